@@ -1,0 +1,52 @@
+# The commands of fsdp.cpp. The build itself is CMakeLists.txt; this file only calls it.
+#   make, make train, make test, make test-all, make bench, make format, make size, make clean
+# SANITIZE=thread or SANITIZE=address builds beside it, into build-thread or build-address.
+SHELL := /bin/bash
+SANITIZE ?=
+BUILD := build$(if $(SANITIZE),-$(SANITIZE))
+ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-run-as-root)
+# --oversubscribe, --bind-to none: also with fewer cores than ranks; threads are not held to one core
+MPIRUN := mpirun -n 2 --oversubscribe --bind-to none $(ROOT_FLAG)
+SOURCES = find core kernels models comm optim tools tests -name '*.h' -o -name '*.cpp'
+
+.PHONY: all train test test-all bench format size clean
+.NOTPARALLEL:
+
+# Installs what is missing (instant when nothing is), configures once, builds.
+all:
+	@tools/setup.sh
+	@test -f $(BUILD)/build.ninja -o -f $(BUILD)/Makefile || cmake -S . -B $(BUILD) \
+	  $$(command -v ninja >/dev/null && echo -G Ninja) -DSANITIZE=$(SANITIZE)
+	@cmake --build $(BUILD) --parallel $$(nproc)
+
+# Trains the embedded example, real chess games, on two ranks.
+train: all
+	@if command -v mpirun >/dev/null; then launch="$(MPIRUN)"; else ranks="--local-ranks 2"; fi; \
+	set -x; $$launch $(BUILD)/fsdp train --config tools/recipes/chess.yaml $$ranks
+
+# The per-commit tests; with SANITIZE the unit set.
+test: all
+	@tests/run_tests.sh $(BUILD) -L '$(if $(SANITIZE),unit,unit|mpi|e2e)' -LE slow
+
+# Everything: the per-commit tests, the slow ones, and the unit set under both sanitizers.
+test-all: all
+	@tests/run_tests.sh $(BUILD)
+	@$(MAKE) --no-print-directory test SANITIZE=thread
+	@$(MAKE) --no-print-directory test SANITIZE=address
+
+# One training step of GPT-2 124M against the speed of light of this machine.
+bench: all
+	$(BUILD)/fsdp bench step --preset gpt2-124m --batch 4 --seq 64 --dtype f32
+	$(BUILD)/fsdp bench step --preset gpt2-124m --batch 4 --seq 64 --dtype bf16
+
+# Formats all sources in place.
+format:
+	@command -v clang-format-14 >/dev/null || { echo "apt-get install clang-format-14"; exit 1; }
+	@$(SOURCES) | xargs clang-format-14 -i
+
+# Files and functions over the soft and hard size budgets.
+size:
+	@tests/lint/size_budget.sh --report
+
+clean:
+	rm -rf build build-thread build-address

@@ -1,0 +1,92 @@
+// What sharding asks of a transport: collectives over a group of ranks, in place, on a stream.
+// Every rank of the group calls the same collectives in the same order with the same sizes.
+// Transports: comm/local_transport.h (ranks as threads), comm/mpi_transport.h (processes).
+// Not here: what is gathered when (comm/fsdp).
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace fsdp::comm {
+
+// kAverage divides the finished sum by the number of ranks, after the sum. Sums run in rank order
+// 0, 1, ..., size-1 in the accumulation dtype and are rounded once: the same bits on every run.
+enum class ReduceOp : uint8_t { kSum, kAverage, kMax };
+
+enum class Collective : uint8_t { kAllGather, kReduceScatter, kAllReduce, kBroadcast };
+constexpr size_t kCollectives = 4;
+std::string_view name_of(Collective collective);
+
+struct CollectiveCount {
+  int64_t calls = 0;
+  int64_t bytes = 0;  // size of the full (unsharded) buffer, summed over calls
+};
+
+// Memory that the ranks of one communicator can reach directly, where the transport has such a
+// thing (shared memory, registered NCCL buffers); plain backend memory elsewhere.
+class CommBuffer {
+ public:
+  virtual ~CommBuffer() = default;
+  virtual void* data() const = 0;
+  virtual size_t bytes() const = 0;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const std::string& name() const { return name_; }  // in traces and errors: "gather", "reduce"
+
+  // Each enqueues on `stream` and returns an event that completes with it. A group of one rank
+  // enqueues nothing for all_gather, all_reduce and broadcast, and the copy (if any) for
+  // reduce_scatter; it still counts nothing.
+  // buffer: size() equal slots; this rank's slot is filled before, all are after.
+  EventPtr all_gather(Stream& stream, Tensor buffer);
+  // input: size() equal slots; output: one slot = the reduction of slot rank() over the ranks; it
+  // may be that slot of input. Other slots of input are left undefined.
+  EventPtr reduce_scatter(Stream& stream, Tensor input, Tensor output, ReduceOp op);
+  EventPtr all_reduce(Stream& stream, Tensor buffer, ReduceOp op);
+  EventPtr broadcast(Stream& stream, Tensor buffer, int root);
+
+  // Host side, blocking, for small control messages; in the same order on all ranks.
+  virtual std::vector<std::string> exchange(const std::string& mine) = 0;  // by rank
+  void barrier() { exchange(""); }
+
+  // Collective: every rank asks for the same number of bytes. Counted in `category`.
+  virtual std::shared_ptr<CommBuffer> allocate(Backend& backend, size_t bytes,
+                                               MemoryCategory category) = 0;
+  // Collective. Ranks of one color form a new group, ordered by (key, rank).
+  virtual std::unique_ptr<Communicator> split(int color, int key, const std::string& name) = 0;
+  std::unique_ptr<Communicator> duplicate(const std::string& name) { return split(0, rank_, name); }
+  // Tells the other ranks that this one gives up; their pending collectives throw Error(reason).
+  virtual void abort(const std::string& reason) = 0;
+
+  const CollectiveCount& count(Collective collective) const {
+    return counts_[static_cast<size_t>(collective)];
+  }
+  void reset_counts() { counts_ = {}; }
+
+ protected:
+  Communicator(int rank, int size, std::string name)
+      : rank_(rank), size_(size), name_(std::move(name)) {}
+  virtual void do_all_gather(Stream& stream, const Tensor& buffer) = 0;
+  virtual void do_reduce_scatter(Stream& stream, const Tensor& input, const Tensor& output,
+                                 ReduceOp op) = 0;
+  virtual void do_all_reduce(Stream& stream, const Tensor& buffer, ReduceOp op) = 0;
+  virtual void do_broadcast(Stream& stream, const Tensor& buffer, int root) = 0;
+
+ private:
+  void count_call(Collective collective, const Tensor& buffer);
+
+  int rank_;
+  int size_;
+  std::string name_;
+  std::array<CollectiveCount, kCollectives> counts_{};
+};
+
+}  // namespace fsdp::comm

@@ -1,0 +1,41 @@
+// The arena of unsharded memory: a few equal buffers, allocated once from the communicator (so that
+// peers may reach them directly) and lent to one unit at a time. Nothing is allocated in a step.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace fsdp::comm {
+
+class BufferPool {
+ public:
+  // Collective: every rank makes the same pools in the same order.
+  BufferPool(Communicator& communicator, Backend& backend, size_t buffers, size_t bytes,
+             MemoryCategory category);
+
+  static constexpr int kNone = -1;
+  // A free buffer, `preferred` if it is free (same unit, same phase: same address in every step);
+  // kNone when all are lent.
+  int acquire(int preferred);
+  // `done`: the event after which the contents are needed no more.
+  void release(int buffer, EventPtr done);
+
+  void* data(int buffer) const { return slot(buffer).memory->data(); }
+  // What a stream must wait for before it writes into a buffer just acquired; may be null.
+  const EventPtr& free_since(int buffer) const { return slot(buffer).free_since; }
+  int size() const { return static_cast<int>(slots_.size()); }
+
+ private:
+  struct Slot {
+    std::shared_ptr<CommBuffer> memory;
+    EventPtr free_since;
+    bool lent = false;
+  };
+  const Slot& slot(int buffer) const { return slots_[static_cast<size_t>(buffer)]; }
+
+  std::vector<Slot> slots_;
+};
+
+}  // namespace fsdp::comm

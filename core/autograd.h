@@ -1,0 +1,159 @@
+// Eager tape autograd. Ops record Nodes; Tape::backward runs them in reverse order of recording.
+// Parameters are the leaves: their gradients are written straight into memory that their
+// GradientOwner supplies (an FSDP unit's flat buffer), never through the tape.
+// Not here: the ops (core/ops), modules (core/module.h).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace fsdp {
+
+class Tape;
+
+// Gradients of a node's outputs in, gradients of its inputs out (undefined: none needed or absent).
+using BackwardFunction = std::function<std::vector<Tensor>(std::vector<Tensor>& output_gradients)>;
+
+struct Node;
+
+struct AutogradMeta {
+  std::shared_ptr<Node> producer;
+  int output = 0;  // which output of the producer
+};
+
+struct Node {
+  Tape* tape = nullptr;
+  std::string name;
+  int64_t sequence = 0;  // order of recording
+  std::vector<std::shared_ptr<AutogradMeta>> inputs;  // null: this input needs no gradient
+  std::vector<Tensor> output_gradients;               // filled during backward
+  BackwardFunction backward;                          // cleared once run: frees what it saved
+};
+
+class Tape {
+ public:
+  explicit Tape(Backend& backend) : backend_(&backend) {}
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  Backend& backend() const { return *backend_; }
+  bool recording() const { return recording_; }
+
+  // Makes `outputs` the results of a node with these inputs. Called by ops when wanted(inputs).
+  void record(std::string name, const std::vector<const Tensor*>& inputs,
+              const std::vector<Tensor*>& outputs, BackwardFunction backward);
+
+  // Runs everything below `output`. The gradient of `output` is `gradient`; undefined for a loss
+  // whose op knows that it is the end (linear_cross_entropy).
+  void backward(const Tensor& output, const Tensor& gradient = Tensor());
+
+  // No recording while alive: evaluation, recompute's first pass.
+  class Pause {
+   public:
+    explicit Pause(Tape& tape) : tape_(tape), before_(tape.recording_) { tape.recording_ = false; }
+    ~Pause() { tape_.recording_ = before_; }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    Tape& tape_;
+    bool before_;
+  };
+
+ private:
+  Backend* backend_;
+  bool recording_ = true;
+  int64_t next_sequence_ = 0;
+};
+
+// The tape that recorded one of these inputs, or null when none needs a gradient.
+Tape* tape_of(std::initializer_list<const Tensor*> inputs);
+
+// Same value; calls `hook` when its gradient arrives, before any node recorded earlier runs.
+// Returns x itself when x needs no gradient.
+Tensor on_gradient(const Tensor& x, std::string name, std::function<void()> hook);
+
+class Parameter;
+
+// Supplies the memory of gradients.
+class GradientOwner {
+ public:
+  virtual ~GradientOwner() = default;
+  // Memory for the gradient of `parameter` (its shape); called at its first contribution.
+  virtual Tensor gradient_memory(Parameter& parameter) = 0;
+};
+
+// How a parameter starts from scratch: normal(mean, deviation), keyed by the parameter's name.
+struct Initializer {
+  double mean = 0;
+  double deviation = 0;
+};
+
+// Where an op writes a weight gradient: stores, or adds when something is there already.
+struct GradientTarget {
+  Tensor tensor;
+  bool accumulate = false;
+};
+
+class Parameter {
+ public:
+  Parameter(std::string name, Shape shape, Initializer initializer, bool decay)
+      : name_(std::move(name)), shape_(shape), initializer_(initializer), decay_(decay) {}
+  Parameter(const Parameter&) = delete;
+  Parameter& operator=(const Parameter&) = delete;
+
+  const std::string& name() const { return name_; }
+  const Shape& shape() const { return shape_; }
+  int64_t numel() const { return shape_.numel(); }
+  const Initializer& initializer() const { return initializer_; }
+  bool decay() const { return decay_; }  // weight decay applies
+  void set_decay(bool decay) { decay_ = decay; }
+  bool trainable() const { return trainable_; }
+  void set_trainable(bool trainable) { trainable_ = trainable; }
+
+  // Full values in the compute dtype. Error while sharded.
+  const Tensor& value() const {
+    FSDP_CHECK(value_.defined(), "[parameter] {}: has no values yet", name_);
+    return value_;
+  }
+  void set_value(Tensor value) { value_ = std::move(value); }
+  void attach(Tape* tape, GradientOwner* owner) {
+    tape_ = tape;
+    owner_ = owner;
+  }
+  Tape* tape() const { return tape_; }
+
+  // Whether an op that uses this parameter now has to record its gradient.
+  bool recording() const { return trainable_ && tape_ != nullptr && tape_->recording(); }
+  // Forward: one more backward contribution will come. Only when recording().
+  void add_use() { ++pending_uses_; }
+  // Backward: where to write this contribution. `several`: it will be written in pieces.
+  GradientTarget begin_gradient(bool several = false);
+  void end_gradient();
+  int pending_uses() const { return pending_uses_; }
+
+  // The gradient gathered so far; undefined when absent.
+  const Tensor& gradient() const { return gradient_; }
+  // Forgets the gradient and all pending uses: after it was reduced, or after an exception.
+  void clear_gradient();
+
+ private:
+  std::string name_;
+  Shape shape_;
+  Initializer initializer_;
+  bool decay_;
+  bool trainable_ = true;
+  Tensor value_;
+  Tape* tape_ = nullptr;
+  GradientOwner* owner_ = nullptr;
+  Tensor gradient_;  // in the owner's dtype
+  Tensor wide_;      // accumulation dtype, while several contributions add up to a 16-bit gradient
+  int pending_uses_ = 0;
+};
+
+}  // namespace fsdp

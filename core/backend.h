@@ -1,0 +1,126 @@
+// The contract between the project and a kind of device, in three chapters: memory, order, math.
+// One Backend object per rank; a Storage remembers the Backend that made it. Everything that takes a
+// Stream is asynchronous: the host runs ahead, the stream runs in order, events order streams.
+// Pointers and shapes are taken at the call; a tensor may be dropped by the host right after it.
+// Read next: core/kernel_args.h (what each kernel reads and writes), kernels/cpu/cpu_backend.h.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/dtype.h"
+#include "core/kernel_args.h"
+#include "core/memory_ledger.h"
+
+namespace fsdp {
+
+class Backend;
+class Trace;
+
+// An in-order queue of work. Made by Backend::create_stream.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  const std::string& name() const { return name_; }
+  Backend& backend() const { return *backend_; }
+
+ protected:
+  Stream(Backend& backend, std::string name) : backend_(&backend), name_(std::move(name)) {}
+
+ private:
+  Backend* backend_;
+  std::string name_;
+};
+
+// A point in a stream. Events of one backend can be waited on by streams of another.
+class Event {
+ public:
+  virtual ~Event() = default;
+  // Blocks the host; rethrows the first Error of the stream it was recorded on.
+  virtual void wait() = 0;
+  virtual bool ready() const = 0;
+};
+using EventPtr = std::shared_ptr<Event>;
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;  // "cpu", "cuda", "meta"
+
+  // ---- Memory. Stream-ordered: what is released is reused only by later work of that stream. ----
+  virtual void* allocate(Stream& stream, size_t bytes, MemoryCategory category) = 0;
+  virtual void release(Stream& stream, void* data, size_t bytes, MemoryCategory category) = 0;
+  virtual void copy(Stream& stream, void* destination, const void* source, size_t bytes) = 0;
+  virtual void fill_zero(Stream& stream, void* data, size_t bytes) = 0;
+  // `source` is read before the call returns.
+  virtual void copy_from_host(Stream& stream, void* destination, const void* source,
+                              size_t bytes) = 0;
+  // Waits for the stream.
+  virtual void copy_to_host(Stream& stream, void* destination, const void* source,
+                            size_t bytes) = 0;
+  virtual MemoryLedger& ledger() = 0;
+
+  // ---- Order. ----
+  virtual Stream& compute_stream() = 0;  // where core/ops and optim put their kernels
+  virtual std::unique_ptr<Stream> create_stream(std::string name) = 0;
+  virtual EventPtr record(Stream& stream) = 0;
+  virtual void wait(Stream& stream, const EventPtr& event) = 0;  // null event: no-op
+  virtual void synchronize(Stream& stream) = 0;  // host waits; rethrows the stream's first Error
+  // Host code in stream order, for transports that work on host memory. An Error it throws poisons
+  // the stream.
+  virtual void host_task(Stream& stream, std::string_view name, int64_t bytes,
+                         std::function<void()> task) = 0;
+  // Names what the host is enqueueing (unit or module) in traces and errors; "" clears.
+  virtual void set_scope(std::string scope) = 0;
+  virtual std::string scope() const = 0;
+  virtual void set_trace(Trace* trace) = 0;  // null: off. Not owned
+
+  // ---- Math. Shapes stand in core/kernel_args.h. ----
+  virtual void matmul(Stream& stream, const MatmulArgs& args) = 0;
+  virtual void sum_rows(Stream& stream, const SumRowsArgs& args) = 0;
+  virtual void layer_norm_forward(Stream& stream, const NormForwardArgs& args) = 0;
+  virtual void layer_norm_backward(Stream& stream, const NormBackwardArgs& args) = 0;
+  virtual void rms_norm_forward(Stream& stream, const NormForwardArgs& args) = 0;
+  virtual void rms_norm_backward(Stream& stream, const NormBackwardArgs& args) = 0;
+  // y = activation(x); dx = dy * activation'(x), dx may be dy.
+  virtual void activation_forward(Stream& stream, Activation kind, const Tensor& x, Tensor& y) = 0;
+  virtual void activation_backward(Stream& stream, Activation kind, const Tensor& x,
+                                   const Tensor& dy, Tensor& dx) = 0;
+  // y = silu(gate) * up; all of one shape. dgate and dup may be the memory of gate's or dy's owner.
+  virtual void swiglu_forward(Stream& stream, const Tensor& gate, const Tensor& up, Tensor& y) = 0;
+  virtual void swiglu_backward(Stream& stream, const Tensor& gate, const Tensor& up,
+                               const Tensor& dy, Tensor& dgate, Tensor& dup) = 0;
+  virtual void rope(Stream& stream, const RopeArgs& args) = 0;
+  virtual void attention_forward(Stream& stream, const AttentionForwardArgs& args) = 0;
+  virtual void attention_backward(Stream& stream, const AttentionBackwardArgs& args) = 0;
+  // y (B, T, C) = table[tokens] (+ positions[first_position + t] when given); tokens (B, T) i32.
+  virtual void embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& table,
+                                 const Tensor* positions, int64_t first_position, Tensor& y) = 0;
+  // dtable (V, C) (+)= rows of dy scattered by token, each row's sum in order of (b, t).
+  virtual void embedding_backward(Stream& stream, const Tensor& tokens, const Tensor& dy,
+                                  Tensor& dtable, bool accumulate) = 0;
+  // dpositions (P, C) (+)= sum over b of dy (B, T, C) at rows t; other rows 0.
+  virtual void position_backward(Stream& stream, const Tensor& dy, Tensor& dpositions,
+                                 bool accumulate) = 0;
+  // y = x with elements zeroed or scaled; x (B, ...), element index within the sample. y may be x.
+  // Its own backward, with dy for x.
+  virtual void dropout(Stream& stream, const DropoutArgs& args, const Tensor& x, Tensor& y) = 0;
+  virtual void cross_entropy(Stream& stream, const CrossEntropyArgs& args) = 0;
+  // out = a + b, out may be a or b; dtypes may differ, the sum is formed in the accumulation dtype.
+  virtual void add(Stream& stream, const Tensor& a, const Tensor& b, Tensor& out) = 0;
+  virtual void cast(Stream& stream, const Tensor& x, Tensor& out) = 0;  // any floating pair
+  virtual void scale(Stream& stream, Tensor& x, double factor) = 0;     // in place
+  // x[i] = mean + deviation * normal_at(seed, name_hash, first_index + i); deviation 0: a constant.
+  virtual void fill_normal(Stream& stream, Tensor& x, double mean, double deviation, uint64_t seed,
+                           uint64_t name_hash, int64_t first_index) = 0;
+  virtual void adamw(Stream& stream, const AdamWArgs& args) = 0;
+  // step_counts[i] += present[i] unless *skip != 0; all i32.
+  virtual void advance_steps(Stream& stream, Tensor& step_counts, const Tensor& present,
+                             const Tensor& skip) = 0;
+  virtual void power_sum(Stream& stream, const PowerSumArgs& args) = 0;
+  virtual void clip_coefficient(Stream& stream, const ClipArgs& args) = 0;
+};
+
+}  // namespace fsdp

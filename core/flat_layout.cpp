@@ -1,0 +1,59 @@
+// Offsets of parameters and their intersection with shards.
+#include "core/flat_layout.h"
+
+#include <algorithm>
+
+namespace fsdp {
+namespace {
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
+
+FlatLayout::FlatLayout(const std::vector<Parameter*>& parameters, int shards) : shards_(shards) {
+  FSDP_CHECK(shards > 0, "[flat_layout] shards: expected at least 1, got {}", shards);
+  int64_t offset = 0;
+  for (Parameter* parameter : parameters) {
+    parameters_.push_back({parameter, offset, parameter->numel()});
+    parameter_numel_ += parameter->numel();
+    offset = round_up(offset + parameter->numel(), kFlatAlignment);
+  }
+  shard_numel_ = round_up(offset, kFlatAlignment * shards) / shards;
+}
+
+std::vector<ShardPiece> FlatLayout::pieces(int shard) const {
+  const int64_t begin = shard * shard_numel_;
+  const int64_t end = begin + shard_numel_;
+  std::vector<ShardPiece> out;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const FlatParameter& p = parameters_[i];
+    const int64_t first = std::max(begin, p.offset);
+    const int64_t last = std::min(end, p.offset + p.numel);
+    if (first >= last) continue;
+    out.push_back({static_cast<int>(i), first - p.offset, first - begin, last - first});
+  }
+  return out;
+}
+
+std::vector<ShardSegment> FlatLayout::segments(int shard) const {
+  std::vector<ShardSegment> out;
+  for (const ShardPiece& piece : pieces(shard)) {
+    out.push_back({.begin = piece.shard_begin,
+                   .end = piece.shard_begin + piece.count,
+                   .decay = parameters_[static_cast<size_t>(piece.parameter)].parameter->decay(),
+                   .parameter = piece.parameter});
+  }
+  return out;
+}
+
+std::vector<std::pair<int64_t, int64_t>> FlatLayout::spans(int shard) const {
+  std::vector<std::pair<int64_t, int64_t>> out;
+  for (const ShardPiece& piece : pieces(shard)) {
+    out.emplace_back(piece.shard_begin, piece.shard_begin + piece.count);
+  }
+  return out;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,72 @@
+// The one description of a flat buffer that holds several parameters: which parameter lies where,
+// and which elements a shard owns. FSDP gathers by it, the optimizer steps by it, checkpoints name
+// (parameter, element range) through it.
+//
+// Offsets do not depend on dtype, backend or number of shards; only the padding at the tail does:
+//
+//   | embed.weight | gap | norm.weight | gap | ... | tail padding |
+//   |<------ shard 0 ------>|<------ shard 1 ------>|<- shard 2 ->|
+//
+// Every parameter starts at a multiple of kFlatAlignment elements; so does every shard. Gaps and
+// padding are never read: their contents are undefined.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/autograd.h"
+
+namespace fsdp {
+
+constexpr int64_t kFlatAlignment = 64;  // elements: a cache line even for 8-bit types
+
+struct FlatParameter {
+  Parameter* parameter = nullptr;
+  int64_t offset = 0;  // elements from the start of the flat buffer
+  int64_t numel = 0;
+};
+
+// The part of one parameter that lies in one shard.
+struct ShardPiece {
+  int parameter = 0;            // index into FlatLayout::parameters()
+  int64_t parameter_begin = 0;  // first element within the parameter
+  int64_t shard_begin = 0;      // first element within the shard
+  int64_t count = 0;
+};
+
+class FlatLayout {
+ public:
+  FlatLayout(const std::vector<Parameter*>& parameters, int shards);
+
+  const std::vector<FlatParameter>& parameters() const { return parameters_; }
+  int shards() const { return shards_; }
+  int64_t parameter_numel() const { return parameter_numel_; }  // without gaps and padding
+  int64_t numel() const { return shard_numel_ * shards_; }      // with both
+  int64_t shard_numel() const { return shard_numel_; }
+  std::vector<ShardPiece> pieces(int shard) const;
+  // The pieces of a shard with what the optimizer needs to know of them.
+  std::vector<ShardSegment> segments(int shard) const;
+  // A shard's elements without gaps and padding.
+  std::vector<std::pair<int64_t, int64_t>> spans(int shard) const;
+
+ private:
+  std::vector<FlatParameter> parameters_;
+  int shards_;
+  int64_t parameter_numel_ = 0;
+  int64_t shard_numel_ = 0;
+};
+
+// One rank's part of one flat buffer, as the optimizer sees it. Memory belongs to the sharding layer.
+struct OptimizerShard {
+  std::string name;  // of the unit
+  Tensor master;     // (n), f32, or f64 when compute is f64
+  Tensor gradient;   // (n): reduced, valid after backward
+  Tensor copy;       // (n): resident values in the compute dtype to keep equal; often undefined
+  Tensor present;    // (parameters), i32: 1 where the parameter had a gradient, on any rank
+  std::vector<ShardSegment> segments;
+  std::vector<std::pair<int64_t, int64_t>> spans;
+  int64_t parameters = 0;
+};
+
+}  // namespace fsdp

@@ -1,0 +1,129 @@
+// Files by POSIX calls, because fsync and mmap have no other name.
+// Contract: core/io/file.h.
+#include "core/io/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+
+namespace fsdp {
+namespace {
+
+std::string last_error() { return std::generic_category().message(errno); }
+
+// A descriptor that closes itself; for the paths that may throw.
+struct Descriptor {
+  int value = -1;
+  ~Descriptor() {
+    if (value >= 0) ::close(value);
+  }
+};
+
+struct OpenFile {
+  Descriptor descriptor;
+  size_t size = 0;  // bytes
+};
+
+void open_regular_file(const std::filesystem::path& path, OpenFile& file) {
+  file.descriptor.value = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  FSDP_CHECK(file.descriptor.value >= 0, "{}: cannot open: {}", path.string(), last_error());
+  struct stat status {};
+  FSDP_CHECK(::fstat(file.descriptor.value, &status) == 0, "{}: cannot inspect: {}", path.string(),
+             last_error());
+  FSDP_CHECK(S_ISREG(status.st_mode), "{}: expected a file, got {}", path.string(),
+             S_ISDIR(status.st_mode) ? "a folder" : "something else");
+  file.size = static_cast<size_t>(status.st_size);
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const Descriptor descriptor{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  // Some file systems refuse this; the rename itself has happened and is consistent.
+  if (descriptor.value >= 0) ::fsync(descriptor.value);
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path) {
+  OpenFile file;
+  open_regular_file(path, file);
+  std::string content(file.size, '\0');
+  size_t done = 0;
+  while (done < content.size()) {
+    const ssize_t n =
+        ::read(file.descriptor.value, content.data() + done, content.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    FSDP_CHECK(n >= 0, "{}: cannot read: {}", path.string(), last_error());
+    if (n == 0) break;  // became shorter meanwhile
+    done += static_cast<size_t>(n);
+  }
+  content.resize(done);
+  return content;
+}
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  // The temporary lies beside the file: rename is atomic only within one file system. O_EXCL skips
+  // names that another process, or a crashed one, has taken.
+  for (int attempt = 0; descriptor_ < 0; ++attempt) {
+    temporary_ = path_;
+    temporary_ += fmt::format(".{}-{}.tmp", ::getpid(), attempt);
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    FSDP_CHECK(descriptor_ >= 0 || errno == EEXIST, "{}: cannot create: {}", path_.string(),
+               last_error());
+  }
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(const void* data, size_t bytes) {
+  FSDP_CHECK(descriptor_ >= 0, "{}: write after commit", path_.string());
+  const char* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::write(descriptor_, next, bytes);
+    if (n < 0 && errno == EINTR) continue;
+    FSDP_CHECK(n >= 0, "{}: cannot write: {}", path_.string(), last_error());
+    next += n;
+    bytes -= static_cast<size_t>(n);
+  }
+}
+
+void AtomicFile::commit() {
+  FSDP_CHECK(descriptor_ >= 0, "{}: commit twice", path_.string());
+  FSDP_CHECK(::fsync(descriptor_) == 0, "{}: cannot write: {}", path_.string(), last_error());
+  FSDP_CHECK(::rename(temporary_.c_str(), path_.c_str()) == 0, "{}: cannot rename {} to it: {}",
+             path_.string(), temporary_.filename().string(), last_error());
+  ::close(std::exchange(descriptor_, -1));
+  sync_folder(path_.has_parent_path() ? path_.parent_path() : ".");
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
+  OpenFile file;
+  open_regular_file(path_, file);
+  size_ = file.size;
+  if (size_ == 0) return;  // mmap refuses zero bytes
+  void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor.value, 0);
+  FSDP_CHECK(mapped != MAP_FAILED, "{}: cannot map: {}", path_.string(), last_error());
+  data_ = static_cast<const std::byte*>(mapped);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+}  // namespace fsdp

@@ -1,0 +1,56 @@
+// Files: read whole, write atomically (temporary file, fsync, rename), map read-only.
+// Every error names the file. Not here: formats (core/io/safetensors.h, core/io/json.h).
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace fsdp {
+
+std::string read_file(const std::filesystem::path& path);
+
+// A file that appears under its name only when it is complete. A crash, an exception or a full disk
+// leaves the old file, if any, untouched. The folder must exist.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();  // without commit: the temporary file is removed
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(const void* data, size_t bytes);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  void commit();  // fsync, rename, fsync of the folder
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  int descriptor_ = -1;
+};
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+// A file mapped read-only. Whoever replaces such a file must rename over it (AtomicFile does), never
+// truncate it: the mapping then keeps the old contents.
+class MappedFile {
+ public:
+  explicit MappedFile(std::filesystem::path path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::byte* data() const { return data_; }  // null for an empty file
+  size_t size() const { return size_; }            // bytes
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace fsdp

@@ -1,0 +1,67 @@
+// Strict JSON. Contract: core/io/json.h.
+#include "core/io/json.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "core/error.h"
+#include "core/io/file.h"
+
+namespace fsdp {
+namespace {
+
+// nlohmann's text without its exception number and position, which ours replaces.
+std::string reason_of(const Json::parse_error& error) {
+  std::string text = error.what();
+  const size_t column = text.find("column ");
+  const size_t colon = column == std::string::npos ? std::string::npos : text.find(": ", column);
+  return colon == std::string::npos ? text : text.substr(colon + 2);
+}
+
+// nlohmann keeps the last of two equal keys without a word; the callback sees both.
+class DuplicateKeys {
+ public:
+  explicit DuplicateKeys(const std::string& source) : source_(source) {}
+
+  bool operator()(int, Json::parse_event_t event, Json& value) {
+    if (event == Json::parse_event_t::object_start) keys_.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys_.pop_back();
+    if (event == Json::parse_event_t::key) {
+      const std::string& key = value.get_ref<const std::string&>();
+      FSDP_CHECK(keys_.back().insert(key).second, "{}: malformed JSON: duplicate key \"{}\"",
+                 source_, key);
+    }
+    return true;
+  }
+
+ private:
+  const std::string& source_;
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+};
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& source) {
+  DuplicateKeys duplicates(source);
+  try {
+    return Json::parse(text.begin(), text.end(), std::ref(duplicates));
+  } catch (const Json::parse_error& error) {
+    const size_t before = std::min(text.size(), error.byte > 0 ? error.byte - 1 : 0);
+    const auto line = 1 + std::count(text.begin(), text.begin() + before, '\n');
+    fail("{}:{}: malformed JSON: {}", source, line, reason_of(error));
+  } catch (const Json::exception& error) {  // a number beyond double, for instance
+    fail("{}: malformed JSON: {}", source, error.what());
+  }
+}
+
+Json read_json_file(const std::filesystem::path& path) {
+  return parse_json(read_file(path), path.string());
+}
+
+void write_json_file(const std::filesystem::path& path, const OrderedJson& value) {
+  // Text that a model generated may end within a character: such bytes become U+FFFD.
+  write_file_atomically(path, value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace fsdp

@@ -1,0 +1,110 @@
+// The safetensors format: u64 header size, JSON header, tensor bytes; little-endian, row-major.
+// Reading maps the file and touches only the bytes asked for; opening validates the whole header, so
+// that no later access can leave the file. Writing streams, and the file appears only when complete.
+// Read next: safetensors.cpp (the checks), safetensors_writer.cpp. Not here: which parameter a name
+// belongs to (models), sharded checkpoints of a training state.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/io/file.h"
+
+namespace fsdp {
+
+struct SafetensorsEntry {
+  std::string dtype_name;      // as in the file: "F32", "U8", ...
+  std::optional<DType> dtype;  // absent: the format knows it, this program does not
+  std::vector<int64_t> shape;
+  int64_t numel = 0;
+  size_t begin = 0;  // bytes, from the first byte after the header
+  size_t end = 0;
+  const std::byte* data = nullptr;  // may be unaligned; valid as long as the file object
+};
+
+class SafetensorsFile {
+ public:
+  // Error for anything the format forbids: see [Note: what is refused] in safetensors.cpp.
+  static SafetensorsFile open(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return file_->path(); }
+  const std::map<std::string, SafetensorsEntry>& entries() const { return entries_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  bool contains(const std::string& name) const { return entries_.count(name) != 0; }
+  const SafetensorsEntry& entry(const std::string& name) const;  // Error when absent
+
+  // Elements [first, first + count) of a tensor, converted to `to`: floating to floating (rounded to
+  // nearest), integer to integer (Error when a value does not fit).
+  void read_elements(const std::string& name, int64_t first, int64_t count, DType to,
+                     void* out) const;
+
+ private:
+  std::shared_ptr<const MappedFile> file_;
+  std::map<std::string, SafetensorsEntry> entries_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// The weights of a Hugging Face folder: model.safetensors, or the shards that
+// model.safetensors.index.json lists.
+class SafetensorsFolder {
+ public:
+  static SafetensorsFolder open(const std::filesystem::path& folder);
+
+  const std::filesystem::path& path() const { return folder_; }
+  std::vector<std::string> names() const;  // sorted
+  bool contains(const std::string& name) const { return file_of_.count(name) != 0; }
+  const SafetensorsFile& file(const std::string& name) const;  // that holds the tensor
+  const SafetensorsEntry& entry(const std::string& name) const { return file(name).entry(name); }
+  void read_elements(const std::string& name, int64_t first, int64_t count, DType to,
+                     void* out) const {
+    file(name).read_elements(name, first, count, to, out);
+  }
+  // Oddities that do not stop the reading, one line each, for the caller to print.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  void open_shards();
+
+  std::filesystem::path folder_;
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, size_t> file_of_;  // tensor name -> index into files_
+  std::vector<std::string> warnings_;
+};
+
+struct SafetensorsSpec {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;
+};
+
+// Use: construct, write every tensor of order() in pieces of any size, finish(). Without finish()
+// no file appears. The bytes equal those of Hugging Face's own writer for the same tensors.
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<SafetensorsSpec> tensors,
+                    const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+
+  // Wider dtypes first, then by name: the order in which the data must be written.
+  const std::vector<SafetensorsSpec>& order() const { return tensors_; }
+  // The next `bytes` bytes of `name`, in the tensor's dtype. Error when it is not that tensor's turn.
+  void write(std::string_view name, const void* data, size_t bytes);
+  void finish();
+
+ private:
+  void skip_complete();  // moves current_ to the next tensor that still misses bytes
+
+  AtomicFile file_;
+  std::vector<SafetensorsSpec> tensors_;
+  std::vector<size_t> sizes_;  // bytes of each
+  size_t current_ = 0;
+  size_t written_ = 0;  // bytes of the current tensor
+};
+
+}  // namespace fsdp

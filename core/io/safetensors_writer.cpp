@@ -1,0 +1,110 @@
+// Writing safetensors as a stream: the header is known before the data.
+// Contract: core/io/safetensors.h.
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+#include "core/io/json.h"
+#include "core/io/safetensors.h"
+
+namespace fsdp {
+namespace {
+
+struct WrittenDType {
+  std::string_view name;
+  int rank;  // tensors with higher rank come first, as in Hugging Face's writer
+};
+
+WrittenDType written(DType dtype) {
+  switch (dtype) {
+    case DType::kF16: return {"F16", 0};
+    case DType::kBF16: return {"BF16", 1};
+    case DType::kI32: return {"I32", 2};
+    case DType::kF32: return {"F32", 3};
+    case DType::kF64: return {"F64", 4};
+    case DType::kI64: return {"I64", 5};
+  }
+  fail("[safetensors] dtype: {}", static_cast<int>(dtype));
+}
+
+size_t bytes_of(const SafetensorsSpec& spec) {
+  int64_t bytes = static_cast<int64_t>(size_of(spec.dtype));
+  for (const int64_t extent : spec.shape) {
+    FSDP_CHECK(extent >= 0 && !__builtin_mul_overflow(bytes, extent, &bytes),
+               "[safetensors] {}: bad extent {}", spec.name, extent);
+  }
+  return static_cast<size_t>(bytes);
+}
+
+std::string header(const std::vector<SafetensorsSpec>& tensors, const std::vector<size_t>& sizes,
+                   const std::map<std::string, std::string>& metadata) {
+  OrderedJson out = OrderedJson::object();
+  if (!metadata.empty()) out["__metadata__"] = metadata;
+  size_t begin = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    OrderedJson& entry = out[tensors[i].name];
+    entry["dtype"] = written(tensors[i].dtype).name;
+    entry["shape"] = tensors[i].shape;
+    entry["data_offsets"] = {begin, begin + sizes[i]};
+    begin += sizes[i];
+  }
+  std::string text;
+  try {
+    text = out.dump();
+  } catch (const Json::exception& error) {
+    fail("[safetensors] a name is not UTF-8: {}", error.what());
+  }
+  text.append((8 - text.size() % 8) % 8, ' ');  // so that the data is aligned
+  return text;
+}
+
+}  // namespace
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
+                                     std::vector<SafetensorsSpec> tensors,
+                                     const std::map<std::string, std::string>& metadata)
+    : file_(path), tensors_(std::move(tensors)) {
+  std::sort(tensors_.begin(), tensors_.end(), [](const auto& a, const auto& b) {
+    const int rank_a = written(a.dtype).rank, rank_b = written(b.dtype).rank;
+    return rank_a != rank_b ? rank_a > rank_b : a.name < b.name;
+  });
+  std::set<std::string> names{"__metadata__"};
+  for (const SafetensorsSpec& tensor : tensors_) {
+    FSDP_CHECK(names.insert(tensor.name).second, "{}: tensor name \"{}\" is taken",
+               path.string(), tensor.name);
+    sizes_.push_back(bytes_of(tensor));
+  }
+  const std::string text = header(tensors_, sizes_, metadata);
+  const uint64_t header_bytes = text.size();
+  file_.write(&header_bytes, sizeof header_bytes);
+  file_.write(text);
+  skip_complete();
+}
+
+void SafetensorsWriter::skip_complete() {
+  while (current_ < tensors_.size() && written_ == sizes_[current_]) {
+    ++current_;
+    written_ = 0;
+  }
+}
+
+void SafetensorsWriter::write(std::string_view name, const void* data, size_t bytes) {
+  if (bytes == 0) return;  // also for empty tensors, which have no turn
+  FSDP_CHECK(current_ < tensors_.size(), "{}: data for \"{}\" after the last tensor",
+             file_.path().string(), name);
+  FSDP_CHECK(name == tensors_[current_].name, "{}: data for \"{}\", but it is the turn of \"{}\"",
+             file_.path().string(), name, tensors_[current_].name);
+  FSDP_CHECK(bytes <= sizes_[current_] - written_, "{}: tensor \"{}\": {} bytes, {} are missing",
+             file_.path().string(), name, bytes, sizes_[current_] - written_);
+  file_.write(data, bytes);
+  written_ += bytes;
+  skip_complete();
+}
+
+void SafetensorsWriter::finish() {
+  FSDP_CHECK(current_ == tensors_.size(), "{}: tensor \"{}\": {} of {} bytes written",
+             file_.path().string(), tensors_[current_].name, written_, sizes_[current_]);
+  file_.commit();
+}
+
+}  // namespace fsdp

@@ -1,0 +1,190 @@
+// Arguments of the backend's kernels, one struct per kernel family. The contract of each kernel
+// (which field is read, written, optional) stands here; core/backend.h lists the kernels.
+// Optional tensors are pointers that may be null. Kernels trust shapes: core/ops checks them.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "core/rng.h"
+
+namespace fsdp {
+
+class Tensor;
+
+enum class Activation : uint8_t { kNone, kGeluTanh, kGeluErf };
+
+// c = op(a) op(b) [+ bias] [+ c]; accumulated in the accumulation dtype, rounded once on store.
+// a and b share one dtype; c has that dtype or its accumulation dtype.
+struct MatmulArgs {
+  const Tensor& a;  // (M, K), or (K, M) when transpose_a
+  const Tensor& b;  // (K, N), or (N, K) when transpose_b
+  Tensor& c;        // (M, N)
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool accumulate = false;         // c += the product; then neither bias nor activation
+  const Tensor* bias = nullptr;    // (N), dtype of a
+  Activation activation = Activation::kNone;
+  Tensor* pre_activation = nullptr;  // (M, N): product + bias before the activation; required with one
+};
+
+// out[j] (+)= sum over rows of x[i][j], rows in a fixed order.
+struct SumRowsArgs {
+  const Tensor& x;  // (N, C)
+  Tensor& out;      // (C), any floating dtype
+  bool accumulate = false;
+};
+
+// Layer norm (mean given) or RMS norm (mean and bias null), optionally fused with the residual add
+// before it: sum = x + residual, y = norm(sum). Statistics in the accumulation dtype.
+// RMS norm rounds x * rstd to the dtype of x before it multiplies by weight, as Llama does.
+struct NormForwardArgs {
+  const Tensor& x;                   // (N, C)
+  const Tensor* residual = nullptr;  // (N, C)
+  Tensor* sum = nullptr;             // (N, C), with residual
+  const Tensor& weight;              // (C)
+  const Tensor* bias = nullptr;      // (C)
+  Tensor& y;                         // (N, C)
+  Tensor* mean = nullptr;            // (N), accumulation dtype
+  Tensor& rstd;                      // (N), accumulation dtype
+  double epsilon;
+};
+
+struct NormBackwardArgs {
+  const Tensor& dy;                 // (N, C)
+  const Tensor* dsum = nullptr;     // (N, C): gradient that reaches the sum directly; added to dx
+  const Tensor& x;                  // (N, C): what was normalised (the sum when fused)
+  const Tensor& weight;             // (C)
+  const Tensor* mean = nullptr;     // (N)
+  const Tensor& rstd;               // (N)
+  Tensor& dx;                       // (N, C); may be the same memory as dy
+  Tensor* dweight = nullptr;        // (C), null when frozen
+  Tensor* dbias = nullptr;          // (C)
+  bool accumulate_weight = false;   // dweight += instead of =
+  bool accumulate_bias = false;
+};
+
+// Heads inside a row-major activation: element (b, t, h, d) of the view lies at
+// (b * T + t) * row_width + offset + h * head_stride + d. Describes separate q, k, v tensors, GPT-2's
+// packed [q | k | v] rows and BLOOM's [head, (q, k, v), d] rows alike.
+struct HeadView {
+  const Tensor* tensor = nullptr;  // (B, T, row_width)
+  int64_t heads = 0;
+  int64_t head_dim = 0;
+  int64_t offset = 0;       // elements
+  int64_t head_stride = 0;  // elements
+};
+
+// Rotates the first 2 * (last extent of cos) channels of every head in place, channel i with
+// channel i + half ("half-split", as Hugging Face stores Llama). Position = index in the sequence +
+// first_position.
+struct RopeArgs {
+  HeadView x;
+  const Tensor& cos;  // (positions, rotary_dim / 2), accumulation dtype
+  const Tensor& sin;
+  int64_t first_position = 0;
+  bool inverse = false;  // rotate by the negative angle: the backward pass
+};
+
+struct DropoutArgs {
+  double probability = 0;  // of being zeroed; kept values are scaled by 1 / (1 - probability)
+  DropoutKey key;
+  const Tensor* samples = nullptr;  // (B), i64: global sample index of each row of the batch
+};
+
+// softmax(scale * q k^T + mask) v without a T x T tensor. Query head h reads key-value head
+// h / (heads / kv_heads). The query at position i of Tq queries is at i + Tk - Tq among the keys;
+// causal: keys j <= i; window w > 0: keys j > i - w.
+// Dropout of the weights: element index (h * Tq + i) * Tk + j of its sample.
+struct AttentionArgs {
+  HeadView q;  // T = Tq
+  HeadView k;  // T = Tk
+  HeadView v;
+  double scale;
+  bool causal = true;
+  int64_t window = 0;
+  DropoutArgs dropout;
+};
+
+struct AttentionForwardArgs {
+  AttentionArgs in;
+  Tensor& out;          // (B, Tq, heads * head_dim)
+  Tensor& log_sum_exp;  // (B, heads, Tq), accumulation dtype
+};
+
+struct AttentionBackwardArgs {
+  AttentionArgs in;
+  const Tensor& out;          // as forward wrote it
+  const Tensor& log_sum_exp;  // as forward wrote it
+  const Tensor& dout;         // (B, Tq, heads * head_dim)
+  Tensor& delta;              // (B, heads, Tq), accumulation dtype: workspace, sum of dout * out
+  HeadView dq;                // written, not accumulated
+  HeadView dk;
+  HeadView dv;
+};
+
+// Softmax cross-entropy over rows of f32/f64 logits. loss_sum += sum over labelled rows;
+// dlogits = (softmax - onehot) * gradient_scale, 0 for ignored rows; may be the memory of logits.
+struct CrossEntropyArgs {
+  Tensor& logits;        // (N, V), accumulation dtype; overwritten when dlogits shares its memory
+  const Tensor& labels;  // (N), i32; kIgnoreIndex: no loss
+  Tensor& loss_sum;      // (), accumulation dtype
+  Tensor* dlogits = nullptr;  // (N, V), any floating dtype; null: loss only
+  double gradient_scale = 1;
+};
+constexpr int32_t kIgnoreIndex = -100;
+
+// One run of consecutive elements of a flat shard that belongs to one parameter.
+struct ShardSegment {
+  int64_t begin = 0;  // within the shard, elements
+  int64_t end = 0;
+  bool decay = false;         // weight decay applies
+  int32_t parameter = 0;      // index into step_counts
+};
+
+// AdamW (Loshchilov & Hutter, ICLR 2019), decoupled decay, PyTorch's operation order:
+//   p *= 1 - lr * weight_decay;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
+//   p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + epsilon)
+// with g = grad * (*gradient_scale). The whole update is skipped on the device when *skip != 0; a
+// parameter whose present flag is 0 (no gradient on any rank) stands still. step_counts must already
+// hold this step's t (see Backend::advance_steps).
+struct AdamWArgs {
+  Tensor& master;       // (n), f32 or f64
+  const Tensor& grad;   // (n), any floating dtype
+  Tensor& exp_avg;      // (n), dtype of master
+  Tensor& exp_avg_sq;   // (n), dtype of master
+  Tensor* copy = nullptr;  // (n): the new master rounded to the compute dtype, where one is resident
+  const std::vector<ShardSegment>& segments;
+  const Tensor& step_counts;     // (parameters), i32: t of each parameter
+  const Tensor& present;         // (parameters), i32: 0: no gradient in this step
+  const Tensor& learning_rate;   // (), f64
+  const Tensor& gradient_scale;  // (), accumulation dtype: clip coefficient (and 1 / loss scale)
+  const Tensor& skip;            // (), i32
+  double beta1, beta2, epsilon, weight_decay;
+};
+
+// out (+)= sum over the spans of |x|^p in the accumulation dtype, in fixed blocks and order;
+// p = infinity: the maximum. *nonfinite |= any element not finite.
+struct PowerSumArgs {
+  const Tensor& x;  // (n)
+  const std::vector<std::pair<int64_t, int64_t>>& spans;  // [begin, end): leaves padding out
+  double power;
+  Tensor& out;        // (), f64
+  bool accumulate = false;
+};
+
+// From the global sum of |g|^p: norm = sum^(1/p) * unscale (p = inf: sum itself * unscale);
+// coefficient = unscale * min(1, max_norm / (norm + 1e-6)), or unscale when max_norm <= 0;
+// skip = 1 when norm is not finite.
+struct ClipArgs {
+  const Tensor& power_sum;  // (), f64
+  double power;
+  double max_norm;
+  double unscale = 1;
+  Tensor& norm;         // (), f64
+  Tensor& coefficient;  // (), accumulation dtype of the gradients
+  Tensor& skip;         // (), i32
+};
+
+}  // namespace fsdp

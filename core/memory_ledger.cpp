@@ -1,0 +1,61 @@
+// Counting of bytes by category.
+#include "core/memory_ledger.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace fsdp {
+
+std::string_view name_of(MemoryCategory category) {
+  constexpr std::array<std::string_view, kMemoryCategories> kNames = {
+      "parameter shard", "unsharded parameter", "gradient",          "optimizer state",
+      "activation",      "communication",       "transport staging", "workspace"};
+  return kNames[static_cast<size_t>(category)];
+}
+
+void MemoryLedger::add(MemoryCategory category, size_t bytes) {
+  const size_t rounded = rounded_bytes(bytes);
+  const size_t i = static_cast<size_t>(category);
+  const std::lock_guard lock(mutex_);
+  usage_.current[i] += rounded;
+  usage_.peak[i] = std::max(usage_.peak[i], usage_.current[i]);
+  usage_.total_current += rounded;
+  if (usage_.total_current > usage_.total_peak) {
+    usage_.total_peak = usage_.total_current;
+    usage_.at_peak = usage_.current;
+  }
+}
+
+void MemoryLedger::subtract(MemoryCategory category, size_t bytes) {
+  const size_t rounded = rounded_bytes(bytes);
+  const std::lock_guard lock(mutex_);
+  usage_.current[static_cast<size_t>(category)] -= rounded;
+  usage_.total_current -= rounded;
+}
+
+void MemoryLedger::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  usage_.peak = usage_.current;
+  usage_.at_peak = usage_.current;
+  usage_.total_peak = usage_.total_current;
+}
+
+MemoryUsage MemoryLedger::usage() const {
+  const std::lock_guard lock(mutex_);
+  return usage_;
+}
+
+std::string MemoryLedger::table() const {
+  const MemoryUsage u = usage();
+  const auto mib = [](size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  std::string out = fmt::format("{:<22}{:>14}{:>14}\n", "memory (MiB)", "now", "peak");
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    out += fmt::format("{:<22}{:>14.2f}{:>14.2f}\n", name_of(static_cast<MemoryCategory>(i)),
+                       mib(u.current[i]), mib(u.peak[i]));
+  }
+  return out + fmt::format("{:<22}{:>14.2f}{:>14.2f}\n", "total", mib(u.total_current),
+                           mib(u.total_peak));
+}
+
+}  // namespace fsdp

@@ -1,0 +1,56 @@
+// Bytes in use by category, counted in program order: when the host enqueues an allocation or a
+// release, not when a worker runs it. One ledger per rank, the same rules on every backend, so that
+// peaks can be asserted as formulas. Sizes are rounded up to kAllocationGranularity.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fsdp {
+
+constexpr size_t kAllocationGranularity = 512;  // bytes
+
+inline size_t rounded_bytes(size_t bytes) {
+  return (bytes + kAllocationGranularity - 1) / kAllocationGranularity * kAllocationGranularity;
+}
+
+enum class MemoryCategory : uint8_t {
+  kParameterShard,
+  kUnshardedParameter,
+  kGradient,
+  kOptimizerState,
+  kActivation,
+  kCommunication,
+  kTransportStaging,
+  kWorkspace,
+};
+constexpr size_t kMemoryCategories = 8;
+std::string_view name_of(MemoryCategory category);  // "parameter shard", ...
+
+struct MemoryUsage {
+  std::array<size_t, kMemoryCategories> current{};  // bytes
+  std::array<size_t, kMemoryCategories> peak{};     // each category's own peak, bytes
+  std::array<size_t, kMemoryCategories> at_peak{};  // by category at the moment of the total peak
+  size_t total_current = 0;
+  size_t total_peak = 0;
+};
+
+class MemoryLedger {
+ public:
+  void add(MemoryCategory category, size_t bytes);       // bytes before rounding
+  void subtract(MemoryCategory category, size_t bytes);  // the same number as at add
+  void reset_peak();  // peaks := current, for instance after warm-up
+  MemoryUsage usage() const;
+  std::string table() const;  // for out-of-memory errors and reports, in MiB
+
+ private:
+  mutable std::mutex mutex_;
+  MemoryUsage usage_;
+};
+
+}  // namespace fsdp

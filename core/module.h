@@ -1,0 +1,78 @@
+// The module tree: named parameters, children, and hooks around forward and backward.
+// A module knows nothing of sharding; comm/fsdp attaches to these hooks.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/autograd.h"
+
+namespace fsdp {
+
+// What a forward pass needs besides its input; the same for all modules of a pass.
+struct ForwardContext {
+  bool training = false;            // dropout on
+  DropoutKey dropout;               // seed, step, micro_step; modules add layer and site
+  const Tensor* samples = nullptr;  // (B), i64: global sample index per row; with dropout
+};
+
+struct ModuleHooks {
+  std::function<void()> pre_forward;
+  std::function<void()> post_forward;
+  std::function<void()> pre_backward;   // the gradient of the module's output has arrived
+  std::function<void()> post_backward;  // the gradient of its input is complete; not for a module
+                                        // whose input needs none (the root)
+};
+
+class Module {
+ public:
+  // `class_name`: what wrap policies match, e.g. "LlamaDecoderLayer".
+  Module(std::string name, std::string class_name)
+      : name_(std::move(name)), class_name_(std::move(class_name)) {}
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  const std::string& name() const { return name_; }  // dotted, "" for the root
+  const std::string& class_name() const { return class_name_; }
+  const std::vector<Module*>& children() const { return children_; }
+  const std::vector<Parameter*>& own_parameters() const { return parameters_; }
+  // Own and descendants', in order of registration; a shared parameter once, at its first owner.
+  std::vector<Parameter*> parameters() const;
+  // This module and all below it, parents first.
+  std::vector<Module*> modules();
+  void set_hooks(ModuleHooks hooks) { hooks_ = std::move(hooks); }
+
+ protected:
+  // Runs `body` on the input between the hooks. Every public entry of a module goes through it.
+  Tensor run(const Tensor& input, const std::function<Tensor(const Tensor&)>& body);
+
+  Parameter& add_parameter(const std::string& name, Shape shape, Initializer initializer,
+                           bool decay);
+  void share_parameter(Parameter& parameter) { parameters_.push_back(&parameter); }
+  template <typename M, typename... Args>
+  M& add_child(const std::string& name, Args&&... args) {
+    auto child = std::make_unique<M>(path(name), std::forward<Args>(args)...);
+    M& reference = *child;
+    children_.push_back(&reference);
+    owned_children_.push_back(std::move(child));
+    return reference;
+  }
+
+ private:
+  std::string path(const std::string& name) const {
+    return name_.empty() ? name : name_ + "." + name;
+  }
+
+  std::string name_;
+  std::string class_name_;
+  std::vector<std::unique_ptr<Module>> owned_children_;
+  std::vector<Module*> children_;
+  std::vector<std::unique_ptr<Parameter>> owned_parameters_;
+  std::vector<Parameter*> parameters_;
+  ModuleHooks hooks_;
+};
+
+}  // namespace fsdp

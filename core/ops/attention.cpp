@@ -1,0 +1,135 @@
+// Attention: checks, what is saved, and where the gradients of packed rows go.
+#include "core/ops/attention.h"
+
+#include <array>
+
+#include "core/ops/check.h"
+
+namespace fsdp::ops {
+namespace {
+
+void check_view(std::string_view what, const HeadView& view) {
+  FSDP_CHECK(view.tensor && view.tensor->shape().rank() == 3,
+             "[attention] {}: expected a (B, T, row_width) tensor", what);
+  const int64_t last = view.offset + (view.heads - 1) * view.head_stride + view.head_dim;
+  FSDP_CHECK(last <= view.tensor->shape()[2],
+             "[attention] {}: expected heads within rows of {} elements, got up to {}", what,
+             view.tensor->shape()[2], last);
+}
+
+void check_attention(const AttentionArgs& a) {
+  check_view("q", a.q);
+  check_view("k", a.k);
+  check_view("v", a.v);
+  FSDP_CHECK(a.k.heads == a.v.heads && a.k.heads > 0 && a.q.heads % a.k.heads == 0,
+             "[attention] heads: expected key-value heads that divide {} query heads, got {} and {}",
+             a.q.heads, a.k.heads, a.v.heads);
+  FSDP_CHECK(a.q.head_dim == a.k.head_dim && a.q.head_dim == a.v.head_dim,
+             "[attention] head_dim: expected equal ones, got {}, {}, {}", a.q.head_dim,
+             a.k.head_dim, a.v.head_dim);
+  FSDP_CHECK(a.k.tensor->shape()[1] == a.v.tensor->shape()[1] &&
+                 a.q.tensor->shape()[1] <= a.k.tensor->shape()[1],
+             "[attention] lengths: expected queries <= keys = values, got {}, {}, {}",
+             a.q.tensor->shape()[1], a.k.tensor->shape()[1], a.v.tensor->shape()[1]);
+}
+
+// What backward needs: its own handles on the tensors behind the views.
+struct SavedAttention {
+  AttentionArgs args;
+  std::array<Tensor, 3> tensors;  // of q, k, v; the same handle when packed
+  Tensor samples, out, log_sum_exp;
+};
+
+std::vector<Tensor> attention_backward(SavedAttention& s, const Tensor& dout) {
+  Backend& backend = dout.backend();
+  std::array<HeadView*, 3> views = {&s.args.q, &s.args.k, &s.args.v};
+  std::array<Tensor, 3> gradients;
+  std::array<HeadView, 3> targets;
+  for (size_t i = 0; i < 3; ++i) {
+    views[i]->tensor = &s.tensors[i];
+    // Packed rows: q, k and v share one gradient tensor.
+    for (size_t j = 0; j < i && !gradients[i].defined(); ++j) {
+      if (s.tensors[j].data() == s.tensors[i].data()) gradients[i] = gradients[j];
+    }
+    if (!gradients[i].defined()) {
+      gradients[i] = Tensor::empty(backend, s.tensors[i].shape(), s.tensors[i].dtype());
+    }
+    targets[i] = *views[i];
+    targets[i].tensor = &gradients[i];
+  }
+  if (s.samples.defined()) s.args.dropout.samples = &s.samples;
+  Tensor delta = Tensor::empty(backend, s.log_sum_exp.shape(), s.log_sum_exp.dtype());
+  backend.attention_backward(backend.compute_stream(), {.in = s.args,
+                                                        .out = s.out,
+                                                        .log_sum_exp = s.log_sum_exp,
+                                                        .dout = dout,
+                                                        .delta = delta,
+                                                        .dq = targets[0],
+                                                        .dk = targets[1],
+                                                        .dv = targets[2]});
+  std::vector<Tensor> distinct = {gradients[0]};
+  if (gradients[1].data() != gradients[0].data()) distinct.push_back(gradients[1]);
+  if (gradients[2].data() != gradients[1].data()) distinct.push_back(gradients[2]);
+  return distinct;
+}
+
+}  // namespace
+
+Tensor rope(const Tensor& tensor, HeadView view, const RopeTables& tables) {
+  view.tensor = &tensor;
+  check_view("rope", view);
+  const Shape& table = tables.cos.shape();
+  FSDP_CHECK(tensor.shape()[1] <= table[0], "[rope] positions: expected at most {}, got {}",
+             table[0], tensor.shape()[1]);
+  FSDP_CHECK(2 * table[1] <= view.head_dim, "[rope] rotary_dim: expected at most {}, got {}",
+             view.head_dim, 2 * table[1]);
+  Backend& backend = tensor.backend();
+  backend.rope(backend.compute_stream(), {.x = view, .cos = tables.cos, .sin = tables.sin});
+  Tensor y = tensor.detached();
+  if (Tape* tape = tape_of({&tensor})) {
+    tape->record("rope", {&tensor}, {&y}, [view, tables](std::vector<Tensor>& gradients) {
+      Tensor dx = std::move(gradients[0]);
+      Backend& backend = dx.backend();
+      if (dx.storage().use_count() > 1) {
+        Tensor own = Tensor::empty(backend, dx.shape(), dx.dtype());
+        backend.copy(backend.compute_stream(), own.data(), dx.data(), dx.bytes());
+        dx = own;
+      }
+      HeadView gradient_view = view;
+      gradient_view.tensor = &dx;
+      backend.rope(backend.compute_stream(),
+                   {.x = gradient_view, .cos = tables.cos, .sin = tables.sin, .inverse = true});
+      return std::vector<Tensor>{dx};
+    });
+  }
+  return y;
+}
+
+Tensor attention(const AttentionArgs& args) {
+  check_attention(args);
+  const Tensor& q = *args.q.tensor;
+  const Tensor& k = *args.k.tensor;
+  const Tensor& v = *args.v.tensor;
+  Backend& backend = q.backend();
+  const Shape statistics = {q.shape()[0], args.q.heads, q.shape()[1]};
+  Tensor out = Tensor::empty(
+      backend, Shape{q.shape()[0], q.shape()[1], args.q.heads * args.q.head_dim}, q.dtype());
+  Tensor log_sum_exp = Tensor::empty(backend, statistics, accumulation_dtype(q.dtype()));
+  backend.attention_forward(backend.compute_stream(),
+                            {.in = args, .out = out, .log_sum_exp = log_sum_exp});
+  Tape* tape = tape_of({&q, &k, &v});
+  if (!tape) return out;
+  SavedAttention saved = {args, {q.detached(), k.detached(), v.detached()}, {}, out, log_sum_exp};
+  if (args.dropout.samples) saved.samples = args.dropout.samples->detached();
+  std::vector<const Tensor*> inputs = {&q};
+  if (k.data() != q.data()) inputs.push_back(&k);
+  if (v.data() != k.data()) inputs.push_back(&v);
+  saved.out = out.detached();
+  tape->record("attention", inputs, {&out},
+               [saved = std::move(saved)](std::vector<Tensor>& gradients) mutable {
+                 return attention_backward(saved, gradients[0]);
+               });
+  return out;
+}
+
+}  // namespace fsdp::ops

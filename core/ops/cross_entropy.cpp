@@ -1,0 +1,106 @@
+// Chunked head + cross-entropy. Gradients in forward save recomputing the logits (as Liger does).
+#include "core/ops/cross_entropy.h"
+
+#include <algorithm>
+
+#include "core/ops/check.h"
+
+namespace fsdp::ops {
+
+int64_t head_chunk_rows(int64_t rows, int64_t vocabulary) {
+  constexpr int64_t kLogitsBytes = 32 << 20;
+  const int64_t fitting = kLogitsBytes / (4 * std::max<int64_t>(vocabulary, 1));
+  const int64_t half = (rows + 1) / 2;
+  int64_t chunk = std::min(std::max<int64_t>(fitting, 16), std::max<int64_t>(half, 64));
+  if (chunk > 16) chunk = chunk / 16 * 16;
+  return std::clamp<int64_t>(chunk, 1, std::max<int64_t>(rows, 1));
+}
+
+namespace {
+
+struct HeadPass {
+  Tensor h2;       // (N, C)
+  Tensor dh2;      // (N, C), undefined without gradients
+  Tensor logits;   // (chunk, V), accumulation dtype
+  Tensor dlogits;  // (chunk, V), compute dtype; shares logits when that is the same dtype
+  GradientTarget dweight;
+};
+
+void head_chunk(const HeadPass& p, Parameter& weight, const Tensor& labels, Tensor& loss,
+                int64_t first, int64_t rows, double gradient_scale) {
+  Backend& backend = p.h2.backend();
+  Stream& stream = backend.compute_stream();
+  const int64_t channels = p.h2.shape()[1];
+  const int64_t vocabulary = weight.shape()[0];
+  const Tensor h = p.h2.slice(first * channels, Shape{rows, channels});
+  Tensor logits = p.logits.slice(0, Shape{rows, vocabulary});
+  backend.matmul(stream, {.a = h, .b = weight.value(), .c = logits, .transpose_b = true});
+  Tensor dlogits;
+  if (p.dlogits.defined()) dlogits = p.dlogits.slice(0, Shape{rows, vocabulary});
+  backend.cross_entropy(stream, {.logits = logits,
+                                 .labels = labels.slice(first, Shape{rows}),
+                                 .loss_sum = loss,
+                                 .dlogits = dlogits.defined() ? &dlogits : nullptr,
+                                 .gradient_scale = gradient_scale});
+  if (p.dh2.defined()) {
+    Tensor dh = p.dh2.slice(first * channels, Shape{rows, channels});
+    backend.matmul(stream, {.a = dlogits, .b = weight.value(), .c = dh});
+  }
+  if (p.dweight.tensor.defined()) {
+    Tensor dweight = p.dweight.tensor;
+    backend.matmul(stream, {.a = dlogits,
+                            .b = h,
+                            .c = dweight,
+                            .transpose_a = true,
+                            .accumulate = p.dweight.accumulate || first > 0});
+  }
+}
+
+}  // namespace
+
+Tensor linear_cross_entropy(const Tensor& h, Parameter& weight, const Tensor& labels,
+                            double gradient_scale) {
+  const int64_t rows = h.shape().rows();
+  const int64_t channels = h.shape().last();
+  const int64_t vocabulary = weight.shape()[0];
+  check_shape("cross_entropy", weight.name(), weight.shape(), Shape{vocabulary, channels});
+  check_shape("cross_entropy", "labels", labels.shape(), Shape{rows});
+  check_dtype("cross_entropy", "labels", labels.dtype(), DType::kI32);
+  Backend& backend = h.backend();
+  const DType wide = accumulation_dtype(h.dtype());
+  Tensor loss = Tensor::zeros(backend, Shape{}, wide);
+
+  const bool train_weight = weight.recording();
+  Tape* tape = train_weight ? weight.tape() : tape_of({&h});
+  const int64_t chunk = head_chunk_rows(rows, vocabulary);
+  HeadPass pass;
+  pass.h2 = h.view(Shape{rows, channels});
+  if (tape && h.requires_grad()) {
+    pass.dh2 = Tensor::empty(backend, pass.h2.shape(), h.dtype());
+  }
+  pass.logits = Tensor::empty(backend, Shape{chunk, vocabulary}, wide);
+  if (tape) {
+    pass.dlogits = wide == h.dtype() ? pass.logits
+                                     : Tensor::empty(backend, pass.logits.shape(), h.dtype());
+  }
+  if (train_weight) {
+    weight.add_use();
+    pass.dweight = weight.begin_gradient(/*several=*/chunk < rows);
+  }
+  for (int64_t first = 0; first < rows; first += chunk) {
+    head_chunk(pass, weight, labels, loss, first, std::min(chunk, rows - first), gradient_scale);
+  }
+  if (!tape) return loss;
+  Tensor dh = pass.dh2.defined() ? pass.dh2.view(h.shape()) : Tensor();
+  tape->record("linear_cross_entropy", {&h}, {&loss},
+               [dh, &weight, train_weight](std::vector<Tensor>& gradients) {
+                 FSDP_CHECK(!gradients[0].defined(),
+                            "[cross_entropy] backward: its gradient was fixed in forward by "
+                            "gradient_scale; start backward from this loss");
+                 if (train_weight) weight.end_gradient();
+                 return std::vector<Tensor>{dh};
+               });
+  return loss;
+}
+
+}  // namespace fsdp::ops

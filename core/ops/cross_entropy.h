@@ -1,0 +1,21 @@
+// The end of a language model: head matrix product and softmax cross-entropy in one op.
+#pragma once
+
+#include "core/autograd.h"
+
+namespace fsdp::ops {
+
+// Rows of logits that exist at once: about 32 MiB of f32, never all rows of a batch that has more
+// than 64. A multiple of 16 where possible.
+int64_t head_chunk_rows(int64_t rows, int64_t vocabulary);
+
+// Sum over labelled rows of -log softmax(h W^T)[label], as a () tensor in the accumulation dtype.
+// Logits exist in chunks only. When recording, the chunks' gradients are taken on the spot, for a
+// loss of gradient_scale * sum: the head's weight gradient is written during forward, the gradient
+// of h is saved. Backward must therefore start from this loss, with no gradient given.
+Tensor linear_cross_entropy(const Tensor& h,      // (..., C)
+                            Parameter& weight,    // (V, C)
+                            const Tensor& labels, // (rows of h), i32, kIgnoreIndex: none
+                            double gradient_scale);
+
+}  // namespace fsdp::ops

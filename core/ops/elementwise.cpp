@@ -1,0 +1,74 @@
+// Element-wise ops and their gradients.
+#include "core/ops/elementwise.h"
+
+#include "core/ops/check.h"
+
+namespace fsdp::ops {
+
+Tensor add(const Tensor& a, const Tensor& b) {
+  check_shape("add", "second operand", b.shape(), a.shape());
+  check_dtype("add", "second operand", b.dtype(), a.dtype());
+  Backend& backend = a.backend();
+  Tensor y = Tensor::empty(backend, a.shape(), a.dtype());
+  backend.add(backend.compute_stream(), a, b, y);
+  if (Tape* tape = tape_of({&a, &b})) {
+    tape->record("add", {&a, &b}, {&y}, [](std::vector<Tensor>& gradients) {
+      return std::vector<Tensor>{gradients[0], gradients[0]};
+    });
+  }
+  return y;
+}
+
+Tensor swiglu(const Tensor& gate, const Tensor& up) {
+  check_shape("swiglu", "up", up.shape(), gate.shape());
+  check_dtype("swiglu", "up", up.dtype(), gate.dtype());
+  Backend& backend = gate.backend();
+  Tensor y = Tensor::empty(backend, gate.shape(), gate.dtype());
+  backend.swiglu_forward(backend.compute_stream(), gate, up, y);
+  if (Tape* tape = tape_of({&gate, &up})) {
+    tape->record("swiglu", {&gate, &up}, {&y},
+                 [gate = gate.detached(), up = up.detached()](std::vector<Tensor>& gradients) {
+                   Backend& backend = gate.backend();
+                   Tensor dgate = Tensor::empty(backend, gate.shape(), gate.dtype());
+                   Tensor dup = reuse_or_allocate(gradients[0]);
+                   backend.swiglu_backward(backend.compute_stream(), gate, up, gradients[0], dgate,
+                                           dup);
+                   return std::vector<Tensor>{dgate, dup};
+                 });
+  }
+  return y;
+}
+
+DropoutArgs dropout_args(const ForwardContext& context, double probability, int64_t layer,
+                         DropoutSite site) {
+  if (!context.training || probability == 0) return {};
+  FSDP_CHECK(probability > 0 && probability < 1,
+             "[dropout] probability: expected within [0, 1), got {}", probability);
+  FSDP_CHECK(context.samples, "[dropout] samples: needs the global sample index of every row");
+  DropoutArgs args = {
+      .probability = probability, .key = context.dropout, .samples = context.samples};
+  args.key.layer = static_cast<uint32_t>(layer);
+  args.key.site = static_cast<uint32_t>(site);
+  return args;
+}
+
+Tensor dropout(const Tensor& x, const DropoutArgs& args) {
+  if (args.probability == 0) return x;
+  check_shape("dropout", "samples", args.samples->shape(), Shape{x.shape()[0]});
+  Backend& backend = x.backend();
+  Tensor y = Tensor::empty(backend, x.shape(), x.dtype());
+  backend.dropout(backend.compute_stream(), args, x, y);
+  if (Tape* tape = tape_of({&x})) {
+    tape->record("dropout", {&x}, {&y},
+                 [args, samples = args.samples->detached()](std::vector<Tensor>& gradients) {
+                   Tensor dx = reuse_or_allocate(gradients[0]);
+                   DropoutArgs again = args;
+                   again.samples = &samples;
+                   dx.backend().dropout(dx.backend().compute_stream(), again, gradients[0], dx);
+                   return std::vector<Tensor>{dx};
+                 });
+  }
+  return y;
+}
+
+}  // namespace fsdp::ops

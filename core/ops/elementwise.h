@@ -1,0 +1,25 @@
+// Element-wise ops: residual add, SwiGLU, dropout.
+#pragma once
+
+#include "core/module.h"
+
+namespace fsdp::ops {
+
+Tensor add(const Tensor& a, const Tensor& b);  // same shape and dtype; saves nothing
+
+// silu(gate) * up. Saves both.
+Tensor swiglu(const Tensor& gate,  // (..., F)
+              const Tensor& up);   // (..., F)
+
+// Dropout places of a model: part of the random key, so their order must never change.
+enum class DropoutSite : uint8_t { kEmbedding, kAttentionWeights, kAttentionOutput, kMlpOutput };
+
+// The kernel arguments of dropout at (layer, site) in this pass; probability 0 outside training.
+DropoutArgs dropout_args(const ForwardContext& context, double probability, int64_t layer,
+                         DropoutSite site);
+
+// Zeroes elements at random, the same ones in backward and recompute. Saves nothing but the key.
+Tensor dropout(const Tensor& x,  // (B, ...)
+               const DropoutArgs& args);
+
+}  // namespace fsdp::ops

@@ -1,0 +1,100 @@
+// Linear layer: y = x W + b, dx = dy W^T, dW = x^T dy, db = column sums of dy.
+#include "core/ops/linear.h"
+
+#include "core/ops/check.h"
+
+namespace fsdp::ops {
+namespace {
+
+struct LinearExtents {
+  int64_t rows, in, out;
+};
+
+LinearExtents check_linear(const Tensor& x, const LinearWeights& w) {
+  const bool out_in = w.layout == WeightLayout::kOutIn;
+  const Shape& shape = w.weight.shape();
+  FSDP_CHECK(shape.rank() == 2, "[linear] weight {}: expected rank 2, got {}", w.weight.name(),
+             shape.str());
+  const LinearExtents e = {x.shape().rows(), x.shape().last(), out_in ? shape[0] : shape[1]};
+  FSDP_CHECK((out_in ? shape[1] : shape[0]) == e.in, "[linear] weight {}: expected {} inputs, got {}",
+             w.weight.name(), e.in, shape.str());
+  check_dtype("linear", w.weight.name(), w.weight.value().dtype(), x.dtype());
+  if (w.bias) check_shape("linear", w.bias->name(), w.bias->shape(), Shape{e.out});
+  return e;
+}
+
+void weight_gradient(const Tensor& x, const Tensor& dy, const LinearWeights& w,
+                     const LinearExtents& e) {
+  Backend& backend = x.backend();
+  Stream& stream = backend.compute_stream();
+  const Tensor x2 = x.view(Shape{e.rows, e.in});
+  const Tensor dy2 = dy.view(Shape{e.rows, e.out});
+  if (w.weight.trainable()) {
+    GradientTarget target = w.weight.begin_gradient();
+    const bool out_in = w.layout == WeightLayout::kOutIn;
+    backend.matmul(stream, {.a = out_in ? dy2 : x2,
+                            .b = out_in ? x2 : dy2,
+                            .c = target.tensor,
+                            .transpose_a = true,
+                            .accumulate = target.accumulate});
+    w.weight.end_gradient();
+  }
+  if (w.bias && w.bias->trainable()) {
+    GradientTarget target = w.bias->begin_gradient();
+    backend.sum_rows(stream, {.x = dy2, .out = target.tensor, .accumulate = target.accumulate});
+    w.bias->end_gradient();
+  }
+}
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const LinearWeights& w, Activation activation) {
+  const LinearExtents e = check_linear(x, w);
+  Backend& backend = x.backend();
+  Stream& stream = backend.compute_stream();
+  const Shape out_shape = with_last(x.shape(), e.out);
+  Tensor y = Tensor::empty(backend, out_shape, x.dtype());
+  Tensor pre;  // x W + b
+  if (activation != Activation::kNone) pre = Tensor::empty(backend, out_shape, x.dtype());
+  Tensor y2 = y.view(Shape{e.rows, e.out});
+  Tensor pre2 = pre.defined() ? pre.view(y2.shape()) : Tensor();
+  backend.matmul(stream, {.a = x.view(Shape{e.rows, e.in}),
+                          .b = w.weight.value(),
+                          .c = y2,
+                          .transpose_b = w.layout == WeightLayout::kOutIn,
+                          .bias = w.bias ? &w.bias->value() : nullptr,
+                          .activation = activation,
+                          .pre_activation = pre.defined() ? &pre2 : nullptr});
+
+  const bool parameters = w.weight.recording() || (w.bias && w.bias->recording());
+  Tape* tape = parameters ? (w.weight.recording() ? w.weight : *w.bias).tape() : tape_of({&x});
+  if (!tape) return y;
+  if (w.weight.recording()) w.weight.add_use();
+  if (w.bias && w.bias->recording()) w.bias->add_use();
+  tape->record("linear", {&x}, {&y},
+               [x = x.detached(), pre, w, e, activation,
+                wants_dx = x.requires_grad()](std::vector<Tensor>& gradients) {
+                 Backend& backend = x.backend();
+                 Stream& stream = backend.compute_stream();
+                 Tensor dy = std::move(gradients[0]);
+                 if (activation != Activation::kNone) {
+                   Tensor dpre = reuse_or_allocate(dy);
+                   backend.activation_backward(stream, activation, pre, dy, dpre);
+                   dy = dpre;
+                 }
+                 Tensor dx;
+                 if (wants_dx) {
+                   dx = Tensor::empty(backend, x.shape(), x.dtype());
+                   Tensor dx2 = dx.view(Shape{e.rows, e.in});
+                   backend.matmul(stream, {.a = dy.view(Shape{e.rows, e.out}),
+                                           .b = w.weight.value(),
+                                           .c = dx2,
+                                           .transpose_b = w.layout == WeightLayout::kInOut});
+                 }
+                 weight_gradient(x, dy, w, e);
+                 return std::vector<Tensor>{dx};
+               });
+  return y;
+}
+
+}  // namespace fsdp::ops

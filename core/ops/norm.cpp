@@ -1,0 +1,91 @@
+// Norms with the residual add before them and the gradient add behind them.
+#include "core/ops/norm.h"
+
+#include "core/ops/check.h"
+
+namespace fsdp::ops {
+namespace {
+
+struct SavedNorm {
+  Tensor stream, mean, rstd;
+};
+
+// Gradients of (stream, y) -> gradient of x, which is the gradient of the residual too.
+Tensor norm_backward(const SavedNorm& saved, const NormWeights& w, std::vector<Tensor>& gradients) {
+  const Tensor& dstream = gradients[0];
+  if (!gradients[1].defined()) return dstream;
+  Backend& backend = saved.stream.backend();
+  Tensor dx = reuse_or_allocate(gradients[1]);
+  GradientTarget dweight, dbias;
+  const bool train_weight = w.weight.trainable();
+  const bool train_bias = w.bias && w.bias->trainable();
+  if (train_weight) dweight = w.weight.begin_gradient();
+  if (train_bias) dbias = w.bias->begin_gradient();
+  const NormBackwardArgs args = {.dy = gradients[1],
+                                 .dsum = dstream.defined() ? &dstream : nullptr,
+                                 .x = saved.stream,
+                                 .weight = w.weight.value(),
+                                 .mean = w.bias ? &saved.mean : nullptr,
+                                 .rstd = saved.rstd,
+                                 .dx = dx,
+                                 .dweight = train_weight ? &dweight.tensor : nullptr,
+                                 .dbias = train_bias ? &dbias.tensor : nullptr,
+                                 .accumulate_weight = dweight.accumulate,
+                                 .accumulate_bias = dbias.accumulate};
+  if (w.bias) {
+    backend.layer_norm_backward(backend.compute_stream(), args);
+  } else {
+    backend.rms_norm_backward(backend.compute_stream(), args);
+  }
+  if (train_weight) w.weight.end_gradient();
+  if (train_bias) w.bias->end_gradient();
+  return dx;
+}
+
+}  // namespace
+
+NormOutput norm(const Tensor& x, const Tensor& residual, const NormWeights& w) {
+  const char* op = w.bias ? "layer_norm" : "rms_norm";
+  const int64_t channels = x.shape().last();
+  check_shape(op, w.weight.name(), w.weight.shape(), Shape{channels});
+  check_dtype(op, w.weight.name(), w.weight.value().dtype(), x.dtype());
+  if (w.bias) check_shape(op, w.bias->name(), w.bias->shape(), Shape{channels});
+  if (residual.defined()) check_shape(op, "residual", residual.shape(), x.shape());
+
+  Backend& backend = x.backend();
+  const DType wide = accumulation_dtype(x.dtype());
+  const Shape rows = {x.shape().rows()};
+  SavedNorm saved;
+  saved.stream = residual.defined() ? Tensor::empty(backend, x.shape(), x.dtype()) : x.detached();
+  if (w.bias) saved.mean = Tensor::empty(backend, rows, wide);
+  saved.rstd = Tensor::empty(backend, rows, wide);
+  NormOutput out = {saved.stream, Tensor::empty(backend, x.shape(), x.dtype())};
+  const NormForwardArgs args = {.x = x,
+                                .residual = residual.defined() ? &residual : nullptr,
+                                .sum = residual.defined() ? &out.stream : nullptr,
+                                .weight = w.weight.value(),
+                                .bias = w.bias ? &w.bias->value() : nullptr,
+                                .y = out.y,
+                                .mean = w.bias ? &saved.mean : nullptr,
+                                .rstd = saved.rstd,
+                                .epsilon = w.epsilon};
+  if (w.bias) {
+    backend.layer_norm_forward(backend.compute_stream(), args);
+  } else {
+    backend.rms_norm_forward(backend.compute_stream(), args);
+  }
+
+  const bool parameters = w.weight.recording() || (w.bias && w.bias->recording());
+  Tape* tape = parameters ? w.weight.tape() : tape_of({&x, &residual});
+  if (!tape) return out;
+  if (w.weight.recording()) w.weight.add_use();
+  if (w.bias && w.bias->recording()) w.bias->add_use();
+  tape->record(op, {&x, &residual}, {&out.stream, &out.y},
+               [saved, w](std::vector<Tensor>& gradients) {
+                 Tensor dx = norm_backward(saved, w, gradients);
+                 return std::vector<Tensor>{dx, dx};
+               });
+  return out;
+}
+
+}  // namespace fsdp::ops

@@ -1,0 +1,39 @@
+// Keys and distributions over the Philox generator.
+#include "core/rng.h"
+
+#include <numbers>
+
+namespace fsdp {
+
+uint64_t hash_name(std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (const char c : name) {
+    hash ^= static_cast<uint8_t>(c);
+    hash *= 0x100000001b3ull;
+  }
+  return hash;
+}
+
+std::array<uint32_t, 2> dropout_key(const DropoutKey& key) {
+  // Whitened by Philox itself: neighbouring seeds, layers or sites give unrelated keys.
+  const Philox4x32 mixed =
+      philox4x32({key.micro_step, key.layer, key.site, 0x64726f70u},
+                 {static_cast<uint32_t>(key.seed), static_cast<uint32_t>(key.seed >> 32)});
+  return {mixed[0], mixed[1]};
+}
+
+double normal_at(uint64_t seed, uint64_t name_hash, uint64_t index) {
+  const uint64_t pair = index / 2;
+  const Philox4x32 words =
+      philox4x32({static_cast<uint32_t>(pair), static_cast<uint32_t>(pair >> 32),
+                  static_cast<uint32_t>(name_hash), static_cast<uint32_t>(name_hash >> 32)},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  const uint64_t high = (static_cast<uint64_t>(words[0]) << 32) | words[1];
+  const uint64_t low = (static_cast<uint64_t>(words[2]) << 32) | words[3];
+  const double u = (static_cast<double>(high >> 11) + 0.5) * 0x1p-53;  // in (0, 1)
+  const double angle = 2 * std::numbers::pi * (static_cast<double>(low >> 11) * 0x1p-53);
+  const double radius = std::sqrt(-2 * std::log(u));
+  return index % 2 == 0 ? radius * std::cos(angle) : radius * std::sin(angle);
+}
+
+}  // namespace fsdp

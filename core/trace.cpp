@@ -1,0 +1,66 @@
+// Collection of timeline events and the Chrome trace format
+// (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
+#include "core/trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+namespace fsdp {
+
+int64_t trace_clock_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void Trace::record(TraceEvent event) {
+  const std::lock_guard lock(mutex_);
+  events_.push_back(std::move(event));
+}
+
+std::vector<TraceEvent> Trace::events() const {
+  std::vector<TraceEvent> sorted;
+  {
+    const std::lock_guard lock(mutex_);
+    sorted = events_;
+  }
+  std::sort(sorted.begin(), sorted.end(),
+            [](const TraceEvent& a, const TraceEvent& b) { return a.sequence < b.sequence; });
+  return sorted;
+}
+
+void Trace::clear() {
+  const std::lock_guard lock(mutex_);
+  events_.clear();
+}
+
+std::string Trace::to_json(int rank) const {
+  const std::vector<TraceEvent> sorted = events();
+  std::map<std::string, size_t> lanes;
+  for (const TraceEvent& e : sorted) lanes.emplace(e.lane, lanes.size() + 1);
+  std::string out = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+  out += fmt::format(
+      "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"rank {0}\"}}}}",
+      rank);
+  for (const auto& [lane, id] : lanes) {
+    out += fmt::format(
+        ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":"
+        "\"{}\"}}}}",
+        rank, id, lane);
+  }
+  for (const TraceEvent& e : sorted) {
+    // Times in microseconds, as the format wants. Names are identifiers: nothing to escape.
+    out += fmt::format(
+        ",\n{{\"ph\":\"X\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},"
+        "\"args\":{{\"unit\":\"{}\",\"bytes\":{},\"issue\":{},\"waited_us\":{:.3f}}}}}",
+        e.name, rank, lanes[e.lane], static_cast<double>(e.begin_ns) / 1e3,
+        static_cast<double>(e.end_ns - e.begin_ns) / 1e3, e.scope, e.bytes, e.sequence,
+        static_cast<double>(e.begin_ns - e.enqueued_ns) / 1e3);
+  }
+  return out + "\n]}\n";
+}
+
+}  // namespace fsdp

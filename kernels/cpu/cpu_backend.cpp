@@ -1,0 +1,142 @@
+// CpuBackend's memory and order; the math is in one file per kernel family beside this one.
+// Read next: stream.h (queue, events, poison), allocator.h (stream-ordered memory).
+#include "kernels/cpu/cpu_backend.h"
+
+#include <cstring>
+
+#include "kernels/cpu/allocator.h"
+#include "kernels/cpu/stream.h"
+
+namespace fsdp::cpu {
+namespace {
+
+constexpr int64_t kCopyGrain = int64_t{1} << 20;   // bytes that one thread copies at a time
+constexpr size_t kCaptureLimit = size_t{1} << 20;  // larger sources are copied while we wait
+
+CpuOptions checked(CpuOptions options) {
+  FSDP_CHECK(options.threads >= 1, "[cpu] threads: expected at least 1, got {}", options.threads);
+  return options;
+}
+
+CpuStream& cpu_stream(Stream& stream) { return static_cast<CpuStream&>(stream); }
+
+void parallel_copy(ThreadTeam& team, void* destination, const void* source, size_t bytes) {
+  team.parallel_for(static_cast<int64_t>(bytes), kCopyGrain, [&](int64_t begin, int64_t end) {
+    std::memcpy(static_cast<std::byte*>(destination) + begin,
+                static_cast<const std::byte*>(source) + begin, static_cast<size_t>(end - begin));
+  });
+}
+
+}  // namespace
+
+CpuBackend::CpuBackend(CpuOptions options)
+    : options_(checked(std::move(options))),
+      allocator_(std::make_unique<StreamAllocator>()),
+      compute_stream_(std::make_unique<CpuStream>(*this, "compute", options_.threads)) {}
+
+CpuBackend::~CpuBackend() = default;
+
+// ---- Memory ----
+
+void* CpuBackend::allocate(Stream& stream, size_t bytes, MemoryCategory category) {
+  if (bytes == 0) return nullptr;
+  const size_t rounded = rounded_bytes(bytes);
+  std::byte* data = allocator_->allocate(stream, rounded);
+  if (!data) {
+    fail("[allocate] {} bytes of {} on stream {}: out of memory (this machine has {} MiB)\n{}",
+         bytes, name_of(category), stream.name(), allocator_->limit() >> 20, ledger_.table());
+  }
+  ledger_.add(category, bytes);
+  if constexpr (kMarksMemory) {
+    cpu_stream(stream).enqueue_control([data, rounded] { mark_usable(data, rounded); });
+  }
+  return data;
+}
+
+void CpuBackend::release(Stream& stream, void* data, size_t bytes, MemoryCategory category) {
+  if (!data) return;
+  const size_t rounded = rounded_bytes(bytes);
+  if constexpr (kMarksMemory) {
+    cpu_stream(stream).enqueue_control([data, rounded] { mark_free(data, rounded); });
+  }
+  allocator_->release(stream, static_cast<std::byte*>(data), rounded);
+  ledger_.subtract(category, bytes);
+}
+
+void CpuBackend::copy(Stream& stream, void* destination, const void* source, size_t bytes) {
+  if (bytes == 0 || destination == source) return;
+  enqueue(stream, "copy", static_cast<int64_t>(bytes),
+          [=](Worker& worker) { parallel_copy(worker.team, destination, source, bytes); });
+}
+
+void CpuBackend::fill_zero(Stream& stream, void* data, size_t bytes) {
+  if (bytes == 0) return;
+  enqueue(stream, "fill_zero", static_cast<int64_t>(bytes), [=](Worker& worker) {
+    worker.team.parallel_for(
+        static_cast<int64_t>(bytes), kCopyGrain, [&](int64_t begin, int64_t end) {
+          std::memset(static_cast<std::byte*>(data) + begin, 0, static_cast<size_t>(end - begin));
+        });
+  });
+}
+
+void CpuBackend::copy_from_host(Stream& stream, void* destination, const void* source,
+                                size_t bytes) {
+  if (bytes == 0) return;
+  if (bytes > kCaptureLimit) {  // rather wait than hold a second copy
+    copy(stream, destination, source, bytes);
+    cpu_stream(stream).record()->block();
+    return;
+  }
+  const auto* first = static_cast<const std::byte*>(source);
+  enqueue(stream, "copy_from_host", static_cast<int64_t>(bytes),
+          [destination, captured = std::vector<std::byte>(first, first + bytes)](Worker&) {
+            std::memcpy(destination, captured.data(), captured.size());
+          });
+}
+
+void CpuBackend::copy_to_host(Stream& stream, void* destination, const void* source, size_t bytes) {
+  copy(stream, destination, source, bytes);
+  synchronize(stream);
+}
+
+// ---- Order ----
+
+std::unique_ptr<Stream> CpuBackend::create_stream(std::string name) {
+  return std::make_unique<CpuStream>(*this, std::move(name), 1);
+}
+
+EventPtr CpuBackend::record(Stream& stream) { return cpu_stream(stream).record(); }
+
+void CpuBackend::wait(Stream& stream, const EventPtr& event) {
+  if (event) cpu_stream(stream).wait(event);
+}
+
+void CpuBackend::synchronize(Stream& stream) { cpu_stream(stream).synchronize(); }
+
+void CpuBackend::host_task(Stream& stream, std::string_view name, int64_t bytes,
+                           std::function<void()> task) {
+  enqueue(stream, name, bytes, [task = std::move(task)](Worker&) { task(); });
+}
+
+void CpuBackend::set_scope(std::string scope) {
+  scope_ = scope.empty() ? nullptr : std::make_shared<const std::string>(std::move(scope));
+}
+
+void CpuBackend::enqueue(Stream& stream, std::string_view name, int64_t bytes,
+                         std::function<void(Worker&)> task) {
+  FSDP_CHECK(&stream.backend() == this, "[{}] stream {}: belongs to another backend ({})", name,
+             stream.name(), stream.backend().name());
+  Task entry;
+  entry.run = std::move(task);
+  entry.name = name;
+  entry.scope = scope_;
+  entry.bytes = bytes;
+  if (trace_) {
+    entry.trace = trace_;
+    entry.enqueued_ns = trace_clock_ns();
+    entry.sequence = trace_->next_sequence();
+  }
+  cpu_stream(stream).enqueue(std::move(entry));
+}
+
+}  // namespace fsdp::cpu

@@ -1,0 +1,114 @@
+// The CPU as a real backend: streams are worker threads with in-order queues, events order them, the
+// host runs ahead. Kernels live one family per file (matmul.cpp, norm.cpp, attention.cpp, ...), each
+// defining its methods of CpuBackend: read pointers and extents at the call, then enqueue().
+// Read next: kernels/cpu/stream.h (queue, events, delay injection), kernels/cpu/parallel.h.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "core/trace.h"
+#include "kernels/cpu/parallel.h"
+
+namespace fsdp::cpu {
+
+class MatmulCache;  // oneDNN primitives of one worker
+class StreamAllocator;
+
+struct CpuOptions {
+  int threads = 1;            // of the compute stream's team; other streams have one
+  bool synchronous = false;   // run everything inline at the call: for debugging
+  // Test hook: microseconds to sleep before each task of a stream, by (stream name, task name);
+  // must be thread-safe. Null: none.
+  std::function<int(const std::string&, std::string_view)> delay;
+  // Drops the stream edges (waits) for which this returns true, by (waiting stream, recorded
+  // stream): proves that tests notice a missing edge. Null: none.
+  std::function<bool(const std::string&, const std::string&)> ignore_wait;
+};
+
+// What a task gets to work with: belongs to the stream's worker thread.
+struct Worker {
+  ThreadTeam& team;
+  MatmulCache& matmul_cache;
+};
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(CpuOptions options = {});
+  ~CpuBackend() override;
+
+  std::string_view name() const override { return "cpu"; }
+  const CpuOptions& options() const { return options_; }
+
+  void* allocate(Stream& stream, size_t bytes, MemoryCategory category) override;
+  void release(Stream& stream, void* data, size_t bytes, MemoryCategory category) override;
+  void copy(Stream& stream, void* destination, const void* source, size_t bytes) override;
+  void fill_zero(Stream& stream, void* data, size_t bytes) override;
+  void copy_from_host(Stream& stream, void* destination, const void* source,
+                      size_t bytes) override;
+  void copy_to_host(Stream& stream, void* destination, const void* source, size_t bytes) override;
+  MemoryLedger& ledger() override { return ledger_; }
+
+  Stream& compute_stream() override { return *compute_stream_; }
+  std::unique_ptr<Stream> create_stream(std::string name) override;
+  EventPtr record(Stream& stream) override;
+  void wait(Stream& stream, const EventPtr& event) override;
+  void synchronize(Stream& stream) override;
+  void host_task(Stream& stream, std::string_view name, int64_t bytes,
+                 std::function<void()> task) override;
+  void set_scope(std::string scope) override;
+  std::string scope() const override { return scope_ ? *scope_ : std::string(); }
+  void set_trace(Trace* trace) override { trace_ = trace; }
+
+  void matmul(Stream& stream, const MatmulArgs& args) override;
+  void sum_rows(Stream& stream, const SumRowsArgs& args) override;
+  void layer_norm_forward(Stream& stream, const NormForwardArgs& args) override;
+  void layer_norm_backward(Stream& stream, const NormBackwardArgs& args) override;
+  void rms_norm_forward(Stream& stream, const NormForwardArgs& args) override;
+  void rms_norm_backward(Stream& stream, const NormBackwardArgs& args) override;
+  void activation_forward(Stream& stream, Activation kind, const Tensor& x, Tensor& y) override;
+  void activation_backward(Stream& stream, Activation kind, const Tensor& x, const Tensor& dy,
+                           Tensor& dx) override;
+  void swiglu_forward(Stream& stream, const Tensor& gate, const Tensor& up, Tensor& y) override;
+  void swiglu_backward(Stream& stream, const Tensor& gate, const Tensor& up, const Tensor& dy,
+                       Tensor& dgate, Tensor& dup) override;
+  void rope(Stream& stream, const RopeArgs& args) override;
+  void attention_forward(Stream& stream, const AttentionForwardArgs& args) override;
+  void attention_backward(Stream& stream, const AttentionBackwardArgs& args) override;
+  void embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& table,
+                         const Tensor* positions, int64_t first_position, Tensor& y) override;
+  void embedding_backward(Stream& stream, const Tensor& tokens, const Tensor& dy, Tensor& dtable,
+                          bool accumulate) override;
+  void position_backward(Stream& stream, const Tensor& dy, Tensor& dpositions,
+                         bool accumulate) override;
+  void dropout(Stream& stream, const DropoutArgs& args, const Tensor& x, Tensor& y) override;
+  void cross_entropy(Stream& stream, const CrossEntropyArgs& args) override;
+  void add(Stream& stream, const Tensor& a, const Tensor& b, Tensor& out) override;
+  void cast(Stream& stream, const Tensor& x, Tensor& out) override;
+  void scale(Stream& stream, Tensor& x, double factor) override;
+  void fill_normal(Stream& stream, Tensor& x, double mean, double deviation, uint64_t seed,
+                   uint64_t name_hash, int64_t first_index) override;
+  void adamw(Stream& stream, const AdamWArgs& args) override;
+  void advance_steps(Stream& stream, Tensor& step_counts, const Tensor& present,
+                     const Tensor& skip) override;
+  void power_sum(Stream& stream, const PowerSumArgs& args) override;
+  void clip_coefficient(Stream& stream, const ClipArgs& args) override;
+
+  // Puts a task at the end of the stream's queue. `bytes`: payload for the trace, 0 if none.
+  void enqueue(Stream& stream, std::string_view name, int64_t bytes,
+               std::function<void(Worker&)> task);
+
+ private:
+  CpuOptions options_;
+  MemoryLedger ledger_;
+  std::shared_ptr<const std::string> scope_;
+  Trace* trace_ = nullptr;
+  std::unique_ptr<StreamAllocator> allocator_;
+  std::unique_ptr<Stream> compute_stream_;
+};
+
+}  // namespace fsdp::cpu

@@ -1,0 +1,59 @@
+// What the matrix product needs from a library: one product of plain row-major matrices.
+// matmul.cpp chooses the library and converts dtypes that it does not have; matmul_onednn.cpp and
+// matmul_eigen.cpp compute; matmul_onednn_absent.cpp stands in where oneDNN is not installed.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+
+#include "core/dtype.h"
+#include "kernels/cpu/parallel.h"
+
+namespace fsdp::cpu {
+
+// c (m, n) = op(a) op(b) [+ c | + bias]; rows of the stored matrices are `lda`, `ldb`, `ldc`
+// elements apart. a is (m, k), or (k, m) when transpose_a; b is (k, n), or (n, k) when transpose_b.
+struct Product {
+  int64_t m, n, k;
+  int64_t lda, ldb, ldc;
+  bool transpose_a, transpose_b;
+  bool accumulate;
+  bool bias;      // (n); never together with accumulate
+  DType operand;  // of a, b and bias
+  DType result;   // of c
+
+  auto operator<=>(const Product&) const = default;
+};
+
+// Waking the team costs more than it saves below 2^21 multiplications.
+inline bool worth_a_team(const Product& p) { return p.m * p.n * p.k >= int64_t{1} << 21; }
+
+struct ProductData {
+  const void* a;
+  const void* b;
+  const void* bias;  // null unless Product::bias
+  void* c;
+};
+
+// oneDNN primitives by Product, made once; belongs to one worker.
+class MatmulCache {
+ public:
+  MatmulCache();
+  ~MatmulCache();
+  MatmulCache(const MatmulCache&) = delete;
+  MatmulCache& operator=(const MatmulCache&) = delete;
+
+  // Whether this machine multiplies these dtypes natively (false for all without oneDNN).
+  static bool supports(DType operand, DType result);
+  void multiply(const Product& product, const ProductData& data, ThreadTeam& team);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// f32 x f32 -> f32 or f64 x f64 -> f64. The same bits whatever the number of threads.
+void multiply_eigen(const Product& product, const ProductData& data, ThreadTeam& team);
+
+}  // namespace fsdp::cpu

@@ -1,0 +1,17 @@
+// MatmulCache where oneDNN is not installed: supports nothing, so that Eigen computes everything.
+#include "kernels/cpu/matmul.h"
+
+namespace fsdp::cpu {
+
+struct MatmulCache::Impl {};
+
+MatmulCache::MatmulCache() = default;
+MatmulCache::~MatmulCache() = default;
+
+bool MatmulCache::supports(DType, DType) { return false; }
+
+void MatmulCache::multiply(const Product&, const ProductData&, ThreadTeam&) {
+  fail("[matmul] oneDNN: not in this build");
+}
+
+}  // namespace fsdp::cpu

@@ -1,0 +1,43 @@
+// A decoder-only language model: embedding, blocks, final norm, head. It does not know that it is
+// sharded; the sharding layer attaches to the hooks of its modules.
+#pragma once
+
+#include <optional>
+
+#include "models/block.h"
+
+namespace fsdp::models {
+
+class CausalLM final : public Module {
+ public:
+  // `max_length`: longest sequence it will see (rotary tables); `dtype`: of compute.
+  CausalLM(const ModelConfig& config, Backend& backend, DType dtype, int64_t max_length);
+
+  const ModelConfig& config() const { return config_; }
+
+  // Sum over labelled positions of the cross-entropy, recorded for a loss of gradient_scale * sum.
+  // Label [b * T + t] is the token that position t of row b predicts (see shifted_labels).
+  Tensor loss(const Tensor& tokens,  // (B, T), i32
+              const Tensor& labels,  // (B * T), i32
+              const ForwardContext& context, double gradient_scale);  // -> ()
+  Tensor logits(const Tensor& tokens, const ForwardContext& context);  // -> (B, T, V)
+  Tensor last_logits(const Tensor& tokens, const ForwardContext& context);  // -> (B, V)
+
+ private:
+  Tensor hidden_states(const Tensor& tokens, const ForwardContext& context);  // (B, T, hidden)
+
+  ModelConfig config_;
+  RopeTablesPtr rope_;
+  Parameter* token_table_;                // (V, hidden)
+  Parameter* position_table_ = nullptr;   // (max_positions, hidden)
+  std::vector<Block*> blocks_;
+  std::optional<ops::NormWeights> final_norm_;
+  Parameter* head_;                       // (V, hidden); the token table when tied
+};
+
+// Hugging Face labels (position t holds token t) -> what each position predicts: shifted left, the
+// last position of every row ignored.
+std::vector<int32_t> shifted_labels(const std::vector<int32_t>& labels,  // (B, T)
+                                    int64_t rows, int64_t length);
+
+}  // namespace fsdp::models

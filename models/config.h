@@ -1,0 +1,84 @@
+// What distinguishes the model families, as data: one block composition (models/block.h) is built
+// from it. Read from a Hugging Face config.json or filled in for a model from scratch.
+// A new family: one reader in config.cpp, one table in names.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/kernel_args.h"
+#include "core/ops/linear.h"
+
+namespace fsdp::models {
+
+enum class PositionKind : uint8_t { kLearned, kRope };
+enum class NormKind : uint8_t { kLayerNorm, kRmsNorm };
+enum class MlpKind : uint8_t { kActivation, kSwiGlu };
+
+// Frequencies theta^(-2i/d), optionally scaled (Hugging Face `rope_scaling`).
+struct RopeConfig {
+  enum class Scaling : uint8_t { kNone, kLinear, kLlama3 };
+  double theta = 10000;
+  Scaling scaling = Scaling::kNone;
+  double factor = 1;
+  double low_frequency_factor = 1;   // llama3
+  double high_frequency_factor = 4;  // llama3
+  double original_max_positions = 8192;  // llama3
+};
+
+struct ModelConfig {
+  std::string family;       // Hugging Face model_type: "gpt2", "llama"
+  std::string block_class;  // class name of a block, for wrap policies: "GPT2Block"
+
+  int64_t vocabulary = 0;
+  int64_t hidden = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t ffn = 0;  // inner width of the MLP
+  int64_t max_positions = 0;
+
+  PositionKind positions = PositionKind::kLearned;
+  NormKind norm = NormKind::kLayerNorm;
+  MlpKind mlp = MlpKind::kActivation;
+  Activation activation = Activation::kGeluTanh;  // of MlpKind::kActivation
+  RopeConfig rope;
+
+  bool packed_qkv = false;  // one [q | k | v] matrix
+  bool qkv_bias = false;
+  bool attention_out_bias = false;
+  bool mlp_bias = false;
+  ops::WeightLayout weight_layout = ops::WeightLayout::kOutIn;
+  bool tied_head = false;
+
+  double norm_epsilon = 1e-5;
+  double embedding_dropout = 0;
+  double attention_dropout = 0;
+  double residual_dropout = 0;
+  double initializer_range = 0.02;
+  bool scaled_residual_init = false;  // GPT-2: deviation / sqrt(2 layers) into the residual stream
+
+  int64_t bos_token = -1;  // -1: none
+  int64_t eos_token = -1;
+
+  double attention_scale() const;  // 1 / sqrt(head_dim)
+  int64_t parameter_count() const;  // tied head once
+};
+
+// Reads a Hugging Face config.json (old and new key spellings). Error names the file and key.
+ModelConfig read_config(const std::string& path);
+// The config.json that Hugging Face transformers loads. `dtype`: of the saved weights.
+std::string config_json(const ModelConfig& config, const std::string& dtype);
+
+// Checks extents against each other; Error names the field. Called by both ways to make a config.
+void validate(const ModelConfig& config);
+
+// Named sizes for planning and benchmarks: "gpt2-124m", "llama-7b", ... Error lists the names.
+ModelConfig preset(const std::string& name);
+std::vector<std::string> preset_names();
+
+// A config of this family with its conventions (norm, biases, ...), extents still 0.
+ModelConfig family_defaults(const std::string& family);
+
+}  // namespace fsdp::models

@@ -1,0 +1,25 @@
+// Values of parameters: from a Hugging Face folder, from scratch, and back to a folder.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/autograd.h"
+#include "models/config.h"
+
+namespace fsdp::models {
+
+// Writes elements [first, first + values.numel()) of a parameter into `values` (1D, f32 or f64).
+using FillFunction = std::function<void(const Parameter& parameter, int64_t first, Tensor& values)>;
+
+// Initial values keyed by (seed, parameter name, element): equal for any sharding.
+FillFunction from_scratch(uint64_t seed);
+
+// From model.safetensors (or its shards) in `folder`, reading only the ranges asked for. Checks all
+// names and shapes of `model_parameters` at once and lists every missing, misshapen or unexpected
+// tensor in one Error.
+FillFunction from_folder(const std::string& folder, const ModelConfig& config,
+                         const std::vector<Parameter*>& model_parameters);
+
+}  // namespace fsdp::models

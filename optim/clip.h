@@ -1,0 +1,37 @@
+// Clipping by the global gradient norm, without a host wait.
+#pragma once
+
+#include <vector>
+
+#include "comm/communicator.h"
+#include "core/flat_layout.h"
+
+namespace fsdp::optim {
+
+class Clipper {
+ public:
+  // `group`: ranks that hold different shards of one gradient (null or one rank: nothing to add).
+  // max_norm <= 0: measure only. power: 1, 2, 3, ... or infinity.
+  Clipper(const std::vector<OptimizerShard>& shards, comm::Communicator* group, double max_norm,
+          double power = 2);
+
+  // Norm of the reduced gradients of all shards, padding excluded; sets the tensors below.
+  // Collective over the group.
+  void measure();
+
+  const Tensor& norm() const { return norm_; }                // (), f64: before clipping
+  const Tensor& coefficient() const { return coefficient_; }  // (): min(1, max / (norm + 1e-6))
+  const Tensor& skip() const { return skip_; }                // (), i32: 1 when norm is not finite
+
+ private:
+  std::vector<OptimizerShard> shards_;
+  comm::Communicator* group_;
+  double max_norm_;
+  double power_;
+  Tensor power_sum_;  // (), f64
+  Tensor norm_;
+  Tensor coefficient_;
+  Tensor skip_;
+};
+
+}  // namespace fsdp::optim

@@ -1,0 +1,87 @@
+// Atomic writing, mapping, and errors that name the file.
+#include "core/io/file.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp {
+namespace {
+
+size_t files_in(const std::filesystem::path& folder) {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& item : std::filesystem::directory_iterator(folder)) ++count;
+  return count;
+}
+
+TEST_CASE("a file appears only at commit and leaves no temporary") {
+  test::TempFolder folder;
+  {
+    AtomicFile file(folder / "x");
+    file.write("half ");
+    CHECK(!std::filesystem::exists(folder / "x"));
+    file.write("and half");
+    file.commit();
+  }
+  CHECK(read_file(folder / "x") == "half and half");
+  CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("an abandoned write keeps the old file") {
+  test::TempFolder folder;
+  write_file_atomically(folder / "x", "old");
+  {
+    AtomicFile file(folder / "x");
+    file.write("new, but then something throws");
+  }
+  CHECK(read_file(folder / "x") == "old");
+  CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("a temporary left by a crash is in nobody's way") {
+  test::TempFolder folder;
+  folder.write("x." + std::to_string(::getpid()) + "-0.tmp", "left over");
+  write_file_atomically(folder / "x", "new");
+  CHECK(read_file(folder / "x") == "new");
+}
+
+TEST_CASE("a mapping keeps the old contents when the file is replaced") {
+  test::TempFolder folder;
+  write_file_atomically(folder / "x", "old");
+  const MappedFile mapped(folder / "x");
+  write_file_atomically(folder / "x", "newer");
+  CHECK(mapped.text() == "old");
+  CHECK(MappedFile(folder / "x").text() == "newer");
+}
+
+TEST_CASE("an empty file maps to nothing") {
+  test::TempFolder folder;
+  const MappedFile mapped(folder.write("empty", ""));
+  CHECK(mapped.size() == 0);
+  CHECK(mapped.text().empty());
+}
+
+TEST_CASE("errors name the file and the reason") {
+  test::TempFolder folder;
+  const std::string missing = (folder / "missing").string();
+  CHECK(test::error_of([&] { read_file(missing); }) ==
+        missing + ": cannot open: No such file or directory");
+  CHECK(test::error_of([&] { MappedFile mapped(missing); }) ==
+        missing + ": cannot open: No such file or directory");
+  CHECK(test::error_of([&] { read_file(folder.path()); }) ==
+        folder.path().string() + ": expected a file, got a folder");
+  const std::string inside = (folder / "no_folder/x").string();
+  CHECK(test::error_of([&] { write_file_atomically(inside, ""); }) ==
+        inside + ": cannot create: No such file or directory");
+  CHECK(test::contains(test::error_of([&] {
+          AtomicFile file("/dev/full");  // a folder without the right to create in is enough too
+          file.write("x");
+          file.commit();
+        }),
+        "/dev/full: "));
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Enforces who may know whom: the include edges between the folders, where outside libraries may
+# appear, and a few rules of form. Sizes and test coverage: size_budget.sh.
+#   tests/lint/include_rules.sh [ROOT]      prints path:line: message, exits 1 on any
+set -uo pipefail
+cd "${1:-$(dirname "$0")/../..}" || exit 2
+
+# ---- nothing else at the top ---------------------------------------------------------------------
+top=$(for entry in *; do
+  case "$entry" in
+    core|kernels|models|comm|optim|tools|tests) ;;
+    Makefile|CMakeLists.txt|README.md|LICENSE|CONTRIBUTING.md) ;;
+    build|build-*|runs|compile_commands.json) ;;  # made by the build and the program
+    *) echo "$entry:1: no other top-level entry than the folders and files of the README" ;;
+  esac
+done)
+
+# ---- the sources ---------------------------------------------------------------------------------
+mapfile -t sources < <(find core kernels models comm optim tools tests -type f \
+  \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) 2>/dev/null | sort)
+rules=$(if [ "${#sources[@]}" -gt 0 ]; then awk '
+  function report(message) { print FILENAME ":" FNR ": " message }
+  function only(pattern, header, where, place) {
+    if (header ~ pattern && FILENAME !~ where) report("<" header "> belongs only to " place)
+  }
+  function project_include(header,    target) {
+    target = header; sub(/\/.*/, "", target)
+    if (header !~ /\// || !(target in folders)) {
+      report("\"" header "\": includes name the path from the root of the repository"); return
+    }
+    if (target == layer || target == "core" || layer == "tests") return
+    if (layer == "tools" && target != "tests") return
+    if (layer == "optim" && header == "comm/communicator.h") return
+    report(layer " must not include \"" header "\"")
+  }
+  function library_include(header) {
+    only("^(cuda|cublas|cudnn|curand|cusolver|cooperative_groups|nvtx)", header,
+         "^(kernels/cuda/|comm/nccl|tests/cuda)", "kernels/cuda and comm/nccl*")
+    only("^nccl", header, "^(kernels/cuda/|comm/nccl|tests/cuda)", "comm/nccl*")
+    only("^mpi", header, "^(comm/mpi|tests/mpi/)", "comm/mpi* and tests/mpi")
+    only("^nlohmann/", header, "^(core/io/|tools/|tests/)", "core/io and tools")
+    only("^(yaml-cpp|CLI)/", header, "^(tools|tests)/", "tools")
+    only("^(oneapi/)?dnnl", header, "^kernels/cpu/matmul_onednn", "kernels/cpu/matmul_onednn*")
+    only("^(unsupported/)?Eigen/", header, "^kernels/cpu/", "kernels/cpu")
+    only("^omp[.]h$", header, "^kernels/cpu/parallel_openmp", "kernels/cpu/parallel_openmp*")
+    only("^doctest", header, "^tests/", "tests")
+  }
+  function end_of_file() {
+    if (path ~ /[.](h|cuh)$/ && !pragma_once) print path ":1: a header has #pragma once"
+  }
+  BEGIN {
+    count = split("core kernels models comm optim tools tests", list, " ")
+    for (i = 1; i <= count; ++i) folders[list[i]] = 1
+  }
+  FNR == 1 {
+    end_of_file()
+    path = FILENAME; layer = path; sub(/\/.*/, "", layer)
+    library = layer != "tools" && layer != "tests"
+    conditionals = 0; pragma_once = 0
+    if ($0 !~ /^(\/\/|\/\*)/) report("the first line is a comment that says what the file is for")
+  }
+  /^#pragma once/ { pragma_once = 1 }
+  /^[ \t]*#[ \t]*include[ \t]*["<]/ {
+    header = $0; sub(/^[^"<]*["<]/, "", header); sub(/[">].*/, "", header)
+    if ($0 ~ /^[^"<]*"/) project_include(header); else library_include(header)
+    next
+  }
+  /^[ \t]*#[ \t]*(if|ifdef|ifndef|elif)([ \t(!]|$)/ {
+    if (++conditionals == 3) report("an #ifdef forest: choose a source file in the build instead")
+    if ($0 ~ /(HAVE|USE|WITH|ENABLE)_/) report("optional libraries are a stub file, not an #ifdef")
+    if ($0 ~ /ifndef.*_H_?$/) report("#pragma once instead of an include guard")
+  }
+  {
+    code = $0
+    gsub(/"([^"\\]|\\.)*"/, "\"\"", code)
+    sub(/\/\/.*/, "", code)
+    if (code ~ /using[ \t]+namespace[ \t]+std[ \t]*(;|::[a-z_]*[ \t]*;)/ && code !~ /literals/)
+      report("no using namespace std")
+    if (code ~ /#[ \t]*pragma[ \t]+omp/ && code !~ /omp[ \t]+simd/ &&
+        FILENAME !~ /^kernels\/cpu\/parallel_openmp/)
+      report("OpenMP only through parallel_for (omp simd is allowed)")
+    if (library && code ~ /(^|[^A-Za-z0-9_])(std::cout|std::cerr|printf|fprintf|puts|fmt::print)([^A-Za-z0-9_]|$)/)
+      report("libraries never print")
+    if (library && code ~ /(std::(abort|exit|quick_exit|terminate)|(^|[^A-Za-z0-9_.>:])_?exit)[ \t]*\(/)
+      report("libraries never exit or abort: throw an Error")
+    if (library && code ~ /(^|[^A-Za-z0-9_])(getenv|secure_getenv)[ \t]*\(/)
+      report("no environment reads below tools")
+  }
+  END { end_of_file() }
+' "${sources[@]}"; fi) || exit 2
+
+violations=$(printf '%s\n%s\n' "$top" "$rules" | sed '/^$/d')
+if [ -n "$violations" ]; then
+  printf '%s\n' "$violations"
+  echo "include_rules: $(grep -c . <<<"$violations") violations"
+  exit 1
+fi
+echo "include_rules: ${#sources[@]} files, no violation"

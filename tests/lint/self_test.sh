@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# Checks the checkers: builds a tree with one violation of each rule and expects each to be reported
+# at its place, and a clean tree to pass.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+failed=0
+
+file() { mkdir -p "$tree/$(dirname "$1")" && cat >"$tree/$1"; }
+lines() { for ((i = 0; i < $1; ++i)); do echo "$2"; done; }
+
+# expect CHECKER 'path:line: message' (the beginning of a reported line)
+expect() {
+  local reported
+  reported=$("$here/$1" "$tree")
+  if ! grep -qF -- "$2" <<<"$reported"; then
+    echo "FAILED: $1 does not report: $2"
+    failed=1
+  fi
+}
+
+# ---- a clean tree passes, with every construct that the heuristics must understand ---------------
+file core/shape.h <<'X'
+// A header.
+#pragma once
+#include <array>
+namespace core {
+struct Shape {
+  explicit Shape(int n) : n_{n}, m_(n) {}
+  template <class T, class U = std::array<int, 3>>
+  auto operator==(const T& other) const -> bool { return n_ == other.n_; }
+  int n_ = 0, m_{1};
+};
+constexpr std::array<int, 2> kTable{
+    1,
+    1'000};
+enum class Kind { kA, kB };
+}  // namespace core
+X
+file core/shape.cpp <<'X'
+/* A source: "{" and '{' and these { braces { are not code */
+#include "core/shape.h"
+namespace core {
+extern const char* const kText;
+const char* const kText = R"x( { { " )x";
+static int twice(int n = {}) {
+  auto f = [&](int m) {  // {
+    return m + n;
+  };
+  return f('{') + f('\'');
+}
+}  // namespace core
+X
+file optim/adamw.h <<'X'
+// May know the communicator.
+#pragma once
+#include "comm/communicator.h"
+#include "core/shape.h"
+#include "optim/schedule.h"
+X
+file comm/mpi_absent.cpp <<<'// A stub needs no test.'
+file tests/core/shape_test.cpp <<<'// A test.'
+for checker in include_rules size_budget; do
+  if ! "$here/$checker.sh" "$tree" >"$tree/../$$.out"; then
+    echo "FAILED: $checker.sh reports a clean tree:"; cat "$tree/../$$.out"; failed=1
+  fi
+done
+rm -f "$tree/../$$.out"
+measured=$(cd "$tree" && awk -f "$here/functions.awk" core/shape.h core/shape.cpp | tr '\t' ' ')
+wanted='core/shape.h:6 Shape 1
+core/shape.h:7 operator== 2
+core/shape.cpp:6 twice 6'
+if [ "$measured" != "$wanted" ]; then
+  printf 'FAILED: functions.awk measured\n%s\ninstead of\n%s\n' "$measured" "$wanted"; failed=1
+fi
+
+# ---- include_rules: one violation a line ---------------------------------------------------------
+rule() {  # rule PATH 'source line' 'message'
+  local first="// What it is for."
+  { echo "$first"; case "$1" in *.h) echo "#pragma once" ;; *) echo ;; esac; echo "$2"; } | file "$1"
+  expect include_rules.sh "$1:3: $3"
+}
+rule core/a.h '#include "kernels/cpu/b.h"' 'core must not include "kernels/cpu/b.h"'
+rule kernels/a.h '#include "comm/b.h"' 'kernels must not include'
+rule models/a.h '#include "optim/b.h"' 'models must not include'
+rule comm/a.h '#include "models/b.h"' 'comm must not include'
+rule optim/a.h '#include "comm/fsdp/unit.h"' 'optim must not include'
+rule tools/a.h '#include "tests/support/b.h"' 'tools must not include'
+rule core/b.cpp '#include "shape.h"' '"shape.h": includes name the path'
+rule kernels/cpu/c.cpp '#include <cuda_runtime.h>' '<cuda_runtime.h> belongs only to'
+rule comm/local.cpp '#include <nccl.h>' '<nccl.h> belongs only to'
+rule comm/d.cpp '#include <mpi.h>' '<mpi.h> belongs only to comm/mpi*'
+rule core/e.cpp '#include <nlohmann/json.hpp>' '<nlohmann/json.hpp> belongs only to core/io'
+rule models/f.cpp '#include <yaml-cpp/yaml.h>' '<yaml-cpp/yaml.h> belongs only to tools'
+rule core/g.cpp '#include <CLI/CLI.hpp>' '<CLI/CLI.hpp> belongs only to tools'
+rule kernels/cpu/matmul.cpp '#include <dnnl.hpp>' '<dnnl.hpp> belongs only to kernels/cpu/matmul_onednn*'
+rule tools/h.cpp '#include <Eigen/Dense>' '<Eigen/Dense> belongs only to kernels/cpu'
+rule kernels/cpu/i.cpp '#include <omp.h>' '<omp.h> belongs only to'
+rule core/j.cpp '#include <doctest/doctest.h>' '<doctest/doctest.h> belongs only to tests'
+rule core/k.cpp 'using namespace std;' 'no using namespace std'
+rule kernels/cpu/l.cpp '#pragma omp parallel for' 'OpenMP only through parallel_for'
+rule core/m.cpp '#ifdef FSDP_HAVE_MPI' 'optional libraries are a stub file'
+rule core/n.cpp 'void f() { std::exit(1); }' 'libraries never exit or abort'
+rule core/o.cpp 'void f() { std::cout << 1; }' 'libraries never print'
+rule core/p.cpp 'auto x = std::getenv("HOME");' 'no environment reads below tools'
+rule core/q.h '#ifndef CORE_Q_H' '#pragma once instead of an include guard'
+file core/r.cpp <<<'int no_comment;'
+expect include_rules.sh 'core/r.cpp:1: the first line is a comment'
+file core/s.h <<<'// A header without it.'
+expect include_rules.sh 'core/s.h:1: a header has #pragma once'
+{ echo '// A forest.'; lines 3 '#if X'; } | file core/t.cpp
+expect include_rules.sh 'core/t.cpp:4: an #ifdef forest'
+file surprise/x <<<''
+expect include_rules.sh 'surprise:1: no other top-level entry'
+
+# ---- size_budget ---------------------------------------------------------------------------------
+{ echo '// Long.'; lines 600 '// line'; } | file core/long.cpp
+expect size_budget.sh 'core/long.cpp:601: 601 lines, at most 600'
+{ echo '// Long.'; lines 400 '// line'; } | file comm/fsdp/long.h
+expect size_budget.sh 'comm/fsdp/long.h:401: 401 lines, at most 400'
+{ echo '// Long.'; echo 'Long::Long(int a) : a_{a}, b_(a)'; echo '{'; lines 59 '  if (a) { a; }'; echo '}'; } |
+  file optim/body.cpp
+expect size_budget.sh 'optim/body.cpp:2: function Long::Long has 62 lines, at most 60'
+{ echo '// Long.'; echo '__global__ void kernel() {'; lines 150 '  x;'; echo '}'; } | file kernels/cuda/k.cu
+expect size_budget.sh 'kernels/cuda/k.cu:2: function kernel has 152 lines, at most 150'
+file models/lonely.cpp <<<'// Without a test.'
+expect size_budget.sh 'models/lonely.cpp:1: no test below tests/models is named after it'
+file tests/lint/covered_by.txt <<<'core/gone.cpp: tests/core/shape_test.cpp
+core/b.cpp: tests/core/nowhere_test.cpp'
+expect size_budget.sh 'core/gone.cpp is not there any more'
+expect size_budget.sh 'core/b.cpp: the test tests/core/nowhere_test.cpp is not there'
+
+if [ "$failed" = 0 ]; then echo "self_test: every rule reports its violation"; fi
+exit "$failed"

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Enforces the size budget and that every source file has its test.
+#   tests/lint/size_budget.sh [--report] [ROOT]    prints path:line: message, exits 1 on any
+# Hard limits: file 600 lines (comm/fsdp 400), host function 60, function in a CUDA file 150.
+# --report (make size) also lists what is over the soft ones: file 300, function 30 (CUDA 100).
+# A source `core/ops/norm.cpp` is covered by a test below tests/core (comm: also tests/mpi; tools:
+# also tests/e2e) whose name contains `norm`; `parallel_pool.cpp` also by `parallel_test.cpp`;
+# otherwise a line `source: test` in covered_by.txt says where. *_absent.cpp stubs are exempt.
+set -uo pipefail
+report=0
+if [ "${1:-}" = --report ]; then report=1; shift; fi
+here=$(cd "$(dirname "$0")" && pwd)
+cd "${1:-$here/../..}" || exit 2
+
+mapfile -t files < <(find core kernels models comm optim tools tests CMakeLists.txt Makefile -type f \
+  \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' -o -name '*.sh' -o -name '*.py' \
+     -o -name '*.cmake' -o -name CMakeLists.txt -o -name Makefile \) 2>/dev/null | sort)
+mapfile -t sources < <(printf '%s\n' "${files[@]}" | grep -E '\.(h|cpp|cu|cuh)$')
+
+file_sizes() {
+  [ "${#files[@]}" = 0 ] || awk -v report="$report" '
+    function check(path, lines,    hard) {
+      hard = path ~ /^comm\/fsdp\// ? 400 : 600
+      if (lines > hard) print path ":" lines ": " lines " lines, at most " hard
+      else if (report && lines > 300) print "soft " path ": " lines " lines"
+    }
+    FNR == 1 && NR > 1 { check(path, lines) }
+    { path = FILENAME; lines = FNR }
+    END { check(path, lines) }' "${files[@]}"
+}
+
+function_sizes() {
+  [ "${#sources[@]}" = 0 ] || awk -f "$here/functions.awk" "${sources[@]}" |
+    awk -F '\t' -v report="$report" '{
+      cuda = $1 ~ /\.cuh?:/
+      hard = cuda ? 150 : 60; soft = cuda ? 100 : 30
+      if ($3 > hard) print $1 ": function " $2 " has " $3 " lines, at most " hard
+      else if (report && $3 > soft) print "soft " $1 ": function " $2 ", " $3 " lines"
+    }'
+}
+
+coverage() {
+  local listed=tests/lint/covered_by.txt
+  { [ ! -f "$listed" ] || sed -n 's/^\([^#: ][^: ]*\): *\([^ ]*\).*/listed \1 \2/p' "$listed"
+    find tests -type f \( -name '*_test.cpp' -o -name '*.sh' \) 2>/dev/null | sed 's/^/test /'
+    printf '%s\n' "${sources[@]}" | grep -E '^(core|kernels|models|comm|optim|tools)/.*\.(cpp|cu)$' |
+      sed 's/^/source /'
+  } | awk -v listed_in="$listed" '
+    $1 == "listed" { by[$2] = $3 }
+    $1 == "test" {
+      exists[$2] = 1
+      name = $2; sub(/.*\//, "", name); sub(/(_slow)?(_test)?[.](cpp|sh)$/, "", name)
+      names[$2] = name
+    }
+    $1 == "source" {
+      present[$2] = 1
+      if ($2 ~ /_absent[.]cpp$/) next
+      stem = $2; sub(/.*\//, "", stem); sub(/[.](cpp|cu)$/, "", stem)
+      layer = $2; sub(/\/.*/, "", layer)
+      place = "^tests/" layer "/"
+      if (layer == "comm") place = "^tests/(comm|mpi)/"
+      if (layer == "tools") place = "^tests/(tools|e2e)/"
+      for (test in names)
+        if (test ~ place && (index(names[test], stem) || index(stem "_", names[test] "_") == 1)) next
+      if (!($2 in by)) print $2 ":1: no test below tests/" layer " is named after it, and " listed_in " does not say which one covers it"
+    }
+    END {
+      for (source in by) {
+        if (!(source in present)) print listed_in ":1: " source " is not there any more"
+        else if (!(by[source] in exists)) print listed_in ":1: " source ": the test " by[source] " is not there"
+      }
+    }' | sort
+}
+
+result=$(file_sizes; function_sizes; coverage)
+grep '^soft ' <<<"$result" | sed 's/^soft /over the soft limit: /'
+violations=$(grep -v '^soft ' <<<"$result" | sed '/^$/d')
+if [ -n "$violations" ]; then
+  printf '%s\n' "$violations"
+  echo "size_budget: $(grep -c . <<<"$violations") violations"
+  exit 1
+fi
+echo "size_budget: ${#files[@]} files, no violation"

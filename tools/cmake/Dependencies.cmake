@@ -1,0 +1,76 @@
+# Finds the libraries. Needed ones stop the configure with the package to install; optional ones
+# (MPI, oneDNN, OpenMP) become the targets fsdp::mpi, fsdp::onednn, fsdp::openmp, empty when absent.
+# CUDA is only looked for, to say so in the summary. Read next: Summary.cmake.
+
+# fsdp_need(package debian-package): find it or stop with one helpful line.
+macro(fsdp_need package debian)
+  find_package(${package} QUIET)
+  if(NOT ${package}_FOUND)
+    message(FATAL_ERROR "${package} was not found. Debian, Ubuntu: apt-get install ${debian} "
+                        "(all that is needed: tools/setup.sh). Elsewhere: load its module, or set "
+                        "CMAKE_PREFIX_PATH to where it is installed.")
+  endif()
+endmacro()
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+fsdp_need(Threads libc6-dev)
+fsdp_need(fmt libfmt-dev)
+fsdp_need(nlohmann_json nlohmann-json3-dev)
+fsdp_need(Eigen3 libeigen3-dev)
+fsdp_need(yaml-cpp libyaml-cpp-dev)
+fsdp_need(CLI11 libcli11-dev)
+if(TARGET yaml-cpp::yaml-cpp AND NOT TARGET yaml-cpp)  # the name from 0.8 on
+  add_library(yaml-cpp INTERFACE IMPORTED)
+  target_link_libraries(yaml-cpp INTERFACE yaml-cpp::yaml-cpp)
+endif()
+
+option(FSDP_MPI "use MPI where it is found" ON)
+option(FSDP_ONEDNN "use oneDNN where it is found" ON)
+foreach(name mpi onednn openmp)
+  add_library(fsdp_${name} INTERFACE)
+  add_library(fsdp::${name} ALIAS fsdp_${name})
+endforeach()
+set(FSDP_HAVE_MPI OFF)
+set(FSDP_HAVE_ONEDNN OFF)
+set(FSDP_HAVE_OPENMP OFF)
+
+if(FSDP_MPI AND NOT SANITIZE STREQUAL "thread")
+  set(MPI_CXX_SKIP_MPICXX ON)  # the C interface only; the C++ one left the standard with MPI 3
+  find_package(MPI QUIET COMPONENTS CXX)
+  if(MPI_CXX_FOUND)
+    set(FSDP_HAVE_MPI ON)
+    target_link_libraries(fsdp_mpi INTERFACE MPI::MPI_CXX)
+  endif()
+endif()
+
+# find_package(dnnl) of Debian's package stops for want of OpenCL, so: header and library.
+if(FSDP_ONEDNN AND NOT SANITIZE STREQUAL "thread")
+  find_path(ONEDNN_INCLUDE dnnl.hpp HINTS $ENV{DNNLROOT} PATH_SUFFIXES include)
+  find_library(ONEDNN_LIBRARY dnnl HINTS $ENV{DNNLROOT} PATH_SUFFIXES lib lib64)
+  if(ONEDNN_INCLUDE AND ONEDNN_LIBRARY)
+    set(FSDP_HAVE_ONEDNN ON)
+    target_include_directories(fsdp_onednn SYSTEM INTERFACE ${ONEDNN_INCLUDE})
+    target_link_libraries(fsdp_onednn INTERFACE ${ONEDNN_LIBRARY})
+  endif()
+endif()
+
+if(NOT SANITIZE STREQUAL "thread")
+  find_package(OpenMP QUIET COMPONENTS CXX)
+  if(OpenMP_CXX_FOUND)
+    set(FSDP_HAVE_OPENMP ON)
+    target_link_libraries(fsdp_openmp INTERFACE OpenMP::OpenMP_CXX)
+  endif()
+endif()
+
+# ---- CUDA: looked for, not used in this release -------------------------------------------------
+set(CUDA_DEPS_DIR "" CACHE PATH "the `nvidia` folder of the CUDA pip wheels: cu13/, cudnn/, nccl/")
+set(gpu_hints $ENV{CUDA_HOME} /usr/local/cuda)
+if(CUDA_DEPS_DIR)
+  list(PREPEND gpu_hints ${CUDA_DEPS_DIR}/cu13 ${CUDA_DEPS_DIR}/cudnn ${CUDA_DEPS_DIR}/nccl)
+endif()
+find_program(FSDP_NVCC nvcc HINTS ${gpu_hints} PATH_SUFFIXES bin)
+find_library(FSDP_CUBLAS NAMES cublasLt libcublasLt.so.13 libcublasLt.so.12
+             HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
+find_library(FSDP_CUDNN NAMES cudnn libcudnn.so.9 HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
+find_library(FSDP_NCCL NAMES nccl libnccl.so.2 HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
+mark_as_advanced(FSDP_NVCC FSDP_CUBLAS FSDP_CUDNN FSDP_NCCL ONEDNN_INCLUDE ONEDNN_LIBRARY CCACHE)

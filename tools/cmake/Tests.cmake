@@ -1,0 +1,115 @@
+# The tests: one doctest program per folder (test_core, ...), one ctest entry per *_test.cpp file.
+# Labels: unit (default), mpi, e2e, slow. Run them with tests/run_tests.sh (make test).
+# Not here: what a test may use (tests/support).
+enable_testing()
+
+find_package(doctest QUIET)
+if(NOT doctest_FOUND)
+  message(FATAL_ERROR "doctest was not found. Debian, Ubuntu: apt-get install doctest-dev; "
+                      "or configure with -DFSDP_TESTS=OFF")
+endif()
+
+set(tests ${PROJECT_SOURCE_DIR}/tests)
+set(test_environment "OMP_WAIT_POLICY=passive;SOURCE=${PROJECT_SOURCE_DIR}"
+    "FSDP=${PROJECT_BINARY_DIR}/fsdp;OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+set(mpirun ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none)
+if(FSDP_HAVE_MPI)
+  string(REPLACE ";" " " mpirun_line "${mpirun}")
+  list(APPEND test_environment "MPIRUN=${mpirun_line}")  # empty for scripts when MPI is absent
+endif()
+if(SANITIZE)
+  # gcc's runtimes cannot see into Open MPI and yaml-cpp; what they keep is not our leak
+  list(APPEND test_environment "LSAN_OPTIONS=suppressions=${tests}/support/leaks.txt:print_suppressions=0"
+       "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1" "UBSAN_OPTIONS=print_stacktrace=1")
+endif()
+set(slow_factor 1)
+if(SANITIZE)
+  set(slow_factor 5)
+endif()
+
+# what every test may use: tests/support, the layers, and outside libraries
+file(GLOB support CONFIGURE_DEPENDS ${tests}/support/*.cpp)
+add_library(fsdp_test_base INTERFACE)
+target_link_libraries(fsdp_test_base INTERFACE fsdp_tools doctest::doctest
+                      nlohmann_json::nlohmann_json yaml-cpp)
+target_compile_definitions(fsdp_test_base INTERFACE
+                           FSDP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+if(support)
+  add_library(fsdp_test_support STATIC ${support})
+  target_link_libraries(fsdp_test_support PUBLIC fsdp_test_base)
+else()
+  add_library(fsdp_test_support INTERFACE)
+  target_link_libraries(fsdp_test_support INTERFACE fsdp_test_base)
+endif()
+add_library(fsdp_test_main OBJECT ${tests}/main.cpp)
+target_link_libraries(fsdp_test_main PRIVATE doctest::doctest)
+
+# fsdp_entry(name label seconds processors command...)
+function(fsdp_entry name label seconds processors)
+  add_test(NAME ${name} COMMAND ${ARGN})
+  math(EXPR seconds "${seconds} * ${slow_factor}")
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${seconds} SKIP_RETURN_CODE 77
+                       PROCESSORS ${processors} ENVIRONMENT "${test_environment}")
+endfunction()
+
+# A filter that matches nothing must not count as passed.
+function(fsdp_refuse_empty name)
+  set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "test cases: +0 ")
+endfunction()
+
+foreach(folder core kernels models comm optim tools)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${tests}/${folder}/*_test.cpp)
+  if(sources)
+    add_executable(test_${folder} ${sources} $<TARGET_OBJECTS:fsdp_test_main>)
+    target_link_libraries(test_${folder} PRIVATE fsdp_test_support)
+    foreach(source IN LISTS sources)
+      file(RELATIVE_PATH path ${tests} ${source})
+      string(REGEX REPLACE "_test\\.cpp$" "" name ${path})
+      if(name MATCHES "_slow$")
+        fsdp_entry(${name} slow 600 2 test_${folder} --no-colors=1
+                   --source-file=*/tests/${path})
+      else()
+        fsdp_entry(${name} unit 60 1 test_${folder} --no-colors=1
+                   --source-file=*/tests/${path})
+      endif()
+      fsdp_refuse_empty(${name})
+    endforeach()
+  endif()
+endforeach()
+
+file(GLOB sources CONFIGURE_DEPENDS ${tests}/mpi/*_test.cpp)
+if(sources AND FSDP_HAVE_MPI)
+  add_executable(test_mpi ${sources} ${tests}/mpi/main.cpp)
+  target_link_libraries(test_mpi PRIVATE fsdp_test_support MPI::MPI_CXX)
+  set(slow_sources ${sources})
+  list(FILTER sources EXCLUDE REGEX "_slow_test\\.cpp$")
+  list(FILTER slow_sources INCLUDE REGEX "_slow_test\\.cpp$")
+  foreach(ranks 1 2 3 4)
+    set(launch ${mpirun} -n ${ranks} $<TARGET_FILE:test_mpi> --no-colors=1)
+    if(sources)
+      fsdp_entry(mpi/${ranks}_ranks mpi 120 ${ranks}
+                 ${launch} --source-file-exclude=*_slow_test.cpp)
+      fsdp_refuse_empty(mpi/${ranks}_ranks)
+    endif()
+    if(slow_sources)
+      fsdp_entry(mpi/${ranks}_ranks_slow slow 600 ${ranks} ${launch} --source-file=*_slow_test.cpp)
+      fsdp_refuse_empty(mpi/${ranks}_ranks_slow)
+    endif()
+  endforeach()
+endif()
+
+# scripts: end to end (they run the program) and lint (they read the sources)
+file(GLOB scripts CONFIGURE_DEPENDS ${tests}/e2e/*.sh)
+foreach(script IN LISTS scripts)
+  cmake_path(GET script STEM name)
+  if(name MATCHES "_slow$")
+    fsdp_entry(e2e/${name} slow 900 2 bash ${script})
+  else()
+    fsdp_entry(e2e/${name} e2e 300 2 bash ${script})
+  endif()
+endforeach()
+file(GLOB scripts CONFIGURE_DEPENDS ${tests}/lint/*.sh)
+foreach(script IN LISTS scripts)
+  cmake_path(GET script STEM name)
+  fsdp_entry(lint/${name} unit 60 1 bash ${script})
+endforeach()

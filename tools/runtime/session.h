@@ -1,0 +1,116 @@
+// Everything one rank needs to train or evaluate a model: backend, model, sharding, optimizer. The
+// commands (train, verify, generate, bench) are thin loops around it.
+// One host wait per step at most, one step late: step() only enqueues, StepHandle::read() waits.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/fsdp/fully_sharded.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "models/causal_lm.h"
+#include "models/weights.h"
+#include "optim/adamw.h"
+#include "optim/clip.h"
+
+namespace fsdp::tools {
+
+struct SessionOptions {
+  models::ModelConfig model;
+  int64_t max_length = 0;  // longest sequence of any batch
+  bool wrap_blocks = true; // one unit per transformer block; false: one root unit
+  comm::FsdpOptions fsdp;  // param_dtype is the compute dtype
+  cpu::CpuOptions cpu;
+  bool training = true;    // false: no optimizer state
+  optim::AdamWOptions adamw;
+  enum class Decay : uint8_t { kMatrices, kAll, kNone } decay = Decay::kMatrices;
+  double clip_norm = 1.0;  // <= 0: no clipping
+  uint64_t seed = 0;       // of dropout
+};
+
+// This rank's rows of one global batch. rows may be 0: the rank then computes an ignored row, so
+// that it takes part in every collective.
+struct Batch {
+  int64_t rows = 0;
+  int64_t length = 0;
+  std::vector<int32_t> tokens;   // (rows, length)
+  std::vector<int32_t> labels;   // (rows, length), Hugging Face form: not shifted, -100 ignored
+  std::vector<int64_t> samples;  // (rows): global sample index, keys dropout
+  int64_t global_label_tokens = 0;  // labels that count, over all ranks, after the shift
+};
+
+struct StepValues {
+  double loss = 0;       // mean over all label tokens of the global batch, before the update
+  double grad_norm = 0;  // global, before clipping
+};
+
+// Results of a step that may still be running.
+class StepHandle {
+ public:
+  StepValues read() const;  // waits
+
+ private:
+  friend class Session;
+  Tensor loss_sum_;   // (), over all ranks
+  Tensor norm_;       // (), f64: a copy, the next step overwrites the clipper's
+  EventPtr done_;
+  double tokens_ = 1;
+};
+
+class Session {
+ public:
+  // Collective over `world`, whose lifetime must exceed the session's.
+  Session(comm::Communicator& world, const SessionOptions& options);
+  ~Session();
+
+  // Gives the parameters their values; collective. See models/weights.h.
+  void initialise(const models::FillFunction& fill);
+  std::vector<Parameter*> parameters() { return model_->parameters(); }
+
+  // Forward, backward, clip, AdamW. `step` counts optimizer steps from 0 (keys dropout).
+  StepHandle train_step(const Batch& batch, double learning_rate, uint32_t step);
+  // Forward and backward only: leaves reduced gradients for visit_gradients(); then end_step().
+  StepHandle forward_backward(const Batch& batch, uint32_t step, bool training);
+  void end_step();  // forgets the gradients
+  // Mean loss over the global batch, without gradients or dropout. Collective, waits.
+  double evaluate(const Batch& batch);
+  // (rows, length, V) of this rank's rows, in double; rows == 0 gives an empty vector. Collective.
+  std::vector<double> logits(const Batch& batch);
+  // (V) after the last token of one sequence, the same on all ranks when they pass the same tokens.
+  std::vector<double> next_token_logits(const std::vector<int32_t>& tokens);
+  // Name of the first unit whose forward output is not finite on this rank, "" when all are;
+  // for the message of a run that diverged. Collective.
+  std::string first_nonfinite_unit(const Batch& batch);
+
+  // Writes a Hugging Face folder (config.json, model.safetensors) from rank 0. Collective.
+  void save_folder(const std::string& folder, DType dtype);
+
+  models::CausalLM& model() { return *model_; }
+  comm::FullySharded& sharded() { return *sharded_; }
+  cpu::CpuBackend& backend() { return *backend_; }
+  optim::AdamW& optimizer() { return *optimizer_; }
+  comm::Communicator& world() { return world_; }
+
+ private:
+  struct DeviceBatch {
+    Tensor tokens;   // (B, T), i32
+    Tensor labels;   // (B * T), i32, shifted
+    Tensor samples;  // (B), i64
+  };
+  DeviceBatch upload(const Batch& batch);
+
+  comm::Communicator& world_;
+  SessionOptions options_;
+  std::unique_ptr<cpu::CpuBackend> backend_;
+  std::unique_ptr<comm::Communicator> gather_;
+  std::unique_ptr<comm::Communicator> reduce_;
+  std::unique_ptr<Tape> tape_;
+  std::unique_ptr<models::CausalLM> model_;
+  std::unique_ptr<comm::FullySharded> sharded_;
+  std::unique_ptr<optim::Clipper> clipper_;
+  std::unique_ptr<optim::AdamW> optimizer_;
+};
+
+}  // namespace fsdp::tools
