@@ -65,6 +65,9 @@ class Communicator {
   std::unique_ptr<Communicator> duplicate(const std::string& name) { return split(0, rank_, name); }
   // Tells the other ranks that this one gives up; their pending collectives throw Error(reason).
   virtual void abort(const std::string& reason) = 0;
+  // One line when the transport is slower than it could be ("shared memory is not used: ..."), else
+  // empty. For the program to print: libraries do not.
+  virtual std::string notice() const { return {}; }
 
   const CollectiveCount& count(Collective collective) const {
     return counts_[static_cast<size_t>(collective)];
@@ -81,12 +84,18 @@ class Communicator {
   virtual void do_broadcast(Stream& stream, const Tensor& buffer, int root) = 0;
 
  private:
+  bool nothing_to_do(const Tensor& buffer) const;
   void count_call(Collective collective, const Tensor& buffer);
+  // Collectives run in the order in which the host issues them, also across streams.
+  void order_after_last(Stream& stream);
+  EventPtr finish(Stream& stream, bool enqueued);
 
   int rank_;
   int size_;
   std::string name_;
   std::array<CollectiveCount, kCollectives> counts_{};
+  Stream* last_stream_ = nullptr;  // of the last collective; only compared
+  EventPtr last_;
 };
 
 }  // namespace fsdp::comm

@@ -60,6 +60,9 @@ class Backend {
   // Waits for the stream.
   virtual void copy_to_host(Stream& stream, void* destination, const void* source,
                             size_t bytes) = 0;
+  // Does not wait: `destination` holds the values once the event is ready, and must live until then.
+  virtual EventPtr read_later(Stream& stream, void* destination, const void* source,
+                              size_t bytes) = 0;
   virtual MemoryLedger& ledger() = 0;
 
   // ---- Order. ----

@@ -22,8 +22,7 @@ std::array<uint32_t, 2> dropout_key(const DropoutKey& key) {
   return {mixed[0], mixed[1]};
 }
 
-double normal_at(uint64_t seed, uint64_t name_hash, uint64_t index) {
-  const uint64_t pair = index / 2;
+std::array<double, 2> normal_pair(uint64_t seed, uint64_t name_hash, uint64_t pair) {
   const Philox4x32 words =
       philox4x32({static_cast<uint32_t>(pair), static_cast<uint32_t>(pair >> 32),
                   static_cast<uint32_t>(name_hash), static_cast<uint32_t>(name_hash >> 32)},
@@ -33,7 +32,11 @@ double normal_at(uint64_t seed, uint64_t name_hash, uint64_t index) {
   const double u = (static_cast<double>(high >> 11) + 0.5) * 0x1p-53;  // in (0, 1)
   const double angle = 2 * std::numbers::pi * (static_cast<double>(low >> 11) * 0x1p-53);
   const double radius = std::sqrt(-2 * std::log(u));
-  return index % 2 == 0 ? radius * std::cos(angle) : radius * std::sin(angle);
+  return {radius * std::cos(angle), radius * std::sin(angle)};
+}
+
+double normal_at(uint64_t seed, uint64_t name_hash, uint64_t index) {
+  return normal_pair(seed, name_hash, index / 2)[index % 2];
 }
 
 }  // namespace fsdp

@@ -53,6 +53,7 @@ inline Philox4x32 dropout_counter(uint64_t block, uint64_t sample, uint32_t step
 
 // Standard normal number `index` of the stream (seed, name_hash): Box-Muller over one Philox block
 // per pair, in double.
+std::array<double, 2> normal_pair(uint64_t seed, uint64_t name_hash, uint64_t pair);
 double normal_at(uint64_t seed, uint64_t name_hash, uint64_t index);
 
 }  // namespace fsdp

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "core/module.h"
 #include "core/ops/attention.h"
@@ -26,55 +28,62 @@ struct BlockSpec {
   RopeTablesPtr rope;
 };
 
-class Attention final : public Module {
+// A module that makes linear and norm weights in the family's conventions.
+class Layer : public Module {
+ protected:
+  Layer(std::string name, std::string class_name, const BlockSpec& spec);
+
+  struct LinearSpec {
+    std::string name;
+    int64_t in = 0;
+    int64_t out = 0;
+    bool bias = false;
+    bool into_residual = false;  // its output adds to the residual stream: scaled init
+  };
+  ops::LinearWeights make_linear(const LinearSpec& linear);
+  ops::NormWeights make_norm(const std::string& name);
+
+  const ModelConfig& config_;  // of the model, which outlives its blocks
+  int64_t layer_;
+};
+
+class Attention final : public Layer {
  public:
   Attention(std::string name, const BlockSpec& spec);
   Tensor operator()(const Tensor& x,  // (B, T, hidden)
                     const ForwardContext& context);
 
  private:
-  Tensor mix_heads(const Tensor& x, const ForwardContext& context);
+  Tensor mix_heads(const Tensor& x, const ForwardContext& context);  // (B, T, heads * head_dim)
 
-  const ModelConfig& config_;
-  int64_t layer_;
   RopeTablesPtr rope_;
   std::vector<ops::LinearWeights> inputs_;  // one packed, or q, k, v
   std::optional<ops::LinearWeights> output_;
 };
 
-class Mlp final : public Module {
+class Mlp final : public Layer {
  public:
   Mlp(std::string name, const BlockSpec& spec);
   Tensor operator()(const Tensor& x);  // (B, T, hidden)
 
  private:
-  const ModelConfig& config_;
   std::vector<ops::LinearWeights> inputs_;  // up, or gate and up
   std::optional<ops::LinearWeights> output_;
 };
 
-class Block final : public Module {
+class Block final : public Layer {
  public:
   Block(std::string name, const BlockSpec& spec);
   Tensor operator()(const Tensor& x,  // (B, T, hidden)
                     const ForwardContext& context);
 
  private:
-  const ModelConfig& config_;
-  int64_t layer_;
+  Tensor compute(const Tensor& x, const ForwardContext& context);
+
   std::optional<ops::NormWeights> attention_norm_;
   std::optional<ops::NormWeights> mlp_norm_;
   Attention* attention_;
   Mlp* mlp_;
-};
-
-// Weights of a norm or linear layer, registered with their module.
-struct WeightSpec {
-  std::string name;  // "attention_norm", "qkv"
-  int64_t in = 0;    // linear only
-  int64_t out = 0;
-  bool bias = false;
-  bool into_residual = false;  // output adds to the residual stream: scaled init
 };
 
 }  // namespace fsdp::models

@@ -23,8 +23,14 @@ class CausalLM final : public Module {
   Tensor logits(const Tensor& tokens, const ForwardContext& context);  // -> (B, T, V)
   Tensor last_logits(const Tensor& tokens, const ForwardContext& context);  // -> (B, V)
 
+  // Shows the output of the embedding ("embedding"), every block and the final norm to `look`: for
+  // finding where numbers go wrong. Without recording.
+  using Look = std::function<void(const std::string& module, const Tensor& output)>;
+  void probe(const Tensor& tokens, const ForwardContext& context, const Look& look);
+
  private:
-  Tensor hidden_states(const Tensor& tokens, const ForwardContext& context);  // (B, T, hidden)
+  Tensor hidden_states(const Tensor& tokens, const ForwardContext& context,
+                       const Look& look = nullptr);  // (B, T, hidden)
 
   ModelConfig config_;
   RopeTablesPtr rope_;

@@ -99,6 +99,12 @@ void CpuBackend::copy_to_host(Stream& stream, void* destination, const void* sou
   synchronize(stream);
 }
 
+EventPtr CpuBackend::read_later(Stream& stream, void* destination, const void* source,
+                                size_t bytes) {
+  copy(stream, destination, source, bytes);
+  return record(stream);
+}
+
 // ---- Order ----
 
 std::unique_ptr<Stream> CpuBackend::create_stream(std::string name) {

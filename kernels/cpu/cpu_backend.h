@@ -51,6 +51,8 @@ class CpuBackend final : public Backend {
   void copy_from_host(Stream& stream, void* destination, const void* source,
                       size_t bytes) override;
   void copy_to_host(Stream& stream, void* destination, const void* source, size_t bytes) override;
+  EventPtr read_later(Stream& stream, void* destination, const void* source,
+                      size_t bytes) override;
   MemoryLedger& ledger() override { return ledger_; }
 
   Stream& compute_stream() override { return *compute_stream_; }

@@ -16,7 +16,7 @@ class TaskFunction {
  public:
   template <typename F>
   explicit TaskFunction(F& f)
-      : object_(&f),
+      : object_(const_cast<void*>(static_cast<const void*>(&f))),
         call_([](void* o, int64_t task, int thread) { (*static_cast<F*>(o))(task, thread); }) {}
   void operator()(int64_t task, int thread) const { call_(object_, task, thread); }
 

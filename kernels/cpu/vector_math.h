@@ -1,4 +1,4 @@
-// exp, log, tanh, erf without branches or calls in f32, so that loops over them vectorise. In f64
+// exp, log, erf without branches or calls in f32, so that loops over them vectorise. In f64
 // they are the C library's: there exactness counts, not speed.
 // Errors in f32, over all floats: see tests/kernels/vector_math_test.cpp.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace fsdp::cpu {
 
-// Results below 2^-126 are flushed to zero; infinities and NaN as std::exp.
+// Results below 2^-125 are flushed to zero; infinities and NaN as std::exp.
 inline float simd_exp(float x) {
   // x = n ln 2 + r with |r| <= ln 2 / 2. Adding 1.5 * 2^23 leaves n + 126 in the low bits of t.
   constexpr float kShift = 12582912.0f + 126.0f;
@@ -54,20 +54,6 @@ inline float simd_erf(float x) {
   return t > 0.927734375f ? far : near;
 }
 inline double simd_erf(double x) { return std::erf(x); }
-
-// Cephes' tanhf: a polynomial near 0, 1 - 2 / (e^2|x| + 1) beyond.
-inline float simd_tanh(float x) {
-  const float t = std::fabs(x), s = x * x;
-  float near = -5.70498872745e-3f;
-  near = near * s + 2.06390887954e-2f;
-  near = near * s - 5.37397155531e-2f;
-  near = near * s + 1.33314422036e-1f;
-  near = near * s - 3.33332819422e-1f;
-  near = near * s * x + x;
-  const float far = std::copysign(1.0f - 2.0f / (simd_exp(t + t) + 1.0f), x);
-  return t > 0.625f ? far : near;
-}
-inline double simd_tanh(double x) { return std::tanh(x); }
 
 // Of normal positive x; log(0) = -inf, log(inf) = inf.
 inline float simd_log(float x) {

@@ -2,7 +2,10 @@
 #include "core/io/file.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+#include <csignal>
 
 #include "core/error.h"
 #include "tests/support/temp_folder.h"
@@ -75,12 +78,24 @@ TEST_CASE("errors name the file and the reason") {
   const std::string inside = (folder / "no_folder/x").string();
   CHECK(test::error_of([&] { write_file_atomically(inside, ""); }) ==
         inside + ": cannot create: No such file or directory");
-  CHECK(test::contains(test::error_of([&] {
-          AtomicFile file("/dev/full");  // a folder without the right to create in is enough too
-          file.write("x");
-          file.commit();
-        }),
-        "/dev/full: "));
+}
+
+// A full disk, played by the limit on file sizes of this process.
+TEST_CASE("a write that fails midway leaves the old file and no temporary") {
+  test::TempFolder folder;
+  write_file_atomically(folder / "x", "old");
+  rlimit limit{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &limit) == 0);
+  const rlimit small{4096, limit.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const std::string error =
+      test::error_of([&] { write_file_atomically(folder / "x", std::string(10'000, 'n')); });
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, handler);
+  CHECK(error == (folder / "x").string() + ": cannot write: File too large");
+  CHECK(read_file(folder / "x") == "old");
+  CHECK(files_in(folder.path()) == 1);
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ struct SessionOptions {
   optim::AdamWOptions adamw;
   enum class Decay : uint8_t { kMatrices, kAll, kNone } decay = Decay::kMatrices;
   double clip_norm = 1.0;  // <= 0: no clipping
+  double clip_power = 2;   // of the norm: 1, 2, 3, ... or infinity
   uint64_t seed = 0;       // of dropout
 };
 
@@ -35,9 +36,9 @@ struct SessionOptions {
 struct Batch {
   int64_t rows = 0;
   int64_t length = 0;
-  std::vector<int32_t> tokens;   // (rows, length)
-  std::vector<int32_t> labels;   // (rows, length), Hugging Face form: not shifted, -100 ignored
-  std::vector<int64_t> samples;  // (rows): global sample index, keys dropout
+  std::vector<int32_t> tokens = {};   // (rows, length)
+  std::vector<int32_t> labels = {};   // (rows, length), Hugging Face form: not shifted, -100 ignored
+  std::vector<int64_t> samples = {};  // (rows): global sample index, keys dropout
   int64_t global_label_tokens = 0;  // labels that count, over all ranks, after the shift
 };
 
@@ -53,10 +54,14 @@ class StepHandle {
 
  private:
   friend class Session;
-  Tensor loss_sum_;   // (), over all ranks
-  Tensor norm_;       // (), f64: a copy, the next step overwrites the clipper's
+  // Where the stream writes the results; lives until it has.
+  struct Landing {
+    double loss_sum = 0;  // over all ranks
+    double norm = 0;
+  };
+  std::shared_ptr<Landing> landing_ = std::make_shared<Landing>();
   EventPtr done_;
-  double tokens_ = 1;
+  double label_tokens_ = 1;
 };
 
 class Session {
@@ -92,6 +97,7 @@ class Session {
   cpu::CpuBackend& backend() { return *backend_; }
   optim::AdamW& optimizer() { return *optimizer_; }
   comm::Communicator& world() { return world_; }
+  int64_t max_length() const { return options_.max_length; }
 
  private:
   struct DeviceBatch {
@@ -100,12 +106,15 @@ class Session {
     Tensor samples;  // (B), i64
   };
   DeviceBatch upload(const Batch& batch);
+  ForwardContext context(const DeviceBatch& batch, uint32_t step, bool training) const;
+  void sum_over_ranks(Tensor& scalar);
 
   comm::Communicator& world_;
   SessionOptions options_;
   std::unique_ptr<cpu::CpuBackend> backend_;
   std::unique_ptr<comm::Communicator> gather_;
   std::unique_ptr<comm::Communicator> reduce_;
+  std::unique_ptr<comm::Communicator> scalars_;  // losses and norms, on the compute stream
   std::unique_ptr<Tape> tape_;
   std::unique_ptr<models::CausalLM> model_;
   std::unique_ptr<comm::FullySharded> sharded_;

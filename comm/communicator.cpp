@@ -1,0 +1,140 @@
+// What all transports share: the checks, the counts, and the order of collectives across streams.
+#include "comm/communicator.h"
+
+namespace fsdp::comm {
+namespace {
+
+// Errors of collectives begin "[all_gather] gather: ", with the name of the communicator.
+std::string at(Collective collective, const Communicator& communicator) {
+  return fmt::format("[{}] {}", name_of(collective), communicator.name());
+}
+
+void check_backend(Collective collective, const Communicator& communicator, const Stream& stream,
+                   const Tensor& tensor) {
+  FSDP_CHECK(tensor.defined(), "{}: the tensor is undefined", at(collective, communicator));
+  FSDP_CHECK(&tensor.backend() == &stream.backend(),
+             "{}: stream {}: expected a stream of the tensor's backend ({}), got one of another "
+             "({})",
+             at(collective, communicator), stream.name(), tensor.backend().name(),
+             stream.backend().name());
+}
+
+void check_op(Collective collective, const Communicator& communicator, const Tensor& tensor,
+              ReduceOp op) {
+  FSDP_CHECK(op != ReduceOp::kAverage || is_floating(tensor.dtype()),
+             "{}: average: expected a floating dtype, got {}", at(collective, communicator),
+             name_of(tensor.dtype()));
+}
+
+void check_slots(Collective collective, const Communicator& communicator, const Tensor& tensor) {
+  FSDP_CHECK(tensor.numel() % communicator.size() == 0,
+             "{}: elements: expected a multiple of {} (one slot per rank), got {}",
+             at(collective, communicator), communicator.size(), tensor.numel());
+}
+
+void check_output(const Communicator& communicator, const Tensor& input, const Tensor& output) {
+  const std::string where = at(Collective::kReduceScatter, communicator);
+  const int64_t slot = input.numel() / communicator.size();
+  FSDP_CHECK(output.dtype() == input.dtype(), "{}: output: expected {} as the input, got {}", where,
+             name_of(input.dtype()), name_of(output.dtype()));
+  FSDP_CHECK(output.numel() == slot, "{}: output: expected {} elements (one slot), got {}", where,
+             slot, output.numel());
+  if (slot == 0) return;
+  const auto begin = reinterpret_cast<uintptr_t>(input.data());
+  const auto out = reinterpret_cast<uintptr_t>(output.data());
+  const bool apart = out + output.bytes() <= begin || begin + input.bytes() <= out;
+  const size_t own = static_cast<size_t>(communicator.rank()) * output.bytes();
+  FSDP_CHECK(apart || out == begin + own,
+             "{}: output: expected other memory than the input or this rank's slot at byte {} of "
+             "it, got byte {}",
+             where, own, static_cast<int64_t>(out - begin));
+}
+
+}  // namespace
+
+std::string_view name_of(Collective collective) {
+  constexpr std::array<std::string_view, kCollectives> kNames = {"all_gather", "reduce_scatter",
+                                                                 "all_reduce", "broadcast"};
+  return kNames[static_cast<size_t>(collective)];
+}
+
+EventPtr Communicator::all_gather(Stream& stream, Tensor buffer) {
+  check_backend(Collective::kAllGather, *this, stream, buffer);
+  check_slots(Collective::kAllGather, *this, buffer);
+  const bool enqueue = !nothing_to_do(buffer);
+  if (enqueue) {
+    count_call(Collective::kAllGather, buffer);
+    order_after_last(stream);
+    do_all_gather(stream, buffer);
+  }
+  return finish(stream, enqueue);
+}
+
+EventPtr Communicator::reduce_scatter(Stream& stream, Tensor input, Tensor output, ReduceOp op) {
+  check_backend(Collective::kReduceScatter, *this, stream, input);
+  check_backend(Collective::kReduceScatter, *this, stream, output);
+  check_slots(Collective::kReduceScatter, *this, input);
+  check_op(Collective::kReduceScatter, *this, input, op);
+  check_output(*this, input, output);
+  const bool enqueue = !nothing_to_do(input);
+  if (enqueue) {
+    count_call(Collective::kReduceScatter, input);
+    order_after_last(stream);
+    do_reduce_scatter(stream, input, output, op);
+  } else if (output.bytes() > 0 && output.data() != input.data()) {
+    stream.backend().copy(stream, output.data(), input.data(), output.bytes());
+  }
+  return finish(stream, enqueue);
+}
+
+EventPtr Communicator::all_reduce(Stream& stream, Tensor buffer, ReduceOp op) {
+  check_backend(Collective::kAllReduce, *this, stream, buffer);
+  check_op(Collective::kAllReduce, *this, buffer, op);
+  const bool enqueue = !nothing_to_do(buffer);
+  if (enqueue) {
+    count_call(Collective::kAllReduce, buffer);
+    order_after_last(stream);
+    do_all_reduce(stream, buffer, op);
+  }
+  return finish(stream, enqueue);
+}
+
+EventPtr Communicator::broadcast(Stream& stream, Tensor buffer, int root) {
+  check_backend(Collective::kBroadcast, *this, stream, buffer);
+  FSDP_CHECK(root >= 0 && root < size_, "{}: root: expected a rank below {}, got {}",
+             at(Collective::kBroadcast, *this), size_, root);
+  const bool enqueue = !nothing_to_do(buffer);
+  if (enqueue) {
+    count_call(Collective::kBroadcast, buffer);
+    order_after_last(stream);
+    do_broadcast(stream, buffer, root);
+  }
+  return finish(stream, enqueue);
+}
+
+bool Communicator::nothing_to_do(const Tensor& buffer) const {
+  return size_ == 1 || buffer.numel() == 0;
+}
+
+void Communicator::count_call(Collective collective, const Tensor& buffer) {
+  CollectiveCount& count = counts_[static_cast<size_t>(collective)];
+  ++count.calls;
+  count.bytes += static_cast<int64_t>(buffer.bytes());
+}
+
+// Two collectives of one communicator on two streams could otherwise start in one order on this
+// rank and in the other on its peer.
+void Communicator::order_after_last(Stream& stream) {
+  if (last_ && last_stream_ != &stream) stream.backend().wait(stream, last_);
+}
+
+EventPtr Communicator::finish(Stream& stream, bool enqueued) {
+  EventPtr done = stream.backend().record(stream);
+  if (enqueued) {
+    last_stream_ = &stream;
+    last_ = done;
+  }
+  return done;
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,200 @@
+// The barrier on a futex, its timeout, and abort.
+#include "comm/host_group.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <climits>
+#include <cstring>
+#include <ctime>
+#include <new>
+
+namespace fsdp::comm {
+namespace {
+
+constexpr size_t kCacheLine = 64;
+constexpr size_t kReasonBytes = 1024;
+// A peer that is only microseconds behind is met without a system call; longer would take the core
+// from the compute threads.
+constexpr int kSpins = 100;
+
+struct alignas(kCacheLine) Seat {  // written by its rank only
+  std::atomic<uint64_t> meetings{0};
+  Announcement said;
+};
+
+}  // namespace
+
+// Followed in memory by one Seat per rank.
+struct alignas(kCacheLine) GroupState {
+  std::atomic<uint32_t> arrived{0};  // ranks in the meeting that is forming
+  // Futex word. Bit 0: aborted; the others count meetings. One word, so that a sleeper misses
+  // neither.
+  alignas(kCacheLine) std::atomic<uint32_t> word{0};
+  std::atomic<uint32_t> reason_taken{0};
+  char reason[kReasonBytes] = {};
+
+  Seat* seats() { return reinterpret_cast<Seat*>(this + 1); }
+};
+
+namespace {
+
+constexpr uint32_t kAborted = 1;
+constexpr uint32_t kMeeting = 2;
+static_assert(std::atomic<uint32_t>::is_always_lock_free);
+static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
+
+// Not the private variant: sleeper and waker may be different processes.
+long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* timeout) {
+  return syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), operation, value, timeout, nullptr,
+                 0);
+}
+
+void wake_all(std::atomic<uint32_t>& word) { futex(word, FUTEX_WAKE, INT_MAX, nullptr); }
+
+void sleep_while(std::atomic<uint32_t>& word, uint32_t value, std::chrono::nanoseconds limit) {
+  const timespec timeout = {static_cast<time_t>(limit.count() / 1000000000),
+                            static_cast<long>(limit.count() % 1000000000)};
+  futex(word, FUTEX_WAIT, value, &timeout);  // returns early for signals and lost races; we look
+}
+
+void pause_cpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+std::string describe(const Announcement& a) {
+  std::string text = fmt::format("{} of {} {}", name_of(a.collective), a.numel, name_of(a.dtype));
+  if (a.collective == Collective::kBroadcast) text += fmt::format(" from rank {}", a.root);
+  if (a.op == ReduceOp::kAverage) text += " (average)";
+  if (a.op == ReduceOp::kMax) text += " (max)";
+  return text;
+}
+
+}  // namespace
+
+void check_same_call(const std::vector<Announcement>& by_rank, const std::string& group) {
+  const Announcement& first = by_rank[0];
+  for (size_t r = 1; r < by_rank.size(); ++r) {
+    const Announcement& other = by_rank[r];
+    const bool same = other.collective == first.collective && other.op == first.op &&
+                      other.dtype == first.dtype && other.root == first.root &&
+                      other.numel == first.numel;
+    FSDP_CHECK(same, "{}: expected the same collective on every rank, got {} on rank 0 and {} on "
+               "rank {}", group, describe(first), describe(other), r);
+  }
+}
+
+size_t HostGroup::state_bytes(int size) {
+  return sizeof(GroupState) + static_cast<size_t>(size) * sizeof(Seat);
+}
+
+GroupState* HostGroup::create_state(void* memory, int size) {
+  auto* state = new (memory) GroupState();
+  for (int r = 0; r < size; ++r) new (state->seats() + r) Seat();
+  return state;
+}
+
+HostGroup::HostGroup(std::shared_ptr<GroupState> state, int rank, int size, std::string name,
+                     std::chrono::milliseconds timeout)
+    : state_(std::move(state)),
+      rank_(rank),
+      size_(size),
+      name_(std::move(name)),
+      timeout_(timeout) {}
+
+void HostGroup::meet(std::string_view doing) {
+  check_not_aborted(doing);
+  GroupState& s = *state_;
+  const uint32_t before = s.word.load(std::memory_order_acquire);  // cannot advance without us
+  s.seats()[rank_].meetings.store(++meetings_, std::memory_order_relaxed);
+  if (s.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(size_)) {
+    s.arrived.store(0, std::memory_order_relaxed);  // before the release below lets anybody return
+    s.word.fetch_add(kMeeting, std::memory_order_acq_rel);
+    wake_all(s.word);
+  } else {
+    sleep_until_met(before, doing);
+  }
+  check_not_aborted(doing);
+}
+
+void HostGroup::sleep_until_met(uint32_t before, std::string_view doing) {
+  GroupState& s = *state_;
+  const auto advanced = [&](uint32_t word) {
+    return ((word ^ before) & ~kAborted) != 0 || (word & kAborted) != 0;
+  };
+  for (int i = 0; i < kSpins; ++i) {
+    if (advanced(s.word.load(std::memory_order_acquire))) return;
+    pause_cpu();
+  }
+  const auto deadline = std::chrono::steady_clock::now() + timeout_;
+  for (;;) {
+    const uint32_t word = s.word.load(std::memory_order_acquire);
+    if (advanced(word)) return;
+    const auto left = deadline - std::chrono::steady_clock::now();
+    if (left <= left.zero()) fail_of_timeout(doing);
+    sleep_while(s.word, word, left);
+  }
+}
+
+std::vector<Announcement> HostGroup::enter(std::string_view doing, const Announcement& mine) {
+  Seat* seats = state_->seats();
+  seats[rank_].said = mine;
+  meet(doing);
+  std::vector<Announcement> said;
+  said.reserve(static_cast<size_t>(size_));
+  for (int r = 0; r < size_; ++r) said.push_back(seats[r].said);
+  return said;
+}
+
+void HostGroup::fail_of_timeout(std::string_view doing) {
+  std::vector<int> missing;
+  for (int r = 0; r < size_; ++r) {
+    const uint64_t meetings = state_->seats()[r].meetings.load(std::memory_order_relaxed);
+    if (meetings < meetings_) missing.push_back(r);
+  }
+  const std::string reason =
+      fmt::format("rank {} waited {} s for rank{} {} of {}", rank_,
+                  static_cast<double>(timeout_.count()) / 1000, missing.size() == 1 ? "" : "s",
+                  fmt::join(missing, ", "), size_);
+  abort(reason);
+  check_not_aborted(doing);  // throws our reason, or that of a rank that was first
+  fail("[{}] {}: {}", doing, name_, reason);
+}
+
+void HostGroup::check_not_aborted(std::string_view doing) const {
+  if (state_->word.load(std::memory_order_acquire) & kAborted) {
+    fail("[{}] {}: {}", doing, name_, state_->reason);
+  }
+}
+
+void HostGroup::abort(GroupState& state, const std::string& reason) {
+  if (state.reason_taken.exchange(1, std::memory_order_relaxed) != 0) return;
+  const size_t length = std::min(reason.size(), kReasonBytes - 1);
+  std::memcpy(state.reason, reason.data(), length);  // the rest is zero
+  state.word.fetch_or(kAborted, std::memory_order_acq_rel);
+  wake_all(state.word);
+}
+
+void AbortList::add(const std::shared_ptr<GroupState>& state) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(groups_, [](const auto& group) { return group.expired(); });
+  groups_.push_back(state);
+  if (aborted_) HostGroup::abort(*state, reason_);
+}
+
+void AbortList::abort(const std::string& reason) {
+  std::lock_guard lock(mutex_);
+  if (aborted_) return;
+  aborted_ = true;
+  reason_ = reason;
+  for (const auto& group : groups_) {
+    if (const auto state = group.lock()) HostGroup::abort(*state, reason);
+  }
+}
+
+}  // namespace fsdp::comm

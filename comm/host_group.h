@@ -1,0 +1,86 @@
+// How ranks that see one piece of memory (threads of a process, or processes of a host that map the
+// same pages) meet: a barrier whose waits sleep, what each rank says on entering a collective, a
+// timeout that names who is missing, and an abort that wakes everybody.
+// Not here: data movement (comm/host_collectives.h), where the memory comes from (the transports).
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace fsdp::comm {
+
+constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(10);
+
+// What a rank says when it enters a collective. The first five must be the same on all ranks.
+struct Announcement {
+  Collective collective = Collective::kAllGather;
+  ReduceOp op = ReduceOp::kSum;
+  DType dtype = DType::kF32;
+  int32_t root = 0;
+  int64_t numel = 0;    // of the full (unsharded) buffer
+  uint64_t window = 0;  // which window of the group holds the buffer; 0: peers cannot reach it
+  uint64_t offset = 0;  // of the buffer in it, bytes
+};
+
+// Error, the same on every rank, when the ranks are not in the same collective.
+void check_same_call(const std::vector<Announcement>& by_rank, const std::string& group);
+
+struct GroupState;  // lies in the shared memory; zero-filled memory is not yet one
+
+class HostGroup {
+ public:
+  static size_t state_bytes(int size);
+  // Made by one rank before the others use it. `memory`: aligned to 64, state_bytes(size) long.
+  static GroupState* create_state(void* memory, int size);
+
+  HostGroup(std::shared_ptr<GroupState> state, int rank, int size, std::string name,
+            std::chrono::milliseconds timeout);
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const std::string& name() const { return name_; }
+
+  // Returns when every rank has called it as often as this one. Everything a rank wrote before is
+  // visible to all after. `doing` names the collective in errors. One thread of a rank at a time.
+  void meet(std::string_view doing);
+  // meet() that also tells the others `mine`; returns what all say, by rank. The next meet() must
+  // follow before the next enter(): until then the others may still read.
+  std::vector<Announcement> enter(std::string_view doing, const Announcement& mine);
+  void check_not_aborted(std::string_view doing) const;
+
+  // From any thread: every present and later meet() on every rank throws Error(reason).
+  static void abort(GroupState& state, const std::string& reason);
+  void abort(const std::string& reason) { abort(*state_, reason); }
+
+ private:
+  void sleep_until_met(uint32_t before, std::string_view doing);
+  [[noreturn]] void fail_of_timeout(std::string_view doing);
+
+  std::shared_ptr<GroupState> state_;
+  int rank_;
+  int size_;
+  std::string name_;
+  std::chrono::milliseconds timeout_;
+  uint64_t meetings_ = 0;
+};
+
+// All groups of one job that this process takes part in: who gives up, gives up in all of them.
+class AbortList {
+ public:
+  void add(const std::shared_ptr<GroupState>& state);  // aborted at once if the job already is
+  void abort(const std::string& reason);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<GroupState>> groups_;
+  bool aborted_ = false;
+  std::string reason_;
+};
+
+}  // namespace fsdp::comm

@@ -1,0 +1,140 @@
+// Softmax cross-entropy: loss and gradient of a row of logits in one visit, while the row is in the
+// second-level cache. Row losses are added in order.
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/vector_math.h"
+#include "kernels/cpu/wide_loop.h"
+
+namespace fsdp::cpu {
+namespace {
+
+template <typename A>
+A max_of(const A* x, int64_t n) {
+  A largest = -std::numeric_limits<A>::infinity();
+#pragma omp simd reduction(max : largest)
+  for (int64_t i = 0; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
+  return largest;
+}
+
+template <typename A>
+A sum_exp(const A* x, A shift, int64_t n) {
+  A total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t i = 0; i < n; ++i) total += simd_exp(x[i] - shift);
+  return total;
+}
+
+// y = exp(x - shift); returns the sum. y may be x.
+template <typename A>
+A store_exp(const A* x, A shift, A* y, int64_t n) {
+  A total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t i = 0; i < n; ++i) {
+    const A e = simd_exp(x[i] - shift);
+    y[i] = e;
+    total += e;
+  }
+  return total;
+}
+
+template <typename A>
+void scale_run(A* x, A factor, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
+template <typename A, typename Out>
+void store_scaled_exp(const A* x, A shift, A factor, Out* y, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] = Out(simd_exp(x[i] - shift) * factor);
+}
+
+// One labelled row; dlogits null: loss only. Returns the loss.
+template <typename A, typename Out>
+A cross_entropy_row(const A* logits, int32_t label, Out* dlogits, A gradient_scale, int64_t n) {
+  const A at_label = logits[label];
+  const A largest = max_of(logits, n);
+  A total;
+  if constexpr (std::is_same_v<A, Out>) {
+    total = dlogits ? store_exp(logits, largest, dlogits, n) : sum_exp(logits, largest, n);
+  } else {
+    total = sum_exp(logits, largest, n);
+  }
+  const A loss = std::log(total) + (largest - at_label);
+  if (!dlogits) return loss;
+  // From the probability, not from the rounded product, so that 1 - p keeps its digits.
+  const A probability = simd_exp(at_label - largest) / total;
+  if constexpr (std::is_same_v<A, Out>) {
+    scale_run(dlogits, gradient_scale / total, n);
+  } else {
+    store_scaled_exp(logits, largest, gradient_scale / total, dlogits, n);
+  }
+  dlogits[label] = Out((probability - A(1)) * gradient_scale);
+  return loss;
+}
+
+void check_labels(const int32_t* labels, int64_t rows, int64_t vocabulary) {
+  for (int64_t row = 0; row < rows; ++row) {
+    FSDP_CHECK(labels[row] == kIgnoreIndex || (labels[row] >= 0 && labels[row] < vocabulary),
+               "[cross_entropy] label: expected in [0, {}) or {}, got {} in row {}", vocabulary,
+               kIgnoreIndex, labels[row], row);
+  }
+}
+
+template <typename A, typename Out>
+struct CrossEntropyRows {
+  const A* logits;
+  const int32_t* labels;
+  A* loss_sum;
+  Out* dlogits;  // or null
+  int64_t rows, vocabulary;
+  A gradient_scale;
+
+  void operator()(Worker& worker) const {
+    check_labels(labels, rows, vocabulary);
+    A* losses = static_cast<A*>(worker.team.scratch(0, static_cast<size_t>(rows) * sizeof(A)));
+    worker.team.run(rows, [&](int64_t row, int) {
+      Out* gradient = dlogits ? dlogits + row * vocabulary : nullptr;
+      if (labels[row] == kIgnoreIndex) {
+        losses[row] = 0;
+        if (gradient) std::fill_n(gradient, vocabulary, Out{});
+        return;
+      }
+      const A* x = logits + row * vocabulary;
+      wide_loop([&](auto) {
+        losses[row] = cross_entropy_row(x, labels[row], gradient, gradient_scale, vocabulary);
+      });
+    });
+    double total = 0;
+    for (int64_t row = 0; row < rows; ++row) total += double(losses[row]);
+    *loss_sum = A(double(*loss_sum) + total);
+  }
+};
+
+}  // namespace
+
+void CpuBackend::cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
+  constexpr std::string_view kName = "cross_entropy";
+  const DType gradient = args.dlogits ? args.dlogits->dtype() : args.logits.dtype();
+  FSDP_CHECK(accumulation_dtype(args.logits.dtype()) == args.logits.dtype(),
+             "[cross_entropy] logits: expected f32 or f64, got {}", name_of(args.logits.dtype()));
+  dispatch_floating(args.logits.dtype(), kName, [&]<typename T>(TypeTag<T>) {
+    dispatch_floating(gradient, kName, [&]<typename Out>(TypeTag<Out>) {
+      using A = Accumulate<T>;
+      const CrossEntropyRows<A, Out> rows = {
+          .logits = args.logits.data_as<A>(),
+          .labels = args.labels.data_as<int32_t>(),
+          .loss_sum = args.loss_sum.data_as<A>(),
+          .dlogits = args.dlogits ? args.dlogits->data_as<Out>() : nullptr,
+          .rows = args.logits.shape().rows(),
+          .vocabulary = args.logits.shape().last(),
+          .gradient_scale = static_cast<A>(args.gradient_scale),
+      };
+      enqueue(stream, kName, 0, rows);
+    });
+  });
+}
+
+}  // namespace fsdp::cpu

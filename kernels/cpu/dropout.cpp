@@ -1,0 +1,54 @@
+// Dropout of activations: the mask is drawn again in backward, never stored.
+#include "kernels/cpu/dropout.h"
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/wide_loop.h"
+
+namespace fsdp::cpu {
+namespace {
+
+constexpr int64_t kRun = 1024;    // elements whose words are drawn together
+constexpr int64_t kGrain = 8192;  // elements that one thread takes at a time, a multiple of kRun
+
+// Elements [begin, end) of one sample; begin is a multiple of 4.
+template <typename T>
+void drop_run(const DropoutMask& mask, uint64_t sample, const T* x, T* y, int64_t begin,
+              int64_t end) {
+  uint32_t words[kRun];
+  const auto scale = static_cast<Accumulate<T>>(mask.scale);
+  const uint32_t threshold = mask.threshold;
+  for (int64_t first = begin; first < end; first += kRun) {
+    const int64_t n = std::min(kRun, end - first);
+    dropout_words(mask, sample, static_cast<uint64_t>(first) / 4, (n + 3) / 4, words);
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      const T kept = T(Accumulate<T>(x[first + i]) * scale);
+      y[first + i] = dropout_keeps(words[i], threshold) ? kept : T();
+    }
+  }
+}
+
+}  // namespace
+
+void CpuBackend::dropout(Stream& stream, const DropoutArgs& args, const Tensor& x, Tensor& y) {
+  const int64_t samples = args.samples->numel();
+  const int64_t size = samples ? x.numel() / samples : 0;  // of a sample
+  const int64_t pieces = (size + kGrain - 1) / kGrain;
+  dispatch_floating(x.dtype(), "dropout", [&]<typename T>(TypeTag<T>) {
+    enqueue(stream, "dropout", 0,
+            [=, mask = DropoutMask(args), ids = args.samples->data_as<int64_t>(),
+             x = x.data_as<T>(), y = y.data_as<T>()](Worker& worker) {
+              worker.team.run(samples * pieces, [&](int64_t task, int) {
+                const int64_t sample = task / pieces, begin = task % pieces * kGrain;
+                const T* from = x + sample * size;
+                T* to = y + sample * size;
+                wide_loop([&](auto) {
+                  drop_run(mask, static_cast<uint64_t>(ids[sample]), from, to, begin,
+                           std::min(size, begin + kGrain));
+                });
+              });
+            });
+  });
+}
+
+}  // namespace fsdp::cpu

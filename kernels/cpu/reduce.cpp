@@ -1,0 +1,186 @@
+// Reductions: column sums, sums of powers for norms, and the clip coefficient that follows from
+// them. Partial sums belong to fixed blocks and are added in order: the same bits for any number of
+// threads.
+#include <cmath>
+
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/cpu_backend.h"
+
+namespace fsdp::cpu {
+namespace {
+
+// ---- sum_rows ----
+
+constexpr int64_t kMinBlockRows = 32;
+constexpr int64_t kMaxBlocks = 64;  // bounds the scratch: 64 rows of partial sums
+constexpr int64_t kColumnGrain = 2048;
+
+// partial (columns) = sum of the rows.
+template <typename T>
+void sum_block(const T* x, int64_t rows, int64_t columns, Accumulate<T>* partial) {
+  using Sum = Accumulate<T>;
+  std::fill_n(partial, columns, Sum{0});
+  int64_t i = 0;
+  for (; i + 4 <= rows; i += 4) {  // four at a time: partial is read and written less often
+    const T *x0 = x + i * columns, *x1 = x0 + columns, *x2 = x1 + columns, *x3 = x2 + columns;
+    for (int64_t j = 0; j < columns; ++j) {
+      partial[j] += (Sum(x0[j]) + Sum(x1[j])) + (Sum(x2[j]) + Sum(x3[j]));
+    }
+  }
+  for (; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) partial[j] += Sum(x[i * columns + j]);
+  }
+}
+
+template <typename T, typename Out>
+void sum_rows_kernel(const T* x, Out* out, int64_t rows, int64_t columns, bool accumulate,
+                     ThreadTeam& team) {
+  using Sum = Accumulate<T>;
+  const int64_t block_rows = std::max(kMinBlockRows, (rows + kMaxBlocks - 1) / kMaxBlocks);
+  const int64_t blocks = (rows + block_rows - 1) / block_rows;
+  auto* partials = static_cast<Sum*>(
+      team.scratch(0, static_cast<size_t>(std::max<int64_t>(1, blocks * columns)) * sizeof(Sum)));
+  team.run(blocks, [&](int64_t block, int) {
+    const int64_t first = block * block_rows;
+    sum_block(x + first * columns, std::min(block_rows, rows - first), columns,
+              partials + block * columns);
+  });
+  team.parallel_for(columns, kColumnGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end; ++j) {
+      Sum sum = 0;
+      for (int64_t block = 0; block < blocks; ++block) sum += partials[block * columns + j];
+      out[j] = static_cast<Out>(accumulate ? static_cast<Sum>(out[j]) + sum : sum);
+    }
+  });
+}
+
+// ---- power_sum ----
+
+constexpr int64_t kBlock = 1024;              // elements summed in the accumulation dtype
+constexpr int64_t kPiece = int64_t{1} << 16;  // elements of one task
+constexpr int kLanes = 16;
+
+enum class Power { kOne, kTwo, kInfinity, kOther };
+
+template <Power power, typename Sum>
+Sum term(Sum x, [[maybe_unused]] Sum p) {
+  if constexpr (power == Power::kTwo) return x * x;
+  if constexpr (power == Power::kOther) return std::pow(std::abs(x), p);
+  return std::abs(x);
+}
+
+// The larger; NaN if either is. Written so that it becomes compare and blend.
+template <typename T>
+T larger(T a, T b) {
+  return a != a || a >= b ? a : b;
+}
+
+// Sum or maximum of the terms of up to kBlock elements, in kLanes interleaved partial sums.
+template <Power power, typename T>
+double reduce_block(const T* x, int64_t n, Accumulate<T> p) {
+  using Sum = Accumulate<T>;
+  Sum lanes[kLanes] = {};
+  const auto take = [&](int lane, T value) {
+    const Sum t = term<power>(static_cast<Sum>(value), p);
+    lanes[lane] = power == Power::kInfinity ? larger(lanes[lane], t) : lanes[lane] + t;
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) take(lane, x[i + lane]);
+  }
+  for (int lane = 0; i < n; ++i, ++lane) take(lane, x[i]);
+  Sum total = 0;
+  for (const Sum lane : lanes) {
+    total = power == Power::kInfinity ? larger(total, lane) : total + lane;
+  }
+  return static_cast<double>(total);
+}
+
+struct Piece {
+  int64_t begin, end;
+};
+
+template <Power power, typename T>
+double power_sum_kernel(const T* x, const std::vector<Piece>& pieces, double p, ThreadTeam& team) {
+  std::vector<double> partials(pieces.size());
+  const auto combine = [](double a, double b) {
+    return power == Power::kInfinity ? larger(a, b) : a + b;
+  };
+  team.run(static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+    const Piece piece = pieces[static_cast<size_t>(task)];
+    double sum = 0;
+    for (int64_t i = piece.begin; i < piece.end; i += kBlock) {
+      sum = combine(sum, reduce_block<power>(x + i, std::min(kBlock, piece.end - i),
+                                             static_cast<Accumulate<T>>(p)));
+    }
+    partials[static_cast<size_t>(task)] = sum;
+  });
+  double total = 0;
+  for (const double partial : partials) total = combine(total, partial);
+  return total;
+}
+
+template <typename F>
+double with_power(double power, F&& f) {
+  if (power == 2) return f.template operator()<Power::kTwo>();
+  if (power == 1) return f.template operator()<Power::kOne>();
+  if (std::isinf(power)) return f.template operator()<Power::kInfinity>();
+  return f.template operator()<Power::kOther>();
+}
+
+}  // namespace
+
+void CpuBackend::sum_rows(Stream& stream, const SumRowsArgs& args) {
+  enqueue(stream, "sum_rows", 0,
+          [x = args.x.data(), x_dtype = args.x.dtype(), out = args.out.data(),
+           out_dtype = args.out.dtype(), columns = args.out.numel(),
+           rows = args.out.numel() ? args.x.numel() / args.out.numel() : 0,
+           accumulate = args.accumulate](Worker& worker) {
+            dispatch_floating(x_dtype, "sum_rows", [&]<typename T>(TypeTag<T>) {
+              dispatch_floating(out_dtype, "sum_rows", [&]<typename Out>(TypeTag<Out>) {
+                sum_rows_kernel(static_cast<const T*>(x), static_cast<Out*>(out), rows, columns,
+                                accumulate, worker.team);
+              });
+            });
+          });
+}
+
+void CpuBackend::power_sum(Stream& stream, const PowerSumArgs& args) {
+  std::vector<Piece> pieces;
+  for (const auto& [begin, end] : args.spans) {
+    for (int64_t i = begin; i < end; i += kPiece) pieces.push_back({i, std::min(end, i + kPiece)});
+  }
+  enqueue(stream, "power_sum", 0,
+          [pieces = std::move(pieces), x = args.x.data(), dtype = args.x.dtype(), p = args.power,
+           out = args.out.data_as<double>(), accumulate = args.accumulate](Worker& worker) {
+            dispatch_floating(dtype, "power_sum", [&]<typename T>(TypeTag<T>) {
+              const double sum = with_power(p, [&]<Power power>() {
+                return power_sum_kernel<power>(static_cast<const T*>(x), pieces, p, worker.team);
+              });
+              if (!accumulate) {
+                *out = sum;
+              } else {
+                *out = std::isinf(p) ? larger(*out, sum) : *out + sum;
+              }
+            });
+          });
+}
+
+void CpuBackend::clip_coefficient(Stream& stream, const ClipArgs& args) {
+  enqueue(stream, "clip_coefficient", 0,
+          [power_sum = args.power_sum.data_as<double>(), power = args.power,
+           max_norm = args.max_norm, unscale = args.unscale, norm_out = args.norm.data_as<double>(),
+           coefficient_out = args.coefficient.data(), dtype = args.coefficient.dtype(),
+           skip_out = args.skip.data_as<int32_t>()](Worker&) {
+            const double root = std::isinf(power) ? *power_sum : std::pow(*power_sum, 1 / power);
+            const double norm = root * unscale;
+            const double ratio = max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
+            *norm_out = norm;
+            *skip_out = std::isfinite(norm) ? 0 : 1;
+            dispatch_floating(dtype, "clip_coefficient", [&]<typename T>(TypeTag<T>) {
+              *static_cast<T*>(coefficient_out) = static_cast<T>(unscale * ratio);
+            });
+          });
+}
+
+}  // namespace fsdp::cpu

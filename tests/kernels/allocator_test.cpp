@@ -1,0 +1,172 @@
+// The stream-ordered allocator: no overlap, reuse, coalescing, repeated addresses, and memory that
+// stays close to what the ledger counts.
+#include "kernels/cpu/allocator.h"
+
+#include <cstring>
+#include <fstream>
+#include <future>
+#include <random>
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include "kernels/cpu/cpu_backend.h"
+
+namespace fsdp::cpu {
+namespace {
+
+constexpr size_t kUnit = kAllocationGranularity;
+
+TEST_CASE("a heap splits, joins and fits best") {
+  Heap heap(size_t{1} << 30);
+  std::byte* a = heap.allocate(8 * kUnit);
+  std::byte* b = heap.allocate(4 * kUnit);
+  std::byte* c = heap.allocate(2 * kUnit);
+  std::byte* d = heap.allocate(1 * kUnit);
+  CHECK(reinterpret_cast<uintptr_t>(a) % (size_t{2} << 20) == 0);
+  CHECK(b == a + 8 * kUnit);
+  CHECK(heap.high_water() == 15 * kUnit);
+  heap.release(a, 8 * kUnit);
+  heap.release(c, 2 * kUnit);
+  CHECK(heap.allocate(2 * kUnit) == c);  // the closest fit, not the first
+  CHECK(heap.allocate(3 * kUnit) == a);  // split
+  heap.release(a, 3 * kUnit);
+  heap.release(c, 2 * kUnit);
+  heap.release(b, 4 * kUnit);  // joins both neighbours
+  CHECK(heap.allocate(14 * kUnit) == a);
+  heap.release(d, 1 * kUnit);
+  CHECK(heap.allocate(3 * kUnit) == d);  // grows at the top, from the free block there
+  CHECK(heap.high_water() == 17 * kUnit);
+}
+
+TEST_CASE("blocks in use never overlap") {
+  Heap heap(size_t{1} << 30);
+  std::mt19937 random(1);
+  std::map<std::byte*, size_t> used;
+  size_t total = 0, peak = 0;
+  for (int i = 0; i < 20000; ++i) {
+    if (used.empty() || random() % 100 < 51) {
+      const size_t bytes = (1 + random() % (random() % 10 ? 20 : 500)) * kUnit;
+      std::byte* data = heap.allocate(bytes);
+      REQUIRE(data);
+      const auto next = used.lower_bound(data);
+      if (next != used.end()) REQUIRE(data + bytes <= next->first);
+      if (next != used.begin()) REQUIRE(std::prev(next)->first + std::prev(next)->second <= data);
+      used.emplace(data, bytes);
+      total += bytes;
+      peak = std::max(peak, total);
+    } else {
+      auto victim = std::next(used.begin(), static_cast<long>(random() % used.size()));
+      heap.release(victim->first, victim->second);
+      total -= victim->second;
+      used.erase(victim);
+    }
+  }
+  MESSAGE("random sizes: touched / peak = " << static_cast<double>(heap.high_water()) /
+                                                   static_cast<double>(peak));
+  for (const auto& [data, bytes] : used) heap.release(data, bytes);
+  CHECK(heap.allocate(heap.high_water()) != nullptr);  // all joined into one
+}
+
+TEST_CASE("memory is counted and reused in program order") {
+  CpuBackend backend;
+  Stream& stream = backend.compute_stream();
+  const auto other = backend.create_stream("other");
+  std::promise<void> gate;
+  backend.host_task(stream, "gate", 0, [&] { gate.get_future().wait(); });
+  void* a = backend.allocate(stream, 1000, MemoryCategory::kGradient);
+  CHECK(backend.ledger().usage().total_current == 1024);
+  std::vector<char> seen(1000);
+  backend.fill_zero(stream, a, 1000);
+  backend.copy(stream, seen.data(), a, 1000);
+  backend.release(stream, a, 1000, MemoryCategory::kGradient);
+  CHECK(backend.ledger().usage().total_current == 0);
+  void* b = backend.allocate(stream, 900, MemoryCategory::kActivation);
+  CHECK(b == a);  // although nothing has run: the stream's order protects the first use
+  void* c = backend.allocate(*other, 900, MemoryCategory::kActivation);
+  CHECK(c != a);  // another stream has its own order
+  backend.host_task(stream, "overwrite", 0, [b] { std::memset(b, 7, 900); });
+  gate.set_value();
+  backend.synchronize(stream);
+  CHECK(seen == std::vector<char>(1000, 0));
+  backend.release(stream, b, 900, MemoryCategory::kActivation);
+  backend.release(*other, c, 900, MemoryCategory::kActivation);
+  const MemoryUsage usage = backend.ledger().usage();
+  CHECK(usage.total_current == 0);
+  CHECK(usage.total_peak == 2048);
+  CHECK(backend.allocate(stream, 0, MemoryCategory::kActivation) == nullptr);
+}
+
+TEST_CASE("running out of memory names what was asked for and shows the ledger") {
+  CpuBackend backend;
+  std::string message;
+  try {
+    backend.allocate(backend.compute_stream(), size_t{1} << 50, MemoryCategory::kOptimizerState);
+  } catch (const Error& e) {
+    message = e.what();
+  }
+  CHECK(message.find("[allocate] 1125899906842624 bytes of optimizer state on stream compute") ==
+        0);
+  CHECK(message.find(backend.ledger().table()) != std::string::npos);
+  CHECK(backend.ledger().usage().total_current == 0);
+}
+
+size_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  size_t size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// The allocations of a training step: activations that live until backward, short-lived work
+// between them, gradients in the order of backward. Returns the addresses it got.
+std::vector<void*> training_step(CpuBackend& backend, size_t unit) {
+  Stream& stream = backend.compute_stream();
+  std::vector<void*> addresses;
+  const auto make = [&](size_t bytes) {
+    void* data = backend.allocate(stream, bytes, MemoryCategory::kActivation);
+    backend.host_task(stream, "touch", 0, [data, bytes] { std::memset(data, 1, bytes); });
+    addresses.push_back(data);
+    return data;
+  };
+  const auto drop = [&](void* data, size_t bytes) {
+    backend.release(stream, data, bytes, MemoryCategory::kActivation);
+  };
+  std::vector<std::pair<void*, size_t>> saved;
+  for (int layer = 0; layer < 12; ++layer) {
+    for (const size_t width : {1, 3, 1, 1, 4, 4})
+      saved.emplace_back(make(width * unit), width * unit);
+    void* work = make(2 * unit);
+    drop(work, 2 * unit);
+  }
+  void* flowing = make(unit);
+  while (!saved.empty()) {
+    const auto [data, bytes] = saved.back();
+    saved.pop_back();
+    void* gradient = make(bytes);
+    drop(flowing, unit);
+    drop(data, bytes);
+    flowing = make(unit);
+    drop(gradient, bytes);
+  }
+  drop(flowing, unit);
+  return addresses;
+}
+
+TEST_CASE("a repeated step gets the same addresses and touches little more than its peak") {
+  CpuBackend backend;
+  const size_t before = resident_bytes();
+  const size_t unit = (size_t{1} << 20) + 4096;  // 1 MiB and a little
+  const std::vector<void*> first = training_step(backend, unit);
+  CHECK(training_step(backend, unit) == first);
+  backend.synchronize(backend.compute_stream());
+  const size_t grown = resident_bytes() - before;
+  const size_t peak = backend.ledger().usage().total_peak;
+  MESSAGE("peak " << (peak >> 20) << " MiB, resident " << (grown >> 20) << " MiB");
+#ifndef __SANITIZE_ADDRESS__
+  CHECK(grown < peak + peak / 20 + (size_t{8} << 20));
+#endif
+}
+
+}  // namespace
+}  // namespace fsdp::cpu

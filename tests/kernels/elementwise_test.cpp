@@ -1,0 +1,124 @@
+// add, cast, scale, fill_normal and plain copies against loops in double.
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "tests/support/tensors.h"
+
+namespace fsdp::cpu {
+namespace {
+
+using test::make_tensor;
+using test::random_tensor;
+using test::rounded;
+
+constexpr DType kFloating[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kF64};
+constexpr int64_t kSizes[] = {0, 1, 7, 511, 513, 70001};  // around the run and the grain
+
+CpuOptions two_threads() {
+  CpuOptions options;
+  options.threads = 2;
+  return options;
+}
+
+TEST_CASE("add forms the sum in the accumulation dtype and rounds once") {
+  CpuBackend backend(two_threads());
+  for (const DType a_type : kFloating) {
+    for (const DType b_type : kFloating) {
+      for (const DType out_type : kFloating) {
+        const bool wide = a_type == DType::kF64 || b_type == DType::kF64 || out_type == DType::kF64;
+        for (const int64_t n : kSizes) {
+          const Tensor a = random_tensor(backend, {n}, a_type, 1, -9, 9);
+          const Tensor b = random_tensor(backend, {n}, b_type, 2, -9, 9);
+          Tensor out = Tensor::empty(backend, {n}, out_type);
+          backend.add(backend.compute_stream(), a, b, out);
+          std::vector<double> sum = a.to_doubles();
+          const std::vector<double> y = b.to_doubles();
+          for (size_t i = 0; i < sum.size(); ++i) sum[i] += y[i];
+          if (!wide) sum = rounded(sum, DType::kF32);
+          CHECK(out.to_doubles() == rounded(sum, out_type));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("add in place") {
+  CpuBackend backend;
+  for (const DType dtype : kFloating) {
+    Tensor a = random_tensor(backend, {1001}, dtype, 1);
+    Tensor b = random_tensor(backend, {1001}, dtype, 2);
+    Tensor out = Tensor::empty(backend, {1001}, dtype);
+    backend.add(backend.compute_stream(), a, b, out);
+    const std::vector<double> expected = out.to_doubles();
+    Tensor a_copy = random_tensor(backend, {1001}, dtype, 1);
+    backend.add(backend.compute_stream(), a_copy, b, a_copy);
+    CHECK(a_copy.to_doubles() == expected);
+    backend.add(backend.compute_stream(), a, b, b);
+    CHECK(b.to_doubles() == expected);
+  }
+}
+
+TEST_CASE("cast between all floating dtypes") {
+  CpuBackend backend(two_threads());
+  for (const DType from : kFloating) {
+    for (const DType to : kFloating) {
+      for (const int64_t n : kSizes) {
+        const Tensor x = random_tensor(backend, {n}, from, 3, -100, 100);
+        Tensor out = Tensor::empty(backend, {n}, to);
+        backend.cast(backend.compute_stream(), x, out);
+        // f64 reaches 16 bits through f32
+        std::vector<double> expected = x.to_doubles();
+        if (to != DType::kF64) expected = rounded(expected, DType::kF32);
+        CHECK(out.to_doubles() == rounded(expected, to));
+      }
+    }
+  }
+}
+
+TEST_CASE("scale in place") {
+  CpuBackend backend(two_threads());
+  for (const DType dtype : kFloating) {
+    for (const int64_t n : kSizes) {
+      Tensor x = random_tensor(backend, {n}, dtype, 4);
+      std::vector<double> expected = x.to_doubles();
+      backend.scale(backend.compute_stream(), x, 0.3);
+      const double factor = rounded({0.3}, accumulation_dtype(dtype))[0];
+      for (double& value : expected) value *= factor;
+      CHECK(x.to_doubles() == rounded(rounded(expected, accumulation_dtype(dtype)), dtype));
+    }
+  }
+}
+
+TEST_CASE("fill_normal is keyed by element, not by piece") {
+  CpuBackend backend(two_threads());
+  for (const DType dtype : kFloating) {
+    for (const int64_t first : {0, 1, 12345}) {
+      Tensor x = Tensor::empty(backend, {70001}, dtype);
+      backend.fill_normal(backend.compute_stream(), x, 0.5, 0.02, 42, hash_name("h.0.w"), first);
+      std::vector<double> expected;
+      for (int64_t i = 0; i < x.numel(); ++i) {
+        expected.push_back(
+            0.5 + 0.02 * normal_at(42, hash_name("h.0.w"), static_cast<uint64_t>(first + i)));
+      }
+      if (dtype != DType::kF64) expected = rounded(expected, DType::kF32);
+      CHECK(x.to_doubles() == rounded(expected, dtype));
+    }
+  }
+  Tensor ones = Tensor::empty(backend, {100}, DType::kBF16);
+  backend.fill_normal(backend.compute_stream(), ones, 1, 0, 42, 0, 0);
+  CHECK(ones.to_doubles() == std::vector<double>(100, 1.0));
+}
+
+TEST_CASE("copy and fill_zero of more than one piece") {
+  CpuBackend backend(two_threads());
+  const Tensor x = random_tensor(backend, {700001}, DType::kF32, 5);
+  Tensor y = Tensor::zeros(backend, {700001}, DType::kF32);
+  CHECK(y.to_doubles() == std::vector<double>(700001, 0.0));
+  backend.copy(backend.compute_stream(), y.data(), x.data(), x.bytes());
+  CHECK(y.to_doubles() == x.to_doubles());
+}
+
+}  // namespace
+}  // namespace fsdp::cpu

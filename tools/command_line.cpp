@@ -1,0 +1,40 @@
+// The list of commands and the options they share.
+#include "tools/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <sstream>
+
+#include "tools/runtime/launch.h"
+
+namespace fsdp::tools {
+
+CommandLine parse_command_line(int argc, const char* const* argv) {
+  CLI::App app("Fully sharded data parallel training of transformers", "fsdp");
+  app.require_subcommand(1);
+  CommandLine result;
+  add_train_command(app, result.command);
+  add_generate_command(app, result.command);
+  add_verify_command(app, result.command);
+  add_bench_command(app, result.command);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const bool help = error.get_exit_code() == 0;
+    std::ostringstream out;
+    app.exit(error, out, out);
+    std::string mistake = error.what();
+    result = {.command = {},
+              .status = help ? 0 : 2,
+              .message = help ? out.str() : "fsdp: " + mistake + " (see fsdp --help)\n"};
+  }
+  return result;
+}
+
+void add_launch_options(CLI::App& command, LaunchOptions& options) {
+  command.add_option("--local-ranks", options.local_ranks, "run N ranks as threads, without MPI")
+      ->check(CLI::Range(1, 1024));
+  command.add_option("--threads", options.threads, "threads per rank (default: share the cores)")
+      ->check(CLI::Range(1, 1024));
+}
+
+}  // namespace fsdp::tools

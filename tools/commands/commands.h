@@ -1,0 +1,38 @@
+// The subcommands of the program, one source file each: tools/commands/<name>.cpp. Each function
+// declares its command's options on the command line; when the command is the one chosen, it sets
+// `chosen` to what has to be done. Nothing runs while arguments are still being parsed.
+//
+//   void add_train_command(CLI::App& app, ChosenCommand& chosen) {
+//     const auto options = std::make_shared<TrainOptions>();  // outlives the parsing
+//     CLI::App* command = app.add_subcommand("train", "trains a model");
+//     command->add_option("--config", options->config, "the YAML file")->required();
+//     add_launch_options(*command, options->launch);
+//     command->callback([&chosen, options] {
+//       chosen = [options] {
+//         return launch(options->launch, [&](RankContext& rank) { return run_train(*options, rank); });
+//       };
+//     });
+//   }
+#pragma once
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace fsdp::tools {
+
+struct LaunchOptions;
+
+using ChosenCommand = std::function<int()>;  // returns the exit status; throws Error
+
+void add_train_command(CLI::App& app, ChosenCommand& chosen);
+void add_generate_command(CLI::App& app, ChosenCommand& chosen);
+void add_verify_command(CLI::App& app, ChosenCommand& chosen);
+void add_bench_command(CLI::App& app, ChosenCommand& chosen);
+
+// --local-ranks and --threads, for every command that runs on ranks.
+void add_launch_options(CLI::App& command, LaunchOptions& options);
+
+}  // namespace fsdp::tools

@@ -1,0 +1,149 @@
+// The configuration of `fsdp train`: one typed struct with defaults, read from one YAML file and
+// `--set a.b=c` overrides. The fields are declared a second time, once, in config_fields.h; reading,
+// writing and the help all walk that list. A new option: a member here and a line there.
+// Not here: what a run does with it (tools/runtime), and checks that need the data or the model.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "optim/schedule.h"
+
+namespace fsdp::config {
+
+enum class DataFormat : uint8_t { kAuto, kText, kJsonl };
+enum class LastBatch : uint8_t { kShort, kPad, kDropLast };
+enum class Decay : uint8_t { kMatrices, kAll, kNone };
+enum class Strategy : uint8_t { kFullShard, kNoShard };
+enum class Wrap : uint8_t { kTransformerBlock, kNone };
+enum class BackwardPrefetch : uint8_t { kPre, kPost, kNone };
+
+// Either a folder to start from, or a preset, or sizes; sizes override the preset's.
+struct ModelSection {
+  std::string path;
+  std::string preset;
+  std::string model_type;
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t ffn = 0;
+  int64_t max_positions = 0;
+  std::string activation;
+  std::optional<bool> tie_embeddings;
+  std::optional<double> rope_theta;
+  std::optional<double> norm_epsilon;
+  std::optional<double> init_deviation;
+  double dropout = 0;
+};
+
+struct DataSection {
+  std::vector<std::string> train;
+  std::vector<std::string> validation;
+  DataFormat format = DataFormat::kAuto;
+  std::string field = "text";
+  std::string tokenizer = "bytes";
+  bool document_separator = true;
+  int64_t sequence_length = 256;
+  std::string cache_dir;
+  bool shuffle = true;
+  LastBatch last = LastBatch::kShort;
+};
+
+struct ScheduleSection {
+  optim::ScheduleKind kind = optim::ScheduleKind::kCosineWithMinLr;
+  int64_t warmup = 0;
+  int64_t total = 0;
+  double min_lr = 0;
+  double power = 1;
+  double cycles = 0;
+  int64_t timescale = 0;
+  int64_t decay_steps = 0;
+  optim::Ramp warmup_shape = optim::Ramp::kLinear;
+  optim::Ramp decay_shape = optim::Ramp::kCosine;
+  int64_t zero_warmup = 0;
+};
+
+struct OptimizerSection {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;
+  Decay decay = Decay::kMatrices;
+};
+
+struct TrainSection {
+  int64_t steps = 1000;
+  int64_t batch = 8;
+  int64_t seed = 42;
+  double lr = 3e-4;
+  ScheduleSection schedule;
+  OptimizerSection optimizer;
+  double clip_norm = 1;
+  int64_t log_every = 10;
+  int64_t eval_every = 0;
+  int64_t eval_batches = 0;
+  DType dtype = DType::kF32;
+  std::optional<DType> reduce_dtype;
+};
+
+struct FsdpSection {
+  Strategy strategy = Strategy::kFullShard;
+  Wrap wrap = Wrap::kTransformerBlock;
+  bool forward_prefetch = true;
+  BackwardPrefetch backward_prefetch = BackwardPrefetch::kPre;
+};
+
+struct RuntimeSection {
+  std::string backend = "cpu";
+  int64_t threads = 0;
+  bool synchronous = false;
+  bool shared_memory = true;
+  std::optional<int64_t> shared_memory_limit_mib;
+  bool trace = false;
+  std::string name = "train";
+  std::string run_dir;
+  int64_t timeout_s = 600;
+};
+
+struct SampleSection {
+  std::string prompt;
+  int64_t tokens = 0;
+  double temperature = 1;
+  int64_t top_k = 0;
+};
+
+struct TrainConfig {
+  ModelSection model;
+  DataSection data;
+  TrainSection train;
+  FsdpSection fsdp;
+  RuntimeSection runtime;
+  SampleSection sample;
+
+  // The schedule with the section's peak and, where it leaves `total` open, the run's length.
+  optim::Schedule schedule() const;
+};
+
+// `overrides` are the texts of --set: "train.lr=1e-4", "data.train=[a.txt, b.txt]". Errors name the
+// file and line (or the override), the key, what was expected and what was there; for an unknown key
+// the nearest known one. An empty `yaml_file` reads nothing: defaults and overrides.
+TrainConfig read_config(const std::filesystem::path& yaml_file,
+                        const std::vector<std::string>& overrides);
+TrainConfig parse_config(const std::string& yaml, const std::string& source,
+                         const std::vector<std::string>& overrides);
+// Ranges that a single field can violate; read_config calls it.
+void check_config(const TrainConfig& config);
+
+// The whole configuration, every field, in a form that read_config gives back unchanged.
+std::string to_yaml(const TrainConfig& config);
+// One line per field: key, [default], what it means.
+std::string config_help();
+
+}  // namespace fsdp::config

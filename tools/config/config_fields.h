@@ -1,0 +1,131 @@
+// The one list of configuration fields: key, member, meaning. Everything that handles the
+// configuration is a visitor V over this list:
+//   v.section(key, help, struct)   then visits the struct's own fields
+//   v.field(key, member, help, aliases)   aliases: other names of the key, read but never written
+// Not here: defaults (config.h). Visitors: config_reader.cpp, config_writer.cpp.
+#pragma once
+
+#include "tools/config/config.h"
+
+namespace fsdp::config {
+
+template <typename V>
+void visit(V& v, ModelSection& c) {
+  v.field("path", c.path, "Hugging Face folder to start from; empty: from scratch");
+  v.field("preset", c.preset, "sizes by name, such as gpt2-124m; empty: the sizes below");
+  v.field("model_type", c.model_type, "gpt2 or llama; empty: from path or preset");
+  v.field("vocab_size", c.vocab_size, "0: from path, preset or the data's tokenizer");
+  v.field("hidden_size", c.hidden_size, "0: from path or preset; so are the next ones");
+  v.field("layers", c.layers, "transformer blocks");
+  v.field("heads", c.heads, "query heads");
+  v.field("kv_heads", c.kv_heads, "key-value heads; 0: as many as heads");
+  v.field("head_dim", c.head_dim, "0: hidden_size / heads");
+  v.field("ffn", c.ffn, "inner width of the MLP; 0: the family's rule");
+  v.field("max_positions", c.max_positions, "0: data.sequence_length");
+  v.field("activation", c.activation, "Hugging Face's name, such as gelu_new; empty: the family's");
+  v.field("tie_embeddings", c.tie_embeddings, "head = embedding; auto: the family's");
+  v.field("rope_theta", c.rope_theta, "auto: the family's");
+  v.field("norm_epsilon", c.norm_epsilon, "auto: the family's");
+  v.field("init_deviation", c.init_deviation, "of the initial weights; auto: the family's");
+  v.field("dropout", c.dropout, "probability, on embeddings, attention weights and residuals");
+}
+
+template <typename V>
+void visit(V& v, DataSection& c) {
+  v.field("train", c.train, "file or list of files; relative to the current folder");
+  v.field("validation", c.validation, "file or list of files; empty: no evaluation");
+  v.field("format", c.format, "auto: jsonl for names that end with .jsonl, text for others");
+  v.field("field", c.field, "of a JSONL row, holds the text");
+  v.field("tokenizer", c.tokenizer, "bytes: 256 bytes and end-of-text");
+  v.field("document_separator", c.document_separator, "end-of-text after every row or file");
+  v.field("sequence_length", c.sequence_length, "tokens");
+  v.field("cache_dir", c.cache_dir, "of token files; empty: .cache/tokens");
+  v.field("shuffle", c.shuffle, "in every epoch another order, by train.seed");
+  v.field("last", c.last, "of an epoch's incomplete last batch: train it short, pad it, drop it");
+}
+
+template <typename V>
+void visit(V& v, ScheduleSection& c) {
+  v.field("kind", c.kind, "as in Hugging Face's get_scheduler", {"name"});
+  v.field("warmup", c.warmup, "steps", {"warmup_steps"});
+  v.field("total", c.total, "steps until the end value; 0: train.steps");
+  v.field("min_lr", c.min_lr, "end value of polynomial, *_min_lr, warmup_stable_decay, fairseq_*");
+  v.field("power", c.power, "of polynomial, fairseq_polynomial_decay");
+  v.field("cycles", c.cycles, "waves of cosine (0: half a one), descents of restarts (0: one)");
+  v.field("timescale", c.timescale, "of inverse_sqrt; 0: warmup, or 10000 without one");
+  v.field("decay_steps", c.decay_steps, "of warmup_stable_decay");
+  v.field("warmup_shape", c.warmup_shape, "of warmup_stable_decay");
+  v.field("decay_shape", c.decay_shape, "of warmup_stable_decay");
+  v.field("zero_warmup", c.zero_warmup, "fairseq_*: steps with rate 0 before the warm-up");
+}
+
+template <typename V>
+void visit(V& v, OptimizerSection& c) {
+  v.field("beta1", c.beta1, "AdamW");
+  v.field("beta2", c.beta2, "AdamW");
+  v.field("epsilon", c.epsilon, "AdamW", {"eps"});
+  v.field("weight_decay", c.weight_decay, "decoupled, times the learning rate");
+  v.field("decay", c.decay, "which parameters decay; matrices: those of two or more dimensions");
+}
+
+template <typename V>
+void visit(V& v, TrainSection& c) {
+  v.field("steps", c.steps, "optimizer updates", {"max_steps"});
+  v.field("batch", c.batch, "sequences per step, over all ranks");
+  v.field("seed", c.seed, "of initial weights, order of the data, dropout, samples");
+  v.field("lr", c.lr, "peak learning rate", {"learning_rate"});
+  v.section("schedule", "of the learning rate", c.schedule);
+  v.section("optimizer", "AdamW", c.optimizer);
+  v.field("clip_norm", c.clip_norm, "of the global gradient; 0: no clipping", {"max_grad_norm"});
+  v.field("log_every", c.log_every, "steps");
+  v.field("eval_every", c.eval_every, "steps; 0: only at the end");
+  v.field("eval_batches", c.eval_batches, "of the validation data; 0: all");
+  v.field("dtype", c.dtype, "of compute; master weights are f32 (f64 for f64)");
+  v.field("reduce_dtype", c.reduce_dtype, "of gradient sums over ranks; auto: f32 (f64 for f64)");
+}
+
+template <typename V>
+void visit(V& v, FsdpSection& c) {
+  v.field("strategy", c.strategy, "full_shard: everything is sharded; no_shard: DDP",
+          {"sharding_strategy", "fsdp_sharding_strategy"});
+  v.field("wrap", c.wrap, "what is gathered together besides the root",
+          {"auto_wrap_policy", "fsdp_auto_wrap_policy"});
+  v.field("forward_prefetch", c.forward_prefetch, "gather the next unit during a forward",
+          {"fsdp_forward_prefetch"});
+  v.field("backward_prefetch", c.backward_prefetch,
+          "gather the next unit before (pre) or after (post) a backward",
+          {"fsdp_backward_prefetch"});
+}
+
+template <typename V>
+void visit(V& v, RuntimeSection& c) {
+  v.field("backend", c.backend, "where tensors live: cpu");
+  v.field("threads", c.threads, "per rank; 0: cores / ranks of the host");
+  v.field("synchronous", c.synchronous, "every operation inline, for debugging");
+  v.field("shared_memory", c.shared_memory, "between ranks of one host");
+  v.field("shared_memory_limit_mib", c.shared_memory_limit_mib, "auto: what /dev/shm has free");
+  v.field("trace", c.trace, "write a Perfetto timeline to the run folder");
+  v.field("name", c.name, "of the run");
+  v.field("run_dir", c.run_dir, "empty: runs/<name>-<time>");
+  v.field("timeout_s", c.timeout_s, "how long a rank waits for another one");
+}
+
+template <typename V>
+void visit(V& v, SampleSection& c) {
+  v.field("prompt", c.prompt, "text that the trained model continues");
+  v.field("tokens", c.tokens, "how many; 0: no sample");
+  v.field("temperature", c.temperature, "0: greedy");
+  v.field("top_k", c.top_k, "0: all tokens");
+}
+
+template <typename V>
+void visit(V& v, TrainConfig& c) {
+  v.section("model", "what is trained", c.model);
+  v.section("data", "what it is trained on", c.data);
+  v.section("train", "how", c.train);
+  v.section("fsdp", "how it is sharded", c.fsdp);
+  v.section("runtime", "where it runs", c.runtime);
+  v.section("sample", "a continuation at the end", c.sample);
+}
+
+}  // namespace fsdp::config

@@ -1,0 +1,25 @@
+// Ctrl-C and SIGTERM: the first one asks the run to stop at the end of a step, the second ends the
+// process at once. All ranks must leave their loop at the same step, so they vote.
+#pragma once
+
+#include <memory>
+
+#include "comm/communicator.h"
+
+namespace fsdp::tools {
+
+void catch_interrupts();   // installs the handlers of SIGINT and SIGTERM
+int received_interrupt();  // SIGINT, SIGTERM, or 0
+
+class StopVote {
+ public:
+  // Collective. Its own group, so that no collective of a running step comes between.
+  explicit StopVote(comm::Communicator& world) : group_(world.duplicate("stop")) {}
+  // The signal that any rank received, or 0; the same answer on all ranks. Collective.
+  int taken();
+
+ private:
+  std::unique_ptr<comm::Communicator> group_;
+};
+
+}  // namespace fsdp::tools

@@ -1,0 +1,68 @@
+// Starts the ranks of a run and ends them together: one per process under mpirun or srun, as
+// threads of this process with --local-ranks N, one otherwise. The only place that reads the
+// launcher's environment.
+//
+// [Note: how a run ends in an error]
+// What every rank would do the same way without the others (read the config, open the data) goes
+// into agree(): all ranks learn of the first failure and return from the run in order. Any other
+// Error aborts the transport, which releases ranks that wait in a collective, and then the job.
+// Either way one rank says why, on one line, and every rank ends with a non-zero status.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "comm/communicator.h"
+#include "core/error.h"
+
+namespace fsdp::tools {
+
+struct LaunchOptions {
+  int local_ranks = 0;  // ranks as threads; 0: what the launcher says, or one
+  int threads = 0;      // of each rank's kernels; 0: this process's cores / its ranks
+};
+
+struct RankContext {
+  comm::Communicator& world;
+  int threads = 1;
+  int local_ranks = 1;  // ranks in this process: more than one means that they share its memory
+};
+
+// An Error that all ranks know of and leave the run with; `rank` saw it.
+class AgreedError : public Error {
+ public:
+  AgreedError(int rank, const std::string& message) : Error(message), rank_(rank) {}
+  int rank() const { return rank_; }
+
+ private:
+  int rank_;
+};
+
+// Runs `body` once per rank and returns the exit status: 0, or the first rank's that is not. Throws
+// what a rank threw, for main() to print, in the process that should print it.
+int launch(const LaunchOptions& options, const std::function<int(RankContext&)>& body);
+
+// Runs `work` on every rank; when it throws an Error on any, throws AgreedError on all. `work` must
+// not communicate. Collective.
+void agree(comm::Communicator& world, const std::function<void()>& work);
+
+// ---- pure parts, for tests ----
+
+// What the launcher's environment says; size 0: not started by a launcher.
+struct LauncherEnvironment {
+  int rank = 0;
+  int size = 0;
+  int ranks_on_host = 1;
+};
+LauncherEnvironment launcher_environment(
+    const std::function<const char*(const char* name)>& getenv);
+
+struct ThreadChoice {
+  int threads = 1;      // per rank
+  std::string warning;  // "" when the cores suffice
+};
+// `requested` 0: the cores are shared out. `bound`: whether the launcher bound this process to fewer
+// cores than the machine has.
+ThreadChoice choose_threads(int requested, int usable_cores, int ranks_sharing_them, bool bound);
+
+}  // namespace fsdp::tools

@@ -1,0 +1,44 @@
+// How many bytes sharded training holds, as formulas over the flat layout of its units. Exact: the
+// ledger of a run agrees to the byte, and `fsdp train` prints both. N ranks, unit u of S_u elements
+// per shard (padding included), N S_u unsharded; m, p, r: bytes of an element of the master, of the
+// unsharded parameters and of the unsharded gradients. Units: the root R and the blocks B.
+//
+//                       full_shard, N > 1                        no_shard, or N = 1
+//   parameter shard     m sum S_u                                the same (S_u is all of u)
+//   unsharded parameter p N (S_R + 2 max_B S_u)  (the arena)     p sum S_u if p != m, else 0
+//   gradient            m sum S_u + r N (S_R + 2 max_B S_u)      r sum S_u (+ m sum S_u if r != m)
+//   optimizer state     2 m sum S_u, and counters
+//
+// Every term is rounded up as the ledger does. Not here: activations and workspace (they depend on
+// batch and length; the ledger measures them), the table (memory_report.h).
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "comm/fsdp/fully_sharded.h"
+#include "core/memory_ledger.h"
+
+namespace fsdp::tools {
+
+struct UnitExtent {
+  int64_t shard_numel = 0;
+  int64_t shards = 1;
+  int64_t parameters = 0;
+};
+
+struct MemoryPlan {
+  std::vector<UnitExtent> units;  // root first
+  bool resident = false;          // no_shard, or one rank
+  size_t master_bytes = 4;        // of an element
+  size_t parameter_bytes = 4;
+  size_t gradient_bytes = 4;
+  bool training = true;           // with optimizer state
+};
+MemoryPlan memory_plan(const comm::FullySharded& sharded, bool training);
+
+// By category; 0 for those without a formula.
+std::array<size_t, kMemoryCategories> predicted_memory(const MemoryPlan& plan);
+bool has_formula(MemoryCategory category);
+
+}  // namespace fsdp::tools

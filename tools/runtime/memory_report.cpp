@@ -1,0 +1,45 @@
+// Reading /proc and laying out the table.
+#include "tools/runtime/memory_report.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "tools/runtime/memory_formula.h"
+
+namespace fsdp::tools {
+
+ProcessMemory process_memory() {
+  ProcessMemory memory;
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  const auto bytes = [&] { return std::stoull(line.substr(line.find(':') + 1)) * 1024; };
+  while (std::getline(status, line)) {
+    if (line.starts_with("VmRSS:")) memory.resident = bytes();
+    if (line.starts_with("VmHWM:")) memory.peak_resident = bytes();
+  }
+  return memory;
+}
+
+std::string format_memory_table(const MemoryReport& report) {
+  const auto mib = [](size_t bytes) {
+    return fmt::format("{:.2f}", static_cast<double>(bytes) / (1 << 20));
+  };
+  std::string out =
+      fmt::format("{:<28}{:>12}{:>12}\n", "peak memory per rank (MiB)", "formula", "ledger");
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    const auto category = static_cast<MemoryCategory>(i);
+    if (report.predicted[i] == 0 && report.ledger.peak[i] == 0) continue;
+    out += fmt::format("  {:<26}{:>12}{:>12}\n", name_of(category),
+                       has_formula(category) ? mib(report.predicted[i]) : "-",
+                       mib(report.ledger.peak[i]));
+  }
+  out += fmt::format("  {:<26}{:>12}{:>12}\n", "all at once", "", mib(report.ledger.total_peak));
+  const std::string ranks =
+      report.process_ranks == 1 ? "" : fmt::format(" ({} ranks)", report.process_ranks);
+  return out + fmt::format("  {:<26}{:>12}{:>12}   growth of RSS {} MiB\n",
+                           "this process" + ranks, "", mib(report.process_ledger),
+                           mib(report.resident_growth));
+}
+
+}  // namespace fsdp::tools

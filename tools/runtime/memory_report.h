@@ -1,0 +1,27 @@
+// The table that compares three views of a run's memory: what the formula predicts, what the ledger
+// counted, and by how much the process grew (RSS).
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "core/memory_ledger.h"
+
+namespace fsdp::tools {
+
+struct ProcessMemory {
+  size_t resident = 0;       // bytes now
+  size_t peak_resident = 0;  // since the process started
+};
+ProcessMemory process_memory();  // of this process; zeros where /proc does not say
+
+struct MemoryReport {
+  std::array<size_t, kMemoryCategories> predicted{};
+  MemoryUsage ledger;        // of this rank
+  size_t process_ledger = 0; // sum of the ranks of this process
+  int process_ranks = 1;
+  size_t resident_growth = 0;  // of this process since before the session was made
+};
+std::string format_memory_table(const MemoryReport& report);  // several lines, MiB
+
+}  // namespace fsdp::tools

@@ -1,0 +1,46 @@
+// How a run shows that it advances: one line that is rewritten on a terminal, a plain line now and
+// then elsewhere. Rank 0 has one; the others have none.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace fsdp::tools {
+
+struct ProgressValues {
+  int64_t step = 0;
+  int64_t total = 0;
+  double loss = 0;
+  double grad_norm = 0;
+  double learning_rate = 0;
+  double tokens_per_s = 0;
+  size_t peak_memory_bytes = 0;
+  double seconds_left = 0;
+};
+std::string format_progress(const ProgressValues& values);
+std::string format_duration(double seconds);        // "0:07", "12:34", "3:04:05"
+std::string format_count(int64_t value);            // "12,345"
+
+class Progress {
+ public:
+  // out null: silent. `live`: out is a terminal. `every`: steps between plain lines.
+  Progress(std::FILE* out, bool live, int64_t every) : out_(out), live_(live), every_(every) {}
+  ~Progress() { end_line(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void step(const ProgressValues& values);
+  // A line that stays.
+  void note(const std::string& text);
+  void end_line();  // leaves the live line as it is and goes on below it
+
+ private:
+  std::FILE* out_;
+  bool live_;
+  int64_t every_;
+  double shown_at_ = -1;   // seconds, of a steady clock
+  bool line_open_ = false;
+};
+
+}  // namespace fsdp::tools

@@ -1,0 +1,131 @@
+// Folders that hold a model and what another implementation computed from it: what `fsdp verify`
+// compares with. Two layouts, told apart by their files:
+//   model  reference.safetensors: one batch with its logits and gradients; trajectory.safetensors:
+//          the batches of a training run and its final parameters
+//   run    batches.safetensors: the batches of a training run on several ranks;
+//          final[_<variant>].safetensors: its final parameters
+// both with config.json, model.safetensors and reference.json (losses, options, limits).
+// Read next: tools/commands/verify.cpp. Not here: computing anything.
+#pragma once
+
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/io/safetensors.h"
+#include "models/config.h"
+#include "optim/adamw.h"
+#include "tools/runtime/comparison.h"
+#include "tools/runtime/session.h"
+
+namespace fsdp::tools {
+
+// The folder is well formed, but needs something that this program does not do.
+class Unsupported : public Error {
+ public:
+  using Error::Error;
+};
+
+// All rows of a batch; every rank knows it.
+struct GlobalBatch {
+  int64_t rows = 0;
+  int64_t length = 0;
+  std::vector<int32_t> tokens;  // (rows, length)
+  std::vector<int32_t> labels;  // (rows, length), Hugging Face form
+  int64_t first_sample = 0;     // global index of row 0
+
+  int64_t label_tokens() const;  // that count: not ignored, not at position 0
+};
+
+struct RowRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+// Consecutive rows, as evenly as possible, earlier ranks first; a rank may get none.
+RowRange deal_rows(int64_t rows, int rank, int ranks);
+Batch part_of(const GlobalBatch& batch, const RowRange& range);
+
+// Tensors of one file whose names have a prefix in common ("grad.").
+class ReferenceTensors {
+ public:
+  ReferenceTensors(const std::filesystem::path& path, std::string prefix);
+
+  const std::filesystem::path& path() const { return file_.path(); }
+  std::vector<std::string> names() const;  // without the prefix
+  std::vector<int64_t> shape(const std::string& name) const;
+  // Error that names file and tensor when it is absent or of another shape.
+  std::vector<double> read(const std::string& name, const std::vector<int64_t>& shape) const;
+  std::vector<int32_t> read_integers(const std::string& name) const;
+
+ private:
+  SafetensorsFile file_;
+  std::string prefix_;
+};
+
+// One forward and backward pass. Limits are those of the README of the fixtures; empty: print only.
+struct ReferencePass {
+  GlobalBatch batch;
+  double loss = 0;
+  Limit loss_limit;
+  bool loss_limit_is_absolute = false;
+  std::optional<ReferenceTensors> logits;  // the tensor "logits" (rows, length, V)
+  Limit logits_limit;
+  std::optional<ReferenceTensors> gradients;  // by Hugging Face name
+  Limit gradients_limit;
+  std::map<std::string, double> gradient_norms;  // where gradients themselves are not known
+};
+
+struct ReferenceStep {
+  GlobalBatch batch;
+  double learning_rate = 0;
+  double loss = 0;
+  double grad_norm = 0;
+};
+
+struct ReferenceTrajectory {
+  std::string variant;  // "" or a name within reference.json
+  optim::AdamWOptions adamw;  // decay on tensors of two or more dimensions
+  double clip_norm = 1;
+  double clip_power = 2;
+  std::vector<ReferenceStep> steps;
+  std::optional<ReferenceTensors> final_parameters;  // by Hugging Face name
+  Limit loss_limit;        // relative
+  Limit grad_norm_limit;   // relative
+  Limit parameter_limit;   // absolute
+  Limit parameter_rms_limit;
+  // Of the parts whose true gradient is zero, where rounding noise decides: loose, and not set by
+  // set_all_limits.
+  Limit key_bias_limit;
+};
+
+struct Reference {
+  std::filesystem::path folder;
+  std::string layout;  // "model", "run"
+  models::ModelConfig config;
+  std::optional<ReferencePass> pass;
+  std::vector<ReferenceTrajectory> trajectories;
+  std::vector<std::string> notes;  // what the folder holds and is not compared, and why
+
+  int64_t longest_sequence() const;
+  void set_all_limits(double limit);
+};
+
+// `dtype`: what will be computed in, f64, f32 or bf16; the limits depend on it. `trajectory`: also
+// read the training run of the layout "model" (the layout "run" is nothing else). Throws Unsupported
+// with one line that names the option, Error for anything missing or wrong.
+Reference read_reference(const std::filesystem::path& folder, DType dtype, bool trajectory);
+
+// Elements [first, end) of a parameter that have no gradient because softmax ignores them: the key
+// part of the bias, where scores do not depend on the key's position. Empty for all others.
+struct ElementRange {
+  int64_t first = 0;
+  int64_t end = 0;
+};
+ElementRange key_bias(const models::ModelConfig& config, const std::string& parameter);
+
+}  // namespace fsdp::tools
