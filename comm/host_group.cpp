@@ -11,6 +11,7 @@
 #include <cstring>
 #include <ctime>
 #include <new>
+#include <thread>
 
 namespace fsdp::comm {
 namespace {
@@ -20,9 +21,11 @@ constexpr size_t kReasonBytes = 1024;
 // A peer that is only microseconds behind is met without a system call; longer would take the core
 // from the compute threads.
 constexpr int kSpins = 100;
+constexpr std::chrono::seconds kPatience{5};
 
 struct alignas(kCacheLine) Seat {  // written by its rank only
   std::atomic<uint64_t> meetings{0};
+  std::atomic<uint32_t> visiting{0};  // 1: may be reading memory of the others
   Announcement said;
 };
 
@@ -142,6 +145,7 @@ void HostGroup::sleep_until_met(uint32_t before, std::string_view doing) {
 }
 
 std::vector<Announcement> HostGroup::enter(std::string_view doing, const Announcement& mine) {
+  check_not_aborted(doing);  // the others may still be reading what we said before
   Seat* seats = state_->seats();
   seats[rank_].said = mine;
   meet(doing);
@@ -149,6 +153,25 @@ std::vector<Announcement> HostGroup::enter(std::string_view doing, const Announc
   said.reserve(static_cast<size_t>(size_));
   for (int r = 0; r < size_; ++r) said.push_back(seats[r].said);
   return said;
+}
+
+// Who met us on entry had set its flag before. Nobody waits inside a visit once it is aborted, so
+// the flags fall as soon as the last copy is done; the bound is for a peer that was killed.
+HostGroup::Visit::Visit(HostGroup& group) : group_(group) {
+  group_.state_->seats()[group_.rank_].visiting.store(1, std::memory_order_relaxed);
+}
+
+HostGroup::Visit::~Visit() {
+  Seat* seats = group_.state_->seats();
+  seats[group_.rank_].visiting.store(0, std::memory_order_release);
+  if ((group_.state_->word.load(std::memory_order_acquire) & kAborted) == 0) return;
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  for (int r = 0; r < group_.size_; ++r) {
+    while (seats[r].visiting.load(std::memory_order_acquire) != 0 &&
+           std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
 }
 
 void HostGroup::fail_of_timeout(std::string_view doing) {

@@ -54,6 +54,19 @@ class HostGroup {
   std::vector<Announcement> enter(std::string_view doing, const Announcement& mine);
   void check_not_aborted(std::string_view doing) const;
 
+  // Spans all meetings of one collective. When an abort ends it early, this rank leaves only after
+  // its peers have stopped reading its memory, which it may free next.
+  class Visit {
+   public:
+    explicit Visit(HostGroup& group);
+    ~Visit();
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+
+   private:
+    HostGroup& group_;
+  };
+
   // From any thread: every present and later meet() on every rank throws Error(reason).
   static void abort(GroupState& state, const std::string& reason);
   void abort(const std::string& reason) { abort(*state_, reason); }

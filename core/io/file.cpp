@@ -16,6 +16,8 @@
 namespace fsdp {
 namespace {
 
+constexpr size_t kPendingBytes = 1 << 16;
+
 std::string last_error() { return std::generic_category().message(errno); }
 
 // A descriptor that closes itself; for the paths that may throw.
@@ -87,18 +89,31 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::write(const void* data, size_t bytes) {
   FSDP_CHECK(descriptor_ >= 0, "{}: write after commit", path_.string());
-  const char* next = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t n = ::write(descriptor_, next, bytes);
+  const std::string_view text(static_cast<const char*>(data), bytes);
+  if (pending_.size() + bytes > kPendingBytes) {
+    write_through(pending_);
+    pending_.clear();
+  }
+  if (bytes > kPendingBytes) {
+    write_through(text);
+  } else {
+    pending_ += text;
+  }
+}
+
+void AtomicFile::write_through(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     FSDP_CHECK(n >= 0, "{}: cannot write: {}", path_.string(), last_error());
-    next += n;
-    bytes -= static_cast<size_t>(n);
+    bytes.remove_prefix(static_cast<size_t>(n));
   }
 }
 
 void AtomicFile::commit() {
   FSDP_CHECK(descriptor_ >= 0, "{}: commit twice", path_.string());
+  write_through(pending_);
+  pending_.clear();
   FSDP_CHECK(::fsync(descriptor_) == 0, "{}: cannot write: {}", path_.string(), last_error());
   FSDP_CHECK(::rename(temporary_.c_str(), path_.c_str()) == 0, "{}: cannot rename {} to it: {}",
              path_.string(), temporary_.filename().string(), last_error());

@@ -20,15 +20,18 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  void write(const void* data, size_t bytes);
+  void write(const void* data, size_t bytes);  // small pieces are collected
   void write(std::string_view text) { write(text.data(), text.size()); }
   void commit();  // fsync, rename, fsync of the folder
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  void write_through(std::string_view bytes);
+
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   int descriptor_ = -1;
+  std::string pending_;  // collected, not yet given to the system
 };
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);

@@ -11,14 +11,6 @@
 namespace fsdp {
 namespace {
 
-// nlohmann's text without its exception number and position, which ours replaces.
-std::string reason_of(const Json::parse_error& error) {
-  std::string text = error.what();
-  const size_t column = text.find("column ");
-  const size_t colon = column == std::string::npos ? std::string::npos : text.find(": ", column);
-  return colon == std::string::npos ? text : text.substr(colon + 2);
-}
-
 // nlohmann keeps the last of two equal keys without a word; the callback sees both.
 class DuplicateKeys {
  public:
@@ -42,6 +34,16 @@ class DuplicateKeys {
 
 }  // namespace
 
+std::string reason_of(const Json::exception& error) {
+  // "[json.exception.parse_error.101] parse error at line 1, column 4: syntax error while ..."
+  const std::string text = error.what();
+  const size_t column = text.find("column ");
+  const size_t colon = column == std::string::npos ? std::string::npos : text.find(": ", column);
+  if (colon != std::string::npos) return text.substr(colon + 2);
+  const size_t number = text.find("] ");
+  return number == std::string::npos ? text : text.substr(number + 2);
+}
+
 Json parse_json(std::string_view text, const std::string& source) {
   DuplicateKeys duplicates(source);
   try {
@@ -51,7 +53,7 @@ Json parse_json(std::string_view text, const std::string& source) {
     const auto line = 1 + std::count(text.begin(), text.begin() + before, '\n');
     fail("{}:{}: malformed JSON: {}", source, line, reason_of(error));
   } catch (const Json::exception& error) {  // a number beyond double, for instance
-    fail("{}: malformed JSON: {}", source, error.what());
+    fail("{}: malformed JSON: {}", source, reason_of(error));
   }
 }
 

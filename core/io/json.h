@@ -15,6 +15,8 @@ using OrderedJson = nlohmann::ordered_json;  // keys in the order they were set:
 // Refuses invalid UTF-8, trailing text and duplicate keys. `source` names the text in errors:
 // "config.json:3: malformed JSON: ...".
 Json parse_json(std::string_view text, const std::string& source);
+// What nlohmann says of a failed parse, without its exception number and position.
+std::string reason_of(const Json::exception& error);
 Json read_json_file(const std::filesystem::path& path);
 // Indented by two spaces, newline at the end, atomically.
 void write_json_file(const std::filesystem::path& path, const OrderedJson& value);

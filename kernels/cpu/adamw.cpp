@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/wide_loop.h"
 
 namespace fsdp::cpu {
@@ -41,7 +42,7 @@ void update_run(const Coefficients<M> k, M* master, const G* grad, M* exp_avg, M
   for (int64_t i = 0; i < n; ++i) {
     const M g = M(grad[i]) * k.gradient_scale;
     const M m = exp_avg[i] + k.beta1_rest * (g - exp_avg[i]);
-    const M v = k.beta2 * exp_avg_sq[i] + k.beta2_rest * (g * g);
+    const M v = k.beta2 * exp_avg_sq[i] + (k.beta2_rest * g) * g;
     exp_avg[i] = m;
     exp_avg_sq[i] = v;
     const M denominator = std::sqrt(v) / k.correction2_root + k.epsilon;
@@ -97,10 +98,7 @@ struct AdamWShard {
 }  // namespace
 
 void CpuBackend::adamw(Stream& stream, const AdamWArgs& args) {
-  FSDP_CHECK(accumulation_dtype(args.master.dtype()) == args.master.dtype(),
-             "[adamw] master: expected f32 or f64, got {}", name_of(args.master.dtype()));
-  dispatch_floating(args.master.dtype(), "adamw", [&]<typename T>(TypeTag<T>) {
-    using M = Accumulate<T>;
+  dispatch_accumulation(args.master.dtype(), "adamw", [&]<typename M>(TypeTag<M>) {
     dispatch_floating(args.grad.dtype(), "adamw", [&]<typename G>(TypeTag<G>) {
       AdamWShard<M, G> shard = {
           .master = args.master.data_as<M>(),

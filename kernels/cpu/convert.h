@@ -9,37 +9,37 @@
 
 #include "core/dtype.h"
 
+// GCC 12 does not vectorise loops over _Float16, hence by hand, eight at a time. They return how
+// many elements they have done; the caller does the rest of a run (all of it without F16C) one by
+// one.
 #ifdef __F16C__
 #include <immintrin.h>
-#endif
-
 namespace fsdp::cpu {
-
-// GCC 12 does not vectorise loops over _Float16, hence by hand, eight at a time; the rest of a run
-// (all of it without F16C) goes one by one.
-inline int64_t convert_eights([[maybe_unused]] const Float16* from, [[maybe_unused]] float* to,
-                              [[maybe_unused]] int64_t n) {
+inline int64_t convert_eights(const Float16* from, float* to, int64_t n) {
   int64_t i = 0;
-#ifdef __F16C__
   for (; i + 8 <= n; i += 8) {
     const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
     _mm256_storeu_ps(to + i, _mm256_cvtph_ps(half));
   }
-#endif
   return i;
 }
-
-inline int64_t convert_eights([[maybe_unused]] const float* from, [[maybe_unused]] Float16* to,
-                              [[maybe_unused]] int64_t n) {
+inline int64_t convert_eights(const float* from, Float16* to, int64_t n) {
   int64_t i = 0;
-#ifdef __F16C__
   for (; i + 8 <= n; i += 8) {
     const __m128i half = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), half);
   }
-#endif
   return i;
 }
+}  // namespace fsdp::cpu
+#else
+namespace fsdp::cpu {
+inline int64_t convert_eights(const Float16*, float*, int64_t) { return 0; }
+inline int64_t convert_eights(const float*, Float16*, int64_t) { return 0; }
+}  // namespace fsdp::cpu
+#endif
+
+namespace fsdp::cpu {
 
 // to[i] = from[i]; the two do not overlap.
 template <typename From, typename To>

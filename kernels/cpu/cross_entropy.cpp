@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/cpu/wide_loop.h"
 
@@ -118,16 +119,13 @@ struct CrossEntropyRows {
 void CpuBackend::cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
   constexpr std::string_view kName = "cross_entropy";
   const DType gradient = args.dlogits ? args.dlogits->dtype() : args.logits.dtype();
-  FSDP_CHECK(accumulation_dtype(args.logits.dtype()) == args.logits.dtype(),
-             "[cross_entropy] logits: expected f32 or f64, got {}", name_of(args.logits.dtype()));
-  dispatch_floating(args.logits.dtype(), kName, [&]<typename T>(TypeTag<T>) {
+  dispatch_accumulation(args.logits.dtype(), kName, [&]<typename A>(TypeTag<A>) {
     dispatch_floating(gradient, kName, [&]<typename Out>(TypeTag<Out>) {
-      using A = Accumulate<T>;
       const CrossEntropyRows<A, Out> rows = {
           .logits = args.logits.data_as<A>(),
           .labels = args.labels.data_as<int32_t>(),
           .loss_sum = args.loss_sum.data_as<A>(),
-          .dlogits = args.dlogits ? args.dlogits->data_as<Out>() : nullptr,
+          .dlogits = data_or_null<Out>(args.dlogits),
           .rows = args.logits.shape().rows(),
           .vocabulary = args.logits.shape().last(),
           .gradient_scale = static_cast<A>(args.gradient_scale),

@@ -71,15 +71,45 @@ bool machine_has(dnnl::cpu_isa isa) {
   return (static_cast<int>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
 }
 
-// [Note: columns in blocks] When b is f32 and not transposed, oneDNN 2.6's AVX-512 code reads it in
-// place unless it thinks that worse than a packed copy, and it packs too rarely: rows of 3,072
-// floats, 12 KiB apart, all fall into the same few cache sets, and GPT-2's products run at half the
-// rate. For a block of columns of a wider b it does pack.
+// [Note: products in blocks] Two kinds of products run slowly in oneDNN 2.6 unless given in pieces:
+// - AVX-512, f32, b not transposed: b is read in place unless oneDNN thinks that worse than a
+// packed
+//   copy, and it packs too rarely: rows of 3,072 floats, 12 KiB apart, all fall into the same few
+//   cache sets, at half the rate. For a block of columns of a wider b it does pack.
+// - AMX, weight gradients (a transposed, f32 result): a long sum is slower than two that
+// accumulate.
 constexpr int64_t kColumnBlock = 512;
+constexpr int64_t kDepthBlock = 512;
 
-bool in_column_blocks(const Product& p) {
+int64_t columns_at_a_time(const Product& p) {
   static const bool avx512 = machine_has(dnnl::cpu_isa::avx512_core);
-  return avx512 && p.operand == DType::kF32 && !p.transpose_b && p.n > kColumnBlock;
+  return avx512 && p.operand == DType::kF32 && !p.transpose_b ? kColumnBlock : p.n;
+}
+
+int64_t depth_at_a_time(const Product& p) {
+  static const bool amx = machine_has(dnnl::cpu_isa::avx512_core_amx);
+  const bool slow = p.operand == DType::kBF16 && p.result == DType::kF32 && p.transpose_a;
+  return amx && slow ? kDepthBlock : p.k;
+}
+
+// Columns [n, n + columns) of the result, terms [k, k + depth) of the sum.
+Product block_of(const Product& p, int64_t n, int64_t columns, int64_t k, int64_t depth) {
+  Product block = p;
+  block.n = std::min(columns, p.n - n);
+  block.k = std::min(depth, p.k - k);
+  block.bias = p.bias && k == 0;
+  block.accumulate = p.accumulate || k > 0;
+  return block;
+}
+
+ProductData block_data(const Product& p, const ProductData& data, int64_t n, int64_t k) {
+  const auto plus = [](const void* start, int64_t elements, DType dtype) {
+    const auto* bytes = static_cast<const std::byte*>(start);
+    return bytes ? bytes + elements * static_cast<int64_t>(size_of(dtype)) : nullptr;
+  };
+  return {plus(data.a, p.transpose_a ? k * p.lda : k, p.operand),
+          plus(data.b, p.transpose_b ? n * p.ldb + k : k * p.ldb + n, p.operand),
+          plus(data.bias, n, p.operand), const_cast<std::byte*>(plus(data.c, n, p.result))};
 }
 
 }  // namespace
@@ -127,13 +157,11 @@ bool MatmulCache::supports(DType operand, DType result) {
 void MatmulCache::multiply(const Product& product, const ProductData& data, ThreadTeam& team) {
   team.lead_libraries(worth_a_team(product));
   try {
-    if (!in_column_blocks(product)) return impl_->execute(product, data);
-    Product block = product;
-    for (int64_t n = 0; n < product.n; n += kColumnBlock) {  // all f32: 4 bytes an element
-      const auto offset = [n](const void* p) { return static_cast<const float*>(p) + n; };
-      block.n = std::min(kColumnBlock, product.n - n);
-      impl_->execute(block, {data.a, offset(data.b), data.bias ? offset(data.bias) : nullptr,
-                             static_cast<float*>(data.c) + n});
+    const int64_t columns = columns_at_a_time(product), depth = depth_at_a_time(product);
+    for (int64_t n = 0; n < product.n; n += columns) {
+      for (int64_t k = 0; k < product.k; k += depth) {
+        impl_->execute(block_of(product, n, columns, k, depth), block_data(product, data, n, k));
+      }
     }
   } catch (const dnnl::error& e) {
     fail("[matmul] oneDNN: {} ({} x {} x {}, {} to {})", e.what(), product.m, product.n, product.k,

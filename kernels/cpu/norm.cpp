@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/wide_loop.h"
 
 namespace fsdp::cpu {
@@ -13,11 +14,6 @@ constexpr int64_t kRowGrain = 8;
 constexpr int64_t kMinBlockRows = 8;  // of a block of partial sums
 constexpr int64_t kMaxBlocks = 64;
 constexpr int64_t kColumnGrain = 512;
-
-template <typename T>
-T* data_or_null(const Tensor* tensor) {
-  return tensor ? tensor->data_as<T>() : nullptr;
-}
 
 // ---- forward ----
 

@@ -12,11 +12,11 @@
 
 #include "core/dtype.h"
 #include "optim/schedule.h"
+#include "tools/data/sampler.h"
+#include "tools/data/text_source.h"
 
 namespace fsdp::config {
 
-enum class DataFormat : uint8_t { kAuto, kText, kJsonl };
-enum class LastBatch : uint8_t { kShort, kPad, kDropLast };
 enum class Decay : uint8_t { kMatrices, kAll, kNone };
 enum class Strategy : uint8_t { kFullShard, kNoShard };
 enum class Wrap : uint8_t { kTransformerBlock, kNone };
@@ -46,18 +46,18 @@ struct ModelSection {
 struct DataSection {
   std::vector<std::string> train;
   std::vector<std::string> validation;
-  DataFormat format = DataFormat::kAuto;
+  data::TextFormat format = data::TextFormat::kAuto;
   std::string field = "text";
   std::string tokenizer = "bytes";
   bool document_separator = true;
   int64_t sequence_length = 256;
   std::string cache_dir;
   bool shuffle = true;
-  LastBatch last = LastBatch::kShort;
+  data::LastBatch last_batch = data::LastBatch::kShort;
 };
 
 struct ScheduleSection {
-  optim::ScheduleKind kind = optim::ScheduleKind::kCosineWithMinLr;
+  optim::ScheduleKind kind = optim::ScheduleKind::kCosine;
   int64_t warmup = 0;
   int64_t total = 0;
   double min_lr = 0;

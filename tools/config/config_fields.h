@@ -34,14 +34,14 @@ template <typename V>
 void visit(V& v, DataSection& c) {
   v.field("train", c.train, "file or list of files; relative to the current folder");
   v.field("validation", c.validation, "file or list of files; empty: no evaluation");
-  v.field("format", c.format, "auto: jsonl for names that end with .jsonl, text for others");
+  v.field("format", c.format, "auto: jsonl for .jsonl and .json, text for others");
   v.field("field", c.field, "of a JSONL row, holds the text");
   v.field("tokenizer", c.tokenizer, "bytes: 256 bytes and end-of-text");
   v.field("document_separator", c.document_separator, "end-of-text after every row or file");
   v.field("sequence_length", c.sequence_length, "tokens");
   v.field("cache_dir", c.cache_dir, "of token files; empty: .cache/tokens");
   v.field("shuffle", c.shuffle, "in every epoch another order, by train.seed");
-  v.field("last", c.last, "of an epoch's incomplete last batch: train it short, pad it, drop it");
+  v.field("last_batch", c.last_batch, "an incomplete last batch of an epoch: train it short, pad or drop it");
 }
 
 template <typename V>

@@ -61,7 +61,10 @@ Check& Report::check(const std::string& name, Limit limit) {
   for (Check& check : checks_) {
     if (check.name == name) return check;
   }
-  return checks_.emplace_back(Check{.name = name, .limit = limit});
+  Check check;
+  check.name = name;
+  check.limit = limit;
+  return checks_.emplace_back(std::move(check));
 }
 
 bool Report::passed() const {
@@ -100,7 +103,9 @@ void Report::merge_errors(const std::string& other) {
   FSDP_CHECK(all.size() == checks_.size(), "[report] checks of another rank: expected {}, got {}",
              checks_.size(), all.size());
   for (size_t i = 0; i < checks_.size(); ++i) {
-    Check merged = {.name = checks_[i].name, .limit = checks_[i].limit};
+    Check merged;
+    merged.name = checks_[i].name;
+    merged.limit = checks_[i].limit;
     const auto& parts = checks_[i].parts;
     FSDP_CHECK(all[i].size() == parts.size(), "[report] {} of another rank: expected {}, got {}",
                merged.name, parts.size(), all[i].size());

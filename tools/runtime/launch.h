@@ -10,6 +10,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "comm/communicator.h"
@@ -20,6 +21,9 @@ namespace fsdp::tools {
 struct LaunchOptions {
   int local_ranks = 0;  // ranks as threads; 0: what the launcher says, or one
   int threads = 0;      // of each rank's kernels; 0: this process's cores / its ranks
+  int64_t timeout_s = 600;     // how long a rank waits for another one
+  bool shared_memory = true;   // between the processes of one host
+  std::optional<int64_t> shared_memory_limit_mib;  // none: what the host has free
 };
 
 struct RankContext {
@@ -28,14 +32,10 @@ struct RankContext {
   int local_ranks = 1;  // ranks in this process: more than one means that they share its memory
 };
 
-// An Error that all ranks know of and leave the run with; `rank` saw it.
+// An Error that all ranks know of and leave the run with, in the same place.
 class AgreedError : public Error {
  public:
-  AgreedError(int rank, const std::string& message) : Error(message), rank_(rank) {}
-  int rank() const { return rank_; }
-
- private:
-  int rank_;
+  using Error::Error;
 };
 
 // Runs `body` once per rank and returns the exit status: 0, or the first rank's that is not. Throws
@@ -45,6 +45,12 @@ int launch(const LaunchOptions& options, const std::function<int(RankContext&)>&
 // Runs `work` on every rank; when it throws an Error on any, throws AgreedError on all. `work` must
 // not communicate. Collective.
 void agree(comm::Communicator& world, const std::function<void()>& work);
+
+// Whether this is the lowest rank on its host. Collective.
+bool first_rank_of_host(comm::Communicator& world);
+
+// Prints "fsdp: message" in the one process that should, for errors before the ranks exist.
+void report_error(const std::string& message);
 
 // ---- pure parts, for tests ----
 

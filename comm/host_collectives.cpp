@@ -1,0 +1,214 @@
+// The algorithms; see [Note: who reads what] in the header.
+#include "comm/host_collectives.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/host_reduce.h"
+
+namespace fsdp::comm {
+namespace {
+
+constexpr size_t kAlignment = 64;  // of pieces in the staging area, bytes
+
+int64_t bytes_of(const HostCall& call, int64_t elements) {
+  return elements * static_cast<int64_t>(size_of(call.dtype));
+}
+
+void copy_bytes(std::byte* destination, const std::byte* source, int64_t bytes) {
+  if (bytes > 0) std::memcpy(destination, source, static_cast<size_t>(bytes));
+}
+
+}  // namespace
+
+Announcement HostCall::announcement() const {
+  return {collective, op, dtype, root, numel, window ? window->id : 0, offset};
+}
+
+DirectEngine::DirectEngine(HostGroup group, Staging staging)
+    : group_(std::move(group)), staging_(std::move(staging)) {
+  FSDP_CHECK(!staging_.window ||
+                 staging_.half_bytes >= static_cast<size_t>(group_.size()) * kAlignment,
+             "{}: staging: expected {} bytes a rank, got {}", group_.name(), kAlignment,
+             staging_.half_bytes / static_cast<size_t>(group_.size()));
+}
+
+void DirectEngine::run(const HostCall& call) {
+  const HostGroup::Visit visit(group_);
+  const auto said = group_.enter(name_of(call.collective), call.announcement());
+  try {
+    check_same_call(said, group_.name());
+  } catch (const Error& error) {
+    group_.abort(error.what());  // the group is out of step: nothing later can be right
+    throw;
+  }
+  const bool reachable = call.window && std::all_of(said.begin(), said.end(), [&](const auto& a) {
+                           return a.window == call.window->id;
+                         });
+  if (!reachable) return run_staged(call);
+  Peers peers;
+  for (size_t r = 0; r < said.size(); ++r) {
+    peers.push_back(reinterpret_cast<const std::byte*>(call.window->bases[r] + said[r].offset));
+  }
+  peers[static_cast<size_t>(group_.rank())] = call.data;
+  run_direct(call, peers);
+}
+
+// ---------------------------------------------------------------------------- Direct
+
+void DirectEngine::run_direct(const HostCall& call, const Peers& peers) {
+  switch (call.collective) {
+    case Collective::kAllGather: gather_direct(call, peers); break;
+    case Collective::kReduceScatter: reduce_direct(call, peers, call.output); break;
+    case Collective::kAllReduce: {
+      const Slots slots(call.numel, group_.size());
+      reduce_direct(call, peers, call.data + bytes_of(call, slots.begin(group_.rank())));
+      meet(call);  // all slots are reduced, and nobody needs the old values
+      gather_direct(call, peers);
+      break;
+    }
+    case Collective::kBroadcast:
+      if (group_.rank() != call.root) {
+        copy_bytes(call.data, peers[static_cast<size_t>(call.root)], bytes_of(call, call.numel));
+      }
+      break;
+  }
+  meet(call);  // nobody reads this rank's buffer any more
+}
+
+void DirectEngine::gather_direct(const HostCall& call, const Peers& peers) {
+  const Slots slots(call.numel, group_.size());
+  for (int step = 1; step < group_.size(); ++step) {  // each starts at another peer
+    const int peer = (group_.rank() + step) % group_.size();
+    const int64_t begin = bytes_of(call, slots.begin(peer));
+    copy_bytes(call.data + begin, peers[static_cast<size_t>(peer)] + begin,
+         bytes_of(call, slots.count(peer)));
+  }
+}
+
+void DirectEngine::reduce_direct(const HostCall& call, const Peers& peers, std::byte* output) {
+  const Slots slots(call.numel, group_.size());
+  const int64_t begin = bytes_of(call, slots.begin(group_.rank()));
+  Peers sources;
+  for (const std::byte* peer : peers) sources.push_back(peer + begin);
+  reduce_in_order(call.dtype, call.op, sources, output, slots.count(group_.rank()));
+}
+
+// ---------------------------------------------------------------------------- Staged
+// [Note: one meeting a turn] In a turn every rank fills its current half, all meet, and all read.
+// The next turn uses the other halves, so a half is written again only after the next meeting, which
+// a rank reaches when it has finished reading. Private buffers need no meeting on exit.
+
+std::byte* DirectEngine::half(int rank) const {
+  const uintptr_t base = staging_.window->bases[static_cast<size_t>(rank)];
+  return reinterpret_cast<std::byte*>(base + (turns_ % 2) * staging_.half_bytes);
+}
+
+void DirectEngine::run_staged(const HostCall& call) {
+  FSDP_CHECK(staging_.window, "[{}] {}: ranks gave buffers of different windows",
+             name_of(call.collective), group_.name());
+  const Slots slots(call.numel, group_.size());
+  switch (call.collective) {
+    case Collective::kAllGather: return gather_staged(call);
+    case Collective::kReduceScatter: return reduce_staged(call, call.output);
+    case Collective::kAllReduce:
+      reduce_staged(call, call.data + bytes_of(call, slots.begin(group_.rank())));
+      return gather_staged(call);
+    case Collective::kBroadcast: return broadcast_staged(call);
+  }
+}
+
+void DirectEngine::gather_staged(const HostCall& call) {
+  const Slots slots(call.numel, group_.size());
+  const int64_t piece = static_cast<int64_t>(staging_.half_bytes / size_of(call.dtype));
+  const auto piece_of = [&](int rank, int64_t done) {
+    return bytes_of(call, std::clamp<int64_t>(slots.count(rank) - done, 0, piece));
+  };
+  for (int64_t done = 0; done < slots.per_rank; done += piece, ++turns_) {
+    const int rank = group_.rank();
+    copy_bytes(half(rank), call.data + bytes_of(call, slots.begin(rank) + done), piece_of(rank, done));
+    meet(call);
+    for (int step = 1; step < group_.size(); ++step) {
+      const int peer = (rank + step) % group_.size();
+      copy_bytes(call.data + bytes_of(call, slots.begin(peer) + done), half(peer), piece_of(peer, done));
+    }
+  }
+}
+
+void DirectEngine::reduce_staged(const HostCall& call, std::byte* output) {
+  const Slots slots(call.numel, group_.size());
+  const auto ranks = static_cast<size_t>(group_.size());
+  const size_t stride = staging_.half_bytes / ranks / kAlignment * kAlignment;  // one per reader
+  const int64_t piece = static_cast<int64_t>(stride / size_of(call.dtype));
+  const auto piece_of = [&](int rank, int64_t done) {
+    return std::clamp<int64_t>(slots.count(rank) - done, 0, piece);
+  };
+  const auto part = [&](int writer, int reader) {
+    return half(writer) + static_cast<size_t>(reader) * stride;
+  };
+  Peers sources(ranks);
+  for (int64_t done = 0; done < slots.per_rank; done += piece, ++turns_) {
+    const int rank = group_.rank();
+    for (int reader = 0; reader < group_.size(); ++reader) {
+      if (reader == rank) continue;
+      copy_bytes(part(rank, reader), call.data + bytes_of(call, slots.begin(reader) + done),
+           bytes_of(call, piece_of(reader, done)));
+    }
+    meet(call);
+    for (int writer = 0; writer < group_.size(); ++writer) {
+      sources[static_cast<size_t>(writer)] = part(writer, rank);
+    }
+    sources[static_cast<size_t>(rank)] = call.data + bytes_of(call, slots.begin(rank) + done);
+    reduce_in_order(call.dtype, call.op, sources, output + bytes_of(call, done),
+                    piece_of(rank, done));
+  }
+}
+
+void DirectEngine::broadcast_staged(const HostCall& call) {
+  const int64_t bytes = bytes_of(call, call.numel);
+  const auto piece = static_cast<int64_t>(staging_.half_bytes);
+  for (int64_t done = 0; done < bytes; done += piece, ++turns_) {
+    const int64_t n = std::min(piece, bytes - done);
+    if (group_.rank() == call.root) copy_bytes(half(call.root), call.data + done, n);
+    meet(call);
+    if (group_.rank() != call.root) copy_bytes(call.data + done, half(call.root), n);
+  }
+}
+
+// ---------------------------------------------------------------------------- On streams
+
+void HostCommunicator::do_all_gather(Stream& stream, const Tensor& buffer) {
+  enqueue(stream, buffer, {.collective = Collective::kAllGather});
+}
+
+void HostCommunicator::do_reduce_scatter(Stream& stream, const Tensor& input, const Tensor& output,
+                                         ReduceOp op) {
+  enqueue(stream, input,
+          {.collective = Collective::kReduceScatter,
+           .op = op,
+           .output = static_cast<std::byte*>(output.data())});
+}
+
+void HostCommunicator::do_all_reduce(Stream& stream, const Tensor& buffer, ReduceOp op) {
+  enqueue(stream, buffer, {.collective = Collective::kAllReduce, .op = op});
+}
+
+void HostCommunicator::do_broadcast(Stream& stream, const Tensor& buffer, int root) {
+  enqueue(stream, buffer, {.collective = Collective::kBroadcast, .root = root});
+}
+
+void HostCommunicator::enqueue(Stream& stream, const Tensor& buffer, HostCall call) {
+  call.dtype = buffer.dtype();
+  call.numel = buffer.numel();
+  call.data = static_cast<std::byte*>(buffer.data());
+  locate(buffer, call);
+  if (!staging_counted_ && engine_->staging_bytes() > 0) {
+    // Lives as long as the communicator, which may outlive the backend: never subtracted.
+    stream.backend().ledger().add(MemoryCategory::kTransportStaging, engine_->staging_bytes());
+    staging_counted_ = true;
+  }
+  stream.backend().host_task(stream, name_of(call.collective), static_cast<int64_t>(buffer.bytes()),
+                             [engine = engine_, call = std::move(call)] { engine->run(call); });
+}
+
+}  // namespace fsdp::comm

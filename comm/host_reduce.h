@@ -1,0 +1,16 @@
+// The arithmetic of reductions on host memory: sources in rank order, accumulated in the
+// accumulation dtype, rounded once on store.
+#pragma once
+
+#include <span>
+
+#include "comm/communicator.h"
+
+namespace fsdp::comm {
+
+// out[i] = op over sources[0][i], sources[1][i], ...; integers accumulate in their own type, a NaN
+// wins a maximum. `out` may be one of the sources; the others do not overlap it.
+void reduce_in_order(DType dtype, ReduceOp op, std::span<const std::byte* const> sources,
+                     std::byte* out, int64_t numel);
+
+}  // namespace fsdp::comm

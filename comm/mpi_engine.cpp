@@ -1,0 +1,148 @@
+// The MPI calls. Every rank first says what it is about to do through a small nonblocking gather,
+// asleep; the blocking call that moves the data then finds all ranks there and does not spin long.
+#include "comm/mpi_engine.h"
+
+#include <cstring>
+
+#include "comm/host_reduce.h"
+
+namespace fsdp::comm {
+namespace {
+
+constexpr int64_t kBroadcastPiece = int64_t{1} << 30;  // bytes; MPI counts are 32-bit
+
+// `bytes` bytes at the beginning of every `stride`: rank r's piece of slot r, without index
+// arithmetic in 32 bits.
+class StridedPiece {
+ public:
+  StridedPiece(int64_t bytes, int64_t stride) {
+    MPI_Datatype piece = MPI_DATATYPE_NULL;
+    check_mpi(MPI_Type_contiguous(static_cast<int>(bytes), MPI_BYTE, &piece),
+              "MPI_Type_contiguous");
+    const int code = MPI_Type_create_resized(piece, 0, stride, &type_);
+    MPI_Type_free(&piece);
+    check_mpi(code, "MPI_Type_create_resized");
+    check_mpi(MPI_Type_commit(&type_), "MPI_Type_commit");
+  }
+  ~StridedPiece() { MPI_Type_free(&type_); }
+  StridedPiece(const StridedPiece&) = delete;
+  StridedPiece& operator=(const StridedPiece&) = delete;
+  MPI_Datatype type() const { return type_; }
+
+ private:
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+};
+
+int64_t width(const HostCall& call) { return static_cast<int64_t>(size_of(call.dtype)); }
+
+}  // namespace
+
+MpiEngine::MpiEngine(std::shared_ptr<MpiGroup> group, std::string name, size_t piece_bytes,
+                     std::chrono::milliseconds timeout)
+    : group_(std::move(group)),
+      name_(std::move(name)),
+      rank_(group_->rank()),
+      size_(group_->size()),
+      piece_bytes_(piece_bytes),
+      timeout_(timeout) {}
+
+size_t MpiEngine::staging_bytes() const { return 2 * static_cast<size_t>(size_) * piece_bytes_; }
+
+std::byte* MpiEngine::scratch(int half) {
+  scratch_.resize(staging_bytes());
+  return scratch_.data() + static_cast<size_t>(half) * staging_bytes() / 2;
+}
+
+int64_t MpiEngine::piece_elements(const HostCall& call) const {
+  return static_cast<int64_t>(piece_bytes_) / width(call);
+}
+
+void MpiEngine::run(const HostCall& call) {
+  rendezvous(call);
+  switch (call.collective) {
+    case Collective::kAllGather: return gather(call);
+    case Collective::kReduceScatter: return reduce_scatter(call);
+    case Collective::kAllReduce: return all_reduce(call);
+    case Collective::kBroadcast: return broadcast(call);
+  }
+}
+
+void MpiEngine::rendezvous(const HostCall& call) {
+  const Announcement mine = call.announcement();
+  std::vector<Announcement> said(static_cast<size_t>(size_));
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Iallgather(&mine, sizeof(mine), MPI_BYTE, said.data(), sizeof(mine), MPI_BYTE,
+                           group_->comm(), &request),
+            "MPI_Iallgather");
+  const auto deadline = std::chrono::steady_clock::now() + timeout_;
+  wait_asleep(request, [&] {
+    FSDP_CHECK(std::chrono::steady_clock::now() < deadline,
+               "[{}] {}: rank {} waited {} s for the other ranks of {}",
+               comm::name_of(call.collective), name_, rank_,
+               static_cast<double>(timeout_.count()) / 1000, size_);
+  });
+  check_same_call(said, name_);
+}
+
+void MpiEngine::gather(const HostCall& call) {
+  const int64_t slot = call.numel / size_;
+  for (int64_t done = 0; done < slot; done += piece_elements(call)) {
+    const int64_t n = std::min(piece_elements(call), slot - done);
+    const StridedPiece piece(n * width(call), slot * width(call));
+    check_mpi(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, call.data + done * width(call), 1,
+                            piece.type(), group_->comm()),
+              "MPI_Allgather");
+  }
+}
+
+void MpiEngine::reduce_scatter(const HostCall& call) {
+  const int64_t slot = call.numel / size_;
+  std::vector<const std::byte*> sources(static_cast<size_t>(size_));
+  for (int64_t done = 0; done < slot; done += piece_elements(call)) {
+    const int64_t n = std::min(piece_elements(call), slot - done);
+    const int64_t bytes = n * width(call);
+    const StridedPiece piece(bytes, slot * width(call));
+    check_mpi(MPI_Alltoall(call.data + done * width(call), 1, piece.type(), scratch(0),
+                           static_cast<int>(bytes), MPI_BYTE, group_->comm()),
+              "MPI_Alltoall");
+    for (size_t r = 0; r < sources.size(); ++r) {
+      sources[r] = scratch(0) + r * static_cast<size_t>(bytes);
+    }
+    reduce_in_order(call.dtype, call.op, sources, call.output + done * width(call), n);
+  }
+}
+
+// In pieces of size() equal parts; the last piece is padded.
+void MpiEngine::all_reduce(const HostCall& call) {
+  std::vector<const std::byte*> sources(static_cast<size_t>(size_));
+  for (int64_t done = 0; done < call.numel; done += size_ * piece_elements(call)) {
+    const int64_t n = std::min(size_ * piece_elements(call), call.numel - done);
+    const int64_t part = (n + size_ - 1) / size_;  // elements
+    const int64_t part_bytes = part * width(call);
+    std::byte* const data = call.data + done * width(call);
+    std::byte* const ours = scratch(0);
+    std::byte* const theirs = scratch(1);
+    std::memcpy(ours, data, static_cast<size_t>(n * width(call)));
+    std::memset(ours + n * width(call), 0, static_cast<size_t>(size_ * part_bytes - n * width(call)));
+    check_mpi(MPI_Alltoall(ours, static_cast<int>(part_bytes), MPI_BYTE, theirs,
+                           static_cast<int>(part_bytes), MPI_BYTE, group_->comm()),
+              "MPI_Alltoall");
+    for (int r = 0; r < size_; ++r) sources[static_cast<size_t>(r)] = theirs + r * part_bytes;
+    reduce_in_order(call.dtype, call.op, sources, ours + rank_ * part_bytes, part);
+    check_mpi(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, ours, static_cast<int>(part_bytes),
+                            MPI_BYTE, group_->comm()),
+              "MPI_Allgather");
+    std::memcpy(data, ours, static_cast<size_t>(n * width(call)));
+  }
+}
+
+void MpiEngine::broadcast(const HostCall& call) {
+  const int64_t bytes = call.numel * width(call);
+  for (int64_t done = 0; done < bytes; done += kBroadcastPiece) {
+    const int64_t n = std::min(kBroadcastPiece, bytes - done);
+    check_mpi(MPI_Bcast(call.data + done, static_cast<int>(n), MPI_BYTE, call.root, group_->comm()),
+              "MPI_Bcast");
+  }
+}
+
+}  // namespace fsdp::comm

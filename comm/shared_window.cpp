@@ -1,0 +1,164 @@
+// memfd regions, offered to peers as (pid, descriptor) and checked by device and inode: in another
+// pid namespace the same numbers may name another file.
+#include "comm/shared_window.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sstream>
+
+namespace fsdp::comm {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// What a rank tells its peers about its region; as text, because exchange() carries text.
+struct Offer {
+  long pid = 0;
+  int fd = -1;
+  unsigned long long device = 0;
+  unsigned long long inode = 0;
+  size_t bytes = 0;
+  std::string problem;  // not empty: there is no region
+
+  std::string str() const {
+    return fmt::format("{} {} {} {} {} {}", pid, fd, device, inode, bytes, problem);
+  }
+  static Offer parse(const std::string& text) {
+    Offer offer;
+    std::istringstream in(text);
+    in >> offer.pid >> offer.fd >> offer.device >> offer.inode >> offer.bytes;
+    in.ignore(1);
+    std::getline(in, offer.problem, '\0');
+    return offer;
+  }
+};
+
+size_t mapped_bytes(size_t bytes) { return std::max<size_t>(bytes, 1); }  // mmap refuses 0
+
+std::string system_error() { return std::strerror(errno); }
+
+// Blocks of memory the kernel has to find now, not at the first touch.
+void reserve(int fd, size_t bytes) {
+  int error = 0;
+  do {
+    error = ftruncate(fd, static_cast<off_t>(bytes)) != 0
+                ? errno
+                : posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+  } while (error == EINTR);
+  FSDP_CHECK(error == 0, "no memory for {} bytes: {}", bytes, std::strerror(error));
+}
+
+// This rank's part of a window while it is being made.
+struct Region {
+  std::unique_ptr<Descriptor> memory;  // open until all peers have mapped it
+  std::unique_ptr<Mapping> mapping;
+  Offer offer;
+};
+
+Region make_region(const SharedWindow::Request& request) {
+  Region region;
+  region.offer.bytes = request.bytes;
+  region.offer.problem = request.refusal;
+  if (!request.refusal.empty()) return region;
+  try {
+    region.memory = std::make_unique<Descriptor>(memfd_create("fsdp", MFD_CLOEXEC));
+    const int fd = region.memory->get();
+    FSDP_CHECK(fd >= 0, "memfd_create: {}", system_error());
+    reserve(fd, mapped_bytes(request.bytes));
+    region.mapping = std::make_unique<Mapping>(fd, mapped_bytes(request.bytes), true);
+    struct stat info {};
+    FSDP_CHECK(fstat(fd, &info) == 0, "fstat: {}", system_error());
+    region.offer = {getpid(), fd, info.st_dev, info.st_ino, request.bytes, ""};
+  } catch (const Error& error) {
+    region.offer.problem = error.what();
+  }
+  return region;
+}
+
+std::unique_ptr<Mapping> map_peer(const Offer& offer, PeerAccess access) {
+  const bool writable = access == PeerAccess::kReadWrite;
+  const std::string path = fmt::format("/proc/{}/fd/{}", offer.pid, offer.fd);
+  const Descriptor file(open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC));
+  FSDP_CHECK(file.get() >= 0, "cannot open {}: {}", path, system_error());
+  struct stat info {};
+  FSDP_CHECK(fstat(file.get(), &info) == 0, "fstat: {}", system_error());
+  FSDP_CHECK(info.st_dev == offer.device && info.st_ino == offer.inode,
+             "{} is another file: the ranks do not share a pid namespace", path);
+  return std::make_unique<Mapping>(file.get(), mapped_bytes(offer.bytes), writable);
+}
+
+std::vector<Offer> parse_all(const std::vector<std::string>& texts) {
+  std::vector<Offer> offers;
+  for (const std::string& text : texts) offers.push_back(Offer::parse(text));
+  return offers;
+}
+
+// The first rank's problem, as all ranks see it; empty when there is none.
+std::string first_problem(const std::vector<std::string>& problems) {
+  for (size_t r = 0; r < problems.size(); ++r) {
+    if (!problems[r].empty()) return fmt::format("rank {}: {}", r, problems[r]);
+  }
+  return {};
+}
+
+}  // namespace
+
+Mapping::Mapping(int fd, size_t bytes, bool writable) : bytes_(bytes) {
+  const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  void* data = mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
+  FSDP_CHECK(data != MAP_FAILED, "cannot map {} bytes: {}", bytes, system_error());
+  data_ = static_cast<std::byte*>(data);
+}
+
+Mapping::~Mapping() { munmap(data_, bytes_); }
+
+SharedWindow::Result SharedWindow::create(const Exchange& exchange, const Request& request) {
+  Region own = make_region(request);
+  const std::vector<Offer> offers = parse_all(exchange(own.offer.str()));
+  std::vector<std::string> problems;
+  for (const Offer& offer : offers) {
+    FSDP_CHECK(offer.bytes == offers[0].bytes,
+               "[allocate] bytes: expected the same on all ranks, got {} on rank 0 and {} on "
+               "another", offers[0].bytes, offer.bytes);
+    problems.push_back(offer.problem);
+  }
+  if (const std::string problem = first_problem(problems); !problem.empty()) {
+    return {nullptr, problem};
+  }
+  std::shared_ptr<SharedWindow> window(new SharedWindow());
+  window->bytes_ = request.bytes;
+  std::string problem_here;
+  try {
+    for (size_t r = 0; r < offers.size(); ++r) {
+      const bool self = static_cast<int>(r) == request.rank;
+      window->regions_.push_back(self ? std::move(own.mapping)
+                                      : map_peer(offers[r], request.access));
+    }
+  } catch (const Error& error) {
+    problem_here = error.what();
+  }
+  const std::string problem = first_problem(exchange(problem_here));
+  if (!problem.empty()) return {nullptr, problem};
+  return {std::move(window), ""};  // and the descriptors close: the mappings keep the memory
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,146 @@
+// Operands and products of flash-style attention: tiles that stay in cache, in the accumulation
+// type A (float or double). Softmax and masks: attention_softmax.h.
+//
+// [Note: lanes and panels] A tile of scores is stored transposed, (keys, 32): its vectors run over
+// 32 queries, so that the softmax needs no sum across a vector. Every other operand is cut into
+// panels of 32 columns, (panels, rows, 32), padded with zeros. So each product is
+// c (rows, 32) += a b with all strides known at compile time, which is what lets GCC turn plain
+// loops into a register tile at the machine's full vector width.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/wide_loop.h"
+
+namespace fsdp::cpu {
+
+constexpr int64_t kLanes = 32;     // queries of a block, columns of a panel
+constexpr int64_t kTileKeys = 64;  // rows of a tile of scores
+
+constexpr int64_t panels_of(int64_t columns) { return (columns + kLanes - 1) / kLanes; }
+
+// ---- products ----
+
+// One register tile: sizeof...(I) rows, two vectors of kVector lanes wide. The loop over lanes is
+// the one that is vectorised: each element of low and high becomes a register.
+template <int kVector, int kRowStride, int kStepStride, typename A, size_t... I>
+inline void multiply_tile(std::index_sequence<I...>, const A* a, const A* b, A* c, int64_t steps,
+                          bool accumulate) {
+#pragma omp simd
+  for (int lane = 0; lane < kVector; ++lane) {
+    A low[] = {(accumulate ? c[I * kLanes + lane] : A(0))...};
+    A high[] = {(accumulate ? c[I * kLanes + kVector + lane] : A(0))...};
+    int64_t k = 0;
+    do {  // not `for`: a loop that may not run at all would not be vectorised around
+      const A x = b[k * kLanes + lane], y = b[k * kLanes + kVector + lane];
+      ((low[I] += a[I * kRowStride + k * kStepStride] * x,
+        high[I] += a[I * kRowStride + k * kStepStride] * y),
+       ...);
+    } while (++k < steps);
+    ((c[I * kLanes + lane] = low[I], c[I * kLanes + kVector + lane] = high[I]), ...);
+  }
+}
+
+template <typename Vectors, int kRows, int kRowStride, int kStepStride, typename A>
+inline void multiply_stripe(const A* a, const A* b, A* c, int64_t steps, bool accumulate) {
+  constexpr int kVector = Vectors::kBytes / sizeof(A);
+  for (int lane = 0; lane < kLanes; lane += 2 * kVector) {
+    multiply_tile<kVector, kRowStride, kStepStride>(std::make_index_sequence<kRows>{}, a, b + lane,
+                                                    c + lane, steps, accumulate);
+  }
+}
+
+// c (rows, 32) (+)= a b with b (steps, 32), a(row, step) = a[row * kRowStride + step * kStepStride];
+// steps > 0.
+template <int kRowStride, int kStepStride, typename A>
+void multiply_strided(const A* a, const A* b, A* c, int64_t rows, int64_t steps, bool accumulate) {
+  wide_loop([=]<typename Vectors>(Vectors) {
+    const auto stripe = [&]<int kRows>(std::integral_constant<int, kRows>, int64_t row) {
+      multiply_stripe<Vectors, kRows, kRowStride, kStepStride>(
+          a + row * kRowStride, b, c + row * kLanes, steps, accumulate);
+      return row + kRows;
+    };
+    int64_t row = 0;
+    while (row + Vectors::kTileRows <= rows) {
+      row = stripe(std::integral_constant<int, Vectors::kTileRows>{}, row);
+    }
+    if (row + 4 <= rows) row = stripe(std::integral_constant<int, 4>{}, row);
+    if (row + 2 <= rows) row = stripe(std::integral_constant<int, 2>{}, row);
+    if (row < rows) stripe(std::integral_constant<int, 1>{}, row);
+  });
+}
+
+// a (rows, 32).
+template <typename A>
+void multiply_rows(const A* a, const A* b, A* c, int64_t rows, int64_t steps, bool accumulate) {
+  multiply_strided<kLanes, 1>(a, b, c, rows, steps, accumulate);
+}
+
+// a transposed, (steps, 32).
+template <typename A>
+void multiply_columns(const A* a, const A* b, A* c, int64_t rows, int64_t steps, bool accumulate) {
+  multiply_strided<1, kLanes>(a, b, c, rows, steps, accumulate);
+}
+
+// ---- loading and storing ----
+
+// A matrix as panels: row r, column c is at (c / 32 * capacity + r) * 32 + c % 32.
+template <typename A>
+struct Panels {
+  A* data;
+  int64_t columns;
+  int64_t capacity;  // rows
+
+  int64_t count() const { return panels_of(columns); }
+  int64_t size() const { return count() * capacity * kLanes; }
+  int64_t width(int64_t panel) const { return std::min(kLanes, columns - panel * kLanes); }
+  A* row(int64_t panel, int64_t row) const { return data + (panel * capacity + row) * kLanes; }
+};
+
+// From rows of a tensor, `stride` elements apart.
+template <typename T>
+void load_panels(const T* source, int64_t stride, int64_t rows, const Panels<Accumulate<T>>& to) {
+  for (int64_t panel = 0; panel < to.count(); ++panel) {
+    const int64_t width = to.width(panel);
+    for (int64_t row = 0; row < rows; ++row) {
+      Accumulate<T>* values = to.row(panel, row);
+      convert(source + row * stride + panel * kLanes, values, width);
+      std::fill(values + width, values + kLanes, Accumulate<T>(0));
+    }
+  }
+}
+
+// target (columns, 32) = factor * source^T; lanes from `rows` (at most 32) on are 0.
+template <typename T>
+void load_transposed(const T* source, int64_t stride, int64_t rows, int64_t columns,
+                     Accumulate<T> factor, Accumulate<T>* target) {
+  if (rows < kLanes) std::fill_n(target, columns * kLanes, Accumulate<T>(0));
+  for (int64_t first = 0; first < columns; first += kLanes) {
+    const int64_t width = std::min(kLanes, columns - first);
+    for (int64_t row = 0; row < rows; ++row) {
+      Accumulate<T> values[kLanes];
+      convert(source + row * stride + first, values, width);
+      for (int64_t c = 0; c < width; ++c) target[(first + c) * kLanes + row] = factor * values[c];
+    }
+  }
+}
+
+// Row i times factor and, when given, factors[i], to rows of a tensor.
+template <typename T>
+void store_panels(const Panels<Accumulate<T>>& from, Accumulate<T> factor,
+                  const Accumulate<T>* factors, int64_t rows, T* target, int64_t stride) {
+  for (int64_t panel = 0; panel < from.count(); ++panel) {
+    for (int64_t row = 0; row < rows; ++row) {
+      const Accumulate<T> by = factors ? factor * factors[row] : factor;
+      const Accumulate<T>* values = from.row(panel, row);
+      Accumulate<T> scaled[kLanes];
+      for (int64_t c = 0; c < kLanes; ++c) scaled[c] = values[c] * by;
+      convert(scaled, target + row * stride + panel * kLanes, from.width(panel));
+    }
+  }
+}
+
+}  // namespace fsdp::cpu

@@ -1,0 +1,226 @@
+// Reading the configuration: a visitor that takes every declared field from a YAML map, and then
+// complains about the keys that no field took. An override is a YAML map of its own, read the same
+// way over what is there already.
+// Contract: tools/config/config.h. The fields: config_fields.h. Types: config_values.h.
+#include <yaml-cpp/yaml.h>
+
+#include <map>
+
+#include "core/error.h"
+#include "core/io/file.h"
+#include "tools/config/config.h"
+#include "tools/config/config_fields.h"
+#include "tools/config/config_values.h"
+#include "tools/config/nearest.h"
+
+namespace fsdp::config {
+namespace {
+
+// Where a node came from.
+struct Source {
+  std::string name;        // file, or the override's text
+  bool has_lines = false;  // of a file
+  std::string raw;         // of an override: the text after '='
+
+  std::string at(const YAML::Node& node) const {
+    if (!has_lines || node.Mark().is_null()) return name;
+    return fmt::format("{}:{}", name, node.Mark().line + 1);
+  }
+};
+
+std::string text_of(const YAML::Node& node) {
+  if (node.IsNull()) return "nothing";
+  if (node.IsSequence()) return "a list";
+  if (node.IsMap()) return "a section";
+  return "\"" + node.Scalar() + "\"";
+}
+
+// The dotted names of all fields, with their aliases, and sections.
+class KeyList {
+ public:
+  template <typename T>
+  void field(const char* key, T&, const char*, std::initializer_list<const char*> aliases = {}) {
+    keys.push_back(prefix_ + key);
+    for (const char* alias : aliases) keys.push_back(prefix_ + alias);
+  }
+  template <typename S>
+  void section(const char* key, const char*, S& value) {
+    keys.push_back(prefix_ + key);
+    const std::string outer = prefix_;
+    prefix_ += std::string(key) + ".";
+    visit(*this, value);
+    prefix_ = outer;
+  }
+  std::vector<std::string> keys;
+
+ private:
+  std::string prefix_;
+};
+
+bool is_quoted(const YAML::Node& node) { return node.Tag() == "!"; }
+
+class Reader {
+ public:
+  Reader(const Source& source, const YAML::Node& map, std::string prefix)
+      : source_(source), prefix_(std::move(prefix)) {
+    for (const auto& item : map) {
+      FSDP_CHECK(item.first.IsScalar(), "{}: expected a key, got {}", source_.at(item.first),
+                 text_of(item.first));
+      const auto [place, is_new] = items_.emplace(item.first.Scalar(), Item{item.first, item.second});
+      FSDP_CHECK(is_new, "{}: key \"{}{}\" is given twice (first at {})", source_.at(item.first),
+                 prefix_, item.first.Scalar(), source_.at(place->second.key));
+    }
+  }
+
+  template <typename T>
+  void field(const char* key, T& value, const char*,
+             std::initializer_list<const char*> aliases = {}) {
+    std::string taken_as;
+    const auto take_as = [&](const std::string& name) {
+      const auto found = items_.find(name);
+      if (found == items_.end()) return;
+      FSDP_CHECK(taken_as.empty(), "{}: key \"{}{}\" is given twice (as \"{}\" and \"{}\")",
+                 source_.at(found->second.key), prefix_, key, taken_as, name);
+      taken_as = name;
+      found->second.taken = true;
+      FSDP_CHECK(read_node(found->second.value, value), "{}: {}{}: expected {}, got {}",
+                 source_.at(found->second.key), prefix_, name, expected_text<T>(),
+                 text_of(found->second.value));
+    };
+    take_as(key);
+    for (const char* alias : aliases) take_as(alias);
+  }
+
+  template <typename S>
+  void section(const char* key, const char*, S& value) {
+    const auto found = items_.find(key);
+    if (found == items_.end()) return;
+    found->second.taken = true;
+    const YAML::Node& node = found->second.value;
+    FSDP_CHECK(node.IsMap() || node.IsNull(), "{}: {}{}: expected a section, got {}",
+               source_.at(found->second.key), prefix_, key, text_of(node));
+    Reader inner(source_, node, prefix_ + key + ".");
+    visit(inner, value);
+    inner.refuse_unknown_keys();
+  }
+
+  void refuse_unknown_keys() const {
+    for (const auto& [key, item] : items_) {
+      if (item.taken) continue;
+      KeyList known;
+      TrainConfig defaults;
+      visit(known, defaults);
+      const std::string nearest = nearest_key(prefix_ + key, known.keys);
+      if (nearest == prefix_ + key) {
+        fail("{}: key \"{}\": sections are nested in the file, not joined by dots",
+             source_.at(item.key), nearest);
+      }
+      fail("{}: unknown key \"{}{}\"; the nearest known key is \"{}\"", source_.at(item.key),
+           prefix_, key, nearest);
+    }
+  }
+
+ private:
+  struct Item {
+    YAML::Node key;
+    YAML::Node value;
+    bool taken = false;
+  };
+
+  template <typename T>
+  bool read_node(const YAML::Node& node, T& value) const {
+    if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+      std::vector<std::string> items;
+      if (node.IsMap()) return false;
+      if (node.IsScalar()) items.push_back(node.Scalar());
+      for (const YAML::Node& item : node) {
+        if (!item.IsScalar()) return false;
+        items.push_back(item.Scalar());
+      }
+      value = items;
+      return true;
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      // An override is taken as typed, with its spaces and colons, unless it is quoted.
+      const bool typed = !source_.raw.empty() && !is_quoted(node);
+      if (!typed && !node.IsScalar() && !node.IsNull()) return false;
+      value = typed ? source_.raw : node.IsNull() ? "" : node.Scalar();
+      return true;
+    } else {
+      if (node.IsNull() && IsOptional<T>::value) return read_text("auto", value);
+      if (!node.IsScalar()) return false;
+      constexpr bool number = std::is_same_v<T, int64_t> || std::is_same_v<T, double>;
+      if (number && is_quoted(node)) return false;
+      return read_text(node.Scalar(), value);
+    }
+  }
+
+  const Source& source_;
+  std::string prefix_;
+  std::map<std::string, Item> items_;
+};
+
+std::vector<YAML::Node> load(const std::string& text, const Source& source) {
+  try {
+    return YAML::LoadAll(text);
+  } catch (const YAML::Exception& error) {
+    fail("{}:{}: malformed YAML: {}", source.name, error.mark.line + 1, error.msg);
+  }
+}
+
+void read_into(TrainConfig& config, const YAML::Node& node, const Source& source) {
+  if (node.IsNull()) return;
+  FSDP_CHECK(node.IsMap(), "{}: expected sections, got {}", source.at(node), text_of(node));
+  Reader reader(source, node, "");
+  visit(reader, config);
+  reader.refuse_unknown_keys();
+}
+
+// The value of an override: YAML where it is a scalar, [a, b] or {a: b}; else the text itself.
+YAML::Node override_value(const std::string& text) {
+  try {
+    const YAML::Node node = YAML::Load(text);
+    if (node.IsMap() && text.find('{') != text.find_first_not_of(' ')) return YAML::Node(text);
+    return node;
+  } catch (const YAML::Exception&) {
+    return YAML::Node(text);
+  }
+}
+
+// "a.b=c" as the YAML map {a: {b: c}}.
+void apply_override(TrainConfig& config, const std::string& text) {
+  const size_t equals = text.find('=');
+  FSDP_CHECK(equals != std::string::npos && equals > 0, "--set {}: expected key=value", text);
+  const Source source{"--set " + text, false, text.substr(equals + 1)};
+  YAML::Node node = override_value(source.raw);
+  std::string path = text.substr(0, equals);
+  while (!path.empty()) {
+    const size_t dot = path.rfind('.');
+    YAML::Node outer;
+    outer[dot == std::string::npos ? path : path.substr(dot + 1)] = node;
+    node.reset(outer);
+    path.resize(dot == std::string::npos ? 0 : dot);
+  }
+  read_into(config, node, source);
+}
+
+}  // namespace
+
+TrainConfig parse_config(const std::string& yaml, const std::string& source,
+                         const std::vector<std::string>& overrides) {
+  TrainConfig config;
+  const Source file{source, true, ""};
+  const std::vector<YAML::Node> documents = load(yaml, file);
+  FSDP_CHECK(documents.size() <= 1, "{}:{}: expected one YAML document, got {}", source,
+             documents[1].Mark().line + 1, documents.size());
+  if (!documents.empty()) read_into(config, documents[0], file);
+  for (const std::string& text : overrides) apply_override(config, text);
+  check_config(config);
+  return config;
+}
+
+TrainConfig read_config(const std::filesystem::path& yaml_file,
+                        const std::vector<std::string>& overrides) {
+  return parse_config(yaml_file.empty() ? "" : read_file(yaml_file), yaml_file.string(), overrides);
+}
+
+}  // namespace fsdp::config

@@ -1,0 +1,172 @@
+// How one configuration value is read from YAML text and written back, by its C++ type.
+// For the visitors of config_reader.cpp and config_writer.cpp only.
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/io/json.h"
+#include "optim/schedule.h"
+#include "tools/config/config.h"
+
+namespace fsdp::config {
+
+// The names of an enum's values, compared without regard to case. The first name of a value is the
+// one written; the others are those of PyTorch, Hugging Face and accelerate.
+template <typename E>
+using EnumNames = std::vector<std::pair<std::string_view, E>>;
+
+inline EnumNames<data::TextFormat> names_of(data::TextFormat) {
+  using data::TextFormat;
+  return {{"auto", TextFormat::kAuto}, {"text", TextFormat::kText}, {"jsonl", TextFormat::kJsonl}};
+}
+inline EnumNames<data::LastBatch> names_of(data::LastBatch) {
+  using data::LastBatch;
+  return {{"short", LastBatch::kShort}, {"pad", LastBatch::kPad},
+          {"drop_last", LastBatch::kDropLast}};
+}
+inline EnumNames<Decay> names_of(Decay) {
+  return {{"matrices", Decay::kMatrices}, {"all", Decay::kAll}, {"none", Decay::kNone}};
+}
+inline EnumNames<Strategy> names_of(Strategy) {
+  return {{"full_shard", Strategy::kFullShard}, {"no_shard", Strategy::kNoShard},
+          {"ddp", Strategy::kNoShard}};
+}
+inline EnumNames<Wrap> names_of(Wrap) {
+  return {{"transformer_block", Wrap::kTransformerBlock}, {"none", Wrap::kNone},
+          {"transformer_based_wrap", Wrap::kTransformerBlock}, {"no_wrap", Wrap::kNone}};
+}
+inline EnumNames<BackwardPrefetch> names_of(BackwardPrefetch) {
+  return {{"pre", BackwardPrefetch::kPre},           {"post", BackwardPrefetch::kPost},
+          {"none", BackwardPrefetch::kNone},         {"backward_pre", BackwardPrefetch::kPre},
+          {"backward_post", BackwardPrefetch::kPost}, {"no_prefetch", BackwardPrefetch::kNone}};
+}
+inline EnumNames<DType> names_of(DType) {
+  return {{"f32", DType::kF32},      {"bf16", DType::kBF16},     {"f16", DType::kF16},
+          {"f64", DType::kF64},      {"fp32", DType::kF32},      {"fp16", DType::kF16},
+          {"fp64", DType::kF64},     {"float32", DType::kF32},   {"bfloat16", DType::kBF16},
+          {"float16", DType::kF16},  {"float64", DType::kF64}};
+}
+inline EnumNames<optim::ScheduleKind> names_of(optim::ScheduleKind) {
+  EnumNames<optim::ScheduleKind> out;
+  for (const std::string_view name : optim::schedule_names()) {
+    out.emplace_back(name, optim::parse_schedule_kind(name));
+  }
+  return out;
+}
+inline EnumNames<optim::Ramp> names_of(optim::Ramp) {
+  return {{"linear", optim::Ramp::kLinear}, {"cosine", optim::Ramp::kCosine},
+          {"1-sqrt", optim::Ramp::kOneMinusSqrt}};
+}
+
+inline bool equal_without_case(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (lower(a[i]) != lower(b[i])) return false;
+  }
+  return true;
+}
+
+template <typename T>
+struct IsOptional : std::false_type {};
+template <typename T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+
+// What the type accepts, for errors and the help: "an integer", "full_shard or no_shard".
+template <typename T>
+std::string expected_text() {
+  if constexpr (std::is_same_v<T, bool>) return "true or false";
+  else if constexpr (std::is_same_v<T, int64_t>) return "an integer";
+  else if constexpr (std::is_same_v<T, double>) return "a number";
+  else if constexpr (std::is_same_v<T, std::string>) return "text";
+  else if constexpr (std::is_same_v<T, std::vector<std::string>>) return "text or a list of texts";
+  else if constexpr (IsOptional<T>::value) {
+    return "auto or " + expected_text<typename T::value_type>();
+  } else {
+    std::string out;
+    std::vector<T> seen;
+    for (const auto& [name, value] : names_of(T{})) {
+      bool alias = false;
+      for (const T other : seen) alias = alias || other == value;
+      if (alias) continue;
+      seen.push_back(value);
+      out += (out.empty() ? "" : ", ") + std::string(name);
+    }
+    return "one of " + out;
+  }
+}
+
+// Reads a scalar of a non-list type; false when the text is none.
+template <typename T>
+bool read_text(const std::string& text, T& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    const bool yes = equal_without_case(text, "true") || equal_without_case(text, "yes") ||
+                     equal_without_case(text, "on");
+    const bool no = equal_without_case(text, "false") || equal_without_case(text, "no") ||
+                    equal_without_case(text, "off");
+    if (yes || no) value = yes;
+    return yes || no;
+  } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
+    T parsed{};
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, parsed);
+    if (error != std::errc() || rest != end) return false;
+    if constexpr (std::is_same_v<T, double>) {
+      if (!std::isfinite(parsed)) return false;
+    }
+    value = parsed;
+    return true;
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    value = text;
+    return true;
+  } else if constexpr (IsOptional<T>::value) {
+    if (equal_without_case(text, "auto")) {
+      value.reset();
+      return true;
+    }
+    typename T::value_type inner{};
+    if (!read_text(text, inner)) return false;
+    value = inner;
+    return true;
+  } else {
+    for (const auto& [name, known] : names_of(T{})) {
+      if (!equal_without_case(text, name)) continue;
+      value = known;
+      return true;
+    }
+    return false;
+  }
+}
+
+// As YAML (and JSON) text that read_text gives back.
+template <typename T>
+std::string value_text(const T& value) {
+  if constexpr (std::is_same_v<T, bool>) return value ? "true" : "false";
+  else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>)
+    return fmt::format("{}", value);
+  else if constexpr (std::is_same_v<T, std::string>)
+    return Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
+  else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+    std::string out;
+    for (const std::string& item : value) out += (out.empty() ? "" : ", ") + value_text(item);
+    return "[" + out + "]";
+  } else if constexpr (IsOptional<T>::value) {
+    return value ? value_text(*value) : "auto";
+  } else {
+    for (const auto& [name, known] : names_of(T{})) {
+      if (known == value) return std::string(name);
+    }
+    fail("[config] a value without a name");
+  }
+}
+
+}  // namespace fsdp::config

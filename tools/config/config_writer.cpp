@@ -1,0 +1,68 @@
+// Writing the configuration and its help: visitors over the list of fields.
+// Contract: tools/config/config.h. The fields: config_fields.h.
+#include "tools/config/config.h"
+#include "tools/config/config_fields.h"
+#include "tools/config/config_values.h"
+
+namespace fsdp::config {
+namespace {
+
+class Writer {
+ public:
+  template <typename T>
+  void field(const char* key, T& value, const char*, std::initializer_list<const char*> = {}) {
+    text += indent_ + key + ": " + value_text(value) + "\n";
+  }
+  template <typename S>
+  void section(const char* key, const char*, S& value) {
+    text += indent_ + key + ":\n";
+    indent_ += "  ";
+    visit(*this, value);
+    indent_.resize(indent_.size() - 2);
+  }
+  std::string text;
+
+ private:
+  std::string indent_;
+};
+
+class Help {
+ public:
+  template <typename T>
+  void field(const char* key, T& value, const char* help,
+             std::initializer_list<const char*> = {}) {
+    text += fmt::format("  {:<32} [{}] {}", prefix_ + key, value_text(value), help);
+    if constexpr (std::is_enum_v<T>) text += " (" + expected_text<T>() + ")";
+    text += "\n";
+  }
+  template <typename S>
+  void section(const char* key, const char* help, S& value) {
+    const std::string outer = prefix_;
+    prefix_ += std::string(key) + ".";
+    text += fmt::format("{}: {}\n", outer + key, help);
+    visit(*this, value);
+    prefix_ = outer;
+  }
+  std::string text;
+
+ private:
+  std::string prefix_;
+};
+
+}  // namespace
+
+std::string to_yaml(const TrainConfig& config) {
+  Writer writer;
+  TrainConfig copy = config;  // visitors take fields by reference
+  visit(writer, copy);
+  return writer.text;
+}
+
+std::string config_help() {
+  Help help;
+  TrainConfig defaults;
+  visit(help, defaults);
+  return help.text;
+}
+
+}  // namespace fsdp::config

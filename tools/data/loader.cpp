@@ -1,0 +1,50 @@
+// Batches of sequences. Contract: tools/data/loader.h.
+#include "tools/data/loader.h"
+
+#include "core/error.h"
+
+namespace fsdp::data {
+namespace {
+
+Packing checked_packing(const LoaderOptions& options) {
+  FSDP_CHECK(options.sequence_length >= 2, "data.sequence_length: expected at least 2, got {}",
+             options.sequence_length);
+  const Packing packing{options.tokens, options.sequence_length};
+  FSDP_CHECK(packing.sequences() >= 1,
+             "the data has {} tokens, fewer than one sequence of {} (data.sequence_length)",
+             options.tokens.size(), options.sequence_length);
+  FSDP_CHECK(options.world <= options.batch,
+             "train.batch: {} sequences cannot be dealt to {} ranks; expected at least {}",
+             options.batch, options.world, options.world);
+  return packing;
+}
+
+}  // namespace
+
+Loader::Loader(const LoaderOptions& options)
+    : options_(options),
+      packing_(checked_packing(options)),
+      sampler_({.items = packing_.sequences(),
+                .batch = options.batch,
+                .shuffle = options.shuffle,
+                .seed = options.seed,
+                .last = options.last}) {}
+
+Batch Loader::batch(int64_t step) const {
+  const int64_t epoch = step / steps_per_epoch(), number = step % steps_per_epoch();
+  Batch out;
+  out.sequence_length = options_.sequence_length;
+  out.samples = sampler_.batch(epoch, number, options_.rank, options_.world);
+  out.rows = static_cast<int64_t>(out.samples.size());
+  for (const int64_t sample : out.samples) {
+    const std::span<const int32_t> sequence = packing_.sequence(sample);
+    out.tokens.insert(out.tokens.end(), sequence.begin(), sequence.end());
+  }
+  out.labels = out.tokens;
+  out.epoch = epoch;
+  out.global_rows = sampler_.batch_size(number);
+  out.global_label_tokens = out.global_rows * packing_.labels_per_sequence();
+  return out;
+}
+
+}  // namespace fsdp::data

@@ -1,0 +1,52 @@
+// The rows that one rank gets at one step. A pure function of the step: nothing to save, resuming
+// is asking for a later step. The global batch of a step does not depend on the number of ranks.
+// Not here: making the tokens (token_cache.h), copying them to a device (tools/runtime).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tools/data/packing.h"
+#include "tools/data/sampler.h"
+
+namespace fsdp::data {
+
+struct Batch {
+  int64_t rows = 0;  // of this rank; may be 0 in a short last batch
+  int64_t sequence_length = 0;
+  std::vector<int32_t> tokens;   // (rows, sequence_length)
+  std::vector<int32_t> labels;   // (rows, sequence_length), not shifted: see packing.h
+  std::vector<int64_t> samples;  // (rows): index of the sequence in the data set
+  int64_t epoch = 0;
+  int64_t global_rows = 0;          // over all ranks
+  int64_t global_label_tokens = 0;  // predictions over all ranks: what the loss is a mean of
+};
+
+struct LoaderOptions {
+  std::span<const int32_t> tokens;  // the data set; must outlive the loader
+  int64_t sequence_length = 0;
+  int64_t batch = 1;  // sequences per step over all ranks
+  bool shuffle = true;
+  uint64_t seed = 0;
+  LastBatch last = LastBatch::kShort;
+  int rank = 0;
+  int world = 1;
+};
+
+class Loader {
+ public:
+  // Error for fewer tokens than one sequence, and for more ranks than sequences in a batch.
+  explicit Loader(const LoaderOptions& options);
+
+  int64_t sequences() const { return packing_.sequences(); }
+  int64_t steps_per_epoch() const { return sampler_.batches_per_epoch(); }
+  Batch batch(int64_t step) const;  // counted from 0 over all epochs
+
+ private:
+  LoaderOptions options_;
+  Packing packing_;
+  DistributedSampler sampler_;
+};
+
+}  // namespace fsdp::data

@@ -1,0 +1,87 @@
+// The order of the items. Contract: tools/data/sampler.h.
+#include "tools/data/sampler.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/rng.h"
+
+namespace fsdp::data {
+namespace {
+
+// Rounds of the Feistel network. Luby and Rackoff (1988) need four for large halves; small ones
+// mix less per round.
+constexpr uint32_t kRounds = 8;
+constexpr int kMinHalfBits = 4;
+
+}  // namespace
+
+Permutation::Permutation(int64_t size, uint64_t seed, int64_t epoch)
+    : size_(static_cast<uint64_t>(size)), seed_(seed), epoch_(static_cast<uint32_t>(epoch)) {
+  half_bits_ = kMinHalfBits;
+  while ((uint64_t{1} << (2 * half_bits_)) < size_) ++half_bits_;
+}
+
+// A bijection of 0 .. 4^half_bits - 1: each round swaps the halves and changes one by a function of
+// the other, which can be undone.
+uint64_t Permutation::encrypt(uint64_t value) const {
+  const uint32_t mask = static_cast<uint32_t>((uint64_t{1} << half_bits_) - 1);
+  uint32_t left = static_cast<uint32_t>(value >> half_bits_);
+  uint32_t right = static_cast<uint32_t>(value) & mask;
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    const Philox4x32 words =
+        philox4x32({right, round, epoch_, 0x73686666u},  // "shff": unlike other users of the seed
+                   {static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32)});
+    const uint32_t changed = left ^ (words[0] & mask);
+    left = right;
+    right = changed;
+  }
+  return (uint64_t{left} << half_bits_) | right;
+}
+
+// Values beyond size are encrypted again until one lies below: still a bijection of those below
+// (following a cycle of the larger one), after fewer than four steps on average.
+int64_t Permutation::operator()(int64_t index) const {
+  uint64_t value = static_cast<uint64_t>(index);
+  do {
+    value = encrypt(value);
+  } while (value >= size_);
+  return static_cast<int64_t>(value);
+}
+
+DistributedSampler::DistributedSampler(const SamplerOptions& options) : options_(options) {
+  FSDP_CHECK(options.batch >= 1, "[sampler] batch: expected at least 1, got {}", options.batch);
+  FSDP_CHECK(options.items >= 1, "[sampler] items: expected at least 1, got {}", options.items);
+  FSDP_CHECK(batches_per_epoch() >= 1,
+             "[sampler] {} items do not fill one batch of {}, and drop_last drops the rest",
+             options.items, options.batch);
+}
+
+int64_t DistributedSampler::batches_per_epoch() const {
+  const bool drop = options_.last == LastBatch::kDropLast;
+  return (options_.items + (drop ? 0 : options_.batch - 1)) / options_.batch;
+}
+
+int64_t DistributedSampler::batch_size(int64_t batch) const {
+  if (options_.last == LastBatch::kPad) return options_.batch;
+  return std::min(options_.batch, options_.items - batch * options_.batch);
+}
+
+std::vector<int64_t> DistributedSampler::batch(int64_t epoch, int64_t batch) const {
+  return this->batch(epoch, batch, 0, 1);
+}
+
+std::vector<int64_t> DistributedSampler::batch(int64_t epoch, int64_t batch, int rank,
+                                               int world) const {
+  FSDP_CHECK(batch >= 0 && batch < batches_per_epoch(), "[sampler] batch {} of {}", batch,
+             batches_per_epoch());
+  const Permutation order(options_.items, options_.seed, epoch);
+  std::vector<int64_t> out;
+  for (int64_t i = rank; i < batch_size(batch); i += world) {
+    const int64_t place = (batch * options_.batch + i) % options_.items;  // kPad wraps around
+    out.push_back(options_.shuffle ? order(place) : place);
+  }
+  return out;
+}
+
+}  // namespace fsdp::data

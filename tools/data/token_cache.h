@@ -1,0 +1,59 @@
+// A data set as one file of tokens, mapped by every rank and made once.
+// The protocol on each host: its first rank calls make_token_cache, all ranks meet at a barrier, all
+// call TokenCache::open. The file appears by a rename, so it is whole or absent, whatever crashes.
+// Read next: packing.h (sequences of it), loader.h. Not here: which rank is the first of its host.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/io/file.h"
+#include "tools/data/text_source.h"
+#include "tools/data/tokenizer.h"
+
+namespace fsdp::data {
+
+// What the tokens are made from: the documents of all files in order, end-of-text after each.
+struct TokenSource {
+  std::vector<std::filesystem::path> files;
+  TextOptions text;
+  bool document_separator = true;
+};
+
+// Equal for equal file names, options and tokenizer; the contents are compared by make_token_cache.
+std::filesystem::path token_cache_path(const std::filesystem::path& folder,
+                                       const TokenSource& source, const Tokenizer& tokenizer);
+
+struct CacheResult {
+  bool built = false;   // false: an up-to-date one was there
+  std::string reason;   // why it was built
+  int64_t tokens = 0;
+};
+
+// Makes the cache if it is absent, damaged or stale: made of files with other sizes or contents, by
+// another tokenizer or with other options. Creates the folder.
+CacheResult make_token_cache(const std::filesystem::path& cache, const TokenSource& source,
+                             const Tokenizer& tokenizer);
+
+class TokenCache {
+ public:
+  // Error when the file is absent, damaged or made by another tokenizer.
+  TokenCache(const std::filesystem::path& cache, const Tokenizer& tokenizer);
+
+  std::span<const int32_t> tokens() const { return tokens_; }
+  int64_t vocab_size() const { return vocab_size_; }
+  const std::filesystem::path& path() const { return file_.path(); }
+  // Error when the tokens do not belong to a model of this vocabulary. It may be larger by padding
+  // to a round number (up to the next multiple of 1024), not smaller.
+  void check_vocabulary(int64_t model_vocab_size) const;
+
+ private:
+  MappedFile file_;
+  std::span<const int32_t> tokens_;  // of file_
+  int64_t vocab_size_ = 0;
+};
+
+}  // namespace fsdp::data

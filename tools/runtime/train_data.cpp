@@ -1,0 +1,101 @@
+// Caches, loaders, and their batches in the session's form.
+#include "tools/runtime/train_data.h"
+
+#include <algorithm>
+
+#include "tools/runtime/bigram.h"
+#include "tools/runtime/launch.h"
+
+namespace fsdp::tools {
+namespace {
+
+Batch session_batch(data::Batch batch) {
+  return {.rows = batch.rows,
+          .length = batch.sequence_length,
+          .tokens = std::move(batch.tokens),
+          .labels = std::move(batch.labels),
+          .samples = std::move(batch.samples),
+          .global_label_tokens = batch.global_label_tokens};
+}
+
+}  // namespace
+
+std::string resolve_path(const std::string& path, const std::filesystem::path& config_file) {
+  const std::filesystem::path given(path);
+  const std::filesystem::path beside = config_file.parent_path() / given;
+  const bool use_beside = !path.empty() && given.is_relative() && !std::filesystem::exists(given) &&
+                          std::filesystem::exists(beside);
+  return use_beside ? beside.lexically_normal().string() : path;
+}
+
+void resolve_paths(config::TrainConfig& config, const std::filesystem::path& config_file) {
+  for (std::string& file : config.data.train) file = resolve_path(file, config_file);
+  for (std::string& file : config.data.validation) file = resolve_path(file, config_file);
+  config.model.path = resolve_path(config.model.path, config_file);
+}
+
+TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& config)
+    : config_(config) {
+  agree(world, [&] {
+    FSDP_CHECK(!config.data.train.empty(), "data.train: expected at least one file");
+    tokenizer_ = data::make_tokenizer(config.data.tokenizer);
+  });
+  train_ = open(world, config.data.train);
+  if (!config.data.validation.empty()) validation_ = open(world, config.data.validation);
+  agree(world, [&] {
+    train_loader_ = loader(*train_, world, true);
+    if (validation_) validation_loader_ = loader(*validation_, world, false);
+  });
+}
+
+// One writer per host; the end of the first agree() is the barrier that the others wait at.
+std::unique_ptr<data::TokenCache> TrainData::open(comm::Communicator& world,
+                                                  const std::vector<std::string>& files) {
+  const config::DataSection& c = config_.data;
+  const data::TokenSource source = {
+      .files = {files.begin(), files.end()},
+      .text = {.format = c.format, .field = c.field},
+      .document_separator = c.document_separator};
+  const std::filesystem::path folder = c.cache_dir.empty() ? ".cache/tokens" : c.cache_dir;
+  const std::filesystem::path cache = data::token_cache_path(folder, source, *tokenizer_);
+  const bool writes = first_rank_of_host(world);
+  agree(world, [&] {
+    if (writes) data::make_token_cache(cache, source, *tokenizer_);
+  });
+  std::unique_ptr<data::TokenCache> opened;
+  agree(world, [&] { opened = std::make_unique<data::TokenCache>(cache, *tokenizer_); });
+  return opened;
+}
+
+data::Loader TrainData::loader(const data::TokenCache& cache, comm::Communicator& world,
+                               bool training) const {
+  return data::Loader({.tokens = cache.tokens(),
+                       .sequence_length = config_.data.sequence_length,
+                       .batch = config_.train.batch,
+                       .shuffle = training && config_.data.shuffle,
+                       .seed = static_cast<uint64_t>(config_.train.seed),
+                       .last = training ? config_.data.last_batch : data::LastBatch::kShort,
+                       .rank = world.rank(),
+                       .world = world.size()});
+}
+
+BatchSource TrainData::training() const {
+  return {.batches = config_.train.steps,
+          .get = [this](int64_t step) { return session_batch(train_loader_->batch(step)); }};
+}
+
+BatchSource TrainData::validation() const {
+  if (!validation_loader_) return {};
+  const int64_t all = validation_loader_->steps_per_epoch();
+  const int64_t limit = config_.train.eval_batches;
+  return {.batches = limit > 0 ? std::min(limit, all) : all,
+          .get = [this](int64_t i) { return session_batch(validation_loader_->batch(i)); }};
+}
+
+std::optional<double> TrainData::bigram_entropy() const {
+  if (!validation_ || tokenizer_->vocab_size() > BigramModel::kMaxVocabulary) return {};
+  return tools::bigram_entropy(train_->tokens(), validation_->tokens(),
+                               config_.data.sequence_length, tokenizer_->vocab_size());
+}
+
+}  // namespace fsdp::tools

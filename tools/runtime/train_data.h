@@ -1,0 +1,49 @@
+// The training and validation text of a run as batches of one rank. Makes the token caches on the
+// way. Not here: the steps of that (tools/data).
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "tools/config/config.h"
+#include "tools/data/loader.h"
+#include "tools/data/token_cache.h"
+#include "tools/runtime/trainer.h"
+
+namespace fsdp::tools {
+
+class TrainData {
+ public:
+  // Paths are resolved already. Collective; throws AgreedError.
+  TrainData(comm::Communicator& world, const config::TrainConfig& config);
+
+  const data::Tokenizer& tokenizer() const { return *tokenizer_; }
+  // Error when the texts' tokens do not belong to a model of this vocabulary.
+  void check_vocabulary(int64_t model_vocabulary) const { train_->check_vocabulary(model_vocabulary); }
+
+  BatchSource training() const;
+  BatchSource validation() const;  // without batches when there is no validation text
+  // See tools/runtime/bigram.h; nothing for large vocabularies or without validation text.
+  std::optional<double> bigram_entropy() const;
+
+ private:
+  std::unique_ptr<data::TokenCache> open(comm::Communicator& world,
+                                         const std::vector<std::string>& files);
+  data::Loader loader(const data::TokenCache& cache, comm::Communicator& world,
+                      bool training) const;
+
+  config::TrainConfig config_;
+  std::unique_ptr<data::Tokenizer> tokenizer_;
+  std::unique_ptr<data::TokenCache> train_;
+  std::unique_ptr<data::TokenCache> validation_;  // null: none
+  std::optional<data::Loader> train_loader_;
+  std::optional<data::Loader> validation_loader_;
+};
+
+// A relative path is looked for in the current folder, then beside the configuration file.
+std::string resolve_path(const std::string& path, const std::filesystem::path& config_file);
+// All paths of the configuration that are read.
+void resolve_paths(config::TrainConfig& config, const std::filesystem::path& config_file);
+
+}  // namespace fsdp::tools

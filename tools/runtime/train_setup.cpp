@@ -1,0 +1,144 @@
+// Sizes of the model and translation of options.
+#include "tools/runtime/train_setup.h"
+
+#include <filesystem>
+
+namespace fsdp::tools {
+namespace {
+
+void take(int64_t& into, int64_t size) {
+  if (size > 0) into = size;
+}
+
+Activation parse_activation(const std::string& name) {
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh") return Activation::kGeluTanh;
+  if (name == "gelu") return Activation::kGeluErf;
+  fail("model.activation: expected gelu_new, gelu_pytorch_tanh or gelu, got \"{}\"", name);
+}
+
+// SwiGLU has three matrices where the plain MLP has two: 8/3 instead of 4 keeps the parameters,
+// rounded up to a multiple of 32.
+int64_t default_ffn(const models::ModelConfig& model) {
+  if (model.mlp != models::MlpKind::kSwiGlu) return 4 * model.hidden;
+  return (model.hidden * 8 / 3 + 31) / 32 * 32;
+}
+
+void take_sizes(const config::TrainConfig& config, models::ModelConfig& model) {
+  const config::ModelSection& c = config.model;
+  take(model.hidden, c.hidden_size);
+  take(model.layers, c.layers);
+  take(model.heads, c.heads);
+  if (c.heads > 0) model.kv_heads = c.heads;
+  take(model.kv_heads, c.kv_heads);
+  if ((c.hidden_size > 0 || c.heads > 0) && model.heads > 0) {
+    FSDP_CHECK(c.head_dim > 0 || model.hidden % model.heads == 0,
+               "model.heads: expected a divisor of hidden_size {}, got {}", model.hidden,
+               model.heads);
+    model.head_dim = model.hidden / model.heads;
+  }
+  take(model.head_dim, c.head_dim);
+  if (c.hidden_size > 0) model.ffn = default_ffn(model);
+  take(model.ffn, c.ffn);
+  if (model.max_positions == 0) model.max_positions = config.data.sequence_length;
+  take(model.max_positions, c.max_positions);
+}
+
+models::ModelConfig from_sizes(const config::TrainConfig& config) {
+  const config::ModelSection& c = config.model;
+  FSDP_CHECK(!c.preset.empty() || !c.model_type.empty(),
+             "model: expected one of path, preset, or model_type with sizes");
+  models::ModelConfig model =
+      c.preset.empty() ? models::family_defaults(c.model_type) : models::preset(c.preset);
+  FSDP_CHECK(c.model_type.empty() || c.model_type == model.family,
+             "model.model_type: preset {} is of family {}, got \"{}\"", c.preset, model.family,
+             c.model_type);
+  take_sizes(config, model);
+  if (!c.activation.empty()) model.activation = parse_activation(c.activation);
+  model.tied_head = c.tie_embeddings.value_or(model.tied_head);
+  model.rope.theta = c.rope_theta.value_or(model.rope.theta);
+  model.norm_epsilon = c.norm_epsilon.value_or(model.norm_epsilon);
+  model.initializer_range = c.init_deviation.value_or(model.initializer_range);
+  return model;
+}
+
+models::ModelConfig from_folder(const config::ModelSection& c) {
+  const bool sizes = c.hidden_size + c.layers + c.heads + c.kv_heads + c.head_dim + c.ffn +
+                         c.max_positions + c.vocab_size > 0;
+  const bool options = c.tie_embeddings || c.rope_theta || c.norm_epsilon || c.init_deviation ||
+                       !c.activation.empty() || !c.model_type.empty();
+  FSDP_CHECK(!sizes && !options,
+             "model.path: the folder's config.json says what the model is; of the section only "
+             "dropout can be set beside it");
+  const std::filesystem::path folder(c.path);
+  FSDP_CHECK(std::filesystem::is_directory(folder), "model.path: {}: no such folder", c.path);
+  return models::read_config((folder / "config.json").string());
+}
+
+}  // namespace
+
+models::ModelConfig model_config(const config::TrainConfig& config, const std::string& tokenizer,
+                                 int64_t tokens) {
+  const config::ModelSection& c = config.model;
+  models::ModelConfig model;
+  if (!c.path.empty()) {
+    model = from_folder(c);
+    FSDP_CHECK(model.vocabulary == tokens,
+               "vocabulary mismatch: the model of {} has {} tokens, the tokenizer {} has {}",
+               c.path, model.vocabulary, tokenizer, tokens);
+  } else {
+    model = from_sizes(config);
+    model.vocabulary = c.vocab_size > 0 ? c.vocab_size : tokens;
+    FSDP_CHECK(model.vocabulary >= tokens,
+               "vocabulary mismatch: model.vocab_size is {}, the tokenizer {} has {} tokens",
+               model.vocabulary, tokenizer, tokens);
+  }
+  model.embedding_dropout = model.attention_dropout = model.residual_dropout = c.dropout;
+  FSDP_CHECK(config.data.sequence_length <= model.max_positions,
+             "data.sequence_length: the model has {} positions, got {}", model.max_positions,
+             config.data.sequence_length);
+  models::validate(model);
+  return model;
+}
+
+SessionOptions session_options(const config::TrainConfig& config,
+                               const models::ModelConfig& model, int threads) {
+  const config::TrainSection& train = config.train;
+  FSDP_CHECK(config.runtime.backend == "cpu", "runtime.backend: this build has cpu, got \"{}\"",
+             config.runtime.backend);
+  FSDP_CHECK(train.dtype != DType::kF16,
+             "train.dtype: f16 needs loss scaling, which this build does not have; use bf16");
+  const comm::FsdpOptions fsdp = {
+      .strategy = config.fsdp.strategy == config::Strategy::kFullShard
+                      ? comm::Strategy::kFullShard
+                      : comm::Strategy::kNoShard,
+      .param_dtype = train.dtype,
+      .reduce_dtype = train.reduce_dtype.value_or(accumulation_dtype(train.dtype)),
+      .forward_prefetch = config.fsdp.forward_prefetch,
+      .backward_prefetch = static_cast<comm::BackwardPrefetch>(config.fsdp.backward_prefetch)};
+  static_assert(static_cast<int>(comm::BackwardPrefetch::kNone) ==
+                static_cast<int>(config::BackwardPrefetch::kNone));
+  return {.model = model,
+          .max_length = config.data.sequence_length,
+          .wrap_blocks = config.fsdp.wrap == config::Wrap::kTransformerBlock,
+          .fsdp = fsdp,
+          .cpu = {.threads = threads, .synchronous = config.runtime.synchronous},
+          .adamw = {.beta1 = train.optimizer.beta1,
+                    .beta2 = train.optimizer.beta2,
+                    .epsilon = train.optimizer.epsilon,
+                    .weight_decay = train.optimizer.weight_decay},
+          .decay = static_cast<SessionOptions::Decay>(train.optimizer.decay),
+          .clip_norm = train.clip_norm,
+          .seed = static_cast<uint64_t>(train.seed)};
+}
+
+std::string describe(const models::ModelConfig& model) {
+  const double parameters = static_cast<double>(model.parameter_count());
+  return fmt::format("{}, {} layers, {:.2f} M parameters", model.family, model.layers,
+                     parameters / 1e6);
+}
+
+std::string_view name_of(config::Strategy strategy) {
+  return strategy == config::Strategy::kFullShard ? "full_shard" : "no_shard";
+}
+
+}  // namespace fsdp::tools

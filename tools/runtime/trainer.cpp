@@ -1,0 +1,141 @@
+// Order of one step: issue it, then read and report the one before, then vote whether to go on.
+#include "tools/runtime/trainer.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "tools/runtime/launch.h"
+
+namespace fsdp::tools {
+namespace {
+
+double seconds_between(std::chrono::steady_clock::time_point a,
+                       std::chrono::steady_clock::time_point b) {
+  return std::chrono::duration<double>(b - a).count();
+}
+
+}  // namespace
+
+Trainer::Trainer(Session& session, const TrainerOptions& options, Progress& progress,
+                 MetricsLog& metrics)
+    : session_(session),
+      options_(options),
+      progress_(progress),
+      metrics_(metrics),
+      vote_(session.world()) {}
+
+TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& validation) {
+  started_ = step_ended_ = Clock::now();
+  std::optional<IssuedStep> before;
+  const auto finish_before = [&] {
+    if (before) finish(*before);
+    before.reset();
+  };
+  for (int64_t step = 0; step < options_.steps && outcome_.signal == 0; ++step) {
+    IssuedStep issued = {.handle = {},
+                         .batch = training.get(step),
+                         .step = step,
+                         .learning_rate = options_.schedule.rate(step)};
+    issued.handle =
+        session_.train_step(issued.batch, issued.learning_rate, static_cast<uint32_t>(step));
+    finish_before();
+    before = std::move(issued);
+    const bool last = step + 1 == options_.steps;
+    if (options_.eval_every > 0 && (step + 1) % options_.eval_every == 0 && !last) {
+      finish_before();
+      evaluate(validation);
+    }
+    if (outcome_.signal == 0) outcome_.signal = vote_.taken();
+  }
+  finish_before();
+  outcome_.validation_loss.reset();
+  if (outcome_.signal == 0) evaluate(validation);
+  outcome_.wall_time_s = seconds_between(started_, Clock::now());
+  return outcome_;
+}
+
+void Trainer::finish(const IssuedStep& issued) {
+  const StepValues values = issued.handle.read();
+  const Clock::time_point now = Clock::now();
+  const double seconds = seconds_between(step_ended_, now);
+  step_ended_ = now;
+  outcome_.steps = issued.step + 1;
+  outcome_.true_tokens += issued.batch.global_label_tokens;
+  outcome_.step_time_s += seconds;
+  window_s_ += seconds;
+  window_tokens_ += issued.batch.global_label_tokens;
+  if (recent_losses_.size() == static_cast<size_t>(options_.log_every)) {
+    recent_losses_.erase(recent_losses_.begin());
+  }
+  recent_losses_.push_back(values.loss);
+  outcome_.train_loss = std::accumulate(recent_losses_.begin(), recent_losses_.end(), 0.0) /
+                        static_cast<double>(recent_losses_.size());
+  report(issued, values);
+  if (!std::isfinite(values.loss) || !std::isfinite(values.grad_norm)) {
+    fail_not_finite(issued, values);
+  }
+}
+
+void Trainer::report(const IssuedStep& issued, const StepValues& values) {
+  const bool finite = std::isfinite(values.loss) && std::isfinite(values.grad_norm);
+  const bool logged = outcome_.steps == 1 || outcome_.steps % options_.log_every == 0 ||
+                      outcome_.steps == options_.steps || !finite;
+  if (logged || tokens_per_s_ == 0) {
+    tokens_per_s_ = static_cast<double>(window_tokens_) / window_s_;
+  }
+  const size_t peak = session_.backend().ledger().usage().total_peak;
+  const double step_s = outcome_.step_time_s / static_cast<double>(outcome_.steps);
+  progress_.step({.step = outcome_.steps,
+                  .total = options_.steps,
+                  .loss = values.loss,
+                  .grad_norm = values.grad_norm,
+                  .learning_rate = issued.learning_rate,
+                  .tokens_per_s = tokens_per_s_,
+                  .peak_memory_bytes = peak,
+                  .seconds_left = step_s * static_cast<double>(options_.steps - outcome_.steps)});
+  if (!logged) return;
+  metrics_.step({.step = outcome_.steps,
+                 .loss = values.loss,
+                 .grad_norm = values.grad_norm,
+                 .learning_rate = issued.learning_rate,
+                 .true_tokens = outcome_.true_tokens,
+                 .tokens_per_s = tokens_per_s_,
+                 .wall_time_s = seconds_between(started_, step_ended_),
+                 .peak_memory_bytes = peak});
+  window_s_ = 0;
+  window_tokens_ = 0;
+}
+
+// The update was skipped on the device (its norm is not finite), so the parameters are still those
+// that gave this loss, and a forward pass shows where it began.
+void Trainer::fail_not_finite(const IssuedStep& issued, const StepValues& values) {
+  const std::string what = fmt::format("step {}: loss {}, gradient norm {}: not finite",
+                                       issued.step + 1, values.loss, values.grad_norm);
+  const std::vector<std::string> units =
+      session_.world().exchange(session_.first_nonfinite_unit(issued.batch));
+  for (size_t rank = 0; rank < units.size(); ++rank) {
+    if (units[rank].empty()) continue;
+    throw AgreedError(fmt::format("{}; first in the output of unit {} on rank {}", what,
+                                  units[rank], rank));
+  }
+  throw AgreedError(what + "; all units' outputs are finite, so it is in the gradients");
+}
+
+void Trainer::evaluate(const BatchSource& validation) {
+  double sum = 0;
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < validation.batches && outcome_.signal == 0; ++i) {
+    const Batch batch = validation.get(i);
+    sum += session_.evaluate(batch) * static_cast<double>(batch.global_label_tokens);
+    tokens += batch.global_label_tokens;
+    outcome_.signal = vote_.taken();
+  }
+  step_ended_ = Clock::now();
+  if (tokens == 0 || outcome_.signal != 0) return;
+  outcome_.validation_loss = sum / static_cast<double>(tokens);
+  metrics_.evaluation(outcome_.steps, *outcome_.validation_loss);
+  progress_.note(fmt::format("step {}: validation loss {:.4f}", outcome_.steps,
+                             *outcome_.validation_loss));
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,79 @@
+// The training loop of one rank: batches, schedule, progress, evaluation, and the three ways to end:
+// all steps done, a signal, a loss that is not finite. Every decision is the same on all ranks.
+// The host runs one step ahead: a step is issued before the results of the one before it are read.
+// Not here: where batches come from (tools/data), what is written at the end (tools/commands/train).
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+
+#include "optim/schedule.h"
+#include "tools/runtime/interrupt.h"
+#include "tools/runtime/metrics.h"
+#include "tools/runtime/progress.h"
+#include "tools/runtime/session.h"
+
+namespace fsdp::tools {
+
+// This rank's part of numbered global batches.
+struct BatchSource {
+  int64_t batches = 0;  // of training: as many as there are steps
+  std::function<Batch(int64_t index)> get;
+};
+
+struct TrainerOptions {
+  int64_t steps = 0;
+  int64_t log_every = 10;
+  int64_t eval_every = 0;  // 0: only at the end
+  optim::Schedule schedule;
+};
+
+struct TrainOutcome {
+  int64_t steps = 0;        // done
+  int signal = 0;           // that ended the run early, or 0
+  int64_t true_tokens = 0;  // labels trained on, over all ranks
+  double wall_time_s = 0;
+  double step_time_s = 0;   // without evaluations
+  double train_loss = 0;    // mean over the last `log_every` steps
+  std::optional<double> validation_loss;  // after the last step
+};
+
+class Trainer {
+ public:
+  // All must outlive the trainer. Collective.
+  Trainer(Session& session, const TrainerOptions& options, Progress& progress, MetricsLog& metrics);
+
+  // Throws AgreedError when the loss or the gradient norm is not finite. Collective.
+  TrainOutcome run(const BatchSource& training, const BatchSource& validation);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct IssuedStep {
+    StepHandle handle;
+    Batch batch;  // kept to find the unit when the result is not finite
+    int64_t step = 0;
+    double learning_rate = 0;
+  };
+
+  void finish(const IssuedStep& issued);
+  void report(const IssuedStep& issued, const StepValues& values);
+  [[noreturn]] void fail_not_finite(const IssuedStep& issued, const StepValues& values);
+  void evaluate(const BatchSource& validation);
+
+  Session& session_;
+  TrainerOptions options_;
+  Progress& progress_;
+  MetricsLog& metrics_;
+  StopVote vote_;
+
+  TrainOutcome outcome_;
+  std::vector<double> recent_losses_;  // at most log_every
+  Clock::time_point started_;
+  Clock::time_point step_ended_;
+  double window_s_ = 0;  // since the last line of metrics
+  int64_t window_tokens_ = 0;
+  double tokens_per_s_ = 0;
+};
+
+}  // namespace fsdp::tools
