@@ -197,6 +197,10 @@ void HostCommunicator::do_broadcast(Stream& stream, const Tensor& buffer, int ro
   enqueue(stream, buffer, {.collective = Collective::kBroadcast, .root = root});
 }
 
+void HostCommunicator::check_color(int color) const {
+  FSDP_CHECK(color >= 0, "[split] {}: color: expected 0 or more, got {}", name(), color);
+}
+
 void HostCommunicator::enqueue(Stream& stream, const Tensor& buffer, HostCall call) {
   call.dtype = buffer.dtype();
   call.numel = buffer.numel();

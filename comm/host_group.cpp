@@ -220,4 +220,9 @@ void AbortList::abort(const std::string& reason) {
   }
 }
 
+void AbortList::check(std::string_view doing) const {
+  std::lock_guard lock(mutex_);
+  FSDP_CHECK(!aborted_, "[{}] {}", doing, reason_);
+}
+
 }  // namespace fsdp::comm

@@ -88,9 +88,10 @@ class AbortList {
  public:
   void add(const std::shared_ptr<GroupState>& state);  // aborted at once if the job already is
   void abort(const std::string& reason);
+  void check(std::string_view doing) const;  // throws Error(reason) once aborted in this process
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<std::weak_ptr<GroupState>> groups_;
   bool aborted_ = false;
   std::string reason_;

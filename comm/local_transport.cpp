@@ -92,6 +92,7 @@ class LocalCommunicator final : public HostCommunicator {
   }
 
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
+    check_color(color);
     const int split = splits_++;
     const SplitPlace place = place_in_split(exchange(fmt::format("{} {}", color, key)), rank());
     auto group = group_->child(split, color, place.size);
@@ -169,6 +170,9 @@ void run_local_ranks(int ranks, const std::function<void(Communicator& world)>& 
     } catch (const std::exception& error) {
       first_error.set(fmt::format("rank {}: {}", rank, error.what()));
       world.abort(error.what());
+    } catch (...) {  // for instance a failed REQUIRE of a test
+      first_error.set(fmt::format("rank {}: ended by an exception of unknown type", rank));
+      world.abort("exception of unknown type");
     }
   };
   std::vector<std::thread> threads;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <thread>
 
 #include "core/error.h"
@@ -57,23 +58,67 @@ int MpiGroup::size() const {
   return size;
 }
 
-int MpiGroup::size_on_host() const {
+std::shared_ptr<MpiGroup> MpiGroup::ranks_of_host() const {
   MPI_Comm host = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank(), MPI_INFO_NULL, &host),
             "MPI_Comm_split_type");
-  return MpiGroup(host).size();
+  return std::shared_ptr<MpiGroup>(new MpiGroup(host));
 }
 
-void wait_asleep(MPI_Request& request, const std::function<void()>& stop) {
+void wait_asleep(MPI_Request& request, const std::shared_ptr<void>& buffers,
+                 const std::function<void()>& stop) {
   auto sleep = kFirstSleep;
   for (;;) {
     int done = 0;
     check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
     if (done) return;
-    stop();
+    try {
+      stop();
+    } catch (...) {
+      new std::shared_ptr<void>(buffers);  // never freed, see the header
+      throw;
+    }
     std::this_thread::sleep_for(sleep);
     sleep = std::min(2 * sleep, kLongestSleep);
   }
+}
+
+std::vector<std::string> exchange_strings(const MpiGroup& group, const std::string& mine,
+                                          const std::function<void()>& stop) {
+  struct Buffers {
+    std::string mine;
+    int length = 0;
+    std::vector<int> lengths, begins;
+    std::string all;
+  };
+  const auto buffers = std::make_shared<Buffers>();
+  Buffers& b = *buffers;
+  FSDP_CHECK(mine.size() <= INT_MAX, "[exchange] message: {} bytes, at most {}", mine.size(),
+             INT_MAX);
+  b.mine = mine;
+  b.length = static_cast<int>(mine.size());
+  b.lengths.resize(static_cast<size_t>(group.size()));
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Iallgather(&b.length, 1, MPI_INT, b.lengths.data(), 1, MPI_INT, group.comm(),
+                           &request),
+            "MPI_Iallgather");
+  wait_asleep(request, buffers, stop);
+  int64_t total = 0;
+  for (const int length : b.lengths) {
+    b.begins.push_back(static_cast<int>(total));
+    total += length;
+    FSDP_CHECK(total <= INT_MAX, "[exchange] messages: {} bytes, at most {}", total, INT_MAX);
+  }
+  b.all.resize(static_cast<size_t>(total));
+  check_mpi(MPI_Iallgatherv(b.mine.data(), b.length, MPI_CHAR, b.all.data(), b.lengths.data(),
+                            b.begins.data(), MPI_CHAR, group.comm(), &request),
+            "MPI_Iallgatherv");
+  wait_asleep(request, buffers, stop);
+  std::vector<std::string> out;
+  for (size_t r = 0; r < b.lengths.size(); ++r) {
+    out.push_back(b.all.substr(static_cast<size_t>(b.begins[r]), static_cast<size_t>(b.lengths[r])));
+  }
+  return out;
 }
 
 }  // namespace fsdp::comm

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace fsdp::comm {
 
@@ -27,7 +28,7 @@ class MpiGroup {
   MPI_Comm comm() const { return comm_; }
   int rank() const;
   int size() const;
-  int size_on_host() const;  // collective: ranks of this group on this rank's host
+  std::shared_ptr<MpiGroup> ranks_of_host() const;  // collective: of this group, on this host
 
  private:
   explicit MpiGroup(MPI_Comm comm);
@@ -35,7 +36,13 @@ class MpiGroup {
 };
 
 // Waits without taking the core from the compute threads: tests, and sleeps ever longer. `stop` is
-// called between tests and may throw.
-void wait_asleep(MPI_Request& request, const std::function<void()>& stop);
+// called between tests and may throw; MPI may still write into the request's `buffers` then, so
+// they are kept for the rest of the (failing) process.
+void wait_asleep(MPI_Request& request, const std::shared_ptr<void>& buffers,
+                 const std::function<void()>& stop);
+
+// Every rank's message, by rank, on every rank; asleep while it waits.
+std::vector<std::string> exchange_strings(const MpiGroup& group, const std::string& mine,
+                                          const std::function<void()>& stop);
 
 }  // namespace fsdp::comm

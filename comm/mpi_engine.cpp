@@ -37,16 +37,13 @@ int64_t width(const HostCall& call) { return static_cast<int64_t>(size_of(call.d
 
 }  // namespace
 
-MpiEngine::MpiEngine(std::shared_ptr<MpiGroup> group, std::string name, size_t piece_bytes,
-                     std::chrono::milliseconds timeout)
+MpiEngine::MpiEngine(std::shared_ptr<MpiGroup> group, Options options)
     : group_(std::move(group)),
-      name_(std::move(name)),
+      options_(std::move(options)),
       rank_(group_->rank()),
-      size_(group_->size()),
-      piece_bytes_(piece_bytes),
-      timeout_(timeout) {}
+      size_(group_->size()) {}
 
-size_t MpiEngine::staging_bytes() const { return 2 * static_cast<size_t>(size_) * piece_bytes_; }
+size_t MpiEngine::staging_bytes() const { return 2 * static_cast<size_t>(size_) * options_.piece_bytes; }
 
 std::byte* MpiEngine::scratch(int half) {
   scratch_.resize(staging_bytes());
@@ -54,7 +51,7 @@ std::byte* MpiEngine::scratch(int half) {
 }
 
 int64_t MpiEngine::piece_elements(const HostCall& call) const {
-  return static_cast<int64_t>(piece_bytes_) / width(call);
+  return static_cast<int64_t>(options_.piece_bytes) / width(call);
 }
 
 void MpiEngine::run(const HostCall& call) {
@@ -68,20 +65,26 @@ void MpiEngine::run(const HostCall& call) {
 }
 
 void MpiEngine::rendezvous(const HostCall& call) {
-  const Announcement mine = call.announcement();
-  std::vector<Announcement> said(static_cast<size_t>(size_));
+  struct Buffers {
+    Announcement mine;
+    std::vector<Announcement> said;
+  };
+  const auto buffers = std::make_shared<Buffers>();
+  buffers->mine = call.announcement();
+  buffers->said.resize(static_cast<size_t>(size_));
   MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallgather(&mine, sizeof(mine), MPI_BYTE, said.data(), sizeof(mine), MPI_BYTE,
-                           group_->comm(), &request),
+  check_mpi(MPI_Iallgather(&buffers->mine, sizeof(Announcement), MPI_BYTE, buffers->said.data(),
+                           sizeof(Announcement), MPI_BYTE, group_->comm(), &request),
             "MPI_Iallgather");
-  const auto deadline = std::chrono::steady_clock::now() + timeout_;
-  wait_asleep(request, [&] {
+  const auto deadline = std::chrono::steady_clock::now() + options_.timeout;
+  wait_asleep(request, buffers, [&] {
+    options_.abort_list->check(name_of(call.collective));
     FSDP_CHECK(std::chrono::steady_clock::now() < deadline,
                "[{}] {}: rank {} waited {} s for the other ranks of {}",
-               comm::name_of(call.collective), name_, rank_,
-               static_cast<double>(timeout_.count()) / 1000, size_);
+               name_of(call.collective), options_.name, rank_,
+               static_cast<double>(options_.timeout.count()) / 1000, size_);
   });
-  check_same_call(said, name_);
+  check_same_call(buffers->said, options_.name);
 }
 
 void MpiEngine::gather(const HostCall& call) {

@@ -14,9 +14,13 @@ namespace fsdp::comm {
 
 class MpiEngine final : public HostEngine {
  public:
-  // `piece_bytes`: how much of each slot is in flight at a time.
-  MpiEngine(std::shared_ptr<MpiGroup> group, std::string name, size_t piece_bytes,
-            std::chrono::milliseconds timeout);
+  struct Options {
+    std::string name;                      // of the communicator
+    size_t piece_bytes = size_t{1} << 20;  // how much of each slot is in flight at a time
+    std::chrono::milliseconds timeout = kDefaultTimeout;
+    std::shared_ptr<const AbortList> abort_list;
+  };
+  MpiEngine(std::shared_ptr<MpiGroup> group, Options options);
   void run(const HostCall& call) override;
   size_t staging_bytes() const override;
 
@@ -30,11 +34,9 @@ class MpiEngine final : public HostEngine {
   std::byte* scratch(int half);  // size() pieces
 
   std::shared_ptr<MpiGroup> group_;
-  std::string name_;
+  Options options_;
   int rank_;
   int size_;
-  size_t piece_bytes_;
-  std::chrono::milliseconds timeout_;
   std::vector<std::byte> scratch_;  // made by the first collective that needs it
 };
 

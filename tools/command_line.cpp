@@ -25,7 +25,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     std::string mistake = error.what();
     result = {.command = {},
               .status = help ? 0 : 2,
-              .message = help ? out.str() : "fsdp: " + mistake + " (see fsdp --help)\n"};
+              .message = help ? out.str() : mistake + " (see fsdp --help)"};
   }
   return result;
 }

@@ -1,6 +1,8 @@
 // Parses the command line of the program. Not here: what the commands do (tools/commands).
 #pragma once
 
+#include <string>
+
 #include "tools/commands/commands.h"
 
 namespace fsdp::tools {

@@ -60,6 +60,7 @@ struct AdamWShard {
   DType copy_dtype;
   std::vector<ShardSegment> segments;  // by begin
   const int32_t* step_counts;
+  const int32_t* present;
   const double* learning_rate;
   const M* gradient_scale;
   const int32_t* skip;
@@ -68,9 +69,9 @@ struct AdamWShard {
 
   // Elements [begin, end) of one segment.
   void update(const ShardSegment& segment, int64_t begin, int64_t end) const {
-    const int32_t t = step_counts[segment.parameter];
-    if (t == 0) return;
-    const auto k = hyperparameters.at<M>(*learning_rate, t, segment.decay, *gradient_scale);
+    if (present[segment.parameter] == 0) return;
+    const auto k = hyperparameters.at<M>(*learning_rate, step_counts[segment.parameter],
+                                         segment.decay, *gradient_scale);
     for (int64_t i = begin; i < end; i += kRun) {
       const int64_t run = std::min(kRun, end - i);
       wide_loop([&](auto) {
@@ -109,6 +110,7 @@ void CpuBackend::adamw(Stream& stream, const AdamWArgs& args) {
           .copy_dtype = args.copy ? args.copy->dtype() : DType::kF32,
           .segments = args.segments,
           .step_counts = args.step_counts.data_as<int32_t>(),
+          .present = args.present.data_as<int32_t>(),
           .learning_rate = args.learning_rate.data_as<double>(),
           .gradient_scale = args.gradient_scale.data_as<M>(),
           .skip = args.skip.data_as<int32_t>(),

@@ -22,9 +22,8 @@ template <typename A>
 struct QueryBlock {
   int64_t first, count;
   Visibility visibility;
-  A* queries;      // (D, 32): transposed, times scale
-  Panels<A> out;   // 32 rows, not yet divided by the softmax's total
-  bool started = false;
+  A* queries;     // (D, 32): transposed, times scale
+  Panels<A> out;  // 32 rows, not yet divided by the softmax's total
   OnlineSoftmax<A> softmax;
 };
 
@@ -79,6 +78,7 @@ class ForwardChunk {
     block.visibility = p_.shape.visibility(first, count);
     block.queries = carver_.take(panels_of(columns) * kLanes * kLanes);
     block.out = carver_.take_panels(columns, kLanes);
+    std::fill_n(block.out.data, block.out.size(), A(0));
     block.softmax.clear();
     load_transposed(p_.q.head(b_, h_) + first * p_.q.row_width, p_.q.row_width, count, columns,
                     static_cast<A>(p_.shape.scale), block.queries);
@@ -96,22 +96,19 @@ class ForwardChunk {
     if (block.visibility.masks(first, first + keys - 1)) {
       mask_scores(block.visibility, first, keys, scores_);
     }
-    const bool rescale = block.softmax.add(scores_, keys);
-    if (rescale && block.started) scale_rows(block.out, block.softmax.factor);
+    if (block.softmax.add(scores_, keys)) scale_rows(block.out, block.softmax.factor);
     if (p_.shape.dropout) {
       p_.shape.draw_keep(b_, h_, block.first, block.count, first, keys, keep_);
       multiply_elements(scores_, keep_, keys);
     }
     for (int64_t panel = 0; panel < values_.count(); ++panel) {
       multiply_columns(scores_, values_.row(panel, first - tile), block.out.row(panel, 0),
-                       block.count, keys, block.started);
+                       block.count, keys);
     }
-    block.started = true;
   }
 
   void finish_block(QueryBlock<A>& block) {
     const AttentionShape& s = p_.shape;
-    if (!block.started) std::fill_n(block.out.data, block.out.size(), A(0));
     A log_sum_exp[kLanes], reciprocal[kLanes];
     block.softmax.finish(log_sum_exp, reciprocal);
     std::copy_n(log_sum_exp, block.count,

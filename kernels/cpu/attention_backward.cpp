@@ -112,9 +112,9 @@ class BackwardHead {
     multiply_transposed(v_, first, keys, dout_transposed_, dscores_);
     softmax_backward(weights_, dscores_, s_.dropout ? keep_ : null_, delta_, keys);
     for (int64_t panel = 0; panel < k_.count(); ++panel) {
-      multiply_rows(weights_, dout_.row(panel, 0), dv_.row(panel, first), keys, count, true);
-      multiply_rows(dscores_, q_.row(panel, 0), dk_.row(panel, first), keys, count, true);
-      multiply_columns(dscores_, k_.row(panel, first), dq_.row(panel, 0), count, keys, true);
+      multiply_rows(weights_, dout_.row(panel, 0), dv_.row(panel, first), keys, count);
+      multiply_rows(dscores_, q_.row(panel, 0), dk_.row(panel, first), keys, count);
+      multiply_columns(dscores_, k_.row(panel, first), dq_.row(panel, 0), count, keys);
     }
   }
 

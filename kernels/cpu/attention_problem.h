@@ -92,9 +92,10 @@ class Carver {
 template <typename A>
 void multiply_transposed(const Panels<A>& rows, int64_t first, int64_t keys, const A* transposed,
                          A* scores) {
+  std::fill_n(scores, keys * kLanes, A(0));
   for (int64_t panel = 0; panel < rows.count(); ++panel) {
     multiply_rows(rows.row(panel, first), transposed + panel * kLanes * kLanes, scores, keys,
-                  rows.width(panel), panel > 0);
+                  rows.width(panel));
   }
 }
 

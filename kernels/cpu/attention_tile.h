@@ -27,12 +27,12 @@ constexpr int64_t panels_of(int64_t columns) { return (columns + kLanes - 1) / k
 // One register tile: sizeof...(I) rows, two vectors of kVector lanes wide. The loop over lanes is
 // the one that is vectorised: each element of low and high becomes a register.
 template <int kVector, int kRowStride, int kStepStride, typename A, size_t... I>
-inline void multiply_tile(std::index_sequence<I...>, const A* a, const A* b, A* c, int64_t steps,
-                          bool accumulate) {
+inline void multiply_tile(std::index_sequence<I...>, const A* a, const A* b, A* c,
+                          int64_t steps) {
 #pragma omp simd
   for (int lane = 0; lane < kVector; ++lane) {
-    A low[] = {(accumulate ? c[I * kLanes + lane] : A(0))...};
-    A high[] = {(accumulate ? c[I * kLanes + kVector + lane] : A(0))...};
+    A low[] = {c[I * kLanes + lane]...};
+    A high[] = {c[I * kLanes + kVector + lane]...};
     int64_t k = 0;
     do {  // not `for`: a loop that may not run at all would not be vectorised around
       const A x = b[k * kLanes + lane], y = b[k * kLanes + kVector + lane];
@@ -45,22 +45,22 @@ inline void multiply_tile(std::index_sequence<I...>, const A* a, const A* b, A* 
 }
 
 template <typename Vectors, int kRows, int kRowStride, int kStepStride, typename A>
-inline void multiply_stripe(const A* a, const A* b, A* c, int64_t steps, bool accumulate) {
+inline void multiply_stripe(const A* a, const A* b, A* c, int64_t steps) {
   constexpr int kVector = Vectors::kBytes / sizeof(A);
   for (int lane = 0; lane < kLanes; lane += 2 * kVector) {
     multiply_tile<kVector, kRowStride, kStepStride>(std::make_index_sequence<kRows>{}, a, b + lane,
-                                                    c + lane, steps, accumulate);
+                                                    c + lane, steps);
   }
 }
 
-// c (rows, 32) (+)= a b with b (steps, 32), a(row, step) = a[row * kRowStride + step * kStepStride];
+// c (rows, 32) += a b with b (steps, 32), a(row, step) = a[row * kRowStride + step * kStepStride];
 // steps > 0.
 template <int kRowStride, int kStepStride, typename A>
-void multiply_strided(const A* a, const A* b, A* c, int64_t rows, int64_t steps, bool accumulate) {
+void multiply_strided(const A* a, const A* b, A* c, int64_t rows, int64_t steps) {
   wide_loop([=]<typename Vectors>(Vectors) {
     const auto stripe = [&]<int kRows>(std::integral_constant<int, kRows>, int64_t row) {
-      multiply_stripe<Vectors, kRows, kRowStride, kStepStride>(
-          a + row * kRowStride, b, c + row * kLanes, steps, accumulate);
+      multiply_stripe<Vectors, kRows, kRowStride, kStepStride>(a + row * kRowStride, b,
+                                                               c + row * kLanes, steps);
       return row + kRows;
     };
     int64_t row = 0;
@@ -75,14 +75,14 @@ void multiply_strided(const A* a, const A* b, A* c, int64_t rows, int64_t steps,
 
 // a (rows, 32).
 template <typename A>
-void multiply_rows(const A* a, const A* b, A* c, int64_t rows, int64_t steps, bool accumulate) {
-  multiply_strided<kLanes, 1>(a, b, c, rows, steps, accumulate);
+void multiply_rows(const A* a, const A* b, A* c, int64_t rows, int64_t steps) {
+  multiply_strided<kLanes, 1>(a, b, c, rows, steps);
 }
 
 // a transposed, (steps, 32).
 template <typename A>
-void multiply_columns(const A* a, const A* b, A* c, int64_t rows, int64_t steps, bool accumulate) {
-  multiply_strided<1, kLanes>(a, b, c, rows, steps, accumulate);
+void multiply_columns(const A* a, const A* b, A* c, int64_t rows, int64_t steps) {
+  multiply_strided<1, kLanes>(a, b, c, rows, steps);
 }
 
 // ---- loading and storing ----

@@ -55,6 +55,23 @@ void add_converted(const Elements& a, const Elements& b, const Elements& out, in
   }
 }
 
+template <typename T>  // the accumulation type
+void scale_run(const Elements& x, double factor, int64_t begin, int64_t end) {
+  const auto by = static_cast<T>(factor);
+  if (x.dtype == dtype_of<T>()) {
+    T* values = x.at<T>(0);
+    for (int64_t i = begin; i < end; ++i) values[i] *= by;
+    return;
+  }
+  T values[kRun];
+  for (int64_t i = begin; i < end; i += kRun) {
+    const int64_t run = std::min(kRun, end - i);
+    x.load(i, run, values);
+    for (int64_t j = 0; j < run; ++j) values[j] *= by;
+    x.store(i, run, values);
+  }
+}
+
 }  // namespace
 
 void CpuBackend::add(Stream& stream, const Tensor& a, const Tensor& b, Tensor& out) {
@@ -91,14 +108,10 @@ void CpuBackend::cast(Stream& stream, const Tensor& x, Tensor& out) {
 
 void CpuBackend::scale(Stream& stream, Tensor& x, double factor) {
   if (factor == 1) return;
-  enqueue(stream, "scale", 0, [n = x.numel(), x = Elements(x), factor](Worker& worker) {
-    dispatch_floating(x.dtype, "scale", [&]<typename T>(TypeTag<T>) {
-      const auto by = static_cast<Accumulate<T>>(factor);
-      worker.team.parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
-        T* values = x.at<T>(0);
-        for (int64_t i = begin; i < end; ++i) values[i] = static_cast<T>(values[i] * by);
-      });
-    });
+  const auto kernel = x.dtype() == DType::kF64 ? scale_run<double> : scale_run<float>;
+  enqueue(stream, "scale", 0, [kernel, n = x.numel(), x = Elements(x), factor](Worker& worker) {
+    worker.team.parallel_for(n, kGrain,
+                             [&](int64_t begin, int64_t end) { kernel(x, factor, begin, end); });
   });
 }
 

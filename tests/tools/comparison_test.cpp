@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <limits>
-#include <thread>
 
 #include "comm/local_transport.h"
 #include "core/error.h"
@@ -75,19 +74,15 @@ TEST_CASE("report: the worst part is named, a limit is inclusive, nan never pass
 
 TEST_CASE("report: ranks agree on the worst error of any, infinity included") {
   constexpr int kRanks = 3;
-  comm::LocalGroup group(kRanks);
   std::vector<Report> reports(kRanks);
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < kRanks; ++rank) {
-    ranks.emplace_back([&, rank] {
-      Report& report = reports[static_cast<size_t>(rank)];
-      report.check("a", 1.0).add("x", rank == 1 ? 0.5 : 0.1);
-      report.check("a", 1.0).add("y", rank == 2 ? 0.25 : 0.2);
-      report.check("b", 1.0).add("only", rank == 2 ? kInfinity : 0);
-      agree_on_report(group.communicator(rank), report);
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
+  comm::run_local_ranks(kRanks, [&](comm::Communicator& world) {
+    const int rank = world.rank();
+    Report& report = reports[static_cast<size_t>(rank)];
+    report.check("a", 1.0).add("x", rank == 1 ? 0.5 : 0.1);
+    report.check("a", 1.0).add("y", rank == 2 ? 0.25 : 0.2);
+    report.check("b", 1.0).add("only", rank == 2 ? kInfinity : 0);
+    agree_on_report(world, report);
+  });
   for (const Report& report : reports) {
     REQUIRE(report.checks().size() == 2);
     CHECK(report.checks()[0].error == 0.5);

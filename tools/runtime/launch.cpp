@@ -8,10 +8,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
-#include <optional>
+#include <mutex>
 #include <thread>
-#include <vector>
 
 #include "comm/local_transport.h"
 #include "comm/mpi_transport.h"
@@ -19,103 +17,213 @@
 namespace fsdp::tools {
 namespace {
 
+// A cause of failure is often seen by all ranks at once. Those behind rank 0 hold their tongue for
+// so long, times their rank: by then the job has been ended, unless they are alone with it.
+constexpr std::chrono::milliseconds kSilence(200);
+constexpr int kMostSilences = 10;
+
 std::string host_name() {
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
   return name;
 }
 
+void print_line(const std::string& message) {
+  std::fprintf(stderr, "fsdp: %s\n", message.c_str());
+  std::fflush(stderr);
+}
+
+void print_after_lower_ranks(int rank, const std::string& message) {
+  std::fflush(stdout);
+  std::this_thread::sleep_for(kSilence * std::min(rank, kMostSilences));
+  print_line(message);
+}
+
+LauncherEnvironment environment() {
+  return launcher_environment([](const char* name) { return std::getenv(name); });
+}
+
+// ---------------------------------------------------------------------------- Threads
+
 // The cores this process may use, as text that is equal for processes that share them.
 struct Cores {
   int count = 1;
-  std::string mask;
+  std::string list;
 };
 
 Cores usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (::sched_getaffinity(0, sizeof set, &set) != 0) return {};
-  Cores cores{.count = std::max(1, CPU_COUNT(&set)), .mask = {}};
+  Cores cores = {.count = std::max(1, CPU_COUNT(&set)), .list = {}};
   for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(i, &set)) cores.mask += fmt::format("{},", i);
+    if (CPU_ISSET(i, &set)) cores.list += fmt::format("{},", i);
   }
   return cores;
 }
 
-// Ranks that run on the very cores of this one. Collective.
-int ranks_on_same_cores(comm::Communicator& world, const Cores& cores) {
-  const std::string mine = host_name() + ":" + cores.mask;
-  const std::vector<std::string> all = world.exchange(mine);
-  return static_cast<int>(std::count(all.begin(), all.end(), mine));
-}
-
-void print_error(const std::string& message) {
-  std::fprintf(stderr, "fsdp: %s\n", message.c_str());
-  std::fflush(stderr);
-}
-
-std::string at_rank(const comm::Communicator& world, const std::string& message) {
-  if (world.size() == 1) return message;
-  return fmt::format("rank {} ({}): {}", world.rank(), host_name(), message);
-}
-
-bool bound_by_launcher() {
-  const char* at_launch = std::getenv("OMPI_MCA_orte_bound_at_launch");
-  const int machine = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-  return at_launch != nullptr && usable_cores().count < machine;
-}
-
+// Collective.
 int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_ranks,
              const std::function<int(RankContext&)>& body) {
   const Cores cores = usable_cores();
-  const ThreadChoice choice = choose_threads(
-      options.threads, cores.count, ranks_on_same_cores(world, cores), bound_by_launcher());
-  if (world.rank() == 0 && !choice.warning.empty()) print_error("warning: " + choice.warning);
-  RankContext context{.world = world, .threads = choice.threads, .local_ranks = local_ranks};
+  const std::string host = host_name() + " ", mine = host + cores.list;
+  const std::vector<std::string> all = world.exchange(mine);
+  const CoreSharing sharing = {
+      .usable = cores.count,
+      .of_machine = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)),
+      .ranks = static_cast<int>(std::count(all.begin(), all.end(), mine)),
+      .ranks_on_host = static_cast<int>(std::count_if(
+          all.begin(), all.end(), [&](const std::string& s) { return s.starts_with(host); })),
+      .bound_by_launcher = environment().bound};
+  const ThreadChoice choice = choose_threads(options.threads, sharing);
+  if (world.rank() == 0 && !choice.warning.empty()) print_line("warning: " + choice.warning);
+  RankContext context = {.world = world, .threads = choice.threads, .local_ranks = local_ranks};
   return body(context);
 }
 
-// ---------------------------------------------------------------------------- Ranks as threads
-
-// What became of one rank. The first rank to fail is the cause; the others fail in its wake.
-struct Outcome {
-  int status = 0;
-  int order = 0;  // of the failure in time
-  std::string error;
-  bool agreed = false;
-};
-
-Outcome run_guarded(comm::Communicator& world, const std::function<int()>& body) {
-  try {
-    return {.status = body()};
-  } catch (const AgreedError& error) {
-    return {.status = 1, .error = error.what(), .agreed = true};
-  } catch (const std::exception& error) {
-    return {.status = 1, .error = at_rank(world, error.what())};
-  }
-}
+// ---------------------------------------------------------------------------- Transports
 
 int launch_threads(const LaunchOptions& options, int ranks,
                    const std::function<int(RankContext&)>& body) {
-  comm::LocalGroup group(ranks);
-  std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
-  std::atomic<int> failures{0};
-  const auto run = [&](int rank) {
-    comm::Communicator& world = group.communicator(rank);
-    Outcome& outcome = outcomes[static_cast<size_t>(rank)];
-    outcome = run_guarded(world, [&] { return run_rank(world, options, ranks, body); });
-    if (outcome.error.empty()) return;
-    outcome.order = ++failures;
-    if (!outcome.agreed) world.abort(outcome.error);
+  std::mutex mutex;
+  int status = 0;
+  std::string agreed;
+  const auto run = [&](comm::Communicator& world) {
+    int mine = 1;
+    std::string message;
+    try {
+      mine = run_rank(world, options, ranks, body);
+    } catch (const AgreedError& error) {
+      message = error.what();
+    }
+    const std::lock_guard lock(mutex);
+    if (status == 0) status = mine;
+    if (agreed.empty()) agreed = message;
   };
-  std::vector<std::thread> others;
-  for (int rank = 1; rank < ranks; ++rank) others.emplace_back(run, rank);
-  run(0);
-  for (std::thread& thread : others) thread.join();
-  const auto cause = std::min_element(
-      outcomes.begin(), outcomes.end(), [](const Outcome& a, const Outcome& b) {
-        return (a.error.empty() ? INT_MAX : a.order) < (b.error.empty() ? INT_MAX : b.order);
-      });
-  if (!cause->error.empty()) print_error(cause->error);
-  return cause->status;
+  try {
+    comm::run_local_ranks(ranks, run, {.timeout = std::chrono::seconds(options.timeout_s)});
+  } catch (const Error& error) {  // "rank 1: ..."
+    const std::string message = error.what();
+    const std::string_view only_rank = "rank 0: ";
+    print_line(ranks == 1 && message.starts_with(only_rank) ? message.substr(only_rank.size())
+                                                            : message);
+    return 1;
+  }
+  if (!agreed.empty()) print_line(agreed);
+  return status;
 }
+
+int launch_process(const LaunchOptions& options, const LauncherEnvironment& launcher,
+                   const std::function<int(RankContext&)>& body) {
+  comm::HostMemoryOptions memory = {.shared_memory = options.shared_memory,
+                                    .timeout = std::chrono::seconds(options.timeout_s)};
+  if (options.shared_memory_limit_mib) {
+    memory.limit_bytes = static_cast<size_t>(*options.shared_memory_limit_mib) << 20;
+  }
+  comm::MpiRuntime runtime(memory);
+  comm::Communicator& world = runtime.world();
+  try {
+    FSDP_CHECK(launcher.size == 0 || launcher.size == world.size(),
+               "the launcher started {} processes but MPI connects {}; with Slurm: srun --mpi=pmix",
+               launcher.size, world.size());
+    return run_rank(world, options, 1, body);
+  } catch (const AgreedError& error) {
+    if (world.rank() == 0) print_line(error.what());
+    return 1;
+  } catch (const std::exception& error) {
+    // MPI cannot be ended in order here: others may wait for this rank.
+    const std::string who =
+        world.size() == 1 ? "" : fmt::format("rank {} ({}): ", world.rank(), runtime.host_name());
+    print_after_lower_ranks(world.rank(), who + error.what());
+    runtime.abort(1);
+  }
+}
+
+}  // namespace
+
+int launch(const LaunchOptions& options, const std::function<int(RankContext&)>& body) {
+  const LauncherEnvironment launcher = environment();
+  if (launcher.size > 1) {
+    FSDP_CHECK(options.local_ranks <= 1,
+               "--local-ranks {}: not under a launcher that started {} processes; choose one",
+               options.local_ranks, launcher.size);
+    FSDP_CHECK(comm::MpiRuntime::available(),
+               "the launcher started {} processes, but this build has no MPI; --local-ranks {} runs "
+               "the ranks as threads of one process",
+               launcher.size, launcher.size);
+  }
+  if (launcher.started && options.local_ranks == 0 && comm::MpiRuntime::available()) {
+    return launch_process(options, launcher, body);
+  }
+  return launch_threads(options, std::max(1, options.local_ranks), body);
+}
+
+void agree(comm::Communicator& world, const std::function<void()>& work) {
+  std::string mine;
+  try {
+    work();
+  } catch (const std::exception& error) {
+    mine = error.what();
+    if (mine.empty()) mine = "unknown error";
+  }
+  const std::vector<std::string> messages = world.exchange(mine);
+  const auto failed = std::find_if(messages.begin(), messages.end(),
+                                   [](const std::string& message) { return !message.empty(); });
+  if (failed == messages.end()) return;
+  // Said by all: no one's in particular.
+  const bool same = std::count(messages.begin(), messages.end(), *failed) == world.size();
+  throw AgreedError(same ? *failed : fmt::format("rank {}: {}", failed - messages.begin(), *failed));
+}
+
+bool first_rank_of_host(comm::Communicator& world) {
+  const std::vector<std::string> hosts = world.exchange(host_name());
+  const auto first = std::find(hosts.begin(), hosts.end(), host_name());
+  return first - hosts.begin() == world.rank();
+}
+
+void report_error(const std::string& message) {
+  print_after_lower_ranks(environment().rank, message);
+}
+
+// ---------------------------------------------------------------------------- Pure parts
+
+LauncherEnvironment launcher_environment(const std::function<const char*(const char*)>& getenv) {
+  const auto number = [&](std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+      if (const char* text = getenv(name)) return std::atoi(text);
+    }
+    return -1;
+  };
+  // Not SLURM_NTASKS and SLURM_PROCID alone: a batch script has them too without having been started
+  // by srun. Open MPI; MPICH and Intel MPI; srun.
+  const int size = number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
+  const int rank = number({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"});
+  const bool started = size > 0 || number({"PMIX_RANK"}) >= 0;
+  return {.started = started,
+          .rank = started ? std::max(rank, 0) : 0,
+          .size = std::max(size, 0),
+          .bound = number({"OMPI_MCA_orte_bound_at_launch"}) > 0};
+}
+
+ThreadChoice choose_threads(int requested, const CoreSharing& cores) {
+  const int share = std::max(1, cores.usable / std::max(1, cores.ranks));
+  const int threads = requested > 0 ? requested : share;
+  const bool bound = cores.bound_by_launcher && cores.usable < cores.of_machine;
+  if (bound && threads > cores.usable) {
+    return {threads, fmt::format("{} threads per rank, but the launcher bound each rank to {} of {} "
+                                 "cores; give mpirun --bind-to none",
+                                 threads, cores.usable, cores.of_machine)};
+  }
+  if (threads * cores.ranks > cores.usable) {
+    return {threads, fmt::format("{} ranks of {} threads share {} core{}: slower than fewer",
+                                 cores.ranks, threads, cores.usable, cores.usable == 1 ? "" : "s")};
+  }
+  if (bound && requested == 0 && cores.usable * cores.ranks_on_host < cores.of_machine) {
+    return {threads, fmt::format("the launcher bound each rank to {} of {} cores; mpirun --bind-to "
+                                 "none lets its threads use more",
+                                 cores.usable, cores.of_machine)};
+  }
+  return {threads, ""};
+}
+
+}  // namespace fsdp::tools

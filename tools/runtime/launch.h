@@ -38,8 +38,9 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
-// Runs `body` once per rank and returns the exit status: 0, or the first rank's that is not. Throws
-// what a rank threw, for main() to print, in the process that should print it.
+// Runs `body` once per rank and returns the exit status of this process. What a rank threw is
+// reported here and not by main(): MPI must be aborted before the stack that holds it is unwound.
+// Error when the ranks cannot be started.
 int launch(const LaunchOptions& options, const std::function<int(RankContext&)>& body);
 
 // Runs `work` on every rank; when it throws an Error on any, throws AgreedError on all. `work` must
@@ -54,21 +55,28 @@ void report_error(const std::string& message);
 
 // ---- pure parts, for tests ----
 
-// What the launcher's environment says; size 0: not started by a launcher.
+// What the launcher's environment says.
 struct LauncherEnvironment {
+  bool started = false;  // by mpirun, srun, ...
   int rank = 0;
-  int size = 0;
-  int ranks_on_host = 1;
+  int size = 0;          // 0: it does not say
+  bool bound = false;    // it bound this process to cores
 };
 LauncherEnvironment launcher_environment(
     const std::function<const char*(const char* name)>& getenv);
 
+struct CoreSharing {
+  int usable = 1;      // cores this process may use
+  int of_machine = 1;
+  int ranks = 1;       // that use the same cores
+  int ranks_on_host = 1;
+  bool bound_by_launcher = false;
+};
 struct ThreadChoice {
   int threads = 1;      // per rank
-  std::string warning;  // "" when the cores suffice
+  std::string warning;  // "" when all is well
 };
-// `requested` 0: the cores are shared out. `bound`: whether the launcher bound this process to fewer
-// cores than the machine has.
-ThreadChoice choose_threads(int requested, int usable_cores, int ranks_sharing_them, bool bound);
+ThreadChoice choose_threads(int requested,  // 0: the cores are shared out
+                            const CoreSharing& cores);
 
 }  // namespace fsdp::tools

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -26,6 +27,8 @@ std::string cut_to_width(const std::string& line, std::FILE* terminal) {
 }
 
 }  // namespace
+
+bool output_is_terminal() { return ::isatty(STDOUT_FILENO) != 0; }
 
 std::string format_duration(double seconds) {
   if (!std::isfinite(seconds)) return "?";

@@ -18,6 +18,7 @@ struct ProgressValues {
   size_t peak_memory_bytes = 0;
   double seconds_left = 0;
 };
+bool output_is_terminal();  // stdout
 std::string format_progress(const ProgressValues& values);
 std::string format_duration(double seconds);        // "0:07", "12:34", "3:04:05"
 std::string format_count(int64_t value);            // "12,345"

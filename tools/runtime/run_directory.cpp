@@ -25,8 +25,9 @@ std::string local_time(const char* format) {
 
 std::filesystem::path create_numbered(const std::filesystem::path& wanted) {
   std::error_code error;
-  std::filesystem::create_directories(wanted.parent_path(), error);
-  FSDP_CHECK(!error, "{}: cannot be made: {}", wanted.parent_path().string(), error.message());
+  const std::filesystem::path parent = wanted.parent_path();
+  if (!parent.empty()) std::filesystem::create_directories(parent, error);
+  FSDP_CHECK(!error, "{}: cannot be made: {}", parent.string(), error.message());
   std::filesystem::path path = wanted;
   for (int number = 2; !std::filesystem::create_directory(path, error); ++number) {
     FSDP_CHECK(!error, "{}: cannot be made: {}", path.string(), error.message());
@@ -36,12 +37,13 @@ std::filesystem::path create_numbered(const std::filesystem::path& wanted) {
 }
 
 std::filesystem::path make_run_directory(comm::Communicator& world,
-                                         const std::filesystem::path& parent,
+                                         const std::filesystem::path& wanted,
                                          const std::string& name) {
+  const std::string stamped = fmt::format("runs/{}-{}", name, local_time("%Y%m%d-%H%M%S"));
   std::string path;
   agree(world, [&] {
     if (world.rank() != 0) return;
-    path = create_numbered(parent / (name + "-" + local_time("%Y%m%d-%H%M%S"))).string();
+    path = create_numbered(wanted.empty() ? std::filesystem::path(stamped) : wanted).string();
   });
   return world.exchange(path)[0];
 }

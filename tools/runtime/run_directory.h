@@ -10,10 +10,10 @@
 
 namespace fsdp::tools {
 
-// Rank 0 makes the folder below `parent`, all ranks learn its path. Collective. A folder that is
-// there already (another run of the same second) is not taken: "-2", "-3", ... follows.
+// Rank 0 makes the folder `wanted`, or runs/<name>-<timestamp> when that is empty; all ranks learn
+// its path. Collective. A folder that is there already is never taken: "-2", "-3", ... follows.
 std::filesystem::path make_run_directory(comm::Communicator& world,
-                                         const std::filesystem::path& parent,
+                                         const std::filesystem::path& wanted,
                                          const std::string& name);
 
 // How the program was called and on what, for run_args.json.

@@ -16,12 +16,14 @@
 namespace fsdp::tools {
 
 struct SpeedOfLight {
-  double flops_per_s = 0;       // matrix products, in the mixture of the step
+  double flops_per_s = 0;       // of matrix products, in the mixture of the step
   double copy_bytes_per_s = 0;  // read and written
-  double product_ms = 0;        // of a step at this rate
-  double pass_ms = 0;
+  double flops = 0;             // of a step, with attention's
+  double pass_bytes = 0;        // of a step
 
-  double step_ms() const { return product_ms + pass_ms; }
+  double product_ms() const { return 1e3 * flops / flops_per_s; }
+  double pass_ms() const { return 1e3 * pass_bytes / copy_bytes_per_s; }
+  double step_ms() const { return product_ms() + pass_ms(); }
 };
 
 class SpeedOfLightMeter {
@@ -36,6 +38,7 @@ class SpeedOfLightMeter {
     Tensor memory;
     size_t next = 0;
 
+    Arena() = default;
     Arena(Backend& backend, size_t bytes);
     Tensor take(Shape shape, DType dtype);
   };
@@ -44,7 +47,7 @@ class SpeedOfLightMeter {
 
   Backend& backend_;
   StepCost cost_;
-  Tensor activations_[3];  // two operands and a result
+  Tensor first_operand_, second_operand_, result_;  // activations
   Arena weights_;
   Arena gradients_;
 };

@@ -76,22 +76,10 @@ models::ModelConfig from_folder(const config::ModelSection& c) {
 
 }  // namespace
 
-models::ModelConfig model_config(const config::TrainConfig& config, const std::string& tokenizer,
-                                 int64_t tokens) {
+models::ModelConfig model_config(const config::TrainConfig& config, int64_t vocabulary) {
   const config::ModelSection& c = config.model;
-  models::ModelConfig model;
-  if (!c.path.empty()) {
-    model = from_folder(c);
-    FSDP_CHECK(model.vocabulary == tokens,
-               "vocabulary mismatch: the model of {} has {} tokens, the tokenizer {} has {}",
-               c.path, model.vocabulary, tokenizer, tokens);
-  } else {
-    model = from_sizes(config);
-    model.vocabulary = c.vocab_size > 0 ? c.vocab_size : tokens;
-    FSDP_CHECK(model.vocabulary >= tokens,
-               "vocabulary mismatch: model.vocab_size is {}, the tokenizer {} has {} tokens",
-               model.vocabulary, tokenizer, tokens);
-  }
+  models::ModelConfig model = c.path.empty() ? from_sizes(config) : from_folder(c);
+  if (c.path.empty()) model.vocabulary = c.vocab_size > 0 ? c.vocab_size : vocabulary;
   model.embedding_dropout = model.attention_dropout = model.residual_dropout = c.dropout;
   FSDP_CHECK(config.data.sequence_length <= model.max_positions,
              "data.sequence_length: the model has {} positions, got {}", model.max_positions,
@@ -117,18 +105,22 @@ SessionOptions session_options(const config::TrainConfig& config,
       .backward_prefetch = static_cast<comm::BackwardPrefetch>(config.fsdp.backward_prefetch)};
   static_assert(static_cast<int>(comm::BackwardPrefetch::kNone) ==
                 static_cast<int>(config::BackwardPrefetch::kNone));
-  return {.model = model,
-          .max_length = config.data.sequence_length,
-          .wrap_blocks = config.fsdp.wrap == config::Wrap::kTransformerBlock,
-          .fsdp = fsdp,
-          .cpu = {.threads = threads, .synchronous = config.runtime.synchronous},
-          .adamw = {.beta1 = train.optimizer.beta1,
-                    .beta2 = train.optimizer.beta2,
-                    .epsilon = train.optimizer.epsilon,
-                    .weight_decay = train.optimizer.weight_decay},
-          .decay = static_cast<SessionOptions::Decay>(train.optimizer.decay),
-          .clip_norm = train.clip_norm,
-          .seed = static_cast<uint64_t>(train.seed)};
+  SessionOptions options = {
+      .model = model,
+      .max_length = config.data.sequence_length,
+      .wrap_blocks = config.fsdp.wrap == config::Wrap::kTransformerBlock,
+      .fsdp = fsdp,
+      .cpu = {},
+      .adamw = {.beta1 = train.optimizer.beta1,
+                .beta2 = train.optimizer.beta2,
+                .epsilon = train.optimizer.epsilon,
+                .weight_decay = train.optimizer.weight_decay},
+      .decay = static_cast<SessionOptions::Decay>(train.optimizer.decay),
+      .clip_norm = train.clip_norm,
+      .seed = static_cast<uint64_t>(train.seed)};
+  options.cpu.threads = threads;
+  options.cpu.synchronous = config.runtime.synchronous;
+  return options;
 }
 
 std::string describe(const models::ModelConfig& model) {

@@ -9,10 +9,9 @@
 
 namespace fsdp::tools {
 
-// `tokenizer` and its number of tokens decide the vocabulary of a model from scratch and must be the
-// vocabulary of a model from a folder.
-models::ModelConfig model_config(const config::TrainConfig& config, const std::string& tokenizer,
-                                 int64_t tokens);
+// `vocabulary`: of the tokenizer, for a model from scratch that does not name one. Whether text and
+// model fit together is checked by TrainData.
+models::ModelConfig model_config(const config::TrainConfig& config, int64_t vocabulary);
 SessionOptions session_options(const config::TrainConfig& config,
                                const models::ModelConfig& model, int threads);
 

@@ -1,0 +1,22 @@
+// Stands in for comm/mpi_*.cpp in a build without MPI.
+#include "comm/mpi_transport.h"
+
+namespace fsdp::comm {
+
+struct MpiRuntime::Impl {};
+
+bool MpiRuntime::available() { return false; }
+
+MpiRuntime::MpiRuntime(const HostMemoryOptions&) {
+  fail("[mpi] this build has no MPI; run ranks as threads (--local-ranks N), or install MPI and "
+       "configure again");
+}
+
+MpiRuntime::~MpiRuntime() = default;
+Communicator& MpiRuntime::world() { fail("[mpi] not available"); }
+int MpiRuntime::local_rank() const { return 0; }
+int MpiRuntime::local_size() const { return 1; }
+const std::string& MpiRuntime::host_name() const { fail("[mpi] not available"); }
+void MpiRuntime::abort(int) { fail("[mpi] not available"); }
+
+}  // namespace fsdp::comm

@@ -1,0 +1,88 @@
+// Initialisation and end of MPI.
+#include "comm/mpi_transport.h"
+
+#include <mpi.h>
+
+#include <exception>
+
+#include "comm/mpi_communicator.h"
+
+namespace fsdp::comm {
+
+struct MpiRuntime::Impl {
+  bool began = false;  // MPI_Init was ours
+  std::shared_ptr<MpiJob> job;
+  std::unique_ptr<Communicator> world;
+  int local_rank = 0;
+  int local_size = 1;
+  std::string host_name;
+};
+
+namespace {
+
+std::string_view name_of_level(int level) {
+  switch (level) {
+    case MPI_THREAD_SINGLE: return "single";
+    case MPI_THREAD_FUNNELED: return "funneled";
+    case MPI_THREAD_SERIALIZED: return "serialized";
+    default: return "multiple";
+  }
+}
+
+// Whether MPI was begun here and not by somebody before.
+bool begin_mpi() {
+  int initialized = 0, level = MPI_THREAD_SINGLE;
+  MPI_Initialized(&initialized);
+  if (initialized) {
+    MPI_Query_thread(&level);
+  } else {
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
+  }
+  FSDP_CHECK(level >= MPI_THREAD_MULTIPLE,
+             "[mpi] thread level: expected multiple, got {}; this MPI was built or initialised "
+             "without it",
+             name_of_level(level));
+  return !initialized;
+}
+
+std::string processor_name() {
+  char name[MPI_MAX_PROCESSOR_NAME] = {};
+  int length = 0;
+  MPI_Get_processor_name(name, &length);
+  return {name, static_cast<size_t>(length)};
+}
+
+}  // namespace
+
+bool MpiRuntime::available() { return true; }
+
+MpiRuntime::MpiRuntime(const HostMemoryOptions& options) : impl_(std::make_unique<Impl>()) {
+  impl_->began = begin_mpi();
+  impl_->host_name = processor_name();
+  impl_->job = std::make_shared<MpiJob>();
+  impl_->job->options = options;
+  auto group = MpiGroup::duplicate(MPI_COMM_WORLD);
+  const auto host = group->ranks_of_host();
+  impl_->local_rank = host->rank();
+  impl_->local_size = host->size();
+  impl_->world = std::make_unique<MpiCommunicator>(impl_->job, std::move(group), "world");
+}
+
+// On an exception's way out the other ranks are still at work and MPI_Finalize would wait for them;
+// without it the launcher ends the job.
+MpiRuntime::~MpiRuntime() {
+  impl_->world.reset();
+  if (impl_->began && std::uncaught_exceptions() == 0) MPI_Finalize();
+}
+
+Communicator& MpiRuntime::world() { return *impl_->world; }
+int MpiRuntime::local_rank() const { return impl_->local_rank; }
+int MpiRuntime::local_size() const { return impl_->local_size; }
+const std::string& MpiRuntime::host_name() const { return impl_->host_name; }
+
+void MpiRuntime::abort(int code) {
+  MPI_Abort(MPI_COMM_WORLD, code);
+  fail("[mpi] MPI_Abort returned");
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,48 @@
+// Ranks as MPI processes. Groups whose ranks share a host read each other's memory directly
+// (comm/shared_window.h); the others, and those where that is refused, go through MPI's own calls.
+// Where the build has no MPI, mpi_absent.cpp stands in and available() says so.
+// Not here: how to tell that a launcher started this process (tools).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "comm/communicator.h"
+#include "comm/host_group.h"
+
+namespace fsdp::comm {
+
+struct HostMemoryOptions {
+  bool shared_memory = true;       // ranks of one host read each other's memory
+  size_t limit_bytes = SIZE_MAX;   // of shared memory that this process makes
+  size_t staging_bytes = size_t{1} << 20;  // per rank, communicator and half: data on its way
+  std::chrono::milliseconds timeout = kDefaultTimeout;  // of a rank that waits for the others
+};
+
+// MPI from its initialisation to its end. Make one first thing in main, and destroy everything that
+// communicates before it. Error unless MPI lets several threads call it at once.
+class MpiRuntime {
+ public:
+  static bool available();
+
+  explicit MpiRuntime(const HostMemoryOptions& options = {});
+  ~MpiRuntime();  // ends MPI if this object began it; not while an exception is on its way
+  MpiRuntime(const MpiRuntime&) = delete;
+  MpiRuntime& operator=(const MpiRuntime&) = delete;
+
+  Communicator& world();
+  int local_rank() const;  // among the ranks of this host
+  int local_size() const;
+  const std::string& host_name() const;
+  // Ends all ranks of the job at once. Tell world().abort(reason) before: peers that wait then
+  // report the reason.
+  [[noreturn]] void abort(int code);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fsdp::comm

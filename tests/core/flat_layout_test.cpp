@@ -1,0 +1,143 @@
+// Flat layout: alignment, and that the shards' pieces cover every element of every parameter once.
+#include "core/flat_layout.h"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+
+#include "tests/support/temp_folder.h"
+
+namespace fsdp {
+namespace {
+
+using Parameters = std::vector<std::unique_ptr<Parameter>>;
+
+Parameters make_parameters(const std::vector<Shape>& shapes) {
+  Parameters parameters;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    parameters.push_back(std::make_unique<Parameter>(fmt::format("p{}", i), shapes[i],
+                                                     Initializer{}, shapes[i].rank() >= 2));
+  }
+  return parameters;
+}
+
+std::vector<Parameter*> pointers(const Parameters& parameters) {
+  std::vector<Parameter*> out;
+  for (const auto& parameter : parameters) out.push_back(parameter.get());
+  return out;
+}
+
+// From one parameter of one element to parameters much larger and much smaller than a shard.
+const std::vector<std::vector<Shape>> kCases = {
+    {Shape{1}},
+    {Shape{64}},
+    {Shape{65}},
+    {Shape{3}, Shape{1}, Shape{2}},
+    {Shape{24, 72}, Shape{72}, Shape{24}, Shape{24}},
+    {Shape{97, 40}, Shape{1000}, Shape{1}, Shape{7, 13}, Shape{63}},
+    {Shape{}, Shape{5, 0}, Shape{128}},  // a scalar and a parameter without elements
+    {}};
+
+void check_cover(const FlatLayout& layout) {
+  std::vector<std::vector<int>> seen;
+  for (const FlatParameter& p : layout.parameters()) {
+    seen.emplace_back(static_cast<size_t>(p.numel), 0);
+  }
+  for (int shard = 0; shard < layout.shards(); ++shard) {
+    int64_t end_before = 0;
+    for (const ShardPiece& piece : layout.pieces(shard)) {
+      const FlatParameter& p = layout.parameters()[static_cast<size_t>(piece.parameter)];
+      CHECK(piece.count > 0);
+      CHECK(piece.shard_begin >= end_before);  // in order, disjoint
+      end_before = piece.shard_begin + piece.count;
+      CHECK(end_before <= layout.shard_numel());
+      CHECK(shard * layout.shard_numel() + piece.shard_begin == p.offset + piece.parameter_begin);
+      for (int64_t i = 0; i < piece.count; ++i) {
+        ++seen[static_cast<size_t>(piece.parameter)][static_cast<size_t>(piece.parameter_begin + i)];
+      }
+    }
+  }
+  for (const std::vector<int>& counts : seen) {
+    CHECK(counts == std::vector<int>(counts.size(), 1));
+  }
+}
+
+TEST_CASE("pieces cover every parameter exactly once, aligned, for any number of shards") {
+  for (size_t i = 0; i < kCases.size(); ++i) {
+    const Parameters parameters = make_parameters(kCases[i]);
+    for (const int shards : {1, 2, 3, 4, 8}) {
+      CAPTURE(i);
+      CAPTURE(shards);
+      const FlatLayout layout(pointers(parameters), shards);
+      CHECK(layout.numel() == shards * layout.shard_numel());
+      CHECK(layout.shard_numel() % kFlatAlignment == 0);
+      int64_t total = 0, end = 0;
+      for (const FlatParameter& p : layout.parameters()) {
+        CHECK(p.offset % kFlatAlignment == 0);
+        CHECK(p.offset >= end);
+        end = p.offset + p.numel;
+        total += p.numel;
+      }
+      CHECK(layout.parameter_numel() == total);
+      CHECK(layout.numel() >= end);
+      CHECK(layout.numel() < end + kFlatAlignment * (shards + 1));  // no more padding than needed
+      check_cover(layout);
+    }
+  }
+}
+
+TEST_CASE("offsets do not depend on the number of shards") {
+  const Parameters parameters = make_parameters(kCases[5]);
+  const FlatLayout one(pointers(parameters), 1);
+  for (const int shards : {2, 3, 8}) {
+    const FlatLayout many(pointers(parameters), shards);
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      CHECK(many.parameters()[i].offset == one.parameters()[i].offset);
+      CHECK(many.parameters()[i].parameter == parameters[i].get());
+    }
+  }
+}
+
+TEST_CASE("a shard may be empty, and a parameter may lie in several shards") {
+  const Parameters small = make_parameters({Shape{3}});
+  const FlatLayout few(pointers(small), 8);
+  CHECK(few.shard_numel() == 64);
+  CHECK(few.pieces(0).size() == 1);
+  for (int shard = 1; shard < 8; ++shard) {
+    CHECK(few.pieces(shard).empty());
+    CHECK(few.segments(shard).empty());
+    CHECK(few.spans(shard).empty());
+  }
+  const Parameters large = make_parameters({Shape{1000}});
+  const FlatLayout many(pointers(large), 3);
+  CHECK(many.shard_numel() == 384);
+  CHECK(many.pieces(2)[0].parameter_begin == 768);
+  CHECK(many.pieces(2)[0].count == 232);
+}
+
+TEST_CASE("segments carry the decay flag of their parameter; spans leave gaps out") {
+  const Parameters parameters = make_parameters({Shape{5, 5}, Shape{70}, Shape{2, 2}});
+  const FlatLayout layout(pointers(parameters), 2);  // offsets 0, 64, 192; shards of 128
+  const std::vector<ShardSegment> first = layout.segments(0), second = layout.segments(1);
+  REQUIRE(first.size() == 2);
+  CHECK(first[0].begin == 0);
+  CHECK(first[0].end == 25);
+  CHECK(first[0].decay);
+  CHECK(first[0].parameter == 0);
+  CHECK(first[1].begin == 64);
+  CHECK(first[1].end == 128);
+  CHECK_FALSE(first[1].decay);
+  using Spans = std::vector<std::pair<int64_t, int64_t>>;
+  CHECK(layout.spans(0) == Spans{{0, 25}, {64, 128}});
+  CHECK(layout.spans(1) == Spans{{0, 6}, {64, 68}});
+  REQUIRE(second.size() == 2);
+  CHECK(second[1].parameter == 2);
+}
+
+TEST_CASE("no shards are refused") {
+  CHECK(test::error_of([] { FlatLayout({}, 0); }) ==
+        "[flat_layout] shards: expected at least 1, got 0");
+}
+
+}  // namespace
+}  // namespace fsdp

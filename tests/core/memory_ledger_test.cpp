@@ -1,0 +1,57 @@
+// The ledger: rounding, categories, peaks and what stood where at the peak.
+#include "core/memory_ledger.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/temp_folder.h"
+
+namespace fsdp {
+namespace {
+
+constexpr size_t index(MemoryCategory category) { return static_cast<size_t>(category); }
+
+TEST_CASE("sizes are counted in multiples of 512 bytes") {
+  CHECK(rounded_bytes(0) == 0);
+  CHECK(rounded_bytes(1) == 512);
+  CHECK(rounded_bytes(512) == 512);
+  CHECK(rounded_bytes(513) == 1024);
+  MemoryLedger ledger;
+  ledger.add(MemoryCategory::kGradient, 513);
+  CHECK(ledger.usage().current[index(MemoryCategory::kGradient)] == 1024);
+  ledger.subtract(MemoryCategory::kGradient, 513);
+  CHECK(ledger.usage().total_current == 0);
+}
+
+TEST_CASE("each category has its own peak; the total's peak remembers its parts") {
+  using enum MemoryCategory;
+  MemoryLedger ledger;
+  ledger.add(kParameterShard, 1024);
+  ledger.add(kActivation, 4096);
+  ledger.subtract(kActivation, 4096);
+  ledger.add(kGradient, 2048);  // total 3072, below the peak of 5120
+  const MemoryUsage usage = ledger.usage();
+  CHECK(usage.total_current == 3072);
+  CHECK(usage.total_peak == 5120);
+  CHECK(usage.peak[index(kActivation)] == 4096);
+  CHECK(usage.peak[index(kGradient)] == 2048);
+  CHECK(usage.at_peak[index(kActivation)] == 4096);
+  CHECK(usage.at_peak[index(kGradient)] == 0);
+  ledger.reset_peak();
+  CHECK(ledger.usage().total_peak == 3072);
+  CHECK(ledger.usage().peak[index(kActivation)] == 0);
+  CHECK(ledger.usage().at_peak == ledger.usage().current);
+}
+
+TEST_CASE("the table names every category") {
+  MemoryLedger ledger;
+  ledger.add(MemoryCategory::kWorkspace, 3 << 20);
+  const std::string table = ledger.table();
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    CHECK(test::contains(table, name_of(static_cast<MemoryCategory>(i))));
+  }
+  CHECK(test::contains(table, "total"));
+  CHECK(test::contains(table, "3.00"));
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# fsdp generate: greedy tokens equal those of another implementation; sampled ones depend on the
+# seed and not on the number of ranks; mistakes end in one clear line.
+# Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
+set -uo pipefail
+fixtures=$SOURCE/tests/fixtures/models
+failed=0
+
+fail() { echo "FAILED: $*"; failed=1; }
+# same WHAT EXPECTED GOT
+same() { [ "$2" = "$3" ] || fail "$1: expected '$2', got '$3'"; }
+
+
+# ---- greedy, token for token ---------------------------------------------------------------------
+for folder in "$fixtures"/*; do
+  file=$folder/generation.json
+  mapfile -t prompts < <(sed -n '/"prompts"/,/^ \],/p' "$file" | grep -o '\[ *[0-9][^]]*' | tr -d '[ ')
+  for i in 0 1; do
+    expected=$(sed -n '/"alone"/,$p' "$file" | grep -o '"new_ids": \[[^]]*' | sed -n "$((i + 1))p" |
+      sed 's/.*\[//; s/,//g; s/^ *//; s/ *$//')
+    [ "$(wc -w <<<"$expected")" = 12 ] || fail "$file: cannot read the expected tokens"
+    for ranks in 1 2; do
+      got=$("$FSDP" generate "$folder" --ids "${prompts[$i]}" --tokens 12 --ignore-end \
+        --local-ranks $ranks)
+      same "$(basename "$folder"), prompt $i, $ranks ranks" "$expected" "$got"
+    done
+  done
+done
+
+# ---- sampling: the seed decides, not the ranks ---------------------------------------------------
+sample() { "$FSDP" generate "$fixtures/gpt2" --ids 5,6,7 --tokens 20 --temperature 2 --ignore-end "$@"; }
+one=$(sample --seed 3)
+same "sampling on 3 ranks" "$one" "$(sample --seed 3 --local-ranks 3)"
+if [ -n "${MPIRUN:-}" ]; then
+  same "sampling under mpirun" "$one" \
+    "$($MPIRUN -n 2 "$FSDP" generate "$fixtures/gpt2" --ids 5,6,7 --tokens 20 --temperature 2 \
+      --ignore-end --seed 3)"
+else
+  echo "[SKIP] generate under mpirun: no MPI"
+fi
+[ "$one" != "$(sample --seed 4)" ] || fail "another seed gives the same tokens"
+same "top-k 1 is greedy" "$(sample --temperature 0)" "$(sample --top-k 1 --seed 9)"
+
+# ---- longer than the model's 32 positions: cropped, and said -------------------------------------
+long=$("$FSDP" generate "$fixtures/gpt2" --ids 5,6,7 --tokens 40 --ignore-end 2>&1)
+grep -q "sees the last 32 tokens only" <<<"$long" || fail "the crop is not announced: $long"
+same "tokens of a long text" 40 "$(tail -1 <<<"$long" | wc -w)"
+
+# ---- JSON and mistakes ---------------------------------------------------------------------------
+"$FSDP" generate "$fixtures/gpt2" --ids 5 --tokens 3 --json | grep -q '"new_ids"' || fail "--json"
+# mistake 'part of the message' ARGUMENTS...
+mistake() {
+  local part=$1 output status=0
+  shift
+  output=$("$FSDP" generate "$@" 2>&1) || status=$?
+  { [ "$status" != 0 ] && grep -qF -- "$part" <<<"$output"; } ||
+    fail "generate $*: expected '$part', got status $status: $output"
+}
+mistake "give the prompt as --ids" "$fixtures/gpt2" --prompt hello
+mistake "token 97 is not in the model's vocabulary of 97" "$fixtures/gpt2" --ids 96,97 --local-ranks 2
+mistake "nowhere/config.json" nowhere --ids 1
+mistake "--ids" "$fixtures/gpt2" --ids one
+
+exit "$failed"

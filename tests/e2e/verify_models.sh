@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# fsdp verify on models whose logits, gradients and training another implementation computed:
+# f64 and f32, 1 to 3 ranks, both strategies, threads and processes. Then: a spoiled reference must
+# fail, and mistakes must end in one clear line.
+# Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
+set -uo pipefail
+fixtures=$SOURCE/tests/fixtures/models
+shared=$SOURCE/../shared/fixtures/models
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failed=0
+runs=0
+
+# expect STATUS 'part of the output' COMMAND...
+expect() {
+  local wanted=$1 part=$2 status=0 output
+  shift 2
+  output=$("$@" 2>&1) || status=$?
+  runs=$((runs + 1))
+  if [ "$status" != "$wanted" ] || ! grep -qF -- "$part" <<<"$output"; then
+    printf 'FAILED: %s\n  expected status %s and "%s", got status %s:\n%s\n' \
+      "$*" "$wanted" "$part" "$status" "$output"
+    failed=1
+  fi
+}
+
+# ---- every case, dtype, strategy and number of ranks ---------------------------------------------
+for folder in "$fixtures"/*; do
+  for dtype in f64 f32; do
+    for strategy in full_shard no_shard; do
+      for ranks in 1 2 3; do
+        expect 0 "within all limits" "$FSDP" verify "$folder" --trajectory --dtype $dtype \
+          --strategy $strategy --local-ranks $ranks --threads 1
+      done
+    done
+  done
+done
+expect 0 "within all limits" "$FSDP" verify "$fixtures/gpt2" --dtype bf16 --local-ranks 2
+expect 0 "within all limits" "$FSDP" verify "$fixtures/llama_gqa_llama3" --dtype bf16
+if [ -n "${MPIRUN:-}" ]; then
+  for folder in "$fixtures"/*; do
+    expect 0 "within all limits" $MPIRUN -n 2 "$FSDP" verify "$folder" --trajectory --dtype f64
+  done
+  expect 0 "within all limits" $MPIRUN -n 3 "$FSDP" verify "$fixtures/gpt2" --trajectory \
+    --strategy no_shard
+else
+  echo "[SKIP] verify under mpirun: no MPI"
+fi
+if [ -d "$shared" ]; then
+  for folder in "$shared"/gpt2* "$shared"/llama*; do
+    [ -d "$fixtures/$(basename "$folder")" ] && continue
+    for dtype in f64 f32; do
+      for ranks in 1 2 3; do
+        expect 0 "within all limits" "$FSDP" verify "$folder" --trajectory --dtype $dtype \
+          --local-ranks $ranks --threads 1
+      done
+    done
+    expect 0 "within all limits" "$FSDP" verify "$folder" --trajectory --strategy no_shard \
+      --local-ranks 2
+  done
+  for family in bloom_6heads neox_parallel lora_gpt2; do
+    expect 2 "this build" "$FSDP" verify "$shared/$family"
+  done
+else
+  echo "[SKIP] verify on further reference models: ../shared/fixtures/models is not there"
+fi
+
+# ---- what must fail ------------------------------------------------------------------------------
+# spoil NAME FILE TENSOR FACTOR: a copy of the gpt2 case with one element of a tensor changed
+spoil() {
+  cp -r "$fixtures/gpt2" "$scratch/$1"
+  python3 - "$scratch/$1/$2" "$3" "$4" <<'PY'
+import json, struct, sys
+path, name, factor = sys.argv[1], sys.argv[2], float(sys.argv[3])
+data = bytearray(open(path, "rb").read())
+size = struct.unpack("<Q", data[:8])[0]
+entry = json.loads(data[8:8 + size])[name]
+assert entry["dtype"] == "F64"
+begin, end = (8 + size + offset for offset in entry["data_offsets"])
+values = list(struct.unpack(f"<{(end - begin) // 8}d", data[begin:end]))
+largest = max(range(len(values)), key=lambda i: abs(values[i]))
+values[largest] *= factor
+data[begin:end] = struct.pack(f"<{len(values)}d", *values)
+open(path, "wb").write(data)
+PY
+}
+if command -v python3 >/dev/null; then
+  weight=transformer.h.1.mlp.c_fc.weight
+  spoil gradient reference.safetensors grad.$weight 1.001
+  expect 1 "ABOVE THE LIMIT  $weight" "$FSDP" verify "$scratch/gradient" --local-ranks 2
+  expect 0 "within all limits" "$FSDP" verify "$scratch/gradient" --tolerance 0.01
+  spoil logits reference.safetensors logits 1.001
+  expect 1 "ABOVE A LIMIT" "$FSDP" verify "$scratch/logits" --local-ranks 3
+  spoil nan reference.safetensors grad.$weight nan
+  expect 1 "not finite" "$FSDP" verify "$scratch/nan"
+  spoil final trajectory.safetensors final.transformer.wte.weight 1.01
+  expect 1 "ABOVE THE LIMIT  transformer.wte.weight" "$FSDP" verify "$scratch/final" --trajectory
+  expect 0 "within all limits" "$FSDP" verify "$scratch/final"
+else
+  echo "[SKIP] verify on spoiled references: no python3"
+fi
+expect 1 "ABOVE A LIMIT" "$FSDP" verify "$fixtures/gpt2" --tolerance 1e-30
+expect 0 '"passed": true' "$FSDP" verify "$fixtures/gpt2" --json --trajectory
+
+# ---- mistakes: one line, the same status on every rank -------------------------------------------
+expect 1 "no such folder" "$FSDP" verify "$scratch/nowhere" --local-ranks 2
+expect 2 "--dtype" "$FSDP" verify "$fixtures/gpt2" --dtype f8
+cp -r "$fixtures/gpt2" "$scratch/incomplete"
+rm "$scratch/incomplete/reference.safetensors"
+expect 1 "incomplete/reference.safetensors" "$FSDP" verify "$scratch/incomplete" --local-ranks 2
+cp -r "$fixtures/gpt2" "$scratch/mixed"
+cp "$fixtures/gpt2_5heads/reference.safetensors" "$scratch/mixed/"
+expect 1 'tensor "logits": expected (' "$FSDP" verify "$scratch/mixed" --local-ranks 3
+cp -r "$fixtures/gpt2" "$scratch/weights"
+cp "$fixtures/llama_linear_tied/model.safetensors" "$scratch/weights/"
+expect 1 "missing: transformer.wte.weight" "$FSDP" verify "$scratch/weights" --local-ranks 2
+if [ -n "${MPIRUN:-}" ]; then
+  expect 1 "incomplete/reference.safetensors" $MPIRUN -n 2 "$FSDP" verify "$scratch/incomplete"
+fi
+
+echo "verify_models: $runs runs"
+exit "$failed"

@@ -1,0 +1,186 @@
+// Finite differences: f'(0) = (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, error h^4 f^(5) / 30.
+#include "tests/support/gradient_check.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/support/tensors.h"
+
+namespace fsdp::test {
+namespace {
+
+constexpr double kStep = 3e-4;  // truncation about 1e-15, rounding about 1e-16 / kStep
+
+double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+double largest(const std::vector<double>& values) {
+  double m = 0;
+  for (const double x : values) m = std::max(m, std::abs(x));
+  return m;
+}
+
+}  // namespace
+
+Leaf::Leaf(Tape& tape, const Tensor& values)
+    : value_(values.detached()), gradient_(std::make_shared<Tensor>()) {
+  tape.record("leaf", {}, {&value_}, [gradient = gradient_](std::vector<Tensor>& gradients) {
+    *gradient = gradients[0];
+    return std::vector<Tensor>{};
+  });
+}
+
+Tensor weighted_sum(Tape& tape, const std::vector<Tensor>& outputs,
+                    const std::vector<Tensor>& weights) {
+  Tensor loss = Tensor::zeros(tape.backend(), Shape{}, DType::kF64);
+  std::vector<const Tensor*> inputs;
+  for (const Tensor& output : outputs) inputs.push_back(&output);
+  tape.record("weighted_sum", inputs, {&loss},
+              [weights](std::vector<Tensor>&) { return weights; });
+  return loss;
+}
+
+void GradientCheck::add(const std::string& name, Shape shape, double low, double high,
+                        Parameter* parameter) {
+  Variable variable = {.name = name, .shape = shape, .parameter = parameter};
+  variable.values = random_values(shape.numel(), hash_name(name), low, high);
+  variable.tensor = Tensor::from_host(backend_, shape, variable.values);
+  if (parameter) {
+    parameter->set_value(variable.tensor);
+    parameter->attach(&tape_, nullptr);
+  }
+  variables_.push_back(std::move(variable));
+}
+
+void GradientCheck::input(const std::string& name, Shape shape, double low, double high) {
+  add(name, shape, low, high, nullptr);
+}
+
+Parameter& GradientCheck::parameter(const std::string& name, Shape shape, double low,
+                                    double high) {
+  owned_.push_back(std::make_unique<Parameter>(name, shape, Initializer{}, false));
+  add(name, shape, low, high, owned_.back().get());
+  return *owned_.back();
+}
+
+void GradientCheck::attach(Parameter& parameter, double low, double high) {
+  add(parameter.name(), parameter.shape(), low, high, &parameter);
+}
+
+std::vector<Tensor> GradientCheck::inputs() const {
+  std::vector<Tensor> tensors;
+  for (const Variable& v : variables_) {
+    if (!v.parameter) tensors.push_back(v.tensor);
+  }
+  return tensors;
+}
+
+// Fills the variables' gradients. weights null: f's only output is a loss that starts by itself.
+void GradientCheck::run_backward(const Function& f, const std::vector<Tensor>* weights) {
+  const auto activations = [&] {
+    return backend_.ledger().usage().current[static_cast<size_t>(MemoryCategory::kActivation)];
+  };
+  const size_t before = activations();
+  std::vector<Leaf> leaves;
+  for (const Tensor& input : inputs()) leaves.emplace_back(tape_, input);
+  {
+    std::vector<Tensor> values;
+    for (const Leaf& leaf : leaves) values.push_back(leaf.value());
+    const std::vector<Tensor> outputs = f(values);
+    tape_.backward(weights ? weighted_sum(tape_, outputs, *weights) : outputs[0]);
+  }
+  size_t next = 0;
+  for (Variable& v : variables_) {
+    CAPTURE(v.name);
+    const Tensor gradient = v.parameter ? v.parameter->gradient() : leaves[next++].gradient();
+    v.gradient.assign(v.values.size(), 0.0);
+    if (v.parameter) CHECK(v.parameter->pending_uses() == 0);
+    if (v.parameter && !v.parameter->trainable()) {
+      CHECK_FALSE(gradient.defined());
+      continue;
+    }
+    REQUIRE(gradient.defined());
+    CHECK(gradient.shape() == v.shape);
+    v.gradient = gradient.to_doubles();
+    if (v.parameter) v.parameter->clear_gradient();
+  }
+  leaves.clear();
+  CHECK(activations() == before);  // backward leaves nothing behind
+}
+
+double GradientCheck::difference(Variable& variable, const std::vector<double>& direction,
+                                 const std::function<double()>& evaluate) {
+  const auto at = [&](double step) {
+    std::vector<double> moved = variable.values;
+    for (size_t i = 0; i < moved.size(); ++i) moved[i] += step * direction[i];
+    variable.tensor.write(moved.data());
+    return evaluate();
+  };
+  const double near = at(kStep) - at(-kStep), far = at(2 * kStep) - at(-2 * kStep);
+  variable.tensor.write(variable.values.data());
+  return (8 * near - far) / (12 * kStep);
+}
+
+void GradientCheck::compare(const std::function<double()>& evaluate, int elements) {
+  const Tape::Pause pause(tape_);
+  for (Variable& v : variables_) {
+    if (v.parameter && !v.parameter->trainable()) continue;
+    CAPTURE(v.name);
+    const double norm = std::sqrt(dot(v.gradient, v.gradient));
+    CHECK(norm > 0);
+    const auto check = [&](double expected, double got, double scale) {
+      const double error = std::abs(expected - got) / scale;
+      CAPTURE(expected);
+      CAPTURE(got);
+      CHECK(error <= tolerance);
+      largest_error_ = std::max(largest_error_, error);
+    };
+    std::vector<double> direction = random_values(v.shape.numel(), hash_name(v.name) + 1);
+    for (double& d : direction) d = d < 0 ? -1 : 1;
+    check(difference(v, direction, evaluate), dot(v.gradient, direction), norm);
+    const std::vector<double> where = random_values(elements, hash_name(v.name) + 2, 0, 1);
+    for (const double fraction : where) {
+      const auto i = static_cast<size_t>(fraction * static_cast<double>(v.values.size()));
+      CAPTURE(i);
+      std::vector<double> one(v.values.size(), 0.0);
+      one[i] = 1;
+      // An element may be zero by chance or truth: then a thousandth of the largest counts.
+      check(difference(v, one, evaluate), v.gradient[i],
+            std::max(std::abs(v.gradient[i]), 1e-3 * largest(v.gradient)));
+    }
+  }
+}
+
+void GradientCheck::run(const Function& f, int elements) {
+  std::vector<Tensor> weights;
+  {
+    const Tape::Pause pause(tape_);
+    for (const Tensor& output : f(inputs())) {
+      REQUIRE(output.dtype() == DType::kF64);
+      weights.push_back(random_tensor(backend_, output.shape(), DType::kF64, weights.size() + 99));
+    }
+  }
+  run_backward(f, &weights);
+  compare(
+      [&] {
+        double sum = 0;
+        const std::vector<Tensor> outputs = f(inputs());
+        for (size_t i = 0; i < outputs.size(); ++i) {
+          sum += dot(outputs[i].to_doubles(), weights[i].to_doubles());
+        }
+        return sum;
+      },
+      elements);
+}
+
+void GradientCheck::run_loss(const Loss& f, double gradient_scale, int elements) {
+  run_backward([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{f(in)}; }, nullptr);
+  compare([&] { return gradient_scale * f(inputs()).item(); }, elements);
+}
+
+}  // namespace fsdp::test

@@ -1,0 +1,98 @@
+// What each rank gets at a step: together the global batch, alone resumable, counted without talk.
+#include "tools/data/loader.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::data {
+namespace {
+
+std::vector<int32_t> stream_of(size_t count) {
+  std::vector<int32_t> out(count);
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
+
+TEST_CASE("rows are the sampled sequences, labels the same tokens") {
+  const std::vector<int32_t> stream = stream_of(103);
+  const Loader loader({.tokens = stream, .sequence_length = 10, .batch = 4, .shuffle = false});
+  CHECK(loader.sequences() == 10);
+  CHECK(loader.steps_per_epoch() == 3);
+  const Batch batch = loader.batch(1);
+  CHECK(batch.rows == 4);
+  CHECK(batch.samples == std::vector<int64_t>{4, 5, 6, 7});
+  CHECK(batch.tokens == std::vector<int32_t>(stream.begin() + 40, stream.begin() + 80));
+  CHECK(batch.labels == batch.tokens);
+  CHECK(batch.global_label_tokens == 4 * 9);
+}
+
+TEST_CASE("the ranks' rows are those of one rank, on any number of ranks and in every epoch") {
+  const std::vector<int32_t> stream = stream_of(13 * 5);
+  LoaderOptions options{.tokens = stream, .sequence_length = 5, .batch = 4, .seed = 3};
+  const Loader single(options);
+  for (const int world : {2, 3, 4}) {
+    for (int64_t step = 0; step < 10; ++step) {
+      const Batch whole = single.batch(step);
+      CHECK(whole.epoch == step / 4);
+      std::vector<int64_t> samples(whole.samples.size());
+      for (int rank = 0; rank < world; ++rank) {
+        options.rank = rank;
+        options.world = world;
+        const Batch part = Loader(options).batch(step);
+        CHECK(part.rows == static_cast<int64_t>(part.samples.size()));
+        CHECK(part.tokens.size() == part.samples.size() * 5);
+        CHECK(part.global_rows == whole.rows);
+        CHECK(part.global_label_tokens == whole.rows * 4);
+        for (size_t i = 0; i < part.samples.size(); ++i) {
+          samples[static_cast<size_t>(rank) + i * static_cast<size_t>(world)] = part.samples[i];
+          CHECK(part.tokens[i * 5] == part.samples[i] * 5);
+        }
+      }
+      CHECK(samples == whole.samples);
+    }
+  }
+}
+
+TEST_CASE("the last batch of an epoch is short; a rank may get nothing of it") {
+  const std::vector<int32_t> stream = stream_of(13 * 5);
+  const Loader second({.tokens = stream, .sequence_length = 5, .batch = 4, .rank = 1, .world = 2});
+  const Batch last = second.batch(3);
+  CHECK(last.rows == 0);
+  CHECK(last.tokens.empty());
+  CHECK(last.global_rows == 1);
+  CHECK(last.global_label_tokens == 4);
+  CHECK(second.batch(4).epoch == 1);
+  CHECK(second.batch(4).rows == 2);
+}
+
+TEST_CASE("resuming is asking for a later step") {
+  const std::vector<int32_t> stream = stream_of(500);
+  const LoaderOptions options{.tokens = stream, .sequence_length = 7, .batch = 3, .seed = 11};
+  const Loader running(options);
+  std::vector<Batch> seen;
+  for (int64_t step = 0; step < 60; ++step) seen.push_back(running.batch(step));
+  for (const int64_t step : {59, 24, 0}) {
+    const Batch again = Loader(options).batch(step);
+    CHECK(again.tokens == seen[static_cast<size_t>(step)].tokens);
+    CHECK(again.samples == seen[static_cast<size_t>(step)].samples);
+  }
+}
+
+TEST_CASE("too few tokens, too many ranks") {
+  const std::vector<int32_t> stream = stream_of(100);
+  CHECK(test::error_of([&] { Loader loader({.tokens = stream, .sequence_length = 256}); }) ==
+        "the data has 100 tokens, fewer than one sequence of 256 (data.sequence_length)");
+  CHECK(test::error_of([&] {
+          Loader loader({.tokens = stream, .sequence_length = 10, .batch = 3, .world = 4});
+        }) == "train.batch: 3 sequences cannot be dealt to 4 ranks; expected at least 4");
+  CHECK(test::error_of([&] { Loader loader({.tokens = stream, .sequence_length = 1}); }) ==
+        "data.sequence_length: expected at least 2, got 1");
+}
+
+}  // namespace
+}  // namespace fsdp::data

@@ -1,0 +1,173 @@
+// The sampler against PyTorch's DistributedSampler without shuffling; with it, that every epoch is
+// a permutation, that all permutations are equally likely, and that ranks only divide the work.
+#include "tools/data/sampler.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "core/error.h"
+#include "core/io/json.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::data {
+namespace {
+
+using Items = std::vector<int64_t>;
+
+// What one rank sees in an epoch.
+Items epoch_of(const DistributedSampler& sampler, int64_t epoch, int rank, int world) {
+  Items out;
+  for (int64_t b = 0; b < sampler.batches_per_epoch(); ++b) {
+    const Items part = sampler.batch(epoch, b, rank, world);
+    out.insert(out.end(), part.begin(), part.end());
+  }
+  return out;
+}
+
+Items zero_to(int64_t n) {
+  Items out(static_cast<size_t>(n));
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
+
+TEST_CASE("pad and drop_last are PyTorch's DistributedSampler") {
+  const Json fixture = read_json_file(test::fixture_path("distributed_sampler.json"));
+  int compared = 0;
+  for (const Json& entry : fixture) {
+    CAPTURE(entry.dump());
+    const int64_t n = entry["n"];
+    const int world = entry["world"];
+    const bool drop = entry["drop_last"];
+    const SamplerOptions options{.items = n,
+                                 .batch = world,
+                                 .shuffle = entry["shuffle"],
+                                 .seed = entry["seed"],
+                                 .last = drop ? LastBatch::kDropLast : LastBatch::kPad};
+    if (drop && n < world) {  // every rank of PyTorch's is empty: here that is an error
+      CHECK(test::contains(test::error_of([&] { DistributedSampler sampler(options); }),
+                           "do not fill one batch"));
+      continue;
+    }
+    const DistributedSampler sampler(options);
+    for (int rank = 0; rank < world; ++rank) {
+      const Items expected = entry["indices"][static_cast<size_t>(rank)].get<Items>();
+      const Items got = epoch_of(sampler, entry["epoch"], rank, world);
+      // Shuffled orders come from another generator: only the counts are the same.
+      if (entry["shuffle"]) CHECK(got.size() == expected.size());
+      else CHECK(got == expected);
+    }
+    ++compared;
+  }
+  CHECK(compared >= 40);
+}
+
+TEST_CASE("an epoch is exhaustive and disjoint on any number of ranks") {
+  for (const int64_t items : {1, 2, 7, 16, 100, 1000}) {
+    for (const int64_t batch : {1, 3, 8}) {
+      const DistributedSampler sampler({.items = items, .batch = batch, .seed = 5});
+      for (const int world : {1, 2, 3}) {
+        Items all;
+        for (int rank = 0; rank < world; ++rank) {
+          const Items part = epoch_of(sampler, 2, rank, world);
+          all.insert(all.end(), part.begin(), part.end());
+        }
+        std::sort(all.begin(), all.end());
+        CHECK(all == zero_to(items));
+      }
+    }
+  }
+}
+
+TEST_CASE("a batch is the same on any number of ranks, row i at rank i modulo world") {
+  const DistributedSampler sampler({.items = 23, .batch = 5, .seed = 1});
+  for (int64_t b = 0; b < 5; ++b) {
+    const Items whole = sampler.batch(3, b);
+    CHECK(static_cast<int64_t>(whole.size()) == sampler.batch_size(b));
+    for (const int world : {1, 2, 3, 4, 8}) {
+      for (int rank = 0; rank < world; ++rank) {
+        Items expected;
+        for (size_t i = static_cast<size_t>(rank); i < whole.size(); i += static_cast<size_t>(world)) {
+          expected.push_back(whole[i]);
+        }
+        CHECK(sampler.batch(3, b, rank, world) == expected);
+      }
+    }
+  }
+  CHECK(sampler.batch_size(4) == 3);
+}
+
+TEST_CASE("pad wraps to the front of the epoch's order, drop_last leaves out its end") {
+  const SamplerOptions options{.items = 10, .batch = 4, .seed = 9};
+  SamplerOptions pad = options, drop = options;
+  pad.last = LastBatch::kPad;
+  drop.last = LastBatch::kDropLast;
+  const Items order = epoch_of(DistributedSampler(options), 0, 0, 1);
+  Items padded = order;
+  padded.insert(padded.end(), order.begin(), order.begin() + 2);
+  CHECK(epoch_of(DistributedSampler(pad), 0, 0, 1) == padded);
+  CHECK(epoch_of(DistributedSampler(drop), 0, 0, 1) == Items(order.begin(), order.begin() + 8));
+}
+
+TEST_CASE("epochs and seeds give other orders, the same ones the same order") {
+  const auto order = [](uint64_t seed, int64_t epoch) {
+    return epoch_of(DistributedSampler({.items = 50, .batch = 7, .seed = seed}), epoch, 0, 1);
+  };
+  CHECK(order(0, 0) == order(0, 0));
+  const std::set<Items> different{order(0, 0), order(0, 1), order(1, 0), order(1ull << 32, 0),
+                                  zero_to(50)};
+  CHECK(different.size() == 5);
+}
+
+TEST_CASE("a permutation at sizes around powers of four and beyond 32 bits") {
+  for (const int64_t size : {1, 2, 255, 256, 257, 1023, 1024, 1025, 5000}) {
+    const Permutation order(size, 3, 1);
+    Items seen;
+    for (int64_t i = 0; i < size; ++i) seen.push_back(order(i));
+    std::sort(seen.begin(), seen.end());
+    CHECK(seen == zero_to(size));
+  }
+  const int64_t large = (int64_t{1} << 40) + 12345;
+  const Permutation order(large, 3, 1);
+  std::set<int64_t> values;
+  for (int64_t i = 0; i < 1000; ++i) {
+    const int64_t value = order(i * (large / 1000));
+    CHECK(value >= 0);
+    CHECK(value < large);
+    values.insert(value);
+  }
+  CHECK(values.size() == 1000);
+}
+
+// Chi-square over all 24 orders of 4 items and over the place of an item among 300.
+TEST_CASE("every order is equally likely") {
+  std::map<Items, int> orders;
+  std::vector<int> places(30);
+  constexpr int kTrials = 24 * 250;
+  for (uint64_t trial = 0; trial < kTrials; ++trial) {
+    const Permutation four(4, trial / 2, static_cast<int64_t>(trial % 2));
+    ++orders[{four(0), four(1), four(2), four(3)}];
+    ++places[static_cast<size_t>(Permutation(300, trial, 0)(17) / 10)];
+  }
+  CHECK(orders.size() == 24);
+  double chi_orders = 0, chi_places = 0;
+  for (const auto& [order, count] : orders) chi_orders += (count - 250.0) * (count - 250.0) / 250;
+  for (const int count : places) chi_places += (count - 200.0) * (count - 200.0) / 200;
+  CHECK(chi_orders < 49.7);  // 0.1 % of fair ones exceed it: 23 degrees of freedom
+  CHECK(chi_places < 58.3);  // 29
+}
+
+TEST_CASE("what cannot be sampled") {
+  CHECK(test::error_of([] { DistributedSampler sampler({.items = 0}); }) ==
+        "[sampler] items: expected at least 1, got 0");
+  CHECK(test::error_of([] { DistributedSampler sampler({.items = 1, .batch = 0}); }) ==
+        "[sampler] batch: expected at least 1, got 0");
+  const DistributedSampler sampler({.items = 5, .batch = 2});
+  CHECK(test::error_of([&] { sampler.batch(0, 3); }) == "[sampler] batch 3 of 3");
+}
+
+}  // namespace
+}  // namespace fsdp::data

@@ -1,0 +1,159 @@
+// The token file: made once, used while it fits its sources, made again when it does not, refused
+// when it is damaged or belongs to another vocabulary.
+#include "tools/data/token_cache.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+
+#include "core/error.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::data {
+namespace {
+
+using std::chrono::hours;
+
+void age(const std::filesystem::path& file, hours by) {
+  std::filesystem::last_write_time(file, std::filesystem::last_write_time(file) - by);
+}
+
+struct Fixture {
+  test::TempFolder folder;
+  ByteTokenizer tokenizer;
+  TokenSource source{.files = {folder.write("a.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"\"}\n"),
+                               folder.write("b.txt", "c\n")}};
+  std::filesystem::path cache = folder / "deep/er/x.tokens";
+
+  Fixture() {
+    for (const auto& file : source.files) age(file, hours(2));
+  }
+  CacheResult make() { return make_token_cache(cache, source, tokenizer); }
+  std::vector<int32_t> tokens() {
+    const TokenCache opened(cache, tokenizer);
+    return {opened.tokens().begin(), opened.tokens().end()};
+  }
+};
+
+using Ids = std::vector<int32_t>;
+
+TEST_CASE_FIXTURE(Fixture, "documents follow one another, end-of-text after each") {
+  const CacheResult first = make();
+  CHECK(first.built);
+  CHECK(first.reason == "there was none");
+  CHECK(first.tokens == 7);
+  CHECK(tokens() == Ids{'a', 'b', 256, 256, 'c', '\n', 256});
+  source.document_separator = false;
+  CHECK(make().reason == "the options have changed");
+  CHECK(tokens() == Ids{'a', 'b', 'c', '\n'});
+}
+
+TEST_CASE_FIXTURE(Fixture, "an up-to-date cache is left alone") {
+  make();
+  const auto time = std::filesystem::last_write_time(cache);
+  const CacheResult second = make();
+  CHECK(!second.built);
+  CHECK(second.tokens == 7);
+  CHECK(std::filesystem::last_write_time(cache) == time);
+}
+
+TEST_CASE_FIXTURE(Fixture, "another content of the same size is noticed, another time alone is not") {
+  make();
+  folder.write("b.txt", "d\n");
+  CHECK(make().reason == (folder / "b.txt").string() + " has changed");
+  CHECK(tokens()[4] == 'd');
+  age(folder / "b.txt", hours(1));
+  CHECK(!make().built);
+  // Changed twice within the clock's grain: the second change has no other time.
+  const auto time = std::filesystem::last_write_time(folder.write("b.txt", "e\n"));
+  CHECK(make().built);
+  std::filesystem::last_write_time(folder.write("b.txt", "f\n"), time);
+  CHECK(make().built);
+  CHECK(tokens()[4] == 'f');
+}
+
+TEST_CASE_FIXTURE(Fixture, "other files") {
+  make();
+  source.files.pop_back();
+  CHECK(make().reason == "the list of files has changed");
+  CHECK(tokens() == Ids{'a', 'b', 256, 256});
+}
+
+TEST_CASE_FIXTURE(Fixture, "an error while it is made leaves nothing half") {
+  folder.write("b.txt", "bad \xff");
+  CHECK(test::contains(test::error_of([&] { make(); }), "b.txt:1: invalid UTF-8"));
+  CHECK(std::filesystem::is_empty(cache.parent_path()));
+  folder.write("b.txt", "good");
+  make();
+  folder.write("a.jsonl", "{");
+  CHECK(test::contains(test::error_of([&] { make(); }), "a.jsonl:1: malformed JSON"));
+  CHECK(tokens().size() == 9);  // the old one
+  source.files.push_back("/no/such.txt");
+  CHECK(test::contains(test::error_of([&] { make(); }), "/no/such.txt: cannot open"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a damaged cache is made again, and refused by those who only read") {
+  make();
+  const std::string good = read_file(cache);
+  const auto damage = [&](std::string bytes, const char* problem) {
+    write_file_atomically(cache, bytes);
+    CHECK(test::error_of([&] { tokens(); }) ==
+          cache.string() + ": this token cache cannot be used: " + problem + "; delete it");
+    CHECK(make().reason == problem);
+    CHECK(tokens().size() == 7);
+  };
+  damage("", "it is too short");
+  damage(good.substr(0, good.size() - 1), "it is not a token cache");
+  damage(good.substr(4), "its size does not fit its footer");
+  damage(std::string(4, 'x') + good, "its size does not fit its footer");
+  std::string version = good;
+  version[good.size() - 64 + 8] = 2;
+  damage(version, "its version is 2");
+  std::string huge = good;
+  huge.replace(good.size() - 64 + 40, 8, "\xff\xff\xff\xff\xff\xff\xff\x3f");
+  damage(huge, "its size does not fit its footer");
+  CHECK(test::error_of([&] { TokenCache none(folder / "none", tokenizer); }) ==
+        (folder / "none").string() + ": cannot open: No such file or directory");
+}
+
+class OtherTokenizer : public ByteTokenizer {
+ public:
+  uint64_t identity() const override { return 1; }
+};
+
+TEST_CASE_FIXTURE(Fixture, "another tokenizer") {
+  make();
+  const OtherTokenizer other;
+  CHECK(test::contains(test::error_of([&] { TokenCache opened(cache, other); }),
+                       "it was made by another tokenizer"));
+  CHECK(make_token_cache(cache, source, other).reason == "it was made by another tokenizer");
+  CHECK(token_cache_path("c", source, other) != token_cache_path("c", source, tokenizer));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a model of another vocabulary is refused, a padded one is not") {
+  make();
+  const TokenCache opened(cache, tokenizer);
+  opened.check_vocabulary(257);
+  opened.check_vocabulary(320);
+  for (const int64_t vocab : {256, 50257}) {
+    CHECK(test::error_of([&] { opened.check_vocabulary(vocab); }) ==
+          cache.string() + ": vocabulary mismatch: the tokenizer of the data has 257 tokens, the "
+                           "model " + std::to_string(vocab));
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture, "the path tells data sets apart") {
+  const auto path = token_cache_path("c", source, tokenizer);
+  CHECK(path.parent_path() == "c");
+  CHECK(path.filename().string().rfind("a-", 0) == 0);
+  TokenSource changed = source;
+  changed.files.pop_back();
+  CHECK(token_cache_path("c", changed, tokenizer) != path);
+  changed = source;
+  changed.document_separator = false;
+  CHECK(token_cache_path("c", changed, tokenizer) != path);
+  CHECK(token_cache_path("c", source, tokenizer) == path);
+}
+
+}  // namespace
+}  // namespace fsdp::data

@@ -1,0 +1,62 @@
+// What is UTF-8 and what is not, against a decoder written from the definition.
+#include "tools/data/utf8.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+
+namespace fsdp::data {
+namespace {
+
+// By decoding: code point from the bits, then range, surrogates and shortest form.
+bool valid_by_definition(const std::string& s) {
+  for (size_t i = 0; i < s.size();) {
+    const uint8_t first = static_cast<uint8_t>(s[i]);
+    const int length = first < 0x80 ? 1 : first >> 5 == 6 ? 2 : first >> 4 == 14 ? 3
+                       : first >> 3 == 30 ? 4 : 0;
+    if (length == 0 || i + static_cast<size_t>(length) > s.size()) return false;
+    uint32_t code = length == 1 ? first : first & (0x7f >> length);
+    for (int k = 1; k < length; ++k) {
+      const uint8_t next = static_cast<uint8_t>(s[i + static_cast<size_t>(k)]);
+      if (next >> 6 != 2) return false;
+      code = code << 6 | (next & 0x3f);
+    }
+    constexpr uint32_t kSmallest[5] = {0, 0, 0x80, 0x800, 0x10000};
+    if (code < kSmallest[length] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) {
+      return false;
+    }
+    i += static_cast<size_t>(length);
+  }
+  return true;
+}
+
+TEST_CASE("every string of up to two bytes, and every lead with chosen continuations") {
+  for (int a = 0; a < 256; ++a) {
+    for (int b = 0; b < 256; ++b) {
+      const std::string two{static_cast<char>(a), static_cast<char>(b)};
+      CHECK((first_invalid_utf8(two) == 2) == valid_by_definition(two));
+      if (a < 0xc0) continue;
+      for (const std::string& tail : {"\x80", "\xbf", "\xc0", "\x80\x80", "\xbf\xbf", "\xbf\x7f"}) {
+        const std::string more = two + tail;
+        CHECK((first_invalid_utf8(more) == more.size()) == valid_by_definition(more));
+      }
+    }
+  }
+}
+
+TEST_CASE("the place of the mistake, wherever the eight-byte steps fall") {
+  for (size_t place = 0; place < 40; ++place) {
+    std::string text(40, 'a');
+    CHECK(first_invalid_utf8(text) == 40);
+    text[place] = '\xff';
+    CHECK(first_invalid_utf8(text) == place);
+    text.replace(place, 1, "\xe2\x82\xac");  // a euro sign
+    CHECK(first_invalid_utf8(text) == text.size());
+    CHECK(first_invalid_utf8(text.substr(0, place + 2)) == place);
+  }
+  CHECK(first_invalid_utf8("") == 0);
+}
+
+}  // namespace
+}  // namespace fsdp::data

@@ -1,0 +1,207 @@
+// fsdp bench step: a training step on random tokens, beside the speed of light of the same run.
+// Read next: tools/runtime/bench_step.h.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <map>
+
+#include "core/io/json.h"
+#include "tools/commands/commands.h"
+#include "tools/runtime/bench_step.h"
+
+namespace fsdp::tools {
+namespace {
+
+struct BenchOptions {
+  LaunchOptions launch;
+  std::string preset = "gpt2-124m";
+  std::string dtype = "f32";
+  std::string strategy = "full_shard";
+  StepBenchOptions step;
+  bool kernels = false;
+  bool json = false;
+};
+
+// What is printed of one run, in the units of the output.
+struct Figures {
+  double fastest_ms, median_ms, tokens_per_s;
+  SpeedOfLight light, median_light;
+  double percent, median_percent;
+};
+
+// Strict: the fastest step against the highest rates. Beside it, medians against medians.
+Figures figures(const BenchOptions& options, const StepBench& bench) {
+  Figures f = {.fastest_ms = bench.fastest_ms(),
+               .median_ms = bench.median_ms(),
+               .tokens_per_s = 0,
+               .light = highest(bench.slices),
+               .median_light = median(bench.slices),
+               .percent = 0,
+               .median_percent = 0};
+  f.tokens_per_s =
+      1e3 * static_cast<double>(options.step.batch * options.step.length) / f.median_ms;
+  f.percent = 100 * f.light.step_ms() / f.fastest_ms;
+  f.median_percent = 100 * f.median_light.step_ms() / f.median_ms;
+  return f;
+}
+
+// ---------------------------------------------------------------------------- Kernels of a step
+
+struct KernelTotal {
+  double ms = 0;
+  int64_t calls = 0;
+  double work = 0;  // bytes, or FLOPs of matrix products and attention; 0: not in the cost table
+};
+
+using KernelTotals = std::map<std::pair<std::string, std::string>, KernelTotal>;  // (lane, kernel)
+
+KernelTotals kernel_totals(const StepBench& bench, const StepCost& cost) {
+  KernelTotals totals;
+  for (const TraceEvent& event : bench.events) {
+    KernelTotal& total = totals[{event.lane, event.name}];
+    total.ms += static_cast<double>(event.end_ns - event.begin_ns) * 1e-6;
+    ++total.calls;
+  }
+  const auto add_work = [&](const std::string& kernel, int64_t work) {
+    const auto found = totals.find({"compute", kernel});
+    if (found != totals.end()) found->second.work = static_cast<double>(work);
+  };
+  for (const StepPass& pass : cost.passes) add_work(pass.kernel, pass.bytes);
+  add_work("matmul", cost.product_flops());
+  add_work("attention_forward", cost.attention_flops * 2 / 7);
+  add_work("attention_backward", cost.attention_flops * 5 / 7);
+  return totals;
+}
+
+void print_kernels(const KernelTotals& totals) {
+  fmt::print("\n{:<10}{:<24}{:>6}{:>12}{:>16}\n", "stream", "kernel", "calls", "ms", "G(FLOP|B)/s");
+  std::map<std::string, double> lanes;
+  for (const auto& [key, total] : totals) {
+    const double rate = total.work / (total.ms * 1e6);
+    fmt::print("{:<10}{:<24}{:>6}{:>12.2f}{:>16}\n", key.first, key.second, total.calls, total.ms,
+               total.work > 0 ? fmt::format("{:.1f}", rate) : "");
+    lanes[key.first] += total.ms;
+  }
+  for (const auto& [lane, ms] : lanes) {
+    fmt::print("{:<10}{:<24}{:>6}{:>12.2f}\n", lane, "all", "", ms);
+  }
+}
+
+// ---------------------------------------------------------------------------- Output
+
+double mib(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+void print_text(const BenchOptions& options, const RankContext& rank, const StepBench& bench,
+                const StepCost& cost) {
+  const Figures f = figures(options, bench);
+  fmt::print("{} {}, {} x {} tokens, {} rank{} x {} thread{}{}: {} steps\n", options.preset,
+             options.dtype, options.step.batch, options.step.length, rank.world.size(),
+             rank.world.size() == 1 ? "" : "s", rank.threads, rank.threads == 1 ? "" : "s",
+             rank.world.size() == 1 ? "" : ", " + options.strategy, bench.step_ms.size());
+  const auto row = [](const char* name, double step, const SpeedOfLight& light, double percent) {
+    fmt::print("{:<9}{:>9.1f} ms   speed of light {:>8.1f} ms = {:.1f} products ({:.0f} GFLOP/s) + "
+               "{:.1f} passes ({:.1f} GB/s)   {:.1f} %\n",
+               name, step, light.step_ms(), light.product_ms(), light.flops_per_s * 1e-9,
+               light.pass_ms(), light.copy_bytes_per_s * 1e-9, percent);
+  };
+  row("fastest", f.fastest_ms, f.light, f.percent);
+  row("median", f.median_ms, f.median_light, f.median_percent);
+  fmt::print("{:.0f} tokens/s   peak memory {:.0f} MiB by ledger, {:.0f} MiB growth of RSS   "
+             "loss {:.4f}\n",
+             f.tokens_per_s, mib(bench.process_ledger_peak), mib(bench.resident_growth),
+             bench.values.loss);
+  if (options.kernels) print_kernels(kernel_totals(bench, cost));
+}
+
+void print_json(const BenchOptions& options, const RankContext& rank, const StepBench& bench,
+                const StepCost& cost) {
+  const Figures f = figures(options, bench);
+  OrderedJson at_peak = OrderedJson::object();
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    at_peak[std::string(name_of(static_cast<MemoryCategory>(i)))] = bench.memory.at_peak[i];
+  }
+  OrderedJson out = {{"model", options.preset},
+                     {"parameters", options.step.model.parameter_count()},
+                     {"dtype", options.dtype},
+                     {"batch", options.step.batch},
+                     {"batch_per_rank", options.step.batch / rank.world.size()},
+                     {"seq", options.step.length},
+                     {"world", rank.world.size()},
+                     {"strategy", rank.world.size() == 1 ? "single" : options.strategy},
+                     {"threads", rank.threads},
+                     {"steps", bench.step_ms.size()},
+                     {"ms_min", f.fastest_ms},
+                     {"ms_median", f.median_ms},
+                     {"tokens_per_s", f.tokens_per_s},
+                     {"speed_of_light_ms", f.light.step_ms()},
+                     {"percent_of_speed_of_light", f.percent},
+                     {"speed_of_light_ms_median", f.median_light.step_ms()},
+                     {"percent_of_speed_of_light_median", f.median_percent},
+                     {"product_flops", f.light.flops},
+                     {"product_flops_per_s", f.light.flops_per_s},
+                     {"pass_bytes", f.light.pass_bytes},
+                     {"copy_bytes_per_s", f.light.copy_bytes_per_s},
+                     {"peak_bytes", bench.memory.total_peak},
+                     {"peak_bytes_by_category", at_peak},
+                     {"process_peak_bytes", bench.process_ledger_peak},
+                     {"rss_growth_bytes", bench.resident_growth},
+                     {"loss", bench.values.loss},
+                     {"grad_norm", bench.values.grad_norm}};
+  if (options.kernels) {
+    out["kernels"] = OrderedJson::array();
+    for (const auto& [key, total] : kernel_totals(bench, cost)) {
+      out["kernels"].push_back({{"stream", key.first},
+                                {"kernel", key.second},
+                                {"calls", total.calls},
+                                {"ms", total.ms},
+                                {"work", total.work}});
+    }
+  }
+  fmt::print("{}\n", out.dump());
+}
+
+int run_bench_step(BenchOptions options, RankContext& rank) {
+  agree(rank.world, [&] {
+    options.step.model = models::preset(options.preset);
+    options.step.dtype = parse_dtype(options.dtype);
+    check(options.step, rank.world.size());
+  });
+  options.step.strategy = options.strategy == "no_shard" ? comm::Strategy::kNoShard
+                                                         : comm::Strategy::kFullShard;
+  const StepBench bench = bench_step(options.step, rank);
+  if (rank.world.rank() != 0) return 0;
+  const StepCost cost = step_cost(step_extents(options.step, rank.world.size()));
+  (options.json ? print_json : print_text)(options, rank, bench, cost);
+  std::fflush(stdout);
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, ChosenCommand& chosen) {
+  const auto options = std::make_shared<BenchOptions>();
+  CLI::App* bench = app.add_subcommand("bench", "measures speed and memory on this machine");
+  bench->require_subcommand(1);
+  CLI::App* command = bench->add_subcommand("step", "a training step on random tokens");
+  command->add_option("--preset", options->preset, "the model (default: gpt2-124m)");
+  command->add_option("--batch", options->step.batch, "sequences, over all ranks (default: 4)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--seq", options->step.length, "tokens of a sequence (default: 64)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--dtype", options->dtype, "of the computation (default: f32)")
+      ->check(CLI::IsMember({"f32", "bf16", "f16", "f64"}));
+  command->add_option("--steps", options->step.steps, "how many are timed (default: 10)")
+      ->check(CLI::Range(1, 100000));
+  command->add_option("--strategy", options->strategy, "how to shard (default: full_shard)")
+      ->check(CLI::IsMember({"full_shard", "no_shard"}));
+  command->add_flag("--kernels", options->kernels, "where the time of one step goes");
+  command->add_flag("--json", options->json, "print one line of JSON");
+  add_launch_options(*command, options->launch);
+  command->callback([&chosen, options] {
+    chosen = [options] {
+      return launch(options->launch,
+                    [&](RankContext& rank) { return run_bench_step(*options, rank); });
+    };
+  });
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,240 @@
+// fsdp train: from a configuration to a trained model and a run directory.
+// Read next: tools/runtime/trainer.h (the loop), tools/runtime/train_data.h (the text).
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+
+#include "core/io/file.h"
+#include "core/trace.h"
+#include "models/weights.h"
+#include "tools/commands/commands.h"
+#include "tools/config/config.h"
+#include "tools/runtime/generation.h"
+#include "tools/runtime/interrupt.h"
+#include "tools/runtime/launch.h"
+#include "tools/runtime/memory_formula.h"
+#include "tools/runtime/memory_report.h"
+#include "tools/runtime/run_directory.h"
+#include "tools/runtime/train_data.h"
+#include "tools/runtime/train_setup.h"
+#include "tools/runtime/trainer.h"
+
+namespace fsdp::tools {
+namespace {
+
+struct TrainOptions {
+  LaunchOptions launch;
+  std::string config;
+  std::vector<std::string> overrides;
+  bool trace = false;
+  bool help_config = false;
+};
+
+std::string format_losses(const TrainOutcome& outcome, int64_t averaged_steps,
+                          std::optional<double> bigram) {
+  std::string out = fmt::format("loss (nats per token)\n  {:<26}{:>8.4f}   mean of the last {} steps\n",
+                                "training", outcome.train_loss,
+                                std::min(averaged_steps, outcome.steps));
+  if (outcome.validation_loss) {
+    out += fmt::format("  {:<26}{:>8.4f}\n", "validation", *outcome.validation_loss);
+  }
+  if (bigram) {
+    out += fmt::format("  {:<26}{:>8.4f}   validation text by the training text's token pairs\n",
+                       "bigram entropy", *bigram);
+  }
+  return out;
+}
+
+class TrainRun {
+ public:
+  TrainRun(const TrainOptions& options, const config::TrainConfig& config, RankContext& rank)
+      : options_(options), config_(config), rank_(rank), data_(rank.world, config) {}
+
+  int run();
+
+ private:
+  bool speaks() const { return rank_.world.rank() == 0; }
+  void say(const std::string& text) {
+    if (speaks()) std::printf("%s\n", text.c_str());
+    std::fflush(stdout);
+  }
+  void make_session();
+  void make_directory();
+  TrainOutcome train();
+  void summarise(const TrainOutcome& outcome);
+  void sample();
+  void write_trace();
+
+  const TrainOptions& options_;
+  const config::TrainConfig& config_;
+  RankContext& rank_;
+  TrainData data_;
+  models::ModelConfig model_;
+  size_t resident_before_ = 0;
+  Trace trace_;  // outlives the session, whose workers write into it
+  std::unique_ptr<Session> session_;
+  std::filesystem::path directory_;
+};
+
+int TrainRun::run() {
+  make_session();
+  make_directory();
+  say(fmt::format("{}; {} on {} rank{}, {} thread{} each, {}", describe(model_),
+                  name_of(config_.fsdp.strategy), rank_.world.size(),
+                  rank_.world.size() == 1 ? "" : "s", rank_.threads, rank_.threads == 1 ? "" : "s",
+                  fsdp::name_of(config_.train.dtype)));
+  const TrainOutcome outcome = train();
+  if (outcome.signal != 0) {
+    say(fmt::format("stopped by {} after step {}", outcome.signal == SIGINT ? "Ctrl-C" : "SIGTERM",
+                    outcome.steps));
+  }
+  summarise(outcome);
+  session_->save_folder((directory_ / "model").string(), accumulation_dtype(config_.train.dtype));
+  if (outcome.signal == 0) sample();
+  write_trace();
+  say(fmt::format("\nrun directory: {}", directory_.string()));
+  return outcome.signal == 0 ? 0 : 128 + outcome.signal;
+}
+
+// Everything that can be wrong with the input is found here, before a run directory is made.
+void TrainRun::make_session() {
+  comm::Communicator& world = rank_.world;
+  SessionOptions options;
+  agree(world, [&] {
+    model_ = model_config(config_, data_.tokenizer().vocab_size());
+    data_.check_vocabulary(model_.vocabulary);
+    options = session_options(config_, model_, rank_.threads);
+  });
+  resident_before_ = process_memory().resident;
+  session_ = std::make_unique<Session>(world, options);
+  agree(world, [&] {
+    session_->initialise(config_.model.path.empty()
+                             ? models::from_scratch(static_cast<uint64_t>(config_.train.seed))
+                             : models::from_folder(config_.model.path, model_,
+                                                   session_->parameters()));
+  });
+  if (options_.trace || config_.runtime.trace) session_->backend().set_trace(&trace_);
+}
+
+void TrainRun::make_directory() {
+  directory_ = make_run_directory(rank_.world, config_.runtime.run_dir, config_.runtime.name);
+  write_run_arguments(rank_.world, directory_,
+                      {.command = "train",
+                       .config = options_.config,
+                       .overrides = options_.overrides,
+                       .local_ranks = options_.launch.local_ranks,
+                       .threads = rank_.threads});
+  if (speaks()) write_file_atomically(directory_ / "config.yaml", config::to_yaml(config_));
+}
+
+TrainOutcome TrainRun::train() {
+  const bool live = speaks() && output_is_terminal();
+  Progress progress(speaks() ? stdout : nullptr, live, config_.train.log_every);
+  MetricsLog metrics = speaks() ? MetricsLog(directory_ / "metrics.jsonl") : MetricsLog();
+  Trainer trainer(*session_,
+                  {.steps = config_.train.steps,
+                   .log_every = config_.train.log_every,
+                   .eval_every = config_.train.eval_every,
+                   .schedule = config_.schedule()},
+                  progress, metrics);
+  return trainer.run(data_.training(), data_.validation());
+}
+
+void TrainRun::summarise(const TrainOutcome& outcome) {
+  MemoryReport memory = {
+      .predicted = predicted_memory(memory_plan(session_->sharded(), true)),
+      .ledger = session_->backend().ledger().usage(),
+      .process_ranks = rank_.local_ranks,
+      .resident_growth = process_memory().peak_resident - resident_before_};
+  const std::string mine = std::to_string(memory.ledger.total_peak);
+  const std::vector<std::string> peaks =
+      rank_.local_ranks > 1 ? rank_.world.exchange(mine) : std::vector<std::string>{mine};
+  for (const std::string& peak : peaks) memory.process_ledger += std::stoull(peak);
+  if (!speaks()) return;
+
+  const std::optional<double> bigram = data_.bigram_entropy();
+  write_summary(directory_ / "metrics.json",
+                {.model = describe(model_),
+                 .strategy = std::string(name_of(config_.fsdp.strategy)),
+                 .dtype = std::string(fsdp::name_of(config_.train.dtype)),
+                 .world_size = rank_.world.size(),
+                 .threads_per_rank = rank_.threads,
+                 .parameters = model_.parameter_count(),
+                 .steps = outcome.steps,
+                 .interrupted = outcome.signal != 0,
+                 .true_tokens = outcome.true_tokens,
+                 .wall_time_s = outcome.wall_time_s,
+                 .step_time_s = outcome.step_time_s,
+                 .train_loss = outcome.train_loss,
+                 .validation_loss = outcome.validation_loss,
+                 .bigram_entropy = bigram,
+                 .memory = memory.ledger,
+                 .resident_growth_bytes = memory.resident_growth});
+  if (outcome.signal != 0) return;
+  say(fmt::format("\n{}", format_losses(outcome, config_.train.log_every, bigram)));
+  say(format_memory_table(memory));
+}
+
+void TrainRun::sample() {
+  const config::SampleSection& c = config_.sample;
+  if (c.tokens == 0) return;
+  const data::Tokenizer& tokenizer = data_.tokenizer();
+  // A document begins where another one ends.
+  std::vector<int32_t> prompt = {tokenizer.end_of_text()};
+  for (const int32_t token : tokenizer.encode(c.prompt)) prompt.push_back(token);
+  const std::vector<int32_t> tokens =
+      generate_tokens(*session_,
+                      {.tokens = c.tokens,
+                       .temperature = c.temperature,
+                       .top_k = c.top_k,
+                       .seed = static_cast<uint64_t>(config_.train.seed),
+                       .stop = tokenizer.end_of_text()},
+                      prompt);
+  say(fmt::format("sample: {}|{}", c.prompt, tokenizer.decode(tokens)));
+}
+
+void TrainRun::write_trace() {
+  if (!options_.trace && !config_.runtime.trace) return;
+  session_->backend().set_trace(nullptr);
+  const int rank = rank_.world.rank();
+  write_file_atomically(directory_ / fmt::format("trace.rank{}.json", rank), trace_.to_json(rank));
+}
+
+int train_on_ranks(TrainOptions options) {
+  config::TrainConfig config = config::read_config(options.config, options.overrides);
+  resolve_paths(config, options.config);
+  if (options.launch.threads == 0) options.launch.threads = static_cast<int>(config.runtime.threads);
+  options.launch.timeout_s = config.runtime.timeout_s;
+  options.launch.shared_memory = config.runtime.shared_memory;
+  options.launch.shared_memory_limit_mib = config.runtime.shared_memory_limit_mib;
+  catch_interrupts();
+  return launch(options.launch,
+                [&](RankContext& rank) { return TrainRun(options, config, rank).run(); });
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, ChosenCommand& chosen) {
+  const auto options = std::make_shared<TrainOptions>();
+  CLI::App* command = app.add_subcommand("train", "trains a model on text");
+  CLI::Option* config = command->add_option("--config", options->config, "YAML file");
+  command->add_option("--set", options->overrides, "overrides a key of it: train.lr=1e-4")
+      ->allow_extra_args(false);
+  command->add_flag("--trace", options->trace, "write a timeline per rank to the run directory");
+  command->add_flag("--help-config", options->help_config, "list the keys of the YAML file")
+      ->excludes(config);
+  add_launch_options(*command, options->launch);
+  command->callback([&chosen, options] {
+    if (options->help_config) {
+      chosen = [] { return std::fputs(config::config_help().c_str(), stdout) < 0 ? 1 : 0; };
+      return;
+    }
+    chosen = [options] {
+      FSDP_CHECK(!options->config.empty(), "train: expected --config FILE (see fsdp train --help)");
+      return train_on_ranks(*options);
+    };
+  });
+}
+
+}  // namespace fsdp::tools

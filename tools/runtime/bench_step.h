@@ -1,0 +1,45 @@
+// Times training steps on random tokens against the speed of light of the same run: forward, mean
+// cross-entropy over all tokens, backward, global-norm clip, AdamW; no dropout.
+// Read next: tools/runtime/speed_of_light.h. Not here: printing (tools/commands/bench.cpp).
+#pragma once
+
+#include <vector>
+
+#include "core/memory_ledger.h"
+#include "core/trace.h"
+#include "tools/runtime/launch.h"
+#include "tools/runtime/session.h"
+#include "tools/runtime/speed_of_light.h"
+
+namespace fsdp::tools {
+
+struct StepBenchOptions {
+  models::ModelConfig model;
+  int64_t batch = 4;  // sequences per step, over all ranks
+  int64_t length = 64;
+  DType dtype = DType::kF32;  // of compute; master weights and gradient sums are f32
+  comm::Strategy strategy = comm::Strategy::kFullShard;
+  int64_t steps = 10;  // timed
+};
+
+// Of this rank.
+struct StepBench {
+  std::vector<double> step_ms;       // one per timed step
+  std::vector<SpeedOfLight> slices;  // measured between them
+  MemoryUsage memory;                // ledger after the warm-up
+  size_t process_ledger_peak = 0;    // of all ranks in this process
+  size_t resident_growth = 0;  // peak RSS of this process less its RSS before the model existed
+  StepValues values;           // of the last step
+  std::vector<TraceEvent> events;    // kernels of one more step, traced
+
+  double fastest_ms() const;
+  double median_ms() const;
+};
+// Error when the batch cannot be dealt out to the ranks.
+void check(const StepBenchOptions& options, int ranks);
+StepBench bench_step(const StepBenchOptions& options, RankContext& rank);
+
+// What one rank does in a step.
+StepExtents step_extents(const StepBenchOptions& options, int ranks);
+
+}  // namespace fsdp::tools
