@@ -122,25 +122,26 @@ void HostGroup::meet(std::string_view doing) {
   } else {
     sleep_until_met(before, doing);
   }
-  check_not_aborted(doing);
 }
 
+// A meeting that came about counts, even if the job was aborted meanwhile: the next one will throw.
 void HostGroup::sleep_until_met(uint32_t before, std::string_view doing) {
-  GroupState& s = *state_;
-  const auto advanced = [&](uint32_t word) {
-    return ((word ^ before) & ~kAborted) != 0 || (word & kAborted) != 0;
+  std::atomic<uint32_t>& word = state_->word;
+  const auto met_or_aborted = [&] {
+    const uint32_t now = word.load(std::memory_order_acquire);
+    if (((now ^ before) & ~kAborted) != 0) return true;
+    check_not_aborted(doing);
+    return false;
   };
   for (int i = 0; i < kSpins; ++i) {
-    if (advanced(s.word.load(std::memory_order_acquire))) return;
+    if (met_or_aborted()) return;
     pause_cpu();
   }
   const auto deadline = std::chrono::steady_clock::now() + timeout_;
-  for (;;) {
-    const uint32_t word = s.word.load(std::memory_order_acquire);
-    if (advanced(word)) return;
+  while (!met_or_aborted()) {
     const auto left = deadline - std::chrono::steady_clock::now();
     if (left <= left.zero()) fail_of_timeout(doing);
-    sleep_while(s.word, word, left);
+    sleep_while(word, before, left);
   }
 }
 

@@ -58,8 +58,9 @@ void Tape::backward(const Tensor& output, const Tensor& gradient) {
       // Destroyed before the inputs' gradients are passed on: frees saved activations early.
       BackwardFunction run = std::move(node->backward);
       node->backward = nullptr;
-      std::vector<Tensor> output_gradients = std::move(node->output_gradients);
-      node->output_gradients.clear();
+      // The slots stay: a second backward finds them empty and reports itself above.
+      std::vector<Tensor> output_gradients(node->output_gradients.size());
+      output_gradients.swap(node->output_gradients);
       input_gradients = run(output_gradients);
     }
     for (size_t i = 0; i < node->inputs.size(); ++i) {

@@ -114,7 +114,7 @@ class Backend {
   // out = a + b, out may be a or b; dtypes may differ, the sum is formed in the accumulation dtype.
   virtual void add(Stream& stream, const Tensor& a, const Tensor& b, Tensor& out) = 0;
   virtual void cast(Stream& stream, const Tensor& x, Tensor& out) = 0;  // any floating pair
-  virtual void scale(Stream& stream, Tensor& x, double factor) = 0;     // in place
+  virtual void divide(Stream& stream, Tensor& x, double divisor) = 0;  // in place
   // x[i] = mean + deviation * normal_at(seed, name_hash, first_index + i); deviation 0: a constant.
   virtual void fill_normal(Stream& stream, Tensor& x, double mean, double deviation, uint64_t seed,
                            uint64_t name_hash, int64_t first_index) = 0;

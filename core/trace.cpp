@@ -37,6 +37,24 @@ void Trace::clear() {
   events_.clear();
 }
 
+namespace {
+
+// A JSON string: names come from callers, and one quote in them would spoil the whole file.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\u{:04x}", c);
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
 std::string Trace::to_json(int rank) const {
   const std::vector<TraceEvent> sorted = events();
   std::map<std::string, size_t> lanes;
@@ -47,17 +65,16 @@ std::string Trace::to_json(int rank) const {
       rank);
   for (const auto& [lane, id] : lanes) {
     out += fmt::format(
-        ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":"
-        "\"{}\"}}}}",
-        rank, id, lane);
+        ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}}",
+        rank, id, quoted(lane));
   }
   for (const TraceEvent& e : sorted) {
-    // Times in microseconds, as the format wants. Names are identifiers: nothing to escape.
+    // Times in microseconds, as the format wants.
     out += fmt::format(
-        ",\n{{\"ph\":\"X\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},"
-        "\"args\":{{\"unit\":\"{}\",\"bytes\":{},\"issue\":{},\"waited_us\":{:.3f}}}}}",
-        e.name, rank, lanes[e.lane], static_cast<double>(e.begin_ns) / 1e3,
-        static_cast<double>(e.end_ns - e.begin_ns) / 1e3, e.scope, e.bytes, e.sequence,
+        ",\n{{\"ph\":\"X\",\"name\":{},\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},"
+        "\"args\":{{\"unit\":{},\"bytes\":{},\"issue\":{},\"waited_us\":{:.3f}}}}}",
+        quoted(e.name), rank, lanes[e.lane], static_cast<double>(e.begin_ns) / 1e3,
+        static_cast<double>(e.end_ns - e.begin_ns) / 1e3, quoted(e.scope), e.bytes, e.sequence,
         static_cast<double>(e.begin_ns - e.enqueued_ns) / 1e3);
   }
   return out + "\n]}\n";

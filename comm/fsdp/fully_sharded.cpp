@@ -7,36 +7,75 @@ namespace fsdp::comm {
 namespace {
 
 constexpr size_t kRoot = 0;
-constexpr size_t kBuffersInFlight = 2;  // double buffering: one unit computes, one is on its way
+
+int shard_size(const FsdpOptions& options, int ranks) {
+  const bool hybrid = options.strategy == Strategy::kHybridShard ||
+                      options.strategy == Strategy::kHybridShardZero2;
+  if (options.strategy == Strategy::kNoShard) return 1;
+  FSDP_CHECK(hybrid || options.shard_size == 0 || options.shard_size == ranks,
+             "[fsdp] shard_size: expected 0 unless the strategy is hybrid, got {}",
+             options.shard_size);
+  FSDP_CHECK(!hybrid || options.shard_size > 0,
+             "[fsdp] shard_size: a hybrid strategy needs the number of ranks of a shard group");
+  return hybrid ? options.shard_size : ranks;
+}
+
+// Strategies that keep parameters gathered from forward to the end of the step.
+bool keeps_parameters(Strategy strategy) {
+  return strategy != Strategy::kFullShard && strategy != Strategy::kHybridShard;
+}
 
 }  // namespace
 
+Unit::Unit(FsdpRuntime& runtime, const PlannedUnit& plan, bool resident)
+    : name(plan.name), parameters(runtime, plan.name, plan.parameters, resident) {
+  if (const ParameterSegment* segment = parameters.trainable()) {
+    gradients.emplace(runtime, plan.name, *segment);
+  }
+}
+
 FullySharded::FullySharded(Module& root, const WrapPredicate& wrap, const FsdpOptions& options,
-                           Tape& tape, FsdpGroups groups)
-    : gather_stream_(tape.backend().create_stream("gather")),
-      reduce_stream_(tape.backend().create_stream("reduce")),
-      runtime_{tape.backend(), options, groups, *gather_stream_, *reduce_stream_, nullptr} {
-  const bool resident = options.strategy == Strategy::kNoShard || groups.gather.size() == 1;
+                           Tape& tape, Communicator& world)
+    : mesh_(std::make_unique<Mesh>(world, shard_size(options, world.size()),
+                                   options.separate_reduce)),
+      gather_stream_(tape.backend().create_stream("gather")),
+      reduce_stream_(options.separate_reduce ? tape.backend().create_stream("reduce") : nullptr),
+      replica_stream_(tape.backend().create_stream("replicas")),
+      flags_(world.duplicate("flags")),
+      runtime_{tape.backend(),  options,
+               *mesh_,          *gather_stream_,
+               reduce_stream_ ? *reduce_stream_ : *gather_stream_, *replica_stream_,
+               nullptr,         nullptr} {
+  reshard_after_forward_ =
+      options.reshard_after_forward.value_or(!keeps_parameters(options.strategy));
+  if (options.reshard_group_size > 0 && options.reshard_group_size < mesh_->shards()) {
+    inner_ = mesh_->inner_group(options.reshard_group_size);
+    runtime_.inner = inner_.get();
+  }
+  const bool resident = mesh_->shards() == 1 || !reshard_after_forward_;
   int64_t flags = 0;
-  for (PlannedUnit& plan : plan_units(root, wrap)) {
-    Module& module = *plan.module;
+  for (const PlannedUnit& plan : plan_units(root, wrap)) {
     FSDP_CHECK(!plan.parameters.empty() || units_.empty(), "[fsdp] unit {}: has no parameters",
                plan.name);
-    const FlatLayout layout(plan.parameters, resident ? 1 : groups.gather.size());
-    units_.push_back(std::make_unique<Unit>(runtime_, plan, layout));
-    for (Parameter* parameter : plan.parameters) parameter->attach(&tape, units_.back().get());
+    units_.push_back(std::make_unique<Unit>(runtime_, plan, resident));
+    Unit& unit = *units_.back();
+    for (Parameter* parameter : plan.parameters) {
+      parameter->attach(&tape, unit.gradients ? &*unit.gradients : nullptr);
+    }
     present_begin_.push_back(flags);
-    flags += static_cast<int64_t>(plan.parameters.size());
-    add_hooks(module, units_.size() - 1);
+    if (unit.gradients) flags += static_cast<int64_t>(unit.gradients->present().size());
+    add_hooks(*plan.module, units_.size() - 1);
   }
   present_ = Tensor::zeros(backend(), Shape{flags}, DType::kI32, MemoryCategory::kOptimizerState);
-  if (!resident) make_pools();
+  make_pools();
 }
 
 FullySharded::~FullySharded() {
   // Streams may still hold work that touches members; errors were reported where they were waited
   // for, and a destructor must not throw.
-  for (Stream* stream : {&backend().compute_stream(), gather_stream_.get(), reduce_stream_.get()}) {
+  for (Stream* stream : {&backend().compute_stream(), gather_stream_.get(), reduce_stream_.get(),
+                         replica_stream_.get()}) {
+    if (!stream) continue;
     try {
       backend().synchronize(*stream);
     } catch (const Error&) {
@@ -44,28 +83,42 @@ FullySharded::~FullySharded() {
   }
 }
 
+// The root has a buffer to itself: it lives through the whole step. Blocks share.
 void FullySharded::make_pools() {
   size_t parameter_bytes = 0, gradient_bytes = 0;
   for (size_t i = kRoot + 1; i < units_.size(); ++i) {
-    parameter_bytes = std::max(parameter_bytes, units_[i]->unsharded_bytes());
-    gradient_bytes = std::max(gradient_bytes, units_[i]->unsharded_gradient_bytes());
+    parameter_bytes = std::max(parameter_bytes, units_[i]->parameters.arena_bytes());
+    if (units_[i]->gradients) {
+      gradient_bytes = std::max(gradient_bytes, units_[i]->gradients->arena_bytes());
+    }
   }
   const auto pool = [&](Communicator& group, size_t buffers, size_t bytes,
-                        MemoryCategory category) {
-    pools_.push_back(std::make_unique<BufferPool>(group, backend(), buffers, bytes, category));
-    return pools_.back().get();
+                        MemoryCategory category) -> BufferPool& {
+    pools_.push_back(std::make_unique<BufferPool>(group, backend(), bytes > 0 ? buffers : 0, bytes,
+                                                  category));
+    return *pools_.back();
   };
-  const size_t blocks = std::min(units_.size() - 1, kBuffersInFlight);
+  FSDP_CHECK(runtime_.options.units_in_flight >= 1,
+             "[fsdp] units_in_flight: expected at least 1, got {}",
+             runtime_.options.units_in_flight);
+  const size_t blocks = std::max<size_t>(
+      1, std::min(units_.size() - 1, static_cast<size_t>(runtime_.options.units_in_flight)));
+  constexpr size_t kGradientBuffers = 2;  // one is written, one is being reduced
   using enum MemoryCategory;
-  const UnitPools root = {
-      pool(runtime_.groups.gather, 1, units_[kRoot]->unsharded_bytes(), kUnshardedParameter),
-      pool(runtime_.groups.reduce, 1, units_[kRoot]->unsharded_gradient_bytes(), kGradient), 0};
-  UnitPools block = {pool(runtime_.groups.gather, blocks, parameter_bytes, kUnshardedParameter),
-                     pool(runtime_.groups.reduce, blocks, gradient_bytes, kGradient), 0};
-  units_[kRoot]->set_pools(root);
+  Unit& root = *units_[kRoot];
+  root.parameters.use_pool(
+      pool(mesh_->gather(), 1, root.parameters.arena_bytes(), kUnshardedParameter), 0);
+  BufferPool& parameters = pool(mesh_->gather(), blocks, parameter_bytes, kUnshardedParameter);
+  if (root.gradients) {
+    root.gradients->use_pool(pool(mesh_->reduce(), 1, root.gradients->arena_bytes(), kGradient), 0);
+  }
+  BufferPool& gradients =
+      pool(mesh_->reduce(), std::min(units_.size() - 1, kGradientBuffers), gradient_bytes, kGradient);
   for (size_t i = kRoot + 1; i < units_.size(); ++i) {
-    block.preferred = static_cast<int>((i - 1) % blocks);
-    units_[i]->set_pools(block);
+    units_[i]->parameters.use_pool(parameters, static_cast<int>((i - 1) % blocks));
+    if (units_[i]->gradients) {
+      units_[i]->gradients->use_pool(gradients, static_cast<int>((i - 1) % kGradientBuffers));
+    }
   }
 }
 
@@ -79,84 +132,127 @@ void FullySharded::add_hooks(Module& module, size_t unit) {
                                                    : [this, unit] { post_backward(unit); }});
 }
 
+// Unshards now. Buffers that went to prefetches of units nobody used (a skipped block) come back.
+void FullySharded::demand(size_t unit) {
+  if (!units_[unit]->parameters.unshard()) {
+    for (const auto& other : units_) {
+      if (other->parameters.state() == ParameterState::kGathering) other->parameters.reshard();
+    }
+    units_[unit]->parameters.unshard();
+  }
+  units_[unit]->parameters.wait_unsharded();
+}
+
 // A prefetch that finds no buffer is left to the moment of need.
 void FullySharded::prefetch(size_t unit) {
-  if (unit > kRoot && unit < units_.size()) units_[unit]->unshard();
+  if (unit > kRoot && unit < units_.size()) units_[unit]->parameters.unshard();
 }
 
 void FullySharded::pre_forward(size_t unit) {
-  backend().set_scope(units_[unit]->name());
-  units_[unit]->unshard();
-  units_[unit]->wait_unsharded();
-  if (runtime_.options.forward_prefetch) prefetch(unit + 1);
+  backend().set_scope(units_[unit]->name);
+  demand(unit);
+  for (int ahead = 1; ahead <= runtime_.options.forward_prefetch; ++ahead) {
+    prefetch(unit + static_cast<size_t>(ahead));
+  }
 }
 
 void FullySharded::post_forward(size_t unit) {
   // The root is needed again at once in backward: it stays.
-  if (unit != kRoot) units_[unit]->reshard();
-  backend().set_scope(units_[kRoot]->name());
+  if (unit != kRoot && reshard_after_forward_) {
+    if (inner_) {
+      units_[unit]->parameters.reshard_to_inner_group();
+    } else {
+      units_[unit]->parameters.reshard();
+    }
+  }
+  backend().set_scope(units_[kRoot]->name);
 }
 
 void FullySharded::pre_backward(size_t unit) {
-  backend().set_scope(units_[unit]->name());
-  units_[unit]->unshard();
-  units_[unit]->wait_unsharded();
+  backend().set_scope(units_[unit]->name);
+  demand(unit);
   if (runtime_.options.backward_prefetch == BackwardPrefetch::kPre) {
     prefetch(unit == kRoot ? units_.size() - 1 : unit - 1);
   }
 }
 
 void FullySharded::post_backward(size_t unit) {
-  units_[unit]->reshard();
+  Unit& u = *units_[unit];
+  u.parameters.reshard();
   if (runtime_.options.backward_prefetch == BackwardPrefetch::kPost) prefetch(unit - 1);
-  if (!units_[unit]->backward_pending()) units_[unit]->reduce();
-  backend().set_scope(units_[kRoot]->name());
+  if (u.gradients && !u.gradients->backward_pending()) reduce(u);
+  backend().set_scope(units_[kRoot]->name);
+}
+
+void FullySharded::reduce(Unit& unit) {
+  const FsdpOptions& options = runtime_.options;
+  const bool wait_for_last =
+      options.micro_steps > 1 && options.accumulation == Accumulation::kReduceLast;
+  if (unit.gradients && (last_micro_step_ || !wait_for_last)) {
+    unit.gradients->reduce(last_micro_step_);
+  }
 }
 
 // ---------------------------------------------------------------------------- Step
 
 void FullySharded::finish_backward() {
   for (size_t i = units_.size(); i-- > 0;) {
-    units_[i]->reduce();
-    units_[i]->reshard();
+    reduce(*units_[i]);
+    units_[i]->parameters.reshard();
   }
-  share_present_flags();
-  for (const auto& unit : units_) backend().wait(backend().compute_stream(), unit->reduced());
   backend().set_scope("");
+  if (!last_micro_step_) return;
+  share_present_flags();
+  for (const auto& unit : units_) {
+    if (unit->gradients) {
+      backend().wait(backend().compute_stream(), unit->gradients->reduced());
+    }
+  }
 }
 
 void FullySharded::share_present_flags() {
   std::vector<int32_t> flags;
   for (const auto& unit : units_) {
-    flags.insert(flags.end(), unit->present().begin(), unit->present().end());
+    if (!unit->gradients) continue;
+    const std::vector<int32_t>& present = unit->gradients->present();
+    flags.insert(flags.end(), present.begin(), present.end());
   }
+  if (flags.empty()) return;
   present_.write(flags.data());
-  if (runtime_.groups.reduce.size() == 1) return;
-  Stream& stream = *reduce_stream_;
-  backend().wait(stream, backend().record(backend().compute_stream()));
-  backend().wait(backend().compute_stream(),
-                 runtime_.groups.reduce.all_reduce(stream, present_, ReduceOp::kMax));
+  flags_->all_reduce(backend().compute_stream(), present_, ReduceOp::kMax);
 }
 
 std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
   std::vector<OptimizerShard> shards;
   for (size_t i = 0; i < units_.size(); ++i) {
-    const int64_t count = static_cast<int64_t>(units_[i]->layout().parameters().size());
-    shards.push_back(
-        units_[i]->optimizer_shard(present_.slice(present_begin_[i], Shape{count})));
+    const Unit& unit = *units_[i];
+    if (!unit.gradients) continue;
+    const ParameterSegment& segment = *unit.parameters.trainable();
+    const int64_t count = static_cast<int64_t>(segment.layout.parameters().size());
+    shards.push_back({.name = unit.name,
+                      .master = segment.master,
+                      .gradient = unit.gradients->shard(),
+                      .copy = segment.copy,
+                      .present = present_.slice(present_begin_[i], Shape{count}),
+                      .segments = segment.layout.segments(mesh_->shard_index()),
+                      .spans = segment.layout.spans(mesh_->shard_index()),
+                      .parameters = count});
   }
   return shards;
 }
 
 void FullySharded::finish_step() {
   runtime_.parameters_updated = backend().record(backend().compute_stream());
-  for (const auto& unit : units_) unit->clear_gradients();
+  for (const auto& unit : units_) {
+    if (unit->gradients) unit->gradients->clear();
+    unit->parameters.mark_updated();
+  }
 }
 
 void FullySharded::reset() {
   for (const auto& unit : units_) {
-    unit->clear_gradients();
-    unit->reshard();
+    if (unit->gradients) unit->gradients->clear();
+    unit->parameters.reshard();
   }
   backend().set_scope("");
 }
@@ -165,35 +261,40 @@ void FullySharded::reset() {
 
 void FullySharded::initialise(const FillFunction& fill) {
   for (const auto& unit : units_) {
-    for (const ShardPiece& piece : unit->layout().pieces(unit->shard_index())) {
-      const Parameter& parameter =
-          *unit->layout().parameters()[static_cast<size_t>(piece.parameter)].parameter;
-      Tensor elements = unit->master().slice(piece.shard_begin, Shape{piece.count});
-      fill(parameter, piece.parameter_begin, elements);
+    for (const ParameterSegment& segment : unit->parameters.segments()) {
+      for (const ShardPiece& piece : segment.layout.pieces(mesh_->shard_index())) {
+        const Parameter& parameter =
+            *segment.layout.parameters()[static_cast<size_t>(piece.parameter)].parameter;
+        Tensor elements = segment.master.slice(piece.shard_begin, Shape{piece.count});
+        fill(parameter, piece.parameter_begin, elements);
+      }
     }
-    unit->master_changed();
+    unit->parameters.master_changed();
+    unit->parameters.mark_updated();
   }
   runtime_.parameters_updated = backend().record(backend().compute_stream());
 }
 
-void FullySharded::visit(bool gradients,
-                         const std::function<void(const Parameter&, const Tensor&)>& visit) {
+void FullySharded::visit_parameters(const Visitor& visit) {
   for (const auto& unit : units_) {
-    const Tensor full = unit->gather_full(gradients);
-    for (const FlatParameter& p : unit->layout().parameters()) {
-      visit(*p.parameter, full.slice(p.offset, p.parameter->shape()));
+    for (const ParameterSegment& segment : unit->parameters.segments()) {
+      const Tensor full = unit->parameters.gather_shards(segment, segment.master);
+      for (const FlatParameter& p : segment.layout.parameters()) {
+        visit(*p.parameter, full.slice(p.offset, p.parameter->shape()));
+      }
     }
   }
 }
 
-void FullySharded::visit_parameters(
-    const std::function<void(const Parameter&, const Tensor&)>& visit_one) {
-  visit(false, visit_one);
-}
-
-void FullySharded::visit_gradients(
-    const std::function<void(const Parameter&, const Tensor&)>& visit_one) {
-  visit(true, visit_one);
+void FullySharded::visit_gradients(const Visitor& visit) {
+  for (const auto& unit : units_) {
+    if (!unit->gradients) continue;
+    const ParameterSegment& segment = *unit->parameters.trainable();
+    const Tensor full = unit->parameters.gather_shards(segment, unit->gradients->shard());
+    for (const FlatParameter& p : segment.layout.parameters()) {
+      visit(*p.parameter, full.slice(p.offset, p.parameter->shape()));
+    }
+  }
 }
 
 }  // namespace fsdp::comm

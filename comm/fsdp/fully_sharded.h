@@ -6,24 +6,35 @@
 //
 // The host issues everything ahead; events between the compute, gather and reduce streams keep the
 // order. Issue order is part of the contract: the gather of unit i-1 before the reduce of unit i.
-// Read next: comm/fsdp/unit.h (state machines), comm/fsdp/buffer_pool.h (arena).
-// Not here: the optimizer (optim/), what a transformer is (models/).
+// Read next: unit_parameters.h and unit_gradients.h (state machines), buffer_pool.h (arena),
+// mesh.h (groups). Not here: the optimizer (optim/), what a transformer is (models/).
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "comm/fsdp/unit.h"
+#include "comm/fsdp/plan.h"
+#include "comm/fsdp/unit_gradients.h"
 
 namespace fsdp::comm {
+
+// The parameters that are gathered, computed with and reduced together.
+struct Unit {
+  std::string name;
+  UnitParameters parameters;
+  std::optional<UnitGradients> gradients;  // absent when everything is frozen
+
+  Unit(FsdpRuntime& runtime, const PlannedUnit& plan, bool resident);
+};
 
 class FullySharded {
  public:
   // Takes over the parameters of `root` (they must have no values yet) and its modules' hooks.
-  // Collective over the groups; every rank passes the same plan and options.
+  // Collective over `world`; every rank passes the same plan and options.
   FullySharded(Module& root, const WrapPredicate& wrap, const FsdpOptions& options, Tape& tape,
-               FsdpGroups groups);
+               Communicator& world);
   ~FullySharded();
   FullySharded(const FullySharded&) = delete;
   FullySharded& operator=(const FullySharded&) = delete;
@@ -34,6 +45,8 @@ class FullySharded {
       std::function<void(const Parameter& parameter, int64_t first, Tensor& elements)>;
   void initialise(const FillFunction& fill);
 
+  // Before each forward of a step with several: whether it is the last (reduces what was deferred).
+  void begin_micro_step(bool last) { last_micro_step_ = last; }
   // After Tape::backward: reduces what no hook reduced, makes the compute stream wait for all
   // reductions, agrees with the other ranks which parameters had a gradient, reshards.
   void finish_backward();
@@ -46,32 +59,40 @@ class FullySharded {
 
   // Full values (or reduced gradients) of every parameter in the master dtype, one unit at a time.
   // Collective; `visit` is called on every rank.
-  void visit_parameters(const std::function<void(const Parameter&, const Tensor& values)>& visit);
-  void visit_gradients(const std::function<void(const Parameter&, const Tensor& values)>& visit);
+  using Visitor = std::function<void(const Parameter&, const Tensor& values)>;
+  void visit_parameters(const Visitor& visit);
+  void visit_gradients(const Visitor& visit);
 
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }  // root first
   const FsdpOptions& options() const { return runtime_.options; }
-  const FsdpGroups& groups() const { return runtime_.groups; }
+  const Mesh& mesh() const { return *mesh_; }
   Backend& backend() const { return runtime_.backend; }
 
  private:
   void make_pools();
   void add_hooks(Module& module, size_t unit);
+  void demand(size_t unit);
+  void prefetch(size_t unit);
   void pre_forward(size_t unit);
   void post_forward(size_t unit);
   void pre_backward(size_t unit);
   void post_backward(size_t unit);
-  void prefetch(size_t unit);
-  void visit(bool gradients, const std::function<void(const Parameter&, const Tensor&)>& visit);
+  void reduce(Unit& unit);
   void share_present_flags();
 
+  std::unique_ptr<Mesh> mesh_;
+  std::unique_ptr<Communicator> inner_;
   std::unique_ptr<Stream> gather_stream_;
-  std::unique_ptr<Stream> reduce_stream_;
+  std::unique_ptr<Stream> reduce_stream_;   // null: the gather stream serves both
+  std::unique_ptr<Stream> replica_stream_;
+  std::unique_ptr<Communicator> flags_;     // whole world, for the present flags
   FsdpRuntime runtime_;
   std::vector<std::unique_ptr<Unit>> units_;
   std::vector<std::unique_ptr<BufferPool>> pools_;
-  Tensor present_;                     // (all parameters), i32, in unit and layout order
+  Tensor present_;                      // (all trainable parameters), i32, in unit and layout order
   std::vector<int64_t> present_begin_;  // of each unit's flags
+  bool reshard_after_forward_ = true;
+  bool last_micro_step_ = true;
 };
 
 }  // namespace fsdp::comm

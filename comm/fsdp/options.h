@@ -1,14 +1,21 @@
-// The knobs of fully sharded data parallel training, and the groups it communicates in.
+// The knobs of fully sharded data parallel training.
 #pragma once
+
+#include <optional>
 
 #include "comm/communicator.h"
 #include "core/dtype.h"
 
 namespace fsdp::comm {
 
+// What is sharded over the shard group. Across replica groups everything is replicated.
 enum class Strategy : uint8_t {
-  kFullShard,  // parameters, gradients and optimizer state sharded; gathered per unit (ZeRO-3)
-  kNoShard,    // everything replicated, gradients all-reduced per unit (DDP)
+  kFullShard,        // parameters between their uses, gradients, optimizer state (ZeRO-3)
+  kShardGradOp,      // gradients, optimizer state; parameters stay gathered in a step (ZeRO-2)
+  kShardOptimizer,   // optimizer state only (ZeRO-1)
+  kNoShard,          // nothing (DDP)
+  kHybridShard,      // kFullShard inside shard groups, replicated across them (HSDP)
+  kHybridShardZero2, // kShardGradOp inside shard groups, replicated across them
 };
 
 // When the gather of the unit that backward needs next is issued.
@@ -18,19 +25,34 @@ enum class BackwardPrefetch : uint8_t {
   kNone,  // when it is needed
 };
 
-struct FsdpOptions {
-  Strategy strategy = Strategy::kFullShard;
-  DType param_dtype = DType::kF32;   // unsharded parameters, compute and gathers
-  DType reduce_dtype = DType::kF32;  // unsharded gradients and reduces
-  bool forward_prefetch = true;      // issue the gather of unit i+1 before the forward of unit i
-  BackwardPrefetch backward_prefetch = BackwardPrefetch::kPre;
+// What is communicated in the micro-steps before the last of a step with several.
+enum class Accumulation : uint8_t {
+  kReduceEach,         // everything: gradient memory stays sharded
+  kReduceScatterEach,  // reduce-scatter; the all-reduce across replicas waits for the last
+  kReduceLast,         // nothing: gradients add up unsharded, in the accumulation dtype
 };
 
-// Two communicators over the same ranks, so that neither a gather nor a reduce waits behind the
-// other. One rank is allowed: everything is then resident and nothing is communicated.
-struct FsdpGroups {
-  Communicator& gather;
-  Communicator& reduce;
+struct FsdpOptions {
+  Strategy strategy = Strategy::kFullShard;
+  int shard_size = 0;  // ranks of a shard group; 0: all. Hybrid strategies need a proper divisor
+  // Whether a unit gives its parameters back between forward and backward; absent: as the strategy
+  // says. A group size smaller than the shard group: keeps the part of one rank of that many, so
+  // that backward gathers inside a smaller group (ZeRO++ hpZ).
+  std::optional<bool> reshard_after_forward;
+  int reshard_group_size = 0;  // 0: none
+
+  DType param_dtype = DType::kF32;   // unsharded parameters, compute and gathers
+  DType reduce_dtype = DType::kF32;  // unsharded gradients and reduces
+  std::optional<double> divide_factor;  // instead of the number of ranks
+  bool force_sum = false;               // divide after the sum, never inside the collective
+
+  int forward_prefetch = 1;  // gathers issued ahead of the unit whose forward runs; 0: none
+  BackwardPrefetch backward_prefetch = BackwardPrefetch::kPre;
+  int units_in_flight = 2;   // arena buffers: units gathered or being gathered, besides the root
+  bool separate_reduce = true;  // own communicator and stream for reduces
+
+  Accumulation accumulation = Accumulation::kReduceEach;
+  int micro_steps = 1;  // forward and backward passes per optimizer step
 };
 
 }  // namespace fsdp::comm

@@ -35,7 +35,7 @@ class ForwardChunk {
   static size_t scratch_bytes(int64_t columns) {
     const int64_t padded = panels_of(columns) * kLanes;
     return sizeof(A) * static_cast<size_t>(2 * padded * kTileKeys + 2 * kTileKeys * kLanes +
-                                           2 * padded * kChunkQueries);
+                                           padded * kLanes + 2 * padded * kChunkQueries);
   }
 
   ForwardChunk(const ForwardProblem<T>& problem, int64_t b, int64_t h, void* scratch)
@@ -43,6 +43,7 @@ class ForwardChunk {
     const int64_t columns = p_.shape.head_dim;
     keys_ = carver_.take_panels(columns, kTileKeys);
     values_ = carver_.take_panels(columns, kTileKeys);
+    rows_ = carver_.take_panels(columns, kLanes);
     scores_ = carver_.take(kTileKeys * kLanes);
     keep_ = carver_.take(kTileKeys * kLanes);
   }
@@ -80,14 +81,16 @@ class ForwardChunk {
     block.out = carver_.take_panels(columns, kLanes);
     std::fill_n(block.out.data, block.out.size(), A(0));
     block.softmax.clear();
-    load_transposed(p_.q.head(b_, h_) + first * p_.q.row_width, p_.q.row_width, count, columns,
-                    static_cast<A>(p_.shape.scale), block.queries);
+    if (count < kLanes) std::fill_n(rows_.data, rows_.size(), A(0));
+    load_panels(p_.q.head(b_, h_) + first * p_.q.row_width, p_.q.row_width, count,
+                static_cast<A>(p_.shape.scale), rows_);
+    transpose_panels(rows_, block.queries);
   }
 
   void load_tile(int64_t first, int64_t keys) {
     const int64_t kv = h_ / p_.shape.group();
-    load_panels(p_.k.head(b_, kv) + first * p_.k.row_width, p_.k.row_width, keys, keys_);
-    load_panels(p_.v.head(b_, kv) + first * p_.v.row_width, p_.v.row_width, keys, values_);
+    load_panels(p_.k.head(b_, kv) + first * p_.k.row_width, p_.k.row_width, keys, A(1), keys_);
+    load_panels(p_.v.head(b_, kv) + first * p_.v.row_width, p_.v.row_width, keys, A(1), values_);
   }
 
   // Keys [first, first + keys) of the loaded tile.
@@ -121,6 +124,7 @@ class ForwardChunk {
   const int64_t b_, h_;
   Carver<A> carver_;
   Panels<A> keys_, values_;  // of the current tile
+  Panels<A> rows_;           // of queries, before they are transposed
   A* scores_;                // (keys, 32)
   A* keep_;
   QueryBlock<A> blocks_[kChunkBlocks];

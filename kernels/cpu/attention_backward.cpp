@@ -60,8 +60,8 @@ class BackwardHead {
   }
 
   void run() {
-    load_panels(p_.k.head(b_, kv_), p_.k.row_width, s_.keys, k_);
-    load_panels(p_.v.head(b_, kv_), p_.v.row_width, s_.keys, v_);
+    load_panels(p_.k.head(b_, kv_), p_.k.row_width, s_.keys, A(1), k_);
+    load_panels(p_.v.head(b_, kv_), p_.v.row_width, s_.keys, A(1), v_);
     std::fill_n(dk_.data, dk_.size(), A(0));
     std::fill_n(dv_.data, dv_.size(), A(0));
     for (int64_t h = kv_ * s_.group(); h < (kv_ + 1) * s_.group(); ++h) {
@@ -69,7 +69,7 @@ class BackwardHead {
         add_block(h, first, std::min(kLanes, s_.queries - first));
       }
     }
-    store_panels(dk_, A(s_.scale), null_, s_.keys, p_.dk.head(b_, kv_), p_.dk.row_width);
+    store_panels(dk_, A(1), null_, s_.keys, p_.dk.head(b_, kv_), p_.dk.row_width);
     store_panels(dv_, A(1), null_, s_.keys, p_.dv.head(b_, kv_), p_.dv.row_width);
   }
 
@@ -92,10 +92,14 @@ class BackwardHead {
   void load_block(int64_t h, int64_t first, int64_t count) {
     const T* q = p_.q.head(b_, h) + first * p_.q.row_width;
     const T* dout = p_.dout.head(b_, h) + first * p_.dout.row_width;
-    load_panels(q, p_.q.row_width, count, q_);
-    load_panels(dout, p_.dout.row_width, count, dout_);
-    load_transposed(q, p_.q.row_width, count, s_.head_dim, A(s_.scale), q_transposed_);
-    load_transposed(dout, p_.dout.row_width, count, s_.head_dim, A(1), dout_transposed_);
+    if (count < kLanes) {
+      std::fill_n(q_.data, q_.size(), A(0));
+      std::fill_n(dout_.data, dout_.size(), A(0));
+    }
+    load_panels(q, p_.q.row_width, count, A(s_.scale), q_);
+    load_panels(dout, p_.dout.row_width, count, A(1), dout_);
+    transpose_panels(q_, q_transposed_);
+    transpose_panels(dout_, dout_transposed_);
     const int64_t statistics = (b_ * s_.heads + h) * s_.queries + first;
     row_products(p_.out.head(b_, h) + first * p_.out.row_width, dout, p_.out.row_width, count,
                  s_.head_dim, p_.delta + statistics);
@@ -123,8 +127,8 @@ class BackwardHead {
   const AttentionShape& s_;
   const int64_t b_, kv_;
   Panels<A> k_, v_, dk_, dv_;              // all keys of the head
-  Panels<A> q_, dout_, dq_;                // the current block of queries
-  A *q_transposed_, *dout_transposed_;     // (D, 32); q times scale
+  Panels<A> q_, dout_, dq_;                // the current block of queries; q times scale
+  A *q_transposed_, *dout_transposed_;     // (D, 32)
   A *weights_, *dscores_, *keep_;          // (keys of a tile, 32)
   A log_sum_exp_[kLanes], delta_[kLanes];  // of the block
 };

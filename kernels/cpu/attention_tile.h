@@ -100,47 +100,84 @@ struct Panels {
   A* row(int64_t panel, int64_t row) const { return data + (panel * capacity + row) * kLanes; }
 };
 
-// From rows of a tensor, `stride` elements apart.
+// The width is constant where it can be: the row is then a few vectors, not a call of memcpy.
 template <typename T>
-void load_panels(const T* source, int64_t stride, int64_t rows, const Panels<Accumulate<T>>& to) {
-  for (int64_t panel = 0; panel < to.count(); ++panel) {
-    const int64_t width = to.width(panel);
-    for (int64_t row = 0; row < rows; ++row) {
-      Accumulate<T>* values = to.row(panel, row);
-      convert(source + row * stride + panel * kLanes, values, width);
-      std::fill(values + width, values + kLanes, Accumulate<T>(0));
-    }
+inline void load_row(const T* source, int64_t width, Accumulate<T> factor, Accumulate<T>* values) {
+  if (width == kLanes) {
+    convert(source, values, kLanes);
+  } else {
+    convert(source, values, width);
+    std::fill(values + width, values + kLanes, Accumulate<T>(0));
+  }
+  for (int c = 0; c < kLanes; ++c) values[c] *= factor;
+}
+
+template <typename T>
+inline void store_row(const Accumulate<T>* values, int64_t width, Accumulate<T> factor, T* target) {
+  Accumulate<T> scaled[kLanes];
+  for (int c = 0; c < kLanes; ++c) scaled[c] = values[c] * factor;
+  if (width == kLanes) {
+    convert(scaled, target, kLanes);
+  } else {
+    convert(scaled, target, width);
   }
 }
 
-// target (columns, 32) = factor * source^T; lanes from `rows` (at most 32) on are 0.
+// factor times rows of a tensor, `stride` elements apart.
 template <typename T>
-void load_transposed(const T* source, int64_t stride, int64_t rows, int64_t columns,
-                     Accumulate<T> factor, Accumulate<T>* target) {
-  if (rows < kLanes) std::fill_n(target, columns * kLanes, Accumulate<T>(0));
-  for (int64_t first = 0; first < columns; first += kLanes) {
-    const int64_t width = std::min(kLanes, columns - first);
+void load_panels(const T* source, int64_t stride, int64_t rows, Accumulate<T> factor,
+                 const Panels<Accumulate<T>>& to) {
+  wide_loop([=](auto) {
     for (int64_t row = 0; row < rows; ++row) {
-      Accumulate<T> values[kLanes];
-      convert(source + row * stride + first, values, width);
-      for (int64_t c = 0; c < width; ++c) target[(first + c) * kLanes + row] = factor * values[c];
+      for (int64_t panel = 0; panel < to.count(); ++panel) {
+        load_row(source + row * stride + panel * kLanes, to.width(panel), factor,
+                 to.row(panel, row));
+      }
     }
-  }
+  });
 }
 
 // Row i times factor and, when given, factors[i], to rows of a tensor.
 template <typename T>
 void store_panels(const Panels<Accumulate<T>>& from, Accumulate<T> factor,
                   const Accumulate<T>* factors, int64_t rows, T* target, int64_t stride) {
-  for (int64_t panel = 0; panel < from.count(); ++panel) {
+  wide_loop([=](auto) {
     for (int64_t row = 0; row < rows; ++row) {
-      const Accumulate<T> by = factors ? factor * factors[row] : factor;
-      const Accumulate<T>* values = from.row(panel, row);
-      Accumulate<T> scaled[kLanes];
-      for (int64_t c = 0; c < kLanes; ++c) scaled[c] = values[c] * by;
-      convert(scaled, target + row * stride + panel * kLanes, from.width(panel));
+      for (int64_t panel = 0; panel < from.count(); ++panel) {
+        store_row(from.row(panel, row), from.width(panel),
+                  factors ? factor * factors[row] : factor,
+                  target + row * stride + panel * kLanes);
+      }
     }
+  });
+}
+
+// One of the five riffles, each of which halves the distance of neighbours in a column, that
+// transpose a (32, 32) matrix.
+template <typename A>
+inline void riffle(const A* from, A* to) {
+  constexpr int kHalf = kLanes * kLanes / 2;
+#pragma omp simd
+  for (int i = 0; i < kHalf; ++i) {
+    to[2 * i] = from[i];
+    to[2 * i + 1] = from[kHalf + i];
   }
+}
+
+// to (panels * 32, 32) = the first 32 rows of `from`, transposed.
+template <typename A>
+void transpose_panels(const Panels<A>& from, A* to) {
+  wide_loop([=](auto) {
+    A between[kLanes * kLanes];
+    for (int64_t panel = 0; panel < from.count(); ++panel) {
+      A* square = to + panel * kLanes * kLanes;
+      riffle(from.row(panel, 0), square);
+      riffle(square, between);
+      riffle(between, square);
+      riffle(square, between);
+      riffle(between, square);
+    }
+  });
 }
 
 }  // namespace fsdp::cpu

@@ -91,7 +91,7 @@ class CpuBackend final : public Backend {
   void cross_entropy(Stream& stream, const CrossEntropyArgs& args) override;
   void add(Stream& stream, const Tensor& a, const Tensor& b, Tensor& out) override;
   void cast(Stream& stream, const Tensor& x, Tensor& out) override;
-  void scale(Stream& stream, Tensor& x, double factor) override;
+  void divide(Stream& stream, Tensor& x, double divisor) override;
   void fill_normal(Stream& stream, Tensor& x, double mean, double deviation, uint64_t seed,
                    uint64_t name_hash, int64_t first_index) override;
   void adamw(Stream& stream, const AdamWArgs& args) override;

@@ -1,4 +1,4 @@
-// Element by element: add, cast, scale, fill_normal. All are bound by memory; other dtypes than the
+// Element by element: add, cast, divide, fill_normal. All are bound by memory; other dtypes than the
 // plain ones pass through a buffer that stays in the nearest cache.
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -56,18 +56,18 @@ void add_converted(const Elements& a, const Elements& b, const Elements& out, in
 }
 
 template <typename T>  // the accumulation type
-void scale_run(const Elements& x, double factor, int64_t begin, int64_t end) {
-  const auto by = static_cast<T>(factor);
+void divide_run(const Elements& x, double divisor, int64_t begin, int64_t end) {
+  const auto by = static_cast<T>(divisor);
   if (x.dtype == dtype_of<T>()) {
     T* values = x.at<T>(0);
-    for (int64_t i = begin; i < end; ++i) values[i] *= by;
+    for (int64_t i = begin; i < end; ++i) values[i] /= by;
     return;
   }
   T values[kRun];
   for (int64_t i = begin; i < end; i += kRun) {
     const int64_t run = std::min(kRun, end - i);
     x.load(i, run, values);
-    for (int64_t j = 0; j < run; ++j) values[j] *= by;
+    for (int64_t j = 0; j < run; ++j) values[j] /= by;
     x.store(i, run, values);
   }
 }
@@ -106,12 +106,12 @@ void CpuBackend::cast(Stream& stream, const Tensor& x, Tensor& out) {
           });
 }
 
-void CpuBackend::scale(Stream& stream, Tensor& x, double factor) {
-  if (factor == 1) return;
-  const auto kernel = x.dtype() == DType::kF64 ? scale_run<double> : scale_run<float>;
-  enqueue(stream, "scale", 0, [kernel, n = x.numel(), x = Elements(x), factor](Worker& worker) {
+void CpuBackend::divide(Stream& stream, Tensor& x, double divisor) {
+  if (divisor == 1) return;
+  const auto kernel = x.dtype() == DType::kF64 ? divide_run<double> : divide_run<float>;
+  enqueue(stream, "divide", 0, [kernel, n = x.numel(), x = Elements(x), divisor](Worker& worker) {
     worker.team.parallel_for(n, kGrain,
-                             [&](int64_t begin, int64_t end) { kernel(x, factor, begin, end); });
+                             [&](int64_t begin, int64_t end) { kernel(x, divisor, begin, end); });
   });
 }
 

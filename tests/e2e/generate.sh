@@ -28,9 +28,10 @@ for folder in "$fixtures"/*; do
 done
 
 # ---- sampling: the seed decides, not the ranks ---------------------------------------------------
-sample() { "$FSDP" generate "$fixtures/gpt2" --ids 5,6,7 --tokens 20 --temperature 2 --ignore-end "$@"; }
-one=$(sample --seed 3)
-same "sampling on 3 ranks" "$one" "$(sample --seed 3 --local-ranks 3)"
+generate() { "$FSDP" generate "$fixtures/gpt2" --ids 5,6,7 --tokens 20 --ignore-end "$@"; }
+one=$(generate --temperature 2 --seed 3)
+same "number of sampled tokens" 20 "$(wc -w <<<"$one")"
+same "sampling on 2 ranks" "$one" "$(generate --temperature 2 --seed 3 --local-ranks 2)"
 if [ -n "${MPIRUN:-}" ]; then
   same "sampling under mpirun" "$one" \
     "$($MPIRUN -n 2 "$FSDP" generate "$fixtures/gpt2" --ids 5,6,7 --tokens 20 --temperature 2 \
@@ -38,8 +39,8 @@ if [ -n "${MPIRUN:-}" ]; then
 else
   echo "[SKIP] generate under mpirun: no MPI"
 fi
-[ "$one" != "$(sample --seed 4)" ] || fail "another seed gives the same tokens"
-same "top-k 1 is greedy" "$(sample --temperature 0)" "$(sample --top-k 1 --seed 9)"
+[ "$one" != "$(generate --temperature 2 --seed 4)" ] || fail "another seed gives the same tokens"
+same "top-k 1 is greedy" "$(generate)" "$(generate --temperature 2 --top-k 1 --seed 9)"
 
 # ---- longer than the model's 32 positions: cropped, and said -------------------------------------
 long=$("$FSDP" generate "$fixtures/gpt2" --ids 5,6,7 --tokens 40 --ignore-end 2>&1)

@@ -35,13 +35,14 @@ Leaf::Leaf(Tape& tape, const Tensor& values)
   });
 }
 
-Tensor weighted_sum(Tape& tape, const std::vector<Tensor>& outputs,
-                    const std::vector<Tensor>& weights) {
+Tensor weighted_sum(Tape& tape, const std::vector<Tensor>& outputs, std::vector<Tensor> weights) {
   Tensor loss = Tensor::zeros(tape.backend(), Shape{}, DType::kF64);
   std::vector<const Tensor*> inputs;
   for (const Tensor& output : outputs) inputs.push_back(&output);
   tape.record("weighted_sum", inputs, {&loss},
-              [weights](std::vector<Tensor>&) { return weights; });
+              [weights = std::move(weights)](std::vector<Tensor>&) mutable {
+                return std::move(weights);
+              });
   return loss;
 }
 
@@ -80,8 +81,8 @@ std::vector<Tensor> GradientCheck::inputs() const {
   return tensors;
 }
 
-// Fills the variables' gradients. weights null: f's only output is a loss that starts by itself.
-void GradientCheck::run_backward(const Function& f, const std::vector<Tensor>* weights) {
+// Fills the variables' gradients.
+void GradientCheck::run_backward(const Function& f, const Backward& backward) {
   const auto activations = [&] {
     return backend_.ledger().usage().current[static_cast<size_t>(MemoryCategory::kActivation)];
   };
@@ -91,8 +92,7 @@ void GradientCheck::run_backward(const Function& f, const std::vector<Tensor>* w
   {
     std::vector<Tensor> values;
     for (const Leaf& leaf : leaves) values.push_back(leaf.value());
-    const std::vector<Tensor> outputs = f(values);
-    tape_.backward(weights ? weighted_sum(tape_, outputs, *weights) : outputs[0]);
+    backward(f(values));
   }
   size_t next = 0;
   for (Variable& v : variables_) {
@@ -165,7 +165,23 @@ void GradientCheck::run(const Function& f, int elements) {
       weights.push_back(random_tensor(backend_, output.shape(), DType::kF64, weights.size() + 99));
     }
   }
-  run_backward(f, &weights);
+  // Twice: with gradients that others hold too, and with gradients that ops may overwrite.
+  run_backward(f, [&](const std::vector<Tensor>& outputs) {
+    tape_.backward(weighted_sum(tape_, outputs, weights));
+  });
+  std::vector<std::vector<double>> gradients;
+  for (const Variable& v : variables_) gradients.push_back(v.gradient);
+  run_backward(f, [&](const std::vector<Tensor>& outputs) {
+    std::vector<Tensor> own;
+    for (const Tensor& w : weights) {
+      own.push_back(Tensor::from_host(backend_, w.shape(), w.to_doubles()));
+    }
+    tape_.backward(weighted_sum(tape_, outputs, std::move(own)));
+  });
+  for (size_t i = 0; i < variables_.size(); ++i) {
+    CAPTURE(variables_[i].name);
+    CHECK(variables_[i].gradient == gradients[i]);
+  }
   compare(
       [&] {
         double sum = 0;
@@ -179,7 +195,8 @@ void GradientCheck::run(const Function& f, int elements) {
 }
 
 void GradientCheck::run_loss(const Loss& f, double gradient_scale, int elements) {
-  run_backward([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{f(in)}; }, nullptr);
+  run_backward([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{f(in)}; },
+               [&](const std::vector<Tensor>& outputs) { tape_.backward(outputs[0]); });
   compare([&] { return gradient_scale * f(inputs()).item(); }, elements);
 }
 

@@ -24,9 +24,9 @@ class Leaf {
   std::shared_ptr<Tensor> gradient_;
 };
 
-// A scalar whose gradient is sum over k of <weights[k], outputs[k]>; start backward from it.
-Tensor weighted_sum(Tape& tape, const std::vector<Tensor>& outputs,
-                    const std::vector<Tensor>& weights);
+// The scalar sum over k of <weights[k], outputs[k]> (its value is not computed): start backward
+// from it. It gives `weights` away: memory that nobody else holds may then be overwritten by ops.
+Tensor weighted_sum(Tape& tape, const std::vector<Tensor>& outputs, std::vector<Tensor> weights);
 
 class GradientCheck {
  public:
@@ -64,7 +64,8 @@ class GradientCheck {
 
   std::vector<Tensor> inputs() const;
   void add(const std::string& name, Shape shape, double low, double high, Parameter* parameter);
-  void run_backward(const Function& f, const std::vector<Tensor>* weights);
+  using Backward = std::function<void(const std::vector<Tensor>& outputs)>;
+  void run_backward(const Function& f, const Backward& backward);
   void compare(const std::function<double()>& evaluate, int elements);
   double difference(Variable& variable, const std::vector<double>& direction,
                     const std::function<double()>& evaluate);

@@ -7,7 +7,6 @@
 #include "tests/support/temp_folder.h"
 #include "tools/config/config_fields.h"
 #include "tools/config/config_values.h"
-#include "tools/config/nearest.h"
 
 namespace fsdp::config {
 namespace {
@@ -181,13 +180,6 @@ TEST_CASE("the schedule of a run ends with it unless it says otherwise") {
   CHECK(parse("", linear).schedule().rate(1) == 0.5);
   CHECK(parse("", linear).schedule().rate(6) == 0.5);
   CHECK(parse("train: {schedule: {total: 18}}", linear).schedule().rate(6) == 0.75);
-}
-
-TEST_CASE("edit distance") {
-  CHECK(edit_distance("", "abc") == 3);
-  CHECK(edit_distance("kitten", "sitting") == 3);
-  CHECK(edit_distance("stpes", "steps") == 1);
-  CHECK(nearest_key("x", {}) == "");
 }
 
 }  // namespace

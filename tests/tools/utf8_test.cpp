@@ -37,7 +37,7 @@ TEST_CASE("every string of up to two bytes, and every lead with chosen continuat
       const std::string two{static_cast<char>(a), static_cast<char>(b)};
       CHECK((first_invalid_utf8(two) == 2) == valid_by_definition(two));
       if (a < 0xc0) continue;
-      for (const std::string& tail : {"\x80", "\xbf", "\xc0", "\x80\x80", "\xbf\xbf", "\xbf\x7f"}) {
+      for (const char* tail : {"\x80", "\xbf", "\xc0", "\x80\x80", "\xbf\xbf", "\xbf\x7f"}) {
         const std::string more = two + tail;
         CHECK((first_invalid_utf8(more) == more.size()) == valid_by_definition(more));
       }

@@ -129,8 +129,8 @@ void TrainRun::make_directory() {
 }
 
 TrainOutcome TrainRun::train() {
-  const bool live = speaks() && output_is_terminal();
-  Progress progress(speaks() ? stdout : nullptr, live, config_.train.log_every);
+  const int terminal = speaks() ? output_terminal(rank_.under_launcher) : -1;
+  Progress progress(speaks() ? stdout : nullptr, terminal, config_.train.log_every);
   MetricsLog metrics = speaks() ? MetricsLog(directory_ / "metrics.jsonl") : MetricsLog();
   Trainer trainer(*session_,
                   {.steps = config_.train.steps,
@@ -180,9 +180,8 @@ void TrainRun::sample() {
   const config::SampleSection& c = config_.sample;
   if (c.tokens == 0) return;
   const data::Tokenizer& tokenizer = data_.tokenizer();
-  // A document begins where another one ends.
-  std::vector<int32_t> prompt = {tokenizer.end_of_text()};
-  for (const int32_t token : tokenizer.encode(c.prompt)) prompt.push_back(token);
+  std::vector<int32_t> prompt = tokenizer.encode(c.prompt);
+  if (prompt.empty()) prompt = {tokenizer.end_of_text()};  // before the beginning of a document
   const std::vector<int32_t> tokens =
       generate_tokens(*session_,
                       {.tokens = c.tokens,

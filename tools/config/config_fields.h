@@ -32,7 +32,7 @@ void visit(V& v, ModelSection& c) {
 
 template <typename V>
 void visit(V& v, DataSection& c) {
-  v.field("train", c.train, "file or list of files; relative to the current folder");
+  v.field("train", c.train, "file or list of files; looked for here, then beside this file");
   v.field("validation", c.validation, "file or list of files; empty: no evaluation");
   v.field("format", c.format, "auto: jsonl for .jsonl and .json, text for others");
   v.field("field", c.field, "of a JSONL row, holds the text");

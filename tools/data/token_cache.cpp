@@ -125,8 +125,8 @@ std::string reason_to_build(const std::filesystem::path& cache, const TokenSourc
   const CheckedFooter checked = read_footer(file, tokenizer);
   if (!checked.problem.empty()) return checked.problem;
   const Footer& footer = checked.footer;
-  if (footer.options != options_hash(source)) return "the options have changed";
   if (footer.files != source.files.size()) return "the list of files has changed";
+  if (footer.options != options_hash(source)) return "the options have changed";
   const std::byte* stamps = file.data() + footer.tokens * static_cast<int64_t>(sizeof(int32_t));
   for (size_t i = 0; i < source.files.size(); ++i) {
     FileStamp stamp{};

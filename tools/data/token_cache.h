@@ -19,7 +19,7 @@ namespace fsdp::data {
 // What the tokens are made from: the documents of all files in order, end-of-text after each.
 struct TokenSource {
   std::vector<std::filesystem::path> files;
-  TextOptions text;
+  TextOptions text{};
   bool document_separator = true;
 };
 

@@ -77,7 +77,10 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_
       .bound_by_launcher = environment().bound};
   const ThreadChoice choice = choose_threads(options.threads, sharing);
   if (world.rank() == 0 && !choice.warning.empty()) print_line("warning: " + choice.warning);
-  RankContext context = {.world = world, .threads = choice.threads, .local_ranks = local_ranks};
+  RankContext context = {.world = world,
+                         .threads = choice.threads,
+                         .local_ranks = local_ranks,
+                         .under_launcher = environment().started};
   return body(context);
 }
 

@@ -30,6 +30,7 @@ struct RankContext {
   comm::Communicator& world;
   int threads = 1;
   int local_ranks = 1;  // ranks in this process: more than one means that they share its memory
+  bool under_launcher = false;  // mpirun, srun, ...: stdout goes through it
 };
 
 // An Error that all ranks know of and leave the run with, in the same place.

@@ -1,6 +1,7 @@
 // The live line and its plain form.
 #include "tools/runtime/progress.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 
 namespace fsdp::tools {
 namespace {
@@ -20,15 +22,22 @@ double steady_seconds() {
 }
 
 // A line that wraps cannot be rewritten.
-std::string cut_to_width(const std::string& line, std::FILE* terminal) {
+std::string cut_to_width(const std::string& line, int terminal) {
   winsize size = {};
-  if (::ioctl(::fileno(terminal), TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return line;
+  if (::ioctl(terminal, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return line;
   return line.substr(0, static_cast<size_t>(size.ws_col) - 1);
 }
 
 }  // namespace
 
-bool output_is_terminal() { return ::isatty(STDOUT_FILENO) != 0; }
+int output_terminal(bool under_launcher) {
+  if (!under_launcher) return ::isatty(STDOUT_FILENO) != 0 ? STDOUT_FILENO : -1;
+  const std::string path = fmt::format("/proc/{}/fd/{}", ::getppid(), STDOUT_FILENO);
+  std::error_code unreadable;
+  if (!std::filesystem::read_symlink(path, unreadable).string().starts_with("/dev/")) return -1;
+  const int terminal = ::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+  return terminal >= 0 && ::isatty(terminal) != 0 ? terminal : -1;
+}
 
 std::string format_duration(double seconds) {
   if (!std::isfinite(seconds)) return "?";
@@ -55,11 +64,11 @@ std::string format_progress(const ProgressValues& v) {
 void Progress::step(const ProgressValues& values) {
   if (out_ == nullptr) return;
   const bool last = values.step == values.total;
-  if (live_) {
+  if (terminal_ >= 0) {
     const double now = steady_seconds();
     if (!last && now - shown_at_ < kRefreshSeconds) return;
     shown_at_ = now;
-    std::fprintf(out_, "\r\x1b[K%s", cut_to_width(format_progress(values), out_).c_str());
+    std::fprintf(out_, "\r\x1b[K%s", cut_to_width(format_progress(values), terminal_).c_str());
     line_open_ = true;
   } else if (last || values.step == 1 || values.step % every_ == 0) {
     std::fprintf(out_, "%s\n", format_progress(values).c_str());

@@ -18,15 +18,19 @@ struct ProgressValues {
   size_t peak_memory_bytes = 0;
   double seconds_left = 0;
 };
-bool output_is_terminal();  // stdout
+// A descriptor of the terminal that shows stdout, or -1. Under mpirun every rank's stdout is a
+// pseudo terminal, wherever mpirun's own goes; then the parent process is asked.
+int output_terminal(bool under_launcher);
 std::string format_progress(const ProgressValues& values);
 std::string format_duration(double seconds);        // "0:07", "12:34", "3:04:05"
 std::string format_count(int64_t value);            // "12,345"
 
 class Progress {
  public:
-  // out null: silent. `live`: out is a terminal. `every`: steps between plain lines.
-  Progress(std::FILE* out, bool live, int64_t every) : out_(out), live_(live), every_(every) {}
+  // out null: silent. `terminal`: the one that shows `out`, or -1; not owned. `every`: steps between
+  // plain lines.
+  Progress(std::FILE* out, int terminal, int64_t every)
+      : out_(out), terminal_(terminal), every_(every) {}
   ~Progress() { end_line(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -38,7 +42,7 @@ class Progress {
 
  private:
   std::FILE* out_;
-  bool live_;
+  int terminal_;
   int64_t every_;
   double shown_at_ = -1;   // seconds, of a steady clock
   bool line_open_ = false;

@@ -23,7 +23,8 @@ std::string local_time(const char* format) {
 
 }  // namespace
 
-std::filesystem::path create_numbered(const std::filesystem::path& wanted) {
+std::filesystem::path create_numbered(const std::filesystem::path& given) {
+  const std::filesystem::path wanted = given.has_filename() ? given : given.parent_path();
   std::error_code error;
   const std::filesystem::path parent = wanted.parent_path();
   if (!parent.empty()) std::filesystem::create_directories(parent, error);

@@ -29,6 +29,6 @@ void write_run_arguments(comm::Communicator& world, const std::filesystem::path&
                          const RunArguments& arguments);
 
 // ---- for tests ----
-std::filesystem::path create_numbered(const std::filesystem::path& wanted);
+std::filesystem::path create_numbered(const std::filesystem::path& given);
 
 }  // namespace fsdp::tools

@@ -20,9 +20,7 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
     : world_(world),
       options_(options),
       backend_(std::make_unique<cpu::CpuBackend>(options.cpu)),
-      gather_(world.duplicate("gather")),
-      reduce_(world.duplicate("reduce")),
-      scalars_(world.duplicate("scalars")),
+      losses_(world.duplicate("losses")),
       tape_(std::make_unique<Tape>(*backend_)),
       model_(std::make_unique<models::CausalLM>(options.model, *backend_, options.fsdp.param_dtype,
                                                 options.max_length)) {
@@ -36,13 +34,11 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
   const comm::WrapPredicate wrap = [&](const Module& module) {
     return options_.wrap_blocks && module.class_name() == block_class;
   };
-  sharded_ = std::make_unique<comm::FullySharded>(*model_, wrap, options.fsdp, *tape_,
-                                                  comm::FsdpGroups{*gather_, *reduce_});
+  sharded_ = std::make_unique<comm::FullySharded>(*model_, wrap, options.fsdp, *tape_, world);
   if (!options.training) return;
   const std::vector<OptimizerShard> shards = sharded_->optimizer_shards();
-  const bool replicated = options.fsdp.strategy == comm::Strategy::kNoShard;
-  clipper_ = std::make_unique<optim::Clipper>(shards, replicated ? nullptr : scalars_.get(),
-                                              options.clip_norm, options.clip_power);
+  clipper_ = std::make_unique<optim::Clipper>(
+      shards, &sharded_->mesh().scalars(), options.clip_norm, options.clip_power);
   optimizer_ = std::make_unique<optim::AdamW>(shards, options.adamw);
 }
 
@@ -84,7 +80,7 @@ ForwardContext Session::context(const DeviceBatch& batch, uint32_t step, bool tr
 }
 
 void Session::sum_over_ranks(Tensor& scalar) {
-  scalars_->all_reduce(backend_->compute_stream(), scalar, comm::ReduceOp::kSum);
+  losses_->all_reduce(backend_->compute_stream(), scalar, comm::ReduceOp::kSum);
 }
 
 // ---------------------------------------------------------------------------- Steps

@@ -112,9 +112,7 @@ class Session {
   comm::Communicator& world_;
   SessionOptions options_;
   std::unique_ptr<cpu::CpuBackend> backend_;
-  std::unique_ptr<comm::Communicator> gather_;
-  std::unique_ptr<comm::Communicator> reduce_;
-  std::unique_ptr<comm::Communicator> scalars_;  // losses and norms, on the compute stream
+  std::unique_ptr<comm::Communicator> losses_;  // on the compute stream
   std::unique_ptr<Tape> tape_;
   std::unique_ptr<models::CausalLM> model_;
   std::unique_ptr<comm::FullySharded> sharded_;

@@ -101,7 +101,7 @@ SessionOptions session_options(const config::TrainConfig& config,
                       : comm::Strategy::kNoShard,
       .param_dtype = train.dtype,
       .reduce_dtype = train.reduce_dtype.value_or(accumulation_dtype(train.dtype)),
-      .forward_prefetch = config.fsdp.forward_prefetch,
+      .forward_prefetch = config.fsdp.forward_prefetch ? 1 : 0,
       .backward_prefetch = static_cast<comm::BackwardPrefetch>(config.fsdp.backward_prefetch)};
   static_assert(static_cast<int>(comm::BackwardPrefetch::kNone) ==
                 static_cast<int>(config::BackwardPrefetch::kNone));

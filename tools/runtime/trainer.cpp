@@ -26,18 +26,18 @@ Trainer::Trainer(Session& session, const TrainerOptions& options, Progress& prog
 
 TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& validation) {
   started_ = step_ended_ = Clock::now();
-  std::optional<IssuedStep> before;
+  std::unique_ptr<IssuedStep> before;
   const auto finish_before = [&] {
     if (before) finish(*before);
     before.reset();
   };
   for (int64_t step = 0; step < options_.steps && outcome_.signal == 0; ++step) {
-    IssuedStep issued = {.handle = {},
-                         .batch = training.get(step),
-                         .step = step,
-                         .learning_rate = options_.schedule.rate(step)};
-    issued.handle =
-        session_.train_step(issued.batch, issued.learning_rate, static_cast<uint32_t>(step));
+    auto issued = std::make_unique<IssuedStep>();
+    issued->batch = training.get(step);
+    issued->step = step;
+    issued->learning_rate = options_.schedule.rate(step);
+    issued->handle =
+        session_.train_step(issued->batch, issued->learning_rate, static_cast<uint32_t>(step));
     finish_before();
     before = std::move(issued);
     const bool last = step + 1 == options_.steps;

@@ -1,0 +1,205 @@
+// The edges of the gradient state machine; see the drawing in unit_gradients.h.
+#include "comm/fsdp/unit_gradients.h"
+
+#include <algorithm>
+
+#include "comm/fsdp/scope.h"
+
+namespace fsdp::comm {
+namespace {
+
+// Strategies that keep a full gradient per unit, and the accumulation that needs one.
+bool keeps_unsharded(const FsdpOptions& options, int shards) {
+  return shards == 1 || options.strategy == Strategy::kShardOptimizer ||
+         (options.micro_steps > 1 && options.accumulation == Accumulation::kReduceLast);
+}
+
+}  // namespace
+
+UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name,
+                             const ParameterSegment& segment)
+    : runtime_(runtime),
+      name_(std::move(name)),
+      segment_(segment),
+      division_(gradient_division(runtime.options.reduce_dtype, runtime.mesh.ranks(),
+                                  runtime.options.divide_factor, runtime.options.force_sum)),
+      defer_replicas_(runtime.options.accumulation == Accumulation::kReduceScatterEach),
+      dtype_(runtime.options.reduce_dtype),
+      present_(segment.layout.parameters().size(), 0) {
+  Backend& backend = runtime_.backend;
+  const FsdpOptions& options = runtime_.options;
+  const DType master_dtype = segment_.master.dtype();
+  const bool several = options.micro_steps > 1;
+  const bool reduce_last = several && options.accumulation == Accumulation::kReduceLast;
+  if (reduce_last) dtype_ = master_dtype;
+  unsharded_ = Storage::unbound(
+      backend, static_cast<size_t>(segment_.layout.numel()) * size_of(dtype_),
+      MemoryCategory::kGradient);
+  unsharded_->set_label("gradients of unit " + name_);
+  if (keeps_unsharded(options, runtime_.mesh.shards())) {
+    own_ = runtime_.mesh.reduce().allocate(backend, unsharded_->bytes(), MemoryCategory::kGradient);
+    unsharded_->bind(own_->data());
+  }
+  // Replicated and reduced once per step: the buffer itself becomes the average.
+  const bool in_place = runtime_.mesh.shards() == 1 && dtype_ == master_dtype &&
+                        options.reduce_dtype == master_dtype && (!several || reduce_last);
+  const Shape shape = {segment_.layout.shard_numel()};
+  shard_ = in_place ? Tensor(unsharded_, 0, shape, dtype_)
+                    : Tensor::empty(backend, shape, master_dtype, MemoryCategory::kGradient);
+}
+
+size_t UnitGradients::arena_bytes() const {
+  const DType reduce_dtype = runtime_.options.reduce_dtype;
+  if (own_memory() && dtype_ == reduce_dtype) return 0;
+  return static_cast<size_t>(segment_.layout.numel()) * size_of(reduce_dtype);
+}
+
+// Takes an arena buffer that `writer` may overwrite.
+void UnitGradients::borrow(Stream& writer) {
+  buffer_ = pool_->acquire(preferred_);
+  FSDP_CHECK(lent(), "[fsdp] unit {}: no gradient buffer is free", name_);
+  runtime_.backend.wait(writer, pool_->free_since(buffer_));
+}
+
+Tensor UnitGradients::gradient_memory(Parameter& parameter) {
+  if (state_ != GradientState::kAccumulating) {
+    Backend& backend = runtime_.backend;
+    if (own_memory()) {
+      backend.wait(backend.compute_stream(), reduced_);  // of the micro-step before
+    } else {
+      borrow(backend.compute_stream());
+      unsharded_->bind(pool_->data(buffer_));
+    }
+    state_ = GradientState::kAccumulating;
+  }
+  const auto& parameters = segment_.layout.parameters();
+  const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) {
+    return p.parameter == &parameter;
+  });
+  FSDP_CHECK(found != parameters.end(), "[fsdp] {}: not a trainable parameter of unit {}",
+             parameter.name(), name_);
+  return Tensor(unsharded_, found->offset * static_cast<int64_t>(size_of(dtype_)),
+                parameter.shape(), dtype_);
+}
+
+bool UnitGradients::backward_pending() const {
+  return std::any_of(segment_.layout.parameters().begin(), segment_.layout.parameters().end(),
+                     [](const FlatParameter& p) { return p.parameter->pending_uses() > 0; });
+}
+
+// ---------------------------------------------------------------------------- Reduce
+
+void UnitGradients::note_present() {
+  Backend& backend = runtime_.backend;
+  for (size_t i = 0; i < present_.size(); ++i) {
+    const FlatParameter& p = segment_.layout.parameters()[i];
+    if (p.parameter->gradient().defined()) {
+      present_[i] = 1;
+    } else {
+      // Other ranks may have one: absent counts as zero in the average.
+      const size_t width = size_of(dtype_);
+      backend.fill_zero(backend.compute_stream(),
+                        unsharded_->data() + static_cast<size_t>(p.offset) * width,
+                        static_cast<size_t>(p.numel) * width);
+    }
+    p.parameter->clear_gradient();
+  }
+}
+
+void UnitGradients::divide(Stream& stream, Tensor values, double divisor) {
+  if (divisor != 1) runtime_.backend.divide(stream, values, divisor);
+}
+
+// The unsharded gradients in reduce_dtype, ready on the reduce stream.
+Tensor UnitGradients::reduce_input() {
+  Backend& backend = runtime_.backend;
+  Stream& stream = runtime_.reduce_stream;
+  backend.wait(stream, backend.record(backend.compute_stream()));
+  const Shape shape = {segment_.layout.numel()};
+  Tensor input(unsharded_, 0, shape, dtype_);
+  const DType reduce_dtype = runtime_.options.reduce_dtype;
+  if (dtype_ != reduce_dtype) {
+    borrow(stream);
+    auto storage = Storage::unbound(
+        backend, static_cast<size_t>(shape[0]) * size_of(reduce_dtype), MemoryCategory::kGradient);
+    storage->bind(pool_->data(buffer_));
+    Tensor narrow(storage, 0, shape, reduce_dtype);
+    backend.cast(stream, input, narrow);
+    input = narrow;
+  }
+  divide(stream, input, division_.before);
+  return input;
+}
+
+// All-reduce of a shard, on a stream of its own: it uses other links than the shard group does.
+Stream& UnitGradients::average_across_replicas(Tensor piece) {
+  if (runtime_.mesh.replicas() == 1) return runtime_.reduce_stream;
+  Stream& stream = runtime_.replica_stream;
+  runtime_.backend.wait(stream, runtime_.backend.record(runtime_.reduce_stream));
+  runtime_.mesh.across_replicas().all_reduce(stream, piece, division_.op);
+  return stream;
+}
+
+// Reduces `input` and stores or adds it to the shard; returns the stream that finishes last.
+Stream& UnitGradients::reduce_scattered(Tensor input, bool last_micro_step) {
+  Backend& backend = runtime_.backend;
+  Stream& reduce_stream = runtime_.reduce_stream;
+  const int64_t count = segment_.layout.shard_numel();
+  Tensor slot = input.slice(runtime_.mesh.shard_index() * count, Shape{count});
+  const bool direct = !shard_filled_ && input.dtype() == shard_.dtype();
+  Tensor piece = direct ? shard_ : slot;
+  if (runtime_.mesh.shards() > 1 || piece.data() != slot.data()) {
+    runtime_.mesh.reduce().reduce_scatter(reduce_stream, input, piece, division_.op);
+  }
+  const auto store = [&](Stream& stream) {
+    if (piece.data() == shard_.data()) return;
+    if (shard_filled_) {
+      backend.add(stream, shard_, piece, shard_);
+    } else {
+      backend.cast(stream, piece, shard_);
+    }
+  };
+  if (!defer_replicas_) {
+    Stream& last = average_across_replicas(piece);
+    divide(last, piece, division_.after);
+    store(last);
+    return last;
+  }
+  store(reduce_stream);
+  if (!last_micro_step) return reduce_stream;
+  if (shard_.dtype() != slot.dtype()) backend.cast(reduce_stream, shard_, slot);
+  Tensor total = shard_.dtype() != slot.dtype() ? slot : shard_;
+  Stream& last = average_across_replicas(total);
+  divide(last, total, division_.after);
+  if (total.data() != shard_.data()) backend.cast(last, total, shard_);
+  return last;
+}
+
+void UnitGradients::reduce(bool last_micro_step) {
+  if (state_ != GradientState::kAccumulating) return;
+  Backend& backend = runtime_.backend;
+  note_present();
+  const Scope scope(backend, name_);
+  Stream& last = reduce_scattered(reduce_input(), last_micro_step);
+  reduced_ = backend.record(last);
+  if (!own_memory()) unsharded_->unbind();
+  if (lent()) pool_->release(buffer_, reduced_);
+  buffer_ = BufferPool::kNone;
+  shard_filled_ = true;
+  state_ = GradientState::kReduced;
+}
+
+void UnitGradients::clear() {
+  if (lent()) {
+    // Left in the middle of a backward: the buffer is free after what was enqueued on it.
+    unsharded_->unbind();
+    pool_->release(buffer_, runtime_.backend.record(runtime_.backend.compute_stream()));
+    buffer_ = BufferPool::kNone;
+  }
+  for (const FlatParameter& p : segment_.layout.parameters()) p.parameter->clear_gradient();
+  std::fill(present_.begin(), present_.end(), 0);
+  shard_filled_ = false;
+  state_ = GradientState::kNone;
+}
+
+}  // namespace fsdp::comm

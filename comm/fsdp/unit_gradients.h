@@ -1,0 +1,84 @@
+// The gradients of one unit's trainable parameters.
+//
+//           gradient_memory()                 reduce()
+//   NONE ----------------------> ACCUMULATING ---------> REDUCED
+//     ^                            ^ (unsharded,            |  | (this rank's shard, averaged)
+//     |                            |  this rank's)          |  |
+//     |                            +-- gradient_memory() ---+  |   next micro-step
+//     +--------------------- clear() --------------------------+
+//
+// Backward writes weight gradients straight into one flat buffer in reduce_dtype; the reduce-scatter
+// averages slot r of it into the shard of rank r; hybrid strategies then all-reduce the shard across
+// replicas. With one rank per shard group (DDP) the buffer is the shard.
+// Streams: kernels write on the compute stream, after the reduce of the buffer's last tenant
+// (free_since); the reduce stream reads after `computed`, recorded in reduce(); the optimizer on the
+// compute stream reads the shard after `reduced`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/fsdp/divide.h"
+#include "comm/fsdp/unit_parameters.h"
+
+namespace fsdp::comm {
+
+enum class GradientState : uint8_t { kNone, kAccumulating, kReduced };
+
+class UnitGradients final : public GradientOwner {
+ public:
+  // `segment`: the unit's trainable one; outlives this.
+  UnitGradients(FsdpRuntime& runtime, std::string name, const ParameterSegment& segment);
+
+  GradientState state() const { return state_; }
+  // Arena bytes that a backward or a reduce needs; 0 when the unit has memory of its own for both.
+  size_t arena_bytes() const;
+  void use_pool(BufferPool& pool, int preferred) {
+    pool_ = &pool;
+    preferred_ = preferred;
+  }
+
+  Tensor gradient_memory(Parameter& parameter) override;
+  bool backward_pending() const;  // some use recorded in forward has not contributed yet
+  // Averages over the ranks into the shard; `across_replicas`: this is the last micro-step, or every
+  // one is reduced fully. No-op without gradients.
+  void reduce(bool last_micro_step);
+  const EventPtr& reduced() const { return reduced_; }  // null before the first reduce
+  void clear();  // forgets everything, also a backward that was left half-way
+
+  // 1 for parameters that had a gradient since the last clear, in layout order.
+  const std::vector<int32_t>& present() const { return present_; }
+  const Tensor& shard() const { return shard_; }  // 1D: reduced gradient in the master's dtype
+
+ private:
+  // Whether gradients have memory of their own for the whole step instead of an arena buffer.
+  bool own_memory() const { return own_ != nullptr; }
+  bool lent() const { return buffer_ != BufferPool::kNone; }
+  void borrow(Stream& writer);
+  void note_present();
+  Tensor reduce_input();
+  Stream& reduce_scattered(Tensor input, bool last_micro_step);
+  Stream& average_across_replicas(Tensor piece);
+  void divide(Stream& stream, Tensor values, double divisor);
+
+  FsdpRuntime& runtime_;
+  std::string name_;
+  const ParameterSegment& segment_;
+  GradientDivision division_;
+  bool defer_replicas_;  // reduce-scatter each micro-step, all-reduce with the last
+
+  GradientState state_ = GradientState::kNone;
+  DType dtype_;                         // of the unsharded gradients
+  std::shared_ptr<Storage> unsharded_;  // bound to own_ or to a lent buffer
+  std::shared_ptr<CommBuffer> own_;
+  BufferPool* pool_ = nullptr;
+  int preferred_ = 0;
+  int buffer_ = BufferPool::kNone;
+
+  Tensor shard_;
+  bool shard_filled_ = false;  // an earlier micro-step was reduced into it
+  EventPtr reduced_;
+  std::vector<int32_t> present_;
+};
+
+}  // namespace fsdp::comm

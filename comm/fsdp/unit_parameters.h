@@ -1,0 +1,110 @@
+// The parameters of one unit: one flat buffer per segment, of which every parameter is an aligned
+// view; no copy-in, no copy-out.
+//
+//            unshard()              wait_unsharded()
+//   SHARDED ----------> GATHERING ------------------> UNSHARDED
+//      ^                                                  |
+//      +--------------------- reshard() ------------------+
+//
+// Trainable and frozen parameters are two segments, each padded and sharded by itself: a frozen one
+// is kept in the compute dtype and has no gradient and no optimizer state.
+// Streams: the cast into this rank's slot and the all-gather run on the gather stream. It writes a
+// buffer after the compute stream is done with the buffer's last tenant (free_since); the compute
+// stream reads it after `gathered_`.
+//
+// [Note: who holds resident values] Without sharding between uses the unsharded buffer is the unit's
+// own, and where its dtype is the master's, the master is a slice of it: nothing is held twice.
+// reshard() then only says that the slots of other ranks are stale.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/fsdp/buffer_pool.h"
+#include "comm/fsdp/mesh.h"
+#include "comm/fsdp/options.h"
+#include "core/flat_layout.h"
+
+namespace fsdp::comm {
+
+enum class ParameterState : uint8_t { kSharded, kGathering, kUnsharded };
+
+// What all units of a model share. Owned by FullySharded.
+struct FsdpRuntime {
+  Backend& backend;
+  FsdpOptions options;
+  Mesh& mesh;
+  Stream& gather_stream;
+  Stream& reduce_stream;
+  Stream& replica_stream;
+  EventPtr parameters_updated;   // the optimizer's last write to the masters; may be null
+  Communicator* inner = nullptr; // group of reshard_group_size ranks, if any
+};
+
+// One flat buffer: parameters that are all trainable or all frozen.
+struct ParameterSegment {
+  ParameterSegment(FlatLayout flat_layout, bool is_trainable)
+      : layout(std::move(flat_layout)), trainable(is_trainable) {}
+
+  FlatLayout layout;
+  bool trainable;
+  Tensor master;                       // 1D (shard): f32/f64; compute dtype when frozen
+  std::shared_ptr<Storage> unsharded;  // compute dtype; the parameters are views of it
+  Tensor copy;                         // 1D (shard): resident slot when its dtype is not master's
+  Tensor inner_shard;                  // 1D: part kept for the backward's smaller gather
+  int64_t arena_offset = 0;            // bytes, in a lent buffer
+};
+
+class UnitParameters {
+ public:
+  UnitParameters(FsdpRuntime& runtime, std::string name, const std::vector<Parameter*>& parameters,
+                 bool resident);
+
+  ParameterState state() const { return state_; }
+  bool resident() const { return resident_; }
+  // Arena bytes that unsharding needs (0 when resident).
+  size_t arena_bytes() const { return resident_ ? 0 : arena_bytes_; }
+  void use_pool(BufferPool& pool, int preferred) {
+    pool_ = &pool;
+    preferred_ = preferred;
+  }
+
+  // Issues the gather. False when no arena buffer is free (then nothing happened).
+  bool unshard();
+  void wait_unsharded();  // the compute stream waits for the gather
+  void reshard();
+  // Like reshard, but keeps this rank's part of a smaller group for the next unshard().
+  void reshard_to_inner_group();
+  // Resident values of other ranks' slots are out of date: the optimizer wrote the masters.
+  void mark_updated();
+
+  const std::vector<ParameterSegment>& segments() const { return segments_; }
+  const ParameterSegment* trainable() const;  // null when everything is frozen
+  // After a master was written from outside: refreshes a resident copy in the compute dtype.
+  void master_changed();
+  // The full values behind one shard per rank (masters, or reduced gradients), in temporary memory:
+  // for saving and checking. Collective.
+  Tensor gather_shards(const ParameterSegment& segment, const Tensor& shard);
+
+ private:
+  void add_segment(const std::vector<Parameter*>& parameters, bool trainable);
+  void gather_segment(ParameterSegment& segment);
+  Tensor flat(const ParameterSegment& segment) const;
+  Tensor slot(const ParameterSegment& segment, const Tensor& flat) const;
+
+  FsdpRuntime& runtime_;
+  std::string name_;
+  bool resident_;
+  std::vector<ParameterSegment> segments_;
+  size_t arena_bytes_ = 0;
+  std::vector<std::shared_ptr<CommBuffer>> resident_memory_;
+
+  ParameterState state_ = ParameterState::kSharded;
+  BufferPool* pool_ = nullptr;
+  int preferred_ = 0;
+  int buffer_ = BufferPool::kNone;
+  EventPtr gathered_;
+  EventPtr inner_kept_;  // set while inner_shard holds this step's values
+};
+
+}  // namespace fsdp::comm

@@ -1,0 +1,166 @@
+// Residual add, SwiGLU and dropout: gradients against finite differences, masks that replay, checks.
+#include "core/ops/elementwise.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "tests/support/gradient_check.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tensors.h"
+
+namespace fsdp {
+namespace {
+
+using test::error_of;
+using Tensors = std::vector<Tensor>;
+
+TEST_CASE("add and swiglu: gradients against finite differences") {
+  cpu::CpuBackend backend;
+  for (const Shape& shape : {Shape{1}, Shape{3, 5}, Shape{2, 3, 67}}) {
+    CAPTURE(shape.str());
+    test::GradientCheck check(backend);
+    check.input("a", shape);
+    check.input("b", shape, -3, 3);
+    check.run([](const Tensors& in) { return Tensors{ops::add(in[0], in[1])}; });
+    check.run([](const Tensors& in) { return Tensors{ops::swiglu(in[1], in[0])}; });
+    check.run([](const Tensors& in) {  // the same tensor on both sides, and a shared gradient
+      const Tensor y = ops::add(in[0], in[1]);
+      return Tensors{ops::swiglu(y, y), ops::add(y, in[0])};
+    });
+  }
+}
+
+TEST_CASE("swiglu: values in every dtype against silu(gate) * up in double") {
+  cpu::CpuBackend backend;
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
+    CAPTURE(name_of(dtype));
+    const Tensor gate = test::random_tensor(backend, Shape{3, 67}, dtype, 1, -6, 6);
+    const Tensor up = test::random_tensor(backend, Shape{3, 67}, dtype, 2);
+    const std::vector<double> g = gate.to_doubles(), u = up.to_doubles();
+    const std::vector<double> y = ops::swiglu(gate, up).to_doubles();
+    for (size_t i = 0; i < y.size(); ++i) {
+      CHECK(std::abs(y[i] - g[i] / (1 + std::exp(-g[i])) * u[i]) <= 12 * test::unit_roundoff(dtype));
+    }
+  }
+}
+
+TEST_CASE("swiglu saves its two inputs and nothing else") {
+  cpu::CpuBackend backend;
+  Tape tape(backend);
+  const test::Leaf gate(tape, test::random_tensor(backend, Shape{1024}, DType::kF32, 1));
+  const test::Leaf up(tape, test::random_tensor(backend, Shape{1024}, DType::kF32, 2));
+  const size_t before = backend.ledger().usage().total_current;
+  const Tensor y = ops::swiglu(gate.value(), up.value());
+  CHECK(backend.ledger().usage().total_current - before == 4096);
+}
+
+// ---------------------------------------------------------------------------- Dropout
+
+struct DropoutRig {
+  cpu::CpuBackend backend;
+  Tensor samples = Tensor::from_host(backend, Shape{3}, std::vector<int64_t>{17, 4, 17});
+  ForwardContext context = {.training = true, .dropout = {.seed = 5, .step = 3}, .samples = &samples};
+
+  DropoutArgs args(double probability, int64_t layer = 1,
+                   ops::DropoutSite site = ops::DropoutSite::kMlpOutput) {
+    return ops::dropout_args(context, probability, layer, site);
+  }
+  std::vector<double> mask(const DropoutArgs& args) {
+    const Tensor ones = test::make_tensor(backend, Shape{3, 5, 13}, DType::kF64,
+                                          std::vector<double>(195, 1.0));
+    return ops::dropout(ones, args).to_doubles();
+  }
+};
+
+TEST_CASE("dropout: the gradient is the mask of forward, seen by finite differences") {
+  DropoutRig rig;
+  test::GradientCheck check(rig.backend);
+  check.input("x", Shape{3, 5, 13});
+  const DropoutArgs args = rig.args(0.3);
+  check.run([&](const Tensors& in) { return Tensors{ops::dropout(in[0], args)}; });
+  check.run([&](const Tensors& in) {  // twice in one graph, other layer: other mask
+    return Tensors{ops::dropout(ops::dropout(in[0], args), rig.args(0.5, 2))};
+  });
+}
+
+TEST_CASE("dropout: kept elements are scaled, the rate is right, backward replays the mask") {
+  DropoutRig rig;
+  Tape tape(rig.backend);
+  const Shape shape = {3, 40, 50};
+  const test::Leaf x(tape, test::make_tensor(rig.backend, shape, DType::kF32,
+                                             std::vector<double>(6000, 1.0)));
+  const Tensor y = ops::dropout(x.value(), rig.args(0.25));
+  const std::vector<double> mask = y.to_doubles();
+  int kept = 0;
+  for (const double m : mask) {
+    const bool zero = m == 0, scaled = std::abs(m - 1 / 0.75) < 1e-6;
+    CHECK((zero || scaled));
+    kept += scaled ? 1 : 0;
+  }
+  CHECK(std::abs(kept / 6000.0 - 0.75) < 4 * std::sqrt(0.25 * 0.75 / 6000));
+  tape.backward(y, test::make_tensor(rig.backend, shape, DType::kF32,
+                                     std::vector<double>(6000, 1.0)));
+  CHECK(x.gradient().to_doubles() == mask);
+}
+
+TEST_CASE("dropout: the mask depends on seed, step, micro step, layer, site and sample only") {
+  DropoutRig rig;
+  const std::vector<double> mask = rig.mask(rig.args(0.5));
+  CHECK(rig.mask(rig.args(0.5)) == mask);
+  // Rows 0 and 2 are the same global sample.
+  CHECK(std::equal(mask.begin(), mask.begin() + 65, mask.begin() + 130));
+  CHECK_FALSE(std::equal(mask.begin(), mask.begin() + 65, mask.begin() + 65));
+  CHECK(rig.mask(rig.args(0.5, 2)) != mask);
+  CHECK(rig.mask(rig.args(0.5, 1, ops::DropoutSite::kAttentionOutput)) != mask);
+  const auto changed = [&](DropoutKey key) {
+    rig.context.dropout = key;
+    return rig.mask(rig.args(0.5)) != mask;
+  };
+  CHECK(changed({.seed = 6, .step = 3}));
+  CHECK(changed({.seed = 5, .step = 4}));
+  CHECK(changed({.seed = 5, .step = 3, .micro_step = 1}));
+  CHECK_FALSE(changed({.seed = 5, .step = 3}));
+}
+
+TEST_CASE("dropout: a batch split over ranks draws the masks of the whole batch") {
+  DropoutRig rig;
+  const std::vector<double> mask = rig.mask(rig.args(0.5));
+  const Tensor last = Tensor::from_host(rig.backend, Shape{1}, std::vector<int64_t>{4});
+  rig.context.samples = &last;
+  const Tensor ones =
+      test::make_tensor(rig.backend, Shape{1, 5, 13}, DType::kF64, std::vector<double>(65, 1.0));
+  CHECK(ops::dropout(ones, rig.args(0.5)).to_doubles() ==
+        std::vector<double>(mask.begin() + 65, mask.begin() + 130));
+}
+
+TEST_CASE("dropout: off outside training and at probability 0, without a copy") {
+  DropoutRig rig;
+  const Tensor x = test::random_tensor(rig.backend, Shape{3, 4}, DType::kF32, 1);
+  CHECK(ops::dropout(x, rig.args(0)).data() == x.data());
+  rig.context.training = false;
+  CHECK(ops::dropout(x, rig.args(0.5)).data() == x.data());
+}
+
+TEST_CASE("element-wise ops: wrong shapes, dtypes and probabilities are named") {
+  DropoutRig rig;
+  const Tensor a = Tensor::zeros(rig.backend, Shape{2, 3}, DType::kF32);
+  const Tensor b = Tensor::zeros(rig.backend, Shape{3, 2}, DType::kF32);
+  const Tensor half = Tensor::zeros(rig.backend, Shape{2, 3}, DType::kBF16);
+  CHECK(error_of([&] { ops::add(a, b); }) ==
+        "[add] second operand: expected (2, 3), got (3, 2)");
+  CHECK(error_of([&] { ops::add(a, half); }) == "[add] second operand: expected f32, got bf16");
+  CHECK(error_of([&] { ops::swiglu(a, b); }) == "[swiglu] up: expected (2, 3), got (3, 2)");
+  CHECK(error_of([&] { ops::swiglu(half, a); }) == "[swiglu] up: expected bf16, got f32");
+  CHECK(error_of([&] { rig.args(1.0); }) ==
+        "[dropout] probability: expected within [0, 1), got 1");
+  CHECK(error_of([&] { ops::dropout(a, rig.args(0.5)); }) ==
+        "[dropout] samples: expected (2), got (3)");
+  rig.context.samples = nullptr;
+  CHECK(error_of([&] { rig.args(0.5); }) ==
+        "[dropout] samples: needs the global sample index of every row");
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,201 @@
+// Linear layers: values against plain loops, every gradient against finite differences, memory,
+// bf16, checks.
+#include "core/ops/linear.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "tests/support/gradient_check.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tensors.h"
+
+namespace fsdp {
+namespace {
+
+using ops::WeightLayout;
+using test::error_of;
+
+double activate(Activation kind, double x) {
+  switch (kind) {
+    case Activation::kGeluTanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Activation::kGeluErf: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    default: return x;
+  }
+}
+
+struct Case {
+  Shape x;
+  int64_t out;
+  WeightLayout layout;
+  bool bias;
+  Activation activation;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const WeightLayout layout : {WeightLayout::kOutIn, WeightLayout::kInOut}) {
+    for (const bool bias : {false, true}) {
+      for (const Activation activation :
+           {Activation::kNone, Activation::kGeluTanh, Activation::kGeluErf}) {
+        all.push_back({Shape{2, 3, 5}, 7, layout, bias, activation});
+      }
+    }
+  }
+  all.push_back({Shape{1, 1}, 1, WeightLayout::kOutIn, true, Activation::kNone});
+  all.push_back({Shape{17, 33}, 9, WeightLayout::kInOut, true, Activation::kGeluTanh});
+  return all;
+}
+
+Shape weight_shape(const Case& c) {
+  const int64_t in = c.x.last();
+  return c.layout == WeightLayout::kOutIn ? Shape{c.out, in} : Shape{in, c.out};
+}
+
+std::vector<double> reference(const Case& c, const std::vector<double>& x,
+                              const std::vector<double>& w, const std::vector<double>& b) {
+  const auto in = static_cast<size_t>(c.x.last()), out = static_cast<size_t>(c.out);
+  std::vector<double> y;
+  for (size_t row = 0; row < static_cast<size_t>(c.x.rows()); ++row) {
+    for (size_t o = 0; o < out; ++o) {
+      double sum = c.bias ? b[o] : 0;
+      for (size_t i = 0; i < in; ++i) {
+        sum += x[row * in + i] * (c.layout == WeightLayout::kOutIn ? w[o * in + i] : w[i * out + o]);
+      }
+      y.push_back(activate(c.activation, sum));
+    }
+  }
+  return y;
+}
+
+TEST_CASE("linear: gradients of input, weight and bias against finite differences") {
+  cpu::CpuBackend backend;
+  for (const Case& c : cases()) {
+    CAPTURE(c.x.str());
+    CAPTURE(static_cast<int>(c.activation));
+    test::GradientCheck check(backend);
+    check.input("x", c.x);
+    Parameter& w = check.parameter("w", weight_shape(c));
+    Parameter* b = c.bias ? &check.parameter("b", Shape{c.out}) : nullptr;
+    check.run([&](const std::vector<Tensor>& in) {
+      return std::vector<Tensor>{
+          ops::linear(in[0], {.weight = w, .bias = b, .layout = c.layout}, c.activation)};
+    });
+  }
+}
+
+TEST_CASE("linear: values in every dtype against double loops") {
+  cpu::CpuBackend backend;
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const Case& c : cases()) {
+      CAPTURE(name_of(dtype));
+      CAPTURE(c.x.str());
+      const Tensor x = test::random_tensor(backend, c.x, dtype, 1);
+      Parameter w("w", weight_shape(c), {}, true), b("b", Shape{c.out}, {}, false);
+      w.set_value(test::random_tensor(backend, w.shape(), dtype, 2));
+      b.set_value(test::random_tensor(backend, b.shape(), dtype, 3));
+      const Tensor y = ops::linear(
+          x, {.weight = w, .bias = c.bias ? &b : nullptr, .layout = c.layout}, c.activation);
+      CHECK(y.dtype() == dtype);
+      CHECK_FALSE(y.requires_grad());  // not attached to a tape
+      const std::vector<double> got = y.to_doubles();
+      const std::vector<double> expected =
+          reference(c, x.to_doubles(), w.value().to_doubles(), b.value().to_doubles());
+      // The pre-activation and the result are each rounded once to the dtype.
+      for (size_t i = 0; i < got.size(); ++i) {
+        CHECK(std::abs(got[i] - expected[i]) <= 8 * test::unit_roundoff(dtype));
+      }
+    }
+  }
+}
+
+TEST_CASE("linear: bf16 gradients stay close to those in f64 and are as wide as asked") {
+  cpu::CpuBackend backend;
+  std::vector<std::vector<double>> dw, dx;
+  for (const DType dtype : {DType::kF64, DType::kBF16}) {
+    Tape tape(backend);
+    const auto random = [&](Shape shape, uint64_t seed) {  // bf16 values in both
+      return test::make_tensor(
+          backend, shape, dtype,
+          test::rounded(test::random_values(shape.numel(), seed), DType::kBF16));
+    };
+    Parameter w("w", Shape{7, 5}, {}, true);
+    w.set_value(random(w.shape(), 2));
+    w.attach(&tape, nullptr);
+    const test::Leaf x(tape, random(Shape{6, 5}, 1));
+    tape.backward(ops::linear(x.value(), {.weight = w}, Activation::kGeluTanh),
+                  random(Shape{6, 7}, 3));
+    CHECK(w.gradient().dtype() == accumulation_dtype(dtype));
+    CHECK(x.gradient().dtype() == dtype);
+    dw.push_back(w.gradient().to_doubles());
+    dx.push_back(x.gradient().to_doubles());
+  }
+  for (size_t i = 0; i < dw[0].size(); ++i) CHECK(std::abs(dw[1][i] - dw[0][i]) < 0.03);
+  for (size_t i = 0; i < dx[0].size(); ++i) CHECK(std::abs(dx[1][i] - dx[0][i]) < 0.03);
+}
+
+TEST_CASE("linear: frozen parameters and inputs get no gradient and cost no product") {
+  cpu::CpuBackend backend;
+  Tape tape(backend);
+  Parameter w("w", Shape{4, 3}, {}, true), b("b", Shape{4}, {}, false);
+  for (Parameter* p : {&w, &b}) {
+    p->set_value(test::random_tensor(backend, p->shape(), DType::kF64, 2));
+    p->attach(&tape, nullptr);
+  }
+  const Tensor x = test::random_tensor(backend, Shape{5, 3}, DType::kF64, 1);
+  const Tensor dy = test::random_tensor(backend, Shape{5, 4}, DType::kF64, 3);
+  w.set_trainable(false);
+  tape.backward(ops::linear(x, {.weight = w, .bias = &b}), dy);
+  CHECK_FALSE(w.gradient().defined());
+  CHECK(w.pending_uses() == 0);
+  CHECK(b.gradient().defined());
+  b.set_trainable(false);
+  CHECK_FALSE(ops::linear(x, {.weight = w, .bias = &b}).requires_grad());
+  const test::Leaf leaf(tape, x);
+  tape.backward(ops::linear(leaf.value(), {.weight = w, .bias = &b}), dy);
+  CHECK(leaf.gradient().defined());
+}
+
+TEST_CASE("linear: saves its input by reference, and the pre-activation when there is one") {
+  cpu::CpuBackend backend;
+  Tape tape(backend);
+  Parameter w("w", Shape{100, 64}, {}, true);
+  w.set_value(test::random_tensor(backend, w.shape(), DType::kF32, 2));
+  w.attach(&tape, nullptr);
+  const auto activations = [&] {
+    return backend.ledger().usage().current[static_cast<size_t>(MemoryCategory::kActivation)];
+  };
+  const Tensor x = Tensor::zeros(backend, Shape{8, 64}, DType::kF32);
+  const size_t before = activations();
+  const size_t y_bytes = rounded_bytes(8 * 100 * 4);
+  {
+    const Tensor y = ops::linear(x, {.weight = w});
+    CHECK(activations() - before == y_bytes);
+    const Tensor z = ops::linear(x, {.weight = w}, Activation::kGeluErf);
+    CHECK(activations() - before == 3 * y_bytes);
+  }
+  CHECK(activations() == before);
+}
+
+TEST_CASE("linear: wrong shapes and dtypes are named") {
+  cpu::CpuBackend backend;
+  const Tensor x = Tensor::zeros(backend, Shape{2, 5}, DType::kF32);
+  Parameter w("blocks.0.mlp.up.weight", Shape{7, 4}, {}, true), b("bias", Shape{6}, {}, false);
+  w.set_value(Tensor::zeros(backend, w.shape(), DType::kF32));
+  b.set_value(Tensor::zeros(backend, b.shape(), DType::kF32));
+  CHECK(error_of([&] { ops::linear(x, {.weight = w}); }) ==
+        "[linear] weight blocks.0.mlp.up.weight: expected 5 inputs, got (7, 4)");
+  CHECK(error_of([&] { ops::linear(x, {.weight = b}); }) ==
+        "[linear] weight bias: expected rank 2, got (6)");
+  const Tensor four = Tensor::zeros(backend, Shape{2, 4}, DType::kF32);
+  CHECK(error_of([&] { ops::linear(four, {.weight = w, .bias = &b}); }) ==
+        "[linear] bias: expected (7), got (6)");
+  const Tensor half = Tensor::zeros(backend, Shape{2, 4}, DType::kBF16);
+  CHECK(error_of([&] { ops::linear(half, {.weight = w}); }) ==
+        "[linear] blocks.0.mlp.up.weight: expected bf16, got f32");
+}
+
+}  // namespace
+}  // namespace fsdp

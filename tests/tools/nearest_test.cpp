@@ -1,0 +1,27 @@
+// Which known name a mistyped one probably meant.
+#include "tools/config/nearest.h"
+
+#include <doctest/doctest.h>
+
+namespace fsdp::config {
+namespace {
+
+TEST_CASE("edit distance") {
+  CHECK(edit_distance("", "abc") == 3);
+  CHECK(edit_distance("abc", "") == 3);
+  CHECK(edit_distance("same", "same") == 0);
+  CHECK(edit_distance("kitten", "sitting") == 3);
+  CHECK(edit_distance("stpes", "steps") == 1);  // neighbours swapped
+}
+
+TEST_CASE("the nearest key, also when it belongs to another section") {
+  const std::vector<std::string> keys{"train.lr", "train.steps", "data.train", "train"};
+  CHECK(nearest_key("train.step", keys) == "train.steps");
+  CHECK(nearest_key("lr", keys) == "train.lr");
+  CHECK(nearest_key("data.steps", keys) == "train.steps");
+  CHECK(nearest_key("trian", keys) == "train");
+  CHECK(nearest_key("x", {}) == "");
+}
+
+}  // namespace
+}  // namespace fsdp::config
