@@ -110,7 +110,7 @@ SharedWindow::Result MpiCommunicator::make_window(size_t bytes, PeerAccess acces
     refusal = fmt::format("{} bytes more than {} would pass the limit of {}", bytes, used, limit);
   }
   return SharedWindow::create([this](const std::string& mine) { return exchange(mine); },
-                              {rank(), bytes, access, refusal});
+                              {rank(), size(), bytes, access, refusal});
 }
 
 std::shared_ptr<CommBuffer> MpiCommunicator::allocate(Backend& backend, size_t bytes,

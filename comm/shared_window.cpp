@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <sstream>
 
 namespace fsdp::comm {
@@ -56,8 +57,21 @@ size_t mapped_bytes(size_t bytes) { return std::max<size_t>(bytes, 1); }  // mma
 
 std::string system_error() { return std::strerror(errno); }
 
-// Blocks of memory the kernel has to find now, not at the first touch.
-void reserve(int fd, size_t bytes) {
+// Memory that can be had without swapping, bytes.
+size_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("MemAvailable:")) return std::stoull(line.substr(13)) << 10;
+  }
+  return SIZE_MAX;  // not told
+}
+
+// The kernel has to find the pages now, not at the first touch. It would go on until it kills
+// processes, so we look first; all ranks reserve at the same time.
+void reserve(int fd, size_t bytes, int ranks) {
+  const size_t available = available_memory();
+  FSDP_CHECK(bytes <= available / static_cast<size_t>(ranks),
+             "{} ranks need {} bytes each, {} are available", ranks, bytes, available);
   int error = 0;
   do {
     error = ftruncate(fd, static_cast<off_t>(bytes)) != 0
@@ -83,7 +97,7 @@ Region make_region(const SharedWindow::Request& request) {
     region.memory = std::make_unique<Descriptor>(memfd_create("fsdp", MFD_CLOEXEC));
     const int fd = region.memory->get();
     FSDP_CHECK(fd >= 0, "memfd_create: {}", system_error());
-    reserve(fd, mapped_bytes(request.bytes));
+    reserve(fd, mapped_bytes(request.bytes), request.ranks);
     region.mapping = std::make_unique<Mapping>(fd, mapped_bytes(request.bytes), true);
     struct stat info {};
     FSDP_CHECK(fstat(fd, &info) == 0, "fstat: {}", system_error());

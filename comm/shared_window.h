@@ -1,7 +1,7 @@
 // Memory that processes of one host can read directly: every rank makes a region (memfd, so neither
 // /dev/shm nor its size limit plays a part) and maps those of its peers through /proc/<pid>/fd.
-// Pages are reserved when the window is made: lack of memory is a problem reported then, never a
-// SIGBUS later. Not here: which tensors live in a window (comm/mpi_communicator.h).
+// Pages are reserved when the window is made, after a look at how many there are: lack of memory is
+// a problem reported then, never a SIGBUS later. Not here: which tensors live in a window (comm/mpi_communicator.h).
 #pragma once
 
 #include <functional>
@@ -36,7 +36,8 @@ class SharedWindow {
   struct Result;
   struct Request {
     int rank = 0;
-    size_t bytes = 0;      // of every rank's region; the same on all
+    int ranks = 1;
+    size_t bytes = 0;  // of every rank's region; the same on all
     PeerAccess access = PeerAccess::kRead;
     std::string refusal;  // not empty: this rank wants none, and why
   };

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/ops/elementwise.h"
+#include "core/recompute.h"
 
 namespace fsdp::models {
 
@@ -135,7 +136,11 @@ Block::Block(std::string name, const BlockSpec& spec)
 }
 
 Tensor Block::operator()(const Tensor& x, const ForwardContext& context) {
-  return run(x, [&](const Tensor& input) { return compute(input, context); });
+  return run(x, [&](const Tensor& input) {
+    if (!recompute_) return compute(input, context);
+    return recompute(*attention_norm_->weight.tape(), input,
+                     [this, context](const Tensor& again) { return compute(again, context); });
+  });
 }
 
 Tensor Block::compute(const Tensor& x, const ForwardContext& context) {

@@ -74,6 +74,8 @@ class Mlp final : public Layer {
 class Block final : public Layer {
  public:
   Block(std::string name, const BlockSpec& spec);
+  // Keep only the block's input for backward and compute the rest again there.
+  void set_recompute(bool recompute) { recompute_ = recompute; }
   Tensor operator()(const Tensor& x,  // (B, T, hidden)
                     const ForwardContext& context);
 
@@ -84,6 +86,7 @@ class Block final : public Layer {
   std::optional<ops::NormWeights> mlp_norm_;
   Attention* attention_;
   Mlp* mlp_;
+  bool recompute_ = false;
 };
 
 }  // namespace fsdp::models

@@ -37,6 +37,12 @@ CausalLM::CausalLM(const ModelConfig& config, Backend& backend, DType dtype, int
                             : &add_parameter("head.weight", token_table_->shape(), normal, true);
 }
 
+void CausalLM::recompute_every(int64_t k) {
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    blocks_[i]->set_recompute(k > 0 && static_cast<int64_t>(i) % k == 0);
+  }
+}
+
 Tensor CausalLM::hidden_states(const Tensor& tokens, const ForwardContext& context,
                                const Look& look) {
   const auto show = [&](const std::string& module, const Tensor& output) {

@@ -14,6 +14,8 @@ class CausalLM final : public Module {
   CausalLM(const ModelConfig& config, Backend& backend, DType dtype, int64_t max_length);
 
   const ModelConfig& config() const { return config_; }
+  // Activation recompute in every k-th block (the first, the k+1-th, ...); 0: in none.
+  void recompute_every(int64_t k);
 
   // Sum over labelled positions of the cross-entropy, recorded for a loss of gradient_scale * sum.
   // Label [b * T + t] is the token that position t of row b predicts (see shifted_labels).

@@ -31,29 +31,43 @@ void check_attention(const AttentionArgs& a) {
                  a.q.tensor->shape()[1] <= a.k.tensor->shape()[1],
              "[attention] lengths: expected queries <= keys = values, got {}, {}, {}",
              a.q.tensor->shape()[1], a.k.tensor->shape()[1], a.v.tensor->shape()[1]);
+  const int64_t batch = a.q.tensor->shape()[0];
+  FSDP_CHECK(a.k.tensor->shape()[0] == batch && a.v.tensor->shape()[0] == batch,
+             "[attention] batch: expected equal ones, got {}, {}, {}", batch,
+             a.k.tensor->shape()[0], a.v.tensor->shape()[0]);
+  check_dtype("attention", "k", a.k.tensor->dtype(), a.q.tensor->dtype());
+  check_dtype("attention", "v", a.v.tensor->dtype(), a.q.tensor->dtype());
+  if (a.dropout.probability > 0) {
+    check_shape("attention", "samples", a.dropout.samples->shape(), Shape{batch});
+  }
 }
 
 // What backward needs: its own handles on the tensors behind the views.
 struct SavedAttention {
   AttentionArgs args;
-  std::array<Tensor, 3> tensors;  // of q, k, v; the same handle when packed
+  std::array<Tensor, 3> tensors;  // of q, k, v; the same memory when packed
   Tensor samples, out, log_sum_exp;
 };
+
+// Packed rows: which of q, k, v is the first to view the same tensor as number i.
+size_t first_view(const std::array<Tensor, 3>& tensors, size_t i) {
+  size_t j = 0;
+  while (tensors[j].data() != tensors[i].data()) ++j;
+  return j;
+}
 
 std::vector<Tensor> attention_backward(SavedAttention& s, const Tensor& dout) {
   Backend& backend = dout.backend();
   std::array<HeadView*, 3> views = {&s.args.q, &s.args.k, &s.args.v};
   std::array<Tensor, 3> gradients;
   std::array<HeadView, 3> targets;
+  std::vector<Tensor> distinct;
   for (size_t i = 0; i < 3; ++i) {
     views[i]->tensor = &s.tensors[i];
-    // Packed rows: q, k and v share one gradient tensor.
-    for (size_t j = 0; j < i && !gradients[i].defined(); ++j) {
-      if (s.tensors[j].data() == s.tensors[i].data()) gradients[i] = gradients[j];
-    }
-    if (!gradients[i].defined()) {
-      gradients[i] = Tensor::empty(backend, s.tensors[i].shape(), s.tensors[i].dtype());
-    }
+    const size_t first = first_view(s.tensors, i);
+    gradients[i] = first < i ? gradients[first]
+                             : Tensor::empty(backend, s.tensors[i].shape(), s.tensors[i].dtype());
+    if (first == i) distinct.push_back(gradients[i]);
     targets[i] = *views[i];
     targets[i].tensor = &gradients[i];
   }
@@ -67,9 +81,6 @@ std::vector<Tensor> attention_backward(SavedAttention& s, const Tensor& dout) {
                                                         .dq = targets[0],
                                                         .dk = targets[1],
                                                         .dv = targets[2]});
-  std::vector<Tensor> distinct = {gradients[0]};
-  if (gradients[1].data() != gradients[0].data()) distinct.push_back(gradients[1]);
-  if (gradients[2].data() != gradients[1].data()) distinct.push_back(gradients[2]);
   return distinct;
 }
 
@@ -121,9 +132,10 @@ Tensor attention(const AttentionArgs& args) {
   if (!tape) return out;
   SavedAttention saved = {args, {q.detached(), k.detached(), v.detached()}, {}, out, log_sum_exp};
   if (args.dropout.samples) saved.samples = args.dropout.samples->detached();
-  std::vector<const Tensor*> inputs = {&q};
-  if (k.data() != q.data()) inputs.push_back(&k);
-  if (v.data() != k.data()) inputs.push_back(&v);
+  std::vector<const Tensor*> inputs;
+  for (size_t i = 0; i < 3; ++i) {
+    if (first_view(saved.tensors, i) == i) inputs.push_back(std::array{&q, &k, &v}[i]);
+  }
   saved.out = out.detached();
   tape->record("attention", inputs, {&out},
                [saved = std::move(saved)](std::vector<Tensor>& gradients) mutable {

@@ -66,6 +66,8 @@ Tensor linear_cross_entropy(const Tensor& h, Parameter& weight, const Tensor& la
   check_shape("cross_entropy", weight.name(), weight.shape(), Shape{vocabulary, channels});
   check_shape("cross_entropy", "labels", labels.shape(), Shape{rows});
   check_dtype("cross_entropy", "labels", labels.dtype(), DType::kI32);
+  check_dtype("cross_entropy", weight.name(), weight.value().dtype(), h.dtype());
+  FSDP_CHECK(rows > 0, "[cross_entropy] rows: expected at least one, got {}", h.shape().str());
   Backend& backend = h.backend();
   const DType wide = accumulation_dtype(h.dtype());
   Tensor loss = Tensor::zeros(backend, Shape{}, wide);

@@ -50,7 +50,10 @@ NormOutput norm(const Tensor& x, const Tensor& residual, const NormWeights& w) {
   check_shape(op, w.weight.name(), w.weight.shape(), Shape{channels});
   check_dtype(op, w.weight.name(), w.weight.value().dtype(), x.dtype());
   if (w.bias) check_shape(op, w.bias->name(), w.bias->shape(), Shape{channels});
-  if (residual.defined()) check_shape(op, "residual", residual.shape(), x.shape());
+  if (residual.defined()) {
+    check_shape(op, "residual", residual.shape(), x.shape());
+    check_dtype(op, "residual", residual.dtype(), x.dtype());
+  }
 
   Backend& backend = x.backend();
   const DType wide = accumulation_dtype(x.dtype());

@@ -49,21 +49,21 @@ struct GeluErf {
 
 template <typename F, typename T>
 void apply_run(const T* x, T* y, int64_t n) {
-#pragma omp simd
+#pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) y[i] = T(F::value(Accumulate<T>(x[i])));
 }
 
 template <typename F, typename T>
 void derive_run(const T* x, const T* dy, T* dx, int64_t n) {
   using A = Accumulate<T>;
-#pragma omp simd
+#pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) dx[i] = T(A(dy[i]) * F::derivative(A(x[i])));
 }
 
 template <typename T>
 void swiglu_run(const T* gate, const T* up, T* y, int64_t n) {
   using A = Accumulate<T>;
-#pragma omp simd
+#pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     const A g = A(gate[i]);
     y[i] = T(g * simd_sigmoid(g) * A(up[i]));
@@ -73,7 +73,7 @@ void swiglu_run(const T* gate, const T* up, T* y, int64_t n) {
 template <typename T>
 void swiglu_derive_run(const T* gate, const T* up, const T* dy, T* dgate, T* dup, int64_t n) {
   using A = Accumulate<T>;
-#pragma omp simd
+#pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     const A g = A(gate[i]), u = A(up[i]), d = A(dy[i]);
     const A s = simd_sigmoid(g);

@@ -42,13 +42,13 @@ A store_exp(const A* x, A shift, A* y, int64_t n) {
 
 template <typename A>
 void scale_run(A* x, A factor, int64_t n) {
-#pragma omp simd
+#pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) x[i] *= factor;
 }
 
 template <typename A, typename Out>
 void store_scaled_exp(const A* x, A shift, A factor, Out* y, int64_t n) {
-#pragma omp simd
+#pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) y[i] = Out(simd_exp(x[i] - shift) * factor);
 }
 

@@ -23,7 +23,7 @@ void lookup_row(const T* row, const T* position, T* y, int64_t n) {
     std::copy_n(row, n, y);
     return;
   }
-#pragma omp simd
+#pragma GCC ivdep
   for (int64_t c = 0; c < n; ++c) y[c] = T(A(row[c]) + A(position[c]));
 }
 
@@ -39,7 +39,7 @@ std::vector<std::pair<int32_t, int32_t>> sorted_tokens(const int32_t* tokens, in
 
 template <typename A, typename T>
 void add_run(const T* x, A* sum, int64_t n) {
-#pragma omp simd
+#pragma GCC ivdep
   for (int64_t c = 0; c < n; ++c) sum[c] += A(x[c]);
 }
 

@@ -34,7 +34,7 @@ struct ForwardRows {
 template <typename T>
 void add_row(const T* x, const T* residual, T* sum, int64_t n) {
   using A = Accumulate<T>;
-#pragma omp simd
+#pragma GCC ivdep
   for (int64_t c = 0; c < n; ++c) sum[c] = T(A(x[c]) + A(residual[c]));
 }
 
@@ -58,7 +58,7 @@ Accumulate<T> mean_square(const T* x, Accumulate<T> center, int64_t n) {
 
 template <bool kBias, typename T, typename A>
 void scale_row(const T* x, A mean, A rstd, const T* weight, const T* bias, T* y, int64_t n) {
-#pragma omp simd
+#pragma GCC ivdep
   for (int64_t c = 0; c < n; ++c) {
     A value = (A(x[c]) - mean) * rstd * A(weight[c]);
     if constexpr (kBias) value += A(bias[c]);
@@ -68,7 +68,7 @@ void scale_row(const T* x, A mean, A rstd, const T* weight, const T* bias, T* y,
 
 template <typename T, typename A>
 void scale_row_rms(const T* x, A rstd, const T* weight, T* y, int64_t n) {
-#pragma omp simd
+#pragma GCC ivdep
   for (int64_t c = 0; c < n; ++c) y[c] = T(A(T(A(x[c]) * rstd)) * A(weight[c]));
 }
 
@@ -152,7 +152,7 @@ void backward_row(const BackwardRows<T>& a, int64_t row, A* dweight, A* dbias) {
   }
   mean_g /= A(n);
   mean_gh /= A(n);
-#pragma omp simd
+#pragma GCC ivdep
   for (int64_t c = 0; c < n; ++c) {
     const A d = A(dy[c]), h = (A(x[c]) - mean) * rstd;
     A value = (d * A(weight[c]) - mean_g - h * mean_gh) * rstd;

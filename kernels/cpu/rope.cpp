@@ -19,7 +19,7 @@ struct RopeRows {
 
 template <typename T, typename A>
 void rotate_head(T* x, const A* cos, const A* sin, A sign, int64_t half) {
-#pragma omp simd
+#pragma GCC ivdep
   for (int64_t i = 0; i < half; ++i) {
     const A low = A(x[i]), high = A(x[i + half]), s = sign * sin[i];
     x[i] = T(low * cos[i] - high * s);

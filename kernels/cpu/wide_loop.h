@@ -1,6 +1,7 @@
 // Compiles a piece of arithmetic twice, for the build's x86-64-v3 and for AVX-512, and runs the one
-// this machine has. Plain loops inside are then vectorised to full width (`omp simd` where the
-// compiler cannot prove independence or has to reorder a sum); no intrinsics.
+// this machine has. Plain loops inside are then vectorised to full width: `GCC ivdep` where the
+// compiler cannot prove independence (`omp simd` would put 16-bit values into memory and give up),
+// `omp simd reduction` where it has to reorder a sum; no intrinsics.
 #pragma once
 
 namespace fsdp::cpu {

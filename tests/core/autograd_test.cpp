@@ -24,7 +24,7 @@ Tensor values(Backend& backend, const Doubles& host) {
   return Tensor::from_host(backend, Shape{static_cast<int64_t>(host.size())}, host);
 }
 
-// y = x * factor, noting in `log` when its backward runs. It overwrites the gradient it is given
+// y = x * factor (a power of two), noting in `log` when its backward runs. It overwrites the gradient it is given
 // when nobody else holds it, as real ops do.
 Tensor scaled(Tape& tape, const Tensor& x, double factor, const std::string& name = "scaled",
               std::vector<std::string>* log = nullptr) {
@@ -32,7 +32,7 @@ Tensor scaled(Tape& tape, const Tensor& x, double factor, const std::string& nam
   const auto times = [&backend](const Tensor& t, double f, bool in_place) {
     Tensor y = in_place ? t.detached() : Tensor::empty(backend, t.shape(), t.dtype());
     if (!in_place) backend.cast(backend.compute_stream(), t, y);
-    backend.scale(backend.compute_stream(), y, f);
+    backend.divide(backend.compute_stream(), y, 1 / f);
     return y;
   };
   Tensor y = times(x, factor, false);

@@ -69,7 +69,7 @@ TEST_CASE("a backend records what it enqueues: task, scope, lane, issue before b
   backend.set_scope("blocks.2");
   Tensor x = Tensor::zeros(backend, Shape{64}, DType::kF32);
   backend.set_scope("");
-  backend.scale(backend.compute_stream(), x, 2);
+  backend.divide(backend.compute_stream(), x, 2);
   backend.synchronize(backend.compute_stream());
   backend.set_trace(nullptr);
   Tensor::zeros(backend, Shape{64}, DType::kF32);
@@ -79,7 +79,7 @@ TEST_CASE("a backend records what it enqueues: task, scope, lane, issue before b
   CHECK(events[0].name == "fill_zero");
   CHECK(events[0].scope == "blocks.2");
   CHECK(events[0].bytes == 256);
-  CHECK(events[1].name == "scale");
+  CHECK(events[1].name == "divide");
   CHECK(events[1].scope == "");
   for (const TraceEvent& e : events) {
     CHECK(e.lane == "compute");

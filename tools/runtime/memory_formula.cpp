@@ -42,13 +42,13 @@ size_t optimizer_state(const MemoryPlan& plan) {
 MemoryPlan memory_plan(const comm::FullySharded& sharded, bool training) {
   const comm::FsdpOptions& options = sharded.options();
   MemoryPlan plan = {.units = {},
-                     .resident = sharded.units()[0]->resident(),
+                     .resident = sharded.units()[0]->parameters.resident(),
                      .master_bytes = size_of(accumulation_dtype(options.param_dtype)),
                      .parameter_bytes = size_of(options.param_dtype),
                      .gradient_bytes = size_of(options.reduce_dtype),
                      .training = training};
   for (const auto& unit : sharded.units()) {
-    const FlatLayout& layout = unit->layout();
+    const FlatLayout& layout = unit->parameters.segments().at(0).layout;
     plan.units.push_back({layout.shard_numel(), layout.shards(),
                           static_cast<int64_t>(layout.parameters().size())});
   }

@@ -95,14 +95,13 @@ SessionOptions session_options(const config::TrainConfig& config,
              config.runtime.backend);
   FSDP_CHECK(train.dtype != DType::kF16,
              "train.dtype: f16 needs loss scaling, which this build does not have; use bf16");
-  const comm::FsdpOptions fsdp = {
-      .strategy = config.fsdp.strategy == config::Strategy::kFullShard
-                      ? comm::Strategy::kFullShard
-                      : comm::Strategy::kNoShard,
-      .param_dtype = train.dtype,
-      .reduce_dtype = train.reduce_dtype.value_or(accumulation_dtype(train.dtype)),
-      .forward_prefetch = config.fsdp.forward_prefetch ? 1 : 0,
-      .backward_prefetch = static_cast<comm::BackwardPrefetch>(config.fsdp.backward_prefetch)};
+  comm::FsdpOptions fsdp;
+  fsdp.strategy = config.fsdp.strategy == config::Strategy::kFullShard ? comm::Strategy::kFullShard
+                                                                       : comm::Strategy::kNoShard;
+  fsdp.param_dtype = train.dtype;
+  fsdp.reduce_dtype = train.reduce_dtype.value_or(accumulation_dtype(train.dtype));
+  fsdp.forward_prefetch = config.fsdp.forward_prefetch;
+  fsdp.backward_prefetch = static_cast<comm::BackwardPrefetch>(config.fsdp.backward_prefetch);
   static_assert(static_cast<int>(comm::BackwardPrefetch::kNone) ==
                 static_cast<int>(config::BackwardPrefetch::kNone));
   SessionOptions options = {

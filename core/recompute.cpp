@@ -1,0 +1,43 @@
+// A node whose backward records and walks a graph of its own.
+#include "core/recompute.h"
+
+namespace fsdp {
+namespace {
+
+// Runs `body` on a leaf with recording on and returns the gradient that reaches the leaf.
+Tensor backward_through(Tape& tape, const Tensor& input,
+                        const std::function<Tensor(const Tensor&)>& body, bool wants_gradient,
+                        const Tensor& output_gradient) {
+  Tensor leaf = input;
+  Tensor input_gradient;
+  if (wants_gradient) {
+    tape.record("recompute_input", {}, {&leaf}, [&](std::vector<Tensor>& gradients) {
+      input_gradient = gradients[0];
+      return std::vector<Tensor>{};
+    });
+  }
+  const Tensor output = body(leaf);
+  tape.backward(output, output_gradient);
+  return input_gradient;
+}
+
+}  // namespace
+
+Tensor recompute(Tape& tape, const Tensor& input, std::function<Tensor(const Tensor&)> body) {
+  if (!tape.recording()) return body(input);
+  Tensor output;
+  {
+    const Tape::Pause pause(tape);
+    output = body(input.detached()).detached();
+  }
+  tape.record("recompute", {&input}, {&output},
+              [&tape, input = input.detached(), wants_gradient = input.requires_grad(),
+               body = std::move(body)](std::vector<Tensor>& gradients) {
+                Tensor output_gradient = std::move(gradients[0]);
+                return std::vector<Tensor>{
+                    backward_through(tape, input, body, wants_gradient, output_gradient)};
+              });
+  return output;
+}
+
+}  // namespace fsdp

@@ -1,0 +1,454 @@
+// Attention and rotary positions: values against plain loops, every gradient against finite
+// differences over layouts, grouped heads, windows and lengths, packed against separate, checks.
+#include "core/ops/attention.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/ops/elementwise.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "tests/support/gradient_check.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tensors.h"
+
+namespace fsdp {
+namespace {
+
+using test::error_of;
+using Tensors = std::vector<Tensor>;
+
+struct Case {
+  int64_t batch = 2, queries = 5, keys = 5, heads = 2, kv_heads = 2, width = 3;
+  bool causal = true;
+  int64_t window = 0;
+
+  std::string str() const {
+    return fmt::format("B {} Tq {} Tk {} H {} KV {} D {} causal {} window {}", batch, queries, keys,
+                       heads, kv_heads, width, causal, window);
+  }
+};
+
+// Lengths around and beyond the tiles of the kernel, one head, shared heads, windows.
+const std::vector<Case> kCases = {
+    {},
+    {.batch = 1, .queries = 1, .keys = 1, .heads = 1, .kv_heads = 1, .width = 1},
+    {.heads = 4, .kv_heads = 2, .width = 5},
+    {.heads = 3, .kv_heads = 1, .width = 4},
+    {.causal = false},
+    {.queries = 3, .keys = 7},
+    {.queries = 2, .keys = 7, .causal = false},
+    {.queries = 9, .keys = 9, .window = 1},
+    {.queries = 9, .keys = 11, .heads = 4, .kv_heads = 2, .window = 4},
+    {.batch = 1, .queries = 70, .keys = 70, .heads = 2, .kv_heads = 1, .width = 8},
+    {.batch = 1, .queries = 67, .keys = 131, .heads = 1, .kv_heads = 1, .width = 2, .window = 40}};
+
+bool sees_one_key(const Case& c) { return c.keys == 1 || c.window == 1; }
+
+double scale_of(const Case& c) { return 1.3 / std::sqrt(static_cast<double>(c.width)); }
+
+AttentionArgs separate(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v) {
+  const auto view = [&](const Tensor& t, int64_t heads) {
+    return HeadView{.tensor = &t, .heads = heads, .head_dim = c.width, .head_stride = c.width};
+  };
+  return {.q = view(q, c.heads),
+          .k = view(k, c.kv_heads),
+          .v = view(v, c.kv_heads),
+          .scale = scale_of(c),
+          .causal = c.causal,
+          .window = c.window};
+}
+
+// One tensor behind all three: GPT-2's [q | k | v] rows, or BLOOM's [head, (q, k, v), width] rows.
+enum class Packing : uint8_t { kQkv, kHeadsFirst };
+
+AttentionArgs packed(const Case& c, const Tensor& qkv, Packing packing) {
+  AttentionArgs args = separate(c, qkv, qkv, qkv);
+  if (packing == Packing::kQkv) {
+    args.k.offset = c.heads * c.width;
+    args.v.offset = (c.heads + c.kv_heads) * c.width;
+  } else {
+    args.k.offset = c.width;
+    args.v.offset = 2 * c.width;
+    args.q.head_stride = args.k.head_stride = args.v.head_stride = 3 * c.width;
+  }
+  return args;
+}
+
+Shape q_shape(const Case& c) { return {c.batch, c.queries, c.heads * c.width}; }
+Shape k_shape(const Case& c) { return {c.batch, c.keys, c.kv_heads * c.width}; }
+Shape qkv_shape(const Case& c) {
+  return {c.batch, c.queries, (c.heads + 2 * c.kv_heads) * c.width};
+}
+
+struct Numbers {
+  std::vector<double> q, k, v;
+};
+
+// One output row (b, head, i) by the textbook.
+std::vector<double> reference_row(const Case& c, const Numbers& n, int64_t b, int64_t head,
+                                  int64_t i) {
+  const int64_t kv_head = head / (c.heads / c.kv_heads), at = i + c.keys - c.queries;
+  std::vector<double> out(static_cast<size_t>(c.width), 0.0);
+  double total = 0;
+  for (int64_t j = 0; j < c.keys; ++j) {
+    if (c.causal && j > at) continue;
+    if (c.window > 0 && j <= at - c.window) continue;
+    const int64_t q0 = ((b * c.queries + i) * c.heads + head) * c.width;
+    const int64_t k0 = ((b * c.keys + j) * c.kv_heads + kv_head) * c.width;
+    double score = 0;
+    for (int64_t d = 0; d < c.width; ++d) {
+      score += n.q[static_cast<size_t>(q0 + d)] * n.k[static_cast<size_t>(k0 + d)];
+    }
+    const double weight = std::exp(scale_of(c) * score);
+    total += weight;
+    for (int64_t d = 0; d < c.width; ++d) {
+      out[static_cast<size_t>(d)] += weight * n.v[static_cast<size_t>(k0 + d)];
+    }
+  }
+  for (double& x : out) x /= total;
+  return out;
+}
+
+TEST_CASE("attention: gradients of q, k and v against finite differences") {
+  cpu::CpuBackend backend;
+  for (const Case& c : kCases) {
+    if (sees_one_key(c)) continue;  // no gradient of q and k: the next test
+    CAPTURE(c.str());
+    test::GradientCheck check(backend);
+    check.input("q", q_shape(c), -2, 2);
+    check.input("k", k_shape(c), -2, 2);
+    check.input("v", k_shape(c));
+    check.run([&](const Tensors& in) {
+      return Tensors{ops::attention(separate(c, in[0], in[1], in[2]))};
+    });
+  }
+}
+
+TEST_CASE("attention: a query that sees one key passes everything to its value") {
+  cpu::CpuBackend backend;
+  for (const Case& c : kCases) {
+    if (!sees_one_key(c)) continue;
+    Tape tape(backend);
+    const test::Leaf q(tape, test::random_tensor(backend, q_shape(c), DType::kF64, 1));
+    const test::Leaf k(tape, test::random_tensor(backend, k_shape(c), DType::kF64, 2));
+    const test::Leaf v(tape, test::random_tensor(backend, k_shape(c), DType::kF64, 3));
+    const Tensor y = ops::attention(separate(c, q.value(), k.value(), v.value()));
+    const Tensor dy = test::random_tensor(backend, q_shape(c), DType::kF64, 4);
+    tape.backward(y, dy);
+    const std::vector<double> values = v.value().to_doubles(), out = y.to_doubles();
+    const std::vector<double> given = dy.to_doubles(), dv = v.gradient().to_doubles();
+    for (size_t i = 0; i < out.size(); ++i) {
+      CHECK(out[i] == doctest::Approx(values[i]).epsilon(1e-14));
+      CHECK(dv[i] == doctest::Approx(given[i]).epsilon(1e-14));
+    }
+    for (const double g : q.gradient().to_doubles()) CHECK(std::abs(g) < 1e-15);
+    for (const double g : k.gradient().to_doubles()) CHECK(std::abs(g) < 1e-15);
+  }
+}
+
+TEST_CASE("attention: values in every dtype against the textbook") {
+  cpu::CpuBackend backend;
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const Case& c : kCases) {
+      CAPTURE(c.str());
+      CAPTURE(name_of(dtype));
+      const Tensor q = test::random_tensor(backend, q_shape(c), dtype, 1);
+      const Tensor k = test::random_tensor(backend, k_shape(c), dtype, 2);
+      const Tensor v = test::random_tensor(backend, k_shape(c), dtype, 3);
+      const Numbers n = {q.to_doubles(), k.to_doubles(), v.to_doubles()};
+      const std::vector<double> y = ops::attention(separate(c, q, k, v)).to_doubles();
+      double error = 0;
+      for (int64_t row = 0; row < c.batch * c.queries; ++row) {
+        for (int64_t head = 0; head < c.heads; ++head) {
+          const std::vector<double> expected =
+              reference_row(c, n, row / c.queries, head, row % c.queries);
+          for (size_t d = 0; d < expected.size(); ++d) {
+            const auto i = static_cast<size_t>((row * c.heads + head) * c.width) + d;
+            error = std::max(error, std::abs(y[i] - expected[d]));
+          }
+        }
+      }
+      CHECK(error <= 4 * test::unit_roundoff(dtype));
+    }
+  }
+}
+
+// The heads of a view, copied into rows of heads side by side.
+Tensor part_of(const Tensor& from, const HeadView& view) {
+  const Shape shape = {from.shape()[0], from.shape()[1], view.heads * view.head_dim};
+  const std::vector<double> all = from.to_doubles();
+  std::vector<double> part;
+  for (int64_t row = 0; row < shape.rows(); ++row) {
+    for (int64_t h = 0; h < view.heads; ++h) {
+      const int64_t begin = row * from.shape()[2] + view.offset + h * view.head_stride;
+      for (int64_t d = 0; d < view.head_dim; ++d) {
+        part.push_back(all[static_cast<size_t>(begin + d)]);
+      }
+    }
+  }
+  return Tensor::from_host(from.backend(), shape, part);
+}
+
+TEST_CASE("attention: packed rows give the same values and gradients as separate tensors") {
+  cpu::CpuBackend backend;
+  for (const Case& c : {kCases[0], kCases[2], kCases[9]}) {
+    for (const Packing packing : {Packing::kQkv, Packing::kHeadsFirst}) {
+      if (packing == Packing::kHeadsFirst && c.heads != c.kv_heads) continue;
+      CAPTURE(c.str());
+      Tape tape(backend);
+      const test::Leaf qkv(tape, test::random_tensor(backend, qkv_shape(c), DType::kF64, 1));
+      const AttentionArgs args = packed(c, qkv.value(), packing);
+      const test::Leaf q(tape, part_of(qkv.value(), args.q));
+      const test::Leaf k(tape, part_of(qkv.value(), args.k));
+      const test::Leaf v(tape, part_of(qkv.value(), args.v));
+      const Tensor dy = test::random_tensor(backend, q_shape(c), DType::kF64, 4);
+      const Tensor one = ops::attention(args);
+      const Tensor three = ops::attention(separate(c, q.value(), k.value(), v.value()));
+      CHECK(one.to_doubles() == three.to_doubles());
+      tape.backward(one, dy);
+      tape.backward(three, dy);
+      CHECK(part_of(qkv.gradient(), args.q).to_doubles() == q.gradient().to_doubles());
+      CHECK(part_of(qkv.gradient(), args.k).to_doubles() == k.gradient().to_doubles());
+      CHECK(part_of(qkv.gradient(), args.v).to_doubles() == v.gradient().to_doubles());
+    }
+  }
+}
+
+TEST_CASE("attention: packed rows against finite differences, and any two of q, k, v packed") {
+  cpu::CpuBackend backend;
+  const Case c;
+  test::GradientCheck whole(backend);
+  whole.input("qkv", qkv_shape(c), -2, 2);
+  for (const Packing packing : {Packing::kQkv, Packing::kHeadsFirst}) {
+    whole.run(
+        [&](const Tensors& in) { return Tensors{ops::attention(packed(c, in[0], packing))}; });
+  }
+  test::GradientCheck pairs(backend);
+  pairs.input("two", Shape{c.batch, c.queries, 2 * c.heads * c.width}, -2, 2);
+  pairs.input("one", q_shape(c), -2, 2);
+  for (const int alone : {0, 1, 2}) {
+    CAPTURE(alone);
+    pairs.run([&](const Tensors& in) {
+      AttentionArgs args = separate(c, in[0], in[0], in[0]);
+      HeadView* views[] = {&args.q, &args.k, &args.v};
+      views[alone]->tensor = &in[1];
+      views[alone == 2 ? 1 : 2]->offset = c.heads * c.width;
+      return Tensors{ops::attention(args)};
+    });
+  }
+}
+
+TEST_CASE("attention: dropout of the weights replays in backward") {
+  cpu::CpuBackend backend;
+  const Case c = {.queries = 7, .keys = 7, .heads = 4, .kv_heads = 2};
+  const Tensor samples = Tensor::from_host(backend, Shape{2}, std::vector<int64_t>{3, 8});
+  const ForwardContext context = {
+      .training = true, .dropout = {.seed = 5, .step = 3}, .samples = &samples};
+  const auto attend = [&](const Tensor& q, const Tensor& k, const Tensor& v, int64_t layer) {
+    AttentionArgs args = separate(c, q, k, v);
+    args.dropout = ops::dropout_args(context, 0.4, layer, ops::DropoutSite::kAttentionWeights);
+    return ops::attention(args);
+  };
+  test::GradientCheck check(backend);
+  check.input("q", q_shape(c), -2, 2);
+  check.input("k", k_shape(c), -2, 2);
+  check.input("v", k_shape(c));
+  check.run([&](const Tensors& in) { return Tensors{attend(in[0], in[1], in[2], 1)}; });
+  const Tensor q = test::random_tensor(backend, q_shape(c), DType::kF32, 1);
+  const Tensor k = test::random_tensor(backend, k_shape(c), DType::kF32, 2);
+  CHECK(attend(q, k, k, 1).to_doubles() == attend(q, k, k, 1).to_doubles());
+  CHECK(attend(q, k, k, 1).to_doubles() != attend(q, k, k, 2).to_doubles());
+}
+
+TEST_CASE("attention: bf16 gradients stay close to those in f64") {
+  cpu::CpuBackend backend;
+  const Case c = {.queries = 19, .keys = 19, .heads = 4, .kv_heads = 2, .width = 8};
+  std::vector<std::vector<double>> gradients;
+  for (const DType dtype : {DType::kF64, DType::kBF16}) {
+    Tape tape(backend);
+    const auto leaf = [&](Shape shape, uint64_t seed) {  // bf16 values in both
+      const std::vector<double> values = test::random_values(shape.numel(), seed);
+      return test::Leaf(tape, test::make_tensor(backend, shape, dtype,
+                                                test::rounded(values, DType::kBF16)));
+    };
+    const test::Leaf q = leaf(q_shape(c), 1), k = leaf(k_shape(c), 2), v = leaf(k_shape(c), 3);
+    const test::Leaf dy = leaf(q_shape(c), 4);
+    tape.backward(ops::attention(separate(c, q.value(), k.value(), v.value())), dy.value());
+    for (const test::Leaf* x : {&q, &k, &v}) gradients.push_back(x->gradient().to_doubles());
+  }
+  for (size_t n = 0; n < 3; ++n) {
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < gradients[n].size(); ++i) {
+      error += std::pow(gradients[n][i] - gradients[n + 3][i], 2);
+      norm += std::pow(gradients[n][i], 2);
+    }
+    CHECK(std::sqrt(error / norm) < 0.01);
+  }
+}
+
+TEST_CASE("attention: saves its output and one number per query and head") {
+  cpu::CpuBackend backend;
+  Tape tape(backend);
+  const Case c = {.batch = 1, .queries = 64, .keys = 64, .heads = 4, .kv_heads = 4, .width = 16};
+  const test::Leaf q(tape, test::random_tensor(backend, q_shape(c), DType::kF32, 1));
+  const auto activations = [&] {
+    return backend.ledger().usage().current[static_cast<size_t>(MemoryCategory::kActivation)];
+  };
+  const size_t before = activations();
+  const Tensor y = ops::attention(separate(c, q.value(), q.value(), q.value()));
+  CHECK(activations() - before == 64 * 64 * 4 + 4 * 64 * 4);
+}
+
+// ---------------------------------------------------------------------------- Rotary positions
+
+ops::RopeTables tables(Backend& backend, int64_t positions, int64_t half) {
+  std::vector<double> cos, sin;
+  for (int64_t t = 0; t < positions; ++t) {
+    for (int64_t i = 0; i < half; ++i) {
+      const double angle = static_cast<double>(t) * std::pow(0.3, static_cast<double>(i));
+      cos.push_back(std::cos(angle));
+      sin.push_back(std::sin(angle));
+    }
+  }
+  return {Tensor::from_host(backend, Shape{positions, half}, cos),
+          Tensor::from_host(backend, Shape{positions, half}, sin)};
+}
+
+// rope works in place: the input of a check must stay as it is.
+Tensor copy_of(const Tensor& x) {
+  return ops::add(x, Tensor::zeros(x.backend(), x.shape(), x.dtype()));
+}
+
+TEST_CASE("rope: rotates channel i with channel i + half of each head, and nothing else") {
+  cpu::CpuBackend backend;
+  const ops::RopeTables t = tables(backend, 6, 2);
+  const Tensor x = test::random_tensor(backend, Shape{2, 5, 17}, DType::kF64, 1);
+  // Two heads of 7 channels, 4 of them rotary, in rows that begin with one foreign element.
+  const HeadView view = {.heads = 2, .head_dim = 7, .offset = 1, .head_stride = 8};
+  const std::vector<double> y = ops::rope(copy_of(x), view, t).to_doubles();
+  std::vector<double> expected = x.to_doubles();
+  for (size_t row = 0; row < 10; ++row) {
+    const double position = static_cast<double>(row % 5);
+    for (const size_t head : {size_t{1}, size_t{9}}) {
+      for (size_t i = 0; i < 2; ++i) {
+        const double angle = position * std::pow(0.3, static_cast<double>(i));
+        double& a = expected[row * 17 + head + i];
+        double& b = expected[row * 17 + head + i + 2];
+        const double rotated = a * std::cos(angle) - b * std::sin(angle);
+        b = b * std::cos(angle) + a * std::sin(angle);
+        a = rotated;
+      }
+    }
+  }
+  for (size_t i = 0; i < y.size(); ++i) {
+    CHECK(y[i] == doctest::Approx(expected[i]).epsilon(1e-14));
+  }
+}
+
+TEST_CASE("rope: gradients against finite differences, alone and in front of attention") {
+  cpu::CpuBackend backend;
+  const Case c = {.queries = 5, .keys = 5, .heads = 4, .kv_heads = 2, .width = 6};
+  const ops::RopeTables t = tables(backend, 5, 3), partial = tables(backend, 9, 1);
+  test::GradientCheck check(backend);
+  check.input("q", q_shape(c));
+  check.input("kv", k_shape(c));
+  check.run([&](const Tensors& in) {
+    const HeadView view = separate(c, in[0], in[1], in[1]).q;
+    return Tensors{ops::rope(copy_of(in[0]), view, t), ops::rope(copy_of(in[0]), view, partial),
+                   copy_of(in[1])};
+  });
+  check.run([&](const Tensors& in) {
+    const AttentionArgs views = separate(c, in[0], in[1], in[1]);
+    const Tensor q = ops::rope(copy_of(in[0]), views.q, t);
+    const Tensor k = ops::rope(copy_of(in[1]), views.k, t);
+    return Tensors{ops::attention(separate(c, q, k, in[1]))};
+  });
+}
+
+TEST_CASE("rope: twice on one packed tensor, for q and for k") {
+  cpu::CpuBackend backend;
+  const Case c = {.heads = 4, .kv_heads = 2, .width = 4};
+  const ops::RopeTables t = tables(backend, 5, 2);
+  test::GradientCheck check(backend);
+  check.input("qkv", qkv_shape(c));
+  check.run([&](const Tensors& in) {
+    Tensor qkv = copy_of(in[0]);
+    const AttentionArgs views = packed(c, qkv, Packing::kQkv);
+    qkv = ops::rope(qkv, views.q, t);
+    qkv = ops::rope(qkv, views.k, t);
+    return Tensors{ops::attention(packed(c, qkv, Packing::kQkv))};
+  });
+}
+
+TEST_CASE("rope: a gradient that somebody else holds is rotated in a copy") {
+  cpu::CpuBackend backend;
+  Tape tape(backend);
+  const ops::RopeTables t = tables(backend, 3, 1);
+  const test::Leaf x(tape, test::random_tensor(backend, Shape{1, 3, 2}, DType::kF64, 1));
+  const test::Leaf other(tape, test::random_tensor(backend, Shape{1, 3, 2}, DType::kF64, 2));
+  const Tensor rotated =
+      ops::rope(copy_of(x.value()), {.heads = 1, .head_dim = 2, .head_stride = 2}, t);
+  const Tensor dy = test::random_tensor(backend, Shape{1, 3, 2}, DType::kF64, 3);
+  tape.backward(ops::add(rotated, other.value()), dy);  // hands both sides the same gradient
+  CHECK(other.gradient().to_doubles() == dy.to_doubles());
+  CHECK(x.gradient().to_doubles() != dy.to_doubles());
+}
+
+// ---------------------------------------------------------------------------- Checks
+
+std::string attention_error(const Tensor& x, const std::function<void(AttentionArgs&)>& change) {
+  AttentionArgs args = separate({}, x, x, x);
+  change(args);
+  return error_of([&] { ops::attention(args); });
+}
+
+TEST_CASE("attention: wrong heads are named") {
+  cpu::CpuBackend backend;
+  const Tensor x = Tensor::zeros(backend, Shape{2, 5, 6}, DType::kF32);
+  CHECK(attention_error(x, [](AttentionArgs& a) { a.k.heads = 3; }) ==
+        "[attention] k: expected heads within rows of 6 elements, got up to 9");
+  CHECK(attention_error(x, [](AttentionArgs& a) { a.v.offset = 1; }) ==
+        "[attention] v: expected heads within rows of 6 elements, got up to 7");
+  CHECK(attention_error(x, [](AttentionArgs& a) { a.k.heads = a.v.heads = 0; }) ==
+        "[attention] heads: expected key-value heads that divide 2 query heads, got 0 and 0");
+  CHECK(attention_error(x, [](AttentionArgs& a) { a.k.heads = 1; }) ==
+        "[attention] heads: expected key-value heads that divide 2 query heads, got 1 and 2");
+  CHECK(attention_error(x, [](AttentionArgs& a) { a.v.head_dim = 2; }) ==
+        "[attention] head_dim: expected equal ones, got 3, 3, 2");
+}
+
+TEST_CASE("attention: wrong tensors are named") {
+  cpu::CpuBackend backend;
+  const Tensor x = Tensor::zeros(backend, Shape{2, 5, 6}, DType::kF32);
+  const Tensor flat = Tensor::zeros(backend, Shape{10, 6}, DType::kF32);
+  CHECK(attention_error(x, [&](AttentionArgs& a) { a.q.tensor = &flat; }) ==
+        "[attention] q: expected a (B, T, row_width) tensor");
+  const Tensor shorter = Tensor::zeros(backend, Shape{2, 4, 6}, DType::kF32);
+  CHECK(attention_error(x, [&](AttentionArgs& a) { a.k.tensor = a.v.tensor = &shorter; }) ==
+        "[attention] lengths: expected queries <= keys = values, got 5, 4, 4");
+  const Tensor smaller = Tensor::zeros(backend, Shape{1, 5, 6}, DType::kF32);
+  CHECK(attention_error(x, [&](AttentionArgs& a) { a.k.tensor = a.v.tensor = &smaller; }) ==
+        "[attention] batch: expected equal ones, got 2, 1, 1");
+  const Tensor half = Tensor::zeros(backend, Shape{2, 5, 6}, DType::kBF16);
+  CHECK(attention_error(x, [&](AttentionArgs& a) { a.v.tensor = &half; }) ==
+        "[attention] v: expected f32, got bf16");
+  const Tensor samples = Tensor::zeros(backend, Shape{3}, DType::kI64);
+  CHECK(attention_error(x, [&](AttentionArgs& a) {
+          a.dropout = {.probability = 0.5, .samples = &samples};
+        }) == "[attention] samples: expected (2), got (3)");
+}
+
+TEST_CASE("rope: too long sequences and too wide tables are named") {
+  cpu::CpuBackend backend;
+  const Tensor x = Tensor::zeros(backend, Shape{2, 5, 6}, DType::kF32);
+  const HeadView view = separate({}, x, x, x).q;
+  CHECK(error_of([&] { ops::rope(x, view, tables(backend, 4, 1)); }) ==
+        "[rope] positions: expected at most 4, got 5");
+  CHECK(error_of([&] { ops::rope(x, view, tables(backend, 5, 2)); }) ==
+        "[rope] rotary_dim: expected at most 3, got 4");
+}
+
+}  // namespace
+}  // namespace fsdp

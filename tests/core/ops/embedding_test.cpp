@@ -1,0 +1,112 @@
+// Embedding: rows of the table, gradients against finite differences, tokens that repeat, a table
+// used twice, checks.
+#include "core/ops/embedding.h"
+
+#include <doctest/doctest.h>
+
+#include "core/ops/elementwise.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "tests/support/gradient_check.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tensors.h"
+
+namespace fsdp {
+namespace {
+
+using test::error_of;
+using Tensors = std::vector<Tensor>;
+
+Tensor tokens_of(Backend& backend, Shape shape, const std::vector<int32_t>& values) {
+  return Tensor::from_host(backend, shape, values);
+}
+
+TEST_CASE("embedding: gradients of both tables, with tokens that repeat and rows never used") {
+  cpu::CpuBackend backend;
+  const Tensor tokens = tokens_of(backend, Shape{2, 4}, {3, 0, 3, 3, 6, 3, 0, 5});
+  test::GradientCheck check(backend);
+  Parameter& table = check.parameter("table", Shape{7, 5});
+  Parameter& positions = check.parameter("positions", Shape{6, 5});
+  const auto once = [&](const Tensors&) {
+    return Tensors{ops::embedding(tokens, table, &positions)};
+  };
+  check.run(once, 12);
+  check.run([&](const Tensors&) {  // contributions add up
+    return Tensors{ops::add(ops::embedding(tokens, table, &positions),
+                            ops::embedding(tokens, table, &positions))};
+  });
+  positions.set_trainable(false);
+  check.run(once);
+  table.set_trainable(false);
+  positions.set_trainable(true);
+  check.run(once);
+}
+
+TEST_CASE("embedding: without positions") {
+  cpu::CpuBackend backend;
+  const Tensor tokens = tokens_of(backend, Shape{1, 3}, {1, 1, 0});
+  test::GradientCheck check(backend);
+  Parameter& table = check.parameter("table", Shape{2, 3});
+  check.run([&](const Tensors&) { return Tensors{ops::embedding(tokens, table)}; }, 6);
+}
+
+TEST_CASE("embedding: rows of the table plus rows of the positions, in every dtype") {
+  cpu::CpuBackend backend;
+  const std::vector<int32_t> ids = {4, 0, 4, 2, 1, 3};
+  const Tensor tokens = tokens_of(backend, Shape{2, 3}, ids);
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
+    CAPTURE(name_of(dtype));
+    Parameter table("table", Shape{5, 67}, {}, true);
+    Parameter positions("positions", Shape{4, 67}, {}, true);
+    table.set_value(test::random_tensor(backend, table.shape(), dtype, 1));
+    positions.set_value(test::random_tensor(backend, positions.shape(), dtype, 2));
+    const std::vector<double> w = table.value().to_doubles(), p = positions.value().to_doubles();
+    const std::vector<double> alone = ops::embedding(tokens, table).to_doubles();
+    const std::vector<double> both = ops::embedding(tokens, table, &positions).to_doubles();
+    for (size_t row = 0; row < 6; ++row) {
+      for (size_t i = 0; i < 67; ++i) {
+        const double from_table = w[static_cast<size_t>(ids[row]) * 67 + i];
+        CHECK(alone[row * 67 + i] == from_table);
+        CHECK(both[row * 67 + i] == test::rounded({from_table + p[row % 3 * 67 + i]}, dtype)[0]);
+      }
+    }
+  }
+}
+
+TEST_CASE("embedding: unused rows have gradient zero, not what the memory held before") {
+  cpu::CpuBackend backend;
+  Tape tape(backend);
+  Parameter table("table", Shape{100, 32}, {}, true);
+  table.set_value(test::random_tensor(backend, table.shape(), DType::kF32, 1));
+  table.attach(&tape, nullptr);
+  const Tensor ones =
+      test::make_tensor(backend, Shape{1, 1, 32}, DType::kF32, std::vector<double>(32, 1.0));
+  for (int32_t token = 0; token < 3; ++token) {  // the allocator hands the same memory out again
+    tape.backward(ops::embedding(tokens_of(backend, Shape{1, 1}, {token}), table), ones);
+    const std::vector<double> gradient = table.gradient().to_doubles();
+    double sum = 0;
+    for (const double g : gradient) sum += g;
+    CHECK(sum == 32);
+    CHECK(gradient[static_cast<size_t>(token) * 32] == 1);
+    table.clear_gradient();
+  }
+}
+
+TEST_CASE("embedding: wrong shapes and dtypes are named") {
+  cpu::CpuBackend backend;
+  Parameter table("embedding.tokens.weight", Shape{5, 3}, {}, true);
+  Parameter positions("embedding.positions.weight", Shape{2, 3}, {}, true);
+  for (Parameter* p : {&table, &positions}) {
+    p->set_value(Tensor::zeros(backend, p->shape(), DType::kF32));
+  }
+  CHECK(error_of([&] { ops::embedding(tokens_of(backend, Shape{3}, {0, 1, 2}), table); }) ==
+        "[embedding] tokens: expected (B, T), got (3)");
+  const Tensor wide = Tensor::zeros(backend, Shape{1, 2}, DType::kI64);
+  CHECK(error_of([&] { ops::embedding(wide, table); }) ==
+        "[embedding] tokens: expected i32, got i64");
+  const Tensor three = tokens_of(backend, Shape{1, 3}, {0, 1, 2});
+  CHECK(error_of([&] { ops::embedding(three, table, &positions); }) ==
+        "[embedding] embedding.positions.weight: expected at least (3, 3), got (2, 3)");
+}
+
+}  // namespace
+}  // namespace fsdp
