@@ -70,9 +70,10 @@ FullySharded::FullySharded(Module& root, const WrapPredicate& wrap, const FsdpOp
   make_pools();
 }
 
-FullySharded::~FullySharded() {
-  // Streams may still hold work that touches members; errors were reported where they were waited
-  // for, and a destructor must not throw.
+// Streams may still hold work that touches members; errors were reported where they were waited for.
+FullySharded::~FullySharded() { drain_streams(); }
+
+void FullySharded::drain_streams() {
   for (Stream* stream : {&backend().compute_stream(), gather_stream_.get(), reduce_stream_.get(),
                          replica_stream_.get()}) {
     if (!stream) continue;
@@ -255,6 +256,11 @@ void FullySharded::reset() {
     unit->parameters.reshard();
   }
   backend().set_scope("");
+}
+
+void FullySharded::recover() {
+  drain_streams();
+  reset();
 }
 
 // ---------------------------------------------------------------------------- State

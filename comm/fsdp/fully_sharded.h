@@ -54,8 +54,10 @@ class FullySharded {
   std::vector<OptimizerShard> optimizer_shards() const;
   // After the optimizer: gathers of the next step wait for it; gradients are forgotten.
   void finish_step();
-  // After an evaluation, or to leave a step that threw: everything back to SHARDED and NONE.
+  // After an evaluation: everything back to SHARDED and NONE.
   void reset();
+  // Leaves a step that threw on every rank: waits for all streams, forgets their errors, reset().
+  void recover();
 
   // Full values (or reduced gradients) of every parameter in the master dtype, one unit at a time.
   // Collective; `visit` is called on every rank.
@@ -79,6 +81,7 @@ class FullySharded {
   void post_backward(size_t unit);
   void reduce(Unit& unit);
   void share_present_flags();
+  void drain_streams();
 
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<Communicator> inner_;

@@ -24,23 +24,24 @@ Tensor values(Backend& backend, const Doubles& host) {
   return Tensor::from_host(backend, Shape{static_cast<int64_t>(host.size())}, host);
 }
 
-// y = x * factor (a power of two), noting in `log` when its backward runs. It overwrites the gradient it is given
+// y = x * factor, noting in `log` when its backward runs. It overwrites the gradient it is given
 // when nobody else holds it, as real ops do.
 Tensor scaled(Tape& tape, const Tensor& x, double factor, const std::string& name = "scaled",
               std::vector<std::string>* log = nullptr) {
-  Backend& backend = tape.backend();
-  const auto times = [&backend](const Tensor& t, double f, bool in_place) {
-    Tensor y = in_place ? t.detached() : Tensor::empty(backend, t.shape(), t.dtype());
-    if (!in_place) backend.cast(backend.compute_stream(), t, y);
-    backend.divide(backend.compute_stream(), y, 1 / f);
-    return y;
+  const auto times = [factor](const Tensor& t, Tensor out) {
+    Doubles host = t.to_doubles();
+    for (double& value : host) value *= factor;
+    out.write(host.data());
+    return out;
   };
-  Tensor y = times(x, factor, false);
+  Tensor y = times(x, Tensor::empty(tape.backend(), x.shape(), x.dtype()));
   if (!tape_of({&x})) return y;
-  tape.record(name, {&x}, {&y}, [times, factor, name, log](std::vector<Tensor>& gradients) {
+  tape.record(name, {&x}, {&y}, [times, name, log](std::vector<Tensor>& gradients) {
     if (log) log->push_back(name);
-    const bool own = gradients[0].storage().use_count() == 1;
-    return std::vector<Tensor>{times(gradients[0], factor, own)};
+    const Tensor& dy = gradients[0];
+    const bool own = dy.storage().use_count() == 1;
+    Tensor dx = own ? dy.detached() : Tensor::empty(dy.backend(), dy.shape(), dy.dtype());
+    return std::vector<Tensor>{times(dy, dx)};
   });
   return y;
 }

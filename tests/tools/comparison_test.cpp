@@ -1,10 +1,10 @@
 // Differences, limits, and the report that ranks agree on.
 #include "tools/runtime/comparison.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <limits>
+
+#include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
 #include "core/error.h"
@@ -48,7 +48,9 @@ TEST_CASE("difference: what is not finite is infinitely far, wherever it stands"
 }
 
 TEST_CASE("difference: sizes must match") {
-  CHECK(fsdp::test::contains(fsdp::test::error_of([] { difference_of({1, 2}, {1}); }),
+  CHECK(fsdp::test::contains(fsdp::test::error_of([] {
+                               difference_of({1, 2}, {1});
+                             }),
                              "expected 1 values, got 2"));
 }
 

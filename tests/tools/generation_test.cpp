@@ -2,11 +2,11 @@
 // Whole generations: tests/e2e/generate.sh.
 #include "tools/runtime/generation.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <limits>
 #include <set>
+
+#include <doctest/doctest.h>
 
 #include "tests/support/temp_folder.h"
 
@@ -37,8 +37,7 @@ TEST_CASE("frequencies follow softmax(logits / temperature)") {
     std::vector<int> counts(kLogits.size());
     for (int i = 0; i < kDraws; ++i) {
       const GenerationOptions options = {.temperature = temperature, .seed = 3};
-      ++counts[static_cast<size_t>(
-          choose_token(kLogits, options, static_cast<uint64_t>(i)))];
+      ++counts[static_cast<size_t>(choose_token(kLogits, options, static_cast<uint64_t>(i)))];
     }
     double total = 0;
     for (const double logit : kLogits) total += std::exp(logit / temperature);

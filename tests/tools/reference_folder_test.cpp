@@ -1,10 +1,10 @@
 // Dealing rows, and reading reference folders: what is read, what is refused and in which words.
 #include "tools/runtime/reference_folder.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <filesystem>
+
+#include <doctest/doctest.h>
 
 #include "core/io/json.h"
 #include "tests/support/temp_folder.h"
@@ -181,9 +181,10 @@ TEST_CASE("a variant with final parameters of its own is compared where the main
   const Copy copy("fsdp/gpt2_fp32_w3");
   copy.set("reference.json", "/run/labels", "ragged");
   const Json main = read_json_file(copy.path() / "reference.json");
-  copy.set("reference.json", "/variants/token",
-           Json{{"note", ""}, {"options", {{"normalise", "token"}}},
-                {"trajectory", main["trajectory"]}});
+  copy.set(
+      "reference.json", "/variants/token",
+      Json{
+          {"note", ""}, {"options", {{"normalise", "token"}}}, {"trajectory", main["trajectory"]}});
   fs::copy_file(copy.path() / "final.safetensors", copy.path() / "final_token.safetensors");
   const Reference reference = read_reference(copy.path(), DType::kF32, false);
   REQUIRE(reference.trajectories.size() == 1);
@@ -208,8 +209,8 @@ TEST_CASE("families, adapters and descriptions that are not known") {
 TEST_CASE("missing and misshapen things are named with their file") {
   CHECK(contains(error_of([] { read_reference("/nowhere", DType::kF32, false); }),
                  "/nowhere: no such folder"));
-  for (const char* file : {"config.json", "reference.json", "reference.safetensors",
-                           "trajectory.safetensors"}) {
+  for (const char* file :
+       {"config.json", "reference.json", "reference.safetensors", "trajectory.safetensors"}) {
     const Copy copy("models/llama_linear_tied");
     fs::remove(copy.path() / file);
     CHECK_MESSAGE(contains(copy.error(), file), copy.error());

@@ -1,9 +1,9 @@
-// fsdp generate: continues a prompt with the model of a Hugging Face folder, sharded over any number
-// of ranks; the result does not depend on how many.
-// Read next: tools/runtime/generation.h.
-#include <CLI/CLI.hpp>
+// fsdp generate: continues a prompt with the model of a Hugging Face folder, sharded over any
+// number of ranks; the result does not depend on how many. Read next: tools/runtime/generation.h.
 #include <algorithm>
 #include <cstdio>
+
+#include <CLI/CLI.hpp>
 
 #include "core/io/json.h"
 #include "models/weights.h"
@@ -40,7 +40,8 @@ Prompt read_prompt(const GenerateOptions& options, const models::ModelConfig& mo
     const data::ByteTokenizer bytes;
     FSDP_CHECK(!options.tokenizer.empty() || model.vocabulary == bytes.vocab_size(),
                "{}: its vocabulary of {} tokens is not that of the built-in byte tokenizer ({}): "
-               "give the prompt as --ids", options.folder, model.vocabulary, bytes.vocab_size());
+               "give the prompt as --ids",
+               options.folder, model.vocabulary, bytes.vocab_size());
     out.tokenizer = data::make_tokenizer(options.tokenizer.empty() ? "bytes" : options.tokenizer);
     out.ids = out.tokenizer->encode(options.prompt);
     // Nothing to continue: what follows the end of a document is the beginning of one.
@@ -88,8 +89,10 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
   session_options.cpu.threads = rank.threads;
   session_options.training = false;
   if (longest > positions && rank.world.rank() == 0) {
-    fmt::print(stderr, "fsdp: the text may grow to {} tokens, the model has {} positions: it sees "
-                       "the last {} tokens only\n", longest, positions, positions);
+    fmt::print(stderr,
+               "fsdp: the text may grow to {} tokens, the model has {} positions: it sees "
+               "the last {} tokens only\n",
+               longest, positions, positions);
   }
   Session session(rank.world, session_options);
   models::FillFunction fill;

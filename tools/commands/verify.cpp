@@ -2,10 +2,12 @@
 // largest error of each quantity beside its limit.
 // Exit status: 0 within all limits, 1 above one or on an error, 2 when the folder needs something
 // that this program does not do.
-// Read next: tools/runtime/reference_folder.h (the folder), tools/runtime/comparison.h (the report).
-#include <CLI/CLI.hpp>
+// Read next: tools/runtime/reference_folder.h (the folder), tools/runtime/comparison.h (the
+// report).
 #include <cmath>
 #include <cstdio>
+
+#include <CLI/CLI.hpp>
 
 #include "core/io/json.h"
 #include "models/names.h"
@@ -84,8 +86,8 @@ void Verification::start_session(const ReferenceTrajectory& trajectory) {
   SessionOptions session;
   session.model = reference_.config;
   session.max_length = reference_.longest_sequence();
-  session.fsdp.strategy = options_.strategy == "no_shard" ? comm::Strategy::kNoShard
-                                                          : comm::Strategy::kFullShard;
+  session.fsdp.strategy =
+      options_.strategy == "no_shard" ? comm::Strategy::kNoShard : comm::Strategy::kFullShard;
   session.fsdp.param_dtype = dtype;
   session.fsdp.reduce_dtype = accumulation_dtype(dtype);
   session.cpu.threads = rank_.threads;
@@ -96,8 +98,8 @@ void Verification::start_session(const ReferenceTrajectory& trajectory) {
   session_ = std::make_unique<Session>(rank_.world, session);
   models::FillFunction fill;
   agree(rank_.world, [&] {
-    fill = models::from_folder(reference_.folder.string(), reference_.config,
-                               session_->parameters());
+    fill =
+        models::from_folder(reference_.folder.string(), reference_.config, session_->parameters());
   });
   session_->initialise(fill);
 }
@@ -124,8 +126,8 @@ void Verification::check_pass(const ReferencePass& pass) {
   const StepValues values = session_->forward_backward(mine, 0, false).read();
   const bool absolute = pass.loss_limit_is_absolute;
   report_.check("loss", pass.loss_limit)
-      .add(absolute ? "absolute" : "relative", absolute ? std::abs(values.loss - pass.loss)
-                                                        : relative_error(values.loss, pass.loss));
+      .add(absolute ? "absolute" : "relative",
+           absolute ? std::abs(values.loss - pass.loss) : relative_error(values.loss, pass.loss));
   if (pass.gradients) check_gradients(pass);
   if (!pass.gradient_norms.empty()) check_gradient_norms(pass);
   session_->end_step();
@@ -140,7 +142,8 @@ void Verification::check_logits(const ReferencePass& pass) {
   });
   const RowRange range = deal_rows(batch.rows, rank_.world.rank(), rank_.world.size());
   const std::vector<double> got = session_->logits(my_part(batch));
-  const int64_t begin = range.first * batch.length * V, end = begin + range.count * batch.length * V;
+  const int64_t begin = range.first * batch.length * V,
+                end = begin + range.count * batch.length * V;
   // Relative to the largest of all rows: those of other ranks differ by nothing here.
   Difference difference;
   for (int64_t i = 0; i < static_cast<int64_t>(expected.size()); ++i) {
@@ -186,8 +189,8 @@ void Verification::check_trajectory(const ReferenceTrajectory& trajectory) {
   std::vector<StepHandle> handles;
   for (size_t i = 0; i < trajectory.steps.size(); ++i) {
     const ReferenceStep& step = trajectory.steps[i];
-    handles.push_back(session_->train_step(my_part(step.batch), step.learning_rate,
-                                           static_cast<uint32_t>(i)));
+    handles.push_back(
+        session_->train_step(my_part(step.batch), step.learning_rate, static_cast<uint32_t>(i)));
   }
   for (size_t i = 0; i < handles.size(); ++i) {
     const StepValues values = handles[i].read();
@@ -230,10 +233,14 @@ void Verification::check_final(const ReferenceTrajectory& trajectory, const std:
 
 void print_json(const VerifyOptions& options, const Reference& reference, const Report& report,
                 int ranks) {
-  OrderedJson out = {{"folder", options.folder},     {"layout", reference.layout},
-                     {"dtype", options.dtype},       {"strategy", options.strategy},
-                     {"ranks", ranks},               {"passed", report.passed()},
-                     {"checks", OrderedJson::array()}, {"notes", reference.notes}};
+  OrderedJson out = {{"folder", options.folder},
+                     {"layout", reference.layout},
+                     {"dtype", options.dtype},
+                     {"strategy", options.strategy},
+                     {"ranks", ranks},
+                     {"passed", report.passed()},
+                     {"checks", OrderedJson::array()},
+                     {"notes", reference.notes}};
   // JSON has no infinity: an error that is not finite is null.
   const auto number = [](double x) { return std::isfinite(x) ? OrderedJson(x) : OrderedJson(); };
   for (const Check& check : report.checks()) {
@@ -293,8 +300,8 @@ int run_verify(const VerifyOptions& options, RankContext& rank) {
 
 void add_verify_command(CLI::App& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<VerifyOptions>();
-  CLI::App* command = app.add_subcommand(
-      "verify", "compares this program with a folder of reference results");
+  CLI::App* command =
+      app.add_subcommand("verify", "compares this program with a folder of reference results");
   command->add_option("folder", options->folder, "config.json, model.safetensors, reference.*")
       ->required();
   command->add_option("--dtype", options->dtype, "of the computation (default: f32)")

@@ -74,13 +74,13 @@ bool Report::passed() const {
 std::string Report::table() const {
   size_t width = 8;
   for (const Check& check : checks_) width = std::max(width, check.name.size());
-  std::string out = fmt::format("{:<{}}  {:>13}  {:>8}\n", "quantity", width, "largest error",
-                                "limit");
+  std::string out =
+      fmt::format("{:<{}}  {:>13}  {:>8}\n", "quantity", width, "largest error", "limit");
   for (const Check& check : checks_) {
     const std::string limit = check.limit ? short_number(*check.limit) : "none";
-    std::string line = fmt::format("{:<{}}  {:>13}  {:>8}  {}", check.name, width,
-                                   short_number(check.error), limit,
-                                   check.passed() ? "" : "ABOVE THE LIMIT  ");
+    std::string line =
+        fmt::format("{:<{}}  {:>13}  {:>8}  {}", check.name, width, short_number(check.error),
+                    limit, check.passed() ? "" : "ABOVE THE LIMIT  ");
     if (check.error != 0) line += check.worst;
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";

@@ -40,7 +40,7 @@ struct Check {
   std::string name;
   Limit limit;
   double error = 0;
-  std::string worst;  // which tensor or step
+  std::string worst;                                  // which tensor or step
   std::vector<std::pair<std::string, double>> parts;  // every error, in order
 
   void add(const std::string& part, double part_error);

@@ -12,9 +12,9 @@ namespace {
 
 // In [0, 1) with 53 bits.
 double uniform_at(uint64_t seed, uint64_t position) {
-  const Philox4x32 words = philox4x32(
-      {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), 0, 0},
-      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  const Philox4x32 words =
+      philox4x32({static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), 0, 0},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   const uint64_t bits = (static_cast<uint64_t>(words[0]) << 32 | words[1]) >> 11;
   return static_cast<double>(bits) * 0x1p-53;
 }

@@ -15,7 +15,7 @@ struct GenerationOptions {
   double temperature = 0;  // 0: greedy
   int64_t top_k = 0;       // only the k likeliest; 0: all
   uint64_t seed = 0;
-  int32_t stop = -1;       // ends the generation, is not returned; -1: none
+  int32_t stop = -1;  // ends the generation, is not returned; -1: none
 };
 
 // The new tokens. Collective; every rank passes the same arguments. The model sees the last

@@ -88,15 +88,15 @@ struct ReferenceStep {
 };
 
 struct ReferenceTrajectory {
-  std::string variant;  // "" or a name within reference.json
+  std::string variant;        // "" or a name within reference.json
   optim::AdamWOptions adamw;  // decay on tensors of two or more dimensions
   double clip_norm = 1;
   double clip_power = 2;
   std::vector<ReferenceStep> steps;
   std::optional<ReferenceTensors> final_parameters;  // by Hugging Face name
-  Limit loss_limit;        // relative
-  Limit grad_norm_limit;   // relative
-  Limit parameter_limit;   // absolute
+  Limit loss_limit;                                  // relative
+  Limit grad_norm_limit;                             // relative
+  Limit parameter_limit;                             // absolute
   Limit parameter_rms_limit;
   // Of the parts whose true gradient is zero, where rounding noise decides: loose, and not set by
   // set_all_limits.
@@ -116,8 +116,8 @@ struct Reference {
 };
 
 // `dtype`: what will be computed in, f64, f32 or bf16; the limits depend on it. `trajectory`: also
-// read the training run of the layout "model" (the layout "run" is nothing else). Throws Unsupported
-// with one line that names the option, Error for anything missing or wrong.
+// read the training run of the layout "model" (the layout "run" is nothing else). Throws
+// Unsupported with one line that names the option, Error for anything missing or wrong.
 Reference read_reference(const std::filesystem::path& folder, DType dtype, bool trajectory);
 
 // Elements [first, end) of a parameter that have no gradient because softmax ignores them: the key
