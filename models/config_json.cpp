@@ -25,21 +25,33 @@ class Keys {
   T get_or(const char* key, T otherwise) const {
     return has(key) ? convert<T>(key) : otherwise;
   }
-  // The first of two spellings that is there.
-  int64_t either(const char* key, const char* old_key) const {
-    return has(key) ? get<int64_t>(key) : get<int64_t>(old_key);
+  // The first of two spellings that is there; when none is, the first is what is missing.
+  int64_t either(const char* key, const char* other_key) const {
+    return get<int64_t>(!has(key) && has(other_key) ? other_key : key);
+  }
+  // A token id; of a list (newer files have several end tokens) the first. -1: none.
+  int64_t token(const char* key) const {
+    if (!has(key)) return -1;
+    const Json& value = object_.at(key);
+    const Json& first = value.is_array() && !value.empty() ? value[0] : value;
+    FSDP_CHECK(first.is_number_integer(), "{}: {}: expected an integer or a list of them, got {}",
+               where_, key, value.dump());
+    return first.get<int64_t>();
   }
   Keys object(const char* key) const { return Keys(object_.at(key), where_ + ": " + key); }
   const std::string& where() const { return where_; }
 
  private:
+  // Strict: the library would turn 2.5 and true into integers.
   template <typename T>
   T convert(const char* key) const {
-    try {
-      return object_.at(key).get<T>();
-    } catch (const Json::exception&) {
-      fail("{}: {}: expected {}, got {}", where_, key, type_name<T>(), object_.at(key).dump());
-    }
+    const Json& value = object_.at(key);
+    const bool fits = std::is_same_v<T, bool>      ? value.is_boolean()
+                      : std::is_same_v<T, int64_t> ? value.is_number_integer()
+                      : std::is_same_v<T, double>  ? value.is_number()
+                                                   : value.is_string();
+    FSDP_CHECK(fits, "{}: {}: expected {}, got {}", where_, key, type_name<T>(), value.dump());
+    return value.get<T>();
   }
   template <typename T>
   static const char* type_name() {
@@ -57,9 +69,8 @@ void refuse_unless(const Keys& keys, bool supported, const char* key, const char
 }
 
 void read_tokens(const Keys& keys, ModelConfig& config) {
-  // eos may be a list in newer files; the first is the one to stop at.
-  config.bos_token = keys.get_or<int64_t>("bos_token_id", -1);
-  config.eos_token = keys.get_or<int64_t>("eos_token_id", -1);
+  config.bos_token = keys.token("bos_token_id");
+  config.eos_token = keys.token("eos_token_id");
 }
 
 Activation parse_activation(const Keys& keys, const char* key, const std::string& otherwise) {

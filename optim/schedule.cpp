@@ -88,18 +88,24 @@ double inverse_sqrt(const Schedule& c, int64_t s) {
 // progress 0 to 1 of a rise from 0 to 1.
 double rise(Ramp ramp, double progress) {
   switch (ramp) {
-    case Ramp::kLinear: return progress;
-    case Ramp::kCosine: return 0.5 * (1 - std::cos(pi * progress));
-    case Ramp::kOneMinusSqrt: return 1 - std::sqrt(1 - progress);
+    case Ramp::kLinear:
+      return progress;
+    case Ramp::kCosine:
+      return 0.5 * (1 - std::cos(pi * progress));
+    case Ramp::kOneMinusSqrt:
+      return 1 - std::sqrt(1 - progress);
   }
   fail("[schedule] ramp: {}", static_cast<int>(ramp));
 }
 
 double fall(const Schedule& c, double progress) {
   switch (c.decay_ramp) {
-    case Ramp::kLinear: return 1 - progress;
-    case Ramp::kCosine: return half_wave((c.cycles > 0 ? c.cycles : 0.5) * progress);
-    case Ramp::kOneMinusSqrt: return 1 - std::sqrt(progress);
+    case Ramp::kLinear:
+      return 1 - progress;
+    case Ramp::kCosine:
+      return half_wave((c.cycles > 0 ? c.cycles : 0.5) * progress);
+    case Ramp::kOneMinusSqrt:
+      return 1 - std::sqrt(progress);
   }
   fail("[schedule] ramp: {}", static_cast<int>(c.decay_ramp));
 }
@@ -136,14 +142,22 @@ double share_of_peak(const Schedule& c, int64_t s) {
   if (c.kind == ScheduleKind::kFairseqPolynomialDecay) return fairseq_polynomial_decay(c, s);
   if (s < c.warmup) return ratio(s, c.warmup);
   switch (c.kind) {
-    case ScheduleKind::kConstant: return 1;
-    case ScheduleKind::kLinear: return std::max(0.0, ratio(c.total - s, c.total - c.warmup));
-    case ScheduleKind::kCosine: return cosine(c, s);
-    case ScheduleKind::kCosineWithRestarts: return cosine_with_restarts(c, s);
-    case ScheduleKind::kPolynomial: return polynomial(c, s);
-    case ScheduleKind::kInverseSqrt: return inverse_sqrt(c, s);
-    case ScheduleKind::kCosineWithMinLr: return above_floor(cosine(c, s), c.min_lr / c.peak);
-    default: fail("[schedule] kind: {}", static_cast<int>(c.kind));
+    case ScheduleKind::kConstant:
+      return 1;
+    case ScheduleKind::kLinear:
+      return std::max(0.0, ratio(c.total - s, c.total - c.warmup));
+    case ScheduleKind::kCosine:
+      return cosine(c, s);
+    case ScheduleKind::kCosineWithRestarts:
+      return cosine_with_restarts(c, s);
+    case ScheduleKind::kPolynomial:
+      return polynomial(c, s);
+    case ScheduleKind::kInverseSqrt:
+      return inverse_sqrt(c, s);
+    case ScheduleKind::kCosineWithMinLr:
+      return above_floor(cosine(c, s), c.min_lr / c.peak);
+    default:
+      fail("[schedule] kind: {}", static_cast<int>(c.kind));
   }
 }
 

@@ -2,14 +2,14 @@
 // Contract: core/io/file.h.
 #include "core/io/file.h"
 
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <system_error>
-#include <utility>
 
 #include "core/error.h"
 
@@ -58,8 +58,7 @@ std::string read_file(const std::filesystem::path& path) {
   std::string content(file.size, '\0');
   size_t done = 0;
   while (done < content.size()) {
-    const ssize_t n =
-        ::read(file.descriptor.value, content.data() + done, content.size() - done);
+    const ssize_t n = ::read(file.descriptor.value, content.data() + done, content.size() - done);
     if (n < 0 && errno == EINTR) continue;
     FSDP_CHECK(n >= 0, "{}: cannot read: {}", path.string(), last_error());
     if (n == 0) break;  // became shorter meanwhile

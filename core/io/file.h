@@ -36,8 +36,8 @@ class AtomicFile {
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// A file mapped read-only. Whoever replaces such a file must rename over it (AtomicFile does), never
-// truncate it: the mapping then keeps the old contents.
+// A file mapped read-only. Whoever replaces such a file must rename over it (AtomicFile does),
+// never truncate it: the mapping then keeps the old contents.
 class MappedFile {
  public:
   explicit MappedFile(std::filesystem::path path);

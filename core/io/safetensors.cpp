@@ -86,8 +86,8 @@ struct HeaderReader {
     check(value.is_object(), name, "expected an object, got {}", value.type_name());
     SafetensorsEntry out;
     const Json& dtype = member(name, value, "dtype");
-    const auto rule =
-        std::find_if(kDTypes.begin(), kDTypes.end(), [&](const DTypeRule& r) { return r.name == dtype; });
+    const auto rule = std::find_if(kDTypes.begin(), kDTypes.end(),
+                                   [&](const DTypeRule& r) { return r.name == dtype; });
     check(rule != kDTypes.end(), name, "unknown dtype {}", dtype.dump());
     out.dtype_name = rule->name;
     out.dtype = rule->dtype;
@@ -177,10 +177,13 @@ std::string_view header_text(const MappedFile& file) {
 
 template <typename To, typename From>
 To convert(From value) {
-  if constexpr (std::is_same_v<To, From>) return value;
-  else if constexpr (std::is_same_v<To, double>) return static_cast<double>(value);
+  if constexpr (std::is_same_v<To, From>)
+    return value;
+  else if constexpr (std::is_same_v<To, double>)
+    return static_cast<double>(value);
   // f64 to a 16-bit type rounds twice, by way of f32: half a unit of f32 off at worst.
-  else return static_cast<To>(static_cast<float>(value));
+  else
+    return static_cast<To>(static_cast<float>(value));
 }
 
 template <typename To, typename From>
@@ -234,8 +237,8 @@ const SafetensorsEntry& SafetensorsFile::entry(const std::string& name) const {
   return found->second;
 }
 
-void SafetensorsFile::read_elements(const std::string& name, int64_t first, int64_t count,
-                                    DType to, void* out) const {
+void SafetensorsFile::read_elements(const std::string& name, int64_t first, int64_t count, DType to,
+                                    void* out) const {
   const SafetensorsEntry& source = entry(name);
   FSDP_CHECK(source.dtype.has_value(), "{}: tensor \"{}\": dtype {} cannot be read",
              path().string(), name, source.dtype_name);

@@ -1,8 +1,8 @@
 // The safetensors format: u64 header size, JSON header, tensor bytes; little-endian, row-major.
-// Reading maps the file and touches only the bytes asked for; opening validates the whole header, so
-// that no later access can leave the file. Writing streams, and the file appears only when complete.
-// Read next: safetensors.cpp (the checks), safetensors_writer.cpp. Not here: which parameter a name
-// belongs to (models), sharded checkpoints of a training state.
+// Reading maps the file and touches only the bytes asked for; opening validates the whole header,
+// so that no later access can leave the file. Writing streams, and the file appears only when
+// complete. Read next: safetensors.cpp (the checks), safetensors_writer.cpp. Not here: which
+// parameter a name belongs to (models), sharded checkpoints of a training state.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +40,8 @@ class SafetensorsFile {
   bool contains(const std::string& name) const { return entries_.count(name) != 0; }
   const SafetensorsEntry& entry(const std::string& name) const;  // Error when absent
 
-  // Elements [first, first + count) of a tensor, converted to `to`: floating to floating (rounded to
-  // nearest), integer to integer (Error when a value does not fit).
+  // Elements [first, first + count) of a tensor, converted to `to`: floating to floating (rounded
+  // to nearest), integer to integer (Error when a value does not fit).
   void read_elements(const std::string& name, int64_t first, int64_t count, DType to,
                      void* out) const;
 
@@ -93,7 +93,8 @@ class SafetensorsWriter {
 
   // Wider dtypes first, then by name: the order in which the data must be written.
   const std::vector<SafetensorsSpec>& order() const { return tensors_; }
-  // The next `bytes` bytes of `name`, in the tensor's dtype. Error when it is not that tensor's turn.
+  // The next `bytes` bytes of `name`, in the tensor's dtype. Error when it is not that tensor's
+  // turn.
   void write(std::string_view name, const void* data, size_t bytes);
   void finish();
 

@@ -22,8 +22,10 @@ constexpr const char* kIndex = "model.safetensors.index.json";
     if (extension == ".safetensors" && (other.empty() || name < other)) other = name;
   }
   if (!bin.empty() && other.empty()) {
-    fail("{}: weights only as .bin ({}): convert to safetensors (model.save_pretrained with "
-         "safe_serialization=True)", folder.string(), bin);
+    fail(
+        "{}: weights only as .bin ({}): convert to safetensors (model.save_pretrained with "
+        "safe_serialization=True)",
+        folder.string(), bin);
   }
   fail("{}: no {} or {}{}", folder.string(), kWeights, kIndex,
        other.empty() ? "" : " (there is " + other + ")");

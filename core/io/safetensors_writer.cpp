@@ -17,12 +17,18 @@ struct WrittenDType {
 
 WrittenDType written(DType dtype) {
   switch (dtype) {
-    case DType::kF16: return {"F16", 0};
-    case DType::kBF16: return {"BF16", 1};
-    case DType::kI32: return {"I32", 2};
-    case DType::kF32: return {"F32", 3};
-    case DType::kF64: return {"F64", 4};
-    case DType::kI64: return {"I64", 5};
+    case DType::kF16:
+      return {"F16", 0};
+    case DType::kBF16:
+      return {"BF16", 1};
+    case DType::kI32:
+      return {"I32", 2};
+    case DType::kF32:
+      return {"F32", 3};
+    case DType::kF64:
+      return {"F64", 4};
+    case DType::kI64:
+      return {"I64", 5};
   }
   fail("[safetensors] dtype: {}", static_cast<int>(dtype));
 }
@@ -70,8 +76,8 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
   });
   std::set<std::string> names{"__metadata__"};
   for (const SafetensorsSpec& tensor : tensors_) {
-    FSDP_CHECK(names.insert(tensor.name).second, "{}: tensor name \"{}\" is taken",
-               path.string(), tensor.name);
+    FSDP_CHECK(names.insert(tensor.name).second, "{}: tensor name \"{}\" is taken", path.string(),
+               tensor.name);
     sizes_.push_back(bytes_of(tensor));
   }
   const std::string text = header(tensors_, sizes_, metadata);

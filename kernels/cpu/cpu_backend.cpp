@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/cpu/allocator.h"
+#include "kernels/cpu/copy.h"
 #include "kernels/cpu/stream.h"
 
 namespace fsdp::cpu {
@@ -22,8 +23,11 @@ CpuStream& cpu_stream(Stream& stream) { return static_cast<CpuStream&>(stream); 
 
 void parallel_copy(ThreadTeam& team, void* destination, const void* source, size_t bytes) {
   team.parallel_for(static_cast<int64_t>(bytes), kCopyGrain, [&](int64_t begin, int64_t end) {
-    std::memcpy(static_cast<std::byte*>(destination) + begin,
-                static_cast<const std::byte*>(source) + begin, static_cast<size_t>(end - begin));
+    std::byte* to = static_cast<std::byte*>(destination) + begin;
+    const std::byte* from = static_cast<const std::byte*>(source) + begin;
+    const auto part = static_cast<size_t>(end - begin);
+    bytes >= kStreamingBytes ? copy_past_caches(to, from, part)
+                             : static_cast<void>(std::memcpy(to, from, part));
   });
 }
 

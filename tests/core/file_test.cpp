@@ -1,11 +1,11 @@
 // Atomic writing, mapping, and errors that name the file.
 #include "core/io/file.h"
 
+#include <csignal>
+
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-#include <csignal>
 
 #include "core/error.h"
 #include "tests/support/temp_folder.h"

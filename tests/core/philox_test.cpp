@@ -1,8 +1,8 @@
 // Philox4x32-10 and FNV-1a against known answers; the first vectors of the fixture are those
 // published with Random123. Not here: the distributions built on them (rng_test.cpp).
-#include <doctest/doctest.h>
-
 #include <cstdlib>
+
+#include <doctest/doctest.h>
 
 #include "core/io/json.h"
 #include "core/rng.h"

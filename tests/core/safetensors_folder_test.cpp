@@ -18,22 +18,27 @@ void write_shard(const std::filesystem::path& path, const std::string& name, flo
 TEST_CASE("a folder with shards") {
   test::TempFolder folder;
   const auto index = folder / "model.safetensors.index.json";
-  const auto opening = [&] { return test::error_of([&] { SafetensorsFolder::open(folder.path()); }); };
+  const auto opening = [&] {
+    return test::error_of([&] { SafetensorsFolder::open(folder.path()); });
+  };
   write_shard(folder / "model-00001-of-00002.safetensors", "a", 1);
   write_shard(folder / "model-00002-of-00002.safetensors", "b", 2);
-  folder.write("model.safetensors.index.json",
-               R"({"metadata":{"total_size":8},"weight_map":{)"
-               R"("a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}})");
+  folder.write(
+      "model.safetensors.index.json",
+      R"({"metadata":{"total_size":8},"weight_map":{)"
+      R"("a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}})");
   const auto weights = SafetensorsFolder::open(folder.path());
   CHECK(weights.names() == std::vector<std::string>{"a", "b"});
   CHECK(weights.warnings().empty());
   float value = 0;
   weights.read_elements("b", 0, 1, DType::kF32, &value);
   CHECK(value == 2);
-  CHECK(test::error_of([&] { weights.entry("c"); }) == folder.path().string() + ": no tensor \"c\"");
+  CHECK(test::error_of([&] { weights.entry("c"); }) ==
+        folder.path().string() + ": no tensor \"c\"");
 
-  folder.write("model.safetensors.index.json",
-               R"({"metadata":{"total_size":9},"weight_map":{"a":"model-00001-of-00002.safetensors"}})");
+  folder.write(
+      "model.safetensors.index.json",
+      R"({"metadata":{"total_size":9},"weight_map":{"a":"model-00001-of-00002.safetensors"}})");
   CHECK(SafetensorsFolder::open(folder.path()).warnings() ==
         std::vector<std::string>{index.string() + ": total_size is 9, the tensors have 4 bytes"});
   folder.write("model.safetensors.index.json",

@@ -3,11 +3,11 @@
 // Not here: shards (safetensors_folder_test.cpp).
 #include "core/io/safetensors.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <cstring>
 #include <limits>
+
+#include <doctest/doctest.h>
 
 #include "core/error.h"
 #include "tests/support/temp_folder.h"
@@ -43,7 +43,8 @@ TEST_CASE("a good file, header padded or not, tensors empty or without dimension
   CHECK(refusal(kGood + "     ", std::string(11, 'x')) == "");
   CHECK(refusal("{}", "") == "");
   CHECK(refusal(R"({"s":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
-                R"("e":{"dtype":"F32","shape":[0,7],"data_offsets":[0,0]}})", "1234") == "");
+                R"("e":{"dtype":"F32","shape":[0,7],"data_offsets":[0,0]}})",
+                "1234") == "");
 }
 
 struct Malformed {
@@ -55,8 +56,10 @@ struct Malformed {
 
 const std::vector<Malformed> kMalformed{
     {"hole", R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "xx", "there is a hole"},
-    {"overlap", R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
-                R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", "xxx", "tensors overlap"},
+    {"overlap",
+     R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+     R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+     "xxx", "tensors overlap"},
     {"wrong number of elements", R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})",
      "12345678", "3 elements of F32 need 12 bytes, data_offsets hold 8"},
     {"overflow of elements",
@@ -65,9 +68,10 @@ const std::vector<Malformed> kMalformed{
     {"overflow of bytes",
      R"({"a":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0]}})", "",
      "the number of bytes overflows"},
-    {"duplicate name", R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
-                       R"("a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", "xx",
-     "duplicate key \"a\""},
+    {"duplicate name",
+     R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+     R"("a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+     "xx", "duplicate key \"a\""},
     {"metadata that is not text", R"({"__metadata__":{"format":1}})", "",
      "__metadata__: format: expected a string, got number"},
     {"metadata that is not an object", R"({"__metadata__":"pt"})", "", "__metadata__: expected an"},
@@ -77,8 +81,9 @@ const std::vector<Malformed> kMalformed{
      "expected an integer from 0 to 2^63 - 1, got -1"},
     {"fractional extent", R"({"a":{"dtype":"U8","shape":[1.0],"data_offsets":[0,1]}})", "x",
      "expected an integer"},
-    {"extent of 2^64", R"({"a":{"dtype":"U8","shape":[18446744073709551616],"data_offsets":[0,1]}})",
-     "x", "expected an integer"},
+    {"extent of 2^64",
+     R"({"a":{"dtype":"U8","shape":[18446744073709551616],"data_offsets":[0,1]}})", "x",
+     "expected an integer"},
     {"bytes that belong to nothing", R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
      "xyz", "2 bytes after the last tensor belong to none"},
     {"truncated data", R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "1234567",
@@ -149,8 +154,8 @@ TEST_CASE("element ranges are read and converted, also from unaligned data") {
   const std::string header = R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                              R"("x":{"dtype":"F64","shape":[2,2],"data_offsets":[1,33]}})";
   const auto file = SafetensorsFile::open(folder.write(
-      "m.safetensors", file_bytes(header, "u" + std::string(reinterpret_cast<const char*>(values),
-                                                            sizeof values))));
+      "m.safetensors",
+      file_bytes(header, "u" + std::string(reinterpret_cast<const char*>(values), sizeof values))));
   float as_float[2];
   file.read_elements("x", 1, 2, DType::kF32, as_float);
   CHECK(as_float[0] == -2.5f);
@@ -188,9 +193,8 @@ TEST_CASE("integers convert when they fit") {
   file.read_elements("x", 0, 2, DType::kI32, narrow);
   CHECK(narrow[0] == -100);
   CHECK(narrow[1] == 2147483647);
-  CHECK(test::contains(
-      test::error_of([&] { file.read_elements("x", 0, 3, DType::kI32, narrow); }),
-      "a value does not fit into 32 bits"));
+  CHECK(test::contains(test::error_of([&] { file.read_elements("x", 0, 3, DType::kI32, narrow); }),
+                       "a value does not fit into 32 bits"));
 }
 
 TEST_CASE("the writer's layout, in pieces, wider dtypes first") {
@@ -215,7 +219,8 @@ TEST_CASE("the writer's layout, in pieces, wider dtypes first") {
   writer.finish();
   const std::string bytes = read_file(path);
   CHECK(bytes.size() % 8 == 2);  // 18 bytes of data after an aligned header
-  CHECK(bytes.substr(8, 71) == R"({"__metadata__":{"format":"pt"},"a\"\n":{"dtype":"F32","shape":[],"data)");
+  CHECK(bytes.substr(8, 71) ==
+        R"({"__metadata__":{"format":"pt"},"a\"\n":{"dtype":"F32","shape":[],"data)");
   CHECK(bytes.substr(bytes.size() - 18) == "aaaabbbbbbbbhhhhhh");
   CHECK(SafetensorsFile::open(path).metadata().at("format") == "pt");
   CHECK(test::error_of([&] {
@@ -226,7 +231,8 @@ TEST_CASE("the writer's layout, in pieces, wider dtypes first") {
 // Rewrites a file tensor by tensor.
 std::string rewritten(const SafetensorsFile& file, const std::filesystem::path& to) {
   std::vector<SafetensorsSpec> specs;
-  for (const auto& [name, entry] : file.entries()) specs.push_back({name, *entry.dtype, entry.shape});
+  for (const auto& [name, entry] : file.entries())
+    specs.push_back({name, *entry.dtype, entry.shape});
   SafetensorsWriter writer(to, specs, file.metadata());
   for (const SafetensorsSpec& spec : writer.order()) {
     const SafetensorsEntry& entry = file.entry(spec.name);

@@ -2,9 +2,9 @@
 // Source of the values: tests/fixtures/schedules.json.
 #include "optim/schedule.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
+
+#include <doctest/doctest.h>
 
 #include "core/io/json.h"
 #include "tests/support/temp_folder.h"
@@ -64,8 +64,8 @@ TEST_CASE("fairseq's polynomial decay") {
 }
 
 TEST_CASE("polynomial with warm-up up to the end stays at the end value") {
-  const Schedule s{.kind = ScheduleKind::kPolynomial, .peak = 1e-4, .warmup = 10, .total = 10,
-                   .min_lr = 1e-7};
+  const Schedule s{
+      .kind = ScheduleKind::kPolynomial, .peak = 1e-4, .warmup = 10, .total = 10, .min_lr = 1e-7};
   for (int64_t update = 10; update < 14; ++update) {
     CHECK(s.rate(update) == doctest::Approx(1e-7).epsilon(1e-12));
   }

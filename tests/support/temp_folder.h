@@ -31,6 +31,7 @@ class TempFolder {
   // Writes a file and returns its path.
   std::filesystem::path write(std::string_view name, std::string_view content) const {
     const std::filesystem::path file = path_ / name;
+    std::filesystem::remove(file);  // a new file: ext4 flushes one that is truncated, slowly
     std::ofstream(file, std::ios::binary) << content;
     return file;
   }

@@ -82,10 +82,10 @@ TEST_CASE("the help names every key of the file form") {
 
 TEST_CASE("a file and overrides") {
   const std::string yaml = "train:\n  lr: 1e-3\n  steps: 20\ndata:\n  train: a.txt\n";
-  const TrainConfig c = parse(yaml, {"train.lr=.5", "data.train=[b.txt, c.txt]", "train.seed=7",
-                                     "train={steps: 3}", "sample.prompt=e2e4: x ",
-                                     "runtime.name=\"quoted\"", "model.path=",
-                                     "train.optimizer.beta1=0"});
+  const TrainConfig c =
+      parse(yaml, {"train.lr=.5", "data.train=[b.txt, c.txt]", "train.seed=7", "train={steps: 3}",
+                   "sample.prompt=e2e4: x ", "runtime.name=\"quoted\"",
+                   "model.path=", "train.optimizer.beta1=0"});
   CHECK(c.train.lr == 0.5);
   CHECK(c.train.steps == 3);
   CHECK(c.train.seed == 7);
@@ -99,10 +99,11 @@ TEST_CASE("a file and overrides") {
 }
 
 TEST_CASE("names of PyTorch, Hugging Face and accelerate") {
-  const TrainConfig c = parse("fsdp: {fsdp_sharding_strategy: NO_SHARD, wrap: NO_WRAP,\n"
-                              "       backward_prefetch: BACKWARD_POST}\n"
-                              "train: {learning_rate: 1, dtype: bfloat16,\n"
-                              "        schedule: {name: constant_with_warmup}}");
+  const TrainConfig c = parse(
+      "fsdp: {fsdp_sharding_strategy: NO_SHARD, wrap: NO_WRAP,\n"
+      "       backward_prefetch: BACKWARD_POST}\n"
+      "train: {learning_rate: 1, dtype: bfloat16,\n"
+      "        schedule: {name: constant_with_warmup}}");
   CHECK(c.fsdp.strategy == Strategy::kNoShard);
   CHECK(c.fsdp.wrap == Wrap::kNone);
   CHECK(c.fsdp.backward_prefetch == BackwardPrefetch::kPost);

@@ -1,10 +1,10 @@
 // What each rank gets at a step: together the global batch, alone resumable, counted without talk.
 #include "tools/data/loader.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <numeric>
+
+#include <doctest/doctest.h>
 
 #include "core/error.h"
 #include "tests/support/temp_folder.h"

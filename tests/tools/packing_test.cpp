@@ -2,10 +2,10 @@
 // Source of the counts: tests/fixtures/packing.json.
 #include "tools/data/packing.h"
 
-#include <doctest/doctest.h>
-
 #include <numeric>
 #include <vector>
+
+#include <doctest/doctest.h>
 
 #include "core/io/json.h"
 #include "tests/support/temp_folder.h"

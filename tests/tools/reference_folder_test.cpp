@@ -1,13 +1,11 @@
-// Dealing rows, and reading reference folders: what is read, what is refused and in which words.
+// Dealing rows, and the layout "model": what is read, what is refused and in which words.
 #include "tools/runtime/reference_folder.h"
 
-#include <cmath>
 #include <filesystem>
 
 #include <doctest/doctest.h>
 
-#include "core/io/json.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/reference_copy.h"
 
 namespace fsdp::tools {
 namespace {
@@ -16,38 +14,7 @@ namespace fs = std::filesystem;
 using test::contains;
 using test::error_of;
 using test::fixture_path;
-using test::TempFolder;
-
-// A copy of a fixture that a test may spoil.
-class Copy {
- public:
-  explicit Copy(const char* fixture) {
-    for (const auto& file : fs::directory_iterator(fixture_path(fixture))) {
-      fs::copy_file(file.path(), path() / file.path().filename());
-    }
-  }
-  const fs::path& path() const { return folder_.path(); }
-  // Replaces a value of a JSON file, by pointer.
-  void set(const char* file, const char* pointer, const Json& value) const {
-    Json json = read_json_file(path() / file);
-    json[Json::json_pointer(pointer)] = value;
-    folder_.write(file, json.dump());
-  }
-  std::string error(DType dtype = DType::kF32, bool trajectory = true) const {
-    return error_of([&] { read_reference(path(), dtype, trajectory); });
-  }
-  std::string unsupported() const {
-    try {
-      read_reference(path(), DType::kF32, true);
-    } catch (const Unsupported& error) {
-      return error.what();
-    }
-    return "";
-  }
-
- private:
-  TempFolder folder_;
-};
+using test::ReferenceCopy;
 
 TEST_CASE("rows are dealt in order, each once, as evenly as possible") {
   for (int64_t rows : {0, 1, 2, 3, 5, 7, 12}) {
@@ -129,79 +96,14 @@ TEST_CASE("one tolerance sets all limits but that of the key biases") {
   CHECK(*reference.trajectories[0].key_bias_limit == 0.05);
 }
 
-TEST_CASE("layout run: rows of all ranks in order, tolerance of the case, f64 variant") {
-  const fs::path folder = fixture_path("fsdp/gpt2_fp32_w2");
-  const Reference f32 = read_reference(folder, DType::kF32, false);
-  CHECK(f32.layout == "run");
-  REQUIRE(f32.trajectories.size() == 1);  // the other variants repeat the main run
-  CHECK(f32.trajectories[0].variant == "");
-  CHECK(f32.trajectories[0].steps.size() == 20);
-  CHECK(f32.trajectories[0].steps[0].batch.rows == 8);
-  CHECK(f32.trajectories[0].steps[0].learning_rate == 0.003);
-  CHECK(*f32.trajectories[0].grad_norm_limit == 5e-6);
-  CHECK(*f32.trajectories[0].parameter_rms_limit == 1e-6);
-  CHECK(f32.pass->gradient_norms.size() == 40);
-  const Reference f64 = read_reference(folder, DType::kF64, false);
-  REQUIRE(f64.trajectories.size() == 1);
-  CHECK(f64.trajectories[0].variant == "f64");
-  CHECK(*f64.trajectories[0].parameter_limit == 1e-12);
-  CHECK(!f64.pass);
-  const Reference without_final =
-      read_reference(fixture_path("fsdp/gpt2_fp32_w3"), DType::kF64, false);
-  CHECK(!without_final.trajectories[0].final_parameters);
-  REQUIRE(without_final.notes.size() == 1);
-  CHECK(contains(without_final.notes[0], "final_f64.safetensors is not there"));
-}
-
-TEST_CASE("options of a run that cannot be repeated are refused by name, unknown ones too") {
-  const struct {
-    const char* pointer;
-    Json value;
-    const char* named;
-  } cases[] = {
-      {"/run/accum", 3, "run.accum = 3"},
-      {"/run/param_dtype", "bf16", "run.param_dtype = \"bf16\""},
-      {"/run/freeze", Json::array({"transformer.wte.weight"}), "run.freeze"},
-      {"/run/skip", Json{{"block", 1}}, "run.skip"},
-      {"/run/scaler", Json{{"init_scale", 4096.0}}, "run.scaler"},
-      {"/run/strategy", "fsdp2_hybrid", "run.strategy = \"fsdp2_hybrid\""},
-      {"/run/labels", "ragged", "mean of the ranks' means"},
-      {"/run/lr_schedule", "cosine", "run.lr_schedule = \"cosine\""},
-      {"/run/something_new", true, "run.something_new"},
-  };
-  for (const auto& c : cases) {
-    const Copy copy("fsdp/gpt2_fp32_w3");
-    copy.set("reference.json", c.pointer, c.value);
-    CHECK_MESSAGE(contains(copy.unsupported(), c.named), copy.unsupported());
-    CHECK(contains(copy.unsupported(), "not supported by this build"));
-  }
-}
-
-TEST_CASE("a variant with final parameters of its own is compared where the main run cannot be") {
-  const Copy copy("fsdp/gpt2_fp32_w3");
-  copy.set("reference.json", "/run/labels", "ragged");
-  const Json main = read_json_file(copy.path() / "reference.json");
-  copy.set(
-      "reference.json", "/variants/token",
-      Json{
-          {"note", ""}, {"options", {{"normalise", "token"}}}, {"trajectory", main["trajectory"]}});
-  fs::copy_file(copy.path() / "final.safetensors", copy.path() / "final_token.safetensors");
-  const Reference reference = read_reference(copy.path(), DType::kF32, false);
-  REQUIRE(reference.trajectories.size() == 1);
-  CHECK(reference.trajectories[0].variant == "token");
-  CHECK(!reference.pass);
-  REQUIRE(reference.notes.size() == 1);
-  CHECK(contains(reference.notes[0], "main run: not compared: run.normalise"));
-}
-
 TEST_CASE("families, adapters and descriptions that are not known") {
-  const Copy family("models/gpt2");
+  const ReferenceCopy family("models/gpt2");
   family.set("config.json", "/model_type", "bloom");
   CHECK(contains(family.unsupported(), "config.json: model family: this build knows"));
-  const Copy adapter("models/gpt2");
+  const ReferenceCopy adapter("models/gpt2");
   fs::copy_file(adapter.path() / "config.json", adapter.path() / "adapter_config.json");
   CHECK(contains(adapter.unsupported(), "LoRA adapters are not supported"));
-  const Copy prose("models/gpt2");
+  const ReferenceCopy prose("models/gpt2");
   prose.set("reference.json", "/trajectory/optimizer", "SGD");
   CHECK(contains(prose.unsupported(), "reference.json: trajectory.optimizer: expected \"torch."));
 }
@@ -211,15 +113,15 @@ TEST_CASE("missing and misshapen things are named with their file") {
                  "/nowhere: no such folder"));
   for (const char* file :
        {"config.json", "reference.json", "reference.safetensors", "trajectory.safetensors"}) {
-    const Copy copy("models/llama_linear_tied");
+    const ReferenceCopy copy("models/llama_linear_tied");
     fs::remove(copy.path() / file);
     CHECK_MESSAGE(contains(copy.error(), file), copy.error());
   }
-  const Copy key("models/llama_linear_tied");
+  const ReferenceCopy key("models/llama_linear_tied");
   key.set("reference.json", "/trajectory/steps/4", Json{{"lr", 1e-3}, {"loss_f64", 1.0}});
   CHECK_MESSAGE(contains(key.error(), "reference.json: trajectory.steps[4].grad_norm_f64: missing"),
                 key.error());
-  const Copy number("models/llama_linear_tied");
+  const ReferenceCopy number("models/llama_linear_tied");
   number.set("reference.json", "/loss_f64", "five");
   CHECK(contains(number.error(), "reference.json: loss_f64: expected a number, got \"five\""));
 

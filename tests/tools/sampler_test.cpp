@@ -2,12 +2,12 @@
 // a permutation, that all permutations are equally likely, and that ranks only divide the work.
 #include "tools/data/sampler.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <map>
 #include <numeric>
 #include <set>
+
+#include <doctest/doctest.h>
 
 #include "core/error.h"
 #include "core/io/json.h"
@@ -57,8 +57,10 @@ TEST_CASE("pad and drop_last are PyTorch's DistributedSampler") {
       const Items expected = entry["indices"][static_cast<size_t>(rank)].get<Items>();
       const Items got = epoch_of(sampler, entry["epoch"], rank, world);
       // Shuffled orders come from another generator: only the counts are the same.
-      if (entry["shuffle"]) CHECK(got.size() == expected.size());
-      else CHECK(got == expected);
+      if (entry["shuffle"])
+        CHECK(got.size() == expected.size());
+      else
+        CHECK(got == expected);
     }
     ++compared;
   }
@@ -90,7 +92,8 @@ TEST_CASE("a batch is the same on any number of ranks, row i at rank i modulo wo
     for (const int world : {1, 2, 3, 4, 8}) {
       for (int rank = 0; rank < world; ++rank) {
         Items expected;
-        for (size_t i = static_cast<size_t>(rank); i < whole.size(); i += static_cast<size_t>(world)) {
+        for (size_t i = static_cast<size_t>(rank); i < whole.size();
+             i += static_cast<size_t>(world)) {
           expected.push_back(whole[i]);
         }
         CHECK(sampler.batch(3, b, rank, world) == expected);

@@ -37,8 +37,9 @@ TEST_CASE("a text file is one document") {
 
 TEST_CASE("a JSONL file is a document a row") {
   test::TempFolder folder;
-  const char* rows = "{\"text\": \"a\\nb\", \"n\": 1}\n\n  \r\n{\"n\": 2, \"text\": \"\"}\r\n"
-                     "{\"text\": \"\\u20ac\xe2\x82\xac\"}";
+  const char* rows =
+      "{\"text\": \"a\\nb\", \"n\": 1}\n\n  \r\n{\"n\": 2, \"text\": \"\"}\r\n"
+      "{\"text\": \"\\u20ac\xe2\x82\xac\"}";
   const Texts expected{"a\nb", "", "\xe2\x82\xac\xe2\x82\xac"};
   CHECK(documents(folder.write("a.jsonl", rows)) == expected);
   CHECK(documents(folder.write("a.json", rows)) == expected);
@@ -71,8 +72,7 @@ TEST_CASE("rows of another form") {
 }
 
 TEST_CASE("invalid UTF-8 is named by line and byte") {
-  CHECK(refusal("a.txt", "ab\ncd\xff") ==
-        "a.txt:2: invalid UTF-8: byte 0xff at offset 5");
+  CHECK(refusal("a.txt", "ab\ncd\xff") == "a.txt:2: invalid UTF-8: byte 0xff at offset 5");
   CHECK(refusal("a.txt", "\xef\xbb\xbf\n\xc3") == "a.txt:2: invalid UTF-8: byte 0xc3 at offset 4");
   CHECK(refusal("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"\xe2\x82\"}\n") ==
         "a.jsonl:2: invalid UTF-8: byte 0xe2 at offset 24");

@@ -2,9 +2,9 @@
 // when it is damaged or belongs to another vocabulary.
 #include "tools/data/token_cache.h"
 
-#include <doctest/doctest.h>
-
 #include <chrono>
+
+#include <doctest/doctest.h>
 
 #include "core/error.h"
 #include "tests/support/temp_folder.h"
@@ -57,7 +57,8 @@ TEST_CASE_FIXTURE(Fixture, "an up-to-date cache is left alone") {
   CHECK(std::filesystem::last_write_time(cache) == time);
 }
 
-TEST_CASE_FIXTURE(Fixture, "another content of the same size is noticed, another time alone is not") {
+TEST_CASE_FIXTURE(Fixture,
+                  "another content of the same size is noticed, another time alone is not") {
   make();
   folder.write("b.txt", "d\n");
   CHECK(make().reason == (folder / "b.txt").string() + " has changed");
@@ -137,8 +138,10 @@ TEST_CASE_FIXTURE(Fixture, "a model of another vocabulary is refused, a padded o
   opened.check_vocabulary(320);
   for (const int64_t vocab : {256, 50257}) {
     CHECK(test::error_of([&] { opened.check_vocabulary(vocab); }) ==
-          cache.string() + ": vocabulary mismatch: the tokenizer of the data has 257 tokens, the "
-                           "model " + std::to_string(vocab));
+          cache.string() +
+              ": vocabulary mismatch: the tokenizer of the data has 257 tokens, the "
+              "model " +
+              std::to_string(vocab));
   }
 }
 

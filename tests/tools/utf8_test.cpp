@@ -1,10 +1,10 @@
 // What is UTF-8 and what is not, against a decoder written from the definition.
 #include "tools/data/utf8.h"
 
-#include <doctest/doctest.h>
-
 #include <cstdint>
 #include <string>
+
+#include <doctest/doctest.h>
 
 namespace fsdp::data {
 namespace {
@@ -13,8 +13,11 @@ namespace {
 bool valid_by_definition(const std::string& s) {
   for (size_t i = 0; i < s.size();) {
     const uint8_t first = static_cast<uint8_t>(s[i]);
-    const int length = first < 0x80 ? 1 : first >> 5 == 6 ? 2 : first >> 4 == 14 ? 3
-                       : first >> 3 == 30 ? 4 : 0;
+    const int length = first < 0x80       ? 1
+                       : first >> 5 == 6  ? 2
+                       : first >> 4 == 14 ? 3
+                       : first >> 3 == 30 ? 4
+                                          : 0;
     if (length == 0 || i + static_cast<size_t>(length) > s.size()) return false;
     uint32_t code = length == 1 ? first : first & (0x7f >> length);
     for (int k = 1; k < length; ++k) {

@@ -19,11 +19,14 @@ void share(const char* key, double value) {
 }
 
 void check_model(const ModelSection& c) {
-  for (const auto& [key, value] :
-       {std::pair{"model.vocab_size", c.vocab_size}, {"model.hidden_size", c.hidden_size},
-        {"model.layers", c.layers}, {"model.heads", c.heads}, {"model.kv_heads", c.kv_heads},
-        {"model.head_dim", c.head_dim}, {"model.ffn", c.ffn},
-        {"model.max_positions", c.max_positions}}) {
+  for (const auto& [key, value] : {std::pair{"model.vocab_size", c.vocab_size},
+                                   {"model.hidden_size", c.hidden_size},
+                                   {"model.layers", c.layers},
+                                   {"model.heads", c.heads},
+                                   {"model.kv_heads", c.kv_heads},
+                                   {"model.head_dim", c.head_dim},
+                                   {"model.ffn", c.ffn},
+                                   {"model.max_positions", c.max_positions}}) {
     at_least<int64_t>(key, value, 0);
   }
   share("model.dropout", c.dropout);

@@ -1,6 +1,6 @@
 // The configuration of `fsdp train`: one typed struct with defaults, read from one YAML file and
-// `--set a.b=c` overrides. The fields are declared a second time, once, in config_fields.h; reading,
-// writing and the help all walk that list. A new option: a member here and a line there.
+// `--set a.b=c` overrides. The fields are declared a second time, once, in config_fields.h;
+// reading, writing and the help all walk that list. A new option: a member here and a line there.
 // Not here: what a run does with it (tools/runtime), and checks that need the data or the model.
 #pragma once
 
@@ -132,8 +132,8 @@ struct TrainConfig {
 };
 
 // `overrides` are the texts of --set: "train.lr=1e-4", "data.train=[a.txt, b.txt]". Errors name the
-// file and line (or the override), the key, what was expected and what was there; for an unknown key
-// the nearest known one. An empty `yaml_file` reads nothing: defaults and overrides.
+// file and line (or the override), the key, what was expected and what was there; for an unknown
+// key the nearest known one. An empty `yaml_file` reads nothing: defaults and overrides.
 TrainConfig read_config(const std::filesystem::path& yaml_file,
                         const std::vector<std::string>& overrides);
 TrainConfig parse_config(const std::string& yaml, const std::string& source,

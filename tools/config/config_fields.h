@@ -41,7 +41,8 @@ void visit(V& v, DataSection& c) {
   v.field("sequence_length", c.sequence_length, "tokens");
   v.field("cache_dir", c.cache_dir, "of token files; empty: .cache/tokens");
   v.field("shuffle", c.shuffle, "in every epoch another order, by train.seed");
-  v.field("last_batch", c.last_batch, "an incomplete last batch of an epoch: train it short, pad or drop it");
+  v.field("last_batch", c.last_batch,
+          "an incomplete last batch of an epoch: train it short, pad or drop it");
 }
 
 template <typename V>

@@ -2,9 +2,9 @@
 // complains about the keys that no field took. An override is a YAML map of its own, read the same
 // way over what is there already.
 // Contract: tools/config/config.h. The fields: config_fields.h. Types: config_values.h.
-#include <yaml-cpp/yaml.h>
-
 #include <map>
+
+#include <yaml-cpp/yaml.h>
 
 #include "core/error.h"
 #include "core/io/file.h"
@@ -66,7 +66,8 @@ class Reader {
     for (const auto& item : map) {
       FSDP_CHECK(item.first.IsScalar(), "{}: expected a key, got {}", source_.at(item.first),
                  text_of(item.first));
-      const auto [place, is_new] = items_.emplace(item.first.Scalar(), Item{item.first, item.second});
+      const auto [place, is_new] =
+          items_.emplace(item.first.Scalar(), Item{item.first, item.second});
       FSDP_CHECK(is_new, "{}: key \"{}{}\" is given twice (first at {})", source_.at(item.first),
                  prefix_, item.first.Scalar(), source_.at(place->second.key));
     }

@@ -30,30 +30,36 @@ inline EnumNames<data::TextFormat> names_of(data::TextFormat) {
 }
 inline EnumNames<data::LastBatch> names_of(data::LastBatch) {
   using data::LastBatch;
-  return {{"short", LastBatch::kShort}, {"pad", LastBatch::kPad},
-          {"drop_last", LastBatch::kDropLast}};
+  return {
+      {"short", LastBatch::kShort}, {"pad", LastBatch::kPad}, {"drop_last", LastBatch::kDropLast}};
 }
 inline EnumNames<Decay> names_of(Decay) {
   return {{"matrices", Decay::kMatrices}, {"all", Decay::kAll}, {"none", Decay::kNone}};
 }
 inline EnumNames<Strategy> names_of(Strategy) {
-  return {{"full_shard", Strategy::kFullShard}, {"no_shard", Strategy::kNoShard},
+  return {{"full_shard", Strategy::kFullShard},
+          {"no_shard", Strategy::kNoShard},
           {"ddp", Strategy::kNoShard}};
 }
 inline EnumNames<Wrap> names_of(Wrap) {
-  return {{"transformer_block", Wrap::kTransformerBlock}, {"none", Wrap::kNone},
-          {"transformer_based_wrap", Wrap::kTransformerBlock}, {"no_wrap", Wrap::kNone}};
+  return {{"transformer_block", Wrap::kTransformerBlock},
+          {"none", Wrap::kNone},
+          {"transformer_based_wrap", Wrap::kTransformerBlock},
+          {"no_wrap", Wrap::kNone}};
 }
 inline EnumNames<BackwardPrefetch> names_of(BackwardPrefetch) {
-  return {{"pre", BackwardPrefetch::kPre},           {"post", BackwardPrefetch::kPost},
-          {"none", BackwardPrefetch::kNone},         {"backward_pre", BackwardPrefetch::kPre},
-          {"backward_post", BackwardPrefetch::kPost}, {"no_prefetch", BackwardPrefetch::kNone}};
+  return {{"pre", BackwardPrefetch::kPre},
+          {"post", BackwardPrefetch::kPost},
+          {"none", BackwardPrefetch::kNone},
+          {"backward_pre", BackwardPrefetch::kPre},
+          {"backward_post", BackwardPrefetch::kPost},
+          {"no_prefetch", BackwardPrefetch::kNone}};
 }
 inline EnumNames<DType> names_of(DType) {
-  return {{"f32", DType::kF32},      {"bf16", DType::kBF16},     {"f16", DType::kF16},
-          {"f64", DType::kF64},      {"fp32", DType::kF32},      {"fp16", DType::kF16},
-          {"fp64", DType::kF64},     {"float32", DType::kF32},   {"bfloat16", DType::kBF16},
-          {"float16", DType::kF16},  {"float64", DType::kF64}};
+  return {{"f32", DType::kF32},     {"bf16", DType::kBF16},   {"f16", DType::kF16},
+          {"f64", DType::kF64},     {"fp32", DType::kF32},    {"fp16", DType::kF16},
+          {"fp64", DType::kF64},    {"float32", DType::kF32}, {"bfloat16", DType::kBF16},
+          {"float16", DType::kF16}, {"float64", DType::kF64}};
 }
 inline EnumNames<optim::ScheduleKind> names_of(optim::ScheduleKind) {
   EnumNames<optim::ScheduleKind> out;
@@ -63,7 +69,8 @@ inline EnumNames<optim::ScheduleKind> names_of(optim::ScheduleKind) {
   return out;
 }
 inline EnumNames<optim::Ramp> names_of(optim::Ramp) {
-  return {{"linear", optim::Ramp::kLinear}, {"cosine", optim::Ramp::kCosine},
+  return {{"linear", optim::Ramp::kLinear},
+          {"cosine", optim::Ramp::kCosine},
           {"1-sqrt", optim::Ramp::kOneMinusSqrt}};
 }
 
@@ -84,11 +91,16 @@ struct IsOptional<std::optional<T>> : std::true_type {};
 // What the type accepts, for errors and the help: "an integer", "full_shard or no_shard".
 template <typename T>
 std::string expected_text() {
-  if constexpr (std::is_same_v<T, bool>) return "true or false";
-  else if constexpr (std::is_same_v<T, int64_t>) return "an integer";
-  else if constexpr (std::is_same_v<T, double>) return "a number";
-  else if constexpr (std::is_same_v<T, std::string>) return "text";
-  else if constexpr (std::is_same_v<T, std::vector<std::string>>) return "text or a list of texts";
+  if constexpr (std::is_same_v<T, bool>)
+    return "true or false";
+  else if constexpr (std::is_same_v<T, int64_t>)
+    return "an integer";
+  else if constexpr (std::is_same_v<T, double>)
+    return "a number";
+  else if constexpr (std::is_same_v<T, std::string>)
+    return "text";
+  else if constexpr (std::is_same_v<T, std::vector<std::string>>)
+    return "text or a list of texts";
   else if constexpr (IsOptional<T>::value) {
     return "auto or " + expected_text<typename T::value_type>();
   } else {
@@ -150,7 +162,8 @@ bool read_text(const std::string& text, T& value) {
 // As YAML (and JSON) text that read_text gives back.
 template <typename T>
 std::string value_text(const T& value) {
-  if constexpr (std::is_same_v<T, bool>) return value ? "true" : "false";
+  if constexpr (std::is_same_v<T, bool>)
+    return value ? "true" : "false";
   else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>)
     return fmt::format("{}", value);
   else if constexpr (std::is_same_v<T, std::string>)

@@ -29,8 +29,7 @@ class Writer {
 class Help {
  public:
   template <typename T>
-  void field(const char* key, T& value, const char* help,
-             std::initializer_list<const char*> = {}) {
+  void field(const char* key, T& value, const char* help, std::initializer_list<const char*> = {}) {
     text += fmt::format("  {:<32} [{}] {}", prefix_ + key, value_text(value), help);
     if constexpr (std::is_enum_v<T>) text += " (" + expected_text<T>() + ")";
     text += "\n";

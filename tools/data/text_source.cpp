@@ -66,9 +66,12 @@ void for_each_row(std::string_view text, const std::string& file, const std::str
 
 std::string_view name_of(TextFormat format) {
   switch (format) {
-    case TextFormat::kAuto: return "auto";
-    case TextFormat::kText: return "text";
-    case TextFormat::kJsonl: return "jsonl";
+    case TextFormat::kAuto:
+      return "auto";
+    case TextFormat::kText:
+      return "text";
+    case TextFormat::kJsonl:
+      return "jsonl";
   }
   fail("[data] format: {}", static_cast<int>(format));
 }

@@ -173,8 +173,8 @@ std::filesystem::path token_cache_path(const std::filesystem::path& folder,
   for (const auto& file : source.files) {
     identity += std::filesystem::absolute(file).lexically_normal().string() + "\n";
   }
-  return folder / fmt::format("{}-{:016x}.tokens", source.files[0].stem().string(),
-                              hash_name(identity));
+  return folder /
+         fmt::format("{}-{:016x}.tokens", source.files[0].stem().string(), hash_name(identity));
 }
 
 CacheResult make_token_cache(const std::filesystem::path& cache, const TokenSource& source,

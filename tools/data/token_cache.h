@@ -1,7 +1,8 @@
 // A data set as one file of tokens, mapped by every rank and made once.
-// The protocol on each host: its first rank calls make_token_cache, all ranks meet at a barrier, all
-// call TokenCache::open. The file appears by a rename, so it is whole or absent, whatever crashes.
-// Read next: packing.h (sequences of it), loader.h. Not here: which rank is the first of its host.
+// The protocol on each host: its first rank calls make_token_cache, all ranks meet at a barrier,
+// all call TokenCache::open. The file appears by a rename, so it is whole or absent, whatever
+// crashes. Read next: packing.h (sequences of it), loader.h. Not here: which rank is the first of
+// its host.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ std::filesystem::path token_cache_path(const std::filesystem::path& folder,
                                        const TokenSource& source, const Tokenizer& tokenizer);
 
 struct CacheResult {
-  bool built = false;   // false: an up-to-date one was there
-  std::string reason;   // why it was built
+  bool built = false;  // false: an up-to-date one was there
+  std::string reason;  // why it was built
   int64_t tokens = 0;
 };
 

@@ -33,8 +33,8 @@ size_t first_invalid_utf8(std::string_view text) {
   size_t i = 0;
   while (i < text.size()) {
     uint64_t eight = 0;  // ASCII, eight bytes at a time
-    while (i + 8 <= text.size() && (std::memcpy(&eight, text.data() + i, 8),
-                                    (eight & 0x8080808080808080ull) == 0)) {
+    while (i + 8 <= text.size() &&
+           (std::memcpy(&eight, text.data() + i, 8), (eight & 0x8080808080808080ull) == 0)) {
       i += 8;
     }
     if (i == text.size()) break;

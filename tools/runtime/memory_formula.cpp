@@ -6,21 +6,21 @@
 namespace fsdp::tools {
 namespace {
 
-constexpr size_t kArenaBlocks = 2;  // double buffering
+constexpr int64_t kGradientBuffers = 2;  // one is written, one is being reduced
 
 size_t elements(int64_t numel, size_t bytes) {
   return rounded_bytes(static_cast<size_t>(numel) * bytes);
 }
 
 // The root's buffer and the blocks' in rotation.
-size_t arena(const MemoryPlan& plan, size_t bytes) {
+size_t arena(const MemoryPlan& plan, int64_t buffers, size_t bytes) {
   int64_t largest = 0;
   for (size_t i = 1; i < plan.units.size(); ++i) {
     largest = std::max(largest, plan.units[i].shard_numel * plan.units[i].shards);
   }
   const UnitExtent& root = plan.units[0];
   return elements(root.shard_numel * root.shards, bytes) +
-         std::min(plan.units.size() - 1, kArenaBlocks) * elements(largest, bytes);
+         std::min(plan.units.size() - 1, static_cast<size_t>(buffers)) * elements(largest, bytes);
 }
 
 size_t optimizer_state(const MemoryPlan& plan) {
@@ -43,6 +43,7 @@ MemoryPlan memory_plan(const comm::FullySharded& sharded, bool training) {
   const comm::FsdpOptions& options = sharded.options();
   MemoryPlan plan = {.units = {},
                      .resident = sharded.units()[0]->parameters.resident(),
+                     .units_in_flight = options.units_in_flight,
                      .master_bytes = size_of(accumulation_dtype(options.param_dtype)),
                      .parameter_bytes = size_of(options.param_dtype),
                      .gradient_bytes = size_of(options.reduce_dtype),
@@ -63,8 +64,8 @@ std::array<size_t, kMemoryCategories> predicted_memory(const MemoryPlan& plan) {
     gradients += elements(unit.shard_numel, plan.gradient_bytes);
   }
   if (!plan.resident) {
-    copies = arena(plan, plan.parameter_bytes);
-    gradients = shards + arena(plan, plan.gradient_bytes);
+    copies = arena(plan, plan.units_in_flight, plan.parameter_bytes);
+    gradients = shards + arena(plan, kGradientBuffers, plan.gradient_bytes);
   } else {
     if (plan.parameter_bytes == plan.master_bytes) copies = 0;
     if (plan.gradient_bytes != plan.master_bytes) gradients += shards;

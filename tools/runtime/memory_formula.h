@@ -1,16 +1,17 @@
 // How many bytes sharded training holds, as formulas over the flat layout of its units. Exact: the
 // ledger of a run agrees to the byte, and `fsdp train` prints both. N ranks, unit u of S_u elements
 // per shard (padding included), N S_u unsharded; m, p, r: bytes of an element of the master, of the
-// unsharded parameters and of the unsharded gradients. Units: the root R and the blocks B.
+// unsharded parameters and of the unsharded gradients. Units: the root R and the blocks B; f, here 2,
+// of them are unsharded at a time (at most as many as there are).
 //
 //                       full_shard, N > 1                        no_shard, or N = 1
 //   parameter shard     m sum S_u                                the same (S_u is all of u)
-//   unsharded parameter p N (S_R + 2 max_B S_u)  (the arena)     p sum S_u if p != m, else 0
+//   unsharded parameter p N (S_R + f max_B S_u)  (the arena)     p sum S_u if p != m, else 0
 //   gradient            m sum S_u + r N (S_R + 2 max_B S_u)      r sum S_u (+ m sum S_u if r != m)
 //   optimizer state     2 m sum S_u, and counters
 //
-// Every term is rounded up as the ledger does. Not here: activations and workspace (they depend on
-// batch and length; the ledger measures them), the table (memory_report.h).
+// Every term is rounded up as the ledger does. Not here: other strategies and frozen parameters;
+// activations and workspace (the ledger measures them); the table (memory_report.h).
 #pragma once
 
 #include <array>
@@ -30,6 +31,7 @@ struct UnitExtent {
 struct MemoryPlan {
   std::vector<UnitExtent> units;  // root first
   bool resident = false;          // no_shard, or one rank
+  int64_t units_in_flight = 2;
   size_t master_bytes = 4;        // of an element
   size_t parameter_bytes = 4;
   size_t gradient_bytes = 4;

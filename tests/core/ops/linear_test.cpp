@@ -103,9 +103,9 @@ TEST_CASE("linear: values in every dtype against double loops") {
       const std::vector<double> got = y.to_doubles();
       const std::vector<double> expected =
           reference(c, x.to_doubles(), w.value().to_doubles(), b.value().to_doubles());
-      // The pre-activation and the result are each rounded once to the dtype.
+      // Sums of up to 34 terms below 1; then pre-activation and result are rounded to the dtype.
       for (size_t i = 0; i < got.size(); ++i) {
-        CHECK(std::abs(got[i] - expected[i]) <= 8 * test::unit_roundoff(dtype));
+        CHECK(std::abs(got[i] - expected[i]) <= 16 * test::unit_roundoff(dtype));
       }
     }
   }

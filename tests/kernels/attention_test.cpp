@@ -1,0 +1,271 @@
+// Attention against the plain T x T formula in double: masks, grouped heads, row layouts, dropout,
+// cached decoding; gradients against finite differences.
+#include "tests/support/kernel_support.h"
+
+namespace fsdp::test {
+namespace {
+
+enum class Layout { kSeparate, kPacked, kInterleaved };  // the latter two: all in one tensor
+
+struct Case {
+  int64_t batch, heads, kv_heads, queries, keys, head_dim;
+  bool causal = true;
+  int64_t window = 0;
+  double dropout = 0;
+  Layout layout = Layout::kSeparate;
+};
+
+const Case kCases[] = {
+    {1, 1, 1, 1, 1, 1},
+    {2, 3, 3, 13, 13, 5},
+    {1, 2, 2, 33, 33, 8, false},
+    {2, 2, 1, 65, 65, 33},                          // grouped, one beyond a tile
+    {1, 6, 2, 40, 40, 64, true, 7},                 // grouped, window within a tile
+    {1, 1, 1, 300, 300, 16, true, 70},              // window over tiles, several chunks
+    {2, 4, 2, 5, 70, 24},                           // queries at the end of longer keys
+    {1, 2, 2, 1, 131, 64},                          // decoding
+    {1, 1, 1, 9, 4, 8},                             // the first queries see nothing
+    {1, 2, 2, 50, 50, 8, false, 6},                 // window without causal
+    {2, 3, 3, 17, 17, 40, true, 0, 0, Layout::kPacked},
+    {2, 3, 3, 17, 17, 40, true, 0, 0, Layout::kInterleaved},
+    {2, 4, 2, 35, 35, 12, true, 0, 0.3, Layout::kPacked},
+    {2, 2, 2, 7, 71, 9, true, 0, 0.5},
+    {1, 2, 1, 130, 130, 96},
+};
+
+constexpr DropoutKey kKey = {.seed = 11, .step = 3, .micro_step = 0, .layer = 2, .site = 5};
+
+double keep(const Case& c, int64_t b, int64_t h, int64_t i, int64_t j) {
+  const auto element = uint64_t((h * c.queries + i) * c.keys + j);
+  const Philox4x32 words =
+      philox4x32(dropout_counter(element / 4, uint64_t(40 + b), kKey.step), dropout_key(kKey));
+  return double(uniform_float(words[element % 4])) >= c.dropout ? 1 / (1 - c.dropout) : 0;
+}
+
+bool visible(const Case& c, int64_t i, int64_t j) {
+  const int64_t position = i + c.keys - c.queries;
+  return (!c.causal || j <= position) && (c.window == 0 || j > position - c.window);
+}
+
+// q (B, Tq, heads, D), k and v (B, Tk, kv_heads, D), and the gradient of the output.
+struct Operands {
+  Values q, k, v, dout;
+
+  Operands(const Case& c, DType dtype)
+      : q(rounded(random_values(c.batch * c.queries * c.heads * c.head_dim, 1), dtype)),
+        k(rounded(random_values(c.batch * c.keys * c.kv_heads * c.head_dim, 2), dtype)),
+        v(rounded(random_values(c.batch * c.keys * c.kv_heads * c.head_dim, 3), dtype)),
+        dout(rounded(random_values(int64_t(q.size()), 4), dtype)) {}
+};
+
+double scale_of(const Case& c) { return 1.5 / std::sqrt(double(c.head_dim)); }
+
+// ---- the reference ----
+
+struct Reference {
+  Values out, log_sum_exp, dq, dk, dv;
+};
+
+// One query of one head: all T weights at once.
+void add_query(const Case& c, const Operands& o, int64_t b, int64_t h, int64_t i, Reference& r) {
+  const int64_t kv = h / (c.heads / c.kv_heads), D = c.head_dim;
+  const size_t at_q = size_t(((b * c.queries + i) * c.heads + h) * D);
+  const auto at_k = [&](int64_t j) { return size_t(((b * c.keys + j) * c.kv_heads + kv) * D); };
+  const auto dot_at = [&](const Values& x, size_t at_x, const Values& y, size_t at_y) {
+    double total = 0;
+    for (size_t d = 0; d < size_t(D); ++d) total += x[at_x + d] * y[at_y + d];
+    return total;
+  };
+  Values weights;
+  double total = 0;
+  for (int64_t j = 0; j < c.keys; ++j) {
+    const double score = scale_of(c) * dot_at(o.q, at_q, o.k, at_k(j));
+    weights.push_back(visible(c, i, j) ? std::exp(score) : 0.0);
+    total += weights.back();
+  }
+  r.log_sum_exp[size_t((b * c.heads + h) * c.queries + i)] = std::log(total);
+  if (total == 0) return;
+  double delta = 0;
+  Values dweights;
+  for (int64_t j = 0; j < c.keys; ++j) {
+    weights[size_t(j)] /= total;
+    const double kept = c.dropout > 0 ? keep(c, b, h, i, j) : 1;
+    dweights.push_back(kept * dot_at(o.dout, at_q, o.v, at_k(j)));
+    delta += weights[size_t(j)] * dweights.back();
+    for (size_t d = 0; d < size_t(D); ++d) {
+      r.out[at_q + d] += kept * weights[size_t(j)] * o.v[at_k(j) + d];
+      r.dv[at_k(j) + d] += kept * weights[size_t(j)] * o.dout[at_q + d];
+    }
+  }
+  for (int64_t j = 0; j < c.keys; ++j) {
+    const double dscore = weights[size_t(j)] * (dweights[size_t(j)] - delta) * scale_of(c);
+    for (size_t d = 0; d < size_t(D); ++d) {
+      r.dq[at_q + d] += dscore * o.k[at_k(j) + d];
+      r.dk[at_k(j) + d] += dscore * o.q[at_q + d];
+    }
+  }
+}
+
+Reference reference(const Case& c, const Operands& o) {
+  Reference r;
+  r.out = r.dq = Values(o.q.size(), 0.0);
+  r.dk = r.dv = Values(o.k.size(), 0.0);
+  r.log_sum_exp.resize(size_t(c.batch * c.heads * c.queries));
+  for (int64_t b = 0; b < c.batch; ++b) {
+    for (int64_t h = 0; h < c.heads; ++h) {
+      for (int64_t i = 0; i < c.queries; ++i) add_query(c, o, b, h, i, r);
+    }
+  }
+  return r;
+}
+
+// ---- the kernels ----
+
+// Tensors that hold q, k, v (or their gradients) in the case's layout.
+struct Rows {
+  std::vector<Tensor> tensors;
+  HeadView q, k, v;
+
+  Rows(Backend& backend, const Case& c, DType dtype) {
+    const int64_t D = c.head_dim, q_width = c.heads * D, kv_width = c.kv_heads * D;
+    if (c.layout == Layout::kSeparate) {
+      for (const auto& [length, width] :
+           {std::pair{c.queries, q_width}, {c.keys, kv_width}, {c.keys, kv_width}}) {
+        tensors.push_back(Tensor::zeros(backend, {c.batch, length, width}, dtype));
+      }
+      q = {&tensors[0], c.heads, D, 0, D};
+      k = {&tensors[1], c.kv_heads, D, 0, D};
+      v = {&tensors[2], c.kv_heads, D, 0, D};
+      return;
+    }
+    tensors = {Tensor::zeros(backend, {c.batch, c.queries, q_width + 2 * kv_width}, dtype)};
+    const bool packed = c.layout == Layout::kPacked;
+    q = {&tensors[0], c.heads, D, 0, packed ? D : 3 * D};
+    k = {&tensors[0], c.kv_heads, D, packed ? q_width : D, q.head_stride};
+    v = {&tensors[0], c.kv_heads, D, packed ? q_width + kv_width : 2 * D, q.head_stride};
+  }
+  Rows(const Rows&) = delete;
+
+  // f(index into the tensor, index into (B, T, heads, D)) for every element of a view.
+  template <typename F>
+  static void for_each(const HeadView& view, F f) {
+    const Shape& shape = view.tensor->shape();
+    size_t plain = 0;
+    for (int64_t row = 0; row < shape[0] * shape[1]; ++row) {
+      for (int64_t h = 0; h < view.heads; ++h) {
+        for (int64_t d = 0; d < view.head_dim; ++d) {
+          f(size_t(row * shape[2] + view.offset + h * view.head_stride + d), plain++);
+        }
+      }
+    }
+  }
+  static void put(const HeadView& view, const Values& values) {
+    Values all = view.tensor->to_doubles();
+    for_each(view, [&](size_t at, size_t from) { all[at] = values[from]; });
+    Backend& backend = view.tensor->backend();
+    const Tensor filled = make_tensor(backend, view.tensor->shape(), view.tensor->dtype(), all);
+    backend.copy(backend.compute_stream(), view.tensor->data(), filled.data(), filled.bytes());
+  }
+  static Values get(const HeadView& view) {
+    const Values all = view.tensor->to_doubles();
+    Values values(size_t(view.tensor->shape()[0] * view.tensor->shape()[1] * view.heads *
+                         view.head_dim));
+    for_each(view, [&](size_t at, size_t to) { values[to] = all[at]; });
+    return values;
+  }
+};
+
+// {out, log_sum_exp, dq, dk, dv}
+std::vector<Values> run(Backend& backend, const Case& c, DType dtype, const Operands& o) {
+  Rows rows(backend, c, dtype), gradients(backend, c, dtype);
+  Rows::put(rows.q, o.q);
+  Rows::put(rows.k, o.k);
+  Rows::put(rows.v, o.v);
+  std::vector<int64_t> ids;
+  for (int64_t b = 0; b < c.batch; ++b) ids.push_back(40 + b);
+  const Tensor samples = Tensor::from_host(backend, {c.batch}, ids);
+  const AttentionArgs in = {
+      .q = rows.q,
+      .k = rows.k,
+      .v = rows.v,
+      .scale = scale_of(c),
+      .causal = c.causal,
+      .window = c.window,
+      .dropout = {.probability = c.dropout, .key = kKey, .samples = &samples}};
+  const Shape out_shape = {c.batch, c.queries, c.heads * c.head_dim};
+  const Shape statistics = {c.batch, c.heads, c.queries};
+  Tensor out = Tensor::empty(backend, out_shape, dtype);
+  Tensor log_sum_exp = Tensor::empty(backend, statistics, accumulation_dtype(dtype));
+  Tensor delta = Tensor::empty(backend, statistics, accumulation_dtype(dtype));
+  const Tensor dout = make_tensor(backend, out_shape, dtype, o.dout);
+  Stream& stream = backend.compute_stream();
+  backend.attention_forward(stream, {.in = in, .out = out, .log_sum_exp = log_sum_exp});
+  backend.attention_backward(stream, {.in = in,
+                                      .out = out,
+                                      .log_sum_exp = log_sum_exp,
+                                      .dout = dout,
+                                      .delta = delta,
+                                      .dq = gradients.q,
+                                      .dk = gradients.k,
+                                      .dv = gradients.v});
+  return {out.to_doubles(), log_sum_exp.to_doubles(), Rows::get(gradients.q),
+          Rows::get(gradients.k), Rows::get(gradients.v)};
+}
+
+TEST_CASE("attention against the plain formula, on any number of threads") {
+  for (const DType dtype : kFloatingTypes) {
+    for (const Case& c : kCases) {
+      CAPTURE(name_of(dtype));
+      CAPTURE(c.queries);
+      CAPTURE(c.keys);
+      CAPTURE(c.head_dim);
+      const Operands o(c, dtype);
+      const Reference r = reference(c, o);
+      const auto out =
+          on_any_threads([&](Backend& backend) { return run(backend, c, dtype, o); });
+      const DType wide = accumulation_dtype(dtype);
+      CHECK(largest_error(out[0], r.out) < tolerance(dtype, 16));
+      CHECK(largest_error(out[1], r.log_sum_exp) < tolerance(wide, 16));
+      // backward starts from the rounded output
+      const double limit = 4 * tolerance(dtype, 16);
+      CHECK(largest_error(out[2], r.dq) < limit);
+      CHECK(largest_error(out[3], r.dk) < limit);
+      CHECK(largest_error(out[4], r.dv) < limit);
+    }
+  }
+}
+
+TEST_CASE("attention gradients against finite differences") {
+  cpu::CpuBackend backend;
+  for (const Case& c : {Case{2, 2, 1, 5, 5, 3, true, 0, 0, Layout::kPacked},
+                        Case{1, 2, 2, 3, 7, 5, true, 3},
+                        Case{1, 2, 1, 5, 5, 4, true, 0, 0.4}}) {
+    const Operands o(c, DType::kF64);
+    const auto loss = [&](Values Operands::*which) {
+      return [&, which](const Values& values) {
+        Operands moved = o;
+        moved.*which = values;
+        return dot(run(backend, c, DType::kF64, moved)[0], o.dout);
+      };
+    };
+    const auto out = run(backend, c, DType::kF64, o);
+    CHECK(largest_error(out[2], finite_differences(o.q, loss(&Operands::q))) < 1e-9);
+    CHECK(largest_error(out[3], finite_differences(o.k, loss(&Operands::k))) < 1e-9);
+    CHECK(largest_error(out[4], finite_differences(o.v, loss(&Operands::v))) < 1e-9);
+  }
+}
+
+TEST_CASE("large scores do not overflow") {
+  cpu::CpuBackend backend;
+  const Case c = {1, 1, 1, 70, 70, 8};
+  Operands o(c, DType::kF32);
+  for (double& value : o.q) value *= 1e3;
+  for (double& value : o.k) value *= 1e3;
+  const auto out = run(backend, c, DType::kF32, o);
+  for (const Values& values : out) {
+    CHECK(std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); }));
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::test

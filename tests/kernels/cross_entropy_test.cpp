@@ -1,0 +1,129 @@
+// Softmax cross-entropy against log-sum-exp in double, its gradient, ignored rows, wrong labels.
+#include "tests/support/kernel_support.h"
+
+namespace fsdp::test {
+namespace {
+
+struct Case {
+  int64_t rows, vocabulary;
+};
+constexpr Case kCases[] = {{1, 1}, {1, 5}, {7, 33}, {20, 1003}, {3, 50257}};
+constexpr DType kLogitTypes[] = {DType::kF32, DType::kF64};
+
+std::vector<int32_t> labels_of(const Case& c) {
+  std::vector<int32_t> labels;
+  for (const double value : random_values(c.rows, 9, 0, double(c.vocabulary))) {
+    labels.push_back(labels.size() % 4 == 2 ? kIgnoreIndex : int32_t(value));
+  }
+  return labels;
+}
+
+struct Expected {
+  double loss = 0;
+  Values gradient;
+};
+
+Expected reference(const Case& c, const Values& logits, const std::vector<int32_t>& labels,
+                   double scale) {
+  Expected e{0, Values(logits.size(), 0.0)};
+  for (int64_t row = 0; row < c.rows; ++row) {
+    const double* x = logits.data() + row * c.vocabulary;
+    const int32_t label = labels[size_t(row)];
+    if (label == kIgnoreIndex) continue;
+    const double largest = *std::max_element(x, x + c.vocabulary);
+    double total = 0;
+    for (int64_t i = 0; i < c.vocabulary; ++i) total += std::exp(x[i] - largest);
+    e.loss += std::log(total) + largest - x[label];
+    double* g = e.gradient.data() + row * c.vocabulary;
+    for (int64_t i = 0; i < c.vocabulary; ++i) g[i] = std::exp(x[i] - largest) / total * scale;
+    g[label] -= scale;
+  }
+  return e;
+}
+
+// {loss_sum, dlogits}; dlogits overwrites logits when of the same dtype; loss_sum starts at `start`.
+std::vector<Values> run(Backend& backend, const Case& c, DType dtype, DType gradient_type,
+                        const Values& values, double scale, double start) {
+  Tensor logits = make_tensor(backend, {c.rows, c.vocabulary}, dtype, values);
+  Tensor apart = Tensor::empty(backend, logits.shape(), gradient_type);
+  Tensor& dlogits = gradient_type == dtype ? logits : apart;
+  const Tensor labels = Tensor::from_host(backend, {c.rows}, labels_of(c));
+  Tensor loss = make_tensor(backend, {}, dtype, {start});
+  backend.cross_entropy(backend.compute_stream(), {.logits = logits,
+                                                   .labels = labels,
+                                                   .loss_sum = loss,
+                                                   .dlogits = &dlogits,
+                                                   .gradient_scale = scale});
+  return {loss.to_doubles(), dlogits.to_doubles()};
+}
+
+TEST_CASE("cross_entropy against a reference in double") {
+  for (const DType dtype : kLogitTypes) {
+    for (const DType gradient_type : kFloatingTypes) {
+      for (const Case& c : kCases) {
+        const Values logits = rounded(random_values(c.rows * c.vocabulary, 1, -9, 9), dtype);
+        const auto out = on_any_threads(
+            [&](Backend& any) { return run(any, c, dtype, gradient_type, logits, 0.25, 3); });
+        const Expected e = reference(c, logits, labels_of(c), 0.25);
+        CAPTURE(name_of(dtype));
+        CAPTURE(c.vocabulary);
+        const double limit = tolerance(dtype, 16);
+        CHECK(largest_error(out[0], {3 + e.loss}) < limit);
+        // a probability is relative to itself; below the smallest normal f16 it is absolute
+        const double floor = gradient_type == DType::kF16 ? 0.1 : dtype == DType::kF64 ? 1e-6 : 1e-3;
+        CHECK(largest_error(out[1], e.gradient, floor) <
+              limit + 2 * unit_roundoff(gradient_type));
+      }
+    }
+  }
+}
+
+TEST_CASE("loss only leaves the logits alone") {
+  cpu::CpuBackend backend(with_threads(2));
+  const Case c = {7, 33};
+  const Values values = random_values(c.rows * c.vocabulary, 1, -9, 9);
+  Tensor logits = make_tensor(backend, {c.rows, c.vocabulary}, DType::kF64, values);
+  const Tensor labels = Tensor::from_host(backend, {c.rows}, labels_of(c));
+  Tensor loss = make_tensor(backend, {}, DType::kF64, {0});
+  backend.cross_entropy(backend.compute_stream(),
+                        {.logits = logits, .labels = labels, .loss_sum = loss});
+  CHECK(logits.to_doubles() == values);
+  CHECK(largest_error(loss.to_doubles(), {reference(c, values, labels_of(c), 1).loss}) < 1e-14);
+}
+
+TEST_CASE("the gradient is that of the loss") {
+  cpu::CpuBackend backend;
+  const Case c = {3, 7};
+  const Values logits = random_values(c.rows * c.vocabulary, 1, -3, 3);
+  const auto loss = [&](const Values& values) {
+    return run(backend, c, DType::kF64, DType::kF64, values, 1, 0)[0][0];
+  };
+  const Values gradient = run(backend, c, DType::kF64, DType::kF64, logits, 1, 0)[1];
+  CHECK(largest_error(gradient, finite_differences(logits, loss)) < 1e-9);
+}
+
+TEST_CASE("large logits neither overflow nor lose a certain label") {
+  cpu::CpuBackend backend;
+  const Case c = {1, 5};
+  const Values logits = {-1e4, 1e4, 3e4, -3e4, 0};
+  const auto out = run(backend, c, DType::kF32, DType::kF32, logits, 1, 0);
+  const Expected e = reference(c, logits, labels_of(c), 1);
+  CHECK(largest_error(out[0], {e.loss}) < 1e-6);
+  CHECK(largest_error(out[1], e.gradient) < 1e-6);
+}
+
+TEST_CASE("a label outside the vocabulary is an error") {
+  for (const int32_t label : {5, -1, -101}) {
+    cpu::CpuBackend backend;
+    Tensor logits = Tensor::zeros(backend, {2, 5}, DType::kF32);
+    const Tensor labels = Tensor::from_host<int32_t>(backend, {2}, {0, label});
+    Tensor loss = Tensor::zeros(backend, {}, DType::kF32);
+    backend.cross_entropy(backend.compute_stream(),
+                          {.logits = logits, .labels = labels, .loss_sum = loss});
+    CHECK_THROWS_WITH_AS(backend.synchronize(backend.compute_stream()),
+                         doctest::Contains("[cross_entropy] label: expected in [0, 5)"), Error);
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::test

@@ -1,0 +1,263 @@
+// Model configurations: published sizes, Hugging Face files in old and new spellings, errors that
+// name file and key, and the way back.
+#include "models/config.h"
+
+#include <doctest/doctest.h>
+
+#include "core/io/json.h"
+#include "core/io/safetensors.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "models/causal_lm.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_models.h"
+
+namespace fsdp::models {
+namespace {
+
+using test::contains;
+using test::error_of;
+using test::TempFolder;
+
+ModelConfig read(const TempFolder& folder, const Json& json) {
+  return read_config(folder.write("config.json", json.dump()));
+}
+
+// The message without the folder's path.
+std::string read_error(const TempFolder& folder, const Json& json) {
+  const std::string path = (folder / "config.json").string();
+  const std::string message = error_of([&] { read(folder, json); });
+  REQUIRE(contains(message, path));
+  return message.substr(message.find(path) + path.size() + 2);
+}
+
+const Json kGpt2 = {{"model_type", "gpt2"}, {"vocab_size", 97}, {"n_positions", 32},
+                    {"n_embd", 24},         {"n_layer", 3},     {"n_head", 3}};
+const Json kLlama = {{"model_type", "llama"},     {"vocab_size", 67},
+                     {"hidden_size", 32},         {"intermediate_size", 40},
+                     {"num_hidden_layers", 2},    {"num_attention_heads", 4},
+                     {"num_key_value_heads", 2},  {"max_position_embeddings", 256}};
+
+Json with(Json json, const char* key, const Json& value) {
+  json[key] = value;
+  return json;
+}
+Json without(Json json, const char* key) {
+  json.erase(key);
+  return json;
+}
+
+// ---------------------------------------------------------------------------- Sizes
+
+TEST_CASE("config: presets have the published numbers of parameters") {
+  struct Row {
+    const char* name;
+    int64_t parameters;
+  };
+  const std::vector<Row> rows = {{"gpt2-124m", 124439808},       {"gpt2-355m", 354823168},
+                                 {"gpt2-774m", 774030080},       {"gpt2-1558m", 1557611200},
+                                 {"tinyllama-1.1b", 1100048384}, {"llama-7b", 6738415616},
+                                 {"codellama-7b", 6738546688},   {"llama3-8b", 8030261248}};
+  CHECK(preset_names().size() == rows.size());
+  cpu::CpuBackend backend;
+  for (const Row& row : rows) {
+    CAPTURE(row.name);
+    const ModelConfig config = preset(row.name);
+    validate(config);
+    CHECK(config.parameter_count() == row.parameters);
+    const CausalLM model(config, backend, DType::kBF16, 4);
+    int64_t sum = 0;
+    for (const Parameter* p : model.parameters()) sum += p->numel();
+    CHECK(sum == row.parameters);
+  }
+  const std::string error = error_of([] { preset("gpt5"); });
+  CHECK(contains(error, "preset: expected one of gpt2-124m, "));
+  CHECK(contains(error, "got 'gpt5'"));
+}
+
+TEST_CASE("config: parameter_count is the sum over the model, for every combination of parts") {
+  cpu::CpuBackend backend;
+  for (ModelConfig config : {test::tiny_gpt2(3), test::tiny_llama(3)}) {
+    for (int bits = 0; bits < 64; ++bits) {
+      config.tied_head = (bits & 1) != 0;
+      config.qkv_bias = (bits & 2) != 0;
+      config.attention_out_bias = (bits & 4) != 0;
+      config.mlp_bias = (bits & 8) != 0;
+      config.packed_qkv = (bits & 16) != 0;
+      config.mlp = (bits & 32) != 0 ? MlpKind::kSwiGlu : MlpKind::kActivation;
+      const CausalLM model(config, backend, DType::kF32, 8);
+      int64_t sum = 0;
+      for (const Parameter* p : model.parameters()) sum += p->numel();
+      CHECK(config.parameter_count() == sum);
+    }
+  }
+}
+
+// ---------------------------------------------------------------------------- Reading
+
+TEST_CASE("config: folders that transformers wrote") {
+  for (const char* name : {"gpt2", "gpt2_5heads", "llama_gqa_llama3", "llama_linear_tied"}) {
+    CAPTURE(name);
+    const auto folder = test::fixture_path("models") / name;
+    const ModelConfig config = read_config(folder / "config.json");
+    const Json reference = read_json_file(folder / "reference.json");
+    CHECK(config.parameter_count() == reference["parameters"].get<int64_t>());
+  }
+  const auto models = test::fixture_path("models");
+  const ModelConfig gpt2 = read_config(models / "gpt2_5heads" / "config.json");
+  CHECK(gpt2.block_class == "GPT2Block");
+  CHECK(gpt2.heads == 5);
+  CHECK(gpt2.ffn != 4 * gpt2.hidden);
+  CHECK(gpt2.tied_head);
+  const ModelConfig llama = read_config(models / "llama_gqa_llama3" / "config.json");
+  CHECK(llama.block_class == "LlamaDecoderLayer");
+  CHECK(llama.head_dim == 16);
+  CHECK(llama.kv_heads == 2);
+  CHECK(llama.norm_epsilon == 1e-5);
+  CHECK(llama.rope.scaling == RopeConfig::Scaling::kLlama3);
+  CHECK(llama.rope.original_max_positions == 32);
+  CHECK(llama.bos_token == 1);
+  CHECK(llama.eos_token == 2);
+  CHECK_FALSE(llama.tied_head);
+  CHECK(read_config(models / "llama_linear_tied" / "config.json").tied_head);
+}
+
+TEST_CASE("config: gpt2 defaults and old spellings") {
+  const TempFolder folder;
+  const ModelConfig c = read(folder, kGpt2);
+  CHECK(c.ffn == 96);
+  CHECK(c.head_dim == 8);
+  CHECK(c.activation == Activation::kGeluTanh);
+  CHECK(c.residual_dropout == 0.1);
+  CHECK(c.norm_epsilon == 1e-5);
+  CHECK(c.bos_token == -1);
+  CHECK(c.positions == PositionKind::kLearned);
+  Json modern = without(without(without(kGpt2, "n_embd"), "n_layer"), "n_head");
+  modern = with(with(with(modern, "hidden_size", 24), "num_hidden_layers", 3),
+                "num_attention_heads", 3);
+  CHECK(read(folder, modern).hidden == 24);
+  CHECK(read(folder, with(without(kGpt2, "n_positions"), "n_ctx", 48)).max_positions == 48);
+  CHECK(read(folder, with(kGpt2, "n_inner", nullptr)).ffn == 96);
+  CHECK(read(folder, with(kGpt2, "n_inner", 50)).ffn == 50);
+  CHECK(read(folder, with(kGpt2, "activation_function", "gelu")).activation ==
+        Activation::kGeluErf);
+}
+
+TEST_CASE("config: llama defaults, rope in old and new spellings, several end tokens") {
+  const TempFolder folder;
+  const ModelConfig c = read(folder, kLlama);
+  CHECK(c.head_dim == 8);
+  CHECK(c.norm_epsilon == 1e-6);
+  CHECK(c.rope.theta == 1e4);
+  CHECK_FALSE(c.qkv_bias);
+  CHECK(read(folder, without(kLlama, "num_key_value_heads")).kv_heads == 4);
+  CHECK(read(folder, with(kLlama, "head_dim", 6)).head_dim == 6);
+  CHECK(read(folder, with(kLlama, "attention_bias", true)).attention_out_bias);
+  const Json old_style = {{"type", "linear"}, {"factor", 4}};
+  const ModelConfig linear = read(folder, with(kLlama, "rope_scaling", old_style));
+  CHECK(linear.rope.scaling == RopeConfig::Scaling::kLinear);
+  CHECK(linear.rope.factor == 4);
+  const Json new_style = {{"rope_type", "default"}, {"rope_theta", 1e6}};
+  CHECK(read(folder, with(kLlama, "rope_parameters", new_style)).rope.theta == 1e6);
+  CHECK(read(folder, with(kLlama, "rope_theta", 500000)).rope.theta == 5e5);
+  CHECK(read(folder, with(kLlama, "rope_scaling", nullptr)).rope.scaling ==
+        RopeConfig::Scaling::kNone);
+  const Json tokens = {128001, 128008, 128009};  // Llama 3.1: stop at any of them
+  CHECK(read(folder, with(kLlama, "eos_token_id", tokens)).eos_token == 128001);
+}
+
+// ---------------------------------------------------------------------------- Errors
+
+TEST_CASE("config: missing and malformed keys are named with their file") {
+  const TempFolder folder;
+  CHECK(read_error(folder, without(kGpt2, "vocab_size")) == "vocab_size: missing");
+  CHECK(read_error(folder, without(kGpt2, "n_embd")) == "n_embd: missing");
+  CHECK(read_error(folder, without(kGpt2, "model_type")) == "model_type: missing");
+  CHECK(read_error(folder, with(kGpt2, "n_layer", "three")) ==
+        "n_layer: expected an integer, got \"three\"");
+  CHECK(read_error(folder, with(kGpt2, "n_layer", 2.5)) ==
+        "n_layer: expected an integer, got 2.5");
+  CHECK(read_error(folder, with(kGpt2, "n_layer", true)) ==
+        "n_layer: expected an integer, got true");
+  CHECK(read_error(folder, with(kLlama, "rms_norm_eps", "1e-5")) ==
+        "rms_norm_eps: expected a number, got \"1e-5\"");
+  CHECK(read_error(folder, with(kLlama, "tie_word_embeddings", 1)) ==
+        "tie_word_embeddings: expected true or false, got 1");
+  CHECK(read_error(folder, with(kLlama, "rope_scaling", {{"rope_type", "linear"}})) ==
+        "rope_scaling: factor: missing");
+  CHECK(read_error(folder, with(kLlama, "rope_scaling", "linear")) ==
+        "rope_scaling: expected a JSON object");
+  CHECK(read_error(folder, with(kLlama, "eos_token_id", {"</s>"})) ==
+        "eos_token_id: expected an integer or a list of them, got [\"</s>\"]");
+  CHECK(read_error(folder, Json::array()) == "expected a JSON object");
+  CHECK(contains(error_of([&] { read_config(folder / "absent.json"); }), "absent.json"));
+  folder.write("cut.json", "{\"model_type\": ");
+  CHECK(contains(error_of([&] { read_config(folder / "cut.json"); }), "cut.json:1: "));
+}
+
+TEST_CASE("config: what this build cannot do is refused") {
+  const TempFolder folder;
+  CHECK(read_error(folder, with(kGpt2, "model_type", "t5")) ==
+        "model_type: this build knows gpt2 and llama, got 't5'");
+  CHECK(read_error(folder, with(kGpt2, "activation_function", "relu")) ==
+        "activation_function: expected gelu_new, gelu_pytorch_tanh or gelu, got 'relu'");
+  CHECK(read_error(folder, with(kGpt2, "scale_attn_by_inverse_layer_idx", true)) ==
+        "scale_attn_by_inverse_layer_idx: true is not supported by this build");
+  CHECK(read_error(folder, with(kLlama, "hidden_act", "gelu")) ==
+        "hidden_act: anything but silu is not supported by this build");
+  CHECK(read_error(folder, with(kLlama, "rope_scaling", {{"type", "yarn"}, {"factor", 2}})) ==
+        "rope_scaling: rope_type: expected default, linear or llama3, got 'yarn'");
+  CHECK(error_of([] { family_defaults("t5"); }) ==
+        "model family: this build knows gpt2 and llama, got 't5'");
+}
+
+TEST_CASE("config: extents that do not fit each other are refused") {
+  const TempFolder folder;
+  CHECK(read_error(folder, with(kGpt2, "n_head", 5)) ==
+        "n_head: expected a divisor of n_embd 24, got 5");
+  CHECK(read_error(folder, with(kGpt2, "n_layer", 0)) ==
+        "model config: layers: expected a positive number, got 0");
+  CHECK(read_error(folder, with(kLlama, "num_key_value_heads", 3)) ==
+        "model config: kv_heads: expected a divisor of 4 heads, got 3");
+  CHECK(read_error(folder, with(kLlama, "head_dim", 5)) ==
+        "model config: head_dim: rotary positions need an even number, got 5");
+  CHECK(read_error(folder, with(kGpt2, "attn_pdrop", 1.0)) ==
+        "model config: dropout: expected within [0, 1), got 1");
+  CHECK(read_error(folder, with(kLlama, "num_attention_heads", 0)) ==
+        "num_attention_heads: expected a positive number, got 0");
+  cpu::CpuBackend backend;
+  CHECK(error_of([&] { CausalLM(test::tiny_gpt2(), backend, DType::kF32, 17); }) ==
+        "[model] sequence length: expected at most the model's 16 positions, got 17");
+}
+
+// ---------------------------------------------------------------------------- Writing
+
+TEST_CASE("config: what config_json writes reads back the same") {
+  const TempFolder folder;
+  std::vector<ModelConfig> configs = {test::tiny_gpt2(), test::tiny_llama()};
+  for (const std::string& name : preset_names()) configs.push_back(preset(name));
+  configs[0].activation = Activation::kGeluErf;
+  configs[0].attention_dropout = 0.25;
+  configs[0].tied_head = false;
+  configs[1].rope = {.theta = 5e5,
+                     .scaling = RopeConfig::Scaling::kLlama3,
+                     .factor = 8,
+                     .low_frequency_factor = 1,
+                     .high_frequency_factor = 4,
+                     .original_max_positions = 8192};
+  configs[1].tied_head = configs[1].qkv_bias = configs[1].attention_out_bias = true;
+  configs[1].eos_token = 2;
+  for (const ModelConfig& config : configs) {
+    const std::string text = config_json(config, "bfloat16");
+    const ModelConfig again = read_config(folder.write("config.json", text));
+    CHECK(config_json(again, "bfloat16") == text);
+    CHECK(again.parameter_count() == config.parameter_count());
+    CHECK(again.family == config.family);
+    CHECK(again.packed_qkv == config.packed_qkv);
+    CHECK(again.scaled_residual_init == config.scaled_residual_init);
+    CHECK(again.rope.theta == (config.positions == PositionKind::kRope ? config.rope.theta : 1e4));
+    CHECK(parse_json(text, "text")["torch_dtype"] == "bfloat16");
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::models

@@ -1,0 +1,91 @@
+// Names in Hugging Face files, checked against the published lists of tensors and shapes.
+#include "models/names.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "models/causal_lm.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::models {
+namespace {
+
+// Parameters have no values before they are sharded: a model of any size costs nothing.
+std::map<std::string, std::string> shapes_by_name(const std::string& preset_name) {
+  cpu::CpuBackend backend;
+  const CausalLM model(preset(preset_name), backend, DType::kBF16, 8);
+  std::map<std::string, std::string> shapes;
+  for (const Parameter* p : model.parameters()) {
+    shapes[hugging_face_name(model.config(), p->name())] = p->shape().str();
+  }
+  CHECK(shapes.size() == model.parameters().size());  // no two parameters share a name
+  return shapes;
+}
+
+TEST_CASE("names: gpt2") {
+  auto shapes = shapes_by_name("gpt2-124m");
+  CHECK(shapes.size() == 148);
+  CHECK(shapes["transformer.wte.weight"] == "(50257, 768)");
+  CHECK(shapes["transformer.wpe.weight"] == "(1024, 768)");
+  CHECK(shapes["transformer.h.0.attn.c_attn.weight"] == "(768, 2304)");
+  CHECK(shapes["transformer.h.0.attn.c_attn.bias"] == "(2304)");
+  CHECK(shapes["transformer.h.0.attn.c_proj.weight"] == "(768, 768)");
+  CHECK(shapes["transformer.h.11.mlp.c_fc.weight"] == "(768, 3072)");
+  CHECK(shapes["transformer.h.11.mlp.c_proj.weight"] == "(3072, 768)");
+  CHECK(shapes["transformer.h.11.mlp.c_proj.bias"] == "(768)");
+  CHECK(shapes["transformer.h.0.ln_1.weight"] == "(768)");
+  CHECK(shapes["transformer.h.0.ln_2.bias"] == "(768)");
+  CHECK(shapes["transformer.ln_f.bias"] == "(768)");
+  CHECK(shapes.count("lm_head.weight") == 0);  // tied
+}
+
+TEST_CASE("names: llama, with and without grouped heads") {
+  auto shapes = shapes_by_name("codellama-7b");
+  CHECK(shapes.size() == 291);
+  CHECK(shapes["model.embed_tokens.weight"] == "(32016, 4096)");
+  CHECK(shapes["model.layers.31.self_attn.q_proj.weight"] == "(4096, 4096)");
+  CHECK(shapes["model.layers.0.mlp.gate_proj.weight"] == "(11008, 4096)");
+  CHECK(shapes["model.layers.0.mlp.down_proj.weight"] == "(4096, 11008)");
+  CHECK(shapes["model.layers.0.input_layernorm.weight"] == "(4096)");
+  CHECK(shapes["model.layers.0.post_attention_layernorm.weight"] == "(4096)");
+  CHECK(shapes["model.norm.weight"] == "(4096)");
+  CHECK(shapes["lm_head.weight"] == "(32016, 4096)");
+  auto grouped = shapes_by_name("llama3-8b");
+  CHECK(grouped.size() == 291);
+  CHECK(grouped["model.layers.3.self_attn.k_proj.weight"] == "(1024, 4096)");
+  CHECK(grouped["model.layers.3.self_attn.v_proj.weight"] == "(1024, 4096)");
+  CHECK(grouped["model.layers.3.self_attn.o_proj.weight"] == "(4096, 4096)");
+  CHECK(grouped["model.layers.3.mlp.up_proj.weight"] == "(14336, 4096)");
+}
+
+TEST_CASE("names: prefixes that may be missing, and tensors that are no parameters") {
+  ModelConfig gpt2 = preset("gpt2-124m");
+  const ModelConfig llama = preset("llama-7b");
+  CHECK(base_prefix(gpt2) == "transformer.");
+  CHECK(base_prefix(llama) == "model.");
+  CHECK(is_ignorable(gpt2, "h.0.attn.bias"));
+  CHECK(is_ignorable(gpt2, "transformer.h.7.attn.masked_bias"));
+  CHECK(is_ignorable(gpt2, "lm_head.weight"));  // a copy of the tied table
+  gpt2.tied_head = false;
+  CHECK_FALSE(is_ignorable(gpt2, "lm_head.weight"));
+  CHECK_FALSE(is_ignorable(gpt2, "transformer.h.0.attn.c_attn.bias"));
+  CHECK(is_ignorable(llama, "model.layers.0.self_attn.rotary_emb.inv_freq"));
+  CHECK_FALSE(is_ignorable(llama, "model.layers.0.attn.bias"));
+}
+
+TEST_CASE("names: what is no parameter of the family has no name") {
+  const ModelConfig gpt2 = preset("gpt2-124m");
+  CHECK(test::error_of([&] { hugging_face_name(gpt2, "blocks.0.mlp.gate.weight"); }) ==
+        "[names] mlp.gate.weight: no Hugging Face name");
+  CHECK(test::error_of([&] { hugging_face_name(gpt2, "norm.weight"); }) ==
+        "[names] norm.weight: no Hugging Face name");
+  ModelConfig other = gpt2;
+  other.family = "bert";
+  CHECK(test::error_of([&] { base_prefix(other); }) ==
+        "[names] family: no name table for 'bert'");
+}
+
+}  // namespace
+}  // namespace fsdp::models

@@ -1,0 +1,43 @@
+// A copy of a reference folder among the fixtures that a test may spoil.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "core/io/json.h"
+#include "tests/support/temp_folder.h"
+#include "tools/runtime/reference_folder.h"
+
+namespace fsdp::test {
+
+class ReferenceCopy {
+ public:
+  explicit ReferenceCopy(const char* fixture) {
+    for (const auto& file : std::filesystem::directory_iterator(fixture_path(fixture))) {
+      std::filesystem::copy_file(file.path(), path() / file.path().filename());
+    }
+  }
+  const std::filesystem::path& path() const { return folder_.path(); }
+  // Replaces a value of a JSON file, by pointer.
+  void set(const char* file, const char* pointer, const Json& value) const {
+    Json json = read_json_file(path() / file);
+    json[Json::json_pointer(pointer)] = value;
+    folder_.write(file, json.dump());
+  }
+  std::string error(DType dtype = DType::kF32, bool trajectory = true) const {
+    return error_of([&] { tools::read_reference(path(), dtype, trajectory); });
+  }
+  std::string unsupported() const {
+    try {
+      tools::read_reference(path(), DType::kF32, true);
+    } catch (const tools::Unsupported& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+ private:
+  TempFolder folder_;
+};
+
+}  // namespace fsdp::test

@@ -1,0 +1,38 @@
+// Model configurations small enough to differentiate numerically, with sizes that divide badly.
+#pragma once
+
+#include "models/config.h"
+
+namespace fsdp::test {
+
+inline models::ModelConfig tiny_gpt2(int64_t layers = 2) {
+  models::ModelConfig c = models::family_defaults("gpt2");
+  c.vocabulary = 23;
+  c.hidden = 15;
+  c.layers = layers;
+  c.heads = c.kv_heads = 5;
+  c.head_dim = 3;
+  c.ffn = 31;
+  c.max_positions = 16;
+  c.initializer_range = 0.3;  // so that nothing is close to linear
+  models::validate(c);
+  return c;
+}
+
+// Grouped heads whose width is not hidden / heads, an untied head.
+inline models::ModelConfig tiny_llama(int64_t layers = 2) {
+  models::ModelConfig c = models::family_defaults("llama");
+  c.vocabulary = 29;
+  c.hidden = 13;
+  c.layers = layers;
+  c.heads = 4;
+  c.kv_heads = 2;
+  c.head_dim = 6;
+  c.ffn = 17;
+  c.max_positions = 16;
+  c.initializer_range = 0.3;
+  models::validate(c);
+  return c;
+}
+
+}  // namespace fsdp::test

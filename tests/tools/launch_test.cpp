@@ -1,0 +1,133 @@
+// What the launcher's environment means, how many threads a rank gets, how ranks agree on an error.
+#include "tools/runtime/launch.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+#include "comm/local_transport.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::tools {
+namespace {
+
+LauncherEnvironment environment_of(const std::map<std::string, std::string>& variables) {
+  return launcher_environment([&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST_CASE("launch: the environment of the launchers") {
+  const LauncherEnvironment none = environment_of({{"HOME", "/root"}});
+  CHECK(!none.started);
+  CHECK(none.rank == 0);
+  CHECK(none.size == 0);
+
+  const LauncherEnvironment open_mpi =
+      environment_of({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"},
+                      {"PMIX_RANK", "3"}, {"OMPI_MCA_orte_bound_at_launch", "1"}});
+  CHECK(open_mpi.started);
+  CHECK(open_mpi.size == 4);
+  CHECK(open_mpi.rank == 3);
+  CHECK(open_mpi.bound);
+
+  const LauncherEnvironment mpich = environment_of({{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}});
+  CHECK(mpich.started);
+  CHECK(mpich.size == 2);
+  CHECK(mpich.rank == 1);
+  CHECK(!mpich.bound);
+}
+
+TEST_CASE("launch: a Slurm batch script is not srun") {
+  CHECK(!environment_of({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}).started);
+  const LauncherEnvironment step = environment_of({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "5"},
+                                                   {"SLURM_STEP_NUM_TASKS", "8"}});
+  CHECK(step.started);
+  CHECK(step.size == 8);
+  CHECK(step.rank == 5);
+}
+
+TEST_CASE("launch: threads share the cores") {
+  const auto threads = [](int requested, const CoreSharing& cores) {
+    return choose_threads(requested, cores).threads;
+  };
+  CHECK(threads(0, {.usable = 16, .of_machine = 16, .ranks = 1}) == 16);
+  CHECK(threads(0, {.usable = 16, .of_machine = 16, .ranks = 4, .ranks_on_host = 4}) == 4);
+  CHECK(threads(0, {.usable = 2, .of_machine = 2, .ranks = 3, .ranks_on_host = 3}) == 1);
+  CHECK(threads(0, {.usable = 7, .of_machine = 8, .ranks = 2, .ranks_on_host = 2}) == 3);
+  CHECK(threads(5, {.usable = 16, .of_machine = 16, .ranks = 4, .ranks_on_host = 4}) == 5);
+}
+
+TEST_CASE("launch: warnings about threads") {
+  const auto warning = [](int requested, const CoreSharing& cores) {
+    return choose_threads(requested, cores).warning;
+  };
+  // All cores in use, one each.
+  CHECK(warning(0, {.usable = 1, .of_machine = 2, .ranks = 1, .ranks_on_host = 2,
+                    .bound_by_launcher = true}) == "");
+  CHECK(warning(1, {.usable = 2, .of_machine = 2, .ranks = 2, .ranks_on_host = 2}) == "");
+  // More threads than the launcher allows.
+  CHECK(test::contains(warning(4, {.usable = 1, .of_machine = 8, .ranks = 1, .ranks_on_host = 2,
+                                   .bound_by_launcher = true}),
+                       "4 threads per rank, but the launcher bound each rank to 1 of 8 cores; "
+                       "give mpirun --bind-to none"));
+  // Cores left idle by the launcher.
+  CHECK(test::contains(warning(0, {.usable = 1, .of_machine = 8, .ranks = 1, .ranks_on_host = 2,
+                                   .bound_by_launcher = true}),
+                       "--bind-to none"));
+  // A container has fewer cores than its machine: no launcher to blame.
+  CHECK(warning(0, {.usable = 2, .of_machine = 64, .ranks = 1}) == "");
+  CHECK(test::contains(warning(0, {.usable = 2, .of_machine = 2, .ranks = 3, .ranks_on_host = 3}),
+                       "3 ranks of 1 thread share 2 cores"));
+}
+
+// What each of `ranks` ranks learns when those in `failing` fail with "broken".
+std::vector<std::string> agreed_messages(int ranks, const std::vector<int>& failing) {
+  std::vector<std::string> learned(static_cast<size_t>(ranks));
+  comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+    try {
+      agree(world, [&] {
+        for (const int rank : failing) {
+          if (rank == world.rank()) fail("broken");
+        }
+      });
+    } catch (const AgreedError& error) {
+      learned[static_cast<size_t>(world.rank())] = error.what();
+    }
+  });
+  return learned;
+}
+
+TEST_CASE("launch: an error of one rank reaches all, one of all is said without a rank") {
+  CHECK(agreed_messages(3, {}) == std::vector<std::string>{"", "", ""});
+  const std::string second = "rank 1: broken";
+  CHECK(agreed_messages(3, {1}) == std::vector<std::string>{second, second, second});
+  CHECK(agreed_messages(3, {1, 2}) == std::vector<std::string>{second, second, second});
+  CHECK(agreed_messages(2, {0, 1}) == std::vector<std::string>{"broken", "broken"});
+  CHECK(agreed_messages(1, {0}) == std::vector<std::string>{"broken"});
+}
+
+TEST_CASE("launch: ranks as threads, their status") {
+  LaunchOptions options;
+  options.local_ranks = 3;
+  std::atomic<int> sum{0};
+  CHECK(launch(options, [&](RankContext& rank) {
+          sum += rank.world.rank() + 10 * rank.world.size();
+          CHECK(rank.local_ranks == 3);
+          return 0;
+        }) == 0);
+  CHECK(sum == 93);
+  CHECK(launch(options, [](RankContext& rank) { return rank.world.rank() == 1 ? 7 : 0; }) == 7);
+}
+
+TEST_CASE("launch: one rank per host builds what the host shares") {
+  std::atomic<int> first{0};
+  comm::run_local_ranks(3, [&](comm::Communicator& world) {
+    if (first_rank_of_host(world)) first += 1 + world.rank();
+  });
+  CHECK(first == 1);  // only rank 0
+}
+
+}  // namespace
+}  // namespace fsdp::tools
