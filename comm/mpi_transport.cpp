@@ -3,6 +3,7 @@
 
 #include <mpi.h>
 
+#include <cstdlib>
 #include <exception>
 
 #include "comm/mpi_communicator.h"
@@ -36,6 +37,9 @@ bool begin_mpi() {
   if (initialized) {
     MPI_Query_thread(&level);
   } else {
+    // Open MPI spins in blocking calls unless the launcher says that cores are oversubscribed; here
+    // the compute threads need the core. Kept where the user chose otherwise.
+    setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
   }
   FSDP_CHECK(level >= MPI_THREAD_MULTIPLE,

@@ -212,7 +212,7 @@ void check_dtypes_and_sizes(Communicator& group, Memory memory) {
     }
   }
   check_collectives(group, rank, DType::kF32, 0, memory);
-  check_collectives(group, rank, DType::kBF16, 70001, memory);  // several blocks of the sum
+  check_collectives(group, rank, DType::kBF16, 5003, memory);  // several blocks of the sum
 }
 
 void check_same_bits(Communicator& group, Memory memory) {

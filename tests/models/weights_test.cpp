@@ -1,0 +1,185 @@
+// Where values come from: folders (complete, prefix-less, wrong in every way at once) and seeds.
+#include "models/weights.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+
+#include "core/io/file.h"
+#include "core/io/safetensors.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "models/causal_lm.h"
+#include "models/names.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tensors.h"
+#include "tests/support/tiny_models.h"
+
+namespace fsdp::models {
+namespace {
+
+using test::contains;
+using test::TempFolder;
+using Doubles = std::vector<double>;
+using Tensors = std::map<std::string, Shape>;  // what a file is to hold
+
+// Element i of every tensor is i, so that any range shows where it was read.
+void write_weights(const TempFolder& folder, const Tensors& tensors) {
+  std::vector<SafetensorsSpec> specs;
+  for (const auto& [name, shape] : tensors) specs.push_back({name, DType::kF32, shape.extents()});
+  SafetensorsWriter writer(folder / "model.safetensors", specs);
+  for (const SafetensorsSpec& spec : writer.order()) {
+    std::vector<float> values(static_cast<size_t>(Shape(spec.shape).numel()));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+    writer.write(spec.name, values.data(), values.size() * sizeof(float));
+  }
+  writer.finish();
+}
+
+struct Fixture {
+  explicit Fixture(const ModelConfig& config) : model(config, backend, DType::kF32, 8) {}
+
+  Tensors tensors() const {
+    Tensors all;
+    for (const Parameter* p : model.parameters()) {
+      all[hugging_face_name(model.config(), p->name())] = p->shape();
+    }
+    return all;
+  }
+  std::string error(const Tensors& tensors) {
+    write_weights(folder, tensors);
+    return test::error_of([&] { open(); });
+  }
+  FillFunction open() {
+    return from_folder(folder.path().string(), model.config(), model.parameters());
+  }
+  Doubles filled(const FillFunction& fill, const Parameter& p, int64_t first, int64_t count,
+                 DType dtype = DType::kF32) {
+    Tensor values = Tensor::zeros(backend, Shape{count}, dtype);
+    fill(p, first, values);
+    return values.to_doubles();
+  }
+
+  cpu::CpuBackend backend;
+  CausalLM model;
+  TempFolder folder;
+};
+
+TEST_CASE("weights: a folder fills any range of any parameter, in f32 and f64") {
+  for (const ModelConfig& config : {test::tiny_gpt2(), test::tiny_llama()}) {
+    Fixture f(config);
+    write_weights(f.folder, f.tensors());
+    const FillFunction fill = f.open();
+    for (const Parameter* p : f.model.parameters()) {
+      for (const DType dtype : {DType::kF32, DType::kF64}) {
+        const int64_t first = p->numel() / 3, count = p->numel() - first;
+        const Doubles values = f.filled(fill, *p, first, count, dtype);
+        CHECK(values.front() == static_cast<double>(first));
+        CHECK(values.back() == static_cast<double>(p->numel() - 1));
+      }
+    }
+  }
+}
+
+TEST_CASE("weights: names without the base prefix, and tensors that are no parameters") {
+  Fixture f(test::tiny_gpt2());
+  Tensors bare;
+  for (const auto& [name, shape] : f.tensors()) {
+    bare[name.substr(std::string("transformer.").size())] = shape;
+  }
+  bare["h.0.attn.bias"] = Shape{1, 1, 4, 4};
+  bare["lm_head.weight"] = Shape{23, 15};
+  CHECK(f.error(bare) == "");
+}
+
+TEST_CASE("weights: everything that is wrong with a folder is in one error") {
+  Fixture f(test::tiny_llama());
+  Tensors tensors = f.tensors();
+  tensors.erase("lm_head.weight");
+  tensors.erase("model.layers.1.mlp.up_proj.weight");
+  tensors["model.norm.weight"] = Shape{14};
+  tensors["model.layers.0.self_attn.q_proj.weight"] = Shape{13, 24};
+  tensors["model.layers.2.input_layernorm.weight"] = Shape{13};
+  tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = Shape{3};
+  const std::string error = f.error(tensors);
+  CAPTURE(error);
+  CHECK(contains(error, f.folder.path().string() + ": tensors do not fit the llama model"));
+  CHECK(contains(error, "missing: lm_head.weight (29, 13)"));
+  CHECK(contains(error, "missing: model.layers.1.mlp.up_proj.weight (17, 13)"));
+  CHECK(contains(error, "shape: model.norm.weight: expected (13), got (14)"));
+  CHECK(contains(error, "shape: model.layers.0.self_attn.q_proj.weight: expected (24, 13), "
+                        "got (13, 24)"));
+  CHECK(contains(error, "unexpected: model.layers.2.input_layernorm.weight"));
+  CHECK_FALSE(contains(error, "inv_freq"));
+  CHECK(std::count(error.begin(), error.end(), '\n') == 5);
+}
+
+TEST_CASE("weights: from scratch is the same for any sharding and dtype") {
+  Fixture f(test::tiny_llama());
+  const FillFunction fill = from_scratch(42);
+  for (const Parameter* p : f.model.parameters()) {
+    CAPTURE(p->name());
+    const Doubles whole = f.filled(fill, *p, 0, p->numel(), DType::kF64);
+    for (const int64_t piece : {1, 3, 64}) {
+      Doubles pieces;
+      for (int64_t first = 0; first < p->numel(); first += piece) {
+        const int64_t count = std::min(piece, p->numel() - first);
+        for (const double x : f.filled(fill, *p, first, count, DType::kF64)) pieces.push_back(x);
+      }
+      CHECK(pieces == whole);
+    }
+    CHECK(f.filled(fill, *p, 0, p->numel(), DType::kF32) == test::rounded(whole, DType::kF32));
+    CHECK(f.filled(fill, *p, 0, p->numel(), DType::kBF16) ==
+          test::rounded(f.filled(fill, *p, 0, p->numel(), DType::kF32), DType::kBF16));
+  }
+}
+
+TEST_CASE("weights: from scratch follows each parameter's initializer") {
+  ModelConfig config = test::tiny_gpt2();
+  config.hidden = 120;
+  config.head_dim = 24;
+  config.ffn = 480;
+  config.initializer_range = 0.02;
+  Fixture f(config);
+  const FillFunction fill = from_scratch(1);
+  std::map<std::string, double> deviation;
+  for (const Parameter* p : f.model.parameters()) {
+    const Doubles values = f.filled(fill, *p, 0, p->numel(), DType::kF64);
+    double sum = 0, square = 0;
+    for (const double x : values) {
+      sum += x;
+      square += x * x;
+    }
+    const double count = static_cast<double>(values.size());
+    if (p->shape().rank() == 1) {
+      const bool norm_weight = p->initializer().mean == 1;
+      CHECK(values == Doubles(values.size(), norm_weight ? 1.0 : 0.0));
+      CHECK(norm_weight == contains(p->name(), "norm.weight"));
+      continue;
+    }
+    deviation[p->name()] = std::sqrt(square / count);
+    CHECK(std::abs(sum / count) < 5 * deviation[p->name()] / std::sqrt(count));
+  }
+  // GPT-2 scales what adds to the residual stream by 1 / sqrt(2 layers), here 1 / 2.
+  CHECK(deviation["blocks.0.attention.qkv.weight"] == doctest::Approx(0.02).epsilon(0.03));
+  CHECK(deviation["blocks.1.attention.out.weight"] == doctest::Approx(0.01).epsilon(0.03));
+  CHECK(deviation["blocks.1.mlp.down.weight"] == doctest::Approx(0.01).epsilon(0.03));
+  CHECK(deviation["embedding.tokens.weight"] == doctest::Approx(0.02).epsilon(0.05));
+}
+
+TEST_CASE("weights: another seed or another name gives other values") {
+  Fixture f(test::tiny_gpt2());
+  const std::vector<Parameter*> all = f.model.parameters();
+  const auto find = [&](const std::string& name) -> const Parameter& {
+    return **std::find_if(all.begin(), all.end(), [&](auto* p) { return p->name() == name; });
+  };
+  const Parameter& first = find("blocks.0.mlp.up.weight");
+  const Parameter& second = find("blocks.1.mlp.up.weight");
+  const Doubles values = f.filled(from_scratch(1), first, 0, 100);
+  CHECK(f.filled(from_scratch(1), first, 0, 100) == values);
+  CHECK(f.filled(from_scratch(2), first, 0, 100) != values);
+  CHECK(f.filled(from_scratch(1), second, 0, 100) != values);
+}
+
+}  // namespace
+}  // namespace fsdp::models

@@ -1,0 +1,300 @@
+// The runs: models, batches dealt to ranks, and the order of a step.
+#include "tests/support/sharded_run.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <mutex>
+
+#include <doctest/doctest.h>
+
+#include "core/ops/cross_entropy.h"
+#include "core/ops/embedding.h"
+#include "models/weights.h"
+
+namespace fsdp::test {
+namespace {
+
+constexpr int64_t kLength = 7;  // of a sequence
+constexpr int64_t kVocabulary = 31;
+
+}  // namespace
+
+// ---------------------------------------------------------------------------- Models
+
+models::ModelConfig small_gpt2() {
+  models::ModelConfig c = models::family_defaults("gpt2");
+  c.vocabulary = kVocabulary;
+  c.hidden = 24;
+  c.layers = 3;
+  c.heads = c.kv_heads = 4;
+  c.head_dim = 6;
+  c.ffn = 37;
+  c.max_positions = 9;
+  c.initializer_range = 0.1;
+  c.embedding_dropout = c.attention_dropout = c.residual_dropout = 0.2;
+  models::validate(c);
+  return c;
+}
+
+models::ModelConfig small_llama() {
+  models::ModelConfig c = models::family_defaults("llama");
+  c.vocabulary = kVocabulary;
+  c.hidden = 24;
+  c.layers = 3;
+  c.heads = 6;
+  c.kv_heads = 2;
+  c.head_dim = 4;
+  c.ffn = 29;
+  c.max_positions = 9;
+  c.initializer_range = 0.1;
+  c.attention_dropout = c.residual_dropout = 0.2;
+  models::validate(c);
+  return c;
+}
+
+SubjectFactory causal_lm(const models::ModelConfig& config, int64_t recompute_every) {
+  return [config, recompute_every](Backend& backend, DType dtype) {
+    auto model = std::make_unique<models::CausalLM>(config, backend, dtype, kLength);
+    model->recompute_every(recompute_every);
+    models::CausalLM* lm = model.get();
+    return Subject{std::move(model), config.block_class, [lm](const Pass& p) {
+                     return lm->loss(p.tokens, p.labels, p.context, p.gradient_scale);
+                   }};
+  };
+}
+
+namespace {
+
+class BlockList final : public Module {
+ public:
+  BlockList(const models::ModelConfig& config, Backend& backend, DType dtype)
+      : Module("", "BlockList"),
+        config_(config),
+        rope_(models::make_rope_tables(config_, backend, accumulation_dtype(dtype), kLength)) {
+    table_ = &add_parameter("table", Shape{config_.vocabulary, config_.hidden},
+                            {0, config_.initializer_range}, true);
+    for (int64_t i = 0; i < config_.layers; ++i) {
+      blocks_.push_back(&add_child<models::Block>(fmt::format("blocks.{}", i),
+                                                  models::BlockSpec{config_, i, rope_}));
+    }
+  }
+
+  Tensor loss(const Pass& p, const std::vector<int>& order) {
+    return run(Tensor(), [&](const Tensor&) {
+      Tensor x = ops::embedding(p.tokens, *table_, nullptr);
+      for (const int i : order) x = (*blocks_[static_cast<size_t>(i)])(x, p.context);
+      return ops::linear_cross_entropy(x, *table_, p.labels, p.gradient_scale);
+    });
+  }
+
+ private:
+  models::ModelConfig config_;
+  models::RopeTablesPtr rope_;
+  Parameter* table_;
+  std::vector<models::Block*> blocks_;
+};
+
+}  // namespace
+
+SubjectFactory block_list(const models::ModelConfig& config, BlockOrder order) {
+  return [config, order = std::move(order)](Backend& backend, DType dtype) {
+    auto model = std::make_unique<BlockList>(config, backend, dtype);
+    BlockList* list = model.get();
+    return Subject{std::move(model), config.block_class,
+                   [list, order](const Pass& p) { return list->loss(p, order(p.step)); }};
+  };
+}
+
+// ---------------------------------------------------------------------------- One rank
+
+RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
+    : world_(world),
+      spec_(spec),
+      backend_(spec.cpu ? spec.cpu(world.rank()) : cpu::CpuOptions{}),
+      losses_(world.duplicate("losses")),
+      tape_(backend_),
+      subject_(spec.subject(backend_, spec.fsdp.param_dtype)) {
+  for (Parameter* parameter : module().parameters()) {
+    if (spec_.frozen && spec_.frozen(*parameter)) parameter->set_trainable(false);
+  }
+  const std::string block_class = subject_.block_class;
+  sharded_ = std::make_unique<comm::FullySharded>(
+      module(), [&](const Module& m) { return m.class_name() == block_class; }, spec_.fsdp, tape_,
+      world);
+  sharded_->initialise(models::from_scratch(17));
+  clipper_.emplace(sharded_->optimizer_shards(), &sharded_->mesh().scalars(), spec_.clip_norm);
+  optimizer_.emplace(sharded_->optimizer_shards(),
+                     optim::AdamWOptions{.epsilon = spec_.adamw_epsilon});
+  if (spec_.prepared) spec_.prepared(*this);
+}
+
+RankRun::~RankRun() = default;
+
+// Sequences count upwards by 1, 2 or 3 from a start; two batches take turns, so that they are learnt.
+void RankRun::pass(int step, int micro_step) {
+  const int64_t parts = int64_t{world_.size()} * spec_.fsdp.micro_steps;
+  FSDP_CHECK(spec_.rows % parts == 0, "[run] rows: {} do not divide by {}", spec_.rows, parts);
+  const int64_t rows = spec_.rows / parts;
+  const int64_t first = (int64_t{rank()} * spec_.fsdp.micro_steps + micro_step) * rows;
+  std::vector<int32_t> tokens, labels;
+  std::vector<int64_t> samples;
+  for (int64_t row = first; row < first + rows; ++row) {
+    const int64_t sample = row + (step % 2) * spec_.rows;
+    samples.push_back(row + step * spec_.rows);
+    const auto token = [&](int64_t t) {
+      return static_cast<int32_t>((5 * sample + t * (1 + sample % 3)) % kVocabulary);
+    };
+    for (int64_t t = 0; t < kLength; ++t) {
+      tokens.push_back(token(t));
+      labels.push_back(t + 1 < kLength ? token(t + 1) : kIgnoreIndex);
+    }
+  }
+  if (bad_label != 0) labels[0] = bad_label;
+  const Tensor token_tensor = Tensor::from_host(backend_, Shape{rows, kLength}, tokens);
+  const Tensor label_tensor = Tensor::from_host(backend_, Shape{rows * kLength}, labels);
+  const Tensor sample_tensor = Tensor::from_host(backend_, Shape{rows}, samples);
+  // The reduction averages over the ranks; the mean is over all labels of the global batch.
+  const double scale = world_.size() / static_cast<double>(spec_.rows * (kLength - 1));
+  const Tensor loss = subject_.loss(
+      {.tokens = token_tensor,
+       .labels = label_tensor,
+       .context = {.training = spec_.training,
+                   .dropout = {.seed = 5, .step = static_cast<uint32_t>(step)},
+                   .samples = &sample_tensor},
+       .gradient_scale = scale,
+       .step = step});
+  Stream& stream = backend_.compute_stream();
+  if (micro_step == 0) loss_ = Tensor::zeros(backend_, Shape{}, DType::kF64);
+  Tensor wide = Tensor::empty(backend_, Shape{}, DType::kF64);
+  backend_.cast(stream, loss, wide);
+  backend_.add(stream, loss_, wide, loss_);
+  tape_.backward(loss);
+}
+
+void RankRun::forward_backward(int step) {
+  for (int micro_step = 0; micro_step < spec_.fsdp.micro_steps; ++micro_step) {
+    sharded_->begin_micro_step(micro_step == spec_.fsdp.micro_steps - 1);
+    pass(step, micro_step);
+    sharded_->finish_backward();
+  }
+  losses_->all_reduce(backend_.compute_stream(), loss_, comm::ReduceOp::kSum);
+}
+
+void RankRun::update() {
+  clipper_->measure();
+  optimizer_->step(spec_.learning_rate, clipper_->coefficient(), clipper_->skip());
+  sharded_->finish_step();
+  Landing& landing = landings_.emplace_back();
+  Stream& stream = backend_.compute_stream();
+  backend_.read_later(stream, &landing.loss, loss_.data(), sizeof(double));
+  backend_.read_later(stream, &landing.norm, clipper_->norm().data(), sizeof(double));
+  loss_ = Tensor();
+}
+
+void RankRun::step(int step) {
+  if (spec_.before_step) spec_.before_step(*this, step);
+  forward_backward(step);
+  if (spec_.keep_gradients && step == spec_.steps - 1) collect_gradients();
+  update();
+}
+
+void RankRun::wait() { backend_.synchronize(backend_.compute_stream()); }
+
+void RankRun::collect_gradients() {
+  sharded_->visit_gradients([&](const Parameter& p, const Tensor& values) {
+    result_.gradients[p.name()] = values.to_doubles();
+  });
+}
+
+RunResult RankRun::result() {
+  sharded_->visit_parameters([&](const Parameter& p, const Tensor& values) {
+    result_.parameters[p.name()] = values.to_doubles();
+  });
+  wait();
+  result_.losses.clear();
+  result_.norms.clear();
+  for (const Landing& landing : landings_) {
+    result_.losses.push_back(landing.loss);
+    result_.norms.push_back(landing.norm);
+  }
+  return result_;
+}
+
+RunResult train(const RunSpec& spec) {
+  std::vector<RunResult> results(static_cast<size_t>(spec.ranks));
+  comm::run_local_ranks(spec.ranks, [&](comm::Communicator& world) {
+    RankRun run(world, spec);
+    for (int step = 0; step < spec.steps; ++step) run.step(step);
+    results[static_cast<size_t>(world.rank())] = run.result();
+  });
+  for (const RunResult& result : results) CHECK((result == results[0]));
+  return results[0];
+}
+
+// ---------------------------------------------------------------------------- Comparison
+
+namespace {
+
+double difference(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return INFINITY;
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = std::abs(a[i] - b[i]) / std::abs(b[i]);
+    if (!(d <= largest)) largest = std::isnan(d) ? INFINITY : d;
+  }
+  return largest;
+}
+
+}  // namespace
+
+double loss_difference(const RunResult& a, const RunResult& b) {
+  return difference(a.losses, b.losses);
+}
+
+double norm_difference(const RunResult& a, const RunResult& b) {
+  return difference(a.norms, b.norms);
+}
+
+double largest_difference(const NamedValues& a, const NamedValues& b) {
+  double largest = a.size() == b.size() ? 0 : INFINITY;
+  for (const auto& [name, values] : a) {
+    const auto other = b.find(name);
+    if (other == b.end() || other->second.size() != values.size()) return INFINITY;
+    double apart = 0, size = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double d = std::abs(values[i] - other->second[i]);
+      if (!(d <= apart)) apart = std::isnan(d) ? INFINITY : d;
+      size = std::max(size, std::abs(other->second[i]));
+    }
+    if (apart > 0) largest = std::max(largest, apart / size);
+  }
+  return largest;
+}
+
+cpu::CpuOptions random_delays(uint64_t seed, int longest_us) {
+  cpu::CpuOptions options;
+  const auto count = std::make_shared<std::atomic<uint32_t>>(0);
+  options.delay = [=](const std::string& stream, std::string_view) {
+    const Philox4x32 words = philox4x32(
+        {count->fetch_add(1), 0, 0, 0},
+        {static_cast<uint32_t>(seed), static_cast<uint32_t>(hash_name(stream))});
+    // Mostly none, so that streams overtake each other instead of all being slow.
+    return words[0] % 4 == 0 ? static_cast<int>(words[1] % static_cast<uint32_t>(longest_us)) : 0;
+  };
+  return options;
+}
+
+std::string name_of(comm::Strategy strategy) {
+  switch (strategy) {
+    case comm::Strategy::kFullShard: return "full_shard";
+    case comm::Strategy::kShardGradOp: return "shard_grad_op";
+    case comm::Strategy::kShardOptimizer: return "shard_optimizer";
+    case comm::Strategy::kNoShard: return "no_shard";
+    case comm::Strategy::kHybridShard: return "hybrid_shard";
+    case comm::Strategy::kHybridShardZero2: return "hybrid_shard_zero2";
+  }
+  return "?";
+}
+
+}  // namespace fsdp::test

@@ -1,0 +1,138 @@
+// A few training steps of a tiny model on ranks as threads, straight through comm/fsdp and optim, for
+// tests that compare one way of sharding with another. Every run sees the same global batches and
+// the same initial values, whatever its number of ranks.
+// Read next: tests/comm/fsdp/fully_sharded_parity_test.cpp for its use.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/fsdp/fully_sharded.h"
+#include "comm/local_transport.h"
+#include "core/trace.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "models/causal_lm.h"
+#include "optim/adamw.h"
+#include "optim/clip.h"
+
+namespace fsdp::test {
+
+// Three blocks of width 24; nothing but the width divides by anything.
+models::ModelConfig small_gpt2();   // tied head, biases, learned positions
+models::ModelConfig small_llama();  // untied head, rope, grouped heads
+
+// What a pass computes the loss of.
+struct Pass {
+  const Tensor& tokens;  // (B, T), i32
+  const Tensor& labels;  // (B * T), i32, shifted
+  ForwardContext context;
+  double gradient_scale = 1;
+  int step = 0;
+};
+
+// A model and how to run it.
+struct Subject {
+  std::unique_ptr<Module> module;
+  std::string block_class;  // modules of this class become units
+  std::function<Tensor(const Pass&)> loss;  // sum over the labels
+};
+using SubjectFactory = std::function<Subject(Backend&, DType)>;
+SubjectFactory causal_lm(const models::ModelConfig& config, int64_t recompute_every = 0);
+// Transformer blocks of this config run in the order that `order` gives for a step: blocks may be
+// left out or come twice. The head is tied to the embedding.
+using BlockOrder = std::function<std::vector<int>(int step)>;
+SubjectFactory block_list(const models::ModelConfig& config, BlockOrder order);
+
+class RankRun;
+
+struct RunSpec {
+  SubjectFactory subject = causal_lm(small_gpt2());
+  int ranks = 2;
+  int steps = 3;
+  comm::FsdpOptions fsdp = {};
+  double learning_rate = 1e-2;
+  double clip_norm = 1;
+  double adamw_epsilon = 1e-8;
+  int64_t rows = 12;  // of a global batch, dealt evenly to ranks and micro-steps
+  bool training = false;  // with dropout
+  bool keep_gradients = false;  // see RunResult
+  std::function<bool(const Parameter&)> frozen = nullptr;      // null: none
+  std::function<cpu::CpuOptions(int rank)> cpu = nullptr;      // null: the defaults
+  std::function<void(RankRun&)> prepared = nullptr;            // on every rank, before the first step
+  std::function<void(RankRun&, int step)> before_step = nullptr;
+};
+
+using NamedValues = std::map<std::string, std::vector<double>>;  // by parameter
+
+struct RunResult {
+  std::vector<double> losses;  // by step: sum over the labels of the global batch
+  std::vector<double> norms;   // by step: of the gradient of the mean loss, before clipping
+  NamedValues parameters;           // after the last step
+  NamedValues gradients;            // reduced, of the last step, if kept
+  bool operator==(const RunResult&) const = default;
+};
+
+// Runs it. CHECKs that all ranks end with the same results, to the bit.
+RunResult train(const RunSpec& spec);
+
+// One rank of a run. Steps only enqueue; wait() and result() wait.
+class RankRun {
+ public:
+  RankRun(comm::Communicator& world, const RunSpec& spec);
+  ~RankRun();
+
+  void step(int step);  // all micro-steps, clip, AdamW
+  void forward_backward(int step);
+  void update();
+  void wait();  // rethrows what went wrong on the compute stream
+  RunResult result();
+
+  int rank() const { return world_.rank(); }
+  Module& module() { return *subject_.module; }
+  cpu::CpuBackend& backend() { return backend_; }
+  comm::FullySharded& sharded() { return *sharded_; }
+  const optim::AdamW& optimizer() const { return *optimizer_; }
+  comm::Communicator& world() { return world_; }
+  void collect_gradients();  // into the result
+
+  int32_t bad_label = 0;  // of the next passes' first position, unless 0: makes the loss fail
+  Trace trace;
+
+ private:
+  struct Landing {
+    double loss = 0;
+    double norm = 0;
+  };
+  void pass(int step, int micro_step);
+
+  comm::Communicator& world_;
+  RunSpec spec_;
+  cpu::CpuBackend backend_;
+  std::unique_ptr<comm::Communicator> losses_;  // sums losses on the compute stream
+  Tape tape_;
+  Subject subject_;
+  std::unique_ptr<comm::FullySharded> sharded_;
+  std::optional<optim::Clipper> clipper_;
+  std::optional<optim::AdamW> optimizer_;
+  Tensor loss_;  // (), f64: of this step so far
+  std::list<Landing> landings_;  // by step; read_later writes into it
+  RunResult result_;
+};
+
+// Largest |a - b| / |b|, over losses and norms.
+double loss_difference(const RunResult& a, const RunResult& b);
+double norm_difference(const RunResult& a, const RunResult& b);
+// Largest over parameters of max |a - b| / max |b|.
+double largest_difference(const NamedValues& a, const NamedValues& b);
+
+// Delays of 0 to `longest_us` microseconds before some tasks of every stream.
+cpu::CpuOptions random_delays(uint64_t seed, int longest_us);
+
+std::string name_of(comm::Strategy strategy);
+
+}  // namespace fsdp::test
