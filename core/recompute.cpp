@@ -17,7 +17,8 @@ Tensor backward_through(Tape& tape, const Tensor& input,
     });
   }
   const Tensor output = body(leaf);
-  tape.backward(output, output_gradient);
+  // Nothing to do in a piece whose parameters are frozen and whose input needs no gradient.
+  if (output.requires_grad()) tape.backward(output, output_gradient);
   return input_gradient;
 }
 

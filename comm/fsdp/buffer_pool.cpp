@@ -28,4 +28,8 @@ void BufferPool::release(int buffer, EventPtr done) {
   s.free_since = std::move(done);
 }
 
+void BufferPool::forget_events() {
+  for (Slot& s : slots_) s.free_since = nullptr;
+}
+
 }  // namespace fsdp::comm

@@ -25,6 +25,7 @@ class BufferPool {
   void* data(int buffer) const { return slot(buffer).memory->data(); }
   // What a stream must wait for before it writes into a buffer just acquired; may be null.
   const EventPtr& free_since(int buffer) const { return slot(buffer).free_since; }
+  void forget_events();  // all streams are idle
   int size() const { return static_cast<int>(slots_.size()); }
 
  private:

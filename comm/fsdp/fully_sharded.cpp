@@ -205,9 +205,7 @@ void FullySharded::finish_backward() {
   if (!last_micro_step_) return;
   share_present_flags();
   for (const auto& unit : units_) {
-    if (unit->gradients) {
-      backend().wait(backend().compute_stream(), unit->gradients->reduced());
-    }
+    if (unit->gradients) unit->gradients->complete();
   }
 }
 
@@ -260,7 +258,16 @@ void FullySharded::reset() {
 
 void FullySharded::recover() {
   drain_streams();
+  // Nothing is left to wait for, and an event of the step that threw would pass its error on.
+  for (const auto& pool : pools_) pool->forget_events();
+  for (const auto& unit : units_) {
+    unit->parameters.forget_events();
+    if (unit->gradients) unit->gradients->forget_events();
+  }
   reset();
+  // The gather behind a resident value may have been skipped.
+  for (const auto& unit : units_) unit->parameters.mark_updated();
+  runtime_.parameters_updated = nullptr;
 }
 
 // ---------------------------------------------------------------------------- State

@@ -61,17 +61,20 @@ void UnitGradients::borrow(Stream& writer) {
   runtime_.backend.wait(writer, pool_->free_since(buffer_));
 }
 
-Tensor UnitGradients::gradient_memory(Parameter& parameter) {
-  if (state_ != GradientState::kAccumulating) {
-    Backend& backend = runtime_.backend;
-    if (own_memory()) {
-      backend.wait(backend.compute_stream(), reduced_);  // of the micro-step before
-    } else {
-      borrow(backend.compute_stream());
-      unsharded_->bind(pool_->data(buffer_));
-    }
-    state_ = GradientState::kAccumulating;
+void UnitGradients::accumulate() {
+  if (state_ == GradientState::kAccumulating) return;
+  Backend& backend = runtime_.backend;
+  if (own_memory()) {
+    backend.wait(backend.compute_stream(), reduced_);  // of the micro-step before
+  } else {
+    borrow(backend.compute_stream());
+    unsharded_->bind(pool_->data(buffer_));
   }
+  state_ = GradientState::kAccumulating;
+}
+
+Tensor UnitGradients::gradient_memory(Parameter& parameter) {
+  accumulate();
   const auto& parameters = segment_.layout.parameters();
   const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) {
     return p.parameter == &parameter;
@@ -186,19 +189,34 @@ void UnitGradients::reduce(bool last_micro_step) {
   if (lent()) pool_->release(buffer_, reduced_);
   buffer_ = BufferPool::kNone;
   shard_filled_ = true;
+  replicas_differ_ = defer_replicas_ && !last_micro_step;
   state_ = GradientState::kReduced;
+}
+
+void UnitGradients::complete() {
+  Backend& backend = runtime_.backend;
+  if (state_ == GradientState::kNone) {
+    // No part of the unit was used: the shard still holds the last step's gradient.
+    backend.fill_zero(backend.compute_stream(), shard_.data(), shard_.bytes());
+  } else if (replicas_differ_) {
+    // Nothing came in the last micro-step, with which the replicas would have been averaged.
+    accumulate();
+    reduce(true);
+  }
+  backend.wait(backend.compute_stream(), reduced_);
 }
 
 void UnitGradients::clear() {
   if (lent()) {
     // Left in the middle of a backward: the buffer is free after what was enqueued on it.
-    unsharded_->unbind();
+    if (!own_memory()) unsharded_->unbind();
     pool_->release(buffer_, runtime_.backend.record(runtime_.backend.compute_stream()));
     buffer_ = BufferPool::kNone;
   }
   for (const FlatParameter& p : segment_.layout.parameters()) p.parameter->clear_gradient();
   std::fill(present_.begin(), present_.end(), 0);
   shard_filled_ = false;
+  replicas_differ_ = false;
   state_ = GradientState::kNone;
 }
 

@@ -43,8 +43,10 @@ class UnitGradients final : public GradientOwner {
   // Averages over the ranks into the shard; `across_replicas`: this is the last micro-step, or every
   // one is reduced fully. No-op without gradients.
   void reduce(bool last_micro_step);
-  const EventPtr& reduced() const { return reduced_; }  // null before the first reduce
+  // After the last micro-step: the compute stream may read the shard, zeros when nothing came.
+  void complete();
   void clear();  // forgets everything, also a backward that was left half-way
+  void forget_events() { reduced_ = nullptr; }  // all streams are idle
 
   // 1 for parameters that had a gradient since the last clear, in layout order.
   const std::vector<int32_t>& present() const { return present_; }
@@ -55,6 +57,7 @@ class UnitGradients final : public GradientOwner {
   bool own_memory() const { return own_ != nullptr; }
   bool lent() const { return buffer_ != BufferPool::kNone; }
   void borrow(Stream& writer);
+  void accumulate();
   void note_present();
   Tensor reduce_input();
   Stream& reduce_scattered(Tensor input, bool last_micro_step);
@@ -76,8 +79,9 @@ class UnitGradients final : public GradientOwner {
   int buffer_ = BufferPool::kNone;
 
   Tensor shard_;
-  bool shard_filled_ = false;  // an earlier micro-step was reduced into it
-  EventPtr reduced_;
+  bool shard_filled_ = false;     // an earlier micro-step was reduced into it
+  bool replicas_differ_ = false;  // its average across replicas was left for the last micro-step
+  EventPtr reduced_;  // null before the first reduce
   std::vector<int32_t> present_;
 };
 

@@ -77,6 +77,7 @@ class UnitParameters {
   void reshard_to_inner_group();
   // Resident values of other ranks' slots are out of date: the optimizer wrote the masters.
   void mark_updated();
+  void forget_events() { gathered_ = inner_kept_ = nullptr; }  // all streams are idle
 
   const std::vector<ParameterSegment>& segments() const { return segments_; }
   const ParameterSegment* trainable() const;  // null when everything is frozen

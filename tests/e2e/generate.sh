@@ -47,6 +47,27 @@ long=$("$FSDP" generate "$fixtures/gpt2" --ids 5,6,7 --tokens 40 --ignore-end 2>
 grep -q "sees the last 32 tokens only" <<<"$long" || fail "the crop is not announced: $long"
 same "tokens of a long text" 40 "$(tail -1 <<<"$long" | wc -w)"
 
+# ---- text, with a model that `fsdp train` wrote: the byte tokenizer -------------------------------
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+for i in {1..40}; do echo "line $i of forty lines"; done >"$scratch/lines.txt"
+cat >"$scratch/config.yaml" <<YAML
+model: {model_type: llama, hidden_size: 16, layers: 1, heads: 2}
+data: {train: $scratch/lines.txt, validation: $scratch/lines.txt, sequence_length: 16}
+train: {steps: 2, batch: 2}
+runtime: {name: generate}
+YAML
+if (cd "$scratch" && "$FSDP" train --config config.yaml --local-ranks 2) >"$scratch/log" 2>&1; then
+  model=$(dirname "$(find "$scratch" -name config.json)")
+  text=$("$FSDP" generate "$model" --prompt "line 4" --tokens 30 --seed 5 --temperature 0.1)
+  [ "${text:0:6}" = "line 4" ] || fail "the text does not begin with its prompt: $text"
+  same "text on 2 ranks" "$text" "$("$FSDP" generate "$model" --prompt "line 4" --tokens 30 \
+    --seed 5 --temperature 0.1 --local-ranks 2)"
+  "$FSDP" generate "$model" --prompt "" --tokens 3 >/dev/null || fail "an empty prompt"
+else
+  fail "train: $(cat "$scratch/log")"
+fi
+
 # ---- JSON and mistakes ---------------------------------------------------------------------------
 "$FSDP" generate "$fixtures/gpt2" --ids 5 --tokens 3 --json | grep -q '"new_ids"' || fail "--json"
 # mistake 'part of the message' ARGUMENTS...

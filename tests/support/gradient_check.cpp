@@ -137,6 +137,7 @@ void GradientCheck::compare(const std::function<double()>& evaluate, int element
       const double error = std::abs(expected - got) / scale;
       CAPTURE(expected);
       CAPTURE(got);
+      CAPTURE(error);
       CHECK(error <= tolerance);
       largest_error_ = std::max(largest_error_, error);
     };

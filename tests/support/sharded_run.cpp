@@ -102,7 +102,7 @@ SubjectFactory block_list(const models::ModelConfig& config, BlockOrder order) {
     auto model = std::make_unique<BlockList>(config, backend, dtype);
     BlockList* list = model.get();
     return Subject{std::move(model), config.block_class,
-                   [list, order](const Pass& p) { return list->loss(p, order(p.step)); }};
+                   [list, order](const Pass& p) { return list->loss(p, order(p)); }};
   };
 }
 
@@ -163,7 +163,8 @@ void RankRun::pass(int step, int micro_step) {
                    .dropout = {.seed = 5, .step = static_cast<uint32_t>(step)},
                    .samples = &sample_tensor},
        .gradient_scale = scale,
-       .step = step});
+       .step = step,
+       .micro_step = micro_step});
   Stream& stream = backend_.compute_stream();
   if (micro_step == 0) loss_ = Tensor::zeros(backend_, Shape{}, DType::kF64);
   Tensor wide = Tensor::empty(backend_, Shape{}, DType::kF64);

@@ -33,6 +33,7 @@ struct Pass {
   ForwardContext context;
   double gradient_scale = 1;
   int step = 0;
+  int micro_step = 0;
 };
 
 // A model and how to run it.
@@ -43,9 +44,9 @@ struct Subject {
 };
 using SubjectFactory = std::function<Subject(Backend&, DType)>;
 SubjectFactory causal_lm(const models::ModelConfig& config, int64_t recompute_every = 0);
-// Transformer blocks of this config run in the order that `order` gives for a step: blocks may be
+// Transformer blocks of this config run in the order that `order` gives for a pass: blocks may be
 // left out or come twice. The head is tied to the embedding.
-using BlockOrder = std::function<std::vector<int>(int step)>;
+using BlockOrder = std::function<std::vector<int>(const Pass&)>;
 SubjectFactory block_list(const models::ModelConfig& config, BlockOrder order);
 
 class RankRun;

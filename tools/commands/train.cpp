@@ -143,7 +143,7 @@ TrainOutcome TrainRun::train() {
 
 void TrainRun::summarise(const TrainOutcome& outcome) {
   MemoryReport memory = {
-      .predicted = predicted_memory(memory_plan(session_->sharded(), true)),
+      .predicted = predicted_memory(memory_plan(session_->sharded(), model_, true)),
       .ledger = session_->backend().ledger().usage(),
       .process_ranks = rank_.local_ranks,
       .resident_growth = process_memory().peak_resident - resident_before_};

@@ -60,7 +60,7 @@ class Verification {
   std::string file_name(const Parameter& parameter) const {
     return models::hugging_face_name(reference_.config, parameter.name());
   }
-  void check_names(const ReferenceTensors& tensors);
+  void check_tensors(const ReferenceTensors& tensors);
   void check_pass(const ReferencePass& pass);
   void check_logits(const ReferencePass& pass);
   void check_gradients(const ReferencePass& pass);
@@ -104,16 +104,16 @@ void Verification::start_session(const ReferenceTrajectory& trajectory) {
   session_->initialise(fill);
 }
 
-// Every parameter has a reference and every reference a parameter.
-void Verification::check_names(const ReferenceTensors& tensors) {
+// Every parameter has a reference of its shape, and every reference a parameter.
+void Verification::check_tensors(const ReferenceTensors& tensors) {
   agree(rank_.world, [&] {
-    std::vector<std::string> missing = tensors.names();
+    std::vector<std::string> unknown = tensors.names();
     for (const Parameter* parameter : session_->parameters()) {
-      tensors.shape(file_name(*parameter));  // Error when absent
-      std::erase(missing, file_name(*parameter));
+      tensors.check_shape(file_name(*parameter), parameter->shape().extents());
+      std::erase(unknown, file_name(*parameter));
     }
-    FSDP_CHECK(missing.empty(), "{}: {} belongs to no parameter of the model",
-               tensors.path().string(), missing.front());
+    FSDP_CHECK(unknown.empty(), "{}: {} belongs to no parameter of the model",
+               tensors.path().string(), unknown.front());
   });
 }
 
@@ -122,7 +122,7 @@ void Verification::check_names(const ReferenceTensors& tensors) {
 void Verification::check_pass(const ReferencePass& pass) {
   const Batch mine = my_part(pass.batch);
   if (pass.logits) check_logits(pass);
-  if (pass.gradients) check_names(*pass.gradients);
+  if (pass.gradients) check_tensors(*pass.gradients);
   const StepValues values = session_->forward_backward(mine, 0, false).read();
   const bool absolute = pass.loss_limit_is_absolute;
   report_.check("loss", pass.loss_limit)
@@ -185,7 +185,7 @@ void Verification::check_gradient_norms(const ReferencePass& pass) {
 
 void Verification::check_trajectory(const ReferenceTrajectory& trajectory) {
   const std::string prefix = trajectory.variant.empty() ? "" : trajectory.variant + ": ";
-  if (trajectory.final_parameters) check_names(*trajectory.final_parameters);
+  if (trajectory.final_parameters) check_tensors(*trajectory.final_parameters);
   std::vector<StepHandle> handles;
   for (size_t i = 0; i < trajectory.steps.size(); ++i) {
     const ReferenceStep& step = trajectory.steps[i];

@@ -217,9 +217,9 @@ ThreadChoice choose_threads(int requested, const CoreSharing& cores) {
                                  "cores; give mpirun --bind-to none",
                                  threads, cores.usable, cores.of_machine)};
   }
-  if (threads * cores.ranks > cores.usable) {
-    return {threads, fmt::format("{} ranks of {} threads share {} core{}: slower than fewer",
-                                 cores.ranks, threads, cores.usable, cores.usable == 1 ? "" : "s")};
+  if (requested > 0 && threads * cores.ranks > cores.usable) {
+    return {threads, fmt::format("{} ranks of {} threads share {} cores: fewer threads are faster",
+                                 cores.ranks, threads, cores.usable)};
   }
   if (bound && requested == 0 && cores.usable * cores.ranks_on_host < cores.of_machine) {
     return {threads, fmt::format("the launcher bound each rank to {} of {} cores; mpirun --bind-to "

@@ -39,7 +39,8 @@ size_t optimizer_state(const MemoryPlan& plan) {
 
 }  // namespace
 
-MemoryPlan memory_plan(const comm::FullySharded& sharded, bool training) {
+MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelConfig& model,
+                       bool training) {
   const comm::FsdpOptions& options = sharded.options();
   MemoryPlan plan = {.units = {},
                      .resident = sharded.units()[0]->parameters.resident(),
@@ -47,6 +48,7 @@ MemoryPlan memory_plan(const comm::FullySharded& sharded, bool training) {
                      .master_bytes = size_of(accumulation_dtype(options.param_dtype)),
                      .parameter_bytes = size_of(options.param_dtype),
                      .gradient_bytes = size_of(options.reduce_dtype),
+                     .head_numel = model.vocabulary * model.hidden,
                      .training = training};
   for (const auto& unit : sharded.units()) {
     const FlatLayout& layout = unit->parameters.segments().at(0).layout;
@@ -69,6 +71,9 @@ std::array<size_t, kMemoryCategories> predicted_memory(const MemoryPlan& plan) {
   } else {
     if (plan.parameter_bytes == plan.master_bytes) copies = 0;
     if (plan.gradient_bytes != plan.master_bytes) gradients += shards;
+  }
+  if (plan.gradient_bytes < plan.master_bytes) {
+    gradients += elements(plan.head_numel, plan.master_bytes);
   }
   std::array<size_t, kMemoryCategories> predicted{};
   using enum MemoryCategory;

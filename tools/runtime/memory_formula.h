@@ -10,6 +10,7 @@
 //   gradient            m sum S_u + r N (S_R + 2 max_B S_u)      r sum S_u (+ m sum S_u if r != m)
 //   optimizer state     2 m sum S_u, and counters
 //
+// Where r is a 16-bit type, the head's gradient adds up in pieces in m bytes (+ m V hidden) first.
 // Every term is rounded up as the ledger does. Not here: other strategies and frozen parameters;
 // activations and workspace (the ledger measures them); the table (memory_report.h).
 #pragma once
@@ -19,6 +20,7 @@
 
 #include "comm/fsdp/fully_sharded.h"
 #include "core/memory_ledger.h"
+#include "models/config.h"
 
 namespace fsdp::tools {
 
@@ -35,9 +37,11 @@ struct MemoryPlan {
   size_t master_bytes = 4;        // of an element
   size_t parameter_bytes = 4;
   size_t gradient_bytes = 4;
+  int64_t head_numel = 0;         // V x hidden
   bool training = true;           // with optimizer state
 };
-MemoryPlan memory_plan(const comm::FullySharded& sharded, bool training);
+MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelConfig& model,
+                       bool training);
 
 // By category; 0 for those without a formula.
 std::array<size_t, kMemoryCategories> predicted_memory(const MemoryPlan& plan);

@@ -59,13 +59,19 @@ std::vector<int64_t> ReferenceTensors::shape(const std::string& name) const {
   return file_.entry(prefix_ + name).shape;
 }
 
+void ReferenceTensors::check_shape(const std::string& name,
+                                   const std::vector<int64_t>& expected) const {
+  const std::vector<int64_t> got = shape(name);
+  FSDP_CHECK(got == expected, "{}: tensor \"{}\": expected {}, got {}", path().string(),
+             prefix_ + name, Shape(expected).str(), Shape(got).str());
+}
+
 std::vector<double> ReferenceTensors::read(const std::string& name,
                                            const std::vector<int64_t>& shape) const {
-  const SafetensorsEntry& entry = file_.entry(prefix_ + name);
-  FSDP_CHECK(entry.shape == shape, "{}: tensor \"{}\": expected {}, got {}", path().string(),
-             prefix_ + name, Shape(shape).str(), Shape(entry.shape).str());
-  std::vector<double> out(static_cast<size_t>(entry.numel));
-  file_.read_elements(prefix_ + name, 0, entry.numel, DType::kF64, out.data());
+  check_shape(name, shape);
+  const int64_t count = file_.entry(prefix_ + name).numel;
+  std::vector<double> out(static_cast<size_t>(count));
+  file_.read_elements(prefix_ + name, 0, count, DType::kF64, out.data());
   return out;
 }
 

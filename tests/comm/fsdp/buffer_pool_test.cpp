@@ -1,0 +1,75 @@
+// Lending of arena buffers.
+#include "comm/fsdp/buffer_pool.h"
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "kernels/cpu/cpu_backend.h"
+
+using namespace fsdp;
+using namespace fsdp::comm;
+
+namespace {
+
+void with_pool(size_t buffers, const std::function<void(BufferPool&, cpu::CpuBackend&)>& body) {
+  run_local_ranks(1, [&](Communicator& world) {
+    cpu::CpuBackend backend;
+    BufferPool pool(world, backend, buffers, 1000, MemoryCategory::kUnshardedParameter);
+    body(pool, backend);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("the preferred buffer if it is free, else the next, else none") {
+  with_pool(3, [](BufferPool& pool, cpu::CpuBackend&) {
+    CHECK(pool.size() == 3);
+    CHECK(pool.acquire(1) == 1);
+    CHECK(pool.acquire(1) == 2);
+    CHECK(pool.acquire(1) == 0);
+    CHECK(pool.acquire(1) == BufferPool::kNone);
+    pool.release(2, nullptr);
+    CHECK(pool.acquire(1) == 2);
+    CHECK(pool.acquire(0) == BufferPool::kNone);
+  });
+}
+
+TEST_CASE("buffers do not overlap and stay where they are") {
+  with_pool(2, [](BufferPool& pool, cpu::CpuBackend&) {
+    const auto address = [&](int i) { return static_cast<std::byte*>(pool.data(i)); };
+    std::byte* const first = address(0);
+    std::byte* const second = address(1);
+    CHECK((first + 1000 <= second || second + 1000 <= first));
+    pool.release(pool.acquire(0), nullptr);
+    CHECK(address(pool.acquire(0)) == first);
+    CHECK(address(pool.acquire(0)) == second);
+  });
+}
+
+TEST_CASE("who takes a buffer learns what the last tenant has to finish first") {
+  with_pool(1, [](BufferPool& pool, cpu::CpuBackend& backend) {
+    CHECK(pool.free_since(pool.acquire(0)) == nullptr);
+    const EventPtr done = backend.record(backend.compute_stream());
+    pool.release(0, done);
+    CHECK(pool.free_since(pool.acquire(0)) == done);
+  });
+}
+
+TEST_CASE("a pool of none lends none; memory is counted once, in its category") {
+  run_local_ranks(2, [](Communicator& world) {
+    cpu::CpuBackend backend;
+    const auto counted = [&](MemoryCategory category) {
+      return backend.ledger().usage().current[static_cast<size_t>(category)];
+    };
+    {
+      BufferPool none(world, backend, 0, 1000, MemoryCategory::kGradient);
+      CHECK(none.acquire(0) == BufferPool::kNone);
+      CHECK(counted(MemoryCategory::kGradient) == 0);
+      BufferPool pool(world, backend, 3, 1000, MemoryCategory::kGradient);
+      CHECK(counted(MemoryCategory::kGradient) == 3 * rounded_bytes(1000));
+      pool.release(pool.acquire(2), nullptr);
+      CHECK(counted(MemoryCategory::kGradient) == 3 * rounded_bytes(1000));
+    }
+    CHECK(counted(MemoryCategory::kGradient) == 0);
+  });
+}

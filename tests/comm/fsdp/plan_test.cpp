@@ -1,0 +1,127 @@
+// Which parameter goes to which unit, and ties that no unit could hold.
+#include "comm/fsdp/plan.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/sharded_run.h"
+#include "tests/support/temp_folder.h"
+
+using namespace fsdp;
+using namespace fsdp::comm;
+using namespace fsdp::test;
+
+namespace {
+
+// A tree by hand: parameters "w" and "v", children, and parameters of others.
+class Tree final : public Module {
+ public:
+  Tree(std::string name, std::string class_name)
+      : Module(std::move(name), std::move(class_name)) {}
+  Parameter& parameter(const std::string& name) {
+    return add_parameter(name, Shape{3, 5}, {}, true);
+  }
+  void share(Parameter& parameter) { share_parameter(parameter); }
+  Tree& child(const std::string& name, const std::string& class_name) {
+    return add_child<Tree>(name, class_name);
+  }
+};
+
+bool is_block(const Module& module) { return module.class_name() == "Block"; }
+
+std::vector<std::string> names(const PlannedUnit& unit) {
+  std::vector<std::string> out;
+  for (const Parameter* p : unit.parameters) out.push_back(p->name());
+  return out;
+}
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("a unit per block after the root, which holds the rest, in order of registration") {
+  Tree root("", "Root");
+  root.parameter("embedding");
+  Tree& first = root.child("first", "Block");
+  first.parameter("w");
+  first.child("mlp", "Mlp").parameter("w");
+  Tree& group = root.child("group", "Group");  // not wrapped: its own parameters are the root's
+  group.parameter("w");
+  group.child("second", "Block").parameter("w");
+  root.parameter("head");
+
+  const std::vector<PlannedUnit> units = plan_units(root, is_block);
+  REQUIRE(units.size() == 3);
+  CHECK(units[0].name == "root");
+  CHECK(units[0].module == &root);
+  CHECK(names(units[0]) == Names{"embedding", "head", "group.w"});
+  CHECK(units[1].name == "first");
+  CHECK(units[1].module == &first);
+  CHECK(names(units[1]) == Names{"first.w", "first.mlp.w"});
+  CHECK(units[2].name == "group.second");
+  CHECK(names(units[2]) == Names{"group.second.w"});
+}
+
+TEST_CASE("a block inside a block is a unit of its own") {
+  Tree root("", "Root");
+  Tree& outer = root.child("outer", "Block");
+  outer.parameter("w");
+  outer.child("inner", "Block").parameter("w");
+  const std::vector<PlannedUnit> units = plan_units(root, is_block);
+  REQUIRE(units.size() == 3);
+  CHECK(units[0].parameters.empty());
+  CHECK(names(units[1]) == Names{"outer.w"});
+  CHECK(names(units[2]) == Names{"outer.inner.w"});
+}
+
+TEST_CASE("nothing wrapped: one unit") {
+  Tree root("", "Root");
+  root.child("block", "Block").parameter("w");
+  const std::vector<PlannedUnit> units = plan_units(root, [](const Module&) { return false; });
+  REQUIRE(units.size() == 1);
+  CHECK(names(units[0]) == Names{"block.w"});
+}
+
+TEST_CASE("a tie inside a unit counts once") {
+  Tree root("", "Root");
+  Parameter& table = root.parameter("embedding");
+  root.child("head", "Head").share(table);
+  Tree& block = root.child("block", "Block");
+  block.child("mlp", "Mlp").share(block.parameter("w"));
+  const std::vector<PlannedUnit> units = plan_units(root, is_block);
+  CHECK(names(units[0]) == Names{"embedding"});
+  CHECK(names(units[1]) == Names{"block.w"});
+}
+
+TEST_CASE("a tie across units is refused by the names of the parameter and both units") {
+  const auto refused = [](bool root_first) {
+    Tree root("", "Root");
+    Tree& first = root.child("first", "Block");
+    Tree& second = root.child("second", "Block");
+    if (root_first) {
+      second.share(root.parameter("embedding"));
+    } else {
+      second.share(first.parameter("w"));
+    }
+    return error_of([&] { plan_units(root, is_block); });
+  };
+  CHECK(refused(true) ==
+        "[fsdp] embedding: shared by units 'root' and 'second'; a tied parameter must lie in one "
+        "unit");
+  CHECK(refused(false) ==
+        "[fsdp] first.w: shared by units 'first' and 'second'; a tied parameter must lie in one "
+        "unit");
+}
+
+TEST_CASE("a tied head and its table lie in the root unit") {
+  cpu::CpuBackend backend;
+  for (const auto& [config, blocks, root_parameters] :
+       {std::tuple{small_gpt2(), 3, 4}, std::tuple{small_llama(), 3, 3}}) {
+    models::CausalLM model(config, backend, DType::kF32, 5);
+    const auto units = plan_units(
+        model, [&](const Module& module) { return module.class_name() == config.block_class; });
+    CHECK(static_cast<int>(units.size()) == 1 + blocks);
+    CHECK(static_cast<int>(units[0].parameters.size()) == root_parameters);
+    size_t total = 0;
+    for (const PlannedUnit& unit : units) total += unit.parameters.size();
+    CHECK(total == model.parameters().size());
+  }
+}

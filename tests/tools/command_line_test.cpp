@@ -1,0 +1,48 @@
+// What a command line leads to, without running it.
+#include "tools/command_line.h"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::tools {
+namespace {
+
+CommandLine parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "fsdp");
+  return parse_command_line(static_cast<int>(arguments.size()), arguments.data());
+}
+
+TEST_CASE("command line: a command is found and not run yet") {
+  const CommandLine line = parse({"train", "--config", "/nowhere.yaml", "--set", "train.steps=1",
+                                  "--set", "train.lr=1", "--local-ranks", "2"});
+  REQUIRE(line.command);
+  CHECK(test::contains(test::error_of([&] { line.command(); }), "/nowhere.yaml"));
+}
+
+TEST_CASE("command line: help and mistakes") {
+  const CommandLine help = parse({"--help"});
+  CHECK(!help.command);
+  CHECK(help.status == 0);
+  for (const char* name : {"train", "generate", "verify", "bench"}) {
+    CHECK(test::contains(help.message, name));
+  }
+  CHECK(test::contains(parse({"train", "--help"}).message, "--config"));
+  for (const auto& wrong : {std::vector<const char*>{}, {"walk"}, {"train", "--local-ranks", "0"},
+                            {"train", "--confg", "x"}}) {
+    const CommandLine line = parse(wrong);
+    CHECK(!line.command);
+    CHECK(line.status == 2);
+    CHECK(!line.message.empty());
+    CHECK(!test::contains(line.message, "\n"));
+  }
+}
+
+TEST_CASE("command line: train without a configuration says so") {
+  CHECK(test::contains(test::error_of([] { parse({"train"}).command(); }), "--config"));
+}
+
+}  // namespace
+}  // namespace fsdp::tools

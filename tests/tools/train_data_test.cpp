@@ -1,0 +1,94 @@
+// The text of a run as batches of ranks.
+#include "tools/runtime/train_data.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "comm/local_transport.h"
+#include "tests/support/temp_folder.h"
+#include "tools/runtime/launch.h"
+
+namespace fsdp::tools {
+namespace {
+
+config::TrainConfig config_of(const test::TempFolder& folder, int64_t batch) {
+  config::TrainConfig config;
+  config.data.train = {(folder / "train.txt").string()};
+  config.data.validation = {(folder / "validation.txt").string()};
+  config.data.cache_dir = (folder / "cache").string();
+  config.data.sequence_length = 4;
+  config.train.batch = batch;
+  return config;
+}
+
+TEST_CASE("train data: ranks get disjoint rows that make up the batches of one rank") {
+  const test::TempFolder folder;
+  folder.write("train.txt", "abcdefghijklmnopqrstuvwxyz0123456789");   // 37 tokens: 9 sequences
+  folder.write("validation.txt", "The quick brown fox");               // 20 tokens: 5 sequences
+  for (const int world_size : {1, 2, 3}) {
+    std::vector<std::vector<int64_t>> samples(static_cast<size_t>(world_size));
+    int64_t global_labels = 0;
+    comm::run_local_ranks(world_size, [&](comm::Communicator& world) {
+      const TrainData data(world, config_of(folder, 4));
+      std::vector<int64_t>& mine = samples[static_cast<size_t>(world.rank())];
+      for (int64_t step = 0; step < 3; ++step) {
+        const Batch batch = data.training().get(step);
+        CHECK(batch.length == 4);
+        CHECK(batch.tokens.size() == static_cast<size_t>(batch.rows * 4));
+        mine.insert(mine.end(), batch.samples.begin(), batch.samples.end());
+        if (world.rank() == 0) global_labels += batch.global_label_tokens;
+      }
+      CHECK(data.validation().batches == 2);
+      CHECK(data.validation().get(1).global_label_tokens == 3);
+      CHECK(data.bigram_entropy().has_value());
+    });
+    std::vector<int64_t> all;
+    for (const auto& mine : samples) all.insert(all.end(), mine.begin(), mine.end());
+    std::sort(all.begin(), all.end());
+    CHECK(all == std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8});
+    CHECK(global_labels == 9 * 3);
+  }
+}
+
+// What TrainData says on `ranks` ranks.
+std::string error_on(int ranks, const config::TrainConfig& config) {
+  std::string message;
+  comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+    try {
+      TrainData data(world, config);
+      agree(world, [&] { data.check_vocabulary(100); });
+    } catch (const AgreedError& error) {
+      if (world.rank() == 0) message = error.what();
+    }
+  });
+  return message;
+}
+
+TEST_CASE("train data: errors that all ranks agree on") {
+  const test::TempFolder folder;
+  folder.write("train.txt", "abcdefghijklmnopqrstuvwxyz0123456789");
+  folder.write("validation.txt", "The quick brown fox");
+  CHECK(test::contains(error_on(3, config_of(folder, 2)), "2 sequences"));
+  CHECK(test::contains(error_on(3, config_of(folder, 2)), "3 ranks"));
+  CHECK(test::contains(error_on(2, config_of(folder, 2)), "257"));  // against a vocabulary of 100
+  CHECK(test::contains(error_on(2, config_of(folder, 2)), "100"));
+  config::TrainConfig missing = config_of(folder, 2);
+  missing.data.train = {(folder / "missing.txt").string()};
+  CHECK(test::contains(error_on(2, missing), "missing.txt"));
+  missing.data.train.clear();
+  CHECK(test::contains(error_on(2, missing), "data.train"));
+}
+
+TEST_CASE("train data: paths are looked for here, then beside the configuration") {
+  const test::TempFolder folder;
+  folder.write("beside.txt", "x");
+  const std::filesystem::path config_file = folder / "config.yaml";
+  CHECK(resolve_path("beside.txt", config_file) == (folder / "beside.txt").string());
+  CHECK(resolve_path("nowhere.txt", config_file) == "nowhere.txt");
+  CHECK(resolve_path("/absolute.txt", config_file) == "/absolute.txt");
+  CHECK(resolve_path("", config_file) == "");
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,147 @@
+// The training loop on a model so small that steps take microseconds.
+#include "tools/runtime/trainer.h"
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "core/io/file.h"
+#include "core/io/json.h"
+#include "tests/support/temp_folder.h"
+#include "tools/runtime/launch.h"
+
+namespace fsdp::tools {
+namespace {
+
+constexpr int64_t kLength = 6;
+
+SessionOptions tiny_options() {
+  SessionOptions options;
+  options.model = models::family_defaults("llama");
+  options.model.vocabulary = 11;
+  options.model.hidden = 8;
+  options.model.layers = 2;
+  options.model.heads = options.model.kv_heads = 2;
+  options.model.head_dim = 4;
+  options.model.ffn = 16;
+  options.model.max_positions = options.max_length = kLength;
+  return options;
+}
+
+// Row `sample` counts up from its number, modulo the vocabulary.
+Batch rows_of(const std::vector<int64_t>& samples, int64_t global_rows) {
+  Batch batch = {.rows = static_cast<int64_t>(samples.size()), .length = kLength};
+  batch.samples = samples;
+  for (const int64_t sample : samples) {
+    for (int64_t t = 0; t < kLength; ++t) {
+      batch.tokens.push_back(static_cast<int32_t>((sample + t) % 11));
+    }
+  }
+  batch.labels = batch.tokens;
+  batch.global_label_tokens = global_rows * (kLength - 1);
+  return batch;
+}
+
+// Two rows in a batch, dealt in turn; the third validation batch has one row only.
+BatchSource training(const comm::Communicator& world) {
+  return {.batches = 0, .get = [&world](int64_t step) {
+            std::vector<int64_t> mine;
+            for (int64_t row = world.rank(); row < 2; row += world.size()) {
+              mine.push_back(2 * step + row);
+            }
+            return rows_of(mine, 2);
+          }};
+}
+BatchSource validation(const comm::Communicator& world) {
+  return {.batches = 2, .get = [&world](int64_t i) {
+            if (i == 1) return rows_of(world.rank() == 0 ? std::vector<int64_t>{7} : std::vector<int64_t>{}, 1);
+            return training(world).get(40);
+          }};
+}
+
+struct Run {
+  TrainOutcome outcome;
+  std::string error;
+  std::string metrics;
+};
+
+Run run(int ranks, const TrainerOptions& options) {
+  const test::TempFolder folder;
+  Run result;
+  comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+    Session session(world, tiny_options());
+    session.initialise(models::from_scratch(3));
+    Progress progress(nullptr, -1, 1);
+    MetricsLog log = world.rank() == 0 ? MetricsLog(folder / "metrics.jsonl") : MetricsLog();
+    Trainer trainer(session, options, progress, log);
+    try {
+      const TrainOutcome outcome = trainer.run(training(world), validation(world));
+      if (world.rank() == 0) result.outcome = outcome;
+    } catch (const AgreedError& error) {
+      if (world.rank() == 0) result.error = error.what();
+    }
+  });
+  result.metrics = read_file(folder / "metrics.jsonl");
+  return result;
+}
+
+std::vector<Json> lines_of(const std::string& text) {
+  std::vector<Json> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    lines.push_back(parse_json(text.substr(begin, end - begin), "metrics"));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+TEST_CASE("trainer: steps, logged lines, evaluations") {
+  const Run one = run(1, {.steps = 30, .log_every = 4, .eval_every = 20,
+                          .schedule = {.peak = 0.03, .total = 30}});
+  CHECK(one.outcome.steps == 30);
+  CHECK(one.outcome.signal == 0);
+  CHECK(one.outcome.true_tokens == 30 * 2 * (kLength - 1));
+  REQUIRE(one.outcome.validation_loss.has_value());
+  CHECK(*one.outcome.validation_loss < 1.5);  // of ln 11 = 2.4
+  std::vector<int64_t> logged, evaluated;
+  for (const Json& line : lines_of(one.metrics)) {
+    (line.contains("loss") ? logged : evaluated).push_back(line.at("step"));
+  }
+  CHECK(logged == std::vector<int64_t>{1, 4, 8, 12, 16, 20, 24, 28, 30});
+  CHECK(evaluated == std::vector<int64_t>{20, 30});
+}
+
+TEST_CASE("trainer: any number of ranks trains the same model") {
+  const TrainerOptions options = {.steps = 12, .log_every = 1,
+                                  .schedule = {.peak = 0.02, .total = 12}};
+  const Run one = run(1, options);
+  for (const int ranks : {2, 3}) {  // the third rank never gets a row
+    CAPTURE(ranks);
+    const Run several = run(ranks, options);
+    CHECK(several.outcome.train_loss ==
+          doctest::Approx(one.outcome.train_loss).epsilon(1e-5));
+    CHECK(several.outcome.validation_loss.value() ==
+          doctest::Approx(one.outcome.validation_loss.value()).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("trainer: the train loss is the mean over the last logging interval") {
+  const Run all = run(1, {.steps = 5, .log_every = 1, .schedule = {.peak = 0.01, .total = 5}});
+  const Run last = run(1, {.steps = 5, .log_every = 3, .schedule = {.peak = 0.01, .total = 5}});
+  const std::vector<Json> lines = lines_of(all.metrics);
+  double sum = 0;
+  for (const size_t i : {2, 3, 4}) sum += lines.at(i).at("loss").get<double>();
+  CHECK(last.outcome.train_loss == doctest::Approx(sum / 3));
+}
+
+TEST_CASE("trainer: a loss that is not finite names step and unit, and is logged") {
+  const Run run_away = run(2, {.steps = 50, .log_every = 10,
+                               .schedule = {.peak = 1e38, .total = 50}});
+  CHECK(test::contains(run_away.error, "not finite"));
+  CHECK(test::contains(run_away.error, "step "));
+  CHECK(test::contains(run_away.error, " on rank "));
+  const Json last = lines_of(run_away.metrics).back();
+  CHECK((last.at("loss").is_null() || last.at("grad_norm").is_null()));
+}
+
+}  // namespace
+}  // namespace fsdp::tools
