@@ -13,21 +13,26 @@ template <typename T>
 using Sum = std::conditional_t<std::is_integral_v<T>, T, Accumulate<T>>;
 
 template <typename T>
-void load(const T* source, Sum<T>* sum, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) sum[i] = static_cast<Sum<T>>(source[i]);
+Sum<T> add(Sum<T> sum, T value) {
+  return sum + static_cast<Sum<T>>(value);
 }
 
 template <typename T>
-void add(const T* source, Sum<T>* sum, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) sum[i] += static_cast<Sum<T>>(source[i]);
+Sum<T> larger(Sum<T> best, T candidate) {
+  const Sum<T> value = static_cast<Sum<T>>(candidate);
+  return value > best || value != value ? value : best;
 }
 
-template <typename T>
-void take_larger(const T* source, Sum<T>* sum, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    const Sum<T> value = static_cast<Sum<T>>(source[i]);
-    sum[i] = value > sum[i] || value != value ? value : sum[i];
-  }
+// The first two sources at once, then one at a time: the prefetcher likes streams that go on, and two
+// ranks are the most common number.
+template <typename T, Sum<T> (*combine)(Sum<T>, T)>
+void start(const T* first, const T* second, Sum<T>* sum, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) sum[i] = combine(static_cast<Sum<T>>(first[i]), second[i]);
+}
+
+template <typename T, Sum<T> (*combine)(Sum<T>, T)>
+void go_on(const T* source, Sum<T>* sum, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) sum[i] = combine(sum[i], source[i]);
 }
 
 template <typename T>
@@ -36,25 +41,19 @@ void store(const Sum<T>* sum, T* out, int64_t n) {
 }
 
 template <typename T>
-void divide(Sum<T>* sum, Sum<T> by, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) sum[i] /= by;
+void store_quotient(const Sum<T>* sum, Sum<T> divisor, T* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(sum[i] / divisor);
 }
 
-template <typename T>
-void reduce(ReduceOp op, std::span<const std::byte* const> sources, std::byte* out,
-            int64_t numel) {
+template <typename T, Sum<T> (*combine)(Sum<T>, T)>
+void reduce(std::span<const std::byte* const> sources, Sum<T> divisor, T* out, int64_t numel) {
   alignas(64) Sum<T> sum[kBlock];
+  const auto source = [&](size_t r) { return reinterpret_cast<const T*>(sources[r]); };
   for (int64_t begin = 0; begin < numel; begin += kBlock) {
     const int64_t n = std::min(kBlock, numel - begin);
-    load<T>(reinterpret_cast<const T*>(sources[0]) + begin, sum, n);
-    for (size_t r = 1; r < sources.size(); ++r) {
-      const T* source = reinterpret_cast<const T*>(sources[r]) + begin;
-      op == ReduceOp::kMax ? take_larger<T>(source, sum, n) : add<T>(source, sum, n);
-    }
-    if constexpr (!std::is_integral_v<T>) {
-      if (op == ReduceOp::kAverage) divide<T>(sum, static_cast<Sum<T>>(sources.size()), n);
-    }
-    store<T>(sum, reinterpret_cast<T*>(out) + begin, n);
+    start<T, combine>(source(0) + begin, source(1) + begin, sum, n);
+    for (size_t r = 2; r < sources.size(); ++r) go_on<T, combine>(source(r) + begin, sum, n);
+    divisor == 1 ? store<T>(sum, out + begin, n) : store_quotient<T>(sum, divisor, out + begin, n);
   }
 }
 
@@ -62,13 +61,17 @@ void reduce(ReduceOp op, std::span<const std::byte* const> sources, std::byte* o
 
 void reduce_in_order(DType dtype, ReduceOp op, std::span<const std::byte* const> sources,
                      std::byte* out, int64_t numel) {
+  const auto run = [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const auto divisor = static_cast<Sum<T>>(op == ReduceOp::kAverage ? sources.size() : 1);
+    T* const typed_out = reinterpret_cast<T*>(out);
+    if (op == ReduceOp::kMax) return reduce<T, larger<T>>(sources, divisor, typed_out, numel);
+    reduce<T, add<T>>(sources, divisor, typed_out, numel);
+  };
   switch (dtype) {
-    case DType::kI32: return reduce<int32_t>(op, sources, out, numel);
-    case DType::kI64: return reduce<int64_t>(op, sources, out, numel);
-    default:
-      dispatch_floating(dtype, "reduce", [&](auto tag) {
-        reduce<typename decltype(tag)::type>(op, sources, out, numel);
-      });
+    case DType::kI32: return run(TypeTag<int32_t>{});
+    case DType::kI64: return run(TypeTag<int64_t>{});
+    default: dispatch_floating(dtype, "reduce", run);
   }
 }
 

@@ -9,7 +9,7 @@
 namespace fsdp::comm {
 
 // out[i] = op over sources[0][i], sources[1][i], ...; integers accumulate in their own type, a NaN
-// wins a maximum. `out` may be one of the sources; the others do not overlap it.
+// wins a maximum. At least two sources; `out` may be one of them, the others do not overlap it.
 void reduce_in_order(DType dtype, ReduceOp op, std::span<const std::byte* const> sources,
                      std::byte* out, int64_t numel);
 

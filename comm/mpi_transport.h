@@ -15,9 +15,10 @@
 namespace fsdp::comm {
 
 struct HostMemoryOptions {
-  bool shared_memory = true;       // ranks of one host read each other's memory
-  size_t limit_bytes = SIZE_MAX;   // of shared memory that this process makes
-  size_t staging_bytes = size_t{1} << 20;  // per rank, communicator and half: data on its way
+  bool shared_memory = true;      // ranks of one host read each other's memory
+  size_t limit_bytes = SIZE_MAX;  // of shared memory that this process makes
+  // Of data on its way: per rank and communicator two such pieces, which should stay in its cache.
+  size_t staging_bytes = size_t{256} << 10;
   std::chrono::milliseconds timeout = kDefaultTimeout;  // of a rank that waits for the others
 };
 

@@ -1,12 +1,28 @@
 // The list of commands and the options they share.
 #include "tools/command_line.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <sstream>
 
 #include "tools/runtime/launch.h"
 
 namespace fsdp::tools {
+namespace {
+
+// "" when the first argument is a command or an option. CLI11 would only miss a command.
+std::string unknown_command(const CLI::App& app, int argc, const char* const* argv) {
+  const std::string first = argc > 1 ? argv[1] : "-";
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
+  const bool known = std::find(names.begin(), names.end(), first) != names.end();
+  if (known || first.starts_with("-")) return "";
+  return fmt::format("unknown command \"{}\"; expected {}", first, fmt::join(names, ", "));
+}
+
+}  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App app("Fully sharded data parallel training of transformers", "fsdp");
@@ -16,6 +32,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   add_generate_command(app, result.command);
   add_verify_command(app, result.command);
   add_bench_command(app, result.command);
+  const std::string unknown = unknown_command(app, argc, argv);
+  if (!unknown.empty()) return {.command = {}, .status = 2, .message = unknown};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

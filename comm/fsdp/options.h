@@ -38,12 +38,12 @@ struct FsdpOptions {
   // Whether a unit gives its parameters back between forward and backward; absent: as the strategy
   // says. A group size smaller than the shard group: keeps the part of one rank of that many, so
   // that backward gathers inside a smaller group (ZeRO++ hpZ).
-  std::optional<bool> reshard_after_forward;
+  std::optional<bool> reshard_after_forward = std::nullopt;
   int reshard_group_size = 0;  // 0: none
 
   DType param_dtype = DType::kF32;   // unsharded parameters, compute and gathers
   DType reduce_dtype = DType::kF32;  // unsharded gradients and reduces
-  std::optional<double> divide_factor;  // instead of the number of ranks
+  std::optional<double> divide_factor = std::nullopt;  // instead of the number of ranks
   bool force_sum = false;               // divide after the sum, never inside the collective
 
   int forward_prefetch = 1;  // gathers issued ahead of the unit whose forward runs; 0: none

@@ -52,17 +52,26 @@ void store_scaled_exp(const A* x, A shift, A factor, Out* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = Out(simd_exp(x[i] - shift) * factor);
 }
 
+// f(begin, count) over runs of a row, added in double: no f32 sum has more terms than a run.
+template <typename F>
+double sum_runs(int64_t n, F&& f) {
+  constexpr int64_t kRun = 2048;
+  double total = 0;
+  for (int64_t i = 0; i < n; i += kRun) total += double(f(i, std::min(kRun, n - i)));
+  return total;
+}
+
 // One labelled row; dlogits null: loss only. Returns the loss.
 template <typename A, typename Out>
 A cross_entropy_row(const A* logits, int32_t label, Out* dlogits, A gradient_scale, int64_t n) {
   const A at_label = logits[label];
   const A largest = max_of(logits, n);
-  A total;
-  if constexpr (std::is_same_v<A, Out>) {
-    total = dlogits ? store_exp(logits, largest, dlogits, n) : sum_exp(logits, largest, n);
-  } else {
-    total = sum_exp(logits, largest, n);
-  }
+  const A total = A(sum_runs(n, [&](int64_t i, int64_t count) {
+    if constexpr (std::is_same_v<A, Out>) {
+      if (dlogits) return store_exp(logits + i, largest, dlogits + i, count);
+    }
+    return sum_exp(logits + i, largest, count);
+  }));
   const A loss = std::log(total) + (largest - at_label);
   if (!dlogits) return loss;
   // From the probability, not from the rounded product, so that 1 - p keeps its digits.

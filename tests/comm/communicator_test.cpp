@@ -87,7 +87,7 @@ TEST_CASE("one rank throws: all end at once and the message names it") {
     const std::string message = error_of([&] {
       run_local_ranks(4, [&](Communicator& world) {
         CommRank rank(world.rank());
-        const Tensor value = Tensor::zeros(*rank.backend, Shape{1 << 16}, DType::kF32);
+        const Tensor value = finished_zeros(rank, 1 << 16);
         const auto second = world.duplicate("second");
         for (int i = 0; i < 20; ++i) second->all_reduce(*rank.second, value, ReduceOp::kSum);
         rank.backend->synchronize(*rank.second);
@@ -114,8 +114,7 @@ TEST_CASE("an abort while memory is being read leaves nothing dangling") {
     const std::string message = error_of([&] {
       run_local_ranks(3, [&](Communicator& world) {
         CommRank rank(world.rank(), 300);
-        const Tensor value = Tensor::zeros(*rank.backend, Shape{3 << 18}, DType::kF32);
-        rank.backend->synchronize(rank.backend->compute_stream());
+        const Tensor value = finished_zeros(rank, 3 << 18);
         EventPtr last;
         for (int i = 0; i < 4; ++i) last = world.all_gather(*rank.first, value);
         if (world.rank() == round % 3) {
@@ -146,7 +145,7 @@ TEST_CASE("a wait that takes too long names who is missing") {
         4,
         [](Communicator& world) {
           CommRank rank(world.rank());
-          const Tensor value = Tensor::zeros(*rank.backend, Shape{64}, DType::kF32);
+          const Tensor value = finished_zeros(rank, 64);
           world.all_gather(*rank.first, value)->wait();
           if (world.rank() == 1 || world.rank() == 3) {
             std::this_thread::sleep_for(std::chrono::milliseconds(500));

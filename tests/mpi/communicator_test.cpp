@@ -144,7 +144,7 @@ TEST_CASE("one rank gives up: pending collectives and exchanges of the others th
     if (world.size() == 1) return;
     const auto second = world.duplicate("second");
     CommRank rank(world.rank());
-    const Tensor value = Tensor::zeros(*rank.backend, Shape{1 << 10}, DType::kF32);
+    const Tensor value = finished_zeros(rank, 1 << 10);
     second->all_reduce(*rank.first, value, ReduceOp::kSum)->wait();
     const auto begin = std::chrono::steady_clock::now();
     if (world.rank() == 1) {
@@ -172,7 +172,7 @@ TEST_CASE("a wait that takes too long names who is missing") {
     Communicator& world = runtime.world();
     if (world.size() == 1) return;
     CommRank rank(world.rank());
-    const Tensor value = Tensor::zeros(*rank.backend, Shape{64}, DType::kF32);
+    const Tensor value = finished_zeros(rank, 64);
     world.all_reduce(*rank.first, value, ReduceOp::kSum)->wait();
     const bool last = world.rank() == world.size() - 1;
     // MPI's own calls cannot be taken back: whoever comes later finds nobody and has to be ended.

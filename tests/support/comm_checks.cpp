@@ -172,6 +172,12 @@ CommRank::CommRank(int rank, int longest_delay_us) {
   second = backend->create_stream("reduce");
 }
 
+Tensor finished_zeros(CommRank& rank, int64_t numel) {
+  const Tensor zeros = Tensor::zeros(*rank.backend, Shape{numel}, DType::kF32);
+  rank.backend->synchronize(rank.backend->compute_stream());
+  return zeros;
+}
+
 CommTensor comm_tensor(Communicator& group, Backend& backend, int64_t numel, DType dtype,
                        Memory memory) {
   if (memory == Memory::kPlain) return {nullptr, Tensor::empty(backend, Shape{numel}, dtype)};
@@ -207,7 +213,7 @@ void check_collectives(Communicator& group, CommRank& rank, DType dtype, int64_t
 void check_dtypes_and_sizes(Communicator& group, Memory memory) {
   CommRank rank(group.rank());
   for (const DType dtype : kAllDTypes) {
-    for (const int64_t slot : {1, 2, 3, 7, 64, 1001}) {
+    for (const int64_t slot : {1, 3, 7, 64, 515}) {
       check_collectives(group, rank, dtype, slot, memory);
     }
   }
@@ -350,7 +356,7 @@ void check_counts_and_ledger(Communicator& group) {
 void check_mismatch(Communicator& group) {
   if (group.size() == 1) return;
   CommRank rank(group.rank());
-  const Tensor value = Tensor::zeros(*rank.backend, Shape{12 * group.size()}, DType::kF32);
+  const Tensor value = finished_zeros(rank, 12 * group.size());
   const bool last = group.rank() == group.size() - 1;
   const std::string message = error_of([&] {
     const EventPtr done = last ? group.all_reduce(*rank.first, value, ReduceOp::kMax)

@@ -21,6 +21,9 @@ struct CommRank {
   std::unique_ptr<Stream> second;
 };
 
+// Zeros that are there when the call returns, so that any stream may use them.
+Tensor finished_zeros(CommRank& rank, int64_t numel);
+
 struct CommTensor {
   std::shared_ptr<comm::CommBuffer> memory;  // null when plain
   Tensor tensor;

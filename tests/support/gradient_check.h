@@ -1,4 +1,4 @@
-// Proof of a backward pass: central finite differences of fourth order, in double, against the
+// Proof of a backward pass: central finite differences of sixth order, in double, against the
 // gradients that the tape delivers, for every input and every parameter of a function.
 // Read next: tests/core/ops/linear_test.cpp for its use.
 #pragma once

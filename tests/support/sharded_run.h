@@ -58,7 +58,9 @@ struct RunSpec {
   comm::FsdpOptions fsdp = {};
   double learning_rate = 1e-2;
   double clip_norm = 1;
-  double adamw_epsilon = 1e-8;
+  // Large: GPT-2's key biases have no gradient but rounding noise, which AdamW would otherwise turn
+  // into steps of the learning rate.
+  double adamw_epsilon = 1e-4;
   int64_t rows = 12;  // of a global batch, dealt evenly to ranks and micro-steps
   bool training = false;  // with dropout
   bool keep_gradients = false;  // see RunResult

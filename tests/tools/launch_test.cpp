@@ -124,6 +124,19 @@ TEST_CASE("launch: ranks as threads, their status") {
   CHECK(launch(options, [](RankContext& rank) { return rank.world.rank() == 1 ? 7 : 0; }) == 7);
 }
 
+TEST_CASE("launch: a rank that fails ends those that wait for it") {
+  LaunchOptions options;
+  options.local_ranks = 3;
+  std::atomic<int> ended{0};
+  CHECK(launch(options, [&](RankContext& rank) {
+          if (rank.world.rank() == 1) fail("this line is part of the test");
+          rank.world.barrier();
+          ++ended;
+          return 0;
+        }) == 1);
+  CHECK(ended == 0);
+}
+
 TEST_CASE("launch: one rank per host builds what the host shares") {
   std::atomic<int> first{0};
   comm::run_local_ranks(3, [&](comm::Communicator& world) {

@@ -200,16 +200,27 @@ void TrainRun::write_trace() {
   write_file_atomically(directory_ / fmt::format("trace.rank{}.json", rank), trace_.to_json(rank));
 }
 
+// The configuration says how ranks wait for each other, so it is read before they exist; what is
+// wrong with it is said once they do.
 int train_on_ranks(TrainOptions options) {
-  config::TrainConfig config = config::read_config(options.config, options.overrides);
-  resolve_paths(config, options.config);
-  if (options.launch.threads == 0) options.launch.threads = static_cast<int>(config.runtime.threads);
-  options.launch.timeout_s = config.runtime.timeout_s;
-  options.launch.shared_memory = config.runtime.shared_memory;
-  options.launch.shared_memory_limit_mib = config.runtime.shared_memory_limit_mib;
+  config::TrainConfig config;
+  std::string mistake;
+  try {
+    config = config::read_config(options.config, options.overrides);
+    resolve_paths(config, options.config);
+  } catch (const Error& error) {
+    mistake = error.what();
+  }
+  const config::RuntimeSection& runtime = config.runtime;
+  if (options.launch.threads == 0) options.launch.threads = static_cast<int>(runtime.threads);
+  options.launch.timeout_s = runtime.timeout_s;
+  options.launch.shared_memory = runtime.shared_memory;
+  options.launch.shared_memory_limit_mib = runtime.shared_memory_limit_mib;
   catch_interrupts();
-  return launch(options.launch,
-                [&](RankContext& rank) { return TrainRun(options, config, rank).run(); });
+  return launch(options.launch, [&](RankContext& rank) {
+    agree(rank.world, [&] { FSDP_CHECK(mistake.empty(), "{}", mistake); });
+    return TrainRun(options, config, rank).run();
+  });
 }
 
 }  // namespace

@@ -17,10 +17,11 @@
 namespace fsdp::tools {
 namespace {
 
-// A cause of failure is often seen by all ranks at once. Those behind rank 0 hold their tongue for
-// so long, times their rank: by then the job has been ended, unless they are alone with it.
-constexpr std::chrono::milliseconds kSilence(200);
-constexpr int kMostSilences = 10;
+// A cause of failure is often seen by all ranks at once. Those behind rank 0 hold their tongue for a
+// while: by then the launcher has ended them, unless they are alone with it.
+constexpr std::chrono::milliseconds kUntilAborted(500);   // after MPI_Abort, times the rank
+constexpr std::chrono::milliseconds kUntilNoticed(4000);  // after an exit that MPI knows nothing of
+constexpr int kMostWaits = 10;
 
 std::string host_name() {
   char name[256] = "";
@@ -31,12 +32,6 @@ std::string host_name() {
 void print_line(const std::string& message) {
   std::fprintf(stderr, "fsdp: %s\n", message.c_str());
   std::fflush(stderr);
-}
-
-void print_after_lower_ranks(int rank, const std::string& message) {
-  std::fflush(stdout);
-  std::this_thread::sleep_for(kSilence * std::min(rank, kMostSilences));
-  print_line(message);
 }
 
 LauncherEnvironment environment() {
@@ -137,7 +132,8 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
     // MPI cannot be ended in order here: others may wait for this rank.
     const std::string who =
         world.size() == 1 ? "" : fmt::format("rank {} ({}): ", world.rank(), runtime.host_name());
-    print_after_lower_ranks(world.rank(), who + error.what());
+    std::this_thread::sleep_for(kUntilAborted * std::min(world.rank(), kMostWaits));
+    print_line(who + error.what());
     runtime.abort(1);
   }
 }
@@ -185,7 +181,8 @@ bool first_rank_of_host(comm::Communicator& world) {
 }
 
 void report_error(const std::string& message) {
-  print_after_lower_ranks(environment().rank, message);
+  if (environment().rank > 0) std::this_thread::sleep_for(kUntilNoticed);
+  print_line(message);
 }
 
 // ---------------------------------------------------------------------------- Pure parts

@@ -6,8 +6,8 @@
 namespace fsdp::tools {
 namespace {
 
-constexpr size_t kArenaBytes = size_t{256} << 20;  // more than caches hold
-constexpr size_t kCopyBytes = size_t{64} << 20;
+constexpr size_t kCopyBytes = size_t{32} << 20;
+constexpr size_t kLargestArena = size_t{256} << 20;  // more than caches hold
 
 // A weight gradient is the product whose first operand is transposed: both operands are activations.
 bool is_weight_gradient(const ops::MatmulExtents& e) { return e.transpose_a; }
@@ -43,7 +43,7 @@ Tensor matrix(const Tensor& memory, int64_t rows, int64_t columns, DType dtype) 
 }  // namespace
 
 SpeedOfLightMeter::Arena::Arena(Backend& backend, size_t bytes)
-    : memory(filled(backend, std::max(bytes, kArenaBytes))) {}
+    : memory(filled(backend, bytes)) {}
 
 Tensor SpeedOfLightMeter::Arena::take(Shape shape, DType dtype) {
   const size_t bytes = static_cast<size_t>(shape.numel()) * size_of(dtype);
@@ -60,8 +60,11 @@ SpeedOfLightMeter::SpeedOfLightMeter(Backend& backend, const StepExtents& step)
   first_operand_ = filled(backend, extremes.first_operand);
   second_operand_ = filled(backend, extremes.second_operand);
   result_ = filled(backend, extremes.result);
-  weights_ = Arena(backend, extremes.weight);
-  gradients_ = Arena(backend, extremes.gradient);
+  // As much memory as the step's own weights take, as far as that matters.
+  const size_t all = static_cast<size_t>(step.model.parameter_count()) * size_of(step.compute);
+  const size_t rotated = std::clamp(all, kCopyBytes, kLargestArena);
+  weights_ = Arena(backend, std::max(rotated, extremes.weight));
+  gradients_ = Arena(backend, std::max(rotated, extremes.gradient));
   measure();  // the library makes its code for every shape
 }
 

@@ -4,7 +4,7 @@
 // steps, because machines are shared and change from one second to the next.
 //
 // In a slice every product of the step runs once, by itself, as the step calls it: weights and
-// weight gradients rotate through more memory than caches hold, activations stay where they are.
+// weight gradients rotate through memory as they do in a step, activations stay where they are.
 // Attention's products are charged at the rate of the others. Collectives are not counted.
 // Read next: tools/runtime/step_cost.h (what a step consists of).
 #pragma once
@@ -28,7 +28,7 @@ struct SpeedOfLight {
 
 class SpeedOfLightMeter {
  public:
-  // Takes 512 MiB or more: measure the step's memory before.
+  // Takes up to 600 MiB: measure the step's memory before.
   SpeedOfLightMeter(Backend& backend, const StepExtents& step);
   SpeedOfLight measure();  // one slice: a few percent of a step's time; waits
 

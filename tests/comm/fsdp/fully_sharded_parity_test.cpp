@@ -16,13 +16,10 @@ constexpr Strategy kSharding[] = {Strategy::kFullShard, Strategy::kShardGradOp,
                                   Strategy::kShardOptimizer, Strategy::kNoShard};
 constexpr Strategy kHybrid[] = {Strategy::kHybridShard, Strategy::kHybridShardZero2};
 
-// In f32 GPT-2's key biases have no gradient but rounding noise, which AdamW would turn into steps
-// of the learning rate; a larger epsilon keeps them where they are.
 RunSpec spec(const models::ModelConfig& model, DType dtype) {
   RunSpec s;
   s.subject = causal_lm(model);
   s.steps = 20;
-  s.adamw_epsilon = 1e-4;
   s.fsdp.param_dtype = s.fsdp.reduce_dtype = dtype;
   return s;
 }

@@ -1,0 +1,179 @@
+// Memory of a rank, at rest and at its peak, as formulas over the sizes of the parameters. The flat
+// sizes are computed here from the shapes, not asked from the layout.
+#include "comm/fsdp/fully_sharded.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tests/support/sharded_run.h"
+
+using namespace fsdp;
+using namespace fsdp::comm;
+using namespace fsdp::test;
+
+namespace {
+
+struct UnitSize {
+  size_t numel = 0;  // of the unsharded buffer: every parameter and every shard starts at 64 elements
+  size_t shard = 0;
+  size_t parameters = 0;
+};
+
+size_t round_up(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// Root first. `shards`: ranks of a shard group.
+std::vector<UnitSize> unit_sizes(const Module& model, size_t shards) {
+  std::map<std::string, UnitSize> units;  // "" is the root; blocks sort after it
+  for (const Parameter* p : model.parameters()) {
+    const std::string& name = p->name();
+    const bool in_block = name.starts_with("blocks.");
+    UnitSize& unit = units[in_block ? name.substr(0, name.find('.', 7)) : ""];
+    unit.numel += round_up(static_cast<size_t>(p->numel()), 64);
+    ++unit.parameters;
+  }
+  std::vector<UnitSize> out;
+  for (auto& [name, unit] : units) {
+    unit.numel = round_up(unit.numel, 64 * shards);
+    unit.shard = unit.numel / shards;
+    out.push_back(unit);
+  }
+  return out;
+}
+
+struct Expected {
+  size_t parameter_shard = 0, unsharded_parameter = 0, gradient = 0, optimizer_state = 0;
+};
+
+struct Shapes {
+  size_t shards;
+  size_t master, parameter, gradient;  // bytes of an element: master, param_dtype, reduce_dtype
+};
+
+// Two arena buffers for the blocks, one for the root.
+size_t arena(const std::vector<UnitSize>& units, size_t element) {
+  size_t largest = 0;
+  for (size_t i = 1; i < units.size(); ++i) largest = std::max(largest, units[i].numel);
+  return rounded_bytes(units[0].numel * element) + 2 * rounded_bytes(largest * element);
+}
+
+Expected expected(const std::vector<UnitSize>& units, const Shapes& s, const FsdpOptions& o) {
+  const bool keeps = o.strategy != Strategy::kFullShard && o.strategy != Strategy::kHybridShard;
+  const bool resident = s.shards == 1 || !o.reshard_after_forward.value_or(!keeps);
+  const bool master_is_slice = resident && s.master == s.parameter;
+  const bool several = o.micro_steps > 1;
+  const bool reduce_last = several && o.accumulation == Accumulation::kReduceLast;
+  const bool unsharded_gradient =
+      s.shards == 1 || o.strategy == Strategy::kShardOptimizer || reduce_last;
+  const size_t accumulated = reduce_last ? s.master : s.gradient;  // bytes of an element
+  const bool gradient_in_place = s.shards == 1 && s.gradient == s.master &&
+                                 (!several || reduce_last);
+  Expected e;
+  size_t flags = 0;
+  for (const UnitSize& u : units) {
+    if (!master_is_slice) e.parameter_shard += rounded_bytes(u.shard * s.master);
+    if (resident) {
+      (master_is_slice && s.shards == 1 ? e.parameter_shard : e.unsharded_parameter) +=
+          rounded_bytes(u.numel * s.parameter);
+    }
+    if (o.reshard_group_size > 0) {
+      e.unsharded_parameter += rounded_bytes(
+          u.numel / static_cast<size_t>(o.reshard_group_size) * s.parameter);
+    }
+    if (unsharded_gradient) e.gradient += rounded_bytes(u.numel * accumulated);
+    if (!gradient_in_place) e.gradient += rounded_bytes(u.shard * s.master);
+    e.optimizer_state += 2 * rounded_bytes(u.shard * s.master) + rounded_bytes(4 * u.parameters);
+    flags += u.parameters;
+  }
+  if (!resident) e.unsharded_parameter += arena(units, s.parameter);
+  if (!unsharded_gradient || accumulated != s.gradient) e.gradient += arena(units, s.gradient);
+  // Present flags, learning rate, and the clipper's power sum, norm, coefficient and skip.
+  e.optimizer_state += rounded_bytes(4 * flags) + 5 * kAllocationGranularity;
+  return e;
+}
+
+void check_memory(const models::ModelConfig& model, int ranks, const FsdpOptions& options) {
+  CAPTURE(name_of(options.strategy));
+  CAPTURE(ranks);
+  CAPTURE(name_of(options.param_dtype));
+  CAPTURE(name_of(options.reduce_dtype));
+  CAPTURE(options.micro_steps);
+  CAPTURE(static_cast<int>(options.accumulation));
+  RunSpec s;
+  s.subject = causal_lm(model);
+  s.ranks = ranks;
+  s.fsdp = options;
+  std::vector<MemoryUsage> usage(static_cast<size_t>(ranks));
+  std::vector<UnitSize> units;
+  Shapes shapes{};
+  run_local_ranks(ranks, [&](Communicator& world) {
+    RankRun run(world, s);
+    for (int step = 0; step < 2; ++step) run.step(step);
+    usage[static_cast<size_t>(world.rank())] = run.backend().ledger().usage();
+    if (world.rank() != 0) return;
+    const auto shards = static_cast<size_t>(run.sharded().mesh().shards());
+    units = unit_sizes(run.module(), shards);
+    shapes = {shards, size_of(accumulation_dtype(options.param_dtype)),
+              size_of(options.param_dtype), size_of(options.reduce_dtype)};
+  });
+  const Expected e = expected(units, shapes, options);
+  for (const MemoryUsage& u : usage) {
+    const auto check = [&](MemoryCategory category, size_t bytes) {
+      CAPTURE(name_of(category));
+      CHECK(u.current[static_cast<size_t>(category)] == bytes);
+      CHECK(u.peak[static_cast<size_t>(category)] == bytes);
+    };
+    check(MemoryCategory::kParameterShard, e.parameter_shard);
+    check(MemoryCategory::kUnshardedParameter, e.unsharded_parameter);
+    check(MemoryCategory::kGradient, e.gradient);
+    check(MemoryCategory::kOptimizerState, e.optimizer_state);
+    check(MemoryCategory::kCommunication, 0);
+    check(MemoryCategory::kTransportStaging, 0);
+    CHECK(u.current[static_cast<size_t>(MemoryCategory::kActivation)] == 0);
+  }
+}
+
+// (ranks, options) of every strategy.
+std::vector<std::pair<int, FsdpOptions>> strategies() {
+  using enum Strategy;
+  return {{1, {.strategy = kFullShard}},      {3, {.strategy = kFullShard}},
+          {3, {.strategy = kShardGradOp}},    {3, {.strategy = kShardOptimizer}},
+          {2, {.strategy = kNoShard}},        {4, {.strategy = kHybridShard, .shard_size = 2}},
+          {4, {.strategy = kHybridShardZero2, .shard_size = 2}},
+          {2, {.reshard_after_forward = false}},
+          {4, {.reshard_group_size = 2}}};
+}
+
+}  // namespace
+
+TEST_CASE("memory of every strategy, gpt2 in f32") {
+  for (const auto& [ranks, options] : strategies()) check_memory(small_gpt2(), ranks, options);
+}
+
+TEST_CASE("memory of every strategy, llama in f64, bf16 with f32 reduces, bf16") {
+  for (auto [ranks, options] : strategies()) {
+    for (const auto& [param, reduce] :
+         {std::pair{DType::kF64, DType::kF64}, std::pair{DType::kBF16, DType::kF32},
+          std::pair{DType::kBF16, DType::kBF16}}) {
+      options.param_dtype = param;
+      options.reduce_dtype = reduce;
+      check_memory(small_llama(), ranks, options);
+    }
+  }
+}
+
+TEST_CASE("memory with micro-steps, by what is communicated between them") {
+  for (auto [ranks, options] : strategies()) {
+    if (ranks == 3) ranks = 2;
+    options.micro_steps = 3;
+    for (const DType reduce : {DType::kF32, DType::kBF16}) {
+      options.param_dtype = options.reduce_dtype = reduce;
+      for (const Accumulation accumulation :
+           {Accumulation::kReduceEach, Accumulation::kReduceScatterEach,
+            Accumulation::kReduceLast}) {
+        options.accumulation = accumulation;
+        check_memory(small_llama(), ranks, options);
+      }
+    }
+  }
+}

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Every mistake in the input ends in one clear line and a non-zero status, on all ranks, soon, and
+# leaves no run directory; with ranks as threads and as processes.
+# Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
+set -uo pipefail
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+
+cat >config.yaml <<'YAML'
+model: {model_type: gpt2, hidden_size: 16, layers: 1, heads: 2}
+data: {train: good.jsonl, validation: good.jsonl, sequence_length: 16}
+train: {steps: 3, batch: 4}
+runtime: {run_dir: run}
+YAML
+for i in {1..30}; do echo '{"text": "a line of text, number '"$i"'"}'; done >good.jsonl
+
+# ---- the mistakes --------------------------------------------------------------------------------
+: >empty.txt
+printf 'good\nbad \xff byte, and some more text\n' >invalid.txt
+sed '17s/.*/{"text": "no end/' good.jsonl >malformed.jsonl
+sed 's/layers/layrs/' config.yaml >unknown_key.yaml
+"$FSDP" train --config config.yaml --set runtime.run_dir=donor >donor.log 2>&1 || cat donor.log
+model=$(ls -d donor/model)
+sed '/^model:/d' config.yaml >folder.yaml  # for --set model.path
+mkdir bin truncated
+cp "$model/config.json" bin && : >bin/pytorch_model.bin
+cp "$model/config.json" truncated
+head -c 5000 "$model/model.safetensors" >truncated/model.safetensors
+
+# ---- one line, not zero, soon --------------------------------------------------------------------
+# check 'regular expression' command...
+check() {
+  local expected=$1 begin=$SECONDS status lines
+  shift
+  timeout 60 "$@" >out 2>err </dev/null
+  status=$?
+  [ "$status" != 0 ] && [ "$status" != 124 ] || fail "status $status of: $*"
+  [ $((SECONDS - begin)) -lt 20 ] || fail "took $((SECONDS - begin)) s: $*"
+  lines=$(grep -c '^fsdp: ' err)
+  [ "$lines" = 1 ] || { fail "$lines lines of ours instead of 1: $*"; cat err; }
+  grep -qE "^fsdp: .*($expected)" err || { fail "no '$expected' from: $*"; grep '^fsdp' err; }
+  [ ! -e run ] || { fail "a run directory was made by: $*"; rm -rf run; }
+}
+# Under both ways to have two ranks: try 'regular expression' arguments of train...
+try() {
+  local expected=$1
+  shift
+  check "$expected" "$FSDP" train "$@" --local-ranks 2
+  [ -z "${MPIRUN:-}" ] || check "$expected" $MPIRUN -n 2 "$FSDP" train "$@"
+}
+try 'missing\.txt' --config config.yaml --set data.train=missing.txt
+try 'missing\.yaml' --config missing.yaml
+try 'empty\.txt' --config config.yaml --set data.train=empty.txt
+try 'invalid\.txt:2' --config config.yaml --set data.train=invalid.txt
+try 'malformed\.jsonl:17' --config config.yaml --set data.train=malformed.jsonl
+try 'unknown_key\.yaml:1: .*layrs.*layers' --config unknown_key.yaml
+try 'train\.lrr.*lr' --config config.yaml --set train.lrr=1
+try '1 sequence.*2 ranks' --config config.yaml --set train.batch=1
+try '257.*100|100.*257' --config config.yaml --set model.vocab_size=100
+try 'vocab.*257|257.*vocab' --config folder.yaml \
+  --set "model.path=$SOURCE/tests/fixtures/models/gpt2" --set data.sequence_length=8
+try 'truncated' --config folder.yaml --set model.path=truncated
+try 'bin.*safetensors|safetensors.*bin' --config folder.yaml --set model.path=bin
+try 'nowhere' --config folder.yaml --set model.path=nowhere
+try 'f16' --config config.yaml --set train.dtype=f16
+try 'step [0-9]+: loss .* not finite.* on rank [01]' --config config.yaml --set train.lr=1e38 \
+  --set train.steps=200 --set train.clip_norm=0 --set runtime.run_dir=diverged
+[ -s diverged/metrics.jsonl ] || fail "a run that diverged left no metrics"
+check 'walk' "$FSDP" walk
+if [ -n "${MPIRUN:-}" ]; then
+  check 'local-ranks' $MPIRUN -n 2 "$FSDP" train --config config.yaml --local-ranks 2
+  # One rank alone runs out of memory while the other waits for it.
+  check 'rank 1 .*out of memory' $MPIRUN -n 2 bash -c \
+    '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || ulimit -v 2000000; exec "$0" "$@"' \
+    "$FSDP" train --config config.yaml
+fi
+
+[ "$failed" = 0 ] && echo "bad input: every mistake has its line"
+exit "$failed"

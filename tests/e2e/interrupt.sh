@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Ctrl-C and SIGTERM end a run at a step boundary, on all ranks, with its metrics and model written.
+# Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
+set -uo pipefail
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+
+for i in {1..60}; do echo "a line of text, number $i"; done >text.txt
+cat >config.yaml <<'YAML'
+model: {model_type: llama, hidden_size: 16, layers: 2, heads: 2}
+data: {train: text.txt, sequence_length: 16}
+train: {steps: 10000000, batch: 4, log_every: 10, schedule: {kind: constant}}
+YAML
+
+# interrupt NAME SIGNAL EXPECTED_STATUS WHOM command...: starts the command, sends the signal to it or
+# to its first child once the run has logged a few steps, and waits for its end. Status 'any': not 0.
+interrupt() {
+  local name=$1 signal=$2 expected=$3 whom=$4 target status
+  shift 4
+  "$@" --config config.yaml --set "runtime.run_dir=$name" >"$name.log" 2>&1 </dev/null &
+  local pid=$!
+  for _ in {1..300}; do
+    [ "$(cat "$name/metrics.jsonl" 2>/dev/null | wc -l)" -ge 3 ] && break
+    sleep 0.1
+  done
+  target=$pid
+  [ "$whom" = itself ] || target=$(pgrep -P "$pid" -f train | head -1)
+  kill "-$signal" "$target"
+  for _ in {1..200}; do
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  if kill -0 "$pid" 2>/dev/null; then
+    fail "$name: still running 20 s after SIG$signal"
+    kill -9 "$pid"
+  fi
+  wait "$pid"
+  status=$?
+  if [ "$expected" = any ]; then
+    [ "$status" != 0 ] || fail "$name: status 0"
+  else
+    [ "$status" = "$expected" ] || fail "$name: status $status instead of $expected"
+  fi
+  grep -q '"interrupted": true' "$name/metrics.json" || fail "$name: metrics.json does not say so"
+  [ -s "$name/model/model.safetensors" ] || fail "$name: no model"
+  [ "$failed" = 0 ] || cat "$name.log"
+}
+interrupt one_term TERM 143 itself "$FSDP" train
+interrupt threads_term TERM 143 itself "$FSDP" train --local-ranks 2
+interrupt threads_int INT 130 itself "$FSDP" train --local-ranks 2
+if [ -n "${MPIRUN:-}" ]; then
+  # mpirun passes SIGTERM on to the ranks and has a status of its own.
+  interrupt mpirun_term TERM any itself $MPIRUN -n 2 "$FSDP" train
+  interrupt one_rank_term TERM 143 child $MPIRUN -n 2 "$FSDP" train
+else
+  echo "[SKIP] interrupt under mpirun: no MPI"
+fi
+
+[ "$failed" = 0 ] && echo "interrupt: every run ended in order"
+exit "$failed"

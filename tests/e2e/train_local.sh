@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# fsdp train with ranks as threads: the loss falls, the run directory is complete, what it wrote can
+# be trained on, and one or several ranks, sharded or not, train the same model.
+# Environment: FSDP the program, SOURCE the repository.
+set -uo pipefail
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+
+head -400 "$SOURCE/tools/data/chess/train.jsonl" >train.jsonl
+head -12 "$SOURCE/tools/data/chess/validation.jsonl" >validation.jsonl
+cat >config.yaml <<'YAML'
+model: {model_type: gpt2, hidden_size: 32, layers: 2, heads: 2}
+data: {train: train.jsonl, validation: validation.jsonl, sequence_length: 48}
+train: {steps: 40, batch: 6, lr: 1e-2, log_every: 10, eval_every: 20, schedule: {kind: constant, warmup: 4}}
+runtime: {name: small}
+sample: {prompt: "e2e4 ", tokens: 16}
+YAML
+
+# train RUN_DIR arguments...: runs, keeps the output in RUN_DIR.log
+train() {
+  local directory=$1; shift
+  "$FSDP" train --config config.yaml --set "runtime.run_dir=$directory" "$@" >"$directory.log" 2>&1 ||
+    { fail "train $* ended with $?"; cat "$directory.log"; }
+}
+# values RUN_DIR KEY: of metrics.jsonl, a line each
+values() { grep -o "\"$2\":[^,}]*" "$1/metrics.jsonl" | cut -d: -f2; }
+summary() { grep -o "\"$2\": [^,]*" "$1/metrics.json" | head -1 | cut -d' ' -f2; }
+
+# ---- a run and what it leaves --------------------------------------------------------------------
+train two --local-ranks 2 --trace
+for file in run_args.json config.yaml metrics.jsonl metrics.json model/config.json \
+  model/model.safetensors trace.rank0.json trace.rank1.json; do
+  [ -s "two/$file" ] || fail "two/$file is missing"
+done
+mapfile -t losses < <(values two loss)
+[ "${#losses[@]}" = 5 ] || fail "expected 5 logged steps (1, 10, 20, 30, 40), got ${#losses[@]}"
+awk -v a="${losses[0]}" -v b="${losses[4]}" 'BEGIN { exit !(b < 0.6 * a) }' ||
+  fail "the loss does not fall: ${losses[*]}"
+[ "$(values two validation_loss | wc -l)" = 2 ] || fail "expected 2 evaluations"
+[ "$(summary two world_size)" = 2 ] || fail "metrics.json: world_size"
+[ "$(summary two true_tokens)" = $((40 * 6 * 47)) ] || fail "metrics.json: true_tokens"
+[ "$(summary two strategy)" = '"full_shard"' ] || fail "metrics.json: strategy"
+for line in '^step  1/40  loss ' '^step 20: validation loss ' 'bigram entropy  ' '^sample: e2e4 |' \
+  'parameter shard  ' 'growth of RSS' '^run directory: two$'; do
+  grep -q -e "$line" two.log || fail "the output has no line '$line'"
+done
+grep -q '"name":"all_gather"' two/trace.rank1.json || fail "the trace has no all_gather"
+grep -q '"cat"\|"ph":"X"' two/trace.rank0.json || fail "the trace has no events"
+
+# ---- default name, and never into a directory that is there ---------------------------------------
+train again --local-ranks 2 --set train.steps=1 --set runtime.run_dir=two
+[ -d two-2 ] || fail "an existing run directory was used again"
+train named --set train.steps=1 --set runtime.run_dir=
+[ -n "$(find runs -maxdepth 1 -name 'small-2*')" ] || fail "no runs/small-<timestamp>"
+
+# ---- ranks and strategies agree ------------------------------------------------------------------
+train one --local-ranks 1
+train three --local-ranks 3
+train ddp --local-ranks 2 --set fsdp.strategy=no_shard
+for other in two three ddp; do
+  paste <(values one loss; values one grad_norm; values one validation_loss) \
+    <(values $other loss; values $other grad_norm; values $other validation_loss) |
+    awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5 * $1) bad = 1; n++ } END { exit bad || n != 12 }' ||
+    fail "one rank and '$other' differ by more than 1e-5"
+done
+
+# ---- training goes on from what it wrote ----------------------------------------------------------
+sed -i '/^model:/s/.*/model: {path: two\/model}/' config.yaml
+train more --local-ranks 2 --set train.steps=1
+first=$(values more loss | head -1)
+awk -v a="$first" -v b="${losses[4]}" 'BEGIN { exit !(a < b + 0.5) }' ||
+  fail "training on from two/model starts with loss $first, it ended with ${losses[4]}"
+
+[ "$failed" = 0 ] && echo "train with ranks as threads: all is well"
+exit "$failed"

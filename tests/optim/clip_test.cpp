@@ -1,0 +1,173 @@
+// Clipping: norms of every order over padded shards against plain sums, the coefficient, ranks that
+// share a gradient, and what a non-finite gradient does.
+#include "optim/clip.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "comm/local_transport.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tensors.h"
+
+namespace fsdp::optim {
+namespace {
+
+using Doubles = std::vector<double>;
+using Spans = std::vector<std::pair<int64_t, int64_t>>;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// Elements outside the spans are padding: not a number, to be seen when touched.
+OptimizerShard shard_of(Backend& backend, int64_t size, const Spans& spans, DType dtype,
+                        uint64_t seed) {
+  const Doubles random = test::random_values(size, seed, -3, 3);
+  Doubles values(static_cast<size_t>(size), kNan);
+  for (const auto& [begin, end] : spans) {
+    std::copy(random.begin() + begin, random.begin() + end, values.begin() + begin);
+  }
+  const Tensor gradient = test::make_tensor(backend, Shape{size}, dtype, values);
+  return {.name = "unit",
+          .master = gradient,
+          .gradient = gradient,
+          .copy = {},
+          .present = {},
+          .segments = {},
+          .spans = spans,
+          .parameters = 1};
+}
+
+double reference_norm(const std::vector<OptimizerShard>& shards, double power) {
+  double sum = 0;
+  for (const OptimizerShard& shard : shards) {
+    const Doubles values = shard.gradient.to_doubles();
+    for (const auto& [begin, end] : shard.spans) {
+      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+        sum = std::isinf(power) ? std::max(sum, std::abs(values[i]))
+                                : sum + std::pow(std::abs(values[i]), power);
+      }
+    }
+  }
+  return std::isinf(power) ? sum : std::pow(sum, 1 / power);
+}
+
+std::vector<OptimizerShard> three_shards(Backend& backend, DType dtype) {
+  return {shard_of(backend, 3000, {{0, 1000}, {1024, 2999}}, dtype, 1),
+          shard_of(backend, 64, {}, dtype, 2),  // nothing but padding
+          shard_of(backend, 128, {{64, 67}}, dtype, 3)};
+}
+
+TEST_CASE("clip: norms of order 1, 2, 3 and infinity leave padding out") {
+  cpu::CpuBackend backend;
+  for (const DType dtype : {DType::kF64, DType::kF32}) {
+    for (const double power : {1.0, 2.0, 3.0, 2.5, kInfinity}) {
+      CAPTURE(name_of(dtype));
+      CAPTURE(power);
+      const std::vector<OptimizerShard> shards = three_shards(backend, dtype);
+      const double expected = reference_norm(shards, power);
+      Clipper clipper(shards, nullptr, 0, power);
+      for (int again = 0; again < 2; ++again) {
+        clipper.measure();
+        CHECK(clipper.norm().item() ==
+              doctest::Approx(expected).epsilon(dtype == DType::kF64 ? 1e-13 : 1e-6));
+        CHECK(clipper.coefficient().item() == 1);  // no maximum: measure only
+        CHECK(clipper.skip().item() == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("clip: the coefficient is max / (norm + 1e-6), never above 1") {
+  cpu::CpuBackend backend;
+  const std::vector<OptimizerShard> shards = three_shards(backend, DType::kF64);
+  const double norm = reference_norm(shards, 2);
+  for (const double max_norm : {0.1, 1.0, norm / 2, norm * 2, 1e9}) {
+    Clipper clipper(shards, nullptr, max_norm);
+    clipper.measure();
+    CHECK(clipper.coefficient().item() ==
+          doctest::Approx(std::min(1.0, max_norm / (norm + 1e-6))).epsilon(1e-12));
+    CHECK(clipper.norm().item() == doctest::Approx(norm).epsilon(1e-13));  // before clipping
+  }
+}
+
+TEST_CASE("clip: a non-finite gradient asks to skip the step, and the next one recovers") {
+  cpu::CpuBackend backend;
+  for (const double power : {1.0, 2.0, 3.0, kInfinity}) {
+    for (const double bad : {kInfinity, -kInfinity, kNan}) {
+      CAPTURE(power);
+      CAPTURE(bad);
+      std::vector<OptimizerShard> shards = three_shards(backend, DType::kF32);
+      Clipper clipper(shards, nullptr, 1, power);
+      const auto write = [&](double value) {
+        const Tensor one = shards[2].gradient.slice(66, Shape{1});
+        const auto v = static_cast<float>(value);
+        one.write(&v);
+      };
+      write(bad);
+      clipper.measure();
+      CHECK(clipper.skip().item() == 1);
+      CHECK_FALSE(std::isfinite(clipper.norm().item()));
+      write(0.5);
+      clipper.measure();
+      CHECK(clipper.skip().item() == 0);
+      CHECK(std::isfinite(clipper.norm().item()));
+    }
+  }
+}
+
+TEST_CASE("clip: powers are summed in f32 (f64 for f64): what overflows there skips the step") {
+  cpu::CpuBackend backend;
+  for (const DType dtype : {DType::kF64, DType::kF32}) {
+    OptimizerShard shard = shard_of(backend, 2, {{0, 2}}, dtype, 1);
+    shard.gradient = test::make_tensor(backend, Shape{2}, dtype, {3e30, 4e30});
+    Clipper clipper({shard}, nullptr, 1);
+    clipper.measure();
+    CHECK(clipper.skip().item() == (dtype == DType::kF32 ? 1 : 0));
+    if (dtype == DType::kF64) CHECK(clipper.norm().item() == doctest::Approx(5e30));
+  }
+}
+
+TEST_CASE("clip: ranks that hold parts of one gradient agree on its norm and on skipping") {
+  for (const double power : {1.0, 2.0, 3.0, kInfinity}) {
+    for (const bool bad : {false, true}) {
+      CAPTURE(power);
+      CAPTURE(bad);
+      cpu::CpuBackend reference_backend;
+      std::vector<OptimizerShard> all;
+      for (uint64_t rank = 0; rank < 3; ++rank) {
+        all.push_back(shard_of(reference_backend, 100, {{7, 90}}, DType::kF64, 5 + rank));
+      }
+      const double expected = reference_norm(all, power);
+      Doubles norms(3), skips(3);
+      comm::run_local_ranks(3, [&](comm::Communicator& world) {
+        cpu::CpuBackend backend;
+        const auto rank = static_cast<size_t>(world.rank());
+        const OptimizerShard shard = shard_of(backend, 100, {{7, 90}}, DType::kF64, 5 + rank);
+        if (bad && rank == 1) shard.gradient.slice(8, Shape{1}).write(&kInfinity);
+        Clipper clipper({shard}, &world, 1, power);
+        clipper.measure();
+        norms[rank] = clipper.norm().item();
+        skips[rank] = clipper.skip().item();
+      });
+      CHECK(skips == Doubles(3, bad ? 1.0 : 0.0));
+      if (bad) continue;
+      CHECK(norms[0] == doctest::Approx(expected).epsilon(1e-13));
+      CHECK(norms == Doubles(3, norms[0]));
+    }
+  }
+}
+
+TEST_CASE("clip: wrong arguments are named") {
+  cpu::CpuBackend backend;
+  CHECK(test::error_of([] { Clipper({}, nullptr, 1); }) ==
+        "[clip] shards: expected at least one");
+  const std::vector<OptimizerShard> shards = three_shards(backend, DType::kF32);
+  CHECK(test::error_of([&] { Clipper(shards, nullptr, 1, 0.5); }) ==
+        "[clip] norm type: expected 1 or more, or infinity, got 0.5");
+}
+
+}  // namespace
+}  // namespace fsdp::optim
