@@ -27,10 +27,10 @@ Announcement HostCall::announcement() const {
 
 DirectEngine::DirectEngine(HostGroup group, Staging staging)
     : group_(std::move(group)), staging_(std::move(staging)) {
-  FSDP_CHECK(!staging_.window ||
-                 staging_.half_bytes >= static_cast<size_t>(group_.size()) * kAlignment,
-             "{}: staging: expected {} bytes a rank, got {}", group_.name(), kAlignment,
-             staging_.half_bytes / static_cast<size_t>(group_.size()));
+  FSDP_CHECK(
+      !staging_.window || staging_.half_bytes >= static_cast<size_t>(group_.size()) * kAlignment,
+      "{}: staging: expected {} bytes a rank, got {}", group_.name(), kAlignment,
+      staging_.half_bytes / static_cast<size_t>(group_.size()));
 }
 
 void DirectEngine::run(const HostCall& call) {
@@ -58,8 +58,12 @@ void DirectEngine::run(const HostCall& call) {
 
 void DirectEngine::run_direct(const HostCall& call, const Peers& peers) {
   switch (call.collective) {
-    case Collective::kAllGather: gather_direct(call, peers); break;
-    case Collective::kReduceScatter: reduce_direct(call, peers, call.output); break;
+    case Collective::kAllGather:
+      gather_direct(call, peers);
+      break;
+    case Collective::kReduceScatter:
+      reduce_direct(call, peers, call.output);
+      break;
     case Collective::kAllReduce: {
       const Slots slots(call.numel, group_.size());
       reduce_direct(call, peers, call.data + bytes_of(call, slots.begin(group_.rank())));
@@ -82,7 +86,7 @@ void DirectEngine::gather_direct(const HostCall& call, const Peers& peers) {
     const int peer = (group_.rank() + step) % group_.size();
     const int64_t begin = bytes_of(call, slots.begin(peer));
     copy_bytes(call.data + begin, peers[static_cast<size_t>(peer)] + begin,
-         bytes_of(call, slots.count(peer)));
+               bytes_of(call, slots.count(peer)));
   }
 }
 
@@ -96,8 +100,8 @@ void DirectEngine::reduce_direct(const HostCall& call, const Peers& peers, std::
 
 // ---------------------------------------------------------------------------- Staged
 // [Note: one meeting a turn] In a turn every rank fills its current half, all meet, and all read.
-// The next turn uses the other halves, so a half is written again only after the next meeting, which
-// a rank reaches when it has finished reading. Private buffers need no meeting on exit.
+// The next turn uses the other halves, so a half is written again only after the next meeting,
+// which a rank reaches when it has finished reading. Private buffers need no meeting on exit.
 
 std::byte* DirectEngine::half(int rank) const {
   const uintptr_t base = staging_.window->bases[static_cast<size_t>(rank)];
@@ -109,12 +113,15 @@ void DirectEngine::run_staged(const HostCall& call) {
              name_of(call.collective), group_.name());
   const Slots slots(call.numel, group_.size());
   switch (call.collective) {
-    case Collective::kAllGather: return gather_staged(call);
-    case Collective::kReduceScatter: return reduce_staged(call, call.output);
+    case Collective::kAllGather:
+      return gather_staged(call);
+    case Collective::kReduceScatter:
+      return reduce_staged(call, call.output);
     case Collective::kAllReduce:
       reduce_staged(call, call.data + bytes_of(call, slots.begin(group_.rank())));
       return gather_staged(call);
-    case Collective::kBroadcast: return broadcast_staged(call);
+    case Collective::kBroadcast:
+      return broadcast_staged(call);
   }
 }
 
@@ -126,11 +133,13 @@ void DirectEngine::gather_staged(const HostCall& call) {
   };
   for (int64_t done = 0; done < slots.per_rank; done += piece, ++turns_) {
     const int rank = group_.rank();
-    copy_bytes(half(rank), call.data + bytes_of(call, slots.begin(rank) + done), piece_of(rank, done));
+    copy_bytes(half(rank), call.data + bytes_of(call, slots.begin(rank) + done),
+               piece_of(rank, done));
     meet(call);
     for (int step = 1; step < group_.size(); ++step) {
       const int peer = (rank + step) % group_.size();
-      copy_bytes(call.data + bytes_of(call, slots.begin(peer) + done), half(peer), piece_of(peer, done));
+      copy_bytes(call.data + bytes_of(call, slots.begin(peer) + done), half(peer),
+                 piece_of(peer, done));
     }
   }
 }
@@ -152,7 +161,7 @@ void DirectEngine::reduce_staged(const HostCall& call, std::byte* output) {
     for (int reader = 0; reader < group_.size(); ++reader) {
       if (reader == rank) continue;
       copy_bytes(part(rank, reader), call.data + bytes_of(call, slots.begin(reader) + done),
-           bytes_of(call, piece_of(reader, done)));
+                 bytes_of(call, piece_of(reader, done)));
     }
     meet(call);
     for (int writer = 0; writer < group_.size(); ++writer) {

@@ -6,10 +6,11 @@
 //          |- DirectEngine   peers read each other     local threads, processes of one host
 //          `- MpiEngine      MPI_Allgather, ...        comm/mpi_engine.h
 //
-// [Note: who reads what] all_gather: peers read slot r of rank r's buffer, rank r writes the others.
-// reduce_scatter: rank r reads slot r of every buffer and writes its output; nobody else reads slot
-// r of rank r's own buffer, so the output may be there. Hence no copy is needed on either side; the
-// meeting on entry says "all buffers are ready", the one on exit "nobody reads mine any more".
+// [Note: who reads what] all_gather: peers read slot r of rank r's buffer, rank r writes the
+// others. reduce_scatter: rank r reads slot r of every buffer and writes its output; nobody else
+// reads slot r of rank r's own buffer, so the output may be there. Hence no copy is needed on
+// either side; the meeting on entry says "all buffers are ready", the one on exit "nobody reads
+// mine any more".
 #pragma once
 
 #include <algorithm>
@@ -32,9 +33,9 @@ struct HostCall {
   ReduceOp op = ReduceOp::kSum;
   DType dtype = DType::kF32;
   int root = 0;
-  int64_t numel = 0;            // of data
-  std::byte* data = nullptr;    // the buffer; the input of a reduce_scatter
-  std::byte* output = nullptr;  // of a reduce_scatter
+  int64_t numel = 0;                                   // of data
+  std::byte* data = nullptr;                           // the buffer; the input of a reduce_scatter
+  std::byte* output = nullptr;                         // of a reduce_scatter
   std::shared_ptr<const PeerWindow> window = nullptr;  // where peers find `data`; null: they cannot
   uint64_t offset = 0;                                 // of data in it, bytes
 

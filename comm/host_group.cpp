@@ -1,10 +1,6 @@
 // The barrier on a futex, its timeout, and abort.
 #include "comm/host_group.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <climits>
@@ -12,6 +8,10 @@
 #include <ctime>
 #include <new>
 #include <thread>
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace fsdp::comm {
 namespace {
@@ -87,8 +87,10 @@ void check_same_call(const std::vector<Announcement>& by_rank, const std::string
     const bool same = other.collective == first.collective && other.op == first.op &&
                       other.dtype == first.dtype && other.root == first.root &&
                       other.numel == first.numel;
-    FSDP_CHECK(same, "{}: expected the same collective on every rank, got {} on rank 0 and {} on "
-               "rank {}", group, describe(first), describe(other), r);
+    FSDP_CHECK(same,
+               "{}: expected the same collective on every rank, got {} on rank 0 and {} on "
+               "rank {}",
+               group, describe(first), describe(other), r);
   }
 }
 

@@ -23,8 +23,8 @@ Sum<T> larger(Sum<T> best, T candidate) {
   return value > best || value != value ? value : best;
 }
 
-// The first two sources at once, then one at a time: the prefetcher likes streams that go on, and two
-// ranks are the most common number.
+// The first two sources at once, then one at a time: the prefetcher likes streams that go on, and
+// two ranks are the most common number.
 template <typename T, Sum<T> (*combine)(Sum<T>, T)>
 void start(const T* first, const T* second, Sum<T>* sum, int64_t n) {
   for (int64_t i = 0; i < n; ++i) sum[i] = combine(static_cast<Sum<T>>(first[i]), second[i]);
@@ -69,9 +69,12 @@ void reduce_in_order(DType dtype, ReduceOp op, std::span<const std::byte* const>
     reduce<T, add<T>>(sources, divisor, typed_out, numel);
   };
   switch (dtype) {
-    case DType::kI32: return run(TypeTag<int32_t>{});
-    case DType::kI64: return run(TypeTag<int64_t>{});
-    default: dispatch_floating(dtype, "reduce", run);
+    case DType::kI32:
+      return run(TypeTag<int32_t>{});
+    case DType::kI64:
+      return run(TypeTag<int64_t>{});
+    default:
+      dispatch_floating(dtype, "reduce", run);
   }
 }
 

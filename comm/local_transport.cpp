@@ -18,9 +18,8 @@ std::shared_ptr<GroupState> make_state(int size) {
   constexpr std::align_val_t kAlign{64};
   void* memory = ::operator new(HostGroup::state_bytes(size), kAlign);
   HostGroup::create_state(memory, size);
-  return {static_cast<GroupState*>(memory), [](GroupState* state) {
-            ::operator delete(static_cast<void*>(state), kAlign);
-          }};
+  return {static_cast<GroupState*>(memory),
+          [](GroupState* state) { ::operator delete(static_cast<void*>(state), kAlign); }};
 }
 
 struct LocalGroup;

@@ -8,8 +8,9 @@ struct MpiRuntime::Impl {};
 bool MpiRuntime::available() { return false; }
 
 MpiRuntime::MpiRuntime(const HostMemoryOptions&) {
-  fail("[mpi] this build has no MPI; run ranks as threads (--local-ranks N), or install MPI and "
-       "configure again");
+  fail(
+      "[mpi] this build has no MPI; run ranks as threads (--local-ranks N), or install MPI and "
+      "configure again");
 }
 
 MpiRuntime::~MpiRuntime() = default;

@@ -99,9 +99,9 @@ std::vector<std::string> exchange_strings(const MpiGroup& group, const std::stri
   b.length = static_cast<int>(mine.size());
   b.lengths.resize(static_cast<size_t>(group.size()));
   MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallgather(&b.length, 1, MPI_INT, b.lengths.data(), 1, MPI_INT, group.comm(),
-                           &request),
-            "MPI_Iallgather");
+  check_mpi(
+      MPI_Iallgather(&b.length, 1, MPI_INT, b.lengths.data(), 1, MPI_INT, group.comm(), &request),
+      "MPI_Iallgather");
   wait_asleep(request, buffers, stop);
   int64_t total = 0;
   for (const int length : b.lengths) {
@@ -116,7 +116,8 @@ std::vector<std::string> exchange_strings(const MpiGroup& group, const std::stri
   wait_asleep(request, buffers, stop);
   std::vector<std::string> out;
   for (size_t r = 0; r < b.lengths.size(); ++r) {
-    out.push_back(b.all.substr(static_cast<size_t>(b.begins[r]), static_cast<size_t>(b.lengths[r])));
+    out.push_back(
+        b.all.substr(static_cast<size_t>(b.begins[r]), static_cast<size_t>(b.lengths[r])));
   }
   return out;
 }

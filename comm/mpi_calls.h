@@ -2,13 +2,13 @@
 // free themselves. Read next: comm/mpi_engine.h, comm/mpi_communicator.h.
 #pragma once
 
-#include <mpi.h>
-
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <mpi.h>
 
 namespace fsdp::comm {
 

@@ -72,34 +72,37 @@ MpiCommunicator::MpiCommunicator(std::shared_ptr<MpiJob> job, std::shared_ptr<Mp
 }
 
 bool MpiCommunicator::use_shared_memory() {
-  const size_t half = std::max(job_->options.staging_bytes, kCacheLine * static_cast<size_t>(size()));
+  const size_t half =
+      std::max(job_->options.staging_bytes, kCacheLine * static_cast<size_t>(size()));
   const size_t state = rounded_to_line(HostGroup::state_bytes(size()));
   const size_t bytes = state + 2 * half;
   const auto [window, problem] = make_window(bytes, PeerAccess::kReadWrite);
   if (!window) {
-    notice_ = fmt::format("{}: collectives go through MPI, which is slower: no shared memory: {}",
-                          name(), problem);
+    note("collectives go through MPI, which is slower: no shared memory: " + problem);
     return false;
   }
   job_->shared_bytes += bytes;  // for good: a communicator is small and lives long
   if (rank() == 0) HostGroup::create_state(window->data(0), size());
   barrier();
   auto staging = std::make_shared<PeerWindow>(view_of(window, 0, state));
-  std::shared_ptr<GroupState> shared(staging, static_cast<GroupState*>(
-                                                  static_cast<void*>(window->data(0))));
+  std::shared_ptr<GroupState> shared(staging,
+                                     static_cast<GroupState*>(static_cast<void*>(window->data(0))));
   job_->abort_list.add(shared);
   group_.emplace(shared, rank(), size(), name(), job_->options.timeout);
   use(std::make_shared<DirectEngine>(*group_, Staging{staging, half / kCacheLine * kCacheLine}));
   return true;
 }
 
+void MpiCommunicator::note(std::string reason) {
+  if (job_->notice.empty()) job_->notice = std::move(reason);
+}
+
 void MpiCommunicator::use_mpi() {
-  use(std::make_shared<MpiEngine>(
-      MpiGroup::duplicate(control_->comm()),
-      MpiEngine::Options{.name = name(),
-                         .piece_bytes = job_->options.staging_bytes,
-                         .timeout = job_->options.timeout,
-                         .abort_list = {job_, &job_->abort_list}}));
+  use(std::make_shared<MpiEngine>(MpiGroup::duplicate(control_->comm()),
+                                  MpiEngine::Options{.name = name(),
+                                                     .piece_bytes = job_->options.staging_bytes,
+                                                     .timeout = job_->options.timeout,
+                                                     .abort_list = {job_, &job_->abort_list}}));
 }
 
 SharedWindow::Result MpiCommunicator::make_window(size_t bytes, PeerAccess access) {
@@ -119,8 +122,7 @@ std::shared_ptr<CommBuffer> MpiCommunicator::allocate(Backend& backend, size_t b
   ++windows_;
   const auto [window, problem] = make_window(bytes, PeerAccess::kRead);
   if (!window) {
-    notice_ = fmt::format("{}: collectives copy through staging, which is slower: no shared memory: "
-                          "{}", name(), problem);
+    note("collectives copy through staging, which is slower: no shared memory: " + problem);
     return std::make_shared<BackendBuffer>(backend, bytes, category);
   }
   return std::make_shared<SharedBuffer>(register_window(window), rank(), bytes, backend, category,
@@ -149,7 +151,13 @@ void MpiCommunicator::locate(const Tensor& buffer, HostCall& call) {
 
 std::vector<std::string> MpiCommunicator::exchange(const std::string& mine) {
   if (size() == 1) return {mine};
-  return exchange_strings(*control_, mine, [this] { check_not_aborted(); });
+  const auto deadline = std::chrono::steady_clock::now() + job_->options.timeout;
+  return exchange_strings(*control_, mine, [&] {
+    check_not_aborted();
+    FSDP_CHECK(std::chrono::steady_clock::now() < deadline,
+               "[{}] control exchange: another rank did not come within {} s", name(),
+               std::chrono::duration_cast<std::chrono::seconds>(job_->options.timeout).count());
+  });
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key, const std::string& name) {

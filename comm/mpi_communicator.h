@@ -1,5 +1,6 @@
-// A communicator over MPI: control messages through MPI, collectives through shared memory where the
-// group lies on one host, else through MPI. Read next: comm/mpi_transport.h for who makes the first.
+// A communicator over MPI: control messages through MPI, collectives through shared memory where
+// the group lies on one host, else through MPI. Read next: comm/mpi_transport.h for who makes the
+// first.
 #pragma once
 
 #include <atomic>
@@ -20,6 +21,7 @@ struct MpiJob {
   HostMemoryOptions options;
   AbortList abort_list;
   std::atomic<size_t> shared_bytes{0};  // made by this process, staging included
+  std::string notice;  // the first reason why some collective is slower than it could be
 };
 
 class MpiCommunicator final : public HostCommunicator {
@@ -33,7 +35,7 @@ class MpiCommunicator final : public HostCommunicator {
                                        MemoryCategory category) override;
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override;
   void abort(const std::string& reason) override;
-  std::string notice() const override { return notice_; }
+  std::string notice() const override { return job_->notice; }
 
  private:
   struct Registered {
@@ -49,13 +51,13 @@ class MpiCommunicator final : public HostCommunicator {
   SharedWindow::Result make_window(size_t bytes, PeerAccess access);
   std::shared_ptr<const PeerWindow> register_window(std::shared_ptr<const SharedWindow> window);
   void check_not_aborted() const;
+  void note(std::string reason);
 
   std::shared_ptr<MpiJob> job_;
   std::shared_ptr<MpiGroup> control_;  // host thread only; collectives have their own
   std::optional<HostGroup> group_;     // absent when the group does not run on shared memory
   std::vector<Registered> registered_;
   uint64_t windows_ = 0;  // made or refused so far: the same on all ranks
-  std::string notice_;
 };
 
 }  // namespace fsdp::comm

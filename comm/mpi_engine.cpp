@@ -43,7 +43,9 @@ MpiEngine::MpiEngine(std::shared_ptr<MpiGroup> group, Options options)
       rank_(group_->rank()),
       size_(group_->size()) {}
 
-size_t MpiEngine::staging_bytes() const { return 2 * static_cast<size_t>(size_) * options_.piece_bytes; }
+size_t MpiEngine::staging_bytes() const {
+  return 2 * static_cast<size_t>(size_) * options_.piece_bytes;
+}
 
 std::byte* MpiEngine::scratch(int half) {
   scratch_.resize(staging_bytes());
@@ -57,10 +59,14 @@ int64_t MpiEngine::piece_elements(const HostCall& call) const {
 void MpiEngine::run(const HostCall& call) {
   rendezvous(call);
   switch (call.collective) {
-    case Collective::kAllGather: return gather(call);
-    case Collective::kReduceScatter: return reduce_scatter(call);
-    case Collective::kAllReduce: return all_reduce(call);
-    case Collective::kBroadcast: return broadcast(call);
+    case Collective::kAllGather:
+      return gather(call);
+    case Collective::kReduceScatter:
+      return reduce_scatter(call);
+    case Collective::kAllReduce:
+      return all_reduce(call);
+    case Collective::kBroadcast:
+      return broadcast(call);
   }
 }
 
@@ -80,9 +86,8 @@ void MpiEngine::rendezvous(const HostCall& call) {
   wait_asleep(request, buffers, [&] {
     options_.abort_list->check(name_of(call.collective));
     FSDP_CHECK(std::chrono::steady_clock::now() < deadline,
-               "[{}] {}: rank {} waited {} s for the other ranks of {}",
-               name_of(call.collective), options_.name, rank_,
-               static_cast<double>(options_.timeout.count()) / 1000, size_);
+               "[{}] {}: rank {} waited {} s for the other ranks of {}", name_of(call.collective),
+               options_.name, rank_, static_cast<double>(options_.timeout.count()) / 1000, size_);
   });
   check_same_call(buffers->said, options_.name);
 }
@@ -126,7 +131,8 @@ void MpiEngine::all_reduce(const HostCall& call) {
     std::byte* const ours = scratch(0);
     std::byte* const theirs = scratch(1);
     std::memcpy(ours, data, static_cast<size_t>(n * width(call)));
-    std::memset(ours + n * width(call), 0, static_cast<size_t>(size_ * part_bytes - n * width(call)));
+    std::memset(ours + n * width(call), 0,
+                static_cast<size_t>(size_ * part_bytes - n * width(call)));
     check_mpi(MPI_Alltoall(ours, static_cast<int>(part_bytes), MPI_BYTE, theirs,
                            static_cast<int>(part_bytes), MPI_BYTE, group_->comm()),
               "MPI_Alltoall");

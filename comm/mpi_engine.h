@@ -1,5 +1,6 @@
-// Collectives through MPI's own calls: for groups that span hosts, and where shared memory cannot be
-// had. Sums are still formed by us, in rank order, so the bits are those of the shared-memory path.
+// Collectives through MPI's own calls: for groups that span hosts, and where shared memory cannot
+// be had. Sums are still formed by us, in rank order, so the bits are those of the shared-memory
+// path.
 #pragma once
 
 #include <chrono>

@@ -1,10 +1,10 @@
 // Initialisation and end of MPI.
 #include "comm/mpi_transport.h"
 
-#include <mpi.h>
-
 #include <cstdlib>
 #include <exception>
+
+#include <mpi.h>
 
 #include "comm/mpi_communicator.h"
 
@@ -23,10 +23,14 @@ namespace {
 
 std::string_view name_of_level(int level) {
   switch (level) {
-    case MPI_THREAD_SINGLE: return "single";
-    case MPI_THREAD_FUNNELED: return "funneled";
-    case MPI_THREAD_SERIALIZED: return "serialized";
-    default: return "multiple";
+    case MPI_THREAD_SINGLE:
+      return "single";
+    case MPI_THREAD_FUNNELED:
+      return "funneled";
+    case MPI_THREAD_SERIALIZED:
+      return "serialized";
+    default:
+      return "multiple";
   }
 }
 

@@ -2,17 +2,17 @@
 // pid namespace the same numbers may name another file.
 #include "comm/shared_window.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <sstream>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace fsdp::comm {
 namespace {
@@ -152,7 +152,8 @@ SharedWindow::Result SharedWindow::create(const Exchange& exchange, const Reques
   for (const Offer& offer : offers) {
     FSDP_CHECK(offer.bytes == offers[0].bytes,
                "[allocate] bytes: expected the same on all ranks, got {} on rank 0 and {} on "
-               "another", offers[0].bytes, offer.bytes);
+               "another",
+               offers[0].bytes, offer.bytes);
     problems.push_back(offer.problem);
   }
   if (const std::string problem = first_problem(problems); !problem.empty()) {

@@ -1,7 +1,8 @@
 // Memory that processes of one host can read directly: every rank makes a region (memfd, so neither
 // /dev/shm nor its size limit plays a part) and maps those of its peers through /proc/<pid>/fd.
 // Pages are reserved when the window is made, after a look at how many there are: lack of memory is
-// a problem reported then, never a SIGBUS later. Not here: which tensors live in a window (comm/mpi_communicator.h).
+// a problem reported then, never a SIGBUS later. Not here: which tensors live in a window
+// (comm/mpi_communicator.h).
 #pragma once
 
 #include <functional>

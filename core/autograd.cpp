@@ -106,10 +106,12 @@ GradientTarget Parameter::begin_gradient(bool several) {
                                        accumulation_dtype(value().dtype()),
                                        MemoryCategory::kGradient);
   }
-  const DType wide = accumulation_dtype(gradient_.dtype());
+  const DType wide = accumulation_dtype(value().dtype());
   if (gradient_.dtype() == wide) return {gradient_, !first};
   if (wide_.defined()) return {wide_, true};
-  if (first && !several && pending_uses_ <= 1) return {gradient_, false};
+  // Kernels store in the dtype of their operands; any other goes through the accumulation dtype.
+  const bool direct = gradient_.dtype() == value().dtype();
+  if (direct && first && !several && pending_uses_ <= 1) return {gradient_, false};
   Backend& backend = gradient_.backend();
   wide_ = Tensor::empty(backend, shape_, wide, MemoryCategory::kGradient);
   if (!first) backend.cast(backend.compute_stream(), gradient_, wide_);

@@ -152,7 +152,7 @@ class Parameter {
   Tape* tape_ = nullptr;
   GradientOwner* owner_ = nullptr;
   Tensor gradient_;  // in the owner's dtype
-  Tensor wide_;      // accumulation dtype, while several contributions add up to a 16-bit gradient
+  Tensor wide_;      // accumulation dtype, while contributions add up to a gradient of another dtype
   int pending_uses_ = 0;
 };
 

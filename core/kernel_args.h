@@ -165,7 +165,7 @@ struct AdamWArgs {
 };
 
 // out (+)= sum over the spans of |x|^p in the accumulation dtype, in fixed blocks and order;
-// p = infinity: the maximum. *nonfinite |= any element not finite.
+// p = infinity: the maximum. An element that is not finite makes the result not finite.
 struct PowerSumArgs {
   const Tensor& x;  // (n)
   const std::vector<std::pair<int64_t, int64_t>>& spans;  // [begin, end): leaves padding out

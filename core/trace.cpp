@@ -65,7 +65,8 @@ std::string Trace::to_json(int rank) const {
       rank);
   for (const auto& [lane, id] : lanes) {
     out += fmt::format(
-        ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}}",
+        ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":"
+        "{}}}}}",
         rank, id, quoted(lane));
   }
   for (const TraceEvent& e : sorted) {

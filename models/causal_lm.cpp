@@ -6,12 +6,19 @@
 #include "core/ops/embedding.h"
 
 namespace fsdp::models {
+namespace {
+
+const ModelConfig& validated(const ModelConfig& config) {
+  validate(config);
+  return config;
+}
+
+}  // namespace
 
 CausalLM::CausalLM(const ModelConfig& config, Backend& backend, DType dtype, int64_t max_length)
     : Module("", "CausalLM"),
-      config_(config),
+      config_(validated(config)),
       rope_(make_rope_tables(config, backend, accumulation_dtype(dtype), max_length)) {
-  validate(config_);
   FSDP_CHECK(config_.positions != PositionKind::kLearned || max_length <= config_.max_positions,
              "[model] sequence length: expected at most the model's {} positions, got {}",
              config_.max_positions, max_length);

@@ -87,7 +87,8 @@ ModelConfig read_gpt2(const Keys& keys) {
   c.layers = keys.either("n_layer", "num_hidden_layers");
   c.heads = c.kv_heads = keys.either("n_head", "num_attention_heads");
   FSDP_CHECK(c.heads > 0 && c.hidden % c.heads == 0,
-             "{}: n_head: expected a divisor of n_embd {}, got {}", keys.where(), c.hidden, c.heads);
+             "{}: n_head: expected a divisor of n_embd {}, got {}", keys.where(), c.hidden,
+             c.heads);
   c.head_dim = c.hidden / c.heads;
   c.ffn = keys.get_or<int64_t>("n_inner", 4 * c.hidden);
   c.max_positions = keys.either("n_positions", "n_ctx");

@@ -46,7 +46,11 @@ auto value_in(const Table& table, std::string_view name, std::string_view what) 
   for (const auto& [known, value] : table) {
     if (known == name) return value;
   }
-  fail("[{}] unknown name \"{}\"", what, name);
+  std::string known_names;
+  for (const auto& [known, value] : table) {
+    known_names += (known_names.empty() ? "" : ", ") + std::string(known);
+  }
+  fail("[{}] unknown name \"{}\"; expected one of {}", what, name, known_names);
 }
 
 double ratio(int64_t a, int64_t b) {

@@ -1,11 +1,11 @@
 // The list of commands and the options they share.
 #include "tools/command_line.h"
 
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <sstream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "tools/runtime/launch.h"
 

@@ -47,7 +47,8 @@ class FullySharded {
 
   // Before each forward of a step with several: whether it is the last (reduces what was deferred).
   void begin_micro_step(bool last) { last_micro_step_ = last; }
-  // After Tape::backward: reduces what no hook reduced, makes the compute stream wait for all
+  // After Tape::backward, which must have reached the same units on every rank (a parameter may be
+  // absent on some ranks, a whole unit may not): reduces what no hook reduced, makes the compute stream wait for all
   // reductions, agrees with the other ranks which parameters had a gradient, reshards.
   void finish_backward();
   // What the optimizer steps; one per unit, in unit order. Tensors stay the same for the lifetime.

@@ -22,7 +22,8 @@ void check_attention(const AttentionArgs& a) {
   check_view("k", a.k);
   check_view("v", a.v);
   FSDP_CHECK(a.k.heads == a.v.heads && a.k.heads > 0 && a.q.heads % a.k.heads == 0,
-             "[attention] heads: expected key-value heads that divide {} query heads, got {} and {}",
+             "[attention] heads: expected key-value heads that divide {} query heads, got {} "
+             "and {}",
              a.q.heads, a.k.heads, a.v.heads);
   FSDP_CHECK(a.q.head_dim == a.k.head_dim && a.q.head_dim == a.v.head_dim,
              "[attention] head_dim: expected equal ones, got {}, {}, {}", a.q.head_dim,

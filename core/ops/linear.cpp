@@ -16,8 +16,8 @@ LinearExtents check_linear(const Tensor& x, const LinearWeights& w) {
   FSDP_CHECK(shape.rank() == 2, "[linear] weight {}: expected rank 2, got {}", w.weight.name(),
              shape.str());
   const LinearExtents e = {x.shape().rows(), x.shape().last(), out_in ? shape[0] : shape[1]};
-  FSDP_CHECK((out_in ? shape[1] : shape[0]) == e.in, "[linear] weight {}: expected {} inputs, got {}",
-             w.weight.name(), e.in, shape.str());
+  FSDP_CHECK((out_in ? shape[1] : shape[0]) == e.in,
+             "[linear] weight {}: expected {} inputs, got {}", w.weight.name(), e.in, shape.str());
   check_dtype("linear", w.weight.name(), w.weight.value().dtype(), x.dtype());
   if (w.bias) check_shape("linear", w.bias->name(), w.bias->shape(), Shape{e.out});
   return e;

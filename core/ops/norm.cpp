@@ -13,7 +13,11 @@ struct SavedNorm {
 // Gradients of (stream, y) -> gradient of x, which is the gradient of the residual too.
 Tensor norm_backward(const SavedNorm& saved, const NormWeights& w, std::vector<Tensor>& gradients) {
   const Tensor& dstream = gradients[0];
-  if (!gradients[1].defined()) return dstream;
+  if (!gradients[1].defined()) {  // y went unused: its contribution is nothing, but has come
+    if (w.weight.trainable()) w.weight.end_gradient();
+    if (w.bias && w.bias->trainable()) w.bias->end_gradient();
+    return dstream;
+  }
   Backend& backend = saved.stream.backend();
   Tensor dx = reuse_or_allocate(gradients[1]);
   GradientTarget dweight, dbias;

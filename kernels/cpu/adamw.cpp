@@ -38,7 +38,7 @@ struct Hyperparameters {
 template <typename M, typename G>
 void update_run(const Coefficients<M> k, M* master, const G* grad, M* exp_avg, M* exp_avg_sq,
                 int64_t n) {
-#pragma omp simd
+#pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     const M g = M(grad[i]) * k.gradient_scale;
     const M m = exp_avg[i] + k.beta1_rest * (g - exp_avg[i]);

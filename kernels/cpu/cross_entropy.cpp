@@ -55,7 +55,7 @@ void store_scaled_exp(const A* x, A shift, A factor, Out* y, int64_t n) {
 // f(begin, count) over runs of a row, added in double: no f32 sum has more terms than a run.
 template <typename F>
 double sum_runs(int64_t n, F&& f) {
-  constexpr int64_t kRun = 2048;
+  constexpr int64_t kRun = 512;
   double total = 0;
   for (int64_t i = 0; i < n; i += kRun) total += double(f(i, std::min(kRun, n - i)));
   return total;

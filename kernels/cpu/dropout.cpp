@@ -22,8 +22,8 @@ void drop_run(const DropoutMask& mask, uint64_t sample, const T* x, T* y, int64_
     dropout_words(mask, sample, static_cast<uint64_t>(first) / 4, (n + 3) / 4, words);
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) {
-      const T kept = T(Accumulate<T>(x[first + i]) * scale);
-      y[first + i] = dropout_keeps(words[i], threshold) ? kept : T();
+      const auto kept = Accumulate<T>(x[first + i]) * scale;
+      y[first + i] = T(dropout_keeps(words[i], threshold) ? kept : 0);
     }
   }
 }

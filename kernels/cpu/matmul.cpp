@@ -155,6 +155,11 @@ void multiply(const Product& p, const ProductData& data, Worker& worker) {
 
 void CpuBackend::matmul(Stream& stream, const MatmulArgs& args) {
   const Shape a = args.a.shape(), b = args.b.shape();
+  const DType result = args.c.dtype();
+  FSDP_CHECK(result == args.a.dtype() || result == accumulation_dtype(args.a.dtype()),
+             "[matmul] result: expected {} or {} for operands of {}, got {}",
+             name_of(args.a.dtype()), name_of(accumulation_dtype(args.a.dtype())),
+             name_of(args.a.dtype()), name_of(result));
   Tensor& target = args.pre_activation ? *args.pre_activation : args.c;
   Product product{};
   product.m = target.shape().rows();

@@ -42,8 +42,8 @@ double worst_error(ReduceOp op, int ranks, int64_t numel) {
     double sum = 0;
     for (const auto& source : sources) sum += static_cast<double>(source[i]);
     if (op == ReduceOp::kAverage) sum /= ranks;
-    worst = std::max(worst, std::abs(static_cast<double>(got[i]) - sum) /
-                                std::max(std::abs(sum), 1.0));
+    worst =
+        std::max(worst, std::abs(static_cast<double>(got[i]) - sum) / std::max(std::abs(sum), 1.0));
   }
   return worst;
 }

@@ -55,7 +55,8 @@ TEST_CASE("a chain multiplies its factors and runs from the end to the start") {
   Rig rig;
   const Leaf x(rig.tape, values(rig.backend, {1, 2}));
   std::vector<std::string> log;
-  const Tensor y = scaled(rig.tape, scaled(rig.tape, x.value(), 3, "first", &log), 5, "second", &log);
+  const Tensor once = scaled(rig.tape, x.value(), 3, "first", &log);
+  const Tensor y = scaled(rig.tape, once, 5, "second", &log);
   CHECK(y.to_doubles() == Doubles{15, 30});
   rig.tape.backward(y, values(rig.backend, {1, 10}));
   CHECK(x.gradient().to_doubles() == Doubles{15, 150});
@@ -313,7 +314,8 @@ TEST_CASE("an op used several times accumulates its weight's gradient") {
   Parameter& b = check.parameter("b", Shape{5});
   check.run([&](const std::vector<Tensor>& in) {
     const ops::LinearWeights weights = {.weight = w, .bias = &b};
-    return std::vector<Tensor>{ops::linear(ops::linear(ops::linear(in[0], weights), weights), weights)};
+    const Tensor twice = ops::linear(ops::linear(in[0], weights), weights);
+    return std::vector<Tensor>{ops::linear(twice, weights)};
   });
 }
 

@@ -52,8 +52,9 @@ void check_cover(const FlatLayout& layout) {
       end_before = piece.shard_begin + piece.count;
       CHECK(end_before <= layout.shard_numel());
       CHECK(shard * layout.shard_numel() + piece.shard_begin == p.offset + piece.parameter_begin);
+      std::vector<int>& counts = seen[static_cast<size_t>(piece.parameter)];
       for (int64_t i = 0; i < piece.count; ++i) {
-        ++seen[static_cast<size_t>(piece.parameter)][static_cast<size_t>(piece.parameter_begin + i)];
+        ++counts[static_cast<size_t>(piece.parameter_begin + i)];
       }
     }
   }

@@ -25,9 +25,7 @@ TEST_CASE("recompute: gradients of input and weights, also nested and used twice
   };
   check.run([&](const Tensors& in) { return Tensors{recompute(check.tape(), in[0], layer)}; });
   check.run([&](const Tensors& in) {
-    const auto twice = [&](const Tensor& x) {
-      return layer(recompute(check.tape(), x, layer));
-    };
+    const auto twice = [&](const Tensor& x) { return layer(recompute(check.tape(), x, layer)); };
     const Tensor y = recompute(check.tape(), in[0], twice);
     return Tensors{ops::add(y, in[0]), recompute(check.tape(), y, layer)};
   });
@@ -73,10 +71,8 @@ TEST_CASE("recompute: dropout draws the same mask again") {
   const DropoutArgs args = {.probability = 0.5, .key = {.seed = 1}, .samples = &samples};
   test::GradientCheck check(backend);
   check.input("x", Shape{2, 50});
-  check.run([&](const Tensors& in) {
-    return Tensors{recompute(check.tape(), in[0],
-                             [&](const Tensor& x) { return ops::dropout(ops::swiglu(x, x), args); })};
-  });
+  const auto body = [&](const Tensor& x) { return ops::dropout(ops::swiglu(x, x), args); };
+  check.run([&](const Tensors& in) { return Tensors{recompute(check.tape(), in[0], body)}; });
 }
 
 }  // namespace

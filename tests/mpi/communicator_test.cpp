@@ -1,12 +1,11 @@
 // The communicator contract with ranks as processes: through shared memory (buffers of the
 // communicator, and plain ones through staging) and through MPI's own calls.
-#include "comm/mpi_transport.h"
-
 #include <chrono>
 #include <thread>
 
 #include <doctest/doctest.h>
 
+#include "comm/mpi_transport.h"
 #include "tests/support/comm_checks.h"
 #include "tests/support/temp_folder.h"
 
@@ -46,8 +45,8 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 TEST_CASE("every collective, dtype and size, against scalar loops") {
   on_all_ways([](Communicator& world, Memory memory) {
     CommRank rank(world.rank());
-    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64, DType::kI32,
-                              DType::kI64}) {
+    for (const DType dtype :
+         {DType::kF32, DType::kBF16, DType::kF16, DType::kF64, DType::kI32, DType::kI64}) {
       for (const int64_t slot : {1, 7, 1001}) {
         check_collectives(world, rank, dtype, slot, memory);
       }
@@ -80,9 +79,7 @@ TEST_CASE("ranks may give buffers of different kinds") {
   }
 }
 
-TEST_CASE("sums have the same bits on every rank, run and way") {
-  on_all_ways(check_same_bits);
-}
+TEST_CASE("sums have the same bits on every rank, run and way") { on_all_ways(check_same_bits); }
 
 TEST_CASE("two communicators on two streams at once, with delays") {
   on_all_ways(check_two_streams);
@@ -117,8 +114,9 @@ TEST_CASE("without shared memory the work is done another way, and a notice says
     CommRank rank(runtime.world().rank());
     check_collectives(runtime.world(), rank, DType::kF32, 99, Memory::kFromCommunicator);
     if (runtime.world().size() > 1) {
-      CHECK(contains(runtime.world().notice(), "world: collectives go through MPI, which is slower: "
-                                               "no shared memory: rank 0: "));
+      CHECK(contains(runtime.world().notice(),
+                     "world: collectives go through MPI, which is slower: "
+                     "no shared memory: rank 0: "));
     }
   }
   MpiRuntime runtime({.limit_bytes = 16384, .staging_bytes = 4096});
@@ -181,8 +179,8 @@ TEST_CASE("a wait that takes too long names who is missing") {
     const std::string message =
         error_of([&] { world.all_reduce(*rank.first, value, ReduceOp::kSum)->wait(); });
     CAPTURE(message);
-    CHECK(contains(message, shared ? fmt::format("waited 0.2 s for rank {} of {}",
-                                                 world.size() - 1, world.size())
+    CHECK(contains(message, shared ? fmt::format("waited 0.2 s for rank {} of {}", world.size() - 1,
+                                                 world.size())
                                    : "waited 0.2 s for the other ranks"));
   }
 }

@@ -7,7 +7,6 @@
 
 #include <doctest/doctest.h>
 
-#include "core/io/safetensors.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tensors.h"
 
@@ -24,9 +23,12 @@ constexpr DType kAllDTypes[] = {DType::kF32, DType::kBF16, DType::kF16,
 template <typename F>
 void dispatch_any(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::kI32: return f(TypeTag<int32_t>{});
-    case DType::kI64: return f(TypeTag<int64_t>{});
-    default: dispatch_floating(dtype, "test", f);
+    case DType::kI32:
+      return f(TypeTag<int32_t>{});
+    case DType::kI64:
+      return f(TypeTag<int64_t>{});
+    default:
+      dispatch_floating(dtype, "test", f);
   }
 }
 
@@ -75,14 +77,6 @@ int64_t differing(const std::vector<T>& a, const std::vector<T>& b) {
 std::vector<ReduceOp> ops_of(DType dtype) {
   if (is_floating(dtype)) return {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMax};
   return {ReduceOp::kSum, ReduceOp::kMax};
-}
-
-// The stream of a collective starts after what the host wrote, and what the host reads waits for it.
-void after_compute(CommRank& rank, Stream& stream) {
-  rank.backend->wait(stream, rank.backend->record(rank.backend->compute_stream()));
-}
-void before_compute(CommRank& rank, const EventPtr& event) {
-  rank.backend->wait(rank.backend->compute_stream(), event);
 }
 
 template <typename T>
@@ -170,6 +164,14 @@ CommRank::CommRank(int rank, int longest_delay_us) {
   backend = std::make_unique<cpu::CpuBackend>(options);
   first = backend->create_stream("gather");
   second = backend->create_stream("reduce");
+}
+
+void after_compute(CommRank& rank, Stream& stream) {
+  rank.backend->wait(stream, rank.backend->record(rank.backend->compute_stream()));
+}
+
+void before_compute(CommRank& rank, const EventPtr& event) {
+  rank.backend->wait(rank.backend->compute_stream(), event);
 }
 
 Tensor finished_zeros(CommRank& rank, int64_t numel) {
@@ -260,7 +262,9 @@ void check_two_streams(Communicator& group, Memory memory) {
     after_compute(rank, *rank.first);
     after_compute(rank, *rank.second);
     EventPtr gather_done, reduce_done;
-    const auto issue_gather = [&] { gather_done = gather->all_gather(*rank.first, gathered.tensor); };
+    const auto issue_gather = [&] {
+      gather_done = gather->all_gather(*rank.first, gathered.tensor);
+    };
     const auto issue_reduce = [&] {
       reduce_done = reduce->reduce_scatter(*rank.second, input.tensor, output, ReduceOp::kSum);
     };
@@ -272,8 +276,8 @@ void check_two_streams(Communicator& group, Memory memory) {
     std::vector<float> full, sums;
     for (const auto& shard : shards) full.insert(full.end(), shard.begin(), shard.end());
     for (int64_t i = 0; i < kSlot; ++i) {
-      sums.push_back(reduced(gradients, static_cast<size_t>(group.rank() * kSlot + i),
-                             ReduceOp::kSum));
+      sums.push_back(
+          reduced(gradients, static_cast<size_t>(group.rank() * kSlot + i), ReduceOp::kSum));
     }
     CHECK(differing(gathered.tensor.to_host<float>(), full) == 0);
     CHECK(differing(output.to_host<float>(), sums) == 0);
@@ -348,9 +352,9 @@ void check_counts_and_ledger(Communicator& group) {
     copy->reset_counts();
     CHECK(copy->count(Collective::kAllGather).calls == 0);
   }
-  CHECK(rank.backend->ledger()
-            .usage()
-            .current[static_cast<size_t>(MemoryCategory::kCommunication)] == 0);
+  CHECK(
+      rank.backend->ledger().usage().current[static_cast<size_t>(MemoryCategory::kCommunication)] ==
+      0);
 }
 
 void check_mismatch(Communicator& group) {
@@ -369,73 +373,6 @@ void check_mismatch(Communicator& group) {
   CHECK(contains(message, "(max) on rank " + std::to_string(group.size() - 1)));
   const std::string later = error_of([&] { group.all_gather(*rank.second, value)->wait(); });
   CHECK(later != "");
-}
-
-// ---------------------------------------------------------------------------- PyTorch's reduction
-
-namespace {
-
-// The four parameters of the fixture one after the other, padded to a multiple of the ranks.
-std::vector<double> flat(const SafetensorsFile& file, const std::string& prefix, int ranks) {
-  std::vector<double> out;
-  for (const char* name : {"a", "b", "c", "d"}) {
-    const std::string key = prefix + "." + name;
-    std::vector<double> values(static_cast<size_t>(file.entry(key).numel));
-    file.read_elements(key, 0, file.entry(key).numel, DType::kF64, values.data());
-    out.insert(out.end(), values.begin(), values.end());
-  }
-  while (out.size() % static_cast<size_t>(ranks) != 0) out.push_back(0);
-  return out;
-}
-
-// The largest difference, in rounding steps at the size of the terms (their sum may cancel).
-double worst_in_steps(const std::vector<double>& got, const std::vector<double>& expected,
-                      const std::vector<double>& size_of_terms, DType dtype) {
-  double worst = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const double binade = std::exp2(std::floor(std::log2(std::max(size_of_terms[i], 1e-30))));
-    worst = std::max(worst, std::abs(got[i] - expected[i]) / (2 * unit_roundoff(dtype) * binade));
-  }
-  return worst;
-}
-
-}  // namespace
-
-void check_reference_reduction(Communicator& group, Memory memory) {
-  const int ranks = group.size();
-  if (ranks < 2 || ranks > 4) return;
-  const SafetensorsFile file = SafetensorsFile::open(
-      fixture_path("fsdp/reduce/w" + std::to_string(ranks) + ".safetensors"));
-  CommRank rank(group.rank());
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    for (const std::string kind : {"exact", "random"}) {
-      const std::string name(name_of(dtype));
-      CAPTURE(name);
-      CAPTURE(kind);
-      std::vector<double> gradient, terms;
-      for (int r = 0; r < ranks; ++r) {
-        const auto theirs = flat(file, "grad." + kind + ".rank" + std::to_string(r), ranks);
-        if (r == group.rank()) gradient = theirs;
-        terms.resize(theirs.size());
-        for (size_t i = 0; i < terms.size(); ++i) terms[i] += std::abs(theirs[i]) / ranks;
-      }
-      const auto expected = flat(file, "fsdp2." + name + "." + kind, ranks);
-      const auto numel = static_cast<int64_t>(gradient.size());
-      CommTensor buffer = comm_tensor(group, *rank.backend, numel, dtype, memory);
-      const Tensor start = make_tensor(*rank.backend, Shape{numel}, dtype, gradient);
-      rank.backend->copy(rank.backend->compute_stream(), buffer.tensor.data(), start.data(),
-                         start.bytes());
-      after_compute(rank, *rank.first);
-      const int64_t slot = numel / ranks;
-      const Tensor own = buffer.tensor.slice(group.rank() * slot, Shape{slot});
-      group.reduce_scatter(*rank.first, buffer.tensor, own, ReduceOp::kAverage);
-      before_compute(rank, group.all_gather(*rank.first, buffer.tensor));
-      const std::vector<double> got = buffer.tensor.to_doubles();
-      const bool exact = kind == "exact" || (ranks == 2 && dtype == DType::kF32);
-      if (exact) CHECK(differing(got, expected) == 0);
-      CHECK(worst_in_steps(got, expected, terms, dtype) <= ranks - 1);
-    }
-  }
 }
 
 }  // namespace fsdp::test

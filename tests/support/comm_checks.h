@@ -21,6 +21,10 @@ struct CommRank {
   std::unique_ptr<Stream> second;
 };
 
+// The stream of a collective starts after what the host wrote, and what the host reads waits for
+// it.
+void after_compute(CommRank& rank, Stream& stream);
+void before_compute(CommRank& rank, const EventPtr& event);
 // Zeros that are there when the call returns, so that any stream may use them.
 Tensor finished_zeros(CommRank& rank, int64_t numel);
 

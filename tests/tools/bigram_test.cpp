@@ -1,9 +1,9 @@
 // The bigram yardstick against counts by hand and against a text whose entropy is known.
 #include "tools/runtime/bigram.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
+
+#include <doctest/doctest.h>
 
 #include "core/error.h"
 

@@ -1,9 +1,9 @@
 // What a command line leads to, without running it.
 #include "tools/command_line.h"
 
-#include <doctest/doctest.h>
-
 #include <vector>
+
+#include <doctest/doctest.h>
 
 #include "tests/support/temp_folder.h"
 
@@ -30,7 +30,9 @@ TEST_CASE("command line: help and mistakes") {
     CHECK(test::contains(help.message, name));
   }
   CHECK(test::contains(parse({"train", "--help"}).message, "--config"));
-  for (const auto& wrong : {std::vector<const char*>{}, {"walk"}, {"train", "--local-ranks", "0"},
+  for (const auto& wrong : {std::vector<const char*>{},
+                            {"walk"},
+                            {"train", "--local-ranks", "0"},
                             {"train", "--confg", "x"}}) {
     const CommandLine line = parse(wrong);
     CHECK(!line.command);

@@ -1,10 +1,10 @@
 // What the launcher's environment means, how many threads a rank gets, how ranks agree on an error.
 #include "tools/runtime/launch.h"
 
-#include <doctest/doctest.h>
-
 #include <atomic>
 #include <map>
+
+#include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
 #include "tests/support/temp_folder.h"
@@ -25,9 +25,10 @@ TEST_CASE("launch: the environment of the launchers") {
   CHECK(none.rank == 0);
   CHECK(none.size == 0);
 
-  const LauncherEnvironment open_mpi =
-      environment_of({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"},
-                      {"PMIX_RANK", "3"}, {"OMPI_MCA_orte_bound_at_launch", "1"}});
+  const LauncherEnvironment open_mpi = environment_of({{"OMPI_COMM_WORLD_SIZE", "4"},
+                                                       {"OMPI_COMM_WORLD_RANK", "3"},
+                                                       {"PMIX_RANK", "3"},
+                                                       {"OMPI_MCA_orte_bound_at_launch", "1"}});
   CHECK(open_mpi.started);
   CHECK(open_mpi.size == 4);
   CHECK(open_mpi.rank == 3);
@@ -42,8 +43,8 @@ TEST_CASE("launch: the environment of the launchers") {
 
 TEST_CASE("launch: a Slurm batch script is not srun") {
   CHECK(!environment_of({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}).started);
-  const LauncherEnvironment step = environment_of({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "5"},
-                                                   {"SLURM_STEP_NUM_TASKS", "8"}});
+  const LauncherEnvironment step =
+      environment_of({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "5"}, {"SLURM_STEP_NUM_TASKS", "8"}});
   CHECK(step.started);
   CHECK(step.size == 8);
   CHECK(step.rank == 5);
@@ -65,16 +66,25 @@ TEST_CASE("launch: warnings about threads") {
     return choose_threads(requested, cores).warning;
   };
   // All cores in use, one each.
-  CHECK(warning(0, {.usable = 1, .of_machine = 2, .ranks = 1, .ranks_on_host = 2,
+  CHECK(warning(0, {.usable = 1,
+                    .of_machine = 2,
+                    .ranks = 1,
+                    .ranks_on_host = 2,
                     .bound_by_launcher = true}) == "");
   CHECK(warning(1, {.usable = 2, .of_machine = 2, .ranks = 2, .ranks_on_host = 2}) == "");
   // More threads than the launcher allows.
-  CHECK(test::contains(warning(4, {.usable = 1, .of_machine = 8, .ranks = 1, .ranks_on_host = 2,
+  CHECK(test::contains(warning(4, {.usable = 1,
+                                   .of_machine = 8,
+                                   .ranks = 1,
+                                   .ranks_on_host = 2,
                                    .bound_by_launcher = true}),
                        "4 threads per rank, but the launcher bound each rank to 1 of 8 cores; "
                        "give mpirun --bind-to none"));
   // Cores left idle by the launcher.
-  CHECK(test::contains(warning(0, {.usable = 1, .of_machine = 8, .ranks = 1, .ranks_on_host = 2,
+  CHECK(test::contains(warning(0, {.usable = 1,
+                                   .of_machine = 8,
+                                   .ranks = 1,
+                                   .ranks_on_host = 2,
                                    .bound_by_launcher = true}),
                        "--bind-to none"));
   // A container has fewer cores than its machine: no launcher to blame.

@@ -51,7 +51,8 @@ void check_against_ledger(const Case& c) {
                          .labels = tokens,
                          .global_label_tokens = 6 * c.ranks};
     for (uint32_t step = 0; step < 2; ++step) session.train_step(batch, 1e-3, step).read();
-    const auto predicted = predicted_memory(memory_plan(session.sharded(), session.model().config(), true));
+    const auto predicted =
+        predicted_memory(memory_plan(session.sharded(), session.model().config(), true));
     const MemoryUsage counted = session.backend().ledger().usage();
     CAPTURE(world.rank());
     for (size_t i = 0; i < kMemoryCategories; ++i) {

@@ -1,9 +1,9 @@
 // The memory table, and what /proc says of this process.
 #include "tools/runtime/memory_report.h"
 
-#include <doctest/doctest.h>
-
 #include <vector>
+
+#include <doctest/doctest.h>
 
 #include "tests/support/temp_folder.h"
 
@@ -31,7 +31,8 @@ TEST_CASE("memory report: rows with a formula and without") {
   const std::string table = format_memory_table(report);
   CHECK(test::contains(table, "gradient                          3.00        3.00\n"));
   CHECK(test::contains(table, "activation                           -        5.00\n"));
-  CHECK(test::contains(table, "this process (2 ranks)                       16.00   growth of RSS 17.00"));
+  CHECK(test::contains(table,
+                       "this process (2 ranks)                       16.00   growth of RSS 17.00"));
   CHECK(!test::contains(table, "workspace"));
 }
 

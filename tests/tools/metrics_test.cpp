@@ -1,9 +1,9 @@
 // The files of numbers that a run leaves.
 #include "tools/runtime/metrics.h"
 
-#include <doctest/doctest.h>
-
 #include <limits>
+
+#include <doctest/doctest.h>
 
 #include "core/error.h"
 #include "core/io/file.h"

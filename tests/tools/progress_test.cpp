@@ -1,9 +1,9 @@
 // The text of progress lines, and which of them a file gets.
 #include "tools/runtime/progress.h"
 
-#include <doctest/doctest.h>
-
 #include <limits>
+
+#include <doctest/doctest.h>
 
 #include "core/io/file.h"
 #include "tests/support/temp_folder.h"

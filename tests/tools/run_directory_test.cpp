@@ -25,7 +25,8 @@ TEST_CASE("run directory: one for all ranks, with what was run") {
   std::vector<std::string> paths(3);
   comm::run_local_ranks(3, [&](comm::Communicator& world) {
     const auto path = make_run_directory(world, folder / "run", "name");
-    write_run_arguments(world, path, {.command = "train", .config = "c.yaml", .overrides = {"a=1"}});
+    write_run_arguments(world, path,
+                        {.command = "train", .config = "c.yaml", .overrides = {"a=1"}});
     paths[static_cast<size_t>(world.rank())] = path.string();
   });
   CHECK(paths[0] == (folder / "run").string());

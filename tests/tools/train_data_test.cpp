@@ -1,9 +1,9 @@
 // The text of a run as batches of ranks.
 #include "tools/runtime/train_data.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
+
+#include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
 #include "tests/support/temp_folder.h"
@@ -24,8 +24,8 @@ config::TrainConfig config_of(const test::TempFolder& folder, int64_t batch) {
 
 TEST_CASE("train data: ranks get disjoint rows that make up the batches of one rank") {
   const test::TempFolder folder;
-  folder.write("train.txt", "abcdefghijklmnopqrstuvwxyz0123456789");   // 37 tokens: 9 sequences
-  folder.write("validation.txt", "The quick brown fox");               // 20 tokens: 5 sequences
+  folder.write("train.txt", "abcdefghijklmnopqrstuvwxyz0123456789");  // 37 tokens: 9 sequences
+  folder.write("validation.txt", "The quick brown fox");              // 20 tokens: 5 sequences
   for (const int world_size : {1, 2, 3}) {
     std::vector<std::vector<int64_t>> samples(static_cast<size_t>(world_size));
     int64_t global_labels = 0;

@@ -49,7 +49,8 @@ TEST_CASE("train setup: what does not make a model") {
   CHECK(test::contains(error_of("model: {hidden_size: 64}"), "one of path, preset, or model_type"));
   CHECK(test::contains(error_of("model: {model_type: llama, hidden_size: 64, heads: 5, layers: 1}"),
                        "model.heads: expected a divisor of hidden_size 64, got 5"));
-  CHECK(test::contains(error_of("model: {model_type: llama, hidden_size: 64, heads: 4}"), "layers"));
+  CHECK(
+      test::contains(error_of("model: {model_type: llama, hidden_size: 64, heads: 4}"), "layers"));
   CHECK(test::contains(error_of("model: {preset: gpt2-124m, model_type: llama}"), "family gpt2"));
   CHECK(test::contains(error_of("model: {preset: gpt2-124m}\ndata: {sequence_length: 2048}"),
                        "the model has 1024 positions, got 2048"));

@@ -53,7 +53,9 @@ BatchSource training(const comm::Communicator& world) {
 }
 BatchSource validation(const comm::Communicator& world) {
   return {.batches = 2, .get = [&world](int64_t i) {
-            if (i == 1) return rows_of(world.rank() == 0 ? std::vector<int64_t>{7} : std::vector<int64_t>{}, 1);
+            if (i == 1)
+              return rows_of(world.rank() == 0 ? std::vector<int64_t>{7} : std::vector<int64_t>{},
+                             1);
             return training(world).get(40);
           }};
 }
@@ -95,8 +97,8 @@ std::vector<Json> lines_of(const std::string& text) {
 }
 
 TEST_CASE("trainer: steps, logged lines, evaluations") {
-  const Run one = run(1, {.steps = 30, .log_every = 4, .eval_every = 20,
-                          .schedule = {.peak = 0.03, .total = 30}});
+  const Run one = run(
+      1, {.steps = 30, .log_every = 4, .eval_every = 20, .schedule = {.peak = 0.03, .total = 30}});
   CHECK(one.outcome.steps == 30);
   CHECK(one.outcome.signal == 0);
   CHECK(one.outcome.true_tokens == 30 * 2 * (kLength - 1));
@@ -111,14 +113,13 @@ TEST_CASE("trainer: steps, logged lines, evaluations") {
 }
 
 TEST_CASE("trainer: any number of ranks trains the same model") {
-  const TrainerOptions options = {.steps = 12, .log_every = 1,
-                                  .schedule = {.peak = 0.02, .total = 12}};
+  const TrainerOptions options = {
+      .steps = 12, .log_every = 1, .schedule = {.peak = 0.02, .total = 12}};
   const Run one = run(1, options);
   for (const int ranks : {2, 3}) {  // the third rank never gets a row
     CAPTURE(ranks);
     const Run several = run(ranks, options);
-    CHECK(several.outcome.train_loss ==
-          doctest::Approx(one.outcome.train_loss).epsilon(1e-5));
+    CHECK(several.outcome.train_loss == doctest::Approx(one.outcome.train_loss).epsilon(1e-5));
     CHECK(several.outcome.validation_loss.value() ==
           doctest::Approx(one.outcome.validation_loss.value()).epsilon(1e-5));
   }
@@ -134,8 +135,8 @@ TEST_CASE("trainer: the train loss is the mean over the last logging interval") 
 }
 
 TEST_CASE("trainer: a loss that is not finite names step and unit, and is logged") {
-  const Run run_away = run(2, {.steps = 50, .log_every = 10,
-                               .schedule = {.peak = 1e38, .total = 50}});
+  const Run run_away =
+      run(2, {.steps = 50, .log_every = 10, .schedule = {.peak = 1e38, .total = 50}});
   CHECK(test::contains(run_away.error, "not finite"));
   CHECK(test::contains(run_away.error, "step "));
   CHECK(test::contains(run_away.error, " on rank "));

@@ -9,7 +9,8 @@
 //     add_launch_options(*command, options->launch);
 //     command->callback([&chosen, options] {
 //       chosen = [options] {
-//         return launch(options->launch, [&](RankContext& rank) { return run_train(*options, rank); });
+//         return launch(options->launch, [&](RankContext& rank) { return run_train(*options, rank);
+//         });
 //       };
 //     });
 //   }

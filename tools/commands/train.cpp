@@ -1,9 +1,10 @@
 // fsdp train: from a configuration to a trained model and a run directory.
 // Read next: tools/runtime/trainer.h (the loop), tools/runtime/train_data.h (the text).
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+
+#include <CLI/CLI.hpp>
 
 #include "core/io/file.h"
 #include "core/trace.h"
@@ -33,9 +34,9 @@ struct TrainOptions {
 
 std::string format_losses(const TrainOutcome& outcome, int64_t averaged_steps,
                           std::optional<double> bigram) {
-  std::string out = fmt::format("loss (nats per token)\n  {:<26}{:>8.4f}   mean of the last {} steps\n",
-                                "training", outcome.train_loss,
-                                std::min(averaged_steps, outcome.steps));
+  std::string out =
+      fmt::format("loss (nats per token)\n  {:<26}{:>8.4f}   mean of the last {} steps\n",
+                  "training", outcome.train_loss, std::min(averaged_steps, outcome.steps));
   if (outcome.validation_loss) {
     out += fmt::format("  {:<26}{:>8.4f}\n", "validation", *outcome.validation_loss);
   }
@@ -108,11 +109,12 @@ void TrainRun::make_session() {
   });
   resident_before_ = process_memory().resident;
   session_ = std::make_unique<Session>(world, options);
+  if (speaks() && !world.notice().empty()) say("note: " + world.notice());
   agree(world, [&] {
-    session_->initialise(config_.model.path.empty()
-                             ? models::from_scratch(static_cast<uint64_t>(config_.train.seed))
-                             : models::from_folder(config_.model.path, model_,
-                                                   session_->parameters()));
+    session_->initialise(
+        config_.model.path.empty()
+            ? models::from_scratch(static_cast<uint64_t>(config_.train.seed))
+            : models::from_folder(config_.model.path, model_, session_->parameters()));
   });
   if (options_.trace || config_.runtime.trace) session_->backend().set_trace(&trace_);
 }

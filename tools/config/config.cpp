@@ -29,7 +29,7 @@ void check_model(const ModelSection& c) {
                                    {"model.max_positions", c.max_positions}}) {
     at_least<int64_t>(key, value, 0);
   }
-  share("model.dropout", c.dropout);
+  if (c.dropout) share("model.dropout", *c.dropout);
   FSDP_CHECK(c.path.empty() || c.preset.empty(),
              "model.preset: expected nothing beside model.path, got \"{}\"", c.preset);
 }

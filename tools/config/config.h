@@ -40,7 +40,7 @@ struct ModelSection {
   std::optional<double> rope_theta;
   std::optional<double> norm_epsilon;
   std::optional<double> init_deviation;
-  double dropout = 0;
+  std::optional<double> dropout;
 };
 
 struct DataSection {

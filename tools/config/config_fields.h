@@ -27,7 +27,9 @@ void visit(V& v, ModelSection& c) {
   v.field("rope_theta", c.rope_theta, "auto: the family's");
   v.field("norm_epsilon", c.norm_epsilon, "auto: the family's");
   v.field("init_deviation", c.init_deviation, "of the initial weights; auto: the family's");
-  v.field("dropout", c.dropout, "probability, on embeddings, attention weights and residuals");
+  v.field("dropout", c.dropout,
+          "probability, on attention weights and (gpt2) embeddings and residuals; auto: the "
+          "folder's, 0 from scratch");
 }
 
 template <typename V>
@@ -104,7 +106,7 @@ void visit(V& v, RuntimeSection& c) {
   v.field("threads", c.threads, "per rank; 0: cores / ranks of the host");
   v.field("synchronous", c.synchronous, "every operation inline, for debugging");
   v.field("shared_memory", c.shared_memory, "between ranks of one host");
-  v.field("shared_memory_limit_mib", c.shared_memory_limit_mib, "auto: what /dev/shm has free");
+  v.field("shared_memory_limit_mib", c.shared_memory_limit_mib, "auto: what memory is free");
   v.field("trace", c.trace, "write a Perfetto timeline to the run folder");
   v.field("name", c.name, "of the run");
   v.field("run_dir", c.run_dir, "empty: runs/<name>-<time>");

@@ -1,9 +1,6 @@
 // Choice of transport and threads, and the end of a run: see the note in the header.
 #include "tools/runtime/launch.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -11,14 +8,17 @@
 #include <mutex>
 #include <thread>
 
+#include <sched.h>
+#include <unistd.h>
+
 #include "comm/local_transport.h"
 #include "comm/mpi_transport.h"
 
 namespace fsdp::tools {
 namespace {
 
-// A cause of failure is often seen by all ranks at once. Those behind rank 0 hold their tongue for a
-// while: by then the launcher has ended them, unless they are alone with it.
+// A cause of failure is often seen by all ranks at once. Those behind rank 0 hold their tongue for
+// a while: by then the launcher has ended them, unless they are alone with it.
 constexpr std::chrono::milliseconds kUntilAborted(500);   // after MPI_Abort, times the rank
 constexpr std::chrono::milliseconds kUntilNoticed(4000);  // after an exit that MPI knows nothing of
 constexpr int kMostWaits = 10;
@@ -143,13 +143,14 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
 int launch(const LaunchOptions& options, const std::function<int(RankContext&)>& body) {
   const LauncherEnvironment launcher = environment();
   if (launcher.size > 1) {
-    FSDP_CHECK(options.local_ranks <= 1,
+    FSDP_CHECK(options.local_ranks == 0,
                "--local-ranks {}: not under a launcher that started {} processes; choose one",
                options.local_ranks, launcher.size);
-    FSDP_CHECK(comm::MpiRuntime::available(),
-               "the launcher started {} processes, but this build has no MPI; --local-ranks {} runs "
-               "the ranks as threads of one process",
-               launcher.size, launcher.size);
+    FSDP_CHECK(
+        comm::MpiRuntime::available(),
+        "the launcher started {} processes, but this build has no MPI; --local-ranks {} runs "
+        "the ranks as threads of one process",
+        launcher.size, launcher.size);
   }
   if (launcher.started && options.local_ranks == 0 && comm::MpiRuntime::available()) {
     return launch_process(options, launcher, body);
@@ -171,7 +172,8 @@ void agree(comm::Communicator& world, const std::function<void()>& work) {
   if (failed == messages.end()) return;
   // Said by all: no one's in particular.
   const bool same = std::count(messages.begin(), messages.end(), *failed) == world.size();
-  throw AgreedError(same ? *failed : fmt::format("rank {}: {}", failed - messages.begin(), *failed));
+  throw AgreedError(same ? *failed
+                         : fmt::format("rank {}: {}", failed - messages.begin(), *failed));
 }
 
 bool first_rank_of_host(comm::Communicator& world) {
@@ -194,8 +196,8 @@ LauncherEnvironment launcher_environment(const std::function<const char*(const c
     }
     return -1;
   };
-  // Not SLURM_NTASKS and SLURM_PROCID alone: a batch script has them too without having been started
-  // by srun. Open MPI; MPICH and Intel MPI; srun.
+  // Not SLURM_NTASKS and SLURM_PROCID alone: a batch script has them too without having been
+  // started by srun. Open MPI; MPICH and Intel MPI; srun.
   const int size = number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
   const int rank = number({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"});
   const bool started = size > 0 || number({"PMIX_RANK"}) >= 0;
@@ -210,9 +212,10 @@ ThreadChoice choose_threads(int requested, const CoreSharing& cores) {
   const int threads = requested > 0 ? requested : share;
   const bool bound = cores.bound_by_launcher && cores.usable < cores.of_machine;
   if (bound && threads > cores.usable) {
-    return {threads, fmt::format("{} threads per rank, but the launcher bound each rank to {} of {} "
-                                 "cores; give mpirun --bind-to none",
-                                 threads, cores.usable, cores.of_machine)};
+    return {threads,
+            fmt::format("{} threads per rank, but the launcher bound each rank to {} of {} "
+                        "cores; give mpirun --bind-to none",
+                        threads, cores.usable, cores.of_machine)};
   }
   if (requested > 0 && threads * cores.ranks > cores.usable) {
     return {threads, fmt::format("{} ranks of {} threads share {} cores: fewer threads are faster",

@@ -19,10 +19,10 @@
 namespace fsdp::tools {
 
 struct LaunchOptions {
-  int local_ranks = 0;  // ranks as threads; 0: what the launcher says, or one
-  int threads = 0;      // of each rank's kernels; 0: this process's cores / its ranks
-  int64_t timeout_s = 600;     // how long a rank waits for another one
-  bool shared_memory = true;   // between the processes of one host
+  int local_ranks = 0;        // ranks as threads; 0: what the launcher says, or one
+  int threads = 0;            // of each rank's kernels; 0: this process's cores / its ranks
+  int64_t timeout_s = 600;    // how long a rank waits for another one
+  bool shared_memory = true;  // between the processes of one host
   std::optional<int64_t> shared_memory_limit_mib;  // none: what the host has free
 };
 
@@ -60,16 +60,16 @@ void report_error(const std::string& message);
 struct LauncherEnvironment {
   bool started = false;  // by mpirun, srun, ...
   int rank = 0;
-  int size = 0;          // 0: it does not say
-  bool bound = false;    // it bound this process to cores
+  int size = 0;        // 0: it does not say
+  bool bound = false;  // it bound this process to cores
 };
 LauncherEnvironment launcher_environment(
     const std::function<const char*(const char* name)>& getenv);
 
 struct CoreSharing {
-  int usable = 1;      // cores this process may use
+  int usable = 1;  // cores this process may use
   int of_machine = 1;
-  int ranks = 1;       // that use the same cores
+  int ranks = 1;  // that use the same cores
   int ranks_on_host = 1;
   bool bound_by_launcher = false;
 };

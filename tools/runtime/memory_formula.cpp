@@ -32,9 +32,9 @@ size_t optimizer_state(const MemoryPlan& plan) {
     flags += unit.parameters;
   }
   constexpr size_t kScalars = 5;  // learning rate; norm, its power sum, coefficient, skip
-  return plan.training ? bytes + elements(flags, sizeof(int32_t)) +
-                             kScalars * rounded_bytes(sizeof(double))
-                       : elements(flags, sizeof(int32_t));
+  return plan.training
+             ? bytes + elements(flags, sizeof(int32_t)) + kScalars * rounded_bytes(sizeof(double))
+             : elements(flags, sizeof(int32_t));
 }
 
 }  // namespace
@@ -52,8 +52,8 @@ MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelCon
                      .training = training};
   for (const auto& unit : sharded.units()) {
     const FlatLayout& layout = unit->parameters.segments().at(0).layout;
-    plan.units.push_back({layout.shard_numel(), layout.shards(),
-                          static_cast<int64_t>(layout.parameters().size())});
+    plan.units.push_back(
+        {layout.shard_numel(), layout.shards(), static_cast<int64_t>(layout.parameters().size())});
   }
   return plan;
 }
@@ -86,8 +86,8 @@ std::array<size_t, kMemoryCategories> predicted_memory(const MemoryPlan& plan) {
 
 bool has_formula(MemoryCategory category) {
   using enum MemoryCategory;
-  return category == kParameterShard || category == kUnshardedParameter ||
-         category == kGradient || category == kOptimizerState;
+  return category == kParameterShard || category == kUnshardedParameter || category == kGradient ||
+         category == kOptimizerState;
 }
 
 }  // namespace fsdp::tools

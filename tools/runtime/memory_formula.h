@@ -1,8 +1,8 @@
 // How many bytes sharded training holds, as formulas over the flat layout of its units. Exact: the
 // ledger of a run agrees to the byte, and `fsdp train` prints both. N ranks, unit u of S_u elements
 // per shard (padding included), N S_u unsharded; m, p, r: bytes of an element of the master, of the
-// unsharded parameters and of the unsharded gradients. Units: the root R and the blocks B; f, here 2,
-// of them are unsharded at a time (at most as many as there are).
+// unsharded parameters and of the unsharded gradients. Units: the root R and the blocks B; f, here
+// 2, of them are unsharded at a time (at most as many as there are).
 //
 //                       full_shard, N > 1                        no_shard, or N = 1
 //   parameter shard     m sum S_u                                the same (S_u is all of u)
@@ -34,11 +34,11 @@ struct MemoryPlan {
   std::vector<UnitExtent> units;  // root first
   bool resident = false;          // no_shard, or one rank
   int64_t units_in_flight = 2;
-  size_t master_bytes = 4;        // of an element
+  size_t master_bytes = 4;  // of an element
   size_t parameter_bytes = 4;
   size_t gradient_bytes = 4;
-  int64_t head_numel = 0;         // V x hidden
-  bool training = true;           // with optimizer state
+  int64_t head_numel = 0;  // V x hidden
+  bool training = true;    // with optimizer state
 };
 MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelConfig& model,
                        bool training);

@@ -1,9 +1,9 @@
 // Reading /proc and laying out the table.
 #include "tools/runtime/memory_report.h"
 
-#include <fmt/format.h>
-
 #include <fstream>
+
+#include <fmt/format.h>
 
 #include "tools/runtime/memory_formula.h"
 
@@ -37,9 +37,8 @@ std::string format_memory_table(const MemoryReport& report) {
   out += fmt::format("  {:<26}{:>12}{:>12}\n", "all at once", "", mib(report.ledger.total_peak));
   const std::string ranks =
       report.process_ranks == 1 ? "" : fmt::format(" ({} ranks)", report.process_ranks);
-  return out + fmt::format("  {:<26}{:>12}{:>12}   growth of RSS {} MiB\n",
-                           "this process" + ranks, "", mib(report.process_ledger),
-                           mib(report.resident_growth));
+  return out + fmt::format("  {:<26}{:>12}{:>12}   growth of RSS {} MiB\n", "this process" + ranks,
+                           "", mib(report.process_ledger), mib(report.resident_growth));
 }
 
 }  // namespace fsdp::tools

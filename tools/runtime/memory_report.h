@@ -17,8 +17,8 @@ ProcessMemory process_memory();  // of this process; zeros where /proc does not 
 
 struct MemoryReport {
   std::array<size_t, kMemoryCategories> predicted{};
-  MemoryUsage ledger;        // of this rank
-  size_t process_ledger = 0; // sum of the ranks of this process
+  MemoryUsage ledger;         // of this rank
+  size_t process_ledger = 0;  // sum of the ranks of this process
   int process_ranks = 1;
   size_t resident_growth = 0;  // of this process since before the session was made
 };

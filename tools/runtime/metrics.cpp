@@ -43,8 +43,7 @@ void write_summary(const std::filesystem::path& path, const RunSummary& s) {
     peak[category] = s.memory.peak[i];
     at_peak[category] = s.memory.at_peak[i];
   }
-  const double rate =
-      s.step_time_s > 0 ? static_cast<double>(s.true_tokens) / s.step_time_s : 0;
+  const double rate = s.step_time_s > 0 ? static_cast<double>(s.true_tokens) / s.step_time_s : 0;
   write_json_file(path, {{"model", s.model},
                          {"parameters", s.parameters},
                          {"strategy", s.strategy},

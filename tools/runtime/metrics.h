@@ -17,14 +17,14 @@ struct StepMetrics {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
-  int64_t true_tokens = 0;  // that were labels, over all ranks, since the start
-  double tokens_per_s = 0;  // over the steps since the line before
-  double wall_time_s = 0;   // since the first step
+  int64_t true_tokens = 0;       // that were labels, over all ranks, since the start
+  double tokens_per_s = 0;       // over the steps since the line before
+  double wall_time_s = 0;        // since the first step
   size_t peak_memory_bytes = 0;  // ledger of rank 0
 };
 
-// Appends lines; each is in the file when the call returns. Without a path it does nothing, which is
-// how the ranks other than 0 have one too.
+// Appends lines; each is in the file when the call returns. Without a path it does nothing, which
+// is how the ranks other than 0 have one too.
 class MetricsLog {
  public:
   MetricsLog() = default;
@@ -47,13 +47,13 @@ struct RunSummary {
   int64_t parameters = 0;
   int64_t steps = 0;
   bool interrupted = false;
-  int64_t true_tokens = 0;   // labels trained on
-  double wall_time_s = 0;    // of the training loop, evaluations included
-  double step_time_s = 0;    // without them
-  double train_loss = 0;     // mean over the last logged steps
+  int64_t true_tokens = 0;  // labels trained on
+  double wall_time_s = 0;   // of the training loop, evaluations included
+  double step_time_s = 0;   // without them
+  double train_loss = 0;    // mean over the last logged steps
   std::optional<double> validation_loss;
   std::optional<double> bigram_entropy;
-  MemoryUsage memory;        // ledger of rank 0
+  MemoryUsage memory;                // ledger of rank 0
   size_t resident_growth_bytes = 0;  // of the process of rank 0
 };
 void write_summary(const std::filesystem::path& path, const RunSummary& summary);

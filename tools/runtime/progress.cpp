@@ -1,15 +1,15 @@
 // The live line and its plain form.
 #include "tools/runtime/progress.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 namespace fsdp::tools {
 namespace {
@@ -17,8 +17,7 @@ namespace {
 constexpr double kRefreshSeconds = 0.1;  // of the live line
 
 double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 // A line that wraps cannot be rewritten.

@@ -22,13 +22,13 @@ struct ProgressValues {
 // pseudo terminal, wherever mpirun's own goes; then the parent process is asked.
 int output_terminal(bool under_launcher);
 std::string format_progress(const ProgressValues& values);
-std::string format_duration(double seconds);        // "0:07", "12:34", "3:04:05"
-std::string format_count(int64_t value);            // "12,345"
+std::string format_duration(double seconds);  // "0:07", "12:34", "3:04:05"
+std::string format_count(int64_t value);      // "12,345"
 
 class Progress {
  public:
-  // out null: silent. `terminal`: the one that shows `out`, or -1; not owned. `every`: steps between
-  // plain lines.
+  // out null: silent. `terminal`: the one that shows `out`, or -1; not owned. `every`: steps
+  // between plain lines.
   Progress(std::FILE* out, int terminal, int64_t every)
       : out_(out), terminal_(terminal), every_(every) {}
   ~Progress() { end_line(); }
@@ -44,7 +44,7 @@ class Progress {
   std::FILE* out_;
   int terminal_;
   int64_t every_;
-  double shown_at_ = -1;   // seconds, of a steady clock
+  double shown_at_ = -1;  // seconds, of a steady clock
   bool line_open_ = false;
 };
 

@@ -1,10 +1,10 @@
 // Making the folder of a run and saying what was run.
 #include "tools/runtime/run_directory.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <ctime>
+
+#include <unistd.h>
 
 #include "core/io/json.h"
 #include "tools/runtime/launch.h"

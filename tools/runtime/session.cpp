@@ -83,6 +83,13 @@ void Session::sum_over_ranks(Tensor& scalar) {
   losses_->all_reduce(backend_->compute_stream(), scalar, comm::ReduceOp::kSum);
 }
 
+// The stream keeps the landing alive until it has written there, also when the handle is gone.
+void Session::read_into(StepHandle& handle, double& landing, const Tensor& scalar) {
+  Stream& stream = backend_->compute_stream();
+  handle.done_ = backend_->read_later(stream, &landing, scalar.data(), sizeof(double));
+  backend_->host_task(stream, "keep_landing", 0, [landing = handle.landing_] {});
+}
+
 // ---------------------------------------------------------------------------- Steps
 
 StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool training) {
@@ -97,8 +104,7 @@ StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool tra
   Tensor total = Tensor::empty(*backend_, Shape{}, DType::kF64);
   backend_->cast(backend_->compute_stream(), loss, total);
   sum_over_ranks(total);
-  handle.done_ = backend_->read_later(backend_->compute_stream(), &handle.landing_->loss_sum,
-                                      total.data(), sizeof(double));
+  read_into(handle, handle.landing_->loss_sum, total);
   return handle;
 }
 
@@ -108,8 +114,7 @@ StepHandle Session::train_step(const Batch& batch, double learning_rate, uint32_
   clipper_->measure();
   optimizer_->step(learning_rate, clipper_->coefficient(), clipper_->skip());
   sharded_->finish_step();
-  handle.done_ = backend_->read_later(backend_->compute_stream(), &handle.landing_->norm,
-                                      clipper_->norm().data(), sizeof(double));
+  read_into(handle, handle.landing_->norm, clipper_->norm());
   return handle;
 }
 

@@ -108,6 +108,7 @@ class Session {
   DeviceBatch upload(const Batch& batch);
   ForwardContext context(const DeviceBatch& batch, uint32_t step, bool training) const;
   void sum_over_ranks(Tensor& scalar);
+  void read_into(StepHandle& handle, double& landing, const Tensor& scalar);
 
   comm::Communicator& world_;
   SessionOptions options_;

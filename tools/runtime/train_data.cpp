@@ -52,10 +52,9 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
 std::unique_ptr<data::TokenCache> TrainData::open(comm::Communicator& world,
                                                   const std::vector<std::string>& files) {
   const config::DataSection& c = config_.data;
-  const data::TokenSource source = {
-      .files = {files.begin(), files.end()},
-      .text = {.format = c.format, .field = c.field},
-      .document_separator = c.document_separator};
+  const data::TokenSource source = {.files = {files.begin(), files.end()},
+                                    .text = {.format = c.format, .field = c.field},
+                                    .document_separator = c.document_separator};
   const std::filesystem::path folder = c.cache_dir.empty() ? ".cache/tokens" : c.cache_dir;
   const std::filesystem::path cache = data::token_cache_path(folder, source, *tokenizer_);
   const bool writes = first_rank_of_host(world);

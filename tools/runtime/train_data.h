@@ -20,7 +20,9 @@ class TrainData {
 
   const data::Tokenizer& tokenizer() const { return *tokenizer_; }
   // Error when the texts' tokens do not belong to a model of this vocabulary.
-  void check_vocabulary(int64_t model_vocabulary) const { train_->check_vocabulary(model_vocabulary); }
+  void check_vocabulary(int64_t model_vocabulary) const {
+    train_->check_vocabulary(model_vocabulary);
+  }
 
   BatchSource training() const;
   BatchSource validation() const;  // without batches when there is no validation text

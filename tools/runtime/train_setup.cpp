@@ -63,7 +63,8 @@ models::ModelConfig from_sizes(const config::TrainConfig& config) {
 
 models::ModelConfig from_folder(const config::ModelSection& c) {
   const bool sizes = c.hidden_size + c.layers + c.heads + c.kv_heads + c.head_dim + c.ffn +
-                         c.max_positions + c.vocab_size > 0;
+                         c.max_positions + c.vocab_size >
+                     0;
   const bool options = c.tie_embeddings || c.rope_theta || c.norm_epsilon || c.init_deviation ||
                        !c.activation.empty() || !c.model_type.empty();
   FSDP_CHECK(!sizes && !options,
@@ -80,7 +81,11 @@ models::ModelConfig model_config(const config::TrainConfig& config, int64_t voca
   const config::ModelSection& c = config.model;
   models::ModelConfig model = c.path.empty() ? from_sizes(config) : from_folder(c);
   if (c.path.empty()) model.vocabulary = c.vocab_size > 0 ? c.vocab_size : vocabulary;
-  model.embedding_dropout = model.attention_dropout = model.residual_dropout = c.dropout;
+  if (c.dropout) {
+    // The other two have no place in the config.json of a Llama.
+    model.attention_dropout = *c.dropout;
+    if (model.family == "gpt2") model.embedding_dropout = model.residual_dropout = *c.dropout;
+  }
   FSDP_CHECK(config.data.sequence_length <= model.max_positions,
              "data.sequence_length: the model has {} positions, got {}", model.max_positions,
              config.data.sequence_length);
@@ -88,8 +93,8 @@ models::ModelConfig model_config(const config::TrainConfig& config, int64_t voca
   return model;
 }
 
-SessionOptions session_options(const config::TrainConfig& config,
-                               const models::ModelConfig& model, int threads) {
+SessionOptions session_options(const config::TrainConfig& config, const models::ModelConfig& model,
+                               int threads) {
   const config::TrainSection& train = config.train;
   FSDP_CHECK(config.runtime.backend == "cpu", "runtime.backend: this build has cpu, got \"{}\"",
              config.runtime.backend);
@@ -104,19 +109,18 @@ SessionOptions session_options(const config::TrainConfig& config,
   fsdp.backward_prefetch = static_cast<comm::BackwardPrefetch>(config.fsdp.backward_prefetch);
   static_assert(static_cast<int>(comm::BackwardPrefetch::kNone) ==
                 static_cast<int>(config::BackwardPrefetch::kNone));
-  SessionOptions options = {
-      .model = model,
-      .max_length = config.data.sequence_length,
-      .wrap_blocks = config.fsdp.wrap == config::Wrap::kTransformerBlock,
-      .fsdp = fsdp,
-      .cpu = {},
-      .adamw = {.beta1 = train.optimizer.beta1,
-                .beta2 = train.optimizer.beta2,
-                .epsilon = train.optimizer.epsilon,
-                .weight_decay = train.optimizer.weight_decay},
-      .decay = static_cast<SessionOptions::Decay>(train.optimizer.decay),
-      .clip_norm = train.clip_norm,
-      .seed = static_cast<uint64_t>(train.seed)};
+  SessionOptions options = {.model = model,
+                            .max_length = config.data.sequence_length,
+                            .wrap_blocks = config.fsdp.wrap == config::Wrap::kTransformerBlock,
+                            .fsdp = fsdp,
+                            .cpu = {},
+                            .adamw = {.beta1 = train.optimizer.beta1,
+                                      .beta2 = train.optimizer.beta2,
+                                      .epsilon = train.optimizer.epsilon,
+                                      .weight_decay = train.optimizer.weight_decay},
+                            .decay = static_cast<SessionOptions::Decay>(train.optimizer.decay),
+                            .clip_norm = train.clip_norm,
+                            .seed = static_cast<uint64_t>(train.seed)};
   options.cpu.threads = threads;
   options.cpu.synchronous = config.runtime.synchronous;
   return options;

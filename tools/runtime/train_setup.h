@@ -12,8 +12,8 @@ namespace fsdp::tools {
 // `vocabulary`: of the tokenizer, for a model from scratch that does not name one. Whether text and
 // model fit together is checked by TrainData.
 models::ModelConfig model_config(const config::TrainConfig& config, int64_t vocabulary);
-SessionOptions session_options(const config::TrainConfig& config,
-                               const models::ModelConfig& model, int threads);
+SessionOptions session_options(const config::TrainConfig& config, const models::ModelConfig& model,
+                               int threads);
 
 // "llama, 4 layers, 1.2 M parameters"
 std::string describe(const models::ModelConfig& model);

@@ -115,8 +115,8 @@ void Trainer::fail_not_finite(const IssuedStep& issued, const StepValues& values
       session_.world().exchange(session_.first_nonfinite_unit(issued.batch));
   for (size_t rank = 0; rank < units.size(); ++rank) {
     if (units[rank].empty()) continue;
-    throw AgreedError(fmt::format("{}; first in the output of unit {} on rank {}", what,
-                                  units[rank], rank));
+    throw AgreedError(
+        fmt::format("{}; first in the output of unit {} on rank {}", what, units[rank], rank));
   }
   throw AgreedError(what + "; all units' outputs are finite, so it is in the gradients");
 }
@@ -134,8 +134,8 @@ void Trainer::evaluate(const BatchSource& validation) {
   if (tokens == 0 || outcome_.signal != 0) return;
   outcome_.validation_loss = sum / static_cast<double>(tokens);
   metrics_.evaluation(outcome_.steps, *outcome_.validation_loss);
-  progress_.note(fmt::format("step {}: validation loss {:.4f}", outcome_.steps,
-                             *outcome_.validation_loss));
+  progress_.note(
+      fmt::format("step {}: validation loss {:.4f}", outcome_.steps, *outcome_.validation_loss));
 }
 
 }  // namespace fsdp::tools

@@ -1,7 +1,8 @@
-// The training loop of one rank: batches, schedule, progress, evaluation, and the three ways to end:
-// all steps done, a signal, a loss that is not finite. Every decision is the same on all ranks.
-// The host runs one step ahead: a step is issued before the results of the one before it are read.
-// Not here: where batches come from (tools/data), what is written at the end (tools/commands/train).
+// The training loop of one rank: batches, schedule, progress, evaluation, and the three ways to
+// end: all steps done, a signal, a loss that is not finite. Every decision is the same on all
+// ranks. The host runs one step ahead: a step is issued before the results of the one before it are
+// read. Not here: where batches come from (tools/data), what is written at the end
+// (tools/commands/train).
 #pragma once
 
 #include <chrono>
@@ -34,8 +35,8 @@ struct TrainOutcome {
   int signal = 0;           // that ended the run early, or 0
   int64_t true_tokens = 0;  // labels trained on, over all ranks
   double wall_time_s = 0;
-  double step_time_s = 0;   // without evaluations
-  double train_loss = 0;    // mean over the last `log_every` steps
+  double step_time_s = 0;                 // without evaluations
+  double train_loss = 0;                  // mean over the last `log_every` steps
   std::optional<double> validation_loss;  // after the last step
 };
 

@@ -102,6 +102,7 @@ void check_memory(const models::ModelConfig& model, int ranks, const FsdpOptions
   RunSpec s;
   s.subject = causal_lm(model);
   s.ranks = ranks;
+  s.rows = ranks == 1 ? 6 : 12;  // more than 64 positions: a narrow head gradient needs a wide one
   s.fsdp = options;
   std::vector<MemoryUsage> usage(static_cast<size_t>(ranks));
   std::vector<UnitSize> units;

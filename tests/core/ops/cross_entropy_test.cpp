@@ -1,5 +1,5 @@
-// Head and cross-entropy in one op: the loss against log-softmax in double, gradients against finite
-// differences, chunks against the whole, tied weights, ignored labels, memory, checks.
+// Head and cross-entropy in one op: the loss against log-softmax in double, gradients against
+// finite differences, chunks against the whole, tied weights, ignored labels, memory, checks.
 #include "core/ops/cross_entropy.h"
 
 #include <doctest/doctest.h>
@@ -106,7 +106,7 @@ TEST_CASE("cross entropy: one chunk, several chunks and the whole matrix agree i
       tape.backward(loss);
       const Reference r =
           reference(h.value().to_doubles(), w.value().to_doubles(), labels, 7, 0.5);
-      // The loss is summed in the wide dtype; the logits' gradient is rounded once, and the weight's
+      // The loss is summed in the wide dtype; the logits' gradient is rounded once, the weight's
       // is a sum over rows.
       const double unit = test::unit_roundoff(dtype);
       const double wide = test::unit_roundoff(accumulation_dtype(dtype));

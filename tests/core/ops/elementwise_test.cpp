@@ -1,4 +1,4 @@
-// Residual add, SwiGLU and dropout: gradients against finite differences, masks that replay, checks.
+// Residual add, SwiGLU and dropout: gradients against finite differences, masks that replay.
 #include "core/ops/elementwise.h"
 
 #include <doctest/doctest.h>
@@ -41,7 +41,8 @@ TEST_CASE("swiglu: values in every dtype against silu(gate) * up in double") {
     const std::vector<double> g = gate.to_doubles(), u = up.to_doubles();
     const std::vector<double> y = ops::swiglu(gate, up).to_doubles();
     for (size_t i = 0; i < y.size(); ++i) {
-      CHECK(std::abs(y[i] - g[i] / (1 + std::exp(-g[i])) * u[i]) <= 12 * test::unit_roundoff(dtype));
+      const double expected = g[i] / (1 + std::exp(-g[i])) * u[i];
+      CHECK(std::abs(y[i] - expected) <= 12 * test::unit_roundoff(dtype));
     }
   }
 }
@@ -61,7 +62,8 @@ TEST_CASE("swiglu saves its two inputs and nothing else") {
 struct DropoutRig {
   cpu::CpuBackend backend;
   Tensor samples = Tensor::from_host(backend, Shape{3}, std::vector<int64_t>{17, 4, 17});
-  ForwardContext context = {.training = true, .dropout = {.seed = 5, .step = 3}, .samples = &samples};
+  ForwardContext context = {
+      .training = true, .dropout = {.seed = 5, .step = 3}, .samples = &samples};
 
   DropoutArgs args(double probability, int64_t layer = 1,
                    ops::DropoutSite site = ops::DropoutSite::kMlpOutput) {

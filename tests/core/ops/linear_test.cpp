@@ -62,7 +62,8 @@ std::vector<double> reference(const Case& c, const std::vector<double>& x,
     for (size_t o = 0; o < out; ++o) {
       double sum = c.bias ? b[o] : 0;
       for (size_t i = 0; i < in; ++i) {
-        sum += x[row * in + i] * (c.layout == WeightLayout::kOutIn ? w[o * in + i] : w[i * out + o]);
+        const size_t at = c.layout == WeightLayout::kOutIn ? o * in + i : i * out + o;
+        sum += x[row * in + i] * w[at];
       }
       y.push_back(activate(c.activation, sum));
     }

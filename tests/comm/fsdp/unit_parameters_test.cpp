@@ -1,0 +1,239 @@
+// Parameters of one unit: what may be frozen, what a frozen one does not cost, and the state machine.
+#include "comm/fsdp/unit_parameters.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/sharded_run.h"
+#include "tests/support/temp_folder.h"
+
+using namespace fsdp;
+using namespace fsdp::comm;
+using namespace fsdp::test;
+
+namespace {
+
+size_t now(RankRun& run, MemoryCategory category) {
+  return run.backend().ledger().usage().current[static_cast<size_t>(category)];
+}
+
+struct FrozenCase {
+  const char* what;
+  std::function<bool(const Parameter&)> frozen;
+  int reduced_units;  // units with anything trainable, of root and three blocks
+};
+
+bool starts_with(const Parameter& p, std::string_view prefix) {
+  return p.name().compare(0, prefix.size(), prefix) == 0;
+}
+
+std::vector<FrozenCase> frozen_cases() {
+  return {
+      {"attention of block 1",
+       [](const Parameter& p) { return starts_with(p, "blocks.1.attention."); }, 4},
+      {"all of block 2", [](const Parameter& p) { return starts_with(p, "blocks.2."); }, 3},
+      // Nothing before block 1 needs a gradient: backward ends there.
+      {"tables and block 0",
+       [](const Parameter& p) {
+         return starts_with(p, "embedding.") || starts_with(p, "blocks.0.");
+       },
+       3},
+      {"all but one bias of block 1",
+       [](const Parameter& p) { return p.name() != "blocks.1.mlp.up.bias"; }, 1},
+      {"all but the final norm",
+       [](const Parameter& p) { return !starts_with(p, "final_norm."); }, 1},
+  };
+}
+
+// What the run reports besides its result.
+struct Cost {
+  int64_t reduces = 0;       // reduce_scatters
+  int64_t reduced_bytes = 0;
+  int64_t expected_reduced_bytes = 0;  // of one step
+  size_t parameter_shard = 0, expected_parameter_shard = 0;
+  size_t gradient_shards = 0;
+};
+
+Cost cost_of(RankRun& run) {
+  const FullySharded& sharded = run.sharded();
+  const DType dtype = sharded.options().param_dtype;
+  const CollectiveCount& reduces = sharded.mesh().reduce().count(Collective::kReduceScatter);
+  Cost cost;
+  cost.reduces = reduces.calls;
+  cost.reduced_bytes = reduces.bytes;
+  cost.parameter_shard = now(run, MemoryCategory::kParameterShard);
+  for (const auto& unit : sharded.units()) {
+    for (const ParameterSegment& s : unit->parameters.segments()) {
+      // A frozen shard is kept in the compute dtype: there is no wide master.
+      const size_t width = s.trainable ? sizeof(float) : size_of(dtype);
+      cost.expected_parameter_shard +=
+          rounded_bytes(static_cast<size_t>(s.layout.shard_numel()) * width);
+      if (!s.trainable) continue;
+      cost.expected_reduced_bytes +=
+          s.layout.numel() * static_cast<int64_t>(size_of(sharded.options().reduce_dtype));
+      ++cost.gradient_shards;
+    }
+  }
+  return cost;
+}
+
+NamedValues initial_values(RunSpec s) {
+  s.steps = 0;
+  return train(s).parameters;
+}
+
+}  // namespace
+
+TEST_CASE("frozen parameters: unchanged, and no wide master, gradient or reduction for them") {
+  for (const FrozenCase& c : frozen_cases()) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      CAPTURE(c.what);
+      CAPTURE(name_of(dtype));
+      RunSpec s;
+      s.fsdp.param_dtype = dtype;
+      s.frozen = c.frozen;
+      s.ranks = 1;
+      const RunResult alone = train(s);
+      s.ranks = 3;
+      const NamedValues before = initial_values(s);
+      Cost cost;
+      RunResult result;
+      run_local_ranks(s.ranks, [&](Communicator& world) {
+        RankRun run(world, s);
+        for (int step = 0; step < s.steps; ++step) run.step(step);
+        run.wait();
+        const Cost mine = cost_of(run);
+        RunResult all = run.result();
+        if (world.rank() != 1) return;
+        cost = mine;
+        result = std::move(all);
+      });
+      CHECK(cost.reduces == s.steps * c.reduced_units);
+      CHECK(cost.reduced_bytes == s.steps * cost.expected_reduced_bytes);
+      CHECK(cost.gradient_shards == static_cast<size_t>(c.reduced_units));
+      CHECK(cost.parameter_shard == cost.expected_parameter_shard);
+      for (const auto& [name, values] : result.parameters) {
+        CAPTURE(name);
+        const Parameter probe(name, Shape{1}, {}, false);
+        CHECK((values == before.at(name)) == c.frozen(probe));
+      }
+      const double tolerance = dtype == DType::kF32 ? 1e-5 : 3e-2;
+      CHECK(loss_difference(result, alone) <= tolerance);
+      CHECK(norm_difference(result, alone) <= tolerance);
+    }
+  }
+}
+
+TEST_CASE("every strategy agrees about frozen parameters") {
+  for (const FrozenCase& c : frozen_cases()) {
+    CAPTURE(c.what);
+    RunSpec s;
+    s.frozen = c.frozen;
+    s.fsdp.param_dtype = s.fsdp.reduce_dtype = DType::kF64;
+    s.ranks = 1;
+    const RunResult alone = train(s);
+    s.ranks = 4;
+    for (const Strategy strategy :
+         {Strategy::kFullShard, Strategy::kShardGradOp, Strategy::kShardOptimizer,
+          Strategy::kNoShard, Strategy::kHybridShard, Strategy::kHybridShardZero2}) {
+      CAPTURE(name_of(strategy));
+      const bool hybrid = strategy >= Strategy::kHybridShard;
+      s.fsdp.strategy = strategy;
+      s.fsdp.shard_size = hybrid ? 2 : 0;
+      const RunResult result = train(s);
+      CHECK(loss_difference(result, alone) <= 1e-12);
+      CHECK(norm_difference(result, alone) <= 1e-11);
+      CHECK(largest_difference(result.parameters, alone.parameters) <= 1e-11);
+    }
+  }
+}
+
+// ---------------------------------------------------------------------------- State machine
+
+TEST_CASE("SHARDED, GATHERING, UNSHARDED and back, with values where they belong") {
+  RunSpec s;
+  s.ranks = 3;
+  run_local_ranks(s.ranks, [&](Communicator& world) {
+    RankRun run(world, s);
+    UnitParameters& unit = run.sharded().units()[1]->parameters;
+    const Parameter& parameter = *unit.segments()[0].layout.parameters()[2].parameter;
+    const std::vector<double> expected = run.result().parameters.at(parameter.name());
+    for (int round = 0; round < 3; ++round) {
+      CHECK(unit.state() == ParameterState::kSharded);
+      CHECK(contains(error_of([&] { parameter.value().data(); }),
+                     "parameters of unit blocks.0: "));
+      CHECK(unit.unshard());
+      CHECK(unit.state() == ParameterState::kGathering);
+      CHECK(unit.unshard());  // again: nothing happens
+      if (round != 1) {       // in between, a gather that nobody waited for
+        unit.wait_unsharded();
+        CHECK(unit.state() == ParameterState::kUnsharded);
+        CHECK((parameter.value().to_doubles() == expected));
+      }
+      unit.reshard();
+      unit.reshard();
+    }
+  });
+}
+
+TEST_CASE("without a free buffer unsharding says so, and needing the values is an error") {
+  RunSpec s;
+  s.ranks = 2;
+  s.fsdp.units_in_flight = 2;
+  run_local_ranks(s.ranks, [&](Communicator& world) {
+    RankRun run(world, s);
+    const auto& units = run.sharded().units();
+    CHECK(units[1]->parameters.unshard());
+    CHECK(units[2]->parameters.unshard());
+    UnitParameters& third = units[3]->parameters;
+    CHECK_FALSE(third.unshard());
+    CHECK(third.state() == ParameterState::kSharded);
+    CHECK(error_of([&] { third.wait_unsharded(); }) ==
+          "[fsdp] unit blocks.2: needed but not gathered; no arena buffer was free");
+    units[1]->parameters.reshard();
+    CHECK(third.unshard());
+    run.sharded().reset();
+  });
+}
+
+TEST_CASE("a unit has the same address in every step") {
+  RunSpec s;
+  s.ranks = 2;
+  run_local_ranks(s.ranks, [&](Communicator& world) {
+    RankRun run(world, s);
+    std::map<std::string, std::vector<const void*>> seen;
+    for (Module* module : run.module().modules()) {
+      if (module->class_name() != "Mlp") continue;
+      const Parameter* parameter = module->own_parameters()[0];
+      const auto note = [&seen, parameter] {
+        seen[parameter->name()].push_back(parameter->value().data());
+      };
+      module->set_hooks({note, nullptr, note, nullptr});  // before forward and before backward
+    }
+    for (int step = 0; step < 3; ++step) run.step(step);
+    for (const auto& [name, addresses] : seen) {
+      CAPTURE(name);
+      REQUIRE(addresses.size() == 6);
+      for (size_t i = 2; i < addresses.size(); ++i) CHECK(addresses[i] == addresses[i - 2]);
+    }
+  });
+}
+
+TEST_CASE("options that do not fit together are refused by name") {
+  const auto refused = [](int ranks, const FsdpOptions& options) {
+    return error_of([&] {
+      run_local_ranks(ranks, [&](Communicator& world) {
+        RunSpec s;
+        s.ranks = ranks;
+        s.fsdp = options;
+        RankRun run(world, s);
+      });
+    });
+  };
+  CHECK(contains(refused(2, {.strategy = Strategy::kHybridShard}),
+                 "a hybrid strategy needs the number of ranks of a shard group"));
+  CHECK(contains(refused(4, {.strategy = Strategy::kHybridShard, .shard_size = 3}),
+                 "shard group size: expected a divisor of 4 ranks, got 3"));
+  CHECK(contains(refused(4, {.shard_size = 2}), "expected 0 unless the strategy is hybrid, got 2"));
+  CHECK(contains(refused(4, {.reshard_group_size = 3}), "expected a divisor of the 4 ranks"));
+  CHECK(contains(refused(2, {.units_in_flight = 0}), "units_in_flight: expected at least 1, got 0"));
+}

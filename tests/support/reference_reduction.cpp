@@ -1,0 +1,100 @@
+// Reduction of known gradients as PyTorch FSDP2 did it; the vectors are explained in the README of
+// tests/fixtures.
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "core/io/safetensors.h"
+#include "tests/support/comm_checks.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tensors.h"
+
+namespace fsdp::test {
+namespace {
+
+using comm::Communicator;
+using comm::ReduceOp;
+
+// The four parameters of the fixture one after the other, padded to a multiple of the ranks.
+std::vector<double> flat(const SafetensorsFile& file, const std::string& prefix, int ranks) {
+  std::vector<double> out;
+  for (const char* name : {"a", "b", "c", "d"}) {
+    const std::string key = prefix + "." + name;
+    std::vector<double> values(static_cast<size_t>(file.entry(key).numel));
+    file.read_elements(key, 0, file.entry(key).numel, DType::kF64, values.data());
+    out.insert(out.end(), values.begin(), values.end());
+  }
+  while (out.size() % static_cast<size_t>(ranks) != 0) out.push_back(0);
+  return out;
+}
+
+// The largest difference, in rounding steps at the size of the terms (their sum may cancel).
+double worst_in_steps(const std::vector<double>& got, const std::vector<double>& expected,
+                      const std::vector<double>& size_of_terms, DType dtype) {
+  double worst = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double binade = std::exp2(std::floor(std::log2(std::max(size_of_terms[i], 1e-30))));
+    worst = std::max(worst, std::abs(got[i] - expected[i]) / (2 * unit_roundoff(dtype) * binade));
+  }
+  return worst;
+}
+
+struct KnownReduction {
+  std::vector<double> gradient;       // of this rank
+  std::vector<double> size_of_terms;  // mean of the ranks' absolute values
+  std::vector<double> expected;
+};
+
+KnownReduction read_reduction(const Communicator& group, DType dtype, const std::string& kind) {
+  const int ranks = group.size();
+  const SafetensorsFile file =
+      SafetensorsFile::open(fixture_path("fsdp/reduce/w" + std::to_string(ranks) + ".safetensors"));
+  KnownReduction out;
+  for (int r = 0; r < ranks; ++r) {
+    const auto gradient = flat(file, "grad." + kind + ".rank" + std::to_string(r), ranks);
+    if (r == group.rank()) out.gradient = gradient;
+    out.size_of_terms.resize(gradient.size());
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      out.size_of_terms[i] += std::abs(gradient[i]) / ranks;
+    }
+  }
+  out.expected = flat(file, "fsdp2." + std::string(name_of(dtype)) + "." + kind, ranks);
+  return out;
+}
+
+// As FSDP does it: the average in place, then all slots gathered.
+std::vector<double> average(Communicator& group, const std::vector<double>& gradient, DType dtype,
+                            Memory memory) {
+  CommRank rank(group.rank());
+  const auto numel = static_cast<int64_t>(gradient.size());
+  const int64_t slot = numel / group.size();
+  CommTensor buffer = comm_tensor(group, *rank.backend, numel, dtype, memory);
+  const Tensor values = make_tensor(*rank.backend, Shape{numel}, dtype, gradient);
+  rank.backend->copy(rank.backend->compute_stream(), buffer.tensor.data(), values.data(),
+                     values.bytes());
+  after_compute(rank, *rank.first);
+  const Tensor own = buffer.tensor.slice(group.rank() * slot, Shape{slot});
+  group.reduce_scatter(*rank.first, buffer.tensor, own, ReduceOp::kAverage);
+  before_compute(rank, group.all_gather(*rank.first, buffer.tensor));
+  return buffer.tensor.to_doubles();
+}
+
+}  // namespace
+
+// PyTorch sums in some order of the ranks and rounds after each term; so exactly representable sums
+// and sums of two must agree in every bit, others within one rounding step per addition.
+void check_reference_reduction(Communicator& group, Memory memory) {
+  if (group.size() < 2 || group.size() > 4) return;  // no fixture
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const std::string kind : {"exact", "random"}) {
+      CAPTURE(std::string(name_of(dtype)));
+      CAPTURE(kind);
+      const KnownReduction known = read_reduction(group, dtype, kind);
+      const std::vector<double> got = average(group, known.gradient, dtype, memory);
+      const double limit = kind == "exact" || group.size() == 2 ? 0 : group.size() - 1;
+      CHECK(worst_in_steps(got, known.expected, known.size_of_terms, dtype) <= limit);
+    }
+  }
+}
+
+}  // namespace fsdp::test
