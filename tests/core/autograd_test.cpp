@@ -204,7 +204,8 @@ class CountingOwner final : public GradientOwner {
   DType dtype_;
 };
 
-void contribute(Parameter& p, double value, bool several = false) {
+// Returns the dtype in which the contribution was stored.
+DType contribute(Parameter& p, double value, bool several = false) {
   const GradientTarget target = p.begin_gradient(several);
   Backend& backend = target.tensor.backend();
   const Tensor piece = test::make_tensor(backend, p.shape(), DType::kF32,
@@ -215,81 +216,93 @@ void contribute(Parameter& p, double value, bool several = false) {
   } else {
     backend.cast(backend.compute_stream(), piece, out);
   }
+  return out.dtype();
 }
 
+// A parameter with values of `dtype` whose gradient has dtype `gradient`.
+struct ParameterRig : Rig {
+  ParameterRig(int64_t size, DType dtype, DType gradient)
+      : owner(backend, gradient), p("p", Shape{size}, {}, false) {
+    p.set_value(Tensor::zeros(backend, p.shape(), dtype));
+    p.attach(&tape, &owner);
+  }
+  CountingOwner owner;
+  Parameter p;
+};
+
 TEST_CASE("a parameter's gradient lies where its owner says, and adds up") {
-  Rig rig;
-  CountingOwner owner(rig.backend, DType::kF32);
-  Parameter p("p", Shape{3}, {}, false);
-  p.attach(&rig.tape, &owner);
-  p.add_use();
-  p.add_use();
-  CHECK_FALSE(p.gradient().defined());
-  contribute(p, 1.5);
-  p.end_gradient();
-  CHECK(p.pending_uses() == 1);
-  contribute(p, 2);
-  p.end_gradient();
-  CHECK(owner.calls == 1);
-  CHECK(p.gradient().to_doubles() == Doubles{3.5, 3.5, 3.5});
-  CHECK(error_of([&] { p.end_gradient(); }) == "[parameter] p: more gradients than uses");
-  p.clear_gradient();
-  CHECK_FALSE(p.gradient().defined());
+  ParameterRig rig(3, DType::kF32, DType::kF32);
+  rig.p.add_use();
+  rig.p.add_use();
+  CHECK_FALSE(rig.p.gradient().defined());
+  contribute(rig.p, 1.5);
+  rig.p.end_gradient();
+  CHECK(rig.p.pending_uses() == 1);
+  contribute(rig.p, 2);
+  rig.p.end_gradient();
+  CHECK(rig.owner.calls == 1);
+  CHECK(rig.p.gradient().to_doubles() == Doubles{3.5, 3.5, 3.5});
+  CHECK(error_of([&] { rig.p.end_gradient(); }) == "[parameter] p: more gradients than uses");
+  rig.p.clear_gradient();
+  CHECK_FALSE(rig.p.gradient().defined());
 }
 
 TEST_CASE("several contributions to a bf16 gradient add up in f32 and are rounded once") {
-  Rig rig;
-  CountingOwner owner(rig.backend, DType::kBF16);
-  Parameter p("p", Shape{2}, {}, false);
-  p.attach(&rig.tape, &owner);
-  // 1 + 3 * 2^-9: each step rounded to bf16 (8 bits) would stay at 1.
-  for (int i = 0; i < 4; ++i) p.add_use();
-  const Doubles pieces = {1, 0x1p-9, 0x1p-9, 0x1p-9};
-  for (const double piece : pieces) {
-    contribute(p, piece);
-    p.end_gradient();
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    ParameterRig rig(2, dtype, DType::kBF16);
+    // 1 + 3 * 2^-9: each step rounded to bf16 (8 bits) would stay at 1.
+    for (int i = 0; i < 4; ++i) rig.p.add_use();
+    const Doubles pieces = {1, 0x1p-9, 0x1p-9, 0x1p-9};
+    for (const double piece : pieces) {
+      contribute(rig.p, piece);
+      rig.p.end_gradient();
+    }
+    CHECK(rig.p.gradient().dtype() == DType::kBF16);
+    CHECK(rig.p.gradient().to_doubles() == Doubles(2, 1 + 0x1p-7));
   }
-  CHECK(p.gradient().dtype() == DType::kBF16);
-  CHECK(p.gradient().to_doubles() == test::rounded({1 + 3 * 0x1p-9, 1 + 3 * 0x1p-9}, DType::kBF16));
-  CHECK(p.gradient().to_doubles()[0] == 1 + 0x1p-7);
 }
 
 TEST_CASE("one contribution in several pieces is rounded once too") {
-  Rig rig;
-  CountingOwner owner(rig.backend, DType::kBF16);
-  Parameter p("p", Shape{1}, {}, false);
-  p.attach(&rig.tape, &owner);
-  p.add_use();
-  contribute(p, 1, /*several=*/true);
-  for (int i = 0; i < 3; ++i) contribute(p, 0x1p-9, true);
-  p.end_gradient();
-  CHECK(p.gradient().item() == 1 + 0x1p-7);
+  ParameterRig rig(1, DType::kBF16, DType::kBF16);
+  rig.p.add_use();
+  contribute(rig.p, 1, /*several=*/true);
+  for (int i = 0; i < 3; ++i) contribute(rig.p, 0x1p-9, true);
+  rig.p.end_gradient();
+  CHECK(rig.p.gradient().item() == 1 + 0x1p-7);
 }
 
-TEST_CASE("a single contribution to a bf16 gradient needs no f32 memory") {
-  Rig rig;
-  CountingOwner owner(rig.backend, DType::kBF16);
-  Parameter p("p", Shape{256}, {}, false);
-  p.attach(&rig.tape, &owner);
-  p.add_use();
-  const GradientTarget target = p.begin_gradient();
+TEST_CASE("a single contribution goes straight into a gradient of the compute dtype") {
+  ParameterRig rig(256, DType::kBF16, DType::kBF16);
+  rig.p.add_use();
+  const GradientTarget target = rig.p.begin_gradient();
   CHECK(target.tensor.dtype() == DType::kBF16);
   CHECK_FALSE(target.accumulate);
-  p.clear_gradient();
+  CHECK(target.tensor.data() == rig.p.gradient().data());
+  rig.p.clear_gradient();
+}
+
+TEST_CASE("kernels store only what they can: other gradients go through the wide dtype") {
+  for (const auto& [compute, gradient] : {std::pair{DType::kF32, DType::kBF16},
+                                          std::pair{DType::kF64, DType::kF32},
+                                          std::pair{DType::kF64, DType::kBF16}}) {
+    ParameterRig rig(1, compute, gradient);
+    rig.p.add_use();
+    CHECK(contribute(rig.p, 1 + 0x1p-20) == accumulation_dtype(compute));
+    rig.p.end_gradient();
+    CHECK(rig.p.gradient().dtype() == gradient);
+    CHECK(rig.p.gradient().item() == (gradient == DType::kF32 ? 1 + 0x1p-20 : 1));
+  }
 }
 
 TEST_CASE("a gradient of an earlier pass counts when a later one adds to a bf16 gradient") {
-  Rig rig;
-  CountingOwner owner(rig.backend, DType::kBF16);
-  Parameter p("p", Shape{1}, {}, false);
-  p.attach(&rig.tape, &owner);
+  ParameterRig rig(1, DType::kBF16, DType::kBF16);
   for (int pass = 0; pass < 2; ++pass) {
-    p.add_use();
-    contribute(p, 1.25);
-    p.end_gradient();
+    rig.p.add_use();
+    contribute(rig.p, 1.25);
+    rig.p.end_gradient();
   }
-  CHECK(owner.calls == 1);
-  CHECK(p.gradient().item() == 2.5);
+  CHECK(rig.owner.calls == 1);
+  CHECK(rig.p.gradient().item() == 2.5);
 }
 
 TEST_CASE("a parameter without values or without an owner") {

@@ -24,7 +24,7 @@ sed '17s/.*/{"text": "no end/' good.jsonl >malformed.jsonl
 sed 's/layers/layrs/' config.yaml >unknown_key.yaml
 "$FSDP" train --config config.yaml --set runtime.run_dir=donor >donor.log 2>&1 || cat donor.log
 model=$(ls -d donor/model)
-sed '/^model:/d' config.yaml >folder.yaml  # for --set model.path
+sed '/^model:/d' config.yaml >folder.yaml  # for folders with other sizes
 mkdir bin truncated
 cp "$model/config.json" bin && : >bin/pytorch_model.bin
 cp "$model/config.json" truncated
@@ -53,6 +53,7 @@ try() {
 }
 try 'missing\.txt' --config config.yaml --set data.train=missing.txt
 try 'missing\.yaml' --config missing.yaml
+try 'data\.train'
 try 'empty\.txt' --config config.yaml --set data.train=empty.txt
 try 'invalid\.txt:2' --config config.yaml --set data.train=invalid.txt
 try 'malformed\.jsonl:17' --config config.yaml --set data.train=malformed.jsonl

@@ -68,8 +68,7 @@ for other in two three ddp; do
 done
 
 # ---- training goes on from what it wrote ----------------------------------------------------------
-sed -i '/^model:/s/.*/model: {path: two\/model}/' config.yaml
-train more --local-ranks 2 --set train.steps=1
+train more --local-ranks 2 --set model.path=two/model --set train.steps=1
 first=$(values more loss | head -1)
 awk -v a="$first" -v b="${losses[4]}" 'BEGIN { exit !(a < b + 0.5) }' ||
   fail "training on from two/model starts with loss $first, it ended with ${losses[4]}"

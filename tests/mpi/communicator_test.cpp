@@ -115,7 +115,7 @@ TEST_CASE("without shared memory the work is done another way, and a notice says
     check_collectives(runtime.world(), rank, DType::kF32, 99, Memory::kFromCommunicator);
     if (runtime.world().size() > 1) {
       CHECK(contains(runtime.world().notice(),
-                     "world: collectives go through MPI, which is slower: "
+                     "collectives go through MPI, which is slower: "
                      "no shared memory: rank 0: "));
     }
   }
@@ -129,7 +129,7 @@ TEST_CASE("without shared memory the work is done another way, and a notice says
   CHECK(world.notice().empty());
   const CommTensor large =
       comm_tensor(world, *rank.backend, 4096, DType::kF32, Memory::kFromCommunicator);
-  CHECK(contains(world.notice(), "world: collectives copy through staging, which is slower: "));
+  CHECK(contains(world.notice(), "collectives copy through staging, which is slower: "));
   CHECK(contains(world.notice(), "would pass the limit of 16384"));
   check_collectives(world, rank, DType::kF32, 5003, Memory::kFromCommunicator);
 }

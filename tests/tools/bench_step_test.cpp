@@ -12,7 +12,8 @@ namespace {
 
 StepBenchOptions options(comm::Strategy strategy) {
   StepBenchOptions options = {
-      .model = test::small_gpt2(), .batch = 6, .length = 7, .strategy = strategy, .steps = 3};
+      .model = test::small_gpt2(), .batch = 6, .length = 7, .strategy = strategy, .steps = 3,
+      .traced_steps = 2};
   options.model.embedding_dropout = options.model.attention_dropout =
       options.model.residual_dropout = 0;
   return options;
@@ -34,7 +35,8 @@ TEST_CASE("bench step: one entry per step and slice, a falling loss, memory") {
         CHECK(bench.values.loss > 0);
         CHECK(bench.memory.total_peak > 0);
         CHECK(bench.process_ledger_peak == bench.memory.total_peak * static_cast<size_t>(ranks));
-        CHECK(!bench.events.empty());
+        CHECK(bench.traces.size() == 2);
+        CHECK(bench.traces[0].size() == bench.traces[1].size());
       });
     }
   }

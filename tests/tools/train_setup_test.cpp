@@ -55,9 +55,23 @@ TEST_CASE("train setup: what does not make a model") {
   CHECK(test::contains(error_of("model: {preset: gpt2-124m}\ndata: {sequence_length: 2048}"),
                        "the model has 1024 positions, got 2048"));
   CHECK(test::contains(error_of("model: {path: /nowhere}"), "/nowhere: no such folder"));
-  CHECK(test::contains(error_of("model: {path: /nowhere, layers: 3}"), "only dropout"));
   CHECK(test::contains(error_of("model: {preset: gpt2-124m, activation: relu}"),
                        "model.activation: expected gelu_new"));
+}
+
+TEST_CASE("train setup: a model from a folder, with nothing that contradicts it") {
+  const test::TempFolder folder;
+  models::ModelConfig saved = models::preset("gpt2-124m");
+  saved.layers = 2;
+  folder.write("config.json", models::config_json(saved, "float32"));
+  const std::string path = "model: {path: " + folder.path().string();
+  CHECK(model_config(config_of(path + "}"), 257).vocabulary == 50257);
+  CHECK(model_config(config_of(path + ", model_type: gpt2, layers: 2, heads: 12}"), 257).layers ==
+        2);
+  CHECK(test::contains(error_of(path + ", layers: 3}"), "has 2, got 3"));
+  CHECK(test::contains(error_of(path + ", model_type: llama}"), "has gpt2, got llama"));
+  CHECK(test::contains(error_of(path + ", tie_embeddings: false}"), "has true, got false"));
+  CHECK(test::contains(error_of(path + ", activation: gelu}"), "model.activation"));
 }
 
 TEST_CASE("train setup: options of the session") {

@@ -29,7 +29,6 @@ struct TrainOptions {
   std::string config;
   std::vector<std::string> overrides;
   bool trace = false;
-  bool help_config = false;
 };
 
 std::string format_losses(const TrainOutcome& outcome, int64_t averaged_steps,
@@ -210,7 +209,7 @@ int train_on_ranks(TrainOptions options) {
   try {
     config = config::read_config(options.config, options.overrides);
     resolve_paths(config, options.config);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     mistake = error.what();
   }
   const config::RuntimeSection& runtime = config.runtime;
@@ -230,23 +229,15 @@ int train_on_ranks(TrainOptions options) {
 void add_train_command(CLI::App& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<TrainOptions>();
   CLI::App* command = app.add_subcommand("train", "trains a model on text");
-  CLI::Option* config = command->add_option("--config", options->config, "YAML file");
-  command->add_option("--set", options->overrides, "overrides a key of it: train.lr=1e-4")
+  command->add_option("--config", options->config, "YAML file; absent: defaults and --set");
+  command->add_option("--set", options->overrides, "sets a key, over the file: train.lr=1e-4")
       ->allow_extra_args(false);
   command->add_flag("--trace", options->trace, "write a timeline per rank to the run directory");
-  command->add_flag("--help-config", options->help_config, "list the keys of the YAML file")
-      ->excludes(config);
   add_launch_options(*command, options->launch);
-  command->callback([&chosen, options] {
-    if (options->help_config) {
-      chosen = [] { return std::fputs(config::config_help().c_str(), stdout) < 0 ? 1 : 0; };
-      return;
-    }
-    chosen = [options] {
-      FSDP_CHECK(!options->config.empty(), "train: expected --config FILE (see fsdp train --help)");
-      return train_on_ranks(*options);
-    };
-  });
+  command->footer("Keys of the file and of --set, as section.key [default]:\n" +
+                  config::config_help());
+  command->callback(
+      [&chosen, options] { chosen = [options] { return train_on_ranks(*options); }; });
 }
 
 }  // namespace fsdp::tools

@@ -59,7 +59,7 @@ class StepBenchmark {
       rank_.world.barrier();
       result_.slices.push_back(meter.measure());
     }
-    trace_step();
+    for (int64_t i = 0; i < options_.traced_steps; ++i) trace_step();
     return std::move(result_);
   }
 
@@ -89,7 +89,7 @@ class StepBenchmark {
     step();
     session_->backend().set_trace(nullptr);
     rank_.world.barrier();
-    result_.events = trace.events();
+    result_.traces.push_back(trace.events());
   }
 
   const StepBenchOptions& options_;

@@ -19,7 +19,8 @@ struct StepBenchOptions {
   int64_t length = 64;
   DType dtype = DType::kF32;  // of compute; master weights and gradient sums are f32
   comm::Strategy strategy = comm::Strategy::kFullShard;
-  int64_t steps = 10;  // timed
+  int64_t steps = 10;        // timed
+  int64_t traced_steps = 0;  // more steps, kernel by kernel
 };
 
 // Of this rank.
@@ -30,7 +31,7 @@ struct StepBench {
   size_t process_ledger_peak = 0;    // of all ranks in this process
   size_t resident_growth = 0;  // peak RSS of this process less its RSS before the model existed
   StepValues values;           // of the last step
-  std::vector<TraceEvent> events;    // kernels of one more step, traced
+  std::vector<std::vector<TraceEvent>> traces;  // by traced step
 
   double fastest_ms() const;
   double median_ms() const;

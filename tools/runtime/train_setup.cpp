@@ -61,18 +61,34 @@ models::ModelConfig from_sizes(const config::TrainConfig& config) {
   return model;
 }
 
+// What the section says beside `path` must be what the folder says.
 models::ModelConfig from_folder(const config::ModelSection& c) {
-  const bool sizes = c.hidden_size + c.layers + c.heads + c.kv_heads + c.head_dim + c.ffn +
-                         c.max_positions + c.vocab_size >
-                     0;
-  const bool options = c.tie_embeddings || c.rope_theta || c.norm_epsilon || c.init_deviation ||
-                       !c.activation.empty() || !c.model_type.empty();
-  FSDP_CHECK(!sizes && !options,
-             "model.path: the folder's config.json says what the model is; of the section only "
-             "dropout can be set beside it");
   const std::filesystem::path folder(c.path);
   FSDP_CHECK(std::filesystem::is_directory(folder), "model.path: {}: no such folder", c.path);
-  return models::read_config((folder / "config.json").string());
+  const models::ModelConfig model = models::read_config((folder / "config.json").string());
+  const auto same = [&](const char* key, const auto& given, const auto& found) {
+    FSDP_CHECK(!given || *given == found, "model.{}: {} has {}, got {}", key, c.path, found,
+               *given);
+  };
+  const auto same_size = [&](const char* key, int64_t given, int64_t found) {
+    same(key, given > 0 ? std::optional(given) : std::nullopt, found);
+  };
+  same_size("vocab_size", c.vocab_size, model.vocabulary);
+  same_size("hidden_size", c.hidden_size, model.hidden);
+  same_size("layers", c.layers, model.layers);
+  same_size("heads", c.heads, model.heads);
+  same_size("kv_heads", c.kv_heads, model.kv_heads);
+  same_size("head_dim", c.head_dim, model.head_dim);
+  same_size("ffn", c.ffn, model.ffn);
+  same_size("max_positions", c.max_positions, model.max_positions);
+  same("model_type", c.model_type.empty() ? std::nullopt : std::optional(c.model_type),
+       model.family);
+  same("tie_embeddings", c.tie_embeddings, model.tied_head);
+  same("rope_theta", c.rope_theta, model.rope.theta);
+  same("norm_epsilon", c.norm_epsilon, model.norm_epsilon);
+  FSDP_CHECK(c.activation.empty() || parse_activation(c.activation) == model.activation,
+             "model.activation: {} has another one than {}", c.path, c.activation);
+  return model;
 }
 
 }  // namespace
