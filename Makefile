@@ -34,10 +34,10 @@ test-all: all
 	@$(MAKE) --no-print-directory test SANITIZE=thread
 	@$(MAKE) --no-print-directory test SANITIZE=address
 
-# One training step of GPT-2 124M against the speed of light of this machine.
+# Training steps of GPT-2 124M against the speed of light of this machine, and beside PyTorch where
+# that is installed. PEER=none leaves PyTorch out.
 bench: all
-	$(BUILD)/fsdp bench step --preset gpt2-124m --batch 4 --seq 64 --dtype f32
-	$(BUILD)/fsdp bench step --preset gpt2-124m --batch 4 --seq 64 --dtype bf16
+	@tools/bench_peer.sh $(BUILD)
 
 # Formats all sources in place.
 format:

@@ -23,7 +23,8 @@ UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name,
       segment_(segment),
       division_(gradient_division(runtime.options.reduce_dtype, runtime.mesh.ranks(),
                                   runtime.options.divide_factor, runtime.options.force_sum)),
-      defer_replicas_(runtime.options.accumulation == Accumulation::kReduceScatterEach),
+      defer_replicas_(runtime.options.accumulation == Accumulation::kReduceScatterEach &&
+                      runtime.mesh.replicas() > 1),
       dtype_(runtime.options.reduce_dtype),
       present_(segment.layout.parameters().size(), 0) {
   Backend& backend = runtime_.backend;

@@ -202,6 +202,11 @@ void RankRun::step(int step) {
 
 void RankRun::wait() { backend_.synchronize(backend_.compute_stream()); }
 
+void RankRun::recover(size_t steps_done) {
+  sharded_->recover();
+  while (landings_.size() > steps_done) landings_.pop_back();
+}
+
 void RankRun::collect_gradients() {
   sharded_->visit_gradients([&](const Parameter& p, const Tensor& values) {
     result_.gradients[p.name()] = values.to_doubles();

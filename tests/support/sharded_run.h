@@ -93,6 +93,7 @@ class RankRun {
   void forward_backward(int step);
   void update();
   void wait();  // rethrows what went wrong on the compute stream
+  void recover(size_t steps_done);  // after an error: forgets all steps but the first ones
   RunResult result();
 
   int rank() const { return world_.rank(); }

@@ -86,8 +86,9 @@ void Session::sum_over_ranks(Tensor& scalar) {
 // The stream keeps the landing alive until it has written there, also when the handle is gone.
 void Session::read_into(StepHandle& handle, double& landing, const Tensor& scalar) {
   Stream& stream = backend_->compute_stream();
-  handle.done_ = backend_->read_later(stream, &landing, scalar.data(), sizeof(double));
+  backend_->read_later(stream, &landing, scalar.data(), sizeof(double));
   backend_->host_task(stream, "keep_landing", 0, [landing = handle.landing_] {});
+  handle.done_ = backend_->record(stream);
 }
 
 // ---------------------------------------------------------------------------- Steps

@@ -192,6 +192,7 @@ TEST_CASE("bf16: micro-steps under every accumulation stay close to the big batc
       s.fsdp.strategy = strategy;
       s.fsdp.micro_steps = 1;
       const RunResult expected = train(s);
+      RunResult each;
       s.fsdp.micro_steps = 3;
       for (const Accumulation accumulation :
            {Accumulation::kReduceEach, Accumulation::kReduceScatterEach,

@@ -91,7 +91,6 @@ TEST_CASE("recompute gathers nothing again and holds less") {
   CHECK(all.gathers == kept.gathers);
   CHECK(some.activations < kept.activations);
   CHECK(all.activations < some.activations);
-  MESSAGE(kept.activations, " ", some.activations, " ", all.activations);
 }
 
 TEST_CASE("recompute with frozen parameters, also where nothing needs a gradient") {
