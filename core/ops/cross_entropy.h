@@ -5,8 +5,8 @@
 
 namespace fsdp::ops {
 
-// Rows of logits that exist at once: about 32 MiB of f32, never all rows of a batch that has more
-// than 64. A multiple of 16 where possible.
+// Rows of logits that exist at once: at most 64 MiB of f32 (or 16 rows), never all rows of a batch
+// that has more than 64. A multiple of 128 or 16 where possible.
 int64_t head_chunk_rows(int64_t rows, int64_t vocabulary);
 
 // Sum over labelled rows of -log softmax(h W^T)[label], as a () tensor in the accumulation dtype.

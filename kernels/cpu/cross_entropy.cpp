@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/vector_math.h"
@@ -46,16 +47,22 @@ void scale_run(A* x, A factor, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] *= factor;
 }
 
+constexpr int64_t kRun = 512;  // elements of a conversion buffer, terms of an f32 sum
+
+// Loops that mix widths take half as long again: hence the buffer.
 template <typename A, typename Out>
 void store_scaled_exp(const A* x, A shift, A factor, Out* y, int64_t n) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) y[i] = Out(simd_exp(x[i] - shift) * factor);
+  A run[kRun];
+  for (int64_t i = 0; i < n; i += kRun) {
+    const int64_t count = std::min(kRun, n - i);
+    for (int64_t j = 0; j < count; ++j) run[j] = simd_exp(x[i + j] - shift) * factor;
+    convert(run, y + i, count);
+  }
 }
 
-// f(begin, count) over runs of a row, added in double: no f32 sum has more terms than a run.
+// f(begin, count) over runs of a row, added in double.
 template <typename F>
 double sum_runs(int64_t n, F&& f) {
-  constexpr int64_t kRun = 512;
   double total = 0;
   for (int64_t i = 0; i < n; i += kRun) total += double(f(i, std::min(kRun, n - i)));
   return total;

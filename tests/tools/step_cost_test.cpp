@@ -35,7 +35,8 @@ std::map<std::string, int64_t> kernels_of_a_step(const StepBenchOptions& options
   std::map<std::string, int64_t> calls;
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
     RankContext rank{.world = world};
-    for (const TraceEvent& event : bench_step(options, rank).traces[0]) {
+    const auto bench = bench_step(options, rank);
+    for (const TraceEvent& event : bench.traces[0]) {
       if (event.lane == "compute") ++calls[event.name];
     }
   });

@@ -38,7 +38,9 @@ Prompt read_prompt(const GenerateOptions& options, const models::ModelConfig& mo
     out.ids = options.ids;
   } else {
     const data::ByteTokenizer bytes;
-    FSDP_CHECK(!options.tokenizer.empty() || model.vocabulary == bytes.vocab_size(),
+    // Up to the padding that training accepts (tools/data/token_cache.h).
+    const bool fits = model.vocabulary >= bytes.vocab_size() && model.vocabulary <= 1024;
+    FSDP_CHECK(!options.tokenizer.empty() || fits,
                "{}: its vocabulary of {} tokens is not that of the built-in byte tokenizer ({}): "
                "give the prompt as --ids",
                options.folder, model.vocabulary, bytes.vocab_size());
@@ -80,6 +82,9 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
     prompt = read_prompt(options, model);
     const int64_t end = prompt.tokenizer ? prompt.tokenizer->end_of_text() : model.eos_token;
     generation.stop = options.ignore_end ? -1 : static_cast<int32_t>(end);
+    generation.vocabulary = prompt.tokenizer ? prompt.tokenizer->vocab_size() : 0;
+    FSDP_CHECK(generation.top_k == 0 || generation.temperature > 0,
+               "--top-k: needs a --temperature above 0; without one the likeliest token is taken");
   });
   const int64_t longest = static_cast<int64_t>(prompt.ids.size()) + generation.tokens;
   const int64_t positions = session_options.model.max_positions;

@@ -189,7 +189,8 @@ void TrainRun::sample() {
                        .temperature = c.temperature,
                        .top_k = c.top_k,
                        .seed = static_cast<uint64_t>(config_.train.seed),
-                       .stop = tokenizer.end_of_text()},
+                       .stop = tokenizer.end_of_text(),
+                       .vocabulary = tokenizer.vocab_size()},
                       prompt);
   say(fmt::format("sample: {}|{}", c.prompt, tokenizer.decode(tokens)));
 }

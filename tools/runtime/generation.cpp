@@ -60,8 +60,11 @@ std::vector<int32_t> generate_tokens(Session& session, const GenerationOptions& 
   std::vector<int32_t> sequence = std::move(prompt), out;
   for (int64_t i = 0; i < options.tokens; ++i) {
     const size_t first = sequence.size() - std::min(context, sequence.size());
-    const std::vector<double> logits = session.next_token_logits(
+    std::vector<double> logits = session.next_token_logits(
         {sequence.begin() + static_cast<std::ptrdiff_t>(first), sequence.end()});
+    if (options.vocabulary > 0) {
+      logits.resize(std::min(logits.size(), static_cast<size_t>(options.vocabulary)));
+    }
     const int32_t token = choose_token(logits, options, sequence.size());
     if (token == options.stop) break;
     sequence.push_back(token);

@@ -16,6 +16,7 @@ struct GenerationOptions {
   int64_t top_k = 0;       // only the k likeliest; 0: all
   uint64_t seed = 0;
   int32_t stop = -1;  // ends the generation, is not returned; -1: none
+  int64_t vocabulary = 0;  // ids from here on only pad the model's table: never chosen; 0: none
 };
 
 // The new tokens. Collective; every rank passes the same arguments. The model sees the last
