@@ -16,7 +16,7 @@ namespace {
 enum class Moment : uint8_t { kForward, kBackward };
 
 struct Setting {
-  const char* what;
+  std::string what;
   int ranks;
   FsdpOptions options;
 };

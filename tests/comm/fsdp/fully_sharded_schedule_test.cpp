@@ -54,7 +54,7 @@ struct Collectives {
 };
 
 struct CountCase {
-  const char* what;
+  std::string what;
   int ranks;
   FsdpOptions options;
   Collectives expected;

@@ -17,7 +17,7 @@ size_t now(RankRun& run, MemoryCategory category) {
 }
 
 struct FrozenCase {
-  const char* what;
+  std::string what;
   std::function<bool(const Parameter&)> frozen;
   int reduced_units;  // units with anything trainable, of root and three blocks
 };
