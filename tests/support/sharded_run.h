@@ -116,6 +116,7 @@ class RankRun {
 
   comm::Communicator& world_;
   RunSpec spec_;
+  std::list<Landing> landings_;  // by step; streams write into it: goes after the backend
   cpu::CpuBackend backend_;
   std::unique_ptr<comm::Communicator> losses_;  // sums losses on the compute stream
   Tape tape_;
@@ -124,7 +125,6 @@ class RankRun {
   std::optional<optim::Clipper> clipper_;
   std::optional<optim::AdamW> optimizer_;
   Tensor loss_;  // (), f64: of this step so far
-  std::list<Landing> landings_;  // by step; read_later writes into it
   RunResult result_;
 };
 
