@@ -1,7 +1,7 @@
-// A few training steps of a tiny model on ranks as threads, straight through comm/fsdp and optim, for
-// tests that compare one way of sharding with another. Every run sees the same global batches and
-// the same initial values, whatever its number of ranks.
-// Read next: tests/comm/fsdp/fully_sharded_parity_test.cpp for its use.
+// A few training steps of a tiny model on ranks as threads, straight through comm/fsdp and optim,
+// for tests that compare one way of sharding with another. Every run sees the same global batches
+// and the same initial values, whatever its number of ranks. Read next:
+// tests/comm/fsdp/fully_sharded_parity_test.cpp for its use.
 #pragma once
 
 #include <functional>
@@ -39,7 +39,7 @@ struct Pass {
 // A model and how to run it.
 struct Subject {
   std::unique_ptr<Module> module;
-  std::string block_class;  // modules of this class become units
+  std::string block_class;                  // modules of this class become units
   std::function<Tensor(const Pass&)> loss;  // sum over the labels
 };
 using SubjectFactory = std::function<Subject(Backend&, DType)>;
@@ -61,12 +61,12 @@ struct RunSpec {
   // Large: GPT-2's key biases have no gradient but rounding noise, which AdamW would otherwise turn
   // into steps of the learning rate.
   double adamw_epsilon = 1e-4;
-  int64_t rows = 12;  // of a global batch, dealt evenly to ranks and micro-steps
-  bool training = false;  // with dropout
+  int64_t rows = 12;            // of a global batch, dealt evenly to ranks and micro-steps
+  bool training = false;        // with dropout
   bool keep_gradients = false;  // see RunResult
-  std::function<bool(const Parameter&)> frozen = nullptr;      // null: none
-  std::function<cpu::CpuOptions(int rank)> cpu = nullptr;      // null: the defaults
-  std::function<void(RankRun&)> prepared = nullptr;            // on every rank, before the first step
+  std::function<bool(const Parameter&)> frozen = nullptr;  // null: none
+  std::function<cpu::CpuOptions(int rank)> cpu = nullptr;  // null: the defaults
+  std::function<void(RankRun&)> prepared = nullptr;        // on every rank, before the first step
   std::function<void(RankRun&, int step)> before_step = nullptr;
 };
 
@@ -75,8 +75,8 @@ using NamedValues = std::map<std::string, std::vector<double>>;  // by parameter
 struct RunResult {
   std::vector<double> losses;  // by step: sum over the labels of the global batch
   std::vector<double> norms;   // by step: of the gradient of the mean loss, before clipping
-  NamedValues parameters;           // after the last step
-  NamedValues gradients;            // reduced, of the last step, if kept
+  NamedValues parameters;      // after the last step
+  NamedValues gradients;       // reduced, of the last step, if kept
   bool operator==(const RunResult&) const = default;
 };
 
@@ -92,11 +92,12 @@ class RankRun {
   void step(int step);  // all micro-steps, clip, AdamW
   void forward_backward(int step);
   void update();
-  void wait();  // rethrows what went wrong on the compute stream
+  void wait();                      // rethrows what went wrong on the compute stream
   void recover(size_t steps_done);  // after an error: forgets all steps but the first ones
   RunResult result();
 
   int rank() const { return world_.rank(); }
+  std::string scope() const { return backend_.scope(); }  // the unit that the host is issuing for
   Module& module() { return *subject_.module; }
   cpu::CpuBackend& backend() { return backend_; }
   comm::FullySharded& sharded() { return *sharded_; }

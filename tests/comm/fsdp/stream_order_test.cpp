@@ -1,0 +1,309 @@
+// The order between streams: random delays never change a bit; a wait that is left out does, or is
+// listed here with the reason why nothing else can happen.
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/sharded_run.h"
+
+using namespace fsdp;
+using namespace fsdp::comm;
+using namespace fsdp::test;
+
+namespace {
+
+// ThreadSanitizer sees a missing edge itself, whatever comes out; see the last case.
+#ifdef __SANITIZE_THREAD__
+constexpr bool kThreadSanitizer = true;
+#else
+constexpr bool kThreadSanitizer = false;
+#endif
+
+using Edge = std::pair<std::string, std::string>;  // the stream that waits, the recorded one
+
+struct Setting {
+  std::string what;
+  int ranks;
+  FsdpOptions options;
+  std::set<Edge> edges;  // of a step
+};
+
+const Edge kGathered = {"compute", "gather"};      // parameters before their use
+const Edge kFree = {"gather", "compute"};          // use of a buffer and the update before a gather
+const Edge kComputed = {"reduce", "compute"};      // gradients before their reduction
+const Edge kReduced = {"compute", "reduce"};       // reduction before optimizer and next tenant
+const Edge kScattered = {"replicas", "reduce"};    // reduce-scatter before all-reduce
+const Edge kReplicated = {"compute", "replicas"};  // all-reduce before optimizer and next tenant
+
+std::vector<Setting> settings() {
+  using enum Strategy;
+  const std::set<Edge> sharded = {kGathered, kFree, kComputed, kReduced};
+  const std::set<Edge> hybrid = {kGathered, kFree, kComputed, kScattered, kReplicated};
+  return {{"full_shard", 2, {}, sharded},
+          {"hpZ", 4, {.reshard_group_size = 2}, sharded},
+          {"one stream", 2, {.separate_reduce = false}, {kGathered, kFree}},
+          {"shard_grad_op", 2, {.strategy = kShardGradOp}, sharded},
+          {"shard_optimizer", 2, {.strategy = kShardOptimizer}, sharded},
+          {"no_shard", 2, {.strategy = kNoShard}, {kComputed, kScattered, kReplicated}},
+          {"hybrid_shard", 4, {.strategy = kHybridShard, .shard_size = 2}, hybrid},
+          {"hybrid_shard, micro-steps",
+           4,
+           {.strategy = kHybridShard,
+            .shard_size = 2,
+            .accumulation = Accumulation::kReduceScatterEach,
+            .micro_steps = 3},
+           // Micro-steps before the last end on the reduce stream.
+           {kGathered, kFree, kComputed, kReduced, kScattered, kReplicated}}};
+}
+
+RunSpec spec(const Setting& setting) {
+  RunSpec s;
+  s.ranks = setting.ranks;
+  s.fsdp = setting.options;
+  s.rows = setting.options.micro_steps == 3 ? 12 : 4;
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("random delays on all streams of all ranks: the same bits") {
+  for (const Setting& setting : settings()) {
+    RunSpec s = spec(setting);
+    const RunResult expected = train(s);
+    for (const uint64_t seed : {1, 2, 3}) {
+      CAPTURE(setting.what);
+      CAPTURE(seed);
+      s.cpu = [&](int rank) {
+        return random_delays(seed * 100 + static_cast<uint64_t>(rank), 1000);
+      };
+      CHECK((train(s) == expected));
+    }
+  }
+}
+
+TEST_CASE("random delays under other schedules: the same bits") {
+  for (const FsdpOptions& options :
+       {FsdpOptions{.forward_prefetch = 3, .units_in_flight = 3},
+        FsdpOptions{.backward_prefetch = BackwardPrefetch::kPost, .units_in_flight = 1},
+        FsdpOptions{.param_dtype = DType::kBF16, .reduce_dtype = DType::kBF16},
+        FsdpOptions{.accumulation = Accumulation::kReduceLast, .micro_steps = 2}}) {
+    RunSpec s;
+    s.subject = causal_lm(small_llama(), 1);
+    s.training = true;
+    s.ranks = 3;
+    s.fsdp = options;
+    const RunResult expected = train(s);
+    s.cpu = [](int rank) { return random_delays(static_cast<uint64_t>(rank), 1000); };
+    CHECK((train(s) == expected));
+  }
+}
+
+// ---------------------------------------------------------------------------- Removed edges
+
+namespace {
+
+constexpr int kAll = -1;
+
+// Which waits of the second step (and of later ones) are left out, on every rank.
+struct Removal {
+  Edge edge;
+  int number = kAll;  // the how-manieth of the step, from 0
+};
+
+// Two steps. The streams on which the removed waits wait are slowed down, so that they come too
+// late.
+RunResult train_without(const RunSpec& spec, const Removal& removal, int delay_factor) {
+  std::vector<RunResult> results(static_cast<size_t>(spec.ranks));
+  run_local_ranks(spec.ranks, [&](Communicator& world) {
+    bool active = false;
+    int number = 0;
+    RunSpec mine = spec;
+    mine.cpu = [&](int) {
+      cpu::CpuOptions o;
+      o.delay = [&](const std::string& stream, std::string_view) {
+        const int microseconds = stream == "compute" ? 150 : 1000;
+        return stream == removal.edge.second ? microseconds * delay_factor : 0;
+      };
+      o.ignore_wait = [&](const std::string& waiting, const std::string& recorded) {
+        if (!active || Edge{waiting, recorded} != removal.edge) return false;
+        const int n = number++;
+        return removal.number == kAll || removal.number == n;
+      };
+      return o;
+    };
+    RankRun run(world, mine);
+    run.step(0);
+    active = true;
+    run.step(1);
+    active = false;
+    results[static_cast<size_t>(world.rank())] = run.result();
+  });
+  for (const RunResult& result : results) {
+    if (!(result == results[0])) return {};  // the ranks disagree
+  }
+  return results[0];
+}
+
+// Whether the results show that the waits are missing; several tries, for busy machines.
+bool noticed(const RunSpec& spec, const Removal& removal, const RunResult& expected, int tries) {
+  for (int i = 0; i < tries; ++i) {
+    try {
+      if (!(train_without(spec, removal, i + 1) == expected)) return true;
+    } catch (const Error&) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The waits of the second step in order of issue, with the unit that was in scope.
+std::vector<std::pair<Edge, std::string>> waits_of_a_step(RunSpec s) {
+  std::vector<std::pair<Edge, std::string>> waits;
+  run_local_ranks(s.ranks, [&](Communicator& world) {
+    const RankRun* active = nullptr;
+    RunSpec mine = s;
+    mine.cpu = [&](int rank) {
+      cpu::CpuOptions o;
+      o.ignore_wait = [&, rank](const std::string& waiting, const std::string& recorded) {
+        if (active && rank == 0) waits.push_back({{waiting, recorded}, active->scope()});
+        return false;
+      };
+      return o;
+    };
+    RankRun run(world, mine);
+    run.step(0);
+    active = &run;
+    run.step(1);
+    active = nullptr;
+    run.wait();
+  });
+  return waits;
+}
+
+constexpr int kTries = 6;
+
+}  // namespace
+
+TEST_CASE("without all waits of one stream for another, results are wrong" *
+          doctest::skip(kThreadSanitizer)) {
+  for (const Setting& setting : settings()) {
+    CAPTURE(setting.what);
+    RunSpec s = spec(setting);
+    s.steps = 2;
+    std::set<Edge> edges;
+    for (const auto& [edge, scope] : waits_of_a_step(s)) edges.insert(edge);
+    for (const Edge& edge : edges) {
+      CAPTURE(edge.first);
+      CAPTURE(edge.second);
+      CHECK(setting.edges.contains(edge));
+    }
+    CHECK(edges.size() == setting.edges.size());
+    const RunResult expected = train(s);
+    for (const Edge& edge : edges) {
+      CAPTURE(edge.first);
+      CAPTURE(edge.second);
+      CHECK(noticed(s, {edge}, expected, kTries));
+    }
+  }
+}
+
+namespace {
+
+// A wait of one step of full_shard whose removal changes nothing, and why.
+struct Redundant {
+  Edge edge;
+  int number;
+  std::string scope;
+  std::string why;
+};
+
+std::vector<Redundant> redundant_waits() {
+  const std::string same_values = "the buffer holds the same values since the unit's forward";
+  const std::string last_step = "the end of the last step waited for this reduction already";
+  const std::string root_is_last = "the root's reduction, waited for before, is the last one";
+  const std::string update = "the first gather of the step waited for the update already";
+  const std::string before_update = "the buffer was given back before the update";
+  return {
+      {kGathered, 4, "blocks.2", same_values}, {kGathered, 5, "blocks.1", same_values},
+      {kReduced, 0, "root", last_step},        {kReduced, 1, "blocks.2", last_step},
+      {kReduced, 2, "blocks.1", last_step},    {kReduced, 5, "", root_is_last},
+      {kReduced, 6, "", root_is_last},         {kReduced, 7, "", root_is_last},
+      {kFree, 0, "root", before_update},       {kFree, 2, "root", before_update},
+      {kFree, 3, "blocks.0", update},          {kFree, 4, "blocks.0", before_update},
+      {kFree, 5, "blocks.1", update},          {kFree, 7, "blocks.2", update},
+      {kFree, 8, "root", same_values},         {kFree, 9, "blocks.2", update},
+      {kFree, 10, "blocks.2", same_values},    {kFree, 11, "blocks.1", update},
+      {kFree, 13, "blocks.0", update},
+  };
+}
+
+}  // namespace
+
+TEST_CASE("without any single wait of a step results are wrong, but for those that are redundant" *
+          doctest::skip(kThreadSanitizer)) {
+  RunSpec s = spec({"full_shard", 2, {}, {}});
+  s.steps = 2;
+  const RunResult expected = train(s);
+  std::map<Edge, int> numbers;
+  size_t redundant = 0;
+  for (const auto& [edge, scope] : waits_of_a_step(s)) {
+    const int number = numbers[edge]++;
+    CAPTURE(edge.first);
+    CAPTURE(edge.second);
+    CAPTURE(number);
+    CAPTURE(scope);
+    std::string why;
+    for (const Redundant& r : redundant_waits()) {
+      if (r.edge == edge && r.number == number) {
+        why = r.why;
+        CHECK(r.scope == scope);
+      }
+    }
+    CAPTURE(why);
+    redundant += !why.empty();
+    CHECK(noticed(s, {edge, number}, expected, why.empty() ? kTries : 1) == why.empty());
+  }
+  CHECK(
+      (numbers == std::map<Edge, int>{{kGathered, 7}, {kReduced, 8}, {kFree, 14}, {kComputed, 4}}));
+  CHECK(redundant == redundant_waits().size());
+}
+
+// ---------------------------------------------------------------------------- ThreadSanitizer
+
+namespace {
+
+constexpr const char* kEdgeVariable = "FSDP_TEST_REMOVED_EDGE";  // "gather compute"
+
+// The exit status of this program running the case below, with this edge removed.
+int status_without(const std::string& edge) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string command = fmt::format(
+      "{}='{}' TSAN_OPTIONS=halt_on_error=1:exitcode=66 '{}' --no-skip "
+      "--test-case='child: one step without an edge' >/dev/null 2>&1",
+      kEdgeVariable, edge, program);
+  return std::system(command.c_str()) >> 8;
+}
+
+}  // namespace
+
+TEST_CASE("child: one step without an edge" * doctest::skip()) {
+  const char* edge = std::getenv(kEdgeVariable);
+  REQUIRE(edge != nullptr);
+  const std::string streams = edge;
+  const size_t space = streams.find(' ');
+  RunSpec s = spec({"full_shard", 2, {}, {}});
+  s.steps = 2;
+  train_without(s, {{streams.substr(0, space), streams.substr(space + 1)}}, 1);
+}
+
+TEST_CASE("ThreadSanitizer reports a removed edge" * doctest::skip(!kThreadSanitizer)) {
+  CHECK(status_without("no such edge") == 0);
+  for (const Edge& edge : settings()[0].edges) {
+    CAPTURE(edge.first);
+    CAPTURE(edge.second);
+    CHECK(status_without(edge.first + " " + edge.second) == 66);
+  }
+}
