@@ -1,6 +1,6 @@
 // The contract between the project and a kind of device, in three chapters: memory, order, math.
-// One Backend object per rank; a Storage remembers the Backend that made it. Everything that takes a
-// Stream is asynchronous: the host runs ahead, the stream runs in order, events order streams.
+// One Backend object per rank; a Storage remembers the Backend that made it. Everything that takes
+// a Stream is asynchronous: the host runs ahead, the stream runs in order, events order streams.
 // Pointers and shapes are taken at the call; a tensor may be dropped by the host right after it.
 // Read next: core/kernel_args.h (what each kernel reads and writes), kernels/cpu/cpu_backend.h.
 #pragma once
@@ -60,7 +60,8 @@ class Backend {
   // Waits for the stream.
   virtual void copy_to_host(Stream& stream, void* destination, const void* source,
                             size_t bytes) = 0;
-  // Does not wait: `destination` holds the values once the event is ready, and must live until then.
+  // Does not wait: `destination` holds the values once the event is ready, and must live until
+  // then.
   virtual EventPtr read_later(Stream& stream, void* destination, const void* source,
                               size_t bytes) = 0;
   virtual MemoryLedger& ledger() = 0;
@@ -114,7 +115,7 @@ class Backend {
   // out = a + b, out may be a or b; dtypes may differ, the sum is formed in the accumulation dtype.
   virtual void add(Stream& stream, const Tensor& a, const Tensor& b, Tensor& out) = 0;
   virtual void cast(Stream& stream, const Tensor& x, Tensor& out) = 0;  // any floating pair
-  virtual void divide(Stream& stream, Tensor& x, double divisor) = 0;  // in place
+  virtual void divide(Stream& stream, Tensor& x, double divisor) = 0;   // in place
   // x[i] = mean + deviation * normal_at(seed, name_hash, first_index + i); deviation 0: a constant.
   virtual void fill_normal(Stream& stream, Tensor& x, double mean, double deviation, uint64_t seed,
                            uint64_t name_hash, int64_t first_index) = 0;
@@ -124,6 +125,8 @@ class Backend {
                              const Tensor& skip) = 0;
   virtual void power_sum(Stream& stream, const PowerSumArgs& args) = 0;
   virtual void clip_coefficient(Stream& stream, const ClipArgs& args) = 0;
+  virtual void find_overflow(Stream& stream, const OverflowArgs& args) = 0;
+  virtual void update_loss_scale(Stream& stream, const LossScaleArgs& args) = 0;
 };
 
 }  // namespace fsdp

@@ -2,6 +2,7 @@
 #include "core/dtype.h"
 
 #include <array>
+#include <limits>
 
 namespace fsdp {
 namespace {
@@ -27,6 +28,21 @@ std::string_view name_of(DType dtype) { return info(dtype).name; }
 bool is_floating(DType dtype) { return info(dtype).floating; }
 
 DType accumulation_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+double largest_finite(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return std::numeric_limits<double>::max();
+    case DType::kF32:
+      return double{std::numeric_limits<float>::max()};
+    case DType::kBF16:
+      return 0x1.fep127;
+    case DType::kF16:
+      return 65504;
+    default:
+      fail("largest_finite: expected a floating dtype, got {}", name_of(dtype));
+  }
+}
 
 DType parse_dtype(std::string_view name) {
   struct Alias {

@@ -14,12 +14,13 @@ namespace fsdp {
 
 enum class DType : uint8_t { kF32, kBF16, kF16, kF64, kI32, kI64 };
 
-size_t size_of(DType dtype);                  // bytes per element
-std::string_view name_of(DType dtype);        // "f32", "bf16", ...
-DType parse_dtype(std::string_view name);     // also fp32, float32, bfloat16, ...; Error on others
+size_t size_of(DType dtype);               // bytes per element
+std::string_view name_of(DType dtype);     // "f32", "bf16", ...
+DType parse_dtype(std::string_view name);  // also fp32, float32, bfloat16, ...; Error on others
 bool is_floating(DType dtype);
 // The type sums, master weights, norms and position tables use: f64 for f64, f32 for the rest.
 DType accumulation_dtype(DType dtype);
+double largest_finite(DType dtype);  // of a floating dtype
 
 // bfloat16: the upper half of an f32. Conversion from f32 rounds to nearest even; NaN stays NaN.
 struct BFloat16 {
@@ -64,11 +65,16 @@ struct TypeTag {
 template <typename F>
 decltype(auto) dispatch_floating(DType dtype, std::string_view op, F&& f) {
   switch (dtype) {
-    case DType::kF32: return f(TypeTag<float>{});
-    case DType::kBF16: return f(TypeTag<BFloat16>{});
-    case DType::kF16: return f(TypeTag<Float16>{});
-    case DType::kF64: return f(TypeTag<double>{});
-    default: fail("[{}] dtype: expected a floating type, got {}", op, name_of(dtype));
+    case DType::kF32:
+      return f(TypeTag<float>{});
+    case DType::kBF16:
+      return f(TypeTag<BFloat16>{});
+    case DType::kF16:
+      return f(TypeTag<Float16>{});
+    case DType::kF64:
+      return f(TypeTag<double>{});
+    default:
+      fail("[{}] dtype: expected a floating type, got {}", op, name_of(dtype));
   }
 }
 

@@ -12,15 +12,16 @@ int64_t round_up(int64_t value, int64_t multiple) {
 
 }  // namespace
 
-FlatLayout::FlatLayout(const std::vector<Parameter*>& parameters, int shards) : shards_(shards) {
+FlatLayout::FlatLayout(const std::vector<Parameter*>& parameters, int shards, int64_t alignment)
+    : shards_(shards), alignment_(alignment) {
   FSDP_CHECK(shards > 0, "[flat_layout] shards: expected at least 1, got {}", shards);
   int64_t offset = 0;
   for (Parameter* parameter : parameters) {
     parameters_.push_back({parameter, offset, parameter->numel()});
     parameter_numel_ += parameter->numel();
-    offset = round_up(offset + parameter->numel(), kFlatAlignment);
+    offset = round_up(offset + parameter->numel(), alignment);
   }
-  shard_numel_ = round_up(offset, kFlatAlignment * shards) / shards;
+  shard_numel_ = round_up(offset, alignment * shards) / shards;
 }
 
 std::vector<ShardPiece> FlatLayout::pieces(int shard) const {
@@ -54,6 +55,27 @@ std::vector<std::pair<int64_t, int64_t>> FlatLayout::spans(int shard) const {
     out.emplace_back(piece.shard_begin, piece.shard_begin + piece.count);
   }
   return out;
+}
+
+std::vector<int64_t> FlatLayout::first_blocks(int shard) const {
+  FSDP_CHECK(alignment_ % kNormBlock == 0,
+             "[flat_layout] blocks: expected an alignment of {}, got {}", kNormBlock, alignment_);
+  std::vector<int64_t> before = {0};  // blocks of the parameters before each
+  for (const FlatParameter& p : parameters_) {
+    before.push_back(before.back() + round_up(p.numel, kNormBlock) / kNormBlock);
+  }
+  std::vector<int64_t> out;
+  for (const ShardPiece& piece : pieces(shard)) {
+    out.push_back(before[static_cast<size_t>(piece.parameter)] +
+                  piece.parameter_begin / kNormBlock);
+  }
+  return out;
+}
+
+int64_t FlatLayout::blocks() const {
+  int64_t blocks = 0;
+  for (const FlatParameter& p : parameters_) blocks += round_up(p.numel, kNormBlock) / kNormBlock;
+  return blocks;
 }
 
 }  // namespace fsdp

@@ -7,8 +7,8 @@
 //   | embed.weight | gap | norm.weight | gap | ... | tail padding |
 //   |<------ shard 0 ------>|<------ shard 1 ------>|<- shard 2 ->|
 //
-// Every parameter starts at a multiple of kFlatAlignment elements; so does every shard. Gaps and
-// padding are never read: their contents are undefined.
+// Every parameter starts at a multiple of the alignment; so does every shard. Gaps and padding are
+// never read: their contents are undefined.
 #pragma once
 
 #include <string>
@@ -37,7 +37,8 @@ struct ShardPiece {
 
 class FlatLayout {
  public:
-  FlatLayout(const std::vector<Parameter*>& parameters, int shards);
+  FlatLayout(const std::vector<Parameter*>& parameters, int shards,
+             int64_t alignment = kFlatAlignment);  // elements
 
   const std::vector<FlatParameter>& parameters() const { return parameters_; }
   int shards() const { return shards_; }
@@ -49,15 +50,22 @@ class FlatLayout {
   std::vector<ShardSegment> segments(int shard) const;
   // A shard's elements without gaps and padding.
   std::vector<std::pair<int64_t, int64_t>> spans(int shard) const;
+  // Where the kNormBlock blocks of each span count among those of all parameters, which are
+  // numbered through in layout order, whatever the number of shards. Needs an alignment that keeps
+  // shards from cutting blocks.
+  std::vector<int64_t> first_blocks(int shard) const;
+  int64_t blocks() const;
 
  private:
   std::vector<FlatParameter> parameters_;
   int shards_;
   int64_t parameter_numel_ = 0;
   int64_t shard_numel_ = 0;
+  int64_t alignment_;
 };
 
-// One rank's part of one flat buffer, as the optimizer sees it. Memory belongs to the sharding layer.
+// One rank's part of one flat buffer, as the optimizer sees it. Memory belongs to the sharding
+// layer.
 struct OptimizerShard {
   std::string name;  // of the unit
   Tensor master;     // (n), f32, or f64 when compute is f64
@@ -66,6 +74,8 @@ struct OptimizerShard {
   Tensor present;    // (parameters), i32: 1 where the parameter had a gradient, on any rank
   std::vector<ShardSegment> segments;
   std::vector<std::pair<int64_t, int64_t>> spans;
+  std::vector<int64_t> first_blocks;  // of the spans; empty unless norms have a fixed order
+  int64_t blocks = 0;                 // of the unit, over all shards; see FlatLayout
   int64_t parameters = 0;
 };
 

@@ -23,10 +23,11 @@ struct MatmulArgs {
   Tensor& c;        // (M, N)
   bool transpose_a = false;
   bool transpose_b = false;
-  bool accumulate = false;         // c += the product; then neither bias nor activation
-  const Tensor* bias = nullptr;    // (N), dtype of a
+  bool accumulate = false;       // c += the product; then neither bias nor activation
+  const Tensor* bias = nullptr;  // (N), dtype of a
   Activation activation = Activation::kNone;
-  Tensor* pre_activation = nullptr;  // (M, N): product + bias before the activation; required with one
+  Tensor* pre_activation =
+      nullptr;  // (M, N): product + bias before the activation; required with one
 };
 
 // out[j] (+)= sum over rows of x[i][j], rows in a fixed order.
@@ -52,22 +53,22 @@ struct NormForwardArgs {
 };
 
 struct NormBackwardArgs {
-  const Tensor& dy;                 // (N, C)
-  const Tensor* dsum = nullptr;     // (N, C): gradient that reaches the sum directly; added to dx
-  const Tensor& x;                  // (N, C): what was normalised (the sum when fused)
-  const Tensor& weight;             // (C)
-  const Tensor* mean = nullptr;     // (N)
-  const Tensor& rstd;               // (N)
-  Tensor& dx;                       // (N, C); may be the same memory as dy
-  Tensor* dweight = nullptr;        // (C), null when frozen
-  Tensor* dbias = nullptr;          // (C)
-  bool accumulate_weight = false;   // dweight += instead of =
+  const Tensor& dy;                // (N, C)
+  const Tensor* dsum = nullptr;    // (N, C): gradient that reaches the sum directly; added to dx
+  const Tensor& x;                 // (N, C): what was normalised (the sum when fused)
+  const Tensor& weight;            // (C)
+  const Tensor* mean = nullptr;    // (N)
+  const Tensor& rstd;              // (N)
+  Tensor& dx;                      // (N, C); may be the same memory as dy
+  Tensor* dweight = nullptr;       // (C), null when frozen
+  Tensor* dbias = nullptr;         // (C)
+  bool accumulate_weight = false;  // dweight += instead of =
   bool accumulate_bias = false;
 };
 
 // Heads inside a row-major activation: element (b, t, h, d) of the view lies at
-// (b * T + t) * row_width + offset + h * head_stride + d. Describes separate q, k, v tensors, GPT-2's
-// packed [q | k | v] rows and BLOOM's [head, (q, k, v), d] rows alike.
+// (b * T + t) * row_width + offset + h * head_stride + d. Describes separate q, k, v tensors,
+// GPT-2's packed [q | k | v] rows and BLOOM's [head, (q, k, v), d] rows alike.
 struct HeadView {
   const Tensor* tensor = nullptr;  // (B, T, row_width)
   int64_t heads = 0;
@@ -132,6 +133,7 @@ struct CrossEntropyArgs {
   Tensor& loss_sum;      // (), accumulation dtype
   Tensor* dlogits = nullptr;  // (N, V), any floating dtype; null: loss only
   double gradient_scale = 1;
+  const Tensor* loss_scale = nullptr;  // (), f32: a further factor of dlogits; null: 1
 };
 constexpr int32_t kIgnoreIndex = -100;
 
@@ -139,22 +141,23 @@ constexpr int32_t kIgnoreIndex = -100;
 struct ShardSegment {
   int64_t begin = 0;  // within the shard, elements
   int64_t end = 0;
-  bool decay = false;         // weight decay applies
-  int32_t parameter = 0;      // index into step_counts
+  bool decay = false;     // weight decay applies
+  int32_t parameter = 0;  // index into step_counts
 };
 
 // AdamW (Loshchilov & Hutter, ICLR 2019), decoupled decay, PyTorch's operation order:
 //   p *= 1 - lr * weight_decay;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
 //   p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + epsilon)
 // with g = grad * (*gradient_scale). The whole update is skipped on the device when *skip != 0; a
-// parameter whose present flag is 0 (no gradient on any rank) stands still. step_counts must already
-// hold this step's t (see Backend::advance_steps).
+// parameter whose present flag is 0 (no gradient on any rank) stands still. step_counts must
+// already hold this step's t (see Backend::advance_steps).
 struct AdamWArgs {
-  Tensor& master;       // (n), f32 or f64
-  const Tensor& grad;   // (n), any floating dtype
-  Tensor& exp_avg;      // (n), dtype of master
-  Tensor& exp_avg_sq;   // (n), dtype of master
-  Tensor* copy = nullptr;  // (n): the new master rounded to the compute dtype, where one is resident
+  Tensor& master;      // (n), f32 or f64
+  const Tensor& grad;  // (n), any floating dtype
+  Tensor& exp_avg;     // (n), dtype of master
+  Tensor& exp_avg_sq;  // (n), dtype of master
+  Tensor* copy =
+      nullptr;  // (n): the new master rounded to the compute dtype, where one is resident
   const std::vector<ShardSegment>& segments;
   const Tensor& step_counts;     // (parameters), i32: t of each parameter
   const Tensor& present;         // (parameters), i32: 0: no gradient in this step
@@ -164,27 +167,62 @@ struct AdamWArgs {
   double beta1, beta2, epsilon, weight_decay;
 };
 
+constexpr int64_t kNormBlock = 1024;  // elements that are summed together in a norm
+
 // out (+)= sum over the spans of |x|^p in the accumulation dtype, in fixed blocks and order;
 // p = infinity: the maximum. An element that is not finite makes the result not finite.
+// With `first_blocks`: the sum of the k-th kNormBlock elements of span s goes to
+// out[first_blocks[s] + k] instead.
 struct PowerSumArgs {
-  const Tensor& x;  // (n)
+  const Tensor& x;                                        // (n)
   const std::vector<std::pair<int64_t, int64_t>>& spans;  // [begin, end): leaves padding out
   double power;
-  Tensor& out;        // (), f64
+  Tensor& out;  // () or (blocks), f64
   bool accumulate = false;
+  const std::vector<int64_t>* first_blocks = nullptr;  // by span
 };
 
-// From the global sum of |g|^p: norm = sum^(1/p) * unscale (p = inf: sum itself * unscale);
-// coefficient = unscale * min(1, max_norm / (norm + 1e-6)), or unscale when max_norm <= 0;
-// skip = 1 when norm is not finite.
+// From the global sum of |g|^p: norm = sum^(1/p) / scale (p = inf: sum itself / scale);
+// coefficient = min(1, max_norm / (norm + 1e-6)) / scale, or 1 / scale when max_norm <= 0;
+// skip = 1 when norm is not finite or *overflow != 0.
 struct ClipArgs {
   const Tensor& power_sum;  // (), f64
   double power;
   double max_norm;
-  double unscale = 1;
-  Tensor& norm;         // (), f64
-  Tensor& coefficient;  // (), accumulation dtype of the gradients
-  Tensor& skip;         // (), i32
+  const Tensor* loss_scale = nullptr;  // (), f32: what the gradients are multiplied by; null: 1
+  const Tensor* overflow = nullptr;    // (), i32; null: 0
+  Tensor& norm;                        // (), f64
+  Tensor& coefficient;                 // (), accumulation dtype of the gradients
+  Tensor& skip;                        // (), i32
+};
+
+// *flag = 1 when an element of x is not finite or larger than `limit`; else left as it is.
+struct OverflowArgs {
+  const Tensor& x;
+  double limit;
+  Tensor& flag;  // (), i32
+};
+
+// The loss scale after one step. Clean step: scale *= growth after every `interval` of them in a
+// row (unless that is infinite). Overflow: when overflows / steps since the last change >=
+// tolerance, scale = max(scale * backoff, floor); a scale <= minimum is taken back and sets
+// `aborted`. torch.amp.GradScaler has tolerance 0, no floor and no minimum; the rest is fairseq's
+// optim/dynamic_loss_scaler.py.
+struct LossScaleRule {
+  double growth = 2;
+  double backoff = 0.5;
+  int64_t interval = 2000;
+  double tolerance = 0;
+  double floor = 0;
+  double minimum = 0;
+};
+struct LossScaleArgs {
+  LossScaleRule rule;
+  const Tensor& overflow;  // (), i32
+  Tensor& scale;           // (), f32; products are formed in f64 and rounded
+  Tensor&
+      counters;     // (3), i32: clean steps in a row, steps since a change, overflows since backoff
+  Tensor& aborted;  // (), i32
 };
 
 }  // namespace fsdp

@@ -30,8 +30,7 @@ CausalLM::CausalLM(const ModelConfig& config, Backend& backend, DType dtype, int
                                      Shape{config_.max_positions, config_.hidden}, normal, true);
   }
   for (int64_t i = 0; i < config_.layers; ++i) {
-    blocks_.push_back(
-        &add_child<Block>(fmt::format("blocks.{}", i), BlockSpec{config_, i, rope_}));
+    blocks_.push_back(&add_child<Block>(fmt::format("blocks.{}", i), BlockSpec{config_, i, rope_}));
   }
   const Shape width = {config_.hidden};
   Parameter& norm_weight = add_parameter("final_norm.weight", width, {1, 0}, false);
@@ -60,6 +59,7 @@ Tensor CausalLM::hidden_states(const Tensor& tokens, const ForwardContext& conte
                                         ops::DropoutSite::kEmbedding));
   show("embedding", x);
   for (Block* block : blocks_) {
+    if (left_out_.contains(block)) continue;
     x = (*block)(x, context);
     show(block->name(), x);
   }
@@ -68,15 +68,24 @@ Tensor CausalLM::hidden_states(const Tensor& tokens, const ForwardContext& conte
   return y;
 }
 
+void CausalLM::leave_out(const std::vector<int64_t>& blocks) {
+  left_out_.clear();
+  for (const int64_t block : blocks) {
+    FSDP_CHECK(block >= 0 && block < config_.layers,
+               "[model] leave_out: expected a block within [0, {}), got {}", config_.layers, block);
+    left_out_.insert(blocks_[static_cast<size_t>(block)]);
+  }
+}
+
 void CausalLM::probe(const Tensor& tokens, const ForwardContext& context, const Look& look) {
   run(Tensor(), [&](const Tensor&) { return hidden_states(tokens, context, look); });
 }
 
 Tensor CausalLM::loss(const Tensor& tokens, const Tensor& labels, const ForwardContext& context,
-                      double gradient_scale) {
+                      double gradient_scale, const Tensor* loss_scale) {
   return run(Tensor(), [&](const Tensor&) {
-    return ops::linear_cross_entropy(hidden_states(tokens, context), *head_, labels,
-                                     gradient_scale);
+    return ops::linear_cross_entropy(hidden_states(tokens, context), *head_, labels, gradient_scale,
+                                     loss_scale);
   });
 }
 

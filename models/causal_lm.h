@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 
 #include "models/block.h"
 
@@ -16,13 +17,18 @@ class CausalLM final : public Module {
   const ModelConfig& config() const { return config_; }
   // Activation recompute in every k-th block (the first, the k+1-th, ...); 0: in none.
   void recompute_every(int64_t k);
+  // Blocks that the passes from now on leave out: x goes past them (LayerDrop, Fan et al., ICLR
+  // 2020). They have no gradients then. Every rank must leave out the same ones.
+  void leave_out(const std::vector<int64_t>& blocks);
 
-  // Sum over labelled positions of the cross-entropy, recorded for a loss of gradient_scale * sum.
+  // Sum over labelled positions of the cross-entropy, recorded for a loss of gradient_scale * sum
+  // (times the loss scale, read on the device).
   // Label [b * T + t] is the token that position t of row b predicts (see shifted_labels).
   Tensor loss(const Tensor& tokens,  // (B, T), i32
               const Tensor& labels,  // (B * T), i32
-              const ForwardContext& context, double gradient_scale);  // -> ()
-  Tensor logits(const Tensor& tokens, const ForwardContext& context);  // -> (B, T, V)
+              const ForwardContext& context, double gradient_scale,
+              const Tensor* loss_scale = nullptr);                          // (), f32 -> ()
+  Tensor logits(const Tensor& tokens, const ForwardContext& context);       // -> (B, T, V)
   Tensor last_logits(const Tensor& tokens, const ForwardContext& context);  // -> (B, V)
 
   // Shows the output of the embedding ("embedding"), every block and the final norm to `look`: for
@@ -36,11 +42,12 @@ class CausalLM final : public Module {
 
   ModelConfig config_;
   RopeTablesPtr rope_;
-  Parameter* token_table_;                // (V, hidden)
-  Parameter* position_table_ = nullptr;   // (max_positions, hidden)
+  Parameter* token_table_;               // (V, hidden)
+  Parameter* position_table_ = nullptr;  // (max_positions, hidden)
   std::vector<Block*> blocks_;
+  std::set<const Block*> left_out_;
   std::optional<ops::NormWeights> final_norm_;
-  Parameter* head_;                       // (V, hidden); the token table when tied
+  Parameter* head_;  // (V, hidden); the token table when tied
 };
 
 // Hugging Face labels (position t holds token t) -> what each position predicts: shifted left, the

@@ -18,9 +18,35 @@ Clipper::Clipper(const std::vector<OptimizerShard>& shards, comm::Communicator* 
   norm_ = scalar(DType::kF64);
   coefficient_ = scalar(accumulation_dtype(shards_[0].gradient.dtype()));
   skip_ = scalar(DType::kI32);
+  int64_t blocks = 0;
+  for (const OptimizerShard& shard : shards_) blocks += shard.blocks;
+  if (blocks == 0) return;
+  blocks_ = Tensor::zeros(backend, Shape{blocks}, DType::kF64, MemoryCategory::kOptimizerState);
 }
 
-void Clipper::measure() {
+// Every block has its place, whichever rank holds it; those of other ranks are zero.
+void Clipper::sum_in_fixed_order() {
+  Backend& backend = norm_.backend();
+  Stream& stream = backend.compute_stream();
+  backend.fill_zero(stream, blocks_.data(), blocks_.bytes());
+  int64_t first = 0;
+  for (const OptimizerShard& shard : shards_) {
+    Tensor out = blocks_.slice(first, Shape{shard.blocks});
+    backend.power_sum(stream, {.x = shard.gradient,
+                               .spans = shard.spans,
+                               .power = power_,
+                               .out = out,
+                               .first_blocks = &shard.first_blocks});
+    first += shard.blocks;
+  }
+  if (group_) group_->all_reduce(stream, blocks_, comm::ReduceOp::kSum);
+  const std::vector<std::pair<int64_t, int64_t>> all = {{0, first}};
+  backend.power_sum(
+      stream,
+      {.x = blocks_, .spans = all, .power = std::isinf(power_) ? power_ : 1, .out = power_sum_});
+}
+
+void Clipper::sum_over_shards() {
   Backend& backend = norm_.backend();
   Stream& stream = backend.compute_stream();
   for (size_t i = 0; i < shards_.size(); ++i) {
@@ -30,14 +56,20 @@ void Clipper::measure() {
                                .out = power_sum_,
                                .accumulate = i > 0});
   }
-  if (group_) {
-    const bool maximum = std::isinf(power_);
-    group_->all_reduce(stream, power_sum_,
-                       maximum ? comm::ReduceOp::kMax : comm::ReduceOp::kSum);
-  }
+  if (!group_) return;
+  group_->all_reduce(stream, power_sum_,
+                     std::isinf(power_) ? comm::ReduceOp::kMax : comm::ReduceOp::kSum);
+}
+
+void Clipper::measure(const Tensor* loss_scale, const Tensor* overflow) {
+  Backend& backend = norm_.backend();
+  Stream& stream = backend.compute_stream();
+  blocks_.defined() ? sum_in_fixed_order() : sum_over_shards();
   backend.clip_coefficient(stream, {.power_sum = power_sum_,
                                     .power = power_,
                                     .max_norm = max_norm_,
+                                    .loss_scale = loss_scale,
+                                    .overflow = overflow,
                                     .norm = norm_,
                                     .coefficient = coefficient_,
                                     .skip = skip_});

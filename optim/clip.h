@@ -16,19 +16,27 @@ class Clipper {
           double power = 2);
 
   // Norm of the reduced gradients of all shards, padding excluded; sets the tensors below.
-  // Collective over the group.
-  void measure();
+  // `loss_scale`: what the gradients were multiplied by; `overflow`: whether one was too large for
+  // its dtype on any rank; null: neither is tested. Collective over the group.
+  void measure(const Tensor* loss_scale = nullptr,  // (), f32
+               const Tensor* overflow = nullptr);   // (), i32
 
-  const Tensor& norm() const { return norm_; }                // (), f64: before clipping
-  const Tensor& coefficient() const { return coefficient_; }  // (): min(1, max / (norm + 1e-6))
-  const Tensor& skip() const { return skip_; }                // (), i32: 1 when norm is not finite
+  const Tensor& norm() const { return norm_; }  // (), f64: unscaled, before clipping
+  const Tensor& coefficient() const {
+    return coefficient_;
+  }                                             // (): min(1, max / (norm + 1e-6)), unscales
+  const Tensor& skip() const { return skip_; }  // (), i32: 1 when not finite or overflow
 
  private:
+  void sum_in_fixed_order();
+  void sum_over_shards();
+
   std::vector<OptimizerShard> shards_;
   comm::Communicator* group_;
   double max_norm_;
   double power_;
   Tensor power_sum_;  // (), f64
+  Tensor blocks_;     // (blocks of all units), f64: undefined unless their order is fixed
   Tensor norm_;
   Tensor coefficient_;
   Tensor skip_;

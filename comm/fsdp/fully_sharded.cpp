@@ -9,8 +9,8 @@ namespace {
 constexpr size_t kRoot = 0;
 
 int shard_size(const FsdpOptions& options, int ranks) {
-  const bool hybrid = options.strategy == Strategy::kHybridShard ||
-                      options.strategy == Strategy::kHybridShardZero2;
+  const bool hybrid =
+      options.strategy == Strategy::kHybridShard || options.strategy == Strategy::kHybridShardZero2;
   if (options.strategy == Strategy::kNoShard) return 1;
   FSDP_CHECK(hybrid || options.shard_size == 0 || options.shard_size == ranks,
              "[fsdp] shard_size: expected 0 unless the strategy is hybrid, got {}",
@@ -41,16 +41,29 @@ FullySharded::FullySharded(Module& root, const WrapPredicate& wrap, const FsdpOp
       gather_stream_(tape.backend().create_stream("gather")),
       reduce_stream_(options.separate_reduce ? tape.backend().create_stream("reduce") : nullptr),
       replica_stream_(tape.backend().create_stream("replicas")),
-      flags_(world.duplicate("flags")),
-      runtime_{tape.backend(),  options,
-               *mesh_,          *gather_stream_,
-               reduce_stream_ ? *reduce_stream_ : *gather_stream_, *replica_stream_,
-               nullptr,         nullptr} {
+      world_(world.duplicate("flags")),
+      runtime_{tape.backend(),
+               options,
+               *mesh_,
+               *gather_stream_,
+               reduce_stream_ ? *reduce_stream_ : *gather_stream_,
+               *replica_stream_,
+               nullptr,
+               nullptr,
+               nullptr,
+               {}} {
   reshard_after_forward_ =
       options.reshard_after_forward.value_or(!keeps_parameters(options.strategy));
   if (options.reshard_group_size > 0 && options.reshard_group_size < mesh_->shards()) {
     inner_ = mesh_->inner_group(options.reshard_group_size);
     runtime_.inner = inner_.get();
+  }
+  if (options.fixed_order && mesh_->shards() > 1 && mesh_->replicas() > 1) {
+    FSDP_CHECK(options.accumulation != Accumulation::kReduceScatterEach,
+               "[fsdp] fixed_order: reduce_scatter_each adds micro-steps before replicas; expected "
+               "another accumulation");
+    everyone_ = world.duplicate("reduce all");
+    runtime_.everyone = everyone_.get();
   }
   const bool resident = mesh_->shards() == 1 || !reshard_after_forward_;
   int64_t flags = 0;
@@ -66,11 +79,14 @@ FullySharded::FullySharded(Module& root, const WrapPredicate& wrap, const FsdpOp
     if (unit.gradients) flags += static_cast<int64_t>(unit.gradients->present().size());
     add_hooks(*plan.module, units_.size() - 1);
   }
-  present_ = Tensor::zeros(backend(), Shape{flags}, DType::kI32, MemoryCategory::kOptimizerState);
+  present_ =
+      Tensor::zeros(backend(), Shape{flags + 1}, DType::kI32, MemoryCategory::kOptimizerState);
+  runtime_.overflow = present_.slice(flags, Shape{});
   make_pools();
 }
 
-// Streams may still hold work that touches members; errors were reported where they were waited for.
+// Streams may still hold work that touches members; errors were reported where they were waited
+// for.
 FullySharded::~FullySharded() { drain_streams(); }
 
 void FullySharded::drain_streams() {
@@ -95,8 +111,8 @@ void FullySharded::make_pools() {
   }
   const auto pool = [&](Communicator& group, size_t buffers, size_t bytes,
                         MemoryCategory category) -> BufferPool& {
-    pools_.push_back(std::make_unique<BufferPool>(group, backend(), bytes > 0 ? buffers : 0, bytes,
-                                                  category));
+    pools_.push_back(
+        std::make_unique<BufferPool>(group, backend(), bytes > 0 ? buffers : 0, bytes, category));
     return *pools_.back();
   };
   FSDP_CHECK(runtime_.options.units_in_flight >= 1,
@@ -104,7 +120,6 @@ void FullySharded::make_pools() {
              runtime_.options.units_in_flight);
   const size_t blocks = std::max<size_t>(
       1, std::min(units_.size() - 1, static_cast<size_t>(runtime_.options.units_in_flight)));
-  constexpr size_t kGradientBuffers = 2;  // one is written, one is being reduced
   using enum MemoryCategory;
   Unit& root = *units_[kRoot];
   root.parameters.use_pool(
@@ -114,11 +129,13 @@ void FullySharded::make_pools() {
     root.gradients->use_pool(pool(mesh_->reduce(), 1, root.gradients->arena_bytes(), kGradient), 0);
   }
   BufferPool& gradients =
-      pool(mesh_->reduce(), std::min(units_.size() - 1, kGradientBuffers), gradient_bytes, kGradient);
+      pool(mesh_->reduce(), std::min(units_.size() - 1, size_t{kGradientBuffers}), gradient_bytes,
+           kGradient);
   for (size_t i = kRoot + 1; i < units_.size(); ++i) {
     units_[i]->parameters.use_pool(parameters, static_cast<int>((i - 1) % blocks));
     if (units_[i]->gradients) {
-      units_[i]->gradients->use_pool(gradients, static_cast<int>((i - 1) % kGradientBuffers));
+      units_[i]->gradients->use_pool(gradients,
+                                     static_cast<int>((i - 1) % size_t{kGradientBuffers}));
     }
   }
 }
@@ -217,8 +234,10 @@ void FullySharded::share_present_flags() {
     flags.insert(flags.end(), present.begin(), present.end());
   }
   if (flags.empty()) return;
-  present_.write(flags.data());
-  flags_->all_reduce(backend().compute_stream(), present_, ReduceOp::kMax);
+  if (options().absent_is_zero) std::fill(flags.begin(), flags.end(), 1);
+  const auto count = static_cast<int64_t>(flags.size());
+  present_.slice(0, Shape{count}).write(flags.data());
+  world_->all_reduce(backend().compute_stream(), present_, ReduceOp::kMax);
 }
 
 std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
@@ -236,6 +255,9 @@ std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
                       .segments = segment.layout.segments(mesh_->shard_index()),
                       .spans = segment.layout.spans(mesh_->shard_index()),
                       .parameters = count});
+    if (!options().fixed_order) continue;
+    shards.back().first_blocks = segment.layout.first_blocks(mesh_->shard_index());
+    shards.back().blocks = segment.layout.blocks();
   }
   return shards;
 }
@@ -246,6 +268,12 @@ void FullySharded::finish_step() {
     if (unit->gradients) unit->gradients->clear();
     unit->parameters.mark_updated();
   }
+  clear_overflow();
+}
+
+void FullySharded::clear_overflow() {
+  backend().fill_zero(backend().compute_stream(), runtime_.overflow.data(),
+                      runtime_.overflow.bytes());
 }
 
 void FullySharded::reset() {
@@ -253,6 +281,7 @@ void FullySharded::reset() {
     if (unit->gradients) unit->gradients->clear();
     unit->parameters.reshard();
   }
+  clear_overflow();
   backend().set_scope("");
 }
 
@@ -272,20 +301,46 @@ void FullySharded::recover() {
 
 // ---------------------------------------------------------------------------- State
 
-void FullySharded::initialise(const FillFunction& fill) {
-  for (const auto& unit : units_) {
-    for (const ParameterSegment& segment : unit->parameters.segments()) {
-      for (const ShardPiece& piece : segment.layout.pieces(mesh_->shard_index())) {
-        const Parameter& parameter =
-            *segment.layout.parameters()[static_cast<size_t>(piece.parameter)].parameter;
-        Tensor elements = segment.master.slice(piece.shard_begin, Shape{piece.count});
-        fill(parameter, piece.parameter_begin, elements);
-      }
+void FullySharded::fill_own_part(ParameterSegment& segment, const FillFunction& fill) {
+  for (const ShardPiece& piece : segment.layout.pieces(mesh_->shard_index())) {
+    const Parameter& parameter =
+        *segment.layout.parameters()[static_cast<size_t>(piece.parameter)].parameter;
+    Tensor elements = segment.master.slice(piece.shard_begin, Shape{piece.count});
+    fill(parameter, piece.parameter_begin, elements);
+  }
+}
+
+void FullySharded::receive_own_part(ParameterSegment& segment, const FillFunction& fill) {
+  Stream& stream = backend().compute_stream();
+  Tensor full = Tensor::zeros(backend(), Shape{segment.layout.numel()}, segment.master.dtype(),
+                              MemoryCategory::kCommunication);
+  if (world_->rank() == 0) {
+    for (const FlatParameter& p : segment.layout.parameters()) {
+      Tensor elements = full.slice(p.offset, Shape{p.numel});
+      fill(*p.parameter, 0, elements);
     }
+  }
+  world_->broadcast(stream, full, 0);
+  const int64_t count = segment.layout.shard_numel();
+  const Tensor own = full.slice(mesh_->shard_index() * count, Shape{count});
+  backend().copy(stream, segment.master.data(), own.data(), own.bytes());
+}
+
+void FullySharded::fill_segments(const SegmentFill& fill) {
+  for (const auto& unit : units_) {
+    for (ParameterSegment& segment : unit->parameters.segments()) fill(segment);
     unit->parameters.master_changed();
     unit->parameters.mark_updated();
   }
   runtime_.parameters_updated = backend().record(backend().compute_stream());
+}
+
+void FullySharded::initialise(const FillFunction& fill) {
+  fill_segments([&](ParameterSegment& segment) { fill_own_part(segment, fill); });
+}
+
+void FullySharded::initialise_from_first_rank(const FillFunction& fill) {
+  fill_segments([&](ParameterSegment& segment) { receive_own_part(segment, fill); });
 }
 
 void FullySharded::visit_parameters(const Visitor& visit) {

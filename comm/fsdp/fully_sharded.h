@@ -44,13 +44,20 @@ class FullySharded {
   using FillFunction =
       std::function<void(const Parameter& parameter, int64_t first, Tensor& elements)>;
   void initialise(const FillFunction& fill);
+  // The same, but only rank 0 calls `fill`, for whole parameters, one unit at a time; the others
+  // receive their parts and may pass null (PyTorch's sync_module_states). Collective.
+  void initialise_from_first_rank(const FillFunction& fill);
 
   // Before each forward of a step with several: whether it is the last (reduces what was deferred).
   void begin_micro_step(bool last) { last_micro_step_ = last; }
   // After Tape::backward, which must have reached the same units on every rank (a parameter may be
-  // absent on some ranks, a whole unit may not): reduces what no hook reduced, makes the compute stream wait for all
-  // reductions, agrees with the other ranks which parameters had a gradient, reshards.
+  // absent on some ranks, a whole unit may not): reduces what no hook reduced, makes the compute
+  // stream wait for all reductions, agrees with the other ranks which parameters had a gradient,
+  // reshards.
   void finish_backward();
+  // After finish_backward, with detect_overflow: 1 where on any rank an own gradient was not finite
+  // or beyond the range of param_dtype. (), i32, on the compute stream.
+  const Tensor& overflow() const { return runtime_.overflow; }
   // What the optimizer steps; one per unit, in unit order. Tensors stay the same for the lifetime.
   std::vector<OptimizerShard> optimizer_shards() const;
   // After the optimizer: gathers of the next step wait for it; gradients are forgotten.
@@ -72,6 +79,10 @@ class FullySharded {
   Backend& backend() const { return runtime_.backend; }
 
  private:
+  void fill_own_part(ParameterSegment& segment, const FillFunction& fill);
+  void receive_own_part(ParameterSegment& segment, const FillFunction& fill);
+  using SegmentFill = std::function<void(ParameterSegment& segment)>;
+  void fill_segments(const SegmentFill& fill);
   void make_pools();
   void add_hooks(Module& module, size_t unit);
   void demand(size_t unit);
@@ -82,18 +93,21 @@ class FullySharded {
   void post_backward(size_t unit);
   void reduce(Unit& unit);
   void share_present_flags();
+  void clear_overflow();
   void drain_streams();
 
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<Communicator> inner_;
+  std::unique_ptr<Communicator> everyone_;
   std::unique_ptr<Stream> gather_stream_;
-  std::unique_ptr<Stream> reduce_stream_;   // null: the gather stream serves both
+  std::unique_ptr<Stream> reduce_stream_;  // null: the gather stream serves both
   std::unique_ptr<Stream> replica_stream_;
-  std::unique_ptr<Communicator> flags_;     // whole world, for the present flags
+  std::unique_ptr<Communicator> world_;  // on the compute stream: flags, initial values
   FsdpRuntime runtime_;
   std::vector<std::unique_ptr<Unit>> units_;
   std::vector<std::unique_ptr<BufferPool>> pools_;
-  Tensor present_;                      // (all trainable parameters), i32, in unit and layout order
+  // (all trainable parameters, and the overflow flag), i32, in unit and layout order.
+  Tensor present_;
   std::vector<int64_t> present_begin_;  // of each unit's flags
   bool reshard_after_forward_ = true;
   bool last_micro_step_ = true;

@@ -10,12 +10,12 @@ namespace fsdp::comm {
 
 // What is sharded over the shard group. Across replica groups everything is replicated.
 enum class Strategy : uint8_t {
-  kFullShard,        // parameters between their uses, gradients, optimizer state (ZeRO-3)
-  kShardGradOp,      // gradients, optimizer state; parameters stay gathered in a step (ZeRO-2)
-  kShardOptimizer,   // optimizer state only (ZeRO-1)
-  kNoShard,          // nothing (DDP)
-  kHybridShard,      // kFullShard inside shard groups, replicated across them (HSDP)
-  kHybridShardZero2, // kShardGradOp inside shard groups, replicated across them
+  kFullShard,         // parameters between their uses, gradients, optimizer state (ZeRO-3)
+  kShardGradOp,       // gradients, optimizer state; parameters stay gathered in a step (ZeRO-2)
+  kShardOptimizer,    // optimizer state only (ZeRO-1)
+  kNoShard,           // nothing (DDP)
+  kHybridShard,       // kFullShard inside shard groups, replicated across them (HSDP)
+  kHybridShardZero2,  // kShardGradOp inside shard groups, replicated across them
 };
 
 // When the gather of the unit that backward needs next is issued.
@@ -32,6 +32,8 @@ enum class Accumulation : uint8_t {
   kReduceLast,         // nothing: gradients add up unsharded, in the accumulation dtype
 };
 
+constexpr int kGradientBuffers = 2;  // of the arena: one is written, one is being reduced
+
 struct FsdpOptions {
   Strategy strategy = Strategy::kFullShard;
   int shard_size = 0;  // ranks of a shard group; 0: all. Hybrid strategies need a proper divisor
@@ -41,18 +43,27 @@ struct FsdpOptions {
   std::optional<bool> reshard_after_forward = std::nullopt;
   int reshard_group_size = 0;  // 0: none
 
-  DType param_dtype = DType::kF32;   // unsharded parameters, compute and gathers
-  DType reduce_dtype = DType::kF32;  // unsharded gradients and reduces
+  DType param_dtype = DType::kF32;                     // unsharded parameters, compute and gathers
+  DType reduce_dtype = DType::kF32;                    // unsharded gradients and reduces
   std::optional<double> divide_factor = std::nullopt;  // instead of the number of ranks
-  bool force_sum = false;               // divide after the sum, never inside the collective
+  bool force_sum = false;  // divide after the sum, never inside the collective
 
   int forward_prefetch = 1;  // gathers issued ahead of the unit whose forward runs; 0: none
   BackwardPrefetch backward_prefetch = BackwardPrefetch::kPre;
-  int units_in_flight = 2;   // arena buffers: units gathered or being gathered, besides the root
+  int units_in_flight = 2;      // arena buffers: units gathered or being gathered, besides the root
   bool separate_reduce = true;  // own communicator and stream for reduces
 
   Accumulation accumulation = Accumulation::kReduceEach;
   int micro_steps = 1;  // forward and backward passes per optimizer step
+  // A parameter without gradient in a step: stands still, with its step counter; or has a zero one.
+  bool absent_is_zero = false;
+  // Test every rank's own gradients, before any division, against the range of param_dtype; see
+  // FullySharded::overflow. For loss scaling.
+  bool detect_overflow = false;
+  // Gradients and norms are added in an order that no strategy changes: results are the same bits
+  // for all of them. Hybrid strategies then reduce over all ranks at once, and shards are padded to
+  // blocks of 1024 elements.
+  bool fixed_order = false;
 };
 
 }  // namespace fsdp::comm

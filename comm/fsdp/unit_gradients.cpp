@@ -33,9 +33,9 @@ UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name,
   const bool several = options.micro_steps > 1;
   const bool reduce_last = several && options.accumulation == Accumulation::kReduceLast;
   if (reduce_last) dtype_ = master_dtype;
-  unsharded_ = Storage::unbound(
-      backend, static_cast<size_t>(segment_.layout.numel()) * size_of(dtype_),
-      MemoryCategory::kGradient);
+  unsharded_ =
+      Storage::unbound(backend, static_cast<size_t>(segment_.layout.numel()) * size_of(dtype_),
+                       MemoryCategory::kGradient);
   unsharded_->set_label("gradients of unit " + name_);
   if (keeps_unsharded(options, runtime_.mesh.shards())) {
     own_ = runtime_.mesh.reduce().allocate(backend, unsharded_->bytes(), MemoryCategory::kGradient);
@@ -77,9 +77,8 @@ void UnitGradients::accumulate() {
 Tensor UnitGradients::gradient_memory(Parameter& parameter) {
   accumulate();
   const auto& parameters = segment_.layout.parameters();
-  const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) {
-    return p.parameter == &parameter;
-  });
+  const auto found = std::find_if(parameters.begin(), parameters.end(),
+                                  [&](const auto& p) { return p.parameter == &parameter; });
   FSDP_CHECK(found != parameters.end(), "[fsdp] {}: not a trainable parameter of unit {}",
              parameter.name(), name_);
   return Tensor(unsharded_, found->offset * static_cast<int64_t>(size_of(dtype_)),
@@ -114,18 +113,30 @@ void UnitGradients::divide(Stream& stream, Tensor values, double divisor) {
   if (divisor != 1) runtime_.backend.divide(stream, values, divisor);
 }
 
+// Parameter by parameter: gaps between them hold anything.
+void UnitGradients::find_overflow(const Tensor& gradients) {
+  Backend& backend = runtime_.backend;
+  const double limit = largest_finite(runtime_.options.param_dtype);
+  for (const FlatParameter& p : segment_.layout.parameters()) {
+    backend.find_overflow(backend.compute_stream(), {.x = gradients.slice(p.offset, Shape{p.numel}),
+                                                     .limit = limit,
+                                                     .flag = runtime_.overflow});
+  }
+}
+
 // The unsharded gradients in reduce_dtype, ready on the reduce stream.
 Tensor UnitGradients::reduce_input() {
   Backend& backend = runtime_.backend;
   Stream& stream = runtime_.reduce_stream;
-  backend.wait(stream, backend.record(backend.compute_stream()));
   const Shape shape = {segment_.layout.numel()};
   Tensor input(unsharded_, 0, shape, dtype_);
+  if (runtime_.options.detect_overflow) find_overflow(input);
+  backend.wait(stream, backend.record(backend.compute_stream()));
   const DType reduce_dtype = runtime_.options.reduce_dtype;
   if (dtype_ != reduce_dtype) {
     borrow(stream);
-    auto storage = Storage::unbound(
-        backend, static_cast<size_t>(shape[0]) * size_of(reduce_dtype), MemoryCategory::kGradient);
+    auto storage = Storage::unbound(backend, static_cast<size_t>(shape[0]) * size_of(reduce_dtype),
+                                    MemoryCategory::kGradient);
     storage->bind(pool_->data(buffer_));
     Tensor narrow(storage, 0, shape, reduce_dtype);
     backend.cast(stream, input, narrow);
@@ -137,7 +148,7 @@ Tensor UnitGradients::reduce_input() {
 
 // All-reduce of a shard, on a stream of its own: it uses other links than the shard group does.
 Stream& UnitGradients::average_across_replicas(Tensor piece) {
-  if (runtime_.mesh.replicas() == 1) return runtime_.reduce_stream;
+  if (runtime_.mesh.replicas() == 1 || runtime_.everyone) return runtime_.reduce_stream;
   Stream& stream = runtime_.replica_stream;
   runtime_.backend.wait(stream, runtime_.backend.record(runtime_.reduce_stream));
   runtime_.mesh.across_replicas().all_reduce(stream, piece, division_.op);
@@ -152,7 +163,11 @@ Stream& UnitGradients::reduce_scattered(Tensor input, bool last_micro_step) {
   Tensor slot = input.slice(runtime_.mesh.shard_index() * count, Shape{count});
   const bool direct = !shard_filled_ && input.dtype() == shard_.dtype();
   Tensor piece = direct ? shard_ : slot;
-  if (runtime_.mesh.shards() > 1 || piece.data() != slot.data()) {
+  if (runtime_.everyone) {
+    // Shard group first, then replicas, would add in another order than one large shard group.
+    runtime_.everyone->all_reduce(reduce_stream, input, division_.op);
+    if (direct) backend.copy(reduce_stream, piece.data(), slot.data(), piece.bytes());
+  } else if (runtime_.mesh.shards() > 1 || piece.data() != slot.data()) {
     runtime_.mesh.reduce().reduce_scatter(reduce_stream, input, piece, division_.op);
   }
   const auto store = [&](Stream& stream) {

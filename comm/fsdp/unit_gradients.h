@@ -7,12 +7,12 @@
 //     |                            +-- gradient_memory() ---+  |   next micro-step
 //     +--------------------- clear() --------------------------+
 //
-// Backward writes weight gradients straight into one flat buffer in reduce_dtype; the reduce-scatter
-// averages slot r of it into the shard of rank r; hybrid strategies then all-reduce the shard across
-// replicas. With one rank per shard group (DDP) the buffer is the shard.
-// Streams: kernels write on the compute stream, after the reduce of the buffer's last tenant
-// (free_since); the reduce stream reads after `computed`, recorded in reduce(); the optimizer on the
-// compute stream reads the shard after `reduced`.
+// Backward writes weight gradients straight into one flat buffer in reduce_dtype; the
+// reduce-scatter averages slot r of it into the shard of rank r; hybrid strategies then all-reduce
+// the shard across replicas. With one rank per shard group (DDP) the buffer is the shard. Streams:
+// kernels write on the compute stream, after the reduce of the buffer's last tenant (free_since);
+// the reduce stream reads after `computed`, recorded in reduce(); the optimizer on the compute
+// stream reads the shard after `reduced`.
 #pragma once
 
 #include <string>
@@ -40,8 +40,8 @@ class UnitGradients final : public GradientOwner {
 
   Tensor gradient_memory(Parameter& parameter) override;
   bool backward_pending() const;  // some use recorded in forward has not contributed yet
-  // Averages over the ranks into the shard; `across_replicas`: this is the last micro-step, or every
-  // one is reduced fully. No-op without gradients.
+  // Averages over the ranks into the shard; `across_replicas`: this is the last micro-step, or
+  // every one is reduced fully. No-op without gradients.
   void reduce(bool last_micro_step);
   // After the last micro-step: the compute stream may read the shard, zeros when nothing came.
   void complete();
@@ -59,6 +59,7 @@ class UnitGradients final : public GradientOwner {
   void borrow(Stream& writer);
   void accumulate();
   void note_present();
+  void find_overflow(const Tensor& gradients);
   Tensor reduce_input();
   Stream& reduce_scattered(Tensor input, bool last_micro_step);
   Stream& average_across_replicas(Tensor piece);
@@ -81,7 +82,7 @@ class UnitGradients final : public GradientOwner {
   Tensor shard_;
   bool shard_filled_ = false;     // an earlier micro-step was reduced into it
   bool replicas_differ_ = false;  // its average across replicas was left for the last micro-step
-  EventPtr reduced_;  // null before the first reduce
+  EventPtr reduced_;              // null before the first reduce
   std::vector<int32_t> present_;
 };
 

@@ -21,7 +21,8 @@ UnitParameters::UnitParameters(FsdpRuntime& runtime, std::string name,
 void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool trainable) {
   Backend& backend = runtime_.backend;
   const DType dtype = runtime_.options.param_dtype;
-  ParameterSegment s(FlatLayout(parameters, runtime_.mesh.shards()), trainable);
+  const int64_t alignment = runtime_.options.fixed_order ? kNormBlock : kFlatAlignment;
+  ParameterSegment s(FlatLayout(parameters, runtime_.mesh.shards(), alignment), trainable);
   const size_t bytes = static_cast<size_t>(s.layout.numel()) * size_of(dtype);
   s.unsharded = Storage::unbound(backend, bytes, MemoryCategory::kUnshardedParameter);
   s.unsharded->set_label("parameters of unit " + name_);

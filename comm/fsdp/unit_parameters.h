@@ -12,9 +12,9 @@
 // buffer after the compute stream is done with the buffer's last tenant (free_since); the compute
 // stream reads it after `gathered_`.
 //
-// [Note: who holds resident values] Without sharding between uses the unsharded buffer is the unit's
-// own, and where its dtype is the master's, the master is a slice of it: nothing is held twice.
-// reshard() then only says that the slots of other ranks are stale.
+// [Note: who holds resident values] Without sharding between uses the unsharded buffer is the
+// unit's own, and where its dtype is the master's, the master is a slice of it: nothing is held
+// twice. reshard() then only says that the slots of other ranks are stale.
 #pragma once
 
 #include <string>
@@ -37,8 +37,10 @@ struct FsdpRuntime {
   Stream& gather_stream;
   Stream& reduce_stream;
   Stream& replica_stream;
-  EventPtr parameters_updated;   // the optimizer's last write to the masters; may be null
-  Communicator* inner = nullptr; // group of reshard_group_size ranks, if any
+  EventPtr parameters_updated;       // the optimizer's last write to the masters; may be null
+  Communicator* inner = nullptr;     // group of reshard_group_size ranks, if any
+  Communicator* everyone = nullptr;  // all ranks on the reduce stream, where order demands it
+  Tensor overflow;                   // (), i32: set by a rank's own gradients, until it is shared
 };
 
 // One flat buffer: parameters that are all trainable or all frozen.
@@ -80,6 +82,7 @@ class UnitParameters {
   void forget_events() { gathered_ = inner_kept_ = nullptr; }  // all streams are idle
 
   const std::vector<ParameterSegment>& segments() const { return segments_; }
+  std::vector<ParameterSegment>& segments() { return segments_; }
   const ParameterSegment* trainable() const;  // null when everything is frozen
   // After a master was written from outside: refreshes a resident copy in the compute dtype.
   void master_changed();

@@ -20,6 +20,8 @@ int64_t head_chunk_rows(int64_t rows, int64_t vocabulary) {
 namespace {
 
 struct HeadPass {
+  double gradient_scale = 1;
+  const Tensor* loss_scale = nullptr;
   Tensor h2;       // (N, C)
   Tensor dh2;      // (N, C), undefined without gradients
   Tensor logits;   // (chunk, V), accumulation dtype
@@ -28,7 +30,7 @@ struct HeadPass {
 };
 
 void head_chunk(const HeadPass& p, Parameter& weight, const Tensor& labels, Tensor& loss,
-                int64_t first, int64_t rows, double gradient_scale) {
+                int64_t first, int64_t rows) {
   Backend& backend = p.h2.backend();
   Stream& stream = backend.compute_stream();
   const int64_t channels = p.h2.shape()[1];
@@ -42,7 +44,8 @@ void head_chunk(const HeadPass& p, Parameter& weight, const Tensor& labels, Tens
                                  .labels = labels.slice(first, Shape{rows}),
                                  .loss_sum = loss,
                                  .dlogits = dlogits.defined() ? &dlogits : nullptr,
-                                 .gradient_scale = gradient_scale});
+                                 .gradient_scale = p.gradient_scale,
+                                 .loss_scale = p.loss_scale});
   if (p.dh2.defined()) {
     Tensor dh = p.dh2.slice(first * channels, Shape{rows, channels});
     backend.matmul(stream, {.a = dlogits, .b = weight.value(), .c = dh});
@@ -60,7 +63,7 @@ void head_chunk(const HeadPass& p, Parameter& weight, const Tensor& labels, Tens
 }  // namespace
 
 Tensor linear_cross_entropy(const Tensor& h, Parameter& weight, const Tensor& labels,
-                            double gradient_scale) {
+                            double gradient_scale, const Tensor* loss_scale) {
   const int64_t rows = h.shape().rows();
   const int64_t channels = h.shape().last();
   const int64_t vocabulary = weight.shape()[0];
@@ -76,22 +79,22 @@ Tensor linear_cross_entropy(const Tensor& h, Parameter& weight, const Tensor& la
   const bool train_weight = weight.recording();
   Tape* tape = train_weight ? weight.tape() : tape_of({&h});
   const int64_t chunk = head_chunk_rows(rows, vocabulary);
-  HeadPass pass;
+  HeadPass pass = {.gradient_scale = gradient_scale, .loss_scale = loss_scale};
   pass.h2 = h.view(Shape{rows, channels});
   if (tape && h.requires_grad()) {
     pass.dh2 = Tensor::empty(backend, pass.h2.shape(), h.dtype());
   }
   pass.logits = Tensor::empty(backend, Shape{chunk, vocabulary}, wide);
   if (tape) {
-    pass.dlogits = wide == h.dtype() ? pass.logits
-                                     : Tensor::empty(backend, pass.logits.shape(), h.dtype());
+    pass.dlogits =
+        wide == h.dtype() ? pass.logits : Tensor::empty(backend, pass.logits.shape(), h.dtype());
   }
   if (train_weight) {
     weight.add_use();
     pass.dweight = weight.begin_gradient(/*several=*/chunk < rows);
   }
   for (int64_t first = 0; first < rows; first += chunk) {
-    head_chunk(pass, weight, labels, loss, first, std::min(chunk, rows - first), gradient_scale);
+    head_chunk(pass, weight, labels, loss, first, std::min(chunk, rows - first));
   }
   if (!tape) return loss;
   Tensor dh = pass.dh2.defined() ? pass.dh2.view(h.shape()) : Tensor();

@@ -1,6 +1,6 @@
-// The CPU as a real backend: streams are worker threads with in-order queues, events order them, the
-// host runs ahead. Kernels live one family per file (matmul.cpp, norm.cpp, attention.cpp, ...), each
-// defining its methods of CpuBackend: read pointers and extents at the call, then enqueue().
+// The CPU as a real backend: streams are worker threads with in-order queues, events order them,
+// the host runs ahead. Kernels live one family per file (matmul.cpp, norm.cpp, attention.cpp, ...),
+// each defining its methods of CpuBackend: read pointers and extents at the call, then enqueue().
 // Read next: kernels/cpu/stream.h (queue, events, delay injection), kernels/cpu/parallel.h.
 #pragma once
 
@@ -20,8 +20,8 @@ class MatmulCache;  // oneDNN primitives of one worker
 class StreamAllocator;
 
 struct CpuOptions {
-  int threads = 1;            // of the compute stream's team; other streams have one
-  bool synchronous = false;   // run everything inline at the call: for debugging
+  int threads = 1;           // of the compute stream's team; other streams have one
+  bool synchronous = false;  // run everything inline at the call: for debugging
   // Test hook: microseconds to sleep before each task of a stream, by (stream name, task name);
   // must be thread-safe. Null: none.
   std::function<int(const std::string&, std::string_view)> delay;
@@ -48,11 +48,9 @@ class CpuBackend final : public Backend {
   void release(Stream& stream, void* data, size_t bytes, MemoryCategory category) override;
   void copy(Stream& stream, void* destination, const void* source, size_t bytes) override;
   void fill_zero(Stream& stream, void* data, size_t bytes) override;
-  void copy_from_host(Stream& stream, void* destination, const void* source,
-                      size_t bytes) override;
+  void copy_from_host(Stream& stream, void* destination, const void* source, size_t bytes) override;
   void copy_to_host(Stream& stream, void* destination, const void* source, size_t bytes) override;
-  EventPtr read_later(Stream& stream, void* destination, const void* source,
-                      size_t bytes) override;
+  EventPtr read_later(Stream& stream, void* destination, const void* source, size_t bytes) override;
   MemoryLedger& ledger() override { return ledger_; }
 
   Stream& compute_stream() override { return *compute_stream_; }
@@ -99,6 +97,8 @@ class CpuBackend final : public Backend {
                      const Tensor& skip) override;
   void power_sum(Stream& stream, const PowerSumArgs& args) override;
   void clip_coefficient(Stream& stream, const ClipArgs& args) override;
+  void find_overflow(Stream& stream, const OverflowArgs& args) override;
+  void update_loss_scale(Stream& stream, const LossScaleArgs& args) override;
 
   // Puts a task at the end of the stream's queue. `bytes`: payload for the trace, 0 if none.
   void enqueue(Stream& stream, std::string_view name, int64_t bytes,

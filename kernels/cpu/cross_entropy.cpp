@@ -108,9 +108,11 @@ struct CrossEntropyRows {
   Out* dlogits;  // or null
   int64_t rows, vocabulary;
   A gradient_scale;
+  const float* loss_scale;  // or null
 
   void operator()(Worker& worker) const {
     check_labels(labels, rows, vocabulary);
+    const A factor = loss_scale ? gradient_scale * static_cast<A>(*loss_scale) : gradient_scale;
     A* losses = static_cast<A*>(worker.team.scratch(0, static_cast<size_t>(rows) * sizeof(A)));
     worker.team.run(rows, [&](int64_t row, int) {
       Out* gradient = dlogits ? dlogits + row * vocabulary : nullptr;
@@ -121,7 +123,7 @@ struct CrossEntropyRows {
       }
       const A* x = logits + row * vocabulary;
       wide_loop([&](auto) {
-        losses[row] = cross_entropy_row(x, labels[row], gradient, gradient_scale, vocabulary);
+        losses[row] = cross_entropy_row(x, labels[row], gradient, factor, vocabulary);
       });
     });
     double total = 0;
@@ -145,6 +147,7 @@ void CpuBackend::cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
           .rows = args.logits.shape().rows(),
           .vocabulary = args.logits.shape().last(),
           .gradient_scale = static_cast<A>(args.gradient_scale),
+          .loss_scale = data_or_null<float>(args.loss_scale),
       };
       enqueue(stream, kName, 0, rows);
     });

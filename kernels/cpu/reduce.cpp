@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/dispatch.h"
 
 namespace fsdp::cpu {
 namespace {
@@ -56,7 +57,7 @@ void sum_rows_kernel(const T* x, Out* out, int64_t rows, int64_t columns, bool a
 
 // ---- power_sum ----
 
-constexpr int64_t kBlock = 1024;              // elements summed in the accumulation dtype
+constexpr int64_t kBlock = kNormBlock;        // elements summed in the accumulation dtype
 constexpr int64_t kPiece = int64_t{1} << 16;  // elements of one task
 constexpr int kLanes = 16;
 
@@ -120,12 +121,46 @@ double power_sum_kernel(const T* x, const std::vector<Piece>& pieces, double p, 
   return total;
 }
 
+struct BlockSpan {
+  int64_t begin, end, first_block;
+};
+
+template <Power power, typename T>
+void power_blocks_kernel(const T* x, const std::vector<BlockSpan>& spans, double p, double* out,
+                         ThreadTeam& team) {
+  for (const BlockSpan& span : spans) {
+    const int64_t blocks = (span.end - span.begin + kBlock - 1) / kBlock;
+    team.run(blocks, [&](int64_t block, int) {
+      const int64_t begin = span.begin + block * kBlock;
+      out[span.first_block + block] = reduce_block<power>(
+          x + begin, std::min(kBlock, span.end - begin), static_cast<Accumulate<T>>(p));
+    });
+  }
+}
+
 template <typename F>
-double with_power(double power, F&& f) {
+auto with_power(double power, F&& f) {
   if (power == 2) return f.template operator()<Power::kTwo>();
   if (power == 1) return f.template operator()<Power::kOne>();
   if (std::isinf(power)) return f.template operator()<Power::kInfinity>();
   return f.template operator()<Power::kOther>();
+}
+
+void enqueue_power_blocks(CpuBackend& backend, Stream& stream, const PowerSumArgs& args) {
+  std::vector<BlockSpan> spans;
+  for (size_t i = 0; i < args.spans.size(); ++i) {
+    spans.push_back({args.spans[i].first, args.spans[i].second, (*args.first_blocks)[i]});
+  }
+  backend.enqueue(stream, "power_sum", 0,
+                  [spans = std::move(spans), x = args.x.data(), dtype = args.x.dtype(),
+                   p = args.power, out = args.out.data_as<double>()](Worker& worker) {
+                    dispatch_floating(dtype, "power_sum", [&]<typename T>(TypeTag<T>) {
+                      with_power(p, [&]<Power power>() {
+                        power_blocks_kernel<power>(static_cast<const T*>(x), spans, p, out,
+                                                   worker.team);
+                      });
+                    });
+                  });
 }
 
 }  // namespace
@@ -146,6 +181,7 @@ void CpuBackend::sum_rows(Stream& stream, const SumRowsArgs& args) {
 }
 
 void CpuBackend::power_sum(Stream& stream, const PowerSumArgs& args) {
+  if (args.first_blocks) return enqueue_power_blocks(*this, stream, args);
   std::vector<Piece> pieces;
   for (const auto& [begin, end] : args.spans) {
     for (int64_t i = begin; i < end; i += kPiece) pieces.push_back({i, std::min(end, i + kPiece)});
@@ -169,14 +205,16 @@ void CpuBackend::power_sum(Stream& stream, const PowerSumArgs& args) {
 void CpuBackend::clip_coefficient(Stream& stream, const ClipArgs& args) {
   enqueue(stream, "clip_coefficient", 0,
           [power_sum = args.power_sum.data_as<double>(), power = args.power,
-           max_norm = args.max_norm, unscale = args.unscale, norm_out = args.norm.data_as<double>(),
+           max_norm = args.max_norm, scale = data_or_null<float>(args.loss_scale),
+           overflow = data_or_null<int32_t>(args.overflow), norm_out = args.norm.data_as<double>(),
            coefficient_out = args.coefficient.data(), dtype = args.coefficient.dtype(),
            skip_out = args.skip.data_as<int32_t>()](Worker&) {
+            const double unscale = scale ? 1 / static_cast<double>(*scale) : 1;
             const double root = std::isinf(power) ? *power_sum : std::pow(*power_sum, 1 / power);
             const double norm = root * unscale;
             const double ratio = max_norm > 0 ? std::min(1.0, max_norm / (norm + 1e-6)) : 1.0;
             *norm_out = norm;
-            *skip_out = std::isfinite(norm) ? 0 : 1;
+            *skip_out = std::isfinite(norm) && !(overflow && *overflow != 0) ? 0 : 1;
             dispatch_floating(dtype, "clip_coefficient", [&]<typename T>(TypeTag<T>) {
               *static_cast<T*>(coefficient_out) = static_cast<T>(unscale * ratio);
             });

@@ -119,19 +119,21 @@ TEST_CASE("power_sum shows what is not finite, wherever it is") {
 TEST_CASE("clip_coefficient") {
   CpuBackend backend;
   struct Expected {
-    double sum, power, max_norm, unscale, norm, coefficient;
+    double sum, power, max_norm, scale, norm, coefficient;
     int skip;
+    int overflow = 0;
   };
   const Expected cases[] = {
       {25, 2, 1, 1, 5, 1 / (5 + 1e-6), 0},
       {25, 2, 10, 1, 5, 1, 0},  // below the limit: untouched
       {25, 2, 0, 1, 5, 1, 0},   // no limit
-      {25, 2, 1, 0.5, 2.5, 0.5 / (2.5 + 1e-6), 0},
-      {25, 2, 0, 0.125, 0.625, 0.125, 0},
+      {25, 2, 1, 2, 2.5, 0.5 / (2.5 + 1e-6), 0},
+      {25, 2, 0, 8, 0.625, 0.125, 0},
       {8, 3, 1, 1, 2, 1 / (2 + 1e-6), 0},
-      {7, kInfinity, 1, 2, 14, 2 / (14 + 1e-6), 0},
+      {7, kInfinity, 1, 0.5, 14, 2 / (14 + 1e-6), 0},
       {0, 2, 1, 1, 0, 1, 0},
       {kInfinity, 2, 1, 1, kInfinity, 0, 1},
+      {25, 2, 10, 1, 5, 1, 1, 1},  // the sum is finite, the gradients of some rank were not
   };
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     for (const Expected& e : cases) {
@@ -139,10 +141,13 @@ TEST_CASE("clip_coefficient") {
       Tensor norm = Tensor::empty(backend, {}, DType::kF64);
       Tensor coefficient = Tensor::empty(backend, {}, dtype);
       Tensor skip = Tensor::empty(backend, {}, DType::kI32);
+      const Tensor scale = Tensor::from_host<float>(backend, {}, {static_cast<float>(e.scale)});
+      const Tensor overflow = Tensor::from_host<int32_t>(backend, {}, {e.overflow});
       backend.clip_coefficient(backend.compute_stream(), {.power_sum = sum,
                                                           .power = e.power,
                                                           .max_norm = e.max_norm,
-                                                          .unscale = e.unscale,
+                                                          .loss_scale = &scale,
+                                                          .overflow = &overflow,
                                                           .norm = norm,
                                                           .coefficient = coefficient,
                                                           .skip = skip});
@@ -158,4 +163,35 @@ TEST_CASE("clip_coefficient") {
 }
 
 }  // namespace
+TEST_CASE("power_sum by blocks: every block in its place, the others untouched") {
+  const int64_t n = 5000;
+  const std::vector<double> values = test::random_values(n, 9, -2, 2);
+  const std::vector<std::pair<int64_t, int64_t>> spans = {{0, 1500}, {2048, 5000}};
+  const std::vector<int64_t> first_blocks = {3, 0};
+  for (const double power : {1.0, 2.0, 3.0, kInfinity}) {
+    for (const int threads : {1, 3}) {
+      CpuBackend backend({.threads = threads});
+      const Tensor x = test::make_tensor(backend, {n}, DType::kF64, values);
+      Tensor out = Tensor::from_host<double>(backend, {6}, std::vector<double>(6, -7.0));
+      backend.power_sum(
+          backend.compute_stream(),
+          {.x = x, .spans = spans, .power = power, .out = out, .first_blocks = &first_blocks});
+      const auto block = [&](int64_t begin, int64_t end) {
+        double sum = 0;
+        for (int64_t i = begin; i < end; ++i) {
+          const double a = std::abs(values[static_cast<size_t>(i)]);
+          sum = std::isinf(power) ? std::max(sum, a) : sum + std::pow(a, power);
+        }
+        return sum;
+      };
+      const std::vector<double> expected = {block(2048, 3072), block(3072, 4096), block(4096, 5000),
+                                            block(0, 1024),    block(1024, 1500), -7};
+      const std::vector<double> got = out.to_doubles();
+      for (size_t i = 0; i < expected.size(); ++i) {
+        CHECK(got[i] == doctest::Approx(expected[i]).epsilon(1e-12));
+      }
+    }
+  }
+}
+
 }  // namespace fsdp::cpu
