@@ -25,11 +25,12 @@ class ReferenceCopy {
     folder_.write(file, json.dump());
   }
   std::string error(DType dtype = DType::kF32, bool trajectory = true) const {
-    return error_of([&] { tools::read_reference(path(), dtype, trajectory); });
+    return error_of(
+        [&] { tools::read_reference(path(), {.dtype = dtype, .trajectory = trajectory}); });
   }
   std::string unsupported() const {
     try {
-      tools::read_reference(path(), DType::kF32, true);
+      tools::read_reference(path(), {.dtype = DType::kF32, .trajectory = true});
     } catch (const tools::Unsupported& error) {
       return error.what();
     }

@@ -26,7 +26,7 @@ TEST_CASE("an empty file gives the defaults") {
   const TrainConfig c = parse("");
   CHECK(c.train.optimizer.beta2 == 0.95);
   CHECK(c.data.sequence_length == 256);
-  CHECK(c.fsdp.strategy == Strategy::kFullShard);
+  CHECK(c.fsdp.strategy == comm::Strategy::kFullShard);
 }
 
 // Gives every field another value than its default, one that the ranges allow.
@@ -39,9 +39,14 @@ struct Scramble {
   void change(data::TextFormat& v) { v = data::TextFormat::kJsonl; }
   void change(data::LastBatch& v) { v = data::LastBatch::kDropLast; }
   void change(Decay& v) { v = Decay::kNone; }
-  void change(Strategy& v) { v = Strategy::kNoShard; }
+  void change(comm::Strategy& v) { v = comm::Strategy::kHybridShard; }
+  void change(comm::Accumulation& v) { v = comm::Accumulation::kReduceLast; }
+  void change(LossMean& v) { v = LossMean::kRanks; }
+  void change(LossScaling& v) { v = LossScaling::kFairseq; }
+  void change(Recompute& v) { v = Recompute::kFull; }
+  void change(NormType& v) { v.power = std::numeric_limits<double>::infinity(); }
   void change(Wrap& v) { v = Wrap::kNone; }
-  void change(BackwardPrefetch& v) { v = BackwardPrefetch::kPost; }
+  void change(comm::BackwardPrefetch& v) { v = comm::BackwardPrefetch::kPost; }
   void change(DType& v) { v = DType::kBF16; }
   void change(optim::ScheduleKind& v) { v = optim::ScheduleKind::kFairseqPolynomialDecay; }
   void change(optim::Ramp& v) { v = optim::Ramp::kOneMinusSqrt; }
@@ -66,6 +71,7 @@ TEST_CASE("every field is written and read back") {
   TrainConfig changed;
   Scramble scramble;
   visit(scramble, changed);
+  changed.train.loss_scale.growth = 3;
   changed.model.preset.clear();  // model.path and model.preset exclude each other
   const std::string yaml = to_yaml(changed);
   CHECK(to_yaml(parse(yaml)) == yaml);
@@ -77,7 +83,9 @@ TEST_CASE("the help names every key of the file form") {
   for (const char* key : {"model.path", "train.schedule.kind", "sample.top_k"}) {
     CHECK(test::contains(help, key));
   }
-  CHECK(test::contains(help, "one of full_shard, no_shard)"));
+  CHECK(test::contains(help,
+                       "one of full_shard, shard_grad_op, shard_optimizer, no_shard, "
+                       "hybrid_shard, hybrid_shard_zero2)"));
 }
 
 TEST_CASE("a file and overrides") {
@@ -104,9 +112,9 @@ TEST_CASE("names of PyTorch, Hugging Face and accelerate") {
       "       backward_prefetch: BACKWARD_POST}\n"
       "train: {learning_rate: 1, dtype: bfloat16,\n"
       "        schedule: {name: constant_with_warmup}}");
-  CHECK(c.fsdp.strategy == Strategy::kNoShard);
+  CHECK(c.fsdp.strategy == comm::Strategy::kNoShard);
   CHECK(c.fsdp.wrap == Wrap::kNone);
-  CHECK(c.fsdp.backward_prefetch == BackwardPrefetch::kPost);
+  CHECK(c.fsdp.backward_prefetch == comm::BackwardPrefetch::kPost);
   CHECK(c.train.lr == 1);
   CHECK(c.train.dtype == DType::kBF16);
   CHECK(test::contains(to_yaml(c), "kind: constant\n"));
@@ -141,7 +149,8 @@ TEST_CASE("wrong types name the key, what was expected and what was there") {
   CHECK(refusal("data:\n  train: {a: b}\n") ==
         "x.yaml:2: data.train: expected text or a list of texts, got a section");
   CHECK(refusal("fsdp:\n  strategy: full\n") ==
-        "x.yaml:2: fsdp.strategy: expected one of full_shard, no_shard, got \"full\"");
+        "x.yaml:2: fsdp.strategy: expected one of full_shard, shard_grad_op, shard_optimizer, "
+        "no_shard, hybrid_shard, hybrid_shard_zero2, got \"full\"");
   CHECK(refusal("model:\n  tie_embeddings: maybe\n") ==
         "x.yaml:2: model.tie_embeddings: expected auto or true or false, got \"maybe\"");
   CHECK(refusal("", {"train.lr=inf"}) ==
@@ -166,13 +175,19 @@ TEST_CASE("malformed YAML, overrides and missing files") {
 }
 
 TEST_CASE("ranges") {
-  CHECK(refusal("", {"train.batch=0"}) == "train.batch: expected at least 1, got 0");
-  CHECK(refusal("", {"train.optimizer.beta1=1"}) ==
-        "train.optimizer.beta1: expected a number from 0 to below 1, got 1");
+  CHECK(refusal("", {"train.batch=0"}) ==
+        "--set train.batch=0: train.batch: expected at least 1, got 0");
+  CHECK(
+      refusal("", {"train.optimizer.beta1=1"}) ==
+      "--set train.optimizer.beta1=1: train.optimizer.beta1: expected a number from 0 to below 1, "
+      "got 1");
   CHECK(refusal("", {"train.schedule.min_lr=1e-5"}) ==
-        "train.schedule.min_lr: cosine does not use it; cosine_with_min_lr and polynomial do");
+        "--set train.schedule.min_lr=1e-5: train.schedule.min_lr: cosine does not use it; "
+        "cosine_with_min_lr and polynomial do");
   CHECK(refusal("", {"model.path=a", "model.preset=b"}) ==
-        "model.preset: expected nothing beside model.path, got \"b\"");
+        "--set model.preset=b: model.preset: expected nothing beside model.path, got \"b\"");
+  CHECK(refusal("train:\n  steps: 20\n  batch: 0\n") ==
+        "x.yaml:3: train.batch: expected at least 1, got 0");
 }
 
 TEST_CASE("the schedule of a run ends with it unless it says otherwise") {

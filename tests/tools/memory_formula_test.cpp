@@ -16,6 +16,9 @@ struct Case {
   DType reduce_dtype = DType::kF32;
   int64_t layers = 3;
   bool wrap_blocks = true;
+  comm::FsdpOptions more = {};  // micro_steps, accumulation, shard_size, ...
+  std::vector<std::string> frozen = {};
+  double loss_scale = 0;
 };
 
 SessionOptions session_options(const Case& c) {
@@ -30,9 +33,12 @@ SessionOptions session_options(const Case& c) {
   model.ffn = 52;
   model.max_positions = options.max_length = 7;
   options.wrap_blocks = c.wrap_blocks;
+  options.fsdp = c.more;
   options.fsdp.strategy = c.strategy;
   options.fsdp.param_dtype = c.dtype;
   options.fsdp.reduce_dtype = c.reduce_dtype;
+  options.frozen = c.frozen;
+  options.loss_scale.initial = c.loss_scale;
   return options;
 }
 
@@ -44,12 +50,14 @@ void check_against_ledger(const Case& c) {
   comm::run_local_ranks(c.ranks, [&](comm::Communicator& world) {
     Session session(world, session_options(c));
     session.initialise(models::from_scratch(1));
-    const std::vector<int32_t> tokens = {3, 1, 4, 1, 5, 9, 2};
-    const Batch batch = {.rows = 1,
+    const int64_t rows = c.more.micro_steps;
+    std::vector<int32_t> tokens;
+    for (int64_t i = 0; i < 7 * rows; ++i) tokens.push_back(static_cast<int32_t>(i * i % 19));
+    const Batch batch = {.rows = rows,
                          .length = 7,
                          .tokens = tokens,
                          .labels = tokens,
-                         .global_label_tokens = 6 * c.ranks};
+                         .global_label_tokens = 6 * rows * c.ranks};
     for (uint32_t step = 0; step < 2; ++step) session.train_step(batch, 1e-3, step).read();
     const auto predicted =
         predicted_memory(memory_plan(session.sharded(), session.model().config(), true));
@@ -85,9 +93,50 @@ TEST_CASE("memory formula: fewer blocks than arena buffers, and no blocks") {
   check_against_ledger({.ranks = 2, .wrap_blocks = false});
 }
 
+TEST_CASE("memory formula: every strategy, kind of accumulation and dtype") {
+  using enum comm::Strategy;
+  struct Way {
+    int ranks;
+    comm::Strategy strategy;
+    comm::FsdpOptions more;
+  };
+  for (const Way& way :
+       {Way{3, kShardGradOp, {}}, Way{2, kShardOptimizer, {}},
+        Way{4, kHybridShard, {.shard_size = 2}}, Way{4, kHybridShardZero2, {.shard_size = 2}},
+        Way{4, kFullShard, {.reshard_group_size = 2}},
+        Way{2, kFullShard, {.reshard_after_forward = false}},
+        Way{2, kFullShard, {.units_in_flight = 1}}, Way{3, kFullShard, {.fixed_order = true}}}) {
+    for (const auto accumulation :
+         {comm::Accumulation::kReduceEach, comm::Accumulation::kReduceLast}) {
+      for (const auto& [dtype, reduce] :
+           {std::pair{DType::kF32, DType::kF32}, std::pair{DType::kBF16, DType::kBF16}}) {
+        Case c = {.ranks = way.ranks,
+                  .strategy = way.strategy,
+                  .dtype = dtype,
+                  .reduce_dtype = reduce,
+                  .more = way.more};
+        c.more.accumulation = accumulation;
+        c.more.micro_steps = accumulation == comm::Accumulation::kReduceLast ? 2 : 1;
+        check_against_ledger(c);
+      }
+    }
+  }
+}
+
+TEST_CASE("memory formula: frozen parameters, and loss scaling") {
+  for (const comm::Strategy strategy : {comm::Strategy::kFullShard, comm::Strategy::kNoShard}) {
+    check_against_ledger({.ranks = 2,
+                          .strategy = strategy,
+                          .dtype = DType::kBF16,
+                          .frozen = {"*.wte.*", "*.h.1.mlp.*", "*.h.2.*"}});
+    check_against_ledger(
+        {.ranks = 2, .strategy = strategy, .dtype = DType::kF16, .loss_scale = 16});
+  }
+}
+
 TEST_CASE("memory formula: counts by hand") {
   // Root of 3 x 128 elements, two blocks of 3 x 64; f32; 2 parameters each.
-  const MemoryPlan plan = {.units = {{128, 3, 2}, {64, 3, 2}, {64, 3, 2}}};
+  const MemoryPlan plan = {.units = {{{128, 2}}, {{64, 2}}, {{64, 2}}}, .shards = 3};
   const auto bytes = predicted_memory(plan);
   using enum MemoryCategory;
   CHECK(bytes[static_cast<size_t>(kParameterShard)] == 512 + 512 + 512);

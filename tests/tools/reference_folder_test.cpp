@@ -55,7 +55,7 @@ TEST_CASE("a part of a batch keeps its rows, samples and the global label count"
 
 TEST_CASE("layout model: batch, limits by dtype, trajectory") {
   const fs::path folder = fixture_path("models/gpt2");
-  const Reference f64 = read_reference(folder, DType::kF64, true);
+  const Reference f64 = read_reference(folder, {.dtype = DType::kF64, .trajectory = true});
   CHECK(f64.layout == "model");
   REQUIRE(f64.pass);
   CHECK(f64.pass->batch.rows == 2);
@@ -74,10 +74,10 @@ TEST_CASE("layout model: batch, limits by dtype, trajectory") {
   CHECK(run.final_parameters->names().size() == f64.pass->gradients->names().size());
   CHECK(f64.longest_sequence() == 11);
 
-  const Reference f32 = read_reference(folder, DType::kF32, false);
+  const Reference f32 = read_reference(folder, {.dtype = DType::kF32});
   CHECK(f32.trajectories.empty());
   CHECK(*f32.pass->gradients_limit == 5e-5);
-  const Reference bf16 = read_reference(folder, DType::kBF16, true);
+  const Reference bf16 = read_reference(folder, {.dtype = DType::kBF16, .trajectory = true});
   CHECK(*bf16.pass->logits_limit == doctest::Approx(2 * 0.018037458786832626));
   CHECK(bf16.pass->loss_limit_is_absolute);
   CHECK(!bf16.pass->gradients_limit);
@@ -85,7 +85,8 @@ TEST_CASE("layout model: batch, limits by dtype, trajectory") {
 }
 
 TEST_CASE("one tolerance sets all limits but that of the key biases") {
-  Reference reference = read_reference(fixture_path("models/gpt2"), DType::kF32, true);
+  Reference reference =
+      read_reference(fixture_path("models/gpt2"), {.dtype = DType::kF32, .trajectory = true});
   reference.set_all_limits(0.25);
   CHECK(*reference.pass->loss_limit == 0.25);
   CHECK(*reference.pass->logits_limit == 0.25);
@@ -109,7 +110,7 @@ TEST_CASE("families, adapters and descriptions that are not known") {
 }
 
 TEST_CASE("missing and misshapen things are named with their file") {
-  CHECK(contains(error_of([] { read_reference("/nowhere", DType::kF32, false); }),
+  CHECK(contains(error_of([] { read_reference("/nowhere", {.dtype = DType::kF32}); }),
                  "/nowhere: no such folder"));
   for (const char* file :
        {"config.json", "reference.json", "reference.safetensors", "trajectory.safetensors"}) {
@@ -126,7 +127,7 @@ TEST_CASE("missing and misshapen things are named with their file") {
   CHECK(contains(number.error(), "reference.json: loss_f64: expected a number, got \"five\""));
 
   const Reference reference =
-      read_reference(fixture_path("models/llama_linear_tied"), DType::kF32, false);
+      read_reference(fixture_path("models/llama_linear_tied"), {.dtype = DType::kF32});
   CHECK(contains(error_of([&] { reference.pass->gradients->read("model.norm.weight", {7}); }),
                  "reference.safetensors: tensor \"grad.model.norm.weight\": expected (7), got ("));
   CHECK(contains(error_of([&] { reference.pass->gradients->read("nothing", {7}); }),
@@ -135,14 +136,14 @@ TEST_CASE("missing and misshapen things are named with their file") {
 
 TEST_CASE("key biases: only where scores do not depend on the key's position") {
   const models::ModelConfig gpt2 =
-      read_reference(fixture_path("models/gpt2_5heads"), DType::kF32, false).config;
+      read_reference(fixture_path("models/gpt2_5heads"), {.dtype = DType::kF32}).config;
   const ElementRange range = key_bias(gpt2, "blocks.1.attention.qkv.bias");
   CHECK(range.first == 40);
   CHECK(range.end == 80);
   CHECK(key_bias(gpt2, "blocks.1.attention.qkv.weight").end == 0);
   CHECK(key_bias(gpt2, "blocks.1.attention.out.bias").end == 0);
   const models::ModelConfig llama =
-      read_reference(fixture_path("models/llama_linear_tied"), DType::kF32, false).config;
+      read_reference(fixture_path("models/llama_linear_tied"), {.dtype = DType::kF32}).config;
   CHECK(key_bias(llama, "blocks.1.attention.k.bias").end == 0);
 }
 

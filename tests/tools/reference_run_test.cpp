@@ -17,7 +17,7 @@ using test::ReferenceCopy;
 
 TEST_CASE("rows of all ranks in order, tolerance of the case, f64 variant") {
   const fs::path folder = fixture_path("fsdp/gpt2_fp32_w2");
-  const Reference f32 = read_reference(folder, DType::kF32, false);
+  const Reference f32 = read_reference(folder, {.dtype = DType::kF32});
   CHECK(f32.layout == "run");
   REQUIRE(f32.trajectories.size() == 1);  // the other variants repeat the main run
   CHECK(f32.trajectories[0].variant == "");
@@ -27,13 +27,13 @@ TEST_CASE("rows of all ranks in order, tolerance of the case, f64 variant") {
   CHECK(*f32.trajectories[0].grad_norm_limit == 5e-6);
   CHECK(*f32.trajectories[0].parameter_rms_limit == 1e-6);
   CHECK(f32.pass->gradient_norms.size() == 40);
-  const Reference f64 = read_reference(folder, DType::kF64, false);
+  const Reference f64 = read_reference(folder, {.dtype = DType::kF64});
   REQUIRE(f64.trajectories.size() == 1);
   CHECK(f64.trajectories[0].variant == "f64");
   CHECK(*f64.trajectories[0].parameter_limit == 1e-12);
   CHECK(!f64.pass);
   const Reference without_final =
-      read_reference(fixture_path("fsdp/gpt2_fp32_w3"), DType::kF64, false);
+      read_reference(fixture_path("fsdp/gpt2_fp32_w3"), {.dtype = DType::kF64});
   CHECK(!without_final.trajectories[0].final_parameters);
   REQUIRE(without_final.notes.size() == 1);
   CHECK(contains(without_final.notes[0], "final_f64.safetensors is not there"));
@@ -45,13 +45,11 @@ TEST_CASE("options of a run that cannot be repeated are refused by name, unknown
     Json value;
     const char* named;
   } cases[] = {
-      {"/run/accum", 3, "run.accum = 3"},
-      {"/run/param_dtype", "bf16", "run.param_dtype = \"bf16\""},
-      {"/run/freeze", Json::array({"transformer.wte.weight"}), "run.freeze"},
-      {"/run/skip", Json{{"block", 1}}, "run.skip"},
-      {"/run/scaler", Json{{"init_scale", 4096.0}}, "run.scaler"},
-      {"/run/strategy", "fsdp2_hybrid", "run.strategy = \"fsdp2_hybrid\""},
-      {"/run/labels", "ragged", "mean of the ranks' means"},
+      {"/run/param_dtype", "f8", "run.param_dtype = \"f8\""},
+      {"/run/strategy", "fsdp3_full", "run.strategy = \"fsdp3_full\""},
+      {"/run/sync", "sometimes", "run.sync = \"sometimes\""},
+      {"/run/unused", "random", "run.unused = \"random\""},
+      {"/run/normalise", "row", "run.normalise = \"row\""},
       {"/run/lr_schedule", "cosine", "run.lr_schedule = \"cosine\""},
       {"/run/something_new", true, "run.something_new"},
   };
@@ -63,30 +61,63 @@ TEST_CASE("options of a run that cannot be repeated are refused by name, unknown
   }
 }
 
+TEST_CASE("options become those of our run; who needs how many ranks") {
+  const ReferenceCopy copy("fsdp/gpt2_fp32_w2");
+  const auto read = [&] { return read_reference(copy.path(), {}).trajectories.at(0); };
+  CHECK(!read().run.ranks);
+  copy.set("reference.json", "/run/accum", 2);
+  copy.set("reference.json", "/run/sync", "last");
+  copy.set("reference.json", "/run/strategy", "fsdp1_hybrid_zero2");
+  copy.set("reference.json", "/run/unused", "zero");
+  copy.set("reference.json", "/run/freeze", Json::array({"transformer.wte.weight"}));
+  copy.set("reference.json", "/run/skip", Json{{"block", 1}, {"steps", {4, 9}}});
+  copy.set("reference.json", "/run/reduce_dtype", "bf16");
+  const ReferenceTrajectory t = read();
+  CHECK(t.run.ranks == 2);
+  CHECK(t.run.fsdp.micro_steps == 2);
+  CHECK(t.run.fsdp.accumulation == comm::Accumulation::kReduceLast);
+  CHECK(t.run.fsdp.strategy == comm::Strategy::kHybridShardZero2);
+  CHECK(t.run.fsdp.shard_size == 1);
+  CHECK(t.run.fsdp.absent_is_zero);
+  CHECK(t.run.fsdp.reduce_dtype == DType::kBF16);
+  CHECK(t.run.loss_mean == SessionOptions::LossMean::kRanks);
+  CHECK(t.run.frozen == std::vector<std::string>{"transformer.wte.weight"});
+  CHECK(t.steps[4].left_out == std::vector<int64_t>{1});
+  CHECK(t.steps[5].left_out.empty());
+  Reference reference = read_reference(copy.path(), {});
+  CHECK(contains(test::error_of([&] { reference.leave_out_runs_of_other_ranks(3); }),
+                 "needs 2 ranks, these are 3"));
+  copy.set("reference.json", "/run/skip/steps", {20});
+  CHECK(contains(copy.error(), "run.skip.steps[0]: expected a step below 20"));
+}
+
+TEST_CASE("variants that are another run here as well are compared when asked for") {
+  const fs::path folder = fixture_path("fsdp/gpt2_fp32_w2");
+  const auto names = [&](DType dtype) {
+    std::vector<std::string> out;
+    const Reference all = read_reference(folder, {.dtype = dtype, .all_variants = true});
+    for (const ReferenceTrajectory& t : all.trajectories) out.push_back(t.variant);
+    return out;
+  };
+  CHECK(names(DType::kF32) == std::vector<std::string>{"", "ddp"});
+  CHECK(names(DType::kF64) == std::vector<std::string>{"f64", "f64_sharded"});
+}
+
 TEST_CASE("a variant with final parameters of its own is compared where the main run cannot be") {
   const ReferenceCopy copy("fsdp/gpt2_fp32_w3");
-  copy.set("reference.json", "/run/labels", "ragged");
+  copy.set("reference.json", "/run/lr_schedule", "cosine");
   const Json main = read_json_file(copy.path() / "reference.json");
-  copy.set(
-      "reference.json", "/variants/token",
-      Json{
-          {"note", ""}, {"options", {{"normalise", "token"}}}, {"trajectory", main["trajectory"]}});
+  copy.set("reference.json", "/variants/token",
+           Json{{"note", ""},
+                {"options", {{"lr_schedule", "constant"}}},
+                {"trajectory", main["trajectory"]}});
   fs::copy_file(copy.path() / "final.safetensors", copy.path() / "final_token.safetensors");
-  const Reference reference = read_reference(copy.path(), DType::kF32, false);
+  const Reference reference = read_reference(copy.path(), {.dtype = DType::kF32});
   REQUIRE(reference.trajectories.size() == 1);
   CHECK(reference.trajectories[0].variant == "token");
   CHECK(!reference.pass);
   REQUIRE(reference.notes.size() == 1);
-  CHECK(contains(reference.notes[0], "main run: not compared: run.normalise"));
-}
-
-TEST_CASE("clipping by the infinity norm has the limit of single gradients, and says so") {
-  const ReferenceCopy copy("fsdp/gpt2_fp32_w3");
-  copy.set("reference.json", "/run/clip", Json{{"max_norm", 0.1}, {"norm_type", "inf"}});
-  const Reference reference = read_reference(copy.path(), DType::kF32, false);
-  CHECK(std::isinf(reference.trajectories[0].clip_power));
-  CHECK(*reference.trajectories[0].grad_norm_limit == 5e-5);
-  CHECK(contains(reference.notes[0], "the infinity norm is one gradient element"));
+  CHECK(contains(reference.notes[0], "main run: not compared: run.lr_schedule"));
 }
 
 }  // namespace

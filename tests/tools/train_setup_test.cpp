@@ -1,6 +1,8 @@
 // From configuration to model and session options.
 #include "tools/runtime/train_setup.h"
 
+#include <cmath>
+
 #include <doctest/doctest.h>
 
 #include "tests/support/temp_folder.h"
@@ -79,7 +81,7 @@ TEST_CASE("train setup: options of the session") {
       "model: {preset: gpt2-124m}\n"
       "train: {dtype: bf16, clip_norm: 0.5, optimizer: {beta2: 0.99, decay: all}}\n"
       "fsdp: {strategy: no_shard, wrap: none, backward_prefetch: post}\n");
-  const SessionOptions options = session_options(config, model_config(config, 257), 3);
+  const SessionOptions options = session_options(config, model_config(config, 257), 1, 3);
   CHECK(options.fsdp.strategy == comm::Strategy::kNoShard);
   CHECK(options.fsdp.param_dtype == DType::kBF16);
   CHECK(options.fsdp.reduce_dtype == DType::kF32);
@@ -89,11 +91,53 @@ TEST_CASE("train setup: options of the session") {
   CHECK(options.decay == SessionOptions::Decay::kAll);
   CHECK(options.clip_norm == 0.5);
   CHECK(options.cpu.threads == 3);
-  CHECK(test::contains(test::error_of([] {
-                         const auto half = config_of("train: {dtype: f16}");
-                         session_options(half, {}, 1);
-                       }),
-                       "loss scaling"));
+}
+
+TEST_CASE("train setup: every way of sharding reaches the session") {
+  const config::TrainConfig config = config_of(
+      "model: {preset: gpt2-124m}\n"
+      "train: {micro_steps: 3, loss_mean: ranks, clip_type: inf, freeze: ['*.wte.*'],\n"
+      "        recompute: {mode: full, every: 2}}\n"
+      "fsdp: {strategy: hybrid_shard, shard_size: 2, reshard_after_forward: false,\n"
+      "       prefetch_depth: 2, units_in_flight: 3, separate_reduce: false,\n"
+      "       accumulation: reduce_scatter_each, divide_factor: 3, force_sum: true,\n"
+      "       absent_is_zero: true, fixed_order: true, reshard_group_size: 1}\n");
+  const SessionOptions options = session_options(config, {}, 4, 1);
+  CHECK(options.fsdp.strategy == comm::Strategy::kHybridShard);
+  CHECK(options.fsdp.shard_size == 2);
+  CHECK(options.fsdp.reshard_after_forward == false);
+  CHECK(options.fsdp.reshard_group_size == 1);
+  CHECK(options.fsdp.forward_prefetch == 2);
+  CHECK(options.fsdp.units_in_flight == 3);
+  CHECK(!options.fsdp.separate_reduce);
+  CHECK(options.fsdp.accumulation == comm::Accumulation::kReduceScatterEach);
+  CHECK(options.fsdp.divide_factor == 3.0);
+  CHECK(options.fsdp.force_sum);
+  CHECK(options.fsdp.absent_is_zero);
+  CHECK(options.fsdp.fixed_order);
+  CHECK(options.fsdp.micro_steps == 3);
+  CHECK(options.loss_mean == SessionOptions::LossMean::kRanks);
+  CHECK(std::isinf(options.clip_power));
+  CHECK(options.recompute_every == 2);
+  CHECK(options.frozen == std::vector<std::string>{"*.wte.*"});
+  CHECK(session_options(config_of("fsdp: {forward_prefetch: false}"), {}, 1, 1)
+            .fsdp.forward_prefetch == 0);
+}
+
+TEST_CASE("train setup: the loss scale of f16, by rule and by value") {
+  const auto scale = [](const std::string& yaml) {
+    return session_options(config_of("train: {" + yaml + "}"), {}, 4, 1).loss_scale;
+  };
+  CHECK(scale("dtype: bf16").initial == 0);
+  CHECK(scale("dtype: f16").initial == 65536);
+  CHECK(scale("dtype: f16").rule.interval == 2000);
+  const auto fairseq = scale("dtype: f16, micro_steps: 3, loss_scale: {rule: fairseq, growth: 4}");
+  CHECK(fairseq.initial == 128);
+  CHECK(fairseq.rule.interval == 16384 / 12);
+  CHECK(fairseq.rule.growth == 4);
+  CHECK(scale("dtype: f32, loss_scale: {rule: torch, initial: 8}").initial == 8);
+  CHECK(test::contains(test::error_of([&] { scale("dtype: f16, loss_scale: {rule: none}"); }),
+                       "f16 needs loss scaling"));
 }
 
 }  // namespace

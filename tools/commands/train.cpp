@@ -60,6 +60,7 @@ class TrainRun {
     std::fflush(stdout);
   }
   void make_session();
+  void initialise();
   void make_directory();
   TrainOutcome train();
   void summarise(const TrainOutcome& outcome);
@@ -104,18 +105,27 @@ void TrainRun::make_session() {
   agree(world, [&] {
     model_ = model_config(config_, data_.tokenizer().vocab_size());
     data_.check_vocabulary(model_.vocabulary);
-    options = session_options(config_, model_, rank_.threads);
+    options = session_options(config_, model_, world.size(), rank_.threads);
   });
   resident_before_ = process_memory().resident;
   session_ = std::make_unique<Session>(world, options);
   if (speaks() && !world.notice().empty()) say("note: " + world.notice());
-  agree(world, [&] {
-    session_->initialise(
-        config_.model.path.empty()
-            ? models::from_scratch(static_cast<uint64_t>(config_.train.seed))
-            : models::from_folder(config_.model.path, model_, session_->parameters()));
-  });
+  initialise();
   if (options_.trace || config_.runtime.trace) session_->backend().set_trace(&trace_);
+}
+
+void TrainRun::initialise() {
+  const bool from_first_rank = config_.fsdp.sync_module_states;
+  models::FillFunction fill;
+  agree(rank_.world, [&] {
+    if (from_first_rank && rank_.world.rank() != 0) return;
+    fill = config_.model.path.empty()
+               ? models::from_scratch(static_cast<uint64_t>(config_.train.seed))
+               : models::from_folder(config_.model.path, model_, session_->parameters());
+  });
+  agree(rank_.world, [&] {
+    from_first_rank ? session_->initialise_from_first_rank(fill) : session_->initialise(fill);
+  });
 }
 
 void TrainRun::make_directory() {
@@ -157,12 +167,13 @@ void TrainRun::summarise(const TrainOutcome& outcome) {
   const std::optional<double> bigram = data_.bigram_entropy();
   write_summary(directory_ / "metrics.json",
                 {.model = describe(model_),
-                 .strategy = std::string(name_of(config_.fsdp.strategy)),
+                 .strategy = name_of(config_.fsdp.strategy),
                  .dtype = std::string(fsdp::name_of(config_.train.dtype)),
                  .world_size = rank_.world.size(),
                  .threads_per_rank = rank_.threads,
                  .parameters = model_.parameter_count(),
                  .steps = outcome.steps,
+                 .skipped = outcome.skipped,
                  .interrupted = outcome.signal != 0,
                  .true_tokens = outcome.true_tokens,
                  .wall_time_s = outcome.wall_time_s,

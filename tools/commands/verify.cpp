@@ -13,6 +13,7 @@
 #include "models/names.h"
 #include "models/weights.h"
 #include "tools/commands/commands.h"
+#include "tools/config/config.h"
 #include "tools/runtime/comparison.h"
 #include "tools/runtime/launch.h"
 #include "tools/runtime/reference_folder.h"
@@ -24,8 +25,9 @@ namespace {
 struct VerifyOptions {
   LaunchOptions launch;
   std::string folder;
-  std::string dtype = "f32";
-  std::string strategy = "full_shard";
+  std::string dtype;     // empty: the folder's
+  std::string strategy;  // empty: the folder's
+  int shard_size = 0;
   bool trajectory = false;
   double tolerance = -1;  // < 0: the folder's limits
   bool json = false;
@@ -38,13 +40,16 @@ class Verification {
   Verification(const VerifyOptions& options, const Reference& reference, RankContext& rank)
       : options_(options), reference_(reference), rank_(rank) {}
 
+  std::vector<std::string> notes;
+
   Report run() {
     if (reference_.pass) {
-      start_session({});
+      ReferenceTrajectory pass;
+      pass.run = reference_.run;
+      start_session(pass, reference_.dtype);
       check_pass(*reference_.pass);
     }
     for (const ReferenceTrajectory& trajectory : reference_.trajectories) {
-      start_session(trajectory);
       check_trajectory(trajectory);
     }
     session_.reset();
@@ -53,7 +58,7 @@ class Verification {
   }
 
  private:
-  void start_session(const ReferenceTrajectory& trajectory);
+  void start_session(const ReferenceTrajectory& trajectory, DType dtype);
   Batch my_part(const GlobalBatch& batch) const {
     return part_of(batch, deal_rows(batch.rows, rank_.world.rank(), rank_.world.size()));
   }
@@ -64,9 +69,31 @@ class Verification {
   void check_pass(const ReferencePass& pass);
   void check_logits(const ReferencePass& pass);
   void check_gradients(const ReferencePass& pass);
+  void check_all_gradients(const ReferencePass& pass);
   void check_gradient_norms(const ReferencePass& pass);
+  // What a training run gave; the same on every rank.
+  struct TrainedRun {
+    struct Values {
+      std::string name;
+      std::vector<int64_t> shape;
+      std::vector<double> values;
+    };
+    std::vector<StepValues> steps;
+    std::vector<Values> parameters;  // after the last step
+  };
+  static std::string prefix_of(const ReferenceTrajectory& trajectory) {
+    return trajectory.variant.empty() ? "" : trajectory.variant + ": ";
+  }
   void check_trajectory(const ReferenceTrajectory& trajectory);
-  void check_final(const ReferenceTrajectory& trajectory, const std::string& prefix);
+  TrainedRun repeat(const ReferenceTrajectory& trajectory, DType dtype);
+  StepHandle train_step(const ReferenceStep& step, uint32_t number);
+  // `exact`: null, or the run in f64.
+  Report judge(const ReferenceTrajectory& trajectory, const TrainedRun& run,
+               const TrainedRun* exact);
+  void check_step(const ReferenceTrajectory& trajectory, size_t number, const StepValues& values,
+                  const StepValues* exact, Report& report);
+  void check_final(const ReferenceTrajectory& trajectory, const TrainedRun& run,
+                   const TrainedRun* exact, Report& report);
 
   const VerifyOptions& options_;
   const Reference& reference_;
@@ -81,15 +108,20 @@ double relative_error(double got, double expected) {
   return difference.relative();
 }
 
-void Verification::start_session(const ReferenceTrajectory& trajectory) {
-  const DType dtype = parse_dtype(options_.dtype);
+void Verification::start_session(const ReferenceTrajectory& trajectory, DType dtype) {
   SessionOptions session;
   session.model = reference_.config;
   session.max_length = reference_.longest_sequence();
-  session.fsdp.strategy =
-      options_.strategy == "no_shard" ? comm::Strategy::kNoShard : comm::Strategy::kFullShard;
-  session.fsdp.param_dtype = dtype;
-  session.fsdp.reduce_dtype = accumulation_dtype(dtype);
+  session.fsdp = trajectory.run.fsdp;
+  if (dtype != session.fsdp.param_dtype)
+    session.fsdp.param_dtype = session.fsdp.reduce_dtype = dtype;
+  if (!options_.strategy.empty()) {
+    session.fsdp.strategy = config::parse_strategy(options_.strategy);
+    session.fsdp.shard_size = options_.shard_size;
+  }
+  session.loss_mean = trajectory.run.loss_mean;
+  session.loss_scale = trajectory.run.loss_scale;
+  session.frozen = trajectory.run.frozen;
   session.cpu.threads = rank_.threads;
   session.adamw = trajectory.adamw;
   session.clip_norm = trajectory.clip_norm;
@@ -129,6 +161,7 @@ void Verification::check_pass(const ReferencePass& pass) {
       .add(absolute ? "absolute" : "relative",
            absolute ? std::abs(values.loss - pass.loss) : relative_error(values.loss, pass.loss));
   if (pass.gradients) check_gradients(pass);
+  if (pass.all_gradients) check_all_gradients(pass);
   if (!pass.gradient_norms.empty()) check_gradient_norms(pass);
   session_->end_step();
 }
@@ -164,6 +197,23 @@ void Verification::check_gradients(const ReferencePass& pass) {
   });
 }
 
+void Verification::check_all_gradients(const ReferencePass& pass) {
+  check_tensors(*pass.all_gradients);
+  double squares = 0, expected_squares = 0;
+  session_->sharded().visit_gradients([&](const Parameter& parameter, const Tensor& values) {
+    const std::vector<double> got = values.to_doubles();
+    const std::vector<double> expected =
+        pass.all_gradients->read(file_name(parameter), parameter.shape().extents());
+    for (size_t i = 0; i < got.size(); ++i) {
+      const double difference = got[i] / pass.gradient_divisor - expected[i];
+      squares += difference * difference;
+      expected_squares += expected[i] * expected[i];
+    }
+  });
+  report_.check("all gradients", pass.all_gradients_limit)
+      .add("", std::sqrt(squares / expected_squares));
+}
+
 // | ||a|| - ||b|| | <= ||a - b||: where only norms are known, they are held to the limit of the
 // difference, relative to the norm of the whole gradient.
 void Verification::check_gradient_norms(const ReferencePass& pass) {
@@ -177,66 +227,138 @@ void Verification::check_gradient_norms(const ReferencePass& pass) {
                (reference_.folder / "reference.json").string(), name);
     double sum = 0;
     for (const double value : values.to_doubles()) sum += value * value;
-    check.add(name, std::abs(std::sqrt(sum) - expected->second) / std::sqrt(squares));
+    const double norm = std::sqrt(sum) / pass.gradient_divisor;
+    check.add(name, std::abs(norm - expected->second) / std::sqrt(squares));
   });
 }
 
 // ---------------------------------------------------------------------------- Training
 
+// [Note: the f64 run as arbiter]
+// An f32 reference has rounding errors of its own, and AdamW blows them up where a first gradient
+// is about as small as its epsilon. What is beyond a limit is judged once more beside the same run
+// in f64: losses and norms by the nearer of the two; a parameter may also be as far from the f64
+// run as twice the reference is. The f64 run is no judge when it is more than four limits off
+// itself.
 void Verification::check_trajectory(const ReferenceTrajectory& trajectory) {
-  const std::string prefix = trajectory.variant.empty() ? "" : trajectory.variant + ": ";
-  if (trajectory.final_parameters) check_tensors(*trajectory.final_parameters);
-  std::vector<StepHandle> handles;
-  for (size_t i = 0; i < trajectory.steps.size(); ++i) {
-    const ReferenceStep& step = trajectory.steps[i];
-    handles.push_back(
-        session_->train_step(my_part(step.batch), step.learning_rate, static_cast<uint32_t>(i)));
+  if (trajectory.final_parameters) {
+    start_session(trajectory, reference_.dtype);
+    check_tensors(*trajectory.final_parameters);
   }
-  for (size_t i = 0; i < handles.size(); ++i) {
-    const StepValues values = handles[i].read();
-    const std::string name = fmt::format("step {}", i + 1);
-    report_.check(prefix + "loss of every step", trajectory.loss_limit)
-        .add(name, relative_error(values.loss, trajectory.steps[i].loss));
-    report_.check(prefix + "gradient norm of every step", trajectory.grad_norm_limit)
-        .add(name, relative_error(values.grad_norm, trajectory.steps[i].grad_norm));
+  const TrainedRun run = repeat(trajectory, reference_.dtype);
+  Report report = judge(trajectory, run, nullptr);
+  const bool arbitrate = !report.passed() && reference_.dtype == DType::kF32 &&
+                         reference_.layout == "run" && options_.tolerance < 0;
+  if (arbitrate) {
+    const TrainedRun exact = repeat(trajectory, DType::kF64);
+    const Report of_judge = judge(trajectory, exact, nullptr);
+    if (of_judge.largest_share_of_limit() > 4) return report_.append(report);
+    report = judge(trajectory, run, &exact);
+    notes.push_back(prefix_of(trajectory) +
+                    "beyond a limit of the reference: judged beside this program's f64 run too");
   }
-  if (trajectory.final_parameters) check_final(trajectory, prefix);
+  report_.append(report);
 }
 
-void Verification::check_final(const ReferenceTrajectory& trajectory, const std::string& prefix) {
-  Difference all;
-  const std::string title = prefix + "final parameters";
+Verification::TrainedRun Verification::repeat(const ReferenceTrajectory& trajectory, DType dtype) {
+  start_session(trajectory, dtype);
+  std::vector<StepHandle> handles;
+  for (size_t i = 0; i < trajectory.steps.size(); ++i) {
+    handles.push_back(train_step(trajectory.steps[i], static_cast<uint32_t>(i)));
+  }
+  TrainedRun out;
+  for (const StepHandle& handle : handles) out.steps.push_back(handle.read());
+  if (!trajectory.final_parameters) return out;
   session_->sharded().visit_parameters([&](const Parameter& parameter, const Tensor& values) {
-    const std::string name = file_name(parameter);
-    const std::vector<double> got = values.to_doubles();
-    const std::vector<double> expected =
-        trajectory.final_parameters->read(name, parameter.shape().extents());
-    const ElementRange skip = key_bias(reference_.config, parameter.name());
-    Difference difference, key_biases;
-    for (int64_t i = 0; i < static_cast<int64_t>(got.size()); ++i) {
-      const double a = got[static_cast<size_t>(i)], b = expected[static_cast<size_t>(i)];
-      const bool in_key_bias = i >= skip.first && i < skip.end;
-      (in_key_bias ? key_biases : difference).add(a, b);
-      if (!in_key_bias) all.add(a, b);
-    }
-    report_.check(title, trajectory.parameter_limit).add(name, difference.absolute());
-    if (key_biases.count() == 0) return;
-    report_.check(title + ", key biases", trajectory.key_bias_limit)
-        .add(name, key_biases.absolute());
+    out.parameters.push_back({parameter.name(), parameter.shape().extents(), values.to_doubles()});
   });
+  return out;
+}
+
+Report Verification::judge(const ReferenceTrajectory& trajectory, const TrainedRun& run,
+                           const TrainedRun* exact) {
+  Report report;
+  for (size_t i = 0; i < run.steps.size(); ++i) {
+    check_step(trajectory, i, run.steps[i], exact ? &exact->steps[i] : nullptr, report);
+  }
+  if (trajectory.final_parameters) check_final(trajectory, run, exact, report);
+  return report;
+}
+
+StepHandle Verification::train_step(const ReferenceStep& step, uint32_t number) {
+  session_->model().leave_out(step.left_out);
+  Batch batch = my_part(step.batch);
+  if (step.infinite_rank == rank_.world.rank()) {
+    batch.gradient_factor = std::numeric_limits<double>::infinity();
+  }
+  return session_->train_step(batch, step.learning_rate, number);
+}
+
+void Verification::check_step(const ReferenceTrajectory& trajectory, size_t number,
+                              const StepValues& values, const StepValues* exact, Report& report) {
+  const ReferenceStep& step = trajectory.steps[number];
+  const std::string prefix = prefix_of(trajectory), name = fmt::format("step {}", number + 1);
+  const auto error = [&](double got, double expected, double StepValues::*member) {
+    const double error = relative_error(got, expected);
+    return exact ? std::min(error, relative_error(got, exact->*member)) : error;
+  };
+  report.check(prefix + "loss of every step", trajectory.loss_limit)
+      .add(name, error(values.loss, step.loss, &StepValues::loss));
+  if (!step.skipped) {
+    report.check(prefix + "gradient norm of every step", trajectory.grad_norm_limit)
+        .add(name, error(values.grad_norm, step.grad_norm, &StepValues::grad_norm));
+  }
+  if (!step.loss_scale) return;
+  report.check(prefix + "loss scale of every step", 0)
+      .add(name, std::abs(values.loss_scale - *step.loss_scale));
+  report.check(prefix + "which steps are skipped", 0)
+      .add(name, values.skipped == step.skipped ? 0 : 1);
+}
+
+void Verification::check_final(const ReferenceTrajectory& trajectory, const TrainedRun& run,
+                               const TrainedRun* exact, Report& report) {
+  Difference all;
+  const std::string title = prefix_of(trajectory) + "final parameters";
+  for (size_t p = 0; p < run.parameters.size(); ++p) {
+    const auto& [name, shape, got] = run.parameters[p];
+    const std::string file_name = models::hugging_face_name(reference_.config, name);
+    const std::vector<double> expected = trajectory.final_parameters->read(file_name, shape);
+    const ElementRange skip = key_bias(reference_.config, name);
+    Difference difference, key_biases;
+    for (size_t i = 0; i < got.size(); ++i) {
+      double expected_here = expected[i];
+      if (exact) {
+        const double truth = exact->parameters[p].values[i];
+        const double allowed = 2 * std::abs(expected[i] - truth);
+        if (std::abs(got[i] - truth) <= allowed) expected_here = got[i];
+      }
+      const auto index = static_cast<int64_t>(i);
+      const bool in_key_bias = index >= skip.first && index < skip.end;
+      (in_key_bias ? key_biases : difference).add(got[i], expected_here);
+      if (!in_key_bias) all.add(got[i], expected_here);
+    }
+    report.check(title, trajectory.parameter_limit).add(file_name, difference.absolute());
+    if (key_biases.count() == 0) continue;
+    report.check(title + ", key biases", trajectory.key_bias_limit)
+        .add(file_name, key_biases.absolute());
+  }
   if (trajectory.parameter_rms_limit) {
-    report_.check(title + ", rms", trajectory.parameter_rms_limit).add("", all.rms());
+    report.check(title + ", rms", trajectory.parameter_rms_limit).add("", all.rms());
   }
 }
 
 // ---------------------------------------------------------------------------- The command
 
+std::string strategy_text(const VerifyOptions& options, const Reference& reference) {
+  return options.strategy.empty() ? config::text_of(reference.run.fsdp.strategy) : options.strategy;
+}
+
 void print_json(const VerifyOptions& options, const Reference& reference, const Report& report,
                 int ranks) {
   OrderedJson out = {{"folder", options.folder},
                      {"layout", reference.layout},
-                     {"dtype", options.dtype},
-                     {"strategy", options.strategy},
+                     {"dtype", name_of(reference.dtype)},
+                     {"strategy", strategy_text(options, reference)},
                      {"ranks", ranks},
                      {"passed", report.passed()},
                      {"checks", OrderedJson::array()},
@@ -259,7 +381,8 @@ void print_json(const VerifyOptions& options, const Reference& reference, const 
 void print_table(const VerifyOptions& options, const Reference& reference, const Report& report,
                  int ranks) {
   fmt::print("{}: {}, {}, {}, {} rank{}\n\n{}", options.folder, reference.config.family,
-             options.dtype, options.strategy, ranks, ranks == 1 ? "" : "s", report.table());
+             name_of(reference.dtype), strategy_text(options, reference), ranks,
+             ranks == 1 ? "" : "s", report.table());
   for (const std::string& note : reference.notes) fmt::print("{}\n", note);
   fmt::print("\n{}\n", report.passed() ? "within all limits" : "ABOVE A LIMIT");
 }
@@ -277,7 +400,11 @@ int run_verify(const VerifyOptions& options, RankContext& rank) {
   std::string unsupported;
   agree(rank.world, [&] {
     try {
-      reference = read_reference(options.folder, parse_dtype(options.dtype), options.trajectory);
+      ReferenceChoice choice = {.trajectory = options.trajectory,
+                                .all_variants = options.strategy.empty()};
+      if (!options.dtype.empty()) choice.dtype = parse_dtype(options.dtype);
+      reference = read_reference(options.folder, choice);
+      reference.leave_out_runs_of_other_ranks(rank.world.size());
     } catch (const Unsupported& error) {
       unsupported = error.what();
     }
@@ -288,7 +415,10 @@ int run_verify(const VerifyOptions& options, RankContext& rank) {
     return kUnsupportedStatus;
   }
   if (options.tolerance >= 0) reference.set_all_limits(options.tolerance);
-  const Report report = Verification(options, reference, rank).run();
+  Verification verification(options, reference, rank);
+  const Report report = verification.run();
+  reference.notes.insert(reference.notes.end(), verification.notes.begin(),
+                         verification.notes.end());
   if (rank.world.rank() == 0) {
     (options.json ? print_json : print_table)(options, reference, report, rank.world.size());
     std::fflush(stdout);
@@ -304,10 +434,13 @@ void add_verify_command(CLI::App& app, ChosenCommand& chosen) {
       app.add_subcommand("verify", "compares this program with a folder of reference results");
   command->add_option("folder", options->folder, "config.json, model.safetensors, reference.*")
       ->required();
-  command->add_option("--dtype", options->dtype, "of the computation (default: f32)")
-      ->check(CLI::IsMember({"f64", "f32", "bf16"}));
-  command->add_option("--strategy", options->strategy, "how to shard (default: full_shard)")
-      ->check(CLI::IsMember({"full_shard", "no_shard"}));
+  command
+      ->add_option("--dtype", options->dtype, "of the computation (default: the folder's, or f32)")
+      ->check(CLI::IsMember({"f64", "f32", "bf16", "f16"}));
+  command->add_option("--strategy", options->strategy, "how to shard (default: as the folder says)")
+      ->check(CLI::IsMember(config::strategy_names()));
+  command->add_option("--shard-size", options->shard_size,
+                      "ranks of a shard group of a hybrid strategy");
   command->add_flag("--trajectory", options->trajectory, "also repeat the folder's training run");
   command
       ->add_option("--tolerance", options->tolerance,

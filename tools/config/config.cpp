@@ -53,8 +53,10 @@ void check_schedule(const ScheduleSection& c) {
 }
 
 void check_train(const TrainSection& c) {
-  at_least<int64_t>("train.steps", c.steps, 0);
+  at_least<int64_t>("train.steps", c.steps, 1);
   at_least<int64_t>("train.batch", c.batch, 1);
+  at_least<int64_t>("train.micro_steps", c.micro_steps, 1);
+  at_least<int64_t>("train.recompute.every", c.recompute.every, 1);
   at_least<int64_t>("train.seed", c.seed, 0);
   at_least("train.lr", c.lr, 0.0);
   share("train.optimizer.beta1", c.optimizer.beta1);
@@ -67,6 +69,35 @@ void check_train(const TrainSection& c) {
   at_least<int64_t>("train.eval_batches", c.eval_batches, 0);
 }
 
+void check_loss_scale(const LossScaleSection& c) {
+  const auto positive = [](const char* key, const std::optional<double>& value) {
+    FSDP_CHECK(!value || *value > 0, "{}: expected a positive number, got {}", key, *value);
+  };
+  positive("train.loss_scale.initial", c.initial);
+  at_least("train.loss_scale.growth", c.growth.value_or(1), 1.0);
+  positive("train.loss_scale.backoff", c.backoff);
+  FSDP_CHECK(!c.backoff || *c.backoff <= 1, "train.loss_scale.backoff: expected at most 1, got {}",
+             *c.backoff);
+  at_least<int64_t>("train.loss_scale.interval", c.interval.value_or(1), 1);
+  at_least("train.loss_scale.tolerance", c.tolerance.value_or(0), 0.0);
+  at_least("train.loss_scale.floor", c.floor.value_or(0), 0.0);
+  at_least("train.loss_scale.minimum", c.minimum.value_or(0), 0.0);
+}
+
+void check_fsdp(const FsdpSection& c) {
+  using comm::Strategy;
+  const bool hybrid =
+      c.strategy == Strategy::kHybridShard || c.strategy == Strategy::kHybridShardZero2;
+  at_least<int64_t>("fsdp.shard_size", c.shard_size, hybrid ? 1 : 0);
+  FSDP_CHECK(hybrid || c.shard_size == 0,
+             "fsdp.shard_size: only the hybrid strategies use it, got {}", c.shard_size);
+  at_least<int64_t>("fsdp.reshard_group_size", c.reshard_group_size, 0);
+  at_least<int64_t>("fsdp.prefetch_depth", c.prefetch_depth, 1);
+  at_least<int64_t>("fsdp.units_in_flight", c.units_in_flight, 1);
+  FSDP_CHECK(!c.divide_factor || *c.divide_factor > 0,
+             "fsdp.divide_factor: expected a positive number, got {}", *c.divide_factor);
+}
+
 }  // namespace
 
 void check_config(const TrainConfig& config) {
@@ -74,6 +105,8 @@ void check_config(const TrainConfig& config) {
   at_least<int64_t>("data.sequence_length", config.data.sequence_length, 2);
   check_train(config.train);
   check_schedule(config.train.schedule);
+  check_loss_scale(config.train.loss_scale);
+  check_fsdp(config.fsdp);
   at_least<int64_t>("runtime.threads", config.runtime.threads, 0);
   at_least<int64_t>("runtime.timeout_s", config.runtime.timeout_s, 1);
   at_least<int64_t>("runtime.shared_memory_limit_mib",

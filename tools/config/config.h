@@ -10,17 +10,20 @@
 #include <string>
 #include <vector>
 
+#include "comm/fsdp/options.h"
 #include "core/dtype.h"
 #include "optim/schedule.h"
 #include "tools/data/sampler.h"
 #include "tools/data/text_source.h"
+#include "tools/runtime/session.h"
 
 namespace fsdp::config {
 
-enum class Decay : uint8_t { kMatrices, kAll, kNone };
-enum class Strategy : uint8_t { kFullShard, kNoShard };
+using Decay = tools::SessionOptions::Decay;
+using LossMean = tools::SessionOptions::LossMean;
 enum class Wrap : uint8_t { kTransformerBlock, kNone };
-enum class BackwardPrefetch : uint8_t { kPre, kPost, kNone };
+enum class LossScaling : uint8_t { kAuto, kNone, kTorch, kFairseq };
+enum class Recompute : uint8_t { kNone, kFull };
 
 // Either a folder to start from, or a preset, or sizes; sizes override the preset's.
 struct ModelSection {
@@ -78,26 +81,65 @@ struct OptimizerSection {
   Decay decay = Decay::kMatrices;
 };
 
+struct NormType {
+  double power = 2;  // infinity: the largest element
+};
+
+// Absent values: those of the rule.
+struct LossScaleSection {
+  LossScaling rule = LossScaling::kAuto;
+  std::optional<double> initial;
+  std::optional<double> growth;
+  std::optional<double> backoff;
+  std::optional<int64_t> interval;
+  std::optional<double> tolerance;
+  std::optional<double> floor;
+  std::optional<double> minimum;
+};
+
+struct RecomputeSection {
+  Recompute mode = Recompute::kNone;
+  int64_t every = 1;
+};
+
 struct TrainSection {
   int64_t steps = 1000;
   int64_t batch = 8;
+  int64_t micro_steps = 1;
   int64_t seed = 42;
   double lr = 3e-4;
   ScheduleSection schedule;
   OptimizerSection optimizer;
+  LossMean loss_mean = LossMean::kTokens;
   double clip_norm = 1;
+  NormType clip_type;
   int64_t log_every = 10;
   int64_t eval_every = 0;
   int64_t eval_batches = 0;
   DType dtype = DType::kF32;
   std::optional<DType> reduce_dtype;
+  std::vector<std::string> freeze;
+  LossScaleSection loss_scale;
+  RecomputeSection recompute;
 };
 
 struct FsdpSection {
-  Strategy strategy = Strategy::kFullShard;
+  comm::Strategy strategy = comm::Strategy::kFullShard;
+  int64_t shard_size = 0;
   Wrap wrap = Wrap::kTransformerBlock;
+  std::optional<bool> reshard_after_forward;
+  int64_t reshard_group_size = 0;
   bool forward_prefetch = true;
-  BackwardPrefetch backward_prefetch = BackwardPrefetch::kPre;
+  int64_t prefetch_depth = 1;
+  comm::BackwardPrefetch backward_prefetch = comm::BackwardPrefetch::kPre;
+  int64_t units_in_flight = 2;
+  bool separate_reduce = true;
+  comm::Accumulation accumulation = comm::Accumulation::kReduceEach;
+  std::optional<double> divide_factor;
+  bool force_sum = false;
+  bool absent_is_zero = false;
+  bool fixed_order = false;
+  bool sync_module_states = false;
 };
 
 struct RuntimeSection {
@@ -143,6 +185,10 @@ void check_config(const TrainConfig& config);
 
 // The whole configuration, every field, in a form that read_config gives back unchanged.
 std::string to_yaml(const TrainConfig& config);
+// As in the file.
+std::string text_of(comm::Strategy strategy);
+comm::Strategy parse_strategy(const std::string& text);  // Error when there is none of that name
+std::vector<std::string> strategy_names();
 // One line per field: key, [default], what it means.
 std::string config_help();
 

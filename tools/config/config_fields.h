@@ -72,32 +72,86 @@ void visit(V& v, OptimizerSection& c) {
 }
 
 template <typename V>
+void visit(V& v, LossScaleSection& c) {
+  v.field("rule", c.rule,
+          "whose values the next ones have by default; auto: torch for f16, else none");
+  v.field("initial", c.initial, "auto: 65536 (torch), 128 (fairseq)");
+  v.field("growth", c.growth, "factor after `interval` steps without overflow; auto: 2");
+  v.field("backoff", c.backoff, "factor after an overflow; auto: 0.5");
+  v.field("interval", c.interval, "auto: 2000 (torch), 2^14 / ranks / micro_steps (fairseq)");
+  v.field("tolerance", c.tolerance, "share of steps that may overflow before a backoff; auto: 0");
+  v.field("floor", c.floor, "never below; auto: 0");
+  v.field("minimum", c.minimum, "end the run when the scale falls to it; auto: 1e-4");
+}
+
+template <typename V>
+void visit(V& v, RecomputeSection& c) {
+  v.field("mode", c.mode,
+          "full: keep the inputs of blocks only, compute the rest again in backward");
+  v.field("every", c.every, "only in every k-th block");
+}
+
+template <typename V>
 void visit(V& v, TrainSection& c) {
   v.field("steps", c.steps, "optimizer updates", {"max_steps"});
-  v.field("batch", c.batch, "sequences per step, over all ranks");
+  v.field("batch", c.batch, "sequences per step, over all ranks and micro-steps");
+  v.field("micro_steps", c.micro_steps,
+          "forward and backward passes per step, each with a part of a rank's sequences",
+          {"gradient_accumulation_steps"});
   v.field("seed", c.seed, "of initial weights, order of the data, dropout, samples");
   v.field("lr", c.lr, "peak learning rate", {"learning_rate"});
   v.section("schedule", "of the learning rate", c.schedule);
   v.section("optimizer", "AdamW", c.optimizer);
+  v.field("loss_mean", c.loss_mean,
+          "over all tokens of a step; ranks: over the ranks' own means, as PyTorch does");
   v.field("clip_norm", c.clip_norm, "of the global gradient; 0: no clipping", {"max_grad_norm"});
+  v.field("clip_type", c.clip_type, "p of that norm", {"norm_type"});
   v.field("log_every", c.log_every, "steps");
   v.field("eval_every", c.eval_every, "steps; 0: only at the end");
   v.field("eval_batches", c.eval_batches, "of the validation data; 0: all");
   v.field("dtype", c.dtype, "of compute; master weights are f32 (f64 for f64)");
   v.field("reduce_dtype", c.reduce_dtype, "of gradient sums over ranks; auto: f32 (f64 for f64)");
+  v.field("freeze", c.freeze,
+          "parameters that are not trained: Hugging Face names, * for any characters");
+  v.section("loss_scale", "for f16", c.loss_scale);
+  v.section("recompute", "of activations", c.recompute);
 }
 
 template <typename V>
 void visit(V& v, FsdpSection& c) {
-  v.field("strategy", c.strategy, "full_shard: everything is sharded; no_shard: DDP",
+  v.field("strategy", c.strategy,
+          "full_shard: everything is sharded; shard_grad_op: parameters stay gathered in a step; "
+          "shard_optimizer: only its state; no_shard: nothing (DDP); hybrid_*: inside groups of "
+          "shard_size ranks",
           {"sharding_strategy", "fsdp_sharding_strategy"});
+  v.field("shard_size", c.shard_size, "ranks of a shard group of a hybrid strategy");
   v.field("wrap", c.wrap, "what is gathered together besides the root",
           {"auto_wrap_policy", "fsdp_auto_wrap_policy"});
+  v.field("reshard_after_forward", c.reshard_after_forward,
+          "give parameters back between forward and backward; auto: as the strategy says",
+          {"fsdp_reshard_after_forward"});
+  v.field("reshard_group_size", c.reshard_group_size,
+          "ranks that keep the parameters between them after forward (ZeRO++ hpZ); 0: none do");
   v.field("forward_prefetch", c.forward_prefetch, "gather the next unit during a forward",
           {"fsdp_forward_prefetch"});
+  v.field("prefetch_depth", c.prefetch_depth, "units that forward_prefetch gathers ahead");
   v.field("backward_prefetch", c.backward_prefetch,
           "gather the next unit before (pre) or after (post) a backward",
           {"fsdp_backward_prefetch"});
+  v.field("units_in_flight", c.units_in_flight, "units unsharded at a time, besides the root");
+  v.field("separate_reduce", c.separate_reduce,
+          "reduces have a stream and a communicator of their own");
+  v.field("accumulation", c.accumulation,
+          "what micro-steps before the last communicate: reduce_each; reduce_scatter_each: the "
+          "all-reduce across replicas waits; reduce_last: nothing (no_sync)");
+  v.field("divide_factor", c.divide_factor, "of gradient sums; auto: the number of ranks");
+  v.field("force_sum", c.force_sum, "divide after the sum over ranks, never inside it");
+  v.field("absent_is_zero", c.absent_is_zero,
+          "a parameter without gradient has a zero one; else it stands still");
+  v.field("fixed_order", c.fixed_order, "the same bits under every strategy; slower if hybrid");
+  v.field("sync_module_states", c.sync_module_states,
+          "only rank 0 reads or makes the initial weights; the others get them from it",
+          {"fsdp_sync_module_states"});
 }
 
 template <typename V>

@@ -16,6 +16,9 @@
 namespace fsdp::config {
 namespace {
 
+// Where each key that was given stands, for errors that are found later.
+using Places = std::map<std::string, std::string>;
+
 // Where a node came from.
 struct Source {
   std::string name;        // file, or the override's text
@@ -61,8 +64,8 @@ bool is_quoted(const YAML::Node& node) { return node.Tag() == "!"; }
 
 class Reader {
  public:
-  Reader(const Source& source, const YAML::Node& map, std::string prefix)
-      : source_(source), prefix_(std::move(prefix)) {
+  Reader(const Source& source, const YAML::Node& map, std::string prefix, Places& places)
+      : source_(source), prefix_(std::move(prefix)), places_(places) {
     for (const auto& item : map) {
       FSDP_CHECK(item.first.IsScalar(), "{}: expected a key, got {}", source_.at(item.first),
                  text_of(item.first));
@@ -84,6 +87,7 @@ class Reader {
                  source_.at(found->second.key), prefix_, key, taken_as, name);
       taken_as = name;
       found->second.taken = true;
+      places_[prefix_ + key] = source_.at(found->second.key);
       FSDP_CHECK(read_node(found->second.value, value), "{}: {}{}: expected {}, got {}",
                  source_.at(found->second.key), prefix_, name, expected_text<T>(),
                  text_of(found->second.value));
@@ -100,7 +104,7 @@ class Reader {
     const YAML::Node& node = found->second.value;
     FSDP_CHECK(node.IsMap() || node.IsNull(), "{}: {}{}: expected a section, got {}",
                source_.at(found->second.key), prefix_, key, text_of(node));
-    Reader inner(source_, node, prefix_ + key + ".");
+    Reader inner(source_, node, prefix_ + key + ".", places_);
     visit(inner, value);
     inner.refuse_unknown_keys();
   }
@@ -157,6 +161,7 @@ class Reader {
 
   const Source& source_;
   std::string prefix_;
+  Places& places_;
   std::map<std::string, Item> items_;
 };
 
@@ -168,10 +173,10 @@ std::vector<YAML::Node> load(const std::string& text, const Source& source) {
   }
 }
 
-void read_into(TrainConfig& config, const YAML::Node& node, const Source& source) {
+void read_into(TrainConfig& config, const YAML::Node& node, const Source& source, Places& places) {
   if (node.IsNull()) return;
   FSDP_CHECK(node.IsMap(), "{}: expected sections, got {}", source.at(node), text_of(node));
-  Reader reader(source, node, "");
+  Reader reader(source, node, "", places);
   visit(reader, config);
   reader.refuse_unknown_keys();
 }
@@ -188,7 +193,7 @@ YAML::Node override_value(const std::string& text) {
 }
 
 // "a.b=c" as the YAML map {a: {b: c}}.
-void apply_override(TrainConfig& config, const std::string& text) {
+void apply_override(TrainConfig& config, const std::string& text, Places& places) {
   const size_t equals = text.find('=');
   FSDP_CHECK(equals != std::string::npos && equals > 0, "--set {}: expected key=value", text);
   const Source source{"--set " + text, false, text.substr(equals + 1)};
@@ -201,7 +206,19 @@ void apply_override(TrainConfig& config, const std::string& text) {
     node.reset(outer);
     path.resize(dot == std::string::npos ? 0 : dot);
   }
-  read_into(config, node, source);
+  read_into(config, node, source, places);
+}
+
+// check_config names the key first; the file and line are known here.
+void check_at(const TrainConfig& config, const Places& places) {
+  try {
+    check_config(config);
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    const auto place = places.find(what.substr(0, what.find(':')));
+    if (place == places.end()) throw;
+    fail("{}: {}", place->second, what);
+  }
 }
 
 }  // namespace
@@ -213,9 +230,10 @@ TrainConfig parse_config(const std::string& yaml, const std::string& source,
   const std::vector<YAML::Node> documents = load(yaml, file);
   FSDP_CHECK(documents.size() <= 1, "{}:{}: expected one YAML document, got {}", source,
              documents[1].Mark().line + 1, documents.size());
-  if (!documents.empty()) read_into(config, documents[0], file);
-  for (const std::string& text : overrides) apply_override(config, text);
-  check_config(config);
+  Places places;
+  if (!documents.empty()) read_into(config, documents[0], file, places);
+  for (const std::string& text : overrides) apply_override(config, text, places);
+  check_at(config, places);
   return config;
 }
 

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,10 +37,38 @@ inline EnumNames<data::LastBatch> names_of(data::LastBatch) {
 inline EnumNames<Decay> names_of(Decay) {
   return {{"matrices", Decay::kMatrices}, {"all", Decay::kAll}, {"none", Decay::kNone}};
 }
-inline EnumNames<Strategy> names_of(Strategy) {
+inline EnumNames<LossMean> names_of(LossMean) {
+  return {{"tokens", LossMean::kTokens}, {"ranks", LossMean::kRanks}};
+}
+inline EnumNames<LossScaling> names_of(LossScaling) {
+  return {{"auto", LossScaling::kAuto},
+          {"none", LossScaling::kNone},
+          {"torch", LossScaling::kTorch},
+          {"fairseq", LossScaling::kFairseq}};
+}
+inline EnumNames<Recompute> names_of(Recompute) {
+  return {{"none", Recompute::kNone}, {"full", Recompute::kFull}};
+}
+inline EnumNames<comm::Strategy> names_of(comm::Strategy) {
+  using comm::Strategy;
   return {{"full_shard", Strategy::kFullShard},
+          {"shard_grad_op", Strategy::kShardGradOp},
+          {"shard_optimizer", Strategy::kShardOptimizer},
           {"no_shard", Strategy::kNoShard},
-          {"ddp", Strategy::kNoShard}};
+          {"hybrid_shard", Strategy::kHybridShard},
+          {"hybrid_shard_zero2", Strategy::kHybridShardZero2},
+          {"zero3", Strategy::kFullShard},
+          {"zero2", Strategy::kShardGradOp},
+          {"zero1", Strategy::kShardOptimizer},
+          {"ddp", Strategy::kNoShard},
+          {"_hybrid_shard_zero2", Strategy::kHybridShardZero2}};
+}
+inline EnumNames<comm::Accumulation> names_of(comm::Accumulation) {
+  using comm::Accumulation;
+  return {{"reduce_each", Accumulation::kReduceEach},
+          {"reduce_scatter_each", Accumulation::kReduceScatterEach},
+          {"reduce_last", Accumulation::kReduceLast},
+          {"no_sync", Accumulation::kReduceLast}};
 }
 inline EnumNames<Wrap> names_of(Wrap) {
   return {{"transformer_block", Wrap::kTransformerBlock},
@@ -47,7 +76,8 @@ inline EnumNames<Wrap> names_of(Wrap) {
           {"transformer_based_wrap", Wrap::kTransformerBlock},
           {"no_wrap", Wrap::kNone}};
 }
-inline EnumNames<BackwardPrefetch> names_of(BackwardPrefetch) {
+inline EnumNames<comm::BackwardPrefetch> names_of(comm::BackwardPrefetch) {
+  using comm::BackwardPrefetch;
   return {{"pre", BackwardPrefetch::kPre},
           {"post", BackwardPrefetch::kPost},
           {"none", BackwardPrefetch::kNone},
@@ -97,6 +127,8 @@ std::string expected_text() {
     return "an integer";
   else if constexpr (std::is_same_v<T, double>)
     return "a number";
+  else if constexpr (std::is_same_v<T, NormType>)
+    return "a number from 1, or inf";
   else if constexpr (std::is_same_v<T, std::string>)
     return "text";
   else if constexpr (std::is_same_v<T, std::vector<std::string>>)
@@ -137,6 +169,12 @@ bool read_text(const std::string& text, T& value) {
     }
     value = parsed;
     return true;
+  } else if constexpr (std::is_same_v<T, NormType>) {
+    if (equal_without_case(text, "inf")) {
+      value.power = std::numeric_limits<double>::infinity();
+      return true;
+    }
+    return read_text(text, value.power) && value.power >= 1;
   } else if constexpr (std::is_same_v<T, std::string>) {
     value = text;
     return true;
@@ -166,6 +204,8 @@ std::string value_text(const T& value) {
     return value ? "true" : "false";
   else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>)
     return fmt::format("{}", value);
+  else if constexpr (std::is_same_v<T, NormType>)
+    return value_text(value.power);
   else if constexpr (std::is_same_v<T, std::string>)
     return Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
   else if constexpr (std::is_same_v<T, std::vector<std::string>>) {

@@ -57,6 +57,21 @@ std::string to_yaml(const TrainConfig& config) {
   return writer.text;
 }
 
+std::string text_of(comm::Strategy strategy) { return value_text(strategy); }
+
+comm::Strategy parse_strategy(const std::string& text) {
+  comm::Strategy strategy{};
+  FSDP_CHECK(read_text(text, strategy), "strategy: expected {}, got \"{}\"",
+             expected_text<comm::Strategy>(), text);
+  return strategy;
+}
+
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, strategy] : names_of(comm::Strategy{})) names.emplace_back(name);
+  return names;
+}
+
 std::string config_help() {
   Help help;
   TrainConfig defaults;

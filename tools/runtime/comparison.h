@@ -52,7 +52,11 @@ class Report {
   // A reference that stays valid only until the next call.
   Check& check(const std::string& name, Limit limit);
   const std::vector<Check>& checks() const { return checks_; }
+  void append(const Report& other) {
+    checks_.insert(checks_.end(), other.checks_.begin(), other.checks_.end());
+  }
   bool passed() const;
+  double largest_share_of_limit() const;  // error / limit, of the checks with a limit above 0
   // Aligned columns, one line per check.
   std::string table() const;
 

@@ -6,81 +6,154 @@
 namespace fsdp::tools {
 namespace {
 
-constexpr int64_t kGradientBuffers = 2;  // one is written, one is being reduced
-
 size_t elements(int64_t numel, size_t bytes) {
   return rounded_bytes(static_cast<size_t>(numel) * bytes);
 }
 
-// The root's buffer and the blocks' in rotation.
-size_t arena(const MemoryPlan& plan, int64_t buffers, size_t bytes) {
-  int64_t largest = 0;
+// What the formulas are written with; bytes of an element.
+struct Terms {
+  explicit Terms(const MemoryPlan& plan)
+      : options(plan.options),
+        shards(plan.shards),
+        master(size_of(accumulation_dtype(options.param_dtype))),
+        parameter(size_of(options.param_dtype)),
+        reduced(size_of(options.reduce_dtype)),
+        several(options.micro_steps > 1),
+        reduce_last(several && options.accumulation == comm::Accumulation::kReduceLast),
+        accumulated(reduce_last ? master : reduced),
+        gradients_kept(shards == 1 || reduce_last ||
+                       options.strategy == comm::Strategy::kShardOptimizer) {}
+
+  const comm::FsdpOptions& options;
+  int64_t shards;
+  size_t master, parameter, reduced;
+  bool several, reduce_last;
+  size_t accumulated;
+  bool gradients_kept;
+};
+
+// The root's buffer and the blocks' in rotation. `bytes_of`: of a unit, unsharded.
+template <typename F>
+size_t arena(const MemoryPlan& plan, int64_t buffers, F&& bytes_of) {
+  size_t largest = 0;
   for (size_t i = 1; i < plan.units.size(); ++i) {
-    largest = std::max(largest, plan.units[i].shard_numel * plan.units[i].shards);
+    largest = std::max(largest, bytes_of(plan.units[i]));
   }
-  const UnitExtent& root = plan.units[0];
-  return elements(root.shard_numel * root.shards, bytes) +
-         std::min(plan.units.size() - 1, static_cast<size_t>(buffers)) * elements(largest, bytes);
+  const size_t count = std::min(plan.units.size() - 1, static_cast<size_t>(buffers));
+  return bytes_of(plan.units[0]) + count * rounded_bytes(largest);
 }
 
-size_t optimizer_state(const MemoryPlan& plan) {
-  size_t bytes = 0;
-  int64_t flags = 0;
+struct ParameterBytes {
+  size_t shards = 0, unsharded = 0;
+};
+
+ParameterBytes parameters(const MemoryPlan& plan, const Terms& t) {
+  ParameterBytes bytes;
+  const int inner = t.options.reshard_group_size;
   for (const UnitExtent& unit : plan.units) {
-    bytes += 2 * elements(unit.shard_numel, plan.master_bytes);  // both moments
-    bytes += elements(unit.parameters, sizeof(int32_t));         // step counters
-    flags += unit.parameters;
+    for (const SegmentExtent& s : unit) {
+      const int64_t numel = s.shard_numel * t.shards;
+      const size_t master = s.trainable ? t.master : t.parameter;
+      const bool one_holds_the_other = plan.resident && master == t.parameter;
+      if (!one_holds_the_other) bytes.shards += elements(s.shard_numel, master);
+      if (plan.resident) {
+        (one_holds_the_other && t.shards == 1 ? bytes.shards : bytes.unsharded) +=
+            elements(numel, t.parameter);
+      }
+      if (inner > 0 && inner < t.shards) bytes.unsharded += elements(numel / inner, t.parameter);
+    }
   }
-  constexpr size_t kScalars = 5;  // learning rate; norm, its power sum, coefficient, skip
-  return plan.training
-             ? bytes + elements(flags, sizeof(int32_t)) + kScalars * rounded_bytes(sizeof(double))
-             : elements(flags, sizeof(int32_t));
+  if (plan.resident) return bytes;
+  bytes.unsharded += arena(plan, t.options.units_in_flight, [&](const UnitExtent& unit) {
+    size_t sum = 0;
+    for (const SegmentExtent& s : unit) sum += elements(s.shard_numel * t.shards, t.parameter);
+    return sum;
+  });
+  return bytes;
+}
+
+size_t gradients(const MemoryPlan& plan, const Terms& t) {
+  size_t bytes = 0;
+  const bool one_buffer = t.shards == 1 && t.reduced == t.master && (!t.several || t.reduce_last);
+  for (const UnitExtent& unit : plan.units) {
+    for (const SegmentExtent& s : unit) {
+      if (!s.trainable) continue;
+      if (t.gradients_kept) bytes += elements(s.shard_numel * t.shards, t.accumulated);
+      if (!one_buffer) bytes += elements(s.shard_numel, t.master);
+    }
+  }
+  if (!t.gradients_kept || t.accumulated != t.reduced) {
+    bytes += arena(plan, comm::kGradientBuffers, [&](const UnitExtent& unit) {
+      size_t sum = 0;
+      for (const SegmentExtent& s : unit) {
+        if (s.trainable) sum += elements(s.shard_numel * t.shards, t.reduced);
+      }
+      return sum;
+    });
+  }
+  if (t.accumulated < t.master) bytes += elements(plan.head_numel, t.master);
+  return bytes;
+}
+
+size_t optimizer_state(const MemoryPlan& plan, const Terms& t) {
+  size_t bytes = 0;
+  int64_t flags = 1;  // overflow
+  for (const UnitExtent& unit : plan.units) {
+    for (const SegmentExtent& s : unit) {
+      if (!s.trainable) continue;
+      bytes += 2 * elements(s.shard_numel, t.master);    // both moments
+      bytes += elements(s.parameters, sizeof(int32_t));  // step counters
+      flags += s.parameters;
+    }
+  }
+  const size_t flag_bytes = elements(flags, sizeof(int32_t));
+  if (!plan.training) return flag_bytes;
+  size_t scalars = 5;  // learning rate; norm, its power sum, coefficient, skip
+  if (t.options.detect_overflow) scalars += 3;  // loss scale, its counters, its end
+  return bytes + flag_bytes + scalars * rounded_bytes(sizeof(double)) +
+         elements(plan.norm_blocks, sizeof(double));
+}
+
+// The head lies in the root; `numel` when it is trained, else 0.
+int64_t trainable_head(const comm::FullySharded& sharded, int64_t numel) {
+  const comm::ParameterSegment* segment = sharded.units()[0]->parameters.trainable();
+  if (!segment) return 0;
+  const auto& parameters = segment->layout.parameters();
+  const bool found = std::any_of(parameters.begin(), parameters.end(),
+                                 [&](const FlatParameter& p) { return p.numel == numel; });
+  return found ? numel : 0;
 }
 
 }  // namespace
 
 MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelConfig& model,
                        bool training) {
-  const comm::FsdpOptions& options = sharded.options();
-  MemoryPlan plan = {.units = {},
+  MemoryPlan plan = {.shards = sharded.mesh().shards(),
+                     .options = sharded.options(),
                      .resident = sharded.units()[0]->parameters.resident(),
-                     .units_in_flight = options.units_in_flight,
-                     .master_bytes = size_of(accumulation_dtype(options.param_dtype)),
-                     .parameter_bytes = size_of(options.param_dtype),
-                     .gradient_bytes = size_of(options.reduce_dtype),
-                     .head_numel = model.vocabulary * model.hidden,
                      .training = training};
   for (const auto& unit : sharded.units()) {
-    const FlatLayout& layout = unit->parameters.segments().at(0).layout;
-    plan.units.push_back(
-        {layout.shard_numel(), layout.shards(), static_cast<int64_t>(layout.parameters().size())});
+    UnitExtent& extent = plan.units.emplace_back();
+    for (const comm::ParameterSegment& segment : unit->parameters.segments()) {
+      const FlatLayout& layout = segment.layout;
+      extent.push_back({layout.shard_numel(), static_cast<int64_t>(layout.parameters().size()),
+                        segment.trainable});
+      if (segment.trainable && plan.options.fixed_order) plan.norm_blocks += layout.blocks();
+    }
   }
+  plan.head_numel = trainable_head(sharded, model.vocabulary * model.hidden);
   return plan;
 }
 
 std::array<size_t, kMemoryCategories> predicted_memory(const MemoryPlan& plan) {
-  size_t shards = 0, copies = 0, gradients = 0;
-  for (const UnitExtent& unit : plan.units) {
-    shards += elements(unit.shard_numel, plan.master_bytes);
-    copies += elements(unit.shard_numel, plan.parameter_bytes);
-    gradients += elements(unit.shard_numel, plan.gradient_bytes);
-  }
-  if (!plan.resident) {
-    copies = arena(plan, plan.units_in_flight, plan.parameter_bytes);
-    gradients = shards + arena(plan, kGradientBuffers, plan.gradient_bytes);
-  } else {
-    if (plan.parameter_bytes == plan.master_bytes) copies = 0;
-    if (plan.gradient_bytes != plan.master_bytes) gradients += shards;
-  }
-  if (plan.gradient_bytes < plan.master_bytes) {
-    gradients += elements(plan.head_numel, plan.master_bytes);
-  }
+  const Terms terms(plan);
+  const ParameterBytes bytes = parameters(plan, terms);
   std::array<size_t, kMemoryCategories> predicted{};
   using enum MemoryCategory;
-  predicted[static_cast<size_t>(kParameterShard)] = shards;
-  predicted[static_cast<size_t>(kUnshardedParameter)] = copies;
-  predicted[static_cast<size_t>(kGradient)] = gradients;
-  predicted[static_cast<size_t>(kOptimizerState)] = optimizer_state(plan);
+  predicted[static_cast<size_t>(kParameterShard)] = bytes.shards;
+  predicted[static_cast<size_t>(kUnshardedParameter)] = bytes.unsharded;
+  predicted[static_cast<size_t>(kGradient)] = gradients(plan, terms);
+  predicted[static_cast<size_t>(kOptimizerState)] = optimizer_state(plan, terms);
   return predicted;
 }
 

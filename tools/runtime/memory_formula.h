@@ -1,18 +1,26 @@
 // How many bytes sharded training holds, as formulas over the flat layout of its units. Exact: the
-// ledger of a run agrees to the byte, and `fsdp train` prints both. N ranks, unit u of S_u elements
-// per shard (padding included), N S_u unsharded; m, p, r: bytes of an element of the master, of the
-// unsharded parameters and of the unsharded gradients. Units: the root R and the blocks B; f, here
-// 2, of them are unsharded at a time (at most as many as there are).
+// ledger of a run agrees to the byte, and `fsdp train` prints both. N ranks in a shard group; a
+// unit has S_u elements per shard (padding included), N S_u unsharded; m, p, r: bytes of an element
+// of the master, of the unsharded parameters and of the unsharded gradients (a: m where micro-steps
+// add up unsharded, else r). R is the root, B the blocks; f of them are unsharded at a time.
 //
-//                       full_shard, N > 1                        no_shard, or N = 1
-//   parameter shard     m sum S_u                                the same (S_u is all of u)
-//   unsharded parameter p N (S_R + f max_B S_u)  (the arena)     p sum S_u if p != m, else 0
-//   gradient            m sum S_u + r N (S_R + 2 max_B S_u)      r sum S_u (+ m sum S_u if r != m)
-//   optimizer state     2 m sum S_u, and counters
+// Parameters given back between uses (full_shard, hybrid_shard; N > 1):
+//   parameter shard      m sum S_u
+//   unsharded parameter  p N (S_R + f max_B S_u)                 the arena
+// Parameters kept (the other strategies, reshard_after_forward: false, or N = 1):
+//   parameter shard      m sum S_u      unsharded p N sum S_u    p = m: one holds the other
+// reshard_group_size g:  unsharded parameter + p N sum S_u / g
+// Gradients reduced when a unit's backward ends (full_shard, shard_grad_op, their hybrids):
+//   gradient             m sum S_u + r N (S_R + 2 max_B S_u)
+// Gradients kept unsharded (no_shard, shard_optimizer, reduce_last):
+//   gradient             a N sum S_u + m sum S_u                 one buffer where nothing differs;
+//                        + r N (S_R + 2 max_B S_u) if a != r
+// optimizer state        2 m sum S_u, and counters
 //
-// Where r is a 16-bit type, the head's gradient adds up in pieces in m bytes (+ m V hidden) first.
-// Every term is rounded up as the ledger does. Not here: other strategies and frozen parameters;
-// activations and workspace (the ledger measures them); the table (memory_report.h).
+// A frozen parameter has a master of p bytes, no gradient and no optimizer state. Where a is less
+// than m, the head's gradient adds up in pieces in m bytes (+ m V hidden) first. Every term is
+// rounded up as the ledger does. Not here: activations and workspace (the ledger measures them);
+// the table (memory_report.h).
 #pragma once
 
 #include <array>
@@ -24,21 +32,22 @@
 
 namespace fsdp::tools {
 
-struct UnitExtent {
+// Parameters of a unit that are all trainable or all frozen.
+struct SegmentExtent {
   int64_t shard_numel = 0;
-  int64_t shards = 1;
   int64_t parameters = 0;
+  bool trainable = true;
 };
+using UnitExtent = std::vector<SegmentExtent>;
 
 struct MemoryPlan {
   std::vector<UnitExtent> units;  // root first
-  bool resident = false;          // no_shard, or one rank
-  int64_t units_in_flight = 2;
-  size_t master_bytes = 4;  // of an element
-  size_t parameter_bytes = 4;
-  size_t gradient_bytes = 4;
-  int64_t head_numel = 0;  // V x hidden
-  bool training = true;    // with optimizer state
+  int64_t shards = 1;             // N
+  comm::FsdpOptions options;
+  bool resident = false;    // parameters are kept
+  int64_t head_numel = 0;   // V x hidden; 0: the head is frozen
+  int64_t norm_blocks = 0;  // of all units, with fixed_order
+  bool training = true;     // with optimizer state
 };
 MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelConfig& model,
                        bool training);

@@ -17,6 +17,8 @@ struct StepMetrics {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
+  double loss_scale = 1;
+  int64_t skipped = 0;           // steps without an update, since the start
   int64_t true_tokens = 0;       // that were labels, over all ranks, since the start
   double tokens_per_s = 0;       // over the steps since the line before
   double wall_time_s = 0;        // since the first step
@@ -46,6 +48,7 @@ struct RunSummary {
   int threads_per_rank = 1;
   int64_t parameters = 0;
   int64_t steps = 0;
+  int64_t skipped = 0;  // of them, without an update
   bool interrupted = false;
   int64_t true_tokens = 0;  // labels trained on
   double wall_time_s = 0;   // of the training loop, evaluations included

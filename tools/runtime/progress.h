@@ -14,6 +14,8 @@ struct ProgressValues {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
+  double loss_scale = 1;
+  int64_t skipped = 0;  // steps without an update
   double tokens_per_s = 0;
   size_t peak_memory_bytes = 0;
   double seconds_left = 0;

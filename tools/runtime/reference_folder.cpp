@@ -208,15 +208,37 @@ int64_t Reference::longest_sequence() const {
   return longest;
 }
 
+void Reference::leave_out_runs_of_other_ranks(int ranks) {
+  const auto other = [&](const ReferenceRun& r) { return r.ranks && *r.ranks != ranks; };
+  std::string refusal;
+  if (pass && other(run)) {
+    refusal = fmt::format("first step: needs {} ranks, these are {}", *run.ranks, ranks);
+    pass.reset();
+    notes.push_back("not compared: " + refusal);
+  }
+  std::erase_if(trajectories, [&](const ReferenceTrajectory& t) {
+    if (!other(t.run)) return false;
+    refusal =
+        fmt::format("{}: needs {} ranks, these are {}",
+                    t.variant.empty() ? "main run" : "variant " + t.variant, *t.run.ranks, ranks);
+    notes.push_back("not compared: " + refusal);
+    return true;
+  });
+  FSDP_CHECK(pass || !trajectories.empty(), "{}: {}", folder.string(), refusal);
+}
+
 void Reference::set_all_limits(double limit) {
-  if (pass) pass->loss_limit = pass->logits_limit = pass->gradients_limit = limit;
+  if (pass) {
+    pass->loss_limit = pass->logits_limit = limit;
+    pass->gradients_limit = pass->all_gradients_limit = limit;
+  }
   for (ReferenceTrajectory& trajectory : trajectories) {
     trajectory.loss_limit = trajectory.grad_norm_limit = trajectory.parameter_limit = limit;
     trajectory.parameter_rms_limit = limit;
   }
 }
 
-Reference read_reference(const fs::path& folder, DType dtype, bool trajectory) {
+Reference read_reference(const fs::path& folder, const ReferenceChoice& choice) {
   FSDP_CHECK(fs::is_directory(folder), "{}: no such folder", folder.string());
   Reference out;
   out.folder = folder;
@@ -227,12 +249,16 @@ Reference read_reference(const fs::path& folder, DType dtype, bool trajectory) {
   const bool run = fs::exists(folder / "batches.safetensors");
   out.layout = run ? "run" : "model";
   if (run) {
-    read_run_layout(root, dtype, out);
+    read_run_layout(root, choice, out);
     return out;
   }
-  out.pass = read_pass(folder, root, dtype);
-  if (trajectory) {
-    out.trajectories.push_back(read_model_trajectory(folder, root["trajectory"], dtype));
+  out.dtype = choice.dtype.value_or(DType::kF32);
+  out.run.fsdp.param_dtype = out.dtype;
+  out.run.fsdp.reduce_dtype = accumulation_dtype(out.dtype);
+  out.pass = read_pass(folder, root, out.dtype);
+  if (choice.trajectory) {
+    out.trajectories.push_back(read_model_trajectory(folder, root["trajectory"], out.dtype));
+    out.trajectories.back().run = out.run;
   }
   return out;
 }

@@ -68,6 +68,17 @@ class ReferenceTensors {
   std::string prefix_;
 };
 
+// How the ranks of a described run worked together.
+struct ReferenceRun {
+  comm::FsdpOptions fsdp;
+  // Ranks that it needs: their own means, or who reduces with whom, are part of the result. Empty:
+  // any number gives the same one.
+  std::optional<int> ranks;
+  SessionOptions::LossMean loss_mean = SessionOptions::LossMean::kTokens;
+  optim::LossScalerOptions loss_scale;
+  std::vector<std::string> frozen;  // Hugging Face names
+};
+
 // One forward and backward pass. Limits are those of the README of the fixtures; empty: print only.
 struct ReferencePass {
   GlobalBatch batch;
@@ -78,18 +89,27 @@ struct ReferencePass {
   Limit logits_limit;
   std::optional<ReferenceTensors> gradients;  // by Hugging Face name
   Limit gradients_limit;
+  // Of all gradients together, ||a - b|| / ||b||: where 16 bits round every element differently.
+  std::optional<ReferenceTensors> all_gradients;  // by Hugging Face name
+  Limit all_gradients_limit;
   std::map<std::string, double> gradient_norms;  // where gradients themselves are not known
+  double gradient_divisor = 1;                   // of ours: the loss scale
 };
 
 struct ReferenceStep {
   GlobalBatch batch;
   double learning_rate = 0;
   double loss = 0;
-  double grad_norm = 0;
+  double grad_norm = 0;              // of a skipped step: anything
+  std::optional<double> loss_scale;  // with loss scaling
+  bool skipped = false;
+  std::vector<int64_t> left_out;     // blocks
+  std::optional<int> infinite_rank;  // whose loss is multiplied by infinity
 };
 
 struct ReferenceTrajectory {
-  std::string variant;        // "" or a name within reference.json
+  std::string variant;  // "" or a name within reference.json
+  ReferenceRun run;
   optim::AdamWOptions adamw;  // decay on tensors of two or more dimensions
   double clip_norm = 1;
   double clip_power = 2;
@@ -106,20 +126,29 @@ struct ReferenceTrajectory {
 
 struct Reference {
   std::filesystem::path folder;
-  std::string layout;  // "model", "run"
+  std::string layout;         // "model", "run"
+  DType dtype = DType::kF32;  // of compute
   models::ModelConfig config;
+  ReferenceRun run;  // of the pass
   std::optional<ReferencePass> pass;
   std::vector<ReferenceTrajectory> trajectories;
   std::vector<std::string> notes;  // what the folder holds and is not compared, and why
 
   int64_t longest_sequence() const;
+  // Drops the runs that need another number of ranks, with a note; Error when none is left.
+  void leave_out_runs_of_other_ranks(int ranks);
   void set_all_limits(double limit);
 };
 
-// `dtype`: what will be computed in, f64, f32 or bf16; the limits depend on it. `trajectory`: also
-// read the training run of the layout "model" (the layout "run" is nothing else). Throws
-// Unsupported with one line that names the option, Error for anything missing or wrong.
-Reference read_reference(const std::filesystem::path& folder, DType dtype, bool trajectory);
+struct ReferenceChoice {
+  // What is computed in; the limits depend on it. Empty: f32 or, in the layout "run", the run's.
+  std::optional<DType> dtype;
+  bool trajectory = false;  // also the training run of the layout "model" ("run" is nothing else)
+  // Also the variants that repeat a run by other means that are ours, such as another strategy.
+  bool all_variants = false;
+};
+// Throws Unsupported with one line that names the option, Error for anything missing or wrong.
+Reference read_reference(const std::filesystem::path& folder, const ReferenceChoice& choice);
 
 // Elements [first, end) of a parameter that have no gradient because softmax ignores them: the key
 // part of the bias, where scores do not depend on the key's position. Empty for all others.

@@ -33,6 +33,9 @@ class JsonPlace {
     if (json_->is_string() && json_->get<std::string>() == "inf") {
       return std::numeric_limits<double>::infinity();
     }
+    if (json_->is_string() && json_->get<std::string>() == "nan") {
+      return std::numeric_limits<double>::quiet_NaN();
+    }
     FSDP_CHECK(json_->is_number(), "{}: expected a number, got {}", where(), json_->dump());
     return json_->get<double>();
   }
@@ -61,7 +64,7 @@ void check_prose(const JsonPlace& place, const std::string& expected);
 // are used.
 constexpr double kSingleGradientLimit = 5e-5;
 
-// Reads the runs that can be repeated in `dtype`; Unsupported when there is none.
-void read_run_layout(const JsonPlace& json, DType dtype, Reference& out);
+// Reads the runs that can be repeated; Unsupported when there is none.
+void read_run_layout(const JsonPlace& json, const ReferenceChoice& choice, Reference& out);
 
 }  // namespace fsdp::tools

@@ -12,44 +12,134 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What in these options keeps the run from being repeated here in `dtype`; "" when nothing does.
-std::string unsupported_option(const Json& run, DType dtype) {
-  const Json none, nothing = Json::array();
-  const std::map<std::string, std::vector<Json>> known = {
-      {"accum", {1}},
-      {"strategy", {"fsdp2_full", "fsdp1_full", "fsdp1_no_shard", "ddp", "single"}},
-      {"param_dtype", {none, "f32"}},
-      {"reduce_dtype", {none, "f32"}},
-      {"compute", {std::string(name_of(dtype))}},
+// One run of the file: the main one, or a variant's options over it.
+struct DescribedRun {
+  std::string variant;  // "" for the main run
+  Json options;
+  std::string file;
+  int ranks = 1;
+
+  JsonPlace place() const {
+    return {options, file, variant.empty() ? "run" : "variants." + variant};
+  }
+  bool is(const char* key, const char* value) const { return options.value(key, "") == value; }
+  bool has(const char* key) const { return options.contains(key) && !options[key].is_null(); }
+};
+
+struct RunFolder {
+  fs::path folder;
+  JsonPlace json;
+  std::vector<GlobalBatch> batches;
+};
+
+// ---------------------------------------------------------------------------- What is supported
+
+// What the PyTorch strategies are called here. "single": one process; any strategy gives its
+// result.
+const std::map<std::string, comm::Strategy>& strategies() {
+  using enum comm::Strategy;
+  static const std::map<std::string, comm::Strategy> kStrategies = {
+      {"fsdp2_full", kFullShard},     {"fsdp2_no_reshard", kShardGradOp},
+      {"fsdp2_hybrid", kHybridShard}, {"fsdp2_alone", kFullShard},
+      {"fsdp1_full", kFullShard},     {"fsdp1_grad_op", kShardGradOp},
+      {"fsdp1_hybrid", kHybridShard}, {"fsdp1_hybrid_zero2", kHybridShardZero2},
+      {"fsdp1_no_shard", kNoShard},   {"ddp", kNoShard},
+      {"single", kFullShard}};
+  return kStrategies;
+}
+
+const std::map<std::string, comm::Accumulation>& accumulations() {
+  using enum comm::Accumulation;
+  static const std::map<std::string, comm::Accumulation> kAccumulations = {
+      {"each", kReduceEach}, {"last", kReduceLast}, {"all_reduce_last", kReduceScatterEach}};
+  return kAccumulations;
+}
+
+// What in these options keeps the run from being repeated here; "" when nothing does.
+std::string unsupported_option(const Json& run) {
+  const Json none;
+  std::map<std::string, std::vector<Json>> known = {
+      {"param_dtype", {none, "f32", "bf16", "f16"}},
+      {"reduce_dtype", {none, "f32", "bf16", "f16"}},
+      {"compute", {"f32", "f64"}},
       {"normalise", {"token", "rank_mean"}},
-      {"freeze", {nothing}},
-      {"skip", {none}},
-      {"unused", {"none"}},
-      {"scaler", {none}},
-      {"inject", {none}},
+      {"unused", {"none", "zero"}},
       {"lr_schedule", {"constant"}},
   };
+  for (const auto& [name, strategy] : strategies()) known["strategy"].emplace_back(name);
+  for (const auto& [name, accumulation] : accumulations()) known["sync"].emplace_back(name);
   // Read elsewhere, or without influence on the result (up to rounding).
-  constexpr std::array<std::string_view, 8> kOther = {"steps", "rows", "T",    "labels",
-                                                      "empty", "attn", "clip", "adamw"};
+  constexpr std::array<std::string_view, 14> kOther = {
+      "steps", "rows",  "T",      "labels", "empty",  "attn",   "clip",
+      "adamw", "accum", "freeze", "skip",   "scaler", "inject", "threads"};
   for (const auto& [key, value] : run.items()) {
     if (const auto found = known.find(key); found != known.end()) {
       const std::vector<Json>& values = found->second;
       if (std::find(values.begin(), values.end(), value) == values.end()) {
         return fmt::format("run.{} = {}", key, value.dump());
       }
-    } else if (std::find(kOther.begin(), kOther.end(), key) == kOther.end() && key != "threads" &&
-               key != "sync") {
+    } else if (std::find(kOther.begin(), kOther.end(), key) == kOther.end()) {
       return fmt::format("run.{}", key);
     }
-  }
-  if (run.value("normalise", "") == "rank_mean" && run.value("labels", "") != "full") {
-    return "run.normalise = \"rank_mean\" with unequal label counts (mean of the ranks' means)";
   }
   return {};
 }
 
-void read_run_options(const JsonPlace& run, ReferenceTrajectory& out) {
+// What this program computes in to repeat the run.
+DType compute_dtype(const Json& run) {
+  const Json& param = run.at("param_dtype");
+  return parse_dtype((param.is_null() ? run.at("compute") : param).get<std::string>());
+}
+
+// Whether the variant differs from the main run in something that this program does differently
+// too, and not only in who computed it.
+bool is_other_run(const Json& main, const Json& variant) {
+  constexpr std::array<std::string_view, 2> kSame = {"attn", "threads"};
+  for (const auto& [key, value] : variant.items()) {
+    if (std::find(kSame.begin(), kSame.end(), key) != kSame.end()) continue;
+    if (key == "strategy") {
+      const auto ours = strategies().find(main.value(key, ""));
+      if (ours == strategies().end() || ours->second != strategies().at(value)) return true;
+    } else if (!main.contains(key) || main.at(key) != value) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// ---------------------------------------------------------------------------- Options of a run
+
+ReferenceRun read_run(const DescribedRun& run) {
+  ReferenceRun out;
+  comm::FsdpOptions& fsdp = out.fsdp;
+  fsdp.param_dtype = compute_dtype(run.options);
+  const Json& reduce = run.options.at("reduce_dtype");
+  fsdp.reduce_dtype = reduce.is_null() ? accumulation_dtype(fsdp.param_dtype)
+                                       : parse_dtype(reduce.get<std::string>());
+  fsdp.strategy = strategies().at(run.place()["strategy"].text());
+  const bool hybrid = fsdp.strategy == comm::Strategy::kHybridShard ||
+                      fsdp.strategy == comm::Strategy::kHybridShardZero2;
+  if (hybrid) fsdp.shard_size = run.ranks / 2;  // always two replicas
+  fsdp.micro_steps = static_cast<int>(run.place()["accum"].number());
+  fsdp.accumulation = accumulations().at(run.place()["sync"].text());
+  fsdp.absent_is_zero = run.is("unused", "zero");
+  const bool rank_mean = run.is("normalise", "rank_mean");
+  if (rank_mean) out.loss_mean = SessionOptions::LossMean::kRanks;
+  if (run.has("scaler")) {
+    const JsonPlace scaler = run.place()["scaler"];
+    out.loss_scale = optim::LossScalerOptions::torch();
+    out.loss_scale.initial = scaler["init_scale"].number();
+    out.loss_scale.rule.interval = static_cast<int64_t>(scaler["growth_interval"].number());
+  }
+  for (const JsonPlace& name : run.place()["freeze"].elements()) out.frozen.push_back(name.text());
+  const bool equal_means = !rank_mean || run.is("labels", "full");
+  if (hybrid || !equal_means || run.has("scaler") || fsdp.micro_steps > 1) out.ranks = run.ranks;
+  // Any number of ranks then has the same mean, also one that does not divide the rows.
+  if (!out.ranks) out.loss_mean = SessionOptions::LossMean::kTokens;
+  return out;
+}
+
+void read_optimizer(const JsonPlace& run, ReferenceTrajectory& out) {
   const JsonPlace adamw = run["adamw"];
   check_prose(adamw["decay_on"], "parameters with 2 or more dimensions; 0 on the others");
   const std::vector<JsonPlace> betas = adamw["betas"].elements();
@@ -63,108 +153,163 @@ void read_run_options(const JsonPlace& run, ReferenceTrajectory& out) {
   out.clip_power = run["clip"]["norm_type"].number();
 }
 
+// ---------------------------------------------------------------------------- Limits and numbers
+
 void set_run_limits(const JsonPlace& tolerance, DType dtype, ReferenceTrajectory& out) {
   const bool f64 = dtype == DType::kF64;
   out.loss_limit = f64 ? 1e-12 : tolerance["loss_relative"].number();
   out.grad_norm_limit = f64 ? 1e-12 : tolerance["grad_norm_relative"].number();
-  // The infinity norm is one element, not a sum in which rounding averages out. The tolerances come
-  // from runs that round that element alike.
-  if (!f64 && std::isinf(out.clip_power)) out.grad_norm_limit = kSingleGradientLimit;
   out.parameter_limit = f64 ? 1e-12 : tolerance["parameter_absolute"].number();
   if (!f64) out.parameter_rms_limit = tolerance["parameter_rms"].number();
   out.key_bias_limit = f64 ? 1e-9 : tolerance["key_bias_absolute"].number();
 }
 
-struct RunFolder {
-  fs::path folder;
-  JsonPlace json;
-  std::vector<GlobalBatch> batches;
-  DType dtype;
-};
-
-ReferenceTrajectory read_run_trajectory(const RunFolder& in, const std::string& variant,
-                                        const JsonPlace& run) {
-  ReferenceTrajectory out;
-  out.variant = variant;
-  read_run_options(run, out);
-  set_run_limits(in.json["tolerance"], in.dtype, out);
-  const JsonPlace root = variant.empty() ? in.json : in.json["variants"][variant];
-  const std::vector<JsonPlace> losses = root["trajectory"]["loss"].elements();
-  const std::vector<JsonPlace> norms = root["trajectory"]["grad_norm"].elements();
-  FSDP_CHECK(losses.size() == in.batches.size() && norms.size() == losses.size(),
-             "{}: expected {} losses and gradient norms as in batches.safetensors, got {} and {}",
-             root["trajectory"].where(), in.batches.size(), losses.size(), norms.size());
+void read_steps(const RunFolder& in, const DescribedRun& run, ReferenceTrajectory& out) {
+  const JsonPlace root = run.variant.empty() ? in.json : in.json["variants"][run.variant];
+  const JsonPlace trajectory = root["trajectory"];
+  const auto list = [&](const char* key) {
+    const std::vector<JsonPlace> values = trajectory[key].elements();
+    FSDP_CHECK(values.size() == in.batches.size(),
+               "{}: expected {} values as in batches.safetensors, got {}", trajectory[key].where(),
+               in.batches.size(), values.size());
+    return values;
+  };
+  const std::vector<JsonPlace> losses = list("loss"), norms = list("grad_norm");
+  std::vector<JsonPlace> scales, skipped;
+  if (run.has("scaler")) {
+    scales = list("scale");
+    skipped = list("found_inf");
+  }
   for (size_t i = 0; i < losses.size(); ++i) {
     out.steps.push_back({.batch = in.batches[i],
-                         .learning_rate = run["adamw"]["lr"].number(),
+                         .learning_rate = run.place()["adamw"]["lr"].number(),
                          .loss = losses[i].number(),
                          .grad_norm = norms[i].number()});
+    if (scales.empty()) continue;
+    out.steps.back().loss_scale = scales[i].number();
+    out.steps.back().skipped = skipped[i].number() != 0;
   }
-  const fs::path path =
-      in.folder / (variant.empty() ? "final.safetensors" : "final_" + variant + ".safetensors");
-  // The float64 run of a second world size lies with the first.
-  if (in.dtype != DType::kF64 || fs::exists(path)) out.final_parameters.emplace(path, "");
+}
+
+// What happens in some steps only.
+void read_events(const DescribedRun& run, ReferenceTrajectory& out) {
+  const auto step = [&](const JsonPlace& place) -> ReferenceStep& {
+    const double number = place.number();
+    FSDP_CHECK(number >= 0 && number < static_cast<double>(out.steps.size()),
+               "{}: expected a step below {}, got {}", place.where(), out.steps.size(), number);
+    return out.steps[static_cast<size_t>(number)];
+  };
+  if (run.has("skip")) {
+    const auto block = static_cast<int64_t>(run.place()["skip"]["block"].number());
+    for (const JsonPlace& place : run.place()["skip"]["steps"].elements()) {
+      step(place).left_out = {block};
+    }
+  }
+  if (run.has("inject")) {
+    const JsonPlace inject = run.place()["inject"];
+    step(inject["step"]).infinite_rank = static_cast<int>(inject["rank"].number());
+  }
+}
+
+ReferenceTrajectory read_run_trajectory(const RunFolder& in, const DescribedRun& run) {
+  ReferenceTrajectory out;
+  out.variant = run.variant;
+  out.run = read_run(run);
+  read_optimizer(run.place(), out);
+  const DType dtype = out.run.fsdp.param_dtype;
+  set_run_limits(in.json["tolerance"], dtype, out);
+  read_steps(in, run, out);
+  read_events(run, out);
+  const fs::path path = in.folder / (run.variant.empty() ? "final.safetensors"
+                                                         : "final_" + run.variant + ".safetensors");
+  if (fs::exists(path) || run.variant.empty()) out.final_parameters.emplace(path, "");
   return out;
 }
 
-ReferencePass read_first_step(const RunFolder& in) {
+ReferencePass read_first_step(const RunFolder& in, const ReferenceRun& run) {
+  const JsonPlace tolerance = in.json["tolerance"];
   ReferencePass pass;
   pass.batch = in.batches.front();
   pass.loss = in.json["trajectory"]["loss"].elements().front().number();
-  pass.loss_limit = in.json["tolerance"]["step0_loss_relative"].number();
+  pass.loss_limit = tolerance["step0_loss_relative"].number();
+  if (run.loss_scale.initial > 0) pass.gradient_divisor = run.loss_scale.initial;
+  if (tolerance["step0_gradients_l2_relative"].json().is_null()) return pass;
+  const double limit = tolerance["step0_gradients_l2_relative"].number();
+  if (const fs::path path = in.folder / "grads_step0.safetensors"; fs::exists(path)) {
+    pass.all_gradients.emplace(path, "");
+    pass.all_gradients_limit = limit;
+    return pass;
+  }
   const JsonPlace norms = in.json["step0_norms"]["per_parameter_l2"];
   for (const auto& item : norms.json().items()) {
     pass.gradient_norms[item.key()] = norms[item.key()].number();
   }
-  pass.gradients_limit = in.json["tolerance"]["step0_gradients_l2_relative"].number();
+  pass.gradients_limit = limit;
   return pass;
 }
 
-// The main run and the variants that have final parameters of their own: those mean something else,
-// the others repeat a run by other means.
-std::vector<std::string> candidates(const RunFolder& in) {
-  std::vector<std::string> out;
-  if (in.dtype == DType::kF64) {
-    if (in.json["variants"].has("f64")) out = {"f64"};
-    return out;
+// ---------------------------------------------------------------------------- The folder
+
+// The main run and the variants that this program can tell apart from it, of one dtype. A variant
+// with final parameters of its own means something else in any case.
+std::vector<DescribedRun> candidates(const RunFolder& in, const ReferenceChoice& choice,
+                                     DType dtype) {
+  const int ranks = static_cast<int>(in.json["world_size"].number());
+  const Json main = in.json["run"].json();
+  const auto described = [&](const std::string& variant, const Json& options) {
+    return DescribedRun{variant, options, in.json.where(), ranks};
+  };
+  std::vector<DescribedRun> out;
+  if (!unsupported_option(main).empty() || compute_dtype(main) == dtype) {
+    out.push_back(described("", main));
   }
-  out = {""};
   for (const auto& item : in.json["variants"].json().items()) {
-    const bool has_final = fs::exists(in.folder / ("final_" + item.key() + ".safetensors"));
-    if (has_final && item.key() != "f64") out.push_back(item.key());
+    const std::string& variant = item.key();
+    Json run = main;
+    run.update(in.json["variants"][variant]["options"].json());
+    if (unsupported_option(run).empty() && compute_dtype(run) != dtype) continue;
+    const bool has_final = fs::exists(in.folder / ("final_" + variant + ".safetensors"));
+    const bool wanted = choice.all_variants || out.empty();
+    if (has_final || (wanted && unsupported_option(run).empty() && is_other_run(main, run))) {
+      out.push_back(described(variant, run));
+    }
   }
   return out;
 }
 
+void add_notes(const ReferenceTrajectory& trajectory, const std::string& name, Reference& out) {
+  if (!trajectory.final_parameters) {
+    out.notes.push_back(
+        fmt::format("{}: final parameters not compared: final_{}.safetensors is not there", name,
+                    trajectory.variant));
+  }
+}
+
 }  // namespace
 
-void read_run_layout(const JsonPlace& json, DType dtype, Reference& out) {
+void read_run_layout(const JsonPlace& json, const ReferenceChoice& choice, Reference& out) {
   const RunFolder in = {
       out.folder, json,
-      read_batches(ReferenceTensors(out.folder / "batches.safetensors", ""), true), dtype};
-  std::string refusal = fmt::format("no run in {}", name_of(dtype));
-  for (const std::string& variant : candidates(in)) {
-    Json run = json["run"].json();
-    if (!variant.empty()) run.update(json["variants"][variant]["options"].json());
-    const std::string name = variant.empty() ? "main run" : "variant " + variant;
-    const std::string option = unsupported_option(run, dtype);
+      read_batches(ReferenceTensors(out.folder / "batches.safetensors", ""), true)};
+  const Json& main = json["run"].json();
+  out.dtype =
+      choice.dtype.value_or(unsupported_option(main).empty() ? compute_dtype(main) : DType::kF32);
+  std::string refusal = fmt::format("no run in {}", name_of(out.dtype));
+  for (const DescribedRun& run : candidates(in, choice, out.dtype)) {
+    const std::string name = run.variant.empty() ? "main run" : "variant " + run.variant;
+    const std::string option = unsupported_option(run.options);
     if (!option.empty()) {
       if (out.notes.empty()) refusal = option;
       out.notes.push_back(
           fmt::format("{}: not compared: {} is not supported by this build", name, option));
       continue;
     }
-    const JsonPlace place(run, json.where(), variant.empty() ? "run" : "variants." + variant);
-    const ReferenceTrajectory trajectory = read_run_trajectory(in, variant, place);
-    if (std::isinf(trajectory.clip_power) && dtype == DType::kF32) {
-      out.notes.push_back(
-          name + ": the infinity norm is one gradient element: it has the limit of gradients");
+    const ReferenceTrajectory trajectory = read_run_trajectory(in, run);
+    add_notes(trajectory, name, out);
+    if (run.variant.empty()) {
+      out.run = trajectory.run;
+      out.pass = read_first_step(in, out.run);
     }
-    if (!trajectory.final_parameters) {
-      out.notes.push_back(fmt::format(
-          "{}: final parameters not compared: final_{}.safetensors is not there", name, variant));
-    }
-    if (variant.empty()) out.pass = read_first_step(in);
     out.trajectories.push_back(trajectory);
   }
   if (out.trajectories.empty()) {

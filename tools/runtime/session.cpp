@@ -5,6 +5,8 @@
 #include <cmath>
 #include <filesystem>
 
+#include <fnmatch.h>
+
 #include "core/io/file.h"
 #include "core/io/safetensors.h"
 #include "models/names.h"
@@ -13,8 +15,56 @@ namespace fsdp::tools {
 
 StepValues StepHandle::read() const {
   done_->wait();
-  return {landing_->loss_sum / label_tokens_, landing_->norm};
+  return {.loss = landing_->loss,
+          .grad_norm = landing_->norm,
+          .loss_scale = landing_->loss_scale,
+          .skipped = landing_->skipped != 0,
+          .scale_at_minimum = landing_->scale_at_minimum != 0};
 }
+
+std::vector<Batch> split_rows(const Batch& batch, int64_t parts) {
+  std::vector<Batch> out;
+  int64_t first = 0;
+  for (int64_t i = 0; i < parts; ++i) {
+    const int64_t rows = batch.rows / parts + (i < batch.rows % parts ? 1 : 0);
+    const auto take = [&](const auto& from, int64_t width) {
+      if (from.empty()) return from;
+      const auto begin = from.begin() + first * width;
+      return std::decay_t<decltype(from)>(begin, begin + rows * width);
+    };
+    out.push_back({.rows = rows,
+                   .length = batch.length,
+                   .tokens = take(batch.tokens, batch.length),
+                   .labels = take(batch.labels, batch.length),
+                   .samples = take(batch.samples, 1),
+                   .global_label_tokens = batch.global_label_tokens,
+                   .gradient_factor = batch.gradient_factor});
+    first += rows;
+  }
+  return out;
+}
+
+namespace {
+
+void freeze(const models::ModelConfig& config, const std::vector<std::string>& patterns,
+            const std::vector<Parameter*>& parameters) {
+  for (const std::string& pattern : patterns) {
+    bool found = false;
+    for (Parameter* parameter : parameters) {
+      const std::string name = models::hugging_face_name(config, parameter->name());
+      if (::fnmatch(pattern.c_str(), name.c_str(), 0) != 0) continue;
+      parameter->set_trainable(false);
+      found = true;
+    }
+    FSDP_CHECK(found, "train.freeze: no parameter matches \"{}\"; they are called like \"{}\"",
+               pattern, models::hugging_face_name(config, parameters.back()->name()));
+  }
+  FSDP_CHECK(std::any_of(parameters.begin(), parameters.end(),
+                         [](const Parameter* p) { return p->trainable(); }),
+             "train.freeze: every parameter is frozen");
+}
+
+}  // namespace
 
 Session::Session(comm::Communicator& world, const SessionOptions& options)
     : world_(world),
@@ -24,6 +74,8 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
       tape_(std::make_unique<Tape>(*backend_)),
       model_(std::make_unique<models::CausalLM>(options.model, *backend_, options.fsdp.param_dtype,
                                                 options.max_length)) {
+  model_->recompute_every(options.recompute_every);
+  freeze(options.model, options.frozen, model_->parameters());
   // Before sharding: a flat shard is one-dimensional and would hide which parameters are matrices.
   for (Parameter* parameter : model_->parameters()) {
     const bool matrix = parameter->shape().rank() >= 2;
@@ -34,17 +86,24 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
   const comm::WrapPredicate wrap = [&](const Module& module) {
     return options_.wrap_blocks && module.class_name() == block_class;
   };
-  sharded_ = std::make_unique<comm::FullySharded>(*model_, wrap, options.fsdp, *tape_, world);
+  const bool scaled = options.loss_scale.initial > 0;
+  options_.fsdp.detect_overflow = scaled;
+  sharded_ = std::make_unique<comm::FullySharded>(*model_, wrap, options_.fsdp, *tape_, world);
   if (!options.training) return;
   const std::vector<OptimizerShard> shards = sharded_->optimizer_shards();
-  clipper_ = std::make_unique<optim::Clipper>(
-      shards, &sharded_->mesh().scalars(), options.clip_norm, options.clip_power);
+  clipper_ = std::make_unique<optim::Clipper>(shards, &sharded_->mesh().scalars(),
+                                              options.clip_norm, options.clip_power);
+  if (scaled) scaler_ = std::make_unique<optim::LossScaler>(*backend_, options.loss_scale);
   optimizer_ = std::make_unique<optim::AdamW>(shards, options.adamw);
 }
 
 Session::~Session() = default;
 
 void Session::initialise(const models::FillFunction& fill) { sharded_->initialise(fill); }
+
+void Session::initialise_from_first_rank(const models::FillFunction& fill) {
+  sharded_->initialise_from_first_rank(fill);
+}
 
 // [Note: a rank without rows]
 // It computes one row of zeros whose labels are all ignored: its loss and gradients are exactly
@@ -73,10 +132,21 @@ Session::DeviceBatch Session::upload(const Batch& batch) {
           Tensor::from_host(*backend_, Shape{rows}, samples)};
 }
 
-ForwardContext Session::context(const DeviceBatch& batch, uint32_t step, bool training) const {
-  return {.training = training,
-          .dropout = {.seed = options_.seed, .step = step},
-          .samples = &batch.samples};
+ForwardContext Session::context(const DeviceBatch& batch, DropoutKey key, bool training) const {
+  key.seed = options_.seed;
+  return {.training = training, .dropout = key, .samples = &batch.samples};
+}
+
+double Session::token_weight(const Batch& batch) const {
+  if (options_.loss_mean == SessionOptions::LossMean::kTokens) {
+    return 1.0 / static_cast<double>(std::max<int64_t>(batch.global_label_tokens, 1));
+  }
+  int64_t own = 0;
+  for (const int32_t label : models::shifted_labels(batch.labels, batch.rows, batch.length)) {
+    own += label != kIgnoreIndex;
+  }
+  const double parts = static_cast<double>(options_.fsdp.micro_steps) * world_.size();
+  return own == 0 ? 0 : 1.0 / (static_cast<double>(own) * parts);
 }
 
 void Session::sum_over_ranks(Tensor& scalar) {
@@ -84,9 +154,10 @@ void Session::sum_over_ranks(Tensor& scalar) {
 }
 
 // The stream keeps the landing alive until it has written there, also when the handle is gone.
-void Session::read_into(StepHandle& handle, double& landing, const Tensor& scalar) {
+template <typename T>
+void Session::read_into(StepHandle& handle, T StepHandle::Landing::*place, const Tensor& scalar) {
   Stream& stream = backend_->compute_stream();
-  backend_->read_later(stream, &landing, scalar.data(), sizeof(double));
+  backend_->read_later(stream, &(*handle.landing_.*place), scalar.data(), sizeof(T));
   backend_->host_task(stream, "keep_landing", 0, [landing = handle.landing_] {});
   handle.done_ = backend_->record(stream);
 }
@@ -94,28 +165,50 @@ void Session::read_into(StepHandle& handle, double& landing, const Tensor& scala
 // ---------------------------------------------------------------------------- Steps
 
 StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool training) {
-  const DeviceBatch device = upload(batch);
-  StepHandle handle;
-  handle.label_tokens_ = static_cast<double>(std::max<int64_t>(batch.global_label_tokens, 1));
-  // The reduction averages over the ranks; the mean is over all tokens of the global batch.
-  const double scale = world_.size() / handle.label_tokens_;
-  Tensor loss = model_->loss(device.tokens, device.labels, context(device, step, training), scale);
-  tape_->backward(loss);
-  sharded_->finish_backward();
-  Tensor total = Tensor::empty(*backend_, Shape{}, DType::kF64);
-  backend_->cast(backend_->compute_stream(), loss, total);
+  Stream& stream = backend_->compute_stream();
+  const std::vector<Batch> parts = split_rows(batch, options_.fsdp.micro_steps);
+  Tensor total = Tensor::zeros(*backend_, Shape{}, DType::kF64);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    sharded_->begin_micro_step(i + 1 == parts.size());
+    const DeviceBatch device = upload(parts[i]);
+    const double weight = token_weight(parts[i]);
+    // The reduction averages over the ranks, the loss is a sum over them.
+    const double scale = weight * world_.size() * batch.gradient_factor;
+    const DropoutKey key = {.step = step, .micro_step = static_cast<uint32_t>(i)};
+    Tensor sum = model_->loss(device.tokens, device.labels, context(device, key, training), scale,
+                              scaler_ ? &scaler_->scale() : nullptr);
+    tape_->backward(sum);
+    sharded_->finish_backward();
+    Tensor loss = Tensor::empty(*backend_, Shape{}, DType::kF64);
+    backend_->cast(stream, sum, loss);
+    backend_->divide(stream, loss, 1 / weight);  // a weight of 0: no labels, a sum of 0
+    backend_->add(stream, total, loss, total);
+  }
   sum_over_ranks(total);
-  read_into(handle, handle.landing_->loss_sum, total);
+  StepHandle handle;
+  read_into(handle, &StepHandle::Landing::loss, total);
   return handle;
 }
 
-StepHandle Session::train_step(const Batch& batch, double learning_rate, uint32_t step) {
-  FSDP_CHECK(optimizer_ != nullptr, "[session] train_step: made without training");
-  StepHandle handle = forward_backward(batch, step, true);
-  clipper_->measure();
+void Session::update(StepHandle& handle, double learning_rate) {
+  FSDP_CHECK(optimizer_ != nullptr, "[session] update: made without training");
+  using Landing = StepHandle::Landing;
+  clipper_->measure(scaler_ ? &scaler_->scale() : nullptr,
+                    scaler_ ? &sharded_->overflow() : nullptr);
+  if (scaler_) {
+    read_into(handle, &Landing::loss_scale, scaler_->scale());
+    scaler_->update(clipper_->skip());
+    read_into(handle, &Landing::scale_at_minimum, scaler_->aborted());
+  }
   optimizer_->step(learning_rate, clipper_->coefficient(), clipper_->skip());
   sharded_->finish_step();
-  read_into(handle, handle.landing_->norm, clipper_->norm());
+  read_into(handle, &Landing::skipped, clipper_->skip());
+  read_into(handle, &Landing::norm, clipper_->norm());
+}
+
+StepHandle Session::train_step(const Batch& batch, double learning_rate, uint32_t step) {
+  StepHandle handle = forward_backward(batch, step, true);
+  update(handle, learning_rate);
   return handle;
 }
 
@@ -124,7 +217,7 @@ void Session::end_step() { sharded_->finish_step(); }
 double Session::evaluate(const Batch& batch) {
   const Tape::Pause pause(*tape_);
   const DeviceBatch device = upload(batch);
-  Tensor loss = model_->loss(device.tokens, device.labels, context(device, 0, false), 0);
+  Tensor loss = model_->loss(device.tokens, device.labels, context(device, {}, false), 0);
   sharded_->reset();
   Tensor total = Tensor::empty(*backend_, Shape{}, DType::kF64);
   backend_->cast(backend_->compute_stream(), loss, total);
@@ -135,7 +228,7 @@ double Session::evaluate(const Batch& batch) {
 std::vector<double> Session::logits(const Batch& batch) {
   const Tape::Pause pause(*tape_);
   const DeviceBatch device = upload(batch);
-  const Tensor values = model_->logits(device.tokens, context(device, 0, false));
+  const Tensor values = model_->logits(device.tokens, context(device, {}, false));
   sharded_->reset();
   std::vector<double> out = values.to_doubles();
   if (batch.rows == 0) out.clear();
@@ -146,7 +239,7 @@ std::vector<double> Session::next_token_logits(const std::vector<int32_t>& token
   const Tape::Pause pause(*tape_);
   Batch batch = {.rows = 1, .length = static_cast<int64_t>(tokens.size()), .tokens = tokens};
   const DeviceBatch device = upload(batch);
-  const Tensor values = model_->last_logits(device.tokens, context(device, 0, false));
+  const Tensor values = model_->last_logits(device.tokens, context(device, {}, false));
   sharded_->reset();
   return values.to_doubles();
 }
@@ -157,10 +250,14 @@ namespace {
 
 std::string torch_name(DType dtype) {
   switch (dtype) {
-    case DType::kF64: return "float64";
-    case DType::kBF16: return "bfloat16";
-    case DType::kF16: return "float16";
-    default: return "float32";
+    case DType::kF64:
+      return "float64";
+    case DType::kBF16:
+      return "bfloat16";
+    case DType::kF16:
+      return "float16";
+    default:
+      return "float32";
   }
 }
 
@@ -207,7 +304,7 @@ std::string Session::first_nonfinite_unit(const Batch& batch) {
       found = unit;
     }
   };
-  model_->probe(device.tokens, context(device, 0, false), look);
+  model_->probe(device.tokens, context(device, {}, false), look);
   sharded_->reset();
   return found;
 }

@@ -14,37 +14,51 @@
 #include "models/weights.h"
 #include "optim/adamw.h"
 #include "optim/clip.h"
+#include "optim/loss_scaler.h"
 
 namespace fsdp::tools {
 
 struct SessionOptions {
   models::ModelConfig model;
-  int64_t max_length = 0;  // longest sequence of any batch
-  bool wrap_blocks = true; // one unit per transformer block; false: one root unit
-  comm::FsdpOptions fsdp;  // param_dtype is the compute dtype
+  int64_t max_length = 0;   // longest sequence of any batch
+  bool wrap_blocks = true;  // one unit per transformer block; false: one root unit
+  comm::FsdpOptions fsdp;   // param_dtype is the compute dtype
   cpu::CpuOptions cpu;
-  bool training = true;    // false: no optimizer state
+  bool training = true;  // false: no optimizer state
   optim::AdamWOptions adamw;
   enum class Decay : uint8_t { kMatrices, kAll, kNone } decay = Decay::kMatrices;
   double clip_norm = 1.0;  // <= 0: no clipping
   double clip_power = 2;   // of the norm: 1, 2, 3, ... or infinity
-  uint64_t seed = 0;       // of dropout
+  optim::LossScalerOptions loss_scale;
+  // The loss of a step: the mean over all label tokens of the global batch; or the mean over ranks
+  // and micro-steps of each one's mean (PyTorch's habit), where those without labels count as 0.
+  enum class LossMean : uint8_t { kTokens, kRanks } loss_mean = LossMean::kTokens;
+  int64_t recompute_every = 0;  // activations of every k-th block are computed again; 0: of none
+  // Parameters that keep their values: Hugging Face names; * stands for any characters.
+  std::vector<std::string> frozen;
+  uint64_t seed = 0;  // of dropout
 };
 
 // This rank's rows of one global batch. rows may be 0: the rank then computes an ignored row, so
-// that it takes part in every collective.
+// that it takes part in every collective. With several micro-steps the rows are split evenly,
+// earlier ones first.
 struct Batch {
   int64_t rows = 0;
   int64_t length = 0;
-  std::vector<int32_t> tokens = {};   // (rows, length)
-  std::vector<int32_t> labels = {};   // (rows, length), Hugging Face form: not shifted, -100 ignored
+  std::vector<int32_t> tokens = {};  // (rows, length)
+  std::vector<int32_t> labels = {};  // (rows, length), Hugging Face form: not shifted, -100 ignored
   std::vector<int64_t> samples = {};  // (rows): global sample index, keys dropout
-  int64_t global_label_tokens = 0;  // labels that count, over all ranks, after the shift
+  int64_t global_label_tokens = 0;    // labels that count, over all ranks, after the shift
+  double gradient_factor = 1;         // of this rank's gradients: to try what bad ones do
 };
+std::vector<Batch> split_rows(const Batch& batch, int64_t parts);
 
 struct StepValues {
-  double loss = 0;       // mean over all label tokens of the global batch, before the update
-  double grad_norm = 0;  // global, before clipping
+  double loss = 0;       // as SessionOptions::loss_mean says, before the update
+  double grad_norm = 0;  // global, unscaled, before clipping
+  double loss_scale = 1;
+  bool skipped = false;           // no update: a gradient was not finite, or out of range
+  bool scale_at_minimum = false;  // the loss scale cannot fall further
 };
 
 // Results of a step that may still be running.
@@ -56,12 +70,14 @@ class StepHandle {
   friend class Session;
   // Where the stream writes the results; lives until it has.
   struct Landing {
-    double loss_sum = 0;  // over all ranks
+    double loss = 0;
     double norm = 0;
+    float loss_scale = 1;
+    int32_t skipped = 0;
+    int32_t scale_at_minimum = 0;
   };
   std::shared_ptr<Landing> landing_ = std::make_shared<Landing>();
   EventPtr done_;
-  double label_tokens_ = 1;
 };
 
 class Session {
@@ -72,13 +88,17 @@ class Session {
 
   // Gives the parameters their values; collective. See models/weights.h.
   void initialise(const models::FillFunction& fill);
+  void initialise_from_first_rank(const models::FillFunction& fill);  // null on the others
   std::vector<Parameter*> parameters() { return model_->parameters(); }
 
-  // Forward, backward, clip, AdamW. `step` counts optimizer steps from 0 (keys dropout).
+  // Forward, backward, clip, AdamW. `step` counts steps from 0 (keys dropout).
   StepHandle train_step(const Batch& batch, double learning_rate, uint32_t step);
-  // Forward and backward only: leaves reduced gradients for visit_gradients(); then end_step().
+  // Its two halves. Between them the gradients are reduced and can be visited; whoever does not
+  // want the update calls end_step() instead.
   StepHandle forward_backward(const Batch& batch, uint32_t step, bool training);
+  void update(StepHandle& handle, double learning_rate);
   void end_step();  // forgets the gradients
+  bool scales_loss() const { return scaler_ != nullptr; }
   // Mean loss over the global batch, without gradients or dropout. Collective, waits.
   double evaluate(const Batch& batch);
   // (rows, length, V) of this rank's rows, in double; rows == 0 gives an empty vector. Collective.
@@ -106,9 +126,13 @@ class Session {
     Tensor samples;  // (B), i64
   };
   DeviceBatch upload(const Batch& batch);
-  ForwardContext context(const DeviceBatch& batch, uint32_t step, bool training) const;
+  ForwardContext context(const DeviceBatch& batch, DropoutKey key, bool training) const;
+  // What one labelled token of a micro-step counts in the step's loss.
+  double token_weight(const Batch& batch) const;
   void sum_over_ranks(Tensor& scalar);
-  void read_into(StepHandle& handle, double& landing, const Tensor& scalar);
+  // Reads a scalar into the handle's landing when the stream gets there.
+  template <typename T>
+  void read_into(StepHandle& handle, T StepHandle::Landing::*place, const Tensor& scalar);
 
   comm::Communicator& world_;
   SessionOptions options_;
@@ -118,6 +142,7 @@ class Session {
   std::unique_ptr<models::CausalLM> model_;
   std::unique_ptr<comm::FullySharded> sharded_;
   std::unique_ptr<optim::Clipper> clipper_;
+  std::unique_ptr<optim::LossScaler> scaler_;  // null: no loss scaling
   std::unique_ptr<optim::AdamW> optimizer_;
 };
 

@@ -109,33 +109,74 @@ models::ModelConfig model_config(const config::TrainConfig& config, int64_t voca
   return model;
 }
 
+namespace {
+
+comm::FsdpOptions fsdp_options(const config::TrainConfig& config) {
+  const config::TrainSection& train = config.train;
+  const config::FsdpSection& c = config.fsdp;
+  return {.strategy = c.strategy,
+          .shard_size = static_cast<int>(c.shard_size),
+          .reshard_after_forward = c.reshard_after_forward,
+          .reshard_group_size = static_cast<int>(c.reshard_group_size),
+          .param_dtype = train.dtype,
+          .reduce_dtype = train.reduce_dtype.value_or(accumulation_dtype(train.dtype)),
+          .divide_factor = c.divide_factor,
+          .force_sum = c.force_sum,
+          .forward_prefetch = c.forward_prefetch ? static_cast<int>(c.prefetch_depth) : 0,
+          .backward_prefetch = c.backward_prefetch,
+          .units_in_flight = static_cast<int>(c.units_in_flight),
+          .separate_reduce = c.separate_reduce,
+          .accumulation = c.accumulation,
+          .micro_steps = static_cast<int>(train.micro_steps),
+          .absent_is_zero = c.absent_is_zero,
+          .fixed_order = c.fixed_order};
+}
+
+optim::LossScalerOptions loss_scale_options(const config::TrainSection& train, int ranks) {
+  using config::LossScaling;
+  const config::LossScaleSection& c = train.loss_scale;
+  const bool automatic = c.rule == LossScaling::kAuto;
+  const bool off = c.rule == LossScaling::kNone || (automatic && train.dtype != DType::kF16);
+  FSDP_CHECK(!off || train.dtype != DType::kF16,
+             "train.loss_scale.rule: f16 needs loss scaling; expected torch or fairseq, got none");
+  if (off) return {};
+  optim::LossScalerOptions out = c.rule == LossScaling::kFairseq
+                                     ? optim::LossScalerOptions::fairseq(ranks, train.micro_steps)
+                                     : optim::LossScalerOptions::torch();
+  out.initial = c.initial.value_or(out.initial);
+  out.rule = {.growth = c.growth.value_or(out.rule.growth),
+              .backoff = c.backoff.value_or(out.rule.backoff),
+              .interval = c.interval.value_or(out.rule.interval),
+              .tolerance = c.tolerance.value_or(out.rule.tolerance),
+              .floor = c.floor.value_or(out.rule.floor),
+              .minimum = c.minimum.value_or(out.rule.minimum)};
+  return out;
+}
+
+}  // namespace
+
 SessionOptions session_options(const config::TrainConfig& config, const models::ModelConfig& model,
-                               int threads) {
+                               int ranks, int threads) {
   const config::TrainSection& train = config.train;
   FSDP_CHECK(config.runtime.backend == "cpu", "runtime.backend: this build has cpu, got \"{}\"",
              config.runtime.backend);
-  FSDP_CHECK(train.dtype != DType::kF16,
-             "train.dtype: f16 needs loss scaling, which this build does not have; use bf16");
-  comm::FsdpOptions fsdp;
-  fsdp.strategy = config.fsdp.strategy == config::Strategy::kFullShard ? comm::Strategy::kFullShard
-                                                                       : comm::Strategy::kNoShard;
-  fsdp.param_dtype = train.dtype;
-  fsdp.reduce_dtype = train.reduce_dtype.value_or(accumulation_dtype(train.dtype));
-  fsdp.forward_prefetch = config.fsdp.forward_prefetch;
-  fsdp.backward_prefetch = static_cast<comm::BackwardPrefetch>(config.fsdp.backward_prefetch);
-  static_assert(static_cast<int>(comm::BackwardPrefetch::kNone) ==
-                static_cast<int>(config::BackwardPrefetch::kNone));
+  const bool recompute = train.recompute.mode == config::Recompute::kFull;
   SessionOptions options = {.model = model,
                             .max_length = config.data.sequence_length,
                             .wrap_blocks = config.fsdp.wrap == config::Wrap::kTransformerBlock,
-                            .fsdp = fsdp,
+                            .fsdp = fsdp_options(config),
                             .cpu = {},
                             .adamw = {.beta1 = train.optimizer.beta1,
                                       .beta2 = train.optimizer.beta2,
                                       .epsilon = train.optimizer.epsilon,
                                       .weight_decay = train.optimizer.weight_decay},
-                            .decay = static_cast<SessionOptions::Decay>(train.optimizer.decay),
+                            .decay = train.optimizer.decay,
                             .clip_norm = train.clip_norm,
+                            .clip_power = train.clip_type.power,
+                            .loss_scale = loss_scale_options(train, ranks),
+                            .loss_mean = train.loss_mean,
+                            .recompute_every = recompute ? train.recompute.every : 0,
+                            .frozen = train.freeze,
                             .seed = static_cast<uint64_t>(train.seed)};
   options.cpu.threads = threads;
   options.cpu.synchronous = config.runtime.synchronous;
@@ -148,8 +189,6 @@ std::string describe(const models::ModelConfig& model) {
                      parameters / 1e6);
 }
 
-std::string_view name_of(config::Strategy strategy) {
-  return strategy == config::Strategy::kFullShard ? "full_shard" : "no_shard";
-}
+std::string name_of(comm::Strategy strategy) { return config::text_of(strategy); }
 
 }  // namespace fsdp::tools

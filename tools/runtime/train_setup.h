@@ -13,10 +13,10 @@ namespace fsdp::tools {
 // model fit together is checked by TrainData.
 models::ModelConfig model_config(const config::TrainConfig& config, int64_t vocabulary);
 SessionOptions session_options(const config::TrainConfig& config, const models::ModelConfig& model,
-                               int threads);
+                               int ranks, int threads);
 
 // "llama, 4 layers, 1.2 M parameters"
 std::string describe(const models::ModelConfig& model);
-std::string_view name_of(config::Strategy strategy);  // as in the configuration
+std::string name_of(comm::Strategy strategy);  // as in the configuration
 
 }  // namespace fsdp::tools

@@ -35,10 +35,11 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
     auto issued = std::make_unique<IssuedStep>();
     issued->batch = training.get(step);
     issued->step = step;
-    issued->learning_rate = options_.schedule.rate(step);
-    issued->handle =
-        session_.train_step(issued->batch, issued->learning_rate, static_cast<uint32_t>(step));
+    issued->handle = session_.forward_backward(issued->batch, static_cast<uint32_t>(step), true);
     finish_before();
+    // A skipped step moves neither the optimizer nor the schedule.
+    issued->learning_rate = options_.schedule.rate(outcome_.steps - outcome_.skipped);
+    session_.update(issued->handle, issued->learning_rate);
     before = std::move(issued);
     const bool last = step + 1 == options_.steps;
     if (options_.eval_every > 0 && (step + 1) % options_.eval_every == 0 && !last) {
@@ -60,6 +61,7 @@ void Trainer::finish(const IssuedStep& issued) {
   const double seconds = seconds_between(step_ended_, now);
   step_ended_ = now;
   outcome_.steps = issued.step + 1;
+  outcome_.skipped += values.skipped;
   outcome_.true_tokens += issued.batch.global_label_tokens;
   outcome_.step_time_s += seconds;
   window_s_ += seconds;
@@ -71,8 +73,19 @@ void Trainer::finish(const IssuedStep& issued) {
   outcome_.train_loss = std::accumulate(recent_losses_.begin(), recent_losses_.end(), 0.0) /
                         static_cast<double>(recent_losses_.size());
   report(issued, values);
-  if (!std::isfinite(values.loss) || !std::isfinite(values.grad_norm)) {
-    fail_not_finite(issued, values);
+  check_values(issued, values);
+}
+
+void Trainer::check_values(const IssuedStep& issued, const StepValues& values) {
+  if (!session_.scales_loss()) {
+    const bool finite = std::isfinite(values.loss) && std::isfinite(values.grad_norm);
+    if (!finite) fail_not_finite(issued, values);
+  } else if (values.scale_at_minimum) {
+    throw AgreedError(
+        fmt::format("step {}: gradients overflow at the smallest loss scale ({:g}), after {} "
+                    "skipped steps: the "
+                    "model diverges, or train.dtype bf16 is needed; try a lower train.lr",
+                    issued.step + 1, values.loss_scale, outcome_.skipped));
   }
 }
 
@@ -90,6 +103,8 @@ void Trainer::report(const IssuedStep& issued, const StepValues& values) {
                   .loss = values.loss,
                   .grad_norm = values.grad_norm,
                   .learning_rate = issued.learning_rate,
+                  .loss_scale = values.loss_scale,
+                  .skipped = outcome_.skipped,
                   .tokens_per_s = tokens_per_s_,
                   .peak_memory_bytes = peak,
                   .seconds_left = step_s * static_cast<double>(options_.steps - outcome_.steps)});
@@ -98,6 +113,8 @@ void Trainer::report(const IssuedStep& issued, const StepValues& values) {
                  .loss = values.loss,
                  .grad_norm = values.grad_norm,
                  .learning_rate = issued.learning_rate,
+                 .loss_scale = values.loss_scale,
+                 .skipped = outcome_.skipped,
                  .true_tokens = outcome_.true_tokens,
                  .tokens_per_s = tokens_per_s_,
                  .wall_time_s = seconds_between(started_, step_ended_),
@@ -106,11 +123,12 @@ void Trainer::report(const IssuedStep& issued, const StepValues& values) {
   window_tokens_ = 0;
 }
 
-// The update was skipped on the device (its norm is not finite), so the parameters are still those
-// that gave this loss, and a forward pass shows where it began.
+// The update was skipped on the device (its norm is not finite) and the next one is not issued yet,
+// so the parameters are still those that gave this loss, and a forward pass shows where it began.
 void Trainer::fail_not_finite(const IssuedStep& issued, const StepValues& values) {
   const std::string what = fmt::format("step {}: loss {}, gradient norm {}: not finite",
                                        issued.step + 1, values.loss, values.grad_norm);
+  session_.end_step();  // the step after this one stands between backward and update
   const std::vector<std::string> units =
       session_.world().exchange(session_.first_nonfinite_unit(issued.batch));
   for (size_t rank = 0; rank < units.size(); ++rank) {

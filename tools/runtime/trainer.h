@@ -1,8 +1,8 @@
 // The training loop of one rank: batches, schedule, progress, evaluation, and the three ways to
 // end: all steps done, a signal, a loss that is not finite. Every decision is the same on all
 // ranks. The host runs one step ahead: a step is issued before the results of the one before it are
-// read. Not here: where batches come from (tools/data), what is written at the end
-// (tools/commands/train).
+// read, and updated after: whether the one before was skipped decides the learning rate. Not here:
+// where batches come from (tools/data), what is written at the end (tools/commands/train).
 #pragma once
 
 #include <chrono>
@@ -31,7 +31,8 @@ struct TrainerOptions {
 };
 
 struct TrainOutcome {
-  int64_t steps = 0;        // done
+  int64_t steps = 0;        // done, with or without an update
+  int64_t skipped = 0;      // of them: gradients overflowed, the loss scale was halved
   int signal = 0;           // that ended the run early, or 0
   int64_t true_tokens = 0;  // labels trained on, over all ranks
   double wall_time_s = 0;
@@ -45,7 +46,8 @@ class Trainer {
   // All must outlive the trainer. Collective.
   Trainer(Session& session, const TrainerOptions& options, Progress& progress, MetricsLog& metrics);
 
-  // Throws AgreedError when the loss or the gradient norm is not finite. Collective.
+  // Throws AgreedError when the loss or the gradient norm is not finite; with loss scaling when the
+  // scale cannot fall further. Collective.
   TrainOutcome run(const BatchSource& training, const BatchSource& validation);
 
  private:
@@ -58,6 +60,7 @@ class Trainer {
   };
 
   void finish(const IssuedStep& issued);
+  void check_values(const IssuedStep& issued, const StepValues& values);
   void report(const IssuedStep& issued, const StepValues& values);
   [[noreturn]] void fail_not_finite(const IssuedStep& issued, const StepValues& values);
   void evaluate(const BatchSource& validation);
