@@ -111,6 +111,7 @@ SubjectFactory block_list(const models::ModelConfig& config, BlockOrder order) {
 RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
     : world_(world),
       spec_(spec),
+      acting_rank_(world.rank()),
       backend_(spec.cpu ? spec.cpu(world.rank()) : cpu::CpuOptions{}),
       losses_(world.duplicate("losses")),
       tape_(backend_),
@@ -131,12 +132,13 @@ RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
 
 RankRun::~RankRun() = default;
 
-// Sequences count upwards by 1, 2 or 3 from a start; two batches take turns, so that they are learnt.
+// Sequences count upwards by 1, 2 or 3 from a start; two batches take turns, so that they are
+// learnt.
 void RankRun::pass(int step, int micro_step) {
-  const int64_t parts = int64_t{world_.size()} * spec_.fsdp.micro_steps;
+  const int64_t parts = int64_t{spec_.ranks} * spec_.fsdp.micro_steps;
   FSDP_CHECK(spec_.rows % parts == 0, "[run] rows: {} do not divide by {}", spec_.rows, parts);
   const int64_t rows = spec_.rows / parts;
-  const int64_t first = (int64_t{rank()} * spec_.fsdp.micro_steps + micro_step) * rows;
+  const int64_t first = (int64_t{acting_rank_} * spec_.fsdp.micro_steps + micro_step) * rows;
   std::vector<int32_t> tokens, labels;
   std::vector<int64_t> samples;
   for (int64_t row = first; row < first + rows; ++row) {
@@ -155,16 +157,16 @@ void RankRun::pass(int step, int micro_step) {
   const Tensor label_tensor = Tensor::from_host(backend_, Shape{rows * kLength}, labels);
   const Tensor sample_tensor = Tensor::from_host(backend_, Shape{rows}, samples);
   // The reduction averages over the ranks; the mean is over all labels of the global batch.
-  const double scale = world_.size() / static_cast<double>(spec_.rows * (kLength - 1));
-  const Tensor loss = subject_.loss(
-      {.tokens = token_tensor,
-       .labels = label_tensor,
-       .context = {.training = spec_.training,
-                   .dropout = {.seed = 5, .step = static_cast<uint32_t>(step)},
-                   .samples = &sample_tensor},
-       .gradient_scale = scale,
-       .step = step,
-       .micro_step = micro_step});
+  const double scale = spec_.ranks / static_cast<double>(spec_.rows * (kLength - 1));
+  const Tensor loss =
+      subject_.loss({.tokens = token_tensor,
+                     .labels = label_tensor,
+                     .context = {.training = spec_.training,
+                                 .dropout = {.seed = 5, .step = static_cast<uint32_t>(step)},
+                                 .samples = &sample_tensor},
+                     .gradient_scale = scale * gradient_factor,
+                     .step = step,
+                     .micro_step = micro_step});
   Stream& stream = backend_.compute_stream();
   if (micro_step == 0) loss_ = Tensor::zeros(backend_, Shape{}, DType::kF64);
   Tensor wide = Tensor::empty(backend_, Shape{}, DType::kF64);
@@ -180,6 +182,29 @@ void RankRun::forward_backward(int step) {
     sharded_->finish_backward();
   }
   losses_->all_reduce(backend_.compute_stream(), loss_, comm::ReduceOp::kSum);
+}
+
+void RankRun::forward_backward_of_all_ranks(int step) {
+  std::vector<std::vector<float>> sums;
+  double loss = 0;
+  for (acting_rank_ = 0; acting_rank_ < spec_.ranks; ++acting_rank_) {
+    if (acting_rank_ > 0) sharded_->reset();
+    forward_backward(step);
+    loss += loss_.item();
+    for (size_t u = 0; u < sharded_->units().size(); ++u) {
+      const std::vector<double> own = sharded_->units()[u]->gradients->shard().to_doubles();
+      if (acting_rank_ == 0) sums.emplace_back(own.begin(), own.end());
+      for (size_t i = 0; acting_rank_ > 0 && i < own.size(); ++i) {
+        sums[u][i] += static_cast<float>(own[i]);
+      }
+    }
+  }
+  for (size_t u = 0; u < sums.size(); ++u) {
+    for (float& sum : sums[u]) sum /= static_cast<float>(spec_.ranks);
+    Tensor shard = sharded_->units()[u]->gradients->shard();
+    shard.write(sums[u].data());
+  }
+  loss_.write(&loss);
 }
 
 void RankRun::update() {
@@ -227,12 +252,30 @@ RunResult RankRun::result() {
   return result_;
 }
 
+RunResult train_on(comm::Communicator& world, const RunSpec& spec) {
+  RankRun run(world, spec);
+  for (int step = 0; step < spec.steps; ++step) run.step(step);
+  return run.result();
+}
+
+RunResult train_as_one_rank(RunSpec spec) {
+  spec.fsdp = {.fixed_order = spec.fsdp.fixed_order};
+  RunResult result;
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    RankRun run(world, spec);
+    for (int step = 0; step < spec.steps; ++step) {
+      run.forward_backward_of_all_ranks(step);
+      run.update();
+    }
+    result = run.result();
+  });
+  return result;
+}
+
 RunResult train(const RunSpec& spec) {
   std::vector<RunResult> results(static_cast<size_t>(spec.ranks));
   comm::run_local_ranks(spec.ranks, [&](comm::Communicator& world) {
-    RankRun run(world, spec);
-    for (int step = 0; step < spec.steps; ++step) run.step(step);
-    results[static_cast<size_t>(world.rank())] = run.result();
+    results[static_cast<size_t>(world.rank())] = train_on(world, spec);
   });
   for (const RunResult& result : results) CHECK((result == results[0]));
   return results[0];
@@ -282,9 +325,9 @@ cpu::CpuOptions random_delays(uint64_t seed, int longest_us) {
   cpu::CpuOptions options;
   const auto count = std::make_shared<std::atomic<uint32_t>>(0);
   options.delay = [=](const std::string& stream, std::string_view) {
-    const Philox4x32 words = philox4x32(
-        {count->fetch_add(1), 0, 0, 0},
-        {static_cast<uint32_t>(seed), static_cast<uint32_t>(hash_name(stream))});
+    const Philox4x32 words =
+        philox4x32({count->fetch_add(1), 0, 0, 0},
+                   {static_cast<uint32_t>(seed), static_cast<uint32_t>(hash_name(stream))});
     // Mostly none, so that streams overtake each other instead of all being slow.
     return words[0] % 4 == 0 ? static_cast<int>(words[1] % static_cast<uint32_t>(longest_us)) : 0;
   };
@@ -293,12 +336,18 @@ cpu::CpuOptions random_delays(uint64_t seed, int longest_us) {
 
 std::string name_of(comm::Strategy strategy) {
   switch (strategy) {
-    case comm::Strategy::kFullShard: return "full_shard";
-    case comm::Strategy::kShardGradOp: return "shard_grad_op";
-    case comm::Strategy::kShardOptimizer: return "shard_optimizer";
-    case comm::Strategy::kNoShard: return "no_shard";
-    case comm::Strategy::kHybridShard: return "hybrid_shard";
-    case comm::Strategy::kHybridShardZero2: return "hybrid_shard_zero2";
+    case comm::Strategy::kFullShard:
+      return "full_shard";
+    case comm::Strategy::kShardGradOp:
+      return "shard_grad_op";
+    case comm::Strategy::kShardOptimizer:
+      return "shard_optimizer";
+    case comm::Strategy::kNoShard:
+      return "no_shard";
+    case comm::Strategy::kHybridShard:
+      return "hybrid_shard";
+    case comm::Strategy::kHybridShardZero2:
+      return "hybrid_shard_zero2";
   }
   return "?";
 }

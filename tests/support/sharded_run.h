@@ -53,7 +53,7 @@ class RankRun;
 
 struct RunSpec {
   SubjectFactory subject = causal_lm(small_gpt2());
-  int ranks = 2;
+  int ranks = 2;  // that the rows of a batch are dealt to
   int steps = 3;
   comm::FsdpOptions fsdp = {};
   double learning_rate = 1e-2;
@@ -82,6 +82,11 @@ struct RunResult {
 
 // Runs it. CHECKs that all ranks end with the same results, to the bit.
 RunResult train(const RunSpec& spec);
+// This rank's part of it, on a world that is there.
+RunResult train_on(comm::Communicator& world, const RunSpec& spec);
+// The same without any communication: one rank runs the passes of all ranks one after another and
+// adds their gradients in rank order. With fixed_order (norms) the bits must be those of train().
+RunResult train_as_one_rank(RunSpec spec);
 
 // One rank of a run. Steps only enqueue; wait() and result() wait.
 class RankRun {
@@ -91,6 +96,7 @@ class RankRun {
 
   void step(int step);  // all micro-steps, clip, AdamW
   void forward_backward(int step);
+  void forward_backward_of_all_ranks(int step);
   void update();
   void wait();                      // rethrows what went wrong on the compute stream
   void recover(size_t steps_done);  // after an error: forgets all steps but the first ones
@@ -106,6 +112,7 @@ class RankRun {
   void collect_gradients();  // into the result
 
   int32_t bad_label = 0;  // of the next passes' first position, unless 0: makes the loss fail
+  double gradient_factor = 1;
   Trace trace;
 
  private:
@@ -117,6 +124,7 @@ class RankRun {
 
   comm::Communicator& world_;
   RunSpec spec_;
+  int acting_rank_;              // whose rows a pass takes
   std::list<Landing> landings_;  // by step; streams write into it: goes after the backend
   cpu::CpuBackend backend_;
   std::unique_ptr<comm::Communicator> losses_;  // sums losses on the compute stream

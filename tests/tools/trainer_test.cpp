@@ -1,6 +1,8 @@
 // The training loop on a model so small that steps take microseconds.
 #include "tools/runtime/trainer.h"
 
+#include <cmath>
+
 #include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
@@ -142,6 +144,93 @@ TEST_CASE("trainer: a loss that is not finite names step and unit, and is logged
   CHECK(test::contains(run_away.error, " on rank "));
   const Json last = lines_of(run_away.metrics).back();
   CHECK((last.at("loss").is_null() || last.at("grad_norm").is_null()));
+}
+
+// Requirement: of 625 steps ten are skipped, so that step 500 has the rate of update 490.
+TEST_CASE("trainer: skipped steps move neither the optimizer nor the schedule") {
+  const test::TempFolder folder;
+  TrainOutcome outcome;
+  comm::run_local_ranks(2, [&](comm::Communicator& world) {
+    SessionOptions session_options = tiny_options();
+    session_options.fsdp.param_dtype = DType::kF16;
+    session_options.loss_scale = optim::LossScalerOptions::torch();
+    Session session(world, session_options);
+    session.initialise(models::from_scratch(3));
+    Progress progress(nullptr, -1, 1);
+    MetricsLog log = world.rank() == 0 ? MetricsLog(folder / "metrics.jsonl") : MetricsLog();
+    BatchSource source = training(world);
+    source.get = [&world, all = source.get](int64_t step) {
+      Batch batch = all(step);
+      // On one rank only.
+      if (step % 40 == 7 && step < 400 && world.rank() == 1) batch.gradient_factor = INFINITY;
+      return batch;
+    };
+    Trainer trainer(
+        session,
+        {.steps = 501,
+         .log_every = 1,
+         .schedule = {.kind = optim::ScheduleKind::kLinear, .peak = 5e-5, .total = 625}},
+        progress, log);
+    const TrainOutcome mine = trainer.run(source, {});
+    if (world.rank() == 0) outcome = mine;
+    for (const optim::AdamW::State& state : session.optimizer().state()) {
+      for (const double t : state.step_counts.to_doubles()) CHECK(t == 491);
+    }
+  });
+  CHECK(outcome.skipped == 10);
+  const std::vector<Json> lines = lines_of(read_file(folder / "metrics.jsonl"));
+  const Json& step_500 = lines.at(500);  // counted from 0
+  CHECK(step_500.at("learning_rate").get<double>() == doctest::Approx(1.08e-5).epsilon(1e-12));
+  CHECK(step_500.at("skipped_steps") == 10);
+  CHECK(step_500.at("loss_scale").get<double>() == 64);  // 65536 / 2^10
+  CHECK(lines.at(7).at("grad_norm").is_null());
+}
+
+TEST_CASE("trainer: a loss scale that cannot fall further ends the run with a reason") {
+  std::string error;
+  comm::run_local_ranks(2, [&](comm::Communicator& world) {
+    SessionOptions session_options = tiny_options();
+    session_options.fsdp.param_dtype = DType::kF16;
+    session_options.loss_scale = {.initial = 8, .rule = {.minimum = 1}};
+    Session session(world, session_options);
+    session.initialise(models::from_scratch(3));
+    Progress progress(nullptr, -1, 1);
+    MetricsLog log;
+    BatchSource source = training(world);
+    source.get = [all = source.get](int64_t step) {
+      Batch batch = all(step);
+      batch.gradient_factor = INFINITY;
+      return batch;
+    };
+    Trainer trainer(session, {.steps = 50, .schedule = {.peak = 1e-3, .total = 50}}, progress, log);
+    try {
+      trainer.run(source, {});
+    } catch (const AgreedError& e) {
+      if (world.rank() == 0) error = e.what();
+    }
+  });
+  CHECK(test::contains(error, "step 3: gradients overflow at the smallest loss scale (2)"));
+}
+
+TEST_CASE("trainer: micro-steps, and the mean over ranks where rows are equally long") {
+  const auto loss_of = [&](int micro_steps, SessionOptions::LossMean mean) {
+    double loss = 0;
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      SessionOptions options = tiny_options();
+      options.fsdp.micro_steps = micro_steps;
+      options.loss_mean = mean;
+      Session session(world, options);
+      session.initialise(models::from_scratch(3));
+      Progress progress(nullptr, -1, 1);
+      MetricsLog log;
+      Trainer trainer(session, {.steps = 9, .schedule = {.peak = 0.02, .total = 9}}, progress, log);
+      loss = trainer.run(training(world), {}).train_loss;
+    });
+    return loss;
+  };
+  const double once = loss_of(1, SessionOptions::LossMean::kTokens);
+  CHECK(loss_of(2, SessionOptions::LossMean::kTokens) == doctest::Approx(once).epsilon(1e-6));
+  CHECK(loss_of(2, SessionOptions::LossMean::kRanks) == doctest::Approx(once).epsilon(1e-6));
 }
 
 }  // namespace

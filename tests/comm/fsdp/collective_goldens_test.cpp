@@ -1,0 +1,129 @@
+// Calls and bytes of every kind of collective in one step, for every combination of strategy,
+// prefetch, accumulation and recompute: a formula over the sizes of the parameters, which are
+// computed here from the shapes.
+#include <doctest/doctest.h>
+
+#include "tests/support/sharded_run.h"
+
+using namespace fsdp;
+using namespace fsdp::comm;
+using namespace fsdp::test;
+
+namespace {
+
+constexpr int kMicroSteps = 2;
+constexpr int64_t kParamBytes = 2;   // bf16
+constexpr int64_t kReduceBytes = 4;  // f32
+
+struct Volume {
+  int64_t calls = 0;
+  int64_t bytes = 0;
+  bool operator==(const Volume&) const = default;
+  void add(int64_t times, int64_t each) {
+    calls += times;
+    bytes += times * each;
+  }
+};
+struct Volumes {
+  Volume gather, reduce, replicas;
+  bool operator==(const Volumes&) const = default;
+};
+
+// Elements of each unit's unsharded buffer, root first.
+std::vector<int64_t> unit_numels(const Module& model, int64_t shards) {
+  std::map<std::string, int64_t> units;  // "" is the root
+  for (const Parameter* p : model.parameters()) {
+    const std::string& name = p->name();
+    const bool in_block = name.starts_with("blocks.");
+    units[in_block ? name.substr(0, name.find('.', 7)) : ""] += (p->numel() + 63) / 64 * 64;
+  }
+  std::vector<int64_t> out;
+  for (const auto& [name, numel] : units) {
+    out.push_back((numel + 64 * shards - 1) / (64 * shards) * (64 * shards));
+  }
+  return out;
+}
+
+Volumes expected(const std::vector<int64_t>& numels, int64_t shards, int64_t replicas,
+                 const FsdpOptions& o) {
+  const bool gives_back =
+      o.strategy == Strategy::kFullShard || o.strategy == Strategy::kHybridShard;
+  const bool last_only = o.accumulation == Accumulation::kReduceLast;
+  Volumes v;
+  for (size_t u = 0; u < numels.size(); ++u) {
+    const bool root = u == 0;
+    // Given back: a gather for each forward and backward; the root stays in between. Recompute
+    // happens while the unit is there for its backward.
+    const int64_t gathers = !gives_back ? 1 : root ? kMicroSteps : 2 * kMicroSteps;
+    if (shards > 1) v.gather.add(gathers, numels[u] * kParamBytes);
+    if (shards > 1) v.reduce.add(last_only ? 1 : kMicroSteps, numels[u] * kReduceBytes);
+    const bool each = o.accumulation == Accumulation::kReduceEach;
+    if (replicas > 1) v.replicas.add(each ? kMicroSteps : 1, numels[u] / shards * kReduceBytes);
+  }
+  return v;
+}
+
+Volumes measured(const RunSpec& spec, std::vector<int64_t>& numels) {
+  Volumes v;
+  run_local_ranks(spec.ranks, [&](Communicator& world) {
+    RankRun run(world, spec);
+    run.step(0);
+    run.wait();
+    run.backend().set_trace(&run.trace);
+    run.step(1);
+    run.wait();
+    run.backend().set_trace(nullptr);
+    if (world.rank() != 0) return;
+    numels = unit_numels(run.module(), run.sharded().mesh().shards());
+    for (const TraceEvent& e : run.trace.events()) {
+      if (e.lane == "gather" && e.name == "all_gather") v.gather.add(1, e.bytes);
+      if (e.lane == "reduce" && e.name == "reduce_scatter") v.reduce.add(1, e.bytes);
+      if (e.lane == "replicas" && e.name == "all_reduce") v.replicas.add(1, e.bytes);
+    }
+  });
+  return v;
+}
+
+}  // namespace
+
+TEST_CASE("collectives: calls and bytes of every strategy, prefetch, accumulation and recompute") {
+  using enum Strategy;
+  for (const Strategy strategy :
+       {kFullShard, kShardGradOp, kShardOptimizer, kNoShard, kHybridShard, kHybridShardZero2}) {
+    const bool hybrid = strategy == kHybridShard || strategy == kHybridShardZero2;
+    for (const auto prefetch :
+         {BackwardPrefetch::kPre, BackwardPrefetch::kPost, BackwardPrefetch::kNone}) {
+      for (const auto accumulation : {Accumulation::kReduceEach, Accumulation::kReduceScatterEach,
+                                      Accumulation::kReduceLast}) {
+        for (const int64_t recompute_every : {0, 1}) {
+          RunSpec s;
+          s.subject = causal_lm(small_gpt2(), recompute_every);
+          s.ranks = hybrid ? 4 : 2;
+          s.rows = 8;
+          s.fsdp = {.strategy = strategy,
+                    .shard_size = hybrid ? 2 : 0,
+                    .param_dtype = DType::kBF16,
+                    .forward_prefetch = prefetch == BackwardPrefetch::kNone ? 0 : 1,
+                    .backward_prefetch = prefetch,
+                    .accumulation = accumulation,
+                    .micro_steps = kMicroSteps};
+          CAPTURE(name_of(strategy));
+          CAPTURE(static_cast<int>(prefetch));
+          CAPTURE(static_cast<int>(accumulation));
+          CAPTURE(recompute_every);
+          std::vector<int64_t> numels;
+          const Volumes got = measured(s, numels);
+          const int64_t shards = strategy == kNoShard ? 1 : 2;
+          const int64_t replicas = hybrid || strategy == kNoShard ? 2 : 1;
+          const Volumes want = expected(numels, shards, replicas, s.fsdp);
+          CHECK(got.gather.calls == want.gather.calls);
+          CHECK(got.gather.bytes == want.gather.bytes);
+          CHECK(got.reduce.calls == want.reduce.calls);
+          CHECK(got.reduce.bytes == want.reduce.bytes);
+          CHECK(got.replicas.calls == want.replicas.calls);
+          CHECK(got.replicas.bytes == want.replicas.bytes);
+        }
+      }
+    }
+  }
+}

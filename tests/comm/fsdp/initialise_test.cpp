@@ -1,0 +1,101 @@
+// Initial values: the same for any strategy and number of ranks; from rank 0 alone where the others
+// have none; and no rank ever holds more than its shards and one unit.
+#include <algorithm>
+
+#include <doctest/doctest.h>
+
+#include "models/weights.h"
+#include "tests/support/sharded_run.h"
+
+using namespace fsdp;
+using namespace fsdp::comm;
+using namespace fsdp::test;
+
+namespace {
+
+RunSpec spec_of(int ranks, Strategy strategy) {
+  RunSpec s;
+  s.ranks = ranks;
+  s.fsdp.strategy = strategy;
+  s.fsdp.shard_size = strategy == Strategy::kHybridShard ? 2 : 0;
+  s.frozen = [](const Parameter& p) { return p.name().starts_with("blocks.1."); };
+  return s;
+}
+
+NamedValues values_of(RankRun& run) { return run.result().parameters; }
+
+}  // namespace
+
+TEST_CASE("sync_module_states: only rank 0 has weights, every rank ends with them") {
+  for (const auto& [ranks, strategy] :
+       {std::pair{3, Strategy::kFullShard}, std::pair{2, Strategy::kNoShard},
+        std::pair{4, Strategy::kHybridShard}, std::pair{1, Strategy::kFullShard}}) {
+    CAPTURE(ranks);
+    NamedValues expected;
+    run_local_ranks(1, [&](Communicator& world) {
+      RankRun run(world, spec_of(1, Strategy::kFullShard));
+      run.sharded().initialise(models::from_scratch(23));
+      expected = values_of(run);
+    });
+    std::vector<NamedValues> got(static_cast<size_t>(ranks));
+    run_local_ranks(ranks, [&](Communicator& world) {
+      RankRun run(world, spec_of(ranks, strategy));
+      FullySharded::FillFunction fill;
+      if (world.rank() == 0) fill = models::from_scratch(23);
+      run.sharded().initialise_from_first_rank(fill);
+      got[static_cast<size_t>(world.rank())] = values_of(run);
+    });
+    for (const NamedValues& values : got) CHECK((values == expected));
+  }
+}
+
+TEST_CASE("at the start a rank holds its shards, the arena and at most one unit more") {
+  for (const bool from_first_rank : {false, true}) {
+    run_local_ranks(4, [&](Communicator& world) {
+      RankRun run(world, spec_of(4, Strategy::kFullShard));
+      const MemoryUsage before = run.backend().ledger().usage();
+      size_t largest = 0;
+      for (const auto& unit : run.sharded().units()) {
+        for (const ParameterSegment& segment : unit->parameters.segments()) {
+          largest = std::max(largest, static_cast<size_t>(segment.layout.numel()) * 4);
+        }
+      }
+      if (from_first_rank) {
+        run.sharded().initialise_from_first_rank(world.rank() == 0 ? models::from_scratch(1)
+                                                                   : FullySharded::FillFunction{});
+      } else {
+        run.sharded().initialise(models::from_scratch(1));
+      }
+      run.wait();
+      const MemoryUsage after = run.backend().ledger().usage();
+      const size_t allowed = from_first_rank ? rounded_bytes(largest) : 0;
+      CHECK(after.total_peak <= before.total_peak + allowed);
+      CHECK(after.current == before.current);
+    });
+  }
+}
+
+TEST_CASE("overflow on one rank is known to all before anyone decides, and forgotten afterwards") {
+  for (const Strategy strategy :
+       {Strategy::kFullShard, Strategy::kNoShard, Strategy::kHybridShard}) {
+    RunSpec s;
+    s.ranks = 4;
+    s.fsdp = {.strategy = strategy,
+              .shard_size = strategy == Strategy::kHybridShard ? 2 : 0,
+              .param_dtype = DType::kF16,
+              .reduce_dtype = DType::kF32,
+              .detect_overflow = true};
+    run_local_ranks(4, [&](Communicator& world) {
+      RankRun run(world, s);
+      run.gradient_factor = world.rank() == 2 ? 1e9 : 1;  // finite in f32, beyond f16
+      run.forward_backward(0);
+      CHECK(run.sharded().overflow().item() == 1);
+      run.update();
+      run.gradient_factor = 1;
+      run.forward_backward(1);
+      CHECK(run.sharded().overflow().item() == 0);
+      run.update();
+      run.wait();
+    });
+  }
+}

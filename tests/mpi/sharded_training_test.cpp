@@ -1,0 +1,35 @@
+// Sharded training with ranks as processes gives the bits of one rank that runs all their passes.
+#include <doctest/doctest.h>
+
+#include "comm/mpi_transport.h"
+#include "tests/support/sharded_run.h"
+
+using namespace fsdp;
+using namespace fsdp::comm;
+using namespace fsdp::test;
+
+TEST_CASE("parity over MPI: every strategy gives the bits of one rank") {
+  using enum Strategy;
+  for (const bool shared_memory : {true, false}) {
+    MpiRuntime runtime({.shared_memory = shared_memory});
+    Communicator& world = runtime.world();
+    RunSpec spec;
+    spec.subject = causal_lm(shared_memory ? small_gpt2() : small_llama());
+    spec.ranks = world.size();
+    spec.training = true;
+    spec.fsdp.fixed_order = true;
+    const RunResult expected = train_as_one_rank(spec);
+    for (const Strategy strategy : {kFullShard, kShardGradOp, kShardOptimizer, kNoShard}) {
+      CAPTURE(name_of(strategy));
+      spec.fsdp.strategy = strategy;
+      CHECK((train_on(world, spec) == expected));
+    }
+    if (world.size() != 4) continue;
+    spec.fsdp.shard_size = 2;
+    for (const Strategy strategy : {kHybridShard, kHybridShardZero2}) {
+      CAPTURE(name_of(strategy));
+      spec.fsdp.strategy = strategy;
+      CHECK((train_on(world, spec) == expected));
+    }
+  }
+}
