@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -57,13 +58,43 @@ size_t mapped_bytes(size_t bytes) { return std::max<size_t>(bytes, 1); }  // mma
 
 std::string system_error() { return std::strerror(errno); }
 
+// The number after `key` in a file of lines "key number"; SIZE_MAX when it says none.
+size_t number_in(const std::filesystem::path& path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(key)) continue;
+    const size_t digit = line.find_first_of("0123456789", key.size());
+    return digit == std::string::npos ? SIZE_MAX : std::stoull(line.substr(digit));
+  }
+  return SIZE_MAX;
+}
+
+// What the control group (v2) of this process and those around it leave: files that were read are
+// given back when memory is short.
+size_t memory_left_by_cgroups() {
+  std::ifstream own("/proc/self/cgroup");
+  std::string line;
+  while (std::getline(own, line) && !line.starts_with("0::/")) {
+  }
+  const std::filesystem::path root = "/sys/fs/cgroup";
+  size_t left = SIZE_MAX;
+  if (!line.starts_with("0::/")) return left;
+  for (std::filesystem::path group = root / line.substr(4);; group = group.parent_path()) {
+    const size_t limit = number_in(group / "memory.max", "");
+    const size_t used = number_in(group / "memory.current", "");
+    const size_t files = number_in(group / "memory.stat", "inactive_file");
+    if (limit != SIZE_MAX && used != SIZE_MAX) {
+      const size_t kept = files == SIZE_MAX ? used : used - std::min(used, files);
+      left = std::min(left, limit - std::min(limit, kept));
+    }
+    if (group == root || group == group.root_path()) return left;
+  }
+}
+
 // Memory that can be had without swapping, bytes.
 size_t available_memory() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("MemAvailable:")) return std::stoull(line.substr(13)) << 10;
-  }
-  return SIZE_MAX;  // not told
+  const size_t available = number_in("/proc/meminfo", "MemAvailable:");
+  return std::min(available == SIZE_MAX ? available : available << 10, memory_left_by_cgroups());
 }
 
 // The kernel has to find the pages now, not at the first touch. It would go on until it kills

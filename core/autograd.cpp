@@ -51,8 +51,7 @@ void Tape::backward(const Tensor& output, const Tensor& gradient) {
   while (!due.empty()) {
     const std::shared_ptr<Node> node = due.begin()->second;
     due.erase(due.begin());
-    FSDP_CHECK(node->backward != nullptr, "[backward] {}: its graph was used already",
-               node->name);
+    FSDP_CHECK(node->backward != nullptr, "[backward] {}: its graph was used already", node->name);
     std::vector<Tensor> input_gradients;
     {
       // Destroyed before the inputs' gradients are passed on: frees saved activations early.
@@ -95,16 +94,17 @@ Tensor on_gradient(const Tensor& x, std::string name, std::function<void()> hook
                  hook();
                  return std::move(gradients);
                });
+  y.autograd()->recipe = x.autograd()->recipe;
   return y;
 }
 
 GradientTarget Parameter::begin_gradient(bool several) {
   const bool first = !gradient_.defined();
   if (first) {
-    gradient_ = owner_ ? owner_->gradient_memory(*this)
-                       : Tensor::empty(value().backend(), shape_,
-                                       accumulation_dtype(value().dtype()),
-                                       MemoryCategory::kGradient);
+    gradient_ = owner_
+                    ? owner_->gradient_memory(*this)
+                    : Tensor::empty(value().backend(), shape_, accumulation_dtype(value().dtype()),
+                                    MemoryCategory::kGradient);
   }
   const DType wide = accumulation_dtype(value().dtype());
   if (gradient_.dtype() == wide) return {gradient_, !first};

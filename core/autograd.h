@@ -20,16 +20,18 @@ class Tape;
 using BackwardFunction = std::function<std::vector<Tensor>(std::vector<Tensor>& output_gradients)>;
 
 struct Node;
+class Recipe;  // core/recompute.h
 
 struct AutogradMeta {
   std::shared_ptr<Node> producer;
-  int output = 0;  // which output of the producer
+  int output = 0;                            // which output of the producer
+  std::shared_ptr<Recipe> recipe = nullptr;  // how to compute the value again; usually null
 };
 
 struct Node {
   Tape* tape = nullptr;
   std::string name;
-  int64_t sequence = 0;  // order of recording
+  int64_t sequence = 0;                               // order of recording
   std::vector<std::shared_ptr<AutogradMeta>> inputs;  // null: this input needs no gradient
   std::vector<Tensor> output_gradients;               // filled during backward
   BackwardFunction backward;                          // cleared once run: frees what it saved
@@ -52,6 +54,19 @@ class Tape {
   // whose op knows that it is the end (linear_cross_entropy).
   void backward(const Tensor& output, const Tensor& gradient = Tensor());
 
+  // Whether ops leave recipes for values that are cheap to compute again (selective recompute).
+  bool selective() const { return selective_; }
+  class Selective {
+   public:
+    explicit Selective(Tape& tape) : tape_(tape) { tape_.selective_ = true; }
+    ~Selective() { tape_.selective_ = false; }
+    Selective(const Selective&) = delete;
+    Selective& operator=(const Selective&) = delete;
+
+   private:
+    Tape& tape_;
+  };
+
   // No recording while alive: evaluation, recompute's first pass.
   class Pause {
    public:
@@ -68,6 +83,7 @@ class Tape {
  private:
   Backend* backend_;
   bool recording_ = true;
+  bool selective_ = false;
   int64_t next_sequence_ = 0;
 };
 
@@ -152,7 +168,7 @@ class Parameter {
   Tape* tape_ = nullptr;
   GradientOwner* owner_ = nullptr;
   Tensor gradient_;  // in the owner's dtype
-  Tensor wide_;      // accumulation dtype, while contributions add up to a gradient of another dtype
+  Tensor wide_;  // accumulation dtype, while contributions add up to a gradient of another dtype
   int pending_uses_ = 0;
 };
 

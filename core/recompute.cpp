@@ -1,4 +1,4 @@
-// A node whose backward records and walks a graph of its own.
+// A node whose backward records and walks a graph of its own; recipes.
 #include "core/recompute.h"
 
 namespace fsdp {
@@ -40,5 +40,27 @@ Tensor recompute(Tape& tape, const Tensor& input, std::function<Tensor(const Ten
               });
   return output;
 }
+
+Tensor Recipe::take() {
+  if (!value_.defined()) value_ = compute_();
+  Tensor value = value_;
+  if (--users_ == 0) value_ = Tensor();
+  return value;
+}
+
+void leave_recipe(Tape& tape, Tensor& y, std::function<Tensor()> compute) {
+  if (tape.selective()) y.autograd()->recipe = std::make_shared<Recipe>(std::move(compute));
+}
+
+SavedValue::SavedValue(const Tensor& x) {
+  if (x.requires_grad()) recipe_ = x.autograd()->recipe;
+  if (recipe_) {
+    recipe_->add_user();
+  } else {
+    tensor_ = x.detached();
+  }
+}
+
+Tensor SavedValue::take() const { return recipe_ ? recipe_->take() : tensor_; }
 
 }  // namespace fsdp

@@ -42,8 +42,8 @@ Attention::Attention(std::string name, const BlockSpec& spec)
   const int64_t q = config_.heads * config_.head_dim;
   const int64_t kv = config_.kv_heads * config_.head_dim;
   const auto input = [&](const char* part, int64_t out) {
-    inputs_.push_back(make_linear(
-        {.name = part, .in = config_.hidden, .out = out, .bias = config_.qkv_bias}));
+    inputs_.push_back(
+        make_linear({.name = part, .in = config_.hidden, .out = out, .bias = config_.qkv_bias}));
   };
   if (config_.packed_qkv) {
     input("qkv", q + 2 * kv);
@@ -101,10 +101,8 @@ Tensor Attention::operator()(const Tensor& x, const ForwardContext& context) {
 
 Mlp::Mlp(std::string name, const BlockSpec& spec) : Layer(std::move(name), "Mlp", spec) {
   const auto input = [&](const char* part) {
-    inputs_.push_back(make_linear({.name = part,
-                                   .in = config_.hidden,
-                                   .out = config_.ffn,
-                                   .bias = config_.mlp_bias}));
+    inputs_.push_back(make_linear(
+        {.name = part, .in = config_.hidden, .out = config_.ffn, .bias = config_.mlp_bias}));
   };
   if (config_.mlp == MlpKind::kSwiGlu) input("gate");
   input("up");
@@ -137,9 +135,14 @@ Block::Block(std::string name, const BlockSpec& spec)
 
 Tensor Block::operator()(const Tensor& x, const ForwardContext& context) {
   return run(x, [&](const Tensor& input) {
-    if (!recompute_) return compute(input, context);
-    return recompute(*attention_norm_->weight.tape(), input,
-                     [this, context](const Tensor& again) { return compute(again, context); });
+    Tape* tape = attention_norm_->weight.tape();
+    if (recompute_ == RecomputeMode::kFull) {
+      return recompute(*tape, input,
+                       [this, context](const Tensor& again) { return compute(again, context); });
+    }
+    if (recompute_ == RecomputeMode::kNone) return compute(input, context);
+    const Tape::Selective selective(*tape);
+    return compute(input, context);
   });
 }
 
@@ -148,8 +151,8 @@ Tensor Block::compute(const Tensor& x, const ForwardContext& context) {
   const Tensor mixed = (*attention_)(before.y, context);
   const ops::NormOutput between = ops::norm(mixed, before.stream, *mlp_norm_);
   const Tensor inner = ops::dropout(
-      (*mlp_)(between.y), ops::dropout_args(context, config_.residual_dropout, layer_,
-                                            ops::DropoutSite::kMlpOutput));
+      (*mlp_)(between.y),
+      ops::dropout_args(context, config_.residual_dropout, layer_, ops::DropoutSite::kMlpOutput));
   return ops::add(between.stream, inner);
 }
 

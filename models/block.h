@@ -9,6 +9,7 @@
 #include "core/module.h"
 #include "core/ops/attention.h"
 #include "core/ops/norm.h"
+#include "core/recompute.h"
 #include "models/config.h"
 
 namespace fsdp::models {
@@ -74,8 +75,7 @@ class Mlp final : public Layer {
 class Block final : public Layer {
  public:
   Block(std::string name, const BlockSpec& spec);
-  // Keep only the block's input for backward and compute the rest again there.
-  void set_recompute(bool recompute) { recompute_ = recompute; }
+  void set_recompute(RecomputeMode mode) { recompute_ = mode; }
   Tensor operator()(const Tensor& x,  // (B, T, hidden)
                     const ForwardContext& context);
 
@@ -86,7 +86,7 @@ class Block final : public Layer {
   std::optional<ops::NormWeights> mlp_norm_;
   Attention* attention_;
   Mlp* mlp_;
-  bool recompute_ = false;
+  RecomputeMode recompute_ = RecomputeMode::kNone;
 };
 
 }  // namespace fsdp::models

@@ -43,9 +43,11 @@ CausalLM::CausalLM(const ModelConfig& config, Backend& backend, DType dtype, int
                             : &add_parameter("head.weight", token_table_->shape(), normal, true);
 }
 
-void CausalLM::recompute_every(int64_t k) {
+void CausalLM::set_recompute(RecomputeMode mode, int64_t every) {
+  FSDP_CHECK(every >= 1, "[recompute] every: expected at least 1, got {}", every);
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    blocks_[i]->set_recompute(k > 0 && static_cast<int64_t>(i) % k == 0);
+    const bool here = i % static_cast<size_t>(every) == 0;
+    blocks_[i]->set_recompute(here ? mode : RecomputeMode::kNone);
   }
 }
 

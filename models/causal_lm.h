@@ -15,8 +15,8 @@ class CausalLM final : public Module {
   CausalLM(const ModelConfig& config, Backend& backend, DType dtype, int64_t max_length);
 
   const ModelConfig& config() const { return config_; }
-  // Activation recompute in every k-th block (the first, the k+1-th, ...); 0: in none.
-  void recompute_every(int64_t k);
+  // Activation recompute in every k-th block (the first, the k+1-th, ...), none in the others.
+  void set_recompute(RecomputeMode mode, int64_t every = 1);
   // Blocks that the passes from now on leave out: x goes past them (LayerDrop, Fan et al., ICLR
   // 2020). They have no gradients then. Every rank must leave out the same ones.
   void leave_out(const std::vector<int64_t>& blocks);

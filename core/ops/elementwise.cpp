@@ -2,6 +2,7 @@
 #include "core/ops/elementwise.h"
 
 #include "core/ops/check.h"
+#include "core/recompute.h"
 
 namespace fsdp::ops {
 
@@ -35,6 +36,11 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
                                            dup);
                    return std::vector<Tensor>{dgate, dup};
                  });
+    leave_recipe(*tape, y, [gate = gate.detached(), up = up.detached()] {
+      Tensor again = Tensor::empty(gate.backend(), gate.shape(), gate.dtype());
+      gate.backend().swiglu_forward(gate.backend().compute_stream(), gate, up, again);
+      return again;
+    });
   }
   return y;
 }

@@ -2,6 +2,7 @@
 #include "core/ops/linear.h"
 
 #include "core/ops/check.h"
+#include "core/recompute.h"
 
 namespace fsdp::ops {
 namespace {
@@ -23,13 +24,13 @@ LinearExtents check_linear(const Tensor& x, const LinearWeights& w) {
   return e;
 }
 
-void weight_gradient(const Tensor& x, const Tensor& dy, const LinearWeights& w,
+void weight_gradient(const SavedValue& x, const Tensor& dy, const LinearWeights& w,
                      const LinearExtents& e) {
-  Backend& backend = x.backend();
+  Backend& backend = dy.backend();
   Stream& stream = backend.compute_stream();
-  const Tensor x2 = x.view(Shape{e.rows, e.in});
   const Tensor dy2 = dy.view(Shape{e.rows, e.out});
   if (w.weight.trainable()) {
+    const Tensor x2 = x.take().view(Shape{e.rows, e.in});
     GradientTarget target = w.weight.begin_gradient();
     const bool out_in = w.layout == WeightLayout::kOutIn;
     backend.matmul(stream, {.a = out_in ? dy2 : x2,
@@ -71,10 +72,11 @@ Tensor linear(const Tensor& x, const LinearWeights& w, Activation activation) {
   if (!tape) return y;
   if (w.weight.recording()) w.weight.add_use();
   if (w.bias && w.bias->recording()) w.bias->add_use();
+  const SavedValue saved = w.weight.recording() ? SavedValue(x) : SavedValue();
   tape->record("linear", {&x}, {&y},
-               [x = x.detached(), pre, w, e, activation,
+               [saved, shape = x.shape(), pre, w, e, activation,
                 wants_dx = x.requires_grad()](std::vector<Tensor>& gradients) {
-                 Backend& backend = x.backend();
+                 Backend& backend = gradients[0].backend();
                  Stream& stream = backend.compute_stream();
                  Tensor dy = std::move(gradients[0]);
                  if (activation != Activation::kNone) {
@@ -84,16 +86,23 @@ Tensor linear(const Tensor& x, const LinearWeights& w, Activation activation) {
                  }
                  Tensor dx;
                  if (wants_dx) {
-                   dx = Tensor::empty(backend, x.shape(), x.dtype());
+                   dx = Tensor::empty(backend, shape, dy.dtype());
                    Tensor dx2 = dx.view(Shape{e.rows, e.in});
                    backend.matmul(stream, {.a = dy.view(Shape{e.rows, e.out}),
                                            .b = w.weight.value(),
                                            .c = dx2,
                                            .transpose_b = w.layout == WeightLayout::kInOut});
                  }
-                 weight_gradient(x, dy, w, e);
+                 weight_gradient(saved, dy, w, e);
                  return std::vector<Tensor>{dx};
                });
+  if (pre.defined()) {
+    leave_recipe(*tape, y, [pre, activation] {
+      Tensor again = Tensor::empty(pre.backend(), pre.shape(), pre.dtype());
+      pre.backend().activation_forward(pre.backend().compute_stream(), activation, pre, again);
+      return again;
+    });
+  }
   return y;
 }
 

@@ -2,6 +2,7 @@
 #include "core/ops/norm.h"
 
 #include "core/ops/check.h"
+#include "core/recompute.h"
 
 namespace fsdp::ops {
 namespace {
@@ -46,6 +47,26 @@ Tensor norm_backward(const SavedNorm& saved, const NormWeights& w, std::vector<T
   return dx;
 }
 
+// Writes out.y, out.stream where there is a residual, and the statistics.
+void norm_forward(const Tensor& x, const Tensor& residual, const NormWeights& w, SavedNorm saved,
+                  NormOutput& out) {
+  Backend& backend = x.backend();
+  const NormForwardArgs args = {.x = x,
+                                .residual = residual.defined() ? &residual : nullptr,
+                                .sum = residual.defined() ? &out.stream : nullptr,
+                                .weight = w.weight.value(),
+                                .bias = w.bias ? &w.bias->value() : nullptr,
+                                .y = out.y,
+                                .mean = w.bias ? &saved.mean : nullptr,
+                                .rstd = saved.rstd,
+                                .epsilon = w.epsilon};
+  if (w.bias) {
+    backend.layer_norm_forward(backend.compute_stream(), args);
+  } else {
+    backend.rms_norm_forward(backend.compute_stream(), args);
+  }
+}
+
 }  // namespace
 
 NormOutput norm(const Tensor& x, const Tensor& residual, const NormWeights& w) {
@@ -67,20 +88,7 @@ NormOutput norm(const Tensor& x, const Tensor& residual, const NormWeights& w) {
   if (w.bias) saved.mean = Tensor::empty(backend, rows, wide);
   saved.rstd = Tensor::empty(backend, rows, wide);
   NormOutput out = {saved.stream, Tensor::empty(backend, x.shape(), x.dtype())};
-  const NormForwardArgs args = {.x = x,
-                                .residual = residual.defined() ? &residual : nullptr,
-                                .sum = residual.defined() ? &out.stream : nullptr,
-                                .weight = w.weight.value(),
-                                .bias = w.bias ? &w.bias->value() : nullptr,
-                                .y = out.y,
-                                .mean = w.bias ? &saved.mean : nullptr,
-                                .rstd = saved.rstd,
-                                .epsilon = w.epsilon};
-  if (w.bias) {
-    backend.layer_norm_forward(backend.compute_stream(), args);
-  } else {
-    backend.rms_norm_forward(backend.compute_stream(), args);
-  }
+  norm_forward(x, residual, w, saved, out);
 
   const bool parameters = w.weight.recording() || (w.bias && w.bias->recording());
   Tape* tape = parameters ? w.weight.tape() : tape_of({&x, &residual});
@@ -92,6 +100,13 @@ NormOutput norm(const Tensor& x, const Tensor& residual, const NormWeights& w) {
                  Tensor dx = norm_backward(saved, w, gradients);
                  return std::vector<Tensor>{dx, dx};
                });
+  // From the stream, which is rounded before it is normalised: the same bits.
+  leave_recipe(*tape, out.y, [saved, w] {
+    const Tensor& x = saved.stream;
+    NormOutput again = {x, Tensor::empty(x.backend(), x.shape(), x.dtype())};
+    norm_forward(x, Tensor(), w, saved, again);
+    return again.y;
+  });
   return out;
 }
 

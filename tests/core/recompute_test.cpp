@@ -1,10 +1,13 @@
 // Recompute: the same values and gradients as without, what it keeps, frozen pieces, pauses.
 #include "core/recompute.h"
 
+#include <optional>
+
 #include <doctest/doctest.h>
 
 #include "core/ops/elementwise.h"
 #include "core/ops/linear.h"
+#include "core/ops/norm.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/tensors.h"
@@ -73,6 +76,64 @@ TEST_CASE("recompute: dropout draws the same mask again") {
   check.input("x", Shape{2, 50});
   const auto body = [&](const Tensor& x) { return ops::dropout(ops::swiglu(x, x), args); };
   check.run([&](const Tensors& in) { return Tensors{recompute(check.tape(), in[0], body)}; });
+}
+
+TEST_CASE("recipe: computed once for all users, given back after the last") {
+  cpu::CpuBackend backend;
+  const auto bytes = [&] { return backend.ledger().usage().total_current; };
+  int runs = 0;
+  Recipe recipe([&] {
+    ++runs;
+    return Tensor::zeros(backend, Shape{128}, DType::kF32);
+  });
+  recipe.add_user();
+  recipe.add_user();
+  const size_t before = bytes();
+  Tensor first = recipe.take();
+  first = Tensor();
+  CHECK(bytes() == before + 512);
+  Tensor second = recipe.take();
+  CHECK(runs == 1);
+  second = Tensor();
+  CHECK(bytes() == before);
+}
+
+TEST_CASE("selective: keeps the results of products, not those of norms and activations") {
+  cpu::CpuBackend backend;
+  Parameter gain("gain", Shape{32}, {}, false), up("up", Shape{64, 32}, {}, true),
+      down("down", Shape{32, 64}, {}, true);
+  const Tensor input = test::random_tensor(backend, Shape{2, 8, 32}, DType::kF32, 1);
+  const Tensor dy = test::random_tensor(backend, Shape{2, 8, 32}, DType::kF32, 2);
+  constexpr size_t kNarrow = 2 * 8 * 32 * 4, kWide = 2 * 8 * 64 * 4;
+  std::vector<std::vector<double>> expected;
+  for (const bool selective : {false, true}) {
+    Tape tape(backend);
+    for (Parameter* p : {&gain, &up, &down}) {
+      p->set_value(test::random_tensor(backend, p->shape(), DType::kF32, hash_name(p->name())));
+      p->attach(&tape, nullptr);
+    }
+    const test::Leaf x(tape, input);
+    const size_t before = backend.ledger().usage().total_current;
+    Tensor y;
+    {
+      std::optional<Tape::Selective> guard;
+      if (selective) guard.emplace(tape);
+      const ops::NormOutput normed = ops::norm(x.value(), Tensor(), {gain, nullptr, 1e-5});
+      y = ops::linear(ops::linear(normed.y, {.weight = up}, Activation::kGeluTanh),
+                      {.weight = down});
+    }
+    // The statistics of the norm (512 bytes at least) and the product before GELU are kept; with
+    // everything kept also the norm's result and GELU's.
+    const size_t kept = backend.ledger().usage().total_current - before - y.bytes();
+    CHECK(kept == 512 + kWide + (selective ? 0 : kNarrow + kWide));
+    tape.backward(y, dy);
+    const std::vector<std::vector<double>> got = {
+        y.to_doubles(), x.gradient().to_doubles(), gain.gradient().to_doubles(),
+        up.gradient().to_doubles(), down.gradient().to_doubles()};
+    if (selective) CHECK(got == expected);
+    expected = got;
+    for (Parameter* p : {&gain, &up, &down}) p->clear_gradient();
+  }
 }
 
 }  // namespace

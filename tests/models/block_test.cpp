@@ -18,8 +18,8 @@ using Tensors = std::vector<Tensor>;
 struct Rig {
   explicit Rig(ModelConfig model_config)
       : config(std::move(model_config)),
-        block("blocks.1", BlockSpec{config, 1,
-                                    make_rope_tables(config, backend, DType::kF64, 8)}) {}
+        block("blocks.1", BlockSpec{config, 1, make_rope_tables(config, backend, DType::kF64, 8)}) {
+  }
 
   ForwardContext training() {
     return {.training = true, .dropout = {.seed = 3, .step = 2}, .samples = &samples};
@@ -41,12 +41,12 @@ TEST_CASE("block: parameters carry the block's name, in the order of their modul
   const Rig gpt2(test::tiny_gpt2());
   CHECK(gpt2.block.class_name() == "GPT2Block");
   CHECK(names_of(gpt2.block) ==
-        std::vector<std::string>{
-            "blocks.1.attention_norm.weight", "blocks.1.attention_norm.bias",
-            "blocks.1.mlp_norm.weight", "blocks.1.mlp_norm.bias", "blocks.1.attention.qkv.weight",
-            "blocks.1.attention.qkv.bias", "blocks.1.attention.out.weight",
-            "blocks.1.attention.out.bias", "blocks.1.mlp.up.weight", "blocks.1.mlp.up.bias",
-            "blocks.1.mlp.down.weight", "blocks.1.mlp.down.bias"});
+        std::vector<std::string>{"blocks.1.attention_norm.weight", "blocks.1.attention_norm.bias",
+                                 "blocks.1.mlp_norm.weight", "blocks.1.mlp_norm.bias",
+                                 "blocks.1.attention.qkv.weight", "blocks.1.attention.qkv.bias",
+                                 "blocks.1.attention.out.weight", "blocks.1.attention.out.bias",
+                                 "blocks.1.mlp.up.weight", "blocks.1.mlp.up.bias",
+                                 "blocks.1.mlp.down.weight", "blocks.1.mlp.down.bias"});
   const Rig llama(test::tiny_llama());
   CHECK(names_of(llama.block) ==
         std::vector<std::string>{"blocks.1.attention_norm.weight", "blocks.1.mlp_norm.weight",
@@ -138,7 +138,7 @@ TEST_CASE("block: recompute changes no bit of values and gradients and keeps onl
     std::vector<std::vector<double>> results[2];
     size_t kept[2];
     for (const bool again : {false, true}) {
-      rig.block.set_recompute(again);
+      rig.block.set_recompute(again ? RecomputeMode::kFull : RecomputeMode::kNone);
       const test::Leaf x(tape, test::random_tensor(rig.backend, shape, DType::kF64, 1));
       const size_t before = activations();
       const Tensor y = rig.block(x.value(), rig.training());

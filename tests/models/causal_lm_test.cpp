@@ -2,10 +2,10 @@
 // models against finite differences, dropout and recompute, labels, the last position alone.
 #include "models/causal_lm.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
+
+#include <doctest/doctest.h>
 
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
@@ -85,8 +85,7 @@ TEST_CASE("model: logits, loss and every gradient of Hugging Face folders in flo
       const Tape::Pause pause(tape);
       CHECK(difference(model.logits(tokens, {}).to_doubles(), reference.doubles("logits")) < 1e-12);
     }
-    const std::vector<int32_t> labels =
-        shifted_labels(reference.integers("labels"), rows, length);
+    const std::vector<int32_t> labels = shifted_labels(reference.integers("labels"), rows, length);
     const double labelled = static_cast<double>(
         std::count_if(labels.begin(), labels.end(), [](int32_t l) { return l != kIgnoreIndex; }));
     const Tensor loss = model.loss(tokens, Tensor::from_host(backend, Shape{rows * length}, labels),
@@ -168,7 +167,8 @@ TEST_CASE("model: recompute in every or every second block changes no bit") {
     tiny.fill(&tape, DType::kF32);
     std::vector<std::vector<Doubles>> results;
     for (const int64_t k : {0, 1, 2}) {
-      tiny.model.recompute_every(k);
+      tiny.model.set_recompute(k > 0 ? RecomputeMode::kFull : RecomputeMode::kNone,
+                               std::max<int64_t>(k, 1));
       const Tensor loss = tiny.model.loss(tiny.tokens, tiny.labels, tiny.training(), 0.05);
       tape.backward(loss);
       results.push_back({loss.to_doubles()});
@@ -253,8 +253,9 @@ TEST_CASE("shifted_labels: each position predicts the next, the last of a row no
   CHECK(shifted_labels({1, 2, 3, kIgnoreIndex, 5, 6}, 2, 3) ==
         std::vector<int32_t>{2, 3, kIgnoreIndex, 5, 6, kIgnoreIndex});
   CHECK(shifted_labels({7}, 1, 1) == std::vector<int32_t>{kIgnoreIndex});
-  CHECK(test::error_of([] { shifted_labels({1, 2, 3}, 2, 2); }) ==
-        "[labels] expected 2 x 2 values, got 3");
+  CHECK(test::error_of([] {
+          shifted_labels({1, 2, 3}, 2, 2);
+        }) == "[labels] expected 2 x 2 values, got 3");
 }
 
 }  // namespace

@@ -53,10 +53,11 @@ models::ModelConfig small_llama() {
   return c;
 }
 
-SubjectFactory causal_lm(const models::ModelConfig& config, int64_t recompute_every) {
-  return [config, recompute_every](Backend& backend, DType dtype) {
+SubjectFactory causal_lm(const models::ModelConfig& config, RecomputeMode recompute,
+                         int64_t every) {
+  return [config, recompute, every](Backend& backend, DType dtype) {
     auto model = std::make_unique<models::CausalLM>(config, backend, dtype, kLength);
-    model->recompute_every(recompute_every);
+    model->set_recompute(recompute, every);
     models::CausalLM* lm = model.get();
     return Subject{std::move(model), config.block_class, [lm](const Pass& p) {
                      return lm->loss(p.tokens, p.labels, p.context, p.gradient_scale);

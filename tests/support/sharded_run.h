@@ -43,7 +43,8 @@ struct Subject {
   std::function<Tensor(const Pass&)> loss;  // sum over the labels
 };
 using SubjectFactory = std::function<Subject(Backend&, DType)>;
-SubjectFactory causal_lm(const models::ModelConfig& config, int64_t recompute_every = 0);
+SubjectFactory causal_lm(const models::ModelConfig& config,
+                         RecomputeMode recompute = RecomputeMode::kNone, int64_t every = 1);
 // Transformer blocks of this config run in the order that `order` gives for a pass: blocks may be
 // left out or come twice. The head is tied to the embedding.
 using BlockOrder = std::function<std::vector<int>(const Pass&)>;

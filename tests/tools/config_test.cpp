@@ -43,7 +43,7 @@ struct Scramble {
   void change(comm::Accumulation& v) { v = comm::Accumulation::kReduceLast; }
   void change(LossMean& v) { v = LossMean::kRanks; }
   void change(LossScaling& v) { v = LossScaling::kFairseq; }
-  void change(Recompute& v) { v = Recompute::kFull; }
+  void change(RecomputeMode& v) { v = RecomputeMode::kSelective; }
   void change(NormType& v) { v.power = std::numeric_limits<double>::infinity(); }
   void change(Wrap& v) { v = Wrap::kNone; }
   void change(comm::BackwardPrefetch& v) { v = comm::BackwardPrefetch::kPost; }

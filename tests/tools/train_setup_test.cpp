@@ -118,6 +118,7 @@ TEST_CASE("train setup: every way of sharding reaches the session") {
   CHECK(options.fsdp.micro_steps == 3);
   CHECK(options.loss_mean == SessionOptions::LossMean::kRanks);
   CHECK(std::isinf(options.clip_power));
+  CHECK(options.recompute == RecomputeMode::kFull);
   CHECK(options.recompute_every == 2);
   CHECK(options.frozen == std::vector<std::string>{"*.wte.*"});
   CHECK(session_options(config_of("fsdp: {forward_prefetch: false}"), {}, 1, 1)

@@ -23,7 +23,6 @@ using Decay = tools::SessionOptions::Decay;
 using LossMean = tools::SessionOptions::LossMean;
 enum class Wrap : uint8_t { kTransformerBlock, kNone };
 enum class LossScaling : uint8_t { kAuto, kNone, kTorch, kFairseq };
-enum class Recompute : uint8_t { kNone, kFull };
 
 // Either a folder to start from, or a preset, or sizes; sizes override the preset's.
 struct ModelSection {
@@ -98,7 +97,7 @@ struct LossScaleSection {
 };
 
 struct RecomputeSection {
-  Recompute mode = Recompute::kNone;
+  RecomputeMode mode = RecomputeMode::kNone;
   int64_t every = 1;
 };
 

@@ -86,8 +86,10 @@ void visit(V& v, LossScaleSection& c) {
 
 template <typename V>
 void visit(V& v, RecomputeSection& c) {
-  v.field("mode", c.mode,
-          "full: keep the inputs of blocks only, compute the rest again in backward");
+  v.field(
+      "mode", c.mode,
+      "full: keep the inputs of blocks only, compute the rest again in backward; selective: keep "
+      "results of matrix products and attention, compute norms and activations again");
   v.field("every", c.every, "only in every k-th block");
 }
 

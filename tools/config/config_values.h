@@ -46,8 +46,10 @@ inline EnumNames<LossScaling> names_of(LossScaling) {
           {"torch", LossScaling::kTorch},
           {"fairseq", LossScaling::kFairseq}};
 }
-inline EnumNames<Recompute> names_of(Recompute) {
-  return {{"none", Recompute::kNone}, {"full", Recompute::kFull}};
+inline EnumNames<RecomputeMode> names_of(RecomputeMode) {
+  return {{"none", RecomputeMode::kNone},
+          {"selective", RecomputeMode::kSelective},
+          {"full", RecomputeMode::kFull}};
 }
 inline EnumNames<comm::Strategy> names_of(comm::Strategy) {
   using comm::Strategy;

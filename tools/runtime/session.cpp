@@ -74,7 +74,7 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
       tape_(std::make_unique<Tape>(*backend_)),
       model_(std::make_unique<models::CausalLM>(options.model, *backend_, options.fsdp.param_dtype,
                                                 options.max_length)) {
-  model_->recompute_every(options.recompute_every);
+  model_->set_recompute(options.recompute, options.recompute_every);
   freeze(options.model, options.frozen, model_->parameters());
   // Before sharding: a flat shard is one-dimensional and would hide which parameters are matrices.
   for (Parameter* parameter : model_->parameters()) {

@@ -33,7 +33,8 @@ struct SessionOptions {
   // The loss of a step: the mean over all label tokens of the global batch; or the mean over ranks
   // and micro-steps of each one's mean (PyTorch's habit), where those without labels count as 0.
   enum class LossMean : uint8_t { kTokens, kRanks } loss_mean = LossMean::kTokens;
-  int64_t recompute_every = 0;  // activations of every k-th block are computed again; 0: of none
+  RecomputeMode recompute = RecomputeMode::kNone;
+  int64_t recompute_every = 1;  // in every k-th block
   // Parameters that keep their values: Hugging Face names; * stands for any characters.
   std::vector<std::string> frozen;
   uint64_t seed = 0;  // of dropout

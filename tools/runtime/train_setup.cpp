@@ -160,7 +160,6 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
   const config::TrainSection& train = config.train;
   FSDP_CHECK(config.runtime.backend == "cpu", "runtime.backend: this build has cpu, got \"{}\"",
              config.runtime.backend);
-  const bool recompute = train.recompute.mode == config::Recompute::kFull;
   SessionOptions options = {.model = model,
                             .max_length = config.data.sequence_length,
                             .wrap_blocks = config.fsdp.wrap == config::Wrap::kTransformerBlock,
@@ -175,7 +174,8 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
                             .clip_power = train.clip_type.power,
                             .loss_scale = loss_scale_options(train, ranks),
                             .loss_mean = train.loss_mean,
-                            .recompute_every = recompute ? train.recompute.every : 0,
+                            .recompute = train.recompute.mode,
+                            .recompute_every = train.recompute.every,
                             .frozen = train.freeze,
                             .seed = static_cast<uint64_t>(train.seed)};
   options.cpu.threads = threads;

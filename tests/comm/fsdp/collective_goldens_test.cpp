@@ -95,9 +95,10 @@ TEST_CASE("collectives: calls and bytes of every strategy, prefetch, accumulatio
          {BackwardPrefetch::kPre, BackwardPrefetch::kPost, BackwardPrefetch::kNone}) {
       for (const auto accumulation : {Accumulation::kReduceEach, Accumulation::kReduceScatterEach,
                                       Accumulation::kReduceLast}) {
-        for (const int64_t recompute_every : {0, 1}) {
+        for (const auto recompute :
+             {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFull}) {
           RunSpec s;
-          s.subject = causal_lm(small_gpt2(), recompute_every);
+          s.subject = causal_lm(small_gpt2(), recompute);
           s.ranks = hybrid ? 4 : 2;
           s.rows = 8;
           s.fsdp = {.strategy = strategy,
@@ -110,7 +111,7 @@ TEST_CASE("collectives: calls and bytes of every strategy, prefetch, accumulatio
           CAPTURE(name_of(strategy));
           CAPTURE(static_cast<int>(prefetch));
           CAPTURE(static_cast<int>(accumulation));
-          CAPTURE(recompute_every);
+          CAPTURE(static_cast<int>(recompute));
           std::vector<int64_t> numels;
           const Volumes got = measured(s, numels);
           const int64_t shards = strategy == kNoShard ? 1 : 2;

@@ -1,9 +1,8 @@
 // A step that throws on every rank, on the host or on a stream, leaves nothing behind: after
 // recover() training goes on with the bits of a run in which it never happened.
-#include "comm/fsdp/fully_sharded.h"
-
 #include <doctest/doctest.h>
 
+#include "comm/fsdp/fully_sharded.h"
 #include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"
 
@@ -28,11 +27,13 @@ std::vector<Setting> settings() {
           {"hpZ", 4, {.reshard_group_size = 2}},
           {"one stream, one in flight", 2, {.units_in_flight = 1, .separate_reduce = false}},
           {"shard_grad_op", 2, {.strategy = kShardGradOp}},
-          {"shard_grad_op, bf16", 2,
+          {"shard_grad_op, bf16",
+           2,
            {.strategy = kShardGradOp, .param_dtype = DType::kBF16, .reduce_dtype = DType::kBF16}},
           {"shard_optimizer", 2, {.strategy = kShardOptimizer}},
           {"no_shard", 3, {.strategy = kNoShard}},
-          {"hybrid, micro-steps", 4,
+          {"hybrid, micro-steps",
+           4,
            {.strategy = kHybridShard,
             .shard_size = 2,
             .accumulation = Accumulation::kReduceScatterEach,
@@ -84,9 +85,8 @@ void fail_in_hook(RankRun& run, const char* module_name, Moment moment, int coun
   const auto count_down = [left = std::make_shared<int>(countdown)] {
     if (--*left == 0) fail("[test] a hook throws");
   };
-  module.set_hooks(moment == Moment::kForward
-                       ? ModuleHooks{count_down, nullptr, nullptr, nullptr}
-                       : ModuleHooks{nullptr, nullptr, count_down, nullptr});
+  module.set_hooks(moment == Moment::kForward ? ModuleHooks{count_down, nullptr, nullptr, nullptr}
+                                              : ModuleHooks{nullptr, nullptr, count_down, nullptr});
   CHECK(contains(error_of([&] { run.step(2); }), "a hook throws"));
   module.set_hooks({});
 }
@@ -97,8 +97,9 @@ TEST_CASE("a hook that throws, forward and backward, in the middle of the blocks
   for (const Setting& setting : settings()) {
     CAPTURE(setting.what);
     RunSpec s = spec(setting);
-    for (const int64_t recompute_every : {0, 1}) {
-      s.subject = causal_lm(small_gpt2(), recompute_every);
+    for (const auto recompute :
+         {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFull}) {
+      s.subject = causal_lm(small_gpt2(), recompute);
       const RunResult expected = train(s);
       for (const Moment moment : {Moment::kForward, Moment::kBackward}) {
         CAPTURE(static_cast<int>(moment));

@@ -2,9 +2,9 @@
 // memory; and pieces in which nothing needs a gradient.
 #include "core/recompute.h"
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
+
+#include <doctest/doctest.h>
 
 #include "tests/support/sharded_run.h"
 
@@ -14,9 +14,13 @@ using namespace fsdp::test;
 
 namespace {
 
-RunSpec dropout_spec(const models::ModelConfig& model, int64_t recompute_every) {
+constexpr RecomputeMode kNone = RecomputeMode::kNone;
+constexpr RecomputeMode kSelective = RecomputeMode::kSelective;
+constexpr RecomputeMode kFull = RecomputeMode::kFull;
+
+RunSpec dropout_spec(const models::ModelConfig& model, RecomputeMode mode, int64_t every = 1) {
   RunSpec s;
-  s.subject = causal_lm(model, recompute_every);
+  s.subject = causal_lm(model, mode, every);
   s.training = true;
   s.keep_gradients = true;
   return s;
@@ -49,15 +53,17 @@ TEST_CASE("recompute gives the same bits, dropout included") {
       for (const int ranks : {1, 2, 3}) {
         CAPTURE(model.family);
         CAPTURE(ranks);
-        RunSpec s = dropout_spec(model, 0);
+        RunSpec s = dropout_spec(model, kNone);
         s.ranks = ranks;
         s.fsdp.param_dtype = dtype;
         const RunResult expected = train(s);
         for (const int64_t every : {1, 2, 3}) {
-          RunSpec again = dropout_spec(model, every);
-          again.ranks = ranks;
-          again.fsdp = s.fsdp;
-          CHECK((train(again) == expected));
+          for (const RecomputeMode mode : {kSelective, kFull}) {
+            RunSpec again = dropout_spec(model, mode, every);
+            again.ranks = ranks;
+            again.fsdp = s.fsdp;
+            CHECK((train(again) == expected));
+          }
         }
       }
     }
@@ -65,32 +71,37 @@ TEST_CASE("recompute gives the same bits, dropout included") {
 }
 
 TEST_CASE("recompute under other schedules and micro-steps") {
-  RunSpec s = dropout_spec(small_gpt2(), 0);
+  RunSpec s = dropout_spec(small_gpt2(), kNone);
   s.ranks = 4;
   s.fsdp.micro_steps = 3;
-  for (const Accumulation accumulation :
-       {Accumulation::kReduceEach, Accumulation::kReduceLast}) {
+  for (const Accumulation accumulation : {Accumulation::kReduceEach, Accumulation::kReduceLast}) {
     for (const int in_flight : {1, 2}) {
       s.fsdp.accumulation = accumulation;
       s.fsdp.units_in_flight = in_flight;
       s.fsdp.reshard_group_size = 2;
-      s.subject = causal_lm(small_gpt2(), 0);
+      s.subject = causal_lm(small_gpt2());
       const RunResult expected = train(s);
-      s.subject = causal_lm(small_gpt2(), 1);
-      CHECK((train(s) == expected));
+      for (const RecomputeMode mode : {kSelective, kFull}) {
+        s.subject = causal_lm(small_gpt2(), mode);
+        CHECK((train(s) == expected));
+      }
     }
   }
 }
 
 TEST_CASE("recompute gathers nothing again and holds less") {
-  const Cost kept = cost_of(dropout_spec(small_gpt2(), 0));
-  const Cost some = cost_of(dropout_spec(small_gpt2(), 2));
-  const Cost all = cost_of(dropout_spec(small_gpt2(), 1));
+  const Cost kept = cost_of(dropout_spec(small_gpt2(), kNone));
+  const Cost some = cost_of(dropout_spec(small_gpt2(), kFull, 2));
+  const Cost all = cost_of(dropout_spec(small_gpt2(), kFull));
+  const Cost selective = cost_of(dropout_spec(small_gpt2(), kSelective));
   CHECK(kept.gathers == 2 * 7);
   CHECK(some.gathers == kept.gathers);
   CHECK(all.gathers == kept.gathers);
   CHECK(some.activations < kept.activations);
   CHECK(all.activations < some.activations);
+  CHECK(selective.gathers == kept.gathers);
+  CHECK(selective.activations < kept.activations);
+  CHECK(all.activations < selective.activations);
 }
 
 TEST_CASE("recompute with frozen parameters, also where nothing needs a gradient") {
@@ -102,12 +113,14 @@ TEST_CASE("recompute with frozen parameters, also where nothing needs a gradient
        {std::function<bool(const Parameter&)>(frozen_front),
         std::function<bool(const Parameter&)>(frozen_block)}) {
     for (const int ranks : {1, 2}) {
-      RunSpec s = dropout_spec(small_gpt2(), 0);
+      RunSpec s = dropout_spec(small_gpt2(), kNone);
       s.ranks = ranks;
       s.frozen = frozen;
       const RunResult expected = train(s);
-      s.subject = causal_lm(small_gpt2(), 1);
-      CHECK((train(s) == expected));
+      for (const RecomputeMode mode : {kSelective, kFull}) {
+        s.subject = causal_lm(small_gpt2(), mode);
+        CHECK((train(s) == expected));
+      }
     }
   }
 }

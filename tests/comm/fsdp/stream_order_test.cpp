@@ -91,7 +91,7 @@ TEST_CASE("random delays under other schedules: the same bits") {
         FsdpOptions{.param_dtype = DType::kBF16, .reduce_dtype = DType::kBF16},
         FsdpOptions{.accumulation = Accumulation::kReduceLast, .micro_steps = 2}}) {
     RunSpec s;
-    s.subject = causal_lm(small_llama(), 1);
+    s.subject = causal_lm(small_llama(), RecomputeMode::kFull);
     s.training = true;
     s.ranks = 3;
     s.fsdp = options;
