@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# The options of sharding and of a step, through fsdp train: which of them change nothing (the same
+# model file, byte for byte), which change rounding, which change the result and how.
+# Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
+set -uo pipefail
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+
+head -200 "$SOURCE/tools/data/chess/train.jsonl" >train.jsonl
+cat >config.yaml <<'YAML'
+model: {model_type: llama, hidden_size: 24, layers: 3, heads: 3, ffn: 40, dropout: 0.1}
+data: {train: train.jsonl, sequence_length: 32}
+train: {steps: 8, batch: 12, lr: 1e-2, log_every: 1, schedule: {kind: constant}}
+YAML
+
+# train RUN_DIR RANKS key=value...: keeps the output in RUN_DIR.log
+train() {
+  local directory=$1 ranks=$2; shift 2
+  local keys=()
+  for key in "$@"; do keys+=(--set "$key"); done
+  local launch=("$FSDP" train --local-ranks "$ranks")
+  # shellcheck disable=SC2206
+  [ -n "${use_mpi:-}" ] && launch=($MPIRUN -n "$ranks" "$FSDP" train)
+  "${launch[@]}" --config config.yaml --set "runtime.run_dir=$directory" "${keys[@]}" \
+    >"$directory.log" 2>&1 || { fail "train $* ended with $?"; cat "$directory.log"; }
+}
+values() { grep -o "\"$2\":[^,}]*" "$1/metrics.jsonl" | cut -d: -f2; }
+same_model() { cmp -s "$1/model/model.safetensors" "$2/model/model.safetensors"; }
+# close RUN RUN LIMIT: losses of all steps
+close() {
+  paste <(values "$1" loss) <(values "$2" loss) | awk -v limit="$3" '
+    { d = $1 - $2; if (d < 0) d = -d; if (d > limit * $1) bad = 1; n++ } END { exit bad || n != 8 }'
+}
+
+# ---- fixed order: the same bytes under every strategy, schedule and way to start -----------------
+train fixed 4 fsdp.fixed_order=true
+compare_fixed() {
+  local name=$1; shift
+  train "$name" 4 fsdp.fixed_order=true "$@"
+  same_model fixed "$name" || fail "$*: not the bytes of full_shard"
+}
+for strategy in shard_grad_op shard_optimizer no_shard; do
+  compare_fixed $strategy fsdp.strategy=$strategy
+done
+for strategy in hybrid_shard hybrid_shard_zero2; do
+  compare_fixed $strategy fsdp.strategy=$strategy fsdp.shard_size=2
+done
+compare_fixed deep fsdp.prefetch_depth=2 fsdp.units_in_flight=3
+compare_fixed late fsdp.forward_prefetch=false fsdp.backward_prefetch=none fsdp.units_in_flight=1
+compare_fixed one_stream fsdp.separate_reduce=false fsdp.backward_prefetch=post
+compare_fixed kept fsdp.reshard_after_forward=false
+compare_fixed hpz fsdp.reshard_group_size=2
+compare_fixed one_unit fsdp.wrap=none
+compare_fixed synced fsdp.sync_module_states=true
+compare_fixed selective train.recompute.mode=selective
+compare_fixed full train.recompute.mode=full train.recompute.every=2
+compare_fixed sum fsdp.force_sum=true
+if [ -n "${MPIRUN:-}" ]; then
+  use_mpi=1 compare_fixed over_mpi fsdp.strategy=hybrid_shard fsdp.shard_size=2
+else
+  echo "[SKIP] options over MPI: no MPI"
+fi
+
+# ---- micro-steps: rounding only -------------------------------------------------------------------
+# Without dropout: its masks belong to the micro-step.
+train plain 2 model.dropout=0
+for accumulation in reduce_each reduce_scatter_each reduce_last; do
+  train micro_$accumulation 2 model.dropout=0 train.micro_steps=3 fsdp.accumulation=$accumulation
+  close plain micro_$accumulation 1e-5 || fail "micro-steps with $accumulation: other losses"
+done
+train ranks 2 model.dropout=0 train.loss_mean=ranks  # rows are equally long
+close plain ranks 1e-5 || fail "the mean over ranks of equal rows: other losses"
+
+# ---- f16 with loss scaling ------------------------------------------------------------------------
+train half 2 model.dropout=0 train.dtype=f16 train.loss_scale.initial=5e6
+awk -v a="$(values half loss | head -1)" -v b="$(values half loss | tail -1)" 'BEGIN { exit !(b < 0.9 * a) }' ||
+  fail "f16: the loss does not fall"
+[ "$(values half skipped_steps | tail -1)" -gt 0 ] || fail "f16 with a scale of 5e6: no step skipped"
+[ "$(values half loss_scale | tail -1 | cut -d. -f1)" -lt 5000000 ] || fail "the scale did not fall"
+
+# ---- frozen parameters: the bytes of the start ----------------------------------------------------
+train start 1 train.lr=0 train.steps=1 train.optimizer.weight_decay=0
+train frozen 2 'train.freeze=["*.layers.0.*", "model.embed_tokens.weight"]'
+"$FSDP" verify --help >/dev/null || fail "no verify"
+changed=$(cmp -l start/model/model.safetensors frozen/model/model.safetensors | wc -l)
+moved=$(cmp -l start/model/model.safetensors plain/model/model.safetensors | wc -l)
+[ "$changed" -gt 0 ] && [ "$changed" -lt $((moved * 3 / 4)) ] ||
+  fail "freezing a third of the model: $changed bytes differ from the start, without it $moved"
+
+# ---- clipping by another norm ---------------------------------------------------------------------
+train inf 2 train.clip_type=inf
+awk -v a="$(values inf grad_norm | head -1)" -v b="$(values fixed grad_norm | head -1)" \
+  'BEGIN { exit !(a < b / 3) }' || fail "the infinity norm is not smaller than the 2-norm"
+
+[ "$failed" = 0 ] && echo "options of train: all is well"
+exit "$failed"
