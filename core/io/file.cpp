@@ -109,6 +109,18 @@ void AtomicFile::write_through(std::string_view bytes) {
   }
 }
 
+void AtomicFile::write_at(size_t offset, const void* data, size_t bytes) {
+  FSDP_CHECK(descriptor_ >= 0, "{}: write after commit", path_.string());
+  std::string_view rest(static_cast<const char*>(data), bytes);
+  while (!rest.empty()) {
+    const ssize_t n = ::pwrite(descriptor_, rest.data(), rest.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    FSDP_CHECK(n >= 0, "{}: cannot write: {}", path_.string(), last_error());
+    rest.remove_prefix(static_cast<size_t>(n));
+    offset += static_cast<size_t>(n);
+  }
+}
+
 void AtomicFile::commit() {
   FSDP_CHECK(descriptor_ >= 0, "{}: commit twice", path_.string());
   write_through(pending_);

@@ -22,6 +22,8 @@ class AtomicFile {
 
   void write(const void* data, size_t bytes);  // small pieces are collected
   void write(std::string_view text) { write(text.data(), text.size()); }
+  // At a place of its own, whatever the order; what write() wrote and this must not overlap.
+  void write_at(size_t offset, const void* data, size_t bytes);
   void commit();  // fsync, rename, fsync of the folder
   const std::filesystem::path& path() const { return path_; }
 

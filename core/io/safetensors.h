@@ -84,28 +84,26 @@ struct SafetensorsSpec {
   std::vector<int64_t> shape;
 };
 
-// Use: construct, write every tensor of order() in pieces of any size, finish(). Without finish()
-// no file appears. The bytes equal those of Hugging Face's own writer for the same tensors.
+// Use: construct, write every tensor in pieces of any size, finish(). Tensors may come in any order,
+// so that whoever has them one by one keeps none. Without finish() no file appears. The bytes equal
+// those of Hugging Face's own writer for the same tensors.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(const std::filesystem::path& path, std::vector<SafetensorsSpec> tensors,
                     const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
-  // Wider dtypes first, then by name: the order in which the data must be written.
-  const std::vector<SafetensorsSpec>& order() const { return tensors_; }
-  // The next `bytes` bytes of `name`, in the tensor's dtype. Error when it is not that tensor's
-  // turn.
+  // The next `bytes` bytes of `name`, in the tensor's dtype.
   void write(std::string_view name, const void* data, size_t bytes);
   void finish();
 
  private:
-  void skip_complete();  // moves current_ to the next tensor that still misses bytes
-
+  struct Place {
+    size_t offset = 0;  // in the file
+    size_t bytes = 0;
+    size_t written = 0;
+  };
   AtomicFile file_;
-  std::vector<SafetensorsSpec> tensors_;
-  std::vector<size_t> sizes_;  // bytes of each
-  size_t current_ = 0;
-  size_t written_ = 0;  // bytes of the current tensor
+  std::map<std::string, Place, std::less<>> places_;  // by name
 };
 
 }  // namespace fsdp

@@ -1,7 +1,6 @@
 // Writing safetensors as a stream: the header is known before the data.
 // Contract: core/io/safetensors.h.
 #include <algorithm>
-#include <set>
 
 #include "core/error.h"
 #include "core/io/json.h"
@@ -69,47 +68,47 @@ std::string header(const std::vector<SafetensorsSpec>& tensors, const std::vecto
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
                                      std::vector<SafetensorsSpec> tensors,
                                      const std::map<std::string, std::string>& metadata)
-    : file_(path), tensors_(std::move(tensors)) {
-  std::sort(tensors_.begin(), tensors_.end(), [](const auto& a, const auto& b) {
+    : file_(path) {
+  // Wider dtypes first, then by name.
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
     const int rank_a = written(a.dtype).rank, rank_b = written(b.dtype).rank;
     return rank_a != rank_b ? rank_a > rank_b : a.name < b.name;
   });
-  std::set<std::string> names{"__metadata__"};
-  for (const SafetensorsSpec& tensor : tensors_) {
-    FSDP_CHECK(names.insert(tensor.name).second, "{}: tensor name \"{}\" is taken", path.string(),
-               tensor.name);
-    sizes_.push_back(bytes_of(tensor));
+  std::vector<size_t> sizes;
+  for (const SafetensorsSpec& tensor : tensors) {
+    sizes.push_back(bytes_of(tensor));
+    const bool is_new = places_.emplace(tensor.name, Place{.bytes = sizes.back()}).second;
+    FSDP_CHECK(is_new && tensor.name != "__metadata__", "{}: tensor name \"{}\" is taken",
+               path.string(), tensor.name);
   }
-  const std::string text = header(tensors_, sizes_, metadata);
+  const std::string text = header(tensors, sizes, metadata);
   const uint64_t header_bytes = text.size();
   file_.write(&header_bytes, sizeof header_bytes);
   file_.write(text);
-  skip_complete();
-}
-
-void SafetensorsWriter::skip_complete() {
-  while (current_ < tensors_.size() && written_ == sizes_[current_]) {
-    ++current_;
-    written_ = 0;
+  size_t offset = sizeof header_bytes + text.size();
+  for (const SafetensorsSpec& tensor : tensors) {
+    Place& place = places_.at(tensor.name);
+    place.offset = offset;
+    offset += place.bytes;
   }
 }
 
 void SafetensorsWriter::write(std::string_view name, const void* data, size_t bytes) {
-  if (bytes == 0) return;  // also for empty tensors, which have no turn
-  FSDP_CHECK(current_ < tensors_.size(), "{}: data for \"{}\" after the last tensor",
+  const auto found = places_.find(name);
+  FSDP_CHECK(found != places_.end(), "{}: data for \"{}\", which the header does not have",
              file_.path().string(), name);
-  FSDP_CHECK(name == tensors_[current_].name, "{}: data for \"{}\", but it is the turn of \"{}\"",
-             file_.path().string(), name, tensors_[current_].name);
-  FSDP_CHECK(bytes <= sizes_[current_] - written_, "{}: tensor \"{}\": {} bytes, {} are missing",
-             file_.path().string(), name, bytes, sizes_[current_] - written_);
-  file_.write(data, bytes);
-  written_ += bytes;
-  skip_complete();
+  Place& place = found->second;
+  FSDP_CHECK(bytes <= place.bytes - place.written, "{}: tensor \"{}\": {} bytes, {} are missing",
+             file_.path().string(), name, bytes, place.bytes - place.written);
+  file_.write_at(place.offset + place.written, data, bytes);
+  place.written += bytes;
 }
 
 void SafetensorsWriter::finish() {
-  FSDP_CHECK(current_ == tensors_.size(), "{}: tensor \"{}\": {} of {} bytes written",
-             file_.path().string(), tensors_[current_].name, written_, sizes_[current_]);
+  for (const auto& [name, place] : places_) {
+    FSDP_CHECK(place.written == place.bytes, "{}: tensor \"{}\": {} of {} bytes written",
+               file_.path().string(), name, place.written, place.bytes);
+  }
   file_.commit();
 }
 

@@ -28,7 +28,7 @@ void write_weights(const TempFolder& folder, const Tensors& tensors) {
   std::vector<SafetensorsSpec> specs;
   for (const auto& [name, shape] : tensors) specs.push_back({name, DType::kF32, shape.extents()});
   SafetensorsWriter writer(folder / "model.safetensors", specs);
-  for (const SafetensorsSpec& spec : writer.order()) {
+  for (const SafetensorsSpec& spec : specs) {
     std::vector<float> values(static_cast<size_t>(Shape(spec.shape).numel()));
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
     writer.write(spec.name, values.data(), values.size() * sizeof(float));

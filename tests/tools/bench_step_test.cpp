@@ -12,7 +12,7 @@ namespace {
 
 StepBenchOptions options(comm::Strategy strategy) {
   StepBenchOptions options = {
-      .model = test::small_gpt2(), .batch = 6, .length = 7, .strategy = strategy, .steps = 3,
+      .model = test::small_gpt2(), .batch = 6, .length = 7, .fsdp = {.strategy = strategy}, .steps = 3,
       .traced_steps = 2};
   options.model.embedding_dropout = options.model.attention_dropout =
       options.model.residual_dropout = 0;

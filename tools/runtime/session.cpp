@@ -264,29 +264,29 @@ std::string torch_name(DType dtype) {
 }  // namespace
 
 void Session::save_folder(const std::string& folder, DType dtype) {
-  // The writer wants tensors in its own order and visit_parameters gives units in theirs: every
-  // tensor is kept on the host of rank 0 until its turn.
-  std::map<std::string, std::vector<std::byte>> values;
-  std::vector<SafetensorsSpec> specs;
+  const std::filesystem::path path(folder);
+  std::optional<SafetensorsWriter> writer;
+  if (world_.rank() == 0) {
+    std::vector<SafetensorsSpec> specs;
+    for (const Parameter* parameter : model_->parameters()) {
+      specs.push_back({models::hugging_face_name(options_.model, parameter->name()), dtype,
+                       parameter->shape().extents()});
+    }
+    std::filesystem::create_directories(path);
+    writer.emplace(path / "model.safetensors", specs);
+  }
+  // One unit at a time: no rank holds the model.
   sharded_->visit_parameters([&](const Parameter& parameter, const Tensor& full) {
-    if (world_.rank() != 0) return;
-    const std::string name = models::hugging_face_name(options_.model, parameter.name());
+    if (!writer) return;
     Tensor converted = Tensor::empty(*backend_, full.shape(), dtype, MemoryCategory::kWorkspace);
     backend_->cast(backend_->compute_stream(), full, converted);
-    std::vector<std::byte>& host = values[name];
-    host.resize(converted.bytes());
+    std::vector<std::byte> host(converted.bytes());
     converted.read(host.data());
-    specs.push_back({name, dtype, parameter.shape().extents()});
+    writer->write(models::hugging_face_name(options_.model, parameter.name()), host.data(),
+                  host.size());
   });
-  if (world_.rank() == 0) {
-    const std::filesystem::path path(folder);
-    std::filesystem::create_directories(path);
-    SafetensorsWriter writer(path / "model.safetensors", specs);
-    for (const SafetensorsSpec& spec : writer.order()) {
-      const std::vector<std::byte>& host = values.at(spec.name);
-      writer.write(spec.name, host.data(), host.size());
-    }
-    writer.finish();
+  if (writer) {
+    writer->finish();
     write_file_atomically(path / "config.json",
                           models::config_json(options_.model, torch_name(dtype)));
   }
