@@ -120,6 +120,19 @@ void Communicator::count_call(Collective collective, const Tensor& buffer) {
   CollectiveCount& count = counts_[static_cast<size_t>(collective)];
   ++count.calls;
   count.bytes += static_cast<int64_t>(buffer.bytes());
+  last_call_ = ring_->issue({.kind = std::string(name_of(collective)),
+                             .unit = buffer.backend().scope(),
+                             .dtype = std::string(name_of(buffer.dtype())),
+                             .bytes = static_cast<int64_t>(buffer.bytes())});
+}
+
+std::vector<std::string> Communicator::exchange(const std::string& mine) {
+  if (size_ == 1) return {mine};
+  const int64_t call = ring_->issue({.kind = "exchange"});
+  ring_->start(call);
+  std::vector<std::string> all = do_exchange(mine);
+  ring_->finish(call);
+  return all;
 }
 
 // Two collectives of one communicator on two streams could otherwise start in one order on this

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/collective_ring.h"
 #include "core/tensor.h"
 
 namespace fsdp::comm {
@@ -54,7 +55,7 @@ class Communicator {
   EventPtr broadcast(Stream& stream, Tensor buffer, int root);
 
   // Host side, blocking, for small control messages; in the same order on all ranks.
-  virtual std::vector<std::string> exchange(const std::string& mine) = 0;  // by rank
+  std::vector<std::string> exchange(const std::string& mine);  // by rank
   void barrier() { exchange(""); }
 
   // Collective: every rank asks for the same number of bytes. Counted in `category`.
@@ -64,7 +65,8 @@ class Communicator {
   virtual std::unique_ptr<Communicator> split(int color, int key, const std::string& name) = 0;
   std::unique_ptr<Communicator> duplicate(const std::string& name) { return split(0, rank_, name); }
   // Tells the other ranks that this one gives up; their pending collectives throw Error(reason).
-  virtual void abort(const std::string& reason) = 0;
+  // True unless, as far as can be seen from here, another rank has done so before.
+  virtual bool abort(const std::string& reason) = 0;
   // One line when the transport is slower than it could be ("shared memory is not used: ..."), else
   // empty. For the program to print: libraries do not.
   virtual std::string notice() const { return {}; }
@@ -73,10 +75,27 @@ class Communicator {
     return counts_[static_cast<size_t>(collective)];
   }
   void reset_counts() { counts_ = {}; }
+  const CollectiveRing& ring() const { return *ring_; }                     // of this communicator
+  const std::shared_ptr<CollectiveRings>& rings() const { return rings_; }  // of this rank
 
  protected:
-  Communicator(int rank, int size, std::string name)
-      : rank_(rank), size_(size), name_(std::move(name)) {}
+  // `members`: the group's ranks as ranks of the job. `rings`: one object for all communicators of
+  // a rank.
+  Communicator(int rank, std::string name, const std::vector<int>& members,
+               std::shared_ptr<CollectiveRings> rings)
+      : rank_(rank),
+        size_(static_cast<int>(members.size())),
+        name_(std::move(name)),
+        rings_(std::move(rings)),
+        ring_(rings_->add(name_, members)) {}
+  // What do_* is to put on the stream: reports its start and its end to the ring.
+  struct IssuedCall {
+    std::shared_ptr<CollectiveRing> ring;
+    int64_t sequence = 0;
+  };
+  IssuedCall issued_call() const { return {ring_, last_call_}; }
+
+  virtual std::vector<std::string> do_exchange(const std::string& mine) = 0;
   virtual void do_all_gather(Stream& stream, const Tensor& buffer) = 0;
   virtual void do_reduce_scatter(Stream& stream, const Tensor& input, const Tensor& output,
                                  ReduceOp op) = 0;
@@ -96,6 +115,9 @@ class Communicator {
   std::array<CollectiveCount, kCollectives> counts_{};
   Stream* last_stream_ = nullptr;  // of the last collective; only compared
   EventPtr last_;
+  std::shared_ptr<CollectiveRings> rings_;
+  std::shared_ptr<CollectiveRing> ring_;
+  int64_t last_call_ = 0;  // of the ring
 };
 
 }  // namespace fsdp::comm

@@ -22,7 +22,11 @@ void copy_bytes(std::byte* destination, const std::byte* source, int64_t bytes) 
 }  // namespace
 
 Announcement HostCall::announcement() const {
-  return {collective, op, dtype, root, numel, window ? window->id : 0, offset};
+  Announcement said = {collective, op, dtype, root, numel, window ? window->id : 0, offset};
+  // The end of a long name says more than its beginning.
+  const size_t kept = std::min(unit.size(), sizeof said.unit - 1);
+  unit.copy(said.unit, kept, unit.size() - kept);
+  return said;
 }
 
 DirectEngine::DirectEngine(HostGroup group, Staging staging)
@@ -37,7 +41,7 @@ void DirectEngine::run(const HostCall& call) {
   const HostGroup::Visit visit(group_);
   const auto said = group_.enter(name_of(call.collective), call.announcement());
   try {
-    check_same_call(said, group_.name());
+    check_same_call(said, group_.name(), group_.members());
   } catch (const Error& error) {
     group_.abort(error.what());  // the group is out of step: nothing later can be right
     throw;
@@ -214,6 +218,7 @@ void HostCommunicator::enqueue(Stream& stream, const Tensor& buffer, HostCall ca
   call.dtype = buffer.dtype();
   call.numel = buffer.numel();
   call.data = static_cast<std::byte*>(buffer.data());
+  call.unit = stream.backend().scope();
   locate(buffer, call);
   if (!staging_counted_ && engine_->staging_bytes() > 0) {
     // Lives as long as the communicator, which may outlive the backend: never subtracted.
@@ -221,7 +226,11 @@ void HostCommunicator::enqueue(Stream& stream, const Tensor& buffer, HostCall ca
     staging_counted_ = true;
   }
   stream.backend().host_task(stream, name_of(call.collective), static_cast<int64_t>(buffer.bytes()),
-                             [engine = engine_, call = std::move(call)] { engine->run(call); });
+                             [engine = engine_, call = std::move(call), issued = issued_call()] {
+                               issued.ring->start(issued.sequence);
+                               engine->run(call);
+                               issued.ring->finish(issued.sequence);
+                             });
 }
 
 }  // namespace fsdp::comm

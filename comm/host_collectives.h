@@ -38,6 +38,7 @@ struct HostCall {
   std::byte* output = nullptr;                         // of a reduce_scatter
   std::shared_ptr<const PeerWindow> window = nullptr;  // where peers find `data`; null: they cannot
   uint64_t offset = 0;                                 // of data in it, bytes
+  std::string unit = {};                               // what it belongs to, for errors
 
   Announcement announcement() const;
 };
@@ -98,6 +99,7 @@ class HostCommunicator : public Communicator {
 
  protected:
   void use(std::shared_ptr<HostEngine> engine) { engine_ = std::move(engine); }
+  int job_rank() const { return ring().members()[static_cast<size_t>(rank())]; }  // in errors
   void check_color(int color) const;  // of a split: MPI takes no negative ones
   // Tells peers where the buffer is; leaves window null when they cannot reach it.
   virtual void locate(const Tensor& buffer, HostCall& call) = 0;

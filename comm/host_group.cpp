@@ -72,6 +72,7 @@ void pause_cpu() {
 
 std::string describe(const Announcement& a) {
   std::string text = fmt::format("{} of {} {}", name_of(a.collective), a.numel, name_of(a.dtype));
+  if (a.unit[0] != 0) text += fmt::format(", unit {},", a.unit);
   if (a.collective == Collective::kBroadcast) text += fmt::format(" from rank {}", a.root);
   if (a.op == ReduceOp::kAverage) text += " (average)";
   if (a.op == ReduceOp::kMax) text += " (max)";
@@ -80,17 +81,18 @@ std::string describe(const Announcement& a) {
 
 }  // namespace
 
-void check_same_call(const std::vector<Announcement>& by_rank, const std::string& group) {
+void check_same_call(const std::vector<Announcement>& by_rank, const std::string& group,
+                     const std::vector<int>& members) {
   const Announcement& first = by_rank[0];
   for (size_t r = 1; r < by_rank.size(); ++r) {
     const Announcement& other = by_rank[r];
     const bool same = other.collective == first.collective && other.op == first.op &&
                       other.dtype == first.dtype && other.root == first.root &&
-                      other.numel == first.numel;
+                      other.numel == first.numel && std::strcmp(other.unit, first.unit) == 0;
     FSDP_CHECK(same,
-               "{}: expected the same collective on every rank, got {} on rank 0 and {} on "
+               "{}: expected the same collective on every rank, got {} on rank {} and {} on "
                "rank {}",
-               group, describe(first), describe(other), r);
+               group, describe(first), members[0], describe(other), members[r]);
   }
 }
 
@@ -104,11 +106,12 @@ GroupState* HostGroup::create_state(void* memory, int size) {
   return state;
 }
 
-HostGroup::HostGroup(std::shared_ptr<GroupState> state, int rank, int size, std::string name,
-                     std::chrono::milliseconds timeout)
+HostGroup::HostGroup(std::shared_ptr<GroupState> state, int rank, std::vector<int> members,
+                     std::string name, std::chrono::milliseconds timeout)
     : state_(std::move(state)),
       rank_(rank),
-      size_(size),
+      size_(static_cast<int>(members.size())),
+      members_(std::move(members)),
       name_(std::move(name)),
       timeout_(timeout) {}
 
@@ -181,10 +184,10 @@ void HostGroup::fail_of_timeout(std::string_view doing) {
   std::vector<int> missing;
   for (int r = 0; r < size_; ++r) {
     const uint64_t meetings = state_->seats()[r].meetings.load(std::memory_order_relaxed);
-    if (meetings < meetings_) missing.push_back(r);
+    if (meetings < meetings_) missing.push_back(members_[static_cast<size_t>(r)]);
   }
   const std::string reason =
-      fmt::format("rank {} waited {} s for rank{} {} of {}", rank_,
+      fmt::format("rank {} waited {} s for rank{} {} (group of {})", members_[static_cast<size_t>(rank_)],
                   static_cast<double>(timeout_.count()) / 1000, missing.size() == 1 ? "" : "s",
                   fmt::join(missing, ", "), size_);
   abort(reason);
@@ -198,12 +201,13 @@ void HostGroup::check_not_aborted(std::string_view doing) const {
   }
 }
 
-void HostGroup::abort(GroupState& state, const std::string& reason) {
-  if (state.reason_taken.exchange(1, std::memory_order_relaxed) != 0) return;
+bool HostGroup::abort(GroupState& state, const std::string& reason) {
+  if (state.reason_taken.exchange(1, std::memory_order_relaxed) != 0) return false;
   const size_t length = std::min(reason.size(), kReasonBytes - 1);
   std::memcpy(state.reason, reason.data(), length);  // the rest is zero
   state.word.fetch_or(kAborted, std::memory_order_acq_rel);
   wake_all(state.word);
+  return true;
 }
 
 void AbortList::add(const std::shared_ptr<GroupState>& state) {

@@ -17,7 +17,8 @@ namespace fsdp::comm {
 
 constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(10);
 
-// What a rank says when it enters a collective. The first five must be the same on all ranks.
+// What a rank says when it enters a collective. The first five and the unit must be the same on all
+// ranks.
 struct Announcement {
   Collective collective = Collective::kAllGather;
   ReduceOp op = ReduceOp::kSum;
@@ -26,10 +27,13 @@ struct Announcement {
   int64_t numel = 0;    // of the full (unsharded) buffer
   uint64_t window = 0;  // which window of the group holds the buffer; 0: peers cannot reach it
   uint64_t offset = 0;  // of the buffer in it, bytes
+  char unit[40] = {};   // of the model, or the end of its name; zero-terminated
 };
 
 // Error, the same on every rank, when the ranks are not in the same collective.
-void check_same_call(const std::vector<Announcement>& by_rank, const std::string& group);
+// `members`: the group's ranks as ranks of the job.
+void check_same_call(const std::vector<Announcement>& by_rank, const std::string& group,
+                     const std::vector<int>& members);
 
 struct GroupState;  // lies in the shared memory; zero-filled memory is not yet one
 
@@ -39,11 +43,13 @@ class HostGroup {
   // Made by one rank before the others use it. `memory`: aligned to 64, state_bytes(size) long.
   static GroupState* create_state(void* memory, int size);
 
-  HostGroup(std::shared_ptr<GroupState> state, int rank, int size, std::string name,
+  // `rank`: in the group. `members`: its ranks as ranks of the job, by which errors call them.
+  HostGroup(std::shared_ptr<GroupState> state, int rank, std::vector<int> members, std::string name,
             std::chrono::milliseconds timeout);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  const std::vector<int>& members() const { return members_; }
   const std::string& name() const { return name_; }
 
   // Returns when every rank has called it as often as this one. Everything a rank wrote before is
@@ -67,9 +73,10 @@ class HostGroup {
     HostGroup& group_;
   };
 
-  // From any thread: every present and later meet() on every rank throws Error(reason).
-  static void abort(GroupState& state, const std::string& reason);
-  void abort(const std::string& reason) { abort(*state_, reason); }
+  // From any thread: every present and later meet() on every rank throws Error(reason). False when
+  // the group was aborted before: then that reason stays.
+  static bool abort(GroupState& state, const std::string& reason);
+  bool abort(const std::string& reason) { return abort(*state_, reason); }
 
  private:
   void sleep_until_met(uint32_t before, std::string_view doing);
@@ -78,6 +85,7 @@ class HostGroup {
   std::shared_ptr<GroupState> state_;
   int rank_;
   int size_;
+  std::vector<int> members_;
   std::string name_;
   std::chrono::milliseconds timeout_;
   uint64_t meetings_ = 0;

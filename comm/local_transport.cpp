@@ -1,9 +1,11 @@
 // Threads share pointers: a window is the whole address space, an offset is an address.
 #include "comm/local_transport.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <new>
+#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -67,16 +69,17 @@ struct LocalGroup {
 
 class LocalCommunicator final : public HostCommunicator {
  public:
-  LocalCommunicator(std::shared_ptr<LocalGroup> group, int rank, int size, const std::string& name)
-      : HostCommunicator(rank, size, name),
+  LocalCommunicator(std::shared_ptr<LocalGroup> group, int rank, const std::vector<int>& members,
+                    const std::string& name, std::shared_ptr<CollectiveRings> rings)
+      : HostCommunicator(rank, name, members, std::move(rings)),
         group_(std::move(group)),
-        host_(group_->host_state, rank, size, name, group_->job->options.timeout) {
+        host_(group_->host_state, rank, members, name, group_->job->options.timeout) {
     use(std::make_shared<DirectEngine>(
-        HostGroup(group_->stream_state, rank, size, name, group_->job->options.timeout),
+        HostGroup(group_->stream_state, rank, members, name, group_->job->options.timeout),
         Staging{}));
   }
 
-  std::vector<std::string> exchange(const std::string& mine) override {
+  std::vector<std::string> do_exchange(const std::string& mine) override {
     host_.check_not_aborted("exchange");  // the others may still be reading the last mail
     group_->mail[static_cast<size_t>(rank())] = mine;
     host_.meet("exchange");
@@ -93,36 +96,44 @@ class LocalCommunicator final : public HostCommunicator {
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
     check_color(color);
     const int split = splits_++;
-    const SplitPlace place = place_in_split(exchange(fmt::format("{} {}", color, key)), rank());
-    auto group = group_->child(split, color, place.size);
+    const SplitPlace place = place_in_split(exchange(fmt::format("{} {}", color, key)));
+    auto group = group_->child(split, color, static_cast<int>(place.members.size()));
     barrier();  // all have it
     group_->forget(split, color);
-    return std::make_unique<LocalCommunicator>(std::move(group), place.rank, place.size, name);
+    return std::make_unique<LocalCommunicator>(std::move(group), place.rank, place.members, name,
+                                               rings());
   }
 
-  void abort(const std::string& reason) override {
-    group_->job->abort_list.abort(fmt::format("rank {} gave up: {}", rank(), reason));
+  bool abort(const std::string& reason) override {
+    const std::string said = fmt::format("rank {} gave up: {}", job_rank(), reason);
+    const bool first = host_.abort(said);
+    group_->job->abort_list.abort(said);
+    return first;
   }
 
  private:
   struct SplitPlace {
     int rank = 0;
-    int size = 0;
+    std::vector<int> members;  // as ranks of the job
   };
-  // Ranks of my color that come before me in the order of (key, rank).
-  static SplitPlace place_in_split(const std::vector<std::string>& wishes, int me) {
+  // The ranks of my color in the order of (key, rank), and where I am among them.
+  SplitPlace place_in_split(const std::vector<std::string>& wishes) const {
     const auto parse = [](const std::string& wish) {
       char* end = nullptr;
       const long color = std::strtol(wish.c_str(), &end, 10);
       return std::pair(color, std::strtol(end, nullptr, 10));
     };
-    const auto [my_color, my_key] = parse(wishes[static_cast<size_t>(me)]);
-    SplitPlace place;
-    for (int r = 0; r < static_cast<int>(wishes.size()); ++r) {
+    const long mine = parse(wishes[static_cast<size_t>(rank())]).first;
+    std::vector<std::pair<long, int>> group;  // (key, rank)
+    for (int r = 0; r < size(); ++r) {
       const auto [color, key] = parse(wishes[static_cast<size_t>(r)]);
-      if (color != my_color) continue;
-      ++place.size;
-      if (std::pair(key, r) < std::pair(my_key, me)) ++place.rank;
+      if (color == mine) group.emplace_back(key, r);
+    }
+    std::sort(group.begin(), group.end());
+    SplitPlace place;
+    for (size_t i = 0; i < group.size(); ++i) {
+      if (group[i].second == rank()) place.rank = static_cast<int>(i);
+      place.members.push_back(ring().members()[static_cast<size_t>(group[i].second)]);
     }
     return place;
   }
@@ -162,8 +173,10 @@ void run_local_ranks(int ranks, const std::function<void(Communicator& world)>& 
   job->options = options;
   const auto group = std::make_shared<LocalGroup>(job, ranks);
   FirstError first_error;
+  std::vector<int> members(static_cast<size_t>(ranks));
+  std::iota(members.begin(), members.end(), 0);
   const auto run_rank = [&](int rank) {
-    LocalCommunicator world(group, rank, ranks, "world");
+    LocalCommunicator world(group, rank, members, "world", std::make_shared<CollectiveRings>());
     try {
       body(world);
     } catch (const std::exception& error) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
+#include <numeric>
 #include <thread>
 
 #include "core/error.h"
@@ -56,6 +57,19 @@ int MpiGroup::size() const {
   int size = 0;
   check_mpi(MPI_Comm_size(comm_, &size), "MPI_Comm_size");
   return size;
+}
+
+std::vector<int> MpiGroup::world_ranks() const {
+  std::vector<int> here(static_cast<size_t>(size())), there(here.size());
+  std::iota(here.begin(), here.end(), 0);
+  MPI_Group group = MPI_GROUP_NULL, world = MPI_GROUP_NULL;
+  check_mpi(MPI_Comm_group(comm_, &group), "MPI_Comm_group");
+  check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
+  check_mpi(MPI_Group_translate_ranks(group, size(), here.data(), world, there.data()),
+            "MPI_Group_translate_ranks");
+  MPI_Group_free(&group);
+  MPI_Group_free(&world);
+  return there;
 }
 
 std::shared_ptr<MpiGroup> MpiGroup::ranks_of_host() const {

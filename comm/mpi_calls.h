@@ -28,6 +28,7 @@ class MpiGroup {
   MPI_Comm comm() const { return comm_; }
   int rank() const;
   int size() const;
+  std::vector<int> world_ranks() const;             // of its ranks, in MPI_COMM_WORLD
   std::shared_ptr<MpiGroup> ranks_of_host() const;  // collective: of this group, on this host
 
  private:

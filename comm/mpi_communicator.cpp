@@ -63,7 +63,7 @@ class SharedBuffer final : public CommBuffer {
 
 MpiCommunicator::MpiCommunicator(std::shared_ptr<MpiJob> job, std::shared_ptr<MpiGroup> control,
                                  const std::string& name)
-    : HostCommunicator(control->rank(), control->size(), name),
+    : HostCommunicator(control->rank(), name, control->world_ranks(), job->rings),
       job_(std::move(job)),
       control_(std::move(control)) {
   if (size() == 1) return;
@@ -88,7 +88,7 @@ bool MpiCommunicator::use_shared_memory() {
   std::shared_ptr<GroupState> shared(staging,
                                      static_cast<GroupState*>(static_cast<void*>(window->data(0))));
   job_->abort_list.add(shared);
-  group_.emplace(shared, rank(), size(), name(), job_->options.timeout);
+  group_.emplace(shared, rank(), ring().members(), name(), job_->options.timeout);
   use(std::make_shared<DirectEngine>(*group_, Staging{staging, half / kCacheLine * kCacheLine}));
   return true;
 }
@@ -149,8 +149,7 @@ void MpiCommunicator::locate(const Tensor& buffer, HostCall& call) {
   }
 }
 
-std::vector<std::string> MpiCommunicator::exchange(const std::string& mine) {
-  if (size() == 1) return {mine};
+std::vector<std::string> MpiCommunicator::do_exchange(const std::string& mine) {
   const auto deadline = std::chrono::steady_clock::now() + job_->options.timeout;
   return exchange_strings(*control_, mine, [&] {
     check_not_aborted();
@@ -167,8 +166,11 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key, const s
                                            name);
 }
 
-void MpiCommunicator::abort(const std::string& reason) {
-  job_->abort_list.abort(fmt::format("rank {} gave up: {}", rank(), reason));
+bool MpiCommunicator::abort(const std::string& reason) {
+  const std::string said = fmt::format("rank {} gave up: {}", job_rank(), reason);
+  const bool first = !group_ || group_->abort(said);
+  job_->abort_list.abort(said);
+  return first;
 }
 
 void MpiCommunicator::check_not_aborted() const {

@@ -19,6 +19,7 @@ namespace fsdp::comm {
 // What all communicators of this process share.
 struct MpiJob {
   HostMemoryOptions options;
+  std::shared_ptr<CollectiveRings> rings = std::make_shared<CollectiveRings>();
   AbortList abort_list;
   std::atomic<size_t> shared_bytes{0};  // made by this process, staging included
   std::string notice;  // the first reason why some collective is slower than it could be
@@ -30,11 +31,10 @@ class MpiCommunicator final : public HostCommunicator {
   MpiCommunicator(std::shared_ptr<MpiJob> job, std::shared_ptr<MpiGroup> control,
                   const std::string& name);
 
-  std::vector<std::string> exchange(const std::string& mine) override;
   std::shared_ptr<CommBuffer> allocate(Backend& backend, size_t bytes,
                                        MemoryCategory category) override;
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override;
-  void abort(const std::string& reason) override;
+  bool abort(const std::string& reason) override;
   std::string notice() const override { return job_->notice; }
 
  private:
@@ -44,6 +44,7 @@ class MpiCommunicator final : public HostCommunicator {
     std::weak_ptr<const PeerWindow> window;
   };
 
+  std::vector<std::string> do_exchange(const std::string& mine) override;
   void locate(const Tensor& buffer, HostCall& call) override;
   // True when the group runs on shared memory.
   bool use_shared_memory();

@@ -87,9 +87,10 @@ void MpiEngine::rendezvous(const HostCall& call) {
     options_.abort_list->check(name_of(call.collective));
     FSDP_CHECK(std::chrono::steady_clock::now() < deadline,
                "[{}] {}: rank {} waited {} s for the other ranks of {}", name_of(call.collective),
-               options_.name, rank_, static_cast<double>(options_.timeout.count()) / 1000, size_);
+               options_.name, group_->world_ranks()[static_cast<size_t>(rank_)],
+               static_cast<double>(options_.timeout.count()) / 1000, size_);
   });
-  check_same_call(buffers->said, options_.name);
+  check_same_call(buffers->said, options_.name, group_->world_ranks());
 }
 
 void MpiEngine::gather(const HostCall& call) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "comm/agreement.h"
+
 namespace fsdp::comm {
 namespace {
 
@@ -23,6 +25,17 @@ int shard_size(const FsdpOptions& options, int ranks) {
 // Strategies that keep parameters gathered from forward to the end of the step.
 bool keeps_parameters(Strategy strategy) {
   return strategy != Strategy::kFullShard && strategy != Strategy::kHybridShard;
+}
+
+void check_same_plan(Communicator& world, const std::vector<PlannedUnit>& units) {
+  std::vector<std::string> entries;
+  for (const PlannedUnit& unit : units) {
+    for (const Parameter* p : unit.parameters) {
+      entries.push_back(fmt::format("unit {}: {} {}{}", unit.name, p->name(), p->shape().str(),
+                                    p->trainable() ? "" : " frozen"));
+    }
+  }
+  check_same_on_all(world, "units", entries);
 }
 
 }  // namespace
@@ -67,7 +80,9 @@ FullySharded::FullySharded(Module& root, const WrapPredicate& wrap, const FsdpOp
   }
   const bool resident = mesh_->shards() == 1 || !reshard_after_forward_;
   int64_t flags = 0;
-  for (const PlannedUnit& plan : plan_units(root, wrap)) {
+  const std::vector<PlannedUnit> plans = plan_units(root, wrap);
+  check_same_plan(*flags_, plans);  // before memory of different sizes is asked for
+  for (const PlannedUnit& plan : plans) {
     FSDP_CHECK(!plan.parameters.empty() || units_.empty(), "[fsdp] unit {}: has no parameters",
                plan.name);
     units_.push_back(std::make_unique<Unit>(runtime_, plan, resident));
@@ -220,10 +235,22 @@ void FullySharded::finish_backward() {
   }
   backend().set_scope("");
   if (!last_micro_step_) return;
+  check_same_order();
   share_present_flags();
   for (const auto& unit : units_) {
     if (unit->gradients) unit->gradients->complete();
   }
+}
+
+// Once, on the host, which has only enqueued the step so far: ranks that are out of step are told
+// before they wait for each other for ever.
+void FullySharded::check_same_order() {
+  if (order_checked_) return;
+  order_checked_ = true;
+  std::vector<const Communicator*> groups = {&mesh_->gather(), &mesh_->across_replicas()};
+  if (mesh_->separate_reduce()) groups.push_back(&mesh_->reduce());
+  if (inner_) groups.push_back(inner_.get());
+  check_same_on_all(*flags_, "collectives in the first step", order_of_calls(groups));
 }
 
 void FullySharded::share_present_flags() {

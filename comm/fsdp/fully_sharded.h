@@ -92,6 +92,7 @@ class FullySharded {
   void pre_backward(size_t unit);
   void post_backward(size_t unit);
   void reduce(Unit& unit);
+  void check_same_order();
   void share_present_flags();
   void clear_overflow();
   void drain_streams();
@@ -111,6 +112,7 @@ class FullySharded {
   std::vector<int64_t> present_begin_;  // of each unit's flags
   bool reshard_after_forward_ = true;
   bool last_micro_step_ = true;
+  bool order_checked_ = false;
 };
 
 }  // namespace fsdp::comm

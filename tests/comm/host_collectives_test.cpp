@@ -3,6 +3,7 @@
 // communicator_test.cpp.
 #include "comm/host_collectives.h"
 
+#include <numeric>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -26,10 +27,12 @@ std::vector<std::unique_ptr<DirectEngine>> make_engines(int ranks, size_t half_b
   std::shared_ptr<GroupState> state(
       HostGroup::create_state(::operator new(HostGroup::state_bytes(ranks), kAlign), ranks),
       [](GroupState* s) { ::operator delete (static_cast<void*>(s), std::align_val_t{64}); });
+  std::vector<int> members(static_cast<size_t>(ranks));
+  std::iota(members.begin(), members.end(), 0);
   std::vector<std::unique_ptr<DirectEngine>> engines;
   for (int r = 0; r < ranks; ++r) {
     engines.push_back(std::make_unique<DirectEngine>(
-        HostGroup(state, r, ranks, "test", kDefaultTimeout), Staging{window, half_bytes}));
+        HostGroup(state, r, members, "test", kDefaultTimeout), Staging{window, half_bytes}));
   }
   return engines;
 }

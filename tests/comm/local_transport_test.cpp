@@ -102,8 +102,26 @@ TEST_CASE("a wait that takes too long names who is missing") {
   });
   CAPTURE(message);
   CHECK(contains(message, "all_reduce: [all_reduce] world: rank "));
-  CHECK(contains(message, "waited 0.1 s for ranks 1, 3 of 4"));
+  CHECK(contains(message, "waited 0.1 s for ranks 1, 3 (group of 4)"));
   CHECK(seconds_since(begin) < kSoon);
+}
+
+TEST_CASE("errors call ranks by their place in the job, also those of a smaller group") {
+  const std::string message = error_of([] {
+    run_local_ranks(4,
+                    [](Communicator& world) {
+                      CommRank rank(world.rank());
+                      const Tensor value = finished_zeros(rank, 64);
+                      const auto odd_or_even = world.split(world.rank() % 2, world.rank(), "half");
+                      if (world.rank() == 3) {
+                        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+                      }
+                      odd_or_even->all_reduce(*rank.first, value, ReduceOp::kSum)->wait();
+                    },
+                    {.timeout = std::chrono::milliseconds(100)});
+  });
+  CAPTURE(message);
+  CHECK(contains(message, "half: rank 1 waited 0.1 s for rank 3 (group of 2)"));
 }
 
 TEST_CASE("a later group of an aborted job is aborted too, and one rank alone works") {
