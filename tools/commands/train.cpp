@@ -130,6 +130,7 @@ void TrainRun::initialise() {
 
 void TrainRun::make_directory() {
   directory_ = make_run_directory(rank_.world, config_.runtime.run_dir, config_.runtime.name);
+  rank_.rings.set_directory(directory_);
   write_run_arguments(rank_.world, directory_,
                       {.command = "train",
                        .config = options_.config,

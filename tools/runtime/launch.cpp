@@ -13,6 +13,7 @@
 
 #include "comm/local_transport.h"
 #include "comm/mpi_transport.h"
+#include "tools/runtime/rank_watch.h"
 
 namespace fsdp::tools {
 namespace {
@@ -22,6 +23,7 @@ namespace {
 constexpr std::chrono::milliseconds kUntilAborted(500);   // after MPI_Abort, times the rank
 constexpr std::chrono::milliseconds kUntilNoticed(4000);  // after an exit that MPI knows nothing of
 constexpr int kMostWaits = 10;
+constexpr std::chrono::milliseconds kUntilReported(5000);  // for ranks that another one ends
 
 std::string host_name() {
   char name[256] = "";
@@ -59,7 +61,8 @@ Cores usable_cores() {
 
 // Collective.
 int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_ranks,
-             const std::function<int(RankContext&)>& body) {
+             RingDump& rings, const std::function<int(RankContext&)>& body) {
+  rings.add_rank(world.rank(), world.rings());
   const Cores cores = usable_cores();
   const std::string host = host_name() + " ", mine = host + cores.list;
   const std::vector<std::string> all = world.exchange(mine);
@@ -75,9 +78,85 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_
   RankContext context = {.world = world,
                          .threads = choice.threads,
                          .local_ranks = local_ranks,
-                         .under_launcher = environment().started};
+                         .under_launcher = environment().started,
+                         .rings = rings};
   return body(context);
 }
+
+// ---------------------------------------------------------------------------- Rings
+
+void print_rings(const RingDump& rings) {
+  std::string text;
+  try {
+    text = rings.collect();
+  } catch (const std::exception& error) {
+    text = fmt::format("the rings of collectives cannot be read: {}\n", error.what());
+  }
+  std::fputs(text.c_str(), stderr);
+  std::fflush(stderr);
+}
+
+// The other processes of the job. Collective.
+std::vector<Peer> find_peers(comm::Communicator& world) {
+  // A process number means something only within its namespace.
+  char space[64] = "";
+  if (::readlink("/proc/self/ns/pid", space, sizeof space - 1) < 0) space[0] = 0;
+  const std::string host = host_name(), here = host + " " + space;
+  std::vector<Peer> peers;
+  const std::vector<std::string> all = world.exchange(fmt::format("{} {}", ::getpid(), here));
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const std::string& text = all[static_cast<size_t>(rank)];
+    if (rank == world.rank()) continue;
+    const std::string there = text.substr(text.find(' ') + 1);
+    peers.push_back({.rank = rank,
+                     .host = there.substr(0, there.find(' ')),
+                     .process = static_cast<pid_t>(std::stol(text)),
+                     .reachable = there == here && space[0] != 0});
+  }
+  return peers;
+}
+
+// What a process under MPI does besides running its rank.
+class ProcessWatch {
+ public:
+  ProcessWatch(comm::MpiRuntime& runtime, const RingDump& rings, std::vector<Peer> peers)
+      : runtime_(runtime), rings_(rings), peers_(std::move(peers)) {
+    std::erase_if(peers_, [](const Peer& peer) { return !peer.reachable; });
+    std::vector<pid_t> processes;
+    for (const Peer& peer : peers_) processes.push_back(peer.process);
+    watch_.emplace(processes, RankWatch::Actions{[this](WatchRequest r) { answer(r); },
+                                                 [this](size_t i) { end_after(peers_[i]); }});
+  }
+
+ private:
+  // One rank of a host speaks, the lowest; the others pass on what they are asked.
+  void answer(WatchRequest request) {
+    const bool speaks = peers_.empty() || runtime_.world().rank() < peers_[0].rank;
+    if (request != WatchRequest::kWriteOwn && speaks) return print_rings(rings_);
+    rings_.write_own();
+    if (request == WatchRequest::kPerson) send_request(peers_[0].process, WatchRequest::kCollect);
+  }
+
+  void end_after(const Peer& peer) {
+    // Of those left on this host the lowest speaks.
+    const int rank = runtime_.world().rank();
+    const bool speaks = std::none_of(peers_.begin(), peers_.end(), [&](const Peer& other) {
+      return other.rank < rank && other.rank != peer.rank;
+    });
+    if (!speaks) {
+      std::this_thread::sleep_for(kUntilReported + kUntilAborted * std::min(rank, kMostWaits));
+    }
+    print_line(fmt::format("rank {} ({}, process {}) is gone: killed, or ended without a word",
+                           peer.rank, peer.host, peer.process));
+    print_rings(rings_);
+    runtime_.abort(1);
+  }
+
+  comm::MpiRuntime& runtime_;
+  const RingDump& rings_;
+  std::vector<Peer> peers_;         // on this host, by rank
+  std::optional<RankWatch> watch_;  // last: ends first
+};
 
 // ---------------------------------------------------------------------------- Transports
 
@@ -86,11 +165,13 @@ int launch_threads(const LaunchOptions& options, int ranks,
   std::mutex mutex;
   int status = 0;
   std::string agreed;
+  RingDump rings;
+  const RankWatch watch({}, {[&](WatchRequest) { print_rings(rings); }, nullptr});
   const auto run = [&](comm::Communicator& world) {
     int mine = 1;
     std::string message;
     try {
-      mine = run_rank(world, options, ranks, body);
+      mine = run_rank(world, options, ranks, rings, body);
     } catch (const AgreedError& error) {
       message = error.what();
     }
@@ -105,10 +186,29 @@ int launch_threads(const LaunchOptions& options, int ranks,
     const std::string_view only_rank = "rank 0: ";
     print_line(ranks == 1 && message.starts_with(only_rank) ? message.substr(only_rank.size())
                                                             : message);
+    if (ranks > 1) print_rings(rings);
     return 1;
   }
   if (!agreed.empty()) print_line(agreed);
   return status;
+}
+
+// MPI cannot be ended in order here: others may wait for this rank.
+[[noreturn]] void end_job(comm::MpiRuntime& runtime, const RingDump& rings,
+                          const std::string& reason) {
+  comm::Communicator& world = runtime.world();
+  const std::string& host = runtime.host_name();
+  const bool first = world.abort(fmt::format("{} (on {})", reason, host));
+  const auto turn = kUntilAborted * std::min(world.rank(), kMostWaits);
+  if (!first) {  // who was first says it for all
+    rings.write_own();
+    std::this_thread::sleep_for(kUntilReported + turn);
+  } else if (world.size() > runtime.local_size()) {  // it cannot see the other hosts
+    std::this_thread::sleep_for(turn);
+  }
+  print_line((world.size() == 1 ? "" : fmt::format("rank {} ({}): ", world.rank(), host)) + reason);
+  if (world.size() > 1) print_rings(rings);
+  runtime.abort(1);
 }
 
 int launch_process(const LaunchOptions& options, const LauncherEnvironment& launcher,
@@ -120,27 +220,28 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
   }
   comm::MpiRuntime runtime(memory);
   comm::Communicator& world = runtime.world();
+  RingDump rings;
+  std::optional<ProcessWatch> watch;
   try {
     FSDP_CHECK(launcher.size == 0 || launcher.size == world.size(),
                "the launcher started {} processes but MPI connects {}; with Slurm: srun --mpi=pmix",
                launcher.size, world.size());
-    return run_rank(world, options, 1, body);
+    const std::vector<Peer> peers = find_peers(world);
+    rings.set_peers(peers);
+    watch.emplace(runtime, rings, peers);
+    return run_rank(world, options, 1, rings, body);
   } catch (const AgreedError& error) {
     if (world.rank() == 0) print_line(error.what());
     return 1;
   } catch (const std::exception& error) {
-    // MPI cannot be ended in order here: others may wait for this rank.
-    const std::string who =
-        world.size() == 1 ? "" : fmt::format("rank {} ({}): ", world.rank(), runtime.host_name());
-    std::this_thread::sleep_for(kUntilAborted * std::min(world.rank(), kMostWaits));
-    print_line(who + error.what());
-    runtime.abort(1);
+    end_job(runtime, rings, error.what());
   }
 }
 
 }  // namespace
 
 int launch(const LaunchOptions& options, const std::function<int(RankContext&)>& body) {
+  RankWatch::block_signal();
   const LauncherEnvironment launcher = environment();
   if (launcher.size > 1) {
     FSDP_CHECK(options.local_ranks == 0,

@@ -6,7 +6,10 @@
 // What every rank would do the same way without the others (read the config, open the data) goes
 // into agree(): all ranks learn of the first failure and return from the run in order. Any other
 // Error aborts the transport, which releases ranks that wait in a collective, and then the job.
-// Either way one rank says why, on one line, and every rank ends with a non-zero status.
+// Either way one rank says why, on one line, and every rank ends with a non-zero status; after an
+// Error the rings of all ranks that can be reached are explained below that line. A process that is
+// gone without a word is noticed by the others on its host (rank_watch.h): they end the job, also
+// where the launcher would not. SIGUSR1 has the rings explained and the job go on.
 #pragma once
 
 #include <functional>
@@ -15,6 +18,7 @@
 
 #include "comm/communicator.h"
 #include "core/error.h"
+#include "tools/runtime/ring_dump.h"
 
 namespace fsdp::tools {
 
@@ -31,6 +35,7 @@ struct RankContext {
   int threads = 1;
   int local_ranks = 1;  // ranks in this process: more than one means that they share its memory
   bool under_launcher = false;  // mpirun, srun, ...: stdout goes through it
+  RingDump& rings;              // to be told where the run directory is
 };
 
 // An Error that all ranks know of and leave the run with, in the same place.

@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# A job in trouble says where it is and ends: SIGUSR1 asks a healthy one; one rank meets bad data in
+# the middle of training, is killed, or stops answering. No rank is left behind.
+# Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
+set -uo pipefail
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+
+for i in {1..60}; do echo "a line of text, number $i"; done >text.txt
+cat >config.yaml <<'YAML'
+model: {model_type: llama, hidden_size: 16, layers: 2, heads: 2}
+data: {train: text.txt, sequence_length: 16}
+train: {steps: 10000000, batch: 4, log_every: 10, schedule: {kind: constant}}
+YAML
+train="train --config config.yaml --threads 1"
+
+# start NAME command...: in the background; waits until a few steps are logged. Sets $pid.
+start() {
+  local name=$1
+  shift
+  "$@" --set "runtime.run_dir=$name" >"$name.log" 2>&1 </dev/null &
+  pid=$!
+  for _ in {1..600}; do
+    [ "$(cat "$name/metrics.jsonl" 2>/dev/null | wc -l)" -ge 3 ] && return
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  fail "$name: no steps"
+}
+# rank_process N: the process of rank N of the job
+rank_process() {
+  local process
+  for process in $(pgrep -P "$pid"); do
+    tr '\0' '\n' <"/proc/$process/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" && echo "$process"
+  done
+}
+# ends NAME SECONDS: the job of $pid fails within this time, and its ranks are gone
+ends() {
+  local name=$1 limit=$2 begin=$SECONDS ranks
+  ranks=$(pgrep -P "$pid")
+  while kill -0 "$pid" 2>/dev/null && [ $((SECONDS - begin)) -lt "$limit" ]; do sleep 0.2; done
+  if kill -0 "$pid" 2>/dev/null; then
+    fail "$name: still running after $limit s"
+    kill -9 "$pid" $ranks
+  fi
+  wait "$pid" && fail "$name: status 0"
+  for rank in $ranks; do  # mpirun may end a moment before them
+    for _ in {1..50}; do kill -0 "$rank" 2>/dev/null && sleep 0.1; done
+    kill -0 "$rank" 2>/dev/null && fail "$name: process $rank is left"
+  done
+}
+# says NAME 'regular expression'
+says() { grep -qE -e "$2" "$1.log" || fail "$1: no line '$2'"; }
+# waits_for FILE 'regular expression'
+waits_for() {
+  for _ in {1..100}; do
+    grep -qE -e "$2" "$1" 2>/dev/null && return
+    sleep 0.1
+  done
+  fail "$1: no line '$2' within 10 s"
+}
+stop() { kill -TERM "$pid"; wait "$pid"; }
+
+# ---- asked by a person ---------------------------------------------------------------------------
+start threads "$FSDP" $train --local-ranks 3
+kill -USR1 "$pid"
+waits_for threads/rings.txt 'rank 2 \('
+kill -0 "$pid" || fail "threads: SIGUSR1 ended the run"
+stop
+says threads 'the last collectives of 3 ranks'
+for rank in 0 1 2; do
+  grep -q '"unit": "blocks.1"' "threads/ring.rank$rank.json" ||
+    fail "threads: ring.rank$rank.json has no call of the second block"
+done
+if [ -z "${MPIRUN:-}" ]; then
+  echo "[SKIP] jobs in trouble under mpirun: no MPI"
+  [ "$failed" = 0 ] || cat ./*.log
+  exit "$failed"
+fi
+
+start asked $MPIRUN -n 2 "$FSDP" $train
+kill -USR1 "$(rank_process 1)"  # passed on to rank 0, which speaks
+waits_for asked/rings.txt 'rank 1 \('
+grep -q 'no answer' asked/rings.txt && fail "asked: a rank did not answer"
+rm -f asked/rings.txt
+sleep 0.5
+kill -USR1 "$pid"  # mpirun passes it on to all
+waits_for asked/rings.txt 'rank 1 \('
+stop
+
+# ---- bad data on one rank, in the middle ---------------------------------------------------------
+# Rank 1 reads tokens of its own; then they are no tokens any more.
+for rank in 0 1; do
+  "$FSDP" $train --set train.steps=1 --set "data.cache_dir=cache$rank" \
+    --set "runtime.run_dir=warm$rank" >"warm$rank.log" 2>&1 || fail "no token cache"
+done
+start bad_data $MPIRUN -n 2 bash -c \
+  'exec "$0" "$@" --set data.cache_dir=cache$OMPI_COMM_WORLD_RANK' "$FSDP" $train
+file=$(find cache1 -type f | head -1)
+head -c 2000 /dev/zero | tr '\0' '\377' | dd of="$file" bs=2000 conv=notrunc status=none
+ends bad_data 30
+says bad_data '^fsdp: rank 1 \(.+\): .*token: expected within the vocabulary'
+says bad_data 'rank 0 \(.*process'
+[ "$(grep -c '^fsdp: ' bad_data.log)" = 1 ] || fail "bad_data: more than one rank says why"
+
+# ---- killed --------------------------------------------------------------------------------------
+start killed $MPIRUN -n 2 "$FSDP" $train
+kill -9 "$(rank_process 1)"
+ends killed 30
+says killed 'rank 1 .*(signal 9|is gone)|process rank 1 .*on node'
+
+# A launcher that leaves the others alone: they notice by themselves.
+if $MPIRUN --version 2>&1 | grep -q 'Open MPI) 4'; then
+  start left_alone $MPIRUN --enable-recovery -n 3 "$FSDP" $train
+  ranks=$(pgrep -P "$pid")
+  kill -9 "$(rank_process 1)"
+  for _ in {1..300}; do kill -0 "$pid" 2>/dev/null && sleep 0.1; done
+  kill -0 "$pid" 2>/dev/null && { fail "left_alone: still running after 30 s"; kill -9 "$pid" $ranks; }
+  says left_alone '^fsdp: rank 1 \(.+, process [0-9]+\) is gone: killed'
+  says left_alone 'rank 2 \(.*process'
+fi
+
+# ---- stops answering -----------------------------------------------------------------------------
+start stalled $MPIRUN -n 2 "$FSDP" $train --set runtime.timeout_s=3
+kill -STOP "$(rank_process 1)"
+ends stalled 30
+says stalled '^fsdp: rank 0 \('
+says stalled 'waits for rank 1 \('
+says stalled 'rank 1 \(.*\): no answer: the process is stopped'
+says stalled 'look first at rank 1: '
+
+[ "$failed" = 0 ] && echo "jobs in trouble: each said where it was, and ended" || cat ./*.log
+exit "$failed"

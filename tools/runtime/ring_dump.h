@@ -1,0 +1,66 @@
+// Brings the rings of collectives of all ranks together and has them explained: on an error, and
+// when somebody sends SIGUSR1. Ranks of other processes of this host are asked by a signal
+// (rank_watch.h) and answer with a file in the run directory, ring.rank<r>.json; those of other
+// hosts are read when their file is there. Without a run directory only the ranks of this process
+// can be heard. Read next: comm/ring_report.h for what is said.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "comm/ring_report.h"
+
+namespace fsdp::tools {
+
+// Another process of the job, with one rank.
+struct Peer {
+  int rank = 0;
+  std::string host;
+  pid_t process = 0;
+  bool reachable = false;  // on this host, and its process number means the same here
+};
+
+class RingDump {
+ public:
+  // Any thread may call these.
+  void add_rank(int rank, std::shared_ptr<const comm::CollectiveRings> rings);  // of this process
+  void set_peers(std::vector<Peer> peers);
+  void set_directory(std::filesystem::path directory);
+  void write_own() const;  // does nothing without a directory, or where it cannot write
+  // Asks the peers, waits up to two seconds for their answers, and explains; also left in
+  // rings.txt.
+  std::string collect() const;
+
+ private:
+  struct Own {
+    int rank;
+    std::shared_ptr<const comm::CollectiveRings> rings;
+  };
+  struct State {
+    std::vector<Own> own;
+    std::vector<Peer> peers;
+    std::filesystem::path directory;
+
+    std::vector<comm::RankRings> read_own() const;
+    void write(const std::vector<comm::RankRings>& ranks) const;
+    void ask_peers() const;
+    void await_peers() const;
+    comm::RankRings answer_of(const Peer& peer) const;
+    std::filesystem::path file_of(int rank) const;
+  };
+  State state() const;  // a copy: while one thread waits for answers, another may give one
+
+  mutable std::mutex mutex_;
+  State state_;
+};
+
+// ---- for tests ----
+std::string to_json(const comm::RankRings& rank);
+comm::RankRings rings_from_json(const std::string& text, const std::string& source);
+
+}  // namespace fsdp::tools
