@@ -9,6 +9,16 @@
 #include "core/trace.h"
 
 namespace fsdp::comm {
+namespace {
+
+void add(CallTotals& sum, const CallTotals& more) {
+  for (const auto& [kind, total] : more) {
+    sum[kind].calls += total.calls;
+    sum[kind].bytes += total.bytes;
+  }
+}
+
+}  // namespace
 
 std::string CallRecord::what() const {
   std::string text = kind;
@@ -26,6 +36,9 @@ int64_t CollectiveRing::issue(CallRecord call) {
   call.sequence = issued_++;
   hash_ = hash_name(
       fmt::format("{:x} {} {} {} {}", hash_, call.kind, call.unit, call.dtype, call.bytes));
+  CallTotal& total = totals_[call.kind];
+  ++total.calls;
+  total.bytes += call.bytes;
   const size_t place = static_cast<size_t>(call.sequence) % kCapacity;
   if (place == records_.size()) {
     records_.push_back(std::move(call));
@@ -68,6 +81,11 @@ RingSnapshot CollectiveRing::snapshot() const {
   return out;
 }
 
+CallTotals CollectiveRing::totals() const {
+  const std::lock_guard lock(mutex_);
+  return totals_;
+}
+
 std::vector<std::string> CollectiveRing::order() const {
   std::vector<std::string> out;
   for (const CallRecord& record : snapshot().records) {
@@ -84,7 +102,10 @@ std::shared_ptr<CollectiveRing> CollectiveRings::add(const std::string& name,
   const int ordinal = added_[{name, members}]++;
   const auto idle = std::find_if(rings_.begin(), rings_.end(),
                                  [](const auto& ring) { return ring.use_count() == 1; });
-  if (rings_.size() >= kCapacity && idle != rings_.end()) rings_.erase(idle);
+  if (rings_.size() >= kCapacity && idle != rings_.end()) {
+    comm::add(dropped_, (*idle)->totals());
+    rings_.erase(idle);
+  }
   rings_.push_back(std::make_shared<CollectiveRing>(name, std::move(members), ordinal));
   return rings_.back();
 }
@@ -94,6 +115,13 @@ std::vector<RingSnapshot> CollectiveRings::snapshot() const {
   std::vector<RingSnapshot> out;
   for (const auto& ring : rings_) out.push_back(ring->snapshot());
   return out;
+}
+
+CallTotals CollectiveRings::totals() const {
+  const std::lock_guard lock(mutex_);
+  CallTotals sum = dropped_;
+  for (const auto& ring : rings_) comm::add(sum, ring->totals());
+  return sum;
 }
 
 }  // namespace fsdp::comm

@@ -21,8 +21,8 @@ enum class CallState : uint8_t {
 struct CallRecord {
   int64_t sequence = 0;  // in its communicator, from 0
   std::string kind;      // "all_gather", ...; "exchange" for messages between hosts
-  std::string unit;      // what the host was working on when it issued it; may be empty
-  std::string dtype;
+  std::string unit = {};  // what the host was working on when it issued it; may be empty
+  std::string dtype = {};
   int64_t bytes = 0;  // of the full (unsharded) buffer
   CallState state = CallState::kIssued;
   int64_t issued_ns = 0;  // trace_clock_ns(); 0: not yet
@@ -41,6 +41,12 @@ struct RingSnapshot {
   std::vector<CallRecord> records = {};  // the last ones, oldest first
 };
 
+struct CallTotal {
+  int64_t calls = 0;
+  int64_t bytes = 0;  // of the full (unsharded) buffers
+};
+using CallTotals = std::map<std::string, CallTotal>;  // by kind
+
 class CollectiveRing {
  public:
   static constexpr size_t kCapacity = 256;  // calls
@@ -54,6 +60,7 @@ class CollectiveRing {
   void start(int64_t sequence);
   void finish(int64_t sequence);
   RingSnapshot snapshot() const;
+  CallTotals totals() const;  // of all calls, also of those that the ring has forgotten
   // The order in which calls were issued, one text each, then one that stands for all calls, also
   // for those that the ring has forgotten.
   std::vector<std::string> order() const;
@@ -68,6 +75,7 @@ class CollectiveRing {
   std::vector<CallRecord> records_;  // call n at n % kCapacity
   int64_t issued_ = 0;
   uint64_t hash_ = 0;  // of all calls issued
+  CallTotals totals_;
 };
 
 // All rings of one rank. They outlive their communicators: who reports an error often does so after
@@ -78,10 +86,12 @@ class CollectiveRings {
 
   std::shared_ptr<CollectiveRing> add(const std::string& name, std::vector<int> members);
   std::vector<RingSnapshot> snapshot() const;  // in the order in which they were added
+  CallTotals totals() const;
 
  private:
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<CollectiveRing>> rings_;
+  CallTotals dropped_;  // of rings that were dropped
   std::map<std::pair<std::string, std::vector<int>>, int> added_;  // how many, by name and members
 };
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "core/trace.h"
+
 namespace fsdp {
 
 std::string_view name_of(MemoryCategory category) {
@@ -25,6 +27,7 @@ void MemoryLedger::add(MemoryCategory category, size_t bytes) {
     usage_.total_peak = usage_.total_current;
     usage_.at_peak = usage_.current;
   }
+  sample(category);
 }
 
 void MemoryLedger::subtract(MemoryCategory category, size_t bytes) {
@@ -32,6 +35,19 @@ void MemoryLedger::subtract(MemoryCategory category, size_t bytes) {
   const std::lock_guard lock(mutex_);
   usage_.current[static_cast<size_t>(category)] -= rounded;
   usage_.total_current -= rounded;
+  sample(category);
+}
+
+void MemoryLedger::set_trace(Trace* trace) {
+  const std::lock_guard lock(mutex_);
+  trace_ = trace;
+  for (size_t i = 0; i < kMemoryCategories; ++i) sample(static_cast<MemoryCategory>(i));
+}
+
+void MemoryLedger::sample(MemoryCategory category) {
+  if (!trace_) return;
+  trace_->sample(std::string(name_of(category)),
+                 static_cast<int64_t>(usage_.current[static_cast<size_t>(category)]));
 }
 
 void MemoryLedger::reset_peak() {

@@ -13,6 +13,8 @@
 
 namespace fsdp {
 
+class Trace;
+
 constexpr size_t kAllocationGranularity = 512;  // bytes
 
 inline size_t rounded_bytes(size_t bytes) {
@@ -47,10 +49,15 @@ class MemoryLedger {
   void reset_peak();  // peaks := current, for instance after warm-up
   MemoryUsage usage() const;
   std::string table() const;  // for out-of-memory errors and reports, in MiB
+  // Every change from now on becomes a sample of the category's curve; null: off. Not owned.
+  void set_trace(Trace* trace);
 
  private:
+  void sample(MemoryCategory category);  // with the mutex held
+
   mutable std::mutex mutex_;
   MemoryUsage usage_;
+  Trace* trace_ = nullptr;
 };
 
 }  // namespace fsdp

@@ -2,11 +2,11 @@
 // (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
 #include "core/trace.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <map>
+
+#include <fmt/format.h>
 
 namespace fsdp {
 
@@ -32,9 +32,21 @@ std::vector<TraceEvent> Trace::events() const {
   return sorted;
 }
 
+void Trace::sample(std::string curve, int64_t value) {
+  const std::lock_guard lock(mutex_);
+  samples_.push_back(
+      {std::move(curve), value, trace_clock_ns(), sequence_.load(std::memory_order_relaxed)});
+}
+
+std::vector<TraceSample> Trace::samples() const {
+  const std::lock_guard lock(mutex_);
+  return samples_;
+}
+
 void Trace::clear() {
   const std::lock_guard lock(mutex_);
   events_.clear();
+  samples_.clear();
 }
 
 namespace {
@@ -51,6 +63,24 @@ std::string quoted(const std::string& text) {
     }
   }
   return out + "\"";
+}
+
+// See [Note: when memory is live]. `sorted`: in host issue order, as are the samples.
+std::string curves(const std::vector<TraceSample>& samples, const std::vector<TraceEvent>& sorted,
+                   int rank) {
+  std::string out;
+  size_t next = 0;
+  for (const TraceSample& s : samples) {
+    while (next < sorted.size() &&
+           (sorted[next].sequence < s.sequence || sorted[next].lane != "compute")) {
+      ++next;
+    }
+    const int64_t ns = next < sorted.size() ? sorted[next].begin_ns : s.sampled_ns;
+    out += fmt::format(
+        ",\n{{\"ph\":\"C\",\"name\":{},\"pid\":{},\"ts\":{:.3f},\"args\":{{\"bytes\":{}}}}}",
+        quoted("memory: " + s.curve), rank, static_cast<double>(ns) / 1e3, s.value);
+  }
+  return out;
 }
 
 }  // namespace
@@ -78,7 +108,7 @@ std::string Trace::to_json(int rank) const {
         static_cast<double>(e.end_ns - e.begin_ns) / 1e3, quoted(e.scope), e.bytes, e.sequence,
         static_cast<double>(e.begin_ns - e.enqueued_ns) / 1e3);
   }
-  return out + "\n]}\n";
+  return out + curves(samples(), sorted, rank) + "\n]}\n";
 }
 
 }  // namespace fsdp

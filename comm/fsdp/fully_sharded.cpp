@@ -81,7 +81,7 @@ FullySharded::FullySharded(Module& root, const WrapPredicate& wrap, const FsdpOp
   const bool resident = mesh_->shards() == 1 || !reshard_after_forward_;
   int64_t flags = 0;
   const std::vector<PlannedUnit> plans = plan_units(root, wrap);
-  check_same_plan(*flags_, plans);  // before memory of different sizes is asked for
+  check_same_plan(*world_, plans);  // before memory of different sizes is asked for
   for (const PlannedUnit& plan : plans) {
     FSDP_CHECK(!plan.parameters.empty() || units_.empty(), "[fsdp] unit {}: has no parameters",
                plan.name);
@@ -250,7 +250,8 @@ void FullySharded::check_same_order() {
   std::vector<const Communicator*> groups = {&mesh_->gather(), &mesh_->across_replicas()};
   if (mesh_->separate_reduce()) groups.push_back(&mesh_->reduce());
   if (inner_) groups.push_back(inner_.get());
-  check_same_on_all(*flags_, "collectives in the first step", order_of_calls(groups));
+  if (everyone_) groups.push_back(everyone_.get());
+  check_same_on_all(*world_, "collectives in the first step", order_of_calls(groups));
 }
 
 void FullySharded::share_present_flags() {

@@ -62,7 +62,10 @@ class CpuBackend final : public Backend {
                  std::function<void()> task) override;
   void set_scope(std::string scope) override;
   std::string scope() const override { return scope_ ? *scope_ : std::string(); }
-  void set_trace(Trace* trace) override { trace_ = trace; }
+  void set_trace(Trace* trace) override {
+    trace_ = trace;
+    ledger_.set_trace(trace);
+  }
 
   void matmul(Stream& stream, const MatmulArgs& args) override;
   void sum_rows(Stream& stream, const SumRowsArgs& args) override;

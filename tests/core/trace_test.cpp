@@ -1,9 +1,9 @@
 // The timeline: host issue order, and JSON that a strict parser and Perfetto read.
 #include "core/trace.h"
 
-#include <doctest/doctest.h>
-
 #include <map>
+
+#include <doctest/doctest.h>
 
 #include "core/io/json.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -60,6 +60,44 @@ TEST_CASE("names that need escapes are escaped") {
   const Json json = parse_json(trace.to_json(0), "trace");
   CHECK(json["traceEvents"].back()["name"] == "read \"a\\b\"");
   CHECK(json["traceEvents"].back()["args"]["unit"] == "unit\n1");
+}
+
+TEST_CASE("live memory: a curve per category, drawn where the compute stream gets to the change") {
+  Trace trace;
+  cpu::CpuBackend backend;
+  const auto gather = backend.create_stream("gather");
+  { const Tensor before = Tensor::empty(backend, Shape{100}, DType::kF32); }  // not recorded
+  backend.set_trace(&trace);
+  const size_t first = trace.samples().size();  // the values that there are
+  CHECK(first == kMemoryCategories);
+  Tensor::zeros(backend, Shape{256}, DType::kF32, MemoryCategory::kGradient);
+  backend.synchronize(backend.compute_stream());
+  backend.set_trace(nullptr);
+  const std::vector<TraceSample> samples = trace.samples();
+  REQUIRE(samples.size() == first + 2);
+  CHECK(samples[first].curve == "gradient");
+  CHECK(samples[first].value == 1024);
+  CHECK(samples[first + 1].value == 0);
+  // The allocation was issued before the zeros, the release after them.
+  const std::vector<TraceEvent> events = trace.events();
+  REQUIRE(events.size() == 1);
+  CHECK(samples[first].sequence == events[0].sequence);
+  CHECK(samples[first + 1].sequence == events[0].sequence + 1);
+}
+
+TEST_CASE("live memory in the JSON: counters at the begin of the next compute event") {
+  Trace trace;
+  trace.sample("activation", 512);
+  const int64_t gather = trace.next_sequence(), compute = trace.next_sequence();
+  trace.record({"all_gather", "", "gather", 0, 100, 200, 0, gather});
+  trace.record({"matmul", "", "compute", 0, 7000, 9000, 0, compute});
+  const Json json = parse_json(trace.to_json(1), "trace");
+  const Json& counter = json["traceEvents"].back();
+  CHECK(counter["ph"] == "C");
+  CHECK(counter["name"] == "memory: activation");
+  CHECK(counter["ts"] == 7.0);
+  CHECK(counter["args"]["bytes"] == 512);
+  CHECK(counter["pid"] == 1);
 }
 
 TEST_CASE("a backend records what it enqueues: task, scope, lane, issue before begin before end") {

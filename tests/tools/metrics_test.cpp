@@ -44,6 +44,7 @@ TEST_CASE("metrics: the summary") {
   summary.step_time_s = 4;
   summary.memory.total_peak = 77;
   summary.memory.peak[static_cast<size_t>(MemoryCategory::kGradient)] = 11;
+  summary.collectives["all_gather"] = {.calls = 3, .bytes = 96};
   write_summary(folder / "metrics.json", summary);
   const Json json = read_json_file(folder / "metrics.json");
   CHECK(json.at("tokens_per_s") == 250);
@@ -51,6 +52,17 @@ TEST_CASE("metrics: the summary") {
   CHECK(json.at("validation_loss").is_null());
   CHECK(json.at("peak_memory_bytes").at("total") == 77);
   CHECK(json.at("peak_memory_bytes").at("by_category").at("gradient") == 11);
+  CHECK(json.at("collectives").at("all_gather").at("bytes") == 96);
+  CHECK(json.at("communication").is_null());
+  summary.exposure =
+      Exposure{.by_kind = {{"all_gather", {.time_ns = 5'000'000, .exposed_ns = 2'000'000}}},
+               .compute_ns = 1'000'000'000,
+               .exposed_ns = 2'000'000};
+  write_summary(folder / "metrics.json", summary);
+  const Json communication = read_json_file(folder / "metrics.json").at("communication");
+  CHECK(communication.at("exposed_s") == 0.002);
+  CHECK(communication.at("compute_s") == 1);
+  CHECK(communication.at("by_kind").at("all_gather").at("time_s") == 0.005);
   for (const char* key : {"wall_time_s", "true_tokens", "world_size", "strategy", "dtype", "model",
                           "train_loss", "rss_growth_bytes"}) {
     CHECK(json.contains(key));

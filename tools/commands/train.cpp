@@ -11,6 +11,7 @@
 #include "models/weights.h"
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
+#include "tools/runtime/exposure.h"
 #include "tools/runtime/generation.h"
 #include "tools/runtime/interrupt.h"
 #include "tools/runtime/launch.h"
@@ -111,7 +112,7 @@ void TrainRun::make_session() {
   session_ = std::make_unique<Session>(world, options);
   if (speaks() && !world.notice().empty()) say("note: " + world.notice());
   initialise();
-  if (options_.trace || config_.runtime.trace) session_->backend().set_trace(&trace_);
+  if (config_.runtime.trace) session_->backend().set_trace(&trace_);
 }
 
 void TrainRun::initialise() {
@@ -164,6 +165,8 @@ void TrainRun::summarise(const TrainOutcome& outcome) {
       rank_.local_ranks > 1 ? rank_.world.exchange(mine) : std::vector<std::string>{mine};
   for (const std::string& peak : peaks) memory.process_ledger += std::stoull(peak);
   if (!speaks()) return;
+  std::optional<Exposure> exposure;
+  if (config_.runtime.trace) exposure = measure_exposure(trace_.events());
 
   const std::optional<double> bigram = data_.bigram_entropy();
   write_summary(directory_ / "metrics.json",
@@ -183,10 +186,13 @@ void TrainRun::summarise(const TrainOutcome& outcome) {
                  .validation_loss = outcome.validation_loss,
                  .bigram_entropy = bigram,
                  .memory = memory.ledger,
-                 .resident_growth_bytes = memory.resident_growth});
+                 .resident_growth_bytes = memory.resident_growth,
+                 .collectives = rank_.world.rings()->totals(),
+                 .exposure = exposure});
   if (outcome.signal != 0) return;
   say(fmt::format("\n{}", format_losses(outcome, config_.train.log_every, bigram)));
   say(format_memory_table(memory));
+  if (exposure) say(format_exposure(*exposure));
 }
 
 void TrainRun::sample() {
@@ -208,7 +214,7 @@ void TrainRun::sample() {
 }
 
 void TrainRun::write_trace() {
-  if (!options_.trace && !config_.runtime.trace) return;
+  if (!config_.runtime.trace) return;
   session_->backend().set_trace(nullptr);
   const int rank = rank_.world.rank();
   write_file_atomically(directory_ / fmt::format("trace.rank{}.json", rank), trace_.to_json(rank));
@@ -219,6 +225,7 @@ void TrainRun::write_trace() {
 int train_on_ranks(TrainOptions options) {
   config::TrainConfig config;
   std::string mistake;
+  if (options.trace) options.overrides.push_back("runtime.trace=true");
   try {
     config = config::read_config(options.config, options.overrides);
     resolve_paths(config, options.config);
@@ -245,7 +252,7 @@ void add_train_command(CLI::App& app, ChosenCommand& chosen) {
   command->add_option("--config", options->config, "YAML file; absent: defaults and --set");
   command->add_option("--set", options->overrides, "sets a key, over the file: train.lr=1e-4")
       ->allow_extra_args(false);
-  command->add_flag("--trace", options->trace, "write a timeline per rank to the run directory");
+  command->add_flag("--trace", options->trace, "the same as --set runtime.trace=true");
   add_launch_options(*command, options->launch);
   command->footer("Keys of the file and of --set, as section.key [default]:\n" +
                   config::config_help());

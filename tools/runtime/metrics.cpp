@@ -5,6 +5,29 @@
 #include "core/io/json.h"
 
 namespace fsdp::tools {
+namespace {
+
+OrderedJson collectives_json(const RunSummary& s) {
+  OrderedJson out = OrderedJson::object();
+  for (const auto& [kind, total] : s.collectives) {
+    out[kind] = {{"calls", total.calls}, {"bytes", total.bytes}};
+  }
+  return out;
+}
+
+OrderedJson exposure_json(const std::optional<Exposure>& exposure) {
+  if (!exposure) return {};
+  const auto seconds = [](int64_t ns) { return static_cast<double>(ns) / 1e9; };
+  OrderedJson kinds = OrderedJson::object();
+  for (const auto& [kind, time] : exposure->by_kind) {
+    kinds[kind] = {{"time_s", seconds(time.time_ns)}, {"exposed_s", seconds(time.exposed_ns)}};
+  }
+  return {{"compute_s", seconds(exposure->compute_ns)},
+          {"exposed_s", seconds(exposure->exposed_ns)},
+          {"by_kind", kinds}};
+}
+
+}  // namespace
 
 MetricsLog::MetricsLog(const std::filesystem::path& path)
     : path_(path), file_(path, std::ios::app) {
@@ -67,7 +90,9 @@ void write_summary(const std::filesystem::path& path, const RunSummary& s) {
                           {{"total", s.memory.total_peak},
                            {"by_category", peak},
                            {"by_category_at_total_peak", at_peak}}},
-                         {"rss_growth_bytes", s.resident_growth_bytes}});
+                         {"rss_growth_bytes", s.resident_growth_bytes},
+                         {"collectives", collectives_json(s)},
+                         {"communication", exposure_json(s.exposure)}});
 }
 
 }  // namespace fsdp::tools

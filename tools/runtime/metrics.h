@@ -8,7 +8,9 @@
 #include <optional>
 #include <string>
 
+#include "comm/collective_ring.h"
 #include "core/memory_ledger.h"
+#include "tools/runtime/exposure.h"
 
 namespace fsdp::tools {
 
@@ -58,6 +60,8 @@ struct RunSummary {
   std::optional<double> bigram_entropy;
   MemoryUsage memory;                // ledger of rank 0
   size_t resident_growth_bytes = 0;  // of the process of rank 0
+  comm::CallTotals collectives;      // of rank 0, evaluations included
+  std::optional<Exposure> exposure;  // of rank 0, when a timeline was recorded
 };
 void write_summary(const std::filesystem::path& path, const RunSummary& summary);
 

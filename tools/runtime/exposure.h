@@ -1,0 +1,44 @@
+// How much of the collectives' time was hidden behind compute: from the timeline of one rank, by
+// subtracting intervals. Collectives on the compute stream itself hide behind nothing.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/trace.h"
+
+namespace fsdp::tools {
+
+struct CollectiveTime {
+  int64_t calls = 0;
+  int64_t bytes = 0;
+  int64_t time_ns = 0;
+  int64_t exposed_ns = 0;  // while this rank computed nothing
+};
+
+struct Exposure {
+  std::map<std::string, CollectiveTime> by_kind;
+  // By unit and kind; units in the order of their first collective, "" for those of no unit.
+  std::vector<std::pair<std::string, std::map<std::string, CollectiveTime>>> by_unit;
+  int64_t compute_ns = 0;  // kernels on the compute stream
+  int64_t exposed_ns = 0;  // some collective ran and no kernel: each moment once
+};
+Exposure measure_exposure(const std::vector<TraceEvent>& events);
+
+std::string format_exposure(const Exposure& exposure);  // a table of several lines
+
+// ---- intervals, for tests ----
+struct Interval {
+  int64_t begin;
+  int64_t end;
+  bool operator==(const Interval&) const = default;
+};
+// Sorted, not touching, none empty.
+std::vector<Interval> merged(std::vector<Interval> intervals);
+// How much of `interval` lies in none of `others`, which are merged.
+int64_t length_outside(Interval interval, const std::vector<Interval>& others);
+
+}  // namespace fsdp::tools
