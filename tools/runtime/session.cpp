@@ -44,10 +44,8 @@ std::vector<Batch> split_rows(const Batch& batch, int64_t parts) {
   return out;
 }
 
-namespace {
-
-void freeze(const models::ModelConfig& config, const std::vector<std::string>& patterns,
-            const std::vector<Parameter*>& parameters) {
+void freeze_parameters(const models::ModelConfig& config, const std::vector<std::string>& patterns,
+                       const std::vector<Parameter*>& parameters) {
   for (const std::string& pattern : patterns) {
     bool found = false;
     for (Parameter* parameter : parameters) {
@@ -64,8 +62,6 @@ void freeze(const models::ModelConfig& config, const std::vector<std::string>& p
              "train.freeze: every parameter is frozen");
 }
 
-}  // namespace
-
 Session::Session(comm::Communicator& world, const SessionOptions& options)
     : world_(world),
       options_(options),
@@ -75,7 +71,7 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
       model_(std::make_unique<models::CausalLM>(options.model, *backend_, options.fsdp.param_dtype,
                                                 options.max_length)) {
   model_->set_recompute(options.recompute, options.recompute_every);
-  freeze(options.model, options.frozen, model_->parameters());
+  freeze_parameters(options.model, options.frozen, model_->parameters());
   // Before sharding: a flat shard is one-dimensional and would hide which parameters are matrices.
   for (Parameter* parameter : model_->parameters()) {
     const bool matrix = parameter->shape().rank() >= 2;

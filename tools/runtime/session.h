@@ -40,6 +40,11 @@ struct SessionOptions {
   uint64_t seed = 0;  // of dropout
 };
 
+// Those whose Hugging Face name matches a pattern keep their values. Error when a pattern matches
+// none, or all are frozen.
+void freeze_parameters(const models::ModelConfig& config, const std::vector<std::string>& patterns,
+                       const std::vector<Parameter*>& parameters);
+
 // This rank's rows of one global batch. rows may be 0: the rank then computes an ignored row, so
 // that it takes part in every collective. With several micro-steps the rows are split evenly,
 // earlier ones first.

@@ -1,0 +1,95 @@
+// fsdp explain: what sharding would do with a configuration, for any number of ranks, without ranks
+// and without the model's memory. Read next: tools/runtime/unit_table.h.
+#include <algorithm>
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/commands/commands.h"
+#include "tools/config/config.h"
+#include "tools/data/tokenizer.h"
+#include "tools/runtime/train_data.h"
+#include "tools/runtime/train_setup.h"
+#include "tools/runtime/unit_table.h"
+
+namespace fsdp::tools {
+namespace {
+
+struct ExplainOptions {
+  std::string config;
+  std::vector<std::string> overrides;
+  int world = 8;
+};
+
+int64_t trained_head(const models::ModelConfig& config, const std::vector<Parameter*>& parameters) {
+  const int64_t numel = config.vocabulary * config.hidden;
+  const bool found = std::any_of(parameters.begin(), parameters.end(), [&](const Parameter* p) {
+    return p->trainable() && p->numel() == numel;
+  });
+  return found ? numel : 0;
+}
+
+std::string format_memory(const MemoryPlan& plan) {
+  const auto predicted = predicted_memory(plan);
+  std::string out = "memory per rank (MiB), by formula; activations come on top\n";
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    const auto category = static_cast<MemoryCategory>(i);
+    if (!has_formula(category)) continue;
+    out += fmt::format("  {:<24}{:>12.2f}\n", fsdp::name_of(category),
+                       static_cast<double>(predicted[i]) / (1 << 20));
+  }
+  return out;
+}
+
+std::string describe(const SessionOptions& options, GroupSizes groups, int world) {
+  std::string out = fmt::format("{}; {} on {} rank{}", tools::describe(options.model),
+                                name_of(options.fsdp.strategy), world, world == 1 ? "" : "s");
+  if (groups.shards > 1 && groups.replicas > 1) {
+    out += fmt::format(": {} replicas of {} shards", groups.replicas, groups.shards);
+  }
+  return out + "\n";
+}
+
+int explain(const ExplainOptions& options) {
+  config::TrainConfig config = config::read_config(options.config, options.overrides);
+  resolve_paths(config, options.config);
+  const int64_t vocabulary = data::make_tokenizer(config.data.tokenizer)->vocab_size();
+  const models::ModelConfig model_shape = model_config(config, vocabulary);
+  SessionOptions session = session_options(config, model_shape, options.world, 1);
+  session.fsdp.detect_overflow = session.loss_scale.initial > 0;
+  const GroupSizes groups = group_sizes(session.fsdp, options.world);
+
+  cpu::CpuBackend backend;  // of the rotary tables, for one position; parameters are shapes only
+  models::CausalLM model(model_shape, backend, session.fsdp.param_dtype, 1);
+  freeze_parameters(model_shape, session.frozen, model.parameters());
+  const comm::WrapPredicate wrap = [&](const Module& module) {
+    return session.wrap_blocks && module.class_name() == model_shape.block_class;
+  };
+  const std::vector<UnitRow> units = unit_rows(model, wrap, session.fsdp, groups.shards);
+  const auto steps = step_timeline(units, session.fsdp, groups);
+  const int64_t head = trained_head(model_shape, model.parameters());
+  std::printf("%s\n%s\n%s\n%s\n", describe(session, groups, options.world).c_str(),
+              format_units(units, session.fsdp, groups.shards).c_str(),
+              format_memory(memory_plan(units, session.fsdp, groups.shards, head)).c_str(),
+              format_traffic(steps).c_str());
+  std::printf("%s: from top to bottom as the host issues it; what stands in one line overlaps\n%s",
+              steps.size() == 1 ? "one step" : "the last micro-step of a step",
+              format_timeline(units, steps.back()).c_str());
+  return 0;
+}
+
+}  // namespace
+
+void add_explain_command(CLI::App& app, ChosenCommand& chosen) {
+  const auto options = std::make_shared<ExplainOptions>();
+  CLI::App* command =
+      app.add_subcommand("explain", "prints the units, bytes and schedule of a configuration");
+  command->add_option("--config", options->config, "YAML file; absent: defaults and --set");
+  command->add_option("--set", options->overrides, "sets a key, over the file")
+      ->allow_extra_args(false);
+  command->add_option("--world", options->world, "number of ranks to explain it for [8]")
+      ->check(CLI::Range(1, 1 << 20));
+  command->callback([&chosen, options] { chosen = [options] { return explain(*options); }; });
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,306 @@
+// The plan's numbers, the rules of the schedule, and the tables.
+#include "tools/runtime/unit_table.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/flat_layout.h"
+
+namespace fsdp::tools {
+namespace {
+
+constexpr size_t kRoot = 0;
+
+int64_t bytes_of(int64_t numel, DType dtype) {
+  return numel * static_cast<int64_t>(size_of(dtype));
+}
+
+std::string mib(int64_t bytes) {
+  return fmt::format("{:.2f}", static_cast<double>(bytes) / (1 << 20));
+}
+
+// Repeats the hooks of FullySharded; see its schedule.
+class Schedule {
+ public:
+  Schedule(const std::vector<UnitRow>& units, const comm::FsdpOptions& options, GroupSizes groups)
+      : units_(units),
+        options_(options),
+        groups_(groups),
+        resident_(keeps_parameters(options, groups.shards)),
+        free_(static_cast<size_t>(options.units_in_flight)),
+        held_(units.size(), groups.shards == 1) {}
+
+  std::vector<StepRow> micro_step(bool last) {
+    last_ = last;
+    rows_.clear();
+    forward();
+    backward();
+    return rows_;
+  }
+
+ private:
+  void forward() {
+    before_forward(kRoot);
+    compute("forward", kRoot, units_.size() > 1 ? ", before the blocks" : "");
+    for (size_t u = 1; u < units_.size(); ++u) {
+      before_forward(u);
+      compute("forward", u);
+      give_back(u);
+    }
+    if (units_.size() > 1) compute("forward", kRoot, ", after the blocks");
+  }
+
+  void backward() {
+    if (options_.backward_prefetch == comm::BackwardPrefetch::kPre) prefetch(units_.size() - 1);
+    compute("backward", kRoot, units_.size() > 1 ? ", after the blocks" : "");
+    for (size_t u = units_.size(); u-- > 1;) {
+      demand(u);
+      if (options_.backward_prefetch == comm::BackwardPrefetch::kPre) prefetch(u - 1);
+      compute("backward", u);
+      give_back(u);
+      if (options_.backward_prefetch == comm::BackwardPrefetch::kPost) prefetch(u - 1);
+      reduce(u);
+    }
+    if (units_.size() > 1) compute("backward", kRoot, ", before the blocks");
+    reduce(kRoot);
+    if (!resident_) held_[kRoot] = false;
+    if (!row_.gathers.empty() || !row_.reduces.empty()) close_row("", kRoot);
+  }
+
+  void before_forward(size_t unit) {
+    demand(unit);
+    for (int ahead = 1; ahead <= options_.forward_prefetch; ++ahead) {
+      prefetch(unit + static_cast<size_t>(ahead));
+    }
+  }
+
+  void demand(size_t unit) {
+    if (held_[unit]) return;
+    gather(unit);
+    close_row("", unit);
+  }
+
+  void prefetch(size_t unit) {
+    if (unit > kRoot && unit < units_.size() && !held_[unit]) gather(unit);
+  }
+
+  // The root has memory of its own; blocks share the arena, and a prefetch may find none left.
+  void gather(size_t unit) {
+    if (!resident_ && unit != kRoot) {
+      if (free_ == 0) return;
+      --free_;
+    }
+    held_[unit] = true;
+    for (const SegmentExtent& s : units_[unit].segments) {
+      row_.gathers.push_back(
+          {unit, "all_gather", bytes_of(s.shard_numel * groups_.shards, options_.param_dtype)});
+    }
+  }
+
+  void give_back(size_t unit) {
+    if (resident_ || !held_[unit]) return;
+    held_[unit] = false;
+    ++free_;
+  }
+
+  void reduce(size_t unit) {
+    const bool several = options_.micro_steps > 1;
+    if (several && options_.accumulation == comm::Accumulation::kReduceLast && !last_) return;
+    const bool defer_replicas =
+        options_.accumulation == comm::Accumulation::kReduceScatterEach && !last_;
+    for (const SegmentExtent& s : units_[unit].segments) {
+      if (!s.trainable) continue;
+      const int64_t shard = bytes_of(s.shard_numel, options_.reduce_dtype);
+      const auto add = [&](const char* kind, int64_t bytes) {
+        row_.reduces.push_back({unit, kind, bytes});
+      };
+      const bool both = groups_.shards > 1 && groups_.replicas > 1;
+      if (both && options_.fixed_order) {
+        add("all_reduce", shard * groups_.shards);
+        continue;
+      }
+      if (groups_.shards > 1) add("reduce_scatter", shard * groups_.shards);
+      if (groups_.replicas > 1 && !defer_replicas) add("all_reduce", shard);
+    }
+  }
+
+  void compute(const char* pass, size_t unit, const char* part = "") {
+    close_row(fmt::format("{} {}{}", pass, units_[unit].name, part), unit);
+  }
+
+  void close_row(std::string text, size_t unit) {
+    row_.compute = std::move(text);
+    row_.unit = unit;
+    rows_.push_back(std::move(row_));
+    row_ = {};
+  }
+
+  const std::vector<UnitRow>& units_;
+  const comm::FsdpOptions& options_;
+  GroupSizes groups_;
+  bool resident_;
+  size_t free_;  // buffers of the arena
+  std::vector<bool> held_;
+  bool last_ = true;
+  StepRow row_;
+  std::vector<StepRow> rows_;
+};
+
+bool alike(const UnitRow& a, const UnitRow& b) {
+  return a.tensors == b.tensors && a.parameters == b.parameters &&
+         a.shard_numel() == b.shard_numel();
+}
+
+}  // namespace
+
+int64_t UnitRow::shard_numel() const {
+  int64_t sum = 0;
+  for (const SegmentExtent& s : segments) sum += s.shard_numel;
+  return sum;
+}
+
+GroupSizes group_sizes(const comm::FsdpOptions& options, int world) {
+  using comm::Strategy;
+  if (options.strategy == Strategy::kNoShard) return {1, world};
+  const bool hybrid =
+      options.strategy == Strategy::kHybridShard || options.strategy == Strategy::kHybridShardZero2;
+  if (!hybrid) return {world, 1};
+  FSDP_CHECK(options.shard_size > 0 && world % options.shard_size == 0,
+             "fsdp.shard_size: expected a divisor of {} ranks, got {}", world, options.shard_size);
+  return {options.shard_size, world / options.shard_size};
+}
+
+bool keeps_parameters(const comm::FsdpOptions& options, int shards) {
+  using comm::Strategy;
+  const bool gives_back =
+      options.strategy == Strategy::kFullShard || options.strategy == Strategy::kHybridShard;
+  return shards == 1 || !options.reshard_after_forward.value_or(gives_back);
+}
+
+std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPredicate& wrap,
+                               const comm::FsdpOptions& options, int shards) {
+  std::vector<UnitRow> rows;
+  for (const comm::PlannedUnit& unit : comm::plan_units(root, wrap)) {
+    UnitRow row = {.name = unit.name, .tensors = static_cast<int64_t>(unit.parameters.size())};
+    for (const bool trainable : {true, false}) {
+      std::vector<Parameter*> segment;
+      for (Parameter* p : unit.parameters) {
+        if (p->trainable() == trainable) segment.push_back(p);
+      }
+      if (segment.empty()) continue;
+      const FlatLayout layout(segment, shards, options.fixed_order ? kNormBlock : kFlatAlignment);
+      row.parameters += layout.parameter_numel();
+      if (trainable && options.fixed_order) row.norm_blocks = layout.blocks();
+      row.segments.push_back(
+          {layout.shard_numel(), static_cast<int64_t>(segment.size()), trainable});
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
+                       int shards, int64_t trained_head) {
+  MemoryPlan plan = {.shards = shards,
+                     .options = options,
+                     .resident = keeps_parameters(options, shards),
+                     .head_numel = trained_head};
+  for (const UnitRow& unit : units) {
+    plan.units.push_back(unit.segments);
+    plan.norm_blocks += unit.norm_blocks;
+  }
+  return plan;
+}
+
+std::vector<std::vector<StepRow>> step_timeline(const std::vector<UnitRow>& units,
+                                                const comm::FsdpOptions& options,
+                                                GroupSizes groups) {
+  Schedule schedule(units, options, groups);
+  std::vector<std::vector<StepRow>> out;
+  for (int i = 0; i < options.micro_steps; ++i) {
+    out.push_back(schedule.micro_step(i + 1 == options.micro_steps));
+  }
+  return out;
+}
+
+// ---------------------------------------------------------------------------- Tables
+
+std::string format_units(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
+                         int shards) {
+  std::string out = fmt::format("{:<26}{:>8}{:>14}{:>10}{:>16}{:>12}{:>14}\n", "units", "tensors",
+                                "parameters", "padding", "per rank", "shard MiB", "gathered MiB");
+  UnitRow all = {.name = "all"};
+  int64_t unsharded = 0;
+  const DType master = accumulation_dtype(options.param_dtype);
+  const auto line = [&](const std::string& name, const UnitRow& u, int64_t shard) {
+    out +=
+        fmt::format("  {:<24}{:>8}{:>14}{:>10}{:>16}{:>12}{:>14}\n", name, u.tensors, u.parameters,
+                    shard * shards - u.parameters, shard, mib(bytes_of(shard, master)),
+                    mib(bytes_of(shard * shards, options.param_dtype)));
+  };
+  for (size_t i = 0; i < units.size();) {
+    size_t end = i;
+    while (end < units.size() && alike(units[i], units[end])) {
+      all.tensors += units[end].tensors;
+      all.parameters += units[end].parameters;
+      unsharded += units[end].shard_numel();
+      ++end;
+    }
+    const std::string range = fmt::format("{} .. {}", units[i].name, units[end - 1].name);
+    line(end - i == 1 ? units[i].name : range, units[i], units[i].shard_numel());
+    i = end;
+  }
+  line(all.name, all, unsharded);
+  return out;
+}
+
+std::string format_traffic(const std::vector<std::vector<StepRow>>& micro_steps) {
+  struct Total {
+    int64_t calls = 0, bytes = 0;
+  };
+  std::map<std::string, Total> totals;
+  for (const auto& rows : micro_steps) {
+    for (const StepRow& row : rows) {
+      for (const auto* calls : {&row.gathers, &row.reduces}) {
+        for (const PlannedCall& call : *calls) {
+          ++totals[call.kind].calls;
+          totals[call.kind].bytes += call.bytes;
+        }
+      }
+    }
+  }
+  std::string out = fmt::format("{:<26}{:>8}{:>14}\n", "collectives of a step", "calls", "MiB");
+  for (const auto& [kind, total] : totals) {
+    out += fmt::format("  {:<24}{:>8}{:>14}\n", kind, total.calls, mib(total.bytes));
+  }
+  return totals.empty() ? out + "  none\n" : out;
+}
+
+std::string format_timeline(const std::vector<UnitRow>& units, const std::vector<StepRow>& rows) {
+  constexpr size_t kShown = 3;  // units at either end
+  const auto names = [&](const std::vector<PlannedCall>& calls) {
+    std::vector<std::string> out;
+    for (const PlannedCall& call : calls) {
+      const std::string& name = units[call.unit].name;
+      const std::string text = call.kind == "all_reduce" ? name + " (all_reduce)" : name;
+      if (out.empty() || out.back() != text) out.push_back(text);
+    }
+    return fmt::format("{}", fmt::join(out, ", "));
+  };
+  std::string out = fmt::format("  {:<26}{:<36}{}\n", "gather", "compute", "reduce");
+  bool gap = false;
+  for (const StepRow& row : rows) {
+    const bool middle = row.unit > kShown && row.unit + kShown < units.size();
+    if (middle && !gap) out += "  ...\n";
+    gap = middle;
+    if (middle) continue;
+    const bool waits = row.compute.empty() && !row.gathers.empty();
+    std::string line =
+        fmt::format("  {:<26}{:<36}{}", names(row.gathers),
+                    waits ? "(waits for the gather)" : row.compute, names(row.reduces));
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return out;
+}
+
+}  // namespace fsdp::tools

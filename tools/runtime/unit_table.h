@@ -1,0 +1,65 @@
+// What sharding will do, from the shapes alone: which units there are, how many bytes each takes
+// sharded and unsharded, and in which order one step gathers and reduces them. No values are
+// allocated and no ranks are needed, so any number of ranks can be asked about.
+// The timeline repeats the rules of comm/fsdp/fully_sharded.h for a model whose blocks run in
+// order; a test compares it with what real steps do.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/fsdp/options.h"
+#include "comm/fsdp/plan.h"
+#include "tools/runtime/memory_formula.h"
+
+namespace fsdp::tools {
+
+struct UnitRow {
+  std::string name;
+  int64_t tensors = 0;
+  int64_t parameters = 0;   // elements, without padding
+  UnitExtent segments;      // trainable, frozen: as they are flattened and sharded
+  int64_t norm_blocks = 0;  // of the trainable ones, with fixed_order
+  int64_t shard_numel() const;
+};
+
+struct GroupSizes {
+  int shards = 1;    // ranks of a shard group
+  int replicas = 1;  // shard groups
+};
+GroupSizes group_sizes(const comm::FsdpOptions& options, int world);
+bool keeps_parameters(const comm::FsdpOptions& options, int shards);  // between uses, in a step
+
+// Root first.
+std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPredicate& wrap,
+                               const comm::FsdpOptions& options, int shards);
+// `trained_head`: elements of the head's matrix, 0 when it is frozen.
+MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
+                       int shards, int64_t trained_head);
+
+struct PlannedCall {
+  size_t unit = 0;
+  std::string kind;   // "all_gather"
+  int64_t bytes = 0;  // of the full buffer
+};
+
+// What the host issues between one computation and the next.
+struct StepRow {
+  std::vector<PlannedCall> gathers;
+  std::string compute;  // "forward blocks.2"; "" when compute waits for the gathers
+  size_t unit = 0;      // of compute
+  std::vector<PlannedCall> reduces;
+};
+// All micro-steps of a step, one after the other.
+std::vector<std::vector<StepRow>> step_timeline(const std::vector<UnitRow>& units,
+                                                const comm::FsdpOptions& options,
+                                                GroupSizes groups);
+
+// Texts of several lines. Units in a row that are alike become one line; of many units the
+// timeline shows the first and the last ones.
+std::string format_units(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
+                         int shards);
+std::string format_traffic(const std::vector<std::vector<StepRow>>& micro_steps);
+std::string format_timeline(const std::vector<UnitRow>& units, const std::vector<StepRow>& rows);
+
+}  // namespace fsdp::tools
