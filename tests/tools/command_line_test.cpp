@@ -26,7 +26,7 @@ TEST_CASE("command line: help and mistakes") {
   const CommandLine help = parse({"--help"});
   CHECK(!help.command);
   CHECK(help.status == 0);
-  for (const char* name : {"train", "generate", "verify", "bench", "explain"}) {
+  for (const char* name : {"train", "generate", "verify", "bench", "explain", "compare"}) {
     CHECK(test::contains(help.message, name));
   }
   const std::string train = parse({"train", "--help"}).message;
@@ -46,7 +46,7 @@ TEST_CASE("command line: help and mistakes") {
 
 TEST_CASE("command line: an unknown command is named, with the known ones") {
   CHECK(parse({"walk"}).message ==
-        "unknown command \"walk\"; expected train, generate, verify, bench, explain");
+        "unknown command \"walk\"; expected train, generate, verify, bench, explain, compare");
 }
 
 }  // namespace

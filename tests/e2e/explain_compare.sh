@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# fsdp explain says before a run what the run then does; fsdp compare shows what a knob changed; both
+# have a line for what is wrong with their input.
+# Environment: FSDP the program, SOURCE the repository.
+set -uo pipefail
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+
+for i in {1..60}; do echo "a line of text, number $i"; done >text.txt
+cat >config.yaml <<'YAML'
+model: {model_type: llama, hidden_size: 24, layers: 3, heads: 2, ffn: 70}
+data: {train: text.txt, sequence_length: 16}
+train: {steps: 5, batch: 6, schedule: {kind: constant}}
+YAML
+
+# ---- explain, against a run ----------------------------------------------------------------------
+train() {
+  local directory=$1; shift
+  "$FSDP" train --config config.yaml --local-ranks 3 --set "runtime.run_dir=$directory" "$@" \
+    >"$directory.log" 2>&1 || { fail "train $*"; cat "$directory.log"; }
+}
+explain() { "$FSDP" explain --config config.yaml "$@" || fail "explain $* ended with $?"; }
+# row FILE NAME: the first number of the row of the category in a memory table
+row() { grep -m1 "^  $2 " "$1" | grep -o '[0-9.]*' | head -1; }
+train full --trace
+train ddp --set fsdp.strategy=no_shard
+explain --world 3 >full.txt
+explain --world 3 --set fsdp.strategy=no_shard >ddp.txt
+for run in full ddp; do
+  for category in 'parameter shard' 'unsharded parameter' gradient 'optimizer state'; do
+    said=$(row $run.txt "$category") was=$(row $run.log "$category")
+    [ "${said:-0.00}" = "${was:-0.00}" ] ||
+      fail "$run: explain says $said MiB of $category, the run $was"
+  done
+done
+# gathers of 5 steps: those of the units, none else (there is no evaluation)
+gathers=$(grep -m1 '^  all_gather ' full.txt | awk '{print $2}')
+calls=$(grep -A3 '"all_gather"' full/metrics.json | grep -o '"calls": [0-9]*' | cut -d' ' -f2 | head -1)
+[ "$calls" = $((5 * gathers)) ] || fail "explain says $gathers gathers a step, 5 steps had $calls"
+for line in '^units ' 'blocks.0 .. blocks.2' '(waits for the gather)' 'backward blocks.1' \
+  '^collectives of a step'; do
+  grep -q -- "$line" full.txt || fail "explain has no line '$line'"
+done
+explain --world 512 | grep -q 'full_shard on 512 ranks' || fail "explain --world 512"
+explain | grep -q 'on 8 ranks' || fail "explain without --world"
+
+# ---- the trace and its table ---------------------------------------------------------------------
+grep -q '^collectives of rank 0 .*exposed ms' full.log || fail "no table of collectives"
+grep -q '^  blocks.1 all_gather ' full.log || fail "no row for the gathers of blocks.1"
+grep -q '"name":"memory: activation"' full/trace.rank1.json || fail "no memory curve in the trace"
+grep -q 'trace: true' full/config.yaml || fail "--trace is not in the resolved configuration"
+
+# ---- compare -------------------------------------------------------------------------------------
+"$FSDP" compare full ddp >compare.txt || fail "compare ended with $?"
+for line in 'fsdp.strategy  *full_shard  *no_shard' 'training loss' 'tokens/s' 'reduce_scatter' \
+  'unsharded parameter' 'all at once'; do
+  grep -q -- "$line" compare.txt || { fail "compare has no line '$line'"; cat compare.txt; }
+done
+
+# ---- mistakes ------------------------------------------------------------------------------------
+# check 'regular expression' command...: one line of ours, and not zero
+check() {
+  local expected=$1
+  shift
+  "$@" >out 2>err </dev/null && fail "status 0 of: $*"
+  [ "$(grep -c '^fsdp: ' err)" = 1 ] && grep -qE "^fsdp: .*($expected)" err ||
+    { fail "no '$expected' from: $*"; cat err; }
+}
+check 'missing\.yaml' "$FSDP" explain --config missing.yaml
+check 'layrs.*layers' "$FSDP" explain --config config.yaml --set model.layrs=3
+check 'model: expected one of path' "$FSDP" explain
+check 'divisor of 8 ranks, got 3' "$FSDP" explain --config config.yaml \
+  --set fsdp.strategy=hybrid_shard --set fsdp.shard_size=3
+check 'world' "$FSDP" explain --config config.yaml --world 0
+check 'nowhere: no such folder' "$FSDP" compare full nowhere
+mkdir empty
+check 'empty: has no config.yaml: not the directory of a run' "$FSDP" compare empty full
+check 'runs' "$FSDP" compare full
+
+[ "$failed" = 0 ] && echo "explain and compare: all is well"
+exit "$failed"

@@ -1,0 +1,24 @@
+// fsdp compare: what a knob changed between two runs. Read next: tools/runtime/run_comparison.h.
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/commands/commands.h"
+#include "tools/runtime/run_comparison.h"
+
+namespace fsdp::tools {
+
+void add_compare_command(CLI::App& app, ChosenCommand& chosen) {
+  const auto runs = std::make_shared<std::vector<std::string>>();
+  CLI::App* command = app.add_subcommand(
+      "compare", "two run directories side by side: settings, loss, speed, bytes, memory");
+  command->add_option("runs", *runs, "two run directories")->required()->expected(2);
+  command->callback([&chosen, runs] {
+    chosen = [runs] {
+      std::fputs(compare_runs(runs->at(0), runs->at(1)).c_str(), stdout);
+      return 0;
+    };
+  });
+}
+
+}  // namespace fsdp::tools
