@@ -30,7 +30,9 @@ class Module {
  public:
   // `class_name`: what wrap policies match, e.g. "LlamaDecoderLayer".
   Module(std::string name, std::string class_name)
-      : name_(std::move(name)), class_name_(std::move(class_name)) {}
+      : name_(std::move(name)),
+        class_name_(std::move(class_name)),
+        prefix_(name_.empty() ? "" : name_ + ".") {}
   virtual ~Module() = default;
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
@@ -46,6 +48,10 @@ class Module {
   void set_hooks(ModuleHooks hooks) { hooks_ = std::move(hooks); }
 
  protected:
+  // `prefix`: what names below this module begin with, where that is not its own name and a dot.
+  Module(std::string name, std::string class_name, std::string prefix)
+      : name_(std::move(name)), class_name_(std::move(class_name)), prefix_(std::move(prefix)) {}
+
   // Runs `body` on the input between the hooks. Every public entry of a module goes through it.
   Tensor run(const Tensor& input, const std::function<Tensor(const Tensor&)>& body);
 
@@ -62,12 +68,11 @@ class Module {
   }
 
  private:
-  std::string path(const std::string& name) const {
-    return name_.empty() ? name : name_ + "." + name;
-  }
+  std::string path(const std::string& name) const { return prefix_ + name; }
 
   std::string name_;
   std::string class_name_;
+  std::string prefix_;
   std::vector<std::unique_ptr<Module>> owned_children_;
   std::vector<Module*> children_;
   std::vector<std::unique_ptr<Parameter>> owned_parameters_;

@@ -1,5 +1,4 @@
-// Composition of a transformer block from the ops; parameters are registered in the order in which
-// forward reads them, which is their order in an FSDP unit.
+// Composition of a transformer block from its layers and the ops between them.
 #include "models/block.h"
 
 #include <cmath>
@@ -9,30 +8,21 @@
 
 namespace fsdp::models {
 
-Layer::Layer(std::string name, std::string class_name, const BlockSpec& spec)
-    : Module(std::move(name), std::move(class_name)), config_(spec.config), layer_(spec.layer) {}
+Layer::Layer(std::string name, const std::string& kind, const BlockSpec& spec)
+    : Module(std::move(name), spec.config.class_prefix + kind),
+      config_(spec.config),
+      layer_(spec.layer) {}
 
-ops::LinearWeights Layer::make_linear(const LinearSpec& linear) {
+Linear& Layer::add_linear(const LinearSpec& linear) {
   double deviation = config_.initializer_range;
   if (linear.into_residual && config_.scaled_residual_init) {
     deviation /= std::sqrt(2.0 * static_cast<double>(config_.layers));
   }
-  const bool out_in = config_.weight_layout == ops::WeightLayout::kOutIn;
-  const Shape shape = out_in ? Shape{linear.out, linear.in} : Shape{linear.in, linear.out};
-  Parameter& weight = add_parameter(linear.name + ".weight", shape, {0, deviation}, true);
-  Parameter* bias = nullptr;
-  if (linear.bias) bias = &add_parameter(linear.name + ".bias", Shape{linear.out}, {}, false);
-  return {weight, bias, config_.weight_layout};
-}
-
-ops::NormWeights Layer::make_norm(const std::string& name) {
-  const Shape shape = {config_.hidden};
-  Parameter& weight = add_parameter(name + ".weight", shape, {1, 0}, false);
-  Parameter* bias = nullptr;
-  if (config_.norm == NormKind::kLayerNorm) {
-    bias = &add_parameter(name + ".bias", shape, {}, false);
-  }
-  return {weight, bias, config_.norm_epsilon};
+  return add_child<Linear>(linear.name, Linear::Spec{.in = linear.in,
+                                                     .out = linear.out,
+                                                     .bias = linear.bias,
+                                                     .deviation = deviation,
+                                                     .layout = config_.weight_layout});
 }
 
 // ---------------------------------------------------------------------------- Attention
@@ -43,7 +33,7 @@ Attention::Attention(std::string name, const BlockSpec& spec)
   const int64_t kv = config_.kv_heads * config_.head_dim;
   const auto input = [&](const char* part, int64_t out) {
     inputs_.push_back(
-        make_linear({.name = part, .in = config_.hidden, .out = out, .bias = config_.qkv_bias}));
+        &add_linear({.name = part, .in = config_.hidden, .out = out, .bias = config_.qkv_bias}));
   };
   if (config_.packed_qkv) {
     input("qkv", q + 2 * kv);
@@ -52,18 +42,18 @@ Attention::Attention(std::string name, const BlockSpec& spec)
     input("k", kv);
     input("v", kv);
   }
-  output_.emplace(make_linear({.name = "out",
-                               .in = q,
-                               .out = config_.hidden,
-                               .bias = config_.attention_out_bias,
-                               .into_residual = true}));
+  output_ = &add_linear({.name = "out",
+                         .in = q,
+                         .out = config_.hidden,
+                         .bias = config_.attention_out_bias,
+                         .into_residual = true});
 }
 
 Tensor Attention::mix_heads(const Tensor& x, const ForwardContext& context) {
   const int64_t width = config_.head_dim;
   const bool packed = inputs_.size() == 1;
   std::vector<Tensor> tensors;
-  for (const ops::LinearWeights& weights : inputs_) tensors.push_back(ops::linear(x, weights));
+  for (Linear* linear : inputs_) tensors.push_back((*linear)(x));
   const auto view = [&](size_t part, int64_t heads, int64_t packed_offset) {
     return HeadView{.tensor = &tensors[packed ? 0 : part],
                     .heads = heads,
@@ -91,7 +81,7 @@ Tensor Attention::mix_heads(const Tensor& x, const ForwardContext& context) {
 
 Tensor Attention::operator()(const Tensor& x, const ForwardContext& context) {
   return run(x, [&](const Tensor& input) {
-    const Tensor y = ops::linear(mix_heads(input, context), *output_);
+    const Tensor y = (*output_)(mix_heads(input, context));
     return ops::dropout(y, ops::dropout_args(context, config_.residual_dropout, layer_,
                                              ops::DropoutSite::kAttentionOutput));
   });
@@ -99,43 +89,51 @@ Tensor Attention::operator()(const Tensor& x, const ForwardContext& context) {
 
 // ---------------------------------------------------------------------------- MLP
 
-Mlp::Mlp(std::string name, const BlockSpec& spec) : Layer(std::move(name), "Mlp", spec) {
+Mlp::Mlp(std::string name, const BlockSpec& spec) : Layer(std::move(name), "MLP", spec) {
   const auto input = [&](const char* part) {
-    inputs_.push_back(make_linear(
+    inputs_.push_back(&add_linear(
         {.name = part, .in = config_.hidden, .out = config_.ffn, .bias = config_.mlp_bias}));
   };
   if (config_.mlp == MlpKind::kSwiGlu) input("gate");
   input("up");
-  output_.emplace(make_linear({.name = "down",
-                               .in = config_.ffn,
-                               .out = config_.hidden,
-                               .bias = config_.mlp_bias,
-                               .into_residual = true}));
+  output_ = &add_linear({.name = "down",
+                         .in = config_.ffn,
+                         .out = config_.hidden,
+                         .bias = config_.mlp_bias,
+                         .into_residual = true});
 }
 
 Tensor Mlp::operator()(const Tensor& x) {
   return run(x, [&](const Tensor& input) {
-    const Tensor inner =
-        config_.mlp == MlpKind::kSwiGlu
-            ? ops::swiglu(ops::linear(input, inputs_[0]), ops::linear(input, inputs_[1]))
-            : ops::linear(input, inputs_[0], config_.activation);
-    return ops::linear(inner, *output_);
+    if (config_.mlp == MlpKind::kSwiGlu) {
+      const Tensor gate = (*inputs_[0])(input);
+      return (*output_)(ops::swiglu(gate, (*inputs_[1])(input)));
+    }
+    return (*output_)((*inputs_[0])(input, config_.activation));
   });
 }
 
 // ---------------------------------------------------------------------------- Block
 
 Block::Block(std::string name, const BlockSpec& spec)
-    : Layer(std::move(name), spec.config.block_class, spec) {
-  attention_norm_.emplace(make_norm("attention_norm"));
-  attention_ = &add_child<Attention>("attention", spec);
-  mlp_norm_.emplace(make_norm("mlp_norm"));
-  mlp_ = &add_child<Mlp>("mlp", spec);
+    : Module(std::move(name), spec.config.block_class), config_(spec.config), layer_(spec.layer) {
+  for (const BlockPart part : config_.block_order) add_part(part, spec);
+}
+
+void Block::add_part(BlockPart part, const BlockSpec& spec) {
+  switch (part) {
+    case BlockPart::kAttentionNorm:
+      attention_norm_ = &add_child<Norm>("attention_norm", config_);
+      break;
+    case BlockPart::kAttention: attention_ = &add_child<Attention>("attention", spec); break;
+    case BlockPart::kMlpNorm: mlp_norm_ = &add_child<Norm>("mlp_norm", config_); break;
+    case BlockPart::kMlp: mlp_ = &add_child<Mlp>("mlp", spec); break;
+  }
 }
 
 Tensor Block::operator()(const Tensor& x, const ForwardContext& context) {
   return run(x, [&](const Tensor& input) {
-    Tape* tape = attention_norm_->weight.tape();
+    Tape* tape = attention_norm_->tape();
     if (recompute_ == RecomputeMode::kFull) {
       return recompute(*tape, input,
                        [this, context](const Tensor& again) { return compute(again, context); });
@@ -147,9 +145,9 @@ Tensor Block::operator()(const Tensor& x, const ForwardContext& context) {
 }
 
 Tensor Block::compute(const Tensor& x, const ForwardContext& context) {
-  const ops::NormOutput before = ops::norm(x, Tensor(), *attention_norm_);
+  const ops::NormOutput before = (*attention_norm_)(x);
   const Tensor mixed = (*attention_)(before.y, context);
-  const ops::NormOutput between = ops::norm(mixed, before.stream, *mlp_norm_);
+  const ops::NormOutput between = (*mlp_norm_)(mixed, before.stream);
   const Tensor inner = ops::dropout(
       (*mlp_)(between.y),
       ops::dropout_args(context, config_.residual_dropout, layer_, ops::DropoutSite::kMlpOutput));

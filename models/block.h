@@ -3,14 +3,11 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
-#include "core/module.h"
 #include "core/ops/attention.h"
-#include "core/ops/norm.h"
 #include "core/recompute.h"
-#include "models/config.h"
+#include "models/layers.h"
 
 namespace fsdp::models {
 
@@ -29,10 +26,11 @@ struct BlockSpec {
   RopeTablesPtr rope;
 };
 
-// A module that makes linear and norm weights in the family's conventions.
+// A module inside a block, made of linear layers in the family's conventions.
 class Layer : public Module {
  protected:
-  Layer(std::string name, std::string class_name, const BlockSpec& spec);
+  // `kind`: what the family's prefix is put before, "GPT2" + "MLP".
+  Layer(std::string name, const std::string& kind, const BlockSpec& spec);
 
   struct LinearSpec {
     std::string name;
@@ -41,8 +39,7 @@ class Layer : public Module {
     bool bias = false;
     bool into_residual = false;  // its output adds to the residual stream: scaled init
   };
-  ops::LinearWeights make_linear(const LinearSpec& linear);
-  ops::NormWeights make_norm(const std::string& name);
+  Linear& add_linear(const LinearSpec& linear);
 
   const ModelConfig& config_;  // of the model, which outlives its blocks
   int64_t layer_;
@@ -58,8 +55,8 @@ class Attention final : public Layer {
   Tensor mix_heads(const Tensor& x, const ForwardContext& context);  // (B, T, heads * head_dim)
 
   RopeTablesPtr rope_;
-  std::vector<ops::LinearWeights> inputs_;  // one packed, or q, k, v
-  std::optional<ops::LinearWeights> output_;
+  std::vector<Linear*> inputs_;  // one packed, or q, k, v
+  Linear* output_;
 };
 
 class Mlp final : public Layer {
@@ -68,11 +65,11 @@ class Mlp final : public Layer {
   Tensor operator()(const Tensor& x);  // (B, T, hidden)
 
  private:
-  std::vector<ops::LinearWeights> inputs_;  // up, or gate and up
-  std::optional<ops::LinearWeights> output_;
+  std::vector<Linear*> inputs_;  // up, or gate and up
+  Linear* output_;
 };
 
-class Block final : public Layer {
+class Block final : public Module {
  public:
   Block(std::string name, const BlockSpec& spec);
   void set_recompute(RecomputeMode mode) { recompute_ = mode; }
@@ -80,12 +77,15 @@ class Block final : public Layer {
                     const ForwardContext& context);
 
  private:
+  void add_part(BlockPart part, const BlockSpec& spec);
   Tensor compute(const Tensor& x, const ForwardContext& context);
 
-  std::optional<ops::NormWeights> attention_norm_;
-  std::optional<ops::NormWeights> mlp_norm_;
-  Attention* attention_;
-  Mlp* mlp_;
+  const ModelConfig& config_;
+  int64_t layer_;
+  Norm* attention_norm_ = nullptr;
+  Attention* attention_ = nullptr;
+  Norm* mlp_norm_ = nullptr;
+  Mlp* mlp_ = nullptr;
   RecomputeMode recompute_ = RecomputeMode::kNone;
 };
 

@@ -1,9 +1,7 @@
 // The language model around the blocks.
 #include "models/causal_lm.h"
 
-#include "core/ops/cross_entropy.h"
 #include "core/ops/elementwise.h"
-#include "core/ops/embedding.h"
 
 namespace fsdp::models {
 namespace {
@@ -15,35 +13,19 @@ const ModelConfig& validated(const ModelConfig& config) {
 
 }  // namespace
 
-CausalLM::CausalLM(const ModelConfig& config, Backend& backend, DType dtype, int64_t max_length)
-    : Module("", "CausalLM"),
-      config_(validated(config)),
-      rope_(make_rope_tables(config, backend, accumulation_dtype(dtype), max_length)) {
-  FSDP_CHECK(config_.positions != PositionKind::kLearned || max_length <= config_.max_positions,
-             "[model] sequence length: expected at most the model's {} positions, got {}",
-             config_.max_positions, max_length);
-  const Initializer normal = {0, config_.initializer_range};
-  token_table_ = &add_parameter("embedding.tokens.weight",
-                                Shape{config_.vocabulary, config_.hidden}, normal, true);
-  if (config_.positions == PositionKind::kLearned) {
-    position_table_ = &add_parameter("embedding.positions.weight",
-                                     Shape{config_.max_positions, config_.hidden}, normal, true);
+BaseModel::BaseModel(std::string name, const ModelConfig& config, RopeTablesPtr rope)
+    : Module(std::move(name), config.class_prefix + "Model", ""), config_(config) {
+  tokens_ = &add_child<Embedding>("embedding.tokens", config.vocabulary, config);
+  if (config.positions == PositionKind::kLearned) {
+    positions_ = &add_child<Embedding>("embedding.positions", config.max_positions, config);
   }
-  for (int64_t i = 0; i < config_.layers; ++i) {
-    blocks_.push_back(&add_child<Block>(fmt::format("blocks.{}", i), BlockSpec{config_, i, rope_}));
+  for (int64_t i = 0; i < config.layers; ++i) {
+    blocks_.push_back(&add_child<Block>(fmt::format("blocks.{}", i), BlockSpec{config, i, rope}));
   }
-  const Shape width = {config_.hidden};
-  Parameter& norm_weight = add_parameter("final_norm.weight", width, {1, 0}, false);
-  Parameter* norm_bias = nullptr;
-  if (config_.norm == NormKind::kLayerNorm) {
-    norm_bias = &add_parameter("final_norm.bias", width, {}, false);
-  }
-  final_norm_.emplace(ops::NormWeights{norm_weight, norm_bias, config_.norm_epsilon});
-  head_ = config_.tied_head ? token_table_
-                            : &add_parameter("head.weight", token_table_->shape(), normal, true);
+  final_norm_ = &add_child<Norm>("final_norm", config);
 }
 
-void CausalLM::set_recompute(RecomputeMode mode, int64_t every) {
+void BaseModel::set_recompute(RecomputeMode mode, int64_t every) {
   FSDP_CHECK(every >= 1, "[recompute] every: expected at least 1, got {}", every);
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const bool here = i % static_cast<size_t>(every) == 0;
@@ -51,26 +33,7 @@ void CausalLM::set_recompute(RecomputeMode mode, int64_t every) {
   }
 }
 
-Tensor CausalLM::hidden_states(const Tensor& tokens, const ForwardContext& context,
-                               const Look& look) {
-  const auto show = [&](const std::string& module, const Tensor& output) {
-    if (look) look(module, output);
-  };
-  Tensor x = ops::embedding(tokens, *token_table_, position_table_);
-  x = ops::dropout(x, ops::dropout_args(context, config_.embedding_dropout, config_.layers,
-                                        ops::DropoutSite::kEmbedding));
-  show("embedding", x);
-  for (Block* block : blocks_) {
-    if (left_out_.contains(block)) continue;
-    x = (*block)(x, context);
-    show(block->name(), x);
-  }
-  Tensor y = ops::norm(x, Tensor(), *final_norm_).y;
-  show("final_norm", y);
-  return y;
-}
-
-void CausalLM::leave_out(const std::vector<int64_t>& blocks) {
+void BaseModel::leave_out(const std::vector<int64_t>& blocks) {
   left_out_.clear();
   for (const int64_t block : blocks) {
     FSDP_CHECK(block >= 0 && block < config_.layers,
@@ -79,27 +42,61 @@ void CausalLM::leave_out(const std::vector<int64_t>& blocks) {
   }
 }
 
+Tensor BaseModel::operator()(const Tensor& tokens, const ForwardContext& context,
+                             const Look& look) {
+  const auto show = [&](const std::string& module, const Tensor& output) {
+    if (look) look(module, output);
+  };
+  return run(Tensor(), [&](const Tensor&) {
+    Tensor x = (*tokens_)(tokens, positions_);
+    x = ops::dropout(x, ops::dropout_args(context, config_.embedding_dropout, config_.layers,
+                                          ops::DropoutSite::kEmbedding));
+    show("embedding", x);
+    for (Block* block : blocks_) {
+      if (left_out_.contains(block)) continue;
+      x = (*block)(x, context);
+      show(block->name(), x);
+    }
+    Tensor y = (*final_norm_)(x).y;
+    show(final_norm_->name(), y);
+    return y;
+  });
+}
+
+CausalLM::CausalLM(const ModelConfig& config, Backend& backend, DType dtype, int64_t max_length)
+    : Module("", config.model_class), config_(validated(config)) {
+  FSDP_CHECK(config_.positions != PositionKind::kLearned || max_length <= config_.max_positions,
+             "[model] sequence length: expected at most the model's {} positions, got {}",
+             config_.max_positions, max_length);
+  base_ = &add_child<BaseModel>(
+      "base", config_, make_rope_tables(config_, backend, accumulation_dtype(dtype), max_length));
+  if (config_.tied_head) {
+    head_ = &add_child<Linear>("head", base_->token_table());
+  } else {
+    head_ = &add_child<Linear>("head", Linear::Spec{.in = config_.hidden,
+                                                    .out = config_.vocabulary,
+                                                    .deviation = config_.initializer_range});
+  }
+}
+
 void CausalLM::probe(const Tensor& tokens, const ForwardContext& context, const Look& look) {
-  run(Tensor(), [&](const Tensor&) { return hidden_states(tokens, context, look); });
+  run(Tensor(), [&](const Tensor&) { return (*base_)(tokens, context, look); });
 }
 
 Tensor CausalLM::loss(const Tensor& tokens, const Tensor& labels, const ForwardContext& context,
                       double gradient_scale, const Tensor* loss_scale) {
   return run(Tensor(), [&](const Tensor&) {
-    return ops::linear_cross_entropy(hidden_states(tokens, context), *head_, labels, gradient_scale,
-                                     loss_scale);
+    return head_->cross_entropy((*base_)(tokens, context), labels, gradient_scale, loss_scale);
   });
 }
 
 Tensor CausalLM::logits(const Tensor& tokens, const ForwardContext& context) {
-  return run(Tensor(), [&](const Tensor&) {
-    return ops::linear(hidden_states(tokens, context), {.weight = *head_});
-  });
+  return run(Tensor(), [&](const Tensor&) { return (*head_)((*base_)(tokens, context)); });
 }
 
 Tensor CausalLM::last_logits(const Tensor& tokens, const ForwardContext& context) {
   return run(Tensor(), [&](const Tensor&) {
-    const Tensor h = hidden_states(tokens, context);
+    const Tensor h = (*base_)(tokens, context);
     const int64_t rows = tokens.shape()[0], length = tokens.shape()[1], width = config_.hidden;
     Tensor last = Tensor::empty(h.backend(), Shape{rows, width}, h.dtype());
     for (int64_t row = 0; row < rows; ++row) {
@@ -107,7 +104,7 @@ Tensor CausalLM::last_logits(const Tensor& tokens, const ForwardContext& context
       h.backend().copy(h.backend().compute_stream(), last.slice(row * width, Shape{width}).data(),
                        from.data(), from.bytes());
     }
-    return ops::linear(last, {.weight = *head_});
+    return (*head_)(last);
   });
 }
 

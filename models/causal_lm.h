@@ -2,12 +2,34 @@
 // sharded; the sharding layer attaches to the hooks of its modules.
 #pragma once
 
-#include <optional>
+#include <functional>
 #include <set>
 
 #include "models/block.h"
 
 namespace fsdp::models {
+
+// Everything before the head: embedding, blocks, final norm. It adds nothing to the names of what is
+// in it, "blocks.0" and not "base.blocks.0".
+class BaseModel final : public Module {
+ public:
+  BaseModel(std::string name, const ModelConfig& config, RopeTablesPtr rope);
+
+  using Look = std::function<void(const std::string& module, const Tensor& output)>;
+  Tensor operator()(const Tensor& tokens,  // (B, T), i32
+                    const ForwardContext& context, const Look& look = nullptr);  // (B, T, hidden)
+  void set_recompute(RecomputeMode mode, int64_t every);
+  void leave_out(const std::vector<int64_t>& blocks);
+  Parameter& token_table() { return tokens_->table(); }
+
+ private:
+  const ModelConfig& config_;
+  Embedding* tokens_;
+  Embedding* positions_ = nullptr;
+  std::vector<Block*> blocks_;
+  std::set<const Block*> left_out_;
+  Norm* final_norm_;
+};
 
 class CausalLM final : public Module {
  public:
@@ -16,10 +38,12 @@ class CausalLM final : public Module {
 
   const ModelConfig& config() const { return config_; }
   // Activation recompute in every k-th block (the first, the k+1-th, ...), none in the others.
-  void set_recompute(RecomputeMode mode, int64_t every = 1);
+  void set_recompute(RecomputeMode mode, int64_t every = 1) {
+    base_->set_recompute(mode, every);
+  }
   // Blocks that the passes from now on leave out: x goes past them (LayerDrop, Fan et al., ICLR
   // 2020). They have no gradients then. Every rank must leave out the same ones.
-  void leave_out(const std::vector<int64_t>& blocks);
+  void leave_out(const std::vector<int64_t>& blocks) { base_->leave_out(blocks); }
 
   // Sum over labelled positions of the cross-entropy, recorded for a loss of gradient_scale * sum
   // (times the loss scale, read on the device).
@@ -33,21 +57,13 @@ class CausalLM final : public Module {
 
   // Shows the output of the embedding ("embedding"), every block and the final norm to `look`: for
   // finding where numbers go wrong. Without recording.
-  using Look = std::function<void(const std::string& module, const Tensor& output)>;
+  using Look = BaseModel::Look;
   void probe(const Tensor& tokens, const ForwardContext& context, const Look& look);
 
  private:
-  Tensor hidden_states(const Tensor& tokens, const ForwardContext& context,
-                       const Look& look = nullptr);  // (B, T, hidden)
-
   ModelConfig config_;
-  RopeTablesPtr rope_;
-  Parameter* token_table_;               // (V, hidden)
-  Parameter* position_table_ = nullptr;  // (max_positions, hidden)
-  std::vector<Block*> blocks_;
-  std::set<const Block*> left_out_;
-  std::optional<ops::NormWeights> final_norm_;
-  Parameter* head_;  // (V, hidden); the token table when tied
+  BaseModel* base_;
+  Linear* head_;  // (V, hidden); shares the token table when tied
 };
 
 // Hugging Face labels (position t holds token t) -> what each position predicts: shifted left, the

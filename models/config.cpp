@@ -29,13 +29,19 @@ ModelConfig family_defaults(const std::string& family) {
   ModelConfig config;
   config.family = family;
   if (family == "gpt2") {
+    config.class_prefix = "GPT2";
+    config.model_class = "GPT2LMHeadModel";
     config.block_class = "GPT2Block";
     config.packed_qkv = config.qkv_bias = config.attention_out_bias = config.mlp_bias = true;
     config.weight_layout = ops::WeightLayout::kInOut;
     config.tied_head = true;
     config.scaled_residual_init = true;
   } else if (family == "llama") {
+    config.class_prefix = "Llama";
+    config.model_class = "LlamaForCausalLM";
     config.block_class = "LlamaDecoderLayer";
+    config.block_order = {BlockPart::kAttention, BlockPart::kMlp, BlockPart::kAttentionNorm,
+                          BlockPart::kMlpNorm};
     config.positions = PositionKind::kRope;
     config.norm = NormKind::kRmsNorm;
     config.mlp = MlpKind::kSwiGlu;

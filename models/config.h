@@ -3,6 +3,7 @@
 // A new family: one reader in config.cpp, one table in names.cpp.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@ namespace fsdp::models {
 enum class PositionKind : uint8_t { kLearned, kRope };
 enum class NormKind : uint8_t { kLayerNorm, kRmsNorm };
 enum class MlpKind : uint8_t { kActivation, kSwiGlu };
+
+// What a block is made of, in the order in which a family registers it: the order of its parameters in
+// an FSDP unit, which is PyTorch's for the same model.
+enum class BlockPart : uint8_t { kAttentionNorm, kAttention, kMlpNorm, kMlp };
 
 // Frequencies theta^(-2i/d), optionally scaled (Hugging Face `rope_scaling`).
 struct RopeConfig {
@@ -28,7 +33,12 @@ struct RopeConfig {
 
 struct ModelConfig {
   std::string family;       // Hugging Face model_type: "gpt2", "llama"
-  std::string block_class;  // class name of a block, for wrap policies: "GPT2Block"
+  // Class names of modules, Hugging Face's, for wrap policies.
+  std::string class_prefix;  // "GPT2": GPT2Model, GPT2Attention, GPT2MLP
+  std::string model_class;   // "GPT2LMHeadModel"
+  std::string block_class;   // "GPT2Block"
+  std::array<BlockPart, 4> block_order = {BlockPart::kAttentionNorm, BlockPart::kAttention,
+                                          BlockPart::kMlpNorm, BlockPart::kMlp};
 
   int64_t vocabulary = 0;
   int64_t hidden = 0;

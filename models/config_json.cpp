@@ -175,7 +175,7 @@ OrderedJson token_json(int64_t token) {
 }
 
 OrderedJson gpt2_json(const ModelConfig& c) {
-  return {{"architectures", {"GPT2LMHeadModel"}},
+  return {{"architectures", {c.model_class}},
           {"model_type", "gpt2"},
           {"vocab_size", c.vocabulary},
           {"n_positions", c.max_positions},
@@ -191,7 +191,7 @@ OrderedJson gpt2_json(const ModelConfig& c) {
 }
 
 OrderedJson llama_json(const ModelConfig& c) {
-  return {{"architectures", {"LlamaForCausalLM"}},
+  return {{"architectures", {c.model_class}},
           {"model_type", "llama"},
           {"vocab_size", c.vocabulary},
           {"hidden_size", c.hidden},

@@ -41,13 +41,16 @@ void check_same_plan(Communicator& world, const std::vector<PlannedUnit>& units)
 }  // namespace
 
 Unit::Unit(FsdpRuntime& runtime, const PlannedUnit& plan, bool resident)
-    : name(plan.name), parameters(runtime, plan.name, plan.parameters, resident) {
+    : name(plan.name),
+      depth(plan.depth),
+      around(plan.around),
+      parameters(runtime, plan.name, plan.parameters, resident) {
   if (const ParameterSegment* segment = parameters.trainable()) {
     gradients.emplace(runtime, plan.name, *segment);
   }
 }
 
-FullySharded::FullySharded(Module& root, const WrapPredicate& wrap, const FsdpOptions& options,
+FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptions& options,
                            Tape& tape, Communicator& world)
     : mesh_(std::make_unique<Mesh>(world, shard_size(options, world.size()),
                                    options.separate_reduce)),
@@ -64,7 +67,8 @@ FullySharded::FullySharded(Module& root, const WrapPredicate& wrap, const FsdpOp
                nullptr,
                nullptr,
                nullptr,
-               {}} {
+               {},
+               [this] { free_gradient_buffers(); }} {
   reshard_after_forward_ =
       options.reshard_after_forward.value_or(!keeps_parameters(options.strategy));
   if (options.reshard_group_size > 0 && options.reshard_group_size < mesh_->shards()) {
@@ -82,9 +86,8 @@ FullySharded::FullySharded(Module& root, const WrapPredicate& wrap, const FsdpOp
   int64_t flags = 0;
   const std::vector<PlannedUnit> plans = plan_units(root, wrap);
   check_same_plan(*world_, plans);  // before memory of different sizes is asked for
+  order_.emplace(plans);
   for (const PlannedUnit& plan : plans) {
-    FSDP_CHECK(!plan.parameters.empty() || units_.empty(), "[fsdp] unit {}: has no parameters",
-               plan.name);
     units_.push_back(std::make_unique<Unit>(runtime_, plan, resident));
     Unit& unit = *units_.back();
     for (Parameter* parameter : plan.parameters) {
@@ -97,7 +100,11 @@ FullySharded::FullySharded(Module& root, const WrapPredicate& wrap, const FsdpOp
   present_ =
       Tensor::zeros(backend(), Shape{flags + 1}, DType::kI32, MemoryCategory::kOptimizerState);
   runtime_.overflow = present_.slice(flags, Shape{});
-  make_pools();
+  FSDP_CHECK(options.units_in_flight >= 1, "[fsdp] units_in_flight: expected at least 1, got {}",
+             options.units_in_flight);
+  int deepest = 0;
+  for (const PlannedUnit& plan : plans) deepest = std::max(deepest, plan.depth);
+  for (int depth = 0; depth <= deepest; ++depth) make_pools(depth);
 }
 
 // Streams may still hold work that touches members; errors were reported where they were waited
@@ -115,43 +122,31 @@ void FullySharded::drain_streams() {
   }
 }
 
-// The root has a buffer to itself: it lives through the whole step. Blocks share.
-void FullySharded::make_pools() {
+// Units of one depth share buffers in rotation. The root, alone at its depth, has one to itself: it
+// lives through the whole step.
+void FullySharded::make_pools(int depth) {
+  std::vector<Unit*> units;
   size_t parameter_bytes = 0, gradient_bytes = 0;
-  for (size_t i = kRoot + 1; i < units_.size(); ++i) {
-    parameter_bytes = std::max(parameter_bytes, units_[i]->parameters.arena_bytes());
-    if (units_[i]->gradients) {
-      gradient_bytes = std::max(gradient_bytes, units_[i]->gradients->arena_bytes());
-    }
+  for (const auto& unit : units_) {
+    if (unit->depth != depth || unit->parameters.segments().empty()) continue;
+    units.push_back(unit.get());
+    parameter_bytes = std::max(parameter_bytes, unit->parameters.arena_bytes());
+    if (unit->gradients) gradient_bytes = std::max(gradient_bytes, unit->gradients->arena_bytes());
   }
   const auto pool = [&](Communicator& group, size_t buffers, size_t bytes,
                         MemoryCategory category) -> BufferPool& {
-    pools_.push_back(
-        std::make_unique<BufferPool>(group, backend(), bytes > 0 ? buffers : 0, bytes, category));
+    pools_.push_back(std::make_unique<BufferPool>(
+        group, backend(), bytes > 0 ? std::min(units.size(), buffers) : 0, bytes, category));
     return *pools_.back();
   };
-  FSDP_CHECK(runtime_.options.units_in_flight >= 1,
-             "[fsdp] units_in_flight: expected at least 1, got {}",
-             runtime_.options.units_in_flight);
-  const size_t blocks = std::max<size_t>(
-      1, std::min(units_.size() - 1, static_cast<size_t>(runtime_.options.units_in_flight)));
-  using enum MemoryCategory;
-  Unit& root = *units_[kRoot];
-  root.parameters.use_pool(
-      pool(mesh_->gather(), 1, root.parameters.arena_bytes(), kUnshardedParameter), 0);
-  BufferPool& parameters = pool(mesh_->gather(), blocks, parameter_bytes, kUnshardedParameter);
-  if (root.gradients) {
-    root.gradients->use_pool(pool(mesh_->reduce(), 1, root.gradients->arena_bytes(), kGradient), 0);
-  }
+  const size_t in_flight = static_cast<size_t>(runtime_.options.units_in_flight);
+  BufferPool& parameters =
+      pool(mesh_->gather(), in_flight, parameter_bytes, MemoryCategory::kUnshardedParameter);
   BufferPool& gradients =
-      pool(mesh_->reduce(), std::min(units_.size() - 1, size_t{kGradientBuffers}), gradient_bytes,
-           kGradient);
-  for (size_t i = kRoot + 1; i < units_.size(); ++i) {
-    units_[i]->parameters.use_pool(parameters, static_cast<int>((i - 1) % blocks));
-    if (units_[i]->gradients) {
-      units_[i]->gradients->use_pool(gradients,
-                                     static_cast<int>((i - 1) % size_t{kGradientBuffers}));
-    }
+      pool(mesh_->reduce(), size_t{kGradientBuffers}, gradient_bytes, MemoryCategory::kGradient);
+  for (size_t i = 0; i < units.size(); ++i) {
+    units[i]->parameters.use_pool(parameters, static_cast<int>(i));
+    if (units[i]->gradients) units[i]->gradients->use_pool(gradients, static_cast<int>(i));
   }
 }
 
@@ -165,27 +160,44 @@ void FullySharded::add_hooks(Module& module, size_t unit) {
                                                    : [this, unit] { post_backward(unit); }});
 }
 
-// Unshards now. Buffers that went to prefetches of units nobody used (a skipped block) come back.
+// Unshards now. When no buffer is free, two kinds come back: those of prefetches that nobody used (a
+// skipped block), and in backward those of units of the same depth that are done but did not notice,
+// because their input needed no gradient.
 void FullySharded::demand(size_t unit) {
-  if (!units_[unit]->parameters.unshard()) {
+  UnitParameters& parameters = units_[unit]->parameters;
+  if (!parameters.unshard()) {
     for (const auto& other : units_) {
-      if (other->parameters.state() == ParameterState::kGathering) other->parameters.reshard();
+      const bool done = in_backward_ && other->depth == units_[unit]->depth;
+      if (done || other->parameters.state() == ParameterState::kGathering) {
+        other->parameters.reshard();
+      }
     }
-    units_[unit]->parameters.unshard();
+    parameters.unshard();
   }
-  units_[unit]->parameters.wait_unsharded();
+  parameters.wait_unsharded();
+}
+
+// The same for gradients: reduces those that are complete.
+void FullySharded::free_gradient_buffers() {
+  for (const auto& unit : units_) {
+    if (unit->gradients && !unit->gradients->backward_pending()) reduce(*unit);
+  }
 }
 
 // A prefetch that finds no buffer is left to the moment of need.
-void FullySharded::prefetch(size_t unit) {
-  if (unit > kRoot && unit < units_.size()) units_[unit]->parameters.unshard();
+void FullySharded::prefetch(std::optional<size_t> unit) {
+  if (unit && *unit != kRoot) units_[*unit]->parameters.unshard();
 }
 
+// Recompute enters units again in backward, where the next forward is not what comes next.
 void FullySharded::pre_forward(size_t unit) {
+  if (unit == kRoot) in_backward_ = false;
   backend().set_scope(units_[unit]->name);
+  if (!in_backward_) order_->begin_forward(unit);
   demand(unit);
+  if (in_backward_) return;
   for (int ahead = 1; ahead <= runtime_.options.forward_prefetch; ++ahead) {
-    prefetch(unit + static_cast<size_t>(ahead));
+    prefetch(order_->forward_after(unit, static_cast<size_t>(ahead)));
   }
 }
 
@@ -198,23 +210,28 @@ void FullySharded::post_forward(size_t unit) {
       units_[unit]->parameters.reshard();
     }
   }
-  backend().set_scope(units_[kRoot]->name);
+  if (!in_backward_) order_->end_forward(unit);
+  backend().set_scope(units_[units_[unit]->around]->name);
 }
 
 void FullySharded::pre_backward(size_t unit) {
+  in_backward_ = true;
   backend().set_scope(units_[unit]->name);
+  order_->begin_backward(unit);
   demand(unit);
   if (runtime_.options.backward_prefetch == BackwardPrefetch::kPre) {
-    prefetch(unit == kRoot ? units_.size() - 1 : unit - 1);
+    prefetch(order_->backward_next());
   }
 }
 
 void FullySharded::post_backward(size_t unit) {
   Unit& u = *units_[unit];
   u.parameters.reshard();
-  if (runtime_.options.backward_prefetch == BackwardPrefetch::kPost) prefetch(unit - 1);
+  if (runtime_.options.backward_prefetch == BackwardPrefetch::kPost) {
+    prefetch(order_->backward_next());
+  }
   if (u.gradients && !u.gradients->backward_pending()) reduce(u);
-  backend().set_scope(units_[kRoot]->name);
+  backend().set_scope(units_[u.around]->name);
 }
 
 void FullySharded::reduce(Unit& unit) {
@@ -229,6 +246,7 @@ void FullySharded::reduce(Unit& unit) {
 // ---------------------------------------------------------------------------- Step
 
 void FullySharded::finish_backward() {
+  in_backward_ = false;
   for (size_t i = units_.size(); i-- > 0;) {
     reduce(*units_[i]);
     units_[i]->parameters.reshard();
@@ -305,6 +323,7 @@ void FullySharded::clear_overflow() {
 }
 
 void FullySharded::reset() {
+  in_backward_ = false;
   for (const auto& unit : units_) {
     if (unit->gradients) unit->gradients->clear();
     unit->parameters.reshard();

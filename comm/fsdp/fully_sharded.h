@@ -4,10 +4,12 @@
 //   forward   root, [0]   compute 0 | gather 1      compute 1 | gather 2   ...   (root stays)
 //   backward  [n-1]       gather n-2 | backward n-1   gather n-3 | reduce n-1 | backward n-2  ...
 //
+// Units may lie inside units: the outer one is gathered around the work of the inner ones, and every
+// level of nesting has an arena of its own, so that neither waits for the other's buffers.
 // The host issues everything ahead; events between the compute, gather and reduce streams keep the
 // order. Issue order is part of the contract: the gather of unit i-1 before the reduce of unit i.
 // Read next: unit_parameters.h and unit_gradients.h (state machines), buffer_pool.h (arena),
-// mesh.h (groups). Not here: the optimizer (optim/), what a transformer is (models/).
+// unit_order.h (what is prefetched), mesh.h (groups). Not here: the optimizer (optim/), what a transformer is (models/).
 #pragma once
 
 #include <functional>
@@ -15,14 +17,16 @@
 #include <optional>
 #include <vector>
 
-#include "comm/fsdp/plan.h"
 #include "comm/fsdp/unit_gradients.h"
+#include "comm/fsdp/unit_order.h"
 
 namespace fsdp::comm {
 
 // The parameters that are gathered, computed with and reduced together.
 struct Unit {
   std::string name;
+  int depth;      // how many units are around it; the root's is 0
+  size_t around;  // index of the innermost of them
   UnitParameters parameters;
   std::optional<UnitGradients> gradients;  // absent when everything is frozen
 
@@ -33,7 +37,7 @@ class FullySharded {
  public:
   // Takes over the parameters of `root` (they must have no values yet) and its modules' hooks.
   // Collective over `world`; every rank passes the same plan and options.
-  FullySharded(Module& root, const WrapPredicate& wrap, const FsdpOptions& options, Tape& tape,
+  FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptions& options, Tape& tape,
                Communicator& world);
   ~FullySharded();
   FullySharded(const FullySharded&) = delete;
@@ -83,10 +87,11 @@ class FullySharded {
   void receive_own_part(ParameterSegment& segment, const FillFunction& fill);
   using SegmentFill = std::function<void(ParameterSegment& segment)>;
   void fill_segments(const SegmentFill& fill);
-  void make_pools();
+  void make_pools(int depth);
   void add_hooks(Module& module, size_t unit);
   void demand(size_t unit);
-  void prefetch(size_t unit);
+  void prefetch(std::optional<size_t> unit);
+  void free_gradient_buffers();
   void pre_forward(size_t unit);
   void post_forward(size_t unit);
   void pre_backward(size_t unit);
@@ -106,6 +111,7 @@ class FullySharded {
   std::unique_ptr<Communicator> world_;  // on the compute stream: flags, initial values
   FsdpRuntime runtime_;
   std::vector<std::unique_ptr<Unit>> units_;
+  std::optional<UnitOrder> order_;
   std::vector<std::unique_ptr<BufferPool>> pools_;
   // (all trainable parameters, and the overflow flag), i32, in unit and layout order.
   Tensor present_;
@@ -113,6 +119,7 @@ class FullySharded {
   bool reshard_after_forward_ = true;
   bool last_micro_step_ = true;
   bool order_checked_ = false;
+  bool in_backward_ = false;
 };
 
 }  // namespace fsdp::comm

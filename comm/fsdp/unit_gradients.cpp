@@ -58,6 +58,10 @@ size_t UnitGradients::arena_bytes() const {
 // Takes an arena buffer that `writer` may overwrite.
 void UnitGradients::borrow(Stream& writer) {
   buffer_ = pool_->acquire(preferred_);
+  if (!lent()) {
+    runtime_.free_gradient_buffers();
+    buffer_ = pool_->acquire(preferred_);
+  }
   FSDP_CHECK(lent(), "[fsdp] unit {}: no gradient buffer is free", name_);
   runtime_.backend.wait(writer, pool_->free_since(buffer_));
 }

@@ -7,7 +7,9 @@ namespace fsdp::comm {
 
 UnitParameters::UnitParameters(FsdpRuntime& runtime, std::string name,
                                const std::vector<Parameter*>& parameters, bool resident)
-    : runtime_(runtime), name_(std::move(name)), resident_(resident) {
+    : runtime_(runtime),
+      name_(std::move(name)),
+      resident_(resident || parameters.empty()) {  // nothing needs no buffer
   for (const bool trainable : {true, false}) {
     std::vector<Parameter*> segment;
     for (Parameter* parameter : parameters) {

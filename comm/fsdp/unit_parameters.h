@@ -17,6 +17,7 @@
 // twice. reshard() then only says that the slots of other ranks are stale.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ struct FsdpRuntime {
   Communicator* inner = nullptr;     // group of reshard_group_size ranks, if any
   Communicator* everyone = nullptr;  // all ranks on the reduce stream, where order demands it
   Tensor overflow;                   // (), i32: set by a rank's own gradients, until it is shared
+  // Called when the arena of gradients has none left.
+  std::function<void()> free_gradient_buffers = nullptr;
 };
 
 // One flat buffer: parameters that are all trainable or all frozen.

@@ -41,19 +41,20 @@ TEST_CASE("block: parameters carry the block's name, in the order of their modul
   const Rig gpt2(test::tiny_gpt2());
   CHECK(gpt2.block.class_name() == "GPT2Block");
   CHECK(names_of(gpt2.block) ==
-        std::vector<std::string>{"blocks.1.attention_norm.weight", "blocks.1.attention_norm.bias",
-                                 "blocks.1.mlp_norm.weight", "blocks.1.mlp_norm.bias",
-                                 "blocks.1.attention.qkv.weight", "blocks.1.attention.qkv.bias",
-                                 "blocks.1.attention.out.weight", "blocks.1.attention.out.bias",
-                                 "blocks.1.mlp.up.weight", "blocks.1.mlp.up.bias",
-                                 "blocks.1.mlp.down.weight", "blocks.1.mlp.down.bias"});
+        std::vector<std::string>{
+            "blocks.1.attention_norm.weight", "blocks.1.attention_norm.bias",
+            "blocks.1.attention.qkv.weight", "blocks.1.attention.qkv.bias",
+            "blocks.1.attention.out.weight", "blocks.1.attention.out.bias",
+            "blocks.1.mlp_norm.weight", "blocks.1.mlp_norm.bias", "blocks.1.mlp.up.weight",
+            "blocks.1.mlp.up.bias",
+            "blocks.1.mlp.down.weight", "blocks.1.mlp.down.bias"});
   const Rig llama(test::tiny_llama());
   CHECK(names_of(llama.block) ==
-        std::vector<std::string>{"blocks.1.attention_norm.weight", "blocks.1.mlp_norm.weight",
-                                 "blocks.1.attention.q.weight", "blocks.1.attention.k.weight",
+        std::vector<std::string>{"blocks.1.attention.q.weight", "blocks.1.attention.k.weight",
                                  "blocks.1.attention.v.weight", "blocks.1.attention.out.weight",
                                  "blocks.1.mlp.gate.weight", "blocks.1.mlp.up.weight",
-                                 "blocks.1.mlp.down.weight"});
+                                 "blocks.1.mlp.down.weight", "blocks.1.attention_norm.weight",
+                                 "blocks.1.mlp_norm.weight"});
 }
 
 std::vector<ModelConfig> configs() {
@@ -89,7 +90,7 @@ Tensor composed(Rig& rig, const Tensor& x) {
   const ModelConfig& c = rig.config;
   std::vector<Parameter*> p = rig.block.parameters();
   const ops::NormOutput before = ops::norm(x, Tensor(), {*p[0], p[1], c.norm_epsilon});
-  const Tensor qkv = ops::linear(before.y, {*p[4], p[5], c.weight_layout});
+  const Tensor qkv = ops::linear(before.y, {*p[2], p[3], c.weight_layout});
   const auto view = [&](int64_t offset) {
     return HeadView{.tensor = &qkv,
                     .heads = c.heads,
@@ -102,8 +103,8 @@ Tensor composed(Rig& rig, const Tensor& x) {
                                        .v = view(2 * c.hidden),
                                        .scale = c.attention_scale(),
                                        .dropout = {}});
-  const Tensor x1 = ops::add(x, ops::linear(mixed, {*p[6], p[7], c.weight_layout}));
-  const Tensor y1 = ops::norm(x1, Tensor(), {*p[2], p[3], c.norm_epsilon}).y;
+  const Tensor x1 = ops::add(x, ops::linear(mixed, {*p[4], p[5], c.weight_layout}));
+  const Tensor y1 = ops::norm(x1, Tensor(), {*p[6], p[7], c.norm_epsilon}).y;
   const Tensor up = ops::linear(y1, {*p[8], p[9], c.weight_layout}, c.activation);
   return ops::add(x1, ops::linear(up, {*p[10], p[11], c.weight_layout}));
 }

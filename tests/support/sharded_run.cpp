@@ -120,10 +120,9 @@ RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
   for (Parameter* parameter : module().parameters()) {
     if (spec_.frozen && spec_.frozen(*parameter)) parameter->set_trainable(false);
   }
-  const std::string block_class = subject_.block_class;
-  sharded_ = std::make_unique<comm::FullySharded>(
-      module(), [&](const Module& m) { return m.class_name() == block_class; }, spec_.fsdp, tape_,
-      world);
+  const comm::WrapPolicy wrap =
+      spec_.wrap ? spec_.wrap : comm::wrap_classes({subject_.block_class});
+  sharded_ = std::make_unique<comm::FullySharded>(module(), wrap, spec_.fsdp, tape_, world);
   sharded_->initialise(models::from_scratch(17));
   clipper_.emplace(sharded_->optimizer_shards(), &sharded_->mesh().scalars(), spec_.clip_norm);
   optimizer_.emplace(sharded_->optimizer_shards(),

@@ -57,6 +57,7 @@ struct RunSpec {
   int ranks = 2;  // that the rows of a batch are dealt to
   int steps = 3;
   comm::FsdpOptions fsdp = {};
+  comm::WrapPolicy wrap = nullptr;  // null: a unit per block
   double learning_rate = 1e-2;
   double clip_norm = 1;
   // Large: GPT-2's key biases have no gradient but rounding noise, which AdamW would otherwise turn

@@ -73,8 +73,14 @@ TEST_CASE("every field is written and read back") {
   visit(scramble, changed);
   changed.train.loss_scale.growth = 3;
   changed.model.preset.clear();  // model.path and model.preset exclude each other
+  changed.fsdp.wrap = Wrap::kSize;
+  changed.fsdp.wrap_classes.clear();  // belong to another wrap policy
   const std::string yaml = to_yaml(changed);
   CHECK(to_yaml(parse(yaml)) == yaml);
+  changed.fsdp.wrap = Wrap::kClass;
+  changed.fsdp.wrap_classes = {"A, B", "C"};
+  changed.fsdp.min_num_params.reset();
+  CHECK(to_yaml(parse(to_yaml(changed))) == to_yaml(changed));
   CHECK(yaml.find("\n  optimizer:\n    beta1: ") != std::string::npos);
 }
 
@@ -118,6 +124,18 @@ TEST_CASE("names of PyTorch, Hugging Face and accelerate") {
   CHECK(c.train.lr == 1);
   CHECK(c.train.dtype == DType::kBF16);
   CHECK(test::contains(to_yaml(c), "kind: constant\n"));
+}
+
+TEST_CASE("wrap policies by accelerate's names") {
+  const TrainConfig c = parse(
+      "fsdp: {fsdp_auto_wrap_policy: SIZE_BASED_WRAP, fsdp_min_num_params: 2000}");
+  CHECK(c.fsdp.wrap == Wrap::kSize);
+  CHECK(c.fsdp.min_num_params == 2000);
+  const TrainConfig d = parse(
+      "fsdp: {fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP,\n"
+      "       fsdp_transformer_layer_cls_to_wrap: GPT2Block}");
+  CHECK(d.fsdp.wrap == Wrap::kTransformerBlock);
+  CHECK(d.fsdp.wrap_classes == std::vector<std::string>{"GPT2Block"});
 }
 
 TEST_CASE("unknown keys name the file, the line and the nearest known key") {
@@ -172,6 +190,16 @@ TEST_CASE("malformed YAML, overrides and missing files") {
   CHECK(refusal("", {"=1"}) == "--set =1: expected key=value");
   CHECK(test::error_of([] { read_config("/no/such.yaml", {}); }) ==
         "/no/such.yaml: cannot open: No such file or directory");
+}
+
+TEST_CASE("options of a wrap policy that another one would ignore") {
+  CHECK(refusal("", {"fsdp.wrap=class"}) ==
+        "fsdp.wrap_classes: wrap: class needs the names of classes");
+  CHECK(refusal("", {"fsdp.wrap=size", "fsdp.wrap_classes=[A]"}) ==
+        "fsdp.wrap_classes: belongs to wrap: class or transformer_block");
+  CHECK(refusal("", {"fsdp.min_num_params=5"}) == "fsdp.min_num_params: belongs to wrap: size");
+  CHECK(refusal("", {"fsdp.wrap=size", "fsdp.min_num_params=0"}) ==
+        "fsdp.min_num_params: expected at least 1, got 0");
 }
 
 TEST_CASE("ranges") {

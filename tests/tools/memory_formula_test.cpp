@@ -15,7 +15,7 @@ struct Case {
   DType dtype = DType::kF32;
   DType reduce_dtype = DType::kF32;
   int64_t layers = 3;
-  bool wrap_blocks = true;
+  comm::WrapPolicy wrap = {};  // a unit per block
   comm::FsdpOptions more = {};  // micro_steps, accumulation, shard_size, ...
   std::vector<std::string> frozen = {};
   double loss_scale = 0;
@@ -32,7 +32,7 @@ SessionOptions session_options(const Case& c) {
   model.head_dim = 4;
   model.ffn = 52;
   model.max_positions = options.max_length = 7;
-  options.wrap_blocks = c.wrap_blocks;
+  options.wrap = c.wrap;
   options.fsdp = c.more;
   options.fsdp.strategy = c.strategy;
   options.fsdp.param_dtype = c.dtype;
@@ -90,7 +90,17 @@ TEST_CASE("memory formula: no_shard, to the byte of the ledger") {
 
 TEST_CASE("memory formula: fewer blocks than arena buffers, and no blocks") {
   check_against_ledger({.ranks = 2, .layers = 1});
-  check_against_ledger({.ranks = 2, .wrap_blocks = false});
+  check_against_ledger({.ranks = 2, .wrap = comm::wrap_nothing()});
+}
+
+TEST_CASE("memory formula: units inside units, one of them without parameters") {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    check_against_ledger({.ranks = 2, .dtype = dtype, .wrap = comm::wrap_by_size(1600)});
+    check_against_ledger(
+        {.ranks = 3,
+         .dtype = dtype,
+         .wrap = comm::wrap_classes({"GPT2Block", "GPT2Attention", "Conv1D", "LayerNorm"})});
+  }
 }
 
 TEST_CASE("memory formula: every strategy, kind of accumulation and dtype") {
@@ -136,7 +146,8 @@ TEST_CASE("memory formula: frozen parameters, and loss scaling") {
 
 TEST_CASE("memory formula: counts by hand") {
   // Root of 3 x 128 elements, two blocks of 3 x 64; f32; 2 parameters each.
-  const MemoryPlan plan = {.units = {{{128, 2}}, {{64, 2}}, {{64, 2}}}, .shards = 3};
+  const MemoryPlan plan = {.units = {{{{128, 2}}, 0}, {{{64, 2}}, 1}, {{{64, 2}}, 1}},
+                           .shards = 3};
   const auto bytes = predicted_memory(plan);
   using enum MemoryCategory;
   CHECK(bytes[static_cast<size_t>(kParameterShard)] == 512 + 512 + 512);

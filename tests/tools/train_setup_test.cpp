@@ -76,6 +76,31 @@ TEST_CASE("train setup: a model from a folder, with nothing that contradicts it"
   CHECK(test::contains(error_of(path + ", activation: gelu}"), "model.activation"));
 }
 
+TEST_CASE("train setup: wrap policies") {
+  cpu::CpuBackend backend;
+  models::ModelConfig small = models::preset("gpt2-124m");
+  small.layers = 2;
+  models::CausalLM model(small, backend, DType::kF32, 1);
+  const auto units = [&](const std::string& fsdp) {
+    const config::TrainConfig config = config_of("fsdp: {" + fsdp + "}");
+    const comm::WrapPolicy policy = session_options(config, small, 1).wrap;
+    std::string names;
+    if (!policy) return std::string("default");
+    for (const auto& unit : comm::unchecked_units(model, policy)) names += unit.name + " ";
+    return names;
+  };
+  CHECK(units("wrap: transformer_block") == "default");
+  CHECK(units("wrap: none") == "root ");
+  CHECK(units("wrap: class, wrap_classes: [GPT2MLP]") == "root blocks.0.mlp blocks.1.mlp ");
+  CHECK(units("auto_wrap_policy: TRANSFORMER_BASED_WRAP,"
+              "fsdp_transformer_layer_cls_to_wrap: \"Embedding, GPT2Block\"") ==
+        "root embedding.tokens embedding.positions blocks.0 blocks.1 ");
+  // PyTorch's default, 100 million: nothing here is as large.
+  CHECK(units("wrap: SIZE_BASED_WRAP") == "root ");
+  CHECK(units("wrap: size, min_num_params: 7000000") ==
+        "root embedding.tokens blocks.0 blocks.1 head ");
+}
+
 TEST_CASE("train setup: options of the session") {
   const config::TrainConfig config = config_of(
       "model: {preset: gpt2-124m}\n"
@@ -86,7 +111,7 @@ TEST_CASE("train setup: options of the session") {
   CHECK(options.fsdp.param_dtype == DType::kBF16);
   CHECK(options.fsdp.reduce_dtype == DType::kF32);
   CHECK(options.fsdp.backward_prefetch == comm::BackwardPrefetch::kPost);
-  CHECK(!options.wrap_blocks);
+  REQUIRE(options.wrap);
   CHECK(options.adamw.beta2 == 0.99);
   CHECK(options.decay == SessionOptions::Decay::kAll);
   CHECK(options.clip_norm == 0.5);

@@ -98,6 +98,18 @@ void check_fsdp(const FsdpSection& c) {
              "fsdp.divide_factor: expected a positive number, got {}", *c.divide_factor);
 }
 
+// An option of another wrap policy would be ignored in silence.
+void check_wrap(const FsdpSection& c) {
+  const bool by_class = c.wrap == Wrap::kClass;
+  FSDP_CHECK(!by_class || !c.wrap_classes.empty(),
+             "fsdp.wrap_classes: wrap: class needs the names of classes");
+  FSDP_CHECK(by_class || c.wrap == Wrap::kTransformerBlock || c.wrap_classes.empty(),
+             "fsdp.wrap_classes: belongs to wrap: class or transformer_block");
+  FSDP_CHECK(c.wrap == Wrap::kSize || !c.min_num_params,
+             "fsdp.min_num_params: belongs to wrap: size");
+  at_least<int64_t>("fsdp.min_num_params", c.min_num_params.value_or(1), 1);
+}
+
 }  // namespace
 
 void check_config(const TrainConfig& config) {
@@ -107,6 +119,7 @@ void check_config(const TrainConfig& config) {
   check_schedule(config.train.schedule);
   check_loss_scale(config.train.loss_scale);
   check_fsdp(config.fsdp);
+  check_wrap(config.fsdp);
   at_least<int64_t>("runtime.threads", config.runtime.threads, 0);
   at_least<int64_t>("runtime.timeout_s", config.runtime.timeout_s, 1);
   at_least<int64_t>("runtime.shared_memory_limit_mib",

@@ -21,7 +21,7 @@ namespace fsdp::config {
 
 using Decay = tools::SessionOptions::Decay;
 using LossMean = tools::SessionOptions::LossMean;
-enum class Wrap : uint8_t { kTransformerBlock, kNone };
+enum class Wrap : uint8_t { kTransformerBlock, kNone, kSize, kClass };
 enum class LossScaling : uint8_t { kAuto, kNone, kTorch, kFairseq };
 
 // Either a folder to start from, or a preset, or sizes; sizes override the preset's.
@@ -126,6 +126,8 @@ struct FsdpSection {
   comm::Strategy strategy = comm::Strategy::kFullShard;
   int64_t shard_size = 0;
   Wrap wrap = Wrap::kTransformerBlock;
+  std::vector<std::string> wrap_classes;
+  std::optional<int64_t> min_num_params;
   std::optional<bool> reshard_after_forward;
   int64_t reshard_group_size = 0;
   bool forward_prefetch = true;

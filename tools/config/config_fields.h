@@ -129,6 +129,11 @@ void visit(V& v, FsdpSection& c) {
   v.field("shard_size", c.shard_size, "ranks of a shard group of a hybrid strategy");
   v.field("wrap", c.wrap, "what is gathered together besides the root",
           {"auto_wrap_policy", "fsdp_auto_wrap_policy"});
+  v.field("wrap_classes", c.wrap_classes,
+          "of wrap: class; instead of the family's block for transformer_block",
+          {"transformer_layer_cls_to_wrap", "fsdp_transformer_layer_cls_to_wrap"});
+  v.field("min_num_params", c.min_num_params, "of wrap: size; auto: 100000000, as in PyTorch",
+          {"fsdp_min_num_params"});
   v.field("reshard_after_forward", c.reshard_after_forward,
           "give parameters back between forward and backward; auto: as the strategy says",
           {"fsdp_reshard_after_forward"});

@@ -11,7 +11,7 @@
 #include "tools/config/config.h"
 #include "tools/config/config_fields.h"
 #include "tools/config/config_values.h"
-#include "tools/config/nearest.h"
+#include "core/nearest.h"
 
 namespace fsdp::config {
 namespace {

@@ -75,7 +75,10 @@ inline EnumNames<comm::Accumulation> names_of(comm::Accumulation) {
 inline EnumNames<Wrap> names_of(Wrap) {
   return {{"transformer_block", Wrap::kTransformerBlock},
           {"none", Wrap::kNone},
+          {"size", Wrap::kSize},
+          {"class", Wrap::kClass},
           {"transformer_based_wrap", Wrap::kTransformerBlock},
+          {"size_based_wrap", Wrap::kSize},
           {"no_wrap", Wrap::kNone}};
 }
 inline EnumNames<comm::BackwardPrefetch> names_of(comm::BackwardPrefetch) {

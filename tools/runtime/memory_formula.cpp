@@ -2,6 +2,7 @@
 #include "tools/runtime/memory_formula.h"
 
 #include <algorithm>
+#include <map>
 
 namespace fsdp::tools {
 namespace {
@@ -32,15 +33,24 @@ struct Terms {
   bool gradients_kept;
 };
 
-// The root's buffer and the blocks' in rotation. `bytes_of`: of a unit, unsharded.
+// Buffers in rotation for the units of every depth; the root is alone at its. `bytes_of`: of a unit,
+// unsharded.
 template <typename F>
 size_t arena(const MemoryPlan& plan, int64_t buffers, F&& bytes_of) {
-  size_t largest = 0;
-  for (size_t i = 1; i < plan.units.size(); ++i) {
-    largest = std::max(largest, bytes_of(plan.units[i]));
+  struct Level {
+    size_t units = 0, largest = 0;
+  };
+  std::map<int, Level> levels;
+  for (const UnitExtent& unit : plan.units) {
+    Level& level = levels[unit.depth];
+    ++level.units;
+    level.largest = std::max(level.largest, bytes_of(unit));
   }
-  const size_t count = std::min(plan.units.size() - 1, static_cast<size_t>(buffers));
-  return bytes_of(plan.units[0]) + count * rounded_bytes(largest);
+  size_t total = 0;
+  for (const auto& [depth, level] : levels) {
+    total += std::min(level.units, static_cast<size_t>(buffers)) * rounded_bytes(level.largest);
+  }
+  return total;
 }
 
 struct ParameterBytes {
@@ -51,7 +61,7 @@ ParameterBytes parameters(const MemoryPlan& plan, const Terms& t) {
   ParameterBytes bytes;
   const int inner = t.options.reshard_group_size;
   for (const UnitExtent& unit : plan.units) {
-    for (const SegmentExtent& s : unit) {
+    for (const SegmentExtent& s : unit.segments) {
       const int64_t numel = s.shard_numel * t.shards;
       const size_t master = s.trainable ? t.master : t.parameter;
       const bool one_holds_the_other = plan.resident && master == t.parameter;
@@ -66,7 +76,7 @@ ParameterBytes parameters(const MemoryPlan& plan, const Terms& t) {
   if (plan.resident) return bytes;
   bytes.unsharded += arena(plan, t.options.units_in_flight, [&](const UnitExtent& unit) {
     size_t sum = 0;
-    for (const SegmentExtent& s : unit) sum += elements(s.shard_numel * t.shards, t.parameter);
+    for (const SegmentExtent& s : unit.segments) sum += elements(s.shard_numel * t.shards, t.parameter);
     return sum;
   });
   return bytes;
@@ -76,7 +86,7 @@ size_t gradients(const MemoryPlan& plan, const Terms& t) {
   size_t bytes = 0;
   const bool one_buffer = t.shards == 1 && t.reduced == t.master && (!t.several || t.reduce_last);
   for (const UnitExtent& unit : plan.units) {
-    for (const SegmentExtent& s : unit) {
+    for (const SegmentExtent& s : unit.segments) {
       if (!s.trainable) continue;
       if (t.gradients_kept) bytes += elements(s.shard_numel * t.shards, t.accumulated);
       if (!one_buffer) bytes += elements(s.shard_numel, t.master);
@@ -85,7 +95,7 @@ size_t gradients(const MemoryPlan& plan, const Terms& t) {
   if (!t.gradients_kept || t.accumulated != t.reduced) {
     bytes += arena(plan, comm::kGradientBuffers, [&](const UnitExtent& unit) {
       size_t sum = 0;
-      for (const SegmentExtent& s : unit) {
+      for (const SegmentExtent& s : unit.segments) {
         if (s.trainable) sum += elements(s.shard_numel * t.shards, t.reduced);
       }
       return sum;
@@ -99,7 +109,7 @@ size_t optimizer_state(const MemoryPlan& plan, const Terms& t) {
   size_t bytes = 0;
   int64_t flags = 1;  // overflow
   for (const UnitExtent& unit : plan.units) {
-    for (const SegmentExtent& s : unit) {
+    for (const SegmentExtent& s : unit.segments) {
       if (!s.trainable) continue;
       bytes += 2 * elements(s.shard_numel, t.master);    // both moments
       bytes += elements(s.parameters, sizeof(int32_t));  // step counters
@@ -114,14 +124,16 @@ size_t optimizer_state(const MemoryPlan& plan, const Terms& t) {
          elements(plan.norm_blocks, sizeof(double));
 }
 
-// The head lies in the root; `numel` when it is trained, else 0.
+// `numel` when the head is trained, else 0.
 int64_t trainable_head(const comm::FullySharded& sharded, int64_t numel) {
-  const comm::ParameterSegment* segment = sharded.units()[0]->parameters.trainable();
-  if (!segment) return 0;
-  const auto& parameters = segment->layout.parameters();
-  const bool found = std::any_of(parameters.begin(), parameters.end(),
-                                 [&](const FlatParameter& p) { return p.numel == numel; });
-  return found ? numel : 0;
+  for (const auto& unit : sharded.units()) {
+    const comm::ParameterSegment* segment = unit->parameters.trainable();
+    if (!segment) continue;
+    for (const FlatParameter& p : segment->layout.parameters()) {
+      if (p.numel == numel) return numel;
+    }
+  }
+  return 0;
 }
 
 }  // namespace
@@ -130,13 +142,16 @@ MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelCon
                        bool training) {
   MemoryPlan plan = {.shards = sharded.mesh().shards(),
                      .options = sharded.options(),
-                     .resident = sharded.units()[0]->parameters.resident(),
+                     .resident = true,
                      .training = training};
   for (const auto& unit : sharded.units()) {
+    if (unit->parameters.segments().empty()) continue;
+    plan.resident = plan.resident && unit->parameters.resident();
     UnitExtent& extent = plan.units.emplace_back();
+    extent.depth = unit->depth;
     for (const comm::ParameterSegment& segment : unit->parameters.segments()) {
       const FlatLayout& layout = segment.layout;
-      extent.push_back({layout.shard_numel(), static_cast<int64_t>(layout.parameters().size()),
+      extent.segments.push_back({layout.shard_numel(), static_cast<int64_t>(layout.parameters().size()),
                         segment.trainable});
       if (segment.trainable && plan.options.fixed_order) plan.norm_blocks += layout.blocks();
     }

@@ -2,7 +2,8 @@
 // ledger of a run agrees to the byte, and `fsdp train` prints both. N ranks in a shard group; a
 // unit has S_u elements per shard (padding included), N S_u unsharded; m, p, r: bytes of an element
 // of the master, of the unsharded parameters and of the unsharded gradients (a: m where micro-steps
-// add up unsharded, else r). R is the root, B the blocks; f of them are unsharded at a time.
+// add up unsharded, else r). R is the root, B the blocks; f of them are unsharded at a time. Units
+// inside units: a term like that of B for every level of nesting.
 //
 // Parameters given back between uses (full_shard, hybrid_shard; N > 1):
 //   parameter shard      m sum S_u
@@ -38,10 +39,13 @@ struct SegmentExtent {
   int64_t parameters = 0;
   bool trainable = true;
 };
-using UnitExtent = std::vector<SegmentExtent>;
+struct UnitExtent {
+  std::vector<SegmentExtent> segments;
+  int depth = 0;  // 0: the root
+};
 
 struct MemoryPlan {
-  std::vector<UnitExtent> units;  // root first
+  std::vector<UnitExtent> units;  // root first; those without parameters left out
   int64_t shards = 1;             // N
   comm::FsdpOptions options;
   bool resident = false;    // parameters are kept

@@ -78,10 +78,8 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
     parameter->set_decay(options.decay == SessionOptions::Decay::kAll ||
                          (options.decay == SessionOptions::Decay::kMatrices && matrix));
   }
-  const std::string& block_class = options_.model.block_class;
-  const comm::WrapPredicate wrap = [&](const Module& module) {
-    return options_.wrap_blocks && module.class_name() == block_class;
-  };
+  const comm::WrapPolicy wrap =
+      options.wrap ? options.wrap : comm::wrap_classes({options.model.block_class});
   const bool scaled = options.loss_scale.initial > 0;
   options_.fsdp.detect_overflow = scaled;
   sharded_ = std::make_unique<comm::FullySharded>(*model_, wrap, options_.fsdp, *tape_, world);

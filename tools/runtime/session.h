@@ -20,9 +20,9 @@ namespace fsdp::tools {
 
 struct SessionOptions {
   models::ModelConfig model;
-  int64_t max_length = 0;   // longest sequence of any batch
-  bool wrap_blocks = true;  // one unit per transformer block; false: one root unit
-  comm::FsdpOptions fsdp;   // param_dtype is the compute dtype
+  int64_t max_length = 0;  // longest sequence of any batch
+  comm::WrapPolicy wrap;   // empty: one unit per transformer block
+  comm::FsdpOptions fsdp;  // param_dtype is the compute dtype
   cpu::CpuOptions cpu;
   bool training = true;  // false: no optimizer state
   optim::AdamWOptions adamw;

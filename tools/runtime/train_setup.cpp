@@ -2,6 +2,7 @@
 #include "tools/runtime/train_setup.h"
 
 #include <filesystem>
+#include <sstream>
 
 namespace fsdp::tools {
 namespace {
@@ -111,6 +112,22 @@ models::ModelConfig model_config(const config::TrainConfig& config, int64_t voca
 
 namespace {
 
+comm::WrapPolicy wrap_policy(const config::FsdpSection& fsdp) {
+  using config::Wrap;
+  constexpr int64_t kPyTorchMinNumParams = 100'000'000;
+  if (fsdp.wrap == Wrap::kNone) return comm::wrap_nothing();
+  if (fsdp.wrap == Wrap::kSize) {
+    return comm::wrap_by_size(fsdp.min_num_params.value_or(kPyTorchMinNumParams));
+  }
+  // accelerate writes several classes into one text, with commas.
+  std::vector<std::string> classes;
+  for (const std::string& item : fsdp.wrap_classes) {
+    std::stringstream parts(item);
+    for (std::string name; std::getline(parts >> std::ws, name, ',');) classes.push_back(name);
+  }
+  return classes.empty() ? comm::WrapPolicy() : comm::wrap_classes(classes);
+}
+
 comm::FsdpOptions fsdp_options(const config::TrainConfig& config) {
   const config::TrainSection& train = config.train;
   const config::FsdpSection& c = config.fsdp;
@@ -162,7 +179,7 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
              config.runtime.backend);
   SessionOptions options = {.model = model,
                             .max_length = config.data.sequence_length,
-                            .wrap_blocks = config.fsdp.wrap == config::Wrap::kTransformerBlock,
+                            .wrap = wrap_policy(config.fsdp),
                             .fsdp = fsdp_options(config),
                             .cpu = {},
                             .adamw = {.beta1 = train.optimizer.beta1,

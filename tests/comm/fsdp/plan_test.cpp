@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/module_tree.h"
 #include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"
 
@@ -12,21 +13,8 @@ using namespace fsdp::test;
 
 namespace {
 
-// A tree by hand: parameters "w" and "v", children, and parameters of others.
-class Tree final : public Module {
- public:
-  Tree(std::string name, std::string class_name)
-      : Module(std::move(name), std::move(class_name)) {}
-  Parameter& parameter(const std::string& name) {
-    return add_parameter(name, Shape{3, 5}, {}, true);
-  }
-  void share(Parameter& parameter) { share_parameter(parameter); }
-  Tree& child(const std::string& name, const std::string& class_name) {
-    return add_child<Tree>(name, class_name);
-  }
-};
-
-bool is_block(const Module& module) { return module.class_name() == "Block"; }
+const WrapPolicy kBlocks =
+    wrap_where([](const Module& module) { return module.class_name() == "Block"; });
 
 std::vector<std::string> names(const PlannedUnit& unit) {
   std::vector<std::string> out;
@@ -48,7 +36,7 @@ TEST_CASE("a unit per block after the root, which holds the rest, in order of re
   group.child("second", "Block").parameter("w");
   root.parameter("head");
 
-  const std::vector<PlannedUnit> units = plan_units(root, is_block);
+  const std::vector<PlannedUnit> units = plan_units(root, kBlocks);
   REQUIRE(units.size() == 3);
   CHECK(units[0].name == "root");
   CHECK(units[0].module == &root);
@@ -65,7 +53,7 @@ TEST_CASE("a block inside a block is a unit of its own") {
   Tree& outer = root.child("outer", "Block");
   outer.parameter("w");
   outer.child("inner", "Block").parameter("w");
-  const std::vector<PlannedUnit> units = plan_units(root, is_block);
+  const std::vector<PlannedUnit> units = plan_units(root, kBlocks);
   REQUIRE(units.size() == 3);
   CHECK(units[0].parameters.empty());
   CHECK(names(units[1]) == Names{"outer.w"});
@@ -75,7 +63,7 @@ TEST_CASE("a block inside a block is a unit of its own") {
 TEST_CASE("nothing wrapped: one unit") {
   Tree root("", "Root");
   root.child("block", "Block").parameter("w");
-  const std::vector<PlannedUnit> units = plan_units(root, [](const Module&) { return false; });
+  const std::vector<PlannedUnit> units = plan_units(root, wrap_nothing());
   REQUIRE(units.size() == 1);
   CHECK(names(units[0]) == Names{"block.w"});
 }
@@ -86,7 +74,7 @@ TEST_CASE("a tie inside a unit counts once") {
   root.child("head", "Head").share(table);
   Tree& block = root.child("block", "Block");
   block.child("mlp", "Mlp").share(block.parameter("w"));
-  const std::vector<PlannedUnit> units = plan_units(root, is_block);
+  const std::vector<PlannedUnit> units = plan_units(root, kBlocks);
   CHECK(names(units[0]) == Names{"embedding"});
   CHECK(names(units[1]) == Names{"block.w"});
 }
@@ -101,14 +89,34 @@ TEST_CASE("a tie across units is refused by the names of the parameter and both 
     } else {
       second.share(first.parameter("w"));
     }
-    return error_of([&] { plan_units(root, is_block); });
+    return error_of([&] { plan_units(root, kBlocks); });
   };
-  CHECK(refused(true) ==
-        "[fsdp] embedding: shared by units 'root' and 'second'; a tied parameter must lie in one "
-        "unit");
+  CHECK(
+      refused(true) ==
+      "[fsdp] wrap policy: embedding of unit 'root' and second.embedding of unit 'second' are one "
+      "tied parameter, which must lie in one unit. PyTorch's plan:\n"
+      "  first (Block): 0 parameters in 0 tensors\n"
+      "  second (Block): 15 parameters in 1 tensors\n"
+      "  root (Root): 15 parameters in 1 tensors");
   CHECK(refused(false) ==
-        "[fsdp] first.w: shared by units 'first' and 'second'; a tied parameter must lie in one "
-        "unit");
+        "[fsdp] wrap policy: first.w of unit 'first' and second.w of unit 'second' are one tied "
+        "parameter, which must lie in one unit. PyTorch's plan:\n"
+        "  first (Block): 15 parameters in 1 tensors\n"
+        "  second (Block): 15 parameters in 1 tensors\n"
+        "  root (Root): 0 parameters in 0 tensors");
+}
+
+TEST_CASE("wrapping order: children before parents, the root last") {
+  Tree root("", "Root");
+  root.child("a", "Block").child("b", "Block").child("c", "Block");
+  root.child("d", "Block").child("e", "Block");
+  root.child("f", "Block");
+  const std::vector<PlannedUnit> units = plan_units(root, kBlocks);
+  Names order;
+  for (const size_t i : wrapping_order(units)) order.push_back(units[i].name);
+  CHECK(order == Names{"a.b.c", "a.b", "a", "d.e", "d", "f", "root"});
+  CHECK(units[3].depth == 3);
+  CHECK(units[units[3].around].name == "a.b");
 }
 
 TEST_CASE("a tied head and its table lie in the root unit") {
@@ -116,8 +124,7 @@ TEST_CASE("a tied head and its table lie in the root unit") {
   for (const auto& [config, blocks, root_parameters] :
        {std::tuple{small_gpt2(), 3, 4}, std::tuple{small_llama(), 3, 3}}) {
     models::CausalLM model(config, backend, DType::kF32, 5);
-    const auto units = plan_units(
-        model, [&](const Module& module) { return module.class_name() == config.block_class; });
+    const auto units = plan_units(model, wrap_classes({config.block_class}));
     CHECK(static_cast<int>(units.size()) == 1 + blocks);
     CHECK(static_cast<int>(units[0].parameters.size()) == root_parameters);
     size_t total = 0;

@@ -1,9 +1,9 @@
 // Which known name a mistyped one probably meant.
-#include "tools/config/nearest.h"
+#include "core/nearest.h"
 
 #include <doctest/doctest.h>
 
-namespace fsdp::config {
+namespace fsdp {
 namespace {
 
 TEST_CASE("edit distance") {
@@ -24,4 +24,4 @@ TEST_CASE("the nearest key, also when it belongs to another section") {
 }
 
 }  // namespace
-}  // namespace fsdp::config
+}  // namespace fsdp

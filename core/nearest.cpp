@@ -1,9 +1,9 @@
-// Edit distance by the usual table. Contract: tools/config/nearest.h.
-#include "tools/config/nearest.h"
+// Edit distance by the usual table. Contract: core/nearest.h.
+#include "core/nearest.h"
 
 #include <algorithm>
 
-namespace fsdp::config {
+namespace fsdp {
 
 int edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<int>> cost(a.size() + 1, std::vector<int>(b.size() + 1));
@@ -38,4 +38,4 @@ std::string nearest_key(std::string_view key, const std::vector<std::string>& ca
   return best;
 }
 
-}  // namespace fsdp::config
+}  // namespace fsdp

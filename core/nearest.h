@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace fsdp::config {
+namespace fsdp {
 
 // Insertions, deletions, substitutions and swaps of neighbours that turn a into b.
 int edit_distance(std::string_view a, std::string_view b);
@@ -14,4 +14,4 @@ int edit_distance(std::string_view a, std::string_view b);
 // keys the last part alone counts as well, so that a key in the wrong section is found.
 std::string nearest_key(std::string_view key, const std::vector<std::string>& candidates);
 
-}  // namespace fsdp::config
+}  // namespace fsdp

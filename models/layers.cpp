@@ -1,0 +1,74 @@
+// Parameters of the leaves and the op that each runs.
+#include "models/layers.h"
+
+#include "core/ops/cross_entropy.h"
+#include "core/ops/embedding.h"
+
+namespace fsdp::models {
+namespace {
+
+bool out_in(const Linear::Spec& spec) { return spec.layout == ops::WeightLayout::kOutIn; }
+
+std::string norm_class(const ModelConfig& config) {
+  return config.norm == NormKind::kLayerNorm ? "LayerNorm" : config.class_prefix + "RMSNorm";
+}
+
+}  // namespace
+
+Linear::Linear(std::string name, const Spec& spec)
+    : Module(std::move(name), out_in(spec) ? "Linear" : "Conv1D"),
+      weights_{add_parameter("weight",
+                             out_in(spec) ? Shape{spec.out, spec.in} : Shape{spec.in, spec.out},
+                             {0, spec.deviation}, true),
+               spec.bias ? &add_parameter("bias", Shape{spec.out}, {}, false) : nullptr,
+               spec.layout} {}
+
+Linear::Linear(std::string name, Parameter& weight)
+    : Module(std::move(name), "Linear"), weights_{weight} {
+  share_parameter(weight);
+}
+
+Tensor Linear::operator()(const Tensor& x, Activation activation) {
+  return run(x, [&](const Tensor& input) { return ops::linear(input, weights_, activation); });
+}
+
+Tensor Linear::cross_entropy(const Tensor& h, const Tensor& labels, double gradient_scale,
+                             const Tensor* loss_scale) {
+  return run(h, [&](const Tensor& input) {
+    return ops::linear_cross_entropy(input, weights_.weight, labels, gradient_scale, loss_scale);
+  });
+}
+
+Norm::Norm(std::string name, const ModelConfig& config)
+    : Module(std::move(name), norm_class(config)),
+      weights_{add_parameter("weight", Shape{config.hidden}, {1, 0}, false),
+               config.norm == NormKind::kLayerNorm
+                   ? &add_parameter("bias", Shape{config.hidden}, {}, false)
+                   : nullptr,
+               config.norm_epsilon} {}
+
+ops::NormOutput Norm::operator()(const Tensor& x, const Tensor& residual) {
+  Tensor stream;
+  Tensor y = run(x, [&](const Tensor& input) {
+    const ops::NormOutput output = ops::norm(input, residual, weights_);
+    stream = output.stream;
+    return output.y;
+  });
+  return {stream, y};
+}
+
+Embedding::Embedding(std::string name, int64_t rows, const ModelConfig& config)
+    : Module(std::move(name), "Embedding"),
+      table_(add_parameter("weight", Shape{rows, config.hidden}, {0, config.initializer_range},
+                           true)) {}
+
+Tensor Embedding::operator()(const Tensor& tokens, Embedding* positions) {
+  return run(Tensor(), [&](const Tensor&) {
+    if (!positions) return ops::embedding(tokens, table_);
+    return positions->run(Tensor(), [&](const Tensor&) {
+      return ops::embedding(tokens, table_, &positions->table_);
+    });
+  });
+}
+
+}  // namespace fsdp::models

@@ -1,0 +1,59 @@
+// The leaves of a model's module tree: linear layer, norm, embedding. Each holds its weights, with
+// the class name and the place that Hugging Face gives them (wrap policies look at both), and runs
+// the op that uses them. Next: block.h.
+#pragma once
+
+#include "core/module.h"
+#include "core/ops/linear.h"
+#include "core/ops/norm.h"
+#include "models/config.h"
+
+namespace fsdp::models {
+
+class Linear final : public Module {
+ public:
+  struct Spec {
+    int64_t in = 0;
+    int64_t out = 0;
+    bool bias = false;
+    double deviation = 0.02;  // of the initial weight
+    ops::WeightLayout layout = ops::WeightLayout::kOutIn;
+  };
+  Linear(std::string name, const Spec& spec);
+  Linear(std::string name, Parameter& weight);  // tied to another module's, (out, in)
+
+  Tensor operator()(const Tensor& x,                             // (..., in)
+                    Activation activation = Activation::kNone);  // -> (..., out)
+  // As the head of a language model; see ops::linear_cross_entropy.
+  Tensor cross_entropy(const Tensor& h,         // (..., in)
+                       const Tensor& labels,    // (rows of h), i32
+                       double gradient_scale, const Tensor* loss_scale);  // -> ()
+
+ private:
+  ops::LinearWeights weights_;
+};
+
+class Norm final : public Module {
+ public:
+  Norm(std::string name, const ModelConfig& config);
+  ops::NormOutput operator()(const Tensor& x,                     // (..., hidden)
+                             const Tensor& residual = Tensor());  // the same, or undefined
+  Tape* tape() const { return weights_.weight.tape(); }
+
+ private:
+  ops::NormWeights weights_;
+};
+
+class Embedding final : public Module {
+ public:
+  Embedding(std::string name, int64_t rows, const ModelConfig& config);
+  // table[tokens], + positions->table[t] unless null: one op, inside both modules.
+  Tensor operator()(const Tensor& tokens,   // (B, T), i32
+                    Embedding* positions);  // -> (B, T, hidden)
+  Parameter& table() { return table_; }
+
+ private:
+  Parameter& table_;  // (rows, hidden)
+};
+
+}  // namespace fsdp::models

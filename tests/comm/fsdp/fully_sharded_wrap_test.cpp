@@ -1,0 +1,143 @@
+// Wrap policies that nobody would choose train the same model to the bit: every linear layer a
+// unit, units inside units, outer units without parameters of their own, everything a unit, one
+// unit.
+#include <doctest/doctest.h>
+
+#include "comm/fsdp/fully_sharded.h"
+#include "tests/support/sharded_run.h"
+
+using namespace fsdp;
+using namespace fsdp::comm;
+using namespace fsdp::test;
+
+namespace {
+
+struct Odd {
+  const char* what;
+  WrapPolicy wrap;
+};
+
+WrapPolicy everything() {
+  return wrap_where([](const Module&) { return true; });
+}
+
+models::ModelConfig untied_gpt2() {
+  models::ModelConfig config = small_gpt2();
+  config.tied_head = false;
+  return config;
+}
+
+std::vector<Odd> odd_policies(const std::string& family) {
+  const bool gpt2 = family == "gpt2";
+  const std::string prefix = gpt2 ? "GPT2" : "Llama";
+  const std::string block = gpt2 ? "GPT2Block" : "LlamaDecoderLayer";
+  return {{"every linear layer", wrap_classes({gpt2 ? "Conv1D" : "Linear"})},
+          {"every norm", wrap_classes({gpt2 ? "LayerNorm" : "LlamaRMSNorm"})},
+          {"embeddings", wrap_classes({"Embedding"})},
+          {"attention inside blocks", wrap_classes({block, prefix + "Attention"})},
+          {"everything but the head", wrap_classes({prefix + "Model"})},
+          {"size: root without parameters", wrap_by_size(600)},
+          {"size: units inside units", wrap_by_size(1500)},
+          {"every module", everything()}};
+}
+
+// No clipping: the norm is summed in another order when the shards are cut elsewhere.
+RunSpec spec_of(const models::ModelConfig& config, Strategy strategy, int64_t recompute_every) {
+  RunSpec spec;
+  spec.subject = causal_lm(config, recompute_every);
+  spec.ranks = 3;
+  spec.clip_norm = 0;
+  spec.training = true;
+  spec.fsdp.strategy = strategy;
+  return spec;
+}
+
+void check_same(const RunResult& a, const RunResult& b) {
+  CHECK(a.losses == b.losses);
+  CHECK(a.parameters == b.parameters);
+}
+
+}  // namespace
+
+TEST_CASE("odd wrap policies under full_shard equal no_shard with a unit per block, to the bit") {
+  for (const models::ModelConfig& config : {untied_gpt2(), small_llama()}) {
+    CAPTURE(config.family);
+    const RunResult expected = train(spec_of(config, Strategy::kNoShard, 0));
+    for (const Odd& odd : odd_policies(config.family)) {
+      CAPTURE(odd.what);
+      RunSpec spec = spec_of(config, Strategy::kFullShard, 0);
+      spec.wrap = odd.wrap;
+      check_same(train(spec), expected);
+    }
+  }
+}
+
+TEST_CASE("odd wrap policies with recompute, every prefetch mode, one unit in flight, bf16") {
+  const models::ModelConfig config = small_llama();
+  const RunResult expected = train(spec_of(config, Strategy::kNoShard, 0));
+  for (const Odd& odd : odd_policies(config.family)) {
+    CAPTURE(odd.what);
+    RunSpec spec = spec_of(config, Strategy::kFullShard, 2);
+    spec.wrap = odd.wrap;
+    for (const auto prefetch :
+         {BackwardPrefetch::kPre, BackwardPrefetch::kPost, BackwardPrefetch::kNone}) {
+      spec.fsdp.backward_prefetch = prefetch;
+      spec.fsdp.units_in_flight = prefetch == BackwardPrefetch::kPost ? 1 : 3;
+      spec.fsdp.forward_prefetch = prefetch == BackwardPrefetch::kPre ? 2 : 0;
+      check_same(train(spec), expected);
+    }
+  }
+  RunSpec spec = spec_of(config, Strategy::kNoShard, 0);
+  spec.fsdp.param_dtype = spec.fsdp.reduce_dtype = DType::kBF16;
+  const RunResult rounded = train(spec);
+  spec.fsdp.strategy = Strategy::kFullShard;
+  spec.wrap = everything();
+  check_same(train(spec), rounded);
+}
+
+TEST_CASE(
+    "units that get no gradient at their input give their buffers back when others need them") {
+  // Everything before the first linear layers is frozen, so their backward ends unnoticed.
+  const models::ModelConfig config = small_llama();
+  RunSpec spec = spec_of(config, Strategy::kNoShard, 0);
+  spec.frozen = [](const Parameter& p) {
+    return p.name() == "embedding.tokens.weight" || p.name() == "blocks.0.attention_norm.weight";
+  };
+  const RunResult expected = train(spec);
+  spec.fsdp.strategy = Strategy::kFullShard;
+  spec.wrap = wrap_classes({"Linear"});
+  check_same(train(spec), expected);
+}
+
+TEST_CASE("an arena has buffers for every depth of nesting, and gathers follow the order of use") {
+  RunSpec spec = spec_of(untied_gpt2(), Strategy::kFullShard, 0);
+  spec.wrap = wrap_classes({"GPT2Block", "Conv1D"});
+  std::vector<std::string> gathered;
+  run_local_ranks(spec.ranks, [&](Communicator& world) {
+    RankRun run(world, spec);
+    for (int step = 0; step < 2; ++step) run.step(step);
+    run.wait();
+    run.backend().set_trace(&run.trace);
+    run.step(2);
+    run.wait();
+    run.backend().set_trace(nullptr);
+    if (world.rank() != 0) return;
+    for (const TraceEvent& event : run.trace.events()) {
+      if (event.name == "all_gather") gathered.push_back(event.scope);
+    }
+  });
+  const std::vector<std::string> forward = {"root",
+                                            "blocks.0",
+                                            "blocks.0.attention.qkv",
+                                            "blocks.0.attention.out",
+                                            "blocks.0.mlp.up",
+                                            "blocks.0.mlp.down",
+                                            "blocks.1"};
+  REQUIRE(gathered.size() == 31);  // every unit twice, the root once
+  CHECK(std::vector<std::string>(gathered.begin(), gathered.begin() + 7) == forward);
+  // Backward: the last block, its parts in reverse, then the block before.
+  const auto from = gathered.begin() + 16;
+  CHECK(std::vector<std::string>(from, from + 6) ==
+        std::vector<std::string>{"blocks.2", "blocks.2.mlp.down", "blocks.2.mlp.up",
+                                 "blocks.2.attention.out", "blocks.2.attention.qkv", "blocks.1"});
+}
