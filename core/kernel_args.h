@@ -94,9 +94,10 @@ struct DropoutArgs {
   const Tensor* samples = nullptr;  // (B), i64: global sample index of each row of the batch
 };
 
-// softmax(scale * q k^T + mask) v without a T x T tensor. Query head h reads key-value head
+// softmax(scale * q k^T + key_bias + mask) v without a T x T tensor. Query head h reads key-value head
 // h / (heads / kv_heads). The query at position i of Tq queries is at i + Tk - Tq among the keys;
-// causal: keys j <= i; window w > 0: keys j > i - w.
+// causal: keys j <= i; window w > 0: keys j > i - w. key_bias is added to all scores of a key: ALiBi,
+// or -infinity to hide it (padding). A query that sees no key gets zeros and passes no gradient.
 // Dropout of the weights: element index (h * Tq + i) * Tk + j of its sample.
 struct AttentionArgs {
   HeadView q;  // T = Tq
@@ -105,6 +106,7 @@ struct AttentionArgs {
   double scale;
   bool causal = true;
   int64_t window = 0;
+  const Tensor* key_bias = nullptr;  // (B or 1, heads or 1, Tk or more), accumulation dtype
   DropoutArgs dropout;
 };
 

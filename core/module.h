@@ -16,6 +16,8 @@ struct ForwardContext {
   bool training = false;            // dropout on
   DropoutKey dropout;               // seed, step, micro_step; modules add layer and site
   const Tensor* samples = nullptr;  // (B), i64: global sample index per row; with dropout
+  const Tensor* key_bias = nullptr;  // instead of the model's own, where rows are padded; see
+                                     // AttentionArgs
 };
 
 struct ModuleHooks {

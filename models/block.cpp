@@ -28,7 +28,7 @@ Linear& Layer::add_linear(const LinearSpec& linear) {
 // ---------------------------------------------------------------------------- Attention
 
 Attention::Attention(std::string name, const BlockSpec& spec)
-    : Layer(std::move(name), "Attention", spec), rope_(spec.rope) {
+    : Layer(std::move(name), "Attention", spec), rope_(spec.rope), key_bias_(spec.key_bias) {
   const int64_t q = config_.heads * config_.head_dim;
   const int64_t kv = config_.kv_heads * config_.head_dim;
   const auto input = [&](const char* part, int64_t out) {
@@ -49,21 +49,20 @@ Attention::Attention(std::string name, const BlockSpec& spec)
                          .into_residual = true});
 }
 
-Tensor Attention::mix_heads(const Tensor& x, const ForwardContext& context) {
+// Where q, k or v (part 0, 1, 2) lies: in a tensor of its own, or in packed rows.
+HeadView Attention::head_view(const std::vector<Tensor>& tensors, int part) const {
   const int64_t width = config_.head_dim;
-  const bool packed = inputs_.size() == 1;
+  const int64_t heads = part == 0 ? config_.heads : config_.kv_heads;
+  if (!config_.packed_qkv) return {&tensors[static_cast<size_t>(part)], heads, width, 0, width};
+  if (config_.packed_by_head) return {&tensors[0], heads, width, part * width, 3 * width};
+  const int64_t heads_before = part == 0 ? 0 : config_.heads + (part - 1) * config_.kv_heads;
+  return {&tensors[0], heads, width, heads_before * width, width};
+}
+
+Tensor Attention::mix_heads(const Tensor& x, const ForwardContext& context) {
   std::vector<Tensor> tensors;
   for (Linear* linear : inputs_) tensors.push_back((*linear)(x));
-  const auto view = [&](size_t part, int64_t heads, int64_t packed_offset) {
-    return HeadView{.tensor = &tensors[packed ? 0 : part],
-                    .heads = heads,
-                    .head_dim = width,
-                    .offset = packed ? packed_offset : 0,
-                    .head_stride = width};
-  };
-  const HeadView q = view(0, config_.heads, 0);
-  const HeadView k = view(1, config_.kv_heads, config_.heads * width);
-  const HeadView v = view(2, config_.kv_heads, (config_.heads + config_.kv_heads) * width);
+  const HeadView q = head_view(tensors, 0), k = head_view(tensors, 1), v = head_view(tensors, 2);
   if (rope_) {
     for (const HeadView& rotated : {q, k}) {
       // In place: the views keep pointing at the tensor's slot.
@@ -71,10 +70,14 @@ Tensor Attention::mix_heads(const Tensor& x, const ForwardContext& context) {
       slot = ops::rope(slot, rotated, *rope_);
     }
   }
+  const Tensor* key_bias = context.key_bias;
+  if (!key_bias && key_bias_.defined()) key_bias = &key_bias_;
   return ops::attention({.q = q,
                          .k = k,
                          .v = v,
                          .scale = config_.attention_scale(),
+                         .window = config_.window,
+                         .key_bias = key_bias,
                          .dropout = ops::dropout_args(context, config_.attention_dropout, layer_,
                                                       ops::DropoutSite::kAttentionWeights)});
 }
@@ -145,13 +148,19 @@ Tensor Block::operator()(const Tensor& x, const ForwardContext& context) {
 }
 
 Tensor Block::compute(const Tensor& x, const ForwardContext& context) {
+  const auto inner_mlp = [&](const Tensor& y) {
+    return ops::dropout((*mlp_)(y), ops::dropout_args(context, config_.residual_dropout, layer_,
+                                                      ops::DropoutSite::kMlpOutput));
+  };
   const ops::NormOutput before = (*attention_norm_)(x);
+  if (config_.parallel_residual) {
+    const ops::NormOutput beside = (*mlp_norm_)(before.stream);
+    const Tensor mixed = (*attention_)(before.y, context);
+    return ops::add(ops::add(beside.stream, mixed), inner_mlp(beside.y));
+  }
   const Tensor mixed = (*attention_)(before.y, context);
   const ops::NormOutput between = (*mlp_norm_)(mixed, before.stream);
-  const Tensor inner = ops::dropout(
-      (*mlp_)(between.y),
-      ops::dropout_args(context, config_.residual_dropout, layer_, ops::DropoutSite::kMlpOutput));
-  return ops::add(between.stream, inner);
+  return ops::add(between.stream, inner_mlp(between.y));
 }
 
 }  // namespace fsdp::models

@@ -13,14 +13,24 @@ const ModelConfig& validated(const ModelConfig& config) {
 
 }  // namespace
 
-BaseModel::BaseModel(std::string name, const ModelConfig& config, RopeTablesPtr rope)
+BaseModel::BaseModel(std::string name, const ModelConfig& config, Backend& backend, DType dtype,
+                     int64_t max_length)
     : Module(std::move(name), config.class_prefix + "Model", ""), config_(config) {
+  const DType wide = accumulation_dtype(dtype);
+  const RopeTablesPtr rope = make_rope_tables(config, backend, wide, max_length);
+  Tensor key_bias;
+  if (config.positions == PositionKind::kAlibi) {
+    const std::vector<int32_t> no_padding(static_cast<size_t>(max_length), 1);
+    key_bias = make_key_bias(config, backend, wide, no_padding, 1);
+  }
   tokens_ = &add_child<Embedding>("embedding.tokens", config.vocabulary, config);
   if (config.positions == PositionKind::kLearned) {
     positions_ = &add_child<Embedding>("embedding.positions", config.max_positions, config);
   }
+  if (config.embedding_norm) embedding_norm_ = &add_child<Norm>("embedding.norm", config);
   for (int64_t i = 0; i < config.layers; ++i) {
-    blocks_.push_back(&add_child<Block>(fmt::format("blocks.{}", i), BlockSpec{config, i, rope}));
+    blocks_.push_back(
+        &add_child<Block>(fmt::format("blocks.{}", i), BlockSpec{config, i, rope, key_bias}));
   }
   final_norm_ = &add_child<Norm>("final_norm", config);
 }
@@ -49,6 +59,7 @@ Tensor BaseModel::operator()(const Tensor& tokens, const ForwardContext& context
   };
   return run(Tensor(), [&](const Tensor&) {
     Tensor x = (*tokens_)(tokens, positions_);
+    if (embedding_norm_) x = (*embedding_norm_)(x).y;
     x = ops::dropout(x, ops::dropout_args(context, config_.embedding_dropout, config_.layers,
                                           ops::DropoutSite::kEmbedding));
     show("embedding", x);
@@ -68,8 +79,7 @@ CausalLM::CausalLM(const ModelConfig& config, Backend& backend, DType dtype, int
   FSDP_CHECK(config_.positions != PositionKind::kLearned || max_length <= config_.max_positions,
              "[model] sequence length: expected at most the model's {} positions, got {}",
              config_.max_positions, max_length);
-  base_ = &add_child<BaseModel>(
-      "base", config_, make_rope_tables(config_, backend, accumulation_dtype(dtype), max_length));
+  base_ = &add_child<BaseModel>("base", config_, backend, dtype, max_length);
   if (config_.tied_head) {
     head_ = &add_child<Linear>("head", base_->token_table());
   } else {

@@ -13,7 +13,9 @@ namespace fsdp::models {
 // in it, "blocks.0" and not "base.blocks.0".
 class BaseModel final : public Module {
  public:
-  BaseModel(std::string name, const ModelConfig& config, RopeTablesPtr rope);
+  // Tables for sequences up to `max_length`.
+  BaseModel(std::string name, const ModelConfig& config, Backend& backend, DType dtype,
+            int64_t max_length);
 
   using Look = std::function<void(const std::string& module, const Tensor& output)>;
   Tensor operator()(const Tensor& tokens,  // (B, T), i32
@@ -26,6 +28,7 @@ class BaseModel final : public Module {
   const ModelConfig& config_;
   Embedding* tokens_;
   Embedding* positions_ = nullptr;
+  Norm* embedding_norm_ = nullptr;
   std::vector<Block*> blocks_;
   std::set<const Block*> left_out_;
   Norm* final_norm_;

@@ -1,6 +1,6 @@
 // What distinguishes the model families, as data: one block composition (models/block.h) is built
 // from it. Read from a Hugging Face config.json or filled in for a model from scratch.
-// A new family: one reader in config.cpp, one table in names.cpp.
+// A new family: one file in models/families (family.h).
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace fsdp::models {
 
-enum class PositionKind : uint8_t { kLearned, kRope };
+enum class PositionKind : uint8_t { kLearned, kRope, kAlibi };
 enum class NormKind : uint8_t { kLayerNorm, kRmsNorm };
 enum class MlpKind : uint8_t { kActivation, kSwiGlu };
 
@@ -24,6 +24,7 @@ enum class BlockPart : uint8_t { kAttentionNorm, kAttention, kMlpNorm, kMlp };
 struct RopeConfig {
   enum class Scaling : uint8_t { kNone, kLinear, kLlama3 };
   double theta = 10000;
+  double fraction = 1;  // of the channels of a head that are rotated
   Scaling scaling = Scaling::kNone;
   double factor = 1;
   double low_frequency_factor = 1;   // llama3
@@ -32,7 +33,7 @@ struct RopeConfig {
 };
 
 struct ModelConfig {
-  std::string family;       // Hugging Face model_type: "gpt2", "llama"
+  std::string family;  // Hugging Face model_type: "gpt2", "llama"
   // Class names of modules, Hugging Face's, for wrap policies.
   std::string class_prefix;  // "GPT2": GPT2Model, GPT2Attention, GPT2MLP
   std::string model_class;   // "GPT2LMHeadModel"
@@ -55,7 +56,12 @@ struct ModelConfig {
   Activation activation = Activation::kGeluTanh;  // of MlpKind::kActivation
   RopeConfig rope;
 
-  bool packed_qkv = false;  // one [q | k | v] matrix
+  bool embedding_norm = false;     // between the embedding and the first block
+  bool parallel_residual = false;  // attention and MLP of the same input, added together
+  int64_t window = 0;              // keys that a query sees, itself included; 0: all before it
+
+  bool packed_qkv = false;      // one [q | k | v] matrix
+  bool packed_by_head = false;  // its rows are [head, (q, k, v), head_dim]
   bool qkv_bias = false;
   bool attention_out_bias = false;
   bool mlp_bias = false;
@@ -73,6 +79,7 @@ struct ModelConfig {
   int64_t eos_token = -1;
 
   double attention_scale() const;  // 1 / sqrt(head_dim)
+  int64_t rotary_dim() const;      // channels of a head that are rotated
   int64_t parameter_count() const;  // tied head once
 };
 

@@ -38,7 +38,7 @@ std::vector<double> rope_frequencies(const RopeConfig& rope, int64_t rotary_dim)
 RopeTablesPtr make_rope_tables(const ModelConfig& config, Backend& backend, DType dtype,
                                int64_t positions) {
   if (config.positions != PositionKind::kRope) return nullptr;
-  const std::vector<double> frequencies = rope_frequencies(config.rope, config.head_dim);
+  const std::vector<double> frequencies = rope_frequencies(config.rope, config.rotary_dim());
   const int64_t half = static_cast<int64_t>(frequencies.size());
   const auto table = [&](double (*function)(double)) {
     std::vector<double> values;

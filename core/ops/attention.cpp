@@ -38,6 +38,16 @@ void check_attention(const AttentionArgs& a) {
              a.k.tensor->shape()[0], a.v.tensor->shape()[0]);
   check_dtype("attention", "k", a.k.tensor->dtype(), a.q.tensor->dtype());
   check_dtype("attention", "v", a.v.tensor->dtype(), a.q.tensor->dtype());
+  if (a.key_bias) {
+    const Shape& bias = a.key_bias->shape();
+    const int64_t keys = a.k.tensor->shape()[1];
+    FSDP_CHECK(bias.rank() == 3 && (bias[0] == 1 || bias[0] == batch) &&
+                   (bias[1] == 1 || bias[1] == a.q.heads) && bias[2] >= keys,
+               "[attention] key_bias: expected (1 or {}, 1 or {}, {} or more), got {}", batch,
+               a.q.heads, keys, bias.str());
+    check_dtype("attention", "key_bias", a.key_bias->dtype(),
+                accumulation_dtype(a.q.tensor->dtype()));
+  }
   if (a.dropout.probability > 0) {
     check_shape("attention", "samples", a.dropout.samples->shape(), Shape{batch});
   }
@@ -47,7 +57,7 @@ void check_attention(const AttentionArgs& a) {
 struct SavedAttention {
   AttentionArgs args;
   std::array<Tensor, 3> tensors;  // of q, k, v; the same memory when packed
-  Tensor samples, out, log_sum_exp;
+  Tensor samples, key_bias, out, log_sum_exp;
 };
 
 // Packed rows: which of q, k, v is the first to view the same tensor as number i.
@@ -73,6 +83,7 @@ std::vector<Tensor> attention_backward(SavedAttention& s, const Tensor& dout) {
     targets[i].tensor = &gradients[i];
   }
   if (s.samples.defined()) s.args.dropout.samples = &s.samples;
+  if (s.key_bias.defined()) s.args.key_bias = &s.key_bias;
   Tensor delta = Tensor::empty(backend, s.log_sum_exp.shape(), s.log_sum_exp.dtype());
   backend.attention_backward(backend.compute_stream(), {.in = s.args,
                                                         .out = s.out,
@@ -131,8 +142,10 @@ Tensor attention(const AttentionArgs& args) {
                             {.in = args, .out = out, .log_sum_exp = log_sum_exp});
   Tape* tape = tape_of({&q, &k, &v});
   if (!tape) return out;
-  SavedAttention saved = {args, {q.detached(), k.detached(), v.detached()}, {}, out, log_sum_exp};
+  SavedAttention saved = {
+      args, {q.detached(), k.detached(), v.detached()}, {}, {}, out, log_sum_exp};
   if (args.dropout.samples) saved.samples = args.dropout.samples->detached();
+  if (args.key_bias) saved.key_bias = args.key_bias->detached();
   std::vector<const Tensor*> inputs;
   for (size_t i = 0; i < 3; ++i) {
     if (first_view(saved.tensors, i) == i) inputs.push_back(std::array{&q, &k, &v}[i]);

@@ -16,7 +16,7 @@ Tensor rope(const Tensor& tensor,  // (B, T, row_width)
             HeadView view, const RopeTables& tables);
 
 // softmax(scale q k^T) v; see AttentionArgs. The views may be of one packed tensor or of several.
-// Saves q, k, v, the output and one log-sum-exp per query and head.
+// Saves q, k, v, the output and one log-sum-exp per query and head. key_bias has no gradient.
 Tensor attention(const AttentionArgs& args);  // -> (B, Tq, heads * head_dim)
 
 }  // namespace fsdp::ops

@@ -14,6 +14,7 @@ template <typename T>
 struct ForwardProblem {
   AttentionShape shape;
   HeadRows<T> q, k, v, out;
+  KeyBias<Accumulate<T>> key_bias;
   Accumulate<T>* log_sum_exp;  // (B, heads, Tq)
 };
 
@@ -96,6 +97,7 @@ class ForwardChunk {
   // Keys [first, first + keys) of the loaded tile.
   void add_tile(QueryBlock<A>& block, int64_t tile, int64_t first, int64_t keys) {
     multiply_transposed(keys_, first - tile, keys, block.queries, scores_);
+    if (const A* bias = p_.key_bias.row(b_, h_)) add_key_bias(bias + first, keys, scores_);
     if (block.visibility.masks(first, first + keys - 1)) {
       mask_scores(block.visibility, first, keys, scores_);
     }
@@ -141,6 +143,7 @@ void CpuBackend::attention_forward(Stream& stream, const AttentionForwardArgs& a
         .k = HeadRows<T>(args.in.k),
         .v = HeadRows<T>(args.in.v),
         .out = HeadRows<T>(args.out, args.in.q.head_dim),
+        .key_bias = KeyBias<Accumulate<T>>(args.in.key_bias),
         .log_sum_exp = args.log_sum_exp.data_as<Accumulate<T>>(),
     };
     enqueue(stream, "attention_forward", 0, [problem](Worker& worker) {

@@ -14,6 +14,7 @@ template <typename T>
 struct BackwardProblem {
   AttentionShape shape;
   HeadRows<T> q, k, v, out, dout, dq, dk, dv;
+  KeyBias<Accumulate<T>> key_bias;
   const Accumulate<T>* log_sum_exp;  // (B, heads, Tq)
   Accumulate<T>* delta;              // (B, heads, Tq)
 };
@@ -82,7 +83,7 @@ class BackwardHead {
     for (int64_t key = visible.begin(); key < visible.end();) {
       const int64_t end = std::min(visible.end(), (key / kTileKeys + 1) * kTileKeys);
       if (s_.dropout) s_.draw_keep(b_, h, first, count, key, end - key, keep_);
-      add_tile(visible, count, key, end - key);
+      add_tile(visible, p_.key_bias.row(b_, h), count, key, end - key);
       key = end;
     }
     store_panels(dq_, A(s_.scale), null_, count,
@@ -109,8 +110,10 @@ class BackwardHead {
     std::copy_n(p_.log_sum_exp + statistics, count, log_sum_exp_);
   }
 
-  void add_tile(const Visibility& visible, int64_t count, int64_t first, int64_t keys) {
+  void add_tile(const Visibility& visible, const A* bias, int64_t count, int64_t first,
+                int64_t keys) {
     multiply_transposed(k_, first, keys, q_transposed_, weights_);
+    if (bias) add_key_bias(bias + first, keys, weights_);
     if (visible.masks(first, first + keys - 1)) mask_scores(visible, first, keys, weights_);
     recompute_weights(weights_, keys, log_sum_exp_);
     multiply_transposed(v_, first, keys, dout_transposed_, dscores_);
@@ -147,6 +150,7 @@ void CpuBackend::attention_backward(Stream& stream, const AttentionBackwardArgs&
         .dq = HeadRows<T>(args.dq),
         .dk = HeadRows<T>(args.dk),
         .dv = HeadRows<T>(args.dv),
+        .key_bias = KeyBias<Accumulate<T>>(args.in.key_bias),
         .log_sum_exp = args.log_sum_exp.data_as<Accumulate<T>>(),
         .delta = args.delta.data_as<Accumulate<T>>(),
     };

@@ -30,6 +30,25 @@ struct HeadRows {
   T* head(int64_t b, int64_t h) const { return data + b * length * row_width + h * head_stride; }
 };
 
+// AttentionArgs::key_bias: what is added to the scores of keys 0, 1, ... for head h of sample b; null
+// without one.
+template <typename A>
+struct KeyBias {
+  const A* data = nullptr;
+  int64_t batch_stride = 0, head_stride = 0;
+
+  explicit KeyBias(const Tensor* bias) {
+    if (!bias) return;
+    const Shape& shape = bias->shape();
+    data = bias->data_as<A>();
+    batch_stride = shape[0] > 1 ? shape[1] * shape[2] : 0;
+    head_stride = shape[1] > 1 ? shape[2] : 0;
+  }
+  const A* row(int64_t b, int64_t h) const {
+    return data ? data + b * batch_stride + h * head_stride : nullptr;
+  }
+};
+
 struct AttentionShape {
   int64_t batch, heads, kv_heads, queries, keys, head_dim;
   double scale;

@@ -49,6 +49,15 @@ void mask_scores(const Visibility& visibility, int64_t first_key, int64_t keys, 
   }
 }
 
+template <typename A>
+void add_key_bias(const A* bias, int64_t keys, A* scores) {
+  wide_loop([=](auto) {
+    for (int64_t key = 0; key < keys; ++key) {
+      for (int i = 0; i < kLanes; ++i) scores[key * kLanes + i] += bias[key];
+    }
+  });
+}
+
 // The running softmax of a block of queries.
 template <typename A>
 struct OnlineSoftmax {

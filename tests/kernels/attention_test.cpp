@@ -13,6 +13,7 @@ struct Case {
   int64_t window = 0;
   double dropout = 0;
   Layout layout = Layout::kSeparate;
+  Shape bias = {};  // of the key bias; rank 0: none
 };
 
 const Case kCases[] = {
@@ -31,7 +32,21 @@ const Case kCases[] = {
     {2, 4, 2, 35, 35, 12, true, 0, 0.3, Layout::kPacked},
     {2, 2, 2, 7, 71, 9, true, 0, 0.5},
     {1, 2, 1, 130, 130, 96},
+    {2, 3, 3, 17, 17, 40, true, 0, 0, Layout::kInterleaved, {1, 3, 21}},  // ALiBi, a longer table
+    {2, 4, 2, 70, 70, 5, true, 9, 0.2, Layout::kSeparate, {2, 4, 70}},
+    {3, 2, 1, 5, 70, 6, true, 0, 0, Layout::kSeparate, {3, 1, 70}},
+    {3, 2, 2, 9, 9, 6, false, 0, 0, Layout::kSeparate, {1, 1, 9}},
 };
+
+// Slopes of several signs; the first b % 4 keys of sample b are hidden, so that its first queries see
+// nothing.
+double bias_at(const Case& c, int64_t b, int64_t h, int64_t j) {
+  if (c.bias.rank() == 0) return 0;
+  if (c.bias[0] == 1) b = 0;
+  if (c.bias[1] == 1) h = 0;
+  if (c.bias[0] > 1 && j < b % 4) return -std::numeric_limits<double>::infinity();
+  return double(h - 1) * 0.25 * double(j) / 8;
+}
 
 constexpr DropoutKey kKey = {.seed = 11, .step = 3, .micro_step = 0, .layer = 2, .site = 5};
 
@@ -79,7 +94,7 @@ void add_query(const Case& c, const Operands& o, int64_t b, int64_t h, int64_t i
   Values weights;
   double total = 0;
   for (int64_t j = 0; j < c.keys; ++j) {
-    const double score = scale_of(c) * dot_at(o.q, at_q, o.k, at_k(j));
+    const double score = scale_of(c) * dot_at(o.q, at_q, o.k, at_k(j)) + bias_at(c, b, h, j);
     weights.push_back(visible(c, i, j) ? std::exp(score) : 0.0);
     total += weights.back();
   }
@@ -175,6 +190,16 @@ struct Rows {
   }
 };
 
+Tensor key_bias(Backend& backend, const Case& c, DType dtype) {
+  if (c.bias.rank() == 0) return Tensor();
+  Values values;
+  for (int64_t i = 0; i < c.bias.numel(); ++i) {
+    const int64_t row = i / c.bias[2];
+    values.push_back(bias_at(c, row / c.bias[1], row % c.bias[1], i % c.bias[2]));
+  }
+  return make_tensor(backend, c.bias, dtype, values);
+}
+
 // {out, log_sum_exp, dq, dk, dv}
 std::vector<Values> run(Backend& backend, const Case& c, DType dtype, const Operands& o) {
   Rows rows(backend, c, dtype), gradients(backend, c, dtype);
@@ -184,6 +209,7 @@ std::vector<Values> run(Backend& backend, const Case& c, DType dtype, const Oper
   std::vector<int64_t> ids;
   for (int64_t b = 0; b < c.batch; ++b) ids.push_back(40 + b);
   const Tensor samples = Tensor::from_host(backend, {c.batch}, ids);
+  const Tensor bias = key_bias(backend, c, accumulation_dtype(dtype));
   const AttentionArgs in = {
       .q = rows.q,
       .k = rows.k,
@@ -191,6 +217,7 @@ std::vector<Values> run(Backend& backend, const Case& c, DType dtype, const Oper
       .scale = scale_of(c),
       .causal = c.causal,
       .window = c.window,
+      .key_bias = bias.defined() ? &bias : nullptr,
       .dropout = {.probability = c.dropout, .key = kKey, .samples = &samples}};
   const Shape out_shape = {c.batch, c.queries, c.heads * c.head_dim};
   const Shape statistics = {c.batch, c.heads, c.queries};
@@ -239,7 +266,8 @@ TEST_CASE("attention gradients against finite differences") {
   cpu::CpuBackend backend;
   for (const Case& c : {Case{2, 2, 1, 5, 5, 3, true, 0, 0, Layout::kPacked},
                         Case{1, 2, 2, 3, 7, 5, true, 3},
-                        Case{1, 2, 1, 5, 5, 4, true, 0, 0.4}}) {
+                        Case{1, 2, 1, 5, 5, 4, true, 0, 0.4},
+                        Case{3, 2, 1, 5, 5, 3, true, 0, 0, Layout::kSeparate, {3, 2, 5}}}) {
     const Operands o(c, DType::kF64);
     const auto loss = [&](Values Operands::*which) {
       return [&, which](const Values& values) {

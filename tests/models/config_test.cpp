@@ -53,10 +53,20 @@ TEST_CASE("config: presets have the published numbers of parameters") {
     const char* name;
     int64_t parameters;
   };
-  const std::vector<Row> rows = {{"gpt2-124m", 124439808},       {"gpt2-355m", 354823168},
-                                 {"gpt2-774m", 774030080},       {"gpt2-1558m", 1557611200},
-                                 {"tinyllama-1.1b", 1100048384}, {"llama-7b", 6738415616},
-                                 {"codellama-7b", 6738546688},   {"llama3-8b", 8030261248}};
+  const std::vector<Row> rows = {
+      {"gpt2-124m", 124439808},       {"gpt2-355m", 354823168},     {"gpt2-774m", 774030080},
+      {"gpt2-1558m", 1557611200},     {"tinyllama-1.1b", 1100048384}, {"llama-7b", 6738415616},
+      {"llama-13b", 13015864320},     {"llama2-7b", 6738415616},    {"llama2-70b", 68976648192},
+      {"codellama-7b", 6738546688},   {"llama3-8b", 8030261248},    {"llama3-70b", 70553706496},
+      {"llama3.1-8b", 8030261248},    {"llama3.2-1b", 1235814400},  {"llama3.2-3b", 3212749824},
+      {"mistral-7b", 7241732096},     {"qwen2.5-0.5b", 494032768},  {"qwen2.5-1.5b", 1543714304},
+      {"qwen2.5-3b", 3085938688},     {"qwen2.5-7b", 7615616512},   {"qwen2.5-14b", 14770033664},
+      {"qwen2.5-32b", 32763876352},   {"qwen2.5-72b", 72706203648}, {"bloom-560m", 559214592},
+      {"bloom-1b1", 1065314304},      {"bloom-1b7", 1722408960},    {"bloom-3b", 3002557440},
+      {"bloom-7b1", 7069016064},      {"bloom-176b", 176247271424}, {"pythia-70m", 70426624},
+      {"pythia-160m", 162322944},     {"pythia-410m", 405334016},   {"pythia-1b", 1011781632},
+      {"pythia-1.4b", 1414647808},    {"pythia-2.8b", 2775208960},  {"pythia-6.9b", 6857302016},
+      {"pythia-12b", 11846072320},    {"gpt-neox-20b", 20554567680}};
   CHECK(preset_names().size() == rows.size());
   cpu::CpuBackend backend;
   for (const Row& row : rows) {
@@ -77,13 +87,14 @@ TEST_CASE("config: presets have the published numbers of parameters") {
 TEST_CASE("config: parameter_count is the sum over the model, for every combination of parts") {
   cpu::CpuBackend backend;
   for (ModelConfig config : {test::tiny_gpt2(3), test::tiny_llama(3)}) {
-    for (int bits = 0; bits < 64; ++bits) {
+    for (int bits = 0; bits < 128; ++bits) {
       config.tied_head = (bits & 1) != 0;
       config.qkv_bias = (bits & 2) != 0;
       config.attention_out_bias = (bits & 4) != 0;
       config.mlp_bias = (bits & 8) != 0;
       config.packed_qkv = (bits & 16) != 0;
       config.mlp = (bits & 32) != 0 ? MlpKind::kSwiGlu : MlpKind::kActivation;
+      config.embedding_norm = (bits & 64) != 0;
       const CausalLM model(config, backend, DType::kF32, 8);
       int64_t sum = 0;
       for (const Parameter* p : model.parameters()) sum += p->numel();
@@ -95,7 +106,8 @@ TEST_CASE("config: parameter_count is the sum over the model, for every combinat
 // ---------------------------------------------------------------------------- Reading
 
 TEST_CASE("config: folders that transformers wrote") {
-  for (const char* name : {"gpt2", "gpt2_5heads", "llama_gqa_llama3", "llama_linear_tied"}) {
+  for (const char* name : {"gpt2", "gpt2_5heads", "llama_gqa_llama3", "llama_linear_tied",
+                           "bloom_padded", "neox_parallel", "mistral_window4", "qwen2_tied"}) {
     CAPTURE(name);
     const auto folder = test::fixture_path("models") / name;
     const ModelConfig config = read_config(folder / "config.json");
@@ -197,7 +209,7 @@ TEST_CASE("config: missing and malformed keys are named with their file") {
 TEST_CASE("config: what this build cannot do is refused") {
   const TempFolder folder;
   CHECK(read_error(folder, with(kGpt2, "model_type", "t5")) ==
-        "model_type: this build knows gpt2 and llama, got 't5'");
+        "model family: expected one of gpt2, llama, mistral, qwen2, bloom, gpt_neox, got 't5'");
   CHECK(read_error(folder, with(kGpt2, "activation_function", "relu")) ==
         "activation_function: expected gelu_new, gelu_pytorch_tanh or gelu, got 'relu'");
   CHECK(read_error(folder, with(kGpt2, "scale_attn_by_inverse_layer_idx", true)) ==
@@ -207,19 +219,19 @@ TEST_CASE("config: what this build cannot do is refused") {
   CHECK(read_error(folder, with(kLlama, "rope_scaling", {{"type", "yarn"}, {"factor", 2}})) ==
         "rope_scaling: rope_type: expected default, linear or llama3, got 'yarn'");
   CHECK(error_of([] { family_defaults("t5"); }) ==
-        "model family: this build knows gpt2 and llama, got 't5'");
+        "model family: expected one of gpt2, llama, mistral, qwen2, bloom, gpt_neox, got 't5'");
 }
 
 TEST_CASE("config: extents that do not fit each other are refused") {
   const TempFolder folder;
   CHECK(read_error(folder, with(kGpt2, "n_head", 5)) ==
-        "n_head: expected a divisor of n_embd 24, got 5");
+        "n_head: expected a divisor of 24, got 5");
   CHECK(read_error(folder, with(kGpt2, "n_layer", 0)) ==
         "model config: layers: expected a positive number, got 0");
   CHECK(read_error(folder, with(kLlama, "num_key_value_heads", 3)) ==
         "model config: kv_heads: expected a divisor of 4 heads, got 3");
   CHECK(read_error(folder, with(kLlama, "head_dim", 5)) ==
-        "model config: head_dim: rotary positions need an even number, got 5");
+        "model config: head_dim: rotary positions need an even number, got 5 of 5 channels");
   CHECK(read_error(folder, with(kGpt2, "attn_pdrop", 1.0)) ==
         "model config: dropout: expected within [0, 1), got 1");
   CHECK(read_error(folder, with(kLlama, "num_attention_heads", 0)) ==
@@ -253,6 +265,12 @@ TEST_CASE("config: what config_json writes reads back the same") {
     CHECK(again.parameter_count() == config.parameter_count());
     CHECK(again.family == config.family);
     CHECK(again.packed_qkv == config.packed_qkv);
+    CHECK(again.window == config.window);
+    CHECK(again.tied_head == config.tied_head);
+    CHECK(again.activation == config.activation);
+    CHECK(again.rope.fraction == config.rope.fraction);
+    CHECK(again.rope.scaling == config.rope.scaling);
+    CHECK(again.max_positions == config.max_positions);
     CHECK(again.scaled_residual_init == config.scaled_residual_init);
     CHECK(again.rope.theta == (config.positions == PositionKind::kRope ? config.rope.theta : 1e4));
     CHECK(parse_json(text, "text")["torch_dtype"] == "bfloat16");

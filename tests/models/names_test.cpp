@@ -41,6 +41,34 @@ TEST_CASE("names: gpt2") {
   CHECK(shapes.count("lm_head.weight") == 0);  // tied
 }
 
+TEST_CASE("names: bloom, pythia, mistral, qwen2") {
+  auto bloom = shapes_by_name("bloom-560m");
+  CHECK(bloom.size() == 293);
+  CHECK(bloom["transformer.word_embeddings.weight"] == "(250880, 1024)");
+  CHECK(bloom["transformer.word_embeddings_layernorm.bias"] == "(1024)");
+  CHECK(bloom["transformer.h.0.self_attention.query_key_value.weight"] == "(3072, 1024)");
+  CHECK(bloom["transformer.h.23.self_attention.dense.weight"] == "(1024, 1024)");
+  CHECK(bloom["transformer.h.0.mlp.dense_h_to_4h.weight"] == "(4096, 1024)");
+  CHECK(bloom["transformer.h.0.mlp.dense_4h_to_h.weight"] == "(1024, 4096)");
+  auto pythia = shapes_by_name("pythia-1b");
+  CHECK(pythia.size() == 196);
+  CHECK(pythia["gpt_neox.embed_in.weight"] == "(50304, 2048)");
+  CHECK(pythia["gpt_neox.layers.15.attention.query_key_value.weight"] == "(6144, 2048)");
+  CHECK(pythia["gpt_neox.layers.0.mlp.dense_h_to_4h.weight"] == "(8192, 2048)");
+  CHECK(pythia["gpt_neox.final_layer_norm.weight"] == "(2048)");
+  CHECK(pythia["embed_out.weight"] == "(50304, 2048)");
+  auto mistral = shapes_by_name("mistral-7b");
+  CHECK(mistral.size() == 291);
+  CHECK(mistral["model.layers.0.self_attn.k_proj.weight"] == "(1024, 4096)");
+  CHECK(mistral["model.layers.0.mlp.down_proj.weight"] == "(4096, 14336)");
+  auto qwen = shapes_by_name("qwen2.5-0.5b");
+  CHECK(qwen.size() == 290);
+  CHECK(qwen["model.layers.0.self_attn.q_proj.bias"] == "(896)");
+  CHECK(qwen["model.layers.0.self_attn.v_proj.weight"] == "(128, 896)");
+  CHECK(qwen.count("model.layers.0.self_attn.o_proj.bias") == 0);
+  CHECK(qwen.count("lm_head.weight") == 0);
+}
+
 TEST_CASE("names: llama, with and without grouped heads") {
   auto shapes = shapes_by_name("codellama-7b");
   CHECK(shapes.size() == 291);

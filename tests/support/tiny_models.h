@@ -35,4 +35,35 @@ inline models::ModelConfig tiny_llama(int64_t layers = 2) {
   return c;
 }
 
+// ALiBi with a head count that is no power of two.
+inline models::ModelConfig tiny_bloom(int64_t layers = 2) {
+  models::ModelConfig c = models::family_defaults("bloom");
+  c.vocabulary = 23;
+  c.hidden = 15;
+  c.layers = layers;
+  c.heads = c.kv_heads = 3;
+  c.head_dim = 5;
+  c.ffn = 31;
+  c.max_positions = 16;
+  c.initializer_range = 0.3;
+  models::validate(c);
+  return c;
+}
+
+// Two of seven channels rotated, attention and MLP side by side.
+inline models::ModelConfig tiny_neox(int64_t layers = 2) {
+  models::ModelConfig c = models::family_defaults("gpt_neox");
+  c.vocabulary = 19;
+  c.hidden = 21;
+  c.layers = layers;
+  c.heads = c.kv_heads = 3;
+  c.head_dim = 7;
+  c.rope.fraction = 0.3;
+  c.ffn = 29;
+  c.max_positions = 16;
+  c.initializer_range = 0.3;
+  models::validate(c);
+  return c;
+}
+
 }  // namespace fsdp::test

@@ -134,17 +134,33 @@ TEST_CASE("missing and misshapen things are named with their file") {
                  "reference.safetensors: no tensor \"grad.nothing\""));
 }
 
-TEST_CASE("key biases: only where scores do not depend on the key's position") {
+TEST_CASE("key biases: only where channels are not rotated, in every layout of q, k and v") {
   const models::ModelConfig gpt2 =
       read_reference(fixture_path("models/gpt2_5heads"), {.dtype = DType::kF32}).config;
-  const ElementRange range = key_bias(gpt2, "blocks.1.attention.qkv.bias");
-  CHECK(range.first == 40);
-  CHECK(range.end == 80);
-  CHECK(key_bias(gpt2, "blocks.1.attention.qkv.weight").end == 0);
-  CHECK(key_bias(gpt2, "blocks.1.attention.out.bias").end == 0);
+  using Ranges = std::vector<std::pair<int64_t, int64_t>>;
+  const auto ranges = [](const models::ModelConfig& config, const std::string& parameter) {
+    Ranges out;
+    for (const ElementRange& range : key_bias(config, parameter)) {
+      out.emplace_back(range.first, range.end);
+    }
+    return out;
+  };
+  const std::string packed = "blocks.1.attention.qkv.bias";
+  CHECK(ranges(gpt2, packed) == Ranges{{40, 48}, {48, 56}, {56, 64}, {64, 72}, {72, 80}});
+  CHECK(ranges(gpt2, "blocks.1.attention.qkv.weight").empty());
+  CHECK(ranges(gpt2, "blocks.1.attention.out.bias").empty());
+  models::ModelConfig by_head = gpt2;
+  by_head.packed_by_head = true;
+  by_head.heads = by_head.kv_heads = 2;
+  CHECK(ranges(by_head, packed) == Ranges{{8, 16}, {32, 40}});
+  by_head.positions = models::PositionKind::kRope;
+  by_head.rope.fraction = 0.25;
+  CHECK(ranges(by_head, packed) == Ranges{{10, 16}, {34, 40}});
+  by_head.packed_qkv = by_head.packed_by_head = false;
+  CHECK(ranges(by_head, "blocks.1.attention.k.bias") == Ranges{{2, 8}, {10, 16}});
   const models::ModelConfig llama =
       read_reference(fixture_path("models/llama_linear_tied"), {.dtype = DType::kF32}).config;
-  CHECK(key_bias(llama, "blocks.1.attention.k.bias").end == 0);
+  CHECK(ranges(llama, "blocks.1.attention.k.bias").empty());
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "comm/local_transport.h"
 #include "tests/support/sharded_run.h"
+#include "tests/support/tiny_models.h"
 #include "tools/runtime/bench_step.h"
 
 namespace fsdp::tools {
@@ -91,7 +92,8 @@ TEST_CASE("step cost: the optimizer's part of a shard") {
 }
 
 TEST_CASE("step cost counts the kernels that a step runs") {
-  for (models::ModelConfig model : {test::small_gpt2(), test::small_llama()}) {
+  for (models::ModelConfig model : {test::small_gpt2(), test::small_llama(), test::tiny_bloom(),
+                                    test::tiny_neox()}) {
     CAPTURE(model.family);
     model.embedding_dropout = model.attention_dropout = model.residual_dropout = 0;
     // 40 x 2 rows of the head: more than one chunk of 64, and a last one of 16.

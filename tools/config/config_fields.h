@@ -13,7 +13,7 @@ template <typename V>
 void visit(V& v, ModelSection& c) {
   v.field("path", c.path, "Hugging Face folder to start from; empty: from scratch");
   v.field("preset", c.preset, "sizes by name, such as gpt2-124m; empty: the sizes below");
-  v.field("model_type", c.model_type, "gpt2 or llama; empty: from path or preset");
+  v.field("model_type", c.model_type, "family, such as gpt2 or llama; empty: from path or preset");
   v.field("vocab_size", c.vocab_size, "0: from path, preset or the data's tokenizer");
   v.field("hidden_size", c.hidden_size, "0: from path or preset; so are the next ones");
   v.field("layers", c.layers, "transformer blocks");
@@ -28,7 +28,7 @@ void visit(V& v, ModelSection& c) {
   v.field("norm_epsilon", c.norm_epsilon, "auto: the family's");
   v.field("init_deviation", c.init_deviation, "of the initial weights; auto: the family's");
   v.field("dropout", c.dropout,
-          "probability, on attention weights and (gpt2) embeddings and residuals; auto: the "
+          "probability, on attention weights and (not llama) embeddings and residuals; auto: the "
           "folder's, 0 from scratch");
 }
 

@@ -37,6 +37,7 @@ struct GlobalBatch {
   std::vector<int32_t> tokens;  // (rows, length)
   std::vector<int32_t> labels;  // (rows, length), Hugging Face form
   int64_t first_sample = 0;     // global index of row 0
+  std::vector<int32_t> mask = {};  // (rows, length): 0 where padded; empty: nowhere
 
   int64_t label_tokens() const;  // that count: not ignored, not at position 0
 };
@@ -151,11 +152,11 @@ struct ReferenceChoice {
 Reference read_reference(const std::filesystem::path& folder, const ReferenceChoice& choice);
 
 // Elements [first, end) of a parameter that have no gradient because softmax ignores them: the key
-// part of the bias, where scores do not depend on the key's position. Empty for all others.
+// part of the bias, in channels that are not rotated. None for all others.
 struct ElementRange {
   int64_t first = 0;
   int64_t end = 0;
 };
-ElementRange key_bias(const models::ModelConfig& config, const std::string& parameter);
+std::vector<ElementRange> key_bias(const models::ModelConfig& config, const std::string& parameter);
 
 }  // namespace fsdp::tools

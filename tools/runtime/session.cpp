@@ -37,6 +37,7 @@ std::vector<Batch> split_rows(const Batch& batch, int64_t parts) {
                    .tokens = take(batch.tokens, batch.length),
                    .labels = take(batch.labels, batch.length),
                    .samples = take(batch.samples, 1),
+                   .mask = take(batch.mask, batch.length),
                    .global_label_tokens = batch.global_label_tokens,
                    .gradient_factor = batch.gradient_factor});
     first += rows;
@@ -121,14 +122,22 @@ Session::DeviceBatch Session::upload(const Batch& batch) {
                options_.model.vocabulary, token);
   }
   const std::vector<int32_t> shifted = models::shifted_labels(labels, rows, batch.length);
+  Tensor key_bias;
+  if (!batch.mask.empty() && batch.rows > 0) {
+    const DType wide = accumulation_dtype(options_.fsdp.param_dtype);
+    key_bias = models::make_key_bias(options_.model, *backend_, wide, batch.mask, rows);
+  }
   return {Tensor::from_host(*backend_, Shape{rows, batch.length}, tokens),
           Tensor::from_host(*backend_, Shape{rows * batch.length}, shifted),
-          Tensor::from_host(*backend_, Shape{rows}, samples)};
+          Tensor::from_host(*backend_, Shape{rows}, samples), key_bias};
 }
 
 ForwardContext Session::context(const DeviceBatch& batch, DropoutKey key, bool training) const {
   key.seed = options_.seed;
-  return {.training = training, .dropout = key, .samples = &batch.samples};
+  return {.training = training,
+          .dropout = key,
+          .samples = &batch.samples,
+          .key_bias = batch.key_bias.defined() ? &batch.key_bias : nullptr};
 }
 
 double Session::token_weight(const Batch& batch) const {

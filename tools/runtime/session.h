@@ -54,6 +54,7 @@ struct Batch {
   std::vector<int32_t> tokens = {};  // (rows, length)
   std::vector<int32_t> labels = {};  // (rows, length), Hugging Face form: not shifted, -100 ignored
   std::vector<int64_t> samples = {};  // (rows): global sample index, keys dropout
+  std::vector<int32_t> mask = {};     // (rows, length): 0 where a row is padded; empty: nowhere
   int64_t global_label_tokens = 0;    // labels that count, over all ranks, after the shift
   double gradient_factor = 1;         // of this rank's gradients: to try what bad ones do
 };
@@ -130,6 +131,7 @@ class Session {
     Tensor tokens;   // (B, T), i32
     Tensor labels;   // (B * T), i32, shifted
     Tensor samples;  // (B), i64
+    Tensor key_bias; // of the mask; undefined without one
   };
   DeviceBatch upload(const Batch& batch);
   ForwardContext context(const DeviceBatch& batch, DropoutKey key, bool training) const;

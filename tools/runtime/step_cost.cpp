@@ -83,8 +83,9 @@ class StepCounter {
       linear("v", c_.hidden, kv, c_.qkv_bias);
     }
     if (c_.positions == models::PositionKind::kRope) {
-      pass("rope", ops::rope_cost(rows_ * q, step_.compute), 2 * c_.layers);
-      pass("rope", ops::rope_cost(rows_ * kv, step_.compute), 2 * c_.layers);
+      const int64_t rotated = rows_ * c_.rotary_dim();
+      pass("rope", ops::rope_cost(rotated * c_.heads, step_.compute), 2 * c_.layers);
+      pass("rope", ops::rope_cost(rotated * c_.kv_heads, step_.compute), 2 * c_.layers);
     }
     const ops::AttentionExtents e = {.batch = step_.batch,
                                      .heads = c_.heads,
@@ -111,18 +112,23 @@ class StepCounter {
     }
     linear("up", c_.hidden, c_.ffn, c_.mlp_bias);
     linear("down", c_.ffn, c_.hidden, c_.mlp_bias);
-    pass("add", ops::add_cost(rows_ * c_.hidden, dtype), c_.layers);
+    const int64_t adds = c_.parallel_residual ? 2 : 1;  // the other is part of a norm
+    pass("add", ops::add_cost(rows_ * c_.hidden, dtype), adds * c_.layers);
   }
 
-  // Two a block, the second one with the residual add, and the final one.
+  // Two a block, the second one with the residual add unless both norm the same stream, the final
+  // one, and where there is one that of the embedding.
   void norms() {
     const int64_t elements = rows_ * c_.hidden;
     const std::string name = c_.norm == models::NormKind::kRmsNorm ? "rms_norm" : "layer_norm";
     const DType dtype = step_.compute;
-    pass(name + "_forward", ops::norm_forward_cost(elements, dtype, false), c_.layers + 1);
-    pass(name + "_forward", ops::norm_forward_cost(elements, dtype, true), c_.layers);
+    const int64_t outer = c_.embedding_norm ? 2 : 1;
+    const int64_t fused = c_.parallel_residual ? 0 : c_.layers;
+    pass(name + "_forward", ops::norm_forward_cost(elements, dtype, false),
+         2 * c_.layers - fused + outer);
+    pass(name + "_forward", ops::norm_forward_cost(elements, dtype, true), fused);
     pass(name + "_backward", ops::norm_backward_cost(elements, dtype, true), 2 * c_.layers);
-    pass(name + "_backward", ops::norm_backward_cost(elements, dtype, false), 1);
+    pass(name + "_backward", ops::norm_backward_cost(elements, dtype, false), outer);
   }
 
   // In chunks of rows; see core/ops/cross_entropy.cpp.

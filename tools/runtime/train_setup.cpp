@@ -101,7 +101,8 @@ models::ModelConfig model_config(const config::TrainConfig& config, int64_t voca
   if (c.dropout) {
     // The other two have no place in the config.json of a Llama.
     model.attention_dropout = *c.dropout;
-    if (model.family == "gpt2") model.embedding_dropout = model.residual_dropout = *c.dropout;
+    // Llama and its relatives have no dropout there.
+    if (model.norm == models::NormKind::kLayerNorm) model.embedding_dropout = model.residual_dropout = *c.dropout;
   }
   FSDP_CHECK(config.data.sequence_length <= model.max_positions,
              "data.sequence_length: the model has {} positions, got {}", model.max_positions,

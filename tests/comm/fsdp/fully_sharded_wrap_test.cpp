@@ -42,9 +42,9 @@ std::vector<Odd> odd_policies(const std::string& family) {
 }
 
 // No clipping: the norm is summed in another order when the shards are cut elsewhere.
-RunSpec spec_of(const models::ModelConfig& config, Strategy strategy, int64_t recompute_every) {
+RunSpec spec_of(const models::ModelConfig& config, Strategy strategy, RecomputeMode recompute) {
   RunSpec spec;
-  spec.subject = causal_lm(config, recompute_every);
+  spec.subject = causal_lm(config, recompute, /*every=*/2);
   spec.ranks = 3;
   spec.clip_norm = 0;
   spec.training = true;
@@ -62,10 +62,10 @@ void check_same(const RunResult& a, const RunResult& b) {
 TEST_CASE("odd wrap policies under full_shard equal no_shard with a unit per block, to the bit") {
   for (const models::ModelConfig& config : {untied_gpt2(), small_llama()}) {
     CAPTURE(config.family);
-    const RunResult expected = train(spec_of(config, Strategy::kNoShard, 0));
+    const RunResult expected = train(spec_of(config, Strategy::kNoShard, RecomputeMode::kNone));
     for (const Odd& odd : odd_policies(config.family)) {
       CAPTURE(odd.what);
-      RunSpec spec = spec_of(config, Strategy::kFullShard, 0);
+      RunSpec spec = spec_of(config, Strategy::kFullShard, RecomputeMode::kNone);
       spec.wrap = odd.wrap;
       check_same(train(spec), expected);
     }
@@ -74,20 +74,23 @@ TEST_CASE("odd wrap policies under full_shard equal no_shard with a unit per blo
 
 TEST_CASE("odd wrap policies with recompute, every prefetch mode, one unit in flight, bf16") {
   const models::ModelConfig config = small_llama();
-  const RunResult expected = train(spec_of(config, Strategy::kNoShard, 0));
+  const RunResult expected = train(spec_of(config, Strategy::kNoShard, RecomputeMode::kNone));
   for (const Odd& odd : odd_policies(config.family)) {
     CAPTURE(odd.what);
-    RunSpec spec = spec_of(config, Strategy::kFullShard, 2);
-    spec.wrap = odd.wrap;
-    for (const auto prefetch :
-         {BackwardPrefetch::kPre, BackwardPrefetch::kPost, BackwardPrefetch::kNone}) {
+    for (const auto [mode, prefetch] :
+         {std::pair{RecomputeMode::kFull, BackwardPrefetch::kPre},
+          {RecomputeMode::kFull, BackwardPrefetch::kPost},
+          {RecomputeMode::kSelective, BackwardPrefetch::kPre},
+          {RecomputeMode::kSelective, BackwardPrefetch::kNone}}) {
+      RunSpec spec = spec_of(config, Strategy::kFullShard, mode);
+      spec.wrap = odd.wrap;
       spec.fsdp.backward_prefetch = prefetch;
       spec.fsdp.units_in_flight = prefetch == BackwardPrefetch::kPost ? 1 : 3;
       spec.fsdp.forward_prefetch = prefetch == BackwardPrefetch::kPre ? 2 : 0;
       check_same(train(spec), expected);
     }
   }
-  RunSpec spec = spec_of(config, Strategy::kNoShard, 0);
+  RunSpec spec = spec_of(config, Strategy::kNoShard, RecomputeMode::kNone);
   spec.fsdp.param_dtype = spec.fsdp.reduce_dtype = DType::kBF16;
   const RunResult rounded = train(spec);
   spec.fsdp.strategy = Strategy::kFullShard;
@@ -99,7 +102,7 @@ TEST_CASE(
     "units that get no gradient at their input give their buffers back when others need them") {
   // Everything before the first linear layers is frozen, so their backward ends unnoticed.
   const models::ModelConfig config = small_llama();
-  RunSpec spec = spec_of(config, Strategy::kNoShard, 0);
+  RunSpec spec = spec_of(config, Strategy::kNoShard, RecomputeMode::kNone);
   spec.frozen = [](const Parameter& p) {
     return p.name() == "embedding.tokens.weight" || p.name() == "blocks.0.attention_norm.weight";
   };
@@ -110,7 +113,7 @@ TEST_CASE(
 }
 
 TEST_CASE("an arena has buffers for every depth of nesting, and gathers follow the order of use") {
-  RunSpec spec = spec_of(untied_gpt2(), Strategy::kFullShard, 0);
+  RunSpec spec = spec_of(untied_gpt2(), Strategy::kFullShard, RecomputeMode::kNone);
   spec.wrap = wrap_classes({"GPT2Block", "Conv1D"});
   std::vector<std::string> gathered;
   run_local_ranks(spec.ranks, [&](Communicator& world) {

@@ -105,7 +105,8 @@ TEST_CASE("wrap policies: PyTorch's units, their order, parameters and shard siz
   const Json file = read_json_file(fixture_path("fsdp") / "units.json");
   const TempFolder folder;
   cpu::CpuBackend backend;
-  for (const char* name : {"tiny_gpt2", "tiny_llama", "gpt2-124M", "llama-7b"}) {
+  for (const char* name : {"tiny_gpt2", "tiny_llama", "gpt2-124M", "bloom-560m", "pythia-1b", "llama-7b",
+                           "mistral-7b"}) {
     CAPTURE(name);
     const Json& expected = file["models"][name];
     const models::ModelConfig config = config_of(expected, folder);

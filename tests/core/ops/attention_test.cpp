@@ -126,6 +126,53 @@ TEST_CASE("attention: gradients of q, k and v against finite differences") {
   }
 }
 
+TEST_CASE("attention: gradients with biases of keys, some of them hidden, against differences") {
+  cpu::CpuBackend backend;
+  const Case c = {.batch = 3, .queries = 5, .keys = 7, .heads = 4, .kv_heads = 2, .width = 3};
+  for (const Shape& shape : {Shape{3, 4, 7}, Shape{1, 4, 9}, Shape{3, 1, 7}}) {
+    CAPTURE(shape.str());
+    std::vector<double> values = test::random_values(shape.numel(), 5, -2, 2);
+    // Keys 0 and 1 of the first row: all queries of later rows still see something.
+    values[0] = values[1] = -std::numeric_limits<double>::infinity();
+    const Tensor bias = test::make_tensor(backend, shape, DType::kF64, values);
+    test::GradientCheck check(backend);
+    check.input("q", q_shape(c), -2, 2);
+    check.input("k", k_shape(c), -2, 2);
+    check.input("v", k_shape(c));
+    check.run([&](const Tensors& in) {
+      AttentionArgs args = separate(c, in[0], in[1], in[2]);
+      args.key_bias = &bias;
+      return Tensors{ops::attention(args)};
+    });
+  }
+}
+
+TEST_CASE("attention: a query whose keys are all hidden gives zeros and no gradient") {
+  cpu::CpuBackend backend;
+  const Case c = {.batch = 2, .queries = 4, .keys = 4, .heads = 1, .kv_heads = 1, .width = 3};
+  const double hidden = -std::numeric_limits<double>::infinity();
+  const Tensor bias = test::make_tensor(backend, Shape{2, 1, 4}, DType::kF64,
+                                        {0, 0, 0, 0, hidden, hidden, 0, 0});
+  Tape tape(backend);
+  const test::Leaf q(tape, test::random_tensor(backend, q_shape(c), DType::kF64, 1));
+  const test::Leaf k(tape, test::random_tensor(backend, k_shape(c), DType::kF64, 2));
+  const test::Leaf v(tape, test::random_tensor(backend, k_shape(c), DType::kF64, 3));
+  AttentionArgs args = separate(c, q.value(), k.value(), v.value());
+  args.key_bias = &bias;
+  const Tensor y = ops::attention(args);
+  tape.backward(y, test::random_tensor(backend, q_shape(c), DType::kF64, 4));
+  const std::vector<double> out = y.to_doubles(), dq = q.gradient().to_doubles();
+  const std::vector<double> dk = k.gradient().to_doubles(), dv = v.gradient().to_doubles();
+  for (size_t i = 12; i < 18; ++i) {  // positions 0 and 1 of the second row
+    CHECK(out[i] == 0);
+    CHECK(dq[i] == 0);
+    CHECK(dk[i] == 0);
+    CHECK(dv[i] == 0);
+  }
+  CHECK(out[18] != 0);
+  CHECK(dv[18] != 0);
+}
+
 TEST_CASE("attention: a query that sees one key passes everything to its value") {
   cpu::CpuBackend backend;
   for (const Case& c : kCases) {
@@ -438,6 +485,12 @@ TEST_CASE("attention: wrong tensors are named") {
   CHECK(attention_error(x, [&](AttentionArgs& a) {
           a.dropout = {.probability = 0.5, .samples = &samples};
         }) == "[attention] samples: expected (2), got (3)");
+  const Tensor short_bias = Tensor::zeros(backend, Shape{2, 1, 4}, DType::kF32);
+  CHECK(attention_error(x, [&](AttentionArgs& a) { a.key_bias = &short_bias; }) ==
+        "[attention] key_bias: expected (1 or 2, 1 or 2, 5 or more), got (2, 1, 4)");
+  const Tensor wide_bias = Tensor::zeros(backend, Shape{1, 1, 5}, DType::kF64);
+  CHECK(attention_error(x, [&](AttentionArgs& a) { a.key_bias = &wide_bias; }) ==
+        "[attention] key_bias: expected f32, got f64");
 }
 
 TEST_CASE("rope: too long sequences and too wide tables are named") {

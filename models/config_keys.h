@@ -1,0 +1,75 @@
+// Reading of a Hugging Face config.json: keys in old and new spellings, with errors that name the file
+// and the key. What the keys mean: models/families.
+#pragma once
+
+#include <string>
+#include <type_traits>
+
+#include "core/error.h"
+#include "core/io/json.h"
+#include "models/config.h"
+
+namespace fsdp::models {
+
+class ConfigKeys {
+ public:
+  ConfigKeys(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
+    FSDP_CHECK(object_.is_object(), "{}: expected a JSON object", where_);
+  }
+
+  bool has(const char* key) const { return object_.contains(key) && !object_.at(key).is_null(); }
+
+  template <typename T>
+  T get(const char* key) const {
+    FSDP_CHECK(has(key), "{}: {}: missing", where_, key);
+    return convert<T>(key);
+  }
+  template <typename T>
+  T get_or(const char* key, T otherwise) const {
+    return has(key) ? convert<T>(key) : otherwise;
+  }
+  // The first of two spellings that is there; when none is, the first is what is missing.
+  int64_t either(const char* key, const char* other_key) const {
+    return get<int64_t>(!has(key) && has(other_key) ? other_key : key);
+  }
+  // A token id; of a list (newer files have several end tokens) the first. -1: none.
+  int64_t token(const char* key) const;
+  ConfigKeys object(const char* key) const {
+    return ConfigKeys(object_.at(key), where_ + ": " + key);
+  }
+  const std::string& where() const { return where_; }
+  // Error: "FILE: KEY: MEANING is not supported by this build".
+  void refuse_unless(bool supported, const char* key, const char* meaning) const;
+
+ private:
+  // Strict: the library would turn 2.5 and true into integers.
+  template <typename T>
+  T convert(const char* key) const {
+    const Json& value = object_.at(key);
+    const bool fits = std::is_same_v<T, bool>      ? value.is_boolean()
+                      : std::is_same_v<T, int64_t> ? value.is_number_integer()
+                      : std::is_same_v<T, double>  ? value.is_number()
+                                                   : value.is_string();
+    FSDP_CHECK(fits, "{}: {}: expected {}, got {}", where_, key, type_name<T>(), value.dump());
+    return value.get<T>();
+  }
+  template <typename T>
+  static const char* type_name() {
+    if (std::is_same_v<T, bool>) return "true or false";
+    if (std::is_same_v<T, int64_t>) return "an integer";
+    return std::is_same_v<T, double> ? "a number" : "a string";
+  }
+
+  const Json& object_;
+  std::string where_;
+};
+
+// What several families have in common.
+Activation read_activation(const ConfigKeys& keys, const char* key, const std::string& otherwise);
+const char* activation_name(Activation activation);  // Hugging Face's
+int64_t read_head_dim(const ConfigKeys& keys, const ModelConfig& config, const char* heads_key);
+// Newer files keep everything in `rope_parameters`, older ones in `rope_theta` and `rope_scaling`.
+RopeConfig read_rope(const ConfigKeys& keys);
+OrderedJson rope_scaling_json(const RopeConfig& rope);
+
+}  // namespace fsdp::models

@@ -1,0 +1,78 @@
+// BLOOM: ALiBi instead of positions, a norm behind the embedding, [head, (q, k, v), width] rows.
+#include <array>
+
+#include "models/family.h"
+
+namespace fsdp::models {
+namespace {
+
+ModelConfig defaults() {
+  ModelConfig c;
+  c.class_prefix = "Bloom";
+  c.model_class = "BloomForCausalLM";
+  c.block_class = "BloomBlock";
+  c.positions = PositionKind::kAlibi;
+  c.embedding_norm = true;
+  c.packed_qkv = c.packed_by_head = true;
+  c.qkv_bias = c.attention_out_bias = c.mlp_bias = true;
+  c.tied_head = true;
+  return c;
+}
+
+void read(const ConfigKeys& keys, ModelConfig& c) {
+  c.vocabulary = keys.get<int64_t>("vocab_size");
+  c.hidden = keys.either("hidden_size", "n_embed");
+  c.layers = keys.either("n_layer", "num_hidden_layers");
+  c.heads = c.kv_heads = keys.either("n_head", "num_attention_heads");
+  c.head_dim = read_head_dim(keys, c, "n_head");
+  c.ffn = 4 * c.hidden;
+  c.max_positions = keys.get_or<int64_t>("seq_length", 2048);  // nothing bounds them but training
+  c.norm_epsilon = keys.get_or<double>("layer_norm_epsilon", 1e-5);
+  c.attention_dropout = keys.get_or<double>("attention_dropout", 0);
+  c.residual_dropout = keys.get_or<double>("hidden_dropout", 0);
+  keys.refuse_unless(!keys.get_or<bool>("apply_residual_connection_post_layernorm", false),
+                     "apply_residual_connection_post_layernorm", "true");
+}
+
+OrderedJson write(const ModelConfig& c) {
+  return {{"vocab_size", c.vocabulary},
+          {"hidden_size", c.hidden},
+          {"n_layer", c.layers},
+          {"n_head", c.heads},
+          {"seq_length", c.max_positions},
+          {"layer_norm_epsilon", c.norm_epsilon},
+          {"attention_dropout", c.attention_dropout},
+          {"hidden_dropout", c.residual_dropout},
+          {"apply_residual_connection_post_layernorm", false}};
+}
+
+constexpr std::array kBlock = {NamePair{"attention_norm.", "input_layernorm."},
+                               NamePair{"attention.qkv.", "self_attention.query_key_value."},
+                               NamePair{"attention.out.", "self_attention.dense."},
+                               NamePair{"mlp_norm.", "post_attention_layernorm."},
+                               NamePair{"mlp.up.", "mlp.dense_h_to_4h."},
+                               NamePair{"mlp.down.", "mlp.dense_4h_to_h."}};
+constexpr std::array kRoot = {
+    NamePair{"embedding.tokens.", "transformer.word_embeddings."},
+    NamePair{"embedding.norm.", "transformer.word_embeddings_layernorm."},
+    NamePair{"final_norm.", "transformer.ln_f."}, NamePair{"head.", "lm_head."}};
+
+constexpr std::array kPresets = {
+    Preset{"bloom-560m", 250880, 1024, 24, 16, 16, 4096, 2048},
+    Preset{"bloom-1b1", 250880, 1536, 24, 16, 16, 6144, 2048},
+    Preset{"bloom-1b7", 250880, 2048, 24, 16, 16, 8192, 2048},
+    Preset{"bloom-3b", 250880, 2560, 30, 32, 32, 10240, 2048},
+    Preset{"bloom-7b1", 250880, 4096, 30, 32, 32, 16384, 2048},
+    Preset{"bloom-176b", 250880, 14336, 70, 112, 112, 57344, 2048},
+};
+
+}  // namespace
+
+const Family family::kBloom = {.name = "bloom",
+                               .defaults = defaults,
+                               .read = read,
+                               .write = write,
+                               .names = {"transformer.", "h.", kBlock, kRoot, {}},
+                               .presets = kPresets};
+
+}  // namespace fsdp::models

@@ -1,0 +1,79 @@
+// GPT-2: learned positions, packed [q | k | v], weights stored (in, out).
+#include <array>
+
+#include "models/family.h"
+
+namespace fsdp::models {
+namespace {
+
+ModelConfig defaults() {
+  ModelConfig c;
+  c.class_prefix = "GPT2";
+  c.model_class = "GPT2LMHeadModel";
+  c.block_class = "GPT2Block";
+  c.packed_qkv = c.qkv_bias = c.attention_out_bias = c.mlp_bias = true;
+  c.weight_layout = ops::WeightLayout::kInOut;
+  c.tied_head = true;
+  c.scaled_residual_init = true;
+  return c;
+}
+
+void read(const ConfigKeys& keys, ModelConfig& c) {
+  c.vocabulary = keys.get<int64_t>("vocab_size");
+  c.hidden = keys.either("n_embd", "hidden_size");
+  c.layers = keys.either("n_layer", "num_hidden_layers");
+  c.heads = c.kv_heads = keys.either("n_head", "num_attention_heads");
+  c.head_dim = read_head_dim(keys, c, "n_head");
+  c.ffn = keys.get_or<int64_t>("n_inner", 4 * c.hidden);
+  c.max_positions = keys.either("n_positions", "n_ctx");
+  c.activation = read_activation(keys, "activation_function", "gelu_new");
+  c.norm_epsilon = keys.get_or<double>("layer_norm_epsilon", 1e-5);
+  c.embedding_dropout = keys.get_or<double>("embd_pdrop", 0.1);
+  c.attention_dropout = keys.get_or<double>("attn_pdrop", 0.1);
+  c.residual_dropout = keys.get_or<double>("resid_pdrop", 0.1);
+  keys.refuse_unless(keys.get_or<bool>("scale_attn_weights", true), "scale_attn_weights", "false");
+  keys.refuse_unless(!keys.get_or<bool>("scale_attn_by_inverse_layer_idx", false),
+                     "scale_attn_by_inverse_layer_idx", "true");
+}
+
+OrderedJson write(const ModelConfig& c) {
+  return {{"vocab_size", c.vocabulary},
+          {"n_positions", c.max_positions},
+          {"n_embd", c.hidden},
+          {"n_layer", c.layers},
+          {"n_head", c.heads},
+          {"n_inner", c.ffn},
+          {"activation_function", activation_name(c.activation)},
+          {"layer_norm_epsilon", c.norm_epsilon},
+          {"embd_pdrop", c.embedding_dropout},
+          {"attn_pdrop", c.attention_dropout},
+          {"resid_pdrop", c.residual_dropout}};
+}
+
+constexpr std::array kBlock = {
+    NamePair{"attention_norm.", "ln_1."},      NamePair{"attention.qkv.", "attn.c_attn."},
+    NamePair{"attention.out.", "attn.c_proj."}, NamePair{"mlp_norm.", "ln_2."},
+    NamePair{"mlp.up.", "mlp.c_fc."},          NamePair{"mlp.down.", "mlp.c_proj."}};
+constexpr std::array kRoot = {NamePair{"embedding.tokens.", "transformer.wte."},
+                              NamePair{"embedding.positions.", "transformer.wpe."},
+                              NamePair{"final_norm.", "transformer.ln_f."},
+                              NamePair{"head.", "lm_head."}};
+constexpr std::array<std::string_view, 2> kIgnorable = {".attn.bias", ".attn.masked_bias"};
+
+constexpr std::array kPresets = {
+    Preset{"gpt2-124m", 50257, 768, 12, 12, 12, 3072, 1024},
+    Preset{"gpt2-355m", 50257, 1024, 24, 16, 16, 4096, 1024},
+    Preset{"gpt2-774m", 50257, 1280, 36, 20, 20, 5120, 1024},
+    Preset{"gpt2-1558m", 50257, 1600, 48, 25, 25, 6400, 1024},
+};
+
+}  // namespace
+
+const Family family::kGpt2 = {.name = "gpt2",
+                              .defaults = defaults,
+                              .read = read,
+                              .write = write,
+                              .names = {"transformer.", "h.", kBlock, kRoot, kIgnorable},
+                              .presets = kPresets};
+
+}  // namespace fsdp::models

@@ -1,0 +1,99 @@
+// GPT-NeoX and Pythia: rotary positions on a part of each head, attention and MLP side by side.
+#include <array>
+
+#include "models/family.h"
+
+namespace fsdp::models {
+namespace {
+
+ModelConfig defaults() {
+  ModelConfig c;
+  c.class_prefix = "GPTNeoX";
+  c.model_class = "GPTNeoXForCausalLM";
+  c.block_class = "GPTNeoXLayer";
+  c.block_order = {BlockPart::kAttentionNorm, BlockPart::kMlpNorm, BlockPart::kAttention,
+                   BlockPart::kMlp};
+  c.positions = PositionKind::kRope;
+  c.rope.fraction = 0.25;
+  c.activation = Activation::kGeluErf;
+  c.parallel_residual = true;
+  c.packed_qkv = c.packed_by_head = true;
+  c.qkv_bias = c.attention_out_bias = c.mlp_bias = true;
+  return c;
+}
+
+void read(const ConfigKeys& keys, ModelConfig& c) {
+  c.vocabulary = keys.get<int64_t>("vocab_size");
+  c.hidden = keys.get<int64_t>("hidden_size");
+  c.layers = keys.get<int64_t>("num_hidden_layers");
+  c.heads = c.kv_heads = keys.get<int64_t>("num_attention_heads");
+  c.head_dim = read_head_dim(keys, c, "num_attention_heads");
+  c.ffn = keys.get<int64_t>("intermediate_size");
+  c.max_positions = keys.get_or<int64_t>("max_position_embeddings", 2048);
+  c.activation = read_activation(keys, "hidden_act", "gelu");
+  c.norm_epsilon = keys.get_or<double>("layer_norm_eps", 1e-5);
+  c.embedding_dropout = c.residual_dropout = keys.get_or<double>("hidden_dropout", 0);
+  c.attention_dropout = keys.get_or<double>("attention_dropout", 0);
+  c.parallel_residual = keys.get_or<bool>("use_parallel_residual", true);
+  c.qkv_bias = c.attention_out_bias = keys.get_or<bool>("attention_bias", true);
+  c.rope = read_rope(keys);
+  if (!keys.has("rope_theta") && !keys.has("rope_parameters")) {
+    c.rope.theta = keys.get_or<double>("rotary_emb_base", 10000);
+  }
+  const ConfigKeys rope = keys.has("rope_parameters") ? keys.object("rope_parameters") : keys;
+  c.rope.fraction = rope.get_or<double>("partial_rotary_factor",
+                                        keys.get_or<double>("rotary_pct", 0.25));
+}
+
+OrderedJson write(const ModelConfig& c) {
+  return {{"vocab_size", c.vocabulary},
+          {"hidden_size", c.hidden},
+          {"intermediate_size", c.ffn},
+          {"num_hidden_layers", c.layers},
+          {"num_attention_heads", c.heads},
+          {"max_position_embeddings", c.max_positions},
+          {"hidden_act", activation_name(c.activation)},
+          {"layer_norm_eps", c.norm_epsilon},
+          {"hidden_dropout", c.residual_dropout},
+          {"attention_dropout", c.attention_dropout},
+          {"attention_bias", c.qkv_bias},
+          {"use_parallel_residual", c.parallel_residual},
+          {"rotary_pct", c.rope.fraction},
+          {"rotary_emb_base", c.rope.theta},
+          {"rope_scaling", rope_scaling_json(c.rope)}};
+}
+
+constexpr std::array kBlock = {NamePair{"attention_norm.", "input_layernorm."},
+                               NamePair{"mlp_norm.", "post_attention_layernorm."},
+                               NamePair{"attention.qkv.", "attention.query_key_value."},
+                               NamePair{"attention.out.", "attention.dense."},
+                               NamePair{"mlp.up.", "mlp.dense_h_to_4h."},
+                               NamePair{"mlp.down.", "mlp.dense_4h_to_h."}};
+constexpr std::array kRoot = {NamePair{"embedding.tokens.", "gpt_neox.embed_in."},
+                              NamePair{"final_norm.", "gpt_neox.final_layer_norm."},
+                              NamePair{"head.", "embed_out."}};
+constexpr std::array<std::string_view, 3> kIgnorable = {".attention.bias", ".attention.masked_bias",
+                                                        ".rotary_emb.inv_freq"};
+
+constexpr std::array kPresets = {
+    Preset{"pythia-70m", 50304, 512, 6, 8, 8, 2048, 2048},
+    Preset{"pythia-160m", 50304, 768, 12, 12, 12, 3072, 2048},
+    Preset{"pythia-410m", 50304, 1024, 24, 16, 16, 4096, 2048},
+    Preset{"pythia-1b", 50304, 2048, 16, 8, 8, 8192, 2048},
+    Preset{"pythia-1.4b", 50304, 2048, 24, 16, 16, 8192, 2048},
+    Preset{"pythia-2.8b", 50304, 2560, 32, 32, 32, 10240, 2048},
+    Preset{"pythia-6.9b", 50432, 4096, 32, 32, 32, 16384, 2048},
+    Preset{"pythia-12b", 50688, 5120, 36, 40, 40, 20480, 2048},
+    Preset{"gpt-neox-20b", 50432, 6144, 44, 64, 64, 24576, 2048},
+};
+
+}  // namespace
+
+const Family family::kGptNeox = {.name = "gpt_neox",
+                                 .defaults = defaults,
+                                 .read = read,
+                                 .write = write,
+                                 .names = {"gpt_neox.", "layers.", kBlock, kRoot, kIgnorable},
+                                 .presets = kPresets};
+
+}  // namespace fsdp::models

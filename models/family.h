@@ -1,0 +1,50 @@
+// What one model family is: conventions, config.json, names in files, sizes. A new family: a file in
+// models/families that defines one of these, and a line in family.cpp.
+#pragma once
+
+#include <span>
+
+#include "core/io/json.h"
+#include "models/config.h"
+#include "models/config_keys.h"
+
+namespace fsdp::models {
+
+// Beginnings of parameter names, ours and Hugging Face's.
+struct NamePair {
+  std::string_view ours;  // after "blocks.<i>." for block parameters
+  std::string_view theirs;
+};
+
+struct NameTable {
+  std::string_view prefix;        // "transformer.": files may lack it
+  std::string_view block_prefix;  // after `prefix`; followed by "<i>."
+  std::span<const NamePair> block;
+  std::span<const NamePair> root;
+  std::span<const std::string_view> ignorable;  // endings of tensors that are no parameters
+};
+
+// A published size; head_dim is hidden / heads unless `more` says otherwise.
+struct Preset {
+  std::string_view name;
+  int64_t vocabulary, hidden, layers, heads, kv_heads, ffn, max_positions;
+  void (*more)(ModelConfig&) = nullptr;
+};
+
+struct Family {
+  std::string_view name;  // Hugging Face's model_type
+  ModelConfig (*defaults)();
+  void (*read)(const ConfigKeys& keys, ModelConfig& config);  // its own keys, over the defaults
+  OrderedJson (*write)(const ModelConfig& config);
+  NameTable names;
+  std::span<const Preset> presets;
+};
+
+std::span<const Family* const> families();
+const Family& family_of(std::string_view name);  // Error lists those there are
+
+namespace family {
+extern const Family kBloom, kGpt2, kGptNeox, kLlama, kMistral, kQwen2;
+}
+
+}  // namespace fsdp::models
