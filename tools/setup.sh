@@ -11,7 +11,7 @@ cxx=$(command -v "${CXX:-c++}" || command -v g++ || true)
 commands="cmake:cmake"
 headers="doctest/doctest.h:doctest-dev nlohmann/json.hpp:nlohmann-json3-dev
          yaml-cpp/yaml.h:libyaml-cpp-dev CLI/CLI.hpp:libcli11-dev fmt/core.h:libfmt-dev
-         Eigen/Core:libeigen3-dev"
+         Eigen/Core:libeigen3-dev pcre2.h:libpcre2-dev utf8proc.h:libutf8proc-dev"
 optional_commands="ninja:ninja-build mpirun:openmpi-bin"
 optional_headers="mpi.h:libopenmpi-dev dnnl.hpp:libdnnl-dev"
 

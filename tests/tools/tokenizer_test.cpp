@@ -36,7 +36,7 @@ TEST_CASE("ids outside the vocabulary and unknown tokenizers") {
           "[decode] token: expected 0 to 256, got " + std::to_string(id));
   }
   CHECK(test::error_of([] { make_tokenizer("gpt2"); }) ==
-        "data.tokenizer: expected bytes, got \"gpt2\"");
+        "tokenizer: expected bytes or the path of a tokenizer.json, got \"gpt2\"");
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ void add_verify_command(CLI::App& app, ChosenCommand& chosen);
 void add_bench_command(CLI::App& app, ChosenCommand& chosen);
 void add_explain_command(CLI::App& app, ChosenCommand& chosen);
 void add_compare_command(CLI::App& app, ChosenCommand& chosen);
+void add_tokenize_command(CLI::App& app, ChosenCommand& chosen);
 
 // --local-ranks and --threads, for every command that runs on ranks.
 void add_launch_options(CLI::App& command, LaunchOptions& options);

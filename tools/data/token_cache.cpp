@@ -144,12 +144,22 @@ int64_t build(const std::filesystem::path& cache, const TokenSource& source,
   for (const auto& file : source.files) stamps.push_back(stamp_of(file));
   AtomicFile file(cache);
   Footer footer{};
+  const auto write = [&](std::span<const int32_t> ids) {
+    file.write(ids.data(), ids.size_bytes());
+    footer.tokens += static_cast<int64_t>(ids.size());
+  };
+  const int32_t end = tokenizer.end_of_text();
+  FSDP_CHECK(end >= 0 || !source.document_separator,
+             "data.document_separator: {}: no end-of-text token is known (eos_token of "
+             "tokenizer_config.json)",
+             tokenizer.name());
+  // Some tokenizers end every text by themselves.
+  const std::vector<int32_t> frame = tokenizer.encode("");
+  const bool separate = source.document_separator && (frame.empty() || frame.back() != end);
   for (const auto& source_file : source.files) {
     for_each_document(source_file, source.text, [&](std::string_view document) {
-      std::vector<int32_t> ids = tokenizer.encode(document);
-      if (source.document_separator) ids.push_back(tokenizer.end_of_text());
-      file.write(ids.data(), ids.size() * sizeof(int32_t));
-      footer.tokens += static_cast<int64_t>(ids.size());
+      tokenizer.encode_to(document, SpecialTokens::kInclude, write);
+      if (separate) write({&end, 1});
     });
   }
   std::memcpy(footer.magic, kMagic, sizeof kMagic);

@@ -1,20 +1,35 @@
-// The byte tokenizer. Contract: tools/data/tokenizer.h.
+// The byte tokenizer, and which tokenizer a name means. Contract: tools/data/tokenizer.h.
 #include "tools/data/tokenizer.h"
+
+#include <algorithm>
+#include <filesystem>
 
 #include "core/error.h"
 #include "core/rng.h"
+#include "tools/data/tokenizer/hugging_face.h"
 
 namespace fsdp::data {
 
-uint64_t ByteTokenizer::identity() const { return hash_name("bytes, end of text 256"); }
-
-std::vector<int32_t> ByteTokenizer::encode(std::string_view text) const {
-  std::vector<int32_t> out(text.size());
-  for (size_t i = 0; i < text.size(); ++i) out[i] = static_cast<uint8_t>(text[i]);
+std::vector<int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special) const {
+  std::vector<int32_t> out;
+  encode_to(text, special,
+            [&](std::span<const int32_t> ids) { out.insert(out.end(), ids.begin(), ids.end()); });
   return out;
 }
 
-std::string ByteTokenizer::decode(std::span<const int32_t> tokens) const {
+uint64_t ByteTokenizer::identity() const { return hash_name("bytes, end of text 256"); }
+
+void ByteTokenizer::encode_to(std::string_view text, SpecialTokens, const UseIds& use) const {
+  constexpr size_t kStretch = 1 << 20;
+  std::vector<int32_t> ids;
+  for (size_t begin = 0; begin < text.size(); begin += kStretch) {
+    ids.clear();
+    for (const char c : text.substr(begin, kStretch)) ids.push_back(static_cast<uint8_t>(c));
+    use(ids);
+  }
+}
+
+std::string ByteTokenizer::decode(std::span<const int32_t> tokens, SpecialTokens) const {
   std::string out;
   for (const int32_t token : tokens) {
     FSDP_CHECK(token >= 0 && token < vocab_size(), "[decode] token: expected 0 to {}, got {}",
@@ -26,7 +41,11 @@ std::string ByteTokenizer::decode(std::span<const int32_t> tokens) const {
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name) {
   if (name == "bytes") return std::make_unique<ByteTokenizer>();
-  fail("data.tokenizer: expected bytes, got \"{}\"", name);
+  std::filesystem::path file(name);
+  if (std::filesystem::is_directory(file)) file /= "tokenizer.json";
+  FSDP_CHECK(std::filesystem::exists(file),
+             "tokenizer: expected bytes or the path of a tokenizer.json, got \"{}\"", name);
+  return std::make_unique<HuggingFaceTokenizer>(file);
 }
 
 }  // namespace fsdp::data

@@ -1,8 +1,10 @@
 // Text to token ids and back. A further tokenizer derives from Tokenizer and gets its line in
-// make_tokenizer. Not here: documents (text_source.h), files of tokens (token_cache.h).
+// make_tokenizer. Read next: tokenizer/hugging_face.h. Not here: documents (text_source.h), files
+// of tokens (token_cache.h).
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,18 +13,29 @@
 
 namespace fsdp::data {
 
+// Whether the tokens that are no text (begin and end of a text, ...) are put around an encoded
+// text, or kept in a decoded one.
+enum class SpecialTokens : uint8_t { kOmit, kInclude };
+
+// One thread at a time.
 class Tokenizer {
  public:
+  using UseIds = std::function<void(std::span<const int32_t> ids)>;
+
   virtual ~Tokenizer() = default;
   virtual std::string_view name() const = 0;
-  virtual int64_t vocab_size() const = 0;
-  virtual int32_t end_of_text() const = 0;  // closes a document
+  virtual int64_t vocab_size() const = 0;   // the largest id and 1
+  virtual int32_t end_of_text() const = 0;  // closes a document; -1: this tokenizer has none
   // Changes whenever the same text may get other ids; part of a token cache's identity.
   virtual uint64_t identity() const = 0;
-  virtual std::vector<int32_t> encode(std::string_view text) const = 0;
-  // Bytes; UTF-8 only if the tokens end where a character does. end_of_text gives nothing; Error
-  // for ids outside the vocabulary.
-  virtual std::string decode(std::span<const int32_t> tokens) const = 0;
+  // Hands on the ids of a text in stretches, so that a long text needs no memory for all of them.
+  virtual void encode_to(std::string_view text, SpecialTokens special, const UseIds& use) const = 0;
+  std::vector<int32_t> encode(std::string_view text,
+                              SpecialTokens special = SpecialTokens::kInclude) const;
+  // Bytes; UTF-8 only if the tokens end where a character does. Error for ids outside the
+  // vocabulary.
+  virtual std::string decode(std::span<const int32_t> tokens,
+                             SpecialTokens special = SpecialTokens::kOmit) const = 0;
 };
 
 // Every byte is a token, end-of-text is number 256.
@@ -32,11 +45,12 @@ class ByteTokenizer : public Tokenizer {
   int64_t vocab_size() const override { return 257; }
   int32_t end_of_text() const override { return 256; }
   uint64_t identity() const override;
-  std::vector<int32_t> encode(std::string_view text) const override;
-  std::string decode(std::span<const int32_t> tokens) const override;
+  void encode_to(std::string_view text, SpecialTokens special, const UseIds& use) const override;
+  std::string decode(std::span<const int32_t> tokens,
+                     SpecialTokens special = SpecialTokens::kOmit) const override;
 };
 
-// By the configuration's data.tokenizer.
+// "bytes", or the path of a tokenizer.json or of a folder with one.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name);
 
 }  // namespace fsdp::data

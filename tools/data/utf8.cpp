@@ -7,24 +7,26 @@
 namespace fsdp::data {
 namespace {
 
-// Length of the well-formed sequence at the front of s (1 to 4), 0 if there is none.
-size_t sequence_length(std::string_view s) {
+struct Sequence {
+  size_t length = 1;   // bytes that belong together; of a broken one those that begin a character
+  size_t missing = 0;  // bytes to a whole character if the text ends here
+  bool valid = false;
+};
+
+// What stands at the front of s, by table 3-7.
+Sequence sequence_at(std::string_view s) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(s[i]); };
-  const auto continuation = [&](size_t i, int low = 0x80, int high = 0xbf) {
-    return i < s.size() && byte(i) >= low && byte(i) <= high;
-  };
   const uint8_t first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first <= 0xdf) return continuation(1) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    const int low = first == 0xe0 ? 0xa0 : 0x80, high = first == 0xed ? 0x9f : 0xbf;
-    return continuation(1, low, high) && continuation(2) ? 3 : 0;
+  if (first < 0x80) return {1, 0, true};
+  if (first < 0xc2 || first > 0xf4) return {};
+  const size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  const int low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  const int high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+  for (size_t i = 1; i < length; ++i) {
+    if (i == s.size()) return {i, length - i, false};
+    if (byte(i) < (i == 1 ? low : 0x80) || byte(i) > (i == 1 ? high : 0xbf)) return {i, 0, false};
   }
-  if (first >= 0xf0 && first <= 0xf4) {
-    const int low = first == 0xf0 ? 0x90 : 0x80, high = first == 0xf4 ? 0x8f : 0xbf;
-    return continuation(1, low, high) && continuation(2) && continuation(3) ? 4 : 0;
-  }
-  return 0;
+  return {length, 0, true};
 }
 
 }  // namespace
@@ -38,11 +40,32 @@ size_t first_invalid_utf8(std::string_view text) {
       i += 8;
     }
     if (i == text.size()) break;
-    const size_t length = sequence_length(text.substr(i));
-    if (length == 0) return i;
-    i += length;
+    const Sequence sequence = sequence_at(text.substr(i));
+    if (!sequence.valid) return i;
+    i += sequence.length;
   }
   return text.size();
+}
+
+std::string to_valid_utf8(std::string_view bytes) {
+  std::string out;
+  while (!bytes.empty()) {
+    const size_t valid = first_invalid_utf8(bytes);
+    out += bytes.substr(0, valid);
+    bytes.remove_prefix(valid);
+    if (bytes.empty()) break;
+    out += "\ufffd";
+    bytes.remove_prefix(sequence_at(bytes).length);
+  }
+  return out;
+}
+
+size_t incomplete_utf8_tail(std::string_view bytes) {
+  for (size_t tail = 1; tail <= 3 && tail <= bytes.size(); ++tail) {
+    const Sequence sequence = sequence_at(bytes.substr(bytes.size() - tail));
+    if (sequence.missing > 0 && sequence.length == tail) return tail;
+  }
+  return 0;
 }
 
 }  // namespace fsdp::data

@@ -1,0 +1,165 @@
+// Contract: tools/data/tokenizer/added_tokens.h.
+//
+// [Note: the order]
+// First the tokens with normalized = false are searched in the raw text, the leftmost and of those
+// the longest; what lies between is normalised piece by piece, and the others are searched in that,
+// by their normalised content. A longest match that is refused (single_word) is skipped as a whole:
+// no shorter one is tried in its place.
+//
+// [Note: ids of added tokens]
+// A content that the model knows keeps that id. Others are numbered on from the model's, in the
+// order of the file, whatever ids the file says: the library that defines the format does so.
+#include "tools/data/tokenizer/added_tokens.h"
+
+#include <algorithm>
+
+#include "tools/data/tokenizer/characters.h"
+#include "tools/data/tokenizer/json_node.h"
+
+namespace fsdp::data {
+namespace {
+
+AddedToken read_token(const JsonNode& node) {
+  node.check_keys({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+  AddedToken out;
+  out.content = node.text("content");
+  out.single_word = node.flag("single_word", false);
+  out.lstrip = node.flag("lstrip", false);
+  out.rstrip = node.flag("rstrip", false);
+  out.special = node.flag("special", false);
+  out.normalized = node.flag("normalized", !out.special);
+  node.at("id").integer(0, INT32_MAX);  // see [Note: ids of added tokens]
+  return out;
+}
+
+bool word_ends(std::string_view text) {
+  return !text.empty() && is_word(character_at(text, previous_character(text, text.size())));
+}
+bool word_begins(std::string_view text) { return !text.empty() && is_word(character_at(text, 0)); }
+
+bool is_latin_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+}  // namespace
+
+void AddedTokens::Trie::insert(std::string_view pattern, size_t token) {
+  if (pattern.empty()) return;
+  begins_[static_cast<uint8_t>(pattern[0])] = true;
+  size_t node = 0;
+  for (const char c : pattern) {
+    const auto& next = nodes_[node].next;
+    const auto found =
+        std::find_if(next.begin(), next.end(), [&](const auto& edge) { return edge.first == c; });
+    if (found != next.end()) {
+      node = found->second;
+      continue;
+    }
+    nodes_[node].next.emplace_back(c, nodes_.size());
+    node = nodes_.size();
+    nodes_.emplace_back();
+  }
+  if (nodes_[node].token == SIZE_MAX) nodes_[node].token = token;
+}
+
+AddedTokens::Trie::Match AddedTokens::Trie::longest(std::string_view text) const {
+  Match out;
+  size_t node = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto& next = nodes_[node].next;
+    const auto found = std::find_if(next.begin(), next.end(),
+                                    [&](const auto& edge) { return edge.first == text[i]; });
+    if (found == next.end()) break;
+    node = found->second;
+    if (nodes_[node].token != SIZE_MAX) out = {i + 1, nodes_[node].token};
+  }
+  return out;
+}
+
+AddedTokens::AddedTokens(const JsonNode& node, const Bpe& model, const Normalizer& normalizer) {
+  for (size_t i = 0; i < node.size(); ++i) add(read_token(node.item(i)), model);
+  // Special ones first: of two with one pattern the first is found.
+  std::vector<size_t> order(tokens_.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_partition(order.begin(), order.end(), [&](size_t i) { return tokens_[i].special; });
+  patterns_.resize(tokens_.size());
+  for (const size_t i : order) {
+    const AddedToken& token = tokens_[i];
+    std::string storage;
+    patterns_[i] = token.normalized ? normalizer.apply(token.content, storage) : token.content;
+    (token.normalized ? normalized_ : raw_).insert(patterns_[i], i);
+  }
+}
+
+void AddedTokens::add(AddedToken token, const Bpe& model) {
+  if (token.content.empty() || by_content_.contains(token.content)) return;
+  const auto model_tokens = static_cast<int32_t>(model.tokens());
+  token.id = model.id_of(token.content).value_or(std::max(largest_id_ + 1, model_tokens));
+  largest_id_ = std::max(largest_id_, token.id);
+  by_id_[token.id] = by_content_[token.content] = tokens_.size();
+  tokens_.push_back(std::move(token));
+}
+
+const AddedToken* AddedTokens::find(int32_t id) const {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : &tokens_[found->second];
+}
+
+const AddedToken* AddedTokens::find(std::string_view content) const {
+  const auto found = by_content_.find(std::string(content));
+  return found == by_content_.end() ? nullptr : &tokens_[found->second];
+}
+
+bool AddedTokens::is_special(std::string_view content) const {
+  const AddedToken* token = find(content);
+  return token && token->special;
+}
+
+void AddedTokens::split(const Trie& trie, std::string_view text, const Use& use) const {
+  size_t end = 0;  // of the last match, with the white space that it swallowed
+  for (size_t i = trie.empty() ? text.size() : 0; i < text.size();) {
+    const Trie::Match match =
+        trie.may_begin(text[i]) ? trie.longest(text.substr(i)) : Trie::Match{};
+    if (match.length == 0) {
+      ++i;
+      continue;
+    }
+    const AddedToken& token = tokens_[match.token];
+    size_t from = i, to = i + match.length;
+    i = to;
+    if (token.single_word && (word_ends(text.substr(0, from)) || word_begins(text.substr(to)))) {
+      continue;
+    }
+    while (token.lstrip && from > end) {
+      const size_t before = previous_character(text, from);
+      if (!is_white_space(character_at(text, before))) break;
+      from = before;
+    }
+    if (token.lstrip) from = std::max(from, end);
+    while (token.rstrip && to < text.size() && is_white_space(character_at(text, to))) {
+      to += character_length(text[to]);
+    }
+    if (from > end) use({text.substr(end, from - end)});
+    use({text.substr(from, to - from), token.id});
+    end = to;
+  }
+  if (end < text.size()) use({text.substr(end)});
+}
+
+bool AddedTokens::cuts_before_space() const {
+  constexpr std::string_view kBlank = "\u2581";
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    for (const std::string_view text :
+         {std::string_view(tokens_[i].content), std::string_view(patterns_[i])}) {
+      for (size_t c = 0; c + 1 < text.size(); ++c) {
+        const std::string_view rest = text.substr(c + 1);
+        const bool space = rest.starts_with(' ') || rest.starts_with(kBlank);
+        if (is_latin_letter(text[c]) && space) return false;
+      }
+      const bool spaced = text.starts_with(' ') || text.starts_with(kBlank);
+      if (tokens_[i].single_word && spaced) return false;
+      if (tokens_[i].rstrip && !text.empty() && is_latin_letter(text.back())) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace fsdp::data

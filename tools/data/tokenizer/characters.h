@@ -1,0 +1,41 @@
+// Characters of UTF-8 text and the classes that tokenizers ask for, as of Unicode 16.
+// Text here is valid UTF-8 (tools/data/utf8.h checks it). Not here: patterns (regex.h).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace fsdp::data {
+
+// Bytes of the character that starts with this byte.
+inline size_t character_length(char first) {
+  const auto byte = static_cast<uint8_t>(first);
+  return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
+}
+char32_t character_at(std::string_view text, size_t begin);
+// The byte where the character before `end` starts; end > 0.
+size_t previous_character(std::string_view text, size_t end);
+void append_utf8(std::string& out, char32_t character);
+
+bool is_white_space(char32_t character);
+bool is_number(char32_t character);  // of the Digits pre-tokenizer
+bool is_word(char32_t character);    // what an added token with single_word may not touch
+
+struct CharacterRange {
+  char32_t first, last;
+};
+// White space, and the characters of \p{L} and \p{N} that came with Unicode 15 and 16: PCRE2's
+// tables may be older than those of the tokenizers library.
+std::span<const CharacterRange> white_space();
+std::span<const CharacterRange> recent_letters();
+std::span<const CharacterRange> recent_numbers();
+
+// ByteLevel: the printable character that stands for each byte, and back (-1: none).
+const std::array<char32_t, 256>& byte_characters();
+int byte_of_character(char32_t character);
+
+}  // namespace fsdp::data

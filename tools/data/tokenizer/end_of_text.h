@@ -1,0 +1,18 @@
+// Which token of a Hugging Face folder closes a document.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+namespace fsdp::data {
+
+class AddedTokens;
+class Bpe;
+
+// Of the files beside the tokenizer.json: eos_token of tokenizer_config.json, of
+// special_tokens_map.json, eos_token_id of config.json (the first of several); without them the
+// added token with one of the usual names. -1: none.
+int32_t find_end_of_text(const std::filesystem::path& folder, const AddedTokens& added,
+                         const Bpe& model);
+
+}  // namespace fsdp::data

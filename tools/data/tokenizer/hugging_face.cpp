@@ -1,0 +1,142 @@
+// Contract: tools/data/tokenizer/hugging_face.h.
+//
+// [Note: stretches]
+// A long text is encoded in stretches, which end between a Latin letter and a space that a Latin
+// letter follows ("end| of"). The stages say at load whether that can change an id: no added token
+// may reach across such a place, the normalizer must not look across it, and a piece must end there
+// or no merge may join a letter and a space. Where one of them cannot tell, a text is one stretch.
+#include "tools/data/tokenizer/hugging_face.h"
+
+#include "core/error.h"
+#include "core/io/file.h"
+#include "core/rng.h"
+#include "tools/data/tokenizer/added_tokens.h"
+#include "tools/data/tokenizer/bpe.h"
+#include "tools/data/tokenizer/decoder.h"
+#include "tools/data/tokenizer/end_of_text.h"
+#include "tools/data/tokenizer/json_node.h"
+#include "tools/data/tokenizer/normalizer.h"
+#include "tools/data/tokenizer/pre_tokenizer.h"
+#include "tools/data/tokenizer/special_frame.h"
+#include "tools/data/utf8.h"
+
+namespace fsdp::data {
+namespace {
+
+template <typename Stage>
+Stage read_stage(const JsonNode& root, std::string_view key) {
+  return root.has(key) ? Stage(root.at(key)) : Stage();
+}
+
+bool is_latin_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+}  // namespace
+
+struct HuggingFaceTokenizer::Stages {
+  explicit Stages(const JsonNode& root)
+      : normalizer(read_stage<Normalizer>(root, "normalizer")),
+        pre_tokenizer(read_stage<PreTokenizer>(root, "pre_tokenizer")),
+        model(root.at("model"), pre_tokenizer.byte_level()),
+        decoder(read_stage<Decoder>(root, "decoder")) {
+    root.check_keys({"version", "truncation", "padding", "added_tokens", "normalizer",
+                     "pre_tokenizer", "post_processor", "decoder", "model"});
+    if (root.has("added_tokens")) added = AddedTokens(root.at("added_tokens"), model, normalizer);
+    if (root.has("post_processor")) {
+      frame = read_special_frame(root.at("post_processor"), vocab_size());
+    }
+    const PreTokenizer::Cut cut = pre_tokenizer.cut_before_space();
+    cuts_before_space = normalizer.cuts_before_space() && added.cuts_before_space() &&
+                        (cut == PreTokenizer::Cut::kApart ||
+                         (cut == PreTokenizer::Cut::kInside && model.parts_before_space()));
+  }
+  int64_t vocab_size() const { return std::max(model.largest_id(), added.largest_id()) + 1; }
+
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+  Bpe model;
+  Decoder decoder;
+  AddedTokens added;
+  SpecialFrame frame;
+  bool cuts_before_space = false;  // see [Note: stretches]
+};
+
+HuggingFaceTokenizer::HuggingFaceTokenizer(const std::filesystem::path& file, size_t stretch)
+    : name_(file.string()), stretch_(stretch) {
+  const std::string text = read_file(file);
+  const Json json = parse_json(text, name_);
+  stages_ = std::make_unique<const Stages>(JsonNode(json, name_));
+  end_of_text_ = find_end_of_text(file.parent_path(), stages_->added, stages_->model);
+  identity_ = hash_name(fmt::format("{:x} {}", hash_name(text), end_of_text_));
+}
+
+HuggingFaceTokenizer::~HuggingFaceTokenizer() = default;
+
+int64_t HuggingFaceTokenizer::vocab_size() const { return stages_->vocab_size(); }
+
+bool HuggingFaceTokenizer::encodes_in_stretches() const { return stages_->cuts_before_space; }
+
+const std::string* HuggingFaceTokenizer::content_of(int32_t id) const {
+  const AddedToken* added = stages_->added.find(id);
+  return added ? &added->content : stages_->model.content_of(id);
+}
+
+size_t HuggingFaceTokenizer::end_of_stretch(std::string_view text, size_t begin) const {
+  if (!stages_->cuts_before_space) return text.size();
+  for (size_t i = begin + std::max<size_t>(stretch_, 1); i + 1 < text.size(); ++i) {
+    if (text[i] == ' ' && is_latin_letter(text[i - 1]) && is_latin_letter(text[i + 1])) return i;
+  }
+  return text.size();
+}
+
+void HuggingFaceTokenizer::encode_stretch(std::string_view text, bool first,
+                                          std::vector<int32_t>& ids) const {
+  const Stages& s = *stages_;
+  std::string storage;
+  const PreTokenizer::Use encode_piece = [&](std::string_view piece) {
+    s.model.encode(piece, ids);
+  };
+  s.added.split_raw(text, [&](const AddedTokens::Part& raw) {
+    if (raw.id >= 0) return ids.push_back(raw.id);
+    const bool begins = raw.text.data() == text.data();
+    const std::string_view normal = s.normalizer.apply(raw.text, storage, begins && !first);
+    s.added.split_normalized(normal, [&](const AddedTokens::Part& part) {
+      if (part.id >= 0) return ids.push_back(part.id);
+      const bool begins_input = first && begins && part.text.data() == normal.data();
+      s.pre_tokenizer.split(part.text, begins_input, encode_piece);
+    });
+  });
+}
+
+void HuggingFaceTokenizer::encode_to(std::string_view text, SpecialTokens special,
+                                     const UseIds& use) const {
+  const size_t bad = first_invalid_utf8(text);
+  FSDP_CHECK(bad == text.size(), "[tokenizer] text: invalid UTF-8 at byte {}", bad);
+  const bool frame = special == SpecialTokens::kInclude;
+  std::vector<int32_t> ids;
+  if (frame) ids = stages_->frame.before;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = end_of_stretch(text, begin);
+    encode_stretch(text.substr(begin, end - begin), begin == 0, ids);
+    if (end < text.size()) {
+      use(ids);
+      ids.clear();
+    }
+    begin = end;
+  }
+  if (frame) ids.insert(ids.end(), stages_->frame.after.begin(), stages_->frame.after.end());
+  use(ids);
+}
+
+std::string HuggingFaceTokenizer::decode(std::span<const int32_t> tokens,
+                                         SpecialTokens special) const {
+  std::vector<std::string> contents;
+  for (const int32_t id : tokens) {
+    const std::string* content = content_of(id);
+    if (!content) continue;
+    if (special == SpecialTokens::kOmit && stages_->added.is_special(*content)) continue;
+    contents.push_back(*content);
+  }
+  return stages_->decoder.decode(std::move(contents));
+}
+
+}  // namespace fsdp::data

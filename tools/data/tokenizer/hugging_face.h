@@ -1,0 +1,49 @@
+// The tokenizer of a tokenizer.json, as Hugging Face's tokenizers library reads it (0.22):
+//   raw text - added tokens - normalizer - added tokens - pre-tokenizer - BPE - special tokens
+// Each stage is one file of this folder; a component that is not known is an error that names it.
+// The file's truncation and padding are left aside. Not here: offsets, pairs of texts.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "tools/data/tokenizer.h"
+
+namespace fsdp::data {
+
+class HuggingFaceTokenizer : public Tokenizer {
+ public:
+  static constexpr size_t kStretch = 1 << 20;
+
+  // `stretch`: about how many bytes of a text are encoded at a time; see hugging_face.cpp.
+  explicit HuggingFaceTokenizer(const std::filesystem::path& file, size_t stretch = kStretch);
+  ~HuggingFaceTokenizer() override;
+
+  std::string_view name() const override { return name_; }  // the file
+  int64_t vocab_size() const override;
+  int32_t end_of_text() const override { return end_of_text_; }
+  uint64_t identity() const override { return identity_; }
+  // Error for text that is not UTF-8.
+  void encode_to(std::string_view text, SpecialTokens special, const UseIds& use) const override;
+  // Ids without a token give nothing, whatever they are.
+  std::string decode(std::span<const int32_t> tokens,
+                     SpecialTokens special = SpecialTokens::kOmit) const override;
+
+  const std::string* content_of(int32_t id) const;  // null: no such token
+  bool encodes_in_stretches() const;
+
+ private:
+  struct Stages;
+
+  size_t end_of_stretch(std::string_view text, size_t begin) const;
+  void encode_stretch(std::string_view text, bool first, std::vector<int32_t>& ids) const;
+
+  std::string name_;
+  size_t stretch_;
+  uint64_t identity_ = 0;
+  int32_t end_of_text_ = -1;
+  std::unique_ptr<const Stages> stages_;
+};
+
+}  // namespace fsdp::data

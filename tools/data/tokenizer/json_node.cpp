@@ -1,0 +1,72 @@
+// Typed reading of one place. Contract: tools/data/tokenizer/json_node.h.
+#include "tools/data/tokenizer/json_node.h"
+
+#include <algorithm>
+
+namespace fsdp::data {
+
+bool JsonNode::has(std::string_view key) const {
+  expect(value_->is_object(), "an object");
+  const auto found = value_->find(key);
+  return found != value_->end() && !found->is_null();
+}
+
+JsonNode JsonNode::at(std::string_view key) const {
+  expect(value_->is_object(), "an object");
+  const auto found = value_->find(key);
+  if (found == value_->end()) fail("no key \"{}\"", key);
+  JsonNode out = *this;
+  out.value_ = &*found;
+  out.path_ += fmt::format("{}{}", path_.empty() ? "" : ".", key);
+  return out;
+}
+
+JsonNode JsonNode::item(size_t index) const {
+  if (index >= size()) fail("expected more than {} items, got {}", index, size());
+  JsonNode out = *this;
+  out.value_ = &(*value_)[index];
+  out.path_ += fmt::format("[{}]", index);
+  return out;
+}
+
+size_t JsonNode::size() const {
+  expect(value_->is_array(), "an array");
+  return value_->size();
+}
+
+std::string JsonNode::text() const {
+  expect(value_->is_string(), "a string");
+  return value_->get<std::string>();
+}
+
+bool JsonNode::flag() const {
+  expect(value_->is_boolean(), "true or false");
+  return value_->get<bool>();
+}
+
+int64_t JsonNode::integer(int64_t low, int64_t high) const {
+  const bool fits = value_->is_number_unsigned()
+                        ? value_->get<uint64_t>() <= static_cast<uint64_t>(high)
+                        : value_->is_number_integer();
+  const int64_t number = fits ? value_->get<int64_t>() : low - 1;
+  if (number < low || number > high) {
+    fail("expected a whole number from {} to {}, got {}", low, high,
+         value_->is_number() ? value_->dump() : value_->type_name());
+  }
+  return number;
+}
+
+void JsonNode::check_keys(std::initializer_list<std::string_view> known) const {
+  expect(value_->is_object(), "an object");
+  for (const auto& [key, ignored] : value_->items()) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      fail("unknown key \"{}\"; expected {}", key, fmt::join(known, ", "));
+    }
+  }
+}
+
+void JsonNode::fail_unknown_type(std::string_view known) const {
+  at("type").fail("unknown component \"{}\"; expected {}", text("type"), known);
+}
+
+}  // namespace fsdp::data

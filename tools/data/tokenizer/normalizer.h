@@ -1,0 +1,44 @@
+// Normalizers of a tokenizer.json: text to text, before any token is looked for.
+// A further one: a case in normalizer.cpp. Not here: which parts of a text are normalised
+// (added_tokens.h).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fsdp::data {
+
+class JsonNode;
+
+class Normalizer {
+ public:
+  Normalizer() = default;  // leaves text as it is
+  explicit Normalizer(const JsonNode& node);
+
+  bool empty() const { return steps_.empty(); }
+  // Returns `text` itself or a view of `storage`. `continues`: more text of the same input came
+  // right before, so what is put in front of a text is not put in front of this.
+  std::string_view apply(std::string_view text, std::string& storage, bool continues = false) const;
+  // Whether a text may be cut between a letter and a space and its parts normalised one by one.
+  bool cuts_before_space() const { return cuts_before_space_; }
+
+ private:
+  struct Step {
+    std::function<void(std::string_view text, std::string& out)> run;
+    bool prepends = false;
+    bool leaves_ascii = false;  // ASCII text comes out as it went in
+  };
+  void add(const JsonNode& node);
+  void add_unicode_form(int utf8proc_options);
+
+  std::vector<Step> steps_;
+  bool cuts_before_space_ = true;
+};
+
+// "pattern": {"String": ...} or {"Regex": ...} and "content", of the normalizer and the decoder
+// called Replace.
+std::function<void(std::string_view text, std::string& out)> make_replace(const JsonNode& node);
+
+}  // namespace fsdp::data

@@ -1,0 +1,292 @@
+// Contract: tools/data/tokenizer/pre_tokenizer.h.
+#include "tools/data/tokenizer/pre_tokenizer.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "tools/data/tokenizer/json_node.h"
+#include "tools/data/tokenizer/pattern.h"
+
+namespace fsdp::data {
+
+using Cut = PreTokenizer::Cut;
+
+class PreTokenizer::Step {
+ public:
+  using Emit = std::function<void(std::string_view piece, bool first)>;
+
+  virtual ~Step() = default;
+  // Pieces may be empty: they are dropped by the caller.
+  virtual void split(std::string_view text, bool first, const Emit& emit) const = 0;
+  virtual Cut cut_before_space() const = 0;
+};
+
+namespace {
+
+using Step = PreTokenizer::Step;
+
+constexpr std::string_view kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+// Patterns whose matches end between a letter and a space, whatever comes before and after.
+constexpr std::string_view kPatternsThatPart[] = {
+    kGpt2Pattern,
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+    " ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+"};
+
+enum class Behaviour { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
+
+Behaviour read_behaviour(const JsonNode& node) {
+  const std::string name = node.text();
+  if (name == "Removed") return Behaviour::kRemoved;
+  if (name == "Isolated") return Behaviour::kIsolated;
+  if (name == "MergedWithPrevious") return Behaviour::kMergedWithPrevious;
+  if (name == "MergedWithNext") return Behaviour::kMergedWithNext;
+  if (name == "Contiguous") return Behaviour::kContiguous;
+  node.fail(
+      "unknown behavior \"{}\"; expected Removed, Isolated, MergedWithPrevious, MergedWithNext, "
+      "Contiguous",
+      name);
+}
+
+// Matches and what lies between them.
+struct Part {
+  Span span;
+  bool match = false;
+};
+
+std::vector<Part> parts_of(std::string_view text, const Pattern& pattern, bool invert) {
+  std::vector<Part> out;
+  size_t end = 0;
+  pattern.for_each(text, [&](Span match) {
+    if (match.begin > end) out.push_back({{end, match.begin}, invert});
+    out.push_back({match, !invert});
+    end = match.end;
+  });
+  if (end < text.size()) out.push_back({{end, text.size()}, invert});
+  return out;
+}
+
+// Joins a part to the one before it where `joins(previous is a match, this is one)`.
+template <typename Joins>
+std::vector<Part> join(const std::vector<Part>& parts, const Joins& joins) {
+  std::vector<Part> out;
+  bool previous = false;
+  for (const Part& part : parts) {
+    if (!out.empty() && joins(previous, part.match)) {
+      out.back().span = {std::min(out.back().span.begin, part.span.begin),
+                         std::max(out.back().span.end, part.span.end)};
+    } else {
+      out.push_back({part.span});
+    }
+    previous = part.match;
+  }
+  return out;
+}
+
+std::vector<Part> behave(std::vector<Part> parts, Behaviour behaviour) {
+  const auto starts_delimiter = [](bool previous, bool match) { return match && !previous; };
+  switch (behaviour) {
+    case Behaviour::kIsolated:
+      return parts;
+    case Behaviour::kRemoved:
+      std::erase_if(parts, [](const Part& part) { return part.match; });
+      return parts;
+    case Behaviour::kContiguous:
+      return join(parts, [](bool previous, bool match) { return previous == match; });
+    case Behaviour::kMergedWithPrevious:
+      return join(parts, starts_delimiter);
+    case Behaviour::kMergedWithNext:
+      std::reverse(parts.begin(), parts.end());
+      parts = join(parts, starts_delimiter);
+      std::reverse(parts.begin(), parts.end());
+      return parts;
+  }
+  return parts;
+}
+
+// The common behaviour, without a list of parts. A piece is the first of the input if the text is.
+void isolate(std::string_view text, bool first, const Pattern& pattern, const Step::Emit& emit) {
+  size_t end = 0;
+  pattern.for_each(text, [&](Span match) {
+    if (match.begin > end) emit(text.substr(end, match.begin - end), first && end == 0);
+    emit(match.of(text), first && match.begin == 0);
+    end = match.end;
+  });
+  if (end < text.size()) emit(text.substr(end), first && end == 0);
+}
+
+class Split : public Step {
+ public:
+  explicit Split(const JsonNode& node)
+      : pattern_(node.at("pattern")),
+        behaviour_(read_behaviour(node.at("behavior"))),
+        invert_(node.flag("invert", false)) {
+    node.check_keys({"type", "pattern", "behavior", "invert"});
+    const JsonNode pattern = node.at("pattern");
+    const std::string regex = pattern.has("Regex") ? pattern.text("Regex") : "";
+    const bool known = std::find(std::begin(kPatternsThatPart), std::end(kPatternsThatPart),
+                                 regex) != std::end(kPatternsThatPart);
+    if (known && behaviour_ == Behaviour::kIsolated) cut_ = Cut::kApart;
+  }
+  void split(std::string_view text, bool first, const Emit& emit) const override {
+    if (behaviour_ == Behaviour::kIsolated) return isolate(text, first, pattern_, emit);
+    for (const Part& part : behave(parts_of(text, pattern_, invert_), behaviour_)) {
+      emit(part.span.of(text), first && part.span.begin == 0);
+    }
+  }
+  Cut cut_before_space() const override { return cut_; }
+
+ private:
+  Pattern pattern_;
+  Behaviour behaviour_;
+  bool invert_;
+  Cut cut_ = Cut::kUnknown;
+};
+
+class Digits : public Step {
+ public:
+  explicit Digits(const JsonNode& node) : individual_(node.flag("individual_digits", false)) {
+    node.check_keys({"type", "individual_digits"});
+  }
+  void split(std::string_view text, bool first, const Emit& emit) const override {
+    size_t begin = 0;
+    bool previous = false;
+    for (size_t i = 0; i < text.size(); i += character_length(text[i])) {
+      const bool digit = is_number(character_at(text, i));
+      if (i > 0 && (digit != previous || (digit && individual_))) {
+        emit(text.substr(begin, i - begin), first && begin == 0);
+        begin = i;
+      }
+      previous = digit;
+    }
+    emit(text.substr(begin), first && begin == 0);
+  }
+  Cut cut_before_space() const override { return Cut::kInside; }
+
+ private:
+  bool individual_;
+};
+
+class ByteLevel : public Step {
+ public:
+  explicit ByteLevel(const JsonNode& node) : prefix_(node.flag("add_prefix_space")) {
+    node.check_keys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    if (node.flag("use_regex", true)) words_.emplace(kGpt2Pattern);
+  }
+  void split(std::string_view text, bool first, const Emit& emit) const override {
+    std::string prefixed;
+    if (prefix_ && !text.starts_with(' ')) text = prefixed.append(" ").append(text);
+    if (!words_) return emit(text, first);
+    isolate(text, first, *words_, emit);
+  }
+  bool changes_anything() const { return prefix_ || words_; }
+  Cut cut_before_space() const override { return words_ ? Cut::kApart : Cut::kInside; }
+
+ private:
+  bool prefix_;
+  std::optional<Pattern> words_;
+};
+
+class Metaspace : public Step {
+ public:
+  explicit Metaspace(const JsonNode& node)
+      : blank_(node.text("replacement")), split_(node.flag("split", true)) {
+    node.check_keys(
+        {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
+    if (blank_.empty() || character_length(blank_[0]) != blank_.size()) {
+      node.at("replacement").fail("expected one character, got \"{}\"", blank_);
+    }
+    const bool add = node.flag("add_prefix_space", true);
+    const std::string scheme = node.has("prepend_scheme") ? node.text("prepend_scheme")
+                               : add                      ? "always"
+                                                          : "never";
+    always_ = scheme == "always";
+    first_ = scheme == "first";
+    if (!always_ && !first_ && scheme != "never") {
+      node.at("prepend_scheme").fail("expected always, first or never, got \"{}\"", scheme);
+    }
+    if (!add && scheme != "never") {
+      node.at("add_prefix_space").fail("false contradicts prepend_scheme \"{}\"", scheme);
+    }
+  }
+  void split(std::string_view text, bool first, const Emit& emit) const override {
+    std::string marked;
+    for (const char c : text) c == ' ' ? marked += blank_ : marked += c;
+    if ((always_ || (first_ && first)) && !marked.starts_with(blank_)) marked.insert(0, blank_);
+    const std::string_view view = marked;
+    size_t begin = 0;
+    while (split_ && begin < view.size()) {
+      const size_t end = std::min(view.find(blank_, begin + 1), view.size());
+      if (end == view.size()) break;
+      emit(view.substr(begin, end - begin), first && begin == 0);
+      begin = end;
+    }
+    emit(view.substr(begin), first && begin == 0);
+  }
+  Cut cut_before_space() const override { return split_ ? Cut::kApart : Cut::kInside; }
+
+ private:
+  std::string blank_;
+  bool split_, always_ = false, first_ = false;
+};
+
+}  // namespace
+
+PreTokenizer::PreTokenizer() = default;
+PreTokenizer::PreTokenizer(const JsonNode& node) { add(node); }
+PreTokenizer::~PreTokenizer() = default;
+PreTokenizer::PreTokenizer(PreTokenizer&&) noexcept = default;
+PreTokenizer& PreTokenizer::operator=(PreTokenizer&&) noexcept = default;
+
+void PreTokenizer::add(const JsonNode& node) {
+  if (byte_level_) node.fail("expected nothing after ByteLevel");
+  const std::string type = node.text("type");
+  if (type == "Sequence") {
+    node.check_keys({"type", "pretokenizers"});
+    const JsonNode list = node.at("pretokenizers");
+    for (size_t i = 0; i < list.size(); ++i) add(list.item(i));
+    return;
+  }
+  if (type == "Split") {
+    steps_.push_back(std::make_unique<Split>(node));
+  } else if (type == "Digits") {
+    steps_.push_back(std::make_unique<Digits>(node));
+  } else if (type == "Metaspace") {
+    steps_.push_back(std::make_unique<Metaspace>(node));
+  } else if (type == "ByteLevel") {
+    auto step = std::make_unique<ByteLevel>(node);
+    if (step->changes_anything()) steps_.push_back(std::move(step));
+    byte_level_ = true;
+  } else {
+    node.fail_unknown_type("ByteLevel, Split, Digits, Metaspace, Sequence");
+  }
+}
+
+Cut PreTokenizer::cut_before_space() const {
+  Cut all = Cut::kInside;
+  for (const auto& step : steps_) {
+    const Cut one = step->cut_before_space();
+    if (one == Cut::kUnknown) return one;
+    all = std::max(all, one);
+  }
+  return all;
+}
+
+void PreTokenizer::split(std::string_view text, bool first, const Use& use) const {
+  run(0, text, first, use);
+}
+
+void PreTokenizer::run(size_t step, std::string_view text, bool first, const Use& use) const {
+  if (text.empty()) return;
+  if (step == steps_.size()) return use(text);
+  // One captured reference fits into a std::function without an allocation.
+  const auto next = [this, step, &use](std::string_view piece, bool piece_first) {
+    run(step + 1, piece, piece_first, use);
+  };
+  steps_[step]->split(text, first, std::cref(next));
+}
+
+}  // namespace fsdp::data

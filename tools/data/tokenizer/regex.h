@@ -1,0 +1,36 @@
+// Regular expressions of tokenizer.json files: written for Oniguruma, run by PCRE2.
+// Read next: regex_translation.h (what is rewritten, what is refused). Not here: what is done with
+// matches (pre_tokenizer.h).
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace fsdp::data {
+
+struct Span {
+  size_t begin = 0, end = 0;  // bytes
+
+  std::string_view of(std::string_view text) const { return text.substr(begin, end - begin); }
+};
+
+// One thread at a time: a search writes its match into memory of the object.
+class Regex {
+ public:
+  // Error without a place for a pattern that cannot be run with the meaning that it had.
+  explicit Regex(std::string_view oniguruma_pattern);
+  ~Regex();
+  Regex(Regex&&) noexcept;
+  Regex& operator=(Regex&&) noexcept;
+
+  // The first match that begins at `from` or later in valid UTF-8.
+  bool find(std::string_view text, size_t from, Span& match) const;
+
+ private:
+  struct Compiled;
+  std::unique_ptr<Compiled> compiled_;
+};
+
+}  // namespace fsdp::data
