@@ -131,6 +131,38 @@ TEST_CASE_FIXTURE(Fixture, "another tokenizer") {
   CHECK(token_cache_path("c", source, other) != token_cache_path("c", source, tokenizer));
 }
 
+// Puts its own tokens around every text; 256 closes it.
+class FramingTokenizer : public ByteTokenizer {
+ public:
+  explicit FramingTokenizer(int32_t end) : end_(end) {}
+  int32_t end_of_text() const override { return end_; }
+  void encode_to(std::string_view text, SpecialTokens special, const UseIds& use) const override {
+    const int32_t begin[] = {1}, end[] = {256};
+    use(begin);
+    ByteTokenizer::encode_to(text, special, use);
+    use(end);
+  }
+
+ private:
+  int32_t end_;
+};
+
+TEST_CASE_FIXTURE(Fixture, "a tokenizer that ends texts by itself needs no separator") {
+  const auto tokens_with = [&](const Tokenizer& framing) {
+    make_token_cache(cache, source, framing);
+    const TokenCache opened(cache, framing);
+    std::filesystem::remove(cache);
+    return Ids{opened.tokens().begin(), opened.tokens().end()};
+  };
+  CHECK(tokens_with(FramingTokenizer(256)) == Ids{1, 'a', 'b', 256, 1, 256, 1, 'c', '\n', 256});
+  CHECK(tokens_with(FramingTokenizer(2)) ==
+        Ids{1, 'a', 'b', 256, 2, 1, 256, 2, 1, 'c', '\n', 256, 2});
+  CHECK(test::contains(test::error_of([&] { tokens_with(FramingTokenizer(-1)); }),
+                       "data.document_separator: bytes: no end-of-text token is known"));
+  source.document_separator = false;
+  CHECK(tokens_with(FramingTokenizer(-1)).size() == 10);
+}
+
 TEST_CASE_FIXTURE(Fixture, "a model of another vocabulary is refused, a padded one is not") {
   make();
   const TokenCache opened(cache, tokenizer);

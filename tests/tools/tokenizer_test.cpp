@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "core/error.h"
+#include "core/io/file.h"
 #include "tests/support/temp_folder.h"
 
 namespace fsdp::data {
@@ -37,6 +38,38 @@ TEST_CASE("ids outside the vocabulary and unknown tokenizers") {
   }
   CHECK(test::error_of([] { make_tokenizer("gpt2"); }) ==
         "tokenizer: expected bytes or the path of a tokenizer.json, got \"gpt2\"");
+}
+
+TEST_CASE("the tokenizer of a folder") {
+  const test::TempFolder folder;
+  CHECK(default_tokenizer("") == "bytes");
+  CHECK(default_tokenizer(folder.path().string()) == "bytes");
+  const std::filesystem::path source = test::fixture_path("tokenizers/qwen2/tokenizer.json");
+  copy_tokenizer_files(source.string(), folder.path());
+  const std::string name = default_tokenizer(folder.path().string());
+  CHECK(name == (folder / "tokenizer.json").string());
+  for (const std::string& same : {name, folder.path().string()}) {
+    const auto tokenizer = make_tokenizer(same);
+    CHECK(tokenizer->name() == name);
+    CHECK(tokenizer->identity() == make_tokenizer(source.string())->identity());
+  }
+}
+
+TEST_CASE("which files are copied") {
+  const test::TempFolder from, to, other;
+  const std::string text = read_file(test::fixture_path("tokenizers/qwen2/tokenizer.json"));
+  from.write("tokenizer.json", text);
+  from.write("tokenizer_config.json", "{}");
+  from.write("config.json", "{}");
+  copy_tokenizer_files(from.path().string(), to.path());
+  CHECK(read_file(to / "tokenizer.json") == text);
+  CHECK(std::filesystem::exists(to / "tokenizer_config.json"));
+  CHECK(!std::filesystem::exists(to / "config.json"));
+  from.write("mine.json", text);
+  copy_tokenizer_files((from / "mine.json").string(), other.path());
+  CHECK(read_file(other / "tokenizer.json") == text);
+  CHECK(!std::filesystem::exists(other / "tokenizer_config.json"));
+  copy_tokenizer_files("bytes", "/no/such/folder");
 }
 
 }  // namespace

@@ -80,6 +80,33 @@ TEST_CASE("train data: errors that all ranks agree on") {
   CHECK(test::contains(error_on(2, missing), "data.train"));
 }
 
+TEST_CASE("train data: the tokenizer is the given one, the model folder's, or bytes") {
+  const test::TempFolder folder;
+  folder.write("train.txt", "The quick brown fox jumps over the lazy dog");
+  folder.write("validation.txt", "The quick brown fox");
+  const std::filesystem::path qwen = test::fixture_path("tokenizers/qwen2");
+  config::TrainConfig config = config_of(folder, 4);
+  const auto name = [&] {
+    std::string out;
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      const TrainData data(world, config);
+      out = data.tokenizer_name();
+      CHECK(data.tokenizer().vocab_size() == (out == "bytes" ? 257 : 1205));
+    });
+    return out;
+  };
+  CHECK(name() == "bytes");
+  config.model.path = folder.path().string();  // without a tokenizer.json
+  CHECK(name() == "bytes");
+  config.model.path = qwen.string();
+  CHECK(name() == (qwen / "tokenizer.json").string());
+  config.data.tokenizer = "bytes";
+  CHECK(name() == "bytes");
+  config.model.path = "";
+  config.data.tokenizer = qwen.string();
+  CHECK(name() == qwen.string());
+}
+
 TEST_CASE("train data: paths are looked for here, then beside the configuration") {
   const test::TempFolder folder;
   folder.write("beside.txt", "x");

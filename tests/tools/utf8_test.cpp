@@ -61,5 +61,29 @@ TEST_CASE("the place of the mistake, wherever the eight-byte steps fall") {
   CHECK(first_invalid_utf8("") == 0);
 }
 
+// Tables 3-8 to 3-11 of the Unicode standard.
+TEST_CASE("replacement of maximal subparts") {
+  const auto replaced = [](std::string_view bytes) {
+    std::string out = to_valid_utf8(bytes);
+    for (size_t at = 0; (at = out.find("\ufffd")) != out.npos;) out.replace(at, 3, "?");
+    return out;
+  };
+  CHECK(replaced("\xc0\xaf\xe0\x80\xbf\xf0\x81\x82\x41") == "????????A");
+  CHECK(replaced("\xed\xa0\x80\xed\xbf\xbf\xed\xaf\x41") == "????????A");
+  CHECK(replaced("\xf4\x91\x92\x93\xff\x41\x80\xbf\x42") == "?????A??B");
+  CHECK(replaced("\xe1\x80\xe2\xf0\x91\x92\xf1\xbf\x41") == "????A");
+  CHECK(to_valid_utf8("na\u00efve \U0001f600") == "na\u00efve \U0001f600");
+}
+
+TEST_CASE("a tail that may become a character") {
+  const std::string_view emoji = "\U0001f600";
+  for (size_t bytes = 0; bytes < 4; ++bytes) {
+    CHECK(incomplete_utf8_tail("a" + std::string(emoji.substr(0, bytes))) == bytes);
+  }
+  for (const char* whole : {"", "a", "\U0001f600", "\u00e9", "a\x80", "\xe0\x80", "\xff"}) {
+    CHECK(incomplete_utf8_tail(whole) == 0);
+  }
+}
+
 }  // namespace
 }  // namespace fsdp::data

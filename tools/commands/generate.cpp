@@ -2,12 +2,14 @@
 // number of ranks; the result does not depend on how many. Read next: tools/runtime/generation.h.
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include <CLI/CLI.hpp>
 
 #include "core/io/json.h"
 #include "models/weights.h"
 #include "tools/commands/commands.h"
+#include "tools/data/text_stream.h"
 #include "tools/data/tokenizer.h"
 #include "tools/runtime/generation.h"
 #include "tools/runtime/launch.h"
@@ -20,7 +22,7 @@ struct GenerateOptions {
   std::string folder;
   std::string prompt;
   std::vector<int32_t> ids;
-  std::string tokenizer;  // "": by the size of the vocabulary
+  std::string tokenizer;  // "": the model folder's, or bytes if the vocabulary fits
   std::string dtype = "f32";
   bool ignore_end = false;
   bool json = false;
@@ -29,8 +31,17 @@ struct GenerateOptions {
 
 struct Prompt {
   std::vector<int32_t> ids;
+  std::string tokenizer_name;
   std::unique_ptr<data::Tokenizer> tokenizer;  // null: the user gave ids and gets ids
 };
+
+std::vector<int32_t> encode_prompt(const data::Tokenizer& tokenizer, const std::string& text) {
+  const std::vector<int32_t> ids = tokenizer.encode(text);
+  if (!ids.empty()) return ids;
+  // Nothing to continue: what follows the end of a document is the beginning of one.
+  FSDP_CHECK(tokenizer.end_of_text() >= 0, "{}: an empty prompt has no tokens", tokenizer.name());
+  return {tokenizer.end_of_text()};
+}
 
 Prompt read_prompt(const GenerateOptions& options, const models::ModelConfig& model) {
   Prompt out;
@@ -40,14 +51,14 @@ Prompt read_prompt(const GenerateOptions& options, const models::ModelConfig& mo
     const data::ByteTokenizer bytes;
     // Up to the padding that training accepts (tools/data/token_cache.h).
     const bool fits = model.vocabulary >= bytes.vocab_size() && model.vocabulary <= 1024;
-    FSDP_CHECK(!options.tokenizer.empty() || fits,
-               "{}: its vocabulary of {} tokens is not that of the built-in byte tokenizer ({}): "
-               "give the prompt as --ids",
+    out.tokenizer_name =
+        options.tokenizer.empty() ? data::default_tokenizer(options.folder) : options.tokenizer;
+    FSDP_CHECK(!options.tokenizer.empty() || out.tokenizer_name != "bytes" || fits,
+               "{}: there is no tokenizer.json, and its vocabulary of {} tokens is not that of the "
+               "built-in byte tokenizer ({}): give the prompt as --ids, or a --tokenizer",
                options.folder, model.vocabulary, bytes.vocab_size());
-    out.tokenizer = data::make_tokenizer(options.tokenizer.empty() ? "bytes" : options.tokenizer);
-    out.ids = out.tokenizer->encode(options.prompt);
-    // Nothing to continue: what follows the end of a document is the beginning of one.
-    if (out.ids.empty()) out.ids = {out.tokenizer->end_of_text()};
+    out.tokenizer = data::make_tokenizer(out.tokenizer_name);
+    out.ids = encode_prompt(*out.tokenizer, options.prompt);
   }
   for (const int32_t id : out.ids) {
     FSDP_CHECK(id >= 0 && id < model.vocabulary,
@@ -56,21 +67,49 @@ Prompt read_prompt(const GenerateOptions& options, const models::ModelConfig& mo
   return out;
 }
 
-void print_result(const GenerateOptions& options, const Prompt& prompt,
-                  const std::vector<int32_t>& made) {
-  const std::string text = prompt.tokenizer ? prompt.tokenizer->decode(made) : "";
-  if (options.json) {
-    OrderedJson out = {{"prompt_ids", prompt.ids}, {"new_ids", made}};
-    if (prompt.tokenizer) out["text"] = options.prompt + text;
-    // A byte model may stop within a character.
-    fmt::print("{}\n", out.dump(2, ' ', false, OrderedJson::error_handler_t::replace));
-  } else if (prompt.tokenizer) {
-    fmt::print("{}{}\n", options.prompt, text);
-  } else {
-    fmt::print("{}\n", fmt::join(made, " "));
+// Prints while the tokens come: text in whole characters, ids with spaces between them; JSON at the
+// end.
+class Printer {
+ public:
+  Printer(const GenerateOptions& options, const Prompt& prompt)
+      : options_(options), prompt_(prompt) {
+    if (prompt.tokenizer) stream_.emplace(*prompt.tokenizer, prompt.ids);
+    if (prompt.tokenizer) write(options.prompt);
   }
-  std::fflush(stdout);
-}
+  void use(int32_t token) {
+    const char* const space = made_.empty() ? "" : " ";
+    made_.push_back(token);
+    write(stream_ ? stream_->push(token) : fmt::format("{}{}", space, token));
+  }
+  void finish() {
+    if (stream_) write(stream_->finish());
+    if (options_.json) {
+      OrderedJson out = {{"prompt_ids", prompt_.ids}, {"new_ids", made_}};
+      if (stream_) {
+        out["tokenizer"] = prompt_.tokenizer_name;
+        out["text"] = text_;
+      }
+      // A byte model may stop within a character.
+      fmt::print("{}", out.dump(2, ' ', false, OrderedJson::error_handler_t::replace));
+    }
+    fmt::print("\n");
+    std::fflush(stdout);
+  }
+
+ private:
+  void write(const std::string& text) {
+    text_ += text;
+    if (options_.json || text.empty()) return;
+    fmt::print("{}", text);
+    std::fflush(stdout);
+  }
+
+  const GenerateOptions& options_;
+  const Prompt& prompt_;
+  std::optional<data::TextStream> stream_;
+  std::vector<int32_t> made_;
+  std::string text_;
+};
 
 int run_generate(const GenerateOptions& options, RankContext& rank) {
   SessionOptions session_options;
@@ -80,7 +119,8 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
     session_options.model = models::read_config(options.folder + "/config.json");
     const models::ModelConfig& model = session_options.model;
     prompt = read_prompt(options, model);
-    const int64_t end = prompt.tokenizer ? prompt.tokenizer->end_of_text() : model.eos_token;
+    const int32_t own_end = prompt.tokenizer ? prompt.tokenizer->end_of_text() : -1;
+    const int64_t end = own_end >= 0 ? own_end : model.eos_token;
     generation.stop = options.ignore_end ? -1 : static_cast<int32_t>(end);
     generation.vocabulary = prompt.tokenizer ? prompt.tokenizer->vocab_size() : 0;
     FSDP_CHECK(generation.top_k == 0 || generation.temperature > 0,
@@ -105,8 +145,12 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
     fill = models::from_folder(options.folder, session_options.model, session.parameters());
   });
   session.initialise(fill);
-  const std::vector<int32_t> made = generate_tokens(session, generation, prompt.ids);
-  if (rank.world.rank() == 0) print_result(options, prompt, made);
+  std::optional<Printer> printer;
+  if (rank.world.rank() == 0) printer.emplace(options, prompt);
+  generate_tokens(session, generation, prompt.ids, [&](int32_t token) {
+    if (printer) printer->use(token);
+  });
+  if (printer) printer->finish();
   return 0;
 }
 
@@ -128,8 +172,9 @@ void add_generate_command(CLI::App& app, ChosenCommand& chosen) {
   command->add_option("--top-k", generation.top_k, "draw from the k likeliest (default: from all)")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--seed", generation.seed, "of the random numbers (default: 0)");
-  command->add_option("--tokenizer", options->tokenizer, "bytes (default: by the vocabulary)")
-      ->check(CLI::IsMember({"bytes"}));
+  command->add_option("--tokenizer", options->tokenizer,
+                      "bytes, a tokenizer.json or a folder with one (default: the model folder's, "
+                      "or bytes)");
   command->add_flag("--ignore-end", options->ignore_end, "do not stop at end-of-text");
   command->add_option("--dtype", options->dtype, "of the computation (default: f32)")
       ->check(CLI::IsMember({"f64", "f32", "bf16"}));

@@ -12,6 +12,7 @@
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
 #include "tools/runtime/exposure.h"
+#include "tools/data/text_stream.h"
 #include "tools/runtime/generation.h"
 #include "tools/runtime/interrupt.h"
 #include "tools/runtime/launch.h"
@@ -63,6 +64,7 @@ class TrainRun {
   void make_session();
   void initialise();
   void make_directory();
+  void save();
   TrainOutcome train();
   void summarise(const TrainOutcome& outcome);
   void sample();
@@ -86,13 +88,15 @@ int TrainRun::run() {
                   name_of(config_.fsdp.strategy), rank_.world.size(),
                   rank_.world.size() == 1 ? "" : "s", rank_.threads, rank_.threads == 1 ? "" : "s",
                   fsdp::name_of(config_.train.dtype)));
+  say(fmt::format("tokenizer: {} ({} tokens)", data_.tokenizer_name(),
+                  data_.tokenizer().vocab_size()));
   const TrainOutcome outcome = train();
   if (outcome.signal != 0) {
     say(fmt::format("stopped by {} after step {}", outcome.signal == SIGINT ? "Ctrl-C" : "SIGTERM",
                     outcome.steps));
   }
   summarise(outcome);
-  session_->save_folder((directory_ / "model").string(), accumulation_dtype(config_.train.dtype));
+  save();
   if (outcome.signal == 0) sample();
   write_trace();
   say(fmt::format("\nrun directory: {}", directory_.string()));
@@ -105,6 +109,7 @@ void TrainRun::make_session() {
   SessionOptions options;
   agree(world, [&] {
     model_ = model_config(config_, data_.tokenizer().vocab_size());
+    if (config_.model.path.empty()) model_.eos_token = data_.tokenizer().end_of_text();
     data_.check_vocabulary(model_.vocabulary);
     options = session_options(config_, model_, world.size(), rank_.threads);
   });
@@ -126,6 +131,14 @@ void TrainRun::initialise() {
   });
   agree(rank_.world, [&] {
     from_first_rank ? session_->initialise_from_first_rank(fill) : session_->initialise(fill);
+  });
+}
+
+void TrainRun::save() {
+  const std::filesystem::path folder = directory_ / "model";
+  session_->save_folder(folder.string(), accumulation_dtype(config_.train.dtype));
+  agree(rank_.world, [&] {
+    if (speaks()) data::copy_tokenizer_files(data_.tokenizer_name(), folder);
   });
 }
 
@@ -200,7 +213,8 @@ void TrainRun::sample() {
   if (c.tokens == 0) return;
   const data::Tokenizer& tokenizer = data_.tokenizer();
   std::vector<int32_t> prompt = tokenizer.encode(c.prompt);
-  if (prompt.empty()) prompt = {tokenizer.end_of_text()};  // before the beginning of a document
+  // Before the beginning of a document.
+  if (prompt.empty() && tokenizer.end_of_text() >= 0) prompt = {tokenizer.end_of_text()};
   const std::vector<int32_t> tokens =
       generate_tokens(*session_,
                       {.tokens = c.tokens,
@@ -210,7 +224,7 @@ void TrainRun::sample() {
                        .stop = tokenizer.end_of_text(),
                        .vocabulary = tokenizer.vocab_size()},
                       prompt);
-  say(fmt::format("sample: {}|{}", c.prompt, tokenizer.decode(tokens)));
+  say(fmt::format("sample: {}|{}", c.prompt, data::text_after(tokenizer, prompt, tokens)));
 }
 
 void TrainRun::write_trace() {

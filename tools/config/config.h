@@ -50,7 +50,7 @@ struct DataSection {
   std::vector<std::string> validation;
   data::TextFormat format = data::TextFormat::kAuto;
   std::string field = "text";
-  std::string tokenizer = "bytes";
+  std::string tokenizer;
   bool document_separator = true;
   int64_t sequence_length = 256;
   std::string cache_dir;

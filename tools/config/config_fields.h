@@ -38,7 +38,8 @@ void visit(V& v, DataSection& c) {
   v.field("validation", c.validation, "file or list of files; empty: no evaluation");
   v.field("format", c.format, "auto: jsonl for .jsonl and .json, text for others");
   v.field("field", c.field, "of a JSONL row, holds the text");
-  v.field("tokenizer", c.tokenizer, "bytes: 256 bytes and end-of-text");
+  v.field("tokenizer", c.tokenizer,
+          "bytes, or a tokenizer.json or a folder with one; empty: that of model.path, or bytes");
   v.field("document_separator", c.document_separator, "end-of-text after every row or file");
   v.field("sequence_length", c.sequence_length, "tokens");
   v.field("cache_dir", c.cache_dir, "of token files; empty: .cache/tokens");

@@ -1,14 +1,25 @@
 // The byte tokenizer, and which tokenizer a name means. Contract: tools/data/tokenizer.h.
 #include "tools/data/tokenizer.h"
 
-#include <algorithm>
-#include <filesystem>
-
 #include "core/error.h"
+#include "core/io/file.h"
 #include "core/rng.h"
 #include "tools/data/tokenizer/hugging_face.h"
 
 namespace fsdp::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path tokenizer_file(const std::string& name) {
+  fs::path file(name);
+  if (fs::is_directory(file)) file /= "tokenizer.json";
+  FSDP_CHECK(fs::exists(file),
+             "tokenizer: expected bytes or the path of a tokenizer.json, got \"{}\"", name);
+  return file;
+}
+
+}  // namespace
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special) const {
   std::vector<int32_t> out;
@@ -41,11 +52,24 @@ std::string ByteTokenizer::decode(std::span<const int32_t> tokens, SpecialTokens
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name) {
   if (name == "bytes") return std::make_unique<ByteTokenizer>();
-  std::filesystem::path file(name);
-  if (std::filesystem::is_directory(file)) file /= "tokenizer.json";
-  FSDP_CHECK(std::filesystem::exists(file),
-             "tokenizer: expected bytes or the path of a tokenizer.json, got \"{}\"", name);
-  return std::make_unique<HuggingFaceTokenizer>(file);
+  return std::make_unique<HuggingFaceTokenizer>(tokenizer_file(name));
+}
+
+std::string default_tokenizer(const std::string& model_folder) {
+  const fs::path file = fs::path(model_folder) / "tokenizer.json";
+  return !model_folder.empty() && fs::exists(file) ? file.string() : "bytes";
+}
+
+void copy_tokenizer_files(const std::string& name, const fs::path& model_folder) {
+  if (name == "bytes") return;
+  const fs::path file = tokenizer_file(name);
+  write_file_atomically(model_folder / "tokenizer.json", read_file(file));
+  if (file.filename() != "tokenizer.json") return;  // what lies beside it may belong to others
+  for (const char* other : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                            "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"}) {
+    const fs::path beside = file.parent_path() / other;
+    if (fs::exists(beside)) write_file_atomically(model_folder / other, read_file(beside));
+  }
 }
 
 }  // namespace fsdp::data

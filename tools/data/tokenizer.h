@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -52,5 +53,11 @@ class ByteTokenizer : public Tokenizer {
 
 // "bytes", or the path of a tokenizer.json or of a folder with one.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name);
+// The name to use where none is given: the model folder's tokenizer.json if there is one, "bytes"
+// otherwise. `model_folder` may be "".
+std::string default_tokenizer(const std::string& model_folder);
+// Copies what make_tokenizer(name) reads to a model folder, and the files beside it that other
+// programs read; nothing for "bytes".
+void copy_tokenizer_files(const std::string& name, const std::filesystem::path& model_folder);
 
 }  // namespace fsdp::data

@@ -54,7 +54,8 @@ int32_t choose_token(const std::vector<double>& logits, const GenerationOptions&
 }
 
 std::vector<int32_t> generate_tokens(Session& session, const GenerationOptions& options,
-                                     std::vector<int32_t> prompt) {
+                                     std::vector<int32_t> prompt,
+                                     const std::function<void(int32_t)>& use) {
   FSDP_CHECK(!prompt.empty(), "[generate] prompt: expected at least one token");
   const size_t context = static_cast<size_t>(session.max_length());
   std::vector<int32_t> sequence = std::move(prompt), out;
@@ -69,6 +70,7 @@ std::vector<int32_t> generate_tokens(Session& session, const GenerationOptions& 
     if (token == options.stop) break;
     sequence.push_back(token);
     out.push_back(token);
+    if (use) use(token);
   }
   return out;
 }

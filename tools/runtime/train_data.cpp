@@ -32,13 +32,18 @@ void resolve_paths(config::TrainConfig& config, const std::filesystem::path& con
   for (std::string& file : config.data.train) file = resolve_path(file, config_file);
   for (std::string& file : config.data.validation) file = resolve_path(file, config_file);
   config.model.path = resolve_path(config.model.path, config_file);
+  if (config.data.tokenizer != "bytes") {
+    config.data.tokenizer = resolve_path(config.data.tokenizer, config_file);
+  }
 }
 
 TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& config)
     : config_(config) {
   agree(world, [&] {
     FSDP_CHECK(!config.data.train.empty(), "data.train: expected at least one file");
-    tokenizer_ = data::make_tokenizer(config.data.tokenizer);
+    const std::string& given = config.data.tokenizer;
+    tokenizer_name_ = given.empty() ? data::default_tokenizer(config.model.path) : given;
+    tokenizer_ = data::make_tokenizer(tokenizer_name_);
   });
   train_ = open(world, config.data.train);
   if (!config.data.validation.empty()) validation_ = open(world, config.data.validation);

@@ -19,6 +19,7 @@ class TrainData {
   TrainData(comm::Communicator& world, const config::TrainConfig& config);
 
   const data::Tokenizer& tokenizer() const { return *tokenizer_; }
+  const std::string& tokenizer_name() const { return tokenizer_name_; }  // for make_tokenizer
   // Error when the texts' tokens do not belong to a model of this vocabulary.
   void check_vocabulary(int64_t model_vocabulary) const {
     train_->check_vocabulary(model_vocabulary);
@@ -36,6 +37,7 @@ class TrainData {
                       bool training) const;
 
   config::TrainConfig config_;
+  std::string tokenizer_name_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
   std::unique_ptr<data::TokenCache> train_;
   std::unique_ptr<data::TokenCache> validation_;  // null: none

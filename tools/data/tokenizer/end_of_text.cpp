@@ -40,7 +40,9 @@ int32_t find_end_of_text(const std::filesystem::path& folder, const AddedTokens&
     const AddedToken* token = added.find(content);
     return token ? token->id : model.id_of(content).value_or(-1);
   };
+  const bool files = !folder.empty();
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    if (!files) break;
     const std::string content = end_token(folder / name);
     if (content.empty()) continue;
     const int32_t id = id_of(content);
@@ -48,7 +50,7 @@ int32_t find_end_of_text(const std::filesystem::path& folder, const AddedTokens&
                (folder / name).string(), content);
     return id;
   }
-  const int32_t configured = end_id(folder / "config.json");
+  const int32_t configured = files ? end_id(folder / "config.json") : -1;
   if (added.find(configured) || model.content_of(configured)) return configured;
   for (const char* content : {"<|endoftext|>", "</s>", "<|end_of_text|>"}) {
     if (added.find(std::string_view(content))) return id_of(content);

@@ -65,7 +65,10 @@ HuggingFaceTokenizer::HuggingFaceTokenizer(const std::filesystem::path& file, si
   const std::string text = read_file(file);
   const Json json = parse_json(text, name_);
   stages_ = std::make_unique<const Stages>(JsonNode(json, name_));
-  end_of_text_ = find_end_of_text(file.parent_path(), stages_->added, stages_->model);
+  // Beside a file of another name lies what may belong to others.
+  const bool in_model_folder = file.filename() == "tokenizer.json";
+  end_of_text_ =
+      find_end_of_text(in_model_folder ? file.parent_path() : "", stages_->added, stages_->model);
   identity_ = hash_name(fmt::format("{:x} {}", hash_name(text), end_of_text_));
 }
 

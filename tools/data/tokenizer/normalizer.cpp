@@ -23,7 +23,7 @@ bool is_ascii(std::string_view text) {
   return true;
 }
 
-void to_unicode_form(std::string_view text, std::string& out, int options) {
+void append_unicode_form(std::string_view text, std::string& out, int options) {
   utf8proc_uint8_t* mapped = nullptr;
   const utf8proc_ssize_t size =
       utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
@@ -31,7 +31,20 @@ void to_unicode_form(std::string_view text, std::string& out, int options) {
                    static_cast<utf8proc_option_t>(options | UTF8PROC_STABLE));
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
   FSDP_CHECK(size >= 0, "[tokenizer] Unicode normalisation: {}", utf8proc_errmsg(size));
-  out.assign(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
+  out.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
+}
+
+// utf8proc takes U+11A7 for a final consonant and loses it after a Hangul syllable. It composes
+// with nothing, so what is before and after it is normalised apart.
+void to_unicode_form(std::string_view text, std::string& out, int options) {
+  constexpr std::string_view kNoFinalConsonant = "\u11a7";
+  for (;;) {
+    const size_t end = text.find(kNoFinalConsonant);
+    append_unicode_form(text.substr(0, end), out, options);
+    if (end == text.npos) return;
+    out += kNoFinalConsonant;
+    text.remove_prefix(end + kNoFinalConsonant.size());
+  }
 }
 
 void to_lower(std::string_view text, std::string& out) {

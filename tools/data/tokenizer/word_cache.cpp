@@ -24,7 +24,7 @@ uint64_t mix(uint64_t hash, uint64_t word) {
 uint64_t WordCache::hash_of(std::string_view piece) {
   const char* const p = piece.data();
   const size_t n = piece.size();
-  uint64_t hash = n;
+  uint64_t hash = n * 0xff51afd7ed558ccdull;
   if (n >= 8) {
     for (size_t i = 0; i + 8 < n; i += 8) hash = mix(hash, load<uint64_t>(p + i));
     return mix(hash, load<uint64_t>(p + n - 8));

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# fsdp tokenize: ids, pieces, text, comparison and its exit status; a model trained with a
+# tokenizer.json carries it in its folder and generates text with it.
+# Environment: FSDP the program, SOURCE the repository.
+set -uo pipefail
+fixtures=$SOURCE/tests/fixtures/tokenizers
+qwen=$fixtures/qwen2/tokenizer.json
+llama=$fixtures/llama3
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failed=0
+
+fail() { echo "FAILED: $*"; failed=1; }
+same() { [ "$2" = "$3" ] || fail "$1: expected '$2', got '$3'"; }  # WHAT EXPECTED GOT
+tokenize() { "$FSDP" tokenize "$@"; }
+mistake() {  # 'part of the message' ARGUMENTS...
+  local part=$1 output status=0
+  shift
+  output=$("$FSDP" "$@" 2>&1 </dev/null) || status=$?
+  { [ "$status" != 0 ] && grep -qF -- "$part" <<<"$output"; } ||
+    fail "$*: expected '$part', got status $status: $output"
+}
+
+# ---- text to ids and back ------------------------------------------------------------------------
+same "ids" "39 672 78 733 348" "$(tokenize --tokenizer "$qwen" "Hello world")"
+same "two texts" $'39\n72' "$(tokenize --tokenizer "$qwen" H i)"
+same "a folder, special tokens" "1307 39" "$(tokenize --tokenizer "$llama" H)"
+same "no special tokens" "39" "$(tokenize --tokenizer "$llama" --no-special H)"
+same "pieces" '39"H" 672"ell" 78"o" 733" wor" 348"ld"' \
+  "$(tokenize --tokenizer "$qwen" --pieces "Hello world")"
+same "standard input" "39 72" "$(printf Hi | tokenize --tokenizer "$qwen")"
+printf 'Hi' >"$scratch/hi.txt"
+same "a file" "39 72" "$(tokenize --tokenizer "$qwen" --file "$scratch/hi.txt")"
+same "decode" "Hello world" "$(tokenize --tokenizer "$qwen" --decode "39 672 78 733 348")"
+same "decode, from a pipe" "H" "$(echo 1307 39 | tokenize --tokenizer "$llama" --decode --no-special)"
+same "bytes" "72 105" "$(tokenize --tokenizer bytes Hi)"
+tokenize --tokenizer "$qwen" --speed --file "$qwen" | grep -q "whole file: .* tokens, .* MB/s" ||
+  fail "--speed"
+
+# ---- comparison ----------------------------------------------------------------------------------
+tokenize --tokenizer "$qwen" --verify "$fixtures/qwen2/vectors.json" \
+  --verify "$fixtures/qwen2/decode.json" >"$scratch/log" || fail "--verify: $(cat "$scratch/log")"
+same "files compared" 2 "$(grep -c ' 0 differences$' "$scratch/log")"
+tokenize --verify "$fixtures/components.json" >/dev/null || fail "--verify components.json"
+tokenize --tokenizer "$qwen" --verify "$llama/vectors.json" >"$scratch/log"
+same "status of a difference" 1 $?
+grep -q "ids_without_special: expected \[.*\], got \[" "$scratch/log" || fail "no difference shown"
+
+# ---- mistakes ------------------------------------------------------------------------------------
+mistake "--tokenizer: expected" tokenize hello
+mistake 'path of a tokenizer.json, got "nowhere"' tokenize --tokenizer nowhere hello
+mistake 'expected token ids, got "x"' tokenize --tokenizer "$qwen" --decode "1 x"
+mistake "needs a tokenizer" tokenize --verify "$fixtures/qwen2/vectors.json"
+mistake "invalid UTF-8 at byte 1" tokenize --tokenizer "$qwen" $'a\xff'
+mistake "--speed requires" tokenize --tokenizer "$qwen" --speed
+echo '{"model": {"type": "Unigram"}}' >"$scratch/tokenizer.json"
+mistake 'tokenizer.json: model.type: unknown model "Unigram"' tokenize --tokenizer "$scratch" x
+rm "$scratch/tokenizer.json"
+
+# ---- training and generating ---------------------------------------------------------------------
+cp "$qwen" "$scratch/qwen.json"
+for i in {1..60}; do echo "line $i of sixty lines, naïve 你好"; done >"$scratch/lines.txt"
+cat >"$scratch/config.yaml" <<'YAML'
+model: {model_type: llama, hidden_size: 16, layers: 1, heads: 2}
+data: {train: lines.txt, tokenizer: qwen.json, sequence_length: 16}
+train: {steps: 3, batch: 4}
+runtime: {name: tokenize}
+sample: {prompt: line, tokens: 4}
+YAML
+cd "$scratch" || exit 1
+if "$FSDP" train --config config.yaml --local-ranks 2 >log 2>&1; then
+  grep -q "^tokenizer: qwen.json (1205 tokens)$" log || fail "no line on the tokenizer: $(cat log)"
+  grep -q "^sample: line|" log || fail "no sample: $(cat log)"
+  model=$(dirname "$(find runs -name config.json)")
+  cmp -s qwen.json "$model/tokenizer.json" || fail "the model's folder has no tokenizer.json"
+  grep -q '"vocab_size": 1205' "$model/config.json" || fail "vocab_size: $(cat "$model/config.json")"
+  grep -q '"eos_token_id": 1200' "$model/config.json" || fail "eos: $(cat "$model/config.json")"
+  options="--tokens 20 --temperature 2 --seed 3 --ignore-end"
+  text=$("$FSDP" generate "$model" --prompt "naïve 你好" $options)
+  [ "${text#naïve 你好}" != "$text" ] || fail "the text does not begin with its prompt: $text"
+  iconv -f UTF-8 -t UTF-8 <<<"$text" >/dev/null || fail "the text is not UTF-8: $text"
+  same "text on 2 ranks" "$text" \
+    "$("$FSDP" generate "$model" --prompt "naïve 你好" $options --local-ranks 2)"
+  "$FSDP" generate "$model" --prompt "line" --json --tokens 3 |
+    grep -q '"tokenizer": ".*/model/tokenizer.json"' || fail "generate --json names no tokenizer"
+  # Fine-tuning takes the folder's own tokenizer and hands it on.
+  if "$FSDP" train --set model.path="$model" --set data.train=lines.txt --set train.steps=1 \
+    --set data.sequence_length=16 --set runtime.run_dir=tuned >log 2>&1; then
+    grep -q "^tokenizer: $model/tokenizer.json (1205 tokens)$" log || fail "tuned: $(cat log)"
+    cmp -s qwen.json tuned/model/tokenizer.json || fail "the tuned folder has no tokenizer.json"
+  else
+    fail "fine-tuning: $(cat log)"
+  fi
+  mistake "vocabulary mismatch" train --set model.path="$model" --set data.train=lines.txt \
+    --set data.tokenizer=bytes --set data.sequence_length=16
+else
+  fail "train: $(cat log)"
+fi
+
+exit "$failed"
