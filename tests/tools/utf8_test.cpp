@@ -64,8 +64,13 @@ TEST_CASE("the place of the mistake, wherever the eight-byte steps fall") {
 // Tables 3-8 to 3-11 of the Unicode standard.
 TEST_CASE("replacement of maximal subparts") {
   const auto replaced = [](std::string_view bytes) {
-    std::string out = to_valid_utf8(bytes);
-    for (size_t at = 0; (at = out.find("\ufffd")) != out.npos;) out.replace(at, 3, "?");
+    const std::string valid = to_valid_utf8(bytes);
+    std::string out;
+    for (size_t i = 0; i < valid.size(); ++i) {
+      const bool replacement = valid.compare(i, 3, "\ufffd") == 0;
+      out += replacement ? '?' : valid[i];
+      i += replacement ? 2 : 0;
+    }
     return out;
   };
   CHECK(replaced("\xc0\xaf\xe0\x80\xbf\xf0\x81\x82\x41") == "????????A");
@@ -78,7 +83,7 @@ TEST_CASE("replacement of maximal subparts") {
 TEST_CASE("a tail that may become a character") {
   const std::string_view emoji = "\U0001f600";
   for (size_t bytes = 0; bytes < 4; ++bytes) {
-    CHECK(incomplete_utf8_tail("a" + std::string(emoji.substr(0, bytes))) == bytes);
+    CHECK(incomplete_utf8_tail(std::string("a").append(emoji.substr(0, bytes))) == bytes);
   }
   for (const char* whole : {"", "a", "\U0001f600", "\u00e9", "a\x80", "\xe0\x80", "\xff"}) {
     CHECK(incomplete_utf8_tail(whole) == 0);
