@@ -154,9 +154,10 @@ TEST_CASE_FIXTURE(Fixture, "unknown components are named with their place") {
   json["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "Nmt"}}}}};
   CHECK(error().starts_with("normalizer.normalizers[0].type: unknown component \"Nmt\"; expected"));
   json = good;
-  json["pre_tokenizer"]["pretokenizers"][1]["type"] = "Whitespace";
+  json["pre_tokenizer"]["pretokenizers"][1]["type"] = "BertPreTokenizer";
   CHECK(error().starts_with(
-      "pre_tokenizer.pretokenizers[1].type: unknown component \"Whitespace\"; expected"));
+      "pre_tokenizer.pretokenizers[1].type: unknown component \"BertPreTokenizer\"; "
+      "expected"));
   json = good;
   json["post_processor"]["type"] = "BertProcessing";
   CHECK(error().starts_with("post_processor.type: unknown component \"BertProcessing\""));

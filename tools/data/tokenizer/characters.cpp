@@ -108,6 +108,13 @@ bool is_number(char32_t character) {
          contains(kRecentNumbers, character) || contains(kRecentDigits, character);
 }
 
+bool is_punctuation(char32_t character) {
+  const utf8proc_category_t c = category(character);
+  const bool ascii_symbol =
+      character < 0x80 && c >= UTF8PROC_CATEGORY_SM && c <= UTF8PROC_CATEGORY_SO;
+  return (c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO) || ascii_symbol;
+}
+
 bool is_word(char32_t character) {
   const utf8proc_category_t c = category(character);
   return (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_NL) || c == UTF8PROC_CATEGORY_PC ||

@@ -23,6 +23,7 @@ void append_utf8(std::string& out, char32_t character);
 
 bool is_white_space(char32_t character);
 bool is_number(char32_t character);  // of the Digits pre-tokenizer
+bool is_punctuation(char32_t character);
 bool is_word(char32_t character);    // what an added token with single_word may not touch
 
 struct CharacterRange {

@@ -1,5 +1,6 @@
 // Normalizers of a tokenizer.json: text to text, before any token is looked for.
-// A further one: a case in normalizer.cpp. Not here: which parts of a text are normalised
+// NFC and its kin are those of utf8proc's Unicode; the library's are of Unicode 9 and order a few
+// newer combining marks otherwise. A further one: a case in normalizer.cpp. Not here: which parts of a text are normalised
 // (added_tokens.h).
 #pragma once
 

@@ -170,6 +170,59 @@ class Digits : public Step {
   bool individual_;
 };
 
+// Punctuation characters, each a delimiter, as of this Unicode (the library's table is older).
+class Punctuation : public Step {
+ public:
+  explicit Punctuation(const JsonNode& node) {
+    node.check_keys({"type", "behavior"});
+    if (node.has("behavior")) behaviour_ = read_behaviour(node.at("behavior"));
+  }
+  void split(std::string_view text, bool first, const Emit& emit) const override {
+    std::vector<Part> parts;
+    size_t end = 0;
+    for (size_t i = 0; i < text.size(); i += character_length(text[i])) {
+      if (!is_punctuation(character_at(text, i))) continue;
+      if (i > end) parts.push_back({{end, i}});
+      end = i + character_length(text[i]);
+      parts.push_back({{i, end}, true});
+    }
+    if (end < text.size()) parts.push_back({{end, text.size()}});
+    for (const Part& part : behave(std::move(parts), behaviour_)) {
+      emit(part.span.of(text), first && part.span.begin == 0);
+    }
+  }
+  Cut cut_before_space() const override { return Cut::kInside; }
+
+ private:
+  Behaviour behaviour_ = Behaviour::kIsolated;
+};
+
+// Runs of what is not white space; words and what is between them apart if `words`.
+class Whitespace : public Step {
+ public:
+  Whitespace(const JsonNode& node, bool words) : words_(words) { node.check_keys({"type"}); }
+  void split(std::string_view text, bool first, const Emit& emit) const override {
+    enum class Kind { kSpace, kWord, kOther };
+    Kind previous = Kind::kSpace;
+    size_t begin = 0;
+    for (size_t i = 0; i < text.size(); i += character_length(text[i])) {
+      const char32_t c = character_at(text, i);
+      const Kind kind = is_white_space(c)      ? Kind::kSpace
+                        : words_ && is_word(c) ? Kind::kWord
+                                               : Kind::kOther;
+      if (kind == previous) continue;
+      if (previous != Kind::kSpace) emit(text.substr(begin, i - begin), first && begin == 0);
+      previous = kind;
+      begin = i;
+    }
+    if (previous != Kind::kSpace) emit(text.substr(begin), first && begin == 0);
+  }
+  Cut cut_before_space() const override { return Cut::kApart; }
+
+ private:
+  bool words_;
+};
+
 class ByteLevel : public Step {
  public:
   explicit ByteLevel(const JsonNode& node) : prefix_(node.flag("add_prefix_space")) {
@@ -256,12 +309,17 @@ void PreTokenizer::add(const JsonNode& node) {
     steps_.push_back(std::make_unique<Digits>(node));
   } else if (type == "Metaspace") {
     steps_.push_back(std::make_unique<Metaspace>(node));
+  } else if (type == "Punctuation") {
+    steps_.push_back(std::make_unique<Punctuation>(node));
+  } else if (type == "Whitespace" || type == "WhitespaceSplit") {
+    steps_.push_back(std::make_unique<Whitespace>(node, type == "Whitespace"));
   } else if (type == "ByteLevel") {
     auto step = std::make_unique<ByteLevel>(node);
     if (step->changes_anything()) steps_.push_back(std::move(step));
     byte_level_ = true;
   } else {
-    node.fail_unknown_type("ByteLevel, Split, Digits, Metaspace, Sequence");
+    node.fail_unknown_type(
+        "ByteLevel, Split, Digits, Metaspace, Punctuation, Whitespace, WhitespaceSplit, Sequence");
   }
 }
 
