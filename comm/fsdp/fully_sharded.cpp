@@ -160,9 +160,9 @@ void FullySharded::add_hooks(Module& module, size_t unit) {
                                                    : [this, unit] { post_backward(unit); }});
 }
 
-// Unshards now. When no buffer is free, two kinds come back: those of prefetches that nobody used (a
-// skipped block), and in backward those of units of the same depth that are done but did not notice,
-// because their input needed no gradient.
+// Unshards now. When no buffer is free, two kinds come back: those of prefetches that nobody used
+// (a skipped block), and in backward those of units of the same depth that are done but did not
+// notice, because their input needed no gradient.
 void FullySharded::demand(size_t unit) {
   UnitParameters& parameters = units_[unit]->parameters;
   if (!parameters.unshard()) {
@@ -344,72 +344,6 @@ void FullySharded::recover() {
   // The gather behind a resident value may have been skipped.
   for (const auto& unit : units_) unit->parameters.mark_updated();
   runtime_.parameters_updated = nullptr;
-}
-
-// ---------------------------------------------------------------------------- State
-
-void FullySharded::fill_own_part(ParameterSegment& segment, const FillFunction& fill) {
-  for (const ShardPiece& piece : segment.layout.pieces(mesh_->shard_index())) {
-    const Parameter& parameter =
-        *segment.layout.parameters()[static_cast<size_t>(piece.parameter)].parameter;
-    Tensor elements = segment.master.slice(piece.shard_begin, Shape{piece.count});
-    fill(parameter, piece.parameter_begin, elements);
-  }
-}
-
-void FullySharded::receive_own_part(ParameterSegment& segment, const FillFunction& fill) {
-  Stream& stream = backend().compute_stream();
-  Tensor full = Tensor::zeros(backend(), Shape{segment.layout.numel()}, segment.master.dtype(),
-                              MemoryCategory::kCommunication);
-  if (world_->rank() == 0) {
-    for (const FlatParameter& p : segment.layout.parameters()) {
-      Tensor elements = full.slice(p.offset, Shape{p.numel});
-      fill(*p.parameter, 0, elements);
-    }
-  }
-  world_->broadcast(stream, full, 0);
-  const int64_t count = segment.layout.shard_numel();
-  const Tensor own = full.slice(mesh_->shard_index() * count, Shape{count});
-  backend().copy(stream, segment.master.data(), own.data(), own.bytes());
-}
-
-void FullySharded::fill_segments(const SegmentFill& fill) {
-  for (const auto& unit : units_) {
-    for (ParameterSegment& segment : unit->parameters.segments()) fill(segment);
-    unit->parameters.master_changed();
-    unit->parameters.mark_updated();
-  }
-  runtime_.parameters_updated = backend().record(backend().compute_stream());
-}
-
-void FullySharded::initialise(const FillFunction& fill) {
-  fill_segments([&](ParameterSegment& segment) { fill_own_part(segment, fill); });
-}
-
-void FullySharded::initialise_from_first_rank(const FillFunction& fill) {
-  fill_segments([&](ParameterSegment& segment) { receive_own_part(segment, fill); });
-}
-
-void FullySharded::visit_parameters(const Visitor& visit) {
-  for (const auto& unit : units_) {
-    for (const ParameterSegment& segment : unit->parameters.segments()) {
-      const Tensor full = unit->parameters.gather_shards(segment, segment.master);
-      for (const FlatParameter& p : segment.layout.parameters()) {
-        visit(*p.parameter, full.slice(p.offset, p.parameter->shape()));
-      }
-    }
-  }
-}
-
-void FullySharded::visit_gradients(const Visitor& visit) {
-  for (const auto& unit : units_) {
-    if (!unit->gradients) continue;
-    const ParameterSegment& segment = *unit->parameters.trainable();
-    const Tensor full = unit->parameters.gather_shards(segment, unit->gradients->shard());
-    for (const FlatParameter& p : segment.layout.parameters()) {
-      visit(*p.parameter, full.slice(p.offset, p.parameter->shape()));
-    }
-  }
 }
 
 }  // namespace fsdp::comm

@@ -47,20 +47,36 @@ Tensor norm_backward(const SavedNorm& saved, const NormWeights& w, std::vector<T
   return dx;
 }
 
+struct NormValues {
+  Tensor weight, bias;  // bias undefined: RMS norm
+  double epsilon;
+};
+
+NormValues values_of(const NormWeights& w) {
+  return {w.weight.value(), w.bias ? w.bias->value() : Tensor(), w.epsilon};
+}
+
+Tensor copy_of(const Tensor& x) {
+  if (!x.defined()) return x;
+  Tensor copy = Tensor::empty(x.backend(), x.shape(), x.dtype());
+  x.backend().copy(x.backend().compute_stream(), copy.data(), x.data(), x.bytes());
+  return copy;
+}
+
 // Writes out.y, out.stream where there is a residual, and the statistics.
-void norm_forward(const Tensor& x, const Tensor& residual, const NormWeights& w, SavedNorm saved,
+void norm_forward(const Tensor& x, const Tensor& residual, const NormValues& w, SavedNorm saved,
                   NormOutput& out) {
   Backend& backend = x.backend();
   const NormForwardArgs args = {.x = x,
                                 .residual = residual.defined() ? &residual : nullptr,
                                 .sum = residual.defined() ? &out.stream : nullptr,
-                                .weight = w.weight.value(),
-                                .bias = w.bias ? &w.bias->value() : nullptr,
+                                .weight = w.weight,
+                                .bias = w.bias.defined() ? &w.bias : nullptr,
                                 .y = out.y,
-                                .mean = w.bias ? &saved.mean : nullptr,
+                                .mean = w.bias.defined() ? &saved.mean : nullptr,
                                 .rstd = saved.rstd,
                                 .epsilon = w.epsilon};
-  if (w.bias) {
+  if (w.bias.defined()) {
     backend.layer_norm_forward(backend.compute_stream(), args);
   } else {
     backend.rms_norm_forward(backend.compute_stream(), args);
@@ -88,7 +104,7 @@ NormOutput norm(const Tensor& x, const Tensor& residual, const NormWeights& w) {
   if (w.bias) saved.mean = Tensor::empty(backend, rows, wide);
   saved.rstd = Tensor::empty(backend, rows, wide);
   NormOutput out = {saved.stream, Tensor::empty(backend, x.shape(), x.dtype())};
-  norm_forward(x, residual, w, saved, out);
+  norm_forward(x, residual, values_of(w), saved, out);
 
   const bool parameters = w.weight.recording() || (w.bias && w.bias->recording());
   Tape* tape = parameters ? w.weight.tape() : tape_of({&x, &residual});
@@ -100,11 +116,16 @@ NormOutput norm(const Tensor& x, const Tensor& residual, const NormWeights& w) {
                  Tensor dx = norm_backward(saved, w, gradients);
                  return std::vector<Tensor>{dx, dx};
                });
-  // From the stream, which is rounded before it is normalised: the same bits.
-  leave_recipe(*tape, out.y, [saved, w] {
+  if (!tape->selective()) return out;
+  // From the stream, which is rounded before it is normalised: the same bits. With copies of the
+  // weights: the norm may lie in another FSDP unit than who needs y again, sharded by then.
+  NormValues values = values_of(w);
+  values.weight = copy_of(values.weight);
+  values.bias = copy_of(values.bias);
+  leave_recipe(*tape, out.y, [saved, values] {
     const Tensor& x = saved.stream;
     NormOutput again = {x, Tensor::empty(x.backend(), x.shape(), x.dtype())};
-    norm_forward(x, Tensor(), w, saved, again);
+    norm_forward(x, Tensor(), values, saved, again);
     return again.y;
   });
   return out;

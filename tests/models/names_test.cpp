@@ -1,9 +1,9 @@
 // Names in Hugging Face files, checked against the published lists of tensors and shapes.
 #include "models/names.h"
 
-#include <doctest/doctest.h>
-
 #include <map>
+
+#include <doctest/doctest.h>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
@@ -112,7 +112,7 @@ TEST_CASE("names: what is no parameter of the family has no name") {
   ModelConfig other = gpt2;
   other.family = "bert";
   CHECK(test::error_of([&] { base_prefix(other); }) ==
-        "[names] family: no name table for 'bert'");
+        "model family: expected one of gpt2, llama, mistral, qwen2, bloom, gpt_neox, got 'bert'");
 }
 
 }  // namespace

@@ -46,7 +46,8 @@ TEST_CASE("command line: help and mistakes") {
 
 TEST_CASE("command line: an unknown command is named, with the known ones") {
   CHECK(parse({"walk"}).message ==
-        "unknown command \"walk\"; expected train, generate, verify, bench, explain, compare");
+        "unknown command \"walk\"; expected train, generate, verify, bench, explain, compare, "
+        "tokenize");
 }
 
 }  // namespace

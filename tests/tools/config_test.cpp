@@ -127,8 +127,8 @@ TEST_CASE("names of PyTorch, Hugging Face and accelerate") {
 }
 
 TEST_CASE("wrap policies by accelerate's names") {
-  const TrainConfig c = parse(
-      "fsdp: {fsdp_auto_wrap_policy: SIZE_BASED_WRAP, fsdp_min_num_params: 2000}");
+  const TrainConfig c =
+      parse("fsdp: {fsdp_auto_wrap_policy: SIZE_BASED_WRAP, fsdp_min_num_params: 2000}");
   CHECK(c.fsdp.wrap == Wrap::kSize);
   CHECK(c.fsdp.min_num_params == 2000);
   const TrainConfig d = parse(
@@ -196,10 +196,12 @@ TEST_CASE("options of a wrap policy that another one would ignore") {
   CHECK(refusal("", {"fsdp.wrap=class"}) ==
         "fsdp.wrap_classes: wrap: class needs the names of classes");
   CHECK(refusal("", {"fsdp.wrap=size", "fsdp.wrap_classes=[A]"}) ==
-        "fsdp.wrap_classes: belongs to wrap: class or transformer_block");
-  CHECK(refusal("", {"fsdp.min_num_params=5"}) == "fsdp.min_num_params: belongs to wrap: size");
+        "--set fsdp.wrap_classes=[A]: fsdp.wrap_classes: belongs to wrap: class or "
+        "transformer_block");
+  CHECK(refusal("", {"fsdp.min_num_params=5"}) ==
+        "--set fsdp.min_num_params=5: fsdp.min_num_params: belongs to wrap: size");
   CHECK(refusal("", {"fsdp.wrap=size", "fsdp.min_num_params=0"}) ==
-        "fsdp.min_num_params: expected at least 1, got 0");
+        "--set fsdp.min_num_params=0: fsdp.min_num_params: expected at least 1, got 0");
 }
 
 TEST_CASE("ranges") {

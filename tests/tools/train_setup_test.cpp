@@ -83,7 +83,7 @@ TEST_CASE("train setup: wrap policies") {
   models::CausalLM model(small, backend, DType::kF32, 1);
   const auto units = [&](const std::string& fsdp) {
     const config::TrainConfig config = config_of("fsdp: {" + fsdp + "}");
-    const comm::WrapPolicy policy = session_options(config, small, 1).wrap;
+    const comm::WrapPolicy policy = session_options(config, small, 1, 1).wrap;
     std::string names;
     if (!policy) return std::string("default");
     for (const auto& unit : comm::unchecked_units(model, policy)) names += unit.name + " ";

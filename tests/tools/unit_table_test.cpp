@@ -66,7 +66,7 @@ Issued planned(const test::RunSpec& spec) {
     if (spec.frozen && spec.frozen(*p)) p->set_trainable(false);
   }
   const GroupSizes groups = group_sizes(spec.fsdp, spec.ranks);
-  const auto wrap = [&](const Module& m) { return m.class_name() == subject.block_class; };
+  const auto wrap = comm::wrap_classes({subject.block_class});
   const auto units = unit_rows(*subject.module, wrap, spec.fsdp, groups.shards);
   Issued out;
   for (const UnitRow& unit : units) {
@@ -136,7 +136,7 @@ TEST_CASE("unit table: sizes for many ranks, by hand") {
   models::ModelConfig model = test::small_llama();
   cpu::CpuBackend backend;
   models::CausalLM module(model, backend, DType::kF32, 1);
-  const auto wrap = [&](const Module& m) { return m.class_name() == model.block_class; };
+  const auto wrap = comm::wrap_classes({model.block_class});
   const auto units = unit_rows(module, wrap, {}, 512);
   REQUIRE(units.size() == static_cast<size_t>(model.layers) + 1);
   int64_t parameters = 0;

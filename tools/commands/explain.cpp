@@ -62,9 +62,8 @@ int explain(const ExplainOptions& options) {
   cpu::CpuBackend backend;  // of the rotary tables, for one position; parameters are shapes only
   models::CausalLM model(model_shape, backend, session.fsdp.param_dtype, 1);
   freeze_parameters(model_shape, session.frozen, model.parameters());
-  const comm::WrapPredicate wrap = [&](const Module& module) {
-    return session.wrap_blocks && module.class_name() == model_shape.block_class;
-  };
+  const comm::WrapPolicy wrap =
+      session.wrap ? session.wrap : comm::wrap_classes({model_shape.block_class});
   const std::vector<UnitRow> units = unit_rows(model, wrap, session.fsdp, groups.shards);
   const auto steps = step_timeline(units, session.fsdp, groups);
   const int64_t head = trained_head(model_shape, model.parameters());

@@ -11,8 +11,8 @@
 #include "models/weights.h"
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
-#include "tools/runtime/exposure.h"
 #include "tools/data/text_stream.h"
+#include "tools/runtime/exposure.h"
 #include "tools/runtime/generation.h"
 #include "tools/runtime/interrupt.h"
 #include "tools/runtime/launch.h"
@@ -144,7 +144,7 @@ void TrainRun::save() {
 
 void TrainRun::make_directory() {
   directory_ = make_run_directory(rank_.world, config_.runtime.run_dir, config_.runtime.name);
-  rank_.rings.set_directory(directory_);
+  if (rank_.rings) rank_.rings->set_directory(directory_);
   write_run_arguments(rank_.world, directory_,
                       {.command = "train",
                        .config = options_.config,

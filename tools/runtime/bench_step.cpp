@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "models/weights.h"
 #include "tools/runtime/memory_report.h"
@@ -18,7 +19,8 @@ SessionOptions session_options(const StepBenchOptions& options, int threads) {
   SessionOptions session;
   session.model = options.model;
   session.max_length = options.length;
-  session.fsdp.strategy = options.strategy;
+  session.fsdp = options.fsdp;
+  session.recompute = options.recompute;
   session.fsdp.param_dtype = options.dtype;
   session.fsdp.reduce_dtype = accumulation_dtype(options.dtype);
   session.cpu.threads = threads;
@@ -30,8 +32,8 @@ Batch random_batch(const StepBenchOptions& options, comm::Communicator& world) {
   batch.global_label_tokens = options.batch * (options.length - 1);
   const auto vocabulary = static_cast<uint32_t>(options.model.vocabulary);
   for (int64_t i = 0; i < batch.rows * batch.length; ++i) {
-    const Philox4x32 words = philox4x32({static_cast<uint32_t>(i), 0, 0, 0},
-                                        {static_cast<uint32_t>(world.rank()), 0});
+    const Philox4x32 words =
+        philox4x32({static_cast<uint32_t>(i), 0, 0, 0}, {static_cast<uint32_t>(world.rank()), 0});
     batch.tokens.push_back(static_cast<int32_t>(words[0] % vocabulary));
   }
   batch.labels = batch.tokens;
@@ -53,11 +55,14 @@ class StepBenchmark {
     session_->backend().ledger().reset_peak();
     for (int i = 0; i < kWarmUpSteps; ++i) step();
     read_memory(resident_before);
-    SpeedOfLightMeter meter(session_->backend(), step_extents(options_, rank_.world.size()));
+    std::optional<SpeedOfLightMeter> meter;
+    if (options_.speed_of_light) {
+      meter.emplace(session_->backend(), step_extents(options_, rank_.world.size()));
+    }
     for (int64_t i = 0; i < options_.steps; ++i) {
       result_.step_ms.push_back(step());
       rank_.world.barrier();
-      result_.slices.push_back(meter.measure());
+      if (meter) result_.slices.push_back(meter->measure());
     }
     for (int64_t i = 0; i < options_.traced_steps; ++i) trace_step();
     return std::move(result_);
@@ -77,9 +82,11 @@ class StepBenchmark {
   void read_memory(size_t resident_before) {
     rank_.world.barrier();
     const ProcessMemory process = process_memory();
-    result_.resident_growth = process.peak_resident - std::min(process.peak_resident, resident_before);
+    result_.resident_growth =
+        process.peak_resident - std::min(process.peak_resident, resident_before);
     result_.memory = session_->backend().ledger().usage();
-    result_.process_ledger_peak = result_.memory.total_peak * static_cast<size_t>(rank_.local_ranks);
+    result_.process_ledger_peak =
+        result_.memory.total_peak * static_cast<size_t>(rank_.local_ranks);
     rank_.world.barrier();
   }
 
@@ -111,13 +118,23 @@ double StepBench::median_ms() const {
   return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
+namespace {
+
+// Ranks that divide the optimizer's work between them.
+int optimizer_shards(const comm::FsdpOptions& options, int ranks) {
+  if (options.strategy == comm::Strategy::kNoShard) return 1;
+  return options.shard_size > 0 ? options.shard_size : ranks;
+}
+
+}  // namespace
+
 StepExtents step_extents(const StepBenchOptions& options, int ranks) {
   return {.model = options.model,
           .batch = options.batch / ranks,
           .length = options.length,
           .compute = options.dtype,
           .gradient = accumulation_dtype(options.dtype),
-          .shards = options.strategy == comm::Strategy::kFullShard ? ranks : 1};
+          .shards = optimizer_shards(options.fsdp, ranks)};
 }
 
 void check(const StepBenchOptions& options, int ranks) {
@@ -126,8 +143,8 @@ void check(const StepBenchOptions& options, int ranks) {
              options.batch);
   const bool learned = options.model.positions == models::PositionKind::kLearned;
   FSDP_CHECK(options.length >= 2 && (!learned || options.length <= options.model.max_positions),
-             "bench step: --seq: expected within [2, {}], got {}",
-             options.model.max_positions, options.length);
+             "bench step: --seq: expected within [2, {}], got {}", options.model.max_positions,
+             options.length);
 }
 
 StepBench bench_step(const StepBenchOptions& options, RankContext& rank) {

@@ -18,9 +18,11 @@ struct StepBenchOptions {
   int64_t batch = 4;  // sequences per step, over all ranks
   int64_t length = 64;
   DType dtype = DType::kF32;  // of compute; master weights and gradient sums are f32
-  comm::Strategy strategy = comm::Strategy::kFullShard;
-  int64_t steps = 10;        // timed
-  int64_t traced_steps = 0;  // more steps, kernel by kernel
+  comm::FsdpOptions fsdp;     // dtypes follow from the one above
+  RecomputeMode recompute = RecomputeMode::kNone;
+  int64_t steps = 10;          // timed
+  bool speed_of_light = true;  // measured between the steps
+  int64_t traced_steps = 0;    // more steps, kernel by kernel
 };
 
 // Of this rank.

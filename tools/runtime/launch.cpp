@@ -79,7 +79,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_
                          .threads = choice.threads,
                          .local_ranks = local_ranks,
                          .under_launcher = environment().started,
-                         .rings = rings};
+                         .rings = &rings};
   return body(context);
 }
 

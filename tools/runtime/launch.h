@@ -35,7 +35,7 @@ struct RankContext {
   int threads = 1;
   int local_ranks = 1;  // ranks in this process: more than one means that they share its memory
   bool under_launcher = false;  // mpirun, srun, ...: stdout goes through it
-  RingDump& rings;              // to be told where the run directory is
+  RingDump* rings = nullptr;    // to be told where the run directory is; null: nobody asks
 };
 
 // An Error that all ranks know of and leave the run with, in the same place.

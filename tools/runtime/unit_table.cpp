@@ -177,11 +177,13 @@ bool keeps_parameters(const comm::FsdpOptions& options, int shards) {
   return shards == 1 || !options.reshard_after_forward.value_or(gives_back);
 }
 
-std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPredicate& wrap,
+std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
                                const comm::FsdpOptions& options, int shards) {
   std::vector<UnitRow> rows;
   for (const comm::PlannedUnit& unit : comm::plan_units(root, wrap)) {
-    UnitRow row = {.name = unit.name, .tensors = static_cast<int64_t>(unit.parameters.size())};
+    UnitRow row = {.name = unit.name,
+                   .tensors = static_cast<int64_t>(unit.parameters.size()),
+                   .depth = unit.depth};
     for (const bool trainable : {true, false}) {
       std::vector<Parameter*> segment;
       for (Parameter* p : unit.parameters) {
@@ -206,7 +208,7 @@ MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOption
                      .resident = keeps_parameters(options, shards),
                      .head_numel = trained_head};
   for (const UnitRow& unit : units) {
-    plan.units.push_back(unit.segments);
+    if (!unit.segments.empty()) plan.units.push_back({unit.segments, unit.depth});
     plan.norm_blocks += unit.norm_blocks;
   }
   return plan;

@@ -17,9 +17,10 @@ namespace fsdp::tools {
 struct UnitRow {
   std::string name;
   int64_t tensors = 0;
-  int64_t parameters = 0;   // elements, without padding
-  UnitExtent segments;      // trainable, frozen: as they are flattened and sharded
-  int64_t norm_blocks = 0;  // of the trainable ones, with fixed_order
+  int64_t parameters = 0;               // elements, without padding
+  int depth = 0;                        // how many units are around it
+  std::vector<SegmentExtent> segments;  // trainable, frozen: as they are flattened and sharded
+  int64_t norm_blocks = 0;              // of the trainable ones, with fixed_order
   int64_t shard_numel() const;
 };
 
@@ -31,7 +32,7 @@ GroupSizes group_sizes(const comm::FsdpOptions& options, int world);
 bool keeps_parameters(const comm::FsdpOptions& options, int shards);  // between uses, in a step
 
 // Root first.
-std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPredicate& wrap,
+std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
                                const comm::FsdpOptions& options, int shards);
 // `trained_head`: elements of the head's matrix, 0 when it is frozen.
 MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
