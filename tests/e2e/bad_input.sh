@@ -66,7 +66,8 @@ try 'vocab.*257|257.*vocab' --config folder.yaml \
 try 'truncated' --config folder.yaml --set model.path=truncated
 try 'bin.*safetensors|safetensors.*bin' --config folder.yaml --set model.path=bin
 try 'nowhere' --config folder.yaml --set model.path=nowhere
-try 'f16' --config config.yaml --set train.dtype=f16
+try 'f16 needs loss scaling' --config config.yaml --set train.dtype=f16 \
+  --set train.loss_scale.rule=none
 try 'step [0-9]+: loss .* not finite.* on rank [01]' --config config.yaml --set train.lr=1e38 \
   --set train.steps=200 --set train.clip_norm=0 --set runtime.run_dir=diverged
 [ -s diverged/metrics.jsonl ] || fail "a run that diverged left no metrics"

@@ -1,102 +1,83 @@
-#!/ usr / bin / env bash
-#A job in trouble says where it is and ends : SIGUSR1 asks a healthy one; one rank meets bad data in
-#the middle of training, is killed, or stops answering.No rank is left behind.
-#Environment : FSDP the program, SOURCE the repository, \
-    MPIRUN how to start processes(empty                 \
-                                  : no MPI)             \
-        .
-set - uo pipefail failed = 0 fail() {
-  echo "FAILED: $*";
-  failed = 1;
-}
+#!/usr/bin/env bash
+# A job in trouble says where it is and ends: SIGUSR1 asks a healthy one; one rank meets bad data in
+# the middle of training, is killed, or stops answering. No rank is left behind.
+# Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
+set -uo pipefail
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch" || exit 1
 
-for i in {1..60};
-do echo "a line of text, number $i";
-done > text.txt cat > config.yaml << 'YAML' model
-    : {model_type : llama, hidden_size : 16, layers : 2, heads : 2} data
-    : {train : text.txt, sequence_length : 16} train : {
-steps:
-  10000000, batch : 4, log_every : 10, schedule : {
-  kind:
-    constant
-  }
-}
-YAML train = "train --config config.yaml --threads 1"
-#start NAME command... : in the background; waits until a few steps are logged.Sets $pid.
-    start() {
+for i in {1..60}; do echo "a line of text, number $i"; done >text.txt
+cat >config.yaml <<'YAML'
+model: {model_type: llama, hidden_size: 16, layers: 2, heads: 2}
+data: {train: text.txt, sequence_length: 16}
+train: {steps: 10000000, batch: 4, log_every: 10, schedule: {kind: constant}}
+YAML
+train="train --config config.yaml --threads 1"
+
+# start NAME command...: in the background; waits until a few steps are logged. Sets $pid.
+start() {
   local name=$1
   shift
   "$@" --set "runtime.run_dir=$name" >"$name.log" 2>&1 </dev/null &
   pid=$!
-  for _ in {1..600};
-  do
-    ["$(cat " $name / metrics.jsonl " 2>/dev/null | wc -l)" - ge 3] &&
-            return kill - 0 "$pid" 2 > / dev / null ||
-        break sleep 0.1 done fail "$name: no steps"
+  for _ in {1..600}; do
+    [ "$(cat "$name/metrics.jsonl" 2>/dev/null | wc -l)" -ge 3 ] && return
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  fail "$name: no steps"
 }
-#rank_process N : the process of rank N of the job
+# rank_process N: the process of rank N of the job
 rank_process() {
   local process
-  for process in $(pgrep -P "$pid");
-  do
-    tr '\0' '\n' < "/proc/$process/environ" | grep - qx "OMPI_COMM_WORLD_RANK=$1" && echo
-        "$process" done
+  for process in $(pgrep -P "$pid"); do
+    tr '\0' '\n' <"/proc/$process/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" && echo "$process"
+  done
 }
-#ends NAME SECONDS : the job of $pid fails within this time, and its ranks are gone
+# ends NAME SECONDS: the job of $pid fails within this time, and its ranks are gone
 ends() {
-  local name = $1 limit = $2 begin = $SECONDS ranks ranks =
-      $(pgrep - P "$pid") while kill - 0 "$pid" 2 > / dev / null &&
-      [$((SECONDS - begin)) - lt "$limit"];
-  do sleep 0.2;
-  done if kill - 0 "$pid" 2 > / dev / null; then
+  local name=$1 limit=$2 begin=$SECONDS ranks
+  ranks=$(pgrep -P "$pid")
+  while kill -0 "$pid" 2>/dev/null && [ $((SECONDS - begin)) -lt "$limit" ]; do sleep 0.2; done
+  if kill -0 "$pid" 2>/dev/null; then
     fail "$name: still running after $limit s"
     kill -9 "$pid" $ranks
   fi
   wait "$pid" && fail "$name: status 0"
-  for rank in $ranks;
-  do #mpirun may end a moment before them for _ in{1..50 };
-  do kill - 0 "$rank" 2 > / dev / null&& sleep 0.1;
-  done kill - 0 "$rank" 2 > / dev / null&& fail "$name: process $rank is left" done
+  for rank in $ranks; do  # mpirun may end a moment before them
+    for _ in {1..50}; do kill -0 "$rank" 2>/dev/null && sleep 0.1; done
+    kill -0 "$rank" 2>/dev/null && fail "$name: process $rank is left"
+  done
 }
-#says NAME 'regular expression'
-says() {
-  grep - qE -
-          e
-          "$2"
-          "$1.log" ||
-      fail "$1: no line '$2'";
-}
-#waits_for FILE 'regular expression'
+# says NAME 'regular expression'
+says() { grep -qE -e "$2" "$1.log" || fail "$1: no line '$2'"; }
+# waits_for FILE 'regular expression'
 waits_for() {
-  for
-    _ in{1..100};
-  do
-    grep - qE -
-            e
-            "$2"
-            "$1" 2 >
-        / dev / null&& return sleep 0.1 done fail "$1: no line '$2' within 10 s"
+  for _ in {1..100}; do
+    grep -qE -e "$2" "$1" 2>/dev/null && return
+    sleep 0.1
+  done
+  fail "$1: no line '$2' within 10 s"
 }
-stop() {
-  kill - TERM "$pid";
-  wait "$pid";
-}
+stop() { kill -TERM "$pid"; wait "$pid"; }
 
-#-- -- asked by a person -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -- -
+# ---- asked by a person ---------------------------------------------------------------------------
 start threads "$FSDP" $train --local-ranks 3
 kill -USR1 "$pid"
 waits_for threads/rings.txt 'rank 2 \('
 kill -0 "$pid" || fail "threads: SIGUSR1 ended the run"
 stop
 says threads 'the last collectives of 3 ranks'
-for rank in 0 1 2;
-do
-  grep - q '"unit": "blocks.1"' "threads/ring.rank$rank.json" || fail
-      "threads: ring.rank$rank.json has no call of the second block" done if[-z "${MPIRUN:-}"];
-then echo "[SKIP] jobs in trouble under mpirun: no MPI"["$failed" = 0] || cat./*.log
+for rank in 0 1 2; do
+  grep -q '"unit": "blocks.1"' "threads/ring.rank$rank.json" ||
+    fail "threads: ring.rank$rank.json has no call of the second block"
+done
+if [ -z "${MPIRUN:-}" ]; then
+  echo "[SKIP] jobs in trouble under mpirun: no MPI"
+  [ "$failed" = 0 ] || cat ./*.log
   exit "$failed"
 fi
 

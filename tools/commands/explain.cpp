@@ -53,7 +53,7 @@ std::string describe(const SessionOptions& options, GroupSizes groups, int world
 int explain(const ExplainOptions& options) {
   config::TrainConfig config = config::read_config(options.config, options.overrides);
   resolve_paths(config, options.config);
-  const int64_t vocabulary = data::make_tokenizer(config.data.tokenizer)->vocab_size();
+  const int64_t vocabulary = data::make_tokenizer(tokenizer_name(config))->vocab_size();
   const models::ModelConfig model_shape = model_config(config, vocabulary);
   SessionOptions session = session_options(config, model_shape, options.world, 1);
   session.fsdp.detect_overflow = session.loss_scale.initial > 0;

@@ -37,12 +37,16 @@ void resolve_paths(config::TrainConfig& config, const std::filesystem::path& con
   }
 }
 
+std::string tokenizer_name(const config::TrainConfig& config) {
+  const std::string& given = config.data.tokenizer;
+  return given.empty() ? data::default_tokenizer(config.model.path) : given;
+}
+
 TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& config)
     : config_(config) {
   agree(world, [&] {
     FSDP_CHECK(!config.data.train.empty(), "data.train: expected at least one file");
-    const std::string& given = config.data.tokenizer;
-    tokenizer_name_ = given.empty() ? data::default_tokenizer(config.model.path) : given;
+    tokenizer_name_ = tools::tokenizer_name(config);
     tokenizer_ = data::make_tokenizer(tokenizer_name_);
   });
   train_ = open(world, config.data.train);

@@ -45,6 +45,9 @@ class TrainData {
   std::optional<data::Loader> validation_loader_;
 };
 
+// Which tokenizer the configuration means: its own, the model folder's, or bytes.
+std::string tokenizer_name(const config::TrainConfig& config);
+
 // A relative path is looked for in the current folder, then beside the configuration file.
 std::string resolve_path(const std::string& path, const std::filesystem::path& config_file);
 // All paths of the configuration that are read.
