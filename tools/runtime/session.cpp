@@ -38,7 +38,6 @@ std::vector<Batch> split_rows(const Batch& batch, int64_t parts) {
                    .labels = take(batch.labels, batch.length),
                    .samples = take(batch.samples, 1),
                    .mask = take(batch.mask, batch.length),
-                   .mask = take(batch.mask, batch.length),
                    .global_label_tokens = batch.global_label_tokens,
                    .gradient_factor = batch.gradient_factor});
     first += rows;
