@@ -13,7 +13,8 @@ namespace fsdp {
 
 class Tensor;
 
-enum class Activation : uint8_t { kNone, kGeluTanh, kGeluErf };
+// kGeluBloom: kGeluTanh with constants rounded to eight digits, as BLOOM was trained.
+enum class Activation : uint8_t { kNone, kGeluTanh, kGeluErf, kGeluBloom };
 
 // c = op(a) op(b) [+ bias] [+ c]; accumulated in the accumulation dtype, rounded once on store.
 // a and b share one dtype; c has that dtype or its accumulation dtype.

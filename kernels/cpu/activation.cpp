@@ -13,11 +13,21 @@ namespace {
 constexpr int64_t kGrain = int64_t{1} << 14;  // elements that one thread takes at a time
 constexpr int64_t kRun = 512;                 // elements of a conversion buffer
 
+struct ExactConstants {
+  static constexpr double kRoot = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
+  static constexpr double kSlope = 3 * 0.044715 * kRoot;
+};
+struct BloomConstants {  // transformers, modeling_bloom.py: bloom_gelu_forward, bloom_gelu_back
+  static constexpr double kRoot = 0.79788456;
+  static constexpr double kSlope = 0.1070322243;
+};
+
 // 0.5 x (1 + tanh(u)) with u = sqrt(2 / pi) (x + 0.044715 x^3), which is x sigmoid(2u).
+template <typename Constants>
 struct GeluTanh {
   template <typename A>
   static A two_u(A x) {
-    constexpr A kTwice = A(2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
+    constexpr A kTwice = A(2 * Constants::kRoot);
     return kTwice * (x + A(0.044715) * (x * x * x));
   }
   template <typename A>
@@ -26,9 +36,9 @@ struct GeluTanh {
   }
   template <typename A>
   static A derivative(A x) {
-    constexpr A kTwice = A(2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
+    constexpr A kTwiceRoot = A(2 * Constants::kRoot), kTwiceSlope = A(2 * Constants::kSlope);
     const A s = simd_sigmoid(two_u(x));
-    return s + x * s * (A(1) - s) * (kTwice * (A(1) + A(3 * 0.044715) * (x * x)));
+    return s + x * s * (A(1) - s) * (kTwiceRoot + kTwiceSlope * (x * x));
   }
 };
 
@@ -108,11 +118,12 @@ class Run {
   A copy_[kCopied ? kRun : 1];
 };
 
-// f(GeluTanh) or f(GeluErf).
+// f(the struct of that activation).
 template <typename F>
 auto dispatch_activation(Activation kind, std::string_view op, F&& f) {
   switch (kind) {
-    case Activation::kGeluTanh: return f(GeluTanh{});
+    case Activation::kGeluTanh: return f(GeluTanh<ExactConstants>{});
+    case Activation::kGeluBloom: return f(GeluTanh<BloomConstants>{});
     case Activation::kGeluErf: return f(GeluErf{});
     default: fail("[{}] kind: expected an activation, got {}", op, static_cast<int>(kind));
   }

@@ -16,6 +16,7 @@ ModelConfig defaults() {
   c.packed_qkv = c.packed_by_head = true;
   c.qkv_bias = c.attention_out_bias = c.mlp_bias = true;
   c.tied_head = true;
+  c.activation = Activation::kGeluBloom;
   return c;
 }
 

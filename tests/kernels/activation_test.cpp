@@ -6,12 +6,15 @@
 namespace fsdp::test {
 namespace {
 
-constexpr Activation kKinds[] = {Activation::kGeluTanh, Activation::kGeluErf};
+constexpr Activation kKinds[] = {Activation::kGeluTanh, Activation::kGeluErf,
+                                 Activation::kGeluBloom};
 constexpr int64_t kSizes[] = {0, 1, 7, 17, 1000, 40003};  // around vectors and the grain
 
 double gelu(Activation kind, double x) {
   if (kind == Activation::kGeluErf) return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
-  const double u = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+  const double root =
+      kind == Activation::kGeluBloom ? 0.79788456 : std::sqrt(2 / std::numbers::pi);
+  const double u = root * (x + 0.044715 * x * x * x);
   return 0.5 * x * (1 + std::tanh(u));
 }
 

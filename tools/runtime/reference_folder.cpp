@@ -198,18 +198,6 @@ ReferenceTrajectory read_model_trajectory(const fs::path& folder, const JsonPlac
   return out;
 }
 
-// Its GELU is written with 0.79788456 for sqrt(2 / pi), which is 2e-9 off; AdamW makes more of that
-// where a gradient is about as small as its epsilon.
-void loosen_for_bloom(Reference& reference) {
-  constexpr double kLimit = 1e-8;
-  ReferencePass& pass = *reference.pass;
-  pass.loss_limit = pass.logits_limit = pass.gradients_limit = kLimit;
-  for (ReferenceTrajectory& trajectory : reference.trajectories) {
-    trajectory.loss_limit = trajectory.grad_norm_limit = kLimit;
-    trajectory.parameter_limit = 10 * kLimit;
-  }
-}
-
 }  // namespace
 
 // ---------------------------------------------------------------------------- Both
@@ -276,7 +264,6 @@ Reference read_reference(const fs::path& folder, const ReferenceChoice& choice) 
     out.trajectories.push_back(read_model_trajectory(folder, root["trajectory"], out.dtype));
     out.trajectories.back().run = out.run;
   }
-  if (out.config.family == "bloom" && out.dtype == DType::kF64) loosen_for_bloom(out);
   if (!out.pass->batch.mask.empty()) out.notes.push_back("logits at padded positions: not compared");
   return out;
 }
