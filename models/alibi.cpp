@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "models/block.h"
+#include "models/position_table.h"
 
 namespace fsdp::models {
 
@@ -39,11 +40,7 @@ Tensor make_key_bias(const ModelConfig& config, Backend& backend, DType dtype,
     }
   }
   const Shape shape = {rows, static_cast<int64_t>(slopes.size()), length};
-  if (dtype == DType::kF64) {
-    return Tensor::from_host(backend, shape, values, MemoryCategory::kWorkspace);
-  }
-  return Tensor::from_host(backend, shape, std::vector<float>(values.begin(), values.end()),
-                           MemoryCategory::kWorkspace);
+  return position_table(backend, shape, std::move(values), dtype, config.buffer_dtype);
 }
 
 }  // namespace fsdp::models

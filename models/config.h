@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,10 @@ struct ModelConfig {
   double residual_dropout = 0;
   double initializer_range = 0.02;
   bool scaled_residual_init = false;  // GPT-2: deviation / sqrt(2 layers) into the residual stream
+
+  // Of a run, not of the model's file: rotary and ALiBi values are rounded to it; empty: they are in
+  // the accumulation dtype.
+  std::optional<DType> buffer_dtype;
 
   int64_t bos_token = -1;  // -1: none
   int64_t eos_token = -1;

@@ -3,6 +3,7 @@
 #include <numbers>
 
 #include "models/block.h"
+#include "models/position_table.h"
 
 namespace fsdp::models {
 namespace {
@@ -25,8 +26,12 @@ std::vector<double> rope_frequencies(const RopeConfig& rope, int64_t rotary_dim)
     const double exponent = 2.0 * static_cast<double>(i) / static_cast<double>(rotary_dim);
     const double frequency = 1.0 / std::pow(rope.theta, exponent);
     switch (rope.scaling) {
-      case RopeConfig::Scaling::kNone: frequencies.push_back(frequency); break;
-      case RopeConfig::Scaling::kLinear: frequencies.push_back(frequency / rope.factor); break;
+      case RopeConfig::Scaling::kNone:
+        frequencies.push_back(frequency);
+        break;
+      case RopeConfig::Scaling::kLinear:
+        frequencies.push_back(frequency / rope.factor);
+        break;
       case RopeConfig::Scaling::kLlama3:
         frequencies.push_back(llama3_frequency(rope, frequency));
         break;
@@ -46,15 +51,10 @@ RopeTablesPtr make_rope_tables(const ModelConfig& config, Backend& backend, DTyp
       for (const double f : frequencies) values.push_back(function(static_cast<double>(t) * f));
     }
     const Shape shape = {positions, half};
-    if (dtype == DType::kF64) {
-      return Tensor::from_host(backend, shape, values, MemoryCategory::kWorkspace);
-    }
-    return Tensor::from_host(backend, shape, std::vector<float>(values.begin(), values.end()),
-                             MemoryCategory::kWorkspace);
+    return position_table(backend, shape, std::move(values), dtype, config.buffer_dtype);
   };
-  return std::make_shared<ops::RopeTables>(
-      ops::RopeTables{table([](double x) { return std::cos(x); }),
-                      table([](double x) { return std::sin(x); })});
+  return std::make_shared<ops::RopeTables>(ops::RopeTables{
+      table([](double x) { return std::cos(x); }), table([](double x) { return std::sin(x); })});
 }
 
 }  // namespace fsdp::models

@@ -1,8 +1,8 @@
 // ALiBi: published slopes, positions of padded rows, padding without ALiBi.
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <limits>
+
+#include <doctest/doctest.h>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "models/block.h"
@@ -36,9 +36,9 @@ TEST_CASE("alibi: keys are counted without padding, and padding is hidden") {
   const Tensor bias = make_key_bias(bloom, backend, DType::kF32, mask, 2);
   CHECK(bias.shape() == Shape{2, 2, 4});
   CHECK(bias.dtype() == DType::kF32);
-  CHECK(bias.to_doubles() ==
-        std::vector<double>{hidden, hidden, 0, 1.0 / 16,  hidden, hidden,    0,         1.0 / 256,
-                            0,      1.0 / 16, 2.0 / 16, 3.0 / 16, 0, 1.0 / 256, 2.0 / 256, 3.0 / 256});
+  CHECK(bias.to_doubles() == std::vector<double>{hidden, hidden, 0, 1.0 / 16, hidden, hidden, 0,
+                                                 1.0 / 256, 0, 1.0 / 16, 2.0 / 16, 3.0 / 16, 0,
+                                                 1.0 / 256, 2.0 / 256, 3.0 / 256});
   const Tensor plain = make_key_bias(test::tiny_llama(), backend, DType::kF64, mask, 2);
   CHECK(plain.shape() == Shape{2, 1, 4});
   CHECK(plain.to_doubles() == std::vector<double>{hidden, hidden, 0, 0, 0, 0, 0, 0});

@@ -41,13 +41,12 @@ TEST_CASE("block: parameters carry the block's name, in the order of their modul
   const Rig gpt2(test::tiny_gpt2());
   CHECK(gpt2.block.class_name() == "GPT2Block");
   CHECK(names_of(gpt2.block) ==
-        std::vector<std::string>{
-            "blocks.1.attention_norm.weight", "blocks.1.attention_norm.bias",
-            "blocks.1.attention.qkv.weight", "blocks.1.attention.qkv.bias",
-            "blocks.1.attention.out.weight", "blocks.1.attention.out.bias",
-            "blocks.1.mlp_norm.weight", "blocks.1.mlp_norm.bias", "blocks.1.mlp.up.weight",
-            "blocks.1.mlp.up.bias",
-            "blocks.1.mlp.down.weight", "blocks.1.mlp.down.bias"});
+        std::vector<std::string>{"blocks.1.attention_norm.weight", "blocks.1.attention_norm.bias",
+                                 "blocks.1.attention.qkv.weight", "blocks.1.attention.qkv.bias",
+                                 "blocks.1.attention.out.weight", "blocks.1.attention.out.bias",
+                                 "blocks.1.mlp_norm.weight", "blocks.1.mlp_norm.bias",
+                                 "blocks.1.mlp.up.weight", "blocks.1.mlp.up.bias",
+                                 "blocks.1.mlp.down.weight", "blocks.1.mlp.down.bias"});
   const Rig llama(test::tiny_llama());
   CHECK(names_of(llama.block) ==
         std::vector<std::string>{"blocks.1.attention.q.weight", "blocks.1.attention.k.weight",

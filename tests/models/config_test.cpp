@@ -32,10 +32,10 @@ std::string read_error(const TempFolder& folder, const Json& json) {
 
 const Json kGpt2 = {{"model_type", "gpt2"}, {"vocab_size", 97}, {"n_positions", 32},
                     {"n_embd", 24},         {"n_layer", 3},     {"n_head", 3}};
-const Json kLlama = {{"model_type", "llama"},     {"vocab_size", 67},
-                     {"hidden_size", 32},         {"intermediate_size", 40},
-                     {"num_hidden_layers", 2},    {"num_attention_heads", 4},
-                     {"num_key_value_heads", 2},  {"max_position_embeddings", 256}};
+const Json kLlama = {{"model_type", "llama"},    {"vocab_size", 67},
+                     {"hidden_size", 32},        {"intermediate_size", 40},
+                     {"num_hidden_layers", 2},   {"num_attention_heads", 4},
+                     {"num_key_value_heads", 2}, {"max_position_embeddings", 256}};
 
 Json with(Json json, const char* key, const Json& value) {
   json[key] = value;
@@ -54,19 +54,19 @@ TEST_CASE("config: presets have the published numbers of parameters") {
     int64_t parameters;
   };
   const std::vector<Row> rows = {
-      {"gpt2-124m", 124439808},       {"gpt2-355m", 354823168},     {"gpt2-774m", 774030080},
-      {"gpt2-1558m", 1557611200},     {"tinyllama-1.1b", 1100048384}, {"llama-7b", 6738415616},
-      {"llama-13b", 13015864320},     {"llama2-7b", 6738415616},    {"llama2-70b", 68976648192},
-      {"codellama-7b", 6738546688},   {"llama3-8b", 8030261248},    {"llama3-70b", 70553706496},
-      {"llama3.1-8b", 8030261248},    {"llama3.2-1b", 1235814400},  {"llama3.2-3b", 3212749824},
-      {"mistral-7b", 7241732096},     {"qwen2.5-0.5b", 494032768},  {"qwen2.5-1.5b", 1543714304},
-      {"qwen2.5-3b", 3085938688},     {"qwen2.5-7b", 7615616512},   {"qwen2.5-14b", 14770033664},
-      {"qwen2.5-32b", 32763876352},   {"qwen2.5-72b", 72706203648}, {"bloom-560m", 559214592},
-      {"bloom-1b1", 1065314304},      {"bloom-1b7", 1722408960},    {"bloom-3b", 3002557440},
-      {"bloom-7b1", 7069016064},      {"bloom-176b", 176247271424}, {"pythia-70m", 70426624},
-      {"pythia-160m", 162322944},     {"pythia-410m", 405334016},   {"pythia-1b", 1011781632},
-      {"pythia-1.4b", 1414647808},    {"pythia-2.8b", 2775208960},  {"pythia-6.9b", 6857302016},
-      {"pythia-12b", 11846072320},    {"gpt-neox-20b", 20554567680}};
+      {"gpt2-124m", 124439808},     {"gpt2-355m", 354823168},       {"gpt2-774m", 774030080},
+      {"gpt2-1558m", 1557611200},   {"tinyllama-1.1b", 1100048384}, {"llama-7b", 6738415616},
+      {"llama-13b", 13015864320},   {"llama2-7b", 6738415616},      {"llama2-70b", 68976648192},
+      {"codellama-7b", 6738546688}, {"llama3-8b", 8030261248},      {"llama3-70b", 70553706496},
+      {"llama3.1-8b", 8030261248},  {"llama3.2-1b", 1235814400},    {"llama3.2-3b", 3212749824},
+      {"mistral-7b", 7241732096},   {"qwen2.5-0.5b", 494032768},    {"qwen2.5-1.5b", 1543714304},
+      {"qwen2.5-3b", 3085938688},   {"qwen2.5-7b", 7615616512},     {"qwen2.5-14b", 14770033664},
+      {"qwen2.5-32b", 32763876352}, {"qwen2.5-72b", 72706203648},   {"bloom-560m", 559214592},
+      {"bloom-1b1", 1065314304},    {"bloom-1b7", 1722408960},      {"bloom-3b", 3002557440},
+      {"bloom-7b1", 7069016064},    {"bloom-176b", 176247271424},   {"pythia-70m", 70426624},
+      {"pythia-160m", 162322944},   {"pythia-410m", 405334016},     {"pythia-1b", 1011781632},
+      {"pythia-1.4b", 1414647808},  {"pythia-2.8b", 2775208960},    {"pythia-6.9b", 6857302016},
+      {"pythia-12b", 11846072320},  {"gpt-neox-20b", 20554567680}};
   CHECK(preset_names().size() == rows.size());
   cpu::CpuBackend backend;
   for (const Row& row : rows) {
@@ -144,8 +144,8 @@ TEST_CASE("config: gpt2 defaults and old spellings") {
   CHECK(c.bos_token == -1);
   CHECK(c.positions == PositionKind::kLearned);
   Json modern = without(without(without(kGpt2, "n_embd"), "n_layer"), "n_head");
-  modern = with(with(with(modern, "hidden_size", 24), "num_hidden_layers", 3),
-                "num_attention_heads", 3);
+  modern =
+      with(with(with(modern, "hidden_size", 24), "num_hidden_layers", 3), "num_attention_heads", 3);
   CHECK(read(folder, modern).hidden == 24);
   CHECK(read(folder, with(without(kGpt2, "n_positions"), "n_ctx", 48)).max_positions == 48);
   CHECK(read(folder, with(kGpt2, "n_inner", nullptr)).ffn == 96);
@@ -186,8 +186,7 @@ TEST_CASE("config: missing and malformed keys are named with their file") {
   CHECK(read_error(folder, without(kGpt2, "model_type")) == "model_type: missing");
   CHECK(read_error(folder, with(kGpt2, "n_layer", "three")) ==
         "n_layer: expected an integer, got \"three\"");
-  CHECK(read_error(folder, with(kGpt2, "n_layer", 2.5)) ==
-        "n_layer: expected an integer, got 2.5");
+  CHECK(read_error(folder, with(kGpt2, "n_layer", 2.5)) == "n_layer: expected an integer, got 2.5");
   CHECK(read_error(folder, with(kGpt2, "n_layer", true)) ==
         "n_layer: expected an integer, got true");
   CHECK(read_error(folder, with(kLlama, "rms_norm_eps", "1e-5")) ==
@@ -224,8 +223,7 @@ TEST_CASE("config: what this build cannot do is refused") {
 
 TEST_CASE("config: extents that do not fit each other are refused") {
   const TempFolder folder;
-  CHECK(read_error(folder, with(kGpt2, "n_head", 5)) ==
-        "n_head: expected a divisor of 24, got 5");
+  CHECK(read_error(folder, with(kGpt2, "n_head", 5)) == "n_head: expected a divisor of 24, got 5");
   CHECK(read_error(folder, with(kGpt2, "n_layer", 0)) ==
         "model config: layers: expected a positive number, got 0");
   CHECK(read_error(folder, with(kLlama, "num_key_value_heads", 3)) ==

@@ -1,7 +1,7 @@
 // Rotary frequencies against published values and transformers' own tables; cosines and sines.
-#include <doctest/doctest.h>
-
 #include <cmath>
+
+#include <doctest/doctest.h>
 
 #include "core/io/json.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -85,6 +85,22 @@ TEST_CASE("rope: tables hold cos and sin of position times frequency in the aske
     }
   }
   CHECK(make_rope_tables(test::tiny_gpt2(), backend, DType::kF32, 9) == nullptr);
+}
+
+TEST_CASE("rope: a buffer dtype rounds the values, not the frequencies") {
+  cpu::CpuBackend backend;
+  ModelConfig config = test::tiny_llama();
+  const std::vector<double> f = rope_frequencies(config.rope, config.head_dim);
+  constexpr int64_t kFar = 3000;  // where a bf16 frequency would be whole turns off
+  config.buffer_dtype = DType::kBF16;
+  const RopeTablesPtr tables = make_rope_tables(config, backend, DType::kF32, kFar + 1);
+  const std::vector<double> cos = tables->cos.to_doubles();
+  for (size_t i = 0; i < 3; ++i) {
+    const double exact = std::cos(static_cast<double>(kFar) * f[i]);
+    const double got = cos[kFar * 3 + i];
+    CHECK(got == double(BFloat16(static_cast<float>(exact))));
+    CHECK(std::abs(got - exact) <= 0x1p-9);
+  }
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // Where values come from: folders (complete, prefix-less, wrong in every way at once) and seeds.
 #include "models/weights.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <map>
+
+#include <doctest/doctest.h>
 
 #include "core/io/file.h"
 #include "core/io/safetensors.h"
@@ -107,8 +107,9 @@ TEST_CASE("weights: everything that is wrong with a folder is in one error") {
   CHECK(contains(error, "missing: lm_head.weight (29, 13)"));
   CHECK(contains(error, "missing: model.layers.1.mlp.up_proj.weight (17, 13)"));
   CHECK(contains(error, "shape: model.norm.weight: expected (13), got (14)"));
-  CHECK(contains(error, "shape: model.layers.0.self_attn.q_proj.weight: expected (24, 13), "
-                        "got (13, 24)"));
+  CHECK(contains(error,
+                 "shape: model.layers.0.self_attn.q_proj.weight: expected (24, 13), "
+                 "got (13, 24)"));
   CHECK(contains(error, "unexpected: model.layers.2.input_layernorm.weight"));
   CHECK_FALSE(contains(error, "inv_freq"));
   CHECK(std::count(error.begin(), error.end(), '\n') == 5);

@@ -116,6 +116,11 @@ void TrainRun::make_session() {
   resident_before_ = process_memory().resident;
   session_ = std::make_unique<Session>(world, options);
   if (speaks() && !world.notice().empty()) say("note: " + world.notice());
+  const std::optional<DType> buffers = config_.train.buffer_dtype;
+  if (buffers && size_of(*buffers) < 4) {
+    say(fmt::format("warning: train.buffer_dtype {}: rotary and ALiBi values lose digits",
+                    fsdp::name_of(*buffers)));
+  }
   initialise();
   if (config_.runtime.trace) session_->backend().set_trace(&trace_);
 }

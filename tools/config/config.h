@@ -117,6 +117,7 @@ struct TrainSection {
   int64_t eval_batches = 0;
   DType dtype = DType::kF32;
   std::optional<DType> reduce_dtype;
+  std::optional<DType> buffer_dtype;
   std::vector<std::string> freeze;
   LossScaleSection loss_scale;
   RecomputeSection recompute;

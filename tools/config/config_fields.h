@@ -114,6 +114,8 @@ void visit(V& v, TrainSection& c) {
   v.field("eval_batches", c.eval_batches, "of the validation data; 0: all");
   v.field("dtype", c.dtype, "of compute; master weights are f32 (f64 for f64)");
   v.field("reduce_dtype", c.reduce_dtype, "of gradient sums over ranks; auto: f32 (f64 for f64)");
+  v.field("buffer_dtype", c.buffer_dtype,
+          "that rotary and ALiBi values are rounded to; auto: f32 (f64 for f64)");
   v.field("freeze", c.freeze,
           "parameters that are not trained: Hugging Face names, * for any characters");
   v.section("loss_scale", "for f16", c.loss_scale);

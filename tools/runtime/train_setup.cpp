@@ -196,6 +196,7 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
                             .recompute_every = train.recompute.every,
                             .frozen = train.freeze,
                             .seed = static_cast<uint64_t>(train.seed)};
+  options.model.buffer_dtype = train.buffer_dtype;
   options.cpu.threads = threads;
   options.cpu.synchronous = config.runtime.synchronous;
   return options;
