@@ -45,6 +45,10 @@ for line in '^units ' 'blocks.0 .. blocks.2' '(waits for the gather)' 'backward 
   grep -q -- "$line" full.txt || fail "explain has no line '$line'"
 done
 explain --world 512 | grep -q 'full_shard on 512 ranks' || fail "explain --world 512"
+explain --layout fsdp1 | grep -q '^elements per rank in PyTorch FSDP1' || fail "--layout fsdp1"
+explain --layout fsdp2 | grep -q '^elements per rank in PyTorch FSDP2' || fail "--layout fsdp2"
+explain --set fsdp.wrap=size --set fsdp.min_num_params=500 | grep -q '^no timeline' ||
+  fail "explain of units within units"
 explain | grep -q 'on 8 ranks' || fail "explain without --world"
 
 # ---- the trace and its table ---------------------------------------------------------------------
@@ -74,6 +78,7 @@ check 'layrs.*layers' "$FSDP" explain --config config.yaml --set model.layrs=3
 check 'model: expected one of path' "$FSDP" explain
 check 'divisor of 8 ranks, got 3' "$FSDP" explain --config config.yaml \
   --set fsdp.strategy=hybrid_shard --set fsdp.shard_size=3
+check 'layout' "$FSDP" explain --config config.yaml --layout fsdp3
 check 'world' "$FSDP" explain --config config.yaml --world 0
 check 'nowhere: no such folder' "$FSDP" compare full nowhere
 mkdir empty

@@ -73,6 +73,7 @@ Issued planned(const test::RunSpec& spec) {
     auto& numels = out.shard_numels.emplace_back();
     for (const SegmentExtent& s : unit.segments) numels.push_back(s.shard_numel);
   }
+  REQUIRE(has_timeline(units));
   for (const auto& rows : step_timeline(units, spec.fsdp, groups)) {
     for (const StepRow& row : rows) {
       for (const auto& c : row.gathers) {
@@ -132,6 +133,17 @@ TEST_CASE("unit table: an untied model, and frozen parameters as a segment of th
   check_plan({.subject = test::causal_lm(test::small_llama()), .ranks = 2, .frozen = frozen});
 }
 
+TEST_CASE("unit table: no timeline for units within units, or of the embedding") {
+  const models::ModelConfig model = test::small_llama();
+  cpu::CpuBackend backend;
+  models::CausalLM module(model, backend, DType::kF32, 1);
+  const auto rows = [&](const comm::WrapPolicy& wrap) { return unit_rows(module, wrap, {}, 2); };
+  CHECK(has_timeline(rows(comm::wrap_nothing())));
+  CHECK(has_timeline(rows(comm::wrap_classes({model.block_class}))));
+  CHECK(!has_timeline(rows(comm::wrap_classes({"Embedding"}))));
+  CHECK(!has_timeline(rows(comm::wrap_classes({model.block_class, "Linear"}))));
+}
+
 TEST_CASE("unit table: sizes for many ranks, by hand") {
   models::ModelConfig model = test::small_llama();
   cpu::CpuBackend backend;
@@ -145,7 +157,8 @@ TEST_CASE("unit table: sizes for many ranks, by hand") {
     // 512 slots of whole cache lines.
     CHECK(unit.shard_numel() % 64 == 0);
     CHECK(unit.shard_numel() * 512 >= unit.parameters);
-    CHECK((unit.shard_numel() - 64) * 512 < unit.parameters + 64 * unit.tensors);
+    CHECK((unit.shard_numel() - 64) * 512 <
+          unit.parameters + 64 * static_cast<int64_t>(unit.shapes.size()));
   }
   CHECK(parameters == model.parameter_count());
 }
@@ -158,11 +171,14 @@ TEST_CASE("unit table: a group size that does not divide the ranks") {
 }
 
 TEST_CASE("unit table: texts") {
-  std::vector<UnitRow> units = {{.name = "root", .tensors = 2, .parameters = 70}};
-  units[0].segments = {{.shard_numel = 64, .parameters = 2}};
+  std::vector<UnitRow> units = {
+      {.name = "root", .shapes = {Shape{7, 10}}, .parameters = 70, .segments = {{64, 1}}}};
   for (int i = 0; i < 9; ++i) {
-    units.push_back({.name = fmt::format("blocks.{}", i), .tensors = 3, .parameters = 100});
-    units.back().segments = {{.shard_numel = 64, .parameters = 3}};
+    units.push_back({.name = fmt::format("blocks.{}", i),
+                     .shapes = {Shape{9, 10}, Shape{10}},
+                     .parameters = 100,
+                     .depth = 1,
+                     .segments = {{64, 2}}});
   }
   const std::string table = format_units(units, {}, 2);
   CHECK(test::contains(table, "blocks.0 .. blocks.8"));
@@ -178,6 +194,12 @@ TEST_CASE("unit table: texts") {
   CHECK(test::contains(traffic, "all_gather                    19"));  // root, 9 and 9
   CHECK(test::contains(traffic, "reduce_scatter                10"));
   CHECK(test::contains(format_traffic(step_timeline(units, {}, {1, 1})), "none"));
+  // 9 rows on 2 ranks are 5 and 4, of 10 elements; and 10 elements 5 and 5.
+  CHECK(
+      test::contains(format_layout(units, PyTorchLayout::kFsdp2, 2, DType::kF32),
+                     "blocks.0 .. blocks.8                  64              55          45 to 55"));
+  CHECK(test::contains(format_layout(units, PyTorchLayout::kFsdp1, 2, DType::kF32),
+                       "blocks.0 .. blocks.8                  64              50"));
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ struct ExplainOptions {
   std::string config;
   std::vector<std::string> overrides;
   int world = 8;
+  std::string layout;
 };
 
 int64_t trained_head(const models::ModelConfig& config, const std::vector<Parameter*>& parameters) {
@@ -50,6 +51,20 @@ std::string describe(const SessionOptions& options, GroupSizes groups, int world
   return out + "\n";
 }
 
+void print_steps(const std::vector<UnitRow>& units, const comm::FsdpOptions& fsdp,
+                 GroupSizes groups) {
+  if (!has_timeline(units)) {
+    std::printf("no timeline: it is drawn for units that follow each other, after the embedding\n");
+    return;
+  }
+  const auto steps = step_timeline(units, fsdp, groups);
+  std::printf(
+      "%s\n%s: from top to bottom as the host issues it; what stands in one line overlaps\n%s",
+      format_traffic(steps).c_str(),
+      steps.size() == 1 ? "one step" : "the last micro-step of a step",
+      format_timeline(units, steps.back()).c_str());
+}
+
 int explain(const ExplainOptions& options) {
   config::TrainConfig config = config::read_config(options.config, options.overrides);
   resolve_paths(config, options.config);
@@ -65,15 +80,16 @@ int explain(const ExplainOptions& options) {
   const comm::WrapPolicy wrap =
       session.wrap ? session.wrap : comm::wrap_classes({model_shape.block_class});
   const std::vector<UnitRow> units = unit_rows(model, wrap, session.fsdp, groups.shards);
-  const auto steps = step_timeline(units, session.fsdp, groups);
   const int64_t head = trained_head(model_shape, model.parameters());
-  std::printf("%s\n%s\n%s\n%s\n", describe(session, groups, options.world).c_str(),
+  std::printf("%s\n%s\n%s\n", describe(session, groups, options.world).c_str(),
               format_units(units, session.fsdp, groups.shards).c_str(),
-              format_memory(memory_plan(units, session.fsdp, groups.shards, head)).c_str(),
-              format_traffic(steps).c_str());
-  std::printf("%s: from top to bottom as the host issues it; what stands in one line overlaps\n%s",
-              steps.size() == 1 ? "one step" : "the last micro-step of a step",
-              format_timeline(units, steps.back()).c_str());
+              format_memory(memory_plan(units, session.fsdp, groups.shards, head)).c_str());
+  if (!options.layout.empty()) {
+    const auto layout = options.layout == "fsdp1" ? PyTorchLayout::kFsdp1 : PyTorchLayout::kFsdp2;
+    std::printf("%s\n",
+                format_layout(units, layout, groups.shards, session.fsdp.param_dtype).c_str());
+  }
+  print_steps(units, session.fsdp, groups);
   return 0;
 }
 
@@ -88,6 +104,8 @@ void add_explain_command(CLI::App& app, ChosenCommand& chosen) {
       ->allow_extra_args(false);
   command->add_option("--world", options->world, "number of ranks to explain it for [8]")
       ->check(CLI::Range(1, 1 << 20));
+  command->add_option("--layout", options->layout, "also elements per rank as in PyTorch")
+      ->check(CLI::IsMember({"fsdp1", "fsdp2"}));
   command->callback([&chosen, options] { chosen = [options] { return explain(*options); }; });
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "comm/fsdp/pytorch_shards.h"
 #include "core/flat_layout.h"
 
 namespace fsdp::tools {
@@ -146,9 +147,28 @@ class Schedule {
   std::vector<StepRow> rows_;
 };
 
+struct AlikeUnits {
+  std::string name;  // "blocks.0 .. blocks.3"
+  const UnitRow* unit;
+  size_t count;
+};
+
 bool alike(const UnitRow& a, const UnitRow& b) {
-  return a.tensors == b.tensors && a.parameters == b.parameters &&
-         a.shard_numel() == b.shard_numel();
+  return a.shapes == b.shapes && a.shard_numel() == b.shard_numel();
+}
+
+// Neighbours that are alike, together.
+std::vector<AlikeUnits> alike_units(const std::vector<UnitRow>& units) {
+  std::vector<AlikeUnits> out;
+  for (const UnitRow& unit : units) {
+    if (!out.empty() && alike(*out.back().unit, unit)) {
+      ++out.back().count;
+      out.back().name = fmt::format("{} .. {}", out.back().unit->name, unit.name);
+    } else {
+      out.push_back({unit.name, &unit, 1});
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -181,9 +201,11 @@ std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
                                const comm::FsdpOptions& options, int shards) {
   std::vector<UnitRow> rows;
   for (const comm::PlannedUnit& unit : comm::plan_units(root, wrap)) {
-    UnitRow row = {.name = unit.name,
-                   .tensors = static_cast<int64_t>(unit.parameters.size()),
-                   .depth = unit.depth};
+    UnitRow row = {.name = unit.name, .depth = unit.depth};
+    for (const Parameter* p : unit.parameters) row.shapes.push_back(p->shape());
+    const std::vector<Module*> modules = unit.module->modules();
+    row.takes_tokens = std::any_of(modules.begin(), modules.end(),
+                                   [](const Module* m) { return m->class_name() == "Embedding"; });
     for (const bool trainable : {true, false}) {
       std::vector<Parameter*> segment;
       for (Parameter* p : unit.parameters) {
@@ -214,6 +236,11 @@ MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOption
   return plan;
 }
 
+bool has_timeline(const std::vector<UnitRow>& units) {
+  return std::all_of(units.begin() + 1, units.end(),
+                     [](const UnitRow& unit) { return unit.depth == 1 && !unit.takes_tokens; });
+}
+
 std::vector<std::vector<StepRow>> step_timeline(const std::vector<UnitRow>& units,
                                                 const comm::FsdpOptions& options,
                                                 GroupSizes groups) {
@@ -231,28 +258,43 @@ std::string format_units(const std::vector<UnitRow>& units, const comm::FsdpOpti
                          int shards) {
   std::string out = fmt::format("{:<26}{:>8}{:>14}{:>10}{:>16}{:>12}{:>14}\n", "units", "tensors",
                                 "parameters", "padding", "per rank", "shard MiB", "gathered MiB");
-  UnitRow all = {.name = "all"};
-  int64_t unsharded = 0;
   const DType master = accumulation_dtype(options.param_dtype);
-  const auto line = [&](const std::string& name, const UnitRow& u, int64_t shard) {
-    out +=
-        fmt::format("  {:<24}{:>8}{:>14}{:>10}{:>16}{:>12}{:>14}\n", name, u.tensors, u.parameters,
-                    shard * shards - u.parameters, shard, mib(bytes_of(shard, master)),
-                    mib(bytes_of(shard * shards, options.param_dtype)));
+  const auto line = [&](const std::string& name, size_t tensors, int64_t numel, int64_t shard) {
+    out += fmt::format("  {:<24}{:>8}{:>14}{:>10}{:>16}{:>12}{:>14}\n", name, tensors, numel,
+                       shard * shards - numel, shard, mib(bytes_of(shard, master)),
+                       mib(bytes_of(shard * shards, options.param_dtype)));
   };
-  for (size_t i = 0; i < units.size();) {
-    size_t end = i;
-    while (end < units.size() && alike(units[i], units[end])) {
-      all.tensors += units[end].tensors;
-      all.parameters += units[end].parameters;
-      unsharded += units[end].shard_numel();
-      ++end;
-    }
-    const std::string range = fmt::format("{} .. {}", units[i].name, units[end - 1].name);
-    line(end - i == 1 ? units[i].name : range, units[i], units[i].shard_numel());
-    i = end;
+  size_t tensors = 0;
+  int64_t parameters = 0, sharded = 0;
+  for (const auto& [name, unit, count] : alike_units(units)) {
+    line(name, unit->shapes.size(), unit->parameters, unit->shard_numel());
+    tensors += count * unit->shapes.size();
+    parameters += static_cast<int64_t>(count) * unit->parameters;
+    sharded += static_cast<int64_t>(count) * unit->shard_numel();
   }
-  line(all.name, all, unsharded);
+  line("all", tensors, parameters, sharded);
+  return out;
+}
+
+std::string format_layout(const std::vector<UnitRow>& units, PyTorchLayout layout, int shards,
+                          DType dtype) {
+  const bool first = layout == PyTorchLayout::kFsdp1;
+  const auto row = [](const std::string& name, const auto& a, const auto& b, const auto& c) {
+    return fmt::format("  {:<24}{:>16}{:>16}{:>18}\n", name, a, b, c);
+  };
+  std::string out = fmt::format("elements per rank in PyTorch FSDP{}\n", first ? 1 : 2);
+  out += first ? row("", "here", "flat", "use_orig_params") : row("", "here", "padded", "held");
+  const auto width = static_cast<int64_t>(size_of(dtype));
+  for (const auto& [name, unit, count] : alike_units(units)) {
+    if (first) {
+      out += row(name, unit->shard_numel(), comm::fsdp1_shard(unit->shapes, shards),
+                 comm::fsdp1_original_shard(unit->shapes, shards, width));
+      continue;
+    }
+    const comm::Fsdp2Shards theirs = comm::fsdp2_shards(unit->shapes, shards);
+    const auto [least, most] = std::minmax_element(theirs.held.begin(), theirs.held.end());
+    out += row(name, unit->shard_numel(), theirs.padded, fmt::format("{} to {}", *least, *most));
+  }
   return out;
 }
 

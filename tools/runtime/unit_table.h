@@ -2,7 +2,7 @@
 // sharded and unsharded, and in which order one step gathers and reduces them. No values are
 // allocated and no ranks are needed, so any number of ranks can be asked about.
 // The timeline repeats the rules of comm/fsdp/fully_sharded.h for a model whose blocks run in
-// order; a test compares it with what real steps do.
+// order, each a unit; a test compares it with what real steps do.
 #pragma once
 
 #include <string>
@@ -16,11 +16,12 @@ namespace fsdp::tools {
 
 struct UnitRow {
   std::string name;
-  int64_t tensors = 0;
+  std::vector<Shape> shapes = {};       // of its parameters
   int64_t parameters = 0;               // elements, without padding
   int depth = 0;                        // how many units are around it
   std::vector<SegmentExtent> segments;  // trainable, frozen: as they are flattened and sharded
   int64_t norm_blocks = 0;              // of the trainable ones, with fixed_order
+  bool takes_tokens = false;            // its input has no gradient
   int64_t shard_numel() const;
 };
 
@@ -51,6 +52,8 @@ struct StepRow {
   size_t unit = 0;      // of compute
   std::vector<PlannedCall> reduces;
 };
+// Whether the timeline's rules hold: units beside, not within each other, all after the embedding.
+bool has_timeline(const std::vector<UnitRow>& units);
 // All micro-steps of a step, one after the other.
 std::vector<std::vector<StepRow>> step_timeline(const std::vector<UnitRow>& units,
                                                 const comm::FsdpOptions& options,
@@ -60,6 +63,10 @@ std::vector<std::vector<StepRow>> step_timeline(const std::vector<UnitRow>& unit
 // timeline shows the first and the last ones.
 std::string format_units(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
                          int shards);
+// Elements per rank as PyTorch's FSDP1 or FSDP2 would have them, beside ours.
+enum class PyTorchLayout : uint8_t { kFsdp1, kFsdp2 };
+std::string format_layout(const std::vector<UnitRow>& units, PyTorchLayout layout, int shards,
+                          DType dtype);
 std::string format_traffic(const std::vector<std::vector<StepRow>>& micro_steps);
 std::string format_timeline(const std::vector<UnitRow>& units, const std::vector<StepRow>& rows);
 
