@@ -33,8 +33,8 @@ class Bpe {
   int32_t largest_id() const { return static_cast<int32_t>(contents_.size()) - 1; }
   std::optional<int32_t> id_of(std::string_view content) const;
   const std::string* content_of(int32_t id) const;  // null: no such token
-  // Whether a piece may be cut between a Latin letter and a space (however it is written).
-  bool parts_before_space() const;
+  // Whether a piece may be cut between any Latin letter and the character that `space` begins with.
+  bool parts_before(std::string_view space) const;
 
  private:
   struct Merge {

@@ -160,11 +160,11 @@ void Bpe::prepare_joins(const JsonNode& merges) {
   }
 }
 
-bool Bpe::parts_before_space() const {
+bool Bpe::parts_before(std::string_view space) const {
   if (ignore_merges_) return false;  // a part may be a token that the whole is not
+  const size_t space_class = class_of(space, 0);
   for (size_t letter = 0; letter < 128; ++letter) {
-    if (!std::isalpha(static_cast<int>(letter))) continue;
-    if (joins_[letter][' '] || (!byte_level_ && joins_[letter][kBlankClass])) return false;
+    if (std::isalpha(static_cast<int>(letter)) && joins_[letter][space_class]) return false;
   }
   return true;
 }

@@ -4,7 +4,8 @@
 // A long text is encoded in stretches, which end between a Latin letter and a space that a Latin
 // letter follows ("end| of"). The stages say at load whether that can change an id: no added token
 // may reach across such a place, the normalizer must not look across it, and a piece must end there
-// or no merge may join a letter and a space. Where one of them cannot tell, a text is one stretch.
+// or no merge may join a letter and a space. Where one of them cannot tell, or a text has no such
+// place, it is one stretch.
 #include "tools/data/tokenizer/hugging_face.h"
 
 #include "core/error.h"
@@ -47,7 +48,14 @@ struct HuggingFaceTokenizer::Stages {
     const PreTokenizer::Cut cut = pre_tokenizer.cut_before_space();
     cuts_before_space = normalizer.cuts_before_space() && added.cuts_before_space() &&
                         (cut == PreTokenizer::Cut::kApart ||
-                         (cut == PreTokenizer::Cut::kInside && model.parts_before_space()));
+                         (cut == PreTokenizer::Cut::kInside && model.parts_before(space())));
+  }
+  // What the model sees of a space within a text.
+  std::string space() const {
+    std::string storage, out;
+    pre_tokenizer.split(normalizer.apply(" ", storage, true), false,
+                        [&](std::string_view piece) { out += piece; });
+    return out.empty() ? " " : out;
   }
   int64_t vocab_size() const { return std::max(model.largest_id(), added.largest_id()) + 1; }
 
