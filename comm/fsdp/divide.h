@@ -16,9 +16,9 @@ struct GradientDivision {
 };
 
 // f32, bf16, f64: the collective averages; with another factor or force_sum, sum and divide after,
-// where there is less data. f16: the divisor is split around the sum, about sqrt each way, so that
-// neither the terms underflow nor the sum overflows.
+// where there is less data. f16, and with `split` every dtype (FSDP1): the divisor is split around
+// the sum, about sqrt each way, so that neither the terms underflow nor the sum overflows.
 GradientDivision gradient_division(DType reduce_dtype, int ranks, std::optional<double> factor,
-                                   bool force_sum);
+                                   bool force_sum, bool split = false);
 
 }  // namespace fsdp::comm

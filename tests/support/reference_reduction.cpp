@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "comm/fsdp/divide.h"
 #include "core/io/safetensors.h"
 #include "tests/support/comm_checks.h"
 #include "tests/support/temp_folder.h"
@@ -45,7 +46,26 @@ struct KnownReduction {
   std::vector<double> expected;
 };
 
-KnownReduction read_reduction(const Communicator& group, DType dtype, const std::string& kind) {
+// A way of the fixture as options of ours.
+struct Way {
+  std::string name;
+  std::optional<double> factor = {};
+  bool force_sum = false;
+  bool split = false;
+  int replicas = 1;
+};
+
+std::vector<Way> ways(int ranks) {
+  std::vector<Way> out = {{.name = "fsdp2"},
+                          {.name = "fsdp2_sum", .force_sum = true},
+                          {.name = "fsdp2_sum_factor3", .factor = 3, .force_sum = true},
+                          {.name = "fsdp1", .split = true}};
+  if (ranks == 4) out.push_back({.name = "fsdp2_hybrid", .replicas = 2});
+  return out;
+}
+
+KnownReduction read_reduction(const Communicator& group, DType dtype, const std::string& kind,
+                              const std::string& way) {
   const int ranks = group.size();
   const SafetensorsFile file =
       SafetensorsFile::open(fixture_path("fsdp/reduce/w" + std::to_string(ranks) + ".safetensors"));
@@ -58,41 +78,55 @@ KnownReduction read_reduction(const Communicator& group, DType dtype, const std:
       out.size_of_terms[i] += std::abs(gradient[i]) / ranks;
     }
   }
-  out.expected = flat(file, "fsdp2." + std::string(name_of(dtype)) + "." + kind, ranks);
+  out.expected = flat(file, way + "." + std::string(name_of(dtype)) + "." + kind, ranks);
   return out;
 }
 
-// As FSDP does it: the average in place, then all slots gathered.
-std::vector<double> average(Communicator& group, const std::vector<double>& gradient, DType dtype,
-                            Memory memory) {
+// As FSDP does it: divided, reduced in place (over shards, then over replicas), divided again, all
+// slots gathered.
+std::vector<double> reduced(Communicator& group, const std::vector<double>& gradient, DType dtype,
+                            Memory memory, const Way& way) {
   CommRank rank(group.rank());
+  Stream& stream = *rank.first;
+  const int shards = group.size() / way.replicas;
+  const auto shard_group = group.split(group.rank() / shards, group.rank() % shards, "shards");
+  const auto replica_group = group.split(group.rank() % shards, group.rank() / shards, "replicas");
+  const comm::GradientDivision division =
+      comm::gradient_division(dtype, group.size(), way.factor, way.force_sum, way.split);
   const auto numel = static_cast<int64_t>(gradient.size());
-  const int64_t slot = numel / group.size();
-  CommTensor buffer = comm_tensor(group, *rank.backend, numel, dtype, memory);
+  const int64_t slot = numel / shards;
+  CommTensor buffer = comm_tensor(*shard_group, *rank.backend, numel, dtype, memory);
   const Tensor values = make_tensor(*rank.backend, Shape{numel}, dtype, gradient);
   rank.backend->copy(rank.backend->compute_stream(), buffer.tensor.data(), values.data(),
                      values.bytes());
-  after_compute(rank, *rank.first);
-  const Tensor own = buffer.tensor.slice(group.rank() * slot, Shape{slot});
-  group.reduce_scatter(*rank.first, buffer.tensor, own, ReduceOp::kAverage);
-  before_compute(rank, group.all_gather(*rank.first, buffer.tensor));
+  after_compute(rank, stream);
+  if (division.before != 1) rank.backend->divide(stream, buffer.tensor, division.before);
+  Tensor own = buffer.tensor.slice(shard_group->rank() * slot, Shape{slot});
+  shard_group->reduce_scatter(stream, buffer.tensor, own, division.op);
+  replica_group->all_reduce(stream, own, division.op);
+  if (division.after != 1) rank.backend->divide(stream, own, division.after);
+  before_compute(rank, shard_group->all_gather(stream, buffer.tensor));
   return buffer.tensor.to_doubles();
 }
 
 }  // namespace
 
-// PyTorch sums in some order of the ranks and rounds after each term; so exactly representable sums
-// and sums of two must agree in every bit, others within one rounding step per addition.
+// PyTorch sums in some order of the ranks and rounds after each term; so exactly representable
+// sums, and sums of two, must agree in every bit, others within one rounding step per operation.
 void check_reference_reduction(Communicator& group, Memory memory) {
   if (group.size() < 2 || group.size() > 4) return;  // no fixture
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    for (const std::string kind : {"exact", "random"}) {
-      CAPTURE(std::string(name_of(dtype)));
-      CAPTURE(kind);
-      const KnownReduction known = read_reduction(group, dtype, kind);
-      const std::vector<double> got = average(group, known.gradient, dtype, memory);
-      const double limit = kind == "exact" || group.size() == 2 ? 0 : group.size() - 1;
-      CHECK(worst_in_steps(got, known.expected, known.size_of_terms, dtype) <= limit);
+  for (const Way& way : ways(group.size())) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (const std::string kind : {"exact", "random"}) {
+        CAPTURE(way.name);
+        CAPTURE(std::string(name_of(dtype)));
+        CAPTURE(kind);
+        const KnownReduction known = read_reduction(group, dtype, kind, way.name);
+        const std::vector<double> got = reduced(group, known.gradient, dtype, memory, way);
+        const bool to_the_bit = kind == "exact" || group.size() == 2 || way.replicas == 2;
+        const double limit = to_the_bit ? 0 : group.size() - 1;
+        CHECK(worst_in_steps(got, known.expected, known.size_of_terms, dtype) <= limit);
+      }
     }
   }
 }

@@ -139,6 +139,7 @@ struct FsdpSection {
   comm::Accumulation accumulation = comm::Accumulation::kReduceEach;
   std::optional<double> divide_factor;
   bool force_sum = false;
+  bool split_division = false;
   bool absent_is_zero = false;
   bool fixed_order = false;
   bool sync_module_states = false;

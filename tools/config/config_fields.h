@@ -156,6 +156,8 @@ void visit(V& v, FsdpSection& c) {
           "all-reduce across replicas waits; reduce_last: nothing (no_sync)");
   v.field("divide_factor", c.divide_factor, "of gradient sums; auto: the number of ranks");
   v.field("force_sum", c.force_sum, "divide after the sum over ranks, never inside it");
+  v.field("split_division", c.split_division,
+          "half the divisor before the sum and half after, as FSDP1; f16 always does");
   v.field("absent_is_zero", c.absent_is_zero,
           "a parameter without gradient has a zero one; else it stands still");
   v.field("fixed_order", c.fixed_order, "the same bits under every strategy; slower if hybrid");

@@ -102,7 +102,8 @@ models::ModelConfig model_config(const config::TrainConfig& config, int64_t voca
     // The other two have no place in the config.json of a Llama.
     model.attention_dropout = *c.dropout;
     // Llama and its relatives have no dropout there.
-    if (model.norm == models::NormKind::kLayerNorm) model.embedding_dropout = model.residual_dropout = *c.dropout;
+    if (model.norm == models::NormKind::kLayerNorm)
+      model.embedding_dropout = model.residual_dropout = *c.dropout;
   }
   FSDP_CHECK(config.data.sequence_length <= model.max_positions,
              "data.sequence_length: the model has {} positions, got {}", model.max_positions,
@@ -140,6 +141,7 @@ comm::FsdpOptions fsdp_options(const config::TrainConfig& config) {
           .reduce_dtype = train.reduce_dtype.value_or(accumulation_dtype(train.dtype)),
           .divide_factor = c.divide_factor,
           .force_sum = c.force_sum,
+          .split_division = c.split_division,
           .forward_prefetch = c.forward_prefetch ? static_cast<int>(c.prefetch_depth) : 0,
           .backward_prefetch = c.backward_prefetch,
           .units_in_flight = static_cast<int>(c.units_in_flight),
