@@ -202,14 +202,15 @@ TEST_CASE("a unit has the same address in every step") {
     RankRun run(world, s);
     std::map<std::string, std::vector<const void*>> seen;
     for (Module* module : run.module().modules()) {
-      if (module->class_name() != "Mlp") continue;
-      const Parameter* parameter = module->own_parameters()[0];
+      if (module->class_name() != "GPT2MLP") continue;
+      const Parameter* parameter = module->parameters()[0];
       const auto note = [&seen, parameter] {
         seen[parameter->name()].push_back(parameter->value().data());
       };
       module->set_hooks({note, nullptr, note, nullptr});  // before forward and before backward
     }
     for (int step = 0; step < 3; ++step) run.step(step);
+    REQUIRE(seen.size() == 3);
     for (const auto& [name, addresses] : seen) {
       CAPTURE(name);
       REQUIRE(addresses.size() == 6);
