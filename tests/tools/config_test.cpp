@@ -1,12 +1,15 @@
 // The configuration: every field survives writing and reading, overrides win, mistakes are named.
 #include "tools/config/config.h"
 
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 #include "core/error.h"
 #include "tests/support/temp_folder.h"
 #include "tools/config/config_fields.h"
 #include "tools/config/config_values.h"
+#include "tools/config/key_values.h"
 
 namespace fsdp::config {
 namespace {
@@ -71,17 +74,98 @@ TEST_CASE("every field is written and read back") {
   TrainConfig changed;
   Scramble scramble;
   visit(scramble, changed);
-  changed.train.loss_scale.growth = 3;
-  changed.model.preset.clear();  // model.path and model.preset exclude each other
-  changed.fsdp.wrap = Wrap::kSize;
-  changed.fsdp.wrap_classes.clear();  // belong to another wrap policy
   const std::string yaml = to_yaml(changed);
-  CHECK(to_yaml(parse(yaml)) == yaml);
+  CHECK(yaml.find("\n  optimizer:\n    beta1: ") != std::string::npos);
+  // Of the options that exclude each other, some have their defaults in each of these.
+  changed.model.preset.clear();
+  changed.train.loss_scale.growth = 3;
+  const auto survives = [&](std::initializer_list<std::pair<const char*, const char*>> expected) {
+    const std::string text = to_yaml(changed);
+    CHECK(refusal(text) == "");
+    CHECK(to_yaml(parse(text)) == text);
+    const auto values = key_values(changed), defaults = key_values({});
+    for (const auto& [key, value] : expected) {
+      CAPTURE(key);
+      const auto found =
+          std::find(values.begin(), values.end(), std::pair<std::string, std::string>(key, value));
+      REQUIRE(found != values.end());
+      CHECK(*found != defaults[static_cast<size_t>(found - values.begin())]);
+    }
+  };
+  changed.train.schedule = {.kind = optim::ScheduleKind::kFairseqPolynomialDecay,
+                            .total = 9,
+                            .min_lr = 0.5,
+                            .power = 3,
+                            .zero_warmup = 4};
+  changed.fsdp.wrap = Wrap::kSize;
+  changed.fsdp.wrap_classes.clear();
+  changed.fsdp.forward_prefetch = true;
+  changed.fsdp.reshard_after_forward.reset();
+  changed.sample.temperature = 0.25;
+  changed.runtime.shared_memory = true;
+  survives({{"train.schedule.power", "3"},
+            {"train.schedule.zero_warmup", "4"},
+            {"fsdp.prefetch_depth", fmt::format("{}", changed.fsdp.prefetch_depth).c_str()},
+            {"sample.temperature", "0.25"}});
+  changed.train.schedule = {.kind = optim::ScheduleKind::kWarmupStableDecay,
+                            .warmup = 2,
+                            .cycles = 3,
+                            .decay_steps = 5,
+                            .warmup_shape = optim::Ramp::kOneMinusSqrt};
   changed.fsdp.wrap = Wrap::kClass;
   changed.fsdp.wrap_classes = {"A, B", "C"};
   changed.fsdp.min_num_params.reset();
-  CHECK(to_yaml(parse(to_yaml(changed))) == to_yaml(changed));
-  CHECK(yaml.find("\n  optimizer:\n    beta1: ") != std::string::npos);
+  changed.fsdp.forward_prefetch = false;
+  changed.fsdp.prefetch_depth = 1;
+  changed.fsdp.reshard_after_forward = false;
+  changed.fsdp.reshard_group_size = 0;
+  changed.runtime.shared_memory = false;
+  changed.runtime.shared_memory_limit_mib.reset();
+  survives({{"train.schedule.warmup_shape", "1-sqrt"},
+            {"train.schedule.cycles", "3"},
+            {"fsdp.forward_prefetch", "false"},
+            {"fsdp.reshard_after_forward", "false"},
+            {"runtime.shared_memory", "false"}});
+  changed.train.schedule = {.kind = optim::ScheduleKind::kInverseSqrt, .timescale = 3};
+  survives({{"train.schedule.timescale", "3"}});
+}
+
+TEST_CASE("options without effect are refused") {
+  const auto without_effect = [&](const std::string& option, std::vector<std::string> others = {}) {
+    others.push_back(option);
+    const std::string key = option.substr(0, option.find('=')), text = refusal("", others);
+    CAPTURE(text);
+    CHECK(text.starts_with(fmt::format("--set {}: {}: ", option, key)));
+    CHECK(test::contains(text, " has no effect with"));
+  };
+  CHECK(refusal("", {"train.schedule.power=2"}) ==
+        "--set train.schedule.power=2: train.schedule.power: 2 has no effect with kind: cosine");
+  without_effect("train.schedule.total=2", {"train.schedule.kind=constant"});
+  without_effect("train.schedule.cycles=2", {"train.schedule.kind=linear"});
+  without_effect("train.schedule.timescale=2");
+  without_effect("train.schedule.decay_steps=2");
+  without_effect("train.schedule.warmup_shape=cosine");
+  without_effect("train.schedule.decay_shape=linear");
+  without_effect("train.schedule.zero_warmup=2");
+  without_effect("train.loss_scale.initial=2");
+  without_effect("train.loss_scale.floor=2", {"train.dtype=bf16"});
+  without_effect("train.recompute.every=2");
+  without_effect("train.eval_every=2");
+  without_effect("sample.prompt=x");
+  without_effect("sample.top_k=2", {"sample.tokens=3", "sample.temperature=0"});
+  without_effect("fsdp.prefetch_depth=2", {"fsdp.forward_prefetch=false"});
+  without_effect("fsdp.reshard_after_forward=true", {"fsdp.strategy=no_shard"});
+  without_effect("fsdp.reshard_group_size=2", {"fsdp.strategy=shard_grad_op"});
+  without_effect("fsdp.reshard_group_size=2", {"fsdp.reshard_after_forward=false"});
+  without_effect("fsdp.accumulation=reduce_last");
+  without_effect("runtime.shared_memory_limit_mib=2", {"runtime.shared_memory=false"});
+  CHECK(refusal("", {"data.field=f", "data.train=a.txt"}) ==
+        "--set data.field=f: data.field: \"f\" has no effect on files of text");
+  // A default that is given, as in the config.yaml of a run, is nobody's mistake.
+  CHECK(refusal("", {"train.schedule.power=1", "data.field=text", "data.train=a.txt"}) == "");
+  CHECK(refusal("", {"data.field=f", "data.train=[a.txt, a.jsonl]"}) == "");
+  CHECK(refusal("", {"train.loss_scale.initial=2", "train.dtype=f16"}) == "");
+  CHECK(refusal("", {"train.eval_every=2", "data.validation=a.txt"}) == "");
 }
 
 TEST_CASE("the help names every key of the file form") {
@@ -98,7 +182,7 @@ TEST_CASE("a file and overrides") {
   const std::string yaml = "train:\n  lr: 1e-3\n  steps: 20\ndata:\n  train: a.txt\n";
   const TrainConfig c =
       parse(yaml, {"train.lr=.5", "data.train=[b.txt, c.txt]", "train.seed=7", "train={steps: 3}",
-                   "sample.prompt=e2e4: x ", "runtime.name=\"quoted\"",
+                   "sample.prompt=e2e4: x ", "sample.tokens=1", "runtime.name=\"quoted\"",
                    "model.path=", "train.optimizer.beta1=0"});
   CHECK(c.train.lr == 0.5);
   CHECK(c.train.steps == 3);
@@ -106,7 +190,7 @@ TEST_CASE("a file and overrides") {
   CHECK(c.data.train == std::vector<std::string>{"b.txt", "c.txt"});
   CHECK(parse(yaml).data.train == std::vector<std::string>{"a.txt"});
   CHECK(c.sample.prompt == "e2e4: x ");
-  CHECK(parse("", {"sample.prompt=[a"}).sample.prompt == "[a");
+  CHECK(parse("", {"sample.prompt=[a", "sample.tokens=1"}).sample.prompt == "[a");
   CHECK(c.runtime.name == "quoted");
   CHECK(c.model.path == "");
   CHECK(c.train.optimizer.beta1 == 0);
@@ -186,6 +270,9 @@ TEST_CASE("keys given twice") {
 TEST_CASE("malformed YAML, overrides and missing files") {
   CHECK(test::contains(refusal("train: [1\nx: y"), "x.yaml:"));
   CHECK(test::contains(refusal("a: b\n---\nc: d\n"), "expected one YAML document, got 2"));
+  const std::string shown = "x.yaml:1: expected sections, got \"" + std::string(79, 'x');
+  CHECK(refusal(std::string(5000, 'x')) == shown + "x...\"");
+  CHECK(refusal(std::string(79, 'x') + "ééé") == shown + "...\"");
   CHECK(refusal("", {"train.lr"}) == "--set train.lr: expected key=value");
   CHECK(refusal("", {"=1"}) == "--set =1: expected key=value");
   CHECK(test::error_of([] { read_config("/no/such.yaml", {}); }) ==
@@ -218,6 +305,28 @@ TEST_CASE("ranges") {
         "--set model.preset=b: model.preset: expected nothing beside model.path, got \"b\"");
   CHECK(refusal("train:\n  steps: 20\n  batch: 0\n") ==
         "x.yaml:3: train.batch: expected at least 1, got 0");
+}
+
+TEST_CASE("a hybrid strategy and the size of its groups") {
+  CHECK(refusal("", {"fsdp.strategy=hybrid_shard"}) ==
+        "fsdp.shard_size: strategy: hybrid_shard needs it, the number of ranks of a shard group");
+  CHECK(test::contains(refusal("", {"fsdp.shard_size=2"}), "only the hybrid strategies use it"));
+}
+
+TEST_CASE("ranges of numbers") {
+  for (const char* option :
+       {"model.norm_epsilon=0", "model.rope_theta=-1", "model.init_deviation=2", "model.dropout=1",
+        "train.optimizer.epsilon=0", "fsdp.divide_factor=1e-300", "train.loss_scale.initial=1e39",
+        "train.loss_scale.initial=1e-46", "train.loss_scale.initial=0",
+        "train.loss_scale.growth=0.5", "train.loss_scale.backoff=1", "train.loss_scale.backoff=0",
+        "train.loss_scale.tolerance=2", "train.loss_scale.floor=-1", "train.lr=nan",
+        "sample.temperature=-1"}) {
+    const std::string text = refusal("", {"train.dtype=f16", "sample.tokens=1", option});
+    const std::string key = std::string(option).substr(0, std::string(option).find('='));
+    CAPTURE(text);
+    CHECK(test::contains(text, key + ": expected"));
+    CHECK(text.size() < 150);
+  }
 }
 
 TEST_CASE("the schedule of a run ends with it unless it says otherwise") {

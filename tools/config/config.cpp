@@ -2,7 +2,10 @@
 // Contract: tools/config/config.h.
 #include "tools/config/config.h"
 
+#include <algorithm>
+
 #include "core/error.h"
+#include "tools/config/key_values.h"
 
 namespace fsdp::config {
 namespace {
@@ -18,6 +21,15 @@ void share(const char* key, double value) {
              value);
 }
 
+void positive(const char* key, double value) {
+  FSDP_CHECK(value > 0, "{}: expected a positive number, got {}", key, value);
+}
+
+void within(const char* key, double value, double least, double most) {
+  FSDP_CHECK(value >= least && value <= most, "{}: expected a number from {} to {}, got {}", key,
+             least, most, value);
+}
+
 void check_model(const ModelSection& c) {
   for (const auto& [key, value] : {std::pair{"model.vocab_size", c.vocab_size},
                                    {"model.hidden_size", c.hidden_size},
@@ -29,7 +41,10 @@ void check_model(const ModelSection& c) {
                                    {"model.max_positions", c.max_positions}}) {
     at_least<int64_t>(key, value, 0);
   }
-  if (c.dropout) share("model.dropout", *c.dropout);
+  positive("model.rope_theta", c.rope_theta.value_or(1));
+  positive("model.norm_epsilon", c.norm_epsilon.value_or(1));
+  within("model.init_deviation", c.init_deviation.value_or(0), 0, 1);
+  share("model.dropout", c.dropout.value_or(0));
   FSDP_CHECK(c.path.empty() || c.preset.empty(),
              "model.preset: expected nothing beside model.path, got \"{}\"", c.preset);
 }
@@ -61,7 +76,7 @@ void check_train(const TrainSection& c) {
   at_least("train.lr", c.lr, 0.0);
   share("train.optimizer.beta1", c.optimizer.beta1);
   share("train.optimizer.beta2", c.optimizer.beta2);
-  at_least("train.optimizer.epsilon", c.optimizer.epsilon, 0.0);
+  positive("train.optimizer.epsilon", c.optimizer.epsilon);
   at_least("train.optimizer.weight_decay", c.optimizer.weight_decay, 0.0);
   at_least("train.clip_norm", c.clip_norm, 0.0);
   at_least<int64_t>("train.log_every", c.log_every, 1);
@@ -70,16 +85,14 @@ void check_train(const TrainSection& c) {
 }
 
 void check_loss_scale(const LossScaleSection& c) {
-  const auto positive = [](const char* key, const std::optional<double>& value) {
-    FSDP_CHECK(!value || *value > 0, "{}: expected a positive number, got {}", key, *value);
-  };
-  positive("train.loss_scale.initial", c.initial);
-  at_least("train.loss_scale.growth", c.growth.value_or(1), 1.0);
-  positive("train.loss_scale.backoff", c.backoff);
-  FSDP_CHECK(!c.backoff || *c.backoff <= 1, "train.loss_scale.backoff: expected at most 1, got {}",
-             *c.backoff);
+  // As f32, which it is kept in: not 0, infinite or of less precision.
+  within("train.loss_scale.initial", c.initial.value_or(1), 0x1p-126, 0x1p126);
+  within("train.loss_scale.growth", c.growth.value_or(1), 1, 0x1p126);
+  const double backoff = c.backoff.value_or(0.5);
+  FSDP_CHECK(backoff > 0 && backoff < 1,
+             "train.loss_scale.backoff: expected a number between 0 and 1, got {}", backoff);
   at_least<int64_t>("train.loss_scale.interval", c.interval.value_or(1), 1);
-  at_least("train.loss_scale.tolerance", c.tolerance.value_or(0), 0.0);
+  within("train.loss_scale.tolerance", c.tolerance.value_or(0), 0, 1);
   at_least("train.loss_scale.floor", c.floor.value_or(0), 0.0);
   at_least("train.loss_scale.minimum", c.minimum.value_or(0), 0.0);
 }
@@ -88,14 +101,16 @@ void check_fsdp(const FsdpSection& c) {
   using comm::Strategy;
   const bool hybrid =
       c.strategy == Strategy::kHybridShard || c.strategy == Strategy::kHybridShardZero2;
-  at_least<int64_t>("fsdp.shard_size", c.shard_size, hybrid ? 1 : 0);
+  at_least<int64_t>("fsdp.shard_size", c.shard_size, 0);
+  FSDP_CHECK(!hybrid || c.shard_size > 0,
+             "fsdp.shard_size: strategy: {} needs it, the number of ranks of a shard group",
+             text_of(c.strategy));
   FSDP_CHECK(hybrid || c.shard_size == 0,
              "fsdp.shard_size: only the hybrid strategies use it, got {}", c.shard_size);
   at_least<int64_t>("fsdp.reshard_group_size", c.reshard_group_size, 0);
   at_least<int64_t>("fsdp.prefetch_depth", c.prefetch_depth, 1);
   at_least<int64_t>("fsdp.units_in_flight", c.units_in_flight, 1);
-  FSDP_CHECK(!c.divide_factor || *c.divide_factor > 0,
-             "fsdp.divide_factor: expected a positive number, got {}", *c.divide_factor);
+  within("fsdp.divide_factor", c.divide_factor.value_or(1), 1e-6, 1e9);
 }
 
 // An option of another wrap policy would be ignored in silence.
@@ -108,6 +123,98 @@ void check_wrap(const FsdpSection& c) {
   FSDP_CHECK(c.wrap == Wrap::kSize || !c.min_num_params,
              "fsdp.min_num_params: belongs to wrap: size");
   at_least<int64_t>("fsdp.min_num_params", c.min_num_params.value_or(1), 1);
+}
+
+struct Effect {
+  std::string key;
+  bool given;           // whether it has one
+  std::string without;  // what it has none with
+};
+
+void add_schedule(const ScheduleSection& c, std::vector<Effect>& effects) {
+  using Kind = optim::ScheduleKind;
+  const auto is = [&](std::initializer_list<Kind> kinds) {
+    return std::find(kinds.begin(), kinds.end(), c.kind) != kinds.end();
+  };
+  const bool parts = is({Kind::kWarmupStableDecay});
+  const bool cosine = is({Kind::kCosine, Kind::kCosineWithRestarts, Kind::kCosineWithMinLr,
+                          Kind::kCosineWarmupWithMinLr});
+  const std::string with = fmt::format("with kind: {}", optim::name_of(c.kind));
+  for (const auto& [key, given] :
+       {std::pair{"total", !is({Kind::kConstant, Kind::kInverseSqrt})},
+        {"power", is({Kind::kPolynomial, Kind::kFairseqPolynomialDecay})},
+        {"cycles", cosine || (parts && c.decay_shape == optim::Ramp::kCosine)},
+        {"timescale", is({Kind::kInverseSqrt})},
+        {"decay_steps", parts},
+        {"warmup_shape", parts},
+        {"decay_shape", parts},
+        {"zero_warmup", is({Kind::kFairseqPolynomialDecay})}}) {
+    effects.push_back({fmt::format("train.schedule.{}", key), given, with});
+  }
+}
+
+void add_loss_scale(const TrainSection& c, std::vector<Effect>& effects) {
+  const LossScaling rule = c.loss_scale.rule;
+  const bool scaled = rule == LossScaling::kTorch || rule == LossScaling::kFairseq ||
+                      (rule == LossScaling::kAuto && c.dtype == DType::kF16);
+  for (const char* key :
+       {"initial", "growth", "backoff", "interval", "tolerance", "floor", "minimum"}) {
+    effects.push_back({fmt::format("train.loss_scale.{}", key), scaled,
+                       "without loss scaling (train.dtype: f16, or a train.loss_scale.rule)"});
+  }
+}
+
+void add_sharding(const TrainConfig& config, std::vector<Effect>& effects) {
+  using comm::Strategy;
+  const FsdpSection& c = config.fsdp;
+  const bool sharded = c.strategy != Strategy::kNoShard;
+  const bool reshards =
+      sharded && c.reshard_after_forward.value_or(c.strategy == Strategy::kFullShard ||
+                                                  c.strategy == Strategy::kHybridShard);
+  const std::string strategy = "with strategy: " + text_of(c.strategy);
+  effects.push_back({"fsdp.reshard_after_forward", sharded, strategy});
+  effects.push_back(
+      {"fsdp.reshard_group_size", reshards,
+       sharded && c.reshard_after_forward ? "with reshard_after_forward: false" : strategy});
+  effects.push_back({"fsdp.prefetch_depth", c.forward_prefetch, "without forward_prefetch"});
+  effects.push_back(
+      {"fsdp.accumulation", config.train.micro_steps > 1, "with train.micro_steps: 1"});
+}
+
+bool any_jsonl(const DataSection& c) {
+  const auto jsonl = [&](const std::string& file) {
+    return data::format_of(file, c.format) == data::TextFormat::kJsonl;
+  };
+  return std::any_of(c.train.begin(), c.train.end(), jsonl) ||
+         std::any_of(c.validation.begin(), c.validation.end(), jsonl);
+}
+
+// An option that has another value than its default, and would be ignored in silence.
+void check_effects(const TrainConfig& config) {
+  const bool validated = !config.data.validation.empty(), sampled = config.sample.tokens > 0;
+  std::vector<Effect> effects = {
+      {"data.field", config.data.train.empty() || any_jsonl(config.data), "on files of text"},
+      {"train.eval_every", validated, "without data.validation"},
+      {"train.eval_batches", validated, "without data.validation"},
+      {"train.recompute.every", config.train.recompute.mode != RecomputeMode::kNone,
+       "with train.recompute.mode: none"},
+      {"sample.prompt", sampled, "without sample.tokens"},
+      {"sample.temperature", sampled, "without sample.tokens"},
+      {"sample.top_k", sampled && config.sample.temperature > 0,
+       sampled ? "with sample.temperature: 0" : "without sample.tokens"},
+      {"runtime.shared_memory_limit_mib", config.runtime.shared_memory,
+       "without runtime.shared_memory"}};
+  add_schedule(config.train.schedule, effects);
+  add_loss_scale(config.train, effects);
+  add_sharding(config, effects);
+  const auto values = key_values(config), defaults = key_values({});
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] == defaults[i]) continue;
+    for (const Effect& effect : effects) {
+      FSDP_CHECK(effect.given || effect.key != values[i].first, "{}: {} has no effect {}",
+                 effect.key, values[i].second, effect.without);
+    }
+  }
 }
 
 }  // namespace
@@ -127,6 +234,7 @@ void check_config(const TrainConfig& config) {
   at_least<int64_t>("sample.tokens", config.sample.tokens, 0);
   at_least("sample.temperature", config.sample.temperature, 0.0);
   at_least<int64_t>("sample.top_k", config.sample.top_k, 0);
+  check_effects(config);
 }
 
 optim::Schedule TrainConfig::schedule() const {

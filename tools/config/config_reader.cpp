@@ -2,16 +2,17 @@
 // complains about the keys that no field took. An override is a YAML map of its own, read the same
 // way over what is there already.
 // Contract: tools/config/config.h. The fields: config_fields.h. Types: config_values.h.
+#include <algorithm>
 #include <map>
 
 #include <yaml-cpp/yaml.h>
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/nearest.h"
 #include "tools/config/config.h"
 #include "tools/config/config_fields.h"
 #include "tools/config/config_values.h"
-#include "core/nearest.h"
 
 namespace fsdp::config {
 namespace {
@@ -35,7 +36,11 @@ std::string text_of(const YAML::Node& node) {
   if (node.IsNull()) return "nothing";
   if (node.IsSequence()) return "a list";
   if (node.IsMap()) return "a section";
-  return "\"" + node.Scalar() + "\"";
+  constexpr size_t kShown = 80;  // characters; a file that is no YAML is one large scalar
+  const std::string& text = node.Scalar();
+  size_t end = std::min(text.size(), kShown);
+  while (end < text.size() && end > 0 && (text[end] & 0xc0) == 0x80) --end;  // within a character
+  return "\"" + text.substr(0, end) + (end < text.size() ? "..." : "") + "\"";
 }
 
 // The dotted names of all fields, with their aliases, and sections.

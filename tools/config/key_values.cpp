@@ -1,0 +1,38 @@
+// A visitor over the list of fields. Contract: tools/config/key_values.h.
+#include "tools/config/key_values.h"
+
+#include "tools/config/config_fields.h"
+#include "tools/config/config_values.h"
+
+namespace fsdp::config {
+namespace {
+
+class Visitor {
+ public:
+  template <typename T>
+  void field(const char* key, T& value, const char*, std::initializer_list<const char*> = {}) {
+    all.emplace_back(prefix_ + key, value_text(value));
+  }
+  template <typename S>
+  void section(const char* key, const char*, S& value) {
+    const std::string outer = prefix_;
+    prefix_ += std::string(key) + ".";
+    visit(*this, value);
+    prefix_ = outer;
+  }
+  std::vector<std::pair<std::string, std::string>> all;
+
+ private:
+  std::string prefix_;
+};
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> key_values(const TrainConfig& config) {
+  Visitor visitor;
+  TrainConfig copy = config;  // visitors take fields by reference
+  visit(visitor, copy);
+  return visitor.all;
+}
+
+}  // namespace fsdp::config

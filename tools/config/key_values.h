@@ -1,0 +1,15 @@
+// The configuration as a flat list, to compare two of them. Not here: the file's form (to_yaml).
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tools/config/config.h"
+
+namespace fsdp::config {
+
+// Every field by its dotted key, in the order of the file; the value as in the file.
+std::vector<std::pair<std::string, std::string>> key_values(const TrainConfig& config);
+
+}  // namespace fsdp::config
