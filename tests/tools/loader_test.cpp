@@ -87,6 +87,18 @@ TEST_CASE("too few tokens, too many ranks") {
   const std::vector<int32_t> stream = stream_of(100);
   CHECK(test::error_of([&] { Loader loader({.tokens = stream, .sequence_length = 256}); }) ==
         "the data has 100 tokens, fewer than one sequence of 256 (data.sequence_length)");
+  for (const LastBatch last : {LastBatch::kPad, LastBatch::kDropLast}) {
+    const auto make = [&] {
+      Loader({.tokens = stream,
+              .name = "a.txt",
+              .sequence_length = 10,
+              .batch = int64_t{1} << 60,
+              .last = last});
+    };
+    CHECK(test::error_of(make) ==
+          "data.last_batch: a.txt has 10 sequences, which do not fill one batch of "
+          "1152921504606846976 (train.batch); with short, every step takes them all");
+  }
   CHECK(test::error_of([&] {
           Loader loader({.tokens = stream, .sequence_length = 10, .batch = 3, .world = 4});
         }) == "train.batch: 3 sequences cannot be dealt to 4 ranks; expected at least 4");

@@ -163,20 +163,6 @@ TEST_CASE_FIXTURE(Fixture, "a tokenizer that ends texts by itself needs no separ
   CHECK(tokens_with(FramingTokenizer(-1)).size() == 10);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a model of another vocabulary is refused, a padded one is not") {
-  make();
-  const TokenCache opened(cache, tokenizer);
-  opened.check_vocabulary(257);
-  opened.check_vocabulary(320);
-  for (const int64_t vocab : {256, 50257}) {
-    CHECK(test::error_of([&] { opened.check_vocabulary(vocab); }) ==
-          cache.string() +
-              ": vocabulary mismatch: the tokenizer of the data has 257 tokens, the "
-              "model " +
-              std::to_string(vocab));
-  }
-}
-
 TEST_CASE_FIXTURE(Fixture, "the path tells data sets apart") {
   const auto path = token_cache_path("c", source, tokenizer);
   CHECK(path.parent_path() == "c");

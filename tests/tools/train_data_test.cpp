@@ -80,6 +80,30 @@ TEST_CASE("train data: errors that all ranks agree on") {
   CHECK(test::contains(error_on(2, missing), "data.train"));
 }
 
+TEST_CASE("train data: a model of another vocabulary is refused, a padded one is not") {
+  const test::TempFolder folder;
+  folder.write("train.txt", "abcdefghijklmnopqrstuvwxyz0123456789");
+  folder.write("validation.txt", "The quick brown fox");
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    const TrainData data(world, config_of(folder, 2));
+    CHECK(data.sequences() == 9);
+    data.check_vocabulary(257);
+    data.check_vocabulary(1024);
+    for (const int64_t vocabulary : {256, 1025, 50257}) {
+      CHECK(test::error_of([&] { data.check_vocabulary(vocabulary); }) ==
+            fmt::format("data.train ({}): vocabulary mismatch: its tokenizer bytes has 257 tokens, "
+                        "the model {} (model.vocab_size)",
+                        (folder / "train.txt").string(), vocabulary));
+    }
+  });
+  config::TrainConfig short_validation = config_of(folder, 2);
+  short_validation.data.sequence_length = 21;
+  CHECK(error_on(2, short_validation) ==
+        fmt::format("data.validation ({}) has 20 tokens, fewer than one sequence of 21 "
+                    "(data.sequence_length)",
+                    (folder / "validation.txt").string()));
+}
+
 TEST_CASE("train data: the tokenizer is the given one, the model folder's, or bytes") {
   const test::TempFolder folder;
   folder.write("train.txt", "The quick brown fox jumps over the lazy dog");

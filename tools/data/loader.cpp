@@ -11,11 +11,16 @@ Packing checked_packing(const LoaderOptions& options) {
              options.sequence_length);
   const Packing packing{options.tokens, options.sequence_length};
   FSDP_CHECK(packing.sequences() >= 1,
-             "the data has {} tokens, fewer than one sequence of {} (data.sequence_length)",
+             "{} has {} tokens, fewer than one sequence of {} (data.sequence_length)", options.name,
              options.tokens.size(), options.sequence_length);
   FSDP_CHECK(options.world <= options.batch,
              "train.batch: {} sequences cannot be dealt to {} ranks; expected at least {}",
              options.batch, options.world, options.world);
+  // A padded batch would be as long as train.batch, however little data there is.
+  FSDP_CHECK(options.last == LastBatch::kShort || packing.sequences() >= options.batch,
+             "data.last_batch: {} has {} sequences, which do not fill one batch of {} "
+             "(train.batch); with short, every step takes them all",
+             options.name, packing.sequences(), options.batch);
   return packing;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tools/data/packing.h"
@@ -25,6 +26,7 @@ struct Batch {
 
 struct LoaderOptions {
   std::span<const int32_t> tokens;  // the data set; must outlive the loader
+  std::string name = "the data";    // of the data set, for errors
   int64_t sequence_length = 0;
   int64_t batch = 1;  // sequences per step over all ranks
   bool shuffle = true;
@@ -36,7 +38,8 @@ struct LoaderOptions {
 
 class Loader {
  public:
-  // Error for fewer tokens than one sequence, and for more ranks than sequences in a batch.
+  // Error for fewer tokens than one sequence, for more ranks than sequences in a batch, and for
+  // fewer sequences than a batch when the last one must be full.
   explicit Loader(const LoaderOptions& options);
 
   int64_t sequences() const { return packing_.sequences(); }

@@ -10,8 +10,12 @@
 #include "tools/data/token_cache.h"
 
 #include <bit>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <system_error>
+
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/rng.h"
@@ -195,8 +199,11 @@ CacheResult make_token_cache(const std::filesystem::path& cache, const TokenSour
   if (cache.has_parent_path()) {
     std::error_code error;
     std::filesystem::create_directories(cache.parent_path(), error);
-    FSDP_CHECK(!error, "{}: cannot create the folder: {}", cache.parent_path().string(),
+    FSDP_CHECK(!error, "data.cache_dir: {}: cannot be made: {}", cache.parent_path().string(),
                error.message());
+    FSDP_CHECK(::access(cache.parent_path().c_str(), W_OK) == 0,
+               "data.cache_dir: {}: cannot be written: {}", cache.parent_path().string(),
+               std::generic_category().message(errno));
   }
   out.tokens = build(cache, source, tokenizer);
   out.built = true;
@@ -211,14 +218,6 @@ TokenCache::TokenCache(const std::filesystem::path& cache, const Tokenizer& toke
   vocab_size_ = checked.footer.vocab_size;
   tokens_ = {reinterpret_cast<const int32_t*>(file_.data()),
              static_cast<size_t>(checked.footer.tokens)};
-}
-
-void TokenCache::check_vocabulary(int64_t model_vocab_size) const {
-  constexpr int64_t kRound = 1024;
-  const int64_t padded = (vocab_size_ + kRound - 1) / kRound * kRound;
-  FSDP_CHECK(model_vocab_size >= vocab_size_ && model_vocab_size <= padded,
-             "{}: vocabulary mismatch: the tokenizer of the data has {} tokens, the model {}",
-             path().string(), vocab_size_, model_vocab_size);
 }
 
 }  // namespace fsdp::data

@@ -47,9 +47,6 @@ class TokenCache {
   std::span<const int32_t> tokens() const { return tokens_; }
   int64_t vocab_size() const { return vocab_size_; }
   const std::filesystem::path& path() const { return file_.path(); }
-  // Error when the tokens do not belong to a model of this vocabulary. It may be larger by padding
-  // to a round number (up to the next multiple of 1024), not smaller.
-  void check_vocabulary(int64_t model_vocab_size) const;
 
  private:
   MappedFile file_;

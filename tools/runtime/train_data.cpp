@@ -18,6 +18,12 @@ Batch session_batch(data::Batch batch) {
           .global_label_tokens = batch.global_label_tokens};
 }
 
+// "data.train (a.txt and 2 more)"
+std::string name_of(const char* key, const std::vector<std::string>& files) {
+  const std::string more = files.size() > 1 ? fmt::format(" and {} more", files.size() - 1) : "";
+  return fmt::format("{} ({}{})", key, files.front(), more);
+}
+
 }  // namespace
 
 std::string resolve_path(const std::string& path, const std::filesystem::path& config_file) {
@@ -57,6 +63,16 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
   });
 }
 
+void TrainData::check_vocabulary(int64_t model_vocabulary) const {
+  constexpr int64_t kRound = 1024;  // what models are padded to
+  const int64_t tokens = tokenizer_->vocab_size();
+  const int64_t padded = (tokens + kRound - 1) / kRound * kRound;
+  FSDP_CHECK(model_vocabulary >= tokens && model_vocabulary <= padded,
+             "{}: vocabulary mismatch: its tokenizer {} has {} tokens, the model {} "
+             "(model.vocab_size)",
+             name_of("data.train", config_.data.train), tokenizer_name_, tokens, model_vocabulary);
+}
+
 // One writer per host; the end of the first agree() is the barrier that the others wait at.
 std::unique_ptr<data::TokenCache> TrainData::open(comm::Communicator& world,
                                                   const std::vector<std::string>& files) {
@@ -78,6 +94,8 @@ std::unique_ptr<data::TokenCache> TrainData::open(comm::Communicator& world,
 data::Loader TrainData::loader(const data::TokenCache& cache, comm::Communicator& world,
                                bool training) const {
   return data::Loader({.tokens = cache.tokens(),
+                       .name = training ? name_of("data.train", config_.data.train)
+                                        : name_of("data.validation", config_.data.validation),
                        .sequence_length = config_.data.sequence_length,
                        .batch = config_.train.batch,
                        .shuffle = training && config_.data.shuffle,

@@ -20,10 +20,10 @@ class TrainData {
 
   const data::Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::string& tokenizer_name() const { return tokenizer_name_; }  // for make_tokenizer
-  // Error when the texts' tokens do not belong to a model of this vocabulary.
-  void check_vocabulary(int64_t model_vocabulary) const {
-    train_->check_vocabulary(model_vocabulary);
-  }
+  // Error when the texts' tokens do not belong to a model of this vocabulary. It may be larger by
+  // padding to a round number (up to the next multiple of 1024), not smaller.
+  void check_vocabulary(int64_t model_vocabulary) const;
+  int64_t sequences() const { return train_loader_->sequences(); }  // of the training data
 
   BatchSource training() const;
   BatchSource validation() const;  // without batches when there is no validation text
