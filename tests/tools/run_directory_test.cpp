@@ -17,7 +17,30 @@ TEST_CASE("run directory: never one that is there already") {
   CHECK(create_numbered(folder / "a/b/run/") == folder / "a/b/run-3");
   folder.write("file", "x");
   CHECK(test::contains(test::error_of([&] { create_numbered(folder / "file/run"); }),
-                       "cannot be made"));
+                       "runtime.run_dir: "));
+}
+
+TEST_CASE("run directory: one that was asked for and is there, and a disk that is full") {
+  const test::TempFolder folder;
+  const auto refusal = [&](const std::filesystem::path& path, int64_t bytes) {
+    return test::error_of([&] { check_run_directory(path, bytes); });
+  };
+  const std::string taken =
+      fmt::format("runtime.run_dir: {} is there already; give another one", folder.path().string());
+  CHECK(refusal(folder.path(), 1) == taken);
+  std::string made;
+  comm::run_local_ranks(2, [&](comm::Communicator& world) {
+    const std::string error =
+        test::error_of([&] { make_run_directory(world, folder.path().string() + "/", "name"); });
+    if (world.rank() == 0) made = error;
+  });
+  CHECK(test::contains(made, taken));
+  CHECK(refusal(folder / "a/b", 1) == "");
+  CHECK(refusal("", 1) == "");
+  CHECK(!std::filesystem::exists(folder / "a"));
+  const std::string full = refusal(folder / "a/b", int64_t{1} << 62);
+  CHECK(full.starts_with(fmt::format("runtime.run_dir: {}: ", folder.path().string())));
+  CHECK(full.ends_with("MiB are free, the trained model needs 4398046511104.0 MiB"));
 }
 
 TEST_CASE("run directory: one for all ranks, with what was run") {

@@ -23,15 +23,56 @@ std::string local_time(const char* format) {
 
 }  // namespace
 
-std::filesystem::path create_numbered(const std::filesystem::path& given) {
-  const std::filesystem::path wanted = given.has_filename() ? given : given.parent_path();
+namespace {
+
+constexpr const char* kFolder = "runs";  // of the runs without a name of their own
+
+// Makes `path`, whose parent is there; false when it is there too.
+bool create_once(const std::filesystem::path& path) {
   std::error_code error;
-  const std::filesystem::path parent = wanted.parent_path();
-  if (!parent.empty()) std::filesystem::create_directories(parent, error);
-  FSDP_CHECK(!error, "{}: cannot be made: {}", parent.string(), error.message());
+  const bool is_new = std::filesystem::create_directory(path, error);
+  const bool in_the_way = error == std::errc::file_exists;
+  FSDP_CHECK(!error || in_the_way, "runtime.run_dir: {}: cannot be made: {}", path.string(),
+             error.message());
+  return is_new;
+}
+
+void create_parent(const std::filesystem::path& path) {
+  if (!path.has_parent_path()) return;
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  FSDP_CHECK(!error, "runtime.run_dir: {}: cannot be made: {}", path.parent_path().string(),
+             error.message());
+}
+
+std::filesystem::path without_slash(const std::filesystem::path& path) {
+  return path.has_filename() ? path : path.parent_path();
+}
+
+}  // namespace
+
+void check_run_directory(const std::filesystem::path& wanted, int64_t bytes) {
+  std::error_code unreadable;
+  FSDP_CHECK(wanted.empty() || !std::filesystem::exists(wanted, unreadable),
+             "runtime.run_dir: {} is there already; give another one", wanted.string());
+  std::filesystem::path place = std::filesystem::absolute(wanted.empty() ? kFolder : wanted);
+  while (!std::filesystem::exists(place, unreadable) && place.has_relative_path()) {
+    place = place.parent_path();
+  }
+  const std::filesystem::space_info space = std::filesystem::space(place, unreadable);
+  if (unreadable) return;  // making the folder says why
+  constexpr double kMiB = 1 << 20;
+  FSDP_CHECK(static_cast<double>(space.available) >= static_cast<double>(bytes),
+             "runtime.run_dir: {}: {:.1f} MiB are free, the trained model needs {:.1f} MiB",
+             place.string(), static_cast<double>(space.available) / kMiB,
+             static_cast<double>(bytes) / kMiB);
+}
+
+std::filesystem::path create_numbered(const std::filesystem::path& given) {
+  const std::filesystem::path wanted = without_slash(given);
+  create_parent(wanted);
   std::filesystem::path path = wanted;
-  for (int number = 2; !std::filesystem::create_directory(path, error); ++number) {
-    FSDP_CHECK(!error, "{}: cannot be made: {}", path.string(), error.message());
+  for (int number = 2; !create_once(path); ++number) {
     path = fmt::format("{}-{}", wanted.string(), number);
   }
   return path;
@@ -40,11 +81,19 @@ std::filesystem::path create_numbered(const std::filesystem::path& given) {
 std::filesystem::path make_run_directory(comm::Communicator& world,
                                          const std::filesystem::path& wanted,
                                          const std::string& name) {
-  const std::string stamped = fmt::format("runs/{}-{}", name, local_time("%Y%m%d-%H%M%S"));
+  const std::string stamped = fmt::format("{}/{}-{}", kFolder, name, local_time("%Y%m%d-%H%M%S"));
   std::string path;
   agree(world, [&] {
     if (world.rank() != 0) return;
-    path = create_numbered(wanted.empty() ? std::filesystem::path(stamped) : wanted).string();
+    if (wanted.empty()) {
+      path = create_numbered(stamped).string();
+      return;
+    }
+    const std::filesystem::path given = without_slash(wanted);
+    create_parent(given);
+    FSDP_CHECK(create_once(given), "runtime.run_dir: {} is there already; give another one",
+               given.string());
+    path = given.string();
   });
   return world.exchange(path)[0];
 }

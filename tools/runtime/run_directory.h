@@ -10,8 +10,12 @@
 
 namespace fsdp::tools {
 
+// Error when `wanted` is there already, and when it (empty: the place of the default) lies on a
+// file system with fewer bytes free.
+void check_run_directory(const std::filesystem::path& wanted, int64_t bytes);
 // Rank 0 makes the folder `wanted`, or runs/<name>-<timestamp> when that is empty; all ranks learn
-// its path. Collective. A folder that is there already is never taken: "-2", "-3", ... follows.
+// its path. Collective. A folder that is there already is never taken: `wanted` is an error, behind
+// a timestamp "-2", "-3", ... follows.
 std::filesystem::path make_run_directory(comm::Communicator& world,
                                          const std::filesystem::path& wanted,
                                          const std::string& name);
