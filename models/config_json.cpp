@@ -1,10 +1,13 @@
 // Hugging Face config.json: the keys that every family has. Those of one family: models/families.
+#include "core/io/file.h"
 #include "models/family.h"
 
 namespace fsdp::models {
 
-ModelConfig read_config(const std::string& path) {
-  const Json json = read_json_file(path);
+ModelConfig read_config(const std::string& path) { return parse_config(read_file(path), path); }
+
+ModelConfig parse_config(const std::string& text, const std::string& path) {
+  const Json json = parse_json(text, path);
   const ConfigKeys keys(json, path);
   const std::string name = keys.get<std::string>("model_type");
   try {

@@ -1,5 +1,5 @@
-// What one model family is: conventions, config.json, names in files, sizes. A new family: a file in
-// models/families that defines one of these, and a line in family.cpp.
+// What one model family is: conventions, config.json, names in files, sizes. A new family: a file
+// in models/families that defines one of these, and a line in family.cpp.
 #pragma once
 
 #include <span>
@@ -39,6 +39,9 @@ struct Family {
   NameTable names;
   std::span<const Preset> presets;
 };
+
+// read_config of config.h, from the file's text.
+ModelConfig parse_config(const std::string& json, const std::string& path);
 
 std::span<const Family* const> families();
 const Family& family_of(std::string_view name);  // Error lists those there are

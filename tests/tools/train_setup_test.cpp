@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "comm/local_transport.h"
 #include "tests/support/temp_folder.h"
 
 namespace fsdp::tools {
@@ -74,6 +75,29 @@ TEST_CASE("train setup: a model from a folder, with nothing that contradicts it"
   CHECK(test::contains(error_of(path + ", model_type: llama}"), "has gpt2, got llama"));
   CHECK(test::contains(error_of(path + ", tie_embeddings: false}"), "has true, got false"));
   CHECK(test::contains(error_of(path + ", activation: gelu}"), "model.activation"));
+  CHECK(test::contains(error_of(path + ", init_deviation: 0.5}"), "has 0.02, got 0.5"));
+}
+
+TEST_CASE("train setup: what the family's config.json cannot say is refused") {
+  const auto sized = [](const std::string& more) {
+    return error_of("model: {hidden_size: 64, layers: 1, heads: 4, " + more + "}");
+  };
+  CHECK(sized("model_type: gpt2, kv_heads: 2") ==
+        "model.kv_heads: the config.json of the family gpt2 cannot say 2; it would be read back "
+        "as 4");
+  CHECK(sized("model_type: gpt2, head_dim: 32").starts_with("model.head_dim: "));
+  CHECK(sized("model_type: gpt2, rope_theta: 10000") ==
+        "model.rope_theta: the family gpt2 has no rotary positions");
+  CHECK(sized("model_type: llama, activation: gelu_new") ==
+        "model.activation: the MLP of the family llama is SwiGLU, got gelu_new");
+  CHECK(sized("model_type: bloom, ffn: 100").starts_with("model.ffn: "));
+  CHECK(sized("model_type: gpt_neox, head_dim: 32").starts_with("model.head_dim: "));
+  CHECK(sized("model_type: bloom, dropout: 0.1") == "");
+  CHECK(sized("model_type: llama, kv_heads: 2, head_dim: 32, rope_theta: 5, dropout: 0.1") == "");
+  for (const std::string& name : models::preset_names()) {
+    CAPTURE(name);
+    CHECK(error_of("model: {preset: " + name + ", dropout: 0.1}") == "");
+  }
 }
 
 TEST_CASE("train setup: wrap policies") {
@@ -123,14 +147,14 @@ TEST_CASE("train setup: every way of sharding reaches the session") {
       "model: {preset: gpt2-124m}\n"
       "train: {micro_steps: 3, loss_mean: ranks, clip_type: inf, freeze: ['*.wte.*'],\n"
       "        recompute: {mode: full, every: 2}}\n"
-      "fsdp: {strategy: hybrid_shard, shard_size: 2, reshard_after_forward: false,\n"
+      "fsdp: {strategy: hybrid_shard_zero2, shard_size: 2, reshard_after_forward: true,\n"
       "       prefetch_depth: 2, units_in_flight: 3, separate_reduce: false,\n"
       "       accumulation: reduce_scatter_each, divide_factor: 3, force_sum: true,\n"
       "       absent_is_zero: true, fixed_order: true, reshard_group_size: 1}\n");
-  const SessionOptions options = session_options(config, {}, 4, 1);
-  CHECK(options.fsdp.strategy == comm::Strategy::kHybridShard);
+  const SessionOptions options = session_options(config, {}, 2, 1);
+  CHECK(options.fsdp.strategy == comm::Strategy::kHybridShardZero2);
   CHECK(options.fsdp.shard_size == 2);
-  CHECK(options.fsdp.reshard_after_forward == false);
+  CHECK(options.fsdp.reshard_after_forward == true);
   CHECK(options.fsdp.reshard_group_size == 1);
   CHECK(options.fsdp.forward_prefetch == 2);
   CHECK(options.fsdp.units_in_flight == 3);
@@ -150,6 +174,23 @@ TEST_CASE("train setup: every way of sharding reaches the session") {
             .fsdp.forward_prefetch == 0);
 }
 
+TEST_CASE("train setup: groups that the ranks do not divide into, by key") {
+  const auto refusal = [](const std::string& fsdp, int ranks) {
+    const config::TrainConfig config = config_of("train: {micro_steps: 2}\nfsdp: {" + fsdp + "}");
+    return test::error_of([&] { session_options(config, {}, ranks, 1); });
+  };
+  const std::string hybrid = "strategy: hybrid_shard, shard_size: ";
+  CHECK(refusal(hybrid + "3", 4) == "fsdp.shard_size: expected a divisor of 4 ranks, got 3");
+  CHECK(refusal(hybrid + "8", 4).starts_with("fsdp.shard_size: "));
+  CHECK(refusal(hybrid + "2", 4) == "");
+  CHECK(refusal("reshard_group_size: 3", 4) ==
+        "fsdp.reshard_group_size: expected a divisor of the 4 ranks of a shard group, got 3");
+  CHECK(refusal("reshard_group_size: 3", 2) == "");  // see remarks()
+  const std::string fixed = "fixed_order: true, accumulation: reduce_scatter_each, ";
+  CHECK(refusal(fixed + hybrid + "2", 4).starts_with("fsdp.fixed_order: "));
+  CHECK(refusal(fixed + hybrid + "4", 4) == "");
+}
+
 TEST_CASE("train setup: the loss scale of f16, by rule and by value") {
   const auto scale = [](const std::string& yaml) {
     return session_options(config_of("train: {" + yaml + "}"), {}, 4, 1).loss_scale;
@@ -164,6 +205,60 @@ TEST_CASE("train setup: the loss scale of f16, by rule and by value") {
   CHECK(scale("dtype: f32, loss_scale: {rule: torch, initial: 8}").initial == 8);
   CHECK(test::contains(test::error_of([&] { scale("dtype: f16, loss_scale: {rule: none}"); }),
                        "f16 needs loss scaling"));
+  const auto refusal = [&](const std::string& yaml) {
+    return test::error_of([&] { scale("dtype: f16, loss_scale: {" + yaml + "}"); });
+  };
+  CHECK(refusal("rule: fairseq, minimum: 128") ==
+        "train.loss_scale.minimum: expected less than the initial scale 128, got 128");
+  CHECK(refusal("initial: 8, floor: 9") ==
+        "train.loss_scale.floor: expected at most the initial scale 8, got 9");
+  CHECK(refusal("initial: 8, floor: 8, minimum: 7") == "");
+}
+
+TEST_CASE("train setup: what ranks and data make of options") {
+  const auto remarks_of = [](const std::string& yaml, int64_t sequences, int ranks) {
+    std::string out;
+    for (const std::string& line : remarks(config_of(yaml), sequences, ranks)) out += line + "\n";
+    return out;
+  };
+  CHECK(remarks_of("", 8, 2) == "");
+  CHECK(remarks_of("train: {batch: 9}", 8, 2) ==
+        "train.batch is 9, the data has 8 sequences: every step is an epoch and takes them all\n");
+  CHECK(remarks_of("train: {micro_steps: 4}", 8, 2) == "");
+  CHECK(remarks_of("train: {micro_steps: 4}", 8, 3) ==
+        "train.micro_steps is 4, a rank has at most 3 sequences in a step: the other micro-steps "
+        "are empty\n");
+  CHECK(remarks_of("fsdp: {reshard_group_size: 2}", 8, 4) == "");
+  CHECK(test::contains(remarks_of("fsdp: {reshard_group_size: 2}", 8, 2), "no effect"));
+  const std::string later = "train: {micro_steps: 2}\nfsdp: {accumulation: reduce_scatter_each";
+  CHECK(test::contains(remarks_of(later + "}", 8, 4), "is reduce_each"));
+  CHECK(remarks_of(later + ", strategy: hybrid_shard, shard_size: 2}", 8, 4) == "");
+  CHECK(remarks_of(later + ", strategy: no_shard}", 8, 4) == "");
+}
+
+TEST_CASE("train setup: ranks with different configurations are told where they differ") {
+  const auto message_of = [](const std::string& key, const std::string& value) {
+    std::vector<std::string> messages(3);
+    comm::run_local_ranks(3, [&](comm::Communicator& world) {
+      std::vector<std::string> overrides = {"train.lr=0.5", "sample.tokens=1",
+                                            "sample.prompt=two\nlines"};
+      if (world.rank() == 2) overrides.push_back(key + "=" + value);
+      const auto config = config::parse_config("", "", overrides);
+      messages[static_cast<size_t>(world.rank())] =
+          test::error_of([&] { check_same_config(world, config); });
+    });
+    CHECK(messages[0] == messages[1]);
+    CHECK(messages[0] == messages[2]);
+    return messages[0];
+  };
+  CHECK(message_of("train.lr", "0.25") ==
+        "ranks have different configurations: train.lr: 0.5 on rank 0, 0.25 on rank 2");
+  CHECK(message_of("data.train", "b.txt") ==
+        "ranks have different configurations: data.train: [] on rank 0, [\"b.txt\"] on rank 2");
+  for (const char* own : {"runtime.run_dir", "runtime.name", "data.cache_dir"}) {
+    CHECK(message_of(own, "x") == "");
+  }
+  CHECK(message_of("runtime.threads", "3") == "");
 }
 
 }  // namespace

@@ -1,8 +1,15 @@
 // Sizes of the model and translation of options.
 #include "tools/runtime/train_setup.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <sstream>
+
+#include "core/rng.h"
+#include "models/family.h"
+#include "tools/config/key_values.h"
+#include "tools/runtime/launch.h"
 
 namespace fsdp::tools {
 namespace {
@@ -87,9 +94,51 @@ models::ModelConfig from_folder(const config::ModelSection& c) {
   same("tie_embeddings", c.tie_embeddings, model.tied_head);
   same("rope_theta", c.rope_theta, model.rope.theta);
   same("norm_epsilon", c.norm_epsilon, model.norm_epsilon);
+  same("init_deviation", c.init_deviation, model.initializer_range);
   FSDP_CHECK(c.activation.empty() || parse_activation(c.activation) == model.activation,
              "model.activation: {} has another one than {}", c.path, c.activation);
   return model;
+}
+
+void check_parts(const config::ModelSection& c, const models::ModelConfig& model) {
+  FSDP_CHECK(c.activation.empty() || model.mlp == models::MlpKind::kActivation,
+             "model.activation: the MLP of the family {} is SwiGLU, got {}", model.family,
+             c.activation);
+  FSDP_CHECK(!c.rope_theta || model.positions == models::PositionKind::kRope,
+             "model.rope_theta: the family {} has no rotary positions", model.family);
+}
+
+// What the folder that a run saves could not say would be read back as something else.
+void check_can_be_saved(const models::ModelConfig& model) {
+  using Model = models::ModelConfig;
+  struct Field {
+    const char* key;
+    std::function<std::string(const Model&)> value;
+  };
+  const auto text = [](auto Model::*member) {
+    return [member](const Model& m) { return fmt::format("{}", m.*member); };
+  };
+  const std::vector<Field> fields = {
+      {"model.kv_heads", text(&Model::kv_heads)},
+      {"model.head_dim", text(&Model::head_dim)},
+      {"model.ffn", text(&Model::ffn)},
+      {"model.max_positions", text(&Model::max_positions)},
+      {"model.activation",
+       [](const Model& m) {
+         return std::string(m.activation == Activation::kGeluErf ? "gelu" : "gelu_new");
+       }},
+      {"model.tie_embeddings", text(&Model::tied_head)},
+      {"model.rope_theta", [](const Model& m) { return fmt::format("{}", m.rope.theta); }},
+      {"model.norm_epsilon", text(&Model::norm_epsilon)},
+      {"model.dropout", text(&Model::attention_dropout)},
+      {"model.dropout", text(&Model::embedding_dropout)},
+      {"model.dropout", text(&Model::residual_dropout)}};
+  const Model again = models::parse_config(models::config_json(model, ""), "config.json");
+  for (const auto& [key, value] : fields) {
+    FSDP_CHECK(value(model) == value(again),
+               "{}: the config.json of the family {} cannot say {}; it would be read back as {}",
+               key, model.family, value(model), value(again));
+  }
 }
 
 }  // namespace
@@ -99,16 +148,18 @@ models::ModelConfig model_config(const config::TrainConfig& config, int64_t voca
   models::ModelConfig model = c.path.empty() ? from_sizes(config) : from_folder(c);
   if (c.path.empty()) model.vocabulary = c.vocab_size > 0 ? c.vocab_size : vocabulary;
   if (c.dropout) {
-    // The other two have no place in the config.json of a Llama.
     model.attention_dropout = *c.dropout;
-    // Llama and its relatives have no dropout there.
-    if (model.norm == models::NormKind::kLayerNorm)
-      model.embedding_dropout = model.residual_dropout = *c.dropout;
+    // Llama and its relatives have none elsewhere, BLOOM none behind the embedding.
+    const bool elsewhere = model.norm == models::NormKind::kLayerNorm;
+    if (elsewhere) model.residual_dropout = *c.dropout;
+    if (elsewhere && !model.embedding_norm) model.embedding_dropout = *c.dropout;
   }
   FSDP_CHECK(config.data.sequence_length <= model.max_positions,
              "data.sequence_length: the model has {} positions, got {}", model.max_positions,
              config.data.sequence_length);
   models::validate(model);
+  check_parts(c, model);
+  check_can_be_saved(model);
   return model;
 }
 
@@ -128,6 +179,24 @@ comm::WrapPolicy wrap_policy(const config::FsdpSection& fsdp) {
     for (std::string name; std::getline(parts >> std::ws, name, ',');) classes.push_back(name);
   }
   return classes.empty() ? comm::WrapPolicy() : comm::wrap_classes(classes);
+}
+
+// What the sharding layer would refuse without knowing the names of keys.
+void check_groups(const config::FsdpSection& c, int ranks) {
+  const int64_t shards = c.shard_size > 0                         ? c.shard_size
+                         : c.strategy == comm::Strategy::kNoShard ? 1
+                                                                  : ranks;
+  FSDP_CHECK(ranks % shards == 0, "fsdp.shard_size: expected a divisor of {} ranks, got {}", ranks,
+             shards);
+  const int64_t inner = c.reshard_group_size;
+  FSDP_CHECK(inner == 0 || inner >= shards || shards % inner == 0,
+             "fsdp.reshard_group_size: expected a divisor of the {} ranks of a shard group, got {}",
+             shards, inner);
+  FSDP_CHECK(
+      !c.fixed_order || shards == 1 || shards == ranks ||
+          c.accumulation != comm::Accumulation::kReduceScatterEach,
+      "fsdp.fixed_order: accumulation: reduce_scatter_each adds micro-steps before replicas; "
+      "expected another one");
 }
 
 comm::FsdpOptions fsdp_options(const config::TrainConfig& config) {
@@ -170,6 +239,12 @@ optim::LossScalerOptions loss_scale_options(const config::TrainSection& train, i
               .tolerance = c.tolerance.value_or(out.rule.tolerance),
               .floor = c.floor.value_or(out.rule.floor),
               .minimum = c.minimum.value_or(out.rule.minimum)};
+  FSDP_CHECK(out.rule.minimum < out.initial,
+             "train.loss_scale.minimum: expected less than the initial scale {}, got {}",
+             out.initial, out.rule.minimum);
+  FSDP_CHECK(out.rule.floor <= out.initial,
+             "train.loss_scale.floor: expected at most the initial scale {}, got {}", out.initial,
+             out.rule.floor);
   return out;
 }
 
@@ -180,6 +255,7 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
   const config::TrainSection& train = config.train;
   FSDP_CHECK(config.runtime.backend == "cpu", "runtime.backend: this build has cpu, got \"{}\"",
              config.runtime.backend);
+  check_groups(config.fsdp, ranks);
   SessionOptions options = {.model = model,
                             .max_length = config.data.sequence_length,
                             .wrap = wrap_policy(config.fsdp),
@@ -202,6 +278,60 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
   options.cpu.threads = threads;
   options.cpu.synchronous = config.runtime.synchronous;
   return options;
+}
+
+std::vector<std::string> remarks(const config::TrainConfig& config, int64_t sequences, int ranks) {
+  const config::TrainSection& train = config.train;
+  const config::FsdpSection& c = config.fsdp;
+  std::vector<std::string> out;
+  if (train.batch > sequences) {
+    out.push_back(
+        fmt::format("train.batch is {}, the data has {} sequences: every step is an epoch "
+                    "and takes them all",
+                    train.batch, sequences));
+  }
+  const int64_t rows = (std::min(train.batch, sequences) + ranks - 1) / ranks;
+  if (train.micro_steps > rows) {
+    out.push_back(
+        fmt::format("train.micro_steps is {}, a rank has at most {} sequences in a step: "
+                    "the other micro-steps are empty",
+                    train.micro_steps, rows));
+  }
+  const int shards = c.shard_size > 0 ? static_cast<int>(c.shard_size) : ranks;
+  if (c.reshard_group_size >= shards) {
+    out.push_back(
+        fmt::format("fsdp.reshard_group_size is {}, a shard group has {} ranks: it has no "
+                    "effect",
+                    c.reshard_group_size, shards));
+  }
+  const bool replicas = c.strategy == comm::Strategy::kNoShard ? ranks > 1 : shards < ranks;
+  if (c.accumulation == comm::Accumulation::kReduceScatterEach && !replicas) {
+    out.push_back("fsdp.accumulation: without replicas reduce_scatter_each is reduce_each");
+  }
+  return out;
+}
+
+void check_same_config(comm::Communicator& world, const config::TrainConfig& config) {
+  std::vector<std::string> lines;
+  std::string mine;
+  for (const auto& [key, value] : config::key_values(config)) {
+    const bool own = key == "runtime.threads" || key == "runtime.run_dir" ||
+                     key == "runtime.name" || key == "data.cache_dir";
+    lines.push_back(key + ": " + (own ? "" : value));
+    mine += lines.back() + "\n";
+  }
+  const std::vector<std::string> hashes = world.exchange(fmt::format("{:x}", hash_name(mine)));
+  const auto other = std::find_if(hashes.begin(), hashes.end(),
+                                  [&](const std::string& hash) { return hash != hashes[0]; });
+  if (other == hashes.end()) return;
+  const auto rank = static_cast<size_t>(other - hashes.begin());
+  const std::vector<std::string> texts = world.exchange(mine);
+  std::istringstream first(texts[0]), second(texts[rank]);
+  std::string a, b;
+  while (std::getline(first, a) && std::getline(second, b) && a == b) {
+  }
+  throw AgreedError(fmt::format("ranks have different configurations: {} on rank 0, {} on rank {}",
+                                a, b.substr(b.find(": ") + 2), rank));
 }
 
 std::string describe(const models::ModelConfig& model) {

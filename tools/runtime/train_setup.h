@@ -15,6 +15,15 @@ models::ModelConfig model_config(const config::TrainConfig& config, int64_t voca
 SessionOptions session_options(const config::TrainConfig& config, const models::ModelConfig& model,
                                int ranks, int threads);
 
+// What the number of ranks or the size of the data makes of options, where that may surprise; a
+// line each. `sequences`: of the training data.
+std::vector<std::string> remarks(const config::TrainConfig& config, int64_t sequences, int ranks);
+
+// AgreedError when ranks were started with different configurations: they would train different
+// models or wait for each other for ever. What may differ: runtime.threads, .run_dir, .name,
+// data.cache_dir. Collective.
+void check_same_config(comm::Communicator& world, const config::TrainConfig& config);
+
 // "llama, 4 layers, 1.2 M parameters"
 std::string describe(const models::ModelConfig& model);
 std::string name_of(comm::Strategy strategy);  // as in the configuration
