@@ -186,6 +186,36 @@ TEST_CASE("trainer: skipped steps move neither the optimizer nor the schedule") 
   CHECK(lines.at(7).at("grad_norm").is_null());
 }
 
+TEST_CASE("trainer: a run in which every step was skipped is an error") {
+  const auto error_after = [](int64_t steps, int64_t overflowing) {
+    std::string error;
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      SessionOptions session_options = tiny_options();
+      session_options.fsdp.param_dtype = DType::kF16;
+      session_options.loss_scale = {.initial = 8, .rule = {}};
+      Session session(world, session_options);
+      session.initialise(models::from_scratch(3));
+      Progress progress(nullptr, -1, 1);
+      MetricsLog log;
+      BatchSource source = training(world);
+      source.get = [overflowing, all = source.get](int64_t step) {
+        Batch batch = all(step);
+        if (step < overflowing) batch.gradient_factor = INFINITY;
+        return batch;
+      };
+      const TrainerOptions options = {.steps = steps, .schedule = {.peak = 1e-3, .total = steps}};
+      Trainer trainer(session, options, progress, log);
+      error = test::error_of([&] { trainer.run(source, {}); });
+    });
+    return error;
+  };
+  CHECK(
+      error_after(3, 3) ==
+      "no step updated the model: gradients overflowed in all 3, the last time at a loss scale of "
+      "2; lower train.loss_scale.initial or raise train.steps");
+  CHECK(error_after(3, 2) == "");
+}
+
 TEST_CASE("trainer: a loss scale that cannot fall further ends the run with a reason") {
   std::string error;
   comm::run_local_ranks(2, [&](comm::Communicator& world) {

@@ -49,6 +49,7 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
     if (outcome_.signal == 0) outcome_.signal = vote_.taken();
   }
   finish_before();
+  if (outcome_.signal == 0 && outcome_.skipped == outcome_.steps) fail_without_update();
   outcome_.validation_loss.reset();
   if (outcome_.signal == 0) evaluate(validation);
   outcome_.wall_time_s = seconds_between(started_, Clock::now());
@@ -61,7 +62,9 @@ void Trainer::finish(const IssuedStep& issued) {
   const double seconds = seconds_between(step_ended_, now);
   step_ended_ = now;
   outcome_.steps = issued.step + 1;
-  outcome_.skipped += values.skipped;
+  // Without loss scaling a step that is not finite ends the run.
+  outcome_.skipped += session_.scales_loss() && values.skipped;
+  last_scale_ = values.loss_scale;
   outcome_.true_tokens += issued.batch.global_label_tokens;
   outcome_.step_time_s += seconds;
   window_s_ += seconds;
@@ -92,7 +95,7 @@ void Trainer::check_values(const IssuedStep& issued, const StepValues& values) {
 void Trainer::report(const IssuedStep& issued, const StepValues& values) {
   const bool finite = std::isfinite(values.loss) && std::isfinite(values.grad_norm);
   const bool logged = outcome_.steps == 1 || outcome_.steps % options_.log_every == 0 ||
-                      outcome_.steps == options_.steps || !finite;
+                      outcome_.steps == options_.steps || outcome_.signal != 0 || !finite;
   if (logged || tokens_per_s_ == 0) {
     tokens_per_s_ = static_cast<double>(window_tokens_) / window_s_;
   }
@@ -137,6 +140,13 @@ void Trainer::fail_not_finite(const IssuedStep& issued, const StepValues& values
         fmt::format("{}; first in the output of unit {} on rank {}", what, units[rank], rank));
   }
   throw AgreedError(what + "; all units' outputs are finite, so it is in the gradients");
+}
+
+void Trainer::fail_without_update() const {
+  throw AgreedError(
+      fmt::format("no step updated the model: gradients overflowed in all {}, the last time at a "
+                  "loss scale of {:g}; lower train.loss_scale.initial or raise train.steps",
+                  outcome_.steps, last_scale_));
 }
 
 void Trainer::evaluate(const BatchSource& validation) {

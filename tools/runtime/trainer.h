@@ -47,7 +47,7 @@ class Trainer {
   Trainer(Session& session, const TrainerOptions& options, Progress& progress, MetricsLog& metrics);
 
   // Throws AgreedError when the loss or the gradient norm is not finite; with loss scaling when the
-  // scale cannot fall further. Collective.
+  // scale cannot fall further or no step was an update. Collective.
   TrainOutcome run(const BatchSource& training, const BatchSource& validation);
 
  private:
@@ -63,6 +63,7 @@ class Trainer {
   void check_values(const IssuedStep& issued, const StepValues& values);
   void report(const IssuedStep& issued, const StepValues& values);
   [[noreturn]] void fail_not_finite(const IssuedStep& issued, const StepValues& values);
+  [[noreturn]] void fail_without_update() const;
   void evaluate(const BatchSource& validation);
 
   Session& session_;
@@ -78,6 +79,7 @@ class Trainer {
   double window_s_ = 0;  // since the last line of metrics
   int64_t window_tokens_ = 0;
   double tokens_per_s_ = 0;
+  double last_scale_ = 1;
 };
 
 }  // namespace fsdp::tools
