@@ -2,6 +2,8 @@
 #include "tools/command_line.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <sstream>
 
 #include <CLI/CLI.hpp>
@@ -49,6 +51,14 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
               .message = help ? out.str() : mistake + " (see fsdp --help)"};
   }
   return result;
+}
+
+std::string not_below_zero(const std::string& text) {
+  double value = -1;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  const bool good = error == std::errc() && rest == end && std::isfinite(value) && value >= 0;
+  return good ? "" : fmt::format("expected a number from 0, got {:.40}", text);
 }
 
 void add_launch_options(CLI::App& command, LaunchOptions& options) {

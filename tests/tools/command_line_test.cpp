@@ -44,6 +44,25 @@ TEST_CASE("command line: help and mistakes") {
   }
 }
 
+TEST_CASE("command line: numbers that are none, in a short message") {
+  for (const char* value : {"nan", "inf", "-1", "1e999", "x", "-inf", ""}) {
+    for (const auto& command : {std::vector<const char*>{"verify", "f", "--tolerance", value},
+                                {"generate", "f", "--temperature", value}}) {
+      const CommandLine line = parse(command);
+      CAPTURE(value);
+      CHECK(line.status == 2);
+      CHECK(line.message.size() < 120);
+      CHECK(test::contains(line.message, command[2]));
+    }
+  }
+  CHECK(parse({"verify", "f", "--tolerance", "1e-3"}).command);
+  CHECK(parse({"generate", "f", "--temperature", "0"}).command);
+  for (const auto& command : {std::vector<const char*>{"generate", "f", "--tokens", "0"},
+                              {"generate", "f", "--top-k", "-1"}}) {
+    CHECK(parse(command).message.size() < 120);
+  }
+}
+
 TEST_CASE("command line: an unknown command is named, with the known ones") {
   CHECK(parse({"walk"}).message ==
         "unknown command \"walk\"; expected train, generate, verify, bench, explain, compare, "

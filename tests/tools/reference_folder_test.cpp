@@ -82,6 +82,13 @@ TEST_CASE("layout model: batch, limits by dtype, trajectory") {
   CHECK(bf16.pass->loss_limit_is_absolute);
   CHECK(!bf16.pass->gradients_limit);
   CHECK(!bf16.trajectories[0].parameter_limit);
+  const Reference f16 = read_reference(folder, {.dtype = DType::kF16, .trajectory = true});
+  CHECK(!f16.pass->loss_limit);
+  CHECK(!f16.pass->logits_limit);
+  CHECK(!f16.pass->gradients_limit);
+  CHECK(!f16.trajectories[0].loss_limit);
+  CHECK(!f16.trajectories[0].parameter_limit);
+  CHECK(contains(f16.notes.at(0), "not judged"));
 }
 
 TEST_CASE("one tolerance sets all limits but that of the key biases") {

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 namespace CLI {
 class App;
@@ -35,6 +36,9 @@ void add_bench_command(CLI::App& app, ChosenCommand& chosen);
 void add_explain_command(CLI::App& app, ChosenCommand& chosen);
 void add_compare_command(CLI::App& app, ChosenCommand& chosen);
 void add_tokenize_command(CLI::App& app, ChosenCommand& chosen);
+
+// For check() of an option: "", or why the text is no finite number from 0.
+std::string not_below_zero(const std::string& text);
 
 // --local-ranks and --threads, for every command that runs on ranks.
 void add_launch_options(CLI::App& command, LaunchOptions& options);

@@ -49,7 +49,7 @@ Prompt read_prompt(const GenerateOptions& options, const models::ModelConfig& mo
     out.ids = options.ids;
   } else {
     const data::ByteTokenizer bytes;
-    // Up to the padding that training accepts (tools/data/token_cache.h).
+    // Up to the padding that training accepts (tools/runtime/train_data.h).
     const bool fits = model.vocabulary >= bytes.vocab_size() && model.vocabulary <= 1024;
     out.tokenizer_name =
         options.tokenizer.empty() ? data::default_tokenizer(options.folder) : options.tokenizer;
@@ -168,7 +168,7 @@ void add_generate_command(CLI::App& app, ChosenCommand& chosen) {
   command->add_option("--tokens", generation.tokens, "how many at most (default: 64)")
       ->check(CLI::PositiveNumber);
   command->add_option("--temperature", generation.temperature, "0: greedy (default)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_below_zero);
   command->add_option("--top-k", generation.top_k, "draw from the k likeliest (default: from all)")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--seed", generation.seed, "of the random numbers (default: 0)");

@@ -450,7 +450,7 @@ void add_verify_command(CLI::App& app, ChosenCommand& chosen) {
   command
       ->add_option("--tolerance", options->tolerance,
                    "one limit for all quantities (but GPT-2's key biases, which are noise)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_below_zero);
   command->add_flag("--json", options->json, "print machine-readable");
   add_launch_options(*command, options->launch);
   command->callback([&chosen, options] {
