@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include <sys/resource.h>
+
 #include "kernels/cpu/allocator.h"
 #include "kernels/cpu/copy.h"
 #include "kernels/cpu/stream.h"
@@ -31,6 +33,15 @@ void parallel_copy(ThreadTeam& team, void* destination, const void* source, size
   });
 }
 
+std::string memory_limits(size_t machine) {
+  rlimit address_space = {};
+  std::string out = fmt::format("this machine has {} MiB", machine >> 20);
+  if (::getrlimit(RLIMIT_AS, &address_space) == 0 && address_space.rlim_cur != RLIM_INFINITY) {
+    out += fmt::format(", this process may use {} MiB: ulimit -v", address_space.rlim_cur >> 20);
+  }
+  return out;
+}
+
 }  // namespace
 
 CpuBackend::CpuBackend(CpuOptions options)
@@ -47,8 +58,8 @@ void* CpuBackend::allocate(Stream& stream, size_t bytes, MemoryCategory category
   const size_t rounded = rounded_bytes(bytes);
   std::byte* data = allocator_->allocate(stream, rounded);
   if (!data) {
-    fail("[allocate] {} bytes of {} on stream {}: out of memory (this machine has {} MiB)\n{}",
-         bytes, name_of(category), stream.name(), allocator_->limit() >> 20, ledger_.table());
+    fail("[allocate] {} bytes of {} on stream {}: out of memory ({})\n{}", bytes, name_of(category),
+         stream.name(), memory_limits(allocator_->limit()), ledger_.table());
   }
   ledger_.add(category, bytes);
   if constexpr (kMarksMemory) {

@@ -93,6 +93,8 @@ TEST_CASE("launch: warnings about threads") {
   CHECK(warning(0, {.usable = 2, .of_machine = 2, .ranks = 3, .ranks_on_host = 3}) == "");
   CHECK(test::contains(warning(2, {.usable = 2, .of_machine = 2, .ranks = 3, .ranks_on_host = 3}),
                        "3 ranks of 2 threads share 2 cores"));
+  CHECK(warning(1, {.usable = 2, .of_machine = 2, .ranks = 4, .ranks_on_host = 4}) ==
+        "4 ranks share 2 cores: fewer ranks are faster");
 }
 
 // What each of `ranks` ranks learns when those in `failing` fail with "broken".

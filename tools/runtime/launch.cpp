@@ -319,8 +319,12 @@ ThreadChoice choose_threads(int requested, const CoreSharing& cores) {
                         threads, cores.usable, cores.of_machine)};
   }
   if (requested > 0 && threads * cores.ranks > cores.usable) {
-    return {threads, fmt::format("{} ranks of {} threads share {} cores: fewer threads are faster",
-                                 cores.ranks, threads, cores.usable)};
+    return {threads,
+            threads == 1
+                ? fmt::format("{} ranks share {} cores: fewer ranks are faster", cores.ranks,
+                              cores.usable)
+                : fmt::format("{} ranks of {} threads share {} cores: fewer threads are faster",
+                              cores.ranks, threads, cores.usable)};
   }
   if (bound && requested == 0 && cores.usable * cores.ranks_on_host < cores.of_machine) {
     return {threads, fmt::format("the launcher bound each rank to {} of {} cores; mpirun --bind-to "
