@@ -75,7 +75,7 @@ check 'walk' "$FSDP" walk
 if [ -n "${MPIRUN:-}" ]; then
   check 'local-ranks' $MPIRUN -n 2 "$FSDP" train --config config.yaml --local-ranks 2
   # One rank alone runs out of memory while the other waits for it.
-  check 'rank 1 .*out of memory' $MPIRUN -n 2 bash -c \
+  check 'rank 1 .*out of memory.* 1953 MiB: ulimit -v' $MPIRUN -n 2 bash -c \
     '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || ulimit -v 2000000; exec "$0" "$@"' \
     "$FSDP" train --config config.yaml
 fi

@@ -46,14 +46,28 @@ interrupt() {
   fi
   grep -q '"interrupted": true' "$name/metrics.json" || fail "$name: metrics.json does not say so"
   [ -s "$name/model/model.safetensors" ] || fail "$name: no model"
+  local last
+  last=$(tail -1 "$name/metrics.jsonl" | grep -oE '"step":[0-9]+' | cut -d: -f2)
+  grep -qE "^stopped by .* after step $last\$" "$name.log" || fail "$name: step $last is the last logged"
   [ "$failed" = 0 ] || cat "$name.log"
 }
 interrupt one_term TERM 143 itself "$FSDP" train
 interrupt threads_term TERM 143 itself "$FSDP" train --local-ranks 2
 interrupt threads_int INT 130 itself "$FSDP" train --local-ranks 2
+# Before there is a step to stop after: at once. The pipe's other end is never opened.
+mkfifo tokenizer.json
+"$FSDP" train --config config.yaml --set data.tokenizer=tokenizer.json >setup.log 2>&1 &
+pid=$!
+sleep 0.5
+kill -TERM "$pid"
+for _ in {1..30}; do kill -0 "$pid" 2>/dev/null && sleep 0.1; done
+kill -0 "$pid" 2>/dev/null && { fail "set-up: still running 3 s after SIGTERM"; kill -9 "$pid"; }
+wait "$pid" 2>/dev/null
+[ $? = 143 ] || fail "set-up: another status than 143"
 if [ -n "${MPIRUN:-}" ]; then
   # mpirun passes SIGTERM on to the ranks and has a status of its own.
   interrupt mpirun_term TERM any itself $MPIRUN -n 2 "$FSDP" train
+  grep -q '^stopped by a signal' mpirun_term.log || fail "mpirun_term: which signal is not known"
   interrupt one_rank_term TERM 143 child $MPIRUN -n 2 "$FSDP" train
 else
   echo "[SKIP] interrupt under mpirun: no MPI"

@@ -51,8 +51,9 @@ grep -q '"name":"all_gather"' two/trace.rank1.json || fail "the trace has no all
 grep -q '"cat"\|"ph":"X"' two/trace.rank0.json || fail "the trace has no events"
 
 # ---- default name, and never into a directory that is there ---------------------------------------
-train again --local-ranks 2 --set train.steps=1 --set runtime.run_dir=two
-[ -d two-2 ] || fail "an existing run directory was used again"
+"$FSDP" train --config config.yaml --set runtime.run_dir=two >again.log 2>&1 &&
+  fail "an existing run directory was used again"
+grep -q '^fsdp: runtime.run_dir: two is there already' again.log || fail "no word about it"
 train named --set train.steps=1 --set runtime.run_dir=
 [ -n "$(find runs -maxdepth 1 -name 'small-2*')" ] || fail "no runs/small-<timestamp>"
 

@@ -90,10 +90,16 @@ int TrainRun::run() {
                   fsdp::name_of(config_.train.dtype)));
   say(fmt::format("tokenizer: {} ({} tokens)", data_.tokenizer_name(),
                   data_.tokenizer().vocab_size()));
+  for (const std::string& remark : remarks(config_, data_.sequences(), rank_.world.size())) {
+    say("note: " + remark);
+  }
   const TrainOutcome outcome = train();
   if (outcome.signal != 0) {
-    say(fmt::format("stopped by {} after step {}", outcome.signal == SIGINT ? "Ctrl-C" : "SIGTERM",
-                    outcome.steps));
+    // A launcher makes SIGTERM of every signal.
+    const char* const what = rank_.under_launcher       ? "a signal"
+                             : outcome.signal == SIGINT ? "Ctrl-C"
+                                                        : "SIGTERM";
+    say(fmt::format("stopped by {} after step {}", what, outcome.steps));
   }
   summarise(outcome);
   save();
@@ -112,6 +118,10 @@ void TrainRun::make_session() {
     if (config_.model.path.empty()) model_.eos_token = data_.tokenizer().end_of_text();
     data_.check_vocabulary(model_.vocabulary);
     options = session_options(config_, model_, world.size(), rank_.threads);
+    if (!speaks()) return;
+    const DType saved = accumulation_dtype(config_.train.dtype);
+    check_run_directory(config_.runtime.run_dir,
+                        model_.parameter_count() * static_cast<int64_t>(size_of(saved)));
   });
   resident_before_ = process_memory().resident;
   session_ = std::make_unique<Session>(world, options);
@@ -169,6 +179,7 @@ TrainOutcome TrainRun::train() {
                    .eval_every = config_.train.eval_every,
                    .schedule = config_.schedule()},
                   progress, metrics);
+  catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
   return trainer.run(data_.training(), data_.validation());
 }
 
@@ -256,9 +267,9 @@ int train_on_ranks(TrainOptions options) {
   options.launch.timeout_s = runtime.timeout_s;
   options.launch.shared_memory = runtime.shared_memory;
   options.launch.shared_memory_limit_mib = runtime.shared_memory_limit_mib;
-  catch_interrupts();
   return launch(options.launch, [&](RankContext& rank) {
     agree(rank.world, [&] { FSDP_CHECK(mistake.empty(), "{}", mistake); });
+    check_same_config(rank.world, config);
     return TrainRun(options, config, rank).run();
   });
 }

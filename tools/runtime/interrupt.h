@@ -8,7 +8,9 @@
 
 namespace fsdp::tools {
 
-void catch_interrupts();   // installs the handlers of SIGINT and SIGTERM
+// Installs the handlers; before, a signal ends the process at once. Call it when there is a step to
+// stop after.
+void catch_interrupts();
 int received_interrupt();  // SIGINT, SIGTERM, or 0
 
 class StopVote {
