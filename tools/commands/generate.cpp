@@ -166,11 +166,11 @@ void add_generate_command(CLI::App& app, ChosenCommand& chosen) {
       ->delimiter(',')
       ->excludes(text);
   command->add_option("--tokens", generation.tokens, "how many at most (default: 64)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   command->add_option("--temperature", generation.temperature, "0: greedy (default)")
       ->check(not_below_zero);
   command->add_option("--top-k", generation.top_k, "draw from the k likeliest (default: from all)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   command->add_option("--seed", generation.seed, "of the random numbers (default: 0)");
   command->add_option("--tokenizer", options->tokenizer,
                       "bytes, a tokenizer.json or a folder with one (default: the model folder's, "
