@@ -85,3 +85,8 @@ for dtype in f32 bf16; do
       --batch 2 --seq 64 --dtype $dtype --threads 1 $kind
   done
 done
+
+echo
+# shellcheck disable=SC2086
+$launch "$build/fsdp" bench sharding --threads 1 --steps "$steps" || exit 1
+"$build/fsdp" bench sharding --local-ranks 1 --threads 1 --steps "$steps" --vary recompute --seq 256

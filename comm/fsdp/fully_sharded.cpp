@@ -27,6 +27,20 @@ bool keeps_parameters(Strategy strategy) {
   return strategy != Strategy::kFullShard && strategy != Strategy::kHybridShard;
 }
 
+// Ranks that disagree about these would form groups that fit by chance and train something else.
+std::unique_ptr<Mesh> make_mesh(Communicator& world, const FsdpOptions& o) {
+  const std::vector<std::string> entries = {
+      fmt::format("strategy {}, shard_size {}, reshard_group_size {}, separate_reduce {}",
+                  static_cast<int>(o.strategy), o.shard_size, o.reshard_group_size,
+                  o.separate_reduce),
+      fmt::format("param_dtype {}, reduce_dtype {}", name_of(o.param_dtype),
+                  name_of(o.reduce_dtype)),
+      fmt::format("accumulation {}, micro_steps {}, fixed_order {}",
+                  static_cast<int>(o.accumulation), o.micro_steps, o.fixed_order)};
+  check_same_on_all(world, "options", entries);
+  return std::make_unique<Mesh>(world, shard_size(o, world.size()), o.separate_reduce);
+}
+
 void check_same_plan(Communicator& world, const std::vector<PlannedUnit>& units) {
   std::vector<std::string> entries;
   for (const PlannedUnit& unit : units) {
@@ -52,8 +66,7 @@ Unit::Unit(FsdpRuntime& runtime, const PlannedUnit& plan, bool resident)
 
 FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptions& options,
                            Tape& tape, Communicator& world)
-    : mesh_(std::make_unique<Mesh>(world, shard_size(options, world.size()),
-                                   options.separate_reduce)),
+    : mesh_(make_mesh(world, options)),
       gather_stream_(tape.backend().create_stream("gather")),
       reduce_stream_(options.separate_reduce ? tape.backend().create_stream("reduce") : nullptr),
       replica_stream_(tape.backend().create_stream("replicas")),
@@ -75,10 +88,11 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
     inner_ = mesh_->inner_group(options.reshard_group_size);
     runtime_.inner = inner_.get();
   }
+  FSDP_CHECK(!options.fixed_order || mesh_->replicas() == 1 ||
+                 options.accumulation != Accumulation::kReduceScatterEach,
+             "[fsdp] fixed_order: reduce_scatter_each adds micro-steps before replicas; expected "
+             "another accumulation");
   if (options.fixed_order && mesh_->shards() > 1 && mesh_->replicas() > 1) {
-    FSDP_CHECK(options.accumulation != Accumulation::kReduceScatterEach,
-               "[fsdp] fixed_order: reduce_scatter_each adds micro-steps before replicas; expected "
-               "another accumulation");
     everyone_ = world.duplicate("reduce all");
     runtime_.everyone = everyone_.get();
   }
@@ -193,7 +207,10 @@ void FullySharded::prefetch(std::optional<size_t> unit) {
 void FullySharded::pre_forward(size_t unit) {
   if (unit == kRoot) in_backward_ = false;
   backend().set_scope(units_[unit]->name);
-  if (!in_backward_) order_->begin_forward(unit);
+  if (!in_backward_) {
+    order_->begin_forward(unit);
+    ++units_[unit]->open_forwards;
+  }
   demand(unit);
   if (in_backward_) return;
   for (int ahead = 1; ahead <= runtime_.options.forward_prefetch; ++ahead) {
@@ -230,7 +247,8 @@ void FullySharded::post_backward(size_t unit) {
   if (runtime_.options.backward_prefetch == BackwardPrefetch::kPost) {
     prefetch(order_->backward_next());
   }
-  if (u.gradients && !u.gradients->backward_pending()) reduce(u);
+  u.open_forwards = std::max(u.open_forwards - 1, 0);
+  if (u.gradients && u.open_forwards == 0 && !u.gradients->backward_pending()) reduce(u);
   backend().set_scope(units_[u.around]->name);
 }
 
@@ -248,6 +266,7 @@ void FullySharded::reduce(Unit& unit) {
 void FullySharded::finish_backward() {
   in_backward_ = false;
   for (size_t i = units_.size(); i-- > 0;) {
+    units_[i]->open_forwards = 0;
     reduce(*units_[i]);
     units_[i]->parameters.reshard();
   }
@@ -326,6 +345,7 @@ void FullySharded::reset() {
   in_backward_ = false;
   for (const auto& unit : units_) {
     if (unit->gradients) unit->gradients->clear();
+    unit->open_forwards = 0;
     unit->parameters.reshard();
   }
   clear_overflow();

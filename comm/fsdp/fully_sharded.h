@@ -4,14 +4,16 @@
 //   forward   root, [0]   compute 0 | gather 1      compute 1 | gather 2   ...   (root stays)
 //   backward  [n-1]       gather n-2 | backward n-1   gather n-3 | reduce n-1 | backward n-2  ...
 //
-// Units may lie inside units: the outer one is gathered around the work of the inner ones, and every
-// level of nesting has an arena of its own, so that neither waits for the other's buffers.
+// Units may lie inside units: the outer one is gathered around the work of the inner ones, and
+// every level of nesting has an arena of its own, so that neither waits for the other's buffers.
 // The host issues everything ahead; events between the compute, gather and reduce streams keep the
 // order. Issue order is part of the contract: the gather of unit i-1 before the reduce of unit i.
 // Read next: unit_parameters.h and unit_gradients.h (state machines), buffer_pool.h (arena),
-// unit_order.h (what is prefetched), mesh.h (groups). Not here: the optimizer (optim/), what a transformer is (models/).
+// unit_order.h (what is prefetched), mesh.h (groups). Not here: the optimizer (optim/), what a
+// transformer is (models/).
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -29,6 +31,8 @@ struct Unit {
   size_t around;  // index of the innermost of them
   UnitParameters parameters;
   std::optional<UnitGradients> gradients;  // absent when everything is frozen
+  // Forwards whose backward has not come: uses that a recompute will record count only here.
+  int open_forwards = 0;
 
   Unit(FsdpRuntime& runtime, const PlannedUnit& plan, bool resident);
 };
@@ -118,6 +122,7 @@ class FullySharded {
   std::vector<int64_t> present_begin_;  // of each unit's flags
   bool reshard_after_forward_ = true;
   bool last_micro_step_ = true;
+  std::exception_ptr fill_error_;  // of rank 0, in initialise_from_first_rank
   bool order_checked_ = false;
   bool in_backward_ = false;
 };

@@ -17,13 +17,21 @@ void FullySharded::receive_own_part(ParameterSegment& segment, const FillFunctio
   Stream& stream = backend().compute_stream();
   Tensor full = Tensor::zeros(backend(), Shape{segment.layout.numel()}, segment.master.dtype(),
                               MemoryCategory::kCommunication);
+  // An error of rank 0 must not leave the others waiting: they get what there is, and the caller's
+  // agreement tells them.
+  std::exception_ptr error;
   if (world_->rank() == 0) {
-    for (const FlatParameter& p : segment.layout.parameters()) {
-      Tensor elements = full.slice(p.offset, Shape{p.numel});
-      fill(*p.parameter, 0, elements);
+    try {
+      for (const FlatParameter& p : segment.layout.parameters()) {
+        Tensor elements = full.slice(p.offset, Shape{p.numel});
+        fill(*p.parameter, 0, elements);
+      }
+    } catch (const Error&) {
+      error = std::current_exception();
     }
   }
   world_->broadcast(stream, full, 0);
+  if (error && !fill_error_) fill_error_ = error;
   const int64_t count = segment.layout.shard_numel();
   const Tensor own = full.slice(mesh_->shard_index() * count, Shape{count});
   backend().copy(stream, segment.master.data(), own.data(), own.bytes());
@@ -43,7 +51,9 @@ void FullySharded::initialise(const FillFunction& fill) {
 }
 
 void FullySharded::initialise_from_first_rank(const FillFunction& fill) {
+  fill_error_ = nullptr;
   fill_segments([&](ParameterSegment& segment) { receive_own_part(segment, fill); });
+  if (fill_error_) std::rethrow_exception(fill_error_);
 }
 
 void FullySharded::visit_parameters(const Visitor& visit) {

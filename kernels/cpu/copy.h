@@ -16,6 +16,7 @@ namespace fsdp::cpu {
 constexpr size_t kStreamingBytes = size_t{32} << 20;
 
 inline void copy_past_caches(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes == 0) return;  // the pointers may be null
   size_t done = 0;
 #ifdef __AVX__
   constexpr size_t kVector = sizeof(__m256i);

@@ -97,11 +97,11 @@ void CpuStream::work() {
 
 void CpuStream::run(Task& task) {
   if (error_) return;
+  const int64_t begin = task.trace ? trace_clock_ns() : 0;  // an injected delay makes a slow task
   if (options_.delay) {
     const int microseconds = options_.delay(name(), task.name);
     if (microseconds > 0) std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
   }
-  const int64_t begin = task.trace ? trace_clock_ns() : 0;
   try {
     Worker worker{team_, *matmul_cache_};
     task.run(worker);

@@ -61,7 +61,11 @@ TEST_CASE("an abort while memory is being read leaves nothing dangling") {
     const std::string message = error_of([&] {
       run_local_ranks(3, [&](Communicator& world) {
         CommRank rank(world.rank(), 300);
-        const Tensor value = finished_zeros(rank, 3 << 18);
+        // Given back in the order of the stream that reads and writes it, also when unwinding.
+        constexpr int64_t kNumel = 3 << 18;
+        const Tensor value(std::make_shared<Storage>(*rank.backend, kNumel * sizeof(float),
+                                                     MemoryCategory::kActivation, rank.first.get()),
+                           0, Shape{kNumel}, DType::kF32);
         EventPtr last;
         for (int i = 0; i < 4; ++i) last = world.all_gather(*rank.first, value);
         if (world.rank() == round % 3) {

@@ -69,7 +69,8 @@ namespace {
 
 class BlockList final : public Module {
  public:
-  BlockList(const models::ModelConfig& config, Backend& backend, DType dtype)
+  BlockList(const models::ModelConfig& config, Backend& backend, DType dtype,
+            RecomputeMode recompute)
       : Module("", "BlockList"),
         config_(config),
         rope_(models::make_rope_tables(config_, backend, accumulation_dtype(dtype), kLength)) {
@@ -79,6 +80,7 @@ class BlockList final : public Module {
       blocks_.push_back(&add_child<models::Block>(fmt::format("blocks.{}", i),
                                                   models::BlockSpec{config_, i, rope_}));
     }
+    for (models::Block* block : blocks_) block->set_recompute(recompute);
   }
 
   Tensor loss(const Pass& p, const std::vector<int>& order) {
@@ -98,9 +100,10 @@ class BlockList final : public Module {
 
 }  // namespace
 
-SubjectFactory block_list(const models::ModelConfig& config, BlockOrder order) {
-  return [config, order = std::move(order)](Backend& backend, DType dtype) {
-    auto model = std::make_unique<BlockList>(config, backend, dtype);
+SubjectFactory block_list(const models::ModelConfig& config, BlockOrder order,
+                          RecomputeMode recompute) {
+  return [config, order = std::move(order), recompute](Backend& backend, DType dtype) {
+    auto model = std::make_unique<BlockList>(config, backend, dtype, recompute);
     BlockList* list = model.get();
     return Subject{std::move(model), config.block_class,
                    [list, order](const Pass& p) { return list->loss(p, order(p)); }};

@@ -48,7 +48,8 @@ SubjectFactory causal_lm(const models::ModelConfig& config,
 // Transformer blocks of this config run in the order that `order` gives for a pass: blocks may be
 // left out or come twice. The head is tied to the embedding.
 using BlockOrder = std::function<std::vector<int>(const Pass&)>;
-SubjectFactory block_list(const models::ModelConfig& config, BlockOrder order);
+SubjectFactory block_list(const models::ModelConfig& config, BlockOrder order,
+                          RecomputeMode recompute = RecomputeMode::kNone);
 
 class RankRun;
 

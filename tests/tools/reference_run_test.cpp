@@ -52,6 +52,8 @@ TEST_CASE("options of a run that cannot be repeated are refused by name, unknown
       {"/run/normalise", "row", "run.normalise = \"row\""},
       {"/run/lr_schedule", "cosine", "run.lr_schedule = \"cosine\""},
       {"/run/something_new", true, "run.something_new"},
+      {"/run/adamw/amsgrad", true, "run.adamw.amsgrad"},
+      {"/run/clip/foreach", true, "run.clip.foreach"},
   };
   for (const auto& c : cases) {
     const ReferenceCopy copy("fsdp/gpt2_fp32_w3");

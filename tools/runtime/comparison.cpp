@@ -67,14 +67,6 @@ Check& Report::check(const std::string& name, Limit limit) {
   return checks_.emplace_back(std::move(check));
 }
 
-double Report::largest_share_of_limit() const {
-  double share = 0;
-  for (const Check& check : checks_) {
-    if (check.limit && *check.limit > 0) share = std::max(share, check.error / *check.limit);
-  }
-  return share;
-}
-
 bool Report::passed() const {
   return std::all_of(checks_.begin(), checks_.end(), [](const Check& c) { return c.passed(); });
 }

@@ -56,7 +56,6 @@ class Report {
     checks_.insert(checks_.end(), other.checks_.begin(), other.checks_.end());
   }
   bool passed() const;
-  double largest_share_of_limit() const;  // error / limit, of the checks with a limit above 0
   // Aligned columns, one line per check.
   std::string table() const;
 

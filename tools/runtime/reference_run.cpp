@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 #include "tools/runtime/reference_reading.h"
 
@@ -55,6 +56,23 @@ const std::map<std::string, comm::Accumulation>& accumulations() {
   return kAccumulations;
 }
 
+// The same inside the options that have parts of their own.
+std::string unsupported_part(const Json& run) {
+  const std::map<std::string, std::set<std::string>> parts = {
+      {"adamw", {"lr", "betas", "eps", "weight_decay", "decay_on"}},
+      {"clip", {"max_norm", "norm_type"}},
+      {"scaler", {"init_scale", "growth_interval", "growth_factor", "backoff_factor"}},
+      {"skip", {"block", "steps"}},
+      {"inject", {"step", "rank"}}};
+  for (const auto& [option, known] : parts) {
+    if (!run.contains(option) || !run.at(option).is_object()) continue;
+    for (const auto& [key, value] : run.at(option).items()) {
+      if (!known.contains(key)) return fmt::format("run.{}.{}", option, key);
+    }
+  }
+  return {};
+}
+
 // What in these options keeps the run from being repeated here; "" when nothing does.
 std::string unsupported_option(const Json& run) {
   const Json none;
@@ -82,7 +100,7 @@ std::string unsupported_option(const Json& run) {
       return fmt::format("run.{}", key);
     }
   }
-  return {};
+  return unsupported_part(run);
 }
 
 // What this program computes in to repeat the run.
@@ -130,6 +148,10 @@ ReferenceRun read_run(const DescribedRun& run) {
     out.loss_scale = optim::LossScalerOptions::torch();
     out.loss_scale.initial = scaler["init_scale"].number();
     out.loss_scale.rule.interval = static_cast<int64_t>(scaler["growth_interval"].number());
+    if (scaler.has("growth_factor")) out.loss_scale.rule.growth = scaler["growth_factor"].number();
+    if (scaler.has("backoff_factor")) {
+      out.loss_scale.rule.backoff = scaler["backoff_factor"].number();
+    }
   }
   for (const JsonPlace& name : run.place()["freeze"].elements()) out.frozen.push_back(name.text());
   const bool equal_means = !rank_mean || run.is("labels", "full");

@@ -1,6 +1,6 @@
 // Everything one rank needs to train or evaluate a model: backend, model, sharding, optimizer. The
 // commands (train, verify, generate, bench) are thin loops around it.
-// One host wait per step at most, one step late: step() only enqueues, StepHandle::read() waits.
+// One host wait per step at most, one step late: steps only enqueue, StepHandle::read() waits.
 #pragma once
 
 #include <memory>
@@ -128,10 +128,10 @@ class Session {
 
  private:
   struct DeviceBatch {
-    Tensor tokens;   // (B, T), i32
-    Tensor labels;   // (B * T), i32, shifted
-    Tensor samples;  // (B), i64
-    Tensor key_bias; // of the mask; undefined without one
+    Tensor tokens;    // (B, T), i32
+    Tensor labels;    // (B * T), i32, shifted
+    Tensor samples;   // (B), i64
+    Tensor key_bias;  // of the mask; undefined without one
   };
   DeviceBatch upload(const Batch& batch);
   ForwardContext context(const DeviceBatch& batch, DropoutKey key, bool training) const;

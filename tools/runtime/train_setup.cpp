@@ -193,8 +193,7 @@ void check_groups(const config::FsdpSection& c, int ranks) {
              "fsdp.reshard_group_size: expected a divisor of the {} ranks of a shard group, got {}",
              shards, inner);
   FSDP_CHECK(
-      !c.fixed_order || shards == 1 || shards == ranks ||
-          c.accumulation != comm::Accumulation::kReduceScatterEach,
+      !c.fixed_order || shards == ranks || c.accumulation != comm::Accumulation::kReduceScatterEach,
       "fsdp.fixed_order: accumulation: reduce_scatter_each adds micro-steps before replicas; "
       "expected another one");
 }

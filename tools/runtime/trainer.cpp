@@ -1,4 +1,5 @@
-// Order of one step: issue it, then read and report the one before, then vote whether to go on.
+// Order of one step: issue its forward and backward, read and report the step before, issue the
+// update, vote whether to go on.
 #include "tools/runtime/trainer.h"
 
 #include <cmath>

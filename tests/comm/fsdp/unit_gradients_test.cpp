@@ -1,9 +1,9 @@
 // Gradients of units: absent ones, micro-steps, narrow reductions.
 #include "comm/fsdp/unit_gradients.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
+
+#include <doctest/doctest.h>
 
 #include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"
@@ -20,9 +20,8 @@ struct Sharding {
   int shard_size = 0;
 };
 constexpr Sharding kShardings[] = {
-    {Strategy::kFullShard, 1},         {Strategy::kFullShard, 3},
-    {Strategy::kShardGradOp, 2},       {Strategy::kShardOptimizer, 2},
-    {Strategy::kNoShard, 3},           {Strategy::kHybridShard, 4, 2},
+    {Strategy::kFullShard, 1},          {Strategy::kFullShard, 3}, {Strategy::kShardGradOp, 2},
+    {Strategy::kShardOptimizer, 2},     {Strategy::kNoShard, 3},   {Strategy::kHybridShard, 4, 2},
     {Strategy::kHybridShardZero2, 4, 2}};
 
 void apply(const Sharding& sharding, RunSpec& s) {
@@ -146,8 +145,9 @@ TEST_CASE("a unit gathered ahead that nobody uses does not disturb the schedule"
 }
 
 TEST_CASE("a block used twice adds both contributions before it is reduced") {
+  const auto order = [](const Pass&) { return std::vector<int>{0, 1, 1, 0, 2}; };
   RunSpec s;
-  s.subject = block_list(small_llama(), [](const Pass&) { return std::vector<int>{0, 1, 1, 0, 2}; });
+  s.subject = block_list(small_llama(), order);
   s.fsdp.param_dtype = s.fsdp.reduce_dtype = DType::kF64;
   s.keep_gradients = true;
   s.ranks = 1;
@@ -158,6 +158,19 @@ TEST_CASE("a block used twice adds both contributions before it is reduced") {
     CHECK(largest_difference(result.gradients, alone.gradients) <= 1e-11);
     CHECK(largest_difference(result.parameters, alone.parameters) <= 1e-11);
   });
+  // Recompute records the uses of parameters in backward only.
+  for (const RecomputeMode mode : {RecomputeMode::kSelective, RecomputeMode::kFull}) {
+    s.subject = block_list(small_llama(), order, mode);
+    for_each_sharding(s, [&](RunSpec sharded) {
+      const RunResult result = train(sharded);
+      CHECK(largest_difference(result.gradients, alone.gradients) <= 1e-11);
+    });
+    for (const Strategy strategy : {Strategy::kFullShard, Strategy::kNoShard}) {
+      s.fsdp.strategy = strategy;
+      CHECK(largest_difference(train(s).gradients, alone.gradients) <= 1e-11);
+    }
+    s.fsdp.strategy = Strategy::kFullShard;
+  }
 }
 
 // ---------------------------------------------------------------------------- Micro-steps
