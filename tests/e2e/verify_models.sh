@@ -24,12 +24,15 @@ expect() {
   fi
 }
 
+# trajectory FOLDER: the flag, where the folder holds a training run (here: three; in ../shared: all)
+trajectory() { [ -f "$1/trajectory.safetensors" ] && echo --trajectory; }
+
 # ---- every case, dtype, strategy and number of ranks ---------------------------------------------
 for folder in "$fixtures"/*; do
   for dtype in f64 f32; do
     for strategy in full_shard no_shard; do
       for ranks in 1 2 3; do
-        expect 0 "within all limits" "$FSDP" verify "$folder" --trajectory --dtype $dtype \
+        expect 0 "within all limits" "$FSDP" verify "$folder" $(trajectory "$folder") --dtype $dtype \
           --strategy $strategy --local-ranks $ranks --threads 1
       done
     done
@@ -39,7 +42,7 @@ expect 0 "within all limits" "$FSDP" verify "$fixtures/gpt2" --dtype bf16 --loca
 expect 0 "within all limits" "$FSDP" verify "$fixtures/llama_gqa_llama3" --dtype bf16
 if [ -n "${MPIRUN:-}" ]; then
   for folder in "$fixtures"/*; do
-    expect 0 "within all limits" $MPIRUN -n 2 "$FSDP" verify "$folder" --trajectory --dtype f64
+    expect 0 "within all limits" $MPIRUN -n 2 "$FSDP" verify "$folder" $(trajectory "$folder") --dtype f64
   done
   expect 0 "within all limits" $MPIRUN -n 3 "$FSDP" verify "$fixtures/gpt2" --trajectory \
     --strategy no_shard
@@ -48,7 +51,7 @@ else
 fi
 if [ -d "$shared" ]; then
   for folder in "$shared"/*; do
-    [ -d "$fixtures/$(basename "$folder")" ] && continue
+    [ -f "$fixtures/$(basename "$folder")/trajectory.safetensors" ] && continue
     [ -d "$folder/base" ] && continue  # an adapter
     for dtype in f64 f32; do
       for ranks in 1 2 3; do
