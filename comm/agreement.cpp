@@ -25,21 +25,28 @@ size_t first_difference(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-void check_same_on_all(Communicator& group, std::string_view what,
-                       const std::vector<std::string>& entries) {
+std::optional<Difference> difference_between(Communicator& group,
+                                             const std::vector<std::string>& entries) {
   const std::string mine = fmt::format("{}\n", fmt::join(entries, "\n"));
   const std::string hash = std::to_string(hash_name(mine));
   const std::vector<std::string> hashes = group.exchange(hash);
-  if (std::count(hashes.begin(), hashes.end(), hashes[0]) == group.size()) return;
+  if (std::count(hashes.begin(), hashes.end(), hashes[0]) == group.size()) return std::nullopt;
 
   const std::vector<std::string> texts = group.exchange(mine);  // all ranks know that they differ
   const auto other = std::find_if(texts.begin(), texts.end(),
                                   [&](const std::string& text) { return text != texts[0]; });
   const size_t index = first_difference(texts[0], *other);
+  return Difference{static_cast<int>(other - texts.begin()), index, entry_of(texts[0], index),
+                    entry_of(*other, index)};
+}
+
+void check_same_on_all(Communicator& group, std::string_view what,
+                       const std::vector<std::string>& entries) {
+  const auto found = difference_between(group, entries);
+  if (!found) return;
   const std::string message = fmt::format(
-      "the ranks have different {}; the first difference is entry {}: rank {}: {}; "
-      "rank 0: {}",
-      what, index, other - texts.begin(), entry_of(*other, index), entry_of(texts[0], index));
+      "the ranks have different {}; the first difference is entry {}: rank {}: {}; rank 0: {}",
+      what, found->index, found->rank, found->other, found->first);
   group.abort(message);
   throw Error(message);
 }

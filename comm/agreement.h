@@ -2,6 +2,7 @@
 // part. Without it a rank that goes another way is noticed by those that wait for it, much later.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,18 @@
 
 namespace fsdp::comm {
 
-// Collective over `group`: compares a hash of `entries`. Where it differs, throws the same Error on
-// every rank, with the first entry in which each side differs from the other, after it has aborted
-// the job: ranks that are out of step would wait for each other in what they still have enqueued.
+// Where the first rank that has other entries than rank 0 departs from them.
+struct Difference {
+  int rank;
+  size_t index;
+  std::string first, other;  // that entry of rank 0 and of `rank`
+};
+// Collective over `group`: compares a hash of `entries`, texts of one line; the same on every rank.
+std::optional<Difference> difference_between(Communicator& group,
+                                             const std::vector<std::string>& entries);
+
+// Throws the same Error on every rank when there is one, after it has aborted the job: ranks that
+// are out of step would wait for each other in what they still have enqueued.
 // `what`: "units", as in "the ranks have different units".
 void check_same_on_all(Communicator& group, std::string_view what,
                        const std::vector<std::string>& entries);

@@ -10,23 +10,6 @@ namespace {
 
 constexpr size_t kRoot = 0;
 
-int shard_size(const FsdpOptions& options, int ranks) {
-  const bool hybrid =
-      options.strategy == Strategy::kHybridShard || options.strategy == Strategy::kHybridShardZero2;
-  if (options.strategy == Strategy::kNoShard) return 1;
-  FSDP_CHECK(hybrid || options.shard_size == 0 || options.shard_size == ranks,
-             "[fsdp] shard_size: expected 0 unless the strategy is hybrid, got {}",
-             options.shard_size);
-  FSDP_CHECK(!hybrid || options.shard_size > 0,
-             "[fsdp] shard_size: a hybrid strategy needs the number of ranks of a shard group");
-  return hybrid ? options.shard_size : ranks;
-}
-
-// Strategies that keep parameters gathered from forward to the end of the step.
-bool keeps_parameters(Strategy strategy) {
-  return strategy != Strategy::kFullShard && strategy != Strategy::kHybridShard;
-}
-
 // Ranks that disagree about these would form groups that fit by chance and train something else.
 std::unique_ptr<Mesh> make_mesh(Communicator& world, const FsdpOptions& o) {
   const std::vector<std::string> entries = {
@@ -38,7 +21,8 @@ std::unique_ptr<Mesh> make_mesh(Communicator& world, const FsdpOptions& o) {
       fmt::format("accumulation {}, micro_steps {}, fixed_order {}",
                   static_cast<int>(o.accumulation), o.micro_steps, o.fixed_order)};
   check_same_on_all(world, "options", entries);
-  return std::make_unique<Mesh>(world, shard_size(o, world.size()), o.separate_reduce);
+  check_options(o, world.size());
+  return std::make_unique<Mesh>(world, shard_group_size(o, world.size()), o.separate_reduce);
 }
 
 void check_same_plan(Communicator& world, const std::vector<PlannedUnit>& units) {
@@ -54,11 +38,12 @@ void check_same_plan(Communicator& world, const std::vector<PlannedUnit>& units)
 
 }  // namespace
 
-Unit::Unit(FsdpRuntime& runtime, const PlannedUnit& plan, bool resident)
+// The root stays gathered from forward to backward: it has no use for an inner group.
+Unit::Unit(FsdpRuntime& runtime, const PlannedUnit& plan, Communicator* inner)
     : name(plan.name),
       depth(plan.depth),
       around(plan.around),
-      parameters(runtime, plan.name, plan.parameters, resident) {
+      parameters(runtime, plan.name, plan.parameters, depth > 0 ? inner : nullptr) {
   if (const ParameterSegment* segment = parameters.trainable()) {
     gradients.emplace(runtime, plan.name, *segment);
   }
@@ -79,30 +64,21 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
                *replica_stream_,
                nullptr,
                nullptr,
-               nullptr,
                {},
                [this] { free_gradient_buffers(); }} {
-  reshard_after_forward_ =
-      options.reshard_after_forward.value_or(!keeps_parameters(options.strategy));
-  if (options.reshard_group_size > 0 && options.reshard_group_size < mesh_->shards()) {
-    inner_ = mesh_->inner_group(options.reshard_group_size);
-    runtime_.inner = inner_.get();
+  if (const int size = inner_group_size(options, mesh_->shards()); size > 0) {
+    inner_ = mesh_->inner_group(size);
   }
-  FSDP_CHECK(!options.fixed_order || mesh_->replicas() == 1 ||
-                 options.accumulation != Accumulation::kReduceScatterEach,
-             "[fsdp] fixed_order: reduce_scatter_each adds micro-steps before replicas; expected "
-             "another accumulation");
   if (options.fixed_order && mesh_->shards() > 1 && mesh_->replicas() > 1) {
     everyone_ = world.duplicate("reduce all");
     runtime_.everyone = everyone_.get();
   }
-  const bool resident = mesh_->shards() == 1 || !reshard_after_forward_;
   int64_t flags = 0;
   const std::vector<PlannedUnit> plans = plan_units(root, wrap);
   check_same_plan(*world_, plans);  // before memory of different sizes is asked for
   order_.emplace(plans);
   for (const PlannedUnit& plan : plans) {
-    units_.push_back(std::make_unique<Unit>(runtime_, plan, resident));
+    units_.push_back(std::make_unique<Unit>(runtime_, plan, inner_.get()));
     Unit& unit = *units_.back();
     for (Parameter* parameter : plan.parameters) {
       parameter->attach(&tape, unit.gradients ? &*unit.gradients : nullptr);
@@ -114,8 +90,6 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
   present_ =
       Tensor::zeros(backend(), Shape{flags + 1}, DType::kI32, MemoryCategory::kOptimizerState);
   runtime_.overflow = present_.slice(flags, Shape{});
-  FSDP_CHECK(options.units_in_flight >= 1, "[fsdp] units_in_flight: expected at least 1, got {}",
-             options.units_in_flight);
   int deepest = 0;
   for (const PlannedUnit& plan : plans) deepest = std::max(deepest, plan.depth);
   for (int depth = 0; depth <= deepest; ++depth) make_pools(depth);
@@ -220,13 +194,7 @@ void FullySharded::pre_forward(size_t unit) {
 
 void FullySharded::post_forward(size_t unit) {
   // The root is needed again at once in backward: it stays.
-  if (unit != kRoot && reshard_after_forward_) {
-    if (inner_) {
-      units_[unit]->parameters.reshard_to_inner_group();
-    } else {
-      units_[unit]->parameters.reshard();
-    }
-  }
+  if (unit != kRoot) units_[unit]->parameters.reshard_after_forward();
   if (!in_backward_) order_->end_forward(unit);
   backend().set_scope(units_[units_[unit]->around]->name);
 }
@@ -253,10 +221,7 @@ void FullySharded::post_backward(size_t unit) {
 }
 
 void FullySharded::reduce(Unit& unit) {
-  const FsdpOptions& options = runtime_.options;
-  const bool wait_for_last =
-      options.micro_steps > 1 && options.accumulation == Accumulation::kReduceLast;
-  if (unit.gradients && (last_micro_step_ || !wait_for_last)) {
+  if (unit.gradients && (last_micro_step_ || !reduces_last(options()))) {
     unit.gradients->reduce(last_micro_step_);
   }
 }

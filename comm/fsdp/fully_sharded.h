@@ -34,7 +34,8 @@ struct Unit {
   // Forwards whose backward has not come: uses that a recompute will record count only here.
   int open_forwards = 0;
 
-  Unit(FsdpRuntime& runtime, const PlannedUnit& plan, bool resident);
+  // `inner`: the group that keeps parameters after forward, if any.
+  Unit(FsdpRuntime& runtime, const PlannedUnit& plan, Communicator* inner);
 };
 
 class FullySharded {
@@ -120,7 +121,6 @@ class FullySharded {
   // (all trainable parameters, and the overflow flag), i32, in unit and layout order.
   Tensor present_;
   std::vector<int64_t> present_begin_;  // of each unit's flags
-  bool reshard_after_forward_ = true;
   bool last_micro_step_ = true;
   std::exception_ptr fill_error_;  // of rank 0, in initialise_from_first_rank
   bool order_checked_ = false;

@@ -1,4 +1,5 @@
-// The knobs of fully sharded data parallel training.
+// The knobs of fully sharded data parallel training, and the rules that follow from them. Each rule
+// is said here once; the sharding layer, its memory formula and its timeline ask for it.
 #pragma once
 
 #include <optional>
@@ -66,5 +67,21 @@ struct FsdpOptions {
   // blocks of 1024 elements.
   bool fixed_order = false;
 };
+
+bool is_hybrid(Strategy strategy);  // shard groups that are replicas of each other
+
+// Ranks of a shard group of `world` ranks. Error, "fsdp.shard_size: ...", when there are no groups
+// of that size.
+int shard_group_size(const FsdpOptions& options, int world);
+// Ranks that keep the parameters between them from forward to backward (hpZ); 0: none do. Error,
+// "fsdp.reshard_group_size: ...", when a shard group has no groups of that size.
+int inner_group_size(const FsdpOptions& options, int shards);
+// These two, and what else does not fit together; errors begin with "fsdp." and the option's name.
+void check_options(const FsdpOptions& options, int world);
+
+// What every rank holds whole instead of its part, with `shards` ranks in a shard group.
+bool keeps_parameters(const FsdpOptions& options, int shards);  // also while they are not used
+bool keeps_gradients(const FsdpOptions& options, int shards);   // until the optimizer's step
+bool reduces_last(const FsdpOptions& options);  // micro-steps add up before any reduction
 
 }  // namespace fsdp::comm

@@ -6,16 +6,6 @@
 #include "comm/fsdp/scope.h"
 
 namespace fsdp::comm {
-namespace {
-
-// Strategies that keep a full gradient per unit, and the accumulation that needs one.
-bool keeps_unsharded(const FsdpOptions& options, int shards) {
-  return shards == 1 || options.strategy == Strategy::kShardOptimizer ||
-         (options.micro_steps > 1 && options.accumulation == Accumulation::kReduceLast);
-}
-
-}  // namespace
-
 UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name,
                              const ParameterSegment& segment)
     : runtime_(runtime),
@@ -31,20 +21,19 @@ UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name,
   Backend& backend = runtime_.backend;
   const FsdpOptions& options = runtime_.options;
   const DType master_dtype = segment_.master.dtype();
-  const bool several = options.micro_steps > 1;
-  const bool reduce_last = several && options.accumulation == Accumulation::kReduceLast;
-  if (reduce_last) dtype_ = master_dtype;
+  if (reduces_last(options)) dtype_ = master_dtype;
   unsharded_ =
       Storage::unbound(backend, static_cast<size_t>(segment_.layout.numel()) * size_of(dtype_),
                        MemoryCategory::kGradient);
   unsharded_->set_label("gradients of unit " + name_);
-  if (keeps_unsharded(options, runtime_.mesh.shards())) {
+  if (keeps_gradients(options, runtime_.mesh.shards())) {
     own_ = runtime_.mesh.reduce().allocate(backend, unsharded_->bytes(), MemoryCategory::kGradient);
     unsharded_->bind(own_->data());
   }
   // Replicated and reduced once per step: the buffer itself becomes the average.
   const bool in_place = runtime_.mesh.shards() == 1 && dtype_ == master_dtype &&
-                        options.reduce_dtype == master_dtype && (!several || reduce_last);
+                        options.reduce_dtype == master_dtype &&
+                        (options.micro_steps == 1 || reduces_last(options));
   const Shape shape = {segment_.layout.shard_numel()};
   shard_ = in_place ? Tensor(unsharded_, 0, shape, dtype_)
                     : Tensor::empty(backend, shape, master_dtype, MemoryCategory::kGradient);

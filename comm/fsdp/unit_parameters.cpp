@@ -6,10 +6,12 @@
 namespace fsdp::comm {
 
 UnitParameters::UnitParameters(FsdpRuntime& runtime, std::string name,
-                               const std::vector<Parameter*>& parameters, bool resident)
+                               const std::vector<Parameter*>& parameters, Communicator* inner)
     : runtime_(runtime),
       name_(std::move(name)),
-      resident_(resident || parameters.empty()) {  // nothing needs no buffer
+      resident_(parameters.empty() ||  // nothing needs no buffer
+                keeps_parameters(runtime.options, runtime.mesh.shards())),
+      inner_(inner) {
   for (const bool trainable : {true, false}) {
     std::vector<Parameter*> segment;
     for (Parameter* parameter : parameters) {
@@ -46,7 +48,7 @@ void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool
     s.unsharded->bind(resident_memory_.back()->data());
     if (slice) {
       s.master = slot(s, flat(s));
-    } else {
+    } else if (runtime_.mesh.shards() == 1) {
       s.copy = slot(s, flat(s));
     }
   }
@@ -54,8 +56,8 @@ void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool
     s.master = Tensor::zeros(backend, Shape{s.layout.shard_numel()}, master_dtype,
                              MemoryCategory::kParameterShard);
   }
-  if (runtime_.inner) {
-    s.inner_shard = Tensor::empty(backend, Shape{s.layout.numel() / runtime_.inner->size()}, dtype,
+  if (inner_) {
+    s.inner_shard = Tensor::empty(backend, Shape{s.layout.numel() / inner_->size()}, dtype,
                                   MemoryCategory::kUnshardedParameter);
   }
   segments_.push_back(std::move(s));
@@ -95,9 +97,9 @@ void UnitParameters::gather_segment(ParameterSegment& s) {
   const Tensor all = flat(s);
   if (inner_kept_) {
     const Shape part = s.inner_shard.shape();
-    const Tensor own = all.slice(runtime_.inner->rank() * part[0], part);
+    const Tensor own = all.slice(inner_->rank() * part[0], part);
     backend.copy(stream, own.data(), s.inner_shard.data(), own.bytes());
-    gathered_ = runtime_.inner->all_gather(stream, all);
+    gathered_ = inner_->all_gather(stream, all);
     return;
   }
   Tensor own = slot(s, all);
@@ -121,13 +123,13 @@ void UnitParameters::reshard() {
   state_ = ParameterState::kSharded;
 }
 
-void UnitParameters::reshard_to_inner_group() {
-  if (state_ != ParameterState::kUnsharded) return;
+void UnitParameters::reshard_after_forward() {
+  if (!inner_ || state_ != ParameterState::kUnsharded) return reshard();
   Backend& backend = runtime_.backend;
   Stream& compute = backend.compute_stream();
   for (ParameterSegment& s : segments_) {
     const Shape part = s.inner_shard.shape();
-    const Tensor own = flat(s).slice(runtime_.inner->rank() * part[0], part);
+    const Tensor own = flat(s).slice(inner_->rank() * part[0], part);
     backend.copy(compute, s.inner_shard.data(), own.data(), own.bytes());
   }
   reshard();

@@ -39,7 +39,6 @@ struct FsdpRuntime {
   Stream& reduce_stream;
   Stream& replica_stream;
   EventPtr parameters_updated;       // the optimizer's last write to the masters; may be null
-  Communicator* inner = nullptr;     // group of reshard_group_size ranks, if any
   Communicator* everyone = nullptr;  // all ranks on the reduce stream, where order demands it
   Tensor overflow;                   // (), i32: set by a rank's own gradients, until it is shared
   // Called when the arena of gradients has none left.
@@ -55,15 +54,16 @@ struct ParameterSegment {
   bool trainable;
   Tensor master;                       // 1D (shard): f32/f64; compute dtype when frozen
   std::shared_ptr<Storage> unsharded;  // compute dtype; the parameters are views of it
-  Tensor copy;                         // 1D (shard): resident slot when its dtype is not master's
+  Tensor copy;                         // 1D: where no gather casts the master (one shard)
   Tensor inner_shard;                  // 1D: part kept for the backward's smaller gather
   int64_t arena_offset = 0;            // bytes, in a lent buffer
 };
 
 class UnitParameters {
  public:
+  // `inner`: the group that keeps the parameters between forward and backward; null: none does.
   UnitParameters(FsdpRuntime& runtime, std::string name, const std::vector<Parameter*>& parameters,
-                 bool resident);
+                 Communicator* inner);
 
   ParameterState state() const { return state_; }
   bool resident() const { return resident_; }
@@ -78,8 +78,8 @@ class UnitParameters {
   bool unshard();
   void wait_unsharded();  // the compute stream waits for the gather
   void reshard();
-  // Like reshard, but keeps this rank's part of a smaller group for the next unshard().
-  void reshard_to_inner_group();
+  // The same, but with an inner group keeps this rank's part of it for the next unshard().
+  void reshard_after_forward();
   // Resident values of other ranks' slots are out of date: the optimizer wrote the masters.
   void mark_updated();
   void forget_events() { gathered_ = inner_kept_ = nullptr; }  // all streams are idle
@@ -102,6 +102,7 @@ class UnitParameters {
   FsdpRuntime& runtime_;
   std::string name_;
   bool resident_;
+  Communicator* inner_;
   std::vector<ParameterSegment> segments_;
   size_t arena_bytes_ = 0;
   std::vector<std::shared_ptr<CommBuffer>> resident_memory_;

@@ -98,9 +98,7 @@ void check_loss_scale(const LossScaleSection& c) {
 }
 
 void check_fsdp(const FsdpSection& c) {
-  using comm::Strategy;
-  const bool hybrid =
-      c.strategy == Strategy::kHybridShard || c.strategy == Strategy::kHybridShardZero2;
+  const bool hybrid = comm::is_hybrid(c.strategy);
   at_least<int64_t>("fsdp.shard_size", c.shard_size, 0);
   FSDP_CHECK(!hybrid || c.shard_size > 0,
              "fsdp.shard_size: strategy: {} needs it, the number of ranks of a shard group",
@@ -165,12 +163,13 @@ void add_loss_scale(const TrainSection& c, std::vector<Effect>& effects) {
 }
 
 void add_sharding(const TrainConfig& config, std::vector<Effect>& effects) {
-  using comm::Strategy;
   const FsdpSection& c = config.fsdp;
-  const bool sharded = c.strategy != Strategy::kNoShard;
+  const bool sharded = c.strategy != comm::Strategy::kNoShard;
+  constexpr int kSeveral = 2;  // ranks of a shard group
   const bool reshards =
-      sharded && c.reshard_after_forward.value_or(c.strategy == Strategy::kFullShard ||
-                                                  c.strategy == Strategy::kHybridShard);
+      sharded &&
+      !comm::keeps_parameters(
+          {.strategy = c.strategy, .reshard_after_forward = c.reshard_after_forward}, kSeveral);
   const std::string strategy = "with strategy: " + text_of(c.strategy);
   effects.push_back({"fsdp.reshard_after_forward", sharded, strategy});
   effects.push_back(

@@ -118,23 +118,13 @@ double StepBench::median_ms() const {
   return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
-namespace {
-
-// Ranks that divide the optimizer's work between them.
-int optimizer_shards(const comm::FsdpOptions& options, int ranks) {
-  if (options.strategy == comm::Strategy::kNoShard) return 1;
-  return options.shard_size > 0 ? options.shard_size : ranks;
-}
-
-}  // namespace
-
 StepExtents step_extents(const StepBenchOptions& options, int ranks) {
   return {.model = options.model,
           .batch = options.batch / ranks,
           .length = options.length,
           .compute = options.dtype,
           .gradient = accumulation_dtype(options.dtype),
-          .shards = optimizer_shards(options.fsdp, ranks)};
+          .shards = comm::shard_group_size(options.fsdp, ranks)};
 }
 
 void check(const StepBenchOptions& options, int ranks) {

@@ -15,26 +15,21 @@ size_t elements(int64_t numel, size_t bytes) {
 struct Terms {
   explicit Terms(const MemoryPlan& plan)
       : options(plan.options),
-        shards(plan.shards),
         master(size_of(accumulation_dtype(options.param_dtype))),
         parameter(size_of(options.param_dtype)),
         reduced(size_of(options.reduce_dtype)),
-        several(options.micro_steps > 1),
-        reduce_last(several && options.accumulation == comm::Accumulation::kReduceLast),
-        accumulated(reduce_last ? master : reduced),
-        gradients_kept(shards == 1 || reduce_last ||
-                       options.strategy == comm::Strategy::kShardOptimizer) {}
+        accumulated(comm::reduces_last(options) ? master : reduced),
+        parameters_kept(comm::keeps_parameters(options, plan.shards)),
+        gradients_kept(comm::keeps_gradients(options, plan.shards)) {}
 
   const comm::FsdpOptions& options;
-  int64_t shards;
   size_t master, parameter, reduced;
-  bool several, reduce_last;
   size_t accumulated;
-  bool gradients_kept;
+  bool parameters_kept, gradients_kept;
 };
 
-// Buffers in rotation for the units of every depth; the root is alone at its. `bytes_of`: of a unit,
-// unsharded.
+// Buffers in rotation for the units of every depth; the root is alone at its. `bytes_of`: of a
+// unit, unsharded.
 template <typename F>
 size_t arena(const MemoryPlan& plan, int64_t buffers, F&& bytes_of) {
   struct Level {
@@ -59,24 +54,25 @@ struct ParameterBytes {
 
 ParameterBytes parameters(const MemoryPlan& plan, const Terms& t) {
   ParameterBytes bytes;
-  const int inner = t.options.reshard_group_size;
+  const int inner = comm::inner_group_size(t.options, plan.shards);
   for (const UnitExtent& unit : plan.units) {
     for (const SegmentExtent& s : unit.segments) {
-      const int64_t numel = s.shard_numel * t.shards;
+      const int64_t numel = s.shard_numel * plan.shards;
       const size_t master = s.trainable ? t.master : t.parameter;
-      const bool one_holds_the_other = plan.resident && master == t.parameter;
+      const bool one_holds_the_other = t.parameters_kept && master == t.parameter;
       if (!one_holds_the_other) bytes.shards += elements(s.shard_numel, master);
-      if (plan.resident) {
-        (one_holds_the_other && t.shards == 1 ? bytes.shards : bytes.unsharded) +=
+      if (t.parameters_kept) {
+        (one_holds_the_other && plan.shards == 1 ? bytes.shards : bytes.unsharded) +=
             elements(numel, t.parameter);
       }
-      if (inner > 0 && inner < t.shards) bytes.unsharded += elements(numel / inner, t.parameter);
+      if (inner > 0 && unit.depth > 0) bytes.unsharded += elements(numel / inner, t.parameter);
     }
   }
-  if (plan.resident) return bytes;
+  if (t.parameters_kept) return bytes;
   bytes.unsharded += arena(plan, t.options.units_in_flight, [&](const UnitExtent& unit) {
     size_t sum = 0;
-    for (const SegmentExtent& s : unit.segments) sum += elements(s.shard_numel * t.shards, t.parameter);
+    for (const SegmentExtent& s : unit.segments)
+      sum += elements(s.shard_numel * plan.shards, t.parameter);
     return sum;
   });
   return bytes;
@@ -84,11 +80,12 @@ ParameterBytes parameters(const MemoryPlan& plan, const Terms& t) {
 
 size_t gradients(const MemoryPlan& plan, const Terms& t) {
   size_t bytes = 0;
-  const bool one_buffer = t.shards == 1 && t.reduced == t.master && (!t.several || t.reduce_last);
+  const bool one_buffer = plan.shards == 1 && t.reduced == t.master &&
+                          (t.options.micro_steps == 1 || comm::reduces_last(t.options));
   for (const UnitExtent& unit : plan.units) {
     for (const SegmentExtent& s : unit.segments) {
       if (!s.trainable) continue;
-      if (t.gradients_kept) bytes += elements(s.shard_numel * t.shards, t.accumulated);
+      if (t.gradients_kept) bytes += elements(s.shard_numel * plan.shards, t.accumulated);
       if (!one_buffer) bytes += elements(s.shard_numel, t.master);
     }
   }
@@ -96,7 +93,7 @@ size_t gradients(const MemoryPlan& plan, const Terms& t) {
     bytes += arena(plan, comm::kGradientBuffers, [&](const UnitExtent& unit) {
       size_t sum = 0;
       for (const SegmentExtent& s : unit.segments) {
-        if (s.trainable) sum += elements(s.shard_numel * t.shards, t.reduced);
+        if (s.trainable) sum += elements(s.shard_numel * plan.shards, t.reduced);
       }
       return sum;
     });
@@ -140,19 +137,17 @@ int64_t trainable_head(const comm::FullySharded& sharded, int64_t numel) {
 
 MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelConfig& model,
                        bool training) {
-  MemoryPlan plan = {.shards = sharded.mesh().shards(),
-                     .options = sharded.options(),
-                     .resident = true,
-                     .training = training};
+  MemoryPlan plan = {
+      .shards = sharded.mesh().shards(), .options = sharded.options(), .training = training};
   for (const auto& unit : sharded.units()) {
     if (unit->parameters.segments().empty()) continue;
-    plan.resident = plan.resident && unit->parameters.resident();
     UnitExtent& extent = plan.units.emplace_back();
     extent.depth = unit->depth;
     for (const comm::ParameterSegment& segment : unit->parameters.segments()) {
       const FlatLayout& layout = segment.layout;
-      extent.segments.push_back({layout.shard_numel(), static_cast<int64_t>(layout.parameters().size()),
-                        segment.trainable});
+      extent.segments.push_back({layout.shard_numel(),
+                                 static_cast<int64_t>(layout.parameters().size()),
+                                 segment.trainable});
       if (segment.trainable && plan.options.fixed_order) plan.norm_blocks += layout.blocks();
     }
   }

@@ -10,7 +10,7 @@
 //   unsharded parameter  p N (S_R + f max_B S_u)                 the arena
 // Parameters kept (the other strategies, reshard_after_forward: false, or N = 1):
 //   parameter shard      m sum S_u      unsharded p N sum S_u    p = m: one holds the other
-// reshard_group_size g:  unsharded parameter + p N sum S_u / g
+// reshard_group_size g:  unsharded parameter + p N sum_B S_u / g
 // Gradients reduced when a unit's backward ends (full_shard, shard_grad_op, their hybrids):
 //   gradient             m sum S_u + r N (S_R + 2 max_B S_u)
 // Gradients kept unsharded (no_shard, shard_optimizer, reduce_last):
@@ -38,6 +38,7 @@ struct SegmentExtent {
   int64_t shard_numel = 0;
   int64_t parameters = 0;
   bool trainable = true;
+  bool operator==(const SegmentExtent&) const = default;
 };
 struct UnitExtent {
   std::vector<SegmentExtent> segments;
@@ -46,9 +47,8 @@ struct UnitExtent {
 
 struct MemoryPlan {
   std::vector<UnitExtent> units;  // root first; those without parameters left out
-  int64_t shards = 1;             // N
+  int shards = 1;                 // N
   comm::FsdpOptions options;
-  bool resident = false;    // parameters are kept
   int64_t head_numel = 0;   // V x hidden; 0: the head is frozen
   int64_t norm_blocks = 0;  // of all units, with fixed_order
   bool training = true;     // with optimizer state

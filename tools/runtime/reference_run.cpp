@@ -135,9 +135,7 @@ ReferenceRun read_run(const DescribedRun& run) {
   fsdp.reduce_dtype = reduce.is_null() ? accumulation_dtype(fsdp.param_dtype)
                                        : parse_dtype(reduce.get<std::string>());
   fsdp.strategy = strategies().at(run.place()["strategy"].text());
-  const bool hybrid = fsdp.strategy == comm::Strategy::kHybridShard ||
-                      fsdp.strategy == comm::Strategy::kHybridShardZero2;
-  if (hybrid) fsdp.shard_size = run.ranks / 2;  // always two replicas
+  if (comm::is_hybrid(fsdp.strategy)) fsdp.shard_size = run.ranks / 2;  // always two replicas
   fsdp.micro_steps = static_cast<int>(run.place()["accum"].number());
   fsdp.accumulation = accumulations().at(run.place()["sync"].text());
   fsdp.absent_is_zero = run.is("unused", "zero");
@@ -155,6 +153,7 @@ ReferenceRun read_run(const DescribedRun& run) {
   }
   for (const JsonPlace& name : run.place()["freeze"].elements()) out.frozen.push_back(name.text());
   const bool equal_means = !rank_mean || run.is("labels", "full");
+  const bool hybrid = comm::is_hybrid(fsdp.strategy);
   if (hybrid || !equal_means || run.has("scaler") || fsdp.micro_steps > 1) out.ranks = run.ranks;
   // Any number of ranks then has the same mean, also one that does not divide the rows.
   if (!out.ranks) out.loss_mean = SessionOptions::LossMean::kTokens;

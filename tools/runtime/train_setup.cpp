@@ -6,7 +6,7 @@
 #include <functional>
 #include <sstream>
 
-#include "core/rng.h"
+#include "comm/agreement.h"
 #include "models/family.h"
 #include "tools/config/key_values.h"
 #include "tools/runtime/launch.h"
@@ -181,23 +181,6 @@ comm::WrapPolicy wrap_policy(const config::FsdpSection& fsdp) {
   return classes.empty() ? comm::WrapPolicy() : comm::wrap_classes(classes);
 }
 
-// What the sharding layer would refuse without knowing the names of keys.
-void check_groups(const config::FsdpSection& c, int ranks) {
-  const int64_t shards = c.shard_size > 0                         ? c.shard_size
-                         : c.strategy == comm::Strategy::kNoShard ? 1
-                                                                  : ranks;
-  FSDP_CHECK(ranks % shards == 0, "fsdp.shard_size: expected a divisor of {} ranks, got {}", ranks,
-             shards);
-  const int64_t inner = c.reshard_group_size;
-  FSDP_CHECK(inner == 0 || inner >= shards || shards % inner == 0,
-             "fsdp.reshard_group_size: expected a divisor of the {} ranks of a shard group, got {}",
-             shards, inner);
-  FSDP_CHECK(
-      !c.fixed_order || shards == ranks || c.accumulation != comm::Accumulation::kReduceScatterEach,
-      "fsdp.fixed_order: accumulation: reduce_scatter_each adds micro-steps before replicas; "
-      "expected another one");
-}
-
 comm::FsdpOptions fsdp_options(const config::TrainConfig& config) {
   const config::TrainSection& train = config.train;
   const config::FsdpSection& c = config.fsdp;
@@ -254,7 +237,6 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
   const config::TrainSection& train = config.train;
   FSDP_CHECK(config.runtime.backend == "cpu", "runtime.backend: this build has cpu, got \"{}\"",
              config.runtime.backend);
-  check_groups(config.fsdp, ranks);
   SessionOptions options = {.model = model,
                             .max_length = config.data.sequence_length,
                             .wrap = wrap_policy(config.fsdp),
@@ -273,6 +255,7 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
                             .recompute_every = train.recompute.every,
                             .frozen = train.freeze,
                             .seed = static_cast<uint64_t>(train.seed)};
+  comm::check_options(options.fsdp, ranks);
   options.model.buffer_dtype = train.buffer_dtype;
   options.cpu.threads = threads;
   options.cpu.synchronous = config.runtime.synchronous;
@@ -296,15 +279,14 @@ std::vector<std::string> remarks(const config::TrainConfig& config, int64_t sequ
                     "the other micro-steps are empty",
                     train.micro_steps, rows));
   }
-  const int shards = c.shard_size > 0 ? static_cast<int>(c.shard_size) : ranks;
+  const int shards = comm::shard_group_size(fsdp_options(config), ranks);
   if (c.reshard_group_size >= shards) {
     out.push_back(
         fmt::format("fsdp.reshard_group_size is {}, a shard group has {} ranks: it has no "
                     "effect",
                     c.reshard_group_size, shards));
   }
-  const bool replicas = c.strategy == comm::Strategy::kNoShard ? ranks > 1 : shards < ranks;
-  if (c.accumulation == comm::Accumulation::kReduceScatterEach && !replicas) {
+  if (c.accumulation == comm::Accumulation::kReduceScatterEach && shards == ranks) {
     out.push_back("fsdp.accumulation: without replicas reduce_scatter_each is reduce_each");
   }
   return out;
@@ -312,25 +294,16 @@ std::vector<std::string> remarks(const config::TrainConfig& config, int64_t sequ
 
 void check_same_config(comm::Communicator& world, const config::TrainConfig& config) {
   std::vector<std::string> lines;
-  std::string mine;
   for (const auto& [key, value] : config::key_values(config)) {
     const bool own = key == "runtime.threads" || key == "runtime.run_dir" ||
                      key == "runtime.name" || key == "data.cache_dir";
     lines.push_back(key + ": " + (own ? "" : value));
-    mine += lines.back() + "\n";
   }
-  const std::vector<std::string> hashes = world.exchange(fmt::format("{:x}", hash_name(mine)));
-  const auto other = std::find_if(hashes.begin(), hashes.end(),
-                                  [&](const std::string& hash) { return hash != hashes[0]; });
-  if (other == hashes.end()) return;
-  const auto rank = static_cast<size_t>(other - hashes.begin());
-  const std::vector<std::string> texts = world.exchange(mine);
-  std::istringstream first(texts[0]), second(texts[rank]);
-  std::string a, b;
-  while (std::getline(first, a) && std::getline(second, b) && a == b) {
-  }
+  const auto found = comm::difference_between(world, lines);
+  if (!found) return;
   throw AgreedError(fmt::format("ranks have different configurations: {} on rank 0, {} on rank {}",
-                                a, b.substr(b.find(": ") + 2), rank));
+                                found->first, found->other.substr(found->other.find(": ") + 2),
+                                found->rank));
 }
 
 std::string describe(const models::ModelConfig& model) {

@@ -27,7 +27,7 @@ class Schedule {
       : units_(units),
         options_(options),
         groups_(groups),
-        resident_(keeps_parameters(options, groups.shards)),
+        resident_(comm::keeps_parameters(options, groups.shards)),
         free_(static_cast<size_t>(options.units_in_flight)),
         held_(units.size(), groups.shards == 1) {}
 
@@ -105,8 +105,7 @@ class Schedule {
   }
 
   void reduce(size_t unit) {
-    const bool several = options_.micro_steps > 1;
-    if (several && options_.accumulation == comm::Accumulation::kReduceLast && !last_) return;
+    if (comm::reduces_last(options_) && !last_) return;
     const bool defer_replicas =
         options_.accumulation == comm::Accumulation::kReduceScatterEach && !last_;
     for (const SegmentExtent& s : units_[unit].segments) {
@@ -147,6 +146,15 @@ class Schedule {
   std::vector<StepRow> rows_;
 };
 
+// Of the masters; a frozen parameter is its own.
+int64_t shard_bytes(const UnitRow& unit, DType param_dtype) {
+  int64_t bytes = 0;
+  for (const SegmentExtent& s : unit.segments) {
+    bytes += bytes_of(s.shard_numel, s.trainable ? accumulation_dtype(param_dtype) : param_dtype);
+  }
+  return bytes;
+}
+
 struct AlikeUnits {
   std::string name;  // "blocks.0 .. blocks.3"
   const UnitRow* unit;
@@ -154,7 +162,7 @@ struct AlikeUnits {
 };
 
 bool alike(const UnitRow& a, const UnitRow& b) {
-  return a.shapes == b.shapes && a.shard_numel() == b.shard_numel();
+  return a.shapes == b.shapes && a.segments == b.segments;
 }
 
 // Neighbours that are alike, together.
@@ -180,21 +188,8 @@ int64_t UnitRow::shard_numel() const {
 }
 
 GroupSizes group_sizes(const comm::FsdpOptions& options, int world) {
-  using comm::Strategy;
-  if (options.strategy == Strategy::kNoShard) return {1, world};
-  const bool hybrid =
-      options.strategy == Strategy::kHybridShard || options.strategy == Strategy::kHybridShardZero2;
-  if (!hybrid) return {world, 1};
-  FSDP_CHECK(options.shard_size > 0 && world % options.shard_size == 0,
-             "fsdp.shard_size: expected a divisor of {} ranks, got {}", world, options.shard_size);
-  return {options.shard_size, world / options.shard_size};
-}
-
-bool keeps_parameters(const comm::FsdpOptions& options, int shards) {
-  using comm::Strategy;
-  const bool gives_back =
-      options.strategy == Strategy::kFullShard || options.strategy == Strategy::kHybridShard;
-  return shards == 1 || !options.reshard_after_forward.value_or(gives_back);
+  const int shards = comm::shard_group_size(options, world);
+  return {shards, world / shards};
 }
 
 std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
@@ -225,10 +220,7 @@ std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
 
 MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
                        int shards, int64_t trained_head) {
-  MemoryPlan plan = {.shards = shards,
-                     .options = options,
-                     .resident = keeps_parameters(options, shards),
-                     .head_numel = trained_head};
+  MemoryPlan plan = {.shards = shards, .options = options, .head_numel = trained_head};
   for (const UnitRow& unit : units) {
     if (!unit.segments.empty()) plan.units.push_back({unit.segments, unit.depth});
     plan.norm_blocks += unit.norm_blocks;
@@ -258,21 +250,29 @@ std::string format_units(const std::vector<UnitRow>& units, const comm::FsdpOpti
                          int shards) {
   std::string out = fmt::format("{:<26}{:>8}{:>14}{:>10}{:>16}{:>12}{:>14}\n", "units", "tensors",
                                 "parameters", "padding", "per rank", "shard MiB", "gathered MiB");
-  const DType master = accumulation_dtype(options.param_dtype);
-  const auto line = [&](const std::string& name, size_t tensors, int64_t numel, int64_t shard) {
-    out += fmt::format("  {:<24}{:>8}{:>14}{:>10}{:>16}{:>12}{:>14}\n", name, tensors, numel,
-                       shard * shards - numel, shard, mib(bytes_of(shard, master)),
-                       mib(bytes_of(shard * shards, options.param_dtype)));
+  struct Sums {
+    size_t tensors = 0;
+    int64_t parameters = 0, shard = 0, shard_bytes = 0, gathered_bytes = 0;
+  } all;
+  const auto line = [&](const std::string& name, const Sums& s) {
+    out += fmt::format("  {:<24}{:>8}{:>14}{:>10}{:>16}{:>12}{:>14}\n", name, s.tensors,
+                       s.parameters, s.shard * shards - s.parameters, s.shard, mib(s.shard_bytes),
+                       mib(s.gathered_bytes));
   };
-  size_t tensors = 0;
-  int64_t parameters = 0, sharded = 0;
   for (const auto& [name, unit, count] : alike_units(units)) {
-    line(name, unit->shapes.size(), unit->parameters, unit->shard_numel());
-    tensors += count * unit->shapes.size();
-    parameters += static_cast<int64_t>(count) * unit->parameters;
-    sharded += static_cast<int64_t>(count) * unit->shard_numel();
+    const int64_t shard = unit->shard_numel();
+    const Sums one = {unit->shapes.size(), unit->parameters, shard,
+                      shard_bytes(*unit, options.param_dtype),
+                      bytes_of(shard * shards, options.param_dtype)};
+    line(name, one);
+    const auto times = static_cast<int64_t>(count);
+    all.tensors += count * one.tensors;
+    all.parameters += times * one.parameters;
+    all.shard += times * one.shard;
+    all.shard_bytes += times * one.shard_bytes;
+    all.gathered_bytes += times * one.gathered_bytes;
   }
-  line("all", tensors, parameters, sharded);
+  line("all", all);
   return out;
 }
 

@@ -30,7 +30,6 @@ struct GroupSizes {
   int replicas = 1;  // shard groups
 };
 GroupSizes group_sizes(const comm::FsdpOptions& options, int world);
-bool keeps_parameters(const comm::FsdpOptions& options, int shards);  // between uses, in a step
 
 // Root first.
 std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,

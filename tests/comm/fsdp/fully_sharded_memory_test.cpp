@@ -1,11 +1,10 @@
 // Memory of a rank, at rest and at its peak, as formulas over the sizes of the parameters. The flat
 // sizes are computed here from the shapes, not asked from the layout.
-#include "comm/fsdp/fully_sharded.h"
+#include <algorithm>
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-
+#include "comm/fsdp/fully_sharded.h"
 #include "tests/support/sharded_run.h"
 
 using namespace fsdp;
@@ -15,12 +14,15 @@ using namespace fsdp::test;
 namespace {
 
 struct UnitSize {
-  size_t numel = 0;  // of the unsharded buffer: every parameter and every shard starts at 64 elements
+  size_t numel =
+      0;  // of the unsharded buffer: every parameter and every shard starts at 64 elements
   size_t shard = 0;
   size_t parameters = 0;
 };
 
-size_t round_up(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+size_t round_up(size_t value, size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 // Root first. `shards`: ranks of a shard group.
 std::vector<UnitSize> unit_sizes(const Module& model, size_t shards) {
@@ -66,19 +68,20 @@ Expected expected(const std::vector<UnitSize>& units, const Shapes& s, const Fsd
   const bool unsharded_gradient =
       s.shards == 1 || o.strategy == Strategy::kShardOptimizer || reduce_last;
   const size_t accumulated = reduce_last ? s.master : s.gradient;  // bytes of an element
-  const bool gradient_in_place = s.shards == 1 && s.gradient == s.master &&
-                                 (!several || reduce_last);
+  const bool gradient_in_place =
+      s.shards == 1 && s.gradient == s.master && (!several || reduce_last);
   Expected e;
   size_t flags = 0;
   for (const UnitSize& u : units) {
+    const bool root = &u == units.data();
     if (!master_is_slice) e.parameter_shard += rounded_bytes(u.shard * s.master);
     if (resident) {
       (master_is_slice && s.shards == 1 ? e.parameter_shard : e.unsharded_parameter) +=
           rounded_bytes(u.numel * s.parameter);
     }
-    if (o.reshard_group_size > 0) {
-      e.unsharded_parameter += rounded_bytes(
-          u.numel / static_cast<size_t>(o.reshard_group_size) * s.parameter);
+    if (o.reshard_group_size > 0 && !root) {  // the root is not given back in between
+      e.unsharded_parameter +=
+          rounded_bytes(u.numel / static_cast<size_t>(o.reshard_group_size) * s.parameter);
     }
     if (unsharded_gradient) e.gradient += rounded_bytes(u.numel * accumulated);
     if (!gradient_in_place) e.gradient += rounded_bytes(u.shard * s.master);
@@ -137,9 +140,12 @@ void check_memory(const models::ModelConfig& model, int ranks, const FsdpOptions
 // (ranks, options) of every strategy.
 std::vector<std::pair<int, FsdpOptions>> strategies() {
   using enum Strategy;
-  return {{1, {.strategy = kFullShard}},      {3, {.strategy = kFullShard}},
-          {3, {.strategy = kShardGradOp}},    {3, {.strategy = kShardOptimizer}},
-          {2, {.strategy = kNoShard}},        {4, {.strategy = kHybridShard, .shard_size = 2}},
+  return {{1, {.strategy = kFullShard}},
+          {3, {.strategy = kFullShard}},
+          {3, {.strategy = kShardGradOp}},
+          {3, {.strategy = kShardOptimizer}},
+          {2, {.strategy = kNoShard}},
+          {4, {.strategy = kHybridShard, .shard_size = 2}},
           {4, {.strategy = kHybridShardZero2, .shard_size = 2}},
           {2, {.reshard_after_forward = false}},
           {4, {.reshard_group_size = 2}}};

@@ -1,4 +1,5 @@
-// Parameters of one unit: what may be frozen, what a frozen one does not cost, and the state machine.
+// Parameters of one unit: what may be frozen, what a frozen one does not cost, and the state
+// machine.
 #include "comm/fsdp/unit_parameters.h"
 
 #include <doctest/doctest.h>
@@ -39,14 +40,14 @@ std::vector<FrozenCase> frozen_cases() {
        3},
       {"all but one bias of block 1",
        [](const Parameter& p) { return p.name() != "blocks.1.mlp.up.bias"; }, 1},
-      {"all but the final norm",
-       [](const Parameter& p) { return !starts_with(p, "final_norm."); }, 1},
+      {"all but the final norm", [](const Parameter& p) { return !starts_with(p, "final_norm."); },
+       1},
   };
 }
 
 // What the run reports besides its result.
 struct Cost {
-  int64_t reduces = 0;       // reduce_scatters
+  int64_t reduces = 0;  // reduce_scatters
   int64_t reduced_bytes = 0;
   int64_t expected_reduced_bytes = 0;  // of one step
   size_t parameter_shard = 0, expected_parameter_shard = 0;
@@ -159,8 +160,7 @@ TEST_CASE("SHARDED, GATHERING, UNSHARDED and back, with values where they belong
     const std::vector<double> expected = run.result().parameters.at(parameter.name());
     for (int round = 0; round < 3; ++round) {
       CHECK(unit.state() == ParameterState::kSharded);
-      CHECK(contains(error_of([&] { parameter.value().data(); }),
-                     "parameters of unit blocks.0: "));
+      CHECK(contains(error_of([&] { parameter.value().data(); }), "parameters of unit blocks.0: "));
       CHECK(unit.unshard());
       CHECK(unit.state() == ParameterState::kGathering);
       CHECK(unit.unshard());  // again: nothing happens
@@ -233,8 +233,9 @@ TEST_CASE("options that do not fit together are refused by name") {
   CHECK(contains(refused(2, {.strategy = Strategy::kHybridShard}),
                  "a hybrid strategy needs the number of ranks of a shard group"));
   CHECK(contains(refused(4, {.strategy = Strategy::kHybridShard, .shard_size = 3}),
-                 "shard group size: expected a divisor of 4 ranks, got 3"));
+                 "fsdp.shard_size: expected a divisor of 4 ranks, got 3"));
   CHECK(contains(refused(4, {.shard_size = 2}), "expected 0 unless the strategy is hybrid, got 2"));
   CHECK(contains(refused(4, {.reshard_group_size = 3}), "expected a divisor of the 4 ranks"));
-  CHECK(contains(refused(2, {.units_in_flight = 0}), "units_in_flight: expected at least 1, got 0"));
+  CHECK(
+      contains(refused(2, {.units_in_flight = 0}), "units_in_flight: expected at least 1, got 0"));
 }

@@ -1,0 +1,59 @@
+// The rules; contract: options.h.
+#include "comm/fsdp/options.h"
+
+namespace fsdp::comm {
+
+bool is_hybrid(Strategy strategy) {
+  return strategy == Strategy::kHybridShard || strategy == Strategy::kHybridShardZero2;
+}
+
+int shard_group_size(const FsdpOptions& options, int world) {
+  if (options.strategy == Strategy::kNoShard) return 1;
+  if (!is_hybrid(options.strategy)) {
+    FSDP_CHECK(options.shard_size == 0 || options.shard_size == world,
+               "fsdp.shard_size: expected 0 unless the strategy is hybrid, got {}",
+               options.shard_size);
+    return world;
+  }
+  FSDP_CHECK(options.shard_size > 0,
+             "fsdp.shard_size: a hybrid strategy needs the number of ranks of a shard group");
+  FSDP_CHECK(world % options.shard_size == 0,
+             "fsdp.shard_size: expected a divisor of {} ranks, got {}", world, options.shard_size);
+  return options.shard_size;
+}
+
+int inner_group_size(const FsdpOptions& options, int shards) {
+  const int size = options.reshard_group_size;
+  if (size == 0 || size >= shards || keeps_parameters(options, shards)) return 0;
+  FSDP_CHECK(size > 0 && shards % size == 0,
+             "fsdp.reshard_group_size: expected a divisor of the {} ranks of a shard group, got {}",
+             shards, size);
+  return size;
+}
+
+void check_options(const FsdpOptions& options, int world) {
+  const int shards = shard_group_size(options, world);
+  inner_group_size(options, shards);
+  FSDP_CHECK(!options.fixed_order || shards == world ||
+                 options.accumulation != Accumulation::kReduceScatterEach,
+             "fsdp.fixed_order: accumulation: reduce_scatter_each adds micro-steps before "
+             "replicas; expected another one");
+  FSDP_CHECK(options.units_in_flight >= 1, "fsdp.units_in_flight: expected at least 1, got {}",
+             options.units_in_flight);
+}
+
+bool keeps_parameters(const FsdpOptions& options, int shards) {
+  const bool gives_back =
+      options.strategy == Strategy::kFullShard || options.strategy == Strategy::kHybridShard;
+  return shards == 1 || !options.reshard_after_forward.value_or(gives_back);
+}
+
+bool keeps_gradients(const FsdpOptions& options, int shards) {
+  return shards == 1 || options.strategy == Strategy::kShardOptimizer || reduces_last(options);
+}
+
+bool reduces_last(const FsdpOptions& options) {
+  return options.micro_steps > 1 && options.accumulation == Accumulation::kReduceLast;
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,99 @@
+// The rules that follow from the options, by hand for each strategy.
+#include "comm/fsdp/options.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/sharded_run.h"
+#include "tests/support/temp_folder.h"
+
+using namespace fsdp;
+using namespace fsdp::comm;
+using fsdp::test::error_of;
+
+namespace {
+
+constexpr int kWorld = 8;
+constexpr int kGroup = 4;
+
+// The README's table of strategies: what every rank holds whole.
+struct Row {
+  Strategy strategy;
+  int shards;  // of kWorld ranks
+  bool hybrid, parameters, gradients;
+};
+constexpr Row kTable[] = {
+    {Strategy::kFullShard, kWorld, false, false, false},
+    {Strategy::kShardGradOp, kWorld, false, true, false},
+    {Strategy::kShardOptimizer, kWorld, false, true, true},
+    {Strategy::kNoShard, 1, false, true, true},
+    {Strategy::kHybridShard, kGroup, true, false, false},
+    {Strategy::kHybridShardZero2, kGroup, true, true, false},
+};
+
+}  // namespace
+
+TEST_CASE("fsdp options: what each strategy shards, and over how many ranks") {
+  for (const Row& row : kTable) {
+    CAPTURE(test::name_of(row.strategy));
+    const FsdpOptions options = {.strategy = row.strategy, .shard_size = row.hybrid ? kGroup : 0};
+    CHECK(is_hybrid(row.strategy) == row.hybrid);
+    CHECK(shard_group_size(options, kWorld) == row.shards);
+    CHECK(keeps_parameters(options, row.shards) == row.parameters);
+    CHECK(keeps_gradients(options, row.shards) == row.gradients);
+    CHECK(keeps_parameters(options, 1));  // a part is the whole
+    CHECK(keeps_gradients(options, 1));
+  }
+}
+
+TEST_CASE("fsdp options: reshard_after_forward and accumulation override the strategy") {
+  CHECK(keeps_parameters({.reshard_after_forward = false}, 2));
+  CHECK(!keeps_parameters({.strategy = Strategy::kShardGradOp, .reshard_after_forward = true}, 2));
+  const FsdpOptions last = {.accumulation = Accumulation::kReduceLast, .micro_steps = 2};
+  CHECK(reduces_last(last));
+  CHECK(keeps_gradients(last, 2));
+  CHECK(!reduces_last({.accumulation = Accumulation::kReduceLast}));  // of one micro-step
+  CHECK(!keeps_gradients({.micro_steps = 2}, 2));
+}
+
+TEST_CASE("fsdp options: groups that the ranks do not form are refused by name") {
+  const auto refusal = [](const FsdpOptions& options) {
+    return error_of([&] { shard_group_size(options, 8); });
+  };
+  CHECK(refusal({.strategy = Strategy::kHybridShard}) ==
+        "fsdp.shard_size: a hybrid strategy needs the number of ranks of a shard group");
+  CHECK(refusal({.strategy = Strategy::kHybridShard, .shard_size = 3}) ==
+        "fsdp.shard_size: expected a divisor of 8 ranks, got 3");
+  CHECK(refusal({.strategy = Strategy::kHybridShard, .shard_size = 16}) ==
+        "fsdp.shard_size: expected a divisor of 8 ranks, got 16");
+  CHECK(refusal({.shard_size = 4}) ==
+        "fsdp.shard_size: expected 0 unless the strategy is hybrid, got 4");
+  CHECK(refusal({.shard_size = 8}) == "");
+}
+
+TEST_CASE("fsdp options: inner groups") {
+  CHECK(inner_group_size({}, 8) == 0);
+  CHECK(inner_group_size({.reshard_group_size = 2}, 8) == 2);
+  CHECK(inner_group_size({.reshard_group_size = 8}, 8) == 0);  // the shard group itself
+  CHECK(inner_group_size({.reshard_group_size = 16}, 8) == 0);
+  CHECK(inner_group_size({.reshard_after_forward = false, .reshard_group_size = 2}, 8) == 0);
+  CHECK(error_of([] { inner_group_size({.reshard_group_size = 3}, 8); }) ==
+        "fsdp.reshard_group_size: expected a divisor of the 8 ranks of a shard group, got 3");
+}
+
+TEST_CASE("fsdp options: what does not fit together is refused by name") {
+  const auto refusal = [](const FsdpOptions& options) {
+    return error_of([&] { check_options(options, 4); });
+  };
+  CHECK(refusal({}) == "");
+  CHECK(refusal({.shard_size = 2}).starts_with("fsdp.shard_size: "));
+  CHECK(refusal({.reshard_group_size = 3}).starts_with("fsdp.reshard_group_size: "));
+  CHECK(refusal({.units_in_flight = 0}) == "fsdp.units_in_flight: expected at least 1, got 0");
+  FsdpOptions fixed = {.strategy = Strategy::kHybridShard,
+                       .shard_size = 2,
+                       .accumulation = Accumulation::kReduceScatterEach,
+                       .micro_steps = 2,
+                       .fixed_order = true};
+  CHECK(refusal(fixed).starts_with("fsdp.fixed_order: accumulation: reduce_scatter_each "));
+  fixed.shard_size = 4;  // no replicas
+  CHECK(refusal(fixed) == "");
+}
