@@ -1,5 +1,6 @@
 // The order between streams: random delays never change a bit; a wait that is left out does, or is
 // listed here with the reason why nothing else can happen.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
@@ -37,33 +38,47 @@ const Edge kComputed = {"reduce", "compute"};      // gradients before their red
 const Edge kReduced = {"compute", "reduce"};       // reduction before optimizer and next tenant
 const Edge kScattered = {"replicas", "reduce"};    // reduce-scatter before all-reduce
 const Edge kReplicated = {"compute", "replicas"};  // all-reduce before optimizer and next tenant
+const Edge kReturned = {"reduce", "replicas"};     // all-reduce before the buffer's next reduction
+
+const FsdpOptions kHybrid = {.strategy = Strategy::kHybridShard, .shard_size = 2};
+// The sum of the micro-steps is f32; it is narrowed into a buffer that only the reduce streams use.
+FsdpOptions narrow_sum(FsdpOptions options) {
+  options.param_dtype = options.reduce_dtype = DType::kBF16;
+  options.accumulation = Accumulation::kReduceLast;
+  options.micro_steps = 2;
+  return options;
+}
 
 std::vector<Setting> settings() {
   using enum Strategy;
   const std::set<Edge> sharded = {kGathered, kFree, kComputed, kReduced};
   const std::set<Edge> hybrid = {kGathered, kFree, kComputed, kScattered, kReplicated};
+  FsdpOptions scatter_each = kHybrid;
+  scatter_each.accumulation = Accumulation::kReduceScatterEach;
+  scatter_each.micro_steps = 3;
   return {{"full_shard", 2, {}, sharded},
           {"hpZ", 4, {.reshard_group_size = 2}, sharded},
           {"one stream", 2, {.separate_reduce = false}, {kGathered, kFree}},
           {"shard_grad_op", 2, {.strategy = kShardGradOp}, sharded},
           {"shard_optimizer", 2, {.strategy = kShardOptimizer}, sharded},
           {"no_shard", 2, {.strategy = kNoShard}, {kComputed, kScattered, kReplicated}},
-          {"hybrid_shard", 4, {.strategy = kHybridShard, .shard_size = 2}, hybrid},
+          {"hybrid_shard", 4, kHybrid, hybrid},
+          // Micro-steps before the last end on the reduce stream.
           {"hybrid_shard, micro-steps",
            4,
-           {.strategy = kHybridShard,
-            .shard_size = 2,
-            .accumulation = Accumulation::kReduceScatterEach,
-            .micro_steps = 3},
-           // Micro-steps before the last end on the reduce stream.
-           {kGathered, kFree, kComputed, kReduced, kScattered, kReplicated}}};
+           scatter_each,
+           {kGathered, kFree, kComputed, kReduced, kScattered, kReplicated}},
+          {"hybrid_shard, narrow sum",
+           4,
+           narrow_sum(kHybrid),
+           {kGathered, kFree, kComputed, kScattered, kReplicated, kReturned}}};
 }
 
 RunSpec spec(const Setting& setting) {
   RunSpec s;
   s.ranks = setting.ranks;
   s.fsdp = setting.options;
-  s.rows = setting.options.micro_steps == 3 ? 12 : 4;
+  s.rows = 4 * setting.options.micro_steps;
   return s;
 }
 
@@ -212,7 +227,7 @@ TEST_CASE("without all waits of one stream for another, results are wrong" *
 
 namespace {
 
-// A wait of one step of full_shard whose removal changes nothing, and why.
+// A wait of a step whose removal changes nothing, and why.
 struct Redundant {
   Edge edge;
   int number;
@@ -220,55 +235,110 @@ struct Redundant {
   std::string why;
 };
 
-std::vector<Redundant> redundant_waits() {
-  const std::string same_values = "the buffer holds the same values since the unit's forward";
-  const std::string last_step = "the end of the last step waited for this reduction already";
-  const std::string root_is_last = "the root's reduction, waited for before, is the last one";
-  const std::string update = "the first gather of the step waited for the update already";
-  const std::string before_update = "the buffer was given back before the update";
+const std::string kSameValues = "the buffer holds the same values since the unit's last use";
+const std::string kLastStep = "the end of the last step waited for this reduction already";
+const std::string kRootIsLast = "the root's reduction, waited for before, is the last one";
+const std::string kUpdate = "the first gather of the step waited for the update already";
+const std::string kBeforeUpdate = "the buffer was given back before the update";
+const std::string kInnerPart = "the buffer was given back after the inner part was copied from it";
+
+// Of a forward and a backward with one reduction. `reduced`: the edge from its end; `regather`: why
+// the second gather of a unit need not wait for its source.
+std::vector<Redundant> redundant_waits(const Edge& reduced, const std::string& regather) {
   return {
-      {kGathered, 4, "blocks.2", same_values}, {kGathered, 5, "blocks.1", same_values},
-      {kReduced, 0, "root", last_step},        {kReduced, 1, "blocks.2", last_step},
-      {kReduced, 2, "blocks.1", last_step},    {kReduced, 5, "", root_is_last},
-      {kReduced, 6, "", root_is_last},         {kReduced, 7, "", root_is_last},
-      {kFree, 0, "root", before_update},       {kFree, 2, "root", before_update},
-      {kFree, 3, "blocks.0", update},          {kFree, 4, "blocks.0", before_update},
-      {kFree, 5, "blocks.1", update},          {kFree, 7, "blocks.2", update},
-      {kFree, 8, "root", same_values},         {kFree, 9, "blocks.2", update},
-      {kFree, 10, "blocks.2", same_values},    {kFree, 11, "blocks.1", update},
-      {kFree, 13, "blocks.0", update},
+      {kGathered, 4, "blocks.2", kSameValues}, {kGathered, 5, "blocks.1", kSameValues},
+      {reduced, 0, "root", kLastStep},         {reduced, 1, "blocks.2", kLastStep},
+      {reduced, 2, "blocks.1", kLastStep},     {reduced, 5, "", kRootIsLast},
+      {reduced, 6, "", kRootIsLast},           {reduced, 7, "", kRootIsLast},
+      {kFree, 0, "root", kBeforeUpdate},       {kFree, 2, "root", kBeforeUpdate},
+      {kFree, 3, "blocks.0", kUpdate},         {kFree, 4, "blocks.0", kBeforeUpdate},
+      {kFree, 5, "blocks.1", kUpdate},         {kFree, 7, "blocks.2", kUpdate},
+      {kFree, 8, "root", kSameValues},         {kFree, 9, "blocks.2", regather},
+      {kFree, 10, "blocks.2", kSameValues},    {kFree, 11, "blocks.1", regather},
+      {kFree, 13, "blocks.0", regather},
   };
+}
+
+// Two micro-steps that are reduced once.
+std::vector<Redundant> redundant_waits_of_a_sum() {
+  std::vector<Redundant> all = redundant_waits(kReplicated, kUpdate);
+  const std::vector<Redundant> more = {
+      {kReplicated, 3, "blocks.0", kLastStep},
+      {kReturned, 0, "blocks.2", kLastStep},
+      {kReturned, 1, "blocks.1", kLastStep},
+      {kReturned, 3, "root", kLastStep},
+      {kGathered, 7, "root", kSameValues},
+      {kGathered, 8, "blocks.0", kSameValues},
+      {kGathered, 9, "blocks.1", kSameValues},
+      {kGathered, 11, "blocks.2", kSameValues},
+      {kGathered, 12, "blocks.1", kSameValues},
+      {kFree, 14, "root", kSameValues},
+      {kFree, 15, "root", kUpdate},
+      {kFree, 16, "root", kSameValues},
+      {kFree, 17, "blocks.0", kUpdate},
+      {kFree, 18, "blocks.0", kSameValues},
+      {kFree, 19, "blocks.1", kUpdate},
+      {kFree, 21, "blocks.2", kUpdate},
+      {kFree, 22, "root", kSameValues},
+      {kFree, 23, "blocks.2", kUpdate},
+      {kFree, 24, "blocks.2", kSameValues},
+      {kFree, 25, "blocks.1", kUpdate},
+      {kFree, 27, "blocks.0", kUpdate},
+  };
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+// Removes each wait of a step of that setting in turn: noticed, or listed as redundant.
+void check_single_waits(const std::string& what, const std::vector<Redundant>& redundant,
+                        const std::map<Edge, int>& counts) {
+  const std::vector<Setting> all = settings();
+  const auto setting =
+      std::find_if(all.begin(), all.end(), [&](const Setting& s) { return s.what == what; });
+  RunSpec s = spec(*setting);
+  s.steps = 2;
+  const RunResult expected = train(s);
+  std::map<Edge, int> numbers;
+  size_t listed = 0;
+  for (const auto& [edge, scope] : waits_of_a_step(s)) {
+    const int number = numbers[edge]++;
+    CAPTURE(what);
+    CAPTURE(edge.first);
+    CAPTURE(edge.second);
+    CAPTURE(number);
+    CAPTURE(scope);
+    std::string why;
+    for (const Redundant& r : redundant) {
+      if (r.edge != edge || r.number != number) continue;
+      why = r.why;
+      CHECK(r.scope == scope);
+    }
+    CAPTURE(why);
+    listed += !why.empty();
+    CHECK(noticed(s, {edge, number}, expected, why.empty() ? kTries : 1) == why.empty());
+  }
+  CHECK((numbers == counts));
+  CHECK(listed == redundant.size());
 }
 
 }  // namespace
 
 TEST_CASE("without any single wait of a step results are wrong, but for those that are redundant" *
           doctest::skip(kThreadSanitizer)) {
-  RunSpec s = spec({"full_shard", 2, {}, {}});
-  s.steps = 2;
-  const RunResult expected = train(s);
-  std::map<Edge, int> numbers;
-  size_t redundant = 0;
-  for (const auto& [edge, scope] : waits_of_a_step(s)) {
-    const int number = numbers[edge]++;
-    CAPTURE(edge.first);
-    CAPTURE(edge.second);
-    CAPTURE(number);
-    CAPTURE(scope);
-    std::string why;
-    for (const Redundant& r : redundant_waits()) {
-      if (r.edge == edge && r.number == number) {
-        why = r.why;
-        CHECK(r.scope == scope);
-      }
-    }
-    CAPTURE(why);
-    redundant += !why.empty();
-    CHECK(noticed(s, {edge, number}, expected, why.empty() ? kTries : 1) == why.empty());
-  }
-  CHECK(
-      (numbers == std::map<Edge, int>{{kGathered, 7}, {kReduced, 8}, {kFree, 14}, {kComputed, 4}}));
-  CHECK(redundant == redundant_waits().size());
+  const auto check = check_single_waits;
+  check("full_shard", redundant_waits(kReduced, kUpdate),
+        {{kGathered, 7}, {kReduced, 8}, {kFree, 14}, {kComputed, 4}});
+  check("hpZ", redundant_waits(kReduced, kInnerPart),
+        {{kGathered, 7}, {kReduced, 8}, {kFree, 14}, {kComputed, 4}});
+  check("hybrid_shard", redundant_waits(kReplicated, kUpdate),
+        {{kGathered, 7}, {kReplicated, 8}, {kFree, 14}, {kComputed, 4}, {kScattered, 4}});
+  check("hybrid_shard, narrow sum", redundant_waits_of_a_sum(),
+        {{kGathered, 14},
+         {kReplicated, 8},
+         {kFree, 28},
+         {kComputed, 4},
+         {kScattered, 4},
+         {kReturned, 4}});
 }
 
 // ---------------------------------------------------------------------------- ThreadSanitizer
