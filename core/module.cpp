@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/ops/elementwise.h"
+
 namespace fsdp {
 
 std::vector<Parameter*> Module::parameters() const {
@@ -30,9 +32,14 @@ Tensor Module::run(const Tensor& input, const std::function<Tensor(const Tensor&
   const Tensor x = hooks_.post_backward && input.defined()
                        ? on_gradient(input, name_ + ".post_backward", hooks_.post_backward)
                        : input;
-  Tensor y = body(x);
+  Tensor y = cast_output(body(cast_input(x)));
   if (hooks_.post_forward) hooks_.post_forward();
   return hooks_.pre_backward ? on_gradient(y, name_ + ".pre_backward", hooks_.pre_backward) : y;
+}
+
+Tensor Module::cast_activation(const Tensor& x, std::optional<DType> dtype) {
+  const bool activation = x.defined() && is_floating(x.dtype()) && x.shape().rank() > 0;
+  return dtype && activation ? ops::cast(x, *dtype) : x;
 }
 
 Parameter& Module::add_parameter(const std::string& name, Shape shape, Initializer initializer,

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,9 @@ namespace fsdp {
 
 // What a forward pass needs besides its input; the same for all modules of a pass.
 struct ForwardContext {
-  bool training = false;            // dropout on
-  DropoutKey dropout;               // seed, step, micro_step; modules add layer and site
-  const Tensor* samples = nullptr;  // (B), i64: global sample index per row; with dropout
+  bool training = false;             // dropout on
+  DropoutKey dropout;                // seed, step, micro_step; modules add layer and site
+  const Tensor* samples = nullptr;   // (B), i64: global sample index per row; with dropout
   const Tensor* key_bias = nullptr;  // instead of the model's own, where rows are padded; see
                                      // AttentionArgs
 };
@@ -26,6 +27,10 @@ struct ModuleHooks {
   std::function<void()> pre_backward;   // the gradient of the module's output has arrived
   std::function<void()> post_backward;  // the gradient of its input is complete; not for a module
                                         // whose input needs none (the root)
+  // Where a module computes in another dtype than the one around it: what it casts activations to
+  // on their way in and out, and their gradients back; absent: not at all. As in PyTorch's
+  // MixedPrecisionPolicy, cast_forward_inputs and output_dtype.
+  std::optional<DType> input_dtype = std::nullopt, output_dtype = std::nullopt;
 };
 
 class Module {
@@ -56,6 +61,9 @@ class Module {
 
   // Runs `body` on the input between the hooks. Every public entry of a module goes through it.
   Tensor run(const Tensor& input, const std::function<Tensor(const Tensor&)>& body);
+  // What else goes in and out, as run() casts its input and output. Token ids and losses, (), stay.
+  Tensor cast_input(const Tensor& x) const { return cast_activation(x, hooks_.input_dtype); }
+  Tensor cast_output(const Tensor& y) const { return cast_activation(y, hooks_.output_dtype); }
 
   Parameter& add_parameter(const std::string& name, Shape shape, Initializer initializer,
                            bool decay);
@@ -71,6 +79,7 @@ class Module {
 
  private:
   std::string path(const std::string& name) const { return prefix_ + name; }
+  static Tensor cast_activation(const Tensor& x, std::optional<DType> dtype);
 
   std::string name_;
   std::string class_name_;

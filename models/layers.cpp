@@ -50,11 +50,11 @@ Norm::Norm(std::string name, const ModelConfig& config)
 ops::NormOutput Norm::operator()(const Tensor& x, const Tensor& residual) {
   Tensor stream;
   Tensor y = run(x, [&](const Tensor& input) {
-    const ops::NormOutput output = ops::norm(input, residual, weights_);
+    const ops::NormOutput output = ops::norm(input, cast_input(residual), weights_);
     stream = output.stream;
     return output.y;
   });
-  return {stream, y};
+  return {cast_output(stream), y};
 }
 
 Embedding::Embedding(std::string name, int64_t rows, const ModelConfig& config)

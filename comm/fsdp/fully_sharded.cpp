@@ -25,9 +25,16 @@ std::unique_ptr<Mesh> make_mesh(Communicator& world, const FsdpOptions& o) {
   return std::make_unique<Mesh>(world, shard_group_size(o, world.size()), o.separate_reduce);
 }
 
-void check_same_plan(Communicator& world, const std::vector<PlannedUnit>& units) {
+void check_same_plan(Communicator& world, const std::vector<PlannedUnit>& units,
+                     const std::vector<FsdpOptions>& options) {
   std::vector<std::string> entries;
-  for (const PlannedUnit& unit : units) {
+  for (size_t i = 0; i < units.size(); ++i) {
+    const PlannedUnit& unit = units[i];
+    const FsdpOptions& o = options[i];
+    entries.push_back(
+        fmt::format("unit {}: strategy {}, reshard_after_forward {}, reshard_group_size {}, {}, {}",
+                    unit.name, static_cast<int>(o.strategy), !keeps_parameters(o, world.size()),
+                    o.reshard_group_size, name_of(o.param_dtype), name_of(o.reduce_dtype)));
     for (const Parameter* p : unit.parameters) {
       entries.push_back(fmt::format("unit {}: {} {}{}", unit.name, p->name(), p->shape().str(),
                                     p->trainable() ? "" : " frozen"));
@@ -38,14 +45,15 @@ void check_same_plan(Communicator& world, const std::vector<PlannedUnit>& units)
 
 }  // namespace
 
-// The root stays gathered from forward to backward: it has no use for an inner group.
-Unit::Unit(FsdpRuntime& runtime, const PlannedUnit& plan, Communicator* inner)
+Unit::Unit(FsdpRuntime& runtime, const PlannedUnit& plan, const FsdpOptions& unit_options,
+           Communicator* inner)
     : name(plan.name),
       depth(plan.depth),
       around(plan.around),
-      parameters(runtime, plan.name, plan.parameters, depth > 0 ? inner : nullptr) {
+      options(unit_options),
+      parameters(runtime, plan.name, plan.parameters, options, inner) {
   if (const ParameterSegment* segment = parameters.trainable()) {
-    gradients.emplace(runtime, plan.name, *segment);
+    gradients.emplace(runtime, plan.name, options, *segment);
   }
 }
 
@@ -66,26 +74,21 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
                nullptr,
                {},
                [this] { free_gradient_buffers(); }} {
-  if (const int size = inner_group_size(options, mesh_->shards()); size > 0) {
-    inner_ = mesh_->inner_group(size);
-  }
   if (options.fixed_order && mesh_->shards() > 1 && mesh_->replicas() > 1) {
     everyone_ = world.duplicate("reduce all");
     runtime_.everyone = everyone_.get();
   }
-  int64_t flags = 0;
   const std::vector<PlannedUnit> plans = plan_units(root, wrap);
-  check_same_plan(*world_, plans);  // before memory of different sizes is asked for
+  const std::vector<FsdpOptions> own_options = unit_options(options, plans);
+  // Before memory of different sizes is asked for.
+  check_same_plan(*world_, plans, own_options);
   order_.emplace(plans);
-  for (const PlannedUnit& plan : plans) {
-    units_.push_back(std::make_unique<Unit>(runtime_, plan, inner_.get()));
-    Unit& unit = *units_.back();
-    for (Parameter* parameter : plan.parameters) {
-      parameter->attach(&tape, unit.gradients ? &*unit.gradients : nullptr);
-    }
+  int64_t flags = 0;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    add_unit(plans[i], own_options[i], tape);
     present_begin_.push_back(flags);
-    if (unit.gradients) flags += static_cast<int64_t>(unit.gradients->present().size());
-    add_hooks(*plan.module, units_.size() - 1);
+    const auto& gradients = units_[i]->gradients;
+    if (gradients) flags += static_cast<int64_t>(gradients->present().size());
   }
   present_ =
       Tensor::zeros(backend(), Shape{flags + 1}, DType::kI32, MemoryCategory::kOptimizerState);
@@ -93,6 +96,24 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
   int deepest = 0;
   for (const PlannedUnit& plan : plans) deepest = std::max(deepest, plan.depth);
   for (int depth = 0; depth <= deepest; ++depth) make_pools(depth);
+}
+
+void FullySharded::add_unit(const PlannedUnit& plan, const FsdpOptions& options, Tape& tape) {
+  units_.push_back(std::make_unique<Unit>(runtime_, plan, options, inner_group(plan, options)));
+  auto& gradients = units_.back()->gradients;
+  for (Parameter* parameter : plan.parameters) {
+    parameter->attach(&tape, gradients ? &*gradients : nullptr);
+  }
+  add_hooks(*plan.module, units_.size() - 1);
+}
+
+// The root stays gathered from forward to backward: it has no use for one.
+Communicator* FullySharded::inner_group(const PlannedUnit& plan, const FsdpOptions& options) {
+  const int size = plan.depth > 0 ? inner_group_size(options, mesh_->shards()) : 0;
+  if (size == 0) return nullptr;
+  std::unique_ptr<Communicator>& group = inner_[size];
+  if (!group) group = mesh_->inner_group(size);
+  return group.get();
 }
 
 // Streams may still hold work that touches members; errors were reported where they were waited
@@ -110,42 +131,46 @@ void FullySharded::drain_streams() {
   }
 }
 
-// Units of one depth share buffers in rotation. The root, alone at its depth, has one to itself: it
-// lives through the whole step.
+// Units of one depth that need buffers share them in rotation. The root, alone at its depth, has
+// one to itself: it lives through the whole step.
 void FullySharded::make_pools(int depth) {
-  std::vector<Unit*> units;
-  size_t parameter_bytes = 0, gradient_bytes = 0;
+  std::vector<UnitParameters*> parameters;
+  std::vector<UnitGradients*> gradients;
   for (const auto& unit : units_) {
-    if (unit->depth != depth || unit->parameters.segments().empty()) continue;
-    units.push_back(unit.get());
-    parameter_bytes = std::max(parameter_bytes, unit->parameters.arena_bytes());
-    if (unit->gradients) gradient_bytes = std::max(gradient_bytes, unit->gradients->arena_bytes());
+    if (unit->depth != depth) continue;
+    if (unit->parameters.arena_bytes() > 0) parameters.push_back(&unit->parameters);
+    if (unit->gradients && unit->gradients->arena_bytes() > 0) {
+      gradients.push_back(&*unit->gradients);
+    }
   }
-  const auto pool = [&](Communicator& group, size_t buffers, size_t bytes,
-                        MemoryCategory category) -> BufferPool& {
-    pools_.push_back(std::make_unique<BufferPool>(
-        group, backend(), bytes > 0 ? std::min(units.size(), buffers) : 0, bytes, category));
-    return *pools_.back();
+  const auto share = [&](const auto& users, Communicator& group, int buffers,
+                         MemoryCategory category) {
+    size_t bytes = 0;
+    for (const auto* user : users) bytes = std::max(bytes, user->arena_bytes());
+    const size_t count = std::min(users.size(), static_cast<size_t>(buffers));
+    pools_.push_back(std::make_unique<BufferPool>(group, backend(), count, bytes, category));
+    for (size_t i = 0; i < users.size(); ++i) {
+      users[i]->use_pool(*pools_.back(), static_cast<int>(i));
+    }
   };
-  const size_t in_flight = static_cast<size_t>(runtime_.options.units_in_flight);
-  BufferPool& parameters =
-      pool(mesh_->gather(), in_flight, parameter_bytes, MemoryCategory::kUnshardedParameter);
-  BufferPool& gradients =
-      pool(mesh_->reduce(), size_t{kGradientBuffers}, gradient_bytes, MemoryCategory::kGradient);
-  for (size_t i = 0; i < units.size(); ++i) {
-    units[i]->parameters.use_pool(parameters, static_cast<int>(i));
-    if (units[i]->gradients) units[i]->gradients->use_pool(gradients, static_cast<int>(i));
-  }
+  share(parameters, mesh_->gather(), options().units_in_flight,
+        MemoryCategory::kUnshardedParameter);
+  share(gradients, mesh_->reduce(), kGradientBuffers, MemoryCategory::kGradient);
 }
 
 // ---------------------------------------------------------------------------- Hooks
 
 void FullySharded::add_hooks(Module& module, size_t unit) {
+  const DType own = units_[unit]->options.param_dtype;
+  const DType around = units_[units_[unit]->around]->options.param_dtype;
+  const bool casts = own != around;
   module.set_hooks({.pre_forward = [this, unit] { pre_forward(unit); },
                     .post_forward = [this, unit] { post_forward(unit); },
                     .pre_backward = [this, unit] { pre_backward(unit); },
                     .post_backward = unit == kRoot ? std::function<void()>()
-                                                   : [this, unit] { post_backward(unit); }});
+                                                   : [this, unit] { post_backward(unit); },
+                    .input_dtype = casts ? std::optional(own) : std::nullopt,
+                    .output_dtype = casts ? std::optional(around) : std::nullopt});
 }
 
 // Unshards now. When no buffer is free, two kinds come back: those of prefetches that nobody used
@@ -251,7 +276,7 @@ void FullySharded::check_same_order() {
   order_checked_ = true;
   std::vector<const Communicator*> groups = {&mesh_->gather(), &mesh_->across_replicas()};
   if (mesh_->separate_reduce()) groups.push_back(&mesh_->reduce());
-  if (inner_) groups.push_back(inner_.get());
+  for (const auto& [size, group] : inner_) groups.push_back(group.get());
   if (everyone_) groups.push_back(everyone_.get());
   check_same_on_all(*world_, "collectives in the first step", order_of_calls(groups));
 }

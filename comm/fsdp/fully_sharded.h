@@ -9,17 +9,19 @@
 // The host issues everything ahead; events between the compute, gather and reduce streams keep the
 // order. Issue order is part of the contract: the gather of unit i-1 before the reduce of unit i.
 // Read next: unit_parameters.h and unit_gradients.h (state machines), buffer_pool.h (arena),
-// unit_order.h (what is prefetched), mesh.h (groups). Not here: the optimizer (optim/), what a
-// transformer is (models/).
+// unit_order.h (what is prefetched), unit_options.h (units that differ), mesh.h (groups). Not here:
+// the optimizer (optim/), what a transformer is (models/).
 #pragma once
 
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "comm/fsdp/unit_gradients.h"
+#include "comm/fsdp/unit_options.h"
 #include "comm/fsdp/unit_order.h"
 
 namespace fsdp::comm {
@@ -27,15 +29,17 @@ namespace fsdp::comm {
 // The parameters that are gathered, computed with and reduced together.
 struct Unit {
   std::string name;
-  int depth;      // how many units are around it; the root's is 0
-  size_t around;  // index of the innermost of them
+  int depth;            // how many units are around it; the root's is 0
+  size_t around;        // index of the innermost of them
+  FsdpOptions options;  // its own
   UnitParameters parameters;
   std::optional<UnitGradients> gradients;  // absent when everything is frozen
   // Forwards whose backward has not come: uses that a recompute will record count only here.
   int open_forwards = 0;
 
-  // `inner`: the group that keeps parameters after forward, if any.
-  Unit(FsdpRuntime& runtime, const PlannedUnit& plan, Communicator* inner);
+  // `inner`: the group that keeps parameters after forward; null: none does.
+  Unit(FsdpRuntime& runtime, const PlannedUnit& plan, const FsdpOptions& unit_options,
+       Communicator* inner);
 };
 
 class FullySharded {
@@ -93,6 +97,8 @@ class FullySharded {
   using SegmentFill = std::function<void(ParameterSegment& segment)>;
   void fill_segments(const SegmentFill& fill);
   void make_pools(int depth);
+  Communicator* inner_group(const PlannedUnit& plan, const FsdpOptions& options);
+  void add_unit(const PlannedUnit& plan, const FsdpOptions& options, Tape& tape);
   void add_hooks(Module& module, size_t unit);
   void demand(size_t unit);
   void prefetch(std::optional<size_t> unit);
@@ -108,7 +114,7 @@ class FullySharded {
   void drain_streams();
 
   std::unique_ptr<Mesh> mesh_;
-  std::unique_ptr<Communicator> inner_;
+  std::map<int, std::unique_ptr<Communicator>> inner_;  // by size
   std::unique_ptr<Communicator> everyone_;
   std::unique_ptr<Stream> gather_stream_;
   std::unique_ptr<Stream> reduce_stream_;  // null: the gather stream serves both

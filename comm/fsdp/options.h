@@ -3,6 +3,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "core/dtype.h"
@@ -35,6 +37,17 @@ enum class Accumulation : uint8_t {
 
 constexpr int kGradientBuffers = 2;  // of the arena: one is written, one is being reduced
 
+// What some units do otherwise than the others; absent: as FsdpOptions says.
+struct UnitOverride {
+  std::string match;  // of units: name, or class of their module; * and [0-3] as in file names
+  std::optional<Strategy> strategy = std::nullopt;  // over the same shard groups
+  std::optional<bool> reshard_after_forward = std::nullopt;
+  std::optional<int> reshard_group_size = std::nullopt;
+  std::optional<DType> param_dtype = std::nullopt;  // with the same accumulation dtype
+  std::optional<DType> reduce_dtype = std::nullopt;
+  bool operator==(const UnitOverride&) const = default;
+};
+
 struct FsdpOptions {
   Strategy strategy = Strategy::kFullShard;
   int shard_size = 0;  // ranks of a shard group; 0: all. Hybrid strategies need a proper divisor
@@ -66,6 +79,9 @@ struct FsdpOptions {
   // for all of them. Hybrid strategies then reduce over all ranks at once, and shards are padded to
   // blocks of 1024 elements.
   bool fixed_order = false;
+
+  std::vector<UnitOverride> units = {};  // later ones over earlier ones; see unit_options.h
+  bool operator==(const FsdpOptions&) const = default;
 };
 
 bool is_hybrid(Strategy strategy);  // shard groups that are replicas of each other

@@ -6,20 +6,19 @@
 #include "comm/fsdp/scope.h"
 
 namespace fsdp::comm {
-UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name,
+UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name, const FsdpOptions& options,
                              const ParameterSegment& segment)
     : runtime_(runtime),
       name_(std::move(name)),
+      options_(options),
       segment_(segment),
-      division_(gradient_division(runtime.options.reduce_dtype, runtime.mesh.ranks(),
-                                  runtime.options.divide_factor, runtime.options.force_sum,
-                                  runtime.options.split_division)),
-      defer_replicas_(runtime.options.accumulation == Accumulation::kReduceScatterEach &&
+      division_(gradient_division(options.reduce_dtype, runtime.mesh.ranks(), options.divide_factor,
+                                  options.force_sum, options.split_division)),
+      defer_replicas_(options.accumulation == Accumulation::kReduceScatterEach &&
                       runtime.mesh.replicas() > 1),
-      dtype_(runtime.options.reduce_dtype),
+      dtype_(options.reduce_dtype),
       present_(segment.layout.parameters().size(), 0) {
   Backend& backend = runtime_.backend;
-  const FsdpOptions& options = runtime_.options;
   const DType master_dtype = segment_.master.dtype();
   if (reduces_last(options)) dtype_ = master_dtype;
   unsharded_ =
@@ -40,7 +39,7 @@ UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name,
 }
 
 size_t UnitGradients::arena_bytes() const {
-  const DType reduce_dtype = runtime_.options.reduce_dtype;
+  const DType reduce_dtype = options_.reduce_dtype;
   if (own_memory() && dtype_ == reduce_dtype) return 0;
   return static_cast<size_t>(segment_.layout.numel()) * size_of(reduce_dtype);
 }
@@ -110,7 +109,7 @@ void UnitGradients::divide(Stream& stream, Tensor values, double divisor) {
 // Parameter by parameter: gaps between them hold anything.
 void UnitGradients::find_overflow(const Tensor& gradients) {
   Backend& backend = runtime_.backend;
-  const double limit = largest_finite(runtime_.options.param_dtype);
+  const double limit = largest_finite(options_.param_dtype);
   for (const FlatParameter& p : segment_.layout.parameters()) {
     backend.find_overflow(backend.compute_stream(), {.x = gradients.slice(p.offset, Shape{p.numel}),
                                                      .limit = limit,
@@ -124,9 +123,9 @@ Tensor UnitGradients::reduce_input() {
   Stream& stream = runtime_.reduce_stream;
   const Shape shape = {segment_.layout.numel()};
   Tensor input(unsharded_, 0, shape, dtype_);
-  if (runtime_.options.detect_overflow) find_overflow(input);
+  if (options_.detect_overflow) find_overflow(input);
   backend.wait(stream, backend.record(backend.compute_stream()));
-  const DType reduce_dtype = runtime_.options.reduce_dtype;
+  const DType reduce_dtype = options_.reduce_dtype;
   if (dtype_ != reduce_dtype) {
     borrow(stream);
     auto storage = Storage::unbound(backend, static_cast<size_t>(shape[0]) * size_of(reduce_dtype),

@@ -27,8 +27,9 @@ enum class GradientState : uint8_t { kNone, kAccumulating, kReduced };
 
 class UnitGradients final : public GradientOwner {
  public:
-  // `segment`: the unit's trainable one; outlives this.
-  UnitGradients(FsdpRuntime& runtime, std::string name, const ParameterSegment& segment);
+  // `options`: the unit's own; `segment`: its trainable one; both outlive this.
+  UnitGradients(FsdpRuntime& runtime, std::string name, const FsdpOptions& options,
+                const ParameterSegment& segment);
 
   GradientState state() const { return state_; }
   // Arena bytes that a backward or a reduce needs; 0 when the unit has memory of its own for both.
@@ -67,6 +68,7 @@ class UnitGradients final : public GradientOwner {
 
   FsdpRuntime& runtime_;
   std::string name_;
+  const FsdpOptions& options_;
   const ParameterSegment& segment_;
   GradientDivision division_;
   bool defer_replicas_;  // reduce-scatter each micro-step, all-reduce with the last

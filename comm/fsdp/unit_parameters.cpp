@@ -6,11 +6,13 @@
 namespace fsdp::comm {
 
 UnitParameters::UnitParameters(FsdpRuntime& runtime, std::string name,
-                               const std::vector<Parameter*>& parameters, Communicator* inner)
+                               const std::vector<Parameter*>& parameters,
+                               const FsdpOptions& options, Communicator* inner)
     : runtime_(runtime),
       name_(std::move(name)),
+      options_(options),
       resident_(parameters.empty() ||  // nothing needs no buffer
-                keeps_parameters(runtime.options, runtime.mesh.shards())),
+                keeps_parameters(options, runtime.mesh.shards())),
       inner_(inner) {
   for (const bool trainable : {true, false}) {
     std::vector<Parameter*> segment;
@@ -24,8 +26,8 @@ UnitParameters::UnitParameters(FsdpRuntime& runtime, std::string name,
 
 void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool trainable) {
   Backend& backend = runtime_.backend;
-  const DType dtype = runtime_.options.param_dtype;
-  const int64_t alignment = runtime_.options.fixed_order ? kNormBlock : kFlatAlignment;
+  const DType dtype = options_.param_dtype;
+  const int64_t alignment = options_.fixed_order ? kNormBlock : kFlatAlignment;
   ParameterSegment s(FlatLayout(parameters, runtime_.mesh.shards(), alignment), trainable);
   const size_t bytes = static_cast<size_t>(s.layout.numel()) * size_of(dtype);
   s.unsharded = Storage::unbound(backend, bytes, MemoryCategory::kUnshardedParameter);
@@ -64,7 +66,7 @@ void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool
 }
 
 Tensor UnitParameters::flat(const ParameterSegment& s) const {
-  return Tensor(s.unsharded, 0, Shape{s.layout.numel()}, runtime_.options.param_dtype);
+  return Tensor(s.unsharded, 0, Shape{s.layout.numel()}, options_.param_dtype);
 }
 
 Tensor UnitParameters::slot(const ParameterSegment& s, const Tensor& flat) const {

@@ -33,7 +33,7 @@ enum class ParameterState : uint8_t { kSharded, kGathering, kUnsharded };
 // What all units of a model share. Owned by FullySharded.
 struct FsdpRuntime {
   Backend& backend;
-  FsdpOptions options;
+  FsdpOptions options;  // of all; those of a unit: Unit::options
   Mesh& mesh;
   Stream& gather_stream;
   Stream& reduce_stream;
@@ -62,8 +62,9 @@ struct ParameterSegment {
 class UnitParameters {
  public:
   // `inner`: the group that keeps the parameters between forward and backward; null: none does.
+  // `options`: the unit's own; they outlive this.
   UnitParameters(FsdpRuntime& runtime, std::string name, const std::vector<Parameter*>& parameters,
-                 Communicator* inner);
+                 const FsdpOptions& options, Communicator* inner);
 
   ParameterState state() const { return state_; }
   bool resident() const { return resident_; }
@@ -101,6 +102,7 @@ class UnitParameters {
 
   FsdpRuntime& runtime_;
   std::string name_;
+  const FsdpOptions& options_;
   bool resident_;
   Communicator* inner_;
   std::vector<ParameterSegment> segments_;

@@ -1,4 +1,4 @@
-// Element-wise ops: residual add, SwiGLU, dropout.
+// Element-wise ops: residual add, casts, SwiGLU, dropout.
 #pragma once
 
 #include "core/module.h"
@@ -6,6 +6,10 @@
 namespace fsdp::ops {
 
 Tensor add(const Tensor& a, const Tensor& b);  // same shape and dtype; saves nothing
+
+// The values of x rounded to `dtype`, its gradient rounded to that of x; x itself where nothing is
+// to do. Saves nothing.
+Tensor cast(const Tensor& x, DType dtype);
 
 // silu(gate) * up. Saves both.
 Tensor swiglu(const Tensor& gate,  // (..., F)

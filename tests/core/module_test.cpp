@@ -94,6 +94,24 @@ TEST_CASE("hooks run around forward, and mirrored around backward") {
                    "post_backward 0", "post_backward root"});
 }
 
+TEST_CASE("a module in another dtype casts activations in and out, and gradients back") {
+  cpu::CpuBackend backend;
+  Tape tape(backend);
+  Tree tree;
+  attach(tree, tape);
+  tree.first->weight.set_value(
+      test::random_tensor(backend, tree.first->weight.shape(), DType::kF32, 3));
+  tree.first->set_hooks({.input_dtype = DType::kF32, .output_dtype = DType::kF64});
+  Log log;
+  const test::Leaf x(tape, test::random_tensor(backend, Shape{1, 2}, DType::kF64, 1));
+  const Tensor y = tree(x.value(), log);
+  CHECK(y.dtype() == DType::kF64);
+  tape.backward(y, test::random_tensor(backend, Shape{1, 2}, DType::kF64, 2));
+  CHECK(x.gradient().dtype() == DType::kF64);
+  CHECK(tree.first->weight.gradient().dtype() == DType::kF32);
+  CHECK(tree.second->weight.gradient().dtype() == DType::kF64);
+}
+
 TEST_CASE("post_backward comes after the module's weight gradients are complete") {
   cpu::CpuBackend backend;
   Tape tape(backend);

@@ -54,6 +54,8 @@ compare_fixed one_stream fsdp.separate_reduce=false fsdp.backward_prefetch=post
 compare_fixed kept fsdp.reshard_after_forward=false
 compare_fixed hpz fsdp.reshard_group_size=2
 compare_fixed one_unit fsdp.wrap=none
+compare_fixed mixed 'fsdp.units=[{match: "blocks.[01]", strategy: shard_optimizer},
+  {match: root, reshard_after_forward: false}, {match: blocks.2, reshard_group_size: 2}]'
 compare_fixed synced fsdp.sync_module_states=true
 compare_fixed selective train.recompute.mode=selective
 compare_fixed full train.recompute.mode=full train.recompute.every=2
@@ -71,6 +73,11 @@ for accumulation in reduce_each reduce_scatter_each reduce_last; do
   train micro_$accumulation 2 model.dropout=0 train.micro_steps=3 fsdp.accumulation=$accumulation
   close plain micro_$accumulation 1e-5 || fail "micro-steps with $accumulation: other losses"
 done
+train wide 2 model.dropout=0 train.dtype=bf16 'fsdp.units=[{match: "*", param_dtype: f32}]'
+close plain wide 0 || fail "every unit in f32: other losses than train.dtype: f32"
+train narrow 2 model.dropout=0 'fsdp.units=[{match: blocks.1, param_dtype: bf16}]'
+close plain narrow 0 && fail "a unit in bf16: the losses of f32"
+close plain narrow 1e-2 || fail "a unit in bf16: other losses than f32"
 train ranks 2 model.dropout=0 train.loss_mean=ranks  # rows are equally long
 close plain ranks 1e-5 || fail "the mean over ranks of equal rows: other losses"
 

@@ -67,6 +67,10 @@ struct Scramble {
   void section(const char*, const char*, S& value) {
     visit(*this, value);
   }
+  template <typename S>
+  void list(const char*, const char*, std::vector<S>& values) {
+    for (int i = 0; i < 2; ++i) visit(*this, values.emplace_back());
+  }
   int count = 0;
 };
 
@@ -311,6 +315,39 @@ TEST_CASE("a hybrid strategy and the size of its groups") {
   CHECK(refusal("", {"fsdp.strategy=hybrid_shard"}) ==
         "fsdp.shard_size: strategy: hybrid_shard needs it, the number of ranks of a shard group");
   CHECK(test::contains(refusal("", {"fsdp.shard_size=2"}), "only the hybrid strategies use it"));
+}
+
+TEST_CASE("units that differ: a list of sections") {
+  const TrainConfig c = parse(
+      "fsdp:\n  units:\n  - {match: root, param_dtype: float32}\n"
+      "  - match: blocks.[01]\n    reshard_after_forward: no\n");
+  REQUIRE(c.fsdp.units.size() == 2);
+  CHECK(c.fsdp.units[0].param_dtype == DType::kF32);
+  CHECK(c.fsdp.units[1].reshard_after_forward == false);
+  CHECK(!c.fsdp.units[1].param_dtype);
+  const std::string yaml = to_yaml(c);
+  CHECK(test::contains(yaml,
+                       "  units: [{match: \"root\", param_dtype: f32}, "
+                       "{match: \"blocks.[01]\", reshard_after_forward: false}]\n"));
+  CHECK(to_yaml(parse(yaml)) == yaml);
+  const TrainConfig set =
+      parse_config(yaml, "x.yaml", {"fsdp.units=[{match: a b, strategy: zero2}]"});
+  REQUIRE(set.fsdp.units.size() == 1);  // instead of those of the file
+  CHECK(set.fsdp.units[0].match == "a b");
+  CHECK(refusal("fsdp:\n  units: {match: root}\n") ==
+        "x.yaml:2: fsdp.units: expected a list of sections, got a section");
+  CHECK(refusal("fsdp:\n  units:\n  - root\n") ==
+        "x.yaml:3: fsdp.units: expected a list of sections, got one of \"root\"");
+  CHECK(refusal("fsdp:\n  units:\n  - match: root\n    param_dtyp: f32\n") ==
+        "x.yaml:4: unknown key \"fsdp.units.param_dtyp\"; the nearest known key is "
+        "\"fsdp.units.param_dtype\"");
+  CHECK(refusal("fsdp:\n  units:\n  - {param_dtype: f32}\n") ==
+        "x.yaml:2: fsdp.units: match: expected a unit's name or pattern, got none");
+  CHECK(refusal("", {"fsdp.units=[{match: x, param_dtype: f8}]"})
+            .starts_with("--set fsdp.units=[{match: x, param_dtype: f8}]: fsdp.units.param_dtype: "
+                         "expected auto or one of f32"));
+  CHECK(refusal("", {"fsdp.units=[{match: x, param_dtype: f16}]", "train.loss_scale.initial=2"}) ==
+        "");  // which is scaled
 }
 
 TEST_CASE("ranges of numbers") {

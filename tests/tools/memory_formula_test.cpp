@@ -15,7 +15,7 @@ struct Case {
   DType dtype = DType::kF32;
   DType reduce_dtype = DType::kF32;
   int64_t layers = 3;
-  comm::WrapPolicy wrap = {};  // a unit per block
+  comm::WrapPolicy wrap = {};   // a unit per block
   comm::FsdpOptions more = {};  // micro_steps, accumulation, shard_size, ...
   std::vector<std::string> frozen = {};
   double loss_scale = 0;
@@ -133,6 +133,24 @@ TEST_CASE("memory formula: every strategy, kind of accumulation and dtype") {
   }
 }
 
+TEST_CASE("memory formula: units with options of their own") {
+  using enum comm::Strategy;
+  const std::vector<std::vector<comm::UnitOverride>> ways = {
+      {{.match = "blocks.1", .reshard_after_forward = false}},
+      {{.match = "blocks.[12]", .strategy = kShardGradOp}},  // one block is left in the arena
+      {{.match = "GPT2Block", .strategy = kShardOptimizer}},
+      {{.match = "root", .param_dtype = DType::kF32, .reduce_dtype = DType::kF32}},
+      {{.match = "blocks.0", .param_dtype = DType::kF32, .reduce_dtype = DType::kF32},
+       {.match = "blocks.2", .reshard_group_size = 2}}};
+  for (const auto& units : ways) {
+    for (const DType reduce : {DType::kF32, DType::kBF16}) {
+      check_against_ledger(
+          {.ranks = 4, .dtype = DType::kBF16, .reduce_dtype = reduce, .more = {.units = units}});
+    }
+    check_against_ledger({.dtype = DType::kBF16, .more = {.units = units}});  // one rank
+  }
+}
+
 TEST_CASE("memory formula: frozen parameters, and loss scaling") {
   for (const comm::Strategy strategy : {comm::Strategy::kFullShard, comm::Strategy::kNoShard}) {
     check_against_ledger({.ranks = 2,
@@ -146,8 +164,7 @@ TEST_CASE("memory formula: frozen parameters, and loss scaling") {
 
 TEST_CASE("memory formula: counts by hand") {
   // Root of 3 x 128 elements, two blocks of 3 x 64; f32; 2 parameters each.
-  const MemoryPlan plan = {.units = {{{{128, 2}}, 0}, {{{64, 2}}, 1}, {{{64, 2}}, 1}},
-                           .shards = 3};
+  const MemoryPlan plan = {.units = {{{{128, 2}}, 0}, {{{64, 2}}, 1}, {{{64, 2}}, 1}}, .shards = 3};
   const auto bytes = predicted_memory(plan);
   using enum MemoryCategory;
   CHECK(bytes[static_cast<size_t>(kParameterShard)] == 512 + 512 + 512);

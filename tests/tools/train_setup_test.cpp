@@ -174,6 +174,23 @@ TEST_CASE("train setup: every way of sharding reaches the session") {
             .fsdp.forward_prefetch == 0);
 }
 
+TEST_CASE("train setup: units that differ") {
+  const auto options = session_options(
+      config_of("fsdp:\n  units:\n  - {match: root, reshard_after_forward: false}\n"
+                "  - match: blocks.1\n    strategy: zero2\n    reshard_group_size: 2\n"
+                "    param_dtype: f16\n    reduce_dtype: bf16\n"),
+      {}, 2, 1);
+  const std::vector<comm::UnitOverride> expected = {
+      {.match = "root", .reshard_after_forward = false},
+      {.match = "blocks.1",
+       .strategy = comm::Strategy::kShardGradOp,
+       .reshard_group_size = 2,
+       .param_dtype = DType::kF16,
+       .reduce_dtype = DType::kBF16}};
+  CHECK(options.fsdp.units == expected);
+  CHECK(options.loss_scale.initial == 65536);  // one unit in f16 is enough
+}
+
 TEST_CASE("train setup: groups that the ranks do not divide into, by key") {
   const auto refusal = [](const std::string& fsdp, int ranks) {
     const config::TrainConfig config = config_of("train: {micro_steps: 2}\nfsdp: {" + fsdp + "}");

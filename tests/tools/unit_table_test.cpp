@@ -111,6 +111,14 @@ TEST_CASE("unit table: the planned collectives are those of a real step, in its 
       {4, {.strategy = Strategy::kHybridShard, .shard_size = 2}},
       {4, {.strategy = Strategy::kHybridShardZero2, .shard_size = 2, .fixed_order = true}},
       {2, {.param_dtype = DType::kBF16, .reduce_dtype = DType::kF32}},
+      {2, {.units = {{.match = "blocks.1", .reshard_after_forward = false}}}},
+      {3,
+       {.units = {{.match = "blocks.[01]", .strategy = Strategy::kShardOptimizer},
+                  {.match = "root", .reshard_after_forward = false}}}},
+      {2,
+       {.param_dtype = DType::kBF16,
+        .reduce_dtype = DType::kBF16,
+        .units = {{.match = "blocks.2", .param_dtype = DType::kF32, .reduce_dtype = DType::kF32}}}},
       {2, {.micro_steps = 2}},
       {2, {.accumulation = Accumulation::kReduceLast, .micro_steps = 3}},
       {4,
@@ -168,6 +176,39 @@ TEST_CASE("unit table: a group size that does not divide the ranks") {
   CHECK(test::contains(test::error_of([&] { group_sizes(options, 8); }),
                        "fsdp.shard_size: expected a divisor of 8 ranks, got 3"));
   CHECK(group_sizes(options, 9).replicas == 3);
+}
+
+TEST_CASE("unit table: units that differ have a line of their own that says how") {
+  models::ModelConfig model = test::small_llama();
+  cpu::CpuBackend backend;
+  models::CausalLM module(model, backend, DType::kBF16, 1);
+  const FsdpOptions options = {
+      .param_dtype = DType::kBF16,
+      .units = {{.match = "blocks.0", .reshard_after_forward = false, .param_dtype = DType::kF32},
+                {.match = "blocks.1", .strategy = Strategy::kShardOptimizer}}};
+  const auto units = unit_rows(module, comm::wrap_classes({model.block_class}), options, 2);
+  const std::string table = format_units(units, options, 2);
+  CHECK(!test::contains(table, ".."));
+  CHECK(test::contains(table, "  parameters in f32, kept after forward\n"));
+  CHECK(test::contains(table, "  kept after forward, gradients whole\n"));
+}
+
+TEST_CASE("unit table: MiB of a shard, where a frozen parameter is not wide") {
+  const auto segments = [](bool trainable) {
+    return std::vector<SegmentExtent>{{1 << 20, 1, trainable}};
+  };
+  const auto unit = [&](const char* name, bool trainable) {
+    return UnitRow{.name = name,
+                   .shapes = {Shape{2 << 20}},
+                   .parameters = 2 << 20,
+                   .segments = segments(trainable),
+                   .options = {.param_dtype = DType::kBF16}};
+  };
+  const FsdpOptions options = {.param_dtype = DType::kBF16};
+  const std::string table = format_units({unit("a", true), unit("b", false)}, options, 2);
+  CHECK(test::contains(table, "1048576        4.00          4.00\n"));  // a: not alike
+  CHECK(test::contains(table, "1048576        2.00          4.00\n"));  // b
+  CHECK(test::contains(table, "2097152        6.00          8.00\n"));  // all
 }
 
 TEST_CASE("unit table: texts") {

@@ -111,6 +111,14 @@ void check_fsdp(const FsdpSection& c) {
   within("fsdp.divide_factor", c.divide_factor.value_or(1), 1e-6, 1e9);
 }
 
+void check_units(const FsdpSection& c) {
+  for (const UnitSection& unit : c.units) {
+    FSDP_CHECK(!unit.match.empty(),
+               "fsdp.units: match: expected a unit's name or pattern, got none");
+    at_least<int64_t>("fsdp.units: reshard_group_size", unit.reshard_group_size.value_or(0), 0);
+  }
+}
+
 // An option of another wrap policy would be ignored in silence.
 void check_wrap(const FsdpSection& c) {
   const bool by_class = c.wrap == Wrap::kClass;
@@ -151,10 +159,10 @@ void add_schedule(const ScheduleSection& c, std::vector<Effect>& effects) {
   }
 }
 
-void add_loss_scale(const TrainSection& c, std::vector<Effect>& effects) {
-  const LossScaling rule = c.loss_scale.rule;
+void add_loss_scale(const TrainConfig& c, std::vector<Effect>& effects) {
+  const LossScaling rule = c.train.loss_scale.rule;
   const bool scaled = rule == LossScaling::kTorch || rule == LossScaling::kFairseq ||
-                      (rule == LossScaling::kAuto && c.dtype == DType::kF16);
+                      (rule == LossScaling::kAuto && c.uses_f16());
   for (const char* key :
        {"initial", "growth", "backoff", "interval", "tolerance", "floor", "minimum"}) {
     effects.push_back({fmt::format("train.loss_scale.{}", key), scaled,
@@ -204,7 +212,7 @@ void check_effects(const TrainConfig& config) {
       {"runtime.shared_memory_limit_mib", config.runtime.shared_memory,
        "without runtime.shared_memory"}};
   add_schedule(config.train.schedule, effects);
-  add_loss_scale(config.train, effects);
+  add_loss_scale(config, effects);
   add_sharding(config, effects);
   const auto values = key_values(config), defaults = key_values({});
   for (size_t i = 0; i < values.size(); ++i) {
@@ -225,6 +233,7 @@ void check_config(const TrainConfig& config) {
   check_schedule(config.train.schedule);
   check_loss_scale(config.train.loss_scale);
   check_fsdp(config.fsdp);
+  check_units(config.fsdp);
   check_wrap(config.fsdp);
   at_least<int64_t>("runtime.threads", config.runtime.threads, 0);
   at_least<int64_t>("runtime.timeout_s", config.runtime.timeout_s, 1);
@@ -234,6 +243,12 @@ void check_config(const TrainConfig& config) {
   at_least("sample.temperature", config.sample.temperature, 0.0);
   at_least<int64_t>("sample.top_k", config.sample.top_k, 0);
   check_effects(config);
+}
+
+bool TrainConfig::uses_f16() const {
+  return train.dtype == DType::kF16 ||
+         std::any_of(fsdp.units.begin(), fsdp.units.end(),
+                     [](const UnitSection& unit) { return unit.param_dtype == DType::kF16; });
 }
 
 optim::Schedule TrainConfig::schedule() const {

@@ -123,6 +123,16 @@ struct TrainSection {
   RecomputeSection recompute;
 };
 
+// What some units do otherwise; see comm::UnitOverride.
+struct UnitSection {
+  std::string match;
+  std::optional<comm::Strategy> strategy;
+  std::optional<bool> reshard_after_forward;
+  std::optional<int64_t> reshard_group_size;
+  std::optional<DType> param_dtype;
+  std::optional<DType> reduce_dtype;
+};
+
 struct FsdpSection {
   comm::Strategy strategy = comm::Strategy::kFullShard;
   int64_t shard_size = 0;
@@ -143,6 +153,7 @@ struct FsdpSection {
   bool absent_is_zero = false;
   bool fixed_order = false;
   bool sync_module_states = false;
+  std::vector<UnitSection> units;
 };
 
 struct RuntimeSection {
@@ -174,6 +185,7 @@ struct TrainConfig {
 
   // The schedule with the section's peak and, where it leaves `total` open, the run's length.
   optim::Schedule schedule() const;
+  bool uses_f16() const;  // in any unit
 };
 
 // `overrides` are the texts of --set: "train.lr=1e-4", "data.train=[a.txt, b.txt]". Errors name the

@@ -2,6 +2,7 @@
 // configuration is a visitor V over this list:
 //   v.section(key, help, struct)   then visits the struct's own fields
 //   v.field(key, member, help, aliases)   aliases: other names of the key, read but never written
+//   v.list(key, help, vector of structs)  each with the struct's own fields
 // Not here: defaults (config.h). Visitors: config_reader.cpp, config_writer.cpp.
 #pragma once
 
@@ -123,6 +124,19 @@ void visit(V& v, TrainSection& c) {
 }
 
 template <typename V>
+void visit(V& v, UnitSection& c) {
+  v.field(
+      "match", c.match,
+      "units, as explain lists them, or the class of their module; * for any characters, [0-3]");
+  v.field("strategy", c.strategy, "over the same groups of ranks; auto, here and below: as all do");
+  v.field("reshard_after_forward", c.reshard_after_forward, "as above");
+  v.field("reshard_group_size", c.reshard_group_size, "as above");
+  v.field("param_dtype", c.param_dtype,
+          "of compute; activations are cast on their way into the unit and back on their way out");
+  v.field("reduce_dtype", c.reduce_dtype, "of gradient sums over ranks");
+}
+
+template <typename V>
 void visit(V& v, FsdpSection& c) {
   v.field("strategy", c.strategy,
           "full_shard: everything is sharded; shard_grad_op: parameters stay gathered in a step; "
@@ -164,6 +178,7 @@ void visit(V& v, FsdpSection& c) {
   v.field("sync_module_states", c.sync_module_states,
           "only rank 0 reads or makes the initial weights; the others get them from it",
           {"fsdp_sync_module_states"});
+  v.list("units", "units that differ: [{match: ..., ...}, ...]; later ones count more", c.units);
 }
 
 template <typename V>

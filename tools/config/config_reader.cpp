@@ -59,6 +59,11 @@ class KeyList {
     visit(*this, value);
     prefix_ = outer;
   }
+  template <typename S>
+  void list(const char* key, const char* help, std::vector<S>&) {
+    S defaults;
+    section(key, help, defaults);
+  }
   std::vector<std::string> keys;
 
  private:
@@ -112,6 +117,27 @@ class Reader {
     Reader inner(source_, node, prefix_ + key + ".", places_);
     visit(inner, value);
     inner.refuse_unknown_keys();
+  }
+
+  // Replaces what was there.
+  template <typename S>
+  void list(const char* key, const char*, std::vector<S>& values) {
+    const auto found = items_.find(key);
+    if (found == items_.end()) return;
+    found->second.taken = true;
+    const YAML::Node& node = found->second.value;
+    places_[prefix_ + key] = source_.at(found->second.key);
+    FSDP_CHECK(node.IsSequence() || node.IsNull(), "{}: {}{}: expected a list of sections, got {}",
+               source_.at(found->second.key), prefix_, key, text_of(node));
+    const Source inside{source_.name, source_.has_lines, ""};
+    values.clear();
+    for (const YAML::Node& item : node) {
+      FSDP_CHECK(item.IsMap(), "{}: {}{}: expected a list of sections, got one of {}",
+                 source_.at(item), prefix_, key, text_of(item));
+      Reader inner(inside, item, prefix_ + key + ".", places_);
+      visit(inner, values.emplace_back());
+      inner.refuse_unknown_keys();
+    }
   }
 
   void refuse_unknown_keys() const {

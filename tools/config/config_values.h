@@ -227,4 +227,27 @@ std::string value_text(const T& value) {
   }
 }
 
+// The fields of a struct that differ from its defaults: {a: b, c: d}.
+class FlowWriter {
+ public:
+  template <typename T>
+  void field(const char* key, T& value, const char*, std::initializer_list<const char*> = {}) {
+    if (value_text(value) == value_text(T{})) return;
+    text += (text.empty() ? "" : ", ") + std::string(key) + ": " + value_text(value);
+  }
+  std::string text;
+};
+
+// [{a: b}, {c: d}]
+template <typename S>
+std::string list_text(std::vector<S> values) {
+  std::string out;
+  for (S& value : values) {
+    FlowWriter writer;
+    visit(writer, value);
+    out += (out.empty() ? "{" : ", {") + writer.text + "}";
+  }
+  return "[" + out + "]";
+}
+
 }  // namespace fsdp::config

@@ -20,6 +20,10 @@ class Writer {
     visit(*this, value);
     indent_.resize(indent_.size() - 2);
   }
+  template <typename S>
+  void list(const char* key, const char*, std::vector<S>& values) {
+    text += indent_ + key + ": " + list_text(values) + "\n";
+  }
   std::string text;
 
  private:
@@ -41,6 +45,11 @@ class Help {
     text += fmt::format("{}: {}\n", outer + key, help);
     visit(*this, value);
     prefix_ = outer;
+  }
+  template <typename S>
+  void list(const char* key, const char* help, std::vector<S>&) {
+    S one;
+    section(key, help, one);
   }
   std::string text;
 

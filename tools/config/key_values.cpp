@@ -20,6 +20,10 @@ class Visitor {
     visit(*this, value);
     prefix_ = outer;
   }
+  template <typename S>
+  void list(const char* key, const char*, std::vector<S>& values) {
+    all.emplace_back(prefix_ + key, list_text(values));
+  }
   std::vector<std::pair<std::string, std::string>> all;
 
  private:

@@ -18,8 +18,10 @@
 //                        + r N (S_R + 2 max_B S_u) if a != r
 // optimizer state        2 m sum S_u, and counters
 //
-// A frozen parameter has a master of p bytes, no gradient and no optimizer state. Where a is less
-// than m, the head's gradient adds up in pieces in m bytes (+ m V hidden) first. Every term is
+// Units with options of their own (comm/fsdp/unit_options.h) each have the terms of theirs; the
+// arena then is as wide as the widest unit that needs it, and f and 2 are no more than there are of
+// them. A frozen parameter has a master of p bytes, no gradient and no optimizer state. Where a is
+// less than m, the head's gradient adds up in pieces in m bytes (+ m V hidden) first. Every term is
 // rounded up as the ledger does. Not here: activations and workspace (the ledger measures them);
 // the table (memory_report.h).
 #pragma once
@@ -42,16 +44,18 @@ struct SegmentExtent {
 };
 struct UnitExtent {
   std::vector<SegmentExtent> segments;
-  int depth = 0;  // 0: the root
+  int depth = 0;                   // 0: the root
+  comm::FsdpOptions options = {};  // its own
 };
 
 struct MemoryPlan {
   std::vector<UnitExtent> units;  // root first; those without parameters left out
   int shards = 1;                 // N
-  comm::FsdpOptions options;
-  int64_t head_numel = 0;   // V x hidden; 0: the head is frozen
-  int64_t norm_blocks = 0;  // of all units, with fixed_order
-  bool training = true;     // with optimizer state
+  comm::FsdpOptions options;      // of all
+  int64_t head_numel = 0;         // V x hidden; 0: the head is frozen
+  size_t head_unit = 0;           // which has it
+  int64_t norm_blocks = 0;        // of all units, with fixed_order
+  bool training = true;           // with optimizer state
 };
 MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelConfig& model,
                        bool training);

@@ -181,6 +181,21 @@ comm::WrapPolicy wrap_policy(const config::FsdpSection& fsdp) {
   return classes.empty() ? comm::WrapPolicy() : comm::wrap_classes(classes);
 }
 
+std::vector<comm::UnitOverride> unit_overrides(const config::FsdpSection& fsdp) {
+  std::vector<comm::UnitOverride> out;
+  for (const config::UnitSection& c : fsdp.units) {
+    out.push_back({.match = c.match,
+                   .strategy = c.strategy,
+                   .reshard_after_forward = c.reshard_after_forward,
+                   .param_dtype = c.param_dtype,
+                   .reduce_dtype = c.reduce_dtype});
+    if (c.reshard_group_size) {
+      out.back().reshard_group_size = static_cast<int>(*c.reshard_group_size);
+    }
+  }
+  return out;
+}
+
 comm::FsdpOptions fsdp_options(const config::TrainConfig& config) {
   const config::TrainSection& train = config.train;
   const config::FsdpSection& c = config.fsdp;
@@ -200,15 +215,18 @@ comm::FsdpOptions fsdp_options(const config::TrainConfig& config) {
           .accumulation = c.accumulation,
           .micro_steps = static_cast<int>(train.micro_steps),
           .absent_is_zero = c.absent_is_zero,
-          .fixed_order = c.fixed_order};
+          .fixed_order = c.fixed_order,
+          .units = unit_overrides(c)};
 }
 
-optim::LossScalerOptions loss_scale_options(const config::TrainSection& train, int ranks) {
+optim::LossScalerOptions loss_scale_options(const config::TrainConfig& config, int ranks) {
   using config::LossScaling;
+  const config::TrainSection& train = config.train;
+  const bool f16 = config.uses_f16();
   const config::LossScaleSection& c = train.loss_scale;
   const bool automatic = c.rule == LossScaling::kAuto;
-  const bool off = c.rule == LossScaling::kNone || (automatic && train.dtype != DType::kF16);
-  FSDP_CHECK(!off || train.dtype != DType::kF16,
+  const bool off = c.rule == LossScaling::kNone || (automatic && !f16);
+  FSDP_CHECK(!off || !f16,
              "train.loss_scale.rule: f16 needs loss scaling; expected torch or fairseq, got none");
   if (off) return {};
   optim::LossScalerOptions out = c.rule == LossScaling::kFairseq
@@ -249,7 +267,7 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
                             .decay = train.optimizer.decay,
                             .clip_norm = train.clip_norm,
                             .clip_power = train.clip_type.power,
-                            .loss_scale = loss_scale_options(train, ranks),
+                            .loss_scale = loss_scale_options(config, ranks),
                             .loss_mean = train.loss_mean,
                             .recompute = train.recompute.mode,
                             .recompute_every = train.recompute.every,

@@ -27,7 +27,6 @@ class Schedule {
       : units_(units),
         options_(options),
         groups_(groups),
-        resident_(comm::keeps_parameters(options, groups.shards)),
         free_(static_cast<size_t>(options.units_in_flight)),
         held_(units.size(), groups.shards == 1) {}
 
@@ -64,7 +63,7 @@ class Schedule {
     }
     if (units_.size() > 1) compute("backward", kRoot, ", before the blocks");
     reduce(kRoot);
-    if (!resident_) held_[kRoot] = false;
+    if (!kept(kRoot)) held_[kRoot] = false;
     if (!row_.gathers.empty() || !row_.reduces.empty()) close_row("", kRoot);
   }
 
@@ -87,19 +86,24 @@ class Schedule {
 
   // The root has memory of its own; blocks share the arena, and a prefetch may find none left.
   void gather(size_t unit) {
-    if (!resident_ && unit != kRoot) {
+    if (!kept(unit) && unit != kRoot) {
       if (free_ == 0) return;
       --free_;
     }
     held_[unit] = true;
     for (const SegmentExtent& s : units_[unit].segments) {
       row_.gathers.push_back(
-          {unit, "all_gather", bytes_of(s.shard_numel * groups_.shards, options_.param_dtype)});
+          {unit, "all_gather",
+           bytes_of(s.shard_numel * groups_.shards, units_[unit].options.param_dtype)});
     }
   }
 
+  bool kept(size_t unit) const {
+    return comm::keeps_parameters(units_[unit].options, groups_.shards);
+  }
+
   void give_back(size_t unit) {
-    if (resident_ || !held_[unit]) return;
+    if (kept(unit) || !held_[unit]) return;
     held_[unit] = false;
     ++free_;
   }
@@ -110,7 +114,7 @@ class Schedule {
         options_.accumulation == comm::Accumulation::kReduceScatterEach && !last_;
     for (const SegmentExtent& s : units_[unit].segments) {
       if (!s.trainable) continue;
-      const int64_t shard = bytes_of(s.shard_numel, options_.reduce_dtype);
+      const int64_t shard = bytes_of(s.shard_numel, units_[unit].options.reduce_dtype);
       const auto add = [&](const char* kind, int64_t bytes) {
         row_.reduces.push_back({unit, kind, bytes});
       };
@@ -138,7 +142,6 @@ class Schedule {
   const std::vector<UnitRow>& units_;
   const comm::FsdpOptions& options_;
   GroupSizes groups_;
-  bool resident_;
   size_t free_;  // buffers of the arena
   std::vector<bool> held_;
   bool last_ = true;
@@ -147,7 +150,8 @@ class Schedule {
 };
 
 // Of the masters; a frozen parameter is its own.
-int64_t shard_bytes(const UnitRow& unit, DType param_dtype) {
+int64_t shard_bytes(const UnitRow& unit) {
+  const DType param_dtype = unit.options.param_dtype;
   int64_t bytes = 0;
   for (const SegmentExtent& s : unit.segments) {
     bytes += bytes_of(s.shard_numel, s.trainable ? accumulation_dtype(param_dtype) : param_dtype);
@@ -162,7 +166,7 @@ struct AlikeUnits {
 };
 
 bool alike(const UnitRow& a, const UnitRow& b) {
-  return a.shapes == b.shapes && a.segments == b.segments;
+  return a.shapes == b.shapes && a.segments == b.segments && a.options == b.options;
 }
 
 // Neighbours that are alike, together.
@@ -195,8 +199,11 @@ GroupSizes group_sizes(const comm::FsdpOptions& options, int world) {
 std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
                                const comm::FsdpOptions& options, int shards) {
   std::vector<UnitRow> rows;
-  for (const comm::PlannedUnit& unit : comm::plan_units(root, wrap)) {
-    UnitRow row = {.name = unit.name, .depth = unit.depth};
+  const std::vector<comm::PlannedUnit> units = comm::plan_units(root, wrap);
+  const std::vector<comm::FsdpOptions> own_options = comm::unit_options(options, units);
+  for (size_t i = 0; i < units.size(); ++i) {
+    const comm::PlannedUnit& unit = units[i];
+    UnitRow row = {.name = unit.name, .depth = unit.depth, .options = own_options[i]};
     for (const Parameter* p : unit.parameters) row.shapes.push_back(p->shape());
     const std::vector<Module*> modules = unit.module->modules();
     row.takes_tokens = std::any_of(modules.begin(), modules.end(),
@@ -222,7 +229,12 @@ MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOption
                        int shards, int64_t trained_head) {
   MemoryPlan plan = {.shards = shards, .options = options, .head_numel = trained_head};
   for (const UnitRow& unit : units) {
-    if (!unit.segments.empty()) plan.units.push_back({unit.segments, unit.depth});
+    if (unit.segments.empty()) continue;
+    plan.units.push_back({unit.segments, unit.depth, unit.options});
+    if (std::any_of(unit.shapes.begin(), unit.shapes.end(),
+                    [&](const Shape& shape) { return shape.numel() == trained_head; })) {
+      plan.head_unit = plan.units.size() - 1;
+    }
     plan.norm_blocks += unit.norm_blocks;
   }
   return plan;
@@ -246,6 +258,33 @@ std::vector<std::vector<StepRow>> step_timeline(const std::vector<UnitRow>& unit
 
 // ---------------------------------------------------------------------------- Tables
 
+namespace {
+
+// What a unit does otherwise than all: "param f32, kept".
+std::string differences(const comm::FsdpOptions& unit, const comm::FsdpOptions& all, int shards) {
+  std::vector<std::string> out;
+  if (unit.param_dtype != all.param_dtype) {
+    out.push_back(fmt::format("parameters in {}", name_of(unit.param_dtype)));
+  }
+  if (unit.reduce_dtype != all.reduce_dtype) {
+    out.push_back(fmt::format("reduced in {}", name_of(unit.reduce_dtype)));
+  }
+  const bool kept = comm::keeps_parameters(unit, shards);
+  if (kept != comm::keeps_parameters(all, shards)) {
+    out.push_back(kept ? "kept after forward" : "given back after forward");
+  }
+  const int inner = comm::inner_group_size(unit, shards);
+  if (inner != comm::inner_group_size(all, shards) && !kept) {
+    out.push_back(inner > 0 ? fmt::format("kept by groups of {}", inner) : "kept by no group");
+  }
+  if (comm::keeps_gradients(unit, shards) != comm::keeps_gradients(all, shards)) {
+    out.push_back(comm::keeps_gradients(unit, shards) ? "gradients whole" : "gradients sharded");
+  }
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
+}  // namespace
+
 std::string format_units(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
                          int shards) {
   std::string out = fmt::format("{:<26}{:>8}{:>14}{:>10}{:>16}{:>12}{:>14}\n", "units", "tensors",
@@ -254,17 +293,16 @@ std::string format_units(const std::vector<UnitRow>& units, const comm::FsdpOpti
     size_t tensors = 0;
     int64_t parameters = 0, shard = 0, shard_bytes = 0, gathered_bytes = 0;
   } all;
-  const auto line = [&](const std::string& name, const Sums& s) {
-    out += fmt::format("  {:<24}{:>8}{:>14}{:>10}{:>16}{:>12}{:>14}\n", name, s.tensors,
+  const auto line = [&](const std::string& name, const Sums& s, const std::string& differs) {
+    out += fmt::format("  {:<24}{:>8}{:>14}{:>10}{:>16}{:>12}{:>14}{}{}\n", name, s.tensors,
                        s.parameters, s.shard * shards - s.parameters, s.shard, mib(s.shard_bytes),
-                       mib(s.gathered_bytes));
+                       mib(s.gathered_bytes), differs.empty() ? "" : "  ", differs);
   };
   for (const auto& [name, unit, count] : alike_units(units)) {
     const int64_t shard = unit->shard_numel();
-    const Sums one = {unit->shapes.size(), unit->parameters, shard,
-                      shard_bytes(*unit, options.param_dtype),
-                      bytes_of(shard * shards, options.param_dtype)};
-    line(name, one);
+    const Sums one = {unit->shapes.size(), unit->parameters, shard, shard_bytes(*unit),
+                      bytes_of(shard * shards, unit->options.param_dtype)};
+    line(name, one, differences(unit->options, options, shards));
     const auto times = static_cast<int64_t>(count);
     all.tensors += count * one.tensors;
     all.parameters += times * one.parameters;
@@ -272,7 +310,7 @@ std::string format_units(const std::vector<UnitRow>& units, const comm::FsdpOpti
     all.shard_bytes += times * one.shard_bytes;
     all.gathered_bytes += times * one.gathered_bytes;
   }
-  line("all", all);
+  line("all", all, "");
   return out;
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/fsdp/options.h"
-#include "comm/fsdp/plan.h"
+#include "comm/fsdp/unit_options.h"
 #include "tools/runtime/memory_formula.h"
 
 namespace fsdp::tools {
@@ -22,6 +22,7 @@ struct UnitRow {
   std::vector<SegmentExtent> segments;  // trainable, frozen: as they are flattened and sharded
   int64_t norm_blocks = 0;              // of the trainable ones, with fixed_order
   bool takes_tokens = false;            // its input has no gradient
+  comm::FsdpOptions options = {};       // its own
   int64_t shard_numel() const;
 };
 
@@ -58,8 +59,8 @@ std::vector<std::vector<StepRow>> step_timeline(const std::vector<UnitRow>& unit
                                                 const comm::FsdpOptions& options,
                                                 GroupSizes groups);
 
-// Texts of several lines. Units in a row that are alike become one line; of many units the
-// timeline shows the first and the last ones.
+// Texts of several lines. Units in a row that are alike become one line, which ends with what they
+// do otherwise than `options` say; of many units the timeline shows the first and the last ones.
 std::string format_units(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
                          int shards);
 // Elements per rank as PyTorch's FSDP1 or FSDP2 would have them, beside ours.

@@ -1,9 +1,9 @@
 // Residual add, SwiGLU and dropout: gradients against finite differences, masks that replay.
 #include "core/ops/elementwise.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
+
+#include <doctest/doctest.h>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/gradient_check.h"
@@ -57,6 +57,35 @@ TEST_CASE("swiglu saves its two inputs and nothing else") {
   CHECK(backend.ledger().usage().total_current - before == 4096);
 }
 
+TEST_CASE("cast: values and gradients are rounded to the dtype they go to") {
+  cpu::CpuBackend backend;
+  Tape tape(backend);
+  const test::Leaf x(tape, test::random_tensor(backend, Shape{3, 67}, DType::kBF16, 1));
+  const Tensor wide = ops::cast(x.value(), DType::kF32);
+  CHECK(wide.dtype() == DType::kF32);
+  CHECK(wide.to_doubles() == x.value().to_doubles());  // a wider type holds all of a narrow one
+  const Tensor gradient = test::random_tensor(backend, wide.shape(), DType::kF32, 2);
+  tape.backward(wide, gradient);
+  CHECK(x.gradient().dtype() == DType::kBF16);
+  const std::vector<double> exact = gradient.to_doubles(), rounded = x.gradient().to_doubles();
+  for (size_t i = 0; i < exact.size(); ++i) {
+    CHECK(rounded[i] == static_cast<float>(BFloat16(static_cast<float>(exact[i]))));
+  }
+  CHECK(ops::cast(wide, DType::kF32).storage() == wide.storage());  // nothing to do
+}
+
+TEST_CASE("cast: a gradient through a piece in f32 against finite differences in f64") {
+  cpu::CpuBackend backend;
+  test::GradientCheck check(backend);
+  check.tolerance = 1e-3;  // f32 rounds what the differences are taken of
+  check.input("a", Shape{3, 5});
+  check.input("b", Shape{3, 5}, -3, 3);
+  check.run([](const Tensors& in) {
+    const Tensor a = ops::cast(in[0], DType::kF32), b = ops::cast(in[1], DType::kF32);
+    return Tensors{ops::add(ops::cast(ops::swiglu(a, b), DType::kF64), in[0])};
+  });
+}
+
 // ---------------------------------------------------------------------------- Dropout
 
 struct DropoutRig {
@@ -70,8 +99,8 @@ struct DropoutRig {
     return ops::dropout_args(context, probability, layer, site);
   }
   std::vector<double> mask(const DropoutArgs& args) {
-    const Tensor ones = test::make_tensor(backend, Shape{3, 5, 13}, DType::kF64,
-                                          std::vector<double>(195, 1.0));
+    const Tensor ones =
+        test::make_tensor(backend, Shape{3, 5, 13}, DType::kF64, std::vector<double>(195, 1.0));
     return ops::dropout(ones, args).to_doubles();
   }
 };
@@ -91,8 +120,8 @@ TEST_CASE("dropout: kept elements are scaled, the rate is right, backward replay
   DropoutRig rig;
   Tape tape(rig.backend);
   const Shape shape = {3, 40, 50};
-  const test::Leaf x(tape, test::make_tensor(rig.backend, shape, DType::kF32,
-                                             std::vector<double>(6000, 1.0)));
+  const test::Leaf x(
+      tape, test::make_tensor(rig.backend, shape, DType::kF32, std::vector<double>(6000, 1.0)));
   const Tensor y = ops::dropout(x.value(), rig.args(0.25));
   const std::vector<double> mask = y.to_doubles();
   int kept = 0;
@@ -102,8 +131,8 @@ TEST_CASE("dropout: kept elements are scaled, the rate is right, backward replay
     kept += scaled ? 1 : 0;
   }
   CHECK(std::abs(kept / 6000.0 - 0.75) < 4 * std::sqrt(0.25 * 0.75 / 6000));
-  tape.backward(y, test::make_tensor(rig.backend, shape, DType::kF32,
-                                     std::vector<double>(6000, 1.0)));
+  tape.backward(y,
+                test::make_tensor(rig.backend, shape, DType::kF32, std::vector<double>(6000, 1.0)));
   CHECK(x.gradient().to_doubles() == mask);
 }
 
@@ -150,13 +179,11 @@ TEST_CASE("element-wise ops: wrong shapes, dtypes and probabilities are named") 
   const Tensor a = Tensor::zeros(rig.backend, Shape{2, 3}, DType::kF32);
   const Tensor b = Tensor::zeros(rig.backend, Shape{3, 2}, DType::kF32);
   const Tensor half = Tensor::zeros(rig.backend, Shape{2, 3}, DType::kBF16);
-  CHECK(error_of([&] { ops::add(a, b); }) ==
-        "[add] second operand: expected (2, 3), got (3, 2)");
+  CHECK(error_of([&] { ops::add(a, b); }) == "[add] second operand: expected (2, 3), got (3, 2)");
   CHECK(error_of([&] { ops::add(a, half); }) == "[add] second operand: expected f32, got bf16");
   CHECK(error_of([&] { ops::swiglu(a, b); }) == "[swiglu] up: expected (2, 3), got (3, 2)");
   CHECK(error_of([&] { ops::swiglu(half, a); }) == "[swiglu] up: expected bf16, got f32");
-  CHECK(error_of([&] { rig.args(1.0); }) ==
-        "[dropout] probability: expected within [0, 1), got 1");
+  CHECK(error_of([&] { rig.args(1.0); }) == "[dropout] probability: expected within [0, 1), got 1");
   CHECK(error_of([&] { ops::dropout(a, rig.args(0.5)); }) ==
         "[dropout] samples: expected (2), got (3)");
   rig.context.samples = nullptr;
