@@ -15,6 +15,7 @@ Tensor embedding(const Tensor& tokens, Parameter& table, Parameter* positions) {
     FSDP_CHECK(positions->shape()[1] == channels && positions->shape()[0] >= length,
                "[embedding] {}: expected at least ({}, {}), got {}", positions->name(), length,
                channels, positions->shape().str());
+    check_dtype("embedding", positions->name(), positions->value().dtype(), table.value().dtype());
   }
   Backend& backend = tokens.backend();
   Stream& stream = backend.compute_stream();

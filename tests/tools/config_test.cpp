@@ -343,6 +343,10 @@ TEST_CASE("units that differ: a list of sections") {
         "\"fsdp.units.param_dtype\"");
   CHECK(refusal("fsdp:\n  units:\n  - {param_dtype: f32}\n") ==
         "x.yaml:2: fsdp.units: match: expected a unit's name or pattern, got none");
+  CHECK(
+      refusal("", {"fsdp.units=[{match: root}]"}) ==
+      "--set fsdp.units=[{match: root}]: fsdp.units: root: expected what these units do otherwise, "
+      "got nothing");
   CHECK(refusal("", {"fsdp.units=[{match: x, param_dtype: f8}]"})
             .starts_with("--set fsdp.units=[{match: x, param_dtype: f8}]: fsdp.units.param_dtype: "
                          "expected auto or one of f32"));

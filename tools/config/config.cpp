@@ -115,6 +115,9 @@ void check_units(const FsdpSection& c) {
   for (const UnitSection& unit : c.units) {
     FSDP_CHECK(!unit.match.empty(),
                "fsdp.units: match: expected a unit's name or pattern, got none");
+    FSDP_CHECK(unit.strategy || unit.reshard_after_forward || unit.reshard_group_size ||
+                   unit.param_dtype || unit.reduce_dtype,
+               "fsdp.units: {}: expected what these units do otherwise, got nothing", unit.match);
     at_least<int64_t>("fsdp.units: reshard_group_size", unit.reshard_group_size.value_or(0), 0);
   }
 }

@@ -22,8 +22,9 @@
 // arena then is as wide as the widest unit that needs it, and f and 2 are no more than there are of
 // them. A frozen parameter has a master of p bytes, no gradient and no optimizer state. Where a is
 // less than m, the head's gradient adds up in pieces in m bytes (+ m V hidden) first. Every term is
-// rounded up as the ledger does. Not here: activations and workspace (the ledger measures them);
-// the table (memory_report.h).
+// rounded up as the ledger does. Not here: a gradient that passes through m bytes because p is m
+// and a is not, where it is larger than the head's; activations and workspace (the ledger measures
+// them); the table (memory_report.h).
 #pragma once
 
 #include <array>

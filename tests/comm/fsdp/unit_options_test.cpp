@@ -83,6 +83,18 @@ TEST_CASE("unit options: what a single unit cannot have is refused by name") {
                  "accumulates in f64"));
 }
 
+TEST_CASE("unit options: ranks that disagree about a unit are told which") {
+  const std::string message = error_of([] {
+    run_local_ranks(2, [](Communicator& world) {
+      RunSpec s;
+      if (world.rank() == 1) s.fsdp.units = {{.match = "blocks.1", .param_dtype = kBF16}};
+      RankRun run(world, s);
+    });
+  });
+  CHECK(contains(message, "the ranks have different units"));
+  CHECK(contains(message, "rank 1: unit blocks.1: "));
+}
+
 // ---------------------------------------------------------------------------- Keep or give back
 
 TEST_CASE("units that keep parameters or gradients: the same bits as without") {

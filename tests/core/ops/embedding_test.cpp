@@ -98,14 +98,19 @@ TEST_CASE("embedding: wrong shapes and dtypes are named") {
   for (Parameter* p : {&table, &positions}) {
     p->set_value(Tensor::zeros(backend, p->shape(), DType::kF32));
   }
-  CHECK(error_of([&] { ops::embedding(tokens_of(backend, Shape{3}, {0, 1, 2}), table); }) ==
-        "[embedding] tokens: expected (B, T), got (3)");
+  CHECK(error_of([&] {
+          ops::embedding(tokens_of(backend, Shape{3}, {0, 1, 2}), table);
+        }) == "[embedding] tokens: expected (B, T), got (3)");
   const Tensor wide = Tensor::zeros(backend, Shape{1, 2}, DType::kI64);
   CHECK(error_of([&] { ops::embedding(wide, table); }) ==
         "[embedding] tokens: expected i32, got i64");
   const Tensor three = tokens_of(backend, Shape{1, 3}, {0, 1, 2});
   CHECK(error_of([&] { ops::embedding(three, table, &positions); }) ==
         "[embedding] embedding.positions.weight: expected at least (3, 3), got (2, 3)");
+  positions.set_value(Tensor::zeros(backend, positions.shape(), DType::kBF16));
+  const Tensor two = tokens_of(backend, Shape{1, 2}, {0, 1});
+  CHECK(error_of([&] { ops::embedding(two, table, &positions); }) ==
+        "[embedding] embedding.positions.weight: expected f32, got bf16");
 }
 
 }  // namespace
