@@ -24,6 +24,12 @@ TEST_CASE("parity over MPI: every strategy gives the bits of one rank") {
       spec.fsdp.strategy = strategy;
       CHECK((train_on(world, spec) == expected));
     }
+    spec.fsdp.strategy = kFullShard;
+    spec.fsdp.units = {{.match = "blocks.0", .strategy = kShardOptimizer},
+                       {.match = "blocks.1", .reshard_group_size = world.size() / 2},
+                       {.match = "blocks.2", .reshard_after_forward = false}};
+    CHECK((train_on(world, spec) == expected));
+    spec.fsdp.units.clear();
     if (world.size() != 4) continue;
     spec.fsdp.shard_size = 2;
     for (const Strategy strategy : {kHybridShard, kHybridShardZero2}) {

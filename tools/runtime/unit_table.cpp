@@ -260,7 +260,7 @@ std::vector<std::vector<StepRow>> step_timeline(const std::vector<UnitRow>& unit
 
 namespace {
 
-// What a unit does otherwise than all: "param f32, kept".
+// What a unit does otherwise than all: "parameters in f32, kept after forward".
 std::string differences(const comm::FsdpOptions& unit, const comm::FsdpOptions& all, int shards) {
   std::vector<std::string> out;
   if (unit.param_dtype != all.param_dtype) {

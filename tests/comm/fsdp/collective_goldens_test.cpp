@@ -44,6 +44,15 @@ std::vector<int64_t> unit_numels(const Module& model, int64_t shards) {
   return out;
 }
 
+// A unit that keeps its parameters, in f32, and reduces in bf16.
+constexpr size_t kOther = 2;
+UnitOverride other_unit() {
+  return {.match = "blocks.1",
+          .reshard_after_forward = false,
+          .param_dtype = DType::kF32,
+          .reduce_dtype = DType::kBF16};
+}
+
 Volumes expected(const std::vector<int64_t>& numels, int64_t shards, int64_t replicas,
                  const FsdpOptions& o) {
   const bool gives_back =
@@ -51,14 +60,16 @@ Volumes expected(const std::vector<int64_t>& numels, int64_t shards, int64_t rep
   const bool last_only = o.accumulation == Accumulation::kReduceLast;
   Volumes v;
   for (size_t u = 0; u < numels.size(); ++u) {
-    const bool root = u == 0;
+    const bool root = u == 0, other = u == kOther && !o.units.empty();
+    const int64_t parameter_bytes = other ? 4 : kParamBytes;
+    const int64_t reduced_bytes = other ? 2 : kReduceBytes;
     // Given back: a gather for each forward and backward; the root stays in between. Recompute
     // happens while the unit is there for its backward.
-    const int64_t gathers = !gives_back ? 1 : root ? kMicroSteps : 2 * kMicroSteps;
-    if (shards > 1) v.gather.add(gathers, numels[u] * kParamBytes);
-    if (shards > 1) v.reduce.add(last_only ? 1 : kMicroSteps, numels[u] * kReduceBytes);
+    const int64_t gathers = !gives_back || other ? 1 : root ? kMicroSteps : 2 * kMicroSteps;
+    if (shards > 1) v.gather.add(gathers, numels[u] * parameter_bytes);
+    if (shards > 1) v.reduce.add(last_only ? 1 : kMicroSteps, numels[u] * reduced_bytes);
     const bool each = o.accumulation == Accumulation::kReduceEach;
-    if (replicas > 1) v.replicas.add(each ? kMicroSteps : 1, numels[u] / shards * kReduceBytes);
+    if (replicas > 1) v.replicas.add(each ? kMicroSteps : 1, numels[u] / shards * reduced_bytes);
   }
   return v;
 }
@@ -82,6 +93,19 @@ Volumes measured(const RunSpec& spec, std::vector<int64_t>& numels) {
     }
   });
   return v;
+}
+
+void check_volumes(const RunSpec& s) {
+  std::vector<int64_t> numels;
+  const Volumes got = measured(s, numels);
+  const int64_t shards = s.fsdp.strategy == Strategy::kNoShard ? 1 : 2;
+  const Volumes want = expected(numels, shards, s.ranks / shards, s.fsdp);
+  CHECK(got.gather.calls == want.gather.calls);
+  CHECK(got.gather.bytes == want.gather.bytes);
+  CHECK(got.reduce.calls == want.reduce.calls);
+  CHECK(got.reduce.bytes == want.reduce.bytes);
+  CHECK(got.replicas.calls == want.replicas.calls);
+  CHECK(got.replicas.bytes == want.replicas.bytes);
 }
 
 }  // namespace
@@ -112,19 +136,31 @@ TEST_CASE("collectives: calls and bytes of every strategy, prefetch, accumulatio
           CAPTURE(static_cast<int>(prefetch));
           CAPTURE(static_cast<int>(accumulation));
           CAPTURE(static_cast<int>(recompute));
-          std::vector<int64_t> numels;
-          const Volumes got = measured(s, numels);
-          const int64_t shards = strategy == kNoShard ? 1 : 2;
-          const int64_t replicas = hybrid || strategy == kNoShard ? 2 : 1;
-          const Volumes want = expected(numels, shards, replicas, s.fsdp);
-          CHECK(got.gather.calls == want.gather.calls);
-          CHECK(got.gather.bytes == want.gather.bytes);
-          CHECK(got.reduce.calls == want.reduce.calls);
-          CHECK(got.reduce.bytes == want.reduce.bytes);
-          CHECK(got.replicas.calls == want.replicas.calls);
-          CHECK(got.replicas.bytes == want.replicas.bytes);
+          check_volumes(s);
         }
       }
+    }
+  }
+}
+
+TEST_CASE(
+    "collectives: calls and bytes with a unit that keeps its parameters and has other dtypes") {
+  using enum Strategy;
+  for (const Strategy strategy : {kFullShard, kShardGradOp, kHybridShard}) {
+    for (const auto accumulation :
+         {Accumulation::kReduceEach, Accumulation::kReduceScatterEach, Accumulation::kReduceLast}) {
+      RunSpec s;
+      s.ranks = strategy == kHybridShard ? 4 : 2;
+      s.rows = 8;
+      s.fsdp = {.strategy = strategy,
+                .shard_size = strategy == kHybridShard ? 2 : 0,
+                .param_dtype = DType::kBF16,
+                .accumulation = accumulation,
+                .micro_steps = kMicroSteps,
+                .units = {other_unit()}};
+      CAPTURE(name_of(strategy));
+      CAPTURE(static_cast<int>(accumulation));
+      check_volumes(s);
     }
   }
 }
