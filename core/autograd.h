@@ -104,10 +104,12 @@ class GradientOwner {
   virtual Tensor gradient_memory(Parameter& parameter) = 0;
 };
 
-// How a parameter starts from scratch: normal(mean, deviation), keyed by the parameter's name.
+// How a parameter starts from scratch: normal(mean, deviation), or uniform within [-bound, bound)
+// if that is not 0; keyed by the parameter's name.
 struct Initializer {
   double mean = 0;
   double deviation = 0;
+  double bound = 0;
 };
 
 // Where an op writes a weight gradient: stores, or adds when something is there already.

@@ -55,5 +55,7 @@ inline Philox4x32 dropout_counter(uint64_t block, uint64_t sample, uint32_t step
 // per pair, in double.
 std::array<double, 2> normal_pair(uint64_t seed, uint64_t name_hash, uint64_t pair);
 double normal_at(uint64_t seed, uint64_t name_hash, uint64_t index);
+// Uniform number `index` of that stream, in [0, 1) with 53 bits.
+double uniform_at(uint64_t seed, uint64_t name_hash, uint64_t index);
 
 }  // namespace fsdp

@@ -38,6 +38,27 @@ Tensor cast(const Tensor& x, DType dtype) {
   return y;
 }
 
+Tensor activate(const Tensor& x, Activation activation) {
+  if (activation == Activation::kNone) return x;
+  const auto compute = [x = x.detached(), activation] {
+    Tensor y = Tensor::empty(x.backend(), x.shape(), x.dtype());
+    x.backend().activation_forward(x.backend().compute_stream(), activation, x, y);
+    return y;
+  };
+  Tensor y = compute();
+  if (Tape* tape = tape_of({&x})) {
+    tape->record("activate", {&x}, {&y},
+                 [x = x.detached(), activation](std::vector<Tensor>& gradients) {
+                   Tensor dx = reuse_or_allocate(gradients[0]);
+                   x.backend().activation_backward(x.backend().compute_stream(), activation, x,
+                                                   gradients[0], dx);
+                   return std::vector<Tensor>{dx};
+                 });
+    leave_recipe(*tape, y, compute);
+  }
+  return y;
+}
+
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
   check_shape("swiglu", "up", up.shape(), gate.shape());
   check_dtype("swiglu", "up", up.dtype(), gate.dtype());

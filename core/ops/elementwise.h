@@ -1,4 +1,4 @@
-// Element-wise ops: residual add, casts, SwiGLU, dropout.
+// Element-wise ops: residual add, casts, activation, SwiGLU, dropout.
 #pragma once
 
 #include "core/module.h"
@@ -11,12 +11,22 @@ Tensor add(const Tensor& a, const Tensor& b);  // same shape and dtype; saves no
 // to do. Saves nothing.
 Tensor cast(const Tensor& x, DType dtype);
 
+// activation(x); x itself for kNone. Saves x. Where x is a linear layer's result alone, linear()
+// does both at once.
+Tensor activate(const Tensor& x, Activation activation);
+
 // silu(gate) * up. Saves both.
 Tensor swiglu(const Tensor& gate,  // (..., F)
               const Tensor& up);   // (..., F)
 
 // Dropout places of a model: part of the random key, so their order must never change.
-enum class DropoutSite : uint8_t { kEmbedding, kAttentionWeights, kAttentionOutput, kMlpOutput };
+enum class DropoutSite : uint8_t {
+  kEmbedding,
+  kAttentionWeights,
+  kAttentionOutput,
+  kMlpOutput,
+  kAdapterInput  // "layer" is the number of the linear layer in the model
+};
 
 // The kernel arguments of dropout at (layer, site) in this pass; probability 0 outside training.
 DropoutArgs dropout_args(const ForwardContext& context, double probability, int64_t layer,

@@ -1,4 +1,5 @@
-// Linear layer: y = x W + b, dx = dy W^T, dW = x^T dy, db = column sums of dy.
+// Linear layer: y = x W + b, dx = dy W^T, dW = x^T dy, db = column sums of dy. A term added to
+// another layer's result passes that one's gradient through.
 #include "core/ops/linear.h"
 
 #include "core/ops/check.h"
@@ -47,6 +48,18 @@ void weight_gradient(const SavedValue& x, const Tensor& dy, const LinearWeights&
   }
 }
 
+Tensor input_gradient(const Tensor& dy, const Shape& shape, const LinearWeights& w,
+                      const LinearExtents& e) {
+  Backend& backend = dy.backend();
+  Tensor dx = Tensor::empty(backend, shape, dy.dtype());
+  Tensor dx2 = dx.view(Shape{e.rows, e.in});
+  backend.matmul(backend.compute_stream(), {.a = dy.view(Shape{e.rows, e.out}),
+                                            .b = w.weight.value(),
+                                            .c = dx2,
+                                            .transpose_b = w.layout == WeightLayout::kInOut});
+  return dx;
+}
+
 }  // namespace
 
 Tensor linear(const Tensor& x, const LinearWeights& w, Activation activation) {
@@ -85,14 +98,7 @@ Tensor linear(const Tensor& x, const LinearWeights& w, Activation activation) {
                    dy = dpre;
                  }
                  Tensor dx;
-                 if (wants_dx) {
-                   dx = Tensor::empty(backend, shape, dy.dtype());
-                   Tensor dx2 = dx.view(Shape{e.rows, e.in});
-                   backend.matmul(stream, {.a = dy.view(Shape{e.rows, e.out}),
-                                           .b = w.weight.value(),
-                                           .c = dx2,
-                                           .transpose_b = w.layout == WeightLayout::kInOut});
-                 }
+                 if (wants_dx) dx = input_gradient(dy, shape, w, e);
                  weight_gradient(saved, dy, w, e);
                  return std::vector<Tensor>{dx};
                });
@@ -104,6 +110,41 @@ Tensor linear(const Tensor& x, const LinearWeights& w, Activation activation) {
     });
   }
   return y;
+}
+
+Tensor add_linear(const Tensor& y, Tensor x, const LinearWeights& w, double scale) {
+  const LinearExtents e = check_linear(x, w);
+  check_shape("add_linear", "y", y.shape(), with_last(x.shape(), e.out));
+  check_dtype("add_linear", "y", y.dtype(), x.dtype());
+  FSDP_CHECK(w.bias == nullptr, "[add_linear] bias: expected none");
+  FSDP_CHECK(scale != 0, "[add_linear] scale: expected anything but 0");
+  Backend& backend = x.backend();
+  Stream& stream = backend.compute_stream();
+  backend.divide(stream, x, 1 / scale);
+  Tensor sum = y.detached();
+  Tensor sum2 = sum.view(Shape{e.rows, e.out});
+  backend.matmul(stream, {.a = x.view(Shape{e.rows, e.in}),
+                          .b = w.weight.value(),
+                          .c = sum2,
+                          .transpose_b = w.layout == WeightLayout::kOutIn,
+                          .accumulate = true});
+  Tape* tape = w.weight.recording() ? w.weight.tape() : tape_of({&y, &x});
+  if (!tape) return sum;
+  if (w.weight.recording()) w.weight.add_use();
+  const SavedValue saved = w.weight.recording() ? SavedValue(x) : SavedValue();
+  tape->record("add_linear", {&y, &x}, {&sum},
+               [saved, shape = x.shape(), w, e, scale,
+                wants_dx = x.requires_grad()](std::vector<Tensor>& gradients) {
+                 const Tensor dy = std::move(gradients[0]);
+                 Tensor dx;
+                 if (wants_dx) {
+                   dx = input_gradient(dy, shape, w, e);
+                   dx.backend().divide(dx.backend().compute_stream(), dx, 1 / scale);
+                 }
+                 weight_gradient(saved, dy, w, e);
+                 return std::vector<Tensor>{dy, dx};
+               });
+  return sum;
 }
 
 }  // namespace fsdp::ops

@@ -1,4 +1,4 @@
-// Linear layer with optional bias and activation.
+// Linear layer with optional bias and activation, and the low-rank term that LoRA adds to one.
 #pragma once
 
 #include "core/autograd.h"
@@ -19,5 +19,11 @@ struct LinearWeights {
 // y (..., out) = activation(x W + b). Saves x, and x W + b when there is an activation.
 Tensor linear(const Tensor& x,  // (..., in)
               const LinearWeights& weights, Activation activation = Activation::kNone);
+
+// y + scale * x W, in the memory of y; x is scaled in place and saved. Nobody else may need their
+// values: what linear() has just returned. W has no bias.
+Tensor add_linear(const Tensor& y,  // (..., out)
+                  Tensor x,         // (..., in)
+                  const LinearWeights& weights, double scale);
 
 }  // namespace fsdp::ops

@@ -83,6 +83,22 @@ TEST_CASE("uniform numbers lie in [0, 1)") {
   CHECK(uniform_float(0) == 0);
   CHECK(uniform_float(0xffffffffu) < 1);
   CHECK(uniform_float(0x80000000u) == 0.5f);
+  double sum = 0, squares = 0;
+  std::set<double> distinct;
+  constexpr uint64_t kCount = 10'000;
+  for (uint64_t i = 0; i < kCount; ++i) {
+    const double x = uniform_at(7, hash_name("w"), i);
+    CHECK((x >= 0 && x < 1));
+    distinct.insert(x);
+    sum += x;
+    squares += x * x;
+  }
+  CHECK(distinct.size() == kCount);
+  // Five standard errors.
+  CHECK(std::abs(sum / kCount - 0.5) < 5 * std::sqrt(1.0 / 12 / kCount));
+  CHECK(std::abs(squares / kCount - 1.0 / 3) < 5 * std::sqrt(4.0 / 45 / kCount));
+  CHECK(uniform_at(8, hash_name("w"), 0) != uniform_at(7, hash_name("w"), 0));
+  CHECK(uniform_at(7, hash_name("v"), 0) != uniform_at(7, hash_name("w"), 0));
 }
 
 }  // namespace

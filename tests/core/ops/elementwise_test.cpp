@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "core/ops/linear.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/temp_folder.h"
@@ -45,6 +46,22 @@ TEST_CASE("swiglu: values in every dtype against silu(gate) * up in double") {
       CHECK(std::abs(y[i] - expected) <= 12 * test::unit_roundoff(dtype));
     }
   }
+}
+
+TEST_CASE("activate: gradients against finite differences, the values of a linear layer's own") {
+  cpu::CpuBackend backend;
+  Parameter w("w", Shape{4, 5}, {}, true);
+  w.set_value(test::random_tensor(backend, w.shape(), DType::kF64, 3));
+  for (const Activation kind : {Activation::kGeluTanh, Activation::kGeluErf}) {
+    test::GradientCheck check(backend);
+    check.input("x", Shape{3, 67}, -3, 3);
+    check.run([&](const Tensors& in) { return Tensors{ops::activate(in[0], kind)}; });
+    const Tensor x = test::random_tensor(backend, Shape{3, 5}, DType::kF64, 1, -3, 3);
+    CHECK(ops::activate(ops::linear(x, {.weight = w}), kind).to_doubles() ==
+          ops::linear(x, {.weight = w}, kind).to_doubles());
+  }
+  const Tensor x = test::random_tensor(backend, Shape{3}, DType::kF64, 1);
+  CHECK(ops::activate(x, Activation::kNone).data() == x.data());
 }
 
 TEST_CASE("swiglu saves its two inputs and nothing else") {

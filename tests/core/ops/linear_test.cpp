@@ -198,5 +198,74 @@ TEST_CASE("linear: wrong shapes and dtypes are named") {
         "[linear] blocks.0.mlp.up.weight: expected bf16, got f32");
 }
 
+// ---------------------------------------------------------------------------- A term on top
+
+TEST_CASE("add_linear: gradients of both results and of the weight against finite differences") {
+  cpu::CpuBackend backend;
+  for (const Case& c : cases()) {
+    if (c.bias || c.activation != Activation::kNone) continue;
+    CAPTURE(c.x.str());
+    test::GradientCheck check(backend);
+    check.input("x", c.x);
+    Parameter& w = check.parameter("w", weight_shape(c));
+    Parameter& a = check.parameter("a", Shape{2, c.x.last()});
+    Parameter& b = check.parameter("b", Shape{c.out, 2});
+    check.run([&](const std::vector<Tensor>& in) {
+      const Tensor y = ops::linear(in[0], {.weight = w, .layout = c.layout});
+      return std::vector<Tensor>{
+          ops::add_linear(y, ops::linear(in[0], {.weight = a}), {.weight = b}, 0.7)};
+    });
+    w.set_trainable(false);
+    check.run([&](const std::vector<Tensor>& in) {
+      const Tensor y = ops::linear(in[0], {.weight = w, .layout = c.layout});
+      return std::vector<Tensor>{
+          ops::add_linear(y, ops::linear(in[0], {.weight = a}), {.weight = b}, 0.7)};
+    });
+  }
+}
+
+TEST_CASE("add_linear: values in every dtype, in the memory of what it adds to") {
+  cpu::CpuBackend backend;
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const WeightLayout layout : {WeightLayout::kOutIn, WeightLayout::kInOut}) {
+      CAPTURE(name_of(dtype));
+      const Case c = {Shape{2, 3, 5}, 7, layout, false, Activation::kNone};
+      const Tensor x = test::random_tensor(backend, c.x, dtype, 1);
+      const Tensor y = test::random_tensor(backend, Shape{2, 3, 7}, dtype, 4);
+      Parameter w("w", weight_shape(c), {}, true);
+      w.set_value(test::random_tensor(backend, w.shape(), dtype, 2));
+      std::vector<double> expected = reference(c, x.to_doubles(), w.value().to_doubles(), {});
+      const std::vector<double> before = y.to_doubles();
+      for (size_t i = 0; i < expected.size(); ++i) expected[i] = before[i] + 2 * expected[i];
+      const Tensor sum = ops::add_linear(y, x, {.weight = w, .layout = layout}, 2);
+      CHECK(sum.data() == y.data());
+      const std::vector<double> got = sum.to_doubles();
+      for (size_t i = 0; i < got.size(); ++i) {
+        CHECK(std::abs(got[i] - expected[i]) <= 32 * test::unit_roundoff(dtype));
+      }
+    }
+  }
+}
+
+TEST_CASE("add_linear: what does not fit") {
+  cpu::CpuBackend backend;
+  Parameter w("w", Shape{7, 5}, {}, true), b("b", Shape{7}, {}, false);
+  w.set_value(test::random_tensor(backend, w.shape(), DType::kF32, 2));
+  const auto error = [&](Shape y, DType dtype, double scale, Parameter* bias) {
+    return error_of([&] {
+      ops::add_linear(Tensor::zeros(backend, y, dtype),
+                      Tensor::zeros(backend, Shape{3, 5}, DType::kF32), {.weight = w, .bias = bias},
+                      scale);
+    });
+  };
+  CHECK(error(Shape{3, 7}, DType::kF32, 1, nullptr) == "");
+  CHECK(error(Shape{3, 6}, DType::kF32, 1, nullptr) ==
+        "[add_linear] y: expected (3, 7), got (3, 6)");
+  CHECK(error(Shape{3, 7}, DType::kF64, 1, nullptr) == "[add_linear] y: expected f32, got f64");
+  CHECK(error(Shape{3, 7}, DType::kF32, 0, nullptr) ==
+        "[add_linear] scale: expected anything but 0");
+  CHECK(error(Shape{3, 7}, DType::kF32, 1, &b) == "[add_linear] bias: expected none");
+}
+
 }  // namespace
 }  // namespace fsdp
