@@ -61,7 +61,7 @@ HeadView Attention::head_view(const std::vector<Tensor>& tensors, int part) cons
 
 Tensor Attention::mix_heads(const Tensor& x, const ForwardContext& context) {
   std::vector<Tensor> tensors;
-  for (Linear* linear : inputs_) tensors.push_back((*linear)(x));
+  for (Linear* linear : inputs_) tensors.push_back((*linear)(x, context));
   const HeadView q = head_view(tensors, 0), k = head_view(tensors, 1), v = head_view(tensors, 2);
   if (rope_) {
     for (const HeadView& rotated : {q, k}) {
@@ -84,7 +84,7 @@ Tensor Attention::mix_heads(const Tensor& x, const ForwardContext& context) {
 
 Tensor Attention::operator()(const Tensor& x, const ForwardContext& context) {
   return run(x, [&](const Tensor& input) {
-    const Tensor y = (*output_)(mix_heads(input, context));
+    const Tensor y = (*output_)(mix_heads(input, context), context);
     return ops::dropout(y, ops::dropout_args(context, config_.residual_dropout, layer_,
                                              ops::DropoutSite::kAttentionOutput));
   });
@@ -106,13 +106,13 @@ Mlp::Mlp(std::string name, const BlockSpec& spec) : Layer(std::move(name), "MLP"
                          .into_residual = true});
 }
 
-Tensor Mlp::operator()(const Tensor& x) {
+Tensor Mlp::operator()(const Tensor& x, const ForwardContext& context) {
   return run(x, [&](const Tensor& input) {
     if (config_.mlp == MlpKind::kSwiGlu) {
-      const Tensor gate = (*inputs_[0])(input);
-      return (*output_)(ops::swiglu(gate, (*inputs_[1])(input)));
+      const Tensor gate = (*inputs_[0])(input, context);
+      return (*output_)(ops::swiglu(gate, (*inputs_[1])(input, context)), context);
     }
-    return (*output_)((*inputs_[0])(input, config_.activation));
+    return (*output_)((*inputs_[0])(input, context, config_.activation), context);
   });
 }
 
@@ -149,8 +149,9 @@ Tensor Block::operator()(const Tensor& x, const ForwardContext& context) {
 
 Tensor Block::compute(const Tensor& x, const ForwardContext& context) {
   const auto inner_mlp = [&](const Tensor& y) {
-    return ops::dropout((*mlp_)(y), ops::dropout_args(context, config_.residual_dropout, layer_,
-                                                      ops::DropoutSite::kMlpOutput));
+    return ops::dropout(
+        (*mlp_)(y, context),
+        ops::dropout_args(context, config_.residual_dropout, layer_, ops::DropoutSite::kMlpOutput));
   };
   const ops::NormOutput before = (*attention_norm_)(x);
   if (config_.parallel_residual) {

@@ -74,7 +74,8 @@ class Attention final : public Layer {
 class Mlp final : public Layer {
  public:
   Mlp(std::string name, const BlockSpec& spec);
-  Tensor operator()(const Tensor& x);  // (B, T, hidden)
+  Tensor operator()(const Tensor& x,  // (B, T, hidden)
+                    const ForwardContext& context);
 
  private:
   std::vector<Linear*> inputs_;  // up, or gate and up

@@ -101,7 +101,7 @@ Tensor CausalLM::loss(const Tensor& tokens, const Tensor& labels, const ForwardC
 }
 
 Tensor CausalLM::logits(const Tensor& tokens, const ForwardContext& context) {
-  return run(Tensor(), [&](const Tensor&) { return (*head_)((*base_)(tokens, context)); });
+  return run(Tensor(), [&](const Tensor&) { return (*head_)((*base_)(tokens, context), context); });
 }
 
 Tensor CausalLM::last_logits(const Tensor& tokens, const ForwardContext& context) {
@@ -114,7 +114,7 @@ Tensor CausalLM::last_logits(const Tensor& tokens, const ForwardContext& context
       h.backend().copy(h.backend().compute_stream(), last.slice(row * width, Shape{width}).data(),
                        from.data(), from.bytes());
     }
-    return (*head_)(last);
+    return (*head_)(last, context);
   });
 }
 

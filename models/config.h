@@ -90,8 +90,10 @@ struct ModelConfig {
 
 // Reads a Hugging Face config.json (old and new key spellings). Error names the file and key.
 ModelConfig read_config(const std::string& path);
-// The config.json that Hugging Face transformers loads. `dtype`: of the saved weights.
+// The config.json that Hugging Face transformers loads. `dtype`: of the saved weights,
+// torch_name().
 std::string config_json(const ModelConfig& config, const std::string& dtype);
+std::string torch_name(DType dtype);  // "bfloat16"
 
 // Checks extents against each other; Error names the field. Called by both ways to make a config.
 void validate(const ModelConfig& config);

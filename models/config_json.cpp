@@ -26,6 +26,19 @@ ModelConfig parse_config(const std::string& text, const std::string& path) {
   }
 }
 
+std::string torch_name(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return "float64";
+    case DType::kBF16:
+      return "bfloat16";
+    case DType::kF16:
+      return "float16";
+    default:
+      return "float32";
+  }
+}
+
 std::string config_json(const ModelConfig& config, const std::string& dtype) {
   const Family& family = family_of(config.family);
   const auto token = [](int64_t id) { return id < 0 ? OrderedJson(nullptr) : OrderedJson(id); };

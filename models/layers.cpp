@@ -1,7 +1,10 @@
 // Parameters of the leaves and the op that each runs.
 #include "models/layers.h"
 
+#include <cmath>
+
 #include "core/ops/cross_entropy.h"
+#include "core/ops/elementwise.h"
 #include "core/ops/embedding.h"
 
 namespace fsdp::models {
@@ -28,8 +31,20 @@ Linear::Linear(std::string name, Parameter& weight)
   share_parameter(weight);
 }
 
-Tensor Linear::operator()(const Tensor& x, Activation activation) {
-  return run(x, [&](const Tensor& input) { return ops::linear(input, weights_, activation); });
+Tensor Linear::operator()(const Tensor& x, const ForwardContext& context, Activation activation) {
+  return run(x, [&](const Tensor& input) {
+    if (!lora_) return ops::linear(input, weights_, activation);
+    return ops::activate(lora_->add_to(ops::linear(input, weights_), input, context), activation);
+  });
+}
+
+// A starts as kaiming_uniform_(a=sqrt(5)) makes it: uniform within 1 / sqrt(in).
+void Linear::add_lora(const LoraConfig& lora, int64_t number) {
+  FSDP_CHECK(!lora_, "[lora] {}: has a low-rank term already", name());
+  const Initializer uniform = {.bound = 1 / std::sqrt(static_cast<double>(in()))};
+  Parameter& a = add_parameter("lora_A.weight", Shape{lora.r, in()}, uniform, true);
+  Parameter& b = add_parameter("lora_B.weight", Shape{out(), lora.r}, {}, true);
+  lora_.emplace(LoraTerm{a, b, lora.scale(), lora.dropout, number});
 }
 
 Tensor Linear::cross_entropy(const Tensor& h, const Tensor& labels, double gradient_scale,

@@ -3,10 +3,13 @@
 // the op that uses them. Next: block.h.
 #pragma once
 
+#include <optional>
+
 #include "core/module.h"
 #include "core/ops/linear.h"
 #include "core/ops/norm.h"
 #include "models/config.h"
+#include "models/lora.h"
 
 namespace fsdp::models {
 
@@ -22,15 +25,25 @@ class Linear final : public Module {
   Linear(std::string name, const Spec& spec);
   Linear(std::string name, Parameter& weight);  // tied to another module's, (out, in)
 
-  Tensor operator()(const Tensor& x,                             // (..., in)
+  Tensor operator()(const Tensor& x,  // (..., in)
+                    const ForwardContext& context,
                     Activation activation = Activation::kNone);  // -> (..., out)
   // As the head of a language model; see ops::linear_cross_entropy.
   Tensor cross_entropy(const Tensor& h,         // (..., in)
                        const Tensor& labels,    // (rows of h), i32
                        double gradient_scale, const Tensor* loss_scale);  // -> ()
 
+  // A low-rank term besides the weight; once, before the parameters have values. See lora.h.
+  void add_lora(const LoraConfig& lora, int64_t number);
+  const std::optional<LoraTerm>& lora() const { return lora_; }
+  const Parameter& weight() const { return weights_.weight; }  // (out, in) or (in, out)
+  ops::WeightLayout layout() const { return weights_.layout; }
+  int64_t in() const { return weight().shape()[layout() == ops::WeightLayout::kOutIn ? 1 : 0]; }
+  int64_t out() const { return weight().shape()[layout() == ops::WeightLayout::kOutIn ? 0 : 1]; }
+
  private:
   ops::LinearWeights weights_;
+  std::optional<LoraTerm> lora_;
 };
 
 class Norm final : public Module {

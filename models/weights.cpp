@@ -5,14 +5,34 @@
 #include <set>
 
 #include "core/io/safetensors.h"
+#include "core/rng.h"
+#include "models/lora.h"
 #include "models/names.h"
 
 namespace fsdp::models {
+
+namespace {
+
+void fill_uniform(const Parameter& parameter, uint64_t seed, int64_t first, Tensor& values) {
+  const uint64_t name = hash_name(parameter.name());
+  const double bound = parameter.initializer().bound;
+  std::vector<double> numbers(static_cast<size_t>(values.numel()));
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const double uniform = uniform_at(seed, name, static_cast<uint64_t>(first) + i);
+    numbers[i] = bound * (2 * uniform - 1);
+  }
+  Backend& backend = values.backend();
+  const Tensor exact = Tensor::from_host(backend, values.shape(), numbers);
+  backend.cast(backend.compute_stream(), exact, values);
+}
+
+}  // namespace
 
 FillFunction from_scratch(uint64_t seed) {
   return [seed](const Parameter& parameter, int64_t first, Tensor& values) {
     const Initializer& init = parameter.initializer();
     Backend& backend = values.backend();
+    if (init.bound != 0) return fill_uniform(parameter, seed, first, values);
     backend.fill_normal(backend.compute_stream(), values, init.mean, init.deviation, seed,
                         hash_name(parameter.name()), first);
   };
@@ -39,6 +59,7 @@ std::map<std::string, std::string> match_names(const SafetensorsFolder& folder,
   std::set<std::string> used;
   std::string problems;
   for (const Parameter* parameter : parameters) {
+    if (is_lora(*parameter)) continue;  // of an adapter's folder
     const std::string name = name_in_folder(folder, config, *parameter);
     if (name.empty()) {
       problems += fmt::format("\n  missing: {} {}", hugging_face_name(config, parameter->name()),

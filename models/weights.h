@@ -18,7 +18,8 @@ FillFunction from_scratch(uint64_t seed);
 
 // From model.safetensors (or its shards) in `folder`, reading only the ranges asked for. Checks all
 // names and shapes of `model_parameters` at once and lists every missing, misshapen or unexpected
-// tensor in one Error.
+// tensor in one Error. Low-rank terms are left to whoever knows where they come from
+// (adapter_folder.h).
 FillFunction from_folder(const std::string& folder, const ModelConfig& config,
                          const std::vector<Parameter*>& model_parameters);
 

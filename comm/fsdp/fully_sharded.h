@@ -81,9 +81,11 @@ class FullySharded {
   void recover();
 
   // Full values (or reduced gradients) of every parameter in the master dtype, one unit at a time.
-  // Collective; `visit` is called on every rank.
+  // Collective; `visit` is called on every rank. `wanted`: only of some, the same on all ranks;
+  // what is frozen is not gathered for trainable ones, nor the other way round.
   using Visitor = std::function<void(const Parameter&, const Tensor& values)>;
-  void visit_parameters(const Visitor& visit);
+  using Wanted = std::function<bool(const Parameter&)>;
+  void visit_parameters(const Visitor& visit, const Wanted& wanted = nullptr);
   void visit_gradients(const Visitor& visit);
 
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }  // root first

@@ -1,5 +1,7 @@
 // Values in and out of the shards: initial ones, and full ones for saving and checking. One unit at
 // a time: no rank ever holds the model.
+#include <algorithm>
+
 #include "comm/fsdp/fully_sharded.h"
 
 namespace fsdp::comm {
@@ -56,12 +58,15 @@ void FullySharded::initialise_from_first_rank(const FillFunction& fill) {
   if (fill_error_) std::rethrow_exception(fill_error_);
 }
 
-void FullySharded::visit_parameters(const Visitor& visit) {
+void FullySharded::visit_parameters(const Visitor& visit, const Wanted& wanted) {
+  const auto visited = [&](const FlatParameter& p) { return !wanted || wanted(*p.parameter); };
   for (const auto& unit : units_) {
     for (const ParameterSegment& segment : unit->parameters.segments()) {
+      const std::vector<FlatParameter>& parameters = segment.layout.parameters();
+      if (std::none_of(parameters.begin(), parameters.end(), visited)) continue;
       const Tensor full = unit->parameters.gather_shards(segment, segment.master);
-      for (const FlatParameter& p : segment.layout.parameters()) {
-        visit(*p.parameter, full.slice(p.offset, p.parameter->shape()));
+      for (const FlatParameter& p : parameters) {
+        if (visited(p)) visit(*p.parameter, full.slice(p.offset, p.parameter->shape()));
       }
     }
   }

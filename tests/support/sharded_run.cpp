@@ -188,14 +188,18 @@ void RankRun::forward_backward(int step) {
 }
 
 void RankRun::forward_backward_of_all_ranks(int step) {
+  std::vector<Tensor> shards;
+  for (const auto& unit : sharded_->units()) {
+    if (unit->gradients) shards.push_back(unit->gradients->shard());
+  }
   std::vector<std::vector<float>> sums;
   double loss = 0;
   for (acting_rank_ = 0; acting_rank_ < spec_.ranks; ++acting_rank_) {
     if (acting_rank_ > 0) sharded_->reset();
     forward_backward(step);
     loss += loss_.item();
-    for (size_t u = 0; u < sharded_->units().size(); ++u) {
-      const std::vector<double> own = sharded_->units()[u]->gradients->shard().to_doubles();
+    for (size_t u = 0; u < shards.size(); ++u) {
+      const std::vector<double> own = shards[u].to_doubles();
       if (acting_rank_ == 0) sums.emplace_back(own.begin(), own.end());
       for (size_t i = 0; acting_rank_ > 0 && i < own.size(); ++i) {
         sums[u][i] += static_cast<float>(own[i]);
@@ -204,8 +208,7 @@ void RankRun::forward_backward_of_all_ranks(int step) {
   }
   for (size_t u = 0; u < sums.size(); ++u) {
     for (float& sum : sums[u]) sum /= static_cast<float>(spec_.ranks);
-    Tensor shard = sharded_->units()[u]->gradients->shard();
-    shard.write(sums[u].data());
+    shards[u].write(sums[u].data());
   }
   loss_.write(&loss);
 }

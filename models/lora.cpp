@@ -1,0 +1,122 @@
+// Which layers have a low-rank term, and what it computes.
+#include "models/lora.h"
+
+#include <algorithm>
+#include <cmath>
+#include <regex>
+
+#include "core/ops/elementwise.h"
+#include "models/causal_lm.h"
+#include "models/names.h"
+
+namespace fsdp::models {
+
+double LoraConfig::scale() const {
+  const auto rank = static_cast<double>(r);
+  return alpha / (rank_stabilised ? std::sqrt(rank) : rank);
+}
+
+void validate(const LoraConfig& lora, const std::string& where) {
+  FSDP_CHECK(lora.r >= 1, "{}r: expected at least 1, got {}", where, lora.r);
+  FSDP_CHECK(std::isfinite(lora.alpha) && lora.alpha > 0,
+             "{}alpha: expected a positive number, got {}", where, lora.alpha);
+  FSDP_CHECK(lora.dropout >= 0 && lora.dropout < 1,
+             "{}dropout: expected a number from 0 to below 1, got {}", where, lora.dropout);
+}
+
+Tensor LoraTerm::add_to(const Tensor& y, const Tensor& x, const ForwardContext& context) const {
+  const Tensor dropped =
+      ops::dropout(x, ops::dropout_args(context, dropout, number, ops::DropoutSite::kAdapterInput));
+  return ops::add_linear(y, ops::linear(dropped, {.weight = a}), {.weight = b}, scale);
+}
+
+bool is_lora(const Parameter& parameter) {
+  return parameter.name().ends_with(".lora_A.weight") ||
+         parameter.name().ends_with(".lora_B.weight");
+}
+
+std::string hugging_face_name(const CausalLM& model, const Linear& layer) {
+  const std::string weight = hugging_face_name(model.config(), layer.weight().name());
+  return weight.substr(0, weight.rfind('.'));
+}
+
+namespace {
+
+// All but the head, which is no layer that LoRA adapts (and computes its loss by itself).
+std::vector<Linear*> block_layers(CausalLM& model) {
+  std::vector<Linear*> layers;
+  for (Module* module : model.modules()) {
+    auto* linear = dynamic_cast<Linear*>(module);
+    if (linear && linear->name().starts_with("blocks.")) layers.push_back(linear);
+  }
+  return layers;
+}
+
+// What the layers of a block are called, each once: "attn.c_attn".
+std::string names_in_blocks(const CausalLM& model, const std::vector<Linear*>& layers) {
+  std::vector<std::string> names;
+  for (const Linear* layer : layers) {
+    const std::string name = hugging_face_name(model, *layer);
+    const size_t digit = name.find_first_of("0123456789");
+    const std::string within = name.substr(name.find('.', digit) + 1);
+    if (std::find(names.begin(), names.end(), within) == names.end()) names.push_back(within);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+bool matches(const std::string& name, const std::string& target) {
+  return target == "all-linear" || name == target || name.ends_with("." + target);
+}
+
+// As PEFT chooses where nothing is said: query and value, or what holds both.
+bool is_default(const Linear& layer) {
+  return layer.name().ends_with("attention.qkv") || layer.name().ends_with("attention.q") ||
+         layer.name().ends_with("attention.v");
+}
+
+std::regex compile(const std::string& pattern) {
+  try {
+    return std::regex(pattern);
+  } catch (const std::regex_error& error) {
+    fail("[lora] targets: \"{}\" is no regular expression: {}", pattern, error.what());
+  }
+}
+
+}  // namespace
+
+std::vector<Linear*> lora_layers(CausalLM& model, const LoraConfig& lora) {
+  const bool by_pattern = !lora.target_pattern.empty();
+  const std::regex pattern = compile(lora.target_pattern);
+  const std::vector<std::string> targets =
+      by_pattern ? std::vector<std::string>{lora.target_pattern} : lora.targets;
+  std::vector<std::string> unused = targets;
+  const std::vector<Linear*> all = block_layers(model);
+  std::vector<Linear*> chosen;
+  for (Linear* layer : all) {
+    const std::string name = hugging_face_name(model, *layer);
+    const auto is_meant = [&](const std::string& target) {
+      return by_pattern ? std::regex_match(name, pattern) : matches(name, target);
+    };
+    std::erase_if(unused, is_meant);
+    const bool wanted = targets.empty() ? is_default(*layer)
+                                        : std::any_of(targets.begin(), targets.end(), is_meant);
+    if (wanted) chosen.push_back(layer);
+  }
+  FSDP_CHECK(unused.empty(),
+             "[lora] targets: \"{}\" matches no linear layer in the blocks of a {} model; there "
+             "are {}",
+             unused.front(), model.config().family, names_in_blocks(model, all));
+  return chosen;
+}
+
+void add_lora(CausalLM& model, const LoraConfig& lora) {
+  validate(lora, "[lora] ");
+  const std::vector<Linear*> all = block_layers(model);
+  const std::vector<Linear*> chosen = lora_layers(model, lora);
+  for (Parameter* parameter : model.parameters()) parameter->set_trainable(false);
+  for (Linear* layer : chosen) {
+    layer->add_lora(lora, std::find(all.begin(), all.end(), layer) - all.begin());
+  }
+}
+
+}  // namespace fsdp::models
