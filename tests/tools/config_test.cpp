@@ -82,6 +82,7 @@ TEST_CASE("every field is written and read back") {
   CHECK(yaml.find("\n  optimizer:\n    beta1: ") != std::string::npos);
   // Of the options that exclude each other, some have their defaults in each of these.
   changed.model.preset.clear();
+  changed.lora.path.clear();
   changed.train.loss_scale.growth = 3;
   const auto survives = [&](std::initializer_list<std::pair<const char*, const char*>> expected) {
     const std::string text = to_yaml(changed);
@@ -134,6 +135,27 @@ TEST_CASE("every field is written and read back") {
   survives({{"train.schedule.timescale", "3"}});
 }
 
+TEST_CASE("LoRA: PEFT's names of keys, and values out of range") {
+  const LoraSection c = parse_config(
+                            "lora: {r: 4, lora_alpha: 16, lora_dropout: 0.1,\n"
+                            "       target_modules: [q_proj, v_proj], use_rslora: true}",
+                            "test.yaml", {})
+                            .lora;
+  CHECK(c.r == 4);
+  CHECK(c.alpha == 16);
+  CHECK(c.dropout == 0.1);
+  CHECK(c.targets == std::vector<std::string>{"q_proj", "v_proj"});
+  CHECK(c.rslora);
+  const TrainConfig loaded = parse("lora: {path: an adapter, dropout: 0.25}");
+  CHECK(loaded.lora.path == "an adapter");
+  CHECK(to_yaml(parse(to_yaml(loaded))) == to_yaml(loaded));
+  CHECK(test::contains(refusal("", {"lora.r=-1"}), "lora.r: expected at least 0, got -1"));
+  CHECK(
+      test::contains(refusal("", {"lora.r=2", "lora.alpha=0"}), "lora.alpha: expected a positive"));
+  CHECK(test::contains(refusal("", {"lora.r=2", "lora.dropout=1"}),
+                       "lora.dropout: expected a number"));
+}
+
 TEST_CASE("options without effect are refused") {
   const auto without_effect = [&](const std::string& option, std::vector<std::string> others = {}) {
     others.push_back(option);
@@ -163,6 +185,15 @@ TEST_CASE("options without effect are refused") {
   without_effect("fsdp.reshard_group_size=2", {"fsdp.reshard_after_forward=false"});
   without_effect("fsdp.accumulation=reduce_last");
   without_effect("runtime.shared_memory_limit_mib=2", {"runtime.shared_memory=false"});
+  without_effect("lora.alpha=16");
+  without_effect("lora.targets=q_proj");
+  without_effect("lora.rslora=true");
+  without_effect("lora.dropout=0.1");
+  for (const std::string option : {"lora.r=4", "lora.alpha=16", "lora.targets=c_attn"}) {
+    CHECK(test::contains(refusal("", {"lora.path=adapter", option}),
+                         "has no effect beside lora.path"));
+  }
+  CHECK(refusal("", {"lora.path=adapter", "lora.dropout=0.1"}) == "");
   CHECK(refusal("", {"data.field=f", "data.train=a.txt"}) ==
         "--set data.field=f: data.field: \"f\" has no effect on files of text");
   // A default that is given, as in the config.yaml of a run, is nobody's mistake.

@@ -19,6 +19,7 @@ struct Case {
   comm::FsdpOptions more = {};  // micro_steps, accumulation, shard_size, ...
   std::vector<std::string> frozen = {};
   double loss_scale = 0;
+  std::optional<models::LoraConfig> lora = {};
 };
 
 SessionOptions session_options(const Case& c) {
@@ -38,6 +39,7 @@ SessionOptions session_options(const Case& c) {
   options.fsdp.param_dtype = c.dtype;
   options.fsdp.reduce_dtype = c.reduce_dtype;
   options.frozen = c.frozen;
+  options.lora = c.lora;
   options.loss_scale.initial = c.loss_scale;
   return options;
 }
@@ -159,6 +161,19 @@ TEST_CASE("memory formula: frozen parameters, and loss scaling") {
                           .frozen = {"*.wte.*", "*.h.1.mlp.*", "*.h.2.*"}});
     check_against_ledger(
         {.ranks = 2, .strategy = strategy, .dtype = DType::kF16, .loss_scale = 16});
+  }
+}
+
+TEST_CASE("memory formula: low-rank terms in a frozen model") {
+  for (const comm::Strategy strategy : {comm::Strategy::kFullShard, comm::Strategy::kNoShard}) {
+    for (const auto& [dtype, reduce] :
+         {std::pair{DType::kF32, DType::kF32}, std::pair{DType::kBF16, DType::kBF16}}) {
+      check_against_ledger({.ranks = 3,
+                            .strategy = strategy,
+                            .dtype = dtype,
+                            .reduce_dtype = reduce,
+                            .lora = models::LoraConfig{.r = 3, .targets = {"c_attn", "c_fc"}}});
+    }
   }
 }
 

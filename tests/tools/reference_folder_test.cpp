@@ -104,13 +104,32 @@ TEST_CASE("one tolerance sets all limits but that of the key biases") {
   CHECK(*reference.trajectories[0].key_bias_limit == 0.05);
 }
 
+TEST_CASE("the folder of an adapter leads to its base; the reference is the adapter's alone") {
+  const fs::path folder = fixture_path("models/lora_gpt2");
+  const Reference reference = read_reference(folder, {.dtype = DType::kF64, .trajectory = true});
+  REQUIRE(reference.lora);
+  CHECK(reference.lora->r == 4);
+  CHECK(reference.model_folder == folder / "base");
+  CHECK(reference.config.hidden == 24);
+  CHECK(reference.pass->gradients->names().size() == 4);
+  CHECK(reference.pass->merged->names() ==
+        std::vector<std::string>{"transformer.h.0.attn.c_attn.weight"});
+  CHECK(*reference.pass->merged_limit == 1e-12);
+  CHECK(reference.trajectories[0].steps.size() == 10);
+  const Reference plain = read_reference(fixture_path("models/gpt2"), {.dtype = DType::kF64});
+  CHECK(!plain.lora);
+  CHECK(plain.model_folder == plain.folder);
+  CHECK(!plain.pass->merged);
+}
+
 TEST_CASE("families, adapters and descriptions that are not known") {
   const ReferenceCopy family("models/gpt2");
   family.set("config.json", "/model_type", "t5");
   CHECK(contains(family.unsupported(), "config.json: model family: expected one of"));
   const ReferenceCopy adapter("models/gpt2");
   fs::copy_file(adapter.path() / "config.json", adapter.path() / "adapter_config.json");
-  CHECK(contains(adapter.unsupported(), "LoRA adapters are not supported"));
+  CHECK(contains(adapter.error(), "adapter_config.json: "));
+  CHECK(contains(adapter.error(), "is not supported by this build"));
   const ReferenceCopy prose("models/gpt2");
   prose.set("reference.json", "/trajectory/optimizer", "SGD");
   CHECK(contains(prose.unsupported(), "reference.json: trajectory.optimizer: expected \"torch."));

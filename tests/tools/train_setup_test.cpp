@@ -7,6 +7,7 @@
 
 #include "comm/local_transport.h"
 #include "tests/support/temp_folder.h"
+#include "tools/runtime/train_data.h"
 
 namespace fsdp::tools {
 namespace {
@@ -189,6 +190,38 @@ TEST_CASE("train setup: units that differ") {
        .reduce_dtype = DType::kBF16}};
   CHECK(options.fsdp.units == expected);
   CHECK(options.loss_scale.initial == 65536);  // one unit in f16 is enough
+}
+
+TEST_CASE("train setup: LoRA from the section, or from an adapter's folder") {
+  CHECK(!lora_config(config_of("")));
+  const auto lora = lora_config(
+      config_of("lora: {r: 4, alpha: 6, dropout: 0.1, targets: all-linear}\nmodel: {path: /a/b}"));
+  REQUIRE(lora);
+  CHECK(lora->r == 4);
+  CHECK(lora->alpha == 6);
+  CHECK(lora->dropout == 0.1);
+  CHECK(lora->targets == std::vector<std::string>{"all-linear"});
+  CHECK(lora->base == "/a/b");
+  const std::string adapter = test::fixture_path("models/lora_gpt2").string();
+  config::TrainConfig config =
+      config_of("lora: {path: " + adapter + ", dropout: 0.2}\ndata: {sequence_length: 32}");
+  resolve_paths(config, "");
+  CHECK(config.model.path == adapter + "/base");
+  const auto loaded = session_options(config, model_config(config, 73), 1, 1).lora;
+  REQUIRE(loaded);
+  CHECK(loaded->r == 4);
+  CHECK(loaded->dropout == 0.2);
+  CHECK(loaded->targets == std::vector<std::string>{"c_attn"});
+  CHECK(loaded->base == adapter + "/base");
+  CHECK(test::contains(error_of("model: {path: " + adapter + "}"),
+                       "a LoRA adapter, no model; give it as lora.path"));
+}
+
+TEST_CASE("train setup: how much is trained") {
+  Parameter a("a", Shape{3, 1000}, {}, true), b("b", Shape{1000}, {}, false);
+  CHECK(describe_trained({&a, &b}) == "");
+  a.set_trainable(false);
+  CHECK(describe_trained({&a, &b}) == "1,000 of 4,000 parameters are trained (25.0000 %)");
 }
 
 TEST_CASE("train setup: groups that the ranks do not divide into, by key") {

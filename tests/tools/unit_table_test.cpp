@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/lora_models.h"
 #include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"
 
@@ -139,6 +140,23 @@ TEST_CASE("unit table: an untied model, and frozen parameters as a segment of th
     return p.name().find("norm") != std::string::npos || p.name().find("blocks.1") == 0;
   };
   check_plan({.subject = test::causal_lm(test::small_llama()), .ranks = 2, .frozen = frozen});
+}
+
+TEST_CASE("unit table: low-rank terms are the segment that is reduced") {
+  for (const int in_flight : {1, 2}) {
+    const FsdpOptions options = {.param_dtype = DType::kBF16, .units_in_flight = in_flight};
+    check_plan({.subject = test::lora_causal_lm(test::small_llama(), 0), .fsdp = options});
+  }
+  check_plan({.subject = test::lora_causal_lm(test::small_gpt2(), 0),
+              .fsdp = {.strategy = Strategy::kNoShard}});
+  // A frozen shard is as wide as compute: 2 bytes here, not 4.
+  const UnitRow unit = {.name = "root",
+                        .shapes = {Shape{64}, Shape{128}},
+                        .parameters = 192 << 10,
+                        .segments = {{64 << 10, 1, true}, {128 << 10, 1, false}},
+                        .options = {.param_dtype = DType::kBF16}};
+  const std::string table = format_units({unit}, {.param_dtype = DType::kBF16}, 1);
+  CHECK(test::contains(table, "0.50"));
 }
 
 TEST_CASE("unit table: no timeline for units within units, or of the embedding") {

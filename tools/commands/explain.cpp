@@ -51,6 +51,11 @@ std::string describe(const SessionOptions& options, GroupSizes groups, int world
   return out + "\n";
 }
 
+std::string trained_line(const std::vector<Parameter*>& parameters) {
+  const std::string trained = describe_trained(parameters);
+  return trained.empty() ? "" : trained + "\n";
+}
+
 void print_steps(const std::vector<UnitRow>& units, const comm::FsdpOptions& fsdp,
                  GroupSizes groups) {
   if (!has_timeline(units)) {
@@ -76,12 +81,14 @@ int explain(const ExplainOptions& options) {
 
   cpu::CpuBackend backend;  // of the rotary tables, for one position; parameters are shapes only
   models::CausalLM model(model_shape, backend, session.fsdp.param_dtype, 1);
+  if (session.lora) models::add_lora(model, *session.lora);
   freeze_parameters(model_shape, session.frozen, model.parameters());
   const comm::WrapPolicy wrap =
       session.wrap ? session.wrap : comm::wrap_classes({model_shape.block_class});
   const std::vector<UnitRow> units = unit_rows(model, wrap, session.fsdp, groups.shards);
   const int64_t head = trained_head(model_shape, model.parameters());
-  std::printf("%s\n%s\n%s\n", describe(session, groups, options.world).c_str(),
+  std::printf("%s%s\n%s\n%s\n", describe(session, groups, options.world).c_str(),
+              trained_line(model.parameters()).c_str(),
               format_units(units, session.fsdp, groups.shards).c_str(),
               format_memory(memory_plan(units, session.fsdp, groups.shards, head)).c_str());
   if (!options.layout.empty()) {

@@ -7,12 +7,12 @@
 #include <CLI/CLI.hpp>
 
 #include "core/io/json.h"
-#include "models/weights.h"
 #include "tools/commands/commands.h"
 #include "tools/data/text_stream.h"
 #include "tools/data/tokenizer.h"
 #include "tools/runtime/generation.h"
 #include "tools/runtime/launch.h"
+#include "tools/runtime/model_source.h"
 
 namespace fsdp::tools {
 namespace {
@@ -20,6 +20,7 @@ namespace {
 struct GenerateOptions {
   LaunchOptions launch;
   std::string folder;
+  std::string base;
   std::string prompt;
   std::vector<int32_t> ids;
   std::string tokenizer;  // "": the model folder's, or bytes if the vocabulary fits
@@ -43,7 +44,8 @@ std::vector<int32_t> encode_prompt(const data::Tokenizer& tokenizer, const std::
   return {tokenizer.end_of_text()};
 }
 
-Prompt read_prompt(const GenerateOptions& options, const models::ModelConfig& model) {
+Prompt read_prompt(const GenerateOptions& options, const ModelSource& source,
+                   const models::ModelConfig& model) {
   Prompt out;
   if (!options.ids.empty()) {
     out.ids = options.ids;
@@ -51,8 +53,7 @@ Prompt read_prompt(const GenerateOptions& options, const models::ModelConfig& mo
     const data::ByteTokenizer bytes;
     // Up to the padding that training accepts (tools/runtime/train_data.h).
     const bool fits = model.vocabulary >= bytes.vocab_size() && model.vocabulary <= 1024;
-    out.tokenizer_name =
-        options.tokenizer.empty() ? data::default_tokenizer(options.folder) : options.tokenizer;
+    out.tokenizer_name = options.tokenizer.empty() ? source.default_tokenizer() : options.tokenizer;
     FSDP_CHECK(!options.tokenizer.empty() || out.tokenizer_name != "bytes" || fits,
                "{}: there is no tokenizer.json, and its vocabulary of {} tokens is not that of the "
                "built-in byte tokenizer ({}): give the prompt as --ids, or a --tokenizer",
@@ -113,12 +114,14 @@ class Printer {
 
 int run_generate(const GenerateOptions& options, RankContext& rank) {
   SessionOptions session_options;
+  ModelSource source;
   Prompt prompt;
   GenerationOptions generation = options.generation;
   agree(rank.world, [&] {
-    session_options.model = models::read_config(options.folder + "/config.json");
+    source = find_model(options.folder, options.base);
+    session_options.model = source.config();
     const models::ModelConfig& model = session_options.model;
-    prompt = read_prompt(options, model);
+    prompt = read_prompt(options, source, model);
     const int32_t own_end = prompt.tokenizer ? prompt.tokenizer->end_of_text() : -1;
     const int64_t end = own_end >= 0 ? own_end : model.eos_token;
     generation.stop = options.ignore_end ? -1 : static_cast<int32_t>(end);
@@ -141,9 +144,7 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
   }
   Session session(rank.world, session_options);
   models::FillFunction fill;
-  agree(rank.world, [&] {
-    fill = models::from_folder(options.folder, session_options.model, session.parameters());
-  });
+  agree(rank.world, [&] { fill = source.values(session.model()); });
   session.initialise(fill);
   std::optional<Printer> printer;
   if (rank.world.rank() == 0) printer.emplace(options, prompt);
@@ -160,7 +161,10 @@ void add_generate_command(CLI::App& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<GenerateOptions>();
   GenerationOptions& generation = options->generation;
   CLI::App* command = app.add_subcommand("generate", "continues a prompt with a trained model");
-  command->add_option("folder", options->folder, "config.json and model.safetensors")->required();
+  command->add_option("folder", options->folder, "of a model, or of a LoRA adapter for one")
+      ->required();
+  command->add_option("--base", options->base,
+                      "of an adapter: its model's folder (default: as the adapter says)");
   CLI::Option* text = command->add_option("--prompt", options->prompt, "the text to continue");
   command->add_option("--ids", options->ids, "the prompt as token ids: 1,2,3")
       ->delimiter(',')

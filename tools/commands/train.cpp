@@ -8,6 +8,7 @@
 
 #include "core/io/file.h"
 #include "core/trace.h"
+#include "models/adapter_folder.h"
 #include "models/weights.h"
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
@@ -62,6 +63,7 @@ class TrainRun {
     std::fflush(stdout);
   }
   void make_session();
+  models::FillFunction initial_values();
   void initialise();
   void make_directory();
   void save();
@@ -88,6 +90,9 @@ int TrainRun::run() {
                   name_of(config_.fsdp.strategy), rank_.world.size(),
                   rank_.world.size() == 1 ? "" : "s", rank_.threads, rank_.threads == 1 ? "" : "s",
                   fsdp::name_of(config_.train.dtype)));
+  if (const std::string trained = describe_trained(session_->parameters()); !trained.empty()) {
+    say(trained);
+  }
   say(fmt::format("tokenizer: {} ({} tokens)", data_.tokenizer_name(),
                   data_.tokenizer().vocab_size()));
   for (const std::string& remark : remarks(config_, data_.sequences(), rank_.world.size())) {
@@ -118,10 +123,14 @@ void TrainRun::make_session() {
     if (config_.model.path.empty()) model_.eos_token = data_.tokenizer().end_of_text();
     data_.check_vocabulary(model_.vocabulary);
     options = session_options(config_, model_, world.size(), rank_.threads);
+    FSDP_CHECK(!options.lora || !config_.model.path.empty(),
+               "lora.r: needs model.path, the model that the adapter belongs to");
     if (!speaks()) return;
     const DType saved = accumulation_dtype(config_.train.dtype);
+    // An adapter is small.
+    const int64_t saved_parameters = options.lora ? 0 : model_.parameter_count();
     check_run_directory(config_.runtime.run_dir,
-                        model_.parameter_count() * static_cast<int64_t>(size_of(saved)));
+                        saved_parameters * static_cast<int64_t>(size_of(saved)));
   });
   resident_before_ = process_memory().resident;
   session_ = std::make_unique<Session>(world, options);
@@ -135,14 +144,24 @@ void TrainRun::make_session() {
   if (config_.runtime.trace) session_->backend().set_trace(&trace_);
 }
 
+models::FillFunction TrainRun::initial_values() {
+  const auto scratch = models::from_scratch(static_cast<uint64_t>(config_.train.seed));
+  if (config_.model.path.empty()) return scratch;
+  const auto base = models::from_folder(config_.model.path, model_, session_->parameters());
+  if (!config_.lora.path.empty()) {
+    return models::with_adapter(base, config_.lora.path, session_->model());
+  }
+  return [=](const Parameter& parameter, int64_t first, Tensor& values) {
+    (models::is_lora(parameter) ? scratch : base)(parameter, first, values);
+  };
+}
+
 void TrainRun::initialise() {
   const bool from_first_rank = config_.fsdp.sync_module_states;
   models::FillFunction fill;
   agree(rank_.world, [&] {
     if (from_first_rank && rank_.world.rank() != 0) return;
-    fill = config_.model.path.empty()
-               ? models::from_scratch(static_cast<uint64_t>(config_.train.seed))
-               : models::from_folder(config_.model.path, model_, session_->parameters());
+    fill = initial_values();
   });
   agree(rank_.world, [&] {
     from_first_rank ? session_->initialise_from_first_rank(fill) : session_->initialise(fill);
@@ -150,7 +169,8 @@ void TrainRun::initialise() {
 }
 
 void TrainRun::save() {
-  const std::filesystem::path folder = directory_ / "model";
+  const bool adapter = lora_config(config_).has_value();
+  const std::filesystem::path folder = directory_ / (adapter ? "adapter" : "model");
   session_->save_folder(folder.string(), accumulation_dtype(config_.train.dtype));
   agree(rank_.world, [&] {
     if (speaks()) data::copy_tokenizer_files(data_.tokenizer_name(), folder);

@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include "core/io/json.h"
+#include "models/adapter_folder.h"
 #include "models/names.h"
 #include "models/weights.h"
 #include "tools/commands/commands.h"
@@ -49,6 +50,7 @@ class Verification {
       pass.run = reference_.run;
       start_session(pass, reference_.dtype);
       check_pass(*reference_.pass);
+      if (reference_.lora) check_merged(pass);
     }
     for (const ReferenceTrajectory& trajectory : reference_.trajectories) {
       check_trajectory(trajectory);
@@ -59,16 +61,26 @@ class Verification {
   }
 
  private:
-  void start_session(const ReferenceTrajectory& trajectory, DType dtype);
+  enum class Adapter : uint8_t { kApart, kMerged };
+  void start_session(const ReferenceTrajectory& trajectory, DType dtype,
+                     Adapter adapter = Adapter::kApart);
+  models::FillFunction values(Adapter adapter);
   Batch my_part(const GlobalBatch& batch) const {
     return part_of(batch, deal_rows(batch.rows, rank_.world.rank(), rank_.world.size()));
   }
+  // Of an adapter's folder only its own tensors are in the reference.
+  bool is_compared(const Parameter& parameter) const {
+    return !reference_.lora || models::is_lora(parameter);
+  }
   std::string file_name(const Parameter& parameter) const {
-    return models::hugging_face_name(reference_.config, parameter.name());
+    return models::is_lora(parameter)
+               ? models::adapter_name(reference_.config, parameter)
+               : models::hugging_face_name(reference_.config, parameter.name());
   }
   void check_tensors(const ReferenceTensors& tensors);
   void check_pass(const ReferencePass& pass);
-  void check_logits(const ReferencePass& pass);
+  void check_logits(const ReferencePass& pass, const std::string& title);
+  void check_merged(const ReferenceTrajectory& pass);
   void check_gradients(const ReferencePass& pass);
   void check_all_gradients(const ReferencePass& pass);
   void check_gradient_norms(const ReferencePass& pass);
@@ -76,6 +88,7 @@ class Verification {
   struct TrainedRun {
     struct Values {
       std::string name;
+      std::string file_name;
       std::vector<int64_t> shape;
       std::vector<double> values;
     };
@@ -110,9 +123,20 @@ double relative_error(double got, double expected) {
   return difference.relative();
 }
 
-void Verification::start_session(const ReferenceTrajectory& trajectory, DType dtype) {
+models::FillFunction Verification::values(Adapter adapter) {
+  const models::FillFunction base = models::from_folder(reference_.model_folder.string(),
+                                                        reference_.config, session_->parameters());
+  if (!reference_.lora) return base;
+  return adapter == Adapter::kMerged
+             ? models::merged_with_adapter(base, reference_.folder, session_->model())
+             : models::with_adapter(base, reference_.folder, session_->model());
+}
+
+void Verification::start_session(const ReferenceTrajectory& trajectory, DType dtype,
+                                 Adapter adapter) {
   SessionOptions session;
   session.model = reference_.config;
+  if (adapter == Adapter::kApart) session.lora = reference_.lora;
   session.max_length = reference_.longest_sequence();
   session.fsdp = trajectory.run.fsdp;
   if (dtype != session.fsdp.param_dtype)
@@ -131,10 +155,7 @@ void Verification::start_session(const ReferenceTrajectory& trajectory, DType dt
   session_.reset();  // the old one's memory first
   session_ = std::make_unique<Session>(rank_.world, session);
   models::FillFunction fill;
-  agree(rank_.world, [&] {
-    fill =
-        models::from_folder(reference_.folder.string(), reference_.config, session_->parameters());
-  });
+  agree(rank_.world, [&] { fill = values(adapter); });
   session_->initialise(fill);
 }
 
@@ -143,6 +164,7 @@ void Verification::check_tensors(const ReferenceTensors& tensors) {
   agree(rank_.world, [&] {
     std::vector<std::string> unknown = tensors.names();
     for (const Parameter* parameter : session_->parameters()) {
+      if (!is_compared(*parameter)) continue;
       tensors.check_shape(file_name(*parameter), parameter->shape().extents());
       std::erase(unknown, file_name(*parameter));
     }
@@ -155,7 +177,7 @@ void Verification::check_tensors(const ReferenceTensors& tensors) {
 
 void Verification::check_pass(const ReferencePass& pass) {
   const Batch mine = my_part(pass.batch);
-  if (pass.logits) check_logits(pass);
+  if (pass.logits) check_logits(pass, "logits");
   if (pass.gradients) check_tensors(*pass.gradients);
   const StepValues values = session_->forward_backward(mine, 0, false).read();
   const bool absolute = pass.loss_limit_is_absolute;
@@ -168,7 +190,7 @@ void Verification::check_pass(const ReferencePass& pass) {
   session_->end_step();
 }
 
-void Verification::check_logits(const ReferencePass& pass) {
+void Verification::check_logits(const ReferencePass& pass, const std::string& title) {
   const GlobalBatch& batch = pass.batch;
   const int64_t V = reference_.config.vocabulary;
   std::vector<double> expected;
@@ -188,7 +210,28 @@ void Verification::check_logits(const ReferencePass& pass) {
     const bool computed_here = i >= begin && i < end && !padded;
     difference.add(computed_here ? got[static_cast<size_t>(i - begin)] : reference, reference);
   }
-  report_.check("logits", pass.logits_limit).add("", difference.relative());
+  report_.check(title, pass.logits_limit).add("", difference.relative());
+}
+
+// The adapter added to the base: its weights, and the same logits without it.
+void Verification::check_merged(const ReferenceTrajectory& pass) {
+  const ReferencePass& reference = *reference_.pass;
+  start_session(pass, reference_.dtype, Adapter::kMerged);
+  check_logits(reference, "logits when merged");
+  const std::vector<std::string> names = reference.merged->names();
+  const auto is_known = [&](const Parameter& parameter) {
+    return std::find(names.begin(), names.end(), file_name(parameter)) != names.end();
+  };
+  Check& check = report_.check("merged weights", reference.merged_limit);
+  const auto compare = [&](const Parameter& parameter, const Tensor& values) {
+    const std::string name = file_name(parameter);
+    Difference difference;
+    difference.add(values.to_doubles(), reference.merged->read(name, parameter.shape().extents()));
+    check.add(name, difference.relative());
+  };
+  session_->sharded().visit_parameters(compare, is_known);
+  FSDP_CHECK(check.parts.size() == names.size(), "{}: expected weights of the model, got {}",
+             reference.merged->path().string(), fmt::join(names, ", "));
 }
 
 void Verification::check_gradients(const ReferencePass& pass) {
@@ -283,9 +326,11 @@ Verification::TrainedRun Verification::repeat(const ReferenceTrajectory& traject
   TrainedRun out;
   for (const StepHandle& handle : handles) out.steps.push_back(handle.read());
   if (!trajectory.final_parameters) return out;
-  session_->sharded().visit_parameters([&](const Parameter& parameter, const Tensor& values) {
-    out.parameters.push_back({parameter.name(), parameter.shape().extents(), values.to_doubles()});
-  });
+  const auto keep = [&](const Parameter& parameter, const Tensor& values) {
+    out.parameters.push_back(
+        {parameter.name(), file_name(parameter), parameter.shape().extents(), values.to_doubles()});
+  };
+  session_->sharded().visit_parameters(keep, [this](const Parameter& p) { return is_compared(p); });
   return out;
 }
 
@@ -334,8 +379,7 @@ void Verification::check_final(const ReferenceTrajectory& trajectory, const Trai
   Difference all;
   const std::string title = prefix_of(trajectory) + "final parameters";
   for (size_t p = 0; p < run.parameters.size(); ++p) {
-    const auto& [name, shape, got] = run.parameters[p];
-    const std::string file_name = models::hugging_face_name(reference_.config, name);
+    const auto& [name, file_name, shape, got] = run.parameters[p];
     const std::vector<double> expected = trajectory.final_parameters->read(file_name, shape);
     const std::vector<ElementRange> ranges = key_bias(reference_.config, name);
     Difference difference, key_biases;

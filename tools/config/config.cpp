@@ -49,6 +49,12 @@ void check_model(const ModelSection& c) {
              "model.preset: expected nothing beside model.path, got \"{}\"", c.preset);
 }
 
+void check_lora(const LoraSection& c) {
+  at_least<int64_t>("lora.r", c.r, 0);
+  positive("lora.alpha", c.alpha);
+  share("lora.dropout", c.dropout.value_or(0));
+}
+
 void check_schedule(const ScheduleSection& c) {
   at_least<int64_t>("train.schedule.warmup", c.warmup, 0);
   at_least<int64_t>("train.schedule.total", c.total, 0);
@@ -191,6 +197,16 @@ void add_sharding(const TrainConfig& config, std::vector<Effect>& effects) {
       {"fsdp.accumulation", config.train.micro_steps > 1, "with train.micro_steps: 1"});
 }
 
+void add_lora(const LoraSection& c, std::vector<Effect>& effects) {
+  const bool loaded = !c.path.empty();
+  const char* const without = loaded ? "beside lora.path, which says it" : "without lora.r";
+  effects.push_back({"lora.r", !loaded, without});
+  for (const char* key : {"alpha", "targets", "rslora"}) {
+    effects.push_back({fmt::format("lora.{}", key), c.r > 0 && !loaded, without});
+  }
+  effects.push_back({"lora.dropout", c.r > 0 || loaded, without});
+}
+
 bool any_jsonl(const DataSection& c) {
   const auto jsonl = [&](const std::string& file) {
     return data::format_of(file, c.format) == data::TextFormat::kJsonl;
@@ -217,6 +233,7 @@ void check_effects(const TrainConfig& config) {
   add_schedule(config.train.schedule, effects);
   add_loss_scale(config, effects);
   add_sharding(config, effects);
+  add_lora(config.lora, effects);
   const auto values = key_values(config), defaults = key_values({});
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] == defaults[i]) continue;
@@ -231,6 +248,7 @@ void check_effects(const TrainConfig& config) {
 
 void check_config(const TrainConfig& config) {
   check_model(config.model);
+  check_lora(config.lora);
   at_least<int64_t>("data.sequence_length", config.data.sequence_length, 2);
   check_train(config.train);
   check_schedule(config.train.schedule);

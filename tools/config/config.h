@@ -45,6 +45,16 @@ struct ModelSection {
   std::optional<double> dropout;
 };
 
+// Low-rank terms that are trained instead of the model; r = 0 and no path: none.
+struct LoraSection {
+  int64_t r = 0;
+  double alpha = 8;
+  std::optional<double> dropout;
+  std::vector<std::string> targets;
+  bool rslora = false;
+  std::string path;
+};
+
 struct DataSection {
   std::vector<std::string> train;
   std::vector<std::string> validation;
@@ -177,6 +187,7 @@ struct SampleSection {
 
 struct TrainConfig {
   ModelSection model;
+  LoraSection lora;
   DataSection data;
   TrainSection train;
   FsdpSection fsdp;

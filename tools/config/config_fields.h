@@ -34,6 +34,22 @@ void visit(V& v, ModelSection& c) {
 }
 
 template <typename V>
+void visit(V& v, LoraSection& c) {
+  v.field("r", c.r, "rank of the terms; 0: no LoRA, or that of path");
+  v.field("alpha", c.alpha, "a term counts alpha / r", {"lora_alpha"});
+  v.field("dropout", c.dropout, "of what goes into the terms; auto: 0, or that of path",
+          {"lora_dropout"});
+  v.field(
+      "targets", c.targets,
+      "linear layers: Hugging Face names or how they end, such as q_proj, or all-linear; empty: "
+      "attention's query and value, as PEFT",
+      {"target_modules"});
+  v.field("rslora", c.rslora, "a term counts alpha / sqrt(r)", {"use_rslora"});
+  v.field("path", c.path,
+          "folder of a PEFT adapter to start from; its model is model.path, if that is given");
+}
+
+template <typename V>
 void visit(V& v, DataSection& c) {
   v.field("train", c.train, "file or list of files; looked for here, then beside this file");
   v.field("validation", c.validation, "file or list of files; empty: no evaluation");
@@ -205,6 +221,7 @@ void visit(V& v, SampleSection& c) {
 template <typename V>
 void visit(V& v, TrainConfig& c) {
   v.section("model", "what is trained", c.model);
+  v.section("lora", "low-rank terms that are trained instead of the model (LoRA)", c.lora);
   v.section("data", "what it is trained on", c.data);
   v.section("train", "how", c.train);
   v.section("fsdp", "how it is sharded", c.fsdp);

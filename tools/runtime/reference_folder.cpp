@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "models/adapter_folder.h"
 #include "tools/runtime/reference_reading.h"
 
 namespace fsdp::tools {
@@ -124,11 +125,8 @@ void check_prose(const JsonPlace& place, const std::string& expected) {
 
 namespace {
 
-models::ModelConfig read_known_config(const fs::path& folder) {
-  if (fs::exists(folder / "adapter_config.json")) {
-    throw Unsupported(folder.string() + ": LoRA adapters are not supported by this build");
-  }
-  const fs::path path = folder / "config.json";
+models::ModelConfig read_known_config(const fs::path& model_folder) {
+  const fs::path path = model_folder / "config.json";
   const Json json = read_json_file(path);
   const std::string family = JsonPlace(json, path.string())["model_type"].text();
   try {
@@ -152,6 +150,7 @@ ReferencePass read_pass(const fs::path& folder, const JsonPlace& json, DType dty
   pass.loss = json["loss_f64"].number();
   pass.logits = tensors;
   pass.gradients.emplace(path, "grad.");
+  if (models::is_adapter_folder(folder)) pass.merged.emplace(path, "merged.");
   if (dtype == DType::kBF16) {
     pass.loss_limit = 0.03;
     pass.loss_limit_is_absolute = true;
@@ -161,6 +160,7 @@ ReferencePass read_pass(const fs::path& folder, const JsonPlace& json, DType dty
     pass.loss_limit = f64 ? 1e-13 : 1e-6;
     pass.logits_limit = f64 ? 1e-12 : 1e-5;
     pass.gradients_limit = f64 ? 1e-11 : kSingleGradientLimit;
+    pass.merged_limit = f64 ? 1e-12 : 1e-6;
   }
   return pass;
 }
@@ -234,7 +234,7 @@ void Reference::leave_out_runs_of_other_ranks(int ranks) {
 void Reference::set_all_limits(double limit) {
   if (pass) {
     pass->loss_limit = pass->logits_limit = limit;
-    pass->gradients_limit = pass->all_gradients_limit = limit;
+    pass->gradients_limit = pass->all_gradients_limit = pass->merged_limit = limit;
   }
   for (ReferenceTrajectory& trajectory : trajectories) {
     trajectory.loss_limit = trajectory.grad_norm_limit = trajectory.parameter_limit = limit;
@@ -245,8 +245,13 @@ void Reference::set_all_limits(double limit) {
 Reference read_reference(const fs::path& folder, const ReferenceChoice& choice) {
   FSDP_CHECK(fs::is_directory(folder), "{}: no such folder", folder.string());
   Reference out;
-  out.folder = folder;
-  out.config = read_known_config(folder);
+  out.folder = out.model_folder = folder;
+  if (models::is_adapter_folder(folder)) {
+    out.lora = models::read_adapter_config(folder);
+    out.lora->dropout = 0;  // as below
+    out.model_folder = models::adapter_base(folder);
+  }
+  out.config = read_known_config(out.model_folder);
   const fs::path path = folder / "reference.json";
   const Json json = read_json_file(path);
   const JsonPlace root(json, path.string());

@@ -4,7 +4,9 @@
 //          the batches of a training run and its final parameters
 //   run    batches.safetensors: the batches of a training run on several ranks;
 //          final[_<variant>].safetensors: its final parameters
-// both with config.json, model.safetensors and reference.json (losses, options, limits).
+// both with config.json, model.safetensors and reference.json (losses, options, limits). The folder
+// of a LoRA adapter has adapter_config.json and adapter_model.safetensors instead of the first two,
+// which lie where the former says.
 // Read next: tools/commands/verify.cpp. Not here: computing anything.
 #pragma once
 
@@ -90,6 +92,8 @@ struct ReferencePass {
   Limit logits_limit;
   std::optional<ReferenceTensors> gradients;  // by Hugging Face name
   Limit gradients_limit;
+  std::optional<ReferenceTensors> merged;  // of an adapter: weights of the base after merging
+  Limit merged_limit;
   // Of all gradients together, ||a - b|| / ||b||: where 16 bits round every element differently.
   std::optional<ReferenceTensors> all_gradients;  // by Hugging Face name
   Limit all_gradients_limit;
@@ -127,6 +131,8 @@ struct ReferenceTrajectory {
 
 struct Reference {
   std::filesystem::path folder;
+  std::filesystem::path model_folder;      // with config.json and model.safetensors
+  std::optional<models::LoraConfig> lora;  // `folder` is that of an adapter
   std::string layout;         // "model", "run"
   DType dtype = DType::kF32;  // of compute
   models::ModelConfig config;

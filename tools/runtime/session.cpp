@@ -9,6 +9,7 @@
 
 #include "core/io/file.h"
 #include "core/io/safetensors.h"
+#include "models/adapter_folder.h"
 #include "models/names.h"
 
 namespace fsdp::tools {
@@ -72,6 +73,7 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
       model_(std::make_unique<models::CausalLM>(options.model, *backend_, options.fsdp.param_dtype,
                                                 options.max_length)) {
   model_->set_recompute(options.recompute, options.recompute_every);
+  if (options.lora) models::add_lora(*model_, *options.lora);
   freeze_parameters(options.model, options.frozen, model_->parameters());
   // Before sharding: a flat shard is one-dimensional and would hide which parameters are matrices.
   for (Parameter* parameter : model_->parameters()) {
@@ -249,49 +251,48 @@ std::vector<double> Session::next_token_logits(const std::vector<int32_t>& token
 
 // ---------------------------------------------------------------------------- Saving
 
-namespace {
-
-std::string torch_name(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-      return "float64";
-    case DType::kBF16:
-      return "bfloat16";
-    case DType::kF16:
-      return "float16";
-    default:
-      return "float32";
-  }
+bool Session::is_saved(const Parameter& parameter) const {
+  return !options_.lora || models::is_lora(parameter);
 }
 
-}  // namespace
+std::string Session::saved_name(const Parameter& parameter) const {
+  return options_.lora ? models::adapter_name(options_.model, parameter)
+                       : models::hugging_face_name(options_.model, parameter.name());
+}
 
-void Session::save_folder(const std::string& folder, DType dtype) {
-  const std::filesystem::path path(folder);
+// One unit at a time: no rank holds the model.
+void Session::save_tensors(const std::string& path, DType dtype) {
   std::optional<SafetensorsWriter> writer;
   if (world_.rank() == 0) {
     std::vector<SafetensorsSpec> specs;
-    for (const Parameter* parameter : model_->parameters()) {
-      specs.push_back({models::hugging_face_name(options_.model, parameter->name()), dtype,
-                       parameter->shape().extents()});
+    for (const Parameter* p : model_->parameters()) {
+      if (is_saved(*p)) specs.push_back({saved_name(*p), dtype, p->shape().extents()});
     }
-    std::filesystem::create_directories(path);
-    writer.emplace(path / "model.safetensors", specs);
+    writer.emplace(path, specs);
   }
-  // One unit at a time: no rank holds the model.
-  sharded_->visit_parameters([&](const Parameter& parameter, const Tensor& full) {
+  const auto write = [&](const Parameter& parameter, const Tensor& full) {
     if (!writer) return;
     Tensor converted = Tensor::empty(*backend_, full.shape(), dtype, MemoryCategory::kWorkspace);
     backend_->cast(backend_->compute_stream(), full, converted);
     std::vector<std::byte> host(converted.bytes());
     converted.read(host.data());
-    writer->write(models::hugging_face_name(options_.model, parameter.name()), host.data(),
-                  host.size());
-  });
-  if (writer) {
-    writer->finish();
+    writer->write(saved_name(parameter), host.data(), host.size());
+  };
+  sharded_->visit_parameters(write, [this](const Parameter& p) { return is_saved(p); });
+  if (writer) writer->finish();
+}
+
+void Session::save_folder(const std::string& folder, DType dtype) {
+  const std::filesystem::path path(folder);
+  const bool writes = world_.rank() == 0;
+  if (writes) std::filesystem::create_directories(path);
+  save_tensors(path / (options_.lora ? models::kAdapterWeightsFile : "model.safetensors"), dtype);
+  if (writes && options_.lora) {
+    write_file_atomically(path / models::kAdapterConfigFile,
+                          models::adapter_config_json(options_.model, *options_.lora));
+  } else if (writes) {
     write_file_atomically(path / "config.json",
-                          models::config_json(options_.model, torch_name(dtype)));
+                          models::config_json(options_.model, models::torch_name(dtype)));
   }
   world_.barrier();
 }

@@ -20,6 +20,8 @@ namespace fsdp::tools {
 
 struct SessionOptions {
   models::ModelConfig model;
+  // Low-rank terms are what is trained; the model's own parameters are frozen.
+  std::optional<models::LoraConfig> lora;
   int64_t max_length = 0;  // longest sequence of any batch
   comm::WrapPolicy wrap;   // empty: one unit per transformer block
   comm::FsdpOptions fsdp;  // param_dtype is the compute dtype
@@ -116,7 +118,8 @@ class Session {
   // for the message of a run that diverged. Collective.
   std::string first_nonfinite_unit(const Batch& batch);
 
-  // Writes a Hugging Face folder (config.json, model.safetensors) from rank 0. Collective.
+  // Writes a Hugging Face folder (config.json, model.safetensors), with LoRA that of the adapter
+  // (adapter_config.json, adapter_model.safetensors), from rank 0. Collective.
   void save_folder(const std::string& folder, DType dtype);
 
   models::CausalLM& model() { return *model_; }
@@ -137,6 +140,9 @@ class Session {
   ForwardContext context(const DeviceBatch& batch, DropoutKey key, bool training) const;
   // What one labelled token of a micro-step counts in the step's loss.
   double token_weight(const Batch& batch) const;
+  bool is_saved(const Parameter& parameter) const;
+  std::string saved_name(const Parameter& parameter) const;
+  void save_tensors(const std::string& path, DType dtype);
   void sum_over_ranks(Tensor& scalar);
   // Reads a scalar into the handle's landing when the stream gets there.
   template <typename T>

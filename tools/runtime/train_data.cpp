@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "models/adapter_folder.h"
 #include "tools/runtime/bigram.h"
 #include "tools/runtime/launch.h"
 
@@ -38,6 +39,10 @@ void resolve_paths(config::TrainConfig& config, const std::filesystem::path& con
   for (std::string& file : config.data.train) file = resolve_path(file, config_file);
   for (std::string& file : config.data.validation) file = resolve_path(file, config_file);
   config.model.path = resolve_path(config.model.path, config_file);
+  config.lora.path = resolve_path(config.lora.path, config_file);
+  if (!config.lora.path.empty() && config.model.path.empty()) {
+    config.model.path = models::adapter_base(config.lora.path);
+  }
   if (config.data.tokenizer != "bytes") {
     config.data.tokenizer = resolve_path(config.data.tokenizer, config_file);
   }

@@ -50,7 +50,7 @@ std::string tokenizer_name(const config::TrainConfig& config);
 
 // A relative path is looked for in the current folder, then beside the configuration file.
 std::string resolve_path(const std::string& path, const std::filesystem::path& config_file);
-// All paths of the configuration that are read.
+// All paths of the configuration that are read; model.path too where lora.path alone says it.
 void resolve_paths(config::TrainConfig& config, const std::filesystem::path& config_file);
 
 }  // namespace fsdp::tools

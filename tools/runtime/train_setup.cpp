@@ -7,9 +7,11 @@
 #include <sstream>
 
 #include "comm/agreement.h"
+#include "models/adapter_folder.h"
 #include "models/family.h"
 #include "tools/config/key_values.h"
 #include "tools/runtime/launch.h"
+#include "tools/runtime/progress.h"
 
 namespace fsdp::tools {
 namespace {
@@ -73,6 +75,8 @@ models::ModelConfig from_sizes(const config::TrainConfig& config) {
 models::ModelConfig from_folder(const config::ModelSection& c) {
   const std::filesystem::path folder(c.path);
   FSDP_CHECK(std::filesystem::is_directory(folder), "model.path: {}: no such folder", c.path);
+  FSDP_CHECK(!models::is_adapter_folder(folder) || std::filesystem::exists(folder / "config.json"),
+             "model.path: {}: a LoRA adapter, no model; give it as lora.path", c.path);
   const models::ModelConfig model = models::read_config((folder / "config.json").string());
   const auto same = [&](const char* key, const auto& given, const auto& found) {
     FSDP_CHECK(!given || *given == found, "model.{}: {} has {}, got {}", key, c.path, found,
@@ -250,12 +254,30 @@ optim::LossScalerOptions loss_scale_options(const config::TrainConfig& config, i
 
 }  // namespace
 
+std::optional<models::LoraConfig> lora_config(const config::TrainConfig& config) {
+  const config::LoraSection& c = config.lora;
+  if (c.r == 0 && c.path.empty()) return std::nullopt;
+  models::LoraConfig lora = {.r = c.r,
+                             .alpha = c.alpha,
+                             .targets = c.targets,
+                             .target_pattern = "",
+                             .rank_stabilised = c.rslora,
+                             .base = ""};
+  if (!c.path.empty()) lora = models::read_adapter_config(c.path);
+  lora.dropout = c.dropout.value_or(lora.dropout);
+  // Absolute: the adapter will lie in another folder than the one this runs in.
+  lora.base =
+      config.model.path.empty() ? "" : std::filesystem::absolute(config.model.path).string();
+  return lora;
+}
+
 SessionOptions session_options(const config::TrainConfig& config, const models::ModelConfig& model,
                                int ranks, int threads) {
   const config::TrainSection& train = config.train;
   FSDP_CHECK(config.runtime.backend == "cpu", "runtime.backend: this build has cpu, got \"{}\"",
              config.runtime.backend);
   SessionOptions options = {.model = model,
+                            .lora = lora_config(config),
                             .max_length = config.data.sequence_length,
                             .wrap = wrap_policy(config.fsdp),
                             .fsdp = fsdp_options(config),
@@ -328,6 +350,18 @@ std::string describe(const models::ModelConfig& model) {
   const double parameters = static_cast<double>(model.parameter_count());
   return fmt::format("{}, {} layers, {:.2f} M parameters", model.family, model.layers,
                      parameters / 1e6);
+}
+
+std::string describe_trained(const std::vector<Parameter*>& parameters) {
+  int64_t all = 0, trained = 0;
+  for (const Parameter* parameter : parameters) {
+    all += parameter->numel();
+    if (parameter->trainable()) trained += parameter->numel();
+  }
+  if (trained == all) return "";
+  return fmt::format("{} of {} parameters are trained ({:.4f} %)", format_count(trained),
+                     format_count(all),
+                     100 * static_cast<double>(trained) / static_cast<double>(all));
 }
 
 std::string name_of(comm::Strategy strategy) { return config::text_of(strategy); }

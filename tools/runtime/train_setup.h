@@ -12,6 +12,8 @@ namespace fsdp::tools {
 // `vocabulary`: of the tokenizer, for a model from scratch that does not name one. Whether text and
 // model fit together is checked by TrainData.
 models::ModelConfig model_config(const config::TrainConfig& config, int64_t vocabulary);
+// Nothing without LoRA; of lora.path what its files say.
+std::optional<models::LoraConfig> lora_config(const config::TrainConfig& config);
 SessionOptions session_options(const config::TrainConfig& config, const models::ModelConfig& model,
                                int ranks, int threads);
 
@@ -26,6 +28,8 @@ void check_same_config(comm::Communicator& world, const config::TrainConfig& con
 
 // "llama, 4 layers, 1.2 M parameters"
 std::string describe(const models::ModelConfig& model);
+// "896 of 21,600 parameters are trained (4.1481 %)", or "" when all are.
+std::string describe_trained(const std::vector<Parameter*>& parameters);
 std::string name_of(comm::Strategy strategy);  // as in the configuration
 
 }  // namespace fsdp::tools

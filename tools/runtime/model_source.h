@@ -1,0 +1,35 @@
+// A model to be used as it is, not trained: a Hugging Face folder, or the folder of a PEFT adapter
+// together with that of its base. What an adapter adds is merged into the weights as they are read.
+// Next: models/adapter_folder.h.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "models/causal_lm.h"
+#include "models/weights.h"
+
+namespace fsdp::tools {
+
+struct ModelSource {
+  std::filesystem::path folder;   // config.json, model.safetensors
+  std::filesystem::path adapter;  // adapter_config.json, adapter_model.safetensors; empty: none
+
+  models::ModelConfig config() const;
+  models::FillFunction values(models::CausalLM& model) const;  // `model`: without low-rank terms
+  // For make_tokenizer: the adapter's, else the model's, else bytes.
+  std::string default_tokenizer() const;
+};
+
+// `folder`: of a model or of an adapter; `base`: of the adapter's model, empty where it says
+// itself. Error when a base is given for what is no adapter.
+ModelSource find_model(const std::filesystem::path& folder, const std::filesystem::path& base = "");
+
+// Writes the model as a Hugging Face folder: config.json, model.safetensors, generation_config.json
+// and the tokenizer's files where there are any. One parameter at a time. `dtype`: of the weights;
+// empty: that of the source's.
+void write_model(const ModelSource& source, const std::filesystem::path& folder,
+                 std::optional<DType> dtype);
+
+}  // namespace fsdp::tools
