@@ -1,12 +1,21 @@
 // Composition of a transformer block from its layers and the ops between them.
 #include "models/block.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/ops/elementwise.h"
 #include "core/recompute.h"
 
 namespace fsdp::models {
+namespace {
+
+bool trainable(const Module& module) {
+  const std::vector<Parameter*> all = module.parameters();
+  return std::any_of(all.begin(), all.end(), [](const Parameter* p) { return p->trainable(); });
+}
+
+}  // namespace
 
 Layer::Layer(std::string name, const std::string& kind, const BlockSpec& spec)
     : Module(std::move(name), spec.config.class_prefix + kind),
@@ -137,11 +146,14 @@ void Block::add_part(BlockPart part, const BlockSpec& spec) {
 Tensor Block::operator()(const Tensor& x, const ForwardContext& context) {
   return run(x, [&](const Tensor& input) {
     Tape* tape = attention_norm_->tape();
-    if (recompute_ == RecomputeMode::kFull) {
+    // Where nothing needs a gradient, backward does not come: nothing to run again.
+    const bool again = recompute_ == RecomputeMode::kFull &&
+                       (input.requires_grad() || trainable(*this));
+    if (again) {
       return recompute(*tape, input,
-                       [this, context](const Tensor& again) { return compute(again, context); });
+                       [this, context](const Tensor& same) { return compute(same, context); });
     }
-    if (recompute_ == RecomputeMode::kNone) return compute(input, context);
+    if (recompute_ != RecomputeMode::kSelective) return compute(input, context);
     const Tape::Selective selective(*tape);
     return compute(input, context);
   });

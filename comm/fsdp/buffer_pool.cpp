@@ -1,13 +1,20 @@
 // Lending of arena buffers.
 #include "comm/fsdp/buffer_pool.h"
 
+#include <algorithm>
+
 namespace fsdp::comm {
 
 BufferPool::BufferPool(Communicator& communicator, Backend& backend, size_t buffers, size_t bytes,
-                       MemoryCategory category) {
-  for (size_t i = 0; i < buffers; ++i) {
-    slots_.push_back({communicator.allocate(backend, bytes, category), nullptr, false});
-  }
+                       MemoryCategory category, Lifetime lifetime)
+    : communicator_(communicator),
+      backend_(backend),
+      bytes_(bytes),
+      category_(category),
+      lifetime_(lifetime),
+      slots_(buffers) {
+  if (lifetime_ == Lifetime::kUntilGivenBack) return;
+  for (Slot& s : slots_) s.memory = communicator_.allocate(backend_, bytes_, category_);
 }
 
 int BufferPool::acquire(int preferred) {
@@ -16,6 +23,11 @@ int BufferPool::acquire(int preferred) {
     const int candidate = (preferred + i) % count;
     Slot& s = slots_[static_cast<size_t>(candidate)];
     if (s.lent) continue;
+    if (!s.memory) {
+      s.memory = communicator_.allocate(backend_, bytes_, category_);
+      // The bytes may have been others', with which the compute stream is not done yet.
+      s.free_since = backend_.record(backend_.compute_stream());
+    }
     s.lent = true;
     return candidate;
   }
@@ -26,6 +38,19 @@ void BufferPool::release(int buffer, EventPtr done) {
   Slot& s = slots_[static_cast<size_t>(buffer)];
   s.lent = false;
   s.free_since = std::move(done);
+}
+
+void BufferPool::give_back() {
+  if (lifetime_ == Lifetime::kPool) return;
+  for (Slot& s : slots_) {
+    if (s.lent || !s.memory) continue;
+    backend_.wait(backend_.compute_stream(), s.free_since);
+    s = {};
+  }
+}
+
+bool BufferPool::all_lent() const {
+  return std::all_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.lent; });
 }
 
 void BufferPool::forget_events() {

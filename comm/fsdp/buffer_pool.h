@@ -1,5 +1,6 @@
-// The arena of unsharded memory: a few equal buffers, allocated once from the communicator (so that
-// peers may reach them directly) and lent to one unit at a time. Nothing is allocated in a step.
+// The arena of unsharded memory: a few equal buffers, allocated from the communicator (so that
+// peers may reach them directly) and lent to one unit at a time. They are allocated once, and
+// nothing in a step; or each when it is first lent, and given back when the caller says so.
 #pragma once
 
 #include <memory>
@@ -11,9 +12,11 @@ namespace fsdp::comm {
 
 class BufferPool {
  public:
-  // Collective: every rank makes the same pools in the same order.
+  enum class Lifetime : uint8_t { kPool, kUntilGivenBack };
+  // Collective: every rank makes the same pools in the same order. So is, with kUntilGivenBack,
+  // acquire().
   BufferPool(Communicator& communicator, Backend& backend, size_t buffers, size_t bytes,
-             MemoryCategory category);
+             MemoryCategory category, Lifetime lifetime = Lifetime::kPool);
 
   static constexpr int kNone = -1;
   // A free buffer, `preferred` if it is free (same unit, same phase: same address in every step);
@@ -21,11 +24,14 @@ class BufferPool {
   int acquire(int preferred);
   // `done`: the event after which the contents are needed no more.
   void release(int buffer, EventPtr done);
+  // Frees what is not lent; the compute stream waits for it. Nothing with kPool.
+  void give_back();
 
   void* data(int buffer) const { return slot(buffer).memory->data(); }
   // What a stream must wait for before it writes into a buffer just acquired; may be null.
   const EventPtr& free_since(int buffer) const { return slot(buffer).free_since; }
   void forget_events();  // all streams are idle
+  bool all_lent() const;
   int size() const { return static_cast<int>(slots_.size()); }
 
  private:
@@ -36,6 +42,11 @@ class BufferPool {
   };
   const Slot& slot(int buffer) const { return slots_[static_cast<size_t>(buffer)]; }
 
+  Communicator& communicator_;
+  Backend& backend_;
+  size_t bytes_;
+  MemoryCategory category_;
+  Lifetime lifetime_;
   std::vector<Slot> slots_;
 };
 

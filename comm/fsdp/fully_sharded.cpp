@@ -73,7 +73,7 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
                nullptr,
                nullptr,
                {},
-               [this] { free_gradient_buffers(); }} {
+               [this](const BufferPool& arena) { free_gradient_buffers(arena); }} {
   if (options.fixed_order && mesh_->shards() > 1 && mesh_->replicas() > 1) {
     everyone_ = world.duplicate("reduce all");
     runtime_.everyone = everyone_.get();
@@ -136,26 +136,32 @@ void FullySharded::drain_streams() {
 void FullySharded::make_pools(int depth) {
   std::vector<UnitParameters*> parameters;
   std::vector<UnitGradients*> gradients;
+  size_t kept_here = 0;  // with release_arena: until the end of backward
   for (const auto& unit : units_) {
     if (unit->depth != depth) continue;
-    if (unit->parameters.arena_bytes() > 0) parameters.push_back(&unit->parameters);
+    if (unit->parameters.arena_bytes() > 0) {
+      parameters.push_back(&unit->parameters);
+      kept_here += kept(*unit);
+    }
     if (unit->gradients && unit->gradients->arena_bytes() > 0) {
       gradients.push_back(&*unit->gradients);
     }
   }
-  const auto share = [&](const auto& users, Communicator& group, int buffers,
+  const auto share = [&](const auto& users, Communicator& group, size_t buffers,
                          MemoryCategory category) {
     size_t bytes = 0;
     for (const auto* user : users) bytes = std::max(bytes, user->arena_bytes());
-    const size_t count = std::min(users.size(), static_cast<size_t>(buffers));
-    pools_.push_back(std::make_unique<BufferPool>(group, backend(), count, bytes, category));
+    const auto lifetime = options().release_arena ? BufferPool::Lifetime::kUntilGivenBack
+                                                  : BufferPool::Lifetime::kPool;
+    pools_.push_back(std::make_unique<BufferPool>(
+        group, backend(), std::min(users.size(), buffers), bytes, category, lifetime));
     for (size_t i = 0; i < users.size(); ++i) {
       users[i]->use_pool(*pools_.back(), static_cast<int>(i));
     }
   };
-  share(parameters, mesh_->gather(), options().units_in_flight,
+  share(parameters, mesh_->gather(), static_cast<size_t>(options().units_in_flight) + kept_here,
         MemoryCategory::kUnshardedParameter);
-  share(gradients, mesh_->reduce(), kGradientBuffers, MemoryCategory::kGradient);
+  share(gradients, mesh_->reduce(), size_t{kGradientBuffers}, MemoryCategory::kGradient);
 }
 
 // ---------------------------------------------------------------------------- Hooks
@@ -190,10 +196,16 @@ void FullySharded::demand(size_t unit) {
   parameters.wait_unsharded();
 }
 
-// The same for gradients: reduces those that are complete.
-void FullySharded::free_gradient_buffers() {
+// The same for gradients: reduces those that are complete. When none is, the unit that backward
+// reached first gives up what it has so far.
+void FullySharded::free_gradient_buffers(const BufferPool& arena) {
   for (const auto& unit : units_) {
-    if (unit->gradients && !unit->gradients->backward_pending()) reduce(*unit);
+    const bool complete = unit->open_forwards == 0;
+    if (complete && unit->gradients && !unit->gradients->backward_pending()) reduce(*unit);
+  }
+  for (size_t i = units_.size(); i-- > 0 && arena.all_lent();) {
+    std::optional<UnitGradients>& gradients = units_[i]->gradients;
+    if (gradients && gradients->borrows_from(arena)) gradients->reduce_part();
   }
 }
 
@@ -219,7 +231,7 @@ void FullySharded::pre_forward(size_t unit) {
 
 void FullySharded::post_forward(size_t unit) {
   // The root is needed again at once in backward: it stays.
-  if (unit != kRoot) units_[unit]->parameters.reshard_after_forward();
+  if (unit != kRoot && !kept(*units_[unit])) units_[unit]->parameters.reshard_after_forward();
   if (!in_backward_) order_->end_forward(unit);
   backend().set_scope(units_[units_[unit]->around]->name);
 }
@@ -236,13 +248,31 @@ void FullySharded::pre_backward(size_t unit) {
 
 void FullySharded::post_backward(size_t unit) {
   Unit& u = *units_[unit];
-  u.parameters.reshard();
+  give_back_parameters(u);
   if (runtime_.options.backward_prefetch == BackwardPrefetch::kPost) {
     prefetch(order_->backward_next());
   }
   u.open_forwards = std::max(u.open_forwards - 1, 0);
   if (u.gradients && u.open_forwards == 0 && !u.gradients->backward_pending()) reduce(u);
   backend().set_scope(units_[u.around]->name);
+}
+
+bool FullySharded::kept(const Unit& unit) const {
+  return keeps_parameters(unit.options, mesh_->shards());
+}
+
+// After a backward: reshards, unless a strategy that keeps parameters has micro-steps to come.
+void FullySharded::give_back_parameters(Unit& unit) {
+  if (kept(unit) && !last_micro_step_) return;
+  unit.parameters.reshard();
+  if (!options().release_arena || !last_micro_step_) return;
+  for (size_t i = 0; i < units_.size(); ++i) {
+    const Unit& other = *units_[i];
+    const bool waits = other.depth == unit.depth && order_->comes_in_backward(i) &&
+                       other.parameters.state() == ParameterState::kSharded;
+    if (waits) return;  // for one of these buffers
+  }
+  pools_[2 * static_cast<size_t>(unit.depth)]->give_back();
 }
 
 void FullySharded::reduce(Unit& unit) {
@@ -258,8 +288,9 @@ void FullySharded::finish_backward() {
   for (size_t i = units_.size(); i-- > 0;) {
     units_[i]->open_forwards = 0;
     reduce(*units_[i]);
-    units_[i]->parameters.reshard();
+    give_back_parameters(*units_[i]);
   }
+  order_->end_backward();
   backend().set_scope("");
   if (!last_micro_step_) return;
   check_same_order();
@@ -267,6 +298,7 @@ void FullySharded::finish_backward() {
   for (const auto& unit : units_) {
     if (unit->gradients) unit->gradients->complete();
   }
+  for (const auto& pool : pools_) pool->give_back();
 }
 
 // Once, on the host, which has only enqueued the step so far: ranks that are out of step are told
@@ -338,6 +370,7 @@ void FullySharded::reset() {
     unit->open_forwards = 0;
     unit->parameters.reshard();
   }
+  for (const auto& pool : pools_) pool->give_back();
   clear_overflow();
   backend().set_scope("");
 }

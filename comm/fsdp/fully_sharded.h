@@ -104,7 +104,9 @@ class FullySharded {
   void add_hooks(Module& module, size_t unit);
   void demand(size_t unit);
   void prefetch(std::optional<size_t> unit);
-  void free_gradient_buffers();
+  void free_gradient_buffers(const BufferPool& arena);
+  bool kept(const Unit& unit) const;
+  void give_back_parameters(Unit& unit);
   void pre_forward(size_t unit);
   void post_forward(size_t unit);
   void pre_backward(size_t unit);
@@ -125,7 +127,7 @@ class FullySharded {
   FsdpRuntime runtime_;
   std::vector<std::unique_ptr<Unit>> units_;
   std::optional<UnitOrder> order_;
-  std::vector<std::unique_ptr<BufferPool>> pools_;
+  std::vector<std::unique_ptr<BufferPool>> pools_;  // by depth: parameters, gradients
   // (all trainable parameters, and the overflow flag), i32, in unit and layout order.
   Tensor present_;
   std::vector<int64_t> present_begin_;  // of each unit's flags

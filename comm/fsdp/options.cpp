@@ -48,6 +48,10 @@ bool keeps_parameters(const FsdpOptions& options, int shards) {
   return shards == 1 || !options.reshard_after_forward.value_or(gives_back);
 }
 
+bool resident_parameters(const FsdpOptions& options, int shards) {
+  return shards == 1 || (keeps_parameters(options, shards) && !options.release_arena);
+}
+
 bool keeps_gradients(const FsdpOptions& options, int shards) {
   return shards == 1 || options.strategy == Strategy::kShardOptimizer || reduces_last(options);
 }

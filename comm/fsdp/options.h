@@ -67,6 +67,10 @@ struct FsdpOptions {
   BackwardPrefetch backward_prefetch = BackwardPrefetch::kPre;
   int units_in_flight = 2;      // arena buffers: units gathered or being gathered, besides the root
   bool separate_reduce = true;  // own communicator and stream for reduces
+  // Unsharded memory and the gradients' shards are given back when a step needs them no more, and
+  // allocated again by the next: the least memory, for allocations in every step. Strategies that
+  // keep parameters then keep them until the end of backward, and gather them in every step.
+  bool release_arena = false;
 
   Accumulation accumulation = Accumulation::kReduceEach;
   int micro_steps = 1;  // forward and backward passes per optimizer step
@@ -97,6 +101,7 @@ void check_options(const FsdpOptions& options, int world);
 
 // What every rank holds whole instead of its part, with `shards` ranks in a shard group.
 bool keeps_parameters(const FsdpOptions& options, int shards);  // also while they are not used
+bool resident_parameters(const FsdpOptions& options, int shards);  // the same, between steps too
 bool keeps_gradients(const FsdpOptions& options, int shards);   // until the optimizer's step
 bool reduces_last(const FsdpOptions& options);  // micro-steps add up before any reduction
 

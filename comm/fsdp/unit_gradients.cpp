@@ -14,6 +14,7 @@ UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name, const FsdpO
       segment_(segment),
       division_(gradient_division(options.reduce_dtype, runtime.mesh.ranks(), options.divide_factor,
                                   options.force_sum, options.split_division)),
+      keeps_unsharded_(keeps_gradients(options, runtime.mesh.shards())),
       defer_replicas_(options.accumulation == Accumulation::kReduceScatterEach &&
                       runtime.mesh.replicas() > 1),
       dtype_(options.reduce_dtype),
@@ -25,17 +26,42 @@ UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name, const FsdpO
       Storage::unbound(backend, static_cast<size_t>(segment_.layout.numel()) * size_of(dtype_),
                        MemoryCategory::kGradient);
   unsharded_->set_label("gradients of unit " + name_);
-  if (keeps_gradients(options, runtime_.mesh.shards())) {
-    own_ = runtime_.mesh.reduce().allocate(backend, unsharded_->bytes(), MemoryCategory::kGradient);
-    unsharded_->bind(own_->data());
-  }
   // Replicated and reduced once per step: the buffer itself becomes the average.
   const bool in_place = runtime_.mesh.shards() == 1 && dtype_ == master_dtype &&
                         options.reduce_dtype == master_dtype &&
                         (options.micro_steps == 1 || reduces_last(options));
   const Shape shape = {segment_.layout.shard_numel()};
+  const size_t shard_bytes = static_cast<size_t>(shape[0]) * size_of(master_dtype);
   shard_ = in_place ? Tensor(unsharded_, 0, shape, dtype_)
-                    : Tensor::empty(backend, shape, master_dtype, MemoryCategory::kGradient);
+                    : Tensor(Storage::unbound(backend, shard_bytes, MemoryCategory::kGradient), 0,
+                             shape, master_dtype);
+  if (!options.release_arena) {
+    take_own_memory();
+    take_shard();
+  }
+}
+
+void UnitGradients::take_own_memory() {
+  if (!keeps_unsharded_ || own_) return;
+  own_ = runtime_.mesh.reduce().allocate(runtime_.backend, unsharded_->bytes(),
+                                         MemoryCategory::kGradient);
+  unsharded_->bind(own_->data());
+}
+
+// In the order of the compute stream, for which the streams that reduce wait then.
+void UnitGradients::take_shard() {
+  if (shard_.storage() == unsharded_) {
+    take_own_memory();
+  } else {
+    shard_.storage()->refill();
+  }
+}
+
+// The compute stream is behind the last reduce.
+void UnitGradients::give_back_own_memory() {
+  if (!own_) return;
+  unsharded_->unbind();
+  own_ = nullptr;
 }
 
 size_t UnitGradients::arena_bytes() const {
@@ -48,7 +74,7 @@ size_t UnitGradients::arena_bytes() const {
 void UnitGradients::borrow(Stream& writer) {
   buffer_ = pool_->acquire(preferred_);
   if (!lent()) {
-    runtime_.free_gradient_buffers();
+    runtime_.free_gradient_buffers(*pool_);
     buffer_ = pool_->acquire(preferred_);
   }
   FSDP_CHECK(lent(), "[fsdp] unit {}: no gradient buffer is free", name_);
@@ -59,6 +85,7 @@ void UnitGradients::accumulate() {
   if (state_ == GradientState::kAccumulating) return;
   Backend& backend = runtime_.backend;
   if (own_memory()) {
+    take_own_memory();
     backend.wait(backend.compute_stream(), reduced_);  // of the micro-step before
   } else {
     borrow(backend.compute_stream());
@@ -85,10 +112,13 @@ bool UnitGradients::backward_pending() const {
 
 // ---------------------------------------------------------------------------- Reduce
 
-void UnitGradients::note_present() {
+// `more_to_come`: from forwards whose backward has not come yet; else such uses are forgotten.
+void UnitGradients::note_present(bool more_to_come) {
   Backend& backend = runtime_.backend;
   for (size_t i = 0; i < present_.size(); ++i) {
     const FlatParameter& p = segment_.layout.parameters()[i];
+    const int uses = more_to_come ? p.parameter->pending_uses() : 0;
+    for (int use = 0; use < uses; ++use) p.parameter->end_gradient();  // a wide sum is rounded now
     if (p.parameter->gradient().defined()) {
       present_[i] = 1;
     } else {
@@ -99,6 +129,7 @@ void UnitGradients::note_present() {
                         static_cast<size_t>(p.numel) * width);
     }
     p.parameter->clear_gradient();
+    for (int use = 0; use < uses; ++use) p.parameter->add_use();
   }
 }
 
@@ -189,8 +220,20 @@ Stream& UnitGradients::reduce_scattered(Tensor input, bool last_micro_step) {
 
 void UnitGradients::reduce(bool last_micro_step) {
   if (state_ != GradientState::kAccumulating) return;
+  take_shard();
+  note_present(/*more_to_come=*/false);
+  reduce_noted(last_micro_step);
+}
+
+void UnitGradients::reduce_part() {
+  if (state_ != GradientState::kAccumulating) return;
+  take_shard();
+  note_present(/*more_to_come=*/true);
+  reduce_noted(/*last_micro_step=*/false);
+}
+
+void UnitGradients::reduce_noted(bool last_micro_step) {
   Backend& backend = runtime_.backend;
-  note_present();
   const Scope scope(backend, name_);
   Stream& last = reduce_scattered(reduce_input(), last_micro_step);
   reduced_ = backend.record(last);
@@ -205,7 +248,8 @@ void UnitGradients::reduce(bool last_micro_step) {
 void UnitGradients::complete() {
   Backend& backend = runtime_.backend;
   if (state_ == GradientState::kNone) {
-    // No part of the unit was used: the shard still holds the last step's gradient.
+    // No part of the unit was used: the shard still holds the last step's gradient, if anything.
+    take_shard();
     backend.fill_zero(backend.compute_stream(), shard_.data(), shard_.bytes());
   } else if (replicas_differ_) {
     // Nothing came in the last micro-step, with which the replicas would have been averaged.
@@ -213,6 +257,7 @@ void UnitGradients::complete() {
     reduce(true);
   }
   backend.wait(backend.compute_stream(), reduced_);
+  if (runtime_.options.release_arena && shard_.storage() != unsharded_) give_back_own_memory();
 }
 
 void UnitGradients::clear() {
@@ -227,6 +272,10 @@ void UnitGradients::clear() {
   shard_filled_ = false;
   replicas_differ_ = false;
   state_ = GradientState::kNone;
+  if (!runtime_.options.release_arena) return;
+  runtime_.backend.wait(runtime_.backend.compute_stream(), reduced_);
+  give_back_own_memory();
+  if (shard_.storage() != unsharded_) shard_.storage()->drop();
 }
 
 }  // namespace fsdp::comm

@@ -44,6 +44,10 @@ class UnitGradients final : public GradientOwner {
   // Averages over the ranks into the shard; `across_replicas`: this is the last micro-step, or
   // every one is reduced fully. No-op without gradients.
   void reduce(bool last_micro_step);
+  // The same for what is there while more is to come, which will be added: after several forwards,
+  // the backward of the first leaves a part in every unit, and the arena is too small for all.
+  void reduce_part();
+  bool borrows_from(const BufferPool& arena) const { return lent() && pool_ == &arena; }
   // After the last micro-step: the compute stream may read the shard, zeros when nothing came.
   void complete();
   void clear();  // forgets everything, also a backward that was left half-way
@@ -55,11 +59,15 @@ class UnitGradients final : public GradientOwner {
 
  private:
   // Whether gradients have memory of their own for the whole step instead of an arena buffer.
-  bool own_memory() const { return own_ != nullptr; }
+  bool own_memory() const { return keeps_unsharded_; }
   bool lent() const { return buffer_ != BufferPool::kNone; }
+  void take_own_memory();
+  void take_shard();
+  void give_back_own_memory();
   void borrow(Stream& writer);
   void accumulate();
-  void note_present();
+  void note_present(bool more_to_come);
+  void reduce_noted(bool last_micro_step);
   void find_overflow(const Tensor& gradients);
   Tensor reduce_input();
   Stream& reduce_scattered(Tensor input, bool last_micro_step);
@@ -71,6 +79,7 @@ class UnitGradients final : public GradientOwner {
   const FsdpOptions& options_;
   const ParameterSegment& segment_;
   GradientDivision division_;
+  bool keeps_unsharded_;
   bool defer_replicas_;  // reduce-scatter each micro-step, all-reduce with the last
 
   GradientState state_ = GradientState::kNone;

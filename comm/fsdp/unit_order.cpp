@@ -10,6 +10,7 @@ UnitOrder::UnitOrder(const std::vector<PlannedUnit>& units)
     : forward_(units.size()), backward_(wrapping_order(units)) {
   std::iota(forward_.begin(), forward_.end(), size_t{0});
   std::reverse(backward_.begin(), backward_.end());
+  expected_.insert(backward_.begin(), backward_.end());
 }
 
 void UnitOrder::begin_forward(size_t unit) {
@@ -37,9 +38,25 @@ std::optional<size_t> UnitOrder::forward_after(size_t unit, size_t places) const
   return i < forward_.size() ? std::optional(forward_[i]) : std::nullopt;
 }
 
+void UnitOrder::begin_backward(size_t unit) {
+  backward_position_ = position(backward_, unit);
+  came_.insert(unit);
+}
+
+void UnitOrder::end_backward() {
+  if (begun_.size() == forward_.size()) expected_ = came_;
+  came_.clear();
+}
+
+bool UnitOrder::comes_in_backward(size_t unit) const {
+  return position(backward_, unit) > backward_position_ && expected_.contains(unit);
+}
+
 std::optional<size_t> UnitOrder::backward_next() const {
-  const size_t i = backward_position_ + 1;
-  return i < backward_.size() ? std::optional(backward_[i]) : std::nullopt;
+  for (size_t i = backward_position_ + 1; i < backward_.size(); ++i) {
+    if (expected_.contains(backward_[i])) return backward_[i];
+  }
+  return std::nullopt;
 }
 
 }  // namespace fsdp::comm

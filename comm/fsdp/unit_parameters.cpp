@@ -12,7 +12,7 @@ UnitParameters::UnitParameters(FsdpRuntime& runtime, std::string name,
       name_(std::move(name)),
       options_(options),
       resident_(parameters.empty() ||  // nothing needs no buffer
-                keeps_parameters(options, runtime.mesh.shards())),
+                resident_parameters(options, runtime.mesh.shards())),
       inner_(inner) {
   for (const bool trainable : {true, false}) {
     std::vector<Parameter*> segment;

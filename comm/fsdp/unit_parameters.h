@@ -41,8 +41,8 @@ struct FsdpRuntime {
   EventPtr parameters_updated;       // the optimizer's last write to the masters; may be null
   Communicator* everyone = nullptr;  // all ranks on the reduce stream, where order demands it
   Tensor overflow;                   // (), i32: set by a rank's own gradients, until it is shared
-  // Called when the arena of gradients has none left.
-  std::function<void()> free_gradient_buffers = nullptr;
+  // Called when this arena of gradients has none left.
+  std::function<void(const BufferPool& arena)> free_gradient_buffers = nullptr;
 };
 
 // One flat buffer: parameters that are all trainable or all frozen.

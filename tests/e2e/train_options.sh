@@ -52,6 +52,8 @@ compare_fixed deep fsdp.prefetch_depth=2 fsdp.units_in_flight=3
 compare_fixed late fsdp.forward_prefetch=false fsdp.backward_prefetch=none fsdp.units_in_flight=1
 compare_fixed one_stream fsdp.separate_reduce=false fsdp.backward_prefetch=post
 compare_fixed kept fsdp.reshard_after_forward=false
+compare_fixed released fsdp.release_arena=true
+compare_fixed kept_released fsdp.release_arena=true fsdp.strategy=shard_grad_op
 compare_fixed hpz fsdp.reshard_group_size=2
 compare_fixed one_unit fsdp.wrap=none
 compare_fixed mixed 'fsdp.units=[{match: "blocks.[01]", strategy: shard_optimizer},

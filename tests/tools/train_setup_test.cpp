@@ -150,6 +150,7 @@ TEST_CASE("train setup: every way of sharding reaches the session") {
       "        recompute: {mode: full, every: 2}}\n"
       "fsdp: {strategy: hybrid_shard_zero2, shard_size: 2, reshard_after_forward: true,\n"
       "       prefetch_depth: 2, units_in_flight: 3, separate_reduce: false,\n"
+      "       release_arena: true,\n"
       "       accumulation: reduce_scatter_each, divide_factor: 3, force_sum: true,\n"
       "       absent_is_zero: true, fixed_order: true, reshard_group_size: 1}\n");
   const SessionOptions options = session_options(config, {}, 2, 1);
@@ -160,6 +161,7 @@ TEST_CASE("train setup: every way of sharding reaches the session") {
   CHECK(options.fsdp.forward_prefetch == 2);
   CHECK(options.fsdp.units_in_flight == 3);
   CHECK(!options.fsdp.separate_reduce);
+  CHECK(options.fsdp.release_arena);
   CHECK(options.fsdp.accumulation == comm::Accumulation::kReduceScatterEach);
   CHECK(options.fsdp.divide_factor == 3.0);
   CHECK(options.fsdp.force_sum);

@@ -156,6 +156,7 @@ struct FsdpSection {
   comm::BackwardPrefetch backward_prefetch = comm::BackwardPrefetch::kPre;
   int64_t units_in_flight = 2;
   bool separate_reduce = true;
+  bool release_arena = false;
   comm::Accumulation accumulation = comm::Accumulation::kReduceEach;
   std::optional<double> divide_factor;
   bool force_sum = false;

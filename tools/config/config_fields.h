@@ -181,6 +181,9 @@ void visit(V& v, FsdpSection& c) {
   v.field("units_in_flight", c.units_in_flight, "units unsharded at a time, besides the root");
   v.field("separate_reduce", c.separate_reduce,
           "reduces have a stream and a communicator of their own");
+  v.field("release_arena", c.release_arena,
+          "give unsharded memory and gradients back when a step needs them no more, and allocate "
+          "them again in the next");
   v.field("accumulation", c.accumulation,
           "what micro-steps before the last communicate: reduce_each; reduce_scatter_each: the "
           "all-reduce across replicas waits; reduce_last: nothing (no_sync)");

@@ -216,6 +216,7 @@ comm::FsdpOptions fsdp_options(const config::TrainConfig& config) {
           .backward_prefetch = c.backward_prefetch,
           .units_in_flight = static_cast<int>(c.units_in_flight),
           .separate_reduce = c.separate_reduce,
+          .release_arena = c.release_arena,
           .accumulation = c.accumulation,
           .micro_steps = static_cast<int>(train.micro_steps),
           .absent_is_zero = c.absent_is_zero,

@@ -73,3 +73,31 @@ TEST_CASE("a pool of none lends none; memory is counted once, in its category") 
     CHECK(counted(MemoryCategory::kGradient) == 0);
   });
 }
+
+TEST_CASE("until given back: memory comes with the first tenant and goes when nobody holds it") {
+  run_local_ranks(2, [](Communicator& world) {
+    cpu::CpuBackend backend;
+    const auto held = [&] {
+      return backend.ledger().usage().current[static_cast<size_t>(MemoryCategory::kGradient)] /
+             rounded_bytes(1000);
+    };
+    BufferPool pool(world, backend, 3, 1000, MemoryCategory::kGradient,
+                    BufferPool::Lifetime::kUntilGivenBack);
+    CHECK(held() == 0);
+    const int first = pool.acquire(1), second = pool.acquire(1);
+    CHECK(held() == 2);
+    CHECK(pool.free_since(first) != nullptr);  // the bytes may have been others'
+    CHECK_FALSE(pool.all_lent());
+    pool.release(first, backend.record(backend.compute_stream()));
+    CHECK(held() == 2);
+    pool.give_back();
+    CHECK(held() == 1);
+    CHECK(pool.acquire(first) == first);
+    CHECK(held() == 2);
+    CHECK(pool.acquire(0) == 0);
+    CHECK(pool.all_lent());
+    for (const int buffer : {0, first, second}) pool.release(buffer, nullptr);
+    pool.give_back();
+    CHECK(held() == 0);
+  });
+}

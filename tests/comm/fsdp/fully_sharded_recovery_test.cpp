@@ -26,6 +26,7 @@ std::vector<Setting> settings() {
           {"full_shard", 3, {}},
           {"hpZ", 4, {.reshard_group_size = 2}},
           {"one stream, one in flight", 2, {.units_in_flight = 1, .separate_reduce = false}},
+          {"arena released", 2, {.release_arena = true}},
           {"shard_grad_op", 2, {.strategy = kShardGradOp}},
           {"shard_grad_op, bf16",
            2,

@@ -1,9 +1,8 @@
 // Knobs of the schedule change when and where, never what: every variant gives the bits of the
 // default. Narrow dtypes change the bits, the same way under every strategy.
-#include "comm/fsdp/fully_sharded.h"
-
 #include <doctest/doctest.h>
 
+#include "comm/fsdp/fully_sharded.h"
 #include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"
 
@@ -40,14 +39,18 @@ std::vector<std::pair<std::string, FsdpOptions>> variants(const FsdpOptions& bas
       o.forward_prefetch = 3;
     });
   }
-  add("backward_prefetch post",
-      [](auto& o) { o.backward_prefetch = BackwardPrefetch::kPost; });
-  add("backward_prefetch none",
-      [](auto& o) { o.backward_prefetch = BackwardPrefetch::kNone; });
+  add("backward_prefetch post", [](auto& o) { o.backward_prefetch = BackwardPrefetch::kPost; });
+  add("backward_prefetch none", [](auto& o) { o.backward_prefetch = BackwardPrefetch::kNone; });
   add("one stream for gathers and reduces", [](auto& o) { o.separate_reduce = false; });
   add("reshard_after_forward off", [](auto& o) { o.reshard_after_forward = false; });
   add("reshard_after_forward on", [](auto& o) { o.reshard_after_forward = true; });
+  add("arena released", [](auto& o) { o.release_arena = true; });
+  add("arena released, parameters kept", [](auto& o) {
+    o.release_arena = true;
+    o.reshard_after_forward = false;
+  });
   add("everything at once", [](auto& o) {
+    o.release_arena = true;
     o.forward_prefetch = 2;
     o.units_in_flight = 1;
     o.backward_prefetch = BackwardPrefetch::kPost;
@@ -159,11 +162,11 @@ TEST_CASE("bf16 and f16 stay close to f32, under every strategy alike") {
   s.steps = 5;
   s.ranks = 4;
   const RunResult wide = train(s);
-  for (const Narrow& n : {Narrow{DType::kBF16, DType::kF32, 1e-2, 3e-2},
-                          Narrow{DType::kBF16, DType::kBF16, 1e-2, 3e-2},
-                          Narrow{DType::kF32, DType::kBF16, 5e-3, 2e-2},
-                          Narrow{DType::kF16, DType::kF32, 2e-3, 2e-2},
-                          Narrow{DType::kF16, DType::kF16, 2e-3, 2e-2}}) {
+  for (const Narrow& n :
+       {Narrow{DType::kBF16, DType::kF32, 1e-2, 3e-2},
+        Narrow{DType::kBF16, DType::kBF16, 1e-2, 3e-2},
+        Narrow{DType::kF32, DType::kBF16, 5e-3, 2e-2}, Narrow{DType::kF16, DType::kF32, 2e-3, 2e-2},
+        Narrow{DType::kF16, DType::kF16, 2e-3, 2e-2}}) {
     CAPTURE(name_of(n.param));
     CAPTURE(name_of(n.reduce));
     s.fsdp.param_dtype = n.param;
@@ -204,7 +207,7 @@ TEST_CASE("bf16: micro-steps under every accumulation stay close to the big batc
         const RunResult result = train(s);
         CHECK(loss_difference(result, expected) <= 5e-3);
         CHECK(norm_difference(result, expected) <= 1e-2);
-        }
+      }
     }
   }
 }

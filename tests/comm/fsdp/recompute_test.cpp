@@ -124,3 +124,16 @@ TEST_CASE("recompute with frozen parameters, also where nothing needs a gradient
     }
   }
 }
+
+TEST_CASE("a block below which nothing is trained is neither run again nor gathered in backward") {
+  for (const RecomputeMode mode : {kNone, kSelective, kFull}) {
+    CAPTURE(static_cast<int>(mode));
+    RunSpec s = dropout_spec(small_gpt2(), mode);
+    s.frozen = [](const Parameter& p) {
+      return p.name().starts_with("embedding.") || p.name().starts_with("blocks.0.");
+    };
+    // Two steps: the root's two segments and three blocks forward, two blocks backward. That
+    // backward does not come to block 0 is learnt in the first, from a prefetch in vain.
+    CHECK(cost_of(s).gathers == 2 * (2 + 3 + 2) + 1);
+  }
+}

@@ -71,3 +71,25 @@ TEST_CASE("a unit used twice counts at its first forward and its last") {
   CHECK(rig.forward() == std::vector<size_t>{0, 4, 1, 2, 3});
   CHECK(rig.backward() == std::vector<size_t>{0, 4, 1, 3, 2});
 }
+
+TEST_CASE("backward is not expected where the last one did not come, after a whole forward") {
+  Rig rig;
+  const auto back = [&](const std::vector<size_t>& units) {
+    for (const size_t unit : units) rig.order->begin_backward(unit);
+    rig.order->end_backward();
+  };
+  const std::vector<int> whole = {0, 1, 2, ~2, 3, ~3, ~1, 4, ~4, ~0};
+  rig.run({0, 1, 2, ~2, ~1, 4, ~4, ~0});  // leaves 3 out
+  back({0, 4});
+  rig.order->begin_backward(0);
+  CHECK(rig.order->comes_in_backward(2));
+  rig.run(whole);
+  back({0, 4});
+  CHECK(rig.backward() == std::vector<size_t>{0, 4});
+  rig.order->begin_backward(0);
+  CHECK(rig.order->comes_in_backward(4));
+  CHECK_FALSE(rig.order->comes_in_backward(1));
+  rig.run(whole);
+  back({0, 4, 1, 3, 2});  // trained again
+  CHECK(rig.backward() == std::vector<size_t>{0, 4, 1, 3, 2});
+}

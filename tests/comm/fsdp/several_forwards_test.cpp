@@ -1,0 +1,217 @@
+// Several forwards before a backward: gradients are the sum of what separate passes give, and every
+// unit goes through its states, also where the arena has fewer buffers than there are units with
+// gradients half done.
+#include <list>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/sharded_run.h"
+
+using namespace fsdp;
+using namespace fsdp::comm;
+using namespace fsdp::test;
+
+namespace {
+
+constexpr int64_t kRows = 3, kLength = 7;
+constexpr size_t kRoot = 0;
+constexpr RecomputeMode kNone = RecomputeMode::kNone;
+
+struct Setting {
+  int ranks = 1;
+  FsdpOptions options;
+  RecomputeMode recompute = RecomputeMode::kNone;
+};
+
+// Forwards of passes 0, 1, ... and then their backwards.
+class Passes {
+ public:
+  Passes(Communicator& world, const Setting& setting, DType dtype = DType::kF64)
+      : run_(world, spec(setting, dtype)),
+        model_(static_cast<models::CausalLM&>(run_.module())),
+        tape_(*model_.parameters()[0]->tape()) {}
+
+  Tensor forward(int pass) {
+    std::vector<int32_t> ids;
+    std::vector<int64_t> samples;
+    for (int64_t row = 0; row < kRows; ++row) {
+      const int64_t sample = row + kRows * (run_.rank() + 8 * pass);
+      samples.push_back(sample);
+      for (int64_t t = 0; t < kLength; ++t) {
+        ids.push_back(static_cast<int32_t>((5 * sample + t * (1 + sample % 3)) % 31));
+      }
+    }
+    const Tensor tokens = Tensor::from_host(run_.backend(), Shape{kRows, kLength}, ids);
+    const Tensor labels = Tensor::from_host(run_.backend(), Shape{kRows * kLength},
+                                            models::shifted_labels(ids, kRows, kLength));
+    samples_.push_back(Tensor::from_host(run_.backend(), Shape{kRows}, samples));
+    return model_.loss(tokens, labels,
+                       {.training = true, .dropout = {.seed = 5}, .samples = &samples_.back()},
+                       0.1);
+  }
+  void backward(const Tensor& loss) { tape_.backward(loss); }
+  NamedValues finish() {
+    sharded().finish_backward();
+    NamedValues gradients;
+    sharded().visit_gradients([&](const Parameter& p, const Tensor& values) {
+      gradients[p.name()] = values.to_doubles();
+    });
+    return gradients;
+  }
+  FullySharded& sharded() { return run_.sharded(); }
+
+ private:
+  static RunSpec spec(const Setting& setting, DType dtype) {
+    RunSpec s;
+    s.subject = causal_lm(small_gpt2(), setting.recompute);
+    s.ranks = setting.ranks;
+    s.fsdp = setting.options;
+    s.fsdp.param_dtype = s.fsdp.reduce_dtype = dtype;
+    return s;
+  }
+
+  RankRun run_;
+  std::list<Tensor> samples_;  // of every pass: recompute reads them in backward
+  models::CausalLM& model_;
+  Tape& tape_;
+};
+
+// On every rank; the gradients of rank 0.
+NamedValues gradients_of(const Setting& setting, DType dtype,
+                         const std::function<NamedValues(Passes&)>& body) {
+  std::vector<NamedValues> gradients(static_cast<size_t>(setting.ranks));
+  run_local_ranks(setting.ranks, [&](Communicator& world) {
+    Passes passes(world, setting, dtype);
+    gradients[static_cast<size_t>(world.rank())] = body(passes);
+  });
+  for (const NamedValues& values : gradients) CHECK((values == gradients[0]));
+  return gradients[0];
+}
+
+NamedValues separate_sum(const Setting& setting, int passes, DType dtype = DType::kF64) {
+  NamedValues sum;
+  for (int pass = 0; pass < passes; ++pass) {
+    const NamedValues one = gradients_of(setting, dtype, [&](Passes& p) {
+      p.backward(p.forward(pass));
+      return p.finish();
+    });
+    for (const auto& [name, values] : one) {
+      std::vector<double>& total = sum[name];
+      total.resize(values.size());
+      for (size_t i = 0; i < values.size(); ++i) total[i] += values[i];
+    }
+  }
+  return sum;
+}
+
+void check_states(FullySharded& sharded, size_t unit, ParameterState state, int open) {
+  const Unit& u = *sharded.units()[unit];
+  CAPTURE(u.name);
+  if (!u.parameters.resident()) CHECK(u.parameters.state() == state);
+  CHECK(u.open_forwards == open);
+}
+
+// Forwards of all passes, then the backwards, first or last pass first.
+NamedValues together(Passes& p, int passes, bool last_first, RecomputeMode recompute) {
+  using enum ParameterState;
+  FullySharded& sharded = p.sharded();
+  const size_t units = sharded.units().size();
+  const bool keeps = sharded.options().strategy == Strategy::kShardGradOp;
+  const auto usual = [&] {
+    p.backward(p.forward(0));
+    const NamedValues gradients = p.finish();
+    sharded.finish_step();
+    return gradients;
+  };
+  const NamedValues before = usual();
+  std::vector<Tensor> losses;
+  for (int pass = 0; pass < passes; ++pass) {
+    losses.push_back(p.forward(pass));
+    check_states(sharded, kRoot, kUnsharded, pass + 1);
+    for (size_t u = 1; u < units; ++u) {
+      check_states(sharded, u, keeps ? kUnsharded : kSharded, pass + 1);
+    }
+  }
+  for (int left = passes; left-- > 0;) {
+    const int pass = last_first ? left : passes - 1 - left;
+    p.backward(losses[static_cast<size_t>(pass)]);
+    for (size_t u = 1; u < units; ++u) {
+      check_states(sharded, u, kSharded, left);
+      const UnitGradients& gradients = *sharded.units()[u]->gradients;
+      // Under full recompute, uses are recorded in backward only.
+      if (recompute != RecomputeMode::kFull) CHECK(gradients.backward_pending() == (left > 0));
+      CHECK(gradients.state() != GradientState::kNone);
+      if (left == 0) CHECK(gradients.state() == GradientState::kReduced);
+    }
+  }
+  const NamedValues gradients = p.finish();
+  for (size_t u = 0; u < units; ++u) {
+    check_states(sharded, u, kSharded, 0);
+    CHECK(sharded.units()[u]->gradients->state() == GradientState::kReduced);
+  }
+  sharded.finish_step();
+  for (const auto& unit : sharded.units()) {
+    CHECK(unit->gradients->state() == GradientState::kNone);
+    CHECK_FALSE(unit->gradients->backward_pending());
+  }
+  CHECK((usual() == before));  // nothing is left of it
+  return gradients;
+}
+
+}  // namespace
+
+TEST_CASE("several forwards before their backwards: the sum of separate passes, unit by unit") {
+  for (const Strategy strategy : {Strategy::kFullShard, Strategy::kShardGradOp}) {
+    for (const int ranks : {1, 2, 3}) {
+      CAPTURE(name_of(strategy));
+      CAPTURE(ranks);
+      Setting setting = {.ranks = ranks, .options = {.strategy = strategy}};
+      const NamedValues expected = separate_sum(setting, 3);
+      for (const RecomputeMode recompute :
+           {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFull}) {
+        setting.recompute = recompute;
+        for (const bool last_first : {false, true}) {
+          setting.options.units_in_flight = last_first ? 1 : 2;
+          setting.options.release_arena = !last_first;
+          const NamedValues sum = gradients_of(setting, DType::kF64, [&](Passes& p) {
+            return together(p, 3, last_first, recompute);
+          });
+          CHECK(largest_difference(sum, expected) <= 1e-12);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("several forwards before their backwards in bf16: parts are rounded once each") {
+  const Setting setting = {.ranks = 2};
+  const NamedValues expected = separate_sum(setting, 2);
+  const NamedValues sum =
+      gradients_of(setting, DType::kBF16, [&](Passes& p) { return together(p, 2, true, kNone); });
+  CHECK(largest_difference(sum, expected) <= 0.05);
+  CHECK(largest_difference(sum, separate_sum(setting, 2, DType::kBF16)) <= 0.02);
+}
+
+TEST_CASE("units used several times in one forward, more of them than gradient buffers") {
+  RunSpec s;
+  s.fsdp.param_dtype = s.fsdp.reduce_dtype = DType::kF64;
+  s.keep_gradients = true;
+  const auto order = [](const Pass&) { return std::vector<int>{0, 1, 2, 0, 1, 2, 2, 0}; };
+  s.subject = block_list(small_llama(), order);
+  s.ranks = 1;
+  const RunResult alone = train(s);
+  for (const RecomputeMode recompute : {RecomputeMode::kNone, RecomputeMode::kFull}) {
+    s.subject = block_list(small_llama(), order, recompute);
+    for (const Strategy strategy : {Strategy::kFullShard, Strategy::kShardGradOp}) {
+      for (const int ranks : {2, 3}) {
+        s.fsdp.strategy = strategy;
+        s.ranks = ranks;
+        CAPTURE(name_of(strategy));
+        CAPTURE(ranks);
+        const RunResult result = train(s);
+        CHECK(loss_difference(result, alone) <= 1e-12);
+        CHECK(largest_difference(result.gradients, alone.gradients) <= 1e-11);
+      }
+    }
+  }
+}
