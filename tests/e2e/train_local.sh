@@ -50,6 +50,17 @@ done
 grep -q '"name":"all_gather"' two/trace.rank1.json || fail "the trace has no all_gather"
 grep -q '"cat"\|"ph":"X"' two/trace.rank0.json || fail "the trace has no events"
 
+# ---- memory: what the ledger counts is what the process grows by ---------------------------------
+# Ledger and growth of RSS, MiB, from the table at the end, of a model large enough for the constant
+# (the program's own pages, stacks, generated code of matrix products) to be small beside it.
+for ranks in 1 2; do
+  train memory$ranks --local-ranks $ranks --set model.hidden_size=384 --set model.layers=4 \
+    --set train.steps=3 --set train.schedule.warmup=0
+  grep '^  this process' memory$ranks.log | grep -o '[0-9]*\.[0-9]*' | tr '\n' ' ' |
+    awk '{ exit !($1 > 90 && $2 > 0.95 * $1 && $2 <= 1.05 * $1 + 16) }' ||
+    fail "RSS grew by more than the ledger, 5 % and 16 MiB: $(grep '^  this process' memory$ranks.log)"
+done
+
 # ---- default name, and never into a directory that is there ---------------------------------------
 "$FSDP" train --config config.yaml --set runtime.run_dir=two >again.log 2>&1 &&
   fail "an existing run directory was used again"
