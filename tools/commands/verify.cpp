@@ -36,6 +36,7 @@ struct VerifyOptions {
 };
 
 constexpr int kUnsupportedStatus = 2;
+constexpr std::string_view kFinalParameters = "final parameters", kRmsOfEach = ", rms of each";
 
 class Verification {
  public:
@@ -286,7 +287,8 @@ void Verification::check_gradient_norms(const ReferencePass& pass) {
 // is about as small as its epsilon. What is beyond a limit is judged once more beside the same run
 // in f64: losses and norms by the nearer of the two; a parameter may also be as far from the f64
 // run as twice the reference is. The f64 run is no judge when it is above a limit itself, but for
-// single parameters, which may be four limits off: those are what rounding moves.
+// single elements of parameters, which may be four limits off: those are what rounding moves. Where
+// a tensor as a whole is off by more than half a limit (rms), it is not rounding.
 void Verification::check_trajectory(const ReferenceTrajectory& trajectory) {
   if (trajectory.final_parameters) {
     start_session(trajectory, reference_.dtype);
@@ -311,7 +313,9 @@ void Verification::check_trajectory(const ReferenceTrajectory& trajectory) {
 
 bool Verification::can_judge(const Report& of_judge) {
   for (const Check& check : of_judge.checks()) {
-    const double allowed = check.name.ends_with("final parameters") ? 4 : 1;
+    const double allowed = check.name.ends_with(kFinalParameters) ? 4
+                           : check.name.ends_with(kRmsOfEach)     ? 0.5
+                                                                  : 1;
     if (check.limit && check.error > allowed * *check.limit) return false;
   }
   return true;
@@ -377,7 +381,7 @@ void Verification::check_step(const ReferenceTrajectory& trajectory, size_t numb
 void Verification::check_final(const ReferenceTrajectory& trajectory, const TrainedRun& run,
                                const TrainedRun* exact, Report& report) {
   Difference all;
-  const std::string title = prefix_of(trajectory) + "final parameters";
+  const std::string title = fmt::format("{}{}", prefix_of(trajectory), kFinalParameters);
   for (size_t p = 0; p < run.parameters.size(); ++p) {
     const auto& [name, file_name, shape, got] = run.parameters[p];
     const std::vector<double> expected = trajectory.final_parameters->read(file_name, shape);
@@ -398,6 +402,8 @@ void Verification::check_final(const ReferenceTrajectory& trajectory, const Trai
       if (!in_key_bias) all.add(got[i], expected_here);
     }
     report.check(title, trajectory.parameter_limit).add(file_name, difference.absolute());
+    report.check(fmt::format("{}{}", title, kRmsOfEach), trajectory.parameter_limit)
+        .add(file_name, difference.rms());
     if (key_biases.count() == 0) continue;
     report.check(title + ", key biases", trajectory.key_bias_limit)
         .add(file_name, key_biases.absolute());
