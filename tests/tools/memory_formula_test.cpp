@@ -20,6 +20,8 @@ struct Case {
   std::vector<std::string> frozen = {};
   double loss_scale = 0;
   std::optional<models::LoraConfig> lora = {};
+  int64_t rows = 1;  // of a micro-step, of 7 positions
+  bool tied = true;
 };
 
 SessionOptions session_options(const Case& c) {
@@ -33,6 +35,7 @@ SessionOptions session_options(const Case& c) {
   model.head_dim = 4;
   model.ffn = 52;
   model.max_positions = options.max_length = 7;
+  model.tied_head = c.tied;
   options.wrap = c.wrap;
   options.fsdp = c.more;
   options.fsdp.strategy = c.strategy;
@@ -52,7 +55,7 @@ void check_against_ledger(const Case& c) {
   comm::run_local_ranks(c.ranks, [&](comm::Communicator& world) {
     Session session(world, session_options(c));
     session.initialise(models::from_scratch(1));
-    const int64_t rows = c.more.micro_steps;
+    const int64_t rows = c.rows * c.more.micro_steps;
     std::vector<int32_t> tokens;
     for (int64_t i = 0; i < 7 * rows; ++i) tokens.push_back(static_cast<int32_t>(i * i % 19));
     const Batch batch = {.rows = rows,
@@ -61,8 +64,8 @@ void check_against_ledger(const Case& c) {
                          .labels = tokens,
                          .global_label_tokens = 6 * rows * c.ranks};
     for (uint32_t step = 0; step < 2; ++step) session.train_step(batch, 1e-3, step).read();
-    const auto predicted =
-        predicted_memory(memory_plan(session.sharded(), session.model().config(), true));
+    const auto predicted = predicted_memory(
+        memory_plan(session.sharded(), session.model().config(), true, c.rows * 7));
     const MemoryUsage counted = session.backend().ledger().usage();
     CAPTURE(world.rank());
     for (size_t i = 0; i < kMemoryCategories; ++i) {
@@ -173,6 +176,38 @@ TEST_CASE("memory formula: low-rank terms in a frozen model") {
                             .dtype = dtype,
                             .reduce_dtype = reduce,
                             .lora = models::LoraConfig{.r = 3, .targets = {"c_attn", "c_fc"}}});
+    }
+  }
+}
+
+TEST_CASE("memory formula: gradients that are made wide and rounded, of an untied head too") {
+  using enum DType;
+  for (const auto& [dtype, reduce] :
+       {std::pair{kF32, kBF16}, std::pair{kF32, kF16}, std::pair{kF64, kF32},
+        std::pair{kBF16, kF16}, std::pair{kBF16, kBF16}, std::pair{kBF16, kF32}}) {
+    for (const bool tied : {true, false}) {
+      for (const int64_t rows : {1, 9, 10, 30}) {  // 64 positions of the head are computed at once
+        CAPTURE(tied);
+        CAPTURE(rows);
+        Case c = {.ranks = 2, .dtype = dtype, .reduce_dtype = reduce, .rows = rows, .tied = tied};
+        check_against_ledger(c);
+        if (rows == 9) continue;
+        c.strategy = comm::Strategy::kShardOptimizer;
+        check_against_ledger(c);
+        c.frozen = {"*.mlp.*", "*.attn.*", "*.wte.*", "*.wpe.*", "lm_head.*"};
+        if (tied) c.frozen.pop_back();
+        check_against_ledger(c);
+      }
+    }
+  }
+}
+
+TEST_CASE("memory formula: the arena released") {
+  using enum comm::Strategy;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const comm::Strategy strategy : {kFullShard, kShardGradOp, kShardOptimizer, kNoShard}) {
+      check_against_ledger(
+          {.ranks = 2, .strategy = strategy, .dtype = dtype, .more = {.release_arena = true}});
     }
   }
 }

@@ -1,10 +1,10 @@
 // fsdp explain: what sharding would do with a configuration, for any number of ranks, without ranks
 // and without the model's memory. Read next: tools/runtime/unit_table.h.
-#include <algorithm>
 #include <cstdio>
 
 #include <CLI/CLI.hpp>
 
+#include "comm/fsdp/unit_options.h"
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
 #include "tools/data/tokenizer.h"
@@ -22,12 +22,19 @@ struct ExplainOptions {
   std::string layout;
 };
 
-int64_t trained_head(const models::ModelConfig& config, const std::vector<Parameter*>& parameters) {
-  const int64_t numel = config.vocabulary * config.hidden;
-  const bool found = std::any_of(parameters.begin(), parameters.end(), [&](const Parameter* p) {
-    return p->trainable() && p->numel() == numel;
-  });
-  return found ? numel : 0;
+WideGradients wide_gradients(models::CausalLM& model, const comm::WrapPolicy& wrap,
+                             const comm::FsdpOptions& options, int64_t positions) {
+  WideGradients wide;
+  const std::vector<comm::PlannedUnit> plans = comm::plan_units(model, wrap);
+  const std::vector<comm::FsdpOptions> own_options = comm::unit_options(options, plans);
+  for (size_t i = 0; i < plans.size(); ++i) {
+    std::vector<const Parameter*> trained;
+    for (const Parameter* p : plans[i].parameters) {
+      if (p->trainable()) trained.push_back(p);
+    }
+    add_wide_gradients(trained, own_options[i], model.config(), positions, wide);
+  }
+  return wide;
 }
 
 std::string format_memory(const MemoryPlan& plan) {
@@ -86,11 +93,12 @@ int explain(const ExplainOptions& options) {
   const comm::WrapPolicy wrap =
       session.wrap ? session.wrap : comm::wrap_classes({model_shape.block_class});
   const std::vector<UnitRow> units = unit_rows(model, wrap, session.fsdp, groups.shards);
-  const int64_t head = trained_head(model_shape, model.parameters());
+  const WideGradients wide =
+      wide_gradients(model, wrap, session.fsdp, positions_of_pass(config, options.world));
   std::printf("%s%s\n%s\n%s\n", describe(session, groups, options.world).c_str(),
               trained_line(model.parameters()).c_str(),
               format_units(units, session.fsdp, groups.shards).c_str(),
-              format_memory(memory_plan(units, session.fsdp, groups.shards, head)).c_str());
+              format_memory(memory_plan(units, session.fsdp, groups.shards, wide)).c_str());
   if (!options.layout.empty()) {
     const auto layout = options.layout == "fsdp1" ? PyTorchLayout::kFsdp1 : PyTorchLayout::kFsdp2;
     std::printf("%s\n",

@@ -205,7 +205,8 @@ TrainOutcome TrainRun::train() {
 
 void TrainRun::summarise(const TrainOutcome& outcome) {
   MemoryReport memory = {
-      .predicted = predicted_memory(memory_plan(session_->sharded(), model_, true)),
+      .predicted = predicted_memory(memory_plan(
+          session_->sharded(), model_, true, positions_of_pass(config_, rank_.world.size()))),
       .ledger = session_->backend().ledger().usage(),
       .process_ranks = rank_.local_ranks,
       .resident_growth = process_memory().peak_resident - resident_before_};

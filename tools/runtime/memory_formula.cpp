@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 
+#include "core/ops/cross_entropy.h"
+
 namespace fsdp::tools {
 namespace {
 
@@ -19,7 +21,7 @@ struct Terms {
         parameter(size_of(options.param_dtype)),
         reduced(size_of(options.reduce_dtype)),
         accumulated(comm::reduces_last(options) ? master : reduced),
-        parameters_kept(comm::keeps_parameters(options, plan.shards)),
+        parameters_kept(comm::resident_parameters(options, plan.shards)),
         gradients_kept(comm::keeps_gradients(options, plan.shards)),
         inner(unit.depth > 0 ? comm::inner_group_size(options, plan.shards) : 0) {}
 
@@ -70,7 +72,12 @@ ParameterBytes parameters(const MemoryPlan& plan) {
       if (t.inner > 0) bytes.unsharded += elements(numel / t.inner, t.parameter);
     }
   }
-  bytes.unsharded += arena(plan, plan.options.units_in_flight,
+  int64_t kept = 0;  // with release_arena, until the end of backward
+  for (const UnitExtent& unit : plan.units) {
+    const Terms t(plan, unit);
+    kept += !t.parameters_kept && comm::keeps_parameters(t.options, plan.shards);
+  }
+  bytes.unsharded += arena(plan, plan.options.units_in_flight + kept,
                            [&](const UnitExtent& unit, const Terms& t) -> size_t {
                              size_t sum = 0;
                              for (const SegmentExtent& s : unit.segments) {
@@ -93,8 +100,8 @@ size_t gradients(const MemoryPlan& plan) {
       if (!one_buffer) bytes += elements(s.shard_numel, t.master);
     }
   }
-  const Terms head(plan, plan.units[plan.head_unit]);
-  if (head.accumulated < head.master) bytes += elements(plan.head_numel, head.master);
+  const WideGradients& wide = plan.wide;
+  bytes += wide.head_stays ? wide.head + wide.other : std::max(wide.head, wide.other);
   bytes += arena(plan, comm::kGradientBuffers, [&](const UnitExtent& unit, const Terms& t) {
     size_t sum = 0;
     if (t.gradients_kept && t.accumulated == t.reduced) return sum;
@@ -126,18 +133,38 @@ size_t optimizer_state(const MemoryPlan& plan) {
          elements(plan.norm_blocks, sizeof(double));
 }
 
-bool trains_one_of(const comm::Unit& unit, int64_t numel) {
-  const comm::ParameterSegment* segment = unit.parameters.trainable();
-  if (!segment) return false;
-  const auto& parameters = segment->layout.parameters();
-  return std::any_of(parameters.begin(), parameters.end(),
-                     [&](const FlatParameter& p) { return p.numel == numel; });
+std::string module_of(const Parameter& parameter) {
+  return parameter.name().substr(0, parameter.name().rfind('.'));
 }
 
 }  // namespace
 
+// Kernels write in the dtype of their operands or in the accumulation dtype. A norm makes the
+// gradients of its weight and its bias at once, every other op one after the other.
+void add_wide_gradients(const std::vector<const Parameter*>& trained,
+                        const comm::FsdpOptions& unit_options, const models::ModelConfig& model,
+                        int64_t positions, WideGradients& wide) {
+  const DType wide_dtype = accumulation_dtype(unit_options.param_dtype);
+  if (comm::reduces_last(unit_options) || unit_options.reduce_dtype == wide_dtype) return;
+  const bool direct = unit_options.reduce_dtype == unit_options.param_dtype;
+  const bool in_pieces = positions > ops::head_chunk_rows(positions, model.vocabulary);
+  std::map<std::string, size_t> vectors;  // of a module
+  for (const Parameter* p : trained) {
+    const size_t bytes = elements(p->numel(), size_of(wide_dtype));
+    if (p->name() == (model.tied_head ? "embedding.tokens.weight" : "head.weight")) {
+      wide.head = !direct || model.tied_head || in_pieces ? bytes : 0;
+      wide.head_stays = model.tied_head;
+    } else if (!direct && p->shape().rank() == 1) {
+      vectors[module_of(*p)] += bytes;
+    } else if (!direct) {
+      wide.other = std::max(wide.other, bytes);
+    }
+  }
+  for (const auto& [module, bytes] : vectors) wide.other = std::max(wide.other, bytes);
+}
+
 MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelConfig& model,
-                       bool training) {
+                       bool training, int64_t positions) {
   MemoryPlan plan = {
       .shards = sharded.mesh().shards(), .options = sharded.options(), .training = training};
   for (const auto& unit : sharded.units()) {
@@ -145,17 +172,17 @@ MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelCon
     UnitExtent& extent = plan.units.emplace_back();
     extent.depth = unit->depth;
     extent.options = unit->options;
-    if (trains_one_of(*unit, model.vocabulary * model.hidden)) {
-      plan.head_numel = model.vocabulary * model.hidden;
-      plan.head_unit = plan.units.size() - 1;  // an embedding of that size comes before it
-    }
+    std::vector<const Parameter*> trained;
     for (const comm::ParameterSegment& segment : unit->parameters.segments()) {
       const FlatLayout& layout = segment.layout;
       extent.segments.push_back({layout.shard_numel(),
                                  static_cast<int64_t>(layout.parameters().size()),
                                  segment.trainable});
-      if (segment.trainable && plan.options.fixed_order) plan.norm_blocks += layout.blocks();
+      if (!segment.trainable) continue;
+      if (plan.options.fixed_order) plan.norm_blocks += layout.blocks();
+      for (const FlatParameter& p : layout.parameters()) trained.push_back(p.parameter);
     }
+    add_wide_gradients(trained, unit->options, model, positions, plan.wide);
   }
   return plan;
 }

@@ -20,11 +20,15 @@
 //
 // Units with options of their own (comm/fsdp/unit_options.h) each have the terms of theirs; the
 // arena then is as wide as the widest unit that needs it, and f and 2 are no more than there are of
-// them. A frozen parameter has a master of p bytes, no gradient and no optimizer state. Where a is
-// less than m, the head's gradient adds up in pieces in m bytes (+ m V hidden) first. Every term is
-// rounded up as the ledger does. Not here: a gradient that passes through m bytes because p is m
-// and a is not, where it is larger than the head's; activations and workspace (the ledger measures
-// them); the table (memory_report.h).
+// them. A frozen parameter has a master of p bytes, no gradient and no optimizer state. With
+// release_arena the arena is there only at the peak, and has f buffers more than there are units
+// whose parameters are kept.
+// Where a is less than m, some gradients are made in m bytes first and then rounded:
+//   reduce_dtype = param_dtype   + m V hidden   the head's, when it is tied to the embedding or
+//                                               computed in several pieces
+//   another reduce_dtype         + m max        of every parameter in turn; beside a tied head's
+// Every term is rounded up as the ledger does. Not here: activations and workspace (the ledger
+// measures them); the table (memory_report.h).
 #pragma once
 
 #include <array>
@@ -49,17 +53,28 @@ struct UnitExtent {
   comm::FsdpOptions options = {};  // its own
 };
 
+// Gradients before they are rounded to a narrower dtype, in the accumulation dtype: bytes.
+struct WideGradients {
+  size_t head = 0;
+  bool head_stays = false;  // tied: until the embedding's part has come
+  size_t other = 0;         // the most that any other op makes at a time
+};
+// Adds those of a unit. `trained`: its trainable parameters; `positions`: of a forward of this rank,
+// rows x length.
+void add_wide_gradients(const std::vector<const Parameter*>& trained,
+                        const comm::FsdpOptions& unit_options, const models::ModelConfig& model,
+                        int64_t positions, WideGradients& wide);
+
 struct MemoryPlan {
   std::vector<UnitExtent> units;  // root first; those without parameters left out
   int shards = 1;                 // N
   comm::FsdpOptions options;      // of all
-  int64_t head_numel = 0;         // V x hidden; 0: the head is frozen
-  size_t head_unit = 0;           // which has it
-  int64_t norm_blocks = 0;        // of all units, with fixed_order
-  bool training = true;           // with optimizer state
+  WideGradients wide;
+  int64_t norm_blocks = 0;  // of all units, with fixed_order
+  bool training = true;     // with optimizer state
 };
 MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelConfig& model,
-                       bool training);
+                       bool training, int64_t positions);
 
 // By category; 0 for those without a formula.
 std::array<size_t, kMemoryCategories> predicted_memory(const MemoryPlan& plan);

@@ -32,4 +32,7 @@ std::string describe(const models::ModelConfig& model);
 std::string describe_trained(const std::vector<Parameter*>& parameters);
 std::string name_of(comm::Strategy strategy);  // as in the configuration
 
+// The most positions that one forward of a rank has.
+int64_t positions_of_pass(const config::TrainConfig& config, int ranks);
+
 }  // namespace fsdp::tools

@@ -226,15 +226,11 @@ std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
 }
 
 MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
-                       int shards, int64_t trained_head) {
-  MemoryPlan plan = {.shards = shards, .options = options, .head_numel = trained_head};
+                       int shards, const WideGradients& wide) {
+  MemoryPlan plan = {.shards = shards, .options = options, .wide = wide};
   for (const UnitRow& unit : units) {
     if (unit.segments.empty()) continue;
     plan.units.push_back({unit.segments, unit.depth, unit.options});
-    if (std::any_of(unit.shapes.begin(), unit.shapes.end(),
-                    [&](const Shape& shape) { return shape.numel() == trained_head; })) {
-      plan.head_unit = plan.units.size() - 1;
-    }
     plan.norm_blocks += unit.norm_blocks;
   }
   return plan;

@@ -35,9 +35,8 @@ GroupSizes group_sizes(const comm::FsdpOptions& options, int world);
 // Root first.
 std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
                                const comm::FsdpOptions& options, int shards);
-// `trained_head`: elements of the head's matrix, 0 when it is frozen.
 MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
-                       int shards, int64_t trained_head);
+                       int shards, const WideGradients& wide);
 
 struct PlannedCall {
   size_t unit = 0;
