@@ -111,7 +111,9 @@ void UnitParameters::gather_segment(ParameterSegment& s) {
 
 void UnitParameters::wait_unsharded() {
   FSDP_CHECK(state_ != ParameterState::kSharded,
-             "[fsdp] unit {}: needed but not gathered; no arena buffer was free", name_);
+             "[fsdp] unit {}: needed beside others that are in use, but no buffer of the arena is "
+             "free: units_in_flight: expected more than {}",
+             name_, runtime_.options.units_in_flight);
   if (state_ == ParameterState::kUnsharded) return;
   runtime_.backend.wait(runtime_.backend.compute_stream(), gathered_);
   state_ = ParameterState::kUnsharded;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include <fnmatch.h>
 
@@ -11,6 +12,7 @@
 #include "core/io/safetensors.h"
 #include "models/adapter_folder.h"
 #include "models/names.h"
+#include "tools/runtime/unit_table.h"
 
 namespace fsdp::tools {
 
@@ -64,6 +66,23 @@ void freeze_parameters(const models::ModelConfig& config, const std::vector<std:
              "train.freeze: every parameter is frozen");
 }
 
+namespace {
+
+// Token and position table are read by one operation: as units of their own both are gathered.
+void check_buffers(Module& model, const comm::WrapPolicy& wrap, const comm::FsdpOptions& options,
+                   int shards) {
+  if (options.units_in_flight > 1 || keeps_parameters(options, shards)) return;
+  const std::set<const Module*> wrapped = wrap(model);
+  const auto tables = std::count_if(wrapped.begin(), wrapped.end(), [](const Module* module) {
+    return module->class_name() == "Embedding";
+  });
+  FSDP_CHECK(tables < 2,
+             "fsdp.units_in_flight: expected at least 2, got 1: the token and the position table "
+             "are units of their own here and are used together");
+}
+
+}  // namespace
+
 Session::Session(comm::Communicator& world, const SessionOptions& options)
     : world_(world),
       options_(options),
@@ -86,6 +105,7 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
   const bool scaled = options.loss_scale.initial > 0;
   options_.fsdp.detect_overflow = scaled;
   sharded_ = std::make_unique<comm::FullySharded>(*model_, wrap, options_.fsdp, *tape_, world);
+  check_buffers(*model_, wrap, options_.fsdp, sharded_->mesh().shards());
   if (!options.training) return;
   const std::vector<OptimizerShard> shards = sharded_->optimizer_shards();
   clipper_ = std::make_unique<optim::Clipper>(shards, &sharded_->mesh().scalars(),

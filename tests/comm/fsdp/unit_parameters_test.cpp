@@ -188,7 +188,8 @@ TEST_CASE("without a free buffer unsharding says so, and needing the values is a
     CHECK_FALSE(third.unshard());
     CHECK(third.state() == ParameterState::kSharded);
     CHECK(error_of([&] { third.wait_unsharded(); }) ==
-          "[fsdp] unit blocks.2: needed but not gathered; no arena buffer was free");
+          "[fsdp] unit blocks.2: needed beside others that are in use, but no buffer of the arena "
+          "is free: units_in_flight: expected more than 2");
     units[1]->parameters.reshard();
     CHECK(third.unshard());
     run.sharded().reset();

@@ -1,0 +1,52 @@
+// What a session refuses when it is made. What it computes: tests/e2e/verify_models.sh.
+#include "tools/runtime/session.h"
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::tools {
+namespace {
+
+// The error of set-up and one step, "" when there is none.
+std::string error_with(int ranks, const comm::FsdpOptions& fsdp) {
+  SessionOptions options;
+  options.model = models::family_defaults("gpt2");
+  options.model.tied_head = false;
+  options.model.vocabulary = 11;
+  options.model.hidden = 8;
+  options.model.layers = 2;
+  options.model.heads = options.model.kv_heads = 2;
+  options.model.head_dim = 4;
+  options.model.ffn = 16;
+  options.model.max_positions = options.max_length = 6;
+  options.wrap = comm::wrap_classes({"GPT2Block", "Embedding"});
+  options.fsdp = fsdp;
+  return test::error_of([&] {
+    comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+      Session session(world, options);
+      session.initialise(models::from_scratch(3));
+      const std::vector<int32_t> tokens = {1, 2, 3, 4, 5, 6};
+      const Batch batch = {
+          .rows = 1, .length = 6, .tokens = tokens, .labels = tokens, .global_label_tokens = 5};
+      for (uint32_t step = 0; step < 2; ++step) session.train_step(batch, 1e-3, step).read();
+    });
+  });
+}
+
+TEST_CASE("session: token and position table as units of their own need two buffers") {
+  const std::string refused = error_with(2, {.units_in_flight = 1});
+  CHECK(test::contains(refused,
+                       "fsdp.units_in_flight: expected at least 2, got 1: the token and "
+                       "the position table are units of their own"));
+  CHECK(error_with(2, {.units_in_flight = 2}) == "");
+  CHECK(error_with(1, {.units_in_flight = 1}) == "");
+  CHECK(error_with(2, {.strategy = comm::Strategy::kShardGradOp, .units_in_flight = 1}) == "");
+  CHECK(error_with(2, {.strategy = comm::Strategy::kShardGradOp,
+                       .units_in_flight = 1,
+                       .release_arena = true}) == "");
+}
+
+}  // namespace
+}  // namespace fsdp::tools
