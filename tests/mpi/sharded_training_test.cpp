@@ -3,6 +3,7 @@
 
 #include "comm/mpi_transport.h"
 #include "tests/support/sharded_run.h"
+#include "tests/support/world_checks.h"
 
 using namespace fsdp;
 using namespace fsdp::comm;
@@ -37,5 +38,13 @@ TEST_CASE("parity over MPI: every strategy gives the bits of one rank") {
       spec.fsdp.strategy = strategy;
       CHECK((train_on(world, spec) == expected));
     }
+  }
+}
+
+TEST_CASE("over MPI: delays, counts, overflow, norms, frozen and unused parameters, an exception") {
+  MpiRuntime runtime(HostMemoryOptions{});
+  for (const auto check : {check_delays, check_collective_counts, check_overflow_on_one_rank,
+                           check_norms, check_frozen_and_unused, check_exception}) {
+    check(runtime.world());
   }
 }

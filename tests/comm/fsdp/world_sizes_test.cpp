@@ -1,0 +1,38 @@
+// The checks of tests/support/world_checks.h with ranks as threads.
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "tests/support/world_checks.h"
+
+using namespace fsdp::comm;
+using namespace fsdp::test;
+
+namespace {
+
+void on_every_size(void (*check)(Communicator&)) {
+  for (const int ranks : {1, 2, 3, 4, 8}) {
+    CAPTURE(ranks);
+    run_local_ranks(ranks, [&](Communicator& world) { check(world); });
+  }
+}
+
+}  // namespace
+
+TEST_CASE("1, 2, 3, 4 and 8 ranks: delays on all streams give the same bits") {
+  on_every_size(check_delays);
+}
+TEST_CASE("1, 2, 3, 4 and 8 ranks: collectives of a step") {
+  on_every_size(check_collective_counts);
+}
+TEST_CASE("1, 2, 3, 4 and 8 ranks: overflow on one is known to all") {
+  on_every_size(check_overflow_on_one_rank);
+}
+TEST_CASE("1, 2, 3, 4 and 8 ranks: norms of order 1, 2, 3 and infinity") {
+  on_every_size(check_norms);
+}
+TEST_CASE("1, 2, 3, 4 and 8 ranks: frozen, tied and unused parameters") {
+  on_every_size(check_frozen_and_unused);
+}
+TEST_CASE("1, 2, 3, 4 and 8 ranks: an exception, then a right step") {
+  on_every_size(check_exception);
+}

@@ -1,0 +1,17 @@
+// What sharded training must hold to on a world of any size and transport: the tests with ranks as
+// threads (tests/comm/fsdp/world_sizes_test.cpp) and as processes (tests/mpi) run the same checks.
+#pragma once
+
+#include "comm/communicator.h"
+
+namespace fsdp::test {
+
+// Every rank of the world calls each; shapes and shares divide by nothing.
+void check_delays(comm::Communicator& world);             // on all streams: the same bits
+void check_collective_counts(comm::Communicator& world);  // of a step
+void check_overflow_on_one_rank(comm::Communicator& world);
+void check_norms(comm::Communicator& world);  // of order 1, 2, 3 and infinity
+void check_frozen_and_unused(comm::Communicator& world);
+void check_exception(comm::Communicator& world);  // thrown on all ranks, then a right step
+
+}  // namespace fsdp::test
