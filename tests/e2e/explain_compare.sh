@@ -47,7 +47,8 @@ done
 explain --world 512 | grep -q 'full_shard on 512 ranks' || fail "explain --world 512"
 explain --layout fsdp1 | grep -q '^elements per rank in PyTorch FSDP1' || fail "--layout fsdp1"
 explain --layout fsdp2 | grep -q '^elements per rank in PyTorch FSDP2' || fail "--layout fsdp2"
-explain --set fsdp.wrap=size --set fsdp.min_num_params=500 | grep -q '^no timeline' ||
+explain --set fsdp.wrap=class --set 'fsdp.wrap_classes=[LlamaDecoderLayer, LlamaMLP]' >nested.txt
+grep -q 'forward blocks.0, before what is inside' nested.txt && grep -q 'backward blocks.2.mlp' nested.txt ||
   fail "explain of units within units"
 explain | grep -q 'on 8 ranks' || fail "explain without --world"
 

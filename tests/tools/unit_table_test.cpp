@@ -67,7 +67,7 @@ Issued planned(const test::RunSpec& spec) {
     if (spec.frozen && spec.frozen(*p)) p->set_trainable(false);
   }
   const GroupSizes groups = group_sizes(spec.fsdp, spec.ranks);
-  const auto wrap = comm::wrap_classes({subject.block_class});
+  const auto wrap = spec.wrap ? spec.wrap : comm::wrap_classes({subject.block_class});
   const auto units = unit_rows(*subject.module, wrap, spec.fsdp, groups.shards);
   Issued out;
   for (const UnitRow& unit : units) {
@@ -159,15 +159,51 @@ TEST_CASE("unit table: low-rank terms are the segment that is reduced") {
   CHECK(test::contains(table, "0.50"));
 }
 
-TEST_CASE("unit table: no timeline for units within units, or of the embedding") {
-  const models::ModelConfig model = test::small_llama();
+TEST_CASE("unit table: units within units, of tables, and where nothing is trained") {
+  const models::ModelConfig gpt2 = test::small_gpt2(), llama = test::small_llama();
+  models::ModelConfig untied = gpt2;
+  untied.tied_head = false;
+  struct {
+    const models::ModelConfig& model;
+    comm::WrapPolicy wrap;
+  } const cases[] = {
+      {gpt2, comm::wrap_classes({"GPT2Block", "GPT2Attention", "Conv1D", "LayerNorm"})},
+      {gpt2, comm::wrap_classes({"GPT2Block", "GPT2MLP"})},
+      {untied, comm::wrap_by_size(1600)},
+      {llama, comm::wrap_classes({"LlamaDecoderLayer", "Linear", "LlamaRMSNorm"})},
+      {llama, comm::wrap_classes({"LlamaAttention", "LlamaMLP"})},
+      {llama, comm::wrap_classes({"LlamaDecoderLayer", "Embedding"})},
+      {llama, comm::wrap_by_size(500)},
+  };
+  for (size_t i = 0; i < std::size(cases); ++i) {
+    CAPTURE(i);
+    for (const FsdpOptions& options :
+         {FsdpOptions{}, FsdpOptions{.forward_prefetch = 2, .units_in_flight = 3},
+          FsdpOptions{.backward_prefetch = BackwardPrefetch::kPost, .units_in_flight = 1},
+          FsdpOptions{.forward_prefetch = 0, .backward_prefetch = BackwardPrefetch::kNone},
+          FsdpOptions{.strategy = Strategy::kShardGradOp}, FsdpOptions{.release_arena = true}}) {
+      check_plan({.subject = test::causal_lm(cases[i].model),
+                  .ranks = 2,
+                  .fsdp = options,
+                  .wrap = cases[i].wrap});
+    }
+  }
+  const auto front = [](const Parameter& p) {
+    return p.name().starts_with("embedding.") || p.name().starts_with("blocks.0.");
+  };
+  for (const models::ModelConfig& model : {gpt2, llama}) {
+    check_plan({.subject = test::causal_lm(model), .ranks = 2, .frozen = front});
+  }
+}
+
+TEST_CASE("unit table: no timeline for two tables as units") {
   cpu::CpuBackend backend;
-  models::CausalLM module(model, backend, DType::kF32, 1);
-  const auto rows = [&](const comm::WrapPolicy& wrap) { return unit_rows(module, wrap, {}, 2); };
-  CHECK(has_timeline(rows(comm::wrap_nothing())));
-  CHECK(has_timeline(rows(comm::wrap_classes({model.block_class}))));
-  CHECK(!has_timeline(rows(comm::wrap_classes({"Embedding"}))));
-  CHECK(!has_timeline(rows(comm::wrap_classes({model.block_class, "Linear"}))));
+  models::CausalLM llama(test::small_llama(), backend, DType::kF32, 1);
+  CHECK(has_timeline(unit_rows(llama, comm::wrap_classes({"Embedding"}), {}, 2)));
+  models::ModelConfig untied = test::small_gpt2();
+  untied.tied_head = false;
+  models::CausalLM gpt2(untied, backend, DType::kF32, 1);
+  CHECK(!has_timeline(unit_rows(gpt2, comm::wrap_classes({"Embedding"}), {}, 2)));
 }
 
 TEST_CASE("unit table: sizes for many ranks, by hand") {

@@ -66,7 +66,7 @@ std::string trained_line(const std::vector<Parameter*>& parameters) {
 void print_steps(const std::vector<UnitRow>& units, const comm::FsdpOptions& fsdp,
                  GroupSizes groups) {
   if (!has_timeline(units)) {
-    std::printf("no timeline: it is drawn for units that follow each other, after the embedding\n");
+    std::printf("no timeline: it is not drawn for token and position table as units of their own\n");
     return;
   }
   const auto steps = step_timeline(units, fsdp, groups);

@@ -12,7 +12,6 @@
 #include "core/io/safetensors.h"
 #include "models/adapter_folder.h"
 #include "models/names.h"
-#include "tools/runtime/unit_table.h"
 
 namespace fsdp::tools {
 

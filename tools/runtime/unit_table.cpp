@@ -6,6 +6,7 @@
 
 #include "comm/fsdp/pytorch_shards.h"
 #include "core/flat_layout.h"
+#include "models/causal_lm.h"
 
 namespace fsdp::tools {
 namespace {
@@ -27,68 +28,110 @@ class Schedule {
       : units_(units),
         options_(options),
         groups_(groups),
-        free_(static_cast<size_t>(options.units_in_flight)),
-        held_(units.size(), groups.shards == 1) {}
+        inside_(units.size()),
+        held_(units.size(), groups.shards == 1) {
+    std::vector<size_t> around;  // by depth
+    for (size_t u = 0; u < units.size(); ++u) {
+      const auto depth = static_cast<size_t>(units[u].depth);
+      around.resize(depth);
+      if (u != kRoot) inside_[around.back()].push_back(u);
+      around.push_back(u);
+      free_.resize(std::max(free_.size(), depth + 1), options.units_in_flight);
+    }
+    const auto used_before = [&](size_t a, size_t b) { return units[a].place < units[b].place; };
+    for (auto& inner : inside_) std::stable_sort(inner.begin(), inner.end(), used_before);
+    list_orders(kRoot);
+    std::reverse(backward_.begin(), backward_.end());
+  }
 
   std::vector<StepRow> micro_step(bool last) {
     last_ = last;
     rows_.clear();
-    forward();
-    backward();
+    begun_.assign(units_.size(), false);
+    forward(kRoot);
+    begun_.assign(units_.size(), false);
+    reduced_.assign(units_.size(), false);
+    backward(kRoot);
+    finish_backward();
     return rows_;
   }
 
  private:
-  void forward() {
-    before_forward(kRoot);
-    compute("forward", kRoot, units_.size() > 1 ? ", before the blocks" : "");
-    for (size_t u = 1; u < units_.size(); ++u) {
-      before_forward(u);
-      compute("forward", u);
-      give_back(u);
-    }
-    if (units_.size() > 1) compute("forward", kRoot, ", after the blocks");
+  // Those in which forwards begin, and end.
+  void list_orders(size_t unit) {
+    forward_.push_back(unit);
+    for (const size_t inner : inside_[unit]) list_orders(inner);
+    if (units_[unit].backward_comes) backward_.push_back(unit);
   }
 
-  void backward() {
-    if (options_.backward_prefetch == comm::BackwardPrefetch::kPre) prefetch(units_.size() - 1);
-    compute("backward", kRoot, units_.size() > 1 ? ", after the blocks" : "");
-    for (size_t u = units_.size(); u-- > 1;) {
-      demand(u);
-      if (options_.backward_prefetch == comm::BackwardPrefetch::kPre) prefetch(u - 1);
-      compute("backward", u);
-      give_back(u);
-      if (options_.backward_prefetch == comm::BackwardPrefetch::kPost) prefetch(u - 1);
-      reduce(u);
+  void forward(size_t unit) {
+    begun_[unit] = true;
+    demand(unit);
+    auto next = std::find(forward_.begin(), forward_.end(), unit);
+    for (int ahead = 1; ahead <= options_.forward_prefetch && ++next != forward_.end(); ++ahead) {
+      prefetch(*next);
     }
-    if (units_.size() > 1) compute("backward", kRoot, ", before the blocks");
-    reduce(kRoot);
-    if (!kept(kRoot)) held_[kRoot] = false;
+    compute("forward", unit, "before");
+    for (const size_t inner : inside_[unit]) forward(inner);
+    if (!inside_[unit].empty()) compute("forward", unit, "after");
+    if (unit != kRoot) give_back(unit);
+  }
+
+  void backward(size_t unit) {
+    using comm::BackwardPrefetch;
+    position_ = std::find(backward_.begin(), backward_.end(), unit) - backward_.begin();
+    begun_[unit] = true;
+    demand(unit);
+    if (options_.backward_prefetch == BackwardPrefetch::kPre) prefetch(backward_next());
+    compute("backward", unit, "after");
+    for (size_t i = inside_[unit].size(); i-- > 0;) {
+      if (units_[inside_[unit][i]].backward_comes) backward(inside_[unit][i]);
+    }
+    if (!inside_[unit].empty()) compute("backward", unit, "before");
+    if (unit == kRoot || !units_[unit].input_has_gradient) return;
+    give_back(unit);
+    if (options_.backward_prefetch == BackwardPrefetch::kPost) prefetch(backward_next());
+    reduce(unit);
+  }
+
+  // Units that did not notice the end of their backward, and the root.
+  void finish_backward() {
+    for (size_t unit = units_.size(); unit-- > 0;) {
+      if (units_[unit].backward_comes && !reduced_[unit]) reduce(unit);
+      give_back(unit);
+    }
     if (!row_.gathers.empty() || !row_.reduces.empty()) close_row("", kRoot);
   }
 
-  void before_forward(size_t unit) {
-    demand(unit);
-    for (int ahead = 1; ahead <= options_.forward_prefetch; ++ahead) {
-      prefetch(unit + static_cast<size_t>(ahead));
-    }
+  size_t backward_next() const {
+    const auto next = static_cast<size_t>(position_) + 1;
+    return next < backward_.size() ? backward_[next] : kRoot;  // which is not prefetched
   }
 
   void demand(size_t unit) {
     if (held_[unit]) return;
-    gather(unit);
+    if (!gather(unit)) {
+      const bool in_backward = begun_[kRoot] && !reduced_.empty();
+      for (size_t other = 1; other < units_.size(); ++other) {
+        const bool done = in_backward && units_[other].depth == units_[unit].depth;
+        if (other != unit && (done || !begun_[other])) give_back(other);
+      }
+      gather(unit);
+    }
     close_row("", unit);
   }
 
   void prefetch(size_t unit) {
-    if (unit > kRoot && unit < units_.size() && !held_[unit]) gather(unit);
+    if (unit != kRoot && !held_[unit]) gather(unit);
   }
 
-  // The root has memory of its own; blocks share the arena, and a prefetch may find none left.
-  void gather(size_t unit) {
-    if (!kept(unit) && unit != kRoot) {
-      if (free_ == 0) return;
-      --free_;
+  // The root has memory of its own; units of one depth share an arena, and a prefetch may find none
+  // left.
+  bool gather(size_t unit) {
+    if (needs_buffer(unit)) {
+      int& left = free_[static_cast<size_t>(units_[unit].depth)];
+      if (left == 0) return false;
+      --left;
     }
     held_[unit] = true;
     for (const SegmentExtent& s : units_[unit].segments) {
@@ -96,6 +139,11 @@ class Schedule {
           {unit, "all_gather",
            bytes_of(s.shard_numel * groups_.shards, units_[unit].options.param_dtype)});
     }
+    return true;
+  }
+
+  bool needs_buffer(size_t unit) const {
+    return !kept(unit) && unit != kRoot && !units_[unit].segments.empty();
   }
 
   bool kept(size_t unit) const {
@@ -105,10 +153,11 @@ class Schedule {
   void give_back(size_t unit) {
     if (kept(unit) || !held_[unit]) return;
     held_[unit] = false;
-    ++free_;
+    if (needs_buffer(unit)) ++free_[static_cast<size_t>(units_[unit].depth)];
   }
 
   void reduce(size_t unit) {
+    reduced_[unit] = true;
     if (comm::reduces_last(options_) && !last_) return;
     const bool defer_replicas =
         options_.accumulation == comm::Accumulation::kReduceScatterEach && !last_;
@@ -128,8 +177,13 @@ class Schedule {
     }
   }
 
-  void compute(const char* pass, size_t unit, const char* part = "") {
-    close_row(fmt::format("{} {}{}", pass, units_[unit].name, part), unit);
+  // `part`: of the units inside, if there are any.
+  void compute(const char* pass, size_t unit, const char* part) {
+    std::string text = fmt::format("{} {}", pass, units_[unit].name);
+    if (!inside_[unit].empty()) {
+      text += fmt::format(", {} {}", part, unit == kRoot ? "the blocks" : "what is inside");
+    }
+    close_row(std::move(text), unit);
   }
 
   void close_row(std::string text, size_t unit) {
@@ -142,8 +196,11 @@ class Schedule {
   const std::vector<UnitRow>& units_;
   const comm::FsdpOptions& options_;
   GroupSizes groups_;
-  size_t free_;  // buffers of the arena
-  std::vector<bool> held_;
+  std::vector<std::vector<size_t>> inside_;  // the units directly inside each
+  std::vector<int> free_;                    // buffers of the arena, by depth
+  std::vector<bool> held_, begun_, reduced_;
+  std::vector<size_t> forward_, backward_;  // units in the order of theirs
+  std::ptrdiff_t position_ = 0;             // in it, of the last that began
   bool last_ = true;
   StepRow row_;
   std::vector<StepRow> rows_;
@@ -196,18 +253,61 @@ GroupSizes group_sizes(const comm::FsdpOptions& options, int world) {
   return {shards, world / shards};
 }
 
+namespace {
+
+bool is_table(const Module* module) { return module->class_name() == "Embedding"; }
+
+// A block is registered in the order of its family's files and used in that of models/block.cpp.
+void list_in_order_of_use(Module& module, bool parallel_residual, std::vector<Module*>& out) {
+  out.push_back(&module);
+  const auto place = [&](const Module* child) {
+    const std::string part = child->name().substr(child->name().rfind('.') + 1);
+    if (part == "attention") return 2;
+    if (part == "mlp_norm") return parallel_residual ? 1 : 3;
+    return part == "mlp" ? 4 : 0;
+  };
+  std::vector<Module*> children = module.children();
+  std::stable_sort(children.begin(), children.end(),
+                   [&](const Module* a, const Module* b) { return place(a) < place(b); });
+  for (Module* child : children) list_in_order_of_use(*child, parallel_residual, out);
+}
+
+std::vector<Module*> modules_in_order_of_use(Module& root) {
+  const auto* model = dynamic_cast<const models::CausalLM*>(&root);
+  std::vector<Module*> out;
+  list_in_order_of_use(root, model && model->config().parallel_residual, out);
+  return out;
+}
+
+// Whether its output and its input need gradients: something in it or before it, or before it, is
+// trained. Tables take tokens.
+void note_use(const std::vector<Module*>& in_order, Module& module, UnitRow& row) {
+  const std::vector<Module*> modules = module.modules();
+  const auto first = std::find(in_order.begin(), in_order.end(), &module);
+  const auto trains = [](const Module* m) {
+    const auto& own = m->own_parameters();
+    return std::any_of(own.begin(), own.end(), [](const Parameter* p) { return p->trainable(); });
+  };
+  const bool before = std::any_of(in_order.begin(), first, trains);
+  row.place = first - in_order.begin();
+  row.is_table = is_table(&module);
+  row.input_has_gradient = before && std::none_of(modules.begin(), modules.end(), is_table);
+  row.backward_comes = before || std::any_of(modules.begin(), modules.end(), trains);
+}
+
+}  // namespace
+
 std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
                                const comm::FsdpOptions& options, int shards) {
   std::vector<UnitRow> rows;
+  const std::vector<Module*> in_order = modules_in_order_of_use(root);
   const std::vector<comm::PlannedUnit> units = comm::plan_units(root, wrap);
   const std::vector<comm::FsdpOptions> own_options = comm::unit_options(options, units);
   for (size_t i = 0; i < units.size(); ++i) {
     const comm::PlannedUnit& unit = units[i];
     UnitRow row = {.name = unit.name, .depth = unit.depth, .options = own_options[i]};
     for (const Parameter* p : unit.parameters) row.shapes.push_back(p->shape());
-    const std::vector<Module*> modules = unit.module->modules();
-    row.takes_tokens = std::any_of(modules.begin(), modules.end(),
-                                   [](const Module* m) { return m->class_name() == "Embedding"; });
+    note_use(in_order, *unit.module, row);
     for (const bool trainable : {true, false}) {
       std::vector<Parameter*> segment;
       for (Parameter* p : unit.parameters) {
@@ -237,8 +337,7 @@ MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOption
 }
 
 bool has_timeline(const std::vector<UnitRow>& units) {
-  return std::all_of(units.begin() + 1, units.end(),
-                     [](const UnitRow& unit) { return unit.depth == 1 && !unit.takes_tokens; });
+  return std::count_if(units.begin(), units.end(), [](const UnitRow& u) { return u.is_table; }) < 2;
 }
 
 std::vector<std::vector<StepRow>> step_timeline(const std::vector<UnitRow>& units,

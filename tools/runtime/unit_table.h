@@ -21,7 +21,10 @@ struct UnitRow {
   int depth = 0;                        // how many units are around it
   std::vector<SegmentExtent> segments;  // trainable, frozen: as they are flattened and sharded
   int64_t norm_blocks = 0;              // of the trainable ones, with fixed_order
-  bool takes_tokens = false;            // its input has no gradient
+  int64_t place = 0;                    // in the order of use
+  bool is_table = false;                // of an embedding
+  bool backward_comes = true;           // something in it or before it is trained
+  bool input_has_gradient = true;       // something before it is
   comm::FsdpOptions options = {};       // its own
   int64_t shard_numel() const;
 };
@@ -51,7 +54,8 @@ struct StepRow {
   size_t unit = 0;      // of compute
   std::vector<PlannedCall> reduces;
 };
-// Whether the timeline's rules hold: units beside, not within each other, all after the embedding.
+// Whether the timeline's rules hold: token and position table are not units of their own, which
+// would be used within each other.
 bool has_timeline(const std::vector<UnitRow>& units);
 // All micro-steps of a step, one after the other.
 std::vector<std::vector<StepRow>> step_timeline(const std::vector<UnitRow>& units,
