@@ -158,8 +158,7 @@ void check_tiling(const std::filesystem::path& path,
 }
 
 // The JSON text of the header; checks the sizes around it.
-std::string_view header_text(const MappedFile& file) {
-  const std::string path = file.path().string();
+std::string_view header_text(std::string_view file, const std::string& path) {
   FSDP_CHECK(file.size() >= 8, "{}: not a safetensors file: only {} bytes", path, file.size());
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, file.data(), 8);
@@ -169,7 +168,7 @@ std::string_view header_text(const MappedFile& file) {
   FSDP_CHECK(header_bytes <= file.size() - 8,
              "{}: truncated: the header needs {} bytes, the file holds {} after its size", path,
              header_bytes, file.size() - 8);
-  const std::string_view text = file.text().substr(8, header_bytes);
+  const std::string_view text = file.substr(8, header_bytes);
   FSDP_CHECK(!text.empty() && text.front() == '{',
              "{}: not a safetensors file: the header does not begin with '{{'", path);
   return text;
@@ -212,22 +211,29 @@ bool convert_integer(const std::byte* in, int64_t count, void* out) {
 }  // namespace
 
 SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
+  const auto file = std::make_shared<const MappedFile>(path);
+  SafetensorsFile out = view(file->text(), path);
+  out.file_ = file;
+  return out;
+}
+
+SafetensorsFile SafetensorsFile::view(std::string_view bytes, const std::filesystem::path& path) {
   SafetensorsFile out;
-  out.file_ = std::make_shared<MappedFile>(path);
-  const std::string_view text = header_text(*out.file_);
+  out.path_ = path;
+  const std::string_view text = header_text(bytes, path.string());
   const Json header = parse_json(text, path.string() + " (header)");
-  const size_t data_bytes = out.file_->size() - 8 - text.size();
-  const HeaderReader reader{path, data_bytes};
+  const std::string_view data = bytes.substr(8 + text.size());
+  const HeaderReader reader{path, data.size()};
   for (const auto& [name, value] : header.items()) {
     if (name == "__metadata__") {
       out.metadata_ = read_metadata(path, value);
     } else {
       SafetensorsEntry entry = reader.entry(name, value);
-      entry.data = out.file_->data() + 8 + text.size() + entry.begin;
+      entry.data = reinterpret_cast<const std::byte*>(data.data()) + entry.begin;
       out.entries_.emplace(name, std::move(entry));
     }
   }
-  check_tiling(path, out.entries_, data_bytes);
+  check_tiling(path, out.entries_, data.size());
   return out;
 }
 
@@ -243,8 +249,8 @@ void SafetensorsFile::read_elements(const std::string& name, int64_t first, int6
   FSDP_CHECK(source.dtype.has_value(), "{}: tensor \"{}\": dtype {} cannot be read",
              path().string(), name, source.dtype_name);
   FSDP_CHECK(first >= 0 && count >= 0 && first <= source.numel && count <= source.numel - first,
-             "{}: tensor \"{}\": elements {} to {} of {}", path().string(), name, first,
-             first + count, source.numel);
+             "{}: tensor \"{}\": {} elements from element {} on, of {}", path().string(), name,
+             count, first, source.numel);
   const DType from = *source.dtype;
   const std::byte* in = source.data + first * static_cast<int64_t>(size_of(from));
   if (count == 0) return;

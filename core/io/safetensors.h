@@ -33,8 +33,10 @@ class SafetensorsFile {
  public:
   // Error for anything the format forbids: see [Note: what is refused] in safetensors.cpp.
   static SafetensorsFile open(const std::filesystem::path& path);
+  // The same of a file's bytes, which must outlive the object. `path`: only to name it in errors.
+  static SafetensorsFile view(std::string_view bytes, const std::filesystem::path& path);
 
-  const std::filesystem::path& path() const { return file_->path(); }
+  const std::filesystem::path& path() const { return path_; }
   const std::map<std::string, SafetensorsEntry>& entries() const { return entries_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   bool contains(const std::string& name) const { return entries_.count(name) != 0; }
@@ -46,7 +48,8 @@ class SafetensorsFile {
                      void* out) const;
 
  private:
-  std::shared_ptr<const MappedFile> file_;
+  std::filesystem::path path_;
+  std::shared_ptr<const MappedFile> file_;  // null: a view
   std::map<std::string, SafetensorsEntry> entries_;
   std::map<std::string, std::string> metadata_;
 };

@@ -17,14 +17,22 @@ TEST_CASE("more words than fit") {
   for (int32_t i = 0; i < 100000; ++i) {
     const std::string word = std::to_string(i) + std::string(static_cast<size_t>(i % 27), 'x');
     const uint64_t hash = WordCache::hash_of(word);
-    REQUIRE(cache.find(word, hash).ids == nullptr);
+    REQUIRE_FALSE(cache.find(word, hash));
     const std::vector<int32_t> ids(static_cast<size_t>(1 + i % 3), i);
     cache.insert(word, hash, ids);
-    const WordCache::Entry entry = cache.find(word, hash);
-    REQUIRE(std::vector(entry.ids, entry.ids + entry.count) == ids);
-    if (cache.find("0", WordCache::hash_of("0")).ids) ++found;
+    const auto entry = cache.find(word, hash);
+    REQUIRE(std::vector(entry->begin(), entry->end()) == ids);
+    if (cache.find("0", WordCache::hash_of("0"))) ++found;
   }
   CHECK(found == 65536);  // then it was full, and "0" did not come again
+}
+
+TEST_CASE("a word without ids is known, too") {
+  WordCache cache;
+  const uint64_t hash = WordCache::hash_of("x");
+  cache.insert("x", hash, {});
+  REQUIRE(cache.find("x", hash));
+  CHECK(cache.find("x", hash)->empty());
 }
 
 TEST_CASE("words of all lengths have hashes of their own") {

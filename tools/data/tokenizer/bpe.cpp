@@ -63,8 +63,8 @@ void Bpe::encode(std::string_view piece, std::vector<int32_t>& ids) const {
 void Bpe::encode_cached(std::string_view piece, std::vector<int32_t>& ids) const {
   if (piece.empty()) return;
   const uint64_t hash = WordCache::hash_of(piece);
-  if (const WordCache::Entry known = cache_.find(piece, hash); known.ids) {
-    ids.insert(ids.end(), known.ids, known.ids + known.count);
+  if (const auto known = cache_.find(piece, hash)) {
+    ids.insert(ids.end(), known->begin(), known->end());
     return;
   }
   const size_t first = ids.size();

@@ -68,16 +68,22 @@ struct HuggingFaceTokenizer::Stages {
   bool cuts_before_space = false;  // see [Note: stretches]
 };
 
+// Beside a file of another name lies what may belong to others.
 HuggingFaceTokenizer::HuggingFaceTokenizer(const std::filesystem::path& file, size_t stretch)
-    : name_(file.string()), stretch_(stretch) {
-  const std::string text = read_file(file);
-  const Json json = parse_json(text, name_);
-  stages_ = std::make_unique<const Stages>(JsonNode(json, name_));
-  // Beside a file of another name lies what may belong to others.
-  const bool in_model_folder = file.filename() == "tokenizer.json";
-  end_of_text_ =
-      find_end_of_text(in_model_folder ? file.parent_path() : "", stages_->added, stages_->model);
-  identity_ = hash_name(fmt::format("{:x} {}", hash_name(text), end_of_text_));
+    : HuggingFaceTokenizer(read_file(file), file.string(),
+                           file.filename() == "tokenizer.json" ? file.parent_path() : "", stretch) {
+}
+
+HuggingFaceTokenizer::HuggingFaceTokenizer(std::string_view json, std::string name, size_t stretch)
+    : HuggingFaceTokenizer(json, std::move(name), "", stretch) {}
+
+HuggingFaceTokenizer::HuggingFaceTokenizer(std::string_view json, std::string name,
+                                           const std::filesystem::path& folder, size_t stretch)
+    : name_(std::move(name)), stretch_(stretch) {
+  const Json root = parse_json(json, name_);
+  stages_ = std::make_unique<const Stages>(JsonNode(root, name_));
+  end_of_text_ = find_end_of_text(folder, stages_->added, stages_->model);
+  identity_ = hash_name(fmt::format("{:x} {}", hash_name(json), end_of_text_));
 }
 
 HuggingFaceTokenizer::~HuggingFaceTokenizer() = default;

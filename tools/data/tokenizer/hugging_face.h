@@ -18,6 +18,8 @@ class HuggingFaceTokenizer : public Tokenizer {
 
   // `stretch`: about how many bytes of a text are encoded at a time; see hugging_face.cpp.
   explicit HuggingFaceTokenizer(const std::filesystem::path& file, size_t stretch = kStretch);
+  // Of the file's text alone. `name`: of the file, for errors.
+  HuggingFaceTokenizer(std::string_view json, std::string name, size_t stretch = kStretch);
   ~HuggingFaceTokenizer() override;
 
   std::string_view name() const override { return name_; }  // the file
@@ -36,6 +38,9 @@ class HuggingFaceTokenizer : public Tokenizer {
  private:
   struct Stages;
 
+  // `folder`: of the files that say which token closes a document; "": there are none.
+  HuggingFaceTokenizer(std::string_view json, std::string name, const std::filesystem::path& folder,
+                       size_t stretch);
   size_t end_of_stretch(std::string_view text, size_t begin) const;
   void encode_stretch(std::string_view text, bool first, std::vector<int32_t>& ids) const;
 

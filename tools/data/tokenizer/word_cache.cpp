@@ -1,6 +1,7 @@
 // Contract: tools/data/tokenizer/word_cache.h.
 #include "tools/data/tokenizer/word_cache.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace fsdp::data {
@@ -36,19 +37,30 @@ uint64_t WordCache::hash_of(std::string_view piece) {
 }
 
 void WordCache::insert(std::string_view piece, uint64_t hash, std::span<const int32_t> ids) {
-  if (entries_ == kEntries) {
-    slots_.assign(kSlots, {});
-    text_.clear();
-    ids_.clear();
-    entries_ = 0;
+  if (2 * entries_ == slots_.size()) {
+    std::vector<Slot> before = std::move(slots_);
+    slots_.assign(std::min(2 * before.size(), kMostSlots), {});
+    if (before.size() == kMostSlots) {
+      text_.clear();
+      ids_.clear();
+      entries_ = 0;
+    } else {
+      for (const Slot& slot : before) {
+        if (slot.bytes != 0) place(slot);
+      }
+    }
   }
-  size_t i = hash & (kSlots - 1);
-  while (slots_[i].bytes != 0) i = (i + 1) & (kSlots - 1);
-  slots_[i] = {hash, static_cast<uint32_t>(text_.size()), static_cast<uint32_t>(ids_.size()),
-               static_cast<uint16_t>(piece.size()), static_cast<uint16_t>(ids.size())};
+  place({hash, static_cast<uint32_t>(text_.size()), static_cast<uint32_t>(ids_.size()),
+         static_cast<uint16_t>(piece.size()), static_cast<uint16_t>(ids.size())});
   text_ += piece;
   ids_.insert(ids_.end(), ids.begin(), ids.end());
   ++entries_;
+}
+
+void WordCache::place(const Slot& slot) {
+  size_t i = slot.hash & (slots_.size() - 1);
+  while (slots_[i].bytes != 0) i = (i + 1) & (slots_.size() - 1);
+  slots_[i] = slot;
 }
 
 }  // namespace fsdp::data
