@@ -14,7 +14,7 @@ namespace fsdp {
 class Tensor;
 
 // kGeluBloom: kGeluTanh with constants rounded to eight digits, as BLOOM was trained.
-enum class Activation : uint8_t { kNone, kGeluTanh, kGeluErf, kGeluBloom };
+enum class Activation : uint8_t { kNone, kGeluTanh, kGeluErf, kGeluBloom, kRelu };
 
 // c = op(a) op(b) [+ bias] [+ c]; accumulated in the accumulation dtype, rounded once on store.
 // a and b share one dtype; c has that dtype or its accumulation dtype.

@@ -24,6 +24,10 @@ Layer::Layer(std::string name, const std::string& kind, const BlockSpec& spec)
 
 Linear& Layer::add_linear(const LinearSpec& linear) {
   double deviation = config_.initializer_range;
+  if (config_.xavier_init) {
+    deviation =
+        std::sqrt((linear.of_attention ? 1.0 : 2.0) / static_cast<double>(linear.in + linear.out));
+  }
   if (linear.into_residual && config_.scaled_residual_init) {
     deviation /= std::sqrt(2.0 * static_cast<double>(config_.layers));
   }
@@ -41,8 +45,11 @@ Attention::Attention(std::string name, const BlockSpec& spec)
   const int64_t q = config_.heads * config_.head_dim;
   const int64_t kv = config_.kv_heads * config_.head_dim;
   const auto input = [&](const char* part, int64_t out) {
-    inputs_.push_back(
-        &add_linear({.name = part, .in = config_.hidden, .out = out, .bias = config_.qkv_bias}));
+    inputs_.push_back(&add_linear({.name = part,
+                                   .in = config_.hidden,
+                                   .out = out,
+                                   .bias = config_.qkv_bias,
+                                   .of_attention = true}));
   };
   if (config_.packed_qkv) {
     input("qkv", q + 2 * kv);
@@ -121,7 +128,10 @@ Tensor Mlp::operator()(const Tensor& x, const ForwardContext& context) {
       const Tensor gate = (*inputs_[0])(input, context);
       return (*output_)(ops::swiglu(gate, (*inputs_[1])(input, context)), context);
     }
-    return (*output_)((*inputs_[0])(input, context, config_.activation), context);
+    const Tensor inner = (*inputs_[0])(input, context, config_.activation);
+    return (*output_)(ops::dropout(inner, ops::dropout_args(context, config_.mlp_dropout, layer_,
+                                                            ops::DropoutSite::kMlpInner)),
+                      context);
   });
 }
 
@@ -160,20 +170,24 @@ Tensor Block::operator()(const Tensor& x, const ForwardContext& context) {
 }
 
 Tensor Block::compute(const Tensor& x, const ForwardContext& context) {
-  const auto inner_mlp = [&](const Tensor& y) {
-    return ops::dropout(
-        (*mlp_)(y, context),
-        ops::dropout_args(context, config_.residual_dropout, layer_, ops::DropoutSite::kMlpOutput));
-  };
+  if (config_.post_norm) {
+    const Tensor between = (*attention_norm_)((*attention_)(x, context), x).y;
+    return (*mlp_norm_)(mlp(between, context), between).y;
+  }
   const ops::NormOutput before = (*attention_norm_)(x);
   if (config_.parallel_residual) {
     const ops::NormOutput beside = (*mlp_norm_)(before.stream);
     const Tensor mixed = (*attention_)(before.y, context);
-    return ops::add(ops::add(beside.stream, mixed), inner_mlp(beside.y));
+    return ops::add(ops::add(beside.stream, mixed), mlp(beside.y, context));
   }
   const Tensor mixed = (*attention_)(before.y, context);
   const ops::NormOutput between = (*mlp_norm_)(mixed, before.stream);
-  return ops::add(between.stream, inner_mlp(between.y));
+  return ops::add(between.stream, mlp(between.y, context));
+}
+
+Tensor Block::mlp(const Tensor& x, const ForwardContext& context) {
+  return ops::dropout((*mlp_)(x, context), ops::dropout_args(context, config_.residual_dropout,
+                                                             layer_, ops::DropoutSite::kMlpOutput));
 }
 
 }  // namespace fsdp::models

@@ -47,6 +47,7 @@ class Layer : public Module {
     int64_t out = 0;
     bool bias = false;
     bool into_residual = false;  // its output adds to the residual stream: scaled init
+    bool of_attention = false;   // makes q, k or v: see ModelConfig::xavier_init
   };
   Linear& add_linear(const LinearSpec& linear);
 
@@ -92,6 +93,7 @@ class Block final : public Module {
  private:
   void add_part(BlockPart part, const BlockSpec& spec);
   Tensor compute(const Tensor& x, const ForwardContext& context);
+  Tensor mlp(const Tensor& x, const ForwardContext& context);
 
   const ModelConfig& config_;
   int64_t layer_;

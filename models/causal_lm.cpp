@@ -25,14 +25,15 @@ BaseModel::BaseModel(std::string name, const ModelConfig& config, Backend& backe
   }
   tokens_ = &add_child<Embedding>("embedding.tokens", config.vocabulary, config);
   if (config.positions == PositionKind::kLearned) {
-    positions_ = &add_child<Embedding>("embedding.positions", config.max_positions, config);
+    positions_ = &add_child<Embedding>("embedding.positions",
+                                       config.max_positions + config.position_offset, config);
   }
   if (config.embedding_norm) embedding_norm_ = &add_child<Norm>("embedding.norm", config);
   for (int64_t i = 0; i < config.layers; ++i) {
     blocks_.push_back(
         &add_child<Block>(fmt::format("blocks.{}", i), BlockSpec{config, i, rope, key_bias}));
   }
-  final_norm_ = &add_child<Norm>("final_norm", config);
+  if (config.final_norm) final_norm_ = &add_child<Norm>("final_norm", config);
 }
 
 void BaseModel::set_recompute(RecomputeMode mode, int64_t every) {
@@ -68,6 +69,7 @@ Tensor BaseModel::operator()(const Tensor& tokens, const ForwardContext& context
       x = (*block)(x, context);
       show(block->name(), x);
     }
+    if (!final_norm_) return x;
     Tensor y = (*final_norm_)(x).y;
     show(final_norm_->name(), y);
     return y;
@@ -81,10 +83,11 @@ CausalLM::CausalLM(const ModelConfig& config, Backend& backend, DType dtype, int
              config_.max_positions, max_length);
   base_ = &add_child<BaseModel>("base", config_, backend, dtype, max_length);
   if (config_.tied_head) {
-    head_ = &add_child<Linear>("head", base_->token_table());
+    head_ = &add_child<Linear>("head", base_->token_table(), config_.head_bias);
   } else {
     head_ = &add_child<Linear>("head", Linear::Spec{.in = config_.hidden,
                                                     .out = config_.vocabulary,
+                                                    .bias = config_.head_bias,
                                                     .deviation = config_.initializer_range});
   }
 }

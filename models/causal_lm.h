@@ -31,7 +31,7 @@ class BaseModel final : public Module {
   Norm* embedding_norm_ = nullptr;
   std::vector<Block*> blocks_;
   std::set<const Block*> left_out_;
-  Norm* final_norm_;
+  Norm* final_norm_ = nullptr;
 };
 
 class CausalLM final : public Module {

@@ -13,7 +13,7 @@
 
 namespace fsdp::models {
 
-enum class PositionKind : uint8_t { kLearned, kRope, kAlibi };
+enum class PositionKind : uint8_t { kNone, kLearned, kRope, kAlibi };
 enum class NormKind : uint8_t { kLayerNorm, kRmsNorm };
 enum class MlpKind : uint8_t { kActivation, kSwiGlu };
 
@@ -57,7 +57,11 @@ struct ModelConfig {
   Activation activation = Activation::kGeluTanh;  // of MlpKind::kActivation
   RopeConfig rope;
 
+  int64_t position_offset = 0;     // rows of the position table before that of the first token
+  bool scaled_embedding = false;   // token rows times sqrt(hidden)
   bool embedding_norm = false;     // between the embedding and the first block
+  bool post_norm = false;          // x = norm(x + part(x)) instead of x + part(norm(x))
+  bool final_norm = true;          // between the last block and the head
   bool parallel_residual = false;  // attention and MLP of the same input, added together
   int64_t window = 0;              // keys that a query sees, itself included; 0: all before it
 
@@ -68,13 +72,17 @@ struct ModelConfig {
   bool mlp_bias = false;
   ops::WeightLayout weight_layout = ops::WeightLayout::kOutIn;
   bool tied_head = false;
+  bool head_bias = false;
 
   double norm_epsilon = 1e-5;
   double embedding_dropout = 0;
   double attention_dropout = 0;
   double residual_dropout = 0;
+  double mlp_dropout = 0;  // behind the activation
   double initializer_range = 0.02;
   bool scaled_residual_init = false;  // GPT-2: deviation / sqrt(2 layers) into the residual stream
+  bool xavier_init = false;  // fairseq: deviation of matrices sqrt(2 / (in + out)), half the
+                             // variance for q, k, v
 
   // Of a run, not of the model's file: rotary and ALiBi values are rounded to it; empty: they are in
   // the accumulation dtype.
@@ -84,6 +92,7 @@ struct ModelConfig {
   int64_t eos_token = -1;
 
   double attention_scale() const;  // 1 / sqrt(head_dim)
+  double embedding_scale() const;  // of the token rows
   int64_t rotary_dim() const;      // channels of a head that are rotated
   int64_t parameter_count() const;  // tied head once
 };

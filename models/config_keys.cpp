@@ -1,30 +1,81 @@
 // Keys that several families share.
 #include "models/config_keys.h"
 
+#include <array>
+#include <string_view>
+#include <vector>
+
 namespace fsdp::models {
 
 int64_t ConfigKeys::token(const char* key) const {
   if (!has(key)) return -1;
   const Json& value = object_.at(key);
   const Json& first = value.is_array() && !value.empty() ? value[0] : value;
-  FSDP_CHECK(first.is_number_integer(), "{}: {}: expected an integer or a list of them, got {}",
-             where_, key, value.dump());
+  FSDP_CHECK(is_integer(first), "{}: {}: expected an integer or a list of them, got {}", where_,
+             key, value.dump());
   return first.get<int64_t>();
+}
+
+std::vector<std::string> ConfigKeys::strings(const char* key) const {
+  std::vector<std::string> out;
+  if (!has(key)) return out;
+  const Json& list = object_.at(key);
+  FSDP_CHECK(list.is_array(), "{}: {}: expected a list, got {}", where_, key, list.dump());
+  for (const Json& item : list) {
+    FSDP_CHECK(item.is_string(), "{}: {}: expected strings, got {}", where_, key, item.dump());
+    out.push_back(item.get<std::string>());
+  }
+  return out;
+}
+
+void ConfigKeys::refuse_objects() const {
+  for (const auto& [key, value] : object_.items()) {
+    FSDP_CHECK(!value.is_object(), "{}: {}: values by layer type are not supported by this build",
+               where_, key);
+  }
 }
 
 void ConfigKeys::refuse_unless(bool supported, const char* key, const char* meaning) const {
   FSDP_CHECK(supported, "{}: {}: {} is not supported by this build", where_, key, meaning);
 }
 
+namespace {
+
+struct NamedActivation {
+  std::string_view name;  // the first of an activation is the one that is written
+  Activation activation;
+};
+constexpr std::array kActivations = {NamedActivation{"gelu_new", Activation::kGeluTanh},
+                                     NamedActivation{"gelu_pytorch_tanh", Activation::kGeluTanh},
+                                     NamedActivation{"gelu_fast", Activation::kGeluTanh},
+                                     NamedActivation{"gelu", Activation::kGeluErf},
+                                     NamedActivation{"relu", Activation::kRelu}};
+
+}  // namespace
+
+Activation activation_named(const std::string& name) {
+  std::vector<std::string_view> known;
+  for (const NamedActivation& named : kActivations) {
+    if (named.name == name) return named.activation;
+    known.push_back(named.name);
+  }
+  fail("expected one of {}, got '{}'", fmt::join(known, ", "), name);
+}
+
 Activation read_activation(const ConfigKeys& keys, const char* key, const std::string& otherwise) {
   const std::string name = keys.get_or<std::string>(key, otherwise);
-  if (name == "gelu_new" || name == "gelu_pytorch_tanh") return Activation::kGeluTanh;
-  if (name == "gelu") return Activation::kGeluErf;
-  fail("{}: {}: expected gelu_new, gelu_pytorch_tanh or gelu, got '{}'", keys.where(), key, name);
+  try {
+    return activation_named(name);
+  } catch (const Error& error) {
+    fail("{}: {}: {}", keys.where(), key, error.what());
+  }
 }
 
 const char* activation_name(Activation activation) {
-  return activation == Activation::kGeluErf ? "gelu" : "gelu_new";
+  for (const NamedActivation& named : kActivations) {
+    if (named.activation == activation) return named.name.data();
+  }
+  return activation == Activation::kGeluBloom ? "BLOOM's gelu" : "none";  // no choice of a file
 }
 
 int64_t read_head_dim(const ConfigKeys& keys, const ModelConfig& c, const char* heads_key) {
@@ -36,28 +87,48 @@ int64_t read_head_dim(const ConfigKeys& keys, const ModelConfig& c, const char* 
   return c.hidden / c.heads;
 }
 
-RopeConfig read_rope(const ConfigKeys& keys) {
+namespace {
+
+// A frequency may neither vanish nor overflow.
+double positive(const ConfigKeys& keys, const char* key, double value) {
+  constexpr double kMost = 1e15;
+  FSDP_CHECK(value > 0 && value <= kMost, "{}: {}: expected within (0, {:g}], got {:g}",
+             keys.where(), key, kMost, value);
+  return value;
+}
+
+void read_scaling(const ConfigKeys& keys, RopeConfig& rope) {
+  const std::string type =
+      keys.get_or<std::string>("rope_type", keys.get_or<std::string>("type", "default"));
+  if (type == "default") return;
+  FSDP_CHECK(type == "linear" || type == "llama3",
+             "{}: rope_type: expected default, linear or llama3, got '{}'", keys.where(), type);
+  rope.factor = positive(keys, "factor", keys.get<double>("factor"));
+  rope.scaling = RopeConfig::Scaling::kLinear;
+  if (type == "linear") return;
+  rope.scaling = RopeConfig::Scaling::kLlama3;
+  rope.low_frequency_factor = keys.get<double>("low_freq_factor");
+  rope.high_frequency_factor = keys.get<double>("high_freq_factor");
+  FSDP_CHECK(rope.high_frequency_factor > rope.low_frequency_factor,
+             "{}: high_freq_factor: expected above low_freq_factor {}, got {}", keys.where(),
+             rope.low_frequency_factor, rope.high_frequency_factor);
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  rope.original_max_positions = positive(keys, kOriginal, keys.get<double>(kOriginal));
+}
+
+}  // namespace
+
+RopeConfig read_rope(const ConfigKeys& keys, double theta, double fraction) {
   RopeConfig rope;
-  const bool new_style = keys.has("rope_parameters");
-  const char* key = new_style ? "rope_parameters" : "rope_scaling";
-  rope.theta = keys.get_or<double>("rope_theta", 10000);
+  const char* key = keys.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  rope.theta = positive(keys, "rope_theta", keys.get_or<double>("rope_theta", theta));
+  rope.fraction = keys.get_or<double>("partial_rotary_factor", fraction);
   if (!keys.has(key)) return rope;
   const ConfigKeys scaling = keys.object(key);
-  rope.theta = scaling.get_or<double>("rope_theta", rope.theta);
-  const std::string type =
-      scaling.get_or<std::string>("rope_type", scaling.get_or<std::string>("type", "default"));
-  if (type == "default") return rope;
-  rope.factor = scaling.get<double>("factor");
-  if (type == "linear") {
-    rope.scaling = RopeConfig::Scaling::kLinear;
-    return rope;
-  }
-  FSDP_CHECK(type == "llama3", "{}: rope_type: expected default, linear or llama3, got '{}'",
-             scaling.where(), type);
-  rope.scaling = RopeConfig::Scaling::kLlama3;
-  rope.low_frequency_factor = scaling.get<double>("low_freq_factor");
-  rope.high_frequency_factor = scaling.get<double>("high_freq_factor");
-  rope.original_max_positions = scaling.get<double>("original_max_position_embeddings");
+  scaling.refuse_objects();
+  rope.theta = positive(scaling, "rope_theta", scaling.get_or<double>("rope_theta", rope.theta));
+  rope.fraction = scaling.get_or<double>("partial_rotary_factor", rope.fraction);
+  read_scaling(scaling, rope);
   return rope;
 }
 

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "core/error.h"
 #include "core/io/json.h"
@@ -18,6 +19,8 @@ class ConfigKeys {
   }
 
   bool has(const char* key) const { return object_.contains(key) && !object_.at(key).is_null(); }
+  // Not even null, which often means "none" where absence means a default.
+  bool absent(const char* key) const { return !object_.contains(key); }
 
   template <typename T>
   T get(const char* key) const {
@@ -34,20 +37,28 @@ class ConfigKeys {
   }
   // A token id; of a list (newer files have several end tokens) the first. -1: none.
   int64_t token(const char* key) const;
+  std::vector<std::string> strings(const char* key) const;  // empty: no such list
   ConfigKeys object(const char* key) const {
     return ConfigKeys(object_.at(key), where_ + ": " + key);
   }
   const std::string& where() const { return where_; }
+  // Error for a value that is an object: keys under keys that are not read.
+  void refuse_objects() const;
   // Error: "FILE: KEY: MEANING is not supported by this build".
   void refuse_unless(bool supported, const char* key, const char* meaning) const;
 
  private:
+  // Of at most 32 bits: extents and token ids have no more.
+  static bool is_integer(const Json& value) {
+    if (value.is_number_unsigned()) return value.get<uint64_t>() <= INT32_MAX;
+    return value.is_number_integer() && std::in_range<int32_t>(value.get<int64_t>());
+  }
   // Strict: the library would turn 2.5 and true into integers.
   template <typename T>
   T convert(const char* key) const {
     const Json& value = object_.at(key);
     const bool fits = std::is_same_v<T, bool>      ? value.is_boolean()
-                      : std::is_same_v<T, int64_t> ? value.is_number_integer()
+                      : std::is_same_v<T, int64_t> ? is_integer(value)
                       : std::is_same_v<T, double>  ? value.is_number()
                                                    : value.is_string();
     FSDP_CHECK(fits, "{}: {}: expected {}, got {}", where_, key, type_name<T>(), value.dump());
@@ -56,7 +67,7 @@ class ConfigKeys {
   template <typename T>
   static const char* type_name() {
     if (std::is_same_v<T, bool>) return "true or false";
-    if (std::is_same_v<T, int64_t>) return "an integer";
+    if (std::is_same_v<T, int64_t>) return "an integer of at most 32 bits";
     return std::is_same_v<T, double> ? "a number" : "a string";
   }
 
@@ -65,11 +76,13 @@ class ConfigKeys {
 };
 
 // What several families have in common.
+Activation activation_named(const std::string& name);  // Hugging Face's; Error lists them
 Activation read_activation(const ConfigKeys& keys, const char* key, const std::string& otherwise);
 const char* activation_name(Activation activation);  // Hugging Face's
 int64_t read_head_dim(const ConfigKeys& keys, const ModelConfig& config, const char* heads_key);
 // Newer files keep everything in `rope_parameters`, older ones in `rope_theta` and `rope_scaling`.
-RopeConfig read_rope(const ConfigKeys& keys);
+// `theta`, `fraction`: where the file says neither.
+RopeConfig read_rope(const ConfigKeys& keys, double theta = 10000, double fraction = 1);
 OrderedJson rope_scaling_json(const RopeConfig& rope);
 
 }  // namespace fsdp::models

@@ -8,8 +8,9 @@
 namespace fsdp::models {
 
 std::span<const Family* const> families() {
-  static constexpr std::array kAll = {&family::kGpt2,  &family::kLlama, &family::kMistral,
-                                      &family::kQwen2, &family::kBloom, &family::kGptNeox};
+  static constexpr std::array kAll = {
+      &family::kGpt2,  &family::kLlama,   &family::kMistral,     &family::kQwen2,
+      &family::kBloom, &family::kGptNeox, &family::kFairseqGpt3, &family::kWorkshopGpt};
   return kAll;
 }
 

@@ -47,7 +47,7 @@ std::span<const Family* const> families();
 const Family& family_of(std::string_view name);  // Error lists those there are
 
 namespace family {
-extern const Family kBloom, kGpt2, kGptNeox, kLlama, kMistral, kQwen2;
+extern const Family kBloom, kFairseqGpt3, kGpt2, kGptNeox, kLlama, kMistral, kQwen2, kWorkshopGpt;
 }
 
 }  // namespace fsdp::models

@@ -5,7 +5,6 @@
 
 #include "core/ops/cross_entropy.h"
 #include "core/ops/elementwise.h"
-#include "core/ops/embedding.h"
 
 namespace fsdp::models {
 namespace {
@@ -26,8 +25,10 @@ Linear::Linear(std::string name, const Spec& spec)
                spec.bias ? &add_parameter("bias", Shape{spec.out}, {}, false) : nullptr,
                spec.layout} {}
 
-Linear::Linear(std::string name, Parameter& weight)
-    : Module(std::move(name), "Linear"), weights_{weight} {
+Linear::Linear(std::string name, Parameter& weight, bool bias)
+    : Module(std::move(name), "Linear"),
+      weights_{weight,
+               bias ? &add_parameter("bias", Shape{weight.shape()[0]}, {}, false) : nullptr} {
   share_parameter(weight);
 }
 
@@ -50,7 +51,8 @@ void Linear::add_lora(const LoraConfig& lora, int64_t number) {
 Tensor Linear::cross_entropy(const Tensor& h, const Tensor& labels, double gradient_scale,
                              const Tensor* loss_scale) {
   return run(h, [&](const Tensor& input) {
-    return ops::linear_cross_entropy(input, weights_.weight, labels, gradient_scale, loss_scale);
+    return ops::linear_cross_entropy(input, weights_.weight, labels, gradient_scale, loss_scale,
+                                     weights_.bias);
   });
 }
 
@@ -74,14 +76,15 @@ ops::NormOutput Norm::operator()(const Tensor& x, const Tensor& residual) {
 
 Embedding::Embedding(std::string name, int64_t rows, const ModelConfig& config)
     : Module(std::move(name), "Embedding"),
+      options_{.scale = config.embedding_scale(), .first_position = config.position_offset},
       table_(add_parameter("weight", Shape{rows, config.hidden}, {0, config.initializer_range},
                            true)) {}
 
 Tensor Embedding::operator()(const Tensor& tokens, Embedding* positions) {
   return run(Tensor(), [&](const Tensor&) {
-    if (!positions) return ops::embedding(tokens, table_);
+    if (!positions) return ops::embedding(tokens, table_, nullptr, options_);
     return positions->run(Tensor(), [&](const Tensor&) {
-      return ops::embedding(tokens, table_, &positions->table_);
+      return ops::embedding(tokens, table_, &positions->table_, options_);
     });
   });
 }

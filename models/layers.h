@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/module.h"
+#include "core/ops/embedding.h"
 #include "core/ops/linear.h"
 #include "core/ops/norm.h"
 #include "models/config.h"
@@ -23,7 +24,8 @@ class Linear final : public Module {
     ops::WeightLayout layout = ops::WeightLayout::kOutIn;
   };
   Linear(std::string name, const Spec& spec);
-  Linear(std::string name, Parameter& weight);  // tied to another module's, (out, in)
+  // Tied to another module's weight, (out, in); a bias is its own.
+  Linear(std::string name, Parameter& weight, bool bias);
 
   Tensor operator()(const Tensor& x,  // (..., in)
                     const ForwardContext& context,
@@ -60,12 +62,14 @@ class Norm final : public Module {
 class Embedding final : public Module {
  public:
   Embedding(std::string name, int64_t rows, const ModelConfig& config);
-  // table[tokens], + positions->table[t] unless null: one op, inside both modules.
+  // The rows of the tokens, scaled as the family does, and of the positions unless null: one op,
+  // inside both modules.
   Tensor operator()(const Tensor& tokens,   // (B, T), i32
                     Embedding* positions);  // -> (B, T, hidden)
   Parameter& table() { return table_; }
 
  private:
+  ops::EmbeddingOptions options_;
   Parameter& table_;  // (rows, hidden)
 };
 

@@ -26,7 +26,8 @@ struct HeadPass {
   Tensor dh2;      // (N, C), undefined without gradients
   Tensor logits;   // (chunk, V), accumulation dtype
   Tensor dlogits;  // (chunk, V), compute dtype; shares logits when that is the same dtype
-  GradientTarget dweight;
+  const Tensor* bias = nullptr;  // (V)
+  GradientTarget dweight, dbias;
 };
 
 void head_chunk(const HeadPass& p, Parameter& weight, const Tensor& labels, Tensor& loss,
@@ -37,7 +38,8 @@ void head_chunk(const HeadPass& p, Parameter& weight, const Tensor& labels, Tens
   const int64_t vocabulary = weight.shape()[0];
   const Tensor h = p.h2.slice(first * channels, Shape{rows, channels});
   Tensor logits = p.logits.slice(0, Shape{rows, vocabulary});
-  backend.matmul(stream, {.a = h, .b = weight.value(), .c = logits, .transpose_b = true});
+  backend.matmul(stream,
+                 {.a = h, .b = weight.value(), .c = logits, .transpose_b = true, .bias = p.bias});
   Tensor dlogits;
   if (p.dlogits.defined()) dlogits = p.dlogits.slice(0, Shape{rows, vocabulary});
   backend.cross_entropy(stream, {.logits = logits,
@@ -58,29 +60,42 @@ void head_chunk(const HeadPass& p, Parameter& weight, const Tensor& labels, Tens
                             .transpose_a = true,
                             .accumulate = p.dweight.accumulate || first > 0});
   }
+  if (p.dbias.tensor.defined()) {
+    Tensor dbias = p.dbias.tensor;
+    backend.sum_rows(stream,
+                     {.x = dlogits, .out = dbias, .accumulate = p.dbias.accumulate || first > 0});
+  }
+}
+
+void check_head(const Tensor& h, const Parameter& weight, const Tensor& labels,
+                const Parameter* bias) {
+  const int64_t rows = h.shape().rows(), vocabulary = weight.shape()[0];
+  check_shape("cross_entropy", weight.name(), weight.shape(), Shape{vocabulary, h.shape().last()});
+  check_dtype("cross_entropy", weight.name(), weight.value().dtype(), h.dtype());
+  if (bias) check_shape("cross_entropy", bias->name(), bias->shape(), Shape{vocabulary});
+  check_shape("cross_entropy", "labels", labels.shape(), Shape{rows});
+  check_dtype("cross_entropy", "labels", labels.dtype(), DType::kI32);
+  FSDP_CHECK(rows > 0, "[cross_entropy] rows: expected at least one, got {}", h.shape().str());
 }
 
 }  // namespace
 
 Tensor linear_cross_entropy(const Tensor& h, Parameter& weight, const Tensor& labels,
-                            double gradient_scale, const Tensor* loss_scale) {
+                            double gradient_scale, const Tensor* loss_scale, Parameter* bias) {
+  check_head(h, weight, labels, bias);
   const int64_t rows = h.shape().rows();
   const int64_t channels = h.shape().last();
   const int64_t vocabulary = weight.shape()[0];
-  check_shape("cross_entropy", weight.name(), weight.shape(), Shape{vocabulary, channels});
-  check_shape("cross_entropy", "labels", labels.shape(), Shape{rows});
-  check_dtype("cross_entropy", "labels", labels.dtype(), DType::kI32);
-  check_dtype("cross_entropy", weight.name(), weight.value().dtype(), h.dtype());
-  FSDP_CHECK(rows > 0, "[cross_entropy] rows: expected at least one, got {}", h.shape().str());
   Backend& backend = h.backend();
   const DType wide = accumulation_dtype(h.dtype());
   Tensor loss = Tensor::zeros(backend, Shape{}, wide);
 
-  const bool train_weight = weight.recording();
-  Tape* tape = train_weight ? weight.tape() : tape_of({&h});
+  const bool train_weight = weight.recording(), train_bias = bias && bias->recording();
+  Tape* tape = train_weight ? weight.tape() : train_bias ? bias->tape() : tape_of({&h});
   const int64_t chunk = head_chunk_rows(rows, vocabulary);
   HeadPass pass = {.gradient_scale = gradient_scale, .loss_scale = loss_scale};
   pass.h2 = h.view(Shape{rows, channels});
+  pass.bias = bias ? &bias->value() : nullptr;
   if (tape && h.requires_grad()) {
     pass.dh2 = Tensor::empty(backend, pass.h2.shape(), h.dtype());
   }
@@ -89,21 +104,24 @@ Tensor linear_cross_entropy(const Tensor& h, Parameter& weight, const Tensor& la
     pass.dlogits =
         wide == h.dtype() ? pass.logits : Tensor::empty(backend, pass.logits.shape(), h.dtype());
   }
-  if (train_weight) {
-    weight.add_use();
-    pass.dweight = weight.begin_gradient(/*several=*/chunk < rows);
-  }
+  const auto begin_gradient = [&](Parameter& parameter) {
+    parameter.add_use();
+    return parameter.begin_gradient(/*several=*/chunk < rows);
+  };
+  if (train_weight) pass.dweight = begin_gradient(weight);
+  if (train_bias) pass.dbias = begin_gradient(*bias);
   for (int64_t first = 0; first < rows; first += chunk) {
     head_chunk(pass, weight, labels, loss, first, std::min(chunk, rows - first));
   }
   if (!tape) return loss;
   Tensor dh = pass.dh2.defined() ? pass.dh2.view(h.shape()) : Tensor();
   tape->record("linear_cross_entropy", {&h}, {&loss},
-               [dh, &weight, train_weight](std::vector<Tensor>& gradients) {
+               [dh, &weight, train_weight, bias, train_bias](std::vector<Tensor>& gradients) {
                  FSDP_CHECK(!gradients[0].defined(),
                             "[cross_entropy] backward: its gradient was fixed in forward by "
                             "gradient_scale; start backward from this loss");
                  if (train_weight) weight.end_gradient();
+                 if (train_bias) bias->end_gradient();
                  return std::vector<Tensor>{dh};
                });
   return loss;

@@ -25,7 +25,8 @@ enum class DropoutSite : uint8_t {
   kAttentionWeights,
   kAttentionOutput,
   kMlpOutput,
-  kAdapterInput  // "layer" is the number of the linear layer in the model
+  kAdapterInput,  // "layer" is the number of the linear layer in the model
+  kMlpInner       // behind the activation
 };
 
 // The kernel arguments of dropout at (layer, site) in this pass; probability 0 outside training.

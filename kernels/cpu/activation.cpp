@@ -59,6 +59,17 @@ struct GeluErf {
   }
 };
 
+struct Relu {  // of NaN: NaN
+  template <typename A>
+  static A value(A x) {
+    return x < A(0) ? A(0) : x;
+  }
+  template <typename A>
+  static A derivative(A x) {
+    return x <= A(0) ? A(0) : A(1);
+  }
+};
+
 // ---- runs of up to kRun elements, in f32 or f64 ----
 
 template <typename F, typename A>
@@ -125,6 +136,8 @@ auto dispatch_activation(Activation kind, std::string_view op, F&& f) {
     case Activation::kGeluTanh: return f(GeluTanh<ExactConstants>{});
     case Activation::kGeluBloom: return f(GeluTanh<BloomConstants>{});
     case Activation::kGeluErf: return f(GeluErf{});
+    case Activation::kRelu:
+      return f(Relu{});
     default: fail("[{}] kind: expected an activation, got {}", op, static_cast<int>(kind));
   }
 }

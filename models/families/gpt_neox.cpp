@@ -36,13 +36,8 @@ void read(const ConfigKeys& keys, ModelConfig& c) {
   c.attention_dropout = keys.get_or<double>("attention_dropout", 0);
   c.parallel_residual = keys.get_or<bool>("use_parallel_residual", true);
   c.qkv_bias = c.attention_out_bias = keys.get_or<bool>("attention_bias", true);
-  c.rope = read_rope(keys);
-  if (!keys.has("rope_theta") && !keys.has("rope_parameters")) {
-    c.rope.theta = keys.get_or<double>("rotary_emb_base", 10000);
-  }
-  const ConfigKeys rope = keys.has("rope_parameters") ? keys.object("rope_parameters") : keys;
-  c.rope.fraction = rope.get_or<double>("partial_rotary_factor",
-                                        keys.get_or<double>("rotary_pct", 0.25));
+  c.rope = read_rope(keys, keys.get_or<double>("rotary_emb_base", 10000),
+                     keys.get_or<double>("rotary_pct", 0.25));
 }
 
 OrderedJson write(const ModelConfig& c) {
@@ -75,6 +70,8 @@ constexpr std::array kRoot = {NamePair{"embedding.tokens.", "gpt_neox.embed_in."
 constexpr std::array<std::string_view, 3> kIgnorable = {".attention.bias", ".attention.masked_bias",
                                                         ".rotary_emb.inv_freq"};
 
+void gpt_neox_20b(ModelConfig& c) { c.activation = Activation::kGeluTanh; }
+
 constexpr std::array kPresets = {
     Preset{"pythia-70m", 50304, 512, 6, 8, 8, 2048, 2048},
     Preset{"pythia-160m", 50304, 768, 12, 12, 12, 3072, 2048},
@@ -84,7 +81,7 @@ constexpr std::array kPresets = {
     Preset{"pythia-2.8b", 50304, 2560, 32, 32, 32, 10240, 2048},
     Preset{"pythia-6.9b", 50432, 4096, 32, 32, 32, 16384, 2048},
     Preset{"pythia-12b", 50688, 5120, 36, 40, 40, 20480, 2048},
-    Preset{"gpt-neox-20b", 50432, 6144, 44, 64, 64, 24576, 2048},
+    Preset{"gpt-neox-20b", 50432, 6144, 44, 64, 64, 24576, 2048, gpt_neox_20b},
 };
 
 }  // namespace

@@ -31,36 +31,63 @@ ModelConfig qwen2_defaults() {
 
 // ---------------------------------------------------------------------------- config.json
 
-void read_common(const ConfigKeys& keys, ModelConfig& c, int64_t max_positions) {
+// What transformers takes where a file has no such key; null means something else.
+struct Absent {
+  int64_t max_positions;
+  int64_t kv_heads = 0;  // 0: as many as heads
+};
+
+void read_common(const ConfigKeys& keys, ModelConfig& c, const Absent& absent) {
   c.vocabulary = keys.get<int64_t>("vocab_size");
   c.hidden = keys.get<int64_t>("hidden_size");
   c.layers = keys.get<int64_t>("num_hidden_layers");
   c.heads = keys.get<int64_t>("num_attention_heads");
-  c.kv_heads = keys.get_or<int64_t>("num_key_value_heads", c.heads);
+  const bool default_kv_heads = absent.kv_heads > 0 && keys.absent("num_key_value_heads");
+  c.kv_heads =
+      default_kv_heads ? absent.kv_heads : keys.get_or<int64_t>("num_key_value_heads", c.heads);
   c.head_dim = read_head_dim(keys, c, "num_attention_heads");
   c.ffn = keys.get<int64_t>("intermediate_size");
-  c.max_positions = keys.get_or<int64_t>("max_position_embeddings", max_positions);
+  c.max_positions = keys.get_or<int64_t>("max_position_embeddings", absent.max_positions);
   c.norm_epsilon = keys.get_or<double>("rms_norm_eps", 1e-6);
   c.attention_dropout = keys.get_or<double>("attention_dropout", 0);
   keys.refuse_unless(keys.get_or<std::string>("hidden_act", "silu") == "silu", "hidden_act",
                      "anything but silu");
   c.rope = read_rope(keys);
+  keys.refuse_unless(c.rope.fraction == 1, "partial_rotary_factor", "anything but 1");
+}
+
+// Newer files say for every layer what `sliding_window` says for all of them.
+void check_layer_types(const ConfigKeys& keys, const ModelConfig& c) {
+  for (const std::string& type : keys.strings("layer_types")) {
+    const char* const expected = c.window > 0 ? "sliding_attention" : "full_attention";
+    FSDP_CHECK(type == expected, "{}: layer_types: expected {} in every layer, got {}",
+               keys.where(), expected, type);
+  }
 }
 
 void read_llama(const ConfigKeys& keys, ModelConfig& c) {
-  read_common(keys, c, 2048);
+  read_common(keys, c, {.max_positions = 2048});
   c.qkv_bias = c.attention_out_bias = keys.get_or<bool>("attention_bias", false);
   c.mlp_bias = keys.get_or<bool>("mlp_bias", false);
 }
 
 void read_mistral(const ConfigKeys& keys, ModelConfig& c) {
-  read_common(keys, c, 4096 * 32);
-  c.window = keys.get_or<int64_t>("sliding_window", 0);
+  read_common(keys, c, {.max_positions = 4096 * 32, .kv_heads = 8});
+  c.window = keys.absent("sliding_window") ? 4096 : keys.get_or<int64_t>("sliding_window", 0);
+  check_layer_types(keys, c);
 }
 
 void read_qwen2(const ConfigKeys& keys, ModelConfig& c) {
-  read_common(keys, c, 32768);
-  keys.refuse_unless(!keys.get_or<bool>("use_sliding_window", false), "use_sliding_window", "true");
+  read_common(keys, c, {.max_positions = 32768, .kv_heads = 32});
+  // The layers from max_window_layers on have the window.
+  if (keys.get_or<bool>("use_sliding_window", false)) {
+    const int64_t first = keys.get_or<int64_t>("max_window_layers", 28);
+    if (first < c.layers) {
+      keys.refuse_unless(first <= 0, "use_sliding_window", "true in some of the layers");
+      c.window = keys.get_or<int64_t>("sliding_window", 4096);
+    }
+  }
+  check_layer_types(keys, c);
 }
 
 OrderedJson write_common(const ModelConfig& c) {
@@ -94,7 +121,11 @@ OrderedJson write_mistral(const ModelConfig& c) {
 
 OrderedJson write_qwen2(const ModelConfig& c) {
   OrderedJson json = write_common(c);
-  json["use_sliding_window"] = false;
+  json["use_sliding_window"] = c.window > 0;
+  if (c.window > 0) {
+    json["sliding_window"] = c.window;
+    json["max_window_layers"] = 0;
+  }
   return json;
 }
 

@@ -7,10 +7,11 @@ namespace fsdp::test {
 namespace {
 
 constexpr Activation kKinds[] = {Activation::kGeluTanh, Activation::kGeluErf,
-                                 Activation::kGeluBloom};
+                                 Activation::kGeluBloom, Activation::kRelu};
 constexpr int64_t kSizes[] = {0, 1, 7, 17, 1000, 40003};  // around vectors and the grain
 
 double gelu(Activation kind, double x) {
+  if (kind == Activation::kRelu) return std::max(x, 0.0);
   if (kind == Activation::kGeluErf) return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
   const double root =
       kind == Activation::kGeluBloom ? 0.79788456 : std::sqrt(2 / std::numbers::pi);

@@ -166,8 +166,8 @@ std::vector<ModelConfig> configs() {
   untied_gpt2.tied_head = false;
   tied_llama.tied_head = true;
   tied_llama.kv_heads = 1;
-  return {test::tiny_gpt2(), untied_gpt2,        test::tiny_llama(),
-          tied_llama,        test::tiny_bloom(), test::tiny_neox()};
+  return {test::tiny_gpt2(),  untied_gpt2,       test::tiny_llama(),   tied_llama,
+          test::tiny_bloom(), test::tiny_neox(), test::tiny_fairseq(), test::tiny_workshop()};
 }
 
 TEST_CASE("model: gradients of the loss against finite differences, every parameter") {

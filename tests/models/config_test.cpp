@@ -54,19 +54,57 @@ TEST_CASE("config: presets have the published numbers of parameters") {
     int64_t parameters;
   };
   const std::vector<Row> rows = {
-      {"gpt2-124m", 124439808},     {"gpt2-355m", 354823168},       {"gpt2-774m", 774030080},
-      {"gpt2-1558m", 1557611200},   {"tinyllama-1.1b", 1100048384}, {"llama-7b", 6738415616},
-      {"llama-13b", 13015864320},   {"llama2-7b", 6738415616},      {"llama2-70b", 68976648192},
-      {"codellama-7b", 6738546688}, {"llama3-8b", 8030261248},      {"llama3-70b", 70553706496},
-      {"llama3.1-8b", 8030261248},  {"llama3.2-1b", 1235814400},    {"llama3.2-3b", 3212749824},
-      {"mistral-7b", 7241732096},   {"qwen2.5-0.5b", 494032768},    {"qwen2.5-1.5b", 1543714304},
-      {"qwen2.5-3b", 3085938688},   {"qwen2.5-7b", 7615616512},     {"qwen2.5-14b", 14770033664},
-      {"qwen2.5-32b", 32763876352}, {"qwen2.5-72b", 72706203648},   {"bloom-560m", 559214592},
-      {"bloom-1b1", 1065314304},    {"bloom-1b7", 1722408960},      {"bloom-3b", 3002557440},
-      {"bloom-7b1", 7069016064},    {"bloom-176b", 176247271424},   {"pythia-70m", 70426624},
-      {"pythia-160m", 162322944},   {"pythia-410m", 405334016},     {"pythia-1b", 1011781632},
-      {"pythia-1.4b", 1414647808},  {"pythia-2.8b", 2775208960},    {"pythia-6.9b", 6857302016},
-      {"pythia-12b", 11846072320},  {"gpt-neox-20b", 20554567680}};
+      {"gpt2-124m", 124439808},
+      {"gpt2-355m", 354823168},
+      {"gpt2-774m", 774030080},
+      {"gpt2-1558m", 1557611200},
+      {"tinyllama-1.1b", 1100048384},
+      {"llama-7b", 6738415616},
+      {"llama-13b", 13015864320},
+      {"llama2-7b", 6738415616},
+      {"llama2-70b", 68976648192},
+      {"codellama-7b", 6738546688},
+      {"llama3-8b", 8030261248},
+      {"llama3-70b", 70553706496},
+      {"llama3.1-8b", 8030261248},
+      {"llama3.2-1b", 1235814400},
+      {"llama3.2-3b", 3212749824},
+      {"mistral-7b", 7241732096},
+      {"qwen2.5-0.5b", 494032768},
+      {"qwen2.5-1.5b", 1543714304},
+      {"qwen2.5-3b", 3085938688},
+      {"qwen2.5-7b", 7615616512},
+      {"qwen2.5-14b", 14770033664},
+      {"qwen2.5-32b", 32763876352},
+      {"qwen2.5-72b", 72706203648},
+      {"bloom-560m", 559214592},
+      {"bloom-1b1", 1065314304},
+      {"bloom-1b7", 1722408960},
+      {"bloom-3b", 3002557440},
+      {"bloom-7b1", 7069016064},
+      {"bloom-176b", 176247271424},
+      {"pythia-70m", 70426624},
+      {"pythia-160m", 162322944},
+      {"pythia-410m", 405334016},
+      {"pythia-1b", 1011781632},
+      {"pythia-1.4b", 1414647808},
+      {"pythia-2.8b", 2775208960},
+      {"pythia-6.9b", 6857302016},
+      {"pythia-12b", 11846072320},
+      {"gpt-neox-20b", 20554567680},
+      // fairseq's share the table with the head; fairseq_gpt3_test.cpp has both counts
+      {"transformer_lm_gpt3_small", 125239296},
+      {"transformer_lm_gpt3_medium", 355889152},
+      {"transformer_lm_gpt3_large", 760326144},
+      {"transformer_lm_gpt3_xl", 1315758080},
+      {"transformer_lm_gpt3_2_7", 2651596800},
+      {"transformer_lm_gpt3_6_7", 6658473984},
+      {"transformer_lm_gpt3_13", 12853473280},
+      {"transformer_lm_gpt3_175", 174604468224},
+      {"workshop-gpt-3", 664718136},
+      {"workshop-gpt-6", 815792952},
+      {"workshop-gpt-12", 1117942584},
+      {"workshop-gpt-24", 1722241848}};
   CHECK(preset_names().size() == rows.size());
   cpu::CpuBackend backend;
   for (const Row& row : rows) {
@@ -87,7 +125,7 @@ TEST_CASE("config: presets have the published numbers of parameters") {
 TEST_CASE("config: parameter_count is the sum over the model, for every combination of parts") {
   cpu::CpuBackend backend;
   for (ModelConfig config : {test::tiny_gpt2(3), test::tiny_llama(3)}) {
-    for (int bits = 0; bits < 128; ++bits) {
+    for (int bits = 0; bits < 1024; ++bits) {
       config.tied_head = (bits & 1) != 0;
       config.qkv_bias = (bits & 2) != 0;
       config.attention_out_bias = (bits & 4) != 0;
@@ -95,6 +133,9 @@ TEST_CASE("config: parameter_count is the sum over the model, for every combinat
       config.packed_qkv = (bits & 16) != 0;
       config.mlp = (bits & 32) != 0 ? MlpKind::kSwiGlu : MlpKind::kActivation;
       config.embedding_norm = (bits & 64) != 0;
+      config.final_norm = (bits & 128) != 0;
+      config.head_bias = (bits & 256) != 0;
+      config.position_offset = (bits & 512) != 0 ? 2 : 0;
       const CausalLM model(config, backend, DType::kF32, 8);
       int64_t sum = 0;
       for (const Parameter* p : model.parameters()) sum += p->numel();
@@ -177,6 +218,83 @@ TEST_CASE("config: llama defaults, rope in old and new spellings, several end to
   CHECK(read(folder, with(kLlama, "eos_token_id", tokens)).eos_token == 128001);
 }
 
+TEST_CASE("config: keys of BLOOM and GPT-NeoX in old and new spellings") {
+  const TempFolder folder;
+  const Json old_bloom = {{"model_type", "bloom"},
+                          {"vocab_size", 50},
+                          {"n_embed", 12},
+                          {"num_hidden_layers", 2},
+                          {"num_attention_heads", 3}};
+  const Json new_bloom = {{"model_type", "bloom"},
+                          {"vocab_size", 50},
+                          {"hidden_size", 12},
+                          {"n_layer", 2},
+                          {"n_head", 3}};
+  for (const Json& json : {old_bloom, new_bloom}) {
+    const ModelConfig c = read(folder, json);
+    CHECK(c.hidden == 12);
+    CHECK(c.layers == 2);
+    CHECK(c.heads == 3);
+    CHECK(c.ffn == 48);
+    CHECK(c.tied_head);
+  }
+  const Json neox = {{"model_type", "gpt_neox"}, {"vocab_size", 50},
+                     {"hidden_size", 32},        {"num_hidden_layers", 1},
+                     {"num_attention_heads", 2}, {"intermediate_size", 64},
+                     {"rotary_emb_base", 20000}, {"rotary_pct", 0.5}};
+  CHECK(read(folder, neox).rope.theta == 2e4);
+  CHECK(read(folder, neox).rope.fraction == 0.5);
+  CHECK_FALSE(read(folder, neox).tied_head);
+  CHECK(read(folder, with(neox, "rope_theta", 3e4)).rope.theta == 3e4);
+  const Json rope = {
+      {"rope_type", "default"}, {"rope_theta", 4e4}, {"partial_rotary_factor", 0.25}};
+  CHECK(read(folder, with(neox, "rope_parameters", rope)).rope.theta == 4e4);
+  CHECK(read(folder, with(neox, "rope_parameters", rope)).rope.fraction == 0.25);
+  const Json bare = {{"rope_type", "default"}};
+  CHECK(read(folder, with(neox, "rope_parameters", bare)).rope.theta == 2e4);
+  CHECK(read(folder, with(neox, "rope_parameters", bare)).rope.fraction == 0.5);
+  CHECK(read(folder, without(without(neox, "rotary_pct"), "rotary_emb_base")).rope.fraction ==
+        0.25);
+  CHECK(read(folder, with(neox, "hidden_act", "gelu_fast")).activation == Activation::kGeluTanh);
+  CHECK_FALSE(read(folder, with(neox, "attention_bias", false)).attention_out_bias);
+}
+
+TEST_CASE("config: windows of Mistral and Qwen2, keys that are null or not there") {
+  const TempFolder folder;
+  const Json mistral = with(with(kLlama, "model_type", "mistral"), "sliding_window", 5);
+  CHECK(read(folder, mistral).window == 5);
+  CHECK(read(folder, with(mistral, "sliding_window", nullptr)).window == 0);
+  CHECK(read(folder, without(mistral, "sliding_window")).window == 4096);  // the class's default
+  CHECK(read(folder, with(mistral, "num_key_value_heads", nullptr)).kv_heads == 4);
+  CHECK(read_error(folder, without(mistral, "num_key_value_heads")) ==
+        "model config: kv_heads: expected a divisor of 4 heads, got 8");
+  CHECK(read(folder, with(mistral, "head_dim", nullptr)).head_dim == 8);
+  const Json sliding = {"sliding_attention", "sliding_attention"};
+  CHECK(read(folder, with(mistral, "layer_types", sliding)).window == 5);
+  CHECK(read_error(folder, with(mistral, "layer_types", {"sliding_attention", "full_attention"})) ==
+        "layer_types: expected sliding_attention in every layer, got full_attention");
+
+  const Json qwen = with(with(kLlama, "model_type", "qwen2"), "sliding_window", 6);
+  CHECK(read(folder, qwen).window == 0);
+  CHECK(read(folder, qwen).qkv_bias);
+  CHECK_FALSE(read(folder, qwen).attention_out_bias);
+  CHECK_FALSE(read(folder, qwen).tied_head);
+  const Json on = with(qwen, "use_sliding_window", true);
+  CHECK(read(folder, with(on, "max_window_layers", 2)).window == 0);  // of two layers
+  CHECK(read(folder, with(on, "max_window_layers", 0)).window == 6);
+  CHECK(read_error(folder, with(on, "max_window_layers", 1)) ==
+        "use_sliding_window: true in some of the layers is not supported by this build");
+  CHECK(read_error(folder, with(qwen, "layer_types", sliding)) ==
+        "layer_types: expected full_attention in every layer, got sliding_attention");
+}
+
+TEST_CASE("config: either spelling of the dtype, and keys that say nothing here, are passed over") {
+  const TempFolder folder;
+  for (const char* key : {"dtype", "torch_dtype", "transformers_version", "pretraining_tp"}) {
+    CHECK(read(folder, with(kLlama, key, "x")).hidden == 32);
+  }
+}
+
 // ---------------------------------------------------------------------------- Errors
 
 TEST_CASE("config: missing and malformed keys are named with their file") {
@@ -185,10 +303,15 @@ TEST_CASE("config: missing and malformed keys are named with their file") {
   CHECK(read_error(folder, without(kGpt2, "n_embd")) == "n_embd: missing");
   CHECK(read_error(folder, without(kGpt2, "model_type")) == "model_type: missing");
   CHECK(read_error(folder, with(kGpt2, "n_layer", "three")) ==
-        "n_layer: expected an integer, got \"three\"");
-  CHECK(read_error(folder, with(kGpt2, "n_layer", 2.5)) == "n_layer: expected an integer, got 2.5");
+        "n_layer: expected an integer of at most 32 bits, got \"three\"");
+  CHECK(read_error(folder, with(kGpt2, "n_layer", 2.5)) ==
+        "n_layer: expected an integer of at most 32 bits, got 2.5");
+  CHECK(read_error(folder, with(kGpt2, "n_layer", int64_t{1} << 31)) ==
+        "n_layer: expected an integer of at most 32 bits, got 2147483648");
+  CHECK(read_error(folder, with(kGpt2, "n_layer", UINT64_MAX)) ==
+        "n_layer: expected an integer of at most 32 bits, got 18446744073709551615");
   CHECK(read_error(folder, with(kGpt2, "n_layer", true)) ==
-        "n_layer: expected an integer, got true");
+        "n_layer: expected an integer of at most 32 bits, got true");
   CHECK(read_error(folder, with(kLlama, "rms_norm_eps", "1e-5")) ==
         "rms_norm_eps: expected a number, got \"1e-5\"");
   CHECK(read_error(folder, with(kLlama, "tie_word_embeddings", 1)) ==
@@ -205,20 +328,33 @@ TEST_CASE("config: missing and malformed keys are named with their file") {
   CHECK(contains(error_of([&] { read_config(folder / "cut.json"); }), "cut.json:1: "));
 }
 
+constexpr std::string_view kNoT5 =
+    "model family: expected one of gpt2, llama, mistral, qwen2, bloom, gpt_neox, "
+    "transformer_lm_gpt3, workshop_gpt, got 't5'";
+
 TEST_CASE("config: what this build cannot do is refused") {
   const TempFolder folder;
-  CHECK(read_error(folder, with(kGpt2, "model_type", "t5")) ==
-        "model family: expected one of gpt2, llama, mistral, qwen2, bloom, gpt_neox, got 't5'");
-  CHECK(read_error(folder, with(kGpt2, "activation_function", "relu")) ==
-        "activation_function: expected gelu_new, gelu_pytorch_tanh or gelu, got 'relu'");
+  CHECK(read_error(folder, with(kGpt2, "model_type", "t5")) == std::string(kNoT5));
+  CHECK(read_error(folder, with(kGpt2, "activation_function", "silu")) ==
+        "activation_function: expected one of gelu_new, gelu_pytorch_tanh, gelu_fast, gelu, relu, "
+        "got 'silu'");
   CHECK(read_error(folder, with(kGpt2, "scale_attn_by_inverse_layer_idx", true)) ==
         "scale_attn_by_inverse_layer_idx: true is not supported by this build");
   CHECK(read_error(folder, with(kLlama, "hidden_act", "gelu")) ==
         "hidden_act: anything but silu is not supported by this build");
   CHECK(read_error(folder, with(kLlama, "rope_scaling", {{"type", "yarn"}, {"factor", 2}})) ==
         "rope_scaling: rope_type: expected default, linear or llama3, got 'yarn'");
-  CHECK(error_of([] { family_defaults("t5"); }) ==
-        "model family: expected one of gpt2, llama, mistral, qwen2, bloom, gpt_neox, got 't5'");
+  for (const char* type : {"dynamic", "yarn", "longrope", "su", "mrope"}) {  // before their keys
+    CHECK(read_error(folder, with(kLlama, "rope_parameters", {{"rope_type", type}})) ==
+          fmt::format("rope_parameters: rope_type: expected default, linear or llama3, got '{}'",
+                      type));
+  }
+  CHECK(read_error(folder, with(kLlama, "rope_parameters",
+                                {{"full_attention", {{"rope_type", "default"}}}})) ==
+        "rope_parameters: full_attention: values by layer type are not supported by this build");
+  CHECK(read_error(folder, with(kLlama, "partial_rotary_factor", 0.5)) ==
+        "partial_rotary_factor: anything but 1 is not supported by this build");
+  CHECK(error_of([] { family_defaults("t5"); }) == std::string(kNoT5));
 }
 
 TEST_CASE("config: extents that do not fit each other are refused") {
@@ -234,6 +370,14 @@ TEST_CASE("config: extents that do not fit each other are refused") {
         "model config: dropout: expected within [0, 1), got 1");
   CHECK(read_error(folder, with(kLlama, "num_attention_heads", 0)) ==
         "num_attention_heads: expected a positive number, got 0");
+  Json huge = with(with(kLlama, "hidden_size", INT32_MAX), "intermediate_size", INT32_MAX);
+  huge = with(with(huge, "head_dim", 8), "num_hidden_layers", INT32_MAX);
+  CHECK(contains(read_error(folder, huge), "model config: expected fewer than 2^62 parameters"));
+  const Json neox = with(with(kLlama, "model_type", "gpt_neox"), "rotary_pct", 1e300);
+  CHECK(read_error(folder, neox) ==
+        "model config: rotary fraction: expected within (0, 1], got 1e+300");
+  CHECK(read_error(folder, with(kLlama, "rope_theta", 0)) ==
+        "rope_theta: expected within (0, 1e+15], got 0");
   cpu::CpuBackend backend;
   CHECK(error_of([&] { CausalLM(test::tiny_gpt2(), backend, DType::kF32, 17); }) ==
         "[model] sequence length: expected at most the model's 16 positions, got 17");

@@ -41,6 +41,29 @@ TEST_CASE("names: gpt2") {
   CHECK(shapes.count("lm_head.weight") == 0);  // tied
 }
 
+TEST_CASE("names: fairseq's gpt3, the workshop's gpt") {
+  auto fairseq = shapes_by_name("transformer_lm_gpt3_small");
+  CHECK(fairseq.size() == 12 * 16 + 4);
+  CHECK(fairseq["decoder.embed_tokens.weight"] == "(50272, 768)");
+  CHECK(fairseq["decoder.embed_positions.weight"] == "(2050, 768)");
+  CHECK(fairseq["decoder.layers.11.self_attn.k_proj.weight"] == "(768, 768)");
+  CHECK(fairseq["decoder.layers.0.self_attn.out_proj.bias"] == "(768)");
+  CHECK(fairseq["decoder.layers.0.self_attn_layer_norm.weight"] == "(768)");
+  CHECK(fairseq["decoder.layers.0.fc1.weight"] == "(3072, 768)");
+  CHECK(fairseq["decoder.layers.0.final_layer_norm.bias"] == "(768)");
+  CHECK(fairseq["decoder.layer_norm.weight"] == "(768)");
+  CHECK(is_ignorable(preset("transformer_lm_gpt3_small"), "decoder.version"));
+  auto workshop = shapes_by_name("workshop-gpt-3");
+  CHECK(workshop.size() == 3 * 12 + 2);
+  CHECK(workshop["token_embedding.weight"] == "(250680, 2048)");
+  CHECK(workshop["lm_head.bias"] == "(250680)");
+  CHECK(workshop["transformer.layers.2.self_attn.in_proj_weight"] == "(6144, 2048)");
+  CHECK(workshop["transformer.layers.2.self_attn.in_proj_bias"] == "(6144)");
+  CHECK(workshop["transformer.layers.0.linear2.weight"] == "(2048, 8192)");
+  CHECK(workshop["transformer.layers.0.norm2.bias"] == "(2048)");
+  CHECK(is_ignorable(preset("workshop-gpt-3"), "lm_head.weight"));
+}
+
 TEST_CASE("names: bloom, pythia, mistral, qwen2") {
   auto bloom = shapes_by_name("bloom-560m");
   CHECK(bloom.size() == 293);

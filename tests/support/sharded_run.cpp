@@ -53,6 +53,34 @@ models::ModelConfig small_llama() {
   return c;
 }
 
+models::ModelConfig small_fairseq() {
+  models::ModelConfig c = models::family_defaults("transformer_lm_gpt3");
+  c.vocabulary = kVocabulary;
+  c.hidden = 24;
+  c.layers = 3;
+  c.heads = c.kv_heads = 4;
+  c.head_dim = 6;
+  c.ffn = 37;
+  c.max_positions = 9;
+  c.initializer_range = 0.1;
+  models::validate(c);
+  return c;
+}
+
+models::ModelConfig small_workshop() {
+  models::ModelConfig c = models::family_defaults("workshop_gpt");
+  c.vocabulary = kVocabulary;
+  c.hidden = 24;
+  c.layers = 3;
+  c.heads = c.kv_heads = 4;
+  c.head_dim = 6;
+  c.ffn = 37;
+  c.max_positions = 9;
+  c.initializer_range = 0.1;
+  models::validate(c);
+  return c;
+}
+
 SubjectFactory causal_lm(const models::ModelConfig& config, RecomputeMode recompute,
                          int64_t every) {
   return [config, recompute, every](Backend& backend, DType dtype) {

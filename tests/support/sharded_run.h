@@ -25,6 +25,8 @@ namespace fsdp::test {
 // Three blocks of width 24; nothing but the width divides by anything.
 models::ModelConfig small_gpt2();   // tied head, biases, learned positions
 models::ModelConfig small_llama();  // untied head, rope, grouped heads
+models::ModelConfig small_fairseq();   // position rows that nobody uses, a scaled table
+models::ModelConfig small_workshop();  // norms last, a tied head with a bias
 
 // What a pass computes the loss of.
 struct Pass {

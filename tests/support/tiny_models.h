@@ -66,4 +66,35 @@ inline models::ModelConfig tiny_neox(int64_t layers = 2) {
   return c;
 }
 
+// Positions from row 2 on, a scaled table.
+inline models::ModelConfig tiny_fairseq(int64_t layers = 2) {
+  models::ModelConfig c = models::family_defaults("transformer_lm_gpt3");
+  c.vocabulary = 23;
+  c.hidden = 15;
+  c.layers = layers;
+  c.heads = c.kv_heads = 5;
+  c.head_dim = 3;
+  c.ffn = 31;
+  c.max_positions = 16;
+  c.xavier_init = false;
+  c.initializer_range = 0.3;
+  models::validate(c);
+  return c;
+}
+
+// Norms last, no positions, a tied head with a bias.
+inline models::ModelConfig tiny_workshop(int64_t layers = 2) {
+  models::ModelConfig c = models::family_defaults("workshop_gpt");
+  c.vocabulary = 23;
+  c.hidden = 15;
+  c.layers = layers;
+  c.heads = c.kv_heads = 3;
+  c.head_dim = 5;
+  c.ffn = 31;
+  c.max_positions = 16;
+  c.initializer_range = 0.3;
+  models::validate(c);
+  return c;
+}
+
 }  // namespace fsdp::test

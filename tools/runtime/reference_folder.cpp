@@ -137,6 +137,7 @@ models::ModelConfig read_known_config(const fs::path& model_folder) {
   models::ModelConfig config = models::read_config(path.string());
   // References are computed without dropout.
   config.embedding_dropout = config.attention_dropout = config.residual_dropout = 0;
+  config.mlp_dropout = 0;
   return config;
 }
 

@@ -21,9 +21,11 @@ void take(int64_t& into, int64_t size) {
 }
 
 Activation parse_activation(const std::string& name) {
-  if (name == "gelu_new" || name == "gelu_pytorch_tanh") return Activation::kGeluTanh;
-  if (name == "gelu") return Activation::kGeluErf;
-  fail("model.activation: expected gelu_new, gelu_pytorch_tanh or gelu, got \"{}\"", name);
+  try {
+    return models::activation_named(name);
+  } catch (const Error& error) {
+    fail("model.activation: {}", error.what());
+  }
 }
 
 // SwiGLU has three matrices where the plain MLP has two: 8/3 instead of 4 keeps the parameters,
@@ -128,15 +130,14 @@ void check_can_be_saved(const models::ModelConfig& model) {
       {"model.ffn", text(&Model::ffn)},
       {"model.max_positions", text(&Model::max_positions)},
       {"model.activation",
-       [](const Model& m) {
-         return std::string(m.activation == Activation::kGeluErf ? "gelu" : "gelu_new");
-       }},
+       [](const Model& m) { return std::string(models::activation_name(m.activation)); }},
       {"model.tie_embeddings", text(&Model::tied_head)},
       {"model.rope_theta", [](const Model& m) { return fmt::format("{}", m.rope.theta); }},
       {"model.norm_epsilon", text(&Model::norm_epsilon)},
       {"model.dropout", text(&Model::attention_dropout)},
       {"model.dropout", text(&Model::embedding_dropout)},
-      {"model.dropout", text(&Model::residual_dropout)}};
+      {"model.dropout", text(&Model::residual_dropout)},
+      {"model.dropout", text(&Model::mlp_dropout)}};
   const Model again = models::parse_config(models::config_json(model, ""), "config.json");
   for (const auto& [key, value] : fields) {
     FSDP_CHECK(value(model) == value(again),
@@ -153,10 +154,15 @@ models::ModelConfig model_config(const config::TrainConfig& config, int64_t voca
   if (c.path.empty()) model.vocabulary = c.vocab_size > 0 ? c.vocab_size : vocabulary;
   if (c.dropout) {
     model.attention_dropout = *c.dropout;
-    // Llama and its relatives have none elsewhere, BLOOM none behind the embedding.
+    // Llama and its relatives have none elsewhere, BLOOM none behind the embedding; where norms
+    // come last there is one inside the MLP instead.
     const bool elsewhere = model.norm == models::NormKind::kLayerNorm;
     if (elsewhere) model.residual_dropout = *c.dropout;
-    if (elsewhere && !model.embedding_norm) model.embedding_dropout = *c.dropout;
+    if (model.post_norm) {
+      model.mlp_dropout = *c.dropout;
+    } else if (elsewhere && !model.embedding_norm) {
+      model.embedding_dropout = *c.dropout;
+    }
   }
   FSDP_CHECK(config.data.sequence_length <= model.max_positions,
              "data.sequence_length: the model has {} positions, got {}", model.max_positions,

@@ -87,6 +87,29 @@ TEST_CASE("cross entropy: gradients of states and weight against finite differen
   }
 }
 
+TEST_CASE(
+    "cross entropy: a bias, its gradient in one and in several chunks, alone or with the weight") {
+  cpu::CpuBackend backend;
+  for (const int64_t rows : {5, 150}) {
+    const int64_t vocabulary = 11;
+    const Tensor labels = Tensor::from_host(backend, Shape{rows}, labels_for(rows, vocabulary));
+    test::GradientCheck check(backend);
+    check.input("h", Shape{rows, 3});
+    Parameter& w = check.parameter("w", Shape{vocabulary, 3});
+    Parameter& b = check.parameter("b", Shape{vocabulary});
+    const auto loss = [&](const std::vector<Tensor>& in) {
+      return ops::linear_cross_entropy(in[0], w, labels, 0.25, nullptr, &b);
+    };
+    check.run_loss(loss, 0.25, 8);
+    w.set_trainable(false);
+    check.run_loss(loss, 0.25, 8);
+    Parameter wrong("wrong", Shape{vocabulary + 1}, {}, false);
+    const Tensor h = test::random_tensor(backend, Shape{rows, 3}, DType::kF64, 1);
+    CHECK(error_of([&] { ops::linear_cross_entropy(h, w, labels, 1, nullptr, &wrong); }) ==
+          "[cross_entropy] wrong: expected (11), got (12)");
+  }
+}
+
 TEST_CASE("cross entropy: one chunk, several chunks and the whole matrix agree in every dtype") {
   cpu::CpuBackend backend;
   const int64_t channels = 7, vocabulary = 37;

@@ -41,6 +41,37 @@ TEST_CASE("embedding: gradients of both tables, with tokens that repeat and rows
   check.run(once);
 }
 
+TEST_CASE("embedding: a scaled table, positions from a later row on") {
+  cpu::CpuBackend backend;
+  const Tensor tokens = tokens_of(backend, Shape{2, 3}, {1, 0, 1, 3, 3, 2});
+  for (const ops::EmbeddingOptions& options :
+       {ops::EmbeddingOptions{.scale = 3}, ops::EmbeddingOptions{.first_position = 2},
+        ops::EmbeddingOptions{.scale = 0.5, .first_position = 1}}) {
+    test::GradientCheck check(backend);
+    Parameter& table = check.parameter("table", Shape{4, 5});
+    Parameter& positions = check.parameter("positions", Shape{6, 5});
+    const auto once = [&](const Tensors&) {
+      return Tensors{ops::embedding(tokens, table, &positions, options)};
+    };
+    check.run(once, 12);
+    check.run([&](const Tensors&) {  // contributions add up
+      return Tensors{ops::add(once({})[0], once({})[0])};
+    });
+    const std::vector<double> y = once({})[0].to_doubles();
+    const std::vector<double> rows = table.value().to_doubles();
+    const std::vector<double> added = positions.value().to_doubles();
+    const auto first = static_cast<size_t>(options.first_position);
+    for (size_t i = 0; i < 5; ++i) {  // token 2 at position 2 of the second row
+      CHECK(y[5 * 5 + i] ==
+            doctest::Approx(options.scale * rows[2 * 5 + i] + added[(first + 2) * 5 + i]));
+    }
+  }
+  Parameter table("table", Shape{4, 5}, {}, true), positions("positions", Shape{4, 5}, {}, true);
+  table.set_value(test::random_tensor(backend, table.shape(), DType::kF32, 1));
+  CHECK(error_of([&] { ops::embedding(tokens, table, &positions, {.first_position = 2}); }) ==
+        "[embedding] positions: expected at least (5, 5), got (4, 5)");
+}
+
 TEST_CASE("embedding: without positions") {
   cpu::CpuBackend backend;
   const Tensor tokens = tokens_of(backend, Shape{1, 3}, {1, 1, 0});

@@ -1,0 +1,82 @@
+// The GPT that distributed-training workshops write around torch.nn.TransformerEncoder (KAUST's
+// SimpleGPTModel): norms last, ReLU, no positions, no norm before the head, which is tied and has a
+// bias. Their config.json holds the names of the model's arguments; its single-GPU variant has
+// tie_word_embeddings false. Tensors are named as in its state_dict.
+#include <array>
+
+#include "models/family.h"
+
+namespace fsdp::models {
+namespace {
+
+ModelConfig defaults() {
+  ModelConfig c;
+  c.class_prefix = "TransformerEncoder";
+  c.model_class = "SimpleGPTModel";
+  c.block_class = "TransformerEncoderLayer";
+  c.block_order = {BlockPart::kAttention, BlockPart::kMlp, BlockPart::kAttentionNorm,
+                   BlockPart::kMlpNorm};
+  c.positions = PositionKind::kNone;
+  c.activation = Activation::kRelu;
+  c.post_norm = true;
+  c.final_norm = false;
+  c.packed_qkv = c.qkv_bias = c.attention_out_bias = c.mlp_bias = true;
+  c.tied_head = c.head_bias = true;
+  c.attention_dropout = c.residual_dropout = c.mlp_dropout = 0.1;
+  return c;
+}
+
+void read(const ConfigKeys& keys, ModelConfig& c) {
+  c.vocabulary = keys.get<int64_t>("vocab_size");
+  c.hidden = keys.get<int64_t>("hidden_size");
+  c.layers = keys.get<int64_t>("num_layers");
+  c.heads = c.kv_heads = keys.get<int64_t>("num_heads");
+  c.head_dim = read_head_dim(keys, c, "num_heads");
+  c.ffn = keys.get<int64_t>("dim_feedforward");
+  c.max_positions = keys.get_or<int64_t>("seq_length", 512);  // nothing bounds them but training
+  c.activation = read_activation(keys, "activation", "relu");
+  c.norm_epsilon = keys.get_or<double>("layer_norm_eps", 1e-5);
+  c.attention_dropout = c.residual_dropout = c.mlp_dropout = keys.get_or<double>("dropout", 0.1);
+  keys.refuse_unless(!keys.get_or<bool>("norm_first", false), "norm_first", "true");
+}
+
+OrderedJson write(const ModelConfig& c) {
+  return {{"vocab_size", c.vocabulary},
+          {"hidden_size", c.hidden},
+          {"num_layers", c.layers},
+          {"num_heads", c.heads},
+          {"dim_feedforward", c.ffn},
+          {"seq_length", c.max_positions},
+          {"activation", activation_name(c.activation)},
+          {"layer_norm_eps", c.norm_epsilon},
+          {"dropout", c.residual_dropout},
+          {"norm_first", false}};
+}
+
+constexpr std::array kBlock = {NamePair{"attention.qkv.", "self_attn.in_proj_"},
+                               NamePair{"attention.out.", "self_attn.out_proj."},
+                               NamePair{"attention_norm.", "norm1."},
+                               NamePair{"mlp.up.", "linear1."},
+                               NamePair{"mlp.down.", "linear2."},
+                               NamePair{"mlp_norm.", "norm2."}};
+constexpr std::array kRoot = {NamePair{"embedding.tokens.", "token_embedding."},
+                              NamePair{"head.", "lm_head."}};
+
+// The weak-scaling runs: layers by GPUs, with BLOOM's vocabulary.
+constexpr std::array kPresets = {
+    Preset{"workshop-gpt-3", 250680, 2048, 3, 16, 16, 8192, 512},
+    Preset{"workshop-gpt-6", 250680, 2048, 6, 16, 16, 8192, 512},
+    Preset{"workshop-gpt-12", 250680, 2048, 12, 16, 16, 8192, 512},
+    Preset{"workshop-gpt-24", 250680, 2048, 24, 16, 16, 8192, 512},
+};
+
+}  // namespace
+
+const Family family::kWorkshopGpt = {.name = "workshop_gpt",
+                                     .defaults = defaults,
+                                     .read = read,
+                                     .write = write,
+                                     .names = {"", "transformer.layers.", kBlock, kRoot, {}},
+                                     .presets = kPresets};
+
+}  // namespace fsdp::models

@@ -1,0 +1,179 @@
+// fairseq's GPT-3 against its forward pass in plain loops (fairseq.modules.TransformerDecoderLayer,
+// normalize_before), its parameter counts, config.json, and training on two ranks.
+#include <cmath>
+#include <numbers>
+
+#include <doctest/doctest.h>
+
+#include "core/io/json.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "models/causal_lm.h"
+#include "models/family.h"
+#include "tests/support/plain_model.h"
+#include "tests/support/sharded_run.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_models.h"
+
+namespace fsdp::models {
+namespace {
+
+using test::Doubles;
+using test::Weights;
+
+constexpr int kHeads = 3;
+constexpr size_t kHidden = 6;
+constexpr int64_t kFfn = 7, kVocabulary = 11, kLayers = 2, kTokens = 5;
+
+const Json kConfig = {{"model_type", "transformer_lm_gpt3"}, {"vocab_size", kVocabulary},
+                      {"decoder_embed_dim", kHidden},        {"decoder_layers", kLayers},
+                      {"decoder_attention_heads", kHeads},   {"decoder_ffn_embed_dim", kFfn},
+                      {"tokens_per_sample", kTokens}};
+
+test::Shapes shapes(bool tied) {
+  const auto width = static_cast<int64_t>(kHidden);
+  test::Shapes all = {{"decoder.embed_tokens.weight", {kVocabulary, width}},
+                      {"decoder.embed_positions.weight", {kTokens + 2, width}},
+                      {"decoder.layer_norm.weight", {width}},
+                      {"decoder.layer_norm.bias", {width}}};
+  for (int64_t i = 0; i < kLayers; ++i) {
+    const std::string layer = fmt::format("decoder.layers.{}.", i);
+    for (const char* part :
+         {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.out_proj"}) {
+      all.push_back({layer + part + ".weight", {width, width}});
+      all.push_back({layer + part + ".bias", {width}});
+    }
+    for (const char* part : {"self_attn_layer_norm", "final_layer_norm"}) {
+      all.push_back({layer + part + ".weight", {width}});
+      all.push_back({layer + part + ".bias", {width}});
+    }
+    all.push_back({layer + "fc1.weight", {kFfn, width}});
+    all.push_back({layer + "fc1.bias", {kFfn}});
+    all.push_back({layer + "fc2.weight", {width, kFfn}});
+    all.push_back({layer + "fc2.bias", {width}});
+  }
+  if (!tied) all.push_back({"decoder.output_projection.weight", {kVocabulary, width}});
+  return all;
+}
+
+double gelu(double x) { return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2)); }
+
+// Positions of fairseq: the padding index 1, and one more for every token up to this one.
+Doubles plain_model(const Weights& w, const std::vector<int32_t>& tokens) {
+  namespace plain = test::plain;
+  const auto named = [&](const std::string& layer, const char* name, const Doubles& x) {
+    return plain::linear(x, w.at(layer + name + ".weight"), w.at(layer + name + ".bias"));
+  };
+  const auto norm = [&](const std::string& name, const Doubles& x) {
+    return plain::layer_norm(x, w.at(name + ".weight"), w.at(name + ".bias"), 1e-5);
+  };
+  std::vector<int32_t> positions;
+  for (size_t t = 0; t < tokens.size(); ++t) positions.push_back(1 + static_cast<int32_t>(t + 1));
+  Doubles x = plain::rows_of(w.at("decoder.embed_tokens.weight"), tokens, kHidden);
+  for (double& value : x) value *= std::sqrt(static_cast<double>(kHidden));
+  x = plain::add(x, plain::rows_of(w.at("decoder.embed_positions.weight"), positions, kHidden));
+  for (int64_t i = 0; i < kLayers; ++i) {
+    const std::string layer = fmt::format("decoder.layers.{}.", i);
+    const Doubles a = norm(layer + "self_attn_layer_norm", x);
+    const Doubles mixed = plain::causal_attention(
+        named(layer, "self_attn.q_proj", a), named(layer, "self_attn.k_proj", a),
+        named(layer, "self_attn.v_proj", a), kHeads, kHidden);
+    x = plain::add(x, named(layer, "self_attn.out_proj", mixed));
+    const Doubles m = norm(layer + "final_layer_norm", x);
+    x = plain::add(x, named(layer, "fc2", plain::apply(named(layer, "fc1", m), gelu)));
+  }
+  const auto head = w.find("decoder.output_projection.weight");
+  return plain::linear(norm("decoder.layer_norm", x),
+                       head == w.end() ? w.at("decoder.embed_tokens.weight") : head->second,
+                       Doubles(static_cast<size_t>(kVocabulary)));
+}
+
+TEST_CASE("fairseq gpt3: logits, loss and gradients equal those of plain loops in float64") {
+  const test::Batch batch = {{2, 7, 7, 0, 10, 4, 3, 2, 9, 5}, 2, kTokens};
+  for (const bool tied : {true, false}) {
+    CAPTURE(tied);
+    Json config = kConfig;
+    config["share_decoder_input_output_embed"] = tied;
+    test::check_against_plain(config.dump(), shapes(tied), batch, plain_model);
+  }
+}
+
+TEST_CASE("fairseq gpt3: parameters of the architectures, with and without a shared table") {
+  struct Row {
+    const char* name;
+    int64_t untied, tied;
+  };
+  const std::vector<Row> rows = {
+      {"small", 163848192, 125239296},  {"medium", 407367680, 355889152},
+      {"large", 837543936, 760326144},  {"xl", 1418715136, 1315758080},
+      {"2_7", 2780293120, 2651596800},  {"6_7", 6864388096, 6658473984},
+      {"13", 13110865920, 12853473280}, {"175", 175222210560, 174604468224}};
+  for (const Row& row : rows) {
+    CAPTURE(row.name);
+    ModelConfig config = preset(std::string("transformer_lm_gpt3_") + row.name);
+    CHECK(config.parameter_count() == row.tied);
+    config.tied_head = false;
+    CHECK(config.parameter_count() == row.untied);
+  }
+}
+
+TEST_CASE("fairseq gpt3: initial deviations of the tables, q, k, v and the other matrices") {
+  cpu::CpuBackend backend;
+  const ModelConfig config = preset("transformer_lm_gpt3_small");  // hidden 768, ffn 3072
+  const CausalLM model(config, backend, DType::kF32, 4);
+  const auto deviation = [&](std::string_view name) {
+    for (const Parameter* p : model.parameters()) {
+      if (p->name() == name) return p->initializer().deviation;
+    }
+    return -1.0;
+  };
+  CHECK(deviation("embedding.tokens.weight") == doctest::Approx(1 / std::sqrt(768.0)));
+  CHECK(deviation("embedding.positions.weight") == doctest::Approx(1 / std::sqrt(768.0)));
+  CHECK(deviation("blocks.0.attention.k.weight") == doctest::Approx(std::sqrt(1 / 1536.0)));
+  CHECK(deviation("blocks.0.attention.out.weight") == doctest::Approx(std::sqrt(2 / 1536.0)));
+  CHECK(deviation("blocks.0.mlp.down.weight") == doctest::Approx(std::sqrt(2 / 3840.0)));
+}
+
+TEST_CASE("fairseq gpt3: what the arguments of fairseq say that is not done is refused") {
+  const auto error = [](const char* key, const Json& value) {
+    Json json = kConfig;
+    json[key] = value;
+    return test::error_of([&] { parse_config(json.dump(), "config.json"); });
+  };
+  CHECK(error("decoder_learned_pos", true) == "");
+  CHECK(error("decoder_learned_pos", false) ==
+        "config.json: decoder_learned_pos: false (sinusoidal positions) is not supported by this "
+        "build");
+  CHECK(
+      test::contains(error("decoder_normalize_before", false), "decoder_normalize_before: false"));
+  CHECK(test::contains(error("no_decoder_final_norm", true), "no_decoder_final_norm: true"));
+  Json json = kConfig;
+  json["no_scale_embedding"] = true;
+  CHECK(parse_config(json.dump(), "config.json").embedding_scale() == 1);
+  CHECK(parse_config(kConfig.dump(), "config.json").embedding_scale() ==
+        std::sqrt(static_cast<double>(kHidden)));
+}
+
+TEST_CASE("fairseq gpt3: two ranks train it like one") {
+  test::RunSpec spec;
+  spec.subject = test::causal_lm(test::small_fairseq());
+  spec.steps = 6;
+  spec.fsdp.param_dtype = spec.fsdp.reduce_dtype = DType::kF64;
+  spec.ranks = 1;
+  // Biases of keys have no gradient: they stay at zero, but for rounding.
+  const auto train = [&] {
+    test::RunResult result = test::train(spec);
+    std::erase_if(result.parameters,
+                  [](const auto& item) { return item.first.ends_with("attention.k.bias"); });
+    return result;
+  };
+  const test::RunResult alone = train();
+  CHECK(alone.losses.back() < 0.9 * alone.losses.front());
+  spec.ranks = 2;
+  const test::RunResult both = train();
+  CHECK(test::loss_difference(both, alone) < 1e-11);
+  CHECK(test::norm_difference(both, alone) < 1e-11);
+  CHECK(test::largest_difference(both.parameters, alone.parameters) < 1e-11);
+}
+
+}  // namespace
+}  // namespace fsdp::models
