@@ -1,5 +1,6 @@
 # The commands of fsdp.cpp. The build itself is CMakeLists.txt; this file only calls it.
-#   make, make train, make test, make test-all, make bench, make format, make size, make clean
+#   make, make train, make test, make test-all, make bench, make fuzz, make format, make size,
+#   make clean
 # SANITIZE=thread or SANITIZE=address builds beside it, into build-thread or build-address.
 SHELL := /bin/bash
 SANITIZE ?=
@@ -9,7 +10,7 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-run-as-root)
 MPIRUN := mpirun -n 2 --oversubscribe --bind-to none $(ROOT_FLAG)
 SOURCES = find core kernels models comm optim tools tests -name '*.h' -o -name '*.cpp'
 
-.PHONY: all train test test-all bench format size clean
+.PHONY: all train test test-all bench fuzz format size clean
 .NOTPARALLEL:
 
 # Installs what is missing (instant when nothing is), configures once, builds.
@@ -39,6 +40,18 @@ test-all: all
 bench: all
 	@tools/bench_peer.sh $(BUILD)
 
+# The readers of files from elsewhere (tests/fuzz), by libFuzzer under both sanitizers: RUNS
+# executions of each, those of FUZZ side by side. What it finds next is kept in build-fuzz/corpus.
+RUNS ?= 100000
+FUZZ ?= safetensors config tokenizer
+CLANG ?= $(firstword $(shell command -v clang++ clang++-19 clang++-16 clang++-15 clang++-14) clang++)
+fuzz:
+	@command -v $(CLANG) >/dev/null || { echo "apt-get install clang (or set CLANG=)"; exit 1; }
+	@test -f build-fuzz/CMakeCache.txt || cmake -S . -B build-fuzz -DFSDP_FUZZ=ON -DFSDP_TESTS=OFF \
+	  $$(command -v ninja >/dev/null && echo -G Ninja) -DCMAKE_CXX_COMPILER=$(CLANG)
+	@cmake --build build-fuzz --parallel $$(nproc) --target $(FUZZ:%=fuzz_%) $(FUZZ:%=fuzz_smoke_%)
+	@tests/fuzz/run.sh build-fuzz $(RUNS) $(FUZZ)
+
 # Formats all sources in place.
 format:
 	@command -v clang-format-14 >/dev/null || { echo "apt-get install clang-format-14"; exit 1; }
@@ -49,4 +62,4 @@ size:
 	@tests/lint/size_budget.sh --report
 
 clean:
-	rm -rf build build-thread build-address
+	rm -rf build build-thread build-address build-fuzz

@@ -99,6 +99,10 @@ if(sources AND FSDP_HAVE_MPI)
   endforeach()
 endif()
 
+foreach(name safetensors config tokenizer)
+  fsdp_entry(fuzz/${name} unit 60 1 fuzz_smoke_${name})
+endforeach()
+
 # scripts: end to end (they run the program) and lint (they read the sources)
 file(GLOB scripts CONFIGURE_DEPENDS ${tests}/e2e/*.sh)
 foreach(script IN LISTS scripts)

@@ -25,6 +25,20 @@ elseif(SANITIZE STREQUAL "address")
 elseif(NOT SANITIZE STREQUAL "")
   message(FATAL_ERROR "SANITIZE=${SANITIZE}: expected thread or address")
 endif()
+# FSDP_FUZZ=ON: for the fuzz targets alone (Fuzz.cmake).
+option(FSDP_FUZZ "build the libFuzzer targets (clang)" OFF)
+if(FSDP_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "FSDP_FUZZ=ON: libFuzzer needs clang: -DCMAKE_CXX_COMPILER=clang++-14")
+  endif()
+  add_compile_options(-O2 -g1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined
+                      -fno-sanitize-recover=undefined)
+  add_link_options(-fsanitize=address,undefined)
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15)
+    add_compile_options(-include ${PROJECT_SOURCE_DIR}/tests/fuzz/half_of_old_clang.h)
+  endif()
+  set(CMAKE_CXX_FLAGS_RELEASE "")  # and no -DNDEBUG
+endif()
 if(SANITIZE)
   set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -fno-omit-frame-pointer")  # and no -DNDEBUG
   add_compile_options(${sanitize_flags})

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Runs the libFuzzer targets, side by side: tests/fuzz/run.sh BUILD RUNS NAME...
+# Prints executions, their rate and the coverage of each; fails on a crash, a leak or a hang, whose
+# input lies in BUILD/corpus then.
+set -uo pipefail
+build=$1 runs=$2
+shift 2
+declare -A job=()
+for name in "$@"; do
+  corpus=$build/corpus/$name
+  "$build/fuzz_smoke_$name" "$corpus" || exit 1  # the seeds
+  "$build/fuzz_$name" "$corpus" -runs="$runs" -max_len=1600 -timeout=30 -rss_limit_mb=2048 \
+    -print_final_stats=1 -artifact_prefix="$build/corpus/$name-" >"$build/fuzz_$name.log" 2>&1 &
+  job[$name]=$!
+done
+failed=0
+for name in "$@"; do
+  if wait "${job[$name]}"; then
+    coverage=$(grep -o 'cov: [0-9]* ft: [0-9]* corp: [^ ]*' "$build/fuzz_$name.log" | tail -1)
+    numbers=$(sed -n 's/^stat::\(number_of_executed_units\|average_exec_per_sec\): */ /p' \
+      "$build/fuzz_$name.log" | tr -d '\n')
+    read -r executions rate <<<"$numbers"
+    echo "fuzz $name: $executions executions, $rate a second, $coverage"
+  else
+    echo "fuzz $name: FAILED"
+    grep -E 'ERROR|runtime error|SUMMARY|Test unit written' "$build/fuzz_$name.log"
+    failed=1
+  fi
+done
+exit $failed

@@ -1,0 +1,31 @@
+# The fuzz targets of tests/fuzz. FSDP_FUZZ=ON (clang): everything is compiled with libFuzzer's
+# coverage, AddressSanitizer and UndefinedBehaviorSanitizer, `fuzz_NAME` is a libFuzzer program.
+# Always: `fuzz_smoke_NAME`, an ordinary program over the seeds (a per-commit test, Tests.cmake).
+# Run them with `make fuzz`. Read next: tests/fuzz/fuzz_target.h.
+set(fuzz ${PROJECT_SOURCE_DIR}/tests/fuzz)
+
+# fsdp_fuzz_target(name library...)
+function(fsdp_fuzz_target name)
+  add_executable(fuzz_smoke_${name} ${fuzz}/${name}_fuzz.cpp ${fuzz}/smoke.cpp
+                                    ${fuzz}/json_mutator.cpp)
+  target_link_libraries(fuzz_smoke_${name} PRIVATE ${ARGN} nlohmann_json::nlohmann_json)
+  if(FSDP_FUZZ)
+    add_executable(fuzz_${name} ${fuzz}/${name}_fuzz.cpp ${fuzz}/libfuzzer.cpp
+                                ${fuzz}/json_mutator.cpp)
+    target_link_libraries(fuzz_${name} PRIVATE ${ARGN} nlohmann_json::nlohmann_json)
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  endif()
+endfunction()
+
+fsdp_fuzz_target(safetensors fsdp_core)
+fsdp_fuzz_target(config fsdp_models)
+if(FSDP_FUZZ)  # the tokenizer's sources alone: a build of minutes, not of all folders
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/data/tokenizer/*.cpp)
+  add_library(fsdp_tokenizer STATIC ${sources} ${PROJECT_SOURCE_DIR}/tools/data/utf8.cpp
+                                    ${PROJECT_SOURCE_DIR}/tools/data/tokenizer.cpp)
+  target_link_libraries(fsdp_tokenizer PUBLIC fsdp_core PRIVATE nlohmann_json::nlohmann_json
+                                              fsdp::pcre2 fsdp::utf8proc)
+  fsdp_fuzz_target(tokenizer fsdp_tokenizer)
+else()
+  fsdp_fuzz_target(tokenizer fsdp_tools)
+endif()
