@@ -135,7 +135,8 @@ TEST_CASE("names: what is no parameter of the family has no name") {
   ModelConfig other = gpt2;
   other.family = "bert";
   CHECK(test::error_of([&] { base_prefix(other); }) ==
-        "model family: expected one of gpt2, llama, mistral, qwen2, bloom, gpt_neox, got 'bert'");
+        "model family: expected one of gpt2, llama, mistral, qwen2, bloom, gpt_neox, "
+        "transformer_lm_gpt3, workshop_gpt, got 'bert'");
 }
 
 }  // namespace
