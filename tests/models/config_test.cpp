@@ -48,66 +48,67 @@ Json without(Json json, const char* key) {
 
 // ---------------------------------------------------------------------------- Sizes
 
+struct Row {
+  const char* name;
+  int64_t parameters;
+};
+const std::vector<Row> kSizes = {
+    {"gpt2-124m", 124439808},
+    {"gpt2-355m", 354823168},
+    {"gpt2-774m", 774030080},
+    {"gpt2-1558m", 1557611200},
+    {"tinyllama-1.1b", 1100048384},
+    {"llama-7b", 6738415616},
+    {"llama-13b", 13015864320},
+    {"llama2-7b", 6738415616},
+    {"llama2-70b", 68976648192},
+    {"codellama-7b", 6738546688},
+    {"llama3-8b", 8030261248},
+    {"llama3-70b", 70553706496},
+    {"llama3.1-8b", 8030261248},
+    {"llama3.2-1b", 1235814400},
+    {"llama3.2-3b", 3212749824},
+    {"mistral-7b", 7241732096},
+    {"qwen2.5-0.5b", 494032768},
+    {"qwen2.5-1.5b", 1543714304},
+    {"qwen2.5-3b", 3085938688},
+    {"qwen2.5-7b", 7615616512},
+    {"qwen2.5-14b", 14770033664},
+    {"qwen2.5-32b", 32763876352},
+    {"qwen2.5-72b", 72706203648},
+    {"bloom-560m", 559214592},
+    {"bloom-1b1", 1065314304},
+    {"bloom-1b7", 1722408960},
+    {"bloom-3b", 3002557440},
+    {"bloom-7b1", 7069016064},
+    {"bloom-176b", 176247271424},
+    {"pythia-70m", 70426624},
+    {"pythia-160m", 162322944},
+    {"pythia-410m", 405334016},
+    {"pythia-1b", 1011781632},
+    {"pythia-1.4b", 1414647808},
+    {"pythia-2.8b", 2775208960},
+    {"pythia-6.9b", 6857302016},
+    {"pythia-12b", 11846072320},
+    {"gpt-neox-20b", 20554567680},
+    // fairseq's share the table with the head; fairseq_gpt3_test.cpp has both counts
+    {"transformer_lm_gpt3_small", 125239296},
+    {"transformer_lm_gpt3_medium", 355889152},
+    {"transformer_lm_gpt3_large", 760326144},
+    {"transformer_lm_gpt3_xl", 1315758080},
+    {"transformer_lm_gpt3_2_7", 2651596800},
+    {"transformer_lm_gpt3_6_7", 6658473984},
+    {"transformer_lm_gpt3_13", 12853473280},
+    {"transformer_lm_gpt3_175", 174604468224},
+    {"workshop-gpt-3", 664718136},
+    {"workshop-gpt-6", 815792952},
+    {"workshop-gpt-12", 1117942584},
+    {"workshop-gpt-24", 1722241848}};
+
 TEST_CASE("config: presets have the published numbers of parameters") {
-  struct Row {
-    const char* name;
-    int64_t parameters;
-  };
-  const std::vector<Row> rows = {
-      {"gpt2-124m", 124439808},
-      {"gpt2-355m", 354823168},
-      {"gpt2-774m", 774030080},
-      {"gpt2-1558m", 1557611200},
-      {"tinyllama-1.1b", 1100048384},
-      {"llama-7b", 6738415616},
-      {"llama-13b", 13015864320},
-      {"llama2-7b", 6738415616},
-      {"llama2-70b", 68976648192},
-      {"codellama-7b", 6738546688},
-      {"llama3-8b", 8030261248},
-      {"llama3-70b", 70553706496},
-      {"llama3.1-8b", 8030261248},
-      {"llama3.2-1b", 1235814400},
-      {"llama3.2-3b", 3212749824},
-      {"mistral-7b", 7241732096},
-      {"qwen2.5-0.5b", 494032768},
-      {"qwen2.5-1.5b", 1543714304},
-      {"qwen2.5-3b", 3085938688},
-      {"qwen2.5-7b", 7615616512},
-      {"qwen2.5-14b", 14770033664},
-      {"qwen2.5-32b", 32763876352},
-      {"qwen2.5-72b", 72706203648},
-      {"bloom-560m", 559214592},
-      {"bloom-1b1", 1065314304},
-      {"bloom-1b7", 1722408960},
-      {"bloom-3b", 3002557440},
-      {"bloom-7b1", 7069016064},
-      {"bloom-176b", 176247271424},
-      {"pythia-70m", 70426624},
-      {"pythia-160m", 162322944},
-      {"pythia-410m", 405334016},
-      {"pythia-1b", 1011781632},
-      {"pythia-1.4b", 1414647808},
-      {"pythia-2.8b", 2775208960},
-      {"pythia-6.9b", 6857302016},
-      {"pythia-12b", 11846072320},
-      {"gpt-neox-20b", 20554567680},
-      // fairseq's share the table with the head; fairseq_gpt3_test.cpp has both counts
-      {"transformer_lm_gpt3_small", 125239296},
-      {"transformer_lm_gpt3_medium", 355889152},
-      {"transformer_lm_gpt3_large", 760326144},
-      {"transformer_lm_gpt3_xl", 1315758080},
-      {"transformer_lm_gpt3_2_7", 2651596800},
-      {"transformer_lm_gpt3_6_7", 6658473984},
-      {"transformer_lm_gpt3_13", 12853473280},
-      {"transformer_lm_gpt3_175", 174604468224},
-      {"workshop-gpt-3", 664718136},
-      {"workshop-gpt-6", 815792952},
-      {"workshop-gpt-12", 1117942584},
-      {"workshop-gpt-24", 1722241848}};
-  CHECK(preset_names().size() == rows.size());
+  CHECK(preset_names().size() == kSizes.size());
   cpu::CpuBackend backend;
-  for (const Row& row : rows) {
+  for (const Row& row : kSizes) {
     CAPTURE(row.name);
     const ModelConfig config = preset(row.name);
     validate(config);
