@@ -17,6 +17,8 @@ void check_view(std::string_view what, const HeadView& view) {
              view.tensor->shape()[2], last);
 }
 
+int64_t keys_of(const AttentionArgs& a) { return a.keys > 0 ? a.keys : a.k.tensor->shape()[1]; }
+
 void check_attention(const AttentionArgs& a) {
   check_view("q", a.q);
   check_view("k", a.k);
@@ -28,10 +30,11 @@ void check_attention(const AttentionArgs& a) {
   FSDP_CHECK(a.q.head_dim == a.k.head_dim && a.q.head_dim == a.v.head_dim,
              "[attention] head_dim: expected equal ones, got {}, {}, {}", a.q.head_dim,
              a.k.head_dim, a.v.head_dim);
-  FSDP_CHECK(a.k.tensor->shape()[1] == a.v.tensor->shape()[1] &&
-                 a.q.tensor->shape()[1] <= a.k.tensor->shape()[1],
+  const int64_t room = a.k.tensor->shape()[1], keys = keys_of(a);
+  FSDP_CHECK(room == a.v.tensor->shape()[1] && a.q.tensor->shape()[1] <= keys,
              "[attention] lengths: expected queries <= keys = values, got {}, {}, {}",
-             a.q.tensor->shape()[1], a.k.tensor->shape()[1], a.v.tensor->shape()[1]);
+             a.q.tensor->shape()[1], keys, a.v.tensor->shape()[1]);
+  FSDP_CHECK(keys <= room, "[attention] keys: expected at most {}, got {}", room, keys);
   const int64_t batch = a.q.tensor->shape()[0];
   FSDP_CHECK(a.k.tensor->shape()[0] == batch && a.v.tensor->shape()[0] == batch,
              "[attention] batch: expected equal ones, got {}, {}, {}", batch,
@@ -40,7 +43,6 @@ void check_attention(const AttentionArgs& a) {
   check_dtype("attention", "v", a.v.tensor->dtype(), a.q.tensor->dtype());
   if (a.key_bias) {
     const Shape& bias = a.key_bias->shape();
-    const int64_t keys = a.k.tensor->shape()[1];
     FSDP_CHECK(bias.rank() == 3 && (bias[0] == 1 || bias[0] == batch) &&
                    (bias[1] == 1 || bias[1] == a.q.heads) && bias[2] >= keys,
                "[attention] key_bias: expected (1 or {}, 1 or {}, {} or more), got {}", batch,
@@ -96,18 +98,51 @@ std::vector<Tensor> attention_backward(SavedAttention& s, const Tensor& dout) {
   return distinct;
 }
 
+void check_tables(const RopeTables& tables, const Shape& x, int64_t head_dim) {
+  const Shape& table = tables.cos.shape();
+  if (table.rank() == 3) {
+    check_shape("rope", "tables by token", table, Shape{x[0], x[1], table[2]});
+  } else {
+    FSDP_CHECK(x[1] <= table[0], "[rope] positions: expected at most {}, got {}", table[0], x[1]);
+  }
+  FSDP_CHECK(2 * table.last() <= head_dim, "[rope] rotary_dim: expected at most {}, got {}",
+             head_dim, 2 * table.last());
+}
+
+void rotate(const Tensor& tensor, HeadView view, const RopeTables& tables, bool inverse) {
+  Tensor rows = tensor, cos = tables.cos, sin = tables.sin;
+  if (cos.shape().rank() == 3) {  // by token: the kernel sees one sequence of B * T
+    const Shape by_token = {cos.shape().rows(), cos.shape().last()};
+    cos = cos.view(by_token);
+    sin = sin.view(by_token);
+    rows = rows.view(Shape{1, by_token[0], rows.shape()[2]});
+  }
+  view.tensor = &rows;
+  Backend& backend = tensor.backend();
+  backend.rope(backend.compute_stream(), {.x = view, .cos = cos, .sin = sin, .inverse = inverse});
+}
+
 }  // namespace
+
+RopeTables rope_tables_at(const RopeTables& tables, const Tensor& positions) {
+  const Shape& shape = positions.shape();
+  FSDP_CHECK(shape.rank() == 2, "[rope] positions: expected (B, T), got {}", shape.str());
+  check_dtype("rope", "positions", positions.dtype(), DType::kI32);
+  Backend& backend = positions.backend();
+  const auto rows_of = [&](const Tensor& table) {
+    Tensor rows =
+        Tensor::empty(backend, Shape{shape[0], shape[1], table.shape().last()}, table.dtype());
+    backend.embedding_forward(backend.compute_stream(), positions, table, nullptr, 0, rows);
+    return rows;
+  };
+  return {rows_of(tables.cos), rows_of(tables.sin)};
+}
 
 Tensor rope(const Tensor& tensor, HeadView view, const RopeTables& tables) {
   view.tensor = &tensor;
   check_view("rope", view);
-  const Shape& table = tables.cos.shape();
-  FSDP_CHECK(tensor.shape()[1] <= table[0], "[rope] positions: expected at most {}, got {}",
-             table[0], tensor.shape()[1]);
-  FSDP_CHECK(2 * table[1] <= view.head_dim, "[rope] rotary_dim: expected at most {}, got {}",
-             view.head_dim, 2 * table[1]);
-  Backend& backend = tensor.backend();
-  backend.rope(backend.compute_stream(), {.x = view, .cos = tables.cos, .sin = tables.sin});
+  check_tables(tables, tensor.shape(), view.head_dim);
+  rotate(tensor, view, tables, false);
   Tensor y = tensor.detached();
   if (Tape* tape = tape_of({&tensor})) {
     tape->record("rope", {&tensor}, {&y}, [view, tables](std::vector<Tensor>& gradients) {
@@ -118,10 +153,7 @@ Tensor rope(const Tensor& tensor, HeadView view, const RopeTables& tables) {
         backend.copy(backend.compute_stream(), own.data(), dx.data(), dx.bytes());
         dx = own;
       }
-      HeadView gradient_view = view;
-      gradient_view.tensor = &dx;
-      backend.rope(backend.compute_stream(),
-                   {.x = gradient_view, .cos = tables.cos, .sin = tables.sin, .inverse = true});
+      rotate(dx, view, tables, true);
       return std::vector<Tensor>{dx};
     });
   }
@@ -142,6 +174,8 @@ Tensor attention(const AttentionArgs& args) {
                             {.in = args, .out = out, .log_sum_exp = log_sum_exp});
   Tape* tape = tape_of({&q, &k, &v});
   if (!tape) return out;
+  FSDP_CHECK(keys_of(args) == k.shape()[1],
+             "[attention] keys: a gradient needs all {} of them, got {}", k.shape()[1], args.keys);
   SavedAttention saved = {
       args, {q.detached(), k.detached(), v.detached()}, {}, {}, out, log_sum_exp};
   if (args.dropout.samples) saved.samples = args.dropout.samples->detached();

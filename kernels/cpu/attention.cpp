@@ -68,7 +68,10 @@ class ForwardChunk {
         if (from < to) add_tile(blocks_[i], tile, from, to - from);
       }
     }
-    for (int64_t i = 0; i < block_count_; ++i) finish_block(blocks_[i]);
+    for (int64_t i = 0; i < block_count_; ++i) {
+      average_values(blocks_[i]);
+      finish_block(blocks_[i]);
+    }
   }
 
  private:
@@ -102,6 +105,11 @@ class ForwardChunk {
       mask_scores(block.visibility, first, keys, scores_);
     }
     if (block.softmax.add(scores_, keys)) scale_rows(block.out, block.softmax.factor);
+    add_values(block, tile, first, keys);
+  }
+
+  // scores_: the weights of keys [first, first + keys) of the loaded tile.
+  void add_values(QueryBlock<A>& block, int64_t tile, int64_t first, int64_t keys) {
     if (p_.shape.dropout) {
       p_.shape.draw_keep(b_, h_, block.first, block.count, first, keys, keep_);
       multiply_elements(scores_, keep_, keys);
@@ -109,6 +117,21 @@ class ForwardChunk {
     for (int64_t panel = 0; panel < values_.count(); ++panel) {
       multiply_columns(scores_, values_.row(panel, first - tile), block.out.row(panel, 0),
                        block.count, keys);
+    }
+  }
+
+  // For queries that saw nothing.
+  void average_values(QueryBlock<A>& block) {
+    A weights[kLanes];
+    const int64_t all = p_.shape.keys;
+    if (!uniform_weights(block.softmax.maximum, block.count, all, weights)) return;
+    for (int64_t tile = 0; tile < all; tile += kTileKeys) {
+      const int64_t keys = std::min(kTileKeys, all - tile);
+      load_tile(tile, keys);
+      for (int64_t key = 0; key < keys; ++key) {
+        std::copy_n(weights, kLanes, scores_ + key * kLanes);
+      }
+      add_values(block, tile, tile, keys);
     }
   }
 

@@ -83,9 +83,11 @@ class BackwardHead {
     for (int64_t key = visible.begin(); key < visible.end();) {
       const int64_t end = std::min(visible.end(), (key / kTileKeys + 1) * kTileKeys);
       if (s_.dropout) s_.draw_keep(b_, h, first, count, key, end - key, keep_);
-      add_tile(visible, p_.key_bias.row(b_, h), count, key, end - key);
+      recompute_tile(visible, p_.key_bias.row(b_, h), key, end - key);
+      add_tile(count, key, end - key);
       key = end;
     }
+    add_blind_queries(h, first, count);
     store_panels(dq_, A(s_.scale), null_, count,
                  p_.dq.head(b_, h) + first * p_.dq.row_width, p_.dq.row_width);
   }
@@ -110,12 +112,27 @@ class BackwardHead {
     std::copy_n(p_.log_sum_exp + statistics, count, log_sum_exp_);
   }
 
-  void add_tile(const Visibility& visible, const A* bias, int64_t count, int64_t first,
-                int64_t keys) {
+  // Those that see no key: all keys, with equal weights.
+  void add_blind_queries(int64_t h, int64_t first, int64_t count) {
+    A weights[kLanes];
+    if (!uniform_weights(log_sum_exp_, count, s_.keys, weights)) return;
+    for (int64_t key = 0; key < s_.keys; key += kTileKeys) {
+      const int64_t keys = std::min(kTileKeys, s_.keys - key);
+      if (s_.dropout) s_.draw_keep(b_, h, first, count, key, keys, keep_);
+      for (int64_t i = 0; i < keys; ++i) std::copy_n(weights, kLanes, weights_ + i * kLanes);
+      add_tile(count, key, keys);
+    }
+  }
+
+  void recompute_tile(const Visibility& visible, const A* bias, int64_t first, int64_t keys) {
     multiply_transposed(k_, first, keys, q_transposed_, weights_);
     if (bias) add_key_bias(bias + first, keys, weights_);
     if (visible.masks(first, first + keys - 1)) mask_scores(visible, first, keys, weights_);
     recompute_weights(weights_, keys, log_sum_exp_);
+  }
+
+  // weights_: those of keys [first, first + keys).
+  void add_tile(int64_t count, int64_t first, int64_t keys) {
     multiply_transposed(v_, first, keys, dout_transposed_, dscores_);
     softmax_backward(weights_, dscores_, s_.dropout ? keep_ : null_, delta_, keys);
     for (int64_t panel = 0; panel < k_.count(); ++panel) {

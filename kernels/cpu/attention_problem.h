@@ -62,7 +62,7 @@ struct AttentionShape {
         heads(args.q.heads),
         kv_heads(args.k.heads),
         queries(args.q.tensor->shape()[1]),
-        keys(args.k.tensor->shape()[1]),
+        keys(args.keys > 0 ? args.keys : args.k.tensor->shape()[1]),
         head_dim(args.q.head_dim),
         scale(args.scale),
         causal(args.causal),

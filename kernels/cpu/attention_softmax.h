@@ -72,7 +72,7 @@ struct OnlineSoftmax {
   // scores become exp(score - maximum) with the new maximum (Milakov & Gimelshein 2018, online
   // normalizer). Returns whether any factor differs from 1.
   bool add(A* scores, int64_t keys);
-  // log_sum_exp: -infinity where nothing was seen; reciprocal of the total: 0 there.
+  // log_sum_exp: -infinity where nothing was seen; reciprocal of the total: 1 there.
   void finish(A* log_sum_exp, A* reciprocal) const;
 };
 
@@ -128,9 +128,23 @@ void OnlineSoftmax<A>::finish(A* log_sum_exp, A* reciprocal) const {
 #pragma omp simd
     for (int i = 0; i < kLanes; ++i) {
       log_sum_exp[i] = total[i] > 0 ? maximum[i] + simd_log(total[i]) : -kInfinity<A>;
-      reciprocal[i] = total[i] > 0 ? A(1) / total[i] : A(0);
+      reciprocal[i] = total[i] > 0 ? A(1) / total[i] : A(1);
     }
   });
+}
+
+// What a query that sees no key gives every key: 1 / keys in its lane, 0 in the others. Whether there
+// is one among the first `count`. `statistic`: -infinity for such a query, its maximum or its
+// log_sum_exp; see AttentionArgs.
+template <typename A>
+bool uniform_weights(const A* statistic, int64_t count, int64_t keys, A* weights) {
+  bool any = false;
+  for (int64_t i = 0; i < kLanes; ++i) {
+    const bool blind = i < count && statistic[i] == -kInfinity<A>;
+    weights[i] = blind ? A(1) / static_cast<A>(keys) : A(0);
+    any |= blind;
+  }
+  return any;
 }
 
 // Rows of a block's panels times one factor each.

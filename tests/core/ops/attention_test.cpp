@@ -147,30 +147,81 @@ TEST_CASE("attention: gradients with biases of keys, some of them hidden, agains
   }
 }
 
-TEST_CASE("attention: a query whose keys are all hidden gives zeros and no gradient") {
+// Row 1 is padded in front by two: queries 0 and 1 of it see nothing. With q = 0 for those,
+// attention without mask or bias gives all scores 0, so all weights 1 / Tk: the same values and, at
+// the same weights, the same gradients.
+TEST_CASE("attention: a query whose keys are all hidden averages all values, later ones too") {
   cpu::CpuBackend backend;
-  const Case c = {.batch = 2, .queries = 4, .keys = 4, .heads = 1, .kv_heads = 1, .width = 3};
+  const Case c = {.batch = 2, .queries = 4, .keys = 4, .heads = 2, .kv_heads = 1, .width = 3};
   const double hidden = -std::numeric_limits<double>::infinity();
   const Tensor bias = test::make_tensor(backend, Shape{2, 1, 4}, DType::kF64,
                                         {0, 0, 0, 0, hidden, hidden, 0, 0});
-  Tape tape(backend);
-  const test::Leaf q(tape, test::random_tensor(backend, q_shape(c), DType::kF64, 1));
-  const test::Leaf k(tape, test::random_tensor(backend, k_shape(c), DType::kF64, 2));
-  const test::Leaf v(tape, test::random_tensor(backend, k_shape(c), DType::kF64, 3));
-  AttentionArgs args = separate(c, q.value(), k.value(), v.value());
-  args.key_bias = &bias;
-  const Tensor y = ops::attention(args);
-  tape.backward(y, test::random_tensor(backend, q_shape(c), DType::kF64, 4));
-  const std::vector<double> out = y.to_doubles(), dq = q.gradient().to_doubles();
-  const std::vector<double> dk = k.gradient().to_doubles(), dv = v.gradient().to_doubles();
-  for (size_t i = 12; i < 18; ++i) {  // positions 0 and 1 of the second row
-    CHECK(out[i] == 0);
-    CHECK(dq[i] == 0);
-    CHECK(dk[i] == 0);
-    CHECK(dv[i] == 0);
+  const std::vector<double> numbers = test::random_values(q_shape(c).numel(), 1);
+  std::vector<double> blind = numbers, dout = test::random_values(q_shape(c).numel(), 4);
+  const size_t row = 6, first = 4 * row, end = 6 * row;  // of q: queries 0 and 1 of row 1
+  std::fill(blind.begin() + first, blind.begin() + end, 0.0);
+  for (size_t i = 0; i < dout.size(); ++i) dout[i] = i >= first && i < end ? dout[i] : 0;
+  const auto run = [&](const std::vector<double>& queries, bool masked) {
+    Tape tape(backend);
+    const test::Leaf q(tape, test::make_tensor(backend, q_shape(c), DType::kF64, queries));
+    const test::Leaf k(tape, test::random_tensor(backend, k_shape(c), DType::kF64, 2));
+    const test::Leaf v(tape, test::random_tensor(backend, k_shape(c), DType::kF64, 3));
+    AttentionArgs args = separate(c, q.value(), k.value(), v.value());
+    args.causal = masked;
+    if (masked) args.key_bias = &bias;
+    const Tensor y = ops::attention(args);
+    tape.backward(y, test::make_tensor(backend, q_shape(c), DType::kF64, dout));
+    return std::vector<std::vector<double>>{y.to_doubles(), q.gradient().to_doubles(),
+                                            k.gradient().to_doubles(), v.gradient().to_doubles()};
+  };
+  const auto got = run(blind, true), plain = run(blind, false);
+  for (size_t n = 0; n < got.size(); ++n) {
+    CAPTURE(n);
+    double largest = 0;
+    for (size_t i = 0; i < got[n].size(); ++i) {
+      if (n == 0 && (i < first || i >= end)) continue;  // the others see what they see
+      CHECK(got[n][i] == doctest::Approx(plain[n][i]).epsilon(1e-14));
+      largest = std::max(largest, std::abs(got[n][i]));
+    }
+    if (n != 2) CHECK(largest > 0.01);  // dk = sum of dscore * q, which is 0 here
   }
-  CHECK(out[18] != 0);
-  CHECK(dv[18] != 0);
+  // The value does not depend on q, the gradient of k does: it is what passes the softmax.
+  const auto other = run(numbers, true);
+  CHECK(std::equal(got[0].begin() + first, got[0].begin() + end, other[0].begin() + first));
+  CHECK(other[2] != got[2]);
+}
+
+TEST_CASE("attention: keys with room behind them are those alone, and have no gradient") {
+  cpu::CpuBackend backend;
+  for (const Case& c : kCases) {
+    CAPTURE(c.str());
+    Case roomy = c;
+    roomy.keys = c.keys + 5;
+    const Tensor q = test::random_tensor(backend, q_shape(c), DType::kF64, 1);
+    const Tensor k = test::random_tensor(backend, k_shape(roomy), DType::kF64, 2);
+    const Tensor v = test::random_tensor(backend, k_shape(roomy), DType::kF64, 3);
+    const auto first_rows = [&](const Tensor& from) {
+      std::vector<double> out;
+      const std::vector<double> all = from.to_doubles();
+      const int64_t width = c.kv_heads * c.width;
+      for (int64_t b = 0; b < c.batch; ++b) {
+        const auto begin = all.begin() + b * roomy.keys * width;
+        out.insert(out.end(), begin, begin + c.keys * width);
+      }
+      return test::make_tensor(backend, k_shape(c), DType::kF64, out);
+    };
+    AttentionArgs args = separate(c, q, k, v);
+    args.keys = c.keys;
+    const Tensor got = ops::attention(args);
+    CHECK(got.to_doubles() ==
+          ops::attention(separate(c, q, first_rows(k), first_rows(v))).to_doubles());
+    Tape tape(backend);
+    const test::Leaf leaf(tape, q);
+    args.q.tensor = &leaf.value();
+    CHECK(test::contains(error_of([&] { ops::attention(args); }), "keys: a gradient needs all"));
+    args.keys = roomy.keys + 1;
+    CHECK(test::contains(error_of([&] { ops::attention(args); }), "keys: expected at most"));
+  }
 }
 
 TEST_CASE("attention: a query that sees one key passes everything to its value") {
@@ -412,6 +463,39 @@ TEST_CASE("rope: gradients against finite differences, alone and in front of att
     const Tensor k = ops::rope(copy_of(in[1]), views.k, t);
     return Tensors{ops::attention(separate(c, q, k, in[1]))};
   });
+}
+
+TEST_CASE("rope: tables by token are the rows at their positions; gradients against differences") {
+  cpu::CpuBackend backend;
+  const Tensor angles = test::random_tensor(backend, Shape{9, 2}, DType::kF64, 7);
+  const Tensor others = test::random_tensor(backend, Shape{9, 2}, DType::kF64, 8);
+  const ops::RopeTables tables = {angles, others};
+  const HeadView view = {.heads = 2, .head_dim = 5, .offset = 1, .head_stride = 5};
+  const std::vector<int32_t> ids = {0, 0, 0, 1, 2, 3, 4, 8};
+  const Tensor positions = Tensor::from_host(backend, Shape{2, 4}, ids);
+  const ops::RopeTables by_token = ops::rope_tables_at(tables, positions);
+  const Shape shape = {2, 4, 12};
+  const std::vector<double> values = test::random_values(shape.numel(), 1);
+  const std::vector<double> got =
+      ops::rope(test::make_tensor(backend, shape, DType::kF64, values), view, by_token)
+          .to_doubles();
+  for (size_t token = 0; token < ids.size(); ++token) {  // alone, with tables that begin there
+    const std::vector<double> one(values.begin() + static_cast<long>(12 * token),
+                                  values.begin() + static_cast<long>(12 * token + 12));
+    const ops::RopeTables row = {angles.slice(2 * ids[token], Shape{1, 2}),
+                                 others.slice(2 * ids[token], Shape{1, 2})};
+    const std::vector<double> expected =
+        ops::rope(test::make_tensor(backend, Shape{1, 1, 12}, DType::kF64, one), view, row)
+            .to_doubles();
+    CHECK(
+        std::equal(expected.begin(), expected.end(), got.begin() + static_cast<long>(12 * token)));
+  }
+  test::GradientCheck check(backend);
+  check.input("x", shape);
+  check.run([&](const Tensors& in) { return Tensors{ops::rope(copy_of(in[0]), view, by_token)}; });
+  CHECK(error_of([&] {
+          ops::rope(test::random_tensor(backend, Shape{2, 3, 12}, DType::kF64, 1), view, by_token);
+        }) == "[rope] tables by token: expected (2, 3, 2), got (2, 4, 2)");
 }
 
 TEST_CASE("rope: twice on one packed tensor, for q and for k") {
