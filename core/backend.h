@@ -97,6 +97,10 @@ class Backend {
   virtual void swiglu_backward(Stream& stream, const Tensor& gate, const Tensor& up,
                                const Tensor& dy, Tensor& dgate, Tensor& dup) = 0;
   virtual void rope(Stream& stream, const RopeArgs& args) = 0;
+  // Rows [first, first + T) of every sample of `to` = the T rows of `from`, head by head. Apart in
+  // memory; one dtype, heads and head_dim.
+  virtual void copy_heads(Stream& stream, const HeadView& from, const HeadView& to,
+                          int64_t first) = 0;
   virtual void attention_forward(Stream& stream, const AttentionForwardArgs& args) = 0;
   virtual void attention_backward(Stream& stream, const AttentionBackwardArgs& args) = 0;
   // y (B, T, C) = table[tokens] (+ positions[first_position + t] when given); tokens (B, T) i32.

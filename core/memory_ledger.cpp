@@ -11,8 +11,8 @@ namespace fsdp {
 
 std::string_view name_of(MemoryCategory category) {
   constexpr std::array<std::string_view, kMemoryCategories> kNames = {
-      "parameter shard", "unsharded parameter", "gradient",          "optimizer state",
-      "activation",      "communication",       "transport staging", "workspace"};
+      "parameter shard", "unsharded parameter", "gradient",      "optimizer state",  "activation",
+      "key-value cache", "communication",       "transport staging", "workspace"};
   return kNames[static_cast<size_t>(category)];
 }
 

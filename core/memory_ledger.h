@@ -27,11 +27,12 @@ enum class MemoryCategory : uint8_t {
   kGradient,
   kOptimizerState,
   kActivation,
+  kKeyValueCache,
   kCommunication,
   kTransportStaging,
   kWorkspace,
 };
-constexpr size_t kMemoryCategories = 8;
+constexpr size_t kMemoryCategories = 9;
 std::string_view name_of(MemoryCategory category);  // "parameter shard", ...
 
 struct MemoryUsage {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/kv_cache.h"
 #include "core/ops/elementwise.h"
 #include "core/recompute.h"
 
@@ -80,17 +81,22 @@ Tensor Attention::mix_heads(const Tensor& x, const ForwardContext& context) {
   for (Linear* linear : inputs_) tensors.push_back((*linear)(x, context));
   const HeadView q = head_view(tensors, 0), k = head_view(tensors, 1), v = head_view(tensors, 2);
   if (rope_) {
+    const ops::RopeTables tables =
+        context.positions ? ops::rope_tables_at(*rope_, *context.positions) : *rope_;
     for (const HeadView& rotated : {q, k}) {
       // In place: the views keep pointing at the tensor's slot.
       Tensor& slot = tensors[static_cast<size_t>(rotated.tensor - tensors.data())];
-      slot = ops::rope(slot, rotated, *rope_);
+      slot = ops::rope(slot, rotated, tables);
     }
   }
   const Tensor* key_bias = context.key_bias;
   if (!key_bias && key_bias_.defined()) key_bias = &key_bias_;
+  const KvCache::Entry seen =
+      context.cache ? context.cache->append(layer_, k, v) : KvCache::Entry{k, v, 0};
   return ops::attention({.q = q,
-                         .k = k,
-                         .v = v,
+                         .k = seen.k,
+                         .v = seen.v,
+                         .keys = seen.keys,
                          .scale = config_.attention_scale(),
                          .window = config_.window,
                          .key_bias = key_bias,

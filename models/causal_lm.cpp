@@ -1,6 +1,7 @@
 // The language model around the blocks.
 #include "models/causal_lm.h"
 
+#include "core/kv_cache.h"
 #include "core/ops/elementwise.h"
 
 namespace fsdp::models {
@@ -58,8 +59,9 @@ Tensor BaseModel::operator()(const Tensor& tokens, const ForwardContext& context
   const auto show = [&](const std::string& module, const Tensor& output) {
     if (look) look(module, output);
   };
+  FSDP_CHECK(!context.cache || context.positions, "[model] a cache: expected positions with it");
   return run(Tensor(), [&](const Tensor&) {
-    Tensor x = (*tokens_)(tokens, positions_);
+    Tensor x = (*tokens_)(tokens, positions_, context.positions);
     if (embedding_norm_) x = (*embedding_norm_)(x).y;
     x = ops::dropout(x, ops::dropout_args(context, config_.embedding_dropout, config_.layers,
                                           ops::DropoutSite::kEmbedding));
@@ -69,6 +71,7 @@ Tensor BaseModel::operator()(const Tensor& tokens, const ForwardContext& context
       x = (*block)(x, context);
       show(block->name(), x);
     }
+    if (context.cache) context.cache->advance(tokens.shape()[1]);
     if (!final_norm_) return x;
     Tensor y = (*final_norm_)(x).y;
     show(final_norm_->name(), y);

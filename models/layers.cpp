@@ -80,11 +80,14 @@ Embedding::Embedding(std::string name, int64_t rows, const ModelConfig& config)
       table_(add_parameter("weight", Shape{rows, config.hidden}, {0, config.initializer_range},
                            true)) {}
 
-Tensor Embedding::operator()(const Tensor& tokens, Embedding* positions) {
+Tensor Embedding::operator()(const Tensor& tokens, Embedding* positions,
+                             const Tensor* position_ids) {
   return run(Tensor(), [&](const Tensor&) {
     if (!positions) return ops::embedding(tokens, table_, nullptr, options_);
     return positions->run(Tensor(), [&](const Tensor&) {
-      return ops::embedding(tokens, table_, &positions->table_, options_);
+      ops::EmbeddingOptions options = options_;
+      options.position_ids = position_ids;
+      return ops::embedding(tokens, table_, &positions->table_, options);
     });
   });
 }

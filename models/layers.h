@@ -31,8 +31,8 @@ class Linear final : public Module {
                     const ForwardContext& context,
                     Activation activation = Activation::kNone);  // -> (..., out)
   // As the head of a language model; see ops::linear_cross_entropy.
-  Tensor cross_entropy(const Tensor& h,         // (..., in)
-                       const Tensor& labels,    // (rows of h), i32
+  Tensor cross_entropy(const Tensor& h,                                   // (..., in)
+                       const Tensor& labels,                              // (rows of h), i32
                        double gradient_scale, const Tensor* loss_scale);  // -> ()
 
   // A low-rank term besides the weight; once, before the parameters have values. See lora.h.
@@ -64,8 +64,9 @@ class Embedding final : public Module {
   Embedding(std::string name, int64_t rows, const ModelConfig& config);
   // The rows of the tokens, scaled as the family does, and of the positions unless null: one op,
   // inside both modules.
-  Tensor operator()(const Tensor& tokens,   // (B, T), i32
-                    Embedding* positions);  // -> (B, T, hidden)
+  Tensor operator()(const Tensor& tokens,  // (B, T), i32
+                    Embedding* positions,
+                    const Tensor* position_ids);  // (B, T), i32, or null -> (B, T, hidden)
   Parameter& table() { return table_; }
 
  private:

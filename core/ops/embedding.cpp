@@ -14,17 +14,40 @@ Tensor scaled(const Tensor& x, double scale) {
   return y;
 }
 
-// y (B, T, C) += positions[first + t]: what is scaled is rounded before, as in fairseq.
-void add_positions(const Tensor& positions, int64_t first, Tensor& y) {
-  Backend& backend = y.backend();
-  const int64_t rows = y.shape()[0], length = y.shape()[1];
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < rows * length; ++i)
-    ids.push_back(static_cast<int32_t>(first + i % length));
-  const Tensor at = Tensor::from_host(backend, Shape{rows, length}, ids);
-  Tensor added = Tensor::empty(backend, y.shape(), y.dtype());
-  backend.embedding_forward(backend.compute_stream(), at, positions, nullptr, 0, added);
-  backend.add(backend.compute_stream(), y, added, y);
+Tensor rows_from(const Tensor& table, int64_t first) {
+  const int64_t channels = table.shape()[1];
+  return table.slice(first * channels, Shape{table.shape()[0] - first, channels});
+}
+
+Tensor lookup(const Tensor& tokens, const Tensor& table, const Tensor* positions = nullptr) {
+  Backend& backend = tokens.backend();
+  Tensor y = Tensor::empty(backend, Shape{tokens.shape()[0], tokens.shape()[1], table.shape()[1]},
+                           table.dtype());
+  backend.embedding_forward(backend.compute_stream(), tokens, table, positions, 0, y);
+  return y;
+}
+
+// 0, 1, 2, ... in every row of `tokens`.
+Tensor ascending(const Tensor& tokens) {
+  std::vector<int32_t> ids(static_cast<size_t>(tokens.numel()));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<int32_t>(i % static_cast<size_t>(tokens.shape()[1]));
+  }
+  return Tensor::from_host(tokens.backend(), tokens.shape(), ids);
+}
+
+void check_positions(const Tensor& tokens, const Parameter& table, const Parameter& positions,
+                     const EmbeddingOptions& options) {
+  const Tensor* ids = options.position_ids;
+  const int64_t least = options.first_position + (ids ? 1 : tokens.shape()[1]);
+  const int64_t channels = table.shape()[1];
+  FSDP_CHECK(positions.shape()[1] == channels && positions.shape()[0] >= least,
+             "[embedding] {}: expected at least ({}, {}), got {}", positions.name(), least,
+             channels, positions.shape().str());
+  check_dtype("embedding", positions.name(), positions.value().dtype(), table.value().dtype());
+  if (!ids) return;
+  check_shape("embedding", "position_ids", ids->shape(), tokens.shape());
+  check_dtype("embedding", "position_ids", ids->dtype(), DType::kI32);
 }
 
 void token_gradient(const Tensor& tokens, Parameter& table, double scale, const Tensor& dy) {
@@ -35,17 +58,21 @@ void token_gradient(const Tensor& tokens, Parameter& table, double scale, const 
   table.end_gradient();
 }
 
-void position_gradient(Parameter& positions, int64_t first, const Tensor& dy) {
+// `ids`: undefined where the positions ascend from 0.
+void position_gradient(Parameter& positions, int64_t first, const Tensor& ids, const Tensor& dy) {
   Backend& backend = dy.backend();
   Stream& stream = backend.compute_stream();
   GradientTarget target = positions.begin_gradient();
-  const int64_t rows = positions.shape()[0], channels = positions.shape()[1];
   if (first > 0 && !target.accumulate) {
-    const Tensor before = target.tensor.slice(0, Shape{first, channels});
+    const Tensor before = target.tensor.slice(0, Shape{first, positions.shape()[1]});
     backend.fill_zero(stream, before.data(), before.bytes());
   }
-  Tensor used = target.tensor.slice(first * channels, Shape{rows - first, channels});
-  backend.position_backward(stream, dy, used, target.accumulate);
+  Tensor used = rows_from(target.tensor, first);
+  if (ids.defined()) {
+    backend.embedding_backward(stream, ids, dy, used, target.accumulate);
+  } else {
+    backend.position_backward(stream, dy, used, target.accumulate);
+  }
   positions.end_gradient();
 }
 
@@ -56,37 +83,30 @@ Tensor embedding(const Tensor& tokens, Parameter& table, Parameter* positions,
   FSDP_CHECK(tokens.shape().rank() == 2, "[embedding] tokens: expected (B, T), got {}",
              tokens.shape().str());
   check_dtype("embedding", "tokens", tokens.dtype(), DType::kI32);
-  const int64_t length = tokens.shape()[1];
-  const int64_t channels = table.shape()[1];
-  if (positions) {
-    const int64_t least = options.first_position + length;
-    FSDP_CHECK(positions->shape()[1] == channels && positions->shape()[0] >= least,
-               "[embedding] {}: expected at least ({}, {}), got {}", positions->name(), least,
-               channels, positions->shape().str());
-    check_dtype("embedding", positions->name(), positions->value().dtype(), table.value().dtype());
-  }
+  if (positions) check_positions(tokens, table, *positions, options);
+  const Tensor used = positions ? rows_from(positions->value(), options.first_position) : Tensor();
+  const bool together = positions && options.scale == 1 && !options.position_ids;
+  Tensor y = lookup(tokens, table.value(), together ? &used : nullptr);
   Backend& backend = tokens.backend();
-  Stream& stream = backend.compute_stream();
-  Tensor y = Tensor::empty(backend, Shape{tokens.shape()[0], length, channels},
-                           table.value().dtype());
-  const bool together = positions && options.scale == 1;
-  backend.embedding_forward(stream, tokens, table.value(), together ? &positions->value() : nullptr,
-                            options.first_position, y);
-  backend.divide(stream, y, 1 / options.scale);
-  if (positions && !together) add_positions(positions->value(), options.first_position, y);
+  if (options.scale != 1) backend.divide(backend.compute_stream(), y, 1 / options.scale);
+  if (positions && !together) {  // what is scaled is rounded before, as in fairseq
+    const Tensor ids = options.position_ids ? *options.position_ids : ascending(tokens);
+    backend.add(backend.compute_stream(), y, lookup(ids, used), y);
+  }
   const bool train_positions = positions && positions->recording();
   if (!table.recording() && !train_positions) return y;
   if (table.recording()) table.add_use();
   if (train_positions) positions->add_use();
-  table.tape()->record("embedding", {}, {&y},
-                       [tokens, &table, positions, options](std::vector<Tensor>& gradients) {
-                         const Tensor& dy = gradients[0];
-                         if (table.trainable()) token_gradient(tokens, table, options.scale, dy);
-                         if (positions && positions->trainable()) {
-                           position_gradient(*positions, options.first_position, dy);
-                         }
-                         return std::vector<Tensor>{};
-                       });
+  table.tape()->record(
+      "embedding", {}, {&y},
+      [tokens, &table, positions, scale = options.scale, first = options.first_position,
+       ids = options.position_ids ? *options.position_ids
+                                  : Tensor()](std::vector<Tensor>& gradients) {
+        const Tensor& dy = gradients[0];
+        if (table.trainable()) token_gradient(tokens, table, scale, dy);
+        if (positions && positions->trainable()) position_gradient(*positions, first, ids, dy);
+        return std::vector<Tensor>{};
+      });
   return y;
 }
 

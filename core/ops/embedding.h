@@ -6,14 +6,15 @@
 namespace fsdp::ops {
 
 struct EmbeddingOptions {
-  double scale = 1;            // of the token rows
-  int64_t first_position = 0;  // row of position 0; the rows before it have no gradient
+  double scale = 1;                      // of the token rows
+  int64_t first_position = 0;            // row of position 0; the rows before it have no gradient
+  const Tensor* position_ids = nullptr;  // (B, T), i32; null: 0, 1, 2, ... in every row
 };
 
-// scale * table[tokens] (+ positions[first_position + t]). Saves the tokens.
+// scale * table[tokens] (+ positions[first_position + position id]). Saves tokens and ids.
 Tensor embedding(const Tensor& tokens,                   // (B, T), i32
                  Parameter& table,                       // (V, C)
-                 Parameter* positions = nullptr,         // (P, C), P >= first_position + T
+                 Parameter* positions = nullptr,         // (P, C), P > first_position + each id
                  const EmbeddingOptions& options = {});  // -> (B, T, C)
 
 }  // namespace fsdp::ops

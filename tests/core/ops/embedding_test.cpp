@@ -72,6 +72,32 @@ TEST_CASE("embedding: a scaled table, positions from a later row on") {
         "[embedding] positions: expected at least (5, 5), got (4, 5)");
 }
 
+TEST_CASE("embedding: positions by id, which may repeat, and their gradients") {
+  cpu::CpuBackend backend;
+  const Tensor tokens = tokens_of(backend, Shape{2, 4}, {3, 0, 3, 3, 6, 3, 0, 5});
+  const std::vector<int32_t> ids = {0, 0, 0, 1, 2, 3, 4, 5};
+  const Tensor position_ids = tokens_of(backend, Shape{2, 4}, ids);
+  test::GradientCheck check(backend);
+  Parameter& table = check.parameter("table", Shape{7, 5});
+  Parameter& positions = check.parameter("positions", Shape{6, 5});
+  check.run(
+      [&](const Tensors&) {
+        return Tensors{ops::embedding(tokens, table, &positions, {.position_ids = &position_ids})};
+      },
+      12);
+  const std::vector<double> rows = table.value().to_doubles(), at = positions.value().to_doubles();
+  const std::vector<double> y =
+      ops::embedding(tokens, table, &positions, {.position_ids = &position_ids}).to_doubles();
+  const std::vector<int32_t> words = tokens.to_host<int32_t>();
+  for (size_t i = 0; i < y.size(); ++i) {
+    const auto token = static_cast<size_t>(words[i / 5]), id = static_cast<size_t>(ids[i / 5]);
+    CHECK(y[i] == rows[5 * token + i % 5] + at[5 * id + i % 5]);
+  }
+  const Tensor wrong = tokens_of(backend, Shape{1, 4}, {0, 0, 0, 0});
+  CHECK(error_of([&] { ops::embedding(tokens, table, &positions, {.position_ids = &wrong}); }) ==
+        "[embedding] position_ids: expected (2, 4), got (1, 4)");
+}
+
 TEST_CASE("embedding: without positions") {
   cpu::CpuBackend backend;
   const Tensor tokens = tokens_of(backend, Shape{1, 3}, {1, 1, 0});
