@@ -99,6 +99,9 @@ struct ModelConfig {
 
 // Reads a Hugging Face config.json (old and new key spellings). Error names the file and key.
 ModelConfig read_config(const std::string& path);
+// Tokens that end a text: eos_token_id of the folder's generation_config.json or, where that does
+// not name any, of its config.json. Error names file and key.
+std::vector<int64_t> read_end_tokens(const std::string& folder);
 // The config.json that Hugging Face transformers loads. `dtype`: of the saved weights,
 // torch_name().
 std::string config_json(const ModelConfig& config, const std::string& dtype);

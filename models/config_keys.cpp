@@ -7,13 +7,21 @@
 
 namespace fsdp::models {
 
-int64_t ConfigKeys::token(const char* key) const {
-  if (!has(key)) return -1;
+std::vector<int64_t> ConfigKeys::tokens(const char* key) const {
+  if (!has(key)) return {};
   const Json& value = object_.at(key);
-  const Json& first = value.is_array() && !value.empty() ? value[0] : value;
-  FSDP_CHECK(is_integer(first), "{}: {}: expected an integer or a list of them, got {}", where_,
-             key, value.dump());
-  return first.get<int64_t>();
+  std::vector<int64_t> ids;
+  for (const Json& id : value.is_array() ? value : Json::array({value})) {
+    FSDP_CHECK(is_integer(id), "{}: {}: expected an integer or a list of them, got {}",
+               where_, key, value.dump());
+    ids.push_back(id.get<int64_t>());
+  }
+  return ids;
+}
+
+int64_t ConfigKeys::token(const char* key) const {
+  const std::vector<int64_t> ids = tokens(key);
+  return ids.empty() ? -1 : ids.front();
 }
 
 std::vector<std::string> ConfigKeys::strings(const char* key) const {

@@ -35,8 +35,9 @@ class ConfigKeys {
   int64_t either(const char* key, const char* other_key) const {
     return get<int64_t>(!has(key) && has(other_key) ? other_key : key);
   }
-  // A token id; of a list (newer files have several end tokens) the first. -1: none.
-  int64_t token(const char* key) const;
+  // Token ids, one or a list of them (newer files have several end tokens); empty: none.
+  std::vector<int64_t> tokens(const char* key) const;
+  int64_t token(const char* key) const;  // the first of them; -1: none
   std::vector<std::string> strings(const char* key) const;  // empty: no such list
   ConfigKeys object(const char* key) const {
     return ConfigKeys(object_.at(key), where_ + ": " + key);
