@@ -4,6 +4,8 @@
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
 set -uo pipefail
 fixtures=$SOURCE/tests/fixtures/models
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
 failed=0
 
 fail() { echo "FAILED: $*"; failed=1; }
@@ -11,21 +13,28 @@ fail() { echo "FAILED: $*"; failed=1; }
 same() { [ "$2" = "$3" ] || fail "$1: expected '$2', got '$3'"; }
 
 
-# ---- greedy, token for token ---------------------------------------------------------------------
+# ---- greedy, token for token: alone, and as a batch of prompts of unequal length ------------------
+# texts SECTION FILE: the new tokens of each prompt, a line each
+texts() {
+  sed -n "/\"$1\"/,/^ []}],/p" "$2" | tr -d '\n' | grep -o '"new_ids": \[[^]]*\( \], *\[[^]]*\)*' |
+    sed 's/"new_ids": //; s/\], *\[/\n/g' | tr -d '[],' | sed 's/^ *//; s/ *$//; s/  */ /g' | sed '/^$/d'
+}
 for folder in "$fixtures"/*; do
   file=$folder/generation.json
   [ -f "$file" ] || continue  # an adapter: tests/e2e/lora.sh
-  mapfile -t prompts < <(sed -n '/"prompts"/,/^ \],/p' "$file" | grep -o '\[ *[0-9][^]]*' | tr -d '[ ')
-  for i in 0 1; do
-    expected=$(sed -n '/"alone"/,$p' "$file" | grep -o '"new_ids": \[[^]]*' | sed -n "$((i + 1))p" |
-      sed 's/.*\[//; s/,//g; s/^ *//; s/ *$//')
-    [ "$(wc -w <<<"$expected")" = 12 ] || fail "$file: cannot read the expected tokens"
-    for ranks in 1 2; do
-      got=$("$FSDP" generate "$folder" --ids "${prompts[$i]}" --tokens 12 --ignore-end \
-        --local-ranks $ranks)
-      same "$(basename "$folder"), prompt $i, $ranks ranks" "$expected" "$got"
-    done
+  sed -n '/"prompts"/,/^ \],/p' "$file" | grep -o '\[ *[0-9][^]]*\]' | sed 's/.*/{"ids": &}/' \
+    >"$scratch/prompts.jsonl"
+  expected=$(texts batched "$file")
+  [ "$(wc -lw <<<"$expected" | xargs)" = "2 24" ] || fail "$file: cannot read the expected tokens"
+  for options in "" "--no-cache" "--local-ranks 3" "--local-ranks 2 --strategy no_shard" "--batch 1"; do
+    # shellcheck disable=SC2086
+    got=$("$FSDP" generate "$folder" --prompts "$scratch/prompts.jsonl" --tokens 12 --ignore-end \
+      $options | grep -v '^---')
+    same "$(basename "$folder"), batch, $options" "$expected" "$got"
   done
+  first=$(head -1 "$scratch/prompts.jsonl" | tr -cd '0-9,')
+  same "$(basename "$folder"), alone" "$(texts alone "$file" | head -1)" \
+    "$("$FSDP" generate "$folder" --ids "$first" --tokens 12 --ignore-end --local-ranks 2)"
 done
 
 # ---- sampling: the seed decides, not the ranks ---------------------------------------------------
@@ -42,6 +51,26 @@ else
 fi
 [ "$one" != "$(generate --temperature 2 --seed 4)" ] || fail "another seed gives the same tokens"
 same "top-k 1 is greedy" "$(generate)" "$(generate --temperature 2 --top-k 1 --seed 9)"
+same "a small top-p is greedy" "$(generate)" "$(generate --temperature 2 --top-p 1e-9 --seed 9)"
+[ "$one" != "$(generate --temperature 2 --top-p 0.5 --seed 3)" ] || fail "top-p changes nothing"
+same "sampling without cache" "$one" "$(generate --temperature 2 --seed 3 --no-cache)"
+same "sampling as the first of a batch" "$one" "$(printf '{"ids": [5, 6, 7]}\n{"ids": [9]}\n' \
+  >"$scratch/two.jsonl" && "$FSDP" generate "$fixtures/gpt2" --prompts "$scratch/two.jsonl" --tokens 20 \
+  --ignore-end --temperature 2 --seed 3 --local-ranks 2 | sed -n 2p)"
+
+# ---- stop tokens ---------------------------------------------------------------------------------
+same "stopped by the sixth or the third token" "$(cut -d' ' -f1-2 <<<"$one")" \
+  "$(generate --temperature 2 --seed 3 --stop-ids "$(cut -d' ' -f6,3 --output-delimiter=, <<<"$one")")"
+cp -r "$fixtures/gpt2" "$scratch/stops"
+chmod -R u+w "$scratch/stops"
+echo "{\"eos_token_id\": [96, $(cut -d' ' -f4 <<<"$one")]}" >"$scratch/stops/generation_config.json"
+same "stopped by the folder's second end token" "$(cut -d' ' -f1-3 <<<"$one")" \
+  "$("$FSDP" generate "$scratch/stops" --ids 5,6,7 --tokens 20 --temperature 2 --seed 3)"
+
+# ---- speed ---------------------------------------------------------------------------------------
+generate --stats 2>&1 >/dev/null | grep -qE "3 tokens in .*19 tokens in .* tokens/s; key-value cache" ||
+  fail "--stats"
+generate --stats --no-cache 2>&1 >/dev/null | grep -q "tokens/s; without cache" || fail "--stats"
 
 # ---- longer than the model's 32 positions: cropped, and said -------------------------------------
 long=$("$FSDP" generate "$fixtures/gpt2" --ids 5,6,7 --tokens 40 --ignore-end 2>&1)
@@ -49,8 +78,6 @@ grep -q "sees the last 32 tokens only" <<<"$long" || fail "the crop is not annou
 same "tokens of a long text" 40 "$(tail -1 <<<"$long" | wc -w)"
 
 # ---- text, with a model that `fsdp train` wrote: the byte tokenizer -------------------------------
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
 for i in {1..40}; do echo "line $i of forty lines"; done >"$scratch/lines.txt"
 cat >"$scratch/config.yaml" <<YAML
 model: {model_type: llama, hidden_size: 16, layers: 1, heads: 2}
@@ -59,12 +86,19 @@ train: {steps: 2, batch: 2}
 runtime: {name: generate}
 YAML
 if (cd "$scratch" && "$FSDP" train --config config.yaml --local-ranks 2) >"$scratch/log" 2>&1; then
-  model=$(dirname "$(find "$scratch" -name config.json)")
+  model=$(dirname "$(find "$scratch/runs" -name config.json)")
   text=$("$FSDP" generate "$model" --prompt "line 4" --tokens 30 --seed 5 --temperature 0.1)
   [ "${text:0:6}" = "line 4" ] || fail "the text does not begin with its prompt: $text"
   same "text on 2 ranks" "$text" "$("$FSDP" generate "$model" --prompt "line 4" --tokens 30 \
     --seed 5 --temperature 0.1 --local-ranks 2)"
   "$FSDP" generate "$model" --prompt "" --tokens 3 >/dev/null || fail "an empty prompt"
+  printf 'line 4\nli\n\nforty' >"$scratch/prompts.txt"
+  got=$("$FSDP" generate "$model" --prompts "$scratch/prompts.txt" --tokens 30 --seed 5 \
+    --temperature 0.1 --local-ranks 2 --ignore-end --json)
+  same "rows of JSON" 3 "$(grep -c '^{"prompt_ids":.*"text":' <<<"$got")"
+  same "the first of a batch of texts" "$("$FSDP" generate "$model" --prompt "line 4" --tokens 30 \
+    --seed 5 --temperature 0.1 --ignore-end --json | grep '"text"' | sed 's/ *"text": //')" \
+    "$(head -1 <<<"$got" | grep -o '"text":.*' | sed 's/"text"://; s/}$//')"
 else
   fail "train: $(cat "$scratch/log")"
 fi
@@ -83,5 +117,18 @@ mistake "give the prompt as --ids" "$fixtures/gpt2" --prompt hello
 mistake "token 97 is not in the model's vocabulary of 97" "$fixtures/gpt2" --ids 96,97 --local-ranks 2
 mistake "nowhere/config.json" nowhere --ids 1
 mistake "--ids" "$fixtures/gpt2" --ids one
+ids=$(seq -s, 1 33)
+mistake "--ids: the prompt has 33 tokens, the model has 32 positions" "$fixtures/gpt2" --ids "$ids"
+mistake "top-p: expected above 0 and at most 1, got 1.5" "$fixtures/gpt2" --ids 5 --temperature 1 \
+  --top-p 1.5
+mistake "top-p: needs a temperature above 0" "$fixtures/gpt2" --ids 5 --top-p 0.5
+mistake "top-k: needs a temperature above 0" "$fixtures/gpt2" --ids 5 --top-k 5 --local-ranks 2
+mistake "--stop-ids: token 97 is not in" "$fixtures/gpt2" --ids 5 --stop-ids 3,97
+echo '{"prompt": "a"}' >"$scratch/unknown.jsonl"
+mistake 'unknown.jsonl:1: unknown key "prompt"' "$fixtures/gpt2" --prompts "$scratch/unknown.jsonl"
+printf '{"ids": [1]}\n{"ids": [99]}\n' >"$scratch/large.jsonl"
+mistake "large.jsonl:2: token 99 is not in" "$fixtures/gpt2" --prompts "$scratch/large.jsonl"
+mistake "none.txt" "$fixtures/gpt2" --prompts "$scratch/none.txt"
+mistake "--prompts" "$fixtures/gpt2" --prompts "$scratch/large.jsonl" --ids 5
 
 exit "$failed"

@@ -72,7 +72,7 @@ TEST_CASE("layout model: batch, limits by dtype, trajectory") {
   CHECK(run.steps[19].batch.first_sample == 38);
   CHECK(*run.parameter_limit == 1e-10);
   CHECK(run.final_parameters->names().size() == f64.pass->gradients->names().size());
-  CHECK(f64.longest_sequence() == 11);
+  CHECK(f64.longest_sequence() == 19);  // 7 tokens of a prompt and 12 new ones
 
   const Reference f32 = read_reference(folder, {.dtype = DType::kF32});
   CHECK(f32.trajectories.empty());

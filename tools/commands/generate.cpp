@@ -1,5 +1,5 @@
-// fsdp generate: continues a prompt with the model of a Hugging Face folder, sharded over any
-// number of ranks; the result does not depend on how many. Read next: tools/runtime/generation.h.
+// fsdp generate: continues prompts with the model of a Hugging Face folder, sharded over any number
+// of ranks or not; the texts do not depend on how many. Read next: tools/runtime/generation.h.
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -8,6 +8,8 @@
 
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
+#include "tools/config/config.h"
+#include "tools/data/prompts.h"
 #include "tools/data/text_stream.h"
 #include "tools/data/tokenizer.h"
 #include "tools/runtime/generation.h"
@@ -23,165 +25,295 @@ struct GenerateOptions {
   std::string base;
   std::string prompt;
   std::vector<int32_t> ids;
+  std::string prompts_file;
+  int64_t batch = 16;     // prompts at a time, over all ranks
   std::string tokenizer;  // "": the model folder's, or bytes if the vocabulary fits
   std::string dtype = "f32";
+  std::string strategy;  // "": no_shard on one rank, full_shard on several
   bool ignore_end = false;
+  bool no_cache = false;
   bool json = false;
+  bool stats = false;
   GenerationOptions generation;
 };
 
-struct Prompt {
-  std::vector<int32_t> ids;
+// ---------------------------------------------------------------------------- Prompts
+
+struct Prompts {
+  std::vector<std::vector<int32_t>> ids;
+  std::vector<std::string> texts;  // as given; of ids: what they stand for
   std::string tokenizer_name;
   std::unique_ptr<data::Tokenizer> tokenizer;  // null: the user gave ids and gets ids
 };
 
-std::vector<int32_t> encode_prompt(const data::Tokenizer& tokenizer, const std::string& text) {
-  const std::vector<int32_t> ids = tokenizer.encode(text);
+std::vector<data::Prompt> given_prompts(const GenerateOptions& options) {
+  if (!options.prompts_file.empty()) return data::read_prompts(options.prompts_file);
+  if (!options.ids.empty()) return {{"--ids", "", options.ids}};
+  return {{"--prompt", options.prompt, std::nullopt}};
+}
+
+void make_tokenizer(const GenerateOptions& options, const ModelSource& source,
+                    const models::ModelConfig& model, Prompts& out) {
+  const data::ByteTokenizer bytes;
+  // Up to the padding that training accepts (tools/runtime/train_data.h).
+  const bool fits = model.vocabulary >= bytes.vocab_size() && model.vocabulary <= 1024;
+  out.tokenizer_name = options.tokenizer.empty() ? source.default_tokenizer() : options.tokenizer;
+  FSDP_CHECK(!options.tokenizer.empty() || out.tokenizer_name != "bytes" || fits,
+             "{}: there is no tokenizer.json, and its vocabulary of {} tokens is not that of the "
+             "built-in byte tokenizer ({}): give the prompt as --ids, or a --tokenizer",
+             options.folder, model.vocabulary, bytes.vocab_size());
+  out.tokenizer = data::make_tokenizer(out.tokenizer_name);
+}
+
+std::vector<int32_t> encode_prompt(const data::Tokenizer& tokenizer, const data::Prompt& prompt) {
+  const std::vector<int32_t> ids = tokenizer.encode(prompt.text);
   if (!ids.empty()) return ids;
   // Nothing to continue: what follows the end of a document is the beginning of one.
-  FSDP_CHECK(tokenizer.end_of_text() >= 0, "{}: an empty prompt has no tokens", tokenizer.name());
+  FSDP_CHECK(tokenizer.end_of_text() >= 0, "{}: {}: an empty prompt has no tokens", prompt.where,
+             tokenizer.name());
   return {tokenizer.end_of_text()};
 }
 
-Prompt read_prompt(const GenerateOptions& options, const ModelSource& source,
-                   const models::ModelConfig& model) {
-  Prompt out;
-  if (!options.ids.empty()) {
-    out.ids = options.ids;
-  } else {
-    const data::ByteTokenizer bytes;
-    // Up to the padding that training accepts (tools/runtime/train_data.h).
-    const bool fits = model.vocabulary >= bytes.vocab_size() && model.vocabulary <= 1024;
-    out.tokenizer_name = options.tokenizer.empty() ? source.default_tokenizer() : options.tokenizer;
-    FSDP_CHECK(!options.tokenizer.empty() || out.tokenizer_name != "bytes" || fits,
-               "{}: there is no tokenizer.json, and its vocabulary of {} tokens is not that of the "
-               "built-in byte tokenizer ({}): give the prompt as --ids, or a --tokenizer",
-               options.folder, model.vocabulary, bytes.vocab_size());
-    out.tokenizer = data::make_tokenizer(out.tokenizer_name);
-    out.ids = encode_prompt(*out.tokenizer, options.prompt);
+Prompts read_prompts(const GenerateOptions& options, const ModelSource& source,
+                     const models::ModelConfig& model) {
+  Prompts out;
+  const std::vector<data::Prompt> given = given_prompts(options);
+  if (std::any_of(given.begin(), given.end(), [](const auto& prompt) { return !prompt.ids; })) {
+    make_tokenizer(options, source, model, out);
   }
-  for (const int32_t id : out.ids) {
-    FSDP_CHECK(id >= 0 && id < model.vocabulary,
-               "prompt: token {} is not in the model's vocabulary of {}", id, model.vocabulary);
+  for (const data::Prompt& prompt : given) {
+    const std::vector<int32_t> ids =
+        prompt.ids ? *prompt.ids : encode_prompt(*out.tokenizer, prompt);
+    for (const int32_t id : ids) {
+      FSDP_CHECK(id >= 0 && id < model.vocabulary,
+                 "{}: token {} is not in the model's vocabulary of {}", prompt.where, id,
+                 model.vocabulary);
+    }
+    FSDP_CHECK(static_cast<int64_t>(ids.size()) <= model.max_positions,
+               "{}: the prompt has {} tokens, the model has {} positions", prompt.where, ids.size(),
+               model.max_positions);
+    out.ids.push_back(ids);
+    out.texts.push_back(prompt.ids && out.tokenizer ? out.tokenizer->decode(ids) : prompt.text);
   }
   return out;
 }
 
-// Prints while the tokens come: text in whole characters, ids with spaces between them; JSON at the
-// end.
+// ---------------------------------------------------------------------------- Output
+
+std::string joined(const std::vector<int32_t>& ids) {
+  return fmt::format("{}", fmt::join(ids, " "));
+}
+
+// A single text is printed while its tokens come, in whole characters; several when they are done.
 class Printer {
  public:
-  Printer(const GenerateOptions& options, const Prompt& prompt)
-      : options_(options), prompt_(prompt) {
-    if (prompt.tokenizer) stream_.emplace(*prompt.tokenizer, prompt.ids);
-    if (prompt.tokenizer) write(options.prompt);
+  Printer(const GenerateOptions& options, const Prompts& prompts)
+      : json_(options.json), several_(!options.prompts_file.empty()), prompts_(prompts) {
+    if (json_ || several_ || !prompts.tokenizer) return;
+    stream_.emplace(*prompts.tokenizer, prompts.ids[0]);
+    write(prompts.texts[0]);
   }
   void use(int32_t token) {
-    const char* const space = made_.empty() ? "" : " ";
-    made_.push_back(token);
-    write(stream_ ? stream_->push(token) : fmt::format("{}{}", space, token));
+    if (json_ || several_) return;
+    write(stream_ ? stream_->push(token) : fmt::format("{}{}", any_ ? " " : "", token));
+    any_ = true;
   }
-  void finish() {
-    if (stream_) write(stream_->finish());
-    if (options_.json) {
-      OrderedJson out = {{"prompt_ids", prompt_.ids}, {"new_ids", made_}};
-      if (stream_) {
-        out["tokenizer"] = prompt_.tokenizer_name;
-        out["text"] = text_;
-      }
-      // A byte model may stop within a character.
-      fmt::print("{}", out.dump(2, ' ', false, OrderedJson::error_handler_t::replace));
+  void finish(size_t prompt, const Generated& text) {
+    if (json_) {
+      print_json(prompt, text);
+    } else if (several_) {
+      fmt::print("--- {}\n{}\n", prompt + 1,
+                 prompts_.tokenizer ? whole_text(prompt, text) : joined(text.ids));
+    } else {
+      fmt::print("{}\n", stream_ ? stream_->finish() : "");
     }
-    fmt::print("\n");
     std::fflush(stdout);
   }
 
  private:
-  void write(const std::string& text) {
-    text_ += text;
-    if (options_.json || text.empty()) return;
+  std::string whole_text(size_t prompt, const Generated& text) const {
+    return prompts_.texts[prompt] +
+           data::text_after(*prompts_.tokenizer, prompts_.ids[prompt], text.ids);
+  }
+  void print_json(size_t prompt, const Generated& text) const {
+    OrderedJson out = {
+        {"prompt_ids", prompts_.ids[prompt]}, {"new_ids", text.ids}, {"stopped", text.stopped}};
+    if (prompts_.tokenizer) {
+      out["tokenizer"] = prompts_.tokenizer_name;
+      out["text"] = whole_text(prompt, text);
+    }
+    // A byte model may stop within a character.
+    fmt::print("{}\n",
+               out.dump(several_ ? -1 : 2, ' ', false, OrderedJson::error_handler_t::replace));
+  }
+  static void write(const std::string& text) {
     fmt::print("{}", text);
     std::fflush(stdout);
   }
 
-  const GenerateOptions& options_;
-  const Prompt& prompt_;
+  const bool json_, several_;
+  const Prompts& prompts_;
   std::optional<data::TextStream> stream_;
-  std::vector<int32_t> made_;
-  std::string text_;
+  bool any_ = false;
 };
 
-int run_generate(const GenerateOptions& options, RankContext& rank) {
-  SessionOptions session_options;
-  ModelSource source;
-  Prompt prompt;
-  GenerationOptions generation = options.generation;
-  agree(rank.world, [&] {
-    source = find_model(options.folder, options.base);
-    session_options.model = source.config();
-    const models::ModelConfig& model = session_options.model;
-    prompt = read_prompt(options, source, model);
-    const int32_t own_end = prompt.tokenizer ? prompt.tokenizer->end_of_text() : -1;
-    const int64_t end = own_end >= 0 ? own_end : model.eos_token;
-    generation.stop = options.ignore_end ? -1 : static_cast<int32_t>(end);
-    generation.vocabulary = prompt.tokenizer ? prompt.tokenizer->vocab_size() : 0;
-    FSDP_CHECK(generation.top_k == 0 || generation.temperature > 0,
-               "--top-k: needs a --temperature above 0; without one the likeliest token is taken");
-  });
-  const int64_t longest = static_cast<int64_t>(prompt.ids.size()) + generation.tokens;
-  const int64_t positions = session_options.model.max_positions;
-  session_options.max_length = std::min(longest, positions);
-  session_options.fsdp.param_dtype = parse_dtype(options.dtype);
-  session_options.fsdp.reduce_dtype = accumulation_dtype(session_options.fsdp.param_dtype);
-  session_options.cpu.threads = rank.threads;
-  session_options.training = false;
-  if (longest > positions && rank.world.rank() == 0) {
+void print_stats(const GenerationStats& stats) {
+  const auto part = [](int64_t tokens, double seconds) {
+    return fmt::format("{} tokens in {:.3f} s, {:.1f} tokens/s", tokens, seconds,
+                       seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0);
+  };
+  const std::string cache = stats.cache_bytes == 0
+                                ? "without cache"
+                                : fmt::format("key-value cache of {:.2f} MiB on this rank",
+                                              static_cast<double>(stats.cache_bytes) / (1 << 20));
+  fmt::print(stderr, "fsdp: prompts: {}; after the first new token: {}; {}\n",
+             part(stats.prompt_tokens, stats.prompt_seconds),
+             part(stats.new_tokens, stats.new_token_seconds), cache);
+}
+
+// ---------------------------------------------------------------------------- The command
+
+void add_stop_ids(const GenerateOptions& options, const ModelSource& source,
+                  const models::ModelConfig& model, const Prompts& prompts,
+                  GenerationOptions& generation) {
+  for (const int32_t id : generation.stop) {
+    FSDP_CHECK(id >= 0 && id < model.vocabulary,
+               "--stop-ids: token {} is not in the model's vocabulary of {}", id, model.vocabulary);
+  }
+  if (options.ignore_end) return;
+  for (const int64_t id : models::read_end_tokens(source.folder.string())) {
+    generation.stop.push_back(static_cast<int32_t>(id));
+  }
+  const int32_t end = prompts.tokenizer ? prompts.tokenizer->end_of_text() : -1;
+  if (end >= 0) generation.stop.push_back(end);
+}
+
+SessionOptions session_options(const GenerateOptions& options, const models::ModelConfig& model,
+                               int64_t longest, const RankContext& rank) {
+  SessionOptions out;
+  out.model = model;
+  out.max_length = std::min(longest, model.max_positions);
+  const char* const otherwise = rank.world.size() == 1 ? "no_shard" : "full_shard";
+  out.fsdp.strategy =
+      config::parse_strategy(options.strategy.empty() ? otherwise : options.strategy);
+  out.fsdp.param_dtype = parse_dtype(options.dtype);
+  out.fsdp.reduce_dtype = accumulation_dtype(out.fsdp.param_dtype);
+  out.cpu.threads = rank.threads;
+  out.training = false;
+  if (longest > model.max_positions && rank.world.rank() == 0) {
     fmt::print(stderr,
                "fsdp: the text may grow to {} tokens, the model has {} positions: it sees "
                "the last {} tokens only\n",
-               longest, positions, positions);
+               longest, model.max_positions, model.max_positions);
   }
-  Session session(rank.world, session_options);
+  return out;
+}
+
+void generate_in_batches(const GenerateOptions& options, const GenerationOptions& generation,
+                         const Prompts& prompts, Session& session) {
+  std::optional<Printer> printer;
+  if (session.world().rank() == 0) printer.emplace(options, prompts);
+  GenerationStats stats;
+  const auto batch = static_cast<size_t>(options.batch);
+  for (size_t first = 0; first < prompts.ids.size(); first += batch) {
+    const auto begin = prompts.ids.begin() + static_cast<std::ptrdiff_t>(first);
+    const size_t count = std::min(batch, prompts.ids.size() - first);
+    const std::vector<Generated> texts = generate_tokens(
+        session, generation, {begin, begin + static_cast<std::ptrdiff_t>(count)},
+        [&](size_t, int32_t token) {
+          if (printer) printer->use(token);
+        },
+        first, &stats);
+    for (size_t i = 0; printer && i < count; ++i) printer->finish(first + i, texts[i]);
+  }
+  if (options.stats && printer) print_stats(stats);
+}
+
+int run_generate(const GenerateOptions& options, RankContext& rank) {
+  ModelSource source;
+  models::ModelConfig model;
+  Prompts prompts;
+  GenerationOptions generation = options.generation;
+  generation.cache = !options.no_cache;
+  agree(rank.world, [&] {
+    models::validate(generation.sampling);
+    source = find_model(options.folder, options.base);
+    model = source.config();
+    prompts = read_prompts(options, source, model);
+    add_stop_ids(options, source, model, prompts, generation);
+    generation.vocabulary = prompts.tokenizer ? prompts.tokenizer->vocab_size() : 0;
+  });
+  size_t longest = 0;
+  for (const std::vector<int32_t>& ids : prompts.ids) longest = std::max(longest, ids.size());
+  Session session(
+      rank.world,
+      session_options(options, model, static_cast<int64_t>(longest) + generation.tokens, rank));
   models::FillFunction fill;
   agree(rank.world, [&] { fill = source.values(session.model()); });
   session.initialise(fill);
-  std::optional<Printer> printer;
-  if (rank.world.rank() == 0) printer.emplace(options, prompt);
-  generate_tokens(session, generation, prompt.ids, [&](int32_t token) {
-    if (printer) printer->use(token);
-  });
-  if (printer) printer->finish();
+  generate_in_batches(options, generation, prompts, session);
   return 0;
+}
+
+void add_what_to_continue(CLI::App& command, GenerateOptions& options) {
+  command.add_option("folder", options.folder, "of a model, or of a LoRA adapter for one")
+      ->required();
+  command.add_option("--base", options.base,
+                     "of an adapter: its model's folder (default: as the adapter says)");
+  CLI::Option* text = command.add_option("--prompt", options.prompt, "the text to continue");
+  CLI::Option* ids = command.add_option("--ids", options.ids, "the prompt as token ids: 1,2,3")
+                         ->delimiter(',')
+                         ->excludes(text);
+  CLI::Option* file =
+      command
+          .add_option("--prompts", options.prompts_file,
+                      "a file of prompts: one a line or, in a .jsonl file, rows with text or ids")
+          ->excludes(text)
+          ->excludes(ids);
+  command.add_option("--batch", options.batch, "prompts at a time, over all ranks (default: 16)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->needs(file);
+  command.add_option("--tokenizer", options.tokenizer,
+                     "bytes, a tokenizer.json or a folder with one (default: the model folder's, "
+                     "or bytes)");
+}
+
+void add_how_to_choose(CLI::App& command, GenerateOptions& options) {
+  GenerationOptions& generation = options.generation;
+  models::SamplingOptions& sampling = generation.sampling;
+  command.add_option("--tokens", generation.tokens, "how many at most (default: 64)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  command.add_option("--temperature", sampling.temperature, "0: greedy (default)")
+      ->check(not_below_zero);
+  command.add_option("--top-k", sampling.top_k, "draw from the k likeliest (default: from all)")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+  command.add_option("--top-p", sampling.top_p,
+                     "draw from the likeliest that together have this probability (default: 1)");
+  command.add_option("--seed", sampling.seed, "of the random numbers (default: 0)");
+  command
+      .add_option("--stop-ids", generation.stop,
+                  "tokens that end a text: 1,2,3; besides the folder's end-of-text")
+      ->delimiter(',');
+  command.add_flag("--ignore-end", options.ignore_end, "do not stop at end-of-text");
 }
 
 }  // namespace
 
 void add_generate_command(CLI::App& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<GenerateOptions>();
-  GenerationOptions& generation = options->generation;
-  CLI::App* command = app.add_subcommand("generate", "continues a prompt with a trained model");
-  command->add_option("folder", options->folder, "of a model, or of a LoRA adapter for one")
-      ->required();
-  command->add_option("--base", options->base,
-                      "of an adapter: its model's folder (default: as the adapter says)");
-  CLI::Option* text = command->add_option("--prompt", options->prompt, "the text to continue");
-  command->add_option("--ids", options->ids, "the prompt as token ids: 1,2,3")
-      ->delimiter(',')
-      ->excludes(text);
-  command->add_option("--tokens", generation.tokens, "how many at most (default: 64)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  command->add_option("--temperature", generation.temperature, "0: greedy (default)")
-      ->check(not_below_zero);
-  command->add_option("--top-k", generation.top_k, "draw from the k likeliest (default: from all)")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-  command->add_option("--seed", generation.seed, "of the random numbers (default: 0)");
-  command->add_option("--tokenizer", options->tokenizer,
-                      "bytes, a tokenizer.json or a folder with one (default: the model folder's, "
-                      "or bytes)");
-  command->add_flag("--ignore-end", options->ignore_end, "do not stop at end-of-text");
+  CLI::App* command = app.add_subcommand("generate", "continues prompts with a trained model");
+  add_what_to_continue(*command, *options);
+  add_how_to_choose(*command, *options);
   command->add_option("--dtype", options->dtype, "of the computation (default: f32)")
       ->check(CLI::IsMember({"f64", "f32", "bf16"}));
+  command
+      ->add_option("--strategy", options->strategy,
+                   "full_shard: each block is gathered as it is needed; no_shard: every rank holds "
+                   "the model (default: full_shard on several ranks)")
+      ->check(CLI::IsMember({"full_shard", "no_shard"}));
+  command->add_flag("--no-cache", options->no_cache,
+                    "compute the whole text for every token, instead of keeping keys and values");
+  command->add_flag("--stats", options->stats, "print tokens per second to stderr");
   command->add_flag("--json", options->json, "print token ids and text as JSON");
   add_launch_options(*command, options->launch);
   command->callback([&chosen, options] {

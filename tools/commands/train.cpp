@@ -255,12 +255,14 @@ void TrainRun::sample() {
   const std::vector<int32_t> tokens =
       generate_tokens(*session_,
                       {.tokens = c.tokens,
-                       .temperature = c.temperature,
-                       .top_k = c.top_k,
-                       .seed = static_cast<uint64_t>(config_.train.seed),
-                       .stop = tokenizer.end_of_text(),
+                       .sampling = {.temperature = c.temperature,
+                                    .top_k = c.top_k,
+                                    .seed = static_cast<uint64_t>(config_.train.seed)},
+                       .stop = {tokenizer.end_of_text()},
                        .vocabulary = tokenizer.vocab_size()},
-                      prompt);
+                      {prompt})
+          .front()
+          .ids;
   say(fmt::format("sample: {}|{}", c.prompt, data::text_after(tokenizer, prompt, tokens)));
 }
 

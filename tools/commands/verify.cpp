@@ -17,6 +17,7 @@
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
 #include "tools/runtime/comparison.h"
+#include "tools/runtime/generation.h"
 #include "tools/runtime/launch.h"
 #include "tools/runtime/reference_folder.h"
 #include "tools/runtime/session.h"
@@ -52,6 +53,7 @@ class Verification {
       start_session(pass, reference_.dtype);
       check_pass(*reference_.pass);
       if (reference_.lora) check_merged(pass);
+      if (reference_.generation) check_generation(*reference_.generation);
     }
     for (const ReferenceTrajectory& trajectory : reference_.trajectories) {
       check_trajectory(trajectory);
@@ -85,6 +87,7 @@ class Verification {
   void check_gradients(const ReferencePass& pass);
   void check_all_gradients(const ReferencePass& pass);
   void check_gradient_norms(const ReferencePass& pass);
+  void check_generation(const ReferenceGeneration& generation);
   // What a training run gave; the same on every rank.
   struct TrainedRun {
     struct Values {
@@ -206,9 +209,7 @@ void Verification::check_logits(const ReferencePass& pass, const std::string& ti
   Difference difference;
   for (int64_t i = 0; i < static_cast<int64_t>(expected.size()); ++i) {
     const double reference = expected[static_cast<size_t>(i)];
-    // What a padded position holds is nobody's concern: there, programs differ.
-    const bool padded = !batch.mask.empty() && batch.mask[static_cast<size_t>(i / V)] == 0;
-    const bool computed_here = i >= begin && i < end && !padded;
+    const bool computed_here = i >= begin && i < end;
     difference.add(computed_here ? got[static_cast<size_t>(i - begin)] : reference, reference);
   }
   report_.check(title, pass.logits_limit).add("", difference.relative());
@@ -278,6 +279,30 @@ void Verification::check_gradient_norms(const ReferencePass& pass) {
     const double norm = std::sqrt(sum) / pass.gradient_divisor;
     check.add(name, std::abs(norm - expected->second) / std::sqrt(squares));
   });
+}
+
+void Verification::check_generation(const ReferenceGeneration& generation) {
+  for (const bool cache : {true, false}) {
+    const GenerationOptions options = {
+        .tokens = static_cast<int64_t>(generation.batched.front().size()), .cache = cache};
+    const auto compare = [&](const std::string& how, const Generated& got, size_t prompt,
+                             const std::vector<int32_t>& expected) {
+      int64_t others = 0;
+      for (size_t i = 0; i < expected.size(); ++i) others += got.ids[i] != expected[i];
+      report_
+          .check(fmt::format("generation {}, {} cache", how, cache ? "with" : "without"),
+                 generation.limit)
+          .add(fmt::format("prompt {}", prompt + 1), static_cast<double>(others));
+    };
+    const std::vector<Generated> batched = generate_tokens(*session_, options, generation.prompts);
+    for (size_t i = 0; i < batched.size(); ++i) {
+      compare("batched", batched[i], i, generation.batched[i]);
+    }
+    for (size_t i = 0; i < batched.size(); ++i) {
+      const auto alone = generate_tokens(*session_, options, {generation.prompts[i]});
+      compare("alone", alone.front(), i, generation.alone[i]);
+    }
+  }
 }
 
 // ---------------------------------------------------------------------------- Training

@@ -1,78 +1,212 @@
-// The loop of generation and the choice of a token.
+// A rank's rows through the model, and the loop over tokens that all ranks share.
 #include "tools/runtime/generation.h"
 
 #include <algorithm>
-#include <cmath>
+#include <chrono>
+#include <cstring>
 #include <numeric>
+#include <optional>
 
-#include "core/rng.h"
+#include "core/kv_cache.h"
+#include "tools/runtime/reference_folder.h"
 
 namespace fsdp::tools {
 namespace {
 
-// In [0, 1) with 53 bits.
-double uniform_at(uint64_t seed, uint64_t position) {
-  const Philox4x32 words =
-      philox4x32({static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), 0, 0},
-                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
-  const uint64_t bits = (static_cast<uint64_t>(words[0]) << 32 | words[1]) >> 11;
-  return static_cast<double>(bits) * 0x1p-53;
+using Ids = std::vector<int32_t>;
+
+// The texts of one rank as a batch: padded in front to the longest, then a column a pass.
+class BatchDecoder {
+ public:
+  // At least one text, none empty.
+  BatchDecoder(Session& session, bool with_cache, std::vector<Ids> texts)
+      : session_(session), texts_(std::move(texts)), pads_(texts_.size()) {
+    const models::ModelConfig& model = session_.model().config();
+    if (!with_cache) return;
+    cache_.emplace(session_.backend(), KvCache::Spec{.layers = model.layers,
+                                                     .rows = rows(),
+                                                     .capacity = session_.max_length(),
+                                                     .kv_heads = model.kv_heads,
+                                                     .head_dim = model.head_dim,
+                                                     .dtype = session_.compute_dtype()});
+  }
+
+  size_t cache_bytes() const { return cache_ ? cache_->bytes() : 0; }
+  const Ids& text(size_t row) const { return texts_[row]; }
+  void push(size_t row, int32_t token) { texts_[row].push_back(token); }
+
+  // (rows, V) after the last token of every text. Between calls each text grows by one token.
+  std::vector<double> next_logits() {
+    if (cache_ && cache_->length() > 0 && cache_->length() < cache_->capacity()) return feed_last();
+    return feed_all();
+  }
+
+ private:
+  int64_t rows() const { return static_cast<int64_t>(texts_.size()); }
+
+  // The end of every text, as much as the model has room for; what the cache held is computed
+  // again.
+  std::vector<double> feed_all() {
+    const auto room = static_cast<size_t>(session_.max_length());
+    size_t columns = 0;
+    for (const Ids& text : texts_) columns = std::max(columns, std::min(room, text.size()));
+    Ids tokens, positions, mask;
+    for (size_t row = 0; row < texts_.size(); ++row) {
+      const Ids& text = texts_[row];
+      const size_t seen = std::min(room, text.size());
+      pads_[row] = columns - seen;
+      tokens.insert(tokens.end(), pads_[row], 0);
+      tokens.insert(tokens.end(), text.end() - static_cast<std::ptrdiff_t>(seen), text.end());
+      positions.insert(positions.end(), pads_[row], 0);
+      positions.resize(positions.size() + seen);
+      std::iota(positions.end() - static_cast<std::ptrdiff_t>(seen), positions.end(), 0);
+      mask.insert(mask.end(), pads_[row], 0);
+      mask.insert(mask.end(), room - pads_[row], 1);  // also of the columns to come
+    }
+    key_bias_ = {};
+    if (std::any_of(pads_.begin(), pads_.end(), [](size_t pads) { return pads > 0; })) {
+      key_bias_ = models::make_key_bias(session_.model().config(), session_.backend(),
+                                        accumulation_dtype(session_.compute_dtype()), mask, rows());
+    }
+    if (cache_) cache_->clear();
+    return compute(tokens, positions);
+  }
+
+  // The cache holds everything but the last column.
+  std::vector<double> feed_last() {
+    Ids tokens, positions;
+    for (size_t row = 0; row < texts_.size(); ++row) {
+      tokens.push_back(texts_[row].back());
+      positions.push_back(static_cast<int32_t>(cache_->length()) -
+                          static_cast<int32_t>(pads_[row]));
+    }
+    return compute(tokens, positions);
+  }
+
+  std::vector<double> compute(const Ids& tokens, const Ids& positions) {
+    const Shape shape = {rows(), static_cast<int64_t>(tokens.size()) / rows()};
+    const Tensor at = Tensor::from_host(session_.backend(), shape, positions);
+    return session_.next_token_logits(Tensor::from_host(session_.backend(), shape, tokens),
+                                      {.key_bias = key_bias_.defined() ? &key_bias_ : nullptr,
+                                       .positions = &at,
+                                       .cache = cache_ ? &*cache_ : nullptr});
+  }
+
+  Session& session_;
+  std::vector<Ids> texts_;
+  std::vector<size_t> pads_;  // columns before each text, since feed_all
+  Tensor key_bias_;           // (rows, heads or 1, room); undefined: no padding
+  std::optional<KvCache> cache_;
+};
+
+// The tokens that all ranks chose, in order of rows. Collective.
+Ids tokens_of_all_ranks(comm::Communicator& world, const Ids& own) {
+  const std::string mine(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(int32_t));
+  Ids all;
+  for (const std::string& bytes : world.exchange(mine)) {
+    Ids part(bytes.size() / sizeof(int32_t));
+    std::memcpy(part.data(), bytes.data(), bytes.size());
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
 }
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// All texts, of which this rank computes its own.
+class BatchGeneration {
+ public:
+  BatchGeneration(Session& session, const GenerationOptions& options,
+                  const std::vector<Ids>& prompts, uint64_t first_sample)
+      : options_(options),
+        first_sample_(first_sample),
+        own_(deal_rows(static_cast<int64_t>(prompts.size()), session.world().rank(),
+                       session.world().size())),
+        table_(static_cast<size_t>(session.model().config().vocabulary)),
+        decoder_(session, options.cache, own_texts(prompts)),
+        growing_(prompts.size()),
+        texts_(prompts.size()) {}
+
+  size_t growing() const { return growing_; }
+  size_t cache_bytes() const { return decoder_.cache_bytes(); }
+  std::vector<Generated> texts() { return std::move(texts_); }
+
+  // The next token of each of this rank's rows; of a text that has ended, any.
+  Ids choose() {
+    const std::vector<double> logits = decoder_.next_logits();
+    const auto named = static_cast<std::ptrdiff_t>(
+        options_.vocabulary > 0 ? std::min<int64_t>(options_.vocabulary, table()) : table());
+    Ids chosen;
+    for (size_t row = 0; row < static_cast<size_t>(own_.count); ++row) {
+      const size_t prompt = static_cast<size_t>(own_.first) + row;
+      const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(row * table_);
+      const models::SamplingPlace place = {first_sample_ + prompt, decoder_.text(row).size()};
+      const bool ended = texts_[prompt].stopped;
+      chosen.push_back(
+          ended ? 0 : models::choose_token({begin, begin + named}, options_.sampling, place));
+      decoder_.push(row, chosen.back());
+    }
+    if (own_.count == 0) decoder_.push(0, 0);
+    return chosen;
+  }
+
+  // `tokens`: of all texts.
+  void take(const Ids& tokens, const UseToken& use) {
+    for (size_t prompt = 0; prompt < texts_.size(); ++prompt) {
+      Generated& text = texts_[prompt];
+      if (text.stopped) continue;
+      const Ids& stop = options_.stop;
+      text.stopped = std::find(stop.begin(), stop.end(), tokens[prompt]) != stop.end();
+      if (text.stopped) {
+        --growing_;
+        continue;
+      }
+      text.ids.push_back(tokens[prompt]);
+      if (use) use(prompt, tokens[prompt]);
+    }
+  }
+
+ private:
+  std::vector<Ids> own_texts(const std::vector<Ids>& prompts) const {
+    if (own_.count == 0) return {{0}};  // [Note: a rank without rows] in session.cpp
+    const auto first = prompts.begin() + own_.first;
+    return {first, first + own_.count};
+  }
+  int64_t table() const { return static_cast<int64_t>(table_); }
+
+  const GenerationOptions& options_;
+  uint64_t first_sample_;
+  RowRange own_;
+  size_t table_;  // logits of a row
+  BatchDecoder decoder_;
+  size_t growing_;  // texts that have not met a stop token
+  std::vector<Generated> texts_;
+};
 
 }  // namespace
 
-int32_t choose_token(const std::vector<double>& logits, const GenerationOptions& options,
-                     uint64_t position) {
-  FSDP_CHECK(!logits.empty(), "[generate] logits: none");
-  for (const double logit : logits) {
-    FSDP_CHECK(std::isfinite(logit), "[generate] logits at position {}: not finite", position);
+std::vector<Generated> generate_tokens(Session& session, const GenerationOptions& options,
+                                       const std::vector<Ids>& prompts, const UseToken& use,
+                                       uint64_t first_sample, GenerationStats* stats) {
+  models::validate(options.sampling);
+  for (const Ids& prompt : prompts) {
+    FSDP_CHECK(!prompt.empty(), "[generate] prompt: expected at least one token");
   }
-  const auto likeliest = std::max_element(logits.begin(), logits.end());
-  if (options.temperature <= 0) return static_cast<int32_t>(likeliest - logits.begin());
-  // Candidates from likely to unlikely, equals by id: a total order, so that every rank agrees.
-  std::vector<int32_t> candidates(logits.size());
-  std::iota(candidates.begin(), candidates.end(), 0);
-  const auto logit = [&](int32_t token) { return logits[static_cast<size_t>(token)]; };
-  std::sort(candidates.begin(), candidates.end(), [&](int32_t a, int32_t b) {
-    return logit(a) != logit(b) ? logit(a) > logit(b) : a < b;
-  });
-  if (options.top_k > 0 && options.top_k < static_cast<int64_t>(candidates.size())) {
-    candidates.resize(static_cast<size_t>(options.top_k));
+  BatchGeneration batch(session, options, prompts, first_sample);
+  GenerationStats local;
+  GenerationStats& measured = stats ? *stats : local;
+  for (const Ids& prompt : prompts) measured.prompt_tokens += static_cast<int64_t>(prompt.size());
+  measured.cache_bytes = std::max(measured.cache_bytes, batch.cache_bytes());
+  for (int64_t i = 0; i < options.tokens && batch.growing() > 0; ++i) {
+    const double start = seconds_now();
+    const Ids tokens = tokens_of_all_ranks(session.world(), batch.choose());
+    (i == 0 ? measured.prompt_seconds : measured.new_token_seconds) += seconds_now() - start;
+    if (i > 0) measured.new_tokens += static_cast<int64_t>(batch.growing());
+    batch.take(tokens, use);
   }
-  std::vector<double> weights;
-  double total = 0;
-  for (const int32_t token : candidates) {
-    weights.push_back(std::exp((logit(token) - *likeliest) / options.temperature));
-    total += weights.back();
-  }
-  double left = uniform_at(options.seed, position) * total;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    left -= weights[i];
-    if (left < 0) return candidates[i];
-  }
-  return candidates.back();  // rounding: the weights did not quite add up to the total
-}
-
-std::vector<int32_t> generate_tokens(Session& session, const GenerationOptions& options,
-                                     std::vector<int32_t> prompt,
-                                     const std::function<void(int32_t)>& use) {
-  FSDP_CHECK(!prompt.empty(), "[generate] prompt: expected at least one token");
-  const size_t context = static_cast<size_t>(session.max_length());
-  std::vector<int32_t> sequence = std::move(prompt), out;
-  for (int64_t i = 0; i < options.tokens; ++i) {
-    const size_t first = sequence.size() - std::min(context, sequence.size());
-    std::vector<double> logits = session.next_token_logits(
-        {sequence.begin() + static_cast<std::ptrdiff_t>(first), sequence.end()});
-    if (options.vocabulary > 0) {
-      logits.resize(std::min(logits.size(), static_cast<size_t>(options.vocabulary)));
-    }
-    const int32_t token = choose_token(logits, options, sequence.size());
-    if (token == options.stop) break;
-    sequence.push_back(token);
-    out.push_back(token);
-    if (use) use(token);
-  }
-  return out;
+  return batch.texts();
 }
 
 }  // namespace fsdp::tools

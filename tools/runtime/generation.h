@@ -1,34 +1,49 @@
-// Continues a token sequence with a session's model. All ranks compute the same logits and draw the
-// same random numbers, so the text does not depend on how many ranks there are.
-// Not here: text (tools/data/tokenizer.h), keys and values of earlier tokens are not kept.
+// Continues texts with a session's model, several at once. The prompts are dealt to the ranks,
+// which compute their own rows and tell each other the tokens they chose; a rank without rows
+// computes a row that nobody looks at, so that every gather finds all ranks. Random numbers belong
+// to a prompt and a place in its text, so what is drawn depends neither on the batch nor on the
+// ranks. Read next: models/sampling.h (which token), core/kv_cache.h. Not here: text
+// (tools/data/tokenizer.h).
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <vector>
 
+#include "models/sampling.h"
 #include "tools/runtime/session.h"
 
 namespace fsdp::tools {
 
 struct GenerationOptions {
-  int64_t tokens = 64;     // at most
-  double temperature = 0;  // 0: greedy
-  int64_t top_k = 0;       // only the k likeliest; 0: all
-  uint64_t seed = 0;
-  int32_t stop = -1;       // ends the generation, is not returned; -1: none
-  int64_t vocabulary = 0;  // ids from here on only pad the model's table: never chosen; 0: none
+  int64_t tokens = 64;  // of each text, at most
+  models::SamplingOptions sampling;
+  std::vector<int32_t> stop;  // each of them ends a text and is not returned
+  int64_t vocabulary = 0;     // ids from here on only pad the model's table: never chosen; 0: none
+  bool cache = true;          // keep keys and values; without, every token computes the whole text
 };
 
-// The new tokens. Collective; every rank passes the same arguments. The model sees the last
-// Session::max_length() tokens. `use`, if any, gets each of them as soon as it is known.
-std::vector<int32_t> generate_tokens(Session& session, const GenerationOptions& options,
-                                     std::vector<int32_t> prompt,
-                                     const std::function<void(int32_t token)>& use = {});
+struct Generated {
+  std::vector<int32_t> ids;  // the new ones
+  bool stopped = false;      // by a stop token, not by the number of tokens
+};
 
-// The token that `logits` (V) give at `position` of the sequence: the likeliest (the first of
-// equals), or one drawn with the Philox numbers of (seed, position).
-int32_t choose_token(const std::vector<double>& logits, const GenerationOptions& options,
-                     uint64_t position);
+// Of one rank, added up over calls.
+struct GenerationStats {
+  int64_t prompt_tokens = 0, new_tokens = 0;  // of all ranks; new: without those of first passes
+  double prompt_seconds = 0, new_token_seconds = 0;  // first passes, later passes
+  size_t cache_bytes = 0;                            // of the largest batch
+};
+
+// Ids that `use` gets as soon as they are known: (index of the prompt, token).
+using UseToken = std::function<void(size_t prompt, int32_t token)>;
+
+// Collective; every rank passes the same arguments and gets all texts. The model sees the last
+// Session::max_length() tokens of a text. first_sample: the number of the first prompt for
+// random numbers. Error for an empty prompt.
+std::vector<Generated> generate_tokens(Session& session, const GenerationOptions& options,
+                                       const std::vector<std::vector<int32_t>>& prompts,
+                                       const UseToken& use = {}, uint64_t first_sample = 0,
+                                       GenerationStats* stats = nullptr);
 
 }  // namespace fsdp::tools

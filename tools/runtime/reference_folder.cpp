@@ -205,6 +205,10 @@ ReferenceTrajectory read_model_trajectory(const fs::path& folder, const JsonPlac
 
 int64_t Reference::longest_sequence() const {
   int64_t longest = pass ? pass->batch.length : 0;
+  for (size_t i = 0; generation && i < generation->prompts.size(); ++i) {
+    const size_t length = generation->prompts[i].size() + generation->batched[i].size();
+    longest = std::max(longest, static_cast<int64_t>(length));
+  }
   for (const ReferenceTrajectory& trajectory : trajectories) {
     for (const ReferenceStep& step : trajectory.steps) {
       longest = std::max(longest, step.batch.length);
@@ -266,6 +270,11 @@ Reference read_reference(const fs::path& folder, const ReferenceChoice& choice) 
   out.run.fsdp.param_dtype = out.dtype;
   out.run.fsdp.reduce_dtype = accumulation_dtype(out.dtype);
   out.pass = read_pass(folder, root, out.dtype);
+  if (const fs::path texts = folder / "generation.json"; fs::exists(texts)) {
+    out.generation = read_generation(texts, out.config.vocabulary);
+    // In 16 bits the likeliest two may change places.
+    if (out.dtype == DType::kF32 || out.dtype == DType::kF64) out.generation->limit = 0;
+  }
   if (choice.trajectory) {
     out.trajectories.push_back(read_model_trajectory(folder, root["trajectory"], out.dtype));
     out.trajectories.back().run = out.run;
@@ -273,8 +282,6 @@ Reference read_reference(const fs::path& folder, const ReferenceChoice& choice) 
   if (out.dtype == DType::kF16) {
     out.notes.push_back("f16: the folder has no limits for it; errors are printed, not judged");
   }
-  if (!out.pass->batch.mask.empty())
-    out.notes.push_back("logits at padded positions: not compared");
   return out;
 }
 

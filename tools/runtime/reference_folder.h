@@ -1,7 +1,8 @@
 // Folders that hold a model and what another implementation computed from it: what `fsdp verify`
 // compares with. Two layouts, told apart by their files:
 //   model  reference.safetensors: one batch with its logits and gradients; trajectory.safetensors:
-//          the batches of a training run and its final parameters
+//          the batches of a training run and its final parameters; generation.json, if there: texts
+//          continued
 //   run    batches.safetensors: the batches of a training run on several ranks;
 //          final[_<variant>].safetensors: its final parameters
 // both with config.json, model.safetensors and reference.json (losses, options, limits). The folder
@@ -129,6 +130,14 @@ struct ReferenceTrajectory {
   Limit key_bias_limit;
 };
 
+// Texts continued greedily, end-of-text disabled, as many tokens each: all prompts as one batch,
+// padded in front, and each prompt alone.
+struct ReferenceGeneration {
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<std::vector<int32_t>> batched, alone;  // the new tokens of each prompt
+  Limit limit;                                       // of the number of other tokens
+};
+
 struct Reference {
   std::filesystem::path folder;
   std::filesystem::path model_folder;      // with config.json and model.safetensors
@@ -138,6 +147,7 @@ struct Reference {
   models::ModelConfig config;
   ReferenceRun run;  // of the pass
   std::optional<ReferencePass> pass;
+  std::optional<ReferenceGeneration> generation;
   std::vector<ReferenceTrajectory> trajectories;
   std::vector<std::string> notes;  // what the folder holds and is not compared, and why
 

@@ -259,11 +259,10 @@ std::vector<double> Session::logits(const Batch& batch) {
   return out;
 }
 
-std::vector<double> Session::next_token_logits(const std::vector<int32_t>& tokens) {
+std::vector<double> Session::next_token_logits(const Tensor& tokens,
+                                               const ForwardContext& context) {
   const Tape::Pause pause(*tape_);
-  Batch batch = {.rows = 1, .length = static_cast<int64_t>(tokens.size()), .tokens = tokens};
-  const DeviceBatch device = upload(batch);
-  const Tensor values = model_->last_logits(device.tokens, context(device, {}, false));
+  const Tensor values = model_->last_logits(tokens, context);
   sharded_->reset();
   return values.to_doubles();
 }

@@ -112,8 +112,10 @@ class Session {
   double evaluate(const Batch& batch);
   // (rows, length, V) of this rank's rows, in double; rows == 0 gives an empty vector. Collective.
   std::vector<double> logits(const Batch& batch);
-  // (V) after the last token of one sequence, the same on all ranks when they pass the same tokens.
-  std::vector<double> next_token_logits(const std::vector<int32_t>& tokens);
+  // (rows, V) after the last token of every row, without dropout. Collective: every rank passes one
+  // row or more.
+  std::vector<double> next_token_logits(const Tensor& tokens,  // (rows, T), i32
+                                        const ForwardContext& context);
   // Name of the first unit whose forward output is not finite on this rank, "" when all are;
   // for the message of a run that diverged. Collective.
   std::string first_nonfinite_unit(const Batch& batch);
@@ -128,6 +130,7 @@ class Session {
   optim::AdamW& optimizer() { return *optimizer_; }
   comm::Communicator& world() { return world_; }
   int64_t max_length() const { return options_.max_length; }
+  DType compute_dtype() const { return options_.fsdp.param_dtype; }
 
  private:
   struct DeviceBatch {
