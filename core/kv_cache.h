@@ -18,14 +18,14 @@ class KvCache {
     int64_t capacity = 0;  // columns
     int64_t kv_heads = 0;
     int64_t head_dim = 0;
-    DType dtype = DType::kF32;
   };
-  // 2 * layers * rows * capacity * kv_heads * head_dim elements, counted as kKeyValueCache.
+  // 2 * layers * rows * capacity * kv_heads * head_dim elements, counted as kKeyValueCache. A layer
+  // takes its memory at its first append, in the dtype of what is appended.
   KvCache(Backend& backend, const Spec& spec);
 
   int64_t length() const { return length_; }  // columns that all layers hold
   int64_t capacity() const { return spec_.capacity; }
-  size_t bytes() const;
+  size_t bytes() const;  // that the layers have taken
 
   // Adds a layer's keys and values (rows, T, ...) behind the columns of length(). What it returns
   // is valid as long as the cache: all of them, of which the first `keys` columns hold something.
@@ -42,6 +42,9 @@ class KvCache {
   struct Layer {
     Tensor k, v;
   };
+  HeadView copy(const HeadView& from, Tensor& to);
+
+  Backend& backend_;
   Spec spec_;
   std::vector<Layer> layers_;
   int64_t length_ = 0;

@@ -14,7 +14,7 @@ namespace fsdp {
 namespace {
 
 constexpr KvCache::Spec kSpec = {
-    .layers = 2, .rows = 3, .capacity = 7, .kv_heads = 2, .head_dim = 5, .dtype = DType::kF32};
+    .layers = 2, .rows = 3, .capacity = 7, .kv_heads = 2, .head_dim = 5};
 
 HeadView heads_of(const Tensor& tensor) { return {&tensor, 2, 5, 0, 5}; }
 
@@ -61,9 +61,14 @@ TEST_CASE("kv cache: memory is 2 * layers * rows * capacity * heads * width, in 
     return backend.ledger().usage().current[static_cast<size_t>(MemoryCategory::kKeyValueCache)];
   };
   {
-    const KvCache cache(backend, kSpec);
-    CHECK(cache.bytes() == 2 * 2 * 3 * 7 * 2 * 5 * 4);
-    CHECK(in_use() == 4 * rounded_bytes(3 * 7 * 10 * 4));
+    KvCache cache(backend, kSpec);
+    CHECK(cache.bytes() == 0);
+    const Tensor x = Tensor::zeros(backend, Shape{3, 1, 10}, DType::kF32);
+    cache.append(0, heads_of(x), heads_of(x));
+    const Tensor half = Tensor::zeros(backend, Shape{3, 1, 10}, DType::kBF16);
+    cache.append(1, heads_of(half), heads_of(half));  // a layer has the dtype of its own
+    CHECK(cache.bytes() == 2 * 3 * 7 * 2 * 5 * (4 + 2));
+    CHECK(in_use() == 2 * (rounded_bytes(3 * 7 * 10 * 4) + rounded_bytes(3 * 7 * 10 * 2)));
   }
   CHECK(in_use() == 0);
 }
@@ -76,14 +81,14 @@ TEST_CASE("kv cache: what does not fit is named") {
     return test::error_of([&] { cache.append(layer, heads_of(t), heads_of(t)); });
   };
   CHECK(error(2, x) == "[kv_cache] layer: expected in [0, 2), got 2");
+  cache.append(0, heads_of(x), heads_of(x));
   const Tensor half = Tensor::zeros(backend, Shape{3, 4, 10}, DType::kBF16);
   CHECK(error(0, half) ==
         "[kv_cache] expected 3 rows of 2 heads of 5 in f32, got 3 of 2 of 5 in bf16");
   const Tensor fewer = Tensor::zeros(backend, Shape{2, 4, 10}, DType::kF32);
   CHECK(test::contains(error(0, fewer), "expected 3 rows of 2 heads of 5 in f32, got 2 of 2"));
-  cache.append(0, heads_of(x), heads_of(x));
   cache.advance(4);
-  CHECK(error(0, x) == "[kv_cache] columns: expected at most 7, got 8");
+  CHECK(error(0, x) == "[kv_cache] columns: expected at most 7, as many of k and v, got 8 and 8");
   CHECK(test::error_of([&] { cache.advance(4); }) ==
         "[kv_cache] columns: expected at most 7, got 8");
   Tape tape(backend);

@@ -29,8 +29,7 @@ struct Tiny {
                              .rows = rows,
                              .capacity = kCapacity,
                              .kv_heads = config.kv_heads,
-                             .head_dim = config.head_dim,
-                             .dtype = DType::kF64});
+                             .head_dim = config.head_dim});
   }
   Tensor upload(int64_t rows, const Ids& values) {
     return Tensor::from_host(backend, Shape{rows, static_cast<int64_t>(values.size()) / rows},

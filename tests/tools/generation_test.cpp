@@ -160,7 +160,7 @@ TEST_CASE("generation: statistics, and prompts without tokens") {
   CHECK(stats.new_token_seconds > 0);
   CHECK(test::error_of([&] {
           generate({{1}, {}}, setting);
-        }) == "[generate] prompt: expected at least one token");
+        }) == "rank 0: [generate] prompt: expected at least one token");
 }
 
 }  // namespace

@@ -27,8 +27,7 @@ class BatchDecoder {
                                                      .rows = rows(),
                                                      .capacity = session_.max_length(),
                                                      .kv_heads = model.kv_heads,
-                                                     .head_dim = model.head_dim,
-                                                     .dtype = session_.compute_dtype()});
+                                                     .head_dim = model.head_dim});
   }
 
   size_t cache_bytes() const { return cache_ ? cache_->bytes() : 0; }
@@ -198,7 +197,6 @@ std::vector<Generated> generate_tokens(Session& session, const GenerationOptions
   GenerationStats local;
   GenerationStats& measured = stats ? *stats : local;
   for (const Ids& prompt : prompts) measured.prompt_tokens += static_cast<int64_t>(prompt.size());
-  measured.cache_bytes = std::max(measured.cache_bytes, batch.cache_bytes());
   for (int64_t i = 0; i < options.tokens && batch.growing() > 0; ++i) {
     const double start = seconds_now();
     const Ids tokens = tokens_of_all_ranks(session.world(), batch.choose());
@@ -206,6 +204,7 @@ std::vector<Generated> generate_tokens(Session& session, const GenerationOptions
     if (i > 0) measured.new_tokens += static_cast<int64_t>(batch.growing());
     batch.take(tokens, use);
   }
+  measured.cache_bytes = std::max(measured.cache_bytes, batch.cache_bytes());
   return batch.texts();
 }
 
