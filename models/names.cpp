@@ -1,8 +1,12 @@
-// Translation by the tables of the families.
+// Translation by the tables of the families, and the search for the names of a folder.
 #include "models/names.h"
 
+#include <set>
+
 #include "core/error.h"
+#include "core/io/safetensors.h"
 #include "models/family.h"
+#include "models/lora.h"
 
 namespace fsdp::models {
 namespace {
@@ -28,13 +32,86 @@ std::string hugging_face_name(const ModelConfig& config, std::string_view parame
                      translate(table.block, parameter.substr(dot + 1)));
 }
 
-std::string_view base_prefix(const ModelConfig& config) { return family_of(config.family).names.prefix; }
+std::string_view base_prefix(const ModelConfig& config) {
+  return family_of(config.family).names.prefix;
+}
 
 bool is_ignorable(const ModelConfig& config, std::string_view file_name) {
+  const std::string name = fmt::format(".{}", file_name);  // endings begin with a dot
+  if (name.ends_with(".causal_mask")) return true;         // of any family, in some versions
   for (const std::string_view ending : family_of(config.family).names.ignorable) {
-    if (file_name.ends_with(ending)) return true;
+    if (name.ends_with(ending)) return true;
   }
   return config.tied_head && file_name == hugging_face_name(config, "head.weight");
+}
+
+namespace {
+
+// The name a parameter has in this folder: with or without the base prefix.
+std::string name_in_folder(const SafetensorsFolder& folder, const ModelConfig& config,
+                           const Parameter& parameter) {
+  const std::string full = hugging_face_name(config, parameter.name());
+  if (folder.contains(full)) return full;
+  const std::string_view prefix = base_prefix(config);
+  if (full.starts_with(prefix) && folder.contains(full.substr(prefix.size()))) {
+    return full.substr(prefix.size());
+  }
+  // Of a tied pair, some programs keep the head.
+  if (config.tied_head && parameter.name() == "embedding.tokens.weight") {
+    const std::string head = hugging_face_name(config, "head.weight");
+    if (folder.contains(head)) return head;
+  }
+  return {};
+}
+
+// What is wrong with the tensor that is to be the parameter; "" when nothing is.
+std::string misfit(const ModelConfig& config, const Parameter& parameter, const std::string& name,
+                   const SafetensorsFolder::TensorInfo& tensor) {
+  if (!tensor.dtype || !is_floating(*tensor.dtype)) {
+    return fmt::format("\n  dtype: {}: expected F32, BF16, F16 or F64, got {}", name,
+                       tensor.dtype_name);
+  }
+  const Shape& expected = parameter.shape();
+  const Shape got(tensor.shape);
+  if (got == expected) return "";
+  const bool table =
+      expected.rank() == 2 && got.rank() == 2 && got[1] == expected[1] &&
+      expected[0] == config.vocabulary &&
+      (parameter.name() == "embedding.tokens.weight" || parameter.name() == "head.weight");
+  return fmt::format("\n  shape: {}: expected {}, got {}{}", name, expected.str(), got.str(),
+                     table ? fmt::format(" (vocab_size is {} in config.json, {} in the weights)",
+                                         expected[0], got[0])
+                           : "");
+}
+
+}  // namespace
+
+std::map<std::string, std::string> names_in_folder(const SafetensorsFolder& folder,
+                                                   const ModelConfig& config,
+                                                   const std::vector<Parameter*>& parameters) {
+  std::map<std::string, std::string> names;
+  std::set<std::string> used;
+  std::string problems;
+  for (const Parameter* parameter : parameters) {
+    if (is_lora(*parameter)) continue;  // of an adapter's folder
+    const std::string name = name_in_folder(folder, config, *parameter);
+    if (name.empty()) {
+      problems += fmt::format("\n  missing: {} {}", hugging_face_name(config, parameter->name()),
+                              parameter->shape().str());
+      continue;
+    }
+    problems += misfit(config, *parameter, name, folder.tensor(name));
+    names.emplace(parameter->name(), name);
+    used.insert(name);
+  }
+  for (const auto& [name, tensor] : folder.tensors()) {
+    if (!used.count(name) && !is_ignorable(config, name)) {
+      problems += fmt::format("\n  unexpected: {}", name);
+    }
+  }
+  FSDP_CHECK(problems.empty(), "{}: tensors do not fit the {} model of its config.json:{}",
+             folder.path().string(), config.family, problems);
+  return names;
 }
 
 }  // namespace fsdp::models

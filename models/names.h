@@ -1,10 +1,17 @@
 // Names of parameters in Hugging Face files.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "core/autograd.h"
 #include "models/config.h"
+
+namespace fsdp {
+class SafetensorsFolder;
+}
 
 namespace fsdp::models {
 
@@ -14,5 +21,12 @@ std::string hugging_face_name(const ModelConfig& config, std::string_view parame
 std::string_view base_prefix(const ModelConfig& config);
 // Tensors that files may hold although they are no parameters (masks, rotary tables).
 bool is_ignorable(const ModelConfig& config, std::string_view file_name);
+
+// The tensor of the folder that holds each parameter, by our name: names may lack the base prefix.
+// Every missing, misshapen, unreadable or unexpected tensor is in one Error; masks, rotary tables
+// and a copy of the tied head are passed over.
+std::map<std::string, std::string> names_in_folder(const SafetensorsFolder& folder,
+                                                   const ModelConfig& config,
+                                                   const std::vector<Parameter*>& parameters);
 
 }  // namespace fsdp::models

@@ -1,12 +1,8 @@
 // Sources of parameter values.
 #include "models/weights.h"
 
-#include <map>
-#include <set>
-
 #include "core/io/safetensors.h"
 #include "core/rng.h"
-#include "models/lora.h"
 #include "models/names.h"
 
 namespace fsdp::models {
@@ -38,59 +34,11 @@ FillFunction from_scratch(uint64_t seed) {
   };
 }
 
-namespace {
-
-// The name a parameter has in this folder: with or without the base prefix.
-std::string name_in_folder(const SafetensorsFolder& folder, const ModelConfig& config,
-                           const Parameter& parameter) {
-  const std::string full = hugging_face_name(config, parameter.name());
-  if (folder.contains(full)) return full;
-  const std::string_view prefix = base_prefix(config);
-  if (full.starts_with(prefix) && folder.contains(full.substr(prefix.size()))) {
-    return full.substr(prefix.size());
-  }
-  return {};
-}
-
-std::map<std::string, std::string> match_names(const SafetensorsFolder& folder,
-                                               const ModelConfig& config,
-                                               const std::vector<Parameter*>& parameters) {
-  std::map<std::string, std::string> names;
-  std::set<std::string> used;
-  std::string problems;
-  for (const Parameter* parameter : parameters) {
-    if (is_lora(*parameter)) continue;  // of an adapter's folder
-    const std::string name = name_in_folder(folder, config, *parameter);
-    if (name.empty()) {
-      problems += fmt::format("\n  missing: {} {}", hugging_face_name(config, parameter->name()),
-                              parameter->shape().str());
-      continue;
-    }
-    const Shape got(folder.entry(name).shape);
-    if (!(got == parameter->shape())) {
-      problems += fmt::format("\n  shape: {}: expected {}, got {}", name,
-                              parameter->shape().str(), got.str());
-    }
-    names.emplace(parameter->name(), name);
-    used.insert(name);
-  }
-  for (const std::string& name : folder.names()) {
-    if (!used.count(name) && !is_ignorable(config, name)) {
-      problems += fmt::format("\n  unexpected: {}", name);
-    }
-  }
-  FSDP_CHECK(problems.empty(), "{}: tensors do not fit the {} model of its config.json:{}",
-             folder.path().string(), config.family, problems);
-  return names;
-}
-
-}  // namespace
-
 FillFunction from_folder(const std::string& path, const ModelConfig& config,
                          const std::vector<Parameter*>& model_parameters) {
   auto folder = std::make_shared<SafetensorsFolder>(SafetensorsFolder::open(path));
   const auto names = std::make_shared<std::map<std::string, std::string>>(
-      match_names(*folder, config, model_parameters));
+      names_in_folder(*folder, config, model_parameters));
   return [folder, names](const Parameter& parameter, int64_t first, Tensor& values) {
     std::vector<std::byte> host(values.bytes());
     folder->read_elements(names->at(parameter.name()), first, values.numel(), values.dtype(),

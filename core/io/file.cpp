@@ -138,6 +138,37 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   file.commit();
 }
 
+AtomicFolder::AtomicFolder(const std::filesystem::path& path)
+    : path_(path.has_filename() ? path : path.parent_path()) {
+  std::error_code error;
+  FSDP_CHECK(
+      !std::filesystem::exists(path_, error) ||
+          (std::filesystem::is_directory(path_, error) && std::filesystem::is_empty(path_, error)),
+      "{}: is there already; give another one", path_.string());
+  if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), error);
+  bool made = false;
+  for (int attempt = 0; !error && !made; ++attempt) {
+    temporary_ = path_;
+    temporary_ += fmt::format(".{}-{}.tmp", ::getpid(), attempt);
+    made = std::filesystem::create_directory(temporary_, error);
+  }
+  FSDP_CHECK(!error, "{}: cannot be made: {}", path_.string(), error.message());
+}
+
+AtomicFolder::~AtomicFolder() {
+  std::error_code ignored;
+  if (!committed_) std::filesystem::remove_all(temporary_, ignored);
+}
+
+void AtomicFolder::commit() {
+  std::error_code error;
+  std::filesystem::rename(temporary_, path_, error);
+  FSDP_CHECK(!error, "{}: cannot rename {} to it: {}", path_.string(),
+             temporary_.filename().string(), error.message());
+  committed_ = true;
+  sync_folder(path_.has_parent_path() ? path_.parent_path() : ".");
+}
+
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
   OpenFile file;
   open_regular_file(path_, file);

@@ -1,5 +1,6 @@
-// Files: read whole, write atomically (temporary file, fsync, rename), map read-only.
-// Every error names the file. Not here: formats (core/io/safetensors.h, core/io/json.h).
+// Files: read whole, write atomically (temporary file, fsync, rename), map read-only; folders that
+// appear whole. Every error names the file. Not here: formats (core/io/safetensors.h,
+// core/io/json.h).
 #pragma once
 
 #include <cstddef>
@@ -37,6 +38,25 @@ class AtomicFile {
 };
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+// A folder that appears under its name only when it is complete: its files are written into a
+// temporary folder beside it, which is renamed. Missing folders above it are made. Error when there
+// is something at `path` already, other than an empty folder.
+class AtomicFolder {
+ public:
+  explicit AtomicFolder(const std::filesystem::path& path);
+  ~AtomicFolder();  // without commit: the temporary folder and all that is in it are removed
+  AtomicFolder(const AtomicFolder&) = delete;
+  AtomicFolder& operator=(const AtomicFolder&) = delete;
+
+  const std::filesystem::path& temporary() const { return temporary_; }
+  void commit();
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  bool committed_ = false;
+};
 
 // A file mapped read-only. Whoever replaces such a file must rename over it (AtomicFile does),
 // never truncate it: the mapping then keeps the old contents.

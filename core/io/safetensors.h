@@ -2,7 +2,7 @@
 // Reading maps the file and touches only the bytes asked for; opening validates the whole header,
 // so that no later access can leave the file. Writing streams, and the file appears only when
 // complete. Read next: safetensors.cpp (the checks), safetensors_writer.cpp. Not here: which
-// parameter a name belongs to (models), sharded checkpoints of a training state.
+// parameter a name belongs to (models).
 #pragma once
 
 #include <cstddef>
@@ -54,32 +54,52 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-// The weights of a Hugging Face folder: model.safetensors, or the shards that
-// model.safetensors.index.json lists.
+// The weights of a folder, as named tensors of which any range of elements can be read. A folder is
+//   model.safetensors                                  Hugging Face's
+//   model.safetensors.index.json and its files         Hugging Face's, above a size
+//   model.shards.json and its files                    a sharded checkpoint (shard_index.h)
 class SafetensorsFolder {
  public:
+  // Elements [first, first + count) of a tensor, which one of the files has under its name.
+  struct Piece {
+    size_t file = 0;  // index into files()
+    int64_t first = 0;
+    int64_t count = 0;
+  };
+  struct TensorInfo {
+    std::string dtype_name;
+    std::optional<DType> dtype;  // as in SafetensorsEntry
+    std::vector<int64_t> shape;
+    int64_t numel = 0;
+    std::vector<Piece> pieces;  // in order, without gaps
+  };
+
   static SafetensorsFolder open(const std::filesystem::path& folder);
 
   const std::filesystem::path& path() const { return folder_; }
-  std::vector<std::string> names() const;  // sorted
-  bool contains(const std::string& name) const { return file_of_.count(name) != 0; }
-  const SafetensorsFile& file(const std::string& name) const;  // that holds the tensor
-  const SafetensorsEntry& entry(const std::string& name) const { return file(name).entry(name); }
+  const std::vector<SafetensorsFile>& files() const { return files_; }
+  const std::map<std::string, TensorInfo>& tensors() const { return tensors_; }
+  bool contains(const std::string& name) const { return tensors_.count(name) != 0; }
+  const TensorInfo& tensor(const std::string& name) const;  // Error when absent
+  // As SafetensorsFile::read_elements.
   void read_elements(const std::string& name, int64_t first, int64_t count, DType to,
-                     void* out) const {
-    file(name).read_elements(name, first, count, to, out);
-  }
+                     void* out) const;
   // Oddities that do not stop the reading, one line each, for the caller to print.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  void open_index();
   void open_shards();
+  size_t open_file(const std::filesystem::path& listed_in, const std::string& name);
+  void add_whole(const std::string& name, size_t file);
 
   std::filesystem::path folder_;
   std::vector<SafetensorsFile> files_;
-  std::map<std::string, size_t> file_of_;  // tensor name -> index into files_
+  std::map<std::string, TensorInfo> tensors_;
   std::vector<std::string> warnings_;
 };
+
+std::string_view safetensors_name(DType dtype);  // "BF16"
 
 struct SafetensorsSpec {
   std::string name;
@@ -87,9 +107,9 @@ struct SafetensorsSpec {
   std::vector<int64_t> shape;
 };
 
-// Use: construct, write every tensor in pieces of any size, finish(). Tensors may come in any order,
-// so that whoever has them one by one keeps none. Without finish() no file appears. The bytes equal
-// those of Hugging Face's own writer for the same tensors.
+// Use: construct, write every tensor in pieces of any size, finish(). Tensors may come in any
+// order, so that whoever has them one by one keeps none. Without finish() no file appears. The
+// bytes equal those of Hugging Face's own writer for the same tensors.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(const std::filesystem::path& path, std::vector<SafetensorsSpec> tensors,

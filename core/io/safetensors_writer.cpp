@@ -65,6 +65,8 @@ std::string header(const std::vector<SafetensorsSpec>& tensors, const std::vecto
 
 }  // namespace
 
+std::string_view safetensors_name(DType dtype) { return written(dtype).name; }
+
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
                                      std::vector<SafetensorsSpec> tensors,
                                      const std::map<std::string, std::string>& metadata)

@@ -2,6 +2,7 @@
 #include "core/io/file.h"
 
 #include <csignal>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -96,6 +97,40 @@ TEST_CASE("a write that fails midway leaves the old file and no temporary") {
   CHECK(error == (folder / "x").string() + ": cannot write: File too large");
   CHECK(read_file(folder / "x") == "old");
   CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("a folder appears when it is complete, and not at all otherwise") {
+  const test::TempFolder folder;
+  const std::filesystem::path wanted = folder / "a/b/model/";  // with a slash at the end
+  const auto entries = [&] {
+    std::vector<std::string> names;
+    for (const auto& item : std::filesystem::directory_iterator(folder / "a/b")) {
+      names.push_back(item.path().filename());
+    }
+    return names;
+  };
+  {
+    const AtomicFolder abandoned(wanted);
+    write_file_atomically(abandoned.temporary() / "x", "text");
+    CHECK(!std::filesystem::exists(wanted));
+    CHECK(entries().size() == 1);
+  }
+  CHECK(entries().empty());
+  std::filesystem::create_directory(folder / "a/b/model");  // an empty one is taken
+  AtomicFolder made(wanted);
+  AtomicFolder second(wanted);
+  CHECK(made.temporary() != second.temporary());
+  write_file_atomically(made.temporary() / "x", "text");
+  write_file_atomically(second.temporary() / "y", "text");
+  made.commit();
+  CHECK(entries() == std::vector<std::string>{"model", second.temporary().filename()});
+  CHECK(read_file(wanted / "x") == "text");
+  CHECK(test::contains(test::error_of([&] { second.commit(); }), "cannot rename"));
+  CHECK(test::error_of([&] { AtomicFolder again(wanted); }) ==
+        (folder / "a/b/model").string() + ": is there already; give another one");
+  folder.write("file", "");
+  CHECK(test::contains(test::error_of([&] { AtomicFolder below(folder / "file/model"); }),
+                       "file/model: cannot be made: "));
 }
 
 }  // namespace

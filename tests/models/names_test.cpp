@@ -123,7 +123,15 @@ TEST_CASE("names: prefixes that may be missing, and tensors that are no paramete
   CHECK_FALSE(is_ignorable(gpt2, "lm_head.weight"));
   CHECK_FALSE(is_ignorable(gpt2, "transformer.h.0.attn.c_attn.bias"));
   CHECK(is_ignorable(llama, "model.layers.0.self_attn.rotary_emb.inv_freq"));
+  CHECK(is_ignorable(llama, "rotary_emb.inv_freq"));  // of newer versions, without the prefix
   CHECK_FALSE(is_ignorable(llama, "model.layers.0.attn.bias"));
+  const ModelConfig pythia = preset("pythia-70m");
+  CHECK(is_ignorable(pythia, "gpt_neox.layers.0.attention.bias"));
+  CHECK(is_ignorable(pythia, "layers.5.attention.masked_bias"));
+  CHECK(is_ignorable(pythia, "gpt_neox.layers.0.attention.rotary_emb.inv_freq"));
+  CHECK_FALSE(is_ignorable(pythia, "embed_out.weight"));
+  CHECK_FALSE(is_ignorable(pythia, "gpt_neox.layers.0.attention.dense.bias"));
+  CHECK(is_ignorable(preset("bloom-560m"), "transformer.causal_mask"));
 }
 
 TEST_CASE("names: what is no parameter of the family has no name") {

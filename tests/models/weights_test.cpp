@@ -115,6 +115,55 @@ TEST_CASE("weights: everything that is wrong with a folder is in one error") {
   CHECK(std::count(error.begin(), error.end(), '\n') == 5);
 }
 
+TEST_CASE("weights: a vocabulary of another size, and values that are no numbers, are named") {
+  Fixture f(test::tiny_llama());
+  Tensors tensors = f.tensors();
+  tensors["model.embed_tokens.weight"] = Shape{31, 13};
+  tensors["lm_head.weight"] = Shape{31, 13};
+  const std::string error = f.error(tensors);
+  CHECK(contains(error,
+                 "shape: model.embed_tokens.weight: expected (29, 13), got (31, 13) "
+                 "(vocab_size is 29 in config.json, 31 in the weights)"));
+  CHECK(contains(error, "shape: lm_head.weight: expected (29, 13), got (31, 13) (vocab_size"));
+  CHECK(std::count(error.begin(), error.end(), '\n') == 2);
+
+  std::vector<SafetensorsSpec> specs;
+  for (const auto& [name, shape] : f.tensors()) {
+    specs.push_back(
+        {name, name == "model.norm.weight" ? DType::kI64 : DType::kF16, shape.extents()});
+  }
+  SafetensorsWriter writer(f.folder / "model.safetensors", specs);
+  for (const SafetensorsSpec& spec : specs) {
+    const std::vector<std::byte> zeros(static_cast<size_t>(Shape(spec.shape).numel()) *
+                                       size_of(spec.dtype));
+    writer.write(spec.name, zeros.data(), zeros.size());
+  }
+  writer.finish();
+  CHECK(contains(test::error_of([&] { f.open(); }),
+                 ":\n  dtype: model.norm.weight: expected F32, BF16, F16 or F64, got I64"));
+}
+
+TEST_CASE("weights: of a tied pair either, or both, may be there") {
+  ModelConfig config = test::tiny_llama();
+  config.tied_head = true;
+  Fixture f(config);
+  const Tensors tied = f.tensors();
+  REQUIRE(tied.count("lm_head.weight") == 0);
+  CHECK(f.error(tied) == "");
+  Tensors both = tied;
+  both["lm_head.weight"] = Shape{29, 13};
+  CHECK(f.error(both) == "");
+  Tensors head_only = both;
+  head_only.erase("model.embed_tokens.weight");
+  CHECK(f.error(head_only) == "");
+  Tensors none = tied;
+  none.erase("model.embed_tokens.weight");
+  CHECK(contains(f.error(none), "missing: model.embed_tokens.weight (29, 13)"));
+  Fixture untied(test::tiny_llama());
+  CHECK(contains(untied.error(head_only), "missing: model.embed_tokens.weight (29, 13)"));
+  CHECK(contains(untied.error(tied), "missing: lm_head.weight (29, 13)"));
+}
+
 TEST_CASE("weights: from scratch is the same for any sharding and dtype") {
   Fixture f(test::tiny_llama());
   const FillFunction fill = from_scratch(42);

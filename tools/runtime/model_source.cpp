@@ -41,11 +41,10 @@ namespace {
 DType dtype_of_weights(const fs::path& folder) {
   const SafetensorsFolder weights = SafetensorsFolder::open(folder);
   std::optional<DType> found;
-  for (const std::string& name : weights.names()) {
-    const std::optional<DType> dtype = weights.entry(name).dtype;
-    FSDP_CHECK(dtype && (!found || *found == *dtype),
+  for (const auto& [name, tensor] : weights.tensors()) {
+    FSDP_CHECK(tensor.dtype && (!found || *found == *tensor.dtype),
                "{}: tensors of several dtypes: say which one to write", folder.string());
-    found = dtype;
+    found = tensor.dtype;
   }
   FSDP_CHECK(found.has_value(), "{}: no tensors", folder.string());
   return *found;
