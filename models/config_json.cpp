@@ -52,18 +52,49 @@ std::vector<int64_t> read_end_tokens(const std::string& folder) {
   return ids;
 }
 
-std::string config_json(const ModelConfig& config, const std::string& dtype) {
-  const Family& family = family_of(config.family);
+namespace {
+
+// Everything but the dtype.
+OrderedJson keys_of(const ModelConfig& config) {
   const auto token = [](int64_t id) { return id < 0 ? OrderedJson(nullptr) : OrderedJson(id); };
   OrderedJson json = {{"architectures", {config.model_class}}, {"model_type", config.family}};
-  json.update(family.write(config));
+  json.update(family_of(config.family).write(config));
   json["initializer_range"] = config.initializer_range;
   json["tie_word_embeddings"] = config.tied_head;
   json["bos_token_id"] = token(config.bos_token);
   json["eos_token_id"] = token(config.eos_token);
-  json["dtype"] = dtype;
-  json["torch_dtype"] = dtype;  // transformers before 4.56
+  return json;
+}
+
+constexpr const char* kDtypeKeys[] = {"dtype", "torch_dtype"};  // now; before transformers 4.56
+
+}  // namespace
+
+std::string config_json(const ModelConfig& config, const std::string& dtype) {
+  OrderedJson json = keys_of(config);
+  for (const char* key : kDtypeKeys) json[key] = dtype;
   return json.dump(2) + "\n";
+}
+
+std::string updated_config_json(const ModelConfig& config, const std::string& dtype,
+                                const std::string& source) {
+  const std::string text = read_file(source);
+  const ModelConfig before = parse_config(text, source);
+  const OrderedJson original = OrderedJson::parse(text);
+  OrderedJson json = original;
+  const OrderedJson old_keys = keys_of(before), new_keys = keys_of(config);
+  for (const auto& [key, value] : new_keys.items()) {
+    if (!old_keys.contains(key) || old_keys[key] != value) json[key] = value;
+  }
+  json["architectures"] = new_keys["architectures"];
+  for (const char* key : kDtypeKeys) {
+    if (!dtype.empty() && (json.contains(key) || key == kDtypeKeys[0])) json[key] = dtype;
+  }
+  if (json == original) return text;
+  const std::string out = json.dump(2) + "\n";
+  FSDP_CHECK(keys_of(parse_config(out, source)) == new_keys,
+             "{}: its keys cannot say what the model has become", source);
+  return out;
 }
 
 }  // namespace fsdp::models

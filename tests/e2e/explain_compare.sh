@@ -51,6 +51,8 @@ explain --set fsdp.wrap=class --set 'fsdp.wrap_classes=[LlamaDecoderLayer, Llama
 grep -q 'forward blocks.0, before what is inside' nested.txt && grep -q 'backward blocks.2.mlp' nested.txt ||
   fail "explain of units within units"
 explain | grep -q 'on 8 ranks' || fail "explain without --world"
+"$FSDP" explain --model pythia-1b --world 2 >pythia.txt || fail "explain --model pythia-1b"
+grep -q '^  all .* 1011781632 ' pythia.txt || fail "explain --model: not the published parameters"
 
 # ---- the trace and its table ---------------------------------------------------------------------
 grep -q '^collectives of rank 0 .*exposed ms' full.log || fail "no table of collectives"

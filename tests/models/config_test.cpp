@@ -8,6 +8,7 @@
 #include "core/io/safetensors.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
+#include "models/family.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_models.h"
 
@@ -439,6 +440,47 @@ TEST_CASE("config: what config_json writes reads back the same") {
     CHECK(again.rope.theta == (config.positions == PositionKind::kRope ? config.rope.theta : 1e4));
     CHECK(parse_json(text, "text")["torch_dtype"] == "bfloat16");
   }
+}
+
+TEST_CASE("config: a model from a folder keeps every key of its config.json") {
+  const TempFolder folder;
+  for (const char* name : {"gpt2", "bloom_padded", "neox_parallel", "llama_gqa_llama3",
+                           "mistral_window4", "qwen2_tied"}) {
+    CAPTURE(name);
+    const auto path = test::fixture_path("models") / name / "config.json";
+    const ModelConfig config = read_config(path);
+    CHECK(updated_config_json(config, "", path) == read_file(path));
+    CHECK(updated_config_json(config, "float32", path) == read_file(path));
+    ModelConfig changed = config;
+    changed.attention_dropout = 0.25;
+    changed.max_positions = config.positions == PositionKind::kAlibi ? 100 : config.max_positions;
+    Json expected = read_json_file(path);
+    expected[config.family == "gpt2" ? "attn_pdrop" : "attention_dropout"] = 0.25;
+    if (config.positions == PositionKind::kAlibi) expected["seq_length"] = 100;  // it had none
+    expected["dtype"] = "bfloat16";
+    const Json got = parse_json(updated_config_json(changed, "bfloat16", path), "text");
+    CHECK(got == expected);
+  }
+}
+
+TEST_CASE("config: old spellings stay, the dtype has the key it had, the class is what is saved") {
+  const TempFolder folder;
+  Json old = with(with(kLlama, "torch_dtype", "float16"), "_name_or_path", "somewhere");
+  old["architectures"] = {"LlamaModel"};
+  old["eos_token_id"] = {5, 6};
+  const std::string path = folder.write("config.json", old.dump());
+  const ModelConfig config = read_config(path);
+  const Json got = parse_json(updated_config_json(config, "float32", path), "text");
+  Json expected = old;
+  expected["architectures"] = {"LlamaForCausalLM"};
+  expected["torch_dtype"] = expected["dtype"] = "float32";
+  CHECK(got == expected);
+  const Json gpt2 = without(with(kGpt2, "hidden_size", 24), "n_embd");
+  const std::string gpt2_path = folder.write("gpt2.json", gpt2.dump());
+  ModelConfig wider = read_config(gpt2_path);
+  wider.hidden = 48;  // without n_inner the file says an inner width of 4 times it
+  CHECK(error_of([&] { updated_config_json(wider, "", gpt2_path); }) ==
+        gpt2_path + ": its keys cannot say what the model has become");
 }
 
 }  // namespace

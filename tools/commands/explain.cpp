@@ -17,6 +17,7 @@ namespace {
 
 struct ExplainOptions {
   std::string config;
+  std::string model;
   std::vector<std::string> overrides;
   int world = 8;
   std::string layout;
@@ -77,10 +78,20 @@ void print_steps(const std::vector<UnitRow>& units, const comm::FsdpOptions& fsd
       format_timeline(units, steps.back()).c_str());
 }
 
+// Without a text to train on, a preset is explained as it was published.
+int64_t vocabulary_of(const config::TrainConfig& config) {
+  const bool published =
+      !config.model.preset.empty() && config.data.train.empty() && config.data.tokenizer.empty();
+  return published ? models::preset(config.model.preset).vocabulary
+                   : data::make_tokenizer(tokenizer_name(config))->vocab_size();
+}
+
 int explain(const ExplainOptions& options) {
-  config::TrainConfig config = config::read_config(options.config, options.overrides);
+  std::vector<std::string> overrides = options.overrides;
+  if (!options.model.empty()) overrides.push_back(model_override(options.model));
+  config::TrainConfig config = config::read_config(options.config, overrides);
   resolve_paths(config, options.config);
-  const int64_t vocabulary = data::make_tokenizer(tokenizer_name(config))->vocab_size();
+  const int64_t vocabulary = vocabulary_of(config);
   const models::ModelConfig model_shape = model_config(config, vocabulary);
   SessionOptions session = session_options(config, model_shape, options.world, 1);
   session.fsdp.detect_overflow = session.loss_scale.initial > 0;
@@ -115,6 +126,8 @@ void add_explain_command(CLI::App& app, ChosenCommand& chosen) {
   CLI::App* command =
       app.add_subcommand("explain", "prints the units, bytes and schedule of a configuration");
   command->add_option("--config", options->config, "YAML file; absent: defaults and --set");
+  command->add_option("--model", options->model,
+                      "a folder or a preset: the same as --set model.path= or model.preset=");
   command->add_option("--set", options->overrides, "sets a key, over the file")
       ->allow_extra_args(false);
   command->add_option("--world", options->world, "number of ranks to explain it for [8]")

@@ -19,6 +19,7 @@
 #include "tools/runtime/launch.h"
 #include "tools/runtime/memory_formula.h"
 #include "tools/runtime/memory_report.h"
+#include "tools/runtime/model_folder.h"
 #include "tools/runtime/run_directory.h"
 #include "tools/runtime/train_data.h"
 #include "tools/runtime/train_setup.h"
@@ -30,6 +31,7 @@ namespace {
 struct TrainOptions {
   LaunchOptions launch;
   std::string config;
+  std::string model;
   std::vector<std::string> overrides;
   bool trace = false;
 };
@@ -169,9 +171,9 @@ void TrainRun::initialise() {
 }
 
 void TrainRun::save() {
-  const bool adapter = lora_config(config_).has_value();
-  const std::filesystem::path folder = directory_ / (adapter ? "adapter" : "model");
-  session_->save_folder(folder.string(), accumulation_dtype(config_.train.dtype));
+  const std::filesystem::path folder = directory_ / "model";
+  save_model(*session_, folder,
+             {.dtype = accumulation_dtype(config_.train.dtype), .source = config_.model.path});
   agree(rank_.world, [&] {
     if (speaks()) data::copy_tokenizer_files(data_.tokenizer_name(), folder);
   });
@@ -279,6 +281,7 @@ int train_on_ranks(TrainOptions options) {
   config::TrainConfig config;
   std::string mistake;
   if (options.trace) options.overrides.push_back("runtime.trace=true");
+  if (!options.model.empty()) options.overrides.push_back(model_override(options.model));
   try {
     config = config::read_config(options.config, options.overrides);
     resolve_paths(config, options.config);
@@ -303,6 +306,8 @@ void add_train_command(CLI::App& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<TrainOptions>();
   CLI::App* command = app.add_subcommand("train", "trains a model on text");
   command->add_option("--config", options->config, "YAML file; absent: defaults and --set");
+  command->add_option("--model", options->model,
+                      "a folder or a preset: the same as --set model.path= or model.preset=");
   command->add_option("--set", options->overrides, "sets a key, over the file: train.lr=1e-4")
       ->allow_extra_args(false);
   command->add_flag("--trace", options->trace, "the same as --set runtime.trace=true");

@@ -65,10 +65,14 @@ void copy_tokenizer_files(const std::string& name, const fs::path& model_folder)
   const fs::path file = tokenizer_file(name);
   write_file_atomically(model_folder / "tokenizer.json", read_file(file));
   if (file.filename() != "tokenizer.json") return;  // what lies beside it may belong to others
-  for (const char* other : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                            "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"}) {
-    const fs::path beside = file.parent_path() / other;
-    if (fs::exists(beside)) write_file_atomically(model_folder / other, read_file(beside));
+  copy_tokenizer_folder(file.parent_path(), model_folder);
+}
+
+void copy_tokenizer_folder(const fs::path& from, const fs::path& to) {
+  for (const char* name :
+       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+        "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"}) {
+    if (fs::exists(from / name)) write_file_atomically(to / name, read_file(from / name));
   }
 }
 

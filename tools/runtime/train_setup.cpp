@@ -353,6 +353,11 @@ void check_same_config(comm::Communicator& world, const config::TrainConfig& con
                                 found->rank));
 }
 
+std::string model_override(const std::string& name) {
+  const bool folder = std::filesystem::is_directory(name) || name.find('/') != std::string::npos;
+  return (folder ? "model.path=" : "model.preset=") + name;
+}
+
 std::string describe(const models::ModelConfig& model) {
   const double parameters = static_cast<double>(model.parameter_count());
   return fmt::format("{}, {} layers, {:.2f} M parameters", model.family, model.layers,

@@ -26,6 +26,9 @@ std::vector<std::string> remarks(const config::TrainConfig& config, int64_t sequ
 // data.cache_dir. Collective.
 void check_same_config(comm::Communicator& world, const config::TrainConfig& config);
 
+// What --model NAME stands for, as a text of --set: a folder's path, or else the name of a preset.
+std::string model_override(const std::string& name);
+
 // "llama, 4 layers, 1.2 M parameters"
 std::string describe(const models::ModelConfig& model);
 // "896 of 21,600 parameters are trained (4.1481 %)", or "" when all are.

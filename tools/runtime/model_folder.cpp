@@ -1,0 +1,196 @@
+// Contract: tools/runtime/model_folder.h.
+#include "tools/runtime/model_folder.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <utility>
+
+#include "core/io/json.h"
+#include "core/io/shard_index.h"
+#include "models/family.h"
+#include "models/names.h"
+#include "tools/runtime/launch.h"
+
+namespace fsdp::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+int64_t bytes_of(const SafetensorsSpec& tensor) {
+  return Shape(tensor.shape).numel() * static_cast<int64_t>(size_of(tensor.dtype));
+}
+
+// Rank 0's files, all open at once: tensors come in the order of units.
+class FolderWriter {
+ public:
+  FolderWriter(const fs::path& folder, const models::ModelConfig& config,
+               const FolderOptions& options, const std::vector<SafetensorsSpec>& tensors)
+      : folder_(folder) {
+    const std::vector<WeightsFile> files = split_into_files(tensors, options.max_file_bytes);
+    for (const WeightsFile& file : files) {
+      for (const SafetensorsSpec& tensor : file.tensors) file_of_[tensor.name] = writers_.size();
+      writers_.push_back(
+          std::make_unique<SafetensorsWriter>(folder_.temporary() / file.name, file.tensors));
+    }
+    write_weights_index(folder_.temporary(), files);
+    write_config_files(folder_.temporary(), config, torch_name(options.dtype), options.source);
+  }
+
+  void write(const std::string& name, const std::vector<std::byte>& values) {
+    writers_[file_of_.at(name)]->write(name, values.data(), values.size());
+  }
+  void finish() {
+    for (const auto& writer : writers_) writer->finish();
+    folder_.commit();
+  }
+
+ private:
+  AtomicFolder folder_;
+  std::map<std::string, size_t> file_of_;
+  std::vector<std::unique_ptr<SafetensorsWriter>> writers_;  // removed before the folder
+};
+
+std::vector<std::byte> converted(Backend& backend, const Tensor& values, DType dtype) {
+  Tensor out = Tensor::empty(backend, values.shape(), dtype, MemoryCategory::kWorkspace);
+  backend.cast(backend.compute_stream(), values, out);
+  std::vector<std::byte> host(out.bytes());
+  out.read(host.data());
+  return host;
+}
+
+}  // namespace
+
+void save_model(Session& session, const fs::path& folder, const FolderOptions& options) {
+  const models::ModelConfig& config = session.model().config();
+  std::unique_ptr<FolderWriter> writer;
+  const auto first_rank_only = [&](const auto& work) {
+    agree(session.world(), [&] {
+      if (session.world().rank() == 0) work();
+    });
+  };
+  first_rank_only([&] {
+    std::vector<SafetensorsSpec> tensors;
+    for (const Parameter* p : session.parameters()) {
+      tensors.push_back(
+          {models::hugging_face_name(config, p->name()), options.dtype, p->shape().extents()});
+    }
+    writer = std::make_unique<FolderWriter>(folder, config, options, tensors);
+  });
+  // What goes wrong on rank 0 in between must not leave the others waiting in a gather.
+  std::string problem;
+  session.sharded().visit_parameters([&](const Parameter& parameter, const Tensor& full) {
+    if (!writer || !problem.empty()) return;
+    try {
+      writer->write(models::hugging_face_name(config, parameter.name()),
+                    converted(session.backend(), full, options.dtype));
+    } catch (const Error& error) {
+      problem = error.what();
+    }
+  });
+  first_rank_only([&] {
+    FSDP_CHECK(problem.empty(), "{}", problem);
+    writer->finish();
+  });
+}
+
+std::vector<WeightsFile> split_into_files(const std::vector<SafetensorsSpec>& tensors,
+                                          int64_t max_file_bytes) {
+  std::vector<WeightsFile> files;
+  std::vector<SafetensorsSpec> current;
+  int64_t bytes = 0;
+  const auto close = [&] {
+    if (!current.empty()) files.push_back({"", std::exchange(current, {})});
+    bytes = 0;
+  };
+  for (const SafetensorsSpec& tensor : tensors) {
+    const int64_t size = bytes_of(tensor);
+    if (size > max_file_bytes) {
+      files.push_back(
+          {"", {tensor}});  // before the file that is being filled, as transformers has it
+      continue;
+    }
+    if (bytes + size > max_file_bytes) close();
+    current.push_back(tensor);
+    bytes += size;
+  }
+  close();
+  for (size_t i = 0; i < files.size(); ++i) {
+    files[i].name =
+        files.size() == 1 ? "model.safetensors" : numbered_file("model", i, files.size());
+  }
+  return files;
+}
+
+void write_weights_index(const fs::path& folder, const std::vector<WeightsFile>& files) {
+  if (files.size() < 2) return;
+  Json map = Json::object();
+  int64_t bytes = 0, parameters = 0;
+  for (const WeightsFile& file : files) {
+    for (const SafetensorsSpec& tensor : file.tensors) {
+      map[tensor.name] = file.name;
+      bytes += bytes_of(tensor);
+      parameters += Shape(tensor.shape).numel();
+    }
+  }
+  write_json_file(folder / "model.safetensors.index.json",
+                  {{"metadata", {{"total_parameters", parameters}, {"total_size", bytes}}},
+                   {"weight_map", map}});
+}
+
+void write_config_files(const fs::path& folder, const models::ModelConfig& config,
+                        const std::string& dtype, const fs::path& source) {
+  const fs::path generation = "generation_config.json";
+  const std::string text = source.empty()
+                               ? models::config_json(config, dtype)
+                               : models::updated_config_json(config, dtype, source / "config.json");
+  write_file_atomically(folder / "config.json", text);
+  if (!source.empty() && fs::exists(source / generation)) {
+    write_file_atomically(folder / generation, read_file(source / generation));
+    return;
+  }
+  const Json keys = parse_json(text, "config.json");
+  OrderedJson json = {{"_from_model_config", true}};
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    if (keys.contains(key) && !keys[key].is_null()) json[key] = keys[key];
+  }
+  write_json_file(folder / generation, json);
+}
+
+std::string torch_name(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return "float64";
+    case DType::kBF16:
+      return "bfloat16";
+    case DType::kF16:
+      return "float16";
+    default:
+      return "float32";
+  }
+}
+
+int64_t parse_file_size(const std::string& text) {
+  static const std::map<std::string, int64_t> kUnits = {{"", 1},
+                                                        {"KB", 1000},
+                                                        {"MB", 1'000'000},
+                                                        {"GB", 1'000'000'000},
+                                                        {"TB", 1'000'000'000'000},
+                                                        {"KIB", 1 << 10},
+                                                        {"MIB", 1 << 20},
+                                                        {"GIB", 1 << 30},
+                                                        {"TIB", int64_t{1} << 40}};
+  int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  std::string unit(rest, end);
+  std::transform(unit.begin(), unit.end(), unit.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  const auto found = kUnits.find(unit);
+  FSDP_CHECK(error == std::errc() && number > 0 && found != kUnits.end() &&
+                 !__builtin_mul_overflow(number, found->second, &number),
+             "file size: expected one like 5GB, 300MB or 2GiB, got \"{}\"", text);
+  return number;
+}
+
+}  // namespace fsdp::tools
