@@ -38,6 +38,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   add_compare_command(app, result.command);
   add_tokenize_command(app, result.command);
   add_merge_command(app, result.command);
+  add_convert_command(app, result.command);
+  add_inspect_command(app, result.command);
   const std::string unknown = unknown_command(app, argc, argv);
   if (!unknown.empty()) return {.command = {}, .status = 2, .message = unknown};
   try {

@@ -37,6 +37,8 @@ void add_explain_command(CLI::App& app, ChosenCommand& chosen);
 void add_compare_command(CLI::App& app, ChosenCommand& chosen);
 void add_tokenize_command(CLI::App& app, ChosenCommand& chosen);
 void add_merge_command(CLI::App& app, ChosenCommand& chosen);
+void add_convert_command(CLI::App& app, ChosenCommand& chosen);
+void add_inspect_command(CLI::App& app, ChosenCommand& chosen);
 
 // For check() of an option: "", or why the text is no finite number from 0.
 std::string not_below_zero(const std::string& text);

@@ -1,0 +1,185 @@
+// Folders converted to shards, to other dtypes and back, by any number of ranks.
+#include "tools/runtime/conversion.h"
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "core/io/json.h"
+#include "core/io/shard_index.h"
+#include "tests/support/temp_folder.h"
+#include "tools/runtime/launch.h"
+
+namespace fsdp::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using test::contains;
+
+ConversionSummary convert(const ConversionOptions& options, int ranks) {
+  ConversionSummary summary;
+  comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+    const ConversionSummary mine = convert_folder(world, options);
+    if (world.rank() == 0) summary = mine;
+  });
+  return summary;
+}
+
+std::string error_on_last_rank(const ConversionOptions& options, int ranks) {
+  std::string error;
+  comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+    try {
+      convert_folder(world, options);
+    } catch (const AgreedError& agreed) {
+      if (world.rank() == world.size() - 1) error = agreed.what();
+    }
+  });
+  return error;
+}
+
+TEST_CASE("conversion: to shards and back is the same to the byte, whoever reads and writes them") {
+  const test::TempFolder scratch;
+  for (const auto& item : fs::directory_iterator(test::fixture_path("models"))) {
+    CAPTURE(item.path().string());
+    const std::string name = item.path().filename();
+    const ConversionSummary there =
+        convert({.from = item.path(), .to = scratch / (name + "-shards"), .shards = 3}, 2);
+    CHECK(there.files == 3);
+    CHECK(!fs::exists(scratch / (name + "-shards") / "model.safetensors"));
+    const ConversionSummary reshaped = convert(
+        {.from = scratch / (name + "-shards"), .to = scratch / (name + "-five"), .shards = 5}, 1);
+    CHECK(reshaped.bytes == there.bytes);
+    convert({.from = scratch / (name + "-five"), .to = scratch / name}, 3);
+    for (const char* file : {"model.safetensors", "config.json"}) {
+      CHECK(read_file(scratch / name / file) == read_file(item.path() / file));
+    }
+  }
+}
+
+TEST_CASE("conversion: shards hold what ranks own, addressed by name and element range") {
+  const test::TempFolder scratch;
+  const fs::path from = test::fixture_path("models") / "gpt2";
+  convert({.from = from, .to = scratch / "shards", .shards = 3}, 1);
+  const ShardIndex index = read_shard_index(scratch / "shards" / kShardIndexName);
+  CHECK(index.files.size() == 3);
+  const auto whole = SafetensorsFile::open(from / "model.safetensors");
+  CHECK(index.tensors.size() == whole.entries().size());
+  size_t cut = 0;
+  for (const auto& [name, entry] : index.tensors) {
+    CHECK(entry.shape == whole.entry(name).shape);
+    cut += entry.pieces.size() > 1;
+  }
+  CHECK(cut >= 2);  // of the root and of every block at least one tensor lies across ranks
+  std::vector<int64_t> elements(3);
+  for (size_t i = 0; i < 3; ++i) {
+    const auto file = SafetensorsFile::open(scratch / "shards" / index.files[i]);
+    for (const auto& [name, entry] : file.entries()) elements[i] += entry.numel;
+  }
+  CHECK(elements[0] + elements[1] + elements[2] > 0);
+  for (const int64_t own : elements) CHECK(own < 2 * (elements[0] + elements[1] + elements[2]) / 3);
+}
+
+TEST_CASE("conversion: dtypes, each tensor by rounding to nearest; widening loses nothing") {
+  const test::TempFolder scratch;
+  const fs::path from = test::fixture_path("models") / "llama_gqa_llama3";
+  const auto source = SafetensorsFile::open(from / "model.safetensors");
+  const std::string norm = "model.layers.1.mlp.up_proj.weight";
+  std::vector<float> values(static_cast<size_t>(source.entry(norm).numel));
+  source.read_elements(norm, 0, source.entry(norm).numel, DType::kF32, values.data());
+  struct Case {
+    DType dtype;
+    const char* name;
+    int digits;  // of the significand
+  };
+  for (const auto& [dtype, name, digits] :
+       {Case{DType::kBF16, "bfloat16", 8}, Case{DType::kF16, "float16", 11},
+        Case{DType::kF64, "float64", 24}}) {
+    CAPTURE(name);
+    convert({.from = from, .to = scratch / name, .dtype = dtype, .shards = 0}, 2);
+    CHECK(read_json_file(scratch / name / "config.json")["dtype"] == name);
+    const auto out = SafetensorsFile::open(scratch / name / "model.safetensors");
+    for (const auto& [tensor, entry] : out.entries()) CHECK(entry.dtype == dtype);
+    std::vector<double> got(values.size());
+    out.read_elements(norm, 0, static_cast<int64_t>(got.size()), DType::kF64, got.data());
+    double worst = 0;
+    for (size_t i = 0; i < got.size(); ++i) {
+      worst = std::max(worst, std::abs(got[i] - double{values[i]}) / std::abs(double{values[i]}));
+    }
+    CHECK(worst <= std::ldexp(1.0, -digits));
+    CHECK((digits == 24) == (worst == 0));
+    const std::string back = std::string(name) + "-back";
+    convert({.from = scratch / name, .to = scratch / back, .dtype = DType::kF32}, 1);
+    if (digits == 24) {
+      CHECK(read_file(scratch / back / "model.safetensors") ==
+            read_file(from / "model.safetensors"));
+      CHECK(read_file(scratch / back / "config.json") == read_file(from / "config.json"));
+    }
+  }
+}
+
+TEST_CASE("conversion: a folder of several dtypes keeps each, without prefix it gets one") {
+  const test::TempFolder scratch;
+  const fs::path from = test::fixture_path("models") / "gpt2";
+  const auto source = SafetensorsFile::open(from / "model.safetensors");
+  fs::create_directory(scratch / "mixed");
+  fs::copy(from / "config.json", scratch / "mixed/config.json");
+  std::vector<SafetensorsSpec> specs = {{"h.0.attn.bias", DType::kI64, {1, 1, 4, 4}},
+                                        {"lm_head.weight", DType::kF16, {97, 24}}};
+  for (const auto& [name, entry] : source.entries()) {
+    const DType dtype = contains(name, ".ln_") ? DType::kF64 : DType::kBF16;
+    specs.push_back({name.substr(12), dtype, entry.shape});
+  }
+  {
+    SafetensorsWriter writer(scratch / "mixed/model.safetensors", specs);
+    for (const SafetensorsSpec& spec : specs) {
+      std::vector<double> zeros(static_cast<size_t>(Shape(spec.shape).numel()));
+      writer.write(spec.name, zeros.data(), zeros.size() * size_of(spec.dtype));
+    }
+    writer.finish();
+  }
+  convert({.from = scratch / "mixed", .to = scratch / "shards", .shards = 2}, 2);
+  convert({.from = scratch / "shards", .to = scratch / "out", .max_file_bytes = 5000}, 2);
+  const auto out = SafetensorsFolder::open(scratch / "out");
+  CHECK(out.files().size() > 2);
+  CHECK(out.tensors().size() == source.entries().size());  // without mask and tied head
+  for (const auto& [name, tensor] : out.tensors()) {
+    CHECK(name.starts_with("transformer."));
+    CHECK(tensor.dtype == (contains(name, ".ln_") ? DType::kF64 : DType::kBF16));
+  }
+}
+
+TEST_CASE("conversion: the files of tokenizer and generation come along, others do not") {
+  const test::TempFolder scratch;
+  fs::copy(test::fixture_path("models") / "gpt2", scratch / "in");
+  for (const char* name :
+       {"tokenizer.json", "tokenizer.model", "generation_config.json", "notes.txt"}) {
+    scratch.write(std::string("in/") + name, name);
+  }
+  convert({.from = scratch / "in", .to = scratch / "shards", .shards = 2}, 1);
+  convert({.from = scratch / "shards", .to = scratch / "out"}, 1);
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "generation_config.json"}) {
+    CHECK(read_file(scratch / "out" / name) == name);
+  }
+  CHECK(!fs::exists(scratch / "out/notes.txt"));
+  CHECK(!fs::exists(scratch / "out/reference.json"));
+}
+
+TEST_CASE("conversion: mistakes are said on every rank and leave nothing behind") {
+  const test::TempFolder scratch;
+  const fs::path from = test::fixture_path("models") / "gpt2";
+  CHECK(contains(error_on_last_rank({.from = scratch / "gone", .to = scratch / "out"}, 3),
+                 "gone/config.json: cannot open"));
+  fs::create_directory(scratch / "taken");
+  scratch.write("taken/x", "");
+  CHECK(contains(error_on_last_rank({.from = from, .to = scratch / "taken"}, 3),
+                 "taken: is there already; give another one"));
+  fs::create_directory(scratch / "wrong");
+  fs::copy(from / "config.json", scratch / "wrong/config.json");
+  fs::copy(test::fixture_path("models") / "gpt2_5heads/model.safetensors",
+           scratch / "wrong/model.safetensors");
+  CHECK(contains(error_on_last_rank({.from = scratch / "wrong", .to = scratch / "out"}, 2),
+                 "wrong: tensors do not fit the gpt2 model of its config.json:"));
+  CHECK(!fs::exists(scratch / "out"));
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,42 @@
+// fsdp inspect: what a model folder, a config.json or a preset is. Status 1 when the weights or the
+// tokenizer of a folder cannot be used. Read next: tools/runtime/inspection.h.
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/commands/commands.h"
+#include "tools/runtime/inspection.h"
+
+namespace fsdp::tools {
+
+void add_inspect_command(CLI::App& app, ChosenCommand& chosen) {
+  struct Options {
+    InspectionOptions inspection;
+    bool json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "inspect", "prints what a model is: parameters, tensors, units, files, tokenizer");
+  command
+      ->add_option("model", options->inspection.source,
+                   "a folder, a config.json, or a preset such as pythia-1b")
+      ->required();
+  command->add_option("--world", options->inspection.world, "ranks of the unit plan (default: 8)")
+      ->check(CLI::Range(1, 1 << 20));
+  command
+      ->add_option("--freeze", options->inspection.frozen,
+                   "parameters that would keep their values: names, * for any characters")
+      ->allow_extra_args(false);
+  command->add_flag("--json", options->json, "as JSON");
+  command->footer(fmt::format("Presets: {}", fmt::join(models::preset_names(), ", ")));
+  command->callback([&chosen, options] {
+    chosen = [options] {
+      const Inspection found = inspect(options->inspection);
+      std::fputs((options->json ? inspection_json(found) : format_inspection(found)).c_str(),
+                 stdout);
+      return found.sound() ? 0 : 1;
+    };
+  });
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,38 @@
+// From one kind of model folder to another: Hugging Face's (one file or several) and a sharded
+// checkpoint (core/io/shard_index.h), in any direction, and between dtypes. Values are read from
+// the mapped files and written in stretches, so that no rank holds more than a few megabytes; ranks
+// share the files out between them. Not here: saving a model that is in memory (model_folder.h).
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "comm/communicator.h"
+#include "core/dtype.h"
+#include "tools/runtime/model_folder.h"
+
+namespace fsdp::tools {
+
+struct ConversionOptions {
+  std::filesystem::path from;
+  std::filesystem::path to;                    // must not be there
+  std::optional<DType> dtype = {};             // absent: every tensor keeps its own
+  int64_t max_file_bytes = kDefaultFileBytes;  // of a Hugging Face folder
+  int shards = 0;  // ranks that the sharded checkpoint is for; 0: write a Hugging Face folder
+};
+
+struct ConversionSummary {
+  std::string family;
+  size_t tensors = 0;
+  size_t files = 0;
+  int64_t bytes = 0;  // of the tensors
+  std::vector<std::string> warnings = {};
+};
+
+// Copies the weights, config.json, generation_config.json and the tokenizer's files. A shard holds
+// what a rank of FULL_SHARD with a unit per transformer block owns. AgreedError when anything fails
+// on any rank, and then nothing is left of `to`. Collective.
+ConversionSummary convert_folder(comm::Communicator& world, const ConversionOptions& options);
+
+}  // namespace fsdp::tools
