@@ -171,12 +171,12 @@ void TrainRun::initialise() {
 }
 
 void TrainRun::save() {
-  const std::filesystem::path folder = directory_ / "model";
-  save_model(*session_, folder,
-             {.dtype = accumulation_dtype(config_.train.dtype), .source = config_.model.path});
-  agree(rank_.world, [&] {
-    if (speaks()) data::copy_tokenizer_files(data_.tokenizer_name(), folder);
-  });
+  save_model(*session_, directory_ / "model",
+             {.dtype = accumulation_dtype(config_.train.dtype),
+              .source = config_.model.path,
+              .add_files = [&](const std::filesystem::path& folder) {
+                data::copy_tokenizer_files(data_.tokenizer_name(), folder);
+              }});
 }
 
 void TrainRun::make_directory() {

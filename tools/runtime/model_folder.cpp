@@ -35,6 +35,7 @@ class FolderWriter {
     }
     write_weights_index(folder_.temporary(), files);
     write_config_files(folder_.temporary(), config, torch_name(options.dtype), options.source);
+    if (options.add_files) options.add_files(folder_.temporary());
   }
 
   void write(const std::string& name, const std::vector<std::byte>& values) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct FolderOptions {
   // The folder that the model came from, whose config.json and generation_config.json are kept;
   // empty: from scratch.
   std::filesystem::path source = {};
+  // Writes what else belongs into the folder, on rank 0, before it appears.
+  std::function<void(const std::filesystem::path& folder)> add_files = {};
 };
 
 // One unit at a time is gathered, and rank 0 writes it: no rank holds the model. AgreedError when
