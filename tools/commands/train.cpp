@@ -171,7 +171,7 @@ void TrainRun::initialise() {
 }
 
 void TrainRun::save() {
-  save_model(*session_, directory_ / "model",
+  save_model(*session_, directory_ / (session_->lora() ? "adapter" : "model"),
              {.dtype = accumulation_dtype(config_.train.dtype),
               .source = config_.model.path,
               .add_files = [&](const std::filesystem::path& folder) {
@@ -207,8 +207,8 @@ TrainOutcome TrainRun::train() {
 
 void TrainRun::summarise(const TrainOutcome& outcome) {
   MemoryReport memory = {
-      .predicted = predicted_memory(memory_plan(
-          session_->sharded(), model_, true, positions_of_pass(config_, rank_.world.size()))),
+      .predicted = predicted_memory(memory_plan(session_->sharded(), model_, true,
+                                                positions_of_pass(config_, rank_.world.size()))),
       .ledger = session_->backend().ledger().usage(),
       .process_ranks = rank_.local_ranks,
       .resident_growth = process_memory().peak_resident - resident_before_};

@@ -149,7 +149,8 @@ void write_what_belongs_to_weights(const fs::path& folder, const ConversionOptio
   } else {
     write_weights_index(folder, plan.weights);
   }
-  write_config_files(folder, config, options.dtype ? torch_name(*options.dtype) : "", options.from);
+  write_config_files(folder, config, options.dtype ? models::torch_name(*options.dtype) : "",
+                     options.from);
   data::copy_tokenizer_folder(options.from, folder);
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/io/json.h"
 #include "core/io/shard_index.h"
+#include "models/adapter_folder.h"
 #include "models/family.h"
 #include "models/names.h"
 #include "tools/runtime/launch.h"
@@ -24,20 +25,15 @@ int64_t bytes_of(const SafetensorsSpec& tensor) {
 // Rank 0's files, all open at once: tensors come in the order of units.
 class FolderWriter {
  public:
-  FolderWriter(const fs::path& folder, const models::ModelConfig& config,
-               const FolderOptions& options, const std::vector<SafetensorsSpec>& tensors)
-      : folder_(folder) {
-    const std::vector<WeightsFile> files = split_into_files(tensors, options.max_file_bytes);
+  FolderWriter(const fs::path& folder, const std::vector<WeightsFile>& files) : folder_(folder) {
     for (const WeightsFile& file : files) {
       for (const SafetensorsSpec& tensor : file.tensors) file_of_[tensor.name] = writers_.size();
       writers_.push_back(
           std::make_unique<SafetensorsWriter>(folder_.temporary() / file.name, file.tensors));
     }
-    write_weights_index(folder_.temporary(), files);
-    write_config_files(folder_.temporary(), config, torch_name(options.dtype), options.source);
-    if (options.add_files) options.add_files(folder_.temporary());
   }
 
+  const fs::path& path() const { return folder_.temporary(); }  // until finish()
   void write(const std::string& name, const std::vector<std::byte>& values) {
     writers_[file_of_.at(name)]->write(name, values.data(), values.size());
   }
@@ -60,35 +56,63 @@ std::vector<std::byte> converted(Backend& backend, const Tensor& values, DType d
   return host;
 }
 
+bool is_saved(const Session& session, const Parameter& parameter) {
+  return !session.lora() || models::is_lora(parameter);
+}
+
+std::string saved_name(Session& session, const Parameter& parameter) {
+  const models::ModelConfig& config = session.model().config();
+  return session.lora() ? models::adapter_name(config, parameter)
+                        : models::hugging_face_name(config, parameter.name());
+}
+
+// On rank 0: all but the weights is written.
+std::unique_ptr<FolderWriter> start_folder(Session& session, const fs::path& folder,
+                                           const FolderOptions& options) {
+  std::vector<SafetensorsSpec> tensors;
+  for (const Parameter* p : session.parameters()) {
+    if (!is_saved(session, *p)) continue;
+    tensors.push_back({saved_name(session, *p), options.dtype, p->shape().extents()});
+  }
+  const models::ModelConfig& config = session.model().config();
+  const std::vector<WeightsFile> files =
+      session.lora() ? std::vector<WeightsFile>{{models::kAdapterWeightsFile, tensors}}
+                     : split_into_files(tensors, options.max_file_bytes);
+  auto writer = std::make_unique<FolderWriter>(folder, files);
+  if (session.lora()) {
+    write_file_atomically(writer->path() / models::kAdapterConfigFile,
+                          models::adapter_config_json(config, *session.lora()));
+  } else {
+    write_weights_index(writer->path(), files);
+    write_config_files(writer->path(), config, models::torch_name(options.dtype), options.source);
+  }
+  if (options.add_files) options.add_files(writer->path());
+  return writer;
+}
+
 }  // namespace
 
 void save_model(Session& session, const fs::path& folder, const FolderOptions& options) {
-  const models::ModelConfig& config = session.model().config();
   std::unique_ptr<FolderWriter> writer;
   const auto first_rank_only = [&](const auto& work) {
     agree(session.world(), [&] {
       if (session.world().rank() == 0) work();
     });
   };
-  first_rank_only([&] {
-    std::vector<SafetensorsSpec> tensors;
-    for (const Parameter* p : session.parameters()) {
-      tensors.push_back(
-          {models::hugging_face_name(config, p->name()), options.dtype, p->shape().extents()});
-    }
-    writer = std::make_unique<FolderWriter>(folder, config, options, tensors);
-  });
+  first_rank_only([&] { writer = start_folder(session, folder, options); });
   // What goes wrong on rank 0 in between must not leave the others waiting in a gather.
   std::string problem;
-  session.sharded().visit_parameters([&](const Parameter& parameter, const Tensor& full) {
+  const auto write = [&](const Parameter& parameter, const Tensor& full) {
     if (!writer || !problem.empty()) return;
     try {
-      writer->write(models::hugging_face_name(config, parameter.name()),
+      writer->write(saved_name(session, parameter),
                     converted(session.backend(), full, options.dtype));
     } catch (const Error& error) {
       problem = error.what();
     }
-  });
+  };
+  session.sharded().visit_parameters(write,
+                                     [&](const Parameter& p) { return is_saved(session, p); });
   first_rank_only([&] {
     FSDP_CHECK(problem.empty(), "{}", problem);
     writer->finish();
@@ -156,19 +180,6 @@ void write_config_files(const fs::path& folder, const models::ModelConfig& confi
     if (keys.contains(key) && !keys[key].is_null()) json[key] = keys[key];
   }
   write_json_file(folder / generation, json);
-}
-
-std::string torch_name(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-      return "float64";
-    case DType::kBF16:
-      return "bfloat16";
-    case DType::kF16:
-      return "float16";
-    default:
-      return "float32";
-  }
 }
 
 int64_t parse_file_size(const std::string& text) {

@@ -1,7 +1,7 @@
 // Writes a model to the folder that Hugging Face's transformers loads: weights in one file or,
 // above a size, in several with an index; config.json, generation_config.json and the tokenizer's
-// files. The folder appears when it is complete. Reading one: models/weights.h. From one kind of
-// folder to another: conversion.h.
+// files. An adapter: to the folder that PEFT loads. It appears when it is complete. Reading one:
+// models/weights.h. From one kind of folder to another: conversion.h.
 #pragma once
 
 #include <filesystem>
@@ -26,6 +26,7 @@ struct FolderOptions {
   std::function<void(const std::filesystem::path& folder)> add_files = {};
 };
 
+// The model, or with LoRA the adapter alone (adapter_config.json, adapter_model.safetensors).
 // One unit at a time is gathered, and rank 0 writes it: no rank holds the model. AgreedError when
 // that fails, and then nothing is left of the folder. Collective.
 void save_model(Session& session, const std::filesystem::path& folder,
@@ -49,7 +50,6 @@ void write_weights_index(const std::filesystem::path& folder,
 // models::updated_config_json.
 void write_config_files(const std::filesystem::path& folder, const models::ModelConfig& config,
                         const std::string& dtype, const std::filesystem::path& source);
-std::string torch_name(DType dtype);  // "bfloat16"
 // "5GB", "300MiB", "4096": units of 1000 and of 1024. Error otherwise.
 int64_t parse_file_size(const std::string& text);
 

@@ -7,6 +7,7 @@
 #include "models/adapter_folder.h"
 #include "models/names.h"
 #include "tools/data/tokenizer.h"
+#include "tools/runtime/model_folder.h"
 
 namespace fsdp::tools {
 
@@ -50,23 +51,20 @@ DType dtype_of_weights(const fs::path& folder) {
   return *found;
 }
 
-void write_tensors(const ModelSource& source, models::CausalLM& model, Backend& backend,
-                   const fs::path& path, DType dtype) {
-  const auto name_of = [&](const Parameter& parameter) {
-    return models::hugging_face_name(model.config(), parameter.name());
-  };
-  const models::FillFunction values = source.values(model);
-  std::vector<SafetensorsSpec> specs;
-  for (const Parameter* p : model.parameters()) {
-    specs.push_back({name_of(*p), dtype, p->shape().extents()});
-  }
-  SafetensorsWriter writer(path, specs);
-  for (const Parameter* p : model.parameters()) {
-    Tensor tensor = Tensor::empty(backend, Shape{p->numel()}, dtype, MemoryCategory::kWorkspace);
-    values(*p, 0, tensor);
+using NamedParameters = std::map<std::string, const Parameter*>;  // by Hugging Face name
+
+void write_tensors(const fs::path& folder, const WeightsFile& file,
+                   const NamedParameters& parameters, const models::FillFunction& values,
+                   Backend& backend) {
+  SafetensorsWriter writer(folder / file.name, file.tensors);
+  for (const SafetensorsSpec& spec : file.tensors) {
+    const Parameter& p = *parameters.at(spec.name);
+    Tensor tensor =
+        Tensor::empty(backend, Shape{p.numel()}, spec.dtype, MemoryCategory::kWorkspace);
+    values(p, 0, tensor);
     std::vector<std::byte> host(tensor.bytes());
     tensor.read(host.data());
-    writer.write(name_of(*p), host.data(), host.size());
+    writer.write(spec.name, host.data(), host.size());
   }
   writer.finish();
 }
@@ -74,20 +72,26 @@ void write_tensors(const ModelSource& source, models::CausalLM& model, Backend& 
 }  // namespace
 
 void write_model(const ModelSource& source, const fs::path& folder, std::optional<DType> dtype) {
-  FSDP_CHECK(!fs::exists(folder), "{}: is there already", folder.string());
   const models::ModelConfig config = source.config();
   const DType saved = dtype ? *dtype : dtype_of_weights(source.folder);
   cpu::CpuBackend backend;
   models::CausalLM model(config, backend, DType::kF32, 1);  // its parameters are shapes only
-  fs::create_directories(folder);
-  write_tensors(source, model, backend, folder / "model.safetensors", saved);
-  write_file_atomically(folder / "config.json",
-                        models::config_json(config, models::torch_name(saved)));
-  const fs::path generation = source.folder / "generation_config.json";
-  if (fs::exists(generation)) {
-    write_file_atomically(folder / "generation_config.json", read_file(generation));
+  const models::FillFunction values = source.values(model);
+  NamedParameters parameters;
+  std::vector<SafetensorsSpec> tensors;
+  for (const Parameter* p : model.parameters()) {
+    tensors.push_back({models::hugging_face_name(config, p->name()), saved, p->shape().extents()});
+    parameters[tensors.back().name] = p;
   }
-  data::copy_tokenizer_files(source.default_tokenizer(), folder);
+  AtomicFolder out(folder);
+  const std::vector<WeightsFile> files = split_into_files(tensors, kDefaultFileBytes);
+  for (const WeightsFile& file : files) {
+    write_tensors(out.temporary(), file, parameters, values, backend);
+  }
+  write_weights_index(out.temporary(), files);
+  write_config_files(out.temporary(), config, models::torch_name(saved), source.folder);
+  data::copy_tokenizer_files(source.default_tokenizer(), out.temporary());
+  out.commit();
 }
 
 }  // namespace fsdp::tools

@@ -26,9 +26,8 @@ struct ModelSource {
 // itself. Error when a base is given for what is no adapter.
 ModelSource find_model(const std::filesystem::path& folder, const std::filesystem::path& base = "");
 
-// Writes the model as a Hugging Face folder: config.json, model.safetensors, generation_config.json
-// and the tokenizer's files where there are any. One parameter at a time. `dtype`: of the weights;
-// empty: that of the source's.
+// Writes the model as a Hugging Face folder (model_folder.h), one parameter at a time. `dtype`: of
+// the weights; empty: that of the source's.
 void write_model(const ModelSource& source, const std::filesystem::path& folder,
                  std::optional<DType> dtype);
 

@@ -3,14 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <set>
 
 #include <fnmatch.h>
 
-#include "core/io/file.h"
-#include "core/io/safetensors.h"
-#include "models/adapter_folder.h"
 #include "models/names.h"
 
 namespace fsdp::tools {
@@ -265,54 +261,6 @@ std::vector<double> Session::next_token_logits(const Tensor& tokens,
   const Tensor values = model_->last_logits(tokens, context);
   sharded_->reset();
   return values.to_doubles();
-}
-
-// ---------------------------------------------------------------------------- Saving
-
-bool Session::is_saved(const Parameter& parameter) const {
-  return !options_.lora || models::is_lora(parameter);
-}
-
-std::string Session::saved_name(const Parameter& parameter) const {
-  return options_.lora ? models::adapter_name(options_.model, parameter)
-                       : models::hugging_face_name(options_.model, parameter.name());
-}
-
-// One unit at a time: no rank holds the model.
-void Session::save_tensors(const std::string& path, DType dtype) {
-  std::optional<SafetensorsWriter> writer;
-  if (world_.rank() == 0) {
-    std::vector<SafetensorsSpec> specs;
-    for (const Parameter* p : model_->parameters()) {
-      if (is_saved(*p)) specs.push_back({saved_name(*p), dtype, p->shape().extents()});
-    }
-    writer.emplace(path, specs);
-  }
-  const auto write = [&](const Parameter& parameter, const Tensor& full) {
-    if (!writer) return;
-    Tensor converted = Tensor::empty(*backend_, full.shape(), dtype, MemoryCategory::kWorkspace);
-    backend_->cast(backend_->compute_stream(), full, converted);
-    std::vector<std::byte> host(converted.bytes());
-    converted.read(host.data());
-    writer->write(saved_name(parameter), host.data(), host.size());
-  };
-  sharded_->visit_parameters(write, [this](const Parameter& p) { return is_saved(p); });
-  if (writer) writer->finish();
-}
-
-void Session::save_folder(const std::string& folder, DType dtype) {
-  const std::filesystem::path path(folder);
-  const bool writes = world_.rank() == 0;
-  if (writes) std::filesystem::create_directories(path);
-  save_tensors(path / (options_.lora ? models::kAdapterWeightsFile : "model.safetensors"), dtype);
-  if (writes && options_.lora) {
-    write_file_atomically(path / models::kAdapterConfigFile,
-                          models::adapter_config_json(options_.model, *options_.lora));
-  } else if (writes) {
-    write_file_atomically(path / "config.json",
-                          models::config_json(options_.model, models::torch_name(dtype)));
-  }
-  world_.barrier();
 }
 
 std::string Session::first_nonfinite_unit(const Batch& batch) {

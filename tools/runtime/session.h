@@ -120,16 +120,13 @@ class Session {
   // for the message of a run that diverged. Collective.
   std::string first_nonfinite_unit(const Batch& batch);
 
-  // Writes a Hugging Face folder (config.json, model.safetensors), with LoRA that of the adapter
-  // (adapter_config.json, adapter_model.safetensors), from rank 0. Collective.
-  void save_folder(const std::string& folder, DType dtype);
-
   models::CausalLM& model() { return *model_; }
   comm::FullySharded& sharded() { return *sharded_; }
   cpu::CpuBackend& backend() { return *backend_; }
   optim::AdamW& optimizer() { return *optimizer_; }
   comm::Communicator& world() { return world_; }
   int64_t max_length() const { return options_.max_length; }
+  const std::optional<models::LoraConfig>& lora() const { return options_.lora; }
   DType compute_dtype() const { return options_.fsdp.param_dtype; }
 
  private:
@@ -143,9 +140,6 @@ class Session {
   ForwardContext context(const DeviceBatch& batch, DropoutKey key, bool training) const;
   // What one labelled token of a micro-step counts in the step's loss.
   double token_weight(const Batch& batch) const;
-  bool is_saved(const Parameter& parameter) const;
-  std::string saved_name(const Parameter& parameter) const;
-  void save_tensors(const std::string& path, DType dtype);
   void sum_over_ranks(Tensor& scalar);
   // Reads a scalar into the handle's landing when the stream gets there.
   template <typename T>
