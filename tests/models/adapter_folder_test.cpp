@@ -96,7 +96,7 @@ TEST_CASE("adapter folder: what this program does not do is refused by its name"
   CHECK(error_with("task_type", "SEQ_2_SEQ_LM") == "");
   CHECK(error_with("init_lora_weights", "gaussian") == "");
   CHECK(contains(error_with("r", 0), "r: expected at least 1, got 0"));
-  CHECK(contains(error_with("r", 2.5), "r: expected an integer, got 2.5"));
+  CHECK(contains(error_with("r", 2.5), "r: expected an integer of at most 32 bits, got 2.5"));
   CHECK(contains(error_with("lora_alpha", nullptr), "lora_alpha: missing"));
   CHECK(contains(error_with("target_modules", 7), "target_modules: expected a list or a string"));
 }
