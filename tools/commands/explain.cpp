@@ -10,7 +10,7 @@
 #include "tools/data/tokenizer.h"
 #include "tools/runtime/train_data.h"
 #include "tools/runtime/train_setup.h"
-#include "tools/runtime/unit_table.h"
+#include "tools/runtime/unit_timeline.h"
 
 namespace fsdp::tools {
 namespace {

@@ -1,8 +1,7 @@
-// The plan's numbers, the rules of the schedule, and the tables.
+// The plan's numbers and the tables.
 #include "tools/runtime/unit_table.h"
 
 #include <algorithm>
-#include <map>
 
 #include "comm/fsdp/pytorch_shards.h"
 #include "core/flat_layout.h"
@@ -10,201 +9,6 @@
 
 namespace fsdp::tools {
 namespace {
-
-constexpr size_t kRoot = 0;
-
-int64_t bytes_of(int64_t numel, DType dtype) {
-  return numel * static_cast<int64_t>(size_of(dtype));
-}
-
-std::string mib(int64_t bytes) {
-  return fmt::format("{:.2f}", static_cast<double>(bytes) / (1 << 20));
-}
-
-// Repeats the hooks of FullySharded; see its schedule.
-class Schedule {
- public:
-  Schedule(const std::vector<UnitRow>& units, const comm::FsdpOptions& options, GroupSizes groups)
-      : units_(units),
-        options_(options),
-        groups_(groups),
-        inside_(units.size()),
-        held_(units.size(), groups.shards == 1) {
-    std::vector<size_t> around;  // by depth
-    for (size_t u = 0; u < units.size(); ++u) {
-      const auto depth = static_cast<size_t>(units[u].depth);
-      around.resize(depth);
-      if (u != kRoot) inside_[around.back()].push_back(u);
-      around.push_back(u);
-      free_.resize(std::max(free_.size(), depth + 1), options.units_in_flight);
-    }
-    const auto used_before = [&](size_t a, size_t b) { return units[a].place < units[b].place; };
-    for (auto& inner : inside_) std::stable_sort(inner.begin(), inner.end(), used_before);
-    list_orders(kRoot);
-    std::reverse(backward_.begin(), backward_.end());
-  }
-
-  std::vector<StepRow> micro_step(bool last) {
-    last_ = last;
-    rows_.clear();
-    begun_.assign(units_.size(), false);
-    forward(kRoot);
-    begun_.assign(units_.size(), false);
-    reduced_.assign(units_.size(), false);
-    backward(kRoot);
-    finish_backward();
-    return rows_;
-  }
-
- private:
-  // Those in which forwards begin, and end.
-  void list_orders(size_t unit) {
-    forward_.push_back(unit);
-    for (const size_t inner : inside_[unit]) list_orders(inner);
-    if (units_[unit].backward_comes) backward_.push_back(unit);
-  }
-
-  void forward(size_t unit) {
-    begun_[unit] = true;
-    demand(unit);
-    auto next = std::find(forward_.begin(), forward_.end(), unit);
-    for (int ahead = 1; ahead <= options_.forward_prefetch && ++next != forward_.end(); ++ahead) {
-      prefetch(*next);
-    }
-    compute("forward", unit, "before");
-    for (const size_t inner : inside_[unit]) forward(inner);
-    if (!inside_[unit].empty()) compute("forward", unit, "after");
-    if (unit != kRoot) give_back(unit);
-  }
-
-  void backward(size_t unit) {
-    using comm::BackwardPrefetch;
-    position_ = std::find(backward_.begin(), backward_.end(), unit) - backward_.begin();
-    begun_[unit] = true;
-    demand(unit);
-    if (options_.backward_prefetch == BackwardPrefetch::kPre) prefetch(backward_next());
-    compute("backward", unit, "after");
-    for (size_t i = inside_[unit].size(); i-- > 0;) {
-      if (units_[inside_[unit][i]].backward_comes) backward(inside_[unit][i]);
-    }
-    if (!inside_[unit].empty()) compute("backward", unit, "before");
-    if (unit == kRoot || !units_[unit].input_has_gradient) return;
-    give_back(unit);
-    if (options_.backward_prefetch == BackwardPrefetch::kPost) prefetch(backward_next());
-    reduce(unit);
-  }
-
-  // Units that did not notice the end of their backward, and the root.
-  void finish_backward() {
-    for (size_t unit = units_.size(); unit-- > 0;) {
-      if (units_[unit].backward_comes && !reduced_[unit]) reduce(unit);
-      give_back(unit);
-    }
-    if (!row_.gathers.empty() || !row_.reduces.empty()) close_row("", kRoot);
-  }
-
-  size_t backward_next() const {
-    const auto next = static_cast<size_t>(position_) + 1;
-    return next < backward_.size() ? backward_[next] : kRoot;  // which is not prefetched
-  }
-
-  void demand(size_t unit) {
-    if (held_[unit]) return;
-    if (!gather(unit)) {
-      const bool in_backward = begun_[kRoot] && !reduced_.empty();
-      for (size_t other = 1; other < units_.size(); ++other) {
-        const bool done = in_backward && units_[other].depth == units_[unit].depth;
-        if (other != unit && (done || !begun_[other])) give_back(other);
-      }
-      gather(unit);
-    }
-    close_row("", unit);
-  }
-
-  void prefetch(size_t unit) {
-    if (unit != kRoot && !held_[unit]) gather(unit);
-  }
-
-  // The root has memory of its own; units of one depth share an arena, and a prefetch may find none
-  // left.
-  bool gather(size_t unit) {
-    if (needs_buffer(unit)) {
-      int& left = free_[static_cast<size_t>(units_[unit].depth)];
-      if (left == 0) return false;
-      --left;
-    }
-    held_[unit] = true;
-    for (const SegmentExtent& s : units_[unit].segments) {
-      row_.gathers.push_back(
-          {unit, "all_gather",
-           bytes_of(s.shard_numel * groups_.shards, units_[unit].options.param_dtype)});
-    }
-    return true;
-  }
-
-  bool needs_buffer(size_t unit) const {
-    return !kept(unit) && unit != kRoot && !units_[unit].segments.empty();
-  }
-
-  bool kept(size_t unit) const {
-    return comm::keeps_parameters(units_[unit].options, groups_.shards);
-  }
-
-  void give_back(size_t unit) {
-    if (kept(unit) || !held_[unit]) return;
-    held_[unit] = false;
-    if (needs_buffer(unit)) ++free_[static_cast<size_t>(units_[unit].depth)];
-  }
-
-  void reduce(size_t unit) {
-    reduced_[unit] = true;
-    if (comm::reduces_last(options_) && !last_) return;
-    const bool defer_replicas =
-        options_.accumulation == comm::Accumulation::kReduceScatterEach && !last_;
-    for (const SegmentExtent& s : units_[unit].segments) {
-      if (!s.trainable) continue;
-      const int64_t shard = bytes_of(s.shard_numel, units_[unit].options.reduce_dtype);
-      const auto add = [&](const char* kind, int64_t bytes) {
-        row_.reduces.push_back({unit, kind, bytes});
-      };
-      const bool both = groups_.shards > 1 && groups_.replicas > 1;
-      if (both && options_.fixed_order) {
-        add("all_reduce", shard * groups_.shards);
-        continue;
-      }
-      if (groups_.shards > 1) add("reduce_scatter", shard * groups_.shards);
-      if (groups_.replicas > 1 && !defer_replicas) add("all_reduce", shard);
-    }
-  }
-
-  // `part`: of the units inside, if there are any.
-  void compute(const char* pass, size_t unit, const char* part) {
-    std::string text = fmt::format("{} {}", pass, units_[unit].name);
-    if (!inside_[unit].empty()) {
-      text += fmt::format(", {} {}", part, unit == kRoot ? "the blocks" : "what is inside");
-    }
-    close_row(std::move(text), unit);
-  }
-
-  void close_row(std::string text, size_t unit) {
-    row_.compute = std::move(text);
-    row_.unit = unit;
-    rows_.push_back(std::move(row_));
-    row_ = {};
-  }
-
-  const std::vector<UnitRow>& units_;
-  const comm::FsdpOptions& options_;
-  GroupSizes groups_;
-  std::vector<std::vector<size_t>> inside_;  // the units directly inside each
-  std::vector<int> free_;                    // buffers of the arena, by depth
-  std::vector<bool> held_, begun_, reduced_;
-  std::vector<size_t> forward_, backward_;  // units in the order of theirs
-  std::ptrdiff_t position_ = 0;             // in it, of the last that began
-  bool last_ = true;
-  StepRow row_;
-  std::vector<StepRow> rows_;
-};
 
 // Of the masters; a frozen parameter is its own.
 int64_t shard_bytes(const UnitRow& unit) {
@@ -241,6 +45,14 @@ std::vector<AlikeUnits> alike_units(const std::vector<UnitRow>& units) {
 }
 
 }  // namespace
+
+int64_t bytes_of(int64_t numel, DType dtype) {
+  return numel * static_cast<int64_t>(size_of(dtype));
+}
+
+std::string mib(int64_t bytes) {
+  return fmt::format("{:.2f}", static_cast<double>(bytes) / (1 << 20));
+}
 
 int64_t UnitRow::shard_numel() const {
   int64_t sum = 0;
@@ -336,21 +148,6 @@ MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOption
   return plan;
 }
 
-bool has_timeline(const std::vector<UnitRow>& units) {
-  return std::count_if(units.begin(), units.end(), [](const UnitRow& u) { return u.is_table; }) < 2;
-}
-
-std::vector<std::vector<StepRow>> step_timeline(const std::vector<UnitRow>& units,
-                                                const comm::FsdpOptions& options,
-                                                GroupSizes groups) {
-  Schedule schedule(units, options, groups);
-  std::vector<std::vector<StepRow>> out;
-  for (int i = 0; i < options.micro_steps; ++i) {
-    out.push_back(schedule.micro_step(i + 1 == options.micro_steps));
-  }
-  return out;
-}
-
 // ---------------------------------------------------------------------------- Tables
 
 namespace {
@@ -427,55 +224,6 @@ std::string format_layout(const std::vector<UnitRow>& units, PyTorchLayout layou
     const comm::Fsdp2Shards theirs = comm::fsdp2_shards(unit->shapes, shards);
     const auto [least, most] = std::minmax_element(theirs.held.begin(), theirs.held.end());
     out += row(name, unit->shard_numel(), theirs.padded, fmt::format("{} to {}", *least, *most));
-  }
-  return out;
-}
-
-std::string format_traffic(const std::vector<std::vector<StepRow>>& micro_steps) {
-  struct Total {
-    int64_t calls = 0, bytes = 0;
-  };
-  std::map<std::string, Total> totals;
-  for (const auto& rows : micro_steps) {
-    for (const StepRow& row : rows) {
-      for (const auto* calls : {&row.gathers, &row.reduces}) {
-        for (const PlannedCall& call : *calls) {
-          ++totals[call.kind].calls;
-          totals[call.kind].bytes += call.bytes;
-        }
-      }
-    }
-  }
-  std::string out = fmt::format("{:<26}{:>8}{:>14}\n", "collectives of a step", "calls", "MiB");
-  for (const auto& [kind, total] : totals) {
-    out += fmt::format("  {:<24}{:>8}{:>14}\n", kind, total.calls, mib(total.bytes));
-  }
-  return totals.empty() ? out + "  none\n" : out;
-}
-
-std::string format_timeline(const std::vector<UnitRow>& units, const std::vector<StepRow>& rows) {
-  constexpr size_t kShown = 3;  // units at either end
-  const auto names = [&](const std::vector<PlannedCall>& calls) {
-    std::vector<std::string> out;
-    for (const PlannedCall& call : calls) {
-      const std::string& name = units[call.unit].name;
-      const std::string text = call.kind == "all_reduce" ? name + " (all_reduce)" : name;
-      if (out.empty() || out.back() != text) out.push_back(text);
-    }
-    return fmt::format("{}", fmt::join(out, ", "));
-  };
-  std::string out = fmt::format("  {:<26}{:<36}{}\n", "gather", "compute", "reduce");
-  bool gap = false;
-  for (const StepRow& row : rows) {
-    const bool middle = row.unit > kShown && row.unit + kShown < units.size();
-    if (middle && !gap) out += "  ...\n";
-    gap = middle;
-    if (middle) continue;
-    const bool waits = row.compute.empty() && !row.gathers.empty();
-    std::string line =
-        fmt::format("  {:<26}{:<36}{}", names(row.gathers),
-                    waits ? "(waits for the gather)" : row.compute, names(row.reduces));
-    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   return out;
 }

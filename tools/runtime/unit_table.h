@@ -1,8 +1,7 @@
-// What sharding will do, from the shapes alone: which units there are, how many bytes each takes
-// sharded and unsharded, and in which order one step gathers and reduces them. No values are
-// allocated and no ranks are needed, so any number of ranks can be asked about.
-// The timeline repeats the rules of comm/fsdp/fully_sharded.h for a model whose blocks run in
-// order, each a unit; a test compares it with what real steps do.
+// What sharding will make, from the shapes alone: which units there are, and how many bytes each
+// takes sharded and unsharded. No values are allocated and no ranks are needed, so any number of
+// ranks can be asked about. Not here: when they are gathered and reduced (unit_timeline.h), memory
+// as formulas (memory_formula.h).
 #pragma once
 
 #include <string>
@@ -41,36 +40,17 @@ std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
 MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
                        int shards, const WideGradients& wide);
 
-struct PlannedCall {
-  size_t unit = 0;
-  std::string kind;   // "all_gather"
-  int64_t bytes = 0;  // of the full buffer
-};
-
-// What the host issues between one computation and the next.
-struct StepRow {
-  std::vector<PlannedCall> gathers;
-  std::string compute;  // "forward blocks.2"; "" when compute waits for the gathers
-  size_t unit = 0;      // of compute
-  std::vector<PlannedCall> reduces;
-};
-// Whether the timeline's rules hold: token and position table are not units of their own, which
-// would be used within each other.
-bool has_timeline(const std::vector<UnitRow>& units);
-// All micro-steps of a step, one after the other.
-std::vector<std::vector<StepRow>> step_timeline(const std::vector<UnitRow>& units,
-                                                const comm::FsdpOptions& options,
-                                                GroupSizes groups);
+// Of a number of elements; and of a number of bytes, as text.
+int64_t bytes_of(int64_t numel, DType dtype);
+std::string mib(int64_t bytes);
 
 // Texts of several lines. Units in a row that are alike become one line, which ends with what they
-// do otherwise than `options` say; of many units the timeline shows the first and the last ones.
+// do otherwise than `options` say.
 std::string format_units(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
                          int shards);
 // Elements per rank as PyTorch's FSDP1 or FSDP2 would have them, beside ours.
 enum class PyTorchLayout : uint8_t { kFsdp1, kFsdp2 };
 std::string format_layout(const std::vector<UnitRow>& units, PyTorchLayout layout, int shards,
                           DType dtype);
-std::string format_traffic(const std::vector<std::vector<StepRow>>& micro_steps);
-std::string format_timeline(const std::vector<UnitRow>& units, const std::vector<StepRow>& rows);
 
 }  // namespace fsdp::tools
