@@ -79,7 +79,7 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
     runtime_.everyone = everyone_.get();
   }
   const std::vector<PlannedUnit> plans = plan_units(root, wrap);
-  const std::vector<FsdpOptions> own_options = unit_options(options, plans);
+  const std::vector<FsdpOptions> own_options = unit_options(options, plans, mesh_->shards());
   // Before memory of different sizes is asked for.
   check_same_plan(*world_, plans, own_options);
   order_.emplace(plans);
@@ -153,8 +153,8 @@ void FullySharded::make_pools(int depth) {
     for (const auto* user : users) bytes = std::max(bytes, user->arena_bytes());
     const auto lifetime = options().release_arena ? BufferPool::Lifetime::kUntilGivenBack
                                                   : BufferPool::Lifetime::kPool;
-    pools_.push_back(std::make_unique<BufferPool>(
-        group, backend(), std::min(users.size(), buffers), bytes, category, lifetime));
+    pools_.push_back(std::make_unique<BufferPool>(group, backend(), std::min(users.size(), buffers),
+                                                  bytes, category, lifetime));
     for (size_t i = 0; i < users.size(); ++i) {
       users[i]->use_pool(*pools_.back(), static_cast<int>(i));
     }

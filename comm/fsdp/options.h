@@ -45,6 +45,7 @@ struct UnitOverride {
   std::optional<int> reshard_group_size = std::nullopt;
   std::optional<DType> param_dtype = std::nullopt;  // with the same accumulation dtype
   std::optional<DType> reduce_dtype = std::nullopt;
+  std::string place = {};  // where it was written, for errors: "run.yaml:7"
   bool operator==(const UnitOverride&) const = default;
 };
 

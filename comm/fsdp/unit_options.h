@@ -16,9 +16,10 @@
 
 namespace fsdp::comm {
 
-// One for each unit of the plan, without overrides of their own. Error, "fsdp.units: ...", when an
-// override matches no unit (lists those there are) or asks for what a single unit cannot have.
+// One for each unit of the plan, without overrides of their own. Error, "run.yaml:7: fsdp.units:
+// ...", when an override matches no unit (lists those there are) or asks for what a single unit
+// cannot have. `shards`: ranks of a shard group.
 std::vector<FsdpOptions> unit_options(const FsdpOptions& options,
-                                      const std::vector<PlannedUnit>& units);
+                                      const std::vector<PlannedUnit>& units, int shards);
 
 }  // namespace fsdp::comm

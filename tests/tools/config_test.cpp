@@ -373,7 +373,10 @@ TEST_CASE("units that differ: a list of sections") {
         "x.yaml:4: unknown key \"fsdp.units.param_dtyp\"; the nearest known key is "
         "\"fsdp.units.param_dtype\"");
   CHECK(refusal("fsdp:\n  units:\n  - {param_dtype: f32}\n") ==
-        "x.yaml:2: fsdp.units: match: expected a unit's name or pattern, got none");
+        "x.yaml:3: fsdp.units: match: expected a unit's name or pattern, got none");
+  CHECK(refusal("fsdp:\n  units:\n  - match: root\n    param_dtype: f32\n"
+                "  - match: blocks.0\n    reshard_group_size: -1\n") ==
+        "x.yaml:5: fsdp.units: reshard_group_size: expected at least 0, got -1");
   CHECK(
       refusal("", {"fsdp.units=[{match: root}]"}) ==
       "--set fsdp.units=[{match: root}]: fsdp.units: root: expected what these units do otherwise, "

@@ -189,7 +189,8 @@ TEST_CASE("train setup: units that differ") {
        .strategy = comm::Strategy::kShardGradOp,
        .reshard_group_size = 2,
        .param_dtype = DType::kF16,
-       .reduce_dtype = DType::kBF16}};
+       .reduce_dtype = DType::kBF16,
+       .place = "test.yaml:4"}};
   CHECK(options.fsdp.units == expected);
   CHECK(options.loss_scale.initial == 65536);  // one unit in f16 is enough
 }

@@ -24,10 +24,10 @@ struct ExplainOptions {
 };
 
 WideGradients wide_gradients(models::CausalLM& model, const comm::WrapPolicy& wrap,
-                             const comm::FsdpOptions& options, int64_t positions) {
+                             const comm::FsdpOptions& options, int shards, int64_t positions) {
   WideGradients wide;
   const std::vector<comm::PlannedUnit> plans = comm::plan_units(model, wrap);
-  const std::vector<comm::FsdpOptions> own_options = comm::unit_options(options, plans);
+  const std::vector<comm::FsdpOptions> own_options = comm::unit_options(options, plans, shards);
   for (size_t i = 0; i < plans.size(); ++i) {
     std::vector<const Parameter*> trained;
     for (const Parameter* p : plans[i].parameters) {
@@ -67,7 +67,8 @@ std::string trained_line(const std::vector<Parameter*>& parameters) {
 void print_steps(const std::vector<UnitRow>& units, const comm::FsdpOptions& fsdp,
                  GroupSizes groups) {
   if (!has_timeline(units)) {
-    std::printf("no timeline: it is not drawn for token and position table as units of their own\n");
+    std::printf(
+        "no timeline: it is not drawn for token and position table as units of their own\n");
     return;
   }
   const auto steps = step_timeline(units, fsdp, groups);
@@ -104,8 +105,8 @@ int explain(const ExplainOptions& options) {
   const comm::WrapPolicy wrap =
       session.wrap ? session.wrap : comm::wrap_classes({model_shape.block_class});
   const std::vector<UnitRow> units = unit_rows(model, wrap, session.fsdp, groups.shards);
-  const WideGradients wide =
-      wide_gradients(model, wrap, session.fsdp, positions_of_pass(config, options.world));
+  const WideGradients wide = wide_gradients(model, wrap, session.fsdp, groups.shards,
+                                            positions_of_pass(config, options.world));
   std::printf("%s%s\n%s\n%s\n", describe(session, groups, options.world).c_str(),
               trained_line(model.parameters()).c_str(),
               format_units(units, session.fsdp, groups.shards).c_str(),

@@ -119,12 +119,13 @@ void check_fsdp(const FsdpSection& c) {
 
 void check_units(const FsdpSection& c) {
   for (const UnitSection& unit : c.units) {
-    FSDP_CHECK(!unit.match.empty(),
-               "fsdp.units: match: expected a unit's name or pattern, got none");
+    const std::string key = unit.place.empty() ? "fsdp.units" : unit.place + ": fsdp.units";
+    FSDP_CHECK(!unit.match.empty(), "{}: match: expected a unit's name or pattern, got none", key);
     FSDP_CHECK(unit.strategy || unit.reshard_after_forward || unit.reshard_group_size ||
                    unit.param_dtype || unit.reduce_dtype,
-               "fsdp.units: {}: expected what these units do otherwise, got nothing", unit.match);
-    at_least<int64_t>("fsdp.units: reshard_group_size", unit.reshard_group_size.value_or(0), 0);
+               "{}: {}: expected what these units do otherwise, got nothing", key, unit.match);
+    at_least<int64_t>((key + ": reshard_group_size").c_str(), unit.reshard_group_size.value_or(0),
+                      0);
   }
 }
 

@@ -141,6 +141,7 @@ struct UnitSection {
   std::optional<int64_t> reshard_group_size;
   std::optional<DType> param_dtype;
   std::optional<DType> reduce_dtype;
+  std::string place;  // not a key: file and line, or the override, for errors
 };
 
 struct FsdpSection {

@@ -135,7 +135,8 @@ class Reader {
       FSDP_CHECK(item.IsMap(), "{}: {}{}: expected a list of sections, got one of {}",
                  source_.at(item), prefix_, key, text_of(item));
       Reader inner(inside, item, prefix_ + key + ".", places_);
-      visit(inner, values.emplace_back());
+      values.emplace_back().place = inside.at(item);
+      visit(inner, values.back());
       inner.refuse_unknown_keys();
     }
   }

@@ -198,7 +198,8 @@ std::vector<comm::UnitOverride> unit_overrides(const config::FsdpSection& fsdp) 
                    .strategy = c.strategy,
                    .reshard_after_forward = c.reshard_after_forward,
                    .param_dtype = c.param_dtype,
-                   .reduce_dtype = c.reduce_dtype});
+                   .reduce_dtype = c.reduce_dtype,
+                   .place = c.place});
     if (c.reshard_group_size) {
       out.back().reshard_group_size = static_cast<int>(*c.reshard_group_size);
     }

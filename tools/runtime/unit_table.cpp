@@ -114,7 +114,7 @@ std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
   std::vector<UnitRow> rows;
   const std::vector<Module*> in_order = modules_in_order_of_use(root);
   const std::vector<comm::PlannedUnit> units = comm::plan_units(root, wrap);
-  const std::vector<comm::FsdpOptions> own_options = comm::unit_options(options, units);
+  const std::vector<comm::FsdpOptions> own_options = comm::unit_options(options, units, shards);
   for (size_t i = 0; i < units.size(); ++i) {
     const comm::PlannedUnit& unit = units[i];
     UnitRow row = {.name = unit.name, .depth = unit.depth, .options = own_options[i]};

@@ -40,15 +40,15 @@ TEST_CASE("unit options: by name, by class, by pattern; later overrides over ear
                                                {.match = "LlamaDecoderLayer", .param_dtype = kF32},
                                                {.match = "blocks.[12]", .reduce_dtype = kBF16},
                                                {.match = "blocks.2", .param_dtype = kBF16},
-                                               {.match = "root", .reshard_group_size = 3}}},
-                                    m.units);
+                                               {.match = "root", .reshard_group_size = 2}}},
+                                    m.units, 4);
   REQUIRE(options.size() == 4);
   const auto row = [&](size_t i) {
     return fmt::format("{} {} {} {}", *options[i].reshard_after_forward,
                        options[i].reshard_group_size, fsdp::name_of(options[i].param_dtype),
                        fsdp::name_of(options[i].reduce_dtype));
   };
-  CHECK(row(0) == "false 3 bf16 f32");
+  CHECK(row(0) == "false 2 bf16 f32");
   CHECK(row(1) == "false 0 f32 f32");
   CHECK(row(2) == "false 0 f32 bf16");
   CHECK(row(3) == "false 0 bf16 bf16");
@@ -59,7 +59,7 @@ TEST_CASE("unit options: what a single unit cannot have is refused by name") {
   Model m;
   const auto refusal = [&](FsdpOptions options, const UnitOverride& override) {
     options.units = {override};
-    return error_of([&] { unit_options(options, m.units); });
+    return error_of([&] { unit_options(options, m.units, 4); });
   };
   CHECK(refusal({}, {.match = "block.1"}) ==
         "fsdp.units: no unit matches \"block.1\"; there are root (LlamaForCausalLM), blocks.0 "
@@ -81,6 +81,12 @@ TEST_CASE("unit options: what a single unit cannot have is refused by name") {
         "got f64");
   CHECK(contains(refusal({.param_dtype = DType::kF64}, {.match = "root", .reduce_dtype = kF32}),
                  "accumulates in f64"));
+  CHECK(refusal({}, {.match = "*", .reshard_group_size = 2}) == "");
+  CHECK(refusal({}, {.match = "*", .reshard_group_size = 3, .place = "run.yaml:7"}) ==
+        "run.yaml:7: fsdp.units: *: reshard_group_size: expected a divisor of the 4 ranks of a "
+        "shard group, got 3");
+  CHECK(refusal({}, {.match = "block.1", .place = "run.yaml:7"})
+            .starts_with("run.yaml:7: fsdp.units: no unit matches"));
 }
 
 TEST_CASE("unit options: ranks that disagree about a unit are told which") {
