@@ -1,4 +1,16 @@
-// Schedule of gathers and reduces; see the drawing in fully_sharded.h.
+// The schedule: which hook moves a unit along which edge of its two state machines, drawn in
+// unit_parameters.h and unit_gradients.h. In fully_sharded.h it is drawn over the blocks.
+//
+//                    its parameters                       its gradients
+//   pre_forward      SHARDED -> UNSHARDED     demand()
+//                    later units -> GATHERING prefetch()
+//   post_forward     UNSHARDED -> SHARDED     unless it keeps them, or is the root
+//   pre_backward     SHARDED -> UNSHARDED     demand()
+//                    the next one -> GATHERING prefetch()
+//   first gradient                                        NONE, REDUCED -> ACCUMULATING
+//   post_backward    UNSHARDED -> SHARDED                 ACCUMULATING -> REDUCED     reduce()
+//   finish_backward  the same for the root, and for units that did not notice their end
+//   finish_step      kept: UNSHARDED -> SHARDED           REDUCED -> NONE             clear()
 #include "comm/fsdp/fully_sharded.h"
 
 #include <algorithm>
@@ -10,174 +22,9 @@ namespace {
 
 constexpr size_t kRoot = 0;
 
-// Ranks that disagree about these would form groups that fit by chance and train something else.
-std::unique_ptr<Mesh> make_mesh(Communicator& world, const FsdpOptions& o) {
-  const std::vector<std::string> entries = {
-      fmt::format("strategy {}, shard_size {}, reshard_group_size {}, separate_reduce {}",
-                  static_cast<int>(o.strategy), o.shard_size, o.reshard_group_size,
-                  o.separate_reduce),
-      fmt::format("param_dtype {}, reduce_dtype {}", name_of(o.param_dtype),
-                  name_of(o.reduce_dtype)),
-      fmt::format("accumulation {}, micro_steps {}, fixed_order {}",
-                  static_cast<int>(o.accumulation), o.micro_steps, o.fixed_order)};
-  check_same_on_all(world, "options", entries);
-  check_options(o, world.size());
-  return std::make_unique<Mesh>(world, shard_group_size(o, world.size()), o.separate_reduce);
-}
-
-void check_same_plan(Communicator& world, const std::vector<PlannedUnit>& units,
-                     const std::vector<FsdpOptions>& options) {
-  std::vector<std::string> entries;
-  for (size_t i = 0; i < units.size(); ++i) {
-    const PlannedUnit& unit = units[i];
-    const FsdpOptions& o = options[i];
-    entries.push_back(
-        fmt::format("unit {}: strategy {}, reshard_after_forward {}, reshard_group_size {}, {}, {}",
-                    unit.name, static_cast<int>(o.strategy), !keeps_parameters(o, world.size()),
-                    o.reshard_group_size, name_of(o.param_dtype), name_of(o.reduce_dtype)));
-    for (const Parameter* p : unit.parameters) {
-      entries.push_back(fmt::format("unit {}: {} {}{}", unit.name, p->name(), p->shape().str(),
-                                    p->trainable() ? "" : " frozen"));
-    }
-  }
-  check_same_on_all(world, "units", entries);
-}
-
 }  // namespace
 
-Unit::Unit(FsdpRuntime& runtime, const PlannedUnit& plan, const FsdpOptions& unit_options,
-           Communicator* inner)
-    : name(plan.name),
-      depth(plan.depth),
-      around(plan.around),
-      options(unit_options),
-      parameters(runtime, plan.name, plan.parameters, options, inner) {
-  if (const ParameterSegment* segment = parameters.trainable()) {
-    gradients.emplace(runtime, plan.name, options, *segment);
-  }
-}
-
-FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptions& options,
-                           Tape& tape, Communicator& world)
-    : mesh_(make_mesh(world, options)),
-      gather_stream_(tape.backend().create_stream("gather")),
-      reduce_stream_(options.separate_reduce ? tape.backend().create_stream("reduce") : nullptr),
-      replica_stream_(tape.backend().create_stream("replicas")),
-      world_(world.duplicate("flags")),
-      runtime_{tape.backend(),
-               options,
-               *mesh_,
-               *gather_stream_,
-               reduce_stream_ ? *reduce_stream_ : *gather_stream_,
-               *replica_stream_,
-               nullptr,
-               nullptr,
-               {},
-               [this](const BufferPool& arena) { free_gradient_buffers(arena); }} {
-  if (options.fixed_order && mesh_->shards() > 1 && mesh_->replicas() > 1) {
-    everyone_ = world.duplicate("reduce all");
-    runtime_.everyone = everyone_.get();
-  }
-  const std::vector<PlannedUnit> plans = plan_units(root, wrap);
-  const std::vector<FsdpOptions> own_options = unit_options(options, plans, mesh_->shards());
-  // Before memory of different sizes is asked for.
-  check_same_plan(*world_, plans, own_options);
-  order_.emplace(plans);
-  int64_t flags = 0;
-  for (size_t i = 0; i < plans.size(); ++i) {
-    add_unit(plans[i], own_options[i], tape);
-    present_begin_.push_back(flags);
-    const auto& gradients = units_[i]->gradients;
-    if (gradients) flags += static_cast<int64_t>(gradients->present().size());
-  }
-  present_ =
-      Tensor::zeros(backend(), Shape{flags + 1}, DType::kI32, MemoryCategory::kOptimizerState);
-  runtime_.overflow = present_.slice(flags, Shape{});
-  int deepest = 0;
-  for (const PlannedUnit& plan : plans) deepest = std::max(deepest, plan.depth);
-  for (int depth = 0; depth <= deepest; ++depth) make_pools(depth);
-}
-
-void FullySharded::add_unit(const PlannedUnit& plan, const FsdpOptions& options, Tape& tape) {
-  units_.push_back(std::make_unique<Unit>(runtime_, plan, options, inner_group(plan, options)));
-  auto& gradients = units_.back()->gradients;
-  for (Parameter* parameter : plan.parameters) {
-    parameter->attach(&tape, gradients ? &*gradients : nullptr);
-  }
-  add_hooks(*plan.module, units_.size() - 1);
-}
-
-// The root stays gathered from forward to backward: it has no use for one.
-Communicator* FullySharded::inner_group(const PlannedUnit& plan, const FsdpOptions& options) {
-  const int size = plan.depth > 0 ? inner_group_size(options, mesh_->shards()) : 0;
-  if (size == 0) return nullptr;
-  std::unique_ptr<Communicator>& group = inner_[size];
-  if (!group) group = mesh_->inner_group(size);
-  return group.get();
-}
-
-// Streams may still hold work that touches members; errors were reported where they were waited
-// for.
-FullySharded::~FullySharded() { drain_streams(); }
-
-void FullySharded::drain_streams() {
-  for (Stream* stream : {&backend().compute_stream(), gather_stream_.get(), reduce_stream_.get(),
-                         replica_stream_.get()}) {
-    if (!stream) continue;
-    try {
-      backend().synchronize(*stream);
-    } catch (const Error&) {
-    }
-  }
-}
-
-// Units of one depth that need buffers share them in rotation. The root, alone at its depth, has
-// one to itself: it lives through the whole step.
-void FullySharded::make_pools(int depth) {
-  std::vector<UnitParameters*> parameters;
-  std::vector<UnitGradients*> gradients;
-  size_t kept_here = 0;  // with release_arena: until the end of backward
-  for (const auto& unit : units_) {
-    if (unit->depth != depth) continue;
-    if (unit->parameters.arena_bytes() > 0) {
-      parameters.push_back(&unit->parameters);
-      kept_here += kept(*unit);
-    }
-    if (unit->gradients && unit->gradients->arena_bytes() > 0) {
-      gradients.push_back(&*unit->gradients);
-    }
-  }
-  const auto share = [&](const auto& users, Communicator& group, size_t buffers,
-                         MemoryCategory category) {
-    size_t bytes = 0;
-    for (const auto* user : users) bytes = std::max(bytes, user->arena_bytes());
-    const auto lifetime = options().release_arena ? BufferPool::Lifetime::kUntilGivenBack
-                                                  : BufferPool::Lifetime::kPool;
-    pools_.push_back(std::make_unique<BufferPool>(group, backend(), std::min(users.size(), buffers),
-                                                  bytes, category, lifetime));
-    for (size_t i = 0; i < users.size(); ++i) {
-      users[i]->use_pool(*pools_.back(), static_cast<int>(i));
-    }
-  };
-  share(parameters, mesh_->gather(), static_cast<size_t>(options().units_in_flight) + kept_here,
-        MemoryCategory::kUnshardedParameter);
-  share(gradients, mesh_->reduce(), size_t{kGradientBuffers}, MemoryCategory::kGradient);
-}
-
 // ---------------------------------------------------------------------------- Hooks
-
-void FullySharded::add_hooks(Module& module, size_t unit) {
-  const DType own = units_[unit]->options.param_dtype;
-  const DType around = units_[units_[unit]->around]->options.param_dtype;
-  const bool casts = own != around;
-  module.set_hooks({.pre_forward = [this, unit] { pre_forward(unit); },
-                    .post_forward = [this, unit] { post_forward(unit); },
-                    .pre_backward = [this, unit] { pre_backward(unit); },
-                    .post_backward = unit == kRoot ? std::function<void()>()
-                                                   : [this, unit] { post_backward(unit); },
-                    .input_dtype = casts ? std::optional(own) : std::nullopt,
-                    .output_dtype = casts ? std::optional(around) : std::nullopt});
-}
 
 // Unshards now. When no buffer is free, two kinds come back: those of prefetches that nobody used
 // (a skipped block), and in backward those of units of the same depth that are done but did not
@@ -373,6 +220,17 @@ void FullySharded::reset() {
   for (const auto& pool : pools_) pool->give_back();
   clear_overflow();
   backend().set_scope("");
+}
+
+void FullySharded::drain_streams() {
+  for (Stream* stream : {&backend().compute_stream(), gather_stream_.get(), reduce_stream_.get(),
+                         replica_stream_.get()}) {
+    if (!stream) continue;
+    try {
+      backend().synchronize(*stream);
+    } catch (const Error&) {
+    }
+  }
 }
 
 void FullySharded::recover() {

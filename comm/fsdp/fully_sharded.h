@@ -8,9 +8,14 @@
 // every level of nesting has an arena of its own, so that neither waits for the other's buffers.
 // The host issues everything ahead; events between the compute, gather and reduce streams keep the
 // order. Issue order is part of the contract: the gather of unit i-1 before the reduce of unit i.
-// Read next: unit_parameters.h and unit_gradients.h (state machines), buffer_pool.h (arena),
-// unit_order.h (what is prefetched), unit_options.h (units that differ), mesh.h (groups). Not here:
-// the optimizer (optim/), what a transformer is (models/).
+//
+// To read comm/fsdp in order: options.h (the knobs, and the rules that follow), mesh.h (groups of
+// ranks), policy.h and plan.h (which parameters make a unit), unit_options.h (units that differ);
+// then this file and unit_parameters.h, unit_gradients.h (the state machines of a unit) with
+// buffer_pool.h (the arena) and divide.h (the average); then fully_sharded.cpp (the schedule) with
+// unit_order.h (what is prefetched). fully_sharded_setup.cpp and fully_sharded_values.cpp are for
+// the beginning and the end of a run, pytorch_shards.h for comparing plans. Not here: the
+// collectives (comm/communicator.h), the optimizer (optim/), what a transformer is (models/).
 #pragma once
 
 #include <exception>
@@ -94,28 +99,31 @@ class FullySharded {
   Backend& backend() const { return runtime_.backend; }
 
  private:
-  void fill_own_part(ParameterSegment& segment, const FillFunction& fill);
-  void receive_own_part(ParameterSegment& segment, const FillFunction& fill);
-  using SegmentFill = std::function<void(ParameterSegment& segment)>;
-  void fill_segments(const SegmentFill& fill);
-  void make_pools(int depth);
-  Communicator* inner_group(const PlannedUnit& plan, const FsdpOptions& options);
+  // Setup.
   void add_unit(const PlannedUnit& plan, const FsdpOptions& options, Tape& tape);
+  Communicator* inner_group(const PlannedUnit& plan, const FsdpOptions& options);
+  void make_pools(int depth);
   void add_hooks(Module& module, size_t unit);
-  void demand(size_t unit);
-  void prefetch(std::optional<size_t> unit);
-  void free_gradient_buffers(const BufferPool& arena);
-  bool kept(const Unit& unit) const;
-  void give_back_parameters(Unit& unit);
+  // Schedule: hooks, what they move, and the end of a backward.
   void pre_forward(size_t unit);
   void post_forward(size_t unit);
   void pre_backward(size_t unit);
   void post_backward(size_t unit);
+  void demand(size_t unit);
+  void prefetch(std::optional<size_t> unit);
+  bool kept(const Unit& unit) const;
+  void give_back_parameters(Unit& unit);
   void reduce(Unit& unit);
+  void free_gradient_buffers(const BufferPool& arena);
   void check_same_order();
   void share_present_flags();
   void clear_overflow();
   void drain_streams();
+  // Values.
+  using SegmentFill = std::function<void(ParameterSegment& segment)>;
+  void fill_segments(const SegmentFill& fill);
+  void fill_own_part(ParameterSegment& segment, const FillFunction& fill);
+  void receive_own_part(ParameterSegment& segment, const FillFunction& fill);
 
   std::unique_ptr<Mesh> mesh_;
   std::map<int, std::unique_ptr<Communicator>> inner_;  // by size
