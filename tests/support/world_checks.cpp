@@ -35,8 +35,12 @@ RunResult alone(RunSpec s) {
 void check_delays(comm::Communicator& world) {
   RunSpec s = spec(world);
   const RunResult expected = train_on(world, s);
-  s.cpu = [](int rank) { return random_delays(static_cast<uint64_t>(rank) + 1, 2000); };
-  CHECK((train_on(world, s) == expected));
+  s.cpu = [](int rank) { return random_delays(static_cast<uint64_t>(rank) + 1, 1000); };
+  for (const bool release_arena : {false, true}) {
+    CAPTURE(release_arena);
+    s.fsdp.release_arena = release_arena;
+    CHECK((train_on(world, s) == expected));
+  }
 }
 
 void check_collective_counts(comm::Communicator& world) {
