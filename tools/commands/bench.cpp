@@ -201,6 +201,7 @@ struct Setting {
   std::string name;
   comm::FsdpOptions fsdp;
   RecomputeMode recompute = RecomputeMode::kNone;
+  int64_t recompute_every = 1;
 };
 
 std::vector<Setting> settings_of(const std::string& vary, int ranks) {
@@ -208,6 +209,7 @@ std::vector<Setting> settings_of(const std::string& vary, int ranks) {
   if (vary == "recompute") {
     return {{"none", {}, RecomputeMode::kNone},
             {"selective", {}, RecomputeMode::kSelective},
+            {"full, every 2nd", {}, RecomputeMode::kFull, 2},
             {"full", {}, RecomputeMode::kFull}};
   }
   if (vary == "schedule") {
@@ -282,6 +284,7 @@ int run_bench_sharding(BenchOptions options, RankContext& rank) {
   for (const Setting& setting : settings_of(options.vary, rank.world.size())) {
     options.step.fsdp = setting.fsdp;
     options.step.recompute = setting.recompute;
+    options.step.recompute_every = setting.recompute_every;
     const StepBench bench = bench_step(options.step, rank);
     if (first_ms == 0) first_ms = bench.fastest_ms();
     if (speaks) print_setting(setting, options, bench, first_ms, options.json);

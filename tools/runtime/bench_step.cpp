@@ -21,6 +21,7 @@ SessionOptions session_options(const StepBenchOptions& options, int threads) {
   session.max_length = options.length;
   session.fsdp = options.fsdp;
   session.recompute = options.recompute;
+  session.recompute_every = options.recompute_every;
   session.fsdp.param_dtype = options.dtype;
   session.fsdp.reduce_dtype = accumulation_dtype(options.dtype);
   session.cpu.threads = threads;

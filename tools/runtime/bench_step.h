@@ -20,9 +20,10 @@ struct StepBenchOptions {
   DType dtype = DType::kF32;  // of compute; master weights and gradient sums are f32
   comm::FsdpOptions fsdp;     // dtypes follow from the one above
   RecomputeMode recompute = RecomputeMode::kNone;
-  int64_t steps = 10;          // timed
-  bool speed_of_light = true;  // measured between the steps
-  int64_t traced_steps = 0;    // more steps, kernel by kernel
+  int64_t recompute_every = 1;  // in every k-th block
+  int64_t steps = 10;           // timed
+  bool speed_of_light = true;   // measured between the steps
+  int64_t traced_steps = 0;     // more steps, kernel by kernel
 };
 
 // Of this rank.
