@@ -22,6 +22,7 @@ struct Case {
   std::optional<models::LoraConfig> lora = {};
   int64_t rows = 1;  // of a micro-step, of 7 positions
   bool tied = true;
+  int64_t positions = 7;  // of the table
 };
 
 SessionOptions session_options(const Case& c) {
@@ -34,7 +35,8 @@ SessionOptions session_options(const Case& c) {
   model.heads = model.kv_heads = 5;
   model.head_dim = 4;
   model.ffn = 52;
-  model.max_positions = options.max_length = 7;
+  options.max_length = 7;
+  model.max_positions = c.positions;
   model.tied_head = c.tied;
   options.wrap = c.wrap;
   options.fsdp = c.more;
@@ -64,14 +66,21 @@ void check_against_ledger(const Case& c) {
                          .labels = tokens,
                          .global_label_tokens = 6 * rows * c.ranks};
     for (uint32_t step = 0; step < 2; ++step) session.train_step(batch, 1e-3, step).read();
-    const auto predicted = predicted_memory(
-        memory_plan(session.sharded(), session.model().config(), true, c.rows * 7));
+    const MemoryPlan plan =
+        memory_plan(session.sharded(), session.model().config(), true, c.rows * 7);
+    const auto predicted = predicted_memory(plan);
+    const auto bounds = upper_bounds(plan);
     const MemoryUsage counted = session.backend().ledger().usage();
     CAPTURE(world.rank());
     for (size_t i = 0; i < kMemoryCategories; ++i) {
       if (!has_formula(static_cast<MemoryCategory>(i))) continue;
       CAPTURE(name_of(static_cast<MemoryCategory>(i)));
-      CHECK(predicted[i] == counted.peak[i]);
+      if (bounds[i]) {
+        CHECK(predicted[i] >= counted.peak[i]);
+        CHECK(predicted[i] - plan.wide.peak() <= counted.peak[i]);
+      } else {
+        CHECK(predicted[i] == counted.peak[i]);
+      }
     }
   });
 }
@@ -208,6 +217,74 @@ TEST_CASE("memory formula: the arena released") {
     for (const comm::Strategy strategy : {kFullShard, kShardGradOp, kShardOptimizer, kNoShard}) {
       check_against_ledger(
           {.ranks = 2, .strategy = strategy, .dtype = dtype, .more = {.release_arena = true}});
+    }
+  }
+}
+
+TEST_CASE("memory formula: the arena released, sums of micro-steps narrowed for the reduce") {
+  using enum comm::Strategy;
+  for (const comm::Strategy strategy : {kFullShard, kShardGradOp, kShardOptimizer, kNoShard}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      check_against_ledger({.ranks = 2,
+                            .strategy = strategy,
+                            .dtype = dtype,
+                            .reduce_dtype = DType::kBF16,
+                            .more = {.release_arena = true,
+                                     .accumulation = comm::Accumulation::kReduceLast,
+                                     .micro_steps = 2}});
+    }
+  }
+}
+
+TEST_CASE("memory formula: the arena released, units in units and units that keep theirs") {
+  using enum comm::Strategy;
+  const comm::WrapPolicy wraps[] = {
+      comm::wrap_classes({"GPT2Block", "GPT2MLP"}),
+      comm::wrap_classes({"GPT2Block", "GPT2Attention", "Conv1D", "LayerNorm"})};
+  const std::vector<std::vector<comm::UnitOverride>> ways = {
+      {},
+      {{.match = "GPT2Block", .reshard_after_forward = false}},
+      {{.match = "*.mlp*", .reshard_after_forward = false}},
+      {{.match = "root", .reshard_after_forward = false},
+       {.match = "blocks.[12]*", .strategy = kShardOptimizer}}};
+  for (const comm::WrapPolicy& wrap : wraps) {
+    for (const auto& units : ways) {
+      for (const int in_flight : {1, 3}) {
+        CAPTURE(units.size());
+        check_against_ledger(
+            {.ranks = 2,
+             .wrap = wrap,
+             .more = {.units_in_flight = in_flight, .release_arena = true, .units = units}});
+      }
+    }
+  }
+}
+
+TEST_CASE("memory formula: gradients made wide in some units; a table wider than any matrix") {
+  using enum DType;
+  const std::vector<std::vector<comm::UnitOverride>> ways = {
+      {},
+      {{.match = "blocks.1", .param_dtype = kF32}},
+      {{.match = "root", .param_dtype = kF32}},
+      {{.match = "blocks.*", .param_dtype = kF32}}};
+  for (const bool release_arena : {false, true}) {
+    for (const DType dtype : {kBF16, kF32}) {
+      for (const bool tied : {true, false}) {
+        for (const auto& units : ways) {
+          CAPTURE(release_arena);
+          CAPTURE(tied);
+          CAPTURE((units.empty() ? "" : units[0].match));
+          Case c = {.ranks = 2,
+                    .dtype = dtype,
+                    .reduce_dtype = kBF16,
+                    .more = {.release_arena = release_arena, .units = units},
+                    .tied = tied,
+                    .positions = 60};
+          check_against_ledger(c);
+          c.rows = 30;  // the head in pieces
+          check_against_ledger(c);
+        }
+      }
     }
   }
 }

@@ -44,8 +44,9 @@ std::string format_memory(const MemoryPlan& plan) {
   for (size_t i = 0; i < kMemoryCategories; ++i) {
     const auto category = static_cast<MemoryCategory>(i);
     if (!has_formula(category)) continue;
-    out += fmt::format("  {:<24}{:>12.2f}\n", fsdp::name_of(category),
-                       static_cast<double>(predicted[i]) / (1 << 20));
+    out += fmt::format("  {:<24}{:>12.2f}{}\n", fsdp::name_of(category),
+                       static_cast<double>(predicted[i]) / (1 << 20),
+                       upper_bounds(plan)[i] ? "  at most" : "");
   }
   return out;
 }

@@ -206,12 +206,13 @@ TrainOutcome TrainRun::train() {
 }
 
 void TrainRun::summarise(const TrainOutcome& outcome) {
-  MemoryReport memory = {
-      .predicted = predicted_memory(memory_plan(session_->sharded(), model_, true,
-                                                positions_of_pass(config_, rank_.world.size()))),
-      .ledger = session_->backend().ledger().usage(),
-      .process_ranks = rank_.local_ranks,
-      .resident_growth = process_memory().peak_resident - resident_before_};
+  const MemoryPlan plan = memory_plan(session_->sharded(), model_, true,
+                                      positions_of_pass(config_, rank_.world.size()));
+  MemoryReport memory = {.predicted = predicted_memory(plan),
+                         .upper_bound = upper_bounds(plan),
+                         .ledger = session_->backend().ledger().usage(),
+                         .process_ranks = rank_.local_ranks,
+                         .resident_growth = process_memory().peak_resident - resident_before_};
   const std::string mine = std::to_string(memory.ledger.total_peak);
   const std::vector<std::string> peaks =
       rank_.local_ranks > 1 ? rank_.world.exchange(mine) : std::vector<std::string>{mine};

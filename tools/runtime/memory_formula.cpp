@@ -31,23 +31,31 @@ struct Terms {
   int inner;  // ranks that keep the parameters after forward; 0: none
 };
 
-// Buffers in rotation for the units of every depth that need them; the root is alone at its.
-// `bytes_of`: what a unit needs.
+// What a unit needs of an arena; `stays`: until the end of backward.
+struct Need {
+  size_t bytes = 0;
+  bool stays = false;
+};
+
+// Buffers for the units of every depth that need them, `rotating` ones and one more for each unit
+// whose contents stay; the root is alone at its. `need_of`: of a unit.
 template <typename F>
-size_t arena(const MemoryPlan& plan, int64_t buffers, F&& bytes_of) {
+size_t arena(const MemoryPlan& plan, int64_t rotating, F&& need_of) {
   struct Level {
-    size_t units = 0, largest = 0;
+    size_t units = 0, staying = 0, largest = 0;
   };
   std::map<int, Level> levels;
   for (const UnitExtent& unit : plan.units) {
-    const size_t bytes = bytes_of(unit, Terms(plan, unit));
+    const Need need = need_of(unit, Terms(plan, unit));
     Level& level = levels[unit.depth];
-    level.units += bytes > 0;
-    level.largest = std::max(level.largest, bytes);
+    level.units += need.bytes > 0;
+    level.staying += need.stays;
+    level.largest = std::max(level.largest, need.bytes);
   }
   size_t total = 0;
   for (const auto& [depth, level] : levels) {
-    total += std::min(level.units, static_cast<size_t>(buffers)) * rounded_bytes(level.largest);
+    total += std::min(level.units, static_cast<size_t>(rotating) + level.staying) *
+             rounded_bytes(level.largest);
   }
   return total;
 }
@@ -72,19 +80,16 @@ ParameterBytes parameters(const MemoryPlan& plan) {
       if (t.inner > 0) bytes.unsharded += elements(numel / t.inner, t.parameter);
     }
   }
-  int64_t kept = 0;  // with release_arena, until the end of backward
-  for (const UnitExtent& unit : plan.units) {
-    const Terms t(plan, unit);
-    kept += !t.parameters_kept && comm::keeps_parameters(t.options, plan.shards);
-  }
-  bytes.unsharded += arena(plan, plan.options.units_in_flight + kept,
-                           [&](const UnitExtent& unit, const Terms& t) -> size_t {
-                             size_t sum = 0;
-                             for (const SegmentExtent& s : unit.segments) {
-                               sum += elements(s.shard_numel * plan.shards, t.parameter);
-                             }
-                             return t.parameters_kept ? 0 : sum;
-                           });
+  bytes.unsharded +=
+      arena(plan, plan.options.units_in_flight, [&](const UnitExtent& unit, const Terms& t) {
+        Need need;
+        if (t.parameters_kept) return need;
+        for (const SegmentExtent& s : unit.segments) {
+          need.bytes += elements(s.shard_numel * plan.shards, t.parameter);
+        }
+        need.stays = comm::keeps_parameters(t.options, plan.shards);
+        return need;
+      });
   return bytes;
 }
 
@@ -100,15 +105,14 @@ size_t gradients(const MemoryPlan& plan) {
       if (!one_buffer) bytes += elements(s.shard_numel, t.master);
     }
   }
-  const WideGradients& wide = plan.wide;
-  bytes += wide.head_stays ? wide.head + wide.other : std::max(wide.head, wide.other);
+  bytes += plan.wide.peak();
   bytes += arena(plan, comm::kGradientBuffers, [&](const UnitExtent& unit, const Terms& t) {
-    size_t sum = 0;
-    if (t.gradients_kept && t.accumulated == t.reduced) return sum;
+    Need need;
+    if (t.gradients_kept && t.accumulated == t.reduced) return need;
     for (const SegmentExtent& s : unit.segments) {
-      if (s.trainable) sum += elements(s.shard_numel * plan.shards, t.reduced);
+      if (s.trainable) need.bytes += elements(s.shard_numel * plan.shards, t.reduced);
     }
-    return sum;
+    return need;
   });
   return bytes;
 }
@@ -139,6 +143,10 @@ std::string module_of(const Parameter& parameter) {
 
 }  // namespace
 
+size_t WideGradients::peak() const {
+  return std::max({head, positions, head_stays ? head + other : other});
+}
+
 // Kernels write in the dtype of their operands or in the accumulation dtype. A norm makes the
 // gradients of its weight and its bias at once, every other op one after the other.
 void add_wide_gradients(const std::vector<const Parameter*>& trained,
@@ -154,6 +162,8 @@ void add_wide_gradients(const std::vector<const Parameter*>& trained,
     if (p->name() == (model.tied_head ? "embedding.tokens.weight" : "head.weight")) {
       wide.head = !direct || model.tied_head || in_pieces ? bytes : 0;
       wide.head_stays = model.tied_head;
+    } else if (!direct && p->name() == "embedding.positions.weight") {
+      wide.positions = bytes;
     } else if (!direct && p->shape().rank() == 1) {
       vectors[module_of(*p)] += bytes;
     } else if (!direct) {
@@ -202,6 +212,13 @@ bool has_formula(MemoryCategory category) {
   using enum MemoryCategory;
   return category == kParameterShard || category == kUnshardedParameter || category == kGradient ||
          category == kOptimizerState;
+}
+
+std::array<bool, kMemoryCategories> upper_bounds(const MemoryPlan& plan) {
+  std::array<bool, kMemoryCategories> bounds{};
+  bounds[static_cast<size_t>(MemoryCategory::kGradient)] =
+      plan.options.release_arena && plan.wide.peak() > 0;
+  return bounds;
 }
 
 }  // namespace fsdp::tools

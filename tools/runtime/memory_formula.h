@@ -21,14 +21,17 @@
 // Units with options of their own (comm/fsdp/unit_options.h) each have the terms of theirs; the
 // arena then is as wide as the widest unit that needs it, and f and 2 are no more than there are of
 // them. A frozen parameter has a master of p bytes, no gradient and no optimizer state. With
-// release_arena the arena is there only at the peak, and has f buffers more than there are units
-// whose parameters are kept.
+// release_arena the arena is there only at the peak, and has at every level of nesting f buffers
+// more than there are units whose parameters are kept.
 // Where a is less than m, some gradients are made in m bytes first and then rounded:
 //   reduce_dtype = param_dtype   + m V hidden   the head's, when it is tied to the embedding or
 //                                               computed in several pieces
-//   another reduce_dtype         + m max        of every parameter in turn; beside a tied head's
-// Every term is rounded up as the ledger does. Not here: activations and workspace (the ledger
-// measures them); the table (memory_report.h).
+//   another reduce_dtype         + m max        of every parameter in turn; beside a tied head's,
+//                                               but for the position table, which is the last
+// Every term is rounded up as the ledger does. One case is an upper bound (upper_bounds): with
+// release_arena a wide gradient may be gone again before the last buffers and shards are allocated,
+// by the order of the model's ops; the sum has both. Not here: activations and workspace (the
+// ledger measures them); the table (memory_report.h).
 #pragma once
 
 #include <array>
@@ -58,9 +61,11 @@ struct WideGradients {
   size_t head = 0;
   bool head_stays = false;  // tied: until the embedding's part has come
   size_t other = 0;         // the most that any other op makes at a time
+  size_t positions = 0;     // the position table's: after the embedding's part
+  size_t peak() const;      // together
 };
-// Adds those of a unit. `trained`: its trainable parameters; `positions`: of a forward of this rank,
-// rows x length.
+// Adds those of a unit. `trained`: its trainable parameters; `positions`: of a forward of this
+// rank, rows x length.
 void add_wide_gradients(const std::vector<const Parameter*>& trained,
                         const comm::FsdpOptions& unit_options, const models::ModelConfig& model,
                         int64_t positions, WideGradients& wide);
@@ -79,5 +84,7 @@ MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelCon
 // By category; 0 for those without a formula.
 std::array<size_t, kMemoryCategories> predicted_memory(const MemoryPlan& plan);
 bool has_formula(MemoryCategory category);
+// Where the peak may be less than predicted, by the wide gradients at most; elsewhere it is equal.
+std::array<bool, kMemoryCategories> upper_bounds(const MemoryPlan& plan);
 
 }  // namespace fsdp::tools

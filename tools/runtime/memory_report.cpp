@@ -31,7 +31,9 @@ std::string format_memory_table(const MemoryReport& report) {
     const auto category = static_cast<MemoryCategory>(i);
     if (report.predicted[i] == 0 && report.ledger.peak[i] == 0) continue;
     out += fmt::format("  {:<26}{:>12}{:>12}\n", name_of(category),
-                       has_formula(category) ? mib(report.predicted[i]) : "-",
+                       has_formula(category)
+                           ? (report.upper_bound[i] ? "<= " : "") + mib(report.predicted[i])
+                           : "-",
                        mib(report.ledger.peak[i]));
   }
   out += fmt::format("  {:<26}{:>12}{:>12}\n", "all at once", "", mib(report.ledger.total_peak));

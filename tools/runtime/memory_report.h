@@ -17,8 +17,9 @@ ProcessMemory process_memory();  // of this process; zeros where /proc does not 
 
 struct MemoryReport {
   std::array<size_t, kMemoryCategories> predicted{};
-  MemoryUsage ledger;         // of this rank
-  size_t process_ledger = 0;  // sum of the ranks of this process
+  std::array<bool, kMemoryCategories> upper_bound{};  // of the predicted ones
+  MemoryUsage ledger;                                 // of this rank
+  size_t process_ledger = 0;                          // sum of the ranks of this process
   int process_ranks = 1;
   size_t resident_growth = 0;  // of this process since before the session was made
 };
