@@ -184,7 +184,7 @@ TEST_CASE("train setup: units that differ") {
                 "    param_dtype: f16\n    reduce_dtype: bf16\n"),
       {}, 2, 1);
   const std::vector<comm::UnitOverride> expected = {
-      {.match = "root", .reshard_after_forward = false},
+      {.match = "root", .reshard_after_forward = false, .place = "test.yaml:3"},
       {.match = "blocks.1",
        .strategy = comm::Strategy::kShardGradOp,
        .reshard_group_size = 2,
