@@ -66,7 +66,7 @@ void UnitGradients::give_back_own_memory() {
 
 size_t UnitGradients::arena_bytes() const {
   const DType reduce_dtype = options_.reduce_dtype;
-  if (own_memory() && dtype_ == reduce_dtype) return 0;
+  if (keeps_unsharded_ && dtype_ == reduce_dtype) return 0;
   return static_cast<size_t>(segment_.layout.numel()) * size_of(reduce_dtype);
 }
 
@@ -84,7 +84,7 @@ void UnitGradients::borrow(Stream& writer) {
 void UnitGradients::accumulate() {
   if (state_ == GradientState::kAccumulating) return;
   Backend& backend = runtime_.backend;
-  if (own_memory()) {
+  if (keeps_unsharded_) {
     take_own_memory();
     backend.wait(backend.compute_stream(), reduced_);  // of the micro-step before
   } else {
@@ -237,7 +237,7 @@ void UnitGradients::reduce_noted(bool last_micro_step) {
   const Scope scope(backend, name_);
   Stream& last = reduce_scattered(reduce_input(), last_micro_step);
   reduced_ = backend.record(last);
-  if (!own_memory()) unsharded_->unbind();
+  if (!keeps_unsharded_) unsharded_->unbind();
   if (lent()) pool_->release(buffer_, reduced_);
   buffer_ = BufferPool::kNone;
   shard_filled_ = true;
@@ -263,7 +263,7 @@ void UnitGradients::complete() {
 void UnitGradients::clear() {
   if (lent()) {
     // Left in the middle of a backward: the buffer is free after what was enqueued on it.
-    if (!own_memory()) unsharded_->unbind();
+    if (!keeps_unsharded_) unsharded_->unbind();
     pool_->release(buffer_, runtime_.backend.record(runtime_.backend.compute_stream()));
     buffer_ = BufferPool::kNone;
   }

@@ -58,8 +58,6 @@ class UnitGradients final : public GradientOwner {
   const Tensor& shard() const { return shard_; }  // 1D: reduced gradient in the master's dtype
 
  private:
-  // Whether gradients have memory of their own for the whole step instead of an arena buffer.
-  bool own_memory() const { return keeps_unsharded_; }
   bool lent() const { return buffer_ != BufferPool::kNone; }
   void take_own_memory();
   void take_shard();
@@ -79,8 +77,8 @@ class UnitGradients final : public GradientOwner {
   const FsdpOptions& options_;
   const ParameterSegment& segment_;
   GradientDivision division_;
-  bool keeps_unsharded_;
-  bool defer_replicas_;  // reduce-scatter each micro-step, all-reduce with the last
+  bool keeps_unsharded_;  // in own_, for the whole step, instead of a lent buffer
+  bool defer_replicas_;   // reduce-scatter each micro-step, all-reduce with the last
 
   GradientState state_ = GradientState::kNone;
   DType dtype_;                         // of the unsharded gradients
