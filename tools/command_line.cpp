@@ -32,6 +32,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   CommandLine result;
   add_train_command(app, result.command);
   add_generate_command(app, result.command);
+  add_eval_command(app, result.command);
   add_verify_command(app, result.command);
   add_bench_command(app, result.command);
   add_explain_command(app, result.command);
@@ -62,6 +63,23 @@ std::string not_below_zero(const std::string& text) {
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   const bool good = error == std::errc() && rest == end && std::isfinite(value) && value >= 0;
   return good ? "" : fmt::format("expected a number from 0, got {:.40}", text);
+}
+
+void add_model_options(CLI::App& command, ModelOptions& options) {
+  command.add_option("folder", options.folder, "of a model, or of a LoRA adapter for one")
+      ->required();
+  command.add_option("--base", options.base,
+                     "of an adapter: its model's folder (default: as the adapter says)");
+  command.add_option("--tokenizer", options.tokenizer,
+                     "bytes, a tokenizer.json or a folder with one (default: the model folder's, "
+                     "or bytes)");
+  command.add_option("--dtype", options.dtype, "of the computation (default: f32)")
+      ->check(CLI::IsMember({"f64", "f32", "bf16"}));
+  command
+      .add_option("--strategy", options.strategy,
+                  "full_shard: each block is gathered as it is needed; no_shard: every rank holds "
+                  "the model (default: full_shard on several ranks)")
+      ->check(CLI::IsMember({"full_shard", "no_shard"}));
 }
 
 void add_launch_options(CLI::App& command, LaunchOptions& options) {

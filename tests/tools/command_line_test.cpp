@@ -26,7 +26,7 @@ TEST_CASE("command line: help and mistakes") {
   const CommandLine help = parse({"--help"});
   CHECK(!help.command);
   CHECK(help.status == 0);
-  for (const char* name : {"train", "generate", "verify", "bench", "explain", "compare"}) {
+  for (const char* name : {"train", "generate", "eval", "verify", "bench", "explain", "compare"}) {
     CHECK(test::contains(help.message, name));
   }
   const std::string train = parse({"train", "--help"}).message;

@@ -31,6 +31,7 @@ using ChosenCommand = std::function<int()>;  // returns the exit status; throws 
 
 void add_train_command(CLI::App& app, ChosenCommand& chosen);
 void add_generate_command(CLI::App& app, ChosenCommand& chosen);
+void add_eval_command(CLI::App& app, ChosenCommand& chosen);
 void add_verify_command(CLI::App& app, ChosenCommand& chosen);
 void add_bench_command(CLI::App& app, ChosenCommand& chosen);
 void add_explain_command(CLI::App& app, ChosenCommand& chosen);
@@ -42,6 +43,16 @@ void add_inspect_command(CLI::App& app, ChosenCommand& chosen);
 
 // For check() of an option: "", or why the text is no finite number from 0.
 std::string not_below_zero(const std::string& text);
+
+// The model that a command uses, and how.
+struct ModelOptions {
+  std::string folder;
+  std::string base;
+  std::string tokenizer;  // "": the model folder's, or bytes if the vocabulary fits
+  std::string dtype = "f32";
+  std::string strategy;  // "": no_shard on one rank, full_shard on several
+};
+void add_model_options(CLI::App& command, ModelOptions& options);
 
 // --local-ranks and --threads, for every command that runs on ranks.
 void add_launch_options(CLI::App& command, LaunchOptions& options);

@@ -8,7 +8,6 @@
 
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
-#include "tools/config/config.h"
 #include "tools/data/prompts.h"
 #include "tools/data/text_stream.h"
 #include "tools/data/tokenizer.h"
@@ -21,15 +20,11 @@ namespace {
 
 struct GenerateOptions {
   LaunchOptions launch;
-  std::string folder;
-  std::string base;
+  ModelOptions model;
   std::string prompt;
   std::vector<int32_t> ids;
   std::string prompts_file;
-  int64_t batch = 16;     // prompts at a time, over all ranks
-  std::string tokenizer;  // "": the model folder's, or bytes if the vocabulary fits
-  std::string dtype = "f32";
-  std::string strategy;  // "": no_shard on one rank, full_shard on several
+  int64_t batch = 16;  // prompts at a time, over all ranks
   bool ignore_end = false;
   bool no_cache = false;
   bool json = false;
@@ -57,11 +52,12 @@ void make_tokenizer(const GenerateOptions& options, const ModelSource& source,
   const data::ByteTokenizer bytes;
   // Up to the padding that training accepts (tools/runtime/train_data.h).
   const bool fits = model.vocabulary >= bytes.vocab_size() && model.vocabulary <= 1024;
-  out.tokenizer_name = options.tokenizer.empty() ? source.default_tokenizer() : options.tokenizer;
-  FSDP_CHECK(!options.tokenizer.empty() || out.tokenizer_name != "bytes" || fits,
+  const std::string& given = options.model.tokenizer;
+  out.tokenizer_name = given.empty() ? source.default_tokenizer() : given;
+  FSDP_CHECK(!given.empty() || out.tokenizer_name != "bytes" || fits,
              "{}: there is no tokenizer.json, and its vocabulary of {} tokens is not that of the "
              "built-in byte tokenizer ({}): give the prompt as --ids, or a --tokenizer",
-             options.folder, model.vocabulary, bytes.vocab_size());
+             options.model.folder, model.vocabulary, bytes.vocab_size());
   out.tokenizer = data::make_tokenizer(out.tokenizer_name);
 }
 
@@ -188,25 +184,15 @@ void add_stop_ids(const GenerateOptions& options, const ModelSource& source,
   if (end >= 0) generation.stop.push_back(end);
 }
 
-SessionOptions session_options(const GenerateOptions& options, const models::ModelConfig& model,
-                               int64_t longest, const RankContext& rank) {
-  SessionOptions out;
-  out.model = model;
-  out.max_length = std::min(longest, model.max_positions);
-  const char* const otherwise = rank.world.size() == 1 ? "no_shard" : "full_shard";
-  out.fsdp.strategy =
-      config::parse_strategy(options.strategy.empty() ? otherwise : options.strategy);
-  out.fsdp.param_dtype = parse_dtype(options.dtype);
-  out.fsdp.reduce_dtype = accumulation_dtype(out.fsdp.param_dtype);
-  out.cpu.threads = rank.threads;
-  out.training = false;
+// The longest text that the model will see, of those that may have `longest` tokens.
+int64_t seen_length(int64_t longest, const models::ModelConfig& model, const RankContext& rank) {
   if (longest > model.max_positions && rank.world.rank() == 0) {
     fmt::print(stderr,
                "fsdp: the text may grow to {} tokens, the model has {} positions: it sees "
                "the last {} tokens only\n",
                longest, model.max_positions, model.max_positions);
   }
-  return out;
+  return std::min(longest, model.max_positions);
 }
 
 void generate_in_batches(const GenerateOptions& options, const GenerationOptions& generation,
@@ -237,7 +223,7 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
   generation.cache = !options.no_cache;
   agree(rank.world, [&] {
     models::validate(generation.sampling);
-    source = find_model(options.folder, options.base);
+    source = find_model(options.model.folder, options.model.base);
     model = source.config();
     prompts = read_prompts(options, source, model);
     add_stop_ids(options, source, model, prompts, generation);
@@ -245,21 +231,16 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
   });
   size_t longest = 0;
   for (const std::vector<int32_t>& ids : prompts.ids) longest = std::max(longest, ids.size());
-  Session session(
-      rank.world,
-      session_options(options, model, static_cast<int64_t>(longest) + generation.tokens, rank));
-  models::FillFunction fill;
-  agree(rank.world, [&] { fill = source.values(session.model()); });
-  session.initialise(fill);
+  const int64_t length =
+      seen_length(static_cast<int64_t>(longest) + generation.tokens, model, rank);
+  Session session(rank.world, options_for_use(model, length, options.model.strategy,
+                                              parse_dtype(options.model.dtype), rank));
+  load_model(session, source);
   generate_in_batches(options, generation, prompts, session);
   return 0;
 }
 
 void add_what_to_continue(CLI::App& command, GenerateOptions& options) {
-  command.add_option("folder", options.folder, "of a model, or of a LoRA adapter for one")
-      ->required();
-  command.add_option("--base", options.base,
-                     "of an adapter: its model's folder (default: as the adapter says)");
   CLI::Option* text = command.add_option("--prompt", options.prompt, "the text to continue");
   CLI::Option* ids = command.add_option("--ids", options.ids, "the prompt as token ids: 1,2,3")
                          ->delimiter(',')
@@ -273,9 +254,6 @@ void add_what_to_continue(CLI::App& command, GenerateOptions& options) {
   command.add_option("--batch", options.batch, "prompts at a time, over all ranks (default: 16)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->needs(file);
-  command.add_option("--tokenizer", options.tokenizer,
-                     "bytes, a tokenizer.json or a folder with one (default: the model folder's, "
-                     "or bytes)");
 }
 
 void add_how_to_choose(CLI::App& command, GenerateOptions& options) {
@@ -302,15 +280,9 @@ void add_how_to_choose(CLI::App& command, GenerateOptions& options) {
 void add_generate_command(CLI::App& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<GenerateOptions>();
   CLI::App* command = app.add_subcommand("generate", "continues prompts with a trained model");
+  add_model_options(*command, options->model);
   add_what_to_continue(*command, *options);
   add_how_to_choose(*command, *options);
-  command->add_option("--dtype", options->dtype, "of the computation (default: f32)")
-      ->check(CLI::IsMember({"f64", "f32", "bf16"}));
-  command
-      ->add_option("--strategy", options->strategy,
-                   "full_shard: each block is gathered as it is needed; no_shard: every rank holds "
-                   "the model (default: full_shard on several ranks)")
-      ->check(CLI::IsMember({"full_shard", "no_shard"}));
   command->add_flag("--no-cache", options->no_cache,
                     "compute the whole text for every token, instead of keeping keys and values");
   command->add_flag("--stats", options->stats, "print tokens per second to stderr");

@@ -1,11 +1,14 @@
 // Finding the parts of a model and putting them together.
 #include "tools/runtime/model_source.h"
 
+#include <cstdio>
+
 #include "core/io/file.h"
 #include "core/io/safetensors.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/adapter_folder.h"
 #include "models/names.h"
+#include "tools/config/config.h"
 #include "tools/data/tokenizer.h"
 #include "tools/runtime/model_folder.h"
 
@@ -35,6 +38,36 @@ ModelSource find_model(const fs::path& folder, const fs::path& base) {
     return {folder, ""};
   }
   return {base.empty() ? fs::path(models::adapter_base(folder)) : base, folder};
+}
+
+SessionOptions options_for_use(const models::ModelConfig& model, int64_t max_length,
+                               const std::string& strategy, DType dtype, const RankContext& rank) {
+  SessionOptions out;
+  out.model = model;
+  out.max_length = max_length;
+  const char* const otherwise = rank.world.size() == 1 ? "no_shard" : "full_shard";
+  out.fsdp.strategy = config::parse_strategy(strategy.empty() ? otherwise : strategy);
+  out.fsdp.param_dtype = dtype;
+  out.fsdp.reduce_dtype = accumulation_dtype(dtype);
+  out.cpu.threads = rank.threads;
+  out.training = false;
+  return out;
+}
+
+std::vector<std::string> warnings_about(const fs::path& folder) {
+  return SafetensorsFolder::open(folder).warnings();
+}
+
+void load_model(Session& session, const ModelSource& source) {
+  models::FillFunction fill;
+  agree(session.world(), [&] {
+    fill = source.values(session.model());
+    if (session.world().rank() != 0) return;
+    for (const std::string& warning : warnings_about(source.folder)) {
+      fmt::print(stderr, "fsdp: note: {}\n", warning);
+    }
+  });
+  session.initialise(fill);
 }
 
 namespace {

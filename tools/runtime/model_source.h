@@ -6,9 +6,12 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "models/causal_lm.h"
 #include "models/weights.h"
+#include "tools/runtime/launch.h"
+#include "tools/runtime/session.h"
 
 namespace fsdp::tools {
 
@@ -25,6 +28,18 @@ struct ModelSource {
 // `folder`: of a model or of an adapter; `base`: of the adapter's model, empty where it says
 // itself. Error when a base is given for what is no adapter.
 ModelSource find_model(const std::filesystem::path& folder, const std::filesystem::path& base = "");
+
+// A session for using the model. `strategy`: empty for full_shard on several ranks, no_shard on
+// one.
+SessionOptions options_for_use(const models::ModelConfig& model, int64_t max_length,
+                               const std::string& strategy, DType dtype, const RankContext& rank);
+// Gives the session's model its values; rank 0 tells stderr what is odd about the files.
+// Collective; throws AgreedError.
+void load_model(Session& session, const ModelSource& source);
+
+// What is odd about the weights' files but does not stop their reading
+// (SafetensorsFolder::warnings).
+std::vector<std::string> warnings_about(const std::filesystem::path& folder);
 
 // Writes the model as a Hugging Face folder (model_folder.h), one parameter at a time. `dtype`: of
 // the weights; empty: that of the source's.

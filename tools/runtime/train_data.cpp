@@ -68,32 +68,45 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
   });
 }
 
-void TrainData::check_vocabulary(int64_t model_vocabulary) const {
+void check_vocabulary(const std::string& where, const std::string& tokenizer_name,
+                      const data::Tokenizer& tokenizer, int64_t model_vocabulary) {
   constexpr int64_t kRound = 1024;  // what models are padded to
-  const int64_t tokens = tokenizer_->vocab_size();
+  const int64_t tokens = tokenizer.vocab_size();
   const int64_t padded = (tokens + kRound - 1) / kRound * kRound;
   FSDP_CHECK(model_vocabulary >= tokens && model_vocabulary <= padded,
              "{}: vocabulary mismatch: its tokenizer {} has {} tokens, the model {} "
              "(model.vocab_size)",
-             name_of("data.train", config_.data.train), tokenizer_name_, tokens, model_vocabulary);
+             where, tokenizer_name, tokens, model_vocabulary);
+}
+
+void TrainData::check_vocabulary(int64_t model_vocabulary) const {
+  tools::check_vocabulary(name_of("data.train", config_.data.train), tokenizer_name_, *tokenizer_,
+                          model_vocabulary);
 }
 
 // One writer per host; the end of the first agree() is the barrier that the others wait at.
+std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
+                                                   const std::string& folder,
+                                                   const data::TokenSource& source,
+                                                   const data::Tokenizer& tokenizer) {
+  const std::filesystem::path cache =
+      data::token_cache_path(folder.empty() ? ".cache/tokens" : folder, source, tokenizer);
+  const bool writes = first_rank_of_host(world);
+  agree(world, [&] {
+    if (writes) data::make_token_cache(cache, source, tokenizer);
+  });
+  std::unique_ptr<data::TokenCache> opened;
+  agree(world, [&] { opened = std::make_unique<data::TokenCache>(cache, tokenizer); });
+  return opened;
+}
+
 std::unique_ptr<data::TokenCache> TrainData::open(comm::Communicator& world,
-                                                  const std::vector<std::string>& files) {
+                                                  const std::vector<std::string>& files) const {
   const config::DataSection& c = config_.data;
   const data::TokenSource source = {.files = {files.begin(), files.end()},
                                     .text = {.format = c.format, .field = c.field},
                                     .document_separator = c.document_separator};
-  const std::filesystem::path folder = c.cache_dir.empty() ? ".cache/tokens" : c.cache_dir;
-  const std::filesystem::path cache = data::token_cache_path(folder, source, *tokenizer_);
-  const bool writes = first_rank_of_host(world);
-  agree(world, [&] {
-    if (writes) data::make_token_cache(cache, source, *tokenizer_);
-  });
-  std::unique_ptr<data::TokenCache> opened;
-  agree(world, [&] { opened = std::make_unique<data::TokenCache>(cache, *tokenizer_); });
-  return opened;
+  return open_token_cache(world, c.cache_dir, source, *tokenizer_);
 }
 
 data::Loader TrainData::loader(const data::TokenCache& cache, comm::Communicator& world,

@@ -20,10 +20,8 @@ class TrainData {
 
   const data::Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::string& tokenizer_name() const { return tokenizer_name_; }  // for make_tokenizer
-  // Error when the texts' tokens do not belong to a model of this vocabulary. It may be larger by
-  // padding to a round number (up to the next multiple of 1024), not smaller.
-  void check_vocabulary(int64_t model_vocabulary) const;
-  int64_t sequences() const { return train_loader_->sequences(); }  // of the training data
+  void check_vocabulary(int64_t model_vocabulary) const;                 // as below
+  int64_t sequences() const { return train_loader_->sequences(); }       // of the training data
 
   BatchSource training() const;
   BatchSource validation() const;  // without batches when there is no validation text
@@ -32,7 +30,7 @@ class TrainData {
 
  private:
   std::unique_ptr<data::TokenCache> open(comm::Communicator& world,
-                                         const std::vector<std::string>& files);
+                                         const std::vector<std::string>& files) const;
   data::Loader loader(const data::TokenCache& cache, comm::Communicator& world,
                       bool training) const;
 
@@ -44,6 +42,17 @@ class TrainData {
   std::optional<data::Loader> train_loader_;
   std::optional<data::Loader> validation_loader_;
 };
+
+// The tokens of `source`; one rank of every host makes the file in `folder` (empty: .cache/tokens)
+// unless it is there. Collective; throws AgreedError.
+std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
+                                                   const std::string& folder,
+                                                   const data::TokenSource& source,
+                                                   const data::Tokenizer& tokenizer);
+// Error when the tokens do not belong to a model of this vocabulary. It may be larger by padding to
+// a round number (up to the next multiple of 1024), not smaller. `where` begins the message.
+void check_vocabulary(const std::string& where, const std::string& tokenizer_name,
+                      const data::Tokenizer& tokenizer, int64_t model_vocabulary);
 
 // Which tokenizer the configuration means: its own, the model folder's, or bytes.
 std::string tokenizer_name(const config::TrainConfig& config);

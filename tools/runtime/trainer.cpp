@@ -151,17 +151,14 @@ void Trainer::fail_without_update() const {
 }
 
 void Trainer::evaluate(const BatchSource& validation) {
-  double sum = 0;
-  int64_t tokens = 0;
-  for (int64_t i = 0; i < validation.batches && outcome_.signal == 0; ++i) {
-    const Batch batch = validation.get(i);
-    sum += session_.evaluate(batch) * static_cast<double>(batch.global_label_tokens);
-    tokens += batch.global_label_tokens;
+  if (outcome_.signal != 0) return;
+  const TextLoss loss = loss_of_batches(session_, validation, [&](int64_t, const TextLoss&) {
     outcome_.signal = vote_.taken();
-  }
+    return outcome_.signal == 0;
+  });
   step_ended_ = Clock::now();
-  if (tokens == 0 || outcome_.signal != 0) return;
-  outcome_.validation_loss = sum / static_cast<double>(tokens);
+  if (loss.tokens == 0 || outcome_.signal != 0) return;
+  outcome_.validation_loss = loss.mean();
   metrics_.evaluation(outcome_.steps, *outcome_.validation_loss);
   progress_.note(
       fmt::format("step {}: validation loss {:.4f}", outcome_.steps, *outcome_.validation_loss));

@@ -6,22 +6,16 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <optional>
 
 #include "optim/schedule.h"
+#include "tools/runtime/evaluation.h"
 #include "tools/runtime/interrupt.h"
 #include "tools/runtime/metrics.h"
 #include "tools/runtime/progress.h"
 #include "tools/runtime/session.h"
 
 namespace fsdp::tools {
-
-// This rank's part of numbered global batches.
-struct BatchSource {
-  int64_t batches = 0;  // of training: as many as there are steps
-  std::function<Batch(int64_t index)> get;
-};
 
 struct TrainerOptions {
   int64_t steps = 0;
