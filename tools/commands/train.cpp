@@ -20,6 +20,7 @@
 #include "tools/runtime/memory_formula.h"
 #include "tools/runtime/memory_report.h"
 #include "tools/runtime/model_folder.h"
+#include "tools/runtime/model_source.h"
 #include "tools/runtime/run_directory.h"
 #include "tools/runtime/train_data.h"
 #include "tools/runtime/train_setup.h"
@@ -150,6 +151,11 @@ models::FillFunction TrainRun::initial_values() {
   const auto scratch = models::from_scratch(static_cast<uint64_t>(config_.train.seed));
   if (config_.model.path.empty()) return scratch;
   const auto base = models::from_folder(config_.model.path, model_, session_->parameters());
+  if (speaks()) {
+    for (const std::string& warning : warnings_about(config_.model.path)) {
+      say("note: " + warning);
+    }
+  }
   if (!config_.lora.path.empty()) {
     return models::with_adapter(base, config_.lora.path, session_->model());
   }
