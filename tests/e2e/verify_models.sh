@@ -11,9 +11,9 @@ trap 'rm -rf "$scratch"' EXIT
 failed=0
 runs=0
 
-# expect STATUS 'part of the output' COMMAND...
+# expect STATUS 'part of the output' COMMAND...: leaves the whole in $output
 expect() {
-  local wanted=$1 part=$2 status=0 output
+  local wanted=$1 part=$2 status=0
   shift 2
   output=$("$@" 2>&1) || status=$?
   runs=$((runs + 1))
@@ -38,8 +38,15 @@ for folder in "$fixtures"/*; do
     done
   done
 done
-expect 0 "within all limits" "$FSDP" verify "$fixtures/gpt2" --dtype bf16 --local-ranks 2
-expect 0 "within all limits" "$FSDP" verify "$fixtures/llama_gqa_llama3" --dtype bf16
+# bf16: logits twice as far off as PyTorch's (an adapter states none), the loss within 0.03.
+# bf16 FOLDER
+bf16() {
+  expect 0 "within all limits" "$FSDP" verify "$1" --dtype bf16 --local-ranks 2 --threads 1
+  awk '/^logits /{ logits = $3 } /^loss /{ loss = $3 } END { exit !(loss == "3.0e-02" && logits > 0) }' \
+    <<<"$output" || [ -f "$1/adapter_config.json" ] ||
+    { echo "FAILED: $1 in bf16 is not judged: $output"; failed=1; }
+}
+for folder in "$fixtures"/*; do bf16 "$folder"; done
 if [ -n "${MPIRUN:-}" ]; then
   for folder in "$fixtures"/*; do
     expect 0 "within all limits" $MPIRUN -n 2 "$FSDP" verify "$folder" $(trajectory "$folder") --dtype f64
@@ -51,6 +58,7 @@ else
 fi
 if [ -d "$shared" ]; then
   for folder in "$shared"/*; do
+    [ -d "$fixtures/$(basename "$folder")" ] || bf16 "$folder"
     [ -f "$fixtures/$(basename "$folder")/trajectory.safetensors" ] && continue
     for dtype in f64 f32; do
       for ranks in 1 2 3; do

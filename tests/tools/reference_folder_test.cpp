@@ -82,6 +82,10 @@ TEST_CASE("layout model: batch, limits by dtype, trajectory") {
   CHECK(bf16.pass->loss_limit_is_absolute);
   CHECK(!bf16.pass->gradients_limit);
   CHECK(!bf16.trajectories[0].parameter_limit);
+  const Reference adapter =
+      read_reference(fixture_path("models/lora_gpt2"), {.dtype = DType::kBF16});
+  CHECK(*adapter.pass->loss_limit == 0.03);
+  CHECK(!adapter.pass->logits_limit);  // it states none
   const Reference f16 = read_reference(folder, {.dtype = DType::kF16, .trajectory = true});
   CHECK(!f16.pass->loss_limit);
   CHECK(!f16.pass->logits_limit);
