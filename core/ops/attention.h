@@ -16,8 +16,8 @@ RopeTables rope_tables_at(const RopeTables& tables,
                           const Tensor& positions);  // (B, T), i32, below the tables' rows
 
 // Rotates the heads of `x` (a view of `tensor`) in place; the result shares tensor's memory, and
-// tensor itself must not be used afterwards. Saves nothing. `view.tensor` is ignored. With tables by
-// position, token t of a row is at position t.
+// tensor itself must not be used afterwards. Saves nothing. `view.tensor` is ignored. With tables
+// by position, token t of a row is at position t.
 Tensor rope(const Tensor& tensor,  // (B, T, row_width)
             HeadView view, const RopeTables& tables);
 
@@ -26,11 +26,11 @@ Tensor rope(const Tensor& tensor,  // (B, T, row_width)
 //
 // [Note: a query that sees no key]
 // Padding in front of a text leaves queries all of whose keys are hidden. Masks that add the
-// smallest finite number, as those of Hugging Face's eager attention, make the scores of such a
-// query equal: it averages the values of all Tk keys, later ones too. So does this op; its backward
-// is that of the softmax at weights 1 / Tk, to values, keys and query, as PyTorch's is. (Hugging
-// Face's other attention functions give zeros there.) Nothing depends on these rows unless one of
-// them is to predict a label.
+// smallest finite number make the scores of such a query equal: it averages the values of all Tk
+// keys, later ones too (transformers 4.57, eager: Llama, Mistral, BLOOM, GPT-NeoX). So does this
+// op; its backward is the softmax's at weights 1 / Tk. Other values exist: eager GPT-2 averages
+// keys up to the query only (its causal mask is one more), fused attention gives zeros. Nothing
+// depends on these rows unless one of them is to predict a label.
 Tensor attention(const AttentionArgs& args);  // -> (B, Tq, heads * head_dim)
 
 }  // namespace fsdp::ops
