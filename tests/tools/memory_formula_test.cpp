@@ -23,6 +23,7 @@ struct Case {
   int64_t rows = 1;  // of a micro-step, of 7 positions
   bool tied = true;
   int64_t positions = 7;  // of the table
+  bool head_bias = false;
 };
 
 SessionOptions session_options(const Case& c) {
@@ -38,6 +39,7 @@ SessionOptions session_options(const Case& c) {
   options.max_length = 7;
   model.max_positions = c.positions;
   model.tied_head = c.tied;
+  model.head_bias = c.head_bias;
   options.wrap = c.wrap;
   options.fsdp = c.more;
   options.fsdp.strategy = c.strategy;
@@ -205,6 +207,32 @@ TEST_CASE("memory formula: gradients that are made wide and rounded, of an untie
         check_against_ledger(c);
         c.frozen = {"*.mlp.*", "*.attn.*", "*.wte.*", "*.wpe.*", "lm_head.*"};
         if (tied) c.frozen.pop_back();
+        check_against_ledger(c);
+      }
+    }
+  }
+}
+
+// As wide as the model is, so that half of it is seen; and alone when nothing else is trained.
+TEST_CASE("memory formula: a head with a bias") {
+  using enum DType;
+  for (const auto& [dtype, reduce] : {std::pair{kF32, kF32}, std::pair{kBF16, kBF16},
+                                      std::pair{kBF16, kF16}, std::pair{kF32, kBF16}}) {
+    for (const bool tied : {true, false}) {
+      for (const int64_t rows : {1, 30}) {
+        CAPTURE(tied);
+        CAPTURE(rows);
+        Case c = {.ranks = 2,
+                  .dtype = dtype,
+                  .reduce_dtype = reduce,
+                  .rows = rows,
+                  .tied = tied,
+                  .head_bias = true};
+        check_against_ledger(c);
+        c.strategy = comm::Strategy::kNoShard;
+        check_against_ledger(c);
+        c.frozen = {"*.h.*", "*.wpe.*", "*.wte.*", "*.ln_f.*"};
+        if (!tied) c.frozen.push_back("lm_head.weight");
         check_against_ledger(c);
       }
     }

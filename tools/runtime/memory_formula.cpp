@@ -144,7 +144,7 @@ std::string module_of(const Parameter& parameter) {
 }  // namespace
 
 size_t WideGradients::peak() const {
-  return std::max({head, positions, head_stays ? head + other : other});
+  return std::max({head + head_bias, positions, head_stays ? head + other : other});
 }
 
 // Kernels write in the dtype of their operands or in the accumulation dtype. A norm makes the
@@ -164,6 +164,8 @@ void add_wide_gradients(const std::vector<const Parameter*>& trained,
       wide.head_stays = model.tied_head;
     } else if (!direct && p->name() == "embedding.positions.weight") {
       wide.positions = bytes;
+    } else if (p->name() == "head.bias") {
+      wide.head_bias = !direct || in_pieces ? bytes : 0;
     } else if (!direct && p->shape().rank() == 1) {
       vectors[module_of(*p)] += bytes;
     } else if (!direct) {

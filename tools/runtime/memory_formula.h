@@ -26,6 +26,8 @@
 // Where a is less than m, some gradients are made in m bytes first and then rounded:
 //   reduce_dtype = param_dtype   + m V hidden   the head's, when it is tied to the embedding or
 //                                               computed in several pieces
+//                                + m V        and its bias's, when it has one: not tied, and gone
+//                                               when the head's backward is
 //   another reduce_dtype         + m max        of every parameter in turn; beside a tied head's,
 //                                               but for the position table, which is the last
 // Every term is rounded up as the ledger does. One case is an upper bound (upper_bounds): with
@@ -60,6 +62,7 @@ struct UnitExtent {
 struct WideGradients {
   size_t head = 0;
   bool head_stays = false;  // tied: until the embedding's part has come
+  size_t head_bias = 0;     // beside the head's
   size_t other = 0;         // the most that any other op makes at a time
   size_t positions = 0;     // the position table's: after the embedding's part
   size_t peak() const;      // together
