@@ -4,7 +4,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "core/io/json.h"
+#include "core/io/file.h"
 #include "core/io/shard_index.h"
 
 namespace fsdp {
@@ -34,21 +34,6 @@ constexpr const char* kIndex = "model.safetensors.index.json";
   }
   fail("{}: no {} or {}{}", folder.string(), kWeights, kIndex,
        other.empty() ? "" : " (there is " + other + ")");
-}
-
-// "weight_map" of the index, names checked: tensor -> file.
-std::map<std::string, std::string> read_weight_map(const std::filesystem::path& path,
-                                                   const Json& index) {
-  FSDP_CHECK(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(),
-             "{}: no object \"weight_map\"", path.string());
-  std::map<std::string, std::string> out;
-  for (const auto& [name, file] : index["weight_map"].items()) {
-    const std::string where = fmt::format("{}: weight_map: {}", path.string(), name);
-    FSDP_CHECK(file.is_string(), "{}: expected a file name, got {}", where, file.type_name());
-    out.emplace(name, file.get<std::string>());
-    check_file_name(where, out.at(name));
-  }
-  return out;
 }
 
 }  // namespace
@@ -91,10 +76,10 @@ void SafetensorsFolder::add_whole(const std::string& name, size_t file) {
 
 void SafetensorsFolder::open_index() {
   const std::filesystem::path index_path = folder_ / kIndex;
-  const Json index = read_json_file(index_path);
+  const WeightMap index = parse_weight_map(read_file(index_path), index_path.string());
   std::map<std::string, size_t> opened;  // file name -> index into files_
   uint64_t total_bytes = 0;
-  for (const auto& [name, file_name] : read_weight_map(index_path, index)) {
+  for (const auto& [name, file_name] : index.files) {
     if (!opened.count(file_name)) opened[file_name] = open_file(index_path, file_name);
     const SafetensorsFile& file = files_[opened[file_name]];
     FSDP_CHECK(file.contains(name), "{}: tensor \"{}\" is not in {}", index_path.string(), name,
@@ -109,12 +94,9 @@ void SafetensorsFolder::open_index() {
                                       index_path.string(), name, file.path().filename().string()));
     }
   }
-  if (index.contains("metadata") && index["metadata"].is_object()) {
-    const Json total = index["metadata"].value("total_size", Json());
-    if (total.is_number() && total.get<double>() != static_cast<double>(total_bytes)) {
-      warnings_.push_back(fmt::format("{}: total_size is {}, the tensors have {} bytes",
-                                      index_path.string(), total.dump(), total_bytes));
-    }
+  if (index.total_bytes && *index.total_bytes != static_cast<double>(total_bytes)) {
+    warnings_.push_back(fmt::format("{}: total_size is {}, the tensors have {} bytes",
+                                    index_path.string(), *index.total_bytes, total_bytes));
   }
 }
 

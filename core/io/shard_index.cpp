@@ -76,9 +76,29 @@ void check_file_name(const std::string& where, const std::string& name) {
              "{}: expected a file name, got \"{}\"", where, name);
 }
 
+WeightMap parse_weight_map(std::string_view text, const std::string& name) {
+  const Json index = parse_json(text, name);
+  FSDP_CHECK(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(),
+             "{}: no object \"weight_map\"", name);
+  WeightMap out;
+  for (const auto& [tensor, file] : index["weight_map"].items()) {
+    const std::string where = fmt::format("{}: weight_map: {}", name, tensor);
+    FSDP_CHECK(file.is_string(), "{}: expected a file name, got {}", where, file.type_name());
+    check_file_name(where, out.files.emplace(tensor, file.get<std::string>()).first->second);
+  }
+  if (index.contains("metadata") && index["metadata"].is_object()) {
+    const Json total = index["metadata"].value("total_size", Json());
+    if (total.is_number()) out.total_bytes = total.get<double>();
+  }
+  return out;
+}
+
 ShardIndex read_shard_index(const std::filesystem::path& file) {
-  const std::string where = file.string();
-  const Json json = read_json_file(file);
+  return parse_shard_index(read_file(file), file.string());
+}
+
+ShardIndex parse_shard_index(std::string_view text, const std::string& where) {
+  const Json json = parse_json(text, where);
   const std::string format = text_of(where + ": format", member(where, json, "format"));
   FSDP_CHECK(format == kFormat, "{}: format: expected \"{}\", got \"{}\"", where, kFormat, format);
   const int64_t version = count_of(where + ": version", member(where, json, "version"));
@@ -97,7 +117,7 @@ ShardIndex read_shard_index(const std::filesystem::path& file) {
   return out;
 }
 
-void write_shard_index(const std::filesystem::path& file, const ShardIndex& index) {
+std::string shard_index_json(const ShardIndex& index) {
   OrderedJson tensors = OrderedJson::object();
   for (const auto& [name, entry] : index.tensors) {
     OrderedJson pieces = OrderedJson::array();
@@ -106,12 +126,13 @@ void write_shard_index(const std::filesystem::path& file, const ShardIndex& inde
     }
     tensors[name] = {{"dtype", entry.dtype}, {"shape", entry.shape}, {"pieces", pieces}};
   }
-  write_file_atomically(file, OrderedJson({{"format", kFormat},
-                                           {"version", kVersion},
-                                           {"files", index.files},
-                                           {"tensors", tensors}})
-                                      .dump() +
-                                  "\n");
+  const OrderedJson all = {
+      {"format", kFormat}, {"version", kVersion}, {"files", index.files}, {"tensors", tensors}};
+  return all.dump() + "\n";
+}
+
+void write_shard_index(const std::filesystem::path& file, const ShardIndex& index) {
+  write_file_atomically(file, shard_index_json(index));
 }
 
 }  // namespace fsdp

@@ -1,4 +1,6 @@
-// model.shards.json, the index of a sharded checkpoint: every file holds parts of tensors, one
+// The two kinds of index that name the files of a model's tensors.
+// model.safetensors.index.json, Hugging Face's: each tensor lies in one file.
+// model.shards.json, of a sharded checkpoint: every file holds parts of tensors, one
 // rank's or several, and the index says which elements they are. Tensors are addressed by (name,
 // element range), so that any number of ranks can read what any other wrote:
 //   {"format": "fsdp.cpp shards", "version": 1,
@@ -11,7 +13,9 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/io/safetensors.h"
@@ -30,9 +34,18 @@ struct ShardIndex {
   std::map<std::string, Entry> tensors;
 };
 
-// Error unless it is as above and the pieces of every tensor are all of it, in order.
+// Error unless it is as above and the pieces of every tensor are all of it, in order. `name`: of
+// the file, for errors.
+ShardIndex parse_shard_index(std::string_view json, const std::string& name);
+std::string shard_index_json(const ShardIndex& index);
 ShardIndex read_shard_index(const std::filesystem::path& file);
 void write_shard_index(const std::filesystem::path& file, const ShardIndex& index);
+
+struct WeightMap {
+  std::map<std::string, std::string> files;  // by tensor; names, in the folder of the index
+  std::optional<double> total_bytes;         // "metadata": "total_size", when it is a number
+};
+WeightMap parse_weight_map(std::string_view json, const std::string& name);
 
 // "shard-00001-of-00003.safetensors", i from 0.
 std::string numbered_file(const std::string& stem, size_t i, size_t files);

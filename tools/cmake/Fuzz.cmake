@@ -18,6 +18,7 @@ function(fsdp_fuzz_target name)
 endfunction()
 
 fsdp_fuzz_target(safetensors fsdp_core)
+fsdp_fuzz_target(index fsdp_core)
 fsdp_fuzz_target(config fsdp_models)
 if(FSDP_FUZZ)  # the tokenizer's sources alone: a build of minutes, not of all folders
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/data/tokenizer/*.cpp)

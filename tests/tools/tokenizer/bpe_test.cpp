@@ -157,6 +157,10 @@ TEST_CASE("malformed models") {
   CHECK(error("vocab", {{"a", 1e300}}).find("expected a whole number") != std::string::npos);
   CHECK(error("vocab", {{"a", 1}, {"b", 1}}) ==
         "t.json: vocab: \"a\" and \"b\" both have the id 1");
+  CHECK(error("vocab", {{"a", 0}, {"b", (1 << 24) - 1}}) ==
+        "t.json: vocab: 2 tokens with ids up to 16777215: expected at most 65536 ids without a "
+        "token, got 16777214");
+  CHECK(error("vocab", {{"a", 0}, {"b", 65537}}) == "");
   CHECK(error("vocab", Json::array()) == "t.json: vocab: expected an object, got array");
   CHECK(error("merges", {"a"}) ==
         "t.json: merges[0]: expected two tokens with a space between them, got \"a\"");

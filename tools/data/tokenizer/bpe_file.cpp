@@ -9,8 +9,9 @@
 namespace fsdp::data {
 namespace {
 
-// Far above any vocabulary, and small enough for tables by id.
-constexpr int64_t kLargestId = (1 << 24) - 1;
+// Far above any vocabulary, and small enough for tables by id; so are the ids without a token, or a
+// file of a few bytes could ask for a table of half a GB.
+constexpr int64_t kLargestId = (1 << 24) - 1, kMostUnused = 1 << 16;
 
 constexpr std::string_view kBlank = "\u2581";
 // Classes of characters where pieces are not bytes: ASCII by its number, then these.
@@ -85,6 +86,11 @@ void Bpe::read_vocabulary(const JsonNode& node) {
   for (const auto& [content, ignored] : node.value().items()) {
     largest = std::max(largest, node.at(content).integer(0, kLargestId));
   }
+  const int64_t unused = largest + 1 - static_cast<int64_t>(node.value().size());
+  if (unused > kMostUnused) {
+    node.fail("{} tokens with ids up to {}: expected at most {} ids without a token, got {}",
+              node.value().size(), largest, kMostUnused, unused);
+  }
   contents_.resize(static_cast<size_t>(largest + 1));
   exists_.resize(contents_.size());
   for (const auto& [content, value] : node.value().items()) {
@@ -125,7 +131,7 @@ void Bpe::prepare_units() {
     append_utf8(character, byte_level_ ? byte_characters()[byte] : static_cast<char32_t>(byte));
     units_[byte] = id_of(character).value_or(-1);
   }
-  for (size_t byte = 0; byte < 256; ++byte) {
+  for (size_t byte = 0; byte_fallback_ && byte < 256; ++byte) {
     byte_tokens_[byte] = id_of(fmt::format("<0x{:02X}>", byte)).value_or(-1);
   }
   if (!ignore_merges_ || !byte_level_) return;
@@ -141,13 +147,11 @@ size_t Bpe::class_of(std::string_view text, size_t begin) const {
 }
 
 void Bpe::prepare_joins(const JsonNode& merges) {
-  const auto known = [&](size_t index) {
-    if (index == kBlankClass && !byte_level_) return id_of(kBlank).has_value();
-    return (byte_level_ || index < 128) && units_[index] >= 0;
-  };
-  for (size_t a = 0; a < 256; ++a) {
-    for (size_t b = 0; b < 256; ++b) joins_[a][b] = !known(a) || !known(b);
-  }
+  std::array<bool, 256> unknown{}, all{};
+  all.fill(true);
+  for (size_t i = 0; i < 256; ++i) unknown[i] = units_[i] < 0 || (!byte_level_ && i >= 128);
+  if (!byte_level_) unknown[kBlankClass] = !id_of(kBlank).has_value();
+  for (size_t i = 0; i < 256; ++i) joins_[i] = unknown[i] ? all : unknown;
   for (size_t i = 0; i < merges.size(); ++i) {
     MergePair pair = read_pair(merges.item(i));
     if (byte_level_) {
