@@ -65,8 +65,8 @@ TEST_CASE("command line: numbers that are none, in a short message") {
 
 TEST_CASE("command line: an unknown command is named, with the known ones") {
   CHECK(parse({"walk"}).message ==
-        "unknown command \"walk\"; expected train, generate, verify, bench, explain, compare, "
-        "tokenize, merge, convert, inspect");
+        "unknown command \"walk\"; expected train, generate, eval, verify, bench, explain, "
+        "compare, tokenize, merge, convert, inspect");
 }
 
 }  // namespace
