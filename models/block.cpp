@@ -24,18 +24,20 @@ Layer::Layer(std::string name, const std::string& kind, const BlockSpec& spec)
       layer_(spec.layer) {}
 
 Linear& Layer::add_linear(const LinearSpec& linear) {
-  double deviation = config_.initializer_range;
-  if (config_.xavier_init) {
-    deviation =
-        std::sqrt((linear.of_attention ? 1.0 : 2.0) / static_cast<double>(linear.in + linear.out));
-  }
+  Initializer weight = {.deviation = config_.initializer_range}, bias;
   if (linear.into_residual && config_.scaled_residual_init) {
-    deviation /= std::sqrt(2.0 * static_cast<double>(config_.layers));
+    weight.deviation /= std::sqrt(2.0 * static_cast<double>(config_.layers));
+  }
+  if (config_.xavier_init) {
+    const auto in = static_cast<double>(linear.in), out = static_cast<double>(linear.out);
+    weight = {.bound = std::sqrt((linear.of_attention ? 3 : 6) / (in + out))};
+    if (linear.of_attention) bias = {.bound = 1 / std::sqrt(in)};
   }
   return add_child<Linear>(linear.name, Linear::Spec{.in = linear.in,
                                                      .out = linear.out,
                                                      .bias = linear.bias,
-                                                     .deviation = deviation,
+                                                     .initial_weight = weight,
+                                                     .initial_bias = bias,
                                                      .layout = config_.weight_layout});
 }
 
@@ -153,9 +155,15 @@ void Block::add_part(BlockPart part, const BlockSpec& spec) {
     case BlockPart::kAttentionNorm:
       attention_norm_ = &add_child<Norm>("attention_norm", config_);
       break;
-    case BlockPart::kAttention: attention_ = &add_child<Attention>("attention", spec); break;
-    case BlockPart::kMlpNorm: mlp_norm_ = &add_child<Norm>("mlp_norm", config_); break;
-    case BlockPart::kMlp: mlp_ = &add_child<Mlp>("mlp", spec); break;
+    case BlockPart::kAttention:
+      attention_ = &add_child<Attention>("attention", spec);
+      break;
+    case BlockPart::kMlpNorm:
+      mlp_norm_ = &add_child<Norm>("mlp_norm", config_);
+      break;
+    case BlockPart::kMlp:
+      mlp_ = &add_child<Mlp>("mlp", spec);
+      break;
   }
 }
 
@@ -163,8 +171,8 @@ Tensor Block::operator()(const Tensor& x, const ForwardContext& context) {
   return run(x, [&](const Tensor& input) {
     Tape* tape = attention_norm_->tape();
     // Where nothing needs a gradient, backward does not come: nothing to run again.
-    const bool again = recompute_ == RecomputeMode::kFull &&
-                       (input.requires_grad() || trainable(*this));
+    const bool again =
+        recompute_ == RecomputeMode::kFull && (input.requires_grad() || trainable(*this));
     if (again) {
       return recompute(*tape, input,
                        [this, context](const Tensor& same) { return compute(same, context); });

@@ -88,10 +88,11 @@ CausalLM::CausalLM(const ModelConfig& config, Backend& backend, DType dtype, int
   if (config_.tied_head) {
     head_ = &add_child<Linear>("head", base_->token_table(), config_.head_bias);
   } else {
-    head_ = &add_child<Linear>("head", Linear::Spec{.in = config_.hidden,
-                                                    .out = config_.vocabulary,
-                                                    .bias = config_.head_bias,
-                                                    .deviation = config_.initializer_range});
+    head_ = &add_child<Linear>(
+        "head", Linear::Spec{.in = config_.hidden,
+                             .out = config_.vocabulary,
+                             .bias = config_.head_bias,
+                             .initial_weight = {.deviation = config_.initializer_range}});
   }
 }
 

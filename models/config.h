@@ -17,8 +17,8 @@ enum class PositionKind : uint8_t { kNone, kLearned, kRope, kAlibi };
 enum class NormKind : uint8_t { kLayerNorm, kRmsNorm };
 enum class MlpKind : uint8_t { kActivation, kSwiGlu };
 
-// What a block is made of, in the order in which a family registers it: the order of its parameters in
-// an FSDP unit, which is PyTorch's for the same model.
+// What a block is made of, in the order in which a family registers it: the order of its parameters
+// in an FSDP unit, which is PyTorch's for the same model.
 enum class BlockPart : uint8_t { kAttentionNorm, kAttention, kMlpNorm, kMlp };
 
 // Frequencies theta^(-2i/d), optionally scaled (Hugging Face `rope_scaling`).
@@ -28,8 +28,8 @@ struct RopeConfig {
   double fraction = 1;  // of the channels of a head that are rotated
   Scaling scaling = Scaling::kNone;
   double factor = 1;
-  double low_frequency_factor = 1;   // llama3
-  double high_frequency_factor = 4;  // llama3
+  double low_frequency_factor = 1;       // llama3
+  double high_frequency_factor = 4;      // llama3
   double original_max_positions = 8192;  // llama3
 };
 
@@ -81,19 +81,19 @@ struct ModelConfig {
   double mlp_dropout = 0;  // behind the activation
   double initializer_range = 0.02;
   bool scaled_residual_init = false;  // GPT-2: deviation / sqrt(2 layers) into the residual stream
-  bool xavier_init = false;  // fairseq: deviation of matrices sqrt(2 / (in + out)), half the
-                             // variance for q, k, v
+  bool xavier_init = false;  // fairseq: matrices uniform within sqrt(6 / (in + out)); q, k and v
+                             // sqrt(3 / (in + out)), their biases 1 / sqrt(in)
 
-  // Of a run, not of the model's file: rotary and ALiBi values are rounded to it; empty: they are in
-  // the accumulation dtype.
+  // Of a run, not of the model's file: rotary and ALiBi values are rounded to it; empty: they are
+  // in the accumulation dtype.
   std::optional<DType> buffer_dtype;
 
   int64_t bos_token = -1;  // -1: none
   int64_t eos_token = -1;
 
-  double attention_scale() const;  // 1 / sqrt(head_dim)
-  double embedding_scale() const;  // of the token rows
-  int64_t rotary_dim() const;      // channels of a head that are rotated
+  double attention_scale() const;   // 1 / sqrt(head_dim)
+  double embedding_scale() const;   // of the token rows
+  int64_t rotary_dim() const;       // channels of a head that are rotated
   int64_t parameter_count() const;  // tied head once
 };
 

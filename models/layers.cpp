@@ -19,11 +19,12 @@ std::string norm_class(const ModelConfig& config) {
 
 Linear::Linear(std::string name, const Spec& spec)
     : Module(std::move(name), out_in(spec) ? "Linear" : "Conv1D"),
-      weights_{add_parameter("weight",
-                             out_in(spec) ? Shape{spec.out, spec.in} : Shape{spec.in, spec.out},
-                             {0, spec.deviation}, true),
-               spec.bias ? &add_parameter("bias", Shape{spec.out}, {}, false) : nullptr,
-               spec.layout} {}
+      weights_{
+          add_parameter("weight",
+                        out_in(spec) ? Shape{spec.out, spec.in} : Shape{spec.in, spec.out},
+                        spec.initial_weight, true),
+          spec.bias ? &add_parameter("bias", Shape{spec.out}, spec.initial_bias, false) : nullptr,
+          spec.layout} {}
 
 Linear::Linear(std::string name, Parameter& weight, bool bias)
     : Module(std::move(name), "Linear"),

@@ -20,7 +20,8 @@ class Linear final : public Module {
     int64_t in = 0;
     int64_t out = 0;
     bool bias = false;
-    double deviation = 0.02;  // of the initial weight
+    Initializer initial_weight = {.deviation = 0.02};
+    Initializer initial_bias = {};
     ops::WeightLayout layout = ops::WeightLayout::kOutIn;
   };
   Linear(std::string name, const Spec& spec);

@@ -1,6 +1,8 @@
 // Sources of parameter values.
 #include "models/weights.h"
 
+#include <algorithm>
+
 #include "core/io/safetensors.h"
 #include "core/rng.h"
 #include "models/names.h"
@@ -22,15 +24,31 @@ void fill_uniform(const Parameter& parameter, uint64_t seed, int64_t first, Tens
   backend.cast(backend.compute_stream(), exact, values);
 }
 
+// The part of the row that is in `values`.
+void clear_row(const Parameter& parameter, int64_t row, int64_t first, Tensor& values) {
+  const int64_t width = parameter.shape()[1];
+  const int64_t begin = std::max(first, row * width);
+  const int64_t end = std::min(first + values.numel(), (row + 1) * width);
+  if (begin >= end) return;
+  const Tensor part = values.slice(begin - first, Shape{end - begin});
+  Backend& backend = values.backend();
+  backend.fill_zero(backend.compute_stream(), part.data(), part.bytes());
+}
+
 }  // namespace
 
-FillFunction from_scratch(uint64_t seed) {
-  return [seed](const Parameter& parameter, int64_t first, Tensor& values) {
+int64_t padding_row(const ModelConfig& config) { return config.position_offset - 1; }
+
+FillFunction from_scratch(uint64_t seed, int64_t padding_row) {
+  return [=](const Parameter& parameter, int64_t first, Tensor& values) {
     const Initializer& init = parameter.initializer();
     Backend& backend = values.backend();
     if (init.bound != 0) return fill_uniform(parameter, seed, first, values);
     backend.fill_normal(backend.compute_stream(), values, init.mean, init.deviation, seed,
                         hash_name(parameter.name()), first);
+    const bool table = parameter.name() == "embedding.tokens.weight" ||
+                       parameter.name() == "embedding.positions.weight";
+    if (padding_row >= 0 && table) clear_row(parameter, padding_row, first, values);
   };
 }
 

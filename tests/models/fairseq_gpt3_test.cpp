@@ -9,6 +9,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
 #include "models/family.h"
+#include "models/weights.h"
 #include "tests/support/plain_model.h"
 #include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"
@@ -116,21 +117,59 @@ TEST_CASE("fairseq gpt3: parameters of the architectures, with and without a sha
   }
 }
 
-TEST_CASE("fairseq gpt3: initial deviations of the tables, q, k, v and the other matrices") {
+// build_embedding, LearnedPositionalEmbedding, MultiheadAttention.reset_parameters and
+// TransformerDecoderLayer.build_fc1 of fairseq: normal tables; xavier_uniform_ matrices, with a
+// gain of 1 / sqrt(2) for q, k and v, whose biases are those of torch.nn.Linear.
+TEST_CASE("fairseq gpt3: initial values of the tables, q, k, v and the other layers") {
   cpu::CpuBackend backend;
   const ModelConfig config = preset("transformer_lm_gpt3_small");  // hidden 768, ffn 3072
   const CausalLM model(config, backend, DType::kF32, 4);
-  const auto deviation = [&](std::string_view name) {
+  const auto initial = [&](std::string_view name) {
     for (const Parameter* p : model.parameters()) {
-      if (p->name() == name) return p->initializer().deviation;
+      if (p->name() == name) return p->initializer();
     }
-    return -1.0;
+    return Initializer{.deviation = -1, .bound = -1};
   };
-  CHECK(deviation("embedding.tokens.weight") == doctest::Approx(1 / std::sqrt(768.0)));
-  CHECK(deviation("embedding.positions.weight") == doctest::Approx(1 / std::sqrt(768.0)));
-  CHECK(deviation("blocks.0.attention.k.weight") == doctest::Approx(std::sqrt(1 / 1536.0)));
-  CHECK(deviation("blocks.0.attention.out.weight") == doctest::Approx(std::sqrt(2 / 1536.0)));
-  CHECK(deviation("blocks.0.mlp.down.weight") == doctest::Approx(std::sqrt(2 / 3840.0)));
+  for (const char* table : {"embedding.tokens.weight", "embedding.positions.weight"}) {
+    CHECK(initial(table).deviation == doctest::Approx(1 / std::sqrt(768.0)));
+    CHECK(initial(table).bound == 0);
+  }
+  for (const char* part : {"q", "k", "v"}) {
+    const std::string layer = std::string("blocks.0.attention.") + part;
+    CHECK(initial(layer + ".weight").bound ==
+          doctest::Approx(std::numbers::sqrt2 / 2 * std::sqrt(6 / 1536.0)));
+    CHECK(initial(layer + ".bias").bound == doctest::Approx(1 / std::sqrt(768.0)));
+  }
+  CHECK(initial("blocks.0.attention.out.weight").bound == doctest::Approx(std::sqrt(6 / 1536.0)));
+  for (const char* layer : {"blocks.0.mlp.up", "blocks.0.mlp.down"}) {
+    const std::string name = layer;
+    CHECK(initial(name + ".weight").bound == doctest::Approx(std::sqrt(6 / 3840.0)));
+    CHECK(initial(name + ".bias").bound == 0);
+    CHECK(initial(name + ".bias").deviation == 0);
+  }
+  CHECK(padding_row(config) == 1);
+  CHECK(padding_row(preset("gpt2-124m")) == -1);
+}
+
+// A table of two columns in pieces that cut the row.
+TEST_CASE("fairseq gpt3: the padding token's rows start at zero") {
+  cpu::CpuBackend backend;
+  const FillFunction fill = from_scratch(3, 1), plain = from_scratch(3);
+  for (const char* name : {"embedding.tokens.weight", "embedding.positions.weight", "other"}) {
+    const Parameter table(name, Shape{4, 2}, {.deviation = 1}, true);
+    Doubles got, expected;
+    for (const auto& [first, count] : {std::pair{0, 3}, std::pair{3, 1}, std::pair{4, 4}}) {
+      Tensor part = Tensor::empty(backend, Shape{count}, DType::kF64);
+      for (auto [from, to] : {std::pair{&fill, &got}, std::pair{&plain, &expected}}) {
+        (*from)(table, first, part);
+        const Doubles values = part.to_doubles();
+        to->insert(to->end(), values.begin(), values.end());
+      }
+    }
+    if (std::string(name) != "other") expected[2] = expected[3] = 0;
+    CHECK(got == expected);
+    CHECK(expected[1] != 0);
+  }
 }
 
 TEST_CASE("fairseq gpt3: what the arguments of fairseq say that is not done is refused") {

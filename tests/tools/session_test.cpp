@@ -1,10 +1,14 @@
-// What a session refuses when it is made. What it computes: tests/e2e/verify_models.sh.
+// What a session refuses when it is made, and positions of padded rows. What it computes:
+// tests/e2e/verify_models.sh.
 #include "tools/runtime/session.h"
+
+#include <cmath>
 
 #include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/tiny_models.h"
 
 namespace fsdp::tools {
 namespace {
@@ -46,6 +50,32 @@ TEST_CASE("session: token and position table as units of their own need two buff
   CHECK(error_with(2, {.strategy = comm::Strategy::kShardGradOp,
                        .units_in_flight = 1,
                        .release_arena = true}) == "");
+}
+
+// transformers numbers positions from the left edge whatever the mask says (GPT-2), fairseq from
+// the first token: there, padding in front changes nothing.
+TEST_CASE("session: padding in front and learned positions") {
+  const std::vector<int32_t> alone = {5, 9, 2, 7};
+  const Batch plain = {
+      .rows = 1, .length = 4, .tokens = alone, .labels = alone, .global_label_tokens = 3};
+  const Batch padded = {.rows = 1,
+                        .length = 6,
+                        .tokens = {0, 0, 5, 9, 2, 7},
+                        .labels = {-100, -100, -100, 9, 2, 7},
+                        .mask = {0, 0, 1, 1, 1, 1},
+                        .global_label_tokens = 3};
+  for (const bool fairseq : {true, false}) {
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      SessionOptions options = {.model = fairseq ? test::tiny_fairseq() : test::tiny_gpt2(),
+                                .max_length = 6};
+      options.fsdp.param_dtype = options.fsdp.reduce_dtype = DType::kF64;
+      options.training = false;
+      Session session(world, options);
+      session.initialise(models::from_scratch(3));
+      const double difference = session.evaluate(padded) - session.evaluate(plain);
+      CHECK((std::abs(difference) < 1e-13) == fairseq);
+    });
+  }
 }
 
 }  // namespace

@@ -117,6 +117,22 @@ void Session::initialise_from_first_rank(const models::FillFunction& fill) {
   sharded_->initialise_from_first_rank(fill);
 }
 
+namespace {
+
+// fairseq counts the tokens that are no padding (make_positions). Padding itself is at row 1 of the
+// table there, at the first token's here: no key or label reads what comes of it.
+std::vector<int32_t> positions_of_tokens(const std::vector<int32_t>& mask, int64_t length) {
+  std::vector<int32_t> out(mask.size());
+  int32_t seen = 0;
+  for (size_t i = 0; i < mask.size(); ++i) {
+    if (i % static_cast<size_t>(length) == 0) seen = 0;
+    if (mask[i] != 0) out[i] = seen++;
+  }
+  return out;
+}
+
+}  // namespace
+
 // [Note: a rank without rows]
 // It computes one row of zeros whose labels are all ignored: its loss and gradients are exactly
 // zero and it takes part in every collective, so no schedule needs a special case.
@@ -139,14 +155,18 @@ Session::DeviceBatch Session::upload(const Batch& batch) {
                options_.model.vocabulary, token);
   }
   const std::vector<int32_t> shifted = models::shifted_labels(labels, rows, batch.length);
-  Tensor key_bias;
+  Tensor key_bias, positions;
   if (!batch.mask.empty() && batch.rows > 0) {
     const DType wide = accumulation_dtype(options_.fsdp.param_dtype);
     key_bias = models::make_key_bias(options_.model, *backend_, wide, batch.mask, rows);
+    if (models::padding_row(options_.model) >= 0) {
+      positions = Tensor::from_host(*backend_, Shape{rows, batch.length},
+                                    positions_of_tokens(batch.mask, batch.length));
+    }
   }
   return {Tensor::from_host(*backend_, Shape{rows, batch.length}, tokens),
           Tensor::from_host(*backend_, Shape{rows * batch.length}, shifted),
-          Tensor::from_host(*backend_, Shape{rows}, samples), key_bias};
+          Tensor::from_host(*backend_, Shape{rows}, samples), key_bias, positions};
 }
 
 ForwardContext Session::context(const DeviceBatch& batch, DropoutKey key, bool training) const {
@@ -154,7 +174,8 @@ ForwardContext Session::context(const DeviceBatch& batch, DropoutKey key, bool t
   return {.training = training,
           .dropout = key,
           .samples = &batch.samples,
-          .key_bias = batch.key_bias.defined() ? &batch.key_bias : nullptr};
+          .key_bias = batch.key_bias.defined() ? &batch.key_bias : nullptr,
+          .positions = batch.positions.defined() ? &batch.positions : nullptr};
 }
 
 double Session::token_weight(const Batch& batch) const {

@@ -131,10 +131,11 @@ class Session {
 
  private:
   struct DeviceBatch {
-    Tensor tokens;    // (B, T), i32
-    Tensor labels;    // (B * T), i32, shifted
-    Tensor samples;   // (B), i64
-    Tensor key_bias;  // of the mask; undefined without one
+    Tensor tokens;     // (B, T), i32
+    Tensor labels;     // (B * T), i32, shifted
+    Tensor samples;    // (B), i64
+    Tensor key_bias;   // of the mask; undefined without one
+    Tensor positions;  // (B, T), i32; undefined: 0, 1, ... in every row
   };
   DeviceBatch upload(const Batch& batch);
   ForwardContext context(const DeviceBatch& batch, DropoutKey key, bool training) const;
