@@ -44,7 +44,12 @@ for line in '^units ' 'blocks.0 .. blocks.2' '(waits for the gather)' 'backward 
   '^collectives of a step'; do
   grep -q -- "$line" full.txt || fail "explain has no line '$line'"
 done
-explain --world 512 | grep -q 'full_shard on 512 ranks' || fail "explain --world 512"
+explain --world 512 >many.txt
+grep -q 'full_shard on 512 ranks' many.txt || fail "explain --world 512"
+# A block has 4 matrices of 24 x 24, 3 of 24 x 70 and two norms: 7,392 elements. Each of 512 ranks has a
+# multiple of 64, here 64; the rest of 32,768 is padding. The root: two of 257 x 24 and a norm.
+grep -q '^  blocks.0 .. blocks.2  *9  *7392  *25376  *64 ' many.txt || fail "--world 512: blocks: $(cat many.txt)"
+grep -q '^  root  *3  *12360  *20408  *64 ' many.txt || fail "--world 512: root: $(cat many.txt)"
 explain --layout fsdp1 | grep -q '^elements per rank in PyTorch FSDP1' || fail "--layout fsdp1"
 explain --layout fsdp2 | grep -q '^elements per rank in PyTorch FSDP2' || fail "--layout fsdp2"
 explain --set fsdp.wrap=class --set 'fsdp.wrap_classes=[LlamaDecoderLayer, LlamaMLP]' >nested.txt
