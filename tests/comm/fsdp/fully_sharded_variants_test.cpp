@@ -138,6 +138,9 @@ TEST_CASE("division by a factor, by force after the sum, and split: the same ave
   s.fsdp.force_sum = true;
   CHECK(largest_difference(train(s).gradients, average.gradients) <= 1e-14);
   s.fsdp.force_sum = false;
+  s.fsdp.split_division = true;
+  CHECK(largest_difference(train(s).gradients, average.gradients) <= 1e-14);
+  s.fsdp.split_division = false;
   s.fsdp.divide_factor = 12;  // four times the ranks
   NamedValues quarter = train(s).gradients;
   for (auto& [name, values] : quarter) {
