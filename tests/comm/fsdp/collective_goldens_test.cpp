@@ -25,21 +25,23 @@ struct Volume {
   }
 };
 struct Volumes {
-  Volume gather, reduce, replicas;
+  Volume gather, inner;  // all gathers; of these, those inside a group of reshard_group_size
+  Volume reduce, replicas, everyone;  // everyone: all-reduces of whole gradients (fixed_order)
   bool operator==(const Volumes&) const = default;
 };
 
 // Elements of each unit's unsharded buffer, root first.
-std::vector<int64_t> unit_numels(const Module& model, int64_t shards) {
+std::vector<int64_t> unit_numels(const Module& model, int64_t shards, int64_t block) {
   std::map<std::string, int64_t> units;  // "" is the root
   for (const Parameter* p : model.parameters()) {
     const std::string& name = p->name();
     const bool in_block = name.starts_with("blocks.");
-    units[in_block ? name.substr(0, name.find('.', 7)) : ""] += (p->numel() + 63) / 64 * 64;
+    units[in_block ? name.substr(0, name.find('.', 7)) : ""] +=
+        (p->numel() + block - 1) / block * block;
   }
   std::vector<int64_t> out;
   for (const auto& [name, numel] : units) {
-    out.push_back((numel + 64 * shards - 1) / (64 * shards) * (64 * shards));
+    out.push_back((numel + block * shards - 1) / (block * shards) * (block * shards));
   }
   return out;
 }
@@ -67,7 +69,14 @@ Volumes expected(const std::vector<int64_t>& numels, int64_t shards, int64_t rep
     // happens while the unit is there for its backward.
     const int64_t gathers = !gives_back || other ? 1 : root ? kMicroSteps : 2 * kMicroSteps;
     if (shards > 1) v.gather.add(gathers, numels[u] * parameter_bytes);
-    if (shards > 1) v.reduce.add(last_only ? 1 : kMicroSteps, numels[u] * reduced_bytes);
+    // What a smaller group kept from forward is gathered there.
+    if (o.reshard_group_size > 0 && !root) v.inner.add(kMicroSteps, numels[u] * parameter_bytes);
+    const int64_t reduces = last_only ? 1 : kMicroSteps;
+    if (o.fixed_order && replicas > 1) {
+      v.everyone.add(reduces, numels[u] * reduced_bytes);
+      continue;
+    }
+    if (shards > 1) v.reduce.add(reduces, numels[u] * reduced_bytes);
     const bool each = o.accumulation == Accumulation::kReduceEach;
     if (replicas > 1) v.replicas.add(each ? kMicroSteps : 1, numels[u] / shards * reduced_bytes);
   }
@@ -80,17 +89,25 @@ Volumes measured(const RunSpec& spec, std::vector<int64_t>& numels) {
     RankRun run(world, spec);
     run.step(0);
     run.wait();
+    const Communicator& shard_group = run.sharded().mesh().gather();
+    const CollectiveCount before = shard_group.count(Collective::kAllGather);
     run.backend().set_trace(&run.trace);
     run.step(1);
     run.wait();
     run.backend().set_trace(nullptr);
     if (world.rank() != 0) return;
-    numels = unit_numels(run.module(), run.sharded().mesh().shards());
+    numels =
+        unit_numels(run.module(), run.sharded().mesh().shards(), spec.fsdp.fixed_order ? 1024 : 64);
+    const std::string reduce_lane = spec.fsdp.separate_reduce ? "reduce" : "gather";
     for (const TraceEvent& e : run.trace.events()) {
       if (e.lane == "gather" && e.name == "all_gather") v.gather.add(1, e.bytes);
-      if (e.lane == "reduce" && e.name == "reduce_scatter") v.reduce.add(1, e.bytes);
+      if (e.lane == reduce_lane && e.name == "reduce_scatter") v.reduce.add(1, e.bytes);
+      if (e.lane == reduce_lane && e.name == "all_reduce") v.everyone.add(1, e.bytes);
       if (e.lane == "replicas" && e.name == "all_reduce") v.replicas.add(1, e.bytes);
     }
+    const CollectiveCount after = shard_group.count(Collective::kAllGather);
+    v.inner = {.calls = v.gather.calls - (after.calls - before.calls),
+               .bytes = v.gather.bytes - (after.bytes - before.bytes)};
   });
   return v;
 }
@@ -98,8 +115,14 @@ Volumes measured(const RunSpec& spec, std::vector<int64_t>& numels) {
 void check_volumes(const RunSpec& s) {
   std::vector<int64_t> numels;
   const Volumes got = measured(s, numels);
-  const int64_t shards = s.fsdp.strategy == Strategy::kNoShard ? 1 : 2;
+  const int64_t shards = s.fsdp.strategy == Strategy::kNoShard ? 1
+                         : is_hybrid(s.fsdp.strategy)          ? s.fsdp.shard_size
+                                                               : s.ranks;
   const Volumes want = expected(numels, shards, s.ranks / shards, s.fsdp);
+  CHECK(got.inner.calls == want.inner.calls);
+  CHECK(got.inner.bytes == want.inner.bytes);
+  CHECK(got.everyone.calls == want.everyone.calls);
+  CHECK(got.everyone.bytes == want.everyone.bytes);
   CHECK(got.gather.calls == want.gather.calls);
   CHECK(got.gather.bytes == want.gather.bytes);
   CHECK(got.reduce.calls == want.reduce.calls);
@@ -159,6 +182,38 @@ TEST_CASE(
                 .micro_steps = kMicroSteps,
                 .units = {other_unit()}};
       CAPTURE(name_of(strategy));
+      CAPTURE(static_cast<int>(accumulation));
+      check_volumes(s);
+    }
+  }
+}
+
+TEST_CASE("collectives: calls and bytes of hpZ, one communicator for all, and a fixed order") {
+  using enum Strategy;
+  struct Case {
+    const char* name;
+    FsdpOptions fsdp;
+  };
+  for (const Case& c :
+       {Case{"hpZ", {.reshard_group_size = 2}},
+        Case{"hpZ, one communicator", {.reshard_group_size = 2, .separate_reduce = false}},
+        Case{"one communicator", {.separate_reduce = false}},
+        Case{"one communicator, hybrid",
+             {.strategy = kHybridShard, .shard_size = 2, .separate_reduce = false}},
+        Case{"fixed order", {.fixed_order = true}},
+        Case{"fixed order, hybrid",
+             {.strategy = kHybridShard, .shard_size = 2, .fixed_order = true}},
+        Case{"fixed order, hybrid ZeRO-2",
+             {.strategy = kHybridShardZero2, .shard_size = 2, .fixed_order = true}}}) {
+    for (const auto accumulation : {Accumulation::kReduceEach, Accumulation::kReduceLast}) {
+      RunSpec s;
+      s.ranks = 4;
+      s.rows = 8;
+      s.fsdp = c.fsdp;
+      s.fsdp.param_dtype = DType::kBF16;
+      s.fsdp.accumulation = accumulation;
+      s.fsdp.micro_steps = kMicroSteps;
+      CAPTURE(c.name);
       CAPTURE(static_cast<int>(accumulation));
       check_volumes(s);
     }
