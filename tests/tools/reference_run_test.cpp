@@ -80,6 +80,7 @@ TEST_CASE("options become those of our run; who needs how many ranks") {
   CHECK(t.run.fsdp.accumulation == comm::Accumulation::kReduceLast);
   CHECK(t.run.fsdp.strategy == comm::Strategy::kHybridShardZero2);
   CHECK(t.run.fsdp.shard_size == 1);
+  CHECK(t.run.fsdp.split_division);
   CHECK(t.run.fsdp.absent_is_zero);
   CHECK(t.run.fsdp.reduce_dtype == DType::kBF16);
   CHECK(t.run.loss_mean == SessionOptions::LossMean::kRanks);
@@ -93,6 +94,26 @@ TEST_CASE("options become those of our run; who needs how many ranks") {
   CHECK(contains(copy.error(), "run.skip.steps[0]: expected a step below 20"));
 }
 
+TEST_CASE("a hybrid run has the mesh of its folder; one whose mesh is a guess is refused") {
+  const ReferenceCopy copy("fsdp/gpt2_accum3_hybrid_w4");
+  const auto read = [&] { return read_reference(copy.path(), {}).trajectories.at(0).run; };
+  CHECK(read().fsdp.shard_size == 2);
+  CHECK(!read().fsdp.split_division);
+  copy.set("reference.json", "/world_size", 8);
+  CHECK_MESSAGE(
+      contains(copy.unsupported(), "run.strategy = \"fsdp2_hybrid\" on 8 ranks without run.mesh"),
+      copy.unsupported());
+  copy.set("reference.json", "/run/mesh", {2, 4});
+  CHECK(read().fsdp.shard_size == 4);
+  copy.set("reference.json", "/run/mesh", {4, 2});
+  CHECK(read().fsdp.shard_size == 2);
+  for (const Json& wrong : {Json{2, 2}, Json{8}, Json{-2, -4}, Json{16, 0.5}}) {
+    copy.set("reference.json", "/run/mesh", wrong);
+    CHECK_MESSAGE(contains(copy.error(), "run.mesh: expected [replicas, shards] of 8 ranks, got ["),
+                  copy.error());
+  }
+}
+
 TEST_CASE("variants that are another run here as well are compared when asked for") {
   const fs::path folder = fixture_path("fsdp/gpt2_fp32_w2");
   const auto names = [&](DType dtype) {
@@ -101,7 +122,7 @@ TEST_CASE("variants that are another run here as well are compared when asked fo
     for (const ReferenceTrajectory& t : all.trajectories) out.push_back(t.variant);
     return out;
   };
-  CHECK(names(DType::kF32) == std::vector<std::string>{"", "ddp"});
+  CHECK(names(DType::kF32) == std::vector<std::string>{"", "ddp", "fsdp1"});
   CHECK(names(DType::kF64) == std::vector<std::string>{"f64", "f64_sharded"});
 }
 

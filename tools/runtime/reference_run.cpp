@@ -49,6 +49,14 @@ const std::map<std::string, comm::Strategy>& strategies() {
   return kStrategies;
 }
 
+bool is_hybrid(const std::string& strategy) {
+  const auto ours = strategies().find(strategy);
+  return ours != strategies().end() && comm::is_hybrid(ours->second);
+}
+
+// FSDP1 divides in part before the sum, whatever the dtype.
+bool splits_division(const std::string& strategy) { return strategy.starts_with("fsdp1_"); }
+
 const std::map<std::string, comm::Accumulation>& accumulations() {
   using enum comm::Accumulation;
   static const std::map<std::string, comm::Accumulation> kAccumulations = {
@@ -74,7 +82,7 @@ std::string unsupported_part(const Json& run) {
 }
 
 // What in these options keeps the run from being repeated here; "" when nothing does.
-std::string unsupported_option(const Json& run) {
+std::string unsupported_option(const Json& run, int ranks) {
   const Json none;
   std::map<std::string, std::vector<Json>> known = {
       {"param_dtype", {none, "f32", "bf16", "f16"}},
@@ -87,9 +95,9 @@ std::string unsupported_option(const Json& run) {
   for (const auto& [name, strategy] : strategies()) known["strategy"].emplace_back(name);
   for (const auto& [name, accumulation] : accumulations()) known["sync"].emplace_back(name);
   // Read elsewhere, or without influence on the result (up to rounding).
-  constexpr std::array<std::string_view, 14> kOther = {
-      "steps", "rows",  "T",      "labels", "empty",  "attn",   "clip",
-      "adamw", "accum", "freeze", "skip",   "scaler", "inject", "threads"};
+  constexpr std::array<std::string_view, 15> kOther = {
+      "steps", "rows",   "T",    "labels", "empty",  "attn",    "clip", "adamw",
+      "accum", "freeze", "skip", "scaler", "inject", "threads", "mesh"};
   for (const auto& [key, value] : run.items()) {
     if (const auto found = known.find(key); found != known.end()) {
       const std::vector<Json>& values = found->second;
@@ -99,6 +107,12 @@ std::string unsupported_option(const Json& run) {
     } else if (std::find(kOther.begin(), kOther.end(), key) == kOther.end()) {
       return fmt::format("run.{}", key);
     }
+  }
+  // Without a mesh: two replicas, where that is the only way to have both kinds of group.
+  if (run.value("mesh", Json()).is_null() && is_hybrid(run.value("strategy", "")) && ranks != 2 &&
+      ranks != 4) {
+    return fmt::format("run.strategy = {} on {} ranks without run.mesh", run.at("strategy").dump(),
+                       ranks);
   }
   return unsupported_part(run);
 }
@@ -116,8 +130,10 @@ bool is_other_run(const Json& main, const Json& variant) {
   for (const auto& [key, value] : variant.items()) {
     if (std::find(kSame.begin(), kSame.end(), key) != kSame.end()) continue;
     if (key == "strategy") {
-      const auto ours = strategies().find(main.value(key, ""));
+      const std::string other = main.value(key, "");
+      const auto ours = strategies().find(other);
       if (ours == strategies().end() || ours->second != strategies().at(value)) return true;
+      if (splits_division(other) != splits_division(value)) return true;
     } else if (!main.contains(key) || main.at(key) != value) {
       return true;
     }
@@ -127,6 +143,19 @@ bool is_other_run(const Json& main, const Json& variant) {
 
 // ---------------------------------------------------------------------------- Options of a run
 
+// Ranks of a shard group of a hybrid run: the second extent of its mesh (replicas, shards).
+int mesh_shards(const DescribedRun& run) {
+  if (!run.has("mesh")) return run.ranks / 2;
+  const JsonPlace mesh = run.place()["mesh"];
+  const std::vector<JsonPlace> extents = mesh.elements();
+  const int shards = extents.size() == 2 ? static_cast<int>(extents[1].number()) : 0;
+  FSDP_CHECK(shards > 0 && run.ranks % shards == 0 &&
+                 mesh.json() == Json::array({run.ranks / shards, shards}),
+             "{}: expected [replicas, shards] of {} ranks, got {}", mesh.where(), run.ranks,
+             mesh.json().dump());
+  return shards;
+}
+
 ReferenceRun read_run(const DescribedRun& run) {
   ReferenceRun out;
   comm::FsdpOptions& fsdp = out.fsdp;
@@ -134,8 +163,10 @@ ReferenceRun read_run(const DescribedRun& run) {
   const Json& reduce = run.options.at("reduce_dtype");
   fsdp.reduce_dtype = reduce.is_null() ? accumulation_dtype(fsdp.param_dtype)
                                        : parse_dtype(reduce.get<std::string>());
-  fsdp.strategy = strategies().at(run.place()["strategy"].text());
-  if (comm::is_hybrid(fsdp.strategy)) fsdp.shard_size = run.ranks / 2;  // always two replicas
+  const std::string strategy = run.place()["strategy"].text();
+  fsdp.strategy = strategies().at(strategy);
+  fsdp.split_division = splits_division(strategy);
+  if (is_hybrid(strategy)) fsdp.shard_size = mesh_shards(run);
   fsdp.micro_steps = static_cast<int>(run.place()["accum"].number());
   fsdp.accumulation = accumulations().at(run.place()["sync"].text());
   fsdp.absent_is_zero = run.is("unused", "zero");
@@ -153,8 +184,8 @@ ReferenceRun read_run(const DescribedRun& run) {
   }
   for (const JsonPlace& name : run.place()["freeze"].elements()) out.frozen.push_back(name.text());
   const bool equal_means = !rank_mean || run.is("labels", "full");
-  const bool hybrid = comm::is_hybrid(fsdp.strategy);
-  if (hybrid || !equal_means || run.has("scaler") || fsdp.micro_steps > 1) out.ranks = run.ranks;
+  if (is_hybrid(strategy) || !equal_means || run.has("scaler") || fsdp.micro_steps > 1)
+    out.ranks = run.ranks;
   // Any number of ranks then has the same mean, also one that does not divide the rows.
   if (!out.ranks) out.loss_mean = SessionOptions::LossMean::kTokens;
   return out;
@@ -281,17 +312,18 @@ std::vector<DescribedRun> candidates(const RunFolder& in, const ReferenceChoice&
     return DescribedRun{variant, options, in.json.where(), ranks};
   };
   std::vector<DescribedRun> out;
-  if (!unsupported_option(main).empty() || compute_dtype(main) == dtype) {
+  if (!unsupported_option(main, ranks).empty() || compute_dtype(main) == dtype) {
     out.push_back(described("", main));
   }
   for (const auto& item : in.json["variants"].json().items()) {
     const std::string& variant = item.key();
     Json run = main;
     run.update(in.json["variants"][variant]["options"].json());
-    if (unsupported_option(run).empty() && compute_dtype(run) != dtype) continue;
+    if (unsupported_option(run, ranks).empty() && compute_dtype(run) != dtype) continue;
     const bool has_final = fs::exists(in.folder / ("final_" + variant + ".safetensors"));
     const bool wanted = choice.all_variants || out.empty();
-    if (has_final || (wanted && unsupported_option(run).empty() && is_other_run(main, run))) {
+    if (has_final ||
+        (wanted && unsupported_option(run, ranks).empty() && is_other_run(main, run))) {
       out.push_back(described(variant, run));
     }
   }
@@ -313,12 +345,13 @@ void read_run_layout(const JsonPlace& json, const ReferenceChoice& choice, Refer
       out.folder, json,
       read_batches(ReferenceTensors(out.folder / "batches.safetensors", ""), true)};
   const Json& main = json["run"].json();
-  out.dtype =
-      choice.dtype.value_or(unsupported_option(main).empty() ? compute_dtype(main) : DType::kF32);
+  const int ranks = static_cast<int>(json["world_size"].number());
+  out.dtype = choice.dtype.value_or(unsupported_option(main, ranks).empty() ? compute_dtype(main)
+                                                                            : DType::kF32);
   std::string refusal = fmt::format("no run in {}", name_of(out.dtype));
   for (const DescribedRun& run : candidates(in, choice, out.dtype)) {
     const std::string name = run.variant.empty() ? "main run" : "variant " + run.variant;
-    const std::string option = unsupported_option(run.options);
+    const std::string option = unsupported_option(run.options, run.ranks);
     if (!option.empty()) {
       if (out.notes.empty()) refusal = option;
       out.notes.push_back(
