@@ -24,7 +24,7 @@ expect() {
   fi
 }
 
-# trajectory FOLDER: the flag, where the folder holds a training run (here: three; in ../shared: all)
+# trajectory FOLDER: the flag, where the folder holds a training run (here: two; in ../shared: all)
 trajectory() { [ -f "$1/trajectory.safetensors" ] && echo --trajectory; }
 
 # ---- every case, dtype, strategy and number of ranks ---------------------------------------------

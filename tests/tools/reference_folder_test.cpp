@@ -144,15 +144,15 @@ TEST_CASE("missing and misshapen things are named with their file") {
                  "/nowhere: no such folder"));
   for (const char* file :
        {"config.json", "reference.json", "reference.safetensors", "trajectory.safetensors"}) {
-    const ReferenceCopy copy("models/llama_linear_tied");
+    const ReferenceCopy copy("models/gpt2");
     fs::remove(copy.path() / file);
     CHECK_MESSAGE(contains(copy.error(), file), copy.error());
   }
-  const ReferenceCopy key("models/llama_linear_tied");
+  const ReferenceCopy key("models/gpt2");
   key.set("reference.json", "/trajectory/steps/4", Json{{"lr", 1e-3}, {"loss_f64", 1.0}});
   CHECK_MESSAGE(contains(key.error(), "reference.json: trajectory.steps[4].grad_norm_f64: missing"),
                 key.error());
-  const ReferenceCopy number("models/llama_linear_tied");
+  const ReferenceCopy number("models/gpt2");
   number.set("reference.json", "/loss_f64", "five");
   CHECK(contains(number.error(), "reference.json: loss_f64: expected a number, got \"five\""));
 
