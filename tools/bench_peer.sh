@@ -12,6 +12,7 @@ script=$root/../shared/peers/torch_step.py
 peer=${PEER:-both}
 as_root=$([ "$(id -u)" = 0 ] && echo --allow-run-as-root)
 launch="mpirun -n 2 --oversubscribe --bind-to none $as_root"
+launch4=${launch/-n 2/-n 4}
 
 # field NAME JSON: the number
 field() { sed -n "s/.*\"$1\": *\([-0-9.e+]*\).*/\1/p" <<<"$2"; }
@@ -86,7 +87,29 @@ for dtype in f32 bf16; do
   done
 done
 
+# peer_sharding LABEL FIRST_MS LAUNCHER ARGUMENTS...: a row below those of bench sharding, 4 x 64 tokens
+peer_sharding() {
+  local label=$1 first=$2 launcher=$3 json ms; shift 3
+  # shellcheck disable=SC2086
+  json=$($launcher "$script" --steps "$steps" --seq 64 --dtype f32 "$@" 2>/dev/null | grep ms_min)
+  ms=$(field ms_min "$json")
+  [ -n "$ms" ] || { echo "$label: failed"; return; }
+  printf '%-20s%10.1f%11.0f%9.1f %%%12s%13.0f%14s\n' "$label" "$ms" "$(calculate %f "256000 / $ms")" \
+    "$(calculate %f "100 * $first / $ms")" - "$(calculate %f "$(field peak_gib "$json") * 1024 - $imported")" -
+}
+
 echo
 # shellcheck disable=SC2086
-$launch "$build/fsdp" bench sharding --threads 1 --steps "$steps" || exit 1
+table=$($launch "$build/fsdp" bench sharding --batch 4 --seq 64 --threads 1 --steps "$steps") || exit 1
+echo "$table"
+if [ -z "$skipped" ]; then
+  first=$(awk '/^one rank/ { print $3 }' <<<"$table")
+  peer_sharding "PyTorch, one rank" "$first" python3 --batch 4 --threads 2
+  peer_sharding "PyTorch DDP" "$first" "torchrun --nproc-per-node 2" --batch 2 --threads 1 --ddp
+  peer_sharding "PyTorch FSDP2" "$first" "torchrun --nproc-per-node 2" --batch 2 --threads 1 --fsdp
+  echo "(PyTorch: growth of RSS instead of the ledger's peak; gloo)"
+fi
+if [ "$(nproc)" -ge 4 ]; then  # the hybrid strategies need two groups of two
+  $launch4 "$build/fsdp" bench sharding --batch 4 --seq 64 --threads 1 --steps "$steps" || exit 1
+fi
 "$build/fsdp" bench sharding --local-ranks 1 --threads 1 --steps "$steps" --vary recompute --seq 256

@@ -56,6 +56,7 @@ TEST_CASE("bench step: median of an even number of steps") {
   const StepBench bench = {.step_ms = {4, 1, 3, 2}};
   CHECK(bench.median_ms() == 2.5);
   CHECK(bench.fastest_ms() == 1);
+  CHECK(bench.tokens_per_s({.batch = 6, .length = 7}) == 42000);
 }
 
 }  // namespace fsdp::tools

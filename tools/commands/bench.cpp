@@ -1,9 +1,9 @@
 // fsdp bench step: a training step on random tokens, beside the speed of light of the same run.
-// fsdp bench sharding: such steps under every strategy, schedule or kind of recompute, side by
-// side. Read next: tools/runtime/bench_step.h.
+// Read next: tools/runtime/bench_step.h. Not here: such steps side by side (bench_sharding.cpp).
+#include "tools/commands/bench.h"
+
 #include <algorithm>
 #include <cstdio>
-#include <limits>
 #include <map>
 
 #include <CLI/CLI.hpp>
@@ -11,21 +11,13 @@
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
-#include "tools/runtime/bench_step.h"
-#include "tools/runtime/exposure.h"
 
 namespace fsdp::tools {
 namespace {
 
-struct BenchOptions {
-  LaunchOptions launch;
-  std::string preset = "gpt2-124m";
-  std::string dtype = "f32";
+struct StepCommandOptions : BenchOptions {
   std::string strategy = "full_shard";
-  std::string vary = "strategy";  // bench sharding
-  StepBenchOptions step;
   bool kernels = false;
-  bool json = false;
 };
 
 // What is printed of one run, in the units of the output.
@@ -36,16 +28,14 @@ struct Figures {
 };
 
 // Strict: the fastest step against the highest rates. Beside it, medians against medians.
-Figures figures(const BenchOptions& options, const StepBench& bench) {
+Figures figures(const StepCommandOptions& options, const StepBench& bench) {
   Figures f = {.fastest_ms = bench.fastest_ms(),
                .median_ms = bench.median_ms(),
-               .tokens_per_s = 0,
+               .tokens_per_s = bench.tokens_per_s(options.step),
                .light = highest(bench.slices),
                .median_light = median(bench.slices),
                .percent = 0,
                .median_percent = 0};
-  f.tokens_per_s =
-      1e3 * static_cast<double>(options.step.batch * options.step.length) / f.median_ms;
   f.percent = 100 * f.light.step_ms() / f.fastest_ms;
   f.median_percent = 100 * f.median_light.step_ms() / f.median_ms;
   return f;
@@ -106,9 +96,7 @@ void print_kernels(const KernelTotals& totals) {
 
 // ---------------------------------------------------------------------------- Output
 
-double mib(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
-
-void print_text(const BenchOptions& options, const RankContext& rank, const StepBench& bench,
+void print_text(const StepCommandOptions& options, const RankContext& rank, const StepBench& bench,
                 const StepCost& cost) {
   const Figures f = figures(options, bench);
   fmt::print("{} {}, {} x {} tokens, {} rank{} x {} thread{}{}: {} steps\n", options.preset,
@@ -125,14 +113,14 @@ void print_text(const BenchOptions& options, const RankContext& rank, const Step
   row("fastest", f.fastest_ms, f.light, f.percent);
   row("median", f.median_ms, f.median_light, f.median_percent);
   fmt::print(
-      "{:.0f} tokens/s   peak memory {:.0f} MiB by ledger, {:.0f} MiB growth of RSS   "
+      "{:.0f} tokens/s (fastest)   peak memory {:.0f} MiB by ledger, {:.0f} MiB growth of RSS   "
       "loss {:.4f}\n",
       f.tokens_per_s, mib(bench.process_ledger_peak), mib(bench.resident_growth),
       bench.values.loss);
   if (options.kernels) print_kernels(kernel_totals(bench, cost));
 }
 
-void print_json(const BenchOptions& options, const RankContext& rank, const StepBench& bench,
+void print_json(const StepCommandOptions& options, const RankContext& rank, const StepBench& bench,
                 const StepCost& cost) {
   const Figures f = figures(options, bench);
   OrderedJson at_peak = OrderedJson::object();
@@ -179,12 +167,8 @@ void print_json(const BenchOptions& options, const RankContext& rank, const Step
   fmt::print("{}\n", out.dump());
 }
 
-int run_bench_step(BenchOptions options, RankContext& rank) {
-  agree(rank.world, [&] {
-    options.step.model = models::preset(options.preset);
-    options.step.dtype = parse_dtype(options.dtype);
-    check(options.step, rank.world.size());
-  });
+int run_bench_step(StepCommandOptions options, RankContext& rank) {
+  resolve(options, rank);
   options.step.traced_steps = options.kernels ? 3 : 0;
   options.step.fsdp.strategy = config::parse_strategy(options.strategy);
   const StepBench bench = bench_step(options.step, rank);
@@ -195,124 +179,12 @@ int run_bench_step(BenchOptions options, RankContext& rank) {
   return 0;
 }
 
-// ---------------------------------------------------------------------------- Ways to shard
-
-struct Setting {
-  std::string name;
-  comm::FsdpOptions fsdp;
-  RecomputeMode recompute = RecomputeMode::kNone;
-  int64_t recompute_every = 1;
-};
-
-std::vector<Setting> settings_of(const std::string& vary, int ranks) {
-  using enum comm::Strategy;
-  if (vary == "recompute") {
-    return {{"none", {}, RecomputeMode::kNone},
-            {"selective", {}, RecomputeMode::kSelective},
-            {"full, every 2nd", {}, RecomputeMode::kFull, 2},
-            {"full", {}, RecomputeMode::kFull}};
-  }
-  if (vary == "schedule") {
-    using enum comm::BackwardPrefetch;
-    return {{"pre, forward", {}},
-            {"post, forward", {.backward_prefetch = kPost}},
-            {"none", {.forward_prefetch = 0, .backward_prefetch = kNone}},
-            {"one unit in flight", {.units_in_flight = 1}},
-            {"three in flight", {.forward_prefetch = 2, .units_in_flight = 3}},
-            {"one communicator", {.separate_reduce = false}}};
-  }
-  std::vector<Setting> out = {{"no_shard", {.strategy = kNoShard}},
-                              {"shard_optimizer", {.strategy = kShardOptimizer}},
-                              {"shard_grad_op", {.strategy = kShardGradOp}},
-                              {"full_shard", {.strategy = kFullShard}}};
-  if (ranks % 2 == 0 && ranks > 2) {
-    out.push_back({"hybrid_shard", {.strategy = kHybridShard, .shard_size = ranks / 2}});
-    out.push_back({"hybrid_shard_zero2", {.strategy = kHybridShardZero2, .shard_size = ranks / 2}});
-  }
-  return out;
-}
-
-// Milliseconds in which a collective ran and no kernel; the least of the traced steps.
-double exposed_ms(const StepBench& bench) {
-  double least = std::numeric_limits<double>::infinity();
-  for (const std::vector<TraceEvent>& events : bench.traces) {
-    least = std::min(least, static_cast<double>(measure_exposure(events).exposed_ns) * 1e-6);
-  }
-  return least;
-}
-
-void print_setting(const Setting& setting, const BenchOptions& options, const StepBench& bench,
-                   double first_ms, bool json) {
-  using enum MemoryCategory;
-  const double ms = bench.fastest_ms();
-  const double tokens = 1e3 * static_cast<double>(options.step.batch * options.step.length) / ms;
-  const size_t activations = bench.memory.peak[static_cast<size_t>(kActivation)];
-  if (json) {
-    const OrderedJson line = {{"setting", setting.name},
-                              {"ms_min", ms},
-                              {"tokens_per_s", tokens},
-                              {"exposed_ms", exposed_ms(bench)},
-                              {"peak_bytes", bench.memory.total_peak},
-                              {"activation_peak_bytes", activations}};
-    fmt::print("{}\n", line.dump());
-    return;
-  }
-  fmt::print("{:<20}{:>10.1f}{:>11.0f}{:>9.1f} %{:>12.1f}{:>13.0f}{:>14.0f}\n", setting.name, ms,
-             tokens, 100 * first_ms / ms, exposed_ms(bench), mib(bench.memory.total_peak),
-             mib(activations));
-}
-
-int run_bench_sharding(BenchOptions options, RankContext& rank) {
-  agree(rank.world, [&] {
-    options.step.model = models::preset(options.preset);
-    options.step.dtype = parse_dtype(options.dtype);
-    check(options.step, rank.world.size());
-  });
-  options.step.traced_steps = 2;
-  options.step.speed_of_light = false;
-  const bool speaks = rank.world.rank() == 0;
-  if (speaks && !options.json) {
-    fmt::print(
-        "{} {}, {} x {} tokens, {} rank{} x {} thread{}: fastest of {} steps\n"
-        "{:<20}{:>10}{:>11}{:>11}{:>12}{:>13}{:>14}\n",
-        options.preset, options.dtype, options.step.batch, options.step.length, rank.world.size(),
-        rank.world.size() == 1 ? "" : "s", rank.threads, rank.threads == 1 ? "" : "s",
-        options.step.steps, options.vary, "ms", "tokens/s", "of first", "exposed ms", "peak MiB",
-        "activations");
-  }
-  double first_ms = 0;
-  for (const Setting& setting : settings_of(options.vary, rank.world.size())) {
-    options.step.fsdp = setting.fsdp;
-    options.step.recompute = setting.recompute;
-    options.step.recompute_every = setting.recompute_every;
-    const StepBench bench = bench_step(options.step, rank);
-    if (first_ms == 0) first_ms = bench.fastest_ms();
-    if (speaks) print_setting(setting, options, bench, first_ms, options.json);
-    std::fflush(stdout);
-  }
-  return 0;
-}
-
 // ---------------------------------------------------------------------------- Commands
 
-void add_common_options(CLI::App& command, BenchOptions& options) {
-  command.add_option("--preset", options.preset, "the model (default: gpt2-124m)");
-  command.add_option("--batch", options.step.batch, "sequences, over all ranks (default: 4)")
-      ->check(CLI::PositiveNumber);
-  command.add_option("--seq", options.step.length, "tokens of a sequence (default: 64)")
-      ->check(CLI::PositiveNumber);
-  command.add_option("--dtype", options.dtype, "of the computation (default: f32)")
-      ->check(CLI::IsMember({"f32", "bf16", "f16", "f64"}));
-  command.add_option("--steps", options.step.steps, "how many are timed (default: 10)")
-      ->check(CLI::Range(1, 100000));
-  command.add_flag("--json", options.json, "print JSON, one line per row");
-  add_launch_options(command, options.launch);
-}
-
 void add_bench_step(CLI::App& bench, ChosenCommand& chosen) {
-  const auto options = std::make_shared<BenchOptions>();
+  const auto options = std::make_shared<StepCommandOptions>();
   CLI::App* command = bench.add_subcommand("step", "a training step on random tokens");
-  add_common_options(*command, *options);
+  add_bench_options(*command, *options);
   command->add_option("--strategy", options->strategy, "how to shard (default: full_shard)")
       ->check(CLI::IsMember(config::strategy_names()));
   command->add_option("--shard-size", options->step.fsdp.shard_size,
@@ -326,22 +198,29 @@ void add_bench_step(CLI::App& bench, ChosenCommand& chosen) {
   });
 }
 
-void add_bench_sharding(CLI::App& bench, ChosenCommand& chosen) {
-  const auto options = std::make_shared<BenchOptions>();
-  CLI::App* command = bench.add_subcommand(
-      "sharding", "a training step under every strategy, schedule or kind of recompute");
-  add_common_options(*command, *options);
-  command->add_option("--vary", options->vary, "what differs between the rows (default: strategy)")
-      ->check(CLI::IsMember({"strategy", "schedule", "recompute"}));
-  command->callback([&chosen, options] {
-    chosen = [options] {
-      return launch(options->launch,
-                    [&](RankContext& rank) { return run_bench_sharding(*options, rank); });
-    };
+}  // namespace
+
+void resolve(BenchOptions& options, RankContext& rank) {
+  agree(rank.world, [&] {
+    options.step.model = models::preset(options.preset);
+    options.step.dtype = parse_dtype(options.dtype);
+    check(options.step, rank.world.size());
   });
 }
 
-}  // namespace
+void add_bench_options(CLI::App& command, BenchOptions& options) {
+  command.add_option("--preset", options.preset, "the model (default: gpt2-124m)");
+  command.add_option("--batch", options.step.batch, "sequences, over all ranks (default: 4)")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--seq", options.step.length, "tokens of a sequence (default: 64)")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--dtype", options.dtype, "of the computation (default: f32)")
+      ->check(CLI::IsMember({"f32", "bf16", "f16", "f64"}));
+  command.add_option("--steps", options.step.steps, "how many are timed (default: 10)")
+      ->check(CLI::Range(1, 100000));
+  command.add_flag("--json", options.json, "print JSON, one line per row");
+  add_launch_options(command, options.launch);
+}
 
 void add_bench_command(CLI::App& app, ChosenCommand& chosen) {
   CLI::App* bench = app.add_subcommand("bench", "measures speed and memory on this machine");

@@ -119,6 +119,10 @@ double StepBench::median_ms() const {
   return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
+double StepBench::tokens_per_s(const StepBenchOptions& options) const {
+  return 1e3 * static_cast<double>(options.batch * options.length) / fastest_ms();
+}
+
 StepExtents step_extents(const StepBenchOptions& options, int ranks) {
   return {.model = options.model,
           .batch = options.batch / ranks,

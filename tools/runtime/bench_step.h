@@ -38,6 +38,7 @@ struct StepBench {
 
   double fastest_ms() const;
   double median_ms() const;
+  double tokens_per_s(const StepBenchOptions& options) const;  // all ranks, in the fastest step
 };
 // Error when the batch cannot be dealt out to the ranks.
 void check(const StepBenchOptions& options, int ranks);

@@ -1,0 +1,27 @@
+// What `fsdp bench step` and `fsdp bench sharding` share: their options.
+// Read next: bench.cpp, bench_sharding.cpp.
+#pragma once
+
+#include <string>
+
+#include "tools/commands/commands.h"
+#include "tools/runtime/bench_step.h"
+
+namespace fsdp::tools {
+
+struct BenchOptions {
+  LaunchOptions launch;
+  std::string preset = "gpt2-124m";
+  std::string dtype = "f32";
+  StepBenchOptions step;  // model and dtype: see resolve()
+  bool json = false;
+};
+void add_bench_options(CLI::App& command, BenchOptions& options);
+// Sets what is named by text; error on all ranks when that or the batch does not fit. Collective.
+void resolve(BenchOptions& options, RankContext& rank);
+
+void add_bench_sharding(CLI::App& bench, ChosenCommand& chosen);
+
+inline double mib(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+}  // namespace fsdp::tools

@@ -1,0 +1,100 @@
+// fsdp bench sharding: training steps under every strategy, schedule or kind of recompute, side by
+// side. Read next: tools/runtime/bench_sharding.h. Not here: measuring.
+#include "tools/runtime/bench_sharding.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+
+#include <CLI/CLI.hpp>
+
+#include "core/io/json.h"
+#include "tools/commands/bench.h"
+#include "tools/runtime/exposure.h"
+
+namespace fsdp::tools {
+namespace {
+
+struct ShardingOptions : BenchOptions {
+  std::string vary = "strategy";
+};
+
+// Milliseconds in which a collective ran and no kernel; the least of the traced steps.
+double exposed_ms(const StepBench& bench) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const std::vector<TraceEvent>& events : bench.traces) {
+    least = std::min(least, static_cast<double>(measure_exposure(events).exposed_ns) * 1e-6);
+  }
+  return least;
+}
+
+// ---------------------------------------------------------------------------- Printing
+
+void print_head(const ShardingOptions& options, const RankContext& rank) {
+  fmt::print(
+      "{} {}, {} x {} tokens, {} rank{} x {} thread{}: fastest of {} steps\n"
+      "{:<20}{:>10}{:>11}{:>11}{:>12}{:>13}{:>14}\n",
+      options.preset, options.dtype, options.step.batch, options.step.length, rank.world.size(),
+      rank.world.size() == 1 ? "" : "s", rank.threads, rank.threads == 1 ? "" : "s",
+      options.step.steps, options.vary, "ms", "tokens/s", "of first", "exposed ms", "peak MiB",
+      "activations");
+  std::fflush(stdout);
+}
+
+void print_setting(const ShardingSetting& setting, const ShardingOptions& options,
+                   const StepBench& bench, double first_ms) {
+  using enum MemoryCategory;
+  const double ms = bench.fastest_ms();
+  const double tokens = bench.tokens_per_s(options.step);
+  const size_t activations = bench.memory.peak[static_cast<size_t>(kActivation)];
+  if (options.json) {
+    const OrderedJson line = {{"setting", setting.name},
+                              {"ms_min", ms},
+                              {"tokens_per_s", tokens},
+                              {"exposed_ms", exposed_ms(bench)},
+                              {"peak_bytes", bench.memory.total_peak},
+                              {"activation_peak_bytes", activations}};
+    fmt::print("{}\n", line.dump());
+    return;
+  }
+  fmt::print("{:<20}{:>10.1f}{:>11.0f}{:>9.1f} %{:>12.1f}{:>13.0f}{:>14.0f}\n", setting.name, ms,
+             tokens, 100 * first_ms / ms, exposed_ms(bench), mib(bench.memory.total_peak),
+             mib(activations));
+}
+
+int run_bench_sharding(ShardingOptions options, RankContext& rank) {
+  resolve(options, rank);
+  options.step.traced_steps = 1;
+  options.step.speed_of_light = false;
+  const bool speaks = rank.world.rank() == 0;
+  if (speaks && !options.json) print_head(options, rank);
+  const std::vector<ShardingSetting> settings = sharding_settings(options.vary, rank.world.size());
+  const std::vector<StepBench> benches = bench_in_turns(settings, options.step, rank);
+  if (!speaks) return 0;
+  for (size_t i = 0; i < settings.size(); ++i) {
+    print_setting(settings[i], options, benches[i], benches[0].fastest_ms());
+  }
+  std::fflush(stdout);
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_sharding(CLI::App& bench, ChosenCommand& chosen) {
+  const auto options = std::make_shared<ShardingOptions>();
+  CLI::App* command = bench.add_subcommand(
+      "sharding",
+      "a training step under every strategy, schedule or kind of recompute, in turns; tokens/s are "
+      "those of the fastest step");
+  add_bench_options(*command, *options);
+  command->add_option("--vary", options->vary, "what differs between the rows (default: strategy)")
+      ->check(CLI::IsMember({"strategy", "schedule", "recompute"}));
+  command->callback([&chosen, options] {
+    chosen = [options] {
+      return launch(options->launch,
+                    [&](RankContext& rank) { return run_bench_sharding(*options, rank); });
+    };
+  });
+}
+
+}  // namespace fsdp::tools
