@@ -74,9 +74,42 @@ bool is_default(const Linear& layer) {
          layer.name().ends_with("attention.v");
 }
 
+// A pattern is part of a foreign file: what would exhaust the stack or take forever is refused.
+// Parentheses recurse in the compiler and optional parts in the matcher, so length and repetitions
+// are bounded; every look-ahead multiplies the time by the length of a name.
+void check_cost(const std::string& pattern) {
+  constexpr size_t kLongest = 1000, kMostLookAheads = 3;
+  constexpr int64_t kMostCopies = 32;  // all counts in {} multiplied
+  FSDP_CHECK(pattern.size() <= kLongest, "expected at most {} characters, got {}", kLongest,
+             pattern.size());
+  size_t look_aheads = 0;
+  int64_t copies = 1, count = 0;
+  bool in_braces = false;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    look_aheads += pattern.compare(i, 3, "(?=") == 0 || pattern.compare(i, 3, "(?!") == 0;
+    if (c == '{') {
+      in_braces = true;
+    } else if (in_braces && c >= '0' && c <= '9') {
+      count = std::min(count * 10 + (c - '0'), kMostCopies + 1);
+    } else if (in_braces) {
+      copies = std::min(copies * std::max<int64_t>(count, 1), kMostCopies + 1);
+      count = 0;
+      in_braces = c != '}';
+    }
+  }
+  FSDP_CHECK(look_aheads <= kMostLookAheads, "expected at most {} look-aheads, got {}",
+             kMostLookAheads, look_aheads);
+  FSDP_CHECK(copies <= kMostCopies, "expected counts in {{}} of at most {} together", kMostCopies);
+}
+
 std::regex compile(const std::string& pattern) {
   try {
-    return std::regex(pattern);
+    check_cost(pattern);
+    // Without backtracking, whose time (.*)*(.*)* makes exponential.
+    return std::regex(pattern, std::regex::ECMAScript | std::regex_constants::__polynomial);
+  } catch (const Error& error) {
+    fail("[lora] targets: \"{}\": {}", pattern.substr(0, 100), error.what());
   } catch (const std::regex_error& error) {
     fail("[lora] targets: \"{}\" is no regular expression: {}", pattern, error.what());
   }

@@ -11,12 +11,17 @@
 namespace fsdp {
 namespace {
 
-// nlohmann keeps the last of two equal keys without a word; the callback sees both.
-class DuplicateKeys {
- public:
-  explicit DuplicateKeys(const std::string& source) : source_(source) {}
+// Copying and printing a value recurse: one of a hundred thousand levels would exhaust the stack.
+constexpr int kMostLevels = 64;
 
-  bool operator()(int, Json::parse_event_t event, Json& value) {
+// nlohmann keeps the last of two equal keys without a word; the callback sees both.
+class StrictRules {
+ public:
+  explicit StrictRules(const std::string& source) : source_(source) {}
+
+  bool operator()(int depth, Json::parse_event_t event, Json& value) {
+    FSDP_CHECK(depth <= kMostLevels, "{}: malformed JSON: nested more than {} levels deep", source_,
+               kMostLevels);
     if (event == Json::parse_event_t::object_start) keys_.emplace_back();
     if (event == Json::parse_event_t::object_end) keys_.pop_back();
     if (event == Json::parse_event_t::key) {
@@ -45,9 +50,9 @@ std::string reason_of(const Json::exception& error) {
 }
 
 Json parse_json(std::string_view text, const std::string& source) {
-  DuplicateKeys duplicates(source);
+  StrictRules rules(source);
   try {
-    return Json::parse(text.begin(), text.end(), std::ref(duplicates));
+    return Json::parse(text.begin(), text.end(), std::ref(rules));
   } catch (const Json::parse_error& error) {
     const size_t before = std::min(text.size(), error.byte > 0 ? error.byte - 1 : 0);
     const auto line = 1 + std::count(text.begin(), text.begin() + before, '\n');

@@ -13,8 +13,8 @@ namespace fsdp {
 using Json = nlohmann::json;                 // keys sorted
 using OrderedJson = nlohmann::ordered_json;  // keys in the order they were set: for writing
 
-// Refuses invalid UTF-8, trailing text and duplicate keys. `source` names the text in errors:
-// "config.json:3: malformed JSON: ...".
+// Refuses invalid UTF-8, trailing text, duplicate keys and more than 64 levels. `source` names the
+// text in errors: "config.json:3: malformed JSON: ...".
 Json parse_json(std::string_view text, const std::string& source);
 // What nlohmann says of a failed parse, without its exception number and position.
 std::string reason_of(const Json::exception& error);

@@ -33,8 +33,22 @@ TEST_CASE("invalid UTF-8 and numbers out of range") {
   CHECK(test::contains(refusal("[1e999]"), "f.json: malformed JSON: "));
 }
 
-TEST_CASE("a thousand open brackets are an error, not a crash") {
-  CHECK(test::contains(refusal(std::string(100'000, '[')), "f.json:1: malformed JSON: "));
+TEST_CASE("more than 64 levels are refused, however they are closed") {
+  const auto nested = [](size_t levels, const std::string& open, const std::string& close) {
+    std::string text;
+    for (size_t i = 0; i < levels; ++i) text += open;
+    text += "1";
+    for (size_t i = 0; i < levels; ++i) text += close;
+    return text;
+  };
+  const std::string too_deep = "f.json: malformed JSON: nested more than 64 levels deep";
+  for (const size_t levels : {65, 200'000}) {
+    CHECK(refusal(nested(levels, "[", "]")) == too_deep);
+    CHECK(refusal(nested(levels, "{\"a\":", "}")) == too_deep);
+    CHECK(refusal(std::string(levels, '[')) == too_deep);
+  }
+  CHECK(refusal(nested(64, "[", "]")) == "");
+  CHECK(refusal(nested(64, "{\"a\":", "}")) == "");
 }
 
 TEST_CASE("written files keep the order of keys and are valid UTF-8 whatever the text") {

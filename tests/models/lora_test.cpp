@@ -186,6 +186,18 @@ TEST_CASE("lora: targets are names or how they end; by default those of PEFT") {
         "model.layers.2.self_attn.q_proj model.layers.2.mlp.up_proj");
 }
 
+TEST_CASE("lora: no pattern takes exponential time") {
+  cpu::CpuBackend backend;
+  CausalLM model(test::tiny_gpt2(), backend, DType::kF32, 8);
+  for (const char* pattern : {"(.*)*(.*)*(.*)*(.*)*x", "(((.*)*)*)*x", "(.|.|.|.)*x"}) {
+    CAPTURE(pattern);
+    CHECK(contains(test::error_of([&] { lora_layers(model, {.target_pattern = pattern}); }),
+                   "matches no linear layer"));
+  }
+  const LoraConfig usual = {.target_pattern = R"(^(?!.*mlp).*\.h\.\d{1,2}\..*(?:c_attn|c_proj)$)"};
+  CHECK(lora_layers(model, usual).size() == 2 * static_cast<size_t>(model.config().layers));
+}
+
 TEST_CASE(
     "lora: a target without a layer is an error that lists the layers; so are wrong numbers") {
   const auto error = [](const LoraConfig& lora) {
@@ -203,6 +215,12 @@ TEST_CASE(
   CHECK(contains(error({.targets = {"lm_head"}}), "\"lm_head\" matches no linear layer"));
   CHECK(contains(error({.target_pattern = "c_attn"}), "\"c_attn\" matches no linear layer"));
   CHECK(contains(error({.target_pattern = "("}), "is no regular expression"));
+  CHECK(contains(error({.target_pattern = "(.*)\\1"}), "is no regular expression"));
+  CHECK(contains(error({.target_pattern = std::string(100'000, '(')}),
+                 "expected at most 1000 characters, got 100000"));
+  CHECK(contains(error({.target_pattern = "(?=.*(?=.*(?=.*(?!a))))"}), "at most 3 look-aheads"));
+  CHECK(contains(error({.target_pattern = "((a?){6}){2,6}"}), "counts in {} of at most 32"));
+  CHECK(contains(error({.target_pattern = "a{99999999999999999999}"}), "counts in {} of at most"));
   CHECK(contains(error({.r = 0}), "[lora] r: expected at least 1, got 0"));
   CHECK(contains(error({.alpha = 0}), "[lora] alpha: expected a positive number, got 0"));
   CHECK(contains(error({.dropout = 1}), "[lora] dropout: expected a number from 0"));

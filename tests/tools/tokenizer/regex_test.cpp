@@ -67,6 +67,11 @@ TEST_CASE("what is refused, by name") {
   refused("\\p{L", "\\p without {name}");
   refused("\\x{110000}", "a number of a character");
   refused("[b-a]", "a range");
+  refused(std::string(65, '[') + "a" + std::string(65, ']'), "a class 65 deep");
+  CHECK(test::error_of([] { translate_regex(std::string(2'000'000, '[')); }) ==
+        "regular expression: expected at most 65536 bytes, got 2000000");
+  const std::string deepest = std::string(64, '[') + "a" + std::string(64, ']');
+  CHECK(matches(deepest, "ba") == Strings{"a"});
   CHECK(test::contains(test::error_of([] { Regex("(a"); }), "missing closing parenthesis"));
   CHECK(test::contains(test::error_of([] { Regex("\\p{Nonsense}"); }), "Nonsense"));
 }

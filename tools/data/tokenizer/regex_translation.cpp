@@ -11,6 +11,9 @@ namespace fsdp::data {
 namespace {
 
 constexpr char32_t kLastCharacter = 0x10ffff;
+// Far above what tokenizers have, and far below what would exhaust the stack.
+constexpr size_t kLongestPattern = 1 << 16;
+constexpr int kDeepestClass = 64;
 
 std::string quoted(char32_t character) {
   return fmt::format("\\x{{{:x}}}", static_cast<uint32_t>(character));
@@ -71,6 +74,7 @@ class Translator {
 
   std::string_view pattern_;
   size_t i_ = 0;
+  int class_depth_ = 0;
 };
 
 std::string Translator::run() {
@@ -189,12 +193,14 @@ Atom Translator::escape() {
 
 // After the opening bracket; takes the closing one.
 std::string Translator::class_members() {
+  if (++class_depth_ > kDeepestClass) refuse(fmt::format("a class {} deep", class_depth_));
   std::string out;
   for (bool first = true; first || !take("]"); first = false) {
     if (at_end()) refuse("[ without ]");
     if (first && looking_at("]")) refuse("an empty class");
     out += class_item();
   }
+  --class_depth_;
   return out;
 }
 
@@ -218,6 +224,9 @@ std::string Translator::class_item() {
 }  // namespace
 
 std::string translate_regex(std::string_view oniguruma_pattern) {
+  FSDP_CHECK(oniguruma_pattern.size() <= kLongestPattern,
+             "regular expression: expected at most {} bytes, got {}", kLongestPattern,
+             oniguruma_pattern.size());
   return Translator(oniguruma_pattern).run();
 }
 

@@ -7,6 +7,7 @@
 //   \v \uHHHH {,n}        one character; a character; {0,n}
 // Refused, because it means something else there and nobody needed it yet: \w \b \h \X \R \K, back
 // references, POSIX classes, && in classes, options for the rest of a group, possessive {n,m}+.
+// Refused so that no file can exhaust the stack: more than 65536 bytes, classes more than 64 deep.
 #pragma once
 
 #include <string>
