@@ -52,13 +52,18 @@ void validate(const ModelConfig& c) {
   struct Field {
     const char* name;
     int64_t value;
+    // A layer and a head cost memory before a weight is read: no file may ask for millions.
+    int64_t most = INT64_MAX;
   };
-  for (const Field& field : std::array{
-           Field{"vocabulary", c.vocabulary}, Field{"hidden", c.hidden}, Field{"layers", c.layers},
-           Field{"heads", c.heads}, Field{"kv_heads", c.kv_heads}, Field{"head_dim", c.head_dim},
-           Field{"ffn", c.ffn}, Field{"max_positions", c.max_positions}}) {
+  for (const Field& field :
+       std::array{Field{"vocabulary", c.vocabulary}, Field{"hidden", c.hidden},
+                  Field{"layers", c.layers, 10'000}, Field{"heads", c.heads, 65'536},
+                  Field{"kv_heads", c.kv_heads}, Field{"head_dim", c.head_dim}, Field{"ffn", c.ffn},
+                  Field{"max_positions", c.max_positions}}) {
     FSDP_CHECK(field.value > 0, "model config: {}: expected a positive number, got {}", field.name,
                field.value);
+    FSDP_CHECK(field.value <= field.most, "model config: {}: expected at most {}, got {}",
+               field.name, field.most, field.value);
   }
   constexpr double kMostParameters = 0x1p62;
   FSDP_CHECK(count_parameters<double>(c) < kMostParameters,
@@ -68,8 +73,8 @@ void validate(const ModelConfig& c) {
              "model config: rotary fraction: expected within (0, 1], got {}", c.rope.fraction);
   FSDP_CHECK(c.heads % c.kv_heads == 0,
              "model config: kv_heads: expected a divisor of {} heads, got {}", c.heads, c.kv_heads);
-  FSDP_CHECK(c.positions != PositionKind::kRope || (c.rotary_dim() > 0 && c.rotary_dim() % 2 == 0 &&
-                                                    c.rotary_dim() <= c.head_dim),
+  FSDP_CHECK(c.positions != PositionKind::kRope ||
+                 (c.rotary_dim() > 0 && c.rotary_dim() % 2 == 0 && c.rotary_dim() <= c.head_dim),
              "model config: head_dim: rotary positions need an even number, got {} of {} channels",
              c.rotary_dim(), c.head_dim);
   FSDP_CHECK(!c.packed_by_head || c.kv_heads == c.heads,

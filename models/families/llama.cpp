@@ -1,5 +1,5 @@
-// Llama and its relatives: rotary positions, RMS norm, SwiGLU, grouped key-value heads. Mistral adds a
-// window, Qwen2 biases of q, k and v.
+// Llama and its relatives: rotary positions, RMS norm, SwiGLU, grouped key-value heads. Mistral
+// adds a window, Qwen2 biases of q, k and v.
 #include <array>
 
 #include "models/family.h"
@@ -56,6 +56,10 @@ void read_common(const ConfigKeys& keys, ModelConfig& c, const Absent& absent) {
   keys.refuse_unless(c.rope.fraction == 1, "partial_rotary_factor", "anything but 1");
 }
 
+int64_t read_window(const ConfigKeys& keys) {  // null: none
+  return keys.absent("sliding_window") ? 4096 : keys.get_or<int64_t>("sliding_window", 0);
+}
+
 // Newer files say for every layer what `sliding_window` says for all of them.
 void check_layer_types(const ConfigKeys& keys, const ModelConfig& c) {
   for (const std::string& type : keys.strings("layer_types")) {
@@ -73,7 +77,7 @@ void read_llama(const ConfigKeys& keys, ModelConfig& c) {
 
 void read_mistral(const ConfigKeys& keys, ModelConfig& c) {
   read_common(keys, c, {.max_positions = 4096 * 32, .kv_heads = 8});
-  c.window = keys.absent("sliding_window") ? 4096 : keys.get_or<int64_t>("sliding_window", 0);
+  c.window = read_window(keys);
   check_layer_types(keys, c);
 }
 
@@ -84,7 +88,7 @@ void read_qwen2(const ConfigKeys& keys, ModelConfig& c) {
     const int64_t first = keys.get_or<int64_t>("max_window_layers", 28);
     if (first < c.layers) {
       keys.refuse_unless(first <= 0, "use_sliding_window", "true in some of the layers");
-      c.window = keys.get_or<int64_t>("sliding_window", 4096);
+      c.window = read_window(keys);
     }
   }
   check_layer_types(keys, c);
