@@ -152,8 +152,9 @@ void check_tensors(const SafetensorsFile& file, const std::map<std::string, Shap
   for (const auto& [name, shape] : expected) {
     if (!file.contains(name)) {
       problems += fmt::format("\n  missing: {} {}", name, shape.str());
-    } else if (const Shape got(file.entry(name).shape); !(got == shape)) {
-      problems += fmt::format("\n  shape: {}: expected {}, got {}", name, shape.str(), got.str());
+    } else if (const auto& got = file.entry(name).shape; got != shape.extents()) {
+      problems += fmt::format("\n  shape: {}: expected {}, got ({})", name, shape.str(),
+                              fmt::join(got, ", "));
     }
   }
   for (const auto& [name, entry] : file.entries()) {

@@ -1,6 +1,8 @@
 // Translation by the tables of the families, and the search for the names of a folder.
 #include "models/names.h"
 
+#include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "core/error.h"
@@ -64,6 +66,11 @@ std::string name_in_folder(const SafetensorsFolder& folder, const ModelConfig& c
   return {};
 }
 
+// Of files: they may have more dimensions than a Shape.
+std::string text_of(const std::vector<int64_t>& extents) {
+  return fmt::format("({})", fmt::join(extents, ", "));
+}
+
 // What is wrong with the tensor that is to be the parameter; "" when nothing is.
 std::string misfit(const ModelConfig& config, const Parameter& parameter, const std::string& name,
                    const SafetensorsFolder::TensorInfo& tensor) {
@@ -72,16 +79,43 @@ std::string misfit(const ModelConfig& config, const Parameter& parameter, const 
                        tensor.dtype_name);
   }
   const Shape& expected = parameter.shape();
-  const Shape got(tensor.shape);
-  if (got == expected) return "";
+  const std::vector<int64_t>& got = tensor.shape;
+  if (got == expected.extents()) return "";
   const bool table =
-      expected.rank() == 2 && got.rank() == 2 && got[1] == expected[1] &&
+      expected.rank() == 2 && got.size() == 2 && got[1] == expected[1] &&
       expected[0] == config.vocabulary &&
       (parameter.name() == "embedding.tokens.weight" || parameter.name() == "head.weight");
-  return fmt::format("\n  shape: {}: expected {}, got {}{}", name, expected.str(), got.str(),
+  return fmt::format("\n  shape: {}: expected {}, got {}{}", name, expected.str(), text_of(got),
                      table ? fmt::format(" (vocab_size is {} in config.json, {} in the weights)",
                                          expected[0], got[0])
                            : "");
+}
+
+bool equal_values(const SafetensorsFolder& folder, const std::string& one,
+                  const std::string& other) {
+  const SafetensorsFolder::TensorInfo &a = folder.tensor(one), &b = folder.tensor(other);
+  if (a.shape != b.shape || !b.dtype || !is_floating(*b.dtype)) return false;
+  constexpr int64_t kStretch = 1 << 16;
+  std::vector<double> left(kStretch), right(kStretch);
+  for (int64_t first = 0; first < a.numel; first += kStretch) {
+    const int64_t count = std::min(kStretch, a.numel - first);
+    folder.read_elements(one, first, count, DType::kF64, left.data());
+    folder.read_elements(other, first, count, DType::kF64, right.data());
+    const size_t bytes = static_cast<size_t>(count) * sizeof(double);
+    if (std::memcmp(left.data(), right.data(), bytes) != 0) return false;
+  }
+  return true;
+}
+
+// A head of its own beside a table that is said to be tied: either the file or its config.json is
+// wrong, and dropping the head would make another model of it.
+std::string untied(const SafetensorsFolder& folder, const ModelConfig& config,
+                   const std::string& table) {
+  const std::string head = hugging_face_name(config, "head.weight");
+  if (!config.tied_head || head == table || !folder.contains(head)) return "";
+  if (equal_values(folder, table, head)) return "";
+  return fmt::format("\n  tied: {}: expected absent or equal to {}, as tie_word_embeddings says",
+                     head, table);
 }
 
 }  // namespace
@@ -100,7 +134,11 @@ std::map<std::string, std::string> names_in_folder(const SafetensorsFolder& fold
                               parameter->shape().str());
       continue;
     }
-    problems += misfit(config, *parameter, name, folder.tensor(name));
+    const std::string wrong = misfit(config, *parameter, name, folder.tensor(name));
+    problems += wrong;
+    if (wrong.empty() && parameter->name() == "embedding.tokens.weight") {
+      problems += untied(folder, config, name);
+    }
     names.emplace(parameter->name(), name);
     used.insert(name);
   }

@@ -23,8 +23,8 @@ std::string_view base_prefix(const ModelConfig& config);
 bool is_ignorable(const ModelConfig& config, std::string_view file_name);
 
 // The tensor of the folder that holds each parameter, by our name: names may lack the base prefix.
-// Every missing, misshapen, unreadable or unexpected tensor is in one Error; masks, rotary tables
-// and a copy of the tied head are passed over.
+// Every missing, misshapen, unreadable or unexpected tensor, and a tied head whose values are not
+// the table's, is in one Error; masks, rotary tables and a copy of the tied head are passed over.
 std::map<std::string, std::string> names_in_folder(const SafetensorsFolder& folder,
                                                    const ModelConfig& config,
                                                    const std::vector<Parameter*>& parameters);

@@ -164,6 +164,65 @@ TEST_CASE("weights: of a tied pair either, or both, may be there") {
   CHECK(contains(untied.error(tied), "missing: lm_head.weight (29, 13)"));
 }
 
+TEST_CASE("weights: a tied head with other values, of whatever dtype, is refused") {
+  ModelConfig config = test::tiny_llama();
+  config.tied_head = true;
+  for (const DType head : {DType::kF32, DType::kF64}) {
+    for (const float last : {1.0F, 2.0F}) {
+      Fixture f(config);
+      std::vector<SafetensorsSpec> specs;
+      for (const auto& [name, shape] : f.tensors()) {
+        specs.push_back({name, DType::kF32, shape.extents()});
+      }
+      specs.push_back({"lm_head.weight", head, {29, 13}});
+      SafetensorsWriter writer(f.folder / "model.safetensors", specs);
+      for (const SafetensorsSpec& spec : specs) {
+        const auto numel = static_cast<size_t>(Shape(spec.shape).numel());
+        if (spec.name == "lm_head.weight" && head == DType::kF64) {
+          Doubles values(numel, 1);
+          values.back() = last;
+          writer.write(spec.name, values.data(), numel * sizeof(double));
+        } else {
+          std::vector<float> values(numel, 1);
+          if (spec.name == "lm_head.weight") values.back() = last;
+          writer.write(spec.name, values.data(), numel * sizeof(float));
+        }
+      }
+      writer.finish();
+      const std::string error = test::error_of([&] { f.open(); });
+      CHECK((error == "") == (last == 1));
+      if (last != 1) {
+        CHECK(contains(error,
+                       "\n  tied: lm_head.weight: expected absent or equal to "
+                       "model.embed_tokens.weight, as tie_word_embeddings says"));
+      }
+    }
+  }
+}
+
+TEST_CASE("weights: tensors of more dimensions than the program has are named like any other") {
+  Fixture f(test::tiny_llama());
+  Tensors tensors = f.tensors();
+  tensors.erase("model.layers.1.mlp.up_proj.weight");
+  std::vector<SafetensorsSpec> specs;
+  for (auto& [name, shape] : tensors) specs.push_back({name, DType::kF32, shape.extents()});
+  for (SafetensorsSpec& spec : specs) {
+    if (spec.name == "model.norm.weight") spec.shape = {1, 1, 1, 1, 1, 1, 1, 1, 13};
+  }
+  SafetensorsWriter writer(f.folder / "model.safetensors", specs);
+  for (const SafetensorsSpec& spec : specs) {
+    int64_t numel = 1;
+    for (const int64_t extent : spec.shape) numel *= extent;
+    const std::vector<float> values(static_cast<size_t>(numel));
+    writer.write(spec.name, values.data(), values.size() * sizeof(float));
+  }
+  writer.finish();
+  const std::string error = test::error_of([&] { f.open(); });
+  CHECK(
+      contains(error, "shape: model.norm.weight: expected (13), got (1, 1, 1, 1, 1, 1, 1, 1, 13)"));
+  CHECK(contains(error, "missing: model.layers.1.mlp.up_proj.weight"));
+}
+
 TEST_CASE("weights: from scratch is the same for any sharding and dtype") {
   Fixture f(test::tiny_llama());
   const FillFunction fill = from_scratch(42);
