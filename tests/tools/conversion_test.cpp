@@ -1,13 +1,19 @@
 // Folders converted to shards, to other dtypes and back, by any number of ranks.
 #include "tools/runtime/conversion.h"
 
+#include <cmath>
+#include <map>
+
 #include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
 #include "core/io/json.h"
 #include "core/io/shard_index.h"
+#include "models/names.h"
+#include "models/weights.h"
 #include "tests/support/temp_folder.h"
 #include "tools/runtime/launch.h"
+#include "tools/runtime/session.h"
 
 namespace fsdp::tools {
 namespace {
@@ -70,13 +76,35 @@ TEST_CASE("conversion: shards hold what ranks own, addressed by name and element
     cut += entry.pieces.size() > 1;
   }
   CHECK(cut >= 2);  // of the root and of every block at least one tensor lies across ranks
-  std::vector<int64_t> elements(3);
-  for (size_t i = 0; i < 3; ++i) {
-    const auto file = SafetensorsFile::open(scratch / "shards" / index.files[i]);
-    for (const auto& [name, entry] : file.entries()) elements[i] += entry.numel;
+  // name -> first element, elements
+  using Parts = std::map<std::string, std::pair<int64_t, int64_t>>;
+  std::vector<Parts> listed(3), owned(3);
+  for (const auto& [name, entry] : index.tensors) {
+    for (const auto& piece : entry.pieces) listed[piece.file][name] = {piece.first, piece.count};
   }
-  CHECK(elements[0] + elements[1] + elements[2] > 0);
-  for (const int64_t own : elements) CHECK(own < 2 * (elements[0] + elements[1] + elements[2]) / 3);
+  const models::ModelConfig config = models::read_config((from / "config.json").string());
+  comm::run_local_ranks(3, [&](comm::Communicator& world) {
+    SessionOptions options = {.model = config, .max_length = 8};
+    options.fsdp.strategy = comm::Strategy::kFullShard;
+    Session session(world, options);
+    const auto values = models::from_folder(from.string(), config, session.parameters());
+    Parts& own = owned[static_cast<size_t>(world.rank())];
+    session.initialise([&](const Parameter& p, int64_t first, Tensor& part) {
+      own[models::hugging_face_name(config, p.name())] = {first, part.numel()};
+      values(p, first, part);
+    });
+  });
+  int64_t read = 0;  // by a rank only what it owns: together every element once
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(owned[i] == listed[i]);
+    const auto file = SafetensorsFile::open(scratch / "shards" / index.files[i]);
+    CHECK(file.entries().size() == owned[i].size());
+    for (const auto& [name, part] : owned[i]) {
+      CHECK(file.entry(name).numel == part.second);
+      read += part.second;
+    }
+  }
+  CHECK(read == config.parameter_count());
 }
 
 TEST_CASE("conversion: dtypes, each tensor by rounding to nearest; widening loses nothing") {
@@ -114,6 +142,48 @@ TEST_CASE("conversion: dtypes, each tensor by rounding to nearest; widening lose
             read_file(from / "model.safetensors"));
       CHECK(read_file(scratch / back / "config.json") == read_file(from / "config.json"));
     }
+  }
+}
+
+TEST_CASE("conversion: finite values that become infinite are counted, by tensor") {
+  const test::TempFolder scratch;
+  const fs::path from = test::fixture_path("models") / "gpt2";
+  const auto source = SafetensorsFile::open(from / "model.safetensors");
+  fs::create_directory(scratch / "in");
+  fs::copy(from / "config.json", scratch / "in/config.json");
+  std::vector<SafetensorsSpec> specs;
+  for (const auto& [name, entry] : source.entries()) {
+    specs.push_back({name, DType::kF32, entry.shape});
+  }
+  {
+    SafetensorsWriter writer(scratch / "in/model.safetensors", specs);
+    for (const SafetensorsSpec& spec : specs) {
+      std::vector<float> values(static_cast<size_t>(Shape(spec.shape).numel()), 65504);
+      if (contains(spec.name, "ln_f.weight")) values[3] = 65536;
+      if (contains(spec.name, "wte")) {  // in the shards of all ranks
+        values.front() = -1e6F;
+        values[values.size() / 2] = INFINITY;
+        values.back() = 3.4e38F;
+      }
+      writer.write(spec.name, values.data(), values.size() * sizeof(float));
+    }
+    writer.finish();
+  }
+  using Lines = std::vector<std::string>;
+  const std::string why = " beyond the new dtype became infinite";
+  const Lines f16 = {"transformer.ln_f.weight: 1 value" + why,
+                     "transformer.wte.weight: 2 values" + why};
+  for (const int shards : {0, 3}) {
+    const auto to = [&](DType dtype) {
+      const std::string name = fmt::format("{}-{}", name_of(dtype), shards);
+      return convert(
+                 {.from = scratch / "in", .to = scratch / name, .dtype = dtype, .shards = shards},
+                 2)
+          .warnings;
+    };
+    CHECK(to(DType::kF16) == f16);
+    CHECK(to(DType::kBF16) == Lines{"transformer.wte.weight: 1 value" + why});
+    CHECK(to(DType::kF32) == Lines{});
   }
 }
 

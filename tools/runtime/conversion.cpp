@@ -2,9 +2,12 @@
 #include "tools/runtime/conversion.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
 #include "comm/fsdp/plan.h"
 #include "core/flat_layout.h"
+#include "core/io/json.h"
 #include "core/io/shard_index.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
@@ -124,19 +127,41 @@ class Source {
   std::map<std::string, std::string> names_;  // our name -> the source's
 };
 
-void write_parts(const SafetensorsFolder& source, const fs::path& folder, const PartsFile& file) {
+using Overflows = std::map<std::string, int64_t>;  // finite values that the dtype made infinite
+
+int64_t count_overflows(const std::vector<double>& exact, DType dtype, const std::byte* converted) {
+  int64_t out = 0;
+  dispatch_floating(dtype, "count_overflows", [&]<typename T>(TypeTag<T>) {
+    for (size_t i = 0; i < exact.size(); ++i) {
+      T value;
+      std::memcpy(&value, converted + i * sizeof(T), sizeof(T));
+      out += std::isfinite(exact[i]) && !std::isfinite(static_cast<double>(value));
+    }
+  });
+  return out;
+}
+
+void write_parts(const SafetensorsFolder& source, const fs::path& folder, const PartsFile& file,
+                 Overflows& overflows) {
   constexpr int64_t kStretch = int64_t{1} << 21;  // elements
   std::vector<SafetensorsSpec> specs;
   for (const Part& part : file.parts) specs.push_back(part.spec);
   SafetensorsWriter writer(folder / file.name, specs);
   std::vector<std::byte> buffer;
+  std::vector<double> exact;
   for (const Part& part : file.parts) {
     const int64_t numel = Shape(part.spec.shape).numel();
+    const bool converts = source.tensor(part.source).dtype != part.spec.dtype;
     for (int64_t done = 0; done < numel; done += kStretch) {
       const int64_t count = std::min(kStretch, numel - done);
       buffer.resize(static_cast<size_t>(count) * size_of(part.spec.dtype));
       source.read_elements(part.source, part.first + done, count, part.spec.dtype, buffer.data());
       writer.write(part.spec.name, buffer.data(), buffer.size());
+      if (!converts) continue;
+      exact.resize(static_cast<size_t>(count));
+      source.read_elements(part.source, part.first + done, count, DType::kF64, exact.data());
+      const int64_t more = count_overflows(exact, part.spec.dtype, buffer.data());
+      if (more > 0) overflows[part.spec.name] += more;
     }
   }
   writer.finish();
@@ -154,6 +179,22 @@ void write_what_belongs_to_weights(const fs::path& folder, const ConversionOptio
   data::copy_tokenizer_folder(options.from, folder);
 }
 
+// Of all ranks' files, one line a tensor. Collective.
+std::vector<std::string> describe(comm::Communicator& world, const Overflows& own) {
+  Overflows all;
+  for (const std::string& text : world.exchange(Json(own).dump())) {
+    for (const auto& [name, count] : parse_json(text, "overflows").get<Overflows>()) {
+      all[name] += count;
+    }
+  }
+  std::vector<std::string> lines;
+  for (const auto& [name, count] : all) {
+    lines.push_back(fmt::format("{}: {} value{} beyond the new dtype became infinite", name, count,
+                                count == 1 ? "" : "s"));
+  }
+  return lines;
+}
+
 }  // namespace
 
 ConversionSummary convert_folder(comm::Communicator& world, const ConversionOptions& options) {
@@ -166,17 +207,20 @@ ConversionSummary convert_folder(comm::Communicator& world, const ConversionOpti
     if (world.rank() == 0) folder.emplace(options.to);
   });
   const fs::path place = world.exchange(folder ? folder->temporary().string() : "")[0];
+  Overflows overflows;
   agree(world, [&] {
     const auto ranks = static_cast<size_t>(world.size());
     for (size_t i = static_cast<size_t>(world.rank()); i < plan.files.size(); i += ranks) {
-      write_parts(source->folder(), place, plan.files[i]);
+      write_parts(source->folder(), place, plan.files[i], overflows);
     }
     if (folder) write_what_belongs_to_weights(place, options, source->config(), plan);
   });
   agree(world, [&] {
     if (folder) folder->commit();
   });
-  return source->summary(plan);
+  ConversionSummary out = source->summary(plan);
+  for (std::string& line : describe(world, overflows)) out.warnings.push_back(std::move(line));
+  return out;
 }
 
 }  // namespace fsdp::tools

@@ -27,6 +27,7 @@ struct ConversionSummary {
   size_t tensors = 0;
   size_t files = 0;
   int64_t bytes = 0;  // of the tensors
+  // What is odd about the source's files, and tensors with values that the new dtype cannot hold.
   std::vector<std::string> warnings = {};
 };
 
