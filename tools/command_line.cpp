@@ -74,7 +74,7 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
                      "bytes, a tokenizer.json or a folder with one (default: the model folder's, "
                      "or bytes)");
   command.add_option("--dtype", options.dtype, "of the computation (default: f32)")
-      ->check(CLI::IsMember({"f64", "f32", "bf16"}));
+      ->check(CLI::IsMember({"f64", "f32", "bf16", "f16"}));
   command
       .add_option("--strategy", options.strategy,
                   "full_shard: each block is gathered as it is needed; no_shard: every rank holds "

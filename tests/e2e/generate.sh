@@ -26,15 +26,19 @@ for folder in "$fixtures"/*; do
     >"$scratch/prompts.jsonl"
   expected=$(texts batched "$file")
   [ "$(wc -lw <<<"$expected" | xargs)" = "2 24" ] || fail "$file: cannot read the expected tokens"
-  for options in "" "--no-cache" "--local-ranks 3" "--local-ranks 2 --strategy no_shard" "--batch 1"; do
+  for options in "" "--no-cache" "--local-ranks 3" "--dtype f16" "--local-ranks 2 --strategy no_shard" "--batch 1"; do
     # shellcheck disable=SC2086
     got=$("$FSDP" generate "$folder" --prompts "$scratch/prompts.jsonl" --tokens 12 --ignore-end \
       $options | grep -v '^---')
     same "$(basename "$folder"), batch, $options" "$expected" "$got"
   done
-  first=$(head -1 "$scratch/prompts.jsonl" | tr -cd '0-9,')
-  same "$(basename "$folder"), alone" "$(texts alone "$file" | head -1)" \
-    "$("$FSDP" generate "$folder" --ids "$first" --tokens 12 --ignore-end --local-ranks 2)"
+  number=0
+  while read -r prompt; do
+    number=$((number + 1))
+    same "$(basename "$folder"), prompt $number alone" "$(texts alone "$file" | sed -n "${number}p")" \
+      "$("$FSDP" generate "$folder" --ids "$(tr -cd '0-9,' <<<"$prompt")" --tokens 12 --ignore-end \
+        --local-ranks 2)"
+  done <"$scratch/prompts.jsonl"
 done
 
 # ---- sampling: the seed decides, not the ranks ---------------------------------------------------

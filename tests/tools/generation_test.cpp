@@ -147,6 +147,21 @@ TEST_CASE("generation: ids that only pad the table are never chosen") {
   }
 }
 
+TEST_CASE("generation: a stop token ends a text although the tokenizer does not name it") {
+  Setting setting;
+  setting.options = {.tokens = 11};
+  const int32_t likeliest = generate(kPrompts, setting)[0].ids[0];
+  REQUIRE(likeliest > 0);
+  setting.options.vocabulary = likeliest;
+  CHECK(!generate(kPrompts, setting)[0].stopped);
+  for (const Ids& stop : {Ids{likeliest}, Ids{likeliest, 1 << 20}}) {  // also beyond the table
+    setting.options.stop = stop;
+    const Generated text = generate(kPrompts, setting)[0];
+    CHECK(text.stopped);
+    CHECK(text.ids.empty());
+  }
+}
+
 TEST_CASE("generation: statistics, and prompts without tokens") {
   GenerationStats stats;
   Setting setting = {.stats = &stats};

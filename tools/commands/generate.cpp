@@ -189,7 +189,8 @@ int64_t seen_length(int64_t longest, const models::ModelConfig& model, const Ran
   if (longest > model.max_positions && rank.world.rank() == 0) {
     fmt::print(stderr,
                "fsdp: the text may grow to {} tokens, the model has {} positions: it sees "
-               "the last {} tokens only\n",
+               "the last {} tokens only, and from there on every token takes a pass over all of "
+               "them\n",
                longest, model.max_positions, model.max_positions);
   }
   return std::min(longest, model.max_positions);

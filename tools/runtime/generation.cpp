@@ -124,9 +124,14 @@ class BatchGeneration {
         own_(deal_rows(static_cast<int64_t>(prompts.size()), session.world().rank(),
                        session.world().size())),
         table_(static_cast<size_t>(session.model().config().vocabulary)),
+        named_(options.vocabulary > 0 ? std::min<int64_t>(options.vocabulary, table()) : table()),
         decoder_(session, options.cache, own_texts(prompts)),
         growing_(prompts.size()),
-        texts_(prompts.size()) {}
+        texts_(prompts.size()) {
+    for (const int32_t id : options.stop) {
+      if (id >= named_ && id < table()) unnamed_stops_.push_back(id);
+    }
+  }
 
   size_t growing() const { return growing_; }
   size_t cache_bytes() const { return decoder_.cache_bytes(); }
@@ -135,16 +140,12 @@ class BatchGeneration {
   // The next token of each of this rank's rows; of a text that has ended, any.
   Ids choose() {
     const std::vector<double> logits = decoder_.next_logits();
-    const auto named = static_cast<std::ptrdiff_t>(
-        options_.vocabulary > 0 ? std::min<int64_t>(options_.vocabulary, table()) : table());
     Ids chosen;
     for (size_t row = 0; row < static_cast<size_t>(own_.count); ++row) {
       const size_t prompt = static_cast<size_t>(own_.first) + row;
       const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(row * table_);
       const models::SamplingPlace place = {first_sample_ + prompt, decoder_.text(row).size()};
-      const bool ended = texts_[prompt].stopped;
-      chosen.push_back(
-          ended ? 0 : models::choose_token({begin, begin + named}, options_.sampling, place));
+      chosen.push_back(texts_[prompt].stopped ? 0 : choose_of(begin, place));
       decoder_.push(row, chosen.back());
     }
     if (own_.count == 0) decoder_.push(0, 0);
@@ -168,6 +169,14 @@ class BatchGeneration {
   }
 
  private:
+  // A stop token may be drawn although the tokenizer has no name for it.
+  int32_t choose_of(std::vector<double>::const_iterator logits,
+                    const models::SamplingPlace& place) const {
+    std::vector<double> candidates(logits, logits + named_);
+    for (const int32_t id : unnamed_stops_) candidates.push_back(logits[id]);
+    const int32_t chosen = models::choose_token(candidates, options_.sampling, place);
+    return chosen < named_ ? chosen : unnamed_stops_[static_cast<size_t>(chosen - named_)];
+  }
   std::vector<Ids> own_texts(const std::vector<Ids>& prompts) const {
     if (own_.count == 0) return {{0}};  // [Note: a rank without rows] in session.cpp
     const auto first = prompts.begin() + own_.first;
@@ -178,7 +187,9 @@ class BatchGeneration {
   const GenerationOptions& options_;
   uint64_t first_sample_;
   RowRange own_;
-  size_t table_;  // logits of a row
+  size_t table_;   // logits of a row
+  int64_t named_;  // ids below may be chosen
+  Ids unnamed_stops_;
   BatchDecoder decoder_;
   size_t growing_;  // texts that have not met a stop token
   std::vector<Generated> texts_;

@@ -19,7 +19,7 @@ struct GenerationOptions {
   int64_t tokens = 64;  // of each text, at most
   models::SamplingOptions sampling;
   std::vector<int32_t> stop;  // each of them ends a text and is not returned
-  int64_t vocabulary = 0;     // ids from here on only pad the model's table: never chosen; 0: none
+  int64_t vocabulary = 0;     // ids from here on are never chosen unless they stop; 0: none
   bool cache = true;          // keep keys and values; without, every token computes the whole text
 };
 
