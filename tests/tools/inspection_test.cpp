@@ -2,6 +2,7 @@
 #include "tools/runtime/inspection.h"
 
 #include <filesystem>
+#include <map>
 
 #include <doctest/doctest.h>
 
@@ -54,6 +55,12 @@ TEST_CASE("inspect: rows and units add up to the whole model, for every preset")
     CHECK(tensors == 0);
     CHECK(found.units.size() == static_cast<size_t>(found.config.layers) + 1);
     CHECK((found.counts.head == 0) == found.config.tied_head);
+    static const std::map<std::string, std::string> kPositions = {
+        {"gpt2", "learned"},         {"transformer_lm_gpt3", "learned"},
+        {"bloom", "ALiBi"},          {"workshop_gpt", "not encoded"},
+        {"llama", "rotary, theta "}, {"mistral", "rotary, theta "},
+        {"qwen2", "rotary, theta "}, {"gpt_neox", "rotary, theta 10000, 0.25 of each head"}};
+    CHECK(contains(format_inspection(found), "positions, " + kPositions.at(found.config.family)));
   }
 }
 

@@ -22,8 +22,17 @@ std::string rope_text(const models::RopeConfig& rope) {
 }
 
 std::string positions_text(const models::ModelConfig& c) {
-  if (c.positions == models::PositionKind::kLearned) return "learned";
-  return c.positions == models::PositionKind::kAlibi ? "ALiBi" : rope_text(c.rope);
+  switch (c.positions) {
+    case models::PositionKind::kNone:
+      return "not encoded";
+    case models::PositionKind::kLearned:
+      return "learned";
+    case models::PositionKind::kRope:
+      return rope_text(c.rope);
+    case models::PositionKind::kAlibi:
+      return "ALiBi";
+  }
+  fail("[inspect] positions: unknown kind {}", static_cast<int>(c.positions));
 }
 
 std::string shape_section(const Inspection& in) {
