@@ -253,8 +253,8 @@ TEST_CASE_FIXTURE(Fixture, "the token that ends a text") {
   CHECK(end() == 1202);
   CHECK(HuggingFaceTokenizer(write()).identity() != identity);
   folder.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
-  CHECK(test::contains(test::error_of([&] { end(); }),
-                       "eos_token \"</s>\" is not a token of tokenizer.json"));
+  CHECK(end() == 1201);  // no text has it: what the next file says
+  CHECK(HuggingFaceTokenizer(write()).encode("a").size() == 1);
   folder.write("tokenizer_config.json", R"({"eos_token": 5})");
   CHECK(test::contains(test::error_of([&] { end(); }), "eos_token: expected a string, got number"));
 }
