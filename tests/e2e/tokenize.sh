@@ -36,6 +36,16 @@ same "decode, from a pipe" "H" "$(echo 1307 39 | tokenize --tokenizer "$llama" -
 same "bytes" "72 105" "$(tokenize --tokenizer bytes Hi)"
 tokenize --tokenizer "$qwen" --speed --file "$qwen" | grep -q "whole file: .* tokens, .* MB/s" ||
   fail "--speed"
+tokens=$(tokenize --tokenizer "$qwen" --speed --file "$qwen" | sed -n 's/.*whole file: .* bytes, \([0-9]*\) tokens.*/\1/p')
+row='"library":"other 1.0","way":"encode, whole file","bytes":'$(wc -c <"$qwen")
+echo "{\"results\":[{$row,\"tokens\":$tokens,\"warm_MB_per_s\":1e-9},
+  {$row,\"tokens\":$((tokens + 1)),\"warm_MB_per_s\":1}]}" >"$scratch/speeds.json"
+compared=$(tokenize --tokenizer "$qwen" --speed --file "$qwen" --compare "$scratch/speeds.json")
+[ "$(grep -c "other 1.0" <<<"$compared")" = 1 ] || fail "--compare: $compared"
+grep -qE "other 1.0: 0.00 MB/s where it was measured, ratio [0-9]{7,}" <<<"$compared" || fail "$compared"
+echo '{"results":[{}]}' >"$scratch/wrong.json"
+mistake "wrong.json: results: expected a list of rows" \
+  tokenize --tokenizer "$qwen" --speed --file "$qwen" --compare "$scratch/wrong.json"
 
 # ---- comparison ----------------------------------------------------------------------------------
 tokenize --tokenizer "$qwen" --verify "$fixtures/qwen2/vectors.json" \

@@ -31,6 +31,7 @@ struct TokenizeOptions {
   bool pieces = false;
   bool omit_special = false;
   bool speed = false;
+  std::string compare;  // a file of other programs' speeds
 };
 
 SpecialTokens special_of(const TokenizeOptions& options) {
@@ -89,8 +90,10 @@ int verify(const TokenizeOptions& options, const data::Tokenizer* tokenizer) {
 
 // MB/s (10^6 bytes) in the processor time of this process: of the first pass, whose words are new,
 // and of the fastest of a few.
+// `others`: rows of --compare.
 template <typename Pass>
-void print_speed(const std::string& file, std::string_view way, size_t bytes, const Pass& pass) {
+void print_speed(const std::string& file, std::string_view way, size_t bytes, const Json& others,
+                 const Pass& pass) {
   constexpr int kPasses = 7;
   double first = 0, fastest = 0;
   size_t tokens = 0;
@@ -104,13 +107,38 @@ void print_speed(const std::string& file, std::string_view way, size_t bytes, co
   }
   fmt::print("{}, {}: {} bytes, {} tokens, {:.2f} MB/s, first pass {:.2f}\n", file, way, bytes,
              tokens, fastest, first);
+  for (const Json& row : others) {
+    // The same text into as many tokens in the same way: whatever the two are called.
+    const bool same = row.at("bytes") == bytes && row.at("tokens") == tokens &&
+                      row.at("way") == fmt::format("encode, {}", way);
+    if (!same) continue;
+    const auto speed = row.at("warm_MB_per_s").get<double>();
+    fmt::print("  {}: {:.2f} MB/s where it was measured, ratio {:.2f}\n",
+               row.at("library").get<std::string>(), speed, fastest / speed);
+  }
+}
+
+Json read_speeds(const std::string& file) {
+  if (file.empty()) return Json::array();
+  const Json json = read_json_file(file);
+  const Json rows = json.is_object() ? json.value("results", Json()) : Json();
+  const auto complete = [](const Json& row) {
+    return row.is_object() && row.contains("bytes") && row.contains("tokens") &&
+           row.value("way", Json()).is_string() && row.value("library", Json()).is_string() &&
+           row.value("warm_MB_per_s", Json()).is_number();
+  };
+  FSDP_CHECK(rows.is_array() && std::all_of(rows.begin(), rows.end(), complete),
+             "{}: results: expected a list of rows with library, way, bytes, tokens and "
+             "warm_MB_per_s",
+             file);
+  return rows;
 }
 
 // A tokenizer of its own for each way, so that the first pass knows no words.
-void measure(const std::string& name, const std::string& file) {
+void measure(const std::string& name, const std::string& file, const Json& others) {
   const std::string text = read_file(file);
   const auto by_lines = data::make_tokenizer(name), whole = data::make_tokenizer(name);
-  print_speed(file, "line by line", text.size(), [&] {
+  print_speed(file, "line by line", text.size(), others, [&] {
     size_t tokens = 0;
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
@@ -120,7 +148,7 @@ void measure(const std::string& name, const std::string& file) {
     }
     return tokens;
   });
-  print_speed(file, "whole file", text.size(),
+  print_speed(file, "whole file", text.size(), others,
               [&] { return whole->encode(text, SpecialTokens::kOmit).size(); });
 }
 
@@ -137,9 +165,10 @@ int run_tokenize(const TokenizeOptions& options) {
     }
   };
   for (const std::string& text : options.texts) handle(text);
+  const Json others = read_speeds(options.compare);
   for (const std::string& file : options.files) {
     if (options.speed) {
-      measure(options.tokenizer, file);
+      measure(options.tokenizer, file, others);
     } else {
       handle(MappedFile(file).text());
     }
@@ -168,9 +197,14 @@ void add_tokenize_command(CLI::App& app, ChosenCommand& chosen) {
   command->add_flag("--pieces", options->pieces, "print each id with its text")->excludes(decode);
   command->add_flag("--no-special", options->omit_special,
                     "without the tokens that begin and end a text; with --decode: leave them out");
-  command->add_flag("--speed", options->speed, "print how fast the files are encoded")
-      ->needs(file)
-      ->excludes(decode);
+  CLI::Option* speed =
+      command->add_flag("--speed", options->speed, "print how fast the files are encoded")
+          ->needs(file)
+          ->excludes(decode);
+  command
+      ->add_option("--compare", options->compare,
+                   "a file of other programs' speeds: print the ratios to those of the same text")
+      ->needs(speed);
   command
       ->add_option("--verify", options->vectors,
                    "compare with a file of another implementation's results; repeatable")
