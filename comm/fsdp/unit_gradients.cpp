@@ -27,14 +27,14 @@ UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name, const FsdpO
                        MemoryCategory::kGradient);
   unsharded_->set_label("gradients of unit " + name_);
   // Replicated and reduced once per step: the buffer itself becomes the average.
-  const bool in_place = runtime_.mesh.shards() == 1 && dtype_ == master_dtype &&
-                        options.reduce_dtype == master_dtype &&
-                        (options.micro_steps == 1 || reduces_last(options));
+  const bool one_buffer = runtime_.mesh.shards() == 1 && dtype_ == master_dtype &&
+                          options.reduce_dtype == master_dtype &&
+                          (options.micro_steps == 1 || reduces_last(options));
   const Shape shape = {segment_.layout.shard_numel()};
   const size_t shard_bytes = static_cast<size_t>(shape[0]) * size_of(master_dtype);
-  shard_ = in_place ? Tensor(unsharded_, 0, shape, dtype_)
-                    : Tensor(Storage::unbound(backend, shard_bytes, MemoryCategory::kGradient), 0,
-                             shape, master_dtype);
+  shard_ = one_buffer ? Tensor(unsharded_, 0, shape, dtype_)
+                      : Tensor(Storage::unbound(backend, shard_bytes, MemoryCategory::kGradient), 0,
+                               shape, master_dtype);
   if (!options.release_arena) {
     take_own_memory();
     take_shard();
@@ -50,7 +50,7 @@ void UnitGradients::take_own_memory() {
 
 // In the order of the compute stream, for which the streams that reduce wait then.
 void UnitGradients::take_shard() {
-  if (shard_.storage() == unsharded_) {
+  if (in_place()) {
     take_own_memory();
   } else {
     shard_.storage()->refill();
@@ -81,12 +81,22 @@ void UnitGradients::borrow(Stream& writer) {
   runtime_.backend.wait(writer, pool_->free_since(buffer_));
 }
 
+// Backward writes over the shard now; the reduce adds what was there.
+void UnitGradients::set_shard_aside() {
+  Backend& backend = runtime_.backend;
+  if (!earlier_.defined()) {
+    earlier_ = Tensor::empty(backend, shard_.shape(), shard_.dtype(), MemoryCategory::kGradient);
+  }
+  backend.copy(backend.compute_stream(), earlier_.data(), shard_.data(), shard_.bytes());
+}
+
 void UnitGradients::accumulate() {
   if (state_ == GradientState::kAccumulating) return;
   Backend& backend = runtime_.backend;
   if (keeps_unsharded_) {
     take_own_memory();
     backend.wait(backend.compute_stream(), reduced_);  // of the micro-step before
+    if (shard_filled_ && in_place()) set_shard_aside();
   } else {
     borrow(backend.compute_stream());
     unsharded_->bind(pool_->data(buffer_));
@@ -112,12 +122,13 @@ bool UnitGradients::backward_pending() const {
 
 // ---------------------------------------------------------------------------- Reduce
 
-// `more_to_come`: from forwards whose backward has not come yet; else such uses are forgotten.
+// `more_to_come`: from forwards whose backward has not come yet; else such uses are forgotten:
+// their backward never comes.
 void UnitGradients::note_present(bool more_to_come) {
   Backend& backend = runtime_.backend;
   for (size_t i = 0; i < present_.size(); ++i) {
     const FlatParameter& p = segment_.layout.parameters()[i];
-    const int uses = more_to_come ? p.parameter->pending_uses() : 0;
+    const int uses = p.parameter->pending_uses();
     for (int use = 0; use < uses; ++use) p.parameter->end_gradient();  // a wide sum is rounded now
     if (p.parameter->gradient().defined()) {
       present_[i] = 1;
@@ -129,7 +140,7 @@ void UnitGradients::note_present(bool more_to_come) {
                         static_cast<size_t>(p.numel) * width);
     }
     p.parameter->clear_gradient();
-    for (int use = 0; use < uses; ++use) p.parameter->add_use();
+    for (int use = 0; more_to_come && use < uses; ++use) p.parameter->add_use();
   }
 }
 
@@ -195,10 +206,9 @@ Stream& UnitGradients::reduce_scattered(Tensor input, bool last_micro_step) {
     runtime_.mesh.reduce().reduce_scatter(reduce_stream, input, piece, division_.op);
   }
   const auto store = [&](Stream& stream) {
-    if (piece.data() == shard_.data()) return;
     if (shard_filled_) {
-      backend.add(stream, shard_, piece, shard_);
-    } else {
+      backend.add(stream, shard_, in_place() ? earlier_ : piece, shard_);
+    } else if (piece.data() != shard_.data()) {
       backend.cast(stream, piece, shard_);
     }
   };
@@ -257,7 +267,7 @@ void UnitGradients::complete() {
     reduce(true);
   }
   backend.wait(backend.compute_stream(), reduced_);
-  if (runtime_.options.release_arena && shard_.storage() != unsharded_) give_back_own_memory();
+  if (runtime_.options.release_arena && !in_place()) give_back_own_memory();
 }
 
 void UnitGradients::clear() {
@@ -272,10 +282,12 @@ void UnitGradients::clear() {
   shard_filled_ = false;
   replicas_differ_ = false;
   state_ = GradientState::kNone;
-  if (!runtime_.options.release_arena) return;
+  if (!runtime_.options.release_arena && !earlier_.defined()) return;
   runtime_.backend.wait(runtime_.backend.compute_stream(), reduced_);
+  earlier_ = Tensor();
+  if (!runtime_.options.release_arena) return;
   give_back_own_memory();
-  if (shard_.storage() != unsharded_) shard_.storage()->drop();
+  if (!in_place()) shard_.storage()->drop();
 }
 
 }  // namespace fsdp::comm

@@ -1,12 +1,14 @@
 // The gradients of one unit's trainable parameters.
 //
-//           gradient_memory()                 reduce()
+//           gradient_memory()             reduce(), reduce_part()
 //   NONE ----------------------> ACCUMULATING ---------> REDUCED
-//     ^                            ^ (unsharded,            |  | (this rank's shard, averaged)
-//     |                            |  this rank's)          |  |
-//     |                            +-- gradient_memory() ---+  |   next micro-step
-//     +--------------------- clear() --------------------------+
+//     ^                            ^   | (unsharded,        |  | (this rank's shard, averaged)
+//     |                            |   |  this rank's)      |  |
+//     |                            +---|--------------------+  |   gradient_memory(): a backward
+//     +------------- clear() ----------+-----------------------+   more; reduce() adds to the shard
 //
+// complete() changes no state, but where the average across replicas was left for a last micro-step
+// in which nothing came: REDUCED -> ACCUMULATING, of zeros, -> REDUCED.
 // Backward writes weight gradients straight into one flat buffer in reduce_dtype; the
 // reduce-scatter averages slot r of it into the shard of rank r; hybrid strategies then all-reduce
 // the shard across replicas. With one rank per shard group (DDP) the buffer is the shard. Streams:
@@ -41,8 +43,8 @@ class UnitGradients final : public GradientOwner {
 
   Tensor gradient_memory(Parameter& parameter) override;
   bool backward_pending() const;  // some use recorded in forward has not contributed yet
-  // Averages over the ranks into the shard; `across_replicas`: this is the last micro-step, or
-  // every one is reduced fully. No-op without gradients.
+  // Averages over the ranks into the shard, or adds to it what comes after an earlier reduce.
+  // `last_micro_step`: also what accumulation had left of earlier ones. No-op without gradients.
   void reduce(bool last_micro_step);
   // The same for what is there while more is to come, which will be added: after several forwards,
   // the backward of the first leaves a part in every unit, and the arena is too small for all.
@@ -59,11 +61,13 @@ class UnitGradients final : public GradientOwner {
 
  private:
   bool lent() const { return buffer_ != BufferPool::kNone; }
+  bool in_place() const { return shard_.storage() == unsharded_; }  // the average is the buffer
   void take_own_memory();
   void take_shard();
   void give_back_own_memory();
   void borrow(Stream& writer);
   void accumulate();
+  void set_shard_aside();
   void note_present(bool more_to_come);
   void reduce_noted(bool last_micro_step);
   void find_overflow(const Tensor& gradients);
@@ -89,6 +93,7 @@ class UnitGradients final : public GradientOwner {
   int buffer_ = BufferPool::kNone;
 
   Tensor shard_;
+  Tensor earlier_;  // in place: what was reduced before the backward that is in the buffer
   bool shard_filled_ = false;     // an earlier micro-step was reduced into it
   bool replicas_differ_ = false;  // its average across replicas was left for the last micro-step
   EventPtr reduced_;              // null before the first reduce
