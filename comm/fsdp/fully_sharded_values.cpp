@@ -28,7 +28,7 @@ void FullySharded::receive_own_part(ParameterSegment& segment, const FillFunctio
         Tensor elements = full.slice(p.offset, Shape{p.numel});
         fill(*p.parameter, 0, elements);
       }
-    } catch (const Error&) {
+    } catch (...) {
       error = std::current_exception();
     }
   }
