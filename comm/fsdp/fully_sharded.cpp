@@ -26,17 +26,16 @@ constexpr size_t kRoot = 0;
 
 // ---------------------------------------------------------------------------- Hooks
 
-// Unshards now. When no buffer is free, two kinds come back: those of prefetches that nobody used
-// (a skipped block), and in backward those of units of the same depth that are done but did not
-// notice, because their input needed no gradient.
+// Unshards now. When no buffer is free, two kinds come back from units of the same depth, with
+// which this one shares them: those of prefetches that nobody used (a skipped block), and in
+// backward those of units that are done but did not notice, because their input needed no gradient.
 void FullySharded::demand(size_t unit) {
   UnitParameters& parameters = units_[unit]->parameters;
   if (!parameters.unshard()) {
     for (const auto& other : units_) {
-      const bool done = in_backward_ && other->depth == units_[unit]->depth;
-      if (done || other->parameters.state() == ParameterState::kGathering) {
-        other->parameters.reshard();
-      }
+      if (other->depth != units_[unit]->depth) continue;
+      const bool unused = other->parameters.state() == ParameterState::kGathering;
+      if (in_backward_ || unused) other->parameters.reshard();
     }
     parameters.unshard();
   }
@@ -119,7 +118,7 @@ void FullySharded::give_back_parameters(Unit& unit) {
                        other.parameters.state() == ParameterState::kSharded;
     if (waits) return;  // for one of these buffers
   }
-  pools_[2 * static_cast<size_t>(unit.depth)]->give_back();
+  arenas_[static_cast<size_t>(unit.depth)].parameters->give_back();
 }
 
 void FullySharded::reduce(Unit& unit) {
@@ -145,7 +144,7 @@ void FullySharded::finish_backward() {
   for (const auto& unit : units_) {
     if (unit->gradients) unit->gradients->complete();
   }
-  for (const auto& pool : pools_) pool->give_back();
+  for (const Arena& arena : arenas_) arena.give_back();
 }
 
 // Once, on the host, which has only enqueued the step so far: ranks that are out of step are told
@@ -217,7 +216,7 @@ void FullySharded::reset() {
     unit->open_forwards = 0;
     unit->parameters.reshard();
   }
-  for (const auto& pool : pools_) pool->give_back();
+  for (const Arena& arena : arenas_) arena.give_back();
   clear_overflow();
   backend().set_scope("");
 }
@@ -236,7 +235,10 @@ void FullySharded::drain_streams() {
 void FullySharded::recover() {
   drain_streams();
   // Nothing is left to wait for, and an event of the step that threw would pass its error on.
-  for (const auto& pool : pools_) pool->forget_events();
+  for (const Arena& arena : arenas_) {
+    arena.parameters->forget_events();
+    arena.gradients->forget_events();
+  }
   for (const auto& unit : units_) {
     unit->parameters.forget_events();
     if (unit->gradients) unit->gradients->forget_events();

@@ -50,7 +50,8 @@ struct Unit {
 class FullySharded {
  public:
   // Takes over the parameters of `root` (they must have no values yet) and its modules' hooks.
-  // Collective over `world`; every rank passes the same plan and options.
+  // Collective over `world`; every rank passes the same plan and options. The hooks and the memory
+  // of the parameters end with this: the modules are not to be run or read afterwards.
   FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptions& options, Tape& tape,
                Communicator& world);
   ~FullySharded();
@@ -80,7 +81,8 @@ class FullySharded {
   std::vector<OptimizerShard> optimizer_shards() const;
   // After the optimizer: gathers of the next step wait for it; gradients are forgotten.
   void finish_step();
-  // After an evaluation: everything back to SHARDED and NONE.
+  // After an evaluation: everything back to SHARDED and NONE. Between the micro-steps of a step it
+  // drops the gradients so far.
   void reset();
   // Leaves a step that threw on every rank: waits for all streams, forgets their errors, reset().
   void recover();
@@ -102,7 +104,7 @@ class FullySharded {
   // Setup.
   void add_unit(const PlannedUnit& plan, const FsdpOptions& options, Tape& tape);
   Communicator* inner_group(const PlannedUnit& plan, const FsdpOptions& options);
-  void make_pools(int depth);
+  void make_arena(int depth);
   void add_hooks(Module& module, size_t unit);
   // Schedule: hooks, what they move, and the end of a backward.
   void pre_forward(size_t unit);
@@ -125,6 +127,14 @@ class FullySharded {
   void fill_own_part(ParameterSegment& segment, const FillFunction& fill);
   void receive_own_part(ParameterSegment& segment, const FillFunction& fill);
 
+  struct Arena {
+    std::unique_ptr<BufferPool> parameters, gradients;
+    void give_back() const {
+      parameters->give_back();
+      gradients->give_back();
+    }
+  };
+
   std::unique_ptr<Mesh> mesh_;
   std::map<int, std::unique_ptr<Communicator>> inner_;  // by size
   std::unique_ptr<Communicator> everyone_;
@@ -135,7 +145,7 @@ class FullySharded {
   FsdpRuntime runtime_;
   std::vector<std::unique_ptr<Unit>> units_;
   std::optional<UnitOrder> order_;
-  std::vector<std::unique_ptr<BufferPool>> pools_;  // by depth: parameters, gradients
+  std::vector<Arena> arenas_;  // by depth
   // (all trainable parameters, and the overflow flag), i32, in unit and layout order.
   Tensor present_;
   std::vector<int64_t> present_begin_;  // of each unit's flags

@@ -9,17 +9,8 @@ namespace {
 
 constexpr size_t kRoot = 0;
 
-// Ranks that disagree about these would form groups that fit by chance and train something else.
 std::unique_ptr<Mesh> make_mesh(Communicator& world, const FsdpOptions& o) {
-  const std::vector<std::string> entries = {
-      fmt::format("strategy {}, shard_size {}, reshard_group_size {}, separate_reduce {}",
-                  static_cast<int>(o.strategy), o.shard_size, o.reshard_group_size,
-                  o.separate_reduce),
-      fmt::format("param_dtype {}, reduce_dtype {}", name_of(o.param_dtype),
-                  name_of(o.reduce_dtype)),
-      fmt::format("accumulation {}, micro_steps {}, fixed_order {}",
-                  static_cast<int>(o.accumulation), o.micro_steps, o.fixed_order)};
-  check_same_on_all(world, "options", entries);
+  check_same_on_all(world, "options", texts_of(o));
   check_options(o, world.size());
   return std::make_unique<Mesh>(world, shard_group_size(o, world.size()), o.separate_reduce);
 }
@@ -29,11 +20,9 @@ void check_same_plan(Communicator& world, const std::vector<PlannedUnit>& units,
   std::vector<std::string> entries;
   for (size_t i = 0; i < units.size(); ++i) {
     const PlannedUnit& unit = units[i];
-    const FsdpOptions& o = options[i];
-    entries.push_back(
-        fmt::format("unit {}: strategy {}, reshard_after_forward {}, reshard_group_size {}, {}, {}",
-                    unit.name, static_cast<int>(o.strategy), !keeps_parameters(o, world.size()),
-                    o.reshard_group_size, name_of(o.param_dtype), name_of(o.reduce_dtype)));
+    for (const std::string& option : texts_of(options[i])) {
+      entries.push_back(fmt::format("unit {}: {}", unit.name, option));
+    }
     for (const Parameter* p : unit.parameters) {
       entries.push_back(fmt::format("unit {}: {} {}{}", unit.name, p->name(), p->shape().str(),
                                     p->trainable() ? "" : " frozen"));
@@ -63,16 +52,15 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
       reduce_stream_(options.separate_reduce ? tape.backend().create_stream("reduce") : nullptr),
       replica_stream_(tape.backend().create_stream("replicas")),
       world_(world.duplicate("flags")),
-      runtime_{tape.backend(),
-               options,
-               *mesh_,
-               *gather_stream_,
-               reduce_stream_ ? *reduce_stream_ : *gather_stream_,
-               *replica_stream_,
-               nullptr,
-               nullptr,
-               {},
-               [this](const BufferPool& arena) { free_gradient_buffers(arena); }} {
+      runtime_{.backend = tape.backend(),
+               .options = options,
+               .mesh = *mesh_,
+               .gather_stream = *gather_stream_,
+               .reduce_stream = reduce_stream_ ? *reduce_stream_ : *gather_stream_,
+               .replica_stream = *replica_stream_,
+               .free_gradient_buffers = [this](const BufferPool& arena) {
+                 free_gradient_buffers(arena);
+               }} {
   if (options.fixed_order && mesh_->shards() > 1 && mesh_->replicas() > 1) {
     everyone_ = world.duplicate("reduce all");
     runtime_.everyone = everyone_.get();
@@ -94,7 +82,7 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
   runtime_.overflow = present_.slice(flags, Shape{});
   int deepest = 0;
   for (const PlannedUnit& plan : plans) deepest = std::max(deepest, plan.depth);
-  for (int depth = 0; depth <= deepest; ++depth) make_pools(depth);
+  for (int depth = 0; depth <= deepest; ++depth) make_arena(depth);
 }
 
 // Streams may still hold work that touches members; errors were reported where they were waited
@@ -121,7 +109,7 @@ Communicator* FullySharded::inner_group(const PlannedUnit& plan, const FsdpOptio
 
 // Units of one depth that need buffers share them in rotation. The root, alone at its depth, has
 // one to itself: it lives through the whole step.
-void FullySharded::make_pools(int depth) {
+void FullySharded::make_arena(int depth) {
   std::vector<UnitParameters*> parameters;
   std::vector<UnitGradients*> gradients;
   size_t kept_here = 0;  // with release_arena: until the end of backward
@@ -141,15 +129,16 @@ void FullySharded::make_pools(int depth) {
     for (const auto* user : users) bytes = std::max(bytes, user->arena_bytes());
     const auto lifetime = options().release_arena ? BufferPool::Lifetime::kUntilGivenBack
                                                   : BufferPool::Lifetime::kPool;
-    pools_.push_back(std::make_unique<BufferPool>(group, backend(), std::min(users.size(), buffers),
-                                                  bytes, category, lifetime));
-    for (size_t i = 0; i < users.size(); ++i) {
-      users[i]->use_pool(*pools_.back(), static_cast<int>(i));
-    }
+    auto pool = std::make_unique<BufferPool>(group, backend(), std::min(users.size(), buffers),
+                                             bytes, category, lifetime);
+    for (size_t i = 0; i < users.size(); ++i) users[i]->use_pool(*pool, static_cast<int>(i));
+    return pool;
   };
-  share(parameters, mesh_->gather(), static_cast<size_t>(options().units_in_flight) + kept_here,
-        MemoryCategory::kUnshardedParameter);
-  share(gradients, mesh_->reduce(), size_t{kGradientBuffers}, MemoryCategory::kGradient);
+  const size_t in_flight = static_cast<size_t>(options().units_in_flight) + kept_here;
+  arenas_.push_back({.parameters = share(parameters, mesh_->gather(), in_flight,
+                                         MemoryCategory::kUnshardedParameter),
+                     .gradients = share(gradients, mesh_->reduce(), size_t{kGradientBuffers},
+                                        MemoryCategory::kGradient)});
 }
 
 void FullySharded::add_hooks(Module& module, size_t unit) {

@@ -42,6 +42,38 @@ void check_options(const FsdpOptions& options, int world) {
              options.units_in_flight);
 }
 
+std::vector<std::string> texts_of(const FsdpOptions& options) {
+  // All of them by name: one more does not compile until it is told to the other ranks.
+  const auto& [strategy, shard_size, reshard_after_forward, reshard_group_size, param_dtype,
+               reduce_dtype, divide_factor, force_sum, split_division, forward_prefetch,
+               backward_prefetch, units_in_flight, separate_reduce, release_arena, accumulation,
+               micro_steps, absent_is_zero, detect_overflow, fixed_order, units] = options;
+  const auto number = [](auto choice) { return static_cast<int>(choice); };
+  return {
+      fmt::format("strategy {}", number(strategy)),
+      fmt::format("shard_size {}", shard_size),
+      fmt::format("reshard_after_forward {}",
+                  reshard_after_forward ? *reshard_after_forward ? "true" : "false" : "default"),
+      fmt::format("reshard_group_size {}", reshard_group_size),
+      fmt::format("param_dtype {}", name_of(param_dtype)),
+      fmt::format("reduce_dtype {}", name_of(reduce_dtype)),
+      fmt::format("divide_factor {}",
+                  divide_factor ? fmt::format("{}", *divide_factor) : "default"),
+      fmt::format("force_sum {}", force_sum),
+      fmt::format("split_division {}", split_division),
+      fmt::format("forward_prefetch {}", forward_prefetch),
+      fmt::format("backward_prefetch {}", number(backward_prefetch)),
+      fmt::format("units_in_flight {}", units_in_flight),
+      fmt::format("separate_reduce {}", separate_reduce),
+      fmt::format("release_arena {}", release_arena),
+      fmt::format("accumulation {}", number(accumulation)),
+      fmt::format("micro_steps {}", micro_steps),
+      fmt::format("absent_is_zero {}", absent_is_zero),
+      fmt::format("detect_overflow {}", detect_overflow),
+      fmt::format("fixed_order {}", fixed_order),
+  };
+}
+
 bool keeps_parameters(const FsdpOptions& options, int shards) {
   const bool gives_back =
       options.strategy == Strategy::kFullShard || options.strategy == Strategy::kHybridShard;

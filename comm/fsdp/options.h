@@ -24,7 +24,7 @@ enum class Strategy : uint8_t {
 // When the gather of the unit that backward needs next is issued.
 enum class BackwardPrefetch : uint8_t {
   kPre,   // before the backward of the current unit: overlaps, two units unsharded
-  kPost,  // after it, before its reduce: less memory, overlaps the reduce only
+  kPost,  // after it, before its reduce: overlaps the reduce only; memory is up to units_in_flight
   kNone,  // when it is needed
 };
 
@@ -100,10 +100,14 @@ int inner_group_size(const FsdpOptions& options, int shards);
 // These two, and what else does not fit together; errors begin with "fsdp." and the option's name.
 void check_options(const FsdpOptions& options, int world);
 
+// One "name value" for each, but for `units`: they are in the options of every unit. For ranks to
+// compare: those that disagree would form groups that fit by chance and train something else.
+std::vector<std::string> texts_of(const FsdpOptions& options);
+
 // What every rank holds whole instead of its part, with `shards` ranks in a shard group.
-bool keeps_parameters(const FsdpOptions& options, int shards);  // also while they are not used
+bool keeps_parameters(const FsdpOptions& options, int shards);     // also while they are not used
 bool resident_parameters(const FsdpOptions& options, int shards);  // the same, between steps too
-bool keeps_gradients(const FsdpOptions& options, int shards);   // until the optimizer's step
+bool keeps_gradients(const FsdpOptions& options, int shards);      // until the optimizer's step
 bool reduces_last(const FsdpOptions& options);  // micro-steps add up before any reduction
 
 }  // namespace fsdp::comm

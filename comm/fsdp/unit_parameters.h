@@ -3,9 +3,12 @@
 //
 //            unshard()              wait_unsharded()
 //   SHARDED ----------> GATHERING ------------------> UNSHARDED
-//      ^                                                  |
-//      +--------------------- reshard() ------------------+
+//      ^                   |                              |
+//      +-------------------+------------------------------+
+//        reshard(), reshard_after_forward(); mark_updated() when the values are resident
 //
+// With one rank per shard group there is nothing to gather: UNSHARDED from the start, for ever.
+// From GATHERING it is the same as from UNSHARDED: the compute stream waits for the gather first.
 // Trainable and frozen parameters are two segments, each padded and sharded by itself: a frozen one
 // is kept in the compute dtype and has no gradient and no optimizer state.
 // Streams: the cast into this rank's slot and the all-gather run on the gather stream. It writes a
@@ -14,7 +17,8 @@
 //
 // [Note: who holds resident values] Without sharding between uses the unsharded buffer is the
 // unit's own, and where its dtype is the master's, the master is a slice of it: nothing is held
-// twice. reshard() then only says that the slots of other ranks are stale.
+// twice. reshard() then does nothing; mark_updated(), after the optimizer, says that the slots of
+// other ranks are stale: SHARDED, until the next gather.
 #pragma once
 
 #include <functional>
@@ -38,9 +42,9 @@ struct FsdpRuntime {
   Stream& gather_stream;
   Stream& reduce_stream;
   Stream& replica_stream;
-  EventPtr parameters_updated;       // the optimizer's last write to the masters; may be null
-  Communicator* everyone = nullptr;  // all ranks on the reduce stream, where order demands it
-  Tensor overflow;                   // (), i32: set by a rank's own gradients, until it is shared
+  EventPtr parameters_updated = nullptr;  // the optimizer's last write to the masters; may be null
+  Communicator* everyone = nullptr;       // all ranks on the reduce stream, where order demands it
+  Tensor overflow = {};  // (), i32: set by a rank's own gradients, until it is shared
   // Called when this arena of gradients has none left.
   std::function<void(const BufferPool& arena)> free_gradient_buffers = nullptr;
 };

@@ -97,3 +97,42 @@ TEST_CASE("fsdp options: what does not fit together is refused by name") {
   fixed.shard_size = 4;  // no replicas
   CHECK(refusal(fixed) == "");
 }
+
+TEST_CASE("fsdp options: a rank that differs in any of them is told which") {
+  using Change = void (*)(FsdpOptions&);
+  const std::pair<const char*, Change> changes[] = {
+      {"strategy 1", [](FsdpOptions& o) { o.strategy = Strategy::kShardGradOp; }},
+      {"shard_size 2", [](FsdpOptions& o) { o.shard_size = 2; }},
+      {"reshard_after_forward true", [](FsdpOptions& o) { o.reshard_after_forward = true; }},
+      {"reshard_group_size 1", [](FsdpOptions& o) { o.reshard_group_size = 1; }},
+      {"param_dtype f64", [](FsdpOptions& o) { o.param_dtype = DType::kF64; }},
+      {"reduce_dtype bf16", [](FsdpOptions& o) { o.reduce_dtype = DType::kBF16; }},
+      {"divide_factor 2.5", [](FsdpOptions& o) { o.divide_factor = 2.5; }},
+      {"force_sum true", [](FsdpOptions& o) { o.force_sum = true; }},
+      {"split_division true", [](FsdpOptions& o) { o.split_division = true; }},
+      {"forward_prefetch 2", [](FsdpOptions& o) { o.forward_prefetch = 2; }},
+      {"backward_prefetch 2",
+       [](FsdpOptions& o) { o.backward_prefetch = BackwardPrefetch::kNone; }},
+      {"units_in_flight 3", [](FsdpOptions& o) { o.units_in_flight = 3; }},
+      {"separate_reduce false", [](FsdpOptions& o) { o.separate_reduce = false; }},
+      {"release_arena true", [](FsdpOptions& o) { o.release_arena = true; }},
+      {"accumulation 2", [](FsdpOptions& o) { o.accumulation = Accumulation::kReduceLast; }},
+      {"micro_steps 3", [](FsdpOptions& o) { o.micro_steps = 3; }},
+      {"absent_is_zero true", [](FsdpOptions& o) { o.absent_is_zero = true; }},
+      {"detect_overflow true", [](FsdpOptions& o) { o.detect_overflow = true; }},
+      {"fixed_order true", [](FsdpOptions& o) { o.fixed_order = true; }},
+  };
+  for (const auto& [told, change] : changes) {
+    CAPTURE(told);
+    const std::string message = error_of([change = change] {
+      run_local_ranks(2, [&](Communicator& world) {
+        test::RunSpec s;
+        if (world.rank() == 1) change(s.fsdp);
+        test::RankRun run(world, s);
+      });
+    });
+    CAPTURE(message);
+    CHECK(message.find("the ranks have different options") != std::string::npos);
+    CHECK(message.find(fmt::format("rank 1: {}; rank 0: ", told)) != std::string::npos);
+  }
+}
