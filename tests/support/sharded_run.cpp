@@ -215,12 +215,24 @@ void RankRun::forward_backward(int step) {
   losses_->all_reduce(backend_.compute_stream(), loss_, comm::ReduceOp::kSum);
 }
 
+// Every rank's gradient is in reduce_dtype already. The sum is in its accumulation dtype, and so is
+// the quotient, which is then rounded. (Rounding a sum or a quotient in double to float gives that
+// of floats.)
 void RankRun::forward_backward_of_all_ranks(int step) {
+  const DType reduce_dtype = spec_.fsdp.reduce_dtype;
+  const auto widen = [&](double v) {
+    return reduce_dtype == DType::kF64 ? v : static_cast<double>(static_cast<float>(v));
+  };
+  const auto narrow = [&](double v) {
+    return reduce_dtype == DType::kBF16
+               ? static_cast<double>(static_cast<float>(BFloat16(static_cast<float>(v))))
+               : v;
+  };
   std::vector<Tensor> shards;
   for (const auto& unit : sharded_->units()) {
     if (unit->gradients) shards.push_back(unit->gradients->shard());
   }
-  std::vector<std::vector<float>> sums;
+  std::vector<std::vector<double>> sums;
   double loss = 0;
   for (acting_rank_ = 0; acting_rank_ < spec_.ranks; ++acting_rank_) {
     if (acting_rank_ > 0) sharded_->reset();
@@ -228,15 +240,19 @@ void RankRun::forward_backward_of_all_ranks(int step) {
     loss += loss_.item();
     for (size_t u = 0; u < shards.size(); ++u) {
       const std::vector<double> own = shards[u].to_doubles();
-      if (acting_rank_ == 0) sums.emplace_back(own.begin(), own.end());
+      if (acting_rank_ == 0) sums.push_back(own);
       for (size_t i = 0; acting_rank_ > 0 && i < own.size(); ++i) {
-        sums[u][i] += static_cast<float>(own[i]);
+        sums[u][i] = widen(sums[u][i] + own[i]);
       }
     }
   }
   for (size_t u = 0; u < sums.size(); ++u) {
-    for (float& sum : sums[u]) sum /= static_cast<float>(spec_.ranks);
-    shards[u].write(sums[u].data());
+    for (double& sum : sums[u]) sum = narrow(widen(sum / spec_.ranks));
+    if (shards[u].dtype() == DType::kF64) {
+      shards[u].write(sums[u].data());
+    } else {
+      shards[u].write(std::vector<float>(sums[u].begin(), sums[u].end()).data());
+    }
   }
   loss_.write(&loss);
 }
@@ -293,7 +309,9 @@ RunResult train_on(comm::Communicator& world, const RunSpec& spec) {
 }
 
 RunResult train_as_one_rank(RunSpec spec) {
-  spec.fsdp = {.fixed_order = spec.fsdp.fixed_order};
+  spec.fsdp = {.param_dtype = spec.fsdp.param_dtype,
+               .reduce_dtype = spec.fsdp.reduce_dtype,
+               .fixed_order = spec.fsdp.fixed_order};
   RunResult result;
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
     RankRun run(world, spec);

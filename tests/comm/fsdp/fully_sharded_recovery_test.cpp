@@ -152,3 +152,29 @@ TEST_CASE("twice in a row, and after an evaluation") {
   };
   CHECK((train_with_failure(s, fail) == train(s)));
 }
+
+TEST_CASE(
+    "evaluations between steps, without gradients: every rank's own, and no bit of training") {
+  for (const Setting& setting : settings()) {
+    CAPTURE(setting.what);
+    RunSpec s = spec(setting);
+    const RunResult expected = train(s);
+    s.before_step = [](RankRun& run, int) {
+      auto& model = static_cast<models::CausalLM&>(run.module());
+      const Tape::Pause pause(*model.parameters()[0]->tape());
+      const auto loss = [&] {
+        const std::vector<int32_t> ids = {1, 4, 2, run.rank(), 5};
+        const Tensor tokens = Tensor::from_host(run.backend(), Shape{1, 5}, ids);
+        const Tensor labels =
+            Tensor::from_host(run.backend(), Shape{5}, models::shifted_labels(ids, 1, 5));
+        return model.loss(tokens, labels, {}, 1).item();
+      };
+      const double first = loss();
+      CHECK(loss() == first);
+      run.sharded().reset();
+      CHECK(loss() == first);
+      run.sharded().reset();
+    };
+    CHECK((train(s) == expected));
+  }
+}

@@ -32,6 +32,34 @@ TEST_CASE("parity: 1, 2, 3, 4 and 8 ranks give the bits of one rank") {
   }
 }
 
+TEST_CASE("parity: the bits of one rank in f64 and bf16, too") {
+  using enum DType;
+  for (const auto& [param_dtype, reduce_dtype] :
+       {std::pair{kF64, kF64}, std::pair{kF32, kBF16}, std::pair{kBF16, kF32},
+        std::pair{kBF16, kBF16}}) {
+    for (const int ranks : {1, 3, 4}) {
+      RunSpec spec;
+      spec.ranks = ranks;
+      spec.fsdp = {.param_dtype = param_dtype, .reduce_dtype = reduce_dtype, .fixed_order = true};
+      CAPTURE(name_of(param_dtype));
+      CAPTURE(name_of(reduce_dtype));
+      CAPTURE(ranks);
+      const RunResult expected = train_as_one_rank(spec);
+      CHECK(expected.losses.back() < expected.losses.front());
+      for (const Strategy strategy :
+           {Strategy::kFullShard, Strategy::kShardOptimizer, Strategy::kNoShard}) {
+        CAPTURE(name_of(strategy));
+        spec.fsdp.strategy = strategy;
+        CHECK((train(spec) == expected));
+      }
+      if (ranks != 4) continue;
+      spec.fsdp.strategy = Strategy::kHybridShard;
+      spec.fsdp.shard_size = 2;
+      CHECK((train(spec) == expected));
+    }
+  }
+}
+
 TEST_CASE("parity: hybrid meshes of 4 and 8 ranks give the bits of one rank") {
   for (const int ranks : {4, 8}) {
     for (const int shard_size : {2, 4}) {
