@@ -20,8 +20,10 @@ class StrictRules {
   explicit StrictRules(const std::string& source) : source_(source) {}
 
   bool operator()(int depth, Json::parse_event_t event, Json& value) {
-    FSDP_CHECK(depth <= kMostLevels, "{}: malformed JSON: nested more than {} levels deep", source_,
-               kMostLevels);
+    const bool opens =
+        event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
+    FSDP_CHECK(!opens || depth < kMostLevels, "{}: malformed JSON: nested more than {} levels deep",
+               source_, kMostLevels);
     if (event == Json::parse_event_t::object_start) keys_.emplace_back();
     if (event == Json::parse_event_t::object_end) keys_.pop_back();
     if (event == Json::parse_event_t::key) {
