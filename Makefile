@@ -8,7 +8,7 @@ BUILD := build$(if $(SANITIZE),-$(SANITIZE))
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-run-as-root)
 # --oversubscribe, --bind-to none: also with fewer cores than ranks; threads are not held to one core
 MPIRUN := mpirun -n 2 --oversubscribe --bind-to none $(ROOT_FLAG)
-SOURCES = find core kernels models comm optim tools tests -name '*.h' -o -name '*.cpp'
+SOURCES = find core kernels models comm optim tools tests -name '*.h' -o -name '*.cpp' -o -name '*.cu'
 
 .PHONY: all train test test-all bench fuzz format size clean
 .NOTPARALLEL:
