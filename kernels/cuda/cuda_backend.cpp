@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/matmul_plan.h"
 #include "kernels/cuda/op.h"
 #include "kernels/cuda/pinned_pool.h"
 #include "kernels/cuda/stream.h"

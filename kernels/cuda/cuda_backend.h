@@ -17,6 +17,7 @@ namespace fsdp::cuda {
 
 class CudaStream;
 class EventPool;
+class MatmulPlans;
 class OpClock;
 class PinnedPool;
 
@@ -99,6 +100,7 @@ class CudaBackend final : public Backend {
   std::shared_ptr<EventPool> events_;
   std::shared_ptr<PinnedPool> pinned_;
   std::unique_ptr<OpClock> clock_;
+  std::unique_ptr<MatmulPlans> matmul_plans_;  // null until the first product
   std::unique_ptr<CudaStream> compute_stream_;
 };
 

@@ -110,6 +110,37 @@ constexpr int run_of() {
   return static_cast<int>(16 / narrowest);
 }
 
+// An operand whose dtype the kernel asks for when it runs: one kernel instead of one
+// for every combination. All threads take the same branch.
+struct AnyElements {
+  void* data;
+  DType dtype;
+
+  explicit AnyElements(const Tensor& tensor) : data(tensor.data()), dtype(tensor.dtype()) {}
+
+  template <typename F>
+  __device__ __forceinline__ void as_type(F f) const {
+    switch (dtype) {
+      case DType::kF32:
+        return f(static_cast<float*>(data));
+      case DType::kBF16:
+        return f(static_cast<__nv_bfloat16*>(data));
+      case DType::kF16:
+        return f(static_cast<__half*>(data));
+      default:
+        return f(static_cast<double*>(data));
+    }
+  }
+  template <int V, typename A>
+  __device__ __forceinline__ void load(int64_t i, A (&out)[V]) const {
+    as_type([&](auto* from) { load_widened<V>(from + i, out); });
+  }
+  template <int V, typename A>
+  __device__ __forceinline__ void store(int64_t i, const A (&values)[V]) const {
+    as_type([&](auto* to) { store_narrowed<V>(to + i, values); });
+  }
+};
+
 // ---- element by element ----
 
 constexpr int kElementThreads = 256;

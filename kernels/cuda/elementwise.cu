@@ -7,37 +7,6 @@
 namespace fsdp::cuda {
 namespace {
 
-// An operand whose dtype the kernel asks for when it runs: one kernel for the 64 combinations of an
-// add. All threads take the same branch.
-struct AnyElements {
-  void* data;
-  DType dtype;
-
-  explicit AnyElements(const Tensor& tensor) : data(tensor.data()), dtype(tensor.dtype()) {}
-
-  template <typename F>
-  __device__ __forceinline__ void as_type(F f) const {
-    switch (dtype) {
-      case DType::kF32:
-        return f(static_cast<float*>(data));
-      case DType::kBF16:
-        return f(static_cast<__nv_bfloat16*>(data));
-      case DType::kF16:
-        return f(static_cast<__half*>(data));
-      default:
-        return f(static_cast<double*>(data));
-    }
-  }
-  template <int V, typename A>
-  __device__ __forceinline__ void load(int64_t i, A (&out)[V]) const {
-    as_type([&](auto* from) { load_widened<V>(from + i, out); });
-  }
-  template <int V, typename A>
-  __device__ __forceinline__ void store(int64_t i, const A (&values)[V]) const {
-    as_type([&](auto* to) { store_narrowed<V>(to + i, values); });
-  }
-};
-
 // mapping: a thread per eight elements
 // bytes:   those of a, b and out, once each
 // in f32:  the sum (f64 where one of the three is)

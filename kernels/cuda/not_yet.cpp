@@ -10,7 +10,6 @@ namespace {
 
 }  // namespace
 
-void CudaBackend::matmul(Stream&, const MatmulArgs&) { missing("matmul"); }
 void CudaBackend::sum_rows(Stream&, const SumRowsArgs&) { missing("sum_rows"); }
 void CudaBackend::layer_norm_forward(Stream&, const NormForwardArgs&) {
   missing("layer_norm_forward");
