@@ -214,23 +214,69 @@ void HostCommunicator::check_color(int color) const {
   FSDP_CHECK(color >= 0, "[split] {}: color: expected 0 or more, got {}", name(), color);
 }
 
+HostCommunicator::~HostCommunicator() {
+  try {
+    if (staged_until_) staged_until_->wait();
+  } catch (const std::exception&) {  // whoever waits for the stream hears of it
+  }
+}
+
 void HostCommunicator::enqueue(Stream& stream, const Tensor& buffer, HostCall call) {
   call.dtype = buffer.dtype();
   call.numel = buffer.numel();
   call.data = static_cast<std::byte*>(buffer.data());
   call.unit = stream.backend().scope();
+  if (stream.backend().host_reaches_memory()) {
+    put_on(stream, buffer, std::move(call), nullptr);
+  } else {
+    put_staged_on(stream, buffer, std::move(call));
+  }
+}
+
+void HostCommunicator::put_staged_on(Stream& stream, const Tensor& buffer, HostCall call) {
+  Backend& backend = stream.backend();
+  std::shared_ptr<void> outgrown;
+  if (staged_bytes_ < buffer.bytes()) {
+    outgrown = std::exchange(staged_, backend.staging_memory(buffer.bytes()));
+    staged_bytes_ = buffer.bytes();
+  }
+  std::byte* const device = std::exchange(call.data, staged_.get());
+  const Slots slots(call.numel, size());
+  const bool all = call.collective != Collective::kAllGather;  // else: of the own slot
+  const size_t own = static_cast<size_t>(bytes_of(call, slots.begin(rank())));
+  const size_t own_bytes = static_cast<size_t>(bytes_of(call, slots.count(rank())));
+  if (call.collective != Collective::kBroadcast || rank() == call.root) {
+    const size_t from = all ? 0 : own;
+    backend.copy(stream, call.data + from, device + from, all ? buffer.bytes() : own_bytes);
+  }
+  std::byte* const device_output = std::exchange(call.output, call.data + own);
+  const bool root = call.collective == Collective::kBroadcast && rank() == call.root;
+  const std::byte* const staged = call.data;
+  const Collective collective = call.collective;
+  put_on(stream, buffer, std::move(call), std::move(outgrown));
+  if (collective == Collective::kReduceScatter) {
+    backend.copy(stream, device_output, staged + own, own_bytes);
+  } else if (!root) {
+    backend.copy(stream, device, staged, buffer.bytes());
+  }
+  staged_until_ = backend.record(stream);
+}
+
+void HostCommunicator::put_on(Stream& stream, const Tensor& buffer, HostCall call,
+                              std::shared_ptr<void> held) {
   locate(buffer, call);
   if (!staging_counted_ && engine_->staging_bytes() > 0) {
     // Lives as long as the communicator, which may outlive the backend: never subtracted.
     stream.backend().ledger().add(MemoryCategory::kTransportStaging, engine_->staging_bytes());
     staging_counted_ = true;
   }
-  stream.backend().host_task(stream, name_of(call.collective), static_cast<int64_t>(buffer.bytes()),
-                             [engine = engine_, call = std::move(call), issued = issued_call()] {
-                               issued.ring->start(issued.sequence);
-                               engine->run(call);
-                               issued.ring->finish(issued.sequence);
-                             });
+  stream.backend().host_task(
+      stream, name_of(call.collective), static_cast<int64_t>(buffer.bytes()),
+      [engine = engine_, call = std::move(call), issued = issued_call(), held = std::move(held)] {
+        issued.ring->start(issued.sequence);
+        engine->run(call);
+        issued.ring->finish(issued.sequence);
+      });
 }
 
 }  // namespace fsdp::comm

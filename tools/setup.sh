@@ -32,7 +32,7 @@ toolkit() {
   local nvcc version
   for nvcc in "${CUDA_HOME:-/none}/bin/nvcc" /usr/local/cuda/bin/nvcc "$(command -v nvcc)"; do
     [ -x "$nvcc" ] || continue
-    version=$("$nvcc" --version | sed -n 's/.*, V\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
+    version=$("$nvcc" --version 2>/dev/null | sed -n 's/.*, V\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
     [ -n "$version" ] || continue
     # shellcheck disable=SC2086
     set -- $version

@@ -7,6 +7,8 @@ DeviceCount count_devices() {
   return {0, "this program was built without CUDA (tools/setup.sh --cuda brings it)"};
 }
 
+bool built() { return false; }
+
 std::unique_ptr<Backend> make_backend(const CudaOptions&) {
   fail("[cuda] {}", count_devices().reason);
 }

@@ -62,6 +62,8 @@ DeviceCount count_devices() {
   return {0, cudaGetErrorString(error)};
 }
 
+bool built() { return true; }
+
 std::unique_ptr<Backend> make_backend(const CudaOptions& options) {
   return std::make_unique<CudaBackend>(options);
 }
@@ -150,6 +152,11 @@ EventPtr CudaBackend::read_later(Stream& stream, void* destination, const void* 
   host_.host_task(from.mirror(), "read_later", 0,
                   [=] { std::memcpy(destination, staging.get(), bytes); });
   return record(stream);
+}
+
+std::shared_ptr<std::byte> CudaBackend::staging_memory(size_t bytes) {
+  CUDA_CHECK(cudaSetDevice(options_.device));
+  return pinned_->take(bytes);
 }
 
 // ---- Order ----

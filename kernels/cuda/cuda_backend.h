@@ -39,6 +39,8 @@ class CudaBackend final : public Backend {
   void copy_to_host(Stream& stream, void* destination, const void* source, size_t bytes) override;
   EventPtr read_later(Stream& stream, void* destination, const void* source, size_t bytes) override;
   MemoryLedger& ledger() override { return ledger_; }
+  bool host_reaches_memory() const override { return false; }
+  std::shared_ptr<std::byte> staging_memory(size_t bytes) override;
 
   Stream& compute_stream() override;
   std::unique_ptr<Stream> create_stream(std::string name) override;

@@ -15,6 +15,7 @@ struct DeviceCount {
   std::string reason;  // why there are none: no driver, no GPU, built without CUDA
 };
 DeviceCount count_devices();  // never throws
+bool built();                 // whether this program has the backend
 
 struct DeviceInfo {
   std::string name;

@@ -108,7 +108,7 @@ TEST_CASE("train setup: wrap policies") {
   models::CausalLM model(small, backend, DType::kF32, 1);
   const auto units = [&](const std::string& fsdp) {
     const config::TrainConfig config = config_of("fsdp: {" + fsdp + "}");
-    const comm::WrapPolicy policy = session_options(config, small, 1, 1).wrap;
+    const comm::WrapPolicy policy = session_options(config, small, 1, {}).wrap;
     std::string names;
     if (!policy) return std::string("default");
     for (const auto& unit : comm::unchecked_units(model, policy)) names += unit.name + " ";
@@ -131,7 +131,8 @@ TEST_CASE("train setup: options of the session") {
       "model: {preset: gpt2-124m}\n"
       "train: {dtype: bf16, clip_norm: 0.5, optimizer: {beta2: 0.99, decay: all}}\n"
       "fsdp: {strategy: no_shard, wrap: none, backward_prefetch: post}\n");
-  const SessionOptions options = session_options(config, model_config(config, 257), 1, 3);
+  const SessionOptions options =
+      session_options(config, model_config(config, 257), 1, {.cpu = {.threads = 3}});
   CHECK(options.fsdp.strategy == comm::Strategy::kNoShard);
   CHECK(options.fsdp.param_dtype == DType::kBF16);
   CHECK(options.fsdp.reduce_dtype == DType::kF32);
@@ -140,7 +141,7 @@ TEST_CASE("train setup: options of the session") {
   CHECK(options.adamw.beta2 == 0.99);
   CHECK(options.decay == SessionOptions::Decay::kAll);
   CHECK(options.clip_norm == 0.5);
-  CHECK(options.cpu.threads == 3);
+  CHECK(options.backend.cpu.threads == 3);
 }
 
 TEST_CASE("train setup: every way of sharding reaches the session") {

@@ -11,7 +11,7 @@ endif()
 
 set(tests ${PROJECT_SOURCE_DIR}/tests)
 set(test_environment "OMP_WAIT_POLICY=passive;SOURCE=${PROJECT_SOURCE_DIR}"
-    "FSDP=${PROJECT_BINARY_DIR}/fsdp;OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
+    "FSDP=${PROJECT_BINARY_DIR}/fsdp;FSDP_EMULATED=${PROJECT_BINARY_DIR}/fsdp_emulated;TEST_CUDA_EMULATOR=${PROJECT_BINARY_DIR}/test_cuda_emulator;OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
     "OMPI_MCA_mpi_yield_when_idle=1")  # as comm/mpi_transport.cpp: blocking calls leave the core
 set(mpirun ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none)
 if(FSDP_HAVE_MPI)
