@@ -241,24 +241,31 @@ void HostCommunicator::put_staged_on(Stream& stream, const Tensor& buffer, HostC
     staged_bytes_ = buffer.bytes();
   }
   std::byte* const device = std::exchange(call.data, staged_.get());
+  struct Part {
+    size_t begin, bytes;
+  };
   const Slots slots(call.numel, size());
-  const bool all = call.collective != Collective::kAllGather;  // else: of the own slot
-  const size_t own = static_cast<size_t>(bytes_of(call, slots.begin(rank())));
-  const size_t own_bytes = static_cast<size_t>(bytes_of(call, slots.count(rank())));
-  if (call.collective != Collective::kBroadcast || rank() == call.root) {
-    const size_t from = all ? 0 : own;
-    backend.copy(stream, call.data + from, device + from, all ? buffer.bytes() : own_bytes);
+  const Part own = {static_cast<size_t>(bytes_of(call, slots.begin(rank()))),
+                    static_cast<size_t>(bytes_of(call, slots.count(rank())))};
+  Part read = {0, buffer.bytes()}, written = read;  // by the call
+  std::byte* result = device;
+  switch (call.collective) {
+    case Collective::kAllGather:
+      read = own;
+      break;
+    case Collective::kReduceScatter:
+      written = own;
+      result = std::exchange(call.output, call.data + own.begin);
+      break;
+    case Collective::kBroadcast:
+      (rank() == call.root ? written : read) = {};
+      break;
+    case Collective::kAllReduce:
+      break;
   }
-  std::byte* const device_output = std::exchange(call.output, call.data + own);
-  const bool root = call.collective == Collective::kBroadcast && rank() == call.root;
-  const std::byte* const staged = call.data;
-  const Collective collective = call.collective;
+  backend.copy(stream, call.data + read.begin, device + read.begin, read.bytes);
   put_on(stream, buffer, std::move(call), std::move(outgrown));
-  if (collective == Collective::kReduceScatter) {
-    backend.copy(stream, device_output, staged + own, own_bytes);
-  } else if (!root) {
-    backend.copy(stream, device, staged, buffer.bytes());
-  }
+  backend.copy(stream, result, staged_.get() + written.begin, written.bytes);
   staged_until_ = backend.record(stream);
 }
 

@@ -35,7 +35,7 @@ if(FSDP_HAVE_EMULATOR)
   endforeach()
   file(GLOB runtime CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cpp
        ${tests}/cuda_emulator/*.cpp)
-  list(FILTER runtime EXCLUDE REGEX "_absent\\.cpp$|cublaslt_library\\.cpp$|_test\\.cpp$|schedules\\.cpp$")
+  list(FILTER runtime EXCLUDE REGEX "(_absent|cublaslt_library|_test|schedules)\\.cpp$")
   # An object library: its definitions stand before those of fsdp_cuda_backend, real or absent.
   add_library(fsdp_cuda_emulated OBJECT ${emulated} ${runtime})
   target_include_directories(fsdp_cuda_emulated BEFORE PUBLIC ${tests}/cuda_emulator/include)
@@ -69,7 +69,8 @@ if(FSDP_HAVE_EMULATOR)
 endif()
 
 if(FSDP_HAVE_CUDA AND cuda_tests)
-  add_executable(test_gpu ${cuda_tests} ${tests}/kernels/cuda/schedules.cpp $<TARGET_OBJECTS:fsdp_test_main>)
+  add_executable(test_gpu ${cuda_tests} ${tests}/kernels/cuda/schedules.cpp
+                 $<TARGET_OBJECTS:fsdp_test_main>)
   target_link_libraries(test_gpu PRIVATE fsdp_cuda_backend fsdp::cuda doctest::doctest)
   fsdp_cuda_entries(test_gpu gpu gpu 300 ${cuda_tests})
 endif()

@@ -39,7 +39,9 @@ else()
   set(no_cuda "the CPU computes; tools/setup.sh --cuda brings nvcc 12.4 or newer")
 endif()
 set(no_cuda_library "opened at run time where it is; tools/setup.sh --cuda")
-set(no_emulator "kernels are not tested without a GPU; apt-get install libboost-context-dev and tools/setup.sh --cuda-headers")
+set(no_emulator "CUDA kernels are not tested without a GPU; apt-get install libboost-context-dev, "
+                "tools/setup.sh --cuda-compiler")
+string(CONCAT no_emulator ${no_emulator})
 
 set(mpi_version "")
 if(FSDP_HAVE_MPI AND MPIEXEC_EXECUTABLE)
