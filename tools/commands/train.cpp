@@ -139,7 +139,9 @@ void TrainRun::make_session() {
   });
   resident_before_ = process_memory().resident;
   session_ = std::make_unique<Session>(world, options);
-  if (speaks() && !world.notice().empty()) say("note: " + world.notice());
+  for (const std::string& note : {rank_.backend_note, world.notice()}) {
+    if (!note.empty()) say("note: " + note);
+  }
   const std::optional<DType> buffers = config_.train.buffer_dtype;
   if (buffers && size_of(*buffers) < 4) {
     say(fmt::format("warning: train.buffer_dtype {}: rotary and ALiBi values lose digits",

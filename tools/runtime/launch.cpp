@@ -78,11 +78,11 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_
   const std::vector<RankGpus> gpus = gpus_of_ranks(world, options.backend);
   GpuChoice gpu;
   agree(world, [&] { gpu = choose_gpu(gpus, world.rank(), options.backend, options.share_gpus); });
-  if (world.rank() == 0 && !gpu.note.empty()) print_line("note: " + gpu.note);
   RankContext context = {.world = world,
                          .backend = {.cpu = {.threads = choice.threads},
                                      .cuda = gpu.cuda,
                                      .only_cuda = options.backend == "cuda"},
+                         .backend_note = gpu.note,
                          .threads = choice.threads,
                          .local_ranks = local_ranks,
                          .under_launcher = environment().started,

@@ -35,7 +35,8 @@ struct LaunchOptions {
 
 struct RankContext {
   comm::Communicator& world;
-  BackendOptions backend;  // with `threads`
+  BackendOptions backend;    // with `threads`
+  std::string backend_note;  // why not a GPU, where that may surprise; else empty
   int threads = 1;
   int local_ranks = 1;  // ranks in this process: more than one means that they share its memory
   bool under_launcher = false;  // mpirun, srun, ...: stdout goes through it
