@@ -110,6 +110,37 @@ constexpr int run_of() {
   return static_cast<int>(16 / narrowest);
 }
 
+// The 16 bytes at `from`, to be held in registers as they are.
+__device__ __forceinline__ uint4 load_packet(const void* from) {
+  return *static_cast<const uint4*>(from);
+}
+template <typename T, int V>
+__device__ __forceinline__ void unpack(const uint4& packet, float (&out)[V]) {
+  static_assert(V * sizeof(T) == 16);
+  union {
+    uint4 packet;
+    T values[V];
+  } run = {packet};
+#pragma unroll
+  for (int i = 0; i < V; ++i) out[i] = widened<float>(run.values[i]);
+}
+
+// f.operator()<V>(i) or f.operator()<1>(i) for the elements of [begin, end), shared out among
+// `threads`: a thread always gets the same ones. Runs of V begin at multiples of V.
+template <int V, typename F>
+__device__ __forceinline__ void each_run(int64_t begin, int64_t end, bool aligned, int thread,
+                                         int threads, F f) {
+  for (int64_t i = begin / V * V + thread * V; i < end; i += int64_t{V} * threads) {
+    if (aligned && i >= begin && i + V <= end) {
+      f.template operator()<V>(i);
+    } else {
+      for (int64_t j = i < begin ? begin : i; j < i + V && j < end; ++j) {
+        f.template operator()<1>(j);
+      }
+    }
+  }
+}
+
 // An operand whose dtype the kernel asks for when it runs: one kernel instead of one
 // for every combination. All threads take the same branch.
 struct AnyElements {

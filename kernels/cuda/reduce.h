@@ -44,8 +44,32 @@ __device__ __forceinline__ T block_reduce(T value, F f = {}) {
   T total = partial[0];
 #pragma unroll
   for (int warp = 1; warp < kWarps; ++warp) total = f(total, partial[warp]);
-  __syncthreads();  // everyone has read: the next call may write
+  // Everyone has read: the next call may write.
+  __syncthreads();  // survives: no kernel calls the same instance twice, yet it may
   return total;
+}
+
+// Sums of several values at once, by groups of kThreads: a warp or the whole block.
+template <int kThreads, int N>
+__device__ __forceinline__ void group_sums(float (&values)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) values[i] = warp_reduce(values[i]);
+  if constexpr (kThreads > kWarpSize) {
+    constexpr int kWarps = kThreads / kWarpSize;
+    FSDP_SHARED(partial, float[kWarps][N]);
+    if (threadIdx.x % kWarpSize == 0) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) partial[threadIdx.x / kWarpSize][i] = values[i];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      values[i] = partial[0][i];
+#pragma unroll
+      for (int warp = 1; warp < kWarps; ++warp) values[i] += partial[warp][i];
+    }
+    __syncthreads();  // everyone has read: the next call may write
+  }
 }
 
 }  // namespace fsdp::cuda
