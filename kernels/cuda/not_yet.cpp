@@ -10,17 +10,6 @@ namespace {
 
 }  // namespace
 
-void CudaBackend::sum_rows(Stream&, const SumRowsArgs&) { missing("sum_rows"); }
-void CudaBackend::layer_norm_forward(Stream&, const NormForwardArgs&) {
-  missing("layer_norm_forward");
-}
-void CudaBackend::layer_norm_backward(Stream&, const NormBackwardArgs&) {
-  missing("layer_norm_backward");
-}
-void CudaBackend::rms_norm_forward(Stream&, const NormForwardArgs&) { missing("rms_norm_forward"); }
-void CudaBackend::rms_norm_backward(Stream&, const NormBackwardArgs&) {
-  missing("rms_norm_backward");
-}
 void CudaBackend::rope(Stream&, const RopeArgs&) { missing("rope"); }
 void CudaBackend::attention_forward(Stream&, const AttentionForwardArgs&) {
   missing("attention_forward");
