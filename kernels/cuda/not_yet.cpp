@@ -29,8 +29,6 @@ void CudaBackend::position_backward(Stream&, const Tensor&, Tensor&, bool) {
 }
 void CudaBackend::cross_entropy(Stream&, const CrossEntropyArgs&) { missing("cross_entropy"); }
 void CudaBackend::adamw(Stream&, const AdamWArgs&) { missing("adamw"); }
-void CudaBackend::power_sum(Stream&, const PowerSumArgs&) { missing("power_sum"); }
-void CudaBackend::clip_coefficient(Stream&, const ClipArgs&) { missing("clip_coefficient"); }
 void CudaBackend::find_overflow(Stream&, const OverflowArgs&) { missing("find_overflow"); }
 void CudaBackend::update_loss_scale(Stream&, const LossScaleArgs&) { missing("update_loss_scale"); }
 
