@@ -28,7 +28,5 @@ void CudaBackend::position_backward(Stream&, const Tensor&, Tensor&, bool) {
   missing("position_backward");
 }
 void CudaBackend::cross_entropy(Stream&, const CrossEntropyArgs&) { missing("cross_entropy"); }
-void CudaBackend::find_overflow(Stream&, const OverflowArgs&) { missing("find_overflow"); }
-void CudaBackend::update_loss_scale(Stream&, const LossScaleArgs&) { missing("update_loss_scale"); }
 
 }  // namespace fsdp::cuda
