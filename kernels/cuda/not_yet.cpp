@@ -17,16 +17,6 @@ void CudaBackend::attention_forward(Stream&, const AttentionForwardArgs&) {
 void CudaBackend::attention_backward(Stream&, const AttentionBackwardArgs&) {
   missing("attention_backward");
 }
-void CudaBackend::embedding_forward(Stream&, const Tensor&, const Tensor&, const Tensor*, int64_t,
-                                    Tensor&) {
-  missing("embedding_forward");
-}
-void CudaBackend::embedding_backward(Stream&, const Tensor&, const Tensor&, Tensor&, bool) {
-  missing("embedding_backward");
-}
-void CudaBackend::position_backward(Stream&, const Tensor&, Tensor&, bool) {
-  missing("position_backward");
-}
 void CudaBackend::cross_entropy(Stream&, const CrossEntropyArgs&) { missing("cross_entropy"); }
 
 }  // namespace fsdp::cuda
