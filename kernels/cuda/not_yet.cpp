@@ -10,7 +10,6 @@ namespace {
 
 }  // namespace
 
-void CudaBackend::rope(Stream&, const RopeArgs&) { missing("rope"); }
 void CudaBackend::attention_forward(Stream&, const AttentionForwardArgs&) {
   missing("attention_forward");
 }
