@@ -16,6 +16,5 @@ void CudaBackend::attention_forward(Stream&, const AttentionForwardArgs&) {
 void CudaBackend::attention_backward(Stream&, const AttentionBackwardArgs&) {
   missing("attention_backward");
 }
-void CudaBackend::cross_entropy(Stream&, const CrossEntropyArgs&) { missing("cross_entropy"); }
 
 }  // namespace fsdp::cuda
