@@ -66,6 +66,7 @@ class CudaBackend final : public Backend {
   void swiglu_backward(Stream& stream, const Tensor& gate, const Tensor& up, const Tensor& dy,
                        Tensor& dgate, Tensor& dup) override;
   void rope(Stream& stream, const RopeArgs& args) override;
+  void copy_heads(Stream& stream, const HeadView& from, const HeadView& to, int64_t first) override;
   void attention_forward(Stream& stream, const AttentionForwardArgs& args) override;
   void attention_backward(Stream& stream, const AttentionBackwardArgs& args) override;
   void embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& table,
