@@ -1,5 +1,5 @@
-// Attention forward, flash style (Dao 2023, "FlashAttention-2"): a block owns 64 queries of one head, keys
-// and values stream past, nothing of size Tq x Tk. Read next: attention_problem.h,
+// Attention forward, flash style (Dao 2023, "FlashAttention-2"): a block owns 64 queries of one
+// head, keys and values stream past, nothing of size Tq x Tk. Read next: attention_problem.h,
 // attention_tile.h, attention_backward.cu.
 #include "kernels/cuda/attention_problem.h"
 
@@ -50,13 +50,15 @@ struct OnlineSoftmax {
   }
 };
 
-// mapping: a block takes 64 queries of a head, the latest first (causal: they see most); a warp has rows of
+// mapping: a block takes 64 queries of a head, the latest first (causal: they see most); a warp has
+// rows of
 //          its own, so that the softmax stays within it
 // bytes:   q and out once; k and v once for every 64 queries (from L2); 4 a row for log_sum_exp
 // in f32:  scores, softmax and sums; weights are rounded to T before they meet the values
-// source:  FlashAttention-2, algorithm 1; AttentionArgs for masks, dropout and queries that see nothing
+// source:  FlashAttention-2, algorithm 1; AttentionArgs for masks, dropout and queries that see
+// nothing
 template <typename Multiply>
-__global__ void __launch_bounds__(kAttentionThreads)
+__global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
     attend(const ForwardProblem<typename Multiply::T> p) {
   constexpr int kCols = Multiply::kCols, kRows = Multiply::kRows;
   using Scores = typename Multiply::template Fragment<kCols>;
@@ -82,7 +84,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
                                                    s.head_dim, p.v.aligned);
   };
 
-  // A second time over all keys, with equal scores, for the rows that saw none; they add nothing to others.
+  // A second time over all keys, with equal scores, for the rows that saw none; they add nothing to
+  // others.
   bool blind[kRows] = {};
   TileRange range = visible_keys<kCols>(s, first, last);
   for (bool again = false;; again = true) {
@@ -147,16 +150,16 @@ void CudaBackend::attention_forward(Stream& stream, const AttentionForwardArgs& 
   const Op op(*this, stream, "attention_forward", args.in.q.tensor, args.in.k.tensor,
               args.in.v.tensor, args.out);
   const AttentionShape shape(args.in);
-  dispatch_attention<64, 64>(args.out.dtype(), shape.head_dim, op.name(),
-                             [&]<typename Multiply>(TypeTag<Multiply>) {
-    using T = typename Multiply::T;
-    launch(attend<Multiply>,
-           Grid(int64_t{shape.batch} * shape.heads, blocks_for(shape.queries, kOwnRows)),
-           kAttentionThreads, AttentionMemory<Multiply>::bytes(1), op,
-           ForwardProblem<T>{shape, HeadRows<T>(args.in.q), HeadRows<T>(args.in.k),
-                             HeadRows<T>(args.in.v), HeadRows<T>(args.out, shape.head_dim),
-                             args.log_sum_exp.data_as<float>()});
-  });
+  dispatch_attention<64, 64>(
+      args.out.dtype(), shape.head_dim, op.name(), [&]<typename Multiply>(TypeTag<Multiply>) {
+        using T = typename Multiply::T;
+        launch(attend<Multiply>,
+               Grid(int64_t{shape.batch} * shape.heads, blocks_for(shape.queries, kOwnRows)),
+               kAttentionThreads, AttentionMemory<Multiply>::bytes(1), op,
+               ForwardProblem<T>{shape, HeadRows<T>(args.in.q), HeadRows<T>(args.in.k),
+                                 HeadRows<T>(args.in.v), HeadRows<T>(args.out, shape.head_dim),
+                                 args.log_sum_exp.data_as<float>()});
+      });
 }
 
 }  // namespace fsdp::cuda

@@ -1,7 +1,7 @@
-// Attention backward: weights are computed again from log_sum_exp (Dao et al. 2022, algorithm 4), once with
-// the queries at rest (dQ) and once with the keys (dK, dV): seven products in place of five, but every sum has
-// one owner and one order, so the result is the same every time and nothing is of size Tq x Tk.
-// With P the weights, keep the dropout mask and scale:
+// Attention backward: weights are computed again from log_sum_exp (Dao et al. 2022, algorithm 4),
+// once with the queries at rest (dQ) and once with the keys (dK, dV): seven products in place of
+// five, but every sum has one owner and one order, so the result is the same every time and nothing
+// is of size Tq x Tk. With P the weights, keep the dropout mask and scale:
 //   delta = sum over d of dout * out        dP = dout V^T        dS = P * (dP * keep - delta)
 //   dV = (P * keep)^T dout                  dQ = scale dS K      dK = scale dS^T Q
 #include "kernels/cuda/attention_problem.h"
@@ -60,7 +60,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
 
 // ---- what both passes do to a tile ----
 
-// lse in powers of two: -infinity for a query that sees nothing, +infinity for one that does not exist.
+// lse in powers of two: -infinity for a query that sees nothing, +infinity for one that does not
+// exist.
 __device__ __forceinline__ float weight_of(const AttentionShape& s, float score, float bias,
                                            float lse, int query, int key, bool masked) {
   const bool blind = lse == -kInfinity;
@@ -79,7 +80,7 @@ __device__ __forceinline__ float load_lse(const float* row, int query, int queri
 // in f32:  scores, weights and sums; dS is rounded to T before it meets the keys
 // source:  FlashAttention-2, algorithm 2, with the loops exchanged
 template <typename Multiply>
-__global__ void __launch_bounds__(kAttentionThreads)
+__global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
     query_gradients(const BackwardProblem<typename Multiply::T> p) {
   constexpr int kCols = Multiply::kCols, kRows = Multiply::kRows;
   using Scores = typename Multiply::template Fragment<kCols>;
@@ -129,8 +130,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
       const float added = bias_at(bias, column, s.keys);
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
-        weights.at(i, j) = weight_of(s, weights.at(i, j), added, lse[i],
-                                     first + Multiply::row(i), column, masked);
+        weights.at(i, j) =
+            weight_of(s, weights.at(i, j), added, lse[i], first + Multiply::row(i), column, masked);
       }
     }
     if (s.samples) {
@@ -160,13 +161,14 @@ __global__ void __launch_bounds__(kAttentionThreads)
 
 // ---- dK and dV ----
 
-// mapping: a block takes 64 keys of a key-value head, the first first (causal: most see them); the queries of
+// mapping: a block takes 64 keys of a key-value head, the first first (causal: most see them); the
+// queries of
 //          all its heads and their gradients stream past, in order
 // bytes:   k, v, dk, dv once; q and dout once for every 64 keys (from L2)
 // in f32:  scores, weights and sums; weights and dS are rounded to T before they are multiplied
 // source:  FlashAttention-2, algorithm 2; products are transposed so that a warp has rows of keys
 template <typename Multiply>
-__global__ void __launch_bounds__(kAttentionThreads)
+__global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
     key_value_gradients(const BackwardProblem<typename Multiply::T> p) {
   constexpr int kCols = Multiply::kCols, kRows = Multiply::kRows;
   using Scores = typename Multiply::template Fragment<kCols>;
@@ -205,8 +207,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
       memory.streamed(stage, 0).template load<kCols>(p.q.row(b, h, query), p.q.row_width,
                                                      s.queries - query, s.head_dim, p.q.aligned);
       memory.streamed(stage, 1).template load<kCols>(p.dout.row(b, h, query), p.dout.row_width,
-                                                     s.queries - query, s.head_dim,
-                                                     p.dout.aligned);
+                                                     s.queries - query, s.head_dim, p.dout.aligned);
       if (lane < kCols) {
         statistics[stage][0][lane] = load_lse(log_sum_exp, query + lane, s.queries);
         statistics[stage][1][lane] = query + lane < s.queries ? deltas[query + lane] : 0.0f;
@@ -253,32 +254,31 @@ void CudaBackend::attention_backward(Stream& stream, const AttentionBackwardArgs
   const Op op(*this, stream, "attention_backward", args.in.q.tensor, args.in.k.tensor,
               args.in.v.tensor, args.dout);
   const AttentionShape shape(args.in);
-  dispatch_attention<64, 32>(args.dout.dtype(), shape.head_dim, op.name(),
-                             [&]<typename Multiply>(TypeTag<Multiply>) {
-    using T = typename Multiply::T;
-    const BackwardProblem<T> problem{
-        shape,
-        HeadRows<T>(args.in.q),
-        HeadRows<T>(args.in.k),
-        HeadRows<T>(args.in.v),
-        HeadRows<T>(args.out, shape.head_dim),
-        HeadRows<T>(args.dout, shape.head_dim),
-        HeadRows<T>(args.dq),
-        HeadRows<T>(args.dk),
-        HeadRows<T>(args.dv),
-        args.log_sum_exp.data_as<float>(),
-        args.delta.data_as<float>()};
-    const int64_t rows = int64_t{shape.batch} * shape.queries * shape.heads;
-    const size_t bytes = AttentionMemory<Multiply>::bytes(2);
-    launch(row_products<T>, Grid(blocks_for(rows * kDeltaLanes, kAttentionThreads)),
-           kAttentionThreads, 0, op, problem, rows);
-    launch(query_gradients<Multiply>,
-           Grid(int64_t{shape.batch} * shape.heads, blocks_for(shape.queries, kOwnRows)),
-           kAttentionThreads, bytes, op, problem);
-    launch(key_value_gradients<Multiply>,
-           Grid(int64_t{shape.batch} * shape.kv_heads, blocks_for(shape.keys, kOwnRows)),
-           kAttentionThreads, bytes, op, problem);
-  });
+  dispatch_attention<64, 32>(
+      args.dout.dtype(), shape.head_dim, op.name(), [&]<typename Multiply>(TypeTag<Multiply>) {
+        using T = typename Multiply::T;
+        const BackwardProblem<T> problem{shape,
+                                         HeadRows<T>(args.in.q),
+                                         HeadRows<T>(args.in.k),
+                                         HeadRows<T>(args.in.v),
+                                         HeadRows<T>(args.out, shape.head_dim),
+                                         HeadRows<T>(args.dout, shape.head_dim),
+                                         HeadRows<T>(args.dq),
+                                         HeadRows<T>(args.dk),
+                                         HeadRows<T>(args.dv),
+                                         args.log_sum_exp.data_as<float>(),
+                                         args.delta.data_as<float>()};
+        const int64_t rows = int64_t{shape.batch} * shape.queries * shape.heads;
+        const size_t bytes = AttentionMemory<Multiply>::bytes(2);
+        launch(row_products<T>, Grid(blocks_for(rows * kDeltaLanes, kAttentionThreads)),
+               kAttentionThreads, 0, op, problem, rows);
+        launch(query_gradients<Multiply>,
+               Grid(int64_t{shape.batch} * shape.heads, blocks_for(shape.queries, kOwnRows)),
+               kAttentionThreads, bytes, op, problem);
+        launch(key_value_gradients<Multiply>,
+               Grid(int64_t{shape.batch} * shape.kv_heads, blocks_for(shape.keys, kOwnRows)),
+               kAttentionThreads, bytes, op, problem);
+      });
 }
 
 }  // namespace fsdp::cuda

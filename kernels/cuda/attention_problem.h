@@ -1,6 +1,6 @@
-// What the kernels of attention share: the arguments as a kernel takes them, who sees whom, the dropout of
-// weights, and the choice of a kernel. Scores are kept in powers of two: scale and bias times log2(e).
-// Read next: attention_tile.h (products), attention.cu, attention_backward.cu.
+// What the kernels of attention share: the arguments as a kernel takes them, who sees whom, the
+// dropout of weights, and the choice of a kernel. Scores are kept in powers of two: scale and bias
+// times log2(e). Read next: attention_tile.h (products), attention.cu, attention_backward.cu.
 #pragma once
 
 #include <algorithm>
@@ -108,8 +108,9 @@ class KeepDraw {
         first_(static_cast<uint64_t>(h) * static_cast<uint64_t>(s.queries)) {}
 
   __device__ __forceinline__ float operator()(int query, int key) {
-    const uint64_t element = (first_ + static_cast<uint64_t>(query)) * static_cast<uint64_t>(s_.keys) +
-                             static_cast<uint64_t>(key);
+    const uint64_t element =
+        (first_ + static_cast<uint64_t>(query)) * static_cast<uint64_t>(s_.keys) +
+        static_cast<uint64_t>(key);
     if (element / 4 != block_) {
       block_ = element / 4;
       words_ = s_.dropout.words(sample_, block_);
@@ -175,15 +176,15 @@ struct AttentionMemory {
   __device__ float* scratch() const { return reinterpret_cast<float*>(streamed(2, 0).data); }
 };
 
-// Calls f(TypeTag<Multiply>{}) with the way to multiply. kColumns, kWideColumns: streamed rows of a tile for
-// heads of up to 64 and up to 128 elements in 16 bits.
+// Calls f(TypeTag<Multiply>{}) with the way to multiply. kColumns, kWideColumns: streamed rows of a
+// tile for heads of up to 64 and up to 128 elements in 16 bits.
 template <int kColumns, int kWideColumns, typename F>
 void dispatch_attention(DType dtype, int64_t head_dim, std::string_view op, F&& f) {
   FSDP_CHECK(head_dim <= 128, "[{}] head_dim: expected at most 128 on a GPU, got {}", op, head_dim);
   dispatch_device(dtype, op, [&]<typename T>(TypeTag<T>) {
     if constexpr (std::is_same_v<T, float>) {
       if (head_dim <= 64) return f(TypeTag<PlainMultiply<64, 32>>{});
-      return f(TypeTag<PlainMultiply<128, 32>>{});
+      return f(TypeTag<PlainMultiply<128, kWideColumns / 2>>{});
     } else {
       if (head_dim <= 64) return f(TypeTag<TensorCores<T, 64, kColumns>>{});
       return f(TypeTag<TensorCores<T, 128, kWideColumns>>{});

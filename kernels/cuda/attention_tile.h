@@ -1,7 +1,7 @@
-// Tiles of attention in shared memory and how a block multiplies them. A block owns 64 rows (of queries, or
-// of keys) and streams tiles of the other side past them; each thread holds a fragment of the scores
-// (64, kCols) and of the result (64, kDim). Two ways with one interface: TensorCores for 16-bit types,
-// PlainMultiply for f32. Which rows of a model these are: attention_problem.h.
+// Tiles of attention in shared memory and how a block multiplies them. A block owns 64 rows (of
+// queries, or of keys) and streams tiles of the other side past them; each thread holds a fragment
+// of the scores (64, kCols) and of the result (64, kDim). Two ways with one interface: TensorCores
+// for 16-bit types, PlainMultiply for f32. Which rows of a model these are: attention_problem.h.
 #pragma once
 
 #include "kernels/cuda/elements.h"
@@ -24,11 +24,12 @@ struct SharedTile {
   __device__ __forceinline__ T* chunk(int row, int c) const {
     return data + row * kDim + (c ^ (row % 8)) * kChunk;
   }
-  // Fills kRows rows from `rows` rows of head_dim elements; zeros around them. Another thread's part is
-  // there after cp_async_wait and a barrier.
+  // Fills kRows rows from `rows` rows of head_dim elements; zeros around them. Another thread's
+  // part is there after cp_async_wait and a barrier.
   template <int kRows>
   __device__ __forceinline__ void load(const T* from, int64_t row_width, int rows, int head_dim,
                                        bool aligned) const {
+#pragma unroll 2  // more keep so many addresses at hand that registers spill
     for (int i = static_cast<int>(threadIdx.x); i < kRows * kChunks; i += kAttentionThreads) {
       const int row = i / kChunks, c = i % kChunks, column = c * kChunk;
       const T* source = from + row * row_width + column;
@@ -61,10 +62,11 @@ struct TensorCores {
   using T = T_;
   using Tile = SharedTile<T, kDim_>;
   static constexpr int kDim = kDim_, kCols = kCols_;
-  static constexpr int kRows = 2;                                    // of a thread
-  static constexpr int kScoreColumns = kCols / 4, kRun = 2;          // of a thread
-  static constexpr int kLanesOfRow = 4;                              // they hold a row together
+  static constexpr int kRows = 2;                            // of a thread
+  static constexpr int kScoreColumns = kCols / 4, kRun = 2;  // of a thread
+  static constexpr int kLanesOfRow = 4;                      // they hold a row together
   static constexpr size_t kScratchBytes = 0;
+  static constexpr int kBlocks = 2;  // of a multiprocessor, at least
 
   template <int kColumns>
   struct Fragment {
@@ -78,10 +80,9 @@ struct TensorCores {
   __device__ static int out_column(int j) { return score_column(j); }
 
   // scores = own streamed^T
-  __device__ static void multiply(const Tile& own, const Tile& streamed,
-                                  Fragment<kCols>& scores) {
+  __device__ static void multiply(const Tile& own, const Tile& streamed, Fragment<kCols>& scores) {
     const int lane = lane_index(), eight = lane % 8, second = lane / 8 % 2, upper = lane / 16;
-#pragma unroll
+#pragma unroll 2
     for (int k = 0; k < kDim / 16; ++k) {
       uint32_t a[4];
       ldmatrix_x4(a, own.chunk(warp_index() * 16 + second * 8 + eight, 2 * k + upper));
@@ -127,8 +128,8 @@ struct TensorCores {
   }
 };
 
-// Multiply-adds in f32. A warp has rows 4 w to 4 w + 3 and the same further by 16, 32, 48; scores pass
-// through shared memory to reach the lanes that multiply them.
+// Multiply-adds in f32. A warp has rows 4 w to 4 w + 3 and the same further by 16, 32, 48; scores
+// pass through shared memory to reach the lanes that multiply them.
 template <int kDim_, int kCols_>
 struct PlainMultiply {
   using T = float;
@@ -137,6 +138,7 @@ struct PlainMultiply {
   static constexpr int kRows = 4;
   static constexpr int kScoreColumns = kCols / 8, kRun = 4;
   static constexpr int kLanesOfRow = 8;
+  static constexpr int kBlocks = 1;
   static constexpr int kScratchWidth = kCols + 1;
   static constexpr size_t kScratchBytes = sizeof(float) * kOwnRows * kScratchWidth;
 
@@ -151,9 +153,8 @@ struct PlainMultiply {
   __device__ static int score_column(int j) { return lane_index() % 8 + 8 * j; }
   __device__ static int out_column(int j) { return j / 4 * 32 + lane_index() % 8 * 4 + j % 4; }
 
-  __device__ static void multiply(const Tile& own, const Tile& streamed,
-                                  Fragment<kCols>& scores) {
-#pragma unroll 4
+  __device__ static void multiply(const Tile& own, const Tile& streamed, Fragment<kCols>& scores) {
+#pragma unroll 2
     for (int c = 0; c < Tile::kChunks; ++c) {
       float a[kRows][4];
 #pragma unroll
@@ -182,7 +183,7 @@ struct PlainMultiply {
       }
     }
     __syncwarp();
-#pragma unroll 4
+#pragma unroll 2
     for (int k = 0; k < kCols; ++k) {
       float a[kRows];
 #pragma unroll
@@ -211,9 +212,9 @@ __device__ __forceinline__ float reduce_row(float value, F f) {
   return value;
 }
 
-// The streamed tiles of a block: two at a time (keys and values, or queries and gradients), the next ones
-// on their way while step works. load(tile, stage) begins to fill a stage, step(tile, stage) reads it.
-// A barrier must stand between two calls.
+// The streamed tiles of a block: two at a time (keys and values, or queries and gradients), the
+// next ones on their way while step works. load(tile, stage) begins to fill a stage, step(tile,
+// stage) reads it. A barrier must stand between two calls.
 template <typename Load, typename Step>
 __device__ __forceinline__ void stream_tiles(int begin, int end, Load load, Step step) {
   if (begin < end) load(begin, 0);

@@ -38,7 +38,7 @@ void CudaBackend::copy_heads(Stream& stream, const HeadView& from, const HeadVie
       for_each_element<1>(op, rows * units,
                           CopyUnits<T, Unit>{source, target, first, from.heads, units}, {});
     };
-    source.aligned && target.aligned ? copy(TypeTag<uint4>{}) : copy(TypeTag<T>{});
+    source.aligned&& target.aligned ? copy(TypeTag<uint4>{}) : copy(TypeTag<T>{});
   });
 }
 

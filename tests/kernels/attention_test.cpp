@@ -9,13 +9,13 @@ const Case kCases[] = {
     {1, 1, 1, 1, 1, 1},
     {2, 3, 3, 13, 13, 5},
     {1, 2, 2, 33, 33, 8, false},
-    {2, 2, 1, 65, 65, 33},                          // grouped, one beyond a tile
-    {1, 6, 2, 40, 40, 64, true, 7},                 // grouped, window within a tile
-    {1, 1, 1, 300, 300, 16, true, 70},              // window over tiles, several chunks
-    {2, 4, 2, 5, 70, 24},                           // queries at the end of longer keys
-    {1, 2, 2, 1, 131, 64},                          // decoding
-    {1, 1, 1, 9, 4, 8},                             // the first queries see nothing
-    {1, 2, 2, 50, 50, 8, false, 6},                 // window without causal
+    {2, 2, 1, 65, 65, 33},              // grouped, one beyond a tile
+    {1, 6, 2, 40, 40, 64, true, 7},     // grouped, window within a tile
+    {1, 1, 1, 300, 300, 16, true, 70},  // window over tiles, several chunks
+    {2, 4, 2, 5, 70, 24},               // queries at the end of longer keys
+    {1, 2, 2, 1, 131, 64},              // decoding
+    {1, 1, 1, 9, 4, 8},                 // the first queries see nothing
+    {1, 2, 2, 50, 50, 8, false, 6},     // window without causal
     {2, 3, 3, 17, 17, 40, true, 0, 0, Layout::kPacked},
     {2, 3, 3, 17, 17, 40, true, 0, 0, Layout::kInterleaved},
     {2, 4, 2, 35, 35, 12, true, 0, 0.3, Layout::kPacked},

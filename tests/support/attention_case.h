@@ -1,4 +1,5 @@
-// Cases of attention that the tests of both backends run: masks, grouped heads, row layouts, dropout.
+// Cases of attention that the tests of both backends run: masks, grouped heads, row layouts,
+// dropout.
 #pragma once
 
 #include "tests/support/kernel_support.h"
@@ -16,8 +17,8 @@ struct Case {
   Shape bias = {};  // of the key bias; rank 0: none
 };
 
-// Slopes of several signs; the first b % 4 keys of sample b are hidden, so that its first queries see
-// nothing.
+// Slopes of several signs; the first b % 4 keys of sample b are hidden, so that its first queries
+// see nothing.
 inline double bias_at(const Case& c, int64_t b, int64_t h, int64_t j) {
   if (c.bias.rank() == 0) return 0;
   if (c.bias[0] == 1) b = 0;
@@ -100,8 +101,8 @@ struct Rows {
   }
   static Values get(const HeadView& view) {
     const Values all = view.tensor->to_doubles();
-    Values values(size_t(view.tensor->shape()[0] * view.tensor->shape()[1] * view.heads *
-                         view.head_dim));
+    Values values(
+        size_t(view.tensor->shape()[0] * view.tensor->shape()[1] * view.heads * view.head_dim));
     for_each(view, [&](size_t at, size_t to) { values[to] = all[at]; });
     return values;
   }
@@ -118,7 +119,8 @@ inline Tensor key_bias(Backend& backend, const Case& c, DType dtype) {
 }
 
 // {out, log_sum_exp, dq, dk, dv}
-inline std::vector<Values> run_attention(Backend& backend, const Case& c, DType dtype, const Operands& o) {
+inline std::vector<Values> run_attention(Backend& backend, const Case& c, DType dtype,
+                                         const Operands& o) {
   Rows rows(backend, c, dtype), gradients(backend, c, dtype);
   Rows::put(rows.q, o.q);
   Rows::put(rows.k, o.k);
