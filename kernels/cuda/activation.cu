@@ -1,5 +1,5 @@
-// GELU (tanh and erf form) and SwiGLU, forward and backward. Bound by memory: exp and erf hide
-// behind the loads. Computed in f32; results may overwrite operands.
+// GELU (tanh and erf form), ReLU and SwiGLU, forward and backward. Bound by memory: exp and erf
+// hide behind the loads. Computed in f32; results may overwrite operands.
 #include "kernels/cuda/elements.h"
 
 namespace fsdp::cuda {
@@ -42,6 +42,11 @@ struct GeluErf {
   }
 };
 
+struct Relu {  // of NaN: NaN
+  static __device__ float value(float x) { return x < 0 ? 0.0f : x; }
+  static __device__ float derivative(float x) { return x <= 0 ? 0.0f : 1.0f; }
+};
+
 // f(the struct of that activation).
 template <typename F>
 auto dispatch_activation(Activation kind, std::string_view op, F&& f) {
@@ -52,6 +57,8 @@ auto dispatch_activation(Activation kind, std::string_view op, F&& f) {
       return f(GeluTanh<BloomConstants>{});
     case Activation::kGeluErf:
       return f(GeluErf{});
+    case Activation::kRelu:
+      return f(Relu{});
     default:
       fail("[{}] kind: expected an activation, got {}", op, static_cast<int>(kind));
   }

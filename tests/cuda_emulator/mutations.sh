@@ -22,7 +22,7 @@ for file in "$source"/tests/kernels/cuda/*"${1:-}"*_test.cpp; do
   fi
   while read -r place; do
     [ "${noticed[$place]:-}" = yes ] && continue
-    if CUDA_EMULATOR_SKIP=$place timeout 120 "$program" "$filter" >/dev/null 2>&1; then
+    if CUDA_EMULATOR_SKIP=$place timeout 120 "$program" "$filter" --abort-after=1 >/dev/null 2>&1; then
       noticed[$place]=no
     else
       noticed[$place]=yes

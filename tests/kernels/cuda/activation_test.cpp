@@ -1,14 +1,14 @@
-// GELU and SwiGLU on a GPU, forward and backward, against the CPU backend (which is tested against
-// the C library and finite differences).
+// GELU, ReLU and SwiGLU on a GPU, forward and backward, against the CPU backend (which is tested
+// against the C library and finite differences).
 #include "tests/support/gpu_support.h"
 
 namespace fsdp::test {
 namespace {
 
 constexpr Activation kKinds[] = {Activation::kGeluTanh, Activation::kGeluErf,
-                                 Activation::kGeluBloom};
+                                 Activation::kGeluBloom, Activation::kRelu};
 
-TEST_CASE("gelu forward and backward") {
+TEST_CASE("activations forward and backward") {
   on_gpu([](cuda::CudaBackend& gpu) {
     for (const DType dtype : kGpuTypes) {
       for (const Activation kind : kKinds) {
@@ -32,7 +32,7 @@ TEST_CASE("gelu forward and backward") {
   });
 }
 
-TEST_CASE("gelu of special values") {
+TEST_CASE("activations of special values") {
   on_gpu([](Backend& gpu) {
     for (const Activation kind : kKinds) {
       const Tensor x = make_tensor(gpu, {6}, DType::kF32, {0, 1e30, -1e30, 40, -40, NAN});

@@ -50,5 +50,37 @@ TEST_CASE("attention and its gradients are those of the CPU backend") {
   });
 }
 
+TEST_CASE("keys and values with room behind them: what lies there is not read into the result") {
+  on_gpu([](Backend& gpu) {
+    constexpr int64_t kBatch = 2, kQueries = 3, kKeys = 67, kRoom = 80, kHeads = 2, kDim = 16;
+    cpu::CpuBackend cpu;
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      const auto run = [&](Backend& backend) {
+        const auto rows = [&](int64_t tokens, uint64_t seed) {
+          Values values = random_values(kBatch * tokens * kHeads * kDim, seed);
+          for (int64_t b = 0; b < kBatch && tokens == kRoom; ++b) {
+            std::fill_n(values.begin() + (b * kRoom + kKeys) * kHeads * kDim,
+                        (kRoom - kKeys) * kHeads * kDim, NAN);
+          }
+          return make_tensor(backend, {kBatch, tokens, kHeads * kDim}, dtype, values);
+        };
+        const Tensor q = rows(kQueries, 1), k = rows(kRoom, 2), v = rows(kRoom, 3);
+        Tensor out = Tensor::empty(backend, q.shape(), dtype);
+        Tensor log_sum_exp =
+            Tensor::empty(backend, {kBatch, kHeads, kQueries}, accumulation_dtype(dtype));
+        const AttentionArgs in = {.q = {&q, kHeads, kDim, 0, kDim},
+                                  .k = {&k, kHeads, kDim, 0, kDim},
+                                  .v = {&v, kHeads, kDim, 0, kDim},
+                                  .keys = kKeys,
+                                  .scale = 0.25,
+                                  .dropout = {}};
+        backend.attention_forward(backend.compute_stream(), {in, out, log_sum_exp});
+        return std::vector<Values>{out.to_doubles(), log_sum_exp.to_doubles()};
+      };
+      check_results(run(gpu), run(cpu), dtype);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace fsdp::test
