@@ -1,6 +1,6 @@
 # The commands of fsdp.cpp. The build itself is CMakeLists.txt; this file only calls it.
-#   make, make train, make test, make test-all, make bench, make fuzz, make format, make size,
-#   make clean
+#   make, make train, make test, make test-all, make bench, make fuzz, make cuda-report, make format,
+#   make size, make clean
 # SANITIZE=thread or SANITIZE=address builds beside it, into build-thread or build-address.
 SHELL := /bin/bash
 SANITIZE ?=
@@ -8,9 +8,9 @@ BUILD := build$(if $(SANITIZE),-$(SANITIZE))
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-run-as-root)
 # --oversubscribe, --bind-to none: also with fewer cores than ranks; threads are not held to one core
 MPIRUN := mpirun -n 2 --oversubscribe --bind-to none $(ROOT_FLAG)
-SOURCES = find core kernels models comm optim tools tests -name '*.h' -o -name '*.cpp'
+SOURCES = find core kernels models comm optim tools tests -name '*.h' -o -name '*.cpp' -o -name '*.cu'
 
-.PHONY: all train test test-all bench fuzz format size clean
+.PHONY: all train test test-all bench fuzz cuda-report format size clean
 .NOTPARALLEL:
 
 # Installs what is missing (instant when nothing is), configures once, builds.
@@ -27,7 +27,7 @@ train: all
 
 # The per-commit tests; with SANITIZE the unit set.
 test: all
-	@tests/run_tests.sh $(BUILD) -L '$(if $(SANITIZE),unit,unit|mpi|e2e)' -LE slow
+	@tests/run_tests.sh $(BUILD) -L '$(if $(SANITIZE),unit,unit|mpi|e2e)|cuda_emulator' -LE slow
 
 # Everything: the per-commit tests, the slow ones, and the unit set under both sanitizers.
 test-all: all
@@ -51,6 +51,10 @@ fuzz:
 	  $$(command -v ninja >/dev/null && echo -G Ninja) -DCMAKE_CXX_COMPILER=$(CLANG)
 	@cmake --build build-fuzz --parallel $$(nproc) --target $(FUZZ:%=fuzz_%) $(FUZZ:%=fuzz_smoke_%)
 	@tests/fuzz/run.sh build-fuzz $(RUNS) $(FUZZ)
+
+# Registers, spills and shared memory of every CUDA kernel; fails when one spills.
+cuda-report:
+	@tools/cuda_report.sh $(BUILD)
 
 # Formats all sources in place.
 format:

@@ -214,23 +214,76 @@ void HostCommunicator::check_color(int color) const {
   FSDP_CHECK(color >= 0, "[split] {}: color: expected 0 or more, got {}", name(), color);
 }
 
+HostCommunicator::~HostCommunicator() {
+  try {
+    if (staged_until_) staged_until_->wait();
+  } catch (const std::exception&) {  // whoever waits for the stream hears of it
+  }
+}
+
 void HostCommunicator::enqueue(Stream& stream, const Tensor& buffer, HostCall call) {
   call.dtype = buffer.dtype();
   call.numel = buffer.numel();
   call.data = static_cast<std::byte*>(buffer.data());
   call.unit = stream.backend().scope();
+  if (stream.backend().host_reaches_memory()) {
+    put_on(stream, buffer, std::move(call), nullptr);
+  } else {
+    put_staged_on(stream, buffer, std::move(call));
+  }
+}
+
+void HostCommunicator::put_staged_on(Stream& stream, const Tensor& buffer, HostCall call) {
+  Backend& backend = stream.backend();
+  std::shared_ptr<void> outgrown;
+  if (staged_bytes_ < buffer.bytes()) {
+    outgrown = std::exchange(staged_, backend.staging_memory(buffer.bytes()));
+    staged_bytes_ = buffer.bytes();
+  }
+  std::byte* const device = std::exchange(call.data, staged_.get());
+  struct Part {
+    size_t begin, bytes;
+  };
+  const Slots slots(call.numel, size());
+  const Part own = {static_cast<size_t>(bytes_of(call, slots.begin(rank()))),
+                    static_cast<size_t>(bytes_of(call, slots.count(rank())))};
+  Part read = {0, buffer.bytes()}, written = read;  // by the call
+  std::byte* result = device;
+  switch (call.collective) {
+    case Collective::kAllGather:
+      read = own;
+      break;
+    case Collective::kReduceScatter:
+      written = own;
+      result = std::exchange(call.output, call.data + own.begin);
+      break;
+    case Collective::kBroadcast:
+      (rank() == call.root ? written : read) = {};
+      break;
+    case Collective::kAllReduce:
+      break;
+  }
+  backend.copy(stream, call.data + read.begin, device + read.begin, read.bytes);
+  put_on(stream, buffer, std::move(call), std::move(outgrown));
+  backend.copy(stream, result, staged_.get() + written.begin, written.bytes);
+  staged_until_ = backend.record(stream);
+}
+
+void HostCommunicator::put_on(Stream& stream, const Tensor& buffer, HostCall call,
+                              std::shared_ptr<void> held) {
   locate(buffer, call);
   if (!staging_counted_ && engine_->staging_bytes() > 0) {
     // Lives as long as the communicator, which may outlive the backend: never subtracted.
     stream.backend().ledger().add(MemoryCategory::kTransportStaging, engine_->staging_bytes());
     staging_counted_ = true;
   }
-  stream.backend().host_task(stream, name_of(call.collective), static_cast<int64_t>(buffer.bytes()),
-                             [engine = engine_, call = std::move(call), issued = issued_call()] {
-                               issued.ring->start(issued.sequence);
-                               engine->run(call);
-                               issued.ring->finish(issued.sequence);
-                             });
+  stream.backend().host_task(
+      stream, name_of(call.collective), static_cast<int64_t>(buffer.bytes()),
+      [engine = engine_, call = std::move(call), issued = issued_call(), held = std::move(held)] {
+        issued.ring->start(issued.sequence);
+        engine->run(call);
+        issued.ring->finish(issued.sequence);
+      });
 }
 
 }  // namespace fsdp::comm

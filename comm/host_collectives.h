@@ -11,6 +11,11 @@
 // reads slot r of rank r's own buffer, so the output may be there. Hence no copy is needed on
 // either side; the meeting on entry says "all buffers are ready", the one on exit "nobody reads
 // mine any more".
+//
+// [Note: memory that the host cannot reach] A buffer of a GPU is copied to staging memory before
+// the call and back after it, all in the order of the stream: what the call reads goes there, what
+// it writes comes back. A communicator needs one block of staging memory, because its collectives
+// run one after the other.
 #pragma once
 
 #include <algorithm>
@@ -96,6 +101,7 @@ class DirectEngine final : public HostEngine {
 class HostCommunicator : public Communicator {
  public:
   using Communicator::Communicator;
+  ~HostCommunicator() override;
 
  protected:
   void use(std::shared_ptr<HostEngine> engine) { engine_ = std::move(engine); }
@@ -112,9 +118,14 @@ class HostCommunicator : public Communicator {
 
  private:
   void enqueue(Stream& stream, const Tensor& buffer, HostCall call);
+  void put_on(Stream& stream, const Tensor& buffer, HostCall call, std::shared_ptr<void> held);
+  void put_staged_on(Stream& stream, const Tensor& buffer, HostCall call);
 
   std::shared_ptr<HostEngine> engine_;  // shared with the tasks; null in a group of one
   bool staging_counted_ = false;
+  std::shared_ptr<std::byte> staged_;  // see [Note: memory that the host cannot reach]
+  size_t staged_bytes_ = 0;
+  EventPtr staged_until_;  // the last copy from it
 };
 
 // Ordinary memory of a backend, for transports and cases that need nothing better.

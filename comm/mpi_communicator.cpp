@@ -118,7 +118,9 @@ SharedWindow::Result MpiCommunicator::make_window(size_t bytes, PeerAccess acces
 
 std::shared_ptr<CommBuffer> MpiCommunicator::allocate(Backend& backend, size_t bytes,
                                                       MemoryCategory category) {
-  if (bytes == 0 || !group_) return std::make_shared<BackendBuffer>(backend, bytes, category);
+  if (bytes == 0 || !group_ || !backend.host_reaches_memory()) {
+    return std::make_shared<BackendBuffer>(backend, bytes, category);
+  }
   ++windows_;
   const auto [window, problem] = make_window(bytes, PeerAccess::kRead);
   if (!window) {

@@ -65,6 +65,11 @@ class Backend {
   virtual EventPtr read_later(Stream& stream, void* destination, const void* source,
                               size_t bytes) = 0;
   virtual MemoryLedger& ledger() = 0;
+  // Whether host tasks may read and write this memory themselves. If not, transports copy through
+  // staging memory: the host's, where copies of this backend do not stop the host. It goes with its
+  // last owner and is not counted.
+  virtual bool host_reaches_memory() const = 0;
+  virtual std::shared_ptr<std::byte> staging_memory(size_t bytes) = 0;
 
   // ---- Order. ----
   virtual Stream& compute_stream() = 0;  // where core/ops and optim put their kernels

@@ -1,6 +1,7 @@
 // Counter-based random numbers: Philox4x32-10 (Salmon et al., SC'11, "Parallel random numbers: as
 // easy as 1, 2, 3"). No state: a value is a function of (seed, what it is for, which element), so
-// any sharding, recompute or world size draws the same numbers.
+// any sharding, recompute or world size draws the same numbers. What is constexpr here is also
+// compiled into CUDA kernels.
 #pragma once
 
 #include <array>
@@ -13,7 +14,7 @@ namespace fsdp {
 using Philox4x32 = std::array<uint32_t, 4>;
 
 // One block of four words for a 128-bit counter under a 64-bit key.
-inline Philox4x32 philox4x32(Philox4x32 counter, std::array<uint32_t, 2> key) {
+constexpr Philox4x32 philox4x32(Philox4x32 counter, std::array<uint32_t, 2> key) {
   constexpr uint32_t kMultiplier0 = 0xD2511F53u, kMultiplier1 = 0xCD9E8D57u;
   constexpr uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
   for (int round = 0; round < 10; ++round) {
@@ -27,7 +28,7 @@ inline Philox4x32 philox4x32(Philox4x32 counter, std::array<uint32_t, 2> key) {
 }
 
 // Uniform in [0, 1) with 24 bits.
-inline float uniform_float(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+constexpr float uniform_float(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
 // 64-bit FNV-1a of a name: the stream identity of a parameter's initial values.
 uint64_t hash_name(std::string_view name);
@@ -45,7 +46,7 @@ struct DropoutKey {
 std::array<uint32_t, 2> dropout_key(const DropoutKey& key);
 
 // Counter of elements 4*block .. 4*block+3 of a global sample at a step (shared by all backends).
-inline Philox4x32 dropout_counter(uint64_t block, uint64_t sample, uint32_t step) {
+constexpr Philox4x32 dropout_counter(uint64_t block, uint64_t sample, uint32_t step) {
   return {static_cast<uint32_t>(block),
           static_cast<uint32_t>(block >> 32) ^ (static_cast<uint32_t>(sample >> 32) << 8),
           static_cast<uint32_t>(sample), step};

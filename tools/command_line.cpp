@@ -87,6 +87,9 @@ void add_launch_options(CLI::App& command, LaunchOptions& options) {
       ->check(CLI::Range(1, 1024));
   command.add_option("--threads", options.threads, "threads per rank (default: share the cores)")
       ->check(CLI::Range(1, 1024));
+  command.add_option("--backend", options.backend, "auto (a GPU if there is one), cpu, cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  command.add_flag("--share-gpus", options.share_gpus, "several ranks may use one GPU");
 }
 
 }  // namespace fsdp::tools

@@ -2,7 +2,10 @@
 # Looks for what the build needs and installs what is missing: with apt-get as root or through
 # passwordless sudo; otherwise it prints what to install. When all is there it is instant and
 # touches no network. Headers are found through the compiler, so that modules (CPATH,
-# CMAKE_PREFIX_PATH) count like packages. Called by every `make`; CUDA is not its business.
+# CMAKE_PREFIX_PATH) count like packages. Called by every `make`, which leaves CUDA alone:
+#   tools/setup.sh --cuda            compiler, runtime, cuBLAS, cuDNN, NCCL: pip's wheels (1.2 GB) of what
+#                                    no toolkit here has, into .cache/cuda
+#   tools/setup.sh --cuda-compiler   what building needs (105 MB); nothing runs on a GPU with it
 set -uo pipefail
 cd "$(dirname "$0")/.."
 cxx=$(command -v "${CXX:-c++}" || command -v g++ || true)
@@ -13,7 +16,73 @@ headers="doctest/doctest.h:doctest-dev nlohmann/json.hpp:nlohmann-json3-dev
          yaml-cpp/yaml.h:libyaml-cpp-dev CLI/CLI.hpp:libcli11-dev fmt/core.h:libfmt-dev
          Eigen/Core:libeigen3-dev pcre2.h:libpcre2-dev utf8proc.h:libutf8proc-dev"
 optional_commands="ninja:ninja-build mpirun:openmpi-bin"
-optional_headers="mpi.h:libopenmpi-dev dnnl.hpp:libdnnl-dev"
+optional_headers="mpi.h:libopenmpi-dev dnnl.hpp:libdnnl-dev boost/context/fiber.hpp:libboost-context-dev"
+
+# ---- CUDA ----------------------------------------------------------------------------------------
+# Pinned, without dependencies: what `cuda-toolkit[nvcc,cccl,cublas]==13.0.3.0` would take, and the rest.
+compiler_wheels="nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88
+                 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85"
+cublas_wheels="nvidia-cublas==13.1.1.3 nvidia-cuda-nvrtc==13.0.88"
+cudnn_wheels="nvidia-cudnn-cu13==9.19.0.56 nvidia-cudnn-frontend==1.32.0"
+nccl_wheels="nvidia-nccl-cu13==2.30.7"
+cuda_folder=.cache/cuda
+
+# A toolkit of 12.4 or newer: prints the folder of its nvcc.
+toolkit() {
+  local nvcc version
+  for nvcc in "${CUDA_HOME:-/none}/bin/nvcc" /usr/local/cuda/bin/nvcc "$(command -v nvcc)"; do
+    [ -x "$nvcc" ] || continue
+    version=$("$nvcc" --version 2>/dev/null | sed -n 's/.*, V\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
+    [ -n "$version" ] || continue
+    # shellcheck disable=SC2086
+    set -- $version
+    if [ $(($1 * 100 + $2)) -ge 1204 ]; then dirname "$(dirname "$(readlink -f "$nvcc")")"; return; fi
+  done
+}
+
+# has ROOT FILE...: one of the files is in a library folder of a toolkit or of the system
+has_library() {
+  local root=$1 name place
+  shift
+  for name in "$@"; do
+    for place in "$root"/lib64 "$root"/lib "$root"/targets/*/lib /usr/lib/*-linux-gnu /usr/lib64; do
+      if compgen -G "$place/$name" >/dev/null; then return 0; fi
+    done
+  done
+  return 1
+}
+
+install_cuda() {
+  local root wheels="" wheel missing="" name
+  root=$(toolkit)
+  if [ -n "$root" ]; then echo "setup: CUDA toolkit in $root"; else wheels=$compiler_wheels; fi
+  if [ "$1" = --cuda ]; then
+    has_library "${root:-/none}" 'libcublasLt.so.1[2-9]*' || wheels+=" $cublas_wheels"
+    has_library "${root:-/none}" 'libcudnn.so.9*' || wheels+=" $cudnn_wheels"
+    has_library "${root:-/none}" 'libnccl.so.2*' || wheels+=" $nccl_wheels"
+  fi
+  for wheel in $wheels; do  # what pip has left here: NAME-VERSION.dist-info
+    name=${wheel%%==*}
+    [ -d "$cuda_folder/${name//-/_}-${wheel##*==}.dist-info" ] || missing+=" $wheel"
+  done
+  if [ -z "$missing" ]; then echo "setup: CUDA: nothing is missing"; return; fi
+  if ! command -v python3 >/dev/null || ! python3 -m pip --version >/dev/null 2>&1; then
+    echo "setup: pip is needed for the CUDA wheels: apt-get install python3-pip" >&2
+    return 1
+  fi
+  echo "setup: installing into $cuda_folder:$missing"
+  # shellcheck disable=SC2086
+  python3 -m pip install --quiet --no-deps --upgrade --disable-pip-version-check \
+    --root-user-action=ignore --target "$cuda_folder" $missing || return 1
+  # nvcc.profile looks for lib64
+  if [ -d "$cuda_folder/nvidia/cu13/lib" ]; then ln -sfn lib "$cuda_folder/nvidia/cu13/lib64"; fi
+}
+
+case "${1:-}" in
+  "") ;;
+  --cuda | --cuda-compiler) install_cuda "$1"; exit ;;
+  *) echo "usage: tools/setup.sh [--cuda | --cuda-compiler]" >&2; exit 2 ;;
+esac
 
 missing_commands() {
   local pair

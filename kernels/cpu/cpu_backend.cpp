@@ -120,6 +120,11 @@ EventPtr CpuBackend::read_later(Stream& stream, void* destination, const void* s
   return record(stream);
 }
 
+std::shared_ptr<std::byte> CpuBackend::staging_memory(size_t bytes) {
+  const auto block = std::make_shared<std::vector<std::byte>>(bytes);
+  return {block, block->data()};
+}
+
 // ---- Order ----
 
 std::unique_ptr<Stream> CpuBackend::create_stream(std::string name) {

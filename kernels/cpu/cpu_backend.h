@@ -52,6 +52,8 @@ class CpuBackend final : public Backend {
   void copy_to_host(Stream& stream, void* destination, const void* source, size_t bytes) override;
   EventPtr read_later(Stream& stream, void* destination, const void* source, size_t bytes) override;
   MemoryLedger& ledger() override { return ledger_; }
+  bool host_reaches_memory() const override { return true; }
+  std::shared_ptr<std::byte> staging_memory(size_t bytes) override;
 
   Stream& compute_stream() override { return *compute_stream_; }
   std::unique_ptr<Stream> create_stream(std::string name) override;

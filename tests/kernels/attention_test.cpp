@@ -1,32 +1,21 @@
 // Attention against the plain T x T formula in double: masks, grouped heads, row layouts, dropout,
 // cached decoding; gradients against finite differences.
-#include "tests/support/kernel_support.h"
+#include "tests/support/attention_case.h"
 
 namespace fsdp::test {
 namespace {
-
-enum class Layout { kSeparate, kPacked, kInterleaved };  // the latter two: all in one tensor
-
-struct Case {
-  int64_t batch, heads, kv_heads, queries, keys, head_dim;
-  bool causal = true;
-  int64_t window = 0;
-  double dropout = 0;
-  Layout layout = Layout::kSeparate;
-  Shape bias = {};  // of the key bias; rank 0: none
-};
 
 const Case kCases[] = {
     {1, 1, 1, 1, 1, 1},
     {2, 3, 3, 13, 13, 5},
     {1, 2, 2, 33, 33, 8, false},
-    {2, 2, 1, 65, 65, 33},                          // grouped, one beyond a tile
-    {1, 6, 2, 40, 40, 64, true, 7},                 // grouped, window within a tile
-    {1, 1, 1, 300, 300, 16, true, 70},              // window over tiles, several chunks
-    {2, 4, 2, 5, 70, 24},                           // queries at the end of longer keys
-    {1, 2, 2, 1, 131, 64},                          // decoding
-    {1, 1, 1, 9, 4, 8},                             // the first queries see nothing
-    {1, 2, 2, 50, 50, 8, false, 6},                 // window without causal
+    {2, 2, 1, 65, 65, 33},              // grouped, one beyond a tile
+    {1, 6, 2, 40, 40, 64, true, 7},     // grouped, window within a tile
+    {1, 1, 1, 300, 300, 16, true, 70},  // window over tiles, several chunks
+    {2, 4, 2, 5, 70, 24},               // queries at the end of longer keys
+    {1, 2, 2, 1, 131, 64},              // decoding
+    {1, 1, 1, 9, 4, 8},                 // the first queries see nothing
+    {1, 2, 2, 50, 50, 8, false, 6},     // window without causal
     {2, 3, 3, 17, 17, 40, true, 0, 0, Layout::kPacked},
     {2, 3, 3, 17, 17, 40, true, 0, 0, Layout::kInterleaved},
     {2, 4, 2, 35, 35, 12, true, 0, 0.3, Layout::kPacked},
@@ -37,43 +26,6 @@ const Case kCases[] = {
     {3, 2, 1, 5, 70, 6, true, 0, 0, Layout::kSeparate, {3, 1, 70}},
     {3, 2, 2, 9, 9, 6, false, 0, 0, Layout::kSeparate, {1, 1, 9}},
 };
-
-// Slopes of several signs; the first b % 4 keys of sample b are hidden, so that its first queries see
-// nothing.
-double bias_at(const Case& c, int64_t b, int64_t h, int64_t j) {
-  if (c.bias.rank() == 0) return 0;
-  if (c.bias[0] == 1) b = 0;
-  if (c.bias[1] == 1) h = 0;
-  if (c.bias[0] > 1 && j < b % 4) return -std::numeric_limits<double>::infinity();
-  return double(h - 1) * 0.25 * double(j) / 8;
-}
-
-constexpr DropoutKey kKey = {.seed = 11, .step = 3, .micro_step = 0, .layer = 2, .site = 5};
-
-double keep(const Case& c, int64_t b, int64_t h, int64_t i, int64_t j) {
-  const auto element = uint64_t((h * c.queries + i) * c.keys + j);
-  const Philox4x32 words =
-      philox4x32(dropout_counter(element / 4, uint64_t(40 + b), kKey.step), dropout_key(kKey));
-  return double(uniform_float(words[element % 4])) >= c.dropout ? 1 / (1 - c.dropout) : 0;
-}
-
-bool visible(const Case& c, int64_t i, int64_t j) {
-  const int64_t position = i + c.keys - c.queries;
-  return (!c.causal || j <= position) && (c.window == 0 || j > position - c.window);
-}
-
-// q (B, Tq, heads, D), k and v (B, Tk, kv_heads, D), and the gradient of the output.
-struct Operands {
-  Values q, k, v, dout;
-
-  Operands(const Case& c, DType dtype)
-      : q(rounded(random_values(c.batch * c.queries * c.heads * c.head_dim, 1), dtype)),
-        k(rounded(random_values(c.batch * c.keys * c.kv_heads * c.head_dim, 2), dtype)),
-        v(rounded(random_values(c.batch * c.keys * c.kv_heads * c.head_dim, 3), dtype)),
-        dout(rounded(random_values(int64_t(q.size()), 4), dtype)) {}
-};
-
-double scale_of(const Case& c) { return 1.5 / std::sqrt(double(c.head_dim)); }
 
 // ---- the reference ----
 
@@ -137,111 +89,6 @@ Reference reference(const Case& c, const Operands& o) {
   return r;
 }
 
-// ---- the kernels ----
-
-// Tensors that hold q, k, v (or their gradients) in the case's layout.
-struct Rows {
-  std::vector<Tensor> tensors;
-  HeadView q, k, v;
-
-  Rows(Backend& backend, const Case& c, DType dtype) {
-    const int64_t D = c.head_dim, q_width = c.heads * D, kv_width = c.kv_heads * D;
-    if (c.layout == Layout::kSeparate) {
-      for (const auto& [length, width] :
-           {std::pair{c.queries, q_width}, {c.keys, kv_width}, {c.keys, kv_width}}) {
-        tensors.push_back(Tensor::zeros(backend, {c.batch, length, width}, dtype));
-      }
-      q = {&tensors[0], c.heads, D, 0, D};
-      k = {&tensors[1], c.kv_heads, D, 0, D};
-      v = {&tensors[2], c.kv_heads, D, 0, D};
-      return;
-    }
-    tensors = {Tensor::zeros(backend, {c.batch, c.queries, q_width + 2 * kv_width}, dtype)};
-    const bool packed = c.layout == Layout::kPacked;
-    q = {&tensors[0], c.heads, D, 0, packed ? D : 3 * D};
-    k = {&tensors[0], c.kv_heads, D, packed ? q_width : D, q.head_stride};
-    v = {&tensors[0], c.kv_heads, D, packed ? q_width + kv_width : 2 * D, q.head_stride};
-  }
-  Rows(const Rows&) = delete;
-
-  // f(index into the tensor, index into (B, T, heads, D)) for every element of a view.
-  template <typename F>
-  static void for_each(const HeadView& view, F f) {
-    const Shape& shape = view.tensor->shape();
-    size_t plain = 0;
-    for (int64_t row = 0; row < shape[0] * shape[1]; ++row) {
-      for (int64_t h = 0; h < view.heads; ++h) {
-        for (int64_t d = 0; d < view.head_dim; ++d) {
-          f(size_t(row * shape[2] + view.offset + h * view.head_stride + d), plain++);
-        }
-      }
-    }
-  }
-  static void put(const HeadView& view, const Values& values) {
-    Values all = view.tensor->to_doubles();
-    for_each(view, [&](size_t at, size_t from) { all[at] = values[from]; });
-    Backend& backend = view.tensor->backend();
-    const Tensor filled = make_tensor(backend, view.tensor->shape(), view.tensor->dtype(), all);
-    backend.copy(backend.compute_stream(), view.tensor->data(), filled.data(), filled.bytes());
-  }
-  static Values get(const HeadView& view) {
-    const Values all = view.tensor->to_doubles();
-    Values values(size_t(view.tensor->shape()[0] * view.tensor->shape()[1] * view.heads *
-                         view.head_dim));
-    for_each(view, [&](size_t at, size_t to) { values[to] = all[at]; });
-    return values;
-  }
-};
-
-Tensor key_bias(Backend& backend, const Case& c, DType dtype) {
-  if (c.bias.rank() == 0) return Tensor();
-  Values values;
-  for (int64_t i = 0; i < c.bias.numel(); ++i) {
-    const int64_t row = i / c.bias[2];
-    values.push_back(bias_at(c, row / c.bias[1], row % c.bias[1], i % c.bias[2]));
-  }
-  return make_tensor(backend, c.bias, dtype, values);
-}
-
-// {out, log_sum_exp, dq, dk, dv}
-std::vector<Values> run(Backend& backend, const Case& c, DType dtype, const Operands& o) {
-  Rows rows(backend, c, dtype), gradients(backend, c, dtype);
-  Rows::put(rows.q, o.q);
-  Rows::put(rows.k, o.k);
-  Rows::put(rows.v, o.v);
-  std::vector<int64_t> ids;
-  for (int64_t b = 0; b < c.batch; ++b) ids.push_back(40 + b);
-  const Tensor samples = Tensor::from_host(backend, {c.batch}, ids);
-  const Tensor bias = key_bias(backend, c, accumulation_dtype(dtype));
-  const AttentionArgs in = {
-      .q = rows.q,
-      .k = rows.k,
-      .v = rows.v,
-      .scale = scale_of(c),
-      .causal = c.causal,
-      .window = c.window,
-      .key_bias = bias.defined() ? &bias : nullptr,
-      .dropout = {.probability = c.dropout, .key = kKey, .samples = &samples}};
-  const Shape out_shape = {c.batch, c.queries, c.heads * c.head_dim};
-  const Shape statistics = {c.batch, c.heads, c.queries};
-  Tensor out = Tensor::empty(backend, out_shape, dtype);
-  Tensor log_sum_exp = Tensor::empty(backend, statistics, accumulation_dtype(dtype));
-  Tensor delta = Tensor::empty(backend, statistics, accumulation_dtype(dtype));
-  const Tensor dout = make_tensor(backend, out_shape, dtype, o.dout);
-  Stream& stream = backend.compute_stream();
-  backend.attention_forward(stream, {.in = in, .out = out, .log_sum_exp = log_sum_exp});
-  backend.attention_backward(stream, {.in = in,
-                                      .out = out,
-                                      .log_sum_exp = log_sum_exp,
-                                      .dout = dout,
-                                      .delta = delta,
-                                      .dq = gradients.q,
-                                      .dk = gradients.k,
-                                      .dv = gradients.v});
-  return {out.to_doubles(), log_sum_exp.to_doubles(), Rows::get(gradients.q),
-          Rows::get(gradients.k), Rows::get(gradients.v)};
-}
-
 TEST_CASE("attention against the plain formula, on any number of threads") {
   for (const DType dtype : kFloatingTypes) {
     for (const Case& c : kCases) {
@@ -252,7 +99,7 @@ TEST_CASE("attention against the plain formula, on any number of threads") {
       const Operands o(c, dtype);
       const Reference r = reference(c, o);
       const auto out =
-          on_any_threads([&](Backend& backend) { return run(backend, c, dtype, o); });
+          on_any_threads([&](Backend& backend) { return run_attention(backend, c, dtype, o); });
       const DType wide = accumulation_dtype(dtype);
       CHECK(largest_error(out[0], r.out) < tolerance(dtype, 16));
       CHECK(largest_error(out[1], r.log_sum_exp) < tolerance(wide, 16));
@@ -277,10 +124,10 @@ TEST_CASE("attention gradients against finite differences") {
       return [&, which](const Values& values) {
         Operands moved = o;
         moved.*which = values;
-        return dot(run(backend, c, DType::kF64, moved)[0], o.dout);
+        return dot(run_attention(backend, c, DType::kF64, moved)[0], o.dout);
       };
     };
-    const auto out = run(backend, c, DType::kF64, o);
+    const auto out = run_attention(backend, c, DType::kF64, o);
     CHECK(largest_error(out[2], finite_differences(o.q, loss(&Operands::q))) < 1e-9);
     CHECK(largest_error(out[3], finite_differences(o.k, loss(&Operands::k))) < 1e-9);
     CHECK(largest_error(out[4], finite_differences(o.v, loss(&Operands::v))) < 1e-9);
@@ -293,7 +140,7 @@ TEST_CASE("large scores do not overflow") {
   Operands o(c, DType::kF32);
   for (double& value : o.q) value *= 1e3;
   for (double& value : o.k) value *= 1e3;
-  const auto out = run(backend, c, DType::kF32, o);
+  const auto out = run_attention(backend, c, DType::kF32, o);
   for (const Values& values : out) {
     CHECK(std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); }));
   }

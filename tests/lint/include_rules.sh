@@ -35,8 +35,8 @@ rules=$(if [ "${#sources[@]}" -gt 0 ]; then awk '
   }
   function library_include(header) {
     only("^(cuda|cublas|cudnn|curand|cusolver|cooperative_groups|nvtx)", header,
-         "^(kernels/cuda/|comm/nccl|tests/cuda)", "kernels/cuda and comm/nccl*")
-    only("^nccl", header, "^(kernels/cuda/|comm/nccl|tests/cuda)", "comm/nccl*")
+         "^(kernels/cuda/|comm/nccl|tests/cuda|tests/kernels/cuda/)", "kernels/cuda and comm/nccl*")
+    only("^nccl", header, "^(kernels/cuda/|comm/nccl|tests/cuda|tests/kernels/cuda/)", "comm/nccl*")
     only("^mpi", header, "^(comm/mpi|tests/mpi/)", "comm/mpi* and tests/mpi")
     only("^nlohmann/", header, "^(core/io/|tools/|tests/)", "core/io and tools")
     only("^(pcre2|utf8proc)[.]h$", header, "^tools/data/tokenizer/", "tools/data/tokenizer")

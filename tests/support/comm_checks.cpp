@@ -166,6 +166,11 @@ CommRank::CommRank(int rank, int longest_delay_us) {
   second = backend->create_stream("reduce");
 }
 
+CommRank::CommRank(std::unique_ptr<Backend> any) : backend(std::move(any)) {
+  first = backend->create_stream("gather");
+  second = backend->create_stream("reduce");
+}
+
 void after_compute(CommRank& rank, Stream& stream) {
   rank.backend->wait(stream, rank.backend->record(rank.backend->compute_stream()));
 }

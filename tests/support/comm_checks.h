@@ -16,7 +16,8 @@ enum class Memory : uint8_t { kPlain, kFromCommunicator };
 // pseudo-random time that depends on the rank, so that no order holds by accident.
 struct CommRank {
   explicit CommRank(int rank, int longest_delay_us = 0);
-  std::unique_ptr<cpu::CpuBackend> backend;
+  explicit CommRank(std::unique_ptr<Backend> any);
+  std::unique_ptr<Backend> backend;
   std::unique_ptr<Stream> first;
   std::unique_ptr<Stream> second;
 };

@@ -140,14 +140,23 @@ SubjectFactory block_list(const models::ModelConfig& config, BlockOrder order,
 
 // ---------------------------------------------------------------------------- One rank
 
+namespace {
+
+std::unique_ptr<Backend> make_backend(const RunSpec& spec, int rank) {
+  if (spec.backend) return spec.backend(rank);
+  return std::make_unique<cpu::CpuBackend>(spec.cpu ? spec.cpu(rank) : cpu::CpuOptions{});
+}
+
+}  // namespace
+
 RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
     : world_(world),
       spec_(spec),
       acting_rank_(world.rank()),
-      backend_(spec.cpu ? spec.cpu(world.rank()) : cpu::CpuOptions{}),
+      backend_(make_backend(spec, world.rank())),
       losses_(world.duplicate("losses")),
-      tape_(backend_),
-      subject_(spec.subject(backend_, spec.fsdp.param_dtype)) {
+      tape_(*backend_),
+      subject_(spec.subject(*backend_, spec.fsdp.param_dtype)) {
   for (Parameter* parameter : module().parameters()) {
     if (spec_.frozen && spec_.frozen(*parameter)) parameter->set_trainable(false);
   }
@@ -184,9 +193,9 @@ void RankRun::pass(int step, int micro_step) {
     }
   }
   if (bad_label != 0) labels[0] = bad_label;
-  const Tensor token_tensor = Tensor::from_host(backend_, Shape{rows, kLength}, tokens);
-  const Tensor label_tensor = Tensor::from_host(backend_, Shape{rows * kLength}, labels);
-  const Tensor sample_tensor = Tensor::from_host(backend_, Shape{rows}, samples);
+  const Tensor token_tensor = Tensor::from_host(*backend_, Shape{rows, kLength}, tokens);
+  const Tensor label_tensor = Tensor::from_host(*backend_, Shape{rows * kLength}, labels);
+  const Tensor sample_tensor = Tensor::from_host(*backend_, Shape{rows}, samples);
   // The reduction averages over the ranks; the mean is over all labels of the global batch.
   const double scale = spec_.ranks / static_cast<double>(spec_.rows * (kLength - 1));
   const Tensor loss =
@@ -198,11 +207,11 @@ void RankRun::pass(int step, int micro_step) {
                      .gradient_scale = scale * gradient_factor,
                      .step = step,
                      .micro_step = micro_step});
-  Stream& stream = backend_.compute_stream();
-  if (micro_step == 0) loss_ = Tensor::zeros(backend_, Shape{}, DType::kF64);
-  Tensor wide = Tensor::empty(backend_, Shape{}, DType::kF64);
-  backend_.cast(stream, loss, wide);
-  backend_.add(stream, loss_, wide, loss_);
+  Stream& stream = backend_->compute_stream();
+  if (micro_step == 0) loss_ = Tensor::zeros(*backend_, Shape{}, DType::kF64);
+  Tensor wide = Tensor::empty(*backend_, Shape{}, DType::kF64);
+  backend_->cast(stream, loss, wide);
+  backend_->add(stream, loss_, wide, loss_);
   tape_.backward(loss);
 }
 
@@ -212,7 +221,7 @@ void RankRun::forward_backward(int step) {
     pass(step, micro_step);
     sharded_->finish_backward();
   }
-  losses_->all_reduce(backend_.compute_stream(), loss_, comm::ReduceOp::kSum);
+  losses_->all_reduce(backend_->compute_stream(), loss_, comm::ReduceOp::kSum);
 }
 
 // Every rank's gradient is in reduce_dtype already. The sum is in its accumulation dtype, and so is
@@ -262,9 +271,9 @@ void RankRun::update() {
   optimizer_->step(spec_.learning_rate, clipper_->coefficient(), clipper_->skip());
   sharded_->finish_step();
   Landing& landing = landings_.emplace_back();
-  Stream& stream = backend_.compute_stream();
-  backend_.read_later(stream, &landing.loss, loss_.data(), sizeof(double));
-  backend_.read_later(stream, &landing.norm, clipper_->norm().data(), sizeof(double));
+  Stream& stream = backend_->compute_stream();
+  backend_->read_later(stream, &landing.loss, loss_.data(), sizeof(double));
+  backend_->read_later(stream, &landing.norm, clipper_->norm().data(), sizeof(double));
   loss_ = Tensor();
 }
 
@@ -275,7 +284,7 @@ void RankRun::step(int step) {
   update();
 }
 
-void RankRun::wait() { backend_.synchronize(backend_.compute_stream()); }
+void RankRun::wait() { backend_->synchronize(backend_->compute_stream()); }
 
 void RankRun::recover(size_t steps_done) {
   sharded_->recover();

@@ -69,9 +69,10 @@ struct RunSpec {
   int64_t rows = 12;            // of a global batch, dealt evenly to ranks and micro-steps
   bool training = false;        // with dropout
   bool keep_gradients = false;  // see RunResult
-  std::function<bool(const Parameter&)> frozen = nullptr;  // null: none
-  std::function<cpu::CpuOptions(int rank)> cpu = nullptr;  // null: the defaults
-  std::function<void(RankRun&)> prepared = nullptr;        // on every rank, before the first step
+  std::function<bool(const Parameter&)> frozen = nullptr;               // null: none
+  std::function<cpu::CpuOptions(int rank)> cpu = nullptr;               // null: the defaults
+  std::function<std::unique_ptr<Backend>(int rank)> backend = nullptr;  // null: the CPU's
+  std::function<void(RankRun&)> prepared = nullptr;  // on every rank, before the first step
   std::function<void(RankRun&, int step)> before_step = nullptr;
 };
 
@@ -108,9 +109,9 @@ class RankRun {
   RunResult result();
 
   int rank() const { return world_.rank(); }
-  std::string scope() const { return backend_.scope(); }  // the unit that the host is issuing for
+  std::string scope() const { return backend_->scope(); }  // the unit that the host is issuing for
   Module& module() { return *subject_.module; }
-  cpu::CpuBackend& backend() { return backend_; }
+  Backend& backend() { return *backend_; }
   comm::FullySharded& sharded() { return *sharded_; }
   const optim::AdamW& optimizer() const { return *optimizer_; }
   comm::Communicator& world() { return world_; }
@@ -131,7 +132,7 @@ class RankRun {
   RunSpec spec_;
   int acting_rank_;              // whose rows a pass takes
   std::list<Landing> landings_;  // by step; streams write into it: goes after the backend
-  cpu::CpuBackend backend_;
+  std::unique_ptr<Backend> backend_;
   std::unique_ptr<comm::Communicator> losses_;  // sums losses on the compute stream
   Tape tape_;
   Subject subject_;

@@ -108,7 +108,7 @@ TEST_CASE("train setup: wrap policies") {
   models::CausalLM model(small, backend, DType::kF32, 1);
   const auto units = [&](const std::string& fsdp) {
     const config::TrainConfig config = config_of("fsdp: {" + fsdp + "}");
-    const comm::WrapPolicy policy = session_options(config, small, 1, 1).wrap;
+    const comm::WrapPolicy policy = session_options(config, small, 1, {}).wrap;
     std::string names;
     if (!policy) return std::string("default");
     for (const auto& unit : comm::unchecked_units(model, policy)) names += unit.name + " ";
@@ -131,7 +131,8 @@ TEST_CASE("train setup: options of the session") {
       "model: {preset: gpt2-124m}\n"
       "train: {dtype: bf16, clip_norm: 0.5, optimizer: {beta2: 0.99, decay: all}}\n"
       "fsdp: {strategy: no_shard, wrap: none, backward_prefetch: post}\n");
-  const SessionOptions options = session_options(config, model_config(config, 257), 1, 3);
+  const SessionOptions options =
+      session_options(config, model_config(config, 257), 1, {.cpu = {.threads = 3}});
   CHECK(options.fsdp.strategy == comm::Strategy::kNoShard);
   CHECK(options.fsdp.param_dtype == DType::kBF16);
   CHECK(options.fsdp.reduce_dtype == DType::kF32);
@@ -140,7 +141,7 @@ TEST_CASE("train setup: options of the session") {
   CHECK(options.adamw.beta2 == 0.99);
   CHECK(options.decay == SessionOptions::Decay::kAll);
   CHECK(options.clip_norm == 0.5);
-  CHECK(options.cpu.threads == 3);
+  CHECK(options.backend.cpu.threads == 3);
 }
 
 TEST_CASE("train setup: every way of sharding reaches the session") {
@@ -153,7 +154,7 @@ TEST_CASE("train setup: every way of sharding reaches the session") {
       "       release_arena: true,\n"
       "       accumulation: reduce_scatter_each, divide_factor: 3, force_sum: true,\n"
       "       absent_is_zero: true, fixed_order: true, reshard_group_size: 1}\n");
-  const SessionOptions options = session_options(config, {}, 2, 1);
+  const SessionOptions options = session_options(config, {}, 2, {});
   CHECK(options.fsdp.strategy == comm::Strategy::kHybridShardZero2);
   CHECK(options.fsdp.shard_size == 2);
   CHECK(options.fsdp.reshard_after_forward == true);
@@ -173,7 +174,7 @@ TEST_CASE("train setup: every way of sharding reaches the session") {
   CHECK(options.recompute == RecomputeMode::kFull);
   CHECK(options.recompute_every == 2);
   CHECK(options.frozen == std::vector<std::string>{"*.wte.*"});
-  CHECK(session_options(config_of("fsdp: {forward_prefetch: false}"), {}, 1, 1)
+  CHECK(session_options(config_of("fsdp: {forward_prefetch: false}"), {}, 1, {})
             .fsdp.forward_prefetch == 0);
 }
 
@@ -182,7 +183,7 @@ TEST_CASE("train setup: units that differ") {
       config_of("fsdp:\n  units:\n  - {match: root, reshard_after_forward: false}\n"
                 "  - match: blocks.1\n    strategy: zero2\n    reshard_group_size: 2\n"
                 "    param_dtype: f16\n    reduce_dtype: bf16\n"),
-      {}, 2, 1);
+      {}, 2, {});
   const std::vector<comm::UnitOverride> expected = {
       {.match = "root", .reshard_after_forward = false, .place = "test.yaml:3"},
       {.match = "blocks.1",
@@ -210,7 +211,7 @@ TEST_CASE("train setup: LoRA from the section, or from an adapter's folder") {
       config_of("lora: {path: " + adapter + ", dropout: 0.2}\ndata: {sequence_length: 32}");
   resolve_paths(config, "");
   CHECK(config.model.path == adapter + "/base");
-  const auto loaded = session_options(config, model_config(config, 73), 1, 1).lora;
+  const auto loaded = session_options(config, model_config(config, 73), 1, {}).lora;
   REQUIRE(loaded);
   CHECK(loaded->r == 4);
   CHECK(loaded->dropout == 0.2);
@@ -230,7 +231,7 @@ TEST_CASE("train setup: how much is trained") {
 TEST_CASE("train setup: groups that the ranks do not divide into, by key") {
   const auto refusal = [](const std::string& fsdp, int ranks) {
     const config::TrainConfig config = config_of("train: {micro_steps: 2}\nfsdp: {" + fsdp + "}");
-    return test::error_of([&] { session_options(config, {}, ranks, 1); });
+    return test::error_of([&] { session_options(config, {}, ranks, {}); });
   };
   const std::string hybrid = "strategy: hybrid_shard, shard_size: ";
   CHECK(refusal(hybrid + "3", 4) == "fsdp.shard_size: expected a divisor of 4 ranks, got 3");
@@ -246,7 +247,7 @@ TEST_CASE("train setup: groups that the ranks do not divide into, by key") {
 
 TEST_CASE("train setup: the loss scale of f16, by rule and by value") {
   const auto scale = [](const std::string& yaml) {
-    return session_options(config_of("train: {" + yaml + "}"), {}, 4, 1).loss_scale;
+    return session_options(config_of("train: {" + yaml + "}"), {}, 4, {}).loss_scale;
   };
   CHECK(scale("dtype: bf16").initial == 0);
   CHECK(scale("dtype: f16").initial == 65536);

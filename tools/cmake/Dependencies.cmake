@@ -1,6 +1,6 @@
 # Finds the libraries. Needed ones stop the configure with the package to install; optional ones
 # (MPI, oneDNN, OpenMP) become the targets fsdp::mpi, fsdp::onednn, fsdp::openmp, empty when absent.
-# CUDA is only looked for, to say so in the summary. Read next: Summary.cmake.
+# Read next: Cuda.cmake, Summary.cmake.
 
 # fsdp_need(package debian-package): find it or stop with one helpful line.
 macro(fsdp_need package debian)
@@ -80,15 +80,6 @@ if(NOT SANITIZE STREQUAL "thread")
   endif()
 endif()
 
-# ---- CUDA: looked for, not used in this release -------------------------------------------------
-set(CUDA_DEPS_DIR "" CACHE PATH "the `nvidia` folder of the CUDA pip wheels: cu13/, cudnn/, nccl/")
-set(gpu_hints $ENV{CUDA_HOME} /usr/local/cuda)
-if(CUDA_DEPS_DIR)
-  list(PREPEND gpu_hints ${CUDA_DEPS_DIR}/cu13 ${CUDA_DEPS_DIR}/cudnn ${CUDA_DEPS_DIR}/nccl)
-endif()
-find_program(FSDP_NVCC nvcc HINTS ${gpu_hints} PATH_SUFFIXES bin)
-find_library(FSDP_CUBLAS NAMES cublasLt libcublasLt.so.13 libcublasLt.so.12
-             HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
-find_library(FSDP_CUDNN NAMES cudnn libcudnn.so.9 HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
-find_library(FSDP_NCCL NAMES nccl libnccl.so.2 HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
-mark_as_advanced(FSDP_NVCC FSDP_CUBLAS FSDP_CUDNN FSDP_NCCL ONEDNN_INCLUDE ONEDNN_LIBRARY CCACHE)
+mark_as_advanced(ONEDNN_INCLUDE ONEDNN_LIBRARY CCACHE)
+
+include(Cuda)

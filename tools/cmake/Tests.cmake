@@ -1,5 +1,6 @@
 # The tests: one doctest program per folder (test_core, ...), one ctest entry per *_test.cpp file.
-# Labels: unit (default), mpi, e2e, slow. Run them with tests/run_tests.sh (make test).
+# Labels: unit (default), mpi, e2e, slow; cuda_emulator and gpu: CudaTests.cmake. Run them with
+# tests/run_tests.sh (make test).
 # Not here: what a test may use (tests/support).
 enable_testing()
 
@@ -12,6 +13,8 @@ endif()
 set(tests ${PROJECT_SOURCE_DIR}/tests)
 set(test_environment "OMP_WAIT_POLICY=passive;SOURCE=${PROJECT_SOURCE_DIR}"
     "FSDP=${PROJECT_BINARY_DIR}/fsdp;OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
+    "FSDP_EMULATED=${PROJECT_BINARY_DIR}/fsdp_emulated"
+    "TEST_CUDA_EMULATOR=${PROJECT_BINARY_DIR}/test_cuda_emulator"
     "OMPI_MCA_mpi_yield_when_idle=1")  # as comm/mpi_transport.cpp: blocking calls leave the core
 set(mpirun ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none)
 if(FSDP_HAVE_MPI)
@@ -60,6 +63,7 @@ endfunction()
 
 foreach(folder core kernels models comm optim tools)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${tests}/${folder}/*_test.cpp)
+  list(FILTER sources EXCLUDE REGEX "/tests/kernels/cuda/")  # CudaTests.cmake
   if(sources)
     add_executable(test_${folder} ${sources} $<TARGET_OBJECTS:fsdp_test_main>)
     target_link_libraries(test_${folder} PRIVATE fsdp_test_support)
@@ -102,6 +106,8 @@ endif()
 foreach(name safetensors index config tokenizer)
   fsdp_entry(fuzz/${name} unit 60 1 fuzz_smoke_${name})
 endforeach()
+
+include(CudaTests)
 
 # scripts: end to end (they run the program) and lint (they read the sources)
 file(GLOB scripts CONFIGURE_DEPENDS ${tests}/e2e/*.sh)

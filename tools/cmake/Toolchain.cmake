@@ -6,12 +6,12 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 # Designated initialisers leave out members that have defaults.
-add_compile_options(-Wall -Wextra -Wno-missing-field-initializers)
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers>")
 
 # Not -march=native: the binary must run on other machines, and GCC 12 on AMD makes Eigen 25-40 %
 # slower with it. Wider instructions are chosen at run time (oneDNN does that by itself).
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  add_compile_options(-march=x86-64-v3 -mtune=generic)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v3;-mtune=generic>")
 endif()
 
 # SANITIZE=thread: no OpenMP (GCC's gives false reports), no oneDNN (generated code cannot be seen),

@@ -95,7 +95,7 @@ int explain(const ExplainOptions& options) {
   resolve_paths(config, options.config);
   const int64_t vocabulary = vocabulary_of(config);
   const models::ModelConfig model_shape = model_config(config, vocabulary);
-  SessionOptions session = session_options(config, model_shape, options.world, 1);
+  SessionOptions session = session_options(config, model_shape, options.world, {});
   session.fsdp.detect_overflow = session.loss_scale.initial > 0;
   const GroupSizes groups = group_sizes(session.fsdp, options.world);
 

@@ -89,9 +89,11 @@ class TrainRun {
 int TrainRun::run() {
   make_session();
   make_directory();
-  say(fmt::format("{}; {} on {} rank{}, {} thread{} each, {}", describe(model_),
-                  name_of(config_.fsdp.strategy), rank_.world.size(),
-                  rank_.world.size() == 1 ? "" : "s", rank_.threads, rank_.threads == 1 ? "" : "s",
+  const std::string means = rank_.backend.cuda ? "a GPU each"
+                                               : fmt::format("{} thread{} each", rank_.threads,
+                                                             rank_.threads == 1 ? "" : "s");
+  say(fmt::format("{}; {} on {} rank{}, {}, {}", describe(model_), name_of(config_.fsdp.strategy),
+                  rank_.world.size(), rank_.world.size() == 1 ? "" : "s", means,
                   fsdp::name_of(config_.train.dtype)));
   if (const std::string trained = describe_trained(session_->parameters()); !trained.empty()) {
     say(trained);
@@ -125,7 +127,7 @@ void TrainRun::make_session() {
     model_ = model_config(config_, data_.tokenizer().vocab_size());
     if (config_.model.path.empty()) model_.eos_token = data_.tokenizer().end_of_text();
     data_.check_vocabulary(model_.vocabulary);
-    options = session_options(config_, model_, world.size(), rank_.threads);
+    options = session_options(config_, model_, world.size(), rank_.backend);
     FSDP_CHECK(!options.lora || !config_.model.path.empty(),
                "lora.r: needs model.path, the model that the adapter belongs to");
     if (!speaks()) return;
@@ -137,7 +139,9 @@ void TrainRun::make_session() {
   });
   resident_before_ = process_memory().resident;
   session_ = std::make_unique<Session>(world, options);
-  if (speaks() && !world.notice().empty()) say("note: " + world.notice());
+  for (const std::string& note : {rank_.backend_note, world.notice()}) {
+    if (!note.empty()) say("note: " + note);
+  }
   const std::optional<DType> buffers = config_.train.buffer_dtype;
   if (buffers && size_of(*buffers) < 4) {
     say(fmt::format("warning: train.buffer_dtype {}: rotary and ALiBi values lose digits",
@@ -298,6 +302,8 @@ int train_on_ranks(TrainOptions options) {
   }
   const config::RuntimeSection& runtime = config.runtime;
   if (options.launch.threads == 0) options.launch.threads = static_cast<int>(runtime.threads);
+  if (options.launch.backend.empty()) options.launch.backend = runtime.backend;
+  options.launch.share_gpus = options.launch.share_gpus || runtime.share_gpus;
   options.launch.timeout_s = runtime.timeout_s;
   options.launch.shared_memory = runtime.shared_memory;
   options.launch.shared_memory_limit_mib = runtime.shared_memory_limit_mib;

@@ -152,7 +152,7 @@ void Verification::start_session(const ReferenceTrajectory& trajectory, DType dt
   session.loss_mean = trajectory.run.loss_mean;
   session.loss_scale = trajectory.run.loss_scale;
   session.frozen = trajectory.run.frozen;
-  session.cpu.threads = rank_.threads;
+  session.backend = rank_.backend;
   session.adamw = trajectory.adamw;
   session.clip_norm = trajectory.clip_norm;
   session.clip_power = trajectory.clip_power;

@@ -169,7 +169,8 @@ struct FsdpSection {
 };
 
 struct RuntimeSection {
-  std::string backend = "cpu";
+  std::string backend = "auto";
+  bool share_gpus = false;
   int64_t threads = 0;
   bool synchronous = false;
   bool shared_memory = true;

@@ -202,7 +202,8 @@ void visit(V& v, FsdpSection& c) {
 
 template <typename V>
 void visit(V& v, RuntimeSection& c) {
-  v.field("backend", c.backend, "where tensors live: cpu");
+  v.field("backend", c.backend, "what computes: auto (a GPU if there is one), cpu, cuda");
+  v.field("share_gpus", c.share_gpus, "several ranks may use one GPU");
   v.field("threads", c.threads, "per rank; 0: cores / ranks of the host");
   v.field("synchronous", c.synchronous, "every operation inline, for debugging");
   v.field("shared_memory", c.shared_memory, "between ranks of one host");

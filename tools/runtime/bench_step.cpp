@@ -15,7 +15,7 @@ constexpr int kWarmUpSteps = 2;
 constexpr uint64_t kSeed = 0;
 constexpr double kLearningRate = 1e-4;
 
-SessionOptions session_options(const StepBenchOptions& options, int threads) {
+SessionOptions session_options(const StepBenchOptions& options, const BackendOptions& backend) {
   SessionOptions session;
   session.model = options.model;
   session.max_length = options.length;
@@ -24,7 +24,7 @@ SessionOptions session_options(const StepBenchOptions& options, int threads) {
   session.recompute_every = options.recompute_every;
   session.fsdp.param_dtype = options.dtype;
   session.fsdp.reduce_dtype = accumulation_dtype(options.dtype);
-  session.cpu.threads = threads;
+  session.backend = backend;
   return session;
 }
 
@@ -51,7 +51,7 @@ class StepBenchmark {
     rank_.world.barrier();  // ranks of one process: nobody has made anything yet
     const size_t resident_before = process_memory().resident;
     rank_.world.barrier();
-    session_ = std::make_unique<Session>(rank_.world, session_options(options_, rank_.threads));
+    session_ = std::make_unique<Session>(rank_.world, session_options(options_, rank_.backend));
     session_->initialise(models::from_scratch(kSeed));
     session_->backend().ledger().reset_peak();
     for (int i = 0; i < kWarmUpSteps; ++i) step();

@@ -75,7 +75,14 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_
       .bound_by_launcher = environment().bound};
   const ThreadChoice choice = choose_threads(options.threads, sharing);
   if (world.rank() == 0 && !choice.warning.empty()) print_line("warning: " + choice.warning);
+  const std::vector<RankGpus> gpus = gpus_of_ranks(world, options.backend);
+  GpuChoice gpu;
+  agree(world, [&] { gpu = choose_gpu(gpus, world.rank(), options.backend, options.share_gpus); });
   RankContext context = {.world = world,
+                         .backend = {.cpu = {.threads = choice.threads},
+                                     .cuda = gpu.cuda,
+                                     .only_cuda = options.backend == "cuda"},
+                         .backend_note = gpu.note,
                          .threads = choice.threads,
                          .local_ranks = local_ranks,
                          .under_launcher = environment().started,

@@ -18,6 +18,7 @@
 
 #include "comm/communicator.h"
 #include "core/error.h"
+#include "tools/runtime/backend_choice.h"
 #include "tools/runtime/ring_dump.h"
 
 namespace fsdp::tools {
@@ -25,6 +26,8 @@ namespace fsdp::tools {
 struct LaunchOptions {
   int local_ranks = 0;        // ranks as threads; 0: what the launcher says, or one
   int threads = 0;            // of each rank's kernels; 0: this process's cores / its ranks
+  std::string backend;        // "auto" (also empty), "cpu", "cuda": see backend_choice.h
+  bool share_gpus = false;    // several ranks may use one GPU
   int64_t timeout_s = 600;    // how long a rank waits for another one
   bool shared_memory = true;  // between the processes of one host
   std::optional<int64_t> shared_memory_limit_mib;  // none: what the host has free
@@ -32,6 +35,8 @@ struct LaunchOptions {
 
 struct RankContext {
   comm::Communicator& world;
+  BackendOptions backend;    // with `threads`
+  std::string backend_note;  // why not a GPU, where that may surprise; else empty
   int threads = 1;
   int local_ranks = 1;  // ranks in this process: more than one means that they share its memory
   bool under_launcher = false;  // mpirun, srun, ...: stdout goes through it

@@ -49,7 +49,7 @@ SessionOptions options_for_use(const models::ModelConfig& model, int64_t max_len
   out.fsdp.strategy = config::parse_strategy(strategy.empty() ? otherwise : strategy);
   out.fsdp.param_dtype = dtype;
   out.fsdp.reduce_dtype = accumulation_dtype(dtype);
-  out.cpu.threads = rank.threads;
+  out.backend = rank.backend;
   out.training = false;
   return out;
 }

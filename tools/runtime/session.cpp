@@ -81,7 +81,7 @@ void check_buffers(Module& model, const comm::WrapPolicy& wrap, const comm::Fsdp
 Session::Session(comm::Communicator& world, const SessionOptions& options)
     : world_(world),
       options_(options),
-      backend_(std::make_unique<cpu::CpuBackend>(options.cpu)),
+      backend_(make_backend(options.backend, options.fsdp.param_dtype)),
       losses_(world.duplicate("losses")),
       tape_(std::make_unique<Tape>(*backend_)),
       model_(std::make_unique<models::CausalLM>(options.model, *backend_, options.fsdp.param_dtype,

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "comm/fsdp/fully_sharded.h"
-#include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
 #include "models/weights.h"
 #include "optim/adamw.h"
 #include "optim/clip.h"
 #include "optim/loss_scaler.h"
+#include "tools/runtime/backend_choice.h"
 
 namespace fsdp::tools {
 
@@ -25,7 +25,7 @@ struct SessionOptions {
   int64_t max_length = 0;  // longest sequence of any batch
   comm::WrapPolicy wrap;   // empty: one unit per transformer block
   comm::FsdpOptions fsdp;  // param_dtype is the compute dtype
-  cpu::CpuOptions cpu;
+  BackendOptions backend;
   bool training = true;  // false: no optimizer state
   optim::AdamWOptions adamw;
   enum class Decay : uint8_t { kMatrices, kAll, kNone } decay = Decay::kMatrices;
@@ -122,7 +122,7 @@ class Session {
 
   models::CausalLM& model() { return *model_; }
   comm::FullySharded& sharded() { return *sharded_; }
-  cpu::CpuBackend& backend() { return *backend_; }
+  Backend& backend() { return *backend_; }
   optim::AdamW& optimizer() { return *optimizer_; }
   comm::Communicator& world() { return world_; }
   int64_t max_length() const { return options_.max_length; }
@@ -148,7 +148,7 @@ class Session {
 
   comm::Communicator& world_;
   SessionOptions options_;
-  std::unique_ptr<cpu::CpuBackend> backend_;
+  std::unique_ptr<Backend> backend_;
   std::unique_ptr<comm::Communicator> losses_;  // on the compute stream
   std::unique_ptr<Tape> tape_;
   std::unique_ptr<models::CausalLM> model_;

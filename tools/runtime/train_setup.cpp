@@ -280,16 +280,14 @@ std::optional<models::LoraConfig> lora_config(const config::TrainConfig& config)
 }
 
 SessionOptions session_options(const config::TrainConfig& config, const models::ModelConfig& model,
-                               int ranks, int threads) {
+                               int ranks, const BackendOptions& backend) {
   const config::TrainSection& train = config.train;
-  FSDP_CHECK(config.runtime.backend == "cpu", "runtime.backend: this build has cpu, got \"{}\"",
-             config.runtime.backend);
   SessionOptions options = {.model = model,
                             .lora = lora_config(config),
                             .max_length = config.data.sequence_length,
                             .wrap = wrap_policy(config.fsdp),
                             .fsdp = fsdp_options(config),
-                            .cpu = {},
+                            .backend = backend,
                             .adamw = {.beta1 = train.optimizer.beta1,
                                       .beta2 = train.optimizer.beta2,
                                       .epsilon = train.optimizer.epsilon,
@@ -305,8 +303,8 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
                             .seed = static_cast<uint64_t>(train.seed)};
   comm::check_options(options.fsdp, ranks);
   options.model.buffer_dtype = train.buffer_dtype;
-  options.cpu.threads = threads;
-  options.cpu.synchronous = config.runtime.synchronous;
+  options.backend.cpu.synchronous = config.runtime.synchronous;
+  if (options.backend.cuda) options.backend.cuda->synchronous = config.runtime.synchronous;
   return options;
 }
 

@@ -15,7 +15,7 @@ models::ModelConfig model_config(const config::TrainConfig& config, int64_t voca
 // Nothing without LoRA; of lora.path what its files say.
 std::optional<models::LoraConfig> lora_config(const config::TrainConfig& config);
 SessionOptions session_options(const config::TrainConfig& config, const models::ModelConfig& model,
-                               int ranks, int threads);
+                               int ranks, const BackendOptions& backend);
 
 // What the number of ranks or the size of the data makes of options, where that may surprise; a
 // line each. `sequences`: of the training data.

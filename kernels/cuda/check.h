@@ -1,0 +1,27 @@
+// CUDA_CHECK: every call of the CUDA runtime goes through it. Not for launches:
+// kernels/cuda/launch.h.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "core/error.h"
+
+namespace fsdp::cuda {
+
+// Throws "[cuda] call: NAME: text (file:line)" and clears the error unless the context is lost.
+[[noreturn]] inline void fail_call(cudaError_t error, const char* call, const char* file,
+                                   int line) {
+  (void)cudaGetLastError();
+  fail("[cuda] {}: {}: {} ({}:{})", call, cudaGetErrorName(error), cudaGetErrorString(error), file,
+       line);
+}
+
+}  // namespace fsdp::cuda
+
+#define CUDA_CHECK(call)                                                    \
+  do {                                                                      \
+    const cudaError_t cuda_check_error = (call);                            \
+    if (cuda_check_error != cudaSuccess) [[unlikely]] {                     \
+      ::fsdp::cuda::fail_call(cuda_check_error, #call, __FILE__, __LINE__); \
+    }                                                                       \
+  } while (false)

@@ -1,0 +1,105 @@
+// Sums over rows: partial sums of chunks of rows, then those in order. No atomics: the same bits
+// every time.
+#include "kernels/cuda/column_sums.h"
+#include "kernels/cuda/elements.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/workspace.h"
+
+namespace fsdp::cuda {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kThreads = kWarps * kWarpSize;
+constexpr int64_t kMinChunkRows = 8 * kWarps;
+constexpr int64_t kBlocksPerMultiprocessor = 8;
+
+// mapping: grid x takes 32 V columns, grid y a chunk of rows; a warp per row, in turn
+// bytes:   those of x, once
+// in f32:  the sums
+// source:  core/kernel_args.h, SumRowsArgs
+template <typename T, int V>
+__global__ void __launch_bounds__(kThreads)
+    sum_chunks(const T* x, float* partials, int64_t rows, int64_t columns, int64_t chunk_rows) {
+  const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kWarpSize * V;
+  const int64_t column = first + lane * V;
+  const int64_t begin = blockIdx.y * chunk_rows;
+  const int64_t end = begin + chunk_rows < rows ? begin + chunk_rows : rows;
+  float sums[V] = {};
+  if (column < columns) {
+#pragma unroll 4
+    for (int64_t row = begin + warp; row < end; row += kWarps) {
+      float values[V];
+      load_widened<V>(x + row * columns + column, values);
+#pragma unroll
+      for (int j = 0; j < V; ++j) sums[j] += values[j];
+    }
+  }
+  FSDP_SHARED(tile, float[kWarps][kWarpSize * V]);
+#pragma unroll
+  for (int j = 0; j < V; ++j) tile[warp][lane * V + j] = sums[j];
+  __syncthreads();
+  for (int j = threadIdx.x; j < kWarpSize * V && first + j < columns; j += kThreads) {
+    float total = tile[0][j];
+#pragma unroll
+    for (int from = 1; from < kWarps; ++from) total += tile[from][j];
+    partials[blockIdx.y * columns + first + j] = total;
+  }
+}
+
+// mapping: a lane per column, eight warps take the rows in turn
+// bytes:   those of partials, once
+// in f32:  the sums
+// source:  none
+__global__ void __launch_bounds__(kThreads)
+    sum_partials(const float* partials, int64_t rows, int64_t stride, int64_t columns,
+                 AnyElements out, bool accumulate) {
+  const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarpSize + lane;
+  float sum = 0;
+  if (column < columns) {
+#pragma unroll 4
+    for (int64_t row = warp; row < rows; row += kWarps) sum += partials[row * stride + column];
+  }
+  FSDP_SHARED(tile, float[kWarps][kWarpSize]);
+  tile[warp][lane] = sum;
+  __syncthreads();
+  if (warp != 0 || column >= columns) return;
+  for (int from = 1; from < kWarps; ++from) sum += tile[from][lane];
+  double total[1] = {sum};
+  if (accumulate) {
+    out.load<1>(column, total);
+    total[0] += sum;
+  }
+  out.store<1>(column, total);
+}
+
+}  // namespace
+
+void add_partials(const Op& op, const float* partials, int64_t rows, int64_t stride,
+                  const Tensor& out, bool accumulate) {
+  dispatch_device_wide(out.dtype(), op.name(), [](auto) {});  // refuses what is not floating
+  launch(sum_partials, Grid(blocks_for(out.numel(), kWarpSize)), kThreads, 0, op, partials, rows,
+         stride, out.numel(), AnyElements(out), accumulate);
+}
+
+void CudaBackend::sum_rows(Stream& stream, const SumRowsArgs& args) {
+  const Op op(*this, stream, "sum_rows", args.x, args.out);
+  const int64_t columns = args.out.numel();
+  if (columns == 0) return;
+  const int64_t rows = args.x.numel() / columns;
+  dispatch_device(args.x.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
+    constexpr int kRun = run_of<T>();
+    const bool aligned = aligned_to_16({args.x.data()}) && columns % kRun == 0;
+    const int64_t across = blocks_for(columns, kWarpSize * (aligned ? kRun : 1));
+    const int64_t wanted = blocks_for(kBlocksPerMultiprocessor * device_.multiprocessors, across);
+    const int64_t chunk_rows = std::max(kMinChunkRows, blocks_for(rows, wanted));
+    const int64_t chunks = blocks_for(rows, chunk_rows);
+    const Workspace<float> partials(op, chunks * columns);
+    launch(aligned ? sum_chunks<T, kRun> : sum_chunks<T, 1>, Grid(across, chunks), kThreads, 0, op,
+           args.x.data_as<T>(), partials.data(), rows, columns, chunk_rows);
+    add_partials(op, partials.data(), chunks, columns, args.out, args.accumulate);
+  });
+}
+
+}  // namespace fsdp::cuda

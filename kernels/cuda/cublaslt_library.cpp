@@ -1,0 +1,34 @@
+// Opens cuBLASLt. The emulator of the tests has its own: tests/cuda_emulator/cublaslt.cpp.
+#include "kernels/cuda/cublaslt.h"
+#include "kernels/cuda/dynamic_library.h"
+
+namespace fsdp::cuda::lt {
+namespace {
+
+Library open() {
+  // FSDP_CUBLAS_LIBRARY: where the build has found it
+  const DynamicLibrary from("cuBLASLt",
+                            {FSDP_CUBLAS_LIBRARY, "libcublasLt.so.13", "libcublasLt.so.12"});
+  Library to{};
+  from.find(to.create, "cublasLtCreate");
+  from.find(to.desc_create, "cublasLtMatmulDescCreate");
+  from.find(to.desc_destroy, "cublasLtMatmulDescDestroy");
+  from.find(to.desc_set, "cublasLtMatmulDescSetAttribute");
+  from.find(to.layout_create, "cublasLtMatrixLayoutCreate");
+  from.find(to.layout_destroy, "cublasLtMatrixLayoutDestroy");
+  from.find(to.preference_create, "cublasLtMatmulPreferenceCreate");
+  from.find(to.preference_destroy, "cublasLtMatmulPreferenceDestroy");
+  from.find(to.preference_set, "cublasLtMatmulPreferenceSetAttribute");
+  from.find(to.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+  from.find(to.matmul, "cublasLtMatmul");
+  return to;
+}
+
+}  // namespace
+
+const Library& library() {
+  static const Library opened = open();
+  return opened;
+}
+
+}  // namespace fsdp::cuda::lt

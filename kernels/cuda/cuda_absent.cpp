@@ -1,0 +1,16 @@
+// Stands in for kernels/cuda where no CUDA compiler was found.
+#include "kernels/cuda/cuda_devices.h"
+
+namespace fsdp::cuda {
+
+DeviceCount count_devices() {
+  return {0, "this program was built without CUDA (tools/setup.sh --cuda brings it)"};
+}
+
+bool built() { return false; }
+
+std::unique_ptr<Backend> make_backend(const CudaOptions&) {
+  fail("[cuda] {}", count_devices().reason);
+}
+
+}  // namespace fsdp::cuda

@@ -1,0 +1,199 @@
+// CudaBackend's memory and order; the math is in one file per kernel family beside this one.
+// Read next: stream.h (mirror, gate, poison), pinned_pool.h.
+#include "kernels/cuda/cuda_backend.h"
+
+#include <cstring>
+
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/matmul_plan.h"
+#include "kernels/cuda/op.h"
+#include "kernels/cuda/pinned_pool.h"
+#include "kernels/cuda/stream.h"
+
+namespace fsdp::cuda {
+namespace {
+
+constexpr size_t kStagingLimit = size_t{1} << 20;  // larger sources are copied while we wait
+
+DeviceInfo open_device(int device) {
+  const DeviceCount count = count_devices();
+  FSDP_CHECK(count.devices > 0, "[cuda] no GPU: {}", count.reason);
+  FSDP_CHECK(device >= 0 && device < count.devices, "[cuda] device: expected 0 to {}, got {}",
+             count.devices - 1, device);
+  CUDA_CHECK(cudaSetDevice(device));
+  cudaDeviceProp properties = {};
+  CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  // What is given back stays in the pool: the next step needs it again.
+  cudaMemPool_t pool = nullptr;
+  CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, device));
+  uint64_t keep = UINT64_MAX;
+  CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+  return {.name = properties.name,
+          .major = properties.major,
+          .minor = properties.minor,
+          .multiprocessors = properties.multiProcessorCount,
+          .memory = properties.totalGlobalMem,
+          .shared_per_block = properties.sharedMemPerBlockOptin};
+}
+
+[[noreturn]] void fail_allocation(size_t bytes, MemoryCategory category, const Stream& stream,
+                                  const DeviceInfo& device, const MemoryLedger& ledger) {
+  (void)cudaGetLastError();
+  size_t free = 0, total = 0;
+  (void)cudaMemGetInfo(&free, &total);
+  fail(
+      "[allocate] {} bytes of {} on stream {}: out of memory ({} has {} MiB, {} MiB of them free "
+      "outside the pool)\n{}",
+      bytes, name_of(category), stream.name(), device.name, total >> 20, free >> 20,
+      ledger.table());
+}
+
+}  // namespace
+
+DeviceCount count_devices() {
+  int devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error == cudaSuccess && devices > 0) return {devices, ""};
+  (void)cudaGetLastError();
+  if (error == cudaErrorInsufficientDriver) {
+    return {0, "there is no NVIDIA driver, or it is older than this program's CUDA"};
+  }
+  if (error == cudaSuccess || error == cudaErrorNoDevice) return {0, "there is no NVIDIA GPU"};
+  return {0, cudaGetErrorString(error)};
+}
+
+bool built() { return true; }
+
+std::unique_ptr<Backend> make_backend(const CudaOptions& options) {
+  return std::make_unique<CudaBackend>(options);
+}
+
+CudaBackend::CudaBackend(const CudaOptions& options)
+    : options_(options),
+      device_(open_device(options.device)),
+      events_(std::make_shared<EventPool>(options.device,
+                                          cudaEventDisableTiming | cudaEventBlockingSync)),
+      pinned_(std::make_shared<PinnedPool>()) {
+  auto& mirror = static_cast<cpu::CpuStream&>(host_.compute_stream());
+  compute_stream_ = std::make_unique<CudaStream>(*this, "compute", events_, 0, mirror, nullptr);
+}
+
+CudaBackend::~CudaBackend() = default;
+
+CudaStream& CudaBackend::own(Stream& stream, std::string_view op) const {
+  FSDP_CHECK(&stream.backend() == this, "[{}] stream {}: belongs to another backend ({})", op,
+             stream.name(), stream.backend().name());
+  return static_cast<CudaStream&>(stream);
+}
+
+// ---- Memory ----
+
+void* CudaBackend::allocate(Stream& stream, size_t bytes, MemoryCategory category) {
+  if (bytes == 0) return nullptr;
+  void* data = nullptr;
+  const cudaError_t error = cudaMallocAsync(&data, bytes, own(stream, "allocate").handle());
+  if (error == cudaErrorMemoryAllocation) {
+    fail_allocation(bytes, category, stream, device_, ledger_);
+  }
+  CUDA_CHECK(error);
+  ledger_.add(category, bytes);
+  return data;
+}
+
+void CudaBackend::release(Stream& stream, void* data, size_t bytes, MemoryCategory category) {
+  if (!data) return;
+  CUDA_CHECK(cudaFreeAsync(data, own(stream, "release").handle()));
+  ledger_.subtract(category, bytes);
+}
+
+void CudaBackend::copy(Stream& stream, void* destination, const void* source, size_t bytes) {
+  if (bytes == 0 || destination == source) return;
+  const Op op(*this, stream, "copy", static_cast<int64_t>(bytes), {});
+  op.started(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, op.stream()),
+             "cudaMemcpyAsync");
+}
+
+void CudaBackend::fill_zero(Stream& stream, void* data, size_t bytes) {
+  if (bytes == 0) return;
+  const Op op(*this, stream, "fill_zero", static_cast<int64_t>(bytes), {});
+  op.started(cudaMemsetAsync(data, 0, bytes, op.stream()), "cudaMemsetAsync");
+}
+
+void CudaBackend::copy_from_host(Stream& stream, void* destination, const void* source,
+                                 size_t bytes) {
+  if (bytes == 0) return;
+  CudaStream& to = own(stream, "copy_from_host");
+  if (bytes > kStagingLimit) {
+    copy(stream, destination, source, bytes);
+    CUDA_CHECK(cudaStreamSynchronize(to.handle()));
+    return;
+  }
+  const std::shared_ptr<std::byte> staging = pinned_->take(bytes);
+  std::memcpy(staging.get(), source, bytes);
+  copy(stream, destination, staging.get(), bytes);
+  to.follow();
+  to.mirror().enqueue_control([staging] {});  // held until it has been read
+}
+
+void CudaBackend::copy_to_host(Stream& stream, void* destination, const void* source,
+                               size_t bytes) {
+  copy(stream, destination, source, bytes);
+  synchronize(stream);
+}
+
+// A copy to memory that is not pinned would stop the host: the mirror moves the values on.
+EventPtr CudaBackend::read_later(Stream& stream, void* destination, const void* source,
+                                 size_t bytes) {
+  if (bytes == 0) return record(stream);
+  CudaStream& from = own(stream, "read_later");
+  const std::shared_ptr<std::byte> staging = pinned_->take(bytes);
+  copy(stream, staging.get(), source, bytes);
+  from.follow();
+  host_.host_task(from.mirror(), "read_later", 0,
+                  [=] { std::memcpy(destination, staging.get(), bytes); });
+  return record(stream);
+}
+
+std::shared_ptr<std::byte> CudaBackend::staging_memory(size_t bytes) {
+  CUDA_CHECK(cudaSetDevice(options_.device));
+  return pinned_->take(bytes);
+}
+
+// ---- Order ----
+
+Stream& CudaBackend::compute_stream() { return *compute_stream_; }
+
+// What is not the compute stream carries communication: its kernels go first, so that they find
+// room at the edges of compute's.
+std::unique_ptr<Stream> CudaBackend::create_stream(std::string name) {
+  int lowest = 0, highest = 0;
+  CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+  std::unique_ptr<Stream> owned = host_.create_stream(name);
+  auto& mirror = static_cast<cpu::CpuStream&>(*owned);
+  return std::make_unique<CudaStream>(*this, std::move(name), events_, highest, mirror,
+                                      std::move(owned));
+}
+
+EventPtr CudaBackend::record(Stream& stream) { return own(stream, "record").record(); }
+
+void CudaBackend::wait(Stream& stream, const EventPtr& event) {
+  if (event) own(stream, "wait").wait(event);
+}
+
+void CudaBackend::synchronize(Stream& stream) { own(stream, "synchronize").synchronize(); }
+
+void CudaBackend::host_task(Stream& stream, std::string_view name, int64_t bytes,
+                            std::function<void()> task) {
+  CudaStream& on = own(stream, name);
+  on.follow();
+  host_.host_task(on.mirror(), name, bytes, std::move(task));
+  on.gate();
+}
+
+void CudaBackend::set_trace(Trace* trace) {
+  host_.set_trace(trace);  // first: its ledger is empty
+  ledger_.set_trace(trace);
+  clock_ = trace ? std::make_unique<OpClock>(*trace, *compute_stream_, options_.device) : nullptr;
+}
+
+}  // namespace fsdp::cuda

@@ -1,0 +1,37 @@
+// Which GPUs there are, and the backend that computes on one of them. No CUDA header is needed to
+// include this: a program built without CUDA (cuda_absent.cpp) finds no GPU and says so.
+// Read next: kernels/cuda/cuda_backend.h.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/backend.h"
+
+namespace fsdp::cuda {
+
+struct DeviceCount {
+  int devices = 0;
+  std::string reason;  // why there are none: no driver, no GPU, built without CUDA
+};
+DeviceCount count_devices();  // never throws
+bool built();                 // whether this program has the backend
+
+struct DeviceInfo {
+  std::string name;
+  int major = 0, minor = 0;  // compute capability
+  int multiprocessors = 0;
+  size_t memory = 0;            // bytes
+  size_t shared_per_block = 0;  // bytes that a block may ask for
+};
+
+struct CudaOptions {
+  int device = 0;
+  bool synchronous = false;  // wait after every kernel: for debugging
+  bool tf32 = false;         // f32 matrix products may round their operands to TF32
+};
+
+// Error when there is no such device.
+std::unique_ptr<Backend> make_backend(const CudaOptions& options);
+
+}  // namespace fsdp::cuda

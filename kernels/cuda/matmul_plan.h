@@ -1,0 +1,72 @@
+// Prepared matrix products: descriptors and algorithm of cuBLASLt, chosen once per kind of product.
+// [Note: rows and columns] cuBLASLt stores by columns. A row-major c (M, N) is its N x M matrix D,
+// so it multiplies D = op(b) op(a): operands change places, and what is transposed stays so.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "core/dtype.h"
+#include "kernels/cuda/cublaslt.h"
+
+namespace fsdp::cuda {
+
+// All that the choice of an algorithm may depend on.
+struct MatmulKind {
+  int64_t m = 0, n = 0, k = 0;  // c (M, N), sums over K; row-major
+  bool transpose_a = false, transpose_b = false;
+  bool accumulate = false;  // c += the product
+  bool tf32 = false;
+  DType operand = DType::kF32, result = DType::kF32;
+  int epilogue = lt::kEpilogueDefault;
+  // of a, b and c, bytes: a power of two, at most 256
+  uint32_t alignment_a = 256, alignment_b = 256, alignment_c = 256;
+
+  auto operator<=>(const MatmulKind&) const = default;
+};
+
+struct MatmulPointers {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  const void* bias = nullptr;      // (N), with a bias epilogue
+  void* pre_activation = nullptr;  // (M, N), with a GELU epilogue
+};
+
+class MatmulPlan {
+ public:
+  // Null when cuBLASLt has no algorithm for it.
+  static std::unique_ptr<MatmulPlan> make(lt::Handle handle, const MatmulKind& kind,
+                                          size_t workspace_limit);
+  ~MatmulPlan();
+
+  size_t workspace_bytes() const { return chosen_.workspace_bytes; }
+  lt::Status run(lt::Handle handle, const MatmulPointers& pointers, void* workspace,
+                 cudaStream_t stream);
+
+ private:
+  explicit MatmulPlan(const MatmulKind& kind);
+  bool choose(lt::Handle handle, size_t workspace_limit);
+
+  MatmulKind kind_;
+  lt::MatmulDesc desc_ = nullptr;
+  lt::MatrixLayout a_ = nullptr, b_ = nullptr, d_ = nullptr;  // in cuBLASLt's order
+  lt::HeuristicResult chosen_{};
+};
+
+// Every kind of product seen so far.
+class MatmulPlans {
+ public:
+  explicit MatmulPlans(size_t workspace_limit);
+  MatmulPlan* find(const MatmulKind& kind);  // null: there is no algorithm
+  lt::Handle handle() const { return handle_; }
+
+ private:
+  lt::Handle handle_ = nullptr;  // lives as long as the process
+  size_t workspace_limit_;
+  std::map<MatmulKind, std::unique_ptr<MatmulPlan>> plans_;
+};
+
+}  // namespace fsdp::cuda

@@ -1,0 +1,48 @@
+// One operation of the backend as it is being enqueued: its stream, its name for errors, its span
+// in the trace. Every method of CudaBackend that starts kernels or calls a library makes one first.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <source_location>
+
+#include "kernels/cuda/op_clock.h"
+
+namespace fsdp::cuda {
+
+class Op {
+ public:
+  // `tensors`: what an error tells the shapes and dtypes of (Tensor or pointer, which may be null).
+  template <typename... Tensors>
+  Op(CudaBackend& backend, Stream& stream, std::string_view name, const Tensors&... tensors)
+      : Op(backend, stream, name, 0, {address(tensors)...}) {}
+  Op(CudaBackend& backend, Stream& stream, std::string_view name, int64_t bytes,
+     std::initializer_list<const Tensor*> tensors);
+  ~Op();
+  Op(const Op&) = delete;
+  Op& operator=(const Op&) = delete;
+
+  CudaBackend& backend() const { return backend_; }
+  const DeviceInfo& device() const { return backend_.device(); }
+  CudaStream& cuda_stream() const { return stream_; }
+  cudaStream_t stream() const { return stream_.handle(); }
+  std::string_view name() const { return name_; }
+
+  // After something was started: throws with operation, shapes, scope, file and line on an error,
+  // and in synchronous mode waits for it.
+  void started(cudaError_t error, std::string_view what,
+               std::source_location at = std::source_location::current()) const;
+  std::string describe() const;  // "add (2, 3) f32, (2, 3) f32 in h.3"
+
+ private:
+  static const Tensor* address(const Tensor& tensor) { return &tensor; }
+  static const Tensor* address(const Tensor* tensor) { return tensor; }
+
+  CudaBackend& backend_;
+  CudaStream& stream_;
+  std::string_view name_;
+  std::array<const Tensor*, 12> tensors_{};
+  std::optional<OpClock::Span> span_;
+};
+
+}  // namespace fsdp::cuda

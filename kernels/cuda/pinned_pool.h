@@ -1,0 +1,25 @@
+// Pinned host memory in blocks that are used again: the staging of copies between host and GPU,
+// which the driver moves without stopping the host. Not counted in the ledger: that is of the
+// device.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace fsdp::cuda {
+
+class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
+ public:
+  ~PinnedPool();
+  // At least `bytes`; goes back when the last owner lets go.
+  std::shared_ptr<std::byte> take(size_t bytes);
+
+ private:
+  std::mutex mutex_;
+  std::map<size_t, std::vector<std::byte*>> free_;  // by size, a power of two
+};
+
+}  // namespace fsdp::cuda

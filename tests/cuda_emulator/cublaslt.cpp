@@ -1,0 +1,227 @@
+// cuBLASLt as far as the project calls it, on the CPU: matrices by columns, sums in double,
+// epilogues, one algorithm. It has none for some epilogues of ugly shapes, as the real one may, so
+// that the ways around are tested too. Read next: kernels/cuda/matmul_plan.cpp.
+#include "kernels/cuda/cublaslt.h"
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "tests/cuda_emulator/scheduler.h"
+
+namespace fsdp::cuda::lt {
+
+struct HandleContent {};
+struct PreferenceContent {
+  uint32_t reduction_scheme = 7;
+};
+struct MatmulDescContent {
+  int transpose_a = kOpN, transpose_b = kOpN, epilogue = kEpilogueDefault;
+  cudaDataType bias_type = CUDA_R_32F;
+  const void* bias = nullptr;
+  void* aux = nullptr;
+  int64_t aux_ld = 0;
+};
+struct MatrixLayoutContent {
+  cudaDataType type;
+  uint64_t rows, columns;
+  int64_t ld;
+};
+
+namespace {
+
+constexpr Status kInvalidValue = static_cast<Status>(7);
+constexpr size_t kWorkspaceBytes = 4096;
+
+double read(const void* data, cudaDataType type, int64_t index) {
+  switch (type) {
+    case CUDA_R_16BF:
+      return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[index]);
+    case CUDA_R_16F:
+      return __half2float(static_cast<const __half*>(data)[index]);
+    default:
+      return static_cast<const float*>(data)[index];
+  }
+}
+
+void write(void* data, cudaDataType type, int64_t index, double value) {
+  const auto rounded = static_cast<float>(value);
+  switch (type) {
+    case CUDA_R_16BF:
+      static_cast<__nv_bfloat16*>(data)[index] = __float2bfloat16_rn(rounded);
+      break;
+    case CUDA_R_16F:
+      static_cast<__half*>(data)[index] = __float2half_rn(rounded);
+      break;
+    default:
+      static_cast<float*>(data)[index] = rounded;
+  }
+}
+
+struct Matrix {
+  MatrixLayoutContent layout;
+  const void* data;
+  bool transposed;
+
+  std::vector<double> values(int64_t rows, int64_t columns) const {  // by rows of op(matrix)
+    std::vector<double> out;
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < columns; ++j) {
+        out.push_back(read(data, layout.type, transposed ? j + i * layout.ld : i + j * layout.ld));
+      }
+    }
+    return out;
+  }
+};
+
+struct Product {
+  MatmulDescContent desc;
+  Matrix a, b;
+  double alpha, beta;
+  const void* c;
+  MatrixLayoutContent d_layout;
+  void* d;
+
+  void run() const {
+    const auto m = static_cast<int64_t>(d_layout.rows), n = static_cast<int64_t>(d_layout.columns);
+    const auto k = static_cast<int64_t>(a.transposed ? a.layout.rows : a.layout.columns);
+    const std::vector<double> left = a.values(m, k), right = b.values(k, n);
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t i = 0; i < m; ++i) {
+        double sum = 0;
+        for (int64_t l = 0; l < k; ++l) {
+          sum += left[static_cast<size_t>(i * k + l)] * right[static_cast<size_t>(l * n + j)];
+        }
+        store(i, j, alpha * sum);
+      }
+    }
+  }
+
+  void store(int64_t i, int64_t j, double value) const {
+    const int64_t at = i + j * d_layout.ld;
+    if (beta != 0) value += beta * read(c, d_layout.type, at);
+    if (desc.epilogue & kEpilogueBias) value += read(desc.bias, desc.bias_type, i);
+    if (desc.epilogue & kEpilogueGeluAux) {
+      write(desc.aux, d_layout.type, i + j * desc.aux_ld, value);
+      value *=
+          0.5 * (1 + std::tanh(0.7978845608028654 * (value + 0.044715 * value * value * value)));
+    }
+    write(d, d_layout.type, at, value);
+  }
+};
+
+// ---- the functions of the table ----
+
+template <typename T, typename... Values>
+Status make(T** out, Values... values) {
+  *out = new T{values...};
+  return kSuccess;
+}
+
+template <typename T>
+Status destroy(T* object) {
+  delete object;
+  return kSuccess;
+}
+
+template <typename T>
+Status copy_value(T& to, const void* from, size_t bytes) {
+  if (bytes != sizeof to) return kInvalidValue;
+  std::memcpy(&to, from, bytes);
+  return kSuccess;
+}
+
+Status desc_set(MatmulDesc desc, DescAttribute attribute, const void* value, size_t bytes) {
+  switch (attribute) {
+    case kTransA:
+      return copy_value(desc->transpose_a, value, bytes);
+    case kTransB:
+      return copy_value(desc->transpose_b, value, bytes);
+    case kEpilogue:
+      return copy_value(desc->epilogue, value, bytes);
+    case kBiasPointer:
+      return copy_value(desc->bias, value, bytes);
+    case kBiasDataType:
+      return copy_value(desc->bias_type, value, bytes);
+    case kEpilogueAuxPointer:
+      return copy_value(desc->aux, value, bytes);
+    case kEpilogueAuxLd:
+      return copy_value(desc->aux_ld, value, bytes);
+  }
+  return kInvalidValue;
+}
+
+Status preference_set(Preference preference, PreferenceAttribute attribute, const void* value,
+                      size_t bytes) {
+  if (attribute == kReductionSchemeMask) {
+    return copy_value(preference->reduction_scheme, value, bytes);
+  }
+  return bytes == (attribute == kMaxWorkspaceBytes ? 8 : 4) ? kSuccess : kInvalidValue;
+}
+
+Status heuristic(Handle, MatmulDesc desc, MatrixLayout a, MatrixLayout b, MatrixLayout,
+                 MatrixLayout d, Preference preference, int, HeuristicResult* result, int* found) {
+  const uint64_t m = desc->transpose_a ? a->columns : a->rows;
+  const uint64_t k = desc->transpose_a ? a->rows : a->columns;
+  const uint64_t n = desc->transpose_b ? b->rows : b->columns;
+  const bool fits =
+      m == d->rows && n == d->columns && a->type == b->type &&
+      k == (desc->transpose_b ? b->columns : b->rows) && static_cast<uint64_t>(a->ld) >= a->rows &&
+      static_cast<uint64_t>(b->ld) >= b->rows && static_cast<uint64_t>(d->ld) >= d->rows &&
+      (preference->reduction_scheme & 1) == 0;
+  if (!fits) return kInvalidValue;
+  const bool gelu = desc->epilogue & kEpilogueGeluAux;
+  const bool has_none = (desc->epilogue != kEpilogueDefault && m % 4 != 0) ||
+                        (gelu && (desc->aux_ld % 8 != 0 || d->type == CUDA_R_32F));
+  *found = has_none ? 0 : 1;
+  if (has_none) return kNotSupported;
+  *result = {};
+  result->workspace_bytes = kWorkspaceBytes;
+  return kSuccess;
+}
+
+Status matmul(Handle, MatmulDesc desc, const void* alpha, const void* a, MatrixLayout a_layout,
+              const void* b, MatrixLayout b_layout, const void* beta, const void* c, MatrixLayout,
+              void* d, MatrixLayout d_layout, const Algo*, void* workspace, size_t workspace_bytes,
+              cudaStream_t stream) {
+  if (workspace_bytes < kWorkspaceBytes) return kInvalidValue;
+  const Product product = {*desc,
+                           {*a_layout, a, desc->transpose_a == kOpT},
+                           {*b_layout, b, desc->transpose_b == kOpT},
+                           double{*static_cast<const float*>(alpha)},
+                           double{*static_cast<const float*>(beta)},
+                           c,
+                           *d_layout,
+                           d};
+  // As a grid of one thread, so that it stands in the order and the delays of kernels.
+  emulator::enqueue_grid(stream, dim3(1), dim3(1), 0, [product, workspace] {
+    std::memset(workspace, 0x5a, kWorkspaceBytes);
+    product.run();
+  });
+  return kSuccess;
+}
+
+}  // namespace
+
+const Library& library() {
+  static const Library table = {
+      .create = [](Handle* handle) { return make(handle); },
+      .desc_create = [](MatmulDesc* desc, ComputeType, cudaDataType) { return make(desc); },
+      .desc_destroy = destroy<MatmulDescContent>,
+      .desc_set = desc_set,
+      .layout_create = [](MatrixLayout* layout, cudaDataType type, uint64_t rows, uint64_t columns,
+                          int64_t ld) { return make(layout, type, rows, columns, ld); },
+      .layout_destroy = destroy<MatrixLayoutContent>,
+      .preference_create = [](Preference* preference) { return make(preference); },
+      .preference_destroy = destroy<PreferenceContent>,
+      .preference_set = preference_set,
+      .heuristic = heuristic,
+      .matmul = matmul,
+  };
+  return table;
+}
+
+}  // namespace fsdp::cuda::lt

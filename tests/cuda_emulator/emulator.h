@@ -1,0 +1,49 @@
+// A GPU on the CPU, for tests: kernels compiled by the C++ compiler run with one fiber per CUDA
+// thread, block after block, in an order that a test chooses; shared memory and fresh allocations
+// hold NaN patterns. What a missing barrier or an unwritten element would leave to chance on a GPU
+// becomes a wrong result here. This header is what tests set and read; kernels never see it.
+// Not here: speed, and effects of the memory model within a warp instruction.
+// Read next: scheduler.h (fibers and barriers), runtime.cpp (streams, events, memory).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace fsdp::emulator {
+
+enum class ThreadOrder : uint8_t { kForward, kReverse, kRandom };
+
+struct Settings {
+  ThreadOrder order = ThreadOrder::kForward;  // of blocks, of warps and of threads in them
+  uint64_t seed = 0;                          // of kRandom
+  // Barriers and waits that are left out, by place ("kernels/cuda/norm.cu:57 __syncthreads"):
+  // proves that tests notice. Null: none.
+  std::function<bool(const std::string&)> leave_out;
+  // Test hooks of streams, as in cpu::CpuOptions.
+  std::function<int(const std::string&, std::string_view)> delay;
+  std::function<bool(const std::string&, const std::string&)> ignore_wait;
+  uint64_t memory = uint64_t{2} << 30;  // bytes of the device
+};
+
+// Of all kernels that start from now on. Not while a kernel runs.
+void configure(const Settings& settings);
+const Settings& settings();
+
+// Places of barriers and waits that have been reached so far, in order of their names.
+std::vector<std::string> places();
+
+// Runs with these settings, and the ones before afterwards.
+class Configured {
+ public:
+  explicit Configured(const Settings& to) : before_(settings()) { configure(to); }
+  ~Configured() { configure(before_); }
+  Configured(const Configured&) = delete;
+  Configured& operator=(const Configured&) = delete;
+
+ private:
+  Settings before_;
+};
+
+}  // namespace fsdp::emulator

@@ -1,0 +1,320 @@
+// The CUDA runtime that the project uses, on the CPU: streams and events are those of the CPU
+// backend (so real threads, with its delays and removable edges), device memory is the heap. A
+// fresh allocation holds NaN patterns, and what is given back is overwritten and freed in stream
+// order. Kernels that fail poison their stream; the next call that waits for it returns
+// cudaErrorLaunchFailure, and cudaGetErrorString tells what happened.
+// Read next: kernels/cuda/cuda_backend.cpp, whose calls these are.
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "tests/cuda_emulator/emulator.h"
+#include "tests/cuda_emulator/scheduler.h"
+
+namespace emulator = fsdp::emulator;
+
+struct CUstream_st {
+  fsdp::Stream* stream;
+  std::unique_ptr<fsdp::Stream> owned;
+};
+
+struct CUevent_st {
+  std::mutex mutex;
+  fsdp::EventPtr recorded;  // null: never, which counts as complete
+  std::shared_ptr<std::atomic<int64_t>> time_ns = std::make_shared<std::atomic<int64_t>>(0);
+
+  fsdp::EventPtr latest() {
+    const std::lock_guard lock(mutex);
+    return recorded;
+  }
+};
+
+namespace {
+
+constexpr int kPoison = 0xff;
+
+struct Device {
+  std::mutex mutex;
+  std::map<void*, size_t> allocations;
+  size_t used = 0;
+  int streams = 0;
+  std::string last_failure;
+  fsdp::cpu::CpuBackend host;
+
+  Device() : host(hooks()) {}
+
+  static fsdp::cpu::CpuOptions hooks() {
+    fsdp::cpu::CpuOptions options;
+    options.delay = [](const std::string& stream, std::string_view task) {
+      const auto& delay = emulator::settings().delay;
+      return delay ? delay(stream, task) : 0;
+    };
+    options.ignore_wait = [](const std::string& waiting, const std::string& recorded) {
+      const auto& ignore = emulator::settings().ignore_wait;
+      return ignore && ignore(waiting, recorded);
+    };
+    return options;
+  }
+};
+
+Device& device() {
+  static Device instance;
+  return instance;
+}
+
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t returned(cudaError_t error) {
+  if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
+  return error;
+}
+
+template <typename F>
+void enqueue(cudaStream_t stream, std::string_view name, F task) {
+  device().host.host_task(*stream->stream, name, 0, std::move(task));
+}
+
+template <typename F>
+cudaError_t waiting(F wait) {
+  try {
+    wait();
+    return cudaSuccess;
+  } catch (const std::exception& error) {
+    const std::lock_guard lock(device().mutex);
+    device().last_failure = error.what();
+    return returned(cudaErrorLaunchFailure);
+  }
+}
+
+std::string stream_name(int priority) {
+  const std::lock_guard lock(device().mutex);
+  return (priority < 0 ? "gpu-high-" : "gpu-") + std::to_string(device().streams++);
+}
+
+// Edges between streams are places too, that may be left out.
+bool edge_left_out(const char* call) { return emulator::left_out({"runtime", 0, call}); }
+
+CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned) {
+  if (edge_left_out("cuStreamWaitValue32")) return CUDA_SUCCESS;
+  enqueue(stream, "wait_value", [address, value] {
+    const std::atomic_ref at(*reinterpret_cast<uint32_t*>(address));
+    while (static_cast<int32_t>(at.load(std::memory_order_acquire) - value) < 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  });
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+namespace fsdp::emulator {
+
+cudaError_t enqueue_grid(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
+                         std::function<void()> kernel) {
+  const uint64_t threads = uint64_t{block.x} * block.y * block.z;
+  if (threads == 0 || threads > 1024 || shared_bytes > 232448 || grid.y > 65535 || grid.z > 65535 ||
+      uint64_t{grid.x} * grid.y * grid.z == 0) {
+    return returned(cudaErrorInvalidConfiguration);
+  }
+  enqueue(stream, "kernel",
+          [=, kernel = std::move(kernel)] { run_grid(grid, block, shared_bytes, kernel); });
+  return cudaSuccess;
+}
+
+}  // namespace fsdp::emulator
+
+extern "C" {
+
+// ---- devices and errors ----
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int index) {
+  return returned(index == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+}
+cudaError_t cudaGetDevice(int* index) {
+  *index = 0;
+  return cudaSuccess;
+}
+// The shape of an H200 with few multiprocessors: grids that fill the device stay small.
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::strncpy(properties->name, "emulated GPU", sizeof properties->name - 1);
+  properties->major = 9;
+  properties->multiProcessorCount = 4;
+  properties->totalGlobalMem = emulator::settings().memory;
+  properties->sharedMemPerBlock = 49152;
+  properties->sharedMemPerBlockOptin = 232448;
+  properties->warpSize = 32;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  return cudaSuccess;  // nothing in the project relies on it
+}
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+cudaError_t cudaPeekAtLastError() { return last_error; }
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration:
+      return "cudaErrorInvalidConfiguration";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorLaunchFailure:
+      return "cudaErrorLaunchFailure";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
+    default:
+      return "cudaError";
+  }
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  if (error != cudaErrorLaunchFailure) return cudaGetErrorName(error);
+  thread_local std::string text;
+  const std::lock_guard lock(device().mutex);
+  text = device().last_failure;
+  return text.c_str();
+}
+
+// ---- memory ----
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
+  *pool = nullptr;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  const std::lock_guard lock(device().mutex);
+  *total = emulator::settings().memory;
+  *free = *total - std::min(*total, device().used);
+  return cudaSuccess;
+}
+// Exactly as large as asked for, so that AddressSanitizer sees the first byte beyond.
+cudaError_t cudaMallocAsync(void** address, size_t bytes, cudaStream_t stream) {
+  {
+    const std::lock_guard lock(device().mutex);
+    if (device().used + bytes > emulator::settings().memory) {
+      return returned(cudaErrorMemoryAllocation);
+    }
+    if (::posix_memalign(address, 512, bytes) != 0) return returned(cudaErrorMemoryAllocation);
+    device().used += bytes;
+    device().allocations[*address] = bytes;
+  }
+  enqueue(stream, "poison", [data = *address, bytes] { std::memset(data, kPoison, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
+  size_t bytes = 0;
+  {
+    const std::lock_guard lock(device().mutex);
+    const auto found = device().allocations.find(address);
+    if (found == device().allocations.end()) return returned(cudaErrorInvalidValue);
+    bytes = found->second;
+    device().used -= bytes;
+    device().allocations.erase(found);
+  }
+  // A task that is skipped, behind an error, must free it too: hence an owner.
+  std::shared_ptr<void> owner(address, [](void* data) { std::free(data); });
+  enqueue(stream, "free",
+          [owner = std::move(owner), bytes] { std::memset(owner.get(), kPoison, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** address, size_t bytes) {
+  *address = std::malloc(bytes);
+  if (*address) std::memset(*address, kPoison, bytes);
+  return returned(*address ? cudaSuccess : cudaErrorMemoryAllocation);
+}
+cudaError_t cudaFreeHost(void* address) {
+  std::free(address);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  enqueue(stream, "copy", [=] { std::memmove(to, from, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
+  enqueue(stream, "memset", [=] { std::memset(data, value, bytes); });
+  return cudaSuccess;
+}
+
+// ---- streams ----
+cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
+  *lowest = 0;
+  *highest = -5;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
+  auto owned = device().host.create_stream(stream_name(priority));
+  fsdp::Stream* made = owned.get();
+  *stream = new CUstream_st{made, std::move(owned)};
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (edge_left_out("cudaStreamSynchronize")) return cudaSuccess;
+  return waiting([&] { device().host.synchronize(*stream->stream); });
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (edge_left_out("cudaStreamWaitEvent")) return cudaSuccess;
+  device().host.wait(*stream->stream, event->latest());
+  return cudaSuccess;
+}
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
+                                             unsigned long long,
+                                             cudaDriverEntryPointQueryResult* found) {
+  const bool known = std::strcmp(symbol, "cuStreamWaitValue32") == 0;
+  *function = known ? reinterpret_cast<void*>(wait_value) : nullptr;
+  *found = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
+}
+
+// ---- events ----
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  enqueue(stream, "event", [time = event->time_ns] { *time = fsdp::trace_clock_ns(); });
+  const fsdp::EventPtr recorded = device().host.record(*stream->stream);
+  const std::lock_guard lock(event->mutex);
+  event->recorded = recorded;
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (edge_left_out("cudaEventSynchronize")) return cudaSuccess;
+  return waiting([&] {
+    if (const fsdp::EventPtr recorded = event->latest()) recorded->wait();
+  });
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const fsdp::EventPtr recorded = event->latest();
+  return !recorded || recorded->ready() ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  *ms = static_cast<float>(static_cast<double>(*end->time_ns - *begin->time_ns) * 1e-6);
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,59 @@
+// The threads of one block as fibers of one OS thread, and how they wait for each other. What
+// kernels call (builtins.h, warp.h, ...) ends here. A fiber runs until it waits; then the next one
+// that can run goes on, in the order of the settings.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include <cuda_runtime_api.h>
+#include <vector_types.h>
+
+namespace fsdp::emulator {
+
+struct Place {
+  const char* file;
+  int line;
+  const char* what;
+};
+// True when the settings leave this barrier out. Remembers that the place was reached.
+bool left_out(const Place& place);
+
+// ---- of the running thread ----
+const uint3& thread_index();
+const uint3& block_index();
+const dim3& block_extent();
+const dim3& grid_extent();
+int lane();
+
+// ---- waiting ----
+// All threads of the block. One that has returned is an error here, though a GPU would go on.
+void block_barrier(const Place& place);
+int block_count(const Place& place, int predicate);  // how many threads gave a true predicate
+void named_barrier(const Place& place, int id, int threads);
+
+constexpr size_t kExchangeBytes = 32;
+// Every lane of `mask` gives `bytes` (at most kExchangeBytes) and gets those of all, at
+// result + lane * kExchangeBytes; valid until the lane's next exchange but one.
+const std::byte* exchange(uint32_t mask, const void* value, size_t bytes, const char* what);
+void warp_barrier(const Place& place, uint32_t mask);
+
+// ---- shared memory of the block: poisoned when the block begins ----
+void* shared_variable(const void* identity, size_t bytes);
+void* dynamic_shared_memory();
+
+// ---- asynchronous copies: done as late as allowed ----
+void copy_async(void* destination, const void* source, size_t bytes);  // null source: zeros
+void commit_copies();
+void wait_copies(const Place& place, int pending_groups);
+
+// ---- starting ----
+// Runs the grid now, on this OS thread. Throws fsdp::Error: the kernel's, or a deadlock.
+void run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel);
+// Puts it on a stream.
+cudaError_t enqueue_grid(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
+                         std::function<void()> kernel);
+
+}  // namespace fsdp::emulator

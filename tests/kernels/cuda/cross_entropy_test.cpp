@@ -1,0 +1,108 @@
+// Softmax cross-entropy on a GPU against the CPU backend: loss, gradients, labels.
+#include <cmath>
+
+#include "tests/support/gpu_support.h"
+
+namespace fsdp::test {
+namespace {
+
+struct Case {
+  int64_t rows, vocabulary, shift;
+};
+// The last two: vocabularies whose rows do not and do lie on 16 bytes, too long for shared memory.
+constexpr Case kCases[] = {{1, 1, 0},    {5, 7, 0},     {4, 64, 0},   {3, 257, 1},
+                           {2, 8201, 0}, {1, 60001, 0}, {1, 60000, 0}};
+
+std::vector<int32_t> labels_of(const Case& c) {
+  std::vector<int32_t> labels;
+  for (int64_t row = 0; row < c.rows; ++row) {
+    labels.push_back(row == 1 ? kIgnoreIndex
+                              : int32_t((row * 5 + c.vocabulary - 1) % c.vocabulary));
+  }
+  return labels;
+}
+
+TEST_CASE("cross_entropy: loss and gradient, of every gradient dtype, in place too") {
+  on_gpu([](cuda::CudaBackend& gpu) {
+    for (const DType dtype : kGpuTypes) {
+      for (const Case& c : kCases) {
+        CAPTURE(c.vocabulary);
+        check_against_cpu(gpu, dtype, [&](Backend& backend) {
+          Stream& stream = backend.compute_stream();
+          const Shape shape = {c.rows, c.vocabulary};
+          Tensor logits = shifted_tensor(backend, shape, DType::kF32,
+                                         random_values(shape.numel(), 1, -9, 9), c.shift);
+          const Tensor labels = Tensor::from_host(backend, {c.rows}, labels_of(c));
+          const Tensor loss_scale = make_tensor(backend, {}, DType::kF32, {8});
+          Tensor only = make_tensor(backend, {}, DType::kF32, {0.5}), loss = only;
+          loss = make_tensor(backend, {}, DType::kF32, {0.25});
+          Tensor dlogits = Tensor::empty(backend, shape, dtype);
+          backend.cross_entropy(stream, {.logits = logits, .labels = labels, .loss_sum = only});
+          backend.cross_entropy(stream, {.logits = logits,
+                                         .labels = labels,
+                                         .loss_sum = loss,
+                                         .dlogits = &dlogits,
+                                         .gradient_scale = 0.125,
+                                         .loss_scale = &loss_scale});
+          std::vector<Values> out = {only.to_doubles(), loss.to_doubles(), dlogits.to_doubles()};
+          if (dtype == DType::kF32) {
+            backend.cross_entropy(stream, {.logits = logits,
+                                           .labels = labels,
+                                           .loss_sum = loss,
+                                           .dlogits = &logits,
+                                           .gradient_scale = 3});
+            out.push_back(logits.to_doubles());
+          }
+          return out;
+        });
+      }
+    }
+  });
+}
+
+TEST_CASE("cross_entropy of logits that differ by much, or are hidden") {
+  on_gpu([](cuda::CudaBackend& gpu) {
+    check_against_cpu(gpu, DType::kF32, [&](Backend& backend) {
+      const Tensor logits =
+          make_tensor(backend, {3, 4}, DType::kF32,
+                      {1e4, -1e4, 0, 1e4, -INFINITY, 2, -INFINITY, 2, -3e38, -3e38, 3e38, 0});
+      Tensor loss = Tensor::zeros(backend, {}, DType::kF32);
+      Tensor dlogits = Tensor::empty(backend, {3, 4}, DType::kF32), from = logits;
+      const Tensor labels = Tensor::from_host<int32_t>(backend, {3}, {0, 1, 2});
+      backend.cross_entropy(
+          backend.compute_stream(),
+          {.logits = from, .labels = labels, .loss_sum = loss, .dlogits = &dlogits});
+      return std::vector<Values>{loss.to_doubles(), dlogits.to_doubles()};
+    });
+  });
+}
+
+TEST_CASE("cross_entropy: a label outside of the vocabulary is an error at the next wait") {
+  on_gpu([](cuda::CudaBackend&) {
+    for (const int32_t bad : {-1, 5, -101}) {
+      cuda::CudaBackend gpu;  // an error stays with its stream
+      Tensor logits = Tensor::zeros(gpu, {3, 5}, DType::kF32);
+      Tensor loss = Tensor::zeros(gpu, {}, DType::kF32);
+      const Tensor labels = Tensor::from_host<int32_t>(gpu, {3}, {4, kIgnoreIndex, bad});
+      gpu.cross_entropy(gpu.compute_stream(),
+                        {.logits = logits, .labels = labels, .loss_sum = loss, .dlogits = &logits});
+      const std::string expected = "[cross_entropy] label: expected in [0, 5) or -100, got " +
+                                   std::to_string(bad) + " in row 2";
+      CHECK_THROWS_WITH_AS(gpu.synchronize(gpu.compute_stream()),
+                           doctest::Contains(expected.c_str()), Error);
+    }
+  });
+}
+
+TEST_CASE("cross_entropy refuses f64 by name") {
+  on_gpu([](Backend& gpu) {
+    Tensor logits = Tensor::zeros(gpu, {1, 5}, DType::kF64), loss = logits;
+    const Tensor labels = Tensor::from_host<int32_t>(gpu, {1}, {4});
+    CHECK_THROWS_WITH_AS(gpu.cross_entropy(gpu.compute_stream(),
+                                           {.logits = logits, .labels = labels, .loss_sum = loss}),
+                         "[cross_entropy] dtype of logits: expected f32 on a GPU, got f64", Error);
+  });
+}
+
+}  // namespace
+}  // namespace fsdp::test

@@ -1,0 +1,59 @@
+// Libraries that are opened when they are needed: one that is not there, and, where cuBLASLt is,
+// its table of functions. Neither needs a GPU.
+#include <cstdio>
+#include <functional>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "core/error.h"
+#include "kernels/cuda/cublaslt.h"
+#include "kernels/cuda/dynamic_library.h"
+
+namespace fsdp::cuda {
+namespace {
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST_CASE("a library that is not there is an error that tells what was tried") {
+  const std::string message = message_of([] {
+    DynamicLibrary("cuNothing", {"", "libnothing.so.1", "/nowhere/libx.so"});
+  });
+  CHECK(message.starts_with("[cuNothing] the library cannot be opened (tools/setup.sh --cuda"));
+  CHECK(message.find("\n  libnothing.so.1: ") != std::string::npos);
+  CHECK(message.find("\n  /nowhere/libx.so: ") != std::string::npos);
+}
+
+TEST_CASE("symbols are found, and one that is not there is named") {
+  const DynamicLibrary library("libm", {"libm.so.6"});
+  double (*cosine)(double) = nullptr;
+  library.find(cosine, "cos");
+  CHECK(cosine(0) == 1);
+  CHECK(message_of([&] { library.find(cosine, "no_such_function"); }) ==
+        "[libm] the library has no no_such_function: expected a newer one");
+}
+
+TEST_CASE("cuBLASLt describes products without a GPU") {
+  const lt::Library* library = nullptr;
+  const std::string message = message_of([&] { library = &lt::library(); });
+  if (!library) {
+    std::printf("[SKIP] cuBLASLt is not there\n");
+    CHECK(message.starts_with("[cuBLASLt] the library cannot be opened"));
+    return;
+  }
+  lt::MatmulDesc desc = nullptr;
+  CHECK(library->desc_create(&desc, lt::kCompute32F, CUDA_R_32F) == lt::kSuccess);
+  const int epilogue = lt::kEpilogueBias;
+  CHECK(library->desc_set(desc, lt::kEpilogue, &epilogue, sizeof epilogue) == lt::kSuccess);
+  CHECK(library->desc_destroy(desc) == lt::kSuccess);
+}
+
+}  // namespace
+}  // namespace fsdp::cuda

@@ -1,0 +1,115 @@
+// Matrix products of the CUDA backend against the CPU backend: dtypes, transposes, accumulation
+// into f32, bias, activations, shapes that cuBLASLt has no epilogue for, views that are not
+// aligned.
+#include "tests/support/gpu_support.h"
+
+namespace fsdp::test {
+namespace {
+
+struct Extents {
+  int64_t m, n, k;
+};
+constexpr Extents kShapes[] = {{1, 1, 1}, {3, 5, 7}, {8, 24, 16}, {17, 40, 33}, {5, 12, 3}};
+
+// Relative to the largest result: sums have terms of both signs.
+void check_product(cuda::CudaBackend& gpu, DType dtype,
+                   const std::function<std::vector<Values>(Backend&)>& run) {
+  check_against_cpu(gpu, dtype, run, 1, 4);
+}
+
+TEST_CASE("products of all dtypes and transposes, stored and accumulated") {
+  on_gpu([](cuda::CudaBackend& gpu) {
+    for (const DType dtype : kGpuTypes) {
+      for (const DType result : {dtype, DType::kF32}) {
+        for (const auto& [m, n, k] : kShapes) {
+          for (int variant = 0; variant < 8; ++variant) {
+            const bool ta = variant & 1, tb = variant & 2, accumulate = variant & 4;
+            check_product(gpu, result, [&, m = m, n = n, k = k](Backend& backend) {
+              const Tensor a = random_tensor(backend, ta ? Shape{k, m} : Shape{m, k}, dtype, 1);
+              const Tensor b = random_tensor(backend, tb ? Shape{n, k} : Shape{k, n}, dtype, 2);
+              Tensor c = random_tensor(backend, {m, n}, result, 3);
+              backend.matmul(backend.compute_stream(), {.a = a,
+                                                        .b = b,
+                                                        .c = c,
+                                                        .transpose_a = ta,
+                                                        .transpose_b = tb,
+                                                        .accumulate = accumulate});
+              return std::vector<Values>{c.to_doubles()};
+            });
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("bias and activations, with and without an epilogue for them") {
+  on_gpu([](cuda::CudaBackend& gpu) {
+    for (const DType dtype : kGpuTypes) {
+      for (const auto& [m, n, k] : kShapes) {
+        for (const Activation activation : {Activation::kNone, Activation::kGeluTanh,
+                                            Activation::kGeluErf, Activation::kGeluBloom}) {
+          for (const bool with_bias : {true, false}) {
+            check_against_cpu(
+                gpu, dtype,
+                [&, m = m, n = n, k = k](Backend& backend) {
+                  const Tensor a = random_tensor(backend, {m, k}, dtype, 1);
+                  const Tensor b = random_tensor(backend, {n, k}, dtype, 2);
+                  const Tensor bias = random_tensor(backend, {n}, dtype, 3);
+                  Tensor c = Tensor::empty(backend, {m, n}, dtype);
+                  Tensor before = Tensor::zeros(backend, {m, n}, dtype);
+                  const bool active = activation != Activation::kNone;
+                  backend.matmul(backend.compute_stream(),
+                                 {.a = a,
+                                  .b = b,
+                                  .c = c,
+                                  .transpose_b = true,
+                                  .bias = with_bias ? &bias : nullptr,
+                                  .activation = activation,
+                                  .pre_activation = active ? &before : nullptr});
+                  return std::vector<Values>{c.to_doubles(), before.to_doubles()};
+                },
+                2, 4);
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("a sum over nothing, no rows, and views that are not aligned") {
+  on_gpu([](cuda::CudaBackend& gpu) {
+    check_against_cpu(gpu, DType::kF32, [](Backend& backend) {
+      const Tensor a = Tensor::empty(backend, {3, 0}, DType::kF32);
+      const Tensor b = Tensor::empty(backend, {0, 5}, DType::kF32);
+      const Tensor bias = random_tensor(backend, {5}, DType::kF32, 3);
+      Tensor c = random_tensor(backend, {3, 5}, DType::kF32, 4), kept = c;
+      backend.matmul(backend.compute_stream(), {.a = a, .b = b, .c = c, .bias = &bias});
+      Tensor added = random_tensor(backend, {3, 5}, DType::kF32, 5);
+      backend.matmul(backend.compute_stream(), {.a = a, .b = b, .c = added, .accumulate = true});
+      const Tensor none = Tensor::empty(backend, {0, 4}, DType::kF32);
+      const Tensor weight = random_tensor(backend, {4, 5}, DType::kF32, 5);
+      Tensor no_rows = Tensor::empty(backend, {0, 5}, DType::kF32);
+      backend.matmul(backend.compute_stream(), {.a = none, .b = weight, .c = no_rows});
+      return std::vector<Values>{c.to_doubles(), added.to_doubles()};
+    });
+    check_product(gpu, DType::kBF16, [](Backend& backend) {
+      const Tensor a = shifted_tensor(backend, {6, 8}, DType::kBF16, random_values(48, 1));
+      const Tensor b = shifted_tensor(backend, {8, 16}, DType::kBF16, random_values(128, 2));
+      Tensor c = shifted_tensor(backend, {6, 16}, DType::kBF16, random_values(96, 3));
+      backend.matmul(backend.compute_stream(), {.a = a, .b = b, .c = c, .accumulate = true});
+      return std::vector<Values>{c.to_doubles()};
+    });
+  });
+}
+
+TEST_CASE("products of f64 are refused by name") {
+  on_gpu([](Backend& gpu) {
+    Tensor x = Tensor::zeros(gpu, {2, 2}, DType::kF64);
+    CHECK_THROWS_WITH_AS(gpu.matmul(gpu.compute_stream(), {.a = x, .b = x, .c = x}),
+                         "[matmul] dtype: expected f32, bf16 or f16 on a GPU, got f64", Error);
+  });
+}
+
+}  // namespace
+}  // namespace fsdp::test

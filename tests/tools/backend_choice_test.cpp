@@ -1,0 +1,61 @@
+// Which rank computes on what: by host and number of GPUs, or on the CPU.
+#include "tools/runtime/backend_choice.h"
+
+#include <doctest/doctest.h>
+
+namespace fsdp::tools {
+namespace {
+
+const std::vector<RankGpus> kTwoHosts = {{"a", 2, ""}, {"b", 2, ""}, {"a", 2, ""}, {"b", 2, ""}};
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST_CASE("ranks of a host take its GPUs in order") {
+  std::vector<int> devices;
+  for (int rank = 0; rank < 4; ++rank) {
+    devices.push_back(choose_gpu(kTwoHosts, rank, "auto", false).cuda->device);
+  }
+  CHECK(devices == std::vector<int>{0, 0, 1, 1});
+}
+
+TEST_CASE("more ranks than GPUs need leave to share") {
+  std::vector<RankGpus> ranks = kTwoHosts;
+  ranks.push_back({"a", 2, ""});
+  CHECK(error_of([&] { choose_gpu(ranks, 1, "auto", false); }) ==
+        "a has 3 ranks and 2 GPUs; --share-gpus lets ranks share one");
+  CHECK(choose_gpu(ranks, 4, "cuda", true).cuda->device == 0);
+}
+
+TEST_CASE("without a GPU everywhere the CPU computes, or it is an error") {
+  std::vector<RankGpus> ranks = kTwoHosts;
+  ranks[3] = {"b", 0, "there is no NVIDIA GPU"};
+  const GpuChoice choice = choose_gpu(ranks, 0, "", false);
+  CHECK(!choice.cuda);
+  CHECK(choice.note == (cuda::built() ? "the CPU computes: there is no NVIDIA GPU" : ""));
+  CHECK(error_of([&] { choose_gpu(ranks, 0, "cuda", false); }) ==
+        "runtime.backend: cuda, but on b there is no NVIDIA GPU");
+  CHECK(!choose_gpu(ranks, 0, "cpu", false).cuda);
+  CHECK(choose_gpu(ranks, 0, "cpu", false).note.empty());
+  CHECK(error_of([&] { choose_gpu(ranks, 0, "tpu", false); }) ==
+        "runtime.backend: expected auto, cpu or cuda, got \"tpu\"");
+}
+
+TEST_CASE("f64 is left to the CPU unless CUDA was asked for") {
+  BackendOptions options;
+  options.cuda.emplace();
+  CHECK(make_backend(options, DType::kF64)->name() == "cpu");
+  if (cuda::count_devices().devices > 0) return;
+  CHECK(!error_of([&] { make_backend(options, DType::kF32); }).empty());
+  options.only_cuda = true;
+  CHECK(!error_of([&] { make_backend(options, DType::kF64); }).empty());
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,93 @@
+# The CUDA tool chain, where there is one: nvcc from a toolkit (12.4 or newer) or from pip's wheels
+# (tools/setup.sh --cuda). Sets FSDP_HAVE_CUDA, FSDP_HAVE_CUDA_HEADERS and the target fsdp::cuda.
+# cuBLASLt, cuDNN and NCCL are opened at run time and not linked: half a gigabyte each, and a program
+# that links them would not start on a machine without them. Read next: tests/cuda_emulator.
+option(FSDP_CUDA "build the CUDA backend where nvcc is found" ON)
+set(CUDA_DEPS_DIR "" CACHE PATH "the `nvidia` folder of the CUDA pip wheels: cu13/, cudnn/, nccl/")
+set(gpu_hints "")
+foreach(folder ${CUDA_DEPS_DIR} ${PROJECT_SOURCE_DIR}/.cache/cuda/nvidia)
+  list(APPEND gpu_hints ${folder}/cu13 ${folder}/cudnn ${folder}/nccl)
+endforeach()
+list(APPEND gpu_hints $ENV{CUDA_HOME} /usr/local/cuda)
+
+find_program(FSDP_NVCC nvcc HINTS ${gpu_hints} PATH_SUFFIXES bin)
+# Headers alone are enough for the emulator of the tests.
+find_path(FSDP_CUDA_INCLUDE cuda_runtime.h HINTS ${gpu_hints} PATH_SUFFIXES include)
+find_library(FSDP_CUBLAS NAMES cublasLt libcublasLt.so.13 libcublasLt.so.12
+             HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
+find_library(FSDP_CUDNN NAMES cudnn libcudnn.so.9 HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
+find_library(FSDP_NCCL NAMES nccl libnccl.so.2 HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
+mark_as_advanced(FSDP_NVCC FSDP_CUDA_INCLUDE FSDP_CUBLAS FSDP_CUDNN FSDP_NCCL)
+
+set(FSDP_HAVE_CUDA_HEADERS OFF)
+if(FSDP_CUDA AND FSDP_CUDA_INCLUDE)
+  file(STRINGS ${FSDP_CUDA_INCLUDE}/cuda.h found REGEX "^#define CUDA_VERSION ")
+  string(REGEX REPLACE "[^0-9]" "" FSDP_CUDA_VERSION "${found}")  # 13000
+  if(FSDP_CUDA_VERSION GREATER_EQUAL 12040)
+    set(FSDP_HAVE_CUDA_HEADERS ON)
+  endif()
+endif()
+
+set(FSDP_HAVE_CUDA OFF)
+set(FSDP_NVCC_VERSION "")
+if(FSDP_NVCC)
+  execute_process(COMMAND ${FSDP_NVCC} --version OUTPUT_VARIABLE found ERROR_QUIET)
+  string(REGEX MATCH "V([0-9]+\\.[0-9.]+)" found "${found}")
+  set(FSDP_NVCC_VERSION "${CMAKE_MATCH_1}")
+endif()
+# The sanitizers cannot see into nvcc's objects; the emulator runs the same sources under them.
+if(FSDP_CUDA AND NOT SANITIZE AND FSDP_NVCC_VERSION VERSION_GREATER_EQUAL 12.4)
+  set(FSDP_HAVE_CUDA ON)
+  # The GPU that is there, else Hopper, Ampere, and PTX for the rest. 90a-real: plain 90a would make
+  # PTX of a kind that no other GPU takes.
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+                    OUTPUT_VARIABLE found ERROR_QUIET RESULT_VARIABLE no_gpu)
+    if(NOT no_gpu AND found MATCHES "^([0-9]+)\\.([0-9]+)")
+      set(found ${CMAKE_MATCH_1}${CMAKE_MATCH_2})
+      if(found EQUAL 90)
+        set(found 90a)
+      endif()
+      set(CMAKE_CUDA_ARCHITECTURES ${found}-real)
+    else()
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)
+    endif()
+    set(CMAKE_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}" CACHE STRING
+        "GPUs to build for: 90a-real (H100, H200), 80-real (A100), 90-virtual (PTX), ...")
+  endif()
+  file(REAL_PATH ${FSDP_NVCC} CMAKE_CUDA_COMPILER)  # through a link, nvcc does not find its profile
+  get_filename_component(gpu_bin ${CMAKE_CUDA_COMPILER} DIRECTORY)
+  if(NOT EXISTS ${gpu_bin}/../lib64)  # pip's wheels have lib, nvcc.profile says lib64
+    set(CMAKE_CUDA_FLAGS_INIT "-L${gpu_bin}/../lib")
+  endif()
+  if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+  endif()
+  enable_language(CUDA)
+  # CMake before 3.25.2 knows nvcc only to C++17 and ignores a 20 silently.
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  endif()
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_EXTENSIONS OFF)
+  set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # fsdp::cuda names it
+  # constexpr functions of core in kernels; fmt believes that nvcc knows no constexpr
+  add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-DFMT_USE_CONSTEXPR=1>")
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")  # as for C++ (Toolchain.cmake)
+    add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-march=x86-64-v3>")
+  endif()
+endif()
+
+# ---- the target that kernels/cuda compiles and links with ---------------------------------------
+add_library(fsdp_cuda INTERFACE)
+add_library(fsdp::cuda ALIAS fsdp_cuda)
+if(FSDP_HAVE_CUDA)
+  # The static runtime: the program starts on a machine that has no CUDA at all.
+  find_library(FSDP_CUDART libcudart_static.a HINTS ${gpu_bin}/.. ${gpu_hints}
+               PATH_SUFFIXES lib64 lib REQUIRED)
+  find_path(FSDP_CUDART_INCLUDE cuda_runtime.h HINTS ${gpu_bin}/.. PATH_SUFFIXES include REQUIRED)
+  mark_as_advanced(FSDP_CUDART FSDP_CUDART_INCLUDE)
+  target_include_directories(fsdp_cuda SYSTEM INTERFACE ${FSDP_CUDART_INCLUDE})
+  target_link_libraries(fsdp_cuda INTERFACE ${FSDP_CUDART} Threads::Threads ${CMAKE_DL_LIBS} rt)
+endif()

@@ -1,0 +1,76 @@
+# The tests of the CUDA backend. One set of sources, several programs:
+#   test_cuda_emulator  kernels/cuda compiled by the C++ compiler and run by tests/cuda_emulator on the
+#                       CPU; needs the CUDA headers and Boost.Context. Label cuda_emulator
+#   fsdp_emulated       the program `fsdp` with an emulated GPU
+#   test_gpu            the real ones; cases skip themselves without a GPU. Label gpu
+# Read next: tests/cuda_emulator/emulator.h.
+file(GLOB_RECURSE cuda_tests CONFIGURE_DEPENDS ${tests}/kernels/cuda/*_test.cpp)
+
+function(fsdp_cuda_entries program prefix label seconds)
+  foreach(source IN LISTS ARGN)
+    file(RELATIVE_PATH path ${tests} ${source})
+    string(REGEX REPLACE "_test\\.cpp$" "" name ${path})
+    fsdp_entry(${prefix}/${name} ${label} ${seconds} 1 ${program} --no-colors=1
+               --source-file=*/tests/${path})
+    fsdp_refuse_empty(${prefix}/${name})
+  endforeach()
+endfunction()
+
+# The context library is not instrumented for ThreadSanitizer, which cannot follow its fibers.
+find_package(Boost QUIET COMPONENTS context)
+set(FSDP_HAVE_EMULATOR OFF)
+if(FSDP_HAVE_CUDA_HEADERS AND Boost_CONTEXT_FOUND AND NOT SANITIZE STREQUAL "thread")
+  set(FSDP_HAVE_EMULATOR ON)
+endif()
+
+if(FSDP_HAVE_EMULATOR)
+  # A .cu file becomes C++ by being included: a property of the source would count for nvcc too.
+  file(GLOB kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
+  set(emulated "")
+  foreach(kernel IN LISTS kernels)
+    cmake_path(GET kernel FILENAME name)
+    set(wrapper ${PROJECT_BINARY_DIR}/cuda_emulator/${name}.cpp)
+    file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"kernels/cuda/${name}\"\n")
+    list(APPEND emulated ${wrapper})
+  endforeach()
+  file(GLOB runtime CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cpp
+       ${tests}/cuda_emulator/*.cpp)
+  list(FILTER runtime EXCLUDE REGEX "(_absent|cublaslt_library|_test|schedules)\\.cpp$")
+  # An object library: its definitions stand before those of fsdp_cuda_backend, real or absent.
+  add_library(fsdp_cuda_emulated OBJECT ${emulated} ${runtime})
+  target_include_directories(fsdp_cuda_emulated BEFORE PUBLIC ${tests}/cuda_emulator/include)
+  target_include_directories(fsdp_cuda_emulated SYSTEM PUBLIC ${FSDP_CUDA_INCLUDE})
+  target_link_libraries(fsdp_cuda_emulated PUBLIC fsdp_kernels Boost::context)
+  # Kernels read runs of elements as packets, which only CUDA's compiler allows.
+  target_compile_options(fsdp_cuda_emulated PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas)
+
+  file(GLOB self_tests CONFIGURE_DEPENDS ${tests}/cuda_emulator/*_test.cpp)
+  add_executable(test_cuda_emulator ${self_tests} ${cuda_tests} ${tests}/cuda_emulator/schedules.cpp
+                 $<TARGET_OBJECTS:fsdp_test_main>)
+  target_link_libraries(test_cuda_emulator PRIVATE fsdp_cuda_emulated doctest::doctest)
+  target_compile_options(test_cuda_emulator PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas)
+  find_path(FSDP_CUBLAS_INCLUDE cublasLt.h HINTS ${gpu_hints} PATH_SUFFIXES include)
+  mark_as_advanced(FSDP_CUBLAS_INCLUDE)
+  if(FSDP_CUBLAS_INCLUDE)  # only to be compiled
+    target_sources(test_cuda_emulator PRIVATE ${tests}/kernels/cuda/cublaslt_header.cpp)
+    target_include_directories(test_cuda_emulator SYSTEM PRIVATE ${FSDP_CUBLAS_INCLUDE})
+  endif()
+  fsdp_cuda_entries(test_cuda_emulator emulated cuda_emulator 300 ${self_tests} ${cuda_tests})
+
+  # Whole steps on ranks: collectives, and the program itself with an emulated GPU.
+  file(GLOB rank_tests CONFIGURE_DEPENDS ${tests}/cuda_emulator/ranks/*_test.cpp)
+  add_executable(test_cuda_ranks ${rank_tests} $<TARGET_OBJECTS:fsdp_test_main>)
+  target_link_libraries(test_cuda_ranks PRIVATE fsdp_cuda_emulated fsdp_test_support)
+  fsdp_cuda_entries(test_cuda_ranks emulated cuda_emulator 300 ${rank_tests})
+  add_executable(fsdp_emulated ${PROJECT_SOURCE_DIR}/tools/main.cpp)
+  target_link_libraries(fsdp_emulated PRIVATE fsdp_cuda_emulated fsdp_tools)
+  fsdp_entry(emulated/verify cuda_emulator 600 2 bash ${tests}/cuda_emulator/verify.sh)
+  fsdp_entry(emulated/mutations slow 900 2 bash ${tests}/cuda_emulator/mutations.sh)
+endif()
+
+if(FSDP_HAVE_CUDA AND cuda_tests)
+  add_executable(test_gpu ${cuda_tests} ${tests}/kernels/cuda/schedules.cpp
+                 $<TARGET_OBJECTS:fsdp_test_main>)
+  target_link_libraries(test_gpu PRIVATE fsdp_cuda_backend fsdp::cuda doctest::doctest)
+  fsdp_cuda_entries(test_gpu gpu gpu 300 ${cuda_tests})
+endif()

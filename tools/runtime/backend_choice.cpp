@@ -1,0 +1,65 @@
+// One GPU a rank, by host.
+#include "tools/runtime/backend_choice.h"
+
+#include <algorithm>
+
+#include <unistd.h>
+
+namespace fsdp::tools {
+namespace {
+
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+RankGpus parse(const std::string& said) {  // host, count, reason: a line each
+  const size_t first = said.find('\n'), second = said.find('\n', first + 1);
+  return {said.substr(0, first), std::stoi(said.substr(first + 1)), said.substr(second + 1)};
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const BackendOptions& options, DType compute) {
+  const bool gpu = options.cuda && (compute != DType::kF64 || options.only_cuda);
+  if (gpu) return cuda::make_backend(*options.cuda);
+  return std::make_unique<cpu::CpuBackend>(options.cpu);
+}
+
+GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::string& backend,
+                     bool share_gpus) {
+  FSDP_CHECK(backend.empty() || backend == "auto" || backend == "cpu" || backend == "cuda",
+             "runtime.backend: expected auto, cpu or cuda, got \"{}\"", backend);
+  if (backend == "cpu") return {};
+  for (const RankGpus& each : ranks) {
+    if (each.gpus > 0) continue;
+    FSDP_CHECK(backend != "cuda", "runtime.backend: cuda, but on {} {}", each.host, each.reason);
+    // A program without CUDA surprises nobody.
+    return {std::nullopt,
+            cuda::built() ? fmt::format("the CPU computes: {}", each.reason) : std::string()};
+  }
+  int place = 0;  // among the ranks of its host
+  const RankGpus& own = ranks[static_cast<size_t>(rank)];
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const auto same = [&](const RankGpus& other) { return other.host == ranks[r].host; };
+    const auto on_host = std::count_if(ranks.begin(), ranks.end(), same);
+    FSDP_CHECK(share_gpus || on_host <= ranks[r].gpus,
+               "{} has {} ranks and {} GPUs; --share-gpus lets ranks share one", ranks[r].host,
+               on_host, ranks[r].gpus);
+    if (static_cast<int>(r) < rank && ranks[r].host == own.host) ++place;
+  }
+  return {cuda::CudaOptions{.device = place % own.gpus}, ""};
+}
+
+std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, const std::string& backend) {
+  const cuda::DeviceCount mine = backend == "cpu" ? cuda::DeviceCount{} : cuda::count_devices();
+  std::vector<RankGpus> ranks;
+  for (const std::string& said :
+       world.exchange(fmt::format("{}\n{}\n{}", host_name(), mine.devices, mine.reason))) {
+    ranks.push_back(parse(said));
+  }
+  return ranks;
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,43 @@
+// What computes for a rank: the CPU, or one of the GPUs of its host. Ranks of a host take its GPUs
+// in the order of their ranks. Not here: the backends themselves (kernels/cpu, kernels/cuda).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_devices.h"
+
+namespace fsdp::tools {
+
+struct BackendOptions {
+  cpu::CpuOptions cpu = {};
+  std::optional<cuda::CudaOptions> cuda = std::nullopt;  // none: the CPU computes
+  bool only_cuda = false;  // asked for by name: nothing is left to the CPU
+};
+
+// f64, which a GPU is not used for, is computed by the CPU unless only_cuda.
+std::unique_ptr<Backend> make_backend(const BackendOptions& options, DType compute);
+
+struct GpuChoice {
+  std::optional<cuda::CudaOptions> cuda;  // none: the CPU
+  std::string note;                       // why not a GPU, where that may surprise
+};
+
+struct RankGpus {
+  std::string host;
+  int gpus = 0;        // that its process sees
+  std::string reason;  // why none
+};
+// By rank. Collective.
+std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, const std::string& backend);
+
+// `backend`: "auto" or empty, "cpu", "cuda". The same error on every rank: when `backend` is "cuda"
+// and a rank has no GPU; when a host has fewer GPUs than ranks, unless they may share.
+GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::string& backend,
+                     bool share_gpus);
+
+}  // namespace fsdp::tools
