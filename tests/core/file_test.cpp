@@ -1,6 +1,7 @@
 // Atomic writing, mapping, and errors that name the file.
 #include "core/io/file.h"
 
+#include <algorithm>
 #include <csignal>
 #include <vector>
 
@@ -107,6 +108,7 @@ TEST_CASE("a folder appears when it is complete, and not at all otherwise") {
     for (const auto& item : std::filesystem::directory_iterator(folder / "a/b")) {
       names.push_back(item.path().filename());
     }
+    std::sort(names.begin(), names.end());  // the order of a folder is the file system's
     return names;
   };
   {
