@@ -12,8 +12,8 @@ std::vector<int64_t> ConfigKeys::tokens(const char* key) const {
   const Json& value = object_.at(key);
   std::vector<int64_t> ids;
   for (const Json& id : value.is_array() ? value : Json::array({value})) {
-    FSDP_CHECK(is_integer(id), "{}: {}: expected an integer or a list of them, got {}",
-               where_, key, value.dump());
+    FSDP_CHECK(is_integer(id), "{}: {}: expected an integer or a list of them, got {}", where_, key,
+               value.dump());
     ids.push_back(id.get<int64_t>());
   }
   return ids;
@@ -138,6 +138,12 @@ RopeConfig read_rope(const ConfigKeys& keys, double theta, double fraction) {
   rope.fraction = scaling.get_or<double>("partial_rotary_factor", rope.fraction);
   read_scaling(scaling, rope);
   return rope;
+}
+
+double norm_epsilon_of(const ConfigKeys& keys, const char* key, double otherwise) {
+  const double value = keys.get_or<double>(key, otherwise);
+  FSDP_CHECK(value >= 0, "{}: {}: expected at least 0, got {:g}", keys.where(), key, value);
+  return value;
 }
 
 OrderedJson rope_scaling_json(const RopeConfig& rope) {

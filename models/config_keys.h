@@ -1,5 +1,5 @@
-// Reading of a Hugging Face config.json: keys in old and new spellings, with errors that name the file
-// and the key. What the keys mean: models/families.
+// Reading of a Hugging Face config.json: keys in old and new spellings, with errors that name the
+// file and the key. What the keys mean: models/families.
 #pragma once
 
 #include <string>
@@ -37,7 +37,7 @@ class ConfigKeys {
   }
   // Token ids, one or a list of them (newer files have several end tokens); empty: none.
   std::vector<int64_t> tokens(const char* key) const;
-  int64_t token(const char* key) const;  // the first of them; -1: none
+  int64_t token(const char* key) const;                     // the first of them; -1: none
   std::vector<std::string> strings(const char* key) const;  // empty: no such list
   ConfigKeys object(const char* key) const {
     return ConfigKeys(object_.at(key), where_ + ": " + key);
@@ -81,6 +81,7 @@ Activation activation_named(const std::string& name);  // Hugging Face's; Error 
 Activation read_activation(const ConfigKeys& keys, const char* key, const std::string& otherwise);
 const char* activation_name(Activation activation);  // Hugging Face's
 int64_t read_head_dim(const ConfigKeys& keys, const ModelConfig& config, const char* heads_key);
+double norm_epsilon_of(const ConfigKeys& keys, const char* key, double otherwise);  // from 0
 // Newer files keep everything in `rope_parameters`, older ones in `rope_theta` and `rope_scaling`.
 // `theta`, `fraction`: where the file says neither.
 RopeConfig read_rope(const ConfigKeys& keys, double theta = 10000, double fraction = 1);

@@ -28,7 +28,7 @@ void read(const ConfigKeys& keys, ModelConfig& c) {
   c.head_dim = read_head_dim(keys, c, "n_head");
   c.ffn = 4 * c.hidden;
   c.max_positions = keys.get_or<int64_t>("seq_length", 2048);  // nothing bounds them but training
-  c.norm_epsilon = keys.get_or<double>("layer_norm_epsilon", 1e-5);
+  c.norm_epsilon = norm_epsilon_of(keys, "layer_norm_epsilon", 1e-5);
   c.attention_dropout = keys.get_or<double>("attention_dropout", 0);
   c.residual_dropout = keys.get_or<double>("hidden_dropout", 0);
   keys.refuse_unless(!keys.get_or<bool>("apply_residual_connection_post_layernorm", false),
@@ -53,10 +53,10 @@ constexpr std::array kBlock = {NamePair{"attention_norm.", "input_layernorm."},
                                NamePair{"mlp_norm.", "post_attention_layernorm."},
                                NamePair{"mlp.up.", "mlp.dense_h_to_4h."},
                                NamePair{"mlp.down.", "mlp.dense_4h_to_h."}};
-constexpr std::array kRoot = {
-    NamePair{"embedding.tokens.", "transformer.word_embeddings."},
-    NamePair{"embedding.norm.", "transformer.word_embeddings_layernorm."},
-    NamePair{"final_norm.", "transformer.ln_f."}, NamePair{"head.", "lm_head."}};
+constexpr std::array kRoot = {NamePair{"embedding.tokens.", "transformer.word_embeddings."},
+                              NamePair{"embedding.norm.", "transformer.word_embeddings_layernorm."},
+                              NamePair{"final_norm.", "transformer.ln_f."},
+                              NamePair{"head.", "lm_head."}};
 
 constexpr std::array kPresets = {
     Preset{"bloom-560m", 250880, 1024, 24, 16, 16, 4096, 2048},

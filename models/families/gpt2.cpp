@@ -27,7 +27,7 @@ void read(const ConfigKeys& keys, ModelConfig& c) {
   c.ffn = keys.get_or<int64_t>("n_inner", 4 * c.hidden);
   c.max_positions = keys.either("n_positions", "n_ctx");
   c.activation = read_activation(keys, "activation_function", "gelu_new");
-  c.norm_epsilon = keys.get_or<double>("layer_norm_epsilon", 1e-5);
+  c.norm_epsilon = norm_epsilon_of(keys, "layer_norm_epsilon", 1e-5);
   c.embedding_dropout = keys.get_or<double>("embd_pdrop", 0.1);
   c.attention_dropout = keys.get_or<double>("attn_pdrop", 0.1);
   c.residual_dropout = keys.get_or<double>("resid_pdrop", 0.1);
@@ -51,9 +51,9 @@ OrderedJson write(const ModelConfig& c) {
 }
 
 constexpr std::array kBlock = {
-    NamePair{"attention_norm.", "ln_1."},      NamePair{"attention.qkv.", "attn.c_attn."},
+    NamePair{"attention_norm.", "ln_1."},       NamePair{"attention.qkv.", "attn.c_attn."},
     NamePair{"attention.out.", "attn.c_proj."}, NamePair{"mlp_norm.", "ln_2."},
-    NamePair{"mlp.up.", "mlp.c_fc."},          NamePair{"mlp.down.", "mlp.c_proj."}};
+    NamePair{"mlp.up.", "mlp.c_fc."},           NamePair{"mlp.down.", "mlp.c_proj."}};
 constexpr std::array kRoot = {NamePair{"embedding.tokens.", "transformer.wte."},
                               NamePair{"embedding.positions.", "transformer.wpe."},
                               NamePair{"final_norm.", "transformer.ln_f."},

@@ -31,7 +31,7 @@ void read(const ConfigKeys& keys, ModelConfig& c) {
   c.ffn = keys.get<int64_t>("intermediate_size");
   c.max_positions = keys.get_or<int64_t>("max_position_embeddings", 2048);
   c.activation = read_activation(keys, "hidden_act", "gelu");
-  c.norm_epsilon = keys.get_or<double>("layer_norm_eps", 1e-5);
+  c.norm_epsilon = norm_epsilon_of(keys, "layer_norm_eps", 1e-5);
   c.embedding_dropout = c.residual_dropout = keys.get_or<double>("hidden_dropout", 0);
   c.attention_dropout = keys.get_or<double>("attention_dropout", 0);
   c.parallel_residual = keys.get_or<bool>("use_parallel_residual", true);

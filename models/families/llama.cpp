@@ -48,7 +48,7 @@ void read_common(const ConfigKeys& keys, ModelConfig& c, const Absent& absent) {
   c.head_dim = read_head_dim(keys, c, "num_attention_heads");
   c.ffn = keys.get<int64_t>("intermediate_size");
   c.max_positions = keys.get_or<int64_t>("max_position_embeddings", absent.max_positions);
-  c.norm_epsilon = keys.get_or<double>("rms_norm_eps", 1e-6);
+  c.norm_epsilon = norm_epsilon_of(keys, "rms_norm_eps", 1e-6);
   c.attention_dropout = keys.get_or<double>("attention_dropout", 0);
   keys.refuse_unless(keys.get_or<std::string>("hidden_act", "silu") == "silu", "hidden_act",
                      "anything but silu");

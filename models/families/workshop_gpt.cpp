@@ -35,7 +35,7 @@ void read(const ConfigKeys& keys, ModelConfig& c) {
   c.ffn = keys.get<int64_t>("dim_feedforward");
   c.max_positions = keys.get_or<int64_t>("seq_length", 512);  // nothing bounds them but training
   c.activation = read_activation(keys, "activation", "relu");
-  c.norm_epsilon = keys.get_or<double>("layer_norm_eps", 1e-5);
+  c.norm_epsilon = norm_epsilon_of(keys, "layer_norm_eps", 1e-5);
   c.attention_dropout = c.residual_dropout = c.mlp_dropout = keys.get_or<double>("dropout", 0.1);
   keys.refuse_unless(!keys.get_or<bool>("norm_first", false), "norm_first", "true");
 }

@@ -340,6 +340,10 @@ TEST_CASE("config: missing and malformed keys are named with their file") {
         "n_layer: expected an integer of at most 32 bits, got true");
   CHECK(read_error(folder, with(kLlama, "rms_norm_eps", "1e-5")) ==
         "rms_norm_eps: expected a number, got \"1e-5\"");
+  CHECK(read_error(folder, with(kLlama, "rms_norm_eps", -1)) ==
+        "rms_norm_eps: expected at least 0, got -1");
+  CHECK(read_error(folder, with(kGpt2, "layer_norm_epsilon", -1e-5)) ==
+        "layer_norm_epsilon: expected at least 0, got -1e-05");
   CHECK(read_error(folder, with(kLlama, "tie_word_embeddings", 1)) ==
         "tie_word_embeddings: expected true or false, got 1");
   CHECK(read_error(folder, with(kLlama, "rope_scaling", {{"rope_type", "linear"}})) ==
