@@ -38,6 +38,10 @@ void check_options(const FsdpOptions& options, int world) {
                  options.accumulation != Accumulation::kReduceScatterEach,
              "fsdp.fixed_order: accumulation: reduce_scatter_each adds micro-steps before "
              "replicas; expected another one");
+  FSDP_CHECK(
+      !options.force_sum || !options.split_division,
+      "fsdp.split_division: divides before the sum and after it, fsdp.force_sum only after it; "
+      "expected one of them");
   FSDP_CHECK(options.units_in_flight >= 1, "fsdp.units_in_flight: expected at least 1, got {}",
              options.units_in_flight);
 }
