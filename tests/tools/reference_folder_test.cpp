@@ -148,6 +148,9 @@ TEST_CASE("missing and misshapen things are named with their file") {
     fs::remove(copy.path() / file);
     CHECK_MESSAGE(contains(copy.error(), file), copy.error());
   }
+  const ReferenceCopy untrained("models/gpt2");
+  fs::remove(untrained.path() / "trajectory.safetensors");
+  CHECK(contains(untrained.error(), "the folder has no training run; without --trajectory"));
   const ReferenceCopy key("models/gpt2");
   key.set("reference.json", "/trajectory/steps/4", Json{{"lr", 1e-3}, {"loss_f64", 1.0}});
   CHECK_MESSAGE(contains(key.error(), "reference.json: trajectory.steps[4].grad_norm_f64: missing"),

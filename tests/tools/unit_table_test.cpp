@@ -95,6 +95,7 @@ TEST_CASE("unit table: texts") {
   const std::string table = format_units(units, {}, 2);
   CHECK(test::contains(table, "blocks.0 .. blocks.8"));
   CHECK(test::contains(table, "28"));  // of padding: 2 x 64 - 100
+  CHECK(test::contains(format_units(units, {}, 1 << 30), " 68719476636 "));  // 2^36 - 100, alone
   // 9 rows on 2 ranks are 5 and 4, of 10 elements; and 10 elements 5 and 5.
   CHECK(
       test::contains(format_layout(units, PyTorchLayout::kFsdp2, 2, DType::kF32),

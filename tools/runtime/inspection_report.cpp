@@ -7,7 +7,7 @@ namespace fsdp::tools {
 namespace {
 
 std::string row(const std::string& name, const std::string& value, const std::string& note = "") {
-  return fmt::format("  {:<44}{:>20}{}{}\n", name, value, note.empty() ? "" : "   ", note);
+  return fmt::format("  {:<44} {:>19}{}{}\n", name, value, note.empty() ? "" : "   ", note);
 }
 
 std::string rope_text(const models::RopeConfig& rope) {
@@ -57,9 +57,9 @@ std::string counts_section(const ParameterCounts& counts) {
 
 std::string modules_section(const std::vector<ParameterRow>& rows) {
   std::string out =
-      fmt::format("\n  {:<52}{:>18}{:>7}{:>18}\n", "tensor", "shape", "times", "parameters");
+      fmt::format("\n  {:<52} {:>17} {:>6} {:>17}\n", "tensor", "shape", "times", "parameters");
   for (const ParameterRow& r : rows) {
-    out += fmt::format("  {:<52}{:>18}{:>7}{:>18}\n", r.name, r.shape.str(), r.times,
+    out += fmt::format("  {:<52} {:>17} {:>6} {:>17}\n", r.name, r.shape.str(), r.times,
                        format_count(r.shape.numel() * r.times));
   }
   return out;

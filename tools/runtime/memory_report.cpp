@@ -26,21 +26,22 @@ std::string format_memory_table(const MemoryReport& report) {
     return fmt::format("{:.2f}", static_cast<double>(bytes) / (1 << 20));
   };
   std::string out =
-      fmt::format("{:<28}{:>12}{:>12}\n", "peak memory per rank (MiB)", "formula", "ledger");
+      fmt::format("{:<28} {:>11} {:>11}\n", "peak memory per rank (MiB)", "formula", "ledger");
   for (size_t i = 0; i < kMemoryCategories; ++i) {
     const auto category = static_cast<MemoryCategory>(i);
     if (report.predicted[i] == 0 && report.ledger.peak[i] == 0) continue;
-    out += fmt::format("  {:<26}{:>12}{:>12}\n", name_of(category),
+    out += fmt::format("  {:<26} {:>11} {:>11}\n", name_of(category),
                        has_formula(category)
                            ? (report.upper_bound[i] ? "<= " : "") + mib(report.predicted[i])
                            : "-",
                        mib(report.ledger.peak[i]));
   }
-  out += fmt::format("  {:<26}{:>12}{:>12}\n", "all at once", "", mib(report.ledger.total_peak));
+  out += fmt::format("  {:<26} {:>11} {:>11}\n", "all at once", "", mib(report.ledger.total_peak));
   const std::string ranks =
       report.process_ranks == 1 ? "" : fmt::format(" ({} ranks)", report.process_ranks);
-  return out + fmt::format("  {:<26}{:>12}{:>12}   growth of RSS {} MiB\n", "this process" + ranks,
-                           "", mib(report.process_ledger), mib(report.resident_growth));
+  return out + fmt::format("  {:<26} {:>11} {:>11}   growth of RSS {} MiB\n",
+                           "this process" + ranks, "", mib(report.process_ledger),
+                           mib(report.resident_growth));
 }
 
 }  // namespace fsdp::tools

@@ -175,6 +175,10 @@ ReferenceTrajectory read_model_trajectory(const fs::path& folder, const JsonPlac
   check_prose(json["clip"],
               "gradients *= min(1, 1.0 / (norm + 1e-6)), norm = l2 norm of all gradients together");
   const fs::path path = folder / "trajectory.safetensors";
+  FSDP_CHECK(fs::exists(path),
+             "{}: no such file: the folder has no training run; without --trajectory the rest is "
+             "verified",
+             path.string());
   const std::vector<GlobalBatch> batches = read_batches(ReferenceTensors(path, "batch."), true);
   const std::vector<JsonPlace> steps = json["steps"].elements();
   FSDP_CHECK(steps.size() == batches.size(),

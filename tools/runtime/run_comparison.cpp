@@ -76,7 +76,7 @@ class Table {
            const std::function<double(const Json&)>& scale, int digits) {
     const auto a = scaled(first_.metrics, path, scale), b = scaled(second_.metrics, path, scale);
     if (a.value_or(0) == 0 && b.value_or(0) == 0) return;
-    text_ += fmt::format("  {:<34}{:>14}{:>14}{}\n", name, text_of(a, digits), text_of(b, digits),
+    text_ += fmt::format("  {:<34} {:>13} {:>13}{}\n", name, text_of(a, digits), text_of(b, digits),
                          change(a, b));
   }
   void rows_of_keys(const std::string& path, const std::string& rest,
@@ -129,7 +129,7 @@ std::string differing_settings(const Settings& first, const Settings& second) {
   std::string out;
   for (const std::string& key : keys) {
     const std::string a = value(first, key), b = value(second, key);
-    if (a != b) out += fmt::format("  {:<34}{:>14}{:>14}\n", key, a, b);
+    if (a != b) out += fmt::format("  {:<34} {:>13} {:>13}\n", key, a, b);
   }
   return "settings\n" + (out.empty() ? "  the same\n" : out);
 }

@@ -179,14 +179,15 @@ std::string differences(const comm::FsdpOptions& unit, const comm::FsdpOptions& 
 
 std::string format_units(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
                          int shards) {
-  std::string out = fmt::format("{:<26}{:>8}{:>14}{:>10}{:>16}{:>12}{:>14}\n", "units", "tensors",
-                                "parameters", "padding", "per rank", "shard MiB", "gathered MiB");
+  std::string out =
+      fmt::format("{:<26} {:>7} {:>13} {:>9} {:>15} {:>11} {:>13}\n", "units", "tensors",
+                  "parameters", "padding", "per rank", "shard MiB", "gathered MiB");
   struct Sums {
     size_t tensors = 0;
     int64_t parameters = 0, shard = 0, shard_bytes = 0, gathered_bytes = 0;
   } all;
   const auto line = [&](const std::string& name, const Sums& s, const std::string& differs) {
-    out += fmt::format("  {:<24}{:>8}{:>14}{:>10}{:>16}{:>12}{:>14}{}{}\n", name, s.tensors,
+    out += fmt::format("  {:<24} {:>7} {:>13} {:>9} {:>15} {:>11} {:>13}{}{}\n", name, s.tensors,
                        s.parameters, s.shard * shards - s.parameters, s.shard, mib(s.shard_bytes),
                        mib(s.gathered_bytes), differs.empty() ? "" : "  ", differs);
   };
@@ -210,7 +211,7 @@ std::string format_layout(const std::vector<UnitRow>& units, PyTorchLayout layou
                           DType dtype) {
   const bool first = layout == PyTorchLayout::kFsdp1;
   const auto row = [](const std::string& name, const auto& a, const auto& b, const auto& c) {
-    return fmt::format("  {:<24}{:>16}{:>16}{:>18}\n", name, a, b, c);
+    return fmt::format("  {:<24} {:>15} {:>15} {:>17}\n", name, a, b, c);
   };
   std::string out = fmt::format("elements per rank in PyTorch FSDP{}\n", first ? 1 : 2);
   out += first ? row("", "here", "flat", "use_orig_params") : row("", "here", "padded", "held");
