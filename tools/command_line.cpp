@@ -29,6 +29,7 @@ std::string unknown_command(const CLI::App& app, int argc, const char* const* ar
 CommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App app("Fully sharded data parallel training of transformers", "fsdp");
   app.require_subcommand(1);
+  app.set_version_flag("--version", "fsdp " FSDP_VERSION);
   CommandLine result;
   add_train_command(app, result.command);
   add_generate_command(app, result.command);
@@ -64,6 +65,8 @@ std::string not_below_zero(const std::string& text) {
   const bool good = error == std::errc() && rest == end && std::isfinite(value) && value >= 0;
   return good ? "" : fmt::format("expected a number from 0, got {:.40}", text);
 }
+
+std::string not_empty(const std::string& text) { return text.empty() ? "expected a name" : ""; }
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
   command.add_option("folder", options.folder, "of a model, or of a LoRA adapter for one")

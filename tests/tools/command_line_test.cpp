@@ -47,6 +47,7 @@ TEST_CASE("command line: help and mistakes") {
 TEST_CASE("command line: numbers that are none, in a short message") {
   for (const char* value : {"nan", "inf", "-1", "1e999", "x", "-inf", ""}) {
     for (const auto& command : {std::vector<const char*>{"verify", "f", "--tolerance", value},
+                                {"generate", "f", "--seed", value},
                                 {"generate", "f", "--temperature", value}}) {
       const CommandLine line = parse(command);
       CAPTURE(value);
@@ -58,8 +59,22 @@ TEST_CASE("command line: numbers that are none, in a short message") {
   CHECK(parse({"verify", "f", "--tolerance", "1e-3"}).command);
   CHECK(parse({"generate", "f", "--temperature", "0"}).command);
   for (const auto& command : {std::vector<const char*>{"generate", "f", "--tokens", "0"},
-                              {"generate", "f", "--top-k", "-1"}}) {
+                              {"generate", "f", "--top-k", "-1"},
+                              {"bench", "step", "--batch", "0"},
+                              {"bench", "step", "--seq", "-1"}}) {
+    CHECK(parse(command).status == 2);
     CHECK(parse(command).message.size() < 120);
+  }
+}
+
+TEST_CASE("command line: version, several settings after one --set, a name that is none") {
+  const CommandLine version = parse({"--version"});
+  CHECK(version.status == 0);
+  CHECK(version.message.starts_with("fsdp "));
+  CHECK(version.message.find_first_of("0123456789") == 5);
+  for (const char* command : {"train", "explain"}) {
+    CHECK(
+        parse({command, "--set", "train.steps=1", "train.lr=1", "--set", "train.batch=2"}).command);
   }
 }
 

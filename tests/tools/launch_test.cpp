@@ -2,6 +2,7 @@
 #include "tools/runtime/launch.h"
 
 #include <atomic>
+#include <filesystem>
 #include <map>
 
 #include <doctest/doctest.h>
@@ -134,6 +135,13 @@ TEST_CASE("launch: ranks as threads, their status") {
         }) == 0);
   CHECK(sum == 93);
   CHECK(launch(options, [](RankContext& rank) { return rank.world.rank() == 1 ? 7 : 0; }) == 7);
+}
+
+TEST_CASE("launch: an error of the file system is said as any other") {
+  const auto code = std::make_error_code(std::errc::permission_denied);
+  CHECK(message_of(std::filesystem::filesystem_error("status", "/a/b", code)) ==
+        "/a/b: Permission denied");
+  CHECK(message_of(Error("plain")) == "plain");
 }
 
 TEST_CASE("launch: a rank that fails ends those that wait for it") {

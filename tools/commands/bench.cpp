@@ -211,9 +211,9 @@ void resolve(BenchOptions& options, RankContext& rank) {
 void add_bench_options(CLI::App& command, BenchOptions& options) {
   command.add_option("--preset", options.preset, "the model (default: gpt2-124m)");
   command.add_option("--batch", options.step.batch, "sequences, over all ranks (default: 4)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   command.add_option("--seq", options.step.length, "tokens of a sequence (default: 64)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   command.add_option("--dtype", options.dtype, "of the computation (default: f32)")
       ->check(CLI::IsMember({"f32", "bf16", "f16", "f64"}));
   command.add_option("--steps", options.step.steps, "how many are timed (default: 10)")

@@ -43,6 +43,8 @@ void add_inspect_command(CLI::App& app, ChosenCommand& chosen);
 
 // For check() of an option: "", or why the text is no finite number from 0.
 std::string not_below_zero(const std::string& text);
+// The same: "", or that there is no name.
+std::string not_empty(const std::string& text);
 
 // The model that a command uses, and how.
 struct ModelOptions {

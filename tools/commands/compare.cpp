@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "tools/commands/commands.h"
+#include "tools/runtime/launch.h"
 #include "tools/runtime/run_comparison.h"
 
 namespace fsdp::tools {
@@ -15,6 +16,7 @@ void add_compare_command(CLI::App& app, ChosenCommand& chosen) {
   command->add_option("runs", *runs, "two run directories")->required()->expected(2);
   command->callback([&chosen, runs] {
     chosen = [runs] {
+      check_one_process("compare");
       std::fputs(compare_runs(runs->at(0), runs->at(1)).c_str(), stdout);
       return 0;
     };

@@ -46,7 +46,7 @@ void add_convert_command(CLI::App& app, ChosenCommand& chosen) {
       "convert", "rewrites a model folder: dtype, size of files, Hugging Face's form or shards");
   command->add_option("from", options->from, "a Hugging Face folder, or a sharded checkpoint")
       ->required();
-  command->add_option("to", options->to, "the new folder")->required();
+  command->add_option("to", options->to, "the new folder")->required()->check(not_empty);
   command->add_option("--dtype", options->dtype, "of the new tensors (default: each keeps its own)")
       ->check(CLI::IsMember({"f64", "f32", "bf16", "f16"}));
   CLI::Option* size = command

@@ -8,6 +8,7 @@
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
 #include "tools/data/tokenizer.h"
+#include "tools/runtime/launch.h"
 #include "tools/runtime/train_data.h"
 #include "tools/runtime/train_setup.h"
 #include "tools/runtime/unit_timeline.h"
@@ -89,6 +90,7 @@ int64_t vocabulary_of(const config::TrainConfig& config) {
 }
 
 int explain(const ExplainOptions& options) {
+  check_one_process("explain");
   std::vector<std::string> overrides = options.overrides;
   if (!options.model.empty()) overrides.push_back(model_override(options.model));
   config::TrainConfig config = config::read_config(options.config, overrides);
@@ -130,8 +132,7 @@ void add_explain_command(CLI::App& app, ChosenCommand& chosen) {
   command->add_option("--config", options->config, "YAML file; absent: defaults and --set");
   command->add_option("--model", options->model,
                       "a folder or a preset: the same as --set model.path= or model.preset=");
-  command->add_option("--set", options->overrides, "sets a key, over the file")
-      ->allow_extra_args(false);
+  command->add_option("--set", options->overrides, "sets keys, over the file");
   command->add_option("--world", options->world, "number of ranks to explain it for [8]")
       ->check(CLI::Range(1, 1 << 20));
   command->add_option("--layout", options->layout, "also elements per rank as in PyTorch")

@@ -268,7 +268,8 @@ void add_how_to_choose(CLI::App& command, GenerateOptions& options) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   command.add_option("--top-p", sampling.top_p,
                      "draw from the likeliest that together have this probability (default: 1)");
-  command.add_option("--seed", sampling.seed, "of the random numbers (default: 0)");
+  command.add_option("--seed", sampling.seed, "of the random numbers (default: 0)")
+      ->check(not_below_zero);
   command
       .add_option("--stop-ids", generation.stop,
                   "tokens that end a text: 1,2,3; besides the folder's end-of-text")

@@ -6,6 +6,7 @@
 
 #include "tools/commands/commands.h"
 #include "tools/runtime/inspection.h"
+#include "tools/runtime/launch.h"
 
 namespace fsdp::tools {
 
@@ -31,6 +32,7 @@ void add_inspect_command(CLI::App& app, ChosenCommand& chosen) {
   command->footer(fmt::format("Presets: {}", fmt::join(models::preset_names(), ", ")));
   command->callback([&chosen, options] {
     chosen = [options] {
+      check_one_process("inspect");
       const Inspection found = inspect(options->inspection);
       std::fputs((options->json ? inspection_json(found) : format_inspection(found)).c_str(),
                  stdout);

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "tools/commands/commands.h"
+#include "tools/runtime/launch.h"
 #include "tools/runtime/model_source.h"
 
 namespace fsdp::tools {
@@ -18,6 +19,7 @@ struct MergeOptions {
 };
 
 int merge(const MergeOptions& options) {
+  check_one_process("merge");
   const ModelSource source = find_model(options.adapter, options.base);
   FSDP_CHECK(!source.adapter.empty(), "{}: no adapter: there is nothing to merge", options.adapter);
   std::optional<DType> dtype;
@@ -34,7 +36,9 @@ void add_merge_command(CLI::App& app, ChosenCommand& chosen) {
   CLI::App* command = app.add_subcommand("merge", "adds a LoRA adapter to its model");
   command->add_option("adapter", options->adapter, "adapter_config.json, adapter_model.safetensors")
       ->required();
-  command->add_option("out", options->out, "folder to write the model to")->required();
+  command->add_option("out", options->out, "folder to write the model to")
+      ->required()
+      ->check(not_empty);
   command->add_option("--base", options->base, "the model's folder (default: as the adapter says)");
   command->add_option("--dtype", options->dtype, "of the weights (default: the model's)")
       ->check(CLI::IsMember({"f64", "f32", "bf16", "f16"}));

@@ -15,6 +15,7 @@
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
 #include "tools/data/tokenizer.h"
+#include "tools/runtime/launch.h"
 #include "tools/runtime/tokenizer_check.h"
 
 namespace fsdp::tools {
@@ -153,6 +154,7 @@ void measure(const std::string& name, const std::string& file, const Json& other
 }
 
 int run_tokenize(const TokenizeOptions& options) {
+  check_one_process("tokenize");
   std::unique_ptr<data::Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer = data::make_tokenizer(options.tokenizer);
   if (!options.vectors.empty()) return verify(options, tokenizer.get());
@@ -170,7 +172,12 @@ int run_tokenize(const TokenizeOptions& options) {
     if (options.speed) {
       measure(options.tokenizer, file, others);
     } else {
-      handle(MappedFile(file).text());
+      const MappedFile mapped(file);
+      try {
+        handle(mapped.text());
+      } catch (const Error& error) {
+        fail("{}: {}", file, error.what());
+      }
     }
   }
   if (options.texts.empty() && options.files.empty()) {

@@ -293,12 +293,12 @@ int train_on_ranks(TrainOptions options) {
   config::TrainConfig config;
   std::string mistake;
   if (options.trace) options.overrides.push_back("runtime.trace=true");
-  if (!options.model.empty()) options.overrides.push_back(model_override(options.model));
   try {
+    if (!options.model.empty()) options.overrides.push_back(model_override(options.model));
     config = config::read_config(options.config, options.overrides);
     resolve_paths(config, options.config);
   } catch (const std::exception& error) {
-    mistake = error.what();
+    mistake = message_of(error);
   }
   const config::RuntimeSection& runtime = config.runtime;
   if (options.launch.threads == 0) options.launch.threads = static_cast<int>(runtime.threads);
@@ -322,8 +322,7 @@ void add_train_command(CLI::App& app, ChosenCommand& chosen) {
   command->add_option("--config", options->config, "YAML file; absent: defaults and --set");
   command->add_option("--model", options->model,
                       "a folder or a preset: the same as --set model.path= or model.preset=");
-  command->add_option("--set", options->overrides, "sets a key, over the file: train.lr=1e-4")
-      ->allow_extra_args(false);
+  command->add_option("--set", options->overrides, "sets keys, over the file: train.lr=1e-4");
   command->add_flag("--trace", options->trace, "the same as --set runtime.trace=true");
   add_launch_options(*command, options->launch);
   command->footer("Keys of the file and of --set, as section.key [default]:\n" +

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <thread>
 
@@ -241,7 +242,7 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
     if (world.rank() == 0) print_line(error.what());
     return 1;
   } catch (const std::exception& error) {
-    end_job(runtime, rings, error.what());
+    end_job(runtime, rings, message_of(error));
   }
 }
 
@@ -271,7 +272,7 @@ void agree(comm::Communicator& world, const std::function<void()>& work) {
   try {
     work();
   } catch (const std::exception& error) {
-    mine = error.what();
+    mine = message_of(error);
     if (mine.empty()) mine = "unknown error";
   }
   const std::vector<std::string> messages = world.exchange(mine);
@@ -288,6 +289,18 @@ bool first_rank_of_host(comm::Communicator& world) {
   const std::vector<std::string> hosts = world.exchange(host_name());
   const auto first = std::find(hosts.begin(), hosts.end(), host_name());
   return first - hosts.begin() == world.rank();
+}
+
+void check_one_process(std::string_view command) {
+  const int processes = environment().size;
+  FSDP_CHECK(processes <= 1, "{} is for one process, the launcher started {}: run it without",
+             command, processes);
+}
+
+std::string message_of(const std::exception& error) {
+  const auto* of_file = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
+  if (!of_file) return error.what();
+  return fmt::format("{}: {}", of_file->path1().string(), of_file->code().message());
 }
 
 void report_error(const std::string& message) {

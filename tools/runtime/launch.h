@@ -15,6 +15,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "core/error.h"
@@ -60,6 +62,12 @@ void agree(comm::Communicator& world, const std::function<void()>& work);
 
 // Whether this is the lowest rank on its host. Collective.
 bool first_rank_of_host(comm::Communicator& world);
+
+// Error under a launcher that started several processes: the command is for one.
+void check_one_process(std::string_view command);
+
+// What to say of it, in one line.
+std::string message_of(const std::exception& error);
 
 // Prints "fsdp: message" in the one process that should, for errors before the ranks exist.
 void report_error(const std::string& message);

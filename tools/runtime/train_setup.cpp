@@ -352,8 +352,19 @@ void check_same_config(comm::Communicator& world, const config::TrainConfig& con
                                 found->rank));
 }
 
+namespace {
+
+bool is_preset(const std::string& name) {
+  const std::vector<std::string> names = models::preset_names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
+
 std::string model_override(const std::string& name) {
   const bool folder = std::filesystem::is_directory(name) || name.find('/') != std::string::npos;
+  FSDP_CHECK(folder || is_preset(name),
+             "--model {}: neither a folder nor a preset; fsdp inspect --help lists these", name);
   return (folder ? "model.path=" : "model.preset=") + name;
 }
 
