@@ -14,8 +14,9 @@ StepBench bench_alone(const StepBenchOptions& step, RankContext& rank) {
   StepBench out;
   if (first) {
     const int cores = static_cast<int>(std::thread::hardware_concurrency());
-    RankContext alone = {.world = *group,
-                         .threads = std::clamp(rank.threads * rank.world.size(), 1, cores)};
+    const int threads = std::clamp(rank.threads * rank.world.size(), 1, cores);
+    RankContext alone = {.world = *group, .backend = rank.backend, .threads = threads};
+    alone.backend.cpu.threads = threads;
     out = bench_step(step, alone);
   }
   rank.world.barrier();
