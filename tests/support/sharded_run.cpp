@@ -174,11 +174,12 @@ RankRun::~RankRun() = default;
 
 // Sequences count upwards by 1, 2 or 3 from a start; two batches take turns, so that they are
 // learnt.
-void RankRun::pass(int step, int micro_step) {
-  const int64_t parts = int64_t{spec_.ranks} * spec_.fsdp.micro_steps;
+Tensor RankRun::forward(int step, int pass) {
+  const int64_t passes = int64_t{spec_.fsdp.micro_steps} * spec_.forwards;
+  const int64_t parts = spec_.ranks * passes;
   FSDP_CHECK(spec_.rows % parts == 0, "[run] rows: {} do not divide by {}", spec_.rows, parts);
   const int64_t rows = spec_.rows / parts;
-  const int64_t first = (int64_t{acting_rank_} * spec_.fsdp.micro_steps + micro_step) * rows;
+  const int64_t first = (acting_rank_ * passes + pass) * rows;
   std::vector<int32_t> tokens, labels;
   std::vector<int64_t> samples;
   for (int64_t row = first; row < first + rows; ++row) {
@@ -195,7 +196,7 @@ void RankRun::pass(int step, int micro_step) {
   if (bad_label != 0) labels[0] = bad_label;
   const Tensor token_tensor = Tensor::from_host(*backend_, Shape{rows, kLength}, tokens);
   const Tensor label_tensor = Tensor::from_host(*backend_, Shape{rows * kLength}, labels);
-  const Tensor sample_tensor = Tensor::from_host(*backend_, Shape{rows}, samples);
+  samples_.push_back(Tensor::from_host(*backend_, Shape{rows}, samples));
   // The reduction averages over the ranks; the mean is over all labels of the global batch.
   const double scale = spec_.ranks / static_cast<double>(spec_.rows * (kLength - 1));
   const Tensor loss =
@@ -203,22 +204,27 @@ void RankRun::pass(int step, int micro_step) {
                      .labels = label_tensor,
                      .context = {.training = spec_.training,
                                  .dropout = {.seed = 5, .step = static_cast<uint32_t>(step)},
-                                 .samples = &sample_tensor},
+                                 .samples = &samples_.back()},
                      .gradient_scale = scale * gradient_factor,
                      .step = step,
-                     .micro_step = micro_step});
+                     .micro_step = pass / spec_.forwards});
   Stream& stream = backend_->compute_stream();
-  if (micro_step == 0) loss_ = Tensor::zeros(*backend_, Shape{}, DType::kF64);
+  if (pass == 0) loss_ = Tensor::zeros(*backend_, Shape{}, DType::kF64);
   Tensor wide = Tensor::empty(*backend_, Shape{}, DType::kF64);
   backend_->cast(stream, loss, wide);
   backend_->add(stream, loss_, wide, loss_);
-  tape_.backward(loss);
+  return loss;
 }
 
 void RankRun::forward_backward(int step) {
   for (int micro_step = 0; micro_step < spec_.fsdp.micro_steps; ++micro_step) {
     sharded_->begin_micro_step(micro_step == spec_.fsdp.micro_steps - 1);
-    pass(step, micro_step);
+    std::vector<Tensor> losses;
+    for (int i = 0; i < spec_.forwards; ++i) {
+      losses.push_back(forward(step, micro_step * spec_.forwards + i));
+    }
+    for (; !losses.empty(); losses.pop_back()) tape_.backward(losses.back());
+    samples_.clear();
     sharded_->finish_backward();
   }
   losses_->all_reduce(backend_->compute_stream(), loss_, comm::ReduceOp::kSum);
@@ -340,6 +346,19 @@ RunResult train(const RunSpec& spec) {
   });
   for (const RunResult& result : results) CHECK((result == results[0]));
   return results[0];
+}
+
+void evaluate_between_steps(RankRun& run, int) {
+  auto& model = static_cast<models::CausalLM&>(run.module());
+  const Tape::Pause pause(*model.parameters()[0]->tape());
+  const std::vector<int32_t> ids = {1, 4, 2, run.rank(), 5};
+  const Tensor tokens = Tensor::from_host(run.backend(), Shape{1, 5}, ids);
+  const Tensor labels =
+      Tensor::from_host(run.backend(), Shape{5}, models::shifted_labels(ids, 1, 5));
+  const double first = model.loss(tokens, labels, {}, 1).item();
+  run.sharded().reset();
+  CHECK(model.loss(tokens, labels, {}, 1).item() == first);
+  run.sharded().reset();
 }
 
 // ---------------------------------------------------------------------------- Comparison

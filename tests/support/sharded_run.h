@@ -23,8 +23,8 @@
 namespace fsdp::test {
 
 // Three blocks of width 24; nothing but the width divides by anything.
-models::ModelConfig small_gpt2();   // tied head, biases, learned positions
-models::ModelConfig small_llama();  // untied head, rope, grouped heads
+models::ModelConfig small_gpt2();      // tied head, biases, learned positions
+models::ModelConfig small_llama();     // untied head, rope, grouped heads
 models::ModelConfig small_fairseq();   // position rows that nobody uses, a scaled table
 models::ModelConfig small_workshop();  // norms last, a tied head with a bias
 
@@ -66,7 +66,8 @@ struct RunSpec {
   // Large: GPT-2's key biases have no gradient but rounding noise, which AdamW would otherwise turn
   // into steps of the learning rate.
   double adamw_epsilon = 1e-4;
-  int64_t rows = 12;            // of a global batch, dealt evenly to ranks and micro-steps
+  int64_t rows = 12;            // of a global batch, dealt evenly to ranks, micro-steps, forwards
+  int forwards = 1;             // of a micro-step, before their backwards, the last one first
   bool training = false;        // with dropout
   bool keep_gradients = false;  // see RunResult
   std::function<bool(const Parameter&)> frozen = nullptr;               // null: none
@@ -126,7 +127,7 @@ class RankRun {
     double loss = 0;
     double norm = 0;
   };
-  void pass(int step, int micro_step);
+  Tensor forward(int step, int pass);  // loss of one of the step's passes
 
   comm::Communicator& world_;
   RunSpec spec_;
@@ -139,9 +140,14 @@ class RankRun {
   std::unique_ptr<comm::FullySharded> sharded_;
   std::optional<optim::Clipper> clipper_;
   std::optional<optim::AdamW> optimizer_;
-  Tensor loss_;  // (), f64: of this step so far
+  std::list<Tensor> samples_;  // of a micro-step's passes: dropout reads them in backward
+  Tensor loss_;                // (), f64: of this step so far
   RunResult result_;
 };
+
+// For before_step: twice the loss of this rank's own tokens, without gradients; CHECKs that it is
+// the same when the units were given back in between.
+void evaluate_between_steps(RankRun& run, int step);
 
 // Largest |a - b| / |b|, over losses and norms.
 double loss_difference(const RunResult& a, const RunResult& b);

@@ -10,7 +10,11 @@ namespace fsdp::test {
 void check_delays(comm::Communicator& world);             // on all streams: the same bits
 void check_collective_counts(comm::Communicator& world);  // of a step
 void check_overflow_on_one_rank(comm::Communicator& world);
-void check_norms(comm::Communicator& world);  // of order 1, 2, 3 and infinity
+void check_norms(comm::Communicator& world);             // of order 1, 2, 3 and infinity
+void check_several_forwards(comm::Communicator& world);  // before their backwards
+void check_issue_order(comm::Communicator& world);       // of gathers and reductions, by the host
+void check_memory(comm::Communicator& world);            // at the peak: the formula, to the byte
+void check_evaluation(comm::Communicator& world);        // between steps: no bit of training
 void check_frozen_and_unused(comm::Communicator& world);
 void check_exception(comm::Communicator& world);  // thrown on all ranks, then a right step
 

@@ -159,22 +159,7 @@ TEST_CASE(
     CAPTURE(setting.what);
     RunSpec s = spec(setting);
     const RunResult expected = train(s);
-    s.before_step = [](RankRun& run, int) {
-      auto& model = static_cast<models::CausalLM&>(run.module());
-      const Tape::Pause pause(*model.parameters()[0]->tape());
-      const auto loss = [&] {
-        const std::vector<int32_t> ids = {1, 4, 2, run.rank(), 5};
-        const Tensor tokens = Tensor::from_host(run.backend(), Shape{1, 5}, ids);
-        const Tensor labels =
-            Tensor::from_host(run.backend(), Shape{5}, models::shifted_labels(ids, 1, 5));
-        return model.loss(tokens, labels, {}, 1).item();
-      };
-      const double first = loss();
-      CHECK(loss() == first);
-      run.sharded().reset();
-      CHECK(loss() == first);
-      run.sharded().reset();
-    };
+    s.before_step = evaluate_between_steps;
     CHECK((train(s) == expected));
   }
 }

@@ -30,6 +30,14 @@ TEST_CASE("1, 2, 3, 4 and 8 ranks: overflow on one is known to all") {
 TEST_CASE("1, 2, 3, 4 and 8 ranks: norms of order 1, 2, 3 and infinity") {
   on_every_size(check_norms);
 }
+TEST_CASE("1, 2, 3, 4 and 8 ranks: several forwards before their backwards") {
+  on_every_size(check_several_forwards);
+}
+TEST_CASE("1, 2, 3, 4 and 8 ranks: the order in which the host issues collectives") {
+  on_every_size(check_issue_order);
+}
+TEST_CASE("1, 2, 3, 4 and 8 ranks: memory at the peak") { on_every_size(check_memory); }
+TEST_CASE("1, 2, 3, 4 and 8 ranks: evaluations between steps") { on_every_size(check_evaluation); }
 TEST_CASE("1, 2, 3, 4 and 8 ranks: frozen, tied and unused parameters") {
   on_every_size(check_frozen_and_unused);
 }
