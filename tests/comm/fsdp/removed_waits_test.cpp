@@ -1,0 +1,232 @@
+// Every wait of a step is left out in turn: results are wrong, or the wait is listed here with the
+// reason why nothing else can happen. tests/comm/fsdp/survivors.sh prints those that nobody missed.
+#include "tests/support/removed_waits.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include <doctest/doctest.h>
+
+using namespace fsdp;
+using namespace fsdp::comm;
+using namespace fsdp::test;
+
+namespace {
+
+// A wait of a step whose removal changes nothing, and why.
+struct Redundant {
+  Edge edge;
+  int number;  // among those of the edge, in order of issue
+  std::string scope;
+  std::string why;
+};
+using List = std::vector<Redundant>;
+
+const std::string kBeforeUpdate =
+    "the buffer was given back before the update, for which the first gather waits";
+const std::string kUpdate = "the first gather of the step waited for the update already";
+const std::string kLaterWork =
+    "another wait before this gather is for work after the buffer's last use";
+const std::string kLastStep = "the end of the last step waited for this reduction already";
+const std::string kRootIsLast = "the root's reduction, waited for before, is the last one";
+const std::string kBackwardEnd = "the end of backward waited for this reduction already";
+const std::string kGatherIsLater = "the unit's gather, waited for before, came after the reduction";
+// These name another wait of the list, which therefore stays when the list is removed at once.
+const std::string kRootGather = "the root's gather waited for the end of the last backward already";
+const std::string kInnerPart = "the buffer was given back after the inner part was copied from it";
+const std::string kAllocated = "the buffer, waited for before, was allocated after the update";
+const std::string kGivenBack = "the buffer of this reduction is waited for when it is given back";
+
+bool names_another(const Redundant& wait) {
+  return wait.why == kRootGather || wait.why == kInnerPart || wait.why == kAllocated ||
+         wait.why == kGivenBack;
+}
+
+List operator+(List a, const List& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// Gathers of units that give their parameters back. Each waits for the buffer, then for the update.
+List gathers(int micro_steps = 1) {
+  List all;
+  for (int m = 0; m < micro_steps; ++m) {
+    const int n = 14 * m;
+    const std::string& last_use = m == 0 ? kBeforeUpdate : kRootGather;
+    all = all + List{{kFree, n, "root", m == 0 ? kBeforeUpdate : kLaterWork},
+                     {kFree, n + 2, "root", last_use},
+                     {kFree, n + 3, "blocks.0", kUpdate},
+                     {kFree, n + 4, "blocks.0", last_use},
+                     {kFree, n + 5, "blocks.1", kUpdate},
+                     {kFree, n + 7, "blocks.2", kUpdate},
+                     {kFree, n + 9, "blocks.2", kUpdate},
+                     {kFree, n + 10, "blocks.2", kLaterWork},
+                     {kFree, n + 11, "blocks.1", kUpdate},
+                     {kFree, n + 13, "blocks.0", kUpdate}};
+    if (m > 0) all.push_back({kFree, n + 1, "root", kUpdate});
+  }
+  return all;
+}
+
+// The second gather of a block waits for the buffer, then for the part that was kept.
+List gathers_of_inner_parts() {
+  List all = gathers();
+  for (Redundant& wait : all) {
+    if (wait.number >= 9 && wait.why == kUpdate) wait.why = kInnerPart;
+  }
+  return all + List{{kFree, 8, "root", kLaterWork}};
+}
+
+// Gathers of units that keep their parameters: no buffer.
+const List kGathersKept = {{kFree, 1, "blocks.0", kUpdate},
+                           {kFree, 2, "blocks.1", kUpdate},
+                           {kFree, 3, "blocks.2", kUpdate}};
+
+// `edge`: from the end of a reduction. A unit waits before it writes gradients over earlier ones
+// (the last block to do so for a buffer of the same backward), and the end of backward for all.
+List reductions(const Edge& edge) {
+  return {{edge, 0, "root", kLastStep},     {edge, 1, "blocks.2", kLastStep},
+          {edge, 2, "blocks.1", kLastStep}, {edge, 5, "", kRootIsLast},
+          {edge, 6, "", kRootIsLast},       {edge, 7, "", kRootIsLast}};
+}
+// Where every unit has a buffer of its own for its gradients.
+List reductions_kept(const Edge& edge) {
+  return reductions(edge) + List{{edge, 3, "blocks.0", kLastStep}};
+}
+
+// The end of backward waits for reductions, buffers that are given back, and shards.
+List reductions_into_released_memory() {
+  List all = {{kReduced, 1, "", kGivenBack}};
+  for (const int number : {2, 3, 4, 5, 6, 7}) all.push_back({kReduced, number, "", kRootIsLast});
+  for (const int number : {8, 9, 10, 11}) all.push_back({kReduced, number, "", kBackwardEnd});
+  return all;
+}
+
+// Gathers and reductions take turns on one stream, which waits for each unit's gradients, too.
+List one_stream() {
+  List all = gathers();
+  std::erase_if(all, [](const Redundant& wait) { return wait.number > 11; });
+  return all +
+         List{{kFree, 13, "blocks.1", kLaterWork},   {kFree, 14, "blocks.0", kUpdate},
+              {kGathered, 4, "root", kLastStep},     {kGathered, 6, "blocks.2", kLastStep},
+              {kGathered, 8, "blocks.1", kLastStep}, {kGathered, 10, "blocks.0", kGatherIsLater},
+              {kGathered, 12, "", kRootIsLast},      {kGathered, 13, "", kRootIsLast},
+              {kGathered, 14, "", kRootIsLast}};
+}
+
+// The first and the second of three micro-steps end with the reduce-scatter.
+const List kReducedBetween = {{kReduced, 2, "blocks.2", kRootIsLast},
+                              {kReduced, 3, "blocks.1", kRootIsLast},
+                              {kReduced, 6, "blocks.2", kRootIsLast},
+                              {kReduced, 7, "blocks.1", kRootIsLast}};
+
+// The buffers into which sums are narrowed.
+const List kNarrowed = {{kReturned, 0, "blocks.2", kLastStep},
+                        {kReturned, 1, "blocks.1", kLastStep},
+                        {kReturned, 3, "root", kLastStep}};
+
+struct Expected {
+  List redundant;
+  std::map<Edge, int> counts;  // of all waits of a step
+};
+
+std::map<std::string, Expected> expected_of_settings() {
+  const std::map<Edge, int> sharded = {{kGathered, 7}, {kReduced, 8}, {kFree, 14}, {kComputed, 4}};
+  const std::map<Edge, int> kept = {{kGathered, 4}, {kReduced, 8}, {kFree, 4}, {kComputed, 4}};
+  return {{"full_shard", {gathers() + reductions(kReduced), sharded}},
+          {"hpZ", {gathers_of_inner_parts() + reductions(kReduced), sharded}},
+          {"one stream", {one_stream(), {{kGathered, 15}, {kFree, 18}}}},
+          {"arena released",
+           {gathers() + List{{kFree, 1, "root", kAllocated}} + reductions_into_released_memory(),
+            {{kGathered, 7}, {kReduced, 12}, {kFree, 14}, {kComputed, 4}}}},
+          {"shard_grad_op", {kGathersKept + reductions(kReduced), kept}},
+          {"shard_optimizer", {kGathersKept + reductions_kept(kReduced), kept}},
+          {"no_shard",
+           {reductions_kept(kReplicated), {{kReplicated, 8}, {kComputed, 4}, {kScattered, 4}}}},
+          {"hybrid_shard",
+           {gathers() + reductions(kReplicated),
+            {{kGathered, 7}, {kReplicated, 8}, {kFree, 14}, {kComputed, 4}, {kScattered, 4}}}},
+          {"hybrid_shard, micro-steps",
+           {gathers(3) + reductions(kReplicated) + kReducedBetween,
+            {{kGathered, 21},
+             {kReplicated, 8},
+             {kReduced, 8},
+             {kFree, 42},
+             {kComputed, 12},
+             {kScattered, 4}}}},
+          {"hybrid_shard, narrow sum",
+           {gathers(2) + reductions_kept(kReplicated) + kNarrowed,
+            {{kGathered, 14},
+             {kReplicated, 8},
+             {kFree, 28},
+             {kComputed, 4},
+             {kScattered, 4},
+             {kReturned, 4}}}}};
+}
+
+// With FSDP_TEST_SURVIVORS set: "setting | waiting <- recorded | number | unit | reason".
+void print(const std::string& setting, const Redundant& wait) {
+  if (!std::getenv("FSDP_TEST_SURVIVORS")) return;
+  std::puts(fmt::format("{} | {} <- {} | {} | {} | {}", setting, wait.edge.first, wait.edge.second,
+                        wait.number, wait.scope, wait.why)
+                .c_str());
+}
+
+// One attempt, with a delay at which what is needed is missed.
+bool survives(const RunSpec& s, const Removal& removal, const RunResult& expected) {
+  return !noticed(s, removal, expected, 1, 3);
+}
+
+// Removes each wait of a step in turn: noticed, unless it is listed as redundant. Those of an edge
+// that are listed are removed at once, so that no two are each other's reason.
+void check_single_waits(const OrderSetting& setting, const Expected& e) {
+  const RunSpec s = spec_of(setting);
+  const RunResult expected = train(s);
+  std::map<Edge, int> numbers;
+  std::map<Edge, List> at_once;
+  size_t listed = 0;
+  for (const auto& [edge, scope] : waits_of_a_step(s)) {
+    const int number = numbers[edge]++;
+    CAPTURE(edge.first);
+    CAPTURE(edge.second);
+    CAPTURE(number);
+    CAPTURE(scope);
+    const auto found =
+        std::find_if(e.redundant.begin(), e.redundant.end(),
+                     [&](const Redundant& r) { return r.edge == edge && r.number == number; });
+    if (found == e.redundant.end()) {
+      CHECK(noticed(s, {edge, {number}}, expected, kAttempts));
+      continue;
+    }
+    CHECK(found->scope == scope);
+    ++listed;
+    if (names_another(*found)) {
+      CHECK(survives(s, {edge, {number}}, expected));
+      print(setting.what, *found);
+    } else {
+      at_once[edge].push_back(*found);
+    }
+  }
+  for (const auto& [edge, waits] : at_once) {
+    CAPTURE(edge.first);
+    CAPTURE(edge.second);
+    Removal removal = {edge};
+    for (const Redundant& wait : waits) removal.numbers.insert(wait.number);
+    CHECK(survives(s, removal, expected));
+    for (const Redundant& wait : waits) print(setting.what, wait);
+  }
+  CHECK((numbers == e.counts));
+  CHECK(listed == e.redundant.size());
+}
+
+}  // namespace
+
+TEST_CASE("without any single wait of a step results are wrong, but for those that are redundant" *
+          doctest::skip(kThreadSanitizer)) {
+  const std::map<std::string, Expected> expected = expected_of_settings();
+  for (const OrderSetting& setting : order_settings()) {
+    CAPTURE(setting.what);
+    check_single_waits(setting, expected.at(setting.what));
+  }
+}

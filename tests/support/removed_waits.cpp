@@ -1,0 +1,167 @@
+// The settings, and runs with waits left out.
+#include "tests/support/removed_waits.h"
+
+namespace fsdp::test {
+namespace {
+
+using namespace comm;
+
+const FsdpOptions kHybrid = {.strategy = Strategy::kHybridShard, .shard_size = 2};
+// The sum of the micro-steps is f32; it is narrowed into a buffer that only the reduce streams use.
+FsdpOptions narrow_sum(FsdpOptions options) {
+  options.param_dtype = options.reduce_dtype = DType::kBF16;
+  options.accumulation = Accumulation::kReduceLast;
+  options.micro_steps = 2;
+  return options;
+}
+
+}  // namespace
+
+std::vector<OrderSetting> order_settings() {
+  using enum Strategy;
+  const std::set<Edge> sharded = {kGathered, kFree, kComputed, kReduced};
+  const std::set<Edge> hybrid = {kGathered, kFree, kComputed, kScattered, kReplicated};
+  FsdpOptions scatter_each = kHybrid;
+  scatter_each.accumulation = Accumulation::kReduceScatterEach;
+  scatter_each.micro_steps = 3;
+  return {{"full_shard", 2, {}, sharded},
+          {"hpZ", 4, {.reshard_group_size = 2}, sharded},
+          {"one stream", 2, {.separate_reduce = false}, {kGathered, kFree}},
+          {"arena released", 2, {.release_arena = true}, sharded},
+          {"shard_grad_op", 2, {.strategy = kShardGradOp}, sharded},
+          {"shard_optimizer", 2, {.strategy = kShardOptimizer}, sharded},
+          {"no_shard", 2, {.strategy = kNoShard}, {kComputed, kScattered, kReplicated}},
+          {"hybrid_shard", 4, kHybrid, hybrid},
+          // Micro-steps before the last end on the reduce stream.
+          {"hybrid_shard, micro-steps",
+           4,
+           scatter_each,
+           {kGathered, kFree, kComputed, kReduced, kScattered, kReplicated}},
+          {"hybrid_shard, narrow sum",
+           4,
+           narrow_sum(kHybrid),
+           {kGathered, kFree, kComputed, kScattered, kReplicated, kReturned}}};
+}
+
+namespace {
+
+// What a unit leaves in its buffer must not be what the next gather brings. `kept`: the part of
+// this rank that an inner group is about to keep; undefined: none.
+void clear(RankRun& run, const ParameterSegment& segment, const Tensor& kept) {
+  Backend& backend = run.backend();
+  Storage& memory = *segment.unsharded;
+  size_t begin = 0, end = 0;  // of what is kept
+  if (kept.defined()) {
+    const FullySharded& sharded = run.sharded();
+    const int rank = sharded.mesh().shard_index() % sharded.options().reshard_group_size;
+    begin = static_cast<size_t>(rank) * kept.bytes();
+    end = begin + kept.bytes();
+  }
+  backend.fill_zero(backend.compute_stream(), memory.data(), begin);
+  backend.fill_zero(backend.compute_stream(), memory.data() + end, memory.bytes() - end);
+}
+
+// A block's last use of its parameters is that of the MLP in forward, of the first norm in
+// backward; the root's is that of the final norm in backward: the head's gradients are taken in
+// forward.
+void leave_zeros(RankRun& run) {
+  const FullySharded& sharded = run.sharded();
+  if (keeps_parameters(sharded.options(), sharded.mesh().shards())) return;
+  for (Module* module : run.module().modules()) {
+    for (const auto& unit : sharded.units()) {
+      const ParameterSegment& segment = unit->parameters.segments()[0];
+      const bool root = unit == sharded.units()[0];
+      if (module->name() == unit->name + ".mlp") {
+        module->set_hooks({.post_forward = [&] { clear(run, segment, segment.inner_shard); }});
+      } else if (module->name() == (root ? "final_norm" : unit->name + ".attention_norm")) {
+        module->set_hooks({.post_backward = [&] { clear(run, segment, Tensor()); }});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+RunSpec spec_of(const OrderSetting& setting) {
+  RunSpec s;
+  s.ranks = setting.ranks;
+  s.fsdp = setting.options;
+  s.rows = 4 * setting.options.micro_steps;
+  s.steps = 2;
+  s.prepared = leave_zeros;
+  return s;
+}
+
+RunResult train_without(const RunSpec& spec, const Removal& removal, int attempt) {
+  std::vector<RunResult> results(static_cast<size_t>(spec.ranks));
+  run_local_ranks(spec.ranks, [&](Communicator& world) {
+    bool active = false;
+    int number = 0;
+    RunSpec mine = spec;
+    mine.cpu = [&](int) {
+      cpu::CpuOptions o;
+      // Compute has many tasks, and a short sleep takes long: it sleeps before every fourth one,
+      // others in every attempt.
+      o.delay = [&, task = 0](const std::string& stream, std::string_view) mutable {
+        if (stream != removal.edge.second) return 0;
+        const bool compute = stream == "compute";
+        if (compute && task++ % 4 != attempt % 4) return 0;
+        return (compute ? 40 : 100) << attempt;
+      };
+      o.ignore_wait = [&](const std::string& waiting, const std::string& recorded) {
+        if (!active || Edge{waiting, recorded} != removal.edge) return false;
+        const int n = number++;
+        return removal.numbers.empty() || removal.numbers.contains(n);
+      };
+      return o;
+    };
+    RankRun run(world, mine);
+    run.step(0);
+    active = true;
+    run.step(1);
+    active = false;
+    results[static_cast<size_t>(world.rank())] = run.result();
+  });
+  for (const RunResult& result : results) {
+    if (!(result == results[0])) return {};  // the ranks disagree
+  }
+  return results[0];
+}
+
+bool noticed(const RunSpec& spec, const Removal& removal, const RunResult& expected, int attempts,
+             int first) {
+  for (int i = first; i < first + attempts; ++i) {
+    try {
+      if (!(train_without(spec, removal, i) == expected)) return true;
+    } catch (const Error&) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::vector<std::pair<Edge, std::string>> waits_of_a_step(const RunSpec& s) {
+  std::vector<std::pair<Edge, std::string>> waits;
+  run_local_ranks(s.ranks, [&](Communicator& world) {
+    const RankRun* active = nullptr;
+    RunSpec mine = s;
+    mine.cpu = [&](int rank) {
+      cpu::CpuOptions o;
+      o.ignore_wait = [&, rank](const std::string& waiting, const std::string& recorded) {
+        const bool counts = active && rank == 0 && waiting != recorded;
+        if (counts) waits.push_back({{waiting, recorded}, active->scope()});
+        return false;
+      };
+      return o;
+    };
+    RankRun run(world, mine);
+    run.step(0);
+    active = &run;
+    run.step(1);
+    active = nullptr;
+    run.wait();
+  });
+  return waits;
+}
+
+}  // namespace fsdp::test

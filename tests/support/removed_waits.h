@@ -1,0 +1,59 @@
+// Training in which waits of one stream for another are left out, to see whether results show it.
+// What is left out where, and which waits nobody would miss, is said in tests/comm/fsdp:
+// stream_order_test.cpp and removed_waits_test.cpp.
+#pragma once
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/sharded_run.h"
+
+namespace fsdp::test {
+
+using Edge = std::pair<std::string, std::string>;  // the stream that waits, the recorded one
+
+inline const Edge kGathered = {"compute", "gather"};      // parameters before their use
+inline const Edge kFree = {"gather", "compute"};          // a buffer's use, the update
+inline const Edge kComputed = {"reduce", "compute"};      // gradients before their reduction
+inline const Edge kReduced = {"compute", "reduce"};       // before optimizer and next tenant
+inline const Edge kScattered = {"replicas", "reduce"};    // reduce-scatter before all-reduce
+inline const Edge kReplicated = {"compute", "replicas"};  // before optimizer and next tenant
+inline const Edge kReturned = {"reduce", "replicas"};     // before the buffer's next reduction
+
+// ThreadSanitizer sees a missing edge itself, whatever comes out (stream_order_test.cpp).
+#ifdef __SANITIZE_THREAD__
+constexpr bool kThreadSanitizer = true;
+#else
+constexpr bool kThreadSanitizer = false;
+#endif
+
+struct OrderSetting {
+  std::string what;
+  int ranks;
+  comm::FsdpOptions options;
+  std::set<Edge> edges;  // of a step
+};
+std::vector<OrderSetting> order_settings();
+// Two steps. A unit that gives its parameters back leaves zeros in the buffer.
+RunSpec spec_of(const OrderSetting& setting);
+
+// Which waits of the second step are left out, on every rank.
+struct Removal {
+  Edge edge;
+  std::set<int> numbers = {};  // the how-manieth of the step, from 0; none: all
+};
+// The streams on which the removed waits wait are slowed down, so that they come too late: twice as
+// much as in the attempt before.
+RunResult train_without(const RunSpec& spec, const Removal& removal, int attempt);
+// Whether the results of any of these attempts show that the waits are missing.
+bool noticed(const RunSpec& spec, const Removal& removal, const RunResult& expected, int attempts,
+             int first = 0);
+constexpr int kAttempts = 9;
+
+// The waits of the second step in order of issue, with the unit that was in scope. A stream that
+// waits for itself waits for nothing.
+std::vector<std::pair<Edge, std::string>> waits_of_a_step(const RunSpec& spec);
+
+}  // namespace fsdp::test
