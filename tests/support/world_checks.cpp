@@ -2,8 +2,11 @@
 #include "tests/support/world_checks.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <limits>
+#include <mutex>
 
 #include <doctest/doctest.h>
 
@@ -75,6 +78,37 @@ std::string issue_order(const Trace& trace) {
   for (const auto& [sequence, call] : calls) text += (text.empty() ? "" : " ") + call;
   return text;
 }
+
+// Holds back the tasks of all streams; gives up after a while, so that a host that waits for them
+// goes on.
+class Gate {
+ public:
+  cpu::CpuOptions options() {
+    cpu::CpuOptions o;
+    o.delay = [this](const std::string&, std::string_view) {
+      std::unique_lock lock(mutex_);
+      const bool opened =
+          changed_.wait_for(lock, std::chrono::seconds(10), [&] { return open_ || gave_up_; });
+      if (!opened) gave_up_ = true;
+      return 0;
+    };
+    return o;
+  }
+  void set_open(bool open) {
+    const std::scoped_lock lock(mutex_);
+    open_ = open;
+    changed_.notify_all();
+  }
+  bool gave_up() {
+    const std::scoped_lock lock(mutex_);
+    return gave_up_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = true, gave_up_ = false;
+};
 
 double norm(const NamedValues& gradients, double power) {
   double sum = 0, largest = 0;
@@ -193,6 +227,31 @@ void check_issue_order(comm::Communicator& world) {
     run.wait();
     run.backend().set_trace(nullptr);
     CHECK(issue_order(run.trace) == (world.size() == 1 ? "" : orders.at(options.strategy)));
+  }
+}
+
+// No stream runs anything until the host has issued the whole step, clipping and optimizer
+// included.
+void check_host_runs_ahead(comm::Communicator& world) {
+  for (const comm::FsdpOptions& options : strategies(world.size())) {
+    for (const bool release_arena : {false, true}) {
+      CAPTURE(name_of(options.strategy));
+      CAPTURE(release_arena);
+      RunSpec s = spec(world);
+      s.fsdp = options;
+      s.fsdp.release_arena = release_arena;
+      s.fsdp.detect_overflow = true;
+      Gate gate;
+      s.cpu = [&](int) { return gate.options(); };
+      RankRun run(world, s);
+      run.step(0);  // in which hosts compare the order of collectives
+      run.wait();
+      gate.set_open(false);
+      run.step(1);
+      gate.set_open(true);
+      run.wait();
+      CHECK_FALSE(gate.gave_up());
+    }
   }
 }
 
