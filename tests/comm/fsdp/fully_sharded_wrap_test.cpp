@@ -1,6 +1,8 @@
 // Wrap policies that nobody would choose train the same model to the bit: every linear layer a
 // unit, units inside units, outer units without parameters of their own, everything a unit, one
 // unit.
+#include <atomic>
+
 #include <doctest/doctest.h>
 
 #include "comm/fsdp/fully_sharded.h"
@@ -143,4 +145,49 @@ TEST_CASE("an arena has buffers for every depth of nesting, and gathers follow t
   CHECK(std::vector<std::string>(from, from + 6) ==
         std::vector<std::string>{"blocks.2", "blocks.2.mlp.down", "blocks.2.mlp.up",
                                  "blocks.2.attention.out", "blocks.2.attention.qkv", "blocks.1"});
+}
+
+// Block 0 and its MLP are gathered ahead, from the root, and then left out: block 1 finds the only
+// buffer of blocks taken, its MLP the only one of MLPs.
+TEST_CASE("a gather on demand takes back an unused prefetch of its own depth, and no other") {
+  using enum ParameterState;
+  RunSpec s;
+  s.subject = block_list(small_gpt2(), [](const Pass& pass) {
+    return pass.step == 1 ? std::vector<int>{1, 2} : std::vector<int>{0, 1, 2};
+  });
+  s.wrap = wrap_classes({"GPT2Block", "GPT2MLP"});
+  s.fsdp = {.forward_prefetch = 0, .units_in_flight = 3};
+  const RunResult expected = train(s);
+  s.fsdp = {.forward_prefetch = 2, .units_in_flight = 1};
+  std::atomic<int> looks = 0;
+  s.before_step = [&](RankRun& run, int step) {
+    // States of units where a module's forward or backward begins; in flight: never more than one.
+    const auto look = [&run, &looks](const std::map<std::string, ParameterState>& states) {
+      ++looks;
+      std::map<int, int> in_flight;  // by depth
+      for (const auto& unit : run.sharded().units()) {
+        in_flight[unit->depth] += unit->parameters.state() != kSharded;
+        CAPTURE(unit->name);
+        if (states.contains(unit->name)) CHECK(unit->parameters.state() == states.at(unit->name));
+      }
+      for (const auto& [depth, units] : in_flight) CHECK(units <= 1);
+    };
+    for (Module* module : run.module().modules()) {
+      const auto hook = [&](const std::map<std::string, ParameterState>& forward) {
+        module->set_hooks(
+            {.pre_forward = [=] { look(forward); }, .pre_backward = [=] { look({}); }});
+      };
+      if (step == 1 && module->name() == "blocks.1.attention") {
+        hook({{"blocks.0", kSharded}, {"blocks.0.mlp", kGathering}, {"blocks.1", kUnsharded}});
+      } else if (step == 1 && module->name().starts_with("blocks.1.mlp.")) {
+        hook({{"blocks.0.mlp", kSharded}, {"blocks.1", kUnsharded}, {"blocks.1.mlp", kUnsharded}});
+      } else if (module->name().ends_with(".attention") ||
+                 module->name().find(".mlp.") != std::string::npos) {
+        hook({});
+      }
+    }
+  };
+  CHECK((train(s) == expected));
+  // Attention and two linear layers of a block, both ways, on both ranks.
+  CHECK(looks == 2 * 2 * 3 * (3 + 2 + 3));
 }
