@@ -32,17 +32,22 @@ std::vector<Variant> variants(int ranks) {
 
 TEST_CASE("fixed order: losses, norms and parameters are the same bits under every strategy") {
   for (const int ranks : {2, 3, 4, 6}) {
-    for (const DType reduce_dtype : {DType::kF32, DType::kBF16}) {
+    for (const auto& [param_dtype, reduce_dtype] :
+         {std::pair{DType::kF32, DType::kF32}, std::pair{DType::kF32, DType::kBF16},
+          std::pair{DType::kBF16, DType::kF32}, std::pair{DType::kBF16, DType::kBF16}}) {
+      CAPTURE(name_of(param_dtype));
+      CAPTURE(name_of(reduce_dtype));
       RunSpec spec;
       spec.subject = causal_lm(ranks % 2 == 0 ? small_gpt2() : small_llama());
       spec.ranks = ranks;
-      spec.fsdp = {.reduce_dtype = reduce_dtype, .fixed_order = true};
+      spec.fsdp = {.param_dtype = param_dtype, .reduce_dtype = reduce_dtype, .fixed_order = true};
       const RunResult expected = train(spec);
       CHECK(expected.losses.back() < expected.losses.front());
       for (Variant variant : variants(ranks)) {
         CAPTURE(ranks);
         CAPTURE(variant.name);
         spec.fsdp = variant.options;
+        spec.fsdp.param_dtype = param_dtype;
         spec.fsdp.reduce_dtype = reduce_dtype;
         spec.fsdp.fixed_order = true;
         CHECK((train(spec) == expected));
