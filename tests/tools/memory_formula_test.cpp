@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
+#include "tests/support/sharded_run.h"
 #include "tools/runtime/session.h"
 
 namespace fsdp::tools {
@@ -314,6 +315,29 @@ TEST_CASE("memory formula: gradients made wide in some units; a table wider than
         }
       }
     }
+  }
+}
+
+TEST_CASE("memory formula: a second backward of a micro-step sets gradients in place aside") {
+  using enum comm::Strategy;
+  for (const auto& [ranks, strategy] : {std::pair{1, kFullShard}, std::pair{2, kNoShard},
+                                        std::pair{2, kFullShard}, std::pair{2, kShardOptimizer}}) {
+    CAPTURE(ranks);
+    CAPTURE(static_cast<int>(strategy));
+    test::RunSpec spec;
+    spec.ranks = ranks;
+    spec.fsdp.strategy = strategy;
+    comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+      test::RankRun run(world, spec);
+      const auto gradient = static_cast<size_t>(MemoryCategory::kGradient);
+      const size_t predicted = predicted_memory(
+          memory_plan(run.sharded(), test::small_gpt2(), true, /*positions=*/0))[gradient];
+      const auto peak = [&] { return run.backend().ledger().usage().peak[gradient]; };
+      run.forward_backward(0);
+      CHECK(peak() == predicted);
+      run.forward_backward(0);
+      CHECK(peak() == (run.sharded().mesh().shards() == 1 ? 2 : 1) * predicted);
+    });
   }
 }
 

@@ -32,8 +32,10 @@
 //                                               but for the position table, which is the last
 // Every term is rounded up as the ledger does. One case is an upper bound (upper_bounds): with
 // release_arena a wide gradient may be gone again before the last buffers and shards are allocated,
-// by the order of the model's ops; the sum has both. Not here: activations and workspace (the
-// ledger measures them); the table (memory_report.h).
+// by the order of the model's ops; the sum has both. Not here: what a second backward of a
+// micro-step sets aside where the average is made in place (one buffer above: as many bytes again),
+// since training has one backward in each; activations and workspace (the ledger measures them);
+// the table (memory_report.h).
 #pragma once
 
 #include <array>
