@@ -165,19 +165,23 @@ void check_norms(comm::Communicator& world) {
   s.keep_gradients = true;
   s.fsdp = in_f64(comm::Strategy::kFullShard);
   const NamedValues gradients = alone(s).gradients;  // one copy of every parameter
-  for (const comm::FsdpOptions& options : strategies(world.size())) {
-    CAPTURE(name_of(options.strategy));
-    s.fsdp = options;
-    RankRun run(world, s);
-    run.forward_backward(0);
-    poison_padding(run.sharded());
-    for (const double power : {1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()}) {
-      CAPTURE(power);
-      optim::Clipper clipper(run.sharded().optimizer_shards(), &run.sharded().mesh().scalars(), 1,
-                             power);
-      clipper.measure();
-      const double expected = norm(gradients, power);
-      CHECK(std::abs(clipper.norm().item() - expected) <= 1e-10 * expected);
+  for (const bool fixed_order : {false, true}) {
+    for (comm::FsdpOptions options : strategies(world.size())) {
+      CAPTURE(name_of(options.strategy));
+      CAPTURE(fixed_order);
+      options.fixed_order = fixed_order;
+      s.fsdp = options;
+      RankRun run(world, s);
+      run.forward_backward(0);
+      poison_padding(run.sharded());
+      for (const double power : {1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()}) {
+        CAPTURE(power);
+        optim::Clipper clipper(run.sharded().optimizer_shards(), &run.sharded().mesh().scalars(), 1,
+                               power);
+        clipper.measure();
+        const double expected = norm(gradients, power);
+        CHECK(std::abs(clipper.norm().item() - expected) <= 1e-10 * expected);
+      }
     }
   }
 }
