@@ -9,25 +9,33 @@
 namespace fsdp::comm {
 namespace {
 
+constexpr char kEnd = '\0';  // of an entry, which may have several lines
+
+std::string text_of(const std::vector<std::string>& entries) {
+  std::string text;
+  for (const std::string& entry : entries) text += entry + kEnd;
+  return text;
+}
+
 std::string entry_of(const std::string& text, size_t index) {
-  std::istringstream lines(text);
-  std::string line = "nothing more";
+  std::istringstream entries(text);
+  std::string entry;
   for (size_t i = 0; i <= index; ++i) {
-    if (!std::getline(lines, line)) return "nothing more";
+    if (!std::getline(entries, entry, kEnd)) return "nothing more";
   }
-  return line;
+  return entry;
 }
 
 size_t first_difference(const std::string& a, const std::string& b) {
   const auto end = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
-  return static_cast<size_t>(std::count(a.begin(), end, '\n'));
+  return static_cast<size_t>(std::count(a.begin(), end, kEnd));
 }
 
 }  // namespace
 
 std::optional<Difference> difference_between(Communicator& group,
                                              const std::vector<std::string>& entries) {
-  const std::string mine = fmt::format("{}\n", fmt::join(entries, "\n"));
+  const std::string mine = text_of(entries);
   const std::string hash = std::to_string(hash_name(mine));
   const std::vector<std::string> hashes = group.exchange(hash);
   if (std::count(hashes.begin(), hashes.end(), hashes[0]) == group.size()) return std::nullopt;

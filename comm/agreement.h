@@ -16,7 +16,8 @@ struct Difference {
   size_t index;
   std::string first, other;  // that entry of rank 0 and of `rank`
 };
-// Collective over `group`: compares a hash of `entries`, texts of one line; the same on every rank.
+// Collective over `group`: compares a hash of `entries`, texts without a zero byte; the same on
+// every rank.
 std::optional<Difference> difference_between(Communicator& group,
                                              const std::vector<std::string>& entries);
 

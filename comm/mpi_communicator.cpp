@@ -68,7 +68,7 @@ MpiCommunicator::MpiCommunicator(std::shared_ptr<MpiJob> job, std::shared_ptr<Mp
       control_(std::move(control)) {
   if (size() == 1) return;
   const bool one_host = control_->ranks_of_host()->size() == size();
-  if (!one_host || !job_->options.shared_memory || !use_shared_memory()) use_mpi();
+  if (!one_host || !use_shared_memory()) use_mpi();
 }
 
 bool MpiCommunicator::use_shared_memory() {
@@ -78,7 +78,9 @@ bool MpiCommunicator::use_shared_memory() {
   const size_t bytes = state + 2 * half;
   const auto [window, problem] = make_window(bytes, PeerAccess::kReadWrite);
   if (!window) {
-    note("collectives go through MPI, which is slower: no shared memory: " + problem);
+    if (job_->options.shared_memory) {
+      note("collectives go through MPI, which is slower: no shared memory: " + problem);
+    }
     return false;
   }
   job_->shared_bytes += bytes;  // for good: a communicator is small and lives long
@@ -109,7 +111,9 @@ SharedWindow::Result MpiCommunicator::make_window(size_t bytes, PeerAccess acces
   const size_t used = job_->shared_bytes;
   const size_t limit = job_->options.limit_bytes;
   std::string refusal;
-  if (bytes > limit || used > limit - bytes) {
+  if (!job_->options.shared_memory) {  // said to the others, who may have other options
+    refusal = "turned off";
+  } else if (bytes > limit || used > limit - bytes) {
     refusal = fmt::format("{} bytes more than {} would pass the limit of {}", bytes, used, limit);
   }
   return SharedWindow::create([this](const std::string& mine) { return exchange(mine); },

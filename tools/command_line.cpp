@@ -24,6 +24,18 @@ std::string unknown_command(const CLI::App& app, int argc, const char* const* ar
   return fmt::format("unknown command \"{}\"; expected {}", first, fmt::join(names, ", "));
 }
 
+// What all ranks must have been given alike.
+std::vector<std::string> settings_of(const CLI::App& command) {
+  std::vector<std::string> settings = {"command: " + command.get_name()};
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (name == "--threads" || name == "--cache-dir") continue;  // each rank's own
+    const std::string value = fmt::format("{}", fmt::join(option->results(), " "));
+    settings.push_back(name + ": " + (option->count() == 0 ? "not given" : value));
+  }
+  return settings;
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
@@ -88,11 +100,15 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
 void add_launch_options(CLI::App& command, LaunchOptions& options) {
   command.add_option("--local-ranks", options.local_ranks, "run N ranks as threads, without MPI")
       ->check(CLI::Range(1, 1024));
-  command.add_option("--threads", options.threads, "threads per rank (default: share the cores)")
+  command
+      .add_option("--threads", options.threads,
+                  "threads per rank (default: the cores it may use / the ranks that share them)")
       ->check(CLI::Range(1, 1024));
   command.add_option("--backend", options.backend, "auto (a GPU if there is one), cpu, cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   command.add_flag("--share-gpus", options.share_gpus, "several ranks may use one GPU");
+  command.parse_complete_callback(
+      [&command, &options] { options.same_on_all = settings_of(command); });
 }
 
 }  // namespace fsdp::tools

@@ -54,6 +54,10 @@ TEST_CASE("entries that differ: all ranks get one message, with the first differ
   for (const std::string& message : learned({{"a", "b", "c"}, {"a", "b", "c"}, {"a", "x", "y"}})) {
     CHECK(contains(message, changed));
   }
+  const std::string of_lines = "entry 1: rank 1: one\nthree; rank 0: one\ntwo";
+  for (const std::string& message : learned({{"a", "one\ntwo"}, {"a", "one\nthree"}})) {
+    CHECK(contains(message, of_lines));
+  }
   const std::string shorter =
       "the ranks have different plans; the first difference is entry 1: rank 1: nothing more; "
       "rank 0: b";

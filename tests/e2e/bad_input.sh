@@ -75,6 +75,16 @@ try 'step [0-9]+: loss .* not finite.* on rank [01]' --config config.yaml --set 
 check 'walk' "$FSDP" walk
 if [ -n "${MPIRUN:-}" ]; then
   check 'local-ranks' $MPIRUN -n 2 "$FSDP" train --config config.yaml --local-ranks 2
+  # More would wait for ever for one that has done enough.
+  check 'different options: --tokens: 4 on rank 0, not given on rank 1' \
+    $MPIRUN -n 1 "$FSDP" generate "$model" --prompt a --tokens 4 \
+    : -n 1 "$FSDP" generate "$model" --prompt a
+  check 'different configurations: runtime.shared_memory: true on rank 0, false on rank 1' \
+    $MPIRUN -n 1 "$FSDP" train --config config.yaml \
+    : -n 1 "$FSDP" train --config config.yaml --set runtime.shared_memory=false
+  check 'different options: command: eval on rank 0, train on rank 1' \
+    $MPIRUN -n 1 "$FSDP" eval "$model" --data good.jsonl \
+    : -n 1 "$FSDP" train --config config.yaml
   # One rank alone runs out of memory while the other waits for it.
   check 'rank 1 .*out of memory.* 1953 MiB: ulimit -v' $MPIRUN -n 2 bash -c \
     '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || ulimit -v 2000000; exec "$0" "$@"' \

@@ -124,6 +124,28 @@ TEST_CASE("launch: an error of one rank reaches all, one of all is said without 
   CHECK(agreed_messages(1, {0}) == std::vector<std::string>{"broken"});
 }
 
+TEST_CASE("launch: settings that differ are named on all ranks, with both values") {
+  const auto learned = [](const std::vector<std::string>& second) {
+    std::vector<std::string> messages(3);
+    comm::run_local_ranks(3, [&](comm::Communicator& world) {
+      const auto rank = static_cast<size_t>(world.rank());
+      const std::vector<std::string> first = {"command: eval", "--batch: 4", "--data: a: b"};
+      messages[rank] = test::error_of(
+          [&] { check_same_settings(world, "options", rank == 1 ? second : first); });
+    });
+    CHECK(messages[1] == messages[0]);
+    CHECK(messages[2] == messages[0]);
+    return messages[0];
+  };
+  CHECK(learned({"command: eval", "--batch: 4", "--data: a: b"}) == "");
+  CHECK(learned({"command: eval", "--batch: 6", "--data: a: c"}) ==
+        "ranks have different options: --batch: 4 on rank 0, 6 on rank 1");
+  CHECK(learned({"command: eval", "--batch: 4", "--data: a: c"}) ==
+        "ranks have different options: --data: a: b on rank 0, a: c on rank 1");
+  CHECK(learned({"command: step"}) ==
+        "ranks have different options: command: eval on rank 0, step on rank 1");
+}
+
 TEST_CASE("launch: ranks as threads, their status") {
   LaunchOptions options;
   options.local_ranks = 3;

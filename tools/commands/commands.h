@@ -56,7 +56,8 @@ struct ModelOptions {
 };
 void add_model_options(CLI::App& command, ModelOptions& options);
 
-// --local-ranks and --threads, for every command that runs on ranks.
+// For every command that runs on ranks: --local-ranks, --threads and the backend's. All that the
+// command is given goes to options.same_on_all.
 void add_launch_options(CLI::App& command, LaunchOptions& options);
 
 }  // namespace fsdp::tools

@@ -300,6 +300,7 @@ int train_on_ranks(TrainOptions options) {
   } catch (const std::exception& error) {
     mistake = message_of(error);
   }
+  options.launch.same_on_all.resize(1);  // the command; check_same_config() compares the rest
   const config::RuntimeSection& runtime = config.runtime;
   if (options.launch.threads == 0) options.launch.threads = static_cast<int>(runtime.threads);
   if (options.launch.backend.empty()) options.launch.backend = runtime.backend;

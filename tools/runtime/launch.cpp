@@ -7,11 +7,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include <sched.h>
 #include <unistd.h>
 
+#include "comm/agreement.h"
 #include "comm/local_transport.h"
 #include "comm/mpi_transport.h"
 #include "tools/runtime/rank_watch.h"
@@ -64,6 +66,7 @@ Cores usable_cores() {
 int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_ranks,
              RingDump& rings, const std::function<int(RankContext&)>& body) {
   rings.add_rank(world.rank(), world.rings());
+  check_same_settings(world, "options", options.same_on_all);
   const Cores cores = usable_cores();
   const std::string host = host_name() + " ", mine = host + cores.list;
   const std::vector<std::string> all = world.exchange(mine);
@@ -283,6 +286,15 @@ void agree(comm::Communicator& world, const std::function<void()>& work) {
   const bool same = std::count(messages.begin(), messages.end(), *failed) == world.size();
   throw AgreedError(same ? *failed
                          : fmt::format("rank {}: {}", failed - messages.begin(), *failed));
+}
+
+void check_same_settings(comm::Communicator& world, std::string_view what,
+                         const std::vector<std::string>& settings) {
+  const auto found = comm::difference_between(world, settings);
+  if (!found) return;
+  const size_t value = found->other.find(": ") + 2;
+  throw AgreedError(fmt::format("ranks have different {}: {} on rank 0, {} on rank {}", what,
+                                found->first, found->other.substr(value), found->rank));
 }
 
 bool first_rank_of_host(comm::Communicator& world) {

@@ -32,6 +32,7 @@ struct LaunchOptions {
   bool share_gpus = false;    // several ranks may use one GPU
   int64_t timeout_s = 600;    // how long a rank waits for another one
   bool shared_memory = true;  // between the processes of one host
+  std::vector<std::string> same_on_all;  // for check_same_settings() before the run begins
   std::optional<int64_t> shared_memory_limit_mib;  // none: what the host has free
 };
 
@@ -59,6 +60,11 @@ int launch(const LaunchOptions& options, const std::function<int(RankContext&)>&
 // Runs `work` on every rank; when it throws an Error on any, throws AgreedError on all. `work` must
 // not communicate. Collective.
 void agree(comm::Communicator& world, const std::function<void()>& work);
+
+// AgreedError on all ranks when they differ, with the first difference. `settings`: "name: value"
+// each, the names alike on all ranks; `what` they are: "options". Collective.
+void check_same_settings(comm::Communicator& world, std::string_view what,
+                         const std::vector<std::string>& settings);
 
 // Whether this is the lowest rank on its host. Collective.
 bool first_rank_of_host(comm::Communicator& world);

@@ -6,7 +6,6 @@
 #include <functional>
 #include <sstream>
 
-#include "comm/agreement.h"
 #include "models/adapter_folder.h"
 #include "models/family.h"
 #include "tools/config/key_values.h"
@@ -345,11 +344,7 @@ void check_same_config(comm::Communicator& world, const config::TrainConfig& con
                      key == "runtime.name" || key == "data.cache_dir";
     lines.push_back(key + ": " + (own ? "" : value));
   }
-  const auto found = comm::difference_between(world, lines);
-  if (!found) return;
-  throw AgreedError(fmt::format("ranks have different configurations: {} on rank 0, {} on rank {}",
-                                found->first, found->other.substr(found->other.find(": ") + 2),
-                                found->rank));
+  check_same_settings(world, "configurations", lines);
 }
 
 namespace {
