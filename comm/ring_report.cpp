@@ -148,6 +148,18 @@ class Report {
 
 }  // namespace
 
+bool worth_explaining(const std::vector<RankRings>& ranks) {
+  for (const RankRings& rank : ranks) {
+    for (const RingSnapshot& ring : rank.rings) {
+      const CallRecord* call = pending_call(ring);
+      if (call && rank.now_ns - call->issued_ns >= kLong) return true;
+      const auto of_tensor = [](const CallRecord& c) { return !c.dtype.empty(); };  // no message
+      if (std::any_of(ring.records.begin(), ring.records.end(), of_tensor)) return true;
+    }
+  }
+  return false;
+}
+
 std::string explain(const std::vector<RankRings>& ranks) { return Report(ranks).text(); }
 
 }  // namespace fsdp::comm

@@ -18,6 +18,10 @@ struct RankRings {
   std::vector<RingSnapshot> rings = {};
 };
 
+// Whether there is: a collective of tensors was issued, or a rank waits for long. What fails
+// before, while the ranks set up, says all in its error.
+bool worth_explaining(const std::vector<RankRings>& ranks);
+
 // Several lines, for a person.
 std::string explain(const std::vector<RankRings>& ranks);
 

@@ -63,6 +63,21 @@ TEST_CASE("a rank in a collective waits for those that have not come to it") {
   CHECK(!contains(text, "out of step"));
 }
 
+TEST_CASE("worth explaining: a tensor was on its way, or a rank waits for long") {
+  const auto worth = [](const CallRecord& c) {
+    return worth_explaining({rank_with(0, {ring("world", {0, 1}, {c})})});
+  };
+  CallRecord message = call(0, "", CallState::kDone, 0);
+  CHECK(worth(message));
+  message.kind = "exchange";
+  message.dtype = "";
+  CHECK(!worth(message));
+  message.state = CallState::kStarted;  // seven seconds ago
+  CHECK(worth(message));
+  message.issued_ns = kNow - kSecond / 2;
+  CHECK(!worth(message));
+}
+
 TEST_CASE("a wait that has just begun puts the blame on nobody") {
   RankRings waits = rank_with(0, {ring("gather", {0, 1}, {call(0, "a", CallState::kStarted)})});
   const RankRings late = rank_with(1, {ring("gather", {0, 1}, {})});

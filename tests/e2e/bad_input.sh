@@ -41,6 +41,7 @@ check() {
   [ $((SECONDS - begin)) -lt 20 ] || fail "took $((SECONDS - begin)) s: $*"
   lines=$(grep -c '^fsdp: ' err)
   [ "$lines" = 1 ] || { fail "$lines lines of ours instead of 1: $*"; cat err; }
+  grep -q '^the last collectives' err && { fail "explains collectives: $*"; cat err; }
   grep -qE "^fsdp: .*($expected)" err || { fail "no '$expected' from: $*"; grep '^fsdp' err; }
   [ ! -e run ] || { fail "a run directory was made by: $*"; rm -rf run; }
 }
@@ -67,6 +68,8 @@ try 'vocab.*257|257.*vocab' --config folder.yaml \
 try 'truncated' --config folder.yaml --set model.path=truncated
 try 'bin.*safetensors|safetensors.*bin' --config folder.yaml --set model.path=bin
 try 'nowhere' --config folder.yaml --set model.path=nowhere
+try 'fsdp.units: nothing: ' --config config.yaml \
+  --set 'fsdp.units=[{match: nothing, strategy: no_shard}]'
 try 'f16 needs loss scaling' --config config.yaml --set train.dtype=f16 \
   --set train.loss_scale.rule=none
 try 'step [0-9]+: loss .* not finite.* on rank [01]' --config config.yaml --set train.lr=1e38 \

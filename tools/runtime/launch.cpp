@@ -107,6 +107,10 @@ void print_rings(const RingDump& rings) {
   std::fflush(stderr);
 }
 
+void print_rings_of_error(const RingDump& rings) {
+  if (rings.worth_explaining()) print_rings(rings);
+}
+
 // The other processes of the job. Collective.
 std::vector<Peer> find_peers(comm::Communicator& world) {
   // A process number means something only within its namespace.
@@ -197,7 +201,7 @@ int launch_threads(const LaunchOptions& options, int ranks,
     const std::string_view only_rank = "rank 0: ";
     print_line(ranks == 1 && message.starts_with(only_rank) ? message.substr(only_rank.size())
                                                             : message);
-    if (ranks > 1) print_rings(rings);
+    if (ranks > 1) print_rings_of_error(rings);
     return 1;
   }
   if (!agreed.empty()) print_line(agreed);
@@ -218,7 +222,7 @@ int launch_threads(const LaunchOptions& options, int ranks,
     std::this_thread::sleep_for(turn);
   }
   print_line((world.size() == 1 ? "" : fmt::format("rank {} ({}): ", world.rank(), host)) + reason);
-  if (world.size() > 1) print_rings(rings);
+  if (world.size() > 1) print_rings_of_error(rings);
   runtime.abort(1);
 }
 

@@ -7,9 +7,10 @@
 // into agree(): all ranks learn of the first failure and return from the run in order. Any other
 // Error aborts the transport, which releases ranks that wait in a collective, and then the job.
 // Either way one rank says why, on one line, and every rank ends with a non-zero status; after an
-// Error the rings of all ranks that can be reached are explained below that line. A process that is
-// gone without a word is noticed by the others on its host (rank_watch.h): they end the job, also
-// where the launcher would not. SIGUSR1 has the rings explained and the job go on.
+// Error past the set-up the rings of all ranks that can be reached are explained below that line. A
+// process that is gone without a word is noticed by the others on its host (rank_watch.h): they end
+// the job, also where the launcher would not, and before it does. SIGUSR1 has the rings explained
+// and the job go on.
 #pragma once
 
 #include <functional>

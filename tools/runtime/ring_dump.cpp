@@ -200,6 +200,8 @@ void RingDump::write_own() const {
   if (!s.directory.empty()) s.write(s.read_own());
 }
 
+bool RingDump::worth_explaining() const { return comm::worth_explaining(state().read_own()); }
+
 std::string RingDump::collect() const {
   const State s = state();
   std::vector<comm::RankRings> ranks = s.read_own();
