@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Ctrl-C and SIGTERM end a run at a step boundary, on all ranks, with its metrics and model written.
+# Ctrl-C, SIGTERM and SIGHUP end a run at a step boundary, on all ranks, with its metrics and model
+# written; a second signal ends it at once. Output that nobody reads ends nothing.
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
 set -uo pipefail
 failed=0
@@ -54,6 +55,28 @@ interrupt() {
 interrupt one_term TERM 143 itself "$FSDP" train
 interrupt threads_term TERM 143 itself "$FSDP" train --local-ranks 2
 interrupt threads_int INT 130 itself "$FSDP" train --local-ranks 2
+interrupt one_hup HUP 129 itself "$FSDP" train
+# Under nohup SIGHUP is none. Two signals at once: the second ends the run without saving.
+(trap '' HUP; exec "$FSDP" train --config config.yaml --set runtime.run_dir=second) \
+  >second.log 2>&1 </dev/null &
+pid=$!
+for _ in {1..300}; do [ -s second/metrics.jsonl ] && break; sleep 0.1; done
+kill -HUP "$pid"
+sleep 0.3
+kill -STOP "$pid" || fail "second: ended by SIGHUP under nohup"
+kill -INT "$pid"
+kill -TERM "$pid"
+kill -CONT "$pid"
+wait "$pid" 2>/dev/null
+status=$?
+[ "$status" = 130 ] || [ "$status" = 143 ] || fail "second: status $status"
+grep -q '^fsdp: a second signal' second.log || fail "second: no line about it"
+[ ! -e second/model ] || fail "second: a model was written"
+# Whoever read the output is gone: the run is not.
+"$FSDP" train --config config.yaml --set train.steps=50 runtime.run_dir=pipe 2>pipe.err | head -1 >pipe.log
+[ "${PIPESTATUS[0]}" = 1 ] || fail "pipe: another status than 1"
+grep -q '^fsdp: standard output' pipe.err || fail "pipe: no line about the output"
+[ -s pipe/model/model.safetensors ] || fail "pipe: no model"
 # Before there is a step to stop after: at once. The pipe's other end is never opened.
 mkfifo tokenizer.json
 "$FSDP" train --config config.yaml --set data.tokenizer=tokenizer.json >setup.log 2>&1 &

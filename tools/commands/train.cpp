@@ -108,6 +108,7 @@ int TrainRun::run() {
     // A launcher makes SIGTERM of every signal.
     const char* const what = rank_.under_launcher       ? "a signal"
                              : outcome.signal == SIGINT ? "Ctrl-C"
+                             : outcome.signal == SIGHUP ? "SIGHUP"
                                                         : "SIGTERM";
     say(fmt::format("stopped by {} after step {}", what, outcome.steps));
   }
@@ -290,6 +291,7 @@ void TrainRun::write_trace() {
 // The configuration says how ranks wait for each other, so it is read before they exist; what is
 // wrong with it is said once they do.
 int train_on_ranks(TrainOptions options) {
+  ignore_broken_pipes();  // the run goes on; main() says at its end that nobody read all of it
   config::TrainConfig config;
   std::string mistake;
   if (options.trace) options.overrides.push_back("runtime.trace=true");

@@ -2,23 +2,41 @@
 #include "tools/runtime/interrupt.h"
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
+#include <string_view>
+
+#include <unistd.h>
 
 namespace fsdp::tools {
 namespace {
 
-volatile std::sig_atomic_t received = 0;
+std::atomic<int> received = 0;  // two threads may be given a signal each
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may not wait");
 
-extern "C" void note_signal(int signal) { received = signal; }
+extern "C" void note_signal(int signal) {
+  int none = 0;
+  if (received.compare_exchange_strong(none, signal)) return;
+  constexpr std::string_view kLine = "\nfsdp: a second signal: ended at once\n";
+  const ssize_t ignored = ::write(STDERR_FILENO, kLine.data(), kLine.size());
+  static_cast<void>(ignored);
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);  // comes when this handler returns
+}
 
 }  // namespace
 
 void catch_interrupts() {
   struct sigaction action = {};
   action.sa_handler = note_signal;
-  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);  // the second one kills
+  action.sa_flags = SA_RESTART;
   for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
+  struct sigaction before = {};
+  ::sigaction(SIGHUP, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);  // else: under nohup
 }
+
+void ignore_broken_pipes() { ::signal(SIGPIPE, SIG_IGN); }
 
 int received_interrupt() { return received; }
 
