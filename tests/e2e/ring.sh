@@ -115,7 +115,9 @@ says bad_data 'rank 0 \(.*process'
 start killed $MPIRUN -n 2 "$FSDP" $train
 kill -9 "$(rank_process 1)"
 ends killed 30
-says killed 'rank 1 .*(signal 9|is gone)|process rank 1 .*on node'
+says killed '^fsdp: rank 1 \(.+, process [0-9]+\) is gone: killed'
+says killed 'rank 0 \(.*process'
+[ "$(grep -c '^fsdp: ' killed.log)" = 1 ] || fail "killed: more than one rank says why"
 
 # A launcher that leaves the others alone: they notice by themselves.
 if $MPIRUN --version 2>&1 | grep -q 'Open MPI) 4'; then

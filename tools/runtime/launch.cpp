@@ -152,17 +152,20 @@ class ProcessWatch {
     if (request == WatchRequest::kPerson) send_request(peers_[0].process, WatchRequest::kCollect);
   }
 
+  // At once: a launcher that has noticed gives the others a second. Of those left on this host the
+  // lowest speaks, unless a rank has said why before it went. The others end by the abort, and this
+  // thread of theirs still has to answer.
   void end_after(const Peer& peer) {
-    // Of those left on this host the lowest speaks.
-    const int rank = runtime_.world().rank();
+    comm::Communicator& world = runtime_.world();
+    gone_.insert(peer.rank);
     const bool speaks = std::none_of(peers_.begin(), peers_.end(), [&](const Peer& other) {
-      return other.rank < rank && other.rank != peer.rank;
+      return other.rank < world.rank() && !gone_.contains(other.rank);
     });
-    if (!speaks) {
-      std::this_thread::sleep_for(kUntilReported + kUntilAborted * std::min(rank, kMostWaits));
-    }
-    print_line(fmt::format("rank {} ({}, process {}) is gone: killed, or ended without a word",
-                           peer.rank, peer.host, peer.process));
+    const std::string reason =
+        fmt::format("rank {} ({}, process {}) is gone: killed, or ended without a word", peer.rank,
+                    peer.host, peer.process);
+    if (!speaks || !world.abort(reason)) return;
+    print_line(reason);
     print_rings(rings_);
     runtime_.abort(1);
   }
@@ -170,6 +173,7 @@ class ProcessWatch {
   comm::MpiRuntime& runtime_;
   const RingDump& rings_;
   std::vector<Peer> peers_;         // on this host, by rank
+  std::set<int> gone_;              // of them
   std::optional<RankWatch> watch_;  // last: ends first
 };
 

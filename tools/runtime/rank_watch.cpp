@@ -13,8 +13,8 @@
 namespace fsdp::tools {
 namespace {
 
-// A process that is gone has perhaps said why, and its launcher is about to end us all.
-constexpr int kGraceMilliseconds = 2000;
+// Who goes with the whole job is not missed: the launcher kills the ranks one by one.
+constexpr int kGraceMilliseconds = 200;
 
 sigset_t watched_signals() {
   sigset_t set;
