@@ -19,14 +19,6 @@ RopeTablesPtr make_rope_tables(const ModelConfig& config, Backend& backend, DTyp
 // The head_dim / 2 frequencies after scaling, in double.
 std::vector<double> rope_frequencies(const RopeConfig& rope, int64_t rotary_dim);
 
-// Slope of each head: what ALiBi adds to a score is slope * position of the key (Press et al. 2022,
-// arXiv 2108.12409), also for head counts that are no power of two.
-std::vector<double> alibi_slopes(int64_t heads);
-// What padding and ALiBi add to attention scores, (rows, heads or 1, length) in `dtype`; see
-// AttentionArgs::key_bias. `mask` (rows, length): 0 where a row is padded; ALiBi counts the others.
-Tensor make_key_bias(const ModelConfig& config, Backend& backend, DType dtype,
-                     const std::vector<int32_t>& mask, int64_t rows);
-
 // What every part of a block is built from.
 struct BlockSpec {
   const ModelConfig& config;

@@ -3,6 +3,7 @@
 
 #include "core/kv_cache.h"
 #include "core/ops/elementwise.h"
+#include "models/key_bias.h"
 
 namespace fsdp::models {
 namespace {

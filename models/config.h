@@ -99,9 +99,8 @@ struct ModelConfig {
 
 // Reads a Hugging Face config.json (old and new key spellings). Error names the file and key.
 ModelConfig read_config(const std::string& path);
-// Tokens that end a text: eos_token_id of the folder's generation_config.json or, where that does
-// not name any, of its config.json. Error names file and key.
-std::vector<int64_t> read_end_tokens(const std::string& folder);
+// The same from the file's text; `path` names it in errors.
+ModelConfig parse_config(const std::string& json, const std::string& path);
 // The config.json that Hugging Face transformers loads. `dtype`: of the saved weights,
 // torch_name().
 std::string config_json(const ModelConfig& config, const std::string& dtype);
@@ -109,6 +108,11 @@ std::string torch_name(DType dtype);  // "bfloat16"
 
 // Checks extents against each other; Error names the field. Called by both ways to make a config.
 void validate(const ModelConfig& config);
+// The same for a model that was read from the config.json at `source`: every key of that file is
+// kept, in its spelling, and only what is different now is changed; the file's own text when
+// nothing is. dtype "": as in the source.
+std::string updated_config_json(const ModelConfig& config, const std::string& dtype,
+                                const std::string& source);
 
 // Named sizes for planning and benchmarks: "gpt2-124m", "llama-7b", ... Error lists the names.
 ModelConfig preset(const std::string& name);

@@ -1,6 +1,4 @@
 // Hugging Face config.json: the keys that every family has. Those of one family: models/families.
-#include <filesystem>
-
 #include "core/io/file.h"
 #include "models/family.h"
 
@@ -39,17 +37,6 @@ std::string torch_name(DType dtype) {
     default:
       return "float32";
   }
-}
-
-std::vector<int64_t> read_end_tokens(const std::string& folder) {
-  std::vector<int64_t> ids;
-  for (const char* name : {"generation_config.json", "config.json"}) {
-    const std::filesystem::path path = std::filesystem::path(folder) / name;
-    if (!ids.empty() || !std::filesystem::exists(path)) continue;
-    const Json json = parse_json(read_file(path), path.string());
-    ids = ConfigKeys(json, path.string()).tokens("eos_token_id");
-  }
-  return ids;
 }
 
 namespace {

@@ -40,14 +40,6 @@ struct Family {
   std::span<const Preset> presets;
 };
 
-// read_config of config.h, from the file's text.
-ModelConfig parse_config(const std::string& json, const std::string& path);
-// config_json of config.h, for a model that was read from the config.json at `source`: every key of
-// that file is kept, in its spelling, and only what is different now is changed; the file's own
-// text when nothing is. dtype "": as in the source.
-std::string updated_config_json(const ModelConfig& config, const std::string& dtype,
-                                const std::string& source);
-
 std::span<const Family* const> families();
 const Family& family_of(std::string_view name);  // Error lists those there are
 

@@ -1,6 +1,7 @@
 // Fuzz target: a config.json. What is read must be written and read again to the same text.
 #include "models/block.h"
 #include "models/family.h"
+#include "models/key_bias.h"
 #include "models/names.h"
 #include "tests/fuzz/fuzz_target.h"
 

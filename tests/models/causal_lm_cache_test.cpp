@@ -5,6 +5,7 @@
 #include "core/kv_cache.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
+#include "models/key_bias.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tensors.h"
 #include "tests/support/tiny_models.h"

@@ -10,6 +10,7 @@
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "models/key_bias.h"
 #include "models/names.h"
 #include "models/weights.h"
 #include "tests/support/gradient_check.h"

@@ -300,27 +300,6 @@ TEST_CASE("config: either spelling of the dtype, and keys that say nothing here,
   }
 }
 
-TEST_CASE("config: end tokens are generation_config.json's, or config.json's, one or several") {
-  const TempFolder folder;
-  const auto end_tokens = [&] { return read_end_tokens((folder / "").string()); };
-  using Ids = std::vector<int64_t>;
-  CHECK(end_tokens().empty());
-  folder.write("config.json", R"({"eos_token_id": 7})");
-  CHECK(end_tokens() == Ids{7});
-  folder.write("config.json", R"({"eos_token_id": [7, 8]})");
-  CHECK(end_tokens() == Ids{7, 8});
-  folder.write("generation_config.json", R"({"bos_token_id": 1})");
-  CHECK(end_tokens() == Ids{7, 8});
-  folder.write("generation_config.json", R"({"eos_token_id": [9, 7]})");
-  CHECK(end_tokens() == Ids{9, 7});
-  folder.write("generation_config.json", R"({"eos_token_id": null})");
-  CHECK(end_tokens() == Ids{7, 8});
-  folder.write("generation_config.json", R"({"eos_token_id": "</s>"})");
-  CHECK(error_of(end_tokens) ==
-        (folder / "generation_config.json").string() +
-            ": eos_token_id: expected an integer or a list of them, got \"</s>\"");
-}
-
 // ---------------------------------------------------------------------------- Errors
 
 TEST_CASE("config: missing and malformed keys are named with their file") {

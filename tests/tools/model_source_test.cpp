@@ -73,5 +73,27 @@ TEST_CASE("model source: in another dtype") {
   CHECK(contains(read_file(out / "config.json"), "\"dtype\": \"bfloat16\""));
 }
 
+TEST_CASE(
+    "model source: end tokens are generation_config.json's, or config.json's, one or several") {
+  const test::TempFolder folder;
+  const auto end_tokens = [&] { return ModelSource{folder.path(), ""}.end_tokens(); };
+  using Ids = std::vector<int64_t>;
+  CHECK(end_tokens().empty());
+  folder.write("config.json", R"({"eos_token_id": 7})");
+  CHECK(end_tokens() == Ids{7});
+  folder.write("config.json", R"({"eos_token_id": [7, 8]})");
+  CHECK(end_tokens() == Ids{7, 8});
+  folder.write("generation_config.json", R"({"bos_token_id": 1})");
+  CHECK(end_tokens() == Ids{7, 8});
+  folder.write("generation_config.json", R"({"eos_token_id": [9, 7]})");
+  CHECK(end_tokens() == Ids{9, 7});
+  folder.write("generation_config.json", R"({"eos_token_id": null})");
+  CHECK(end_tokens() == Ids{7, 8});
+  folder.write("generation_config.json", R"({"eos_token_id": "</s>"})");
+  CHECK(test::error_of(end_tokens) ==
+        (folder / "generation_config.json").string() +
+            ": eos_token_id: expected an integer or a list of them, got \"</s>\"");
+}
+
 }  // namespace
 }  // namespace fsdp::tools

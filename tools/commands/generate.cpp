@@ -177,7 +177,7 @@ void add_stop_ids(const GenerateOptions& options, const ModelSource& source,
                "--stop-ids: token {} is not in the model's vocabulary of {}", id, model.vocabulary);
   }
   if (options.ignore_end) return;
-  for (const int64_t id : models::read_end_tokens(source.folder.string())) {
+  for (const int64_t id : source.end_tokens()) {
     generation.stop.push_back(static_cast<int32_t>(id));
   }
   const int32_t end = prompts.tokenizer ? prompts.tokenizer->end_of_text() : -1;

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/kv_cache.h"
+#include "models/key_bias.h"
 #include "tools/runtime/reference_folder.h"
 
 namespace fsdp::tools {

@@ -4,9 +4,11 @@
 #include <cstdio>
 
 #include "core/io/file.h"
+#include "core/io/json.h"
 #include "core/io/safetensors.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/adapter_folder.h"
+#include "models/config_keys.h"
 #include "models/names.h"
 #include "tools/config/config.h"
 #include "tools/data/tokenizer.h"
@@ -24,6 +26,17 @@ models::FillFunction ModelSource::values(models::CausalLM& model) const {
   const models::FillFunction base =
       models::from_folder(folder.string(), model.config(), model.parameters());
   return adapter.empty() ? base : models::merged_with_adapter(base, adapter, model);
+}
+
+std::vector<int64_t> ModelSource::end_tokens() const {
+  std::vector<int64_t> ids;
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const fs::path path = folder / name;
+    if (!ids.empty() || !fs::exists(path)) continue;
+    const Json json = read_json_file(path);
+    ids = models::ConfigKeys(json, path.string()).tokens("eos_token_id");
+  }
+  return ids;
 }
 
 std::string ModelSource::default_tokenizer() const {

@@ -23,6 +23,9 @@ struct ModelSource {
   models::FillFunction values(models::CausalLM& model) const;  // `model`: without low-rank terms
   // For make_tokenizer: the adapter's, else the model's, else bytes.
   std::string default_tokenizer() const;
+  // Tokens that end a text: eos_token_id of the model's generation_config.json or, where that does
+  // not name any, of its config.json. Error names file and key.
+  std::vector<int64_t> end_tokens() const;
 };
 
 // `folder`: of a model or of an adapter; `base`: of the adapter's model, empty where it says

@@ -7,6 +7,7 @@
 
 #include <fnmatch.h>
 
+#include "models/key_bias.h"
 #include "models/names.h"
 
 namespace fsdp::tools {

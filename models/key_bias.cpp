@@ -1,8 +1,10 @@
-// ALiBi: slopes and the biases of keys.
+// Contract: models/key_bias.h.
+#include "models/key_bias.h"
+
 #include <cmath>
 #include <limits>
 
-#include "models/block.h"
+#include "core/error.h"
 #include "models/position_table.h"
 
 namespace fsdp::models {

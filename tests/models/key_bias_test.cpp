@@ -1,11 +1,12 @@
-// ALiBi: published slopes, positions of padded rows, padding without ALiBi.
+// ALiBi: published slopes, positions of padded rows; padding without ALiBi.
+#include "models/key_bias.h"
+
 #include <cmath>
 #include <limits>
 
 #include <doctest/doctest.h>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "models/block.h"
 #include "tests/support/tiny_models.h"
 
 namespace fsdp::models {
@@ -27,7 +28,7 @@ TEST_CASE("alibi: slopes for head counts that are and are not a power of two") {
   CHECK(alibi_slopes(1) == std::vector<double>{1.0 / 256});
 }
 
-TEST_CASE("alibi: keys are counted without padding, and padding is hidden") {
+TEST_CASE("key bias: keys are counted without padding, and padding is hidden") {
   cpu::CpuBackend backend;
   const double hidden = -std::numeric_limits<double>::infinity();
   const std::vector<int32_t> mask = {0, 0, 1, 1, 1, 1, 1, 1};
