@@ -194,9 +194,12 @@ Tensor Block::compute(const Tensor& x, const ForwardContext& context) {
     const Tensor mixed = (*attention_)(before.y, context);
     return ops::add(ops::add(beside.stream, mixed), mlp(beside.y, context));
   }
+  const auto stream_behind = [this](const ops::NormOutput& norm) -> const Tensor& {
+    return config_.normed_residual ? norm.y : norm.stream;
+  };
   const Tensor mixed = (*attention_)(before.y, context);
-  const ops::NormOutput between = (*mlp_norm_)(mixed, before.stream);
-  return ops::add(between.stream, mlp(between.y, context));
+  const ops::NormOutput between = (*mlp_norm_)(mixed, stream_behind(before));
+  return ops::add(stream_behind(between), mlp(between.y, context));
 }
 
 Tensor Block::mlp(const Tensor& x, const ForwardContext& context) {

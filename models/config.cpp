@@ -82,6 +82,12 @@ void validate(const ModelConfig& c) {
              c.kv_heads, c.heads);
   FSDP_CHECK(!c.post_norm || !c.parallel_residual,
              "model config: post_norm: expected attention and MLP one after the other");
+  FSDP_CHECK(!c.normed_residual || !(c.post_norm || c.parallel_residual),
+             "model config: normed_residual: expected norms in front, attention and MLP one after "
+             "the other");
+  FSDP_CHECK(c.padding_row >= -1 && c.padding_row < c.vocabulary,
+             "model config: padding_row: expected one of {} rows, or -1 for none, got {}",
+             c.vocabulary, c.padding_row);
   FSDP_CHECK(c.window >= 0, "model config: window: expected at least 0, got {}", c.window);
   for (const double p :
        {c.embedding_dropout, c.attention_dropout, c.residual_dropout, c.mlp_dropout}) {

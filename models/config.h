@@ -57,11 +57,15 @@ struct ModelConfig {
   Activation activation = Activation::kGeluTanh;  // of MlpKind::kActivation
   RopeConfig rope;
 
-  int64_t position_offset = 0;     // rows of the position table before that of the first token
-  bool scaled_embedding = false;   // token rows times sqrt(hidden)
-  bool embedding_norm = false;     // between the embedding and the first block
-  bool post_norm = false;          // x = norm(x + part(x)) instead of x + part(norm(x))
-  bool final_norm = true;          // between the last block and the head
+  int64_t position_offset = 0;    // rows of the position table before that of the first token
+  int64_t padding_row = -1;       // of the token table (PyTorch's padding_idx): zeros at first, and
+                                  // looking it up gives it no gradient; -1: none
+  bool scaled_embedding = false;  // token rows times sqrt(hidden)
+  bool embedding_norm = false;    // between the embedding and the first block
+  bool post_norm = false;         // x = norm(x + part(x)) instead of x + part(norm(x))
+  bool normed_residual = false;   // the stream goes on from the norms' outputs: y = norm(x);
+                                  // y + part(y) instead of x + part(y)
+  bool final_norm = true;         // between the last block and the head
   bool parallel_residual = false;  // attention and MLP of the same input, added together
   int64_t window = 0;              // keys that a query sees, itself included; 0: all before it
 
@@ -104,15 +108,15 @@ ModelConfig parse_config(const std::string& json, const std::string& path);
 // The config.json that Hugging Face transformers loads. `dtype`: of the saved weights,
 // torch_name().
 std::string config_json(const ModelConfig& config, const std::string& dtype);
-std::string torch_name(DType dtype);  // "bfloat16"
-
-// Checks extents against each other; Error names the field. Called by both ways to make a config.
-void validate(const ModelConfig& config);
 // The same for a model that was read from the config.json at `source`: every key of that file is
 // kept, in its spelling, and only what is different now is changed; the file's own text when
 // nothing is. dtype "": as in the source.
 std::string updated_config_json(const ModelConfig& config, const std::string& dtype,
                                 const std::string& source);
+std::string torch_name(DType dtype);  // "bfloat16"
+
+// Checks extents against each other; Error names the field. Called by both ways to make a config.
+void validate(const ModelConfig& config);
 
 // Named sizes for planning and benchmarks: "gpt2-124m", "llama-7b", ... Error lists the names.
 ModelConfig preset(const std::string& name);

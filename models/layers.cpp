@@ -77,7 +77,9 @@ ops::NormOutput Norm::operator()(const Tensor& x, const Tensor& residual) {
 
 Embedding::Embedding(std::string name, int64_t rows, const ModelConfig& config)
     : Module(std::move(name), "Embedding"),
-      options_{.scale = config.embedding_scale(), .first_position = config.position_offset},
+      options_{.scale = config.embedding_scale(),
+               .first_position = config.position_offset,
+               .padding_row = config.padding_row},
       table_(add_parameter("weight", Shape{rows, config.hidden}, {0, config.initializer_range},
                            true)) {}
 

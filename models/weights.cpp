@@ -37,8 +37,6 @@ void clear_row(const Parameter& parameter, int64_t row, int64_t first, Tensor& v
 
 }  // namespace
 
-int64_t padding_row(const ModelConfig& config) { return config.position_offset - 1; }
-
 FillFunction from_scratch(uint64_t seed, int64_t padding_row) {
   return [=](const Parameter& parameter, int64_t first, Tensor& values) {
     const Initializer& init = parameter.initializer();

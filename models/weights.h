@@ -14,11 +14,8 @@ namespace fsdp::models {
 using FillFunction = std::function<void(const Parameter& parameter, int64_t first, Tensor& values)>;
 
 // Initial values keyed by (seed, parameter name, element): equal for any sharding. `padding_row`:
-// of the token and the position table, that of a padding token, starts as zeros; -1: none.
+// of the token table, and of a position table (fairseq), starts as zeros; -1: none.
 FillFunction from_scratch(uint64_t seed, int64_t padding_row = -1);
-// The row in front of the first position's where positions count on from the padding token's id
-// (fairseq), else -1.
-int64_t padding_row(const ModelConfig& config);
 
 // From model.safetensors (or its shards) in `folder`, reading only the ranges asked for. Checks all
 // names and shapes of `model_parameters` at once and lists every missing, misshapen or unexpected

@@ -50,11 +50,25 @@ void check_positions(const Tensor& tokens, const Parameter& table, const Paramet
   check_dtype("embedding", "position_ids", ids->dtype(), DType::kI32);
 }
 
-void token_gradient(const Tensor& tokens, Parameter& table, double scale, const Tensor& dy) {
+void token_gradient(const Tensor& tokens, Parameter& table, double scale, int64_t padding_row,
+                    const Tensor& dy) {
   Backend& backend = tokens.backend();
+  Stream& stream = backend.compute_stream();
   GradientTarget target = table.begin_gradient();
-  backend.embedding_backward(backend.compute_stream(), tokens, scale == 1 ? dy : scaled(dy, scale),
-                             target.tensor, target.accumulate);
+  const int64_t channels = table.shape()[1];
+  Tensor padding, before;  // the padding row, and what it had from others, such as a tied head
+  if (padding_row >= 0) {
+    padding = target.tensor.slice(padding_row * channels, Shape{channels});
+    before = Tensor::empty(backend, padding.shape(), padding.dtype());
+    if (target.accumulate) {
+      backend.copy(stream, before.data(), padding.data(), padding.bytes());
+    } else {
+      backend.fill_zero(stream, before.data(), before.bytes());
+    }
+  }
+  backend.embedding_backward(stream, tokens, scale == 1 ? dy : scaled(dy, scale), target.tensor,
+                             target.accumulate);
+  if (padding.defined()) backend.copy(stream, padding.data(), before.data(), padding.bytes());
   table.end_gradient();
 }
 
@@ -83,6 +97,9 @@ Tensor embedding(const Tensor& tokens, Parameter& table, Parameter* positions,
   FSDP_CHECK(tokens.shape().rank() == 2, "[embedding] tokens: expected (B, T), got {}",
              tokens.shape().str());
   check_dtype("embedding", "tokens", tokens.dtype(), DType::kI32);
+  FSDP_CHECK(options.padding_row < table.shape()[0],
+             "[embedding] padding_row: expected below {} rows, got {}", table.shape()[0],
+             options.padding_row);
   if (positions) check_positions(tokens, table, *positions, options);
   const Tensor used = positions ? rows_from(positions->value(), options.first_position) : Tensor();
   const bool together = positions && options.scale == 1 && !options.position_ids;
@@ -97,16 +114,18 @@ Tensor embedding(const Tensor& tokens, Parameter& table, Parameter* positions,
   if (!table.recording() && !train_positions) return y;
   if (table.recording()) table.add_use();
   if (train_positions) positions->add_use();
-  table.tape()->record(
-      "embedding", {}, {&y},
-      [tokens, &table, positions, scale = options.scale, first = options.first_position,
-       ids = options.position_ids ? *options.position_ids
-                                  : Tensor()](std::vector<Tensor>& gradients) {
-        const Tensor& dy = gradients[0];
-        if (table.trainable()) token_gradient(tokens, table, scale, dy);
-        if (positions && positions->trainable()) position_gradient(*positions, first, ids, dy);
-        return std::vector<Tensor>{};
-      });
+  table.tape()->record("embedding", {}, {&y},
+                       [tokens, &table, positions, scale = options.scale,
+                        padding_row = options.padding_row, first = options.first_position,
+                        ids = options.position_ids ? *options.position_ids
+                                                   : Tensor()](std::vector<Tensor>& gradients) {
+                         const Tensor& dy = gradients[0];
+                         if (table.trainable())
+                           token_gradient(tokens, table, scale, padding_row, dy);
+                         if (positions && positions->trainable())
+                           position_gradient(*positions, first, ids, dy);
+                         return std::vector<Tensor>{};
+                       });
   return y;
 }
 

@@ -9,6 +9,8 @@ struct EmbeddingOptions {
   double scale = 1;                      // of the token rows
   int64_t first_position = 0;            // row of position 0; the rows before it have no gradient
   const Tensor* position_ids = nullptr;  // (B, T), i32; null: 0, 1, 2, ... in every row
+  // Of the token table: looking it up gives it no gradient, as PyTorch's padding_idx; -1: none.
+  int64_t padding_row = -1;
 };
 
 // scale * table[tokens] (+ positions[first_position + position id]). Saves tokens and ids.

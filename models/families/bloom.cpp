@@ -31,8 +31,7 @@ void read(const ConfigKeys& keys, ModelConfig& c) {
   c.norm_epsilon = norm_epsilon_of(keys, "layer_norm_epsilon", 1e-5);
   c.attention_dropout = keys.get_or<double>("attention_dropout", 0);
   c.residual_dropout = keys.get_or<double>("hidden_dropout", 0);
-  keys.refuse_unless(!keys.get_or<bool>("apply_residual_connection_post_layernorm", false),
-                     "apply_residual_connection_post_layernorm", "true");
+  c.normed_residual = keys.get_or<bool>("apply_residual_connection_post_layernorm", false);
 }
 
 OrderedJson write(const ModelConfig& c) {
@@ -44,7 +43,7 @@ OrderedJson write(const ModelConfig& c) {
           {"layer_norm_epsilon", c.norm_epsilon},
           {"attention_dropout", c.attention_dropout},
           {"hidden_dropout", c.residual_dropout},
-          {"apply_residual_connection_post_layernorm", false}};
+          {"apply_residual_connection_post_layernorm", c.normed_residual}};
 }
 
 constexpr std::array kBlock = {NamePair{"attention_norm.", "input_layernorm."},

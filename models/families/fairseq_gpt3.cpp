@@ -22,6 +22,7 @@ ModelConfig defaults() {
   c.block_class = "TransformerDecoderLayer";
   c.block_order = {BlockPart::kAttention, BlockPart::kAttentionNorm, BlockPart::kMlp,
                    BlockPart::kMlpNorm};
+  c.padding_row = kPaddingIndex;
   c.position_offset = kPaddingIndex + 1;
   c.scaled_embedding = true;
   c.activation = Activation::kGeluErf;

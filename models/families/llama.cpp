@@ -37,6 +37,16 @@ struct Absent {
   int64_t kv_heads = 0;  // 0: as many as heads
 };
 
+// nn.Embedding's padding_idx: a negative one counts from the end.
+int64_t read_padding_row(const ConfigKeys& keys, int64_t vocabulary) {
+  if (!keys.has("pad_token_id")) return -1;
+  const int64_t id = keys.get<int64_t>("pad_token_id");
+  FSDP_CHECK(id >= -vocabulary && id < vocabulary,
+             "{}: pad_token_id: expected within [-{}, {}), the vocabulary, got {}", keys.where(),
+             vocabulary, vocabulary, id);
+  return id < 0 ? id + vocabulary : id;
+}
+
 void read_common(const ConfigKeys& keys, ModelConfig& c, const Absent& absent) {
   c.vocabulary = keys.get<int64_t>("vocab_size");
   c.hidden = keys.get<int64_t>("hidden_size");
@@ -53,6 +63,7 @@ void read_common(const ConfigKeys& keys, ModelConfig& c, const Absent& absent) {
   keys.refuse_unless(keys.get_or<std::string>("hidden_act", "silu") == "silu", "hidden_act",
                      "anything but silu");
   c.rope = read_rope(keys);
+  c.padding_row = read_padding_row(keys, c.vocabulary);
   keys.refuse_unless(c.rope.fraction == 1, "partial_rotary_factor", "anything but 1");
 }
 
@@ -107,7 +118,8 @@ OrderedJson write_common(const ModelConfig& c) {
           {"rms_norm_eps", c.norm_epsilon},
           {"attention_dropout", c.attention_dropout},
           {"rope_theta", c.rope.theta},
-          {"rope_scaling", rope_scaling_json(c.rope)}};
+          {"rope_scaling", rope_scaling_json(c.rope)},
+          {"pad_token_id", c.padding_row < 0 ? OrderedJson(nullptr) : OrderedJson(c.padding_row)}};
 }
 
 OrderedJson write_llama(const ModelConfig& c) {

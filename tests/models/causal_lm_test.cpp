@@ -154,8 +154,12 @@ std::vector<ModelConfig> configs() {
   untied_gpt2.tied_head = false;
   tied_llama.tied_head = true;
   tied_llama.kv_heads = 1;
-  return {test::tiny_gpt2(),  untied_gpt2,       test::tiny_llama(),   tied_llama,
-          test::tiny_bloom(), test::tiny_neox(), test::tiny_fairseq(), test::tiny_workshop()};
+  ModelConfig fairseq = test::tiny_fairseq(), normed_bloom = test::tiny_bloom();
+  fairseq.padding_row = -1;  // differences see what its gradient leaves out
+  normed_bloom.normed_residual = true;
+  return {test::tiny_gpt2(),    untied_gpt2,       test::tiny_llama(), tied_llama,
+          test::tiny_bloom(),   test::tiny_neox(), normed_bloom,       fairseq,
+          test::tiny_workshop()};
 }
 
 TEST_CASE("model: gradients of the loss against finite differences, every parameter") {

@@ -154,7 +154,7 @@ void TrainRun::make_session() {
 
 models::FillFunction TrainRun::initial_values() {
   const auto scratch =
-      models::from_scratch(static_cast<uint64_t>(config_.train.seed), models::padding_row(model_));
+      models::from_scratch(static_cast<uint64_t>(config_.train.seed), model_.padding_row);
   if (config_.model.path.empty()) return scratch;
   const auto base = models::from_folder(config_.model.path, model_, session_->parameters());
   if (speaks()) {

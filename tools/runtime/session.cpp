@@ -160,7 +160,7 @@ Session::DeviceBatch Session::upload(const Batch& batch) {
   if (!batch.mask.empty() && batch.rows > 0) {
     const DType wide = accumulation_dtype(options_.fsdp.param_dtype);
     key_bias = models::make_key_bias(options_.model, *backend_, wide, batch.mask, rows);
-    if (models::padding_row(options_.model) >= 0) {
+    if (options_.model.position_offset > 0) {
       positions = Tensor::from_host(*backend_, Shape{rows, batch.length},
                                     positions_of_tokens(batch.mask, batch.length));
     }

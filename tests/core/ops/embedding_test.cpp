@@ -148,6 +148,42 @@ TEST_CASE("embedding: unused rows have gradient zero, not what the memory held b
   }
 }
 
+TEST_CASE(
+    "embedding: the padding row gets no gradient from lookups, and keeps what others gave it") {
+  cpu::CpuBackend backend;
+  const Tensor tokens = tokens_of(backend, Shape{2, 3}, {1, 2, 1, 0, 2, 1});
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    Tape tape(backend);
+    Parameter table("table", Shape{4, 2}, {}, true);
+    table.set_value(test::random_tensor(backend, table.shape(), dtype, 1));
+    table.attach(&tape, nullptr);
+    const Tensor dy = test::make_tensor(backend, Shape{2, 3, 2}, dtype,
+                                        {1, 2, 3, 4, 5, 6,  //
+                                         7, 8, 9, 1, 2, 3});
+    const auto gradient = [&](const Tensor& y, const Tensor& of_y) {
+      tape.backward(y, of_y);
+      const std::vector<double> out = table.gradient().to_doubles();
+      table.clear_gradient();
+      return out;
+    };
+    CHECK(gradient(ops::embedding(tokens, table), dy) ==
+          std::vector<double>{7, 8, 8, 11, 12, 5, 0, 0});
+    CHECK(gradient(ops::embedding(tokens, table, nullptr, {.padding_row = 1}), dy) ==
+          std::vector<double>{7, 8, 0, 0, 12, 5, 0, 0});
+    // The same table used before and behind: backward goes from the last use to the first.
+    for (const bool last : {false, true}) {
+      const auto use = [&](bool padded) {
+        return ops::embedding(tokens, table, nullptr, {.padding_row = padded ? 1 : -1});
+      };
+      const Tensor first = use(last);
+      CHECK(gradient(ops::add(first, use(!last)), dy) ==
+            std::vector<double>{14, 16, 8, 11, 24, 10, 0, 0});
+    }
+    CHECK(gradient(ops::embedding(tokens, table, nullptr, {.scale = 2, .padding_row = 3}), dy) ==
+          std::vector<double>{14, 16, 16, 22, 24, 10, 0, 0});
+  }
+}
+
 TEST_CASE("embedding: wrong shapes and dtypes are named") {
   cpu::CpuBackend backend;
   Parameter table("embedding.tokens.weight", Shape{5, 3}, {}, true);
@@ -161,6 +197,9 @@ TEST_CASE("embedding: wrong shapes and dtypes are named") {
   const Tensor wide = Tensor::zeros(backend, Shape{1, 2}, DType::kI64);
   CHECK(error_of([&] { ops::embedding(wide, table); }) ==
         "[embedding] tokens: expected i32, got i64");
+  CHECK(error_of([&] {
+          ops::embedding(tokens_of(backend, Shape{1, 1}, {0}), table, nullptr, {.padding_row = 5});
+        }) == "[embedding] padding_row: expected below 5 rows, got 5");
   const Tensor three = tokens_of(backend, Shape{1, 3}, {0, 1, 2});
   CHECK(error_of([&] { ops::embedding(three, table, &positions); }) ==
         "[embedding] embedding.positions.weight: expected at least (3, 3), got (2, 3)");
