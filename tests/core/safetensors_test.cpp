@@ -8,6 +8,8 @@
 #include <limits>
 
 #include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "tests/support/temp_folder.h"
@@ -181,6 +183,37 @@ TEST_CASE("element ranges are read and converted, also from unaligned data") {
   CHECK(test::contains(reading("x", 0, 1, DType::kI64), "cannot convert F64 to i64"));
   CHECK(test::contains(reading("b", 0, 1, DType::kF32), "dtype U8 cannot be read"));
   CHECK(test::contains(reading("y", 0, 1, DType::kF32), "m.safetensors: no tensor \"y\""));
+}
+
+// All pages of the file but those that an element of the range lies in are taken away: reading one
+// of them would end the program.
+TEST_CASE("reading a range touches no byte outside it") {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  constexpr size_t kPages = 12;
+  const auto elements = static_cast<int64_t>(kPages * page / 4);
+  std::string header = fmt::format(
+      R"({{"w":{{"dtype":"F32","shape":[{}],"data_offsets":[0,{}]}}}})", elements, 4 * elements);
+  header.append(page - 8 - header.size(), ' ');  // the data begin with a page
+  const std::string bytes = file_bytes(header, std::string(kPages * page, '\x3f'));
+  auto* const memory = static_cast<char*>(
+      ::mmap(nullptr, bytes.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(memory != MAP_FAILED);
+  std::copy(bytes.begin(), bytes.end(), memory);
+  const auto file = SafetensorsFile::view({memory, bytes.size()}, "w.safetensors");
+  constexpr int kRanks = 5;
+  for (int64_t rank = 0; rank < kRanks; ++rank) {
+    const int64_t first = elements * rank / kRanks, end = elements * (rank + 1) / kRanks;
+    REQUIRE(::mprotect(memory, bytes.size(), PROT_NONE) == 0);
+    const size_t from = page + static_cast<size_t>(4 * first) / page * page;
+    const size_t to = page + (static_cast<size_t>(4 * end) + page - 1) / page * page;
+    REQUIRE(::mprotect(memory + from, to - from, PROT_READ) == 0);
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+      std::vector<double> out(static_cast<size_t>(end - first));
+      file.read_elements("w", first, end - first, dtype, out.data());
+      CHECK(out[0] != 0);
+    }
+  }
+  ::munmap(memory, bytes.size());
 }
 
 TEST_CASE("integers convert when they fit") {
