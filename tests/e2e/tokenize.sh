@@ -47,6 +47,24 @@ echo '{"results":[{}]}' >"$scratch/wrong.json"
 mistake "wrong.json: results: expected a list of rows" \
   tokenize --tokenizer "$qwen" --speed --file "$qwen" --compare "$scratch/wrong.json"
 
+# ---- beside other libraries: a row is printed only where they make as many tokens of the text ----
+shared=$SOURCE/../shared
+if [ -d "$shared/data/text" ] && [ -d "$shared/data/tokenizers" ]; then
+  speeds=$shared/fixtures/tokenizers/throughput.json
+  for name in gpt2 gpt_neox_20b llama2_plus_added; do
+    tokenize --tokenizer "$shared/data/tokenizers/$name.json" --speed --compare "$speeds" \
+      --file "$shared/data/text/tinyshakespeare.txt" --file "$shared/data/text/wikitext-2-test.txt" \
+      >"$scratch/log" || fail "--speed --compare with $name: $?"
+    rows=$(tr '{' '\n' <"$speeds" | grep "\"tokenizer\": *\"$name\"" |
+      grep -cE '"way": *"encode, (line by line|whole file)"')
+    [ "$rows" -ge 8 ] || fail "$speeds: $rows rows of $name"
+    same "rows of other libraries with the tokens of $name" "$rows" \
+      "$(grep -cE '^  .*: [0-9.]+ MB/s where it was measured, ratio [0-9.]+$' "$scratch/log")"
+  done
+else
+  echo "[SKIP] tokenize --compare on whole texts: ../shared/data is not there"
+fi
+
 # ---- comparison ----------------------------------------------------------------------------------
 tokenize --tokenizer "$qwen" --verify "$fixtures/qwen2/vectors.json" \
   --verify "$fixtures/qwen2/decode.json" >"$scratch/log" || fail "--verify: $(cat "$scratch/log")"
