@@ -1,9 +1,11 @@
 // Keys of adapter_config.json, tensors of adapter_model.safetensors.
 #include "models/adapter_folder.h"
 
+#include <cmath>
 #include <map>
 #include <set>
 
+#include "core/io/file.h"
 #include "core/io/safetensors.h"
 #include "models/causal_lm.h"
 #include "models/config_keys.h"
@@ -77,8 +79,12 @@ void read_targets(const Json& json, const std::string& where, LoraConfig& lora) 
 }  // namespace
 
 LoraConfig read_adapter_config(const fs::path& folder) {
-  const std::string where = (folder / kAdapterConfigFile).string();
-  const Json json = read_json_file(where);
+  const fs::path file = folder / kAdapterConfigFile;
+  return parse_adapter_config(read_file(file), file.string());
+}
+
+LoraConfig parse_adapter_config(const std::string& text, const std::string& where) {
+  const Json json = parse_json(text, where);
   const ConfigKeys keys(json, where);
   refuse_other_kinds(json, where);
   refuse_unknown(json, where);
@@ -93,8 +99,7 @@ LoraConfig read_adapter_config(const fs::path& folder) {
 }
 
 std::string adapter_config_json(const ModelConfig& model, const LoraConfig& lora) {
-  const auto whole = static_cast<int64_t>(lora.alpha);
-  const bool is_whole = static_cast<double>(whole) == lora.alpha;
+  const bool is_whole = lora.alpha < 0x1p53 && std::floor(lora.alpha) == lora.alpha;
   OrderedJson targets = lora.targets;
   if (!lora.target_pattern.empty()) targets = lora.target_pattern;
   if (lora.targets == std::vector<std::string>{"all-linear"}) targets = "all-linear";
@@ -108,7 +113,8 @@ std::string adapter_config_json(const ModelConfig& model, const LoraConfig& lora
                             {"init_lora_weights", true},
                             {"layers_pattern", nullptr},
                             {"layers_to_transform", nullptr},
-                            {"lora_alpha", is_whole ? OrderedJson(whole) : OrderedJson(lora.alpha)},
+                            {"lora_alpha", is_whole ? OrderedJson(static_cast<int64_t>(lora.alpha))
+                                                    : OrderedJson(lora.alpha)},
                             {"lora_dropout", lora.dropout},
                             {"modules_to_save", nullptr},
                             {"peft_type", "LORA"},

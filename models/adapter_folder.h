@@ -21,6 +21,8 @@ bool is_adapter_folder(const std::filesystem::path& folder);
 // other kinds of adapter, DoRA, trained biases, ranks by layer, ... Settings that it does not know
 // are refused unless they are off.
 LoraConfig read_adapter_config(const std::filesystem::path& folder);
+// The same from the file's text; `path` names it in errors.
+LoraConfig parse_adapter_config(const std::string& json, const std::string& path);
 std::string adapter_config_json(const ModelConfig& model, const LoraConfig& lora);
 // Folder of the model that it belongs to; a relative one is looked for beside the adapter's files,
 // then in the current folder.

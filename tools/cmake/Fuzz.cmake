@@ -20,6 +20,7 @@ endfunction()
 fsdp_fuzz_target(safetensors fsdp_core)
 fsdp_fuzz_target(index fsdp_core)
 fsdp_fuzz_target(config fsdp_models)
+fsdp_fuzz_target(adapter fsdp_models)
 if(FSDP_FUZZ)  # the tokenizer's sources alone: a build of minutes, not of all folders
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/data/tokenizer/*.cpp)
   add_library(fsdp_tokenizer STATIC ${sources} ${PROJECT_SOURCE_DIR}/tools/data/utf8.cpp

@@ -103,7 +103,7 @@ if(sources AND FSDP_HAVE_MPI)
   endforeach()
 endif()
 
-foreach(name safetensors index config tokenizer)
+foreach(name safetensors index config adapter tokenizer)
   fsdp_entry(fuzz/${name} unit 60 1 fuzz_smoke_${name})
 endforeach()
 
