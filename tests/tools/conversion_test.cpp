@@ -1,4 +1,4 @@
-// Folders converted to shards, to other dtypes and back, by any number of ranks.
+// Folders converted to shards, to other dtypes and back, adapters merged, by any number of ranks.
 #include "tools/runtime/conversion.h"
 
 #include <cmath>
@@ -184,6 +184,73 @@ TEST_CASE("conversion: finite values that become infinite are counted, by tensor
     CHECK(to(DType::kF16) == f16);
     CHECK(to(DType::kBF16) == Lines{"transformer.wte.weight: 1 value" + why});
     CHECK(to(DType::kF32) == Lines{});
+  }
+}
+
+std::vector<double> read(const SafetensorsFile& file, const std::string& name) {
+  std::vector<double> values(static_cast<size_t>(file.entry(name).numel));
+  file.read_elements(name, 0, file.entry(name).numel, DType::kF64, values.data());
+  return values;
+}
+
+TEST_CASE("conversion: with an adapter, PEFT's sum where it has a layer, else the base") {
+  const test::TempFolder scratch;
+  const fs::path adapter = test::fixture_path("models") / "lora_gpt2", from = adapter / "base";
+  const ConversionOptions merge = {.from = from, .adapter = adapter, .to = scratch / "one"};
+  CHECK(convert(merge, 1).warnings.empty());
+  const auto reference = SafetensorsFile::open(adapter / "reference.safetensors");
+  const auto base = SafetensorsFile::open(from / "model.safetensors");
+  const auto merged = SafetensorsFile::open(scratch / "one/model.safetensors");
+  CHECK(merged.entries().size() == base.entries().size());
+  const std::string known = "transformer.h.0.attn.c_attn.weight";
+  const std::vector<double> got = read(merged, known), sum = read(reference, "merged." + known);
+  for (size_t i = 0; i < got.size(); ++i) {
+    CHECK(got[i] == static_cast<double>(static_cast<float>(sum[i])));
+  }
+  for (const auto& [name, entry] : base.entries()) {
+    CAPTURE(name);
+    CHECK(merged.entry(name).dtype_name == "F32");
+    const bool adapted = contains(name, "c_attn.weight");
+    CHECK((read(merged, name) == read(base, name)) == !adapted);
+  }
+  for (const char* name : {"config.json", "generation_config.json"}) {
+    CHECK(read_file(scratch / "one" / name) == read_file(from / name));
+  }
+  // The pieces of ranks' shards begin and end within rows.
+  ConversionOptions shards = merge;
+  shards.to = scratch / "shards";
+  shards.shards = 5;
+  convert(shards, 3);
+  convert({.from = scratch / "shards", .to = scratch / "again"}, 2);
+  CHECK(read_file(scratch / "again/model.safetensors") ==
+        read_file(scratch / "one/model.safetensors"));
+  ConversionOptions small = merge;
+  small.to = scratch / "small";
+  small.dtype = DType::kBF16;
+  small.max_file_bytes = 5000;
+  CHECK(convert(small, 2).files > 2);
+  CHECK(contains(read_file(scratch / "small/config.json"), "\"dtype\": \"bfloat16\""));
+  CHECK(contains(error_on_last_rank(merge, 2), "one: is there already"));
+  CHECK(error_on_last_rank({.from = adapter, .to = scratch / "new"}, 2) ==
+        adapter.string() + ": a LoRA adapter, no model: fsdp merge adds it to its model");
+}
+
+TEST_CASE("conversion: a sum that its dtype cannot hold is told") {
+  const test::TempFolder scratch;
+  const fs::path lora = test::fixture_path("models") / "lora_gpt2";
+  fs::copy(lora / "adapter_model.safetensors", scratch / "adapter_model.safetensors");
+  Json json = read_json_file(lora / "adapter_config.json");
+  json["lora_alpha"] = 1e9;
+  scratch.write("adapter_config.json", json.dump());
+  const ConversionSummary done = convert({.from = lora / "base",
+                                          .adapter = scratch.path(),
+                                          .to = scratch / "out",
+                                          .dtype = DType::kF16},
+                                         1);
+  CHECK(!done.warnings.empty());
+  for (const std::string& line : done.warnings) {
+    CHECK(contains(line, "attn.c_attn.weight: "));
+    CHECK(contains(line, " beyond the new dtype became infinite"));
   }
 }
 

@@ -73,6 +73,26 @@ TEST_CASE("model folder: several files, read back by the same rules") {
   CHECK(read_json_file(scratch / "bf16/config.json")["dtype"] == "bfloat16");
 }
 
+TEST_CASE("model folder: what a dtype cannot hold is told, by rank 0") {
+  const test::TempFolder scratch;
+  const fs::path from = test::fixture_path("models") / "gpt2";
+  const models::ModelConfig config = models::read_config((from / "config.json").string());
+  std::vector<std::string> warnings;
+  comm::run_local_ranks(2, [&](comm::Communicator& world) {
+    Session session(world, {.model = config, .max_length = 4, .training = false});
+    session.initialise([](const Parameter& p, int64_t first, Tensor& values) {
+      std::vector<float> host(static_cast<size_t>(values.numel()), 1);
+      if (p.name() == "final_norm.bias" && first == 0) host[0] = -65600;
+      values.write(host.data());
+    });
+    const auto told = save_model(session, scratch / "f16", {.dtype = DType::kF16, .source = from});
+    if (world.rank() == 0) warnings = told;
+    CHECK(save_model(session, scratch / "f32", {.source = from}).empty());
+  });
+  CHECK(warnings == std::vector<std::string>{
+                        "transformer.ln_f.bias: 1 value beyond the new dtype became infinite"});
+}
+
 TEST_CASE("model folder: the split into files is that of transformers") {
   const auto tensor = [](const char* name, int64_t numel) {
     return SafetensorsSpec{name, DType::kF32, {numel}};

@@ -1,12 +1,8 @@
-// Models with and without an adapter as sources of weights, and the folder of their sum.
+// Models with and without an adapter: where their parts lie, and what their files say.
 #include "tools/runtime/model_source.h"
-
-#include <algorithm>
-#include <cmath>
 
 #include <doctest/doctest.h>
 
-#include "core/io/file.h"
 #include "core/io/safetensors.h"
 #include "tests/support/temp_folder.h"
 
@@ -17,12 +13,6 @@ namespace fs = std::filesystem;
 using test::contains;
 
 const fs::path kAdapter = test::fixture_path("models/lora_gpt2");
-
-std::vector<double> read(const SafetensorsFile& file, const std::string& name) {
-  std::vector<double> values(static_cast<size_t>(file.entry(name).numel));
-  file.read_elements(name, 0, file.entry(name).numel, DType::kF64, values.data());
-  return values;
-}
 
 TEST_CASE("model source: an adapter's folder leads to its base") {
   const ModelSource source = find_model(kAdapter);
@@ -37,40 +27,18 @@ TEST_CASE("model source: an adapter's folder leads to its base") {
                  "no adapter_config.json"));
 }
 
-TEST_CASE(
-    "model source: the merged folder has PEFT's sum where there is an adapter, else the base") {
-  const test::TempFolder folder;
-  const fs::path out = folder / "merged";
-  write_model(find_model(kAdapter), out, std::nullopt);
-  const auto reference = SafetensorsFile::open(kAdapter / "reference.safetensors");
-  const auto base = SafetensorsFile::open(kAdapter / "base" / "model.safetensors");
-  const auto merged = SafetensorsFile::open(out / "model.safetensors");
-  CHECK(merged.entries().size() == base.entries().size());
-  const std::string known = "transformer.h.0.attn.c_attn.weight";
-  const std::vector<double> got = read(merged, known), sum = read(reference, "merged." + known);
-  for (size_t i = 0; i < got.size(); ++i) {
-    CHECK(got[i] == static_cast<double>(static_cast<float>(sum[i])));
-  }
-  for (const auto& [name, entry] : base.entries()) {
-    CAPTURE(name);
-    CHECK(merged.entry(name).dtype_name == "F32");
-    const bool adapted = contains(name, "c_attn.weight");
-    CHECK((read(merged, name) == read(base, name)) == !adapted);
-  }
-  CHECK(read_file(out / "generation_config.json") ==
-        read_file(kAdapter / "base" / "generation_config.json"));
-  CHECK(contains(read_file(out / "config.json"), "\"dtype\": \"float32\""));
-  CHECK(contains(test::error_of([&] { write_model(find_model(kAdapter), out, std::nullopt); }),
-                 "merged: is there already"));
-}
-
-TEST_CASE("model source: in another dtype") {
-  const test::TempFolder folder;
-  const fs::path out = folder / "merged";
-  write_model(find_model(kAdapter), out, DType::kBF16);
-  const auto merged = SafetensorsFile::open(out / "model.safetensors");
-  CHECK(merged.entry("transformer.wte.weight").dtype_name == "BF16");
-  CHECK(contains(read_file(out / "config.json"), "\"dtype\": \"bfloat16\""));
+TEST_CASE("model source: the dtype that all weights have, masks and whole numbers aside") {
+  CHECK(dtype_of_weights(kAdapter / "base") == DType::kF32);
+  const auto dtype_with = [](DType a, DType b) {
+    const test::TempFolder folder;
+    SafetensorsWriter writer(folder / "model.safetensors",
+                             {{"a", a, {0}}, {"b", b, {0}}, {"mask", DType::kI64, {0}}});
+    writer.finish();
+    return dtype_of_weights(folder.path());
+  };
+  CHECK(dtype_with(DType::kBF16, DType::kBF16) == DType::kBF16);
+  CHECK(dtype_with(DType::kF16, DType::kF32) == std::nullopt);
+  CHECK(dtype_with(DType::kI32, DType::kF64) == DType::kF64);
 }
 
 TEST_CASE(

@@ -1,4 +1,5 @@
-// The subcommands of the program, one source file each: tools/commands/<name>.cpp. Each function
+// The subcommands of the program, one source file each: tools/commands/<name>.cpp
+// (merge: convert.cpp). Each function
 // declares its command's options on the command line; when the command is the one chosen, it sets
 // `chosen` to what has to be done. Nothing runs while arguments are still being parsed.
 //

@@ -1,5 +1,5 @@
-// fsdp convert: a model folder of one kind into one of another kind or dtype.
-// Read next: tools/runtime/conversion.h.
+// fsdp convert: a model folder of one kind into one of another kind or dtype. fsdp merge: a LoRA
+// adapter and its model into such a folder. Read next: tools/runtime/conversion.h.
 #include <cstdio>
 
 #include <CLI/CLI.hpp>
@@ -7,25 +7,38 @@
 #include "tools/commands/commands.h"
 #include "tools/runtime/conversion.h"
 #include "tools/runtime/launch.h"
+#include "tools/runtime/model_source.h"
 
 namespace fsdp::tools {
 namespace {
 
+// Of both commands.
 struct ConvertOptions {
   LaunchOptions launch;
   ConversionOptions conversion;
-  std::string from, to, dtype;
+  std::string from, base, to, dtype;
   std::string max_file_size = "5GB";
 };
 
-int convert(const ConvertOptions& options, RankContext& rank) {
-  const ConversionSummary done = convert_folder(rank.world, options.conversion);
+int convert(const ConversionOptions& options, RankContext& rank) {
+  const ConversionSummary done = convert_folder(rank.world, options);
   if (rank.world.rank() != 0) return 0;
   for (const std::string& warning : done.warnings) std::printf("note: %s\n", warning.c_str());
-  std::printf("%s: %s, %zu tensors, %.2f MiB in %zu file%s\n", options.conversion.to.c_str(),
+  std::printf("%s: %s, %zu tensors, %.2f MiB in %zu file%s\n", options.to.c_str(),
               done.family.c_str(), done.tensors, static_cast<double>(done.bytes) / (1 << 20),
               done.files, done.files == 1 ? "" : "s");
   return 0;
+}
+
+int merge(const ConvertOptions& options, RankContext& rank) {
+  ConversionOptions conversion = options.conversion;
+  agree(rank.world, [&] {
+    const ModelSource source = find_model(options.from, options.base);
+    FSDP_CHECK(!source.adapter.empty(), "{}: no adapter: there is nothing to merge", options.from);
+    conversion.from = source.folder;
+    conversion.adapter = source.adapter;
+  });
+  return convert(conversion, rank);
 }
 
 std::string wrong_file_size(const std::string& text) {
@@ -37,35 +50,60 @@ std::string wrong_file_size(const std::string& text) {
   }
 }
 
+// What is written, and by whom.
+void add_output_options(CLI::App& command, ConvertOptions& options) {
+  command.add_option("to", options.to, "the new folder")->required()->check(not_empty);
+  command.add_option("--dtype", options.dtype, "of the new tensors (default: each keeps its own)")
+      ->check(CLI::IsMember({"f64", "f32", "bf16", "f16"}));
+  CLI::Option* size = command
+                          .add_option("--max-shard-size", options.max_file_size,
+                                      "of one weights file: 5GB (default), 300MB, 2GiB")
+                          ->check(wrong_file_size);
+  command
+      .add_option("--shards", options.conversion.shards,
+                  "write a sharded checkpoint for N ranks; any number of ranks can read it")
+      ->check(CLI::Range(1, 1 << 16))
+      ->excludes(size);
+  add_launch_options(command, options.launch);
+}
+
+void finish(ConvertOptions& options) {
+  options.conversion.from = options.from;
+  options.conversion.to = options.to;
+  if (!options.dtype.empty()) options.conversion.dtype = parse_dtype(options.dtype);
+  options.conversion.max_file_bytes = parse_file_size(options.max_file_size);
+}
+
 }  // namespace
 
 void add_convert_command(CLI::App& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<ConvertOptions>();
-  ConversionOptions& conversion = options->conversion;
   CLI::App* command = app.add_subcommand(
       "convert", "rewrites a model folder: dtype, size of files, Hugging Face's form or shards");
   command->add_option("from", options->from, "a Hugging Face folder, or a sharded checkpoint")
       ->required();
-  command->add_option("to", options->to, "the new folder")->required()->check(not_empty);
-  command->add_option("--dtype", options->dtype, "of the new tensors (default: each keeps its own)")
-      ->check(CLI::IsMember({"f64", "f32", "bf16", "f16"}));
-  CLI::Option* size = command
-                          ->add_option("--max-shard-size", options->max_file_size,
-                                       "of one weights file: 5GB (default), 300MB, 2GiB")
-                          ->check(wrong_file_size);
-  command
-      ->add_option("--shards", conversion.shards,
-                   "write a sharded checkpoint for N ranks; any number of ranks can read it")
-      ->check(CLI::Range(1, 1 << 16))
-      ->excludes(size);
-  add_launch_options(*command, options->launch);
+  add_output_options(*command, *options);
   command->callback([&chosen, options] {
-    options->conversion.from = options->from;
-    options->conversion.to = options->to;
-    if (!options->dtype.empty()) options->conversion.dtype = parse_dtype(options->dtype);
-    options->conversion.max_file_bytes = parse_file_size(options->max_file_size);
+    finish(*options);
     chosen = [options] {
-      return launch(options->launch, [&](RankContext& rank) { return convert(*options, rank); });
+      return launch(options->launch,
+                    [&](RankContext& rank) { return convert(options->conversion, rank); });
+    };
+  });
+}
+
+void add_merge_command(CLI::App& app, ChosenCommand& chosen) {
+  const auto options = std::make_shared<ConvertOptions>();
+  CLI::App* command = app.add_subcommand(
+      "merge", "adds a LoRA adapter to its model, and writes it as convert does");
+  command->add_option("adapter", options->from, "adapter_config.json, adapter_model.safetensors")
+      ->required();
+  command->add_option("--base", options->base, "the model's folder (default: as the adapter says)");
+  add_output_options(*command, *options);
+  command->callback([&chosen, options] {
+    finish(*options);
+    chosen = [options] {
+      return launch(options->launch, [&](RankContext& rank) { return merge(*options, rank); });
     };
   });
 }

@@ -2,29 +2,28 @@
 #include "tools/runtime/conversion.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
 #include "comm/fsdp/plan.h"
 #include "core/flat_layout.h"
 #include "core/io/json.h"
 #include "core/io/shard_index.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "models/adapter_folder.h"
 #include "models/causal_lm.h"
 #include "models/names.h"
-#include "models/weights.h"
 #include "tools/data/tokenizer.h"
 #include "tools/runtime/launch.h"
+#include "tools/runtime/model_source.h"
 
 namespace fsdp::tools {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Elements [first, first + its numel) of a tensor of the source, as a tensor of a new file.
+// Elements [first, first + its numel) of a parameter, as a tensor of a new file.
 struct Part {
   SafetensorsSpec spec;
-  std::string source;
+  const Parameter* parameter;
   int64_t first = 0;
 };
 struct PartsFile {
@@ -38,20 +37,39 @@ struct Plan {
   ShardIndex index;                  // of a sharded checkpoint
 };
 
-// The model of the source folder: names, shapes and units, no values.
+const ConversionOptions& checked(const ConversionOptions& options) {
+  FSDP_CHECK(!models::is_adapter_folder(options.from) || fs::exists(options.from / "config.json"),
+             "{}: a LoRA adapter, no model: fsdp merge adds it to its model",
+             options.from.string());
+  return options;
+}
+
+// The model of the source: names, shapes and units, and values as they are asked for.
 class Source {
  public:
   explicit Source(const ConversionOptions& options)
-      : options_(options),
-        config_(models::read_config((options.from / "config.json").string())),
+      : options_(checked(options)),
+        source_{options.from, options.adapter},
+        config_(source_.config()),
         folder_(SafetensorsFolder::open(options.from)),
         model_(config_, backend_, DType::kF32, 1),
-        names_(models::names_in_folder(folder_, config_, model_.parameters())) {}
+        names_(models::names_in_folder(folder_, config_, model_.parameters())),
+        fill_(source_.values(model_)) {}
 
   const models::ModelConfig& config() const { return config_; }
-  const SafetensorsFolder& folder() const { return folder_; }
 
   Plan plan() { return options_.shards > 0 ? plan_shards() : plan_files(); }
+
+  // Elements [first, first + count).
+  Tensor values(const Parameter& p, int64_t first, int64_t count, DType dtype) {
+    Tensor out = Tensor::empty(backend_, Shape{count}, dtype, MemoryCategory::kWorkspace);
+    fill_(p, first, out);
+    return out;
+  }
+  bool keeps_values(const Part& part) const {
+    return source_.adapter.empty() &&
+           part.spec.dtype == folder_.tensor(names_.at(part.parameter->name())).dtype;
+  }
 
   ConversionSummary summary(const Plan& plan) const {
     ConversionSummary out = {.family = config_.family,
@@ -74,16 +92,16 @@ class Source {
 
   Plan plan_files() const {
     std::vector<SafetensorsSpec> tensors;
-    std::map<std::string, std::string> source_of;
+    std::map<std::string, const Parameter*> parameter_of;
     for (const Parameter* p : model_.parameters()) {
       tensors.push_back({name_of(*p), dtype_of(*p), p->shape().extents()});
-      source_of[name_of(*p)] = names_.at(p->name());
+      parameter_of[name_of(*p)] = p;
     }
     Plan plan;
     plan.weights = split_into_files(tensors, options_.max_file_bytes);
     for (const WeightsFile& file : plan.weights) {
       PartsFile out = {.name = file.name, .parts = {}};
-      for (const SafetensorsSpec& t : file.tensors) out.parts.push_back({t, source_of[t.name], 0});
+      for (const SafetensorsSpec& t : file.tensors) out.parts.push_back({t, parameter_of[t.name]});
       plan.files.push_back(std::move(out));
     }
     return plan;
@@ -112,7 +130,7 @@ class Source {
   void add_piece(Plan& plan, size_t file, const Parameter& p, const ShardPiece& piece) const {
     const std::string name = name_of(p);
     plan.files[file].parts.push_back(
-        {{name, dtype_of(p), {piece.count}}, names_.at(p.name()), piece.parameter_begin});
+        {{name, dtype_of(p), {piece.count}}, &p, piece.parameter_begin});
     ShardIndex::Entry& entry = plan.index.tensors[name];
     entry.dtype = safetensors_name(dtype_of(p));
     entry.shape = p.shape().extents();
@@ -120,47 +138,35 @@ class Source {
   }
 
   const ConversionOptions& options_;
+  ModelSource source_;
   models::ModelConfig config_;
   SafetensorsFolder folder_;
-  cpu::CpuBackend backend_;  // of the rotary tables, for one position
-  models::CausalLM model_;
-  std::map<std::string, std::string> names_;  // our name -> the source's
+  cpu::CpuBackend backend_;
+  models::CausalLM model_;                    // its parameters are shapes only
+  std::map<std::string, std::string> names_;  // our name -> the folder's
+  models::FillFunction fill_;
 };
 
 using Overflows = std::map<std::string, int64_t>;  // finite values that the dtype made infinite
 
-int64_t count_overflows(const std::vector<double>& exact, DType dtype, const std::byte* converted) {
-  int64_t out = 0;
-  dispatch_floating(dtype, "count_overflows", [&]<typename T>(TypeTag<T>) {
-    for (size_t i = 0; i < exact.size(); ++i) {
-      T value;
-      std::memcpy(&value, converted + i * sizeof(T), sizeof(T));
-      out += std::isfinite(exact[i]) && !std::isfinite(static_cast<double>(value));
-    }
-  });
-  return out;
-}
-
-void write_parts(const SafetensorsFolder& source, const fs::path& folder, const PartsFile& file,
+void write_parts(Source& source, const fs::path& folder, const PartsFile& file,
                  Overflows& overflows) {
   constexpr int64_t kStretch = int64_t{1} << 21;  // elements
   std::vector<SafetensorsSpec> specs;
   for (const Part& part : file.parts) specs.push_back(part.spec);
   SafetensorsWriter writer(folder / file.name, specs);
   std::vector<std::byte> buffer;
-  std::vector<double> exact;
   for (const Part& part : file.parts) {
     const int64_t numel = Shape(part.spec.shape).numel();
-    const bool converts = source.tensor(part.source).dtype != part.spec.dtype;
     for (int64_t done = 0; done < numel; done += kStretch) {
-      const int64_t count = std::min(kStretch, numel - done);
-      buffer.resize(static_cast<size_t>(count) * size_of(part.spec.dtype));
-      source.read_elements(part.source, part.first + done, count, part.spec.dtype, buffer.data());
+      const int64_t first = part.first + done, count = std::min(kStretch, numel - done);
+      const Tensor values = source.values(*part.parameter, first, count, part.spec.dtype);
+      buffer.resize(values.bytes());
+      values.read(buffer.data());
       writer.write(part.spec.name, buffer.data(), buffer.size());
-      if (!converts) continue;
-      exact.resize(static_cast<size_t>(count));
-      source.read_elements(part.source, part.first + done, count, DType::kF64, exact.data());
-      const int64_t more = count_overflows(exact, part.spec.dtype, buffer.data());
+      if (source.keeps_values(part)) continue;
+      const Tensor exact = source.values(*part.parameter, first, count, DType::kF64);
+      const int64_t more = count_overflows(exact.to_doubles(), values.to_doubles());
       if (more > 0) overflows[part.spec.name] += more;
     }
   }
@@ -176,7 +182,8 @@ void write_what_belongs_to_weights(const fs::path& folder, const ConversionOptio
   }
   write_config_files(folder, config, options.dtype ? models::torch_name(*options.dtype) : "",
                      options.from);
-  data::copy_tokenizer_folder(options.from, folder);
+  const bool of_adapter = fs::exists(options.adapter / "tokenizer.json");
+  data::copy_tokenizer_folder(of_adapter ? options.adapter : options.from, folder);
 }
 
 // Of all ranks' files, one line a tensor. Collective.
@@ -188,10 +195,7 @@ std::vector<std::string> describe(comm::Communicator& world, const Overflows& ow
     }
   }
   std::vector<std::string> lines;
-  for (const auto& [name, count] : all) {
-    lines.push_back(fmt::format("{}: {} value{} beyond the new dtype became infinite", name, count,
-                                count == 1 ? "" : "s"));
-  }
+  for (const auto& [name, count] : all) lines.push_back(overflow_warning(name, count));
   return lines;
 }
 
@@ -211,7 +215,7 @@ ConversionSummary convert_folder(comm::Communicator& world, const ConversionOpti
   agree(world, [&] {
     const auto ranks = static_cast<size_t>(world.size());
     for (size_t i = static_cast<size_t>(world.rank()); i < plan.files.size(); i += ranks) {
-      write_parts(source->folder(), place, plan.files[i], overflows);
+      write_parts(*source, place, plan.files[i], overflows);
     }
     if (folder) write_what_belongs_to_weights(place, options, source->config(), plan);
   });

@@ -1,5 +1,6 @@
 // From one kind of model folder to another: Hugging Face's (one file or several) and a sharded
-// checkpoint (core/io/shard_index.h), in any direction, and between dtypes. Values are read from
+// checkpoint (core/io/shard_index.h), in any direction, between dtypes, and from a LoRA adapter and
+// its base to their sum. Values are read from
 // the mapped files and written in stretches, so that no rank holds more than a few megabytes; ranks
 // share the files out between them. Not here: saving a model that is in memory (model_folder.h).
 #pragma once
@@ -16,6 +17,7 @@ namespace fsdp::tools {
 
 struct ConversionOptions {
   std::filesystem::path from;
+  std::filesystem::path adapter = {};          // LoRA's, added to the weights; empty: none
   std::filesystem::path to;                    // must not be there
   std::optional<DType> dtype = {};             // absent: every tensor keeps its own
   int64_t max_file_bytes = kDefaultFileBytes;  // of a Hugging Face folder
@@ -31,7 +33,8 @@ struct ConversionSummary {
   std::vector<std::string> warnings = {};
 };
 
-// Copies the weights, config.json, generation_config.json and the tokenizer's files. A shard holds
+// Copies the weights, config.json, generation_config.json and the tokenizer's files (the adapter's
+// where it has some). A shard holds
 // what a rank of FULL_SHARD with a unit per transformer block owns. AgreedError when anything fails
 // on any rank, and then nothing is left of `to`. Collective.
 ConversionSummary convert_folder(comm::Communicator& world, const ConversionOptions& options);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 #include "core/io/json.h"
@@ -34,8 +35,10 @@ class FolderWriter {
   }
 
   const fs::path& path() const { return folder_.temporary(); }  // until finish()
-  void write(const std::string& name, const std::vector<std::byte>& values) {
-    writers_[file_of_.at(name)]->write(name, values.data(), values.size());
+  void write(const std::string& name, const Tensor& values) {
+    std::vector<std::byte> host(values.bytes());
+    values.read(host.data());
+    writers_[file_of_.at(name)]->write(name, host.data(), host.size());
   }
   void finish() {
     for (const auto& writer : writers_) writer->finish();
@@ -48,12 +51,10 @@ class FolderWriter {
   std::vector<std::unique_ptr<SafetensorsWriter>> writers_;  // removed before the folder
 };
 
-std::vector<std::byte> converted(Backend& backend, const Tensor& values, DType dtype) {
+Tensor converted(Backend& backend, const Tensor& values, DType dtype) {
   Tensor out = Tensor::empty(backend, values.shape(), dtype, MemoryCategory::kWorkspace);
   backend.cast(backend.compute_stream(), values, out);
-  std::vector<std::byte> host(out.bytes());
-  out.read(host.data());
-  return host;
+  return out;
 }
 
 bool is_saved(const Session& session, const Parameter& parameter) {
@@ -92,7 +93,8 @@ std::unique_ptr<FolderWriter> start_folder(Session& session, const fs::path& fol
 
 }  // namespace
 
-void save_model(Session& session, const fs::path& folder, const FolderOptions& options) {
+std::vector<std::string> save_model(Session& session, const fs::path& folder,
+                                    const FolderOptions& options) {
   std::unique_ptr<FolderWriter> writer;
   const auto first_rank_only = [&](const auto& work) {
     agree(session.world(), [&] {
@@ -102,11 +104,16 @@ void save_model(Session& session, const fs::path& folder, const FolderOptions& o
   first_rank_only([&] { writer = start_folder(session, folder, options); });
   // What goes wrong on rank 0 in between must not leave the others waiting in a gather.
   std::string problem;
+  std::vector<std::string> warnings;
   const auto write = [&](const Parameter& parameter, const Tensor& full) {
     if (!writer || !problem.empty()) return;
     try {
-      writer->write(saved_name(session, parameter),
-                    converted(session.backend(), full, options.dtype));
+      const std::string name = saved_name(session, parameter);
+      const Tensor values = converted(session.backend(), full, options.dtype);
+      writer->write(name, values);
+      if (size_of(options.dtype) >= size_of(full.dtype())) return;
+      const int64_t infinite = count_overflows(full.to_doubles(), values.to_doubles());
+      if (infinite > 0) warnings.push_back(overflow_warning(name, infinite));
     } catch (const Error& error) {
       problem = error.what();
     }
@@ -117,6 +124,7 @@ void save_model(Session& session, const fs::path& folder, const FolderOptions& o
     FSDP_CHECK(problem.empty(), "{}", problem);
     writer->finish();
   });
+  return warnings;
 }
 
 std::vector<WeightsFile> split_into_files(const std::vector<SafetensorsSpec>& tensors,
@@ -182,7 +190,20 @@ void write_config_files(const fs::path& folder, const models::ModelConfig& confi
   write_json_file(folder / generation, json);
 }
 
-int64_t parse_file_size(const std::string& text) {
+int64_t count_overflows(const std::vector<double>& exact, const std::vector<double>& converted) {
+  int64_t out = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    out += std::isfinite(exact[i]) && !std::isfinite(converted[i]);
+  }
+  return out;
+}
+
+std::string overflow_warning(const std::string& tensor, int64_t count) {
+  return fmt::format("{}: {} value{} beyond the new dtype became infinite", tensor, count,
+                     count == 1 ? "" : "s");
+}
+
+int64_t parse_file_size(const std::string& text, const std::string& what) {
   static const std::map<std::string, int64_t> kUnits = {{"", 1},
                                                         {"KB", 1000},
                                                         {"MB", 1'000'000},
@@ -201,7 +222,7 @@ int64_t parse_file_size(const std::string& text) {
   const auto found = kUnits.find(unit);
   FSDP_CHECK(error == std::errc() && number > 0 && found != kUnits.end() &&
                  !__builtin_mul_overflow(number, found->second, &number),
-             "file size: expected one like 5GB, 300MB or 2GiB, got \"{}\"", text);
+             "{}: expected one like 5GB, 300MB or 2GiB, got \"{}\"", what, text);
   return number;
 }
 

@@ -28,9 +28,10 @@ struct FolderOptions {
 
 // The model, or with LoRA the adapter alone (adapter_config.json, adapter_model.safetensors).
 // One unit at a time is gathered, and rank 0 writes it: no rank holds the model. AgreedError when
-// that fails, and then nothing is left of the folder. Collective.
-void save_model(Session& session, const std::filesystem::path& folder,
-                const FolderOptions& options);
+// that fails, and then nothing is left of the folder. Returns on rank 0 which tensors have values
+// that the dtype cannot hold. Collective.
+std::vector<std::string> save_model(Session& session, const std::filesystem::path& folder,
+                                    const FolderOptions& options);
 
 // ---- parts ----
 
@@ -50,7 +51,10 @@ void write_weights_index(const std::filesystem::path& folder,
 // models::updated_config_json.
 void write_config_files(const std::filesystem::path& folder, const models::ModelConfig& config,
                         const std::string& dtype, const std::filesystem::path& source);
-// "5GB", "300MiB", "4096": units of 1000 and of 1024. Error otherwise.
-int64_t parse_file_size(const std::string& text);
+// Finite values that are infinite in `converted`.
+int64_t count_overflows(const std::vector<double>& exact, const std::vector<double>& converted);
+std::string overflow_warning(const std::string& tensor, int64_t count);
+// "5GB", "300MiB", "4096": units of 1000 and of 1024. Error otherwise, which begins with `what`.
+int64_t parse_file_size(const std::string& text, const std::string& what = "file size");
 
 }  // namespace fsdp::tools

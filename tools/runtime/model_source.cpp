@@ -3,16 +3,12 @@
 
 #include <cstdio>
 
-#include "core/io/file.h"
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
-#include "kernels/cpu/cpu_backend.h"
 #include "models/adapter_folder.h"
 #include "models/config_keys.h"
-#include "models/names.h"
 #include "tools/config/config.h"
 #include "tools/data/tokenizer.h"
-#include "tools/runtime/model_folder.h"
 
 namespace fsdp::tools {
 
@@ -67,6 +63,17 @@ SessionOptions options_for_use(const models::ModelConfig& model, int64_t max_len
   return out;
 }
 
+std::optional<DType> dtype_of_weights(const fs::path& folder) {
+  std::optional<DType> found;
+  const SafetensorsFolder weights = SafetensorsFolder::open(folder);
+  for (const auto& [name, tensor] : weights.tensors()) {
+    if (!tensor.dtype || !is_floating(*tensor.dtype)) continue;  // a mask
+    if (found && *found != *tensor.dtype) return {};
+    found = tensor.dtype;
+  }
+  return found;
+}
+
 std::vector<std::string> warnings_about(const fs::path& folder) {
   return SafetensorsFolder::open(folder).warnings();
 }
@@ -81,63 +88,6 @@ void load_model(Session& session, const ModelSource& source) {
     }
   });
   session.initialise(fill);
-}
-
-namespace {
-
-DType dtype_of_weights(const fs::path& folder) {
-  const SafetensorsFolder weights = SafetensorsFolder::open(folder);
-  std::optional<DType> found;
-  for (const auto& [name, tensor] : weights.tensors()) {
-    FSDP_CHECK(tensor.dtype && (!found || *found == *tensor.dtype),
-               "{}: tensors of several dtypes: say which one to write", folder.string());
-    found = tensor.dtype;
-  }
-  FSDP_CHECK(found.has_value(), "{}: no tensors", folder.string());
-  return *found;
-}
-
-using NamedParameters = std::map<std::string, const Parameter*>;  // by Hugging Face name
-
-void write_tensors(const fs::path& folder, const WeightsFile& file,
-                   const NamedParameters& parameters, const models::FillFunction& values,
-                   Backend& backend) {
-  SafetensorsWriter writer(folder / file.name, file.tensors);
-  for (const SafetensorsSpec& spec : file.tensors) {
-    const Parameter& p = *parameters.at(spec.name);
-    Tensor tensor =
-        Tensor::empty(backend, Shape{p.numel()}, spec.dtype, MemoryCategory::kWorkspace);
-    values(p, 0, tensor);
-    std::vector<std::byte> host(tensor.bytes());
-    tensor.read(host.data());
-    writer.write(spec.name, host.data(), host.size());
-  }
-  writer.finish();
-}
-
-}  // namespace
-
-void write_model(const ModelSource& source, const fs::path& folder, std::optional<DType> dtype) {
-  const models::ModelConfig config = source.config();
-  const DType saved = dtype ? *dtype : dtype_of_weights(source.folder);
-  cpu::CpuBackend backend;
-  models::CausalLM model(config, backend, DType::kF32, 1);  // its parameters are shapes only
-  const models::FillFunction values = source.values(model);
-  NamedParameters parameters;
-  std::vector<SafetensorsSpec> tensors;
-  for (const Parameter* p : model.parameters()) {
-    tensors.push_back({models::hugging_face_name(config, p->name()), saved, p->shape().extents()});
-    parameters[tensors.back().name] = p;
-  }
-  AtomicFolder out(folder);
-  const std::vector<WeightsFile> files = split_into_files(tensors, kDefaultFileBytes);
-  for (const WeightsFile& file : files) {
-    write_tensors(out.temporary(), file, parameters, values, backend);
-  }
-  write_weights_index(out.temporary(), files);
-  write_config_files(out.temporary(), config, models::torch_name(saved), source.folder);
-  data::copy_tokenizer_files(source.default_tokenizer(), out.temporary());
-  out.commit();
 }
 
 }  // namespace fsdp::tools

@@ -1,6 +1,6 @@
 // A model to be used as it is, not trained: a Hugging Face folder, or the folder of a PEFT adapter
 // together with that of its base. What an adapter adds is merged into the weights as they are read.
-// Next: models/adapter_folder.h.
+// Next: models/adapter_folder.h, conversion.h (writing one).
 #pragma once
 
 #include <filesystem>
@@ -40,13 +40,10 @@ SessionOptions options_for_use(const models::ModelConfig& model, int64_t max_len
 // Collective; throws AgreedError.
 void load_model(Session& session, const ModelSource& source);
 
+// That all floating-point tensors of the folder have; empty: they differ.
+std::optional<DType> dtype_of_weights(const std::filesystem::path& folder);
 // What is odd about the weights' files but does not stop their reading
 // (SafetensorsFolder::warnings).
 std::vector<std::string> warnings_about(const std::filesystem::path& folder);
-
-// Writes the model as a Hugging Face folder (model_folder.h), one parameter at a time. `dtype`: of
-// the weights; empty: that of the source's.
-void write_model(const ModelSource& source, const std::filesystem::path& folder,
-                 std::optional<DType> dtype);
 
 }  // namespace fsdp::tools
