@@ -98,6 +98,7 @@ mistake "there are attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj" train --confi
   "${lora[@]}" --set lora.targets=q_proj --local-ranks 2
 mistake "lora.r: needs model.path" train --config config.yaml --set lora.r=2
 mistake "lora.r: expected at least 0, got -1" train --config config.yaml --set lora.r=-1
+mistake "an adapter is one file" train --config config.yaml "${lora[@]}" --set train.max_shard_size=1MB
 mistake "give it as lora.path" train --config config.yaml --set model.path=two/adapter
 mistake "no adapter_model.safetensors" generate \
   "$(mkdir -p bare && cp two/adapter/adapter_config.json bare && echo bare)" --ids 1

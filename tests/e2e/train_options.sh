@@ -104,5 +104,32 @@ train inf 2 train.clip_type=inf
 awk -v a="$(values inf grad_norm | head -1)" -v b="$(values fixed grad_norm | head -1)" \
   'BEGIN { exit !(a < b / 3) }' || fail "the infinity norm is not smaller than the 2-norm"
 
+# ---- the saved folder: dtype and size of files -----------------------------------------------------
+dtypes() { "$FSDP" inspect "$1/model" --json | tr -d ' \n' | grep -o '"dtypes":{[^}]*' | grep -o '[A-Z0-9]*[0-9]"' | sort -u; }
+same() { [ "$2" = "$3" ] || fail "$1: expected '$2', got '$3'"; }
+train bf16 1 train.lr=0 train.steps=1 train.optimizer.weight_decay=0 train.save_dtype=bf16 \
+  train.max_shard_size=10KB
+same "save_dtype" 'BF16"' "$(dtypes bf16)"
+[ -f bf16/model/model.safetensors.index.json ] || fail "max_shard_size: one file: $(ls bf16/model)"
+grep -q '"dtype": "bfloat16"' bf16/model/config.json || fail "config.json does not say bfloat16"
+sed 's/^model: .*/model: {}/' config.yaml >onwards.yaml
+onwards() {  # RUN_DIR key=value...: from the folder bf16/model
+  local directory=$1; shift
+  local keys=()
+  for key in "$@"; do keys+=(--set "$key"); done
+  "$FSDP" train --config onwards.yaml --set model.path=bf16/model --set "runtime.run_dir=$directory" \
+    --set train.steps=1 --set train.lr=0 --set train.optimizer.weight_decay=0 "${keys[@]}" \
+    >"$directory.log" 2>&1 || { fail "train from bf16: $?"; cat "$directory.log"; }
+}
+onwards kept
+same "the dtype of the folder that it came from" 'BF16"' "$(dtypes kept)"
+"$FSDP" convert bf16/model joined >/dev/null
+cmp -s joined/model.safetensors kept/model/model.safetensors || fail "bf16 changed without a step"
+onwards wider train.save_dtype=f32
+same "save_dtype over the folder's" 'F32"' "$(dtypes wider)"
+"$FSDP" train --config config.yaml --set train.max_shard_size=huge --set runtime.run_dir=no >no.log 2>&1 &&
+  fail "max_shard_size: huge is accepted"
+grep -q 'train.max_shard_size: expected one like 5GB' no.log || fail "max_shard_size: $(cat no.log)"
+
 [ "$failed" = 0 ] && echo "options of train: all is well"
 exit "$failed"

@@ -66,6 +66,7 @@ class TrainRun {
     std::fflush(stdout);
   }
   void make_session();
+  FolderOptions saved_form();
   models::FillFunction initial_values();
   void initialise();
   void make_directory();
@@ -80,6 +81,7 @@ class TrainRun {
   RankContext& rank_;
   TrainData data_;
   models::ModelConfig model_;
+  FolderOptions saved_;  // of rank 0
   size_t resident_before_ = 0;
   Trace trace_;  // outlives the session, whose workers write into it
   std::unique_ptr<Session> session_;
@@ -132,11 +134,11 @@ void TrainRun::make_session() {
     FSDP_CHECK(!options.lora || !config_.model.path.empty(),
                "lora.r: needs model.path, the model that the adapter belongs to");
     if (!speaks()) return;
-    const DType saved = accumulation_dtype(config_.train.dtype);
+    saved_ = saved_form();
     // An adapter is small.
     const int64_t saved_parameters = options.lora ? 0 : model_.parameter_count();
     check_run_directory(config_.runtime.run_dir,
-                        saved_parameters * static_cast<int64_t>(size_of(saved)));
+                        saved_parameters * static_cast<int64_t>(size_of(saved_.dtype)));
   });
   resident_before_ = process_memory().resident;
   session_ = std::make_unique<Session>(world, options);
@@ -150,6 +152,23 @@ void TrainRun::make_session() {
   }
   initialise();
   if (config_.runtime.trace) session_->backend().set_trace(&trace_);
+}
+
+FolderOptions TrainRun::saved_form() {
+  const DType master = accumulation_dtype(config_.train.dtype);
+  const config::TrainSection& c = config_.train;
+  const bool adapter = lora_config(config_).has_value();
+  FSDP_CHECK(!adapter || c.max_shard_size == config::TrainSection().max_shard_size,
+             "train.max_shard_size: {}: an adapter is one file", c.max_shard_size);
+  // An adapter's tensors are no part of that folder.
+  const bool of_folder = !c.save_dtype && !config_.model.path.empty() && !adapter;
+  return {.dtype = of_folder ? dtype_of_weights(config_.model.path).value_or(master)
+                             : c.save_dtype.value_or(master),
+          .max_file_bytes = parse_file_size(c.max_shard_size, "train.max_shard_size"),
+          .source = config_.model.path,
+          .add_files = [this](const std::filesystem::path& folder) {
+            data::copy_tokenizer_files(data_.tokenizer_name(), folder);
+          }};
 }
 
 models::FillFunction TrainRun::initial_values() {
@@ -183,12 +202,10 @@ void TrainRun::initialise() {
 }
 
 void TrainRun::save() {
-  save_model(*session_, directory_ / (session_->lora() ? "adapter" : "model"),
-             {.dtype = accumulation_dtype(config_.train.dtype),
-              .source = config_.model.path,
-              .add_files = [&](const std::filesystem::path& folder) {
-                data::copy_tokenizer_files(data_.tokenizer_name(), folder);
-              }});
+  const auto folder = directory_ / (session_->lora() ? "adapter" : "model");
+  for (const std::string& warning : save_model(*session_, folder, saved_)) {
+    say("warning: " + warning);
+  }
 }
 
 void TrainRun::make_directory() {

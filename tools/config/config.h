@@ -131,6 +131,8 @@ struct TrainSection {
   std::vector<std::string> freeze;
   LossScaleSection loss_scale;
   RecomputeSection recompute;
+  std::optional<DType> save_dtype;
+  std::string max_shard_size = "5GB";
 };
 
 // What some units do otherwise; see comm::UnitOverride.

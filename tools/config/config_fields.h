@@ -137,6 +137,9 @@ void visit(V& v, TrainSection& c) {
           "parameters that are not trained: Hugging Face names, * for any characters");
   v.section("loss_scale", "for f16", c.loss_scale);
   v.section("recompute", "of activations", c.recompute);
+  v.field("save_dtype", c.save_dtype,
+          "of the saved weights; auto: that of the tensors in model.path, else f32 (f64 for f64)");
+  v.field("max_shard_size", c.max_shard_size, "of one file of the saved model: 5GB, 300MB, 2GiB");
 }
 
 template <typename V>
