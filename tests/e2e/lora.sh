@@ -102,7 +102,6 @@ mistake "an adapter is one file" train --config config.yaml "${lora[@]}" --set t
 mistake "give it as lora.path" train --config config.yaml --set model.path=two/adapter
 mistake "no adapter_model.safetensors" generate \
   "$(mkdir -p bare && cp two/adapter/adapter_config.json bare && echo bare)" --ids 1
-mistake "no adapter: there is nothing to merge" merge base/model out
 "$FSDP" merge two/adapter merged_shards --shards 2 --local-ranks 2 >/dev/null || fail "merge --shards"
 "$FSDP" convert merged_shards merged_again >/dev/null || fail "convert of merged shards"
 cmp -s merged/model.safetensors merged_again/model.safetensors || fail "merged shards differ"
@@ -110,6 +109,7 @@ cmp -s merged/model.safetensors merged_again/model.safetensors || fail "merged s
 grep -qE '^  parameters +2,304   of 4 layers: c_attn, mlp.c_fc' inspect.log ||
   fail "inspect of an adapter: $(grep -A4 LoRA inspect.log)"
 mistake "a LoRA adapter, no model: fsdp merge adds it" convert two/adapter out
+mistake "no adapter: there is nothing to merge" merge base/model out
 mistake "merged: is there already" merge two/adapter merged
 mistake "expected (4, 32), got (4, 24)" merge "$SOURCE/tests/fixtures/models/lora_gpt2" out --base base/model
 

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "core/io/json.h"
+#include "core/io/safetensors.h"
 #include "tests/support/temp_folder.h"
 
 namespace fsdp::tools {
@@ -41,6 +42,18 @@ TEST_CASE("inspect: rows and units add up to the whole model, for every preset")
     CAPTURE(name);
     const Inspection found = inspect({.source = name, .world = 3});
     int64_t rows = 0, units = 0, tensors = 0;
+    int64_t in_blocks = 0;
+    for (const ModuleRow& module : found.modules()) {
+      int64_t inside = 0;
+      for (const ParameterRow& row : found.parameters) {
+        if (!row.name.starts_with(module.name + ".")) continue;
+        inside += row.times * row.shape.numel();
+      }
+      CHECK(module.parameters == inside);
+      CHECK(module.tensors > 1);
+      if (module.name.ends_with(".*")) in_blocks = module.parameters;
+    }
+    CHECK(in_blocks > 0);
     for (const ParameterRow& row : found.parameters) {
       rows += row.times * row.shape.numel();
       tensors += row.times;
@@ -103,6 +116,46 @@ TEST_CASE("inspect: a folder, its weights and its tokenizer") {
   const Inspection by_config = inspect({.source = (folder / "config.json").string()});
   CHECK(by_config.counts.total == found.counts.total);
   CHECK(!by_config.weights);
+}
+
+TEST_CASE("inspect: modules with more than one tensor, and their sums") {
+  const Inspection found = inspect({.source = "llama3.2-1b"});
+  std::vector<std::string> names;
+  for (const ModuleRow& row : found.modules()) names.push_back(row.name);
+  CHECK(names == std::vector<std::string>{"model", "model.layers.*", "model.layers.*.self_attn",
+                                          "model.layers.*.mlp"});
+  const ModuleRow mlp = found.modules().back();
+  CHECK(mlp.parameters == int64_t{3} * 2048 * 8192 * 16);
+  CHECK(mlp.tensors == 3 * 16);
+  CHECK(contains(format_inspection(found),
+                 fmt::format("  {:<52} {:>24} {:>17}\n", "model.layers.*.mlp", 48, "805,306,368")));
+  CHECK(parse_json(inspection_json(found), "json")["modules"][3]["parameters"] == 805306368);
+}
+
+TEST_CASE("inspect: a LoRA adapter's folder, with its base's") {
+  const fs::path lora = test::fixture_path("models") / "lora_gpt2";
+  const Inspection found = inspect({.source = lora.string()});
+  REQUIRE(found.adapter);
+  CHECK(found.sound());
+  CHECK(found.source == (lora / "base").string());
+  int64_t parameters = 0;
+  const auto file = SafetensorsFile::open(lora / "adapter_model.safetensors");
+  for (const auto& [name, entry] : file.entries()) parameters += entry.numel;
+  CHECK(found.adapter->parameters == parameters);
+  CHECK(2 * found.adapter->layers == file.entries().size());
+  CHECK(contains(format_inspection(found), "names and shapes are those of the layers"));
+  CHECK(parse_json(inspection_json(found), "json")["adapter"]["targets"] == "c_attn");
+
+  const test::TempFolder scratch;
+  fs::copy(lora / "adapter_config.json", scratch / "adapter_config.json");
+  const std::string alone = scratch.path().string();
+  CHECK(contains(test::error_of([&] { inspect({.source = alone}); }),
+                 "base_model_name_or_path: \"base\": no such folder"));
+  const Inspection empty = inspect({.source = alone, .base = (lora / "base").string()});
+  CHECK(contains(empty.adapter->problem, "no adapter_model.safetensors"));
+  CHECK(!empty.sound());
+  CHECK(contains(test::error_of([&] { inspect({.source = "gpt2-124m", .base = alone}); }),
+                 "expected an adapter beside a base"));
 }
 
 TEST_CASE("inspect: what does not fit is in the result, and what is no model is an error") {

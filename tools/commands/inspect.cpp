@@ -20,8 +20,10 @@ void add_inspect_command(CLI::App& app, ChosenCommand& chosen) {
       "inspect", "prints what a model is: parameters, tensors, units, files, tokenizer");
   command
       ->add_option("model", options->inspection.source,
-                   "a folder, a config.json, or a preset such as pythia-1b")
+                   "a folder, also of a LoRA adapter, a config.json, or a preset such as pythia-1b")
       ->required();
+  command->add_option("--base", options->inspection.base,
+                      "of an adapter: its model's folder (default: as the adapter says)");
   command->add_option("--world", options->inspection.world, "ranks of the unit plan (default: 8)")
       ->check(CLI::Range(1, 1 << 20));
   command

@@ -6,9 +6,11 @@
 
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
+#include "models/adapter_folder.h"
 #include "models/names.h"
 #include "models/weights.h"
 #include "tools/data/tokenizer.h"
+#include "tools/runtime/model_source.h"
 #include "tools/runtime/session.h"
 
 namespace fsdp::tools {
@@ -100,18 +102,68 @@ std::string dtype_of_config(const fs::path& file) {
   return "";
 }
 
+AdapterSummary look_at_adapter(const ModelSource& source, models::CausalLM& model) {
+  AdapterSummary out = {.lora = models::read_adapter_config(source.adapter),
+                        .base = source.folder.string()};
+  try {
+    for (const models::Linear* layer : models::lora_layers(model, out.lora)) {
+      ++out.layers;
+      out.parameters += out.lora.r * (layer->in() + layer->out());
+    }
+    models::merged_with_adapter({}, source.adapter, model);  // checks all tensors
+  } catch (const Error& error) {
+    out.problem = error.what();
+  }
+  return out;
+}
+
 }  // namespace
 
+std::vector<ModuleRow> Inspection::modules() const {
+  struct Module {
+    ModuleRow row;
+    size_t rows = 0;  // of the table
+  };
+  std::vector<Module> all;
+  for (const ParameterRow& tensor : parameters) {
+    for (size_t dot = tensor.name.find('.'); dot != std::string::npos;
+         dot = tensor.name.find('.', dot + 1)) {
+      const std::string name = tensor.name.substr(0, dot);
+      auto same = std::find_if(all.begin(), all.end(),
+                               [&](const Module& module) { return module.row.name == name; });
+      if (same == all.end()) same = all.insert(all.end(), {.row = {.name = name}});
+      ++same->rows;
+      same->row.tensors += tensor.times;
+      same->row.parameters += tensor.times * tensor.shape.numel();
+    }
+  }
+  std::vector<ModuleRow> out;
+  for (const Module& module : all) {
+    // "model.layers" holds what "model.layers.*" does.
+    const bool again = std::any_of(all.begin(), all.end(), [&](const Module& inner) {
+      return inner.rows == module.rows && inner.row.name.starts_with(module.row.name + ".");
+    });
+    if (module.rows > 1 && !again) out.push_back(module.row);
+  }
+  return out;
+}
+
 bool Inspection::sound() const {
-  return (!weights || weights->problem.empty()) && (!tokenizer || tokenizer->problem.empty());
+  return (!adapter || adapter->problem.empty()) && (!weights || weights->problem.empty()) &&
+         (!tokenizer || tokenizer->problem.empty());
 }
 
 Inspection inspect(const InspectionOptions& options) {
-  const fs::path path(options.source);
+  // Where both lie in one folder, it is the model unless a base is given.
+  const bool model_folder = fs::exists(fs::path(options.source) / "config.json");
+  const ModelSource source = model_folder && options.base.empty()
+                                 ? ModelSource{options.source, ""}
+                                 : find_model(options.source, options.base);
+  const fs::path path = source.folder;
   const bool folder = fs::is_directory(path), file = fs::is_regular_file(path);
   const fs::path config_file = folder ? path / "config.json" : path;
   Inspection out;
-  out.source = options.source;
+  out.source = path.string();
   out.world = options.world;
   if (folder || file) {
     out.config = models::read_config(config_file.string());
@@ -123,14 +175,14 @@ Inspection inspect(const InspectionOptions& options) {
   }
   cpu::CpuBackend backend;  // of the rotary tables, for one position; parameters are shapes only
   models::CausalLM model(out.config, backend, DType::kF32, 1);
+  if (!source.adapter.empty()) out.adapter = look_at_adapter(source, model);
   freeze_parameters(out.config, options.frozen, model.parameters());
   out.counts = count(model.parameters());
   out.parameters = parameter_rows(out.config, model.parameters());
   out.units = unit_rows(model, comm::wrap_classes({out.config.block_class}), {}, options.world);
   if (folder) out.weights = look_at_weights(path, out.config, model.parameters());
-  if (folder && fs::exists(path / "tokenizer.json")) {
-    out.tokenizer = look_at_tokenizer(path / "tokenizer.json");
-  }
+  const std::string tokenizer = source.default_tokenizer();
+  if (folder && tokenizer != "bytes") out.tokenizer = look_at_tokenizer(tokenizer);
   return out;
 }
 

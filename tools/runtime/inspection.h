@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/config.h"
+#include "models/lora.h"
 #include "tools/runtime/unit_table.h"
 
 namespace fsdp::tools {
@@ -20,12 +21,27 @@ struct ParameterRow {
   int64_t times = 1;
 };
 
+// A module with more than one tensor, of one name in every block: "model.layers.*.mlp".
+struct ModuleRow {
+  std::string name;
+  int64_t tensors = 0, parameters = 0;  // of all blocks together, and of the modules in it
+};
+
 struct ParameterCounts {
   int64_t total = 0;  // a tied head once
   int64_t trainable = 0;
   int64_t embedding = 0;  // token and position tables
   int64_t head = 0;       // 0: tied
   int64_t other() const { return total - embedding - head; }
+};
+
+// A LoRA adapter, and how it fits its base.
+struct AdapterSummary {
+  models::LoraConfig lora;
+  std::string base;        // folder of its model
+  size_t layers = 0;       // that it has terms for
+  int64_t parameters = 0;  // of the terms
+  std::string problem;     // "": its tensors are those of the layers
 };
 
 struct WeightsSummary {
@@ -53,15 +69,18 @@ struct Inspection {
   std::string dtype;  // of config.json; "": it does not say
   ParameterCounts counts;
   std::vector<ParameterRow> parameters;
+  std::vector<ModuleRow> modules() const;  // sums of `parameters`
   std::vector<UnitRow> units;  // a unit per transformer block, for `world` ranks of FULL_SHARD
   int world = 1;
+  std::optional<AdapterSummary> adapter;      // of an adapter's folder; all else is its base's
   std::optional<WeightsSummary> weights;      // of a folder
   std::optional<TokenizerSummary> tokenizer;  // of a folder that has one
   bool sound() const;                         // no problem
 };
 
 struct InspectionOptions {
-  std::string source;  // a folder, a config.json, or the name of a preset
+  std::string source;     // a folder, also of an adapter, a config.json, or the name of a preset
+  std::string base = {};  // folder of the adapter's model; empty: as the adapter says
   int world = 8;
   std::vector<std::string> frozen = {};  // as in SessionOptions
 };

@@ -55,14 +55,35 @@ std::string counts_section(const ParameterCounts& counts) {
          row("without embedding and head", format_count(counts.other()));
 }
 
-std::string modules_section(const std::vector<ParameterRow>& rows) {
-  std::string out =
-      fmt::format("\n  {:<52} {:>17} {:>6} {:>17}\n", "tensor", "shape", "times", "parameters");
-  for (const ParameterRow& r : rows) {
+std::string modules_section(const Inspection& in) {
+  std::string out = fmt::format("\n  {:<52} {:>24} {:>17}\n", "module", "tensors", "parameters");
+  for (const ModuleRow& m : in.modules()) {
+    out += fmt::format("  {:<52} {:>24} {:>17}\n", m.name, m.tensors, format_count(m.parameters));
+  }
+  out += fmt::format("\n  {:<52} {:>17} {:>6} {:>17}\n", "tensor", "shape", "times", "parameters");
+  for (const ParameterRow& r : in.parameters) {
     out += fmt::format("  {:<52} {:>17} {:>6} {:>17}\n", r.name, r.shape.str(), r.times,
                        format_count(r.shape.numel() * r.times));
   }
   return out;
+}
+
+std::string targets_text(const models::LoraConfig& lora) {
+  if (!lora.target_pattern.empty()) return lora.target_pattern;
+  return lora.targets.empty() ? "those of the family"
+                              : fmt::to_string(fmt::join(lora.targets, ", "));
+}
+
+std::string adapter_section(const AdapterSummary& adapter) {
+  const models::LoraConfig& lora = adapter.lora;
+  return fmt::format("\nLoRA adapter of {}\n", adapter.base) +
+         row("parameters", format_count(adapter.parameters),
+             fmt::format("of {} layers: {}", adapter.layers, targets_text(lora))) +
+         row("rank", format_count(lora.r),
+             fmt::format("alpha {}, scale {:.4g}, dropout {}", lora.alpha, lora.scale(),
+                         lora.dropout)) +
+         (adapter.problem.empty() ? "  names and shapes are those of the layers\n"
+                                  : "  PROBLEM: " + adapter.problem + "\n");
 }
 
 std::string weights_section(const WeightsSummary& weights) {
@@ -109,6 +130,17 @@ OrderedJson config_fields(const models::ModelConfig& c) {
           {"tied_head", c.tied_head}};
 }
 
+OrderedJson adapter_fields(const AdapterSummary& adapter) {
+  return {{"base", adapter.base},
+          {"r", adapter.lora.r},
+          {"alpha", adapter.lora.alpha},
+          {"dropout", adapter.lora.dropout},
+          {"targets", targets_text(adapter.lora)},
+          {"layers", adapter.layers},
+          {"parameters", adapter.parameters},
+          {"problem", adapter.problem}};
+}
+
 OrderedJson weights_fields(const WeightsSummary& weights) {
   OrderedJson dtypes = OrderedJson::object();
   for (const auto& [name, of] : weights.dtypes) {
@@ -129,16 +161,20 @@ OrderedJson tokenizer_fields(const TokenizerSummary& tokenizer) {
 }  // namespace
 
 std::string format_inspection(const Inspection& in) {
-  std::string out = shape_section(in) + counts_section(in.counts) + modules_section(in.parameters) +
+  std::string out = shape_section(in) + counts_section(in.counts) + modules_section(in) +
                     fmt::format("\nfull_shard on {} rank{}\n{}", in.world, in.world == 1 ? "" : "s",
                                 format_units(in.units, {}, in.world));
+  if (in.adapter) out += adapter_section(*in.adapter);
   if (in.weights) out += weights_section(*in.weights);
   if (in.tokenizer) out += tokenizer_section(*in.tokenizer);
   return out;
 }
 
 std::string inspection_json(const Inspection& in) {
-  OrderedJson parameters = OrderedJson::array(), units = OrderedJson::array();
+  OrderedJson parameters = OrderedJson::array(), modules = parameters, units = parameters;
+  for (const ModuleRow& m : in.modules()) {
+    modules.push_back({{"name", m.name}, {"tensors", m.tensors}, {"parameters", m.parameters}});
+  }
   for (const ParameterRow& r : in.parameters) {
     parameters.push_back({{"name", r.name},
                           {"shape", r.shape.extents()},
@@ -160,9 +196,11 @@ std::string inspection_json(const Inspection& in) {
                      {"embedding", in.counts.embedding},
                      {"head", in.counts.head},
                      {"without_embedding_and_head", in.counts.other()},
+                     {"modules", modules},
                      {"parameters", parameters},
                      {"world", in.world},
                      {"units", units}};
+  if (in.adapter) out["adapter"] = adapter_fields(*in.adapter);
   if (in.weights) out["weights"] = weights_fields(*in.weights);
   if (in.tokenizer) out["tokenizer"] = tokenizer_fields(*in.tokenizer);
   return out.dump(2) + "\n";
