@@ -6,14 +6,28 @@
 #include "comm/fsdp/scope.h"
 
 namespace fsdp::comm {
+namespace {
+
+// In a fixed order there is one sum over all ranks, whatever the mesh.
+GradientDivision division_of(const FsdpRuntime& runtime, const FsdpOptions& o) {
+  const Mesh& mesh = runtime.mesh;
+  return gradient_division({.reduce_dtype = o.reduce_dtype,
+                            .shards = runtime.everyone ? mesh.ranks() : mesh.shards(),
+                            .replicas = runtime.everyone ? 1 : mesh.replicas(),
+                            .factor = o.divide_factor,
+                            .force_sum = o.force_sum,
+                            .split = o.split_division});
+}
+
+}  // namespace
+
 UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name, const FsdpOptions& options,
                              const ParameterSegment& segment)
     : runtime_(runtime),
       name_(std::move(name)),
       options_(options),
       segment_(segment),
-      division_(gradient_division(options.reduce_dtype, runtime.mesh.ranks(), options.divide_factor,
-                                  options.force_sum, options.split_division)),
+      division_(division_of(runtime, options)),
       keeps_unsharded_(keeps_gradients(options, runtime.mesh.shards())),
       defer_replicas_(options.accumulation == Accumulation::kReduceScatterEach &&
                       runtime.mesh.replicas() > 1),
@@ -186,7 +200,7 @@ Stream& UnitGradients::average_across_replicas(Tensor piece) {
   if (runtime_.mesh.replicas() == 1 || runtime_.everyone) return runtime_.reduce_stream;
   Stream& stream = runtime_.replica_stream;
   runtime_.backend.wait(stream, runtime_.backend.record(runtime_.reduce_stream));
-  runtime_.mesh.across_replicas().all_reduce(stream, piece, division_.op);
+  runtime_.mesh.across_replicas().all_reduce(stream, piece, division_.replica_op);
   return stream;
 }
 

@@ -91,8 +91,12 @@ std::vector<double> reduced(Communicator& group, const std::vector<double>& grad
   const int shards = group.size() / way.replicas;
   const auto shard_group = group.split(group.rank() / shards, group.rank() % shards, "shards");
   const auto replica_group = group.split(group.rank() % shards, group.rank() / shards, "replicas");
-  const comm::GradientDivision division =
-      comm::gradient_division(dtype, group.size(), way.factor, way.force_sum, way.split);
+  const comm::GradientDivision division = comm::gradient_division({.reduce_dtype = dtype,
+                                                                   .shards = shards,
+                                                                   .replicas = way.replicas,
+                                                                   .factor = way.factor,
+                                                                   .force_sum = way.force_sum,
+                                                                   .split = way.split});
   const auto numel = static_cast<int64_t>(gradient.size());
   const int64_t slot = numel / shards;
   CommTensor buffer = comm_tensor(*shard_group, *rank.backend, numel, dtype, memory);
@@ -103,7 +107,7 @@ std::vector<double> reduced(Communicator& group, const std::vector<double>& grad
   if (division.before != 1) rank.backend->divide(stream, buffer.tensor, division.before);
   Tensor own = buffer.tensor.slice(shard_group->rank() * slot, Shape{slot});
   shard_group->reduce_scatter(stream, buffer.tensor, own, division.op);
-  replica_group->all_reduce(stream, own, division.op);
+  replica_group->all_reduce(stream, own, division.replica_op);
   if (division.after != 1) rank.backend->divide(stream, own, division.after);
   before_compute(rank, shard_group->all_gather(stream, buffer.tensor));
   return buffer.tensor.to_doubles();

@@ -9,54 +9,74 @@ using namespace fsdp;
 using namespace fsdp::comm;
 using namespace fsdp::test;
 
-TEST_CASE("f16 splits the divisor around the sum as PyTorch FSDP2 does") {
+namespace {
+
+void check(const DivisionRule& rule, const GradientDivision& expected) {
+  CAPTURE(name_of(rule.reduce_dtype));
+  CAPTURE(rule.shards);
+  CAPTURE(rule.replicas);
+  CAPTURE(rule.factor.value_or(0));
+  const GradientDivision got = gradient_division(rule);
+  CHECK(got.before == expected.before);
+  CHECK(got.after == expected.after);
+  CHECK(got.op == expected.op);
+  CHECK(got.replica_op == expected.replica_op);
+}
+
+}  // namespace
+
+TEST_CASE("f16 and f64 split the divisor around the sum as PyTorch FSDP2 does") {
   struct Vector {
     int ranks;
     double before, after;
   };
   // Before and after for 1, 2, 3, ... ranks, from _get_gradient_divide_factors.
-  for (const Vector& v : {Vector{1, 1, 1}, {2, 2, 1}, {3, 2, 1.5}, {4, 2, 2}, {6, 4, 1.5},
-                          {8, 4, 2}, {12, 4, 3}, {16, 4, 4}, {32, 8, 4}, {64, 8, 8},
-                          {128, 16, 8}, {512, 32, 16}}) {
-    CAPTURE(v.ranks);
-    for (const bool force_sum : {false, true}) {
-      const GradientDivision d = gradient_division(DType::kF16, v.ranks, {}, force_sum);
-      CHECK(d.before == v.before);
-      CHECK(d.after == v.after);
-      CHECK(d.op == ReduceOp::kSum);
+  for (const Vector& v : {Vector{1, 1, 1},
+                          {2, 2, 1},
+                          {3, 2, 1.5},
+                          {4, 2, 2},
+                          {6, 4, 1.5},
+                          {8, 4, 2},
+                          {12, 4, 3},
+                          {16, 4, 4},
+                          {32, 8, 4},
+                          {64, 8, 8},
+                          {128, 16, 8},
+                          {512, 32, 16}}) {
+    const GradientDivision expected = {.before = v.before, .after = v.after};
+    for (const DType dtype : {DType::kF16, DType::kF64}) {
+      for (const bool force_sum : {false, true}) {
+        check({.reduce_dtype = dtype, .shards = v.ranks, .force_sum = force_sum}, expected);
+      }
+      // A factor takes the place of the number of ranks.
+      check({.reduce_dtype = dtype, .shards = 7, .factor = v.ranks}, expected);
     }
-    // A factor takes the place of the number of ranks.
-    const GradientDivision d = gradient_division(DType::kF16, 7, v.ranks, false);
-    CHECK(d.before == v.before);
-    CHECK(d.after == v.after);
+    // FSDP1 splits in every dtype, over shards and replicas.
+    check({.reduce_dtype = DType::kF32, .replicas = v.ranks, .split = true}, expected);
   }
 }
 
-TEST_CASE("wider types average in the collective, or sum and divide the smaller result") {
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF64}) {
-    CAPTURE(name_of(dtype));
-    for (const int ranks : {1, 2, 3, 512}) {
-      const GradientDivision plain = gradient_division(dtype, ranks, {}, false);
-      CHECK(plain.before == 1);
-      CHECK(plain.after == 1);
-      CHECK(plain.op == ReduceOp::kAverage);
-      const GradientDivision same = gradient_division(dtype, ranks, ranks, false);
-      CHECK(same.op == ReduceOp::kAverage);
-      const GradientDivision sum = gradient_division(dtype, ranks, {}, true);
-      CHECK(sum.before == 1);
-      CHECK(sum.after == ranks);
-      CHECK(sum.op == ReduceOp::kSum);
-      const GradientDivision factor = gradient_division(dtype, ranks, 2.5, false);
-      CHECK(factor.before == 1);
-      CHECK(factor.after == 2.5);
-      CHECK(factor.op == ReduceOp::kSum);
-    }
+TEST_CASE("f32 and bf16: averages, terms divided by a factor, or sums divided after") {
+  constexpr ReduceOp kAverage = ReduceOp::kAverage;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    check({.reduce_dtype = dtype, .shards = 3}, {.op = kAverage, .replica_op = kAverage});
+    check({.reduce_dtype = dtype, .shards = 2, .replicas = 2},
+          {.op = kAverage, .replica_op = kAverage});
+    // The number of shards as the factor: an average over these, and a sum over the replicas.
+    check({.reduce_dtype = dtype, .shards = 3, .replicas = 2, .factor = 3}, {.op = kAverage});
+    check({.reduce_dtype = dtype, .shards = 3, .replicas = 2, .factor = 6}, {.before = 6});
+    check({.reduce_dtype = dtype, .shards = 3, .factor = 2.5}, {.before = 2.5});
+    check({.reduce_dtype = dtype, .shards = 3, .replicas = 2, .force_sum = true}, {.after = 6});
+    check({.reduce_dtype = dtype, .shards = 3, .factor = 2.5, .force_sum = true}, {.after = 2.5});
   }
 }
 
 TEST_CASE("a factor that is not positive is refused") {
   for (const double factor : {0.0, -2.0}) {
-    CHECK(contains(error_of([&] { gradient_division(DType::kF32, 2, factor, false); }),
+    CHECK(contains(error_of([&] {
+                     gradient_division(
+                         {.reduce_dtype = DType::kF32, .shards = 2, .factor = factor});
+                   }),
                    "divide factor: expected a positive number"));
   }
 }
