@@ -120,8 +120,11 @@ void UnitParameters::wait_unsharded() {
 }
 
 void UnitParameters::reshard() {
-  if (resident_ || state_ == ParameterState::kSharded) return;
-  wait_unsharded();  // a gather that nobody used still has to finish before its buffer is free
+  if (state_ == ParameterState::kSharded) return;
+  // A gather that nobody used still has to finish: before its buffer is free, or before the
+  // optimizer writes the masters that other ranks read.
+  wait_unsharded();
+  if (resident_) return;
   for (ParameterSegment& s : segments_) s.unsharded->unbind();
   pool_->release(buffer_, runtime_.backend.record(runtime_.backend.compute_stream()));
   state_ = ParameterState::kSharded;
@@ -143,7 +146,6 @@ void UnitParameters::reshard_after_forward() {
 void UnitParameters::mark_updated() {
   inner_kept_ = nullptr;
   if (!resident_ || runtime_.mesh.shards() == 1 || state_ == ParameterState::kSharded) return;
-  wait_unsharded();
   state_ = ParameterState::kSharded;
 }
 

@@ -3,22 +3,29 @@
 //
 //            unshard()              wait_unsharded()
 //   SHARDED ----------> GATHERING ------------------> UNSHARDED
-//      ^                   |                              |
-//      +-------------------+------------------------------+
-//        reshard(), reshard_after_forward(); mark_updated() when the values are resident
+//     ^  ^                |   ^                         |   |
+//     |  +----------------+---|-------------------------+   |
+//     |   reshard(), reshard_after_forward();               |
+//     |   mark_updated() when the values are resident       |
+//     |                       |                             |
+//     |                       | unshard()                   |
+//     +------------------ RESHARDED <-----------------------+
+//       mark_updated()                reshard_after_forward() with an inner group (hpZ)
 //
-// With one rank per shard group there is nothing to gather: UNSHARDED from the start, for ever.
-// From GATHERING it is the same as from UNSHARDED: the compute stream waits for the gather first.
-// Trainable and frozen parameters are two segments, each padded and sharded by itself: a frozen one
-// is kept in the compute dtype and has no gradient and no optimizer state.
-// Streams: the cast into this rank's slot and the all-gather run on the gather stream. It writes a
-// buffer after the compute stream is done with the buffer's last tenant (free_since); the compute
-// stream reads it after `gathered_`.
+// RESHARDED is kSharded with `inner_kept_` set: every rank of the inner group keeps a part of the
+// unit's values, and the next gather is inside that group. mark_updated() says they are out of
+// date. With one rank per shard group there is nothing to gather: UNSHARDED from the start, for
+// ever. reshard() from GATHERING: the compute stream waits for the gather first. Resident values
+// stay after it: UNSHARDED until mark_updated(). Trainable and frozen parameters are two segments,
+// each padded and sharded by itself: a frozen one is kept in the compute dtype and has no gradient
+// and no optimizer state. Streams: the cast into this rank's slot and the all-gather run on the
+// gather stream. It writes a buffer after the compute stream is done with the buffer's last tenant
+// (free_since); the compute stream reads it after `gathered_`.
 //
 // [Note: who holds resident values] Without sharding between uses the unsharded buffer is the
 // unit's own, and where its dtype is the master's, the master is a slice of it: nothing is held
-// twice. reshard() then does nothing; mark_updated(), after the optimizer, says that the slots of
-// other ranks are stale: SHARDED, until the next gather.
+// twice. reshard() then gives nothing back; mark_updated(), after the optimizer, says that the
+// slots of other ranks are stale: SHARDED, until the next gather.
 #pragma once
 
 #include <functional>

@@ -2,6 +2,8 @@
 // machine.
 #include "comm/fsdp/unit_parameters.h"
 
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 #include "tests/support/sharded_run.h"
@@ -193,6 +195,65 @@ TEST_CASE("without a free buffer unsharding says so, and needing the values is a
     units[1]->parameters.reshard();
     CHECK(third.unshard());
     run.sharded().reset();
+  });
+}
+
+namespace {
+
+// Gathers that come late.
+RunSpec slow_gathers(const FsdpOptions& options) {
+  RunSpec s;
+  s.fsdp = options;
+  s.cpu = [](int) {
+    cpu::CpuOptions o;
+    o.delay = [](const std::string& stream, std::string_view) {
+      return stream == "gather" ? 10000 : 0;
+    };
+    return o;
+  };
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("a gather that nobody used ends before its memory is another's") {
+  run_local_ranks(2, [&](Communicator& world) {
+    RankRun run(world, slow_gathers({.release_arena = true}));
+    UnitParameters& unit = run.sharded().units()[1]->parameters;
+    CHECK(unit.unshard());
+    const void* memory = unit.segments()[0].unsharded->data();
+    run.sharded().reset();  // gives the arena back
+    std::vector<Tensor> others;
+    do {
+      const auto numel = static_cast<int64_t>(unit.arena_bytes() / sizeof(float));
+      others.push_back(Tensor::zeros(run.backend(), Shape{numel}, DType::kF32));
+    } while (others.back().data() != memory && others.size() < 100);
+    REQUIRE(others.back().data() == memory);
+    run.sharded().recover();  // waits for all streams
+    CHECK(others.back().to_doubles() == std::vector<double>(unit.arena_bytes() / sizeof(float)));
+  });
+}
+
+TEST_CASE("a gather of resident values that nobody used ends before the optimizer writes them") {
+  run_local_ranks(2, [&](Communicator& world) {
+    RankRun run(world, slow_gathers({.strategy = Strategy::kShardOptimizer}));
+    UnitParameters& unit = run.sharded().units()[1]->parameters;
+    const ParameterSegment& segment = unit.segments()[0];
+    const Tensor all(segment.unsharded, 0, Shape{segment.layout.numel()}, DType::kF32);
+    std::vector<double> expected;
+    for (const bool used : {true, false}) {
+      CHECK(unit.unshard());
+      if (used) unit.wait_unsharded();
+      unit.reshard();
+      if (used) expected = all.to_doubles();
+      if (used) unit.mark_updated();
+    }
+    Tensor master = segment.master;
+    run.backend().fill_zero(run.backend().compute_stream(), master.data(), master.bytes());
+    run.sharded().recover();  // waits for all streams
+    const auto count = segment.layout.shard_numel();
+    std::fill_n(expected.begin() + world.rank() * count, count, 0);
+    CHECK(all.to_doubles() == expected);
   });
 }
 
