@@ -15,6 +15,22 @@ FsdpOptions narrow_sum(FsdpOptions options) {
   return options;
 }
 
+// The second step leaves out a block, which by the first one's order is gathered ahead: the first
+// block is the last to be gathered for backward, the last block for forward.
+SubjectFactory without(int block) {
+  return block_list(small_gpt2(), [block](const Pass& pass) {
+    std::vector<int> blocks = {0, 1, 2};
+    if (pass.step == 1) std::erase(blocks, block);
+    return blocks;
+  });
+}
+
+models::ModelConfig two_blocks() {
+  models::ModelConfig config = small_gpt2();
+  config.layers = 2;
+  return config;
+}
+
 }  // namespace
 
 std::vector<OrderSetting> order_settings() {
@@ -24,23 +40,47 @@ std::vector<OrderSetting> order_settings() {
   FsdpOptions scatter_each = kHybrid;
   scatter_each.accumulation = Accumulation::kReduceScatterEach;
   scatter_each.micro_steps = 3;
-  return {{"full_shard", 2, {}, sharded},
-          {"hpZ", 4, {.reshard_group_size = 2}, sharded},
-          {"one stream", 2, {.separate_reduce = false}, {kGathered, kFree}},
-          {"arena released", 2, {.release_arena = true}, sharded},
-          {"shard_grad_op", 2, {.strategy = kShardGradOp}, sharded},
-          {"shard_optimizer", 2, {.strategy = kShardOptimizer}, sharded},
-          {"no_shard", 2, {.strategy = kNoShard}, {kComputed, kScattered, kReplicated}},
-          {"hybrid_shard", 4, kHybrid, hybrid},
-          // Micro-steps before the last end on the reduce stream.
-          {"hybrid_shard, micro-steps",
-           4,
-           scatter_each,
-           {kGathered, kFree, kComputed, kReduced, kScattered, kReplicated}},
-          {"hybrid_shard, narrow sum",
-           4,
-           narrow_sum(kHybrid),
-           {kGathered, kFree, kComputed, kScattered, kReplicated, kReturned}}};
+  return {
+      {"full_shard", 2, {}, sharded},
+      {"hpZ", 4, {.reshard_group_size = 2}, sharded},
+      {"one stream", 2, {.separate_reduce = false}, {kGathered, kFree}},
+      {"arena released", 2, {.release_arena = true}, sharded},
+      {"shard_grad_op", 2, {.strategy = kShardGradOp}, sharded},
+      {"shard_optimizer", 2, {.strategy = kShardOptimizer}, sharded},
+      {"no_shard", 2, {.strategy = kNoShard}, {kComputed, kScattered, kReplicated}},
+      {"hybrid_shard", 4, kHybrid, hybrid},
+      // Micro-steps before the last end on the reduce stream.
+      {"hybrid_shard, micro-steps",
+       4,
+       scatter_each,
+       {kGathered, kFree, kComputed, kReduced, kScattered, kReplicated}},
+      {"hybrid_shard, narrow sum",
+       4,
+       narrow_sum(kHybrid),
+       {kGathered, kFree, kComputed, kScattered, kReplicated, kReturned}},
+      {"shard_optimizer, micro-steps", 2, {.strategy = kShardOptimizer, .micro_steps = 2}, sharded},
+      {.what = "a block left out, arena released",
+       .ranks = 2,
+       .options = {.forward_prefetch = 0, .release_arena = true},
+       .edges = sharded,
+       .subject = without(0)},
+      {.what = "a block left out, shard_grad_op",
+       .ranks = 2,
+       .options = {.strategy = kShardGradOp},
+       .edges = sharded,
+       .subject = without(2)},
+      {.what = "attention and MLP as units, recompute",
+       .ranks = 2,
+       .options = {},
+       .edges = sharded,
+       .subject = causal_lm(two_blocks(), RecomputeMode::kFull),
+       .wrap = wrap_classes({"GPT2Attention", "GPT2MLP"})},
+      {.what = "two forwards",
+       .ranks = 2,
+       .options = {},
+       .edges = sharded,
+       .subject = causal_lm(two_blocks()),
+       .forwards = 2}};
 }
 
 namespace {
@@ -61,21 +101,24 @@ void clear(RankRun& run, const ParameterSegment& segment, const Tensor& kept) {
   backend.fill_zero(backend.compute_stream(), memory.data() + end, memory.bytes() - end);
 }
 
-// A block's last use of its parameters is that of the MLP in forward, of the first norm in
-// backward; the root's is that of the final norm in backward: the head's gradients are taken in
-// forward.
-void leave_zeros(RankRun& run) {
+// A unit's last use of its parameters is that of its last child in forward, of its first in
+// backward; the root's is that of the final norm in the last backward: the head's gradients are
+// taken in forward.
+void leave_zeros(RankRun& run, int forwards) {
   const FullySharded& sharded = run.sharded();
   if (keeps_parameters(sharded.options(), sharded.mesh().shards())) return;
+  const Unit& root = *sharded.units()[0];
   for (Module* module : run.module().modules()) {
+    if (module->name() == "final_norm" && forwards == 1) {
+      module->set_hooks({.post_backward = [&] { clear(run, root.parameters.segments()[0], {}); }});
+    }
     for (const auto& unit : sharded.units()) {
+      if (unit->depth == 0 || module->name() != unit->name) continue;
       const ParameterSegment& segment = unit->parameters.segments()[0];
-      const bool root = unit == sharded.units()[0];
-      if (module->name() == unit->name + ".mlp") {
-        module->set_hooks({.post_forward = [&] { clear(run, segment, segment.inner_shard); }});
-      } else if (module->name() == (root ? "final_norm" : unit->name + ".attention_norm")) {
-        module->set_hooks({.post_backward = [&] { clear(run, segment, Tensor()); }});
-      }
+      module->children().back()->set_hooks(
+          {.post_forward = [&] { clear(run, segment, segment.inner_shard); }});
+      module->children().front()->set_hooks(
+          {.post_backward = [&] { clear(run, segment, Tensor()); }});
     }
   }
 }
@@ -86,9 +129,12 @@ RunSpec spec_of(const OrderSetting& setting) {
   RunSpec s;
   s.ranks = setting.ranks;
   s.fsdp = setting.options;
-  s.rows = 4 * setting.options.micro_steps;
+  s.subject = setting.subject;
+  s.wrap = setting.wrap;
+  s.forwards = setting.forwards;
+  s.rows = 4 * setting.options.micro_steps * setting.forwards;
   s.steps = 2;
-  s.prepared = leave_zeros;
+  s.prepared = [forwards = setting.forwards](RankRun& run) { leave_zeros(run, forwards); };
   return s;
 }
 

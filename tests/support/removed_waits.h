@@ -34,6 +34,9 @@ struct OrderSetting {
   int ranks;
   comm::FsdpOptions options;
   std::set<Edge> edges;  // of a step
+  SubjectFactory subject = causal_lm(small_gpt2());
+  comm::WrapPolicy wrap = nullptr;
+  int forwards = 1;
 };
 std::vector<OrderSetting> order_settings();
 // Two steps. A unit that gives its parameters back leaves zeros in the buffer.

@@ -32,6 +32,11 @@ const std::string kLastStep = "the end of the last step waited for this reductio
 const std::string kRootIsLast = "the root's reduction, waited for before, is the last one";
 const std::string kBackwardEnd = "the end of backward waited for this reduction already";
 const std::string kGatherIsLater = "the unit's gather, waited for before, came after the reduction";
+const std::string kLaterGather = "a later gather was waited for already";
+// What the last gather of a step would spoil when nobody uses it: unit_parameters_test.cpp shows
+// it.
+const std::string kNotReused = "the memory that is given back is not used again until it ends";
+const std::string kNotRead = "values that other ranks gather too late are never read";
 // These name another wait of the list, which therefore stays when the list is removed at once.
 const std::string kRootGather = "the root's gather waited for the end of the last backward already";
 const std::string kInnerPart = "the buffer was given back after the inner part was copied from it";
@@ -126,6 +131,81 @@ const List kNarrowed = {{kReturned, 0, "blocks.2", kLastStep},
                         {kReturned, 1, "blocks.1", kLastStep},
                         {kReturned, 3, "root", kLastStep}};
 
+// The first block is left out.
+const List kReductionsWithoutABlock = {
+    {kReduced, 0, "", kGivenBack},   {kReduced, 1, "", kLastStep},
+    {kReduced, 2, "", kRootIsLast},  {kReduced, 3, "", kRootIsLast},
+    {kReduced, 4, "", kRootIsLast},  {kReduced, 5, "", kRootIsLast},
+    {kReduced, 6, "", kRootIsLast},  {kReduced, 7, "", kBackwardEnd},
+    {kReduced, 8, "", kLastStep},    {kReduced, 9, "", kBackwardEnd},
+    {kReduced, 10, "", kBackwardEnd}};
+
+// Gathers on demand in forward, the root's first; then block 2, block 1, and block 0 in vain.
+const List kGathersInVain = {
+    {kFree, 0, "root", kBeforeUpdate},     {kFree, 1, "root", kAllocated},
+    {kFree, 2, "blocks.1", kBeforeUpdate}, {kFree, 3, "blocks.1", kUpdate},
+    {kFree, 4, "blocks.2", kBeforeUpdate}, {kFree, 5, "blocks.2", kUpdate},
+    {kFree, 7, "blocks.2", kUpdate},       {kFree, 8, "blocks.2", kLaterWork},
+    {kFree, 9, "blocks.1", kUpdate},       {kFree, 11, "blocks.0", kUpdate},
+    {kGathered, 5, "root", kNotReused}};
+
+// The last block is left out.
+const List kKeptWithoutABlock = {
+    {kGathered, 3, "root", kNotRead},     {kReduced, 0, "root", kLastStep},
+    {kReduced, 1, "blocks.1", kLastStep}, {kReduced, 2, "blocks.0", kLastStep},
+    {kReduced, 4, "", kRootIsLast},       {kReduced, 5, "", kRootIsLast},
+    {kReduced, 6, "", kLastStep}};
+
+// Every unit is gathered for forward, for recompute, where it is given back, and for backward.
+const List kNested = {{kFree, 0, "root", kBeforeUpdate},
+                      {kFree, 2, "root", kBeforeUpdate},
+                      {kFree, 3, "blocks.0.attention", kUpdate},
+                      {kFree, 4, "blocks.0.attention", kBeforeUpdate},
+                      {kFree, 5, "blocks.0.mlp", kUpdate},
+                      {kFree, 7, "blocks.1.attention", kUpdate},
+                      {kFree, 9, "blocks.1.mlp", kUpdate},
+                      {kFree, 11, "blocks.1.mlp", kUpdate},
+                      {kFree, 12, "blocks.1.attention", kLaterWork},
+                      {kFree, 13, "blocks.1.attention", kUpdate},
+                      {kFree, 15, "blocks.1.mlp", kUpdate},
+                      {kFree, 16, "blocks.1.mlp", kLaterWork},
+                      {kFree, 17, "blocks.1.attention", kUpdate},
+                      {kFree, 19, "blocks.0.mlp", kUpdate},
+                      {kFree, 21, "blocks.0.attention", kUpdate},
+                      {kFree, 23, "blocks.0.mlp", kUpdate},
+                      {kFree, 24, "blocks.0.mlp", kLaterWork},
+                      {kFree, 25, "blocks.0.attention", kUpdate},
+                      {kGathered, 6, "blocks.1.mlp", kLaterGather},
+                      {kGathered, 10, "blocks.0.mlp", kLaterGather},
+                      {kReduced, 0, "root", kLastStep},
+                      {kReduced, 1, "blocks.1.mlp", kLastStep},
+                      {kReduced, 2, "blocks.1.attention", kLastStep},
+                      {kReduced, 6, "", kRootIsLast},
+                      {kReduced, 7, "", kRootIsLast},
+                      {kReduced, 8, "", kRootIsLast},
+                      {kReduced, 9, "", kRootIsLast}};
+
+// Two blocks are gathered for two forwards, then for two backwards, of which the second reduces.
+const List kTwoForwards = {
+    {kFree, 0, "root", kBeforeUpdate},    {kFree, 2, "root", kBeforeUpdate},
+    {kFree, 3, "blocks.0", kUpdate},      {kFree, 4, "blocks.0", kBeforeUpdate},
+    {kFree, 5, "blocks.1", kUpdate},      {kFree, 7, "blocks.0", kUpdate},
+    {kFree, 9, "blocks.1", kUpdate},      {kFree, 11, "blocks.1", kUpdate},
+    {kFree, 12, "blocks.1", kLaterWork},  {kFree, 13, "blocks.0", kUpdate},
+    {kFree, 15, "blocks.1", kUpdate},     {kFree, 17, "blocks.0", kUpdate},
+    {kReduced, 0, "root", kLastStep},     {kReduced, 1, "blocks.1", kLastStep},
+    {kReduced, 2, "blocks.0", kLastStep}, {kReduced, 4, "", kRootIsLast},
+    {kReduced, 5, "", kRootIsLast}};
+
+// In the second micro-step every unit waits for its own reduction in the first; the root does so in
+// forward, when the head's gradients are taken.
+const List kSecondMicroStep = {
+    {kReduced, 0, "root", kLastStep},       {kReduced, 1, "blocks.2", kLastStep},
+    {kReduced, 2, "blocks.1", kLastStep},   {kReduced, 3, "blocks.0", kLastStep},
+    {kReduced, 5, "blocks.2", kRootIsLast}, {kReduced, 6, "blocks.1", kRootIsLast},
+    {kReduced, 7, "blocks.0", kRootIsLast}, {kReduced, 9, "", kRootIsLast},
+    {kReduced, 10, "", kRootIsLast},        {kReduced, 11, "", kRootIsLast}};
+
 struct Expected {
   List redundant;
   std::map<Edge, int> counts;  // of all waits of a step
@@ -162,7 +242,20 @@ std::map<std::string, Expected> expected_of_settings() {
              {kFree, 28},
              {kComputed, 4},
              {kScattered, 4},
-             {kReturned, 4}}}}};
+             {kReturned, 4}}}},
+          {"shard_optimizer, micro-steps",
+           {kGathersKept + kSecondMicroStep,
+            {{kGathered, 4}, {kReduced, 12}, {kFree, 4}, {kComputed, 8}}}},
+          {"a block left out, arena released",
+           {kGathersInVain + kReductionsWithoutABlock,
+            {{kGathered, 6}, {kReduced, 11}, {kFree, 12}, {kComputed, 3}}}},
+          {"a block left out, shard_grad_op",
+           {kGathersKept + kKeptWithoutABlock,
+            {{kGathered, 4}, {kReduced, 7}, {kFree, 4}, {kComputed, 3}}}},
+          {"attention and MLP as units, recompute",
+           {kNested, {{kGathered, 13}, {kReduced, 10}, {kFree, 26}, {kComputed, 5}}}},
+          {"two forwards",
+           {kTwoForwards, {{kGathered, 9}, {kReduced, 6}, {kFree, 18}, {kComputed, 3}}}}};
 }
 
 // With FSDP_TEST_SURVIVORS set: "setting | waiting <- recorded | number | unit | reason".

@@ -72,34 +72,42 @@ TEST_CASE("without all waits of one stream for another, results are wrong" *
 
 namespace {
 
+constexpr const char* kSettingVariable = "FSDP_TEST_SETTING";    // its number
 constexpr const char* kEdgeVariable = "FSDP_TEST_REMOVED_EDGE";  // "gather compute"
 
 // The exit status of this program running the case below, with this edge removed.
-int status_without(const std::string& edge) {
+int status_without(size_t setting, const std::string& edge) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::string command = fmt::format(
-      "{}='{}' TSAN_OPTIONS=halt_on_error=1:exitcode=66 '{}' --no-skip "
+      "{}={} {}='{}' TSAN_OPTIONS=halt_on_error=1:exitcode=66 '{}' --no-skip "
       "--test-case='child: one step without an edge' >/dev/null 2>&1",
-      kEdgeVariable, edge, program);
+      kSettingVariable, setting, kEdgeVariable, edge, program);
   return std::system(command.c_str()) >> 8;
 }
 
 }  // namespace
 
 TEST_CASE("child: one step without an edge" * doctest::skip()) {
+  const char* setting = std::getenv(kSettingVariable);
   const char* edge = std::getenv(kEdgeVariable);
+  REQUIRE(setting != nullptr);
   REQUIRE(edge != nullptr);
   const std::string streams = edge;
   const size_t space = streams.find(' ');
-  train_without(spec_of(order_settings()[0]),
+  train_without(spec_of(order_settings().at(std::stoul(setting))),
                 {{streams.substr(0, space), streams.substr(space + 1)}}, 0);
 }
 
-TEST_CASE("ThreadSanitizer reports a removed edge" * doctest::skip(!kThreadSanitizer)) {
-  CHECK(status_without("no such edge") == 0);
-  for (const Edge& edge : order_settings()[0].edges) {
-    CAPTURE(edge.first);
-    CAPTURE(edge.second);
-    CHECK(status_without(edge.first + " " + edge.second) == 66);
+TEST_CASE("ThreadSanitizer reports a removed edge, under every setting" *
+          doctest::skip(!kThreadSanitizer)) {
+  const std::vector<OrderSetting> settings = order_settings();
+  for (size_t i = 0; i < settings.size(); ++i) {
+    CAPTURE(settings[i].what);
+    CHECK(status_without(i, "no such edge") == 0);
+    for (const Edge& edge : settings[i].edges) {
+      CAPTURE(edge.first);
+      CAPTURE(edge.second);
+      CHECK(status_without(i, edge.first + " " + edge.second) == 66);
+    }
   }
 }
