@@ -41,12 +41,17 @@ TEST_CASE("parity over MPI: every strategy gives the bits of one rank") {
   }
 }
 
-TEST_CASE("over MPI: delays, counts, order, overflow, norms, memory, evaluations and the rest") {
+TEST_CASE("over MPI: delays, collectives, accumulation, overflow, norms, memory and the rest") {
   MpiRuntime runtime(HostMemoryOptions{});
   for (const auto check :
-       {check_delays, check_collective_counts, check_overflow_on_one_rank, check_norms,
-        check_several_forwards, check_issue_order, check_host_runs_ahead, check_memory,
+       {check_delays, check_collectives, check_accumulation, check_overflow_on_one_rank,
+        check_norms, check_several_forwards, check_issue_order, check_host_runs_ahead, check_memory,
         check_evaluation, check_frozen_and_unused, check_exception}) {
     check(runtime.world());
   }
+}
+
+TEST_CASE("over MPI: a rank that runs its blocks in another order, and all are told") {
+  MpiRuntime runtime(HostMemoryOptions{});
+  if (runtime.world().size() > 1) check_order_divergence(runtime.world());
 }

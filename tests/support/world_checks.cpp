@@ -7,11 +7,14 @@
 #include <condition_variable>
 #include <limits>
 #include <mutex>
+#include <numeric>
 
 #include <doctest/doctest.h>
 
+#include "optim/loss_scaler.h"
 #include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/unit_sizes.h"
 #include "tools/runtime/memory_formula.h"
 
 namespace fsdp::test {
@@ -134,28 +137,108 @@ void check_delays(comm::Communicator& world) {
   }
 }
 
-void check_collective_counts(comm::Communicator& world) {
+void check_collectives(comm::Communicator& world) {
   using comm::Collective;
-  RankRun run(world, spec(world));
-  run.step(0);
-  run.wait();
-  const comm::Mesh& mesh = run.sharded().mesh();
-  const int64_t units = 4;  // the root, gathered once, and three blocks, gathered twice
-  CHECK(mesh.gather().count(Collective::kAllGather).calls ==
-        (world.size() > 1 ? 2 * units - 1 : 0));
-  CHECK(mesh.reduce().count(Collective::kReduceScatter).calls == (world.size() > 1 ? units : 0));
+  constexpr int64_t kBytes = sizeof(double);
+  const auto check = [](const comm::CollectiveCount& got, int64_t calls, int64_t bytes) {
+    CHECK(got.calls == calls);
+    CHECK(got.bytes == bytes);
+  };
+  for (const comm::FsdpOptions& options : strategies(world.size())) {
+    CAPTURE(name_of(options.strategy));
+    RunSpec s = spec(world);
+    s.fsdp = options;
+    RankRun run(world, s);
+    run.step(0);
+    run.wait();
+    const comm::Mesh& mesh = run.sharded().mesh();
+    const std::vector<int64_t> numels = unit_numels(run.module(), mesh.shards());
+    const auto units = static_cast<int64_t>(numels.size());
+    const int64_t all = std::accumulate(numels.begin(), numels.end(), int64_t{0});
+    // Blocks are gathered for forward and for backward, unless they stay; the root always does.
+    const bool twice = !comm::keeps_parameters(options, mesh.shards());
+    const bool sharded = mesh.shards() > 1, replicated = mesh.replicas() > 1;
+    CAPTURE("gathers");
+    check(mesh.gather().count(Collective::kAllGather), sharded * (twice ? 2 * units - 1 : units),
+          sharded * (twice ? 2 * all - numels[0] : all) * kBytes);
+    CAPTURE("reduce-scatters, then all-reduces across replicas");
+    check(mesh.reduce().count(Collective::kReduceScatter), sharded * units, sharded * all * kBytes);
+    check(mesh.across_replicas().count(Collective::kAllReduce), replicated * units,
+          replicated * all / mesh.shards() * kBytes);
+  }
 }
 
-void check_overflow_on_one_rank(comm::Communicator& world) {
+void check_accumulation(comm::Communicator& world) {
+  using enum comm::Accumulation;
   RunSpec s = spec(world);
+  s.rows = 48;
+  s.fsdp = in_f64(comm::Strategy::kFullShard);
+  s.fsdp.micro_steps = 2;
+  const RunResult expected = alone(s);
+  for (const auto accumulation : {kReduceEach, kReduceScatterEach, kReduceLast}) {
+    for (const comm::FsdpOptions& options : strategies(world.size())) {
+      CAPTURE(static_cast<int>(accumulation));
+      CAPTURE(name_of(options.strategy));
+      s.fsdp = options;
+      s.fsdp.micro_steps = 2;
+      s.fsdp.accumulation = accumulation;
+      const RunResult result = train_on(world, s);
+      CHECK(loss_difference(result, expected) <= 1e-12);
+      CHECK(largest_difference(result.parameters, expected.parameters) <= 1e-10);
+    }
+  }
+}
+
+namespace {
+
+// Steps with a loss scale, of which some overflow on the last rank; this rank's parameters after
+// each.
+std::vector<std::vector<double>> scaled_steps(comm::Communicator& world,
+                                              const comm::FsdpOptions& options, double scale,
+                                              const std::vector<bool>& overflows) {
+  RunSpec s = spec(world);
+  s.fsdp = options;
   s.fsdp.detect_overflow = true;
   RankRun run(world, s);
-  for (const bool overflow : {false, true, false}) {
+  comm::FullySharded& sharded = run.sharded();
+  optim::Clipper clipper(sharded.optimizer_shards(), &sharded.mesh().scalars(), s.clip_norm);
+  optim::AdamW optimizer(sharded.optimizer_shards(), {});
+  optim::LossScalerOptions scaling = optim::LossScalerOptions::torch();
+  scaling.initial = scale;
+  optim::LossScaler scaler(run.backend(), scaling);
+  std::vector<std::vector<double>> parameters;
+  for (const bool overflow : overflows) {
     const bool here = overflow && world.rank() == world.size() - 1;
-    run.gradient_factor = here ? std::numeric_limits<double>::infinity() : 1;
+    run.gradient_factor = here ? std::numeric_limits<double>::infinity() : scale;
     run.forward_backward(0);
-    CHECK(run.sharded().overflow().item() == (overflow ? 1 : 0));
-    run.sharded().finish_step();
+    CHECK(sharded.overflow().item() == (overflow ? 1 : 0));
+    clipper.measure(&scaler.scale(), &sharded.overflow());
+    scaler.update(clipper.skip());
+    optimizer.step(s.learning_rate, clipper.coefficient(), clipper.skip());
+    sharded.finish_step();
+    if (overflow) scale /= 2;
+    CHECK(scaler.scale().item() == scale);
+    parameters.emplace_back();
+    for (const auto& unit : sharded.units()) {
+      const std::vector<double> own = unit->parameters.trainable()->master.to_doubles();
+      parameters.back().insert(parameters.back().end(), own.begin(), own.end());
+    }
+  }
+  return parameters;
+}
+
+}  // namespace
+
+void check_overflow_on_one_rank(comm::Communicator& world) {
+  for (const comm::FsdpOptions& options : strategies(world.size())) {
+    CAPTURE(name_of(options.strategy));
+    const auto skipped = scaled_steps(world, options, 1024, {false, true, false});
+    CHECK(skipped[1] == skipped[0]);
+    // As if that step had never been: neither moments nor step counters moved.
+    const auto without = scaled_steps(world, options, 1024, {false, false});
+    CHECK(skipped[0] == without[0]);
+    CHECK(skipped[2] == without[1]);
+    CHECK_FALSE(without[1] == without[0]);
   }
 }
 
@@ -333,6 +416,23 @@ void check_exception(comm::Communicator& world) {
   run.step(1);
   run.step(2);
   CHECK((run.result() == expected));
+}
+
+void check_order_divergence(comm::Communicator& world) {
+  RunSpec s = spec(world);
+  const bool other = world.rank() == world.size() - 1;
+  s.subject = block_list(small_gpt2(), [other](const Pass&) {
+    return other ? std::vector<int>{0, 2, 1} : std::vector<int>{0, 1, 2};
+  });
+  const std::string message = error_of([&] {
+    RankRun run(world, s);
+    run.step(0);
+    run.wait();
+  });
+  CAPTURE(message);
+  CHECK(contains(message, "unit blocks.1"));
+  CHECK(contains(message, "unit blocks.2"));
+  CHECK(contains(message, fmt::format("rank {}", world.size() - 1)));
 }
 
 }  // namespace fsdp::test

@@ -7,8 +7,10 @@
 namespace fsdp::test {
 
 // Every rank of the world calls each; shapes and shares divide by nothing.
-void check_delays(comm::Communicator& world);             // on all streams: the same bits
-void check_collective_counts(comm::Communicator& world);  // of a step
+void check_delays(comm::Communicator& world);        // on all streams: the same bits
+void check_collectives(comm::Communicator& world);   // of a step: calls and bytes
+void check_accumulation(comm::Communicator& world);  // of micro-steps, every way
+// The step moves nothing on any rank, and the loss scale halves on all.
 void check_overflow_on_one_rank(comm::Communicator& world);
 void check_norms(comm::Communicator& world);             // of order 1, 2, 3 and infinity
 void check_several_forwards(comm::Communicator& world);  // before their backwards
@@ -18,5 +20,7 @@ void check_memory(comm::Communicator& world);            // at the peak: the for
 void check_evaluation(comm::Communicator& world);        // between steps: no bit of training
 void check_frozen_and_unused(comm::Communicator& world);
 void check_exception(comm::Communicator& world);  // thrown on all ranks, then a right step
+// One rank runs its blocks in another order: all get the error. The world is of no use after it.
+void check_order_divergence(comm::Communicator& world);
 
 }  // namespace fsdp::test

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/sharded_run.h"
+#include "tests/support/unit_sizes.h"
 
 using namespace fsdp;
 using namespace fsdp::comm;
@@ -29,22 +30,6 @@ struct Volumes {
   Volume reduce, replicas, everyone;  // everyone: all-reduces of whole gradients (fixed_order)
   bool operator==(const Volumes&) const = default;
 };
-
-// Elements of each unit's unsharded buffer, root first.
-std::vector<int64_t> unit_numels(const Module& model, int64_t shards, int64_t block) {
-  std::map<std::string, int64_t> units;  // "" is the root
-  for (const Parameter* p : model.parameters()) {
-    const std::string& name = p->name();
-    const bool in_block = name.starts_with("blocks.");
-    units[in_block ? name.substr(0, name.find('.', 7)) : ""] +=
-        (p->numel() + block - 1) / block * block;
-  }
-  std::vector<int64_t> out;
-  for (const auto& [name, numel] : units) {
-    out.push_back((numel + block * shards - 1) / (block * shards) * (block * shards));
-  }
-  return out;
-}
 
 // A unit that keeps its parameters, in f32, and reduces in bf16.
 constexpr size_t kOther = 2;

@@ -37,9 +37,10 @@ TEST_CASE("parity: the bits of one rank in f64 and bf16, too") {
   for (const auto& [param_dtype, reduce_dtype] :
        {std::pair{kF64, kF64}, std::pair{kF32, kBF16}, std::pair{kBF16, kF32},
         std::pair{kBF16, kBF16}}) {
-    for (const int ranks : {1, 3, 4}) {
+    for (const int ranks : {1, 2, 3, 4, 8}) {
       RunSpec spec;
       spec.ranks = ranks;
+      spec.rows = 24;
       spec.fsdp = {.param_dtype = param_dtype, .reduce_dtype = reduce_dtype, .fixed_order = true};
       CAPTURE(name_of(param_dtype));
       CAPTURE(name_of(reduce_dtype));
