@@ -104,6 +104,20 @@ TEST_CASE("recompute gathers nothing again and holds less") {
   CHECK(all.activations < selective.activations);
 }
 
+// Recompute leaves each of them before its backward begins.
+TEST_CASE("recompute of a block whose attention and MLP are units gathers each once more") {
+  constexpr int64_t kSteps = 2, kUnits = 2 * 3;
+  const auto cost = [](RecomputeMode mode) {
+    RunSpec s = dropout_spec(small_gpt2(), mode);
+    s.wrap = wrap_classes({"GPT2Attention", "GPT2MLP"});
+    return cost_of(s);
+  };
+  const Cost kept = cost(kNone), all = cost(kFull);
+  CHECK(kept.gathers == kSteps * (1 + 2 * kUnits));
+  CHECK(all.gathers == kSteps * (1 + 3 * kUnits));
+  CHECK(all.activations < kept.activations);
+}
+
 TEST_CASE("recompute with frozen parameters, also where nothing needs a gradient") {
   const auto frozen_front = [](const Parameter& p) {
     return p.name().starts_with("embedding.") || p.name().starts_with("blocks.0.");
