@@ -67,5 +67,14 @@ awk -v a="$(numbers mpi1 | grep '"loss' | head -1 | cut -d: -f2)" \
   -v b="$(numbers mpi1 | grep '"loss' | tail -1 | cut -d: -f2)" 'BEGIN { exit !(b < 0.8 * a) }' ||
   fail "the loss did not fall by 20 %"
 
+# ---- memory: what the ledger counts is what the process grows by ---------------------------------
+# Without memory that other ranks read directly, which would count as theirs, too.
+train memory $MPIRUN -n 2 "${program[@]}" --set runtime.shared_memory=false \
+  --set model.hidden_size=384 --set model.heads=6 --set model.layers=4 --set model.ffn=1536 \
+  --set train.steps=3 --set train.schedule.warmup=0
+grep '^  this process' memory.log | grep -o '[0-9]*\.[0-9]*' | tr '\n' ' ' |
+  awk '{ exit !($1 > 90 && $2 > 0.95 * $1 && $2 <= 1.05 * $1 + 16) }' ||
+  fail "RSS grew by more than the ledger, 5 % and 16 MiB: $(grep '^  this process' memory.log)"
+
 [ "$failed" = 0 ] && echo "train under mpirun: all is well"
 exit "$failed"
