@@ -71,7 +71,9 @@ void FullySharded::pre_forward(size_t unit) {
   demand(unit);
   if (in_backward_) return;
   for (int ahead = 1; ahead <= runtime_.options.forward_prefetch; ++ahead) {
-    prefetch(order_->forward_after(unit, static_cast<size_t>(ahead)));
+    const std::optional<size_t> next = order_->forward_after(unit, static_cast<size_t>(ahead));
+    if (!next) break;  // there may be fewer units than the depth
+    prefetch(next);
   }
 }
 

@@ -2,6 +2,7 @@
 #include "tools/runtime/train_setup.h"
 
 #include <cmath>
+#include <limits>
 
 #include <doctest/doctest.h>
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <sstream>
 
 #include "models/adapter_folder.h"
@@ -187,7 +188,21 @@ comm::WrapPolicy wrap_policy(const config::FsdpSection& fsdp) {
     std::stringstream parts(item);
     for (std::string name; std::getline(parts >> std::ws, name, ',');) classes.push_back(name);
   }
-  return classes.empty() ? comm::WrapPolicy() : comm::wrap_classes(classes);
+  if (classes.empty()) return {};
+  // What the policy finds wrong is in the key.
+  return [config, policy = comm::wrap_classes(classes)](Module& root) {
+    try {
+      return policy(root);
+    } catch (const Error& error) {
+      const std::string what = error.what();
+      fail("{}", config::with_place(config, "fsdp.wrap_classes" + what.substr(what.find(": "))));
+    }
+  };
+}
+
+// Beyond an int is beyond what is checked later, and not what is left after a cast.
+int to_int(int64_t value) {
+  return static_cast<int>(std::min<int64_t>(value, std::numeric_limits<int>::max()));
 }
 
 std::vector<comm::UnitOverride> unit_overrides(const config::FsdpSection& fsdp) {
@@ -200,7 +215,7 @@ std::vector<comm::UnitOverride> unit_overrides(const config::FsdpSection& fsdp) 
                    .reduce_dtype = c.reduce_dtype,
                    .place = c.place});
     if (c.reshard_group_size) {
-      out.back().reshard_group_size = static_cast<int>(*c.reshard_group_size);
+      out.back().reshard_group_size = to_int(*c.reshard_group_size);
     }
   }
   return out;
@@ -210,21 +225,21 @@ comm::FsdpOptions fsdp_options(const config::TrainConfig& config) {
   const config::TrainSection& train = config.train;
   const config::FsdpSection& c = config.fsdp;
   return {.strategy = c.strategy,
-          .shard_size = static_cast<int>(c.shard_size),
+          .shard_size = to_int(c.shard_size),
           .reshard_after_forward = c.reshard_after_forward,
-          .reshard_group_size = static_cast<int>(c.reshard_group_size),
+          .reshard_group_size = to_int(c.reshard_group_size),
           .param_dtype = train.dtype,
           .reduce_dtype = train.reduce_dtype.value_or(accumulation_dtype(train.dtype)),
           .divide_factor = c.divide_factor,
           .force_sum = c.force_sum,
           .split_division = c.split_division,
-          .forward_prefetch = c.forward_prefetch ? static_cast<int>(c.prefetch_depth) : 0,
+          .forward_prefetch = c.forward_prefetch ? to_int(c.prefetch_depth) : 0,
           .backward_prefetch = c.backward_prefetch,
-          .units_in_flight = static_cast<int>(c.units_in_flight),
+          .units_in_flight = to_int(c.units_in_flight),
           .separate_reduce = c.separate_reduce,
           .release_arena = c.release_arena,
           .accumulation = c.accumulation,
-          .micro_steps = static_cast<int>(train.micro_steps),
+          .micro_steps = to_int(train.micro_steps),
           .absent_is_zero = c.absent_is_zero,
           .fixed_order = c.fixed_order,
           .units = unit_overrides(c)};

@@ -1,5 +1,7 @@
 // Knobs of the schedule change when and where, never what: every variant gives the bits of the
 // default. Narrow dtypes change the bits, the same way under every strategy.
+#include <limits>
+
 #include <doctest/doctest.h>
 
 #include "comm/fsdp/fully_sharded.h"
@@ -29,7 +31,8 @@ std::vector<std::pair<std::string, FsdpOptions>> variants(const FsdpOptions& bas
     change(options);
     out.emplace_back(what, options);
   };
-  for (const int depth : {0, 2, 3}) {
+  // The last is out of reach of a loop that does not end with the units.
+  for (const int depth : {0, 2, 3, std::numeric_limits<int>::max()}) {
     add(fmt::format("forward_prefetch {}", depth), [=](auto& o) { o.forward_prefetch = depth; });
   }
   for (const int units : {1, 3}) {
