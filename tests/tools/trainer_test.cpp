@@ -114,6 +114,30 @@ TEST_CASE("trainer: steps, logged lines, evaluations") {
   CHECK(evaluated == std::vector<int64_t>{20, 30});
 }
 
+// A synchronous backend computes each step's forward before the step before it is read.
+TEST_CASE("trainer: the tokens per second of a line are those of its steps") {
+  const test::TempFolder folder;
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    SessionOptions options = tiny_options();
+    options.backend.cpu.synchronous = true;
+    options.backend.cpu.delay = [](const std::string&, std::string_view task) {
+      return task == "embedding_forward" ? 20'000 : 0;
+    };
+    Session session(world, options);
+    session.initialise(models::from_scratch(3));
+    Progress progress(nullptr, -1, 1);
+    MetricsLog log(folder / "metrics.jsonl");
+    Trainer(session, {.steps = 4, .log_every = 1, .schedule = {.peak = 0.01, .total = 4}}, progress,
+            log)
+        .run(training(world), {});
+  });
+  const std::vector<Json> lines = lines_of(read_file(folder / "metrics.jsonl"));
+  REQUIRE(lines.size() == 4);
+  for (const Json& line : lines) {
+    CHECK(line.at("tokens_per_s").get<double>() < 2 * (kLength - 1) / 0.02);
+  }
+}
+
 TEST_CASE("trainer: any number of ranks trains the same model") {
   const TrainerOptions options = {
       .steps = 12, .log_every = 1, .schedule = {.peak = 0.02, .total = 12}};

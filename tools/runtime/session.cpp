@@ -18,7 +18,8 @@ StepValues StepHandle::read() const {
           .grad_norm = landing_->norm,
           .loss_scale = landing_->loss_scale,
           .skipped = landing_->skipped != 0,
-          .scale_at_minimum = landing_->scale_at_minimum != 0};
+          .scale_at_minimum = landing_->scale_at_minimum != 0,
+          .ended = landing_->written};
 }
 
 std::vector<Batch> split_rows(const Batch& batch, int64_t parts) {
@@ -200,7 +201,9 @@ template <typename T>
 void Session::read_into(StepHandle& handle, T StepHandle::Landing::*place, const Tensor& scalar) {
   Stream& stream = backend_->compute_stream();
   backend_->read_later(stream, &(*handle.landing_.*place), scalar.data(), sizeof(T));
-  backend_->host_task(stream, "keep_landing", 0, [landing = handle.landing_] {});
+  backend_->host_task(stream, "keep_landing", 0, [landing = handle.landing_] {
+    landing->written = std::chrono::steady_clock::now();
+  });
   handle.done_ = backend_->record(stream);
 }
 

@@ -3,6 +3,7 @@
 // One host wait per step at most, one step late: steps only enqueue, StepHandle::read() waits.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,6 +69,7 @@ struct StepValues {
   double loss_scale = 1;
   bool skipped = false;           // no update: a gradient was not finite, or out of range
   bool scale_at_minimum = false;  // the loss scale cannot fall further
+  std::chrono::steady_clock::time_point ended;  // when the device was done with the step
 };
 
 // Results of a step that may still be running.
@@ -84,6 +86,7 @@ class StepHandle {
     float loss_scale = 1;
     int32_t skipped = 0;
     int32_t scale_at_minimum = 0;
+    std::chrono::steady_clock::time_point written;  // the last of these
   };
   std::shared_ptr<Landing> landing_ = std::make_shared<Landing>();
   EventPtr done_;

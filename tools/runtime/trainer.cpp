@@ -59,9 +59,9 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
 
 void Trainer::finish(const IssuedStep& issued) {
   const StepValues values = issued.handle.read();
-  const Clock::time_point now = Clock::now();
-  const double seconds = seconds_between(step_ended_, now);
-  step_ended_ = now;
+  // Not now: a step is read late, and the last two one right after the other.
+  const double seconds = seconds_between(step_ended_, values.ended);
+  step_ended_ = values.ended;
   outcome_.steps = issued.step + 1;
   // Without loss scaling a step that is not finite ends the run.
   outcome_.skipped += session_.scales_loss() && values.skipped;

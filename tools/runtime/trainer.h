@@ -69,8 +69,8 @@ class Trainer {
   TrainOutcome outcome_;
   std::vector<double> recent_losses_;  // at most log_every
   Clock::time_point started_;
-  Clock::time_point step_ended_;
-  double window_s_ = 0;  // since the last line of metrics
+  Clock::time_point step_ended_;  // the last step, or the evaluation after it
+  double window_s_ = 0;           // since the last line of metrics
   int64_t window_tokens_ = 0;
   double tokens_per_s_ = 0;
   double last_scale_ = 1;
