@@ -60,7 +60,8 @@ explain | grep -q 'on 8 ranks' || fail "explain without --world"
 grep -q '^  all .* 1011781632 ' pythia.txt || fail "explain --model: not the published parameters"
 
 # ---- the trace and its table ---------------------------------------------------------------------
-grep -q '^collectives of rank 0 .*exposed ms' full.log || fail "no table of collectives"
+grep -q '^collectives of rank 0 in training and validation' full.log &&
+  grep -q '^  *calls .*exposed ms' full.log || fail "no table of collectives"
 grep -q '^  blocks.1 all_gather ' full.log || fail "no row for the gathers of blocks.1"
 grep -q '"name":"memory: activation"' full/trace.rank1.json || fail "no memory curve in the trace"
 grep -q 'trace: true' full/config.yaml || fail "--trace is not in the resolved configuration"

@@ -34,6 +34,10 @@ TEST_CASE("memory report: rows with a formula and without") {
   CHECK(test::contains(table,
                        "this process (2 ranks)                       16.00   growth of RSS 17.00"));
   CHECK(!test::contains(table, "workspace"));
+  CHECK(!test::contains(table, "trace"));
+  report.trace = 5 << 20;
+  CHECK(test::contains(format_memory_table(report),
+                       "growth of RSS 17.00 MiB, at least 5.00 of them the trace\n"));
   report.upper_bound[static_cast<size_t>(MemoryCategory::kGradient)] = true;
   CHECK(test::contains(format_memory_table(report),
                        "gradient                       <= 3.00        3.00\n"));

@@ -7,7 +7,7 @@
 #include <CLI/CLI.hpp>
 
 #include "core/io/file.h"
-#include "core/trace.h"
+#include "core/trace_phases.h"
 #include "models/adapter_folder.h"
 #include "models/weights.h"
 #include "tools/commands/commands.h"
@@ -84,6 +84,7 @@ class TrainRun {
   FolderOptions saved_;  // of rank 0
   size_t resident_before_ = 0;
   Trace trace_;  // outlives the session, whose workers write into it
+  TracePhases phases_{trace_};
   std::unique_ptr<Session> session_;
   std::filesystem::path directory_;
 };
@@ -151,7 +152,9 @@ void TrainRun::make_session() {
                     fsdp::name_of(*buffers)));
   }
   initialise();
-  if (config_.runtime.trace) session_->backend().set_trace(&trace_);
+  if (!config_.runtime.trace) return;
+  session_->backend().set_trace(&trace_);
+  session_->set_phases(&phases_);
 }
 
 FolderOptions TrainRun::saved_form() {
@@ -202,6 +205,7 @@ void TrainRun::initialise() {
 }
 
 void TrainRun::save() {
+  const PhaseScope phase(session_->phases(), "saving");
   const auto folder = directory_ / (session_->lora() ? "adapter" : "model");
   for (const std::string& warning : save_model(*session_, folder, saved_)) {
     say("warning: " + warning);
@@ -218,6 +222,17 @@ void TrainRun::make_directory() {
                        .local_ranks = options_.launch.local_ranks,
                        .threads = rank_.threads});
   if (speaks()) write_file_atomically(directory_ / "config.yaml", config::to_yaml(config_));
+}
+
+// The model is worth more than the folder that somebody removed during the run.
+void TrainRun::keep_directory() {
+  agree(rank_.world, [&] {
+    if (!speaks() || std::filesystem::is_directory(directory_)) return;
+    std::filesystem::create_directories(directory_);
+    write_file_atomically(directory_ / "config.yaml", config::to_yaml(config_));
+    say(fmt::format("note: {} was removed during the run; made again, without its metrics.jsonl",
+                    directory_.string()));
+  });
 }
 
 TrainOutcome TrainRun::train() {
@@ -242,10 +257,13 @@ void TrainRun::summarise(const TrainOutcome& outcome) {
                          .ledger = session_->backend().ledger().usage(),
                          .process_ranks = rank_.local_ranks,
                          .resident_growth = process_memory().peak_resident - resident_before_};
-  const std::string mine = std::to_string(memory.ledger.total_peak);
-  const std::vector<std::string> peaks =
+  const std::string mine = fmt::format("{} {}", memory.ledger.total_peak, bytes_of(trace_));
+  const std::vector<std::string> all =
       rank_.local_ranks > 1 ? rank_.world.exchange(mine) : std::vector<std::string>{mine};
-  for (const std::string& peak : peaks) memory.process_ledger += std::stoull(peak);
+  for (const std::string& rank : all) {
+    memory.process_ledger += std::stoull(rank);
+    memory.trace += std::stoull(rank.substr(rank.find(' ')));
+  }
   if (!speaks()) return;
   std::optional<Exposure> exposure;
   if (config_.runtime.trace) exposure = measure_exposure(trace_.events());
@@ -280,6 +298,7 @@ void TrainRun::summarise(const TrainOutcome& outcome) {
 void TrainRun::sample() {
   const config::SampleSection& c = config_.sample;
   if (c.tokens == 0) return;
+  const PhaseScope phase(session_->phases(), "sample");
   const data::Tokenizer& tokenizer = data_.tokenizer();
   std::vector<int32_t> prompt = tokenizer.encode(c.prompt);
   // Before the beginning of a document.
@@ -300,7 +319,9 @@ void TrainRun::sample() {
 
 void TrainRun::write_trace() {
   if (!config_.runtime.trace) return;
+  session_->backend().synchronize(session_->backend().compute_stream());
   session_->backend().set_trace(nullptr);
+  phases_.record();
   const int rank = rank_.world.rank();
   write_file_atomically(directory_ / fmt::format("trace.rank{}.json", rank), trace_.to_json(rank));
 }
@@ -343,7 +364,8 @@ void add_train_command(CLI::App& app, ChosenCommand& chosen) {
   command->add_option("--model", options->model,
                       "a folder or a preset: the same as --set model.path= or model.preset=");
   command->add_option("--set", options->overrides, "sets keys, over the file: train.lr=1e-4");
-  command->add_flag("--trace", options->trace, "the same as --set runtime.trace=true");
+  command->add_flag("--trace", options->trace,
+                    "the same as --set runtime.trace=true; memory grows with the steps");
   add_launch_options(*command, options->launch);
   command->footer("Keys of the file and of --set, as section.key [default]:\n" +
                   config::config_help());

@@ -211,7 +211,8 @@ void visit(V& v, RuntimeSection& c) {
   v.field("synchronous", c.synchronous, "every operation inline, for debugging");
   v.field("shared_memory", c.shared_memory, "between ranks of one host");
   v.field("shared_memory_limit_mib", c.shared_memory_limit_mib, "auto: what memory is free");
-  v.field("trace", c.trace, "write a Perfetto timeline to the run folder");
+  v.field("trace", c.trace,
+          "write a Perfetto timeline to the run folder; its memory grows with the steps");
   v.field("name", c.name, "of the run");
   v.field("run_dir", c.run_dir, "empty: runs/<name>-<time>");
   v.field("timeout_s", c.timeout_s, "how long a rank waits for another one");

@@ -97,8 +97,9 @@ Exposure measure_exposure(const std::vector<TraceEvent>& events) {
 }
 
 std::string format_exposure(const Exposure& exposure) {
-  std::string out = fmt::format("{:<34}{:>8}{:>12}{:>12}{:>12}\n", "collectives of rank 0", "calls",
-                                "MiB", "ms", "exposed ms");
+  std::string out =
+      "collectives of rank 0 in training and validation (the trace goes on: saving, sample)\n";
+  out += fmt::format("  {:<32}{:>8}{:>12}{:>12}{:>12}\n", "", "calls", "MiB", "ms", "exposed ms");
   for (const auto& [kind, time] : exposure.by_kind) out += row(kind, time);
   out +=
       fmt::format("  {:<52}{:>12}{:>12.1f}   beside {:.1f} ms of compute\n",

@@ -28,7 +28,8 @@ struct Exposure {
 };
 Exposure measure_exposure(const std::vector<TraceEvent>& events);
 
-std::string format_exposure(const Exposure& exposure);  // a table of several lines
+// A table of several lines, of what train() did before it saved the model.
+std::string format_exposure(const Exposure& exposure);
 
 // ---- intervals, for tests ----
 struct Interval {

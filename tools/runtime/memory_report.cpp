@@ -39,9 +39,11 @@ std::string format_memory_table(const MemoryReport& report) {
   out += fmt::format("  {:<26} {:>11} {:>11}\n", "all at once", "", mib(report.ledger.total_peak));
   const std::string ranks =
       report.process_ranks == 1 ? "" : fmt::format(" ({} ranks)", report.process_ranks);
-  return out + fmt::format("  {:<26} {:>11} {:>11}   growth of RSS {} MiB\n",
+  const std::string trace =
+      report.trace == 0 ? "" : fmt::format(", at least {} of them the trace", mib(report.trace));
+  return out + fmt::format("  {:<26} {:>11} {:>11}   growth of RSS {} MiB{}\n",
                            "this process" + ranks, "", mib(report.process_ledger),
-                           mib(report.resident_growth));
+                           mib(report.resident_growth), trace);
 }
 
 }  // namespace fsdp::tools

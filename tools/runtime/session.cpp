@@ -7,6 +7,7 @@
 
 #include <fnmatch.h>
 
+#include "comm/fsdp/scope.h"
 #include "models/key_bias.h"
 #include "models/names.h"
 
@@ -230,10 +231,17 @@ StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool tra
     // The reduction averages over the ranks, the loss is a sum over them.
     const double scale = weight * world_.size() * batch.gradient_factor;
     const DropoutKey key = {.step = step, .micro_step = static_cast<uint32_t>(i)};
-    Tensor sum = model_->loss(device.tokens, device.labels, context(device, key, training), scale,
-                              scaler_ ? &scaler_->scale() : nullptr);
-    tape_->backward(sum);
-    sharded_->finish_backward();
+    Tensor sum;
+    {
+      const PhaseScope phase(phases_, "forward");
+      sum = model_->loss(device.tokens, device.labels, context(device, key, training), scale,
+                         scaler_ ? &scaler_->scale() : nullptr);
+    }
+    {
+      const PhaseScope phase(phases_, "backward");
+      tape_->backward(sum);
+      sharded_->finish_backward();
+    }
     Tensor loss = Tensor::empty(*backend_, Shape{}, DType::kF64);
     backend_->cast(stream, sum, loss);
     backend_->divide(stream, loss, 1 / weight);  // a weight of 0: no labels, a sum of 0
@@ -248,6 +256,8 @@ StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool tra
 
 void Session::update(StepHandle& handle, double learning_rate) {
   FSDP_CHECK(optimizer_ != nullptr, "[session] update: made without training");
+  const PhaseScope phase(phases_, "optimizer");
+  const comm::Scope scope(*backend_, "optimizer");
   using Landing = StepHandle::Landing;
   clipper_->measure(scaler_ ? &scaler_->scale() : nullptr,
                     scaler_ ? &sharded_->overflow() : nullptr);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/fsdp/fully_sharded.h"
+#include "core/trace_phases.h"
 #include "models/causal_lm.h"
 #include "models/weights.h"
 #include "optim/adamw.h"
@@ -123,6 +124,10 @@ class Session {
   // for the message of a run that diverged. Collective.
   std::string first_nonfinite_unit(const Batch& batch);
 
+  // Where the parts of steps are noted; null: nowhere. Not owned.
+  void set_phases(TracePhases* phases) { phases_ = phases; }
+  TracePhases* phases() const { return phases_; }
+
   models::CausalLM& model() { return *model_; }
   comm::FullySharded& sharded() { return *sharded_; }
   Backend& backend() { return *backend_; }
@@ -151,6 +156,7 @@ class Session {
 
   comm::Communicator& world_;
   SessionOptions options_;
+  TracePhases* phases_ = nullptr;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<comm::Communicator> losses_;  // on the compute stream
   std::unique_ptr<Tape> tape_;

@@ -36,11 +36,14 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
     auto issued = std::make_unique<IssuedStep>();
     issued->batch = training.get(step);
     issued->step = step;
-    issued->handle = session_.forward_backward(issued->batch, static_cast<uint32_t>(step), true);
-    finish_before();
-    // A skipped step moves neither the optimizer nor the schedule.
-    issued->learning_rate = options_.schedule.rate(outcome_.steps - outcome_.skipped);
-    session_.update(issued->handle, issued->learning_rate);
+    {
+      const PhaseScope phase(session_.phases(), fmt::format("step {}", step + 1));
+      issued->handle = session_.forward_backward(issued->batch, static_cast<uint32_t>(step), true);
+      finish_before();
+      // A skipped step moves neither the optimizer nor the schedule.
+      issued->learning_rate = options_.schedule.rate(outcome_.steps - outcome_.skipped);
+      session_.update(issued->handle, issued->learning_rate);
+    }
     before = std::move(issued);
     const bool last = step + 1 == options_.steps;
     if (options_.eval_every > 0 && (step + 1) % options_.eval_every == 0 && !last) {
@@ -152,6 +155,7 @@ void Trainer::fail_without_update() const {
 
 void Trainer::evaluate(const BatchSource& validation) {
   if (outcome_.signal != 0) return;
+  const PhaseScope phase(session_.phases(), "evaluation");
   const TextLoss loss = loss_of_batches(session_, validation, [&](int64_t, const TextLoss&) {
     outcome_.signal = vote_.taken();
     return outcome_.signal == 0;
