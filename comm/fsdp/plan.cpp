@@ -57,7 +57,8 @@ std::string name_within(const Module& module, const Parameter& parameter,
   for (const PlannedUnit& unit : units) wrapped.insert(unit.module);
   fail(
       "[fsdp] wrap policy: {} of unit '{}' and {} of unit '{}' are one tied parameter, which must "
-      "lie in one unit. PyTorch's plan:{}",
+      "lie in one unit: leave both to the unit around them (fsdp.wrap, fsdp.wrap_classes, "
+      "fsdp.min_num_params), or untie them (model.tie_embeddings: false). PyTorch's plan:{}",
       name_within(*first.module, parameter, wrapped), first.name,
       name_within(*second.module, parameter, wrapped), second.name, plan_text(units));
 }

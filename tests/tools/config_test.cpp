@@ -308,6 +308,14 @@ TEST_CASE("malformed YAML, overrides and missing files") {
   const std::string shown = "x.yaml:1: expected sections, got \"" + std::string(79, 'x');
   CHECK(refusal(std::string(5000, 'x')) == shown + "x...\"");
   CHECK(refusal(std::string(79, 'x') + "ééé") == shown + "...\"");
+  // A star begins an alias in YAML.
+  CHECK(test::contains(refusal("train:\n  freeze: [*]\n"),
+                       "; quote a text that begins with a star: \"*\""));
+  CHECK(refusal("", {"train.freeze=[*]"}) ==
+        "--set train.freeze=[*]: malformed list; quote a text that begins with a star: \"*\"");
+  for (const char* text : {"train.freeze=[\"*\"]", "train.freeze=*", "train.freeze=[ab]*"}) {
+    CHECK(refusal("", {text}) == "");
+  }
   CHECK(refusal("", {"train.lr"}) == "--set train.lr: expected key=value");
   CHECK(refusal("", {"=1"}) == "--set =1: expected key=value");
   CHECK(test::error_of([] { read_config("/no/such.yaml", {}); }) ==

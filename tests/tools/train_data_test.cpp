@@ -76,6 +76,9 @@ TEST_CASE("train data: errors that all ranks agree on") {
   config::TrainConfig missing = config_of(folder, 2);
   missing.data.train = {(folder / "missing.txt").string()};
   CHECK(test::contains(error_on(2, missing), "missing.txt"));
+  missing.places["data.train"] = "run.yaml:7";
+  CHECK(error_on(2, missing) ==
+        "run.yaml:7: data.train: " + missing.data.train[0] + ": no such file");
   missing.data.train.clear();
   CHECK(test::contains(error_on(2, missing), "data.train"));
 }

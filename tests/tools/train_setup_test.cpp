@@ -177,6 +177,29 @@ TEST_CASE("train setup: every way of sharding reaches the session") {
   CHECK(options.frozen == std::vector<std::string>{"*.wte.*"});
   CHECK(session_options(config_of("fsdp: {forward_prefetch: false}"), {}, 1, {})
             .fsdp.forward_prefetch == 0);
+  // More than an int holds: the most it holds, not what a cast leaves.
+  CHECK(session_options(config_of("fsdp: {prefetch_depth: 4294967297}"), {}, 1, {})
+            .fsdp.forward_prefetch == std::numeric_limits<int>::max());
+}
+
+TEST_CASE("train setup: what is found out late names its key and place too") {
+  const auto wrap_error = [](const config::TrainConfig& config) {
+    cpu::CpuBackend backend;
+    models::ModelConfig small = models::preset("gpt2-124m");
+    small.layers = 1;
+    models::CausalLM model(small, backend, DType::kF32, 1);
+    const comm::WrapPolicy policy = session_options(config, small, 1, {}).wrap;
+    return test::error_of([&] { policy(model); });
+  };
+  CHECK(wrap_error(config_of("fsdp:\n  wrap: class\n  wrap_classes: [GPTBlock]\n"))
+            .starts_with("test.yaml:3: fsdp.wrap_classes: no module of class 'GPTBlock'; this "
+                         "model has GPT2Block, "));
+  CHECK(wrap_error(
+            config::parse_config("fsdp: {wrap: class}", "test.yaml", {"fsdp.wrap_classes=[Foo]"}))
+            .starts_with("--set fsdp.wrap_classes=[Foo]: fsdp.wrap_classes: no module of class"));
+  const auto config = config_of("fsdp:\n  strategy: hybrid_shard\n  shard_size: 3\n");
+  CHECK(test::error_of([&] { session_options(config, {}, 4, {}); }) ==
+        "test.yaml:3: fsdp.shard_size: expected a divisor of 4 ranks, got 3");
 }
 
 TEST_CASE("train setup: units that differ") {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -190,6 +191,10 @@ struct SampleSection {
   int64_t top_k = 0;
 };
 
+// Where each key that was given stands, for errors that are found later: file and line, or the
+// override.
+using Places = std::map<std::string, std::string>;
+
 struct TrainConfig {
   ModelSection model;
   LoraSection lora;
@@ -198,6 +203,7 @@ struct TrainConfig {
   FsdpSection fsdp;
   RuntimeSection runtime;
   SampleSection sample;
+  Places places;  // not a key
 
   // The schedule with the section's peak and, where it leaves `total` open, the run's length.
   optim::Schedule schedule() const;
@@ -211,6 +217,8 @@ TrainConfig read_config(const std::filesystem::path& yaml_file,
                         const std::vector<std::string>& overrides);
 TrainConfig parse_config(const std::string& yaml, const std::string& source,
                          const std::vector<std::string>& overrides);
+// The message of an error that begins with a key and a colon, with that key's place in front.
+std::string with_place(const TrainConfig& config, const std::string& message);
 // Ranges that a single field can violate; read_config calls it.
 void check_config(const TrainConfig& config);
 

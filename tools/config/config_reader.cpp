@@ -17,9 +17,6 @@
 namespace fsdp::config {
 namespace {
 
-// Where each key that was given stands, for errors that are found later.
-using Places = std::map<std::string, std::string>;
-
 // Where a node came from.
 struct Source {
   std::string name;        // file, or the override's text
@@ -69,6 +66,8 @@ class KeyList {
  private:
   std::string prefix_;
 };
+
+constexpr const char* kStarHint = "; quote a text that begins with a star: \"*\"";
 
 bool is_quoted(const YAML::Node& node) { return node.Tag() == "!"; }
 
@@ -170,6 +169,10 @@ class Reader {
       std::vector<std::string> items;
       if (node.IsMap()) return false;
       if (node.IsScalar()) items.push_back(node.Scalar());
+      // What should have been a list but is no YAML; as one text it would be another pattern.
+      const bool broken = node.IsScalar() && source_.raw == node.Scalar() &&
+                          source_.raw.starts_with("[") && source_.raw.ends_with("]");
+      FSDP_CHECK(!broken, "{}: malformed list{}", source_.name, kStarHint);
       for (const YAML::Node& item : node) {
         if (!item.IsScalar()) return false;
         items.push_back(item.Scalar());
@@ -201,14 +204,15 @@ std::vector<YAML::Node> load(const std::string& text, const Source& source) {
   try {
     return YAML::LoadAll(text);
   } catch (const YAML::Exception& error) {
-    fail("{}:{}: malformed YAML: {}", source.name, error.mark.line + 1, error.msg);
+    const std::string hint = error.msg.find("alias") == std::string::npos ? "" : kStarHint;
+    fail("{}:{}: malformed YAML: {}{}", source.name, error.mark.line + 1, error.msg, hint);
   }
 }
 
-void read_into(TrainConfig& config, const YAML::Node& node, const Source& source, Places& places) {
+void read_into(TrainConfig& config, const YAML::Node& node, const Source& source) {
   if (node.IsNull()) return;
   FSDP_CHECK(node.IsMap(), "{}: expected sections, got {}", source.at(node), text_of(node));
-  Reader reader(source, node, "", places);
+  Reader reader(source, node, "", config.places);
   visit(reader, config);
   reader.refuse_unknown_keys();
 }
@@ -225,7 +229,7 @@ YAML::Node override_value(const std::string& text) {
 }
 
 // "a.b=c" as the YAML map {a: {b: c}}.
-void apply_override(TrainConfig& config, const std::string& text, Places& places) {
+void apply_override(TrainConfig& config, const std::string& text) {
   const size_t equals = text.find('=');
   FSDP_CHECK(equals != std::string::npos && equals > 0, "--set {}: expected key=value", text);
   const Source source{"--set " + text, false, text.substr(equals + 1)};
@@ -238,22 +242,15 @@ void apply_override(TrainConfig& config, const std::string& text, Places& places
     node.reset(outer);
     path.resize(dot == std::string::npos ? 0 : dot);
   }
-  read_into(config, node, source, places);
-}
-
-// check_config names the key first; the file and line are known here.
-void check_at(const TrainConfig& config, const Places& places) {
-  try {
-    check_config(config);
-  } catch (const Error& error) {
-    const std::string what = error.what();
-    const auto place = places.find(what.substr(0, what.find(':')));
-    if (place == places.end()) throw;
-    fail("{}: {}", place->second, what);
-  }
+  read_into(config, node, source);
 }
 
 }  // namespace
+
+std::string with_place(const TrainConfig& config, const std::string& message) {
+  const auto place = config.places.find(message.substr(0, message.find(':')));
+  return (place == config.places.end() ? "" : place->second + ": ") + message;
+}
 
 TrainConfig parse_config(const std::string& yaml, const std::string& source,
                          const std::vector<std::string>& overrides) {
@@ -262,10 +259,13 @@ TrainConfig parse_config(const std::string& yaml, const std::string& source,
   const std::vector<YAML::Node> documents = load(yaml, file);
   FSDP_CHECK(documents.size() <= 1, "{}:{}: expected one YAML document, got {}", source,
              documents[1].Mark().line + 1, documents.size());
-  Places places;
-  if (!documents.empty()) read_into(config, documents[0], file, places);
-  for (const std::string& text : overrides) apply_override(config, text, places);
-  check_at(config, places);
+  if (!documents.empty()) read_into(config, documents[0], file);
+  for (const std::string& text : overrides) apply_override(config, text);
+  try {
+    check_config(config);
+  } catch (const Error& error) {
+    fail("{}", with_place(config, error.what()));
+  }
   return config;
 }
 

@@ -112,6 +112,7 @@ class Session {
   void update(StepHandle& handle, double learning_rate);
   void end_step();  // forgets the gradients
   bool scales_loss() const { return scaler_ != nullptr; }
+  const optim::LossScalerOptions& loss_scale() const { return options_.loss_scale; }
   // Mean loss over the global batch, without gradients or dropout. Collective, waits.
   double evaluate(const Batch& batch);
   // (rows, length, V) of this rank's rows, in double; rows == 0 gives an empty vector. Collective.

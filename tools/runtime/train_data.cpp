@@ -19,6 +19,14 @@ Batch session_batch(data::Batch batch) {
           .global_label_tokens = batch.global_label_tokens};
 }
 
+void check_files(const config::TrainConfig& config, const char* key,
+                 const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    if (std::filesystem::exists(file)) continue;
+    fail("{}", config::with_place(config, fmt::format("{}: {}: no such file", key, file)));
+  }
+}
+
 // "data.train (a.txt and 2 more)"
 std::string name_of(const char* key, const std::vector<std::string>& files) {
   const std::string more = files.size() > 1 ? fmt::format(" and {} more", files.size() - 1) : "";
@@ -57,6 +65,8 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
     : config_(config) {
   agree(world, [&] {
     FSDP_CHECK(!config.data.train.empty(), "data.train: expected at least one file");
+    check_files(config, "data.train", config.data.train);
+    check_files(config, "data.validation", config.data.validation);
     tokenizer_name_ = tools::tokenizer_name(config);
     tokenizer_ = data::make_tokenizer(tokenizer_name_);
   });

@@ -175,7 +175,8 @@ models::ModelConfig model_config(const config::TrainConfig& config, int64_t voca
 
 namespace {
 
-comm::WrapPolicy wrap_policy(const config::FsdpSection& fsdp) {
+comm::WrapPolicy wrap_policy(const config::TrainConfig& config) {
+  const config::FsdpSection& fsdp = config.fsdp;
   using config::Wrap;
   constexpr int64_t kPyTorchMinNumParams = 100'000'000;
   if (fsdp.wrap == Wrap::kNone) return comm::wrap_nothing();
@@ -299,7 +300,7 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
   SessionOptions options = {.model = model,
                             .lora = lora_config(config),
                             .max_length = config.data.sequence_length,
-                            .wrap = wrap_policy(config.fsdp),
+                            .wrap = wrap_policy(config),
                             .fsdp = fsdp_options(config),
                             .backend = backend,
                             .adamw = {.beta1 = train.optimizer.beta1,
@@ -315,7 +316,11 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
                             .recompute_every = train.recompute.every,
                             .frozen = train.freeze,
                             .seed = static_cast<uint64_t>(train.seed)};
-  comm::check_options(options.fsdp, ranks);
+  try {
+    comm::check_options(options.fsdp, ranks);
+  } catch (const Error& error) {
+    fail("{}", config::with_place(config, error.what()));
+  }
   options.model.buffer_dtype = train.buffer_dtype;
   options.backend.cpu.synchronous = config.runtime.synchronous;
   if (options.backend.cuda) options.backend.cuda->synchronous = config.runtime.synchronous;

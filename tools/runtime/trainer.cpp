@@ -88,11 +88,11 @@ void Trainer::check_values(const IssuedStep& issued, const StepValues& values) {
     const bool finite = std::isfinite(values.loss) && std::isfinite(values.grad_norm);
     if (!finite) fail_not_finite(issued, values);
   } else if (values.scale_at_minimum) {
-    throw AgreedError(
-        fmt::format("step {}: gradients overflow at the smallest loss scale ({:g}), after {} "
-                    "skipped steps: the "
-                    "model diverges, or train.dtype bf16 is needed; try a lower train.lr",
-                    issued.step + 1, values.loss_scale, outcome_.skipped));
+    throw AgreedError(fmt::format(
+        "step {}: gradients overflow at a loss scale of {:g}, after {} skipped steps, and the next "
+        "one would not be above train.loss_scale.minimum {:g}: the model diverges, or train.dtype "
+        "bf16 is needed; try a lower train.lr or minimum",
+        issued.step + 1, values.loss_scale, outcome_.skipped, session_.loss_scale().rule.minimum));
   }
 }
 

@@ -94,13 +94,17 @@ TEST_CASE("a tie across units is refused by the names of the parameter and both 
   CHECK(
       refused(true) ==
       "[fsdp] wrap policy: embedding of unit 'root' and second.embedding of unit 'second' are one "
-      "tied parameter, which must lie in one unit. PyTorch's plan:\n"
+      "tied parameter, which must lie in one unit: leave both to the unit around them (fsdp.wrap, "
+      "fsdp.wrap_classes, fsdp.min_num_params), or untie them (model.tie_embeddings: false). "
+      "PyTorch's plan:\n"
       "  first (Block): 0 parameters in 0 tensors\n"
       "  second (Block): 15 parameters in 1 tensors\n"
       "  root (Root): 15 parameters in 1 tensors");
   CHECK(refused(false) ==
         "[fsdp] wrap policy: first.w of unit 'first' and second.w of unit 'second' are one tied "
-        "parameter, which must lie in one unit. PyTorch's plan:\n"
+        "parameter, which must lie in one unit: leave both to the unit around them (fsdp.wrap, "
+        "fsdp.wrap_classes, fsdp.min_num_params), or untie them (model.tie_embeddings: false). "
+        "PyTorch's plan:\n"
         "  first (Block): 15 parameters in 1 tensors\n"
         "  second (Block): 15 parameters in 1 tensors\n"
         "  root (Root): 0 parameters in 0 tensors");
