@@ -95,7 +95,9 @@ class Report {
       awaited_.insert(member);
     }
     if (absent.empty()) return out + "; all ranks are in it\n";
-    return out + fmt::format("; waits for {}\n", fmt::join(absent, ", "));
+    const bool is_long = rank.now_ns - call->started_ns >= kLong;
+    return out + fmt::format("; {} {}\n", is_long ? "waits for" : "not seen in it when asked:",
+                             fmt::join(absent, ", "));
   }
 
   static std::string describe_last(const RankRings& rank) {

@@ -86,10 +86,14 @@ kill -USR1 "$(rank_process 1)"  # passed on to rank 0, which speaks
 waits_for asked/rings.txt 'rank 1 \('
 grep -q 'no answer' asked/rings.txt && fail "asked: a rank did not answer"
 rm -f asked/rings.txt
-sleep 0.5
+sleep 1.5  # requests within a second belong together
 kill -USR1 "$pid"  # mpirun passes it on to all
 waits_for asked/rings.txt 'rank 1 \('
+sleep 1
 stop
+[ "$(grep -c '^the last collectives of 2 ranks' asked.log)" = 2 ] ||
+  fail "asked: another number of answers than of times that somebody asked"
+grep -q 'waits for' asked.log && fail "asked: a healthy job's rank waits for another"
 
 # ---- another model on one rank -------------------------------------------------------------------
 $MPIRUN -n 2 bash -c 'exec "$0" "$@" --set model.ffn=$((40 + OMPI_COMM_WORLD_RANK))' \

@@ -27,6 +27,7 @@ constexpr std::chrono::milliseconds kUntilAborted(500);   // after MPI_Abort, ti
 constexpr std::chrono::milliseconds kUntilNoticed(4000);  // after an exit that MPI knows nothing of
 constexpr int kMostWaits = 10;
 constexpr std::chrono::milliseconds kUntilReported(5000);  // for ranks that another one ends
+constexpr std::chrono::milliseconds kOneOccasion(1000);    // requests so close belong together
 
 std::string host_name() {
   char name[256] = "";
@@ -144,10 +145,17 @@ class ProcessWatch {
   }
 
  private:
-  // One rank of a host speaks, the lowest; the others pass on what they are asked.
+  // One rank of a host speaks, the lowest; the others pass on what they are asked. Who asks mpirun
+  // asks every rank: the requests that come together get one answer.
   void answer(WatchRequest request) {
+    using Clock = std::chrono::steady_clock;
     const bool speaks = peers_.empty() || runtime_.world().rank() < peers_[0].rank;
-    if (request != WatchRequest::kWriteOwn && speaks) return print_rings(rings_);
+    if (request != WatchRequest::kWriteOwn && speaks) {
+      if (answered_ && Clock::now() - *answered_ < kOneOccasion) return;
+      print_rings(rings_);
+      answered_ = Clock::now();
+      return;
+    }
     rings_.write_own();
     if (request == WatchRequest::kPerson) send_request(peers_[0].process, WatchRequest::kCollect);
   }
@@ -172,9 +180,10 @@ class ProcessWatch {
 
   comm::MpiRuntime& runtime_;
   const RingDump& rings_;
-  std::vector<Peer> peers_;         // on this host, by rank
-  std::set<int> gone_;              // of them
-  std::optional<RankWatch> watch_;  // last: ends first
+  std::vector<Peer> peers_;                                        // on this host, by rank
+  std::set<int> gone_;                                             // of them
+  std::optional<std::chrono::steady_clock::time_point> answered_;  // a request, the last time
+  std::optional<RankWatch> watch_;                                 // last: ends first
 };
 
 // ---------------------------------------------------------------------------- Transports

@@ -209,9 +209,11 @@ bool RingDump::worth_explaining() const { return comm::worth_explaining(state().
 
 std::string RingDump::collect() const {
   const State s = state();
+  // Together with the peers, as well as it can be: read earlier, this rank would look like one that
+  // the others wait for.
+  if (!s.directory.empty()) s.ask_peers();
   std::vector<comm::RankRings> ranks = s.read_own();
   if (!s.directory.empty()) {
-    s.ask_peers();
     s.write(ranks);
     s.await_peers();
   }
