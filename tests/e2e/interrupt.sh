@@ -87,6 +87,17 @@ for _ in {1..30}; do kill -0 "$pid" 2>/dev/null && sleep 0.1; done
 kill -0 "$pid" 2>/dev/null && { fail "set-up: still running 3 s after SIGTERM"; kill -9 "$pid"; }
 wait "$pid" 2>/dev/null
 [ $? = 143 ] || fail "set-up: another status than 143"
+# Who removes the folder of a run does not lose the model.
+"$FSDP" train --config config.yaml --set runtime.run_dir=removed >removed.log 2>&1 </dev/null &
+pid=$!
+for _ in {1..300}; do [ -s removed/metrics.jsonl ] && break; sleep 0.1; done
+rm -r removed
+kill -TERM "$pid"
+wait "$pid" 2>/dev/null
+[ $? = 143 ] || fail "removed: another status than 143"
+[ -s removed/model/model.safetensors ] || fail "removed: no model"
+[ -s removed/metrics.json ] && [ -s removed/config.yaml ] || fail "removed: no metrics.json or config.yaml"
+grep -q '^note: removed was removed' removed.log || { fail "removed: no line about it"; cat removed.log; }
 if [ -n "${MPIRUN:-}" ]; then
   # mpirun passes SIGTERM on to the ranks and has a status of its own.
   interrupt mpirun_term TERM any itself $MPIRUN -n 2 "$FSDP" train

@@ -70,6 +70,7 @@ class TrainRun {
   models::FillFunction initial_values();
   void initialise();
   void make_directory();
+  void keep_directory();
   void save();
   TrainOutcome train();
   void summarise(const TrainOutcome& outcome);
@@ -115,6 +116,7 @@ int TrainRun::run() {
                                                         : "SIGTERM";
     say(fmt::format("stopped by {} after step {}", what, outcome.steps));
   }
+  keep_directory();
   summarise(outcome);
   save();
   if (outcome.signal == 0) sample();
