@@ -70,6 +70,11 @@ Cost cast_cost(int64_t elements, DType from, DType to) {
   return {.bytes = elements * (width(from) + width(to))};
 }
 
+Cost copy_cost(int64_t elements, DType dtype) { return passes(2, elements, dtype); }
+Cost dropout_cost(int64_t elements, DType dtype) { return passes(2, elements, dtype); }
+Cost divide_cost(int64_t elements, DType dtype) { return passes(2, elements, dtype); }
+Cost fill_cost(int64_t elements, DType dtype) { return passes(1, elements, dtype); }
+
 Cost embedding_forward_cost(int64_t elements, int64_t position_elements, DType dtype) {
   return {.bytes = (2 * elements + position_elements) * width(dtype)};
 }
@@ -86,7 +91,12 @@ Cost cross_entropy_cost(int64_t elements, DType dtype) {
   return cast_cost(elements, accumulation_dtype(dtype), dtype);
 }
 
+Cost cross_entropy_loss_cost(int64_t elements, DType dtype) {
+  return passes(1, elements, accumulation_dtype(dtype));
+}
+
 Cost power_sum_cost(int64_t elements, DType gradient) { return passes(1, elements, gradient); }
+Cost find_overflow_cost(int64_t elements, DType gradient) { return passes(1, elements, gradient); }
 
 Cost adamw_cost(int64_t elements, DType compute, DType gradient, bool with_copy) {
   const int64_t state = 6 * width(accumulation_dtype(compute));

@@ -60,6 +60,10 @@ Cost norm_backward_cost(int64_t elements, DType dtype, bool dsum);  // dy, x [an
 Cost rope_cost(int64_t elements, DType dtype);      // in place
 Cost sum_rows_cost(int64_t elements, DType dtype);  // bias gradient: dy in
 Cost cast_cost(int64_t elements, DType from, DType to);
+Cost copy_cost(int64_t elements, DType dtype);     // also head by head
+Cost dropout_cost(int64_t elements, DType dtype);  // x in, y out
+Cost divide_cost(int64_t elements, DType dtype);   // in place
+Cost fill_cost(int64_t elements, DType dtype);     // zeros or random numbers out
 // (B, T, C) from `elements` of the table and T * C of positions, 0 without.
 Cost embedding_forward_cost(int64_t elements, int64_t position_elements, DType dtype);
 // dy in; the token's rows of the table's gradient read and written. `stored_table`: elements of a
@@ -69,10 +73,12 @@ Cost embedding_backward_cost(int64_t elements, int64_t stored_table, DType dtype
 Cost position_backward_cost(int64_t elements, int64_t table, DType dtype, DType gradient);
 // logits in (accumulation dtype), their gradient out (compute dtype).
 Cost cross_entropy_cost(int64_t elements, DType dtype);
+Cost cross_entropy_loss_cost(int64_t elements, DType dtype);  // logits in
 
 // ---- the optimizer, over a flat shard ----
 
 Cost power_sum_cost(int64_t elements, DType gradient);
+Cost find_overflow_cost(int64_t elements, DType gradient);
 // master, both moments in and out, gradient in; with_copy: values in the compute dtype out.
 // 28 bytes a parameter in f32, 30 with a bf16 copy.
 Cost adamw_cost(int64_t elements, DType compute, DType gradient, bool with_copy);
