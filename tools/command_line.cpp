@@ -14,14 +14,27 @@
 namespace fsdp::tools {
 namespace {
 
-// "" when the first argument is a command or an option. CLI11 would only miss a command.
+// "" when the first arguments name a command, with its subcommand where it has some, or are options.
+// CLI11 would only miss a command.
 std::string unknown_command(const CLI::App& app, int argc, const char* const* argv) {
-  const std::string first = argc > 1 ? argv[1] : "-";
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
-  const bool known = std::find(names.begin(), names.end(), first) != names.end();
-  if (known || first.starts_with("-")) return "";
-  return fmt::format("unknown command \"{}\"; expected {}", first, fmt::join(names, ", "));
+  const CLI::App* command = &app;
+  std::string path;
+  for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
+    std::vector<std::string> names;
+    const CLI::App* chosen = nullptr;
+    for (const CLI::App* each : command->get_subcommands(nullptr)) {
+      names.push_back(each->get_name());
+      if (each->get_name() == argv[i]) chosen = each;
+    }
+    if (names.empty()) break;
+    if (!chosen) {
+      return fmt::format("unknown command \"{}{}\"; expected {}", path, argv[i],
+                         fmt::join(names, ", "));
+    }
+    command = chosen;
+    path += chosen->get_name() + " ";
+  }
+  return "";
 }
 
 // What all ranks must have been given alike.
@@ -97,15 +110,19 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
       ->check(CLI::IsMember({"full_shard", "no_shard"}));
 }
 
-void add_launch_options(CLI::App& command, LaunchOptions& options) {
-  command.add_option("--local-ranks", options.local_ranks, "run N ranks as threads, without MPI")
-      ->check(CLI::Range(1, 1024));
+void add_compute_options(CLI::App& command, LaunchOptions& options) {
   command
       .add_option("--threads", options.threads,
                   "threads per rank (default: the cores it may use / the ranks that share them)")
       ->check(CLI::Range(1, 1024));
   command.add_option("--backend", options.backend, "auto (a GPU if there is one), cpu, cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+}
+
+void add_launch_options(CLI::App& command, LaunchOptions& options) {
+  command.add_option("--local-ranks", options.local_ranks, "run N ranks as threads, without MPI")
+      ->check(CLI::Range(1, 1024));
+  add_compute_options(command, options);
   command.add_flag("--share-gpus", options.share_gpus, "several ranks may use one GPU");
   command.parse_complete_callback(
       [&command, &options] { options.same_on_all = settings_of(command); });

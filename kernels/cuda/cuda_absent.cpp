@@ -1,5 +1,6 @@
 // Stands in for kernels/cuda where no CUDA compiler was found.
 #include "kernels/cuda/cuda_devices.h"
+#include "kernels/cuda/device_sensors.h"
 
 namespace fsdp::cuda {
 
@@ -12,5 +13,7 @@ bool built() { return false; }
 std::unique_ptr<Backend> make_backend(const CudaOptions&) {
   fail("[cuda] {}", count_devices().reason);
 }
+
+DeviceSensors read_sensors(int) { fail("[cuda] {}", count_devices().reason); }
 
 }  // namespace fsdp::cuda

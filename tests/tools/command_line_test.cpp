@@ -58,9 +58,17 @@ TEST_CASE("command line: numbers that are none, in a short message") {
   }
   CHECK(parse({"verify", "f", "--tolerance", "1e-3"}).command);
   CHECK(parse({"generate", "f", "--temperature", "0"}).command);
+  CHECK(parse({"bench", "comm", "--min-bytes", "64KiB", "--min-busbw"}).command);
   for (const auto& command : {std::vector<const char*>{"generate", "f", "--tokens", "0"},
                               {"generate", "f", "--top-k", "-1"},
                               {"bench", "step", "--batch", "0"},
+                              {"bench", "kernels", "--seconds", "0"},
+                              {"bench", "kernels", "--tolerance", "5"},
+                              {"bench", "kernels", "--json", "--csv"},
+                              {"bench", "comm", "--factor", "1"},
+                              {"bench", "comm", "--dtypes", "f32,f31"},
+                              {"bench", "comm", "--min-bytes", "4 apples"},
+                              {"bench", "comm", "--min-busbw", "-1"},
                               {"bench", "step", "--seq", "-1"}}) {
     CHECK(parse(command).status == 2);
     CHECK(parse(command).message.size() < 120);
@@ -82,6 +90,10 @@ TEST_CASE("command line: an unknown command is named, with the known ones") {
   CHECK(parse({"walk"}).message ==
         "unknown command \"walk\"; expected train, generate, eval, verify, bench, explain, "
         "compare, tokenize, merge, convert, inspect");
+  CHECK(parse({"bench", "walk"}).message ==
+        "unknown command \"bench walk\"; expected step, sharding, kernels, comm");
+  CHECK(parse({"bench"}).status == 2);
+  CHECK(parse({"inspect", "walk"}).command);  // the name of a model
 }
 
 }  // namespace

@@ -227,6 +227,8 @@ void add_bench_command(CLI::App& app, ChosenCommand& chosen) {
   bench->require_subcommand(1);
   add_bench_step(*bench, chosen);
   add_bench_sharding(*bench, chosen);
+  add_bench_kernels(*bench, chosen);
+  add_bench_comm(*bench, chosen);
 }
 
 }  // namespace fsdp::tools

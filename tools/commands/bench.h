@@ -1,5 +1,5 @@
-// What `fsdp bench step` and `fsdp bench sharding` share: their options.
-// Read next: bench.cpp, bench_sharding.cpp.
+// The commands below `fsdp bench`, and the options that `bench step` and `bench sharding` share.
+// Read next: bench.cpp, bench_sharding.cpp, bench_kernels.cpp, bench_comm.cpp.
 #pragma once
 
 #include <string>
@@ -21,6 +21,8 @@ void add_bench_options(CLI::App& command, BenchOptions& options);
 void resolve(BenchOptions& options, RankContext& rank);
 
 void add_bench_sharding(CLI::App& bench, ChosenCommand& chosen);
+void add_bench_kernels(CLI::App& bench, ChosenCommand& chosen);
+void add_bench_comm(CLI::App& bench, ChosenCommand& chosen);
 
 inline double mib(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 

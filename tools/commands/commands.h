@@ -57,8 +57,10 @@ struct ModelOptions {
 };
 void add_model_options(CLI::App& command, ModelOptions& options);
 
-// For every command that runs on ranks: --local-ranks, --threads and the backend's. All that the
-// command is given goes to options.same_on_all.
+// --threads and the backend's, for every command that computes.
+void add_compute_options(CLI::App& command, LaunchOptions& options);
+// And --local-ranks and --share-gpus, for every command that runs on ranks. All that the command is
+// given goes to options.same_on_all.
 void add_launch_options(CLI::App& command, LaunchOptions& options);
 
 }  // namespace fsdp::tools

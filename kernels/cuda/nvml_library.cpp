@@ -1,0 +1,33 @@
+// Opens NVML, which comes with the driver. The emulator of the tests has its own:
+// tests/cuda_emulator/nvml.cpp.
+#include <optional>
+
+#include "core/error.h"
+#include "kernels/cuda/dynamic_library.h"
+#include "kernels/cuda/nvml.h"
+
+namespace fsdp::cuda::nvml {
+namespace {
+
+std::optional<Library> open() {
+  try {
+    const DynamicLibrary from("NVML", {"libnvidia-ml.so.1"});
+    Library to{};
+    from.find(to.initialise, "nvmlInit_v2");
+    from.find(to.device_by_address, "nvmlDeviceGetHandleByPciBusId_v2");
+    from.find(to.clock, "nvmlDeviceGetClockInfo");
+    from.find(to.power, "nvmlDeviceGetPowerUsage");
+    if (to.initialise() == kSuccess) return to;
+  } catch (const Error&) {  // clocks stay unknown
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+const Library* library() {
+  static const std::optional<Library> opened = open();
+  return opened ? &*opened : nullptr;
+}
+
+}  // namespace fsdp::cuda::nvml

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# fsdp bench kernels and fsdp bench comm: what they print, and the statuses that scripts go by.
+# Speeds are not looked at. Environment: FSDP the program, SOURCE the repository, MPIRUN how to start
+# processes (empty: no MPI).
+set -uo pipefail
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+
+# expect STATUS 'regular expression' command...: in stdout or stderr
+expect() {
+  local status=$1 expected=$2 got
+  shift 2
+  timeout 120 "$@" >out 2>err </dev/null
+  got=$?
+  [ "$got" = "$status" ] || { fail "status $got instead of $status: $*"; cat err; }
+  cat out err | grep -qE -- "$expected" || { fail "no '$expected' from: $*"; cat out err; }
+}
+
+# ---- kernels -------------------------------------------------------------------------------------
+shape=hidden=24,heads=2,kv_heads=2,head_dim=12,ffn=40,vocabulary=50,elements=999
+kernels=("$FSDP" bench kernels --batch 1 --seq 8 --threads 1 --seconds 0.001)
+measure=("${kernels[@]}" --shape $shape --filter swiglu)
+expect 0 '"kernel": "swiglu_forward"' "${measure[@]}" --json
+cp out now.json
+expect 0 "^swiglu_backward .*8 x 40 " "${measure[@]}" --baseline now.json --tolerance 1e9
+grep -q '^0 of 2 kernels slower' out || fail "no comparison below the table"
+sed 's/"us_least": .*/"us_least": 0.0001,/' now.json >was_faster.json
+expect 1 '2 of 2 kernels slower' "${measure[@]}" --baseline was_faster.json --csv
+grep -q '^"swiglu_forward","8 x 40",' out || fail "no line of CSV"
+grep -q slower out && fail "the comparison is within the CSV"
+expect 1 '^fsdp: now.json: dtype: expected "bf16"' "${measure[@]}" --baseline now.json --dtype bf16
+expect 1 '^fsdp: none.json' "${measure[@]}" --baseline none.json
+expect 1 '^fsdp: --filter: no kernel has "swigglu"' "${kernels[@]}" --filter swigglu
+expect 1 '^fsdp: --shape: expected NAME=NUMBER' "${kernels[@]}" --shape hiden=3
+expect 1 '^fsdp: .*gpt9' "${kernels[@]}" --model gpt9
+expect 2 'unknown command "bench walk"; expected step, sharding, kernels, comm' "$FSDP" bench walk
+
+# ---- comm ----------------------------------------------------------------------------------------
+small=(--min-bytes 3000 --max-bytes 3000 --rounds 1 --calls 1 --threads 1)
+comm=("$FSDP" bench comm "${small[@]}")
+expect 0 '^mean busbw [0-9.]* GB/s' "${comm[@]}" --local-ranks 3 --expect-ranks 3
+[ "$(grep -c ' 0$' out)" = 8 ] || { fail "not 4 collectives of 2 dtypes without a wrong element"; cat out; }
+expect 0 '"collective":"all_reduce","op":"max","dtype":"i32","buffer":"plain","transport":"threads"' \
+  "${comm[@]}" --local-ranks 2 --collectives all_reduce --ops max --dtypes i32 --buffers plain --json
+expect 44 '^fsdp: bench comm: expected 4 ranks, got 2' "${comm[@]}" --local-ranks 2 --expect-ranks 4
+expect 44 '^fsdp: bench comm: one rank communicates with nobody' "${comm[@]}"
+expect 46 '^fsdp: bench comm: mean busbw: expected at least 1000000000 GB/s' "${comm[@]}" --local-ranks 2 --min-busbw 1e9
+expect 46 'expected at least 5 GB/s' "${comm[@]}" --local-ranks 2 --min-busbw
+expect 1 'transport mpi: these ranks communicate by threads' "${comm[@]}" --local-ranks 2 --transport mpi
+if [ -n "${MPIRUN:-}" ]; then
+  for transport in shared mpi; do
+    expect 0 "^2 ranks, $transport" $MPIRUN -n 2 "${comm[@]}" --transport $transport
+  done
+  expect 44 'expected 3 ranks, got 2' $MPIRUN -n 2 "${comm[@]}" --expect-ranks 3
+  expect 46 'expected at least 1000000000' $MPIRUN -n 2 "${comm[@]}" --min-busbw 1e9
+fi
+
+[ "$failed" = 0 ] && echo "bench: all is well"
+exit "$failed"

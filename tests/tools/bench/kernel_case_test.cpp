@@ -1,0 +1,128 @@
+// The table of kernels: it has every kernel of the contract, its bytes are those of the formulas in
+// the literature, and every line runs.
+#include "tools/bench/kernel_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <regex>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "core/io/file.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::tools {
+namespace {
+
+// The methods below "---- Math" in core/backend.h.
+std::set<std::string> kernels_of_contract() {
+  std::string text = read_file(FSDP_SOURCE_DIR "/core/backend.h");
+  text = text.substr(text.find("// ---- Math."));
+  const std::regex method("virtual void (\\w+)\\(");
+  std::set<std::string> out;
+  for (std::sregex_iterator i(text.begin(), text.end(), method), end; i != end; ++i) {
+    out.insert((*i)[1]);
+  }
+  return out;
+}
+
+int64_t bytes_of(const std::vector<KernelCase>& table, const std::string& name) {
+  const auto found = std::find_if(table.begin(), table.end(),
+                                  [&](const KernelCase& line) { return line.name() == name; });
+  REQUIRE_MESSAGE(found != table.end(), name);
+  return found->cost.bytes;
+}
+
+}  // namespace
+
+TEST_CASE("kernel table: every kernel of the contract has a line, and every line a kernel") {
+  const std::set<std::string> contract = kernels_of_contract();
+  CHECK(contract.size() > 20);
+  std::set<std::string> table = {};
+  for (const KernelCase& line : kernel_table(kernel_extents({}))) table.insert(line.kernel);
+  CHECK(table.count("copy") == 1);
+  CHECK(table.count("fill_zero") == 1);
+  table.erase("copy");
+  table.erase("fill_zero");  // of the contract's first chapter
+  CHECK(table == contract);
+}
+
+TEST_CASE("kernel table: names are told apart, and chosen by a part of them") {
+  const KernelExtents extents = kernel_extents({.model = "llama-7b"});
+  std::set<std::string> names;
+  for (const KernelCase& line : kernel_table(extents)) CHECK(names.insert(line.name()).second);
+  const std::vector<KernelCase> norms = kernel_table(extents, "norm_backward");
+  CHECK(norms.size() == 4);
+  for (const KernelCase& line : norms) CHECK(test::contains(line.name(), "norm_backward"));
+  CHECK(kernel_table(extents, "no such kernel").empty());
+}
+
+// Bytes per kernel in bf16 with f32 masters, N tokens, C hidden, F inner, P parameters: the
+// textbook counts (4NC: read and written once at two bytes).
+TEST_CASE("kernel table: bytes are those of the formulas") {
+  constexpr int64_t N = 64 * 1024, C = 768, F = 3072, P = 1000;
+  const std::vector<KernelCase> table = kernel_table(kernel_extents(
+      {.shape = "elements=1000", .batch = 64, .length = 1024, .dtype = DType::kBF16}));
+  CHECK(bytes_of(table, "layer_norm_forward") == 4 * N * C);
+  CHECK(bytes_of(table, "rms_norm_forward with residual") == 8 * N * C);
+  CHECK(bytes_of(table, "layer_norm_backward with dsum") == 8 * N * C);
+  CHECK(bytes_of(table, "rope") == 4 * N * C);
+  CHECK(bytes_of(table, "activation_forward gelu_tanh") == 4 * N * F);
+  CHECK(bytes_of(table, "activation_backward gelu_tanh") == 6 * N * F);
+  CHECK(bytes_of(table, "swiglu_forward") == 6 * N * F);
+  CHECK(bytes_of(table, "swiglu_backward") == 10 * N * F);
+  CHECK(bytes_of(table, "sum_rows") == 2 * N * F);
+  CHECK(bytes_of(table, "add") == 6 * N * C);
+  CHECK(bytes_of(table, "dropout") == 4 * N * C);
+  CHECK(bytes_of(table, "adamw with copy") == 30 * P);
+  CHECK(bytes_of(table, "power_sum") == 4 * P);
+  CHECK(bytes_of(table, "cast to 16 bits") == 6 * P);
+  CHECK(bytes_of(table, "fill_zero") == 4 * P);
+  CHECK(bytes_of(table, "advance_steps") == 0);
+}
+
+TEST_CASE("kernel table: every line runs, and again, for packed and separate heads") {
+  cpu::CpuBackend backend;
+  KernelInputs inputs(backend);
+  const char* const small =
+      "hidden=12,heads=4,kv_heads=4,head_dim=6,ffn=20,vocabulary=37,elements=2001";
+  const char* const grouped =
+      "hidden=12,heads=4,kv_heads=2,head_dim=6,ffn=20,vocabulary=37,elements=2001";
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
+    for (const auto& [model, shape] :
+         {std::pair("gpt2-124m", small), std::pair("bloom-560m", small),
+          std::pair("llama-7b", grouped)}) {
+      const KernelExtents extents =
+          kernel_extents({.model = model, .shape = shape, .batch = 2, .length = 5, .dtype = dtype});
+      for (const KernelCase& line : kernel_table(extents)) {
+        CAPTURE(line.name());
+        // oneDNN takes its time over the code of every new shape.
+        if (line.kernel == "matmul" && (dtype != DType::kF32 || shape == grouped)) continue;
+        const KernelRun run = line.prepare(inputs);
+        for (int i = 0; i < 2; ++i) run(backend, backend.compute_stream());
+        CHECK_NOTHROW(backend.synchronize(backend.compute_stream()));
+      }
+    }
+  }
+}
+
+TEST_CASE("kernel inputs: numbers that look normal, whole and cut blocks, indices in range") {
+  cpu::CpuBackend backend;
+  KernelInputs inputs(backend);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const std::vector<double> values = inputs.normal(Shape{(1 << 20) + 100}, dtype).to_doubles();
+    double sum = 0, squares = 0;
+    for (const double v : values) sum += v, squares += v * v;
+    const auto n = static_cast<double>(values.size());
+    CHECK(std::abs(sum / n) < 0.01);
+    CHECK(squares / n == doctest::Approx(1).epsilon(0.01));
+    CHECK(values[(1 << 20) + 99] == values[99]);
+  }
+  const std::vector<int32_t> indices = inputs.indices(Shape{1000}, 7).to_host<int32_t>();
+  CHECK(*std::min_element(indices.begin(), indices.end()) == 0);
+  CHECK(*std::max_element(indices.begin(), indices.end()) == 6);
+}
+
+}  // namespace fsdp::tools

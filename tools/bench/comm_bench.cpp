@@ -1,0 +1,253 @@
+// A buffer that every rank fills with numbers of its own, so that each rank knows what the others
+// must have sent. Small whole numbers: their sums are exact, in whatever order they are taken.
+#include "tools/bench/comm_bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace fsdp::tools {
+namespace {
+
+using comm::Collective;
+using comm::ReduceOp;
+
+// Values repeat after a prime: a slot that lands in the place of another one is noticed.
+constexpr int64_t kPeriod = 1021;
+constexpr int kLargest = 3;
+
+// What a rank contributes: element i is period[i % kPeriod].
+using Period = std::vector<double>;
+Period contribution(int rank) {
+  Period out;
+  for (int64_t i = 0; i < kPeriod; ++i) {
+    const double at =
+        uniform_at(static_cast<uint64_t>(rank), hash_name("bench comm"), static_cast<uint64_t>(i));
+    out.push_back(std::floor(at * (2 * kLargest + 1)) - kLargest);
+  }
+  return out;
+}
+
+double at(const Period& period, int64_t i) { return period[static_cast<size_t>(i % kPeriod)]; }
+
+bool reduces(Collective collective) {
+  return collective == Collective::kReduceScatter || collective == Collective::kAllReduce;
+}
+
+// Calls f with a value of the host type.
+template <typename F>
+auto with_host_type(DType dtype, F&& f) {
+  if (dtype == DType::kI32) return f(int32_t{});
+  if (dtype == DType::kI64) return f(int64_t{});
+  return dispatch_floating(dtype, "bench comm",
+                           [&](auto tag) { return f(typename decltype(tag)::type{}); });
+}
+
+double rounded(double value, DType dtype) {
+  return with_host_type(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using Wide = std::conditional_t<std::is_integral_v<T>, T, Accumulate<T>>;
+    return static_cast<double>(static_cast<T>(static_cast<Wide>(value)));
+  });
+}
+
+double epsilon_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return 0x1p-52;
+    case DType::kF32:
+      return 0x1p-23;
+    case DType::kF16:
+      return 0x1p-10;
+    case DType::kBF16:
+      return 0x1p-7;
+    default:
+      return 0;
+  }
+}
+
+class CollectiveBench {
+ public:
+  CollectiveBench(comm::Communicator& world, Backend& backend, const CommCase& what)
+      : world_(world), backend_(backend), what_(what) {
+    const auto size = static_cast<int64_t>(size_of(what.dtype));
+    slot_ = std::max<int64_t>(1, what.bytes / (size * world.size()));
+    what_.bytes = slot_ * world.size() * size;
+    const auto bytes = static_cast<size_t>(what_.bytes);
+    std::shared_ptr<Storage> storage;
+    if (what.registered) {
+      memory_ = world.allocate(backend, bytes, MemoryCategory::kCommunication);
+      storage = Storage::unbound(backend, bytes, MemoryCategory::kCommunication);
+      storage->bind(memory_->data());
+    } else {
+      storage = std::make_shared<Storage>(backend, bytes, MemoryCategory::kCommunication);
+    }
+    buffer_ = Tensor(storage, 0, Shape{slot_ * world.size()}, what.dtype);
+  }
+
+  CommResult run(const CommTiming& timing) {
+    CommResult result = {what_, {}, count_wrong(), world_.size()};
+    result.seconds = time(timing);
+    return result;
+  }
+
+ private:
+  void call() {
+    Stream& stream = backend_.compute_stream();
+    switch (what_.collective) {
+      case Collective::kAllGather:
+        world_.all_gather(stream, buffer_);
+        return;
+      case Collective::kReduceScatter:
+        world_.reduce_scatter(stream, buffer_, own_slot(), what_.op);
+        return;
+      case Collective::kAllReduce:
+        world_.all_reduce(stream, buffer_, what_.op);
+        return;
+      case Collective::kBroadcast:
+        world_.broadcast(stream, buffer_, root());
+        return;
+    }
+  }
+
+  int root() const { return world_.size() - 1; }
+  Tensor own_slot() const { return buffer_.slice(world_.rank() * slot_, Shape{slot_}); }
+
+  // ---- data ----
+
+  void fill() {
+    const Period mine = contribution(world_.rank());
+    with_host_type(what_.dtype, [&](auto zero) {
+      std::vector<decltype(zero)> values;
+      for (int64_t i = 0; i < buffer_.numel(); ++i) {
+        values.push_back(static_cast<decltype(zero)>(static_cast<float>(at(mine, i))));
+      }
+      buffer_.write(values.data());
+      backend_.synchronize(backend_.compute_stream());  // before `values` goes
+    });
+  }
+
+  Period reduction() const {
+    Period out = contribution(0);
+    for (int rank = 1; rank < world_.size(); ++rank) {
+      const Period other = contribution(rank);
+      for (size_t i = 0; i < out.size(); ++i) {
+        out[i] = what_.op == ReduceOp::kMax ? std::max(out[i], other[i]) : out[i] + other[i];
+      }
+    }
+    for (double& value : out) {
+      if (what_.op == ReduceOp::kAverage) value /= world_.size();
+      value = rounded(value, what_.dtype);
+    }
+    return out;
+  }
+
+  // A transport may round a quotient otherwise than we do, and sums of so many ranks that the dtype
+  // does not hold them; all else is exact.
+  double tolerance() const {
+    if (!reduces(what_.collective) || what_.op == ReduceOp::kMax) return 0;
+    const double largest = kLargest * world_.size(), epsilon = epsilon_of(what_.dtype);
+    if (what_.op == ReduceOp::kAverage) return kLargest * epsilon;
+    return largest * epsilon <= 2 ? 0 : largest * epsilon;
+  }
+
+  int64_t count_wrong() {
+    fill();
+    world_.barrier();
+    call();
+    int64_t wrong = 0;
+    if (what_.collective == Collective::kAllGather) {
+      for (int rank = 0; rank < world_.size(); ++rank) {
+        wrong += differing(rank * slot_, slot_, contribution(rank));
+      }
+    } else if (what_.collective == Collective::kReduceScatter) {
+      wrong = differing(world_.rank() * slot_, slot_, reduction());
+    } else {
+      const bool sent = what_.collective == Collective::kBroadcast;
+      wrong = differing(0, buffer_.numel(), sent ? contribution(root()) : reduction());
+    }
+    return sum_over_ranks(wrong);
+  }
+
+  // Of the buffer's elements [first, first + count).
+  int64_t differing(int64_t first, int64_t count, const Period& expected) const {
+    const std::vector<double> got = buffer_.slice(first, Shape{count}).to_doubles();
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const double difference = std::abs(got[static_cast<size_t>(i)] - at(expected, first + i));
+      wrong += !(difference <= tolerance());  // also when it is no number
+    }
+    return wrong;
+  }
+
+  int64_t sum_over_ranks(int64_t mine) {
+    int64_t sum = 0;
+    for (const std::string& each : world_.exchange(std::to_string(mine))) sum += std::stoll(each);
+    return sum;
+  }
+
+  // ---- time ----
+
+  Spread time(const CommTiming& timing) {
+    backend_.fill_zero(backend_.compute_stream(), buffer_.data(), buffer_.bytes());
+    round(timing.calls);  // warm-up
+    std::vector<double> seconds;
+    for (int64_t i = 0; i < timing.rounds; ++i) seconds.push_back(round(timing.calls));
+    return spread_of(seconds);
+  }
+
+  // Seconds of a call on the slowest rank.
+  double round(int64_t calls) {
+    Stream& stream = backend_.compute_stream();
+    backend_.synchronize(stream);
+    world_.barrier();
+    const auto start = std::chrono::steady_clock::now();
+    for (int64_t i = 0; i < calls; ++i) call();
+    backend_.synchronize(stream);
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    const int64_t ns = std::llround(passed.count() * 1e9);
+    double slowest = 0;
+    for (const std::string& each : world_.exchange(std::to_string(ns))) {
+      slowest = std::max(slowest, std::stod(each));
+    }
+    return slowest * 1e-9 / static_cast<double>(calls);
+  }
+
+  comm::Communicator& world_;
+  Backend& backend_;
+  CommCase what_;
+  int64_t slot_ = 0;  // elements
+  std::shared_ptr<comm::CommBuffer> memory_;
+  Tensor buffer_;
+};
+
+}  // namespace
+
+double bus_factor(Collective collective, int ranks) {
+  const double n = ranks;
+  switch (collective) {
+    case Collective::kAllReduce:
+      return 2 * (n - 1) / n;
+    case Collective::kAllGather:
+    case Collective::kReduceScatter:
+      return (n - 1) / n;
+    case Collective::kBroadcast:
+      break;
+  }
+  return 1;
+}
+
+double CommResult::busbw() const { return algbw() * bus_factor(what.collective, ranks); }
+
+CommResult bench_collective(comm::Communicator& world, Backend& backend, const CommCase& what,
+                            const CommTiming& timing) {
+  return CollectiveBench(world, backend, what).run(timing);
+}
+
+double mean_busbw(const std::vector<CommResult>& results) {
+  double sum = 0;
+  for (const CommResult& result : results) sum += result.busbw();
+  return results.empty() ? 0 : sum / static_cast<double>(results.size());
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,47 @@
+// Times collectives of a transport and checks their data. Bandwidths as NVIDIA's nccl-tests define
+// them (its doc/PERFORMANCE.md): S is the size of the full buffer, t the time of one call,
+//   algbw = S / t        busbw = algbw * bus_factor
+// and the factor makes busbw comparable with what one rank's link carries, whatever their number.
+// Not here: printing, and what the result is held against (tools/commands/bench_comm.cpp).
+#pragma once
+
+#include "comm/communicator.h"
+#include "tools/bench/statistics.h"
+
+namespace fsdp::tools {
+
+struct CommCase {
+  comm::Collective collective = comm::Collective::kAllReduce;
+  comm::ReduceOp op = comm::ReduceOp::kSum;  // of reduce_scatter and all_reduce
+  DType dtype = DType::kF32;
+  int64_t bytes = 0;       // of the full buffer; whole elements of whole slots are made of it
+  bool registered = true;  // memory that the communicator made (CommBuffer), or plain one
+};
+
+struct CommTiming {
+  int64_t rounds = 5;
+  int64_t calls = 4;  // of a round, one after the other without waiting
+};
+
+struct CommResult {
+  CommCase what;      // with the bytes that were used
+  Spread seconds;     // of one call on the slowest rank; over rounds
+  int64_t wrong = 0;  // elements that differ, over all ranks
+  int ranks = 1;
+
+  double algbw() const { return static_cast<double>(what.bytes) / seconds.median; }  // bytes/s
+  double busbw() const;
+};
+
+// all_reduce 2 (n - 1) / n, all_gather and reduce_scatter (n - 1) / n, broadcast 1.
+double bus_factor(comm::Collective collective, int ranks);
+
+// Collective; the same result on every rank. Runs on the backend's compute stream. In place, as the
+// sharding layer does; broadcasts come from the last rank. Average needs a floating dtype.
+CommResult bench_collective(comm::Communicator& world, Backend& backend, const CommCase& what,
+                            const CommTiming& timing);
+
+// Mean over all results, as nccl-tests' "Avg bus bandwidth"; bytes/s. 0 without results.
+double mean_busbw(const std::vector<CommResult>& results);
+
+}  // namespace fsdp::tools

@@ -1,0 +1,44 @@
+// Which collectives `fsdp bench comm` measures, and what it demands of the results. Exit statuses
+// are those of a gate that clusters run before jobs: 44 where nothing valid was measured, 46 where
+// the link is too slow. Next: tools/bench/comm_bench.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/bench/comm_bench.h"
+
+namespace fsdp::tools {
+
+// Every combination of these; names as on the command line.
+struct CommCases {
+  std::vector<std::string> collectives = {"all_gather", "reduce_scatter", "all_reduce",
+                                          "broadcast"};
+  std::vector<std::string> ops = {"sum"};  // of reductions
+  std::vector<std::string> dtypes = {"f32", "bf16"};
+  std::vector<std::string> buffers = {"communicator"};
+  int64_t least_bytes = int64_t{64} << 10;  // of the full buffer
+  int64_t most_bytes = int64_t{16} << 20;
+  int64_t factor = 4;
+};
+// Sizes least_bytes, least_bytes * factor, ... up to most_bytes. Error when there is none, and for
+// averages of integers.
+std::vector<CommCase> expand(const CommCases& cases);
+std::string_view op_name(const CommCase& what);  // "" where nothing is reduced
+
+struct CommGate {
+  int expected_ranks = 0;     // 0: any, but more than one
+  double least_gb_per_s = 0;  // of the mean busbw; 0: any
+};
+constexpr double kUsualBar = 5;  // GB/s
+constexpr int kNothingValid = 44;
+constexpr int kTooSlow = 46;
+
+struct GateVerdict {
+  int status = 0;
+  std::string reason;  // when it is not 0
+};
+GateVerdict check_ranks(const CommGate& gate, int ranks);
+GateVerdict check_results(const CommGate& gate, const std::vector<CommResult>& results);
+
+}  // namespace fsdp::tools

@@ -1,0 +1,65 @@
+// The CPU as Linux tells it, a GPU as its driver does.
+#include "tools/bench/device_report.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include <unistd.h>
+
+#include "kernels/cuda/device_sensors.h"
+
+namespace fsdp::tools {
+namespace {
+
+constexpr size_t kUnknownCache = size_t{32} << 20;  // where the machine hides it
+
+DeviceReport report_cpu(int threads) {
+  std::ostringstream text;
+  text << std::ifstream("/proc/cpuinfo").rdbuf();
+  const CpuInfo info = parse_cpuinfo(text.str());
+  const long cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+  DeviceReport report;
+  report.backend = "cpu";
+  report.name = info.name;
+  report.threads = threads;
+  report.cache_bytes = cache > 0 ? static_cast<size_t>(cache) : kUnknownCache;
+  report.clock_mhz = info.clock_mhz;
+  return report;
+}
+
+DeviceReport report_gpu(const cuda::CudaOptions& options) {
+  const cuda::DeviceSensors sensors = cuda::read_sensors(options.device);
+  DeviceReport report;
+  report.backend = "cuda";
+  report.name = sensors.name;
+  report.cache_bytes = sensors.cache_bytes;
+  report.clock_mhz = sensors.clock_mhz;
+  report.memory_clock_mhz = sensors.memory_clock_mhz;
+  report.power_w = sensors.power_w;
+  return report;
+}
+
+}  // namespace
+
+DeviceReport report_device(const Backend& backend, const BackendOptions& options) {
+  return backend.name() == "cuda" ? report_gpu(*options.cuda) : report_cpu(options.cpu.threads);
+}
+
+CpuInfo parse_cpuinfo(const std::string& text) {
+  CpuInfo info = {.name = "unknown CPU", .clock_mhz = std::nullopt};
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    const std::string value = line.substr(colon + 2);
+    if (line.starts_with("model name")) info.name = value;
+    if (line.starts_with("cpu MHz")) {
+      info.clock_mhz = std::max(info.clock_mhz.value_or(0), std::atof(value.c_str()));
+    }
+  }
+  return info;
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,35 @@
+// What a measurement was taken on, as far as it is known.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "tools/runtime/backend_choice.h"
+
+namespace fsdp::tools {
+
+struct DeviceReport {
+  std::string backend;     // "cpu", "cuda"
+  std::string name;        // "NVIDIA H200"
+  int threads = 0;         // of the CPU's kernels
+  size_t cache_bytes = 0;  // the last cache before memory
+  // Now, so ask right after the work.
+  std::optional<double> clock_mhz;  // of the cores
+  std::optional<double> memory_clock_mhz;
+  std::optional<double> power_w;
+};
+DeviceReport report_device(const Backend& backend, const BackendOptions& options);
+
+// The commit that this program was built from, with "-dirty" behind it when files had changed;
+// "unknown" when it was not built from a repository.
+std::string source_commit();
+
+// ---- pure part, for tests ----
+
+struct CpuInfo {
+  std::string name;
+  std::optional<double> clock_mhz;  // of the core that runs fastest
+};
+CpuInfo parse_cpuinfo(const std::string& text);  // of /proc/cpuinfo
+
+}  // namespace fsdp::tools

@@ -1,0 +1,79 @@
+// One line of the table of kernels that `fsdp bench kernels` measures: what to call, on what, and
+// what that costs at the very least. A kernel is added by a line in kernel_products.cpp,
+// kernel_passes.cpp or kernel_shard.cpp; a test holds the table against core/backend.h.
+// Not here: measuring (tools/bench/kernel_bench.h).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+#include "tools/bench/kernel_extents.h"
+
+namespace fsdp::tools {
+
+// What a kernel has to reach on a GPU; 0: nothing is asked. On a CPU the bars mean nothing.
+struct KernelBar {
+  double percent_of_copy = 0;  // of the device's own copy rate
+  double tflops = 0;           // bf16 and f16 on an H100 or H200
+};
+constexpr KernelBar kStreamingBar = {.percent_of_copy = 80};     // reads and writes, once each
+constexpr KernelBar kColumnSumBar = {.percent_of_copy = 70};     // and adds up over rows
+constexpr KernelBar kOptimizerBar = {.percent_of_copy = 85};     // one flat stream
+constexpr KernelBar kCrossEntropyBar = {.percent_of_copy = 75};  // two passes over a row
+// 70 % of FlashAttention-2 on an H100 (figures of its repository): the instructions are the same.
+constexpr KernelBar kAttentionForwardBar = {.tflops = 210};
+constexpr KernelBar kAttentionBackwardBar = {.tflops = 185};
+
+// Makes what kernels read: random numbers, because a GPU's clock depends on the data.
+class KernelInputs {
+ public:
+  explicit KernelInputs(Backend& backend) : backend_(backend) {}
+
+  Tensor empty(Shape shape, DType dtype) const;
+  Tensor normal(Shape shape, DType dtype);  // repeats after kBlock elements
+  Tensor constant(Shape shape, DType dtype, double value) const;
+  Tensor indices(Shape shape, int64_t below) const;  // i32 within [0, below)
+  template <typename T>
+  Tensor scalar(T value) const {
+    return Tensor::from_host<T>(backend_, Shape{}, {value}, MemoryCategory::kWorkspace);
+  }
+  Backend& backend() const { return backend_; }
+
+ private:
+  static constexpr int64_t kBlock = int64_t{1} << 20;
+
+  Backend& backend_;
+  std::map<DType, Tensor> blocks_;
+};
+
+// Enqueues the kernel once on its inputs; may be called many times.
+using KernelRun = std::function<void(Backend& backend, Stream& stream)>;
+
+struct KernelCase {
+  std::string kernel;   // the method of Backend
+  std::string variant;  // of arguments; may be empty
+  std::string shape;    // for people
+  ops::Cost cost;       // 0, 0: a few scalars
+  KernelBar bar;
+  std::function<KernelRun(KernelInputs& inputs)> prepare;  // one set of inputs
+
+  std::string name() const { return variant.empty() ? kernel : kernel + " " + variant; }
+};
+
+// All lines. Those whose name contains `filter` ("" all).
+std::vector<KernelCase> kernel_table(const KernelExtents& extents, const std::string& filter = "");
+
+// Two of them in any size.
+KernelCase product_line(const std::string& variant, const ops::MatmulExtents& e);
+KernelCase copy_line(int64_t elements, DType dtype);
+
+// Its parts.
+void add_products(const KernelExtents& extents, std::vector<KernelCase>& table);
+void add_attention(const KernelExtents& extents, std::vector<KernelCase>& table);
+void add_passes(const KernelExtents& extents, std::vector<KernelCase>& table);
+void add_shard_kernels(const KernelExtents& extents, std::vector<KernelCase>& table);
+
+}  // namespace fsdp::tools

@@ -1,0 +1,202 @@
+// Lines of the table: kernels that pass over the flat shard of a unit (copies, casts, the norm and
+// the optimizer), and those that work on a few scalars.
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "tools/bench/kernel_case.h"
+
+namespace fsdp::tools {
+namespace {
+
+// What the lines below are written in.
+struct ShardExtents {
+  explicit ShardExtents(const KernelExtents& extents)
+      : n(extents.elements),
+        dtype(extents.step.compute),
+        master(accumulation_dtype(extents.step.compute)),
+        gradient(extents.step.gradient) {}
+
+  int64_t n;
+  DType dtype, master, gradient;
+  bool has_copy() const { return dtype != master; }  // the values in the compute dtype
+};
+
+std::string text(const ShardExtents& e) { return fmt::format("{}", e.n); }
+
+// ---------------------------------------------------------------------------- Moving and filling
+
+void add_memory(const ShardExtents& e, std::vector<KernelCase>& table) {
+  table.push_back(copy_line(e.n, e.dtype));
+  table.push_back({"fill_zero",
+                   "",
+                   text(e),
+                   ops::fill_cost(e.n, e.gradient),
+                   {},
+                   [=](KernelInputs& in) -> KernelRun {
+                     const Tensor x = in.normal(Shape{e.n}, e.gradient);
+                     return [=](Backend& backend, Stream& stream) {
+                       backend.fill_zero(stream, x.data(), x.bytes());
+                     };
+                   }});
+  table.push_back({"fill_normal",
+                   "",
+                   text(e),
+                   ops::fill_cost(e.n, e.master),
+                   {},
+                   [=](KernelInputs& in) -> KernelRun {
+                     Tensor x = in.empty(Shape{e.n}, e.master);
+                     return [=](Backend& backend, Stream& stream) mutable {
+                       backend.fill_normal(stream, x, 0, 0.02, /*seed=*/1, /*name_hash=*/2, 0);
+                     };
+                   }});
+  const auto add_cast = [&](const char* variant, DType from, DType to) {
+    table.push_back({"cast", variant, text(e), ops::cast_cost(e.n, from, to), kOptimizerBar,
+                     [=](KernelInputs& in) -> KernelRun {
+                       const Tensor x = in.normal(Shape{e.n}, from);
+                       Tensor out = in.empty(Shape{e.n}, to);
+                       return [=](Backend& backend, Stream& stream) mutable {
+                         backend.cast(stream, x, out);
+                       };
+                     }});
+  };
+  const DType narrow = e.has_copy() ? e.dtype : DType::kBF16;
+  add_cast("to 16 bits", e.master, narrow);
+  add_cast("from 16 bits", narrow, e.master);
+  table.push_back({"divide", "", text(e), ops::divide_cost(e.n, e.gradient), kOptimizerBar,
+                   [=](KernelInputs& in) -> KernelRun {
+                     const Tensor x = in.normal(Shape{e.n}, e.gradient);
+                     return [=](Backend& backend, Stream& stream) {
+                       Tensor quotient = x;
+                       backend.divide(stream, quotient, 1.0001);
+                     };
+                   }});
+}
+
+// ---------------------------------------------------------------------------- Optimizer
+
+KernelRun adamw(const ShardExtents& e, KernelInputs& in) {
+  struct Set {
+    Tensor master, grad, exp_avg, exp_avg_sq, copy;
+    std::vector<ShardSegment> segments;
+    Tensor step_counts, present, learning_rate, gradient_scale, skip;
+  };
+  const Shape shape = {e.n};
+  const auto set = std::make_shared<Set>();
+  set->master = in.normal(shape, e.master);
+  set->grad = in.normal(shape, e.gradient);
+  set->exp_avg = in.normal(shape, e.master);
+  set->exp_avg_sq = in.constant(shape, e.master, 1);
+  if (e.has_copy()) set->copy = in.empty(shape, e.dtype);
+  set->segments = {{0, e.n, /*decay=*/true, 0}};
+  set->step_counts = set->present = in.scalar<int32_t>(1).view(Shape{1});
+  set->learning_rate = in.scalar<double>(1e-4);
+  set->gradient_scale = in.constant(Shape{}, accumulation_dtype(e.gradient), 1);
+  set->skip = in.scalar<int32_t>(0);
+  return [set, has_copy = e.has_copy()](Backend& backend, Stream& stream) {
+    backend.adamw(stream, {.master = set->master,
+                           .grad = set->grad,
+                           .exp_avg = set->exp_avg,
+                           .exp_avg_sq = set->exp_avg_sq,
+                           .copy = has_copy ? &set->copy : nullptr,
+                           .segments = set->segments,
+                           .step_counts = set->step_counts,
+                           .present = set->present,
+                           .learning_rate = set->learning_rate,
+                           .gradient_scale = set->gradient_scale,
+                           .skip = set->skip,
+                           .beta1 = 0.9,
+                           .beta2 = 0.95,
+                           .epsilon = 1e-8,
+                           .weight_decay = 0.1});
+  };
+}
+
+void add_optimizer(const ShardExtents& e, std::vector<KernelCase>& table) {
+  table.push_back({"adamw", e.has_copy() ? "with copy" : "", text(e),
+                   ops::adamw_cost(e.n, e.dtype, e.gradient, e.has_copy()), kOptimizerBar,
+                   [=](KernelInputs& in) { return adamw(e, in); }});
+  table.push_back({"power_sum", "", text(e), ops::power_sum_cost(e.n, e.gradient), kOptimizerBar,
+                   [=](KernelInputs& in) -> KernelRun {
+                     const Tensor x = in.normal(Shape{e.n}, e.gradient);
+                     Tensor out = in.scalar<double>(0);
+                     const std::vector<std::pair<int64_t, int64_t>> spans = {{0, e.n}};
+                     return [=](Backend& backend, Stream& stream) mutable {
+                       backend.power_sum(stream, {.x = x, .spans = spans, .power = 2, .out = out});
+                     };
+                   }});
+  table.push_back({"find_overflow", "", text(e), ops::find_overflow_cost(e.n, e.gradient),
+                   kOptimizerBar, [=](KernelInputs& in) -> KernelRun {
+                     const Tensor x = in.normal(Shape{e.n}, e.gradient);
+                     Tensor flag = in.scalar<int32_t>(0);
+                     return [=](Backend& backend, Stream& stream) mutable {
+                       const double limit = largest_finite(e.dtype);
+                       backend.find_overflow(stream, {.x = x, .limit = limit, .flag = flag});
+                     };
+                   }});
+}
+
+// ---------------------------------------------------------------------------- A few scalars
+
+void add_scalars(const ShardExtents& e, std::vector<KernelCase>& table) {
+  constexpr int64_t kParameters = 16;  // of a block
+  table.push_back({"advance_steps",
+                   "",
+                   fmt::format("{}", kParameters),
+                   {},
+                   {},
+                   [](KernelInputs& in) -> KernelRun {
+                     Tensor counts = in.indices(Shape{kParameters}, 2);
+                     const Tensor present = in.indices(Shape{kParameters}, 2);
+                     const Tensor skip = in.scalar<int32_t>(0);
+                     return [=](Backend& backend, Stream& stream) mutable {
+                       backend.advance_steps(stream, counts, present, skip);
+                     };
+                   }});
+  table.push_back({"clip_coefficient", "", "1", {}, {}, [=](KernelInputs& in) -> KernelRun {
+                     const Tensor sum = in.scalar<double>(4);
+                     Tensor norm = in.scalar<double>(0), skip = in.scalar<int32_t>(0);
+                     Tensor coefficient = in.constant(Shape{}, accumulation_dtype(e.gradient), 1);
+                     return [=](Backend& backend, Stream& stream) mutable {
+                       backend.clip_coefficient(stream, {.power_sum = sum,
+                                                         .power = 2,
+                                                         .max_norm = 1,
+                                                         .norm = norm,
+                                                         .coefficient = coefficient,
+                                                         .skip = skip});
+                     };
+                   }});
+  table.push_back({"update_loss_scale", "", "1", {}, {}, [](KernelInputs& in) -> KernelRun {
+                     const Tensor overflow = in.scalar<int32_t>(0);
+                     Tensor scale = in.scalar<float>(1024), aborted = in.scalar<int32_t>(0);
+                     Tensor counters = in.indices(Shape{3}, 1);
+                     return [=](Backend& backend, Stream& stream) mutable {
+                       backend.update_loss_scale(stream, {.rule = {},
+                                                          .overflow = overflow,
+                                                          .scale = scale,
+                                                          .counters = counters,
+                                                          .aborted = aborted});
+                     };
+                   }});
+}
+
+}  // namespace
+
+KernelCase copy_line(int64_t elements, DType dtype) {
+  const auto prepare = [=](KernelInputs& in) -> KernelRun {
+    const Tensor from = in.normal(Shape{elements}, dtype), to = in.empty(Shape{elements}, dtype);
+    return [=](Backend& backend, Stream& stream) {
+      backend.copy(stream, to.data(), from.data(), to.bytes());
+    };
+  };
+  return {"copy", "", fmt::format("{}", elements), ops::copy_cost(elements, dtype), {}, prepare};
+}
+
+void add_shard_kernels(const KernelExtents& extents, std::vector<KernelCase>& table) {
+  const ShardExtents e(extents);
+  add_memory(e, table);
+  add_optimizer(e, table);
+  add_scalars(e, table);
+}
+
+}  // namespace fsdp::tools

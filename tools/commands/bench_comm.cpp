@@ -1,0 +1,183 @@
+// fsdp bench comm: collectives over the ranks of a job, their bandwidth and their data; a gate for
+// scripts that start jobs only where communication works.
+// Read next: tools/bench/comm_bench.h. Not here: measuring.
+#include <algorithm>
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+#include "core/io/json.h"
+#include "tools/bench/comm_bench.h"
+#include "tools/bench/comm_gate.h"
+#include "tools/commands/bench.h"
+
+namespace fsdp::tools {
+namespace {
+
+struct CommOptions {
+  LaunchOptions launch;
+  std::string transport = "auto";
+  CommCases cases;
+  CommTiming timing;
+  CommGate gate;
+  bool json = false;
+};
+
+bool on_one_host(comm::Communicator& world) {
+  const std::vector<RankGpus> ranks = gpus_of_ranks(world, "cpu");
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [&](const RankGpus& each) { return each.host == ranks[0].host; });
+}
+
+// What carries the data. Error when another transport was asked for. Collective.
+std::string transport_of(const CommOptions& options, RankContext& rank) {
+  const bool one_host = on_one_host(rank.world);
+  std::string found = "threads";
+  if (rank.under_launcher && options.launch.local_ranks == 0) {
+    const bool shared = options.launch.shared_memory && one_host && rank.world.notice().empty();
+    found = shared ? "shared" : "mpi";
+  }
+  agree(rank.world, [&] {
+    FSDP_CHECK(options.transport == "auto" || options.transport == found,
+               "--transport {}: these ranks communicate by {}{}", options.transport, found,
+               rank.world.notice().empty() ? "" : " (" + rank.world.notice() + ")");
+  });
+  return found;
+}
+
+void print_head(const CommOptions& options, const RankContext& rank, const Backend& backend,
+                const std::string& transport) {
+  if (options.json) return;
+  fmt::print(
+      "{} ranks, {}, memory of {}; {} x {} calls; median of a call on the slowest rank\n"
+      "{:<16}{:>9}{:>7}{:>13}{:>14}{:>12}{:>9}{:>14}{:>14}{:>8}\n",
+      rank.world.size(), transport, backend.name(), options.timing.rounds, options.timing.calls,
+      "collective", "op", "dtype", "buffer", "bytes", "us", "spread", "algbw GB/s", "busbw GB/s",
+      "wrong");
+}
+
+void print_result(const CommOptions& options, const std::string& transport,
+                  const CommResult& result) {
+  const CommCase& what = result.what;
+  const std::string_view op = op_name(what);
+  const std::string_view buffer = what.registered ? "communicator" : "plain";
+  if (options.json) {
+    const OrderedJson line = {{"collective", comm::name_of(what.collective)},
+                              {"op", op},
+                              {"dtype", name_of(what.dtype)},
+                              {"buffer", buffer},
+                              {"transport", transport},
+                              {"ranks", result.ranks},
+                              {"bytes", what.bytes},
+                              {"us_least", result.seconds.least * 1e6},
+                              {"us_median", result.seconds.median * 1e6},
+                              {"us_upper_quartile", result.seconds.upper_quartile * 1e6},
+                              {"algbw_gb_per_s", result.algbw() * 1e-9},
+                              {"busbw_gb_per_s", result.busbw() * 1e-9},
+                              {"wrong", result.wrong}};
+    fmt::print("{}\n", line.dump());
+  } else {
+    fmt::print("{:<16}{:>9}{:>7}{:>13}{:>14}{:>12.1f}{:>7.0f} %{:>14.3f}{:>14.3f}{:>8}\n",
+               comm::name_of(what.collective), op, name_of(what.dtype), buffer, what.bytes,
+               result.seconds.median * 1e6, result.seconds.percent(), result.algbw() * 1e-9,
+               result.busbw() * 1e-9, result.wrong);
+  }
+  std::fflush(stdout);
+}
+
+int run_bench_comm(const CommOptions& options, RankContext& rank) {
+  const bool speaks = rank.world.rank() == 0;
+  const auto finish = [&](const GateVerdict& verdict) {
+    if (speaks && verdict.status != 0) report_error("bench comm: " + verdict.reason);
+    return verdict.status;
+  };
+  const GateVerdict start = check_ranks(options.gate, rank.world.size());
+  if (start.status != 0) return finish(start);
+  const auto backend = make_backend(rank.backend, DType::kF32);
+  const std::string transport = transport_of(options, rank);
+  if (speaks) print_head(options, rank, *backend, transport);
+  std::vector<CommResult> results;
+  for (const CommCase& what : expand(options.cases)) {
+    results.push_back(bench_collective(rank.world, *backend, what, options.timing));
+    if (speaks) print_result(options, transport, results.back());
+  }
+  if (speaks && !options.json) {
+    fmt::print("mean busbw {:.3f} GB/s\n", mean_busbw(results) * 1e-9);
+    std::fflush(stdout);
+  }
+  return finish(check_results(options.gate, results));
+}
+
+void add_case_options(CLI::App& command, CommOptions& options) {
+  const auto list = [&](const char* name, std::vector<std::string>& values, const char* help,
+                        std::vector<std::string> known) {
+    command.add_option(name, values, help)->delimiter(',')->check(CLI::IsMember(known));
+  };
+  list("--collectives", options.cases.collectives,
+       "some of all_gather, reduce_scatter, all_reduce, broadcast (default: all)",
+       {"all_gather", "reduce_scatter", "all_reduce", "broadcast"});
+  list("--ops", options.cases.ops, "of reductions: sum, average, max (default: sum)",
+       {"sum", "average", "max"});
+  list("--dtypes", options.cases.dtypes, "f32, bf16, f16, f64, i32, i64 (default: f32,bf16)",
+       {"f32", "bf16", "f16", "f64", "i32", "i64"});
+  list(
+      "--buffers", options.cases.buffers,
+      "communicator: memory that ranks of a host reach directly, as the sharding layer uses; plain "
+      "(default: communicator)",
+      {"communicator", "plain"});
+  const auto size = [&](const char* name, int64_t& value, const char* help) {
+    command.add_option(name, value, help)
+        ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  };
+  size("--min-bytes", options.cases.least_bytes, "of the full buffer, as 64KiB (default: 64KiB)");
+  size("--max-bytes", options.cases.most_bytes, "(default: 16MiB)");
+  command.add_option("--factor", options.cases.factor, "from one size to the next (default: 4)")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 20));
+  command.add_option("--rounds", options.timing.rounds, "that are timed (default: 5)")
+      ->check(CLI::Range(1, 100000));
+  command.add_option("--calls", options.timing.calls, "of a round (default: 4)")
+      ->check(CLI::Range(1, 100000));
+}
+
+// Returns the option of the bar, whose number may be missing.
+CLI::Option* add_gate_options(CLI::App& command, CommOptions& options) {
+  command
+      .add_option("--expect-ranks", options.gate.expected_ranks, "status 44 on any other number")
+      ->check(CLI::Range(1, 1 << 20));
+  return command
+      .add_option("--min-busbw", options.gate.least_gb_per_s,
+                  "GB/s: status 46 when the mean busbw is lower (5 when no number follows)")
+      ->expected(0, 1)
+      ->check(not_below_zero);
+}
+
+}  // namespace
+
+void add_bench_comm(CLI::App& bench, ChosenCommand& chosen) {
+  const auto options = std::make_shared<CommOptions>();
+  CLI::App* command = bench.add_subcommand(
+      "comm",
+      "collectives: algbw and busbw as nccl-tests define them, and whether the data is right; "
+      "status 44: one rank alone, not the expected ranks, or wrong data; 46: too slow");
+  command
+      ->add_option("--transport", options->transport,
+                   "threads (--local-ranks), shared (memory between processes of a host), mpi; "
+                   "auto: the first of these that the ranks can use")
+      ->check(CLI::IsMember({"auto", "threads", "shared", "mpi"}));
+  add_case_options(*command, *options);
+  const CLI::Option* bar = add_gate_options(*command, *options);
+  command->add_flag("--json", options->json, "print JSON, one line per row");
+  add_launch_options(*command, options->launch);
+  command->callback([&chosen, options, bar] {
+    if (bar->count() > 0 && bar->as<std::string>().empty())
+      options->gate.least_gb_per_s = kUsualBar;
+    chosen = [options] {
+      options->launch.shared_memory = options->transport != "mpi";
+      return launch(options->launch,
+                    [&](RankContext& rank) { return run_bench_comm(*options, rank); });
+    };
+  });
+}
+
+}  // namespace fsdp::tools

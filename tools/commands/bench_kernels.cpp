@@ -1,0 +1,101 @@
+// fsdp bench kernels: every kernel of the backend by itself, on this machine's CPU or GPU.
+// Read next: tools/bench/kernel_bench.h. Not here: measuring, tables.
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/bench/kernel_report.h"
+#include "tools/commands/bench.h"
+
+namespace fsdp::tools {
+namespace {
+
+struct KernelsOptions {
+  LaunchOptions launch;
+  KernelExtentsOptions extents;
+  std::string dtype = "f32";
+  std::string filter;
+  double seconds = KernelTiming{}.seconds;
+  std::string baseline;
+  double tolerance = 10;  // percent
+  bool json = false, csv = false;
+};
+
+void print(const KernelsOptions& options, const KernelReport& report) {
+  const std::string text = options.json  ? kernels_json(report)
+                           : options.csv ? kernels_csv(report)
+                                         : format_kernels(report);
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+// 1: a kernel has become slower. Beside JSON and CSV the comparison goes to stderr.
+int compare(const KernelsOptions& options, const KernelReport& report) {
+  const BaselineComparison comparison = compare_with_baseline(options.baseline, report);
+  std::fputs(format_comparison(comparison, options.tolerance).c_str(),
+             options.json || options.csv ? stderr : stdout);
+  return comparison.slower(options.tolerance).empty() ? 0 : 1;
+}
+
+int run_bench_kernels(KernelsOptions options, RankContext& rank) {
+  options.extents.dtype = parse_dtype(options.dtype);
+  const KernelExtents extents = kernel_extents(options.extents);
+  const std::vector<KernelCase> table = kernel_table(extents, options.filter);
+  FSDP_CHECK(!table.empty(), "--filter: no kernel has \"{}\" in its name", options.filter);
+  const auto backend = make_backend(rank.backend, options.extents.dtype);
+  KernelReport report;
+  report.device = report_device(*backend, rank.backend);
+  report.commit = source_commit();
+  report.extents = options.extents;
+  if (!options.baseline.empty()) check_baseline(options.baseline, report);  // before the work
+  report.bench =
+      bench_kernels(*backend, table, options.extents.dtype,
+                    {.cache_bytes = report.device.cache_bytes, .seconds = options.seconds});
+  report.device = report_device(*backend, rank.backend);  // clocks and power of a busy device
+  print(options, report);
+  return options.baseline.empty() ? 0 : compare(options, report);
+}
+
+}  // namespace
+
+void add_bench_kernels(CLI::App& bench, ChosenCommand& chosen) {
+  const auto options = std::make_shared<KernelsOptions>();
+  CLI::App* command = bench.add_subcommand(
+      "kernels",
+      "every kernel by itself, forward and backward: time, bytes, FLOPs, and how much of a copy's "
+      "and a large product's rate it reaches; every call works on other memory than the last");
+  command->add_option("--model", options->extents.model,
+                      "whose sizes: a folder or a preset (default: gpt2-124m)");
+  command->add_option("--shape", options->extents.shape,
+                      "other sizes than the model's, such as hidden=1024,ffn=4096; also heads, "
+                      "kv_heads, head_dim, vocabulary, and elements of the optimizer's shard");
+  command->add_option("--batch", options->extents.batch, "sequences (default: 4)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  command->add_option("--seq", options->extents.length, "tokens of a sequence (default: 64)")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 20));
+  command->add_option("--dtype", options->dtype, "of the computation (default: f32)")
+      ->check(CLI::IsMember({"f32", "bf16", "f16", "f64"}));
+  command->add_option("--filter", options->filter, "only kernels whose name has this in it");
+  command
+      ->add_option("--seconds", options->seconds, "of timed work per kernel, about (default: 0.2)")
+      ->check(CLI::Range(0.001, 1000.0));
+  CLI::Option* baseline = command->add_option(
+      "--baseline", options->baseline,
+      "an earlier run's JSON: status 1 when a kernel's fastest call has become slower");
+  command
+      ->add_option("--tolerance", options->tolerance, "percent that are not slower (default: 10)")
+      ->check(not_below_zero)
+      ->needs(baseline);
+  CLI::Option* json = command->add_flag("--json", options->json, "print JSON");
+  command->add_flag("--csv", options->csv, "print CSV")->excludes(json);
+  add_compute_options(*command, options->launch);
+  command->callback([&chosen, options] {
+    chosen = [options] {
+      check_one_process("bench kernels");
+      return launch(options->launch,
+                    [&](RankContext& rank) { return run_bench_kernels(*options, rank); });
+    };
+  });
+}
+
+}  // namespace fsdp::tools
