@@ -1,6 +1,6 @@
 # The commands of fsdp.cpp. The build itself is CMakeLists.txt; this file only calls it.
-#   make, make train, make test, make test-all, make bench, make fuzz, make cuda-report, make format,
-#   make size, make clean
+#   make, make train, make test, make test-all, make bench, make fuzz, make cuda-report, make gpu-check,
+#   make format, make size, make clean
 # SANITIZE=thread or SANITIZE=address builds beside it, into build-thread or build-address.
 SHELL := /bin/bash
 SANITIZE ?=
@@ -10,7 +10,7 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-run-as-root)
 MPIRUN := mpirun -n 2 --oversubscribe --bind-to none $(ROOT_FLAG)
 SOURCES = find core kernels models comm optim tools tests -name '*.h' -o -name '*.cpp' -o -name '*.cu'
 
-.PHONY: all train test test-all bench fuzz cuda-report format size clean
+.PHONY: all train test test-all bench fuzz cuda-report gpu-check format size clean
 .NOTPARALLEL:
 
 # Installs what is missing (instant when nothing is), configures once, builds.
@@ -56,6 +56,11 @@ fuzz:
 cuda-report:
 	@tools/cuda_report.sh $(BUILD)
 
+# On a machine with an NVIDIA GPU: builds for it, tests, measures; results in gpu-check/DATE-COMMIT.
+gpu-check:
+	@tools/setup.sh
+	@tools/gpu_check.sh
+
 # Formats all sources in place.
 format:
 	@command -v clang-format-14 >/dev/null || { echo "apt-get install clang-format-14"; exit 1; }
@@ -66,4 +71,4 @@ size:
 	@tests/lint/size_budget.sh --report
 
 clean:
-	rm -rf build build-thread build-address build-fuzz
+	rm -rf build build-thread build-address build-fuzz build-gpu
