@@ -25,6 +25,9 @@ class Stream {
   virtual ~Stream() = default;
   const std::string& name() const { return name_; }
   Backend& backend() const { return *backend_; }
+  // The device's own stream, for libraries that put work on it (a cudaStream_t); null: there is
+  // none.
+  virtual void* native_handle() const { return nullptr; }
 
  protected:
   Stream(Backend& backend, std::string name) : backend_(&backend), name_(std::move(name)) {}

@@ -1,6 +1,6 @@
 // Opens cuBLASLt. The emulator of the tests has its own: tests/cuda_emulator/cublaslt.cpp.
+#include "core/dynamic_library.h"
 #include "kernels/cuda/cublaslt.h"
-#include "kernels/cuda/dynamic_library.h"
 
 namespace fsdp::cuda::lt {
 namespace {

@@ -64,6 +64,7 @@ class CudaStream final : public Stream {
   ~CudaStream() override;  // waits for everything
 
   cudaStream_t handle() const { return handle_; }
+  void* native_handle() const override { return handle_; }
   cpu::CpuStream& mirror() { return mirror_; }
   std::shared_ptr<CudaEvent> record();
   void wait(const EventPtr& event);

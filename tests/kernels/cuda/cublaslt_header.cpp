@@ -3,6 +3,7 @@
 #include <cublasLt.h>
 
 #include "kernels/cuda/cublaslt.h"
+#include "tests/support/same_signature.h"
 
 namespace fsdp::cuda::lt {
 
@@ -37,15 +38,8 @@ static_assert(offsetof(HeuristicResult, workspace_bytes) ==
               offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
 static_assert(offsetof(HeuristicResult, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));
 
-// One type a parameter, in order: enums as int, handles as pointers.
-template <typename T>
-using Plain =
-    std::conditional_t<std::is_enum_v<T>, int, std::conditional_t<std::is_pointer_v<T>, void*, T>>;
-template <typename R, typename... P>
-Plain<R> (*plain(R (*)(P...)))(Plain<P>...);
 template <auto own, typename Theirs>
-constexpr bool kSame = std::is_same_v<decltype(plain(std::declval<Library>().*own)),
-                                      decltype(plain(std::declval<Theirs>()))>;
+constexpr bool kSame = test::kSameSignature<decltype(std::declval<Library>().*own), Theirs>;
 static_assert(kSame<&Library::create, decltype(&cublasLtCreate)>);
 static_assert(kSame<&Library::desc_create, decltype(&cublasLtMatmulDescCreate)>);
 static_assert(kSame<&Library::desc_destroy, decltype(&cublasLtMatmulDescDestroy)>);

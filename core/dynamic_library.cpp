@@ -1,11 +1,11 @@
 // dlopen, with errors that help.
-#include "kernels/cuda/dynamic_library.h"
+#include "core/dynamic_library.h"
 
 #include <dlfcn.h>
 
 #include "core/error.h"
 
-namespace fsdp::cuda {
+namespace fsdp {
 
 DynamicLibrary::DynamicLibrary(const char* name, std::initializer_list<const char*> places)
     : name_(name) {
@@ -26,4 +26,4 @@ void* DynamicLibrary::address(const char* symbol) const {
   return found;
 }
 
-}  // namespace fsdp::cuda
+}  // namespace fsdp

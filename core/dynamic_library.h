@@ -3,7 +3,7 @@
 
 #include <initializer_list>
 
-namespace fsdp::cuda {
+namespace fsdp {
 
 class DynamicLibrary {
  public:
@@ -23,4 +23,4 @@ class DynamicLibrary {
   void* handle_ = nullptr;
 };
 
-}  // namespace fsdp::cuda
+}  // namespace fsdp
