@@ -1,6 +1,7 @@
 // What sharding asks of a transport: collectives over a group of ranks, in place, on a stream.
 // Every rank of the group calls the same collectives in the same order with the same sizes.
-// Transports: comm/local_transport.h (ranks as threads), comm/mpi_transport.h (processes).
+// Transports: comm/local_transport.h (ranks as threads), comm/mpi_transport.h (processes),
+// comm/nccl_transport.h (GPUs).
 // Not here: what is gathered when (comm/fsdp).
 #pragma once
 
@@ -15,7 +16,8 @@
 namespace fsdp::comm {
 
 // kAverage divides the finished sum by the number of ranks, after the sum. Sums run in rank order
-// 0, 1, ..., size-1 in the accumulation dtype and are rounded once: the same bits on every run.
+// 0, 1, ..., size-1 in the accumulation dtype and are rounded once: the same bits on every run. (NCCL
+// does both its own way: comm/nccl_transport.h.)
 enum class ReduceOp : uint8_t { kSum, kAverage, kMax };
 
 enum class Collective : uint8_t { kAllGather, kReduceScatter, kAllReduce, kBroadcast };
@@ -67,6 +69,8 @@ class Communicator {
   // Tells the other ranks that this one gives up; their pending collectives throw Error(reason).
   // True unless, as far as can be seen from here, another rank has done so before.
   virtual bool abort(const std::string& reason) = 0;
+  // Whether sums run as ReduceOp says; only then are they the same bits however ranks are grouped.
+  virtual bool sums_in_rank_order() const { return true; }
   // One line when the transport is slower than it could be ("shared memory is not used: ..."), else
   // empty. For the program to print: libraries do not.
   virtual std::string notice() const { return {}; }

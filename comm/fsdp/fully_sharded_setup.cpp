@@ -12,6 +12,9 @@ constexpr size_t kRoot = 0;
 std::unique_ptr<Mesh> make_mesh(Communicator& world, const FsdpOptions& o) {
   check_same_on_all(world, "options", texts_of(o));
   check_options(o, world.size());
+  FSDP_CHECK(
+      !o.fixed_order || world.sums_in_rank_order(),
+      "fsdp.fixed_order: NCCL orders sums in its own way; expected a transport through the host");
   return std::make_unique<Mesh>(world, shard_group_size(o, world.size()), o.separate_reduce);
 }
 

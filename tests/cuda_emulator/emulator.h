@@ -25,6 +25,8 @@ struct Settings {
   std::function<int(const std::string&, std::string_view)> delay;
   std::function<bool(const std::string&, const std::string&)> ignore_wait;
   uint64_t memory = uint64_t{2} << 30;  // bytes of the device
+  // What NCCL says of every communicator when it is asked for errors, unless 0.
+  int nccl_error = 0;
 };
 
 // Of all kernels that start from now on. Not while a kernel runs.

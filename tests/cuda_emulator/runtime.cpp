@@ -130,6 +130,10 @@ cudaError_t enqueue_grid(cudaStream_t stream, dim3 grid, dim3 block, size_t shar
   return cudaSuccess;
 }
 
+void enqueue_task(cudaStream_t stream, std::string_view name, std::function<void()> task) {
+  enqueue(stream, name, std::move(task));
+}
+
 }  // namespace fsdp::emulator
 
 extern "C" {

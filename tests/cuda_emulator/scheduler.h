@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string_view>
 #include <string>
 
 #include <cuda_runtime_api.h>
@@ -55,5 +56,7 @@ void run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<vo
 // Puts it on a stream.
 cudaError_t enqueue_grid(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
                          std::function<void()> kernel);
+// Host code in the place of a kernel: it may wait for other threads.
+void enqueue_task(cudaStream_t stream, std::string_view name, std::function<void()> task);
 
 }  // namespace fsdp::emulator

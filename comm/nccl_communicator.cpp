@@ -1,0 +1,258 @@
+// Collectives, splits, registered memory, and the making of the first communicator.
+#include "comm/nccl_communicator.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <thread>
+
+#include "comm/host_collectives.h"
+
+namespace fsdp::comm {
+namespace {
+
+constexpr std::chrono::microseconds kAsks(20);       // between two, of settle()
+constexpr std::chrono::seconds kUntilFinalized(10);  // for peers that end as well
+
+nccl::Config nonblocking() { return {}; }
+
+nccl::DataType type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return nccl::kFloat32;
+    case DType::kBF16:
+      return nccl::kBFloat16;
+    case DType::kF16:
+      return nccl::kFloat16;
+    case DType::kF64:
+      return nccl::kFloat64;
+    case DType::kI32:
+      return nccl::kInt32;
+    case DType::kI64:
+      return nccl::kInt64;
+  }
+  fail("[nccl] dtype {}: NCCL has none like it", static_cast<int>(dtype));
+}
+
+nccl::RedOp op_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return nccl::kSum;
+    case ReduceOp::kAverage:
+      return nccl::kAvg;
+    case ReduceOp::kMax:
+      return nccl::kMax;
+  }
+  fail("[nccl] reduction {}: NCCL has none like it", static_cast<int>(op));
+}
+
+size_t count_of(const Tensor& tensor) { return static_cast<size_t>(tensor.numel()); }
+
+// Memory of a group that peers reach directly.
+class NcclBuffer final : public CommBuffer {
+ public:
+  NcclBuffer(std::shared_ptr<NcclGroup> group, void* data, size_t bytes, Backend& backend,
+             MemoryCategory category)
+      : group_(std::move(group)),
+        data_(data),
+        bytes_(bytes),
+        backend_(backend),
+        category_(category) {
+    NcclJob& job = group_->job();
+    job.settle(group_->comm(), job.library.register_memory(group_->comm(), data, bytes, &handle_),
+               "ncclCommRegister");
+    backend_.ledger().add(category_, bytes_);
+  }
+  // Nothing of it may be in flight: not the collectives, not what computes with it.
+  ~NcclBuffer() override {
+    backend_.ledger().subtract(category_, bytes_);
+    const nccl::Library& library = group_->job().library;
+    try {
+      if (group_->last) group_->last->wait();
+      backend_.synchronize(backend_.compute_stream());
+      group_->job().watchdog.check("release");
+      library.deregister_memory(group_->comm(), handle_);
+    } catch (const Error&) {  // whoever waits next for the stream reports it
+    }
+    library.memory_free(data_);
+  }
+  void* data() const override { return data_; }
+  size_t bytes() const override { return bytes_; }
+
+ private:
+  std::shared_ptr<NcclGroup> group_;
+  void* data_;
+  size_t bytes_;
+  Backend& backend_;
+  MemoryCategory category_;
+  void* handle_ = nullptr;
+};
+
+}  // namespace
+
+// ---------------------------------------------------------------------------- Life
+
+void NcclJob::settle(nccl::Comm comm, nccl::Result result, std::string_view what) const {
+  const auto deadline = std::chrono::steady_clock::now() + options.timeout;
+  while (result == nccl::kInProgress) {
+    FSDP_CHECK(std::chrono::steady_clock::now() < deadline,
+               "[nccl] {}: not all ranks came within {} s", what,
+               std::chrono::duration<double>(options.timeout).count());
+    const nccl::Result asked = library.async_error(comm, &result);
+    if (asked != nccl::kSuccess) result = asked;
+    if (result == nccl::kInProgress) std::this_thread::sleep_for(kAsks);
+  }
+  if (result == nccl::kSuccess) return;
+  fail("[nccl] {}: {}: {}", what, library.error_string(result), library.last_error(comm));
+}
+
+NcclGroup::NcclGroup(std::shared_ptr<NcclJob> job, nccl::Comm comm, const std::string& name)
+    : job_(std::move(job)), comm_(comm) {
+  job_->watchdog.add(comm_, name);
+}
+
+// In an error peers may never come to the end of what was begun.
+NcclGroup::~NcclGroup() {
+  if (!job_->watchdog.remove(comm_)) return;
+  const nccl::Library& library = job_->library;
+  const auto deadline = std::chrono::steady_clock::now() + kUntilFinalized;
+  nccl::Result state =
+      std::uncaught_exceptions() > 0 ? nccl::kRemoteError : library.finalize(comm_);
+  while (state == nccl::kInProgress && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kAsks);
+    if (library.async_error(comm_, &state) != nccl::kSuccess) break;
+  }
+  if (state == nccl::kSuccess) {
+    library.destroy(comm_);
+  } else {
+    library.abort(comm_);
+  }
+}
+
+NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclJob> job,
+                                   std::unique_ptr<Communicator> control, nccl::Comm comm,
+                                   const std::string& name)
+    : Communicator(control->rank(), name, control->ring().members(), control->rings()),
+      job_(std::move(job)),
+      control_(std::move(control)),
+      group_(std::make_shared<NcclGroup>(job_, comm, name)) {}
+
+std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key, const std::string& name) {
+  job_->watchdog.check(name);
+  auto control = control_->split(color, key, name + " control");
+  nccl::Config config = nonblocking();
+  nccl::Comm comm = nullptr;
+  const std::string what = "split " + name;
+  job_->settle(group_->comm(), job_->library.split(group_->comm(), color, key, &comm, &config),
+               what);
+  job_->settle(comm, nccl::kInProgress, what);
+  return std::make_unique<NcclCommunicator>(job_, std::move(control), comm, name);
+}
+
+std::shared_ptr<CommBuffer> NcclCommunicator::allocate(Backend& backend, size_t bytes,
+                                                       MemoryCategory category) {
+  const nccl::Library& library = job_->library;
+  void* data = nullptr;
+  const bool registered = bytes > 0 && size() > 1 && job_->options.register_buffers &&
+                          library.memory_allocate &&
+                          library.memory_allocate(&data, bytes) == nccl::kSuccess;
+  // All or none: NCCL takes a buffer as registered only when every rank's is.
+  for (const std::string& of_rank : exchange(registered ? "yes" : "no")) {
+    if (of_rank == "yes") continue;
+    if (registered) library.memory_free(data);
+    return std::make_shared<BackendBuffer>(backend, bytes, category);
+  }
+  return std::make_shared<NcclBuffer>(group_, data, bytes, backend, category);
+}
+
+std::vector<std::string> NcclCommunicator::do_exchange(const std::string& mine) {
+  job_->watchdog.check(name());
+  return control_->exchange(mine);
+}
+
+// ---------------------------------------------------------------------------- Collectives
+
+template <typename F>
+void NcclCommunicator::run(Stream& stream, std::string_view what, F call) {
+  job_->watchdog.check(name());
+  void* const native = stream.native_handle();
+  FSDP_CHECK(native, "[{}] {}: stream {}: expected one of a GPU, got one of {}", what, name(),
+             stream.name(), stream.backend().name());
+  EventPtr begun = stream.backend().record(stream);
+  job_->settle(group_->comm(), call(native), fmt::format("{} {}", what, name()));
+  group_->last = stream.backend().record(stream);
+  const IssuedCall issued = issued_call();
+  job_->watchdog.watch({issued.ring, issued.sequence, std::move(begun), group_->last});
+}
+
+void NcclCommunicator::do_all_gather(Stream& stream, const Tensor& buffer) {
+  const size_t slot = buffer.bytes() / static_cast<size_t>(size());
+  const auto* own =
+      static_cast<const std::byte*>(buffer.data()) + static_cast<size_t>(rank()) * slot;
+  run(stream, "all_gather", [&](void* native) {
+    return job_->library.all_gather(own, buffer.data(), slot / size_of(buffer.dtype()),
+                                    type_of(buffer.dtype()), group_->comm(), native);
+  });
+}
+
+void NcclCommunicator::do_reduce_scatter(Stream& stream, const Tensor& input, const Tensor& output,
+                                         ReduceOp op) {
+  run(stream, "reduce_scatter", [&](void* native) {
+    return job_->library.reduce_scatter(input.data(), output.data(), count_of(output),
+                                        type_of(input.dtype()), op_of(op), group_->comm(), native);
+  });
+}
+
+void NcclCommunicator::do_all_reduce(Stream& stream, const Tensor& buffer, ReduceOp op) {
+  run(stream, "all_reduce", [&](void* native) {
+    return job_->library.all_reduce(buffer.data(), buffer.data(), count_of(buffer),
+                                    type_of(buffer.dtype()), op_of(op), group_->comm(), native);
+  });
+}
+
+void NcclCommunicator::do_broadcast(Stream& stream, const Tensor& buffer, int root) {
+  run(stream, "broadcast", [&](void* native) {
+    return job_->library.broadcast(buffer.data(), buffer.data(), count_of(buffer),
+                                   type_of(buffer.dtype()), root, group_->comm(), native);
+  });
+}
+
+// ---------------------------------------------------------------------------- The first
+
+std::string nccl_missing() try {
+  nccl::library();
+  return "";
+} catch (const Error& error) {
+  return error.what();
+}
+
+void allow_shared_devices() {
+  int version = 0;
+  nccl::library().get_version(&version);
+  FSDP_CHECK(
+      version >= nccl::kSharesDevices,
+      "[NCCL] several ranks on one GPU: expected NCCL 2.30 or newer, got {}; runtime.transport: "
+      "host takes any",
+      version);
+  ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+}
+
+std::unique_ptr<Communicator> make_nccl_world(Communicator& control, const NcclOptions& options) {
+  auto job = std::make_shared<NcclJob>(options);
+  nccl::UniqueId id = {};
+  if (control.rank() == 0) {
+    job->settle(nullptr, job->library.get_unique_id(&id), "ncclGetUniqueId");
+  }
+  const std::string first =
+      control.exchange(control.rank() == 0 ? std::string(id.bytes, sizeof id.bytes) : "")[0];
+  std::memcpy(id.bytes, first.data(), sizeof id.bytes);
+  nccl::Config config = nonblocking();
+  nccl::Comm comm = nullptr;
+  const nccl::Result begun =
+      job->library.init_rank(&comm, control.size(), id, control.rank(), &config);
+  job->settle(comm, begun, "ncclCommInitRank");
+  return std::make_unique<NcclCommunicator>(std::move(job), control.duplicate("world control"),
+                                            comm, "world");
+}
+
+}  // namespace fsdp::comm

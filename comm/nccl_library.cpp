@@ -1,0 +1,48 @@
+// Opens NCCL. The emulator of the tests has its own: tests/cuda_emulator/nccl.cpp.
+#include "comm/nccl_library.h"
+
+#include "core/dynamic_library.h"
+#include "core/error.h"
+
+namespace fsdp::comm::nccl {
+namespace {
+
+Library open() {
+  // FSDP_NCCL_LIBRARY: where the build has found it
+  const DynamicLibrary from("NCCL", {FSDP_NCCL_LIBRARY, "libnccl.so.2"});
+  Library to{};
+  from.find(to.get_version, "ncclGetVersion");
+  int version = 0;
+  to.get_version(&version);
+  FSDP_CHECK(version >= kOldest, "[NCCL] the library has version {}: expected {} or newer", version,
+             kOldest);
+  from.find(to.get_unique_id, "ncclGetUniqueId");
+  from.find(to.init_rank, "ncclCommInitRankConfig");
+  from.find(to.split, "ncclCommSplit");
+  from.find(to.finalize, "ncclCommFinalize");
+  from.find(to.destroy, "ncclCommDestroy");
+  from.find(to.abort, "ncclCommAbort");
+  from.find(to.async_error, "ncclCommGetAsyncError");
+  from.find(to.error_string, "ncclGetErrorString");
+  from.find(to.last_error, "ncclGetLastError");
+  from.find(to.all_gather, "ncclAllGather");
+  from.find(to.reduce_scatter, "ncclReduceScatter");
+  from.find(to.all_reduce, "ncclAllReduce");
+  from.find(to.broadcast, "ncclBroadcast");
+  if (version >= kRegistersBuffers) {
+    from.find(to.memory_allocate, "ncclMemAlloc");
+    from.find(to.memory_free, "ncclMemFree");
+    from.find(to.register_memory, "ncclCommRegister");
+    from.find(to.deregister_memory, "ncclCommDeregister");
+  }
+  return to;
+}
+
+}  // namespace
+
+const Library& library() {
+  static const Library opened = open();
+  return opened;
+}
+
+}  // namespace fsdp::comm::nccl

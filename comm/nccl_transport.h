@@ -1,0 +1,38 @@
+// Collectives between GPUs over NCCL. Ranks are those of another communicator (MPI processes, one
+// GPU each), which carries the unique id and control messages. Where the library is not installed
+// nccl_missing() says so. Not here: which GPU is whose (tools/runtime/backend_choice.h).
+//
+// Unlike the transports on host memory, NCCL chooses the order of a sum by the number of ranks,
+// their places and the size of the buffer: the same on every run of a job, but not that of the
+// ranks. An average is a sum of terms that were divided before (nccl.h: ncclAvg).
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "comm/communicator.h"
+#include "comm/host_group.h"
+
+namespace fsdp::comm {
+
+struct NcclOptions {
+  std::chrono::milliseconds timeout = kDefaultTimeout;  // of a collective that has begun
+  bool register_buffers = true;  // what allocate() makes is memory that peers reach directly
+  // Called once, by the watchdog's thread, when a collective failed or did not come to its end. The
+  // job cannot go on: communicators are aborted next and later calls throw the reason. May be null.
+  std::function<void(const std::string& reason)> failed = nullptr;
+};
+
+// Why there is no NCCL here; empty: there is.
+std::string nccl_missing();
+// Several ranks may use one GPU: an experimental switch of NCCL 2.30, read from its environment.
+// Call it before the first communicator is made. Error when the library is older.
+void allow_shared_devices();
+
+// The world of `control`, which must outlive it. This thread's current device is the rank's.
+// Collective. Error when not all ranks come within the timeout.
+std::unique_ptr<Communicator> make_nccl_world(Communicator& control, const NcclOptions& options);
+
+}  // namespace fsdp::comm

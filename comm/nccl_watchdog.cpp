@@ -1,0 +1,119 @@
+// The watchdog's loop.
+#include "comm/nccl_watchdog.h"
+
+#include <algorithm>
+
+namespace fsdp::comm {
+namespace {
+
+constexpr std::chrono::milliseconds kLooks(10);  // between two: also how exact the ring's times are
+
+std::string text_of(const NcclWatchdog::Call& call) {
+  const RingSnapshot ring = call.ring->snapshot();
+  const auto found =
+      std::find_if(ring.records.begin(), ring.records.end(),
+                   [&](const auto& record) { return record.sequence == call.sequence; });
+  return found == ring.records.end() ? fmt::format("call {}", call.sequence) : found->what();
+}
+
+}  // namespace
+
+NcclWatchdog::NcclWatchdog(const nccl::Library& library, std::chrono::milliseconds timeout,
+                           Failed failed)
+    : library_(library),
+      timeout_(timeout),
+      failed_(std::move(failed)),
+      thread_([this] { run(); }) {}
+
+NcclWatchdog::~NcclWatchdog() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void NcclWatchdog::add(nccl::Comm comm, std::string name) {
+  const std::lock_guard lock(mutex_);
+  groups_.push_back({comm, std::move(name)});
+}
+
+bool NcclWatchdog::remove(nccl::Comm comm) {
+  const std::lock_guard lock(mutex_);
+  return std::erase_if(groups_, [&](const Group& group) { return group.comm == comm; }) > 0;
+}
+
+void NcclWatchdog::watch(Call call) {
+  const std::lock_guard lock(mutex_);
+  calls_.push_back({std::move(call)});
+}
+
+void NcclWatchdog::check(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  FSDP_CHECK(reason_.empty(), "[nccl] {}: {}", name, reason_);
+}
+
+void NcclWatchdog::run() {
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    wake_.wait_for(lock, kLooks);
+    const std::optional<std::string> problem = look();
+    if (!problem) continue;
+    lock.unlock();
+    if (failed_) failed_(*problem);
+    lock.lock();
+    return give_up(*problem);
+  }
+  look();  // the ring is complete for those who read it after the end
+}
+
+// Aborted communicators end the kernels that wait in them, so that streams can be waited for.
+void NcclWatchdog::give_up(const std::string& reason) {
+  reason_ = reason;
+  for (const Group& group : groups_) library_.abort(group.comm);
+  groups_.clear();
+  calls_.clear();
+}
+
+std::optional<std::string> NcclWatchdog::look() {
+  for (Watched& watched : calls_) {
+    if (auto problem = look_at(watched)) return problem;
+  }
+  std::erase_if(calls_, [](const Watched& watched) { return !watched.call.done; });
+  for (const Group& group : groups_) {
+    if (auto problem = look_at(group)) return problem;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> NcclWatchdog::look_at(Watched& watched) try {
+  Call& call = watched.call;
+  if (call.begun) {
+    if (!call.begun->ready()) return std::nullopt;
+    call.begun = nullptr;
+    watched.since = Clock::now();
+    call.ring->start(call.sequence);
+  }
+  if (call.done->ready()) {
+    call.done = nullptr;
+    call.ring->finish(call.sequence);
+    return std::nullopt;
+  }
+  if (Clock::now() - watched.since <= timeout_) return std::nullopt;
+  return fmt::format("no end of {} ({}) within {} s: a rank did not come to it", text_of(call),
+                     call.ring->name(), std::chrono::duration<double>(timeout_).count());
+} catch (const std::exception& error) {  // a stream that failed
+  return fmt::format("{} ({}): {}", text_of(watched.call), watched.call.ring->name(), error.what());
+}
+
+std::optional<std::string> NcclWatchdog::look_at(const Group& group) const {
+  nccl::Result state = nccl::kSuccess;
+  const nccl::Result asked = library_.async_error(group.comm, &state);
+  const nccl::Result worst = asked != nccl::kSuccess ? asked : state;
+  if (worst == nccl::kSuccess || worst == nccl::kInProgress) return std::nullopt;
+  return fmt::format("{}: {}: {}", group.name, library_.error_string(worst),
+                     library_.last_error(group.comm));
+}
+
+}  // namespace fsdp::comm

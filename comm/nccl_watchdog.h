@@ -1,0 +1,76 @@
+// The thread that looks after the NCCL communicators of a rank: marks their collectives in the ring
+// as begun and done, and gives up when NCCL reports an error or a collective that has begun does
+// not end in time. NCCL itself would wait for a dead peer for ever.
+//
+// A watched collective:  issued -> begun (event before it is ready) -> done (event after it is)
+//                                    | longer than the timeout, or an error of the communicator
+//                                    +-> failed(reason), then ncclCommAbort of all communicators
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/collective_ring.h"
+#include "comm/nccl_library.h"
+#include "core/backend.h"
+
+namespace fsdp::comm {
+
+class NcclWatchdog {
+ public:
+  using Failed = std::function<void(const std::string& reason)>;
+  NcclWatchdog(const nccl::Library& library, std::chrono::milliseconds timeout, Failed failed);
+  ~NcclWatchdog();
+  NcclWatchdog(const NcclWatchdog&) = delete;
+  NcclWatchdog& operator=(const NcclWatchdog&) = delete;
+
+  void add(nccl::Comm comm, std::string name);
+  // False when the watchdog has aborted it: nothing is left to destroy.
+  bool remove(nccl::Comm comm);
+
+  struct Call {
+    std::shared_ptr<CollectiveRing> ring;
+    int64_t sequence = 0;
+    EventPtr begun;  // recorded before it; null once it was seen
+    EventPtr done;   // recorded after it
+  };
+  void watch(Call call);
+  void check(const std::string& name) const;  // throws Error(reason) once it has given up
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Watched {
+    Call call;
+    Clock::time_point since = {};  // it was seen to have begun
+  };
+  struct Group {
+    nccl::Comm comm;
+    std::string name;
+  };
+
+  void run();
+  std::optional<std::string> look();  // the reason to give up
+  std::optional<std::string> look_at(Watched& watched);
+  std::optional<std::string> look_at(const Group& group) const;
+  void give_up(const std::string& reason);
+
+  const nccl::Library& library_;
+  const std::chrono::milliseconds timeout_;
+  const Failed failed_;
+  mutable std::mutex mutex_;  // of what follows
+  std::condition_variable wake_;
+  bool ending_ = false;
+  std::string reason_;
+  std::vector<Group> groups_;
+  std::deque<Watched> calls_;  // not yet done
+  std::thread thread_;         // last: starts when the rest is there
+};
+
+}  // namespace fsdp::comm

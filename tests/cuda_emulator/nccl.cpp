@@ -1,0 +1,254 @@
+// The part of NCCL that the project calls, over ranks as threads: a collective is a task of an
+// emulated GPU's stream, in which the ranks meet as those of comm/local_transport.h do. A
+// communicator comes into being when all its ranks have asked for it, as with nonblocking NCCL; an
+// aborted one ends the tasks that wait in it. Read next: comm/nccl_library.h.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include "comm/host_collectives.h"
+#include "comm/nccl_library.h"
+#include "tests/cuda_emulator/emulator.h"
+#include "tests/cuda_emulator/scheduler.h"
+
+namespace fsdp::comm::nccl {
+namespace {
+
+constexpr int kVersion = 23007;
+constexpr auto kForEver = std::chrono::hours(1);  // NCCL knows no timeout
+
+struct Arrival {
+  int color, key, rank;  // rank: in the parent
+};
+
+// The ranks of a parent on their way into communicators, one a color.
+struct Meeting {
+  int expected = 0;
+  std::vector<Arrival> arrivals = {};
+  std::map<int, std::shared_ptr<GroupState>> states = {};  // by color
+};
+
+std::mutex mutex;  // of the meetings, and of communicators that come into being
+std::map<std::string, std::shared_ptr<Meeting>> meetings;
+
+std::shared_ptr<GroupState> make_state(int size) {
+  constexpr std::align_val_t kAlign{64};
+  void* memory = ::operator new(HostGroup::state_bytes(size), kAlign);
+  HostGroup::create_state(memory, size);
+  return {static_cast<GroupState*>(memory),
+          [](GroupState* state) { ::operator delete(static_cast<void*>(state), kAlign); }};
+}
+
+}  // namespace
+
+struct CommContent {
+  std::shared_ptr<Meeting> meeting;
+  Arrival self;
+  std::string identity;  // the same on all ranks of the group
+  int splits = 0;
+  int size = 0;
+  std::shared_ptr<GroupState> state = nullptr;  // null: not all are there yet
+  std::shared_ptr<DirectEngine> engine = nullptr;
+};
+
+namespace {
+
+Comm arrive(const std::string& identity, int expected, Arrival self) {
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<Meeting>& meeting = meetings[identity];
+  if (!meeting) meeting = std::make_shared<Meeting>(Meeting{expected});
+  meeting->arrivals.push_back(self);
+  return new CommContent{meeting, self, identity + "/" + std::to_string(self.color)};
+}
+
+bool ready(CommContent& comm) {
+  const std::lock_guard lock(mutex);
+  if (comm.state) return true;
+  if (static_cast<int>(comm.meeting->arrivals.size()) < comm.meeting->expected) return false;
+  std::vector<std::pair<int, int>> group;  // (key, rank)
+  for (const Arrival& other : comm.meeting->arrivals) {
+    if (other.color == comm.self.color) group.emplace_back(other.key, other.rank);
+  }
+  std::sort(group.begin(), group.end());
+  const std::pair own(comm.self.key, comm.self.rank);
+  comm.self.rank = static_cast<int>(std::find(group.begin(), group.end(), own) - group.begin());
+  comm.size = static_cast<int>(group.size());
+  std::shared_ptr<GroupState>& state = comm.meeting->states[comm.self.color];
+  if (!state) state = make_state(comm.size);
+  comm.state = state;
+  std::vector<int> members(group.size());
+  std::iota(members.begin(), members.end(), 0);
+  comm.engine = std::make_shared<DirectEngine>(
+      HostGroup(state, comm.self.rank, members, "nccl", kForEver), Staging{});
+  return true;
+}
+
+Result get_unique_id(UniqueId* id) {
+  static std::atomic<int> made{0};
+  *id = {};
+  const std::string text = "world " + std::to_string(made++);
+  std::memcpy(id->bytes, text.data(), text.size());
+  return kSuccess;
+}
+
+Result init_rank(Comm* comm, int ranks, UniqueId id, int rank, Config* config) {
+  const bool known = config->size == sizeof *config && config->magic == Config{}.magic;
+  if (!known || config->blocking != 0) return kInvalidArgument;
+  *comm = arrive(id.bytes, ranks, {0, rank, rank});
+  return kInProgress;
+}
+
+Result split(Comm parent, int color, int key, Comm* comm, Config*) {
+  if (!ready(*parent)) return kInvalidArgument;
+  const std::string identity = parent->identity + "." + std::to_string(parent->splits++);
+  *comm = arrive(identity, parent->size, {color, key, parent->self.rank});
+  return kInProgress;
+}
+
+Result async_error(Comm comm, Result* state) {
+  const int injected = emulator::settings().nccl_error;
+  *state = injected != 0 ? static_cast<Result>(injected) : ready(*comm) ? kSuccess : kInProgress;
+  return kSuccess;
+}
+
+Result destroy(Comm comm) {
+  delete comm;
+  return kSuccess;
+}
+
+Result abort(Comm comm) {
+  if (comm->state) HostGroup::abort(*comm->state, "ncclCommAbort");
+  return destroy(comm);
+}
+
+DType dtype_of(DataType type) {
+  switch (type) {
+    case kInt32:
+      return DType::kI32;
+    case kInt64:
+      return DType::kI64;
+    case kFloat16:
+      return DType::kF16;
+    case kFloat32:
+      return DType::kF32;
+    case kFloat64:
+      return DType::kF64;
+    case kBFloat16:
+      return DType::kBF16;
+  }
+  fail("nccl: dtype {}", static_cast<int>(type));
+}
+
+ReduceOp op_of(RedOp op) {
+  return op == kSum ? ReduceOp::kSum : op == kMax ? ReduceOp::kMax : ReduceOp::kAverage;
+}
+
+Result enqueue(Comm comm, HostCall call, const void* data, void* stream) {
+  if (!ready(*comm)) return kInvalidArgument;
+  const auto whole = std::make_shared<PeerWindow>(
+      PeerWindow{1, std::vector<uintptr_t>(static_cast<size_t>(comm->size), 0), nullptr});
+  call.data = static_cast<std::byte*>(const_cast<void*>(data));
+  call.window = whole;  // threads share the address space
+  call.offset = reinterpret_cast<uintptr_t>(data);
+  emulator::enqueue_task(static_cast<cudaStream_t>(stream), "nccl",
+                         [engine = comm->engine, call] { engine->run(call); });
+  return kSuccess;
+}
+
+int64_t all_slots(Comm comm, size_t count) { return static_cast<int64_t>(count) * comm->size; }
+
+Result all_gather(const void* send, void* receive, size_t count, DataType type, Comm comm,
+                  void* stream) {
+  if (!ready(*comm)) return kInvalidArgument;
+  const size_t slot = count * size_of(dtype_of(type));
+  if (send != static_cast<std::byte*>(receive) + static_cast<size_t>(comm->self.rank) * slot) {
+    return kInvalidArgument;  // in place is all that the project needs
+  }
+  return enqueue(comm,
+                 {.collective = Collective::kAllGather,
+                  .dtype = dtype_of(type),
+                  .numel = all_slots(comm, count)},
+                 receive, stream);
+}
+
+Result reduce_scatter(const void* send, void* receive, size_t count, DataType type, RedOp op,
+                      Comm comm, void* stream) {
+  if (!ready(*comm)) return kInvalidArgument;
+  return enqueue(comm,
+                 {.collective = Collective::kReduceScatter,
+                  .op = op_of(op),
+                  .dtype = dtype_of(type),
+                  .numel = all_slots(comm, count),
+                  .output = static_cast<std::byte*>(receive)},
+                 send, stream);
+}
+
+Result all_reduce(const void* send, void* receive, size_t count, DataType type, RedOp op, Comm comm,
+                  void* stream) {
+  if (send != receive) return kInvalidArgument;
+  return enqueue(comm,
+                 {.collective = Collective::kAllReduce,
+                  .op = op_of(op),
+                  .dtype = dtype_of(type),
+                  .numel = static_cast<int64_t>(count)},
+                 receive, stream);
+}
+
+Result broadcast(const void* send, void* receive, size_t count, DataType type, int root, Comm comm,
+                 void* stream) {
+  if (send != receive) return kInvalidArgument;
+  return enqueue(comm,
+                 {.collective = Collective::kBroadcast,
+                  .dtype = dtype_of(type),
+                  .root = root,
+                  .numel = static_cast<int64_t>(count)},
+                 receive, stream);
+}
+
+}  // namespace
+
+const Library& library() {
+  static const Library table = {
+      .get_version =
+          [](int* version) {
+            *version = kVersion;
+            return kSuccess;
+          },
+      .get_unique_id = get_unique_id,
+      .init_rank = init_rank,
+      .split = split,
+      .finalize = [](Comm) { return kSuccess; },
+      .destroy = destroy,
+      .abort = abort,
+      .async_error = async_error,
+      .error_string = [](Result) { return "an error of NCCL"; },
+      .last_error = [](Comm) { return "the emulator was told to say so"; },
+      .all_gather = all_gather,
+      .reduce_scatter = reduce_scatter,
+      .all_reduce = all_reduce,
+      .broadcast = broadcast,
+      .memory_allocate =
+          [](void** data, size_t bytes) {
+            return cudaMalloc(data, bytes) == cudaSuccess ? kSuccess : kInvalidArgument;
+          },
+      .memory_free =
+          [](void* data) { return cudaFree(data) == cudaSuccess ? kSuccess : kInvalidArgument; },
+      .register_memory =
+          [](Comm, void* data, size_t, void** handle) {
+            *handle = data;
+            return kSuccess;
+          },
+      .deregister_memory = [](Comm, void*) { return kSuccess; },
+  };
+  return table;
+}
+
+}  // namespace fsdp::comm::nccl

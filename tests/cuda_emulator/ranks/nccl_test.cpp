@@ -1,0 +1,210 @@
+// The NCCL transport over the emulator's NCCL: collectives, splits, whole training steps, and what
+// happens when a rank does not come or NCCL fails. What NCCL itself does needs GPUs.
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "comm/nccl_transport.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/cuda_emulator/emulator.h"
+#include "tests/support/comm_checks.h"
+#include "tests/support/sharded_run.h"
+
+namespace fsdp::test {
+namespace {
+
+using comm::Collective;
+using comm::Communicator;
+using comm::NcclOptions;
+
+// `body` on ranks with a GPU each, `world` over NCCL.
+void on_nccl(int ranks, const std::function<void(Communicator& world, CommRank& rank)>& body,
+             const NcclOptions& options = {}) {
+  comm::run_local_ranks(ranks, [&](Communicator& control) {
+    CommRank rank(std::make_unique<cuda::CudaBackend>());
+    const auto world = comm::make_nccl_world(control, options);
+    body(*world, rank);
+  });
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("collectives over NCCL, every dtype and op, plain and registered memory") {
+  for (const int ranks : {1, 2, 3}) {
+    on_nccl(ranks, [](Communicator& world, CommRank& rank) {
+      for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI32}) {
+        check_collectives(world, rank, dtype, 33, Memory::kPlain);
+        check_collectives(world, rank, dtype, 4099, Memory::kFromCommunicator);
+      }
+    });
+  }
+}
+
+TEST_CASE("NCCL's groups split by color and key, and split again") {
+  on_nccl(4, [](Communicator& world, CommRank& rank) {
+    const auto half = world.split(world.rank() % 2, -world.rank(), "half");
+    CHECK(half->size() == 2);
+    CHECK(half->exchange(std::to_string(world.rank()))[0] == std::to_string(2 + world.rank() % 2));
+    check_collectives(*half, rank, DType::kF32, 5, Memory::kFromCommunicator);
+    const auto alone = half->split(half->rank(), 0, "alone");
+    CHECK(alone->size() == 1);
+    check_collectives(world, rank, DType::kF32, 7, Memory::kPlain);
+  });
+}
+
+TEST_CASE("registered memory is counted while it is there") {
+  on_nccl(2, [](Communicator& world, CommRank& rank) {
+    MemoryLedger& ledger = rank.backend->ledger();
+    const auto before = ledger.usage().current;
+    auto memory = world.allocate(*rank.backend, 4096, MemoryCategory::kUnshardedParameter);
+    CHECK(ledger.usage().current[static_cast<size_t>(MemoryCategory::kUnshardedParameter)] ==
+          before[static_cast<size_t>(MemoryCategory::kUnshardedParameter)] + 4096);
+    memory = nullptr;
+    CHECK(ledger.usage().current == before);
+  });
+}
+
+TEST_CASE("the ring shows which collectives are done") {
+  on_nccl(2, [](Communicator& world, CommRank& rank) {
+    const auto gather = world.duplicate("gather");
+    const Tensor buffer = finished_zeros(rank, 8);
+    gather->all_gather(*rank.first, buffer)->wait();
+    rank.backend->synchronize(*rank.first);
+    const auto done = [&] {
+      return gather->ring().snapshot().records.back().state == comm::CallState::kDone;
+    };
+    for (int i = 0; i < 500 && !done(); ++i) {  // the watchdog looks every few milliseconds
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    CHECK(done());
+  });
+}
+
+TEST_CASE("sharded steps over NCCL are those over the host") {
+  for (const comm::Strategy strategy : {comm::Strategy::kFullShard, comm::Strategy::kHybridShard}) {
+    RunSpec spec;
+    spec.subject = causal_lm(small_llama());
+    spec.ranks = 4;
+    spec.steps = 2;
+    spec.rows = 8;
+    spec.fsdp.strategy = strategy;
+    if (strategy == comm::Strategy::kHybridShard) spec.fsdp.shard_size = 2;
+    spec.backend = [](int) { return std::make_unique<cuda::CudaBackend>(); };
+    CAPTURE(name_of(strategy));
+    const RunResult expected = train(spec);
+    std::vector<RunResult> results(4);
+    comm::run_local_ranks(4, [&](Communicator& control) {
+      const auto world = comm::make_nccl_world(control, {});
+      results[static_cast<size_t>(world->rank())] = train_on(*world, spec);
+    });
+    for (const RunResult& result : results) CHECK((result == expected));
+  }
+}
+
+TEST_CASE("fixed order is refused over NCCL, by name") {
+  RunSpec spec;
+  spec.fsdp.fixed_order = true;
+  spec.backend = [](int) { return std::make_unique<cuda::CudaBackend>(); };
+  comm::run_local_ranks(2, [&](Communicator& control) {
+    const auto world = comm::make_nccl_world(control, {});
+    CHECK(error_of([&] { train_on(*world, spec); }).starts_with("fsdp.fixed_order: NCCL"));
+  });
+}
+
+TEST_CASE("a stream of the CPU is refused") {
+  on_nccl(2, [](Communicator& world, CommRank&) {
+    cpu::CpuBackend cpu;
+    const Tensor buffer = Tensor::zeros(cpu, Shape{2}, DType::kF32);
+    CHECK(error_of([&] {
+            world.all_gather(cpu.compute_stream(), buffer);
+          }).find("expected one of a GPU, got one of cpu") != std::string::npos);
+  });
+}
+
+// Where a rank does not come, the others learn which collective they wait in, and their streams
+// come to an end.
+TEST_CASE("a rank that does not come: the watchdog says where the others wait") {
+  std::mutex mutex;
+  std::vector<std::string> reasons;
+  NcclOptions options;
+  options.timeout = std::chrono::milliseconds(300);
+  options.failed = [&](const std::string& reason) {
+    const std::lock_guard lock(mutex);
+    reasons.push_back(reason);
+  };
+  on_nccl(
+      2,
+      [](Communicator& world, CommRank& rank) {
+        const auto reduce = world.duplicate("reduce");
+        const Tensor buffer = finished_zeros(rank, 8);
+        if (world.rank() == 0) {
+          rank.backend->set_scope("blocks.1");
+          reduce->all_reduce(*rank.first, buffer, comm::ReduceOp::kSum);
+          CHECK(error_of([&] { rank.backend->synchronize(*rank.first); }) != "");
+          std::string error;  // of the next call, when the watchdog has told
+          for (int i = 0; i < 500 && error.empty(); ++i) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            error = error_of([&] { reduce->exchange(""); });
+          }
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(world.rank() == 0 ? 0 : 1000));
+      },
+      options);
+  REQUIRE(reasons.size() == 1);
+  CHECK(reasons[0] ==
+        "no end of all_reduce, unit blocks.1, 32 bytes of f32 (reduce) within 0.3 s: a rank did "
+        "not come to it");
+}
+
+TEST_CASE("an error that NCCL reports ends the job with NCCL's words") {
+  std::atomic<int> told{0};
+  NcclOptions options;
+  options.failed = [&](const std::string& reason) {
+    CHECK(reason == "world: an error of NCCL: the emulator was told to say so");
+    ++told;
+  };
+  on_nccl(
+      2,
+      [](Communicator& world, CommRank&) {
+        world.barrier();
+        emulator::Settings settings;
+        settings.nccl_error = 6;
+        emulator::configure(settings);
+        std::string error;
+        for (int i = 0; i < 500 && error.empty(); ++i) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          error = error_of([&] { world.duplicate("another"); });
+        }
+        CHECK(error.find("an error of NCCL") != std::string::npos);
+      },
+      options);
+  emulator::configure({});
+  CHECK(told == 2);
+}
+
+TEST_CASE("ranks that never come to the first communicator are given up") {
+  NcclOptions options;
+  options.timeout = std::chrono::milliseconds(200);
+  comm::run_local_ranks(2, [&](Communicator& control) {
+    const CommRank rank(std::make_unique<cuda::CudaBackend>());
+    if (control.rank() == 1) {
+      control.exchange("");  // takes the id and goes
+      return;
+    }
+    CHECK(error_of([&] { comm::make_nccl_world(control, options); }) ==
+          "[nccl] ncclCommInitRank: not all ranks came within 0.2 s");
+  });
+}
+
+}  // namespace
+}  // namespace fsdp::test
