@@ -124,6 +124,10 @@ void add_launch_options(CLI::App& command, LaunchOptions& options) {
       ->check(CLI::Range(1, 1024));
   add_compute_options(command, options);
   command.add_flag("--share-gpus", options.share_gpus, "several ranks may use one GPU");
+  command
+      .add_option("--transport", options.transport,
+                  "between GPUs: auto (NCCL where each rank has its own), nccl, host")
+      ->check(CLI::IsMember({"auto", "nccl", "host"}));
   command.parse_complete_callback(
       [&command, &options] { options.same_on_all = settings_of(command); });
 }

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "comm/local_transport.h"
+
 namespace fsdp::tools {
 namespace {
 
@@ -45,6 +47,27 @@ TEST_CASE("without a GPU everywhere the CPU computes, or it is an error") {
   CHECK(choose_gpu(ranks, 0, "cpu", false).note.empty());
   CHECK(error_of([&] { choose_gpu(ranks, 0, "tpu", false); }) ==
         "runtime.backend: expected auto, cpu or cuda, got \"tpu\"");
+}
+
+TEST_CASE("GPUs talk over NCCL where each rank has its own and the library is there") {
+  comm::run_local_ranks(2, [](comm::Communicator& world) {
+    const GpuChoice own = {.cuda = cuda::CudaOptions{}},
+                    shared = {.cuda = own.cuda, .shared = true};
+    const std::string missing = comm::nccl_missing();
+    const TransportChoice choice = choose_transport(world, "auto", own);
+    CHECK(choice.nccl == missing.empty());
+    CHECK(choice.note ==
+          (missing.empty() ? "" : "collectives go through the host: rank 0: " + missing));
+    CHECK(!choose_transport(world, "host", own).nccl);
+    CHECK(!choose_transport(world, "auto", shared).nccl);
+    CHECK(!choose_transport(world, "auto", {}).nccl);  // the CPU computes
+    CHECK(error_of([&] { choose_transport(world, "nccl", {}); }) ==
+          "runtime.transport: nccl is between GPUs, but the CPU computes");
+    CHECK(error_of([&] { choose_transport(world, "tcp", own); }) ==
+          "runtime.transport: expected auto, nccl or host, got \"tcp\"");
+    const std::string error = error_of([&] { choose_transport(world, "nccl", own); });
+    CHECK(error == (missing.empty() ? "" : "runtime.transport: nccl, but on rank 0: " + missing));
+  });
 }
 
 TEST_CASE("f64 is left to the CPU unless CUDA was asked for") {

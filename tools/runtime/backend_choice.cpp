@@ -36,10 +36,10 @@ GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::st
     if (each.gpus > 0) continue;
     FSDP_CHECK(backend != "cuda", "runtime.backend: cuda, but on {} {}", each.host, each.reason);
     // A program without CUDA surprises nobody.
-    return {std::nullopt,
-            cuda::built() ? fmt::format("the CPU computes: {}", each.reason) : std::string()};
+    return {.note = cuda::built() ? fmt::format("the CPU computes: {}", each.reason) : ""};
   }
   int place = 0;  // among the ranks of its host
+  bool shared = false;
   const RankGpus& own = ranks[static_cast<size_t>(rank)];
   for (size_t r = 0; r < ranks.size(); ++r) {
     const auto same = [&](const RankGpus& other) { return other.host == ranks[r].host; };
@@ -47,9 +47,29 @@ GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::st
     FSDP_CHECK(share_gpus || on_host <= ranks[r].gpus,
                "{} has {} ranks and {} GPUs; --share-gpus lets ranks share one", ranks[r].host,
                on_host, ranks[r].gpus);
+    shared = shared || on_host > ranks[r].gpus;
     if (static_cast<int>(r) < rank && ranks[r].host == own.host) ++place;
   }
-  return {cuda::CudaOptions{.device = place % own.gpus}, ""};
+  return {.cuda = cuda::CudaOptions{.device = place % own.gpus}, .shared = shared};
+}
+
+TransportChoice choose_transport(comm::Communicator& world, const std::string& transport,
+                                 const GpuChoice& gpu) {
+  const bool automatic = transport.empty() || transport == "auto";
+  FSDP_CHECK(automatic || transport == "nccl" || transport == "host",
+             "runtime.transport: expected auto, nccl or host, got \"{}\"", transport);
+  const bool wanted = transport == "nccl";
+  FSDP_CHECK(!wanted || gpu.cuda, "runtime.transport: nccl is between GPUs, but the CPU computes");
+  if (!gpu.cuda || transport == "host") return {};
+  if (automatic && (gpu.shared || world.size() == 1)) return {};
+  const std::vector<std::string> missing = world.exchange(comm::nccl_missing());
+  for (size_t r = 0; r < missing.size(); ++r) {
+    if (missing[r].empty()) continue;
+    FSDP_CHECK(!wanted, "runtime.transport: nccl, but on rank {}: {}", r, missing[r]);
+    return {false, fmt::format("collectives go through the host: rank {}: {}", r, missing[r])};
+  }
+  if (gpu.shared) comm::allow_shared_devices();
+  return {true, gpu.shared ? "NCCL lets ranks share a GPU, which is an experiment of its own" : ""};
 }
 
 std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, const std::string& backend) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/nccl_transport.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_devices.h"
 
@@ -17,6 +18,7 @@ struct BackendOptions {
   cpu::CpuOptions cpu = {};
   std::optional<cuda::CudaOptions> cuda = std::nullopt;  // none: the CPU computes
   bool only_cuda = false;  // asked for by name: nothing is left to the CPU
+  std::optional<comm::NcclOptions> nccl = std::nullopt;  // GPUs talk over NCCL; none: through hosts
 };
 
 // f64, which a GPU is not used for, is computed by the CPU unless only_cuda.
@@ -24,6 +26,7 @@ std::unique_ptr<Backend> make_backend(const BackendOptions& options, DType compu
 
 struct GpuChoice {
   std::optional<cuda::CudaOptions> cuda;  // none: the CPU
+  bool shared = false;                    // some GPU has several ranks
   std::string note;                       // why not a GPU, where that may surprise
 };
 
@@ -39,5 +42,15 @@ std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, const std::string
 // and a rank has no GPU; when a host has fewer GPUs than ranks, unless they may share.
 GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::string& backend,
                      bool share_gpus);
+
+struct TransportChoice {
+  bool nccl = false;
+  std::string note;  // why not, where that may surprise
+};
+// How GPUs talk to each other. `transport`: "auto" or empty (NCCL where several ranks have a GPU
+// each and all have the library), "nccl", "host". The same error on every rank: "nccl" without GPUs
+// or without the library. Collective.
+TransportChoice choose_transport(comm::Communicator& world, const std::string& transport,
+                                 const GpuChoice& gpu);
 
 }  // namespace fsdp::tools

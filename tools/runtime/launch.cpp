@@ -65,7 +65,8 @@ Cores usable_cores() {
 
 // Collective.
 int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_ranks,
-             RingDump& rings, const std::function<int(RankContext&)>& body) {
+             RingDump& rings, const std::function<int(RankContext&)>& body,
+             const std::function<void(const std::string& reason)>& transport_failed) {
   rings.add_rank(world.rank(), world.rings());
   check_same_settings(world, "options", options.same_on_all);
   const Cores cores = usable_cores();
@@ -83,15 +84,26 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_
   const std::vector<RankGpus> gpus = gpus_of_ranks(world, options.backend);
   GpuChoice gpu;
   agree(world, [&] { gpu = choose_gpu(gpus, world.rank(), options.backend, options.share_gpus); });
+  const TransportChoice transport = [&] {
+    try {
+      return choose_transport(world, options.transport, gpu);
+    } catch (const Error& error) {  // the same on every rank
+      throw AgreedError(error.what());
+    }
+  }();
   RankContext context = {.world = world,
                          .backend = {.cpu = {.threads = choice.threads},
                                      .cuda = gpu.cuda,
                                      .only_cuda = options.backend == "cuda"},
-                         .backend_note = gpu.note,
+                         .backend_note = gpu.note.empty() ? transport.note : gpu.note,
                          .threads = choice.threads,
                          .local_ranks = local_ranks,
                          .under_launcher = environment().started,
                          .rings = &rings};
+  if (transport.nccl) {
+    context.backend.nccl = comm::NcclOptions{.timeout = std::chrono::seconds(options.timeout_s),
+                                             .failed = transport_failed};
+  }
   return body(context);
 }
 
@@ -199,7 +211,8 @@ int launch_threads(const LaunchOptions& options, int ranks,
     int mine = 1;
     std::string message;
     try {
-      mine = run_rank(world, options, ranks, rings, body);
+      mine = run_rank(world, options, ranks, rings, body,
+                      [&](const std::string& reason) { world.abort(reason); });
     } catch (const AgreedError& error) {
       message = error.what();
     }
@@ -257,7 +270,8 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
     const std::vector<Peer> peers = find_peers(world);
     rings.set_peers(peers);
     watch.emplace(runtime, rings, peers);
-    return run_rank(world, options, 1, rings, body);
+    return run_rank(world, options, 1, rings, body,
+                    [&](const std::string& reason) { end_job(runtime, rings, reason); });
   } catch (const AgreedError& error) {
     if (world.rank() == 0) print_line(error.what());
     return 1;

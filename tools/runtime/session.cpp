@@ -85,7 +85,10 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
     : world_(world),
       options_(options),
       backend_(make_backend(options.backend, options.fsdp.param_dtype)),
-      losses_(world.duplicate("losses")),
+      nccl_(options.backend.nccl && !backend_->host_reaches_memory()
+                ? comm::make_nccl_world(world, *options.backend.nccl)
+                : nullptr),
+      losses_((nccl_ ? *nccl_ : world).duplicate("losses")),
       tape_(std::make_unique<Tape>(*backend_)),
       model_(std::make_unique<models::CausalLM>(options.model, *backend_, options.fsdp.param_dtype,
                                                 options.max_length)) {
@@ -102,7 +105,8 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
       options.wrap ? options.wrap : comm::wrap_classes({options.model.block_class});
   const bool scaled = options.loss_scale.initial > 0;
   options_.fsdp.detect_overflow = scaled;
-  sharded_ = std::make_unique<comm::FullySharded>(*model_, wrap, options_.fsdp, *tape_, world);
+  sharded_ = std::make_unique<comm::FullySharded>(*model_, wrap, options_.fsdp, *tape_,
+                                                  nccl_ ? *nccl_ : world);
   check_buffers(*model_, wrap, options_.fsdp, sharded_->mesh().shards());
   if (!options.training) return;
   const std::vector<OptimizerShard> shards = sharded_->optimizer_shards();

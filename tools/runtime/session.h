@@ -133,7 +133,7 @@ class Session {
   comm::FullySharded& sharded() { return *sharded_; }
   Backend& backend() { return *backend_; }
   optim::AdamW& optimizer() { return *optimizer_; }
-  comm::Communicator& world() { return world_; }
+  comm::Communicator& world() { return world_; }  // through hosts, also where GPUs have their own
   int64_t max_length() const { return options_.max_length; }
   const std::optional<models::LoraConfig>& lora() const { return options_.lora; }
   DType compute_dtype() const { return options_.fsdp.param_dtype; }
@@ -159,6 +159,7 @@ class Session {
   SessionOptions options_;
   TracePhases* phases_ = nullptr;
   std::unique_ptr<Backend> backend_;
+  std::unique_ptr<comm::Communicator> nccl_;    // the world of GPUs that talk over NCCL; null: none
   std::unique_ptr<comm::Communicator> losses_;  // on the compute stream
   std::unique_ptr<Tape> tape_;
   std::unique_ptr<models::CausalLM> model_;
