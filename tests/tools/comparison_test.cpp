@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include <doctest/doctest.h>
 
@@ -102,6 +103,27 @@ TEST_CASE("report: other checks on another rank are an error, not a silent pass"
   two.check("a", 1.0).add("y", 0);
   CHECK(fsdp::test::contains(fsdp::test::error_of([&] { one.merge_errors(two.errors()); }),
                              "a of another rank: expected 1, got 2"));
+}
+
+TEST_CASE("report: an excuse leaves the error, says the judge's, and ends at twice that") {
+  Report report, of_judge;
+  for (const auto& [name, error, judged] : {std::tuple{"within", 0.9, 5.0},
+                                            {"twice", 3.0, 1.5},
+                                            {"beyond", 3.1, 1.5},
+                                            {"infinite", kInfinity, kInfinity}}) {
+    report.check(name, 1.0).add("x", error);
+    of_judge.check(name, 1.0).add("x", judged);
+  }
+  report.excuse(of_judge);
+  CHECK(report.excused() == 1);
+  CHECK(report.checks()[1].error == 3.0);
+  const bool passed[] = {true, true, false, false};
+  for (size_t i = 0; i < 4; ++i) CHECK(report.checks()[i].passed() == passed[i]);
+  CHECK(fsdp::test::contains(report.table(),
+                             "3.0e+00   1.0e+00  EXCUSED: the f64 run is off by 1.5e+00  x"));
+  CHECK_FALSE(report.passed());
+  report.merge_errors(report.errors());
+  CHECK(report.excused() == 1);
 }
 
 TEST_CASE("report: appended checks") {
