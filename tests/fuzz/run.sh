@@ -6,7 +6,7 @@ set -uo pipefail
 build=$1 runs=$2
 shift 2
 declare -A job=()
-# Twice the speed, and the same errors: short stacks of allocations (the input says the rest), less
+# Faster, with the same errors: short stacks of allocations (the input says the rest), less
 # memory kept after free, no pattern in new memory; entries of the corpus are all equally likely.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-malloc_context_size=2:quarantine_size_mb=8:thread_local_quarantine_size_kb=64:max_malloc_fill_size=0}
 for name in "$@"; do
