@@ -110,8 +110,11 @@ stage_sanitizer() {
 }
 
 stage_kernels() {
-  "$build/fsdp" bench kernels --backend cuda --json >"$out/kernels.json" || return
-  "$build/fsdp" bench kernels --backend cuda
+  local sizes="--dtype bf16 --batch 16 --seq 1024 --backend cuda"
+  # shellcheck disable=SC2086
+  "$build/fsdp" bench kernels $sizes --json >"$out/kernels.json" || return
+  # shellcheck disable=SC2086
+  "$build/fsdp" bench kernels $sizes
 }
 
 # model, sequences of 1024 tokens
