@@ -61,7 +61,7 @@ struct FsdpOptions {
   DType param_dtype = DType::kF32;                     // unsharded parameters, compute and gathers
   DType reduce_dtype = DType::kF32;                    // unsharded gradients and reduces
   std::optional<double> divide_factor = std::nullopt;  // instead of the number of ranks
-  bool force_sum = false;       // divide after the sum, never inside the collective
+  bool force_sum = false;       // f32 and bf16: divide after the sum, not in the collective
   bool split_division = false;  // about half the divisor before the sum, as FSDP1 does
 
   int forward_prefetch = 1;  // gathers issued ahead of the unit whose forward runs; 0: none

@@ -132,24 +132,45 @@ TEST_CASE("without clipping, replicated and sharded training give the same bits"
 }
 
 TEST_CASE("division by a factor, by force after the sum, and split: the same average") {
-  RunSpec s;
-  s.ranks = 3;
-  s.fsdp.param_dtype = s.fsdp.reduce_dtype = DType::kF64;
-  s.keep_gradients = true;
-  s.steps = 1;
-  const RunResult average = train(s);
-  s.fsdp.force_sum = true;
-  CHECK(largest_difference(train(s).gradients, average.gradients) <= 1e-14);
-  s.fsdp.force_sum = false;
-  s.fsdp.split_division = true;
-  CHECK(largest_difference(train(s).gradients, average.gradients) <= 1e-14);
-  s.fsdp.split_division = false;
-  s.fsdp.divide_factor = 12;  // four times the ranks
-  NamedValues quarter = train(s).gradients;
-  for (auto& [name, values] : quarter) {
-    for (double& v : values) v *= 4;
+  using enum Strategy;
+  struct Case {
+    int ranks;
+    FsdpOptions options;
+  };
+  for (const Case& c :
+       {Case{3, {}}, Case{3, {.strategy = kNoShard}},
+        Case{4, {.strategy = kHybridShard, .shard_size = 2}},
+        Case{4, {.strategy = kHybridShard, .shard_size = 2, .fixed_order = true}}}) {
+    for (const DType dtype : {DType::kF32, DType::kF64}) {
+      CAPTURE(name_of(c.options.strategy));
+      CAPTURE(c.options.fixed_order);
+      CAPTURE(name_of(dtype));
+      RunSpec s;
+      s.ranks = c.ranks;
+      s.fsdp = c.options;
+      s.fsdp.param_dtype = s.fsdp.reduce_dtype = dtype;
+      s.keep_gradients = true;
+      s.steps = 1;
+      const NamedValues average = train(s).gradients;
+      const double limit = dtype == DType::kF64 ? 1e-14 : 1e-6;
+      s.fsdp.force_sum = true;
+      CHECK(largest_difference(train(s).gradients, average) <= limit);
+      s.fsdp.force_sum = false;
+      s.fsdp.split_division = true;
+      CHECK(largest_difference(train(s).gradients, average) <= limit);
+      s.fsdp.split_division = false;
+      // The ranks of a shard group, and numbers that are none.
+      for (const double factor : {1., 2., 3., 12., 2.5}) {
+        CAPTURE(factor);
+        s.fsdp.divide_factor = factor;
+        NamedValues scaled = train(s).gradients;
+        for (auto& [name, values] : scaled) {
+          for (double& v : values) v *= factor / c.ranks;
+        }
+        CHECK(largest_difference(scaled, average) <= limit);
+      }
+    }
   }
-  CHECK(largest_difference(quarter, average.gradients) <= 1e-14);
 }
 
 // ---------------------------------------------------------------------------- Narrow dtypes
