@@ -139,8 +139,19 @@ TEST_CASE("a variant with final parameters of its own is compared where the main
   REQUIRE(reference.trajectories.size() == 1);
   CHECK(reference.trajectories[0].variant == "token");
   CHECK(!reference.pass);
-  REQUIRE(reference.notes.size() == 1);
-  CHECK(contains(reference.notes[0], "main run: not compared: run.lr_schedule"));
+  REQUIRE(reference.left_out.size() == 1);
+  CHECK(contains(reference.left_out[0], "main run: not compared: run.lr_schedule"));
+}
+
+TEST_CASE("a variant that cannot be repeated is left out by name, without final parameters too") {
+  const ReferenceCopy copy("fsdp/gpt2_fp32_w2");
+  const auto left_out = [&] {
+    return read_reference(copy.path(), {.dtype = DType::kF32, .all_variants = true}).left_out;
+  };
+  CHECK(left_out().empty());
+  copy.set("reference.json", "/variants/ddp/options/strategy", "ddp9");
+  REQUIRE(left_out().size() == 1);
+  CHECK(contains(left_out()[0], "variant ddp: not compared: run.strategy = \"ddp9\""));
 }
 
 }  // namespace

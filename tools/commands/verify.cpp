@@ -1,7 +1,7 @@
 // fsdp verify: computes what a reference folder holds, on any number of ranks, and prints the
 // largest error of each quantity beside its limit.
 // Exit status: 0 within all limits, 1 above one or on an error, 2 when the folder needs something
-// that this program does not do.
+// that this program, or this number of ranks, does not do: then not all of it was compared.
 // Read next: tools/runtime/reference_folder.h (the folder), tools/runtime/comparison.h (the
 // report).
 #include <algorithm>
@@ -429,8 +429,9 @@ void print_json(const VerifyOptions& options, const Reference& reference, const 
                      {"dtype", name_of(reference.dtype)},
                      {"strategy", strategy_text(options, reference)},
                      {"ranks", ranks},
-                     {"passed", report.passed()},
+                     {"passed", report.passed() && reference.left_out.empty()},
                      {"checks", OrderedJson::array()},
+                     {"left_out", reference.left_out},
                      {"notes", reference.notes}};
   // JSON has no infinity: an error that is not finite is null.
   const auto number = [](double x) { return std::isfinite(x) ? OrderedJson(x) : OrderedJson(); };
@@ -449,8 +450,9 @@ void print_json(const VerifyOptions& options, const Reference& reference, const 
   fmt::print("{}\n", out.dump(2));
 }
 
-std::string verdict(const Report& report) {
+std::string verdict(const Reference& reference, const Report& report) {
   if (!report.passed()) return "ABOVE A LIMIT";
+  if (!reference.left_out.empty()) return "INCOMPLETE: not everything was compared";
   if (report.excused() == 0) return "within all limits";
   return fmt::format("within the limits, but for {} excused by the f64 run", report.excused());
 }
@@ -460,8 +462,9 @@ void print_table(const VerifyOptions& options, const Reference& reference, const
   fmt::print("{}: {}, {}, {}, {} rank{}\n\n{}", options.folder, reference.config.family,
              name_of(reference.dtype), strategy_text(options, reference), ranks,
              ranks == 1 ? "" : "s", report.table());
+  for (const std::string& reason : reference.left_out) fmt::print("{}\n", reason);
   for (const std::string& note : reference.notes) fmt::print("{}\n", note);
-  fmt::print("\n{}\n", verdict(report));
+  fmt::print("\n{}\n", verdict(reference, report));
 }
 
 void print_unsupported(const VerifyOptions& options, const std::string& reason) {
@@ -498,7 +501,8 @@ int run_verify(const VerifyOptions& options, RankContext& rank) {
     (options.json ? print_json : print_table)(options, reference, report, rank.world.size());
     std::fflush(stdout);
   }
-  return report.passed() ? 0 : 1;
+  if (!report.passed()) return 1;
+  return reference.left_out.empty() ? 0 : kUnsupportedStatus;
 }
 
 }  // namespace

@@ -228,14 +228,14 @@ void Reference::leave_out_runs_of_other_ranks(int ranks) {
   if (pass && other(run)) {
     refusal = fmt::format("first step: needs {} ranks, these are {}", *run.ranks, ranks);
     pass.reset();
-    notes.push_back("not compared: " + refusal);
+    left_out.push_back("not compared: " + refusal);
   }
   std::erase_if(trajectories, [&](const ReferenceTrajectory& t) {
     if (!other(t.run)) return false;
     refusal =
         fmt::format("{}: needs {} ranks, these are {}",
                     t.variant.empty() ? "main run" : "variant " + t.variant, *t.run.ranks, ranks);
-    notes.push_back("not compared: " + refusal);
+    left_out.push_back("not compared: " + refusal);
     return true;
   });
   FSDP_CHECK(pass || !trajectories.empty(), "{}: {}", folder.string(), refusal);

@@ -37,9 +37,9 @@ class Unsupported : public Error {
 struct GlobalBatch {
   int64_t rows = 0;
   int64_t length = 0;
-  std::vector<int32_t> tokens;  // (rows, length)
-  std::vector<int32_t> labels;  // (rows, length), Hugging Face form
-  int64_t first_sample = 0;     // global index of row 0
+  std::vector<int32_t> tokens;     // (rows, length)
+  std::vector<int32_t> labels;     // (rows, length), Hugging Face form
+  int64_t first_sample = 0;        // global index of row 0
   std::vector<int32_t> mask = {};  // (rows, length): 0 where padded; empty: nowhere
 
   int64_t label_tokens() const;  // that count: not ignored, not at position 0
@@ -142,17 +142,18 @@ struct Reference {
   std::filesystem::path folder;
   std::filesystem::path model_folder;      // with config.json and model.safetensors
   std::optional<models::LoraConfig> lora;  // `folder` is that of an adapter
-  std::string layout;         // "model", "run"
-  DType dtype = DType::kF32;  // of compute
+  std::string layout;                      // "model", "run"
+  DType dtype = DType::kF32;               // of compute
   models::ModelConfig config;
   ReferenceRun run;  // of the pass
   std::optional<ReferencePass> pass;
   std::optional<ReferenceGeneration> generation;
   std::vector<ReferenceTrajectory> trajectories;
-  std::vector<std::string> notes;  // what the folder holds and is not compared, and why
+  std::vector<std::string> left_out;  // runs and passes to compare that cannot be, and why
+  std::vector<std::string> notes;     // what else the reader of a report should know
 
   int64_t longest_sequence() const;
-  // Drops the runs that need another number of ranks, with a note; Error when none is left.
+  // Moves the runs that need another number of ranks to `left_out`; Error when none is left.
   void leave_out_runs_of_other_ranks(int ranks);
   void set_all_limits(double limit);
 };

@@ -323,7 +323,7 @@ std::vector<DescribedRun> candidates(const RunFolder& in, const ReferenceChoice&
     const bool has_final = fs::exists(in.folder / ("final_" + variant + ".safetensors"));
     const bool wanted = choice.all_variants || out.empty();
     if (has_final ||
-        (wanted && unsupported_option(run, ranks).empty() && is_other_run(main, run))) {
+        (wanted && (!unsupported_option(run, ranks).empty() || is_other_run(main, run)))) {
       out.push_back(described(variant, run));
     }
   }
@@ -332,9 +332,8 @@ std::vector<DescribedRun> candidates(const RunFolder& in, const ReferenceChoice&
 
 void add_notes(const ReferenceTrajectory& trajectory, const std::string& name, Reference& out) {
   if (!trajectory.final_parameters) {
-    out.notes.push_back(
-        fmt::format("{}: final parameters not compared: final_{}.safetensors is not there", name,
-                    trajectory.variant));
+    out.notes.push_back(fmt::format("{}: no final parameters: final_{}.safetensors is not there",
+                                    name, trajectory.variant));
   }
 }
 
@@ -353,8 +352,8 @@ void read_run_layout(const JsonPlace& json, const ReferenceChoice& choice, Refer
     const std::string name = run.variant.empty() ? "main run" : "variant " + run.variant;
     const std::string option = unsupported_option(run.options, run.ranks);
     if (!option.empty()) {
-      if (out.notes.empty()) refusal = option;
-      out.notes.push_back(
+      if (out.left_out.empty()) refusal = option;
+      out.left_out.push_back(
           fmt::format("{}: not compared: {} is not supported by this build", name, option));
       continue;
     }
