@@ -24,11 +24,12 @@ int shard_group_size(const FsdpOptions& options, int world) {
 
 int inner_group_size(const FsdpOptions& options, int shards) {
   const int size = options.reshard_group_size;
-  if (size == 0 || size >= shards || keeps_parameters(options, shards)) return 0;
-  FSDP_CHECK(size > 0 && shards % size == 0,
-             "fsdp.reshard_group_size: expected a divisor of the {} ranks of a shard group, got {}",
-             shards, size);
-  return size;
+  if (size == 0) return 0;
+  FSDP_CHECK(
+      size > 0 && shards % size == 0,
+      "fsdp.reshard_group_size: expected a divisor of the ranks of a shard group, {}, got {}",
+      shards, size);
+  return size == shards || keeps_parameters(options, shards) ? 0 : size;
 }
 
 void check_options(const FsdpOptions& options, int world) {

@@ -42,8 +42,8 @@ void check_override(const UnitOverride& override, const FsdpOptions& all, int sh
              prefix(override), override.match);
   const int group = override.reshard_group_size.value_or(0);
   FSDP_CHECK(
-      group == 0 || group >= shards || (group > 0 && shards % group == 0),
-      "{}{}: reshard_group_size: expected a divisor of the {} ranks of a shard group, got {}",
+      group == 0 || (group > 0 && shards % group == 0),
+      "{}{}: reshard_group_size: expected a divisor of the ranks of a shard group, {}, got {}",
       prefix(override), override.match, shards, group);
   const DType wide = accumulation_dtype(all.param_dtype);
   for (const auto& [key, dtype] : {std::pair{"param_dtype", override.param_dtype},

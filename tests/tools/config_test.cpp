@@ -156,39 +156,35 @@ TEST_CASE("LoRA: PEFT's names of keys, and values out of range") {
                        "lora.dropout: expected a number"));
 }
 
+void check_without_effect(const std::string& option, std::vector<std::string> others = {}) {
+  others.push_back(option);
+  const std::string key = option.substr(0, option.find('=')), text = refusal("", others);
+  CAPTURE(text);
+  CHECK(text.starts_with(fmt::format("--set {}: {}: ", option, key)));
+  CHECK(test::contains(text, " has no effect with"));
+}
+
 TEST_CASE("options without effect are refused") {
-  const auto without_effect = [&](const std::string& option, std::vector<std::string> others = {}) {
-    others.push_back(option);
-    const std::string key = option.substr(0, option.find('=')), text = refusal("", others);
-    CAPTURE(text);
-    CHECK(text.starts_with(fmt::format("--set {}: {}: ", option, key)));
-    CHECK(test::contains(text, " has no effect with"));
-  };
   CHECK(refusal("", {"train.schedule.power=2"}) ==
         "--set train.schedule.power=2: train.schedule.power: 2 has no effect with kind: cosine");
-  without_effect("train.schedule.total=2", {"train.schedule.kind=constant"});
-  without_effect("train.schedule.cycles=2", {"train.schedule.kind=linear"});
-  without_effect("train.schedule.timescale=2");
-  without_effect("train.schedule.decay_steps=2");
-  without_effect("train.schedule.warmup_shape=cosine");
-  without_effect("train.schedule.decay_shape=linear");
-  without_effect("train.schedule.zero_warmup=2");
-  without_effect("train.loss_scale.initial=2");
-  without_effect("train.loss_scale.floor=2", {"train.dtype=bf16"});
-  without_effect("train.recompute.every=2");
-  without_effect("train.eval_every=2");
-  without_effect("sample.prompt=x");
-  without_effect("sample.top_k=2", {"sample.tokens=3", "sample.temperature=0"});
-  without_effect("fsdp.prefetch_depth=2", {"fsdp.forward_prefetch=false"});
-  without_effect("fsdp.reshard_after_forward=true", {"fsdp.strategy=no_shard"});
-  without_effect("fsdp.reshard_group_size=2", {"fsdp.strategy=shard_grad_op"});
-  without_effect("fsdp.reshard_group_size=2", {"fsdp.reshard_after_forward=false"});
-  without_effect("fsdp.accumulation=reduce_last");
-  without_effect("runtime.shared_memory_limit_mib=2", {"runtime.shared_memory=false"});
-  without_effect("lora.alpha=16");
-  without_effect("lora.targets=q_proj");
-  without_effect("lora.rslora=true");
-  without_effect("lora.dropout=0.1");
+  check_without_effect("train.schedule.total=2", {"train.schedule.kind=constant"});
+  check_without_effect("train.schedule.cycles=2", {"train.schedule.kind=linear"});
+  check_without_effect("train.schedule.timescale=2");
+  check_without_effect("train.schedule.decay_steps=2");
+  check_without_effect("train.schedule.warmup_shape=cosine");
+  check_without_effect("train.schedule.decay_shape=linear");
+  check_without_effect("train.schedule.zero_warmup=2");
+  check_without_effect("train.loss_scale.initial=2");
+  check_without_effect("train.loss_scale.floor=2", {"train.dtype=bf16"});
+  check_without_effect("train.recompute.every=2");
+  check_without_effect("train.eval_every=2");
+  check_without_effect("sample.prompt=x");
+  check_without_effect("sample.top_k=2", {"sample.tokens=3", "sample.temperature=0"});
+  check_without_effect("runtime.shared_memory_limit_mib=2", {"runtime.shared_memory=false"});
+  check_without_effect("lora.alpha=16");
+  check_without_effect("lora.targets=q_proj");
+  check_without_effect("lora.rslora=true");
+  check_without_effect("lora.dropout=0.1");
   for (const std::string option : {"lora.r=4", "lora.alpha=16", "lora.targets=c_attn"}) {
     CHECK(test::contains(refusal("", {"lora.path=adapter", option}),
                          "has no effect beside lora.path"));
@@ -201,6 +197,31 @@ TEST_CASE("options without effect are refused") {
   CHECK(refusal("", {"data.field=f", "data.train=[a.txt, a.jsonl]"}) == "");
   CHECK(refusal("", {"train.loss_scale.initial=2", "train.dtype=f16"}) == "");
   CHECK(refusal("", {"train.eval_every=2", "data.validation=a.txt"}) == "");
+}
+
+TEST_CASE("sharding options that the strategy leaves without effect") {
+  check_without_effect("fsdp.prefetch_depth=2", {"fsdp.forward_prefetch=false"});
+  check_without_effect("fsdp.reshard_after_forward=true", {"fsdp.strategy=no_shard"});
+  check_without_effect("fsdp.reshard_group_size=2", {"fsdp.strategy=shard_grad_op"});
+  check_without_effect("fsdp.reshard_group_size=2", {"fsdp.reshard_after_forward=false"});
+  for (const char* option : {"fsdp.backward_prefetch=post", "fsdp.units_in_flight=3"}) {
+    for (const char* keeps : {"fsdp.strategy=no_shard", "fsdp.strategy=shard_grad_op",
+                              "fsdp.reshard_after_forward=false"}) {
+      check_without_effect(option, {keeps});
+    }
+    CHECK(refusal("", {option}) == "");
+    CHECK(refusal("fsdp:\n  units:\n  - {match: a, reshard_after_forward: true}\n",
+                  {option, "fsdp.strategy=shard_grad_op"}) == "");
+  }
+  check_without_effect("fsdp.forward_prefetch=false", {"fsdp.strategy=no_shard"});
+  check_without_effect("fsdp.prefetch_depth=2", {"fsdp.strategy=no_shard"});
+  check_without_effect("fsdp.accumulation=reduce_last");
+  for (const char* strategy : {"full_shard", "shard_grad_op", "shard_optimizer"}) {
+    check_without_effect("fsdp.accumulation=reduce_scatter_each",
+                         {"train.micro_steps=2", fmt::format("fsdp.strategy={}", strategy)});
+  }
+  CHECK(refusal("", {"fsdp.accumulation=reduce_scatter_each", "train.micro_steps=2",
+                     "fsdp.strategy=no_shard"}) == "");
 }
 
 TEST_CASE("the help names every key of the file form") {

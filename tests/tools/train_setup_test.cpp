@@ -131,10 +131,10 @@ TEST_CASE("train setup: options of the session") {
   const config::TrainConfig config = config_of(
       "model: {preset: gpt2-124m}\n"
       "train: {dtype: bf16, clip_norm: 0.5, optimizer: {beta2: 0.99, decay: all}}\n"
-      "fsdp: {strategy: no_shard, wrap: none, backward_prefetch: post}\n");
+      "fsdp: {strategy: hybrid_shard, shard_size: 1, wrap: none, backward_prefetch: post}\n");
   const SessionOptions options =
       session_options(config, model_config(config, 257), 1, {.cpu = {.threads = 3}});
-  CHECK(options.fsdp.strategy == comm::Strategy::kNoShard);
+  CHECK(options.fsdp.strategy == comm::Strategy::kHybridShard);
   CHECK(options.fsdp.param_dtype == DType::kBF16);
   CHECK(options.fsdp.reduce_dtype == DType::kF32);
   CHECK(options.fsdp.backward_prefetch == comm::BackwardPrefetch::kPost);
@@ -262,8 +262,9 @@ TEST_CASE("train setup: groups that the ranks do not divide into, by key") {
   CHECK(refusal(hybrid + "8", 4).starts_with("fsdp.shard_size: "));
   CHECK(refusal(hybrid + "2", 4) == "");
   CHECK(refusal("reshard_group_size: 3", 4) ==
-        "fsdp.reshard_group_size: expected a divisor of the 4 ranks of a shard group, got 3");
-  CHECK(refusal("reshard_group_size: 3", 2) == "");  // see remarks()
+        "fsdp.reshard_group_size: expected a divisor of the ranks of a shard group, 4, got 3");
+  CHECK(refusal("reshard_group_size: 3", 2).starts_with("fsdp.reshard_group_size: "));
+  CHECK(refusal("reshard_group_size: 2", 2) == "");  // see remarks()
   const std::string fixed = "fixed_order: true, accumulation: reduce_scatter_each, ";
   CHECK(refusal(fixed + hybrid + "2", 4).starts_with("fsdp.fixed_order: "));
   CHECK(refusal(fixed + hybrid + "4", 4) == "");
@@ -296,7 +297,9 @@ TEST_CASE("train setup: the loss scale of f16, by rule and by value") {
 TEST_CASE("train setup: what ranks and data make of options") {
   const auto remarks_of = [](const std::string& yaml, int64_t sequences, int ranks) {
     std::string out;
-    for (const std::string& line : remarks(config_of(yaml), sequences, ranks)) out += line + "\n";
+    for (const std::string& line : remarks(config_of(yaml), {}, ranks, sequences)) {
+      out += line + "\n";
+    }
     return out;
   };
   CHECK(remarks_of("", 8, 2) == "");
@@ -308,10 +311,31 @@ TEST_CASE("train setup: what ranks and data make of options") {
         "are empty\n");
   CHECK(remarks_of("fsdp: {reshard_group_size: 2}", 8, 4) == "");
   CHECK(test::contains(remarks_of("fsdp: {reshard_group_size: 2}", 8, 2), "no effect"));
+  CHECK(remarks(config_of("train: {batch: 9}"), {}, 2).empty());  // of unknown data
   const std::string later = "train: {micro_steps: 2}\nfsdp: {accumulation: reduce_scatter_each";
-  CHECK(test::contains(remarks_of(later + "}", 8, 4), "is reduce_each"));
+  CHECK(test::contains(remarks_of(later + ", strategy: hybrid_shard, shard_size: 4}", 8, 4),
+                       "is reduce_each"));
   CHECK(remarks_of(later + ", strategy: hybrid_shard, shard_size: 2}", 8, 4) == "");
   CHECK(remarks_of(later + ", strategy: no_shard}", 8, 4) == "");
+}
+
+TEST_CASE("train setup: buffer_dtype where a model has position tables, and where it has none") {
+  const config::TrainConfig half = config_of("train: {buffer_dtype: bf16}");
+  const config::TrainConfig full = config_of("train: {buffer_dtype: f32}");
+  for (const char* family : {"llama", "bloom"}) {
+    const models::ModelConfig model = models::family_defaults(family);
+    CHECK(session_options(half, model, 1, {}).model.buffer_dtype == DType::kBF16);
+    REQUIRE(remarks(half, model, 1).size() == 1);
+    CHECK(test::contains(remarks(half, model, 1)[0], "lose digits"));
+    CHECK(remarks(full, model, 1).empty());
+  }
+  CHECK(test::contains(remarks(half, models::family_defaults("llama"), 1)[0], "rotary"));
+  CHECK(test::contains(remarks(half, models::family_defaults("bloom"), 1)[0], "ALiBi"));
+  const models::ModelConfig learned = models::family_defaults("gpt2");
+  for (const config::TrainConfig& config : {half, full}) {
+    CHECK(test::contains(test::error_of([&] { session_options(config, learned, 1, {}); }),
+                         "has no effect on gpt2: it has neither rotary positions nor ALiBi"));
+  }
 }
 
 TEST_CASE("train setup: ranks with different configurations are told where they differ") {

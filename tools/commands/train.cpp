@@ -104,7 +104,8 @@ int TrainRun::run() {
   }
   say(fmt::format("tokenizer: {} ({} tokens)", data_.tokenizer_name(),
                   data_.tokenizer().vocab_size()));
-  for (const std::string& remark : remarks(config_, data_.sequences(), rank_.world.size())) {
+  for (const std::string& remark :
+       remarks(config_, model_, rank_.world.size(), data_.sequences())) {
     say("note: " + remark);
   }
   const TrainOutcome outcome = train();
@@ -147,11 +148,6 @@ void TrainRun::make_session() {
   session_ = std::make_unique<Session>(world, options);
   for (const std::string& note : {rank_.backend_note, world.notice()}) {
     if (!note.empty()) say("note: " + note);
-  }
-  const std::optional<DType> buffers = config_.train.buffer_dtype;
-  if (buffers && size_of(*buffers) < 4) {
-    say(fmt::format("warning: train.buffer_dtype {}: rotary and ALiBi values lose digits",
-                    fsdp::name_of(*buffers)));
   }
   initialise();
   if (!config_.runtime.trace) return;

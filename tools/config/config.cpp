@@ -180,22 +180,42 @@ void add_loss_scale(const TrainConfig& c, std::vector<Effect>& effects) {
   }
 }
 
+// Whether any unit gives its parameters back between forward and backward, on several ranks.
+bool gives_back(const FsdpSection& c) {
+  constexpr int kSeveral = 2;  // ranks of a shard group
+  const auto keeps = [&](comm::Strategy strategy, std::optional<bool> reshards) {
+    return comm::keeps_parameters({.strategy = strategy, .reshard_after_forward = reshards},
+                                  kSeveral);
+  };
+  if (c.strategy == comm::Strategy::kNoShard) return false;
+  return !keeps(c.strategy, c.reshard_after_forward) ||
+         std::any_of(c.units.begin(), c.units.end(), [&](const UnitSection& unit) {
+           const auto reshards = unit.reshard_after_forward;
+           return !keeps(unit.strategy.value_or(c.strategy),
+                         reshards ? reshards : c.reshard_after_forward);
+         });
+}
+
 void add_sharding(const TrainConfig& config, std::vector<Effect>& effects) {
   const FsdpSection& c = config.fsdp;
   const bool sharded = c.strategy != comm::Strategy::kNoShard;
-  constexpr int kSeveral = 2;  // ranks of a shard group
-  const bool reshards =
-      sharded &&
-      !comm::keeps_parameters(
-          {.strategy = c.strategy, .reshard_after_forward = c.reshard_after_forward}, kSeveral);
+  const bool reshards = gives_back(c);
+  const bool replicas = !sharded || comm::is_hybrid(c.strategy);
   const std::string strategy = "with strategy: " + text_of(c.strategy);
+  const std::string kept =
+      sharded && c.reshard_after_forward ? "with reshard_after_forward: false" : strategy;
   effects.push_back({"fsdp.reshard_after_forward", sharded, strategy});
-  effects.push_back(
-      {"fsdp.reshard_group_size", reshards,
-       sharded && c.reshard_after_forward ? "with reshard_after_forward: false" : strategy});
-  effects.push_back({"fsdp.prefetch_depth", c.forward_prefetch, "without forward_prefetch"});
+  effects.push_back({"fsdp.reshard_group_size", reshards, kept});
+  effects.push_back({"fsdp.backward_prefetch", reshards, kept});
+  effects.push_back({"fsdp.units_in_flight", reshards, kept});
+  effects.push_back({"fsdp.forward_prefetch", sharded, strategy});
+  effects.push_back({"fsdp.prefetch_depth", sharded && c.forward_prefetch,
+                     sharded ? "without forward_prefetch" : strategy});
   effects.push_back(
       {"fsdp.accumulation", config.train.micro_steps > 1, "with train.micro_steps: 1"});
+  effects.push_back({"fsdp.accumulation",
+                     replicas || c.accumulation != comm::Accumulation::kReduceScatterEach,
+                     strategy + ", which has no replicas"});
 }
 
 void add_lora(const LoraSection& c, std::vector<Effect>& effects) {

@@ -294,6 +294,15 @@ std::optional<models::LoraConfig> lora_config(const config::TrainConfig& config)
   return lora;
 }
 
+namespace {
+
+bool has_position_values(const models::ModelConfig& model) {
+  return model.positions == models::PositionKind::kRope ||
+         model.positions == models::PositionKind::kAlibi;
+}
+
+}  // namespace
+
 SessionOptions session_options(const config::TrainConfig& config, const models::ModelConfig& model,
                                int ranks, const BackendOptions& backend) {
   const config::TrainSection& train = config.train;
@@ -318,6 +327,10 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
                             .seed = static_cast<uint64_t>(train.seed)};
   try {
     comm::check_options(options.fsdp, ranks);
+    FSDP_CHECK(
+        !train.buffer_dtype || has_position_values(model),
+        "train.buffer_dtype: {} has no effect on {}: it has neither rotary positions nor ALiBi",
+        fsdp::name_of(*train.buffer_dtype), model.family);
   } catch (const Error& error) {
     fail("{}", config::with_place(config, error.what()));
   }
@@ -327,10 +340,10 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
   return options;
 }
 
-std::vector<std::string> remarks(const config::TrainConfig& config, int64_t sequences, int ranks) {
-  const config::TrainSection& train = config.train;
-  const config::FsdpSection& c = config.fsdp;
-  std::vector<std::string> out;
+namespace {
+
+void add_remarks_on_data(const config::TrainSection& train, int64_t sequences, int ranks,
+                         std::vector<std::string>& out) {
   if (train.batch > sequences) {
     out.push_back(
         fmt::format("train.batch is {}, the data has {} sequences: every step is an epoch "
@@ -344,12 +357,27 @@ std::vector<std::string> remarks(const config::TrainConfig& config, int64_t sequ
                     "the other micro-steps are empty",
                     train.micro_steps, rows));
   }
+}
+
+}  // namespace
+
+std::vector<std::string> remarks(const config::TrainConfig& config,
+                                 const models::ModelConfig& model, int ranks,
+                                 std::optional<int64_t> sequences) {
+  const config::TrainSection& train = config.train;
+  const config::FsdpSection& c = config.fsdp;
+  std::vector<std::string> out;
+  if (sequences) add_remarks_on_data(train, *sequences, ranks, out);
+  if (train.buffer_dtype && size_of(*train.buffer_dtype) < size_of(DType::kF32)) {
+    const bool rotary = model.positions == models::PositionKind::kRope;
+    out.push_back(fmt::format("train.buffer_dtype is {}: {} values lose digits",
+                              fsdp::name_of(*train.buffer_dtype), rotary ? "rotary" : "ALiBi"));
+  }
   const int shards = comm::shard_group_size(fsdp_options(config), ranks);
-  if (c.reshard_group_size >= shards) {
+  if (c.reshard_group_size == shards) {
     out.push_back(
-        fmt::format("fsdp.reshard_group_size is {}, a shard group has {} ranks: it has no "
-                    "effect",
-                    c.reshard_group_size, shards));
+        fmt::format("fsdp.reshard_group_size is {}, all ranks of a shard group: it has no effect",
+                    c.reshard_group_size));
   }
   if (c.accumulation == comm::Accumulation::kReduceScatterEach && shards == ranks) {
     out.push_back("fsdp.accumulation: without replicas reduce_scatter_each is reduce_each");

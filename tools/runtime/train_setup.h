@@ -2,6 +2,7 @@
 // Not here: reading the configuration (tools/config), the loop (tools/runtime/trainer.h).
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "tools/config/config.h"
@@ -17,9 +18,11 @@ std::optional<models::LoraConfig> lora_config(const config::TrainConfig& config)
 SessionOptions session_options(const config::TrainConfig& config, const models::ModelConfig& model,
                                int ranks, const BackendOptions& backend);
 
-// What the number of ranks or the size of the data makes of options, where that may surprise; a
-// line each. `sequences`: of the training data.
-std::vector<std::string> remarks(const config::TrainConfig& config, int64_t sequences, int ranks);
+// What the model, the number of ranks or the size of the data makes of options, where that may
+// surprise; a line each. `sequences`: of the training data, if it is known.
+std::vector<std::string> remarks(const config::TrainConfig& config,
+                                 const models::ModelConfig& model, int ranks,
+                                 std::optional<int64_t> sequences = std::nullopt);
 
 // AgreedError when ranks were started with different configurations: they would train different
 // models or wait for each other for ever. What may differ: runtime.threads, .run_dir, .name,

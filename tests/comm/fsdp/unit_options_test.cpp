@@ -83,8 +83,9 @@ TEST_CASE("unit options: what a single unit cannot have is refused by name") {
                  "accumulates in f64"));
   CHECK(refusal({}, {.match = "*", .reshard_group_size = 2}) == "");
   CHECK(refusal({}, {.match = "*", .reshard_group_size = 3, .place = "run.yaml:7"}) ==
-        "run.yaml:7: fsdp.units: *: reshard_group_size: expected a divisor of the 4 ranks of a "
-        "shard group, got 3");
+        "run.yaml:7: fsdp.units: *: reshard_group_size: expected a divisor of the ranks of a shard "
+        "group, 4, got 3");
+  CHECK(contains(refusal({}, {.match = "*", .reshard_group_size = 8}), ", 4, got 8"));
   CHECK(refusal({}, {.match = "block.1", .place = "run.yaml:7"})
             .starts_with("run.yaml:7: fsdp.units: no unit matches"));
 }

@@ -297,7 +297,7 @@ TEST_CASE("options that do not fit together are refused by name") {
   CHECK(contains(refused(4, {.strategy = Strategy::kHybridShard, .shard_size = 3}),
                  "fsdp.shard_size: expected a divisor of 4 ranks, got 3"));
   CHECK(contains(refused(4, {.shard_size = 2}), "expected 0 unless the strategy is hybrid, got 2"));
-  CHECK(contains(refused(4, {.reshard_group_size = 3}), "expected a divisor of the 4 ranks"));
+  CHECK(contains(refused(4, {.reshard_group_size = 3}), "of a shard group, 4, got 3"));
   CHECK(
       contains(refused(2, {.units_in_flight = 0}), "units_in_flight: expected at least 1, got 0"));
 }
