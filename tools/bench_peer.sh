@@ -111,5 +111,7 @@ if [ -z "$skipped" ]; then
 fi
 if [ "$(nproc)" -ge 4 ]; then  # the hybrid strategies need two groups of two
   $launch4 "$build/fsdp" bench sharding --batch 4 --seq 64 --threads 1 --steps "$steps" || exit 1
+else
+  echo "hybrid strategies skipped: four ranks need 4 cores, this machine has $(nproc)"
 fi
 "$build/fsdp" bench sharding --local-ranks 1 --threads 1 --steps "$steps" --vary recompute --seq 256

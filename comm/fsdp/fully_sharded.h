@@ -12,9 +12,9 @@
 // To read comm/fsdp in order: options.h (the knobs, and the rules that follow), mesh.h (groups of
 // ranks), policy.h and plan.h (which parameters make a unit), unit_options.h (units that differ);
 // then this file and unit_parameters.h, unit_gradients.h (the state machines of a unit) with
-// buffer_pool.h (the arena) and divide.h (the average); then fully_sharded.cpp (the schedule) with
-// unit_order.h (what is prefetched). fully_sharded_setup.cpp and fully_sharded_values.cpp are for
-// the beginning and the end of a run, pytorch_shards.h for comparing plans. Not here: the
+// buffer_pool.h (the arena), divide.h (the average), scope.h; then fully_sharded.cpp (schedule)
+// with unit_order.h (what is prefetched). fully_sharded_setup.cpp and fully_sharded_values.cpp are
+// for the beginning and the end of a run, pytorch_shards.h for comparing plans. Not here: the
 // collectives (comm/communicator.h), the optimizer (optim/), what a transformer is (models/).
 #pragma once
 

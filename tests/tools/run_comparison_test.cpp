@@ -61,6 +61,7 @@ TEST_CASE("run comparison: exposed time of traced runs") {
   const std::string text = compare_runs(a, a);
   CAPTURE(text);
   CHECK(test::contains(text, "all_gather                                 4.000         4.000"));
+  CHECK(test::contains(text, "not hidden by compute: ms per step, evaluations included\n"));
   CHECK(test::contains(text, "each moment once                           2.000         2.000"));
   CHECK(!test::contains(text, "only known of runs"));
 }

@@ -156,7 +156,7 @@ std::string compare_runs(const std::filesystem::path& first, const std::filesyst
   table.title("collectives of rank 0: MiB per step, evaluations included");
   table.rows_of_keys(
       "/collectives", "/bytes", [&](const Json& m) { return mib(m) * per_step(m); }, 3);
-  table.title("time of rank 0 not hidden by compute: ms per step");
+  table.title("time of rank 0 not hidden by compute: ms per step, evaluations included");
   const auto ms_per_step = [&](const Json& m) { return 1000 * per_step(m); };
   table.rows_of_keys("/communication/by_kind", "/exposed_s", ms_per_step, 3);
   table.row("each moment once", "/communication/exposed_s", ms_per_step, 3);

@@ -64,7 +64,9 @@ void freeze_parameters(const models::ModelConfig& config, const std::vector<std:
              "train.freeze: every parameter is frozen");
 }
 
-namespace {
+comm::WrapPolicy wrap_of(const SessionOptions& options) {
+  return options.wrap ? options.wrap : comm::wrap_classes({options.model.block_class});
+}
 
 // Token and position table are read by one operation: as units of their own both are gathered.
 void check_buffers(Module& model, const comm::WrapPolicy& wrap, const comm::FsdpOptions& options,
@@ -78,8 +80,6 @@ void check_buffers(Module& model, const comm::WrapPolicy& wrap, const comm::Fsdp
              "fsdp.units_in_flight: expected at least 2, got 1: the token and the position table "
              "are units of their own here and are used together");
 }
-
-}  // namespace
 
 Session::Session(comm::Communicator& world, const SessionOptions& options)
     : world_(world),
@@ -101,8 +101,7 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
     parameter->set_decay(options.decay == SessionOptions::Decay::kAll ||
                          (options.decay == SessionOptions::Decay::kMatrices && matrix));
   }
-  const comm::WrapPolicy wrap =
-      options.wrap ? options.wrap : comm::wrap_classes({options.model.block_class});
+  const comm::WrapPolicy wrap = wrap_of(options);
   const bool scaled = options.loss_scale.initial > 0;
   options_.fsdp.detect_overflow = scaled;
   sharded_ = std::make_unique<comm::FullySharded>(*model_, wrap, options_.fsdp, *tape_,

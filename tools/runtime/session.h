@@ -49,6 +49,11 @@ struct SessionOptions {
 void freeze_parameters(const models::ModelConfig& config, const std::vector<std::string>& patterns,
                        const std::vector<Parameter*>& parameters);
 
+comm::WrapPolicy wrap_of(const SessionOptions& options);
+// Error when two tables that are used together are units and the arena has one buffer.
+void check_buffers(Module& model, const comm::WrapPolicy& wrap, const comm::FsdpOptions& options,
+                   int shards);
+
 // This rank's rows of one global batch. rows may be 0: the rank then computes an ignored row, so
 // that it takes part in every collective. With several micro-steps the rows are split evenly,
 // earlier ones first.
