@@ -55,6 +55,14 @@ explain --layout fsdp2 | grep -q '^elements per rank in PyTorch FSDP2' || fail "
 explain --set fsdp.wrap=class --set 'fsdp.wrap_classes=[LlamaDecoderLayer, LlamaMLP]' >nested.txt
 grep -q 'forward blocks.0, before what is inside' nested.txt && grep -q 'backward blocks.2.mlp' nested.txt ||
   fail "explain of units within units"
+# Blocks are no units: backward runs the forward of their parts again, and gathers these again.
+parts=(--set fsdp.wrap=class --set 'fsdp.wrap_classes=[LlamaAttention, LlamaMLP]')
+explain "${parts[@]}" | grep -q '^  all_gather  *13 ' || fail "explain: gathers of parts of blocks"
+explain "${parts[@]}" --set train.recompute.mode=full >again.txt
+grep -q '^  all_gather  *19 ' again.txt && grep -q 'recompute blocks.2.attention' again.txt ||
+  fail "explain of recompute"
+explain --set train.buffer_dtype=bf16 | grep -q '^note: train.buffer_dtype is bf16: rotary values' ||
+  fail "explain prints no remarks"
 explain | grep -q 'on 8 ranks' || fail "explain without --world"
 "$FSDP" explain --model pythia-1b --world 2 >pythia.txt || fail "explain --model pythia-1b"
 grep -q '^  all .* 1011781632 ' pythia.txt || fail "explain --model: not the published parameters"
@@ -87,6 +95,9 @@ check 'layrs.*layers' "$FSDP" explain --config config.yaml --set model.layrs=3
 check 'model: expected one of path' "$FSDP" explain
 check 'divisor of 8 ranks, got 3' "$FSDP" explain --config config.yaml \
   --set fsdp.strategy=hybrid_shard --set fsdp.shard_size=3
+check 'fsdp.units_in_flight: expected at least 2' "$FSDP" explain --model gpt2-124m \
+  --set model.tie_embeddings=false --set fsdp.units_in_flight=1 \
+  --set fsdp.wrap=class --set 'fsdp.wrap_classes=[Embedding, GPT2Block]'
 check 'layout' "$FSDP" explain --config config.yaml --layout fsdp3
 check 'world' "$FSDP" explain --config config.yaml --world 0
 check 'nowhere: no such folder' "$FSDP" compare full nowhere

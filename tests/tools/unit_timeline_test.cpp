@@ -188,6 +188,84 @@ TEST_CASE("timeline: units within units, of tables, and where nothing is trained
   }
 }
 
+// Units inside a block that runs again in backward are gathered once more, those that keep theirs
+// and blocks that are units with nothing inside are not.
+TEST_CASE("timeline: recompute") {
+  const models::ModelConfig gpt2 = test::small_gpt2(), llama = test::small_llama();
+  struct {
+    const models::ModelConfig& model;
+    comm::WrapPolicy wrap;
+  } const cases[] = {
+      {gpt2, nullptr},
+      {gpt2, comm::wrap_classes({"GPT2Attention", "GPT2MLP"})},
+      {gpt2, comm::wrap_classes({"GPT2Block", "GPT2Attention", "Conv1D", "LayerNorm"})},
+      {llama, comm::wrap_classes({"LlamaModel", "LlamaMLP", "Linear"})},
+      {llama, comm::wrap_classes({"LlamaDecoderLayer", "LlamaAttention", "LlamaMLP"})},
+      {llama, comm::wrap_by_size(500)},
+  };
+  const auto front = [](const Parameter& p) {
+    return p.name().starts_with("embedding.") || p.name().starts_with("blocks.0.attention");
+  };
+  for (size_t i = 0; i < std::size(cases); ++i) {
+    for (const FsdpOptions& options :
+         {FsdpOptions{}, FsdpOptions{.units_in_flight = 1, .micro_steps = 2},
+          FsdpOptions{.forward_prefetch = 2,
+          .backward_prefetch = BackwardPrefetch::kPost,
+          .units_in_flight = 3},
+          FsdpOptions{.strategy = Strategy::kShardGradOp, .release_arena = true}}) {
+      for (const int every : {1, 2}) {
+        CAPTURE(i);
+        CAPTURE(every);
+        const auto subject = test::causal_lm(cases[i].model, RecomputeMode::kFull, every);
+        check_plan({.subject = subject, .fsdp = options, .wrap = cases[i].wrap});
+        check_plan({.subject = subject, .fsdp = options, .wrap = cases[i].wrap, .frozen = front});
+      }
+    }
+  }
+  const auto calls = [&](RecomputeMode mode) {
+    return planned({.subject = test::causal_lm(gpt2, mode),
+                    .wrap = comm::wrap_classes({"GPT2Attention", "GPT2MLP"})})
+        .gathers.size();
+  };
+  CHECK(calls(RecomputeMode::kNone) == 13);  // the root, and twice two units of three blocks
+  CHECK(calls(RecomputeMode::kSelective) == 13);
+  CHECK(calls(RecomputeMode::kFull) == 19);
+}
+
+TEST_CASE("timeline: parameters kept by a smaller group, and by some units only") {
+  const comm::WrapPolicy parts = comm::wrap_classes({"GPT2Attention", "GPT2MLP"});
+  for (const RecomputeMode recompute : {RecomputeMode::kNone, RecomputeMode::kFull}) {
+    const auto subject = test::causal_lm(test::small_gpt2(), recompute);
+    for (const comm::WrapPolicy& wrap : {comm::WrapPolicy(), parts}) {
+      check_plan({.subject = subject,
+                  .ranks = 4,
+                  .fsdp = {.reshard_group_size = 2, .micro_steps = 3},
+                  .wrap = wrap});
+      for (const int depth : {1, 3}) {
+        check_plan({.subject = subject,
+                    .fsdp = {.forward_prefetch = depth,
+                             .release_arena = true,
+                             .units = {{.match = "blocks.2*", .reshard_after_forward = false}}},
+                    .wrap = wrap});
+      }
+    }
+  }
+}
+
+// What a demand takes back when no buffer is free: of its own depth only, and of a second
+// micro-step's forward unused prefetches only.
+TEST_CASE("timeline: prefetches that ran ahead of the buffers") {
+  for (const int in_flight : {1, 2, 3}) {
+    for (const int ahead : {1, 3, 5}) {
+      CAPTURE(in_flight);
+      CAPTURE(ahead);
+      check_plan(
+          {.fsdp = {.forward_prefetch = ahead, .units_in_flight = in_flight, .micro_steps = 2},
+           .wrap = comm::wrap_classes({"GPT2Block", "GPT2MLP", "LayerNorm", "Conv1D"})});
+    }
+  }
+}
+
 TEST_CASE("timeline: no timeline for two tables as units") {
   cpu::CpuBackend backend;
   models::CausalLM llama(test::small_llama(), backend, DType::kF32, 1);

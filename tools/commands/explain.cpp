@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include "comm/fsdp/unit_options.h"
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
 #include "tools/data/tokenizer.h"
@@ -23,21 +22,6 @@ struct ExplainOptions {
   int world = 8;
   std::string layout;
 };
-
-WideGradients wide_gradients(models::CausalLM& model, const comm::WrapPolicy& wrap,
-                             const comm::FsdpOptions& options, int shards, int64_t positions) {
-  WideGradients wide;
-  const std::vector<comm::PlannedUnit> plans = comm::plan_units(model, wrap);
-  const std::vector<comm::FsdpOptions> own_options = comm::unit_options(options, plans, shards);
-  for (size_t i = 0; i < plans.size(); ++i) {
-    std::vector<const Parameter*> trained;
-    for (const Parameter* p : plans[i].parameters) {
-      if (p->trainable()) trained.push_back(p);
-    }
-    add_wide_gradients(trained, own_options[i], model.config(), positions, wide);
-  }
-  return wide;
-}
 
 std::string format_memory(const MemoryPlan& plan) {
   const auto predicted = predicted_memory(plan);
@@ -105,15 +89,19 @@ int explain(const ExplainOptions& options) {
   models::CausalLM model(model_shape, backend, session.fsdp.param_dtype, 1);
   if (session.lora) models::add_lora(model, *session.lora);
   freeze_parameters(model_shape, session.frozen, model.parameters());
-  const comm::WrapPolicy wrap =
-      session.wrap ? session.wrap : comm::wrap_classes({model_shape.block_class});
+  model.set_recompute(session.recompute, session.recompute_every);
+  const comm::WrapPolicy wrap = wrap_of(session);
+  check_buffers(model, wrap, session.fsdp, groups.shards);
   const std::vector<UnitRow> units = unit_rows(model, wrap, session.fsdp, groups.shards);
-  const WideGradients wide = wide_gradients(model, wrap, session.fsdp, groups.shards,
-                                            positions_of_pass(config, options.world));
+  const MemoryPlan memory = memory_plan(units, session.fsdp, groups.shards, model_shape,
+                                        positions_of_pass(config, options.world));
   std::printf("%s%s\n%s\n%s\n", describe(session, groups, options.world).c_str(),
               trained_line(model.parameters()).c_str(),
               format_units(units, session.fsdp, groups.shards).c_str(),
-              format_memory(memory_plan(units, session.fsdp, groups.shards, wide)).c_str());
+              format_memory(memory).c_str());
+  for (const std::string& remark : remarks(config, model_shape, options.world)) {
+    std::printf("note: %s\n", remark.c_str());
+  }
   if (!options.layout.empty()) {
     const auto layout = options.layout == "fsdp1" ? PyTorchLayout::kFsdp1 : PyTorchLayout::kFsdp2;
     std::printf("%s\n",

@@ -2,9 +2,11 @@
 #include "tools/runtime/unit_table.h"
 
 #include <algorithm>
+#include <map>
 
 #include "comm/fsdp/pytorch_shards.h"
 #include "core/flat_layout.h"
+#include "models/block.h"
 #include "models/causal_lm.h"
 
 namespace fsdp::tools {
@@ -91,35 +93,67 @@ std::vector<Module*> modules_in_order_of_use(Module& root) {
   return out;
 }
 
-// Whether its output and its input need gradients: something in it or before it, or before it, is
-// trained. Tables take tokens.
-void note_use(const std::vector<Module*>& in_order, Module& module, UnitRow& row) {
-  const std::vector<Module*> modules = module.modules();
-  const auto first = std::find(in_order.begin(), in_order.end(), &module);
-  const auto trains = [](const Module* m) {
-    const auto& own = m->own_parameters();
-    return std::any_of(own.begin(), own.end(), [](const Parameter* p) { return p->trainable(); });
-  };
-  const bool before = std::any_of(in_order.begin(), first, trains);
-  row.place = first - in_order.begin();
-  row.is_table = is_table(&module);
-  row.input_has_gradient = before && std::none_of(modules.begin(), modules.end(), is_table);
-  row.backward_comes = before || std::any_of(modules.begin(), modules.end(), trains);
-}
+// Where modules come in the order of use, and what follows for their gradients.
+class UseOrder {
+ public:
+  explicit UseOrder(Module& root) : modules_(modules_in_order_of_use(root)) {
+    for (size_t i = 0; i < modules_.size(); ++i) places_[modules_[i]] = i;
+    trained_before_.push_back(0);
+    for (const Module* m : modules_) {
+      const auto& own = m->own_parameters();
+      trained_before_.push_back(
+          trained_before_.back() +
+          std::count_if(own.begin(), own.end(), [](const Parameter* p) { return p->trainable(); }));
+    }
+    for (Module* m : modules_) {
+      const auto* block = dynamic_cast<const models::Block*>(m);
+      const bool again = block && block->recompute_mode() == RecomputeMode::kFull;
+      if (!again || !output_has_gradient(*m)) continue;
+      for (const Module* inside : m->modules()) recomputed_[inside] = place(m);
+    }
+  }
+
+  void describe(Module& module, UnitRow& row) const {
+    const std::vector<Module*> inside = module.modules();
+    row.place = place(&module);
+    row.is_table = is_table(&module);
+    // Tables take tokens.
+    row.input_has_gradient = trained_before_[places_.at(&module)] > 0 &&
+                             std::none_of(inside.begin(), inside.end(), is_table);
+    row.backward_comes = output_has_gradient(module);
+    const auto block = recomputed_.find(&module);
+    if (block != recomputed_.end()) row.recomputed_block = block->second;
+  }
+
+ private:
+  int64_t place(const Module* module) const { return static_cast<int64_t>(places_.at(module)); }
+  // Something in it or before it is trained.
+  bool output_has_gradient(Module& module) const {
+    return trained_before_[places_.at(&module) + module.modules().size()] > 0;
+  }
+
+  std::vector<Module*> modules_;  // parents first
+  std::map<const Module*, size_t> places_;
+  std::vector<int64_t> trained_before_;          // parameters, by place
+  std::map<const Module*, int64_t> recomputed_;  // see UnitRow
+};
 
 }  // namespace
 
 std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
                                const comm::FsdpOptions& options, int shards) {
   std::vector<UnitRow> rows;
-  const std::vector<Module*> in_order = modules_in_order_of_use(root);
+  const UseOrder order(root);
   const std::vector<comm::PlannedUnit> units = comm::plan_units(root, wrap);
   const std::vector<comm::FsdpOptions> own_options = comm::unit_options(options, units, shards);
   for (size_t i = 0; i < units.size(); ++i) {
     const comm::PlannedUnit& unit = units[i];
     UnitRow row = {.name = unit.name, .depth = unit.depth, .options = own_options[i]};
-    for (const Parameter* p : unit.parameters) row.shapes.push_back(p->shape());
-    note_use(in_order, *unit.module, row);
+    for (const Parameter* p : unit.parameters) {
+      row.shapes.push_back(p->shape());
+      if (p->trainable()) row.trained.push_back(p);
+    }
+    order.describe(*unit.module, row);
     for (const bool trainable : {true, false}) {
       std::vector<Parameter*> segment;
       for (Parameter* p : unit.parameters) {
@@ -138,12 +172,13 @@ std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
 }
 
 MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
-                       int shards, const WideGradients& wide) {
-  MemoryPlan plan = {.shards = shards, .options = options, .wide = wide};
+                       int shards, const models::ModelConfig& model, int64_t positions) {
+  MemoryPlan plan = {.shards = shards, .options = options};
   for (const UnitRow& unit : units) {
     if (unit.segments.empty()) continue;
     plan.units.push_back({unit.segments, unit.depth, unit.options});
     plan.norm_blocks += unit.norm_blocks;
+    add_wide_gradients(unit.trained, unit.options, model, positions, plan.wide);
   }
   return plan;
 }

@@ -4,6 +4,7 @@
 // as formulas (memory_formula.h).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ namespace fsdp::tools {
 
 struct UnitRow {
   std::string name;
-  std::vector<Shape> shapes = {};       // of its parameters
+  std::vector<Shape> shapes = {};  // of its parameters
+  std::vector<const Parameter*> trained = {};
   int64_t parameters = 0;               // elements, without padding
   int depth = 0;                        // how many units are around it
   std::vector<SegmentExtent> segments;  // trainable, frozen: as they are flattened and sharded
@@ -24,7 +26,9 @@ struct UnitRow {
   bool is_table = false;                // of an embedding
   bool backward_comes = true;           // something in it or before it is trained
   bool input_has_gradient = true;       // something before it is
-  comm::FsdpOptions options = {};       // its own
+  // The place of the block that it is or lies in, if backward runs that one's forward again.
+  std::optional<int64_t> recomputed_block = std::nullopt;
+  comm::FsdpOptions options = {};  // its own
   int64_t shard_numel() const;
 };
 
@@ -37,8 +41,9 @@ GroupSizes group_sizes(const comm::FsdpOptions& options, int world);
 // Root first.
 std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
                                const comm::FsdpOptions& options, int shards);
+// `positions`: of a forward of a rank, rows x length.
 MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
-                       int shards, const WideGradients& wide);
+                       int shards, const models::ModelConfig& model, int64_t positions);
 
 // Of a number of elements; and of a number of bytes, as text.
 int64_t bytes_of(int64_t numel, DType dtype);

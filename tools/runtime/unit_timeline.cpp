@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <map>
 
+#include "comm/fsdp/unit_parameters.h"
+
 namespace fsdp::tools {
 namespace {
 
 constexpr size_t kRoot = 0;
 
-// Repeats the hooks of FullySharded; see its schedule.
+// The hooks of FullySharded over again, under their names; its schedule says why.
 class Schedule {
  public:
   Schedule(const std::vector<UnitRow>& units, const comm::FsdpOptions& options, GroupSizes groups)
@@ -17,14 +19,15 @@ class Schedule {
         options_(options),
         groups_(groups),
         inside_(units.size()),
-        held_(units.size(), groups.shards == 1) {
+        states_(units.size(), groups.shards == 1 ? State::kUnsharded : State::kSharded) {
     std::vector<size_t> around;  // by depth
     for (size_t u = 0; u < units.size(); ++u) {
-      const auto depth = static_cast<size_t>(units[u].depth);
+      const size_t depth = depth_of(u);
       around.resize(depth);
       if (u != kRoot) inside_[around.back()].push_back(u);
       around.push_back(u);
       free_.resize(std::max(free_.size(), depth + 1), options.units_in_flight);
+      free_[depth] += kept(u) && borrows(u);
     }
     const auto used_before = [&](size_t a, size_t b) { return units[a].place < units[b].place; };
     for (auto& inner : inside_) std::stable_sort(inner.begin(), inner.end(), used_before);
@@ -35,16 +38,18 @@ class Schedule {
   std::vector<StepRow> micro_step(bool last) {
     last_ = last;
     rows_.clear();
-    begun_.assign(units_.size(), false);
-    forward(kRoot);
-    begun_.assign(units_.size(), false);
     reduced_.assign(units_.size(), false);
+    in_backward_ = false;
+    forward(kRoot);
+    in_backward_ = true;
     backward(kRoot);
     finish_backward();
     return rows_;
   }
 
  private:
+  using State = comm::ParameterState;
+
   // Those in which forwards begin, and end.
   void list_orders(size_t unit) {
     forward_.push_back(unit);
@@ -52,28 +57,36 @@ class Schedule {
     if (units_[unit].backward_comes) backward_.push_back(unit);
   }
 
+  // Also again, in backward: see compute_forward().
   void forward(size_t unit) {
-    begun_[unit] = true;
     demand(unit);
     auto next = std::find(forward_.begin(), forward_.end(), unit);
-    for (int ahead = 1; ahead <= options_.forward_prefetch && ++next != forward_.end(); ++ahead) {
+    for (int ahead = 1; !in_backward_ && ahead <= options_.forward_prefetch; ++ahead) {
+      if (++next == forward_.end()) break;
       prefetch(*next);
     }
-    compute("forward", unit, "before");
+    compute_forward(unit);
+    if (unit != kRoot && !kept(unit)) reshard(unit);
+  }
+
+  void compute_forward(size_t unit) {
+    const char* const pass = in_backward_ ? "recompute" : "forward";
+    compute(pass, unit, "before");
     for (const size_t inner : inside_[unit]) forward(inner);
-    if (!inside_[unit].empty()) compute("forward", unit, "after");
-    if (unit != kRoot) give_back(unit);
+    if (!inside_[unit].empty()) compute(pass, unit, "after");
   }
 
   void backward(size_t unit) {
     using comm::BackwardPrefetch;
     position_ = std::find(backward_.begin(), backward_.end(), unit) - backward_.begin();
-    begun_[unit] = true;
     demand(unit);
     if (options_.backward_prefetch == BackwardPrefetch::kPre) prefetch(backward_next());
+    if (is_recomputed_block(unit)) compute_forward(unit);
     compute("backward", unit, "after");
     for (size_t i = inside_[unit].size(); i-- > 0;) {
-      if (units_[inside_[unit][i]].backward_comes) backward(inside_[unit][i]);
+      recompute_block_ending_with(unit, i);
+      const size_t inner = inside_[unit][i];
+      if (units_[inner].backward_comes) backward(inner);
     }
     if (!inside_[unit].empty()) compute("backward", unit, "before");
     if (unit == kRoot || !units_[unit].input_has_gradient) return;
@@ -82,8 +95,25 @@ class Schedule {
     reduce(unit);
   }
 
+  bool is_recomputed_block(size_t unit) const {
+    return units_[unit].recomputed_block == units_[unit].place;
+  }
+
+  // Units of a block that is no unit itself: all of them, before the backward of the last one.
+  void recompute_block_ending_with(size_t unit, size_t last) {
+    const std::vector<size_t>& inside = inside_[unit];
+    const auto block = units_[inside[last]].recomputed_block;
+    const auto same = [&](size_t u) { return units_[u].recomputed_block == block; };
+    const bool ends = last + 1 == inside.size() || !same(inside[last + 1]);
+    if (!block || !ends || same(unit) || is_recomputed_block(inside[last])) return;
+    for (const size_t inner : inside) {
+      if (same(inner)) forward(inner);
+    }
+  }
+
   // Units that did not notice the end of their backward, and the root.
   void finish_backward() {
+    in_backward_ = false;
     for (size_t unit = units_.size(); unit-- > 0;) {
       if (units_[unit].backward_comes && !reduced_[unit]) reduce(unit);
       give_back(unit);
@@ -97,31 +127,30 @@ class Schedule {
   }
 
   void demand(size_t unit) {
-    if (held_[unit]) return;
-    if (!gather(unit)) {
-      const bool in_backward = begun_[kRoot] && !reduced_.empty();
-      for (size_t other = 1; other < units_.size(); ++other) {
-        const bool done = in_backward && units_[other].depth == units_[unit].depth;
-        if (other != unit && (done || !begun_[other])) give_back(other);
+    if (states_[unit] == State::kSharded) {
+      if (!unshard(unit)) {
+        for (size_t other = 0; other < units_.size(); ++other) {
+          const bool unused = states_[other] == State::kGathering;
+          if (depth_of(other) == depth_of(unit) && (in_backward_ || unused)) reshard(other);
+        }
+        unshard(unit);
       }
-      gather(unit);
+      if (!row_.gathers.empty()) close_row("", unit);
     }
-    close_row("", unit);
+    states_[unit] = State::kUnsharded;
   }
 
   void prefetch(size_t unit) {
-    if (unit != kRoot && !held_[unit]) gather(unit);
+    if (unit != kRoot) unshard(unit);
   }
 
-  // The root has memory of its own; units of one depth share an arena, and a prefetch may find none
-  // left.
-  bool gather(size_t unit) {
-    if (needs_buffer(unit)) {
-      int& left = free_[static_cast<size_t>(units_[unit].depth)];
-      if (left == 0) return false;
-      --left;
+  bool unshard(size_t unit) {
+    if (states_[unit] != State::kSharded) return true;
+    if (borrows(unit)) {
+      if (free_[depth_of(unit)] == 0) return false;
+      --free_[depth_of(unit)];
     }
-    held_[unit] = true;
+    states_[unit] = State::kGathering;
     for (const SegmentExtent& s : units_[unit].segments) {
       row_.gathers.push_back(
           {unit, "all_gather",
@@ -130,19 +159,27 @@ class Schedule {
     return true;
   }
 
-  bool needs_buffer(size_t unit) const {
-    return !kept(unit) && unit != kRoot && !units_[unit].segments.empty();
+  void reshard(size_t unit) {
+    if (!borrows(unit) || states_[unit] == State::kSharded) return;
+    ++free_[depth_of(unit)];
+    states_[unit] = State::kSharded;
+  }
+
+  void give_back(size_t unit) {
+    if (last_ || !kept(unit)) reshard(unit);
+  }
+
+  // A buffer of its depth's arena.
+  bool borrows(size_t unit) const {
+    return !comm::resident_parameters(units_[unit].options, groups_.shards) &&
+           !units_[unit].segments.empty();
   }
 
   bool kept(size_t unit) const {
     return comm::keeps_parameters(units_[unit].options, groups_.shards);
   }
 
-  void give_back(size_t unit) {
-    if (kept(unit) || !held_[unit]) return;
-    held_[unit] = false;
-    if (needs_buffer(unit)) ++free_[static_cast<size_t>(units_[unit].depth)];
-  }
+  size_t depth_of(size_t unit) const { return static_cast<size_t>(units_[unit].depth); }
 
   void reduce(size_t unit) {
     reduced_[unit] = true;
@@ -186,10 +223,11 @@ class Schedule {
   GroupSizes groups_;
   std::vector<std::vector<size_t>> inside_;  // the units directly inside each
   std::vector<int> free_;                    // buffers of the arena, by depth
-  std::vector<bool> held_, begun_, reduced_;
+  std::vector<State> states_;
+  std::vector<bool> reduced_;
   std::vector<size_t> forward_, backward_;  // units in the order of theirs
   std::ptrdiff_t position_ = 0;             // in it, of the last that began
-  bool last_ = true;
+  bool last_ = true, in_backward_ = false;
   StepRow row_;
   std::vector<StepRow> rows_;
 };

@@ -1,6 +1,7 @@
 // In which order one step gathers, computes with and reduces its units, from the plan alone: the
 // rules of comm/fsdp/fully_sharded.h over again, for a model whose modules run in the order of
-// unit_table.h. A test compares it with what real steps do. Not here: times and streams (a trace).
+// unit_table.h, also again in backward (recompute). A test compares it with what real steps do. Not
+// here: times and streams (a trace).
 #pragma once
 
 #include <string>
