@@ -16,8 +16,8 @@
 namespace fsdp::comm {
 
 // kAverage divides the finished sum by the number of ranks, after the sum. Sums run in rank order
-// 0, 1, ..., size-1 in the accumulation dtype and are rounded once: the same bits on every run. (NCCL
-// does both its own way: comm/nccl_transport.h.)
+// 0, 1, ..., size-1 in the accumulation dtype and are rounded once: the same bits on every run.
+// (NCCL does both its own way: comm/nccl_transport.h.)
 enum class ReduceOp : uint8_t { kSum, kAverage, kMax };
 
 enum class Collective : uint8_t { kAllGather, kReduceScatter, kAllReduce, kBroadcast };

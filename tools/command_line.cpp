@@ -14,8 +14,8 @@
 namespace fsdp::tools {
 namespace {
 
-// "" when the first arguments name a command, with its subcommand where it has some, or are options.
-// CLI11 would only miss a command.
+// "" when the first arguments name a command, with its subcommand where it has some, or are
+// options. CLI11 would only miss a command.
 std::string unknown_command(const CLI::App& app, int argc, const char* const* argv) {
   const CLI::App* command = &app;
   std::string path;

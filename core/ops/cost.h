@@ -44,21 +44,22 @@ struct AttentionExtents {
   int64_t batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, head_dim = 0;
   bool causal = true;
 };
-int64_t attention_pairs(const AttentionExtents& e);                  // query-key pairs not masked
-Cost attention_forward_cost(const AttentionExtents& e, DType dtype);   // q k^T, p v
-Cost attention_backward_cost(const AttentionExtents& e, DType dtype);  // q k^T again, dp, dv, dq, dk
+int64_t attention_pairs(const AttentionExtents& e);                   // query-key pairs not masked
+Cost attention_forward_cost(const AttentionExtents& e, DType dtype);  // q k^T, p v
+Cost attention_backward_cost(const AttentionExtents& e,
+                             DType dtype);  // q k^T again, dp, dv, dq, dk
 
 // ---- one pass over a matrix of `elements`, `dtype` of compute ----
 
 Cost add_cost(int64_t elements, DType dtype);
-Cost activation_forward_cost(int64_t elements, DType dtype);   // x in, y out
-Cost activation_backward_cost(int64_t elements, DType dtype);  // x, dy in, dx out
-Cost swiglu_forward_cost(int64_t elements, DType dtype);       // gate, up in, y out
-Cost swiglu_backward_cost(int64_t elements, DType dtype);      // and dy in, dgate, dup out
+Cost activation_forward_cost(int64_t elements, DType dtype);           // x in, y out
+Cost activation_backward_cost(int64_t elements, DType dtype);          // x, dy in, dx out
+Cost swiglu_forward_cost(int64_t elements, DType dtype);               // gate, up in, y out
+Cost swiglu_backward_cost(int64_t elements, DType dtype);              // and dy in, dgate, dup out
 Cost norm_forward_cost(int64_t elements, DType dtype, bool residual);  // and residual in, sum out
 Cost norm_backward_cost(int64_t elements, DType dtype, bool dsum);  // dy, x [and dsum] in, dx out
-Cost rope_cost(int64_t elements, DType dtype);      // in place
-Cost sum_rows_cost(int64_t elements, DType dtype);  // bias gradient: dy in
+Cost rope_cost(int64_t elements, DType dtype);                      // in place
+Cost sum_rows_cost(int64_t elements, DType dtype);                  // bias gradient: dy in
 Cost cast_cost(int64_t elements, DType from, DType to);
 Cost copy_cost(int64_t elements, DType dtype);     // also head by head
 Cost dropout_cost(int64_t elements, DType dtype);  // x in, y out
