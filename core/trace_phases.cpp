@@ -16,7 +16,7 @@ void TracePhases::end(size_t phase) { phases_.at(phase).last = trace_.next_seque
 
 void TracePhases::record() {
   const std::vector<TraceEvent> issued = trace_.events();
-  for (Phase& phase : phases_) {
+  for (const Phase& phase : phases_) {
     auto event = std::partition_point(issued.begin(), issued.end(), [&](const TraceEvent& e) {
       return e.sequence < phase.first;
     });
@@ -27,7 +27,7 @@ void TracePhases::record() {
       end = std::max(end, event->end_ns);
     }
     if (end == 0) continue;
-    trace_.record({.name = std::move(phase.name),
+    trace_.record({.name = phase.name,
                    .scope = "",
                    .lane = "step",
                    .enqueued_ns = begin,
@@ -35,7 +35,6 @@ void TracePhases::record() {
                    .end_ns = end,
                    .sequence = phase.first});
   }
-  phases_.clear();
 }
 
 size_t bytes_of(const Trace& trace) {
