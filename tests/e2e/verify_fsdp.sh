@@ -64,6 +64,14 @@ cp -r "$fixtures/llama_clip_w2" "$scratch/main"
 sed -i '0,/"strategy": *"fsdp2_full"/s//"strategy": "fsdp9"/' "$scratch/main/reference.json"
 expect 2 'main run: not compared: run.strategy = "fsdp9"' "$FSDP" verify "$scratch/main" --local-ranks 2
 
+# A block left out of the first step is left out of the comparison of that step, too: the folder's
+# first loss has it.
+cp -r "$fixtures/gpt2_unused_w2" "$scratch/first"
+sed -i -z 's/"skip": *{\([^]]*\)\[[^]]*\]/"skip": {\1[0]/' "$scratch/first/reference.json"
+expect 1 "ABOVE A LIMIT" "$FSDP" verify "$scratch/first" --local-ranks 2 --threads 1
+grep -q "^loss  .*ABOVE THE LIMIT" <<<"$output" ||
+  { echo "FAILED: the first step does not leave a block out: $output"; failed=1; }
+
 # A run that is off by two to three limits is not excused by the f64 run beside it, which is off as
 # much. shift_case WHAT LIMITS [one]: a copy of a case whose loss, norm or tensors named so (one: an
 # element of each) are moved.

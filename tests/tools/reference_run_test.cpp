@@ -85,9 +85,14 @@ TEST_CASE("options become those of our run; who needs how many ranks") {
   CHECK(t.run.fsdp.reduce_dtype == DType::kBF16);
   CHECK(t.run.loss_mean == SessionOptions::LossMean::kRanks);
   CHECK(t.run.frozen == std::vector<std::string>{"transformer.wte.weight"});
-  CHECK(t.steps[4].left_out == std::vector<int64_t>{1});
-  CHECK(t.steps[5].left_out.empty());
+  CHECK(t.steps[4].events.left_out == std::vector<int64_t>{1});
+  CHECK(t.steps[5].events.left_out.empty());
+  CHECK(read_reference(copy.path(), {}).pass->events.left_out.empty());
+  copy.set("reference.json", "/run/skip/steps", {0});
+  copy.set("reference.json", "/run/inject", Json{{"step", 0}, {"rank", 1}});
   Reference reference = read_reference(copy.path(), {});
+  CHECK(reference.pass->events.left_out == std::vector<int64_t>{1});
+  CHECK(reference.pass->events.infinite_rank == 1);
   CHECK(contains(test::error_of([&] { reference.leave_out_runs_of_other_ranks(3); }),
                  "needs 2 ranks, these are 3"));
   copy.set("reference.json", "/run/skip/steps", {20});

@@ -69,6 +69,7 @@ class Verification {
   Batch my_part(const GlobalBatch& batch) const {
     return part_of(batch, deal_rows(batch.rows, rank_.world.rank(), rank_.world.size()));
   }
+  Batch begin_step(const GlobalBatch& batch, const StepEvents& events);
   // Of an adapter's folder only its own tensors are in the reference.
   bool is_compared(const Parameter& parameter) const {
     return !reference_.lora || models::is_lora(parameter);
@@ -78,7 +79,7 @@ class Verification {
                ? models::adapter_name(reference_.config, parameter)
                : models::hugging_face_name(reference_.config, parameter.name());
   }
-  void check_tensors(const ReferenceTensors& tensors);
+  void check_tensors(const ReferenceTensors& tensors, bool may_lack = false);
   void check_pass(const ReferencePass& pass);
   void check_logits(const ReferencePass& pass, const std::string& title);
   void check_merged(const ReferenceTrajectory& pass);
@@ -160,13 +161,15 @@ void Verification::start_session(const ReferenceTrajectory& trajectory, DType dt
 }
 
 // Every parameter has a reference of its shape, and every reference a parameter.
-void Verification::check_tensors(const ReferenceTensors& tensors) {
+// `may_lack`: gradients, of a step that leaves blocks out.
+void Verification::check_tensors(const ReferenceTensors& tensors, bool may_lack) {
   agree(rank_.world, [&] {
     std::vector<std::string> unknown = tensors.names();
     for (const Parameter* parameter : session_->parameters()) {
       if (!is_compared(*parameter)) continue;
+      const bool known = std::erase(unknown, file_name(*parameter)) > 0;
+      if (!known && may_lack) continue;
       tensors.check_shape(file_name(*parameter), parameter->shape().extents());
-      std::erase(unknown, file_name(*parameter));
     }
     FSDP_CHECK(unknown.empty(), "{}: {} belongs to no parameter of the model",
                tensors.path().string(), unknown.front());
@@ -176,7 +179,7 @@ void Verification::check_tensors(const ReferenceTensors& tensors) {
 // ---------------------------------------------------------------------------- One pass
 
 void Verification::check_pass(const ReferencePass& pass) {
-  const Batch mine = my_part(pass.batch);
+  const Batch mine = begin_step(pass.batch, pass.events);
   if (pass.logits) check_logits(pass, "logits");
   if (pass.gradients) check_tensors(*pass.gradients);
   const StepValues values = session_->forward_backward(mine, 0, false).read();
@@ -243,12 +246,15 @@ void Verification::check_gradients(const ReferencePass& pass) {
 }
 
 void Verification::check_all_gradients(const ReferencePass& pass) {
-  check_tensors(*pass.all_gradients);
+  check_tensors(*pass.all_gradients, !pass.events.left_out.empty());
+  const std::vector<std::string> known = pass.all_gradients->names();
   double squares = 0, expected_squares = 0;
   session_->sharded().visit_gradients([&](const Parameter& parameter, const Tensor& values) {
     const std::vector<double> got = values.to_doubles();
-    const std::vector<double> expected =
-        pass.all_gradients->read(file_name(parameter), parameter.shape().extents());
+    const std::string name = file_name(parameter);
+    std::vector<double> expected(got.size());  // an absent gradient: nothing
+    if (std::find(known.begin(), known.end(), name) != known.end())
+      expected = pass.all_gradients->read(name, parameter.shape().extents());
     for (size_t i = 0; i < got.size(); ++i) {
       const double difference = got[i] / pass.gradient_divisor - expected[i];
       squares += difference * difference;
@@ -268,12 +274,13 @@ void Verification::check_gradient_norms(const ReferencePass& pass) {
   session_->sharded().visit_gradients([&](const Parameter& parameter, const Tensor& values) {
     const std::string name = file_name(parameter);
     const auto expected = pass.gradient_norms.find(name);
-    FSDP_CHECK(expected != pass.gradient_norms.end(), "{}: step0_norms.per_parameter_l2: no {}",
+    const bool absent = expected == pass.gradient_norms.end();
+    FSDP_CHECK(!absent || !pass.events.left_out.empty(), "{}: step0_norms.per_parameter_l2: no {}",
                (reference_.folder / "reference.json").string(), name);
     double sum = 0;
     for (const double value : values.to_doubles()) sum += value * value;
     const double norm = std::sqrt(sum) / pass.gradient_divisor;
-    check.add(name, std::abs(norm - expected->second) / std::sqrt(squares));
+    check.add(name, std::abs(norm - (absent ? 0 : expected->second)) / std::sqrt(squares));
   });
 }
 
@@ -363,12 +370,16 @@ Report Verification::repeat_and_compare(const ReferenceTrajectory& trajectory, D
 }
 
 StepHandle Verification::train_step(const ReferenceStep& step, uint32_t number) {
-  session_->model().leave_out(step.left_out);
-  Batch batch = my_part(step.batch);
-  if (step.infinite_rank == rank_.world.rank()) {
-    batch.gradient_factor = std::numeric_limits<double>::infinity();
+  return session_->train_step(begin_step(step.batch, step.events), step.learning_rate, number);
+}
+
+Batch Verification::begin_step(const GlobalBatch& batch, const StepEvents& events) {
+  session_->model().leave_out(events.left_out);
+  Batch mine = my_part(batch);
+  if (events.infinite_rank == rank_.world.rank()) {
+    mine.gradient_factor = std::numeric_limits<double>::infinity();
   }
-  return session_->train_step(batch, step.learning_rate, number);
+  return mine;
 }
 
 void Verification::check_step(const ReferenceTrajectory& trajectory, size_t number,

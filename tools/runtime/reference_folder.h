@@ -83,9 +83,16 @@ struct ReferenceRun {
   std::vector<std::string> frozen;  // Hugging Face names
 };
 
+// What happens in some steps only.
+struct StepEvents {
+  std::vector<int64_t> left_out;     // blocks; their parameters may be absent from the gradients
+  std::optional<int> infinite_rank;  // whose loss is multiplied by infinity
+};
+
 // One forward and backward pass. Limits are those of the README of the fixtures; empty: print only.
 struct ReferencePass {
   GlobalBatch batch;
+  StepEvents events;
   double loss = 0;
   Limit loss_limit;
   bool loss_limit_is_absolute = false;
@@ -109,8 +116,7 @@ struct ReferenceStep {
   double grad_norm = 0;              // of a skipped step: anything
   std::optional<double> loss_scale;  // with loss scaling
   bool skipped = false;
-  std::vector<int64_t> left_out;     // blocks
-  std::optional<int> infinite_rank;  // whose loss is multiplied by infinity
+  StepEvents events;
 };
 
 struct ReferenceTrajectory {

@@ -243,7 +243,6 @@ void read_steps(const RunFolder& in, const DescribedRun& run, ReferenceTrajector
   }
 }
 
-// What happens in some steps only.
 void read_events(const DescribedRun& run, ReferenceTrajectory& out) {
   const auto step = [&](const JsonPlace& place) -> ReferenceStep& {
     const double number = place.number();
@@ -254,12 +253,12 @@ void read_events(const DescribedRun& run, ReferenceTrajectory& out) {
   if (run.has("skip")) {
     const auto block = static_cast<int64_t>(run.place()["skip"]["block"].number());
     for (const JsonPlace& place : run.place()["skip"]["steps"].elements()) {
-      step(place).left_out = {block};
+      step(place).events.left_out = {block};
     }
   }
   if (run.has("inject")) {
     const JsonPlace inject = run.place()["inject"];
-    step(inject["step"]).infinite_rank = static_cast<int>(inject["rank"].number());
+    step(inject["step"]).events.infinite_rank = static_cast<int>(inject["rank"].number());
   }
 }
 
@@ -278,13 +277,15 @@ ReferenceTrajectory read_run_trajectory(const RunFolder& in, const DescribedRun&
   return out;
 }
 
-ReferencePass read_first_step(const RunFolder& in, const ReferenceRun& run) {
+ReferencePass read_first_step(const RunFolder& in, const ReferenceTrajectory& trajectory) {
   const JsonPlace tolerance = in.json["tolerance"];
   ReferencePass pass;
   pass.batch = in.batches.front();
+  pass.events = trajectory.steps.front().events;
   pass.loss = in.json["trajectory"]["loss"].elements().front().number();
   pass.loss_limit = tolerance["step0_loss_relative"].number();
-  if (run.loss_scale.initial > 0) pass.gradient_divisor = run.loss_scale.initial;
+  const double loss_scale = trajectory.run.loss_scale.initial;
+  if (loss_scale > 0) pass.gradient_divisor = loss_scale;
   if (tolerance["step0_gradients_l2_relative"].json().is_null()) return pass;
   const double limit = tolerance["step0_gradients_l2_relative"].number();
   if (const fs::path path = in.folder / "grads_step0.safetensors"; fs::exists(path)) {
@@ -361,7 +362,7 @@ void read_run_layout(const JsonPlace& json, const ReferenceChoice& choice, Refer
     add_notes(trajectory, name, out);
     if (run.variant.empty()) {
       out.run = trajectory.run;
-      out.pass = read_first_step(in, out.run);
+      out.pass = read_first_step(in, trajectory);
     }
     out.trajectories.push_back(trajectory);
   }
