@@ -2,7 +2,6 @@
 // tests/e2e/verify_models.sh.
 #include "tools/runtime/session.h"
 
-#include <atomic>
 #include <cmath>
 
 #include <doctest/doctest.h>
@@ -51,30 +50,6 @@ TEST_CASE("session: token and position table as units of their own need two buff
   CHECK(error_with(2, {.strategy = comm::Strategy::kShardGradOp,
                        .units_in_flight = 1,
                        .release_arena = true}) == "");
-}
-
-TEST_CASE("session: the host does not enqueue all of many micro-steps before the first has run") {
-  std::atomic<int> begun = 0;
-  SessionOptions options;
-  options.model = test::tiny_llama();
-  options.max_length = options.model.max_positions;
-  options.fsdp.micro_steps = 12;
-  options.backend.cpu.delay = [&](const std::string&, std::string_view task) {
-    if (task != "embedding_forward") return 0;
-    ++begun;
-    return 20'000;
-  };
-  comm::run_local_ranks(1, [&](comm::Communicator& world) {
-    Session session(world, options);
-    session.initialise(models::from_scratch(3));
-    const std::vector<int32_t> tokens = {1, 2, 3, 4};
-    const Batch batch = {
-        .rows = 1, .length = 4, .tokens = tokens, .labels = tokens, .global_label_tokens = 3};
-    const StepHandle step = session.forward_backward(batch, 0, true);
-    CHECK(begun >= 12 - 8);
-    session.end_step();
-    CHECK(std::isfinite(step.read().loss));
-  });
 }
 
 // transformers numbers positions from the left edge whatever the mask says (GPT-2), fairseq from

@@ -213,21 +213,11 @@ void Session::read_into(StepHandle& handle, T StepHandle::Landing::*place, const
 
 // ---------------------------------------------------------------------------- Steps
 
-namespace {
-
-// By which the host may run ahead within a step: what it has enqueued takes memory until it has
-// run, some hundred bytes an operation.
-constexpr size_t kMicroStepsAhead = 8;
-
-}  // namespace
-
 StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool training) {
   Stream& stream = backend_->compute_stream();
   const std::vector<Batch> parts = split_rows(batch, options_.fsdp.micro_steps);
   Tensor total = Tensor::zeros(*backend_, Shape{}, DType::kF64);
-  std::vector<EventPtr> ended;  // micro-steps
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (i >= kMicroStepsAhead) ended[i - kMicroStepsAhead]->wait();
     sharded_->begin_micro_step(i + 1 == parts.size());
     const DeviceBatch device = upload(parts[i]);
     const double weight = token_weight(parts[i]);
@@ -249,7 +239,6 @@ StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool tra
     backend_->cast(stream, sum, loss);
     backend_->divide(stream, loss, 1 / weight);  // a weight of 0: no labels, a sum of 0
     backend_->add(stream, total, loss, total);
-    ended.push_back(backend_->record(stream));
   }
   sum_over_ranks(total);
   StepHandle handle;
