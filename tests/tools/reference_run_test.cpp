@@ -51,6 +51,7 @@ TEST_CASE("options of a run that cannot be repeated are refused by name, unknown
       {"/run/unused", "random", "run.unused = \"random\""},
       {"/run/normalise", "row", "run.normalise = \"row\""},
       {"/run/lr_schedule", "cosine", "run.lr_schedule = \"cosine\""},
+      {"/run/labels", "some", "run.labels = \"some\""},
       {"/run/something_new", true, "run.something_new"},
       {"/run/adamw/amsgrad", true, "run.adamw.amsgrad"},
       {"/run/clip/foreach", true, "run.clip.foreach"},
@@ -96,7 +97,30 @@ TEST_CASE("options become those of our run; who needs how many ranks") {
   CHECK(contains(test::error_of([&] { reference.leave_out_runs_of_other_ranks(3); }),
                  "needs 2 ranks, these are 3"));
   copy.set("reference.json", "/run/skip/steps", {20});
-  CHECK(contains(copy.error(), "run.skip.steps[0]: expected a step below 20"));
+  CHECK(contains(copy.error(), "run.skip.steps[0]: expected a whole number from 0 to 19, got 20"));
+}
+
+TEST_CASE("numbers of a run that cannot be are refused by name") {
+  const struct {
+    const char* pointer;
+    Json value;
+    const char* message;
+  } cases[] = {
+      {"/world_size", 0, "world_size: expected a whole number from 1"},
+      {"/world_size", 3, "with world_size 3 and run.accum 1, got (20, 2, 4, 13)"},
+      {"/run/accum", 0, "run.accum: expected a whole number from 1"},
+      {"/run/accum", 3, "with world_size 2 and run.accum 3, got (20, 2, 4, 13)"},
+      {"/run/accum", 1.5, "run.accum: expected a whole number from 1"},
+      {"/run/adamw/lr", -1, "run.adamw.lr: expected at least 0, got -1"},
+      {"/run/clip/max_norm", -1, "run.clip.max_norm: expected at least 0, got -1"},
+      {"/run/clip/norm_type", 0, "run.clip.norm_type: expected at least 1, got 0"},
+      {"/run/inject", Json{{"step", 3}, {"rank", 2}}, "run.inject.rank: expected a whole number"},
+  };
+  for (const auto& c : cases) {
+    const ReferenceCopy copy("fsdp/gpt2_fp32_w2");
+    copy.set("reference.json", c.pointer, c.value);
+    CHECK_MESSAGE(contains(copy.error(), c.message), copy.error());
+  }
 }
 
 TEST_CASE("a hybrid run has the mesh of its folder; one whose mesh is a guess is refused") {

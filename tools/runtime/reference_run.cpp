@@ -90,13 +90,14 @@ std::string unsupported_option(const Json& run, int ranks) {
       {"compute", {"f32", "f64"}},
       {"normalise", {"token", "rank_mean"}},
       {"unused", {"none", "zero"}},
+      {"labels", {none, "full", "ragged"}},
       {"lr_schedule", {"constant"}},
   };
   for (const auto& [name, strategy] : strategies()) known["strategy"].emplace_back(name);
   for (const auto& [name, accumulation] : accumulations()) known["sync"].emplace_back(name);
   // Read elsewhere, or without influence on the result (up to rounding).
-  constexpr std::array<std::string_view, 15> kOther = {
-      "steps", "rows",   "T",    "labels", "empty",  "attn",    "clip", "adamw",
+  constexpr std::array<std::string_view, 14> kOther = {
+      "steps", "rows",   "T",    "empty",  "attn",   "clip",    "adamw",
       "accum", "freeze", "skip", "scaler", "inject", "threads", "mesh"};
   for (const auto& [key, value] : run.items()) {
     if (const auto found = known.find(key); found != known.end()) {
@@ -143,6 +144,23 @@ bool is_other_run(const Json& main, const Json& variant) {
 
 // ---------------------------------------------------------------------------- Options of a run
 
+double at_least(const JsonPlace& place, double least) {
+  const double value = place.number();
+  FSDP_CHECK(value >= least, "{}: expected at least {}, got {}", place.where(), least, value);
+  return value;
+}
+
+int whole(const JsonPlace& place, int least, int most) {
+  const double value = place.number();
+  FSDP_CHECK(value >= least && value <= most && value == std::floor(value),
+             "{}: expected a whole number from {} to {}, got {}", place.where(), least, most,
+             value);
+  return static_cast<int>(value);
+}
+
+constexpr int kMostRanks = 1 << 20;
+int ranks_of(const JsonPlace& json) { return whole(json["world_size"], 1, kMostRanks); }
+
 // Ranks of a shard group of a hybrid run: the second extent of its mesh (replicas, shards).
 int mesh_shards(const DescribedRun& run) {
   if (!run.has("mesh")) return run.ranks / 2;
@@ -167,7 +185,7 @@ ReferenceRun read_run(const DescribedRun& run) {
   fsdp.strategy = strategies().at(strategy);
   fsdp.split_division = splits_division(strategy);
   if (is_hybrid(strategy)) fsdp.shard_size = mesh_shards(run);
-  fsdp.micro_steps = static_cast<int>(run.place()["accum"].number());
+  fsdp.micro_steps = whole(run.place()["accum"], 1, kMostRanks);
   fsdp.accumulation = accumulations().at(run.place()["sync"].text());
   fsdp.absent_is_zero = run.is("unused", "zero");
   const bool rank_mean = run.is("normalise", "rank_mean");
@@ -201,8 +219,8 @@ void read_optimizer(const JsonPlace& run, ReferenceTrajectory& out) {
                .beta2 = betas[1].number(),
                .epsilon = adamw["eps"].number(),
                .weight_decay = adamw["weight_decay"].number()};
-  out.clip_norm = run["clip"]["max_norm"].number();
-  out.clip_power = run["clip"]["norm_type"].number();
+  out.clip_norm = at_least(run["clip"]["max_norm"], 0);
+  out.clip_power = at_least(run["clip"]["norm_type"], 1);
 }
 
 // ---------------------------------------------------------------------------- Limits and numbers
@@ -234,7 +252,7 @@ void read_steps(const RunFolder& in, const DescribedRun& run, ReferenceTrajector
   }
   for (size_t i = 0; i < losses.size(); ++i) {
     out.steps.push_back({.batch = in.batches[i],
-                         .learning_rate = run.place()["adamw"]["lr"].number(),
+                         .learning_rate = at_least(run.place()["adamw"]["lr"], 0),
                          .loss = losses[i].number(),
                          .grad_norm = norms[i].number()});
     if (scales.empty()) continue;
@@ -245,10 +263,8 @@ void read_steps(const RunFolder& in, const DescribedRun& run, ReferenceTrajector
 
 void read_events(const DescribedRun& run, ReferenceTrajectory& out) {
   const auto step = [&](const JsonPlace& place) -> ReferenceStep& {
-    const double number = place.number();
-    FSDP_CHECK(number >= 0 && number < static_cast<double>(out.steps.size()),
-               "{}: expected a step below {}, got {}", place.where(), out.steps.size(), number);
-    return out.steps[static_cast<size_t>(number)];
+    const int last = static_cast<int>(out.steps.size()) - 1;
+    return out.steps[static_cast<size_t>(whole(place, 0, last))];
   };
   if (run.has("skip")) {
     const auto block = static_cast<int64_t>(run.place()["skip"]["block"].number());
@@ -258,7 +274,7 @@ void read_events(const DescribedRun& run, ReferenceTrajectory& out) {
   }
   if (run.has("inject")) {
     const JsonPlace inject = run.place()["inject"];
-    step(inject["step"]).events.infinite_rank = static_cast<int>(inject["rank"].number());
+    step(inject["step"]).events.infinite_rank = whole(inject["rank"], 0, run.ranks - 1);
   }
 }
 
@@ -307,7 +323,7 @@ ReferencePass read_first_step(const RunFolder& in, const ReferenceTrajectory& tr
 // with final parameters of its own means something else in any case.
 std::vector<DescribedRun> candidates(const RunFolder& in, const ReferenceChoice& choice,
                                      DType dtype) {
-  const int ranks = static_cast<int>(in.json["world_size"].number());
+  const int ranks = ranks_of(in.json);
   const Json main = in.json["run"].json();
   const auto described = [&](const std::string& variant, const Json& options) {
     return DescribedRun{variant, options, in.json.where(), ranks};
@@ -338,6 +354,18 @@ void add_notes(const ReferenceTrajectory& trajectory, const std::string& name, R
   }
 }
 
+// input_ids: (steps, ranks, rows, T), or (steps, ranks, micro-steps, rows, T).
+void check_batches(const RunFolder& in, const DescribedRun& run, int micro_steps) {
+  const fs::path path = in.folder / "batches.safetensors";
+  const std::vector<int64_t> shape = ReferenceTensors(path, "").shape("input_ids");
+  const bool dealt = shape.size() == 5 ? shape[2] == micro_steps
+                                       : shape.size() == 4 && shape[2] % micro_steps == 0;
+  FSDP_CHECK(dealt && shape[1] == run.ranks,
+             "{}: tensor \"input_ids\": expected (steps, ranks, rows, T) or (steps, ranks, "
+             "micro-steps, rows, T) with world_size {} and run.accum {}, got {}",
+             path.string(), run.ranks, micro_steps, Shape(shape).str());
+}
+
 }  // namespace
 
 void read_run_layout(const JsonPlace& json, const ReferenceChoice& choice, Reference& out) {
@@ -345,7 +373,7 @@ void read_run_layout(const JsonPlace& json, const ReferenceChoice& choice, Refer
       out.folder, json,
       read_batches(ReferenceTensors(out.folder / "batches.safetensors", ""), true)};
   const Json& main = json["run"].json();
-  const int ranks = static_cast<int>(json["world_size"].number());
+  const int ranks = ranks_of(json);
   out.dtype = choice.dtype.value_or(unsupported_option(main, ranks).empty() ? compute_dtype(main)
                                                                             : DType::kF32);
   std::string refusal = fmt::format("no run in {}", name_of(out.dtype));
@@ -359,6 +387,7 @@ void read_run_layout(const JsonPlace& json, const ReferenceChoice& choice, Refer
       continue;
     }
     const ReferenceTrajectory trajectory = read_run_trajectory(in, run);
+    check_batches(in, run, trajectory.run.fsdp.micro_steps);
     add_notes(trajectory, name, out);
     if (run.variant.empty()) {
       out.run = trajectory.run;
