@@ -72,7 +72,10 @@ fi
 # Without dropout: its masks belong to the micro-step.
 train plain 2 model.dropout=0
 for accumulation in reduce_each reduce_scatter_each reduce_last; do
-  train micro_$accumulation 2 model.dropout=0 train.micro_steps=3 fsdp.accumulation=$accumulation
+  strategy=full_shard
+  [ $accumulation = reduce_scatter_each ] && strategy=no_shard  # which has replicas
+  train micro_$accumulation 2 model.dropout=0 train.micro_steps=3 fsdp.accumulation=$accumulation \
+    fsdp.strategy=$strategy
   close plain micro_$accumulation 1e-5 || fail "micro-steps with $accumulation: other losses"
 done
 train wide 2 model.dropout=0 train.dtype=bf16 'fsdp.units=[{match: "*", param_dtype: f32}]'

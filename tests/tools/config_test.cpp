@@ -254,11 +254,11 @@ TEST_CASE("a file and overrides") {
 
 TEST_CASE("names of PyTorch, Hugging Face and accelerate") {
   const TrainConfig c = parse(
-      "fsdp: {fsdp_sharding_strategy: NO_SHARD, wrap: NO_WRAP,\n"
+      "fsdp: {fsdp_sharding_strategy: HYBRID_SHARD, shard_size: 2, wrap: NO_WRAP,\n"
       "       backward_prefetch: BACKWARD_POST}\n"
       "train: {learning_rate: 1, dtype: bfloat16,\n"
       "        schedule: {name: constant_with_warmup}}");
-  CHECK(c.fsdp.strategy == comm::Strategy::kNoShard);
+  CHECK(c.fsdp.strategy == comm::Strategy::kHybridShard);
   CHECK(c.fsdp.wrap == Wrap::kNone);
   CHECK(c.fsdp.backward_prefetch == comm::BackwardPrefetch::kPost);
   CHECK(c.train.lr == 1);
