@@ -231,7 +231,7 @@ void allow_shared_devices() {
   nccl::library().get_version(&version);
   FSDP_CHECK(
       version >= nccl::kSharesDevices,
-      "[NCCL] several ranks on one GPU: expected NCCL 2.30 or newer, got {}; runtime.transport: "
+      "[NCCL] several ranks on one GPU: expected NCCL 2.30 or newer, got {}; runtime.gpu_transport: "
       "host takes any",
       version);
   ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);

@@ -125,7 +125,7 @@ void add_launch_options(CLI::App& command, LaunchOptions& options) {
   add_compute_options(command, options);
   command.add_flag("--share-gpus", options.share_gpus, "several ranks may use one GPU");
   command
-      .add_option("--transport", options.transport,
+      .add_option("--gpu-transport", options.gpu_transport,
                   "between GPUs: auto (NCCL where each rank has its own), nccl, host")
       ->check(CLI::IsMember({"auto", "nccl", "host"}));
   command.parse_complete_callback(

@@ -80,7 +80,7 @@ stage_ranks() {
   local run ranks runs=0 failed=0
   command -v mpirun >/dev/null || { echo "no mpirun"; return 77; }
   $mpirun -n 1 "$build/fsdp" bench step --preset gpt2-124m --batch 4 --seq 256 --dtype bf16 --steps 3 \
-    --backend cuda --transport nccl || failed=$((failed + 1))
+    --backend cuda --gpu-transport nccl || failed=$((failed + 1))
   for run in "$root"/tests/fixtures/fsdp/* "$root"/../shared/fixtures/fsdp/*; do
     [ -f "$run/reference.json" ] || continue
     ranks=$(sed -n 's/.*"world_size": *\([0-9]*\).*/\1/p' "$run/reference.json" | head -n 1)

@@ -62,11 +62,11 @@ TEST_CASE("GPUs talk over NCCL where each rank has its own and the library is th
     CHECK(!choose_transport(world, "auto", shared).nccl);
     CHECK(!choose_transport(world, "auto", {}).nccl);  // the CPU computes
     CHECK(error_of([&] { choose_transport(world, "nccl", {}); }) ==
-          "runtime.transport: nccl is between GPUs, but the CPU computes");
+          "runtime.gpu_transport: nccl is between GPUs, but the CPU computes");
     CHECK(error_of([&] { choose_transport(world, "tcp", own); }) ==
-          "runtime.transport: expected auto, nccl or host, got \"tcp\"");
+          "runtime.gpu_transport: expected auto, nccl or host, got \"tcp\"");
     const std::string error = error_of([&] { choose_transport(world, "nccl", own); });
-    CHECK(error == (missing.empty() ? "" : "runtime.transport: nccl, but on rank 0: " + missing));
+    CHECK(error == (missing.empty() ? "" : "runtime.gpu_transport: nccl, but on rank 0: " + missing));
   });
 }
 

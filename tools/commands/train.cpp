@@ -343,7 +343,7 @@ int train_on_ranks(TrainOptions options) {
   if (options.launch.threads == 0) options.launch.threads = static_cast<int>(runtime.threads);
   if (options.launch.backend.empty()) options.launch.backend = runtime.backend;
   options.launch.share_gpus = options.launch.share_gpus || runtime.share_gpus;
-  if (options.launch.transport.empty()) options.launch.transport = runtime.transport;
+  if (options.launch.gpu_transport.empty()) options.launch.gpu_transport = runtime.gpu_transport;
   options.launch.timeout_s = runtime.timeout_s;
   options.launch.shared_memory = runtime.shared_memory;
   options.launch.shared_memory_limit_mib = runtime.shared_memory_limit_mib;

@@ -174,7 +174,7 @@ struct FsdpSection {
 struct RuntimeSection {
   std::string backend = "auto";
   bool share_gpus = false;
-  std::string transport = "auto";
+  std::string gpu_transport = "auto";
   int64_t threads = 0;
   bool synchronous = false;
   bool shared_memory = true;

@@ -207,7 +207,7 @@ template <typename V>
 void visit(V& v, RuntimeSection& c) {
   v.field("backend", c.backend, "what computes: auto (a GPU if there is one), cpu, cuda");
   v.field("share_gpus", c.share_gpus, "several ranks may use one GPU");
-  v.field("transport", c.transport,
+  v.field("gpu_transport", c.gpu_transport,
           "between GPUs: auto (NCCL where each rank has its own), nccl, host");
   v.field("threads", c.threads, "per rank; 0: cores / ranks of the host");
   v.field("synchronous", c.synchronous, "every operation inline, for debugging");

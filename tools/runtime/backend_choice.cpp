@@ -57,15 +57,15 @@ TransportChoice choose_transport(comm::Communicator& world, const std::string& t
                                  const GpuChoice& gpu) {
   const bool automatic = transport.empty() || transport == "auto";
   FSDP_CHECK(automatic || transport == "nccl" || transport == "host",
-             "runtime.transport: expected auto, nccl or host, got \"{}\"", transport);
+             "runtime.gpu_transport: expected auto, nccl or host, got \"{}\"", transport);
   const bool wanted = transport == "nccl";
-  FSDP_CHECK(!wanted || gpu.cuda, "runtime.transport: nccl is between GPUs, but the CPU computes");
+  FSDP_CHECK(!wanted || gpu.cuda, "runtime.gpu_transport: nccl is between GPUs, but the CPU computes");
   if (!gpu.cuda || transport == "host") return {};
   if (automatic && (gpu.shared || world.size() == 1)) return {};
   const std::vector<std::string> missing = world.exchange(comm::nccl_missing());
   for (size_t r = 0; r < missing.size(); ++r) {
     if (missing[r].empty()) continue;
-    FSDP_CHECK(!wanted, "runtime.transport: nccl, but on rank {}: {}", r, missing[r]);
+    FSDP_CHECK(!wanted, "runtime.gpu_transport: nccl, but on rank {}: {}", r, missing[r]);
     return {false, fmt::format("collectives go through the host: rank {}: {}", r, missing[r])};
   }
   if (gpu.shared) comm::allow_shared_devices();

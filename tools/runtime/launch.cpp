@@ -86,7 +86,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_
   agree(world, [&] { gpu = choose_gpu(gpus, world.rank(), options.backend, options.share_gpus); });
   const TransportChoice transport = [&] {
     try {
-      return choose_transport(world, options.transport, gpu);
+      return choose_transport(world, options.gpu_transport, gpu);
     } catch (const Error& error) {  // the same on every rank
       throw AgreedError(error.what());
     }
