@@ -24,7 +24,7 @@ int shard_group_size(const FsdpOptions& options, int world) {
 
 int inner_group_size(const FsdpOptions& options, int shards) {
   const int size = options.reshard_group_size;
-  if (size == 0) return 0;
+  if (size == 0 || shards == 1) return 0;  // one rank tries out what several will run
   FSDP_CHECK(
       size > 0 && shards % size == 0,
       "fsdp.reshard_group_size: expected a divisor of the ranks of a shard group, {}, got {}",

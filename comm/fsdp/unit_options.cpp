@@ -42,7 +42,7 @@ void check_override(const UnitOverride& override, const FsdpOptions& all, int sh
              prefix(override), override.match);
   const int group = override.reshard_group_size.value_or(0);
   FSDP_CHECK(
-      group == 0 || (group > 0 && shards % group == 0),
+      group == 0 || shards == 1 || (group > 0 && shards % group == 0),
       "{}{}: reshard_group_size: expected a divisor of the ranks of a shard group, {}, got {}",
       prefix(override), override.match, shards, group);
   const DType wide = accumulation_dtype(all.param_dtype);

@@ -124,10 +124,10 @@ onwards() {  # RUN_DIR key=value...: from the folder bf16/model
     --set train.steps=1 --set train.lr=0 --set train.optimizer.weight_decay=0 "${keys[@]}" \
     >"$directory.log" 2>&1 || { fail "train from bf16: $?"; cat "$directory.log"; }
 }
-onwards kept
-same "the dtype of the folder that it came from" 'BF16"' "$(dtypes kept)"
+onwards same_dtype
+same "the dtype of the folder that it came from" 'BF16"' "$(dtypes same_dtype)"
 "$FSDP" convert bf16/model joined >/dev/null
-cmp -s joined/model.safetensors kept/model/model.safetensors || fail "bf16 changed without a step"
+cmp -s joined/model.safetensors same_dtype/model/model.safetensors || fail "bf16 changed without a step"
 onwards wider train.save_dtype=f32
 same "save_dtype over the folder's" 'F32"' "$(dtypes wider)"
 "$FSDP" train --config config.yaml --set train.max_shard_size=huge --set runtime.run_dir=no >no.log 2>&1 &&

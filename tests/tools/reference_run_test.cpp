@@ -132,13 +132,14 @@ TEST_CASE("a hybrid run has the mesh of its folder; one whose mesh is a guess is
   CHECK_MESSAGE(
       contains(copy.unsupported(), "run.strategy = \"fsdp2_hybrid\" on 8 ranks without run.mesh"),
       copy.unsupported());
-  copy.set("reference.json", "/run/mesh", {2, 4});
+  copy.set("reference.json", "/world_size", 4);
+  copy.set("reference.json", "/run/mesh", {1, 4});
   CHECK(read().fsdp.shard_size == 4);
-  copy.set("reference.json", "/run/mesh", {4, 2});
+  copy.set("reference.json", "/run/mesh", {2, 2});
   CHECK(read().fsdp.shard_size == 2);
-  for (const Json& wrong : {Json{2, 2}, Json{8}, Json{-2, -4}, Json{16, 0.5}}) {
+  for (const Json& wrong : {Json{2, 1}, Json{4}, Json{-2, -2}, Json{8, 0.5}}) {
     copy.set("reference.json", "/run/mesh", wrong);
-    CHECK_MESSAGE(contains(copy.error(), "run.mesh: expected [replicas, shards] of 8 ranks, got ["),
+    CHECK_MESSAGE(contains(copy.error(), "run.mesh: expected [replicas, shards] of 4 ranks, got ["),
                   copy.error());
   }
 }

@@ -64,7 +64,7 @@ TEST_CASE("ring dump: a process that is gone is named; without a directory nobod
   const auto begin = std::chrono::steady_clock::now();
   const std::string text = dump.collect();  // does not wait for who is gone
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(1));
-  CHECK(test::contains(text, "waits for rank 1 (not heard of)"));
+  CHECK(test::contains(text, "not seen in it when asked: rank 1 (not heard of)"));
   CHECK(test::contains(text, "rank 1 (here, process 999999999): no answer: the process is gone"));
 }
 

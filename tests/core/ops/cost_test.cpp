@@ -56,53 +56,32 @@ TEST_CASE("cost of element-wise passes: bytes per element") {
     return Row{op, cost(kF32), cost(kBF16), f32_bytes, bf16_bytes};
   };
   // The fixed table: what is read and written of a matrix of 1 element.
+  // clang-format off
   const Row table[] = {
-      row(
-          "add", [](DType t) { return add_cost(n, t); }, 12, 6),
-      row(
-          "activation_forward", [](DType t) { return activation_forward_cost(n, t); }, 8, 4),
-      row(
-          "activation_backward", [](DType t) { return activation_backward_cost(n, t); }, 12, 6),
-      row(
-          "swiglu_forward", [](DType t) { return swiglu_forward_cost(n, t); }, 12, 6),
-      row(
-          "swiglu_backward", [](DType t) { return swiglu_backward_cost(n, t); }, 20, 10),
-      row(
-          "norm_forward", [](DType t) { return norm_forward_cost(n, t, false); }, 8, 4),
-      row(
-          "norm_forward with residual", [](DType t) { return norm_forward_cost(n, t, true); }, 16,
-          8),
-      row(
-          "norm_backward", [](DType t) { return norm_backward_cost(n, t, false); }, 12, 6),
-      row(
-          "norm_backward with dsum", [](DType t) { return norm_backward_cost(n, t, true); }, 16, 8),
-      row(
-          "rope", [](DType t) { return rope_cost(n, t); }, 8, 4),
-      row(
-          "sum_rows", [](DType t) { return sum_rows_cost(n, t); }, 4, 2),
-      row(
-          "cast to f32", [](DType t) { return cast_cost(n, t, DType::kF32); }, 8, 6),
-      row(
-          "copy", [](DType t) { return copy_cost(n, t); }, 8, 4),
-      row(
-          "dropout", [](DType t) { return dropout_cost(n, t); }, 8, 4),
-      row(
-          "divide", [](DType t) { return divide_cost(n, t); }, 8, 4),
-      row(
-          "fill", [](DType t) { return fill_cost(n, t); }, 4, 2),
-      row(
-          "cross_entropy", [](DType t) { return cross_entropy_cost(n, t); }, 8, 6),
-      row(
-          "cross_entropy, loss", [](DType t) { return cross_entropy_loss_cost(n, t); }, 4, 4),
-      row(
-          "power_sum", [](DType t) { return power_sum_cost(n, t); }, 4, 2),
-      row(
-          "find_overflow", [](DType t) { return find_overflow_cost(n, t); }, 4, 2),
-      row(
-          "adamw", [](DType t) { return adamw_cost(n, t, DType::kF32, false); }, 28, 28),
-      row(
-          "adamw with copy", [](DType t) { return adamw_cost(n, t, DType::kF32, true); }, 32, 30),
+      row("add", [](DType t) { return add_cost(n, t); }, 12, 6),
+      row("activation_forward", [](DType t) { return activation_forward_cost(n, t); }, 8, 4),
+      row("activation_backward", [](DType t) { return activation_backward_cost(n, t); }, 12, 6),
+      row("swiglu_forward", [](DType t) { return swiglu_forward_cost(n, t); }, 12, 6),
+      row("swiglu_backward", [](DType t) { return swiglu_backward_cost(n, t); }, 20, 10),
+      row("norm_forward", [](DType t) { return norm_forward_cost(n, t, false); }, 8, 4),
+      row("norm_forward with residual", [](DType t) { return norm_forward_cost(n, t, true); }, 16, 8),
+      row("norm_backward", [](DType t) { return norm_backward_cost(n, t, false); }, 12, 6),
+      row("norm_backward with dsum", [](DType t) { return norm_backward_cost(n, t, true); }, 16, 8),
+      row("rope", [](DType t) { return rope_cost(n, t); }, 8, 4),
+      row("sum_rows", [](DType t) { return sum_rows_cost(n, t); }, 4, 2),
+      row("cast to f32", [](DType t) { return cast_cost(n, t, DType::kF32); }, 8, 6),
+      row("copy", [](DType t) { return copy_cost(n, t); }, 8, 4),
+      row("dropout", [](DType t) { return dropout_cost(n, t); }, 8, 4),
+      row("divide", [](DType t) { return divide_cost(n, t); }, 8, 4),
+      row("fill", [](DType t) { return fill_cost(n, t); }, 4, 2),
+      row("cross_entropy", [](DType t) { return cross_entropy_cost(n, t); }, 8, 6),
+      row("cross_entropy, loss", [](DType t) { return cross_entropy_loss_cost(n, t); }, 4, 4),
+      row("power_sum", [](DType t) { return power_sum_cost(n, t); }, 4, 2),
+      row("find_overflow", [](DType t) { return find_overflow_cost(n, t); }, 4, 2),
+      row("adamw", [](DType t) { return adamw_cost(n, t, DType::kF32, false); }, 28, 28),
+      row("adamw with copy", [](DType t) { return adamw_cost(n, t, DType::kF32, true); }, 32, 30),
   };
+  // clang-format on
   for (const Row& r : table) {
     CAPTURE(r.op);
     CHECK(r.f32 == Cost{.bytes = n * r.f32_bytes});
