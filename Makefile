@@ -25,9 +25,9 @@ train: all
 	@if command -v mpirun >/dev/null; then launch="$(MPIRUN)"; else ranks="--local-ranks 2"; fi; \
 	set -x; $$launch $(BUILD)/fsdp train --config tools/recipes/chess.yaml $$ranks
 
-# The per-commit tests; with SANITIZE the unit set.
+# The per-commit tests; with SANITIZE the unit set and that on many ranks.
 test: all
-	@tests/run_tests.sh $(BUILD) -L '$(if $(SANITIZE),unit,unit|mpi|e2e)|cuda_emulator' -LE slow
+	@tests/run_tests.sh $(BUILD) -L 'unit|ranks|$(if $(SANITIZE),,mpi|e2e|)cuda_emulator' -LE slow
 
 # Everything: the per-commit tests, the slow ones, and the unit set under both sanitizers.
 test-all: all

@@ -1,5 +1,6 @@
 # The tests: one doctest program per folder (test_core, ...), one ctest entry per *_test.cpp file.
-# Labels: unit (default), mpi, e2e, slow; cuda_emulator and gpu: CudaTests.cmake. Run them with
+# Labels: unit (default), ranks (unit tests that run hundreds of small trainings), mpi, e2e, slow;
+# cuda_emulator and gpu: CudaTests.cmake. Run them with
 # tests/run_tests.sh (make test).
 # Not here: what a test may use (tests/support).
 enable_testing()
@@ -72,6 +73,9 @@ foreach(folder core kernels models comm optim tools)
       string(REGEX REPLACE "_test\\.cpp$" "" name ${path})
       if(name MATCHES "_slow$")
         fsdp_entry(${name} slow 600 2 test_${folder} --no-colors=1
+                   --source-file=*/tests/${path})
+      elseif(name MATCHES "/(removed_waits|world_sizes)$")
+        fsdp_entry(${name} ranks 300 1 test_${folder} --no-colors=1
                    --source-file=*/tests/${path})
       else()
         fsdp_entry(${name} unit 60 1 test_${folder} --no-colors=1
