@@ -119,17 +119,21 @@ void add_compute_options(CLI::App& command, LaunchOptions& options) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
 }
 
-void add_launch_options(CLI::App& command, LaunchOptions& options) {
+void add_rank_options(CLI::App& command, LaunchOptions& options) {
   command.add_option("--local-ranks", options.local_ranks, "run N ranks as threads, without MPI")
       ->check(CLI::Range(1, 1024));
+  command.parse_complete_callback(
+      [&command, &options] { options.same_on_all = settings_of(command); });
+}
+
+void add_launch_options(CLI::App& command, LaunchOptions& options) {
+  add_rank_options(command, options);
   add_compute_options(command, options);
   command.add_flag("--share-gpus", options.share_gpus, "several ranks may use one GPU");
   command
       .add_option("--gpu-transport", options.gpu_transport,
                   "between GPUs: auto (NCCL where each rank has its own), nccl, host")
       ->check(CLI::IsMember({"auto", "nccl", "host"}));
-  command.parse_complete_callback(
-      [&command, &options] { options.same_on_all = settings_of(command); });
 }
 
 }  // namespace fsdp::tools

@@ -59,8 +59,10 @@ void add_model_options(CLI::App& command, ModelOptions& options);
 
 // --threads and the backend's, for every command that computes.
 void add_compute_options(CLI::App& command, LaunchOptions& options);
-// And --local-ranks and --share-gpus, for every command that runs on ranks. All that the command is
-// given goes to options.same_on_all.
+// --local-ranks, for every command that runs on ranks. All that the command is given goes to
+// options.same_on_all.
+void add_rank_options(CLI::App& command, LaunchOptions& options);
+// Both, and what GPUs share and talk over, for commands that compute on ranks.
 void add_launch_options(CLI::App& command, LaunchOptions& options);
 
 }  // namespace fsdp::tools

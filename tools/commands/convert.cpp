@@ -64,7 +64,8 @@ void add_output_options(CLI::App& command, ConvertOptions& options) {
                   "write a sharded checkpoint for N ranks; any number of ranks can read it")
       ->check(CLI::Range(1, 1 << 16))
       ->excludes(size);
-  add_launch_options(command, options.launch);
+  options.launch.backend = "cpu";  // bytes are moved, nothing is computed on a GPU
+  add_rank_options(command, options.launch);
 }
 
 void finish(ConvertOptions& options) {
