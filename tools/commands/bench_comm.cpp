@@ -30,7 +30,8 @@ bool on_one_host(comm::Communicator& world) {
 }
 
 // What carries the data. Error when another transport was asked for. Collective.
-std::string transport_of(const CommOptions& options, RankContext& rank) {
+std::string transport_of(const CommOptions& options, RankContext& rank, bool nccl) {
+  if (nccl) return "nccl";
   const bool one_host = on_one_host(rank.world);
   std::string found = "threads";
   if (rank.under_launcher && options.launch.local_ranks == 0) {
@@ -94,11 +95,13 @@ int run_bench_comm(const CommOptions& options, RankContext& rank) {
   const GateVerdict start = check_ranks(options.gate, rank.world.size());
   if (start.status != 0) return finish(start);
   const auto backend = make_backend(rank.backend, DType::kF32);
-  const std::string transport = transport_of(options, rank);
+  const auto gpu_world = make_gpu_world(rank.world, rank.backend, *backend);
+  const std::string transport = transport_of(options, rank, gpu_world != nullptr);
   if (speaks) print_head(options, rank, *backend, transport);
   std::vector<CommResult> results;
   for (const CommCase& what : expand(options.cases)) {
-    results.push_back(bench_collective(rank.world, *backend, what, options.timing));
+    results.push_back(
+        bench_collective(gpu_world ? *gpu_world : rank.world, *backend, what, options.timing));
     if (speaks) print_result(options, transport, results.back());
   }
   if (speaks && !options.json) {
@@ -162,18 +165,24 @@ void add_bench_comm(CLI::App& bench, ChosenCommand& chosen) {
       "status 44: one rank alone, not the expected ranks, or wrong data; 46: too slow");
   command
       ->add_option("--transport", options->transport,
-                   "threads (--local-ranks), shared (memory between processes of a host), mpi; "
-                   "auto: the first of these that the ranks can use")
-      ->check(CLI::IsMember({"auto", "threads", "shared", "mpi"}));
+                   "nccl (where each rank has a GPU), threads (--local-ranks), shared (memory "
+                   "between processes of a host), mpi; auto: the first of these that the ranks "
+                   "can use")
+      ->check(CLI::IsMember({"auto", "nccl", "threads", "shared", "mpi"}));
   add_case_options(*command, *options);
   const CLI::Option* bar = add_gate_options(*command, *options);
   command->add_flag("--json", options->json, "print JSON, one line per row");
-  add_launch_options(*command, options->launch);
+  add_rank_options(*command, options->launch);
+  add_compute_options(*command, options->launch);
+  command->add_flag("--share-gpus", options->launch.share_gpus, "several ranks may use one GPU");
   command->callback([&chosen, options, bar] {
     if (bar->count() > 0 && bar->as<std::string>().empty())
       options->gate.least_gb_per_s = kUsualBar;
     chosen = [options] {
-      options->launch.shared_memory = options->transport != "mpi";
+      const std::string& transport = options->transport;
+      options->launch.shared_memory = transport != "mpi";
+      const bool gpus_own = transport == "auto" || transport == "nccl";
+      options->launch.gpu_transport = gpus_own ? transport : "host";
       return launch(options->launch,
                     [&](RankContext& rank) { return run_bench_comm(*options, rank); });
     };

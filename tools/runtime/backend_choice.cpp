@@ -27,6 +27,13 @@ std::unique_ptr<Backend> make_backend(const BackendOptions& options, DType compu
   return std::make_unique<cpu::CpuBackend>(options.cpu);
 }
 
+std::unique_ptr<comm::Communicator> make_gpu_world(comm::Communicator& world,
+                                                   const BackendOptions& options,
+                                                   const Backend& backend) {
+  if (!options.nccl || backend.host_reaches_memory()) return nullptr;
+  return comm::make_nccl_world(world, *options.nccl);
+}
+
 GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::string& backend,
                      bool share_gpus) {
   FSDP_CHECK(backend.empty() || backend == "auto" || backend == "cpu" || backend == "cuda",
@@ -59,7 +66,8 @@ TransportChoice choose_transport(comm::Communicator& world, const std::string& t
   FSDP_CHECK(automatic || transport == "nccl" || transport == "host",
              "runtime.gpu_transport: expected auto, nccl or host, got \"{}\"", transport);
   const bool wanted = transport == "nccl";
-  FSDP_CHECK(!wanted || gpu.cuda, "runtime.gpu_transport: nccl is between GPUs, but the CPU computes");
+  FSDP_CHECK(!wanted || gpu.cuda,
+             "runtime.gpu_transport: nccl is between GPUs, but the CPU computes");
   if (!gpu.cuda || transport == "host") return {};
   if (automatic && (gpu.shared || world.size() == 1)) return {};
   const std::vector<std::string> missing = world.exchange(comm::nccl_missing());

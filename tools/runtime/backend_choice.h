@@ -24,6 +24,12 @@ struct BackendOptions {
 // f64, which a GPU is not used for, is computed by the CPU unless only_cuda.
 std::unique_ptr<Backend> make_backend(const BackendOptions& options, DType compute);
 
+// The communicator that GPUs talk over: NCCL's where it was chosen and `backend` is a GPU's, else
+// null (`world`, through hosts, is it then). Collective.
+std::unique_ptr<comm::Communicator> make_gpu_world(comm::Communicator& world,
+                                                   const BackendOptions& options,
+                                                   const Backend& backend);
+
 struct GpuChoice {
   std::optional<cuda::CudaOptions> cuda;  // none: the CPU
   bool shared = false;                    // some GPU has several ranks

@@ -85,9 +85,7 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
     : world_(world),
       options_(options),
       backend_(make_backend(options.backend, options.fsdp.param_dtype)),
-      nccl_(options.backend.nccl && !backend_->host_reaches_memory()
-                ? comm::make_nccl_world(world, *options.backend.nccl)
-                : nullptr),
+      nccl_(make_gpu_world(world, options.backend, *backend_)),
       losses_((nccl_ ? *nccl_ : world).duplicate("losses")),
       tape_(std::make_unique<Tape>(*backend_)),
       model_(std::make_unique<models::CausalLM>(options.model, *backend_, options.fsdp.param_dtype,
