@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # make bench: training steps of GPT-2 124M by this program against the speed of light, beside the same
-# step in PyTorch where python3 has torch and transformers and the script is there.
+# step in PyTorch (tools/torch_step.py) where python3 has torch and transformers.
 #   tools/bench_peer.sh BUILD_FOLDER [STEPS]
 #   PEER=eager|compile|none   only that kind of PyTorch row (default: both, the faster one counts)
 # Milliseconds are minima. Memory is growth of RSS: over the empty program, and over PyTorch imported.
@@ -8,7 +8,7 @@ set -uo pipefail
 build=${1:?usage: tools/bench_peer.sh BUILD_FOLDER [STEPS]}
 steps=${2:-6}
 root=$(cd "$(dirname "$0")/.." && pwd)
-script=$root/../shared/peers/torch_step.py
+script=$root/tools/torch_step.py
 peer=${PEER:-both}
 as_root=$([ "$(id -u)" = 0 ] && echo --allow-run-as-root)
 launch="mpirun -n 2 --oversubscribe --bind-to none $as_root"
@@ -20,7 +20,6 @@ calculate() { awk "BEGIN { printf \"$1\", $2 }"; }
 
 why_no_peer() {
   [ "$peer" != none ] || { echo "PEER=none"; return; }
-  [ -f "$script" ] || { echo "$script is not there"; return; }
   python3 -c 'import torch, transformers' 2>/dev/null ||
     echo "python3 has no torch and transformers"
 }

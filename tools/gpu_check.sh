@@ -2,16 +2,18 @@
 # make gpu-check: on a machine with an NVIDIA GPU builds from nothing, runs the tests that need one, and
 # measures. One table at the end; JSON lines, logs and the table in the output folder.
 #   tools/gpu_check.sh [OUTPUT_FOLDER]    default: gpu-check/DATE-COMMIT
-#   STAGES="build tests verify ranks sanitizer kernels steps peer"   only some of them, in this order
-#   JOBS=N                                compiler processes (default: all cores)
+#   STAGES="build tests verify ranks sanitizer memory kernels steps peer"   only some of them
+#   JOBS=N           compiler processes (default: all cores)
+#   PEER_SECONDS=N   for PyTorch (default: 200)
+#   BUILD=FOLDER     default: build-gpu
 # A stage that cannot run says why and counts as skipped; the exit status is that of the worst stage.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
-build=$root/build-gpu
+build=${BUILD:-$root/build-gpu}
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 out=${1:-gpu-check/$(date +%Y-%m-%d)-$commit}
-stages=${STAGES:-build tests verify ranks sanitizer kernels steps peer}
+stages=${STAGES:-build tests verify ranks sanitizer memory kernels steps peer}
 jobs=${JOBS:-$(nproc)}
 models="$root/tests/fixtures/models/* $root/../shared/fixtures/models/*"
 as_root=$([ "$(id -u)" = 0 ] && echo --allow-run-as-root)
@@ -117,53 +119,94 @@ stage_kernels() {
   "$build/fsdp" bench kernels $sizes
 }
 
-# model, sequences of 1024 tokens
-steps="gpt2-124m:64 gpt2-1558m:16 qwen2.5-0.5b:16 qwen2.5-1.5b:8"
+# model, sequences of 1024 tokens: each side is measured with all of these and its best counts
+steps="gpt2-124m:64,32 gpt2-1558m:16,8 qwen2.5-0.5b:16,8 qwen2.5-1.5b:8,4"
+peer_seconds=${PEER_SECONDS:-200}  # what PyTorch may take in all: compiling takes long
+
 stage_steps() {
-  local entry failed=0
+  local entry batch
   : >"$out/steps.json"
   for entry in $steps; do
-    "$build/fsdp" bench step --preset "${entry%:*}" --batch "${entry#*:}" --seq 1024 --dtype bf16 \
-      --steps 10 --backend cuda --json | tee -a "$out/steps.json" || failed=1
+    for batch in $(tr , ' ' <<<"${entry#*:}"); do  # one that is too large says what it needed
+      "$build/fsdp" bench step --preset "${entry%:*}" --batch "$batch" --seq 1024 --dtype bf16 --steps 10 \
+        --backend cuda --json | tee -a "$out/steps.json"
+    done
+    grep -q "\"${entry%:*}\"" "$out/steps.json" || { echo "no batch of ${entry%:*} ran"; return 1; }
   done
-  echo "$(wc -l <"$out/steps.json") models"
-  return $failed
+  echo "$(wc -l <"$out/steps.json") runs"
 }
 
+# What every category of the ledger peaks at is a matter of the model, not of the backend.
+stage_memory() {
+  local backend
+  for backend in cpu cuda; do
+    "$build/fsdp" bench step --preset gpt2-124m --batch 1 --seq 256 --dtype bf16 --steps 1 \
+      --backend $backend --json | tail -n 1 | tee "$out/memory-$backend.json" || return
+    sed 's/.*"peak_bytes_by_category":{\([^}]*\)}.*/\1/' "$out/memory-$backend.json" | tr ',' '\n' |
+      grep -vE '"(workspace|transport staging)"' >"$out/memory-$backend.txt"
+  done
+  [ -s "$out/memory-cpu.txt" ] || { echo "no categories"; return 1; }
+  diff "$out/memory-cpu.txt" "$out/memory-cuda.txt" || { echo "CPU (<) and GPU (>) differ"; return 1; }
+  echo "$(wc -l <"$out/memory-cpu.txt") categories of the ledger, the same bytes as on the CPU"
+}
+
+# The kinds that are fastest as a rule come first, in case the time does not suffice for all.
 stage_peer() {
-  local script=$root/../shared/peers/torch_step.py entry kind
-  [ -f "$script" ] || { echo "$script is not there"; return 77; }
+  local entry kind batch end=$((SECONDS + peer_seconds)) left=0
   python3 -c 'import torch, transformers' 2>/dev/null || { echo "no torch and transformers"; return 77; }
   : >"$out/peer.json"
-  for entry in $steps; do
-    for kind in "" --compile "--master --compile"; do
-      # shellcheck disable=SC2086
-      timeout 90 python3 "$script" --device cuda --model "${entry%:*}" --batch "${entry#*:}" \
-        --seq 1024 --dtype bf16 --steps 10 $kind | grep ms_min | tee -a "$out/peer.json"
+  for kind in "--master --compile" "--compile" "--master" ""; do
+    for entry in $steps; do
+      for batch in $(tr , ' ' <<<"${entry#*:}"); do
+        [ $SECONDS -lt $end ] || { left=$((left + 1)); continue; }
+        # shellcheck disable=SC2086
+        timeout $((end - SECONDS)) python3 tools/torch_step.py --device cuda --model "${entry%:*}" \
+          --batch "$batch" --seq 1024 --dtype bf16 --steps 10 $kind | grep ms_min | tee -a "$out/peer.json"
+      done
     done
   done
-  echo "$(wc -l <"$out/peer.json") rows of PyTorch"
+  [ -s "$out/peer.json" ] || { echo "PyTorch measured nothing"; return 1; }
+  echo "$(wc -l <"$out/peer.json") runs of PyTorch; $left left out after $peer_seconds s (PEER_SECONDS)"
 }
 
-# The rows of both sides, tokens/s.
+# fastest FILE MODEL [PATTERN]: "tokens/s batch ms" of the best line
+fastest() {
+  grep "\"$2\"" "$1" 2>/dev/null | grep -E "${3:-.}" |
+    sed -E 's/.*"batch": *([0-9]+).*"ms_min": *([0-9.]+).*"tokens_per_s": *([0-9.]+).*/\3 \1 \2/' | sort -g | tail -n 1
+}
+
+# What is asked of one H200, tokens/s; 0: nothing.
+bar_of() {
+  case "$device:$1" in
+    *H200*:gpt2-124m) echo 470000 ;;
+    *H200*:gpt2-1558m) echo 47000 ;;
+    *) echo 0 ;;
+  esac
+}
+
+# The best of both sides. The bar on PyTorch is 1.05 x its best with f32 parameters, as ours are.
 print_steps() {
-  local entry ours line
-  printf '\n%-14s %9s %10s %12s %10s   %s\n' model "batch" "ms" "tokens/s" "PyTorch" "of it"
+  local entry model rate batch ms masters pure
+  printf '\n%-14s %6s %9s %11s   %s\n' model batch "ms" "tokens/s" \
+    "asked for | PyTorch, f32 parameters: ratio (1.05 asked for) | bf16 parameters: ratio"
   for entry in $steps; do
-    ours=$(grep "\"${entry%:*}\"" "$out/steps.json" 2>/dev/null | tail -n 1)
-    [ -n "$ours" ] || continue
-    line=$(grep "\"${entry%:*}\"" "$out/peer.json" 2>/dev/null |
-      sed 's/.*"tokens_per_s": \([0-9.]*\).*/\1/' | sort -g | tail -n 1)
-    awk -v model="${entry%:*}" -v batch="${entry#*:}" -v peer="${line:-0}" \
-      -v ms="$(sed 's/.*"ms_min": *\([0-9.]*\).*/\1/' <<<"$ours")" \
-      -v rate="$(sed 's/.*"tokens_per_s": *\([0-9.]*\).*/\1/' <<<"$ours")" 'BEGIN {
-        printf "%-14s %9d %10.1f %12.0f", model, batch, ms, rate
-        if (peer > 0) printf " %10.0f   %.2f x", peer, rate / peer
+    model=${entry%:*}
+    read -r rate batch ms <<<"$(fastest "$out/steps.json" "$model")"
+    [ -n "${rate:-}" ] || continue
+    read -r masters _ <<<"$(fastest "$out/peer.json" "$model" '"master": true')"
+    read -r pure _ <<<"$(fastest "$out/peer.json" "$model" '"master": false')"
+    awk -v model="$model" -v batch="$batch" -v ms="$ms" -v rate="$rate" -v bar="$(bar_of "$model")" \
+      -v masters="${masters:-0}" -v pure="${pure:-0}" 'BEGIN {
+        printf "%-14s %6d %9.1f %11.0f  ", model, batch, ms, rate
+        if (bar > 0) printf " %d: %s |", bar, (rate >= bar ? "met" : "MISSED"); else printf " - |"
+        if (masters > 0) printf " %.0f: %.2f %s |", masters, rate / masters, (rate >= 1.05 * masters ? "met" : "MISSED")
+        else printf " not measured |"
+        if (pure > 0) printf " %.0f: %.2f", pure, rate / pure; else printf " not measured"
         print "" }'
   done
 }
 
-for name in build tests verify ranks sanitizer kernels steps peer; do stage $name; done
+for name in build tests verify ranks sanitizer memory kernels steps peer; do stage $name; done
 {
   printf '%s, commit %s, %s\n%s\n\n%s' "$(date +%Y-%m-%d)" "$commit" "$device" \
     "$(nvcc --version 2>/dev/null | grep release)" "$summary"

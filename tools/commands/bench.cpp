@@ -123,9 +123,11 @@ void print_text(const StepCommandOptions& options, const RankContext& rank, cons
 void print_json(const StepCommandOptions& options, const RankContext& rank, const StepBench& bench,
                 const StepCost& cost) {
   const Figures f = figures(options, bench);
-  OrderedJson at_peak = OrderedJson::object();
+  OrderedJson peaks = OrderedJson::object(), at_peak = OrderedJson::object();
   for (size_t i = 0; i < kMemoryCategories; ++i) {
-    at_peak[std::string(name_of(static_cast<MemoryCategory>(i)))] = bench.memory.at_peak[i];
+    const std::string category(name_of(static_cast<MemoryCategory>(i)));
+    peaks[category] = bench.memory.peak[i];
+    at_peak[category] = bench.memory.at_peak[i];
   }
   OrderedJson out = {{"model", options.preset},
                      {"parameters", options.step.model.parameter_count()},
@@ -149,7 +151,8 @@ void print_json(const StepCommandOptions& options, const RankContext& rank, cons
                      {"pass_bytes", f.light.pass_bytes},
                      {"copy_bytes_per_s", f.light.copy_bytes_per_s},
                      {"peak_bytes", bench.memory.total_peak},
-                     {"peak_bytes_by_category", at_peak},
+                     {"peak_bytes_by_category", peaks},
+                     {"bytes_by_category_at_total_peak", at_peak},
                      {"process_peak_bytes", bench.process_ledger_peak},
                      {"rss_growth_bytes", bench.resident_growth},
                      {"loss", bench.values.loss},
