@@ -2,8 +2,7 @@
 # (tools/setup.sh --cuda). Sets FSDP_HAVE_CUDA, FSDP_HAVE_CUDA_HEADERS and the target fsdp::cuda.
 # cuBLASLt, cuDNN and NCCL are opened at run time and not linked: half a gigabyte each, and a program
 # that links them would not start on a machine without them. Read next: tests/cuda_emulator.
-# Off until it has been measured on a GPU.
-option(FSDP_CUDA "build the CUDA backend where nvcc is found" OFF)
+option(FSDP_CUDA "build the CUDA backend where nvcc is found" ON)
 set(CUDA_DEPS_DIR "" CACHE PATH "the `nvidia` folder of the CUDA pip wheels: cu13/, cudnn/, nccl/")
 set(gpu_hints "")
 foreach(folder ${CUDA_DEPS_DIR} ${PROJECT_SOURCE_DIR}/.cache/cuda/nvidia)
