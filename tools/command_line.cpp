@@ -119,6 +119,11 @@ void add_compute_options(CLI::App& command, LaunchOptions& options) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
 }
 
+void add_product_options(CLI::App& command, LaunchOptions& options) {
+  command.add_flag("--tf32", options.products.tf32,
+                   "products of f32 on a GPU may round what they multiply to TF32 (11 bits)");
+}
+
 void add_rank_options(CLI::App& command, LaunchOptions& options) {
   command.add_option("--local-ranks", options.local_ranks, "run N ranks as threads, without MPI")
       ->check(CLI::Range(1, 1024));
@@ -134,6 +139,7 @@ void add_launch_options(CLI::App& command, LaunchOptions& options) {
       .add_option("--gpu-transport", options.gpu_transport,
                   "between GPUs: auto (NCCL where each rank has its own), nccl, host")
       ->check(CLI::IsMember({"auto", "nccl", "host"}));
+  add_product_options(command, options);
 }
 
 }  // namespace fsdp::tools

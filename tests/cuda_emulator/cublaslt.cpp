@@ -3,6 +3,7 @@
 // that the ways around are tested too. Read next: kernels/cuda/matmul_plan.cpp.
 #include "kernels/cuda/cublaslt.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -19,6 +20,7 @@ struct PreferenceContent {
   uint32_t reduction_scheme = 7;
 };
 struct MatmulDescContent {
+  ComputeType compute;
   int transpose_a = kOpN, transpose_b = kOpN, epilogue = kEpilogueDefault;
   cudaDataType bias_type = CUDA_R_32F;
   const void* bias = nullptr;
@@ -61,16 +63,25 @@ void write(void* data, cudaDataType type, int64_t index, double value) {
   }
 }
 
+// To the nearest with 10 bits behind the point, as tensor cores read f32 for TF32.
+double as_tf32(double value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+  return std::bit_cast<float>((bits + 0xfffu + ((bits >> 13) & 1u)) & ~0x1fffu);
+}
+
 struct Matrix {
   MatrixLayoutContent layout;
   const void* data;
   bool transposed;
+  bool tf32;
 
   std::vector<double> values(int64_t rows, int64_t columns) const {  // by rows of op(matrix)
     std::vector<double> out;
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < columns; ++j) {
-        out.push_back(read(data, layout.type, transposed ? j + i * layout.ld : i + j * layout.ld));
+        const int64_t at = transposed ? j + i * layout.ld : i + j * layout.ld;
+        const double value = read(data, layout.type, at);
+        out.push_back(tf32 ? as_tf32(value) : value);
       }
     }
     return out;
@@ -188,9 +199,10 @@ Status matmul(Handle, MatmulDesc desc, const void* alpha, const void* a, MatrixL
               void* d, MatrixLayout d_layout, const Algo*, void* workspace, size_t workspace_bytes,
               cudaStream_t stream) {
   if (workspace_bytes < kWorkspaceBytes) return kInvalidValue;
+  const bool tf32 = desc->compute == kCompute32FFastTF32;
   const Product product = {*desc,
-                           {*a_layout, a, desc->transpose_a == kOpT},
-                           {*b_layout, b, desc->transpose_b == kOpT},
+                           {*a_layout, a, desc->transpose_a == kOpT, tf32},
+                           {*b_layout, b, desc->transpose_b == kOpT, tf32},
                            double{*static_cast<const float*>(alpha)},
                            double{*static_cast<const float*>(beta)},
                            c,
@@ -209,7 +221,7 @@ Status matmul(Handle, MatmulDesc desc, const void* alpha, const void* a, MatrixL
 const Library& library() {
   static const Library table = {
       .create = [](Handle* handle) { return make(handle); },
-      .desc_create = [](MatmulDesc* desc, ComputeType, cudaDataType) { return make(desc); },
+      .desc_create = [](MatmulDesc* desc, ComputeType compute, cudaDataType) { return make(desc, compute); },
       .desc_destroy = destroy<MatmulDescContent>,
       .desc_set = desc_set,
       .layout_create = [](MatrixLayout* layout, cudaDataType type, uint64_t rows, uint64_t columns,

@@ -24,5 +24,18 @@ done
 verify "$fixtures/models/gpt2" --trajectory --local-ranks 2
 verify "$fixtures/fsdp/gpt2_fp32_w2" --local-ranks 2
 
+# With TF32 the same run is above the limits of f32; on a CPU there is none.
+refused() {
+  local reason=$1 output; shift
+  if output=$("$FSDP_EMULATED" verify "$fixtures/models/gpt2" --tf32 --threads 1 "$@" 2>&1) ||
+    ! grep -qF "$reason" <<<"$output"; then
+    printf 'FAILED: fsdp_emulated verify --tf32 %s: expected "%s"\n%s\n' "$*" "$reason" "$output"
+    failed=1
+  fi
+}
+refused "ABOVE" --backend cuda
+refused "runtime.tf32: is of GPUs, but the CPU computes" --backend cpu
+refused "runtime.tf32: rounds products of f32, but bf16 is computed in" --backend cuda --dtype bf16
+
 echo "verify: $runs runs"
 exit "$failed"

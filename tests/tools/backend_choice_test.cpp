@@ -70,6 +70,26 @@ TEST_CASE("GPUs talk over NCCL where each rank has its own and the library is th
   });
 }
 
+TEST_CASE("TF32 is for products of f32 on a GPU") {
+  GpuChoice gpu = {.cuda = cuda::CudaOptions{}}, cpu;
+  choose_products({.tf32 = true}, gpu);
+  CHECK(gpu.cuda->tf32);
+  choose_products({}, gpu);
+  CHECK(!gpu.cuda->tf32);
+  choose_products({}, cpu);
+  CHECK(error_of([&] { choose_products({.tf32 = true}, cpu); }) ==
+        "runtime.tf32: is of GPUs, but the CPU computes");
+  BackendOptions options = {.cuda = cuda::CudaOptions{}};
+  check_products(options, {DType::kBF16});
+  options.cuda->tf32 = true;
+  check_products(options, {DType::kBF16, DType::kF32});
+  for (const DType dtype : {DType::kBF16, DType::kF64}) {
+    CHECK(error_of([&] { check_products(options, {dtype}); }) ==
+          fmt::format("runtime.tf32: rounds products of f32, but {} is computed in",
+                      name_of(dtype)));
+  }
+}
+
 TEST_CASE("f64 is left to the CPU unless CUDA was asked for") {
   BackendOptions options;
   options.cuda.emplace();

@@ -34,6 +34,7 @@ DeviceReport report_gpu(const cuda::CudaOptions& options) {
   DeviceReport report;
   report.backend = "cuda";
   report.name = sensors.name;
+  report.tf32 = options.tf32;
   report.cache_bytes = sensors.cache_bytes;
   report.clock_mhz = sensors.clock_mhz;
   report.memory_clock_mhz = sensors.memory_clock_mhz;

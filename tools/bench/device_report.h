@@ -12,6 +12,7 @@ struct DeviceReport {
   std::string backend;     // "cpu", "cuda"
   std::string name;        // "NVIDIA H200"
   int threads = 0;         // of the CPU's kernels
+  bool tf32 = false;       // a GPU's products of f32 round to it
   size_t cache_bytes = 0;  // the last cache before memory
   // Now, so ask right after the work.
   std::optional<double> clock_mhz;  // of the cores

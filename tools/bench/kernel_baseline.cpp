@@ -51,6 +51,7 @@ std::map<Key, double> read_baseline(const std::filesystem::path& baseline,
   check_same(root, "backend", report.device.backend, file);
   check_same(root, "device", report.device.name, file);
   check_same(root, "threads", report.device.threads, file);
+  check_same(root, "tf32", report.device.tf32, file);
   check_same(root, "dtype", std::string(name_of(report.extents.dtype)), file);
   return fastest_us(root, file);
 }

@@ -56,6 +56,7 @@ OrderedJson head_json(const KernelReport& report) {
   return {{"device", device.name},
           {"backend", device.backend},
           {"threads", device.threads},
+          {"tf32", device.tf32},
           {"clock_mhz", or_null(device.clock_mhz)},
           {"memory_clock_mhz", or_null(device.memory_clock_mhz)},
           {"power_w", or_null(device.power_w)},
@@ -116,8 +117,9 @@ std::string format_kernels(const KernelReport& report) {
       known(device.clock_mhz, "MHz"), known(device.memory_clock_mhz, "MHz memory"),
       known(device.power_w, "W"), report.commit, report.extents.model,
       report.extents.shape.empty() ? "" : " with ", report.extents.shape, report.extents.batch,
-      report.extents.length, name_of(report.extents.dtype), rates.copy_bytes_per_s * 1e-9,
-      rates.product_flops_per_s * 1e-12);
+      report.extents.length,
+      fmt::format("{}{}", name_of(report.extents.dtype), device.tf32 ? " (TF32 products)" : ""),
+      rates.copy_bytes_per_s * 1e-9, rates.product_flops_per_s * 1e-12);
   size_t names = 6, shapes = 7;  // of their heads
   for (const KernelResult& kernel : report.bench.kernels) {
     names = std::max(names, kernel.name.size());

@@ -42,6 +42,7 @@ int run_bench_kernels(KernelsOptions options, RankContext& rank) {
   const KernelExtents extents = kernel_extents(options.extents);
   const std::vector<KernelCase> table = kernel_table(extents, options.filter);
   FSDP_CHECK(!table.empty(), "--filter: no kernel has \"{}\" in its name", options.filter);
+  check_products(rank.backend, {options.extents.dtype});
   const auto backend = make_backend(rank.backend, options.extents.dtype);
   KernelReport report;
   report.device = report_device(*backend, rank.backend);
@@ -89,6 +90,7 @@ void add_bench_kernels(CLI::App& bench, ChosenCommand& chosen) {
   CLI::Option* json = command->add_flag("--json", options->json, "print JSON");
   command->add_flag("--csv", options->csv, "print CSV")->excludes(json);
   add_compute_options(*command, options->launch);
+  add_product_options(*command, options->launch);
   command->callback([&chosen, options] {
     chosen = [options] {
       check_one_process("bench kernels");

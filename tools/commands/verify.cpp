@@ -150,6 +150,8 @@ void Verification::start_session(const ReferenceTrajectory& trajectory, DType dt
   session.loss_scale = trajectory.run.loss_scale;
   session.frozen = trajectory.run.frozen;
   session.backend = rank_.backend;
+  const bool judge = dtype == DType::kF64 && reference_.dtype != dtype;
+  if (judge && session.backend.cuda) session.backend.cuda->tf32 = false;
   session.adamw = trajectory.adamw;
   session.clip_norm = trajectory.clip_norm;
   session.clip_power = trajectory.clip_power;

@@ -175,6 +175,7 @@ struct RuntimeSection {
   std::string backend = "auto";
   bool share_gpus = false;
   std::string gpu_transport = "auto";
+  bool tf32 = false;
   int64_t threads = 0;
   bool synchronous = false;
   bool shared_memory = true;

@@ -209,6 +209,8 @@ void visit(V& v, RuntimeSection& c) {
   v.field("share_gpus", c.share_gpus, "several ranks may use one GPU");
   v.field("gpu_transport", c.gpu_transport,
           "between GPUs: auto (NCCL where each rank has its own), nccl, host");
+  v.field("tf32", c.tf32,
+          "products of f32 on a GPU may round what they multiply to TF32 (11 bits)");
   v.field("threads", c.threads, "per rank; 0: cores / ranks of the host");
   v.field("synchronous", c.synchronous, "every operation inline, for debugging");
   v.field("shared_memory", c.shared_memory, "between ranks of one host");

@@ -60,6 +60,18 @@ GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::st
   return {.cuda = cuda::CudaOptions{.device = place % own.gpus}, .shared = shared};
 }
 
+void choose_products(const ProductOptions& options, GpuChoice& gpu) {
+  FSDP_CHECK(!options.tf32 || gpu.cuda, "runtime.tf32: is of GPUs, but the CPU computes");
+  if (gpu.cuda) gpu.cuda->tf32 = options.tf32;
+}
+
+void check_products(const BackendOptions& options, const std::vector<DType>& computed) {
+  const bool f32 = std::find(computed.begin(), computed.end(), DType::kF32) != computed.end();
+  FSDP_CHECK(f32 || !options.cuda || !options.cuda->tf32,
+             "runtime.tf32: rounds products of f32, but {} is computed in",
+             name_of(computed.front()));
+}
+
 TransportChoice choose_transport(comm::Communicator& world, const std::string& transport,
                                  const GpuChoice& gpu) {
   const bool automatic = transport.empty() || transport == "auto";

@@ -49,6 +49,15 @@ std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, const std::string
 GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::string& backend,
                      bool share_gpus);
 
+// How a GPU multiplies matrices.
+struct ProductOptions {
+  bool tf32 = false;  // f32 operands may be rounded to TF32
+};
+// Error when it is asked of the CPU.
+void choose_products(const ProductOptions& options, GpuChoice& gpu);
+// Error when none of the dtypes that are computed in is what TF32 is for.
+void check_products(const BackendOptions& options, const std::vector<DType>& computed);
+
 struct TransportChoice {
   bool nccl = false;
   std::string note;  // why not, where that may surprise

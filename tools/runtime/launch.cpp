@@ -83,7 +83,10 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_
   if (world.rank() == 0 && !choice.warning.empty()) print_line("warning: " + choice.warning);
   const std::vector<RankGpus> gpus = gpus_of_ranks(world, options.backend);
   GpuChoice gpu;
-  agree(world, [&] { gpu = choose_gpu(gpus, world.rank(), options.backend, options.share_gpus); });
+  agree(world, [&] {
+    gpu = choose_gpu(gpus, world.rank(), options.backend, options.share_gpus);
+    choose_products(options.products, gpu);
+  });
   const TransportChoice transport = [&] {
     try {
       return choose_transport(world, options.gpu_transport, gpu);

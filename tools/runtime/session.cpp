@@ -81,6 +81,14 @@ void check_buffers(Module& model, const comm::WrapPolicy& wrap, const comm::Fsdp
              "are units of their own here and are used together");
 }
 
+std::vector<DType> computed_dtypes(const comm::FsdpOptions& options) {
+  std::vector<DType> out = {options.param_dtype};
+  for (const comm::UnitOverride& unit : options.units) {
+    if (unit.param_dtype) out.push_back(*unit.param_dtype);
+  }
+  return out;
+}
+
 Session::Session(comm::Communicator& world, const SessionOptions& options)
     : world_(world),
       options_(options),
@@ -90,6 +98,7 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
       tape_(std::make_unique<Tape>(*backend_)),
       model_(std::make_unique<models::CausalLM>(options.model, *backend_, options.fsdp.param_dtype,
                                                 options.max_length)) {
+  check_products(options.backend, computed_dtypes(options.fsdp));
   model_->set_recompute(options.recompute, options.recompute_every);
   if (options.lora) models::add_lora(*model_, *options.lora);
   freeze_parameters(options.model, options.frozen, model_->parameters());

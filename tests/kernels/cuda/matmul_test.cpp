@@ -103,6 +103,29 @@ TEST_CASE("a sum over nothing, no rows, and views that are not aligned") {
   });
 }
 
+TEST_CASE("TF32 rounds the operands of f32 products, where it is asked for") {
+  const auto products = [](Backend& backend) {
+    std::vector<Values> out;
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      const Tensor a = random_tensor(backend, {32, 64}, dtype, 1);
+      const Tensor b = random_tensor(backend, {64, 16}, dtype, 2);
+      Tensor c = Tensor::empty(backend, {32, 16}, DType::kF32);
+      backend.matmul(backend.compute_stream(), {.a = a, .b = b, .c = c});
+      out.push_back(c.to_doubles());
+    }
+    return out;
+  };
+  on_gpu([&](cuda::CudaBackend& exact) {
+    cuda::CudaBackend rounding({.tf32 = true});
+    const std::vector<Values> rounded = products(rounding), expected = products(exact);
+    // A sum of 64 products of values around 1, each operand off by at most 2^-11 of itself.
+    const double error = largest_error(rounded[0], expected[0], 8);
+    CHECK(error > 1e-6);
+    CHECK(error < 1e-2);
+    CHECK(rounded[1] == expected[1]);
+  });
+}
+
 TEST_CASE("products of f64 are refused by name") {
   on_gpu([](Backend& gpu) {
     Tensor x = Tensor::zeros(gpu, {2, 2}, DType::kF64);

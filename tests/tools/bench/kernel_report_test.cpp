@@ -117,6 +117,9 @@ TEST_CASE("baseline: files that cannot be compared are named with the reason") {
   const std::string good = kernels_json(report());
   CHECK(error(good, report()).empty());
   KernelReport other = report();
+  other.device.tf32 = true;
+  CHECK(contains(error(good, other), "b.json: tf32: expected true as in this run, got false"));
+  other.device.tf32 = false;
   other.device.threads = 1;
   CHECK(contains(error(good, other), "b.json: threads: expected 1 as in this run, got 2"));
   other = report();
