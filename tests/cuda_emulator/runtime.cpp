@@ -237,6 +237,16 @@ cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
           [owner = std::move(owner), bytes] { std::memset(owner.get(), kPoison, bytes); });
   return cudaSuccess;
 }
+// Of no stream: NCCL's buffers.
+cudaError_t cudaMalloc(void** address, size_t bytes) {
+  if (::posix_memalign(address, 512, bytes) != 0) return returned(cudaErrorMemoryAllocation);
+  std::memset(*address, kPoison, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* address) {
+  std::free(address);
+  return cudaSuccess;
+}
 cudaError_t cudaMallocHost(void** address, size_t bytes) {
   *address = std::malloc(bytes);
   if (*address) std::memset(*address, kPoison, bytes);

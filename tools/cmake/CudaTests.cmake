@@ -40,7 +40,7 @@ if(FSDP_HAVE_EMULATOR)
   add_library(fsdp_cuda_emulated OBJECT ${emulated} ${runtime})
   target_include_directories(fsdp_cuda_emulated BEFORE PUBLIC ${tests}/cuda_emulator/include)
   target_include_directories(fsdp_cuda_emulated SYSTEM PUBLIC ${FSDP_CUDA_INCLUDE})
-  target_link_libraries(fsdp_cuda_emulated PUBLIC fsdp_kernels Boost::context)
+  target_link_libraries(fsdp_cuda_emulated PUBLIC fsdp_kernels fsdp_comm Boost::context)
   # Kernels read runs of elements as packets, which only CUDA's compiler allows.
   target_compile_options(fsdp_cuda_emulated PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas)
 
