@@ -122,6 +122,11 @@ void add_compute_options(CLI::App& command, LaunchOptions& options) {
 void add_product_options(CLI::App& command, LaunchOptions& options) {
   command.add_flag("--tf32", options.products.tf32,
                    "products of f32 on a GPU may round what they multiply to TF32 (11 bits)");
+  command
+      .add_option("--matmul-choice", options.products.choice,
+                  "of a GPU's algorithms: heuristic (cuBLASLt's first), timed (the fastest of its "
+                  "first 8, kept in .cache/matmul)")
+      ->check(CLI::IsMember({"heuristic", "timed"}));
 }
 
 void add_rank_options(CLI::App& command, LaunchOptions& options) {

@@ -58,6 +58,7 @@ struct HeuristicResult {
 };
 
 struct Library {
+  size_t (*version)();
   Status (*create)(Handle*);
   Status (*desc_create)(MatmulDesc*, ComputeType, cudaDataType);
   Status (*desc_destroy)(MatmulDesc);

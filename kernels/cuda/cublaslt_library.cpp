@@ -10,6 +10,7 @@ Library open() {
   const DynamicLibrary from("cuBLASLt",
                             {FSDP_CUBLAS_LIBRARY, "libcublasLt.so.13", "libcublasLt.so.12"});
   Library to{};
+  from.find(to.version, "cublasLtGetVersion");
   from.find(to.create, "cublasLtCreate");
   from.find(to.desc_create, "cublasLtMatmulDescCreate");
   from.find(to.desc_destroy, "cublasLtMatmulDescDestroy");

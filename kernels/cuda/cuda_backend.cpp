@@ -33,6 +33,7 @@ DeviceInfo open_device(int device) {
           .minor = properties.minor,
           .multiprocessors = properties.multiProcessorCount,
           .memory = properties.totalGlobalMem,
+          .cache = static_cast<size_t>(properties.l2CacheSize),
           .shared_per_block = properties.sharedMemPerBlockOptin};
 }
 

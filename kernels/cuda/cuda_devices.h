@@ -3,6 +3,8 @@
 // Read next: kernels/cuda/cuda_backend.h.
 #pragma once
 
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -22,6 +24,7 @@ struct DeviceInfo {
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
   size_t memory = 0;            // bytes
+  size_t cache = 0;             // bytes, the last one before memory
   size_t shared_per_block = 0;  // bytes that a block may ask for
 };
 
@@ -29,6 +32,10 @@ struct CudaOptions {
   int device = 0;
   bool synchronous = false;  // wait after every kernel: for debugging
   bool tf32 = false;         // f32 matrix products may round their operands to TF32
+  // Of each kind of matrix product the fastest algorithm is taken, by time, and kept in this
+  // folder: kernels/cuda/matmul_choices.h. Empty: the one that cuBLASLt names first.
+  std::filesystem::path matmul_choices = {};
+  std::function<void(const std::string&)> note = {};  // of what the user may want to know
 };
 
 // Error when there is no such device.

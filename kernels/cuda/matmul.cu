@@ -61,7 +61,7 @@ MatmulKind kind_of(const MatmulArgs& args, const Tensor& target, bool tf32) {
 // False when there is no algorithm for it.
 bool multiply(const Op& op, MatmulPlans& plans, const MatmulKind& kind,
               const MatmulPointers& pointers) {
-  MatmulPlan* plan = plans.find(kind);
+  MatmulPlan* plan = plans.find(op, kind);
   if (!plan) return false;
   CudaBackend& backend = op.backend();
   const size_t bytes = plan->workspace_bytes();
@@ -122,10 +122,7 @@ void CudaBackend::matmul(Stream& stream, const MatmulArgs& args) {
              name_of(args.a.dtype()), name_of(accumulation_dtype(args.a.dtype())),
              name_of(args.a.dtype()), name_of(result));
   dispatch_device(args.a.dtype(), op.name(), [](auto) {});  // refuses f64
-  if (!matmul_plans_) {
-    // NVIDIA's advice for cuBLAS: 32 MiB on Hopper, 4 before
-    matmul_plans_ = std::make_unique<MatmulPlans>(size_t{device_.major >= 9 ? 32u : 4u} << 20);
-  }
+  if (!matmul_plans_) matmul_plans_ = std::make_unique<MatmulPlans>(*this);
   Tensor& target = args.pre_activation ? *args.pre_activation : args.c;
   const MatmulKind kind = kind_of(args, target, options_.tf32);
   if (kind.m == 0 || kind.n == 0) return;

@@ -1,6 +1,9 @@
-// Descriptors and the choice of the algorithm: the first that the heuristic names, among those that
-// give the same bits every time. See [Note: rows and columns] in the header.
+// Descriptors and the choice of the algorithm, among those that give the same bits every time. See
+// [Note: rows and columns] in the header and [Note: whose choice counts] in matmul_choices.h.
 #include "kernels/cuda/matmul_plan.h"
+
+#include "kernels/cuda/matmul_choices.h"
+#include "kernels/cuda/matmul_timing.h"
 
 namespace fsdp::cuda {
 namespace {
@@ -67,14 +70,13 @@ MatmulPlan::~MatmulPlan() {
 }
 
 std::unique_ptr<MatmulPlan> MatmulPlan::make(lt::Handle handle, const MatmulKind& kind,
-                                             size_t workspace_limit) {
+                                             size_t workspace_limit, int wanted) {
   std::unique_ptr<MatmulPlan> plan(new MatmulPlan(kind));
-  return plan->choose(handle, workspace_limit) ? std::move(plan) : nullptr;
+  return plan->ask(handle, workspace_limit, wanted) ? std::move(plan) : nullptr;
 }
 
-// Not timed: a choice by time may differ between runs, and with it the bits. Split-K must not add
-// up in the result itself, which has no fixed order.
-bool MatmulPlan::choose(lt::Handle handle, size_t workspace_limit) {
+// Split-K must not add up in the result itself, which has no fixed order.
+bool MatmulPlan::ask(lt::Handle handle, size_t workspace_limit, int wanted) {
   lt::Preference preference = nullptr;
   check(lt::library().preference_create(&preference), "MatmulPreferenceCreate");
   const std::unique_ptr<lt::PreferenceContent, void (*)(lt::Preference)> owner(
@@ -87,29 +89,60 @@ bool MatmulPlan::choose(lt::Handle handle, size_t workspace_limit) {
   set(preference, lt::kMinAlignmentC, kind_.alignment_c);
   set(preference, lt::kMinAlignmentD, kind_.alignment_c);
   int found = 0;
-  const lt::Status status =
-      lt::library().heuristic(handle, desc_, a_, b_, d_, d_, preference, 1, &chosen_, &found);
-  return status == lt::kSuccess && found == 1 && chosen_.state == lt::kSuccess;
+  candidates_.resize(static_cast<size_t>(wanted));
+  const lt::Status status = lt::library().heuristic(handle, desc_, a_, b_, d_, d_, preference,
+                                                    wanted, candidates_.data(), &found);
+  candidates_.resize(status == lt::kSuccess ? static_cast<size_t>(found) : 0);
+  std::erase_if(candidates_, [](const auto& each) { return each.state != lt::kSuccess; });
+  return !candidates_.empty();
 }
 
-lt::Status MatmulPlan::run(lt::Handle handle, const MatmulPointers& pointers, void* workspace,
-                           cudaStream_t stream) {
+lt::Status MatmulPlan::run_candidate(lt::Handle handle, size_t candidate,
+                                     const MatmulPointers& pointers, void* workspace,
+                                     cudaStream_t stream) {
   if (pointers.bias) set(desc_, lt::kBiasPointer, pointers.bias);
   if (pointers.pre_activation) set(desc_, lt::kEpilogueAuxPointer, pointers.pre_activation);
   const float one = 1, beta = kind_.accumulate ? 1 : 0;
+  const lt::HeuristicResult& chosen = candidates_[candidate];
   return lt::library().matmul(handle, desc_, &one, pointers.b, a_, pointers.a, b_, &beta,
-                              pointers.c, d_, pointers.c, d_, &chosen_.algo, workspace,
-                              chosen_.workspace_bytes, stream);
+                              pointers.c, d_, pointers.c, d_, &chosen.algo, workspace,
+                              chosen.workspace_bytes, stream);
 }
 
-MatmulPlans::MatmulPlans(size_t workspace_limit) : workspace_limit_(workspace_limit) {
+MatmulPlans::MatmulPlans(const CudaBackend& backend)
+    // NVIDIA's advice for cuBLAS: 32 MiB on Hopper, 4 before
+    : workspace_limit_(size_t{backend.device().major >= 9 ? 32u : 4u} << 20),
+      note_(backend.options().note) {
   check(lt::library().create(&handle_), "Create");
+  const std::filesystem::path& folder = backend.options().matmul_choices;
+  if (folder.empty()) return;
+  choices_ = std::make_unique<MatmulChoices>(
+      folder, fmt::format("{}-cublaslt-{}", backend.device().name, lt::library().version()), note_);
 }
 
-MatmulPlan* MatmulPlans::find(const MatmulKind& kind) {
+MatmulPlans::~MatmulPlans() = default;
+
+MatmulPlan* MatmulPlans::find(const Op& op, const MatmulKind& kind) {
+  constexpr int kTimed = 8;
   const auto [place, fresh] = plans_.try_emplace(kind);
-  if (fresh) place->second = MatmulPlan::make(handle_, kind, workspace_limit_);
+  if (fresh) {
+    place->second = MatmulPlan::make(handle_, kind, workspace_limit_, choices_ ? kTimed : 1);
+    if (place->second && choices_) place->second->choose(choose(op, *place->second));
+  }
   return place->second.get();
+}
+
+size_t MatmulPlans::choose(const Op& op, MatmulPlan& plan) {
+  const MatmulKind& kind = plan.kind();
+  const size_t known = choices_->find(kind, plan.candidates());
+  if (known < plan.candidates().size()) return known;
+  const std::optional<size_t> fastest = fastest_candidate(op, handle_, plan);
+  if (fastest) return choices_->keep(kind, plan.candidates(), *fastest);
+  if (note_) {
+    note_(fmt::format("[{}] no memory is free to time algorithms: cuBLASLt's first one is taken",
+                      op.describe()));
+  }
+  return 0;
 }
 
 }  // namespace fsdp::cuda

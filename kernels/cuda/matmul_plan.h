@@ -1,4 +1,5 @@
-// Prepared matrix products: descriptors and algorithm of cuBLASLt, chosen once per kind of product.
+// Prepared matrix products: descriptors and algorithm of cuBLASLt, chosen once per kind of product:
+// the first that the heuristic names, or, where that was asked for, the fastest of the first few.
 // [Note: rows and columns] cuBLASLt stores by columns. A row-major c (M, N) is its N x M matrix D,
 // so it multiplies D = op(b) op(a): operands change places, and what is transposed stays so.
 #pragma once
@@ -7,11 +8,15 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "core/dtype.h"
 #include "kernels/cuda/cublaslt.h"
+#include "kernels/cuda/op.h"
 
 namespace fsdp::cuda {
+
+class MatmulChoices;
 
 // All that the choice of an algorithm may depend on.
 struct MatmulKind {
@@ -37,35 +42,51 @@ struct MatmulPointers {
 
 class MatmulPlan {
  public:
-  // Null when cuBLASLt has no algorithm for it.
+  // With at most `wanted` candidates. Null when cuBLASLt has no algorithm for it.
   static std::unique_ptr<MatmulPlan> make(lt::Handle handle, const MatmulKind& kind,
-                                          size_t workspace_limit);
+                                          size_t workspace_limit, int wanted);
   ~MatmulPlan();
 
-  size_t workspace_bytes() const { return chosen_.workspace_bytes; }
+  const MatmulKind& kind() const { return kind_; }
+  // As the heuristic orders them; all give the same bits every time.
+  const std::vector<lt::HeuristicResult>& candidates() const { return candidates_; }
+  void choose(size_t candidate) { chosen_ = candidate; }  // until then the first
+
+  size_t workspace_bytes() const { return candidates_[chosen_].workspace_bytes; }
   lt::Status run(lt::Handle handle, const MatmulPointers& pointers, void* workspace,
-                 cudaStream_t stream);
+                 cudaStream_t stream) {
+    return run_candidate(handle, chosen_, pointers, workspace, stream);
+  }
+  lt::Status run_candidate(lt::Handle handle, size_t candidate, const MatmulPointers& pointers,
+                           void* workspace, cudaStream_t stream);
 
  private:
   explicit MatmulPlan(const MatmulKind& kind);
-  bool choose(lt::Handle handle, size_t workspace_limit);
+  bool ask(lt::Handle handle, size_t workspace_limit, int wanted);
 
   MatmulKind kind_;
   lt::MatmulDesc desc_ = nullptr;
   lt::MatrixLayout a_ = nullptr, b_ = nullptr, d_ = nullptr;  // in cuBLASLt's order
-  lt::HeuristicResult chosen_{};
+  std::vector<lt::HeuristicResult> candidates_;
+  size_t chosen_ = 0;
 };
 
 // Every kind of product seen so far.
 class MatmulPlans {
  public:
-  explicit MatmulPlans(size_t workspace_limit);
-  MatmulPlan* find(const MatmulKind& kind);  // null: there is no algorithm
+  explicit MatmulPlans(const CudaBackend& backend);
+  ~MatmulPlans();
+  // Null: there is no algorithm. `op` is the one that asks; timing goes before it on its stream.
+  MatmulPlan* find(const Op& op, const MatmulKind& kind);
   lt::Handle handle() const { return handle_; }
 
  private:
+  size_t choose(const Op& op, MatmulPlan& plan);
+
   lt::Handle handle_ = nullptr;  // lives as long as the process
   size_t workspace_limit_;
+  std::function<void(const std::string&)> note_;
+  std::unique_ptr<MatmulChoices> choices_;  // null: not timed
   std::map<MatmulKind, std::unique_ptr<MatmulPlan>> plans_;
 };
 

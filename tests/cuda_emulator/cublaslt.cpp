@@ -1,8 +1,10 @@
 // cuBLASLt as far as the project calls it, on the CPU: matrices by columns, sums in double,
-// epilogues, one algorithm. It has none for some epilogues of ugly shapes, as the real one may, so
+// epilogues. Its algorithms differ in name alone, and in the time that a test says they take
+// (emulator.h, product_ns). It has none for some epilogues of ugly shapes, as the real one may, so
 // that the ways around are tested too. Read next: kernels/cuda/matmul_plan.cpp.
 #include "kernels/cuda/cublaslt.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -11,6 +13,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "tests/cuda_emulator/emulator.h"
 #include "tests/cuda_emulator/scheduler.h"
 
 namespace fsdp::cuda::lt {
@@ -37,6 +40,12 @@ namespace {
 
 constexpr Status kInvalidValue = static_cast<Status>(7);
 constexpr size_t kWorkspaceBytes = 4096;
+constexpr int kAlgorithms = 4;
+
+// Which algorithm, and of which product: one of another product's is refused.
+Algo algorithm(int place, const MatmulDescContent& desc, const MatrixLayoutContent& d) {
+  return {{static_cast<uint64_t>(place), d.rows, d.columns, static_cast<uint64_t>(desc.epilogue)}};
+}
 
 double read(const void* data, cudaDataType type, int64_t index) {
   switch (type) {
@@ -174,7 +183,8 @@ Status preference_set(Preference preference, PreferenceAttribute attribute, cons
 }
 
 Status heuristic(Handle, MatmulDesc desc, MatrixLayout a, MatrixLayout b, MatrixLayout,
-                 MatrixLayout d, Preference preference, int, HeuristicResult* result, int* found) {
+                 MatrixLayout d, Preference preference, int wanted, HeuristicResult* results,
+                 int* found) {
   const uint64_t m = desc->transpose_a ? a->columns : a->rows;
   const uint64_t k = desc->transpose_a ? a->rows : a->columns;
   const uint64_t n = desc->transpose_b ? b->rows : b->columns;
@@ -187,18 +197,26 @@ Status heuristic(Handle, MatmulDesc desc, MatrixLayout a, MatrixLayout b, Matrix
   const bool gelu = desc->epilogue & kEpilogueGeluAux;
   const bool has_none = (desc->epilogue != kEpilogueDefault && m % 4 != 0) ||
                         (gelu && (desc->aux_ld % 8 != 0 || d->type == CUDA_R_32F));
-  *found = has_none ? 0 : 1;
+  *found = has_none ? 0 : std::min(wanted, kAlgorithms);
   if (has_none) return kNotSupported;
-  *result = {};
-  result->workspace_bytes = kWorkspaceBytes;
+  for (int i = 0; i < *found; ++i) {
+    results[i] = {};
+    results[i].algo = algorithm(i, *desc, *d);
+    results[i].workspace_bytes = kWorkspaceBytes;
+  }
   return kSuccess;
 }
 
 Status matmul(Handle, MatmulDesc desc, const void* alpha, const void* a, MatrixLayout a_layout,
               const void* b, MatrixLayout b_layout, const void* beta, const void* c, MatrixLayout,
-              void* d, MatrixLayout d_layout, const Algo*, void* workspace, size_t workspace_bytes,
-              cudaStream_t stream) {
-  if (workspace_bytes < kWorkspaceBytes) return kInvalidValue;
+              void* d, MatrixLayout d_layout, const Algo* algo, void* workspace,
+              size_t workspace_bytes, cudaStream_t stream) {
+  const int place = static_cast<int>(algo->data[0]);
+  const Algo expected = algorithm(place, *desc, *d_layout);
+  if (workspace_bytes < kWorkspaceBytes || place >= kAlgorithms ||
+      std::memcmp(algo, &expected, sizeof expected) != 0) {
+    return kInvalidValue;
+  }
   const bool tf32 = desc->compute == kCompute32FFastTF32;
   const Product product = {*desc,
                            {*a_layout, a, desc->transpose_a == kOpT, tf32},
@@ -208,8 +226,11 @@ Status matmul(Handle, MatmulDesc desc, const void* alpha, const void* a, MatrixL
                            c,
                            *d_layout,
                            d};
+  const auto& product_ns = emulator::settings().product_ns;
+  const int64_t ns = product_ns ? product_ns(place) : 0;
   // As a grid of one thread, so that it stands in the order and the delays of kernels.
-  emulator::enqueue_grid(stream, dim3(1), dim3(1), 0, [product, workspace] {
+  emulator::enqueue_grid(stream, dim3(1), dim3(1), 0, [product, workspace, ns] {
+    emulator::spend(ns);
     std::memset(workspace, 0x5a, kWorkspaceBytes);
     product.run();
   });
@@ -220,8 +241,10 @@ Status matmul(Handle, MatmulDesc desc, const void* alpha, const void* a, MatrixL
 
 const Library& library() {
   static const Library table = {
+      .version = [] { return size_t{130000}; },
       .create = [](Handle* handle) { return make(handle); },
-      .desc_create = [](MatmulDesc* desc, ComputeType compute, cudaDataType) { return make(desc, compute); },
+      .desc_create = [](MatmulDesc* desc, ComputeType compute,
+                        cudaDataType) { return make(desc, compute); },
       .desc_destroy = destroy<MatmulDescContent>,
       .desc_set = desc_set,
       .layout_create = [](MatrixLayout* layout, cudaDataType type, uint64_t rows, uint64_t columns,

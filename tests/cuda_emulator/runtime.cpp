@@ -71,6 +71,8 @@ Device& device() {
   return instance;
 }
 
+std::atomic<int64_t> clock_ahead_ns{0};
+
 thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t returned(cudaError_t error) {
@@ -130,6 +132,8 @@ cudaError_t enqueue_grid(cudaStream_t stream, dim3 grid, dim3 block, size_t shar
   return cudaSuccess;
 }
 
+void spend(int64_t ns) { clock_ahead_ns += ns; }
+
 void enqueue_task(cudaStream_t stream, std::string_view name, std::function<void()> task) {
   enqueue(stream, name, std::move(task));
 }
@@ -156,6 +160,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::strncpy(properties->name, "emulated GPU", sizeof properties->name - 1);
   properties->major = 9;
   properties->multiProcessorCount = 4;
+  properties->l2CacheSize = 4096;
   properties->totalGlobalMem = emulator::settings().memory;
   properties->sharedMemPerBlock = 49152;
   properties->sharedMemPerBlockOptin = 232448;
@@ -310,7 +315,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  enqueue(stream, "event", [time = event->time_ns] { *time = fsdp::trace_clock_ns(); });
+  enqueue(stream, "event",
+          [time = event->time_ns] { *time = fsdp::trace_clock_ns() + clock_ahead_ns; });
   const fsdp::EventPtr recorded = device().host.record(*stream->stream);
   const std::lock_guard lock(event->mutex);
   event->recorded = recorded;

@@ -56,6 +56,8 @@ void run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<vo
 // Puts it on a stream.
 cudaError_t enqueue_grid(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
                          std::function<void()> kernel);
+// The device's clock, which events read, goes ahead.
+void spend(int64_t ns);
 // Host code in the place of a kernel: it may wait for other threads.
 void enqueue_task(cudaStream_t stream, std::string_view name, std::function<void()> task);
 

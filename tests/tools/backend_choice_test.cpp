@@ -66,7 +66,8 @@ TEST_CASE("GPUs talk over NCCL where each rank has its own and the library is th
     CHECK(error_of([&] { choose_transport(world, "tcp", own); }) ==
           "runtime.gpu_transport: expected auto, nccl or host, got \"tcp\"");
     const std::string error = error_of([&] { choose_transport(world, "nccl", own); });
-    CHECK(error == (missing.empty() ? "" : "runtime.gpu_transport: nccl, but on rank 0: " + missing));
+    CHECK(error ==
+          (missing.empty() ? "" : "runtime.gpu_transport: nccl, but on rank 0: " + missing));
   });
 }
 
@@ -84,10 +85,25 @@ TEST_CASE("TF32 is for products of f32 on a GPU") {
   options.cuda->tf32 = true;
   check_products(options, {DType::kBF16, DType::kF32});
   for (const DType dtype : {DType::kBF16, DType::kF64}) {
-    CHECK(error_of([&] { check_products(options, {dtype}); }) ==
-          fmt::format("runtime.tf32: rounds products of f32, but {} is computed in",
-                      name_of(dtype)));
+    CHECK(
+        error_of([&] { check_products(options, {dtype}); }) ==
+        fmt::format("runtime.tf32: rounds products of f32, but {} is computed in", name_of(dtype)));
   }
+}
+
+TEST_CASE("algorithms of products are timed on a GPU alone") {
+  GpuChoice gpu = {.cuda = cuda::CudaOptions{}}, cpu;
+  for (const char* first : {"", "heuristic"}) {
+    choose_products({.choice = first}, gpu);
+    CHECK(gpu.cuda->matmul_choices.empty());
+    choose_products({.choice = first}, cpu);
+  }
+  choose_products({.choice = "timed"}, gpu);
+  CHECK(gpu.cuda->matmul_choices == ".cache/matmul");
+  CHECK(error_of([&] { choose_products({.choice = "timed"}, cpu); }) ==
+        "runtime.matmul_choice: timed is of GPUs, but the CPU computes");
+  CHECK(error_of([&] { choose_products({.choice = "fast"}, gpu); }) ==
+        "runtime.matmul_choice: expected heuristic or timed, got \"fast\"");
 }
 
 TEST_CASE("f64 is left to the CPU unless CUDA was asked for") {

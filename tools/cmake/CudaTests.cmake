@@ -48,6 +48,7 @@ if(FSDP_HAVE_EMULATOR)
   add_executable(test_cuda_emulator ${self_tests} ${cuda_tests} ${tests}/cuda_emulator/schedules.cpp
                  $<TARGET_OBJECTS:fsdp_test_main>)
   target_link_libraries(test_cuda_emulator PRIVATE fsdp_cuda_emulated doctest::doctest)
+  target_compile_definitions(test_cuda_emulator PRIVATE FSDP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_compile_options(test_cuda_emulator PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas)
   find_path(FSDP_CUBLAS_INCLUDE cublasLt.h HINTS ${gpu_hints} PATH_SUFFIXES include)
   mark_as_advanced(FSDP_CUBLAS_INCLUDE)

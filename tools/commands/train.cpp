@@ -345,6 +345,8 @@ int train_on_ranks(TrainOptions options) {
   options.launch.share_gpus = options.launch.share_gpus || runtime.share_gpus;
   if (options.launch.gpu_transport.empty()) options.launch.gpu_transport = runtime.gpu_transport;
   options.launch.products.tf32 = options.launch.products.tf32 || runtime.tf32;
+  if (options.launch.products.choice.empty())
+    options.launch.products.choice = runtime.matmul_choice;
   options.launch.timeout_s = runtime.timeout_s;
   options.launch.shared_memory = runtime.shared_memory;
   options.launch.shared_memory_limit_mib = runtime.shared_memory_limit_mib;

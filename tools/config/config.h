@@ -176,6 +176,7 @@ struct RuntimeSection {
   bool share_gpus = false;
   std::string gpu_transport = "auto";
   bool tf32 = false;
+  std::string matmul_choice = "heuristic";
   int64_t threads = 0;
   bool synchronous = false;
   bool shared_memory = true;

@@ -211,6 +211,9 @@ void visit(V& v, RuntimeSection& c) {
           "between GPUs: auto (NCCL where each rank has its own), nccl, host");
   v.field("tf32", c.tf32,
           "products of f32 on a GPU may round what they multiply to TF32 (11 bits)");
+  v.field("matmul_choice", c.matmul_choice,
+          "of a GPU's algorithms: heuristic (cuBLASLt's first), timed (the fastest of its first 8, "
+          "kept in .cache/matmul)");
   v.field("threads", c.threads, "per rank; 0: cores / ranks of the host");
   v.field("synchronous", c.synchronous, "every operation inline, for debugging");
   v.field("shared_memory", c.shared_memory, "between ranks of one host");

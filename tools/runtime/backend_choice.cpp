@@ -8,6 +8,8 @@
 namespace fsdp::tools {
 namespace {
 
+constexpr const char* kMatmulChoices = ".cache/matmul";  // beside .cache/tokens
+
 std::string host_name() {
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
@@ -62,7 +64,13 @@ GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::st
 
 void choose_products(const ProductOptions& options, GpuChoice& gpu) {
   FSDP_CHECK(!options.tf32 || gpu.cuda, "runtime.tf32: is of GPUs, but the CPU computes");
-  if (gpu.cuda) gpu.cuda->tf32 = options.tf32;
+  FSDP_CHECK(options.choice.empty() || options.choice == "heuristic" || options.choice == "timed",
+             "runtime.matmul_choice: expected heuristic or timed, got \"{}\"", options.choice);
+  const bool timed = options.choice == "timed";
+  FSDP_CHECK(!timed || gpu.cuda, "runtime.matmul_choice: timed is of GPUs, but the CPU computes");
+  if (!gpu.cuda) return;
+  gpu.cuda->tf32 = options.tf32;
+  if (timed) gpu.cuda->matmul_choices = kMatmulChoices;
 }
 
 void check_products(const BackendOptions& options, const std::vector<DType>& computed) {

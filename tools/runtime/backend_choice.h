@@ -51,7 +51,8 @@ GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::st
 
 // How a GPU multiplies matrices.
 struct ProductOptions {
-  bool tf32 = false;  // f32 operands may be rounded to TF32
+  bool tf32 = false;   // f32 operands may be rounded to TF32
+  std::string choice;  // of algorithms: "heuristic" (also empty), "timed"
 };
 // Error when it is asked of the CPU.
 void choose_products(const ProductOptions& options, GpuChoice& gpu);

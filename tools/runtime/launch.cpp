@@ -86,6 +86,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_
   agree(world, [&] {
     gpu = choose_gpu(gpus, world.rank(), options.backend, options.share_gpus);
     choose_products(options.products, gpu);
+    if (gpu.cuda) gpu.cuda->note = [](const std::string& text) { print_line("note: " + text); };
   });
   const TransportChoice transport = [&] {
     try {

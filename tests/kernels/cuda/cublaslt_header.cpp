@@ -40,6 +40,7 @@ static_assert(offsetof(HeuristicResult, state) == offsetof(cublasLtMatmulHeurist
 
 template <auto own, typename Theirs>
 constexpr bool kSame = test::kSameSignature<decltype(std::declval<Library>().*own), Theirs>;
+static_assert(kSame<&Library::version, decltype(&cublasLtGetVersion)>);
 static_assert(kSame<&Library::create, decltype(&cublasLtCreate)>);
 static_assert(kSame<&Library::desc_create, decltype(&cublasLtMatmulDescCreate)>);
 static_assert(kSame<&Library::desc_destroy, decltype(&cublasLtMatmulDescDestroy)>);

@@ -28,6 +28,7 @@ TEST_CASE("cuBLASLt describes products without a GPU") {
     CHECK(message.starts_with("[cuBLASLt] the library cannot be opened"));
     return;
   }
+  CHECK(library->version() >= 120000);
   lt::MatmulDesc desc = nullptr;
   CHECK(library->desc_create(&desc, lt::kCompute32F, CUDA_R_32F) == lt::kSuccess);
   const int epilogue = lt::kEpilogueBias;
