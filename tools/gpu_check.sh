@@ -2,9 +2,9 @@
 # make gpu-check: on a machine with an NVIDIA GPU builds from nothing, runs the tests that need one, and
 # measures. One table at the end; JSON lines, logs and the table in the output folder.
 #   tools/gpu_check.sh [OUTPUT_FOLDER]    default: gpu-check/DATE-COMMIT
-#   STAGES="build tests verify ranks sanitizer memory kernels steps peer"   only some of them
+#   STAGES="build tests verify ranks memory kernels steps sanitizer peer"   only some of them
 #   JOBS=N           compiler processes (default: all cores)
-#   PEER_SECONDS=N   for PyTorch (default: 200)
+#   LIMIT_S=N        seconds in all (default: 520): the sanitizer and PyTorch take what is left
 #   BUILD=FOLDER     default: build-gpu
 # A stage that cannot run says why and counts as skipped; the exit status is that of the worst stage.
 set -uo pipefail
@@ -13,7 +13,7 @@ root=$PWD
 build=${BUILD:-$root/build-gpu}
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 out=${1:-gpu-check/$(date +%Y-%m-%d)-$commit}
-stages=${STAGES:-build tests verify ranks sanitizer memory kernels steps peer}
+stages=${STAGES:-build tests verify ranks memory kernels steps sanitizer peer}
 jobs=${JOBS:-$(nproc)}
 models="$root/tests/fixtures/models/* $root/../shared/fixtures/models/*"
 as_root=$([ "$(id -u)" = 0 ] && echo --allow-run-as-root)
@@ -24,12 +24,14 @@ if ! gpus=$(nvidia-smi -L 2>&1); then
   exit 2
 fi
 mkdir -p "$out" && out=$(cd "$out" && pwd)
-device=$(nvidia-smi --query-gpu=name,driver_version,clocks.max.sm,power.limit --format=csv,noheader -i 0)
-architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader -i 0 | tr -d .)
+device=$(nvidia-smi -i 0 --query-gpu=name,driver_version,clocks.max.sm,power.limit --format=csv,noheader)
+architecture=$(nvidia-smi -i 0 --query-gpu=compute_cap --format=csv,noheader | tr -d .)
 [ "$architecture" = 90 ] && architecture=90a
 
 worst=0
 summary=""
+end=$((SECONDS + ${LIMIT_S:-520}))
+left() { echo $((end > SECONDS ? end - SECONDS : 0)); }
 
 # stage NAME FUNCTION: runs it with its output in a log; 77 means skipped, with the reason in the last line
 stage() {
@@ -47,9 +49,12 @@ stage() {
   tail -n 1 <<<"${summary%$'\n'}"
 }
 
+# NCCL is in no toolkit: where PyTorch is, the wheels of its libraries are.
 stage_build() {
+  local wheels
+  wheels=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null)
   cmake -S . -B "$build" $(command -v ninja >/dev/null && echo -G Ninja) -DFSDP_CUDA=ON \
-    -DCMAKE_CUDA_ARCHITECTURES="$architecture-real" &&
+    -DCMAKE_CUDA_ARCHITECTURES="$architecture-real" ${wheels:+-DCUDA_DEPS_DIR="$wheels"} &&
     cmake --build "$build" --parallel "$jobs" --target fsdp test_gpu || return
   "$build/fsdp" --version
 }
@@ -95,19 +100,24 @@ stage_ranks() {
   [ $failed = 0 ]
 }
 
+# Tests ask for too much memory on purpose: failed calls are no errors here.
 stage_sanitizer() {
-  local tool failed=0
+  local tool status failed=0 cut=""
   command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer"; return 77; }
+  [ "$(left)" -gt 0 ] || { echo "no time left"; return 77; }
   for tool in memcheck racecheck; do
-    timeout 60 compute-sanitizer --tool $tool --error-exitcode 9 "$build/test_gpu" --no-colors=1 \
-      --test-case-exclude='*speed*'
-    case $? in
-      0) ;;
-      124) echo "$tool: cut at 60 s, nothing found until then" ;;
-      *) failed=1 ;;
-    esac
+    timeout $(($(left) / 4 + 5)) compute-sanitizer --tool $tool --report-api-errors no --error-exitcode 9 \
+      "$build/test_gpu" --no-colors=1 | tee "$out/$tool.txt"
+    status=${PIPESTATUS[0]}
+    if grep -qE '^=+ (Error|Invalid|Race|Program hit)|ERROR SUMMARY: [1-9]' "$out/$tool.txt"; then
+      failed=1
+    elif [ "$status" = 124 ]; then
+      cut+="; $tool was cut before its end"
+    elif [ "$status" != 0 ]; then
+      failed=1
+    fi
   done
-  echo "memcheck and racecheck on the kernel tests"
+  echo "memcheck and racecheck on the kernel tests$cut"
   return $failed
 }
 
@@ -121,7 +131,6 @@ stage_kernels() {
 
 # model, sequences of 1024 tokens: each side is measured with all of these and its best counts
 steps="gpt2-124m:64,32 gpt2-1558m:16,8 qwen2.5-0.5b:16,8 qwen2.5-1.5b:8,4"
-peer_seconds=${PEER_SECONDS:-200}  # what PyTorch may take in all: compiling takes long
 
 stage_steps() {
   local entry batch
@@ -152,21 +161,19 @@ stage_memory() {
 
 # The kinds that are fastest as a rule come first, in case the time does not suffice for all.
 stage_peer() {
-  local entry kind batch end=$((SECONDS + peer_seconds)) left=0
+  local entry kind unmeasured=0
   python3 -c 'import torch, transformers' 2>/dev/null || { echo "no torch and transformers"; return 77; }
   : >"$out/peer.json"
-  for kind in "--master --compile" "--compile" "--master" ""; do
+  for kind in "--master --compile" --master --compile ""; do
     for entry in $steps; do
-      for batch in $(tr , ' ' <<<"${entry#*:}"); do
-        [ $SECONDS -lt $end ] || { left=$((left + 1)); continue; }
-        # shellcheck disable=SC2086
-        timeout $((end - SECONDS)) python3 tools/torch_step.py --device cuda --model "${entry%:*}" \
-          --batch "$batch" --seq 1024 --dtype bf16 --steps 10 $kind | grep ms_min | tee -a "$out/peer.json"
-      done
+      [ "$(left)" -gt 0 ] || { unmeasured=$((unmeasured + 1)); continue; }
+      # shellcheck disable=SC2086
+      timeout "$(left)" python3 tools/torch_step.py --device cuda --model "${entry%:*}" \
+        --batch "${entry#*:}" --seq 1024 --dtype bf16 --steps 10 $kind | grep ms_min | tee -a "$out/peer.json"
     done
   done
-  [ -s "$out/peer.json" ] || { echo "PyTorch measured nothing"; return 1; }
-  echo "$(wc -l <"$out/peer.json") runs of PyTorch; $left left out after $peer_seconds s (PEER_SECONDS)"
+  [ -s "$out/peer.json" ] || { echo "PyTorch measured nothing in the time that was left (LIMIT_S)"; return 1; }
+  echo "$(wc -l <"$out/peer.json") runs of PyTorch; no time for $unmeasured of its kinds (LIMIT_S)"
 }
 
 # fastest FILE MODEL [PATTERN]: "tokens/s batch ms" of the best line
@@ -206,11 +213,17 @@ print_steps() {
   done
 }
 
-for name in build tests verify ranks sanitizer memory kernels steps peer; do stage $name; done
-{
-  printf '%s, commit %s, %s\n%s\n\n%s' "$(date +%Y-%m-%d)" "$commit" "$device" \
-    "$(nvcc --version 2>/dev/null | grep release)" "$summary"
-  print_steps
-  [ -f "$out/kernels.log" ] && { echo; cat "$out/kernels.log"; }
-} | tee "$out/table.txt"
-exit $worst
+# Also where the time or a signal ends it early.
+finish() {
+  trap - EXIT
+  {
+    printf '%s, commit %s, %s\n%s\n\n%s' "$(date +%Y-%m-%d)" "$commit" "$device" \
+      "$(nvcc --version 2>/dev/null | grep release)" "$summary"
+    print_steps
+    [ -f "$out/kernels.log" ] && { echo; cat "$out/kernels.log"; }
+  } | tee "$out/table.txt"
+  exit $worst
+}
+trap finish EXIT
+trap 'worst=1; exit' INT TERM HUP
+for name in build tests verify ranks memory kernels steps sanitizer peer; do stage $name; done

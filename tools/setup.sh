@@ -120,7 +120,7 @@ can_install() {
 install() {
   echo "setup: installing $*"
   # shellcheck disable=SC2086
-  $as_root apt-get update -qq &&
+  $as_root apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=20 update -qq &&
     $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
       "$@" >/dev/null
 }

@@ -6,7 +6,7 @@ same run. Called by tools/bench_peer.sh and tools/gpu_check.sh; needs torch and 
     torchrun --nproc-per-node 2 tools/torch_step.py --fsdp --batch 2 --seq 64 --threads 1
 
 Forward, mean cross-entropy, backward, clipping by the global norm, AdamW; random tokens, no dropout; --batch is of
-each rank. bf16 is autocast over f32 parameters (what `fsdp` does) on the CPU and with --master; without, on a GPU,
+each rank; several, as 64,32, are measured one after the other, and one that does not fit is left out. bf16 is autocast over f32 parameters (what `fsdp` does) on the CPU and with --master; without, on a GPU,
 parameters and optimizer state are bf16. Prints a line of JSON: ms a step, tokens/s, memory.
 """
 import argparse
@@ -15,6 +15,7 @@ import json
 import os
 import resource
 import statistics
+import sys
 import time
 
 import torch
@@ -44,7 +45,8 @@ def arguments():
     parser.add_argument("--model", default="gpt2-124m", choices=MODELS)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"])
-    for name, value in dict(batch=4, seq=64, threads=2, steps=6).items():
+    parser.add_argument("--batch", default=[4], type=lambda text: [int(batch) for batch in text.split(",")])
+    for name, value in dict(seq=64, threads=2, steps=6).items():
         parser.add_argument("--" + name, type=int, default=value)
     for name in ("compile", "fsdp", "ddp", "master"):
         parser.add_argument("--" + name, action="store_true")
@@ -54,7 +56,8 @@ def arguments():
 def build(a):
     config = MODELS[a.model]()
     config.use_cache = False
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").to(a.device).train()
+    with torch.device(a.device):
+        model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").train()
     if a.dtype == "bf16" and a.device == "cuda" and not a.master and not a.fsdp:
         model = model.to(torch.bfloat16)
     if a.fsdp:
@@ -69,13 +72,14 @@ def build(a):
     return model, config.vocab_size
 
 
-def measure(a, model, vocabulary):
+def measure(a, model, vocabulary, batch):
     """Seconds of every timed step, and the last loss."""
+    torch._dynamo.reset()  # no dynamic shapes for the second batch
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     forward = torch.compile(model) if a.compile else model
     autocast = a.dtype == "bf16" and not a.fsdp and (a.master or a.device == "cpu")
     context = torch.autocast(a.device, torch.bfloat16) if autocast else contextlib.nullcontext()
-    tokens = torch.randint(0, vocabulary, (a.batch, a.seq), device=a.device)
+    tokens = torch.randint(0, vocabulary, (batch, a.seq), device=a.device)
     wait = torch.cuda.synchronize if a.device == "cuda" else lambda: None
     warm_up = 5 if a.device == "cuda" else 2
     seconds = []
@@ -93,6 +97,18 @@ def measure(a, model, vocabulary):
     return seconds[warm_up:], loss.item()
 
 
+def report(a, world, batch, seconds, loss):
+    cuda = a.device == "cuda"
+    peak = torch.cuda.max_memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps(dict(
+        peer="torch " + torch.__version__, model=a.model, device=a.device, dtype=a.dtype, batch=batch, seq=a.seq,
+        world=world, mode="fsdp2" if a.fsdp else "ddp" if a.ddp else "single", compile=a.compile, master=a.master,
+        threads=a.threads, ms_min=round(1e3 * min(seconds), 2),
+        ms_median=round(1e3 * statistics.median(seconds), 2),
+        tokens_per_s=round(world * batch * a.seq / min(seconds), 1), peak_gib=round(peak / 2**30, 3),
+        loss=round(loss, 4))), flush=True)
+
+
 def main():
     a = arguments()
     cuda = a.device == "cuda"
@@ -106,17 +122,16 @@ def main():
         dist.init_process_group("nccl" if cuda else "gloo")
     torch.manual_seed(0)
     model, vocabulary = build(a)
-    seconds, loss = measure(a, model, vocabulary)
-    if not dist.is_initialized() or dist.get_rank() == 0:
-        resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        peak = torch.cuda.max_memory_allocated() if cuda else resident
-        print(json.dumps(dict(
-            peer="torch " + torch.__version__, model=a.model, device=a.device, dtype=a.dtype, batch=a.batch,
-            seq=a.seq, world=world, mode="fsdp2" if a.fsdp else "ddp" if a.ddp else "single", compile=a.compile,
-            master=a.master, threads=a.threads, ms_min=round(1e3 * min(seconds), 2),
-            ms_median=round(1e3 * statistics.median(seconds), 2),
-            tokens_per_s=round(world * a.batch * a.seq / min(seconds), 1), peak_gib=round(peak / 2**30, 3),
-            loss=round(loss, 4))), flush=True)
+    for batch in a.batch:
+        try:
+            seconds, loss = measure(a, model, vocabulary, batch)
+        except torch.OutOfMemoryError as error:
+            print(f"{a.model}, batch {batch}: {error}", file=sys.stderr)
+            continue
+        finally:
+            model.zero_grad(set_to_none=True)
+        if not dist.is_initialized() or dist.get_rank() == 0:
+            report(a, world, batch, seconds, loss)
     if dist.is_initialized():
         dist.destroy_process_group()
 

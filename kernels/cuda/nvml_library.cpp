@@ -2,8 +2,8 @@
 // tests/cuda_emulator/nvml.cpp.
 #include <optional>
 
+#include "core/dynamic_library.h"
 #include "core/error.h"
-#include "kernels/cuda/dynamic_library.h"
 #include "kernels/cuda/nvml.h"
 
 namespace fsdp::cuda::nvml {

@@ -16,8 +16,12 @@ using WaitValue = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
 WaitValue find_wait_value() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
   CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &function, 12000,
                                               cudaEnableDefault, &found));
+#else
+  CUDA_CHECK(cudaGetDriverEntryPoint("cuStreamWaitValue32", &function, cudaEnableDefault, &found));
+#endif
   FSDP_CHECK(function && found == cudaDriverEntryPointSuccess,
              "[cuda] the driver has no cuStreamWaitValue32: expected one for CUDA 12 or newer");
   return reinterpret_cast<WaitValue>(function);
