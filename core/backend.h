@@ -64,9 +64,10 @@ class Backend {
   virtual void copy_to_host(Stream& stream, void* destination, const void* source,
                             size_t bytes) = 0;
   // Does not wait: `destination` holds the values once the event is ready, and must live until
-  // then.
-  virtual EventPtr read_later(Stream& stream, void* destination, const void* source,
-                              size_t bytes) = 0;
+  // then. `arrived` is called on a thread of the backend when they are there; later work of the
+  // stream does not wait for it.
+  virtual EventPtr read_later(Stream& stream, void* destination, const void* source, size_t bytes,
+                              std::function<void()> arrived) = 0;
   virtual MemoryLedger& ledger() = 0;
   // Whether host tasks may read and write this memory themselves. If not, transports copy through
   // staging memory: the host's, where copies of this backend do not stop the host. It goes with its

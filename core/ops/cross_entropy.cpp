@@ -9,9 +9,11 @@ namespace fsdp::ops {
 
 int64_t head_chunk_rows(int64_t rows, int64_t vocabulary) {
   constexpr int64_t kLogitsBytes = 64 << 20;
+  constexpr int64_t kMostChunks = 16;  // each reads and writes the whole gradient of the weight
   const int64_t fitting = kLogitsBytes / (4 * std::max<int64_t>(vocabulary, 1));
   const int64_t half = (rows + 1) / 2;
-  const int64_t chunk = std::min(std::max<int64_t>(fitting, 16), std::max<int64_t>(half, 64));
+  const int64_t chunk =
+      std::min(std::max<int64_t>({fitting, rows / kMostChunks, 16}), std::max<int64_t>(half, 64));
   // Matrix products like such multiples: 256 rows run faster than 320.
   const int64_t multiple = chunk > 128 ? 128 : chunk > 16 ? 16 : 1;
   return std::clamp<int64_t>(chunk / multiple * multiple, 1, std::max<int64_t>(rows, 1));

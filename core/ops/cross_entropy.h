@@ -5,7 +5,8 @@
 
 namespace fsdp::ops {
 
-// Rows of logits that exist at once: at most 64 MiB of f32 (or 16 rows), never all rows of a batch
+// Rows of logits that exist at once: at most 64 MiB of f32, or a sixteenth of the batch where that
+// is more (a chunk costs a pass over the weight's gradient), or 16 rows; never all rows of a batch
 // that has more than 64. A multiple of 128 or 16 where possible.
 int64_t head_chunk_rows(int64_t rows, int64_t vocabulary);
 

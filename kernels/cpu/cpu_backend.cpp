@@ -114,9 +114,10 @@ void CpuBackend::copy_to_host(Stream& stream, void* destination, const void* sou
   synchronize(stream);
 }
 
-EventPtr CpuBackend::read_later(Stream& stream, void* destination, const void* source,
-                                size_t bytes) {
+EventPtr CpuBackend::read_later(Stream& stream, void* destination, const void* source, size_t bytes,
+                                std::function<void()> arrived) {
   copy(stream, destination, source, bytes);
+  if (arrived) host_task(stream, "arrived", 0, std::move(arrived));
   return record(stream);
 }
 

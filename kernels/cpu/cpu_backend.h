@@ -50,7 +50,8 @@ class CpuBackend final : public Backend {
   void fill_zero(Stream& stream, void* data, size_t bytes) override;
   void copy_from_host(Stream& stream, void* destination, const void* source, size_t bytes) override;
   void copy_to_host(Stream& stream, void* destination, const void* source, size_t bytes) override;
-  EventPtr read_later(Stream& stream, void* destination, const void* source, size_t bytes) override;
+  EventPtr read_later(Stream& stream, void* destination, const void* source, size_t bytes,
+                      std::function<void()> arrived) override;
   MemoryLedger& ledger() override { return ledger_; }
   bool host_reaches_memory() const override { return true; }
   std::shared_ptr<std::byte> staging_memory(size_t bytes) override;
@@ -82,8 +83,7 @@ class CpuBackend final : public Backend {
   void swiglu_backward(Stream& stream, const Tensor& gate, const Tensor& up, const Tensor& dy,
                        Tensor& dgate, Tensor& dup) override;
   void rope(Stream& stream, const RopeArgs& args) override;
-  void copy_heads(Stream& stream, const HeadView& from, const HeadView& to,
-                  int64_t first) override;
+  void copy_heads(Stream& stream, const HeadView& from, const HeadView& to, int64_t first) override;
   void attention_forward(Stream& stream, const AttentionForwardArgs& args) override;
   void attention_backward(Stream& stream, const AttentionBackwardArgs& args) override;
   void embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& table,

@@ -2,6 +2,7 @@
 // Read next: stream.h (mirror, gate, poison), pinned_pool.h.
 #include "kernels/cuda/cuda_backend.h"
 
+#include <cstdlib>
 #include <cstring>
 
 #include "kernels/cuda/check.h"
@@ -52,6 +53,9 @@ DeviceInfo open_device(int device) {
 }  // namespace
 
 DeviceCount count_devices() {
+  // Before the first call: every rank has four streams, and those of ranks as threads share a
+  // context. With fewer queues a stream that waits for a gate could hold up the one that opens it.
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int devices = 0;
   const cudaError_t error = cudaGetDeviceCount(&devices);
   if (error == cudaSuccess && devices > 0) return {devices, ""};
@@ -144,14 +148,15 @@ void CudaBackend::copy_to_host(Stream& stream, void* destination, const void* so
 
 // A copy to memory that is not pinned would stop the host: the mirror moves the values on.
 EventPtr CudaBackend::read_later(Stream& stream, void* destination, const void* source,
-                                 size_t bytes) {
-  if (bytes == 0) return record(stream);
+                                 size_t bytes, std::function<void()> arrived) {
   CudaStream& from = own(stream, "read_later");
   const std::shared_ptr<std::byte> staging = pinned_->take(bytes);
   copy(stream, staging.get(), source, bytes);
   from.follow();
-  host_.host_task(from.mirror(), "read_later", 0,
-                  [=] { std::memcpy(destination, staging.get(), bytes); });
+  host_.host_task(from.mirror(), "read_later", 0, [=, arrived = std::move(arrived)] {
+    std::memcpy(destination, staging.get(), bytes);
+    if (arrived) arrived();
+  });
   return record(stream);
 }
 

@@ -37,7 +37,8 @@ class CudaBackend final : public Backend {
   void fill_zero(Stream& stream, void* data, size_t bytes) override;
   void copy_from_host(Stream& stream, void* destination, const void* source, size_t bytes) override;
   void copy_to_host(Stream& stream, void* destination, const void* source, size_t bytes) override;
-  EventPtr read_later(Stream& stream, void* destination, const void* source, size_t bytes) override;
+  EventPtr read_later(Stream& stream, void* destination, const void* source, size_t bytes,
+                      std::function<void()> arrived) override;
   MemoryLedger& ledger() override { return ledger_; }
   bool host_reaches_memory() const override { return false; }
   std::shared_ptr<std::byte> staging_memory(size_t bytes) override;

@@ -7,6 +7,7 @@ namespace fsdp::cuda {
 
 OpClock::OpClock(Trace& trace, CudaStream& stream, int device)
     : trace_(&trace),
+      device_(device),
       events_(std::make_shared<EventPool>(device, cudaEventBlockingSync)),
       zero_(events_->take()) {
   CUDA_CHECK(cudaEventRecord(zero_.get(), stream.handle()));
@@ -30,18 +31,19 @@ OpClock::Span OpClock::start(CudaStream& stream, std::string_view name, std::str
 void OpClock::finish(CudaStream& stream, Span span) {
   std::shared_ptr<CUevent_st> end = events_->take();
   CUDA_CHECK(cudaEventRecord(end.get(), stream.handle()));
-  stream.mirror().enqueue_control(
-      [trace = trace_, zero = zero_, zero_ns = zero_ns_, span = std::move(span), end]() mutable {
-        const auto since_zero = [&](cudaEvent_t event) {
-          float ms = 0;
-          (void)cudaEventElapsedTime(&ms, zero.get(), event);
-          return zero_ns + static_cast<int64_t>(static_cast<double>(ms) * 1e6);
-        };
-        if (cudaEventSynchronize(end.get()) != cudaSuccess) return;  // the next call tells why
-        span.event.begin_ns = since_zero(span.begin.get());
-        span.event.end_ns = since_zero(end.get());
-        trace->record(std::move(span.event));
-      });
+  stream.mirror().enqueue_control([clock = *this, span = std::move(span), end]() mutable {
+    (void)cudaSetDevice(clock.device_);
+    if (cudaEventSynchronize(end.get()) != cudaSuccess) return;  // the next call tells why
+    const auto between = [](cudaEvent_t from, cudaEvent_t to) {
+      float ms = 0;
+      (void)cudaEventElapsedTime(&ms, from, to);
+      return static_cast<int64_t>(static_cast<double>(ms) * 1e6);
+    };
+    span.event.begin_ns = clock.zero_ns_ + between(clock.zero_.get(), span.begin.get());
+    // Not from zero: a float of milliseconds loses the microseconds within minutes.
+    span.event.end_ns = span.event.begin_ns + between(span.begin.get(), end.get());
+    clock.trace_->record(std::move(span.event));
+  });
 }
 
 }  // namespace fsdp::cuda

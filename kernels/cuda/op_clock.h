@@ -26,6 +26,7 @@ class OpClock {
 
  private:
   Trace* trace_;
+  int device_;
   std::shared_ptr<EventPool> events_;  // with timing
   std::shared_ptr<CUevent_st> zero_;
   int64_t zero_ns_ = 0;

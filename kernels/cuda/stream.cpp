@@ -56,6 +56,7 @@ void CudaEvent::wait() {
 }
 
 bool CudaEvent::ready() const {
+  CUDA_CHECK(cudaSetDevice(device_));  // as above
   const cudaError_t state = cudaEventQuery(event_.get());
   if (state == cudaErrorNotReady) return false;
   CUDA_CHECK(state);

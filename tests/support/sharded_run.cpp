@@ -278,8 +278,8 @@ void RankRun::update() {
   sharded_->finish_step();
   Landing& landing = landings_.emplace_back();
   Stream& stream = backend_->compute_stream();
-  backend_->read_later(stream, &landing.loss, loss_.data(), sizeof(double));
-  backend_->read_later(stream, &landing.norm, clipper_->norm().data(), sizeof(double));
+  backend_->read_later(stream, &landing.loss, loss_.data(), sizeof(double), nullptr);
+  backend_->read_later(stream, &landing.norm, clipper_->norm().data(), sizeof(double), nullptr);
   loss_ = Tensor();
 }
 

@@ -120,7 +120,7 @@ TEST_CASE("step cost counts the kernels that a step runs") {
         CAPTURE(kernel);
         const bool small = kernel == "advance_steps" || kernel == "clip_coefficient" ||
                            kernel == "cast" || kernel == "copy" || kernel == "copy_from_host" ||
-                           kernel == "fill_zero" || kernel == "keep_landing" || kernel == "divide";
+                           kernel == "fill_zero" || kernel == "arrived" || kernel == "divide";
         CHECK(small);
       }
     }

@@ -211,11 +211,9 @@ void Session::sum_over_ranks(Tensor& scalar) {
 template <typename T>
 void Session::read_into(StepHandle& handle, T StepHandle::Landing::*place, const Tensor& scalar) {
   Stream& stream = backend_->compute_stream();
-  backend_->read_later(stream, &(*handle.landing_.*place), scalar.data(), sizeof(T));
-  backend_->host_task(stream, "keep_landing", 0, [landing = handle.landing_] {
-    landing->written = std::chrono::steady_clock::now();
-  });
-  handle.done_ = backend_->record(stream);
+  handle.done_ = backend_->read_later(
+      stream, &(*handle.landing_.*place), scalar.data(), sizeof(T),
+      [landing = handle.landing_] { landing->written = std::chrono::steady_clock::now(); });
 }
 
 // ---------------------------------------------------------------------------- Steps

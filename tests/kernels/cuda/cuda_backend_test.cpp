@@ -24,8 +24,12 @@ TEST_CASE("host tasks run in the order of the stream, before and after its kerne
   on_gpu([](cuda::CudaBackend& gpu) {
     Stream& stream = gpu.compute_stream();
     Tensor x = Tensor::zeros(gpu, {3}, DType::kF32);
-    std::vector<float> seen(3), values = {1, 2, 3};
-    const EventPtr early = gpu.read_later(stream, seen.data(), x.data(), x.bytes());
+    std::vector<float> seen(3, -1.0f), values = {1, 2, 3};
+    std::atomic<bool> arrived = false;
+    const EventPtr early = gpu.read_later(stream, seen.data(), x.data(), x.bytes(), [&] {
+      CHECK(seen == std::vector<float>(3, 0.0f));
+      arrived = true;
+    });
     std::atomic<bool> ran = false;
     gpu.host_task(stream, "slow", 0, [&] {
       pause(5);
@@ -33,8 +37,9 @@ TEST_CASE("host tasks run in the order of the stream, before and after its kerne
     });
     x.write(values.data());
     std::vector<float> later(3);
-    const EventPtr late = gpu.read_later(stream, later.data(), x.data(), x.bytes());
+    const EventPtr late = gpu.read_later(stream, later.data(), x.data(), x.bytes(), nullptr);
     early->wait();
+    CHECK(arrived);
     CHECK(seen == std::vector<float>(3, 0.0f));
     late->wait();
     CHECK(late->ready());
