@@ -98,8 +98,7 @@ void NcclJob::settle(nccl::Comm comm, nccl::Result result, std::string_view what
     FSDP_CHECK(std::chrono::steady_clock::now() < deadline,
                "[nccl] {}: not all ranks came within {} s", what,
                std::chrono::duration<double>(options.timeout).count());
-    const nccl::Result asked = library.async_error(comm, &result);
-    if (asked != nccl::kSuccess) result = asked;
+    result = watchdog.state_of(comm, what);
     if (result == nccl::kInProgress) std::this_thread::sleep_for(kAsks);
   }
   if (result == nccl::kSuccess) return;

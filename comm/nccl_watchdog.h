@@ -43,6 +43,9 @@ class NcclWatchdog {
   };
   void watch(Call call);
   void check(const std::string& name) const;  // throws Error(reason) once it has given up
+  // What NCCL says of it. Asked under the lock that aborting takes: an aborted one is freed. Throws
+  // as check() does.
+  nccl::Result state_of(nccl::Comm comm, std::string_view name) const;
 
  private:
   using Clock = std::chrono::steady_clock;

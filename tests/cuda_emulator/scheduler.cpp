@@ -445,6 +445,7 @@ void block_barrier(const Place& place) {
 }
 
 int block_count(const Place& place, int predicate) {
+  if (left_out(place)) return predicate;
   Runner& at = runner();
   const int64_t generation = at.meet(at.block_meeting_, at.threads(), place.what, predicate);
   return at.block_meeting_.counted[generation % 2];
@@ -481,6 +482,11 @@ void warp_barrier(const Place& place, uint32_t mask) {
   if (!left_out(place)) exchange(mask, nullptr, 0, place.what);
 }
 
+void check_aligned(const void* address, size_t bytes, const char* what) {
+  FSDP_CHECK(reinterpret_cast<uintptr_t>(address) % bytes == 0,
+             "[emulator] {}: address {}: expected a multiple of {}", what, address, bytes);
+}
+
 void* shared_variable(const void* identity, size_t bytes) {
   return runner().shared(identity, bytes);
 }
@@ -490,8 +496,24 @@ void* dynamic_shared_memory() {
   return runner().dynamic();
 }
 
+namespace {
+
+void run_copy(const CopyRequest& copy) {
+  if (copy.source) {
+    std::memcpy(copy.destination, copy.source, copy.bytes);
+  } else {
+    std::memset(copy.destination, 0, copy.bytes);
+  }
+}
+
+}  // namespace
+
 void copy_async(void* destination, const void* source, size_t bytes) {
-  runner().current().open_group.push_back({destination, source, bytes});
+  check_aligned(destination, bytes, "cp.async");
+  check_aligned(source, bytes, "cp.async");
+  const CopyRequest copy{destination, source, bytes};
+  if (settings().early_copies) return run_copy(copy);
+  runner().current().open_group.push_back(copy);
 }
 
 void commit_copies() {
@@ -503,12 +525,7 @@ void wait_copies(const Place& place, int pending_groups) {
   if (left_out(place)) return;
   auto& groups = runner().current().groups;
   for (; static_cast<int>(groups.size()) > pending_groups; groups.pop_front()) {
-    for (const CopyRequest& copy : groups.front()) {
-      if (copy.source)
-        std::memcpy(copy.destination, copy.source, copy.bytes);
-      else
-        std::memset(copy.destination, 0, copy.bytes);
-    }
+    for (const CopyRequest& copy : groups.front()) run_copy(copy);
   }
 }
 

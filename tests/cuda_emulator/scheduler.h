@@ -45,7 +45,10 @@ void warp_barrier(const Place& place, uint32_t mask);
 void* shared_variable(const void* identity, size_t bytes);
 void* dynamic_shared_memory();
 
-// ---- asynchronous copies: done as late as allowed ----
+// Error for an address that is not a multiple of `bytes`: the access would fault on a GPU.
+void check_aligned(const void* address, size_t bytes, const char* what);
+
+// ---- asynchronous copies: done as late as allowed, or at once (Settings::early_copies) ----
 void copy_async(void* destination, const void* source, size_t bytes);  // null source: zeros
 void commit_copies();
 void wait_copies(const Place& place, int pending_groups);

@@ -25,14 +25,16 @@ void on_every_schedule(const std::function<void()>& body) {
   struct Schedule {
     ThreadOrder order;
     uint64_t seed;
+    bool early_copies;
   };
   const char* skip = std::getenv("CUDA_EMULATOR_SKIP");
-  for (const auto& [order, seed] : {Schedule{ThreadOrder::kForward, 0},
-                                    {ThreadOrder::kReverse, 0},
-                                    {ThreadOrder::kRandom, 1}}) {
+  for (const auto& [order, seed, early] : {Schedule{ThreadOrder::kForward, 0, false},
+                                           {ThreadOrder::kReverse, 0, true},
+                                           {ThreadOrder::kRandom, 1, false}}) {
     emulator::Settings settings = emulator::settings();
     settings.order = order;
     settings.seed = seed;
+    settings.early_copies = early;
     if (skip) settings.leave_out = [skip](const std::string& place) { return place == skip; };
     const emulator::Configured configured(settings);
     CAPTURE(static_cast<int>(order));

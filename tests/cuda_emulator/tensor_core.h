@@ -24,6 +24,7 @@ float as_float(uint16_t bits) {
 // [Note: who holds which element] Lane l of a fragment has row (or column) g = l / 4 and the pair
 // of columns (or rows) 2 * (l % 4) and the next.
 inline void load_matrices(uint32_t (&r)[4], const void* row, bool transposed) {
+  check_aligned(row, 16, "ldmatrix");
   const std::byte* addresses = exchange(0xffffffffu, &row, sizeof row, "ldmatrix");
   const int g = lane() / 4, t = lane() % 4;
   const auto element = [&](int matrix, int i, int j) {
