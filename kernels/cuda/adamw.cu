@@ -1,7 +1,7 @@
 // AdamW over a flat shard in one pass: master, exp_avg and exp_avg_sq are read and written, the
 // gradient read and the rounded copy written, 16 bytes at a time. Bound by memory.
 #include "kernels/cuda/elements.h"
-#include "kernels/cuda/workspace.h"
+#include "kernels/cuda/kernel_table.h"
 
 namespace fsdp::cuda {
 namespace {
@@ -39,10 +39,10 @@ struct StepState {
 // in f64:  all
 // source:  core/kernel_args.h, AdamWArgs
 __global__ void __launch_bounds__(kThreads)
-    adamw_coefficients(const Segment* segments, int64_t count, Hyperparameters h, StepState state,
-                       Coefficients* out) {
+    adamw_coefficients(const __grid_constant__ KernelTable<Segment> segments, Hyperparameters h,
+                       StepState state, Coefficients* out) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= count) return;
+  if (i >= segments.count) return;
   const Segment segment = segments[i];
   const double t = state.step_counts[segment.parameter], rate = *state.learning_rate;
   out[i] = {.keep = static_cast<float>(segment.decay ? 1 - rate * h.weight_decay : 1.0),
@@ -57,16 +57,16 @@ struct AdamWShard {
   float* exp_avg;
   float* exp_avg_sq;
   AnyElements copy;  // data null: none
-  const Segment* segments;
+  KernelTable<Segment> segments;
   const Coefficients* coefficients;  // by segment
-  int64_t segment_count, tiles;
+  int64_t tiles;
   const float* gradient_scale;
   float beta1_rest, beta2, beta2_rest, epsilon;
   bool aligned;
 
   // The last segment that begins at or before the tile (an empty one has no tile).
   __device__ int64_t segment_of(int64_t tile) const {
-    int64_t low = 0, high = segment_count;
+    int64_t low = 0, high = segments.count;
     while (high - low > 1) {
       const int64_t middle = (low + high) / 2;
       (segments[middle].first_tile <= tile ? low : high) = middle;
@@ -100,7 +100,7 @@ struct AdamWShard {
 // bytes:   24 an element, and those of gradient and copy
 // in f32:  the update, in PyTorch's order of operations
 // source:  Loshchilov & Hutter, ICLR 2019, "Decoupled weight decay regularization"
-__global__ void __launch_bounds__(kThreads) adamw_tiles(AdamWShard a) {
+__global__ void __launch_bounds__(kThreads) adamw_tiles(const __grid_constant__ AdamWShard a) {
   const float scale = *a.gradient_scale;
   for (int64_t tile = blockIdx.x; tile < a.tiles; tile += gridDim.x) {
     const int64_t index = a.segment_of(tile);
@@ -133,10 +133,10 @@ void CudaBackend::adamw(Stream& stream, const AdamWArgs& args) {
     tiles += blocks_for(s.end - s.begin / kRun * kRun, kTile);
   }
   const auto count = static_cast<int64_t>(segments.size());
-  const Workspace<Segment> table(op, segments);
+  const TableOwner<Segment> owner(op, segments);
   const Workspace<Coefficients> coefficients(op, count);
-  launch(adamw_coefficients, Grid(blocks_for(count, kThreads)), kThreads, 0, op, table.data(),
-         count, Hyperparameters{args.beta1, args.beta2, args.epsilon, args.weight_decay},
+  launch(adamw_coefficients, Grid(blocks_for(count, kThreads)), kThreads, 0, op, owner.table(),
+         Hyperparameters{args.beta1, args.beta2, args.epsilon, args.weight_decay},
          StepState{args.step_counts.data_as<int32_t>(), args.present.data_as<int32_t>(),
                    args.learning_rate.data_as<double>(), args.skip.data_as<int32_t>()},
          coefficients.data());
@@ -146,9 +146,8 @@ void CudaBackend::adamw(Stream& stream, const AdamWArgs& args) {
       .exp_avg = args.exp_avg.data_as<float>(),
       .exp_avg_sq = args.exp_avg_sq.data_as<float>(),
       .copy = AnyElements(copy),
-      .segments = table.data(),
+      .segments = owner.table(),
       .coefficients = coefficients.data(),
-      .segment_count = count,
       .tiles = tiles,
       .gradient_scale = args.gradient_scale.data_as<float>(),
       .beta1_rest = static_cast<float>(1 - args.beta1),

@@ -46,13 +46,11 @@ void check_indices(const Op& op, const Tensor& ids, int64_t limit, int32_t allow
   launch(find_outside, Grid(1), kThreads, 0, op, ids.data_as<int32_t>(), n, limit, allowed,
          aligned_to_16({ids.data()}), found.data());
   const auto outside = std::make_shared<Outside>();
-  CudaBackend& backend = op.backend();
-  backend.read_later(op.cuda_stream(), outside.get(), found.data(), sizeof(Outside));
-  backend.host().host_task(op.cuda_stream().mirror(), op.name(), 0,
-                           [outside, n, report = std::move(report)] {
-                             if (outside->position == n) return;
-                             report(outside->position, static_cast<int32_t>(outside->value));
-                           });
+  op.backend().read_later(op.cuda_stream(), outside.get(), found.data(), sizeof(Outside),
+                          [outside, n, report = std::move(report)] {
+                            if (outside->position == n) return;
+                            report(outside->position, static_cast<int32_t>(outside->value));
+                          });
 }
 
 }  // namespace fsdp::cuda

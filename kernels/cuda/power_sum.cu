@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "kernels/cuda/elements.h"
+#include "kernels/cuda/kernel_table.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/workspace.h"
 
 namespace fsdp::cuda {
 namespace {
@@ -45,8 +45,8 @@ struct Span {
 };
 
 struct PowerSum {
-  const Span* spans;
-  int64_t span_count, pieces;
+  KernelTable<Span> spans;
+  int64_t pieces;
   Power kind;
   double power;
   double* sums;        // (), one of a block
@@ -54,7 +54,7 @@ struct PowerSum {
 
   // The last span that begins at or before the piece (an empty one has no piece).
   __device__ Span span_of(int64_t piece) const {
-    int64_t low = 0, high = span_count;
+    int64_t low = 0, high = spans.count;
     while (high - low > 1) {
       const int64_t middle = (low + high) / 2;
       (spans[middle].first_piece <= piece ? low : high) = middle;
@@ -95,7 +95,8 @@ __device__ Accumulate<T> sum_piece(const T* x, int64_t begin, int64_t end, bool 
 // in f32:  terms and the sum of a piece (f64 for f64); pieces add up in f64
 // source:  core/kernel_args.h, PowerSumArgs
 template <typename T>
-__global__ void __launch_bounds__(kThreads) sum_pieces(const T* x, PowerSum a) {
+__global__ void __launch_bounds__(kThreads)
+    sum_pieces(const T* x, const __grid_constant__ PowerSum a) {
   const int warp = threadIdx.x / kWarpSize, lane = threadIdx.x % kWarpSize;
   const Combine combine{a.kind == Power::kInfinity};
   double total = 0;
@@ -186,14 +187,14 @@ void CudaBackend::power_sum(Stream& stream, const PowerSumArgs& args) {
   }
   const int64_t blocks =
       std::min(kBlocksPerMultiprocessor * device_.multiprocessors, blocks_for(pieces, kWarps));
-  const Workspace<Span> table(op, spans);
+  const TableOwner<Span> owner(op, spans);
   const Workspace<double> sums(op, blocks);
   const Power kind = kind_of(args.power);
   double* out = args.out.data_as<double>();
   dispatch_device_wide(args.x.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
     launch(sum_pieces<T>, Grid(blocks), kThreads, 0, op, args.x.data_as<T>(),
-           PowerSum{table.data(), static_cast<int64_t>(spans.size()), pieces, kind, args.power,
-                    sums.data(), args.first_blocks ? out : nullptr});
+           PowerSum{owner.table(), pieces, kind, args.power, sums.data(),
+                    args.first_blocks ? out : nullptr});
   });
   if (args.first_blocks) return;
   launch(finish_sum, Grid(1), kThreads, 0, op, sums.data(), blocks,
