@@ -40,7 +40,7 @@ if(FSDP_CUDA AND NOT SANITIZE AND FSDP_NVCC_VERSION VERSION_GREATER_EQUAL 12.4)
   set(FSDP_HAVE_CUDA ON)
   # The GPU that is there, else Hopper, Ampere, and PTX for the rest. 90a-real: plain 90a would make
   # PTX of a kind that no other GPU takes.
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
     execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
                     OUTPUT_VARIABLE found ERROR_QUIET RESULT_VARIABLE no_gpu)
     if(NOT no_gpu AND found MATCHES "^([0-9]+)\\.([0-9]+)")

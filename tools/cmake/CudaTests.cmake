@@ -23,6 +23,13 @@ if(FSDP_HAVE_CUDA_HEADERS AND Boost_CONTEXT_FOUND AND NOT SANITIZE STREQUAL "thr
   set(FSDP_HAVE_EMULATOR ON)
 endif()
 
+if(FSDP_HAVE_EMULATOR OR FSDP_HAVE_CUDA)  # compiled once, for both kinds of GPU
+  add_library(fsdp_cuda_tests OBJECT ${cuda_tests})
+  target_link_libraries(fsdp_cuda_tests PRIVATE fsdp_kernels doctest::doctest)
+  target_include_directories(fsdp_cuda_tests SYSTEM PRIVATE ${FSDP_CUDA_INCLUDE})
+  target_compile_definitions(fsdp_cuda_tests PRIVATE FSDP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+endif()
+
 if(FSDP_HAVE_EMULATOR)
   # A .cu file becomes C++ by being included: a property of the source would count for nvcc too.
   file(GLOB kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
@@ -45,8 +52,8 @@ if(FSDP_HAVE_EMULATOR)
   target_compile_options(fsdp_cuda_emulated PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas)
 
   file(GLOB self_tests CONFIGURE_DEPENDS ${tests}/cuda_emulator/*_test.cpp)
-  add_executable(test_cuda_emulator ${self_tests} ${cuda_tests} ${tests}/cuda_emulator/schedules.cpp
-                 $<TARGET_OBJECTS:fsdp_test_main>)
+  add_executable(test_cuda_emulator ${self_tests} ${tests}/cuda_emulator/schedules.cpp
+                 $<TARGET_OBJECTS:fsdp_cuda_tests> $<TARGET_OBJECTS:fsdp_test_main>)
   target_link_libraries(test_cuda_emulator PRIVATE fsdp_cuda_emulated doctest::doctest)
   target_compile_definitions(test_cuda_emulator PRIVATE FSDP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_compile_options(test_cuda_emulator PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas)
@@ -76,8 +83,8 @@ if(FSDP_HAVE_EMULATOR)
 endif()
 
 if(FSDP_HAVE_CUDA AND cuda_tests)
-  add_executable(test_gpu ${cuda_tests} ${tests}/kernels/cuda/schedules.cpp
-                 $<TARGET_OBJECTS:fsdp_test_main>)
+  add_executable(test_gpu ${tests}/kernels/cuda/schedules.cpp
+                 $<TARGET_OBJECTS:fsdp_cuda_tests> $<TARGET_OBJECTS:fsdp_test_main>)
   target_link_libraries(test_gpu PRIVATE fsdp_cuda_backend fsdp::cuda doctest::doctest)
   fsdp_cuda_entries(test_gpu gpu gpu 300 ${cuda_tests})
 endif()
