@@ -228,15 +228,18 @@ std::string nccl_missing() try {
 void allow_shared_devices() {
   int version = 0;
   nccl::library().get_version(&version);
-  FSDP_CHECK(
-      version >= nccl::kSharesDevices,
-      "[NCCL] several ranks on one GPU: expected NCCL 2.30 or newer, got {}; runtime.gpu_transport: "
-      "host takes any",
-      version);
+  FSDP_CHECK(version >= nccl::kSharesDevices,
+             "[NCCL] several ranks on one GPU: expected NCCL 2.30 or newer, got {}; "
+             "runtime.gpu_transport: "
+             "host takes any",
+             version);
   ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
 }
 
 std::unique_ptr<Communicator> make_nccl_world(Communicator& control, const NcclOptions& options) {
+  // Gathers and reductions have communicators and streams of their own. The host issues them in the
+  // same order on every rank; NCCL keeps to it on the device only when it is told.
+  ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   auto job = std::make_shared<NcclJob>(options);
   nccl::UniqueId id = {};
   if (control.rank() == 0) {

@@ -47,11 +47,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// mapping: a lane per column, eight warps take the rows in turn
+constexpr int kPartialWarps = 32;  // there are few columns and many rows: as many as a block has
+
+// mapping: a lane per column, the warps take the rows in turn
 // bytes:   those of partials, once
 // in f32:  the sums
 // source:  none
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kPartialWarps* kWarpSize)
     sum_partials(const float* partials, int64_t rows, int64_t stride, int64_t columns,
                  AnyElements out, bool accumulate) {
   const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
@@ -59,13 +61,14 @@ __global__ void __launch_bounds__(kThreads)
   float sum = 0;
   if (column < columns) {
 #pragma unroll 4
-    for (int64_t row = warp; row < rows; row += kWarps) sum += partials[row * stride + column];
+    for (int64_t row = warp; row < rows; row += kPartialWarps)
+      sum += partials[row * stride + column];
   }
-  FSDP_SHARED(tile, float[kWarps][kWarpSize]);
+  FSDP_SHARED(tile, float[kPartialWarps][kWarpSize]);
   tile[warp][lane] = sum;
   __syncthreads();
   if (warp != 0 || column >= columns) return;
-  for (int from = 1; from < kWarps; ++from) sum += tile[from][lane];
+  for (int from = 1; from < kPartialWarps; ++from) sum += tile[from][lane];
   double total[1] = {sum};
   if (accumulate) {
     out.load<1>(column, total);
@@ -79,8 +82,8 @@ __global__ void __launch_bounds__(kThreads)
 void add_partials(const Op& op, const float* partials, int64_t rows, int64_t stride,
                   const Tensor& out, bool accumulate) {
   dispatch_device_wide(out.dtype(), op.name(), [](auto) {});  // refuses what is not floating
-  launch(sum_partials, Grid(blocks_for(out.numel(), kWarpSize)), kThreads, 0, op, partials, rows,
-         stride, out.numel(), AnyElements(out), accumulate);
+  launch(sum_partials, Grid(blocks_for(out.numel(), kWarpSize)), kPartialWarps * kWarpSize, 0, op,
+         partials, rows, stride, out.numel(), AnyElements(out), accumulate);
 }
 
 void CudaBackend::sum_rows(Stream& stream, const SumRowsArgs& args) {

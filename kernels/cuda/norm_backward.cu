@@ -8,7 +8,8 @@
 namespace fsdp::cuda {
 namespace {
 
-constexpr int kPackets = 2;  // of 16 bytes, of each tensor, in the registers of a thread
+constexpr int kPackets = 2;     // of 16 bytes, of each tensor, in the registers of a thread
+constexpr int kResident = 512;  // threads of a multiprocessor, of up to 128 registers
 
 template <typename T>
 struct NormBackward {
@@ -62,11 +63,13 @@ struct NormRow {
 // in f32:  all arithmetic and sums
 // source:  as norm_forward_rows; sums over rows as in Karpathy's llm.c, but without atomics
 template <typename T, int kThreads>
-__global__ void __launch_bounds__(kThreads) norm_backward_rows(NormBackward<T> a) {
+__global__ void __launch_bounds__(kThreads, kResident / kThreads)
+    norm_backward_rows(NormBackward<T> a) {
   constexpr int V = run_of<T>();
   const int first = static_cast<int>(threadIdx.x) * V;
   const int64_t step = gridDim.x;
-  uint4 dy[kPackets], x[kPackets], next_dy[kPackets], next_x[kPackets], dsum[kPackets] = {};
+  uint4 dy[kPackets], x[kPackets], dsum[kPackets] = {};
+  uint4 next_dy[kPackets], next_x[kPackets], next_dsum[kPackets] = {};
   const auto load = [&](const T* from, int64_t of, uint4(&to)[kPackets]) {
 #pragma unroll
     for (int p = 0; p < kPackets; ++p) {
@@ -77,13 +80,15 @@ __global__ void __launch_bounds__(kThreads) norm_backward_rows(NormBackward<T> a
   float dweight[kPackets][V] = {}, dbias[kPackets][V] = {};
   load(a.dy, blockIdx.x, dy);
   load(a.x, blockIdx.x, x);
+  if (a.dsum) load(a.dsum, blockIdx.x, dsum);
+  NormRow norm(a, blockIdx.x), next = norm;
   for (int64_t row = blockIdx.x; row < a.rows; row += step) {
-    if (a.dsum) load(a.dsum, row, dsum);
     if (row + step < a.rows) {
       load(a.dy, row + step, next_dy);
       load(a.x, row + step, next_x);
+      if (a.dsum) load(a.dsum, row + step, next_dsum);
+      next = NormRow(a, row + step);
     }
-    NormRow norm(a, row);
     float sums[2] = {};
 #pragma unroll
     for (int p = 0; p < kPackets; ++p) {
@@ -124,7 +129,9 @@ __global__ void __launch_bounds__(kThreads) norm_backward_rows(NormBackward<T> a
       store_narrowed<V>(a.dx + row * a.columns + column, d);
       dy[p] = next_dy[p];
       x[p] = next_x[p];
+      dsum[p] = next_dsum[p];
     }
+    norm = next;
   }
   if (!a.partials) return;
   float* sums = a.partials + static_cast<int64_t>(blockIdx.x) * 2 * a.columns;
@@ -193,9 +200,9 @@ __global__ void __launch_bounds__(kAnyThreads) norm_backward_any(NormBackward<T>
 template <typename T>
 void walk_rows(const Op& op, const NormBackwardArgs& args, void (*kernel)(NormBackward<T>),
                int threads) {
-  constexpr int64_t kResident = 512;  // threads of a multiprocessor, of up to 128 registers
   NormBackward<T> a(args);
-  const int64_t blocks = std::min(kResident / threads * op.device().multiprocessors, a.rows);
+  const int64_t blocks =
+      std::min<int64_t>(kResident / threads * op.device().multiprocessors, a.rows);
   const bool wanted = args.dweight || args.dbias;
   const Workspace<float> partials(op, wanted ? blocks * 2 * a.columns : 0);
   if (wanted) a.partials = partials.data();
