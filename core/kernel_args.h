@@ -111,6 +111,7 @@ struct AttentionArgs {
   bool causal = true;
   int64_t window = 0;
   const Tensor* key_bias = nullptr;  // (B or 1, heads or 1, Tk or more), accumulation dtype
+  bool hides_keys = true;            // key_bias may hold -infinity
   DropoutArgs dropout;
 };
 

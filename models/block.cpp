@@ -102,6 +102,7 @@ Tensor Attention::mix_heads(const Tensor& x, const ForwardContext& context) {
                          .scale = config_.attention_scale(),
                          .window = config_.window,
                          .key_bias = key_bias,
+                         .hides_keys = context.key_bias != nullptr,  // padding
                          .dropout = ops::dropout_args(context, config_.attention_dropout, layer_,
                                                       ops::DropoutSite::kAttentionWeights)});
 }

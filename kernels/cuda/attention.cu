@@ -2,6 +2,7 @@
 // head, keys and values stream past, nothing of size Tq x Tk. Read next: attention_problem.h,
 // attention_tile.h, attention_backward.cu.
 #include "kernels/cuda/attention_problem.h"
+#include "kernels/cuda/cudnn_attention.h"
 
 namespace fsdp::cuda {
 namespace {
@@ -149,6 +150,7 @@ __global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
 void CudaBackend::attention_forward(Stream& stream, const AttentionForwardArgs& args) {
   const Op op(*this, stream, "attention_forward", args.in.q.tensor, args.in.k.tensor,
               args.in.v.tensor, args.out);
+  if (CudnnAttention* cudnn = cudnn_attention(); cudnn && cudnn->forward(op, args)) return;
   const AttentionShape shape(args.in);
   dispatch_attention<64, 64>(
       args.out.dtype(), shape.head_dim, op.name(), [&]<typename Multiply>(TypeTag<Multiply>) {

@@ -5,6 +5,7 @@
 //   delta = sum over d of dout * out        dP = dout V^T        dS = P * (dP * keep - delta)
 //   dV = (P * keep)^T dout                  dQ = scale dS K      dK = scale dS^T Q
 #include "kernels/cuda/attention_problem.h"
+#include "kernels/cuda/cudnn_attention.h"
 
 namespace fsdp::cuda {
 namespace {
@@ -253,6 +254,7 @@ __global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
 void CudaBackend::attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
   const Op op(*this, stream, "attention_backward", args.in.q.tensor, args.in.k.tensor,
               args.in.v.tensor, args.dout);
+  if (CudnnAttention* cudnn = cudnn_attention(); cudnn && cudnn->backward(op, args)) return;
   const AttentionShape shape(args.in);
   dispatch_attention<64, 32>(
       args.dout.dtype(), shape.head_dim, op.name(), [&]<typename Multiply>(TypeTag<Multiply>) {

@@ -14,6 +14,8 @@ std::unique_ptr<Backend> make_backend(const CudaOptions&) {
   fail("[cuda] {}", count_devices().reason);
 }
 
+std::string cudnn_missing() { return count_devices().reason; }
+
 DeviceSensors read_sensors(int) { fail("[cuda] {}", count_devices().reason); }
 
 }  // namespace fsdp::cuda

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/cudnn_attention.h"
 #include "kernels/cuda/matmul_plan.h"
 #include "kernels/cuda/op.h"
 #include "kernels/cuda/pinned_pool.h"
@@ -69,6 +70,8 @@ DeviceCount count_devices() {
 
 bool built() { return true; }
 
+std::string cudnn_missing() { return dnn::missing(); }
+
 std::unique_ptr<Backend> make_backend(const CudaOptions& options) {
   return std::make_unique<CudaBackend>(options);
 }
@@ -89,6 +92,18 @@ CudaStream& CudaBackend::own(Stream& stream, std::string_view op) const {
   FSDP_CHECK(&stream.backend() == this, "[{}] stream {}: belongs to another backend ({})", op,
              stream.name(), stream.backend().name());
   return static_cast<CudaStream&>(stream);
+}
+
+CudnnAttention* CudaBackend::cudnn_attention() {
+  if (options_.attention == AttentionChoice::kOwn || without_cudnn_) return nullptr;
+  if (cudnn_attention_) return cudnn_attention_.get();
+  try {
+    cudnn_attention_ = std::make_unique<CudnnAttention>(options_);
+  } catch (const Error&) {
+    if (options_.attention == AttentionChoice::kCudnn) throw;
+    without_cudnn_ = true;
+  }
+  return cudnn_attention_.get();
 }
 
 // ---- Memory ----

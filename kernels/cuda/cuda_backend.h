@@ -16,6 +16,7 @@
 namespace fsdp::cuda {
 
 class CudaStream;
+class CudnnAttention;
 class EventPool;
 class MatmulPlans;
 class OpClock;
@@ -95,6 +96,7 @@ class CudaBackend final : public Backend {
   CudaStream& own(Stream& stream, std::string_view op) const;  // Error: of another backend
   OpClock* clock() const { return clock_.get(); }              // null unless traced
   cpu::CpuBackend& host() { return host_; }
+  CudnnAttention* cudnn_attention();  // null: the own kernels do all of it
 
  private:
   CudaOptions options_;
@@ -104,7 +106,9 @@ class CudaBackend final : public Backend {
   std::shared_ptr<EventPool> events_;
   std::shared_ptr<PinnedPool> pinned_;
   std::unique_ptr<OpClock> clock_;
-  std::unique_ptr<MatmulPlans> matmul_plans_;  // null until the first product
+  std::unique_ptr<MatmulPlans> matmul_plans_;        // null until the first product
+  std::unique_ptr<CudnnAttention> cudnn_attention_;  // null until the first attention
+  bool without_cudnn_ = false;                       // it was looked for in vain
   std::unique_ptr<CudaStream> compute_stream_;
 };
 

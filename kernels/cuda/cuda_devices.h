@@ -28,6 +28,10 @@ struct DeviceInfo {
   size_t shared_per_block = 0;  // bytes that a block may ask for
 };
 
+// Who computes attention: kAuto: cuDNN where it is installed, its rule is ours and a plan is worth
+// compiling, else the own kernels. kCudnn: an error where cuDNN cannot.
+enum class AttentionChoice : uint8_t { kAuto, kCudnn, kOwn };
+
 struct CudaOptions {
   int device = 0;
   bool synchronous = false;  // wait after every kernel: for debugging
@@ -36,7 +40,12 @@ struct CudaOptions {
   // folder: kernels/cuda/matmul_choices.h. Empty: the one that cuBLASLt names first.
   std::filesystem::path matmul_choices = {};
   std::function<void(const std::string&)> note = {};  // of what the user may want to know
+  AttentionChoice attention = AttentionChoice::kAuto;
+  size_t attention_workspace = size_t{1} << 30;  // bytes that a plan of cuDNN may take
 };
+
+// Why there is no cuDNN here; empty: there is.
+std::string cudnn_missing();
 
 // Error when there is no such device.
 std::unique_ptr<Backend> make_backend(const CudaOptions& options);

@@ -137,6 +137,7 @@ inline std::vector<Values> run_attention(Backend& backend, const Case& c, DType 
       .causal = c.causal,
       .window = c.window,
       .key_bias = bias.defined() ? &bias : nullptr,
+      .hides_keys = bias.defined() && c.bias[0] > 1,
       .dropout = {.probability = c.dropout, .key = kKey, .samples = &samples}};
   const Shape out_shape = {c.batch, c.queries, c.heads * c.head_dim};
   const Shape statistics = {c.batch, c.heads, c.queries};

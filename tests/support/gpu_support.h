@@ -21,13 +21,14 @@ constexpr DType kGpuTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
 constexpr int64_t kGpuSizes[] = {0, 1, 7, 8, 31, 257, 2049, 5000};
 
 // body(gpu) on a fresh backend for every schedule. Skips without a GPU.
-inline void on_gpu(const std::function<void(cuda::CudaBackend&)>& body) {
+inline void on_gpu(const std::function<void(cuda::CudaBackend&)>& body,
+                   const cuda::CudaOptions& options = {}) {
   if (const cuda::DeviceCount count = cuda::count_devices(); count.devices == 0) {
     std::printf("[SKIP] no GPU: %s\n", count.reason.c_str());
     return;
   }
   on_every_schedule([&] {
-    cuda::CudaBackend gpu;
+    cuda::CudaBackend gpu(options);
     body(gpu);
   });
 }

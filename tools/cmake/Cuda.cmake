@@ -16,8 +16,11 @@ find_path(FSDP_CUDA_INCLUDE cuda_runtime.h HINTS ${gpu_hints} PATH_SUFFIXES incl
 find_library(FSDP_CUBLAS NAMES cublasLt libcublasLt.so.13 libcublasLt.so.12
              HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
 find_library(FSDP_CUDNN NAMES cudnn libcudnn.so.9 HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
+# cuDNN compiles its kernels with NVRTC, which needs this one.
+find_library(FSDP_NVRTC_BUILTINS NAMES nvrtc-builtins libnvrtc-builtins.so.13.0
+             HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
 find_library(FSDP_NCCL NAMES nccl libnccl.so.2 HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
-mark_as_advanced(FSDP_NVCC FSDP_CUDA_INCLUDE FSDP_CUBLAS FSDP_CUDNN FSDP_NCCL)
+mark_as_advanced(FSDP_NVCC FSDP_CUDA_INCLUDE FSDP_CUBLAS FSDP_CUDNN FSDP_NVRTC_BUILTINS FSDP_NCCL)
 
 set(FSDP_HAVE_CUDA_HEADERS OFF)
 if(FSDP_CUDA AND FSDP_CUDA_INCLUDE)

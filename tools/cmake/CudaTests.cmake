@@ -42,7 +42,7 @@ if(FSDP_HAVE_EMULATOR)
   endforeach()
   file(GLOB runtime CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cpp
        ${tests}/cuda_emulator/*.cpp)
-  list(FILTER runtime EXCLUDE REGEX "(_absent|cublaslt_library|nvml_library|_test|schedules)\\.cpp$")
+  list(FILTER runtime EXCLUDE REGEX "(_absent|(cublaslt|cudnn|nvml)_library|_test|schedules)\\.cpp$")
   # An object library: its definitions stand before those of fsdp_cuda_backend, real or absent.
   add_library(fsdp_cuda_emulated OBJECT ${emulated} ${runtime})
   target_include_directories(fsdp_cuda_emulated BEFORE PUBLIC ${tests}/cuda_emulator/include)

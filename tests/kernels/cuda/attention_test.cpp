@@ -1,10 +1,13 @@
-// Attention of the CUDA backend against the CPU backend: lengths around tiles, grouped heads,
-// windows, biases, dropout, row layouts, views that are not aligned, queries that see nothing.
+// Attention by the CUDA backend's own kernels against the CPU backend: lengths around tiles,
+// grouped heads, windows, biases, dropout, row layouts, views that are not aligned, queries that
+// see nothing. Attention by cuDNN: cudnn_attention_test.cpp.
 #include "tests/support/attention_case.h"
 #include "tests/support/gpu_support.h"
 
 namespace fsdp::test {
 namespace {
+
+const cuda::CudaOptions kOwnKernels = {.attention = cuda::AttentionChoice::kOwn};
 
 const Case kCases[] = {
     {1, 1, 1, 1, 1, 1},
@@ -37,67 +40,73 @@ void check_results(const std::vector<Values>& actual, const std::vector<Values>&
 
 TEST_CASE("attention and its gradients are those of the CPU backend, the same bits every time") {
   std::vector<std::vector<Values>> first;
-  on_gpu([&](Backend& gpu) {
-    cpu::CpuBackend cpu;
-    size_t run = 0;
-    for (const DType dtype : kGpuTypes) {
-      for (const Case& c : kCases) {
-        if (dtype == DType::kF16 && c.dropout == 0) continue;  // as bf16 but for the name
-        CAPTURE(c.queries);
-        CAPTURE(c.keys);
-        CAPTURE(c.head_dim);
-        const Operands o(c, dtype);
-        const std::vector<Values> results = run_attention(gpu, c, dtype, o);
-        if (run == first.size()) {
-          first.push_back(results);
-          check_results(results, run_attention(cpu, c, dtype, o), dtype);
+  on_gpu(
+      [&](Backend& gpu) {
+        cpu::CpuBackend cpu;
+        size_t run = 0;
+        for (const DType dtype : kGpuTypes) {
+          for (const Case& c : kCases) {
+            if (dtype == DType::kF16 && c.dropout == 0) continue;  // as bf16 but for the name
+            CAPTURE(c.queries);
+            CAPTURE(c.keys);
+            CAPTURE(c.head_dim);
+            const Operands o(c, dtype);
+            const std::vector<Values> results = run_attention(gpu, c, dtype, o);
+            if (run == first.size()) {
+              first.push_back(results);
+              check_results(results, run_attention(cpu, c, dtype, o), dtype);
+            }
+            const bool same = results == first[run++];
+            CHECK(same);
+          }
         }
-        const bool same = results == first[run++];
-        CHECK(same);
-      }
-    }
-  });
+      },
+      kOwnKernels);
 }
 
 TEST_CASE("keys and values with room behind them: what lies there is not read into the result") {
-  on_gpu([](Backend& gpu) {
-    constexpr int64_t kBatch = 2, kQueries = 3, kKeys = 67, kRoom = 80, kHeads = 2, kDim = 16;
-    cpu::CpuBackend cpu;
-    for (const DType dtype : {DType::kF32, DType::kBF16}) {
-      const auto run = [&](Backend& backend) {
-        const auto rows = [&](int64_t tokens, uint64_t seed) {
-          Values values = random_values(kBatch * tokens * kHeads * kDim, seed);
-          for (int64_t b = 0; b < kBatch && tokens == kRoom; ++b) {
-            std::fill_n(values.begin() + (b * kRoom + kKeys) * kHeads * kDim,
-                        (kRoom - kKeys) * kHeads * kDim, NAN);
-          }
-          return make_tensor(backend, {kBatch, tokens, kHeads * kDim}, dtype, values);
-        };
-        const Tensor q = rows(kQueries, 1), k = rows(kRoom, 2), v = rows(kRoom, 3);
-        Tensor out = Tensor::empty(backend, q.shape(), dtype);
-        Tensor log_sum_exp =
-            Tensor::empty(backend, {kBatch, kHeads, kQueries}, accumulation_dtype(dtype));
-        const AttentionArgs in = {.q = {&q, kHeads, kDim, 0, kDim},
-                                  .k = {&k, kHeads, kDim, 0, kDim},
-                                  .v = {&v, kHeads, kDim, 0, kDim},
-                                  .keys = kKeys,
-                                  .scale = 0.25,
-                                  .dropout = {}};
-        backend.attention_forward(backend.compute_stream(), {in, out, log_sum_exp});
-        return std::vector<Values>{out.to_doubles(), log_sum_exp.to_doubles()};
-      };
-      check_results(run(gpu), run(cpu), dtype);
-    }
-  });
+  on_gpu(
+      [](Backend& gpu) {
+        constexpr int64_t kBatch = 2, kQueries = 3, kKeys = 67, kRoom = 80, kHeads = 2, kDim = 16;
+        cpu::CpuBackend cpu;
+        for (const DType dtype : {DType::kF32, DType::kBF16}) {
+          const auto run = [&](Backend& backend) {
+            const auto rows = [&](int64_t tokens, uint64_t seed) {
+              Values values = random_values(kBatch * tokens * kHeads * kDim, seed);
+              for (int64_t b = 0; b < kBatch && tokens == kRoom; ++b) {
+                std::fill_n(values.begin() + (b * kRoom + kKeys) * kHeads * kDim,
+                            (kRoom - kKeys) * kHeads * kDim, NAN);
+              }
+              return make_tensor(backend, {kBatch, tokens, kHeads * kDim}, dtype, values);
+            };
+            const Tensor q = rows(kQueries, 1), k = rows(kRoom, 2), v = rows(kRoom, 3);
+            Tensor out = Tensor::empty(backend, q.shape(), dtype);
+            Tensor log_sum_exp =
+                Tensor::empty(backend, {kBatch, kHeads, kQueries}, accumulation_dtype(dtype));
+            const AttentionArgs in = {.q = {&q, kHeads, kDim, 0, kDim},
+                                      .k = {&k, kHeads, kDim, 0, kDim},
+                                      .v = {&v, kHeads, kDim, 0, kDim},
+                                      .keys = kKeys,
+                                      .scale = 0.25,
+                                      .dropout = {}};
+            backend.attention_forward(backend.compute_stream(), {in, out, log_sum_exp});
+            return std::vector<Values>{out.to_doubles(), log_sum_exp.to_doubles()};
+          };
+          check_results(run(gpu), run(cpu), dtype);
+        }
+      },
+      kOwnKernels);
 }
 
 TEST_CASE("heads that are too wide are refused by name") {
-  on_gpu([](Backend& gpu) {
-    const Case c = {1, 1, 1, 2, 2, 136};
-    CHECK_THROWS_WITH_AS(run_attention(gpu, c, DType::kF32, Operands(c, DType::kF32)),
-                         "[attention_forward] head_dim: expected at most 128 on a GPU, got 136",
-                         Error);
-  });
+  on_gpu(
+      [](Backend& gpu) {
+        const Case c = {1, 1, 1, 2, 2, 136};
+        CHECK_THROWS_WITH_AS(run_attention(gpu, c, DType::kF32, Operands(c, DType::kF32)),
+                             "[attention_forward] head_dim: expected at most 128 on a GPU, got 136",
+                             Error);
+      },
+      kOwnKernels);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Where cuBLASLt is, its table of functions works; that needs no GPU.
+// Where cuBLASLt and cuDNN are, their tables of functions work; that needs no GPU.
 #include <cstdio>
 #include <functional>
 #include <string>
@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "kernels/cuda/cublaslt.h"
+#include "kernels/cuda/cudnn_graph.h"
 
 namespace fsdp::cuda {
 namespace {
@@ -34,6 +35,21 @@ TEST_CASE("cuBLASLt describes products without a GPU") {
   const int epilogue = lt::kEpilogueBias;
   CHECK(library->desc_set(desc, lt::kEpilogue, &epilogue, sizeof epilogue) == lt::kSuccess);
   CHECK(library->desc_destroy(desc) == lt::kSuccess);
+}
+
+TEST_CASE("cuDNN describes tensors without a GPU, and tells what is wrong with them") {
+  if (const std::string& missing = dnn::missing(); !missing.empty()) {
+    std::printf("[SKIP] cuDNN is not there\n");
+    CHECK(missing.starts_with("[cuDNN] the library"));
+    CHECK(message_of([] { dnn::library(); }) == missing);
+    return;
+  }
+  dnn::Graph graph;
+  graph.memory(1, dnn::kHalf, {2, 3, 5, 8}, dnn::packed_strides({2, 3, 5, 8}));
+  const std::string message = message_of([&] {
+    graph.memory(2, dnn::kHalf, {2, 3, 0, 8}, {120, 40, 8, 1});
+  });
+  CHECK(message.starts_with("[cuDNN] "));
 }
 
 }  // namespace

@@ -1,0 +1,272 @@
+// The rule, the cache and the pieces. Contract: cudnn_attention.h.
+#include "kernels/cuda/cudnn_attention.h"
+
+#include <limits>
+
+#include "core/tensor.h"
+#include "kernels/cuda/workspace.h"
+
+namespace fsdp::cuda {
+namespace {
+
+constexpr int64_t kAlignment = 16;  // bytes, of all that the plans read and write
+// Every length is compiled anew, about a second each. Training has one, of such a multiple; what
+// has many (prompts, the rest of a text) is better off with kernels that are there already.
+constexpr int64_t kLengthWorthAPlan = 64;
+
+int64_t keys_of(const AttentionArgs& in) { return in.keys > 0 ? in.keys : in.k.tensor->shape()[1]; }
+
+HeadStrides strides_of(const HeadView& view) {
+  const Shape& shape = view.tensor->shape();
+  return {.batch = shape[1] * shape[2], .row = shape[2], .head = view.head_stride};
+}
+
+HeadView plain_view(const Tensor& tensor, const HeadView& like) {
+  return {&tensor, like.heads, like.head_dim, 0, like.head_dim};
+}
+
+std::byte* first_of(const HeadView& view) {
+  return static_cast<std::byte*>(view.tensor->data()) +
+         view.offset * static_cast<int64_t>(size_of(view.tensor->dtype()));
+}
+
+bool aligned(const void* address) {
+  return reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(kAlignment) == 0;
+}
+
+bool aligned(const HeadView& view) {
+  const auto bytes = static_cast<int64_t>(size_of(view.tensor->dtype()));
+  const HeadStrides strides = strides_of(view);
+  return aligned(first_of(view)) && strides.batch * bytes % kAlignment == 0 &&
+         strides.row * bytes % kAlignment == 0 && strides.head * bytes % kAlignment == 0;
+}
+
+// What holds for both directions. A window together with a bias, or without causal, is what
+// NVIDIA's own frontend refuses to ask the engines for, though they accept the graphs.
+std::string not_its_rule(const AttentionArgs& in) {
+  const DType dtype = in.q.tensor->dtype();
+  const int64_t queries = in.q.tensor->shape()[1], keys = keys_of(in);
+  if (dtype != DType::kBF16 && dtype != DType::kF16) {
+    return fmt::format("it is in {}", name_of(dtype));
+  }
+  if (in.q.tensor->shape()[0] == 0 || queries == 0 || keys == 0) return "it is empty";
+  if (in.q.head_dim % 8 != 0) return fmt::format("head_dim {} is no multiple of 8", in.q.head_dim);
+  if (in.dropout.probability > 0) return "its dropout draws other numbers";
+  if ((in.causal || in.window > 0) && queries != keys) {
+    return fmt::format("a mask over {} queries and {} keys", queries, keys);
+  }
+  if (in.window > 0 && !in.causal) return "a window that is not causal";
+  if (!in.key_bias) return "";
+  const Shape& bias = in.key_bias->shape();
+  if (in.hides_keys) return "a query may see no key";
+  if (in.window > 0) return "a window with a key bias";
+  if (bias[0] != 1) return "a key bias by sample";
+  if (bias[2] % 4 != 0 || !aligned(in.key_bias->data())) return "a key bias not at 16 bytes";
+  return "";
+}
+
+std::string not_aligned(std::initializer_list<HeadView> views) {
+  for (const HeadView& view : views) {
+    if (!aligned(view)) return "rows that do not begin at 16 bytes";
+  }
+  return "";
+}
+
+CudnnAttentionKind kind_of(const AttentionArgs& in, const Tensor& out) {
+  const int64_t queries = in.q.tensor->shape()[1];
+  return {.backward = false,
+          .dtype = in.q.tensor->dtype(),
+          .batch = in.q.tensor->shape()[0],
+          .heads = in.q.heads,
+          .kv_heads = in.k.heads,
+          .queries = queries,
+          .keys = keys_of(in),
+          .head_dim = in.q.head_dim,
+          .causal = in.causal,
+          .window = in.window < queries ? in.window : 0,  // a longer one hides none
+          .bias_heads = in.key_bias ? in.key_bias->shape()[1] : 0,
+          .bias_head_stride = in.key_bias ? in.key_bias->shape()[2] : 0,
+          .q = strides_of(in.q),
+          .k = strides_of(in.k),
+          .v = strides_of(in.v),
+          .out = strides_of(plain_view(out, in.q)),
+          .statistics_batch_stride = in.q.heads * queries,
+          .dq = {},
+          .dk = {},
+          .dv = {}};
+}
+
+// Largest first.
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> out;
+  for (int64_t d = n; d >= 1; --d) {
+    if (n % d == 0) out.push_back(d);
+  }
+  return out;
+}
+
+// Statistics of a piece begin at 16 bytes too, those of all others then as well.
+bool piece_is_aligned(const CudnnAttentionKind& whole, int64_t batch, int64_t kv_heads) {
+  const int64_t heads = whole.heads / whole.kv_heads * kv_heads;
+  const bool of_samples = batch == whole.batch || batch * whole.statistics_batch_stride % 4 == 0;
+  return of_samples && (heads == whole.heads || heads * whole.queries % 4 == 0);
+}
+
+}  // namespace
+
+std::string not_for_cudnn(const AttentionForwardArgs& args) {
+  const std::string why = not_its_rule(args.in);
+  if (!why.empty()) return why;
+  if (!aligned(args.log_sum_exp.data())) return "statistics that do not begin at 16 bytes";
+  return not_aligned({args.in.q, args.in.k, args.in.v, plain_view(args.out, args.in.q)});
+}
+
+std::string not_for_cudnn(const AttentionBackwardArgs& args) {
+  const std::string why = not_its_rule(args.in);
+  if (!why.empty()) return why;
+  if (!aligned(args.log_sum_exp.data()) || !aligned(args.delta.data())) {
+    return "statistics that do not begin at 16 bytes";
+  }
+  return not_aligned({args.in.q, args.in.k, args.in.v, plain_view(args.out, args.in.q),
+                      plain_view(args.dout, args.in.q), args.dq, args.dk, args.dv});
+}
+
+// One tensor of a problem: where it begins, and how far its samples and heads are apart, in bytes.
+// A head is a query head or a key-value head, as the tensor has them; 0: shared by all.
+struct CudnnAttention::Pointers {
+  struct Place {
+    AttentionTensor id;
+    void* first;
+    int64_t of_sample, of_kv_head;
+  };
+  std::vector<Place> places;
+
+  void add(AttentionTensor id, const HeadView& view, int64_t group) {
+    const auto bytes = static_cast<int64_t>(size_of(view.tensor->dtype()));
+    const HeadStrides strides = strides_of(view);
+    places.push_back({id, first_of(view), strides.batch * bytes, group * strides.head * bytes});
+  }
+  void add_statistics(AttentionTensor id, const Tensor& tensor, int64_t group) {
+    const Shape& shape = tensor.shape();
+    const auto row = static_cast<int64_t>(sizeof(float)) * shape[2];
+    places.push_back({id, tensor.data(), shape[1] * row, group * row});
+  }
+  void add_forward(const AttentionArgs& in, const Tensor& out, const Tensor& log_sum_exp) {
+    const int64_t group = in.q.heads / in.k.heads;
+    add(kQueryRows, in.q, group);
+    add(kKeyRows, in.k, 1);
+    add(kValueRows, in.v, 1);
+    add(kOutRows, plain_view(out, in.q), group);
+    add_statistics(kLogSumExp, log_sum_exp, group);
+    if (!in.key_bias) return;
+    const Shape& shape = in.key_bias->shape();
+    const auto row = static_cast<int64_t>(sizeof(float)) * shape[2];
+    places.push_back({kKeyBias, in.key_bias->data(), 0, shape[1] > 1 ? group * row : 0});
+  }
+};
+
+CudnnAttention::CudnnAttention(const CudaOptions& options) : options_(options) {
+  dnn::check(dnn::library().create(&handle_), "Create");
+}
+
+CudnnAttention::~CudnnAttention() {
+  pieces_.clear();
+  dnn::library().destroy(handle_);
+}
+
+bool CudnnAttention::left(const Op& op, const std::string& why) const {
+  FSDP_CHECK(options_.attention != AttentionChoice::kCudnn,
+             "[{}] runtime.attention: cudnn, but this is not for cuDNN: {}", op.describe(), why);
+  return false;
+}
+
+dnn::Plan::Choice CudnnAttention::plan_for(const CudnnAttentionKind& kind) const {
+  try {
+    return dnn::Plan::make(attention_graph(kind), {.handle = handle_},
+                           static_cast<int64_t>(options_.attention_workspace));
+  } catch (const Error& error) {  // an operation of the graph is refused already
+    return {.plan = nullptr, .why = error.what()};
+  }
+}
+
+// The largest piece whose workspace fits; samples are taken apart before heads are.
+const CudnnAttention::Pieces& CudnnAttention::pieces_of(const CudnnAttentionKind& whole) {
+  const auto [place, fresh] = pieces_.try_emplace(whole);
+  Pieces& pieces = place->second;
+  if (!fresh) return pieces;
+  const auto done = [&](int64_t batch, int64_t kv_heads) {
+    if (!piece_is_aligned(whole, batch, kv_heads)) return false;
+    CudnnAttentionKind piece = whole;
+    piece.batch = batch;
+    piece.heads = whole.heads / whole.kv_heads * kv_heads;
+    piece.kv_heads = kv_heads;
+    if (whole.bias_heads > 1) piece.bias_heads = piece.heads;
+    dnn::Plan::Choice choice = plan_for(piece);
+    pieces = {std::move(choice.plan), std::move(choice.why), batch, kv_heads};
+    return pieces.plan || !choice.too_large;
+  };
+  for (const int64_t batch : divisors(whole.batch)) {
+    if (done(batch, whole.kv_heads)) return pieces;
+  }
+  for (const int64_t kv_heads : divisors(whole.kv_heads)) {
+    if (kv_heads < whole.kv_heads && done(1, kv_heads)) return pieces;
+  }
+  return pieces;
+}
+
+bool CudnnAttention::run(const Op& op, const CudnnAttentionKind& whole, double scale,
+                         const Pointers& pointers) {
+  const bool worth_it = whole.queries % kLengthWorthAPlan == 0;
+  if (!worth_it && options_.attention != AttentionChoice::kCudnn) return false;
+  const Pieces& pieces = pieces_of(whole);
+  if (!pieces.plan) return left(op, pieces.why);
+  // read while the plan is being started
+  float numbers[] = {static_cast<float>(scale), -std::numeric_limits<float>::infinity(),
+                     static_cast<float>(whole.window), 1.0f};
+  dnn::check(dnn::library().set_stream(handle_, op.stream()), "SetStream");
+  const Workspace<std::byte> workspace(op, pieces.plan->workspace_bytes());
+  for (int64_t b = 0; b < whole.batch; b += pieces.batch) {
+    for (int64_t h = 0; h < whole.kv_heads; h += pieces.kv_heads) {
+      std::vector<dnn::Binding> bindings;
+      for (const Pointers::Place& place : pointers.places) {
+        auto* first = static_cast<std::byte*>(place.first);
+        bindings.push_back({place.id, first + b * place.of_sample + h * place.of_kv_head});
+      }
+      bindings.push_back({kScale, &numbers[0]});
+      if (whole.causal) bindings.push_back({kHidden, &numbers[1]});
+      if (whole.window > 0) bindings.push_back({kWindow, &numbers[2]});
+      if (whole.backward) bindings.push_back({kOne, &numbers[3]});
+      dnn::check(pieces.plan->run(handle_, bindings, workspace.data()), "BackendExecute");
+      ++runs_;
+    }
+  }
+  op.started(cudaGetLastError(), "cudnnBackendExecute");
+  return true;
+}
+
+bool CudnnAttention::forward(const Op& op, const AttentionForwardArgs& args) {
+  if (const std::string why = not_for_cudnn(args); !why.empty()) return left(op, why);
+  Pointers pointers;
+  pointers.add_forward(args.in, args.out, args.log_sum_exp);
+  return run(op, kind_of(args.in, args.out), args.in.scale, pointers);
+}
+
+bool CudnnAttention::backward(const Op& op, const AttentionBackwardArgs& args) {
+  if (const std::string why = not_for_cudnn(args); !why.empty()) return left(op, why);
+  CudnnAttentionKind kind = kind_of(args.in, args.out);
+  kind.backward = true;
+  kind.dq = strides_of(args.dq);
+  kind.dk = strides_of(args.dk);
+  kind.dv = strides_of(args.dv);
+  const int64_t group = args.in.q.heads / args.in.k.heads;
+  Pointers pointers;
+  pointers.add_forward(args.in, args.out, args.log_sum_exp);
+  pointers.add(kDOut, plain_view(args.dout, args.in.q), group);
+  pointers.add_statistics(kDelta, args.delta, group);
+  pointers.add(kDQuery, args.dq, group);
+  pointers.add(kDKey, args.dk, 1);
+  pointers.add(kDValue, args.dv, 1);
+  return run(op, kind, args.in.scale, pointers);
+}
+
+}  // namespace fsdp::cuda

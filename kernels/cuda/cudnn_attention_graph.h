@@ -1,0 +1,65 @@
+// Attention as graphs for cuDNN: what is computed, not whether it should be (cudnn_attention.h).
+//
+// [Note: attention for cuDNN]
+// Its engines recognise attention in a graph of products, elementwise operations and sums, in the
+// order in which NVIDIA's cudnn-frontend writes them, and run the whole as one kernel; the T x T
+// tensors exist on paper only. We write these graphs ourselves, through the library's C interface,
+// and not with cudnn-frontend: that takes half a minute and 2 GB to compile and headers of its own,
+// and ends in the same graphs and engines. The library has attention as one operation as well, but
+// without masks (before 9.21).
+// A backward pass that adds up dq by atomics would give other bits every time. As the product is
+// written straight to dq here, an engine keeps all of dscores in its workspace and sums in order:
+// B * heads * T * T elements, which cudnn_attention.cpp keeps within a limit.
+#pragma once
+
+#include <compare>
+
+#include "core/dtype.h"
+#include "kernels/cuda/cudnn_graph.h"
+
+namespace fsdp::cuda {
+
+// Element (b, h, t, d) of a tensor of heads lies at b * batch + h * head + t * row + d.
+struct HeadStrides {
+  int64_t batch = 0, row = 0, head = 0;
+  auto operator<=>(const HeadStrides&) const = default;
+};
+
+// All that a plan depends on. See AttentionArgs for the rule.
+struct CudnnAttentionKind {
+  bool backward = false;
+  DType dtype = DType::kBF16;
+  int64_t batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, head_dim = 0;
+  bool causal = true;                   // then queries = keys
+  int64_t window = 0;                   // 0: none
+  int64_t bias_heads = 0;               // 0: no key bias; 1 or heads
+  int64_t bias_head_stride = 0;         // elements
+  HeadStrides q, k, v, out;             // dout is laid out as out
+  int64_t statistics_batch_stride = 0;  // of log_sum_exp and delta; heads * queries at least
+  HeadStrides dq, dk, dv;               // with backward
+
+  auto operator<=>(const CudnnAttentionKind&) const = default;
+};
+
+// Names of tensors and numbers in the graphs.
+enum AttentionTensor : int64_t {
+  kQueryRows = 1,
+  kKeyRows,
+  kValueRows,
+  kOutRows,
+  kLogSumExp,
+  kKeyBias,
+  kDOut,
+  kDelta,
+  kDQuery,
+  kDKey,
+  kDValue,
+  kScale,   // f32 numbers from here on
+  kHidden,  // minus infinity
+  kWindow,
+  kOne,
+};
+
+dnn::Graph attention_graph(const CudnnAttentionKind& kind);
+
+}  // namespace fsdp::cuda

@@ -1,0 +1,232 @@
+// Attention by cuDNN against the CPU backend, and what is handed to it at all. On the emulator the
+// graph is run operation by operation, so that these are tests of the graph; on a GPU, of the
+// library. Whether its engines take the graphs, without a GPU: cudnn_support_test.cpp.
+#include "kernels/cuda/cudnn_attention.h"
+
+#include <algorithm>
+
+#include "tests/support/attention_case.h"
+#include "tests/support/gpu_support.h"
+
+namespace fsdp::test {
+namespace {
+
+using cuda::AttentionChoice;
+
+const cuda::CudaOptions kCudnn = {.attention = AttentionChoice::kCudnn};
+
+const Case kCases[] = {
+    {1, 1, 1, 1, 1, 8},
+    {2, 2, 2, 64, 64, 16},
+    {2, 3, 3, 67, 67, 24},           // no multiple of a tile
+    {2, 4, 2, 65, 65, 64},           // grouped
+    {1, 6, 1, 33, 33, 8},            // one head of keys
+    {1, 2, 2, 40, 40, 40, false},    // all keys
+    {2, 2, 1, 5, 37, 16, false},     // all of more keys
+    {2, 2, 1, 70, 70, 16, true, 9},  // window
+    {1, 1, 1, 20, 20, 8, true, 1},   // each query sees itself
+    {1, 2, 2, 20, 20, 8, true, 20},  // a window that hides none
+    {2, 2, 2, 33, 33, 16, true, 0, 0, Layout::kPacked},
+    {2, 4, 2, 33, 33, 16, true, 5, 0, Layout::kPacked},
+    {2, 3, 3, 33, 33, 16, true, 0, 0, Layout::kInterleaved},
+    {2, 3, 3, 24, 24, 8, true, 0, 0, Layout::kInterleaved, {1, 3, 28}},  // ALiBi, a longer table
+    {2, 4, 2, 20, 20, 8, true, 0, 0, Layout::kSeparate, {1, 4, 20}},
+    {2, 2, 2, 20, 20, 8, false, 0, 0, Layout::kSeparate, {1, 1, 20}},  // one row for all heads
+};
+
+bool without_cudnn() {
+  const std::string missing = cuda::cudnn_missing();
+  if (!missing.empty()) std::printf("[SKIP] %s\n", missing.c_str());
+  return !missing.empty();
+}
+
+// Relative to the largest weight of a sum, which is one. Shared heads add up gradients that were
+// rounded before. log_sum_exp does not pass through the dtype.
+void check_results(const std::vector<Values>& actual, const std::vector<Values>& expected,
+                   DType dtype, int64_t group) {
+  const double f32 = 64 * unit_roundoff(DType::kF32);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    CAPTURE(name_of(dtype));
+    CAPTURE(i);
+    const double roundings = 4 + (i > 2 && group > 1 ? static_cast<double>(group) : 0.0);
+    CHECK(largest_error(actual[i], expected[i]) <=
+          (i == 1 ? f32 : roundings * unit_roundoff(dtype) + f32));
+  }
+}
+
+TEST_CASE("attention by cuDNN is that of the CPU backend, the same bits every time") {
+  if (without_cudnn()) return;
+  std::vector<std::vector<Values>> first;
+  on_gpu(
+      [&](cuda::CudaBackend& gpu) {
+        cpu::CpuBackend cpu;
+        size_t run = 0;
+        for (const DType dtype : {DType::kBF16, DType::kF16}) {
+          for (const Case& c : kCases) {
+            CAPTURE(c.heads);
+            CAPTURE(c.queries);
+            CAPTURE(c.keys);
+            CAPTURE(c.head_dim);
+            CAPTURE(c.window);
+            const Operands o(c, dtype);
+            const int64_t before = gpu.cudnn_attention()->runs();
+            const std::vector<Values> results = run_attention(gpu, c, dtype, o);
+            CHECK(gpu.cudnn_attention()->runs() == before + 2);  // forward and backward
+            if (run == first.size()) {
+              first.push_back(results);
+              check_results(results, run_attention(cpu, c, dtype, o), dtype, c.heads / c.kv_heads);
+            }
+            const bool same = results == first[run++];
+            CHECK(same);
+          }
+        }
+      },
+      kCudnn);
+}
+
+struct Pieces {
+  int64_t workspace;  // limit, bytes
+  int64_t backward;   // runs
+};
+
+TEST_CASE("a backward pass is cut into pieces whose workspace fits") {
+  if (without_cudnn()) return;
+  const Case c = {4, 6, 3, 64, 64, 8, true, 0, 0, Layout::kPacked, {1, 6, 64}};
+  const Operands o(c, DType::kBF16);
+  const int64_t row = 64 * 64 * 2;  // of one head's scores, at least
+  std::vector<Values> whole;
+  // a piece: all; two samples; one; one with a third of its heads
+  for (const auto& [workspace, backward] :
+       {Pieces{row << 20, 1}, {12 * row, 2}, {6 * row, 4}, {2 * row, 12}}) {
+    on_gpu(
+        [&, workspace = workspace, backward = backward](cuda::CudaBackend& gpu) {
+          gpu.ledger().reset_peak();
+          const std::vector<Values> results = run_attention(gpu, c, DType::kBF16, o);
+          if (whole.empty()) whole = results;
+          CAPTURE(workspace);
+          const bool same = results == whole;
+          CHECK(same);
+          const int64_t runs = gpu.cudnn_attention()->runs() - 1;
+          const auto peak = static_cast<int64_t>(
+              gpu.ledger().usage().peak[static_cast<size_t>(MemoryCategory::kWorkspace)]);
+          CHECK(peak > 0);
+          CHECK(peak <= workspace);
+          CHECK(runs >= backward);  // a GPU's engines take workspace for whole tiles, and more
+          if (gpu.device().name == "emulated GPU") CHECK(runs == backward);
+        },
+        {.attention = AttentionChoice::kCudnn, .attention_workspace = size_t(workspace)});
+  }
+}
+
+TEST_CASE("what no piece has room for is left to the own kernels, or an error by name") {
+  if (without_cudnn()) return;
+  const Case c = {1, 2, 1, 64, 64, 8};
+  const Operands o(c, DType::kF16);
+  cpu::CpuBackend cpu;
+  on_gpu(
+      [&](cuda::CudaBackend& gpu) {
+        check_results(run_attention(gpu, c, DType::kF16, o), run_attention(cpu, c, DType::kF16, o),
+                      DType::kF16, 2);
+        CHECK(gpu.cudnn_attention()->runs() == 1);  // forward takes none
+      },
+      {.attention_workspace = 100});
+  on_gpu(
+      [&](cuda::CudaBackend& gpu) {
+        std::string message;
+        try {
+          run_attention(gpu, c, DType::kF16, o);
+        } catch (const Error& error) {
+          message = error.what();
+        }
+        CAPTURE(message);
+        CHECK(message.starts_with("[attention_backward "));
+        CHECK(message.find("runtime.attention: cudnn, but this is not for cuDNN: cuDNN's engine") !=
+              std::string::npos);
+        CHECK(message.ends_with("bytes of workspace: expected at most 100"));
+      },
+      {.attention = AttentionChoice::kCudnn, .attention_workspace = 100});
+}
+
+struct Refused {
+  const char* why;
+  DType dtype;
+  Case c;
+};
+const Refused kRefused[] = {
+    {"it is in f32", DType::kF32, {1, 1, 1, 64, 64, 8}},
+    {"head_dim 12 is no multiple of 8", DType::kBF16, {1, 1, 1, 64, 64, 12}},
+    {"its dropout draws other numbers", DType::kBF16, {1, 1, 1, 64, 64, 8, true, 0, 0.5}},
+    {"a mask over 64 queries and 70 keys", DType::kBF16, {1, 1, 1, 64, 70, 8}},
+    {"a mask over 64 queries and 70 keys", DType::kBF16, {1, 1, 1, 64, 70, 8, false, 3}},
+    {"a window that is not causal", DType::kBF16, {1, 1, 1, 64, 64, 8, false, 6}},
+    {"a query may see no key",
+     DType::kBF16,
+     {2, 1, 1, 64, 64, 8, true, 0, 0, Layout::kSeparate, {2, 1, 64}}},
+    {"a window with a key bias",
+     DType::kBF16,
+     {2, 2, 2, 64, 64, 8, true, 5, 0, Layout::kSeparate, {1, 2, 64}}},
+    {"a key bias not at 16 bytes",
+     DType::kBF16,
+     {2, 2, 2, 64, 64, 8, true, 0, 0, Layout::kSeparate, {1, 2, 65}}},
+};
+
+TEST_CASE("what follows another rule is left to the own kernels, or an error by name") {
+  if (without_cudnn()) return;
+  for (const AttentionChoice choice : {AttentionChoice::kAuto, AttentionChoice::kCudnn}) {
+    on_gpu(
+        [&](cuda::CudaBackend& gpu) {
+          cpu::CpuBackend cpu;
+          for (const auto& [why, dtype, c] : kRefused) {
+            CAPTURE(why);
+            const Operands o(c, dtype);
+            std::string message;
+            try {
+              check_results(run_attention(gpu, c, dtype, o), run_attention(cpu, c, dtype, o), dtype,
+                            1);
+            } catch (const Error& error) {
+              message = error.what();
+            }
+            const std::string said = std::string("not for cuDNN: ") + why;
+            CHECK((choice == AttentionChoice::kAuto ? message.empty() : message.ends_with(said)));
+          }
+          CHECK(gpu.cudnn_attention()->runs() == 0);
+        },
+        {.attention = choice});
+  }
+}
+
+TEST_CASE("rows that do not begin at 16 bytes are left to the own kernels") {
+  if (without_cudnn()) return;
+  on_gpu([](cuda::CudaBackend& gpu) {
+    const int64_t tokens = 64, dim = 8;
+    for (const int64_t offset : {0, 1}) {
+      const Tensor q = shifted_tensor(gpu, {1, tokens, dim}, DType::kBF16,
+                                      random_values(tokens * dim, 1), offset);
+      const HeadView view = {&q, 1, dim, 0, dim};
+      Tensor out = Tensor::empty(gpu, q.shape(), DType::kBF16);
+      Tensor log_sum_exp = Tensor::empty(gpu, {1, 1, tokens}, DType::kF32);
+      const AttentionArgs in = {.q = view, .k = view, .v = view, .scale = 1, .dropout = {}};
+      CHECK(cuda::not_for_cudnn({in, out, log_sum_exp}) ==
+            (offset == 0 ? "" : "rows that do not begin at 16 bytes"));
+      gpu.attention_forward(gpu.compute_stream(), {in, out, log_sum_exp});
+      CHECK(gpu.cudnn_attention()->runs() == 1);
+    }
+  });
+}
+
+TEST_CASE("left to itself the backend has plans made for multiples of 64 tokens only") {
+  if (without_cudnn()) return;
+  on_gpu([](cuda::CudaBackend& gpu) {
+    for (const int64_t tokens : {63, 64, 65, 128}) {
+      const Case c = {1, 1, 1, tokens, tokens, 8};
+      const int64_t before = gpu.cudnn_attention()->runs();
+      run_attention(gpu, c, DType::kBF16, Operands(c, DType::kBF16));
+      CHECK(gpu.cudnn_attention()->runs() - before == (tokens % 64 == 0 ? 2 : 0));
+    }
+  });
+  on_gpu([](cuda::CudaBackend& gpu) { CHECK(gpu.cudnn_attention() == nullptr); },
+         {.attention = AttentionChoice::kOwn});
+}
+
+}  // namespace
+}  // namespace fsdp::test
