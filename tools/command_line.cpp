@@ -129,6 +129,14 @@ void add_product_options(CLI::App& command, LaunchOptions& options) {
       ->check(CLI::IsMember({"heuristic", "timed"}));
 }
 
+void add_attention_option(CLI::App& command, LaunchOptions& options) {
+  command
+      .add_option("--attention", options.attention,
+                  "on a GPU: auto (cuDNN where it is installed and does the same), cudnn (an error "
+                  "where it does not), own")
+      ->check(CLI::IsMember({"auto", "cudnn", "own"}));
+}
+
 void add_rank_options(CLI::App& command, LaunchOptions& options) {
   command.add_option("--local-ranks", options.local_ranks, "run N ranks as threads, without MPI")
       ->check(CLI::Range(1, 1024));
@@ -144,6 +152,7 @@ void add_launch_options(CLI::App& command, LaunchOptions& options) {
       .add_option("--gpu-transport", options.gpu_transport,
                   "between GPUs: auto (NCCL where each rank has its own), nccl, host")
       ->check(CLI::IsMember({"auto", "nccl", "host"}));
+  add_attention_option(command, options);
   add_product_options(command, options);
 }
 

@@ -71,6 +71,31 @@ TEST_CASE("GPUs talk over NCCL where each rank has its own and the library is th
   });
 }
 
+TEST_CASE("attention is cuDNN's where that is there, and by name only on a GPU") {
+  using cuda::AttentionChoice;
+  comm::run_local_ranks(2, [](comm::Communicator& world) {
+    GpuChoice gpu = {.cuda = cuda::CudaOptions{}}, cpu;
+    for (const char* automatic : {"", "auto"}) {
+      choose_attention(world, automatic, gpu);
+      CHECK(gpu.cuda->attention == AttentionChoice::kAuto);
+      choose_attention(world, automatic, cpu);
+    }
+    choose_attention(world, "own", gpu);
+    CHECK(gpu.cuda->attention == AttentionChoice::kOwn);
+    for (const char* name : {"own", "cudnn"}) {
+      CHECK(error_of([&] { choose_attention(world, name, cpu); }) ==
+            fmt::format("runtime.attention: {} is of GPUs, but the CPU computes", name));
+    }
+    CHECK(error_of([&] { choose_attention(world, "flash", gpu); }) ==
+          "runtime.attention: expected auto, cudnn or own, got \"flash\"");
+    const std::string missing = cuda::cudnn_missing();
+    const std::string error = error_of([&] { choose_attention(world, "cudnn", gpu); });
+    CHECK(error == (missing.empty() ? "" : "runtime.attention: cudnn, but on rank 0: " + missing));
+    CHECK(gpu.cuda->attention ==
+          (missing.empty() ? AttentionChoice::kCudnn : AttentionChoice::kOwn));
+  });
+}
+
 TEST_CASE("TF32 is for products of f32 on a GPU") {
   GpuChoice gpu = {.cuda = cuda::CudaOptions{}}, cpu;
   choose_products({.tf32 = true}, gpu);

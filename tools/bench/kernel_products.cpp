@@ -92,7 +92,8 @@ AttentionArgs arguments(const AttentionSizes& sizes, const AttentionSet& set) {
           .v = view_of(sizes, set.qkv, 2),
           .scale = 1 / std::sqrt(static_cast<double>(sizes.extents.head_dim)),
           .causal = sizes.extents.causal,
-          .key_bias = sizes.key_bias ? &set.key_bias : nullptr};
+          .key_bias = sizes.key_bias ? &set.key_bias : nullptr,
+          .hides_keys = false};
 }
 
 std::shared_ptr<AttentionSet> make_set(const AttentionSizes& sizes, KernelInputs& inputs) {

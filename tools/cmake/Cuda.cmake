@@ -20,6 +20,9 @@ find_library(FSDP_CUDNN NAMES cudnn libcudnn.so.9 HINTS ${gpu_hints} PATH_SUFFIX
 find_library(FSDP_NVRTC_BUILTINS NAMES nvrtc-builtins libnvrtc-builtins.so.13.0
              HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
 find_library(FSDP_NCCL NAMES nccl libnccl.so.2 HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
+set(FSDP_CUDNN_PATHS  # for cudnn_library.cpp
+    FSDP_CUDNN_LIBRARY="$<$<BOOL:${FSDP_CUDNN}>:${FSDP_CUDNN}>"
+    FSDP_NVRTC_BUILTINS_LIBRARY="$<$<BOOL:${FSDP_NVRTC_BUILTINS}>:${FSDP_NVRTC_BUILTINS}>")
 mark_as_advanced(FSDP_NVCC FSDP_CUDA_INCLUDE FSDP_CUBLAS FSDP_CUDNN FSDP_NVRTC_BUILTINS FSDP_NCCL)
 
 set(FSDP_HAVE_CUDA_HEADERS OFF)

@@ -2,9 +2,12 @@
 #   test_cuda_emulator  kernels/cuda compiled by the C++ compiler and run by tests/cuda_emulator on the
 #                       CPU; needs the CUDA headers and Boost.Context. Label cuda_emulator
 #   fsdp_emulated       the program `fsdp` with an emulated GPU
+#   test_cudnn_support  cuDNN itself, for GPUs that are only described. Label cuda_emulator
 #   test_gpu            the real ones; cases skip themselves without a GPU. Label gpu
 # Read next: tests/cuda_emulator/emulator.h.
 file(GLOB_RECURSE cuda_tests CONFIGURE_DEPENDS ${tests}/kernels/cuda/*_test.cpp)
+set(support_test ${tests}/kernels/cuda/cudnn_support_test.cpp)
+list(REMOVE_ITEM cuda_tests ${support_test})
 
 function(fsdp_cuda_entries program prefix label seconds)
   foreach(source IN LISTS ARGN)
@@ -80,6 +83,29 @@ if(FSDP_HAVE_EMULATOR)
   target_link_libraries(fsdp_emulated PRIVATE fsdp_cuda_emulated fsdp_tools)
   fsdp_entry(emulated/verify cuda_emulator 600 2 bash ${tests}/cuda_emulator/verify.sh)
   fsdp_entry(emulated/mutations slow 900 2 bash ${tests}/cuda_emulator/mutations.sh)
+endif()
+
+if(FSDP_HAVE_CUDA_HEADERS)
+  add_library(fsdp_driver_stub MODULE ${tests}/kernels/cuda/driver_stub.cpp)
+  set_target_properties(fsdp_driver_stub PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/driver_stub)
+  target_link_options(fsdp_driver_stub PRIVATE LINKER:-soname,libcuda.so.1)
+  file(GLOB cudnn_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/cudnn_*.cpp)
+  list(FILTER cudnn_sources EXCLUDE REGEX "cudnn_attention\\.cpp$")
+  add_executable(test_cudnn_support ${support_test} ${cudnn_sources}
+                 $<TARGET_OBJECTS:fsdp_test_main>)
+  target_include_directories(test_cudnn_support SYSTEM PRIVATE ${FSDP_CUDA_INCLUDE})
+  target_link_libraries(test_cudnn_support PRIVATE fsdp_core doctest::doctest ${CMAKE_DL_LIBS})
+  target_compile_definitions(test_cudnn_support PRIVATE ${FSDP_CUDNN_PATHS}
+    FSDP_DRIVER_STUB="$<TARGET_FILE:fsdp_driver_stub>")
+  add_dependencies(test_cudnn_support fsdp_driver_stub)
+  fsdp_cuda_entries(test_cudnn_support cudnn cuda_emulator 300 ${support_test})
+  find_path(FSDP_CUDNN_INCLUDE cudnn_graph.h HINTS ${gpu_hints} PATH_SUFFIXES include)
+  mark_as_advanced(FSDP_CUDNN_INCLUDE)
+  if(FSDP_CUDNN_INCLUDE)  # only to be compiled
+    target_sources(test_cudnn_support PRIVATE ${tests}/kernels/cuda/cudnn_header.cpp)
+    target_include_directories(test_cudnn_support SYSTEM PRIVATE ${FSDP_CUDNN_INCLUDE})
+  endif()
 endif()
 
 if(FSDP_HAVE_CUDA AND cuda_tests)

@@ -90,6 +90,7 @@ void add_bench_kernels(CLI::App& bench, ChosenCommand& chosen) {
   CLI::Option* json = command->add_flag("--json", options->json, "print JSON");
   command->add_flag("--csv", options->csv, "print CSV")->excludes(json);
   add_compute_options(*command, options->launch);
+  add_attention_option(*command, options->launch);
   add_product_options(*command, options->launch);
   command->callback([&chosen, options] {
     chosen = [options] {

@@ -344,6 +344,7 @@ int train_on_ranks(TrainOptions options) {
   if (options.launch.backend.empty()) options.launch.backend = runtime.backend;
   options.launch.share_gpus = options.launch.share_gpus || runtime.share_gpus;
   if (options.launch.gpu_transport.empty()) options.launch.gpu_transport = runtime.gpu_transport;
+  if (options.launch.attention.empty()) options.launch.attention = runtime.attention;
   options.launch.products.tf32 = options.launch.products.tf32 || runtime.tf32;
   if (options.launch.products.choice.empty())
     options.launch.products.choice = runtime.matmul_choice;

@@ -175,6 +175,7 @@ struct RuntimeSection {
   std::string backend = "auto";
   bool share_gpus = false;
   std::string gpu_transport = "auto";
+  std::string attention = "auto";
   bool tf32 = false;
   std::string matmul_choice = "heuristic";
   int64_t threads = 0;

@@ -209,6 +209,10 @@ void visit(V& v, RuntimeSection& c) {
   v.field("share_gpus", c.share_gpus, "several ranks may use one GPU");
   v.field("gpu_transport", c.gpu_transport,
           "between GPUs: auto (NCCL where each rank has its own), nccl, host");
+  v.field(
+      "attention", c.attention,
+      "on a GPU: auto (cuDNN where it is installed and does the same), cudnn (an error where it "
+      "does not), own");
   v.field("tf32", c.tf32,
           "products of f32 on a GPU may round what they multiply to TF32 (11 bits)");
   v.field("matmul_choice", c.matmul_choice,

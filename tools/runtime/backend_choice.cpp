@@ -80,6 +80,23 @@ void check_products(const BackendOptions& options, const std::vector<DType>& com
              name_of(computed.front()));
 }
 
+void choose_attention(comm::Communicator& world, const std::string& attention, GpuChoice& gpu) {
+  const bool automatic = attention.empty() || attention == "auto";
+  FSDP_CHECK(automatic || attention == "cudnn" || attention == "own",
+             "runtime.attention: expected auto, cudnn or own, got \"{}\"", attention);
+  if (automatic) return;
+  FSDP_CHECK(gpu.cuda, "runtime.attention: {} is of GPUs, but the CPU computes", attention);
+  if (attention == "own") {
+    gpu.cuda->attention = cuda::AttentionChoice::kOwn;
+    return;
+  }
+  const std::vector<std::string> missing = world.exchange(cuda::cudnn_missing());
+  for (size_t r = 0; r < missing.size(); ++r) {
+    FSDP_CHECK(missing[r].empty(), "runtime.attention: cudnn, but on rank {}: {}", r, missing[r]);
+  }
+  gpu.cuda->attention = cuda::AttentionChoice::kCudnn;
+}
+
 TransportChoice choose_transport(comm::Communicator& world, const std::string& transport,
                                  const GpuChoice& gpu) {
   const bool automatic = transport.empty() || transport == "auto";

@@ -59,6 +59,10 @@ void choose_products(const ProductOptions& options, GpuChoice& gpu);
 // Error when none of the dtypes that are computed in is what TF32 is for.
 void check_products(const BackendOptions& options, const std::vector<DType>& computed);
 
+// Who computes attention. `attention`: "auto" or empty, "cudnn", "own". The same error on every
+// rank: "cudnn" of the CPU or without the library. Collective.
+void choose_attention(comm::Communicator& world, const std::string& attention, GpuChoice& gpu);
+
 struct TransportChoice {
   bool nccl = false;
   std::string note;  // why not, where that may surprise

@@ -90,6 +90,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_
   });
   const TransportChoice transport = [&] {
     try {
+      choose_attention(world, options.attention, gpu);
       return choose_transport(world, options.gpu_transport, gpu);
     } catch (const Error& error) {  // the same on every rank
       throw AgreedError(error.what());
