@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include <unistd.h>
@@ -15,16 +16,22 @@ namespace {
 
 constexpr size_t kUnknownCache = size_t{32} << 20;  // where the machine hides it
 
+std::string first_line(const std::filesystem::path& file) {
+  std::string line;
+  std::getline(std::ifstream(file), line);
+  return line;
+}
+
 DeviceReport report_cpu(int threads) {
   std::ostringstream text;
   text << std::ifstream("/proc/cpuinfo").rdbuf();
   const CpuInfo info = parse_cpuinfo(text.str());
-  const long cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+  const size_t cache = last_caches("/sys/devices/system/cpu");
   DeviceReport report;
   report.backend = "cpu";
   report.name = info.name;
   report.threads = threads;
-  report.cache_bytes = cache > 0 ? static_cast<size_t>(cache) : kUnknownCache;
+  report.cache_bytes = cache > 0 ? cache : kUnknownCache;
   report.clock_mhz = info.clock_mhz;
   return report;
 }
@@ -46,6 +53,26 @@ DeviceReport report_gpu(const cuda::CudaOptions& options) {
 
 DeviceReport report_device(const Backend& backend, const BackendOptions& options) {
   return backend.name() == "cuda" ? report_gpu(*options.cuda) : report_cpu(options.cpu.threads);
+}
+
+size_t last_caches(const std::filesystem::path& cpus) {
+  std::set<std::string> seen;  // the CPUs that share one
+  size_t bytes = 0;
+  std::error_code missing;
+  for (int cpu = 0;; ++cpu) {
+    const std::filesystem::path folder = cpus / fmt::format("cpu{}", cpu) / "cache";
+    if (!std::filesystem::exists(folder, missing)) return bytes;
+    std::filesystem::path last;
+    int level = 0;
+    for (const auto& each : std::filesystem::directory_iterator(folder, missing)) {
+      const int its = std::atoi(first_line(each.path() / "level").c_str());
+      if (its > level) last = each.path(), level = its;
+    }
+    if (last.empty() || !seen.insert(first_line(last / "shared_cpu_list")).second) continue;
+    const std::string size = first_line(last / "size");  // "32768K"
+    const size_t unit = size.ends_with('K') ? 1u << 10 : size.ends_with('M') ? 1u << 20 : 1u;
+    bytes += static_cast<size_t>(std::atoll(size.c_str())) * unit;
+  }
 }
 
 CpuInfo parse_cpuinfo(const std::string& text) {

@@ -1,6 +1,7 @@
 // What a measurement was taken on, as far as it is known.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -32,5 +33,10 @@ struct CpuInfo {
   std::optional<double> clock_mhz;  // of the core that runs fastest
 };
 CpuInfo parse_cpuinfo(const std::string& text);  // of /proc/cpuinfo
+
+// Bytes of all caches of the highest level together, each once, however many CPUs share it; 0: not
+// told. `cpus` as /sys/devices/system/cpu. What sysconf() says counts, on some machines, the whole
+// processor where a virtual machine has a part of it.
+size_t last_caches(const std::filesystem::path& cpus);
 
 }  // namespace fsdp::tools

@@ -78,7 +78,12 @@ KernelResult time_kernel(KernelInputs& inputs, const KernelCase& line, const Ker
   std::vector<double> seconds;
   double sum = 0;
   const auto least = static_cast<size_t>(timing.least_calls);
-  while (seconds.size() < least || (sum < timing.seconds && seconds.size() < kMostCalls)) {
+  const auto enough = [&](size_t calls) {
+    if (calls < std::min<size_t>(least, 2)) return false;
+    if (sum >= timing.most_seconds) return true;
+    return calls >= least && (sum >= timing.seconds || calls >= kMostCalls);
+  };
+  while (!enough(seconds.size())) {
     const bool is_short = sum * kBatch < timing.seconds * static_cast<double>(seconds.size());
     for (const double s : timer.time(is_short ? kBatch : 1)) {
       seconds.push_back(s);

@@ -15,7 +15,8 @@ namespace fsdp::tools {
 struct KernelTiming {
   size_t cache_bytes = 32u << 20;  // of the device's last cache
   double seconds = 0.2;            // of work per kernel, at least
-  int64_t least_calls = 7;         // timed ones, at least
+  int64_t least_calls = 7;         // timed ones, at least, unless that takes more than
+  double most_seconds = 1;         // of work, after two calls
 };
 
 struct KernelResult {

@@ -78,6 +78,20 @@ TEST_CASE("kernel bench: as many calls as the time asks for") {
   CHECK(result.calls <= 116);  // 0.05 s / 500 us, and a batch
 }
 
+TEST_CASE("kernel bench: long calls are not repeated seven times") {
+  cpu::CpuBackend backend;
+  KernelInputs inputs(backend);
+  const auto calls = [&](double most_seconds) {
+    Calls made;
+    return time_kernel(inputs, sleeper(made, 4, 5000),
+                       {.cache_bytes = 1, .seconds = 0.001, .most_seconds = most_seconds})
+        .calls;
+  };
+  CHECK(calls(0.001) == 2);
+  CHECK(calls(0.0125) <= 3);
+  CHECK(calls(100) == 7);
+}
+
 TEST_CASE("kernel bench: rates and lines of a real device") {
   cpu::CpuBackend backend;
   const KernelTiming timing = {.cache_bytes = 1 << 20, .seconds = 0.001, .least_calls = 1};

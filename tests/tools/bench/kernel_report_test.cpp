@@ -158,4 +158,24 @@ TEST_CASE("device: a CPU's name and its fastest core") {
   CHECK(!source_commit().empty());
 }
 
+TEST_CASE("device: each of the last caches counts once") {
+  const test::TempFolder folder;
+  const auto cache = [&](int cpu, int index, int level, const char* size, const char* shared) {
+    const auto at = folder / fmt::format("cpu{}/cache/index{}", cpu, index);
+    std::filesystem::create_directories(at);
+    std::ofstream(at / "level") << level << "\n";
+    std::ofstream(at / "size") << size << "\n";
+    std::ofstream(at / "shared_cpu_list") << shared << "\n";
+  };
+  CHECK(last_caches(folder.path()) == 0);
+  for (const int cpu : {0, 1, 2}) {
+    cache(cpu, 0, 1, "48K", "0");
+    cache(cpu, 1, 3, "32768K", cpu < 2 ? "0-1" : "2-3");
+    cache(cpu, 2, 2, "1024K", "0");
+  }
+  CHECK(last_caches(folder.path()) == size_t{64} << 20);
+  cache(3, 1, 3, "8M", "9");
+  CHECK(last_caches(folder.path()) == size_t{72} << 20);
+}
+
 }  // namespace fsdp::tools
