@@ -1,5 +1,12 @@
 // Matrix products through cuBLASLt: f32 accumulation, bias and tanh-GELU in the same kernel where
 // cuBLASLt has that, an f32 result of 16-bit operands for gradients. Read next: matmul_plan.h.
+//
+// [Note: no epilogue in backward] cuBLASLt could multiply by GELU's derivative (DGELU) and sum the
+// bias's gradient (BGRAD) in the product that makes dx. Neither is used. The derivative belongs to
+// the layer below (its x W + b), while the product is that of the layer above, which sees an input
+// like any other; the two would have to know of each other across the tape. BGRAD stores its sum,
+// and gradients accumulate. What it would save, a read and a write of the activations per MLP, has
+// not been measured.
 #include "kernels/cuda/elements.h"
 #include "kernels/cuda/matmul_plan.h"
 
