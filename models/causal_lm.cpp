@@ -140,4 +140,9 @@ std::vector<int32_t> shifted_labels(const std::vector<int32_t>& labels, int64_t 
   return shifted;
 }
 
+std::vector<int32_t> target_labels(const ModelConfig& config, const std::vector<int32_t>& labels,
+                                   int64_t rows, int64_t length) {
+  return config.shifted_labels ? shifted_labels(labels, rows, length) : labels;
+}
+
 }  // namespace fsdp::models

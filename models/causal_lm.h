@@ -9,8 +9,8 @@
 
 namespace fsdp::models {
 
-// Everything before the head: embedding, blocks, final norm. It adds nothing to the names of what is
-// in it, "blocks.0" and not "base.blocks.0".
+// Everything before the head: embedding, blocks, final norm. It adds nothing to the names of what
+// is in it, "blocks.0" and not "base.blocks.0".
 class BaseModel final : public Module {
  public:
   // Tables for sequences up to `max_length`.
@@ -18,7 +18,7 @@ class BaseModel final : public Module {
             int64_t max_length);
 
   using Look = std::function<void(const std::string& module, const Tensor& output)>;
-  Tensor operator()(const Tensor& tokens,  // (B, T), i32
+  Tensor operator()(const Tensor& tokens,                                        // (B, T), i32
                     const ForwardContext& context, const Look& look = nullptr);  // (B, T, hidden)
   void set_recompute(RecomputeMode mode, int64_t every);
   void leave_out(const std::vector<int64_t>& blocks);
@@ -41,9 +41,7 @@ class CausalLM final : public Module {
 
   const ModelConfig& config() const { return config_; }
   // Activation recompute in every k-th block (the first, the k+1-th, ...), none in the others.
-  void set_recompute(RecomputeMode mode, int64_t every = 1) {
-    base_->set_recompute(mode, every);
-  }
+  void set_recompute(RecomputeMode mode, int64_t every = 1) { base_->set_recompute(mode, every); }
   // Blocks that the passes from now on leave out: x goes past them (LayerDrop, Fan et al., ICLR
   // 2020). They have no gradients then. Every rank must leave out the same ones.
   void leave_out(const std::vector<int64_t>& blocks) { base_->leave_out(blocks); }
@@ -73,5 +71,8 @@ class CausalLM final : public Module {
 // last position of every row ignored.
 std::vector<int32_t> shifted_labels(const std::vector<int32_t>& labels,  // (B, T)
                                     int64_t rows, int64_t length);
+// The same by the model's rule: shifted, or as they are.
+std::vector<int32_t> target_labels(const ModelConfig& config, const std::vector<int32_t>& labels,
+                                   int64_t rows, int64_t length);
 
 }  // namespace fsdp::models

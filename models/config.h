@@ -77,6 +77,7 @@ struct ModelConfig {
   ops::WeightLayout weight_layout = ops::WeightLayout::kOutIn;
   bool tied_head = false;
   bool head_bias = false;
+  bool shifted_labels = true;  // position t predicts token t + 1; false: token t itself
 
   double norm_epsilon = 1e-5;
   double embedding_dropout = 0;

@@ -1,7 +1,8 @@
 // The GPT that distributed-training workshops write around torch.nn.TransformerEncoder (KAUST's
 // SimpleGPTModel): norms last, ReLU, no positions, no norm before the head, which is tied and has a
-// bias. Their config.json holds the names of the model's arguments; its single-GPU variant has
-// tie_word_embeddings false. Tensors are named as in its state_dict.
+// bias. Their config.json holds the names of the model's arguments. Tensors are named as in its
+// state_dict. Their single-GPU script is another model: tie_word_embeddings false, and
+// shift_labels false, for its loss compares position t with token t instead of t + 1.
 #include <array>
 
 #include "models/family.h"
@@ -37,20 +38,23 @@ void read(const ConfigKeys& keys, ModelConfig& c) {
   c.activation = read_activation(keys, "activation", "relu");
   c.norm_epsilon = norm_epsilon_of(keys, "layer_norm_eps", 1e-5);
   c.attention_dropout = c.residual_dropout = c.mlp_dropout = keys.get_or<double>("dropout", 0.1);
+  c.shifted_labels = keys.get_or<bool>("shift_labels", true);
   keys.refuse_unless(!keys.get_or<bool>("norm_first", false), "norm_first", "true");
 }
 
 OrderedJson write(const ModelConfig& c) {
-  return {{"vocab_size", c.vocabulary},
-          {"hidden_size", c.hidden},
-          {"num_layers", c.layers},
-          {"num_heads", c.heads},
-          {"dim_feedforward", c.ffn},
-          {"seq_length", c.max_positions},
-          {"activation", activation_name(c.activation)},
-          {"layer_norm_eps", c.norm_epsilon},
-          {"dropout", c.residual_dropout},
-          {"norm_first", false}};
+  OrderedJson json = {{"vocab_size", c.vocabulary},
+                      {"hidden_size", c.hidden},
+                      {"num_layers", c.layers},
+                      {"num_heads", c.heads},
+                      {"dim_feedforward", c.ffn},
+                      {"seq_length", c.max_positions},
+                      {"activation", activation_name(c.activation)},
+                      {"layer_norm_eps", c.norm_epsilon},
+                      {"dropout", c.residual_dropout},
+                      {"norm_first", false}};
+  if (!c.shifted_labels) json["shift_labels"] = false;
+  return json;
 }
 
 constexpr std::array kBlock = {NamePair{"attention.qkv.", "self_attn.in_proj_"},

@@ -88,6 +88,7 @@ TEST_CASE("workshop gpt: logits, loss and gradients equal those of plain loops i
     CAPTURE(tied);
     Json config = kConfig;
     config["tie_word_embeddings"] = tied;
+    if (!tied) config["shift_labels"] = false;  // the single-GPU script
     test::check_against_plain(config.dump(), shapes(tied), batch, plain_model);
   }
 }
@@ -104,6 +105,12 @@ TEST_CASE("workshop gpt: config.json") {
   CHECK(config.mlp_dropout == 0.1);
   CHECK(config.residual_dropout == 0.1);
   CHECK(config.embedding_dropout == 0);
+  CHECK(config.shifted_labels);
+  Json single = kConfig;
+  single["shift_labels"] = false;
+  const ModelConfig alone = parse_config(single.dump(), "config.json");
+  CHECK(!alone.shifted_labels);
+  CHECK(!parse_config(config_json(alone, "float32"), "written").shifted_labels);
   Json first = kConfig;
   first["norm_first"] = true;
   CHECK(test::error_of([&] { parse_config(first.dump(), "config.json"); }) ==

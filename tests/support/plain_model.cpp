@@ -107,7 +107,8 @@ double cross_entropy(const Doubles& logits, const std::vector<int32_t>& labels) 
 
 namespace {
 
-// max |a - b| / max |b|, or `least` where b is smaller: a bias of keys has no gradient but rounding.
+// max |a - b| / max |b|, or `least` where b is smaller: a bias of keys has no gradient but
+// rounding.
 double difference(const Doubles& a, const Doubles& b, double least = 0.01) {
   REQUIRE(a.size() == b.size());
   double error = 0, largest = least;
@@ -140,6 +141,7 @@ void write_weights(const TempFolder& folder, const Shapes& shapes, const Weights
 struct Expected {
   const PlainModel& model;
   const Batch& batch;
+  bool shifted = true;
 
   std::vector<int32_t> row(int64_t i) const {
     const auto begin = batch.tokens.begin() + i * batch.length;
@@ -157,8 +159,10 @@ struct Expected {
     double sum = 0;
     for (int64_t i = 0; i < batch.rows; ++i) {
       std::vector<int32_t> labels = row(i);
-      labels.erase(labels.begin());
-      labels.push_back(-1);
+      if (shifted) {
+        labels.erase(labels.begin());
+        labels.push_back(-1);
+      }
       sum += plain::cross_entropy(model(weights, row(i)), labels);
     }
     return sum;
@@ -189,7 +193,7 @@ void check_against_plain(const std::string& config_json, const Shapes& shapes, c
   const TempFolder folder;
   write_weights(folder, shapes, weights);
   models::ModelConfig config = models::read_config(folder.write("config.json", config_json));
-  const Expected expected = {plain, batch};
+  const Expected expected = {plain, batch, config.shifted_labels};
 
   cpu::CpuBackend backend;
   Tape tape(backend);
@@ -209,7 +213,7 @@ void check_against_plain(const std::string& config_json, const Shapes& shapes, c
     CHECK(difference(logits, expected.logits(weights)) < 1e-12);
   }
   const std::vector<int32_t> labels =
-      models::shifted_labels(batch.tokens, batch.rows, batch.length);
+      models::target_labels(config, batch.tokens, batch.rows, batch.length);
   const Tensor loss = model.loss(
       tokens, Tensor::from_host(backend, Shape{batch.rows * batch.length}, labels), {}, 1);
   CHECK(std::abs(loss.item() / expected.loss(weights) - 1) < 1e-12);

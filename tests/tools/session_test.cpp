@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
+#include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_models.h"
 
@@ -50,6 +51,41 @@ TEST_CASE("session: token and position table as units of their own need two buff
   CHECK(error_with(2, {.strategy = comm::Strategy::kShardGradOp,
                        .units_in_flight = 1,
                        .release_arena = true}) == "");
+}
+
+// The mean of -ln p(token t) at every position t, of the logits.
+double unshifted_loss(const std::vector<double>& logits, const std::vector<int32_t>& tokens) {
+  const size_t vocabulary = logits.size() / tokens.size();
+  double sum = 0;
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    double total = 0;
+    for (size_t v = 0; v < vocabulary; ++v) total += std::exp(logits[t * vocabulary + v]);
+    sum += std::log(total) - logits[t * vocabulary + static_cast<size_t>(tokens[t])];
+  }
+  return sum / static_cast<double>(tokens.size());
+}
+
+TEST_CASE("session: a model that does not shift labels predicts every token where it stands") {
+  SessionOptions options;
+  options.model = test::small_workshop();
+  options.model.shifted_labels = false;
+  options.model.attention_dropout = options.model.residual_dropout = options.model.mlp_dropout = 0;
+  options.max_length = 6;
+  options.fsdp.param_dtype = options.fsdp.reduce_dtype = DType::kF64;
+  for (const auto mean : {SessionOptions::LossMean::kTokens, SessionOptions::LossMean::kRanks}) {
+    options.loss_mean = mean;
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      Session session(world, options);
+      session.initialise(models::from_scratch(3));
+      const std::vector<int32_t> tokens = {1, 2, 3, 4, 5, 6};
+      const Batch batch = {
+          .rows = 1, .length = 6, .tokens = tokens, .labels = tokens, .global_label_tokens = 6};
+      const double expected = unshifted_loss(session.logits(batch), tokens);
+      CHECK(session.evaluate(batch) == doctest::Approx(expected).epsilon(1e-12));
+      CHECK(session.train_step(batch, 0, 0).read().loss ==
+            doctest::Approx(expected).epsilon(1e-12));
+    });
+  }
 }
 
 // transformers numbers positions from the left edge whatever the mask says (GPT-2), fairseq from

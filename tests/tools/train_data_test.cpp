@@ -33,14 +33,16 @@ TEST_CASE("train data: ranks get disjoint rows that make up the batches of one r
       const TrainData data(world, config_of(folder, 4));
       std::vector<int64_t>& mine = samples[static_cast<size_t>(world.rank())];
       for (int64_t step = 0; step < 3; ++step) {
-        const Batch batch = data.training().get(step);
+        const Batch batch = data.training(true).get(step);
         CHECK(batch.length == 4);
         CHECK(batch.tokens.size() == static_cast<size_t>(batch.rows * 4));
         mine.insert(mine.end(), batch.samples.begin(), batch.samples.end());
         if (world.rank() == 0) global_labels += batch.global_label_tokens;
       }
-      CHECK(data.validation().batches == 2);
-      CHECK(data.validation().get(1).global_label_tokens == 3);
+      CHECK(data.validation(true).batches == 2);
+      CHECK(data.validation(true).get(1).global_label_tokens == 3);
+      CHECK(data.training(false).get(0).global_label_tokens == 4 * 4);
+      CHECK(data.validation(false).get(1).global_label_tokens == 4);
       CHECK(data.bigram_entropy().has_value());
     });
     std::vector<int64_t> all;

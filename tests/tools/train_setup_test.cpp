@@ -76,6 +76,7 @@ TEST_CASE("train setup: a model from a folder, with nothing that contradicts it"
   CHECK(test::contains(error_of(path + ", layers: 3}"), "has 2, got 3"));
   CHECK(test::contains(error_of(path + ", model_type: llama}"), "has gpt2, got llama"));
   CHECK(test::contains(error_of(path + ", tie_embeddings: false}"), "has true, got false"));
+  CHECK(test::contains(error_of(path + ", shift_labels: false}"), "has true, got false"));
   CHECK(test::contains(error_of(path + ", activation: gelu}"), "model.activation"));
   CHECK(test::contains(error_of(path + ", init_deviation: 0.5}"), "has 0.02, got 0.5"));
 }
@@ -90,6 +91,8 @@ TEST_CASE("train setup: what the family's config.json cannot say is refused") {
   CHECK(sized("model_type: gpt2, head_dim: 32").starts_with("model.head_dim: "));
   CHECK(sized("model_type: gpt2, rope_theta: 10000") ==
         "model.rope_theta: the family gpt2 has no rotary positions");
+  CHECK(sized("model_type: gpt2, shift_labels: false").starts_with("model.shift_labels: "));
+  CHECK(sized("model_type: workshop_gpt, tie_embeddings: false, shift_labels: false") == "");
   CHECK(sized("model_type: llama, activation: gelu_new") ==
         "model.activation: the MLP of the family llama is SwiGLU, got gelu_new");
   CHECK(sized("model_type: bloom, ffn: 100").starts_with("model.ffn: "));

@@ -244,7 +244,8 @@ TrainOutcome TrainRun::train() {
                    .schedule = config_.schedule()},
                   progress, metrics);
   catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
-  return trainer.run(data_.training(), data_.validation());
+  return trainer.run(data_.training(model_.shifted_labels),
+                     data_.validation(model_.shifted_labels));
 }
 
 void TrainRun::summarise(const TrainOutcome& outcome) {
@@ -266,7 +267,9 @@ void TrainRun::summarise(const TrainOutcome& outcome) {
   std::optional<Exposure> exposure;
   if (config_.runtime.trace) exposure = measure_exposure(trace_.events());
 
-  const std::optional<double> bigram = data_.bigram_entropy();
+  // It is of next tokens.
+  const std::optional<double> bigram =
+      model_.shifted_labels ? data_.bigram_entropy() : std::nullopt;
   write_summary(directory_ / "metrics.json",
                 {.model = describe(model_),
                  .strategy = name_of(config_.fsdp.strategy),

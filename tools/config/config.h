@@ -40,6 +40,7 @@ struct ModelSection {
   int64_t max_positions = 0;
   std::string activation;
   std::optional<bool> tie_embeddings;
+  std::optional<bool> shift_labels;
   std::optional<double> rope_theta;
   std::optional<double> norm_epsilon;
   std::optional<double> init_deviation;

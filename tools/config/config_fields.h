@@ -25,6 +25,9 @@ void visit(V& v, ModelSection& c) {
   v.field("max_positions", c.max_positions, "0: data.sequence_length");
   v.field("activation", c.activation, "Hugging Face's name, such as gelu_new; empty: the family's");
   v.field("tie_embeddings", c.tie_embeddings, "head = embedding; auto: the family's");
+  v.field("shift_labels", c.shift_labels,
+          "position t predicts token t + 1; false: token t, as workshop_gpt's single-GPU script; "
+          "auto: the family's");
   v.field("rope_theta", c.rope_theta, "auto: the family's");
   v.field("norm_epsilon", c.norm_epsilon, "auto: the family's");
   v.field("init_deviation", c.init_deviation, "of the initial weights; auto: the family's");

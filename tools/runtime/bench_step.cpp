@@ -30,7 +30,8 @@ SessionOptions session_options(const StepBenchOptions& options, const BackendOpt
 
 Batch random_batch(const StepBenchOptions& options, comm::Communicator& world) {
   Batch batch = {.rows = options.batch / world.size(), .length = options.length};
-  batch.global_label_tokens = options.batch * (options.length - 1);
+  batch.global_label_tokens =
+      options.batch * (options.length - (options.model.shifted_labels ? 1 : 0));
   const auto vocabulary = static_cast<uint32_t>(options.model.vocabulary);
   for (int64_t i = 0; i < batch.rows * batch.length; ++i) {
     const Philox4x32 words =

@@ -19,7 +19,7 @@ struct Predicted {
 
 Predicted predicted_by(const TextSequences& text, int64_t index) {
   const int64_t overlap = index == 0 ? 0 : text.length - text.stride;
-  return {std::max<int64_t>(overlap, 1),
+  return {std::max<int64_t>(overlap, text.shifted_labels ? 1 : 0),
           std::min(text.length, size_of_text(text) - index * text.stride)};
 }
 

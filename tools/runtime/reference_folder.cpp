@@ -135,6 +135,9 @@ models::ModelConfig read_known_config(const fs::path& model_folder) {
     throw Unsupported(path.string() + ": " + error.what());
   }
   models::ModelConfig config = models::read_config(path.string());
+  if (!config.shifted_labels) {
+    throw Unsupported(path.string() + ": shift_labels: references are of losses of next tokens");
+  }
   // References are computed without dropout.
   config.embedding_dropout = config.attention_dropout = config.residual_dropout = 0;
   config.mlp_dropout = 0;

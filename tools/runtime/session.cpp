@@ -167,7 +167,8 @@ Session::DeviceBatch Session::upload(const Batch& batch) {
                "[batch] token: expected within the vocabulary of {}, got {}",
                options_.model.vocabulary, token);
   }
-  const std::vector<int32_t> shifted = models::shifted_labels(labels, rows, batch.length);
+  const std::vector<int32_t> targets =
+      models::target_labels(options_.model, labels, rows, batch.length);
   Tensor key_bias, positions;
   if (!batch.mask.empty() && batch.rows > 0) {
     const DType wide = accumulation_dtype(options_.fsdp.param_dtype);
@@ -178,7 +179,7 @@ Session::DeviceBatch Session::upload(const Batch& batch) {
     }
   }
   return {Tensor::from_host(*backend_, Shape{rows, batch.length}, tokens),
-          Tensor::from_host(*backend_, Shape{rows * batch.length}, shifted),
+          Tensor::from_host(*backend_, Shape{rows * batch.length}, targets),
           Tensor::from_host(*backend_, Shape{rows}, samples), key_bias, positions};
 }
 
@@ -196,7 +197,8 @@ double Session::token_weight(const Batch& batch) const {
     return 1.0 / static_cast<double>(std::max<int64_t>(batch.global_label_tokens, 1));
   }
   int64_t own = 0;
-  for (const int32_t label : models::shifted_labels(batch.labels, batch.rows, batch.length)) {
+  for (const int32_t label :
+       models::target_labels(options_.model, batch.labels, batch.rows, batch.length)) {
     own += label != kIgnoreIndex;
   }
   const double parts = static_cast<double>(options_.fsdp.micro_steps) * world_.size();

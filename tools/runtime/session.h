@@ -64,7 +64,7 @@ struct Batch {
   std::vector<int32_t> labels = {};  // (rows, length), Hugging Face form: not shifted, -100 ignored
   std::vector<int64_t> samples = {};  // (rows): global sample index, keys dropout
   std::vector<int32_t> mask = {};     // (rows, length): 0 where a row is padded; empty: nowhere
-  int64_t global_label_tokens = 0;    // labels that count, over all ranks, after the shift
+  int64_t global_label_tokens = 0;    // labels that count, over all ranks, after any shift
   double gradient_factor = 1;         // of this rank's gradients: to try what bad ones do
 };
 std::vector<Batch> split_rows(const Batch& batch, int64_t parts);
@@ -146,7 +146,7 @@ class Session {
  private:
   struct DeviceBatch {
     Tensor tokens;     // (B, T), i32
-    Tensor labels;     // (B * T), i32, shifted
+    Tensor labels;     // (B * T), i32: what each position predicts
     Tensor samples;    // (B), i64
     Tensor key_bias;   // of the mask; undefined without one
     Tensor positions;  // (B, T), i32; undefined: 0, 1, ... in every row

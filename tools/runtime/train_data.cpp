@@ -10,13 +10,15 @@
 namespace fsdp::tools {
 namespace {
 
-Batch session_batch(data::Batch batch) {
-  return {.rows = batch.rows,
-          .length = batch.sequence_length,
-          .tokens = std::move(batch.tokens),
-          .labels = std::move(batch.labels),
-          .samples = std::move(batch.samples),
-          .global_label_tokens = batch.global_label_tokens};
+Batch session_batch(data::Batch batch, bool shifted_labels) {
+  return {
+      .rows = batch.rows,
+      .length = batch.sequence_length,
+      .tokens = std::move(batch.tokens),
+      .labels = std::move(batch.labels),
+      .samples = std::move(batch.samples),
+      // unshifted, the first token of a row is predicted too
+      .global_label_tokens = batch.global_label_tokens + (shifted_labels ? 0 : batch.global_rows)};
 }
 
 void check_files(const config::TrainConfig& config, const char* key,
@@ -133,17 +135,20 @@ data::Loader TrainData::loader(const data::TokenCache& cache, comm::Communicator
                        .world = world.size()});
 }
 
-BatchSource TrainData::training() const {
-  return {.batches = config_.train.steps,
-          .get = [this](int64_t step) { return session_batch(train_loader_->batch(step)); }};
+BatchSource TrainData::training(bool shifted_labels) const {
+  return {.batches = config_.train.steps, .get = [this, shifted_labels](int64_t step) {
+            return session_batch(train_loader_->batch(step), shifted_labels);
+          }};
 }
 
-BatchSource TrainData::validation() const {
+BatchSource TrainData::validation(bool shifted_labels) const {
   if (!validation_loader_) return {};
   const int64_t all = validation_loader_->steps_per_epoch();
   const int64_t limit = config_.train.eval_batches;
   return {.batches = limit > 0 ? std::min(limit, all) : all,
-          .get = [this](int64_t i) { return session_batch(validation_loader_->batch(i)); }};
+          .get = [this, shifted_labels](int64_t i) {
+            return session_batch(validation_loader_->batch(i), shifted_labels);
+          }};
 }
 
 std::optional<double> TrainData::bigram_entropy() const {

@@ -23,8 +23,10 @@ class TrainData {
   void check_vocabulary(int64_t model_vocabulary) const;                 // as below
   int64_t sequences() const { return train_loader_->sequences(); }       // of the training data
 
-  BatchSource training() const;
-  BatchSource validation() const;  // without batches when there is no validation text
+  // `shifted_labels`: of the model, see models/config.h.
+  BatchSource training(bool shifted_labels) const;
+  BatchSource validation(
+      bool shifted_labels) const;  // without batches when there is no validation text
   // See tools/runtime/bigram.h; nothing for large vocabularies or without validation text.
   std::optional<double> bigram_entropy() const;
 

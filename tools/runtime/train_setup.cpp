@@ -67,6 +67,7 @@ models::ModelConfig from_sizes(const config::TrainConfig& config) {
   take_sizes(config, model);
   if (!c.activation.empty()) model.activation = parse_activation(c.activation);
   model.tied_head = c.tie_embeddings.value_or(model.tied_head);
+  model.shifted_labels = c.shift_labels.value_or(model.shifted_labels);
   model.rope.theta = c.rope_theta.value_or(model.rope.theta);
   model.norm_epsilon = c.norm_epsilon.value_or(model.norm_epsilon);
   model.initializer_range = c.init_deviation.value_or(model.initializer_range);
@@ -98,6 +99,7 @@ models::ModelConfig from_folder(const config::ModelSection& c) {
   same("model_type", c.model_type.empty() ? std::nullopt : std::optional(c.model_type),
        model.family);
   same("tie_embeddings", c.tie_embeddings, model.tied_head);
+  same("shift_labels", c.shift_labels, model.shifted_labels);
   same("rope_theta", c.rope_theta, model.rope.theta);
   same("norm_epsilon", c.norm_epsilon, model.norm_epsilon);
   same("init_deviation", c.init_deviation, model.initializer_range);
@@ -132,6 +134,7 @@ void check_can_be_saved(const models::ModelConfig& model) {
       {"model.activation",
        [](const Model& m) { return std::string(models::activation_name(m.activation)); }},
       {"model.tie_embeddings", text(&Model::tied_head)},
+      {"model.shift_labels", text(&Model::shifted_labels)},
       {"model.rope_theta", [](const Model& m) { return fmt::format("{}", m.rope.theta); }},
       {"model.norm_epsilon", text(&Model::norm_epsilon)},
       {"model.dropout", text(&Model::attention_dropout)},
