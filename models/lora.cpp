@@ -42,12 +42,19 @@ std::string hugging_face_name(const CausalLM& model, const Linear& layer) {
 
 namespace {
 
+// A matrix that Hugging Face's class holds itself (nn.MultiheadAttention's in_proj_weight) is no
+// layer there: an adapter's file has no name for it.
+bool is_layer_there(const CausalLM& model, const Linear& layer) {
+  return hugging_face_name(model.config(), layer.weight().name()).ends_with(".weight");
+}
+
 // All but the head, which is no layer that LoRA adapts (and computes its loss by itself).
 std::vector<Linear*> block_layers(CausalLM& model) {
   std::vector<Linear*> layers;
   for (Module* module : model.modules()) {
     auto* linear = dynamic_cast<Linear*>(module);
-    if (linear && linear->name().starts_with("blocks.")) layers.push_back(linear);
+    const bool in_block = linear && linear->name().starts_with("blocks.");
+    if (in_block && is_layer_there(model, *linear)) layers.push_back(linear);
   }
   return layers;
 }
@@ -139,6 +146,10 @@ std::vector<Linear*> lora_layers(CausalLM& model, const LoraConfig& lora) {
              "[lora] targets: \"{}\" matches no linear layer in the blocks of a {} model; there "
              "are {}",
              unused.front(), model.config().family, names_in_blocks(model, all));
+  FSDP_CHECK(!chosen.empty(),
+             "[lora] targets: a {} model has no layer for query and value that an adapter could "
+             "name, so they must be given: there are {}",
+             model.config().family, names_in_blocks(model, all));
   return chosen;
 }
 

@@ -157,8 +157,12 @@ struct Fixture {
 };
 
 TEST_CASE("adapter folder: the merged model computes what base and adapter compute apart") {
-  for (const ModelConfig& config :
+  std::vector<ModelConfig> configs = test::tiny_of_every_family();
+  for (const ModelConfig& uneven :
        {test::tiny_gpt2(), test::tiny_llama(), test::tiny_bloom(), test::tiny_neox()}) {
+    configs.push_back(uneven);
+  }
+  for (const ModelConfig& config : configs) {
     CAPTURE(config.family);
     Fixture f(config);
     const LoraConfig lora = {.r = 3, .alpha = 7, .targets = {"all-linear"}};
@@ -177,6 +181,23 @@ TEST_CASE("adapter folder: the merged model computes what base and adapter compu
     }
     CHECK(error < 1e-12 * largest);
     CHECK(effect > 0.01 * largest);
+  }
+}
+
+TEST_CASE("adapter folder: what any family saves by default is read back, or has no name there") {
+  for (const ModelConfig& config : test::tiny_of_every_family()) {
+    CAPTURE(config.family);
+    Fixture f(config);
+    if (config.family == "workshop_gpt") {  // its query, key and value are no layer in PyTorch
+      CHECK(contains(test::error_of([&] { f.write({.r = 3}); }),
+                     "so they must be given: there are self_attn.out_proj, linear1, linear2"));
+      continue;
+    }
+    f.write({.r = 3});
+    CausalLM adapted(config, f.backend, DType::kF64, 8);
+    add_lora(adapted, {.r = 3});
+    CHECK(f.logits(adapted, with_adapter(Fixture::base, f.folder.path(), adapted)) !=
+          f.logits(f.model, Fixture::base));
   }
 }
 

@@ -186,6 +186,20 @@ TEST_CASE("lora: targets are names or how they end; by default those of PEFT") {
         "model.layers.2.self_attn.q_proj model.layers.2.mlp.up_proj");
 }
 
+// torch.nn.TransformerEncoderLayer holds in_proj_weight itself: no file of PEFT's has a name for
+// it.
+TEST_CASE("lora: a matrix that is no layer in PyTorch has no term") {
+  const ModelConfig workshop = test::tiny_workshop(1);
+  CHECK(chosen(workshop, {.targets = {"all-linear"}}) ==
+        "transformer.layers.0.self_attn.out_proj transformer.layers.0.linear1 "
+        "transformer.layers.0.linear2");
+  CHECK(test::error_of([&] { chosen(workshop, {}); }) ==
+        "[lora] targets: a workshop_gpt model has no layer for query and value that an adapter "
+        "could name, so they must be given: there are self_attn.out_proj, linear1, linear2");
+  CHECK(contains(test::error_of([&] { chosen(workshop, {.targets = {"self_attn.in_proj"}}); }),
+                 "\"self_attn.in_proj\" matches no linear layer"));
+}
+
 TEST_CASE("lora: no pattern takes exponential time") {
   cpu::CpuBackend backend;
   CausalLM model(test::tiny_gpt2(), backend, DType::kF32, 8);

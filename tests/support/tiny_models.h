@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/config.h"
+#include "models/family.h"
 
 namespace fsdp::test {
 
@@ -95,6 +96,25 @@ inline models::ModelConfig tiny_workshop(int64_t layers = 2) {
   c.initializer_range = 0.3;
   models::validate(c);
   return c;
+}
+
+// One of every family that there is.
+inline std::vector<models::ModelConfig> tiny_of_every_family(int64_t layers = 2) {
+  std::vector<models::ModelConfig> all;
+  for (const models::Family* family : models::families()) {
+    models::ModelConfig c = models::family_defaults(std::string(family->name));
+    c.vocabulary = 23;
+    c.hidden = 24;
+    c.layers = layers;
+    c.heads = c.kv_heads = 3;
+    c.head_dim = 8;
+    c.ffn = 31;
+    c.max_positions = 16;
+    c.initializer_range = 0.3;
+    models::validate(c);
+    all.push_back(c);
+  }
+  return all;
 }
 
 }  // namespace fsdp::test
