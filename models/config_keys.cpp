@@ -7,6 +7,13 @@
 
 namespace fsdp::models {
 
+int64_t ConfigKeys::either(const char* key, const char* other_key) const {
+  if (!has(other_key)) return get<int64_t>(key);
+  const int64_t other = get<int64_t>(other_key), value = get_or<int64_t>(key, other);
+  FSDP_CHECK(value == other, "{}: {}: {}, but {} says {}", where_, key, value, other_key, other);
+  return value;
+}
+
 std::vector<int64_t> ConfigKeys::tokens(const char* key) const {
   if (!has(key)) return {};
   const Json& value = object_.at(key);
@@ -106,8 +113,10 @@ double positive(const ConfigKeys& keys, const char* key, double value) {
 }
 
 void read_scaling(const ConfigKeys& keys, RopeConfig& rope) {
-  const std::string type =
-      keys.get_or<std::string>("rope_type", keys.get_or<std::string>("type", "default"));
+  const std::string old_type = keys.get_or<std::string>("type", "default");
+  const std::string type = keys.get_or<std::string>("rope_type", old_type);
+  FSDP_CHECK(!keys.has("type") || type == old_type, "{}: rope_type: '{}', but type says '{}'",
+             keys.where(), type, old_type);
   if (type == "default") return;
   FSDP_CHECK(type == "linear" || type == "llama3",
              "{}: rope_type: expected default, linear or llama3, got '{}'", keys.where(), type);
@@ -124,20 +133,33 @@ void read_scaling(const ConfigKeys& keys, RopeConfig& rope) {
   rope.original_max_positions = positive(keys, kOriginal, keys.get<double>(kOriginal));
 }
 
-}  // namespace
-
-RopeConfig read_rope(const ConfigKeys& keys, double theta, double fraction) {
-  RopeConfig rope;
-  const char* key = keys.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  rope.theta = positive(keys, "rope_theta", keys.get_or<double>("rope_theta", theta));
-  rope.fraction = keys.get_or<double>("partial_rotary_factor", fraction);
-  if (!keys.has(key)) return rope;
+// `rope`: what is said outside of the object.
+RopeConfig read_rope_object(const ConfigKeys& keys, const char* key, RopeConfig rope) {
   const ConfigKeys scaling = keys.object(key);
   scaling.refuse_objects();
   rope.theta = positive(scaling, "rope_theta", scaling.get_or<double>("rope_theta", rope.theta));
   rope.fraction = scaling.get_or<double>("partial_rotary_factor", rope.fraction);
   read_scaling(scaling, rope);
   return rope;
+}
+
+bool is_same(const RopeConfig& a, const RopeConfig& b) {
+  return a.theta == b.theta && a.fraction == b.fraction &&
+         rope_scaling_json(a) == rope_scaling_json(b);
+}
+
+}  // namespace
+
+RopeConfig read_rope(const ConfigKeys& keys, const RopeKeys& names) {
+  RopeConfig rope;
+  rope.theta = positive(keys, names.theta, keys.get_or<double>(names.theta, rope.theta));
+  rope.fraction = keys.get_or<double>(names.fraction, names.default_fraction);
+  const bool now = keys.has("rope_parameters"), before = keys.has("rope_scaling");
+  if (!now && !before) return rope;
+  const RopeConfig read = read_rope_object(keys, now ? "rope_parameters" : "rope_scaling", rope);
+  FSDP_CHECK(!now || !before || is_same(read_rope_object(keys, "rope_scaling", rope), read),
+             "{}: rope_scaling: says something else than rope_parameters", keys.where());
+  return read;
 }
 
 double norm_epsilon_of(const ConfigKeys& keys, const char* key, double otherwise) {

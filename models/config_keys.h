@@ -31,10 +31,9 @@ class ConfigKeys {
   T get_or(const char* key, T otherwise) const {
     return has(key) ? convert<T>(key) : otherwise;
   }
-  // The first of two spellings that is there; when none is, the first is what is missing.
-  int64_t either(const char* key, const char* other_key) const {
-    return get<int64_t>(!has(key) && has(other_key) ? other_key : key);
-  }
+  // Of two spellings the one that is there, an error where they contradict each other; when none
+  // is, the first is what is missing.
+  int64_t either(const char* key, const char* other_key) const;
   // Token ids, one or a list of them (newer files have several end tokens); empty: none.
   std::vector<int64_t> tokens(const char* key) const;
   int64_t token(const char* key) const;                     // the first of them; -1: none
@@ -82,9 +81,14 @@ Activation read_activation(const ConfigKeys& keys, const char* key, const std::s
 const char* activation_name(Activation activation);  // Hugging Face's
 int64_t read_head_dim(const ConfigKeys& keys, const ModelConfig& config, const char* heads_key);
 double norm_epsilon_of(const ConfigKeys& keys, const char* key, double otherwise);  // from 0
-// Newer files keep everything in `rope_parameters`, older ones in `rope_theta` and `rope_scaling`.
-// `theta`, `fraction`: where the file says neither.
-RopeConfig read_rope(const ConfigKeys& keys, double theta = 10000, double fraction = 1);
+// Newer files keep everything in `rope_parameters`, older ones in keys of their own, called as
+// here, and `rope_scaling`.
+struct RopeKeys {
+  const char* theta = "rope_theta";
+  const char* fraction = "partial_rotary_factor";
+  double default_fraction = 1;
+};
+RopeConfig read_rope(const ConfigKeys& keys, const RopeKeys& names = {});
 OrderedJson rope_scaling_json(const RopeConfig& rope);
 
 }  // namespace fsdp::models

@@ -22,7 +22,8 @@ ModelConfig defaults() {
 
 void read(const ConfigKeys& keys, ModelConfig& c) {
   c.vocabulary = keys.get<int64_t>("vocab_size");
-  c.hidden = keys.either("hidden_size", "n_embed");
+  // transformers lets the old name win.
+  c.hidden = keys.get<int64_t>(keys.has("n_embed") ? "n_embed" : "hidden_size");
   c.layers = keys.either("n_layer", "num_hidden_layers");
   c.heads = c.kv_heads = keys.either("n_head", "num_attention_heads");
   c.head_dim = read_head_dim(keys, c, "n_head");

@@ -25,7 +25,11 @@ void read(const ConfigKeys& keys, ModelConfig& c) {
   c.heads = c.kv_heads = keys.either("n_head", "num_attention_heads");
   c.head_dim = read_head_dim(keys, c, "n_head");
   c.ffn = keys.get_or<int64_t>("n_inner", 4 * c.hidden);
-  c.max_positions = keys.either("n_positions", "n_ctx");
+  // n_ctx says something only in files that have no other name for it.
+  const bool oldest = !keys.has("n_positions") && !keys.has("max_position_embeddings");
+  c.max_positions = oldest && keys.has("n_ctx")
+                        ? keys.get<int64_t>("n_ctx")
+                        : keys.either("n_positions", "max_position_embeddings");
   c.activation = read_activation(keys, "activation_function", "gelu_new");
   c.norm_epsilon = norm_epsilon_of(keys, "layer_norm_epsilon", 1e-5);
   c.embedding_dropout = keys.get_or<double>("embd_pdrop", 0.1);

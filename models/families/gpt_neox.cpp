@@ -22,6 +22,20 @@ ModelConfig defaults() {
   return c;
 }
 
+// transformers 4.57 saves rope_theta and partial_rotary_factor as well, and sets them from the keys
+// of this family when it reads.
+RopeConfig read_neox_rope(const ConfigKeys& keys) {
+  const RopeConfig rope = read_rope(
+      keys, {.theta = "rotary_emb_base", .fraction = "rotary_pct", .default_fraction = 0.25});
+  keys.refuse_unless(
+      keys.has("rotary_emb_base") || keys.get_or<double>("rope_theta", rope.theta) == rope.theta,
+      "rope_theta", "in place of rotary_emb_base");
+  keys.refuse_unless(keys.has("rotary_pct") || keys.get_or<double>("partial_rotary_factor",
+                                                                   rope.fraction) == rope.fraction,
+                     "partial_rotary_factor", "in place of rotary_pct");
+  return rope;
+}
+
 void read(const ConfigKeys& keys, ModelConfig& c) {
   c.vocabulary = keys.get<int64_t>("vocab_size");
   c.hidden = keys.get<int64_t>("hidden_size");
@@ -36,8 +50,7 @@ void read(const ConfigKeys& keys, ModelConfig& c) {
   c.attention_dropout = keys.get_or<double>("attention_dropout", 0);
   c.parallel_residual = keys.get_or<bool>("use_parallel_residual", true);
   c.qkv_bias = c.attention_out_bias = keys.get_or<bool>("attention_bias", true);
-  c.rope = read_rope(keys, keys.get_or<double>("rotary_emb_base", 10000),
-                     keys.get_or<double>("rotary_pct", 0.25));
+  c.rope = read_neox_rope(keys);
 }
 
 OrderedJson write(const ModelConfig& c) {

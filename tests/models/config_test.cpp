@@ -247,7 +247,14 @@ TEST_CASE("config: keys of BLOOM and GPT-NeoX in old and new spellings") {
   CHECK(read(folder, neox).rope.theta == 2e4);
   CHECK(read(folder, neox).rope.fraction == 0.5);
   CHECK_FALSE(read(folder, neox).tied_head);
-  CHECK(read(folder, with(neox, "rope_theta", 3e4)).rope.theta == 3e4);
+  // transformers 4.57 saves the common keys beside those of the family, which count.
+  CHECK(read(folder, with(neox, "rope_theta", 3e4)).rope.theta == 2e4);
+  CHECK(read(folder, with(neox, "partial_rotary_factor", 0.25)).rope.fraction == 0.5);
+  CHECK(read_error(folder, with(without(neox, "rotary_emb_base"), "rope_theta", 3e4)) ==
+        "rope_theta: in place of rotary_emb_base is not supported by this build");
+  CHECK(read_error(folder, with(without(neox, "rotary_pct"), "partial_rotary_factor", 1)) ==
+        "partial_rotary_factor: in place of rotary_pct is not supported by this build");
+  CHECK(read(folder, with(without(neox, "rotary_emb_base"), "rope_theta", 1e4)).rope.theta == 1e4);
   const Json rope = {
       {"rope_type", "default"}, {"rope_theta", 4e4}, {"partial_rotary_factor", 0.25}};
   CHECK(read(folder, with(neox, "rope_parameters", rope)).rope.theta == 4e4);
@@ -259,6 +266,37 @@ TEST_CASE("config: keys of BLOOM and GPT-NeoX in old and new spellings") {
         0.25);
   CHECK(read(folder, with(neox, "hidden_act", "gelu_fast")).activation == Activation::kGeluTanh);
   CHECK_FALSE(read(folder, with(neox, "attention_bias", false)).attention_out_bias);
+}
+
+TEST_CASE("config: of two spellings that differ, transformers' counts or none") {
+  const TempFolder folder;
+  CHECK(read_error(folder, with(kGpt2, "num_hidden_layers", 2)) ==
+        "n_layer: 3, but num_hidden_layers says 2");
+  CHECK(read(folder, with(kGpt2, "num_hidden_layers", 3)).layers == 3);
+  CHECK(read_error(folder, with(kGpt2, "max_position_embeddings", 64)) ==
+        "n_positions: 32, but max_position_embeddings says 64");
+  CHECK(read(folder, with(kGpt2, "n_ctx", 64)).max_positions == 32);
+  CHECK(read(folder, with(without(kGpt2, "n_positions"), "n_ctx", 64)).max_positions == 64);
+  const Json modern = with(without(kGpt2, "n_positions"), "max_position_embeddings", 48);
+  CHECK(read(folder, with(modern, "n_ctx", 64)).max_positions == 48);
+  const Json bloom = {{"model_type", "bloom"}, {"vocab_size", 50}, {"hidden_size", 24},
+                      {"n_embed", 12},         {"n_layer", 2},     {"n_head", 3}};
+  CHECK(read(folder, bloom).hidden == 12);
+
+  const Json linear = {{"rope_type", "linear"}, {"factor", 2}};
+  const Json both = with(with(kLlama, "rope_parameters", linear), "rope_theta", 2e4);
+  CHECK(read(folder, with(both, "rope_scaling", linear)).rope.factor == 2);
+  for (const Json& other : {Json{{"rope_type", "linear"}, {"factor", 4}},
+                            Json{{"rope_type", "linear"}, {"factor", 2}, {"rope_theta", 1e4}},
+                            Json{{"rope_type", "default"}}}) {
+    CHECK(read_error(folder, with(both, "rope_scaling", other)) ==
+          "rope_scaling: says something else than rope_parameters");
+  }
+  const Json types = {{"rope_type", "default"}, {"type", "linear"}, {"factor", 2}};
+  CHECK(read_error(folder, with(kLlama, "rope_scaling", types)) ==
+        "rope_scaling: rope_type: 'default', but type says 'linear'");
+  CHECK(read(folder, with(kLlama, "rope_scaling", with(linear, "type", "linear"))).rope.factor ==
+        2);
 }
 
 TEST_CASE("config: windows of Mistral and Qwen2, keys that are null or not there") {
@@ -466,8 +504,7 @@ TEST_CASE("config: old spellings stay, the dtype has the key it had, the class i
   expected["architectures"] = {"LlamaForCausalLM"};
   expected["torch_dtype"] = expected["dtype"] = "float32";
   CHECK(got == expected);
-  const Json gpt2 = without(with(kGpt2, "hidden_size", 24), "n_embd");
-  const std::string gpt2_path = folder.write("gpt2.json", gpt2.dump());
+  const std::string gpt2_path = folder.write("gpt2.json", kGpt2.dump());
   ModelConfig wider = read_config(gpt2_path);
   wider.hidden = 48;  // without n_inner the file says an inner width of 4 times it
   CHECK(error_of([&] { updated_config_json(wider, "", gpt2_path); }) ==
