@@ -1,5 +1,5 @@
 // What one model family is: conventions, config.json, names in files, sizes. A new family: a file
-// in models/families that defines one of these, and a line in family.cpp.
+// in models/families that defines one of these, its declaration below and a line in family.cpp.
 #pragma once
 
 #include <span>
@@ -24,7 +24,9 @@ struct NameTable {
   std::span<const std::string_view> ignorable;  // endings of tensors that are no parameters
 };
 
-// A published size; head_dim is hidden / heads unless `more` says otherwise.
+// A published size, to train from scratch: dropout is the family's own here (none for GPT-2, whose
+// published file says 0.1), begin and end of a text are those of the run's tokenizer. head_dim is
+// hidden / heads unless `more` says otherwise.
 struct Preset {
   std::string_view name;
   int64_t vocabulary, hidden, layers, heads, kv_heads, ffn, max_positions;

@@ -2,8 +2,7 @@
 // sqrt(hidden). fairseq has no config.json: this one holds the arguments of its
 // TransformerLanguageModel by their names, the model's size in tokens as `vocab_size`. Tensors are
 // named as in the "model" of its checkpoints. Sizes without sharing have an output_projection of
-// their own: the 13B of its FSDP example, older than the sharing, is transformer_lm_gpt3_13 with
-// share_decoder_input_output_embed false.
+// their own: the 13B of its FSDP example, older than the sharing, is transformer_lm_gpt3_13_untied.
 #include <array>
 #include <cmath>
 
@@ -92,6 +91,10 @@ constexpr std::array kRoot = {NamePair{"embedding.tokens.", "decoder.embed_token
 constexpr std::array<std::string_view, 1> kIgnorable = {"decoder.version"};
 
 void as_published(ModelConfig& c) { c.initializer_range = table_deviation(c); }
+void untied(ModelConfig& c) {
+  as_published(c);
+  c.tied_head = false;
+}
 
 constexpr int64_t kWords = 50272;  // GPT-2's, filled up to a multiple of 16
 constexpr std::array kPresets = {
@@ -103,6 +106,14 @@ constexpr std::array kPresets = {
     Preset{"transformer_lm_gpt3_6_7", kWords, 4096, 32, 32, 32, 16384, 2048, as_published},
     Preset{"transformer_lm_gpt3_13", kWords, 5120, 40, 40, 40, 20480, 2048, as_published},
     Preset{"transformer_lm_gpt3_175", kWords, 12288, 96, 96, 96, 49152, 2048, as_published},
+    Preset{"transformer_lm_gpt3_small_untied", kWords, 768, 12, 12, 12, 3072, 2048, untied},
+    Preset{"transformer_lm_gpt3_medium_untied", kWords, 1024, 24, 16, 16, 4096, 2048, untied},
+    Preset{"transformer_lm_gpt3_large_untied", kWords, 1536, 24, 16, 16, 6144, 2048, untied},
+    Preset{"transformer_lm_gpt3_xl_untied", kWords, 2048, 24, 32, 32, 8192, 2048, untied},
+    Preset{"transformer_lm_gpt3_2_7_untied", kWords, 2560, 32, 32, 32, 10240, 2048, untied},
+    Preset{"transformer_lm_gpt3_6_7_untied", kWords, 4096, 32, 32, 32, 16384, 2048, untied},
+    Preset{"transformer_lm_gpt3_13_untied", kWords, 5120, 40, 40, 40, 20480, 2048, untied},
+    Preset{"transformer_lm_gpt3_175_untied", kWords, 12288, 96, 96, 96, 49152, 2048, untied},
 };
 
 }  // namespace

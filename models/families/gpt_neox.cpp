@@ -1,4 +1,6 @@
 // GPT-NeoX and Pythia: rotary positions on a part of each head, attention and MLP side by side.
+// From scratch they start as transformers starts them, with one deviation for all matrices; the
+// small_init and wang_init of Pythia's own training are not here.
 #include <array>
 
 #include "models/family.h"
