@@ -142,9 +142,7 @@ TEST_CASE("names: what is no parameter of the family has no name") {
         "[names] norm.weight: no Hugging Face name");
   ModelConfig other = gpt2;
   other.family = "bert";
-  CHECK(test::error_of([&] { base_prefix(other); }) ==
-        "model family: expected one of gpt2, llama, mistral, qwen2, bloom, gpt_neox, "
-        "transformer_lm_gpt3, workshop_gpt, got 'bert'");
+  CHECK(test::contains(test::error_of([&] { base_prefix(other); }), ", got 'bert'"));
 }
 
 }  // namespace
