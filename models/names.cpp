@@ -147,6 +147,9 @@ std::map<std::string, std::string> names_in_folder(const SafetensorsFolder& fold
       problems += fmt::format("\n  unexpected: {}", name);
     }
   }
+  if (!problems.empty()) {  // a tensor may be there and only the index lack it
+    for (const std::string& odd : folder.warnings()) problems += "\n  note: " + odd;
+  }
   FSDP_CHECK(problems.empty(), "{}: tensors do not fit the {} model of its config.json:{}",
              folder.path().string(), config.family, problems);
   return names;

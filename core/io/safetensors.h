@@ -74,6 +74,7 @@ class SafetensorsFolder {
     std::vector<Piece> pieces;  // in order, without gaps
   };
 
+  // Error for a folder that is not complete and as its index says, with all that is wrong.
   static SafetensorsFolder open(const std::filesystem::path& folder);
 
   const std::filesystem::path& path() const { return folder_; }
@@ -88,9 +89,12 @@ class SafetensorsFolder {
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  using Problems = std::vector<std::string>;
   void open_index();
   void open_shards();
-  size_t open_file(const std::filesystem::path& listed_in, const std::string& name);
+  size_t open_file(const std::string& name, Problems& problems);
+  bool is_open(size_t file) const { return !files_[file].path().empty(); }
+  void warn_of_unlisted(const std::string& index);
   void add_whole(const std::string& name, size_t file);
 
   std::filesystem::path folder_;

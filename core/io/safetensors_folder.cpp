@@ -36,6 +36,23 @@ constexpr const char* kIndex = "model.safetensors.index.json";
        other.empty() ? "" : " (there is " + other + ")");
 }
 
+// Of a folder and its index: one on a line with it, several on lines of their own.
+void fail_if_any(const std::filesystem::path& index, const std::vector<std::string>& problems) {
+  if (problems.empty()) return;
+  const bool one = problems.size() == 1;
+  fail("{}:{}{}", index.string(), one ? " " : "\n  ", fmt::join(problems, "\n  "));
+}
+
+// Between a shard and what its index says of a tensor's part in it; "" when there is none.
+std::string difference(const SafetensorsFile& file, const std::string& tensor,
+                       const std::string& dtype, int64_t count) {
+  if (!file.contains(tensor)) return "is missing";
+  const SafetensorsEntry& entry = file.entry(tensor);
+  if (entry.numel == count && entry.dtype_name == dtype) return "";
+  return fmt::format("expected {} elements of {}, got {} of {}", count, dtype, entry.numel,
+                     entry.dtype_name);
+}
+
 }  // namespace
 
 SafetensorsFolder SafetensorsFolder::open(const std::filesystem::path& folder) {
@@ -57,11 +74,18 @@ SafetensorsFolder SafetensorsFolder::open(const std::filesystem::path& folder) {
   return out;
 }
 
-size_t SafetensorsFolder::open_file(const std::filesystem::path& listed_in,
-                                    const std::string& name) {
-  FSDP_CHECK(std::filesystem::exists(folder_ / name), "{}: {} is missing", listed_in.string(),
-             name);
-  files_.push_back(SafetensorsFile::open(folder_ / name));
+// What cannot be opened takes its place in files_ as one that is not open.
+size_t SafetensorsFolder::open_file(const std::string& name, Problems& problems) {
+  files_.emplace_back();
+  if (!std::filesystem::exists(folder_ / name)) {
+    problems.push_back(name + " is missing");
+    return files_.size() - 1;
+  }
+  try {
+    files_.back() = SafetensorsFile::open(folder_ / name);
+  } catch (const Error& error) {
+    problems.emplace_back(error.what());
+  }
   return files_.size() - 1;
 }
 
@@ -78,32 +102,43 @@ void SafetensorsFolder::open_index() {
   const std::filesystem::path index_path = folder_ / kIndex;
   const WeightMap index = parse_weight_map(read_file(index_path), index_path.string());
   std::map<std::string, size_t> opened;  // file name -> index into files_
+  Problems problems;
   uint64_t total_bytes = 0;
   for (const auto& [name, file_name] : index.files) {
-    if (!opened.count(file_name)) opened[file_name] = open_file(index_path, file_name);
-    const SafetensorsFile& file = files_[opened[file_name]];
-    FSDP_CHECK(file.contains(name), "{}: tensor \"{}\" is not in {}", index_path.string(), name,
-               file_name);
-    total_bytes += file.entry(name).end - file.entry(name).begin;
-    add_whole(name, opened[file_name]);
-  }
-  for (const SafetensorsFile& file : files_) {
-    for (const auto& [name, entry] : file.entries()) {
-      if (contains(name)) continue;
-      warnings_.push_back(fmt::format("{}: tensor \"{}\" of {} is not in its weight_map",
-                                      index_path.string(), name, file.path().filename().string()));
+    if (!opened.count(file_name)) opened[file_name] = open_file(file_name, problems);
+    const size_t number = opened[file_name];
+    if (!is_open(number)) continue;
+    const SafetensorsFile& file = files_[number];
+    if (!file.contains(name)) {
+      problems.push_back(fmt::format("tensor \"{}\" is not in {}", name, file_name));
+      continue;
     }
+    total_bytes += file.entry(name).end - file.entry(name).begin;
+    add_whole(name, number);
   }
+  fail_if_any(index_path, problems);
+  warn_of_unlisted(index_path.string());
   if (index.total_bytes && *index.total_bytes != static_cast<double>(total_bytes)) {
     warnings_.push_back(fmt::format("{}: total_size is {}, the tensors have {} bytes",
                                     index_path.string(), *index.total_bytes, total_bytes));
   }
 }
 
+void SafetensorsFolder::warn_of_unlisted(const std::string& index) {
+  for (const SafetensorsFile& file : files_) {
+    for (const auto& [name, entry] : file.entries()) {
+      if (contains(name)) continue;
+      warnings_.push_back(fmt::format("{}: tensor \"{}\" of {} is not in its weight_map", index,
+                                      name, file.path().filename().string()));
+    }
+  }
+}
+
 void SafetensorsFolder::open_shards() {
   const std::filesystem::path index_path = folder_ / kShardIndexName;
   const ShardIndex index = read_shard_index(index_path);
-  for (const std::string& name : index.files) open_file(index_path, name);
+  Problems problems;
+  for (const std::string& name : index.files) open_file(name, problems);
   for (const auto& [name, listed] : index.tensors) {
     TensorInfo tensor = {.dtype_name = listed.dtype,
                          .dtype = {},
@@ -111,18 +146,20 @@ void SafetensorsFolder::open_shards() {
                          .numel = 0,
                          .pieces = listed.pieces};
     for (const Piece& piece : listed.pieces) {
+      if (!is_open(piece.file)) continue;
       const SafetensorsFile& file = files_[piece.file];
-      const std::string where = fmt::format("{}: tensor \"{}\"", file.path().string(), name);
-      FSDP_CHECK(file.contains(name), "{}: is missing, {} lists it", where, kShardIndexName);
-      const SafetensorsEntry& entry = file.entry(name);
-      FSDP_CHECK(entry.numel == piece.count && entry.dtype_name == listed.dtype,
-                 "{}: expected {} elements of {}, as {} says, got {} of {}", where, piece.count,
-                 listed.dtype, kShardIndexName, entry.numel, entry.dtype_name);
-      tensor.dtype = entry.dtype;
+      const std::string wrong = difference(file, name, listed.dtype, piece.count);
+      if (!wrong.empty()) {
+        problems.push_back(
+            fmt::format("{}: tensor \"{}\": {}", index.files[piece.file], name, wrong));
+        continue;
+      }
+      tensor.dtype = file.entry(name).dtype;
       tensor.numel += piece.count;
     }
     tensors_.emplace(name, std::move(tensor));
   }
+  fail_if_any(index_path, problems);
 }
 
 const SafetensorsFolder::TensorInfo& SafetensorsFolder::tensor(const std::string& name) const {

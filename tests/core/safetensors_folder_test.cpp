@@ -70,6 +70,24 @@ TEST_CASE("a folder with several files") {
   CHECK(opening() == index.string() + ": no object \"weight_map\"");
 }
 
+TEST_CASE("a folder that is not as its index says: all of it at once") {
+  test::TempFolder folder;
+  const auto index = (folder / "model.safetensors.index.json").string();
+  const auto opening = [&] {
+    return test::error_of([&] { SafetensorsFolder::open(folder.path()); });
+  };
+  write_tensors(folder / "one", {{"a", {1}}});
+  write_tensors(folder / "two", {{"b", {2}}});
+  folder.write("cut", "123");
+  folder.write("model.safetensors.index.json",
+               R"({"weight_map":{"a":"one","c":"two","d":"gone","e":"lost","f":"gone","g":"one",
+                   "h":"cut","i":"cut"}})");
+  const std::string cut = test::error_of([&] { SafetensorsFile::open(folder / "cut"); });
+  REQUIRE(test::contains(cut, "cut: "));
+  CHECK(opening() == index + ":\n  tensor \"c\" is not in two\n  gone is missing\n" +
+                         "  lost is missing\n  tensor \"g\" is not in one\n  " + cut);
+}
+
 TEST_CASE("a folder without readable weights says what is there") {
   test::TempFolder folder;
   const std::string path = folder.path().string();
@@ -122,20 +140,24 @@ TEST_CASE("the shards of ranks: any range across any number of pieces") {
   const auto error = [&] { return test::error_of([&] { opened(); }); };
   const ShardIndex good = index;
   index.tensors["c"] = {"F32", {1}, {{1, 0, 1}}};
-  CHECK(test::contains(error(), "s1: tensor \"c\": is missing, model.shards.json lists it"));
+  const std::string where = (folder / kShardIndexName).string();
+  CHECK(error() == where + ": s1: tensor \"c\": is missing");
   index = good;
   index.tensors["a"].dtype = "BF16";
-  CHECK(test::contains(error(),
-                       "s0: tensor \"a\": expected 3 elements of BF16, as "
-                       "model.shards.json says, got 3 of F32"));
+  CHECK(error() == where +
+                       ":\n  s0: tensor \"a\": expected 3 elements of BF16, got 3 of F32"
+                       "\n  s1: tensor \"a\": expected 1 elements of BF16, got 1 of F32"
+                       "\n  s2: tensor \"a\": expected 2 elements of BF16, got 2 of F32");
   index = good;
   index.tensors["b"] = {"F32", {4}, {{0, 0, 2}, {2, 2, 2}}};
-  CHECK(test::contains(error(),
-                       "s0: tensor \"b\": expected 2 elements of F32, as "
-                       "model.shards.json says, got 1 of F32"));
+  CHECK(error() == where + ": s0: tensor \"b\": expected 2 elements of F32, got 1 of F32");
   index = good;
   index.files[1] = "gone";
-  CHECK(error() == (folder / kShardIndexName).string() + ": gone is missing");
+  CHECK(error() == where + ": gone is missing");
+  index.files[0] = "lost";
+  index.tensors["c"] = {"F32", {1}, {{2, 0, 1}}};
+  CHECK(error() ==
+        where + ":\n  lost is missing\n  gone is missing\n  s2: tensor \"c\": is missing");
 }
 
 }  // namespace

@@ -143,6 +143,21 @@ TEST_CASE("weights: a vocabulary of another size, and values that are no numbers
                  ":\n  dtype: model.norm.weight: expected F32, BF16, F16 or F64, got I64"));
 }
 
+TEST_CASE("weights: what a folder lacks is told with what its index forgets") {
+  Fixture f(test::tiny_llama());
+  write_weights(f.folder, f.tensors());
+  std::filesystem::rename(f.folder / "model.safetensors", f.folder / "all");
+  std::string listed;
+  for (const auto& [name, shape] : f.tensors()) {
+    if (name == "model.norm.weight") continue;
+    listed += (listed.empty() ? "" : ",") + ("\"" + name + "\":\"all\"");
+  }
+  f.folder.write("model.safetensors.index.json", "{\"weight_map\":{" + listed + "}}");
+  const std::string error = test::error_of([&] { f.open(); });
+  CHECK(contains(error, "\n  missing: model.norm.weight (13)\n  note: "));
+  CHECK(contains(error, "tensor \"model.norm.weight\" of all is not in its weight_map"));
+}
+
 TEST_CASE("weights: of a tied pair either, or both, may be there") {
   ModelConfig config = test::tiny_llama();
   config.tied_head = true;
