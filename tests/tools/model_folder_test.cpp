@@ -93,6 +93,50 @@ TEST_CASE("model folder: what a dtype cannot hold is told, by rank 0") {
                         "transformer.ln_f.bias: 1 value beyond the new dtype became infinite"});
 }
 
+// Of 4.1 million elements: some stretches and a part of one.
+TEST_CASE("model folder: a large tensor is converted in stretches, beside no copy of itself") {
+  const test::TempFolder scratch;
+  models::ModelConfig config = models::preset("gpt2-124m");
+  config.vocabulary = 64'011;
+  config.hidden = 64;
+  config.heads = config.kv_heads = 1;
+  config.layers = 1;
+  config.ffn = 8;
+  config.max_positions = 4;
+  const auto value_at = [](int64_t i) { return static_cast<float>(i % 1999 - 999); };
+  const int64_t elements = config.vocabulary * config.hidden;
+  std::vector<std::string> warnings;
+  size_t workspace = 0;
+  comm::run_local_ranks(2, [&](comm::Communicator& world) {
+    Session session(world, {.model = config, .max_length = 4, .training = false});
+    session.initialise([&](const Parameter& p, int64_t first, Tensor& values) {
+      std::vector<float> host(static_cast<size_t>(values.numel()));
+      for (int64_t i = 0; i < values.numel(); ++i) {
+        const bool beyond = p.numel() == elements && (first + i) % (elements - 1) == 0;
+        host[static_cast<size_t>(i)] = beyond ? 1e5F : value_at(first + i);
+      }
+      values.write(host.data());
+    });
+    session.backend().ledger().reset_peak();
+    const auto told = save_model(session, scratch / "f16", {.dtype = DType::kF16});
+    if (world.rank() != 0) return;
+    warnings = told;
+    workspace =
+        session.backend().ledger().usage().peak[static_cast<size_t>(MemoryCategory::kWorkspace)];
+  });
+  CHECK(workspace <= size_t{2} << 20);
+  CHECK(warnings == std::vector<std::string>{
+                        "transformer.wte.weight: 2 values beyond the new dtype became infinite"});
+  const auto file = SafetensorsFile::open(scratch / "f16/model.safetensors");
+  std::vector<float> saved(static_cast<size_t>(elements));
+  file.read_elements("transformer.wte.weight", 0, elements, DType::kF32, saved.data());
+  int64_t different = 0;
+  for (int64_t i = 1; i < elements - 1; ++i) {
+    different += saved[static_cast<size_t>(i)] != value_at(i);
+  }
+  CHECK(different == 0);
+}
+
 TEST_CASE("model folder: the split into files is that of transformers") {
   const auto tensor = [](const char* name, int64_t numel) {
     return SafetensorsSpec{name, DType::kF32, {numel}};

@@ -35,10 +35,8 @@ class FolderWriter {
   }
 
   const fs::path& path() const { return folder_.temporary(); }  // until finish()
-  void write(const std::string& name, const Tensor& values) {
-    std::vector<std::byte> host(values.bytes());
-    values.read(host.data());
-    writers_[file_of_.at(name)]->write(name, host.data(), host.size());
+  void write(const std::string& name, const std::vector<std::byte>& bytes) {
+    writers_[file_of_.at(name)]->write(name, bytes.data(), bytes.size());
   }
   void finish() {
     for (const auto& writer : writers_) writer->finish();
@@ -52,9 +50,29 @@ class FolderWriter {
 };
 
 Tensor converted(Backend& backend, const Tensor& values, DType dtype) {
+  if (values.dtype() == dtype) return values;
   Tensor out = Tensor::empty(backend, values.shape(), dtype, MemoryCategory::kWorkspace);
   backend.cast(backend.compute_stream(), values, out);
   return out;
+}
+
+// In stretches: beside the gathered unit there is no copy of a tensor, whatever its size. Returns
+// how many values the dtype cannot hold.
+int64_t write_as(FolderWriter& writer, const std::string& name, Backend& backend,
+                 const Tensor& full, DType dtype) {
+  constexpr int64_t kStretch = int64_t{1} << 20;  // elements
+  std::vector<std::byte> host;
+  int64_t infinite = 0;
+  for (int64_t first = 0; first < full.numel(); first += kStretch) {
+    const Tensor exact = full.slice(first, Shape{std::min(kStretch, full.numel() - first)});
+    const Tensor values = converted(backend, exact, dtype);
+    host.resize(values.bytes());
+    values.read(host.data());
+    writer.write(name, host);
+    if (size_of(dtype) >= size_of(full.dtype())) continue;
+    infinite += count_overflows(exact.to_doubles(), values.to_doubles());
+  }
+  return infinite;
 }
 
 bool is_saved(const Session& session, const Parameter& parameter) {
@@ -109,10 +127,7 @@ std::vector<std::string> save_model(Session& session, const fs::path& folder,
     if (!writer || !problem.empty()) return;
     try {
       const std::string name = saved_name(session, parameter);
-      const Tensor values = converted(session.backend(), full, options.dtype);
-      writer->write(name, values);
-      if (size_of(options.dtype) >= size_of(full.dtype())) return;
-      const int64_t infinite = count_overflows(full.to_doubles(), values.to_doubles());
+      const int64_t infinite = write_as(*writer, name, session.backend(), full, options.dtype);
       if (infinite > 0) warnings.push_back(overflow_warning(name, infinite));
     } catch (const Error& error) {
       problem = error.what();
