@@ -27,6 +27,24 @@ expect() {
 # trajectory FOLDER: the flag, where the folder holds a training run (here: two; in ../shared: all)
 trajectory() { [ -f "$1/trajectory.safetensors" ] && echo --trajectory; }
 
+# present FOLDER NAMES...: fewer reference models than these would be no success
+present() {
+  local folder=$1 name
+  shift
+  for name; do
+    [ -f "$folder/$name/reference.safetensors" ] && continue
+    echo "FAILED: $folder/$name: no reference model"
+    failed=1
+  done
+}
+here="bloom_padded gpt2 gpt2_5heads llama_gqa_llama3 llama_linear_tied lora_gpt2 mistral_window4
+  neox_parallel qwen2_tied"
+# shellcheck disable=SC2086
+present "$fixtures" $here
+# shellcheck disable=SC2086
+[ ! -d "$shared" ] ||
+  present "$shared" $here bloom_6heads llama_mha llama_theta1e6 lora_llama neox_sequential
+
 # ---- every case, dtype, strategy and number of ranks ---------------------------------------------
 for folder in "$fixtures"/*; do
   for dtype in f64 f32; do
