@@ -91,18 +91,22 @@ std::string misfit(const ModelConfig& config, const Parameter& parameter, const 
                            : "");
 }
 
-bool equal_values(const SafetensorsFolder& folder, const std::string& one,
-                  const std::string& other) {
+// Of the part: as they lie in the file, or exactly converted where the dtypes differ.
+bool equal_values(const SafetensorsFolder& folder, const std::string& one, const std::string& other,
+                  ComparedPart part) {
   const SafetensorsFolder::TensorInfo &a = folder.tensor(one), &b = folder.tensor(other);
   if (a.shape != b.shape || !b.dtype || !is_floating(*b.dtype)) return false;
+  const DType as = *a.dtype == *b.dtype ? *a.dtype : DType::kF64;
   constexpr int64_t kStretch = 1 << 16;
-  std::vector<double> left(kStretch), right(kStretch);
-  for (int64_t first = 0; first < a.numel; first += kStretch) {
-    const int64_t count = std::min(kStretch, a.numel - first);
-    folder.read_elements(one, first, count, DType::kF64, left.data());
-    folder.read_elements(other, first, count, DType::kF64, right.data());
-    const size_t bytes = static_cast<size_t>(count) * sizeof(double);
-    if (std::memcmp(left.data(), right.data(), bytes) != 0) return false;
+  std::vector<std::byte> left(kStretch * size_of(as)), right(left.size());
+  const int64_t end = a.numel * (part.index + 1) / part.parts;
+  for (int64_t first = a.numel * part.index / part.parts; first < end; first += kStretch) {
+    const int64_t count = std::min(kStretch, end - first);
+    folder.read_elements(one, first, count, as, left.data());
+    folder.read_elements(other, first, count, as, right.data());
+    if (std::memcmp(left.data(), right.data(), static_cast<size_t>(count) * size_of(as)) != 0) {
+      return false;
+    }
   }
   return true;
 }
@@ -110,10 +114,10 @@ bool equal_values(const SafetensorsFolder& folder, const std::string& one,
 // A head of its own beside a table that is said to be tied: either the file or its config.json is
 // wrong, and dropping the head would make another model of it.
 std::string untied(const SafetensorsFolder& folder, const ModelConfig& config,
-                   const std::string& table) {
+                   const std::string& table, ComparedPart part) {
   const std::string head = hugging_face_name(config, "head.weight");
   if (!config.tied_head || head == table || !folder.contains(head)) return "";
-  if (equal_values(folder, table, head)) return "";
+  if (equal_values(folder, table, head, part)) return "";
   return fmt::format("\n  tied: {}: expected absent or equal to {}, as tie_word_embeddings says",
                      head, table);
 }
@@ -122,10 +126,11 @@ std::string untied(const SafetensorsFolder& folder, const ModelConfig& config,
 
 std::map<std::string, std::string> names_in_folder(const SafetensorsFolder& folder,
                                                    const ModelConfig& config,
-                                                   const std::vector<Parameter*>& parameters) {
+                                                   const std::vector<Parameter*>& parameters,
+                                                   ComparedPart compared) {
   std::map<std::string, std::string> names;
   std::set<std::string> used;
-  std::string problems;
+  std::string problems, table;
   for (const Parameter* parameter : parameters) {
     if (is_lora(*parameter)) continue;  // of an adapter's folder
     const std::string name = name_in_folder(folder, config, *parameter);
@@ -136,9 +141,7 @@ std::map<std::string, std::string> names_in_folder(const SafetensorsFolder& fold
     }
     const std::string wrong = misfit(config, *parameter, name, folder.tensor(name));
     problems += wrong;
-    if (wrong.empty() && parameter->name() == "embedding.tokens.weight") {
-      problems += untied(folder, config, name);
-    }
+    if (wrong.empty() && parameter->name() == "embedding.tokens.weight") table = name;
     names.emplace(parameter->name(), name);
     used.insert(name);
   }
@@ -146,6 +149,10 @@ std::map<std::string, std::string> names_in_folder(const SafetensorsFolder& fold
     if (!used.count(name) && !is_ignorable(config, name)) {
       problems += fmt::format("\n  unexpected: {}", name);
     }
+  }
+  // Where there are other problems, which all ranks see, each compares all and so can say all.
+  if (!table.empty()) {
+    problems += untied(folder, config, table, problems.empty() ? compared : ComparedPart{});
   }
   if (!problems.empty()) {  // a tensor may be there and only the index lack it
     for (const std::string& odd : folder.warnings()) problems += "\n  note: " + odd;

@@ -22,11 +22,19 @@ std::string_view base_prefix(const ModelConfig& config);
 // Tensors that files may hold although they are no parameters (masks, rotary tables).
 bool is_ignorable(const ModelConfig& config, std::string_view file_name);
 
+// A copy of the tied head is compared with the table, a part of it by each of the ranks that agree
+// on the result: none reads more than its share. By default all of it.
+struct ComparedPart {
+  int64_t index = 0;
+  int64_t parts = 1;
+};
+
 // The tensor of the folder that holds each parameter, by our name: names may lack the base prefix.
 // Every missing, misshapen, unreadable or unexpected tensor, and a tied head whose values are not
 // the table's, is in one Error; masks, rotary tables and a copy of the tied head are passed over.
 std::map<std::string, std::string> names_in_folder(const SafetensorsFolder& folder,
                                                    const ModelConfig& config,
-                                                   const std::vector<Parameter*>& parameters);
+                                                   const std::vector<Parameter*>& parameters,
+                                                   ComparedPart compared = {});
 
 }  // namespace fsdp::models

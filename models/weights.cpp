@@ -5,7 +5,6 @@
 
 #include "core/io/safetensors.h"
 #include "core/rng.h"
-#include "models/names.h"
 
 namespace fsdp::models {
 
@@ -51,14 +50,22 @@ FillFunction from_scratch(uint64_t seed, int64_t padding_row) {
 }
 
 FillFunction from_folder(const std::string& path, const ModelConfig& config,
-                         const std::vector<Parameter*>& model_parameters) {
-  auto folder = std::make_shared<SafetensorsFolder>(SafetensorsFolder::open(path));
-  const auto names = std::make_shared<std::map<std::string, std::string>>(
-      names_in_folder(*folder, config, model_parameters));
-  return [folder, names](const Parameter& parameter, int64_t first, Tensor& values) {
+                         const std::vector<Parameter*>& model_parameters, ComparedPart compared) {
+  SafetensorsFolder folder = SafetensorsFolder::open(path);
+  auto names = names_in_folder(folder, config, model_parameters, compared);
+  return from_folder(std::move(folder), std::move(names));
+}
+
+FillFunction from_folder(SafetensorsFolder folder, std::map<std::string, std::string> names) {
+  struct Source {
+    SafetensorsFolder folder;
+    std::map<std::string, std::string> names;
+  };
+  const auto source = std::make_shared<const Source>(Source{std::move(folder), std::move(names)});
+  return [source](const Parameter& parameter, int64_t first, Tensor& values) {
     std::vector<std::byte> host(values.bytes());
-    folder->read_elements(names->at(parameter.name()), first, values.numel(), values.dtype(),
-                          host.data());
+    source->folder.read_elements(source->names.at(parameter.name()), first, values.numel(),
+                                 values.dtype(), host.data());
     values.write(host.data());
   };
 }

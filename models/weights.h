@@ -2,11 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
 #include "core/autograd.h"
 #include "models/config.h"
+#include "models/names.h"
 
 namespace fsdp::models {
 
@@ -22,6 +24,9 @@ FillFunction from_scratch(uint64_t seed, int64_t padding_row = -1);
 // tensor in one Error. Low-rank terms are left to whoever knows where they come from
 // (adapter_folder.h).
 FillFunction from_folder(const std::string& folder, const ModelConfig& config,
-                         const std::vector<Parameter*>& model_parameters);
+                         const std::vector<Parameter*>& model_parameters,
+                         ComparedPart compared = {});
+// The same where the names were looked up before (names_in_folder).
+FillFunction from_folder(SafetensorsFolder folder, std::map<std::string, std::string> names);
 
 }  // namespace fsdp::models

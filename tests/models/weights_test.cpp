@@ -2,6 +2,7 @@
 #include "models/weights.h"
 
 #include <cmath>
+#include <cstring>
 #include <map>
 
 #include <doctest/doctest.h>
@@ -210,6 +211,50 @@ TEST_CASE("weights: a tied head with other values, of whatever dtype, is refused
         CHECK(contains(error,
                        "\n  tied: lm_head.weight: expected absent or equal to "
                        "model.embed_tokens.weight, as tie_word_embeddings says"));
+      }
+    }
+  }
+}
+
+// Another value of one element of a file that write_weights() made.
+void spoil(const TempFolder& folder, const std::string& tensor, int64_t element) {
+  std::string bytes = read_file(folder / "model.safetensors");
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  const auto file = SafetensorsFile::open(folder / "model.safetensors");
+  const size_t begin = sizeof(header) + header + file.entry(tensor).begin;
+  bytes[begin + sizeof(float) * static_cast<size_t>(element)] ^= 1;
+  folder.write("model.safetensors", bytes);
+}
+
+TEST_CASE("weights: ranks compare a copy of the tied head by parts, and together all of it") {
+  ModelConfig config = test::tiny_llama();
+  config.tied_head = true;
+  constexpr int64_t kElements = 29 * 13;
+  for (const bool incomplete : {false, true}) {
+    for (const int64_t spoiled : {int64_t{0}, kElements / 2, kElements - 1}) {
+      Fixture f(config);
+      Tensors tensors = f.tensors();
+      tensors["lm_head.weight"] = Shape{29, 13};
+      if (incomplete) tensors.erase("model.norm.weight");
+      write_weights(f.folder, tensors);
+      spoil(f.folder, "lm_head.weight", spoiled);
+      for (const int64_t ranks : {1, 2, 3, 5}) {
+        CAPTURE(ranks);
+        CAPTURE(spoiled);
+        int64_t refused = 0;
+        for (int64_t rank = 0; rank < ranks; ++rank) {
+          const std::string error = test::error_of([&] {
+            from_folder(f.folder.path().string(), config, f.model.parameters(), {rank, ranks});
+          });
+          const bool told = contains(error, "tied: lm_head.weight");
+          refused += told;
+          const bool mine =
+              kElements * rank / ranks <= spoiled && spoiled < kElements * (rank + 1) / ranks;
+          CHECK(told == (mine || incomplete));  // a refused folder: all is said by everyone
+          CHECK(contains(error, "missing: model.norm.weight") == incomplete);
+        }
+        CHECK(refused == (incomplete ? ranks : 1));
       }
     }
   }

@@ -12,6 +12,7 @@
 #include "models/names.h"
 #include "models/weights.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/tied_copy.h"
 #include "tools/runtime/launch.h"
 #include "tools/runtime/session.h"
 
@@ -283,6 +284,21 @@ TEST_CASE("conversion: a folder of several dtypes keeps each, without prefix it 
     CHECK(name.starts_with("transformer."));
     CHECK(tensor.dtype == (contains(name, ".ln_") ? DType::kF64 : DType::kBF16));
   }
+}
+
+TEST_CASE("conversion: a copy of the tied head is dropped, another head refused by all ranks") {
+  const test::TempFolder scratch;
+  test::write_with_tied_copy(scratch / "copy", {});
+  convert({.from = scratch / "copy", .to = scratch / "out"}, 3);
+  CHECK(read_file(scratch / "out/model.safetensors") ==
+        read_file(test::fixture_path("models/gpt2/model.safetensors")));
+  test::write_with_tied_copy(scratch / "first", 0);
+  test::write_with_tied_copy(scratch / "last", 97 * 24 - 1);
+  for (const char* from : {"first", "last"}) {
+    CHECK(contains(error_on_last_rank({.from = scratch / from, .to = scratch / "none"}, 3),
+                   "tied: lm_head.weight: expected absent or equal to transformer.wte.weight"));
+  }
+  CHECK(!fs::exists(scratch / "none"));
 }
 
 TEST_CASE("conversion: the files of tokenizer and generation come along, others do not") {

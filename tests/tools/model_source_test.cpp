@@ -3,8 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include "comm/local_transport.h"
 #include "core/io/safetensors.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/tied_copy.h"
 
 namespace fsdp::tools {
 namespace {
@@ -39,6 +41,32 @@ TEST_CASE("model source: the dtype that all weights have, masks and whole number
   CHECK(dtype_with(DType::kBF16, DType::kBF16) == DType::kBF16);
   CHECK(dtype_with(DType::kF16, DType::kF32) == std::nullopt);
   CHECK(dtype_with(DType::kI32, DType::kF64) == DType::kF64);
+}
+
+TEST_CASE("model source: ranks compare the copy of a tied head together, and refuse it together") {
+  const test::TempFolder scratch;
+  const auto error_of_last = [&](const fs::path& folder) {
+    std::string error;
+    comm::run_local_ranks(3, [&](comm::Communicator& world) {
+      Session session(world, {.model = ModelSource{folder, ""}.config(), .max_length = 4});
+      try {
+        load_model(session, {folder, ""});
+      } catch (const AgreedError& agreed) {
+        if (world.rank() == 2) error = agreed.what();
+      }
+    });
+    return error;
+  };
+  constexpr size_t kElements = size_t{97} * 24;
+  test::write_with_tied_copy(scratch / "copy", {});
+  CHECK(error_of_last(scratch / "copy") == "");
+  for (const size_t part : {0, 1, 2}) {
+    const fs::path folder = scratch / std::to_string(part);
+    test::write_with_tied_copy(folder, kElements * part / 3);
+    const std::string error = error_of_last(folder);
+    CHECK(error.starts_with("rank " + std::to_string(part)));  // which compared it
+    CHECK(contains(error, "tied: lm_head.weight: expected absent or equal"));
+  }
 }
 
 TEST_CASE(

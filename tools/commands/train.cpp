@@ -176,7 +176,10 @@ models::FillFunction TrainRun::initial_values() {
   const auto scratch =
       models::from_scratch(static_cast<uint64_t>(config_.train.seed), model_.padding_row);
   if (config_.model.path.empty()) return scratch;
-  const auto base = models::from_folder(config_.model.path, model_, session_->parameters());
+  models::ComparedPart compared{rank_.world.rank(), rank_.world.size()};
+  if (config_.fsdp.sync_module_states) compared = {};  // rank 0 reads for all
+  const auto base =
+      models::from_folder(config_.model.path, model_, session_->parameters(), compared);
   if (speaks()) {
     for (const std::string& warning : warnings_about(config_.model.path)) {
       say("note: " + warning);

@@ -125,8 +125,9 @@ double relative_error(double got, double expected) {
 }
 
 models::FillFunction Verification::values(Adapter adapter) {
-  const models::FillFunction base = models::from_folder(reference_.model_folder.string(),
-                                                        reference_.config, session_->parameters());
+  const models::FillFunction base =
+      models::from_folder(reference_.model_folder.string(), reference_.config,
+                          session_->parameters(), {rank_.world.rank(), rank_.world.size()});
   if (!reference_.lora) return base;
   return adapter == Adapter::kMerged
              ? models::merged_with_adapter(base, reference_.folder, session_->model())

@@ -47,14 +47,15 @@ const ConversionOptions& checked(const ConversionOptions& options) {
 // The model of the source: names, shapes and units, and values as they are asked for.
 class Source {
  public:
-  explicit Source(const ConversionOptions& options)
+  // `compared`: this rank's part of what the ranks check together.
+  Source(const ConversionOptions& options, models::ComparedPart compared)
       : options_(checked(options)),
         source_{options.from, options.adapter},
         config_(source_.config()),
         folder_(SafetensorsFolder::open(options.from)),
         model_(config_, backend_, DType::kF32, 1),
-        names_(models::names_in_folder(folder_, config_, model_.parameters())),
-        fill_(source_.values(model_)) {}
+        names_(models::names_in_folder(folder_, config_, model_.parameters(), compared)),
+        fill_(source_.values(model_, models::from_folder(folder_, names_))) {}
 
   const models::ModelConfig& config() const { return config_; }
 
@@ -206,7 +207,7 @@ ConversionSummary convert_folder(comm::Communicator& world, const ConversionOpti
   Plan plan;
   std::optional<AtomicFolder> folder;  // of rank 0
   agree(world, [&] {
-    source.emplace(options);
+    source.emplace(options, models::ComparedPart{world.rank(), world.size()});
     plan = source->plan();
     if (world.rank() == 0) folder.emplace(options.to);
   });

@@ -18,9 +18,14 @@ models::ModelConfig ModelSource::config() const {
   return models::read_config((folder / "config.json").string());
 }
 
-models::FillFunction ModelSource::values(models::CausalLM& model) const {
-  const models::FillFunction base =
-      models::from_folder(folder.string(), model.config(), model.parameters());
+models::FillFunction ModelSource::values(models::CausalLM& model,
+                                         models::ComparedPart compared) const {
+  return values(model,
+                models::from_folder(folder.string(), model.config(), model.parameters(), compared));
+}
+
+models::FillFunction ModelSource::values(models::CausalLM& model,
+                                         const models::FillFunction& base) const {
   return adapter.empty() ? base : models::merged_with_adapter(base, adapter, model);
 }
 
@@ -81,7 +86,7 @@ std::vector<std::string> warnings_about(const fs::path& folder) {
 void load_model(Session& session, const ModelSource& source) {
   models::FillFunction fill;
   agree(session.world(), [&] {
-    fill = source.values(session.model());
+    fill = source.values(session.model(), {session.world().rank(), session.world().size()});
     if (session.world().rank() != 0) return;
     for (const std::string& warning : warnings_about(source.folder)) {
       fmt::print(stderr, "fsdp: note: {}\n", warning);

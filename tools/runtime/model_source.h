@@ -20,7 +20,9 @@ struct ModelSource {
   std::filesystem::path adapter;  // adapter_config.json, adapter_model.safetensors; empty: none
 
   models::ModelConfig config() const;
-  models::FillFunction values(models::CausalLM& model) const;  // `model`: without low-rank terms
+  // `model`: without low-rank terms. `base`: values of `folder`, which the adapter is merged into.
+  models::FillFunction values(models::CausalLM& model, models::ComparedPart compared = {}) const;
+  models::FillFunction values(models::CausalLM& model, const models::FillFunction& base) const;
   // For make_tokenizer: the adapter's, else the model's, else bytes.
   std::string default_tokenizer() const;
   // Tokens that end a text: eos_token_id of the model's generation_config.json or, where that does
