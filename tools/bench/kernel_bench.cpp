@@ -2,6 +2,7 @@
 #include "tools/bench/kernel_bench.h"
 
 #include <algorithm>
+#include <latch>
 #include <numeric>
 
 namespace fsdp::tools {
@@ -10,6 +11,7 @@ namespace {
 constexpr size_t kMostCalls = 2000;
 constexpr size_t kBatch = 16;  // calls between two waits of the host
 constexpr size_t kMostSets = 1024;
+constexpr std::string_view kHold = "hold";
 
 size_t bytes_in_use(Backend& backend) {
   const MemoryUsage usage = backend.ledger().usage();
@@ -29,20 +31,45 @@ std::vector<KernelRun> prepare_sets(KernelInputs& inputs, const KernelCase& line
   return sets;
 }
 
+// Holds the stream until the calls are enqueued: a short kernel must not wait for the host that
+// comes with it.
+class Hold {
+ public:
+  Hold(Backend& backend, Stream& stream) {
+    backend.host_task(stream, kHold, 0, [enqueued = enqueued_] { enqueued->wait(); });
+  }
+  ~Hold() { enqueued_->count_down(); }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+ private:
+  std::shared_ptr<std::latch> enqueued_ = std::make_shared<std::latch>(1);
+};
+
 class KernelTimer {
  public:
   KernelTimer(Backend& backend, std::vector<KernelRun> sets)
       : backend_(backend), sets_(std::move(sets)) {}
 
+  // What comes first: libraries make their code and choose, pages get their memory.
+  void warm_up() {
+    for (const KernelRun& run : sets_) run(backend_, backend_.compute_stream());
+    backend_.synchronize(backend_.compute_stream());
+  }
   // Seconds of each of `calls` calls.
   std::vector<double> time(size_t calls) {
     Trace trace;
     Stream& stream = backend_.compute_stream();
     backend_.set_trace(&trace);
-    for (size_t i = 0; i < calls; ++i) sets_[next_++ % sets_.size()](backend_, stream);
+    {
+      const Hold hold(backend_, stream);
+      for (size_t i = 0; i < calls; ++i) sets_[next_++ % sets_.size()](backend_, stream);
+    }
     backend_.set_trace(nullptr);
     backend_.synchronize(stream);
-    return durations(trace.events(), calls);
+    std::vector<TraceEvent> events = trace.events();
+    std::erase_if(events, [](const TraceEvent& event) { return event.name == kHold; });
+    return durations(events, calls);
   }
 
  private:
@@ -74,7 +101,7 @@ KernelResult time_kernel(KernelInputs& inputs, const KernelCase& line, const Ker
   std::vector<KernelRun> sets = prepare_sets(inputs, line, timing.cache_bytes);
   KernelResult result = {line.name(), line.shape, line.cost, line.bar, sets.size(), 0, {}};
   KernelTimer timer(inputs.backend(), std::move(sets));
-  timer.time(result.input_sets);  // libraries make their code, pages get their memory
+  timer.warm_up();
   std::vector<double> seconds;
   double sum = 0;
   const auto least = static_cast<size_t>(timing.least_calls);
