@@ -1,6 +1,8 @@
 // Embedding lookup and its scatter-add gradient.
 #include "core/ops/embedding.h"
 
+#include <optional>
+
 #include "core/ops/check.h"
 
 namespace fsdp::ops {
@@ -14,9 +16,13 @@ Tensor scaled(const Tensor& x, double scale) {
   return y;
 }
 
-Tensor rows_from(const Tensor& table, int64_t first) {
+Tensor rows(const Tensor& table, int64_t first, int64_t count) {
   const int64_t channels = table.shape()[1];
-  return table.slice(first * channels, Shape{table.shape()[0] - first, channels});
+  return table.slice(first * channels, Shape{count, channels});
+}
+
+Tensor rows_from(const Tensor& table, int64_t first) {
+  return rows(table, first, table.shape()[0] - first);
 }
 
 Tensor lookup(const Tensor& tokens, const Tensor& table, const Tensor* positions = nullptr) {
@@ -50,41 +56,57 @@ void check_positions(const Tensor& tokens, const Parameter& table, const Paramet
   check_dtype("embedding", "position_ids", ids->dtype(), DType::kI32);
 }
 
+// Rows that an operation on the gradient is to leave as they are.
+class KeptRows {
+ public:
+  KeptRows(const GradientTarget& target, int64_t first, int64_t count)
+      : rows_(rows(target.tensor, first, count)),
+        before_(Tensor::empty(rows_.backend(), rows_.shape(), rows_.dtype())) {
+    Backend& backend = rows_.backend();
+    Stream& stream = backend.compute_stream();
+    if (target.accumulate) {
+      backend.copy(stream, before_.data(), rows_.data(), rows_.bytes());
+    } else {
+      backend.fill_zero(stream, before_.data(), before_.bytes());
+    }
+  }
+  void put_back() {
+    Backend& backend = rows_.backend();
+    backend.copy(backend.compute_stream(), rows_.data(), before_.data(), rows_.bytes());
+  }
+
+ private:
+  Tensor rows_, before_;
+};
+
 void token_gradient(const Tensor& tokens, Parameter& table, double scale, int64_t padding_row,
                     const Tensor& dy) {
   Backend& backend = tokens.backend();
-  Stream& stream = backend.compute_stream();
   GradientTarget target = table.begin_gradient();
-  const int64_t channels = table.shape()[1];
-  Tensor padding, before;  // the padding row, and what it had from others, such as a tied head
-  if (padding_row >= 0) {
-    padding = target.tensor.slice(padding_row * channels, Shape{channels});
-    before = Tensor::empty(backend, padding.shape(), padding.dtype());
-    if (target.accumulate) {
-      backend.copy(stream, before.data(), padding.data(), padding.bytes());
-    } else {
-      backend.fill_zero(stream, before.data(), before.bytes());
-    }
-  }
-  backend.embedding_backward(stream, tokens, scale == 1 ? dy : scaled(dy, scale), target.tensor,
-                             target.accumulate);
-  if (padding.defined()) backend.copy(stream, padding.data(), before.data(), padding.bytes());
+  std::optional<KeptRows> padding;  // what it had from others, such as a tied head
+  if (padding_row >= 0) padding.emplace(target, padding_row, 1);
+  backend.embedding_backward(backend.compute_stream(), tokens, scale == 1 ? dy : scaled(dy, scale),
+                             target.tensor, target.accumulate);
+  if (padding) padding->put_back();
   table.end_gradient();
 }
 
-// `ids`: undefined where the positions ascend from 0.
+// `ids`: undefined where the positions ascend from `first`.
 void position_gradient(Parameter& positions, int64_t first, const Tensor& ids, const Tensor& dy) {
   Backend& backend = dy.backend();
   Stream& stream = backend.compute_stream();
   GradientTarget target = positions.begin_gradient();
-  if (first > 0 && !target.accumulate) {
-    const Tensor before = target.tensor.slice(0, Shape{first, positions.shape()[1]});
-    backend.fill_zero(stream, before.data(), before.bytes());
-  }
-  Tensor used = rows_from(target.tensor, first);
   if (ids.defined()) {
-    backend.embedding_backward(stream, ids, dy, used, target.accumulate);
+    std::optional<KeptRows> before;
+    if (first > 0) before.emplace(target, 0, first);
+    backend.embedding_backward(stream, ids, dy, target.tensor, target.accumulate);
+    if (before) before->put_back();
   } else {
+    if (first > 0 && !target.accumulate) {
+      const Tensor before = rows(target.tensor, 0, first);
+      backend.fill_zero(stream, before.data(), before.bytes());
+    }
+    Tensor used = rows_from(target.tensor, first);
     backend.position_backward(stream, dy, used, target.accumulate);
   }
   positions.end_gradient();
@@ -107,8 +129,9 @@ Tensor embedding(const Tensor& tokens, Parameter& table, Parameter* positions,
   Backend& backend = tokens.backend();
   if (options.scale != 1) backend.divide(backend.compute_stream(), y, 1 / options.scale);
   if (positions && !together) {  // what is scaled is rounded before, as in fairseq
-    const Tensor ids = options.position_ids ? *options.position_ids : ascending(tokens);
-    backend.add(backend.compute_stream(), y, lookup(ids, used), y);
+    const Tensor at = options.position_ids ? lookup(*options.position_ids, positions->value())
+                                           : lookup(ascending(tokens), used);
+    backend.add(backend.compute_stream(), y, at, y);
   }
   const bool train_positions = positions && positions->recording();
   if (!table.recording() && !train_positions) return y;

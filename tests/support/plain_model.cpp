@@ -10,7 +10,9 @@
 #include "core/rng.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
+#include "models/key_bias.h"
 #include "models/names.h"
+#include "models/token_padding.h"
 #include "models/weights.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tensors.h"
@@ -48,7 +50,7 @@ Doubles layer_norm(const Doubles& x, const Doubles& weight, const Doubles& bias,
 }
 
 Doubles causal_attention(const Doubles& q, const Doubles& k, const Doubles& v, int heads,
-                         size_t hidden) {
+                         size_t hidden, const std::vector<bool>& hidden_keys) {
   const size_t width = hidden / static_cast<size_t>(heads);
   Doubles out(q.size());
   for (size_t t = 0; t < q.size() / hidden; ++t) {
@@ -58,7 +60,8 @@ Doubles causal_attention(const Doubles& q, const Doubles& k, const Doubles& v, i
       for (size_t s = 0; s <= t; ++s) {
         double score = 0;
         for (size_t i = head; i < head + width; ++i) score += q[t * hidden + i] * k[s * hidden + i];
-        weights.push_back(std::exp(score / std::sqrt(static_cast<double>(width))));
+        const bool seen = hidden_keys.empty() || !hidden_keys[s];
+        weights.push_back(seen ? std::exp(score / std::sqrt(static_cast<double>(width))) : 0);
         total += weights.back();
       }
       for (size_t s = 0; s <= t; ++s) {
@@ -105,6 +108,14 @@ double cross_entropy(const Doubles& logits, const std::vector<int32_t>& labels) 
 
 }  // namespace plain
 
+Weights random_weights(const Shapes& shapes) {
+  Weights weights;
+  for (const auto& [name, extents] : shapes) {
+    weights[name] = random_values(Shape(extents).numel(), hash_name(name), -0.7, 0.7);
+  }
+  return weights;
+}
+
 namespace {
 
 // max |a - b| / max |b|, or `least` where b is smaller: a bias of keys has no gradient but
@@ -117,14 +128,6 @@ double difference(const Doubles& a, const Doubles& b, double least = 0.01) {
     largest = std::max(largest, std::abs(b[i]));
   }
   return error / largest;
-}
-
-Weights random_weights(const Shapes& shapes) {
-  Weights weights;
-  for (const auto& [name, extents] : shapes) {
-    weights[name] = random_values(Shape(extents).numel(), hash_name(name), -0.7, 0.7);
-  }
-  return weights;
 }
 
 void write_weights(const TempFolder& folder, const Shapes& shapes, const Weights& weights) {
@@ -206,16 +209,26 @@ void check_against_plain(const std::string& config_json, const Shapes& shapes, c
     p->attach(&tape, nullptr);
   }
   CHECK(model.parameters().size() == shapes.size());
-  const Tensor tokens = Tensor::from_host(backend, Shape{batch.rows, batch.length}, batch.tokens);
+  const Shape shape = {batch.rows, batch.length};
+  const Tensor tokens = Tensor::from_host(backend, shape, batch.tokens);
+  ForwardContext context;
+  Tensor key_bias, positions;  // of tokens that are padding, as a session makes them
+  const std::vector<int32_t> mask = models::padding_mask(config, batch.tokens, {});
+  if (!mask.empty()) {
+    key_bias = models::make_key_bias(config, backend, DType::kF64, mask, batch.rows);
+    const auto counted = models::counted_positions(config, mask, batch.length);
+    positions = Tensor::from_host(backend, shape, counted);
+    context = {.key_bias = &key_bias, .positions = &positions};
+  }
   {
     const Tape::Pause pause(tape);
-    const Doubles logits = model.logits(tokens, {}).to_doubles();
+    const Doubles logits = model.logits(tokens, context).to_doubles();
     CHECK(difference(logits, expected.logits(weights)) < 1e-12);
   }
   const std::vector<int32_t> labels =
       models::target_labels(config, batch.tokens, batch.rows, batch.length);
   const Tensor loss = model.loss(
-      tokens, Tensor::from_host(backend, Shape{batch.rows * batch.length}, labels), {}, 1);
+      tokens, Tensor::from_host(backend, Shape{batch.rows * batch.length}, labels), context, 1);
   CHECK(std::abs(loss.item() / expected.loss(weights) - 1) < 1e-12);
   tape.backward(loss);
   for (Parameter* p : model.parameters()) {

@@ -20,8 +20,9 @@ namespace plain {
 Doubles linear(const Doubles& x, const Doubles& weight, const Doubles& bias);
 Doubles layer_norm(const Doubles& x, const Doubles& weight, const Doubles& bias, double epsilon);
 // softmax(q k^T / sqrt(width of a head)) v over the positions up to each one; rows are positions.
+// `hidden_keys`: true where no position sees the key; empty: nowhere.
 Doubles causal_attention(const Doubles& q, const Doubles& k, const Doubles& v, int heads,
-                         size_t hidden);
+                         size_t hidden, const std::vector<bool>& hidden_keys = {});
 Doubles add(Doubles x, const Doubles& y);
 Doubles apply(Doubles x, double (*f)(double));
 Doubles rows_of(const Doubles& table, const std::vector<int32_t>& rows, size_t width);
@@ -42,6 +43,8 @@ struct Batch {
 // One row of tokens -> (length, vocabulary).
 using PlainModel =
     std::function<Doubles(const Weights& weights, const std::vector<int32_t>& tokens)>;
+
+Weights random_weights(const Shapes& shapes);  // those of check_against_plain
 
 // Writes a folder with this config.json and random weights, reads it as any model is read, and
 // CHECKs logits, loss and every gradient (finite differences of the plain model) in float64.

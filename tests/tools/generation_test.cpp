@@ -69,7 +69,8 @@ Texts alone(const Texts& prompts, Setting setting) {
 }
 
 TEST_CASE("generation: neither batch, cache, ranks nor sharding change a text") {
-  for (const auto& model : {test::tiny_gpt2(), test::tiny_llama(), test::tiny_bloom()}) {
+  for (const auto& model :
+       {test::tiny_gpt2(), test::tiny_llama(), test::tiny_bloom(), test::tiny_fairseq()}) {
     for (const double temperature : {0.0, 1.5}) {
       CAPTURE(model.family);
       CAPTURE(temperature);
@@ -121,6 +122,24 @@ TEST_CASE("generation: texts longer than the model see its last positions, also 
     CHECK(generate({longer}, setting)[0].ids ==
           generate({Ids(longer.end() - 8, longer.end())}, setting)[0].ids);
   }
+}
+
+// [Note: fairseq's padding]
+TEST_CASE("generation: fairseq's padding token changes no text and is never chosen") {
+  Setting setting = {.model = test::tiny_fairseq()};
+  for (const bool cache : {true, false}) {
+    setting.options.cache = cache;
+    CHECK(generate({{3, 1, 4}}, setting)[0].ids == generate({{3, 4}}, setting)[0].ids);
+    CHECK(generate({{1, 1, 9, 1, 2}}, setting)[0].ids == generate({{9, 2}}, setting)[0].ids);
+  }
+  setting.options = {.tokens = 10, .sampling = {.temperature = 1e9}, .vocabulary = 3};
+  bool drawn[3] = {};
+  for (const Ids& text : ids_of(generate(kPrompts, setting))) {
+    for (const int32_t id : text) drawn[id] = true;
+  }
+  CHECK(drawn[0]);
+  CHECK_FALSE(drawn[1]);
+  CHECK(drawn[2]);
 }
 
 TEST_CASE("generation: any of several stop tokens ends its text and no other") {

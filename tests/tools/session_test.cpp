@@ -90,6 +90,7 @@ TEST_CASE("session: a model that does not shift labels predicts every token wher
 
 // transformers numbers positions from the left edge whatever the mask says (GPT-2), fairseq from
 // the first token: there, padding in front changes nothing.
+// Its padding is also found without a mask.
 TEST_CASE("session: padding in front and learned positions") {
   const std::vector<int32_t> alone = {5, 9, 2, 7};
   const Batch plain = {
@@ -110,6 +111,10 @@ TEST_CASE("session: padding in front and learned positions") {
       session.initialise(models::from_scratch(3));
       const double difference = session.evaluate(padded) - session.evaluate(plain);
       CHECK((std::abs(difference) < 1e-13) == fairseq);
+      Batch by_token = padded;
+      by_token.tokens = {1, 1, 5, 9, 2, 7};
+      by_token.mask.clear();
+      CHECK((std::abs(session.evaluate(by_token) - session.evaluate(plain)) < 1e-13) == fairseq);
     });
   }
 }

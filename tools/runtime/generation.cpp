@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <numeric>
+#include <limits>
 #include <optional>
 
 #include "core/kv_cache.h"
 #include "models/key_bias.h"
+#include "models/token_padding.h"
 #include "tools/runtime/reference_folder.h"
 
 namespace fsdp::tools {
@@ -50,26 +51,35 @@ class BatchDecoder {
     const auto room = static_cast<size_t>(session_.max_length());
     size_t columns = 0;
     for (const Ids& text : texts_) columns = std::max(columns, std::min(room, text.size()));
-    Ids tokens, positions, mask;
-    for (size_t row = 0; row < texts_.size(); ++row) {
-      const Ids& text = texts_[row];
-      const size_t seen = std::min(room, text.size());
-      pads_[row] = columns - seen;
-      tokens.insert(tokens.end(), pads_[row], 0);
+    const models::ModelConfig& model = session_.model().config();
+    Ids tokens, mask;
+    for (const Ids& text : texts_) {
+      const size_t seen = std::min(room, text.size()), pads = columns - seen;
+      tokens.insert(tokens.end(), pads, 0);
       tokens.insert(tokens.end(), text.end() - static_cast<std::ptrdiff_t>(seen), text.end());
-      positions.insert(positions.end(), pads_[row], 0);
-      positions.resize(positions.size() + seen);
-      std::iota(positions.end() - static_cast<std::ptrdiff_t>(seen), positions.end(), 0);
-      mask.insert(mask.end(), pads_[row], 0);
-      mask.insert(mask.end(), room - pads_[row], 1);  // also of the columns to come
+      mask.insert(mask.end(), pads, 0);
+      mask.insert(mask.end(), seen, 1);
+    }
+    mask = models::padding_mask(model, tokens, mask);
+    hide_padding(mask, columns, room);
+    if (cache_) cache_->clear();
+    return compute(tokens, models::counted_positions(model, mask, static_cast<int64_t>(columns)));
+  }
+
+  // `mask`: rows of `columns`. What is still to come, up to `room`, is no padding.
+  void hide_padding(const Ids& mask, size_t columns, size_t room) {
+    Ids longer;
+    for (size_t row = 0; row < texts_.size(); ++row) {
+      const auto begin = mask.begin() + static_cast<std::ptrdiff_t>(row * columns);
+      const auto end = begin + static_cast<std::ptrdiff_t>(columns);
+      pads_[row] = static_cast<size_t>(std::count(begin, end, 0));
+      longer.insert(longer.end(), begin, end);
+      longer.resize((row + 1) * room, 1);
     }
     key_bias_ = {};
-    if (std::any_of(pads_.begin(), pads_.end(), [](size_t pads) { return pads > 0; })) {
-      key_bias_ = models::make_key_bias(session_.model().config(), session_.backend(),
-                                        accumulation_dtype(session_.compute_dtype()), mask, rows());
-    }
-    if (cache_) cache_->clear();
-    return compute(tokens, positions);
+    if (std::find(mask.begin(), mask.end(), 0) == mask.end()) return;
+    key_bias_ = models::make_key_bias(session_.model().config(), session_.backend(),
+                                      accumulation_dtype(session_.compute_dtype()), longer, rows());
   }
 
   // The cache holds everything but the last column.
@@ -77,8 +87,9 @@ class BatchDecoder {
     Ids tokens, positions;
     for (size_t row = 0; row < texts_.size(); ++row) {
       tokens.push_back(texts_[row].back());
-      positions.push_back(static_cast<int32_t>(cache_->length()) -
-                          static_cast<int32_t>(pads_[row]));
+      positions.push_back(
+          static_cast<int32_t>(session_.model().config().position_offset + cache_->length()) -
+          static_cast<int32_t>(pads_[row]));
     }
     return compute(tokens, positions);
   }
@@ -94,7 +105,7 @@ class BatchDecoder {
 
   Session& session_;
   std::vector<Ids> texts_;
-  std::vector<size_t> pads_;  // columns before each text, since feed_all
+  std::vector<size_t> pads_;  // columns of each row that are padding, since feed_all
   Tensor key_bias_;           // (rows, heads or 1, room); undefined: no padding
   std::optional<KvCache> cache_;
 };
@@ -126,6 +137,7 @@ class BatchGeneration {
                        session.world().size())),
         table_(static_cast<size_t>(session.model().config().vocabulary)),
         named_(options.vocabulary > 0 ? std::min<int64_t>(options.vocabulary, table()) : table()),
+        padding_(padding_of(session.model().config())),
         decoder_(session, options.cache, own_texts(prompts)),
         growing_(prompts.size()),
         texts_(prompts.size()) {
@@ -174,6 +186,9 @@ class BatchGeneration {
   int32_t choose_of(std::vector<double>::const_iterator logits,
                     const models::SamplingPlace& place) const {
     std::vector<double> candidates(logits, logits + named_);
+    if (padding_ >= 0 && padding_ < named_) {
+      candidates[static_cast<size_t>(padding_)] = std::numeric_limits<double>::lowest();
+    }
     for (const int32_t id : unnamed_stops_) candidates.push_back(logits[id]);
     const int32_t chosen = models::choose_token(candidates, options_.sampling, place);
     return chosen < named_ ? chosen : unnamed_stops_[static_cast<size_t>(chosen - named_)];
@@ -184,12 +199,18 @@ class BatchGeneration {
     return {first, first + own_.count};
   }
   int64_t table() const { return static_cast<int64_t>(table_); }
+  // Of a model whose padding is a token, which is never chosen; -1: none.
+  static int32_t padding_of(const models::ModelConfig& model) {
+    const auto row = static_cast<int32_t>(model.padding_row);
+    return models::is_padding(model, row) ? row : -1;
+  }
 
   const GenerationOptions& options_;
   uint64_t first_sample_;
   RowRange own_;
   size_t table_;   // logits of a row
   int64_t named_;  // ids below may be chosen
+  int32_t padding_;
   Ids unnamed_stops_;
   BatchDecoder decoder_;
   size_t growing_;  // texts that have not met a stop token

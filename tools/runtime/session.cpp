@@ -10,6 +10,7 @@
 #include "comm/fsdp/scope.h"
 #include "models/key_bias.h"
 #include "models/names.h"
+#include "models/token_padding.h"
 
 namespace fsdp::tools {
 
@@ -130,22 +131,6 @@ void Session::initialise_from_first_rank(const models::FillFunction& fill) {
   sharded_->initialise_from_first_rank(fill);
 }
 
-namespace {
-
-// fairseq counts the tokens that are no padding (make_positions). Padding itself is at row 1 of the
-// table there, at the first token's here: no key or label reads what comes of it.
-std::vector<int32_t> positions_of_tokens(const std::vector<int32_t>& mask, int64_t length) {
-  std::vector<int32_t> out(mask.size());
-  int32_t seen = 0;
-  for (size_t i = 0; i < mask.size(); ++i) {
-    if (i % static_cast<size_t>(length) == 0) seen = 0;
-    if (mask[i] != 0) out[i] = seen++;
-  }
-  return out;
-}
-
-}  // namespace
-
 // [Note: a rank without rows]
 // It computes one row of zeros whose labels are all ignored: its loss and gradients are exactly
 // zero and it takes part in every collective, so no schedule needs a special case.
@@ -170,12 +155,14 @@ Session::DeviceBatch Session::upload(const Batch& batch) {
   const std::vector<int32_t> targets =
       models::target_labels(options_.model, labels, rows, batch.length);
   Tensor key_bias, positions;
-  if (!batch.mask.empty() && batch.rows > 0) {
+  const std::vector<int32_t> mask = models::padding_mask(
+      options_.model, tokens, batch.rows > 0 ? batch.mask : std::vector<int32_t>());
+  if (!mask.empty()) {
     const DType wide = accumulation_dtype(options_.fsdp.param_dtype);
-    key_bias = models::make_key_bias(options_.model, *backend_, wide, batch.mask, rows);
-    if (options_.model.position_offset > 0) {
+    key_bias = models::make_key_bias(options_.model, *backend_, wide, mask, rows);
+    if (options_.model.position_offset > 0) {  // [Note: fairseq's padding]
       positions = Tensor::from_host(*backend_, Shape{rows, batch.length},
-                                    positions_of_tokens(batch.mask, batch.length));
+                                    models::counted_positions(options_.model, mask, batch.length));
     }
   }
   return {Tensor::from_host(*backend_, Shape{rows, batch.length}, tokens),

@@ -15,6 +15,7 @@ namespace {
 
 using test::error_of;
 using Tensors = std::vector<Tensor>;
+using Doubles = std::vector<double>;
 
 Tensor tokens_of(Backend& backend, Shape shape, const std::vector<int32_t>& values) {
   return Tensor::from_host(backend, shape, values);
@@ -96,6 +97,32 @@ TEST_CASE("embedding: positions by id, which may repeat, and their gradients") {
   const Tensor wrong = tokens_of(backend, Shape{1, 4}, {0, 0, 0, 0});
   CHECK(error_of([&] { ops::embedding(tokens, table, &positions, {.position_ids = &wrong}); }) ==
         "[embedding] position_ids: expected (2, 4), got (1, 4)");
+}
+
+TEST_CASE("embedding: rows before the first position can be looked up and have no gradient") {
+  cpu::CpuBackend backend;
+  Tape tape(backend);
+  const Tensor tokens = tokens_of(backend, Shape{1, 4}, {1, 0, 1, 3});
+  const Tensor ids = tokens_of(backend, Shape{1, 4}, {2, 1, 3, 1});
+  Parameter table("table", Shape{4, 5}, {}, true), positions("positions", Shape{6, 5}, {}, true);
+  for (Parameter* p : {&table, &positions}) {
+    p->set_value(test::random_tensor(backend, p->shape(), DType::kF64, 7));
+    p->attach(&tape, nullptr);
+  }
+  const Tensor ones = test::make_tensor(backend, Shape{1, 4, 5}, DType::kF64, Doubles(20, 1.0));
+  Doubles expected(30);
+  for (const size_t row : {2, 3})
+    std::fill_n(expected.begin() + 5 * static_cast<long>(row), 5, 1.0);
+  for (int pass = 0; pass < 2; ++pass) {  // the second adds to what the first left
+    const Tensor y =
+        ops::embedding(tokens, table, &positions, {.first_position = 2, .position_ids = &ids});
+    const Doubles got = y.to_doubles(), rows = table.value().to_doubles(),
+                  at = positions.value().to_doubles();
+    for (size_t i = 0; i < 5; ++i) CHECK(got[5 + i] == rows[i] + at[5 + i]);
+    tape.backward(y, ones);
+    CHECK(positions.gradient().to_doubles() == expected);
+    for (double& value : expected) value *= 2;
+  }
 }
 
 TEST_CASE("embedding: without positions") {

@@ -1,0 +1,26 @@
+// Padding that the tokens themselves say, and the rows of the position table that it leaves to the
+// others. Read next: models/key_bias.h, what hides padding from attention.
+#pragma once
+
+#include <vector>
+
+#include "models/config.h"
+
+namespace fsdp::models {
+
+// [Note: fairseq's padding]
+// Its dictionary numbers the padding token 1, and the model looks for it in its input: padding is
+// hidden from attention, its position is row 1 (which learns nothing), and the other tokens are
+// counted from row 2 on without it (make_positions). Its search never chooses it either.
+// Hugging Face's models are told by a mask, and count positions without one.
+bool is_padding(const ModelConfig& config, int32_t token);
+
+// 0 where a token is padding, by `mask` (empty: nowhere) or by itself; empty: no padding at all.
+std::vector<int32_t> padding_mask(const ModelConfig& config, const std::vector<int32_t>& tokens,
+                                  const std::vector<int32_t>& mask);
+
+// (rows, length) like `mask`: of each token the row of the position table, or its rotary position.
+std::vector<int32_t> counted_positions(const ModelConfig& config, const std::vector<int32_t>& mask,
+                                       int64_t length);
+
+}  // namespace fsdp::models
