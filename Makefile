@@ -1,6 +1,6 @@
 # The commands of fsdp.cpp. The build itself is CMakeLists.txt; this file only calls it.
-#   make, make train, make test, make test-all, make bench, make fuzz, make cuda-report, make gpu-check,
-#   make format, make size, make clean
+#   make, make train, make test, make test-all, make bench, make bench-tokenizers, make fuzz,
+#   make cuda-report, make gpu-check, make format, make size, make clean
 # SANITIZE=thread or SANITIZE=address builds beside it, into build-thread or build-address.
 SHELL := /bin/bash
 SANITIZE ?=
@@ -10,7 +10,7 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-run-as-root)
 MPIRUN := mpirun -n 2 --oversubscribe --bind-to none $(ROOT_FLAG)
 SOURCES = find core kernels models comm optim tools tests -name '*.h' -o -name '*.cpp' -o -name '*.cu'
 
-.PHONY: all train test test-all bench fuzz cuda-report gpu-check format size clean
+.PHONY: all train test test-all bench bench-tokenizers fuzz cuda-report gpu-check format size clean
 .NOTPARALLEL:
 
 # Installs what is missing (instant when nothing is), configures once, builds.
@@ -39,6 +39,13 @@ test-all: all
 # that is installed. PEER=none leaves PyTorch out.
 bench: all
 	@tools/bench_peer.sh $(BUILD)
+
+# How fast texts are encoded, beside Hugging Face's tokenizers and tiktoken where python3 has them:
+# of TEXTS (English in ../shared/data) by TOKENIZER (GPT-2's from there), ROUNDS of all in turn,
+# which make passes on from its command line.
+TEXTS ?=
+bench-tokenizers: all
+	@tools/bench_tokenizers.sh $(BUILD) $(TEXTS)
 
 # The readers of files from elsewhere (tests/fuzz), by libFuzzer under both sanitizers: RUNS
 # executions of each, those of FUZZ side by side. What it finds next is kept in build-fuzz/corpus.
