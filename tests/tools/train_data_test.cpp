@@ -85,6 +85,26 @@ TEST_CASE("train data: errors that all ranks agree on") {
   CHECK(test::contains(error_on(2, missing), "data.train"));
 }
 
+// deepseek-llm-7b has 100,015 tokens and 102,400 rows.
+TEST_CASE(
+    "train data: a table that is far larger than the tokenizer is a note, a smaller an error") {
+  const data::ByteTokenizer tokenizer;  // of another name than "bytes", as one of a folder
+  const auto note = [&](int64_t rows) {
+    return check_vocabulary("here", "a.json", tokenizer, rows);
+  };
+  CHECK(note(257) == "");
+  CHECK(note(1024) == "");
+  CHECK(note(1025) ==
+        "the tokenizer a.json has 257 tokens, the model's table 1025 rows: is it the model's?");
+  CHECK(test::error_of([&] { note(256); }) ==
+        "here: vocabulary mismatch: its tokenizer a.json has 257 tokens, the model 256 "
+        "(model.vocab_size)");
+  CHECK(fits_bytes(257));
+  CHECK(fits_bytes(1024));
+  CHECK_FALSE(fits_bytes(256));
+  CHECK_FALSE(fits_bytes(1025));
+}
+
 TEST_CASE("train data: a model of another vocabulary is refused, a padded one is not") {
   const test::TempFolder folder;
   folder.write("train.txt", "abcdefghijklmnopqrstuvwxyz0123456789");
@@ -92,8 +112,8 @@ TEST_CASE("train data: a model of another vocabulary is refused, a padded one is
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
     const TrainData data(world, config_of(folder, 2));
     CHECK(data.sequences() == 9);
-    data.check_vocabulary(257);
-    data.check_vocabulary(1024);
+    CHECK(data.check_vocabulary(257) == "");
+    CHECK(data.check_vocabulary(1024) == "");
     for (const int64_t vocabulary : {256, 1025, 50257}) {
       CHECK(test::error_of([&] { data.check_vocabulary(vocabulary); }) ==
             fmt::format("data.train ({}): vocabulary mismatch: its tokenizer bytes has 257 tokens, "

@@ -85,7 +85,9 @@ void Evaluation::open_model() {
   const std::string& given = options_.model.tokenizer;
   tokenizer_name_ = given.empty() ? source_.default_tokenizer() : given;
   tokenizer_ = data::make_tokenizer(tokenizer_name_);
-  check_vocabulary(options_.model.folder, tokenizer_name_, *tokenizer_, model_.vocabulary);
+  const std::string note =
+      check_vocabulary(options_.model.folder, tokenizer_name_, *tokenizer_, model_.vocabulary);
+  if (speaks() && !note.empty()) fmt::print(stderr, "fsdp: note: {}\n", note);
   text_.length =
       options_.length > 0 ? options_.length : std::min(model_.max_positions, kLongestByDefault);
   text_.stride = options_.stride > 0 ? options_.stride : text_.length;

@@ -14,6 +14,7 @@
 #include "tools/runtime/generation.h"
 #include "tools/runtime/launch.h"
 #include "tools/runtime/model_source.h"
+#include "tools/runtime/train_data.h"
 
 namespace fsdp::tools {
 namespace {
@@ -49,15 +50,12 @@ std::vector<data::Prompt> given_prompts(const GenerateOptions& options) {
 
 void make_tokenizer(const GenerateOptions& options, const ModelSource& source,
                     const models::ModelConfig& model, Prompts& out) {
-  const data::ByteTokenizer bytes;
-  // Up to the padding that training accepts (tools/runtime/train_data.h).
-  const bool fits = model.vocabulary >= bytes.vocab_size() && model.vocabulary <= 1024;
   const std::string& given = options.model.tokenizer;
   out.tokenizer_name = given.empty() ? source.default_tokenizer() : given;
-  FSDP_CHECK(!given.empty() || out.tokenizer_name != "bytes" || fits,
+  FSDP_CHECK(!given.empty() || out.tokenizer_name != "bytes" || fits_bytes(model.vocabulary),
              "{}: there is no tokenizer.json, and its vocabulary of {} tokens is not that of the "
              "built-in byte tokenizer ({}): give the prompt as --ids, or a --tokenizer",
-             options.model.folder, model.vocabulary, bytes.vocab_size());
+             options.model.folder, model.vocabulary, data::ByteTokenizer().vocab_size());
   out.tokenizer = data::make_tokenizer(out.tokenizer_name);
 }
 

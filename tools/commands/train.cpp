@@ -130,10 +130,11 @@ int TrainRun::run() {
 void TrainRun::make_session() {
   comm::Communicator& world = rank_.world;
   SessionOptions options;
+  std::string vocabulary_note;
   agree(world, [&] {
     model_ = model_config(config_, data_.tokenizer().vocab_size());
     if (config_.model.path.empty()) model_.eos_token = data_.tokenizer().end_of_text();
-    data_.check_vocabulary(model_.vocabulary);
+    vocabulary_note = data_.check_vocabulary(model_.vocabulary);
     options = session_options(config_, model_, world.size(), rank_.backend);
     FSDP_CHECK(!options.lora || !config_.model.path.empty(),
                "lora.r: needs model.path, the model that the adapter belongs to");
@@ -146,7 +147,7 @@ void TrainRun::make_session() {
   });
   resident_before_ = process_memory().resident;
   session_ = std::make_unique<Session>(world, options);
-  for (const std::string& note : {rank_.backend_note, world.notice()}) {
+  for (const std::string& note : {vocabulary_note, rank_.backend_note, world.notice()}) {
     if (!note.empty()) say("note: " + note);
   }
   initialise();

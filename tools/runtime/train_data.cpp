@@ -80,20 +80,39 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
   });
 }
 
-void check_vocabulary(const std::string& where, const std::string& tokenizer_name,
-                      const data::Tokenizer& tokenizer, int64_t model_vocabulary) {
-  constexpr int64_t kRound = 1024;  // what models are padded to
+namespace {
+
+// What models are padded to.
+int64_t padded(int64_t tokens) {
+  constexpr int64_t kRound = 1024;
+  return (tokens + kRound - 1) / kRound * kRound;
+}
+
+}  // namespace
+
+bool fits_bytes(int64_t model_vocabulary) {
+  const int64_t tokens = data::ByteTokenizer().vocab_size();
+  return model_vocabulary >= tokens && model_vocabulary <= padded(tokens);
+}
+
+std::string check_vocabulary(const std::string& where, const std::string& tokenizer_name,
+                             const data::Tokenizer& tokenizer, int64_t model_vocabulary) {
   const int64_t tokens = tokenizer.vocab_size();
-  const int64_t padded = (tokens + kRound - 1) / kRound * kRound;
-  FSDP_CHECK(model_vocabulary >= tokens && model_vocabulary <= padded,
+  const bool fits =
+      tokenizer_name == "bytes" ? fits_bytes(model_vocabulary) : model_vocabulary >= tokens;
+  FSDP_CHECK(fits,
              "{}: vocabulary mismatch: its tokenizer {} has {} tokens, the model {} "
              "(model.vocab_size)",
              where, tokenizer_name, tokens, model_vocabulary);
+  if (model_vocabulary <= padded(tokens)) return "";
+  return fmt::format(
+      "the tokenizer {} has {} tokens, the model's table {} rows: is it the model's?",
+      tokenizer_name, tokens, model_vocabulary);
 }
 
-void TrainData::check_vocabulary(int64_t model_vocabulary) const {
-  tools::check_vocabulary(name_of("data.train", config_.data.train), tokenizer_name_, *tokenizer_,
-                          model_vocabulary);
+std::string TrainData::check_vocabulary(int64_t model_vocabulary) const {
+  return tools::check_vocabulary(name_of("data.train", config_.data.train), tokenizer_name_,
+                                 *tokenizer_, model_vocabulary);
 }
 
 // One writer per host; the end of the first agree() is the barrier that the others wait at.

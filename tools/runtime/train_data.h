@@ -20,7 +20,7 @@ class TrainData {
 
   const data::Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::string& tokenizer_name() const { return tokenizer_name_; }  // for make_tokenizer
-  void check_vocabulary(int64_t model_vocabulary) const;                 // as below
+  std::string check_vocabulary(int64_t model_vocabulary) const;          // as below
   int64_t sequences() const { return train_loader_->sequences(); }       // of the training data
 
   // `shifted_labels`: of the model, see models/config.h.
@@ -51,10 +51,14 @@ std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
                                                    const std::string& folder,
                                                    const data::TokenSource& source,
                                                    const data::Tokenizer& tokenizer);
-// Error when the tokens do not belong to a model of this vocabulary. It may be larger by padding to
-// a round number (up to the next multiple of 1024), not smaller. `where` begins the message.
-void check_vocabulary(const std::string& where, const std::string& tokenizer_name,
-                      const data::Tokenizer& tokenizer, int64_t model_vocabulary);
+// Error when the tokens do not belong to a model of this vocabulary: it may not be smaller. Where
+// it is larger than rounding up explains: a note, for such models are published (empty: none). Of
+// the built-in byte tokenizer, which is what a folder without one gets, that is an error too.
+// `where` begins the message.
+std::string check_vocabulary(const std::string& where, const std::string& tokenizer_name,
+                             const data::Tokenizer& tokenizer, int64_t model_vocabulary);
+// Whether a model of this vocabulary can be one of bytes: up to the next multiple of 1024.
+bool fits_bytes(int64_t model_vocabulary);
 
 // Which tokenizer the configuration means: its own, the model folder's, or bytes.
 std::string tokenizer_name(const config::TrainConfig& config);
