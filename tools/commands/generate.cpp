@@ -72,9 +72,9 @@ Prompts read_prompts(const GenerateOptions& options, const ModelSource& source,
                      const models::ModelConfig& model) {
   Prompts out;
   const std::vector<data::Prompt> given = given_prompts(options);
-  if (std::any_of(given.begin(), given.end(), [](const auto& prompt) { return !prompt.ids; })) {
-    make_tokenizer(options, source, model, out);
-  }
+  const bool any_text =
+      std::any_of(given.begin(), given.end(), [](const auto& prompt) { return !prompt.ids; });
+  if (any_text || !options.model.tokenizer.empty()) make_tokenizer(options, source, model, out);
   for (const data::Prompt& prompt : given) {
     const std::vector<int32_t> ids =
         prompt.ids ? *prompt.ids : encode_prompt(*out.tokenizer, prompt);
