@@ -257,6 +257,37 @@ TEST_CASE_FIXTURE(Fixture, "the token that ends a text") {
   CHECK(HuggingFaceTokenizer(write()).encode("a").size() == 1);
   folder.write("tokenizer_config.json", R"({"eos_token": 5})");
   CHECK(test::contains(test::error_of([&] { end(); }), "eos_token: expected a string, got number"));
+  folder.write("tokenizer_config.json", "{}");
+  folder.write("special_tokens_map.json", "{}");
+  folder.write("config.json", R"({"eos_token_id": "</s>"})");
+  CHECK(test::contains(test::error_of([&] { end(); }),
+                       "config.json: eos_token_id: expected an integer or a list of them"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a tokenizer_config.json that says other ids than the post-processor") {
+  const auto with = [&](const char* name, const char* keys) {
+    folder.write("tokenizer_config.json",
+                 fmt::format(R"({{"tokenizer_class": "{}", {}}})", name, keys));
+    return test::error_of([&] { HuggingFaceTokenizer{write()}; });
+  };
+  CHECK(test::contains(with("LlamaTokenizerFast", R"("add_bos_token": true)"),
+                       "tokenizer_config.json: add_bos_token: true, but the post_processor of "
+                       "tokenizer.json puts nothing before a text, and LlamaTokenizer goes by"));
+  CHECK(
+      test::contains(with("GPTNeoXTokenizer", R"("add_eos_token": true)"), "add_eos_token: true"));
+  CHECK(with("LlamaTokenizer", R"("add_bos_token": false, "add_eos_token": false)") == "");
+  CHECK(with("LlamaTokenizer", R"("add_bos_token": null)") == "");
+  CHECK(with("PreTrainedTokenizerFast", R"("add_bos_token": true)") == "");
+  json["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single",
+       {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
+        {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+      {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {7}}, {"tokens", {"<s>"}}}}}}};
+  CHECK(with("LlamaTokenizer", R"("add_bos_token": true)") == "");
+  CHECK(test::contains(with("LlamaTokenizer", R"("add_bos_token": false)"),
+                       "add_bos_token: false, but the post_processor of tokenizer.json puts a "
+                       "token before a text"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "another file is another tokenizer") {

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/io/json.h"
+#include "models/config_keys.h"
 #include "tools/data/tokenizer/added_tokens.h"
 #include "tools/data/tokenizer/bpe.h"
 
@@ -27,9 +28,7 @@ std::string end_token(const std::filesystem::path& file) {
 int32_t end_id(const std::filesystem::path& config) {
   if (!std::filesystem::exists(config)) return -1;
   const Json json = read_json_file(config);
-  const Json value = json.is_object() ? json.value("eos_token_id", Json()) : Json();
-  const Json& id = value.is_array() && !value.empty() ? value[0] : value;
-  return id.is_number_unsigned() && id.get<uint64_t>() <= INT32_MAX ? id.get<int32_t>() : -1;
+  return static_cast<int32_t>(models::ConfigKeys(json, config.string()).token("eos_token_id"));
 }
 
 }  // namespace

@@ -82,6 +82,7 @@ HuggingFaceTokenizer::HuggingFaceTokenizer(std::string_view json, std::string na
     : name_(std::move(name)), stretch_(stretch) {
   const Json root = parse_json(json, name_);
   stages_ = std::make_unique<const Stages>(JsonNode(root, name_));
+  check_special_frame(folder, stages_->frame);
   end_of_text_ = find_end_of_text(folder, stages_->added, stages_->model);
   identity_ = hash_name(fmt::format("{:x} {}", hash_name(json), end_of_text_));
 }

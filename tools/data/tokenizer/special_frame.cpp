@@ -1,6 +1,9 @@
 // Contract: tools/data/tokenizer/special_frame.h.
 #include "tools/data/tokenizer/special_frame.h"
 
+#include <algorithm>
+#include <array>
+
 #include "tools/data/tokenizer/json_node.h"
 
 namespace fsdp::data {
@@ -56,6 +59,33 @@ void read(const JsonNode& node, int64_t vocab_size, SpecialFrame& frame) {
 }
 
 }  // namespace
+
+void check_special_frame(const std::filesystem::path& folder, const SpecialFrame& frame) {
+  const std::filesystem::path file = folder / "tokenizer_config.json";
+  if (folder.empty() || !std::filesystem::exists(file)) return;
+  const Json json = read_json_file(file);
+  const JsonNode node(json, file.string());
+  if (!json.is_object() || !node.has("tokenizer_class")) return;
+  std::string name = node.text("tokenizer_class");
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  constexpr std::array<std::string_view, 5> kBuildAnew = {"LlamaTokenizer", "CodeLlamaTokenizer",
+                                                          "GemmaTokenizer", "CohereTokenizer",
+                                                          "GPTNeoXTokenizer"};
+  if (std::find(kBuildAnew.begin(), kBuildAnew.end(), name) == kBuildAnew.end()) return;
+  struct Side {
+    const char* key;
+    const char* where;
+    bool there;
+  };
+  for (const Side& side : {Side{"add_bos_token", "before", !frame.before.empty()},
+                           Side{"add_eos_token", "after", !frame.after.empty()}}) {
+    if (node.flag(side.key, side.there) == side.there) continue;
+    node.at(side.key).fail(
+        "{}, but the post_processor of tokenizer.json puts {} {} a text, and {} goes by this key: "
+        "make the two files agree",
+        !side.there, side.there ? "a token" : "nothing", side.where, name);
+  }
+}
 
 SpecialFrame read_special_frame(const JsonNode& post_processor, int64_t vocab_size) {
   SpecialFrame out;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <vector>
 
 namespace fsdp::data {
@@ -14,5 +15,10 @@ struct SpecialFrame {
 };
 
 SpecialFrame read_special_frame(const JsonNode& post_processor, int64_t vocab_size);
+
+// Some classes of transformers build the post-processor anew from add_bos_token and add_eos_token
+// of the tokenizer_config.json in `folder` (empty: none), Llama's above all. Error where these
+// contradict `frame`, for the ids would be others there.
+void check_special_frame(const std::filesystem::path& folder, const SpecialFrame& frame);
 
 }  // namespace fsdp::data
