@@ -8,6 +8,8 @@
 #include <cstring>
 #include <memory>
 
+#include <fmt/format.h>
+
 #include "tests/cuda_emulator/cudnn_interpreter.h"
 #include "tests/cuda_emulator/scheduler.h"
 
@@ -264,7 +266,8 @@ Status finalize(Descriptor d) {
   if (d->finalized) return refuse(kBadParameter, "finalized twice");
   for (const auto& [attribute, rule] : kRules) {
     if (rule.descriptor == d->type && rule.needed && !d->has(attribute)) {
-      return refuse(kBadParameter, "attribute " + std::to_string(attribute) + " is missing");
+      return refuse(kBadParameter,
+                    fmt::format("attribute {} is missing", static_cast<int>(attribute)));
     }
   }
   Status status = kSuccess;

@@ -22,8 +22,8 @@ RunSpec spec_of(const models::ModelConfig& model, DType dtype, comm::Strategy st
   return spec;
 }
 
-RunSpec on_gpus(RunSpec spec) {
-  spec.backend = [](int) { return std::make_unique<cuda::CudaBackend>(); };
+RunSpec on_gpus(RunSpec spec, const cuda::CudaOptions& options = {}) {
+  spec.backend = [options](int) { return std::make_unique<cuda::CudaBackend>(options); };
   return spec;
 }
 
@@ -52,6 +52,23 @@ TEST_CASE("steps on GPUs are those of the CPU backend") {
     CHECK(loss_difference(gpu, cpu) < 1e-6);
     CHECK(norm_difference(gpu, cpu) < 1e-5);
     CHECK(largest_difference(gpu.parameters, cpu.parameters) < 1e-4);
+  }
+}
+
+// By name, so that an attention that cuDNN did not do would be an error.
+TEST_CASE("steps with cuDNN's attention are those of the CPU backend, up to bf16") {
+  models::ModelConfig gpt2 = small_gpt2(), llama = small_llama();
+  gpt2.hidden = 8 * gpt2.heads;
+  llama.hidden = 8 * llama.heads;
+  for (models::ModelConfig& model : {std::ref(gpt2), std::ref(llama)}) {
+    CAPTURE(model.family);
+    model.head_dim = 8;
+    model.embedding_dropout = model.attention_dropout = model.residual_dropout = 0;
+    const RunSpec spec = spec_of(model, DType::kBF16, comm::Strategy::kFullShard);
+    const RunResult cpu = train(spec);
+    const RunResult gpu = train(on_gpus(spec, {.attention = cuda::AttentionChoice::kCudnn}));
+    CHECK(loss_difference(gpu, cpu) < 1e-3);
+    CHECK(norm_difference(gpu, cpu) < 1e-2);
   }
 }
 
