@@ -78,10 +78,10 @@ grep -q "ids_without_special: expected \[.*\], got \[" "$scratch/log" || fail "n
 mistake "--tokenizer: expected" tokenize hello
 for other in hello "--file $qwen" --decode --pieces --no-special "--speed --file $qwen"; do
   # shellcheck disable=SC2086
-  mistake "--verify excludes" tokenize --verify "$fixtures/components.json" $other
+  mistake "excludes --verify" tokenize --verify "$fixtures/components.json" $other
 done
 for other in hello --pieces --no-special; do
-  mistake "--speed excludes" tokenize --tokenizer "$qwen" --speed --file "$qwen" "$other"
+  mistake "excludes --speed" tokenize --tokenizer "$qwen" --speed --file "$qwen" "$other"
 done
 mistake 'path of a tokenizer.json, got "nowhere"' tokenize --tokenizer nowhere hello
 mistake 'expected token ids, got "x"' tokenize --tokenizer "$qwen" --decode "1 x"
