@@ -81,6 +81,22 @@ long=$("$FSDP" generate "$fixtures/gpt2" --ids 5,6,7 --tokens 40 --ignore-end 2>
 grep -q "sees the last 32 tokens only" <<<"$long" || fail "the crop is not announced: $long"
 same "tokens of a long text" 40 "$(tail -1 <<<"$long" | wc -w)"
 
+# ---- ALiBi bounds no text, and what the weights would cost less in is said --------------------------
+cp -r "$fixtures/bloom_padded" "$scratch/bloom"
+chmod -R u+w "$scratch/bloom"
+sed -i '1s/{/{"seq_length": 32,/' "$scratch/bloom/config.json"
+long=$("$FSDP" generate "$scratch/bloom" --ids "$(seq -s, 1 40)" --tokens 5 --ignore-end 2>&1)
+same "tokens after a prompt of 40, with BLOOM" 5 "$(wc -w <<<"$long")"
+"$FSDP" convert "$fixtures/gpt2" "$scratch/half" --dtype bf16 >/dev/null || fail "convert"
+for options in "" "--dtype bf16"; do
+  # shellcheck disable=SC2086
+  notes=$("$FSDP" generate "$scratch/half" --ids 5 --tokens 2 $options 2>&1 >/dev/null)
+  case $options$notes in
+    "fsdp: note: the weights are bf16, the computation is f32: --dtype bf16"* | "--dtype bf16") ;;
+    *) fail "notes of half a model, $options: $notes" ;;
+  esac
+done
+
 # ---- text, with a model that `fsdp train` wrote: the byte tokenizer -------------------------------
 for i in {1..40}; do echo "line $i of forty lines"; done >"$scratch/lines.txt"
 cat >"$scratch/config.yaml" <<YAML

@@ -93,7 +93,7 @@ void Evaluation::open_model() {
   text_.stride = options_.stride > 0 ? options_.stride : text_.length;
   text_.batch = options_.batch;
   text_.shifted_labels = model_.shifted_labels;
-  FSDP_CHECK(text_.length <= model_.max_positions,
+  FSDP_CHECK(text_.length <= most_tokens(model_),
              "--sequence-length: the model has {} positions, got {}", model_.max_positions,
              text_.length);
 }

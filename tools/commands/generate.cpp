@@ -83,7 +83,7 @@ Prompts read_prompts(const GenerateOptions& options, const ModelSource& source,
                  "{}: token {} is not in the model's vocabulary of {}", prompt.where, id,
                  model.vocabulary);
     }
-    FSDP_CHECK(static_cast<int64_t>(ids.size()) <= model.max_positions,
+    FSDP_CHECK(static_cast<int64_t>(ids.size()) <= most_tokens(model),
                "{}: the prompt has {} tokens, the model has {} positions", prompt.where, ids.size(),
                model.max_positions);
     out.ids.push_back(ids);
@@ -184,14 +184,15 @@ void add_stop_ids(const GenerateOptions& options, const ModelSource& source,
 
 // The longest text that the model will see, of those that may have `longest` tokens.
 int64_t seen_length(int64_t longest, const models::ModelConfig& model, const RankContext& rank) {
-  if (longest > model.max_positions && rank.world.rank() == 0) {
+  const int64_t most = most_tokens(model);
+  if (longest > most && rank.world.rank() == 0) {
     fmt::print(stderr,
                "fsdp: the text may grow to {} tokens, the model has {} positions: it sees "
                "the last {} tokens only, and from there on every token takes a pass over all of "
                "them\n",
-               longest, model.max_positions, model.max_positions);
+               longest, most, most);
   }
-  return std::min(longest, model.max_positions);
+  return std::min(longest, most);
 }
 
 void generate_in_batches(const GenerateOptions& options, const GenerationOptions& generation,

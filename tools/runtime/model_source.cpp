@@ -54,6 +54,12 @@ ModelSource find_model(const fs::path& folder, const fs::path& base) {
   return {base.empty() ? fs::path(models::adapter_base(folder)) : base, folder};
 }
 
+int64_t most_tokens(const models::ModelConfig& model) {
+  const bool bounded = model.positions == models::PositionKind::kLearned ||
+                       model.positions == models::PositionKind::kRope;
+  return bounded ? model.max_positions : INT64_MAX;
+}
+
 SessionOptions options_for_use(const models::ModelConfig& model, int64_t max_length,
                                const std::string& strategy, DType dtype, const RankContext& rank) {
   SessionOptions out;
@@ -90,6 +96,13 @@ void load_model(Session& session, const ModelSource& source) {
     if (session.world().rank() != 0) return;
     for (const std::string& warning : warnings_about(source.folder)) {
       fmt::print(stderr, "fsdp: note: {}\n", warning);
+    }
+    const std::optional<DType> stored = dtype_of_weights(source.folder);
+    if (stored && size_of(*stored) < size_of(session.compute_dtype())) {
+      fmt::print(stderr,
+                 "fsdp: note: the weights are {}, the computation is {}: --dtype {} takes "
+                 "less memory\n",
+                 name_of(*stored), name_of(session.compute_dtype()), name_of(*stored));
     }
   });
   session.initialise(fill);

@@ -34,6 +34,10 @@ struct ModelSource {
 // itself. Error when a base is given for what is no adapter.
 ModelSource find_model(const std::filesystem::path& folder, const std::filesystem::path& base = "");
 
+// The most tokens that the model can see: nothing bounds those without a table or angles of
+// positions but the lengths it was trained on.
+int64_t most_tokens(const models::ModelConfig& model);
+
 // A session for using the model. `strategy`: empty for full_shard on several ranks, no_shard on
 // one.
 SessionOptions options_for_use(const models::ModelConfig& model, int64_t max_length,
