@@ -130,7 +130,8 @@ void read_scaling(const ConfigKeys& keys, RopeConfig& rope) {
              "{}: high_freq_factor: expected above low_freq_factor {}, got {}", keys.where(),
              rope.low_frequency_factor, rope.high_frequency_factor);
   constexpr const char* kOriginal = "original_max_position_embeddings";
-  rope.original_max_positions = positive(keys, kOriginal, keys.get<double>(kOriginal));
+  const auto original = static_cast<double>(keys.get<int64_t>(kOriginal));
+  rope.original_max_positions = positive(keys, kOriginal, original);
 }
 
 // `rope`: what is said outside of the object.

@@ -438,6 +438,13 @@ TEST_CASE("config: extents that do not fit each other are refused") {
         "model config: rotary fraction: expected within (0, 1], got 1e+300");
   CHECK(read_error(folder, with(kLlama, "rope_theta", 0)) ==
         "rope_theta: expected within (0, 1e+15], got 0");
+  const Json llama3 = {{"rope_type", "llama3"},
+                       {"factor", 8},
+                       {"low_freq_factor", 1},
+                       {"high_freq_factor", 4},
+                       {"original_max_position_embeddings", 1e-320}};  // found by the fuzzer
+  CHECK(contains(read_error(folder, with(kLlama, "rope_scaling", llama3)),
+                 "rope_scaling: original_max_position_embeddings: expected "));
   cpu::CpuBackend backend;
   CHECK(error_of([&] { CausalLM(test::tiny_gpt2(), backend, DType::kF32, 17); }) ==
         "[model] sequence length: expected at most the model's 16 positions, got 17");
