@@ -251,6 +251,7 @@ Status finalize_others(DescriptorContent& d) {
       }
       if (config->engine == kBrokenEngine) return refuse(kNotSupported, "compilation failed");
       d.graph = config->graph;
+      d.engine = config->engine;
       return kSuccess;
     }
     case kVariantPack:
@@ -350,6 +351,7 @@ Status get(const Descriptor d, Attribute attribute, AttributeType, int64_t room,
 
 Status execute(Handle handle, Descriptor plan, Descriptor pack) {
   if (!plan->finalized || !pack->finalized) return refuse(kBadParameter, "it is not finalized");
+  if (plan->engine != kGoodEngine) return refuse(kBadParameter, "not a deterministic engine");
   const std::vector<int64_t> ids = pack->all<int64_t>(kPackIds);
   const std::vector<void*> pointers = pack->all<void*>(kPackPointers);
   std::map<int64_t, void*> given;
