@@ -157,8 +157,12 @@ RopeConfig read_rope(const ConfigKeys& keys, const RopeKeys& names) {
   rope.fraction = keys.get_or<double>(names.fraction, names.default_fraction);
   const bool now = keys.has("rope_parameters"), before = keys.has("rope_scaling");
   if (!now && !before) return rope;
-  const RopeConfig read = read_rope_object(keys, now ? "rope_parameters" : "rope_scaling", rope);
-  FSDP_CHECK(!now || !before || is_same(read_rope_object(keys, "rope_scaling", rope), read),
+  if (!now) return read_rope_object(keys, "rope_scaling", rope);
+  const RopeConfig read = read_rope_object(keys, "rope_parameters", rope);
+  // A rope_scaling without a theta or a fraction says nothing about them.
+  rope.theta = read.theta;
+  rope.fraction = read.fraction;
+  FSDP_CHECK(!before || is_same(read_rope_object(keys, "rope_scaling", rope), read),
              "{}: rope_scaling: says something else than rope_parameters", keys.where());
   return read;
 }

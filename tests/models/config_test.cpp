@@ -266,6 +266,8 @@ TEST_CASE("config: keys of BLOOM and GPT-NeoX in old and new spellings") {
   CHECK(read(folder, with(neox, "rope_parameters", rope)).rope.theta == 4e4);
   CHECK(read(folder, with(neox, "rope_parameters", rope)).rope.fraction == 0.25);
   const Json bare = {{"rope_type", "default"}};
+  const Json both = with(with(neox, "rope_parameters", rope), "rope_scaling", bare);
+  CHECK(read(folder, both).rope.fraction == 0.25);
   CHECK(read(folder, with(neox, "rope_parameters", bare)).rope.theta == 2e4);
   CHECK(read(folder, with(neox, "rope_parameters", bare)).rope.fraction == 0.5);
   CHECK(read(folder, without(without(neox, "rotary_pct"), "rotary_emb_base")).rope.fraction ==
@@ -298,6 +300,14 @@ TEST_CASE("config: of two spellings that differ, transformers' counts or none") 
     CHECK(read_error(folder, with(both, "rope_scaling", other)) ==
           "rope_scaling: says something else than rope_parameters");
   }
+  // Only rope_parameters has the theta: rope_scaling does not contradict it by leaving it out.
+  const Json with_theta = with(linear, "rope_theta", 5e5);
+  const Json inner = with(with(kLlama, "rope_parameters", with_theta), "rope_scaling", linear);
+  CHECK(read(folder, inner).rope.theta == 5e5);
+  CHECK(read(folder, inner).rope.factor == 2);
+  const Json unscaled = {{"rope_type", "default"}, {"rope_theta", 5e5}};
+  CHECK(read_error(folder, with(inner, "rope_parameters", unscaled)) ==
+        "rope_scaling: says something else than rope_parameters");
   const Json types = {{"rope_type", "default"}, {"type", "linear"}, {"factor", 2}};
   CHECK(read_error(folder, with(kLlama, "rope_scaling", types)) ==
         "rope_scaling: rope_type: 'default', but type says 'linear'");
