@@ -19,7 +19,8 @@ std::vector<int64_t> ConfigKeys::tokens(const char* key) const {
   const Json& value = object_.at(key);
   std::vector<int64_t> ids;
   for (const Json& id : value.is_array() ? value : Json::array({value})) {
-    FSDP_CHECK(is_integer(id), "{}: {}: expected an integer or a list of them, got {}", where_, key,
+    FSDP_CHECK(is_integer(id),
+               "{}: {}: expected token ids of at most 32 bits, one or a list, got {}", where_, key,
                value.dump());
     ids.push_back(id.get<int64_t>());
   }

@@ -384,7 +384,10 @@ TEST_CASE("config: missing and malformed keys are named with their file") {
   CHECK(read_error(folder, with(kLlama, "rope_scaling", "linear")) ==
         "rope_scaling: expected a JSON object");
   CHECK(read_error(folder, with(kLlama, "eos_token_id", {"</s>"})) ==
-        "eos_token_id: expected an integer or a list of them, got [\"</s>\"]");
+        "eos_token_id: expected token ids of at most 32 bits, one or a list, got [\"</s>\"]");
+  // Not the token 3 that is left of it in 32 bits.
+  CHECK(read_error(folder, with(kLlama, "eos_token_id", 4294967299)) ==
+        "eos_token_id: expected token ids of at most 32 bits, one or a list, got 4294967299");
   CHECK(read_error(folder, Json::array()) == "expected a JSON object");
   CHECK(contains(error_of([&] { read_config(folder / "absent.json"); }), "absent.json"));
   folder.write("cut.json", "{\"model_type\": ");

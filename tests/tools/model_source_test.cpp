@@ -88,7 +88,7 @@ TEST_CASE(
   folder.write("generation_config.json", R"({"eos_token_id": "</s>"})");
   CHECK(test::error_of(end_tokens) ==
         (folder / "generation_config.json").string() +
-            ": eos_token_id: expected an integer or a list of them, got \"</s>\"");
+            ": eos_token_id: expected token ids of at most 32 bits, one or a list, got \"</s>\"");
 }
 
 }  // namespace

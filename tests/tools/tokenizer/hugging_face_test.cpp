@@ -260,8 +260,9 @@ TEST_CASE_FIXTURE(Fixture, "the token that ends a text") {
   folder.write("tokenizer_config.json", "{}");
   folder.write("special_tokens_map.json", "{}");
   folder.write("config.json", R"({"eos_token_id": "</s>"})");
-  CHECK(test::contains(test::error_of([&] { end(); }),
-                       "config.json: eos_token_id: expected an integer or a list of them"));
+  CHECK(test::contains(
+      test::error_of([&] { end(); }),
+      "config.json: eos_token_id: expected token ids of at most 32 bits, one or a list"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "a tokenizer_config.json that says other ids than the post-processor") {
