@@ -175,7 +175,8 @@ TEST_CASE("an error that NCCL reports ends the job with NCCL's words") {
   };
   on_nccl(
       2,
-      [](Communicator& world, CommRank&) {
+      [](Communicator& world, CommRank& rank) {
+        const Tensor buffer = finished_zeros(rank, 8);
         world.barrier();
         emulator::Settings settings;
         settings.nccl_error = 6;
@@ -183,7 +184,8 @@ TEST_CASE("an error that NCCL reports ends the job with NCCL's words") {
         std::string error;
         for (int i = 0; i < 500 && error.empty(); ++i) {
           std::this_thread::sleep_for(std::chrono::milliseconds(10));
-          error = error_of([&] { world.duplicate("another"); });
+          // Nothing that waits for the other rank, which may be told first and be gone.
+          error = error_of([&] { world.all_gather(*rank.first, buffer); });
         }
         CHECK(error.find("an error of NCCL") != std::string::npos);
       },
