@@ -4,6 +4,7 @@
 #include "core/kv_cache.h"
 #include "core/ops/elementwise.h"
 #include "models/key_bias.h"
+#include "models/token_padding.h"
 
 namespace fsdp::models {
 namespace {
@@ -142,7 +143,12 @@ std::vector<int32_t> shifted_labels(const std::vector<int32_t>& labels, int64_t 
 
 std::vector<int32_t> target_labels(const ModelConfig& config, const std::vector<int32_t>& labels,
                                    int64_t rows, int64_t length) {
-  return config.shifted_labels ? shifted_labels(labels, rows, length) : labels;
+  std::vector<int32_t> targets =
+      config.shifted_labels ? shifted_labels(labels, rows, length) : labels;
+  for (int32_t& target : targets) {
+    if (is_padding(config, target)) target = kIgnoreIndex;
+  }
+  return targets;
 }
 
 }  // namespace fsdp::models

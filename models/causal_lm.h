@@ -71,7 +71,8 @@ class CausalLM final : public Module {
 // last position of every row ignored.
 std::vector<int32_t> shifted_labels(const std::vector<int32_t>& labels,  // (B, T)
                                     int64_t rows, int64_t length);
-// The same by the model's rule: shifted, or as they are.
+// The same by the model's rule: shifted or as they are, without padding as [Note: fairseq's
+// padding] in models/token_padding.h says.
 std::vector<int32_t> target_labels(const ModelConfig& config, const std::vector<int32_t>& labels,
                                    int64_t rows, int64_t length);
 

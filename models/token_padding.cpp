@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/ops/cross_entropy.h"
 
 namespace fsdp::models {
 
@@ -23,6 +24,16 @@ std::vector<int32_t> padding_mask(const ModelConfig& config, const std::vector<i
     if (pads(tokens[i])) all[i] = 0;
   }
   return all;
+}
+
+void ignore_leading_padding(const ModelConfig& config, const std::vector<int32_t>& mask,
+                            int64_t length, std::vector<int32_t>& targets) {
+  if (config.position_offset == 0) return;  // a mask alone: whoever made it made the labels too
+  bool seen = false;
+  for (size_t i = 0; i < mask.size(); ++i) {
+    seen = (seen && i % static_cast<size_t>(length) != 0) || mask[i] != 0;
+    if (!seen) targets[i] = kIgnoreIndex;
+  }
 }
 
 std::vector<int32_t> counted_positions(const ModelConfig& config, const std::vector<int32_t>& mask,

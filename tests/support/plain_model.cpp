@@ -145,6 +145,7 @@ struct Expected {
   const PlainModel& model;
   const Batch& batch;
   bool shifted = true;
+  int32_t padding = -1;  // is no target
 
   std::vector<int32_t> row(int64_t i) const {
     const auto begin = batch.tokens.begin() + i * batch.length;
@@ -166,6 +167,7 @@ struct Expected {
         labels.erase(labels.begin());
         labels.push_back(-1);
       }
+      std::replace(labels.begin(), labels.end(), padding, -1);
       sum += plain::cross_entropy(model(weights, row(i)), labels);
     }
     return sum;
@@ -196,7 +198,8 @@ void check_against_plain(const std::string& config_json, const Shapes& shapes, c
   const TempFolder folder;
   write_weights(folder, shapes, weights);
   models::ModelConfig config = models::read_config(folder.write("config.json", config_json));
-  const Expected expected = {plain, batch, config.shifted_labels};
+  const Expected expected = {plain, batch, config.shifted_labels,
+                             config.position_offset > 0 ? 1 : -1};
 
   cpu::CpuBackend backend;
   Tape tape(backend);

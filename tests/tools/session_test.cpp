@@ -119,5 +119,42 @@ TEST_CASE("session: padding in front and learned positions") {
   }
 }
 
+// fairseq's padding as a token of a text: no row's loss may depend on what comes later, and it is
+// nothing to predict. Both means over the same two targets.
+TEST_CASE("session: padding within a text is neither predicted nor predicts") {
+  using Ids = std::vector<int32_t>;
+  for (const auto mean : {SessionOptions::LossMean::kTokens, SessionOptions::LossMean::kRanks}) {
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      SessionOptions options = {.model = test::tiny_fairseq(), .max_length = 6};
+      options.loss_mean = mean;
+      options.model.embedding_dropout = options.model.attention_dropout = 0;
+      options.model.residual_dropout = options.model.mlp_dropout = 0;
+      options.fsdp.param_dtype = options.fsdp.reduce_dtype = DType::kF64;
+      Session session(world, options);
+      session.initialise(models::from_scratch(3));
+      const auto loss = [&](const Ids& tokens, const Ids& labels) {
+        const Batch batch = {.rows = static_cast<int64_t>(tokens.size()) / 6,
+                             .length = 6,
+                             .tokens = tokens,
+                             .labels = labels,
+                             .global_label_tokens = 2};
+        return session.train_step(batch, 0, 0).read().loss;
+      };
+      const Ids early = {-100, 1, 5, 9, 2, -100};  // of the row below
+      const double expected = loss({1, 1, 5, 9, 2, 7}, {-100, -100, -100, 9, 2, -100});
+      CHECK(expected > 0);
+      CHECK(loss({1, 1, 5, 9, 2, 7}, early) == expected);
+      CHECK(loss({1, 1, 5, 9, 2, 4}, early) == expected);
+      // Each row begins anew.
+      CHECK(loss({5, 9, 2, 7, 7, 7, 1, 5, 9, 2, 7, 7},
+                 {-100, 9, 2, -100, -100, -100, 1, 5, -100, -100, -100, -100}) ==
+            loss({5, 9, 2, 7, 7, 7, 1, 5, 9, 4, 4, 4},
+                 {-100, 9, 2, -100, -100, -100, -100, -100, -100, -100, -100, -100}));
+      CHECK(loss({5, 9, 2, 1, 1, 1}, {5, 9, 2, 1, 1, 1}) ==
+            loss({5, 9, 2, 1, 1, 1}, {5, 9, 2, -100, -100, -100}));
+    });
+  }
+}
+
 }  // namespace
 }  // namespace fsdp::tools

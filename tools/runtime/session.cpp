@@ -152,11 +152,11 @@ Session::DeviceBatch Session::upload(const Batch& batch) {
                "[batch] token: expected within the vocabulary of {}, got {}",
                options_.model.vocabulary, token);
   }
-  const std::vector<int32_t> targets =
-      models::target_labels(options_.model, labels, rows, batch.length);
+  std::vector<int32_t> targets = models::target_labels(options_.model, labels, rows, batch.length);
   Tensor key_bias, positions;
   const std::vector<int32_t> mask = models::padding_mask(
       options_.model, tokens, batch.rows > 0 ? batch.mask : std::vector<int32_t>());
+  models::ignore_leading_padding(options_.model, mask, batch.length, targets);
   if (!mask.empty()) {
     const DType wide = accumulation_dtype(options_.fsdp.param_dtype);
     key_bias = models::make_key_bias(options_.model, *backend_, wide, mask, rows);
@@ -183,11 +183,13 @@ double Session::token_weight(const Batch& batch) const {
   if (options_.loss_mean == SessionOptions::LossMean::kTokens) {
     return 1.0 / static_cast<double>(std::max<int64_t>(batch.global_label_tokens, 1));
   }
-  int64_t own = 0;
-  for (const int32_t label :
-       models::target_labels(options_.model, batch.labels, batch.rows, batch.length)) {
-    own += label != kIgnoreIndex;
-  }
+  std::vector<int32_t> targets =
+      models::target_labels(options_.model, batch.labels, batch.rows, batch.length);
+  models::ignore_leading_padding(options_.model,
+                                 models::padding_mask(options_.model, batch.tokens, batch.mask),
+                                 batch.length, targets);
+  const int64_t own = std::count_if(targets.begin(), targets.end(),
+                                    [](int32_t target) { return target != kIgnoreIndex; });
   const double parts = static_cast<double>(options_.fsdp.micro_steps) * world_.size();
   return own == 0 ? 0 : 1.0 / (static_cast<double>(own) * parts);
 }
