@@ -37,8 +37,6 @@ bool word_ends(std::string_view text) {
 }
 bool word_begins(std::string_view text) { return !text.empty() && is_word(character_at(text, 0)); }
 
-bool is_latin_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-
 }  // namespace
 
 void AddedTokens::Trie::insert(std::string_view pattern, size_t token) {
@@ -145,7 +143,6 @@ void AddedTokens::split(const Trie& trie, std::string_view text, const Use& use)
 }
 
 bool AddedTokens::cuts_before_space() const {
-  constexpr std::string_view kBlank = "\u2581";
   for (size_t i = 0; i < tokens_.size(); ++i) {
     for (const std::string_view text :
          {std::string_view(tokens_[i].content), std::string_view(patterns_[i])}) {

@@ -13,7 +13,6 @@ namespace {
 // file of a few bytes could ask for a table of half a GB.
 constexpr int64_t kLargestId = (1 << 24) - 1, kMostUnused = 1 << 16;
 
-constexpr std::string_view kBlank = "\u2581";
 // Classes of characters where pieces are not bytes: ASCII by its number, then these.
 constexpr size_t kBlankClass = 128, kOtherClass = 129;
 

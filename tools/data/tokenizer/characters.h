@@ -11,6 +11,9 @@
 
 namespace fsdp::data {
 
+constexpr std::string_view kBlank = "\u2581";  // stands for a space
+
+inline bool is_latin_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 // Bytes of the character that starts with this byte.
 inline size_t character_length(char first) {
   const auto byte = static_cast<uint8_t>(first);
@@ -24,7 +27,7 @@ void append_utf8(std::string& out, char32_t character);
 bool is_white_space(char32_t character);
 bool is_number(char32_t character);  // of the Digits pre-tokenizer
 bool is_punctuation(char32_t character);
-bool is_word(char32_t character);    // what an added token with single_word may not touch
+bool is_word(char32_t character);  // what an added token with single_word may not touch
 
 struct CharacterRange {
   char32_t first, last;

@@ -13,6 +13,7 @@
 #include "core/rng.h"
 #include "tools/data/tokenizer/added_tokens.h"
 #include "tools/data/tokenizer/bpe.h"
+#include "tools/data/tokenizer/characters.h"
 #include "tools/data/tokenizer/decoder.h"
 #include "tools/data/tokenizer/end_of_text.h"
 #include "tools/data/tokenizer/json_node.h"
@@ -28,8 +29,6 @@ template <typename Stage>
 Stage read_stage(const JsonNode& root, std::string_view key) {
   return root.has(key) ? Stage(root.at(key)) : Stage();
 }
-
-bool is_latin_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 }  // namespace
 

@@ -14,8 +14,6 @@
 namespace fsdp::data {
 namespace {
 
-constexpr std::string_view kBlank = "\u2581";  // stands for a space
-
 bool is_ascii(std::string_view text) {
   for (const char c : text) {
     if (static_cast<uint8_t>(c) >= 0x80) return false;
