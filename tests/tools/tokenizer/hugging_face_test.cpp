@@ -265,30 +265,60 @@ TEST_CASE_FIXTURE(Fixture, "the token that ends a text") {
       "config.json: eos_token_id: expected token ids of at most 32 bits, one or a list"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "a tokenizer_config.json that says other ids than the post-processor") {
-  const auto with = [&](const char* name, const char* keys) {
+// As transformers 4.57.1 does. 1200 to 1202: <|endoftext|>, <|im_start|>, <|im_end|>.
+TEST_CASE_FIXTURE(Fixture, "classes that put their begin and end token themselves") {
+  using Ids = std::vector<int32_t>;
+  const std::string tokens =
+      R"("bos_token": "<|im_start|>", "eos_token": {"content": "<|im_end|>"})";
+  const auto ids = [&](const std::string& name, const std::string& keys) {
     folder.write("tokenizer_config.json",
                  fmt::format(R"({{"tokenizer_class": "{}", {}}})", name, keys));
-    return test::error_of([&] { HuggingFaceTokenizer{write()}; });
+    return HuggingFaceTokenizer(write()).encode("");
   };
-  CHECK(test::contains(with("LlamaTokenizerFast", R"("add_bos_token": true)"),
-                       "tokenizer_config.json: add_bos_token: true, but the post_processor of "
-                       "tokenizer.json puts nothing before a text, and LlamaTokenizer goes by"));
-  CHECK(
-      test::contains(with("GPTNeoXTokenizer", R"("add_eos_token": true)"), "add_eos_token: true"));
-  CHECK(with("LlamaTokenizer", R"("add_bos_token": false, "add_eos_token": false)") == "");
-  CHECK(with("LlamaTokenizer", R"("add_bos_token": null)") == "");
-  CHECK(with("PreTrainedTokenizerFast", R"("add_bos_token": true)") == "");
+  CHECK(ids("LlamaTokenizerFast", tokens) == Ids{1201});  // what is not said is the class's default
+  CHECK(ids("CodeLlamaTokenizer", tokens) == Ids{1201});
+  CHECK(ids("GemmaTokenizer", tokens) == Ids{1201});
+  CHECK(ids("CohereTokenizerFast", tokens) == Ids{1201});
+  CHECK(ids("GPTNeoXTokenizer", tokens).empty());
+  CHECK(ids("PreTrainedTokenizerFast", R"("add_bos_token": true, )" + tokens).empty());
+  CHECK(ids("Qwen2Tokenizer", R"("add_bos_token": true, )" + tokens).empty());
+  CHECK(ids("LlamaTokenizer", R"("add_bos_token": null, )" + tokens).empty());
+  CHECK(ids("LlamaTokenizer", R"("add_bos_token": false, "add_eos_token": true, )" + tokens) ==
+        Ids{1202});
+  CHECK(ids("GPTNeoXTokenizer", R"("add_eos_token": true)") == Ids{1200});  // its <|endoftext|>
+  const uint64_t identity = HuggingFaceTokenizer(write()).identity();
+  CHECK(ids("GPTNeoXTokenizer", R"("add_bos_token": true)") == Ids{1200});
+  CHECK(HuggingFaceTokenizer(write()).identity() != identity);
+
   json["post_processor"] = {
       {"type", "TemplateProcessing"},
       {"single",
        {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
         {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
       {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {7}}, {"tokens", {"<s>"}}}}}}};
-  CHECK(with("LlamaTokenizer", R"("add_bos_token": true)") == "");
-  CHECK(test::contains(with("LlamaTokenizer", R"("add_bos_token": false)"),
-                       "add_bos_token: false, but the post_processor of tokenizer.json puts a "
-                       "token before a text"));
+  CHECK(ids("LlamaTokenizer", tokens) == Ids{1201});
+  CHECK(ids("GPTNeoXTokenizer", tokens).empty());
+  CHECK(ids("Qwen2Tokenizer", tokens) == Ids{7});
+
+  folder.write("special_tokens_map.json", R"({"bos_token": "<|im_end|>"})");
+  CHECK(ids("LlamaTokenizer", tokens) == Ids{1202});
+  CHECK(ids("LlamaTokenizer", R"("added_tokens_decoder": {}, )" + tokens) == Ids{1201});
+}
+
+TEST_CASE_FIXTURE(Fixture, "begin and end tokens that are none") {
+  const auto error_with = [&](const char* keys) {
+    folder.write("tokenizer_config.json",
+                 fmt::format(R"({{"tokenizer_class": "LlamaTokenizer"{}}})", keys));
+    return test::error_of([&] { HuggingFaceTokenizer{write()}; });
+  };
+  CHECK(test::contains(error_with(""),
+                       "tokenizer_config.json: bos_token: the tokenizer has no "
+                       "token \"<s>\", which LlamaTokenizer adds"));
+  CHECK(test::contains(error_with(R"(, "bos_token": null)"),
+                       "bos_token: expected a string, got null"));
+  CHECK(error_with(R"(, "add_bos_token": false)") == "");
+  CHECK(test::contains(error_with(R"(, "add_bos_token": 1)"),
+                       "add_bos_token: expected true or false, got number"));
 }
 
 TEST_CASE_FIXTURE(Fixture, "another file is another tokenizer") {

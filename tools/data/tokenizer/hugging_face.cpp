@@ -56,6 +56,10 @@ struct HuggingFaceTokenizer::Stages {
                         [&](std::string_view piece) { out += piece; });
     return out.empty() ? " " : out;
   }
+  int32_t id_of(std::string_view content) const {  // -1: none
+    const AddedToken* token = added.find(content);
+    return token ? token->id : model.id_of(content).value_or(-1);
+  }
   int64_t vocab_size() const { return std::max(model.largest_id(), added.largest_id()) + 1; }
 
   Normalizer normalizer;
@@ -80,10 +84,14 @@ HuggingFaceTokenizer::HuggingFaceTokenizer(std::string_view json, std::string na
                                            const std::filesystem::path& folder, size_t stretch)
     : name_(std::move(name)), stretch_(stretch) {
   const Json root = parse_json(json, name_);
-  stages_ = std::make_unique<const Stages>(JsonNode(root, name_));
-  check_special_frame(folder, stages_->frame);
+  auto stages = std::make_unique<Stages>(JsonNode(root, name_));
+  stages->frame = frame_by_class(folder, stages->frame,
+                                 [&](std::string_view content) { return stages->id_of(content); });
+  const SpecialFrame& frame = stages->frame;
+  stages_ = std::move(stages);
   end_of_text_ = find_end_of_text(folder, stages_->added, stages_->model);
-  identity_ = hash_name(fmt::format("{:x} {}", hash_name(json), end_of_text_));
+  identity_ = hash_name(fmt::format("{:x} {} {} {}", hash_name(json), end_of_text_,
+                                    fmt::join(frame.before, ","), fmt::join(frame.after, ",")));
 }
 
 HuggingFaceTokenizer::~HuggingFaceTokenizer() = default;

@@ -58,33 +58,67 @@ void read(const JsonNode& node, int64_t vocab_size, SpecialFrame& frame) {
   }
 }
 
+// As of transformers 4.57.1; the fast classes have the same.
+struct TokenizerClass {
+  std::string_view name;
+  bool adds_begin, adds_end;
+  std::string_view begin, end;
+};
+constexpr std::array kClasses = {
+    TokenizerClass{"LlamaTokenizer", true, false, "<s>", "</s>"},
+    TokenizerClass{"CodeLlamaTokenizer", true, false, "<s>", "</s>"},
+    TokenizerClass{"GemmaTokenizer", true, false, "<bos>", "<eos>"},
+    TokenizerClass{"CohereTokenizer", true, false, "<BOS_TOKEN>", "<|END_OF_TURN_TOKEN|>"},
+    TokenizerClass{"GPTNeoXTokenizer", false, false, "<|endoftext|>", "<|endoftext|>"}};
+
+// What a key of the class says: null is no, and only a key that is not there is the default.
+bool adds(const JsonNode& node, const char* key, bool otherwise) {
+  return node.value().contains(key) ? node.flag(key, false) : otherwise;
+}
+
+// "<s>" or {"content": "<s>", ...}.
+std::string content_of(const JsonNode& node, const char* key, std::string_view otherwise) {
+  if (!node.value().contains(key)) return std::string(otherwise);
+  const JsonNode token = node.at(key);
+  return token.value().is_object() ? token.text("content") : token.text();
+}
+
 }  // namespace
 
-void check_special_frame(const std::filesystem::path& folder, const SpecialFrame& frame) {
+SpecialFrame frame_by_class(const std::filesystem::path& folder, const SpecialFrame& of_file,
+                            const std::function<int32_t(std::string_view)>& id_of) {
   const std::filesystem::path file = folder / "tokenizer_config.json";
-  if (folder.empty() || !std::filesystem::exists(file)) return;
+  if (folder.empty() || !std::filesystem::exists(file)) return of_file;
   const Json json = read_json_file(file);
   const JsonNode node(json, file.string());
-  if (!json.is_object() || !node.has("tokenizer_class")) return;
+  if (!json.is_object() || !node.has("tokenizer_class")) return of_file;
   std::string name = node.text("tokenizer_class");
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
-  constexpr std::array<std::string_view, 5> kBuildAnew = {"LlamaTokenizer", "CodeLlamaTokenizer",
-                                                          "GemmaTokenizer", "CohereTokenizer",
-                                                          "GPTNeoXTokenizer"};
-  if (std::find(kBuildAnew.begin(), kBuildAnew.end(), name) == kBuildAnew.end()) return;
-  struct Side {
-    const char* key;
-    const char* where;
-    bool there;
+  const auto of_class = std::find_if(kClasses.begin(), kClasses.end(),
+                                     [&](const TokenizerClass& c) { return c.name == name; });
+  if (of_class == kClasses.end()) return of_file;
+  // Beside an older file without added_tokens_decoder, special_tokens_map.json comes first.
+  const std::filesystem::path map_file = folder / "special_tokens_map.json";
+  const bool older = !json.contains("added_tokens_decoder") && std::filesystem::exists(map_file);
+  const Json map = older ? read_json_file(map_file) : Json::object();
+  const JsonNode map_node(map, map_file.string());
+  const auto token = [&](const char* key, std::string_view otherwise) {
+    const JsonNode& says = map.is_object() && map.contains(key) ? map_node : node;
+    const std::string content = content_of(says, key, otherwise);
+    const int32_t id = id_of(content);
+    if (id < 0) {
+      says.fail("{}: the tokenizer has no token \"{}\", which {} adds", key, content, name);
+    }
+    return id;
   };
-  for (const Side& side : {Side{"add_bos_token", "before", !frame.before.empty()},
-                           Side{"add_eos_token", "after", !frame.after.empty()}}) {
-    if (node.flag(side.key, side.there) == side.there) continue;
-    node.at(side.key).fail(
-        "{}, but the post_processor of tokenizer.json puts {} {} a text, and {} goes by this key: "
-        "make the two files agree",
-        !side.there, side.there ? "a token" : "nothing", side.where, name);
+  SpecialFrame out;
+  if (adds(node, "add_bos_token", of_class->adds_begin)) {
+    out.before.push_back(token("bos_token", of_class->begin));
   }
+  if (adds(node, "add_eos_token", of_class->adds_end)) {
+    out.after.push_back(token("eos_token", of_class->end));
+  }
+  return out;
 }
 
 SpecialFrame read_special_frame(const JsonNode& post_processor, int64_t vocab_size) {
