@@ -69,6 +69,18 @@ TEST_CASE("model source: ranks compare the copy of a tied head together, and ref
   }
 }
 
+TEST_CASE("model source: what is seen of a text that grows") {
+  models::ModelConfig config = models::family_defaults("gpt2");
+  config.max_positions = 32;
+  CHECK(seen_tokens(config, 3, 4) == 7);
+  CHECK(seen_tokens(config, 3, 40) == 32);
+  config.positions = models::PositionKind::kAlibi;  // nothing bounds them
+  CHECK(seen_tokens(config, 3, 4) == 7);
+  CHECK(seen_tokens(config, 3, int64_t{1} << 40) == 32);
+  CHECK(seen_tokens(config, 40, 0) == 40);
+  CHECK(seen_tokens(config, 40, int64_t{1} << 40) == 40);
+}
+
 TEST_CASE(
     "model source: end tokens are generation_config.json's, or config.json's, one or several") {
   const test::TempFolder folder;

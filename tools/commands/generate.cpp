@@ -182,17 +182,17 @@ void add_stop_ids(const GenerateOptions& options, const ModelSource& source,
   if (end >= 0) generation.stop.push_back(end);
 }
 
-// The longest text that the model will see, of those that may have `longest` tokens.
-int64_t seen_length(int64_t longest, const models::ModelConfig& model, const RankContext& rank) {
-  const int64_t most = most_tokens(model);
-  if (longest > most && rank.world.rank() == 0) {
+// The longest text that the model will see, said where a text may outgrow it.
+int64_t seen_length(int64_t prompt, int64_t tokens, const models::ModelConfig& model,
+                    const RankContext& rank) {
+  const int64_t seen = seen_tokens(model, prompt, tokens);
+  if (prompt + tokens > seen && rank.world.rank() == 0) {
     fmt::print(stderr,
-               "fsdp: the text may grow to {} tokens, the model has {} positions: it sees "
-               "the last {} tokens only, and from there on every token takes a pass over all of "
-               "them\n",
-               longest, most, most);
+               "fsdp: the text may grow to {} tokens: the model sees the last {} tokens only, and "
+               "from there on every token takes a pass over all of them\n",
+               prompt + tokens, seen);
   }
-  return std::min(longest, most);
+  return seen;
 }
 
 void generate_in_batches(const GenerateOptions& options, const GenerationOptions& generation,
@@ -231,8 +231,7 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
   });
   size_t longest = 0;
   for (const std::vector<int32_t>& ids : prompts.ids) longest = std::max(longest, ids.size());
-  const int64_t length =
-      seen_length(static_cast<int64_t>(longest) + generation.tokens, model, rank);
+  const int64_t length = seen_length(static_cast<int64_t>(longest), generation.tokens, model, rank);
   Session session(rank.world, options_for_use(model, length, options.model.strategy,
                                               parse_dtype(options.model.dtype), rank));
   load_model(session, source);

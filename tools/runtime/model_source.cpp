@@ -1,6 +1,7 @@
 // Finding the parts of a model and putting them together.
 #include "tools/runtime/model_source.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "core/io/json.h"
@@ -58,6 +59,11 @@ int64_t most_tokens(const models::ModelConfig& model) {
   const bool bounded = model.positions == models::PositionKind::kLearned ||
                        model.positions == models::PositionKind::kRope;
   return bounded ? model.max_positions : INT64_MAX;
+}
+
+int64_t seen_tokens(const models::ModelConfig& model, int64_t prompt, int64_t tokens) {
+  const int64_t room = std::max(model.max_positions, prompt);
+  return std::min({most_tokens(model), room, prompt + tokens});
 }
 
 SessionOptions options_for_use(const models::ModelConfig& model, int64_t max_length,
