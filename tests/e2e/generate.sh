@@ -152,5 +152,9 @@ printf '{"ids": [1]}\n{"ids": [99]}\n' >"$scratch/large.jsonl"
 mistake "large.jsonl:2: token 99 is not in" "$fixtures/gpt2" --prompts "$scratch/large.jsonl"
 mistake "none.txt" "$fixtures/gpt2" --prompts "$scratch/none.txt"
 mistake "--prompts" "$fixtures/gpt2" --prompts "$scratch/large.jsonl" --ids 5
+mkdir "$scratch/unshifted"
+echo '{"model_type": "workshop_gpt", "vocab_size": 9, "hidden_size": 4, "num_layers": 1, "num_heads": 2,
+  "dim_feedforward": 4, "shift_labels": false}' >"$scratch/unshifted/config.json"
+mistake "shift_labels: false: such a model predicts the token that it sees" "$scratch/unshifted" --ids 5
 
 exit "$failed"

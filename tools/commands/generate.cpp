@@ -225,6 +225,10 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
     models::validate(generation.sampling);
     source = find_model(options.model.folder, options.model.base);
     model = source.config();
+    FSDP_CHECK(model.shifted_labels,
+               "{}: shift_labels: false: such a model predicts the token that it sees, not the "
+               "next one",
+               (source.folder / "config.json").string());
     prompts = read_prompts(options, source, model);
     add_stop_ids(options, source, model, prompts, generation);
     generation.vocabulary = prompts.tokenizer ? prompts.tokenizer->vocab_size() : 0;
