@@ -5,6 +5,7 @@
 #include <chrono>
 #include <optional>
 
+#include "models/token_padding.h"
 #include "models/weights.h"
 #include "tools/runtime/memory_report.h"
 
@@ -36,7 +37,9 @@ Batch random_batch(const StepBenchOptions& options, comm::Communicator& world) {
   for (int64_t i = 0; i < batch.rows * batch.length; ++i) {
     const Philox4x32 words =
         philox4x32({static_cast<uint32_t>(i), 0, 0, 0}, {static_cast<uint32_t>(world.rank()), 0});
-    batch.tokens.push_back(static_cast<int32_t>(words[0] % vocabulary));
+    auto token = static_cast<int32_t>(words[0] % vocabulary);
+    if (models::is_padding(options.model, token)) ++token;  // a text has none: its work is less
+    batch.tokens.push_back(token % static_cast<int32_t>(vocabulary));
   }
   batch.labels = batch.tokens;
   for (int64_t i = 0; i < batch.rows; ++i) batch.samples.push_back(world.rank() * batch.rows + i);
