@@ -24,31 +24,33 @@ Ids text_of(size_t size) {
   return out;
 }
 
-SessionOptions options_of(comm::Strategy strategy, int64_t length) {
+SessionOptions options_of(comm::Strategy strategy, int64_t length, bool shifted = true) {
   SessionOptions options = {.model = test::tiny_llama(), .max_length = length};
   options.fsdp.param_dtype = options.fsdp.reduce_dtype = DType::kF64;
   options.fsdp.strategy = strategy;
+  options.model.shifted_labels = shifted;
   options.training = false;
   return options;
 }
 
-// By definition: -ln of the softmax of the logits in front of each predicted token, each sequence
-// by itself.
-TextLoss plain_loss(const Ids& text, int64_t length, int64_t stride) {
+// By definition: -ln of the softmax of the logits in front of each predicted token (at it, where
+// labels are not shifted), each sequence by itself.
+TextLoss plain_loss(const Ids& text, int64_t length, int64_t stride, bool shifted) {
   TextLoss out;
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
-    Session session(world, options_of(comm::Strategy::kNoShard, length));
+    Session session(world, options_of(comm::Strategy::kNoShard, length, shifted));
     session.initialise(models::from_scratch(5));
     const auto size = static_cast<int64_t>(text.size());
     const auto vocabulary = session.model().config().vocabulary;
-    int64_t known = 1;  // tokens that have been predicted, or never are
+    const int64_t ahead = shifted ? 1 : 0;
+    int64_t known = ahead;  // tokens that have been predicted, or never are
     for (int64_t begin = 0;; begin += stride) {
       const int64_t end = std::min(begin + length, size);
       const Ids part(text.begin() + begin, text.begin() + end);
       const std::vector<double> logits =
           session.logits({.rows = 1, .length = end - begin, .tokens = part});
-      for (int64_t i = std::max(known, begin + 1); i < end; ++i) {
-        const auto row = logits.begin() + (i - 1 - begin) * vocabulary;
+      for (int64_t i = std::max(known, begin + ahead); i < end; ++i) {
+        const auto row = logits.begin() + (i - ahead - begin) * vocabulary;
         double sum = 0;
         for (int64_t v = 0; v < vocabulary; ++v) sum += std::exp(row[v]);
         out.nats += std::log(sum) - row[text[static_cast<size_t>(i)]];
@@ -64,7 +66,7 @@ TextLoss plain_loss(const Ids& text, int64_t length, int64_t stride) {
 TextLoss loss_on(int ranks, comm::Strategy strategy, const TextSequences& text) {
   std::vector<TextLoss> of_rank(static_cast<size_t>(ranks));
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-    Session session(world, options_of(strategy, text.length));
+    Session session(world, options_of(strategy, text.length, text.shifted_labels));
     session.initialise(models::from_scratch(5));
     of_rank[static_cast<size_t>(world.rank())] =
         loss_of_batches(session, batches_of(text, world.rank(), world.size()),
@@ -79,16 +81,21 @@ TextLoss loss_on(int ranks, comm::Strategy strategy, const TextSequences& text) 
 
 TEST_CASE("evaluation: each token's -ln p, on any number of ranks, sharded and not") {
   for (const size_t size : {2, 7, 8, 9, 23, 24}) {
-    for (const int64_t stride : {1, 3, 7, 8}) {
+    for (const int64_t stride : {1, 3, 7, 8, -1, -3, -8}) {  // negative: labels not shifted
+      const bool shifted = stride > 0;
       const Ids tokens = text_of(size);
-      const TextLoss expected = plain_loss(tokens, 8, stride);
+      const TextSequences text = {.tokens = tokens,
+                                  .length = 8,
+                                  .stride = std::abs(stride),
+                                  .batch = 5,
+                                  .shifted_labels = shifted};
+      const TextLoss expected = plain_loss(tokens, 8, text.stride, shifted);
       CAPTURE(size);
       CAPTURE(stride);
-      if (stride < 8) CHECK(expected.tokens == static_cast<int64_t>(size) - 1);
+      if (stride < 8) CHECK(expected.tokens == static_cast<int64_t>(size) - (shifted ? 1 : 0));
       for (const int ranks : {1, 2, 3}) {
         const auto strategy = ranks == 2 ? comm::Strategy::kNoShard : comm::Strategy::kFullShard;
-        const TextLoss got =
-            loss_on(ranks, strategy, {.tokens = tokens, .length = 8, .stride = stride, .batch = 5});
+        const TextLoss got = loss_on(ranks, strategy, text);
         CHECK(got.tokens == expected.tokens);
         CHECK(got.nats == doctest::Approx(expected.nats).epsilon(1e-12));
       }
