@@ -95,7 +95,8 @@ TEST_CASE(
   CHECK(note(257) == "");
   CHECK(note(1024) == "");
   CHECK(note(1025) ==
-        "the tokenizer a.json has 257 tokens, the model's table 1025 rows: is it the model's?");
+        "the tokenizer a.json has 257 tokens, the model's table 1025 rows: more than padding "
+        "explains; check that the tokenizer belongs to the model");
   CHECK(test::error_of([&] { note(256); }) ==
         "here: vocabulary mismatch: its tokenizer a.json has 257 tokens, the model 256 "
         "(model.vocab_size)");

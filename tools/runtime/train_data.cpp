@@ -106,7 +106,9 @@ std::string check_vocabulary(const std::string& where, const std::string& tokeni
              where, tokenizer_name, tokens, model_vocabulary);
   if (model_vocabulary <= padded(tokens)) return "";
   return fmt::format(
-      "the tokenizer {} has {} tokens, the model's table {} rows: is it the model's?",
+      "the tokenizer {} has {} tokens, the model's table {} rows: more than padding explains; "
+      "check "
+      "that the tokenizer belongs to the model",
       tokenizer_name, tokens, model_vocabulary);
 }
 
