@@ -29,12 +29,12 @@ ModelConfig defaults() {
 RopeConfig read_neox_rope(const ConfigKeys& keys) {
   const RopeConfig rope = read_rope(
       keys, {.theta = "rotary_emb_base", .fraction = "rotary_pct", .default_fraction = 0.25});
-  keys.refuse_unless(
-      keys.has("rotary_emb_base") || keys.get_or<double>("rope_theta", rope.theta) == rope.theta,
-      "rope_theta", "in place of rotary_emb_base");
-  keys.refuse_unless(keys.has("rotary_pct") || keys.get_or<double>("partial_rotary_factor",
-                                                                   rope.fraction) == rope.fraction,
-                     "partial_rotary_factor", "in place of rotary_pct");
+  const auto refuse = [&](const char* own, const char* common, double value) {
+    FSDP_CHECK(keys.has(own) || keys.get_or<double>(common, value) == value,
+               "{}: {}: transformers ignores it for GPT-NeoX: set {}", keys.where(), common, own);
+  };
+  refuse("rotary_emb_base", "rope_theta", rope.theta);
+  refuse("rotary_pct", "partial_rotary_factor", rope.fraction);
   return rope;
 }
 

@@ -257,9 +257,9 @@ TEST_CASE("config: keys of BLOOM and GPT-NeoX in old and new spellings") {
   CHECK(read(folder, with(neox, "rope_theta", 3e4)).rope.theta == 2e4);
   CHECK(read(folder, with(neox, "partial_rotary_factor", 0.25)).rope.fraction == 0.5);
   CHECK(read_error(folder, with(without(neox, "rotary_emb_base"), "rope_theta", 3e4)) ==
-        "rope_theta: in place of rotary_emb_base is not supported by this build");
+        "rope_theta: transformers ignores it for GPT-NeoX: set rotary_emb_base");
   CHECK(read_error(folder, with(without(neox, "rotary_pct"), "partial_rotary_factor", 1)) ==
-        "partial_rotary_factor: in place of rotary_pct is not supported by this build");
+        "partial_rotary_factor: transformers ignores it for GPT-NeoX: set rotary_pct");
   CHECK(read(folder, with(without(neox, "rotary_emb_base"), "rope_theta", 1e4)).rope.theta == 1e4);
   const Json rope = {
       {"rope_type", "default"}, {"rope_theta", 4e4}, {"partial_rotary_factor", 0.25}};
