@@ -46,11 +46,11 @@ void fail_if_any(const std::filesystem::path& index, const std::vector<std::stri
 // Between a shard and what its index says of a tensor's part in it; "" when there is none.
 std::string difference(const SafetensorsFile& file, const std::string& tensor,
                        const std::string& dtype, int64_t count) {
-  if (!file.contains(tensor)) return "is missing";
+  if (!file.contains(tensor)) return " is missing";
   const SafetensorsEntry& entry = file.entry(tensor);
   if (entry.numel == count && entry.dtype_name == dtype) return "";
-  return fmt::format("expected {} elements of {}, got {} of {}", count, dtype, entry.numel,
-                     entry.dtype_name);
+  return fmt::format(": expected {} element{} of {}, got {} of {}", count, count == 1 ? "" : "s",
+                     dtype, entry.numel, entry.dtype_name);
 }
 
 }  // namespace
@@ -151,7 +151,7 @@ void SafetensorsFolder::open_shards() {
       const std::string wrong = difference(file, name, listed.dtype, piece.count);
       if (!wrong.empty()) {
         problems.push_back(
-            fmt::format("{}: tensor \"{}\": {}", index.files[piece.file], name, wrong));
+            fmt::format("{}: tensor \"{}\"{}", index.files[piece.file], name, wrong));
         continue;
       }
       tensor.dtype = file.entry(name).dtype;

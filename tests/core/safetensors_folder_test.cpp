@@ -141,12 +141,12 @@ TEST_CASE("the shards of ranks: any range across any number of pieces") {
   const ShardIndex good = index;
   index.tensors["c"] = {"F32", {1}, {{1, 0, 1}}};
   const std::string where = (folder / kShardIndexName).string();
-  CHECK(error() == where + ": s1: tensor \"c\": is missing");
+  CHECK(error() == where + ": s1: tensor \"c\" is missing");
   index = good;
   index.tensors["a"].dtype = "BF16";
   CHECK(error() == where +
                        ":\n  s0: tensor \"a\": expected 3 elements of BF16, got 3 of F32"
-                       "\n  s1: tensor \"a\": expected 1 elements of BF16, got 1 of F32"
+                       "\n  s1: tensor \"a\": expected 1 element of BF16, got 1 of F32"
                        "\n  s2: tensor \"a\": expected 2 elements of BF16, got 2 of F32");
   index = good;
   index.tensors["b"] = {"F32", {4}, {{0, 0, 2}, {2, 2, 2}}};
@@ -157,7 +157,7 @@ TEST_CASE("the shards of ranks: any range across any number of pieces") {
   index.files[0] = "lost";
   index.tensors["c"] = {"F32", {1}, {{2, 0, 1}}};
   CHECK(error() ==
-        where + ":\n  lost is missing\n  gone is missing\n  s2: tensor \"c\": is missing");
+        where + ":\n  lost is missing\n  gone is missing\n  s2: tensor \"c\" is missing");
 }
 
 }  // namespace
