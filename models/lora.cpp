@@ -43,7 +43,7 @@ std::string hugging_face_name(const CausalLM& model, const Linear& layer) {
 namespace {
 
 // A matrix that Hugging Face's class holds itself (nn.MultiheadAttention's in_proj_weight) is no
-// layer there: an adapter's file has no name for it.
+// layer there: this program has no name for it in an adapter's file.
 bool is_layer_there(const CausalLM& model, const Linear& layer) {
   return hugging_face_name(model.config(), layer.weight().name()).ends_with(".weight");
 }

@@ -186,8 +186,7 @@ TEST_CASE("lora: targets are names or how they end; by default those of PEFT") {
         "model.layers.2.self_attn.q_proj model.layers.2.mlp.up_proj");
 }
 
-// torch.nn.TransformerEncoderLayer holds in_proj_weight itself: no file of PEFT's has a name for
-// it.
+// torch.nn.TransformerEncoderLayer holds in_proj_weight itself: this program has no name for it.
 TEST_CASE("lora: a matrix that is no layer in PyTorch has no term") {
   const ModelConfig workshop = test::tiny_workshop(1);
   CHECK(chosen(workshop, {.targets = {"all-linear"}}) ==
