@@ -20,6 +20,7 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
  private:
   std::mutex mutex_;
   std::map<size_t, std::vector<std::byte*>> free_;  // by size, a power of two
+  std::vector<std::byte*> slabs_;                   // what the driver gave
 };
 
 }  // namespace fsdp::cuda

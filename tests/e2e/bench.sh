@@ -25,6 +25,8 @@ kernels=("$FSDP" bench kernels --batch 1 --seq 8 --threads 1 --seconds 0.001)
 measure=("${kernels[@]}" --shape $shape --filter swiglu)
 expect 0 '"kernel": "swiglu_forward"' "${measure[@]}" --json
 cp out now.json
+expect 0 '^swiglu_forward ' "${measure[@]}" --save saved.json
+expect 0 '^0 of 2 kernels slower' "${measure[@]}" --baseline saved.json --tolerance 1e9
 expect 0 "^swiglu_backward .*8 x 40 " "${measure[@]}" --baseline now.json --tolerance 1e9
 grep -q '^0 of 2 kernels slower' out || fail "no comparison below the table"
 sed 's/"us_least": .*/"us_least": 0.0001,/' now.json >was_faster.json

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "core/io/file.h"
 #include "tools/bench/kernel_report.h"
 #include "tools/commands/bench.h"
 
@@ -18,7 +19,7 @@ struct KernelsOptions {
   std::string dtype = "f32";
   std::string filter;
   double seconds = KernelTiming{}.seconds;
-  std::string baseline;
+  std::string baseline, save;
   double tolerance = 10;  // percent
   bool json = false, csv = false;
 };
@@ -57,6 +58,7 @@ int run_bench_kernels(KernelsOptions options, RankContext& rank) {
                                 .most_seconds = kLongest * options.seconds});
   report.device = report_device(*backend, rank.backend);  // clocks and power of a busy device
   print(options, report);
+  if (!options.save.empty()) write_file_atomically(options.save, kernels_json(report));
   return options.baseline.empty() ? 0 : compare(options, report);
 }
 
@@ -94,6 +96,8 @@ void add_bench_kernels(CLI::App& bench, ChosenCommand& chosen) {
       ->needs(baseline);
   CLI::Option* json = command->add_flag("--json", options->json, "print JSON");
   command->add_flag("--csv", options->csv, "print CSV")->excludes(json);
+  command->add_option("--save", options->save, "also write JSON there, as --baseline reads it")
+      ->check(not_empty);
   add_compute_options(*command, options->launch);
   add_attention_option(*command, options->launch);
   add_product_options(*command, options->launch);
