@@ -180,20 +180,20 @@ bool CudnnAttention::left(const Op& op, const std::string& why) const {
   return false;
 }
 
-dnn::Plan::Choice CudnnAttention::plan_for(const CudnnAttentionKind& kind) const {
+dnn::Plan::Choice CudnnAttention::plan_for(const CudnnAttentionKind& kind,
+                                           dnn::Plan::Engines engines) const {
   try {
     return dnn::Plan::make(attention_graph(kind), {.handle = handle_},
-                           static_cast<int64_t>(options_.attention_workspace));
+                           static_cast<int64_t>(options_.attention_workspace), engines);
   } catch (const Error& error) {  // an operation of the graph is refused already
     return {.plan = nullptr, .why = error.what()};
   }
 }
 
 // The largest piece whose workspace fits; samples are taken apart before heads are.
-const CudnnAttention::Pieces& CudnnAttention::pieces_of(const CudnnAttentionKind& whole) {
-  const auto [place, fresh] = pieces_.try_emplace(whole);
-  Pieces& pieces = place->second;
-  if (!fresh) return pieces;
+CudnnAttention::Pieces CudnnAttention::cut(const CudnnAttentionKind& whole,
+                                           dnn::Plan::Engines engines) const {
+  Pieces pieces;
   const auto done = [&](int64_t batch, int64_t kv_heads) {
     if (!piece_is_aligned(whole, batch, kv_heads)) return false;
     CudnnAttentionKind piece = whole;
@@ -201,7 +201,7 @@ const CudnnAttention::Pieces& CudnnAttention::pieces_of(const CudnnAttentionKind
     piece.heads = whole.heads / whole.kv_heads * kv_heads;
     piece.kv_heads = kv_heads;
     if (whole.bias_heads > 1) piece.bias_heads = piece.heads;
-    dnn::Plan::Choice choice = plan_for(piece);
+    dnn::Plan::Choice choice = plan_for(piece, engines);
     pieces = {std::move(choice.plan), std::move(choice.why), batch, kv_heads};
     return pieces.plan || !choice.too_large;
   };
@@ -210,6 +210,19 @@ const CudnnAttention::Pieces& CudnnAttention::pieces_of(const CudnnAttentionKind
   }
   for (const int64_t kv_heads : divisors(whole.kv_heads)) {
     if (kv_heads < whole.kv_heads && done(1, kv_heads)) return pieces;
+  }
+  return pieces;
+}
+
+// The best engine in pieces before another in one: speed and bits do not hang on the limit.
+const CudnnAttention::Pieces& CudnnAttention::pieces_of(const CudnnAttentionKind& whole) {
+  const auto [place, fresh] = pieces_.try_emplace(whole);
+  Pieces& pieces = place->second;
+  if (!fresh) return pieces;
+  pieces = cut(whole, dnn::Plan::Engines::kBest);
+  if (pieces.plan) return pieces;
+  if (Pieces lesser = cut(whole, dnn::Plan::Engines::kAnyThatFits); lesser.plan) {
+    pieces = std::move(lesser);
   }
   return pieces;
 }

@@ -41,7 +41,8 @@ class CudnnAttention {
   struct Pointers;
 
   bool left(const Op& op, const std::string& why) const;  // false, or the error
-  dnn::Plan::Choice plan_for(const CudnnAttentionKind& kind) const;
+  dnn::Plan::Choice plan_for(const CudnnAttentionKind& kind, dnn::Plan::Engines engines) const;
+  Pieces cut(const CudnnAttentionKind& whole, dnn::Plan::Engines engines) const;
   const Pieces& pieces_of(const CudnnAttentionKind& whole);
   bool run(const Op& op, const CudnnAttentionKind& whole, double scale, const Pointers& pointers);
 

@@ -197,7 +197,8 @@ int64_t workspace_of(const Object& object, Attribute attribute) {
 
 }  // namespace
 
-Plan::Choice Plan::make(Graph graph, const Target& target, int64_t workspace_limit) {
+Plan::Choice Plan::make(Graph graph, const Target& target, int64_t workspace_limit,
+                        Engines engines) {
   const std::vector<Descriptor> operations = graph.operations();
   Object operation_graph(kOperationGraph);
   operation_graph.set(kGraphOperations, operations.data(), operations.size());
@@ -215,6 +216,7 @@ Plan::Choice Plan::make(Graph graph, const Target& target, int64_t workspace_lim
       choice.too_large = true;
       choice.why = fmt::format("cuDNN's engine {} needs {} bytes of workspace: expected at most {}",
                                engine.index, bytes, workspace_limit);
+      if (engines == Engines::kBest) return choice;
       continue;
     }
     Object plan(kExecutionPlan);

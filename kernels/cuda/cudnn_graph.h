@@ -147,9 +147,13 @@ class Plan {
     std::string why;
     bool too_large = false;  // there would be one with more workspace
   };
+  // Engines are ordered by speed. kBest: one that needs too much workspace is the answer, since a
+  // smaller problem may fit it. kAnyThatFits: a slower one, with other bits, will do.
+  enum class Engines : uint8_t { kBest, kAnyThatFits };
   // The first that the heuristic names, that gives the same bits every time, needs at most this
   // much workspace and can be compiled (about a second).
-  static Choice make(Graph graph, const Target& target, int64_t workspace_limit);
+  static Choice make(Graph graph, const Target& target, int64_t workspace_limit,
+                     Engines engines = Engines::kBest);
 
   int64_t workspace_bytes() const { return workspace_bytes_; }
   int64_t engine() const { return engine_; }  // its number, for reports

@@ -2,7 +2,7 @@
 // library checks them (attributes by type, finalized before they are used); a plan runs whatever
 // graph it was made from, operation by operation (cudnn_interpreter.h), so that a test of attention
 // is a test of the graph. Its first two engines are of no use: one is not deterministic, the other
-// cannot be compiled.
+// cannot be compiled. The last needs less workspace than the third.
 #include "kernels/cuda/cudnn.h"
 
 #include <cstring>
@@ -73,7 +73,8 @@ Status refuse(Status status, std::string message) {
   return status;
 }
 
-constexpr int64_t kNondeterministicEngine = 1, kBrokenEngine = 2, kGoodEngine = 3;
+constexpr int64_t kNondeterministicEngine = 1, kBrokenEngine = 2, kGoodEngine = 3,
+                  kLesserEngine = 4;
 
 // ---- attributes: of which descriptor, of which type ----
 
@@ -223,13 +224,16 @@ bool supported(const std::vector<CudnnOperation>& graph) {
   return true;
 }
 
-// What a product takes from another operation in f32 is kept, in 16 bits.
-int64_t workspace_bytes(const std::vector<CudnnOperation>& graph) {
-  int64_t bytes = 0;
+// As much as a GPU's engines take: some bytes always, and what a product takes from another
+// operation in f32 is kept, in 16 bits, in whole tiles. The lesser engine keeps a number of a row.
+int64_t workspace_bytes(const std::vector<CudnnOperation>& graph, int64_t engine) {
+  const auto whole_tiles = [](int64_t n) { return (n + 63) / 64 * 64; };
+  int64_t bytes = engine == kLesserEngine ? 0 : 256;
   for (const CudnnOperation& o : graph) {
-    if (o.kind == kMatmulOperation && o.x.is_virtual && o.x.type == kFloat) {
-      bytes += 2 * o.x.elements();
-    }
+    if (o.kind != kMatmulOperation || !o.x.is_virtual || o.x.type != kFloat) continue;
+    const int64_t heads = o.x.dimensions[0] * o.x.dimensions[1];
+    const int64_t rows = whole_tiles(o.x.dimensions[2]), columns = whole_tiles(o.x.dimensions[3]);
+    bytes += heads * rows * (engine == kLesserEngine ? 4 : 2 * columns);
   }
   return bytes;
 }
@@ -308,7 +312,7 @@ Status answer(T value, int64_t room, int64_t* count, void* values) {
 }
 
 Status heuristic_results(Descriptor d, int64_t room, int64_t* count, void* values) {
-  *count = d->graph.empty() ? 0 : 3;
+  *count = d->graph.empty() ? 0 : kLesserEngine;
   auto* configs = static_cast<Descriptor*>(values);
   for (int64_t i = 0; i < std::min(room, *count); ++i) {
     if (configs[i]->type != kEngineConfig) return refuse(kBadParameter, "not a configuration");
@@ -335,7 +339,7 @@ Status get(const Descriptor d, Attribute attribute, AttributeType, int64_t room,
     }
     case kConfigWorkspaceBytes:
     case kPlanWorkspaceBytes:
-      return answer(workspace_bytes(d->graph), room, count, values);
+      return answer(workspace_bytes(d->graph, d->engine), room, count, values);
     case kEngineIndex:
       return answer(d->engine, room, count, values);
     case kEngineNumericalNote:
@@ -351,7 +355,7 @@ Status get(const Descriptor d, Attribute attribute, AttributeType, int64_t room,
 
 Status execute(Handle handle, Descriptor plan, Descriptor pack) {
   if (!plan->finalized || !pack->finalized) return refuse(kBadParameter, "it is not finalized");
-  if (plan->engine != kGoodEngine) return refuse(kBadParameter, "not a deterministic engine");
+  if (plan->engine < kGoodEngine) return refuse(kBadParameter, "not a deterministic engine");
   const std::vector<int64_t> ids = pack->all<int64_t>(kPackIds);
   const std::vector<void*> pointers = pack->all<void*>(kPackPointers);
   std::map<int64_t, void*> given;
@@ -377,7 +381,7 @@ Status execute(Handle handle, Descriptor plan, Descriptor pack) {
   if (run->memory.size() + run->numbers.size() != given.size()) {
     return refuse(kBadParameter, "an id that no tensor has");
   }
-  const auto bytes = static_cast<size_t>(workspace_bytes(plan->graph));
+  const auto bytes = static_cast<size_t>(workspace_bytes(plan->graph, plan->engine));
   void* workspace = pack->one<void*>(kPackWorkspace);
   if (bytes > 0 && !workspace) return refuse(kBadParameter, "no workspace");
   // As a grid of one thread, so that it stands in the order and the delays of kernels.

@@ -20,6 +20,8 @@ constexpr DType kGpuTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
 // Around vectors of 16 bytes, warps and blocks.
 constexpr int64_t kGpuSizes[] = {0, 1, 7, 8, 31, 257, 2049, 5000};
 
+inline bool emulated(const cuda::CudaBackend& gpu) { return gpu.device().name == "emulated GPU"; }
+
 // body(gpu) on a fresh backend for every schedule. Skips without a GPU.
 inline void on_gpu(const std::function<void(cuda::CudaBackend&)>& body,
                    const cuda::CudaOptions& options = {}) {
