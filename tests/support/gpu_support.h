@@ -12,8 +12,8 @@
 
 namespace fsdp::test {
 
-// Runs `body` once for every way of scheduling: tests/cuda_emulator/schedules.cpp has several,
-// tests/kernels/cuda/schedules.cpp (a real GPU) one.
+// Runs `body` once for every way of scheduling: tests/cuda_emulator/schedules.cpp has several;
+// tests/kernels/cuda/schedules.cpp (a real GPU) runs it twice.
 void on_every_schedule(const std::function<void()>& body);
 
 constexpr DType kGpuTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
