@@ -13,6 +13,7 @@ constexpr int64_t kAlignment = 16;  // bytes, of all that the plans read and wri
 // Every length is compiled anew, about a second each. Training has one, of such a multiple; what
 // has many (prompts, the rest of a text) is better off with kernels that are there already.
 constexpr int64_t kLengthWorthAPlan = 64;
+constexpr int64_t kOwnHeadDim = 128;  // wider heads the own kernels refuse
 
 int64_t keys_of(const AttentionArgs& in) { return in.keys > 0 ? in.keys : in.k.tensor->shape()[1]; }
 
@@ -229,7 +230,7 @@ const CudnnAttention::Pieces& CudnnAttention::pieces_of(const CudnnAttentionKind
 
 bool CudnnAttention::run(const Op& op, const CudnnAttentionKind& whole, double scale,
                          const Pointers& pointers) {
-  const bool worth_it = whole.queries % kLengthWorthAPlan == 0;
+  const bool worth_it = whole.queries % kLengthWorthAPlan == 0 || whole.head_dim > kOwnHeadDim;
   if (!worth_it && options_.attention != AttentionChoice::kCudnn) return false;
   const Pieces& pieces = pieces_of(whole);
   if (!pieces.plan) return left(op, pieces.why);
