@@ -74,7 +74,19 @@ size_t place_of(const std::string& algorithm, const std::vector<lt::HeuristicRes
 
 MatmulChoices::MatmulChoices(const std::filesystem::path& folder, const std::string& machine,
                              Note note)
-    : file_(folder / file_name(machine)), note_(std::move(note)), entries_(read()) {}
+    : file_(folder / file_name(machine)), note_(std::move(note)) {
+  try {
+    entries_ = read();
+  } catch (const Error& error) {
+    give_up(error.what());
+  }
+}
+
+// It is only a cache: no reason to end a run, on some of its ranks alone.
+void MatmulChoices::give_up(const std::string& why) {
+  unusable_ = true;
+  if (note_) note_(fmt::format("{}: algorithms of products are timed by this run alone", why));
+}
 
 MatmulChoices::Entries MatmulChoices::read() {
   std::error_code missing;
@@ -125,6 +137,18 @@ size_t MatmulChoices::find(const MatmulKind& kind,
 
 size_t MatmulChoices::keep(const MatmulKind& kind,
                            const std::vector<lt::HeuristicResult>& candidates, size_t fastest) {
+  if (unusable_) return fastest;
+  try {
+    return keep_in_file(kind, candidates, fastest);
+  } catch (const Error& error) {
+    give_up(error.what());
+    return fastest;
+  }
+}
+
+size_t MatmulChoices::keep_in_file(const MatmulKind& kind,
+                                   const std::vector<lt::HeuristicResult>& candidates,
+                                   size_t fastest) {
   std::error_code error;
   std::filesystem::create_directories(file_.parent_path(), error);
   FSDP_CHECK(!error, "[matmul] {}: cannot be made: {}", file_.parent_path().string(),

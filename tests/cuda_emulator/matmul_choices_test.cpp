@@ -132,7 +132,7 @@ TEST_CASE("a damaged file, and a choice that is not offered, are told and made a
   const std::filesystem::path file = only_file(folder);
   const std::string good = read_file(file);
   std::string other = good;  // a hexadecimal digit of the algorithm
-  other.replace(good.size() - 2, 1, "7");
+  other[good.size() - 2] = '7';
   const std::string unknown = "this algorithm is not offered";
   for (const auto& [text, said] : std::initializer_list<std::pair<std::string, std::string>>{
            {"", "line 1 is damaged"},
@@ -175,11 +175,27 @@ TEST_CASE("without memory to time, the first algorithm is taken and not kept") {
   CHECK(!std::filesystem::exists(folder / "choices"));
 }
 
-TEST_CASE("a folder that cannot be made is named") {
-  const TempFolder folder;
-  folder.write("choices", "a file");
-  cuda::CudaBackend gpu(timed_in(folder));
-  CHECK(contains(error_of([&] { product(gpu); }), (folder / "choices").string()));
+TEST_CASE("where nothing can be kept a run goes by its own times, and says so once") {
+  const std::string file = "choices/matmul-emulated_GPU-cublaslt-130000";
+  for (const std::string& in_the_way : {std::string("choices"), file + ".lock", file + ".txt"}) {
+    CAPTURE(in_the_way);
+    const TempFolder folder;
+    if (in_the_way == "choices") {
+      folder.write("choices", "a file");
+    } else {
+      std::filesystem::create_directories(folder / in_the_way);
+    }
+    std::vector<std::string> notes;
+    cuda::CudaBackend gpu(timed_in(folder, &notes));
+    const Timed times({3, 2, 0, 1});
+    for (const int64_t rows : {8, 4}) {
+      product(gpu, false, rows);
+      CHECK(times.last() == 2);
+    }
+    REQUIRE(notes.size() == 1);
+    CHECK(contains(notes.front(), (folder / in_the_way).string()));
+    CHECK(notes.front().ends_with(": algorithms of products are timed by this run alone"));
+  }
 }
 
 }  // namespace
