@@ -139,8 +139,10 @@ size_t MatmulPlans::choose(const Op& op, MatmulPlan& plan) {
   const std::optional<size_t> fastest = fastest_candidate(op, handle_, plan);
   if (fastest) return choices_->keep(kind, plan.candidates(), *fastest);
   if (note_) {
-    note_(fmt::format("[{}] no memory is free to time algorithms: cuBLASLt's first one is taken",
-                      op.describe()));
+    note_(
+        fmt::format("[{}] no memory is free to time algorithms, or every algorithm was refused: "
+                    "cuBLASLt's first one is taken",
+                    op.describe()));
   }
   return 0;
 }

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kRounds = 8;  // the first is not counted: code is loaded then
 constexpr size_t kMostSets = 64;
+constexpr float kClearly = 0.98f;  // of the first one's time: what takes less is not noise
 
 size_t padded(size_t bytes) { return (bytes + 511) / 512 * 512; }
 
@@ -118,12 +119,15 @@ std::optional<size_t> fastest_candidate(const Op& op, lt::Handle handle, MatmulP
   if (!scratch.data()) return std::nullopt;
   // Numbers around 0.01 or 1, whatever the dtype.
   op.started(cudaMemsetAsync(scratch.data(), 0x3c, bytes, op.stream()), "cudaMemsetAsync");
+  op.started(cudaStreamSynchronize(op.stream()), "cudaStreamSynchronize");  // what was before
   const std::vector<std::vector<Call>> calls =
       enqueue_calls(op, handle, plan, scratch.data(), scratch.data() + workspace, sets);
   op.started(cudaStreamSynchronize(op.stream()), "cudaStreamSynchronize");
   std::vector<float> ms;
   for (const std::vector<Call>& of_candidate : calls) ms.push_back(median_ms(of_candidate));
-  return static_cast<size_t>(std::min_element(ms.begin(), ms.end()) - ms.begin());
+  const auto best = static_cast<size_t>(std::min_element(ms.begin(), ms.end()) - ms.begin());
+  if (ms[best] == std::numeric_limits<float>::infinity()) return std::nullopt;
+  return ms[best] < kClearly * ms[0] ? best : 0;
 }
 
 }  // namespace fsdp::cuda

@@ -228,6 +228,7 @@ Status matmul(Handle, MatmulDesc desc, const void* alpha, const void* a, MatrixL
                            d};
   const auto& product_ns = emulator::settings().product_ns;
   const int64_t ns = product_ns ? product_ns(place) : 0;
+  if (ns < 0) return kNotSupported;
   // As a grid of one thread, so that it stands in the order and the delays of kernels.
   emulator::enqueue_grid(stream, dim3(1), dim3(1), 0, [product, workspace, ns] {
     emulator::spend(ns);

@@ -29,7 +29,7 @@ struct Settings {
   // What NCCL says of every communicator when it is asked for errors, unless 0.
   int nccl_error = 0;
   // What a product takes by the device's clock, ns, on top of what it takes here; told the place of
-  // its algorithm among those that cuBLASLt offers. Null: nothing.
+  // its algorithm among those that cuBLASLt offers. Null: nothing. Negative: it is refused.
   std::function<int64_t(int)> product_ns;
 };
 

@@ -198,5 +198,41 @@ TEST_CASE("where nothing can be kept a run goes by its own times, and says so on
   }
 }
 
+TEST_CASE("another than the first is taken only when it wins by more than noise") {
+  for (const auto& [second, taken] : {std::pair{99, 0}, {97, 1}}) {
+    const TempFolder folder;
+    cuda::CudaBackend gpu(timed_in(folder));
+    const Timed times({100, second, 100, 100});
+    product(gpu);
+    CHECK(times.last() == taken);
+  }
+}
+
+TEST_CASE("what is refused after all is not chosen; when all are, the first is, and is not kept") {
+  {
+    const TempFolder folder;
+    cuda::CudaBackend gpu(timed_in(folder));
+    const Timed times({-1, 2, 1, 3});
+    product(gpu);
+    CHECK(times.last() == 2);
+  }
+  const TempFolder folder;
+  std::vector<std::string> notes;
+  cuda::CudaBackend gpu(timed_in(folder, &notes));
+  std::vector<int> ran;
+  emulator::Settings all_refused = emulator::settings();
+  all_refused.product_ns = [&](int place) {
+    ran.push_back(place);
+    return ran.size() > 8 * 4 ? 0 : -1;  // rounds times algorithms
+  };
+  const emulator::Configured configured(all_refused);
+  product(gpu);
+  CHECK(ran.size() == 8 * 4 + 1);
+  CHECK(ran.back() == 0);
+  REQUIRE(notes.size() == 1);
+  CHECK(contains(notes.front(), "every algorithm was refused"));
+  CHECK(!std::filesystem::exists(folder / "choices"));
+}
+
 }  // namespace
 }  // namespace fsdp::test
