@@ -95,6 +95,9 @@ class CudaBackend final : public Backend {
   // ---- for the files of this folder ----
   CudaStream& own(Stream& stream, std::string_view op) const;  // Error: of another backend
   OpClock* clock() const { return clock_.get(); }              // null unless traced
+  // How many there are now: of those that use others the outer one has the span, or its time would
+  // count twice. One host thread enqueues.
+  int& open_operations() { return open_operations_; }
   cpu::CpuBackend& host() { return host_; }
   CudnnAttention* cudnn_attention();  // null: the own kernels do all of it
 
@@ -109,6 +112,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<MatmulPlans> matmul_plans_;        // null until the first product
   std::unique_ptr<CudnnAttention> cudnn_attention_;  // null until the first attention
   bool without_cudnn_ = false;                       // it was looked for in vain
+  int open_operations_ = 0;
   std::unique_ptr<CudaStream> compute_stream_;
 };
 

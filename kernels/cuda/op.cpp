@@ -2,26 +2,20 @@
 #include "kernels/cuda/op.h"
 
 namespace fsdp::cuda {
-namespace {
-
-// Operations that use others: the outer one has the span, or its time would count twice.
-thread_local int open_operations = 0;
-
-}  // namespace
 
 Op::Op(CudaBackend& backend, Stream& stream, std::string_view name, int64_t bytes,
        std::initializer_list<const Tensor*> tensors)
     : backend_(backend), stream_(backend.own(stream, name)), name_(name) {
   std::copy_n(tensors.begin(), std::min(tensors.size(), tensors_.size()), tensors_.begin());
   OpClock* const clock = backend.clock();
-  if (clock && open_operations == 0) {
+  if (clock && backend.open_operations() == 0) {
     span_ = clock->start(stream_, name, backend.scope(), bytes);
   }
-  ++open_operations;
+  ++backend_.open_operations();
 }
 
 Op::~Op() {
-  --open_operations;
+  --backend_.open_operations();
   if (span_) backend_.clock()->finish(stream_, std::move(*span_));
 }
 
