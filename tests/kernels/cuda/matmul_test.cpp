@@ -120,7 +120,7 @@ TEST_CASE("TF32 rounds the operands of f32 products, where it is asked for") {
     const std::vector<Values> rounded = products(rounding), expected = products(exact);
     // A sum of 64 products of values around 1, each operand off by at most 2^-11 of itself.
     const double error = largest_error(rounded[0], expected[0], 8);
-    CHECK(error > 1e-6);
+    if (emulated(exact)) CHECK(error > 1e-6);  // a GPU need not use it for so small a product
     CHECK(error < 1e-2);
     CHECK(rounded[1] == expected[1]);
   });
