@@ -99,9 +99,12 @@ CudnnAttention* CudaBackend::cudnn_attention() {
   if (cudnn_attention_) return cudnn_attention_.get();
   try {
     cudnn_attention_ = std::make_unique<CudnnAttention>(options_);
-  } catch (const Error&) {
+  } catch (const Error& error) {
     if (options_.attention == AttentionChoice::kCudnn) throw;
     without_cudnn_ = true;
+    if (options_.note) {
+      options_.note(fmt::format("attention is computed by the own kernels: {}", error.what()));
+    }
   }
   return cudnn_attention_.get();
 }

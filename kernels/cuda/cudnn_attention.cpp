@@ -181,6 +181,12 @@ bool CudnnAttention::left(const Op& op, const std::string& why) const {
   return false;
 }
 
+void CudnnAttention::tell(const Op& op, const std::string& why) {
+  if (options_.attention == AttentionChoice::kCudnn) return;  // an error says it
+  if (!options_.note || !told_.insert(why).second) return;
+  options_.note(fmt::format("[{}] not by cuDNN, by the own kernels: {}", op.describe(), why));
+}
+
 dnn::Plan::Choice CudnnAttention::plan_for(const CudnnAttentionKind& kind,
                                            dnn::Plan::Engines engines) const {
   try {
@@ -233,7 +239,10 @@ bool CudnnAttention::run(const Op& op, const CudnnAttentionKind& whole, double s
   const bool worth_it = whole.queries % kLengthWorthAPlan == 0 || whole.head_dim > kOwnHeadDim;
   if (!worth_it && options_.attention != AttentionChoice::kCudnn) return false;
   const Pieces& pieces = pieces_of(whole);
-  if (!pieces.plan) return left(op, pieces.why);
+  if (!pieces.plan) {
+    tell(op, pieces.why);
+    return left(op, pieces.why);
+  }
   // read while the plan is being started
   float numbers[] = {static_cast<float>(scale), -std::numeric_limits<float>::infinity(),
                      static_cast<float>(whole.window), 1.0f};

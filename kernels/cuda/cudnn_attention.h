@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "kernels/cuda/cudnn_attention_graph.h"
@@ -41,6 +42,7 @@ class CudnnAttention {
   struct Pointers;
 
   bool left(const Op& op, const std::string& why) const;  // false, or the error
+  void tell(const Op& op, const std::string& why);        // once: why a problem of its rule is left
   dnn::Plan::Choice plan_for(const CudnnAttentionKind& kind, dnn::Plan::Engines engines) const;
   Pieces cut(const CudnnAttentionKind& whole, dnn::Plan::Engines engines) const;
   const Pieces& pieces_of(const CudnnAttentionKind& whole);
@@ -50,6 +52,7 @@ class CudnnAttention {
   dnn::Handle handle_ = nullptr;
   std::map<CudnnAttentionKind, Pieces> pieces_;
   int64_t runs_ = 0;
+  std::set<std::string> told_;
 };
 
 }  // namespace fsdp::cuda

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "tests/cuda_emulator/cudnn_interpreter.h"
+#include "tests/cuda_emulator/emulator.h"
 #include "tests/cuda_emulator/scheduler.h"
 
 namespace fsdp::cuda::dnn {
@@ -402,6 +403,7 @@ const Library& library() {
                        size_t room) { std::strncpy(message, last_message.c_str(), room); },
       .create =
           [](Handle* handle) {
+            if (emulator::settings().without_cudnn) return refuse(kNotSupported, "left out");
             *handle = new HandleContent;
             return kSuccess;
           },
