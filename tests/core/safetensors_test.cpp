@@ -125,6 +125,8 @@ TEST_CASE("a header size that the file cannot hold") {
   CHECK(test::contains(with_size(100'000'001), "header of 100000001 bytes"));
   CHECK(test::contains(with_size(~uint64_t{0}), "not a safetensors file"));
   CHECK(test::contains(refusal("1234567"), "not a safetensors file: only 7 bytes"));
+  CHECK(test::contains(refusal("version https://git-lfs.github.com/spec/v1\noid sha256:0\n"),
+                       "a pointer of Git LFS, not the weights"));
 }
 
 TEST_CASE("no cut or changed byte of a good file leads out of it") {

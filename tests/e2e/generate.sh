@@ -134,6 +134,9 @@ mistake() {
   { [ "$status" != 0 ] && grep -qF -- "$part" <<<"$output"; } ||
     fail "generate $*: expected '$part', got status $status: $output"
 }
+for ids in "" 010 0x5 -1; do
+  mistake "expected token ids such as 1,2,3, got \"$ids\"" "$fixtures/gpt2" --ids "$ids"
+done
 mistake "give the prompt as --ids" "$fixtures/gpt2" --prompt hello
 mistake "token 97 is not in the model's vocabulary of 97" "$fixtures/gpt2" --ids 96,97 --local-ranks 2
 mistake "nowhere/config.json" nowhere --ids 1

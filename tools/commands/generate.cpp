@@ -243,10 +243,19 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
   return 0;
 }
 
+// For check() of an option that holds token ids: digits, nothing of what else C takes for a number.
+std::string not_an_id(const std::string& text) {
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+  return digits && (text.size() == 1 || text[0] != '0')
+             ? ""
+             : fmt::format("expected token ids such as 1,2,3, got \"{}\"", text);
+}
+
 void add_what_to_continue(CLI::App& command, GenerateOptions& options) {
   CLI::Option* text = command.add_option("--prompt", options.prompt, "the text to continue");
   CLI::Option* ids = command.add_option("--ids", options.ids, "the prompt as token ids: 1,2,3")
                          ->delimiter(',')
+                         ->check(not_an_id)
                          ->excludes(text);
   CLI::Option* file =
       command
@@ -275,7 +284,8 @@ void add_how_to_choose(CLI::App& command, GenerateOptions& options) {
   command
       .add_option("--stop-ids", generation.stop,
                   "tokens that end a text: 1,2,3; besides the folder's end-of-text")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->check(not_an_id);
   command.add_flag("--ignore-end", options.ignore_end, "do not stop at end-of-text");
 }
 
