@@ -40,6 +40,7 @@ struct Prompts {
   std::vector<std::string> texts;  // as given; of ids: what they stand for
   std::string tokenizer_name;
   std::unique_ptr<data::Tokenizer> tokenizer;  // null: the user gave ids and gets ids
+  std::string note;                            // on the tokenizer, where it may surprise
 };
 
 std::vector<data::Prompt> given_prompts(const GenerateOptions& options) {
@@ -57,6 +58,8 @@ void make_tokenizer(const GenerateOptions& options, const ModelSource& source,
              "built-in byte tokenizer ({}): give the prompt as --ids, or a --tokenizer",
              options.model.folder, model.vocabulary, data::ByteTokenizer().vocab_size());
   out.tokenizer = data::make_tokenizer(out.tokenizer_name);
+  out.note =
+      check_vocabulary(options.model.folder, out.tokenizer_name, *out.tokenizer, model.vocabulary);
 }
 
 std::vector<int32_t> encode_prompt(const data::Tokenizer& tokenizer, const data::Prompt& prompt) {
@@ -233,6 +236,9 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
     add_stop_ids(options, source, model, prompts, generation);
     generation.vocabulary = prompts.tokenizer ? prompts.tokenizer->vocab_size() : 0;
   });
+  if (rank.world.rank() == 0 && !prompts.note.empty()) {
+    fmt::print(stderr, "fsdp: note: {}\n", prompts.note);
+  }
   size_t longest = 0;
   for (const std::vector<int32_t>& ids : prompts.ids) longest = std::max(longest, ids.size());
   const int64_t length = seen_length(static_cast<int64_t>(longest), generation.tokens, model, rank);
