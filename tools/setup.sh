@@ -23,7 +23,7 @@ optional_headers="mpi.h:libopenmpi-dev dnnl.hpp:libdnnl-dev boost/context/fiber.
 compiler_wheels="nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88
                  nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85"
 cublas_wheels="nvidia-cublas==13.1.1.3 nvidia-cuda-nvrtc==13.0.88"
-cudnn_wheels="nvidia-cudnn-cu13==9.19.0.56 nvidia-cudnn-frontend==1.32.0"
+cudnn_wheels="nvidia-cudnn-cu13==9.19.0.56"
 nccl_wheels="nvidia-nccl-cu13==2.30.7"
 cuda_folder=.cache/cuda
 
