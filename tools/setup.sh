@@ -3,15 +3,19 @@
 # passwordless sudo; otherwise it prints what to install. When all is there it is instant and
 # touches no network. Headers are found through the compiler, so that modules (CPATH,
 # CMAKE_PREFIX_PATH) count like packages. Called by every `make`, which leaves CUDA alone:
-#   tools/setup.sh --cuda            compiler, runtime, cuBLAS, cuDNN, NCCL: pip's wheels (1.2 GB) of what
-#                                    no toolkit here has, into .cache/cuda
+#   tools/setup.sh --cuda            also CUDA's compiler and runtime, cuBLAS, cuDNN, NCCL: of what no
+#                                    toolkit here has, pip's wheels (1.2 GB), into .cache/cuda
 #   tools/setup.sh --cuda-compiler   what building needs (105 MB); nothing runs on a GPU with it
 set -uo pipefail
 cd "$(dirname "$0")/.."
 cxx=$(command -v "${CXX:-c++}" || command -v g++ || true)
+case "${1:-}" in
+  "" | --cuda | --cuda-compiler) cuda=${1:-} ;;
+  *) echo "usage: tools/setup.sh [--cuda | --cuda-compiler]" >&2; exit 2 ;;
+esac
 
 # command:package and header:package; the second list only makes things faster or larger
-commands="cmake:cmake"
+commands="make:make cmake:cmake"
 headers="doctest/doctest.h:doctest-dev nlohmann/json.hpp:nlohmann-json3-dev
          yaml-cpp/yaml.h:libyaml-cpp-dev CLI/CLI.hpp:libcli11-dev fmt/core.h:libfmt-dev
          Eigen/Core:libeigen3-dev pcre2.h:libpcre2-dev utf8proc.h:libutf8proc-dev"
@@ -66,8 +70,8 @@ install_cuda() {
     [ -d "$cuda_folder/${name//-/_}-${wheel##*==}.dist-info" ] || missing+=" $wheel"
   done
   if [ -z "$missing" ]; then echo "setup: CUDA: nothing is missing"; return; fi
-  if ! command -v python3 >/dev/null || ! python3 -m pip --version >/dev/null 2>&1; then
-    echo "setup: pip is needed for the CUDA wheels: apt-get install python3-pip" >&2
+  if ! python3 -m pip --version >/dev/null 2>&1 && ! { can_install && install python3-pip; }; then
+    echo "setup: the CUDA wheels need pip: apt-get install python3-pip" >&2
     return 1
   fi
   echo "setup: installing into $cuda_folder:$missing"
@@ -77,12 +81,6 @@ install_cuda() {
   # nvcc.profile looks for lib64
   if [ -d "$cuda_folder/nvidia/cu13/lib" ]; then ln -sfn lib "$cuda_folder/nvidia/cu13/lib64"; fi
 }
-
-case "${1:-}" in
-  "") ;;
-  --cuda | --cuda-compiler) install_cuda "$1"; exit ;;
-  *) echo "usage: tools/setup.sh [--cuda | --cuda-compiler]" >&2; exit 2 ;;
-esac
 
 missing_commands() {
   local pair
@@ -110,7 +108,6 @@ optional=$(missing_commands $optional_commands; missing_headers $optional_header
 if command -v mpicxx >/dev/null; then optional=${optional//libopenmpi-dev/}; fi
 needed=$(echo $needed)
 optional=$(echo $optional)
-if [ -z "$needed$optional" ]; then exit 0; fi
 
 as_root=""
 if [ "$(id -u)" != 0 ]; then as_root="sudo -n"; fi
@@ -137,9 +134,10 @@ fi
 # Optional ones: tried once, then only mentioned.
 tried=.cache/setup_optional_tried
 # shellcheck disable=SC2086
-if [ -n "$optional" ]; then
-  if [ ! -e "$tried" ] && can_install && install $optional; then exit 0; fi
+if [ -n "$optional" ] && { [ -e "$tried" ] || ! { can_install && install $optional; }; }; then
   mkdir -p .cache && touch "$tried"
   echo "setup: going on without: $optional (optional; the summary of the configure says what" \
        "each absence means; sudo apt-get install $optional)"
 fi
+
+if [ -n "$cuda" ]; then install_cuda "$cuda"; fi
