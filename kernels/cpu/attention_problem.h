@@ -9,7 +9,8 @@
 
 namespace fsdp::cpu {
 
-// A HeadView with its tensor's memory: row t of head h of sample b is at head(b, h) + t * row_width.
+// A HeadView with its tensor's memory: row t of head h of sample b is at head(b, h) + t *
+// row_width.
 template <typename T>
 struct HeadRows {
   T* data;
@@ -30,8 +31,8 @@ struct HeadRows {
   T* head(int64_t b, int64_t h) const { return data + b * length * row_width + h * head_stride; }
 };
 
-// AttentionArgs::key_bias: what is added to the scores of keys 0, 1, ... for head h of sample b; null
-// without one.
+// AttentionArgs::key_bias: what is added to the scores of keys 0, 1, ... for head h of sample b;
+// null without one.
 template <typename A>
 struct KeyBias {
   const A* data = nullptr;
@@ -54,7 +55,7 @@ struct AttentionShape {
   double scale;
   bool causal;
   int64_t window;
-  std::optional<DropoutMask> dropout;
+  std::optional<CpuDropoutMask> dropout;
   const int64_t* samples = nullptr;  // (batch), with dropout
 
   explicit AttentionShape(const AttentionArgs& args)

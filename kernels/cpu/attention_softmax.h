@@ -1,5 +1,5 @@
-// Masks, softmax and dropout on tiles of scores, (keys, 32 queries); see [Note: lanes and panels] in
-// attention_tile.h. Products: there.
+// Masks, softmax and dropout on tiles of scores, (keys, 32 queries); see [Note: lanes and panels]
+// in attention_tile.h. Products: there.
 #pragma once
 
 #include <limits>
@@ -25,9 +25,7 @@ struct Visibility {
   int64_t begin() const {
     return window > 0 ? std::clamp<int64_t>(first_position - window + 1, 0, keys) : 0;
   }
-  int64_t end() const {
-    return causal ? std::clamp<int64_t>(last_position + 1, 0, keys) : keys;
-  }
+  int64_t end() const { return causal ? std::clamp<int64_t>(last_position + 1, 0, keys) : keys; }
   // Whether a key in [first, last] is hidden from some query of the block.
   bool masks(int64_t first, int64_t last) const {
     return (causal && last > first_position) || (window > 0 && first <= last_position - window);
@@ -133,8 +131,8 @@ void OnlineSoftmax<A>::finish(A* log_sum_exp, A* reciprocal) const {
   });
 }
 
-// What a query that sees no key gives every key: 1 / keys in its lane, 0 in the others. Whether there
-// is one among the first `count`. `statistic`: -infinity for such a query, its maximum or its
+// What a query that sees no key gives every key: 1 / keys in its lane, 0 in the others. Whether
+// there is one among the first `count`. `statistic`: -infinity for such a query, its maximum or its
 // log_sum_exp; see AttentionArgs.
 template <typename A>
 bool uniform_weights(const A* statistic, int64_t count, int64_t keys, A* weights) {
@@ -203,7 +201,7 @@ void multiply_elements(A* x, const A* by, int64_t keys) {
 // keep (keys, 32): the dropout mask of a tile; elements of query i start at
 // first_element + i * query_stride.
 template <typename A>
-void draw_keep(const DropoutMask& mask, uint64_t sample, int64_t first_element,
+void draw_keep(const CpuDropoutMask& mask, uint64_t sample, int64_t first_element,
                int64_t query_stride, int64_t queries, int64_t keys, A* keep) {
   uint32_t words[kTileKeys + 8];
   const A scale = A(mask.scale);
@@ -214,7 +212,7 @@ void draw_keep(const DropoutMask& mask, uint64_t sample, int64_t first_element,
                     words);
     });
     for (int64_t key = 0; key < keys; ++key) {
-      keep[key * kLanes + i] = dropout_keeps(words[skipped + key], mask.threshold) ? scale : A(0);
+      keep[key * kLanes + i] = mask.keeps(words[skipped + key]) ? scale : A(0);
     }
   }
   for (int64_t key = 0; key < keys; ++key) {

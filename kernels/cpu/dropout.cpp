@@ -12,18 +12,16 @@ constexpr int64_t kGrain = 8192;  // elements that one thread takes at a time, a
 
 // Elements [begin, end) of one sample; begin is a multiple of 4.
 template <typename T>
-void drop_run(const DropoutMask& mask, uint64_t sample, const T* x, T* y, int64_t begin,
-              int64_t end) {
+void drop_run(CpuDropoutMask mask, uint64_t sample, const T* x, T* y, int64_t begin, int64_t end) {
   uint32_t words[kRun];
   const auto scale = static_cast<Accumulate<T>>(mask.scale);
-  const uint32_t threshold = mask.threshold;
   for (int64_t first = begin; first < end; first += kRun) {
     const int64_t n = std::min(kRun, end - first);
     dropout_words(mask, sample, static_cast<uint64_t>(first) / 4, (n + 3) / 4, words);
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; ++i) {
       const auto kept = Accumulate<T>(x[first + i]) * scale;
-      y[first + i] = T(dropout_keeps(words[i], threshold) ? kept : 0);
+      y[first + i] = T(mask.keeps(words[i]) ? kept : 0);
     }
   }
 }
@@ -36,7 +34,7 @@ void CpuBackend::dropout(Stream& stream, const DropoutArgs& args, const Tensor& 
   const int64_t pieces = (size + kGrain - 1) / kGrain;
   dispatch_floating(x.dtype(), "dropout", [&]<typename T>(TypeTag<T>) {
     enqueue(stream, "dropout", 0,
-            [=, mask = DropoutMask(args), ids = args.samples->data_as<int64_t>(),
+            [=, mask = CpuDropoutMask(args), ids = args.samples->data_as<int64_t>(),
              x = x.data_as<T>(), y = y.data_as<T>()](Worker& worker) {
               worker.team.run(samples * pieces, [&](int64_t task, int) {
                 const int64_t sample = task / pieces, begin = task % pieces * kGrain;

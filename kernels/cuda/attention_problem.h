@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/dropout_mask.h"
 #include "kernels/cuda/attention_tile.h"
-#include "kernels/cuda/dropout.h"
 
 namespace fsdp::cuda {
 
@@ -52,7 +52,7 @@ struct AttentionShape {
   const float* bias;
   int64_t bias_batch_stride, bias_head_stride;
   const int64_t* samples;  // null: no dropout
-  DropoutMask dropout;
+  DropoutMask<float> dropout;
 
   explicit AttentionShape(const AttentionArgs& args);
 

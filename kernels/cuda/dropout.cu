@@ -1,5 +1,5 @@
 // Dropout of activations: the mask is drawn again in backward, never stored.
-#include "kernels/cuda/dropout.h"
+#include "core/dropout_mask.h"
 #include "kernels/cuda/elements.h"
 
 namespace fsdp::cuda {
@@ -14,7 +14,7 @@ constexpr int kRun = 8;  // elements of a thread: two Philox blocks
 // source:  core/rng.h, DropoutKey
 template <typename T, bool kAligned>
 __global__ void __launch_bounds__(kThreads)
-    drop_elements(DropoutMask mask, const int64_t* samples, int64_t size, const T* x, T* y) {
+    drop_elements(DropoutMask<float> mask, const int64_t* samples, int64_t size, const T* x, T* y) {
   const int64_t first = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kRun;
   if (first >= size) return;
   const auto sample = static_cast<uint64_t>(samples[blockIdx.y]);
@@ -49,8 +49,9 @@ void CudaBackend::dropout(Stream& stream, const DropoutArgs& args, const Tensor&
   dispatch_device(x.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
     const bool aligned = aligned_to_16({x.data(), y.data()}) && size % kRun == 0;
     launch(aligned ? drop_elements<T, true> : drop_elements<T, false>,
-           Grid(blocks_for(size, kThreads * kRun), samples), kThreads, 0, op, DropoutMask(args),
-           args.samples->data_as<int64_t>(), size, x.data_as<T>(), y.data_as<T>());
+           Grid(blocks_for(size, kThreads * kRun), samples), kThreads, 0, op,
+           DropoutMask<float>(args), args.samples->data_as<int64_t>(), size, x.data_as<T>(),
+           y.data_as<T>());
   });
 }
 
