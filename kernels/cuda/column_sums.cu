@@ -49,20 +49,28 @@ __global__ void __launch_bounds__(kThreads)
 
 constexpr int kPartialWarps = 32;  // there are few columns and many rows: as many as a block has
 
-// mapping: a lane per column, the warps take the rows in turn
+// Where sums go, and where their columns begin in a row of partials.
+struct SumTarget {
+  AnyElements out;
+  int64_t first;
+  bool accumulate;
+};
+
+// mapping: grid y is the target; a lane per column, the warps take the rows in turn
 // bytes:   those of partials, once
 // in f32:  the sums
 // source:  none
 __global__ void __launch_bounds__(kPartialWarps* kWarpSize)
     sum_partials(const float* partials, int64_t rows, int64_t stride, int64_t columns,
-                 AnyElements out, bool accumulate) {
+                 SumTarget one, SumTarget other) {
+  const SumTarget to = blockIdx.y == 0 ? one : other;
   const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarpSize + lane;
   float sum = 0;
   if (column < columns) {
 #pragma unroll 4
     for (int64_t row = warp; row < rows; row += kPartialWarps)
-      sum += partials[row * stride + column];
+      sum += partials[row * stride + to.first + column];
   }
   FSDP_SHARED(tile, float[kPartialWarps][kWarpSize]);
   tile[warp][lane] = sum;
@@ -70,20 +78,29 @@ __global__ void __launch_bounds__(kPartialWarps* kWarpSize)
   if (warp != 0 || column >= columns) return;
   for (int from = 1; from < kPartialWarps; ++from) sum += tile[from][lane];
   double total[1] = {sum};
-  if (accumulate) {
-    out.load<1>(column, total);
+  if (to.accumulate) {
+    to.out.load<1>(column, total);
     total[0] += sum;
   }
-  out.store<1>(column, total);
+  to.out.store<1>(column, total);
 }
 
 }  // namespace
 
 void add_partials(const Op& op, const float* partials, int64_t rows, int64_t stride,
-                  const Tensor& out, bool accumulate) {
-  dispatch_device_wide(out.dtype(), op.name(), [](auto) {});  // refuses what is not floating
-  launch(sum_partials, Grid(blocks_for(out.numel(), kWarpSize)), kPartialWarps * kWarpSize, 0, op,
-         partials, rows, stride, out.numel(), AnyElements(out), accumulate);
+                  std::initializer_list<ColumnSums> sums) {
+  std::vector<SumTarget> targets;
+  int64_t columns = 0;
+  for (const ColumnSums& s : sums) {
+    if (!s.out) continue;
+    dispatch_device_wide(s.out->dtype(), op.name(), [](auto) {});  // refuses what is not floating
+    targets.push_back({AnyElements(*s.out), s.first, s.accumulate});
+    columns = s.out->numel();
+  }
+  if (targets.empty()) return;
+  launch(sum_partials, Grid(blocks_for(columns, kWarpSize), static_cast<int64_t>(targets.size())),
+         kPartialWarps * kWarpSize, 0, op, partials, rows, stride, columns, targets.front(),
+         targets.back());
 }
 
 void CudaBackend::sum_rows(Stream& stream, const SumRowsArgs& args) {
@@ -101,7 +118,7 @@ void CudaBackend::sum_rows(Stream& stream, const SumRowsArgs& args) {
     const Workspace<float> partials(op, chunks * columns);
     launch(aligned ? sum_chunks<T, kRun> : sum_chunks<T, 1>, Grid(across, chunks), kThreads, 0, op,
            args.x.data_as<T>(), partials.data(), rows, columns, chunk_rows);
-    add_partials(op, partials.data(), chunks, columns, args.out, args.accumulate);
+    add_partials(op, partials.data(), chunks, columns, {{&args.out, 0, args.accumulate}});
   });
 }
 

@@ -207,11 +207,9 @@ void walk_rows(const Op& op, const NormBackwardArgs& args, void (*kernel)(NormBa
   const Workspace<float> partials(op, wanted ? blocks * 2 * a.columns : 0);
   if (wanted) a.partials = partials.data();
   launch(kernel, Grid(blocks), threads, 0, op, a);
-  const auto add = [&](Tensor* out, int64_t offset, bool accumulate) {
-    if (out) add_partials(op, a.partials + offset, blocks, 2 * a.columns, *out, accumulate);
-  };
-  add(args.dweight, 0, args.accumulate_weight);
-  add(args.dbias, a.columns, args.accumulate_bias);
+  add_partials(
+      op, a.partials, blocks, 2 * a.columns,
+      {{args.dweight, 0, args.accumulate_weight}, {args.dbias, a.columns, args.accumulate_bias}});
 }
 
 void norm_backward(CudaBackend& backend, Stream& stream, std::string_view name,
