@@ -57,13 +57,24 @@ has_library() {
 }
 
 install_cuda() {
-  local root wheels="" wheel missing="" name
+  local root wheels="" wheel missing="" name major=13
   root=$(toolkit)
-  if [ -n "$root" ]; then echo "setup: CUDA toolkit in $root"; else wheels=$compiler_wheels; fi
+  if [ -n "$root" ]; then
+    echo "setup: CUDA toolkit in $root"
+    major=$("$root/bin/nvcc" --version | sed -n 's/.*, V\([0-9]*\)\..*/\1/p')
+  else
+    wheels=$compiler_wheels
+  fi
   if [ "$1" = --cuda ]; then
-    has_library "${root:-/none}" 'libcublasLt.so.1[2-9]*' || wheels+=" $cublas_wheels"
+    has_library "${root:-/none}" "libcublasLt.so.$major*" || wheels+=" $cublas_wheels"
     has_library "${root:-/none}" 'libcudnn.so.9*' || wheels+=" $cudnn_wheels"
     has_library "${root:-/none}" 'libnccl.so.2*' || wheels+=" $nccl_wheels"
+  fi
+  if [ "$major" != 13 ] && [ -n "$wheels" ]; then  # the program would not open them
+    # shellcheck disable=SC2086
+    echo "setup: the wheels are for CUDA 13, the toolkit is of CUDA $major: install its own libraries" \
+         "in place of" $wheels >&2
+    return 1
   fi
   for wheel in $wheels; do  # what pip has left here: NAME-VERSION.dist-info
     name=${wheel%%==*}

@@ -1,14 +1,16 @@
 // Opens cuBLASLt. The emulator of the tests has its own: tests/cuda_emulator/cublaslt.cpp.
 #include "core/dynamic_library.h"
+#include "core/error.h"
 #include "kernels/cuda/cublaslt.h"
 
 namespace fsdp::cuda::lt {
 namespace {
 
 Library open() {
-  // FSDP_CUBLAS_LIBRARY: where the build has found it
-  const DynamicLibrary from("cuBLASLt",
-                            {FSDP_CUBLAS_LIBRARY, "libcublasLt.so.13", "libcublasLt.so.12"});
+  // FSDP_CUBLAS_LIBRARY: where the build has found it. Else the one of the CUDA that this is built
+  // with: another one may lie there too.
+  const std::string name = fmt::format("libcublasLt.so.{}", CUDART_VERSION / 1000);
+  const DynamicLibrary from("cuBLASLt", {FSDP_CUBLAS_LIBRARY, name.c_str()});
   Library to{};
   from.find(to.version, "cublasLtGetVersion");
   from.find(to.create, "cublasLtCreate");

@@ -123,6 +123,7 @@ enum Attribute : int {
 
 struct Library {
   size_t (*version)();
+  size_t (*cudart_version)();  // of the CUDA that it is built for
   const char* (*error_string)(Status);
   void (*last_error)(char* message, size_t room);
   Status (*create)(Handle*);

@@ -398,6 +398,7 @@ Status execute(Handle handle, Descriptor plan, Descriptor pack) {
 const Library& library() {
   static const Library table = {
       .version = [] { return kOldest; },
+      .cudart_version = [] { return size_t{CUDART_VERSION}; },
       .error_string = [](Status) { return "emulated"; },
       .last_error = [](char* message,
                        size_t room) { std::strncpy(message, last_message.c_str(), room); },

@@ -7,31 +7,46 @@ set(CUDA_DEPS_DIR "" CACHE PATH "the `nvidia` folder of the CUDA pip wheels: cu1
 set(gpu_hints "")
 foreach(folder ${CUDA_DEPS_DIR} ${PROJECT_SOURCE_DIR}/.cache/cuda/nvidia)
   list(APPEND gpu_hints ${folder}/cu13 ${folder}/cudnn ${folder}/nccl)
+  # the wheels for CUDA 12 have a folder each
+  list(APPEND gpu_hints ${folder}/cuda_nvcc ${folder}/cuda_runtime ${folder}/cublas
+       ${folder}/cuda_nvrtc)
 endforeach()
 list(APPEND gpu_hints $ENV{CUDA_HOME} /usr/local/cuda)
 
 find_program(FSDP_NVCC nvcc HINTS ${gpu_hints} PATH_SUFFIXES bin)
+if(FSDP_NVCC)  # what belongs to it comes first: there may be several toolkits
+  file(REAL_PATH ${FSDP_NVCC} found)
+  cmake_path(GET found PARENT_PATH found)
+  cmake_path(GET found PARENT_PATH found)
+  list(PREPEND gpu_hints ${found})
+endif()
 # Headers alone are enough for the emulator of the tests.
 find_path(FSDP_CUDA_INCLUDE cuda_runtime.h HINTS ${gpu_hints} PATH_SUFFIXES include)
-find_library(FSDP_CUBLAS NAMES cublasLt libcublasLt.so.13 libcublasLt.so.12
+set(FSDP_CUDA_VERSION 0)
+if(FSDP_CUDA_INCLUDE)
+  file(STRINGS ${FSDP_CUDA_INCLUDE}/cuda.h found REGEX "^#define CUDA_VERSION ")
+  string(REGEX REPLACE "[^0-9]" "" FSDP_CUDA_VERSION "${found}")  # 13000
+endif()
+math(EXPR cuda_major "${FSDP_CUDA_VERSION} / 1000")
+math(EXPR cuda_minor "${FSDP_CUDA_VERSION} / 10 % 100")
+# Of this CUDA, as at run time (kernels/cuda/*_library.cpp): libcublasLt.so may be of another one.
+# cuDNN and NCCL have one name for all of them; cudnn_library.cpp asks cuDNN, and NCCL needs nothing
+# of CUDA but the driver.
+find_library(FSDP_CUBLAS NAMES libcublasLt.so.${cuda_major}
              HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
-find_library(FSDP_CUDNN NAMES cudnn libcudnn.so.9 HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
+find_library(FSDP_CUDNN NAMES libcudnn.so.9 cudnn HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
 # cuDNN compiles its kernels with NVRTC, which needs this one.
-find_library(FSDP_NVRTC_BUILTINS NAMES nvrtc-builtins libnvrtc-builtins.so.13.0
+find_library(FSDP_NVRTC_BUILTINS NAMES libnvrtc-builtins.so.${cuda_major}.${cuda_minor}
              HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
-find_library(FSDP_NCCL NAMES nccl libnccl.so.2 HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
+find_library(FSDP_NCCL NAMES libnccl.so.2 nccl HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
 set(FSDP_CUDNN_PATHS  # for cudnn_library.cpp
     FSDP_CUDNN_LIBRARY="$<$<BOOL:${FSDP_CUDNN}>:${FSDP_CUDNN}>"
     FSDP_NVRTC_BUILTINS_LIBRARY="$<$<BOOL:${FSDP_NVRTC_BUILTINS}>:${FSDP_NVRTC_BUILTINS}>")
 mark_as_advanced(FSDP_NVCC FSDP_CUDA_INCLUDE FSDP_CUBLAS FSDP_CUDNN FSDP_NVRTC_BUILTINS FSDP_NCCL)
 
 set(FSDP_HAVE_CUDA_HEADERS OFF)
-if(FSDP_CUDA AND FSDP_CUDA_INCLUDE)
-  file(STRINGS ${FSDP_CUDA_INCLUDE}/cuda.h found REGEX "^#define CUDA_VERSION ")
-  string(REGEX REPLACE "[^0-9]" "" FSDP_CUDA_VERSION "${found}")  # 13000
-  if(FSDP_CUDA_VERSION GREATER_EQUAL 12040)
-    set(FSDP_HAVE_CUDA_HEADERS ON)
-  endif()
+if(FSDP_CUDA AND FSDP_CUDA_VERSION GREATER_EQUAL 12040)
+  set(FSDP_HAVE_CUDA_HEADERS ON)
 endif()
 
 set(FSDP_HAVE_CUDA OFF)

@@ -105,6 +105,7 @@ static_assert(int{kDeviceJson} == CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION);
 template <auto own, typename Theirs>
 constexpr bool kSame = test::kSameSignature<decltype(std::declval<Library>().*own), Theirs>;
 static_assert(kSame<&Library::version, decltype(&cudnnGetVersion)>);
+static_assert(kSame<&Library::cudart_version, decltype(&cudnnGetCudartVersion)>);
 static_assert(kSame<&Library::error_string, decltype(&cudnnGetErrorString)>);
 static_assert(kSame<&Library::last_error, decltype(&cudnnGetLastErrorString)>);
 static_assert(kSame<&Library::create, decltype(&cudnnCreate)>);
