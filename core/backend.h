@@ -65,7 +65,7 @@ class Backend {
                             size_t bytes) = 0;
   // Does not wait: `destination` holds the values once the event is ready, and must live until
   // then. `arrived` is called on a thread of the backend when they are there; later work of the
-  // stream does not wait for it.
+  // stream need not wait for it.
   virtual EventPtr read_later(Stream& stream, void* destination, const void* source, size_t bytes,
                               std::function<void()> arrived) = 0;
   virtual MemoryLedger& ledger() = 0;
@@ -132,6 +132,7 @@ class Backend {
   // x[i] = mean + deviation * normal_at(seed, name_hash, first_index + i); deviation 0: a constant.
   virtual void fill_normal(Stream& stream, Tensor& x, double mean, double deviation, uint64_t seed,
                            uint64_t name_hash, int64_t first_index) = 0;
+  virtual void round_stochastically(Stream& stream, const StochasticRoundArgs& args) = 0;
   virtual void adamw(Stream& stream, const AdamWArgs& args) = 0;
   // step_counts[i] += present[i] unless *skip != 0; all i32.
   virtual void advance_steps(Stream& stream, Tensor& step_counts, const Tensor& present,

@@ -152,6 +152,25 @@ struct ShardSegment {
   int32_t parameter = 0;  // index into step_counts
 };
 
+// Elements [begin, end) of a flat shard, which are `first` and on of the parameter of that name.
+struct ParameterRun {
+  int64_t begin = 0;
+  int64_t end = 0;
+  uint64_t name_hash = 0;
+  int64_t first = 0;
+};
+
+// out[i] = x[i] rounded to bf16, up or down by chance, so that the mean over many updates is x[i];
+// what bf16 holds exactly stays. The draw is of seed, update, parameter and element (core/rng.h,
+// RoundingStream): no sharding changes it. Elements outside the runs are left alone.
+struct StochasticRoundArgs {
+  const Tensor& x;                        // (n), f32
+  Tensor& out;                            // (n), bf16; apart from x
+  const std::vector<ParameterRun>& runs;  // disjoint
+  uint64_t seed = 0;
+  uint32_t update = 0;  // how often the optimizer has stepped
+};
+
 // AdamW (Loshchilov & Hutter, ICLR 2019), decoupled decay, PyTorch's operation order:
 //   p *= 1 - lr * weight_decay;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
 //   p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + epsilon)

@@ -22,6 +22,14 @@ std::array<uint32_t, 2> dropout_key(const DropoutKey& key) {
   return {mixed[0], mixed[1]};
 }
 
+RoundingStream::RoundingStream(uint64_t seed, uint32_t update) {
+  // Whitened as above, and apart from dropout by the tag.
+  const Philox4x32 mixed =
+      philox4x32({update, 0, 0, 0x726f756eu},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  key = {mixed[0], mixed[1]};
+}
+
 namespace {
 
 // The 128 random bits of elements 2 * pair and 2 * pair + 1.

@@ -52,6 +52,34 @@ constexpr Philox4x32 dropout_counter(uint64_t block, uint64_t sample, uint32_t s
           static_cast<uint32_t>(sample), step};
 }
 
+// The draws by which values that an update left in f32 are rounded to bf16. Element e of a
+// parameter takes half of a word of philox(counter = {e/8 low, e/8 high, name hash low, high},
+// key = seed mixed with the update).
+struct RoundingStream {
+  std::array<uint32_t, 2> key{};
+
+  RoundingStream() = default;
+  RoundingStream(uint64_t seed, uint32_t update);
+  // The words of elements 8 * block to 8 * block + 7; element 8 * block + i has draw(words, i).
+  constexpr Philox4x32 words(uint64_t name_hash, uint64_t block) const {
+    return philox4x32({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
+                       static_cast<uint32_t>(name_hash), static_cast<uint32_t>(name_hash >> 32)},
+                      key);
+  }
+  static constexpr uint32_t draw(const Philox4x32& words, uint32_t i) {
+    return words[i / 2] >> (i % 2 * 16) & 0xffffu;
+  }
+};
+
+// The bits of an f32 as those of a bf16: towards zero when their lower half plus the draw (16 bits)
+// has no carry, else away from it. So each is as likely as the other one is far. Infinities and NaN
+// stay what they are.
+constexpr uint16_t rounded_by_chance(uint32_t bits, uint32_t draw) {
+  if ((bits & 0x7f800000u) != 0x7f800000u) return static_cast<uint16_t>((bits + draw) >> 16);
+  const uint32_t quiet = (bits & 0x007fffffu) != 0 ? 0x40u : 0u;
+  return static_cast<uint16_t>(bits >> 16 | quiet);
+}
+
 // Standard normal number `index` of the stream (seed, name_hash): Box-Muller over one Philox block
 // per pair, in double.
 std::array<double, 2> normal_pair(uint64_t seed, uint64_t name_hash, uint64_t pair);

@@ -99,6 +99,7 @@ class CpuBackend final : public Backend {
   void divide(Stream& stream, Tensor& x, double divisor) override;
   void fill_normal(Stream& stream, Tensor& x, double mean, double deviation, uint64_t seed,
                    uint64_t name_hash, int64_t first_index) override;
+  void round_stochastically(Stream& stream, const StochasticRoundArgs& args) override;
   void adamw(Stream& stream, const AdamWArgs& args) override;
   void advance_steps(Stream& stream, Tensor& step_counts, const Tensor& present,
                      const Tensor& skip) override;

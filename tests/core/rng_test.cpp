@@ -2,10 +2,11 @@
 // right moments; dropout keys and counters do not collide. The generator itself: philox_test.cpp.
 #include "core/rng.h"
 
-#include <doctest/doctest.h>
-
+#include <bit>
 #include <cmath>
 #include <set>
+
+#include <doctest/doctest.h>
 
 namespace fsdp {
 namespace {
@@ -77,6 +78,51 @@ TEST_CASE("dropout counters differ in step, sample and block") {
     }
   }
   CHECK(static_cast<int>(counters.size()) == count);
+}
+
+TEST_CASE("draws of rounding differ in seed, update, parameter and element") {
+  std::set<Philox4x32> words;
+  int count = 0;
+  for (const uint64_t seed : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32}) {
+    for (const uint32_t update : {0u, 1u, 1u << 31}) {
+      for (const uint64_t name :
+           {hash_name("v"), hash_name("w"), hash_name("w") ^ (uint64_t{1} << 40)}) {
+        for (const uint64_t block : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32}) {
+          words.insert(RoundingStream(seed, update).words(name, block));
+          ++count;
+        }
+      }
+    }
+  }
+  CHECK(static_cast<int>(words.size()) == count);
+  std::set<uint32_t> draws;  // eight halves of the four words
+  const Philox4x32 block = {0x00020001, 0x00040003, 0x00060005, 0x00080007};
+  for (uint32_t i = 0; i < 8; ++i) draws.insert(RoundingStream::draw(block, i));
+  CHECK(draws == std::set<uint32_t>{1, 2, 3, 4, 5, 6, 7, 8});
+}
+
+// Over all draws, which are equally likely: no statistics.
+TEST_CASE("rounding by chance gives the value on average, and one of its two neighbours") {
+  for (const float x : {1.0f, 1.0f + 0x1p-23f, -1.00001f, 0.1f, -3.3e-39f, 1e-45f, 3e38f}) {
+    CAPTURE(x);
+    const auto bits = std::bit_cast<uint32_t>(x);
+    uint64_t away = 0;
+    bool neighbours = true;
+    for (uint32_t draw = 0; draw < 0x10000; ++draw) {
+      const uint32_t rounded = rounded_by_chance(bits, draw);
+      neighbours &= rounded == bits >> 16 || rounded == (bits >> 16) + 1;
+      away += rounded - (bits >> 16);
+    }
+    CHECK(neighbours);
+    CHECK(away == (bits & 0xffff));  // of 65536: as far as it lies from the nearer to zero
+  }
+  for (const uint32_t draw : {0u, 0x8000u, 0xffffu}) {
+    CHECK(rounded_by_chance(0x7f800000u, draw) == 0x7f80);  // infinities
+    CHECK(rounded_by_chance(0xff800000u, draw) == 0xff80);
+    CHECK(rounded_by_chance(0x7f800001u, draw) == 0x7fc0);  // NaN whose lower half would be lost
+    CHECK(rounded_by_chance(0xffffffffu, draw) == 0xffff);
+    CHECK(rounded_by_chance(0x80000000u, draw) == 0x8000);  // -0
+  }
 }
 
 TEST_CASE("uniform numbers lie in [0, 1)") {

@@ -63,6 +63,16 @@ void add_memory(const ShardExtents& e, std::vector<KernelCase>& table) {
   const DType narrow = e.has_copy() ? e.dtype : DType::kBF16;
   add_cast("to 16 bits", e.master, narrow);
   add_cast("from 16 bits", narrow, e.master);
+  table.push_back(
+      {"round_stochastically", "", text(e), ops::cast_cost(e.n, DType::kF32, DType::kBF16),
+       kOptimizerBar, [=](KernelInputs& in) -> KernelRun {
+         const Tensor x = in.normal(Shape{e.n}, DType::kF32);
+         Tensor out = in.empty(Shape{e.n}, DType::kBF16);
+         const std::vector<ParameterRun> runs = {{0, e.n, /*name_hash=*/2, 0}};
+         return [=](Backend& backend, Stream& stream) mutable {
+           backend.round_stochastically(stream, {.x = x, .out = out, .runs = runs, .seed = 1});
+         };
+       }});
   table.push_back({"divide", "", text(e), ops::divide_cost(e.n, e.gradient), kOptimizerBar,
                    [=](KernelInputs& in) -> KernelRun {
                      const Tensor x = in.normal(Shape{e.n}, e.gradient);

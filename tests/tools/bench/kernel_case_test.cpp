@@ -79,6 +79,7 @@ TEST_CASE("kernel table: bytes are those of the formulas") {
   CHECK(bytes_of(table, "adamw with copy") == 30 * P);
   CHECK(bytes_of(table, "power_sum") == 4 * P);
   CHECK(bytes_of(table, "cast to 16 bits") == 6 * P);
+  CHECK(bytes_of(table, "round_stochastically") == 6 * P);
   CHECK(bytes_of(table, "fill_zero") == 4 * P);
   CHECK(bytes_of(table, "advance_steps") == 0);
 }
