@@ -185,7 +185,7 @@ std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
     shards.push_back({.name = unit.name,
                       .master = segment.master,
                       .gradient = unit.gradients->shard(),
-                      .copy = segment.copy,
+                      .copy = unit.parameters.rounds_by_chance() ? Tensor() : segment.copy,
                       .present = present_.slice(present_begin_[i], Shape{count}),
                       .segments = segment.layout.segments(mesh_->shard_index()),
                       .spans = segment.layout.spans(mesh_->shard_index()),
@@ -198,6 +198,10 @@ std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
 }
 
 void FullySharded::finish_step() {
+  ++runtime_.updates;
+  for (const auto& unit : units_) {
+    if (unit->parameters.rounds_by_chance()) unit->parameters.master_changed();
+  }
   runtime_.parameters_updated = backend().record(backend().compute_stream());
   for (const auto& unit : units_) {
     if (unit->gradients) unit->gradients->clear();

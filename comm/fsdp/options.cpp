@@ -52,7 +52,8 @@ std::vector<std::string> texts_of(const FsdpOptions& options) {
   const auto& [strategy, shard_size, reshard_after_forward, reshard_group_size, param_dtype,
                reduce_dtype, divide_factor, force_sum, split_division, forward_prefetch,
                backward_prefetch, units_in_flight, separate_reduce, release_arena, accumulation,
-               micro_steps, absent_is_zero, detect_overflow, fixed_order, units] = options;
+               micro_steps, absent_is_zero, detect_overflow, fixed_order, rounding_seed, units] =
+      options;
   const auto number = [](auto choice) { return static_cast<int>(choice); };
   return {
       fmt::format("strategy {}", number(strategy)),
@@ -76,6 +77,7 @@ std::vector<std::string> texts_of(const FsdpOptions& options) {
       fmt::format("absent_is_zero {}", absent_is_zero),
       fmt::format("detect_overflow {}", detect_overflow),
       fmt::format("fixed_order {}", fixed_order),
+      fmt::format("rounding_seed {}", rounding_seed ? fmt::format("{}", *rounding_seed) : "none"),
   };
 }
 

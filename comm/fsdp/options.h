@@ -85,6 +85,10 @@ struct FsdpOptions {
   // blocks of 1024 elements.
   bool fixed_order = false;
 
+  // Masters become bf16 by stochastic rounding under this seed, where param_dtype is bf16; absent:
+  // to nearest. See [Note: rounding by chance] in unit_parameters.h.
+  std::optional<uint64_t> rounding_seed = std::nullopt;
+
   std::vector<UnitOverride> units = {};  // later ones over earlier ones; see unit_options.h
   bool operator==(const FsdpOptions&) const = default;
 };

@@ -2,8 +2,25 @@
 #include "comm/fsdp/unit_parameters.h"
 
 #include "comm/fsdp/scope.h"
+#include "core/rng.h"
 
 namespace fsdp::comm {
+
+namespace {
+
+std::vector<ParameterRun> runs_of(const FlatLayout& layout, int shard) {
+  std::vector<ParameterRun> runs;
+  for (const ShardPiece& piece : layout.pieces(shard)) {
+    const FlatParameter& p = layout.parameters()[static_cast<size_t>(piece.parameter)];
+    runs.push_back({.begin = piece.shard_begin,
+                    .end = piece.shard_begin + piece.count,
+                    .name_hash = hash_name(p.parameter->name()),
+                    .first = piece.parameter_begin});
+  }
+  return runs;
+}
+
+}  // namespace
 
 UnitParameters::UnitParameters(FsdpRuntime& runtime, std::string name,
                                const std::vector<Parameter*>& parameters,
@@ -58,6 +75,7 @@ void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool
     s.master = Tensor::zeros(backend, Shape{s.layout.shard_numel()}, master_dtype,
                              MemoryCategory::kParameterShard);
   }
+  if (trainable && rounds_by_chance()) s.runs = runs_of(s.layout, runtime_.mesh.shard_index());
   if (inner_) {
     s.inner_shard = Tensor::empty(backend, Shape{s.layout.numel() / inner_->size()}, dtype,
                                   MemoryCategory::kUnshardedParameter);
@@ -105,7 +123,7 @@ void UnitParameters::gather_segment(ParameterSegment& s) {
     return;
   }
   Tensor own = slot(s, all);
-  if (own.data() != s.master.data()) backend.cast(stream, s.master, own);
+  if (own.data() != s.master.data()) narrow(stream, s, own);
   gathered_ = runtime_.mesh.gather().all_gather(stream, all);
 }
 
@@ -155,10 +173,22 @@ const ParameterSegment* UnitParameters::trainable() const {
 
 void UnitParameters::master_changed() {
   for (ParameterSegment& s : segments_) {
-    if (s.copy.defined()) {
-      runtime_.backend.cast(runtime_.backend.compute_stream(), s.master, s.copy);
-    }
+    if (s.copy.defined()) narrow(runtime_.backend.compute_stream(), s, s.copy);
   }
+}
+
+bool UnitParameters::rounds_by_chance() const {
+  return options_.rounding_seed && options_.param_dtype == DType::kBF16;
+}
+
+// The master in the compute dtype. A shard that is only padding has no runs.
+void UnitParameters::narrow(Stream& stream, const ParameterSegment& s, Tensor& out) {
+  if (!s.trainable || !rounds_by_chance()) return runtime_.backend.cast(stream, s.master, out);
+  runtime_.backend.round_stochastically(stream, {.x = s.master,
+                                                 .out = out,
+                                                 .runs = s.runs,
+                                                 .seed = *options_.rounding_seed,
+                                                 .update = runtime_.updates});
 }
 
 Tensor UnitParameters::gather_shards(const ParameterSegment& segment, const Tensor& shard) {

@@ -26,6 +26,12 @@
 // unit's own, and where its dtype is the master's, the master is a slice of it: nothing is held
 // twice. reshard() then gives nothing back; mark_updated(), after the optimizer, says that the
 // slots of other ranks are stale: SHARDED, until the next gather.
+//
+// [Note: rounding by chance] With rounding_seed a master becomes bf16 by stochastic rounding: what
+// the model computes with is the master on average, however small the updates are. The draws are of
+// the update's number, not of the gather: every gather of a step, on every replica and under every
+// strategy, rounds a parameter alike. Only here and not in the optimizer, whose fused copy would be
+// a second place: a resident copy then costs a pass of 6 bytes a parameter, after the update.
 #pragma once
 
 #include <functional>
@@ -49,6 +55,7 @@ struct FsdpRuntime {
   Stream& gather_stream;
   Stream& reduce_stream;
   Stream& replica_stream;
+  uint32_t updates = 0;                   // steps finished: what the draws of rounding are of
   EventPtr parameters_updated = nullptr;  // the optimizer's last write to the masters; may be null
   Communicator* everyone = nullptr;       // all ranks on the reduce stream, where order demands it
   Tensor overflow = {};  // (), i32: set by a rank's own gradients, until it is shared
@@ -66,6 +73,7 @@ struct ParameterSegment {
   Tensor master;                       // 1D (shard): f32/f64; compute dtype when frozen
   std::shared_ptr<Storage> unsharded;  // compute dtype; the parameters are views of it
   Tensor copy;                         // 1D: where no gather casts the master (one shard)
+  std::vector<ParameterRun> runs;      // of the master, where it is rounded by chance; else empty
   Tensor inner_shard;                  // 1D: part kept for the backward's smaller gather
   int64_t arena_offset = 0;            // bytes, in a lent buffer
 };
@@ -101,6 +109,8 @@ class UnitParameters {
   const ParameterSegment* trainable() const;  // null when everything is frozen
   // After a master was written from outside: refreshes a resident copy in the compute dtype.
   void master_changed();
+  // Whether the copy is to be refreshed so after the optimizer too, which otherwise writes it.
+  bool rounds_by_chance() const;
   // The full values behind one shard per rank (masters, or reduced gradients), in temporary memory:
   // for saving and checking. Collective.
   Tensor gather_shards(const ParameterSegment& segment, const Tensor& shard);
@@ -108,6 +118,7 @@ class UnitParameters {
  private:
   void add_segment(const std::vector<Parameter*>& parameters, bool trainable);
   void gather_segment(ParameterSegment& segment);
+  void narrow(Stream& stream, const ParameterSegment& segment, Tensor& out);
   Tensor flat(const ParameterSegment& segment) const;
   Tensor slot(const ParameterSegment& segment, const Tensor& flat) const;
 

@@ -326,7 +326,8 @@ RunResult train_on(comm::Communicator& world, const RunSpec& spec) {
 RunResult train_as_one_rank(RunSpec spec) {
   spec.fsdp = {.param_dtype = spec.fsdp.param_dtype,
                .reduce_dtype = spec.fsdp.reduce_dtype,
-               .fixed_order = spec.fsdp.fixed_order};
+               .fixed_order = spec.fsdp.fixed_order,
+               .rounding_seed = spec.fsdp.rounding_seed};
   RunResult result;
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
     RankRun run(world, spec);

@@ -185,6 +185,24 @@ TEST_CASE("train setup: every way of sharding reaches the session") {
             .fsdp.forward_prefetch == std::numeric_limits<int>::max());
 }
 
+TEST_CASE("train setup: stochastic rounding has the run's seed, and is of bf16") {
+  const auto seed_of = [](const std::string& train) {
+    return session_options(config_of("train: {" + train + "}"), {}, 1, {}).fsdp.rounding_seed;
+  };
+  CHECK(seed_of("dtype: bf16, seed: 7") == std::nullopt);
+  CHECK(seed_of("dtype: bf16, seed: 7, stochastic_rounding: true") == uint64_t{7});
+  for (const char* dtype : {"f32", "f16", "f64"}) {
+    CHECK(test::error_of(
+              [&] { seed_of(fmt::format("dtype: {}, stochastic_rounding: true", dtype)); }) ==
+          fmt::format("test.yaml:1: train.stochastic_rounding: rounds master weights to bf16, "
+                      "but {} is computed in",
+                      dtype));
+  }
+  const config::TrainConfig one_unit = config_of(
+      "train: {stochastic_rounding: true}\nfsdp: {units: [{match: head, param_dtype: bf16}]}\n");
+  CHECK(session_options(one_unit, {}, 1, {}).fsdp.rounding_seed == uint64_t{42});
+}
+
 TEST_CASE("train setup: what is found out late names its key and place too") {
   const auto wrap_error = [](const config::TrainConfig& config) {
     cpu::CpuBackend backend;

@@ -128,6 +128,7 @@ struct TrainSection {
   int64_t eval_every = 0;
   int64_t eval_batches = 0;
   DType dtype = DType::kF32;
+  bool stochastic_rounding = false;
   std::optional<DType> reduce_dtype;
   std::optional<DType> buffer_dtype;
   std::vector<std::string> freeze;

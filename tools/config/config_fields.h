@@ -133,6 +133,10 @@ void visit(V& v, TrainSection& c) {
   v.field("eval_every", c.eval_every, "steps; 0: only at the end");
   v.field("eval_batches", c.eval_batches, "of the validation data; 0: all");
   v.field("dtype", c.dtype, "of compute; master weights are f32 (f64 for f64)");
+  v.field(
+      "stochastic_rounding", c.stochastic_rounding,
+      "master weights are rounded to bf16 by chance, by train.seed, so that small updates count "
+      "on average; else to nearest");
   v.field("reduce_dtype", c.reduce_dtype, "of gradient sums over ranks; auto: f32 (f64 for f64)");
   v.field("buffer_dtype", c.buffer_dtype,
           "that rotary and ALiBi values are rounded to; auto: f32 (f64 for f64)");

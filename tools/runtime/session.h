@@ -50,6 +50,7 @@ void freeze_parameters(const models::ModelConfig& config, const std::vector<std:
                        const std::vector<Parameter*>& parameters);
 
 comm::WrapPolicy wrap_of(const SessionOptions& options);
+std::vector<DType> computed_dtypes(const comm::FsdpOptions& options);  // of the run and its units
 // Error when two tables that are used together are units and the arena has one buffer.
 void check_buffers(Module& model, const comm::WrapPolicy& wrap, const comm::FsdpOptions& options,
                    int shards);

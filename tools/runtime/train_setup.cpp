@@ -246,6 +246,9 @@ comm::FsdpOptions fsdp_options(const config::TrainConfig& config) {
           .micro_steps = to_int(train.micro_steps),
           .absent_is_zero = c.absent_is_zero,
           .fixed_order = c.fixed_order,
+          .rounding_seed = train.stochastic_rounding
+                               ? std::optional(static_cast<uint64_t>(train.seed))
+                               : std::nullopt,
           .units = unit_overrides(c)};
 }
 
@@ -330,6 +333,11 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
                             .seed = static_cast<uint64_t>(train.seed)};
   try {
     comm::check_options(options.fsdp, ranks);
+    const std::vector<DType> computed = computed_dtypes(options.fsdp);
+    FSDP_CHECK(!train.stochastic_rounding ||
+                   std::count(computed.begin(), computed.end(), DType::kBF16) > 0,
+               "train.stochastic_rounding: rounds master weights to bf16, but {} is computed in",
+               fsdp::name_of(train.dtype));
     FSDP_CHECK(
         !train.buffer_dtype || has_position_values(model),
         "train.buffer_dtype: {} has no effect on {}: it has neither rotary positions nor ALiBi",

@@ -124,6 +124,7 @@ TEST_CASE("fsdp options: a rank that differs in any of them is told which") {
       {"absent_is_zero true", [](FsdpOptions& o) { o.absent_is_zero = true; }},
       {"detect_overflow true", [](FsdpOptions& o) { o.detect_overflow = true; }},
       {"fixed_order true", [](FsdpOptions& o) { o.fixed_order = true; }},
+      {"rounding_seed 7", [](FsdpOptions& o) { o.rounding_seed = 7; }},
   };
   for (const auto& [told, change] : changes) {
     CAPTURE(told);
