@@ -42,7 +42,8 @@ bool begin_mpi() {
     MPI_Query_thread(&level);
   } else {
     // Open MPI spins in blocking calls unless the launcher says that cores are oversubscribed; here
-    // the compute threads need the core. Kept where the user chose otherwise.
+    // the compute threads need the core. Kept where the user chose otherwise. MPI is begun before
+    // the program has threads, beside which setenv would not be safe.
     setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
   }

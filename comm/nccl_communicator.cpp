@@ -225,7 +225,14 @@ std::string nccl_missing() try {
   return error.what();
 }
 
-void allow_shared_devices() {
+void set_up_nccl_environment(bool share_devices) {
+  // Gathers and reductions have communicators and streams of their own. The host issues them in the
+  // same order on every rank; NCCL keeps to it on the device only when it is told.
+  ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+  if (share_devices) ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+}
+
+void check_shared_devices() {
   int version = 0;
   nccl::library().get_version(&version);
   FSDP_CHECK(version >= nccl::kSharesDevices,
@@ -233,13 +240,9 @@ void allow_shared_devices() {
              "runtime.gpu_transport: "
              "host takes any",
              version);
-  ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
 }
 
 std::unique_ptr<Communicator> make_nccl_world(Communicator& control, const NcclOptions& options) {
-  // Gathers and reductions have communicators and streams of their own. The host issues them in the
-  // same order on every rank; NCCL keeps to it on the device only when it is told.
-  ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   auto job = std::make_shared<NcclJob>(options);
   nccl::UniqueId id = {};
   if (control.rank() == 0) {

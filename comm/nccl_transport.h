@@ -27,9 +27,11 @@ struct NcclOptions {
 
 // Why there is no NCCL here; empty: there is.
 std::string nccl_missing();
-// Several ranks may use one GPU: an experimental switch of NCCL 2.30, read from its environment.
-// Call it before the first communicator is made. Error when the library is older.
-void allow_shared_devices();
+// Settings that NCCL reads when it is first called. Before that, and before the first thread.
+// Several ranks may use one GPU by an experimental switch of NCCL 2.30.
+void set_up_nccl_environment(bool share_devices);
+// Error when the library is too old for that.
+void check_shared_devices();
 
 // The world of `control`, which must outlive it. This thread's current device is the rank's.
 // Collective. Error when not all ranks come within the timeout.

@@ -8,6 +8,8 @@ DeviceCount count_devices() {
   return {0, "this program was built without CUDA (tools/setup.sh --cuda brings it)"};
 }
 
+void set_up_environment() {}
+
 bool built() { return false; }
 
 std::unique_ptr<Backend> make_backend(const CudaOptions&) {

@@ -53,10 +53,13 @@ DeviceInfo open_device(int device) {
 
 }  // namespace
 
-DeviceCount count_devices() {
-  // Before the first call: every rank has four streams, and those of ranks as threads share a
-  // context. With fewer queues a stream that waits for a gate could hold up the one that opens it.
+void set_up_environment() {
+  // Every rank has four streams, and those of ranks as threads share a context. With fewer queues a
+  // stream that waits for a gate could hold up the one that opens it.
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
+DeviceCount count_devices() {
   int devices = 0;
   const cudaError_t error = cudaGetDeviceCount(&devices);
   if (error == cudaSuccess && devices > 0) return {devices, ""};

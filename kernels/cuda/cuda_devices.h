@@ -17,7 +17,9 @@ struct DeviceCount {
   std::string reason;  // why there are none: no driver, no GPU, built without CUDA
 };
 DeviceCount count_devices();  // never throws
-bool built();                 // whether this program has the backend
+// Settings that CUDA reads when it is first called. Before that, and before the first thread.
+void set_up_environment();
+bool built();  // whether this program has the backend
 
 struct DeviceInfo {
   std::string name;

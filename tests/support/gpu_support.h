@@ -25,6 +25,7 @@ inline bool emulated(const cuda::CudaBackend& gpu) { return gpu.device().name ==
 // body(gpu) on a fresh backend for every schedule. Skips without a GPU.
 inline void on_gpu(const std::function<void(cuda::CudaBackend&)>& body,
                    const cuda::CudaOptions& options = {}) {
+  cuda::set_up_environment();  // as launch() does
   if (const cuda::DeviceCount count = cuda::count_devices(); count.devices == 0) {
     std::printf("[SKIP] no GPU: %s\n", count.reason.c_str());
     return;

@@ -2,6 +2,7 @@
 #include "tools/runtime/launch.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 
@@ -49,6 +50,55 @@ TEST_CASE("launch: a Slurm batch script is not srun") {
   CHECK(step.started);
   CHECK(step.size == 8);
   CHECK(step.rank == 5);
+}
+
+// Values that were there before come back.
+class Environment {
+ public:
+  Environment(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    value ? ::setenv(name, value, 1) : ::unsetenv(name);
+  }
+  ~Environment() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+  std::string now() const {
+    const char* value = std::getenv(name_);
+    return value ? value : "";
+  }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+TEST_CASE("launch: what libraries read from the environment is there when ranks begin") {
+  const Environment order("NCCL_LAUNCH_ORDER_IMPLICIT", nullptr);
+  const Environment queues("CUDA_DEVICE_MAX_CONNECTIONS", nullptr);
+  const Environment sharing("NCCL_MULTI_RANK_GPU_ENABLE", nullptr);
+  LaunchOptions options = {.local_ranks = 2, .threads = 1, .backend = "cpu"};
+  std::atomic<int> ranks{0};
+  const auto look = [&](RankContext&) {
+    ranks += order.now() == "1" && queues.now() == (cuda::built() ? "32" : "");
+    return 0;
+  };
+  CHECK(launch(options, look) == 0);
+  CHECK(ranks == 2);
+  CHECK(sharing.now().empty());
+
+  set_up_environment({.share_gpus = true});  // through the host: not NCCL's business
+  set_up_environment({.gpu_transport = "nccl"});
+  CHECK(sharing.now().empty());
+  set_up_environment({.share_gpus = true, .gpu_transport = "nccl"});
+  CHECK(sharing.now() == "1");
+}
+
+TEST_CASE("launch: what the user has set stays") {
+  const Environment order("NCCL_LAUNCH_ORDER_IMPLICIT", "0");
+  const Environment queues("CUDA_DEVICE_MAX_CONNECTIONS", "8");
+  set_up_environment({});
+  CHECK(order.now() == "0");
+  CHECK(queues.now() == "8");
 }
 
 TEST_CASE("launch: threads share the cores") {

@@ -113,7 +113,7 @@ TransportChoice choose_transport(comm::Communicator& world, const std::string& t
     FSDP_CHECK(!wanted, "runtime.gpu_transport: nccl, but on rank {}: {}", r, missing[r]);
     return {false, fmt::format("collectives go through the host: rank {}: {}", r, missing[r])};
   }
-  if (gpu.shared) comm::allow_shared_devices();
+  if (gpu.shared) comm::check_shared_devices();
   return {true, gpu.shared ? "NCCL lets ranks share a GPU, which is an experiment of its own" : ""};
 }
 

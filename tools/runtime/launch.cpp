@@ -287,7 +287,13 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
 
 }  // namespace
 
+void set_up_environment(const LaunchOptions& options) {
+  cuda::set_up_environment();
+  comm::set_up_nccl_environment(options.share_gpus && options.gpu_transport == "nccl");
+}
+
 int launch(const LaunchOptions& options, const std::function<int(RankContext&)>& body) {
+  set_up_environment(options);
   RankWatch::block_signal();
   const LauncherEnvironment launcher = environment();
   if (launcher.size > 1) {

@@ -56,6 +56,10 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
+// Settings that libraries read from the environment when they are first called. Before the first
+// thread: setenv is not safe beside others. launch() calls it. What the user has set stays.
+void set_up_environment(const LaunchOptions& options);
+
 // Runs `body` once per rank and returns the exit status of this process. What a rank threw is
 // reported here and not by main(): MPI must be aborted before the stack that holds it is unwound.
 // Error when the ranks cannot be started.
