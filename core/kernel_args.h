@@ -18,10 +18,12 @@ enum class Activation : uint8_t { kNone, kGeluTanh, kGeluErf, kGeluBloom, kRelu 
 
 // c = op(a) op(b) [+ bias] [+ c]; accumulated in the accumulation dtype, rounded once on store.
 // a and b share one dtype; c has that dtype or its accumulation dtype.
+// [Note: padded rows] K and N are those of b, M that of c: without an activation, rows of a and c
+// may be longer than that. What lies behind is never read; what it holds afterwards is unspecified.
 struct MatmulArgs {
-  const Tensor& a;  // (M, K), or (K, M) when transpose_a
+  const Tensor& a;  // (M, K or more), or (K, M or more) when transpose_a
   const Tensor& b;  // (K, N), or (N, K) when transpose_b
-  Tensor& c;        // (M, N)
+  Tensor& c;        // (M, N or more)
   bool transpose_a = false;
   bool transpose_b = false;
   bool accumulate = false;       // c += the product; then neither bias nor activation
@@ -33,7 +35,7 @@ struct MatmulArgs {
 
 // out[j] (+)= sum over rows of x[i][j], rows in a fixed order.
 struct SumRowsArgs {
-  const Tensor& x;  // (N, C)
+  const Tensor& x;  // (N, C or more); see [Note: padded rows]
   Tensor& out;      // (C), any floating dtype
   bool accumulate = false;
 };
@@ -134,11 +136,13 @@ struct AttentionBackwardArgs {
 
 // Softmax cross-entropy over rows of f32/f64 logits. loss_sum += sum over labelled rows;
 // dlogits = (softmax - onehot) * gradient_scale, 0 for ignored rows; may be the memory of logits.
+// See [Note: padded rows].
 struct CrossEntropyArgs {
-  Tensor& logits;        // (N, V), accumulation dtype; overwritten when dlogits shares its memory
-  const Tensor& labels;  // (N), i32; kIgnoreIndex: no loss
-  Tensor& loss_sum;      // (), accumulation dtype
-  Tensor* dlogits = nullptr;  // (N, V), any floating dtype; null: loss only
+  Tensor& logits;  // (N, V or more), accumulation dtype; overwritten when dlogits shares its memory
+  int64_t vocabulary = 0;     // V, where rows are longer; 0: all of a row
+  const Tensor& labels;       // (N), i32; kIgnoreIndex: no loss
+  Tensor& loss_sum;           // (), accumulation dtype
+  Tensor* dlogits = nullptr;  // shape of logits, any floating dtype; null: loss only
   double gradient_scale = 1;
   const Tensor* loss_scale = nullptr;  // (), f32: a further factor of dlogits; null: 1
 };

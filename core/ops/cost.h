@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "core/shape.h"
 
 namespace fsdp::ops {
 
@@ -35,7 +36,14 @@ struct MatmulExtents {
   bool accumulate = false;
   DType operand = DType::kF32;  // of a and b
   DType result = DType::kF32;
+  int64_t row_a = 0, row_c = 0;  // stored length of rows that are padded; 0: they are not
 
+  Shape a() const {
+    const int64_t columns = transpose_a ? m : k;
+    return {transpose_a ? k : m, row_a > 0 ? row_a : columns};
+  }
+  Shape b() const { return transpose_b ? Shape{n, k} : Shape{k, n}; }
+  Shape c() const { return {m, row_c > 0 ? row_c : n}; }
   bool operator==(const MatmulExtents&) const = default;
 };
 Cost matmul_cost(const MatmulExtents& e);

@@ -7,10 +7,15 @@
 
 namespace fsdp::ops {
 
+int64_t logits_row(int64_t vocabulary) {
+  constexpr int64_t kMultiple = 64;  // a cache line of 128 bytes in 16 bits
+  return (vocabulary + kMultiple - 1) / kMultiple * kMultiple;
+}
+
 int64_t head_chunk_rows(int64_t rows, int64_t vocabulary) {
   constexpr int64_t kLogitsBytes = 64 << 20;
   constexpr int64_t kMostChunks = 16;  // each reads and writes the whole gradient of the weight
-  const int64_t fitting = kLogitsBytes / (4 * std::max<int64_t>(vocabulary, 1));
+  const int64_t fitting = kLogitsBytes / (4 * logits_row(std::max<int64_t>(vocabulary, 1)));
   const int64_t half = (rows + 1) / 2;
   const int64_t chunk =
       std::min(std::max<int64_t>({fitting, rows / kMostChunks, 16}), std::max<int64_t>(half, 64));
@@ -26,8 +31,8 @@ struct HeadPass {
   const Tensor* loss_scale = nullptr;
   Tensor h2;       // (N, C)
   Tensor dh2;      // (N, C), undefined without gradients
-  Tensor logits;   // (chunk, V), accumulation dtype
-  Tensor dlogits;  // (chunk, V), compute dtype; shares logits when that is the same dtype
+  Tensor logits;   // (chunk, logits_row(V)), accumulation dtype
+  Tensor dlogits;  // the same in the compute dtype; shares logits when that is the same dtype
   const Tensor* bias = nullptr;  // (V)
   GradientTarget dweight, dbias;
 };
@@ -37,14 +42,15 @@ void head_chunk(const HeadPass& p, Parameter& weight, const Tensor& labels, Tens
   Backend& backend = p.h2.backend();
   Stream& stream = backend.compute_stream();
   const int64_t channels = p.h2.shape()[1];
-  const int64_t vocabulary = weight.shape()[0];
   const Tensor h = p.h2.slice(first * channels, Shape{rows, channels});
-  Tensor logits = p.logits.slice(0, Shape{rows, vocabulary});
+  const Shape chunk = {rows, p.logits.shape().last()};
+  Tensor logits = p.logits.slice(0, chunk);
   backend.matmul(stream,
                  {.a = h, .b = weight.value(), .c = logits, .transpose_b = true, .bias = p.bias});
   Tensor dlogits;
-  if (p.dlogits.defined()) dlogits = p.dlogits.slice(0, Shape{rows, vocabulary});
+  if (p.dlogits.defined()) dlogits = p.dlogits.slice(0, chunk);
   backend.cross_entropy(stream, {.logits = logits,
+                                 .vocabulary = weight.shape()[0],
                                  .labels = labels.slice(first, Shape{rows}),
                                  .loss_sum = loss,
                                  .dlogits = dlogits.defined() ? &dlogits : nullptr,
@@ -101,7 +107,7 @@ Tensor linear_cross_entropy(const Tensor& h, Parameter& weight, const Tensor& la
   if (tape && h.requires_grad()) {
     pass.dh2 = Tensor::empty(backend, pass.h2.shape(), h.dtype());
   }
-  pass.logits = Tensor::empty(backend, Shape{chunk, vocabulary}, wide);
+  pass.logits = Tensor::empty(backend, Shape{chunk, logits_row(vocabulary)}, wide);
   if (tape) {
     pass.dlogits =
         wide == h.dtype() ? pass.logits : Tensor::empty(backend, pass.logits.shape(), h.dtype());

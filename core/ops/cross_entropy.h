@@ -5,6 +5,10 @@
 
 namespace fsdp::ops {
 
+// Elements from one row of logits to the next. Vocabularies like GPT-2's 50257 would leave every
+// row but the first off the 16 bytes that matrix products and kernels of a GPU like to move.
+int64_t logits_row(int64_t vocabulary);
+
 // Rows of logits that exist at once: at most 64 MiB of f32, or a sixteenth of the batch where that
 // is more (a chunk costs a pass over the weight's gradient), or 16 rows; never all rows of a batch
 // that has more than 64. A multiple of 128 or 16 where possible.

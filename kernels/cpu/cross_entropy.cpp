@@ -107,6 +107,7 @@ struct CrossEntropyRows {
   A* loss_sum;
   Out* dlogits;  // or null
   int64_t rows, vocabulary;
+  int64_t row_length;  // of logits and dlogits, in memory
   A gradient_scale;
   const float* loss_scale;  // or null
 
@@ -115,13 +116,13 @@ struct CrossEntropyRows {
     const A factor = loss_scale ? gradient_scale * static_cast<A>(*loss_scale) : gradient_scale;
     A* losses = static_cast<A*>(worker.team.scratch(0, static_cast<size_t>(rows) * sizeof(A)));
     worker.team.run(rows, [&](int64_t row, int) {
-      Out* gradient = dlogits ? dlogits + row * vocabulary : nullptr;
+      Out* gradient = dlogits ? dlogits + row * row_length : nullptr;
       if (labels[row] == kIgnoreIndex) {
         losses[row] = 0;
         if (gradient) std::fill_n(gradient, vocabulary, Out{});
         return;
       }
-      const A* x = logits + row * vocabulary;
+      const A* x = logits + row * row_length;
       wide_loop([&](auto) {
         losses[row] = cross_entropy_row(x, labels[row], gradient, factor, vocabulary);
       });
@@ -136,6 +137,7 @@ struct CrossEntropyRows {
 
 void CpuBackend::cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
   constexpr std::string_view kName = "cross_entropy";
+  const int64_t row_length = args.logits.shape().last();
   const DType gradient = args.dlogits ? args.dlogits->dtype() : args.logits.dtype();
   dispatch_accumulation(args.logits.dtype(), kName, [&]<typename A>(TypeTag<A>) {
     dispatch_floating(gradient, kName, [&]<typename Out>(TypeTag<Out>) {
@@ -145,7 +147,8 @@ void CpuBackend::cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
           .loss_sum = args.loss_sum.data_as<A>(),
           .dlogits = data_or_null<Out>(args.dlogits),
           .rows = args.logits.shape().rows(),
-          .vocabulary = args.logits.shape().last(),
+          .vocabulary = args.vocabulary > 0 ? args.vocabulary : row_length,
+          .row_length = row_length,
           .gradient_scale = static_cast<A>(args.gradient_scale),
           .loss_scale = data_or_null<float>(args.loss_scale),
       };

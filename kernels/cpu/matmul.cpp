@@ -163,11 +163,11 @@ void CpuBackend::matmul(Stream& stream, const MatmulArgs& args) {
   Tensor& target = args.pre_activation ? *args.pre_activation : args.c;
   Product product{};
   product.m = target.shape().rows();
-  product.n = target.shape().last();
-  product.k = args.transpose_a ? a.rows() : a.last();
+  product.n = args.transpose_b ? b.rows() : b.last();
+  product.k = args.transpose_b ? b.last() : b.rows();
   product.lda = a.last();
   product.ldb = b.last();
-  product.ldc = product.n;
+  product.ldc = target.shape().last();
   product.transpose_a = args.transpose_a;
   product.transpose_b = args.transpose_b;
   product.accumulate = args.accumulate;

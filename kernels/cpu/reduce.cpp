@@ -16,34 +16,42 @@ constexpr int64_t kMinBlockRows = 32;
 constexpr int64_t kMaxBlocks = 64;  // bounds the scratch: 64 rows of partial sums
 constexpr int64_t kColumnGrain = 2048;
 
+struct RowsExtents {
+  int64_t rows, columns;
+  int64_t row_length;  // in memory
+};
+
 // partial (columns) = sum of the rows.
 template <typename T>
-void sum_block(const T* x, int64_t rows, int64_t columns, Accumulate<T>* partial) {
+void sum_block(const T* x, const RowsExtents& e, Accumulate<T>* partial) {
   using Sum = Accumulate<T>;
+  const auto [rows, columns, row_length] = e;
   std::fill_n(partial, columns, Sum{0});
   int64_t i = 0;
   for (; i + 4 <= rows; i += 4) {  // four at a time: partial is read and written less often
-    const T *x0 = x + i * columns, *x1 = x0 + columns, *x2 = x1 + columns, *x3 = x2 + columns;
+    const T *x0 = x + i * row_length, *x1 = x0 + row_length, *x2 = x1 + row_length,
+            *x3 = x2 + row_length;
     for (int64_t j = 0; j < columns; ++j) {
       partial[j] += (Sum(x0[j]) + Sum(x1[j])) + (Sum(x2[j]) + Sum(x3[j]));
     }
   }
   for (; i < rows; ++i) {
-    for (int64_t j = 0; j < columns; ++j) partial[j] += Sum(x[i * columns + j]);
+    for (int64_t j = 0; j < columns; ++j) partial[j] += Sum(x[i * row_length + j]);
   }
 }
 
 template <typename T, typename Out>
-void sum_rows_kernel(const T* x, Out* out, int64_t rows, int64_t columns, bool accumulate,
+void sum_rows_kernel(const T* x, Out* out, const RowsExtents& e, bool accumulate,
                      ThreadTeam& team) {
   using Sum = Accumulate<T>;
+  const int64_t rows = e.rows, columns = e.columns;
   const int64_t block_rows = std::max(kMinBlockRows, (rows + kMaxBlocks - 1) / kMaxBlocks);
   const int64_t blocks = (rows + block_rows - 1) / block_rows;
   auto* partials = static_cast<Sum*>(
       team.scratch(0, static_cast<size_t>(std::max<int64_t>(1, blocks * columns)) * sizeof(Sum)));
   team.run(blocks, [&](int64_t block, int) {
     const int64_t first = block * block_rows;
-    sum_block(x + first * columns, std::min(block_rows, rows - first), columns,
+    sum_block(x + first * e.row_length, {std::min(block_rows, rows - first), columns, e.row_length},
               partials + block * columns);
   });
   team.parallel_for(columns, kColumnGrain, [&](int64_t begin, int64_t end) {
@@ -168,12 +176,12 @@ void enqueue_power_blocks(CpuBackend& backend, Stream& stream, const PowerSumArg
 void CpuBackend::sum_rows(Stream& stream, const SumRowsArgs& args) {
   enqueue(stream, "sum_rows", 0,
           [x = args.x.data(), x_dtype = args.x.dtype(), out = args.out.data(),
-           out_dtype = args.out.dtype(), columns = args.out.numel(),
-           rows = args.out.numel() ? args.x.numel() / args.out.numel() : 0,
+           out_dtype = args.out.dtype(),
+           extents = RowsExtents{args.x.shape().rows(), args.out.numel(), args.x.shape().last()},
            accumulate = args.accumulate](Worker& worker) {
             dispatch_floating(x_dtype, "sum_rows", [&]<typename T>(TypeTag<T>) {
               dispatch_floating(out_dtype, "sum_rows", [&]<typename Out>(TypeTag<Out>) {
-                sum_rows_kernel(static_cast<const T*>(x), static_cast<Out*>(out), rows, columns,
+                sum_rows_kernel(static_cast<const T*>(x), static_cast<Out*>(out), extents,
                                 accumulate, worker.team);
               });
             });

@@ -19,7 +19,8 @@ constexpr int64_t kBlocksPerMultiprocessor = 8;
 // source:  core/kernel_args.h, SumRowsArgs
 template <typename T, int V>
 __global__ void __launch_bounds__(kThreads)
-    sum_chunks(const T* x, float* partials, int64_t rows, int64_t columns, int64_t chunk_rows) {
+    sum_chunks(const T* x, int64_t row_length, float* partials, int64_t rows, int64_t columns,
+               int64_t chunk_rows) {
   const int lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kWarpSize * V;
   const int64_t column = first + lane * V;
@@ -30,7 +31,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 4
     for (int64_t row = begin + warp; row < end; row += kWarps) {
       float values[V];
-      load_widened<V>(x + row * columns + column, values);
+      load_widened<V>(x + row * row_length + column, values);
 #pragma unroll
       for (int j = 0; j < V; ++j) sums[j] += values[j];
     }
@@ -107,17 +108,18 @@ void CudaBackend::sum_rows(Stream& stream, const SumRowsArgs& args) {
   const Op op(*this, stream, "sum_rows", args.x, args.out);
   const int64_t columns = args.out.numel();
   if (columns == 0) return;
-  const int64_t rows = args.x.numel() / columns;
+  const int64_t rows = args.x.shape().rows(), row_length = args.x.shape().last();
   dispatch_device(args.x.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
     constexpr int kRun = run_of<T>();
-    const bool aligned = aligned_to_16({args.x.data()}) && columns % kRun == 0;
+    const bool aligned =
+        aligned_to_16({args.x.data()}) && columns % kRun == 0 && row_length % kRun == 0;
     const int64_t across = blocks_for(columns, kWarpSize * (aligned ? kRun : 1));
     const int64_t wanted = blocks_for(kBlocksPerMultiprocessor * device_.multiprocessors, across);
     const int64_t chunk_rows = std::max(kMinChunkRows, blocks_for(rows, wanted));
     const int64_t chunks = blocks_for(rows, chunk_rows);
     const Workspace<float> partials(op, chunks * columns);
     launch(aligned ? sum_chunks<T, kRun> : sum_chunks<T, 1>, Grid(across, chunks), kThreads, 0, op,
-           args.x.data_as<T>(), partials.data(), rows, columns, chunk_rows);
+           args.x.data_as<T>(), row_length, partials.data(), rows, columns, chunk_rows);
     add_partials(op, partials.data(), chunks, columns, {{&args.out, 0, args.accumulate}});
   });
 }

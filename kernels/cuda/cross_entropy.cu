@@ -19,6 +19,7 @@ struct CrossEntropyRows {
   const int32_t* labels;
   float* losses;  // (rows)
   int64_t vocabulary;
+  int64_t row_length;  // of logits and dlogits, in memory
   float gradient_scale;
   const float* loss_scale;  // or null
   bool aligned;
@@ -58,7 +59,7 @@ template <typename T, bool kCached>
 __global__ void __launch_bounds__(kThreads, kCached ? 1 : 2)  // the cache leaves room for one
     cross_entropy_rows(CrossEntropyRows a, [[maybe_unused]] T* dlogits) {
   const int64_t row = gridDim.x - 1 - blockIdx.x;
-  const int64_t begin = row * a.vocabulary, end = begin + a.vocabulary;
+  const int64_t begin = row * a.row_length, end = begin + a.vocabulary;
   const int32_t label = a.labels[row];
   if (label < 0 || label >= a.vocabulary) {  // kIgnoreIndex; for others see indices.h
     if (threadIdx.x == 0) a.losses[row] = 0;
@@ -117,7 +118,8 @@ void CudaBackend::cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
   FSDP_CHECK(args.logits.dtype() == DType::kF32,
              "[cross_entropy] dtype of logits: expected f32 on a GPU, got {}",
              fsdp::name_of(args.logits.dtype()));
-  const int64_t rows = args.logits.shape().rows(), vocabulary = args.logits.shape().last();
+  const int64_t rows = args.logits.shape().rows(), row_length = args.logits.shape().last();
+  const int64_t vocabulary = args.vocabulary > 0 ? args.vocabulary : row_length;
   check_indices(op, args.labels, vocabulary, kIgnoreIndex, [=](int64_t row, int32_t label) {
     fail("[cross_entropy] label: expected in [0, {}) or {}, got {} in row {}", vocabulary,
          kIgnoreIndex, label, row);
@@ -129,6 +131,7 @@ void CudaBackend::cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
       .labels = args.labels.data_as<int32_t>(),
       .losses = losses.data(),
       .vocabulary = vocabulary,
+      .row_length = row_length,
       .gradient_scale = static_cast<float>(args.gradient_scale),
       .loss_scale = args.loss_scale ? args.loss_scale->data_as<float>() : nullptr,
       .aligned = aligned_to_16({args.logits.data(), gradients})};

@@ -13,21 +13,29 @@
 namespace fsdp::cuda {
 namespace {
 
-// mapping: a thread per eight elements where a row has a multiple of them, else per element
+// mapping: a thread per eight elements where rows lie a multiple of them apart, else per element
 // bytes:   those of x, of out, and the bias once a row
 // in f32:  the sum; rounded once
 // source:  core/kernel_args.h, MatmulArgs
 struct AddBias {
-  AnyElements x;     // (M, N)
+  AnyElements x;     // (M, N or more)
   AnyElements bias;  // (N)
-  AnyElements out;   // (M, N), may be x
+  AnyElements out;   // shape of x, may be x
   int64_t n;
+  int64_t row_length;  // in memory
 
   template <int V>
   __device__ void at(int64_t i) const {
+    const int64_t column = i % row_length;  // a run lies within a row
+    if (column + V > n) {                   // in part or wholly behind its end
+      if constexpr (V > 1) {
+        for (int j = 0; column + j < n; ++j) at<1>(i + j);
+      }
+      return;
+    }
     float values[V], biases[V];
     x.load<V>(i, values);
-    bias.load<V>(i % n, biases);  // a run lies within a row
+    bias.load<V>(column, biases);
 #pragma unroll
     for (int j = 0; j < V; ++j) values[j] += biases[j];
     out.store<V>(i, values);
@@ -35,9 +43,9 @@ struct AddBias {
 };
 
 void add_bias(const Op& op, const Tensor& x, const Tensor& bias, Tensor& out) {
-  const int64_t n = bias.numel();
-  const AddBias body{AnyElements(x), AnyElements(bias), AnyElements(out), n};
-  if (n % 8 == 0) {
+  const int64_t row_length = out.shape().last();
+  const AddBias body{AnyElements(x), AnyElements(bias), AnyElements(out), bias.numel(), row_length};
+  if (row_length % 8 == 0) {
     for_each_element<8>(op, out.numel(), body, {x.data(), bias.data(), out.data()});
   } else {
     for_each_element<1>(op, out.numel(), body, {});
@@ -50,10 +58,12 @@ uint32_t alignment_of(const Tensor& tensor) {
 }
 
 MatmulKind kind_of(const MatmulArgs& args, const Tensor& target, bool tf32) {
-  const Shape a = args.a.shape();
+  const Shape b = args.b.shape();
   return {.m = target.shape().rows(),
-          .n = target.shape().last(),
-          .k = args.transpose_a ? a.rows() : a.last(),
+          .n = args.transpose_b ? b.rows() : b.last(),
+          .k = args.transpose_b ? b.last() : b.rows(),
+          .lda = args.a.shape().last(),
+          .ldc = target.shape().last(),
           .transpose_a = args.transpose_a,
           .transpose_b = args.transpose_b,
           .accumulate = args.accumulate,

@@ -37,12 +37,12 @@ void set(lt::Preference preference, lt::PreferenceAttribute attribute, const T& 
         "MatmulPreferenceSetAttribute");
 }
 
-// A matrix of rows x columns, or stored transposed.
-lt::MatrixLayout layout(DType dtype, int64_t rows, int64_t columns, bool transposed) {
+// A matrix of rows x columns, or stored transposed; its stored columns are `ld` elements apart.
+lt::MatrixLayout layout(DType dtype, int64_t rows, int64_t columns, bool transposed, int64_t ld) {
   if (transposed) std::swap(rows, columns);
   lt::MatrixLayout made = nullptr;
   check(lt::library().layout_create(&made, type_of(dtype), static_cast<uint64_t>(rows),
-                                    static_cast<uint64_t>(columns), rows),
+                                    static_cast<uint64_t>(columns), ld),
         "MatrixLayoutCreate");
   return made;
 }
@@ -57,9 +57,10 @@ MatmulPlan::MatmulPlan(const MatmulKind& kind) : kind_(kind) {
   set(desc_, lt::kEpilogue, kind.epilogue);
   if (kind.epilogue & lt::kEpilogueBias) set(desc_, lt::kBiasDataType, type_of(kind.operand));
   if (kind.epilogue & lt::kEpilogueGeluAux) set(desc_, lt::kEpilogueAuxLd, kind.n);
-  a_ = layout(kind.operand, kind.n, kind.k, kind.transpose_b);
-  b_ = layout(kind.operand, kind.k, kind.m, kind.transpose_a);
-  d_ = layout(kind.result, kind.n, kind.m, false);
+  const int64_t ldb = kind.transpose_b ? kind.k : kind.n;
+  a_ = layout(kind.operand, kind.n, kind.k, kind.transpose_b, ldb);
+  b_ = layout(kind.operand, kind.k, kind.m, kind.transpose_a, kind.lda);
+  d_ = layout(kind.result, kind.n, kind.m, false, kind.ldc);
 }
 
 MatmulPlan::~MatmulPlan() {

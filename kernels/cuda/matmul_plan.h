@@ -21,6 +21,7 @@ class MatmulChoices;
 // All that the choice of an algorithm may depend on.
 struct MatmulKind {
   int64_t m = 0, n = 0, k = 0;  // c (M, N), sums over K; row-major
+  int64_t lda = 0, ldc = 0;     // elements from row to row of a and c; those of b are not padded
   bool transpose_a = false, transpose_b = false;
   bool accumulate = false;  // c += the product
   bool tf32 = false;

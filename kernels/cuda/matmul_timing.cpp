@@ -20,14 +20,14 @@ size_t padded(size_t bytes) { return (bytes + 511) / 512 * 512; }
 // Operands and results of one product, one behind the other.
 struct Set {
   explicit Set(const MatmulKind& kind) : epilogue(kind.epilogue) {
-    const auto m = static_cast<size_t>(kind.m), n = static_cast<size_t>(kind.n),
-               k = static_cast<size_t>(kind.k);
-    const size_t operand = size_of(kind.operand), result = size_of(kind.result);
-    b = padded(m * k * operand);
-    c = b + padded(k * n * operand);
-    bias = c + padded(m * n * result);
-    pre_activation = bias + padded(n * operand);
-    bytes = pre_activation + padded(m * n * result);
+    const auto bytes_of = [](int64_t rows, int64_t row, DType dtype) {
+      return padded(static_cast<size_t>(rows * row) * size_of(dtype));
+    };
+    b = bytes_of(kind.transpose_a ? kind.k : kind.m, kind.lda, kind.operand);
+    c = b + bytes_of(kind.k, kind.n, kind.operand);
+    bias = c + bytes_of(kind.m, kind.ldc, kind.result);
+    pre_activation = bias + bytes_of(1, kind.n, kind.operand);
+    bytes = pre_activation + bytes_of(kind.m, kind.ldc, kind.result);
   }
   MatmulPointers at(std::byte* data) const {
     const bool with_bias = epilogue & lt::kEpilogueBias, gelu = epilogue & lt::kEpilogueGeluAux;

@@ -21,6 +21,7 @@ namespace fsdp::cuda::lt {
 struct HandleContent {};
 struct PreferenceContent {
   uint32_t reduction_scheme = 7;
+  uint32_t alignment_a = 256, alignment_b = 256, alignment_d = 256;
 };
 struct MatmulDescContent {
   ComputeType compute;
@@ -42,9 +43,28 @@ constexpr Status kInvalidValue = static_cast<Status>(7);
 constexpr size_t kWorkspaceBytes = 4096;
 constexpr int kAlgorithms = 4;
 
-// Which algorithm, and of which product: one of another product's is refused.
-Algo algorithm(int place, const MatmulDescContent& desc, const MatrixLayoutContent& d) {
-  return {{static_cast<uint64_t>(place), d.rows, d.columns, static_cast<uint64_t>(desc.epilogue)}};
+// Which algorithm, and of which product: one of another product's is refused. `alignments`: what
+// was promised of the matrices.
+Algo algorithm(int place, uint64_t alignments, const MatmulDescContent& desc, MatrixLayout a,
+               MatrixLayout b, MatrixLayout d) {
+  const auto word = [](auto value) { return static_cast<uint64_t>(value); };
+  return {{word(place), alignments, d->rows, d->columns, word(desc.epilogue), word(a->ld),
+           word(b->ld), word(d->ld)}};
+}
+
+constexpr int kAlignmentBits = 16;
+uint64_t promised(const PreferenceContent& p) {
+  return p.alignment_a | uint64_t{p.alignment_b} << kAlignmentBits |
+         uint64_t{p.alignment_d} << 2 * kAlignmentBits;
+}
+
+bool keeps_promise(uint64_t alignments, const void* a, const void* b, const void* d) {
+  for (const void* pointer : {a, b, d}) {
+    const uint64_t alignment = alignments & 0xffff;
+    if (alignment == 0 || reinterpret_cast<uintptr_t>(pointer) % alignment != 0) return false;
+    alignments >>= kAlignmentBits;
+  }
+  return true;
 }
 
 double read(const void* data, cudaDataType type, int64_t index) {
@@ -176,10 +196,20 @@ Status desc_set(MatmulDesc desc, DescAttribute attribute, const void* value, siz
 
 Status preference_set(Preference preference, PreferenceAttribute attribute, const void* value,
                       size_t bytes) {
-  if (attribute == kReductionSchemeMask) {
-    return copy_value(preference->reduction_scheme, value, bytes);
+  switch (attribute) {
+    case kReductionSchemeMask:
+      return copy_value(preference->reduction_scheme, value, bytes);
+    case kMinAlignmentA:
+      return copy_value(preference->alignment_a, value, bytes);
+    case kMinAlignmentB:
+      return copy_value(preference->alignment_b, value, bytes);
+    case kMinAlignmentC:  // c is d
+    case kMinAlignmentD:
+      return copy_value(preference->alignment_d, value, bytes);
+    case kMaxWorkspaceBytes:
+      return bytes == sizeof(uint64_t) ? kSuccess : kInvalidValue;
   }
-  return bytes == (attribute == kMaxWorkspaceBytes ? 8 : 4) ? kSuccess : kInvalidValue;
+  return kInvalidValue;
 }
 
 Status heuristic(Handle, MatmulDesc desc, MatrixLayout a, MatrixLayout b, MatrixLayout,
@@ -201,7 +231,7 @@ Status heuristic(Handle, MatmulDesc desc, MatrixLayout a, MatrixLayout b, Matrix
   if (has_none) return kNotSupported;
   for (int i = 0; i < *found; ++i) {
     results[i] = {};
-    results[i].algo = algorithm(i, *desc, *d);
+    results[i].algo = algorithm(i, promised(*preference), *desc, a, b, d);
     results[i].workspace_bytes = kWorkspaceBytes;
   }
   return kSuccess;
@@ -212,9 +242,10 @@ Status matmul(Handle, MatmulDesc desc, const void* alpha, const void* a, MatrixL
               void* d, MatrixLayout d_layout, const Algo* algo, void* workspace,
               size_t workspace_bytes, cudaStream_t stream) {
   const int place = static_cast<int>(algo->data[0]);
-  const Algo expected = algorithm(place, *desc, *d_layout);
+  const uint64_t alignments = algo->data[1];
+  const Algo expected = algorithm(place, alignments, *desc, a_layout, b_layout, d_layout);
   if (workspace_bytes < kWorkspaceBytes || place >= kAlgorithms ||
-      std::memcmp(algo, &expected, sizeof expected) != 0) {
+      std::memcmp(algo, &expected, sizeof expected) != 0 || !keeps_promise(alignments, a, b, d)) {
     return kInvalidValue;
   }
   const bool tf32 = desc->compute == kCompute32FFastTF32;

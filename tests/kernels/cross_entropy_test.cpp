@@ -6,8 +6,10 @@ namespace {
 
 struct Case {
   int64_t rows, vocabulary;
+  int64_t padding = 0;  // of rows, with what is not a number
 };
-constexpr Case kCases[] = {{1, 1}, {1, 5}, {7, 33}, {20, 1003}, {3, 50257}};
+constexpr Case kCases[] = {{1, 1},     {1, 5},     {7, 33},       {7, 33, 1},
+                           {20, 1003}, {3, 50257}, {3, 50257, 47}};
 constexpr DType kLogitTypes[] = {DType::kF32, DType::kF64};
 
 std::vector<int32_t> labels_of(const Case& c) {
@@ -41,20 +43,23 @@ Expected reference(const Case& c, const Values& logits, const std::vector<int32_
   return e;
 }
 
-// {loss_sum, dlogits}; dlogits overwrites logits when of the same dtype; loss_sum starts at `start`.
+// {loss_sum, dlogits}; dlogits overwrites logits when of the same dtype; loss_sum starts at
+// `start`.
 std::vector<Values> run(Backend& backend, const Case& c, DType dtype, DType gradient_type,
                         const Values& values, double scale, double start) {
-  Tensor logits = make_tensor(backend, {c.rows, c.vocabulary}, dtype, values);
-  Tensor apart = Tensor::empty(backend, logits.shape(), gradient_type);
+  Tensor logits = padded_tensor(backend, c.vocabulary, c.padding, dtype, values);
+  Tensor apart =
+      padded_tensor(backend, c.vocabulary, c.padding, gradient_type, Values(values.size(), 7.0));
   Tensor& dlogits = gradient_type == dtype ? logits : apart;
   const Tensor labels = Tensor::from_host(backend, {c.rows}, labels_of(c));
   Tensor loss = make_tensor(backend, {}, dtype, {start});
   backend.cross_entropy(backend.compute_stream(), {.logits = logits,
+                                                   .vocabulary = c.padding ? c.vocabulary : 0,
                                                    .labels = labels,
                                                    .loss_sum = loss,
                                                    .dlogits = &dlogits,
                                                    .gradient_scale = scale});
-  return {loss.to_doubles(), dlogits.to_doubles()};
+  return {loss.to_doubles(), without_padding(dlogits, c.vocabulary)};
 }
 
 TEST_CASE("cross_entropy against a reference in double") {
@@ -71,8 +76,7 @@ TEST_CASE("cross_entropy against a reference in double") {
         CHECK(largest_error(out[0], {3 + e.loss}) < limit);
         // a probability is relative to itself; below the smallest normal f16 it is absolute
         const double floor = gradient_type == DType::kF16 ? 0.1 : 1e-3;
-        CHECK(largest_error(out[1], e.gradient, floor) <
-              limit + 2 * unit_roundoff(gradient_type));
+        CHECK(largest_error(out[1], e.gradient, floor) < limit + 2 * unit_roundoff(gradient_type));
       }
     }
   }
@@ -115,11 +119,11 @@ TEST_CASE("large logits neither overflow nor lose a certain label") {
 TEST_CASE("a label outside the vocabulary is an error") {
   for (const int32_t label : {5, -1, -101}) {
     cpu::CpuBackend backend;
-    Tensor logits = Tensor::zeros(backend, {2, 5}, DType::kF32);
+    Tensor logits = Tensor::zeros(backend, {2, 7}, DType::kF32);
     const Tensor labels = Tensor::from_host<int32_t>(backend, {2}, {0, label});
     Tensor loss = Tensor::zeros(backend, {}, DType::kF32);
     backend.cross_entropy(backend.compute_stream(),
-                          {.logits = logits, .labels = labels, .loss_sum = loss});
+                          {.logits = logits, .vocabulary = 5, .labels = labels, .loss_sum = loss});
     CHECK_THROWS_WITH_AS(backend.synchronize(backend.compute_stream()),
                          doctest::Contains("[cross_entropy] label: expected in [0, 5)"), Error);
   }

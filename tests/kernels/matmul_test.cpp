@@ -13,9 +13,11 @@ namespace fsdp::cpu {
 namespace {
 
 using test::make_tensor;
+using test::padded_tensor;
 using test::random_values;
 using test::rounded;
 using test::unit_roundoff;
+using test::without_padding;
 
 struct Case {
   int64_t m, n, k;
@@ -60,13 +62,22 @@ Problem make_problem(const Case& t) {
   return p;
 }
 
-std::vector<double> run(CpuBackend& backend, const Case& t, const Problem& p) {
+// Rows of a and c are padded by so many elements that are not numbers.
+struct Padding {
+  int64_t a = 0, c = 0;
+};
+
+std::vector<double> run(CpuBackend& backend, const Case& t, const Problem& p,
+                        const Padding& padding = {}) {
   const Tensor a =
-      make_tensor(backend, t.transpose_a ? Shape{t.k, t.m} : Shape{t.m, t.k}, t.operand, p.a);
+      padding.a
+          ? padded_tensor(backend, t.transpose_a ? t.m : t.k, padding.a, t.operand, p.a)
+          : make_tensor(backend, t.transpose_a ? Shape{t.k, t.m} : Shape{t.m, t.k}, t.operand, p.a);
   const Tensor b =
       make_tensor(backend, t.transpose_b ? Shape{t.n, t.k} : Shape{t.k, t.n}, t.operand, p.b);
   const Tensor bias = make_tensor(backend, {t.n}, t.operand, p.bias);
-  Tensor c = make_tensor(backend, {t.m, t.n}, t.result, p.c);
+  Tensor c = padding.c ? padded_tensor(backend, t.n, padding.c, t.result, p.c)
+                       : make_tensor(backend, {t.m, t.n}, t.result, p.c);
   backend.matmul(backend.compute_stream(), {.a = a,
                                             .b = b,
                                             .c = c,
@@ -74,7 +85,7 @@ std::vector<double> run(CpuBackend& backend, const Case& t, const Problem& p) {
                                             .transpose_b = t.transpose_b,
                                             .accumulate = t.accumulate,
                                             .bias = t.bias ? &bias : nullptr});
-  return c.to_doubles();
+  return padding.c ? without_padding(c, t.n) : c.to_doubles();
 }
 
 // Rounding of the sum grows like the square root of its length; one more rounding when it is
@@ -141,6 +152,33 @@ TEST_CASE("shapes beyond one block, on several threads") {
                           Case{600, 70, 80, operand, result, false, false, false, true}}) {
       const Problem p = make_problem(t);
       check_close(t, p, run(backend, t, p));
+    }
+  }
+}
+
+TEST_CASE("rows of a and c may be padded: what lies behind them is not read") {
+  CpuOptions options;
+  options.threads = 2;
+  CpuBackend backend(options);
+  for (const auto& [operand, result] : kPairs) {
+    for (const auto& [m, n, k] :
+         {std::array<int64_t, 3>{3, 7, 5}, {17, 33, 65}, {40, 530, 70}, {70, 33, 1040}}) {
+      for (int bits = 0; bits < 16; ++bits) {
+        const Case t{m,
+                     n,
+                     k,
+                     operand,
+                     result,
+                     (bits & 1) != 0,
+                     (bits & 2) != 0,
+                     (bits & 4) != 0,
+                     (bits & 8) != 0};
+        if (t.accumulate && t.bias) continue;
+        const Problem p = make_problem(t);
+        for (const Padding& padding : {Padding{3, 0}, Padding{0, 31}, Padding{1, 5}}) {
+          check_close(t, p, run(backend, t, p, padding));
+        }
+      }
     }
   }
 }

@@ -42,6 +42,12 @@ TEST_CASE("sum_rows") {
             backend.sum_rows(backend.compute_stream(),
                              {.x = x, .out = out, .accumulate = accumulate});
             const std::vector<double> got = out.to_doubles();
+            Tensor again = test::make_tensor(backend, {columns}, out_type, before);
+            backend.sum_rows(backend.compute_stream(),
+                             {.x = test::padded_tensor(backend, columns, 3, in, values),
+                              .out = again,
+                              .accumulate = accumulate});
+            CHECK(again.to_doubles() == got);  // of padded rows
             int wrong = 0;
             for (size_t j = 0; j < got.size(); ++j) {
               double sum = accumulate ? before[j] : 0, magnitude = std::abs(sum);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "core/rng.h"
@@ -49,6 +50,30 @@ inline Tensor make_tensor(Backend& backend, Shape shape, DType dtype,
 inline Tensor random_tensor(Backend& backend, Shape shape, DType dtype, uint64_t seed,
                             double low = -1, double high = 1) {
   return make_tensor(backend, shape, dtype, random_values(shape.numel(), seed, low, high));
+}
+
+// Rows of `columns` values, each followed by `padding` elements that are not numbers: whoever reads
+// them shows it.
+inline Tensor padded_tensor(Backend& backend, int64_t columns, int64_t padding, DType dtype,
+                            const std::vector<double>& values) {
+  const int64_t rows = columns > 0 ? static_cast<int64_t>(values.size()) / columns : 0;
+  std::vector<double> stored;
+  for (auto at = values.begin(); at != values.end(); at += columns) {
+    stored.insert(stored.end(), at, at + columns);
+    stored.insert(stored.end(), static_cast<size_t>(padding),
+                  std::numeric_limits<double>::quiet_NaN());
+  }
+  return make_tensor(backend, {rows, columns + padding}, dtype, stored);
+}
+
+// The first `columns` values of every row.
+inline std::vector<double> without_padding(const Tensor& tensor, int64_t columns) {
+  const std::vector<double> stored = tensor.to_doubles();
+  std::vector<double> values;
+  for (auto at = stored.begin(); at != stored.end(); at += tensor.shape().last()) {
+    values.insert(values.end(), at, at + columns);
+  }
+  return values;
 }
 
 // Half the distance between neighbouring numbers around 1: the error of one rounding.

@@ -54,6 +54,12 @@ TEST_CASE("step cost of GPT-2 124M: products") {
     const int64_t products = 6 * rows * (12 * 12 * C * C + V * C);
     const StepCost cost = step_cost(gpt2(length, DType::kF32));
     CHECK(cost.product_flops() == products);
+    for (const StepProduct& product : cost.products) {
+      CAPTURE(product.name);
+      const bool head = product.name.starts_with("head"), forward = product.extents.n == V;
+      CHECK(product.extents.row_c == (head && forward ? 50304 : 0));
+      CHECK(product.extents.row_a == (head && !forward ? 50304 : 0));
+    }
     // 12 layers, 4 x 12 heads, 7 products over the causal pairs.
     CHECK(cost.attention_flops == 12 * 48 * 7 * 2 * (length * (length + 1) / 2) * 64);
   }

@@ -263,11 +263,11 @@ void add_embedding(const PassExtents& e, std::vector<KernelCase>& table) {
 // On a chunk of rows, as the head calls it.
 void add_cross_entropy(const PassExtents& e, std::vector<KernelCase>& table) {
   const int64_t rows = ops::head_chunk_rows(e.N, e.V);
-  const Shape shape = {rows, e.V};
+  const Shape shape = {rows, ops::logits_row(e.V)};
   for (const bool gradient : {false, true}) {
     table.push_back({"cross_entropy", gradient ? "with gradient" : "", text(rows, e.V),
-                     gradient ? ops::cross_entropy_cost(shape.numel(), e.dtype)
-                              : ops::cross_entropy_loss_cost(shape.numel(), e.dtype),
+                     gradient ? ops::cross_entropy_cost(rows * e.V, e.dtype)
+                              : ops::cross_entropy_loss_cost(rows * e.V, e.dtype),
                      kCrossEntropyBar, [=](KernelInputs& in) -> KernelRun {
                        Tensor logits = in.normal(shape, e.wide);
                        const Tensor labels = in.indices(Shape{rows}, e.V);
@@ -278,6 +278,7 @@ void add_cross_entropy(const PassExtents& e, std::vector<KernelCase>& table) {
                        }
                        return [=](Backend& backend, Stream& stream) mutable {
                          backend.cross_entropy(stream, {.logits = logits,
+                                                        .vocabulary = e.V,
                                                         .labels = labels,
                                                         .loss_sum = loss_sum,
                                                         .dlogits = gradient ? &dlogits : nullptr});

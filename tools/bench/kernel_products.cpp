@@ -143,9 +143,8 @@ std::string text(const ops::AttentionExtents& e) {
 
 KernelCase product_line(const std::string& variant, const ops::MatmulExtents& e) {
   const auto prepare = [e](KernelInputs& inputs) -> KernelRun {
-    const Tensor a = inputs.normal(e.transpose_a ? Shape{e.k, e.m} : Shape{e.m, e.k}, e.operand);
-    const Tensor b = inputs.normal(e.transpose_b ? Shape{e.n, e.k} : Shape{e.k, e.n}, e.operand);
-    const Tensor c = inputs.normal(Shape{e.m, e.n}, e.result);
+    const Tensor a = inputs.normal(e.a(), e.operand), b = inputs.normal(e.b(), e.operand);
+    const Tensor c = inputs.normal(e.c(), e.result);
     return [=](Backend& backend, Stream& stream) {
       Tensor out = c;
       backend.matmul(stream, {.a = a,

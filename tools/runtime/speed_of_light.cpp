@@ -17,12 +17,12 @@ struct Extremes {
   size_t first_operand = 0, second_operand = 0, result = 0, weight = 0, gradient = 0;
 
   void include(const ops::MatmulExtents& e) {
-    const auto enlarge = [](size_t& bytes, int64_t elements, DType dtype) {
-      bytes = std::max(bytes, static_cast<size_t>(elements) * size_of(dtype));
+    const auto enlarge = [](size_t& bytes, const Shape& shape, DType dtype) {
+      bytes = std::max(bytes, static_cast<size_t>(shape.numel()) * size_of(dtype));
     };
-    enlarge(first_operand, e.m * e.k, e.operand);
-    enlarge(is_weight_gradient(e) ? second_operand : weight, e.k * e.n, e.operand);
-    enlarge(is_weight_gradient(e) ? gradient : result, e.m * e.n, e.result);
+    enlarge(first_operand, e.a(), e.operand);
+    enlarge(is_weight_gradient(e) ? second_operand : weight, e.b(), e.operand);
+    enlarge(is_weight_gradient(e) ? gradient : result, e.c(), e.result);
   }
 };
 
@@ -36,8 +36,8 @@ Tensor filled(Backend& backend, size_t bytes) {
   return memory;
 }
 
-Tensor matrix(const Tensor& memory, int64_t rows, int64_t columns, DType dtype) {
-  return {memory.storage(), 0, Shape{rows, columns}, dtype};
+Tensor matrix(const Tensor& memory, const Shape& shape, DType dtype) {
+  return {memory.storage(), 0, shape, dtype};
 }
 
 }  // namespace
@@ -69,14 +69,11 @@ SpeedOfLightMeter::SpeedOfLightMeter(Backend& backend, const StepExtents& step)
 }
 
 void SpeedOfLightMeter::enqueue(const ops::MatmulExtents& e) {
-  const int64_t a_rows = e.transpose_a ? e.k : e.m, b_rows = e.transpose_b ? e.n : e.k;
-  const Shape b_shape = {b_rows, e.k * e.n / b_rows}, c_shape = {e.m, e.n};
   const bool gradient = is_weight_gradient(e);
-  const Tensor a = matrix(first_operand_, a_rows, e.m * e.k / a_rows, e.operand);
-  const Tensor b = gradient ? matrix(second_operand_, b_shape[0], b_shape[1], e.operand)
-                            : weights_.take(b_shape, e.operand);
-  Tensor c = gradient ? gradients_.take(c_shape, e.result)
-                      : matrix(result_, e.m, e.n, e.result);
+  const Tensor a = matrix(first_operand_, e.a(), e.operand);
+  const Tensor b =
+      gradient ? matrix(second_operand_, e.b(), e.operand) : weights_.take(e.b(), e.operand);
+  Tensor c = gradient ? gradients_.take(e.c(), e.result) : matrix(result_, e.c(), e.result);
   backend_.matmul(backend_.compute_stream(), {.a = a,
                                               .b = b,
                                               .c = c,

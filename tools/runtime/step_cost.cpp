@@ -139,14 +139,16 @@ class StepCounter {
   }
 
   void head_chunks(const std::string& name, int64_t rows, int64_t count, bool accumulate) {
-    const int64_t width = c_.hidden, V = c_.vocabulary;
+    const int64_t width = c_.hidden, V = c_.vocabulary, row = ops::logits_row(V);
     const DType dtype = step_.compute;
     product(name + " forward", {.m = rows, .n = V, .k = width, .transpose_b = true,
-                                .operand = dtype, .result = accumulation_dtype(dtype)}, count);
+                                .operand = dtype, .result = accumulation_dtype(dtype),
+                                .row_c = row}, count);
     product(name + " input gradient", {.m = rows, .n = width, .k = V, .operand = dtype,
-                                       .result = dtype}, count);
+                                       .result = dtype, .row_a = row}, count);
     ops::MatmulExtents e = {.m = V, .n = width, .k = rows, .transpose_a = true,
-                            .accumulate = accumulate, .operand = dtype, .result = step_.gradient};
+                            .accumulate = accumulate, .operand = dtype, .result = step_.gradient,
+                            .row_a = row};
     product(name + " weight gradient", e, accumulate ? count : 1);
     e.accumulate = true;
     if (!accumulate && count > 1) product(name + " weight gradient, added", e, count - 1);

@@ -20,6 +20,18 @@ TEST_CASE("cost of matrix products") {
   CHECK(matmul_cost(e) == Cost{.flops = 210, .bytes = 2 * (21 + 35) + 4 * 2 * 15});
   e.transpose_a = e.transpose_b = true;  // the same work in any layout
   CHECK(matmul_cost(e).flops == 210);
+  CHECK(e.a() == Shape{7, 3});
+  CHECK(e.b() == Shape{5, 7});
+  CHECK(e.c() == Shape{3, 5});
+  const Cost cost = matmul_cost(e);
+  e.row_a = e.row_c = 64;  // padding is neither read nor counted
+  CHECK(matmul_cost(e) == cost);
+  CHECK(e.a() == Shape{7, 64});
+  CHECK(e.c() == Shape{3, 64});
+  e.transpose_a = e.transpose_b = false;
+  e.row_a = 0;
+  CHECK(e.a() == Shape{3, 7});
+  CHECK(e.b() == Shape{7, 5});
 }
 
 TEST_CASE("cost of attention: every pair of a query and a key it sees") {

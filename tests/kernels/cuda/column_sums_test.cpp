@@ -17,7 +17,12 @@ TEST_CASE("sum_rows of every dtype, size and alignment") {
             Tensor added = random_tensor(backend, {shape[1]}, dtype, 2);
             backend.sum_rows(backend.compute_stream(), {.x = x, .out = sums});
             backend.sum_rows(backend.compute_stream(), {.x = x, .out = added, .accumulate = true});
-            return std::vector<Values>{sums.to_doubles(), added.to_doubles()};
+            Tensor of_padded = Tensor::empty(backend, {shape[1]}, dtype);
+            const Tensor padded =
+                padded_tensor(backend, shape[1], 8 + 3 * offset, dtype, x.to_doubles());
+            backend.sum_rows(backend.compute_stream(), {.x = padded, .out = of_padded});
+            return std::vector<Values>{sums.to_doubles(), added.to_doubles(),
+                                       of_padded.to_doubles()};
           });
         }
       }

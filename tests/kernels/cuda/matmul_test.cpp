@@ -77,6 +77,43 @@ TEST_CASE("bias and activations, with and without an epilogue for them") {
   });
 }
 
+TEST_CASE("rows of a and c may be padded: what lies behind them is not read") {
+  on_gpu([](cuda::CudaBackend& gpu) {
+    for (const DType dtype : kGpuTypes) {
+      for (const auto& [m, n, k] : {Extents{3, 5, 7}, {4, 20, 9}}) {
+        for (int variant = 0; variant < 16; ++variant) {
+          const bool ta = variant & 1, tb = variant & 2, accumulate = variant & 4;
+          const bool with_bias = variant & 8;
+          if (accumulate && with_bias) continue;
+          for (const auto& [pad_a, pad_c] : {std::pair{0, 0}, {3, 0}, {0, 3}, {1, 11}}) {
+            CAPTURE(pad_a);
+            CAPTURE(pad_c);
+            CAPTURE(variant);
+            for (const DType result : {dtype, DType::kF32}) {
+              check_product(
+                  gpu, result, [&, m = m, n = n, k = k, pad_a = pad_a, pad_c = pad_c](Backend& on) {
+                    const Tensor a =
+                        padded_tensor(on, ta ? m : k, pad_a, dtype, random_values(m * k, 1));
+                    const Tensor b = random_tensor(on, tb ? Shape{n, k} : Shape{k, n}, dtype, 2);
+                    const Tensor bias = random_tensor(on, {n}, dtype, 3);
+                    Tensor c = padded_tensor(on, n, pad_c, result, random_values(m * n, 4));
+                    on.matmul(on.compute_stream(), {.a = a,
+                                                    .b = b,
+                                                    .c = c,
+                                                    .transpose_a = ta,
+                                                    .transpose_b = tb,
+                                                    .accumulate = accumulate,
+                                                    .bias = with_bias ? &bias : nullptr});
+                    return std::vector<Values>{without_padding(c, n)};
+                  });
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
 TEST_CASE("a sum over nothing, no rows, and views that are not aligned") {
   on_gpu([](cuda::CudaBackend& gpu) {
     check_against_cpu(gpu, DType::kF32, [](Backend& backend) {
@@ -87,11 +124,13 @@ TEST_CASE("a sum over nothing, no rows, and views that are not aligned") {
       backend.matmul(backend.compute_stream(), {.a = a, .b = b, .c = c, .bias = &bias});
       Tensor added = random_tensor(backend, {3, 5}, DType::kF32, 5);
       backend.matmul(backend.compute_stream(), {.a = a, .b = b, .c = added, .accumulate = true});
+      Tensor wide = padded_tensor(backend, 5, 3, DType::kF32, random_values(15, 6));
+      backend.matmul(backend.compute_stream(), {.a = a, .b = b, .c = wide, .bias = &bias});
       const Tensor none = Tensor::empty(backend, {0, 4}, DType::kF32);
       const Tensor weight = random_tensor(backend, {4, 5}, DType::kF32, 5);
       Tensor no_rows = Tensor::empty(backend, {0, 5}, DType::kF32);
       backend.matmul(backend.compute_stream(), {.a = none, .b = weight, .c = no_rows});
-      return std::vector<Values>{c.to_doubles(), added.to_doubles()};
+      return std::vector<Values>{c.to_doubles(), added.to_doubles(), without_padding(wide, 5)};
     });
     check_product(gpu, DType::kBF16, [](Backend& backend) {
       const Tensor a = shifted_tensor(backend, {6, 8}, DType::kBF16, random_values(48, 1));
