@@ -102,11 +102,7 @@ std::string stream_name(int priority) {
   return (priority < 0 ? "gpu-high-" : "gpu-") + std::to_string(device().streams++);
 }
 
-// Edges between streams are places too, that may be left out.
-bool edge_left_out(const char* call) { return emulator::left_out({"runtime", 0, call}); }
-
 CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned) {
-  if (edge_left_out("cuStreamWaitValue32")) return CUDA_SUCCESS;
   enqueue(stream, "wait_value", [address, value] {
     const std::atomic_ref at(*reinterpret_cast<uint32_t*>(address));
     while (static_cast<int32_t>(at.load(std::memory_order_acquire) - value) < 0) {
@@ -288,11 +284,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  if (edge_left_out("cudaStreamSynchronize")) return cudaSuccess;
   return waiting([&] { device().host.synchronize(*stream->stream); });
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  if (edge_left_out("cudaStreamWaitEvent")) return cudaSuccess;
   device().host.wait(*stream->stream, event->latest());
   return cudaSuccess;
 }
@@ -323,7 +317,6 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  if (edge_left_out("cudaEventSynchronize")) return cudaSuccess;
   return waiting([&] {
     if (const fsdp::EventPtr recorded = event->latest()) recorded->wait();
   });

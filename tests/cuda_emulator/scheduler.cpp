@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -35,10 +36,22 @@ constexpr size_t kStackBytes = 256 << 10;  // address space; pages come when tou
 constexpr int kPoison = 0xff;              // NaN in every floating type
 constexpr int kWarp = 32;
 
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
 struct State {
   std::mutex mutex;
   Settings settings;
   std::set<std::string> places;
+
+  ~State() {
+    const std::string file = variable("CUDA_EMULATOR_PLACES");
+    if (file.empty()) return;
+    std::ofstream out(file);
+    for (const std::string& place : places) out << place << "\n";
+  }
 };
 State& state() {
   static State instance;
@@ -420,15 +433,21 @@ std::vector<std::string> places() {
 }
 
 bool left_out(const Place& place) {
-  std::string_view file = place.file;
-  const size_t root = file.rfind("kernels/cuda/");
-  if (root != std::string_view::npos) file.remove_prefix(root);
-  const std::string name = fmt::format("{}:{} {}", file, place.line, place.what);
-  {
+  static const std::string skip = variable("CUDA_EMULATOR_SKIP");
+  thread_local std::map<std::pair<const char*, int>, std::string> names;  // of places seen here
+  const auto [known, first] = names.try_emplace({place.file, place.line});
+  std::string& name = known->second;
+  if (first) {
+    std::string_view file = place.file;
+    for (const std::string_view root : {"/kernels/cuda/", "/comm/"}) {
+      const size_t at = file.rfind(root);
+      if (at != std::string_view::npos) file.remove_prefix(at + 1);
+    }
+    name = fmt::format("{}:{} {}", file, place.line, place.what);
     const std::lock_guard lock(state().mutex);
     state().places.insert(name);
   }
-  return settings().leave_out && settings().leave_out(name);
+  return name == skip || (settings().leave_out && settings().leave_out(name));
 }
 
 // ---- what kernels reach ----
