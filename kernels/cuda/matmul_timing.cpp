@@ -119,7 +119,9 @@ std::optional<size_t> fastest_candidate(const Op& op, lt::Handle handle, MatmulP
   if (!scratch.data()) return std::nullopt;
   // Numbers around 0.01 or 1, whatever the dtype.
   op.started(cudaMemsetAsync(scratch.data(), 0x3c, bytes, op.stream()), "cudaMemsetAsync");
-  op.started(cudaStreamSynchronize(op.stream()), "cudaStreamSynchronize");  // what was before
+  // What was before ends first: else part of the calls would find the GPU busy and part idle.
+  op.started(cudaStreamSynchronize(op.stream()),  // survives: of what the calls take, not give
+             "cudaStreamSynchronize");
   const std::vector<std::vector<Call>> calls =
       enqueue_calls(op, handle, plan, scratch.data(), scratch.data() + workspace, sets);
   op.started(cudaStreamSynchronize(op.stream()), "cudaStreamSynchronize");

@@ -1,6 +1,6 @@
 // What host sources of the emulated backend begin with: their waits are places that can be left
-// out, one by one, as the barriers of kernels are. Those of the runtime are renamed here, the others
-// by edges.sed. Read next: mutations.sh.
+// out, one by one, as the barriers of kernels are. Those of the runtime are renamed here, the
+// others by edges.sed. Read next: mutations.sh.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -12,9 +12,12 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <malloc.h>
+#include <sys/mman.h>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/cuda_emulator/emulator.h"
@@ -49,6 +52,8 @@ struct Device {
   int streams = 0;
   std::string last_failure;
   fsdp::cpu::CpuBackend host;
+  std::vector<std::unique_ptr<fsdp::Stream>> destroyed;  // which may still have something to do
+  std::map<void*, size_t> pinned;
 
   Device() : host(hooks()) {}
 
@@ -238,23 +243,32 @@ cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
           [owner = std::move(owner), bytes] { std::memset(owner.get(), kPoison, bytes); });
   return cudaSuccess;
 }
-// Of no stream: NCCL's buffers.
+// Of no stream: NCCL's buffers. Giving them back waits for nobody.
 cudaError_t cudaMalloc(void** address, size_t bytes) {
   if (::posix_memalign(address, 512, bytes) != 0) return returned(cudaErrorMemoryAllocation);
   std::memset(*address, kPoison, bytes);
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* address) {
+  if (address) std::memset(address, kPoison, ::malloc_usable_size(address));
   std::free(address);
   return cudaSuccess;
 }
+// Whole pages, so that who still uses what was given back ends the program.
 cudaError_t cudaMallocHost(void** address, size_t bytes) {
-  *address = std::malloc(bytes);
-  if (*address) std::memset(*address, kPoison, bytes);
-  return returned(*address ? cudaSuccess : cudaErrorMemoryAllocation);
+  void* pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) return returned(cudaErrorMemoryAllocation);
+  *address = std::memset(pages, kPoison, bytes);
+  const std::lock_guard lock(device().mutex);
+  device().pinned[pages] = bytes;
+  return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* address) {
-  std::free(address);
+  const std::lock_guard lock(device().mutex);
+  const auto found = device().pinned.find(address);
+  if (found == device().pinned.end()) return returned(cudaErrorInvalidValue);
+  ::mmap(address, found->second, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  device().pinned.erase(found);
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
@@ -279,7 +293,13 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int pri
   *stream = new CUstream_st{made, std::move(owned)};
   return cudaSuccess;
 }
+// Returns at once: what the stream was given is done, if nobody waited for it, some time later.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const fsdp::EventPtr end = device().host.record(*stream->stream);
+  if (!end->ready()) {
+    const std::lock_guard lock(device().mutex);
+    device().destroyed.push_back(std::move(stream->owned));
+  }
   delete stream;
   return cudaSuccess;
 }

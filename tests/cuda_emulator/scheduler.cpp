@@ -319,14 +319,23 @@ std::vector<int> Runner::thread_order() {
   return order;
 }
 
-// One look at every thread; false when none could run.
+// One look at every warp; false when none could run. In random order its threads take one turn,
+// else a warp goes on for as long as any of them can: it gets far ahead of the others.
 bool Runner::pass(const std::vector<int>& order) {
   bool progress = false;
-  for (const int linear : order) {
-    Thread& thread = *pool_[static_cast<size_t>(linear)];
-    if (!thread.can_run()) continue;
-    thread.resume();
-    progress = true;
+  for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    const int warp = order[begin] / kWarp;
+    while (end < order.size() && order[end] / kWarp == warp) ++end;
+    bool any = true;
+    for (bool again = true; any && again; again = settings_.order != ThreadOrder::kRandom) {
+      any = false;
+      for (size_t i = begin; i < end; ++i) {
+        Thread& thread = *pool_[static_cast<size_t>(order[i])];
+        if (!thread.can_run()) continue;
+        thread.resume();
+        any = progress = true;
+      }
+    }
   }
   return progress;
 }

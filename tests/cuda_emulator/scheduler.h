@@ -19,9 +19,10 @@ struct Place {
   int line;
   const char* what;
 };
-// True when this barrier or wait is left out: by the settings, or because it is what the environment
-// names in CUDA_EMULATOR_SKIP. Remembers that the place was reached; at the end of the program all
-// such places are written to the file CUDA_EMULATOR_PLACES, if that is set. For mutations.sh.
+// True when this barrier or wait is left out: by the settings, or because it is what the
+// environment names in CUDA_EMULATOR_SKIP. Remembers that the place was reached; at the end of the
+// program all such places are written to the file CUDA_EMULATOR_PLACES, if that is set. For
+// mutations.sh.
 bool left_out(const Place& place);
 
 // ---- of the running thread ----

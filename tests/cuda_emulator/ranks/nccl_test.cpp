@@ -74,6 +74,58 @@ TEST_CASE("registered memory is counted while it is there") {
   });
 }
 
+void put_slow_task(CommRank& rank, Stream& stream) {
+  rank.backend->host_task(stream, "slow", 0,
+                          [] { std::this_thread::sleep_for(std::chrono::milliseconds(30)); });
+}
+
+TEST_CASE("registered memory goes when its last collective is over on all ranks") {
+  on_nccl(2, [](Communicator& world, CommRank& rank) {
+    CommTensor buffer =
+        comm_tensor(world, *rank.backend, 64, DType::kF32, Memory::kFromCommunicator);
+    const std::vector<float> values(64, 7.0f);
+    buffer.tensor.write(values.data());
+    rank.backend->synchronize(rank.backend->compute_stream());
+    if (world.rank() == 1) put_slow_task(rank, *rank.first);
+    const EventPtr done = world.all_gather(*rank.first, buffer.tensor);
+    if (world.rank() == 0) {
+      buffer = {};
+    } else {
+      done->wait();
+      CHECK(buffer.tensor.to_host<float>() == values);
+    }
+  });
+}
+
+TEST_CASE("registered memory goes when what computes with it is done") {
+  on_nccl(2, [](Communicator& world, CommRank& rank) {
+    Stream& compute = rank.backend->compute_stream();
+    CommTensor buffer =
+        comm_tensor(world, *rank.backend, 64, DType::kF32, Memory::kFromCommunicator);
+    const std::vector<float> values(64, 7.0f);
+    buffer.tensor.write(values.data());
+    const Tensor copied = Tensor::empty(*rank.backend, Shape{64}, DType::kF32);
+    put_slow_task(rank, compute);
+    rank.backend->copy(compute, copied.data(), buffer.tensor.data(), copied.bytes());
+    buffer = {};
+    CHECK(copied.to_host<float>() == values);
+  });
+}
+
+TEST_CASE("collectives of one NCCL communicator on two streams run in the order of issue") {
+  on_nccl(2, [](Communicator& world, CommRank& rank) {
+    const Tensor a = Tensor::from_host<float>(*rank.backend, Shape{1}, {1});
+    const Tensor b = Tensor::from_host<float>(*rank.backend, Shape{1}, {10});
+    rank.backend->synchronize(rank.backend->compute_stream());
+    if (world.rank() == 0) put_slow_task(rank, *rank.first);
+    const EventPtr first = world.all_reduce(*rank.first, a, comm::ReduceOp::kSum);
+    world.all_reduce(*rank.second, b, comm::ReduceOp::kSum)->wait();
+    first->wait();
+    CHECK(a.item() == 2);
+    CHECK(b.item() == 20);
+  });
+}
+
 TEST_CASE("the ring shows which collectives are done") {
   on_nccl(2, [](Communicator& world, CommRank& rank) {
     const auto gather = world.duplicate("gather");

@@ -1,5 +1,7 @@
-// Collectives of GPU buffers over a transport that works on host memory: staged through pinned memory
-// in the order of the streams. The same checks as for the CPU backend (tests/comm).
+// Collectives of GPU buffers over a transport that works on host memory: staged through pinned
+// memory in the order of the streams. The same checks as for the CPU backend (tests/comm).
+#include <cstring>
+
 #include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
@@ -37,6 +39,23 @@ TEST_CASE("collectives of GPU buffers when copies and kernels are slow") {
   const emulator::Configured configured(settings);
   on_gpus([](comm::Communicator& world, CommRank& rank) {
     check_collectives(world, rank, DType::kF32, 65, Memory::kPlain);
+  });
+}
+
+TEST_CASE("staging memory goes back when the last copy out of it is done") {
+  emulator::Settings settings;
+  settings.delay = [](const std::string&, std::string_view task) {
+    return task == "copy" ? 5000 : 0;
+  };
+  const emulator::Configured configured(settings);
+  comm::run_local_ranks(2, [&](comm::Communicator& world) {
+    CommRank rank(std::make_unique<cuda::CudaBackend>());
+    const Tensor buffer = finished_zeros(rank, 64);
+    world.duplicate("short")->all_reduce(*rank.first, buffer, comm::ReduceOp::kSum);
+    const auto next = rank.backend->staging_memory(buffer.bytes());  // the same
+    std::memset(next.get(), 0xff, buffer.bytes());
+    rank.backend->synchronize(*rank.first);
+    CHECK(buffer.to_doubles() == std::vector<double>(64, 0.0));
   });
 }
 

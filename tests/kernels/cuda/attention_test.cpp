@@ -16,6 +16,7 @@ const Case kCases[] = {
     {1, 4, 2, 5, 70, 24},               // the last queries of longer keys
     {1, 1, 1, 3, 130, 8, true, 5},      // keys that no query sees
     {1, 1, 1, 70, 4, 8},                // the first queries see nothing
+    {1, 1, 1, 100, 70, 8},              // and beside them others see one tile
     {1, 1, 1, 33, 100, 72, false},      // wide heads
     {1, 1, 1, 66, 66, 128, false, 6},   // a window without causal
     {2, 3, 3, 17, 17, 40, true, 0, 0, Layout::kInterleaved, {1, 3, 21}},  // ALiBi, a longer table

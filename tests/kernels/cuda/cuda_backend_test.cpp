@@ -78,6 +78,37 @@ TEST_CASE("events order streams of the GPU and of the CPU, in both directions") 
   });
 }
 
+TEST_CASE("a copy of the GPU waits for a stream of the CPU") {
+  on_gpu([](cuda::CudaBackend& gpu) {
+    cpu::CpuBackend cpu;
+    const std::shared_ptr<std::byte> pinned = gpu.staging_memory(sizeof(float));
+    auto* const value = reinterpret_cast<float*>(pinned.get());
+    *value = 1;
+    Tensor x = Tensor::zeros(gpu, {1}, DType::kF32);
+    cpu.host_task(cpu.compute_stream(), "slow", 0, [value] {
+      pause(10);
+      *value = 2;
+    });
+    gpu.wait(gpu.compute_stream(), cpu.record(cpu.compute_stream()));
+    gpu.copy(gpu.compute_stream(), x.data(), value, x.bytes());
+    CHECK(x.item() == 2);
+  });
+}
+
+TEST_CASE("in synchronous mode an operation is done when its call returns") {
+  on_gpu(
+      [](cuda::CudaBackend& gpu) {
+        const std::shared_ptr<std::byte> pinned = gpu.staging_memory(sizeof(float));
+        auto* const value = reinterpret_cast<float*>(pinned.get());
+        *value = 1;
+        Tensor x = Tensor::zeros(gpu, {1}, DType::kF32);
+        gpu.host_task(gpu.compute_stream(), "slow", 0, [] { pause(10); });
+        gpu.copy(gpu.compute_stream(), value, x.data(), x.bytes());
+        CHECK(*value == 0);
+      },
+      {.synchronous = true});
+}
+
 TEST_CASE("an error of a host task travels along events until synchronize rethrows it") {
   on_gpu([](cuda::CudaBackend& gpu) {
     const auto side = gpu.create_stream("side");
