@@ -165,9 +165,11 @@ void CpuBackend::matmul(Stream& stream, const MatmulArgs& args) {
   product.m = target.shape().rows();
   product.n = args.transpose_b ? b.rows() : b.last();
   product.k = args.transpose_b ? b.last() : b.rows();
-  product.lda = a.last();
+  // A single row is followed by none: oneDNN takes products that differ in that stride for the
+  // same, and gives all of them the code of the first.
+  product.lda = a.rows() > 1 ? a.last() : args.transpose_a ? product.m : product.k;
   product.ldb = b.last();
-  product.ldc = target.shape().last();
+  product.ldc = product.m > 1 ? target.shape().last() : product.n;
   product.transpose_a = args.transpose_a;
   product.transpose_b = args.transpose_b;
   product.accumulate = args.accumulate;
