@@ -27,6 +27,8 @@ struct Settings {
   std::function<int(const std::string&, std::string_view)> delay;
   std::function<bool(const std::string&, const std::string&)> ignore_wait;
   uint64_t memory = uint64_t{2} << 30;  // bytes of the device
+  uint64_t shared_per_block = 232448;   // bytes that a block may ask for; an H200's
+  int nccl_max_ctas = 0;                // that a communicator must be made with; 0: with none
   // What NCCL says of every communicator when it is asked for errors, unless 0.
   int nccl_error = 0;
   // What a product takes by the device's clock, ns, on top of what it takes here; told the place of
@@ -37,6 +39,9 @@ struct Settings {
 // Of all kernels that start from now on. Not while a kernel runs.
 void configure(const Settings& settings);
 const Settings& settings();
+
+// How often memory has been registered with NCCL so far.
+int64_t nccl_registrations();
 
 // Places of barriers and waits that have been reached so far, in order of their names.
 std::vector<std::string> places();

@@ -19,8 +19,17 @@
 #include "tests/cuda_emulator/emulator.h"
 #include "tests/cuda_emulator/scheduler.h"
 
+namespace fsdp::emulator {
+
+static std::atomic<int64_t> registrations{0};
+int64_t nccl_registrations() { return registrations; }
+
+}  // namespace fsdp::emulator
+
 namespace fsdp::comm::nccl {
 namespace {
+
+using emulator::registrations;
 
 constexpr int kVersion = 23007;
 constexpr auto kForEver = std::chrono::hours(1);  // NCCL knows no timeout
@@ -99,15 +108,22 @@ Result get_unique_id(UniqueId* id) {
   return kSuccess;
 }
 
+// A config that a test expects: of another one nobody would notice that it was not passed on.
+bool expected(const Config& config) {
+  const int wanted = emulator::settings().nccl_max_ctas;
+  const bool known = config.size == sizeof config && config.magic == Config{}.magic;
+  return known && config.blocking == 0 &&
+         config.max_ctas == (wanted > 0 ? wanted : Config{}.max_ctas);
+}
+
 Result init_rank(Comm* comm, int ranks, UniqueId id, int rank, Config* config) {
-  const bool known = config->size == sizeof *config && config->magic == Config{}.magic;
-  if (!known || config->blocking != 0) return kInvalidArgument;
+  if (!expected(*config)) return kInvalidArgument;
   *comm = arrive(id.bytes, ranks, {0, rank, rank});
   return kInProgress;
 }
 
-Result split(Comm parent, int color, int key, Comm* comm, Config*) {
-  if (!ready(*parent)) return kInvalidArgument;
+Result split(Comm parent, int color, int key, Comm* comm, Config* config) {
+  if (!expected(*config) || !ready(*parent)) return kInvalidArgument;
   const std::string identity = parent->identity + "." + std::to_string(parent->splits++);
   *comm = arrive(identity, parent->size, {color, key, parent->self.rank});
   return kInProgress;
@@ -244,6 +260,7 @@ const Library& library() {
       .register_memory =
           [](Comm, void* data, size_t, void** handle) {
             *handle = data;
+            ++registrations;
             return kSuccess;
           },
       .deregister_memory = [](Comm, void*) { return kSuccess; },

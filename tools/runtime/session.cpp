@@ -82,6 +82,14 @@ void check_buffers(Module& model, const comm::WrapPolicy& wrap, const comm::Fsdp
              "are units of their own here and are used together");
 }
 
+// What release_arena gives back in every step is memory of the backend, in the order of its
+// streams. Registered memory has none: to free it the host would wait for the GPU, and to register
+// it again for all ranks.
+BackendOptions without_registration(BackendOptions options, const comm::FsdpOptions& fsdp) {
+  if (options.nccl && fsdp.release_arena) options.nccl->register_buffers = false;
+  return options;
+}
+
 std::vector<DType> computed_dtypes(const comm::FsdpOptions& options) {
   std::vector<DType> out = {options.param_dtype};
   for (const comm::UnitOverride& unit : options.units) {
@@ -94,7 +102,7 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
     : world_(world),
       options_(options),
       backend_(make_backend(options.backend, options.fsdp.param_dtype)),
-      nccl_(make_gpu_world(world, options.backend, *backend_)),
+      nccl_(make_gpu_world(world, without_registration(options.backend, options.fsdp), *backend_)),
       losses_((nccl_ ? *nccl_ : world).duplicate("losses")),
       tape_(std::make_unique<Tape>(*backend_)),
       model_(std::make_unique<models::CausalLM>(options.model, *backend_, options.fsdp.param_dtype,

@@ -1,0 +1,99 @@
+// Sessions on GPUs that talk over NCCL: what is registered with it, and that a step is issued
+// without waiting for the GPU.
+#include "tools/runtime/session.h"
+
+#include <atomic>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "tests/cuda_emulator/emulator.h"
+#include "tests/support/sharded_run.h"
+
+namespace fsdp::test {
+namespace {
+
+tools::SessionOptions options_with(const comm::FsdpOptions& fsdp) {
+  tools::SessionOptions options;
+  options.model = small_llama();
+  options.max_length = 6;
+  options.fsdp = fsdp;
+  options.backend = {.cuda = cuda::CudaOptions{}, .nccl = comm::NcclOptions{}};
+  return options;
+}
+
+tools::Batch batch_of(int rank) {
+  const std::vector<int32_t> tokens = {1, 2, 3, 4, 5, rank};
+  return {.rows = 1, .length = 6, .tokens = tokens, .labels = tokens, .global_label_tokens = 10};
+}
+
+struct Outcome {
+  std::vector<double> losses;
+  int64_t registered = 0, registered_in_steps = 0;
+};
+
+Outcome train_with(const comm::FsdpOptions& fsdp) {
+  Outcome out;
+  comm::run_local_ranks(2, [&](comm::Communicator& world) {
+    const int64_t before = emulator::nccl_registrations();
+    world.barrier();
+    tools::Session session(world, options_with(fsdp));
+    session.initialise(models::from_scratch(3));
+    world.barrier();
+    const int64_t made = emulator::nccl_registrations();
+    world.barrier();
+    std::vector<double> losses;
+    for (uint32_t step = 0; step < 3; ++step) {
+      losses.push_back(session.train_step(batch_of(world.rank()), 1e-2, step).read().loss);
+    }
+    world.barrier();
+    if (world.rank() != 0) return;
+    out = {losses, made - before, emulator::nccl_registrations() - made};
+  });
+  return out;
+}
+
+TEST_CASE("memory that stays is registered with NCCL, what comes and goes in a step is not") {
+  const Outcome kept = train_with({}), released = train_with({.release_arena = true});
+  CHECK(kept.registered > 0);
+  CHECK(kept.registered_in_steps == 0);
+  CHECK(released.registered == 0);
+  CHECK(released.registered_in_steps == 0);
+  CHECK(released.losses == kept.losses);
+}
+
+// The GPU stands still while `closed`; not for ever, so that a host that waits is a failure.
+TEST_CASE("a step over NCCL is issued while the GPU stands still, also where its arena goes") {
+  for (const bool release_arena : {false, true}) {
+    CAPTURE(release_arena);
+    std::atomic<bool> closed{false};
+    std::atomic<int> issued_in_time{0};
+    emulator::Settings settings = emulator::settings();
+    settings.delay = [&](const std::string&, std::string_view) {
+      for (int i = 0; i < 10'000 && closed; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      closed = false;
+      return 0;
+    };
+    const emulator::Configured configured(settings);
+    comm::run_local_ranks(2, [&](comm::Communicator& world) {
+      tools::Session session(world, options_with({.release_arena = release_arena}));
+      session.initialise(models::from_scratch(3));
+      session.train_step(batch_of(world.rank()), 1e-2, 0).read();
+      world.barrier();
+      closed = true;
+      world.barrier();
+      const tools::StepHandle step = session.train_step(batch_of(world.rank()), 1e-2, 1);
+      issued_in_time += closed;
+      world.barrier();
+      closed = false;
+      step.read();
+    });
+    CHECK(issued_in_time == 2);
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::test
