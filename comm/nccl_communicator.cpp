@@ -14,7 +14,12 @@ namespace {
 constexpr std::chrono::microseconds kAsks(20);       // between two, of settle()
 constexpr std::chrono::seconds kUntilFinalized(10);  // for peers that end as well
 
-nccl::Config nonblocking() { return {}; }
+// Gathers and reductions may run at once, and so take twice max_ctas.
+nccl::Config config_of(const NcclOptions& options) {
+  nccl::Config config;  // nonblocking
+  if (options.max_ctas > 0) config.max_ctas = options.max_ctas;
+  return config;
+}
 
 nccl::DataType type_of(DType dtype) {
   switch (dtype) {
@@ -139,7 +144,7 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclJob> job,
 std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key, const std::string& name) {
   job_->watchdog.check(name);
   auto control = control_->split(color, key, name + " control");
-  nccl::Config config = nonblocking();
+  nccl::Config config = config_of(job_->options);
   nccl::Comm comm = nullptr;
   const std::string what = "split " + name;
   job_->settle(group_->comm(), job_->library.split(group_->comm(), color, key, &comm, &config),
@@ -251,7 +256,7 @@ std::unique_ptr<Communicator> make_nccl_world(Communicator& control, const NcclO
   const std::string first =
       control.exchange(control.rank() == 0 ? std::string(id.bytes, sizeof id.bytes) : "")[0];
   std::memcpy(id.bytes, first.data(), sizeof id.bytes);
-  nccl::Config config = nonblocking();
+  nccl::Config config = config_of(options);
   nccl::Comm comm = nullptr;
   const nccl::Result begun =
       job->library.init_rank(&comm, control.size(), id, control.rank(), &config);

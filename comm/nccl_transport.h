@@ -19,7 +19,10 @@ namespace fsdp::comm {
 
 struct NcclOptions {
   std::chrono::milliseconds timeout = kDefaultTimeout;  // of a collective that has begun
-  bool register_buffers = true;  // what allocate() makes is memory that peers reach directly
+  // What allocate() makes is memory that peers reach directly. It does not come and go without the
+  // host: NCCL frees none in the order of a stream.
+  bool register_buffers = true;
+  int max_ctas = 0;  // blocks, so multiprocessors, that a collective may take; 0: NCCL chooses
   // Called once, by the watchdog's thread, when a collective failed or did not come to its end. The
   // job cannot go on: communicators are aborted next and later calls throw the reason. May be null.
   std::function<void(const std::string& reason)> failed = nullptr;

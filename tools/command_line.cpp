@@ -152,6 +152,11 @@ void add_launch_options(CLI::App& command, LaunchOptions& options) {
       .add_option("--gpu-transport", options.gpu_transport,
                   "between GPUs: auto (NCCL where each rank has its own), nccl, host")
       ->check(CLI::IsMember({"auto", "nccl", "host"}));
+  command
+      .add_option("--nccl-ctas", options.nccl_ctas,
+                  "multiprocessors of a GPU that a collective may take, and that products leave "
+                  "free for it (default: NCCL and cuBLASLt choose)")
+      ->check(CLI::Range(1, 64));
   add_attention_option(command, options);
   add_product_options(command, options);
 }

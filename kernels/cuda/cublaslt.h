@@ -28,6 +28,7 @@ enum DescAttribute : int {
   kBiasPointer = 8,
   kEpilogueAuxPointer = 11,
   kEpilogueAuxLd = 12,
+  kSmCountTarget = 15,
   kBiasDataType = 26,
 };
 enum Epilogue : int {

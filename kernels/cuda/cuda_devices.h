@@ -42,6 +42,7 @@ struct CudaOptions {
   // folder: kernels/cuda/matmul_choices.h. Empty: the one that cuBLASLt names first.
   std::filesystem::path matmul_choices = {};
   std::function<void(const std::string&)> note = {};  // of what the user may want to know
+  int products_leave = 0;  // multiprocessors that they do not count on: communication has them
   AttentionChoice attention = AttentionChoice::kAuto;
   size_t attention_workspace = size_t{1} << 30;  // bytes that a plan of cuDNN may take
 };

@@ -57,8 +57,9 @@ uint32_t alignment_of(const Tensor& tensor) {
   return static_cast<uint32_t>(address & -address);
 }
 
-MatmulKind kind_of(const MatmulArgs& args, const Tensor& target, bool tf32) {
+MatmulKind kind_of(const MatmulArgs& args, const Tensor& target, const CudaBackend& backend) {
   const Shape b = args.b.shape();
+  const int left = backend.options().products_leave;
   return {.m = target.shape().rows(),
           .n = args.transpose_b ? b.rows() : b.last(),
           .k = args.transpose_b ? b.last() : b.rows(),
@@ -67,7 +68,8 @@ MatmulKind kind_of(const MatmulArgs& args, const Tensor& target, bool tf32) {
           .transpose_a = args.transpose_a,
           .transpose_b = args.transpose_b,
           .accumulate = args.accumulate,
-          .tf32 = tf32 && args.a.dtype() == DType::kF32,
+          .tf32 = backend.options().tf32 && args.a.dtype() == DType::kF32,
+          .multiprocessors = left > 0 ? backend.device().multiprocessors - left : 0,
           .operand = args.a.dtype(),
           .result = target.dtype(),
           .alignment_a = alignment_of(args.a),
@@ -141,7 +143,7 @@ void CudaBackend::matmul(Stream& stream, const MatmulArgs& args) {
   dispatch_device(args.a.dtype(), op.name(), [](auto) {});  // refuses f64
   if (!matmul_plans_) matmul_plans_ = std::make_unique<MatmulPlans>(*this);
   Tensor& target = args.pre_activation ? *args.pre_activation : args.c;
-  const MatmulKind kind = kind_of(args, target, options_.tf32);
+  const MatmulKind kind = kind_of(args, target, *this);
   if (kind.m == 0 || kind.n == 0) return;
   if (kind.k == 0) {  // the sum over no terms
     if (!args.accumulate) fill_zero(stream, target.data(), target.bytes());

@@ -21,12 +21,13 @@ constexpr std::string_view kEquals = " = ";
 
 // All of it: a field that is added to MatmulKind does not compile until it is here.
 std::string text_of(const MatmulKind& kind) {
-  const auto& [m, n, k, lda, ldc, transpose_a, transpose_b, accumulate, tf32, operand, result,
-               epilogue, alignment_a, alignment_b, alignment_c] = kind;
-  return fmt::format("{} x {} x {} rows of {} and {} {}{}{}{} {} {} epilogue {} aligned {} {} {}",
-                     m, n, k, lda, ldc, transpose_a ? 't' : 'n', transpose_b ? 't' : 'n',
-                     accumulate ? "+" : "", tf32 ? " tf32" : "", name_of(operand), name_of(result),
-                     epilogue, alignment_a, alignment_b, alignment_c);
+  const auto& [m, n, k, lda, ldc, transpose_a, transpose_b, accumulate, tf32, multiprocessors,
+               operand, result, epilogue, alignment_a, alignment_b, alignment_c] = kind;
+  return fmt::format(
+      "{} x {} x {} rows of {} and {} {}{}{}{}{} {} {} epilogue {} aligned {} {} {}", m, n, k, lda,
+      ldc, transpose_a ? 't' : 'n', transpose_b ? 't' : 'n', accumulate ? "+" : "",
+      tf32 ? " tf32" : "", multiprocessors > 0 ? fmt::format(" on {}", multiprocessors) : "",
+      name_of(operand), name_of(result), epilogue, alignment_a, alignment_b, alignment_c);
 }
 
 std::string text_of(const lt::Algo& algo) {

@@ -55,6 +55,7 @@ MatmulPlan::MatmulPlan(const MatmulKind& kind) : kind_(kind) {
   set(desc_, lt::kTransA, kind.transpose_b ? lt::kOpT : lt::kOpN);
   set(desc_, lt::kTransB, kind.transpose_a ? lt::kOpT : lt::kOpN);
   set(desc_, lt::kEpilogue, kind.epilogue);
+  if (kind.multiprocessors > 0) set(desc_, lt::kSmCountTarget, int32_t{kind.multiprocessors});
   if (kind.epilogue & lt::kEpilogueBias) set(desc_, lt::kBiasDataType, type_of(kind.operand));
   if (kind.epilogue & lt::kEpilogueGeluAux) set(desc_, lt::kEpilogueAuxLd, kind.n);
   const int64_t ldb = kind.transpose_b ? kind.k : kind.n;

@@ -25,6 +25,7 @@ struct MatmulKind {
   bool transpose_a = false, transpose_b = false;
   bool accumulate = false;  // c += the product
   bool tf32 = false;
+  int multiprocessors = 0;  // that it may count on; 0: all
   DType operand = DType::kF32, result = DType::kF32;
   int epilogue = lt::kEpilogueDefault;
   // of a, b and c, bytes: a power of two, at most 256

@@ -30,6 +30,7 @@ struct MatmulDescContent {
   const void* bias = nullptr;
   void* aux = nullptr;
   int64_t aux_ld = 0;
+  int32_t multiprocessors = 0;  // 0: all
 };
 struct MatrixLayoutContent {
   cudaDataType type;
@@ -48,8 +49,9 @@ constexpr int kAlgorithms = 4;
 Algo algorithm(int place, uint64_t alignments, const MatmulDescContent& desc, MatrixLayout a,
                MatrixLayout b, MatrixLayout d) {
   const auto word = [](auto value) { return static_cast<uint64_t>(value); };
-  return {{word(place), alignments, d->rows, d->columns, word(desc.epilogue), word(a->ld),
-           word(b->ld), word(d->ld)}};
+  return {{word(place), alignments, d->rows, d->columns,
+           word(desc.epilogue) | word(desc.multiprocessors) << 32, word(a->ld), word(b->ld),
+           word(d->ld)}};
 }
 
 constexpr int kAlignmentBits = 16;
@@ -190,6 +192,8 @@ Status desc_set(MatmulDesc desc, DescAttribute attribute, const void* value, siz
       return copy_value(desc->aux, value, bytes);
     case kEpilogueAuxLd:
       return copy_value(desc->aux_ld, value, bytes);
+    case kSmCountTarget:
+      return copy_value(desc->multiprocessors, value, bytes);
   }
   return kInvalidValue;
 }

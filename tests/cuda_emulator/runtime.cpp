@@ -124,8 +124,8 @@ namespace fsdp::emulator {
 cudaError_t enqueue_grid(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
                          std::function<void()> kernel) {
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
-  if (threads == 0 || threads > 1024 || shared_bytes > 232448 || grid.y > 65535 || grid.z > 65535 ||
-      uint64_t{grid.x} * grid.y * grid.z == 0) {
+  if (threads == 0 || threads > 1024 || shared_bytes > settings().shared_per_block ||
+      grid.y > 65535 || grid.z > 65535 || uint64_t{grid.x} * grid.y * grid.z == 0) {
     return returned(cudaErrorInvalidConfiguration);
   }
   enqueue(stream, "kernel",
@@ -164,7 +164,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   properties->l2CacheSize = 4096;
   properties->totalGlobalMem = emulator::settings().memory;
   properties->sharedMemPerBlock = 49152;
-  properties->sharedMemPerBlockOptin = 232448;
+  properties->sharedMemPerBlockOptin = emulator::settings().shared_per_block;
   properties->warpSize = 32;
   return cudaSuccess;
 }

@@ -49,6 +49,18 @@ TEST_CASE("without a GPU everywhere the CPU computes, or it is an error") {
         "runtime.backend: expected auto, cpu or cuda, got \"tpu\"");
 }
 
+TEST_CASE("multiprocessors are divided between NCCL and products, where there is NCCL") {
+  GpuChoice gpu = {.cuda = cuda::CudaOptions{}};
+  divide_multiprocessors(0, {.nccl = true}, gpu);
+  CHECK(gpu.cuda->products_leave == 0);
+  divide_multiprocessors(8, {.nccl = true}, gpu);
+  CHECK(gpu.cuda->products_leave == 8);
+  GpuChoice cpu;
+  CHECK_NOTHROW(divide_multiprocessors(0, {}, cpu));
+  CHECK(error_of([&] { divide_multiprocessors(8, {}, cpu); }) ==
+        "runtime.nccl_ctas: is of NCCL, which nothing is sent over here (runtime.gpu_transport)");
+}
+
 TEST_CASE("GPUs talk over NCCL where each rank has its own and the library is there") {
   comm::run_local_ranks(2, [](comm::Communicator& world) {
     const GpuChoice own = {.cuda = cuda::CudaOptions{}},

@@ -351,6 +351,9 @@ int train_on_ranks(TrainOptions options) {
   if (options.launch.backend.empty()) options.launch.backend = runtime.backend;
   options.launch.share_gpus = options.launch.share_gpus || runtime.share_gpus;
   if (options.launch.gpu_transport.empty()) options.launch.gpu_transport = runtime.gpu_transport;
+  if (options.launch.nccl_ctas == 0) {
+    options.launch.nccl_ctas = static_cast<int>(runtime.nccl_ctas);
+  }
   if (options.launch.attention.empty()) options.launch.attention = runtime.attention;
   options.launch.products.tf32 = options.launch.products.tf32 || runtime.tf32;
   if (options.launch.products.choice.empty())

@@ -278,6 +278,7 @@ void check_config(const TrainConfig& config) {
   check_units(config.fsdp);
   check_wrap(config.fsdp);
   at_least<int64_t>("runtime.threads", config.runtime.threads, 0);
+  within("runtime.nccl_ctas", static_cast<double>(config.runtime.nccl_ctas), 0, 64);
   at_least<int64_t>("runtime.timeout_s", config.runtime.timeout_s, 1);
   at_least<int64_t>("runtime.shared_memory_limit_mib",
                     config.runtime.shared_memory_limit_mib.value_or(0), 0);

@@ -177,6 +177,7 @@ struct RuntimeSection {
   std::string backend = "auto";
   bool share_gpus = false;
   std::string gpu_transport = "auto";
+  int64_t nccl_ctas = 0;
   std::string attention = "auto";
   bool tf32 = false;
   std::string matmul_choice = "heuristic";

@@ -117,6 +117,14 @@ TransportChoice choose_transport(comm::Communicator& world, const std::string& t
   return {true, gpu.shared ? "NCCL lets ranks share a GPU, which is an experiment of its own" : ""};
 }
 
+void divide_multiprocessors(int nccl_ctas, const TransportChoice& transport, GpuChoice& gpu) {
+  if (nccl_ctas == 0) return;
+  FSDP_CHECK(
+      transport.nccl,
+      "runtime.nccl_ctas: is of NCCL, which nothing is sent over here (runtime.gpu_transport)");
+  gpu.cuda->products_leave = nccl_ctas;
+}
+
 std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, const std::string& backend) {
   const cuda::DeviceCount mine = backend == "cpu" ? cuda::DeviceCount{} : cuda::count_devices();
   std::vector<RankGpus> ranks;

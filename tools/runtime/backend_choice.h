@@ -73,4 +73,8 @@ struct TransportChoice {
 TransportChoice choose_transport(comm::Communicator& world, const std::string& transport,
                                  const GpuChoice& gpu);
 
+// Who may take which part of a GPU: `nccl_ctas` multiprocessors a collective, the others products.
+// 0: as each of them likes. The same error on every rank: when collectives are not NCCL's.
+void divide_multiprocessors(int nccl_ctas, const TransportChoice& transport, GpuChoice& gpu);
+
 }  // namespace fsdp::tools

@@ -91,7 +91,9 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_
   const TransportChoice transport = [&] {
     try {
       choose_attention(world, options.attention, gpu);
-      return choose_transport(world, options.gpu_transport, gpu);
+      const TransportChoice chosen = choose_transport(world, options.gpu_transport, gpu);
+      divide_multiprocessors(options.nccl_ctas, chosen, gpu);
+      return chosen;
     } catch (const Error& error) {  // the same on every rank
       throw AgreedError(error.what());
     }
@@ -107,6 +109,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_
                          .rings = &rings};
   if (transport.nccl) {
     context.backend.nccl = comm::NcclOptions{.timeout = std::chrono::seconds(options.timeout_s),
+                                             .max_ctas = options.nccl_ctas,
                                              .failed = transport_failed};
   }
   return body(context);

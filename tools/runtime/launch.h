@@ -32,6 +32,7 @@ struct LaunchOptions {
   std::string backend;        // "auto" (also empty), "cpu", "cuda": see backend_choice.h
   bool share_gpus = false;    // several ranks may use one GPU
   std::string gpu_transport;  // between GPUs: "auto" (also empty), "nccl", "host"
+  int nccl_ctas = 0;          // multiprocessors that a collective may take; 0: NCCL chooses
   std::string attention;      // on a GPU: "auto" (also empty), "cudnn", "own"
   ProductOptions products;    // of GPUs
   int64_t timeout_s = 600;    // how long a rank waits for another one

@@ -163,6 +163,21 @@ TEST_CASE("sharded steps over NCCL are those over the host") {
   }
 }
 
+TEST_CASE("every communicator is made with the blocks that a collective may take") {
+  emulator::Settings settings = emulator::settings();
+  settings.nccl_max_ctas = 8;  // of another number the emulator's NCCL makes none
+  const emulator::Configured configured(settings);
+  NcclOptions options;
+  options.max_ctas = 8;
+  on_nccl(
+      2,
+      [](Communicator& world, CommRank& rank) {
+        const auto reduce = world.duplicate("reduce");
+        check_collectives(*reduce, rank, DType::kF32, 33, Memory::kPlain);
+      },
+      options);
+}
+
 TEST_CASE("fixed order is refused over NCCL, by name") {
   RunSpec spec;
   spec.fsdp.fixed_order = true;

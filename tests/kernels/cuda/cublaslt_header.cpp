@@ -18,6 +18,7 @@ static_assert(int{kEpilogue} == CUBLASLT_MATMUL_DESC_EPILOGUE);
 static_assert(int{kBiasPointer} == CUBLASLT_MATMUL_DESC_BIAS_POINTER);
 static_assert(int{kEpilogueAuxPointer} == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER);
 static_assert(int{kEpilogueAuxLd} == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD);
+static_assert(int{kSmCountTarget} == CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET);
 static_assert(int{kBiasDataType} == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE);
 static_assert(int{kEpilogueDefault} == CUBLASLT_EPILOGUE_DEFAULT);
 static_assert(int{kEpilogueBias} == CUBLASLT_EPILOGUE_BIAS);
