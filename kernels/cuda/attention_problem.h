@@ -155,7 +155,17 @@ __device__ __forceinline__ void store_rows(Out& out, const float (&factor)[Multi
   }
 }
 
-// Shared memory of a block: its own tiles, two stages of two streamed tiles, scratch.
+// Shared memory of a block: its own tiles, two stages of two streamed tiles, scratch. In KiB, of
+// what dispatch_attention() chooses from:
+//                          forward  backward
+//   16 bits, heads to 64      40       48
+//   16 bits, heads to 128     80       64
+//   f32, heads to 64          57       73
+//   f32, heads to 128        105      101
+// A100 has 163, Hopper 227, consumer GPUs (8.6, 8.9, 12.x) 99: these refuse the last line by name
+// (launch.h). No smaller tiles for them: models of such heads are computed in 16 bits.
+constexpr size_t kSharedOfA100 = 163 << 10;
+
 template <typename Multiply>
 struct AttentionMemory {
   using T = typename Multiply::T;
@@ -166,6 +176,8 @@ struct AttentionMemory {
     return sizeof(T) * static_cast<size_t>(own_tiles * kOwnElements + 4 * kStreamed) +
            Multiply::kScratchBytes;
   }
+  static_assert(sizeof(T) * (2 * kOwnElements + 4 * kStreamed) + Multiply::kScratchBytes <=
+                kSharedOfA100);
 
   T* memory;
   int own_tiles;

@@ -39,6 +39,9 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, size_t 
             const Op& op, Arguments&&... arguments) {
   if (grid.empty) return;
   if (shared_bytes > kSharedWithoutAsking) {
+    FSDP_CHECK(shared_bytes <= op.device().shared_per_block,
+               "[{}] shared memory: a block needs {} bytes, {} gives it {} at most", op.describe(),
+               shared_bytes, op.device().name, op.device().shared_per_block);
     op.started(allow_shared(kernel, shared_bytes), "dynamic shared memory", grid.at);
   }
   op.started(start_kernel(kernel, grid.extent, block, shared_bytes, op.stream(),

@@ -1,0 +1,71 @@
+// GPUs that have less than the one the emulator is by default: of shared memory, and of
+// multiprocessors where communication keeps some.
+#include "core/io/file.h"
+#include "tests/cuda_emulator/emulator.h"
+#include "tests/support/attention_case.h"
+#include "tests/support/gpu_support.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::test {
+namespace {
+
+void attend(uint64_t shared_per_block, DType dtype, int64_t head_dim) {
+  emulator::Settings settings = emulator::settings();
+  settings.shared_per_block = shared_per_block;
+  const emulator::Configured configured(settings);
+  cuda::CudaBackend gpu({.attention = cuda::AttentionChoice::kOwn});
+  const Case c = {1, 1, 1, 3, 3, head_dim};
+  run_attention(gpu, c, dtype, Operands(c, dtype));
+}
+
+// Sizes: the table in kernels/cuda/attention_problem.h.
+TEST_CASE("attention: tiles that do not fit into shared memory are refused by name") {
+  constexpr uint64_t kConsumer = 99 << 10, kA100 = 163 << 10;
+  CHECK_THROWS_WITH_AS(
+      attend(kConsumer, DType::kF32, 72),
+      "[attention_forward (1, 3, 72) f32 (1, 3, 72) f32 (1, 3, 72) f32 (1, 3, 72) f32] shared "
+      "memory: a block needs 106752 bytes, emulated GPU gives it 101376 at most",
+      Error);
+  for (const auto& [dtype, head_dim] :
+       {std::pair<DType, int64_t>{DType::kF32, 64}, {DType::kBF16, 64}, {DType::kBF16, 128}}) {
+    CAPTURE(head_dim);
+    CHECK_NOTHROW(attend(kConsumer, dtype, head_dim));
+  }
+  CHECK_NOTHROW(attend(kA100, DType::kF32, 128));
+  CHECK_NOTHROW(attend(106752, DType::kF32, 128));
+  CHECK_THROWS_AS(attend(106751, DType::kF32, 128), Error);
+}
+
+// An algorithm of the emulator says in its fifth word how many multiprocessors it was asked to use.
+TEST_CASE("products leave multiprocessors to communication, and are chosen for what is left") {
+  const TempFolder folder;
+  for (const int leave : {0, 1}) {
+    cuda::CudaBackend gpu(
+        {.matmul_choices = folder / std::to_string(leave), .products_leave = leave});
+    const Tensor a = random_tensor(gpu, {8, 16}, DType::kF32, 1);
+    const Tensor b = random_tensor(gpu, {16, 12}, DType::kF32, 2);
+    Tensor c = Tensor::empty(gpu, {8, 12}, DType::kF32);
+    gpu.matmul(gpu.compute_stream(), {.a = a, .b = b, .c = c});
+    gpu.synchronize(gpu.compute_stream());
+    std::string text;
+    for (const auto& each : std::filesystem::directory_iterator(folder / std::to_string(leave))) {
+      if (each.path().extension() != ".lock") text = read_file(each.path());
+    }
+    const size_t algorithm = text.find(" = ");
+    REQUIRE(algorithm != std::string::npos);
+    CHECK((text.find(" on 3 ") != std::string::npos) == (leave == 1));
+    CHECK(text.substr(algorithm + 3 + 4 * 16, 16) ==
+          (leave == 1 ? "0000000000000003" : "0000000000000000"));
+  }
+}
+
+TEST_CASE("communication cannot have all multiprocessors") {
+  CHECK_NOTHROW(cuda::CudaBackend({.products_leave = 3}));
+  CHECK_THROWS_WITH_AS(cuda::CudaBackend({.products_leave = 4}),
+                       "[cuda] runtime.nccl_ctas: expected fewer than the 4 multiprocessors of "
+                       "emulated GPU, got 4",
+                       Error);
+}
+
+}  // namespace
+}  // namespace fsdp::test
