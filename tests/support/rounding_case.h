@@ -30,6 +30,7 @@ inline std::vector<RoundingCase> rounding_cases() {
       {70, {{33, 33, v, 9}, {40, 69, v, 3}, {1, 30, w, 64}}},
       {5000, {{8, 2504, v, 8}, {2560, 4999, w, (int64_t{1} << 35) + 5}}},
       {70000, {{64, 69990, v, 128}}},
+      {2050, {{0, 2048, v, 5}}},  // a GPU's tile, but for where it begins
       {5000, {{8, 2504, v, 8}, {2560, 4999, w, 5}}, 3}};
   RoundingCase many = {1000, {}};  // more than travel with the launch
   for (int64_t i = 0; i < 100; ++i) {
