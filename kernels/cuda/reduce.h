@@ -44,8 +44,7 @@ __device__ __forceinline__ T block_reduce(T value, F f = {}) {
   T total = partial[0];
 #pragma unroll
   for (int warp = 1; warp < kWarps; ++warp) total = f(total, partial[warp]);
-  // Everyone has read: the next call may write.
-  __syncthreads();  // survives: all read right after the barrier above; emulated threads take turns
+  __syncthreads();  // everyone has read: the next call may write
   return total;
 }
 
@@ -68,7 +67,7 @@ __device__ __forceinline__ void group_sums(float (&values)[N]) {
 #pragma unroll
       for (int warp = 1; warp < kWarps; ++warp) values[i] += partial[warp][i];
     }
-    __syncthreads();  // survives: as in block_reduce
+    __syncthreads();  // as in block_reduce
   }
 }
 

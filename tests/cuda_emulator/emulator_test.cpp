@@ -122,6 +122,20 @@ TEST_CASE("a removed block barrier is noticed") {
   }
 }
 
+// Warps that are ahead must not write into the sums that others still read.
+__global__ void sums_one_after_another(float* out) {
+  float total = 0;
+  for (int i = 0; i < 3; ++i) {
+    total += block_reduce<kThreads>(i == 1 ? 0.0f : static_cast<float>(threadIdx.x));
+  }
+  out[threadIdx.x] = total;
+}
+
+TEST_CASE("sums of a block one after another") {
+  const std::vector<float> expected(kThreads, kThreads * (kThreads - 1));
+  CHECK(right_in_every_order(sums_one_after_another, expected, false));
+}
+
 TEST_CASE("a removed warp barrier and a removed wait for a copy are noticed") {
   std::vector<float> expected;
   for (int i = 0; i < kThreads; ++i) expected.push_back(static_cast<float>(i ^ 31));

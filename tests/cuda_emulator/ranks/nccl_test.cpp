@@ -76,7 +76,7 @@ TEST_CASE("registered memory is counted while it is there") {
 
 void put_slow_task(CommRank& rank, Stream& stream) {
   rank.backend->host_task(stream, "slow", 0,
-                          [] { std::this_thread::sleep_for(std::chrono::milliseconds(30)); });
+                          [] { std::this_thread::sleep_for(std::chrono::milliseconds(100)); });
 }
 
 TEST_CASE("registered memory goes when its last collective is over on all ranks") {

@@ -51,9 +51,12 @@ TEST_CASE("staging memory goes back when the last copy out of it is done") {
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
     CommRank rank(std::make_unique<cuda::CudaBackend>());
     const Tensor buffer = finished_zeros(rank, 64);
-    world.duplicate("short")->all_reduce(*rank.first, buffer, comm::ReduceOp::kSum);
+    const EventPtr done =
+        world.duplicate("short")->all_reduce(*rank.first, buffer, comm::ReduceOp::kSum);
     const auto next = rank.backend->staging_memory(buffer.bytes());  // the same
-    std::memset(next.get(), 0xff, buffer.bytes());
+    do {
+      std::memset(next.get(), 0xff, buffer.bytes());
+    } while (!done->ready());
     rank.backend->synchronize(*rank.first);
     CHECK(buffer.to_doubles() == std::vector<double>(64, 0.0));
   });

@@ -175,6 +175,20 @@ TEST_CASE("a trace has kernels, copies and host tasks in the order of their stre
   });
 }
 
+TEST_CASE("a trace that begins behind slow work tells when its operations ran") {
+  on_gpu([](cuda::CudaBackend& gpu) {
+    Trace trace;
+    const int64_t begin = trace_clock_ns();
+    gpu.host_task(gpu.compute_stream(), "slow", 0, [] { pause(20); });
+    gpu.set_trace(&trace);
+    Tensor x = Tensor::zeros(gpu, {1000}, DType::kF32);
+    gpu.synchronize(gpu.compute_stream());
+    gpu.set_trace(nullptr);
+    REQUIRE(trace.events().size() == 1);
+    CHECK(trace.events()[0].begin_ns + 100000 >= begin + 20000000);
+  });
+}
+
 TEST_CASE("a stream of another backend is refused") {
   on_gpu([](cuda::CudaBackend& gpu) {
     cpu::CpuBackend cpu;
