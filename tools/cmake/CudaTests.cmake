@@ -95,7 +95,7 @@ if(FSDP_HAVE_EMULATOR)
   add_executable(fsdp_emulated ${PROJECT_SOURCE_DIR}/tools/main.cpp)
   target_link_libraries(fsdp_emulated PRIVATE fsdp_cuda_emulated fsdp_tools)
   fsdp_entry(emulated/verify cuda_emulator 600 2 bash ${tests}/cuda_emulator/verify.sh)
-  fsdp_entry(emulated/mutations slow 900 2 bash ${tests}/cuda_emulator/mutations.sh)
+  fsdp_entry(emulated/mutations slow 1500 2 bash ${tests}/cuda_emulator/mutations.sh)
 endif()
 
 if(FSDP_HAVE_CUDA_HEADERS)
