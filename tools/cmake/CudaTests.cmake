@@ -65,7 +65,8 @@ if(FSDP_HAVE_EMULATOR)
   target_include_directories(fsdp_cuda_emulated SYSTEM PUBLIC ${FSDP_CUDA_INCLUDE})
   target_link_libraries(fsdp_cuda_emulated PUBLIC fsdp_kernels fsdp_comm Boost::context)
   # Kernels read runs of elements as packets, which only CUDA's compiler allows.
-  target_compile_options(fsdp_cuda_emulated PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas)
+  target_compile_options(fsdp_cuda_emulated PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas
+                         "$<$<CONFIG:Release>:-O2>")
 
   file(GLOB self_tests CONFIGURE_DEPENDS ${tests}/cuda_emulator/*_test.cpp)
   add_executable(test_cuda_emulator ${self_tests} ${tests}/cuda_emulator/schedules.cpp

@@ -5,6 +5,9 @@
 # Not here: what a test may use (tests/support).
 enable_testing()
 
+# Half the time to compile; what is tested keeps its own options.
+add_compile_options("$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>")
+
 find_package(doctest QUIET)
 if(NOT doctest_FOUND)
   message(FATAL_ERROR "doctest was not found. Debian, Ubuntu: apt-get install doctest-dev; "
