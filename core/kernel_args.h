@@ -97,13 +97,13 @@ struct DropoutArgs {
   const Tensor* samples = nullptr;  // (B), i64: global sample index of each row of the batch
 };
 
-// softmax(scale * q k^T + key_bias + mask) v without a T x T tensor. Query head h reads key-value head
-// h / (heads / kv_heads). The query at position i of Tq queries is at i + Tk - Tq among the keys;
-// causal: keys j <= i; window w > 0: keys j > i - w. key_bias is added to all scores of a key: ALiBi,
-// or -infinity to hide it (padding). A query that sees no key gives all Tk keys, later ones too, the
-// same weight: what a mask of the smallest finite number does (Hugging Face's eager attention), and
-// gradients pass that softmax as they pass any other.
-// Dropout of the weights: element index (h * Tq + i) * Tk + j of its sample.
+// softmax(scale * q k^T + key_bias + mask) v without a T x T tensor. Query head h reads key-value
+// head h / (heads / kv_heads). The query at position i of Tq queries is at i + Tk - Tq among the
+// keys; causal: keys j <= i; window w > 0: keys j > i - w. key_bias is added to all scores of a
+// key: ALiBi, or -infinity to hide it (padding). A query that sees no key gives all Tk keys, later
+// ones too, the same weight: what a mask of the smallest finite number does (Hugging Face's eager
+// attention), and gradients pass that softmax as they pass any other. Dropout of the weights:
+// element index (h * Tq + i) * Tk + j of its sample.
 struct AttentionArgs {
   HeadView q;        // T = Tq
   HeadView k;        // T = Tk or more
