@@ -86,9 +86,13 @@ install_cuda() {
     return 1
   fi
   echo "setup: installing into $cuda_folder:$missing"
+  # Beside it at first: pip's --target would delete `nvidia`, which other wheels have put there.
+  rm -rf "$cuda_folder/new"
   # shellcheck disable=SC2086
-  python3 -m pip install --quiet --no-deps --upgrade --disable-pip-version-check \
-    --root-user-action=ignore --target "$cuda_folder" $missing || return 1
+  python3 -m pip install --quiet --no-deps --disable-pip-version-check --root-user-action=ignore \
+    --target "$cuda_folder/new" $missing &&
+    cp -a "$cuda_folder/new/nvidia" "$cuda_folder" &&
+    cp -a "$cuda_folder/new/"*.dist-info "$cuda_folder" && rm -rf "$cuda_folder/new" || return 1
   # nvcc.profile looks for lib64
   if [ -d "$cuda_folder/nvidia/cu13/lib" ]; then ln -sfn lib "$cuda_folder/nvidia/cu13/lib64"; fi
 }
