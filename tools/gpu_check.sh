@@ -4,10 +4,12 @@
 #   tools/gpu_check.sh [OUTPUT_FOLDER]    default: gpu-check/DATE-COMMIT
 #   STAGES="build tests verify ranks memory kernels steps sanitizer peer"   only some of them
 #   JOBS=N           compiler processes (default: all cores)
-#   LIMIT_S=N        seconds in all (default: 520): the sanitizer and PyTorch take what is left
+#   LIMIT_S=N        seconds in all (default: 520): a stage that reaches its end is cut and has failed;
+#                    the sanitizer and PyTorch, which come last, take what is left
 #   BUILD=FOLDER     default: build-gpu
 # A stage that cannot run says why and counts as skipped; the exit status is that of the worst stage.
 set -uo pipefail
+set -a  # stages run in shells of their own, so that one can be ended
 cd "$(dirname "$0")/.."
 root=$PWD
 build=${BUILD:-$root/build-gpu}
@@ -30,22 +32,28 @@ architecture=$(nvidia-smi -i 0 --query-gpu=compute_cap --format=csv,noheader | t
 
 worst=0
 summary=""
-end=$((SECONDS + ${LIMIT_S:-520}))
-left() { echo $((end > SECONDS ? end - SECONDS : 0)); }
+end=$((EPOCHSECONDS + ${LIMIT_S:-520}))
+left() { echo $((end > EPOCHSECONDS ? end - EPOCHSECONDS : 0)); }
 
 # stage NAME FUNCTION: runs it with its output in a log; 77 means skipped, with the reason in the last line
 stage() {
-  local name=$1 begin=$SECONDS status=0 word last
+  local name=$1 begin=$EPOCHSECONDS status=0 word last
   [[ " $stages " = *" $name "* ]] || return 0
   printf '== %s\n' "$name"
-  "stage_$name" >"$out/$name.log" 2>&1 || status=$?
+  if [ "$(left)" = 0 ]; then
+    echo "no time left (LIMIT_S)" >"$out/$name.log"
+    status=77
+  else
+    timeout --kill-after=5 "$(left)" bash -uo pipefail -c "stage_$name" >"$out/$name.log" 2>&1 || status=$?
+    [ $status != 124 ] || echo "cut: the time was over (LIMIT_S)" >>"$out/$name.log"
+  fi
   last=$(tail -n 1 "$out/$name.log")
   case $status in
     0) word=passed ;;
     77) word=skipped ;;
     *) word=FAILED; worst=1; tail -n 15 "$out/$name.log" ;;
   esac
-  summary+=$(printf '%-10s %-8s %5d s  %s' "$name" "$word" $((SECONDS - begin)) "$last")$'\n'
+  summary+=$(printf '%-10s %-8s %5d s  %s' "$name" "$word" $((EPOCHSECONDS - begin)) "$last")$'\n'
   tail -n 1 <<<"${summary%$'\n'}"
 }
 
@@ -54,8 +62,10 @@ stage_build() {
   local wheels
   wheels=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null)
   cmake -S . -B "$build" $(command -v ninja >/dev/null && echo -G Ninja) -DFSDP_CUDA=ON \
-    -DCMAKE_CUDA_ARCHITECTURES="$architecture-real" ${wheels:+-DCUDA_DEPS_DIR="$wheels"} &&
-    cmake --build "$build" --parallel "$jobs" --target fsdp test_gpu || return
+    -DCMAKE_CUDA_ARCHITECTURES="$architecture-real" ${wheels:+-DCUDA_DEPS_DIR="$wheels"} || return
+  grep -q '^CMAKE_CUDA_COMPILER:' "$build/CMakeCache.txt" ||
+    { echo "no CUDA compiler: tools/setup.sh --cuda"; return 1; }
+  cmake --build "$build" --parallel "$jobs" --target fsdp test_gpu || return
   "$build/fsdp" --version
 }
 
@@ -104,7 +114,6 @@ stage_ranks() {
 stage_sanitizer() {
   local tool status failed=0 cut=""
   command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer"; return 77; }
-  [ "$(left)" -gt 0 ] || { echo "no time left"; return 77; }
   for tool in memcheck racecheck; do
     timeout $(($(left) / 4 + 5)) compute-sanitizer --tool $tool --report-api-errors no --error-exitcode 9 \
       "$build/test_gpu" --no-colors=1 --test-case-exclude='*cuDNN*' --source-file-exclude='*cudnn*' | tee "$out/$tool.txt"
@@ -164,9 +173,9 @@ stage_peer() {
   : >"$out/peer.json"
   for kind in "--master --compile" --master --compile ""; do
     for entry in $steps; do
-      [ "$(left)" -gt 0 ] || { unmeasured=$((unmeasured + 1)); continue; }
+      [ "$(left)" -gt 5 ] || { unmeasured=$((unmeasured + 1)); continue; }
       # shellcheck disable=SC2086
-      timeout "$(left)" python3 tools/torch_step.py --device cuda --model "${entry%:*}" \
+      timeout $(($(left) - 5)) python3 tools/torch_step.py --device cuda --model "${entry%:*}" \
         --batch "${entry#*:}" --seq 1024 --dtype bf16 --steps 10 $kind | grep ms_min | tee -a "$out/peer.json"
     done
   done

@@ -91,7 +91,7 @@ install_cuda() {
   # shellcheck disable=SC2086
   python3 -m pip install --quiet --no-deps --disable-pip-version-check --root-user-action=ignore \
     --target "$cuda_folder/new" $missing &&
-    cp -a "$cuda_folder/new/nvidia" "$cuda_folder" &&
+    cp -al "$cuda_folder/new/nvidia" "$cuda_folder" &&
     cp -a "$cuda_folder/new/"*.dist-info "$cuda_folder" && rm -rf "$cuda_folder/new" || return 1
   # nvcc.profile looks for lib64
   if [ -d "$cuda_folder/nvidia/cu13/lib" ]; then ln -sfn lib "$cuda_folder/nvidia/cu13/lib64"; fi

@@ -34,7 +34,10 @@ case "$*" in
   *name,*) echo "NVIDIA H200, 570.1, 1980 MHz, 700 W" ;;
 esac
 S
-stand_in bin/cmake <<<'echo "cmake $*" >>"$(dirname "$0")/../calls"'
+stand_in bin/cmake <<'S'
+echo "cmake $*" >>"$(dirname "$0")/../calls"
+echo CMAKE_CUDA_COMPILER:FILEPATH=/nvcc >"$(dirname "$0")/../build/CMakeCache.txt"
+S
 stand_in bin/ctest <<<'echo "100% tests passed, 0 tests failed out of 12"'
 stand_in bin/mpirun <<<'while [ "$1" != -n ]; do shift; done; shift 2; exec "$@"'
 stand_in bin/compute-sanitizer <<<'echo "========= ERROR SUMMARY: ${FINDINGS:-0} errors"'
@@ -83,5 +86,13 @@ check "other memory than the CPU's" $? 1 '^memory +FAILED .* differ' '^> "gradie
 FINDINGS=2 STAGES=sanitizer gpu_check
 check "a finding of the sanitizer" $? 1 '^sanitizer +FAILED'
 LIMIT_S=0 STAGES="sanitizer peer" gpu_check
-check "no time left" $? 1 '^sanitizer +skipped .* no time' '^peer +FAILED .* measured nothing'
+check "no time left" $? 0 '^sanitizer +skipped .* no time' '^peer +skipped .* no time'
+LIMIT_S=3 STAGES=peer gpu_check
+check "too little time for PyTorch" $? 1 '^peer +FAILED .* measured nothing'
+stand_in bin/ctest <<<'sleep 60'
+LIMIT_S=2 STAGES="tests verify" gpu_check
+check "a stage that takes too long" $? 1 '^tests +FAILED +[2-9] s +cut: the time was over' '^verify +skipped'
+stand_in bin/cmake <<<'while [ "${1:-}" != -B ]; do shift || exit 0; done; rm -f "$2/CMakeCache.txt"; touch "$2/CMakeCache.txt"'
+STAGES=build gpu_check
+check "no CUDA compiler" $? 1 '^build +FAILED .* no CUDA compiler: tools/setup.sh --cuda$'
 exit $failed

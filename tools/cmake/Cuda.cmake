@@ -34,7 +34,14 @@ math(EXPR cuda_minor "${FSDP_CUDA_VERSION} / 10 % 100")
 # of CUDA but the driver.
 find_library(FSDP_CUBLAS NAMES libcublasLt.so.${cuda_major}
              HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
-find_library(FSDP_CUDNN NAMES libcudnn.so.9 cudnn HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)
+set(cudnn_hints ${gpu_hints})
+foreach(folder ${CUDA_DEPS_DIR})  # PyTorch's wheels may be for another CUDA, which those beside tell
+  if((EXISTS ${folder}/cu13 AND NOT cuda_major EQUAL 13) OR
+     (EXISTS ${folder}/cuda_runtime AND NOT cuda_major EQUAL 12))
+    list(REMOVE_ITEM cudnn_hints ${folder}/cudnn)
+  endif()
+endforeach()
+find_library(FSDP_CUDNN NAMES libcudnn.so.9 cudnn HINTS ${cudnn_hints} PATH_SUFFIXES lib64 lib)
 # cuDNN compiles its kernels with NVRTC, which needs this one.
 find_library(FSDP_NVRTC_BUILTINS NAMES libnvrtc-builtins.so.${cuda_major}.${cuda_minor}
              HINTS ${gpu_hints} PATH_SUFFIXES lib64 lib)

@@ -113,7 +113,10 @@ if(FSDP_HAVE_CUDA_HEADERS)
   target_compile_definitions(test_cudnn_support PRIVATE ${FSDP_CUDNN_PATHS}
     FSDP_DRIVER_STUB="$<TARGET_FILE:fsdp_driver_stub>")
   add_dependencies(test_cudnn_support fsdp_driver_stub)
-  fsdp_cuda_entries(test_cudnn_support cudnn cuda_emulator 600 ${support_test})
+  fsdp_entry(cudnn/graphs cuda_emulator 600 1 test_cudnn_support --test-case=*Llama)
+  fsdp_entry(cudnn/graphs_slow slow 1200 1 test_cudnn_support --test-case=*kind)
+  fsdp_refuse_empty(cudnn/graphs)
+  fsdp_refuse_empty(cudnn/graphs_slow)
   find_path(FSDP_CUDNN_INCLUDE cudnn_graph.h HINTS ${gpu_hints} PATH_SUFFIXES include)
   mark_as_advanced(FSDP_CUDNN_INCLUDE)
   if(FSDP_CUDNN_INCLUDE)  # only to be compiled
