@@ -120,7 +120,7 @@ std::optional<size_t> fastest_candidate(const Op& op, lt::Handle handle, MatmulP
   // Numbers around 0.01 or 1, whatever the dtype.
   op.started(cudaMemsetAsync(scratch.data(), 0x3c, bytes, op.stream()), "cudaMemsetAsync");
   // What was before ends first: else part of the calls would find the GPU busy and part idle.
-  op.started(cudaStreamSynchronize(op.stream()),  // survives: of what the calls take, not give
+  op.started(cudaStreamSynchronize(op.stream()),  // survives: it changes times alone
              "cudaStreamSynchronize");
   const std::vector<std::vector<Call>> calls =
       enqueue_calls(op, handle, plan, scratch.data(), scratch.data() + workspace, sets);
