@@ -61,6 +61,7 @@ struct HeuristicResult {
 struct Library {
   size_t (*version)();
   Status (*create)(Handle*);
+  Status (*destroy)(Handle);
   Status (*desc_create)(MatmulDesc*, ComputeType, cudaDataType);
   Status (*desc_destroy)(MatmulDesc);
   Status (*desc_set)(MatmulDesc, DescAttribute, const void*, size_t);

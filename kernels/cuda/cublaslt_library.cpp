@@ -14,6 +14,7 @@ Library open() {
   Library to{};
   from.find(to.version, "cublasLtGetVersion");
   from.find(to.create, "cublasLtCreate");
+  from.find(to.destroy, "cublasLtDestroy");
   from.find(to.desc_create, "cublasLtMatmulDescCreate");
   from.find(to.desc_destroy, "cublasLtMatmulDescDestroy");
   from.find(to.desc_set, "cublasLtMatmulDescSetAttribute");

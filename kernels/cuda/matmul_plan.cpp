@@ -122,7 +122,7 @@ MatmulPlans::MatmulPlans(const CudaBackend& backend)
       folder, fmt::format("{}-cublaslt-{}", backend.device().name, lt::library().version()), note_);
 }
 
-MatmulPlans::~MatmulPlans() = default;
+MatmulPlans::~MatmulPlans() { lt::library().destroy(handle_); }
 
 MatmulPlan* MatmulPlans::find(const Op& op, const MatmulKind& kind) {
   constexpr int kTimed = 8;

@@ -85,7 +85,7 @@ class MatmulPlans {
  private:
   size_t choose(const Op& op, MatmulPlan& plan);
 
-  lt::Handle handle_ = nullptr;  // lives as long as the process
+  lt::Handle handle_ = nullptr;
   size_t workspace_limit_;
   std::function<void(const std::string&)> note_;
   std::unique_ptr<MatmulChoices> choices_;  // null: not timed

@@ -279,6 +279,7 @@ const Library& library() {
   static const Library table = {
       .version = [] { return size_t{130000}; },
       .create = [](Handle* handle) { return make(handle); },
+      .destroy = destroy<HandleContent>,
       .desc_create = [](MatmulDesc* desc, ComputeType compute,
                         cudaDataType) { return make(desc, compute); },
       .desc_destroy = destroy<MatmulDescContent>,

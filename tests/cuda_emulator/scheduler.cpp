@@ -22,11 +22,12 @@
 #include "tests/cuda_emulator/emulator.h"
 
 #ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/common_interface_defs.h>
+#include <sanitizer/asan_interface.h>
 #else
 // Without AddressSanitizer nobody wants to know that the stack changes.
 static void __sanitizer_start_switch_fiber(void**, const void*, size_t) {}
 static void __sanitizer_finish_switch_fiber(void*, const void**, size_t*) {}
+static void __asan_unpoison_memory_region(const volatile void*, size_t) {}
 #endif
 
 namespace fsdp::emulator {
@@ -195,7 +196,10 @@ std::byte* poisoned(size_t bytes) {
 
 Thread::~Thread() {
   quit_ = true;
-  if (fiber_) resume();
+  if (!fiber_) return;
+  resume();
+  // Its stack is unmapped now; what comes to lie there is not a stack.
+  __asan_unpoison_memory_region(stack_bottom_, stack_bytes_);
 }
 
 boost::context::fiber Thread::body(boost::context::fiber scheduler) {

@@ -43,6 +43,7 @@ template <auto own, typename Theirs>
 constexpr bool kSame = test::kSameSignature<decltype(std::declval<Library>().*own), Theirs>;
 static_assert(kSame<&Library::version, decltype(&cublasLtGetVersion)>);
 static_assert(kSame<&Library::create, decltype(&cublasLtCreate)>);
+static_assert(kSame<&Library::destroy, decltype(&cublasLtDestroy)>);
 static_assert(kSame<&Library::desc_create, decltype(&cublasLtMatmulDescCreate)>);
 static_assert(kSame<&Library::desc_destroy, decltype(&cublasLtMatmulDescDestroy)>);
 static_assert(kSame<&Library::desc_set, decltype(&cublasLtMatmulDescSetAttribute)>);
