@@ -105,9 +105,15 @@ TEST_CASE("registered memory goes when what computes with it is done") {
     const std::vector<float> values(64, 7.0f);
     buffer.tensor.write(values.data());
     const Tensor copied = Tensor::empty(*rank.backend, Shape{64}, DType::kF32);
-    put_slow_task(rank, compute);
+    std::atomic<bool> gone = false;  // as it must not be for as long as this task takes
+    rank.backend->host_task(compute, "slow", 0, [&] {
+      for (int i = 0; i < 50 && !gone; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    });
     rank.backend->copy(compute, copied.data(), buffer.tensor.data(), copied.bytes());
     buffer = {};
+    gone = true;
     CHECK(copied.to_host<float>() == values);
   });
 }
