@@ -1,5 +1,7 @@
-// Element by element: add, cast, divide, fill_normal. All are bound by memory; other dtypes than the
-// plain ones pass through a buffer that stays in the nearest cache.
+// Element by element: add, cast, divide, fill_normal. All are bound by memory; other dtypes than
+// the plain ones pass through a buffer that stays in the nearest cache.
+#include <cmath>
+
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_backend.h"
 
@@ -128,8 +130,8 @@ void CpuBackend::fill_normal(Stream& stream, Tensor& x, double mean, double devi
         }
         const auto index = static_cast<uint64_t>(first_index + i + j);
         const auto pair = normal_pair(seed, name_hash, index / 2);
-        values[j] = mean + deviation * pair[index % 2];
-        if (index % 2 == 0 && j + 1 < run) values[++j] = mean + deviation * pair[1];
+        values[j] = std::fma(deviation, pair[index % 2], mean);
+        if (index % 2 == 0 && j + 1 < run) values[++j] = std::fma(deviation, pair[1], mean);
       }
       out.store(i, run, values);
     }

@@ -96,7 +96,7 @@ struct FillNormal {
     for (int j = 0; j < V; ++j) {
       values[j] = mean;
       if (deviation != 0)
-        values[j] += deviation * normal(first_index + static_cast<uint64_t>(i + j));
+        values[j] = fma(deviation, normal(first_index + static_cast<uint64_t>(i + j)), mean);
     }
     store_narrowed<V>(x + i, values);
   }

@@ -84,7 +84,7 @@ TEST_CASE("divide in place") {
       Tensor x = random_tensor(backend, {n}, dtype, 4);
       std::vector<double> expected = x.to_doubles();
       backend.divide(backend.compute_stream(), x, 1.5);
-            for (double& value : expected) value /= 1.5;
+      for (double& value : expected) value /= 1.5;
       CHECK(x.to_doubles() == rounded(rounded(expected, accumulation_dtype(dtype)), dtype));
     }
   }
@@ -98,8 +98,8 @@ TEST_CASE("fill_normal is keyed by element, not by piece") {
       backend.fill_normal(backend.compute_stream(), x, 0.5, 0.02, 42, hash_name("h.0.w"), first);
       std::vector<double> expected;
       for (int64_t i = 0; i < x.numel(); ++i) {
-        expected.push_back(
-            0.5 + 0.02 * normal_at(42, hash_name("h.0.w"), static_cast<uint64_t>(first + i)));
+        const double z = normal_at(42, hash_name("h.0.w"), static_cast<uint64_t>(first + i));
+        expected.push_back(std::fma(0.02, z, 0.5));
       }
       if (dtype != DType::kF64) expected = rounded(expected, DType::kF32);
       CHECK(x.to_doubles() == rounded(expected, dtype));
