@@ -155,15 +155,18 @@ __device__ __forceinline__ void store_rows(Out& out, const float (&factor)[Multi
   }
 }
 
-// Shared memory of a block: its own tiles, two stages of two streamed tiles, scratch. In KiB, of
-// what dispatch_attention() chooses from:
+// Shared memory of a block: its own tiles, two stages of two streamed tiles, scratch. In KiB,
+// rounded up and with the static part (backward, at most 1), of what dispatch_attention() chooses
+// from:
 //                          forward  backward
-//   16 bits, heads to 64      40       48
-//   16 bits, heads to 128     80       64
+//   16 bits, heads to 64      40       49
+//   16 bits, heads to 128     80       65
 //   f32, heads to 64          57       73
 //   f32, heads to 128        105      101
-// A100 has 163, Hopper 227, consumer GPUs (8.6, 8.9, 12.x) 99: these refuse the last line by name
-// (launch.h). No smaller tiles for them: models of such heads are computed in 16 bits.
+// A100 gives a block 163, Hopper 227, consumer GPUs (8.6, 8.9, 12.x) 99: these refuse the last line
+// by name (launch.h). No smaller tiles for them: models of such heads are computed in 16 bits. A
+// multiprocessor has one KiB more than a block can get and spends one on every block: two blocks
+// of the first line fit on all of these.
 constexpr size_t kSharedOfA100 = 163 << 10;
 
 template <typename Multiply>

@@ -27,7 +27,7 @@ struct DeviceInfo {
   int multiprocessors = 0;
   size_t memory = 0;            // bytes
   size_t cache = 0;             // bytes, the last one before memory
-  size_t shared_per_block = 0;  // bytes that a block may ask for
+  size_t shared_per_block = 0;  // bytes that a block may have, static and dynamic
 };
 
 // Who computes attention: kAuto: cuDNN where it is installed, its rule is ours and a plan is worth

@@ -91,6 +91,16 @@ __device__ __forceinline__ void named_barrier(int id, int threads) {
 }
 
 // ---- starting: see launch.h ----
+// Shared memory that a block has by name.
+template <typename... Parameters>
+cudaError_t find_static_shared(void (*kernel)(Parameters...), size_t& bytes) {
+  cudaFuncAttributes attributes = {};
+  const cudaError_t error =
+      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
+  bytes = attributes.sharedSizeBytes;
+  return error;
+}
+
 template <typename... Parameters>
 cudaError_t allow_shared(void (*kernel)(Parameters...), size_t bytes) {
   return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),

@@ -30,18 +30,19 @@ inline int64_t blocks_for(int64_t items, int64_t per_block) {
   return (items + per_block - 1) / per_block;
 }
 
-constexpr size_t kSharedWithoutAsking = 48 << 10;  // bytes
-
 // launch(kernel, grid, threads of a block, bytes of dynamic shared memory, op, arguments...).
 // An empty grid is nothing to do.
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, size_t shared_bytes,
             const Op& op, Arguments&&... arguments) {
   if (grid.empty) return;
-  if (shared_bytes > kSharedWithoutAsking) {
-    FSDP_CHECK(shared_bytes <= op.device().shared_per_block,
+  if (shared_bytes > 0) {
+    size_t static_bytes = 0;
+    op.started(find_static_shared(kernel, static_bytes), "static shared memory", grid.at);
+    FSDP_CHECK(static_bytes + shared_bytes <= op.device().shared_per_block,
                "[{}] shared memory: a block needs {} bytes, {} gives it {} at most", op.describe(),
-               shared_bytes, op.device().name, op.device().shared_per_block);
+               static_bytes + shared_bytes, op.device().name, op.device().shared_per_block);
+    // Whatever the size: not asked for, 48 KiB is all there is, less what is static.
     op.started(allow_shared(kernel, shared_bytes), "dynamic shared memory", grid.at);
   }
   op.started(start_kernel(kernel, grid.extent, block, shared_bytes, op.stream(),

@@ -34,6 +34,9 @@ TEST_CASE("attention: tiles that do not fit into shared memory are refused by na
   CHECK_NOTHROW(attend(kA100, DType::kF32, 128));
   CHECK_NOTHROW(attend(106752, DType::kF32, 128));
   CHECK_THROWS_AS(attend(106751, DType::kF32, 128), Error);
+  // The gradients of keys and values have 48 KiB by the launch and one by name.
+  CHECK_NOTHROW(attend(49 << 10, DType::kBF16, 64));
+  CHECK_THROWS_AS(attend((49 << 10) - 1, DType::kBF16, 64), Error);
 }
 
 // An algorithm of the emulator says in its fifth word how many multiprocessors it was asked to use,

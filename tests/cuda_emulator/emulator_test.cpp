@@ -186,6 +186,40 @@ TEST_CASE("shared memory, fresh memory and outputs hold NaN until written") {
   }
 }
 
+__global__ void kilobyte_by_name(float* out) {
+  FSDP_SHARED(tile, float[256]);
+  tile[0] = 1;
+  *out = tile[0];
+}
+
+TEST_CASE("shared memory by name counts, and what is beyond 48 KiB must have been asked for") {
+  constexpr size_t kByName = 1 << 10, kUnasked = 48 << 10;
+  CHECK(run_kernel(kilobyte_by_name, 1, 1, 1, kUnasked - kByName)[0] == 1);
+  CHECK(error_of([] { run_kernel(kilobyte_by_name, 1, 1, 1, kUnasked); }) ==
+        "[emulator] shared memory: a block has 1024 bytes by name and 49152 by the launch, which "
+        "may have 49152 together");
+
+  CudaBackend gpu;
+  Tensor x = Tensor::zeros(gpu, {}, DType::kF32);
+  const Op op(gpu, gpu.compute_stream(), "probe");
+  const auto start = [&](size_t bytes) {
+    return start_kernel(kilobyte_by_name, dim3(1), dim3(1), bytes, op.stream(), x.data_as<float>());
+  };
+  const auto launch_with = [&](size_t bytes) {
+    launch(kilobyte_by_name, 1, 1, bytes, op, x.data_as<float>());
+  };
+  CHECK(start(kUnasked + 1) == cudaErrorInvalidValue);
+  launch_with(kUnasked);
+  CHECK(x.item() == 1);
+  CHECK(start(kUnasked + 1) == cudaErrorInvalidValue);  // more than launch() asked for
+  const size_t largest = gpu.device().shared_per_block - kByName;
+  CHECK_NOTHROW(launch_with(largest));
+  CHECK(allow_shared(kilobyte_by_name, largest + 1) == cudaErrorInvalidValue);
+  CHECK(error_of([&] { launch_with(largest + 1); }) ==
+        "[probe] shared memory: a block needs 232449 bytes, emulated GPU gives it 232448 at most");
+  cudaGetLastError();
+}
+
 __global__ void warp_functions(float* out) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   float sum = static_cast<float>(lane);

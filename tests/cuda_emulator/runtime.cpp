@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -46,6 +47,11 @@ namespace {
 
 constexpr int kPoison = 0xff;
 
+struct SharedMemory {           // of a function, in bytes
+  size_t by_name = 0;           // as far as its grids have told
+  std::optional<size_t> asked;  // dynamic
+};
+
 struct Device {
   std::mutex mutex;
   std::map<void*, size_t> allocations;
@@ -55,6 +61,7 @@ struct Device {
   fsdp::cpu::CpuBackend host;
   std::vector<std::unique_ptr<fsdp::Stream>> destroyed;  // which may still have something to do
   std::map<void*, size_t> pinned;
+  std::map<const void*, SharedMemory> shared;
 
   Device() : host(hooks()) {}
 
@@ -108,6 +115,11 @@ std::string stream_name(int priority) {
   return (priority < 0 ? "gpu-high-" : "gpu-") + std::to_string(device().streams++);
 }
 
+SharedMemory shared_of(const void* function) {
+  const std::lock_guard lock(device().mutex);
+  return device().shared[function];
+}
+
 CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned) {
   enqueue(stream, "wait_value", [address, value] {
     const std::atomic_ref at(*reinterpret_cast<uint32_t*>(address));
@@ -123,16 +135,36 @@ CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsi
 namespace fsdp::emulator {
 
 cudaError_t enqueue_grid(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
-                         std::function<void()> kernel) {
+                         std::function<void()> kernel, const void* function) {
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
-  if (threads == 0 || threads > 1024 || shared_bytes > settings().shared_per_block ||
-      grid.y > 65535 || grid.z > 65535 || uint64_t{grid.x} * grid.y * grid.z == 0) {
+  if (threads == 0 || threads > 1024 || grid.y > 65535 || grid.z > 65535 ||
+      uint64_t{grid.x} * grid.y * grid.z == 0) {
     return returned(cudaErrorInvalidConfiguration);
   }
-  enqueue(stream, "kernel",
-          [=, kernel = std::move(kernel)] { run_grid(grid, block, shared_bytes, kernel); });
+  const SharedMemory shared = shared_of(function);
+  const size_t limit = shared.asked ? settings().shared_per_block : kSharedWithoutAsking;
+  if (shared_bytes > shared.asked.value_or(limit) || shared.by_name + shared_bytes > limit) {
+    return returned(cudaErrorInvalidValue);
+  }
+  enqueue(stream, "kernel", [=, kernel = std::move(kernel)] {
+    const size_t by_name = run_grid(grid, block, shared_bytes, kernel, limit);
+    const std::lock_guard lock(device().mutex);
+    size_t& known = device().shared[function].by_name;
+    known = std::max(known, by_name);
+  });
   return cudaSuccess;
 }
+
+cudaError_t allow_shared(const void* function, size_t bytes) {
+  if (shared_of(function).by_name + bytes > settings().shared_per_block) {
+    return returned(cudaErrorInvalidValue);
+  }
+  const std::lock_guard lock(device().mutex);
+  device().shared[function].asked = bytes;
+  return cudaSuccess;
+}
+
+size_t static_shared(const void* function) { return shared_of(function).by_name; }
 
 void spend(int64_t ns) { clock_ahead_ns += ns; }
 

@@ -135,7 +135,9 @@ struct Shared {
 class Runner {
  public:
   ~Runner() { forget_shared(); }
-  void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel);
+  void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel,
+           size_t shared_limit);
+  size_t static_bytes() const { return static_bytes_; }
 
   void call_kernel() { (*kernel_)(); }
   void failed(std::exception_ptr error) {
@@ -170,7 +172,7 @@ class Runner {
   std::vector<std::vector<std::unique_ptr<Exchange>>> exchanges_;  // by warp
   std::vector<Shared> shared_;
   std::byte* dynamic_ = nullptr;
-  size_t dynamic_bytes_ = 0;
+  size_t dynamic_bytes_ = 0, static_bytes_ = 0, shared_limit_ = 0;
   const std::function<void()>* kernel_ = nullptr;
   std::exception_ptr error_;
   Thread* current_ = nullptr;
@@ -292,6 +294,11 @@ void* Runner::shared(const void* identity, size_t bytes) {
   for (const Shared& variable : shared_) {
     if (variable.identity == identity) return variable.data;
   }
+  static_bytes_ += (bytes + 15) / 16 * 16;
+  FSDP_CHECK(static_bytes_ + dynamic_bytes_ <= shared_limit_,
+             "[emulator] shared memory: a block has {} bytes by name and {} by the launch, which "
+             "may have {} together",
+             static_bytes_, dynamic_bytes_, shared_limit_);
   shared_.push_back({identity, poisoned(bytes), bytes});
   return shared_.back().data;
 }
@@ -299,6 +306,7 @@ void* Runner::shared(const void* identity, size_t bytes) {
 void Runner::forget_shared() {
   for (const Shared& variable : shared_) std::free(variable.data);
   shared_.clear();
+  static_bytes_ = 0;
   std::free(dynamic_);
   dynamic_ = nullptr;
 }
@@ -399,7 +407,8 @@ void Runner::run_block(uint3 index) {
   }
 }
 
-void Runner::run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel) {
+void Runner::run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel,
+                 size_t shared_limit) {
   settings_ = settings();
   random_.seed(settings_.seed);
   grid_ = grid;
@@ -407,6 +416,7 @@ void Runner::run(dim3 grid, dim3 block, size_t shared_bytes, const std::function
   kernel_ = &kernel;
   forget_shared();
   dynamic_bytes_ = shared_bytes;
+  shared_limit_ = shared_limit;
   if (shared_bytes > 0) dynamic_ = poisoned(shared_bytes);
   while (static_cast<int>(pool_.size()) < threads()) {
     pool_.push_back(std::make_unique<Thread>(*this, static_cast<int>(pool_.size())));
@@ -561,16 +571,18 @@ void wait_copies(const Place& place, int pending_groups) {
   }
 }
 
-void run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel) {
+size_t run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel,
+                size_t shared_limit) {
   thread_local Runner own;
   Runner* before = std::exchange(running, &own);
   try {
-    own.run(grid, block, shared_bytes, kernel);
+    own.run(grid, block, shared_bytes, kernel, shared_limit);
   } catch (...) {
     running = before;
     throw;
   }
   running = before;
+  return own.static_bytes();
 }
 
 }  // namespace fsdp::emulator

@@ -57,11 +57,19 @@ void commit_copies();
 void wait_copies(const Place& place, int pending_groups);
 
 // ---- starting ----
-// Runs the grid now, on this OS thread. Throws fsdp::Error: the kernel's, or a deadlock.
-void run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel);
-// Puts it on a stream.
+constexpr size_t kSharedWithoutAsking = 48 << 10;  // bytes of a block, static and dynamic
+// Runs the grid now, on this OS thread. Throws fsdp::Error: the kernel's, a deadlock, or more than
+// `shared_limit` bytes of shared memory, those by name included. Returns the bytes by name.
+size_t run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel,
+                size_t shared_limit = kSharedWithoutAsking);
+// Puts it on a stream. `function`: whose shared memory it is, or null where it has none.
 cudaError_t enqueue_grid(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
-                         std::function<void()> kernel);
+                         std::function<void()> kernel, const void* function = nullptr);
+// Dynamic shared memory that a function may be started with from now on.
+cudaError_t allow_shared(const void* function, size_t bytes);
+// Bytes by name. The compiler of a GPU counts them; here they are known when a grid has run, and
+// until then 0.
+size_t static_shared(const void* function);
 // The device's clock, which events read, goes ahead.
 void spend(int64_t ns);
 // Host code in the place of a kernel: it may wait for other threads.

@@ -10,10 +10,11 @@ struct Case {
   int64_t rows, vocabulary, shift;
   int64_t padding = 0;  // of rows, with what is not a number
 };
-// Rows that do and do not lie on 16 bytes; those of 60,000 are too long for shared memory.
-constexpr Case kCases[] = {{1, 1, 0},     {5, 7, 0},      {5, 7, 0, 57},    {4, 64, 0},
-                           {3, 257, 1},   {3, 257, 0, 2}, {2, 8201, 0},     {2, 8201, 0, 55},
-                           {1, 60001, 0}, {1, 60000, 0},  {2, 60001, 0, 31}};
+// Rows that do and do not lie on 16 bytes; those of 60,000 are too long for shared memory, that of
+// 12,272 takes 48 KiB of it beside what the reductions have.
+constexpr Case kCases[] = {{1, 1, 0},     {5, 7, 0},      {5, 7, 0, 57}, {4, 64, 0},
+                           {3, 257, 1},   {3, 257, 0, 2}, {2, 8201, 0},  {2, 8201, 0, 55},
+                           {1, 12272, 0}, {1, 60001, 0},  {1, 60000, 0}, {2, 60001, 0, 31}};
 
 std::vector<int32_t> labels_of(const Case& c) {
   std::vector<int32_t> labels;

@@ -59,16 +59,22 @@ inline void named_barrier(int id, int threads, const char* file = __builtin_FILE
 }
 
 template <typename... Parameters>
-cudaError_t allow_shared(void (*)(Parameters...), size_t bytes) {
-  return bytes <= 232448 ? cudaSuccess : cudaErrorInvalidValue;
+cudaError_t find_static_shared(void (*kernel)(Parameters...), size_t& bytes) {
+  bytes = emulator::static_shared(reinterpret_cast<const void*>(kernel));
+  return cudaSuccess;
+}
+template <typename... Parameters>
+cudaError_t allow_shared(void (*kernel)(Parameters...), size_t bytes) {
+  return emulator::allow_shared(reinterpret_cast<const void*>(kernel), bytes);
 }
 
 template <typename... Parameters, typename... Arguments>
 cudaError_t start_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
                          cudaStream_t stream, Arguments&&... arguments) {
   std::tuple<Parameters...> values(std::forward<Arguments>(arguments)...);
-  return emulator::enqueue_grid(stream, grid, block, shared_bytes,
-                                [kernel, values] { std::apply(kernel, values); });
+  return emulator::enqueue_grid(
+      stream, grid, block, shared_bytes, [kernel, values] { std::apply(kernel, values); },
+      reinterpret_cast<const void*>(kernel));
 }
 
 }  // namespace fsdp::cuda
