@@ -64,15 +64,6 @@ struct AdamWShard {
   float beta1_rest, beta2, beta2_rest, epsilon;
   bool aligned;
 
-  // The last segment that begins at or before the tile (an empty one has no tile).
-  __device__ int64_t segment_of(int64_t tile) const {
-    int64_t low = 0, high = segments.count;
-    while (high - low > 1) {
-      const int64_t middle = (low + high) / 2;
-      (segments[middle].first_tile <= tile ? low : high) = middle;
-    }
-    return low;
-  }
   template <int V>
   __device__ __forceinline__ void update(int64_t i, const Coefficients& k, float scale) const {
     float p[V], g[V], m[V], v[V];
@@ -103,7 +94,7 @@ struct AdamWShard {
 __global__ void __launch_bounds__(kThreads) adamw_tiles(const __grid_constant__ AdamWShard a) {
   const float scale = *a.gradient_scale;
   for (int64_t tile = blockIdx.x; tile < a.tiles; tile += gridDim.x) {
-    const int64_t index = a.segment_of(tile);
+    const int64_t index = a.segments.last_at_or_before(&Segment::first_tile, tile);
     const Coefficients k = a.coefficients[index];
     if (k.active == 0) continue;
     const Segment segment = a.segments[index];

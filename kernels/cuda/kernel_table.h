@@ -21,6 +21,16 @@ struct KernelTable {
   __device__ __forceinline__ const T& operator[](int64_t i) const {
     return outside ? outside[i] : inside[i];
   }
+  // The last element whose `begin` is at or before x: they are in order, and the first one's is.
+  // One that is empty begins where the next does and so is not found.
+  __device__ __forceinline__ int64_t last_at_or_before(int64_t T::*begin, int64_t x) const {
+    int64_t low = 0, high = count;
+    while (high - low > 1) {
+      const int64_t middle = (low + high) / 2;
+      ((*this)[middle].*begin <= x ? low : high) = middle;
+    }
+    return low;
+  }
 };
 
 // Lives until the last launch that uses the table.

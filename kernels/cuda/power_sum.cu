@@ -51,16 +51,6 @@ struct PowerSum {
   double power;
   double* sums;        // (), one of a block
   double* pieces_out;  // null, or where the sum of each piece goes
-
-  // The last span that begins at or before the piece (an empty one has no piece).
-  __device__ Span span_of(int64_t piece) const {
-    int64_t low = 0, high = spans.count;
-    while (high - low > 1) {
-      const int64_t middle = (low + high) / 2;
-      (spans[middle].first_piece <= piece ? low : high) = middle;
-    }
-    return spans[low];
-  }
 };
 
 // One warp; the same sum in every lane. Which lane takes which element depends on the distance from
@@ -103,7 +93,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto all_pieces = [&]<Power kPower>() {
     for (int64_t piece = static_cast<int64_t>(blockIdx.x) * kWarps + warp; piece < a.pieces;
          piece += static_cast<int64_t>(gridDim.x) * kWarps) {
-      const Span span = a.span_of(piece);
+      const Span span = a.spans[a.spans.last_at_or_before(&Span::first_piece, piece)];
       const int64_t index = piece - span.first_piece, begin = span.begin + index * kNormBlock;
       const int64_t end = begin + kNormBlock < span.end ? begin + kNormBlock : span.end;
       const bool aligned = reinterpret_cast<uintptr_t>(x + begin) % 16 == 0;

@@ -24,16 +24,6 @@ struct RoundedShard {
   int64_t tiles;
   RoundingStream stream;
   bool aligned;
-
-  // The last run that begins at or before the tile (an empty one has no tile).
-  __device__ int64_t run_of(int64_t tile) const {
-    int64_t low = 0, high = runs.count;
-    while (high - low > 1) {
-      const int64_t middle = (low + high) / 2;
-      (runs[middle].first_tile <= tile ? low : high) = middle;
-    }
-    return low;
-  }
 };
 
 // mapping: a block per tile of a run, a grid that fills the device; a thread takes the eight
@@ -43,7 +33,7 @@ struct RoundedShard {
 // source:  core/rng.h, RoundingStream
 __global__ void __launch_bounds__(kThreads) round_tiles(const __grid_constant__ RoundedShard a) {
   for (int64_t tile = blockIdx.x; tile < a.tiles; tile += gridDim.x) {
-    const Run run = a.runs[a.run_of(tile)];
+    const Run run = a.runs[a.runs.last_at_or_before(&Run::first_tile, tile)];
     const int64_t element = run.first / kRun * kRun + (tile - run.first_tile) * kTile +
                             static_cast<int64_t>(threadIdx.x) * kRun;
     const int64_t i = run.begin + element - run.first;  // before `begin` where a run begins inside
