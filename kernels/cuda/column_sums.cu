@@ -27,13 +27,20 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t begin = blockIdx.y * chunk_rows;
   const int64_t end = begin + chunk_rows < rows ? begin + chunk_rows : rows;
   float sums[V] = {};
-  if (column < columns) {
+  if (column + V <= columns) {
 #pragma unroll 4
     for (int64_t row = begin + warp; row < end; row += kWarps) {
       float values[V];
       load_widened<V>(x + row * row_length + column, values);
 #pragma unroll
       for (int j = 0; j < V; ++j) sums[j] += values[j];
+    }
+  } else if (column < columns) {
+    for (int64_t row = begin + warp; row < end; row += kWarps) {
+#pragma unroll
+      for (int j = 0; j < V; ++j) {
+        if (column + j < columns) sums[j] += widened<float>(x[row * row_length + column + j]);
+      }
     }
   }
   FSDP_SHARED(tile, float[kWarps][kWarpSize * V]);
@@ -111,8 +118,7 @@ void CudaBackend::sum_rows(Stream& stream, const SumRowsArgs& args) {
   const int64_t rows = args.x.shape().rows(), row_length = args.x.shape().last();
   dispatch_device(args.x.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
     constexpr int kRun = run_of<T>();
-    const bool aligned =
-        aligned_to_16({args.x.data()}) && columns % kRun == 0 && row_length % kRun == 0;
+    const bool aligned = aligned_to_16({args.x.data()}) && row_length % kRun == 0;
     const int64_t across = blocks_for(columns, kWarpSize * (aligned ? kRun : 1));
     const int64_t wanted = blocks_for(kBlocksPerMultiprocessor * device_.multiprocessors, across);
     const int64_t chunk_rows = std::max(kMinChunkRows, blocks_for(rows, wanted));
