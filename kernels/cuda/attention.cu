@@ -51,13 +51,11 @@ struct OnlineSoftmax {
   }
 };
 
-// mapping: a block takes 64 queries of a head, the latest first (causal: they see most); a warp has
-// rows of
-//          its own, so that the softmax stays within it
+// mapping: a block takes 64 queries of a head, the latest first (causal: they see most); the
+//          softmax of a row stays within a warp
 // bytes:   q and out once; k and v once for every 64 queries (from L2); 4 a row for log_sum_exp
 // in f32:  scores, softmax and sums; weights are rounded to T before they meet the values
-// source:  FlashAttention-2, algorithm 1; AttentionArgs for masks, dropout and queries that see
-// nothing
+// source:  FlashAttention-2, algorithm 1; AttentionArgs for masks and queries that see nothing
 template <typename Multiply>
 __global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
     attend(const ForwardProblem<typename Multiply::T> p) {

@@ -162,9 +162,8 @@ __global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
 
 // ---- dK and dV ----
 
-// mapping: a block takes 64 keys of a key-value head, the first first (causal: most see them); the
-// queries of
-//          all its heads and their gradients stream past, in order
+// mapping: a block takes 64 keys of a key-value head, the first first (causal: most see them);
+//          queries of all its heads and their gradients stream past, in order
 // bytes:   k, v, dk, dv once; q and dout once for every 64 keys (from L2)
 // in f32:  scores, weights and sums; weights and dS are rounded to T before they are multiplied
 // source:  FlashAttention-2, algorithm 2; products are transposed so that a warp has rows of keys

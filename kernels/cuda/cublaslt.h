@@ -1,8 +1,8 @@
 // The part of cuBLASLt that the project calls, as a table of functions that is filled when the
 // first matrix product is asked for: the library (half a gigabyte) is opened then and not linked,
 // so the program starts without it and is built without its headers. Names and values are those of
-// cublasLt.h; tests/kernels/cuda/cublaslt_test.cpp compares them where that header is found.
-// Not here: what is multiplied how (matmul.cpp).
+// cublasLt.h; tests/kernels/cuda/cublaslt_header.cpp compares them where that header is found.
+// Not here: what is multiplied how (matmul.cu).
 #pragma once
 
 #include <cstddef>

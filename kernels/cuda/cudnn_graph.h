@@ -1,6 +1,8 @@
 // Graphs of operations for cuDNN's fusing engines, and plans that run them: owners of the library's
 // descriptors and nothing of attention. A tensor has four dimensions; one that is only `between`
-// operations never reaches memory. Read next: cudnn_attention_graph.cpp, which builds two graphs.
+// operations never reaches memory. Made through the library's C interface: why not cudnn-frontend
+// says [Note: attention for cuDNN] in cudnn_attention_graph.h.
+// Read next: cudnn_attention_graph.cpp, which builds two graphs.
 #pragma once
 
 #include <array>
