@@ -155,11 +155,14 @@ std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key, const 
 
 std::shared_ptr<CommBuffer> NcclCommunicator::allocate(Backend& backend, size_t bytes,
                                                        MemoryCategory category) {
+  // The same on every rank, and without waiting for them: such memory may come and go in a step.
+  if (bytes == 0 || size() == 1 || !job_->options.register_buffers) {
+    return std::make_shared<BackendBuffer>(backend, bytes, category);
+  }
   const nccl::Library& library = job_->library;
   void* data = nullptr;
-  const bool registered = bytes > 0 && size() > 1 && job_->options.register_buffers &&
-                          library.memory_allocate &&
-                          library.memory_allocate(&data, bytes) == nccl::kSuccess;
+  const bool registered =
+      library.memory_allocate && library.memory_allocate(&data, bytes) == nccl::kSuccess;
   // All or none: NCCL takes a buffer as registered only when every rank's is.
   for (const std::string& of_rank : exchange(registered ? "yes" : "no")) {
     if (of_rank == "yes") continue;

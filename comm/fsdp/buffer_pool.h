@@ -14,7 +14,7 @@ class BufferPool {
  public:
   enum class Lifetime : uint8_t { kPool, kUntilGivenBack };
   // Collective: every rank makes the same pools in the same order. So is, with kUntilGivenBack,
-  // acquire().
+  // acquire() where the communicator registers memory; a step must not wait so: NcclOptions.
   BufferPool(Communicator& communicator, Backend& backend, size_t buffers, size_t bytes,
              MemoryCategory category, Lifetime lifetime = Lifetime::kPool);
 

@@ -31,6 +31,7 @@ tools::Batch batch_of(int rank) {
 struct Outcome {
   std::vector<double> losses;
   int64_t registered = 0, registered_in_steps = 0;
+  int64_t exchanges_in_steps = 0;  // for which a host waits
 };
 
 Outcome train_with(const comm::FsdpOptions& fsdp) {
@@ -43,13 +44,17 @@ Outcome train_with(const comm::FsdpOptions& fsdp) {
     world.barrier();
     const int64_t made = emulator::nccl_registrations();
     world.barrier();
+    const auto exchanges = [&] { return world.rings()->totals()["exchange"].calls; };
+    int64_t exchanged = 0;
     std::vector<double> losses;
     for (uint32_t step = 0; step < 3; ++step) {
+      const int64_t earlier = exchanges();
       losses.push_back(session.train_step(batch_of(world.rank()), 1e-2, step).read().loss);
+      if (step > 0) exchanged += exchanges() - earlier;  // the first makes what stays
     }
     world.barrier();
     if (world.rank() != 0) return;
-    out = {losses, made - before, emulator::nccl_registrations() - made};
+    out = {losses, made - before, emulator::nccl_registrations() - made, exchanged};
   });
   return out;
 }
@@ -60,6 +65,8 @@ TEST_CASE("memory that stays is registered with NCCL, what comes and goes in a s
   CHECK(kept.registered_in_steps == 0);
   CHECK(released.registered == 0);
   CHECK(released.registered_in_steps == 0);
+  CHECK(kept.exchanges_in_steps == 0);
+  CHECK(released.exchanges_in_steps == 0);
   CHECK(released.losses == kept.losses);
 }
 
