@@ -17,6 +17,7 @@ MpiRuntime::~MpiRuntime() = default;
 Communicator& MpiRuntime::world() { fail("[mpi] not available"); }
 int MpiRuntime::local_rank() const { return 0; }
 int MpiRuntime::local_size() const { return 1; }
+int MpiRuntime::first_of_host() const { return 0; }
 const std::string& MpiRuntime::host_name() const { fail("[mpi] not available"); }
 void MpiRuntime::abort(int) { fail("[mpi] not available"); }
 

@@ -16,6 +16,7 @@ struct MpiRuntime::Impl {
   std::unique_ptr<Communicator> world;
   int local_rank = 0;
   int local_size = 1;
+  int first_of_host = 0;
   std::string host_name;
 };
 
@@ -74,6 +75,7 @@ MpiRuntime::MpiRuntime(const HostMemoryOptions& options) : impl_(std::make_uniqu
   const auto host = group->ranks_of_host();
   impl_->local_rank = host->rank();
   impl_->local_size = host->size();
+  impl_->first_of_host = host->world_ranks().front();
   impl_->world = std::make_unique<MpiCommunicator>(impl_->job, std::move(group), "world");
 }
 
@@ -87,6 +89,7 @@ MpiRuntime::~MpiRuntime() {
 Communicator& MpiRuntime::world() { return *impl_->world; }
 int MpiRuntime::local_rank() const { return impl_->local_rank; }
 int MpiRuntime::local_size() const { return impl_->local_size; }
+int MpiRuntime::first_of_host() const { return impl_->first_of_host; }
 const std::string& MpiRuntime::host_name() const { return impl_->host_name; }
 
 void MpiRuntime::abort(int code) {

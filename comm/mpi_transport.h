@@ -36,6 +36,7 @@ class MpiRuntime {
   Communicator& world();
   int local_rank() const;  // among the ranks of this host
   int local_size() const;
+  int first_of_host() const;  // the world's rank of the host's rank 0
   const std::string& host_name() const;
   // Ends all ranks of the job at once. Tell world().abort(reason) before: peers that wait then
   // report the reason.

@@ -39,6 +39,22 @@ DeviceInfo open_device(int device) {
           .shared_per_block = properties.sharedMemPerBlockOptin};
 }
 
+std::vector<std::string> ids_of(int devices) {
+  std::vector<std::string> ids;
+  for (int device = 0; device < devices; ++device) {
+    cudaDeviceProp properties = {};
+    if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) {
+      (void)cudaGetLastError();  // whoever opens it reports it
+    }
+    ids.push_back(fmt::format("{:04x}:{:02x}:{:02x} ", properties.pciDomainID, properties.pciBusID,
+                              properties.pciDeviceID));
+    for (const char byte : properties.uuid.bytes) {
+      ids.back() += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+    }
+  }
+  return ids;
+}
+
 [[noreturn]] void fail_allocation(size_t bytes, MemoryCategory category, const Stream& stream,
                                   const DeviceInfo& device, const MemoryLedger& ledger) {
   (void)cudaGetLastError();
@@ -62,7 +78,7 @@ void set_up_environment() {
 DeviceCount count_devices() {
   int devices = 0;
   const cudaError_t error = cudaGetDeviceCount(&devices);
-  if (error == cudaSuccess && devices > 0) return {devices, ""};
+  if (error == cudaSuccess && devices > 0) return {devices, "", ids_of(devices)};
   (void)cudaGetLastError();
   if (error == cudaErrorInsufficientDriver) {
     return {0, "there is no NVIDIA driver, or it is older than this program's CUDA"};

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/backend.h"
 
@@ -15,6 +16,9 @@ namespace fsdp::cuda {
 struct DeviceCount {
   int devices = 0;
   std::string reason;  // why there are none: no driver, no GPU, built without CUDA
+  // Of each, the same for every process that sees it: "PCI address UUID". Parts of one GPU (MIG)
+  // differ in the second word only.
+  std::vector<std::string> ids = {};
 };
 DeviceCount count_devices();  // never throws
 // Settings that CUDA reads when it is first called. Before that, and before the first thread.

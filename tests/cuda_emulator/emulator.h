@@ -40,6 +40,10 @@ struct Settings {
 void configure(const Settings& settings);
 const Settings& settings();
 
+// What cudaGetDeviceCount and cudaGetDeviceProperties tell this thread, as CUDA_VISIBLE_DEVICES
+// tells a process: which GPUs of the machine it sees. All are the same one otherwise: device 0.
+void see_devices(std::vector<int> of_machine);
+
 // How often memory has been registered with NCCL so far.
 int64_t nccl_registrations();
 

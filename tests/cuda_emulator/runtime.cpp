@@ -52,6 +52,8 @@ struct SharedMemory {           // of a function, in bytes
   std::optional<size_t> asked;  // dynamic
 };
 
+thread_local std::vector<int> visible_devices = {0};
+
 struct Device {
   std::mutex mutex;
   std::map<void*, size_t> allocations;
@@ -166,6 +168,8 @@ cudaError_t allow_shared(const void* function, size_t bytes) {
 
 size_t static_shared(const void* function) { return shared_of(function).by_name; }
 
+void see_devices(std::vector<int> of_machine) { visible_devices = std::move(of_machine); }
+
 void spend(int64_t ns) { clock_ahead_ns += ns; }
 
 void enqueue_task(cudaStream_t stream, std::string_view name, std::function<void()> task) {
@@ -178,7 +182,7 @@ extern "C" {
 
 // ---- devices and errors ----
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = static_cast<int>(visible_devices.size());
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int index) {
@@ -189,9 +193,14 @@ cudaError_t cudaGetDevice(int* index) {
   return cudaSuccess;
 }
 // The shape of an H200 with few multiprocessors: grids that fill the device stay small.
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
+  if (index < 0 || index >= static_cast<int>(visible_devices.size())) {
+    return returned(cudaErrorInvalidDevice);
+  }
   *properties = {};
   std::strncpy(properties->name, "emulated GPU", sizeof properties->name - 1);
+  properties->pciBusID = visible_devices[static_cast<size_t>(index)];
+  properties->uuid.bytes[0] = static_cast<char>(properties->pciBusID);
   properties->major = 9;
   properties->multiProcessorCount = 4;
   properties->l2CacheSize = 4096;

@@ -8,7 +8,9 @@
 namespace fsdp::tools {
 namespace {
 
-const std::vector<RankGpus> kTwoHosts = {{"a", 2, ""}, {"b", 2, ""}, {"a", 2, ""}, {"b", 2, ""}};
+// GPUs of one address on two hosts are two.
+const RankGpus kOnA = {0, "a", "", {"1 a1", "2 a2"}}, kOnB = {1, "b", "", {"1 b1", "2 b2"}};
+const std::vector<RankGpus> kTwoHosts = {kOnA, kOnB, kOnA, kOnB};
 
 std::string error_of(const std::function<void()>& f) {
   try {
@@ -25,11 +27,60 @@ TEST_CASE("ranks of a host take its GPUs in order") {
     devices.push_back(choose_gpu(kTwoHosts, rank, "auto", false).cuda->device);
   }
   CHECK(devices == std::vector<int>{0, 0, 1, 1});
+  CHECK(!choose_gpu(kTwoHosts, 0, "auto", false).shared);
+}
+
+// Ranks of one host that see these, in this order of their own.
+std::vector<RankGpus> seeing(const std::vector<std::vector<std::string>>& gpus) {
+  std::vector<RankGpus> ranks;
+  for (const auto& each : gpus) ranks.push_back({0, "a", "", each});
+  return ranks;
+}
+
+std::vector<int> devices_of(const std::vector<RankGpus>& ranks, bool share) {
+  std::vector<int> devices;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    devices.push_back(choose_gpu(ranks, static_cast<int>(rank), "cuda", share).cuda->device);
+  }
+  return devices;
+}
+
+TEST_CASE("a rank takes one of the GPUs that it sees") {
+  const auto own = seeing({{"1 x"}, {"2 y"}, {"3 z"}});
+  CHECK(devices_of(own, false) == std::vector<int>{0, 0, 0});
+  CHECK(!choose_gpu(own, 0, "auto", false).shared);
+  // The first could take what is all that the second sees.
+  CHECK(devices_of(seeing({{"1 x", "2 y"}, {"1 x"}}), false) == std::vector<int>{1, 0});
+  CHECK(devices_of(seeing({{"1 x", "2 y"}, {"2 y", "1 x"}}), false) == std::vector<int>{0, 0});
+  CHECK(devices_of(seeing({{"1 x", "2 y"}, {"1 x", "2 y"}, {"1 x", "2 y"}}), true) ==
+        std::vector<int>{0, 1, 0});
+}
+
+TEST_CASE("ranks that see one GPU between them need leave to share") {
+  const auto same = seeing({{"1 x"}, {"1 x"}});
+  CHECK(error_of([&] { choose_gpu(same, 0, "auto", false); }) ==
+        "a has 2 ranks and 1 GPUs; --share-gpus lets ranks share one");
+  CHECK(choose_gpu(same, 1, "auto", true).shared);
+  CHECK(error_of([&] {
+          choose_gpu(seeing({{"1 x"}, {"1 x"}, {"2 y", "3 z"}}), 0, "", false);
+        }) ==
+        "ranks 0 and 1 on a see no two different GPUs that are free; --share-gpus lets ranks share "
+        "one");
+  // Containers of one machine that do not know of each other.
+  std::vector<RankGpus> apart = same;
+  apart[1].first_of_host = 1;
+  CHECK(choose_gpu(apart, 0, "auto", true).shared);
+}
+
+TEST_CASE("parts of one GPU are a rank's own, but one GPU to NCCL") {
+  const auto parts = seeing({{"1 x"}, {"1 y"}});
+  CHECK(devices_of(parts, false) == std::vector<int>{0, 0});
+  CHECK(choose_gpu(parts, 0, "auto", false).shared);
 }
 
 TEST_CASE("more ranks than GPUs need leave to share") {
   std::vector<RankGpus> ranks = kTwoHosts;
-  ranks.push_back({"a", 2, ""});
+  ranks.push_back(kOnA);
   CHECK(error_of([&] { choose_gpu(ranks, 1, "auto", false); }) ==
         "a has 3 ranks and 2 GPUs; --share-gpus lets ranks share one");
   CHECK(choose_gpu(ranks, 4, "cuda", true).cuda->device == 0);
@@ -37,7 +88,7 @@ TEST_CASE("more ranks than GPUs need leave to share") {
 
 TEST_CASE("without a GPU everywhere the CPU computes, or it is an error") {
   std::vector<RankGpus> ranks = kTwoHosts;
-  ranks[3] = {"b", 0, "there is no NVIDIA GPU"};
+  ranks[3] = {1, "b", "there is no NVIDIA GPU", {}};
   const GpuChoice choice = choose_gpu(ranks, 0, "", false);
   CHECK(!choice.cuda);
   CHECK(choice.note == (cuda::built() ? "the CPU computes: there is no NVIDIA GPU" : ""));

@@ -24,9 +24,8 @@ struct CommOptions {
 };
 
 bool on_one_host(comm::Communicator& world) {
-  const std::vector<RankGpus> ranks = gpus_of_ranks(world, "cpu");
-  return std::all_of(ranks.begin(), ranks.end(),
-                     [&](const RankGpus& each) { return each.host == ranks[0].host; });
+  const std::vector<std::string> hosts = world.exchange(host_name());
+  return std::count(hosts.begin(), hosts.end(), hosts[0]) == world.size();
 }
 
 // What carries the data. Error when another transport was asked for. Collective.

@@ -2,6 +2,10 @@
 #include "tools/runtime/backend_choice.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <sstream>
 
 #include <unistd.h>
 
@@ -10,18 +14,80 @@ namespace {
 
 constexpr const char* kMatmulChoices = ".cache/matmul";  // beside .cache/tokens
 
+RankGpus parse(const std::string& said) {  // a line each, in the order of the fields
+  std::istringstream lines(said);
+  std::string first;
+  RankGpus rank;
+  std::getline(lines, first);
+  rank.first_of_host = std::stoi(first);
+  std::getline(lines, rank.host);
+  std::getline(lines, rank.reason);
+  for (std::string id; std::getline(lines, id);) rank.gpus.push_back(id);
+  return rank;
+}
+
+// By rank, its place among those that it sees. Who sees fewest takes first, one that fewest have
+// taken: ranks that all see the same take them in turn.
+std::vector<size_t> take_gpus(const std::vector<RankGpus>& ranks) {
+  std::vector<size_t> order(ranks.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return ranks[a].gpus.size() < ranks[b].gpus.size(); });
+  std::map<std::string, int> users;
+  std::vector<size_t> taken(ranks.size());
+  for (const size_t rank : order) {
+    const std::vector<std::string>& gpus = ranks[rank].gpus;
+    const auto least =
+        std::min_element(gpus.begin(), gpus.end(),
+                         [&](const auto& a, const auto& b) { return users[a] < users[b]; });
+    ++users[*least];
+    taken[rank] = static_cast<size_t>(least - gpus.begin());
+  }
+  return taken;
+}
+
+// NCCL tells GPUs apart by their addresses, which say nothing beyond their host.
+bool any_shared(const std::vector<RankGpus>& ranks, const std::vector<size_t>& taken) {
+  std::set<std::string> ids;
+  std::set<std::pair<int, std::string>> addresses;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const std::string& id = ranks[r].gpus[taken[r]];
+    ids.insert(id);
+    addresses.emplace(ranks[r].first_of_host, id.substr(0, id.find(' ')));
+  }
+  return std::min(ids.size(), addresses.size()) < ranks.size();
+}
+
+// Error unless every rank has a GPU of its own.
+void check_own_gpus(const std::vector<RankGpus>& ranks, const std::vector<size_t>& taken) {
+  std::map<std::string, size_t> user;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const auto [other, alone] = user.emplace(ranks[r].gpus[taken[r]], r);
+    if (alone) continue;
+    int on_host = 0;
+    std::set<std::string> seen;
+    for (const RankGpus& each : ranks) {
+      if (each.first_of_host != ranks[r].first_of_host) continue;
+      ++on_host;
+      seen.insert(each.gpus.begin(), each.gpus.end());
+    }
+    FSDP_CHECK(on_host <= static_cast<int>(seen.size()),
+               "{} has {} ranks and {} GPUs; --share-gpus lets ranks share one", ranks[r].host,
+               on_host, seen.size());
+    fail(
+        "ranks {} and {} on {} see no two different GPUs that are free; --share-gpus lets ranks "
+        "share one",
+        other->second, r, ranks[r].host);
+  }
+}
+
+}  // namespace
+
 std::string host_name() {
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
   return name;
 }
-
-RankGpus parse(const std::string& said) {  // host, count, reason: a line each
-  const size_t first = said.find('\n'), second = said.find('\n', first + 1);
-  return {said.substr(0, first), std::stoi(said.substr(first + 1)), said.substr(second + 1)};
-}
-
-}  // namespace
 
 std::unique_ptr<Backend> make_backend(const BackendOptions& options, DType compute) {
   const bool gpu = options.cuda && (compute != DType::kF64 || options.only_cuda);
@@ -42,24 +108,15 @@ GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::st
              "runtime.backend: expected auto, cpu or cuda, got \"{}\"", backend);
   if (backend == "cpu") return {};
   for (const RankGpus& each : ranks) {
-    if (each.gpus > 0) continue;
+    if (!each.gpus.empty()) continue;
     FSDP_CHECK(backend != "cuda", "runtime.backend: cuda, but on {} {}", each.host, each.reason);
     // A program without CUDA surprises nobody.
     return {.note = cuda::built() ? fmt::format("the CPU computes: {}", each.reason) : ""};
   }
-  int place = 0;  // among the ranks of its host
-  bool shared = false;
-  const RankGpus& own = ranks[static_cast<size_t>(rank)];
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    const auto same = [&](const RankGpus& other) { return other.host == ranks[r].host; };
-    const auto on_host = std::count_if(ranks.begin(), ranks.end(), same);
-    FSDP_CHECK(share_gpus || on_host <= ranks[r].gpus,
-               "{} has {} ranks and {} GPUs; --share-gpus lets ranks share one", ranks[r].host,
-               on_host, ranks[r].gpus);
-    shared = shared || on_host > ranks[r].gpus;
-    if (static_cast<int>(r) < rank && ranks[r].host == own.host) ++place;
-  }
-  return {.cuda = cuda::CudaOptions{.device = place % own.gpus}, .shared = shared};
+  const std::vector<size_t> taken = take_gpus(ranks);
+  if (!share_gpus) check_own_gpus(ranks, taken);
+  return {.cuda = cuda::CudaOptions{.device = static_cast<int>(taken[static_cast<size_t>(rank)])},
+          .shared = any_shared(ranks, taken)};
 }
 
 void choose_products(const ProductOptions& options, GpuChoice& gpu) {
@@ -125,11 +182,13 @@ void divide_multiprocessors(int nccl_ctas, const TransportChoice& transport, Gpu
   gpu.cuda->products_leave = nccl_ctas;
 }
 
-std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, const std::string& backend) {
+std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, int first_of_host,
+                                    const std::string& backend) {
   const cuda::DeviceCount mine = backend == "cpu" ? cuda::DeviceCount{} : cuda::count_devices();
   std::vector<RankGpus> ranks;
-  for (const std::string& said :
-       world.exchange(fmt::format("{}\n{}\n{}", host_name(), mine.devices, mine.reason))) {
+  const std::string text = fmt::format("{}\n{}\n{}\n{}", first_of_host, host_name(), mine.reason,
+                                       fmt::join(mine.ids, "\n"));
+  for (const std::string& said : world.exchange(text)) {
     ranks.push_back(parse(said));
   }
   return ranks;

@@ -1,5 +1,6 @@
 // What computes for a rank: the CPU, or one of the GPUs of its host. Ranks of a host take its GPUs
-// in the order of their ranks. Not here: the backends themselves (kernels/cpu, kernels/cuda).
+// in the order of their ranks, each of those that its process sees (CUDA_VISIBLE_DEVICES). Not
+// here: the backends themselves (kernels/cpu, kernels/cuda).
 #pragma once
 
 #include <memory>
@@ -32,20 +33,24 @@ std::unique_ptr<comm::Communicator> make_gpu_world(comm::Communicator& world,
 
 struct GpuChoice {
   std::optional<cuda::CudaOptions> cuda;  // none: the CPU
-  bool shared = false;                    // some GPU has several ranks
+  bool shared = false;                    // some GPU (or parts of one) has several ranks
   std::string note;                       // why not a GPU, where that may surprise
 };
 
+std::string host_name();
+
 struct RankGpus {
-  std::string host;
-  int gpus = 0;        // that its process sees
-  std::string reason;  // why none
+  int first_of_host = 0;  // the lowest rank that runs on the same machine: which one that is
+  std::string host;       // its name, for people
+  std::string reason;     // why there are no GPUs
+  std::vector<std::string> gpus;  // that its process sees: cuda::DeviceCount::ids
 };
 // By rank. Collective.
-std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, const std::string& backend);
+std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, int first_of_host,
+                                    const std::string& backend);
 
 // `backend`: "auto" or empty, "cpu", "cuda". The same error on every rank: when `backend` is "cuda"
-// and a rank has no GPU; when a host has fewer GPUs than ranks, unless they may share.
+// and a rank has no GPU; when two ranks would have to take the same one, unless they may share.
 GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::string& backend,
                      bool share_gpus);
 

@@ -29,12 +29,6 @@ constexpr int kMostWaits = 10;
 constexpr std::chrono::milliseconds kUntilReported(5000);  // for ranks that another one ends
 constexpr std::chrono::milliseconds kOneOccasion(1000);    // requests so close belong together
 
-std::string host_name() {
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
-
 void print_line(const std::string& message) {
   std::fprintf(stderr, "fsdp: %s\n", message.c_str());
   std::fflush(stderr);
@@ -63,8 +57,13 @@ Cores usable_cores() {
   return cores;
 }
 
+struct RankPlace {
+  int local_ranks = 1;    // in this process
+  int first_of_host = 0;  // the lowest rank on this machine
+};
+
 // Collective.
-int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_ranks,
+int run_rank(comm::Communicator& world, const LaunchOptions& options, const RankPlace& place,
              RingDump& rings, const std::function<int(RankContext&)>& body,
              const std::function<void(const std::string& reason)>& transport_failed) {
   rings.add_rank(world.rank(), world.rings());
@@ -81,7 +80,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_
       .bound_by_launcher = environment().bound};
   const ThreadChoice choice = choose_threads(options.threads, sharing);
   if (world.rank() == 0 && !choice.warning.empty()) print_line("warning: " + choice.warning);
-  const std::vector<RankGpus> gpus = gpus_of_ranks(world, options.backend);
+  const std::vector<RankGpus> gpus = gpus_of_ranks(world, place.first_of_host, options.backend);
   GpuChoice gpu;
   agree(world, [&] {
     gpu = choose_gpu(gpus, world.rank(), options.backend, options.share_gpus);
@@ -104,7 +103,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, int local_
                                      .only_cuda = options.backend == "cuda"},
                          .backend_note = gpu.note.empty() ? transport.note : gpu.note,
                          .threads = choice.threads,
-                         .local_ranks = local_ranks,
+                         .local_ranks = place.local_ranks,
                          .under_launcher = environment().started,
                          .rings = &rings};
   if (transport.nccl) {
@@ -219,7 +218,7 @@ int launch_threads(const LaunchOptions& options, int ranks,
     int mine = 1;
     std::string message;
     try {
-      mine = run_rank(world, options, ranks, rings, body,
+      mine = run_rank(world, options, {.local_ranks = ranks}, rings, body,
                       [&](const std::string& reason) { world.abort(reason); });
     } catch (const AgreedError& error) {
       message = error.what();
@@ -278,7 +277,7 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
     const std::vector<Peer> peers = find_peers(world);
     rings.set_peers(peers);
     watch.emplace(runtime, rings, peers);
-    return run_rank(world, options, 1, rings, body,
+    return run_rank(world, options, {.first_of_host = runtime.first_of_host()}, rings, body,
                     [&](const std::string& reason) { end_job(runtime, rings, reason); });
   } catch (const AgreedError& error) {
     if (world.rank() == 0) print_line(error.what());

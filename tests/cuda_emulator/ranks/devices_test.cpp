@@ -1,0 +1,54 @@
+// Which GPU is whose when every rank sees GPUs of its own choice, as under a launcher that sets
+// CUDA_VISIBLE_DEVICES for each task.
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "tests/cuda_emulator/emulator.h"
+#include "tests/support/comm_checks.h"
+#include "tools/runtime/backend_choice.h"
+
+namespace fsdp::test {
+namespace {
+
+using tools::GpuChoice;
+using tools::RankGpus;
+
+TEST_CASE("ranks that see one GPU each, all different, talk over NCCL") {
+  comm::run_local_ranks(2, [](comm::Communicator& world) {
+    emulator::see_devices({4 + world.rank()});
+    const std::vector<RankGpus> ranks = tools::gpus_of_ranks(world, 0, "auto");
+    REQUIRE(ranks.size() == 2);
+    CHECK(ranks[0].gpus != ranks[1].gpus);
+    const GpuChoice gpu = tools::choose_gpu(ranks, world.rank(), "auto", false);
+    CHECK(gpu.cuda->device == 0);
+    REQUIRE(tools::choose_transport(world, "auto", gpu).nccl);
+    CommRank rank(tools::make_backend({.cuda = gpu.cuda}, DType::kF32));
+    const auto over_nccl = comm::make_nccl_world(world, {});
+    check_collectives(*over_nccl, rank, DType::kF32, 33, Memory::kPlain);
+  });
+}
+
+TEST_CASE("ranks that see the same GPU share it, with leave, through the host") {
+  comm::run_local_ranks(2, [](comm::Communicator& world) {
+    emulator::see_devices({4});
+    const std::vector<RankGpus> ranks = tools::gpus_of_ranks(world, 0, "auto");
+    CHECK_THROWS_WITH_AS(
+        tools::choose_gpu(ranks, world.rank(), "auto", false),
+        (ranks[0].host + " has 2 ranks and 1 GPUs; --share-gpus lets ranks share one").c_str(),
+        Error);
+    const GpuChoice gpu = tools::choose_gpu(ranks, world.rank(), "auto", true);
+    CHECK(gpu.shared);
+    CHECK(!tools::choose_transport(world, "auto", gpu).nccl);
+  });
+}
+
+TEST_CASE("ranks that see several GPUs take one each") {
+  comm::run_local_ranks(2, [](comm::Communicator& world) {
+    emulator::see_devices({2, 5});
+    const std::vector<RankGpus> ranks = tools::gpus_of_ranks(world, 0, "auto");
+    CHECK(tools::choose_gpu(ranks, world.rank(), "auto", false).cuda->device == world.rank());
+  });
+}
+
+}  // namespace
+}  // namespace fsdp::test
