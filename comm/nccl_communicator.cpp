@@ -14,7 +14,6 @@ namespace {
 constexpr std::chrono::microseconds kAsks(20);       // between two, of settle()
 constexpr std::chrono::seconds kUntilFinalized(10);  // for peers that end as well
 
-// Gathers and reductions may run at once, and so take twice max_ctas.
 nccl::Config config_of(const NcclOptions& options) {
   nccl::Config config;  // nonblocking
   if (options.max_ctas > 0) config.max_ctas = options.max_ctas;
@@ -64,8 +63,13 @@ class NcclBuffer final : public CommBuffer {
         backend_(backend),
         category_(category) {
     NcclJob& job = group_->job();
-    job.settle(group_->comm(), job.library.register_memory(group_->comm(), data, bytes, &handle_),
-               "ncclCommRegister");
+    constexpr std::string_view kCall = "ncclCommRegister";
+    job.settle(
+        group_->comm(),
+        job.watchdog.call(
+            kCall,
+            [&] { return job.library.register_memory(group_->comm(), data, bytes, &handle_); }),
+        kCall);
     backend_.ledger().add(category_, bytes_);
   }
   // Nothing of it may be in flight: not the collectives, not what computes with it.
@@ -75,8 +79,8 @@ class NcclBuffer final : public CommBuffer {
     try {
       if (group_->last) group_->last->wait();
       backend_.synchronize(backend_.compute_stream());
-      group_->job().watchdog.check("release");
-      library.deregister_memory(group_->comm(), handle_);
+      group_->job().watchdog.call(
+          "release", [&] { return library.deregister_memory(group_->comm(), handle_); });
     } catch (const Error&) {  // whoever waits next for the stream reports it
     }
     library.memory_free(data_);
@@ -103,11 +107,29 @@ void NcclJob::settle(nccl::Comm comm, nccl::Result result, std::string_view what
     FSDP_CHECK(std::chrono::steady_clock::now() < deadline,
                "[nccl] {}: not all ranks came within {} s", what,
                std::chrono::duration<double>(options.timeout).count());
-    result = watchdog.state_of(comm, what);
+    result = watchdog.call(what, [&] {
+      nccl::Result state = nccl::kSuccess;
+      const nccl::Result asked = library.async_error(comm, &state);
+      return asked != nccl::kSuccess ? asked : state;
+    });
     if (result == nccl::kInProgress) std::this_thread::sleep_for(kAsks);
   }
   if (result == nccl::kSuccess) return;
-  fail("[nccl] {}: {}: {}", what, library.error_string(result), library.last_error(comm));
+  const std::string said =
+      watchdog.call(what, [&] { return std::string(library.last_error(comm)); });
+  fail("[nccl] {}: {}: {}", what, library.error_string(result), said);
+}
+
+template <typename F>
+nccl::Comm NcclJob::make(nccl::Comm parent, std::string_view what, F begin) const {
+  // Not freed in an error: NCCL's thread may write to it when ranks come after all.
+  auto* const comm = new nccl::Comm(nullptr);
+  const nccl::Result begun = watchdog.call(what, [&] { return begin(comm); });
+  if (parent) settle(parent, begun, what);
+  settle(*comm, parent ? nccl::kInProgress : begun, what);
+  const nccl::Comm made = *comm;
+  delete comm;
+  return made;
 }
 
 NcclGroup::NcclGroup(std::shared_ptr<NcclJob> job, nccl::Comm comm, const std::string& name)
@@ -145,11 +167,9 @@ std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key, const 
   job_->watchdog.check(name);
   auto control = control_->split(color, key, name + " control");
   nccl::Config config = config_of(job_->options);
-  nccl::Comm comm = nullptr;
-  const std::string what = "split " + name;
-  job_->settle(group_->comm(), job_->library.split(group_->comm(), color, key, &comm, &config),
-               what);
-  job_->settle(comm, nccl::kInProgress, what);
+  nccl::Comm comm = job_->make(group_->comm(), "split " + name, [&](nccl::Comm* to) {
+    return job_->library.split(group_->comm(), color, key, to, &config);
+  });
   return std::make_unique<NcclCommunicator>(job_, std::move(control), comm, name);
 }
 
@@ -186,7 +206,8 @@ void NcclCommunicator::run(Stream& stream, std::string_view what, F call) {
   FSDP_CHECK(native, "[{}] {}: stream {}: expected one of a GPU, got one of {}", what, name(),
              stream.name(), stream.backend().name());
   EventPtr begun = stream.backend().record(stream);
-  job_->settle(group_->comm(), call(native), fmt::format("{} {}", what, name()));
+  job_->settle(group_->comm(), job_->watchdog.call(name(), [&] { return call(native); }),
+               fmt::format("{} {}", what, name()));
   group_->last = stream.backend().record(stream);
   const IssuedCall issued = issued_call();
   job_->watchdog.watch({issued.ring, issued.sequence, std::move(begun), group_->last});
@@ -237,7 +258,7 @@ void set_up_nccl_environment(bool share_devices) {
   // Gathers and reductions have communicators and streams of their own. The host issues them in the
   // same order on every rank; NCCL keeps to it on the device only when it is told.
   ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
-  if (share_devices) ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+  if (share_devices) ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
 }
 
 void check_shared_devices() {
@@ -260,10 +281,9 @@ std::unique_ptr<Communicator> make_nccl_world(Communicator& control, const NcclO
       control.exchange(control.rank() == 0 ? std::string(id.bytes, sizeof id.bytes) : "")[0];
   std::memcpy(id.bytes, first.data(), sizeof id.bytes);
   nccl::Config config = config_of(options);
-  nccl::Comm comm = nullptr;
-  const nccl::Result begun =
-      job->library.init_rank(&comm, control.size(), id, control.rank(), &config);
-  job->settle(comm, begun, "ncclCommInitRank");
+  nccl::Comm comm = job->make(nullptr, "ncclCommInitRank", [&](nccl::Comm* to) {
+    return job->library.init_rank(to, control.size(), id, control.rank(), &config);
+  });
   return std::make_unique<NcclCommunicator>(std::move(job), control.duplicate("world control"),
                                             comm, "world");
 }

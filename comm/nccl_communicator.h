@@ -22,6 +22,9 @@ struct NcclJob {
 
   // Waits until NCCL is done with a call on `comm` that returned `result`; Error when it failed.
   void settle(nccl::Comm comm, nccl::Result result, std::string_view what) const;
+  // The communicator that begin(&comm) asks for. `parent`: that it is split from, or null.
+  template <typename F>
+  nccl::Comm make(nccl::Comm parent, std::string_view what, F begin) const;
 
   const NcclOptions options;
   const nccl::Library& library;

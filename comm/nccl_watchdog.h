@@ -43,9 +43,14 @@ class NcclWatchdog {
   };
   void watch(Call call);
   void check(const std::string& name) const;  // throws Error(reason) once it has given up
-  // What NCCL says of it. Asked under the lock that aborting takes: an aborted one is freed. Throws
-  // as check() does.
-  nccl::Result state_of(nccl::Comm comm, std::string_view name) const;
+  // Calls `f`, which uses a communicator, under the lock that aborting takes: an aborted one is
+  // freed. It must not wait. Throws as check() does.
+  template <typename F>
+  auto call(std::string_view name, F f) const {
+    const std::lock_guard lock(mutex_);
+    FSDP_CHECK(reason_.empty(), "[nccl] {}: {}", name, reason_);
+    return f();
+  }
 
  private:
   using Clock = std::chrono::steady_clock;

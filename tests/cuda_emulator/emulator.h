@@ -31,6 +31,8 @@ struct Settings {
   int nccl_max_ctas = 0;                // that a communicator must be made with; 0: with none
   // What NCCL says of every communicator when it is asked for errors, unless 0.
   int nccl_error = 0;
+  // Called in every collective that NCCL is asked for, before it touches the communicator.
+  std::function<void()> nccl_call;
   // What a product takes by the device's clock, ns, on top of what it takes here; told the place of
   // its algorithm among those that cuBLASLt offers. Null: nothing. Negative: it is refused.
   std::function<int64_t(int)> product_ns;
@@ -44,6 +46,8 @@ const Settings& settings();
 // tells a process: which GPUs of the machine it sees. All are the same one otherwise: device 0.
 void see_devices(std::vector<int> of_machine);
 
+// How often NCCL has been given a communicator that it had freed before.
+int64_t nccl_uses_of_freed();
 // How often memory has been registered with NCCL so far.
 int64_t nccl_registrations();
 

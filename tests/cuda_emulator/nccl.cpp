@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ namespace fsdp::emulator {
 
 static std::atomic<int64_t> registrations{0};
 int64_t nccl_registrations() { return registrations; }
+static std::atomic<int64_t> uses_of_freed{0};
+int64_t nccl_uses_of_freed() { return uses_of_freed; }
 
 }  // namespace fsdp::emulator
 
@@ -45,8 +48,9 @@ struct Meeting {
   std::map<int, std::shared_ptr<GroupState>> states = {};  // by color
 };
 
-std::mutex mutex;  // of the meetings, and of communicators that come into being
+std::mutex mutex;  // of the meetings, and the life of communicators that come into being
 std::map<std::string, std::shared_ptr<Meeting>> meetings;
+std::set<Comm> alive;
 
 std::shared_ptr<GroupState> make_state(int size) {
   constexpr std::align_val_t kAlign{64};
@@ -75,7 +79,16 @@ Comm arrive(const std::string& identity, int expected, Arrival self) {
   std::shared_ptr<Meeting>& meeting = meetings[identity];
   if (!meeting) meeting = std::make_shared<Meeting>(Meeting{expected});
   meeting->arrivals.push_back(self);
-  return new CommContent{meeting, self, identity + "/" + std::to_string(self.color)};
+  Comm comm = new CommContent{meeting, self, identity + "/" + std::to_string(self.color)};
+  alive.insert(comm);
+  return comm;
+}
+
+bool freed(Comm comm) {
+  const std::lock_guard lock(mutex);
+  if (alive.contains(comm)) return false;
+  ++emulator::uses_of_freed;
+  return true;
 }
 
 bool ready(CommContent& comm) {
@@ -130,12 +143,17 @@ Result split(Comm parent, int color, int key, Comm* comm, Config* config) {
 }
 
 Result async_error(Comm comm, Result* state) {
+  if (freed(comm)) return kInvalidArgument;
   const int injected = emulator::settings().nccl_error;
   *state = injected != 0 ? static_cast<Result>(injected) : ready(*comm) ? kSuccess : kInProgress;
   return kSuccess;
 }
 
 Result destroy(Comm comm) {
+  {
+    const std::lock_guard lock(mutex);
+    alive.erase(comm);
+  }
   delete comm;
   return kSuccess;
 }
@@ -143,6 +161,12 @@ Result destroy(Comm comm) {
 Result abort(Comm comm) {
   if (comm->state) HostGroup::abort(*comm->state, "ncclCommAbort");
   return destroy(comm);
+}
+
+// For a collective.
+bool usable(Comm comm) {
+  if (const auto hook = emulator::settings().nccl_call) hook();
+  return !freed(comm) && ready(*comm);
 }
 
 DType dtype_of(DataType type) {
@@ -168,7 +192,6 @@ ReduceOp op_of(RedOp op) {
 }
 
 Result enqueue(Comm comm, HostCall call, const void* data, void* stream) {
-  if (!ready(*comm)) return kInvalidArgument;
   const auto whole = std::make_shared<PeerWindow>(
       PeerWindow{1, std::vector<uintptr_t>(static_cast<size_t>(comm->size), 0), nullptr});
   call.data = static_cast<std::byte*>(const_cast<void*>(data));
@@ -183,7 +206,7 @@ int64_t all_slots(Comm comm, size_t count) { return static_cast<int64_t>(count) 
 
 Result all_gather(const void* send, void* receive, size_t count, DataType type, Comm comm,
                   void* stream) {
-  if (!ready(*comm)) return kInvalidArgument;
+  if (!usable(comm)) return kInvalidArgument;
   const size_t slot = count * size_of(dtype_of(type));
   if (send != static_cast<std::byte*>(receive) + static_cast<size_t>(comm->self.rank) * slot) {
     return kInvalidArgument;  // in place is all that the project needs
@@ -197,7 +220,7 @@ Result all_gather(const void* send, void* receive, size_t count, DataType type, 
 
 Result reduce_scatter(const void* send, void* receive, size_t count, DataType type, RedOp op,
                       Comm comm, void* stream) {
-  if (!ready(*comm)) return kInvalidArgument;
+  if (!usable(comm)) return kInvalidArgument;
   return enqueue(comm,
                  {.collective = Collective::kReduceScatter,
                   .op = op_of(op),
@@ -209,7 +232,7 @@ Result reduce_scatter(const void* send, void* receive, size_t count, DataType ty
 
 Result all_reduce(const void* send, void* receive, size_t count, DataType type, RedOp op, Comm comm,
                   void* stream) {
-  if (send != receive) return kInvalidArgument;
+  if (send != receive || !usable(comm)) return kInvalidArgument;
   return enqueue(comm,
                  {.collective = Collective::kAllReduce,
                   .op = op_of(op),
@@ -220,7 +243,7 @@ Result all_reduce(const void* send, void* receive, size_t count, DataType type, 
 
 Result broadcast(const void* send, void* receive, size_t count, DataType type, int root, Comm comm,
                  void* stream) {
-  if (send != receive) return kInvalidArgument;
+  if (send != receive || !usable(comm)) return kInvalidArgument;
   return enqueue(comm,
                  {.collective = Collective::kBroadcast,
                   .dtype = dtype_of(type),

@@ -267,6 +267,37 @@ TEST_CASE("an error that NCCL reports ends the job with NCCL's words") {
   CHECK(told == 2);
 }
 
+TEST_CASE("a collective that is issued while the watchdog gives up uses nothing that is freed") {
+  std::atomic<int> told{0}, issued{0};
+  NcclOptions options;
+  options.timeout = std::chrono::milliseconds(100);
+  options.failed = [&](const std::string&) { ++told; };
+  emulator::Settings settings;
+  settings.nccl_call = [&] {  // in the second one the timeout of the first passes
+    if (issued++ == 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  };
+  const emulator::Configured configured(settings);
+  const int64_t before = emulator::nccl_uses_of_freed();
+  on_nccl(
+      2,
+      [&](Communicator& world, CommRank& rank) {
+        const Tensor buffer = finished_zeros(rank, 8);
+        if (world.rank() == 0) {
+          std::string error;
+          for (int i = 0; i < 500 && error.empty(); ++i) {
+            error = error_of([&] { world.all_reduce(*rank.first, buffer, comm::ReduceOp::kSum); });
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          }
+          CHECK(error.find("a rank did not come to it") != std::string::npos);
+          CHECK(issued >= 2);
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(world.rank() == 0 ? 0 : 1000));
+      },
+      options);
+  CHECK(told == 1);
+  CHECK(emulator::nccl_uses_of_freed() == before);
+}
+
 TEST_CASE("ranks that never come to the first communicator are given up") {
   NcclOptions options;
   options.timeout = std::chrono::milliseconds(200);
