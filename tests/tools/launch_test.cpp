@@ -93,10 +93,24 @@ TEST_CASE("launch: what libraries read from the environment is there when ranks 
   CHECK(sharing.now() == "1");
 }
 
+TEST_CASE("launch: kernels are loaded before ranks that share a context can wait for each other") {
+  const Environment loading("CUDA_MODULE_LOADING", nullptr);
+  set_up_environment({.local_ranks = 2});    // a GPU each
+  set_up_environment({.share_gpus = true});  // processes
+  set_up_environment({.local_ranks = 1, .share_gpus = true});
+  CHECK(loading.now().empty());
+  set_up_environment({.local_ranks = 2, .share_gpus = true});
+  CHECK(loading.now() == (cuda::built() ? "EAGER" : ""));
+}
+
 TEST_CASE("launch: what the user has set stays") {
   const Environment order("NCCL_LAUNCH_ORDER_IMPLICIT", "0");
   const Environment queues("CUDA_DEVICE_MAX_CONNECTIONS", "8");
-  set_up_environment({});
+  const Environment sharing("NCCL_MULTI_RANK_GPU_ENABLE", "0");
+  const Environment loading("CUDA_MODULE_LOADING", "LAZY");
+  set_up_environment({.local_ranks = 2, .share_gpus = true, .gpu_transport = "nccl"});
+  CHECK(sharing.now() == "0");
+  CHECK(loading.now() == "LAZY");
   CHECK(order.now() == "0");
   CHECK(queues.now() == "8");
 }

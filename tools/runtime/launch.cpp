@@ -291,6 +291,11 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
 
 void set_up_environment(const LaunchOptions& options) {
   cuda::set_up_environment();
+  // Ranks as threads that share a GPU share its context. The first launch of a kernel that is
+  // loaded then may wait for all streams of the context, also for one that waits for a rank behind.
+  if (cuda::built() && options.local_ranks > 1 && options.share_gpus) {
+    ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  }
   comm::set_up_nccl_environment(options.share_gpus && options.gpu_transport == "nccl");
 }
 
