@@ -144,6 +144,14 @@ void add_rank_options(CLI::App& command, LaunchOptions& options) {
       [&command, &options] { options.same_on_all = settings_of(command); });
 }
 
+void add_collective_option(CLI::App& command, LaunchOptions& options) {
+  command
+      .add_option("--nccl-ctas", options.nccl_ctas,
+                  "multiprocessors of a GPU that a collective may take; products leave twice as "
+                  "many free, for two at once (0, the default: NCCL and cuBLASLt choose)")
+      ->check(CLI::Range(0, 64));
+}
+
 void add_launch_options(CLI::App& command, LaunchOptions& options) {
   add_rank_options(command, options);
   add_compute_options(command, options);
@@ -152,11 +160,7 @@ void add_launch_options(CLI::App& command, LaunchOptions& options) {
       .add_option("--gpu-transport", options.gpu_transport,
                   "between GPUs: auto (NCCL where each rank has its own), nccl, host")
       ->check(CLI::IsMember({"auto", "nccl", "host"}));
-  command
-      .add_option("--nccl-ctas", options.nccl_ctas,
-                  "multiprocessors of a GPU that a collective may take, and that products leave "
-                  "free for it (default: NCCL and cuBLASLt choose)")
-      ->check(CLI::Range(1, 64));
+  add_collective_option(command, options);
   add_attention_option(command, options);
   add_product_options(command, options);
 }

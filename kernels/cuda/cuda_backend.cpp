@@ -102,7 +102,8 @@ CudaBackend::CudaBackend(const CudaOptions& options)
                                           cudaEventDisableTiming | cudaEventBlockingSync)),
       pinned_(std::make_shared<PinnedPool>()) {
   FSDP_CHECK(options.products_leave >= 0 && options.products_leave < device_.multiprocessors,
-             "[cuda] runtime.nccl_ctas: expected fewer than the {} multiprocessors of {}, got {}",
+             "[cuda] runtime.nccl_ctas: leaves products none of the {} multiprocessors of {}: "
+             "collectives may take {}",
              device_.multiprocessors, device_.name, options.products_leave);
   auto& mirror = static_cast<cpu::CpuStream&>(host_.compute_stream());
   compute_stream_ = std::make_unique<CudaStream>(*this, "compute", events_, 0, mirror, nullptr);

@@ -65,8 +65,8 @@ TEST_CASE("products leave multiprocessors to communication, and are chosen for w
 TEST_CASE("communication cannot have all multiprocessors") {
   CHECK_NOTHROW(cuda::CudaBackend({.products_leave = 3}));
   CHECK_THROWS_WITH_AS(cuda::CudaBackend({.products_leave = 4}),
-                       "[cuda] runtime.nccl_ctas: expected fewer than the 4 multiprocessors of "
-                       "emulated GPU, got 4",
+                       "[cuda] runtime.nccl_ctas: leaves products none of the 4 multiprocessors of "
+                       "emulated GPU: collectives may take 4",
                        Error);
 }
 

@@ -174,6 +174,7 @@ void add_bench_comm(CLI::App& bench, ChosenCommand& chosen) {
   add_rank_options(*command, options->launch);
   add_compute_options(*command, options->launch);
   command->add_flag("--share-gpus", options->launch.share_gpus, "several ranks may use one GPU");
+  add_collective_option(*command, options->launch);
   command->callback([&chosen, options, bar] {
     if (bar->count() > 0 && bar->as<std::string>().empty())
       options->gate.least_gb_per_s = kUsualBar;

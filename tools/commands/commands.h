@@ -61,6 +61,8 @@ void add_model_options(CLI::App& command, ModelOptions& options);
 void add_product_options(CLI::App& command, LaunchOptions& options);
 // Who computes attention on a GPU: part of add_launch_options().
 void add_attention_option(CLI::App& command, LaunchOptions& options);
+// What a collective over NCCL may take of a GPU: part of add_launch_options().
+void add_collective_option(CLI::App& command, LaunchOptions& options);
 // --threads and the backend's, for every command that computes.
 void add_compute_options(CLI::App& command, LaunchOptions& options);
 // --local-ranks, for every command that runs on ranks. All that the command is given goes to

@@ -35,6 +35,7 @@ struct TrainOptions {
   std::string model;
   std::vector<std::string> overrides;
   bool trace = false;
+  bool nccl_ctas_given = false;  // also 0, which has a meaning of its own
 };
 
 std::string format_losses(const TrainOutcome& outcome, int64_t averaged_steps,
@@ -351,9 +352,7 @@ int train_on_ranks(TrainOptions options) {
   if (options.launch.backend.empty()) options.launch.backend = runtime.backend;
   options.launch.share_gpus = options.launch.share_gpus || runtime.share_gpus;
   if (options.launch.gpu_transport.empty()) options.launch.gpu_transport = runtime.gpu_transport;
-  if (options.launch.nccl_ctas == 0) {
-    options.launch.nccl_ctas = static_cast<int>(runtime.nccl_ctas);
-  }
+  if (!options.nccl_ctas_given) options.launch.nccl_ctas = static_cast<int>(runtime.nccl_ctas);
   if (options.launch.attention.empty()) options.launch.attention = runtime.attention;
   options.launch.products.tf32 = options.launch.products.tf32 || runtime.tf32;
   if (options.launch.products.choice.empty())
@@ -382,8 +381,10 @@ void add_train_command(CLI::App& app, ChosenCommand& chosen) {
   add_launch_options(*command, options->launch);
   command->footer("Keys of the file and of --set, as section.key [default]:\n" +
                   config::config_help());
-  command->callback(
-      [&chosen, options] { chosen = [options] { return train_on_ranks(*options); }; });
+  command->callback([&chosen, options, command] {
+    options->nccl_ctas_given = command->count("--nccl-ctas") > 0;
+    chosen = [options] { return train_on_ranks(*options); };
+  });
 }
 
 }  // namespace fsdp::tools

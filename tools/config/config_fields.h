@@ -217,8 +217,8 @@ void visit(V& v, RuntimeSection& c) {
   v.field("gpu_transport", c.gpu_transport,
           "between GPUs: auto (NCCL where each rank has its own), nccl, host");
   v.field("nccl_ctas", c.nccl_ctas,
-          "multiprocessors of a GPU that a collective may take, and that products leave free for "
-          "it; 0: NCCL and cuBLASLt choose");
+          "multiprocessors of a GPU that a collective may take; products leave twice as many free, "
+          "for two at once; 0: NCCL and cuBLASLt choose");
   v.field(
       "attention", c.attention,
       "on a GPU: auto (cuDNN where it is installed and does the same), cudnn (an error where it "

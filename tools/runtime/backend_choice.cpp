@@ -12,6 +12,7 @@
 namespace fsdp::tools {
 namespace {
 
+constexpr int kAtOnce = 2;                               // collectives: a gather and a reduction
 constexpr const char* kMatmulChoices = ".cache/matmul";  // beside .cache/tokens
 
 RankGpus parse(const std::string& said) {  // a line each, in the order of the fields
@@ -179,7 +180,7 @@ void divide_multiprocessors(int nccl_ctas, const TransportChoice& transport, Gpu
   FSDP_CHECK(
       transport.nccl,
       "runtime.nccl_ctas: is of NCCL, which nothing is sent over here (runtime.gpu_transport)");
-  gpu.cuda->products_leave = nccl_ctas;
+  gpu.cuda->products_leave = kAtOnce * nccl_ctas;
 }
 
 std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, int first_of_host,

@@ -78,7 +78,9 @@ struct TransportChoice {
 TransportChoice choose_transport(comm::Communicator& world, const std::string& transport,
                                  const GpuChoice& gpu);
 
-// Who may take which part of a GPU: `nccl_ctas` multiprocessors a collective, the others products.
+// Who may take which part of a GPU: `nccl_ctas` multiprocessors a collective, of which two may run
+// at once (a gather and a reduction, in backward), and the others products: one that counted on
+// those of the second would wait for it with a part of its work, as long as for all of it.
 // 0: as each of them likes. The same error on every rank: when collectives are not NCCL's.
 void divide_multiprocessors(int nccl_ctas, const TransportChoice& transport, GpuChoice& gpu);
 
