@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -63,6 +64,7 @@ struct Device {
   fsdp::cpu::CpuBackend host;
   std::vector<std::unique_ptr<fsdp::Stream>> destroyed;  // which may still have something to do
   std::map<void*, size_t> pinned;
+  std::deque<std::pair<void*, size_t>> given_back;  // pinned memory that nobody may touch
   std::map<const void*, SharedMemory> shared;
 
   Device() : host(hooks()) {}
@@ -312,7 +314,14 @@ cudaError_t cudaFreeHost(void* address) {
   const auto found = device().pinned.find(address);
   if (found == device().pinned.end()) return returned(cudaErrorInvalidValue);
   ::mmap(address, found->second, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  auto& given_back = device().given_back;
+  given_back.push_back(*found);
   device().pinned.erase(found);
+  constexpr size_t kMost = 1000;  // a process may have 65530 mappings
+  if (given_back.size() > kMost) {
+    ::munmap(given_back.front().first, given_back.front().second);
+    given_back.pop_front();
+  }
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
