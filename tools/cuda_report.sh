@@ -6,6 +6,7 @@ set -uo pipefail
 build=${1:?usage: tools/cuda_report.sh BUILD_DIR [ARCHITECTURE]}
 arch=${2:-sm_90a}
 cd "$(dirname "$0")/.."
+[ -f "$build/CMakeCache.txt" ] || { echo "cuda_report: $build is not there: make comes first" >&2; exit 2; }
 nvcc=$(sed -n 's/^FSDP_NVCC:[A-Z]*=//p' "$build/CMakeCache.txt")
 if [ ! -x "$nvcc" ]; then
   echo "cuda_report: $build has no CUDA compiler: tools/setup.sh --cuda-compiler" >&2

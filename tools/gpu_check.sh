@@ -21,7 +21,7 @@ models="$root/tests/fixtures/models/* $root/../shared/fixtures/models/*"
 as_root=$([ "$(id -u)" = 0 ] && echo --allow-run-as-root)
 mpirun="mpirun --oversubscribe --bind-to none $as_root"
 
-if ! gpus=$(nvidia-smi -L 2>&1); then
+if ! gpus=$(command -v nvidia-smi >/dev/null || echo "no nvidia-smi"; nvidia-smi -L 2>&1); then
   echo "gpu-check: no NVIDIA GPU here: $(head -n 1 <<<"$gpus")" >&2
   exit 2
 fi
@@ -233,4 +233,7 @@ finish() {
 }
 trap finish EXIT
 trap 'worst=1; exit' INT TERM HUP
-for name in build tests verify ranks memory kernels steps sanitizer peer; do stage $name; done
+for name in build tests verify ranks memory kernels steps sanitizer peer; do
+  stage $name
+  [ "$name:$worst" != build:1 ] || break
+done

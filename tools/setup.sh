@@ -9,8 +9,8 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 cxx=$(command -v "${CXX:-c++}" || command -v g++ || true)
-case "${1:-}" in
-  "" | --cuda | --cuda-compiler) cuda=${1:-} ;;
+case "$*" in
+  "" | --cuda | --cuda-compiler) cuda=$* ;;
   *) echo "usage: tools/setup.sh [--cuda | --cuda-compiler]" >&2; exit 2 ;;
 esac
 

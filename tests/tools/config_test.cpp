@@ -74,6 +74,13 @@ struct Scramble {
   int count = 0;
 };
 
+// What has a largest value or is one of a few.
+void keep_in_range(TrainConfig& c) {
+  c.train.loss_scale.growth = 3, c.runtime.nccl_ctas = 8;
+  c.runtime.backend = "cuda", c.runtime.attention = "own", c.runtime.gpu_transport = "host";
+  c.runtime.matmul_choice = "timed";
+}
+
 TEST_CASE("every field is written and read back") {
   TrainConfig changed;
   Scramble scramble;
@@ -83,7 +90,7 @@ TEST_CASE("every field is written and read back") {
   // Of the options that exclude each other, some have their defaults in each of these.
   changed.model.preset.clear();
   changed.lora.path.clear();
-  changed.train.loss_scale.growth = 3, changed.runtime.nccl_ctas = 8;  // have a largest value
+  keep_in_range(changed);
   const auto survives = [&](std::initializer_list<std::pair<const char*, const char*>> expected) {
     const std::string text = to_yaml(changed);
     CHECK(refusal(text) == "");
@@ -418,6 +425,11 @@ TEST_CASE("units that differ: a list of sections") {
 }
 
 TEST_CASE("ranges of numbers") {
+  CHECK(test::contains(refusal("", {"runtime.backend=gpu"}),
+                       "runtime.backend: expected auto or cpu or cuda, got \"gpu\""));
+  CHECK(test::contains(refusal("", {"runtime.attention=x"}), "expected auto or cudnn or own"));
+  CHECK(test::contains(refusal("", {"runtime.gpu_transport=x"}), "expected auto or nccl or host"));
+  CHECK(test::contains(refusal("", {"runtime.matmul_choice=x"}), "expected heuristic or timed"));
   for (const char* option :
        {"model.norm_epsilon=0", "model.rope_theta=-1", "model.init_deviation=2", "model.dropout=1",
         "train.optimizer.epsilon=0", "fsdp.divide_factor=1e-300", "train.loss_scale.initial=1e39",

@@ -4,6 +4,9 @@
 # that links them would not start on a machine without them. Read next: tests/cuda_emulator.
 option(FSDP_CUDA "build the CUDA backend where nvcc is found" ON)
 set(CUDA_DEPS_DIR "" CACHE PATH "the `nvidia` folder of the CUDA pip wheels: cu13/, cudnn/, nccl/")
+# What tools/setup.sh puts there later is found by the next build.
+file(MAKE_DIRECTORY ${PROJECT_SOURCE_DIR}/.cache/cuda)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/.cache/cuda)
 set(gpu_hints "")
 foreach(folder ${CUDA_DEPS_DIR} ${PROJECT_SOURCE_DIR}/.cache/cuda/nvidia)
   list(APPEND gpu_hints ${folder}/cu13 ${folder}/cudnn ${folder}/nccl)

@@ -94,9 +94,10 @@ class TrainRun {
 int TrainRun::run() {
   make_session();
   make_directory();
-  const std::string means = rank_.backend.cuda ? "a GPU each"
-                                               : fmt::format("{} thread{} each", rank_.threads,
-                                                             rank_.threads == 1 ? "" : "s");
+  const std::string means =
+      rank_.backend.cuda
+          ? (config_.runtime.share_gpus ? "on GPUs" : "a GPU each")
+          : fmt::format("{} thread{} each", rank_.threads, rank_.threads == 1 ? "" : "s");
   say(fmt::format("{}; {} on {} rank{}, {}, {}", describe(model_), name_of(config_.fsdp.strategy),
                   rank_.world.size(), rank_.world.size() == 1 ? "" : "s", means,
                   fsdp::name_of(config_.train.dtype)));
@@ -148,7 +149,7 @@ void TrainRun::make_session() {
   });
   resident_before_ = process_memory().resident;
   session_ = std::make_unique<Session>(world, options);
-  for (const std::string& note : {vocabulary_note, rank_.backend_note, world.notice()}) {
+  for (const std::string& note : {vocabulary_note, world.notice()}) {
     if (!note.empty()) say("note: " + note);
   }
   initialise();

@@ -152,7 +152,7 @@ void Verification::start_session(const ReferenceTrajectory& trajectory, DType dt
   session.frozen = trajectory.run.frozen;
   session.backend = rank_.backend;
   const bool judge = dtype == DType::kF64 && reference_.dtype != dtype;
-  if (judge && session.backend.cuda) session.backend.cuda->tf32 = false;
+  if (judge) session.backend.only_cuda = false;  // f64 is the CPU's
   session.adamw = trajectory.adamw;
   session.clip_norm = trajectory.clip_norm;
   session.clip_power = trajectory.clip_power;

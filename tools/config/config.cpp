@@ -3,6 +3,8 @@
 #include "tools/config/config.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <string_view>
 
 #include "core/error.h"
 #include "tools/config/key_values.h"
@@ -23,6 +25,12 @@ void share(const char* key, double value) {
 
 void positive(const char* key, double value) {
   FSDP_CHECK(value > 0, "{}: expected a positive number, got {}", key, value);
+}
+
+void one_of(const char* key, const std::string& value,
+            std::initializer_list<std::string_view> known) {
+  FSDP_CHECK(std::find(known.begin(), known.end(), value) != known.end(),
+             "{}: expected {}, got \"{}\"", key, fmt::join(known, " or "), value);
 }
 
 void within(const char* key, double value, double least, double most) {
@@ -277,6 +285,10 @@ void check_config(const TrainConfig& config) {
   check_fsdp(config.fsdp);
   check_units(config.fsdp);
   check_wrap(config.fsdp);
+  one_of("runtime.backend", config.runtime.backend, {"auto", "cpu", "cuda"});
+  one_of("runtime.attention", config.runtime.attention, {"auto", "cudnn", "own"});
+  one_of("runtime.gpu_transport", config.runtime.gpu_transport, {"auto", "nccl", "host"});
+  one_of("runtime.matmul_choice", config.runtime.matmul_choice, {"heuristic", "timed"});
   at_least<int64_t>("runtime.threads", config.runtime.threads, 0);
   within("runtime.nccl_ctas", static_cast<double>(config.runtime.nccl_ctas), 0, 64);
   at_least<int64_t>("runtime.timeout_s", config.runtime.timeout_s, 1);

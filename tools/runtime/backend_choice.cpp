@@ -91,8 +91,9 @@ std::string host_name() {
 }
 
 std::unique_ptr<Backend> make_backend(const BackendOptions& options, DType compute) {
-  const bool gpu = options.cuda && (compute != DType::kF64 || options.only_cuda);
-  if (gpu) return cuda::make_backend(*options.cuda);
+  FSDP_CHECK(compute != DType::kF64 || !options.only_cuda,
+             "runtime.backend: cuda, but f64 is computed by the CPU alone");
+  if (options.cuda && compute != DType::kF64) return cuda::make_backend(*options.cuda);
   return std::make_unique<cpu::CpuBackend>(options.cpu);
 }
 

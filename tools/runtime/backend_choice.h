@@ -22,7 +22,7 @@ struct BackendOptions {
   std::optional<comm::NcclOptions> nccl = std::nullopt;  // GPUs talk over NCCL; none: through hosts
 };
 
-// f64, which a GPU is not used for, is computed by the CPU unless only_cuda.
+// f64, which a GPU is not used for, is computed by the CPU; an error with only_cuda.
 std::unique_ptr<Backend> make_backend(const BackendOptions& options, DType compute);
 
 // The communicator that GPUs talk over: NCCL's where it was chosen and `backend` is a GPU's, else

@@ -97,11 +97,12 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
       throw AgreedError(error.what());
     }
   }();
+  const std::string& note = gpu.note.empty() ? transport.note : gpu.note;
+  if (world.rank() == 0 && !note.empty()) print_line("note: " + note);
   RankContext context = {.world = world,
                          .backend = {.cpu = {.threads = choice.threads},
                                      .cuda = gpu.cuda,
                                      .only_cuda = options.backend == "cuda"},
-                         .backend_note = gpu.note.empty() ? transport.note : gpu.note,
                          .threads = choice.threads,
                          .local_ranks = place.local_ranks,
                          .under_launcher = environment().started,

@@ -43,8 +43,7 @@ struct LaunchOptions {
 
 struct RankContext {
   comm::Communicator& world;
-  BackendOptions backend;    // with `threads`
-  std::string backend_note;  // why not a GPU, where that may surprise; else empty
+  BackendOptions backend;  // with `threads`
   int threads = 1;
   int local_ranks = 1;  // ranks in this process: more than one means that they share its memory
   bool under_launcher = false;  // mpirun, srun, ...: stdout goes through it
