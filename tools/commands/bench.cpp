@@ -171,6 +171,7 @@ void print_json(const StepCommandOptions& options, const RankContext& rank, cons
 }
 
 int run_bench_step(StepCommandOptions options, RankContext& rank) {
+  print_backend_note(rank);
   resolve(options, rank);
   options.step.traced_steps = options.kernels ? 3 : 0;
   options.step.fsdp.strategy = config::parse_strategy(options.strategy);

@@ -93,6 +93,7 @@ int run_bench_comm(const CommOptions& options, RankContext& rank) {
   };
   const GateVerdict start = check_ranks(options.gate, rank.world.size());
   if (start.status != 0) return finish(start);
+  print_backend_note(rank);
   const auto backend = make_backend(rank.backend, DType::kF32);
   const auto gpu_world = make_gpu_world(rank.world, rank.backend, *backend);
   const std::string transport = transport_of(options, rank, gpu_world != nullptr);

@@ -46,6 +46,7 @@ int run_bench_kernels(KernelsOptions options, RankContext& rank) {
   const std::vector<KernelCase> table = kernel_table(extents, options.filter);
   FSDP_CHECK(!table.empty(), "--filter: no kernel has \"{}\" in its name", options.filter);
   check_products(rank.backend, {options.extents.dtype});
+  print_backend_note(rank);
   const auto backend = make_backend(rank.backend, options.extents.dtype);
   KernelReport report;
   report.device = report_device(*backend, rank.backend);

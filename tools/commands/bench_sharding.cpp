@@ -63,6 +63,7 @@ void print_setting(const ShardingSetting& setting, const ShardingOptions& option
 }
 
 int run_bench_sharding(ShardingOptions options, RankContext& rank) {
+  print_backend_note(rank);
   resolve(options, rank);
   options.step.traced_steps = 1;
   options.step.speed_of_light = false;

@@ -97,12 +97,11 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
       throw AgreedError(error.what());
     }
   }();
-  const std::string& note = gpu.note.empty() ? transport.note : gpu.note;
-  if (world.rank() == 0 && !note.empty()) print_line("note: " + note);
   RankContext context = {.world = world,
                          .backend = {.cpu = {.threads = choice.threads},
                                      .cuda = gpu.cuda,
                                      .only_cuda = options.backend == "cuda"},
+                         .backend_note = gpu.note.empty() ? transport.note : gpu.note,
                          .threads = choice.threads,
                          .local_ranks = place.local_ranks,
                          .under_launcher = environment().started,
@@ -289,6 +288,12 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
 }
 
 }  // namespace
+
+void print_backend_note(const RankContext& rank) {
+  if (rank.world.rank() == 0 && !rank.backend_note.empty()) {
+    print_line("note: " + rank.backend_note);
+  }
+}
 
 void set_up_environment(const LaunchOptions& options) {
   cuda::set_up_environment();

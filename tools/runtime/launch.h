@@ -43,12 +43,16 @@ struct LaunchOptions {
 
 struct RankContext {
   comm::Communicator& world;
-  BackendOptions backend;  // with `threads`
+  BackendOptions backend;    // with `threads`
+  std::string backend_note;  // why not a GPU, where that may surprise; else empty
   int threads = 1;
   int local_ranks = 1;  // ranks in this process: more than one means that they share its memory
   bool under_launcher = false;  // mpirun, srun, ...: stdout goes through it
   RingDump* rings = nullptr;    // to be told where the run directory is; null: nobody asks
 };
+
+// To stderr, once: what measures says on what.
+void print_backend_note(const RankContext& rank);
 
 // An Error that all ranks know of and leave the run with, in the same place.
 class AgreedError : public Error {
