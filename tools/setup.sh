@@ -18,7 +18,8 @@ esac
 commands="make:make cmake:cmake"
 headers="doctest/doctest.h:doctest-dev nlohmann/json.hpp:nlohmann-json3-dev
          yaml-cpp/yaml.h:libyaml-cpp-dev CLI/CLI.hpp:libcli11-dev fmt/core.h:libfmt-dev
-         Eigen/Core:libeigen3-dev pcre2.h:libpcre2-dev utf8proc.h:libutf8proc-dev"
+         Eigen/Core:libeigen3-dev pcre2.h:libpcre2-dev utf8proc.h:libutf8proc-dev
+         xxhash.h:libxxhash-dev"
 optional_commands="ninja:ninja-build mpirun:openmpi-bin"
 optional_headers="mpi.h:libopenmpi-dev dnnl.hpp:libdnnl-dev boost/context/fiber.hpp:libboost-context-dev"
 

@@ -33,14 +33,26 @@ struct OpenFile {
   size_t size = 0;  // bytes
 };
 
+void check_regular(const std::filesystem::path& path, mode_t mode) {
+  FSDP_CHECK(S_ISREG(mode), "{}: expected a file, got {}", path.string(),
+             S_ISDIR(mode)    ? "a folder"
+             : S_ISFIFO(mode) ? "a FIFO (named pipe)"
+             : S_ISSOCK(mode) ? "a socket"
+                              : "a device");
+}
+
+// Asked before it is opened: opening a device may do something. O_NONBLOCK: opening a FIFO that
+// took the file's place meanwhile would wait for a writer; reading a file does not change.
 void open_regular_file(const std::filesystem::path& path, OpenFile& file) {
-  file.descriptor.value = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  FSDP_CHECK(file.descriptor.value >= 0, "{}: cannot open: {}", path.string(), last_error());
   struct stat status {};
+  FSDP_CHECK(::stat(path.c_str(), &status) == 0, "{}: cannot open: {}", path.string(),
+             last_error());
+  check_regular(path, status.st_mode);
+  file.descriptor.value = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  FSDP_CHECK(file.descriptor.value >= 0, "{}: cannot open: {}", path.string(), last_error());
   FSDP_CHECK(::fstat(file.descriptor.value, &status) == 0, "{}: cannot inspect: {}", path.string(),
              last_error());
-  FSDP_CHECK(S_ISREG(status.st_mode), "{}: expected a file, got {}", path.string(),
-             S_ISDIR(status.st_mode) ? "a folder" : "something else");
+  check_regular(path, status.st_mode);
   file.size = static_cast<size_t>(status.st_size);
 }
 

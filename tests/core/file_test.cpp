@@ -7,6 +7,9 @@
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -80,6 +83,26 @@ TEST_CASE("errors name the file and the reason") {
   const std::string inside = (folder / "no_folder/x").string();
   CHECK(test::error_of([&] { write_file_atomically(inside, ""); }) ==
         inside + ": cannot create: No such file or directory");
+}
+
+// Opening a FIFO would wait for somebody who writes into it.
+TEST_CASE("what is no file is refused by what it is") {
+  test::TempFolder folder;
+  const std::string fifo = (folder / "fifo").string(), socket = (folder / "socket").string();
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  REQUIRE(socket.copy(address.sun_path, sizeof address.sun_path - 1) == socket.size());
+  const int descriptor = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  REQUIRE(::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  for (const auto& [path, what] : {std::pair<std::string, std::string>{fifo, "a FIFO (named pipe)"},
+                                   {socket, "a socket"},
+                                   {"/dev/null", "a device"}}) {
+    const std::string expected = path + ": expected a file, got " + what;
+    CHECK(test::error_of([&] { read_file(path); }) == expected);
+    CHECK(test::error_of([&] { MappedFile mapped(path); }) == expected);
+  }
+  ::close(descriptor);
 }
 
 // A full disk, played by the limit on file sizes of this process.

@@ -22,6 +22,7 @@ for i in {1..30}; do echo '{"text": "a line of text, number '"$i"'"}'; done >goo
 printf 'good\nbad \xff byte, and some more text\n' >invalid.txt
 sed '17s/.*/{"text": "no end/' good.jsonl >malformed.jsonl
 sed 's/layers/layrs/' config.yaml >unknown_key.yaml
+mkfifo pipe.txt
 "$FSDP" train --config config.yaml --set runtime.run_dir=donor >donor.log 2>&1 || cat donor.log
 model=$(ls -d donor/model)
 sed '/^model:/d' config.yaml >folder.yaml  # for folders with other sizes
@@ -58,6 +59,9 @@ try 'missing\.yaml' --config missing.yaml
 try 'data\.train'
 try 'empty\.txt' --config config.yaml --set data.train=empty.txt
 try 'invalid\.txt:2' --config config.yaml --set data.train=invalid.txt
+try 'pipe\.txt: expected a file, got a FIFO' --config config.yaml --set data.train=pipe.txt
+try 'pipe\.txt: expected a file, got a FIFO' --config pipe.txt
+try '/dev/zero: expected a file, got a device' --config config.yaml --set data.train=/dev/zero
 try 'malformed\.jsonl:17' --config config.yaml --set data.train=malformed.jsonl
 try 'unknown_key\.yaml:1: .*layrs.*layers' --config unknown_key.yaml
 try 'train\.lrr.*lr' --config config.yaml --set train.lrr=1
@@ -76,6 +80,16 @@ try 'step [0-9]+: loss .* not finite.* on rank [01]' --config config.yaml --set 
   --set train.steps=200 --set train.clip_norm=0 --set runtime.run_dir=diverged
 [ -s diverged/metrics.jsonl ] || fail "a run that diverged left no metrics"
 check 'walk' "$FSDP" walk
+# One flipped byte of the kept tokens: one rank meets it in its part, and all end.
+cp good.jsonl flipped.jsonl
+"$FSDP" train --config config.yaml --set data.train=flipped.jsonl --set runtime.run_dir=kept \
+  >kept.log 2>&1 || cat kept.log
+cache=$(ls .cache/tokens/flipped-*.tokens)
+printf 'X' | dd of="$cache" bs=1 seek=400 conv=notrunc status=none
+try "$cache: this token cache cannot be used: its tokens 0 to [0-9]* are damaged" \
+  --config config.yaml --set data.train=flipped.jsonl
+try "$cache: this token cache cannot be used: its tokens 0 to [0-9]* are damaged" \
+  --config config.yaml --set data.train=flipped.jsonl --set data.validation= --set runtime.run_dir=diverged
 if [ -n "${MPIRUN:-}" ]; then
   check 'local-ranks' $MPIRUN -n 2 "$FSDP" train --config config.yaml --local-ranks 2
   # More would wait for ever for one that has done enough.

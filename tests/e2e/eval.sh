@@ -133,6 +133,22 @@ said "generate" "$("$FSDP" generate split --prompt a --tokens 2 --local-ranks 2 
 said "train" "$("$FSDP" train --config config.yaml --set model.path=split --local-ranks 2 \
   --set runtime.run_dir=again 2>&1)"
 
+# ---- kept tokens ---------------------------------------------------------------------------------
+# A text with another content, but the size and time of the one whose tokens are kept.
+cp validation.txt changing.txt
+tr 'a-y' 'b-z' <validation.txt >other.txt
+touch -d 2020-01-01 changing.txt other.txt
+before=$(stat -c '%s %Y' changing.txt)
+sleep 2.1  # what changed a moment ago is read again in any case
+changing() { "$FSDP" eval run/model --data "$1" --sequence-length 16 --json | value loss; }
+old=$(changing changing.txt)
+same "the kept tokens of a text" "$old" "$(changing changing.txt)"
+cp -p other.txt changing.txt
+same "size and time of the text" "$before" "$(stat -c '%s %Y' changing.txt)"
+new=$(changing changing.txt)
+same "a text changed to the same size and time" "$(changing other.txt)" "$new"
+[ "$old" != "$new" ] || fail "the old tokens were used: $old"
+
 # ---- mistakes ------------------------------------------------------------------------------------
 # mistake 'part of the message' ARGUMENTS...
 mistake() {
@@ -154,6 +170,8 @@ mistake "--sequence-length: the model has 16 positions, got 17" run/model --data
   --sequence-length 17 --local-ranks 2
 mistake "--stride: expected 1 to the sequence length of 8, got 9" run/model --data train.txt \
   --sequence-length 8 --stride 9
+mkfifo pipe.txt
+mistake "pipe.txt: expected a file, got a FIFO" run/model --data pipe.txt --local-ranks 2
 mistake "--dtype" run/model --data train.txt --dtype f8
 
 exit "$failed"

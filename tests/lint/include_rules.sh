@@ -40,6 +40,7 @@ rules=$(if [ "${#sources[@]}" -gt 0 ]; then awk '
     only("^mpi", header, "^(comm/mpi|tests/mpi/)", "comm/mpi* and tests/mpi")
     only("^nlohmann/", header, "^(core/io/|tools/|tests/)", "core/io and tools")
     only("^(pcre2|utf8proc)[.]h$", header, "^tools/data/tokenizer/", "tools/data/tokenizer")
+    only("^xxhash[.]h$", header, "^core/io/checksum[.]cpp$", "core/io/checksum.cpp")
     only("^(yaml-cpp|CLI)/", header, "^(tools|tests)/", "tools")
     only("^(oneapi/)?dnnl", header, "^kernels/cpu/matmul_onednn", "kernels/cpu/matmul_onednn*")
     only("^(unsupported/)?Eigen/", header, "^kernels/cpu/", "kernels/cpu")

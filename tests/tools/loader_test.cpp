@@ -31,6 +31,25 @@ TEST_CASE("rows are the sampled sequences, labels the same tokens") {
   CHECK(batch.global_label_tokens == 4 * 9);
 }
 
+TEST_CASE("tokens are announced before they are read") {
+  std::vector<int32_t> stream(50);
+  const Loader loader({.tokens = stream,
+                       .before_use =
+                           [&](size_t first, size_t count) {
+                             FSDP_CHECK(first != 30, "damaged");
+                             std::fill_n(stream.begin() + static_cast<std::ptrdiff_t>(first), count,
+                                         static_cast<int32_t>(first));
+                           },
+                       .sequence_length = 10,
+                       .batch = 2,
+                       .shuffle = false});
+  const Batch batch = loader.batch(0);
+  CHECK(batch.tokens[0] == 0);
+  CHECK(batch.tokens[19] == 10);
+  CHECK(stream[20] == 0);
+  CHECK(test::error_of([&] { loader.batch(1); }) == "damaged");
+}
+
 TEST_CASE("the ranks' rows are those of one rank, on any number of ranks and in every epoch") {
   const std::vector<int32_t> stream = stream_of(13 * 5);
   LoaderOptions options{.tokens = stream, .sequence_length = 5, .batch = 4, .seed = 3};

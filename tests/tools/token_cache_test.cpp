@@ -3,6 +3,8 @@
 #include "tools/data/token_cache.h"
 
 #include <chrono>
+#include <fstream>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -73,6 +75,31 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(tokens()[4] == 'f');
 }
 
+// What `rsync -t`, `tar` and `cp -p` leave: another content of the same size with the old time.
+TEST_CASE_FIXTURE(Fixture, "a text changed to the same size and time is noticed") {
+  const std::filesystem::path text = folder / "b.txt";
+  const auto settle = [&] { std::this_thread::sleep_for(std::chrono::milliseconds(2100)); };
+  settle();  // the stamp holds the times: the next make() reads no content where they agree
+  make();
+  CHECK(!make().built);
+  const auto time = std::filesystem::last_write_time(text);
+  SUBCASE("in place") { std::ofstream(text) << "d\n"; }
+  SUBCASE("by another file in its place") {
+    std::filesystem::last_write_time(folder.write("other.txt", "d\n"), time);
+    std::filesystem::rename(folder / "other.txt", text);
+  }
+  std::filesystem::last_write_time(text, time);
+  CHECK(make().reason == text.string() + " has changed");
+  CHECK(tokens()[4] == 'd');
+}
+
+TEST_CASE_FIXTURE(Fixture, "a copy with the same content and another inode is up to date") {
+  make();
+  folder.write("copy.txt", "c\n");
+  std::filesystem::rename(folder / "copy.txt", folder / "b.txt");
+  CHECK(!make().built);
+}
+
 TEST_CASE_FIXTURE(Fixture, "other files") {
   make();
   source.files.pop_back();
@@ -108,13 +135,63 @@ TEST_CASE_FIXTURE(Fixture, "a damaged cache is made again, and refused by those 
   damage(good.substr(4), "its size does not fit its footer");
   damage(std::string(4, 'x') + good, "its size does not fit its footer");
   std::string version = good;
-  version[good.size() - 64 + 8] = 2;
-  damage(version, "its version is 2");
+  version[good.size() - 64 + 8] = 1;
+  damage(version, "its version is 1");
   std::string huge = good;
   huge.replace(good.size() - 64 + 40, 8, "\xff\xff\xff\xff\xff\xff\xff\x3f");
   damage(huge, "its size does not fit its footer");
   CHECK(test::error_of([&] { TokenCache none(folder / "none", tokenizer); }) ==
         (folder / "none").string() + ": cannot open: No such file or directory");
+}
+
+// Three blocks of 16384 tokens, the last one short.
+TEST_CASE_FIXTURE(Fixture, "flipped tokens are noticed when they are used, and the file is named") {
+  source.files = {folder.write("long.txt", std::string(40'000, 'a'))};
+  make();
+  const std::string good = read_file(cache);
+  const std::string name = cache.string() + ": this token cache cannot be used: ";
+  const auto flip = [&](size_t byte) {
+    std::string bytes = good;
+    bytes[byte] = static_cast<char>(bytes[byte] ^ 1);
+    write_file_atomically(cache, bytes);
+  };
+  flip(4 * 16'384);  // 'a' becomes another letter, which no range could tell
+  CHECK(!make().built);
+  const TokenCache opened(cache, tokenizer);
+  opened.check(0, 16'384);
+  opened.check(32'768, 7'233);
+  CHECK(opened.unchecked()[16'384] == ('a' ^ 1));
+  const std::string damaged =
+      name + "its tokens 16384 to 32767 are damaged (they do not have their checksum); delete it";
+  CHECK(test::error_of([&] { opened.check(16'383, 2); }) == damaged);
+  CHECK(test::error_of([&] { opened.check(16'383, 2); }) == damaged);  // and again
+  CHECK(test::error_of([&] { tokens(); }) == damaged);
+  flip(4 * 40'000);  // the last one
+  CHECK(test::error_of([&] { tokens(); }) ==
+        name +
+            "its tokens 32768 to 40000 are damaged (they do not have their checksum); delete it");
+  for (const size_t byte : {4 * 40'001, 4 * 40'001 + 24, 4 * 40'001 + 60}) {  // checksums, stamp
+    flip(byte);
+    CHECK(test::error_of([&] { tokens(); }) == name + "its footer is damaged; delete it");
+    CHECK(make().reason == "its footer is damaged");
+    CHECK(tokens().size() == 40'001);
+  }
+}
+
+// Writes ids that it says it does not have.
+class OverflowingTokenizer : public ByteTokenizer {
+ public:
+  int64_t vocab_size() const override { return 98; }
+  int32_t end_of_text() const override { return 97; }
+};
+
+TEST_CASE_FIXTURE(Fixture, "a token that the tokenizer does not have") {
+  const OverflowingTokenizer overflowing;
+  make_token_cache(cache, source, overflowing);
+  const TokenCache opened(cache, overflowing);
+  CHECK(test::error_of([&] { opened.tokens(); }) ==
+        cache.string() +
+            ": this token cache cannot be used: its token 1: expected 0 to 97, got 98; delete it");
 }
 
 class OtherTokenizer : public ByteTokenizer {

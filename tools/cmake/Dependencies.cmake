@@ -24,23 +24,28 @@ if(TARGET yaml-cpp::yaml-cpp AND NOT TARGET yaml-cpp)  # the name from 0.8 on
   target_link_libraries(yaml-cpp INTERFACE yaml-cpp::yaml-cpp)
 endif()
 
-# Without CMake packages in Debian, so: header and library.
+# Without CMake packages in Debian, so: header and library ("": the header is all).
 function(fsdp_need_library name header library debian)
   string(TOUPPER ${name} upper)
   find_path(${upper}_INCLUDE ${header})
-  find_library(${upper}_LIBRARY ${library})
-  if(NOT ${upper}_INCLUDE OR NOT ${upper}_LIBRARY)
+  set(libraries)
+  if(library)
+    find_library(${upper}_LIBRARY ${library})
+    set(libraries ${${upper}_LIBRARY})
+  endif()
+  if(NOT ${upper}_INCLUDE OR (library AND NOT libraries))
     message(FATAL_ERROR "${name} was not found. Debian, Ubuntu: apt-get install ${debian} "
                         "(all that is needed: tools/setup.sh). Elsewhere: load its module, or set "
                         "CMAKE_PREFIX_PATH to where it is installed.")
   endif()
   add_library(fsdp::${name} INTERFACE IMPORTED)
   target_include_directories(fsdp::${name} SYSTEM INTERFACE ${${upper}_INCLUDE})
-  target_link_libraries(fsdp::${name} INTERFACE ${${upper}_LIBRARY})
+  target_link_libraries(fsdp::${name} INTERFACE ${libraries})
   mark_as_advanced(${upper}_INCLUDE ${upper}_LIBRARY)
 endfunction()
 fsdp_need_library(pcre2 pcre2.h pcre2-8 libpcre2-dev)
 fsdp_need_library(utf8proc utf8proc.h utf8proc libutf8proc-dev)
+fsdp_need_library(xxhash xxhash.h "" libxxhash-dev)
 
 option(FSDP_MPI "use MPI where it is found" ON)
 option(FSDP_ONEDNN "use oneDNN where it is found" ON)

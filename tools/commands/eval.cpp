@@ -104,8 +104,8 @@ void Evaluation::open_text() {
   source.text.field = options_.field;
   source.document_separator = tokenizer_->end_of_text() >= 0;
   cache_ = open_token_cache(rank_.world, options_.cache, source, *tokenizer_);
-  text_.tokens = cache_->tokens();
   agree(rank_.world, [&] {
+    text_.tokens = cache_->tokens();
     if (!speaks()) return;
     for (const auto& file : source.files) {
       data::for_each_document(file, source.text, [&](std::string_view document) {

@@ -41,7 +41,9 @@ Batch Loader::batch(int64_t step) const {
   out.sequence_length = options_.sequence_length;
   out.samples = sampler_.batch(epoch, number, options_.rank, options_.world);
   out.rows = static_cast<int64_t>(out.samples.size());
+  const auto length = static_cast<size_t>(options_.sequence_length);
   for (const int64_t sample : out.samples) {
+    if (options_.before_use) options_.before_use(static_cast<size_t>(sample) * length, length);
     const std::span<const int32_t> sequence = packing_.sequence(sample);
     out.tokens.insert(out.tokens.end(), sequence.begin(), sequence.end());
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,7 +27,9 @@ struct Batch {
 
 struct LoaderOptions {
   std::span<const int32_t> tokens;  // the data set; must outlive the loader
-  std::string name = "the data";    // of the data set, for errors
+  // Called before the tokens [first, first + count) are read; may refuse them by an Error.
+  std::function<void(size_t first, size_t count)> before_use = nullptr;
+  std::string name = "the data";  // of the data set, for errors
   int64_t sequence_length = 0;
   int64_t batch = 1;  // sequences per step over all ranks
   bool shuffle = true;

@@ -1,30 +1,40 @@
-// The token file: the tokens as i32, the stamps of the source files, and a footer of 64 bytes that
-// describes both; at the end, so that tokens are written while they come.
-// Contract: tools/data/token_cache.h.
+// The token file: the tokens as i32, a checksum for each block of them, the stamps of the source
+// files, and a footer of 64 bytes that describes all three; at the end, so that tokens are written
+// while they come. Contract: tools/data/token_cache.h.
 //
 // [Note: when a cache is up to date]
-// A source file counts as unchanged when its size and time of change are those of the stamp; when
-// only the time differs (a copy, a checkout), when its size and content hash are. A file that was
-// changed within two seconds of being read might change again without getting another time: its
-// stamp holds no time, so that the content is always compared.
+// A source file counts as unchanged when its size, both its times and its inode are those of the
+// stamp. When one of the latter differs, its content decides. The time of modification alone would
+// not do: `rsync -t`, `tar` and `cp -p` set it. Nobody can set the time of the inode's change. A
+// file that changed within two seconds of being read might change again without getting another
+// time: the content of such a file is always compared.
+//
+// [Note: blocks]
+// A block is compared with its checksum when it is first used, not when the file is opened: a data
+// set may be larger than memory, and a run may use little of it. 64 KiB is less than the system
+// reads ahead, so a block costs no further access to the disk.
 #include "tools/data/token_cache.h"
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
+#include <ctime>
 #include <system_error>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/io/checksum.h"
 #include "core/rng.h"
 
 namespace fsdp::data {
 namespace {
 
 constexpr char kMagic[8] = {'F', 'S', 'D', 'P', 'T', 'O', 'K', '\n'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
+constexpr size_t kBlock = 16384;  // tokens
 static_assert(std::endian::native == std::endian::little);
 
 struct Footer {
@@ -35,59 +45,50 @@ struct Footer {
   uint64_t options;    // hash of format, field, separator
   int64_t vocab_size;
   int64_t tokens;
-  uint64_t reserved[2];
+  uint64_t reserved;
+  uint64_t checksum;  // of all that stands between the tokens and here
 };
 static_assert(sizeof(Footer) == 64);
 
 struct FileStamp {
   uint64_t size;     // bytes
-  int64_t changed;   // nanoseconds of the file clock; 0: compare the content
-  uint64_t content;  // hash
+  int64_t modified;  // nanoseconds since 1970, as the file system says
+  int64_t changed;   // the same, of the inode; 0: compare the content
+  uint64_t inode;
+  uint64_t content;  // checksum
 };
 
-// 64 bits over 8 bytes at a time: multiply and rotate. For telling versions of a file apart.
-uint64_t hash_content(std::string_view bytes) {
-  uint64_t hash = 0x9e3779b97f4a7c15ull ^ bytes.size();
-  const auto mix = [&](uint64_t word) {
-    hash = std::rotl((hash ^ word) * 0xff51afd7ed558ccdull, 29);
-  };
-  size_t i = 0;
-  for (; i + 8 <= bytes.size(); i += 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + i, 8);
-    mix(word);
-  }
-  uint64_t tail = 0;
-  std::memcpy(&tail, bytes.data() + i, bytes.size() - i);
-  mix(tail);
-  mix(0);
-  return hash ^ (hash >> 32);
-}
+int64_t nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
 
-int64_t time_of_change(const std::filesystem::path& file) {
-  std::error_code error;
-  const auto time = std::filesystem::last_write_time(file, error);
-  FSDP_CHECK(!error, "{}: cannot open: {}", file.string(), error.message());
-  return std::chrono::nanoseconds(time.time_since_epoch()).count();
+// Without `content`.
+FileStamp status_of(const std::filesystem::path& file) {
+  struct stat status {};
+  FSDP_CHECK(::stat(file.c_str(), &status) == 0, "{}: cannot open: {}", file.string(),
+             std::generic_category().message(errno));
+  return {.size = static_cast<uint64_t>(status.st_size),
+          .modified = nanoseconds(status.st_mtim),
+          .changed = nanoseconds(status.st_ctim),
+          .inode = status.st_ino,
+          .content = 0};
 }
 
 FileStamp stamp_of(const std::filesystem::path& file) {
-  using Clock = std::filesystem::file_time_type::clock;
-  const int64_t now = std::chrono::nanoseconds(Clock::now().time_since_epoch()).count();
-  const int64_t changed = time_of_change(file);
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  FileStamp stamp = status_of(file);
+  if (nanoseconds(now) - std::max(stamp.modified, stamp.changed) < 2'000'000'000) stamp.changed = 0;
   const MappedFile mapped(file);
-  return {.size = mapped.size(),
-          .changed = now - changed > 2'000'000'000 ? changed : 0,
-          .content = hash_content(mapped.text())};
+  stamp.size = mapped.size();
+  stamp.content = checksum(mapped.text());
+  return stamp;
 }
 
 bool unchanged(const std::filesystem::path& file, const FileStamp& stamp) {
-  std::error_code error;
-  const uint64_t size = std::filesystem::file_size(file, error);
-  FSDP_CHECK(!error, "{}: cannot open: {}", file.string(), error.message());
-  if (size != stamp.size) return false;
-  if (stamp.changed != 0 && time_of_change(file) == stamp.changed) return true;
-  return hash_content(MappedFile(file).text()) == stamp.content;
+  const FileStamp now = status_of(file);
+  if (now.size != stamp.size) return false;
+  const bool same = stamp.changed != 0 && now.changed == stamp.changed &&
+                    now.modified == stamp.modified && now.inode == stamp.inode;
+  return same || checksum(MappedFile(file).text()) == stamp.content;
 }
 
 uint64_t options_hash(const TokenSource& source) {
@@ -96,6 +97,22 @@ uint64_t options_hash(const TokenSource& source) {
     text += fmt::format("{}\n", name_of(format_of(file, source.text.format)));
   }
   return hash_name(text);
+}
+
+uint64_t blocks_of(uint64_t tokens) { return (tokens + kBlock - 1) / kBlock; }
+
+uint64_t bytes_of_tokens(const Footer& footer) {
+  return static_cast<uint64_t>(footer.tokens) * sizeof(int32_t);
+}
+
+uint64_t bytes_of_checksums(const Footer& footer) {
+  return blocks_of(static_cast<uint64_t>(footer.tokens)) * sizeof(uint64_t);
+}
+
+// Of a file that is as long as its footer says.
+uint64_t checksum_behind_tokens(const MappedFile& file, const Footer& footer) {
+  const std::string_view covered = file.text().substr(bytes_of_tokens(footer));
+  return checksum(covered.substr(0, covered.size() - sizeof footer.checksum));
 }
 
 // The footer of a mapped cache, or what is wrong with it.
@@ -114,9 +131,10 @@ CheckedFooter read_footer(const MappedFile& file, const Tokenizer& tokenizer) {
   if (f.version != kVersion) return {f, fmt::format("its version is {}", f.version)};
   if (f.files > payload / sizeof(FileStamp) || f.tokens < 0 ||
       static_cast<uint64_t>(f.tokens) > payload / sizeof(int32_t) ||
-      f.files * sizeof(FileStamp) + static_cast<uint64_t>(f.tokens) * sizeof(int32_t) != payload) {
+      bytes_of_tokens(f) + bytes_of_checksums(f) + f.files * sizeof(FileStamp) != payload) {
     return {f, "its size does not fit its footer"};
   }
+  if (checksum_behind_tokens(file, f) != f.checksum) return {f, "its footer is damaged"};
   if (f.tokenizer != tokenizer.identity()) return {f, "it was made by another tokenizer"};
   return out;
 }
@@ -131,7 +149,7 @@ std::string reason_to_build(const std::filesystem::path& cache, const TokenSourc
   const Footer& footer = checked.footer;
   if (footer.files != source.files.size()) return "the list of files has changed";
   if (footer.options != options_hash(source)) return "the options have changed";
-  const std::byte* stamps = file.data() + footer.tokens * static_cast<int64_t>(sizeof(int32_t));
+  const std::byte* stamps = file.data() + bytes_of_tokens(footer) + bytes_of_checksums(footer);
   for (size_t i = 0; i < source.files.size(); ++i) {
     FileStamp stamp{};
     std::memcpy(&stamp, stamps + i * sizeof stamp, sizeof stamp);
@@ -141,17 +159,61 @@ std::string reason_to_build(const std::filesystem::path& cache, const TokenSourc
   return "";
 }
 
+// Tokens into a file, and what follows them.
+class TokenWriter {
+ public:
+  explicit TokenWriter(const std::filesystem::path& cache) : file_(cache) {}
+
+  void write(std::span<const int32_t> ids) {
+    tokens_ += static_cast<int64_t>(ids.size());
+    while (!ids.empty()) {
+      const size_t count = std::min(ids.size(), kBlock - block_.size());
+      block_.insert(block_.end(), ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count));
+      ids = ids.subspan(count);
+      if (block_.size() == kBlock) end_block();
+    }
+  }
+  int64_t finish(const std::vector<FileStamp>& stamps, Footer footer) {
+    if (!block_.empty()) end_block();
+    std::memcpy(footer.magic, kMagic, sizeof kMagic);
+    footer.version = kVersion;
+    footer.files = static_cast<uint32_t>(stamps.size());
+    footer.tokens = tokens_;
+    std::string tail;
+    const auto append = [&](const void* data, size_t bytes) {
+      tail.append(static_cast<const char*>(data), bytes);
+    };
+    append(checksums_.data(), checksums_.size() * sizeof(uint64_t));
+    append(stamps.data(), stamps.size() * sizeof(FileStamp));
+    append(&footer, sizeof footer - sizeof footer.checksum);
+    footer.checksum = checksum(tail);
+    append(&footer.checksum, sizeof footer.checksum);
+    file_.write(tail);
+    file_.commit();
+    return tokens_;
+  }
+
+ private:
+  void end_block() {
+    const std::string_view bytes(reinterpret_cast<const char*>(block_.data()),
+                                 block_.size() * sizeof(int32_t));
+    checksums_.push_back(checksum(bytes));
+    file_.write(bytes);
+    block_.clear();
+  }
+
+  AtomicFile file_;
+  int64_t tokens_ = 0;
+  std::vector<int32_t> block_;
+  std::vector<uint64_t> checksums_;
+};
+
 int64_t build(const std::filesystem::path& cache, const TokenSource& source,
               const Tokenizer& tokenizer) {
   // All stamps before any text is read: what changes later does not fit its stamp.
   std::vector<FileStamp> stamps;
   for (const auto& file : source.files) stamps.push_back(stamp_of(file));
-  AtomicFile file(cache);
-  Footer footer{};
-  const auto write = [&](std::span<const int32_t> ids) {
-    file.write(ids.data(), ids.size_bytes());
-    footer.tokens += static_cast<int64_t>(ids.size());
-  };
+  TokenWriter writer(cache);
   const int32_t end = tokenizer.end_of_text();
   FSDP_CHECK(end >= 0 || !source.document_separator,
              "data.document_separator: {}: no end-of-text token is known (eos_token of "
@@ -162,20 +224,16 @@ int64_t build(const std::filesystem::path& cache, const TokenSource& source,
   const bool separate = source.document_separator && (frame.empty() || frame.back() != end);
   for (const auto& source_file : source.files) {
     for_each_document(source_file, source.text, [&](std::string_view document) {
-      tokenizer.encode_to(document, SpecialTokens::kInclude, write);
-      if (separate) write({&end, 1});
+      tokenizer.encode_to(document, SpecialTokens::kInclude,
+                          [&](std::span<const int32_t> ids) { writer.write(ids); });
+      if (separate) writer.write({&end, 1});
     });
   }
-  std::memcpy(footer.magic, kMagic, sizeof kMagic);
-  footer.version = kVersion;
-  footer.files = static_cast<uint32_t>(stamps.size());
+  Footer footer{};
   footer.tokenizer = tokenizer.identity();
   footer.options = options_hash(source);
   footer.vocab_size = tokenizer.vocab_size();
-  file.write(stamps.data(), stamps.size() * sizeof(FileStamp));
-  file.write(&footer, sizeof footer);
-  file.commit();
-  return footer.tokens;
+  return writer.finish(stamps, footer);
 }
 
 }  // namespace
@@ -218,6 +276,38 @@ TokenCache::TokenCache(const std::filesystem::path& cache, const Tokenizer& toke
   vocab_size_ = checked.footer.vocab_size;
   tokens_ = {reinterpret_cast<const int32_t*>(file_.data()),
              static_cast<size_t>(checked.footer.tokens)};
+  checked_.resize(blocks_of(tokens_.size()));
+}
+
+std::span<const int32_t> TokenCache::tokens() const {
+  check(0, tokens_.size());
+  return tokens_;
+}
+
+void TokenCache::check(size_t first, size_t count) const {
+  for (size_t block = first / kBlock; block < blocks_of(first + count); ++block) {
+    if (!checked_[block]) check_block(block);
+    checked_[block] = true;
+  }
+}
+
+void TokenCache::check_block(size_t block) const {
+  const size_t first = block * kBlock;
+  const auto tokens = tokens_.subspan(first, std::min(kBlock, tokens_.size() - first));
+  uint64_t expected = 0;
+  std::memcpy(&expected, file_.data() + tokens_.size_bytes() + block * sizeof expected,
+              sizeof expected);
+  FSDP_CHECK(
+      checksum({reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()}) == expected,
+      "{}: this token cache cannot be used: its tokens {} to {} are damaged (they do not have "
+      "their checksum); delete it",
+      path().string(), first, first + tokens.size() - 1);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    FSDP_CHECK(
+        tokens[i] >= 0 && tokens[i] < vocab_size_,
+        "{}: this token cache cannot be used: its token {}: expected 0 to {}, got {}; delete it",
+        path().string(), first + i, vocab_size_ - 1, tokens[i]);
+  }
 }
 
 }  // namespace fsdp::data

@@ -34,24 +34,34 @@ struct CacheResult {
   int64_t tokens = 0;
 };
 
-// Makes the cache if it is absent, damaged or stale: made of files with other sizes or contents, by
-// another tokenizer or with other options. Creates the folder.
+// Makes the cache if it is absent or stale: made of files with other sizes or contents, by another
+// tokenizer or with other options; also if it is cut short or its footer is damaged. Creates the
+// folder. The tokens themselves are not read here: see TokenCache.
 CacheResult make_token_cache(const std::filesystem::path& cache, const TokenSource& source,
                              const Tokenizer& tokenizer);
 
+// One thread at a time.
 class TokenCache {
  public:
-  // Error when the file is absent, damaged or made by another tokenizer.
+  // Error when the file is absent, made by another tokenizer, or damaged outside its tokens.
   TokenCache(const std::filesystem::path& cache, const Tokenizer& tokenizer);
 
-  std::span<const int32_t> tokens() const { return tokens_; }
+  // Call it before tokens are used: the first use of a block compares it with its checksum. Error
+  // that names the file when one of the blocks of [first, first + count) is damaged or holds a
+  // token that the tokenizer does not have.
+  void check(size_t first, size_t count) const;
+  std::span<const int32_t> tokens() const;  // all of them, checked
+  std::span<const int32_t> unchecked() const { return tokens_; }
   int64_t vocab_size() const { return vocab_size_; }
   const std::filesystem::path& path() const { return file_.path(); }
 
  private:
+  void check_block(size_t block) const;
+
   MappedFile file_;
   std::span<const int32_t> tokens_;  // of file_
   int64_t vocab_size_ = 0;
+  mutable std::vector<bool> checked_;  // by block
 };
 
 }  // namespace fsdp::data

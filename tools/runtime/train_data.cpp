@@ -77,6 +77,10 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
   agree(world, [&] {
     train_loader_ = loader(*train_, world, true);
     if (validation_) validation_loader_ = loader(*validation_, world, false);
+    if (!has_bigrams()) return;
+    // All tokens are read at the end: that they are damaged is better known now.
+    train_->check(0, train_->unchecked().size());
+    validation_->check(0, validation_->unchecked().size());
   });
 }
 
@@ -144,16 +148,18 @@ std::unique_ptr<data::TokenCache> TrainData::open(comm::Communicator& world,
 
 data::Loader TrainData::loader(const data::TokenCache& cache, comm::Communicator& world,
                                bool training) const {
-  return data::Loader({.tokens = cache.tokens(),
-                       .name = training ? name_of("data.train", config_.data.train)
-                                        : name_of("data.validation", config_.data.validation),
-                       .sequence_length = config_.data.sequence_length,
-                       .batch = config_.train.batch,
-                       .shuffle = training && config_.data.shuffle,
-                       .seed = static_cast<uint64_t>(config_.train.seed),
-                       .last = training ? config_.data.last_batch : data::LastBatch::kShort,
-                       .rank = world.rank(),
-                       .world = world.size()});
+  return data::Loader(
+      {.tokens = cache.unchecked(),
+       .before_use = [&cache](size_t first, size_t count) { cache.check(first, count); },
+       .name = training ? name_of("data.train", config_.data.train)
+                        : name_of("data.validation", config_.data.validation),
+       .sequence_length = config_.data.sequence_length,
+       .batch = config_.train.batch,
+       .shuffle = training && config_.data.shuffle,
+       .seed = static_cast<uint64_t>(config_.train.seed),
+       .last = training ? config_.data.last_batch : data::LastBatch::kShort,
+       .rank = world.rank(),
+       .world = world.size()});
 }
 
 BatchSource TrainData::training(bool shifted_labels) const {
@@ -172,8 +178,12 @@ BatchSource TrainData::validation(bool shifted_labels) const {
           }};
 }
 
+bool TrainData::has_bigrams() const {
+  return validation_ && tokenizer_->vocab_size() <= BigramModel::kMaxVocabulary;
+}
+
 std::optional<double> TrainData::bigram_entropy() const {
-  if (!validation_ || tokenizer_->vocab_size() > BigramModel::kMaxVocabulary) return {};
+  if (!has_bigrams()) return {};
   return tools::bigram_entropy(train_->tokens(), validation_->tokens(),
                                config_.data.sequence_length, tokenizer_->vocab_size());
 }

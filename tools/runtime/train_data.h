@@ -31,6 +31,7 @@ class TrainData {
   std::optional<double> bigram_entropy() const;
 
  private:
+  bool has_bigrams() const;
   std::unique_ptr<data::TokenCache> open(comm::Communicator& world,
                                          const std::vector<std::string>& files) const;
   data::Loader loader(const data::TokenCache& cache, comm::Communicator& world,
