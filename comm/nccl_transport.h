@@ -1,6 +1,6 @@
 // Collectives between GPUs over NCCL. Ranks are those of another communicator (MPI processes, one
 // GPU each), which carries the unique id and control messages. Where the library is not installed
-// nccl_missing() says so. Not here: which GPU is whose (tools/runtime/backend_choice.h).
+// nccl_missing() says so. Not here: which GPU is whose (tools/launch/backend_choice.h).
 //
 // Unlike the transports on host memory, NCCL chooses the order of a sum by the number of ranks,
 // their places and the size of the buffer: the same on every run of a job, but not that of the

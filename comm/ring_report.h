@@ -1,5 +1,5 @@
 // Reads the rings of all ranks together: who is where, who waits for whom, where they part.
-// Not here: recording (comm/collective_ring.h), files and signals (tools/runtime/ring_dump.h).
+// Not here: recording (comm/collective_ring.h), files and signals (tools/launch/ring_dump.h).
 #pragma once
 
 #include <string>

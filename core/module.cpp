@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/ops/elementwise.h"
+#include "core/cast.h"
 
 namespace fsdp {
 
@@ -39,7 +39,7 @@ Tensor Module::run(const Tensor& input, const std::function<Tensor(const Tensor&
 
 Tensor Module::cast_activation(const Tensor& x, std::optional<DType> dtype) {
   const bool activation = x.defined() && is_floating(x.dtype()) && x.shape().rank() > 0;
-  return dtype && activation ? ops::cast(x, *dtype) : x;
+  return dtype && activation ? cast(x, *dtype) : x;
 }
 
 Parameter& Module::add_parameter(const std::string& name, Shape shape, Initializer initializer,

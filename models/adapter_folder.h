@@ -1,7 +1,7 @@
 // A LoRA adapter in the layout of Hugging Face's PEFT: adapter_config.json (which layers, rank,
 // scale, the model it belongs to) and adapter_model.safetensors (A and B of every layer, named like
 // "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"). Next: lora.h (what they mean),
-// weights.h (where other values come from). Not here: who writes the tensors (tools/runtime).
+// weights.h (where other values come from). Not here: who writes the tensors (tools/model_folders).
 #pragma once
 
 #include <filesystem>

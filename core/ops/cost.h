@@ -2,7 +2,7 @@
 // floating-point operations of its matrix products (a multiply-add is two), and bytes when every
 // matrix is read once and written once. One-dimensional tensors (biases, statistics, labels,
 // tokens) are left out: they are less than a thousandth of the rest.
-// Not here: what a model's step consists of (tools/runtime/step_cost.h), how long it takes.
+// Not here: what a model's step consists of (tools/predict/step_cost.h), how long it takes.
 #pragma once
 
 #include <cstdint>

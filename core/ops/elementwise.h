@@ -1,4 +1,4 @@
-// Element-wise ops: residual add, casts, activation, SwiGLU, dropout.
+// Element-wise ops: residual add, activation, SwiGLU, dropout.
 #pragma once
 
 #include "core/module.h"
@@ -6,10 +6,6 @@
 namespace fsdp::ops {
 
 Tensor add(const Tensor& a, const Tensor& b);  // same shape and dtype; saves nothing
-
-// The values of x rounded to `dtype`, its gradient rounded to that of x; x itself where nothing is
-// to do. Saves nothing.
-Tensor cast(const Tensor& x, DType dtype);
 
 // activation(x); x itself for kNone. Saves x. Where x is a linear layer's result alone, linear()
 // does both at once.

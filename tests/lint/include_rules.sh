@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Enforces who may know whom: the include edges between the folders, where outside libraries may
-# appear, and a few rules of form. Sizes and test coverage: size_budget.sh.
+# Enforces who may know whom: the include edges between the rooms as CMakeLists.txt declares them
+# (fsdp_layer), where outside libraries may appear, and a few rules of form. Sizes and test coverage:
+# size_budget.sh.
 #   tests/lint/include_rules.sh [ROOT]      prints path:line: message, exits 1 on any
 set -uo pipefail
 cd "${1:-$(dirname "$0")/../..}" || exit 2
@@ -23,25 +24,62 @@ rules=$(if [ "${#sources[@]}" -gt 0 ]; then awk '
   function only(pattern, header, where, place) {
     if (header ~ pattern && FILENAME !~ where) report("<" header "> belongs only to " place)
   }
+  # The table: fsdp_layer(room ... DEPENDS room ... EXCLUDE ...)
+  function read_rooms(    line, text, words, count, i, room, part) {
+    while ((getline line < table) > 0) { sub(/#.*/, "", line); text = text " " line }
+    while (match(text, /fsdp_layer\([^)]*\)/)) {
+      count = split(substr(text, RSTART + 11, RLENGTH - 12), words, /[ \t]+/)
+      text = substr(text, RSTART + RLENGTH)
+      room = words[1]; rooms[room] = 1; part = ""
+      for (i = 2; i <= count; ++i) {
+        if (words[i] ~ /^(DEPENDS|EXCLUDE)$/) part = words[i]
+        else if (part == "DEPENDS") { edges[room] = edges[room] " " words[i]; may[room, words[i]] = 1 }
+      }
+    }
+    for (room in rooms) {
+      count = split(edges[room], words, " ")
+      for (i = 1; i <= count; ++i)
+        if (!(words[i] in rooms)) print table ":1: " room " depends on " words[i] ", which is no room"
+    }
+    for (room in rooms) find_circle(room, room, room)
+  }
+  # Prints a circle once: from its first room in the alphabet.
+  function find_circle(first, at, path,    next_rooms, count, i) {
+    count = split(edges[at], next_rooms, " ")
+    for (i = 1; i <= count; ++i) {
+      if (next_rooms[i] == first) print table ":1: a circle of rooms: " path " -> " first
+      else if (next_rooms[i] > first && !((first, next_rooms[i]) in seen)) {
+        seen[first, next_rooms[i]] = 1
+        find_circle(first, next_rooms[i], path " -> " next_rooms[i])
+      }
+    }
+  }
+  function room_of(file,    room) {
+    room = file
+    while (sub(/\/[^\/]*$/, "", room)) if (room in rooms) return room
+    return ""
+  }
   function project_include(header,    target) {
     target = header; sub(/\/.*/, "", target)
     if (header !~ /\// || !(target in folders)) {
       report("\"" header "\": includes name the path from the root of the repository"); return
     }
-    if (target == layer || target == "core" || layer == "tests") return
-    if (layer == "tools" && target != "tests") return
-    if (layer == "optim" && header == "comm/communicator.h") return
-    report(layer " must not include \"" header "\"")
+    if (layer == "tests") return
+    target = room_of(header)
+    if (target != "" && (target == room || (room, target) in may)) return
+    report((room == "" ? layer : room) " must not include \"" header "\"")
   }
   function library_include(header) {
     only("^(cuda|cublas|cudnn|curand|cusolver|cooperative_groups|nvtx)", header,
          "^(kernels/cuda/|comm/nccl|tests/cuda|tests/kernels/cuda/)", "kernels/cuda and comm/nccl*")
     only("^nccl", header, "^(kernels/cuda/|comm/nccl|tests/cuda|tests/kernels/cuda/)", "comm/nccl*")
     only("^mpi", header, "^(comm/mpi|tests/mpi/)", "comm/mpi* and tests/mpi")
-    only("^nlohmann/", header, "^(core/io/|tools/|tests/)", "core/io and tools")
+    only("^nlohmann/", header, "^(core/io|tests)/", "core/io")
     only("^(pcre2|utf8proc)[.]h$", header, "^tools/data/tokenizer/", "tools/data/tokenizer")
     only("^xxhash[.]h$", header, "^core/io/checksum[.]cpp$", "core/io/checksum.cpp")
-    only("^(yaml-cpp|CLI)/", header, "^(tools|tests)/", "tools")
+    only("^yaml-cpp/", header, "^(tools/config|tools/report|tests)/",
+         "tools/config and tools/report")
+    only("^CLI/", header, "^(tools/commands|tests)/", "tools/commands")
     only("^(oneapi/)?dnnl", header, "^kernels/cpu/matmul_onednn", "kernels/cpu/matmul_onednn*")
     only("^(unsupported/)?Eigen/", header, "^kernels/cpu/", "kernels/cpu")
     only("^omp[.]h$", header, "^kernels/cpu/parallel_openmp", "kernels/cpu/parallel_openmp*")
@@ -51,12 +89,16 @@ rules=$(if [ "${#sources[@]}" -gt 0 ]; then awk '
     if (path ~ /[.](h|cuh)$/ && !pragma_once) print path ":1: a header has #pragma once"
   }
   BEGIN {
+    table = "CMakeLists.txt"
     count = split("core kernels models comm optim tools tests", list, " ")
     for (i = 1; i <= count; ++i) folders[list[i]] = 1
+    read_rooms()
   }
   FNR == 1 {
     end_of_file()
     path = FILENAME; layer = path; sub(/\/.*/, "", layer)
+    room = room_of(path)
+    if (room == "" && layer != "tests") report("its folder is no room of " table)
     library = layer != "tools" && layer != "tests"
     conditionals = 0; pragma_once = 0
     if ($0 !~ /^(\/\/|\/\*)/) report("the first line is a comment that says what the file is for")

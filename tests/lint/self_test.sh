@@ -60,6 +60,21 @@ file optim/adamw.h <<'X'
 #include "optim/schedule.h"
 X
 file comm/mpi_absent.cpp <<<'// A stub needs no test.'
+file CMakeLists.txt <<'X'
+# The rooms.
+fsdp_layer(core EXCLUDE core/io/)
+fsdp_layer(core/io DEPENDS core)  # a comment (with a bracket)
+fsdp_layer(kernels DEPENDS core)
+fsdp_layer(models DEPENDS core)
+fsdp_layer(comm DEPENDS core EXCLUDE comm/fsdp/)
+fsdp_layer(comm/fsdp DEPENDS core comm)
+fsdp_layer(optim DEPENDS core comm)
+fsdp_layer(tools/launch DEPENDS core comm)
+fsdp_layer(tools/train
+  DEPENDS core optim
+          tools/launch
+  EXCLUDE tools/train/main.cpp)
+X
 file tests/core/shape_test.cpp <<<'// A test.'
 for checker in include_rules size_budget; do
   if ! "$here/$checker.sh" "$tree" >"$tree/../$$.out"; then
@@ -86,7 +101,11 @@ rule kernels/a.h '#include "comm/b.h"' 'kernels must not include'
 rule models/a.h '#include "optim/b.h"' 'models must not include'
 rule comm/a.h '#include "models/b.h"' 'comm must not include'
 rule optim/a.h '#include "comm/fsdp/unit.h"' 'optim must not include'
-rule tools/a.h '#include "tests/support/b.h"' 'tools must not include'
+rule tools/train/a.h '#include "tests/support/b.h"' 'tools/train must not include'
+rule tools/launch/b.h '#include "tools/train/c.h"' 'tools/launch must not include "tools/train/c.h"'
+rule core/c.cpp '#include "core/io/d.h"' 'core must not include "core/io/d.h"'
+rule comm/e.h '#include "comm/fsdp/f.h"' 'comm must not include'
+rule tools/train/d.cpp '#include "tools/predict/e.h"' 'tools/train must not include'
 rule core/b.cpp '#include "shape.h"' '"shape.h": includes name the path'
 rule kernels/cpu/c.cpp '#include <cuda_runtime.h>' '<cuda_runtime.h> belongs only to'
 rule comm/local.cpp '#include <nccl.h>' '<nccl.h> belongs only to'
@@ -94,9 +113,9 @@ rule comm/d.cpp '#include <mpi.h>' '<mpi.h> belongs only to comm/mpi*'
 rule core/e.cpp '#include <nlohmann/json.hpp>' '<nlohmann/json.hpp> belongs only to core/io'
 rule models/f.cpp '#include <yaml-cpp/yaml.h>' '<yaml-cpp/yaml.h> belongs only to tools'
 rule core/g.cpp '#include <CLI/CLI.hpp>' '<CLI/CLI.hpp> belongs only to tools'
-rule tools/g.cpp '#include <xxhash.h>' '<xxhash.h> belongs only to core/io/checksum.cpp'
+rule tools/train/g.cpp '#include <xxhash.h>' '<xxhash.h> belongs only to core/io/checksum.cpp'
 rule kernels/cpu/matmul.cpp '#include <dnnl.hpp>' '<dnnl.hpp> belongs only to kernels/cpu/matmul_onednn*'
-rule tools/h.cpp '#include <Eigen/Dense>' '<Eigen/Dense> belongs only to kernels/cpu'
+rule tools/train/h.cpp '#include <Eigen/Dense>' '<Eigen/Dense> belongs only to kernels/cpu'
 rule kernels/cpu/i.cpp '#include <omp.h>' '<omp.h> belongs only to'
 rule core/j.cpp '#include <doctest/doctest.h>' '<doctest/doctest.h> belongs only to tests'
 rule core/k.cpp 'using namespace std;' 'no using namespace std'
@@ -112,6 +131,13 @@ file core/s.h <<<'// A header without it.'
 expect include_rules.sh 'core/s.h:1: a header has #pragma once'
 { echo '// A forest.'; lines 3 '#if X'; } | file core/t.cpp
 expect include_rules.sh 'core/t.cpp:4: an #ifdef forest'
+file tools/surprise/x.h <<<'// In no room.'
+expect include_rules.sh 'tools/surprise/x.h:1: its folder is no room of CMakeLists.txt'
+rm "$tree/tools/surprise/x.h"
+echo 'fsdp_layer(tools/report DEPENDS tools/train nowhere) fsdp_layer(tools/launch DEPENDS tools/report)' >>"$tree/CMakeLists.txt"
+expect include_rules.sh 'CMakeLists.txt:1: a circle of rooms: tools/launch -> tools/report -> tools/train -> tools/launch'
+expect include_rules.sh 'CMakeLists.txt:1: tools/report depends on nowhere, which is no room'
+sed -i '$d' "$tree/CMakeLists.txt"
 file surprise/x <<<''
 expect include_rules.sh 'surprise:1: no other top-level entry'
 

@@ -6,7 +6,7 @@
 
 #include "core/io/json.h"
 #include "tests/support/temp_folder.h"
-#include "tools/runtime/reference_folder.h"
+#include "tools/verify/reference_folder.h"
 
 namespace fsdp::test {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "tools/runtime/backend_choice.h"
+#include "tools/launch/backend_choice.h"
 
 namespace fsdp::tools {
 

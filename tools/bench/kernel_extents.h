@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tools/runtime/step_cost.h"
+#include "tools/predict/step_cost.h"
 
 namespace fsdp::tools {
 

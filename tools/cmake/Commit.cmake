@@ -9,8 +9,8 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
             -DOUTPUT=${commit_source} -P ${CMAKE_CURRENT_LIST_FILE}
     BYPRODUCTS ${commit_source}
     COMMENT "")
-  target_sources(fsdp_tools PRIVATE ${commit_source})
-  add_dependencies(fsdp_tools fsdp_commit)
+  target_sources(fsdp_tools_bench PRIVATE ${commit_source})
+  add_dependencies(fsdp_tools_bench fsdp_commit)
   return()
 endif()
 

@@ -17,17 +17,8 @@ function(fsdp_fuzz_target name)
   endif()
 endfunction()
 
-fsdp_fuzz_target(safetensors fsdp_core)
-fsdp_fuzz_target(index fsdp_core)
+fsdp_fuzz_target(safetensors fsdp_core_io)
+fsdp_fuzz_target(index fsdp_core_io)
 fsdp_fuzz_target(config fsdp_models)
 fsdp_fuzz_target(adapter fsdp_models)
-if(FSDP_FUZZ)  # the tokenizer's sources alone: a build of minutes, not of all folders
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tools/data/tokenizer/*.cpp)
-  add_library(fsdp_tokenizer STATIC ${sources} ${PROJECT_SOURCE_DIR}/tools/data/utf8.cpp
-                                    ${PROJECT_SOURCE_DIR}/tools/data/tokenizer.cpp)
-  target_link_libraries(fsdp_tokenizer PUBLIC fsdp_core PRIVATE nlohmann_json::nlohmann_json
-                                              fsdp::pcre2 fsdp::utf8proc)
-  fsdp_fuzz_target(tokenizer fsdp_tokenizer)
-else()
-  fsdp_fuzz_target(tokenizer fsdp_tools)
-endif()
+fsdp_fuzz_target(tokenizer fsdp_tools_data_tokenizer)

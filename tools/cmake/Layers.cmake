@@ -1,6 +1,10 @@
-# fsdp_layer, fsdp_choose, fsdp_link: one static library `fsdp_<folder>` per folder.
-# A folder without sources yet becomes an INTERFACE library, so that the edges stay the same.
-# Used by CMakeLists.txt, where the edges stand.
+# fsdp_layer, fsdp_choose, fsdp_link, fsdp_compile_options: one static library per room, which is a
+# folder: tools/train is fsdp_tools_train. Used by CMakeLists.txt, where the edges stand.
+
+function(fsdp_target folder out)
+  string(REPLACE "/" "_" name fsdp_${folder})
+  set(${out} ${name} PARENT_SCOPE)
+endfunction()
 
 # fsdp_layer(folder [DEPENDS folders] [EXCLUDE path regexes]): all .cpp below the folder.
 function(fsdp_layer folder)
@@ -10,17 +14,13 @@ function(fsdp_layer folder)
   foreach(regex IN LISTS layer_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX "^${regex}")
   endforeach()
-  set(depends ${layer_DEPENDS})
-  list(TRANSFORM depends PREPEND fsdp_)
-  if(sources)
-    add_library(fsdp_${folder} STATIC ${sources})
-    target_include_directories(fsdp_${folder} PUBLIC ${PROJECT_SOURCE_DIR})
-    target_link_libraries(fsdp_${folder} PUBLIC ${depends})
-  else()
-    add_library(fsdp_${folder} INTERFACE)
-    target_include_directories(fsdp_${folder} INTERFACE ${PROJECT_SOURCE_DIR})
-    target_link_libraries(fsdp_${folder} INTERFACE ${depends})
-  endif()
+  fsdp_target(${folder} name)
+  add_library(${name} STATIC ${sources})
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  foreach(other IN LISTS layer_DEPENDS)
+    fsdp_target(${other} library)
+    target_link_libraries(${name} PUBLIC ${library})
+  endforeach()
 endfunction()
 
 # fsdp_choose(folder condition sources ELSE stubs): adds the first glob when the variable
@@ -34,26 +34,17 @@ function(fsdp_choose folder condition present keyword stub)
   if(${condition})
     list(FILTER chosen EXCLUDE REGEX "_absent\\.cpp$")
   endif()
-  get_target_property(type fsdp_${folder} TYPE)
-  if(chosen AND NOT type STREQUAL "INTERFACE_LIBRARY")
-    target_sources(fsdp_${folder} PRIVATE ${chosen})
-  endif()
+  fsdp_target(${folder} name)
+  target_sources(${name} PRIVATE ${chosen})
 endfunction()
 
 # fsdp_link(folder [PUBLIC targets] [PRIVATE targets]): libraries from outside.
 function(fsdp_link folder)
-  cmake_parse_arguments(PARSE_ARGV 1 link "" "" "PUBLIC;PRIVATE")
-  get_target_property(type fsdp_${folder} TYPE)
-  if(type STREQUAL "INTERFACE_LIBRARY")
-    target_link_libraries(fsdp_${folder} INTERFACE ${link_PUBLIC})
-  else()
-    target_link_libraries(fsdp_${folder} PUBLIC ${link_PUBLIC} PRIVATE ${link_PRIVATE})
-  endif()
+  fsdp_target(${folder} name)
+  target_link_libraries(${name} ${ARGN})
 endfunction()
 
 function(fsdp_compile_options folder)
-  get_target_property(type fsdp_${folder} TYPE)
-  if(NOT type STREQUAL "INTERFACE_LIBRARY")
-    target_compile_options(fsdp_${folder} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${ARGN}>")
-  endif()
+  fsdp_target(${folder} name)
+  target_compile_options(${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${ARGN}>")
 endfunction()

@@ -38,7 +38,7 @@ endif()
 # what every test may use: tests/support, the layers, and outside libraries
 file(GLOB support CONFIGURE_DEPENDS ${tests}/support/*.cpp)
 add_library(fsdp_test_base INTERFACE)
-target_link_libraries(fsdp_test_base INTERFACE fsdp_tools doctest::doctest
+target_link_libraries(fsdp_test_base INTERFACE fsdp_tools_commands doctest::doctest
                       nlohmann_json::nlohmann_json yaml-cpp)
 target_compile_definitions(fsdp_test_base INTERFACE
                            FSDP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")

@@ -1,5 +1,5 @@
 // fsdp bench step: a training step on random tokens, beside the speed of light of the same run.
-// Read next: tools/runtime/bench_step.h. Not here: such steps side by side (bench_sharding.cpp).
+// Read next: tools/bench/bench_step.h. Not here: such steps side by side (bench_sharding.cpp).
 #include "tools/commands/bench.h"
 
 #include <algorithm>

@@ -4,8 +4,8 @@
 
 #include <string>
 
+#include "tools/bench/bench_step.h"
 #include "tools/commands/commands.h"
-#include "tools/runtime/bench_step.h"
 
 namespace fsdp::tools {
 

@@ -1,6 +1,6 @@
 // fsdp bench sharding: training steps under every strategy, schedule or kind of recompute, side by
-// side. Read next: tools/runtime/bench_sharding.h. Not here: measuring.
-#include "tools/runtime/bench_sharding.h"
+// side. Read next: tools/bench/bench_sharding.h. Not here: measuring.
+#include "tools/bench/bench_sharding.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -10,7 +10,7 @@
 
 #include "core/io/json.h"
 #include "tools/commands/bench.h"
-#include "tools/runtime/exposure.h"
+#include "tools/report/exposure.h"
 
 namespace fsdp::tools {
 namespace {

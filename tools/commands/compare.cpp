@@ -1,11 +1,11 @@
-// fsdp compare: what a knob changed between two runs. Read next: tools/runtime/run_comparison.h.
+// fsdp compare: what a knob changed between two runs. Read next: tools/report/run_comparison.h.
 #include <cstdio>
 
 #include <CLI/CLI.hpp>
 
 #include "tools/commands/commands.h"
-#include "tools/runtime/launch.h"
-#include "tools/runtime/run_comparison.h"
+#include "tools/launch/launch.h"
+#include "tools/report/run_comparison.h"
 
 namespace fsdp::tools {
 

@@ -1,13 +1,13 @@
 // fsdp convert: a model folder of one kind into one of another kind or dtype. fsdp merge: a LoRA
-// adapter and its model into such a folder. Read next: tools/runtime/conversion.h.
+// adapter and its model into such a folder. Read next: tools/model_folders/conversion.h.
 #include <cstdio>
 
 #include <CLI/CLI.hpp>
 
 #include "tools/commands/commands.h"
-#include "tools/runtime/conversion.h"
-#include "tools/runtime/launch.h"
-#include "tools/runtime/model_source.h"
+#include "tools/launch/launch.h"
+#include "tools/model_folders/conversion.h"
+#include "tools/model_folders/model_source.h"
 
 namespace fsdp::tools {
 namespace {

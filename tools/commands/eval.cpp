@@ -1,5 +1,5 @@
 // fsdp eval: how well a model predicts a text: loss, perplexity, bits per token and per byte, the
-// same on any number of ranks. Read next: tools/runtime/evaluation.h.
+// same on any number of ranks. Read next: tools/train/evaluation.h.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -11,11 +11,11 @@
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
 #include "tools/data/text_source.h"
-#include "tools/runtime/evaluation.h"
-#include "tools/runtime/launch.h"
-#include "tools/runtime/model_source.h"
-#include "tools/runtime/progress.h"
-#include "tools/runtime/train_data.h"
+#include "tools/launch/launch.h"
+#include "tools/model_folders/model_source.h"
+#include "tools/report/progress.h"
+#include "tools/train/evaluation.h"
+#include "tools/train/train_data.h"
 
 namespace fsdp::tools {
 namespace {

@@ -1,16 +1,16 @@
 // fsdp explain: what sharding would do with a configuration, for any number of ranks, without ranks
-// and without the model's memory. Read next: tools/runtime/unit_table.h.
+// and without the model's memory. Read next: tools/predict/unit_table.h.
 #include <cstdio>
 
 #include <CLI/CLI.hpp>
 
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
-#include "tools/data/tokenizer.h"
-#include "tools/runtime/launch.h"
-#include "tools/runtime/train_data.h"
-#include "tools/runtime/train_setup.h"
-#include "tools/runtime/unit_timeline.h"
+#include "tools/data/tokenizer/tokenizer.h"
+#include "tools/launch/launch.h"
+#include "tools/predict/unit_timeline.h"
+#include "tools/train/train_data.h"
+#include "tools/train/train_setup.h"
 
 namespace fsdp::tools {
 namespace {

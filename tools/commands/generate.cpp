@@ -1,5 +1,5 @@
 // fsdp generate: continues prompts with the model of a Hugging Face folder, sharded over any number
-// of ranks or not; the texts do not depend on how many. Read next: tools/runtime/generation.h.
+// of ranks or not; the texts do not depend on how many. Read next: tools/generate/generation.h.
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -10,11 +10,11 @@
 #include "tools/commands/commands.h"
 #include "tools/data/prompts.h"
 #include "tools/data/text_stream.h"
-#include "tools/data/tokenizer.h"
-#include "tools/runtime/generation.h"
-#include "tools/runtime/launch.h"
-#include "tools/runtime/model_source.h"
-#include "tools/runtime/train_data.h"
+#include "tools/data/tokenizer/tokenizer.h"
+#include "tools/generate/generation.h"
+#include "tools/launch/launch.h"
+#include "tools/model_folders/model_source.h"
+#include "tools/train/train_data.h"
 
 namespace fsdp::tools {
 namespace {

@@ -1,12 +1,12 @@
 // fsdp inspect: what a model folder, a config.json or a preset is. Status 1 when the weights or the
-// tokenizer of a folder cannot be used. Read next: tools/runtime/inspection.h.
+// tokenizer of a folder cannot be used. Read next: tools/model_folders/inspection.h.
 #include <cstdio>
 
 #include <CLI/CLI.hpp>
 
 #include "tools/commands/commands.h"
-#include "tools/runtime/inspection.h"
-#include "tools/runtime/launch.h"
+#include "tools/launch/launch.h"
+#include "tools/model_folders/inspection.h"
 
 namespace fsdp::tools {
 

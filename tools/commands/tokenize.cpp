@@ -14,9 +14,9 @@
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
-#include "tools/data/tokenizer.h"
-#include "tools/runtime/launch.h"
-#include "tools/runtime/tokenizer_check.h"
+#include "tools/data/tokenizer/tokenizer.h"
+#include "tools/data/tokenizer/tokenizer_check.h"
+#include "tools/launch/launch.h"
 
 namespace fsdp::tools {
 namespace {

@@ -1,5 +1,5 @@
 // fsdp train: from a configuration to a trained model and a run directory.
-// Read next: tools/runtime/trainer.h (the loop), tools/runtime/train_data.h (the text).
+// Read next: tools/train/trainer.h (the loop), tools/train/train_data.h (the text).
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -13,18 +13,18 @@
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
 #include "tools/data/text_stream.h"
-#include "tools/runtime/exposure.h"
-#include "tools/runtime/generation.h"
-#include "tools/runtime/interrupt.h"
-#include "tools/runtime/launch.h"
-#include "tools/runtime/memory_formula.h"
-#include "tools/runtime/memory_report.h"
-#include "tools/runtime/model_folder.h"
-#include "tools/runtime/model_source.h"
-#include "tools/runtime/run_directory.h"
-#include "tools/runtime/train_data.h"
-#include "tools/runtime/train_setup.h"
-#include "tools/runtime/trainer.h"
+#include "tools/generate/generation.h"
+#include "tools/launch/interrupt.h"
+#include "tools/launch/launch.h"
+#include "tools/model_folders/model_folder.h"
+#include "tools/model_folders/model_source.h"
+#include "tools/predict/memory_formula.h"
+#include "tools/predict/memory_report.h"
+#include "tools/report/exposure.h"
+#include "tools/report/run_directory.h"
+#include "tools/train/train_data.h"
+#include "tools/train/train_setup.h"
+#include "tools/train/trainer.h"
 
 namespace fsdp::tools {
 namespace {

@@ -2,7 +2,7 @@
 // largest error of each quantity beside its limit.
 // Exit status: 0 within all limits, 1 above one or on an error, 2 when the folder needs something
 // that this program, or this number of ranks, does not do: then not all of it was compared.
-// Read next: tools/runtime/reference_folder.h (the folder), tools/runtime/comparison.h (the
+// Read next: tools/verify/reference_folder.h (the folder), tools/verify/comparison.h (the
 // report).
 #include <algorithm>
 #include <cmath>
@@ -16,11 +16,11 @@
 #include "models/weights.h"
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
-#include "tools/runtime/comparison.h"
-#include "tools/runtime/generation.h"
-#include "tools/runtime/launch.h"
-#include "tools/runtime/reference_folder.h"
-#include "tools/runtime/session.h"
+#include "tools/generate/generation.h"
+#include "tools/launch/launch.h"
+#include "tools/train/session.h"
+#include "tools/verify/comparison.h"
+#include "tools/verify/reference_folder.h"
 
 namespace fsdp::tools {
 namespace {
@@ -67,7 +67,7 @@ class Verification {
                      Adapter adapter = Adapter::kApart);
   models::FillFunction values(Adapter adapter);
   Batch my_part(const GlobalBatch& batch) const {
-    return part_of(batch, deal_rows(batch.rows, rank_.world.rank(), rank_.world.size()));
+    return part_of(batch, data::deal_rows(batch.rows, rank_.world.rank(), rank_.world.size()));
   }
   Batch begin_step(const GlobalBatch& batch, const StepEvents& events);
   // Of an adapter's folder only its own tensors are in the reference.
@@ -203,7 +203,7 @@ void Verification::check_logits(const ReferencePass& pass, const std::string& ti
   agree(rank_.world, [&] {
     expected = pass.logits->read("logits", {batch.rows, batch.length, V});
   });
-  const RowRange range = deal_rows(batch.rows, rank_.world.rank(), rank_.world.size());
+  const data::RowRange range = data::deal_rows(batch.rows, rank_.world.rank(), rank_.world.size());
   const std::vector<double> got = session_->logits(my_part(batch));
   const int64_t begin = range.first * batch.length * V,
                 end = begin + range.count * batch.length * V;

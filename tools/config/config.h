@@ -1,7 +1,7 @@
 // The configuration of `fsdp train`: one typed struct with defaults, read from one YAML file and
 // `--set a.b=c` overrides. The fields are declared a second time, once, in config_fields.h;
 // reading, writing and the help all walk that list. A new option: a member here and a line there.
-// Not here: what a run does with it (tools/runtime), and checks that need the data or the model.
+// Not here: what a run does with it (tools/train), and checks that need the data or the model.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,14 @@
 
 #include "comm/fsdp/options.h"
 #include "core/dtype.h"
+#include "core/recompute.h"
 #include "optim/schedule.h"
+#include "tools/config/choices.h"
 #include "tools/data/sampler.h"
 #include "tools/data/text_source.h"
-#include "tools/runtime/session.h"
 
 namespace fsdp::config {
 
-using Decay = tools::SessionOptions::Decay;
-using LossMean = tools::SessionOptions::LossMean;
 enum class Wrap : uint8_t { kTransformerBlock, kNone, kSize, kClass };
 enum class LossScaling : uint8_t { kAuto, kNone, kTorch, kFairseq };
 

@@ -1,6 +1,6 @@
 // The rows that one rank gets at one step. A pure function of the step: nothing to save, resuming
 // is asking for a later step. The global batch of a step does not depend on the number of ranks.
-// Not here: making the tokens (token_cache.h), copying them to a device (tools/runtime).
+// Not here: making the tokens (token_cache.h), copying them to a device (tools/train).
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
-#include "tools/data/utf8.h"
+#include "tools/data/tokenizer/utf8.h"
 
 namespace fsdp::data {
 namespace {

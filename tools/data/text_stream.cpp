@@ -1,7 +1,7 @@
 // Contract: tools/data/text_stream.h.
 #include "tools/data/text_stream.h"
 
-#include "tools/data/utf8.h"
+#include "tools/data/tokenizer/utf8.h"
 
 namespace fsdp::data {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/data/tokenizer.h"
+#include "tools/data/tokenizer/tokenizer.h"
 
 namespace fsdp::data {
 

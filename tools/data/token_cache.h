@@ -13,7 +13,7 @@
 
 #include "core/io/file.h"
 #include "tools/data/text_source.h"
-#include "tools/data/tokenizer.h"
+#include "tools/data/tokenizer/tokenizer.h"
 
 namespace fsdp::data {
 

@@ -74,35 +74,6 @@ TEST_CASE("swiglu saves its two inputs and nothing else") {
   CHECK(backend.ledger().usage().total_current - before == 4096);
 }
 
-TEST_CASE("cast: values and gradients are rounded to the dtype they go to") {
-  cpu::CpuBackend backend;
-  Tape tape(backend);
-  const test::Leaf x(tape, test::random_tensor(backend, Shape{3, 67}, DType::kBF16, 1));
-  const Tensor wide = ops::cast(x.value(), DType::kF32);
-  CHECK(wide.dtype() == DType::kF32);
-  CHECK(wide.to_doubles() == x.value().to_doubles());  // a wider type holds all of a narrow one
-  const Tensor gradient = test::random_tensor(backend, wide.shape(), DType::kF32, 2);
-  tape.backward(wide, gradient);
-  CHECK(x.gradient().dtype() == DType::kBF16);
-  const std::vector<double> exact = gradient.to_doubles(), rounded = x.gradient().to_doubles();
-  for (size_t i = 0; i < exact.size(); ++i) {
-    CHECK(rounded[i] == static_cast<float>(BFloat16(static_cast<float>(exact[i]))));
-  }
-  CHECK(ops::cast(wide, DType::kF32).storage() == wide.storage());  // nothing to do
-}
-
-TEST_CASE("cast: a gradient through a piece in f32 against finite differences in f64") {
-  cpu::CpuBackend backend;
-  test::GradientCheck check(backend);
-  check.tolerance = 1e-3;  // f32 rounds what the differences are taken of
-  check.input("a", Shape{3, 5});
-  check.input("b", Shape{3, 5}, -3, 3);
-  check.run([](const Tensors& in) {
-    const Tensor a = ops::cast(in[0], DType::kF32), b = ops::cast(in[1], DType::kF32);
-    return Tensors{ops::add(ops::cast(ops::swiglu(a, b), DType::kF64), in[0])};
-  });
-}
-
 // ---------------------------------------------------------------------------- Dropout
 
 struct DropoutRig {

@@ -5,7 +5,7 @@
 #include "comm/local_transport.h"
 #include "tests/cuda_emulator/emulator.h"
 #include "tests/support/comm_checks.h"
-#include "tools/runtime/backend_choice.h"
+#include "tools/launch/backend_choice.h"
 
 namespace fsdp::test {
 namespace {

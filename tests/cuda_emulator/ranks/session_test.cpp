@@ -1,6 +1,6 @@
 // Sessions on GPUs that talk over NCCL: what is registered with it, and that a step is issued
 // without waiting for the GPU.
-#include "tools/runtime/session.h"
+#include "tools/train/session.h"
 
 #include <atomic>
 #include <thread>

@@ -1,5 +1,5 @@
 // Characters of UTF-8 text and the classes that tokenizers ask for, as of Unicode 16.
-// Text here is valid UTF-8 (tools/data/utf8.h checks it). Not here: patterns (regex.h).
+// Text here is valid UTF-8 (tools/data/tokenizer/utf8.h checks it). Not here: patterns (regex.h).
 #pragma once
 
 #include <array>

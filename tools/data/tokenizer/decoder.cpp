@@ -6,7 +6,7 @@
 #include "tools/data/tokenizer/characters.h"
 #include "tools/data/tokenizer/json_node.h"
 #include "tools/data/tokenizer/normalizer.h"
-#include "tools/data/utf8.h"
+#include "tools/data/tokenizer/utf8.h"
 
 namespace fsdp::data {
 namespace {

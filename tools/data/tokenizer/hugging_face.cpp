@@ -20,7 +20,7 @@
 #include "tools/data/tokenizer/normalizer.h"
 #include "tools/data/tokenizer/pre_tokenizer.h"
 #include "tools/data/tokenizer/special_frame.h"
-#include "tools/data/utf8.h"
+#include "tools/data/tokenizer/utf8.h"
 
 namespace fsdp::data {
 namespace {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "tools/data/tokenizer.h"
+#include "tools/data/tokenizer/tokenizer.h"
 
 namespace fsdp::data {
 

@@ -1,0 +1,62 @@
+// The benchmark of a step on a small model: what it reports, on one and several ranks.
+#include "tools/bench/bench_step.h"
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "tests/support/sharded_run.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::tools {
+namespace {
+
+StepBenchOptions options(comm::Strategy strategy) {
+  StepBenchOptions options = {
+      .model = test::small_gpt2(), .batch = 6, .length = 7, .fsdp = {.strategy = strategy}, .steps = 3,
+      .traced_steps = 2};
+  options.model.embedding_dropout = options.model.attention_dropout =
+      options.model.residual_dropout = 0;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("bench step: one entry per step and slice, a falling loss, memory") {
+  for (const int ranks : {1, 2}) {
+    for (const auto strategy : {comm::Strategy::kFullShard, comm::Strategy::kNoShard}) {
+      CAPTURE(ranks);
+      comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+        RankContext rank{.world = world, .local_ranks = ranks};
+        const StepBench bench = bench_step(options(strategy), rank);
+        CHECK(bench.step_ms.size() == 3);
+        CHECK(bench.slices.size() == 3);
+        CHECK(bench.fastest_ms() > 0);
+        CHECK(bench.fastest_ms() <= bench.median_ms());
+        CHECK(bench.values.loss > 0);
+        CHECK(bench.memory.total_peak > 0);
+        CHECK(bench.process_ledger_peak == bench.memory.total_peak * static_cast<size_t>(ranks));
+        CHECK(bench.traces.size() == 2);
+        CHECK(bench.traces[0].size() == bench.traces[1].size());
+      });
+    }
+  }
+}
+
+TEST_CASE("bench step: a batch that cannot be dealt out, a sequence that is too long") {
+  StepBenchOptions wrong = options(comm::Strategy::kFullShard);
+  CHECK_NOTHROW(check(wrong, 3));
+  CHECK(test::error_of([&] { check(wrong, 4); }) ==
+        "bench step: --batch: expected a multiple of the 4 ranks, got 6");
+  wrong.length = 10;
+  CHECK(test::error_of([&] { check(wrong, 1); }) ==
+        "bench step: --seq: expected within [2, 9], got 10");
+}
+
+TEST_CASE("bench step: median of an even number of steps") {
+  const StepBench bench = {.step_ms = {4, 1, 3, 2}};
+  CHECK(bench.median_ms() == 2.5);
+  CHECK(bench.fastest_ms() == 1);
+  CHECK(bench.tokens_per_s({.batch = 6, .length = 7}) == 42000);
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,76 @@
+// The byte tokenizer gives every byte its own number and back.
+#include "tools/data/tokenizer/tokenizer.h"
+
+#include <doctest/doctest.h>
+
+#include "core/error.h"
+#include "core/io/file.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::data {
+namespace {
+
+TEST_CASE("bytes there and back") {
+  const auto tokenizer = make_tokenizer("bytes");
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
+  const std::vector<int32_t> ids = tokenizer->encode(all);
+  REQUIRE(ids.size() == 256);
+  for (int32_t i = 0; i < 256; ++i) CHECK(ids[static_cast<size_t>(i)] == i);
+  CHECK(tokenizer->decode(ids) == all);
+  CHECK(tokenizer->encode("").empty());
+}
+
+TEST_CASE("end of text is the last of the vocabulary and prints as nothing") {
+  const ByteTokenizer tokenizer;
+  CHECK(tokenizer.vocab_size() == 257);
+  CHECK(tokenizer.end_of_text() == 256);
+  const std::vector<int32_t> ids{'a', 256, 'b'};
+  CHECK(tokenizer.decode(ids) == "ab");
+}
+
+TEST_CASE("ids outside the vocabulary and unknown tokenizers") {
+  const ByteTokenizer tokenizer;
+  for (const int32_t id : {-1, 257}) {
+    const std::vector<int32_t> ids{id};
+    CHECK(test::error_of([&] { tokenizer.decode(ids); }) ==
+          "[decode] token: expected 0 to 256, got " + std::to_string(id));
+  }
+  CHECK(test::error_of([] { make_tokenizer("gpt2"); }) ==
+        "tokenizer: expected bytes or the path of a tokenizer.json, got \"gpt2\"");
+}
+
+TEST_CASE("the tokenizer of a folder") {
+  const test::TempFolder folder;
+  CHECK(default_tokenizer("") == "bytes");
+  CHECK(default_tokenizer(folder.path().string()) == "bytes");
+  const std::filesystem::path source = test::fixture_path("tokenizers/qwen2/tokenizer.json");
+  copy_tokenizer_files(source.string(), folder.path());
+  const std::string name = default_tokenizer(folder.path().string());
+  CHECK(name == (folder / "tokenizer.json").string());
+  for (const std::string& same : {name, folder.path().string()}) {
+    const auto tokenizer = make_tokenizer(same);
+    CHECK(tokenizer->name() == name);
+    CHECK(tokenizer->identity() == make_tokenizer(source.string())->identity());
+  }
+}
+
+TEST_CASE("which files are copied") {
+  const test::TempFolder from, to, other;
+  const std::string text = read_file(test::fixture_path("tokenizers/qwen2/tokenizer.json"));
+  from.write("tokenizer.json", text);
+  from.write("tokenizer_config.json", "{}");
+  from.write("config.json", "{}");
+  copy_tokenizer_files(from.path().string(), to.path());
+  CHECK(read_file(to / "tokenizer.json") == text);
+  CHECK(std::filesystem::exists(to / "tokenizer_config.json"));
+  CHECK(!std::filesystem::exists(to / "config.json"));
+  from.write("mine.json", text);
+  copy_tokenizer_files((from / "mine.json").string(), other.path());
+  CHECK(read_file(other / "tokenizer.json") == text);
+  CHECK(!std::filesystem::exists(other / "tokenizer_config.json"));
+  copy_tokenizer_files("bytes", "/no/such/folder");
+}
+
+}  // namespace
+}  // namespace fsdp::data

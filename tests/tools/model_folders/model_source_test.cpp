@@ -1,0 +1,107 @@
+// Models with and without an adapter: where their parts lie, and what their files say.
+#include "tools/model_folders/model_source.h"
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "core/io/safetensors.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tied_copy.h"
+
+namespace fsdp::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using test::contains;
+
+const fs::path kAdapter = test::fixture_path("models/lora_gpt2");
+
+TEST_CASE("model source: an adapter's folder leads to its base") {
+  const ModelSource source = find_model(kAdapter);
+  CHECK(source.adapter == kAdapter);
+  CHECK(source.folder == kAdapter / "base");
+  CHECK(source.config().hidden == 24);
+  CHECK(source.default_tokenizer() == "bytes");
+  CHECK(find_model(kAdapter, "elsewhere").folder == "elsewhere");
+  const ModelSource plain = find_model(kAdapter / "base");
+  CHECK(plain.adapter.empty());
+  CHECK(contains(test::error_of([] { find_model(kAdapter / "base", "elsewhere"); }),
+                 "no adapter_config.json"));
+}
+
+TEST_CASE("model source: the dtype that all weights have, masks and whole numbers aside") {
+  CHECK(dtype_of_weights(kAdapter / "base") == DType::kF32);
+  const auto dtype_with = [](DType a, DType b) {
+    const test::TempFolder folder;
+    SafetensorsWriter writer(folder / "model.safetensors",
+                             {{"a", a, {0}}, {"b", b, {0}}, {"mask", DType::kI64, {0}}});
+    writer.finish();
+    return dtype_of_weights(folder.path());
+  };
+  CHECK(dtype_with(DType::kBF16, DType::kBF16) == DType::kBF16);
+  CHECK(dtype_with(DType::kF16, DType::kF32) == std::nullopt);
+  CHECK(dtype_with(DType::kI32, DType::kF64) == DType::kF64);
+}
+
+TEST_CASE("model source: ranks compare the copy of a tied head together, and refuse it together") {
+  const test::TempFolder scratch;
+  const auto error_of_last = [&](const fs::path& folder) {
+    std::string error;
+    comm::run_local_ranks(3, [&](comm::Communicator& world) {
+      Session session(world, {.model = ModelSource{folder, ""}.config(), .max_length = 4});
+      try {
+        load_model(session, {folder, ""});
+      } catch (const AgreedError& agreed) {
+        if (world.rank() == 2) error = agreed.what();
+      }
+    });
+    return error;
+  };
+  constexpr size_t kElements = size_t{97} * 24;
+  test::write_with_tied_copy(scratch / "copy", {});
+  CHECK(error_of_last(scratch / "copy") == "");
+  for (const size_t part : {0, 1, 2}) {
+    const fs::path folder = scratch / std::to_string(part);
+    test::write_with_tied_copy(folder, kElements * part / 3);
+    const std::string error = error_of_last(folder);
+    CHECK(error.starts_with("rank " + std::to_string(part)));  // which compared it
+    CHECK(contains(error, "tied: lm_head.weight: expected absent or equal"));
+  }
+}
+
+TEST_CASE("model source: what is seen of a text that grows") {
+  models::ModelConfig config = models::family_defaults("gpt2");
+  config.max_positions = 32;
+  CHECK(seen_tokens(config, 3, 4) == 7);
+  CHECK(seen_tokens(config, 3, 40) == 32);
+  config.positions = models::PositionKind::kAlibi;  // nothing bounds them
+  CHECK(seen_tokens(config, 3, 4) == 7);
+  CHECK(seen_tokens(config, 3, int64_t{1} << 40) == 32);
+  CHECK(seen_tokens(config, 40, 0) == 40);
+  CHECK(seen_tokens(config, 40, int64_t{1} << 40) == 40);
+}
+
+TEST_CASE(
+    "model source: end tokens are generation_config.json's, or config.json's, one or several") {
+  const test::TempFolder folder;
+  const auto end_tokens = [&] { return ModelSource{folder.path(), ""}.end_tokens(); };
+  using Ids = std::vector<int64_t>;
+  CHECK(end_tokens().empty());
+  folder.write("config.json", R"({"eos_token_id": 7})");
+  CHECK(end_tokens() == Ids{7});
+  folder.write("config.json", R"({"eos_token_id": [7, 8]})");
+  CHECK(end_tokens() == Ids{7, 8});
+  folder.write("generation_config.json", R"({"bos_token_id": 1})");
+  CHECK(end_tokens() == Ids{7, 8});
+  folder.write("generation_config.json", R"({"eos_token_id": [9, 7]})");
+  CHECK(end_tokens() == Ids{9, 7});
+  folder.write("generation_config.json", R"({"eos_token_id": null})");
+  CHECK(end_tokens() == Ids{7, 8});
+  folder.write("generation_config.json", R"({"eos_token_id": "</s>"})");
+  CHECK(test::error_of(end_tokens) ==
+        (folder / "generation_config.json").string() +
+            ": eos_token_id: expected token ids of at most 32 bits, one or a list, got \"</s>\"");
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,108 @@
+// The table: sizes by hand. That they are those of real units: unit_timeline_test.cpp.
+#include "tools/predict/unit_table.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/sharded_run.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::tools {
+namespace {
+
+using comm::FsdpOptions;
+using comm::Strategy;
+
+TEST_CASE("unit table: a frozen shard is as wide as compute") {
+  // 2 bytes here, not 4.
+  const UnitRow unit = {.name = "root",
+                        .shapes = {Shape{64}, Shape{128}},
+                        .parameters = 192 << 10,
+                        .segments = {{64 << 10, 1, true}, {128 << 10, 1, false}},
+                        .options = {.param_dtype = DType::kBF16}};
+  const std::string table = format_units({unit}, {.param_dtype = DType::kBF16}, 1);
+  CHECK(test::contains(table, "0.50"));
+}
+
+TEST_CASE("unit table: sizes for many ranks, by hand") {
+  models::ModelConfig model = test::small_llama();
+  cpu::CpuBackend backend;
+  models::CausalLM module(model, backend, DType::kF32, 1);
+  const auto wrap = comm::wrap_classes({model.block_class});
+  const auto units = unit_rows(module, wrap, {}, 512);
+  REQUIRE(units.size() == static_cast<size_t>(model.layers) + 1);
+  int64_t parameters = 0;
+  for (const UnitRow& unit : units) {
+    parameters += unit.parameters;
+    // 512 slots of whole cache lines.
+    CHECK(unit.shard_numel() % 64 == 0);
+    CHECK(unit.shard_numel() * 512 >= unit.parameters);
+    CHECK((unit.shard_numel() - 64) * 512 <
+          unit.parameters + 64 * static_cast<int64_t>(unit.shapes.size()));
+  }
+  CHECK(parameters == model.parameter_count());
+}
+
+TEST_CASE("unit table: a group size that does not divide the ranks") {
+  const FsdpOptions options = {.strategy = Strategy::kHybridShard, .shard_size = 3};
+  CHECK(test::contains(test::error_of([&] { group_sizes(options, 8); }),
+                       "fsdp.shard_size: expected a divisor of 8 ranks, got 3"));
+  CHECK(group_sizes(options, 9).replicas == 3);
+}
+
+TEST_CASE("unit table: units that differ have a line of their own that says how") {
+  models::ModelConfig model = test::small_llama();
+  cpu::CpuBackend backend;
+  models::CausalLM module(model, backend, DType::kBF16, 1);
+  const FsdpOptions options = {
+      .param_dtype = DType::kBF16,
+      .units = {{.match = "blocks.0", .reshard_after_forward = false, .param_dtype = DType::kF32},
+                {.match = "blocks.1", .strategy = Strategy::kShardOptimizer}}};
+  const auto units = unit_rows(module, comm::wrap_classes({model.block_class}), options, 2);
+  const std::string table = format_units(units, options, 2);
+  CHECK(!test::contains(table, ".."));
+  CHECK(test::contains(table, "  parameters in f32, kept after forward\n"));
+  CHECK(test::contains(table, "  kept after forward, gradients whole\n"));
+}
+
+TEST_CASE("unit table: MiB of a shard, where a frozen parameter is not wide") {
+  const auto segments = [](bool trainable) {
+    return std::vector<SegmentExtent>{{1 << 20, 1, trainable}};
+  };
+  const auto unit = [&](const char* name, bool trainable) {
+    return UnitRow{.name = name,
+                   .shapes = {Shape{2 << 20}},
+                   .parameters = 2 << 20,
+                   .segments = segments(trainable),
+                   .options = {.param_dtype = DType::kBF16}};
+  };
+  const FsdpOptions options = {.param_dtype = DType::kBF16};
+  const std::string table = format_units({unit("a", true), unit("b", false)}, options, 2);
+  CHECK(test::contains(table, "1048576        4.00          4.00\n"));  // a: not alike
+  CHECK(test::contains(table, "1048576        2.00          4.00\n"));  // b
+  CHECK(test::contains(table, "2097152        6.00          8.00\n"));  // all
+}
+
+TEST_CASE("unit table: texts") {
+  std::vector<UnitRow> units = {
+      {.name = "root", .shapes = {Shape{7, 10}}, .parameters = 70, .segments = {{64, 1}}}};
+  for (int i = 0; i < 9; ++i) {
+    units.push_back({.name = fmt::format("blocks.{}", i),
+                     .shapes = {Shape{9, 10}, Shape{10}},
+                     .parameters = 100,
+                     .depth = 1,
+                     .segments = {{64, 2}}});
+  }
+  const std::string table = format_units(units, {}, 2);
+  CHECK(test::contains(table, "blocks.0 .. blocks.8"));
+  CHECK(test::contains(table, "28"));  // of padding: 2 x 64 - 100
+  CHECK(test::contains(format_units(units, {}, 1 << 30), " 68719476636 "));  // 2^36 - 100, alone
+  // 9 rows on 2 ranks are 5 and 4, of 10 elements; and 10 elements 5 and 5.
+  CHECK(
+      test::contains(format_layout(units, PyTorchLayout::kFsdp2, 2, DType::kF32),
+                     "blocks.0 .. blocks.8                  64              55          45 to 55"));
+  CHECK(test::contains(format_layout(units, PyTorchLayout::kFsdp1, 2, DType::kF32),
+                       "blocks.0 .. blocks.8                  64              50"));
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,64 @@
+// The text of progress lines, and which of them a file gets.
+#include "tools/report/progress.h"
+
+#include <limits>
+
+#include <doctest/doctest.h>
+
+#include "core/io/file.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::tools {
+namespace {
+
+TEST_CASE("progress: durations and counts") {
+  CHECK(format_duration(0) == "0:00");
+  CHECK(format_duration(7.4) == "0:07");
+  CHECK(format_duration(59.6) == "1:00");
+  CHECK(format_duration(3599) == "59:59");
+  CHECK(format_duration(3 * 3600 + 4 * 60 + 5) == "3:04:05");
+  CHECK(format_duration(std::numeric_limits<double>::infinity()) == "?");
+  CHECK(format_count(7) == "7");
+  CHECK(format_count(999) == "999");
+  CHECK(format_count(1000) == "1,000");
+  CHECK(format_count(1234567) == "1,234,567");
+  CHECK(format_count(-1000) == "-1,000");
+}
+
+TEST_CASE("progress: the line") {
+  CHECK(format_progress({.step = 20,
+                         .total = 300,
+                         .loss = 1.23456,
+                         .grad_norm = 0.5,
+                         .learning_rate = 3e-4,
+                         .tokens_per_s = 12345.6,
+                         .peak_memory_bytes = 3 << 20,
+                         .seconds_left = 61}) ==
+        "step  20/300  loss 1.2346  grad norm 0.500  lr 3.00e-04  12,346 tokens/s  3.0 MiB  "
+        "ETA 1:01");
+}
+
+TEST_CASE("progress: a file gets the first, every n-th and the last step, and notes") {
+  const test::TempFolder folder;
+  std::FILE* file = std::fopen((folder / "out").c_str(), "w");
+  {
+    Progress progress(file, -1, 3);
+    for (int64_t step = 1; step <= 7; ++step) progress.step({.step = step, .total = 7});
+    progress.note("note");
+  }
+  std::fclose(file);
+  std::string firsts;
+  const std::string text = read_file(folder / "out");
+  for (size_t i = 0; i < text.size(); i = text.find('\n', i) + 1) firsts += text.substr(i, 6) + "|";
+  CHECK(firsts == "step 1|step 3|step 6|step 7|note\n|");
+  CHECK(!test::contains(text, "\r"));
+}
+
+TEST_CASE("progress: ranks without output are silent") {
+  Progress progress(nullptr, -1, 1);
+  progress.step({.step = 1, .total = 1});
+  progress.note("nobody reads this");
+}
+
+}  // namespace
+}  // namespace fsdp::tools

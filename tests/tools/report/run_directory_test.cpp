@@ -1,0 +1,65 @@
+// Making the folder of a run.
+#include "tools/report/run_directory.h"
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "core/io/json.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::tools {
+namespace {
+
+TEST_CASE("run directory: never one that is there already") {
+  const test::TempFolder folder;
+  CHECK(create_numbered(folder / "a/b/run") == folder / "a/b/run");
+  CHECK(create_numbered(folder / "a/b/run") == folder / "a/b/run-2");
+  CHECK(create_numbered(folder / "a/b/run/") == folder / "a/b/run-3");
+  folder.write("file", "x");
+  CHECK(test::contains(test::error_of([&] { create_numbered(folder / "file/run"); }),
+                       "runtime.run_dir: "));
+}
+
+TEST_CASE("run directory: one that was asked for and is there, and a disk that is full") {
+  const test::TempFolder folder;
+  const auto refusal = [&](const std::filesystem::path& path, int64_t bytes) {
+    return test::error_of([&] { check_run_directory(path, bytes); });
+  };
+  const std::string taken =
+      fmt::format("runtime.run_dir: {} is there already; give another one", folder.path().string());
+  CHECK(refusal(folder.path(), 1) == taken);
+  std::string made;
+  comm::run_local_ranks(2, [&](comm::Communicator& world) {
+    const std::string error =
+        test::error_of([&] { make_run_directory(world, folder.path().string() + "/", "name"); });
+    if (world.rank() == 0) made = error;
+  });
+  CHECK(test::contains(made, taken));
+  CHECK(refusal(folder / "a/b", 1) == "");
+  CHECK(refusal("", 1) == "");
+  CHECK(!std::filesystem::exists(folder / "a"));
+  const std::string full = refusal(folder / "a/b", int64_t{1} << 62);
+  CHECK(full.starts_with(fmt::format("runtime.run_dir: {}: ", folder.path().string())));
+  CHECK(full.ends_with("MiB are free, the trained model needs 4398046511104.0 MiB"));
+}
+
+TEST_CASE("run directory: one for all ranks, with what was run") {
+  const test::TempFolder folder;
+  std::vector<std::string> paths(3);
+  comm::run_local_ranks(3, [&](comm::Communicator& world) {
+    const auto path = make_run_directory(world, folder / "run", "name");
+    write_run_arguments(world, path,
+                        {.command = "train", .config = "c.yaml", .overrides = {"a=1"}});
+    paths[static_cast<size_t>(world.rank())] = path.string();
+  });
+  CHECK(paths[0] == (folder / "run").string());
+  CHECK(paths[1] == paths[0]);
+  CHECK(paths[2] == paths[0]);
+  const Json arguments = read_json_file(folder / "run/run_args.json");
+  CHECK(arguments.at("world_size") == 3);
+  CHECK(arguments.at("hosts").size() == 3);
+  CHECK(arguments.at("set") == Json({"a=1"}));
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,160 @@
+// What a session refuses when it is made, and positions of padded rows. What it computes:
+// tests/e2e/verify_models.sh.
+#include "tools/train/session.h"
+
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "tests/support/sharded_run.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_models.h"
+
+namespace fsdp::tools {
+namespace {
+
+// The error of set-up and one step, "" when there is none.
+std::string error_with(int ranks, const comm::FsdpOptions& fsdp) {
+  SessionOptions options;
+  options.model = models::family_defaults("gpt2");
+  options.model.tied_head = false;
+  options.model.vocabulary = 11;
+  options.model.hidden = 8;
+  options.model.layers = 2;
+  options.model.heads = options.model.kv_heads = 2;
+  options.model.head_dim = 4;
+  options.model.ffn = 16;
+  options.model.max_positions = options.max_length = 6;
+  options.wrap = comm::wrap_classes({"GPT2Block", "Embedding"});
+  options.fsdp = fsdp;
+  return test::error_of([&] {
+    comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+      Session session(world, options);
+      session.initialise(models::from_scratch(3));
+      const std::vector<int32_t> tokens = {1, 2, 3, 4, 5, 6};
+      const Batch batch = {
+          .rows = 1, .length = 6, .tokens = tokens, .labels = tokens, .global_label_tokens = 5};
+      for (uint32_t step = 0; step < 2; ++step) session.train_step(batch, 1e-3, step).read();
+    });
+  });
+}
+
+TEST_CASE("session: token and position table as units of their own need two buffers") {
+  const std::string refused = error_with(2, {.units_in_flight = 1});
+  CHECK(test::contains(refused,
+                       "fsdp.units_in_flight: expected at least 2, got 1: the token and "
+                       "the position table are units of their own"));
+  CHECK(error_with(2, {.units_in_flight = 2}) == "");
+  CHECK(error_with(1, {.units_in_flight = 1}) == "");
+  CHECK(error_with(2, {.strategy = comm::Strategy::kShardGradOp, .units_in_flight = 1}) == "");
+  CHECK(error_with(2, {.strategy = comm::Strategy::kShardGradOp,
+                       .units_in_flight = 1,
+                       .release_arena = true}) == "");
+}
+
+// The mean of -ln p(token t) at every position t, of the logits.
+double unshifted_loss(const std::vector<double>& logits, const std::vector<int32_t>& tokens) {
+  const size_t vocabulary = logits.size() / tokens.size();
+  double sum = 0;
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    double total = 0;
+    for (size_t v = 0; v < vocabulary; ++v) total += std::exp(logits[t * vocabulary + v]);
+    sum += std::log(total) - logits[t * vocabulary + static_cast<size_t>(tokens[t])];
+  }
+  return sum / static_cast<double>(tokens.size());
+}
+
+TEST_CASE("session: a model that does not shift labels predicts every token where it stands") {
+  SessionOptions options;
+  options.model = test::small_workshop();
+  options.model.shifted_labels = false;
+  options.model.attention_dropout = options.model.residual_dropout = options.model.mlp_dropout = 0;
+  options.max_length = 6;
+  options.fsdp.param_dtype = options.fsdp.reduce_dtype = DType::kF64;
+  for (const auto mean : {config::LossMean::kTokens, config::LossMean::kRanks}) {
+    options.loss_mean = mean;
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      Session session(world, options);
+      session.initialise(models::from_scratch(3));
+      const std::vector<int32_t> tokens = {1, 2, 3, 4, 5, 6};
+      const Batch batch = {
+          .rows = 1, .length = 6, .tokens = tokens, .labels = tokens, .global_label_tokens = 6};
+      const double expected = unshifted_loss(session.logits(batch), tokens);
+      CHECK(session.evaluate(batch) == doctest::Approx(expected).epsilon(1e-12));
+      CHECK(session.train_step(batch, 0, 0).read().loss ==
+            doctest::Approx(expected).epsilon(1e-12));
+    });
+  }
+}
+
+// transformers numbers positions from the left edge whatever the mask says (GPT-2), fairseq from
+// the first token: there, padding in front changes nothing.
+// Its padding is also found without a mask.
+TEST_CASE("session: padding in front and learned positions") {
+  const std::vector<int32_t> alone = {5, 9, 2, 7};
+  const Batch plain = {
+      .rows = 1, .length = 4, .tokens = alone, .labels = alone, .global_label_tokens = 3};
+  const Batch padded = {.rows = 1,
+                        .length = 6,
+                        .tokens = {0, 0, 5, 9, 2, 7},
+                        .labels = {-100, -100, -100, 9, 2, 7},
+                        .mask = {0, 0, 1, 1, 1, 1},
+                        .global_label_tokens = 3};
+  for (const bool fairseq : {true, false}) {
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      SessionOptions options = {.model = fairseq ? test::tiny_fairseq() : test::tiny_gpt2(),
+                                .max_length = 6};
+      options.fsdp.param_dtype = options.fsdp.reduce_dtype = DType::kF64;
+      options.training = false;
+      Session session(world, options);
+      session.initialise(models::from_scratch(3));
+      const double difference = session.evaluate(padded) - session.evaluate(plain);
+      CHECK((std::abs(difference) < 1e-13) == fairseq);
+      Batch by_token = padded;
+      by_token.tokens = {1, 1, 5, 9, 2, 7};
+      by_token.mask.clear();
+      CHECK((std::abs(session.evaluate(by_token) - session.evaluate(plain)) < 1e-13) == fairseq);
+    });
+  }
+}
+
+// fairseq's padding as a token of a text: no row's loss may depend on what comes later, and it is
+// nothing to predict. Both means over the same two targets.
+TEST_CASE("session: padding within a text is neither predicted nor predicts") {
+  using Ids = std::vector<int32_t>;
+  for (const auto mean : {config::LossMean::kTokens, config::LossMean::kRanks}) {
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      SessionOptions options = {.model = test::tiny_fairseq(), .max_length = 6};
+      options.loss_mean = mean;
+      options.model.embedding_dropout = options.model.attention_dropout = 0;
+      options.model.residual_dropout = options.model.mlp_dropout = 0;
+      options.fsdp.param_dtype = options.fsdp.reduce_dtype = DType::kF64;
+      Session session(world, options);
+      session.initialise(models::from_scratch(3));
+      const auto loss = [&](const Ids& tokens, const Ids& labels) {
+        const Batch batch = {.rows = static_cast<int64_t>(tokens.size()) / 6,
+                             .length = 6,
+                             .tokens = tokens,
+                             .labels = labels,
+                             .global_label_tokens = 2};
+        return session.train_step(batch, 0, 0).read().loss;
+      };
+      const Ids early = {-100, 1, 5, 9, 2, -100};  // of the row below
+      const double expected = loss({1, 1, 5, 9, 2, 7}, {-100, -100, -100, 9, 2, -100});
+      CHECK(expected > 0);
+      CHECK(loss({1, 1, 5, 9, 2, 7}, early) == expected);
+      CHECK(loss({1, 1, 5, 9, 2, 4}, early) == expected);
+      // Each row begins anew.
+      CHECK(loss({5, 9, 2, 7, 7, 7, 1, 5, 9, 2, 7, 7},
+                 {-100, 9, 2, -100, -100, -100, 1, 5, -100, -100, -100, -100}) ==
+            loss({5, 9, 2, 7, 7, 7, 1, 5, 9, 4, 4, 4},
+                 {-100, 9, 2, -100, -100, -100, -100, -100, -100, -100, -100, -100}));
+      CHECK(loss({5, 9, 2, 1, 1, 1}, {5, 9, 2, 1, 1, 1}) ==
+            loss({5, 9, 2, 1, 1, 1}, {5, 9, 2, -100, -100, -100}));
+    });
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,171 @@
+// The text of a run as batches of ranks.
+#include "tools/train/train_data.h"
+
+#include <algorithm>
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "tests/support/temp_folder.h"
+#include "tools/launch/launch.h"
+
+namespace fsdp::tools {
+namespace {
+
+config::TrainConfig config_of(const test::TempFolder& folder, int64_t batch) {
+  config::TrainConfig config;
+  config.data.train = {(folder / "train.txt").string()};
+  config.data.validation = {(folder / "validation.txt").string()};
+  config.data.cache_dir = (folder / "cache").string();
+  config.data.sequence_length = 4;
+  config.train.batch = batch;
+  return config;
+}
+
+TEST_CASE("train data: ranks get disjoint rows that make up the batches of one rank") {
+  const test::TempFolder folder;
+  folder.write("train.txt", "abcdefghijklmnopqrstuvwxyz0123456789");  // 37 tokens: 9 sequences
+  folder.write("validation.txt", "The quick brown fox");              // 20 tokens: 5 sequences
+  for (const int world_size : {1, 2, 3}) {
+    std::vector<std::vector<int64_t>> samples(static_cast<size_t>(world_size));
+    int64_t global_labels = 0;
+    comm::run_local_ranks(world_size, [&](comm::Communicator& world) {
+      const TrainData data(world, config_of(folder, 4));
+      std::vector<int64_t>& mine = samples[static_cast<size_t>(world.rank())];
+      for (int64_t step = 0; step < 3; ++step) {
+        const Batch batch = data.training(true).get(step);
+        CHECK(batch.length == 4);
+        CHECK(batch.tokens.size() == static_cast<size_t>(batch.rows * 4));
+        mine.insert(mine.end(), batch.samples.begin(), batch.samples.end());
+        if (world.rank() == 0) global_labels += batch.global_label_tokens;
+      }
+      CHECK(data.validation(true).batches == 2);
+      CHECK(data.validation(true).get(1).global_label_tokens == 3);
+      CHECK(data.training(false).get(0).global_label_tokens == 4 * 4);
+      CHECK(data.validation(false).get(1).global_label_tokens == 4);
+      CHECK(data.bigram_entropy().has_value());
+    });
+    std::vector<int64_t> all;
+    for (const auto& mine : samples) all.insert(all.end(), mine.begin(), mine.end());
+    std::sort(all.begin(), all.end());
+    CHECK(all == std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8});
+    CHECK(global_labels == 9 * 3);
+  }
+}
+
+// What TrainData says on `ranks` ranks.
+std::string error_on(int ranks, const config::TrainConfig& config) {
+  std::string message;
+  comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+    try {
+      TrainData data(world, config);
+      agree(world, [&] { data.check_vocabulary(100); });
+    } catch (const AgreedError& error) {
+      if (world.rank() == 0) message = error.what();
+    }
+  });
+  return message;
+}
+
+TEST_CASE("train data: errors that all ranks agree on") {
+  const test::TempFolder folder;
+  folder.write("train.txt", "abcdefghijklmnopqrstuvwxyz0123456789");
+  folder.write("validation.txt", "The quick brown fox");
+  CHECK(test::contains(error_on(3, config_of(folder, 2)), "2 sequences"));
+  CHECK(test::contains(error_on(3, config_of(folder, 2)), "3 ranks"));
+  CHECK(test::contains(error_on(2, config_of(folder, 2)), "257"));  // against a vocabulary of 100
+  CHECK(test::contains(error_on(2, config_of(folder, 2)), "100"));
+  config::TrainConfig missing = config_of(folder, 2);
+  missing.data.train = {(folder / "missing.txt").string()};
+  CHECK(test::contains(error_on(2, missing), "missing.txt"));
+  missing.places["data.train"] = "run.yaml:7";
+  CHECK(error_on(2, missing) ==
+        "run.yaml:7: data.train: " + missing.data.train[0] + ": no such file");
+  missing.data.train.clear();
+  CHECK(test::contains(error_on(2, missing), "data.train"));
+}
+
+// deepseek-llm-7b has 100,015 tokens and 102,400 rows.
+TEST_CASE(
+    "train data: a table that is far larger than the tokenizer is a note, a smaller an error") {
+  const data::ByteTokenizer tokenizer;  // of another name than "bytes", as one of a folder
+  const auto note = [&](int64_t rows) {
+    return check_vocabulary("here", "a.json", tokenizer, rows);
+  };
+  CHECK(note(257) == "");
+  CHECK(note(1024) == "");
+  CHECK(note(1025) ==
+        "the tokenizer a.json has 257 tokens, the model's table 1025 rows: more than padding "
+        "explains; check that the tokenizer belongs to the model");
+  CHECK(test::error_of([&] { note(256); }) ==
+        "here: vocabulary mismatch: its tokenizer a.json has 257 tokens, the model 256 "
+        "(model.vocab_size)");
+  CHECK(fits_bytes(257));
+  CHECK(fits_bytes(1024));
+  CHECK_FALSE(fits_bytes(256));
+  CHECK_FALSE(fits_bytes(1025));
+}
+
+TEST_CASE("train data: a model of another vocabulary is refused, a padded one is not") {
+  const test::TempFolder folder;
+  folder.write("train.txt", "abcdefghijklmnopqrstuvwxyz0123456789");
+  folder.write("validation.txt", "The quick brown fox");
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    const TrainData data(world, config_of(folder, 2));
+    CHECK(data.sequences() == 9);
+    CHECK(data.check_vocabulary(257) == "");
+    CHECK(data.check_vocabulary(1024) == "");
+    for (const int64_t vocabulary : {256, 1025, 50257}) {
+      CHECK(test::error_of([&] { data.check_vocabulary(vocabulary); }) ==
+            fmt::format("data.train ({}): vocabulary mismatch: its tokenizer bytes has 257 tokens, "
+                        "the model {} (model.vocab_size)",
+                        (folder / "train.txt").string(), vocabulary));
+    }
+  });
+  config::TrainConfig short_validation = config_of(folder, 2);
+  short_validation.data.sequence_length = 21;
+  CHECK(error_on(2, short_validation) ==
+        fmt::format("data.validation ({}) has 20 tokens, fewer than one sequence of 21 "
+                    "(data.sequence_length)",
+                    (folder / "validation.txt").string()));
+}
+
+TEST_CASE("train data: the tokenizer is the given one, the model folder's, or bytes") {
+  const test::TempFolder folder;
+  folder.write("train.txt", "The quick brown fox jumps over the lazy dog");
+  folder.write("validation.txt", "The quick brown fox");
+  const std::filesystem::path qwen = test::fixture_path("tokenizers/qwen2");
+  config::TrainConfig config = config_of(folder, 4);
+  const auto name = [&] {
+    std::string out;
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      const TrainData data(world, config);
+      out = data.tokenizer_name();
+      CHECK(data.tokenizer().vocab_size() == (out == "bytes" ? 257 : 1205));
+    });
+    return out;
+  };
+  CHECK(name() == "bytes");
+  config.model.path = folder.path().string();  // without a tokenizer.json
+  CHECK(name() == "bytes");
+  config.model.path = qwen.string();
+  CHECK(name() == (qwen / "tokenizer.json").string());
+  config.data.tokenizer = "bytes";
+  CHECK(name() == "bytes");
+  config.model.path = "";
+  config.data.tokenizer = qwen.string();
+  CHECK(name() == qwen.string());
+}
+
+TEST_CASE("train data: paths are looked for here, then beside the configuration") {
+  const test::TempFolder folder;
+  folder.write("beside.txt", "x");
+  const std::filesystem::path config_file = folder / "config.yaml";
+  CHECK(resolve_path("beside.txt", config_file) == (folder / "beside.txt").string());
+  CHECK(resolve_path("nowhere.txt", config_file) == "nowhere.txt");
+  CHECK(resolve_path("/absolute.txt", config_file) == "/absolute.txt");
+  CHECK(resolve_path("", config_file) == "");
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,391 @@
+// From configuration to model and session options.
+#include "tools/train/train_setup.h"
+
+#include <cmath>
+#include <limits>
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "tests/support/temp_folder.h"
+#include "tools/train/train_data.h"
+
+namespace fsdp::tools {
+namespace {
+
+config::TrainConfig config_of(const std::string& yaml) {
+  return config::parse_config(yaml, "test.yaml", {});
+}
+
+std::string error_of(const std::string& yaml) {
+  return test::error_of([&] { model_config(config_of(yaml), 257); });
+}
+
+TEST_CASE("train setup: a model from sizes") {
+  const models::ModelConfig model = model_config(
+      config_of("model: {model_type: llama, hidden_size: 64, layers: 3, heads: 4, kv_heads: 2}\n"
+                "data: {sequence_length: 32}\n"),
+      257);
+  CHECK(model.family == "llama");
+  CHECK(model.vocabulary == 257);
+  CHECK(model.head_dim == 16);
+  CHECK(model.kv_heads == 2);
+  CHECK(model.ffn == 192);  // 64 * 8 / 3 = 170, up to a multiple of 32
+  CHECK(model.max_positions == 32);
+  CHECK(!model.tied_head);
+}
+
+TEST_CASE("train setup: a preset with other sizes") {
+  const models::ModelConfig model = model_config(
+      config_of("model: {preset: gpt2-124m, hidden_size: 48, heads: 6, layers: 2, dropout: 0.25}"),
+      300);
+  CHECK(model.family == "gpt2");
+  CHECK(model.vocabulary == 300);
+  CHECK(model.hidden == 48);
+  CHECK(model.head_dim == 8);
+  CHECK(model.ffn == 192);
+  CHECK(model.layers == 2);
+  CHECK(model.max_positions == 1024);
+  CHECK(model.residual_dropout == 0.25);
+  CHECK(model.tied_head);
+}
+
+TEST_CASE("train setup: what does not make a model") {
+  CHECK(test::contains(error_of("model: {hidden_size: 64}"), "one of path, preset, or model_type"));
+  CHECK(test::contains(error_of("model: {model_type: llama, hidden_size: 64, heads: 5, layers: 1}"),
+                       "model.heads: expected a divisor of hidden_size 64, got 5"));
+  CHECK(
+      test::contains(error_of("model: {model_type: llama, hidden_size: 64, heads: 4}"), "layers"));
+  CHECK(test::contains(error_of("model: {preset: gpt2-124m, model_type: llama}"), "family gpt2"));
+  CHECK(test::contains(error_of("model: {preset: gpt2-124m}\ndata: {sequence_length: 2048}"),
+                       "the model has 1024 positions, got 2048"));
+  CHECK(test::contains(error_of("model: {path: /nowhere}"), "/nowhere: no such folder"));
+  CHECK(test::contains(error_of("model: {preset: gpt2-124m, activation: swish2}"),
+                       "model.activation: expected one of gelu"));
+}
+
+TEST_CASE("train setup: a model from a folder, with nothing that contradicts it") {
+  const test::TempFolder folder;
+  models::ModelConfig saved = models::preset("gpt2-124m");
+  saved.layers = 2;
+  folder.write("config.json", models::config_json(saved, "float32"));
+  const std::string path = "model: {path: " + folder.path().string();
+  CHECK(model_config(config_of(path + "}"), 257).vocabulary == 50257);
+  CHECK(model_config(config_of(path + ", model_type: gpt2, layers: 2, heads: 12}"), 257).layers ==
+        2);
+  CHECK(test::contains(error_of(path + ", layers: 3}"), "has 2, got 3"));
+  CHECK(test::contains(error_of(path + ", model_type: llama}"), "has gpt2, got llama"));
+  CHECK(test::contains(error_of(path + ", tie_embeddings: false}"), "has true, got false"));
+  CHECK(test::contains(error_of(path + ", shift_labels: false}"), "has true, got false"));
+  CHECK(test::contains(error_of(path + ", activation: gelu}"), "model.activation"));
+  CHECK(test::contains(error_of(path + ", init_deviation: 0.5}"), "has 0.02, got 0.5"));
+}
+
+TEST_CASE("train setup: what the family's config.json cannot say is refused") {
+  const auto sized = [](const std::string& more) {
+    return error_of("model: {hidden_size: 64, layers: 1, heads: 4, " + more + "}");
+  };
+  CHECK(sized("model_type: gpt2, kv_heads: 2") ==
+        "model.kv_heads: the config.json of the family gpt2 cannot say 2; it would be read back "
+        "as 4");
+  CHECK(sized("model_type: gpt2, head_dim: 32").starts_with("model.head_dim: "));
+  CHECK(sized("model_type: gpt2, rope_theta: 10000") ==
+        "model.rope_theta: the family gpt2 has no rotary positions");
+  CHECK(sized("model_type: gpt2, shift_labels: false").starts_with("model.shift_labels: "));
+  CHECK(sized("model_type: workshop_gpt, tie_embeddings: false, shift_labels: false") == "");
+  CHECK(sized("model_type: llama, activation: gelu_new") ==
+        "model.activation: the MLP of the family llama is SwiGLU, got gelu_new");
+  CHECK(sized("model_type: bloom, ffn: 100").starts_with("model.ffn: "));
+  CHECK(sized("model_type: gpt_neox, head_dim: 32").starts_with("model.head_dim: "));
+  CHECK(sized("model_type: bloom, dropout: 0.1") == "");
+  CHECK(sized("model_type: llama, kv_heads: 2, head_dim: 32, rope_theta: 5, dropout: 0.1") == "");
+  for (const std::string& name : models::preset_names()) {
+    CAPTURE(name);
+    CHECK(error_of("model: {preset: " + name + ", dropout: 0.1}") == "");
+  }
+}
+
+TEST_CASE("train setup: wrap policies") {
+  cpu::CpuBackend backend;
+  models::ModelConfig small = models::preset("gpt2-124m");
+  small.layers = 2;
+  models::CausalLM model(small, backend, DType::kF32, 1);
+  const auto units = [&](const std::string& fsdp) {
+    const config::TrainConfig config = config_of("fsdp: {" + fsdp + "}");
+    const comm::WrapPolicy policy = session_options(config, small, 1, {}).wrap;
+    std::string names;
+    if (!policy) return std::string("default");
+    for (const auto& unit : comm::unchecked_units(model, policy)) names += unit.name + " ";
+    return names;
+  };
+  CHECK(units("wrap: transformer_block") == "default");
+  CHECK(units("wrap: none") == "root ");
+  CHECK(units("wrap: class, wrap_classes: [GPT2MLP]") == "root blocks.0.mlp blocks.1.mlp ");
+  CHECK(units("auto_wrap_policy: TRANSFORMER_BASED_WRAP,"
+              "fsdp_transformer_layer_cls_to_wrap: \"Embedding, GPT2Block\"") ==
+        "root embedding.tokens embedding.positions blocks.0 blocks.1 ");
+  // PyTorch's default, 100 million: nothing here is as large.
+  CHECK(units("wrap: SIZE_BASED_WRAP") == "root ");
+  CHECK(units("wrap: size, min_num_params: 7000000") ==
+        "root embedding.tokens blocks.0 blocks.1 head ");
+}
+
+TEST_CASE("train setup: options of the session") {
+  const config::TrainConfig config = config_of(
+      "model: {preset: gpt2-124m}\n"
+      "train: {dtype: bf16, clip_norm: 0.5, optimizer: {beta2: 0.99, decay: all}}\n"
+      "fsdp: {strategy: hybrid_shard, shard_size: 1, wrap: none, backward_prefetch: post}\n");
+  const SessionOptions options =
+      session_options(config, model_config(config, 257), 1, {.cpu = {.threads = 3}});
+  CHECK(options.fsdp.strategy == comm::Strategy::kHybridShard);
+  CHECK(options.fsdp.param_dtype == DType::kBF16);
+  CHECK(options.fsdp.reduce_dtype == DType::kF32);
+  CHECK(options.fsdp.backward_prefetch == comm::BackwardPrefetch::kPost);
+  REQUIRE(options.wrap);
+  CHECK(options.adamw.beta2 == 0.99);
+  CHECK(options.decay == config::Decay::kAll);
+  CHECK(options.clip_norm == 0.5);
+  CHECK(options.backend.cpu.threads == 3);
+}
+
+TEST_CASE("train setup: every way of sharding reaches the session") {
+  const config::TrainConfig config = config_of(
+      "model: {preset: gpt2-124m}\n"
+      "train: {micro_steps: 3, loss_mean: ranks, clip_type: inf, freeze: ['*.wte.*'],\n"
+      "        recompute: {mode: full, every: 2}}\n"
+      "fsdp: {strategy: hybrid_shard_zero2, shard_size: 2, reshard_after_forward: true,\n"
+      "       prefetch_depth: 2, units_in_flight: 3, separate_reduce: false,\n"
+      "       release_arena: true,\n"
+      "       accumulation: reduce_scatter_each, divide_factor: 3, force_sum: true,\n"
+      "       absent_is_zero: true, fixed_order: true, reshard_group_size: 1}\n");
+  const SessionOptions options = session_options(config, {}, 2, {});
+  CHECK(options.fsdp.strategy == comm::Strategy::kHybridShardZero2);
+  CHECK(options.fsdp.shard_size == 2);
+  CHECK(options.fsdp.reshard_after_forward == true);
+  CHECK(options.fsdp.reshard_group_size == 1);
+  CHECK(options.fsdp.forward_prefetch == 2);
+  CHECK(options.fsdp.units_in_flight == 3);
+  CHECK(!options.fsdp.separate_reduce);
+  CHECK(options.fsdp.release_arena);
+  CHECK(options.fsdp.accumulation == comm::Accumulation::kReduceScatterEach);
+  CHECK(options.fsdp.divide_factor == 3.0);
+  CHECK(options.fsdp.force_sum);
+  CHECK(options.fsdp.absent_is_zero);
+  CHECK(options.fsdp.fixed_order);
+  CHECK(options.fsdp.micro_steps == 3);
+  CHECK(options.loss_mean == config::LossMean::kRanks);
+  CHECK(std::isinf(options.clip_power));
+  CHECK(options.recompute == RecomputeMode::kFull);
+  CHECK(options.recompute_every == 2);
+  CHECK(options.frozen == std::vector<std::string>{"*.wte.*"});
+  CHECK(session_options(config_of("fsdp: {forward_prefetch: false}"), {}, 1, {})
+            .fsdp.forward_prefetch == 0);
+  // More than an int holds: the most it holds, not what a cast leaves.
+  CHECK(session_options(config_of("fsdp: {prefetch_depth: 4294967297}"), {}, 1, {})
+            .fsdp.forward_prefetch == std::numeric_limits<int>::max());
+}
+
+TEST_CASE("train setup: stochastic rounding has the run's seed, and is of bf16") {
+  const auto seed_of = [](const std::string& train) {
+    return session_options(config_of("train: {" + train + "}"), {}, 1, {}).fsdp.rounding_seed;
+  };
+  CHECK(seed_of("dtype: bf16, seed: 7") == std::nullopt);
+  CHECK(seed_of("dtype: bf16, seed: 7, stochastic_rounding: true") == uint64_t{7});
+  for (const char* dtype : {"f32", "f16", "f64"}) {
+    CHECK(test::error_of(
+              [&] { seed_of(fmt::format("dtype: {}, stochastic_rounding: true", dtype)); }) ==
+          fmt::format("test.yaml:1: train.stochastic_rounding: rounds master weights to bf16, "
+                      "but {} is computed in",
+                      dtype));
+  }
+  const config::TrainConfig one_unit = config_of(
+      "train: {stochastic_rounding: true}\nfsdp: {units: [{match: head, param_dtype: bf16}]}\n");
+  CHECK(session_options(one_unit, {}, 1, {}).fsdp.rounding_seed == uint64_t{42});
+}
+
+TEST_CASE("train setup: what is found out late names its key and place too") {
+  const auto wrap_error = [](const config::TrainConfig& config) {
+    cpu::CpuBackend backend;
+    models::ModelConfig small = models::preset("gpt2-124m");
+    small.layers = 1;
+    models::CausalLM model(small, backend, DType::kF32, 1);
+    const comm::WrapPolicy policy = session_options(config, small, 1, {}).wrap;
+    return test::error_of([&] { policy(model); });
+  };
+  CHECK(wrap_error(config_of("fsdp:\n  wrap: class\n  wrap_classes: [GPTBlock]\n"))
+            .starts_with("test.yaml:3: fsdp.wrap_classes: no module of class 'GPTBlock'; this "
+                         "model has GPT2Block, "));
+  CHECK(wrap_error(
+            config::parse_config("fsdp: {wrap: class}", "test.yaml", {"fsdp.wrap_classes=[Foo]"}))
+            .starts_with("--set fsdp.wrap_classes=[Foo]: fsdp.wrap_classes: no module of class"));
+  const auto config = config_of("fsdp:\n  strategy: hybrid_shard\n  shard_size: 3\n");
+  CHECK(test::error_of([&] { session_options(config, {}, 4, {}); }) ==
+        "test.yaml:3: fsdp.shard_size: expected a divisor of 4 ranks, got 3");
+}
+
+TEST_CASE("train setup: units that differ") {
+  const auto options = session_options(
+      config_of("fsdp:\n  units:\n  - {match: root, reshard_after_forward: false}\n"
+                "  - match: blocks.1\n    strategy: zero2\n    reshard_group_size: 2\n"
+                "    param_dtype: f16\n    reduce_dtype: bf16\n"),
+      {}, 2, {});
+  const std::vector<comm::UnitOverride> expected = {
+      {.match = "root", .reshard_after_forward = false, .place = "test.yaml:3"},
+      {.match = "blocks.1",
+       .strategy = comm::Strategy::kShardGradOp,
+       .reshard_group_size = 2,
+       .param_dtype = DType::kF16,
+       .reduce_dtype = DType::kBF16,
+       .place = "test.yaml:4"}};
+  CHECK(options.fsdp.units == expected);
+  CHECK(options.loss_scale.initial == 65536);  // one unit in f16 is enough
+}
+
+TEST_CASE("train setup: LoRA from the section, or from an adapter's folder") {
+  CHECK(!lora_config(config_of("")));
+  const auto lora = lora_config(
+      config_of("lora: {r: 4, alpha: 6, dropout: 0.1, targets: all-linear}\nmodel: {path: /a/b}"));
+  REQUIRE(lora);
+  CHECK(lora->r == 4);
+  CHECK(lora->alpha == 6);
+  CHECK(lora->dropout == 0.1);
+  CHECK(lora->targets == std::vector<std::string>{"all-linear"});
+  CHECK(lora->base == "/a/b");
+  const std::string adapter = test::fixture_path("models/lora_gpt2").string();
+  config::TrainConfig config =
+      config_of("lora: {path: " + adapter + ", dropout: 0.2}\ndata: {sequence_length: 32}");
+  resolve_paths(config, "");
+  CHECK(config.model.path == adapter + "/base");
+  const auto loaded = session_options(config, model_config(config, 73), 1, {}).lora;
+  REQUIRE(loaded);
+  CHECK(loaded->r == 4);
+  CHECK(loaded->dropout == 0.2);
+  CHECK(loaded->targets == std::vector<std::string>{"c_attn"});
+  CHECK(loaded->base == adapter + "/base");
+  CHECK(test::contains(error_of("model: {path: " + adapter + "}"),
+                       "a LoRA adapter, no model; give it as lora.path"));
+}
+
+TEST_CASE("train setup: how much is trained") {
+  Parameter a("a", Shape{3, 1000}, {}, true), b("b", Shape{1000}, {}, false);
+  CHECK(describe_trained({&a, &b}) == "");
+  a.set_trainable(false);
+  CHECK(describe_trained({&a, &b}) == "1,000 of 4,000 parameters are trained (25.0000 %)");
+}
+
+TEST_CASE("train setup: groups that the ranks do not divide into, by key") {
+  const auto refusal = [](const std::string& fsdp, int ranks) {
+    const config::TrainConfig config = config_of("train: {micro_steps: 2}\nfsdp: {" + fsdp + "}");
+    return test::error_of([&] { session_options(config, {}, ranks, {}); });
+  };
+  const std::string hybrid = "strategy: hybrid_shard, shard_size: ";
+  CHECK(refusal(hybrid + "3", 4) ==
+        "test.yaml:2: fsdp.shard_size: expected a divisor of 4 ranks, got 3");
+  CHECK(refusal(hybrid + "8", 4).starts_with("test.yaml:2: fsdp.shard_size: "));
+  CHECK(refusal(hybrid + "2", 4) == "");
+  CHECK(refusal("reshard_group_size: 3", 4) ==
+        "test.yaml:2: fsdp.reshard_group_size: expected a divisor of the ranks of a shard group, "
+        "4, got 3");
+  CHECK(refusal("reshard_group_size: 3", 2) != "");
+  CHECK(refusal("reshard_group_size: 2", 2) == "");  // see remarks()
+  CHECK(refusal("reshard_group_size: 2", 1) == "");
+  const std::string fixed = "fixed_order: true, accumulation: reduce_scatter_each, ";
+  CHECK(refusal(fixed + hybrid + "2", 4).starts_with("test.yaml:2: fsdp.fixed_order: "));
+  CHECK(refusal(fixed + hybrid + "4", 4) == "");
+}
+
+TEST_CASE("train setup: the loss scale of f16, by rule and by value") {
+  const auto scale = [](const std::string& yaml) {
+    return session_options(config_of("train: {" + yaml + "}"), {}, 4, {}).loss_scale;
+  };
+  CHECK(scale("dtype: bf16").initial == 0);
+  CHECK(scale("dtype: f16").initial == 65536);
+  CHECK(scale("dtype: f16").rule.interval == 2000);
+  const auto fairseq = scale("dtype: f16, micro_steps: 3, loss_scale: {rule: fairseq, growth: 4}");
+  CHECK(fairseq.initial == 128);
+  CHECK(fairseq.rule.interval == 16384 / 12);
+  CHECK(fairseq.rule.growth == 4);
+  CHECK(scale("dtype: f32, loss_scale: {rule: torch, initial: 8}").initial == 8);
+  CHECK(test::contains(test::error_of([&] { scale("dtype: f16, loss_scale: {rule: none}"); }),
+                       "f16 needs loss scaling"));
+  const auto refusal = [&](const std::string& yaml) {
+    return test::error_of([&] { scale("dtype: f16, loss_scale: {" + yaml + "}"); });
+  };
+  CHECK(refusal("rule: fairseq, minimum: 128") ==
+        "train.loss_scale.minimum: expected less than the initial scale 128, got 128");
+  CHECK(refusal("initial: 8, floor: 9") ==
+        "train.loss_scale.floor: expected at most the initial scale 8, got 9");
+  CHECK(refusal("initial: 8, floor: 8, minimum: 7") == "");
+}
+
+TEST_CASE("train setup: what ranks and data make of options") {
+  const auto remarks_of = [](const std::string& yaml, int64_t sequences, int ranks) {
+    std::string out;
+    for (const std::string& line : remarks(config_of(yaml), {}, ranks, sequences)) {
+      out += line + "\n";
+    }
+    return out;
+  };
+  CHECK(remarks_of("", 8, 2) == "");
+  CHECK(remarks_of("train: {batch: 9}", 8, 2) ==
+        "train.batch is 9, the data has 8 sequences: every step is an epoch and takes them all\n");
+  CHECK(remarks_of("train: {micro_steps: 4}", 8, 2) == "");
+  CHECK(remarks_of("train: {micro_steps: 4}", 8, 3) ==
+        "train.micro_steps is 4, a rank has at most 3 sequences in a step: the other micro-steps "
+        "are empty\n");
+  CHECK(remarks_of("fsdp: {reshard_group_size: 2}", 8, 4) == "");
+  CHECK(test::contains(remarks_of("fsdp: {reshard_group_size: 2}", 8, 2), "no effect"));
+  CHECK(remarks(config_of("train: {batch: 9}"), {}, 2).empty());  // of unknown data
+  const std::string later = "train: {micro_steps: 2}\nfsdp: {accumulation: reduce_scatter_each";
+  CHECK(test::contains(remarks_of(later + ", strategy: hybrid_shard, shard_size: 4}", 8, 4),
+                       "is reduce_each"));
+  CHECK(remarks_of(later + ", strategy: hybrid_shard, shard_size: 2}", 8, 4) == "");
+  CHECK(remarks_of(later + ", strategy: no_shard}", 8, 4) == "");
+}
+
+TEST_CASE("train setup: buffer_dtype where a model has position tables, and where it has none") {
+  const config::TrainConfig half = config_of("train: {buffer_dtype: bf16}");
+  const config::TrainConfig full = config_of("train: {buffer_dtype: f32}");
+  for (const char* family : {"llama", "bloom"}) {
+    const models::ModelConfig model = models::family_defaults(family);
+    CHECK(session_options(half, model, 1, {}).model.buffer_dtype == DType::kBF16);
+    REQUIRE(remarks(half, model, 1).size() == 1);
+    CHECK(test::contains(remarks(half, model, 1)[0], "lose digits"));
+    CHECK(remarks(full, model, 1).empty());
+  }
+  CHECK(test::contains(remarks(half, models::family_defaults("llama"), 1)[0], "rotary"));
+  CHECK(test::contains(remarks(half, models::family_defaults("bloom"), 1)[0], "ALiBi"));
+  const models::ModelConfig learned = models::family_defaults("gpt2");
+  for (const config::TrainConfig& config : {half, full}) {
+    CHECK(test::contains(test::error_of([&] { session_options(config, learned, 1, {}); }),
+                         "has no effect on gpt2: it has neither rotary positions nor ALiBi"));
+  }
+}
+
+TEST_CASE("train setup: ranks with different configurations are told where they differ") {
+  const auto message_of = [](const std::string& key, const std::string& value) {
+    std::vector<std::string> messages(3);
+    comm::run_local_ranks(3, [&](comm::Communicator& world) {
+      std::vector<std::string> overrides = {"train.lr=0.5", "sample.tokens=1",
+                                            "sample.prompt=two\nlines"};
+      if (world.rank() == 2) overrides.push_back(key + "=" + value);
+      const auto config = config::parse_config("", "", overrides);
+      messages[static_cast<size_t>(world.rank())] =
+          test::error_of([&] { check_same_config(world, config); });
+    });
+    CHECK(messages[0] == messages[1]);
+    CHECK(messages[0] == messages[2]);
+    return messages[0];
+  };
+  CHECK(message_of("train.lr", "0.25") ==
+        "ranks have different configurations: train.lr: 0.5 on rank 0, 0.25 on rank 2");
+  CHECK(message_of("data.train", "b.txt") ==
+        "ranks have different configurations: data.train: [] on rank 0, [\"b.txt\"] on rank 2");
+  for (const char* own : {"runtime.run_dir", "runtime.name", "data.cache_dir"}) {
+    CHECK(message_of(own, "x") == "");
+  }
+  CHECK(message_of("runtime.threads", "3") == "");
+}
+
+}  // namespace
+}  // namespace fsdp::tools

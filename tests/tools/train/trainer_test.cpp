@@ -1,0 +1,293 @@
+// The training loop on a model so small that steps take microseconds.
+#include "tools/train/trainer.h"
+
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "core/io/file.h"
+#include "core/io/json.h"
+#include "tests/support/temp_folder.h"
+#include "tools/launch/launch.h"
+
+namespace fsdp::tools {
+namespace {
+
+constexpr int64_t kLength = 6;
+
+SessionOptions tiny_options() {
+  SessionOptions options;
+  options.model = models::family_defaults("llama");
+  options.model.vocabulary = 11;
+  options.model.hidden = 8;
+  options.model.layers = 2;
+  options.model.heads = options.model.kv_heads = 2;
+  options.model.head_dim = 4;
+  options.model.ffn = 16;
+  options.model.max_positions = options.max_length = kLength;
+  return options;
+}
+
+// Row `sample` counts up from its number, modulo the vocabulary.
+Batch rows_of(const std::vector<int64_t>& samples, int64_t global_rows) {
+  Batch batch = {.rows = static_cast<int64_t>(samples.size()), .length = kLength};
+  batch.samples = samples;
+  for (const int64_t sample : samples) {
+    for (int64_t t = 0; t < kLength; ++t) {
+      batch.tokens.push_back(static_cast<int32_t>((sample + t) % 11));
+    }
+  }
+  batch.labels = batch.tokens;
+  batch.global_label_tokens = global_rows * (kLength - 1);
+  return batch;
+}
+
+// Two rows in a batch, dealt in turn; the third validation batch has one row only.
+BatchSource training(const comm::Communicator& world) {
+  return {.batches = 0, .get = [&world](int64_t step) {
+            std::vector<int64_t> mine;
+            for (int64_t row = world.rank(); row < 2; row += world.size()) {
+              mine.push_back(2 * step + row);
+            }
+            return rows_of(mine, 2);
+          }};
+}
+BatchSource validation(const comm::Communicator& world) {
+  return {.batches = 2, .get = [&world](int64_t i) {
+            if (i == 1)
+              return rows_of(world.rank() == 0 ? std::vector<int64_t>{7} : std::vector<int64_t>{},
+                             1);
+            return training(world).get(40);
+          }};
+}
+
+struct Run {
+  TrainOutcome outcome;
+  std::string error;
+  std::string metrics;
+};
+
+Run run(int ranks, const TrainerOptions& options) {
+  const test::TempFolder folder;
+  Run result;
+  comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+    Session session(world, tiny_options());
+    session.initialise(models::from_scratch(3));
+    Progress progress(nullptr, -1, 1);
+    MetricsLog log = world.rank() == 0 ? MetricsLog(folder / "metrics.jsonl") : MetricsLog();
+    Trainer trainer(session, options, progress, log);
+    try {
+      const TrainOutcome outcome = trainer.run(training(world), validation(world));
+      if (world.rank() == 0) result.outcome = outcome;
+    } catch (const AgreedError& error) {
+      if (world.rank() == 0) result.error = error.what();
+    }
+  });
+  result.metrics = read_file(folder / "metrics.jsonl");
+  return result;
+}
+
+std::vector<Json> lines_of(const std::string& text) {
+  std::vector<Json> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    lines.push_back(parse_json(text.substr(begin, end - begin), "metrics"));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+TEST_CASE("trainer: steps, logged lines, evaluations") {
+  const Run one = run(
+      1, {.steps = 30, .log_every = 4, .eval_every = 20, .schedule = {.peak = 0.03, .total = 30}});
+  CHECK(one.outcome.steps == 30);
+  CHECK(one.outcome.signal == 0);
+  CHECK(one.outcome.true_tokens == 30 * 2 * (kLength - 1));
+  REQUIRE(one.outcome.validation_loss.has_value());
+  CHECK(*one.outcome.validation_loss < 1.5);  // of ln 11 = 2.4
+  std::vector<int64_t> logged, evaluated;
+  for (const Json& line : lines_of(one.metrics)) {
+    (line.contains("loss") ? logged : evaluated).push_back(line.at("step"));
+  }
+  CHECK(logged == std::vector<int64_t>{1, 4, 8, 12, 16, 20, 24, 28, 30});
+  CHECK(evaluated == std::vector<int64_t>{20, 30});
+}
+
+// A synchronous backend computes each step's forward before the step before it is read.
+TEST_CASE("trainer: the tokens per second of a line are those of its steps") {
+  const test::TempFolder folder;
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    SessionOptions options = tiny_options();
+    options.backend.cpu.synchronous = true;
+    options.backend.cpu.delay = [](const std::string&, std::string_view task) {
+      return task == "embedding_forward" ? 20'000 : 0;
+    };
+    Session session(world, options);
+    session.initialise(models::from_scratch(3));
+    Progress progress(nullptr, -1, 1);
+    MetricsLog log(folder / "metrics.jsonl");
+    Trainer(session, {.steps = 4, .log_every = 1, .schedule = {.peak = 0.01, .total = 4}}, progress,
+            log)
+        .run(training(world), {});
+  });
+  const std::vector<Json> lines = lines_of(read_file(folder / "metrics.jsonl"));
+  REQUIRE(lines.size() == 4);
+  for (const Json& line : lines) {
+    CHECK(line.at("tokens_per_s").get<double>() < 2 * (kLength - 1) / 0.02);
+  }
+}
+
+TEST_CASE("trainer: any number of ranks trains the same model") {
+  const TrainerOptions options = {
+      .steps = 12, .log_every = 1, .schedule = {.peak = 0.02, .total = 12}};
+  const Run one = run(1, options);
+  for (const int ranks : {2, 3}) {  // the third rank never gets a row
+    CAPTURE(ranks);
+    const Run several = run(ranks, options);
+    CHECK(several.outcome.train_loss == doctest::Approx(one.outcome.train_loss).epsilon(1e-5));
+    CHECK(several.outcome.validation_loss.value() ==
+          doctest::Approx(one.outcome.validation_loss.value()).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("trainer: the train loss is the mean over the last logging interval") {
+  const Run all = run(1, {.steps = 5, .log_every = 1, .schedule = {.peak = 0.01, .total = 5}});
+  const Run last = run(1, {.steps = 5, .log_every = 3, .schedule = {.peak = 0.01, .total = 5}});
+  const std::vector<Json> lines = lines_of(all.metrics);
+  double sum = 0;
+  for (const size_t i : {2, 3, 4}) sum += lines.at(i).at("loss").get<double>();
+  CHECK(last.outcome.train_loss == doctest::Approx(sum / 3));
+}
+
+TEST_CASE("trainer: a loss that is not finite names step and unit, and is logged") {
+  const Run run_away =
+      run(2, {.steps = 50, .log_every = 10, .schedule = {.peak = 1e38, .total = 50}});
+  CHECK(test::contains(run_away.error, "not finite"));
+  CHECK(test::contains(run_away.error, "step "));
+  CHECK(test::contains(run_away.error, " on rank "));
+  const Json last = lines_of(run_away.metrics).back();
+  CHECK((last.at("loss").is_null() || last.at("grad_norm").is_null()));
+}
+
+// Requirement: of 625 steps ten are skipped, so that step 500 has the rate of update 490.
+TEST_CASE("trainer: skipped steps move neither the optimizer nor the schedule") {
+  const test::TempFolder folder;
+  TrainOutcome outcome;
+  comm::run_local_ranks(2, [&](comm::Communicator& world) {
+    SessionOptions session_options = tiny_options();
+    session_options.fsdp.param_dtype = DType::kF16;
+    session_options.loss_scale = optim::LossScalerOptions::torch();
+    Session session(world, session_options);
+    session.initialise(models::from_scratch(3));
+    Progress progress(nullptr, -1, 1);
+    MetricsLog log = world.rank() == 0 ? MetricsLog(folder / "metrics.jsonl") : MetricsLog();
+    BatchSource source = training(world);
+    source.get = [&world, all = source.get](int64_t step) {
+      Batch batch = all(step);
+      // On one rank only.
+      if (step % 40 == 7 && step < 400 && world.rank() == 1) batch.gradient_factor = INFINITY;
+      return batch;
+    };
+    Trainer trainer(
+        session,
+        {.steps = 501,
+         .log_every = 1,
+         .schedule = {.kind = optim::ScheduleKind::kLinear, .peak = 5e-5, .total = 625}},
+        progress, log);
+    const TrainOutcome mine = trainer.run(source, {});
+    if (world.rank() == 0) outcome = mine;
+    for (const optim::AdamW::State& state : session.optimizer().state()) {
+      for (const double t : state.step_counts.to_doubles()) CHECK(t == 491);
+    }
+  });
+  CHECK(outcome.skipped == 10);
+  const std::vector<Json> lines = lines_of(read_file(folder / "metrics.jsonl"));
+  const Json& step_500 = lines.at(500);  // counted from 0
+  CHECK(step_500.at("learning_rate").get<double>() == doctest::Approx(1.08e-5).epsilon(1e-12));
+  CHECK(step_500.at("skipped_steps") == 10);
+  CHECK(step_500.at("loss_scale").get<double>() == 64);  // 65536 / 2^10
+  CHECK(lines.at(7).at("grad_norm").is_null());
+}
+
+TEST_CASE("trainer: a run in which every step was skipped is an error") {
+  const auto error_after = [](int64_t steps, int64_t overflowing) {
+    std::string error;
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      SessionOptions session_options = tiny_options();
+      session_options.fsdp.param_dtype = DType::kF16;
+      session_options.loss_scale = {.initial = 8, .rule = {}};
+      Session session(world, session_options);
+      session.initialise(models::from_scratch(3));
+      Progress progress(nullptr, -1, 1);
+      MetricsLog log;
+      BatchSource source = training(world);
+      source.get = [overflowing, all = source.get](int64_t step) {
+        Batch batch = all(step);
+        if (step < overflowing) batch.gradient_factor = INFINITY;
+        return batch;
+      };
+      const TrainerOptions options = {.steps = steps, .schedule = {.peak = 1e-3, .total = steps}};
+      Trainer trainer(session, options, progress, log);
+      error = test::error_of([&] { trainer.run(source, {}); });
+    });
+    return error;
+  };
+  CHECK(
+      error_after(3, 3) ==
+      "no step updated the model: gradients overflowed in all 3, the last time at a loss scale of "
+      "2; lower train.loss_scale.initial or raise train.steps");
+  CHECK(error_after(3, 2) == "");
+}
+
+TEST_CASE("trainer: a loss scale that cannot fall further ends the run with a reason") {
+  std::string error;
+  comm::run_local_ranks(2, [&](comm::Communicator& world) {
+    SessionOptions session_options = tiny_options();
+    session_options.fsdp.param_dtype = DType::kF16;
+    session_options.loss_scale = {.initial = 8, .rule = {.minimum = 1}};
+    Session session(world, session_options);
+    session.initialise(models::from_scratch(3));
+    Progress progress(nullptr, -1, 1);
+    MetricsLog log;
+    BatchSource source = training(world);
+    source.get = [all = source.get](int64_t step) {
+      Batch batch = all(step);
+      batch.gradient_factor = INFINITY;
+      return batch;
+    };
+    Trainer trainer(session, {.steps = 50, .schedule = {.peak = 1e-3, .total = 50}}, progress, log);
+    try {
+      trainer.run(source, {});
+    } catch (const AgreedError& e) {
+      if (world.rank() == 0) error = e.what();
+    }
+  });
+  CHECK(test::contains(error,
+                       "step 3: gradients overflow at a loss scale of 2, after 3 skipped steps, "
+                       "and the next one would not be above train.loss_scale.minimum 1: "));
+}
+
+TEST_CASE("trainer: micro-steps, and the mean over ranks where rows are equally long") {
+  const auto loss_of = [&](int micro_steps, config::LossMean mean) {
+    double loss = 0;
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      SessionOptions options = tiny_options();
+      options.fsdp.micro_steps = micro_steps;
+      options.loss_mean = mean;
+      Session session(world, options);
+      session.initialise(models::from_scratch(3));
+      Progress progress(nullptr, -1, 1);
+      MetricsLog log;
+      Trainer trainer(session, {.steps = 9, .schedule = {.peak = 0.02, .total = 9}}, progress, log);
+      loss = trainer.run(training(world), {}).train_loss;
+    });
+    return loss;
+  };
+  const double once = loss_of(1, config::LossMean::kTokens);
+  CHECK(loss_of(2, config::LossMean::kTokens) == doctest::Approx(once).epsilon(1e-6));
+  CHECK(loss_of(2, config::LossMean::kRanks) == doctest::Approx(once).epsilon(1e-6));
+}
+
+}  // namespace
+}  // namespace fsdp::tools

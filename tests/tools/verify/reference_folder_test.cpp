@@ -1,0 +1,184 @@
+// Parts of a batch, and the layout "model": what is read, what is refused and in which words.
+#include "tools/verify/reference_folder.h"
+
+#include <filesystem>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/reference_copy.h"
+
+namespace fsdp::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using test::contains;
+using test::error_of;
+using test::fixture_path;
+using test::ReferenceCopy;
+
+TEST_CASE("a part of a batch keeps its rows, samples and the global label count") {
+  const GlobalBatch batch = {.rows = 3,
+                             .length = 2,
+                             .tokens = {1, 2, 3, 4, 5, 6},
+                             .labels = {1, 2, 3, -100, -100, 6},
+                             .first_sample = 10};
+  CHECK(batch.label_tokens() == 2);  // labels at position 0 have nothing that predicts them
+  const Batch part = part_of(batch, {.first = 1, .count = 2});
+  CHECK(part.rows == 2);
+  CHECK(part.length == 2);
+  CHECK(part.tokens == std::vector<int32_t>{3, 4, 5, 6});
+  CHECK(part.labels == std::vector<int32_t>{3, -100, -100, 6});
+  CHECK(part.samples == std::vector<int64_t>{11, 12});
+  CHECK(part.global_label_tokens == 2);
+  const Batch none = part_of(batch, {.first = 3, .count = 0});
+  CHECK(none.rows == 0);
+  CHECK(none.length == 2);
+  CHECK(none.tokens.empty());
+  CHECK(none.global_label_tokens == 2);
+}
+
+TEST_CASE("layout model: batch, limits by dtype, trajectory") {
+  const fs::path folder = fixture_path("models/gpt2");
+  const Reference f64 = read_reference(folder, {.dtype = DType::kF64, .trajectory = true});
+  CHECK(f64.layout == "model");
+  REQUIRE(f64.pass);
+  CHECK(f64.pass->batch.rows == 2);
+  CHECK(f64.pass->batch.length == 11);
+  CHECK(f64.pass->batch.label_tokens() == 13);  // label_tokens of reference.json
+  CHECK(f64.pass->loss == 5.313604309170908);
+  CHECK(*f64.pass->loss_limit == 1e-13);
+  CHECK(*f64.pass->logits_limit == 1e-12);
+  CHECK(*f64.pass->gradients_limit == 1e-11);
+  REQUIRE(f64.trajectories.size() == 1);
+  const ReferenceTrajectory& run = f64.trajectories[0];
+  CHECK(run.steps.size() == 20);
+  CHECK(run.steps[19].learning_rate == doctest::Approx(0.0003).epsilon(1e-12));
+  CHECK(run.steps[19].batch.first_sample == 38);
+  CHECK(*run.parameter_limit == 1e-10);
+  CHECK(run.final_parameters->names().size() == f64.pass->gradients->names().size());
+  CHECK(f64.longest_sequence() == 19);  // 7 tokens of a prompt and 12 new ones
+
+  const Reference f32 = read_reference(folder, {.dtype = DType::kF32});
+  CHECK(f32.trajectories.empty());
+  CHECK(*f32.pass->gradients_limit == 5e-5);
+  const Reference bf16 = read_reference(folder, {.dtype = DType::kBF16, .trajectory = true});
+  CHECK(*bf16.pass->logits_limit == doctest::Approx(2 * 0.018037458786832626));
+  CHECK(bf16.pass->loss_limit_is_absolute);
+  CHECK(!bf16.pass->gradients_limit);
+  CHECK(!bf16.trajectories[0].parameter_limit);
+  const Reference adapter =
+      read_reference(fixture_path("models/lora_gpt2"), {.dtype = DType::kBF16});
+  CHECK(*adapter.pass->loss_limit == 0.03);
+  CHECK(!adapter.pass->logits_limit);  // it states none
+  const Reference f16 = read_reference(folder, {.dtype = DType::kF16, .trajectory = true});
+  CHECK(!f16.pass->loss_limit);
+  CHECK(!f16.pass->logits_limit);
+  CHECK(!f16.pass->gradients_limit);
+  CHECK(!f16.trajectories[0].loss_limit);
+  CHECK(!f16.trajectories[0].parameter_limit);
+  CHECK(contains(f16.notes.at(0), "not judged"));
+}
+
+TEST_CASE("one tolerance sets all limits but that of the key biases") {
+  Reference reference =
+      read_reference(fixture_path("models/gpt2"), {.dtype = DType::kF32, .trajectory = true});
+  reference.set_all_limits(0.25);
+  CHECK(*reference.pass->loss_limit == 0.25);
+  CHECK(*reference.pass->logits_limit == 0.25);
+  CHECK(*reference.pass->gradients_limit == 0.25);
+  CHECK(*reference.trajectories[0].loss_limit == 0.25);
+  CHECK(*reference.trajectories[0].grad_norm_limit == 0.25);
+  CHECK(*reference.trajectories[0].parameter_limit == 0.25);
+  CHECK(*reference.trajectories[0].key_bias_limit == 0.05);
+}
+
+TEST_CASE("the folder of an adapter leads to its base; the reference is the adapter's alone") {
+  const fs::path folder = fixture_path("models/lora_gpt2");
+  const Reference reference = read_reference(folder, {.dtype = DType::kF64, .trajectory = true});
+  REQUIRE(reference.lora);
+  CHECK(reference.lora->r == 4);
+  CHECK(reference.model_folder == folder / "base");
+  CHECK(reference.config.hidden == 24);
+  CHECK(reference.pass->gradients->names().size() == 4);
+  CHECK(reference.pass->merged->names() ==
+        std::vector<std::string>{"transformer.h.0.attn.c_attn.weight"});
+  CHECK(*reference.pass->merged_limit == 1e-12);
+  CHECK(reference.trajectories[0].steps.size() == 10);
+  const Reference plain = read_reference(fixture_path("models/gpt2"), {.dtype = DType::kF64});
+  CHECK(!plain.lora);
+  CHECK(plain.model_folder == plain.folder);
+  CHECK(!plain.pass->merged);
+}
+
+TEST_CASE("families, adapters and descriptions that are not known") {
+  const ReferenceCopy family("models/gpt2");
+  family.set("config.json", "/model_type", "t5");
+  CHECK(contains(family.unsupported(), "config.json: model family: expected one of"));
+  const ReferenceCopy adapter("models/gpt2");
+  fs::copy_file(adapter.path() / "config.json", adapter.path() / "adapter_config.json");
+  CHECK(contains(adapter.error(), "adapter_config.json: "));
+  CHECK(contains(adapter.error(), "is not supported by this build"));
+  const ReferenceCopy prose("models/gpt2");
+  prose.set("reference.json", "/trajectory/optimizer", "SGD");
+  CHECK(contains(prose.unsupported(), "reference.json: trajectory.optimizer: expected \"torch."));
+}
+
+TEST_CASE("missing and misshapen things are named with their file") {
+  CHECK(contains(error_of([] { read_reference("/nowhere", {.dtype = DType::kF32}); }),
+                 "/nowhere: no such folder"));
+  for (const char* file :
+       {"config.json", "reference.json", "reference.safetensors", "trajectory.safetensors"}) {
+    const ReferenceCopy copy("models/gpt2");
+    fs::remove(copy.path() / file);
+    CHECK_MESSAGE(contains(copy.error(), file), copy.error());
+  }
+  const ReferenceCopy untrained("models/gpt2");
+  fs::remove(untrained.path() / "trajectory.safetensors");
+  CHECK(contains(untrained.error(), "the folder has no training run; without --trajectory"));
+  const ReferenceCopy key("models/gpt2");
+  key.set("reference.json", "/trajectory/steps/4", Json{{"lr", 1e-3}, {"loss_f64", 1.0}});
+  CHECK_MESSAGE(contains(key.error(), "reference.json: trajectory.steps[4].grad_norm_f64: missing"),
+                key.error());
+  const ReferenceCopy number("models/gpt2");
+  number.set("reference.json", "/loss_f64", "five");
+  CHECK(contains(number.error(), "reference.json: loss_f64: expected a number, got \"five\""));
+
+  const Reference reference =
+      read_reference(fixture_path("models/llama_linear_tied"), {.dtype = DType::kF32});
+  CHECK(contains(error_of([&] { reference.pass->gradients->read("model.norm.weight", {7}); }),
+                 "reference.safetensors: tensor \"grad.model.norm.weight\": expected (7), got ("));
+  CHECK(contains(error_of([&] { reference.pass->gradients->read("nothing", {7}); }),
+                 "reference.safetensors: no tensor \"grad.nothing\""));
+}
+
+TEST_CASE("key biases: only where channels are not rotated, in every layout of q, k and v") {
+  const models::ModelConfig gpt2 =
+      read_reference(fixture_path("models/gpt2_5heads"), {.dtype = DType::kF32}).config;
+  using Ranges = std::vector<std::pair<int64_t, int64_t>>;
+  const auto ranges = [](const models::ModelConfig& config, const std::string& parameter) {
+    Ranges out;
+    for (const ElementRange& range : key_bias(config, parameter)) {
+      out.emplace_back(range.first, range.end);
+    }
+    return out;
+  };
+  const std::string packed = "blocks.1.attention.qkv.bias";
+  CHECK(ranges(gpt2, packed) == Ranges{{40, 48}, {48, 56}, {56, 64}, {64, 72}, {72, 80}});
+  CHECK(ranges(gpt2, "blocks.1.attention.qkv.weight").empty());
+  CHECK(ranges(gpt2, "blocks.1.attention.out.bias").empty());
+  models::ModelConfig by_head = gpt2;
+  by_head.packed_by_head = true;
+  by_head.heads = by_head.kv_heads = 2;
+  CHECK(ranges(by_head, packed) == Ranges{{8, 16}, {32, 40}});
+  by_head.positions = models::PositionKind::kRope;
+  by_head.rope.fraction = 0.25;
+  CHECK(ranges(by_head, packed) == Ranges{{10, 16}, {34, 40}});
+  by_head.packed_qkv = by_head.packed_by_head = false;
+  CHECK(ranges(by_head, "blocks.1.attention.k.bias") == Ranges{{2, 8}, {10, 16}});
+  const models::ModelConfig llama =
+      read_reference(fixture_path("models/llama_linear_tied"), {.dtype = DType::kF32}).config;
+  CHECK(ranges(llama, "blocks.1.attention.k.bias").empty());
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,32 @@
+// Training steps under several settings of the sharding layer, in turns: a machine that slows down
+// slows all of them down. Read next: tools/bench/bench_step.h. Not here: printing
+// (tools/commands/bench_sharding.cpp).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/bench/bench_step.h"
+
+namespace fsdp::tools {
+
+struct ShardingSetting {
+  std::string name;
+  comm::FsdpOptions fsdp = {};
+  RecomputeMode recompute = RecomputeMode::kNone;
+  int64_t recompute_every = 1;
+  bool alone = false;  // the whole batch on the first rank, with the threads of all
+};
+
+// vary: "strategy", "schedule" or "recompute". Strategies: that of one rank first; hybrid ones
+// where the number of ranks is a product.
+std::vector<ShardingSetting> sharding_settings(const std::string& vary, int ranks);
+
+// By setting; of those alone on the first rank only. Goes through all settings kBenchRounds times
+// (fewer when `step` has fewer steps) and deals the steps out to the rounds; step.traced_steps are
+// those of each round. Collective.
+constexpr int64_t kBenchRounds = 3;
+std::vector<StepBench> bench_in_turns(const std::vector<ShardingSetting>& settings,
+                                      StepBenchOptions step, RankContext& rank);
+
+}  // namespace fsdp::tools

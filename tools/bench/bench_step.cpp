@@ -1,0 +1,153 @@
+// The order of a benchmark: warm-up, memory, then steps and slices of the speed of light in turn.
+#include "tools/bench/bench_step.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "models/token_padding.h"
+#include "models/weights.h"
+#include "tools/predict/memory_report.h"
+
+namespace fsdp::tools {
+namespace {
+
+constexpr int kWarmUpSteps = 2;
+constexpr uint64_t kSeed = 0;
+constexpr double kLearningRate = 1e-4;
+
+SessionOptions session_options(const StepBenchOptions& options, const BackendOptions& backend) {
+  SessionOptions session;
+  session.model = options.model;
+  session.max_length = options.length;
+  session.fsdp = options.fsdp;
+  session.recompute = options.recompute;
+  session.recompute_every = options.recompute_every;
+  session.fsdp.param_dtype = options.dtype;
+  session.fsdp.reduce_dtype = accumulation_dtype(options.dtype);
+  session.backend = backend;
+  return session;
+}
+
+Batch random_batch(const StepBenchOptions& options, comm::Communicator& world) {
+  Batch batch = {.rows = options.batch / world.size(), .length = options.length};
+  batch.global_label_tokens =
+      options.batch * (options.length - (options.model.shifted_labels ? 1 : 0));
+  const auto vocabulary = static_cast<uint32_t>(options.model.vocabulary);
+  for (int64_t i = 0; i < batch.rows * batch.length; ++i) {
+    const Philox4x32 words =
+        philox4x32({static_cast<uint32_t>(i), 0, 0, 0}, {static_cast<uint32_t>(world.rank()), 0});
+    auto token = static_cast<int32_t>(words[0] % vocabulary);
+    if (models::is_padding(options.model, token)) ++token;  // a text has none: its work is less
+    batch.tokens.push_back(token % static_cast<int32_t>(vocabulary));
+  }
+  batch.labels = batch.tokens;
+  for (int64_t i = 0; i < batch.rows; ++i) batch.samples.push_back(world.rank() * batch.rows + i);
+  return batch;
+}
+
+class StepBenchmark {
+ public:
+  StepBenchmark(const StepBenchOptions& options, RankContext& rank)
+      : options_(options), rank_(rank), batch_(random_batch(options, rank.world)) {}
+
+  StepBench run() {
+    rank_.world.barrier();  // ranks of one process: nobody has made anything yet
+    const size_t resident_before = process_memory().resident;
+    rank_.world.barrier();
+    session_ = std::make_unique<Session>(rank_.world, session_options(options_, rank_.backend));
+    session_->initialise(models::from_scratch(kSeed));
+    session_->backend().ledger().reset_peak();
+    for (int i = 0; i < kWarmUpSteps; ++i) step();
+    read_memory(resident_before);
+    std::optional<SpeedOfLightMeter> meter;
+    if (options_.speed_of_light) {
+      meter.emplace(session_->backend(), step_extents(options_, rank_.world.size()));
+    }
+    for (int64_t i = 0; i < options_.steps; ++i) {
+      result_.step_ms.push_back(step());
+      rank_.world.barrier();
+      if (meter) result_.slices.push_back(meter->measure());
+    }
+    for (int64_t i = 0; i < options_.traced_steps; ++i) trace_step();
+    return std::move(result_);
+  }
+
+ private:
+  // Milliseconds, all ranks starting together.
+  double step() {
+    rank_.world.barrier();
+    const auto start = std::chrono::steady_clock::now();
+    result_.values = session_->train_step(batch_, kLearningRate, steps_done_++).read();
+    const std::chrono::duration<double, std::milli> passed =
+        std::chrono::steady_clock::now() - start;
+    return passed.count();
+  }
+
+  void read_memory(size_t resident_before) {
+    rank_.world.barrier();
+    const ProcessMemory process = process_memory();
+    result_.resident_growth =
+        process.peak_resident - std::min(process.peak_resident, resident_before);
+    result_.memory = session_->backend().ledger().usage();
+    result_.process_ledger_peak =
+        result_.memory.total_peak * static_cast<size_t>(rank_.local_ranks);
+    rank_.world.barrier();
+  }
+
+  void trace_step() {
+    Trace trace;
+    session_->backend().set_trace(&trace);
+    step();
+    session_->backend().set_trace(nullptr);
+    rank_.world.barrier();
+    result_.traces.push_back(trace.events());
+  }
+
+  const StepBenchOptions& options_;
+  RankContext& rank_;
+  Batch batch_;
+  std::unique_ptr<Session> session_;
+  StepBench result_;
+  uint32_t steps_done_ = 0;
+};
+
+}  // namespace
+
+double StepBench::fastest_ms() const { return *std::min_element(step_ms.begin(), step_ms.end()); }
+
+double StepBench::median_ms() const {
+  std::vector<double> sorted = step_ms;
+  std::sort(sorted.begin(), sorted.end());
+  const size_t half = sorted.size() / 2;
+  return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
+
+double StepBench::tokens_per_s(const StepBenchOptions& options) const {
+  return 1e3 * static_cast<double>(options.batch * options.length) / fastest_ms();
+}
+
+StepExtents step_extents(const StepBenchOptions& options, int ranks) {
+  return {.model = options.model,
+          .batch = options.batch / ranks,
+          .length = options.length,
+          .compute = options.dtype,
+          .gradient = accumulation_dtype(options.dtype),
+          .shards = comm::shard_group_size(options.fsdp, ranks)};
+}
+
+void check(const StepBenchOptions& options, int ranks) {
+  FSDP_CHECK(options.batch >= ranks && options.batch % ranks == 0,
+             "bench step: --batch: expected a multiple of the {} ranks, got {}", ranks,
+             options.batch);
+  const bool learned = options.model.positions == models::PositionKind::kLearned;
+  FSDP_CHECK(options.length >= 2 && (!learned || options.length <= options.model.max_positions),
+             "bench step: --seq: expected within [2, {}], got {}", options.model.max_positions,
+             options.length);
+}
+
+StepBench bench_step(const StepBenchOptions& options, RankContext& rank) {
+  return StepBenchmark(options, rank).run();
+}
+
+}  // namespace fsdp::tools

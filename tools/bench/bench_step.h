@@ -1,0 +1,50 @@
+// Times training steps on random tokens against the speed of light of the same run: forward, mean
+// cross-entropy over all tokens, backward, global-norm clip, AdamW; no dropout.
+// Read next: tools/bench/speed_of_light.h. Not here: printing (tools/commands/bench.cpp).
+#pragma once
+
+#include <vector>
+
+#include "core/memory_ledger.h"
+#include "core/trace.h"
+#include "tools/bench/speed_of_light.h"
+#include "tools/launch/launch.h"
+#include "tools/train/session.h"
+
+namespace fsdp::tools {
+
+struct StepBenchOptions {
+  models::ModelConfig model;
+  int64_t batch = 4;  // sequences per step, over all ranks
+  int64_t length = 64;
+  DType dtype = DType::kF32;  // of compute; master weights and gradient sums are f32
+  comm::FsdpOptions fsdp;     // dtypes follow from the one above
+  RecomputeMode recompute = RecomputeMode::kNone;
+  int64_t recompute_every = 1;  // in every k-th block
+  int64_t steps = 10;           // timed
+  bool speed_of_light = true;   // measured between the steps
+  int64_t traced_steps = 0;     // more steps, kernel by kernel
+};
+
+// Of this rank.
+struct StepBench {
+  std::vector<double> step_ms;       // one per timed step
+  std::vector<SpeedOfLight> slices;  // measured between them
+  MemoryUsage memory;                // ledger after the warm-up
+  size_t process_ledger_peak = 0;    // of all ranks in this process
+  size_t resident_growth = 0;  // peak RSS of this process less its RSS before the model existed
+  StepValues values;           // of the last step
+  std::vector<std::vector<TraceEvent>> traces;  // by traced step
+
+  double fastest_ms() const;
+  double median_ms() const;
+  double tokens_per_s(const StepBenchOptions& options) const;  // all ranks, in the fastest step
+};
+// Error when the batch cannot be dealt out to the ranks.
+void check(const StepBenchOptions& options, int ranks);
+StepBench bench_step(const StepBenchOptions& options, RankContext& rank);
+
+// What one rank does in a step.
+StepExtents step_extents(const StepBenchOptions& options, int ranks);
+
+}  // namespace fsdp::tools

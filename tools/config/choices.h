@@ -1,0 +1,15 @@
+// Named choices of the configuration that the session carries out as they are.
+#pragma once
+
+#include <cstdint>
+
+namespace fsdp::config {
+
+// Which parameters AdamW's weight decay shrinks: all of two or more dimensions, all, none.
+enum class Decay : uint8_t { kMatrices, kAll, kNone };
+
+// The loss of a step: the mean over all label tokens of the global batch; or the mean over ranks
+// and micro-steps of each one's mean (PyTorch's habit), where those without labels count as 0.
+enum class LossMean : uint8_t { kTokens, kRanks };
+
+}  // namespace fsdp::config

@@ -1,0 +1,79 @@
+// The byte tokenizer, and which tokenizer a name means. Contract: tools/data/tokenizer/tokenizer.h.
+#include "tools/data/tokenizer/tokenizer.h"
+
+#include "core/error.h"
+#include "core/io/file.h"
+#include "core/rng.h"
+#include "tools/data/tokenizer/hugging_face.h"
+
+namespace fsdp::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path tokenizer_file(const std::string& name) {
+  fs::path file(name);
+  if (fs::is_directory(file)) file /= "tokenizer.json";
+  FSDP_CHECK(fs::exists(file),
+             "tokenizer: expected bytes or the path of a tokenizer.json, got \"{}\"", name);
+  return file;
+}
+
+}  // namespace
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special) const {
+  std::vector<int32_t> out;
+  encode_to(text, special,
+            [&](std::span<const int32_t> ids) { out.insert(out.end(), ids.begin(), ids.end()); });
+  return out;
+}
+
+uint64_t ByteTokenizer::identity() const { return hash_name("bytes, end of text 256"); }
+
+void ByteTokenizer::encode_to(std::string_view text, SpecialTokens, const UseIds& use) const {
+  constexpr size_t kStretch = 1 << 20;
+  std::vector<int32_t> ids;
+  for (size_t begin = 0; begin < text.size(); begin += kStretch) {
+    ids.clear();
+    for (const char c : text.substr(begin, kStretch)) ids.push_back(static_cast<uint8_t>(c));
+    use(ids);
+  }
+}
+
+std::string ByteTokenizer::decode(std::span<const int32_t> tokens, SpecialTokens) const {
+  std::string out;
+  for (const int32_t token : tokens) {
+    FSDP_CHECK(token >= 0 && token < vocab_size(), "[decode] token: expected 0 to {}, got {}",
+               vocab_size() - 1, token);
+    if (token != end_of_text()) out += static_cast<char>(token);
+  }
+  return out;
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name) {
+  if (name == "bytes") return std::make_unique<ByteTokenizer>();
+  return std::make_unique<HuggingFaceTokenizer>(tokenizer_file(name));
+}
+
+std::string default_tokenizer(const std::string& model_folder) {
+  const fs::path file = fs::path(model_folder) / "tokenizer.json";
+  return !model_folder.empty() && fs::exists(file) ? file.string() : "bytes";
+}
+
+void copy_tokenizer_files(const std::string& name, const fs::path& model_folder) {
+  if (name == "bytes") return;
+  const fs::path file = tokenizer_file(name);
+  write_file_atomically(model_folder / "tokenizer.json", read_file(file));
+  if (file.filename() != "tokenizer.json") return;  // what lies beside it may belong to others
+  copy_tokenizer_folder(file.parent_path(), model_folder);
+}
+
+void copy_tokenizer_folder(const fs::path& from, const fs::path& to) {
+  for (const char* name :
+       {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+        "vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja"}) {
+    if (fs::exists(from / name)) write_file_atomically(to / name, read_file(from / name));
+  }
+}
+
+}  // namespace fsdp::data

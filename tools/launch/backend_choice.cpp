@@ -1,0 +1,199 @@
+// One GPU a rank, by host.
+#include "tools/launch/backend_choice.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <sstream>
+
+#include <unistd.h>
+
+namespace fsdp::tools {
+namespace {
+
+constexpr int kAtOnce = 2;                               // collectives: a gather and a reduction
+constexpr const char* kMatmulChoices = ".cache/matmul";  // beside .cache/tokens
+
+RankGpus parse(const std::string& said) {  // a line each, in the order of the fields
+  std::istringstream lines(said);
+  std::string first;
+  RankGpus rank;
+  std::getline(lines, first);
+  rank.first_of_host = std::stoi(first);
+  std::getline(lines, rank.host);
+  std::getline(lines, rank.reason);
+  for (std::string id; std::getline(lines, id);) rank.gpus.push_back(id);
+  return rank;
+}
+
+// By rank, its place among those that it sees. Who sees fewest takes first, one that fewest have
+// taken: ranks that all see the same take them in turn.
+std::vector<size_t> take_gpus(const std::vector<RankGpus>& ranks) {
+  std::vector<size_t> order(ranks.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return ranks[a].gpus.size() < ranks[b].gpus.size(); });
+  std::map<std::string, int> users;
+  std::vector<size_t> taken(ranks.size());
+  for (const size_t rank : order) {
+    const std::vector<std::string>& gpus = ranks[rank].gpus;
+    const auto least =
+        std::min_element(gpus.begin(), gpus.end(),
+                         [&](const auto& a, const auto& b) { return users[a] < users[b]; });
+    ++users[*least];
+    taken[rank] = static_cast<size_t>(least - gpus.begin());
+  }
+  return taken;
+}
+
+// NCCL tells GPUs apart by their addresses, which say nothing beyond their host.
+bool any_shared(const std::vector<RankGpus>& ranks, const std::vector<size_t>& taken) {
+  std::set<std::string> ids;
+  std::set<std::pair<int, std::string>> addresses;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const std::string& id = ranks[r].gpus[taken[r]];
+    ids.insert(id);
+    addresses.emplace(ranks[r].first_of_host, id.substr(0, id.find(' ')));
+  }
+  return std::min(ids.size(), addresses.size()) < ranks.size();
+}
+
+// Error unless every rank has a GPU of its own.
+void check_own_gpus(const std::vector<RankGpus>& ranks, const std::vector<size_t>& taken) {
+  std::map<std::string, size_t> user;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const auto [other, alone] = user.emplace(ranks[r].gpus[taken[r]], r);
+    if (alone) continue;
+    int on_host = 0;
+    std::set<std::string> seen;
+    for (const RankGpus& each : ranks) {
+      if (each.first_of_host != ranks[r].first_of_host) continue;
+      ++on_host;
+      seen.insert(each.gpus.begin(), each.gpus.end());
+    }
+    FSDP_CHECK(on_host <= static_cast<int>(seen.size()),
+               "{} has {} ranks and {} GPUs; --share-gpus lets ranks share one", ranks[r].host,
+               on_host, seen.size());
+    fail(
+        "ranks {} and {} on {} see no two different GPUs that are free; --share-gpus lets ranks "
+        "share one",
+        other->second, r, ranks[r].host);
+  }
+}
+
+}  // namespace
+
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+std::unique_ptr<Backend> make_backend(const BackendOptions& options, DType compute) {
+  FSDP_CHECK(compute != DType::kF64 || !options.only_cuda,
+             "runtime.backend: cuda, but f64 is computed by the CPU alone");
+  if (options.cuda && compute != DType::kF64) return cuda::make_backend(*options.cuda);
+  return std::make_unique<cpu::CpuBackend>(options.cpu);
+}
+
+std::unique_ptr<comm::Communicator> make_gpu_world(comm::Communicator& world,
+                                                   const BackendOptions& options,
+                                                   const Backend& backend) {
+  if (!options.nccl || backend.host_reaches_memory()) return nullptr;
+  return comm::make_nccl_world(world, *options.nccl);
+}
+
+GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::string& backend,
+                     bool share_gpus) {
+  FSDP_CHECK(backend.empty() || backend == "auto" || backend == "cpu" || backend == "cuda",
+             "runtime.backend: expected auto, cpu or cuda, got \"{}\"", backend);
+  if (backend == "cpu") return {};
+  for (const RankGpus& each : ranks) {
+    if (!each.gpus.empty()) continue;
+    FSDP_CHECK(backend != "cuda", "runtime.backend: cuda, but on {} {}", each.host, each.reason);
+    // A program without CUDA surprises nobody.
+    return {.note = cuda::built() ? fmt::format("the CPU computes: {}", each.reason) : ""};
+  }
+  const std::vector<size_t> taken = take_gpus(ranks);
+  if (!share_gpus) check_own_gpus(ranks, taken);
+  return {.cuda = cuda::CudaOptions{.device = static_cast<int>(taken[static_cast<size_t>(rank)])},
+          .shared = any_shared(ranks, taken)};
+}
+
+void choose_products(const ProductOptions& options, GpuChoice& gpu) {
+  FSDP_CHECK(!options.tf32 || gpu.cuda, "runtime.tf32: is of GPUs, but the CPU computes");
+  FSDP_CHECK(options.choice.empty() || options.choice == "heuristic" || options.choice == "timed",
+             "runtime.matmul_choice: expected heuristic or timed, got \"{}\"", options.choice);
+  const bool timed = options.choice == "timed";
+  FSDP_CHECK(!timed || gpu.cuda, "runtime.matmul_choice: timed is of GPUs, but the CPU computes");
+  if (!gpu.cuda) return;
+  gpu.cuda->tf32 = options.tf32;
+  if (timed) gpu.cuda->matmul_choices = kMatmulChoices;
+}
+
+void check_products(const BackendOptions& options, const std::vector<DType>& computed) {
+  const bool f32 = std::find(computed.begin(), computed.end(), DType::kF32) != computed.end();
+  FSDP_CHECK(f32 || !options.cuda || !options.cuda->tf32,
+             "runtime.tf32: rounds products of f32, but {} is computed in",
+             name_of(computed.front()));
+}
+
+void choose_attention(comm::Communicator& world, const std::string& attention, GpuChoice& gpu) {
+  const bool automatic = attention.empty() || attention == "auto";
+  FSDP_CHECK(automatic || attention == "cudnn" || attention == "own",
+             "runtime.attention: expected auto, cudnn or own, got \"{}\"", attention);
+  if (automatic) return;
+  FSDP_CHECK(gpu.cuda, "runtime.attention: {} is of GPUs, but the CPU computes", attention);
+  if (attention == "own") {
+    gpu.cuda->attention = cuda::AttentionChoice::kOwn;
+    return;
+  }
+  const std::vector<std::string> missing = world.exchange(cuda::cudnn_missing());
+  for (size_t r = 0; r < missing.size(); ++r) {
+    FSDP_CHECK(missing[r].empty(), "runtime.attention: cudnn, but on rank {}: {}", r, missing[r]);
+  }
+  gpu.cuda->attention = cuda::AttentionChoice::kCudnn;
+}
+
+TransportChoice choose_transport(comm::Communicator& world, const std::string& transport,
+                                 const GpuChoice& gpu) {
+  const bool automatic = transport.empty() || transport == "auto";
+  FSDP_CHECK(automatic || transport == "nccl" || transport == "host",
+             "runtime.gpu_transport: expected auto, nccl or host, got \"{}\"", transport);
+  const bool wanted = transport == "nccl";
+  FSDP_CHECK(!wanted || gpu.cuda,
+             "runtime.gpu_transport: nccl is between GPUs, but the CPU computes");
+  if (!gpu.cuda || transport == "host") return {};
+  if (automatic && (gpu.shared || world.size() == 1)) return {};
+  const std::vector<std::string> missing = world.exchange(comm::nccl_missing());
+  for (size_t r = 0; r < missing.size(); ++r) {
+    if (missing[r].empty()) continue;
+    FSDP_CHECK(!wanted, "runtime.gpu_transport: nccl, but on rank {}: {}", r, missing[r]);
+    return {false, fmt::format("collectives go through the host: rank {}: {}", r, missing[r])};
+  }
+  if (gpu.shared) comm::check_shared_devices();
+  return {true, gpu.shared ? "NCCL lets ranks share a GPU, which is an experiment of its own" : ""};
+}
+
+void divide_multiprocessors(int nccl_ctas, const TransportChoice& transport, GpuChoice& gpu) {
+  if (nccl_ctas == 0) return;
+  FSDP_CHECK(
+      transport.nccl,
+      "runtime.nccl_ctas: is of NCCL, which nothing is sent over here (runtime.gpu_transport)");
+  gpu.cuda->products_leave = kAtOnce * nccl_ctas;
+}
+
+std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, int first_of_host,
+                                    const std::string& backend) {
+  const cuda::DeviceCount mine = backend == "cpu" ? cuda::DeviceCount{} : cuda::count_devices();
+  std::vector<RankGpus> ranks;
+  const std::string text = fmt::format("{}\n{}\n{}\n{}", first_of_host, host_name(), mine.reason,
+                                       fmt::join(mine.ids, "\n"));
+  for (const std::string& said : world.exchange(text)) {
+    ranks.push_back(parse(said));
+  }
+  return ranks;
+}
+
+}  // namespace fsdp::tools

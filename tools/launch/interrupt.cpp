@@ -1,0 +1,52 @@
+// The one mutable global of the program: a signal handler can write nothing else.
+#include "tools/launch/interrupt.h"
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <string_view>
+
+#include <unistd.h>
+
+namespace fsdp::tools {
+namespace {
+
+std::atomic<int> received = 0;  // two threads may be given a signal each
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may not wait");
+
+extern "C" void note_signal(int signal) {
+  int none = 0;
+  if (received.compare_exchange_strong(none, signal)) return;
+  constexpr std::string_view kLine = "\nfsdp: a second signal: ended at once\n";
+  const ssize_t ignored = ::write(STDERR_FILENO, kLine.data(), kLine.size());
+  static_cast<void>(ignored);
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);  // comes when this handler returns
+}
+
+}  // namespace
+
+void catch_interrupts() {
+  struct sigaction action = {};
+  action.sa_handler = note_signal;
+  action.sa_flags = SA_RESTART;
+  for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
+  struct sigaction before = {};
+  ::sigaction(SIGHUP, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);  // else: under nohup
+}
+
+void ignore_broken_pipes() { ::signal(SIGPIPE, SIG_IGN); }
+
+int received_interrupt() { return received; }
+
+int StopVote::taken() {
+  if (group_->size() == 1) return received_interrupt();
+  int signal = 0;
+  for (const std::string& vote : group_->exchange(std::to_string(received_interrupt()))) {
+    signal = std::max(signal, std::stoi(vote));
+  }
+  return signal;
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,424 @@
+// Choice of transport and threads, and the end of a run: see the note in the header.
+#include "tools/launch/launch.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include <sched.h>
+#include <unistd.h>
+
+#include "comm/agreement.h"
+#include "comm/local_transport.h"
+#include "comm/mpi_transport.h"
+#include "tools/launch/rank_watch.h"
+
+namespace fsdp::tools {
+namespace {
+
+// A cause of failure is often seen by all ranks at once. Those behind rank 0 hold their tongue for
+// a while: by then the launcher has ended them, unless they are alone with it.
+constexpr std::chrono::milliseconds kUntilAborted(500);   // after MPI_Abort, times the rank
+constexpr std::chrono::milliseconds kUntilNoticed(4000);  // after an exit that MPI knows nothing of
+constexpr int kMostWaits = 10;
+constexpr std::chrono::milliseconds kUntilReported(5000);  // for ranks that another one ends
+constexpr std::chrono::milliseconds kOneOccasion(1000);    // requests so close belong together
+
+void print_line(const std::string& message) {
+  std::fprintf(stderr, "fsdp: %s\n", message.c_str());
+  std::fflush(stderr);
+}
+
+LauncherEnvironment environment() {
+  return launcher_environment([](const char* name) { return std::getenv(name); });
+}
+
+// ---------------------------------------------------------------------------- Threads
+
+// The cores this process may use, as text that is equal for processes that share them.
+struct Cores {
+  int count = 1;
+  std::string list;
+};
+
+Cores usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return {};
+  Cores cores = {.count = std::max(1, CPU_COUNT(&set)), .list = {}};
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &set)) cores.list += fmt::format("{},", i);
+  }
+  return cores;
+}
+
+struct RankPlace {
+  int local_ranks = 1;    // in this process
+  int first_of_host = 0;  // the lowest rank on this machine
+};
+
+// Collective.
+int run_rank(comm::Communicator& world, const LaunchOptions& options, const RankPlace& place,
+             RingDump& rings, const std::function<int(RankContext&)>& body,
+             const std::function<void(const std::string& reason)>& transport_failed) {
+  rings.add_rank(world.rank(), world.rings());
+  check_same_settings(world, "options", options.same_on_all);
+  const Cores cores = usable_cores();
+  const std::string host = host_name() + " ", mine = host + cores.list;
+  const std::vector<std::string> all = world.exchange(mine);
+  const CoreSharing sharing = {
+      .usable = cores.count,
+      .of_machine = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)),
+      .ranks = static_cast<int>(std::count(all.begin(), all.end(), mine)),
+      .ranks_on_host = static_cast<int>(std::count_if(
+          all.begin(), all.end(), [&](const std::string& s) { return s.starts_with(host); })),
+      .bound_by_launcher = environment().bound};
+  const ThreadChoice choice = choose_threads(options.threads, sharing);
+  if (world.rank() == 0 && !choice.warning.empty()) print_line("warning: " + choice.warning);
+  const std::vector<RankGpus> gpus = gpus_of_ranks(world, place.first_of_host, options.backend);
+  GpuChoice gpu;
+  agree(world, [&] {
+    gpu = choose_gpu(gpus, world.rank(), options.backend, options.share_gpus);
+    choose_products(options.products, gpu);
+    if (gpu.cuda) gpu.cuda->note = [](const std::string& text) { print_line("note: " + text); };
+  });
+  const TransportChoice transport = [&] {
+    try {
+      choose_attention(world, options.attention, gpu);
+      const TransportChoice chosen = choose_transport(world, options.gpu_transport, gpu);
+      divide_multiprocessors(options.nccl_ctas, chosen, gpu);
+      return chosen;
+    } catch (const Error& error) {  // the same on every rank
+      throw AgreedError(error.what());
+    }
+  }();
+  RankContext context = {.world = world,
+                         .backend = {.cpu = {.threads = choice.threads},
+                                     .cuda = gpu.cuda,
+                                     .only_cuda = options.backend == "cuda"},
+                         .backend_note = gpu.note.empty() ? transport.note : gpu.note,
+                         .threads = choice.threads,
+                         .local_ranks = place.local_ranks,
+                         .under_launcher = environment().started,
+                         .rings = &rings};
+  if (transport.nccl) {
+    context.backend.nccl = comm::NcclOptions{.timeout = std::chrono::seconds(options.timeout_s),
+                                             .max_ctas = options.nccl_ctas,
+                                             .failed = transport_failed};
+  }
+  return body(context);
+}
+
+// ---------------------------------------------------------------------------- Rings
+
+void print_rings(const RingDump& rings) {
+  std::string text;
+  try {
+    text = rings.collect();
+  } catch (const std::exception& error) {
+    text = fmt::format("the rings of collectives cannot be read: {}\n", error.what());
+  }
+  std::fputs(text.c_str(), stderr);
+  std::fflush(stderr);
+}
+
+void print_rings_of_error(const RingDump& rings) {
+  if (rings.worth_explaining()) print_rings(rings);
+}
+
+// The other processes of the job. Collective.
+std::vector<Peer> find_peers(comm::Communicator& world) {
+  // A process number means something only within its namespace.
+  char space[64] = "";
+  if (::readlink("/proc/self/ns/pid", space, sizeof space - 1) < 0) space[0] = 0;
+  const std::string host = host_name(), here = host + " " + space;
+  std::vector<Peer> peers;
+  const std::vector<std::string> all = world.exchange(fmt::format("{} {}", ::getpid(), here));
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const std::string& text = all[static_cast<size_t>(rank)];
+    if (rank == world.rank()) continue;
+    const std::string there = text.substr(text.find(' ') + 1);
+    peers.push_back({.rank = rank,
+                     .host = there.substr(0, there.find(' ')),
+                     .process = static_cast<pid_t>(std::stol(text)),
+                     .reachable = there == here && space[0] != 0});
+  }
+  return peers;
+}
+
+// What a process under MPI does besides running its rank.
+class ProcessWatch {
+ public:
+  ProcessWatch(comm::MpiRuntime& runtime, const RingDump& rings, std::vector<Peer> peers)
+      : runtime_(runtime), rings_(rings), peers_(std::move(peers)) {
+    std::erase_if(peers_, [](const Peer& peer) { return !peer.reachable; });
+    std::vector<pid_t> processes;
+    for (const Peer& peer : peers_) processes.push_back(peer.process);
+    watch_.emplace(processes, RankWatch::Actions{[this](WatchRequest r) { answer(r); },
+                                                 [this](size_t i) { end_after(peers_[i]); }});
+  }
+
+ private:
+  // One rank of a host speaks, the lowest; the others pass on what they are asked. Who asks mpirun
+  // asks every rank: the requests that come together get one answer.
+  void answer(WatchRequest request) {
+    using Clock = std::chrono::steady_clock;
+    const bool speaks = peers_.empty() || runtime_.world().rank() < peers_[0].rank;
+    if (request != WatchRequest::kWriteOwn && speaks) {
+      if (answered_ && Clock::now() - *answered_ < kOneOccasion) return;
+      print_rings(rings_);
+      answered_ = Clock::now();
+      return;
+    }
+    rings_.write_own();
+    if (request == WatchRequest::kPerson) send_request(peers_[0].process, WatchRequest::kCollect);
+  }
+
+  // At once: a launcher that has noticed gives the others a second. Of those left on this host the
+  // lowest speaks, unless a rank has said why before it went. The others end by the abort, and this
+  // thread of theirs still has to answer.
+  void end_after(const Peer& peer) {
+    comm::Communicator& world = runtime_.world();
+    gone_.insert(peer.rank);
+    const bool speaks = std::none_of(peers_.begin(), peers_.end(), [&](const Peer& other) {
+      return other.rank < world.rank() && !gone_.contains(other.rank);
+    });
+    const std::string reason =
+        fmt::format("rank {} ({}, process {}) is gone: killed, or ended without a word", peer.rank,
+                    peer.host, peer.process);
+    if (!speaks || !world.abort(reason)) return;
+    print_line(reason);
+    print_rings(rings_);
+    runtime_.abort(1);
+  }
+
+  comm::MpiRuntime& runtime_;
+  const RingDump& rings_;
+  std::vector<Peer> peers_;                                        // on this host, by rank
+  std::set<int> gone_;                                             // of them
+  std::optional<std::chrono::steady_clock::time_point> answered_;  // a request, the last time
+  std::optional<RankWatch> watch_;                                 // last: ends first
+};
+
+// ---------------------------------------------------------------------------- Transports
+
+int launch_threads(const LaunchOptions& options, int ranks,
+                   const std::function<int(RankContext&)>& body) {
+  std::mutex mutex;
+  int status = 0;
+  std::string agreed;
+  RingDump rings;
+  const RankWatch watch({}, {[&](WatchRequest) { print_rings(rings); }, nullptr});
+  const auto run = [&](comm::Communicator& world) {
+    int mine = 1;
+    std::string message;
+    try {
+      mine = run_rank(world, options, {.local_ranks = ranks}, rings, body,
+                      [&](const std::string& reason) { world.abort(reason); });
+    } catch (const AgreedError& error) {
+      message = error.what();
+    }
+    const std::lock_guard lock(mutex);
+    if (status == 0) status = mine;
+    if (agreed.empty()) agreed = message;
+  };
+  try {
+    comm::run_local_ranks(ranks, run, {.timeout = std::chrono::seconds(options.timeout_s)});
+  } catch (const Error& error) {  // "rank 1: ..."
+    const std::string message = error.what();
+    const std::string_view only_rank = "rank 0: ";
+    print_line(ranks == 1 && message.starts_with(only_rank) ? message.substr(only_rank.size())
+                                                            : message);
+    if (ranks > 1) print_rings_of_error(rings);
+    return 1;
+  }
+  if (!agreed.empty()) print_line(agreed);
+  return status;
+}
+
+// MPI cannot be ended in order here: others may wait for this rank.
+[[noreturn]] void end_job(comm::MpiRuntime& runtime, const RingDump& rings,
+                          const std::string& reason) {
+  comm::Communicator& world = runtime.world();
+  const std::string& host = runtime.host_name();
+  const bool first = world.abort(fmt::format("{} (on {})", reason, host));
+  const auto turn = kUntilAborted * std::min(world.rank(), kMostWaits);
+  if (!first) {  // who was first says it for all
+    rings.write_own();
+    std::this_thread::sleep_for(kUntilReported + turn);
+  } else if (world.size() > runtime.local_size()) {  // it cannot see the other hosts
+    std::this_thread::sleep_for(turn);
+  }
+  print_line((world.size() == 1 ? "" : fmt::format("rank {} ({}): ", world.rank(), host)) + reason);
+  if (world.size() > 1) print_rings_of_error(rings);
+  runtime.abort(1);
+}
+
+int launch_process(const LaunchOptions& options, const LauncherEnvironment& launcher,
+                   const std::function<int(RankContext&)>& body) {
+  comm::HostMemoryOptions memory = {.shared_memory = options.shared_memory,
+                                    .timeout = std::chrono::seconds(options.timeout_s)};
+  if (options.shared_memory_limit_mib) {
+    memory.limit_bytes = static_cast<size_t>(*options.shared_memory_limit_mib) << 20;
+  }
+  comm::MpiRuntime runtime(memory);
+  comm::Communicator& world = runtime.world();
+  RingDump rings;
+  std::optional<ProcessWatch> watch;
+  try {
+    FSDP_CHECK(launcher.size == 0 || launcher.size == world.size(),
+               "the launcher started {} processes but MPI connects {}; with Slurm: srun --mpi=pmix",
+               launcher.size, world.size());
+    const std::vector<Peer> peers = find_peers(world);
+    rings.set_peers(peers);
+    watch.emplace(runtime, rings, peers);
+    return run_rank(world, options, {.first_of_host = runtime.first_of_host()}, rings, body,
+                    [&](const std::string& reason) { end_job(runtime, rings, reason); });
+  } catch (const AgreedError& error) {
+    if (world.rank() == 0) print_line(error.what());
+    return 1;
+  } catch (const std::exception& error) {
+    end_job(runtime, rings, message_of(error));
+  }
+}
+
+}  // namespace
+
+void print_backend_note(const RankContext& rank) {
+  if (rank.world.rank() == 0 && !rank.backend_note.empty()) {
+    print_line("note: " + rank.backend_note);
+  }
+}
+
+void set_up_environment(const LaunchOptions& options) {
+  cuda::set_up_environment();
+  // Ranks as threads that share a GPU share its context. The first launch of a kernel that is
+  // loaded then may wait for all streams of the context, also for one that waits for a rank behind.
+  if (cuda::built() && options.local_ranks > 1 && options.share_gpus) {
+    ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  }
+  comm::set_up_nccl_environment(options.share_gpus && options.gpu_transport == "nccl");
+}
+
+int launch(const LaunchOptions& options, const std::function<int(RankContext&)>& body) {
+  set_up_environment(options);
+  RankWatch::block_signal();
+  const LauncherEnvironment launcher = environment();
+  if (launcher.size > 1) {
+    FSDP_CHECK(options.local_ranks == 0,
+               "--local-ranks {}: not under a launcher that started {} processes; choose one",
+               options.local_ranks, launcher.size);
+    FSDP_CHECK(
+        comm::MpiRuntime::available(),
+        "the launcher started {} processes, but this build has no MPI; --local-ranks {} runs "
+        "the ranks as threads of one process",
+        launcher.size, launcher.size);
+  }
+  if (launcher.started && options.local_ranks == 0 && comm::MpiRuntime::available()) {
+    return launch_process(options, launcher, body);
+  }
+  return launch_threads(options, std::max(1, options.local_ranks), body);
+}
+
+void agree(comm::Communicator& world, const std::function<void()>& work) {
+  std::string mine;
+  try {
+    work();
+  } catch (const std::exception& error) {
+    mine = message_of(error);
+    if (mine.empty()) mine = "unknown error";
+  }
+  const std::vector<std::string> messages = world.exchange(mine);
+  const auto failed = std::find_if(messages.begin(), messages.end(),
+                                   [](const std::string& message) { return !message.empty(); });
+  if (failed == messages.end()) return;
+  // Said by all: no one's in particular.
+  const bool same = std::count(messages.begin(), messages.end(), *failed) == world.size();
+  throw AgreedError(same ? *failed
+                         : fmt::format("rank {}: {}", failed - messages.begin(), *failed));
+}
+
+void check_same_settings(comm::Communicator& world, std::string_view what,
+                         const std::vector<std::string>& settings) {
+  const auto found = comm::difference_between(world, settings);
+  if (!found) return;
+  const size_t value = found->other.find(": ") + 2;
+  throw AgreedError(fmt::format("ranks have different {}: {} on rank 0, {} on rank {}", what,
+                                found->first, found->other.substr(value), found->rank));
+}
+
+bool first_rank_of_host(comm::Communicator& world) {
+  const std::vector<std::string> hosts = world.exchange(host_name());
+  const auto first = std::find(hosts.begin(), hosts.end(), host_name());
+  return first - hosts.begin() == world.rank();
+}
+
+void check_one_process(std::string_view command) {
+  const int processes = environment().size;
+  FSDP_CHECK(processes <= 1, "{} is for one process, the launcher started {}: run it without",
+             command, processes);
+}
+
+std::string message_of(const std::exception& error) {
+  const auto* of_file = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
+  if (!of_file) return error.what();
+  return fmt::format("{}: {}", of_file->path1().string(), of_file->code().message());
+}
+
+void report_error(const std::string& message) {
+  if (environment().rank > 0) std::this_thread::sleep_for(kUntilNoticed);
+  print_line(message);
+}
+
+// ---------------------------------------------------------------------------- Pure parts
+
+LauncherEnvironment launcher_environment(const std::function<const char*(const char*)>& getenv) {
+  const auto number = [&](std::initializer_list<const char*> names) {
+    for (const char* name : names) {
+      if (const char* text = getenv(name)) return std::atoi(text);
+    }
+    return -1;
+  };
+  // Not SLURM_NTASKS and SLURM_PROCID alone: a batch script has them too without having been
+  // started by srun. Open MPI; MPICH and Intel MPI; srun.
+  const int size = number({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"});
+  const int rank = number({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"});
+  const bool started = size > 0 || number({"PMIX_RANK"}) >= 0;
+  return {.started = started,
+          .rank = started ? std::max(rank, 0) : 0,
+          .size = std::max(size, 0),
+          .bound = number({"OMPI_MCA_orte_bound_at_launch"}) > 0};
+}
+
+ThreadChoice choose_threads(int requested, const CoreSharing& cores) {
+  const int share = std::max(1, cores.usable / std::max(1, cores.ranks));
+  const int threads = requested > 0 ? requested : share;
+  const bool bound = cores.bound_by_launcher && cores.usable < cores.of_machine;
+  if (bound && threads > cores.usable) {
+    return {threads,
+            fmt::format("{} threads per rank, but the launcher bound each rank to {} of {} "
+                        "cores; give mpirun --bind-to none",
+                        threads, cores.usable, cores.of_machine)};
+  }
+  if (requested > 0 && threads * cores.ranks > cores.usable) {
+    return {threads,
+            threads == 1
+                ? fmt::format("{} ranks share {} cores: fewer ranks are faster", cores.ranks,
+                              cores.usable)
+                : fmt::format("{} ranks of {} threads share {} cores: fewer threads are faster",
+                              cores.ranks, threads, cores.usable)};
+  }
+  if (bound && requested == 0 && cores.usable * cores.ranks_on_host < cores.of_machine) {
+    return {threads, fmt::format("the launcher bound each rank to {} of {} cores; mpirun --bind-to "
+                                 "none lets its threads use more",
+                                 cores.usable, cores.of_machine)};
+  }
+  return {threads, ""};
+}
+
+}  // namespace fsdp::tools

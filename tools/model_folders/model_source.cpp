@@ -1,0 +1,117 @@
+// Finding the parts of a model and putting them together.
+#include "tools/model_folders/model_source.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "core/io/json.h"
+#include "core/io/safetensors.h"
+#include "models/adapter_folder.h"
+#include "models/config_keys.h"
+#include "tools/config/config.h"
+#include "tools/data/tokenizer/tokenizer.h"
+
+namespace fsdp::tools {
+
+namespace fs = std::filesystem;
+
+models::ModelConfig ModelSource::config() const {
+  return models::read_config((folder / "config.json").string());
+}
+
+models::FillFunction ModelSource::values(models::CausalLM& model,
+                                         models::ComparedPart compared) const {
+  return values(model,
+                models::from_folder(folder.string(), model.config(), model.parameters(), compared));
+}
+
+models::FillFunction ModelSource::values(models::CausalLM& model,
+                                         const models::FillFunction& base) const {
+  return adapter.empty() ? base : models::merged_with_adapter(base, adapter, model);
+}
+
+std::vector<int64_t> ModelSource::end_tokens() const {
+  std::vector<int64_t> ids;
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const fs::path path = folder / name;
+    if (!ids.empty() || !fs::exists(path)) continue;
+    const Json json = read_json_file(path);
+    ids = models::ConfigKeys(json, path.string()).tokens("eos_token_id");
+  }
+  return ids;
+}
+
+std::string ModelSource::default_tokenizer() const {
+  const std::string of_adapter = data::default_tokenizer(adapter.string());
+  return of_adapter != "bytes" ? of_adapter : data::default_tokenizer(folder.string());
+}
+
+ModelSource find_model(const fs::path& folder, const fs::path& base) {
+  if (!models::is_adapter_folder(folder)) {
+    FSDP_CHECK(base.empty(), "{}: expected an adapter beside a base: no {}", folder.string(),
+               models::kAdapterConfigFile);
+    return {folder, ""};
+  }
+  return {base.empty() ? fs::path(models::adapter_base(folder)) : base, folder};
+}
+
+int64_t most_tokens(const models::ModelConfig& model) {
+  const bool bounded = model.positions == models::PositionKind::kLearned ||
+                       model.positions == models::PositionKind::kRope;
+  return bounded ? model.max_positions : INT64_MAX;
+}
+
+int64_t seen_tokens(const models::ModelConfig& model, int64_t prompt, int64_t tokens) {
+  const int64_t room = std::max(model.max_positions, prompt);
+  return std::min({most_tokens(model), room, prompt + tokens});
+}
+
+SessionOptions options_for_use(const models::ModelConfig& model, int64_t max_length,
+                               const std::string& strategy, DType dtype, const RankContext& rank) {
+  SessionOptions out;
+  out.model = model;
+  out.max_length = max_length;
+  const char* const otherwise = rank.world.size() == 1 ? "no_shard" : "full_shard";
+  out.fsdp.strategy = config::parse_strategy(strategy.empty() ? otherwise : strategy);
+  out.fsdp.param_dtype = dtype;
+  out.fsdp.reduce_dtype = accumulation_dtype(dtype);
+  out.backend = rank.backend;
+  out.training = false;
+  return out;
+}
+
+std::optional<DType> dtype_of_weights(const fs::path& folder) {
+  std::optional<DType> found;
+  const SafetensorsFolder weights = SafetensorsFolder::open(folder);
+  for (const auto& [name, tensor] : weights.tensors()) {
+    if (!tensor.dtype || !is_floating(*tensor.dtype)) continue;  // a mask
+    if (found && *found != *tensor.dtype) return {};
+    found = tensor.dtype;
+  }
+  return found;
+}
+
+std::vector<std::string> warnings_about(const fs::path& folder) {
+  return SafetensorsFolder::open(folder).warnings();
+}
+
+void load_model(Session& session, const ModelSource& source) {
+  models::FillFunction fill;
+  agree(session.world(), [&] {
+    fill = source.values(session.model(), {session.world().rank(), session.world().size()});
+    if (session.world().rank() != 0) return;
+    for (const std::string& warning : warnings_about(source.folder)) {
+      fmt::print(stderr, "fsdp: note: {}\n", warning);
+    }
+    const std::optional<DType> stored = dtype_of_weights(source.folder);
+    if (stored && size_of(*stored) < size_of(session.compute_dtype())) {
+      fmt::print(stderr,
+                 "fsdp: note: the weights are {}, the computation is {}: --dtype {} takes "
+                 "less memory\n",
+                 name_of(*stored), name_of(session.compute_dtype()), name_of(*stored));
+    }
+  });
+  session.initialise(fill);
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,59 @@
+// A model to be used as it is, not trained: a Hugging Face folder, or the folder of a PEFT adapter
+// together with that of its base. What an adapter adds is merged into the weights as they are read.
+// Next: models/adapter_folder.h, conversion.h (writing one).
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/causal_lm.h"
+#include "models/weights.h"
+#include "tools/launch/launch.h"
+#include "tools/train/session.h"
+
+namespace fsdp::tools {
+
+struct ModelSource {
+  std::filesystem::path folder;   // config.json, model.safetensors
+  std::filesystem::path adapter;  // adapter_config.json, adapter_model.safetensors; empty: none
+
+  models::ModelConfig config() const;
+  // `model`: without low-rank terms. `base`: values of `folder`, which the adapter is merged into.
+  models::FillFunction values(models::CausalLM& model, models::ComparedPart compared = {}) const;
+  models::FillFunction values(models::CausalLM& model, const models::FillFunction& base) const;
+  // For make_tokenizer: the adapter's, else the model's, else bytes.
+  std::string default_tokenizer() const;
+  // Tokens that end a text: eos_token_id of the model's generation_config.json or, where that does
+  // not name any, of its config.json. Error names file and key.
+  std::vector<int64_t> end_tokens() const;
+};
+
+// `folder`: of a model or of an adapter; `base`: of the adapter's model, empty where it says
+// itself. Error when a base is given for what is no adapter.
+ModelSource find_model(const std::filesystem::path& folder, const std::filesystem::path& base = "");
+
+// The most tokens that the model can see: nothing bounds those without a table or angles of
+// positions but the lengths it was trained on.
+int64_t most_tokens(const models::ModelConfig& model);
+// Of a text of `prompt` tokens that grows by `tokens`, how many the model sees at a time. The cache
+// and ALiBi's biases are laid out for them, so without a bound: as many as it was trained on, and
+// all of the prompt.
+int64_t seen_tokens(const models::ModelConfig& model, int64_t prompt, int64_t tokens);
+
+// A session for using the model. `strategy`: empty for full_shard on several ranks, no_shard on
+// one.
+SessionOptions options_for_use(const models::ModelConfig& model, int64_t max_length,
+                               const std::string& strategy, DType dtype, const RankContext& rank);
+// Gives the session's model its values; rank 0 tells stderr what is odd about the files.
+// Collective; throws AgreedError.
+void load_model(Session& session, const ModelSource& source);
+
+// That all floating-point tensors of the folder have; empty: they differ.
+std::optional<DType> dtype_of_weights(const std::filesystem::path& folder);
+// What is odd about the weights' files but does not stop their reading
+// (SafetensorsFolder::warnings).
+std::vector<std::string> warnings_about(const std::filesystem::path& folder);
+
+}  // namespace fsdp::tools

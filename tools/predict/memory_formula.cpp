@@ -1,0 +1,226 @@
+// The formulas of the header, allocation by allocation.
+#include "tools/predict/memory_formula.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/ops/cross_entropy.h"
+
+namespace fsdp::tools {
+namespace {
+
+size_t elements(int64_t numel, size_t bytes) {
+  return rounded_bytes(static_cast<size_t>(numel) * bytes);
+}
+
+// What the formulas of a unit are written with; bytes of an element.
+struct Terms {
+  Terms(const MemoryPlan& plan, const UnitExtent& unit)
+      : options(unit.options),
+        master(size_of(accumulation_dtype(options.param_dtype))),
+        parameter(size_of(options.param_dtype)),
+        reduced(size_of(options.reduce_dtype)),
+        accumulated(comm::reduces_last(options) ? master : reduced),
+        parameters_kept(comm::resident_parameters(options, plan.shards)),
+        gradients_kept(comm::keeps_gradients(options, plan.shards)),
+        inner(unit.depth > 0 ? comm::inner_group_size(options, plan.shards) : 0) {}
+
+  const comm::FsdpOptions& options;
+  size_t master, parameter, reduced, accumulated;
+  bool parameters_kept, gradients_kept;
+  int inner;  // ranks that keep the parameters after forward; 0: none
+};
+
+// What a unit needs of an arena; `stays`: until the end of backward.
+struct Need {
+  size_t bytes = 0;
+  bool stays = false;
+};
+
+// Buffers for the units of every depth that need them, `rotating` ones and one more for each unit
+// whose contents stay; the root is alone at its. `need_of`: of a unit.
+template <typename F>
+size_t arena(const MemoryPlan& plan, int64_t rotating, F&& need_of) {
+  struct Level {
+    size_t units = 0, staying = 0, largest = 0;
+  };
+  std::map<int, Level> levels;
+  for (const UnitExtent& unit : plan.units) {
+    const Need need = need_of(unit, Terms(plan, unit));
+    Level& level = levels[unit.depth];
+    level.units += need.bytes > 0;
+    level.staying += need.stays;
+    level.largest = std::max(level.largest, need.bytes);
+  }
+  size_t total = 0;
+  for (const auto& [depth, level] : levels) {
+    total += std::min(level.units, static_cast<size_t>(rotating) + level.staying) *
+             rounded_bytes(level.largest);
+  }
+  return total;
+}
+
+struct ParameterBytes {
+  size_t shards = 0, unsharded = 0;
+};
+
+ParameterBytes parameters(const MemoryPlan& plan) {
+  ParameterBytes bytes;
+  for (const UnitExtent& unit : plan.units) {
+    const Terms t(plan, unit);
+    for (const SegmentExtent& s : unit.segments) {
+      const int64_t numel = s.shard_numel * plan.shards;
+      const size_t master = s.trainable ? t.master : t.parameter;
+      const bool one_holds_the_other = t.parameters_kept && master == t.parameter;
+      if (!one_holds_the_other) bytes.shards += elements(s.shard_numel, master);
+      if (t.parameters_kept) {
+        (one_holds_the_other && plan.shards == 1 ? bytes.shards : bytes.unsharded) +=
+            elements(numel, t.parameter);
+      }
+      if (t.inner > 0) bytes.unsharded += elements(numel / t.inner, t.parameter);
+    }
+  }
+  bytes.unsharded +=
+      arena(plan, plan.options.units_in_flight, [&](const UnitExtent& unit, const Terms& t) {
+        Need need;
+        if (t.parameters_kept) return need;
+        for (const SegmentExtent& s : unit.segments) {
+          need.bytes += elements(s.shard_numel * plan.shards, t.parameter);
+        }
+        need.stays = comm::keeps_parameters(t.options, plan.shards);
+        return need;
+      });
+  return bytes;
+}
+
+size_t gradients(const MemoryPlan& plan) {
+  size_t bytes = 0;
+  for (const UnitExtent& unit : plan.units) {
+    const Terms t(plan, unit);
+    const bool one_buffer = plan.shards == 1 && t.reduced == t.master &&
+                            (t.options.micro_steps == 1 || comm::reduces_last(t.options));
+    for (const SegmentExtent& s : unit.segments) {
+      if (!s.trainable) continue;
+      if (t.gradients_kept) bytes += elements(s.shard_numel * plan.shards, t.accumulated);
+      if (!one_buffer) bytes += elements(s.shard_numel, t.master);
+    }
+  }
+  bytes += plan.wide.peak();
+  bytes += arena(plan, comm::kGradientBuffers, [&](const UnitExtent& unit, const Terms& t) {
+    Need need;
+    if (t.gradients_kept && t.accumulated == t.reduced) return need;
+    for (const SegmentExtent& s : unit.segments) {
+      if (s.trainable) need.bytes += elements(s.shard_numel * plan.shards, t.reduced);
+    }
+    return need;
+  });
+  return bytes;
+}
+
+size_t optimizer_state(const MemoryPlan& plan) {
+  size_t bytes = 0;
+  int64_t flags = 1;  // overflow
+  for (const UnitExtent& unit : plan.units) {
+    const Terms t(plan, unit);
+    for (const SegmentExtent& s : unit.segments) {
+      if (!s.trainable) continue;
+      bytes += 2 * elements(s.shard_numel, t.master);    // both moments
+      bytes += elements(s.parameters, sizeof(int32_t));  // step counters
+      flags += s.parameters;
+    }
+  }
+  const size_t flag_bytes = elements(flags, sizeof(int32_t));
+  if (!plan.training) return flag_bytes;
+  size_t scalars = 5;  // learning rate; norm, its power sum, coefficient, skip
+  if (plan.options.detect_overflow) scalars += 3;  // loss scale, its counters, its end
+  return bytes + flag_bytes + scalars * rounded_bytes(sizeof(double)) +
+         elements(plan.norm_blocks, sizeof(double));
+}
+
+std::string module_of(const Parameter& parameter) {
+  return parameter.name().substr(0, parameter.name().rfind('.'));
+}
+
+}  // namespace
+
+size_t WideGradients::peak() const {
+  return std::max({head + head_bias, positions, head_stays ? head + other : other});
+}
+
+// Kernels write in the dtype of their operands or in the accumulation dtype. A norm makes the
+// gradients of its weight and its bias at once, every other op one after the other.
+void add_wide_gradients(const std::vector<const Parameter*>& trained,
+                        const comm::FsdpOptions& unit_options, const models::ModelConfig& model,
+                        int64_t positions, WideGradients& wide) {
+  const DType wide_dtype = accumulation_dtype(unit_options.param_dtype);
+  if (comm::reduces_last(unit_options) || unit_options.reduce_dtype == wide_dtype) return;
+  const bool direct = unit_options.reduce_dtype == unit_options.param_dtype;
+  const bool in_pieces = positions > ops::head_chunk_rows(positions, model.vocabulary);
+  std::map<std::string, size_t> vectors;  // of a module
+  for (const Parameter* p : trained) {
+    const size_t bytes = elements(p->numel(), size_of(wide_dtype));
+    if (p->name() == (model.tied_head ? "embedding.tokens.weight" : "head.weight")) {
+      wide.head = !direct || model.tied_head || in_pieces ? bytes : 0;
+      wide.head_stays = model.tied_head;
+    } else if (!direct && p->name() == "embedding.positions.weight") {
+      wide.positions = bytes;
+    } else if (p->name() == "head.bias") {
+      wide.head_bias = !direct || in_pieces ? bytes : 0;
+    } else if (!direct && p->shape().rank() == 1) {
+      vectors[module_of(*p)] += bytes;
+    } else if (!direct) {
+      wide.other = std::max(wide.other, bytes);
+    }
+  }
+  for (const auto& [module, bytes] : vectors) wide.other = std::max(wide.other, bytes);
+}
+
+MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelConfig& model,
+                       bool training, int64_t positions) {
+  MemoryPlan plan = {
+      .shards = sharded.mesh().shards(), .options = sharded.options(), .training = training};
+  for (const auto& unit : sharded.units()) {
+    if (unit->parameters.segments().empty()) continue;
+    UnitExtent& extent = plan.units.emplace_back();
+    extent.depth = unit->depth;
+    extent.options = unit->options;
+    std::vector<const Parameter*> trained;
+    for (const comm::ParameterSegment& segment : unit->parameters.segments()) {
+      const FlatLayout& layout = segment.layout;
+      extent.segments.push_back({layout.shard_numel(),
+                                 static_cast<int64_t>(layout.parameters().size()),
+                                 segment.trainable});
+      if (!segment.trainable) continue;
+      if (plan.options.fixed_order) plan.norm_blocks += layout.blocks();
+      for (const FlatParameter& p : layout.parameters()) trained.push_back(p.parameter);
+    }
+    add_wide_gradients(trained, unit->options, model, positions, plan.wide);
+  }
+  return plan;
+}
+
+std::array<size_t, kMemoryCategories> predicted_memory(const MemoryPlan& plan) {
+  const ParameterBytes bytes = parameters(plan);
+  std::array<size_t, kMemoryCategories> predicted{};
+  using enum MemoryCategory;
+  predicted[static_cast<size_t>(kParameterShard)] = bytes.shards;
+  predicted[static_cast<size_t>(kUnshardedParameter)] = bytes.unsharded;
+  predicted[static_cast<size_t>(kGradient)] = gradients(plan);
+  predicted[static_cast<size_t>(kOptimizerState)] = optimizer_state(plan);
+  return predicted;
+}
+
+bool has_formula(MemoryCategory category) {
+  using enum MemoryCategory;
+  return category == kParameterShard || category == kUnshardedParameter || category == kGradient ||
+         category == kOptimizerState;
+}
+
+std::array<bool, kMemoryCategories> upper_bounds(const MemoryPlan& plan) {
+  std::array<bool, kMemoryCategories> bounds{};
+  bounds[static_cast<size_t>(MemoryCategory::kGradient)] =
+      plan.options.release_arena && plan.wide.peak() > 0;
+  return bounds;
+}
+
+}  // namespace fsdp::tools

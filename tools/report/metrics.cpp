@@ -1,0 +1,98 @@
+// Writing of metrics.jsonl and metrics.json.
+#include "tools/report/metrics.h"
+
+#include "core/error.h"
+#include "core/io/json.h"
+
+namespace fsdp::tools {
+namespace {
+
+OrderedJson collectives_json(const RunSummary& s) {
+  OrderedJson out = OrderedJson::object();
+  for (const auto& [kind, total] : s.collectives) {
+    out[kind] = {{"calls", total.calls}, {"bytes", total.bytes}};
+  }
+  return out;
+}
+
+OrderedJson exposure_json(const std::optional<Exposure>& exposure) {
+  if (!exposure) return {};
+  const auto seconds = [](int64_t ns) { return static_cast<double>(ns) / 1e9; };
+  OrderedJson kinds = OrderedJson::object();
+  for (const auto& [kind, time] : exposure->by_kind) {
+    kinds[kind] = {{"time_s", seconds(time.time_ns)}, {"exposed_s", seconds(time.exposed_ns)}};
+  }
+  return {{"compute_s", seconds(exposure->compute_ns)},
+          {"exposed_s", seconds(exposure->exposed_ns)},
+          {"by_kind", kinds}};
+}
+
+}  // namespace
+
+MetricsLog::MetricsLog(const std::filesystem::path& path)
+    : path_(path), file_(path, std::ios::app) {
+  FSDP_CHECK(file_.good(), "{}: cannot be written", path.string());
+}
+
+void MetricsLog::append(const std::string& line) {
+  if (path_.empty()) return;
+  file_ << line << '\n' << std::flush;
+  FSDP_CHECK(file_.good(), "{}: cannot be written; is the disk full?", path_.string());
+}
+
+void MetricsLog::step(const StepMetrics& m) {
+  append(OrderedJson{{"step", m.step},
+                     {"loss", m.loss},
+                     {"grad_norm", m.grad_norm},
+                     {"learning_rate", m.learning_rate},
+                     {"loss_scale", m.loss_scale},
+                     {"skipped_steps", m.skipped},
+                     {"true_tokens", m.true_tokens},
+                     {"tokens_per_s", m.tokens_per_s},
+                     {"wall_time_s", m.wall_time_s},
+                     {"peak_memory_bytes", m.peak_memory_bytes}}
+             .dump());
+}
+
+void MetricsLog::evaluation(int64_t step, double validation_loss) {
+  append(OrderedJson{{"step", step}, {"validation_loss", validation_loss}}.dump());
+}
+
+void write_summary(const std::filesystem::path& path, const RunSummary& s) {
+  const auto optional = [](const std::optional<double>& value) {
+    return value ? OrderedJson(*value) : OrderedJson();
+  };
+  OrderedJson peak, at_peak;
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    const std::string category(name_of(static_cast<MemoryCategory>(i)));
+    peak[category] = s.memory.peak[i];
+    at_peak[category] = s.memory.at_peak[i];
+  }
+  const double rate = s.step_time_s > 0 ? static_cast<double>(s.true_tokens) / s.step_time_s : 0;
+  write_json_file(path, {{"model", s.model},
+                         {"parameters", s.parameters},
+                         {"strategy", s.strategy},
+                         {"dtype", s.dtype},
+                         {"world_size", s.world_size},
+                         {"threads_per_rank", s.threads_per_rank},
+                         {"steps", s.steps},
+                         {"skipped_steps", s.skipped},
+                         {"interrupted", s.interrupted},
+                         {"true_tokens", s.true_tokens},
+                         {"wall_time_s", s.wall_time_s},
+                         {"step_time_s", s.step_time_s},
+                         {"tokens_per_s", rate},
+                         {"tokens_per_s_per_rank", rate / s.world_size},
+                         {"train_loss", s.train_loss},
+                         {"validation_loss", optional(s.validation_loss)},
+                         {"bigram_entropy", optional(s.bigram_entropy)},
+                         {"peak_memory_bytes",
+                          {{"total", s.memory.total_peak},
+                           {"by_category", peak},
+                           {"by_category_at_total_peak", at_peak}}},
+                         {"rss_growth_bytes", s.resident_growth_bytes},
+                         {"collectives", collectives_json(s)},
+                         {"communication", exposure_json(s.exposure)}});
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,68 @@
+// What a run leaves behind in numbers: metrics.jsonl, a line per logged step or evaluation, and
+// metrics.json, the summary. JSON has no NaN: a value that is not finite is written as null.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "comm/collective_ring.h"
+#include "core/memory_ledger.h"
+#include "tools/report/exposure.h"
+
+namespace fsdp::tools {
+
+struct StepMetrics {
+  int64_t step = 0;  // updates done, this one included
+  double loss = 0;
+  double grad_norm = 0;
+  double learning_rate = 0;
+  double loss_scale = 1;
+  int64_t skipped = 0;           // steps without an update, since the start
+  int64_t true_tokens = 0;       // that were labels, over all ranks, since the start
+  double tokens_per_s = 0;       // over the steps since the line before
+  double wall_time_s = 0;        // since the first step
+  size_t peak_memory_bytes = 0;  // ledger of rank 0
+};
+
+// Appends lines; each is in the file when the call returns. Without a path it does nothing, which
+// is how the ranks other than 0 have one too.
+class MetricsLog {
+ public:
+  MetricsLog() = default;
+  explicit MetricsLog(const std::filesystem::path& path);
+  void step(const StepMetrics& metrics);
+  void evaluation(int64_t step, double validation_loss);
+
+ private:
+  void append(const std::string& line);
+  std::filesystem::path path_;
+  std::ofstream file_;
+};
+
+struct RunSummary {
+  std::string model;  // family and size
+  std::string strategy;
+  std::string dtype;
+  int world_size = 1;
+  int threads_per_rank = 1;
+  int64_t parameters = 0;
+  int64_t steps = 0;
+  int64_t skipped = 0;  // of them, without an update
+  bool interrupted = false;
+  int64_t true_tokens = 0;  // labels trained on
+  double wall_time_s = 0;   // of the training loop, evaluations included
+  double step_time_s = 0;   // without them
+  double train_loss = 0;    // mean over the last logged steps
+  std::optional<double> validation_loss;
+  std::optional<double> bigram_entropy;
+  MemoryUsage memory;                // ledger of rank 0
+  size_t resident_growth_bytes = 0;  // of the process of rank 0
+  comm::CallTotals collectives;      // of rank 0, evaluations included
+  std::optional<Exposure> exposure;  // of rank 0, when a timeline was recorded
+};
+void write_summary(const std::filesystem::path& path, const RunSummary& summary);
+
+}  // namespace fsdp::tools

@@ -1,0 +1,95 @@
+// The live line and its plain form.
+#include "tools/report/progress.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace fsdp::tools {
+namespace {
+
+constexpr double kRefreshSeconds = 0.1;  // of the live line
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// A line that wraps cannot be rewritten.
+std::string cut_to_width(const std::string& line, int terminal) {
+  winsize size = {};
+  if (::ioctl(terminal, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return line;
+  return line.substr(0, static_cast<size_t>(size.ws_col) - 1);
+}
+
+}  // namespace
+
+int output_terminal(bool under_launcher) {
+  if (!under_launcher) return ::isatty(STDOUT_FILENO) != 0 ? STDOUT_FILENO : -1;
+  const std::string path = fmt::format("/proc/{}/fd/{}", ::getppid(), STDOUT_FILENO);
+  std::error_code unreadable;
+  if (!std::filesystem::read_symlink(path, unreadable).string().starts_with("/dev/")) return -1;
+  const int terminal = ::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+  return terminal >= 0 && ::isatty(terminal) != 0 ? terminal : -1;
+}
+
+std::string format_duration(double seconds) {
+  if (!std::isfinite(seconds)) return "?";
+  const auto s = static_cast<int64_t>(std::llround(std::max(seconds, 0.0)));
+  if (s < 3600) return fmt::format("{}:{:02}", s / 60, s % 60);
+  return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+std::string format_count(int64_t value) {
+  std::string digits = fmt::format("{}", value);
+  const size_t first = value < 0 ? 1 : 0;
+  for (size_t i = digits.size(); i > first + 3; i -= 3) digits.insert(i - 3, ",");
+  return digits;
+}
+
+std::string format_progress(const ProgressValues& v) {
+  const std::string scale = v.loss_scale == 1 && v.skipped == 0
+                                ? ""
+                                : fmt::format("scale {:g}  skipped {}  ", v.loss_scale, v.skipped);
+  return fmt::format(
+      "step {:>{}}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {}{} tokens/s  {:.1f} MiB  ETA {}",
+      v.step, fmt::formatted_size("{}", v.total), v.total, v.loss, std::abs(v.grad_norm),
+      v.learning_rate,
+      scale, format_count(std::llround(v.tokens_per_s)),
+      static_cast<double>(v.peak_memory_bytes) / (1 << 20), format_duration(v.seconds_left));
+}
+
+void Progress::step(const ProgressValues& values) {
+  if (out_ == nullptr) return;
+  const bool last = values.step == values.total;
+  if (terminal_ >= 0) {
+    const double now = steady_seconds();
+    if (!last && now - shown_at_ < kRefreshSeconds) return;
+    shown_at_ = now;
+    std::fprintf(out_, "\r\x1b[K%s", cut_to_width(format_progress(values), terminal_).c_str());
+    line_open_ = true;
+  } else if (last || values.step == 1 || values.step % every_ == 0) {
+    std::fprintf(out_, "%s\n", format_progress(values).c_str());
+  }
+  std::fflush(out_);
+}
+
+void Progress::note(const std::string& text) {
+  if (out_ == nullptr) return;
+  if (line_open_) std::fputs("\r\x1b[K", out_);
+  line_open_ = false;
+  std::fprintf(out_, "%s\n", text.c_str());
+  std::fflush(out_);
+}
+
+void Progress::end_line() {
+  if (line_open_) std::fputc('\n', out_);
+  line_open_ = false;
+}
+
+}  // namespace fsdp::tools

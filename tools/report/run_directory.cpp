@@ -1,0 +1,121 @@
+// Making the folder of a run and saying what was run.
+#include "tools/report/run_directory.h"
+
+#include <chrono>
+#include <ctime>
+
+#include <unistd.h>
+
+#include "core/io/json.h"
+#include "tools/launch/launch.h"
+
+namespace fsdp::tools {
+namespace {
+
+std::string local_time(const char* format) {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm parts = {};
+  ::localtime_r(&now, &parts);
+  char text[64] = "";
+  std::strftime(text, sizeof text, format, &parts);
+  return text;
+}
+
+}  // namespace
+
+namespace {
+
+constexpr const char* kFolder = "runs";  // of the runs without a name of their own
+
+// Makes `path`, whose parent is there; false when it is there too.
+bool create_once(const std::filesystem::path& path) {
+  std::error_code error;
+  const bool is_new = std::filesystem::create_directory(path, error);
+  const bool in_the_way = error == std::errc::file_exists;
+  FSDP_CHECK(!error || in_the_way, "runtime.run_dir: {}: cannot be made: {}", path.string(),
+             error.message());
+  return is_new;
+}
+
+void create_parent(const std::filesystem::path& path) {
+  if (!path.has_parent_path()) return;
+  std::error_code error;
+  std::filesystem::create_directories(path.parent_path(), error);
+  FSDP_CHECK(!error, "runtime.run_dir: {}: cannot be made: {}", path.parent_path().string(),
+             error.message());
+}
+
+std::filesystem::path without_slash(const std::filesystem::path& path) {
+  return path.has_filename() ? path : path.parent_path();
+}
+
+}  // namespace
+
+void check_run_directory(const std::filesystem::path& wanted, int64_t bytes) {
+  std::error_code unreadable;
+  FSDP_CHECK(wanted.empty() || !std::filesystem::exists(wanted, unreadable),
+             "runtime.run_dir: {} is there already; give another one", wanted.string());
+  std::filesystem::path place = std::filesystem::absolute(wanted.empty() ? kFolder : wanted);
+  while (!std::filesystem::exists(place, unreadable) && place.has_relative_path()) {
+    place = place.parent_path();
+  }
+  const std::filesystem::space_info space = std::filesystem::space(place, unreadable);
+  if (unreadable) return;  // making the folder says why
+  constexpr double kMiB = 1 << 20;
+  FSDP_CHECK(static_cast<double>(space.available) >= static_cast<double>(bytes),
+             "runtime.run_dir: {}: {:.1f} MiB are free, the trained model needs {:.1f} MiB",
+             place.string(), static_cast<double>(space.available) / kMiB,
+             static_cast<double>(bytes) / kMiB);
+}
+
+std::filesystem::path create_numbered(const std::filesystem::path& given) {
+  const std::filesystem::path wanted = without_slash(given);
+  create_parent(wanted);
+  std::filesystem::path path = wanted;
+  for (int number = 2; !create_once(path); ++number) {
+    path = fmt::format("{}-{}", wanted.string(), number);
+  }
+  return path;
+}
+
+std::filesystem::path make_run_directory(comm::Communicator& world,
+                                         const std::filesystem::path& wanted,
+                                         const std::string& name) {
+  const std::string stamped = fmt::format("{}/{}-{}", kFolder, name, local_time("%Y%m%d-%H%M%S"));
+  std::string path;
+  agree(world, [&] {
+    if (world.rank() != 0) return;
+    if (wanted.empty()) {
+      path = create_numbered(stamped).string();
+      return;
+    }
+    const std::filesystem::path given = without_slash(wanted);
+    create_parent(given);
+    FSDP_CHECK(create_once(given), "runtime.run_dir: {} is there already; give another one",
+               given.string());
+    path = given.string();
+  });
+  return world.exchange(path)[0];
+}
+
+void write_run_arguments(comm::Communicator& world, const std::filesystem::path& directory,
+                         const RunArguments& arguments) {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  const std::vector<std::string> hosts = world.exchange(host);
+  agree(world, [&] {
+    if (world.rank() != 0) return;
+    write_json_file(directory / "run_args.json",
+                    {{"command", arguments.command},
+                     {"config", arguments.config},
+                     {"set", arguments.overrides},
+                     {"world_size", world.size()},
+                     {"local_ranks", arguments.local_ranks},
+                     {"threads_per_rank", arguments.threads},
+                     {"hosts", hosts},
+                     {"working_directory", std::filesystem::current_path().string()},
+                     {"started", local_time("%Y-%m-%dT%H:%M:%S%z")}});
+  });
+}
+
+}  // namespace fsdp::tools

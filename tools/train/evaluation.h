@@ -1,0 +1,49 @@
+// The loss of a model on text as it is, without training: over batches from anywhere (the
+// validation of `fsdp train`), and over a whole text in overlapping sequences (`fsdp eval`). Not
+// here: tokens (tools/data), what one batch costs (session.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "tools/train/session.h"
+
+namespace fsdp::tools {
+
+// This rank's part of numbered global batches.
+struct BatchSource {
+  int64_t batches = 0;  // of training: as many as there are steps
+  std::function<Batch(int64_t index)> get;
+};
+
+// Over all ranks.
+struct TextLoss {
+  double nats = 0;     // sum of -ln p
+  int64_t tokens = 0;  // that were predicted
+  double mean() const { return nats / static_cast<double>(tokens); }
+};
+
+// After every batch `goes_on` gets the number of batches so far and their loss; where it says no,
+// on all ranks alike, the rest is left out. Collective.
+TextLoss loss_of_batches(
+    Session& session, const BatchSource& source,
+    const std::function<bool(int64_t batches, const TextLoss& so_far)>& goes_on);
+
+// A text as sequences of `length` tokens that begin every `stride` (1 to `length`); the last may be
+// shorter. A token is predicted in the first sequence that has it behind another one, so with a
+// stride below the length each but the first of the text is, and with stride = length none that
+// begins a sequence. (transformers' "Perplexity of fixed-length models".)
+struct TextSequences {
+  std::span<const int32_t> tokens;  // at least 2; must outlive the batches
+  int64_t length = 0;               // at least 2
+  int64_t stride = 0;
+  int64_t batch = 1;           // sequences at a time, over all ranks
+  bool shifted_labels = true;  // of the model; without a shift every token is predicted, once
+
+  int64_t count() const;  // of sequences
+};
+// Error for extents that are none.
+BatchSource batches_of(const TextSequences& text, int rank, int ranks);
+
+}  // namespace fsdp::tools

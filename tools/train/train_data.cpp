@@ -1,0 +1,191 @@
+// Caches, loaders, and their batches in the session's form.
+#include "tools/train/train_data.h"
+
+#include <algorithm>
+
+#include "models/adapter_folder.h"
+#include "tools/launch/launch.h"
+#include "tools/train/bigram.h"
+
+namespace fsdp::tools {
+namespace {
+
+Batch session_batch(data::Batch batch, bool shifted_labels) {
+  return {
+      .rows = batch.rows,
+      .length = batch.sequence_length,
+      .tokens = std::move(batch.tokens),
+      .labels = std::move(batch.labels),
+      .samples = std::move(batch.samples),
+      // unshifted, the first token of a row is predicted too
+      .global_label_tokens = batch.global_label_tokens + (shifted_labels ? 0 : batch.global_rows)};
+}
+
+void check_files(const config::TrainConfig& config, const char* key,
+                 const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    if (std::filesystem::exists(file)) continue;
+    fail("{}", config::with_place(config, fmt::format("{}: {}: no such file", key, file)));
+  }
+}
+
+// "data.train (a.txt and 2 more)"
+std::string name_of(const char* key, const std::vector<std::string>& files) {
+  const std::string more = files.size() > 1 ? fmt::format(" and {} more", files.size() - 1) : "";
+  return fmt::format("{} ({}{})", key, files.front(), more);
+}
+
+}  // namespace
+
+std::string resolve_path(const std::string& path, const std::filesystem::path& config_file) {
+  const std::filesystem::path given(path);
+  const std::filesystem::path beside = config_file.parent_path() / given;
+  const bool use_beside = !path.empty() && given.is_relative() && !std::filesystem::exists(given) &&
+                          std::filesystem::exists(beside);
+  return use_beside ? beside.lexically_normal().string() : path;
+}
+
+void resolve_paths(config::TrainConfig& config, const std::filesystem::path& config_file) {
+  for (std::string& file : config.data.train) file = resolve_path(file, config_file);
+  for (std::string& file : config.data.validation) file = resolve_path(file, config_file);
+  config.model.path = resolve_path(config.model.path, config_file);
+  config.lora.path = resolve_path(config.lora.path, config_file);
+  if (!config.lora.path.empty() && config.model.path.empty()) {
+    config.model.path = models::adapter_base(config.lora.path);
+  }
+  if (config.data.tokenizer != "bytes") {
+    config.data.tokenizer = resolve_path(config.data.tokenizer, config_file);
+  }
+}
+
+std::string tokenizer_name(const config::TrainConfig& config) {
+  const std::string& given = config.data.tokenizer;
+  return given.empty() ? data::default_tokenizer(config.model.path) : given;
+}
+
+TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& config)
+    : config_(config) {
+  agree(world, [&] {
+    FSDP_CHECK(!config.data.train.empty(), "data.train: expected at least one file");
+    check_files(config, "data.train", config.data.train);
+    check_files(config, "data.validation", config.data.validation);
+    tokenizer_name_ = tools::tokenizer_name(config);
+    tokenizer_ = data::make_tokenizer(tokenizer_name_);
+  });
+  train_ = open(world, config.data.train);
+  if (!config.data.validation.empty()) validation_ = open(world, config.data.validation);
+  agree(world, [&] {
+    train_loader_ = loader(*train_, world, true);
+    if (validation_) validation_loader_ = loader(*validation_, world, false);
+    if (!has_bigrams()) return;
+    // All tokens are read at the end: that they are damaged is better known now.
+    train_->check(0, train_->unchecked().size());
+    validation_->check(0, validation_->unchecked().size());
+  });
+}
+
+namespace {
+
+// What models are padded to.
+int64_t padded(int64_t tokens) {
+  constexpr int64_t kRound = 1024;
+  return (tokens + kRound - 1) / kRound * kRound;
+}
+
+}  // namespace
+
+bool fits_bytes(int64_t model_vocabulary) {
+  const int64_t tokens = data::ByteTokenizer().vocab_size();
+  return model_vocabulary >= tokens && model_vocabulary <= padded(tokens);
+}
+
+std::string check_vocabulary(const std::string& where, const std::string& tokenizer_name,
+                             const data::Tokenizer& tokenizer, int64_t model_vocabulary) {
+  const int64_t tokens = tokenizer.vocab_size();
+  const bool fits =
+      tokenizer_name == "bytes" ? fits_bytes(model_vocabulary) : model_vocabulary >= tokens;
+  FSDP_CHECK(fits,
+             "{}: vocabulary mismatch: its tokenizer {} has {} tokens, the model {} "
+             "(model.vocab_size)",
+             where, tokenizer_name, tokens, model_vocabulary);
+  if (model_vocabulary <= padded(tokens)) return "";
+  return fmt::format(
+      "the tokenizer {} has {} tokens, the model's table {} rows: more than padding explains; "
+      "check "
+      "that the tokenizer belongs to the model",
+      tokenizer_name, tokens, model_vocabulary);
+}
+
+std::string TrainData::check_vocabulary(int64_t model_vocabulary) const {
+  return tools::check_vocabulary(name_of("data.train", config_.data.train), tokenizer_name_,
+                                 *tokenizer_, model_vocabulary);
+}
+
+// One writer per host; the end of the first agree() is the barrier that the others wait at.
+std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
+                                                   const std::string& folder,
+                                                   const data::TokenSource& source,
+                                                   const data::Tokenizer& tokenizer) {
+  const std::filesystem::path cache =
+      data::token_cache_path(folder.empty() ? ".cache/tokens" : folder, source, tokenizer);
+  const bool writes = first_rank_of_host(world);
+  agree(world, [&] {
+    if (writes) data::make_token_cache(cache, source, tokenizer);
+  });
+  std::unique_ptr<data::TokenCache> opened;
+  agree(world, [&] { opened = std::make_unique<data::TokenCache>(cache, tokenizer); });
+  return opened;
+}
+
+std::unique_ptr<data::TokenCache> TrainData::open(comm::Communicator& world,
+                                                  const std::vector<std::string>& files) const {
+  const config::DataSection& c = config_.data;
+  const data::TokenSource source = {.files = {files.begin(), files.end()},
+                                    .text = {.format = c.format, .field = c.field},
+                                    .document_separator = c.document_separator};
+  return open_token_cache(world, c.cache_dir, source, *tokenizer_);
+}
+
+data::Loader TrainData::loader(const data::TokenCache& cache, comm::Communicator& world,
+                               bool training) const {
+  return data::Loader(
+      {.tokens = cache.unchecked(),
+       .before_use = [&cache](size_t first, size_t count) { cache.check(first, count); },
+       .name = training ? name_of("data.train", config_.data.train)
+                        : name_of("data.validation", config_.data.validation),
+       .sequence_length = config_.data.sequence_length,
+       .batch = config_.train.batch,
+       .shuffle = training && config_.data.shuffle,
+       .seed = static_cast<uint64_t>(config_.train.seed),
+       .last = training ? config_.data.last_batch : data::LastBatch::kShort,
+       .rank = world.rank(),
+       .world = world.size()});
+}
+
+BatchSource TrainData::training(bool shifted_labels) const {
+  return {.batches = config_.train.steps, .get = [this, shifted_labels](int64_t step) {
+            return session_batch(train_loader_->batch(step), shifted_labels);
+          }};
+}
+
+BatchSource TrainData::validation(bool shifted_labels) const {
+  if (!validation_loader_) return {};
+  const int64_t all = validation_loader_->steps_per_epoch();
+  const int64_t limit = config_.train.eval_batches;
+  return {.batches = limit > 0 ? std::min(limit, all) : all,
+          .get = [this, shifted_labels](int64_t i) {
+            return session_batch(validation_loader_->batch(i), shifted_labels);
+          }};
+}
+
+bool TrainData::has_bigrams() const {
+  return validation_ && tokenizer_->vocab_size() <= BigramModel::kMaxVocabulary;
+}
+
+std::optional<double> TrainData::bigram_entropy() const {
+  if (!has_bigrams()) return {};
+  return tools::bigram_entropy(train_->tokens(), validation_->tokens(),
+                               config_.data.sequence_length, tokenizer_->vocab_size());
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,72 @@
+// The training and validation text of a run as batches of one rank. Makes the token caches on the
+// way. Not here: the steps of that (tools/data).
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "tools/config/config.h"
+#include "tools/data/loader.h"
+#include "tools/data/token_cache.h"
+#include "tools/train/trainer.h"
+
+namespace fsdp::tools {
+
+class TrainData {
+ public:
+  // Paths are resolved already. Collective; throws AgreedError.
+  TrainData(comm::Communicator& world, const config::TrainConfig& config);
+
+  const data::Tokenizer& tokenizer() const { return *tokenizer_; }
+  const std::string& tokenizer_name() const { return tokenizer_name_; }  // for make_tokenizer
+  std::string check_vocabulary(int64_t model_vocabulary) const;          // as below
+  int64_t sequences() const { return train_loader_->sequences(); }       // of the training data
+
+  // `shifted_labels`: of the model, see models/config.h.
+  BatchSource training(bool shifted_labels) const;
+  BatchSource validation(
+      bool shifted_labels) const;  // without batches when there is no validation text
+  // See tools/train/bigram.h; nothing for large vocabularies or without validation text.
+  std::optional<double> bigram_entropy() const;
+
+ private:
+  bool has_bigrams() const;
+  std::unique_ptr<data::TokenCache> open(comm::Communicator& world,
+                                         const std::vector<std::string>& files) const;
+  data::Loader loader(const data::TokenCache& cache, comm::Communicator& world,
+                      bool training) const;
+
+  config::TrainConfig config_;
+  std::string tokenizer_name_;
+  std::unique_ptr<data::Tokenizer> tokenizer_;
+  std::unique_ptr<data::TokenCache> train_;
+  std::unique_ptr<data::TokenCache> validation_;  // null: none
+  std::optional<data::Loader> train_loader_;
+  std::optional<data::Loader> validation_loader_;
+};
+
+// The tokens of `source`; one rank of every host makes the file in `folder` (empty: .cache/tokens)
+// unless it is there. Collective; throws AgreedError.
+std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
+                                                   const std::string& folder,
+                                                   const data::TokenSource& source,
+                                                   const data::Tokenizer& tokenizer);
+// Error when the tokens do not belong to a model of this vocabulary: it may not be smaller. Where
+// it is larger than rounding up explains: a note, for such models are published (empty: none). Of
+// the built-in byte tokenizer, which is what a folder without one gets, that is an error too.
+// `where` begins the message.
+std::string check_vocabulary(const std::string& where, const std::string& tokenizer_name,
+                             const data::Tokenizer& tokenizer, int64_t model_vocabulary);
+// Whether a model of this vocabulary can be one of bytes: up to the next multiple of 1024.
+bool fits_bytes(int64_t model_vocabulary);
+
+// Which tokenizer the configuration means: its own, the model folder's, or bytes.
+std::string tokenizer_name(const config::TrainConfig& config);
+
+// A relative path is looked for in the current folder, then beside the configuration file.
+std::string resolve_path(const std::string& path, const std::filesystem::path& config_file);
+// All paths of the configuration that are read; model.path too where lora.path alone says it.
+void resolve_paths(config::TrainConfig& config, const std::filesystem::path& config_file);
+
+}  // namespace fsdp::tools

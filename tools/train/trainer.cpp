@@ -1,0 +1,171 @@
+// Order of one step: issue its forward and backward, read and report the step before, issue the
+// update, vote whether to go on.
+#include "tools/train/trainer.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "tools/launch/launch.h"
+
+namespace fsdp::tools {
+namespace {
+
+double seconds_between(std::chrono::steady_clock::time_point a,
+                       std::chrono::steady_clock::time_point b) {
+  return std::chrono::duration<double>(b - a).count();
+}
+
+}  // namespace
+
+Trainer::Trainer(Session& session, const TrainerOptions& options, Progress& progress,
+                 MetricsLog& metrics)
+    : session_(session),
+      options_(options),
+      progress_(progress),
+      metrics_(metrics),
+      vote_(session.world()) {}
+
+TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& validation) {
+  started_ = step_ended_ = Clock::now();
+  std::unique_ptr<IssuedStep> before;
+  const auto finish_before = [&] {
+    if (before) finish(*before);
+    before.reset();
+  };
+  for (int64_t step = 0; step < options_.steps && outcome_.signal == 0; ++step) {
+    auto issued = std::make_unique<IssuedStep>();
+    issued->batch = training.get(step);
+    issued->step = step;
+    {
+      const PhaseScope phase(session_.phases(), fmt::format("step {}", step + 1));
+      issued->handle = session_.forward_backward(issued->batch, static_cast<uint32_t>(step), true);
+      finish_before();
+      // A skipped step moves neither the optimizer nor the schedule.
+      issued->learning_rate = options_.schedule.rate(outcome_.steps - outcome_.skipped);
+      session_.update(issued->handle, issued->learning_rate);
+    }
+    before = std::move(issued);
+    const bool last = step + 1 == options_.steps;
+    if (options_.eval_every > 0 && (step + 1) % options_.eval_every == 0 && !last) {
+      finish_before();
+      evaluate(validation);
+    }
+    if (outcome_.signal == 0) outcome_.signal = vote_.taken();
+  }
+  finish_before();
+  if (outcome_.signal == 0 && outcome_.skipped == outcome_.steps) fail_without_update();
+  outcome_.validation_loss.reset();
+  if (outcome_.signal == 0) evaluate(validation);
+  outcome_.wall_time_s = seconds_between(started_, Clock::now());
+  return outcome_;
+}
+
+void Trainer::finish(const IssuedStep& issued) {
+  const StepValues values = issued.handle.read();
+  // Not now: a step is read late, and the last two one right after the other.
+  const double seconds = seconds_between(step_ended_, values.ended);
+  step_ended_ = values.ended;
+  outcome_.steps = issued.step + 1;
+  // Without loss scaling a step that is not finite ends the run.
+  outcome_.skipped += session_.scales_loss() && values.skipped;
+  last_scale_ = values.loss_scale;
+  outcome_.true_tokens += issued.batch.global_label_tokens;
+  outcome_.step_time_s += seconds;
+  window_s_ += seconds;
+  window_tokens_ += issued.batch.global_label_tokens;
+  if (recent_losses_.size() == static_cast<size_t>(options_.log_every)) {
+    recent_losses_.erase(recent_losses_.begin());
+  }
+  recent_losses_.push_back(values.loss);
+  outcome_.train_loss = std::accumulate(recent_losses_.begin(), recent_losses_.end(), 0.0) /
+                        static_cast<double>(recent_losses_.size());
+  report(issued, values);
+  check_values(issued, values);
+}
+
+void Trainer::check_values(const IssuedStep& issued, const StepValues& values) {
+  if (!session_.scales_loss()) {
+    const bool finite = std::isfinite(values.loss) && std::isfinite(values.grad_norm);
+    if (!finite) fail_not_finite(issued, values);
+  } else if (values.scale_at_minimum) {
+    throw AgreedError(fmt::format(
+        "step {}: gradients overflow at a loss scale of {:g}, after {} skipped steps, and the next "
+        "one would not be above train.loss_scale.minimum {:g}: the model diverges, or train.dtype "
+        "bf16 is needed; try a lower train.lr or minimum",
+        issued.step + 1, values.loss_scale, outcome_.skipped, session_.loss_scale().rule.minimum));
+  }
+}
+
+void Trainer::report(const IssuedStep& issued, const StepValues& values) {
+  const bool finite = std::isfinite(values.loss) && std::isfinite(values.grad_norm);
+  const bool logged = outcome_.steps == 1 || outcome_.steps % options_.log_every == 0 ||
+                      outcome_.steps == options_.steps || outcome_.signal != 0 || !finite;
+  if (logged || tokens_per_s_ == 0) {
+    tokens_per_s_ = static_cast<double>(window_tokens_) / window_s_;
+  }
+  const size_t peak = session_.backend().ledger().usage().total_peak;
+  const double step_s = outcome_.step_time_s / static_cast<double>(outcome_.steps);
+  progress_.step({.step = outcome_.steps,
+                  .total = options_.steps,
+                  .loss = values.loss,
+                  .grad_norm = values.grad_norm,
+                  .learning_rate = issued.learning_rate,
+                  .loss_scale = values.loss_scale,
+                  .skipped = outcome_.skipped,
+                  .tokens_per_s = tokens_per_s_,
+                  .peak_memory_bytes = peak,
+                  .seconds_left = step_s * static_cast<double>(options_.steps - outcome_.steps)});
+  if (!logged) return;
+  metrics_.step({.step = outcome_.steps,
+                 .loss = values.loss,
+                 .grad_norm = values.grad_norm,
+                 .learning_rate = issued.learning_rate,
+                 .loss_scale = values.loss_scale,
+                 .skipped = outcome_.skipped,
+                 .true_tokens = outcome_.true_tokens,
+                 .tokens_per_s = tokens_per_s_,
+                 .wall_time_s = seconds_between(started_, step_ended_),
+                 .peak_memory_bytes = peak});
+  window_s_ = 0;
+  window_tokens_ = 0;
+}
+
+// The update was skipped on the device (its norm is not finite) and the next one is not issued yet,
+// so the parameters are still those that gave this loss, and a forward pass shows where it began.
+void Trainer::fail_not_finite(const IssuedStep& issued, const StepValues& values) {
+  const std::string what = fmt::format("step {}: loss {}, gradient norm {}: not finite",
+                                       issued.step + 1, values.loss, values.grad_norm);
+  session_.end_step();  // the step after this one stands between backward and update
+  const std::vector<std::string> units =
+      session_.world().exchange(session_.first_nonfinite_unit(issued.batch));
+  for (size_t rank = 0; rank < units.size(); ++rank) {
+    if (units[rank].empty()) continue;
+    throw AgreedError(
+        fmt::format("{}; first in the output of unit {} on rank {}", what, units[rank], rank));
+  }
+  throw AgreedError(what + "; all units' outputs are finite, so it is in the gradients");
+}
+
+void Trainer::fail_without_update() const {
+  throw AgreedError(
+      fmt::format("no step updated the model: gradients overflowed in all {}, the last time at a "
+                  "loss scale of {:g}; lower train.loss_scale.initial or raise train.steps",
+                  outcome_.steps, last_scale_));
+}
+
+void Trainer::evaluate(const BatchSource& validation) {
+  if (outcome_.signal != 0) return;
+  const PhaseScope phase(session_.phases(), "evaluation");
+  const TextLoss loss = loss_of_batches(session_, validation, [&](int64_t, const TextLoss&) {
+    outcome_.signal = vote_.taken();
+    return outcome_.signal == 0;
+  });
+  step_ended_ = Clock::now();
+  if (loss.tokens == 0 || outcome_.signal != 0) return;
+  outcome_.validation_loss = loss.mean();
+  metrics_.evaluation(outcome_.steps, *outcome_.validation_loss);
+  progress_.note(
+      fmt::format("step {}: validation loss {:.4f}", outcome_.steps, *outcome_.validation_loss));
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,79 @@
+// The training loop of one rank: batches, schedule, progress, evaluation, and the three ways to
+// end: all steps done, a signal, a loss that is not finite. Every decision is the same on all
+// ranks. The host runs one step ahead: a step is issued before the results of the one before it are
+// read, and updated after: whether the one before was skipped decides the learning rate. Not here:
+// where batches come from (tools/data), what is written at the end (tools/commands/train).
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "optim/schedule.h"
+#include "tools/launch/interrupt.h"
+#include "tools/report/metrics.h"
+#include "tools/report/progress.h"
+#include "tools/train/evaluation.h"
+#include "tools/train/session.h"
+
+namespace fsdp::tools {
+
+struct TrainerOptions {
+  int64_t steps = 0;
+  int64_t log_every = 10;
+  int64_t eval_every = 0;  // 0: only at the end
+  optim::Schedule schedule;
+};
+
+struct TrainOutcome {
+  int64_t steps = 0;        // done, with or without an update
+  int64_t skipped = 0;      // of them: gradients overflowed, the loss scale was halved
+  int signal = 0;           // that ended the run early, or 0
+  int64_t true_tokens = 0;  // labels trained on, over all ranks
+  double wall_time_s = 0;
+  double step_time_s = 0;                 // without evaluations
+  double train_loss = 0;                  // mean over the last `log_every` steps
+  std::optional<double> validation_loss;  // after the last step
+};
+
+class Trainer {
+ public:
+  // All must outlive the trainer. Collective.
+  Trainer(Session& session, const TrainerOptions& options, Progress& progress, MetricsLog& metrics);
+
+  // Throws AgreedError when the loss or the gradient norm is not finite; with loss scaling when the
+  // scale cannot fall further or no step was an update. Collective.
+  TrainOutcome run(const BatchSource& training, const BatchSource& validation);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct IssuedStep {
+    StepHandle handle;
+    Batch batch;  // kept to find the unit when the result is not finite
+    int64_t step = 0;
+    double learning_rate = 0;
+  };
+
+  void finish(const IssuedStep& issued);
+  void check_values(const IssuedStep& issued, const StepValues& values);
+  void report(const IssuedStep& issued, const StepValues& values);
+  [[noreturn]] void fail_not_finite(const IssuedStep& issued, const StepValues& values);
+  [[noreturn]] void fail_without_update() const;
+  void evaluate(const BatchSource& validation);
+
+  Session& session_;
+  TrainerOptions options_;
+  Progress& progress_;
+  MetricsLog& metrics_;
+  StopVote vote_;
+
+  TrainOutcome outcome_;
+  std::vector<double> recent_losses_;  // at most log_every
+  Clock::time_point started_;
+  Clock::time_point step_ended_;  // the last step, or the evaluation after it
+  double window_s_ = 0;           // since the last line of metrics
+  int64_t window_tokens_ = 0;
+  double tokens_per_s_ = 0;
+  double last_scale_ = 1;
+};
+
+}  // namespace fsdp::tools

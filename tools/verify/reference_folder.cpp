@@ -1,0 +1,305 @@
+// Batches, tensors, and the layout "model", with errors that name file, tensor or key.
+// Read next: tools/verify/reference_run.cpp.
+#include "tools/verify/reference_folder.h"
+
+#include <algorithm>
+
+#include "models/adapter_folder.h"
+#include "tools/verify/reference_reading.h"
+
+namespace fsdp::tools {
+
+namespace fs = std::filesystem;
+
+// ---------------------------------------------------------------------------- Batches
+
+int64_t GlobalBatch::label_tokens() const {
+  int64_t count = 0;
+  for (int64_t i = 0; i < rows * length; ++i) {
+    count += i % length != 0 && labels[static_cast<size_t>(i)] != kIgnoreIndex;
+  }
+  return count;
+}
+
+Batch part_of(const GlobalBatch& batch, const data::RowRange& range) {
+  const auto part = [&](const std::vector<int32_t>& all) {
+    const auto begin = all.begin() + range.first * batch.length;
+    return std::vector<int32_t>(begin, begin + range.count * batch.length);
+  };
+  Batch out = {.rows = range.count,
+               .length = batch.length,
+               .tokens = part(batch.tokens),
+               .labels = part(batch.labels),
+               .samples = {},
+               .mask = batch.mask.empty() ? std::vector<int32_t>() : part(batch.mask),
+               .global_label_tokens = batch.label_tokens()};
+  for (int64_t row = 0; row < range.count; ++row) {
+    out.samples.push_back(batch.first_sample + range.first + row);
+  }
+  return out;
+}
+
+// ---------------------------------------------------------------------------- Tensors
+
+ReferenceTensors::ReferenceTensors(const fs::path& path, std::string prefix)
+    : file_(SafetensorsFile::open(path)), prefix_(std::move(prefix)) {}
+
+std::vector<std::string> ReferenceTensors::names() const {
+  std::vector<std::string> out;
+  for (const auto& [name, entry] : file_.entries()) {
+    if (name.starts_with(prefix_)) out.push_back(name.substr(prefix_.size()));
+  }
+  return out;
+}
+
+std::vector<int64_t> ReferenceTensors::shape(const std::string& name) const {
+  return file_.entry(prefix_ + name).shape;
+}
+
+void ReferenceTensors::check_shape(const std::string& name,
+                                   const std::vector<int64_t>& expected) const {
+  const std::vector<int64_t> got = shape(name);
+  FSDP_CHECK(got == expected, "{}: tensor \"{}\": expected {}, got {}", path().string(),
+             prefix_ + name, Shape(expected).str(), Shape(got).str());
+}
+
+std::vector<double> ReferenceTensors::read(const std::string& name,
+                                           const std::vector<int64_t>& shape) const {
+  check_shape(name, shape);
+  const int64_t count = file_.entry(prefix_ + name).numel;
+  std::vector<double> out(static_cast<size_t>(count));
+  file_.read_elements(prefix_ + name, 0, count, DType::kF64, out.data());
+  return out;
+}
+
+std::vector<int32_t> ReferenceTensors::read_integers(const std::string& name) const {
+  const SafetensorsEntry& entry = file_.entry(prefix_ + name);
+  std::vector<int32_t> out(static_cast<size_t>(entry.numel));
+  file_.read_elements(prefix_ + name, 0, entry.numel, DType::kI32, out.data());
+  return out;
+}
+
+std::vector<GlobalBatch> read_batches(const ReferenceTensors& tensors, bool stacked) {
+  const std::vector<int64_t> shape = tensors.shape("input_ids");
+  const std::string path = tensors.path().string();
+  FSDP_CHECK(shape.size() >= (stacked ? 3 : 2), "{}: tensor \"input_ids\": too few dimensions: {}",
+             path, Shape(shape).str());
+  FSDP_CHECK(tensors.shape("labels") == shape, "{}: tensor \"labels\": expected {}, got {}", path,
+             Shape(shape).str(), Shape(tensors.shape("labels")).str());
+  const std::vector<int32_t> tokens = tensors.read_integers("input_ids");
+  const std::vector<int32_t> labels = tensors.read_integers("labels");
+  std::vector<int32_t> mask;
+  const std::vector<std::string> names = tensors.names();
+  if (std::find(names.begin(), names.end(), "attention_mask") != names.end()) {
+    tensors.check_shape("attention_mask", shape);
+    mask = tensors.read_integers("attention_mask");
+  }
+  const int64_t steps = stacked ? shape.front() : 1, length = shape.back();
+  FSDP_CHECK(!tokens.empty(), "{}: tensor \"input_ids\": empty", path);
+  const int64_t size = static_cast<int64_t>(tokens.size()) / steps;
+  std::vector<GlobalBatch> out;
+  for (int64_t step = 0; step < steps; ++step) {
+    const auto part = [&](const std::vector<int32_t>& all) {
+      return std::vector<int32_t>(all.begin() + step * size, all.begin() + (step + 1) * size);
+    };
+    out.push_back({.rows = size / length,
+                   .length = length,
+                   .tokens = part(tokens),
+                   .labels = part(labels),
+                   .first_sample = step * size / length,
+                   .mask = mask.empty() ? mask : part(mask)});
+  }
+  return out;
+}
+
+void check_prose(const JsonPlace& place, const std::string& expected) {
+  if (place.text() == expected) return;
+  throw Unsupported(
+      fmt::format("{}: expected \"{}\", got \"{}\"", place.where(), expected, place.text()));
+}
+
+namespace {
+
+models::ModelConfig read_known_config(const fs::path& model_folder) {
+  const fs::path path = model_folder / "config.json";
+  const Json json = read_json_file(path);
+  const std::string family = JsonPlace(json, path.string())["model_type"].text();
+  try {
+    models::family_defaults(family);
+  } catch (const Error& error) {
+    throw Unsupported(path.string() + ": " + error.what());
+  }
+  models::ModelConfig config = models::read_config(path.string());
+  if (!config.shifted_labels) {
+    throw Unsupported(path.string() + ": shift_labels: references are of losses of next tokens");
+  }
+  // References are computed without dropout.
+  config.embedding_dropout = config.attention_dropout = config.residual_dropout = 0;
+  config.mlp_dropout = 0;
+  return config;
+}
+
+// ---------------------------------------------------------------------------- Layout "model"
+
+ReferencePass read_pass(const fs::path& folder, const JsonPlace& json, DType dtype) {
+  const fs::path path = folder / "reference.safetensors";
+  const ReferenceTensors tensors(path, "");
+  ReferencePass pass;
+  pass.batch = read_batches(tensors, false).front();
+  pass.loss = json["loss_f64"].number();
+  pass.logits = tensors;
+  pass.gradients.emplace(path, "grad.");
+  if (models::is_adapter_folder(folder)) pass.merged.emplace(path, "merged.");
+  if (dtype == DType::kBF16) {
+    pass.loss_limit = 0.03;
+    pass.loss_limit_is_absolute = true;
+    const char* const known = "max_relative_difference_bf16_f64";  // not of adapters
+    if (json.has(known)) pass.logits_limit = 2 * json[known]["logits"].number();
+  } else if (dtype != DType::kF16) {
+    const bool f64 = dtype == DType::kF64;
+    pass.loss_limit = f64 ? 1e-13 : 1e-6;
+    pass.logits_limit = f64 ? 1e-12 : 1e-5;
+    pass.gradients_limit = f64 ? 1e-11 : kSingleGradientLimit;
+    pass.merged_limit = f64 ? 1e-12 : 1e-6;
+  }
+  return pass;
+}
+
+ReferenceTrajectory read_model_trajectory(const fs::path& folder, const JsonPlace& json,
+                                          DType dtype) {
+  check_prose(json["optimizer"],
+              "torch.optim.AdamW, betas (0.9, 0.95), eps 1e-08, weight_decay 0.1 if ndim >= 2 "
+              "else 0");
+  check_prose(json["clip"],
+              "gradients *= min(1, 1.0 / (norm + 1e-6)), norm = l2 norm of all gradients together");
+  const fs::path path = folder / "trajectory.safetensors";
+  FSDP_CHECK(fs::exists(path),
+             "{}: no such file: the folder has no training run; without --trajectory the rest is "
+             "verified",
+             path.string());
+  const std::vector<GlobalBatch> batches = read_batches(ReferenceTensors(path, "batch."), true);
+  const std::vector<JsonPlace> steps = json["steps"].elements();
+  FSDP_CHECK(steps.size() == batches.size(),
+             "{}: tensor \"batch.input_ids\": expected {} steps, "
+             "got {}",
+             path.string(), steps.size(), batches.size());
+  ReferenceTrajectory out;
+  out.adamw = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
+  for (size_t i = 0; i < steps.size(); ++i) {
+    out.steps.push_back({.batch = batches[i],
+                         .learning_rate = steps[i]["lr"].number(),
+                         .loss = steps[i]["loss_f64"].number(),
+                         .grad_norm = steps[i]["grad_norm_f64"].number()});
+  }
+  out.final_parameters.emplace(path, "final.");
+  if (dtype == DType::kF32 || dtype == DType::kF64) {
+    const bool f64 = dtype == DType::kF64;
+    out.loss_limit = f64 ? 1e-12 : 5e-6;
+    out.grad_norm_limit = f64 ? 1e-11 : 1e-4;
+    out.parameter_limit = f64 ? 1e-10 : 1e-4;
+    out.key_bias_limit = 0.05;
+  }
+  return out;
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------------------- Both
+
+int64_t Reference::longest_sequence() const {
+  int64_t longest = pass ? pass->batch.length : 0;
+  for (size_t i = 0; generation && i < generation->prompts.size(); ++i) {
+    const size_t length = generation->prompts[i].size() + generation->batched[i].size();
+    longest = std::max(longest, static_cast<int64_t>(length));
+  }
+  for (const ReferenceTrajectory& trajectory : trajectories) {
+    for (const ReferenceStep& step : trajectory.steps) {
+      longest = std::max(longest, step.batch.length);
+    }
+  }
+  return longest;
+}
+
+void Reference::leave_out_runs_of_other_ranks(int ranks) {
+  const auto other = [&](const ReferenceRun& r) { return r.ranks && *r.ranks != ranks; };
+  std::string refusal;
+  if (pass && other(run)) {
+    refusal = fmt::format("first step: needs {} ranks, these are {}", *run.ranks, ranks);
+    pass.reset();
+    left_out.push_back("not compared: " + refusal);
+  }
+  std::erase_if(trajectories, [&](const ReferenceTrajectory& t) {
+    if (!other(t.run)) return false;
+    refusal =
+        fmt::format("{}: needs {} ranks, these are {}",
+                    t.variant.empty() ? "main run" : "variant " + t.variant, *t.run.ranks, ranks);
+    left_out.push_back("not compared: " + refusal);
+    return true;
+  });
+  FSDP_CHECK(pass || !trajectories.empty(), "{}: {}", folder.string(), refusal);
+}
+
+void Reference::set_all_limits(double limit) {
+  if (pass) {
+    pass->loss_limit = pass->logits_limit = limit;
+    pass->gradients_limit = pass->all_gradients_limit = pass->merged_limit = limit;
+  }
+  for (ReferenceTrajectory& trajectory : trajectories) {
+    trajectory.loss_limit = trajectory.grad_norm_limit = trajectory.parameter_limit = limit;
+    trajectory.parameter_rms_limit = limit;
+  }
+}
+
+Reference read_reference(const fs::path& folder, const ReferenceChoice& choice) {
+  FSDP_CHECK(fs::is_directory(folder), "{}: no such folder", folder.string());
+  Reference out;
+  out.folder = out.model_folder = folder;
+  if (models::is_adapter_folder(folder)) {
+    out.lora = models::read_adapter_config(folder);
+    out.lora->dropout = 0;  // as below
+    out.model_folder = models::adapter_base(folder);
+  }
+  out.config = read_known_config(out.model_folder);
+  const fs::path path = folder / "reference.json";
+  const Json json = read_json_file(path);
+  const JsonPlace root(json, path.string());
+  const bool run = fs::exists(folder / "batches.safetensors");
+  out.layout = run ? "run" : "model";
+  if (run) {
+    read_run_layout(root, choice, out);
+    return out;
+  }
+  out.dtype = choice.dtype.value_or(DType::kF32);
+  out.run.fsdp.param_dtype = out.dtype;
+  out.run.fsdp.reduce_dtype = accumulation_dtype(out.dtype);
+  out.pass = read_pass(folder, root, out.dtype);
+  if (const fs::path texts = folder / "generation.json"; fs::exists(texts)) {
+    out.generation = read_generation(texts, out.config.vocabulary);
+    // In 16 bits the likeliest two may change places.
+    if (out.dtype == DType::kF32 || out.dtype == DType::kF64) out.generation->limit = 0;
+  }
+  if (choice.trajectory) {
+    out.trajectories.push_back(read_model_trajectory(folder, root["trajectory"], out.dtype));
+    out.trajectories.back().run = out.run;
+  }
+  if (out.dtype == DType::kF16) {
+    out.notes.push_back("f16: the folder has no limits for it; errors are printed, not judged");
+  }
+  return out;
+}
+
+std::vector<ElementRange> key_bias(const models::ModelConfig& config,
+                                   const std::string& parameter) {
+  const int64_t width = config.head_dim;
+  const bool packed = parameter.ends_with("attention.qkv.bias");
+  if (!packed && !parameter.ends_with("attention.k.bias")) return {};
+  const int64_t rotated = config.positions == models::PositionKind::kRope ? config.rotary_dim() : 0;
+  std::vector<ElementRange> ranges;
+  for (int64_t h = 0; h < config.kv_heads && rotated < width; ++h) {
+    const int64_t head = !packed ? h : config.packed_by_head ? 3 * h + 1 : config.heads + h;
+    ranges.push_back({head * width + rotated, (head + 1) * width});
+  }
+  return ranges;
+}
+
+}  // namespace fsdp::tools

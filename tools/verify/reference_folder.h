@@ -1,0 +1,179 @@
+// Folders that hold a model and what another implementation computed from it: what `fsdp verify`
+// compares with. Two layouts, told apart by their files:
+//   model  reference.safetensors: one batch with its logits and gradients; trajectory.safetensors:
+//          the batches of a training run and its final parameters; generation.json, if there: texts
+//          continued
+//   run    batches.safetensors: the batches of a training run on several ranks;
+//          final[_<variant>].safetensors: its final parameters
+// both with config.json, model.safetensors and reference.json (losses, options, limits). The folder
+// of a LoRA adapter has adapter_config.json and adapter_model.safetensors instead of the first two,
+// which lie where the former says.
+// Read next: tools/commands/verify.cpp. Not here: computing anything.
+#pragma once
+
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/io/safetensors.h"
+#include "models/config.h"
+#include "optim/adamw.h"
+#include "tools/data/row_range.h"
+#include "tools/train/session.h"
+#include "tools/verify/comparison.h"
+
+namespace fsdp::tools {
+
+// The folder is well formed, but needs something that this program does not do.
+class Unsupported : public Error {
+ public:
+  using Error::Error;
+};
+
+// All rows of a batch; every rank knows it.
+struct GlobalBatch {
+  int64_t rows = 0;
+  int64_t length = 0;
+  std::vector<int32_t> tokens;     // (rows, length)
+  std::vector<int32_t> labels;     // (rows, length), Hugging Face form
+  int64_t first_sample = 0;        // global index of row 0
+  std::vector<int32_t> mask = {};  // (rows, length): 0 where padded; empty: nowhere
+
+  int64_t label_tokens() const;  // that count: not ignored, not at position 0
+};
+
+Batch part_of(const GlobalBatch& batch, const data::RowRange& range);
+
+// Tensors of one file whose names have a prefix in common ("grad.").
+class ReferenceTensors {
+ public:
+  ReferenceTensors(const std::filesystem::path& path, std::string prefix);
+
+  const std::filesystem::path& path() const { return file_.path(); }
+  std::vector<std::string> names() const;  // without the prefix
+  std::vector<int64_t> shape(const std::string& name) const;
+  // Error that names file and tensor when it is absent or of another shape.
+  void check_shape(const std::string& name, const std::vector<int64_t>& shape) const;
+  std::vector<double> read(const std::string& name, const std::vector<int64_t>& shape) const;
+  std::vector<int32_t> read_integers(const std::string& name) const;
+
+ private:
+  SafetensorsFile file_;
+  std::string prefix_;
+};
+
+// How the ranks of a described run worked together.
+struct ReferenceRun {
+  comm::FsdpOptions fsdp;
+  // Ranks that it needs: their own means, or who reduces with whom, are part of the result. Empty:
+  // any number gives the same one.
+  std::optional<int> ranks;
+  config::LossMean loss_mean = config::LossMean::kTokens;
+  optim::LossScalerOptions loss_scale;
+  std::vector<std::string> frozen;  // Hugging Face names
+};
+
+// What happens in some steps only.
+struct StepEvents {
+  std::vector<int64_t> left_out;     // blocks; their parameters may be absent from the gradients
+  std::optional<int> infinite_rank;  // whose loss is multiplied by infinity
+};
+
+// One forward and backward pass. Limits are those of the README of the fixtures; empty: print only.
+struct ReferencePass {
+  GlobalBatch batch;
+  StepEvents events;
+  double loss = 0;
+  Limit loss_limit;
+  bool loss_limit_is_absolute = false;
+  std::optional<ReferenceTensors> logits;  // the tensor "logits" (rows, length, V)
+  Limit logits_limit;
+  std::optional<ReferenceTensors> gradients;  // by Hugging Face name
+  Limit gradients_limit;
+  std::optional<ReferenceTensors> merged;  // of an adapter: weights of the base after merging
+  Limit merged_limit;
+  // Of all gradients together, ||a - b|| / ||b||: where 16 bits round every element differently.
+  std::optional<ReferenceTensors> all_gradients;  // by Hugging Face name
+  Limit all_gradients_limit;
+  std::map<std::string, double> gradient_norms;  // where gradients themselves are not known
+  double gradient_divisor = 1;                   // of ours: the loss scale
+};
+
+struct ReferenceStep {
+  GlobalBatch batch;
+  double learning_rate = 0;
+  double loss = 0;
+  double grad_norm = 0;              // of a skipped step: anything
+  std::optional<double> loss_scale;  // with loss scaling
+  bool skipped = false;
+  StepEvents events;
+};
+
+struct ReferenceTrajectory {
+  std::string variant;  // "" or a name within reference.json
+  ReferenceRun run;
+  optim::AdamWOptions adamw;  // decay on tensors of two or more dimensions
+  double clip_norm = 1;
+  double clip_power = 2;
+  std::vector<ReferenceStep> steps;
+  std::optional<ReferenceTensors> final_parameters;  // by Hugging Face name
+  Limit loss_limit;                                  // relative
+  Limit grad_norm_limit;                             // relative
+  Limit parameter_limit;                             // absolute
+  Limit parameter_rms_limit;
+  // Of the parts whose true gradient is zero, where rounding noise decides: loose, and not set by
+  // set_all_limits.
+  Limit key_bias_limit;
+};
+
+// Texts continued greedily, end-of-text disabled, as many tokens each: all prompts as one batch,
+// padded in front, and each prompt alone.
+struct ReferenceGeneration {
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<std::vector<int32_t>> batched, alone;  // the new tokens of each prompt
+  Limit limit;                                       // of the number of other tokens
+};
+
+struct Reference {
+  std::filesystem::path folder;
+  std::filesystem::path model_folder;      // with config.json and model.safetensors
+  std::optional<models::LoraConfig> lora;  // `folder` is that of an adapter
+  std::string layout;                      // "model", "run"
+  DType dtype = DType::kF32;               // of compute
+  models::ModelConfig config;
+  ReferenceRun run;  // of the pass
+  std::optional<ReferencePass> pass;
+  std::optional<ReferenceGeneration> generation;
+  std::vector<ReferenceTrajectory> trajectories;
+  std::vector<std::string> left_out;  // runs and passes to compare that cannot be, and why
+  std::vector<std::string> notes;     // what else the reader of a report should know
+
+  int64_t longest_sequence() const;
+  // Moves the runs that need another number of ranks to `left_out`; Error when none is left.
+  void leave_out_runs_of_other_ranks(int ranks);
+  void set_all_limits(double limit);
+};
+
+struct ReferenceChoice {
+  // What is computed in; the limits depend on it. Empty: f32 or, in the layout "run", the run's.
+  std::optional<DType> dtype;
+  bool trajectory = false;  // also the training run of the layout "model" ("run" is nothing else)
+  // Also the variants that repeat a run by other means that are ours, such as another strategy.
+  bool all_variants = false;
+};
+// Throws Unsupported with one line that names the option, Error for anything missing or wrong.
+Reference read_reference(const std::filesystem::path& folder, const ReferenceChoice& choice);
+
+// Elements [first, end) of a parameter that have no gradient because softmax ignores them: the key
+// part of the bias, in channels that are not rotated. None for all others.
+struct ElementRange {
+  int64_t first = 0;
+  int64_t end = 0;
+};
+std::vector<ElementRange> key_bias(const models::ModelConfig& config, const std::string& parameter);
+
+}  // namespace fsdp::tools
