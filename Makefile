@@ -1,6 +1,6 @@
 # The commands of fsdp.cpp. The build itself is CMakeLists.txt; this file only calls it.
 #   make, make train, make test, make test-all, make bench, make bench-tokenizers, make fuzz,
-#   make cuda-report, make gpu-check, make format, make size, make clean
+#   make differential, make cuda-report, make gpu-check, make format, make size, make clean
 # SANITIZE=thread or SANITIZE=address builds beside it, into build-thread or build-address.
 SHELL := /bin/bash
 SANITIZE ?=
@@ -10,7 +10,7 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-run-as-root)
 MPIRUN := mpirun -n 2 --oversubscribe --bind-to none $(ROOT_FLAG)
 SOURCES = find core kernels models comm optim tools tests -name '*.h' -o -name '*.cpp' -o -name '*.cu'
 
-.PHONY: all train test test-all bench bench-tokenizers fuzz cuda-report gpu-check format size clean
+.PHONY: all train test test-all bench bench-tokenizers fuzz differential cuda-report gpu-check format size clean
 .NOTPARALLEL:
 
 # Installs what is missing (instant when nothing is), configures once, builds.
@@ -58,6 +58,13 @@ fuzz:
 	  $$(command -v ninja >/dev/null && echo -G Ninja) -DCMAKE_CXX_COMPILER=$(CLANG)
 	@cmake --build build-fuzz --parallel $$(nproc) --target $(FUZZ:%=fuzz_%) $(FUZZ:%=fuzz_smoke_%)
 	@tests/fuzz/run.sh build-fuzz $(RUNS) $(FUZZ)
+
+# Random models and texts against transformers, PEFT and tokenizers (tests/differential), of SEEDS:
+# 0-599, or 17, or 3,7,20-29. PYTHON is one that has these packages.
+SEEDS ?= 0-99
+PYTHON ?= python3
+differential: all
+	@$(PYTHON) tests/differential/run.py --fsdp $(BUILD)/fsdp --seeds $(SEEDS)
 
 # Registers, spills and shared memory of every CUDA kernel; fails when one spills.
 cuda-report:

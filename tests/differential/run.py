@@ -1,0 +1,51 @@
+"""Compares this program with transformers, PEFT and tokenizers on random configurations and texts. See README.md.
+
+    python3 tests/differential/run.py --fsdp build/fsdp --seeds 0-599
+
+Status 0: nothing differs, 1: something does.
+"""
+
+import argparse
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+sys.dont_write_bytecode = True
+
+# Each is a module beside this file with check_seeds(fsdp, seeds, scratch), which prints its counts and its smallest
+# failing configuration, and returns how many seeds failed.
+PARTS = {"models": ["torch", "transformers", "peft", "safetensors"]}
+
+
+def parse_seeds(text):
+    seeds = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        seeds += range(int(first), int(last or first) + 1)
+    return seeds
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fsdp", type=Path, required=True, help="the program")
+    parser.add_argument("--seeds", type=parse_seeds, required=True, help="0-599, or 17, or 3,7,20-29")
+    parser.add_argument("--scratch", type=Path, default=Path("build/differential"), help="folder of what is written")
+    parser.add_argument("--only", choices=PARTS, help="one part only")
+    args = parser.parse_args()
+    if not args.fsdp.exists():
+        sys.exit(f"{args.fsdp}: no such program: build it first")
+    failed = 0
+    for part in [args.only] if args.only else PARTS:
+        missing = [name for name in PARTS[part] if not importlib.util.find_spec(name)]
+        if missing:
+            sys.exit(f"{part}: this Python has no {', '.join(missing)}: see tests/differential/README.md")
+        failed += importlib.import_module(part).check_seeds(args.fsdp, args.seeds, args.scratch / part)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
