@@ -42,7 +42,7 @@ REFUSABLE = {
     "hidden_act": lambda c: c["hidden_act"] not in (ACTIVATIONS if "rotary_pct" in c else GATED_ACTIVATIONS),
     "num_attention_heads": lambda c: not c.get("head_dim")
     and c.get("hidden_size", 4096) % c.get("num_attention_heads", 32) != 0,
-    "head_dim": lambda c: c["model_type"] == "gpt_neox" and rotated_channels(c) % 2 == 1,
+    "head_dim": lambda c: c["model_type"] == "gpt_neox" and (rotated_channels(c) % 2 == 1 or rotated_channels(c) == 0),
     "rope_theta": lambda c: "rotary_emb_base" not in c,  # of GPT-NeoX, where transformers overwrites it
     "partial_rotary_factor": lambda c: "rotary_pct" not in c,
     "add_cross_attention": lambda c: True,

@@ -14,7 +14,7 @@ import torch
 from safetensors import safe_open
 
 LIMIT, TRAINED_LIMIT = 1e-9, 1e-6  # of one pass, of five steps
-NOISE = 1e-6  # a tensor whose gradient is that much smaller than the largest one is not held to more digits
+NOISE = 1e-4  # a tensor whose gradient is that much smaller than the largest one is not held to more digits
 REFUSED, PASSED, FAILED = "refused", "passed", "failed"
 
 
