@@ -6,17 +6,33 @@ namespace fsdp::models {
 
 ModelConfig read_config(const std::string& path) { return parse_config(read_file(path), path); }
 
-ModelConfig parse_config(const std::string& text, const std::string& path) {
-  const Json json = parse_json(text, path);
-  const ConfigKeys keys(json, path);
+namespace {
+
+// Keys that make the model something else in every family.
+void refuse_other_models(const ConfigKeys& keys) {
+  const auto refuse = [&](const char* key) {
+    keys.refuse_unless(!keys.get_or<bool>(key, false), key, "true");
+  };
+  refuse("is_encoder_decoder");
+  refuse("add_cross_attention");
+  refuse("torchscript");  // makes copies of tied weights
+  keys.refuse_unless(!keys.has("quantization_config"), "quantization_config",
+                     "a model of quantized weights");
+  keys.refuse_unless(!keys.has("pruned_heads") || keys.object("pruned_heads").unasked().empty(),
+                     "pruned_heads", "a model without some of its heads");
+}
+
+ModelConfig read_keys(const ConfigKeys& keys) {
+  const std::string& path = keys.where();
   const std::string name = keys.get<std::string>("model_type");
   try {
     const Family& family = family_of(name);
     ModelConfig config = family_defaults(name);
     config.initializer_range = keys.get_or<double>("initializer_range", 0.02);
     config.tied_head = keys.get_or<bool>("tie_word_embeddings", config.tied_head);
-    config.bos_token = keys.token("bos_token_id");
-    config.eos_token = keys.token("eos_token_id");
+    config.bos_token = keys.token("bos_token_id", family.absent_bos);
+    config.eos_token = keys.token("eos_token_id", family.absent_eos);
+    refuse_other_models(keys);
     family.read(keys, config);
     validate(config);
     return config;
@@ -24,6 +40,25 @@ ModelConfig parse_config(const std::string& text, const std::string& path) {
     const std::string what = error.what();
     fail("{}", what.starts_with(path) ? what : path + ": " + what);
   }
+}
+
+}  // namespace
+
+ModelConfig parse_config(const std::string& text, const std::string& path) {
+  const Json json = parse_json(text, path);
+  return read_keys(ConfigKeys(json, path));
+}
+
+std::vector<std::string> unknown_config_keys(const std::string& path) {
+  const Json json = read_json_file(path);
+  const ConfigKeys keys(json, path);
+  const Family& family = family_of(read_keys(keys).family);
+  std::vector<std::string> unknown = keys.unasked();
+  std::erase_if(unknown, [&](const std::string& key) {
+    return is_ignored(ignored_config_keys(), key) || is_ignored(ignored_generation_keys(), key) ||
+           is_ignored(family.ignored, key);
+  });
+  return unknown;
 }
 
 std::string torch_name(DType dtype) {

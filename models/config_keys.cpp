@@ -7,9 +7,8 @@
 
 namespace fsdp::models {
 
-int64_t ConfigKeys::either(const char* key, const char* other_key) const {
-  if (!has(other_key)) return get<int64_t>(key);
-  const int64_t other = get<int64_t>(other_key), value = get_or<int64_t>(key, other);
+int64_t ConfigKeys::either(const char* key, const char* other_key, int64_t absent) const {
+  const int64_t other = extent(other_key, extent(key, absent)), value = extent(key, other);
   FSDP_CHECK(value == other, "{}: {}: {}, but {} says {}", where_, key, value, other_key, other);
   return value;
 }
@@ -27,7 +26,8 @@ std::vector<int64_t> ConfigKeys::tokens(const char* key) const {
   return ids;
 }
 
-int64_t ConfigKeys::token(const char* key) const {
+int64_t ConfigKeys::token(const char* key, int64_t absent) const {
+  if (this->absent(key)) return absent;
   const std::vector<int64_t> ids = tokens(key);
   return ids.empty() ? -1 : ids.front();
 }
@@ -42,6 +42,14 @@ std::vector<std::string> ConfigKeys::strings(const char* key) const {
     out.push_back(item.get<std::string>());
   }
   return out;
+}
+
+std::vector<std::string> ConfigKeys::unasked() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object_.items()) {
+    if (!asked_.contains(key)) keys.push_back(key);
+  }
+  return keys;
 }
 
 void ConfigKeys::refuse_objects() const {
@@ -94,13 +102,33 @@ const char* activation_name(Activation activation) {
   return activation == Activation::kGeluBloom ? "BLOOM's gelu" : "none";  // no choice of a file
 }
 
-int64_t read_head_dim(const ConfigKeys& keys, const ModelConfig& c, const char* heads_key) {
-  FSDP_CHECK(c.heads > 0, "{}: {}: expected a positive number, got {}", keys.where(), heads_key,
-             c.heads);
-  if (keys.has("head_dim")) return keys.get<int64_t>("head_dim");
+namespace {
+
+int64_t quotient(const ConfigKeys& keys, const ModelConfig& c, const char* heads_key) {
   FSDP_CHECK(c.hidden % c.heads == 0, "{}: {}: expected a divisor of {}, got {}", keys.where(),
              heads_key, c.hidden, c.heads);
   return c.hidden / c.heads;
+}
+
+void check_heads(const ConfigKeys& keys, const ModelConfig& c, const char* heads_key) {
+  FSDP_CHECK(c.heads > 0, "{}: {}: expected a positive number, got {}", keys.where(), heads_key,
+             c.heads);
+}
+
+}  // namespace
+
+int64_t read_head_dim(const ConfigKeys& keys, const ModelConfig& c, const char* heads_key) {
+  check_heads(keys, c, heads_key);
+  return keys.has("head_dim") ? keys.get<int64_t>("head_dim") : quotient(keys, c, heads_key);
+}
+
+int64_t divided_head_dim(const ConfigKeys& keys, const ModelConfig& c, const char* heads_key) {
+  check_heads(keys, c, heads_key);
+  const int64_t divided = quotient(keys, c, heads_key);
+  const int64_t own = keys.get_or<int64_t>("head_dim", divided);
+  FSDP_CHECK(own == divided, "{}: head_dim: expected {} / {} = {}, as this family has it, got {}",
+             keys.where(), c.hidden, c.heads, divided, own);
+  return divided;
 }
 
 namespace {
@@ -113,11 +141,7 @@ double positive(const ConfigKeys& keys, const char* key, double value) {
   return value;
 }
 
-void read_scaling(const ConfigKeys& keys, RopeConfig& rope) {
-  const std::string old_type = keys.get_or<std::string>("type", "default");
-  const std::string type = keys.get_or<std::string>("rope_type", old_type);
-  FSDP_CHECK(!keys.has("type") || type == old_type, "{}: rope_type: '{}', but type says '{}'",
-             keys.where(), type, old_type);
+void read_scaling(const ConfigKeys& keys, const std::string& type, RopeConfig& rope) {
   if (type == "default") return;
   FSDP_CHECK(type == "linear" || type == "llama3",
              "{}: rope_type: expected default, linear or llama3, got '{}'", keys.where(), type);
@@ -136,13 +160,24 @@ void read_scaling(const ConfigKeys& keys, RopeConfig& rope) {
 }
 
 // `rope`: what is said outside of the object.
-RopeConfig read_rope_object(const ConfigKeys& keys, const char* key, RopeConfig rope) {
-  const ConfigKeys scaling = keys.object(key);
-  scaling.refuse_objects();
-  rope.theta = positive(scaling, "rope_theta", scaling.get_or<double>("rope_theta", rope.theta));
-  rope.fraction = scaling.get_or<double>("partial_rotary_factor", rope.fraction);
-  read_scaling(scaling, rope);
+RopeConfig read_rope_object(const ConfigKeys& keys, const std::string& type, RopeConfig rope) {
+  keys.refuse_objects();
+  rope.theta = positive(keys, "rope_theta", keys.get_or<double>("rope_theta", rope.theta));
+  rope.fraction = keys.get_or<double>("partial_rotary_factor", rope.fraction);
+  read_scaling(keys, type, rope);
   return rope;
+}
+
+RopeConfig read_rope_scaling(const ConfigKeys& keys, bool type_wins, const RopeConfig& rope) {
+  const ConfigKeys scaling = keys.object("rope_scaling");
+  const bool old = scaling.has("type") && (type_wins || !scaling.has("rope_type"));
+  return read_rope_object(scaling, scaling.get<std::string>(old ? "type" : "rope_type"), rope);
+}
+
+RopeConfig read_rope_parameters(const ConfigKeys& keys, const RopeConfig& rope) {
+  const ConfigKeys parameters = keys.object("rope_parameters");
+  const std::string old = parameters.get_or<std::string>("type", "default");
+  return read_rope_object(parameters, parameters.get_or<std::string>("rope_type", old), rope);
 }
 
 bool is_same(const RopeConfig& a, const RopeConfig& b) {
@@ -158,12 +193,12 @@ RopeConfig read_rope(const ConfigKeys& keys, const RopeKeys& names) {
   rope.fraction = keys.get_or<double>(names.fraction, names.default_fraction);
   const bool now = keys.has("rope_parameters"), before = keys.has("rope_scaling");
   if (!now && !before) return rope;
-  if (!now) return read_rope_object(keys, "rope_scaling", rope);
-  const RopeConfig read = read_rope_object(keys, "rope_parameters", rope);
+  if (!now) return read_rope_scaling(keys, names.type_wins, rope);
+  const RopeConfig read = read_rope_parameters(keys, rope);
   // A rope_scaling without a theta or a fraction says nothing about them.
   rope.theta = read.theta;
   rope.fraction = read.fraction;
-  FSDP_CHECK(!before || is_same(read_rope_object(keys, "rope_scaling", rope), read),
+  FSDP_CHECK(!before || is_same(read_rope_scaling(keys, names.type_wins, rope), read),
              "{}: rope_scaling: says something else than rope_parameters", keys.where());
   return read;
 }

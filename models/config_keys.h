@@ -2,6 +2,8 @@
 // file and the key. What the keys mean: models/families.
 #pragma once
 
+#include <functional>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -18,9 +20,14 @@ class ConfigKeys {
     FSDP_CHECK(object_.is_object(), "{}: expected a JSON object", where_);
   }
 
-  bool has(const char* key) const { return object_.contains(key) && !object_.at(key).is_null(); }
+  bool has(const char* key) const { return !absent(key) && !object_.at(key).is_null(); }
   // Not even null, which often means "none" where absence means a default.
-  bool absent(const char* key) const { return !object_.contains(key); }
+  bool absent(const char* key) const {
+    asked_.insert(key);
+    return !object_.contains(key);
+  }
+  // Keys of the object that nobody has asked for.
+  std::vector<std::string> unasked() const;
 
   template <typename T>
   T get(const char* key) const {
@@ -31,12 +38,15 @@ class ConfigKeys {
   T get_or(const char* key, T otherwise) const {
     return has(key) ? convert<T>(key) : otherwise;
   }
-  // Of two spellings the one that is there, an error where they contradict each other; when none
-  // is, the first is what is missing.
-  int64_t either(const char* key, const char* other_key) const;
+  // For a key whose absence means transformers' default and whose null means nothing: an error.
+  int64_t extent(const char* key, int64_t absent) const {
+    return this->absent(key) ? absent : convert<int64_t>(key);
+  }
+  // Of two spellings the one that is there, an error where they contradict each other.
+  int64_t either(const char* key, const char* other_key, int64_t absent) const;
   // Token ids, one or a list of them (newer files have several end tokens); empty: none.
   std::vector<int64_t> tokens(const char* key) const;
-  int64_t token(const char* key) const;                     // the first of them; -1: none
+  int64_t token(const char* key, int64_t absent = -1) const;  // the first of them; -1: none
   std::vector<std::string> strings(const char* key) const;  // empty: no such list
   ConfigKeys object(const char* key) const {
     return ConfigKeys(object_.at(key), where_ + ": " + key);
@@ -73,13 +83,17 @@ class ConfigKeys {
 
   const Json& object_;
   std::string where_;
+  mutable std::set<std::string, std::less<>> asked_;
 };
 
 // What several families have in common.
 Activation activation_named(const std::string& name);  // Hugging Face's; Error lists them
 Activation read_activation(const ConfigKeys& keys, const char* key, const std::string& otherwise);
 const char* activation_name(Activation activation);  // Hugging Face's
+// hidden / heads, by heads read as `heads_key`. A file's own head_dim where the family has one;
+// elsewhere Error for another one than that.
 int64_t read_head_dim(const ConfigKeys& keys, const ModelConfig& config, const char* heads_key);
+int64_t divided_head_dim(const ConfigKeys& keys, const ModelConfig& config, const char* heads_key);
 double norm_epsilon_of(const ConfigKeys& keys, const char* key, double otherwise);  // from 0
 // Newer files keep everything in `rope_parameters`, older ones in keys of their own, called as
 // here, and `rope_scaling`.
@@ -87,6 +101,9 @@ struct RopeKeys {
   const char* theta = "rope_theta";
   const char* fraction = "partial_rotary_factor";
   double default_fraction = 1;
+  // In a rope_scaling that has both `type` and `rope_type`, transformers' class copies the first
+  // over the second.
+  bool type_wins = true;
 };
 RopeConfig read_rope(const ConfigKeys& keys, const RopeKeys& names = {});
 OrderedJson rope_scaling_json(const RopeConfig& rope);

@@ -7,6 +7,7 @@
 #include "core/io/json.h"
 #include "models/config.h"
 #include "models/config_keys.h"
+#include "models/ignored_keys.h"
 
 namespace fsdp::models {
 
@@ -40,6 +41,9 @@ struct Family {
   OrderedJson (*write)(const ModelConfig& config);
   NameTable names;
   std::span<const Preset> presets;
+  std::span<const IgnoredKey> ignored = {};  // of its config.json, besides ignored_config_keys()
+  // Token ids that transformers takes where a config.json has no such key; -1: none.
+  int64_t absent_bos = -1, absent_eos = -1;
 };
 
 std::span<const Family* const> families();

@@ -21,17 +21,21 @@ ModelConfig defaults() {
 }
 
 void read(const ConfigKeys& keys, ModelConfig& c) {
-  c.vocabulary = keys.get<int64_t>("vocab_size");
+  c.vocabulary = keys.extent("vocab_size", 250880);
   // transformers lets the old name win.
-  c.hidden = keys.get<int64_t>(keys.has("n_embed") ? "n_embed" : "hidden_size");
-  c.layers = keys.either("n_layer", "num_hidden_layers");
-  c.heads = c.kv_heads = keys.either("n_head", "num_attention_heads");
-  c.head_dim = read_head_dim(keys, c, "n_head");
+  c.hidden = keys.get_or<int64_t>("n_embed", keys.extent("hidden_size", 64));
+  c.layers = keys.either("n_layer", "num_hidden_layers", 2);
+  c.heads = c.kv_heads = keys.either("n_head", "num_attention_heads", 8);
+  c.head_dim = divided_head_dim(keys, c, "n_head");
   c.ffn = 4 * c.hidden;
   c.max_positions = keys.get_or<int64_t>("seq_length", 2048);  // nothing bounds them but training
   c.norm_epsilon = norm_epsilon_of(keys, "layer_norm_epsilon", 1e-5);
   c.attention_dropout = keys.get_or<double>("attention_dropout", 0);
   c.residual_dropout = keys.get_or<double>("hidden_dropout", 0);
+  // transformers then sums slices of the products and drops both biases.
+  const bool slices = keys.get_or<int64_t>("pretraining_tp", 1) > 1;
+  keys.refuse_unless(!keys.get_or<bool>("slow_but_exact", false) || !slices, "slow_but_exact",
+                     "true with pretraining_tp above 1");
   c.normed_residual = keys.get_or<bool>("apply_residual_connection_post_layernorm", false);
 }
 
@@ -58,6 +62,10 @@ constexpr std::array kRoot = {NamePair{"embedding.tokens.", "transformer.word_em
                               NamePair{"final_norm.", "transformer.ln_f."},
                               NamePair{"head.", "lm_head."}};
 
+constexpr std::array kIgnored = {
+    IgnoredKey{"pad_token_id", "has no row of its own in BLOOM's table"},
+};
+
 constexpr std::array kPresets = {
     Preset{"bloom-560m", 250880, 1024, 24, 16, 16, 4096, 2048},
     Preset{"bloom-1b1", 250880, 1536, 24, 16, 16, 6144, 2048},
@@ -74,6 +82,9 @@ const Family family::kBloom = {.name = "bloom",
                                .read = read,
                                .write = write,
                                .names = {"transformer.", "h.", kBlock, kRoot, {}},
-                               .presets = kPresets};
+                               .presets = kPresets,
+                               .ignored = kIgnored,
+                               .absent_bos = 1,
+                               .absent_eos = 2};
 
 }  // namespace fsdp::models

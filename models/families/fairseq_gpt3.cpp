@@ -40,7 +40,7 @@ void read(const ConfigKeys& keys, ModelConfig& c) {
   c.hidden = keys.get<int64_t>("decoder_embed_dim");
   c.layers = keys.get<int64_t>("decoder_layers");
   c.heads = c.kv_heads = keys.get<int64_t>("decoder_attention_heads");
-  c.head_dim = read_head_dim(keys, c, "decoder_attention_heads");
+  c.head_dim = divided_head_dim(keys, c, "decoder_attention_heads");
   c.ffn = keys.get_or<int64_t>("decoder_ffn_embed_dim", 4 * c.hidden);
   c.max_positions = keys.get<int64_t>("tokens_per_sample");
   c.tied_head = keys.get_or<bool>("share_decoder_input_output_embed", c.tied_head);

@@ -19,17 +19,15 @@ ModelConfig defaults() {
 }
 
 void read(const ConfigKeys& keys, ModelConfig& c) {
-  c.vocabulary = keys.get<int64_t>("vocab_size");
-  c.hidden = keys.either("n_embd", "hidden_size");
-  c.layers = keys.either("n_layer", "num_hidden_layers");
-  c.heads = c.kv_heads = keys.either("n_head", "num_attention_heads");
-  c.head_dim = read_head_dim(keys, c, "n_head");
+  c.vocabulary = keys.extent("vocab_size", 50257);
+  c.hidden = keys.either("n_embd", "hidden_size", 768);
+  c.layers = keys.either("n_layer", "num_hidden_layers", 12);
+  c.heads = c.kv_heads = keys.either("n_head", "num_attention_heads", 12);
+  c.head_dim = divided_head_dim(keys, c, "n_head");
   c.ffn = keys.get_or<int64_t>("n_inner", 4 * c.hidden);
   // n_ctx says something only in files that have no other name for it.
-  const bool oldest = !keys.has("n_positions") && !keys.has("max_position_embeddings");
-  c.max_positions = oldest && keys.has("n_ctx")
-                        ? keys.get<int64_t>("n_ctx")
-                        : keys.either("n_positions", "max_position_embeddings");
+  const int64_t oldest = keys.get_or<int64_t>("n_ctx", 1024);
+  c.max_positions = keys.either("n_positions", "max_position_embeddings", oldest);
   c.activation = read_activation(keys, "activation_function", "gelu_new");
   c.norm_epsilon = norm_epsilon_of(keys, "layer_norm_epsilon", 1e-5);
   c.embedding_dropout = keys.get_or<double>("embd_pdrop", 0.1);
@@ -64,6 +62,17 @@ constexpr std::array kRoot = {NamePair{"embedding.tokens.", "transformer.wte."},
                               NamePair{"head.", "lm_head."}};
 constexpr std::array<std::string_view, 2> kIgnorable = {".attn.bias", ".attn.masked_bias"};
 
+constexpr std::string_view kSummary = "belongs to the second head of GPT2DoubleHeadsModel";
+constexpr std::array kIgnored = {
+    IgnoredKey{"pad_token_id", "has no row of its own in GPT-2's table"},
+    IgnoredKey{"reorder_and_upcast_attn", "asks for scores in f32, which they always are here"},
+    IgnoredKey{"summary_activation", kSummary},
+    IgnoredKey{"summary_first_dropout", kSummary},
+    IgnoredKey{"summary_proj_to_labels", kSummary},
+    IgnoredKey{"summary_type", kSummary},
+    IgnoredKey{"summary_use_proj", kSummary},
+};
+
 constexpr std::array kPresets = {
     Preset{"gpt2-124m", 50257, 768, 12, 12, 12, 3072, 1024},
     Preset{"gpt2-355m", 50257, 1024, 24, 16, 16, 4096, 1024},
@@ -78,6 +87,9 @@ const Family family::kGpt2 = {.name = "gpt2",
                               .read = read,
                               .write = write,
                               .names = {"transformer.", "h.", kBlock, kRoot, kIgnorable},
-                              .presets = kPresets};
+                              .presets = kPresets,
+                              .ignored = kIgnored,
+                              .absent_bos = 50256,
+                              .absent_eos = 50256};
 
 }  // namespace fsdp::models

@@ -30,7 +30,8 @@ RopeConfig read_neox_rope(const ConfigKeys& keys) {
   const RopeConfig rope = read_rope(
       keys, {.theta = "rotary_emb_base", .fraction = "rotary_pct", .default_fraction = 0.25});
   const auto refuse = [&](const char* own, const char* common, double value) {
-    FSDP_CHECK(keys.has(own) || keys.get_or<double>(common, value) == value,
+    const bool same = keys.get_or<double>(common, value) == value;
+    FSDP_CHECK(same || keys.has(own),
                "{}: {}: transformers ignores it for GPT-NeoX: set {}", keys.where(), common, own);
   };
   refuse("rotary_emb_base", "rope_theta", rope.theta);
@@ -39,13 +40,13 @@ RopeConfig read_neox_rope(const ConfigKeys& keys) {
 }
 
 void read(const ConfigKeys& keys, ModelConfig& c) {
-  c.vocabulary = keys.get<int64_t>("vocab_size");
-  c.hidden = keys.get<int64_t>("hidden_size");
-  c.layers = keys.get<int64_t>("num_hidden_layers");
-  c.heads = c.kv_heads = keys.get<int64_t>("num_attention_heads");
-  c.head_dim = read_head_dim(keys, c, "num_attention_heads");
-  c.ffn = keys.get<int64_t>("intermediate_size");
-  c.max_positions = keys.get_or<int64_t>("max_position_embeddings", 2048);
+  c.vocabulary = keys.extent("vocab_size", 50432);
+  c.hidden = keys.extent("hidden_size", 6144);
+  c.layers = keys.extent("num_hidden_layers", 44);
+  c.heads = c.kv_heads = keys.extent("num_attention_heads", 64);
+  c.head_dim = divided_head_dim(keys, c, "num_attention_heads");
+  c.ffn = keys.extent("intermediate_size", 24576);
+  c.max_positions = keys.extent("max_position_embeddings", 2048);
   c.activation = read_activation(keys, "hidden_act", "gelu");
   c.norm_epsilon = norm_epsilon_of(keys, "layer_norm_eps", 1e-5);
   c.embedding_dropout = c.residual_dropout = keys.get_or<double>("hidden_dropout", 0);
@@ -87,6 +88,11 @@ constexpr std::array<std::string_view, 3> kIgnorable = {".attention.bias", ".att
 
 void gpt_neox_20b(ModelConfig& c) { c.activation = Activation::kGeluTanh; }
 
+constexpr std::array kIgnored = {
+    IgnoredKey{"classifier_dropout", "belongs to a head that classifies"},
+    IgnoredKey{"pad_token_id", "has no row of its own in GPT-NeoX's table"},
+};
+
 constexpr std::array kPresets = {
     Preset{"pythia-70m", 50304, 512, 6, 8, 8, 2048, 2048},
     Preset{"pythia-160m", 50304, 768, 12, 12, 12, 3072, 2048},
@@ -106,6 +112,9 @@ const Family family::kGptNeox = {.name = "gpt_neox",
                                  .read = read,
                                  .write = write,
                                  .names = {"gpt_neox.", "layers.", kBlock, kRoot, kIgnorable},
-                                 .presets = kPresets};
+                                 .presets = kPresets,
+                                 .ignored = kIgnored,
+                                 .absent_bos = 0,
+                                 .absent_eos = 2};
 
 }  // namespace fsdp::models

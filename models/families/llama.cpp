@@ -31,10 +31,13 @@ ModelConfig qwen2_defaults() {
 
 // ---------------------------------------------------------------------------- config.json
 
-// What transformers takes where a file has no such key; null means something else.
+// What transformers takes where a file has no such key.
 struct Absent {
+  int64_t vocabulary = 32000;
+  int64_t ffn;
   int64_t max_positions;
-  int64_t kv_heads = 0;  // 0: as many as heads
+  int64_t kv_heads = 0;  // 0: as many as heads, which null says everywhere
+  bool rope_type_wins = false;
 };
 
 // nn.Embedding's padding_idx: a negative one counts from the end.
@@ -48,61 +51,93 @@ int64_t read_padding_row(const ConfigKeys& keys, int64_t vocabulary) {
 }
 
 void read_common(const ConfigKeys& keys, ModelConfig& c, const Absent& absent) {
-  c.vocabulary = keys.get<int64_t>("vocab_size");
-  c.hidden = keys.get<int64_t>("hidden_size");
-  c.layers = keys.get<int64_t>("num_hidden_layers");
-  c.heads = keys.get<int64_t>("num_attention_heads");
+  c.vocabulary = keys.extent("vocab_size", absent.vocabulary);
+  c.hidden = keys.extent("hidden_size", 4096);
+  c.layers = keys.extent("num_hidden_layers", 32);
+  c.heads = keys.extent("num_attention_heads", 32);
   const bool default_kv_heads = absent.kv_heads > 0 && keys.absent("num_key_value_heads");
   c.kv_heads =
       default_kv_heads ? absent.kv_heads : keys.get_or<int64_t>("num_key_value_heads", c.heads);
   c.head_dim = read_head_dim(keys, c, "num_attention_heads");
-  c.ffn = keys.get<int64_t>("intermediate_size");
-  c.max_positions = keys.get_or<int64_t>("max_position_embeddings", absent.max_positions);
+  c.ffn = keys.extent("intermediate_size", absent.ffn);
+  c.max_positions = keys.extent("max_position_embeddings", absent.max_positions);
   c.norm_epsilon = norm_epsilon_of(keys, "rms_norm_eps", 1e-6);
   c.attention_dropout = keys.get_or<double>("attention_dropout", 0);
-  keys.refuse_unless(keys.get_or<std::string>("hidden_act", "silu") == "silu", "hidden_act",
+  const std::string activation = keys.get_or<std::string>("hidden_act", "silu");
+  keys.refuse_unless(activation == "silu" || activation == "swish", "hidden_act",
                      "anything but silu");
-  c.rope = read_rope(keys);
+  c.rope = read_rope(keys, {.type_wins = !absent.rope_type_wins});
   c.padding_row = read_padding_row(keys, c.vocabulary);
   keys.refuse_unless(c.rope.fraction == 1, "partial_rotary_factor", "anything but 1");
 }
 
-int64_t read_window(const ConfigKeys& keys) {  // null: none
-  return keys.absent("sliding_window") ? 4096 : keys.get_or<int64_t>("sliding_window", 0);
+int64_t read_window(const ConfigKeys& keys) {  // 0, null in the file: none
+  if (keys.absent("sliding_window")) return 4096;
+  if (!keys.has("sliding_window")) return 0;
+  const int64_t window = keys.get<int64_t>("sliding_window");
+  FSDP_CHECK(window > 0,
+             "{}: sliding_window: expected at least 1, or null for no window, got {}: a query "
+             "would see no key",
+             keys.where(), window);
+  return window;
 }
 
-// Newer files say for every layer what `sliding_window` says for all of them.
-void check_layer_types(const ConfigKeys& keys, const ModelConfig& c) {
-  for (const std::string& type : keys.strings("layer_types")) {
-    const char* const expected = c.window > 0 ? "sliding_attention" : "full_attention";
-    FSDP_CHECK(type == expected, "{}: layer_types: expected {} in every layer, got {}",
-               keys.where(), expected, type);
+// The type that all layers have; "" where the file does not say.
+std::string read_layer_type(const ConfigKeys& keys, const ModelConfig& c) {
+  const std::vector<std::string> types = keys.strings("layer_types");
+  if (!keys.has("layer_types")) return "";
+  FSDP_CHECK(static_cast<int64_t>(types.size()) == c.layers,
+             "{}: layer_types: expected one of each of {} layers, got {}", keys.where(), c.layers,
+             types.size());
+  for (const std::string& type : types) {
+    FSDP_CHECK(type == "full_attention" || type == "sliding_attention",
+               "{}: layer_types: expected full_attention or sliding_attention, got {}",
+               keys.where(), type);
+    FSDP_CHECK(type == types.front(), "{}: layer_types: expected {} in every layer, got {}",
+               keys.where(), types.front(), type);
   }
+  return types.front();
 }
 
 void read_llama(const ConfigKeys& keys, ModelConfig& c) {
-  read_common(keys, c, {.max_positions = 2048});
+  read_common(keys, c, {.ffn = 11008, .max_positions = 2048});
   c.qkv_bias = c.attention_out_bias = keys.get_or<bool>("attention_bias", false);
   c.mlp_bias = keys.get_or<bool>("mlp_bias", false);
 }
 
 void read_mistral(const ConfigKeys& keys, ModelConfig& c) {
-  read_common(keys, c, {.max_positions = 4096 * 32, .kv_heads = 8});
+  read_common(keys, c,
+              {.ffn = 14336, .max_positions = 4096 * 32, .kv_heads = 8, .rope_type_wins = true});
   c.window = read_window(keys);
-  check_layer_types(keys, c);
+  // Its window alone decides: a file whose layer types say something else contradicts itself.
+  const std::string expected = c.window > 0 ? "sliding_attention" : "full_attention";
+  const std::string type = read_layer_type(keys, c);
+  FSDP_CHECK(type.empty() || type == expected,
+             "{}: layer_types: expected {} in every layer, as sliding_window says, got {}",
+             keys.where(), expected, type);
+}
+
+// Where there are no layer types, the layers from max_window_layers on have the window.
+bool has_window(const ConfigKeys& keys, const ModelConfig& c) {
+  const bool in_use = keys.get_or<bool>("use_sliding_window", false);
+  const int64_t first = keys.get_or<int64_t>("max_window_layers", 28);
+  const std::string type = read_layer_type(keys, c);
+  keys.refuse_unless(in_use || type != "sliding_attention", "layer_types",
+                     "sliding_attention without use_sliding_window");
+  if (!type.empty() || !in_use) return type == "sliding_attention";
+  keys.refuse_unless(first <= 0 || first >= c.layers, "use_sliding_window",
+                     "true in some of the layers");
+  return first <= 0;
 }
 
 void read_qwen2(const ConfigKeys& keys, ModelConfig& c) {
-  read_common(keys, c, {.max_positions = 32768, .kv_heads = 32});
-  // The layers from max_window_layers on have the window.
-  if (keys.get_or<bool>("use_sliding_window", false)) {
-    const int64_t first = keys.get_or<int64_t>("max_window_layers", 28);
-    if (first < c.layers) {
-      keys.refuse_unless(first <= 0, "use_sliding_window", "true in some of the layers");
-      c.window = read_window(keys);
-    }
-  }
-  check_layer_types(keys, c);
+  read_common(keys, c,
+              {.vocabulary = 151936, .ffn = 22016, .max_positions = 32768, .kv_heads = 32});
+  const bool none = !keys.has("sliding_window") && !keys.absent("sliding_window");
+  if (!has_window(keys, c)) return;
+  keys.refuse_unless(!none || !keys.has("layer_types"), "layer_types",
+                     "sliding_attention without a sliding_window");
+  c.window = read_window(keys);
 }
 
 OrderedJson write_common(const ModelConfig& c) {
@@ -191,6 +226,10 @@ void qwen_tied(ModelConfig& c) {
   c.tied_head = true;
 }
 
+constexpr std::array kIgnored = {
+    IgnoredKey{"pretraining_tp", "splits products that transformers no longer computes in pieces"},
+};
+
 constexpr std::array kLlamaPresets = {
     Preset{"tinyllama-1.1b", 32000, 2048, 22, 32, 4, 5632, 2048, llama2},
     Preset{"llama-7b", 32000, 4096, 32, 32, 32, 11008, 2048},
@@ -219,11 +258,28 @@ constexpr std::array kQwen2Presets = {
 
 }  // namespace
 
-const Family family::kLlama = {"llama",     llama_defaults, read_llama,
-                               write_llama, kNames,         kLlamaPresets};
-const Family family::kMistral = {"mistral",     mistral_defaults, read_mistral,
-                                 write_mistral, kNames,           kMistralPresets};
-const Family family::kQwen2 = {"qwen2",     qwen2_defaults, read_qwen2,
-                               write_qwen2, kNames,         kQwen2Presets};
+const Family family::kLlama = {.name = "llama",
+                               .defaults = llama_defaults,
+                               .read = read_llama,
+                               .write = write_llama,
+                               .names = kNames,
+                               .presets = kLlamaPresets,
+                               .ignored = kIgnored,
+                               .absent_bos = 1,
+                               .absent_eos = 2};
+const Family family::kMistral = {.name = "mistral",
+                                 .defaults = mistral_defaults,
+                                 .read = read_mistral,
+                                 .write = write_mistral,
+                                 .names = kNames,
+                                 .presets = kMistralPresets,
+                                 .absent_bos = 1,
+                                 .absent_eos = 2};
+const Family family::kQwen2 = {.name = "qwen2",
+                               .defaults = qwen2_defaults,
+                               .read = read_qwen2,
+                               .write = write_qwen2,
+                               .names = kNames,
+                               .presets = kQwen2Presets};
 
 }  // namespace fsdp::models

@@ -32,7 +32,7 @@ void read(const ConfigKeys& keys, ModelConfig& c) {
   c.hidden = keys.get<int64_t>("hidden_size");
   c.layers = keys.get<int64_t>("num_layers");
   c.heads = c.kv_heads = keys.get<int64_t>("num_heads");
-  c.head_dim = read_head_dim(keys, c, "num_heads");
+  c.head_dim = divided_head_dim(keys, c, "num_heads");
   c.ffn = keys.get<int64_t>("dim_feedforward");
   c.max_positions = keys.get_or<int64_t>("seq_length", 512);  // nothing bounds them but training
   c.activation = read_activation(keys, "activation", "relu");

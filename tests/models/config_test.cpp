@@ -190,7 +190,8 @@ TEST_CASE("config: gpt2 defaults and old spellings") {
   CHECK(c.activation == Activation::kGeluTanh);
   CHECK(c.residual_dropout == 0.1);
   CHECK(c.norm_epsilon == 1e-5);
-  CHECK(c.bos_token == -1);
+  CHECK(c.bos_token == 50256);
+  CHECK(read(folder, with(kGpt2, "bos_token_id", nullptr)).bos_token == -1);
   CHECK(c.positions == PositionKind::kLearned);
   Json modern = without(without(without(kGpt2, "n_embd"), "n_layer"), "n_head");
   modern =
@@ -308,9 +309,6 @@ TEST_CASE("config: of two spellings that differ, transformers' counts or none") 
   const Json unscaled = {{"rope_type", "default"}, {"rope_theta", 5e5}};
   CHECK(read_error(folder, with(inner, "rope_parameters", unscaled)) ==
         "rope_scaling: says something else than rope_parameters");
-  const Json types = {{"rope_type", "default"}, {"type", "linear"}, {"factor", 2}};
-  CHECK(read_error(folder, with(kLlama, "rope_scaling", types)) ==
-        "rope_scaling: rope_type: 'default', but type says 'linear'");
   CHECK(read(folder, with(kLlama, "rope_scaling", with(linear, "type", "linear"))).rope.factor ==
         2);
 }
@@ -343,8 +341,6 @@ TEST_CASE("config: windows of Mistral and Qwen2, keys that are null or not there
   CHECK(read(folder, without(all, "sliding_window")).window == 4096);  // the class's default
   CHECK(read_error(folder, with(on, "max_window_layers", 1)) ==
         "use_sliding_window: true in some of the layers is not supported by this build");
-  CHECK(read_error(folder, with(qwen, "layer_types", sliding)) ==
-        "layer_types: expected full_attention in every layer, got sliding_attention");
 }
 
 TEST_CASE("config: either spelling of the dtype, and keys that say nothing here, are passed over") {
@@ -358,8 +354,8 @@ TEST_CASE("config: either spelling of the dtype, and keys that say nothing here,
 
 TEST_CASE("config: missing and malformed keys are named with their file") {
   const TempFolder folder;
-  CHECK(read_error(folder, without(kGpt2, "vocab_size")) == "vocab_size: missing");
-  CHECK(read_error(folder, without(kGpt2, "n_embd")) == "n_embd: missing");
+  CHECK(read_error(folder, with(kGpt2, "vocab_size", nullptr)) ==
+        "vocab_size: expected an integer of at most 32 bits, got null");
   CHECK(read_error(folder, without(kGpt2, "model_type")) == "model_type: missing");
   CHECK(read_error(folder, with(kGpt2, "n_layer", "three")) ==
         "n_layer: expected an integer of at most 32 bits, got \"three\"");

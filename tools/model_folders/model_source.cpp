@@ -8,6 +8,7 @@
 #include "core/io/safetensors.h"
 #include "models/adapter_folder.h"
 #include "models/config_keys.h"
+#include "models/ignored_keys.h"
 #include "tools/config/config.h"
 #include "tools/data/tokenizer/tokenizer.h"
 
@@ -38,6 +39,10 @@ std::vector<int64_t> ModelSource::end_tokens() const {
     const Json json = read_json_file(path);
     ids = models::ConfigKeys(json, path.string()).tokens("eos_token_id");
   }
+  // Neither says: transformers then takes what its class has.
+  const bool said = fs::exists(folder / "generation_config.json") ||
+                    read_json_file(folder / "config.json").contains("eos_token_id");
+  if (const int64_t id = said ? -1 : config().eos_token; id >= 0) ids.push_back(id);
   return ids;
 }
 
@@ -92,7 +97,12 @@ std::optional<DType> dtype_of_weights(const fs::path& folder) {
 }
 
 std::vector<std::string> warnings_about(const fs::path& folder) {
-  return SafetensorsFolder::open(folder).warnings();
+  std::vector<std::string> warnings = SafetensorsFolder::open(folder).warnings();
+  const std::string config = (folder / "config.json").string();
+  for (const std::string& key : models::unknown_config_keys(config)) {
+    warnings.push_back(fmt::format("{}: {}: unknown key: nothing is computed from it", config, key));
+  }
+  return warnings;
 }
 
 void load_model(Session& session, const ModelSource& source) {

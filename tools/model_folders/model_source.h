@@ -52,8 +52,8 @@ void load_model(Session& session, const ModelSource& source);
 
 // That all floating-point tensors of the folder have; empty: they differ.
 std::optional<DType> dtype_of_weights(const std::filesystem::path& folder);
-// What is odd about the weights' files but does not stop their reading
-// (SafetensorsFolder::warnings).
+// What is odd about the folder's files but does not stop their reading: SafetensorsFolder::warnings,
+// unknown keys of config.json.
 std::vector<std::string> warnings_about(const std::filesystem::path& folder);
 
 }  // namespace fsdp::tools

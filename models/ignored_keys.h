@@ -1,0 +1,32 @@
+// Keys of Hugging Face's files that change nothing which this program computes, each with the
+// reason. Every other key that transformers and PEFT know is read, or refused by its name
+// (tests/models/ignored_keys_test.cpp walks them all). Those of one family: Family::ignored.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fsdp::models {
+
+struct IgnoredKey {
+  std::string_view key;
+  std::string_view reason;
+};
+
+std::span<const IgnoredKey> ignored_config_keys();   // of config.json, in every family
+std::span<const IgnoredKey> ignored_adapter_keys();  // of adapter_config.json
+// Of generation_config.json, and of older files' config.json.
+std::span<const IgnoredKey> ignored_generation_keys();
+// Those of them that say how transformers' generate() chooses tokens. Here options of the command
+// say so.
+std::span<const IgnoredKey> keys_that_choose_tokens();
+
+// Keys of the config.json at `path` that are neither read nor on a list: of a newer transformers, or
+// of somebody's own. Error as read_config().
+std::vector<std::string> unknown_config_keys(const std::string& path);
+
+bool is_ignored(std::span<const IgnoredKey> keys, std::string_view key);
+
+}  // namespace fsdp::models

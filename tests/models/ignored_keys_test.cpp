@@ -1,0 +1,92 @@
+// Every key that transformers 4.57 and PEFT know of the files that this program reads, set to
+// another value than the default: what is read changes, or the key is refused by its name, or it
+// is on a list of models/ignored_keys.h (or of its family), and then it does change nothing.
+// The keys, their defaults and other values: tests/differential/config_keys.py.
+#include "models/ignored_keys.h"
+
+#include <doctest/doctest.h>
+
+#include "models/adapter_folder.h"
+#include "models/family.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tensors.h"
+
+namespace fsdp::models {
+namespace {
+
+const Json& fixture() {
+  static const Json json = read_json_file(test::fixture_path("config_keys.json"));
+  return json;
+}
+
+// All that was read: a family writes every key that it reads.
+std::string as_read(const Json& json) {
+  return config_json(parse_config(json.dump(), "F"), "float32");
+}
+
+// "" where exactly one of the three is true.
+template <typename Read>
+std::string complaint(const std::string& key, const Json& entry, const Json& base, bool listed,
+                      Read read) {
+  Json without = base;
+  if (entry.contains("beside")) without.update(entry["beside"]);
+  Json with = without;
+  with[key] = entry["other"];
+  const std::string before = read(without);
+  bool changed = false;
+  std::string refusal;
+  try {
+    changed = read(with) != before;
+  } catch (const Error& error) {
+    refusal = error.what();
+  }
+  if (!refusal.empty() && !test::contains(refusal, key)) return key + ": not named by: " + refusal;
+  if (listed && !refusal.empty()) return key + ": is on a list, but refused: " + refusal;
+  if (listed && changed) return key + ": is on a list, but changes what is read";
+  if (!listed && refusal.empty() && !changed) return key + ": neither read, refused nor on a list";
+  return "";
+}
+
+TEST_CASE("ignored keys: every key of config.json is read, refused by name or listed") {
+  for (const Family* family : families()) {
+    const std::string name(family->name);
+    if (!fixture()["families"].contains(name)) continue;  // not of transformers
+    CAPTURE(name);
+    Json keys = fixture()["common"];
+    keys.update(fixture()["families"][name]);
+    CHECK(keys.size() > 80);
+    for (const auto& [key, entry] : keys.items()) {
+      const bool own = key == "bos_token_id" || key == "pad_token_id";  // as is generation's
+      const bool listed = is_ignored(ignored_config_keys(), key) ||
+                          is_ignored(family->ignored, key) ||
+                          (!own && is_ignored(ignored_generation_keys(), key));
+      const std::string wrong = complaint(key, entry, {{"model_type", name}}, listed, as_read);
+      CHECK(wrong == "");
+    }
+  }
+}
+
+TEST_CASE("ignored keys: a key that is neither read, refused nor listed is found") {
+  const Json entry = {{"other", 1}};
+  CHECK(complaint("logit_scale", entry, {{"model_type", "llama"}}, false, as_read) ==
+        "logit_scale: neither read, refused nor on a list");
+  CHECK(complaint("hidden_size", {{"other", 64}}, {{"model_type", "llama"}}, true, as_read) ==
+        "hidden_size: is on a list, but changes what is read");
+  const test::TempFolder folder;
+  const auto unknown = [&](const Json& json) {
+    return unknown_config_keys(folder.write("config.json", json.dump()));
+  };
+  CHECK(unknown({{"model_type", "qwen2"}, {"logit_scale", 2}, {"top_k", 3}, {"use_cache", 1}}) ==
+        std::vector<std::string>{"logit_scale"});
+  for (const auto& [name, entries] : fixture()["families"].items()) {
+    CAPTURE(name);
+    Json all = {{"model_type", name}};
+    for (const Json& keys : {fixture()["common"], entries}) {
+      for (const auto& [key, entry] : keys.items()) all[key] = entry["default"];
+    }
+    CHECK(unknown(all) == std::vector<std::string>{});
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::models
