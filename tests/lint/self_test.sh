@@ -153,6 +153,9 @@ expect size_budget.sh 'optim/body.cpp:2: function Long::Long has 62 lines, at mo
 expect size_budget.sh 'kernels/cuda/k.cu:2: function kernel has 152 lines, at most 150'
 file models/lonely.cpp <<<'// Without a test.'
 expect size_budget.sh 'models/lonely.cpp:1: no test below tests/models is named after it'
+file tools/train/elsewhere.cpp <<<'// With a test in another room.'
+file tests/tools/launch/elsewhere_test.cpp <<<'// A test.'
+expect size_budget.sh 'tools/train/elsewhere.cpp:1: no test below tests/tools/train is named after it'
 file tests/lint/covered_by.txt <<<'core/gone.cpp: tests/core/shape_test.cpp
 core/b.cpp: tests/core/nowhere_test.cpp'
 expect size_budget.sh 'core/gone.cpp is not there any more'

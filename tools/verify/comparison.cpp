@@ -54,6 +54,12 @@ double Difference::rms() const {
   return std::isfinite(squares_) ? std::sqrt(squares_ / static_cast<double>(count_)) : kInfinity;
 }
 
+double relative_error(double got, double expected) {
+  Difference difference;
+  difference.add(got, expected);
+  return difference.relative();
+}
+
 void Check::add(const std::string& part, double part_error) {
   if (!std::isfinite(part_error)) part_error = kInfinity;
   if (parts.empty() || part_error > error) {

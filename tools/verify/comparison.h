@@ -33,6 +33,9 @@ class Difference {
   int64_t count_ = 0;
 };
 
+// |got - expected| / |expected|; infinite where one of them is not finite.
+double relative_error(double got, double expected);
+
 using Limit = std::optional<double>;  // empty: the error is printed, not judged
 
 // One line of the report: the worst of the errors it was given.

@@ -8,7 +8,7 @@
 // both with config.json, model.safetensors and reference.json (losses, options, limits). The folder
 // of a LoRA adapter has adapter_config.json and adapter_model.safetensors instead of the first two,
 // which lie where the former says.
-// Read next: tools/commands/verify.cpp. Not here: computing anything.
+// Read next: tools/verify/verification.h. Not here: computing anything.
 #pragma once
 
 #include <filesystem>

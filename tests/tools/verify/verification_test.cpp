@@ -1,0 +1,74 @@
+// A pass and a training run held against folders of reference results: within the limits, and above
+// exactly the limit of what was spoiled. Every family, dtype and number of ranks:
+// tests/e2e/verify_models.sh, tests/e2e/verify_fsdp.sh.
+#include "tools/verify/verification.h"
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "tests/support/reference_copy.h"
+
+namespace fsdp::tools {
+namespace {
+
+// What rank 0 reports; all ranks report the same.
+Report verify_on(int ranks, const Reference& reference, const VerificationOptions& options = {}) {
+  Report report;
+  comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+    RankContext rank{.world = world};
+    const Report mine = verify(rank, reference, options);
+    if (world.rank() == 0) report = mine;
+  });
+  return report;
+}
+
+std::vector<std::string> above_their_limits(const Report& report) {
+  std::vector<std::string> out;
+  for (const Check& check : report.checks()) {
+    if (!check.passed()) out.push_back(check.name);
+  }
+  return out;
+}
+
+TEST_CASE("a pass, texts and a training run: within the limits, sharded and not") {
+  const Reference reference =
+      read_reference(test::fixture_path("models/gpt2"), {.dtype = DType::kF64, .trajectory = true});
+  for (const auto strategy : {comm::Strategy::kFullShard, comm::Strategy::kNoShard}) {
+    const Report report = verify_on(2, reference, {.strategy = strategy});
+    CHECK(report.passed());
+    for (const char* name : {"logits", "loss", "gradients", "generation alone, with cache",
+                             "loss of every step", "final parameters"}) {
+      CAPTURE(name);
+      CHECK(std::any_of(report.checks().begin(), report.checks().end(),
+                        [&](const Check& check) { return check.name == name; }));
+    }
+  }
+}
+
+TEST_CASE("what is spoiled in the folder is above its limit, and nothing else is") {
+  const test::ReferenceCopy copy("models/gpt2");
+  copy.set("reference.json", "/loss_f64", 5.3);
+  copy.set("reference.json", "/trajectory/steps/1/loss_f64", 5.0);
+  const Reference reference = read_reference(copy.path(), {.dtype = DType::kF64, .trajectory = true});
+  const Report report = verify_on(1, reference);
+  CHECK(above_their_limits(report) == std::vector<std::string>{"loss", "loss of every step"});
+  for (const Check& check : report.checks()) {
+    if (check.name == "loss of every step") CHECK(check.worst == "step 2");
+  }
+}
+
+TEST_CASE("the f64 run excuses rounding of f32, and no wrong step") {
+  const test::ReferenceCopy copy("fsdp/gpt2_fp32_w2");
+  Reference reference = read_reference(copy.path(), {.all_variants = false});
+  REQUIRE(reference.trajectories.size() == 1);
+  ReferenceTrajectory& trajectory = reference.trajectories.front();
+  trajectory.parameter_limit = 1e-9;  // less than f32 rounds
+  CHECK_FALSE(verify_on(2, reference, {.arbitrate = false}).passed());
+  trajectory.steps[2].loss += 0.5;
+  trajectory.parameter_limit = 1;
+  CHECK(above_their_limits(verify_on(2, reference)) ==
+        std::vector<std::string>{"loss of every step"});
+}
+
+}  // namespace
+}  // namespace fsdp::tools
