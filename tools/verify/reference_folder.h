@@ -24,7 +24,7 @@
 #include "optim/adamw.h"
 #include "tools/data/row_range.h"
 #include "tools/train/session.h"
-#include "tools/verify/comparison.h"
+#include "tools/verify/difference_report.h"
 
 namespace fsdp::tools {
 

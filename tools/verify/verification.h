@@ -7,7 +7,7 @@
 
 #include "comm/fsdp/options.h"
 #include "tools/launch/launch.h"
-#include "tools/verify/comparison.h"
+#include "tools/verify/difference_report.h"
 #include "tools/verify/reference_folder.h"
 
 namespace fsdp::tools {

@@ -1,5 +1,5 @@
 // Differences, limits, and the report that ranks agree on.
-#include "tools/verify/comparison.h"
+#include "tools/verify/difference_report.h"
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,5 @@
 // Largest differences and the table that shows them.
-#include "tools/verify/comparison.h"
+#include "tools/verify/difference_report.h"
 
 #include <algorithm>
 #include <cmath>
