@@ -1,11 +1,11 @@
-// fsdp compare: what a knob changed between two runs. Read next: tools/report/run_comparison.h.
+// fsdp compare: what a knob changed between two runs. Read next: tools/report/compare_runs.h.
 #include <cstdio>
 
 #include <CLI/CLI.hpp>
 
 #include "tools/commands/commands.h"
 #include "tools/launch/launch.h"
-#include "tools/report/run_comparison.h"
+#include "tools/report/compare_runs.h"
 
 namespace fsdp::tools {
 

@@ -1,5 +1,5 @@
 // Two run directories side by side, and folders that are none.
-#include "tools/report/run_comparison.h"
+#include "tools/report/compare_runs.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // Reading config.yaml and metrics.json of both, and the table. Contents: tools/report/metrics.cpp.
-#include "tools/report/run_comparison.h"
+#include "tools/report/compare_runs.h"
 
 #include <functional>
 #include <map>
