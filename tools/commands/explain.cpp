@@ -9,8 +9,8 @@
 #include "tools/data/tokenizer/tokenizer.h"
 #include "tools/launch/launch.h"
 #include "tools/predict/unit_timeline.h"
+#include "tools/train/config_to_session.h"
 #include "tools/train/train_data.h"
-#include "tools/train/train_setup.h"
 
 namespace fsdp::tools {
 namespace {

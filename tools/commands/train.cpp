@@ -22,8 +22,8 @@
 #include "tools/predict/memory_report.h"
 #include "tools/report/exposure.h"
 #include "tools/report/run_directory.h"
+#include "tools/train/config_to_session.h"
 #include "tools/train/train_data.h"
-#include "tools/train/train_setup.h"
 #include "tools/train/trainer.h"
 
 namespace fsdp::tools {

@@ -1,5 +1,5 @@
 // Sizes of the model and translation of options.
-#include "tools/train/train_setup.h"
+#include "tools/train/config_to_session.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,5 +1,5 @@
 // From configuration to model and session options.
-#include "tools/train/train_setup.h"
+#include "tools/train/config_to_session.h"
 
 #include <cmath>
 #include <limits>
