@@ -7,7 +7,7 @@
 #include "tools/commands/commands.h"
 #include "tools/launch/launch.h"
 #include "tools/model_folders/conversion.h"
-#include "tools/model_folders/model_source.h"
+#include "tools/model_folders/load_model.h"
 
 namespace fsdp::tools {
 namespace {

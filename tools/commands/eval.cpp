@@ -12,7 +12,7 @@
 #include "tools/commands/commands.h"
 #include "tools/data/text_source.h"
 #include "tools/launch/launch.h"
-#include "tools/model_folders/model_source.h"
+#include "tools/model_folders/load_model.h"
 #include "tools/report/progress.h"
 #include "tools/train/evaluation.h"
 #include "tools/train/train_data.h"

@@ -13,7 +13,7 @@
 #include "tools/data/tokenizer/tokenizer.h"
 #include "tools/generate/generation.h"
 #include "tools/launch/launch.h"
-#include "tools/model_folders/model_source.h"
+#include "tools/model_folders/load_model.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {

@@ -13,7 +13,7 @@
 #include "models/names.h"
 #include "tools/data/tokenizer/tokenizer.h"
 #include "tools/launch/launch.h"
-#include "tools/model_folders/model_source.h"
+#include "tools/model_folders/load_model.h"
 
 namespace fsdp::tools {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "comm/communicator.h"
 #include "core/dtype.h"
-#include "tools/model_folders/model_folder.h"
+#include "tools/model_folders/save_model.h"
 
 namespace fsdp::tools {
 

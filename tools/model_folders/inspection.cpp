@@ -10,7 +10,7 @@
 #include "models/names.h"
 #include "models/weights.h"
 #include "tools/data/tokenizer/tokenizer.h"
-#include "tools/model_folders/model_source.h"
+#include "tools/model_folders/load_model.h"
 #include "tools/train/session.h"
 
 namespace fsdp::tools {

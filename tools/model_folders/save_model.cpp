@@ -1,5 +1,5 @@
-// Contract: tools/model_folders/model_folder.h.
-#include "tools/model_folders/model_folder.h"
+// Contract: tools/model_folders/save_model.h.
+#include "tools/model_folders/save_model.h"
 
 #include <algorithm>
 #include <cctype>

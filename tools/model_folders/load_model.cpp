@@ -1,5 +1,5 @@
 // Finding the parts of a model and putting them together.
-#include "tools/model_folders/model_source.h"
+#include "tools/model_folders/load_model.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,6 +1,6 @@
 // Folders that a model in memory is saved to: the same bytes as the folder it came from, whatever
 // the number of ranks; files of limited size; nothing is left of a folder that fails.
-#include "tools/model_folders/model_folder.h"
+#include "tools/model_folders/save_model.h"
 
 #include <csignal>
 

@@ -1,5 +1,5 @@
 // Models with and without an adapter: where their parts lie, and what their files say.
-#include "tools/model_folders/model_source.h"
+#include "tools/model_folders/load_model.h"
 
 #include <doctest/doctest.h>
 
