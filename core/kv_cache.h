@@ -1,5 +1,5 @@
-// Keys and values of the tokens that a model has seen, by layer: with them a further token costs the
-// work of one token. All rows of a batch have as many columns; padding is hidden by
+// Keys and values of the tokens that a model has seen, by layer: with them a further token costs
+// the work of one token. All rows of a batch have as many columns; padding is hidden by
 // AttentionArgs::key_bias. Filled by models/block.cpp. Not here: which token comes next
 // (models/sampling.h, tools/generate/generation.h).
 #pragma once

@@ -10,7 +10,7 @@
 
 #include "core/io/json.h"
 #include "tools/commands/bench.h"
-#include "tools/report/exposure.h"
+#include "tools/report/communication_overlap.h"
 
 namespace fsdp::tools {
 namespace {
@@ -23,7 +23,7 @@ struct ShardingOptions : BenchOptions {
 double exposed_ms(const StepBench& bench) {
   double least = std::numeric_limits<double>::infinity();
   for (const std::vector<TraceEvent>& events : bench.traces) {
-    least = std::min(least, static_cast<double>(measure_exposure(events).exposed_ns) * 1e-6);
+    least = std::min(least, static_cast<double>(measure_overlap(events).exposed_ns) * 1e-6);
   }
   return least;
 }

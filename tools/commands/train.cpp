@@ -20,7 +20,7 @@
 #include "tools/model_folders/save_model.h"
 #include "tools/predict/memory_formula.h"
 #include "tools/predict/memory_report.h"
-#include "tools/report/exposure.h"
+#include "tools/report/communication_overlap.h"
 #include "tools/report/run_directory.h"
 #include "tools/train/config_to_session.h"
 #include "tools/train/train_data.h"
@@ -270,8 +270,8 @@ void TrainRun::summarise(const TrainOutcome& outcome) {
     memory.trace += std::stoull(rank.substr(rank.find(' ')));
   }
   if (!speaks()) return;
-  std::optional<Exposure> exposure;
-  if (config_.runtime.trace) exposure = measure_exposure(trace_.events());
+  std::optional<CommunicationOverlap> overlap;
+  if (config_.runtime.trace) overlap = measure_overlap(trace_.events());
 
   // It is of next tokens.
   const std::optional<double> bigram =
@@ -295,11 +295,11 @@ void TrainRun::summarise(const TrainOutcome& outcome) {
                  .memory = memory.ledger,
                  .resident_growth_bytes = memory.resident_growth,
                  .collectives = rank_.world.rings()->totals(),
-                 .exposure = exposure});
+                 .overlap = overlap});
   if (outcome.signal != 0) return;
   say(fmt::format("\n{}", format_losses(outcome, config_.train.log_every, bigram)));
   say(format_memory_table(memory));
-  if (exposure) say(format_exposure(*exposure));
+  if (overlap) say(format_overlap(*overlap));
 }
 
 void TrainRun::sample() {

@@ -134,7 +134,7 @@ class BatchGeneration {
       : options_(options),
         first_sample_(first_sample),
         own_(data::deal_rows(static_cast<int64_t>(prompts.size()), session.world().rank(),
-                       session.world().size())),
+                             session.world().size())),
         table_(static_cast<size_t>(session.model().config().vocabulary)),
         named_(options.vocabulary > 0 ? std::min<int64_t>(options.vocabulary, table()) : table()),
         padding_(padding_of(session.model().config())),

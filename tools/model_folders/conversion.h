@@ -2,7 +2,7 @@
 // checkpoint (core/io/shard_index.h), in any direction, between dtypes, and from a LoRA adapter and
 // its base to their sum. Values are read from
 // the mapped files and written in stretches, so that no rank holds more than a few megabytes; ranks
-// share the files out between them. Not here: saving a model that is in memory (model_folder.h).
+// share the files out between them. Not here: saving a model that is in memory (save_model.h).
 #pragma once
 
 #include <filesystem>

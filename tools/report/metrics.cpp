@@ -15,15 +15,15 @@ OrderedJson collectives_json(const RunSummary& s) {
   return out;
 }
 
-OrderedJson exposure_json(const std::optional<Exposure>& exposure) {
-  if (!exposure) return {};
+OrderedJson overlap_json(const std::optional<CommunicationOverlap>& overlap) {
+  if (!overlap) return {};
   const auto seconds = [](int64_t ns) { return static_cast<double>(ns) / 1e9; };
   OrderedJson kinds = OrderedJson::object();
-  for (const auto& [kind, time] : exposure->by_kind) {
+  for (const auto& [kind, time] : overlap->by_kind) {
     kinds[kind] = {{"time_s", seconds(time.time_ns)}, {"exposed_s", seconds(time.exposed_ns)}};
   }
-  return {{"compute_s", seconds(exposure->compute_ns)},
-          {"exposed_s", seconds(exposure->exposed_ns)},
+  return {{"compute_s", seconds(overlap->compute_ns)},
+          {"exposed_s", seconds(overlap->exposed_ns)},
           {"by_kind", kinds}};
 }
 
@@ -92,7 +92,7 @@ void write_summary(const std::filesystem::path& path, const RunSummary& s) {
                            {"by_category_at_total_peak", at_peak}}},
                          {"rss_growth_bytes", s.resident_growth_bytes},
                          {"collectives", collectives_json(s)},
-                         {"communication", exposure_json(s.exposure)}});
+                         {"communication", overlap_json(s.overlap)}});
 }
 
 }  // namespace fsdp::tools

@@ -10,7 +10,7 @@
 
 #include "comm/collective_ring.h"
 #include "core/memory_ledger.h"
-#include "tools/report/exposure.h"
+#include "tools/report/communication_overlap.h"
 
 namespace fsdp::tools {
 
@@ -58,10 +58,10 @@ struct RunSummary {
   double train_loss = 0;    // mean over the last logged steps
   std::optional<double> validation_loss;
   std::optional<double> bigram_entropy;
-  MemoryUsage memory;                // ledger of rank 0
-  size_t resident_growth_bytes = 0;  // of the process of rank 0
-  comm::CallTotals collectives;      // of rank 0, evaluations included
-  std::optional<Exposure> exposure;  // of rank 0, when a timeline was recorded
+  MemoryUsage memory;                           // ledger of rank 0
+  size_t resident_growth_bytes = 0;             // of the process of rank 0
+  comm::CallTotals collectives;                 // of rank 0, evaluations included
+  std::optional<CommunicationOverlap> overlap;  // of rank 0, when a timeline was recorded
 };
 void write_summary(const std::filesystem::path& path, const RunSummary& summary);
 

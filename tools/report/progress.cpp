@@ -59,8 +59,7 @@ std::string format_progress(const ProgressValues& v) {
   return fmt::format(
       "step {:>{}}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {}{} tokens/s  {:.1f} MiB  ETA {}",
       v.step, fmt::formatted_size("{}", v.total), v.total, v.loss, std::abs(v.grad_norm),
-      v.learning_rate,
-      scale, format_count(std::llround(v.tokens_per_s)),
+      v.learning_rate, scale, format_count(std::llround(v.tokens_per_s)),
       static_cast<double>(v.peak_memory_bytes) / (1 << 20), format_duration(v.seconds_left));
 }
 

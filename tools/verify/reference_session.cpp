@@ -18,8 +18,7 @@ models::FillFunction ReferenceSession::values(Adapter adapter) {
              : models::with_adapter(base, reference_.folder, session_->model());
 }
 
-void ReferenceSession::start(const ReferenceTrajectory& trajectory, DType dtype,
-                             Adapter adapter) {
+void ReferenceSession::start(const ReferenceTrajectory& trajectory, DType dtype, Adapter adapter) {
   SessionOptions session;
   session.model = reference_.config;
   if (adapter == Adapter::kApart) session.lora = reference_.lora;

@@ -20,8 +20,7 @@ class ReferenceSession {
   // An adapter's terms beside the base, or merged into its weights.
   enum class Adapter : uint8_t { kApart, kMerged };
   // Ends the session before it; gives the parameters the folder's values. Collective; AgreedError.
-  void start(const ReferenceTrajectory& trajectory, DType dtype,
-             Adapter adapter = Adapter::kApart);
+  void start(const ReferenceTrajectory& trajectory, DType dtype, Adapter adapter = Adapter::kApart);
   void end() { session_.reset(); }
 
   Session& session() { return *session_; }

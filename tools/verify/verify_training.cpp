@@ -41,19 +41,17 @@ TrainedRun repeat(ReferenceSession& run, const ReferenceTrajectory& trajectory, 
   for (size_t i = 0; i < trajectory.steps.size(); ++i) {
     const ReferenceStep& step = trajectory.steps[i];
     const Batch mine = run.begin_step(step.batch, step.events);
-    handles.push_back(
-        run.session().train_step(mine, step.learning_rate, static_cast<uint32_t>(i)));
+    handles.push_back(run.session().train_step(mine, step.learning_rate, static_cast<uint32_t>(i)));
   }
   TrainedRun out;
   for (const StepHandle& handle : handles) out.steps.push_back(handle.read());
   if (!trajectory.final_parameters) return out;
   const auto keep = [&](const Parameter& parameter, const Tensor& values) {
-    out.parameters.push_back(
-        {parameter.name(), run.file_name(parameter), parameter.shape().extents(),
-         values.to_doubles()});
+    out.parameters.push_back({parameter.name(), run.file_name(parameter),
+                              parameter.shape().extents(), values.to_doubles()});
   };
-  run.session().sharded().visit_parameters(
-      keep, [&](const Parameter& p) { return run.is_compared(p); });
+  run.session().sharded().visit_parameters(keep,
+                                           [&](const Parameter& p) { return run.is_compared(p); });
   return out;
 }
 

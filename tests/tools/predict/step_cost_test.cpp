@@ -98,8 +98,8 @@ TEST_CASE("step cost: the optimizer's part of a shard") {
 }
 
 TEST_CASE("step cost counts the kernels that a step runs") {
-  for (models::ModelConfig model : {test::small_gpt2(), test::small_llama(), test::tiny_bloom(),
-                                    test::tiny_neox()}) {
+  for (models::ModelConfig model :
+       {test::small_gpt2(), test::small_llama(), test::tiny_bloom(), test::tiny_neox()}) {
     CAPTURE(model.family);
     model.embedding_dropout = model.attention_dropout = model.residual_dropout = 0;
     // 40 x 2 rows of the head: more than one chunk of 64, and a last one of 16.

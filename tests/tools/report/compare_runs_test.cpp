@@ -54,9 +54,10 @@ TEST_CASE("run comparison: settings that differ, numbers per step with their cha
 TEST_CASE("run comparison: exposed time of traced runs") {
   const test::TempFolder folder;
   RunSummary traced = summary(1 << 20, 0);
-  traced.exposure = Exposure{.by_kind = {{"all_gather", {.time_ns = 50, .exposed_ns = 40'000'000}}},
-                             .compute_ns = 1'000'000'000,
-                             .exposed_ns = 20'000'000};
+  traced.overlap =
+      CommunicationOverlap{.by_kind = {{"all_gather", {.time_ns = 50, .exposed_ns = 40'000'000}}},
+                           .compute_ns = 1'000'000'000,
+                           .exposed_ns = 20'000'000};
   const auto a = make_run(folder, "a", "train: {lr: 1}\n", traced);
   const std::string text = compare_runs(a, a);
   CAPTURE(text);

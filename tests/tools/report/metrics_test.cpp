@@ -54,10 +54,10 @@ TEST_CASE("metrics: the summary") {
   CHECK(json.at("peak_memory_bytes").at("by_category").at("gradient") == 11);
   CHECK(json.at("collectives").at("all_gather").at("bytes") == 96);
   CHECK(json.at("communication").is_null());
-  summary.exposure =
-      Exposure{.by_kind = {{"all_gather", {.time_ns = 5'000'000, .exposed_ns = 2'000'000}}},
-               .compute_ns = 1'000'000'000,
-               .exposed_ns = 2'000'000};
+  summary.overlap = CommunicationOverlap{
+      .by_kind = {{"all_gather", {.time_ns = 5'000'000, .exposed_ns = 2'000'000}}},
+      .compute_ns = 1'000'000'000,
+      .exposed_ns = 2'000'000};
   write_summary(folder / "metrics.json", summary);
   const Json communication = read_json_file(folder / "metrics.json").at("communication");
   CHECK(communication.at("exposed_s") == 0.002);

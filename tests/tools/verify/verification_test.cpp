@@ -49,7 +49,8 @@ TEST_CASE("what is spoiled in the folder is above its limit, and nothing else is
   const test::ReferenceCopy copy("models/gpt2");
   copy.set("reference.json", "/loss_f64", 5.3);
   copy.set("reference.json", "/trajectory/steps/1/loss_f64", 5.0);
-  const Reference reference = read_reference(copy.path(), {.dtype = DType::kF64, .trajectory = true});
+  const Reference reference =
+      read_reference(copy.path(), {.dtype = DType::kF64, .trajectory = true});
   const Report report = verify_on(1, reference);
   CHECK(above_their_limits(report) == std::vector<std::string>{"loss", "loss of every step"});
   for (const Check& check : report.checks()) {

@@ -19,17 +19,17 @@ struct CollectiveTime {
   int64_t exposed_ns = 0;  // while this rank computed nothing
 };
 
-struct Exposure {
+struct CommunicationOverlap {
   std::map<std::string, CollectiveTime> by_kind;
   // By unit and kind; units in the order of their first collective, "" for those of no unit.
   std::vector<std::pair<std::string, std::map<std::string, CollectiveTime>>> by_unit;
   int64_t compute_ns = 0;  // kernels on the compute stream
   int64_t exposed_ns = 0;  // some collective ran and no kernel: each moment once
 };
-Exposure measure_exposure(const std::vector<TraceEvent>& events);
+CommunicationOverlap measure_overlap(const std::vector<TraceEvent>& events);
 
 // A table of several lines, of what train() did before it saved the model.
-std::string format_exposure(const Exposure& exposure);
+std::string format_overlap(const CommunicationOverlap& overlap);
 
 // ---- intervals, for tests ----
 struct Interval {

@@ -1,5 +1,5 @@
 // Time of collectives that compute did not hide, on timelines drawn by hand.
-#include "tools/report/exposure.h"
+#include "tools/report/communication_overlap.h"
 
 #include <doctest/doctest.h>
 
@@ -14,7 +14,7 @@ TraceEvent event(const std::string& name, const std::string& unit, const std::st
   return {name, unit, lane, 0, begin, end, bytes, 0};
 }
 
-TEST_CASE("exposure: merging intervals") {
+TEST_CASE("overlap: merging intervals") {
   using List = std::vector<Interval>;
   CHECK(merged({}) == List{});
   CHECK(merged({{5, 7}, {0, 2}, {2, 3}, {6, 6}, {1, 2}}) == List{{0, 3}, {5, 7}});
@@ -22,7 +22,7 @@ TEST_CASE("exposure: merging intervals") {
   CHECK(merged({{4, 4}, {9, 8}}) == List{});
 }
 
-TEST_CASE("exposure: what lies outside, against counting moment by moment") {
+TEST_CASE("overlap: what lies outside, against counting moment by moment") {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const auto number = [&](uint64_t i, int64_t below) {
       const double u = std::abs(normal_at(seed, 7, i));
@@ -42,11 +42,11 @@ TEST_CASE("exposure: what lies outside, against counting moment by moment") {
   }
 }
 
-TEST_CASE("exposure: two lanes beside compute, and collectives on the compute stream") {
+TEST_CASE("overlap: two lanes beside compute, and collectives on the compute stream") {
   // compute   [0    10)          [20   30)[30 32) all_reduce
   // gather       [5      15)
   // reduce            [12  18)          [28    40)
-  const Exposure seen = measure_exposure({
+  const CommunicationOverlap seen = measure_overlap({
       event("matmul", "a", "compute", 0, 10),
       event("cast", "b", "gather", 4, 5),  // neither a collective nor compute
       event("all_gather", "b", "gather", 5, 15, 100),
@@ -71,17 +71,17 @@ TEST_CASE("exposure: two lanes beside compute, and collectives on the compute st
   CHECK(seen.by_unit[0].second.at("reduce_scatter").exposed_ns == 10);
   CHECK(seen.by_unit[1].first == "a");
   CHECK(seen.by_unit[2].first == "");
-  const std::string table = format_exposure(seen);
+  const std::string table = format_overlap(seen);
   CHECK(test::contains(table, "all_gather"));
   CHECK(test::contains(table, "b reduce_scatter"));
   CHECK(test::contains(table, "(no unit) all_reduce"));
 }
 
-TEST_CASE("exposure: nothing recorded") {
-  const Exposure seen = measure_exposure({});
+TEST_CASE("overlap: nothing recorded") {
+  const CommunicationOverlap seen = measure_overlap({});
   CHECK(seen.by_kind.empty());
   CHECK(seen.exposed_ns == 0);
-  CHECK(!format_exposure(seen).empty());
+  CHECK(!format_overlap(seen).empty());
 }
 
 }  // namespace

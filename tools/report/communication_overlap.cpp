@@ -1,5 +1,5 @@
 // Intervals of a lane, and the table.
-#include "tools/report/exposure.h"
+#include "tools/report/communication_overlap.h"
 
 #include <algorithm>
 
@@ -26,11 +26,12 @@ void add(CollectiveTime& sum, const TraceEvent& event, int64_t exposed_ns) {
   sum.exposed_ns += exposed_ns;
 }
 
-std::map<std::string, CollectiveTime>& unit_row(Exposure& exposure, const std::string& unit) {
-  for (auto& [name, kinds] : exposure.by_unit) {
+std::map<std::string, CollectiveTime>& unit_row(CommunicationOverlap& overlap,
+                                                const std::string& unit) {
+  for (auto& [name, kinds] : overlap.by_unit) {
     if (name == unit) return kinds;
   }
-  return exposure.by_unit.emplace_back(unit, std::map<std::string, CollectiveTime>()).second;
+  return overlap.by_unit.emplace_back(unit, std::map<std::string, CollectiveTime>()).second;
 }
 
 int64_t length(const std::vector<Interval>& intervals) {
@@ -72,7 +73,7 @@ int64_t length_outside(Interval interval, const std::vector<Interval>& others) {
   return outside;
 }
 
-Exposure measure_exposure(const std::vector<TraceEvent>& events) {
+CommunicationOverlap measure_overlap(const std::vector<TraceEvent>& events) {
   std::vector<Interval> compute, collectives;
   for (const TraceEvent& e : events) {
     if (is_collective(e)) {
@@ -82,7 +83,7 @@ Exposure measure_exposure(const std::vector<TraceEvent>& events) {
     }
   }
   compute = merged(std::move(compute));
-  Exposure out;
+  CommunicationOverlap out;
   out.compute_ns = length(compute);
   for (const Interval& i : merged(std::move(collectives))) {
     out.exposed_ns += length_outside(i, compute);
@@ -96,16 +97,15 @@ Exposure measure_exposure(const std::vector<TraceEvent>& events) {
   return out;
 }
 
-std::string format_exposure(const Exposure& exposure) {
+std::string format_overlap(const CommunicationOverlap& overlap) {
   std::string out =
       "collectives of rank 0 in training and validation (the trace goes on: saving, sample)\n";
   out += fmt::format("  {:<32}{:>8}{:>12}{:>12}{:>12}\n", "", "calls", "MiB", "ms", "exposed ms");
-  for (const auto& [kind, time] : exposure.by_kind) out += row(kind, time);
-  out +=
-      fmt::format("  {:<52}{:>12}{:>12.1f}   beside {:.1f} ms of compute\n",
-                  "exposed, each moment once", "", static_cast<double>(exposure.exposed_ns) / 1e6,
-                  static_cast<double>(exposure.compute_ns) / 1e6);
-  for (const auto& [unit, kinds] : exposure.by_unit) {
+  for (const auto& [kind, time] : overlap.by_kind) out += row(kind, time);
+  out += fmt::format("  {:<52}{:>12}{:>12.1f}   beside {:.1f} ms of compute\n",
+                     "exposed, each moment once", "", static_cast<double>(overlap.exposed_ns) / 1e6,
+                     static_cast<double>(overlap.compute_ns) / 1e6);
+  for (const auto& [unit, kinds] : overlap.by_unit) {
     for (const auto& [kind, time] : kinds) {
       out += row((unit.empty() ? "(no unit)" : unit) + " " + kind, time);
     }
