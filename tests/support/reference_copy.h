@@ -6,7 +6,7 @@
 
 #include "core/io/json.h"
 #include "tests/support/temp_folder.h"
-#include "tools/verify/reference_folder.h"
+#include "tools/verify/expected_results.h"
 
 namespace fsdp::test {
 
@@ -26,11 +26,11 @@ class ReferenceCopy {
   }
   std::string error(DType dtype = DType::kF32, bool trajectory = true) const {
     return error_of(
-        [&] { tools::read_reference(path(), {.dtype = dtype, .trajectory = trajectory}); });
+        [&] { tools::read_expected_results(path(), {.dtype = dtype, .trajectory = trajectory}); });
   }
   std::string unsupported() const {
     try {
-      tools::read_reference(path(), {.dtype = DType::kF32, .trajectory = true});
+      tools::read_expected_results(path(), {.dtype = DType::kF32, .trajectory = true});
     } catch (const tools::Unsupported& error) {
       return error.what();
     }

@@ -2,7 +2,7 @@
 // error of each quantity beside its limit.
 // Exit status: 0 within all limits, 1 above one or on an error, 2 when the folder needs something
 // that this program, or this number of ranks, does not do: then not all of it was compared.
-// Read next: tools/verify/reference_folder.h (the folder), tools/verify/verification.h.
+// Read next: tools/verify/expected_results.h (the folder), tools/verify/verification.h.
 #include <cmath>
 #include <cstdio>
 
@@ -30,21 +30,21 @@ struct VerifyOptions {
 
 constexpr int kUnsupportedStatus = 2;
 
-std::string strategy_text(const VerifyOptions& options, const Reference& reference) {
-  return options.strategy.empty() ? config::text_of(reference.run.fsdp.strategy) : options.strategy;
+std::string strategy_text(const VerifyOptions& options, const ExpectedResults& expected) {
+  return options.strategy.empty() ? config::text_of(expected.run.fsdp.strategy) : options.strategy;
 }
 
-void print_json(const VerifyOptions& options, const Reference& reference, const Report& report,
+void print_json(const VerifyOptions& options, const ExpectedResults& expected, const Report& report,
                 int ranks) {
   OrderedJson out = {{"folder", options.folder},
-                     {"layout", reference.layout},
-                     {"dtype", name_of(reference.dtype)},
-                     {"strategy", strategy_text(options, reference)},
+                     {"layout", expected.layout},
+                     {"dtype", name_of(expected.dtype)},
+                     {"strategy", strategy_text(options, expected)},
                      {"ranks", ranks},
-                     {"passed", report.passed() && reference.left_out.empty()},
+                     {"passed", report.passed() && expected.left_out.empty()},
                      {"checks", OrderedJson::array()},
-                     {"left_out", reference.left_out},
-                     {"notes", reference.notes}};
+                     {"left_out", expected.left_out},
+                     {"notes", expected.notes}};
   // JSON has no infinity: an error that is not finite is null.
   const auto number = [](double x) { return std::isfinite(x) ? OrderedJson(x) : OrderedJson(); };
   for (const Check& check : report.checks()) {
@@ -62,21 +62,21 @@ void print_json(const VerifyOptions& options, const Reference& reference, const 
   fmt::print("{}\n", out.dump(2));
 }
 
-std::string verdict(const Reference& reference, const Report& report) {
+std::string verdict(const ExpectedResults& expected, const Report& report) {
   if (!report.passed()) return "ABOVE A LIMIT";
-  if (!reference.left_out.empty()) return "INCOMPLETE: not everything was compared";
+  if (!expected.left_out.empty()) return "INCOMPLETE: not everything was compared";
   if (report.excused() == 0) return "within all limits";
   return fmt::format("within the limits, but for {} excused by the f64 run", report.excused());
 }
 
-void print_table(const VerifyOptions& options, const Reference& reference, const Report& report,
-                 int ranks) {
-  fmt::print("{}: {}, {}, {}, {} rank{}\n\n{}", options.folder, reference.config.family,
-             name_of(reference.dtype), strategy_text(options, reference), ranks,
+void print_table(const VerifyOptions& options, const ExpectedResults& expected,
+                 const Report& report, int ranks) {
+  fmt::print("{}: {}, {}, {}, {} rank{}\n\n{}", options.folder, expected.config.family,
+             name_of(expected.dtype), strategy_text(options, expected), ranks,
              ranks == 1 ? "" : "s", report.table());
-  for (const std::string& reason : reference.left_out) fmt::print("{}\n", reason);
-  for (const std::string& note : reference.notes) fmt::print("{}\n", note);
-  fmt::print("\n{}\n", verdict(reference, report));
+  for (const std::string& reason : expected.left_out) fmt::print("{}\n", reason);
+  for (const std::string& note : expected.notes) fmt::print("{}\n", note);
+  fmt::print("\n{}\n", verdict(expected, report));
 }
 
 void print_unsupported(const VerifyOptions& options, const std::string& reason) {
@@ -88,15 +88,15 @@ void print_unsupported(const VerifyOptions& options, const std::string& reason) 
 }
 
 int run_verify(const VerifyOptions& options, RankContext& rank) {
-  Reference reference;
+  ExpectedResults expected;
   std::string unsupported;
   agree(rank.world, [&] {
     try {
-      ReferenceChoice choice = {.trajectory = options.trajectory,
-                                .all_variants = options.strategy.empty()};
+      ExpectedChoice choice = {.trajectory = options.trajectory,
+                               .all_variants = options.strategy.empty()};
       if (!options.dtype.empty()) choice.dtype = parse_dtype(options.dtype);
-      reference = read_reference(options.folder, choice);
-      reference.leave_out_runs_of_other_ranks(rank.world.size());
+      expected = read_expected_results(options.folder, choice);
+      expected.leave_out_runs_of_other_ranks(rank.world.size());
     } catch (const Unsupported& error) {
       unsupported = error.what();
     }
@@ -106,16 +106,16 @@ int run_verify(const VerifyOptions& options, RankContext& rank) {
     if (rank.world.rank() == 0) print_unsupported(options, reason);
     return kUnsupportedStatus;
   }
-  if (options.tolerance >= 0) reference.set_all_limits(options.tolerance);
+  if (options.tolerance >= 0) expected.set_all_limits(options.tolerance);
   VerificationOptions how = {.shard_size = options.shard_size, .arbitrate = options.tolerance < 0};
   if (!options.strategy.empty()) how.strategy = config::parse_strategy(options.strategy);
-  const Report report = verify(rank, reference, how);
+  const Report report = verify(rank, expected, how);
   if (rank.world.rank() == 0) {
-    (options.json ? print_json : print_table)(options, reference, report, rank.world.size());
+    (options.json ? print_json : print_table)(options, expected, report, rank.world.size());
     std::fflush(stdout);
   }
   if (!report.passed()) return 1;
-  return reference.left_out.empty() ? 0 : kUnsupportedStatus;
+  return expected.left_out.empty() ? 0 : kUnsupportedStatus;
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // How far computed numbers are from expected ones, and the report that sets this beside limits.
 // Pure, but for agree_on_report. Not here: where the expected numbers come from
-// (tools/verify/reference_folder.h).
+// (tools/verify/expected_results.h).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Computes what a folder of reference results holds, on any number of ranks, and says how far from
-// it the results are. Not here: reading the folder (reference_folder.h), printing
+// it the results are. Not here: reading the folder (expected_results.h), printing
 // (tools/commands/verify.cpp).
 #pragma once
 
@@ -8,7 +8,7 @@
 #include "comm/fsdp/options.h"
 #include "tools/launch/launch.h"
 #include "tools/verify/difference_report.h"
-#include "tools/verify/reference_folder.h"
+#include "tools/verify/expected_results.h"
 
 namespace fsdp::tools {
 
@@ -22,6 +22,7 @@ struct VerificationOptions {
 
 // The same report on every rank. Throws AgreedError when a tensor of the folder is missing or of
 // another shape. Collective.
-Report verify(RankContext& rank, const Reference& reference, const VerificationOptions& options);
+Report verify(RankContext& rank, const ExpectedResults& expected,
+              const VerificationOptions& options);
 
 }  // namespace fsdp::tools

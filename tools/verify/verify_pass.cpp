@@ -6,40 +6,40 @@
 
 #include "tools/data/row_range.h"
 #include "tools/generate/generation.h"
-#include "tools/verify/reference_session.h"
+#include "tools/verify/described_session.h"
 
 namespace fsdp::tools {
 namespace {
 
 class PassVerification {
  public:
-  explicit PassVerification(ReferenceSession& run) : run_(run) {}
+  explicit PassVerification(DescribedSession& run) : run_(run) {}
 
   Report verify() {
-    const Reference& reference = run_.reference();
-    ReferenceTrajectory pass;
-    pass.run = reference.run;
-    run_.start(pass, reference.dtype);
-    check_pass(*reference.pass);
-    if (reference.lora) check_merged(pass);
-    if (reference.generation) check_generation(*reference.generation);
+    const ExpectedResults& expected = run_.expected();
+    ExpectedTraining pass;
+    pass.run = expected.run;
+    run_.start(pass, expected.dtype);
+    check_pass(*expected.pass);
+    if (expected.lora) check_merged(pass);
+    if (expected.generation) check_generation(*expected.generation);
     return std::move(report_);
   }
 
  private:
-  void check_pass(const ReferencePass& pass);
-  void check_logits(const ReferencePass& pass, const std::string& title);
-  void check_merged(const ReferenceTrajectory& pass);
-  void check_gradients(const ReferencePass& pass);
-  void check_all_gradients(const ReferencePass& pass);
-  void check_gradient_norms(const ReferencePass& pass);
-  void check_generation(const ReferenceGeneration& generation);
+  void check_pass(const ExpectedPass& pass);
+  void check_logits(const ExpectedPass& pass, const std::string& title);
+  void check_merged(const ExpectedTraining& pass);
+  void check_gradients(const ExpectedPass& pass);
+  void check_all_gradients(const ExpectedPass& pass);
+  void check_gradient_norms(const ExpectedPass& pass);
+  void check_generation(const ExpectedGeneration& generation);
 
-  ReferenceSession& run_;
+  DescribedSession& run_;
   Report report_;
 };
 
-void PassVerification::check_pass(const ReferencePass& pass) {
+void PassVerification::check_pass(const ExpectedPass& pass) {
   const Batch mine = run_.begin_step(pass.batch, pass.events);
   if (pass.logits) check_logits(pass, "logits");
   if (pass.gradients) run_.check_tensors(*pass.gradients);
@@ -54,9 +54,9 @@ void PassVerification::check_pass(const ReferencePass& pass) {
   run_.session().end_step();
 }
 
-void PassVerification::check_logits(const ReferencePass& pass, const std::string& title) {
+void PassVerification::check_logits(const ExpectedPass& pass, const std::string& title) {
   const GlobalBatch& batch = pass.batch;
-  const int64_t V = run_.reference().config.vocabulary;
+  const int64_t V = run_.expected().config.vocabulary;
   std::vector<double> expected;
   agree(run_.world(), [&] {
     expected = pass.logits->read("logits", {batch.rows, batch.length, V});
@@ -69,35 +69,35 @@ void PassVerification::check_logits(const ReferencePass& pass, const std::string
   // Relative to the largest of all rows: those of other ranks differ by nothing here.
   Difference difference;
   for (int64_t i = 0; i < static_cast<int64_t>(expected.size()); ++i) {
-    const double reference = expected[static_cast<size_t>(i)];
+    const double value = expected[static_cast<size_t>(i)];
     const bool computed_here = i >= begin && i < end;
-    difference.add(computed_here ? got[static_cast<size_t>(i - begin)] : reference, reference);
+    difference.add(computed_here ? got[static_cast<size_t>(i - begin)] : value, value);
   }
   report_.check(title, pass.logits_limit).add("", difference.relative());
 }
 
 // The adapter added to the base: its weights, and the same logits without it.
-void PassVerification::check_merged(const ReferenceTrajectory& pass) {
-  const ReferencePass& reference = *run_.reference().pass;
-  run_.start(pass, run_.reference().dtype, ReferenceSession::Adapter::kMerged);
-  check_logits(reference, "logits when merged");
-  const std::vector<std::string> names = reference.merged->names();
+void PassVerification::check_merged(const ExpectedTraining& pass) {
+  const ExpectedPass& expected = *run_.expected().pass;
+  run_.start(pass, run_.expected().dtype, DescribedSession::Adapter::kMerged);
+  check_logits(expected, "logits when merged");
+  const std::vector<std::string> names = expected.merged->names();
   const auto is_known = [&](const Parameter& parameter) {
     return std::find(names.begin(), names.end(), run_.file_name(parameter)) != names.end();
   };
-  Check& check = report_.check("merged weights", reference.merged_limit);
+  Check& check = report_.check("merged weights", expected.merged_limit);
   const auto compare = [&](const Parameter& parameter, const Tensor& values) {
     const std::string name = run_.file_name(parameter);
     Difference difference;
-    difference.add(values.to_doubles(), reference.merged->read(name, parameter.shape().extents()));
+    difference.add(values.to_doubles(), expected.merged->read(name, parameter.shape().extents()));
     check.add(name, difference.relative());
   };
   run_.session().sharded().visit_parameters(compare, is_known);
   FSDP_CHECK(check.parts.size() == names.size(), "{}: expected weights of the model, got {}",
-             reference.merged->path().string(), fmt::join(names, ", "));
+             expected.merged->path().string(), fmt::join(names, ", "));
 }
 
-void PassVerification::check_gradients(const ReferencePass& pass) {
+void PassVerification::check_gradients(const ExpectedPass& pass) {
   Check& check = report_.check("gradients", pass.gradients_limit);
   run_.session().sharded().visit_gradients([&](const Parameter& parameter, const Tensor& values) {
     const std::string name = run_.file_name(parameter);
@@ -107,7 +107,7 @@ void PassVerification::check_gradients(const ReferencePass& pass) {
   });
 }
 
-void PassVerification::check_all_gradients(const ReferencePass& pass) {
+void PassVerification::check_all_gradients(const ExpectedPass& pass) {
   run_.check_tensors(*pass.all_gradients, !pass.events.left_out.empty());
   const std::vector<std::string> known = pass.all_gradients->names();
   double squares = 0, expected_squares = 0;
@@ -129,7 +129,7 @@ void PassVerification::check_all_gradients(const ReferencePass& pass) {
 
 // | ||a|| - ||b|| | <= ||a - b||: where only norms are known, they are held to the limit of the
 // difference, relative to the norm of the whole gradient.
-void PassVerification::check_gradient_norms(const ReferencePass& pass) {
+void PassVerification::check_gradient_norms(const ExpectedPass& pass) {
   double squares = 0;
   for (const auto& [name, norm] : pass.gradient_norms) squares += norm * norm;
   Check& check = report_.check("gradient norms", pass.gradients_limit);
@@ -138,7 +138,7 @@ void PassVerification::check_gradient_norms(const ReferencePass& pass) {
     const auto expected = pass.gradient_norms.find(name);
     const bool absent = expected == pass.gradient_norms.end();
     FSDP_CHECK(!absent || !pass.events.left_out.empty(), "{}: step0_norms.per_parameter_l2: no {}",
-               (run_.reference().folder / "reference.json").string(), name);
+               (run_.expected().folder / "reference.json").string(), name);
     double sum = 0;
     for (const double value : values.to_doubles()) sum += value * value;
     const double norm = std::sqrt(sum) / pass.gradient_divisor;
@@ -146,7 +146,7 @@ void PassVerification::check_gradient_norms(const ReferencePass& pass) {
   });
 }
 
-void PassVerification::check_generation(const ReferenceGeneration& generation) {
+void PassVerification::check_generation(const ExpectedGeneration& generation) {
   for (const bool cache : {true, false}) {
     const GenerationOptions options = {
         .tokens = static_cast<int64_t>(generation.batched.front().size()), .cache = cache};
@@ -173,6 +173,6 @@ void PassVerification::check_generation(const ReferenceGeneration& generation) {
 
 }  // namespace
 
-Report verify_pass(ReferenceSession& run) { return PassVerification(run).verify(); }
+Report verify_pass(DescribedSession& run) { return PassVerification(run).verify(); }
 
 }  // namespace fsdp::tools

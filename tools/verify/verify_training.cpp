@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/verify/reference_session.h"
+#include "tools/verify/described_session.h"
 
 namespace fsdp::tools {
 namespace {
@@ -21,7 +21,7 @@ struct TrainedRun {
   std::vector<Values> parameters;  // after the last step
 };
 
-std::string prefix_of(const ReferenceTrajectory& trajectory) {
+std::string prefix_of(const ExpectedTraining& trajectory) {
   return trajectory.variant.empty() ? "" : trajectory.variant + ": ";
 }
 
@@ -35,11 +35,11 @@ bool can_judge(const Report& of_judge) {
   return true;
 }
 
-TrainedRun repeat(ReferenceSession& run, const ReferenceTrajectory& trajectory, DType dtype) {
+TrainedRun repeat(DescribedSession& run, const ExpectedTraining& trajectory, DType dtype) {
   run.start(trajectory, dtype);
   std::vector<StepHandle> handles;
   for (size_t i = 0; i < trajectory.steps.size(); ++i) {
-    const ReferenceStep& step = trajectory.steps[i];
+    const ExpectedStep& step = trajectory.steps[i];
     const Batch mine = run.begin_step(step.batch, step.events);
     handles.push_back(run.session().train_step(mine, step.learning_rate, static_cast<uint32_t>(i)));
   }
@@ -55,9 +55,9 @@ TrainedRun repeat(ReferenceSession& run, const ReferenceTrajectory& trajectory, 
   return out;
 }
 
-void check_step(const ReferenceTrajectory& trajectory, size_t number, const StepValues& values,
+void check_step(const ExpectedTraining& trajectory, size_t number, const StepValues& values,
                 Report& report) {
-  const ReferenceStep& step = trajectory.steps[number];
+  const ExpectedStep& step = trajectory.steps[number];
   const std::string prefix = prefix_of(trajectory), name = fmt::format("step {}", number + 1);
   report.check(prefix + "loss of every step", trajectory.loss_limit)
       .add(name, relative_error(values.loss, step.loss));
@@ -72,7 +72,7 @@ void check_step(const ReferenceTrajectory& trajectory, size_t number, const Step
       .add(name, values.skipped == step.skipped ? 0 : 1);
 }
 
-void check_final(const models::ModelConfig& model, const ReferenceTrajectory& trajectory,
+void check_final(const models::ModelConfig& model, const ExpectedTraining& trajectory,
                  const TrainedRun& trained, Report& report) {
   Difference all;
   const std::string title = fmt::format("{}{}", prefix_of(trajectory), kFinalParameters);
@@ -101,15 +101,14 @@ void check_final(const models::ModelConfig& model, const ReferenceTrajectory& tr
 }
 
 // The same on every rank.
-Report repeat_and_compare(ReferenceSession& run, const ReferenceTrajectory& trajectory,
-                          DType dtype) {
+Report repeat_and_compare(DescribedSession& run, const ExpectedTraining& trajectory, DType dtype) {
   const TrainedRun trained = repeat(run, trajectory, dtype);
   Report report;
   for (size_t i = 0; i < trained.steps.size(); ++i) {
     check_step(trajectory, i, trained.steps[i], report);
   }
   if (trajectory.final_parameters) {
-    check_final(run.reference().config, trajectory, trained, report);
+    check_final(run.expected().config, trajectory, trained, report);
   }
   agree_on_report(run.world(), report);
   return report;
@@ -119,21 +118,21 @@ Report repeat_and_compare(ReferenceSession& run, const ReferenceTrajectory& traj
 
 // [Note: the f64 run as arbiter]
 // An f32 reference has rounding errors of its own, and AdamW blows them up where a first gradient
-// is about as small as its epsilon. What is reported is the error against the reference, always.
+// is about as small as its epsilon. What is reported is the error against the expected, always.
 // One above its limit is excused up to twice the reference's distance from this program's f64 run:
 // two f32 runs may be off to either side of it. The f64 run is no judge when it is above a limit
 // itself, but for single elements of parameters, which may be four limits off: those are what
 // rounding moves. Where a tensor as a whole is off by more than half a limit (rms), it is not
 // rounding.
-Report verify_training(ReferenceSession& run, const ReferenceTrajectory& trajectory) {
-  const Reference& reference = run.reference();
+Report verify_training(DescribedSession& run, const ExpectedTraining& trajectory) {
+  const ExpectedResults& expected = run.expected();
   if (trajectory.final_parameters) {
-    run.start(trajectory, reference.dtype);
+    run.start(trajectory, expected.dtype);
     run.check_tensors(*trajectory.final_parameters);
   }
-  Report report = repeat_and_compare(run, trajectory, reference.dtype);
-  const bool arbitrate = !report.passed() && reference.dtype == DType::kF32 &&
-                         reference.layout == "run" && run.options().arbitrate;
+  Report report = repeat_and_compare(run, trajectory, expected.dtype);
+  const bool arbitrate = !report.passed() && expected.dtype == DType::kF32 &&
+                         expected.layout == "run" && run.options().arbitrate;
   if (arbitrate) {
     const Report of_judge = repeat_and_compare(run, trajectory, DType::kF64);
     if (can_judge(of_judge)) report.excuse(of_judge);

@@ -12,11 +12,12 @@ namespace fsdp::tools {
 namespace {
 
 // What rank 0 reports; all ranks report the same.
-Report verify_on(int ranks, const Reference& reference, const VerificationOptions& options = {}) {
+Report verify_on(int ranks, const ExpectedResults& expected,
+                 const VerificationOptions& options = {}) {
   Report report;
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
     RankContext rank{.world = world};
-    const Report mine = verify(rank, reference, options);
+    const Report mine = verify(rank, expected, options);
     if (world.rank() == 0) report = mine;
   });
   return report;
@@ -31,10 +32,10 @@ std::vector<std::string> above_their_limits(const Report& report) {
 }
 
 TEST_CASE("a pass, texts and a training run: within the limits, sharded and not") {
-  const Reference reference =
-      read_reference(test::fixture_path("models/gpt2"), {.dtype = DType::kF64, .trajectory = true});
+  const ExpectedResults expected = read_expected_results(
+      test::fixture_path("models/gpt2"), {.dtype = DType::kF64, .trajectory = true});
   for (const auto strategy : {comm::Strategy::kFullShard, comm::Strategy::kNoShard}) {
-    const Report report = verify_on(2, reference, {.strategy = strategy});
+    const Report report = verify_on(2, expected, {.strategy = strategy});
     CHECK(report.passed());
     for (const char* name : {"logits", "loss", "gradients", "generation alone, with cache",
                              "loss of every step", "final parameters"}) {
@@ -49,9 +50,9 @@ TEST_CASE("what is spoiled in the folder is above its limit, and nothing else is
   const test::ReferenceCopy copy("models/gpt2");
   copy.set("reference.json", "/loss_f64", 5.3);
   copy.set("reference.json", "/trajectory/steps/1/loss_f64", 5.0);
-  const Reference reference =
-      read_reference(copy.path(), {.dtype = DType::kF64, .trajectory = true});
-  const Report report = verify_on(1, reference);
+  const ExpectedResults expected =
+      read_expected_results(copy.path(), {.dtype = DType::kF64, .trajectory = true});
+  const Report report = verify_on(1, expected);
   CHECK(above_their_limits(report) == std::vector<std::string>{"loss", "loss of every step"});
   for (const Check& check : report.checks()) {
     if (check.name == "loss of every step") CHECK(check.worst == "step 2");
@@ -60,14 +61,14 @@ TEST_CASE("what is spoiled in the folder is above its limit, and nothing else is
 
 TEST_CASE("the f64 run excuses rounding of f32, and no wrong step") {
   const test::ReferenceCopy copy("fsdp/gpt2_fp32_w2");
-  Reference reference = read_reference(copy.path(), {.all_variants = false});
-  REQUIRE(reference.trajectories.size() == 1);
-  ReferenceTrajectory& trajectory = reference.trajectories.front();
+  ExpectedResults expected = read_expected_results(copy.path(), {.all_variants = false});
+  REQUIRE(expected.trajectories.size() == 1);
+  ExpectedTraining& trajectory = expected.trajectories.front();
   trajectory.parameter_limit = 1e-9;  // less than f32 rounds
-  CHECK_FALSE(verify_on(2, reference, {.arbitrate = false}).passed());
+  CHECK_FALSE(verify_on(2, expected, {.arbitrate = false}).passed());
   trajectory.steps[2].loss += 0.5;
   trajectory.parameter_limit = 1;
-  CHECK(above_their_limits(verify_on(2, reference)) ==
+  CHECK(above_their_limits(verify_on(2, expected)) ==
         std::vector<std::string>{"loss of every step"});
 }
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "tools/verify/reference_reading.h"
+#include "tools/verify/expected_results_json.h"
 
 namespace fsdp::tools {
 
@@ -174,8 +174,8 @@ int mesh_shards(const DescribedRun& run) {
   return shards;
 }
 
-ReferenceRun read_run(const DescribedRun& run) {
-  ReferenceRun out;
+RunSettings read_run(const DescribedRun& run) {
+  RunSettings out;
   comm::FsdpOptions& fsdp = out.fsdp;
   fsdp.param_dtype = compute_dtype(run.options);
   const Json& reduce = run.options.at("reduce_dtype");
@@ -209,7 +209,7 @@ ReferenceRun read_run(const DescribedRun& run) {
   return out;
 }
 
-void read_optimizer(const JsonPlace& run, ReferenceTrajectory& out) {
+void read_optimizer(const JsonPlace& run, ExpectedTraining& out) {
   const JsonPlace adamw = run["adamw"];
   check_prose(adamw["decay_on"], "parameters with 2 or more dimensions; 0 on the others");
   const std::vector<JsonPlace> betas = adamw["betas"].elements();
@@ -225,7 +225,7 @@ void read_optimizer(const JsonPlace& run, ReferenceTrajectory& out) {
 
 // ---------------------------------------------------------------------------- Limits and numbers
 
-void set_run_limits(const JsonPlace& tolerance, DType dtype, ReferenceTrajectory& out) {
+void set_run_limits(const JsonPlace& tolerance, DType dtype, ExpectedTraining& out) {
   const bool f64 = dtype == DType::kF64;
   out.loss_limit = f64 ? 1e-12 : tolerance["loss_relative"].number();
   out.grad_norm_limit = f64 ? 1e-12 : tolerance["grad_norm_relative"].number();
@@ -234,7 +234,7 @@ void set_run_limits(const JsonPlace& tolerance, DType dtype, ReferenceTrajectory
   out.key_bias_limit = f64 ? 1e-9 : tolerance["key_bias_absolute"].number();
 }
 
-void read_steps(const RunFolder& in, const DescribedRun& run, ReferenceTrajectory& out) {
+void read_steps(const RunFolder& in, const DescribedRun& run, ExpectedTraining& out) {
   const JsonPlace root = run.variant.empty() ? in.json : in.json["variants"][run.variant];
   const JsonPlace trajectory = root["trajectory"];
   const auto list = [&](const char* key) {
@@ -261,8 +261,8 @@ void read_steps(const RunFolder& in, const DescribedRun& run, ReferenceTrajector
   }
 }
 
-void read_events(const DescribedRun& run, ReferenceTrajectory& out) {
-  const auto step = [&](const JsonPlace& place) -> ReferenceStep& {
+void read_events(const DescribedRun& run, ExpectedTraining& out) {
+  const auto step = [&](const JsonPlace& place) -> ExpectedStep& {
     const int last = static_cast<int>(out.steps.size()) - 1;
     return out.steps[static_cast<size_t>(whole(place, 0, last))];
   };
@@ -278,8 +278,8 @@ void read_events(const DescribedRun& run, ReferenceTrajectory& out) {
   }
 }
 
-ReferenceTrajectory read_run_trajectory(const RunFolder& in, const DescribedRun& run) {
-  ReferenceTrajectory out;
+ExpectedTraining read_run_trajectory(const RunFolder& in, const DescribedRun& run) {
+  ExpectedTraining out;
   out.variant = run.variant;
   out.run = read_run(run);
   read_optimizer(run.place(), out);
@@ -293,9 +293,9 @@ ReferenceTrajectory read_run_trajectory(const RunFolder& in, const DescribedRun&
   return out;
 }
 
-ReferencePass read_first_step(const RunFolder& in, const ReferenceTrajectory& trajectory) {
+ExpectedPass read_first_step(const RunFolder& in, const ExpectedTraining& trajectory) {
   const JsonPlace tolerance = in.json["tolerance"];
-  ReferencePass pass;
+  ExpectedPass pass;
   pass.batch = in.batches.front();
   pass.events = trajectory.steps.front().events;
   pass.loss = in.json["trajectory"]["loss"].elements().front().number();
@@ -321,7 +321,7 @@ ReferencePass read_first_step(const RunFolder& in, const ReferenceTrajectory& tr
 
 // The main run and the variants that this program can tell apart from it, of one dtype. A variant
 // with final parameters of its own means something else in any case.
-std::vector<DescribedRun> candidates(const RunFolder& in, const ReferenceChoice& choice,
+std::vector<DescribedRun> candidates(const RunFolder& in, const ExpectedChoice& choice,
                                      DType dtype) {
   const int ranks = ranks_of(in.json);
   const Json main = in.json["run"].json();
@@ -347,7 +347,7 @@ std::vector<DescribedRun> candidates(const RunFolder& in, const ReferenceChoice&
   return out;
 }
 
-void add_notes(const ReferenceTrajectory& trajectory, const std::string& name, Reference& out) {
+void add_notes(const ExpectedTraining& trajectory, const std::string& name, ExpectedResults& out) {
   if (!trajectory.final_parameters) {
     out.notes.push_back(fmt::format("{}: no final parameters: final_{}.safetensors is not there",
                                     name, trajectory.variant));
@@ -357,7 +357,7 @@ void add_notes(const ReferenceTrajectory& trajectory, const std::string& name, R
 // input_ids: (steps, ranks, rows, T), or (steps, ranks, micro-steps, rows, T).
 void check_batches(const RunFolder& in, const DescribedRun& run, int micro_steps) {
   const fs::path path = in.folder / "batches.safetensors";
-  const std::vector<int64_t> shape = ReferenceTensors(path, "").shape("input_ids");
+  const std::vector<int64_t> shape = ExpectedTensors(path, "").shape("input_ids");
   const bool dealt = shape.size() == 5 ? shape[2] == micro_steps
                                        : shape.size() == 4 && shape[2] % micro_steps == 0;
   FSDP_CHECK(dealt && shape[1] == run.ranks,
@@ -368,10 +368,10 @@ void check_batches(const RunFolder& in, const DescribedRun& run, int micro_steps
 
 }  // namespace
 
-void read_run_layout(const JsonPlace& json, const ReferenceChoice& choice, Reference& out) {
+void read_run_layout(const JsonPlace& json, const ExpectedChoice& choice, ExpectedResults& out) {
   const RunFolder in = {
       out.folder, json,
-      read_batches(ReferenceTensors(out.folder / "batches.safetensors", ""), true)};
+      read_batches(ExpectedTensors(out.folder / "batches.safetensors", ""), true)};
   const Json& main = json["run"].json();
   const int ranks = ranks_of(json);
   out.dtype = choice.dtype.value_or(unsupported_option(main, ranks).empty() ? compute_dtype(main)
@@ -386,7 +386,7 @@ void read_run_layout(const JsonPlace& json, const ReferenceChoice& choice, Refer
           fmt::format("{}: not compared: {} is not supported by this build", name, option));
       continue;
     }
-    const ReferenceTrajectory trajectory = read_run_trajectory(in, run);
+    const ExpectedTraining trajectory = read_run_trajectory(in, run);
     check_batches(in, run, trajectory.run.fsdp.micro_steps);
     add_notes(trajectory, name, out);
     if (run.variant.empty()) {

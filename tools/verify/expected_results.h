@@ -49,9 +49,9 @@ struct GlobalBatch {
 Batch part_of(const GlobalBatch& batch, const data::RowRange& range);
 
 // Tensors of one file whose names have a prefix in common ("grad.").
-class ReferenceTensors {
+class ExpectedTensors {
  public:
-  ReferenceTensors(const std::filesystem::path& path, std::string prefix);
+  ExpectedTensors(const std::filesystem::path& path, std::string prefix);
 
   const std::filesystem::path& path() const { return file_.path(); }
   std::vector<std::string> names() const;  // without the prefix
@@ -67,7 +67,7 @@ class ReferenceTensors {
 };
 
 // How the ranks of a described run worked together.
-struct ReferenceRun {
+struct RunSettings {
   comm::FsdpOptions fsdp;
   // Ranks that it needs: their own means, or who reduces with whom, are part of the result. Empty:
   // any number gives the same one.
@@ -84,26 +84,26 @@ struct StepEvents {
 };
 
 // One forward and backward pass. Limits are those of the README of the fixtures; empty: print only.
-struct ReferencePass {
+struct ExpectedPass {
   GlobalBatch batch;
   StepEvents events;
   double loss = 0;
   Limit loss_limit;
   bool loss_limit_is_absolute = false;
-  std::optional<ReferenceTensors> logits;  // the tensor "logits" (rows, length, V)
+  std::optional<ExpectedTensors> logits;  // the tensor "logits" (rows, length, V)
   Limit logits_limit;
-  std::optional<ReferenceTensors> gradients;  // by Hugging Face name
+  std::optional<ExpectedTensors> gradients;  // by Hugging Face name
   Limit gradients_limit;
-  std::optional<ReferenceTensors> merged;  // of an adapter: weights of the base after merging
+  std::optional<ExpectedTensors> merged;  // of an adapter: weights of the base after merging
   Limit merged_limit;
   // Of all gradients together, ||a - b|| / ||b||: where 16 bits round every element differently.
-  std::optional<ReferenceTensors> all_gradients;  // by Hugging Face name
+  std::optional<ExpectedTensors> all_gradients;  // by Hugging Face name
   Limit all_gradients_limit;
   std::map<std::string, double> gradient_norms;  // where gradients themselves are not known
   double gradient_divisor = 1;                   // of ours: the loss scale
 };
 
-struct ReferenceStep {
+struct ExpectedStep {
   GlobalBatch batch;
   double learning_rate = 0;
   double loss = 0;
@@ -113,14 +113,14 @@ struct ReferenceStep {
   StepEvents events;
 };
 
-struct ReferenceTrajectory {
+struct ExpectedTraining {
   std::string variant;  // "" or a name within reference.json
-  ReferenceRun run;
+  RunSettings run;
   optim::AdamWOptions adamw;  // decay on tensors of two or more dimensions
   double clip_norm = 1;
   double clip_power = 2;
-  std::vector<ReferenceStep> steps;
-  std::optional<ReferenceTensors> final_parameters;  // by Hugging Face name
+  std::vector<ExpectedStep> steps;
+  std::optional<ExpectedTensors> final_parameters;   // by Hugging Face name
   Limit loss_limit;                                  // relative
   Limit grad_norm_limit;                             // relative
   Limit parameter_limit;                             // absolute
@@ -132,23 +132,23 @@ struct ReferenceTrajectory {
 
 // Texts continued greedily, end-of-text disabled, as many tokens each: all prompts as one batch,
 // padded in front, and each prompt alone.
-struct ReferenceGeneration {
+struct ExpectedGeneration {
   std::vector<std::vector<int32_t>> prompts;
   std::vector<std::vector<int32_t>> batched, alone;  // the new tokens of each prompt
   Limit limit;                                       // of the number of other tokens
 };
 
-struct Reference {
+struct ExpectedResults {
   std::filesystem::path folder;
   std::filesystem::path model_folder;      // with config.json and model.safetensors
   std::optional<models::LoraConfig> lora;  // `folder` is that of an adapter
   std::string layout;                      // "model", "run"
   DType dtype = DType::kF32;               // of compute
   models::ModelConfig config;
-  ReferenceRun run;  // of the pass
-  std::optional<ReferencePass> pass;
-  std::optional<ReferenceGeneration> generation;
-  std::vector<ReferenceTrajectory> trajectories;
+  RunSettings run;  // of the pass
+  std::optional<ExpectedPass> pass;
+  std::optional<ExpectedGeneration> generation;
+  std::vector<ExpectedTraining> trajectories;
   std::vector<std::string> left_out;  // runs and passes to compare that cannot be, and why
   std::vector<std::string> notes;     // what else the reader of a report should know
 
@@ -158,7 +158,7 @@ struct Reference {
   void set_all_limits(double limit);
 };
 
-struct ReferenceChoice {
+struct ExpectedChoice {
   // What is computed in; the limits depend on it. Empty: f32 or, in the layout "run", the run's.
   std::optional<DType> dtype;
   bool trajectory = false;  // also the training run of the layout "model" ("run" is nothing else)
@@ -166,7 +166,8 @@ struct ReferenceChoice {
   bool all_variants = false;
 };
 // Throws Unsupported with one line that names the option, Error for anything missing or wrong.
-Reference read_reference(const std::filesystem::path& folder, const ReferenceChoice& choice);
+ExpectedResults read_expected_results(const std::filesystem::path& folder,
+                                      const ExpectedChoice& choice);
 
 // Elements [first, end) of a parameter that have no gradient because softmax ignores them: the key
 // part of the bias, in channels that are not rotated. None for all others.

@@ -1,10 +1,10 @@
 // What the readers of the two layouts of a reference folder share. Only for them: it brings JSON
-// into a header. Read next: tools/verify/reference_folder.cpp (layout "model"), reference_run.cpp
+// into a header. Read next: tools/verify/expected_results.cpp (layout "model"), expected_run.cpp
 // ("run").
 #pragma once
 
 #include "core/io/json.h"
-#include "tools/verify/reference_folder.h"
+#include "tools/verify/expected_results.h"
 
 namespace fsdp::tools {
 
@@ -54,7 +54,7 @@ class JsonPlace {
 
 // All batches of a file: input_ids and labels (..., T). With `stacked` the first extent is the
 // steps; everything between it and T is rows.
-std::vector<GlobalBatch> read_batches(const ReferenceTensors& tensors, bool stacked);
+std::vector<GlobalBatch> read_batches(const ExpectedTensors& tensors, bool stacked);
 
 // The optimizer is described in words: `expected` is the only description that this program
 // follows. Throws Unsupported for any other.
@@ -65,9 +65,9 @@ void check_prose(const JsonPlace& place, const std::string& expected);
 constexpr double kSingleGradientLimit = 5e-5;
 
 // generation.json.
-ReferenceGeneration read_generation(const std::filesystem::path& path, int64_t vocabulary);
+ExpectedGeneration read_generation(const std::filesystem::path& path, int64_t vocabulary);
 
 // Reads the runs that can be repeated; Unsupported when there is none.
-void read_run_layout(const JsonPlace& json, const ReferenceChoice& choice, Reference& out);
+void read_run_layout(const JsonPlace& json, const ExpectedChoice& choice, ExpectedResults& out);
 
 }  // namespace fsdp::tools

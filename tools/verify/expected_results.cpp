@@ -1,11 +1,11 @@
 // Batches, tensors, and the layout "model", with errors that name file, tensor or key.
-// Read next: tools/verify/reference_run.cpp.
-#include "tools/verify/reference_folder.h"
+// Read next: tools/verify/expected_run.cpp.
+#include "tools/verify/expected_results.h"
 
 #include <algorithm>
 
 #include "models/adapter_folder.h"
-#include "tools/verify/reference_reading.h"
+#include "tools/verify/expected_results_json.h"
 
 namespace fsdp::tools {
 
@@ -41,10 +41,10 @@ Batch part_of(const GlobalBatch& batch, const data::RowRange& range) {
 
 // ---------------------------------------------------------------------------- Tensors
 
-ReferenceTensors::ReferenceTensors(const fs::path& path, std::string prefix)
+ExpectedTensors::ExpectedTensors(const fs::path& path, std::string prefix)
     : file_(SafetensorsFile::open(path)), prefix_(std::move(prefix)) {}
 
-std::vector<std::string> ReferenceTensors::names() const {
+std::vector<std::string> ExpectedTensors::names() const {
   std::vector<std::string> out;
   for (const auto& [name, entry] : file_.entries()) {
     if (name.starts_with(prefix_)) out.push_back(name.substr(prefix_.size()));
@@ -52,19 +52,19 @@ std::vector<std::string> ReferenceTensors::names() const {
   return out;
 }
 
-std::vector<int64_t> ReferenceTensors::shape(const std::string& name) const {
+std::vector<int64_t> ExpectedTensors::shape(const std::string& name) const {
   return file_.entry(prefix_ + name).shape;
 }
 
-void ReferenceTensors::check_shape(const std::string& name,
-                                   const std::vector<int64_t>& expected) const {
+void ExpectedTensors::check_shape(const std::string& name,
+                                  const std::vector<int64_t>& expected) const {
   const std::vector<int64_t> got = shape(name);
   FSDP_CHECK(got == expected, "{}: tensor \"{}\": expected {}, got {}", path().string(),
              prefix_ + name, Shape(expected).str(), Shape(got).str());
 }
 
-std::vector<double> ReferenceTensors::read(const std::string& name,
-                                           const std::vector<int64_t>& shape) const {
+std::vector<double> ExpectedTensors::read(const std::string& name,
+                                          const std::vector<int64_t>& shape) const {
   check_shape(name, shape);
   const int64_t count = file_.entry(prefix_ + name).numel;
   std::vector<double> out(static_cast<size_t>(count));
@@ -72,14 +72,14 @@ std::vector<double> ReferenceTensors::read(const std::string& name,
   return out;
 }
 
-std::vector<int32_t> ReferenceTensors::read_integers(const std::string& name) const {
+std::vector<int32_t> ExpectedTensors::read_integers(const std::string& name) const {
   const SafetensorsEntry& entry = file_.entry(prefix_ + name);
   std::vector<int32_t> out(static_cast<size_t>(entry.numel));
   file_.read_elements(prefix_ + name, 0, entry.numel, DType::kI32, out.data());
   return out;
 }
 
-std::vector<GlobalBatch> read_batches(const ReferenceTensors& tensors, bool stacked) {
+std::vector<GlobalBatch> read_batches(const ExpectedTensors& tensors, bool stacked) {
   const std::vector<int64_t> shape = tensors.shape("input_ids");
   const std::string path = tensors.path().string();
   FSDP_CHECK(shape.size() >= (stacked ? 3 : 2), "{}: tensor \"input_ids\": too few dimensions: {}",
@@ -141,10 +141,10 @@ models::ModelConfig read_known_config(const fs::path& model_folder) {
 
 // ---------------------------------------------------------------------------- Layout "model"
 
-ReferencePass read_pass(const fs::path& folder, const JsonPlace& json, DType dtype) {
+ExpectedPass read_pass(const fs::path& folder, const JsonPlace& json, DType dtype) {
   const fs::path path = folder / "reference.safetensors";
-  const ReferenceTensors tensors(path, "");
-  ReferencePass pass;
+  const ExpectedTensors tensors(path, "");
+  ExpectedPass pass;
   pass.batch = read_batches(tensors, false).front();
   pass.loss = json["loss_f64"].number();
   pass.logits = tensors;
@@ -165,8 +165,7 @@ ReferencePass read_pass(const fs::path& folder, const JsonPlace& json, DType dty
   return pass;
 }
 
-ReferenceTrajectory read_model_trajectory(const fs::path& folder, const JsonPlace& json,
-                                          DType dtype) {
+ExpectedTraining read_model_trajectory(const fs::path& folder, const JsonPlace& json, DType dtype) {
   check_prose(json["optimizer"],
               "torch.optim.AdamW, betas (0.9, 0.95), eps 1e-08, weight_decay 0.1 if ndim >= 2 "
               "else 0");
@@ -177,13 +176,13 @@ ReferenceTrajectory read_model_trajectory(const fs::path& folder, const JsonPlac
              "{}: no such file: the folder has no training run; without --trajectory the rest is "
              "verified",
              path.string());
-  const std::vector<GlobalBatch> batches = read_batches(ReferenceTensors(path, "batch."), true);
+  const std::vector<GlobalBatch> batches = read_batches(ExpectedTensors(path, "batch."), true);
   const std::vector<JsonPlace> steps = json["steps"].elements();
   FSDP_CHECK(steps.size() == batches.size(),
              "{}: tensor \"batch.input_ids\": expected {} steps, "
              "got {}",
              path.string(), steps.size(), batches.size());
-  ReferenceTrajectory out;
+  ExpectedTraining out;
   out.adamw = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
   for (size_t i = 0; i < steps.size(); ++i) {
     out.steps.push_back({.batch = batches[i],
@@ -206,29 +205,29 @@ ReferenceTrajectory read_model_trajectory(const fs::path& folder, const JsonPlac
 
 // ---------------------------------------------------------------------------- Both
 
-int64_t Reference::longest_sequence() const {
+int64_t ExpectedResults::longest_sequence() const {
   int64_t longest = pass ? pass->batch.length : 0;
   for (size_t i = 0; generation && i < generation->prompts.size(); ++i) {
     const size_t length = generation->prompts[i].size() + generation->batched[i].size();
     longest = std::max(longest, static_cast<int64_t>(length));
   }
-  for (const ReferenceTrajectory& trajectory : trajectories) {
-    for (const ReferenceStep& step : trajectory.steps) {
+  for (const ExpectedTraining& trajectory : trajectories) {
+    for (const ExpectedStep& step : trajectory.steps) {
       longest = std::max(longest, step.batch.length);
     }
   }
   return longest;
 }
 
-void Reference::leave_out_runs_of_other_ranks(int ranks) {
-  const auto other = [&](const ReferenceRun& r) { return r.ranks && *r.ranks != ranks; };
+void ExpectedResults::leave_out_runs_of_other_ranks(int ranks) {
+  const auto other = [&](const RunSettings& r) { return r.ranks && *r.ranks != ranks; };
   std::string refusal;
   if (pass && other(run)) {
     refusal = fmt::format("first step: needs {} ranks, these are {}", *run.ranks, ranks);
     pass.reset();
     left_out.push_back("not compared: " + refusal);
   }
-  std::erase_if(trajectories, [&](const ReferenceTrajectory& t) {
+  std::erase_if(trajectories, [&](const ExpectedTraining& t) {
     if (!other(t.run)) return false;
     refusal =
         fmt::format("{}: needs {} ranks, these are {}",
@@ -239,20 +238,20 @@ void Reference::leave_out_runs_of_other_ranks(int ranks) {
   FSDP_CHECK(pass || !trajectories.empty(), "{}: {}", folder.string(), refusal);
 }
 
-void Reference::set_all_limits(double limit) {
+void ExpectedResults::set_all_limits(double limit) {
   if (pass) {
     pass->loss_limit = pass->logits_limit = limit;
     pass->gradients_limit = pass->all_gradients_limit = pass->merged_limit = limit;
   }
-  for (ReferenceTrajectory& trajectory : trajectories) {
+  for (ExpectedTraining& trajectory : trajectories) {
     trajectory.loss_limit = trajectory.grad_norm_limit = trajectory.parameter_limit = limit;
     trajectory.parameter_rms_limit = limit;
   }
 }
 
-Reference read_reference(const fs::path& folder, const ReferenceChoice& choice) {
+ExpectedResults read_expected_results(const fs::path& folder, const ExpectedChoice& choice) {
   FSDP_CHECK(fs::is_directory(folder), "{}: no such folder", folder.string());
-  Reference out;
+  ExpectedResults out;
   out.folder = out.model_folder = folder;
   if (models::is_adapter_folder(folder)) {
     out.lora = models::read_adapter_config(folder);

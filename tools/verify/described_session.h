@@ -10,48 +10,48 @@
 
 namespace fsdp::tools {
 
-class ReferenceSession {
+class DescribedSession {
  public:
   // All must outlive it.
-  ReferenceSession(RankContext& rank, const Reference& reference,
+  DescribedSession(RankContext& rank, const ExpectedResults& expected,
                    const VerificationOptions& options)
-      : rank_(rank), reference_(reference), options_(options) {}
+      : rank_(rank), expected_(expected), options_(options) {}
 
   // An adapter's terms beside the base, or merged into its weights.
   enum class Adapter : uint8_t { kApart, kMerged };
   // Ends the session before it; gives the parameters the folder's values. Collective; AgreedError.
-  void start(const ReferenceTrajectory& trajectory, DType dtype, Adapter adapter = Adapter::kApart);
+  void start(const ExpectedTraining& trajectory, DType dtype, Adapter adapter = Adapter::kApart);
   void end() { session_.reset(); }
 
   Session& session() { return *session_; }
   comm::Communicator& world() { return rank_.world; }
-  const Reference& reference() const { return reference_; }
+  const ExpectedResults& expected() const { return expected_; }
   const VerificationOptions& options() const { return options_; }
 
   Batch my_part(const GlobalBatch& batch) const;
   // Leaves out what the events of a step say; the rank's part of the batch.
   Batch begin_step(const GlobalBatch& batch, const StepEvents& events);
 
-  // Of an adapter's folder only its own tensors are in the reference.
+  // Of an adapter's folder only its own tensors are in the expected.
   bool is_compared(const Parameter& parameter) const;
   std::string file_name(const Parameter& parameter) const;  // in the folder
   // AgreedError unless every parameter has a reference of its shape, and every reference a
   // parameter. `may_lack`: gradients, of a step that leaves blocks out.
-  void check_tensors(const ReferenceTensors& tensors, bool may_lack = false);
+  void check_tensors(const ExpectedTensors& tensors, bool may_lack = false);
 
  private:
   models::FillFunction values(Adapter adapter);
 
   RankContext& rank_;
-  const Reference& reference_;
+  const ExpectedResults& expected_;
   const VerificationOptions& options_;
   std::unique_ptr<Session> session_;
 };
 
 // One forward and backward pass with all that the folder has of it: logits, gradients, merged
 // weights, texts continued.
-Report verify_pass(ReferenceSession& run);
+Report verify_pass(DescribedSession& run);
 // A training run: every step, and the parameters after the last one.
-Report verify_training(ReferenceSession& run, const ReferenceTrajectory& trajectory);
+Report verify_training(DescribedSession& run, const ExpectedTraining& trajectory);
 
 }  // namespace fsdp::tools

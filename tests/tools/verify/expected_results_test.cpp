@@ -1,5 +1,5 @@
 // Parts of a batch, and the layout "model": what is read, what is refused and in which words.
-#include "tools/verify/reference_folder.h"
+#include "tools/verify/expected_results.h"
 
 #include <filesystem>
 
@@ -39,7 +39,8 @@ TEST_CASE("a part of a batch keeps its rows, samples and the global label count"
 
 TEST_CASE("layout model: batch, limits by dtype, trajectory") {
   const fs::path folder = fixture_path("models/gpt2");
-  const Reference f64 = read_reference(folder, {.dtype = DType::kF64, .trajectory = true});
+  const ExpectedResults f64 =
+      read_expected_results(folder, {.dtype = DType::kF64, .trajectory = true});
   CHECK(f64.layout == "model");
   REQUIRE(f64.pass);
   CHECK(f64.pass->batch.rows == 2);
@@ -50,7 +51,7 @@ TEST_CASE("layout model: batch, limits by dtype, trajectory") {
   CHECK(*f64.pass->logits_limit == 1e-12);
   CHECK(*f64.pass->gradients_limit == 1e-11);
   REQUIRE(f64.trajectories.size() == 1);
-  const ReferenceTrajectory& run = f64.trajectories[0];
+  const ExpectedTraining& run = f64.trajectories[0];
   CHECK(run.steps.size() == 20);
   CHECK(run.steps[19].learning_rate == doctest::Approx(0.0003).epsilon(1e-12));
   CHECK(run.steps[19].batch.first_sample == 38);
@@ -58,19 +59,21 @@ TEST_CASE("layout model: batch, limits by dtype, trajectory") {
   CHECK(run.final_parameters->names().size() == f64.pass->gradients->names().size());
   CHECK(f64.longest_sequence() == 19);  // 7 tokens of a prompt and 12 new ones
 
-  const Reference f32 = read_reference(folder, {.dtype = DType::kF32});
+  const ExpectedResults f32 = read_expected_results(folder, {.dtype = DType::kF32});
   CHECK(f32.trajectories.empty());
   CHECK(*f32.pass->gradients_limit == 5e-5);
-  const Reference bf16 = read_reference(folder, {.dtype = DType::kBF16, .trajectory = true});
+  const ExpectedResults bf16 =
+      read_expected_results(folder, {.dtype = DType::kBF16, .trajectory = true});
   CHECK(*bf16.pass->logits_limit == doctest::Approx(2 * 0.018037458786832626));
   CHECK(bf16.pass->loss_limit_is_absolute);
   CHECK(!bf16.pass->gradients_limit);
   CHECK(!bf16.trajectories[0].parameter_limit);
-  const Reference adapter =
-      read_reference(fixture_path("models/lora_gpt2"), {.dtype = DType::kBF16});
+  const ExpectedResults adapter =
+      read_expected_results(fixture_path("models/lora_gpt2"), {.dtype = DType::kBF16});
   CHECK(*adapter.pass->loss_limit == 0.03);
   CHECK(!adapter.pass->logits_limit);  // it states none
-  const Reference f16 = read_reference(folder, {.dtype = DType::kF16, .trajectory = true});
+  const ExpectedResults f16 =
+      read_expected_results(folder, {.dtype = DType::kF16, .trajectory = true});
   CHECK(!f16.pass->loss_limit);
   CHECK(!f16.pass->logits_limit);
   CHECK(!f16.pass->gradients_limit);
@@ -80,31 +83,33 @@ TEST_CASE("layout model: batch, limits by dtype, trajectory") {
 }
 
 TEST_CASE("one tolerance sets all limits but that of the key biases") {
-  Reference reference =
-      read_reference(fixture_path("models/gpt2"), {.dtype = DType::kF32, .trajectory = true});
-  reference.set_all_limits(0.25);
-  CHECK(*reference.pass->loss_limit == 0.25);
-  CHECK(*reference.pass->logits_limit == 0.25);
-  CHECK(*reference.pass->gradients_limit == 0.25);
-  CHECK(*reference.trajectories[0].loss_limit == 0.25);
-  CHECK(*reference.trajectories[0].grad_norm_limit == 0.25);
-  CHECK(*reference.trajectories[0].parameter_limit == 0.25);
-  CHECK(*reference.trajectories[0].key_bias_limit == 0.05);
+  ExpectedResults expected = read_expected_results(fixture_path("models/gpt2"),
+                                                   {.dtype = DType::kF32, .trajectory = true});
+  expected.set_all_limits(0.25);
+  CHECK(*expected.pass->loss_limit == 0.25);
+  CHECK(*expected.pass->logits_limit == 0.25);
+  CHECK(*expected.pass->gradients_limit == 0.25);
+  CHECK(*expected.trajectories[0].loss_limit == 0.25);
+  CHECK(*expected.trajectories[0].grad_norm_limit == 0.25);
+  CHECK(*expected.trajectories[0].parameter_limit == 0.25);
+  CHECK(*expected.trajectories[0].key_bias_limit == 0.05);
 }
 
 TEST_CASE("the folder of an adapter leads to its base; the reference is the adapter's alone") {
   const fs::path folder = fixture_path("models/lora_gpt2");
-  const Reference reference = read_reference(folder, {.dtype = DType::kF64, .trajectory = true});
-  REQUIRE(reference.lora);
-  CHECK(reference.lora->r == 4);
-  CHECK(reference.model_folder == folder / "base");
-  CHECK(reference.config.hidden == 24);
-  CHECK(reference.pass->gradients->names().size() == 4);
-  CHECK(reference.pass->merged->names() ==
+  const ExpectedResults expected =
+      read_expected_results(folder, {.dtype = DType::kF64, .trajectory = true});
+  REQUIRE(expected.lora);
+  CHECK(expected.lora->r == 4);
+  CHECK(expected.model_folder == folder / "base");
+  CHECK(expected.config.hidden == 24);
+  CHECK(expected.pass->gradients->names().size() == 4);
+  CHECK(expected.pass->merged->names() ==
         std::vector<std::string>{"transformer.h.0.attn.c_attn.weight"});
-  CHECK(*reference.pass->merged_limit == 1e-12);
-  CHECK(reference.trajectories[0].steps.size() == 10);
-  const Reference plain = read_reference(fixture_path("models/gpt2"), {.dtype = DType::kF64});
+  CHECK(*expected.pass->merged_limit == 1e-12);
+  CHECK(expected.trajectories[0].steps.size() == 10);
+  const ExpectedResults plain =
+      read_expected_results(fixture_path("models/gpt2"), {.dtype = DType::kF64});
   CHECK(!plain.lora);
   CHECK(plain.model_folder == plain.folder);
   CHECK(!plain.pass->merged);
@@ -124,7 +129,7 @@ TEST_CASE("families, adapters and descriptions that are not known") {
 }
 
 TEST_CASE("missing and misshapen things are named with their file") {
-  CHECK(contains(error_of([] { read_reference("/nowhere", {.dtype = DType::kF32}); }),
+  CHECK(contains(error_of([] { read_expected_results("/nowhere", {.dtype = DType::kF32}); }),
                  "/nowhere: no such folder"));
   for (const char* file :
        {"config.json", "reference.json", "reference.safetensors", "trajectory.safetensors"}) {
@@ -143,17 +148,17 @@ TEST_CASE("missing and misshapen things are named with their file") {
   number.set("reference.json", "/loss_f64", "five");
   CHECK(contains(number.error(), "reference.json: loss_f64: expected a number, got \"five\""));
 
-  const Reference reference =
-      read_reference(fixture_path("models/llama_linear_tied"), {.dtype = DType::kF32});
-  CHECK(contains(error_of([&] { reference.pass->gradients->read("model.norm.weight", {7}); }),
+  const ExpectedResults expected =
+      read_expected_results(fixture_path("models/llama_linear_tied"), {.dtype = DType::kF32});
+  CHECK(contains(error_of([&] { expected.pass->gradients->read("model.norm.weight", {7}); }),
                  "reference.safetensors: tensor \"grad.model.norm.weight\": expected (7), got ("));
-  CHECK(contains(error_of([&] { reference.pass->gradients->read("nothing", {7}); }),
+  CHECK(contains(error_of([&] { expected.pass->gradients->read("nothing", {7}); }),
                  "reference.safetensors: no tensor \"grad.nothing\""));
 }
 
 TEST_CASE("key biases: only where channels are not rotated, in every layout of q, k and v") {
   const models::ModelConfig gpt2 =
-      read_reference(fixture_path("models/gpt2_5heads"), {.dtype = DType::kF32}).config;
+      read_expected_results(fixture_path("models/gpt2_5heads"), {.dtype = DType::kF32}).config;
   using Ranges = std::vector<std::pair<int64_t, int64_t>>;
   const auto ranges = [](const models::ModelConfig& config, const std::string& parameter) {
     Ranges out;
@@ -176,7 +181,8 @@ TEST_CASE("key biases: only where channels are not rotated, in every layout of q
   by_head.packed_qkv = by_head.packed_by_head = false;
   CHECK(ranges(by_head, "blocks.1.attention.k.bias") == Ranges{{2, 8}, {10, 16}});
   const models::ModelConfig llama =
-      read_reference(fixture_path("models/llama_linear_tied"), {.dtype = DType::kF32}).config;
+      read_expected_results(fixture_path("models/llama_linear_tied"), {.dtype = DType::kF32})
+          .config;
   CHECK(ranges(llama, "blocks.1.attention.k.bias").empty());
 }
 

@@ -1,7 +1,7 @@
 // generation.json of a reference folder: what another program continued greedily.
 #include <cmath>
 
-#include "tools/verify/reference_reading.h"
+#include "tools/verify/expected_results_json.h"
 
 namespace fsdp::tools {
 namespace {
@@ -28,10 +28,10 @@ void check_count(const JsonPlace& place, const char* what, size_t got, size_t ex
 
 }  // namespace
 
-ReferenceGeneration read_generation(const std::filesystem::path& path, int64_t vocabulary) {
+ExpectedGeneration read_generation(const std::filesystem::path& path, int64_t vocabulary) {
   const Json json = read_json_file(path);
   const JsonPlace root(json, path.string());
-  ReferenceGeneration out;
+  ExpectedGeneration out;
   for (const JsonPlace& prompt : root["prompts"].elements()) {
     out.prompts.push_back(ids_of(prompt, vocabulary));
   }

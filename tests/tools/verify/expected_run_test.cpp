@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/reference_copy.h"
-#include "tools/verify/reference_folder.h"
+#include "tools/verify/expected_results.h"
 
 namespace fsdp::tools {
 namespace {
@@ -17,7 +17,7 @@ using test::ReferenceCopy;
 
 TEST_CASE("rows of all ranks in order, tolerance of the case, f64 variant") {
   const fs::path folder = fixture_path("fsdp/gpt2_fp32_w2");
-  const Reference f32 = read_reference(folder, {.dtype = DType::kF32});
+  const ExpectedResults f32 = read_expected_results(folder, {.dtype = DType::kF32});
   CHECK(f32.layout == "run");
   REQUIRE(f32.trajectories.size() == 1);  // the other variants repeat the main run
   CHECK(f32.trajectories[0].variant == "");
@@ -27,13 +27,13 @@ TEST_CASE("rows of all ranks in order, tolerance of the case, f64 variant") {
   CHECK(*f32.trajectories[0].grad_norm_limit == 5e-6);
   CHECK(*f32.trajectories[0].parameter_rms_limit == 1e-6);
   CHECK(f32.pass->gradient_norms.size() == 40);
-  const Reference f64 = read_reference(folder, {.dtype = DType::kF64});
+  const ExpectedResults f64 = read_expected_results(folder, {.dtype = DType::kF64});
   REQUIRE(f64.trajectories.size() == 1);
   CHECK(f64.trajectories[0].variant == "f64");
   CHECK(*f64.trajectories[0].parameter_limit == 1e-12);
   CHECK(!f64.pass);
-  const Reference without_final =
-      read_reference(fixture_path("fsdp/gpt2_fp32_w3"), {.dtype = DType::kF64});
+  const ExpectedResults without_final =
+      read_expected_results(fixture_path("fsdp/gpt2_fp32_w3"), {.dtype = DType::kF64});
   CHECK(!without_final.trajectories[0].final_parameters);
   REQUIRE(without_final.notes.size() == 1);
   CHECK(contains(without_final.notes[0], "final_f64.safetensors is not there"));
@@ -66,7 +66,7 @@ TEST_CASE("options of a run that cannot be repeated are refused by name, unknown
 
 TEST_CASE("options become those of our run; who needs how many ranks") {
   const ReferenceCopy copy("fsdp/gpt2_fp32_w2");
-  const auto read = [&] { return read_reference(copy.path(), {}).trajectories.at(0); };
+  const auto read = [&] { return read_expected_results(copy.path(), {}).trajectories.at(0); };
   CHECK(!read().run.ranks);
   copy.set("reference.json", "/run/accum", 2);
   copy.set("reference.json", "/run/sync", "last");
@@ -75,7 +75,7 @@ TEST_CASE("options become those of our run; who needs how many ranks") {
   copy.set("reference.json", "/run/freeze", Json::array({"transformer.wte.weight"}));
   copy.set("reference.json", "/run/skip", Json{{"block", 1}, {"steps", {4, 9}}});
   copy.set("reference.json", "/run/reduce_dtype", "bf16");
-  const ReferenceTrajectory t = read();
+  const ExpectedTraining t = read();
   CHECK(t.run.ranks == 2);
   CHECK(t.run.fsdp.micro_steps == 2);
   CHECK(t.run.fsdp.accumulation == comm::Accumulation::kReduceLast);
@@ -88,13 +88,13 @@ TEST_CASE("options become those of our run; who needs how many ranks") {
   CHECK(t.run.frozen == std::vector<std::string>{"transformer.wte.weight"});
   CHECK(t.steps[4].events.left_out == std::vector<int64_t>{1});
   CHECK(t.steps[5].events.left_out.empty());
-  CHECK(read_reference(copy.path(), {}).pass->events.left_out.empty());
+  CHECK(read_expected_results(copy.path(), {}).pass->events.left_out.empty());
   copy.set("reference.json", "/run/skip/steps", {0});
   copy.set("reference.json", "/run/inject", Json{{"step", 0}, {"rank", 1}});
-  Reference reference = read_reference(copy.path(), {});
-  CHECK(reference.pass->events.left_out == std::vector<int64_t>{1});
-  CHECK(reference.pass->events.infinite_rank == 1);
-  CHECK(contains(test::error_of([&] { reference.leave_out_runs_of_other_ranks(3); }),
+  ExpectedResults expected = read_expected_results(copy.path(), {});
+  CHECK(expected.pass->events.left_out == std::vector<int64_t>{1});
+  CHECK(expected.pass->events.infinite_rank == 1);
+  CHECK(contains(test::error_of([&] { expected.leave_out_runs_of_other_ranks(3); }),
                  "needs 2 ranks, these are 3"));
   copy.set("reference.json", "/run/skip/steps", {20});
   CHECK(contains(copy.error(), "run.skip.steps[0]: expected a whole number from 0 to 19, got 20"));
@@ -125,7 +125,7 @@ TEST_CASE("numbers of a run that cannot be are refused by name") {
 
 TEST_CASE("a hybrid run has the mesh of its folder; one whose mesh is a guess is refused") {
   const ReferenceCopy copy("fsdp/gpt2_accum3_hybrid_w4");
-  const auto read = [&] { return read_reference(copy.path(), {}).trajectories.at(0).run; };
+  const auto read = [&] { return read_expected_results(copy.path(), {}).trajectories.at(0).run; };
   CHECK(read().fsdp.shard_size == 2);
   CHECK(!read().fsdp.split_division);
   copy.set("reference.json", "/world_size", 8);
@@ -148,8 +148,9 @@ TEST_CASE("variants that are another run here as well are compared when asked fo
   const fs::path folder = fixture_path("fsdp/gpt2_fp32_w2");
   const auto names = [&](DType dtype) {
     std::vector<std::string> out;
-    const Reference all = read_reference(folder, {.dtype = dtype, .all_variants = true});
-    for (const ReferenceTrajectory& t : all.trajectories) out.push_back(t.variant);
+    const ExpectedResults all =
+        read_expected_results(folder, {.dtype = dtype, .all_variants = true});
+    for (const ExpectedTraining& t : all.trajectories) out.push_back(t.variant);
     return out;
   };
   CHECK(names(DType::kF32) == std::vector<std::string>{"", "ddp", "fsdp1"});
@@ -165,18 +166,19 @@ TEST_CASE("a variant with final parameters of its own is compared where the main
                 {"options", {{"lr_schedule", "constant"}}},
                 {"trajectory", main["trajectory"]}});
   fs::copy_file(copy.path() / "final.safetensors", copy.path() / "final_token.safetensors");
-  const Reference reference = read_reference(copy.path(), {.dtype = DType::kF32});
-  REQUIRE(reference.trajectories.size() == 1);
-  CHECK(reference.trajectories[0].variant == "token");
-  CHECK(!reference.pass);
-  REQUIRE(reference.left_out.size() == 1);
-  CHECK(contains(reference.left_out[0], "main run: not compared: run.lr_schedule"));
+  const ExpectedResults expected = read_expected_results(copy.path(), {.dtype = DType::kF32});
+  REQUIRE(expected.trajectories.size() == 1);
+  CHECK(expected.trajectories[0].variant == "token");
+  CHECK(!expected.pass);
+  REQUIRE(expected.left_out.size() == 1);
+  CHECK(contains(expected.left_out[0], "main run: not compared: run.lr_schedule"));
 }
 
 TEST_CASE("a variant that cannot be repeated is left out by name, without final parameters too") {
   const ReferenceCopy copy("fsdp/gpt2_fp32_w2");
   const auto left_out = [&] {
-    return read_reference(copy.path(), {.dtype = DType::kF32, .all_variants = true}).left_out;
+    return read_expected_results(copy.path(), {.dtype = DType::kF32, .all_variants = true})
+        .left_out;
   };
   CHECK(left_out().empty());
   copy.set("reference.json", "/variants/ddp/options/strategy", "ddp9");

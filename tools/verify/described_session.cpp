@@ -1,5 +1,5 @@
-// Contract: tools/verify/reference_session.h.
-#include "tools/verify/reference_session.h"
+// Contract: tools/verify/described_session.h.
+#include "tools/verify/described_session.h"
 
 #include "models/adapter_folder.h"
 #include "models/names.h"
@@ -8,21 +8,21 @@
 
 namespace fsdp::tools {
 
-models::FillFunction ReferenceSession::values(Adapter adapter) {
+models::FillFunction DescribedSession::values(Adapter adapter) {
   const models::FillFunction base =
-      models::from_folder(reference_.model_folder.string(), reference_.config,
-                          session_->parameters(), {rank_.world.rank(), rank_.world.size()});
-  if (!reference_.lora) return base;
+      models::from_folder(expected_.model_folder.string(), expected_.config, session_->parameters(),
+                          {rank_.world.rank(), rank_.world.size()});
+  if (!expected_.lora) return base;
   return adapter == Adapter::kMerged
-             ? models::merged_with_adapter(base, reference_.folder, session_->model())
-             : models::with_adapter(base, reference_.folder, session_->model());
+             ? models::merged_with_adapter(base, expected_.folder, session_->model())
+             : models::with_adapter(base, expected_.folder, session_->model());
 }
 
-void ReferenceSession::start(const ReferenceTrajectory& trajectory, DType dtype, Adapter adapter) {
+void DescribedSession::start(const ExpectedTraining& trajectory, DType dtype, Adapter adapter) {
   SessionOptions session;
-  session.model = reference_.config;
-  if (adapter == Adapter::kApart) session.lora = reference_.lora;
-  session.max_length = reference_.longest_sequence();
+  session.model = expected_.config;
+  if (adapter == Adapter::kApart) session.lora = expected_.lora;
+  session.max_length = expected_.longest_sequence();
   session.fsdp = trajectory.run.fsdp;
   if (dtype != session.fsdp.param_dtype)
     session.fsdp.param_dtype = session.fsdp.reduce_dtype = dtype;
@@ -34,7 +34,7 @@ void ReferenceSession::start(const ReferenceTrajectory& trajectory, DType dtype,
   session.loss_scale = trajectory.run.loss_scale;
   session.frozen = trajectory.run.frozen;
   session.backend = rank_.backend;
-  const bool judge = dtype == DType::kF64 && reference_.dtype != dtype;
+  const bool judge = dtype == DType::kF64 && expected_.dtype != dtype;
   if (judge) session.backend.only_cuda = false;  // f64 is the CPU's
   session.adamw = trajectory.adamw;
   session.clip_norm = trajectory.clip_norm;
@@ -46,11 +46,11 @@ void ReferenceSession::start(const ReferenceTrajectory& trajectory, DType dtype,
   session_->initialise(fill);
 }
 
-Batch ReferenceSession::my_part(const GlobalBatch& batch) const {
+Batch DescribedSession::my_part(const GlobalBatch& batch) const {
   return part_of(batch, data::deal_rows(batch.rows, rank_.world.rank(), rank_.world.size()));
 }
 
-Batch ReferenceSession::begin_step(const GlobalBatch& batch, const StepEvents& events) {
+Batch DescribedSession::begin_step(const GlobalBatch& batch, const StepEvents& events) {
   session_->model().leave_out(events.left_out);
   Batch mine = my_part(batch);
   if (events.infinite_rank == rank_.world.rank()) {
@@ -59,17 +59,16 @@ Batch ReferenceSession::begin_step(const GlobalBatch& batch, const StepEvents& e
   return mine;
 }
 
-bool ReferenceSession::is_compared(const Parameter& parameter) const {
-  return !reference_.lora || models::is_lora(parameter);
+bool DescribedSession::is_compared(const Parameter& parameter) const {
+  return !expected_.lora || models::is_lora(parameter);
 }
 
-std::string ReferenceSession::file_name(const Parameter& parameter) const {
-  return models::is_lora(parameter)
-             ? models::adapter_name(reference_.config, parameter)
-             : models::hugging_face_name(reference_.config, parameter.name());
+std::string DescribedSession::file_name(const Parameter& parameter) const {
+  return models::is_lora(parameter) ? models::adapter_name(expected_.config, parameter)
+                                    : models::hugging_face_name(expected_.config, parameter.name());
 }
 
-void ReferenceSession::check_tensors(const ReferenceTensors& tensors, bool may_lack) {
+void DescribedSession::check_tensors(const ExpectedTensors& tensors, bool may_lack) {
   agree(rank_.world, [&] {
     std::vector<std::string> unknown = tensors.names();
     for (const Parameter* parameter : session_->parameters()) {

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/reference_copy.h"
-#include "tools/verify/reference_folder.h"
+#include "tools/verify/expected_results.h"
 
 namespace fsdp::tools {
 namespace {
@@ -13,17 +13,17 @@ using Ids = std::vector<int32_t>;
 
 TEST_CASE("generation: prompts and new tokens, judged in f32 and f64") {
   const auto folder = test::fixture_path("models/gpt2");
-  const Reference f64 = read_reference(folder, {.dtype = DType::kF64});
+  const ExpectedResults f64 = read_expected_results(folder, {.dtype = DType::kF64});
   REQUIRE(f64.generation);
   CHECK(f64.generation->prompts == std::vector<Ids>{{37, 84, 3}, {86, 91, 95, 28, 12, 86, 90}});
   CHECK(f64.generation->batched[1] == Ids{30, 69, 88, 56, 56, 12, 56, 86, 63, 78, 63, 78});
   CHECK(f64.generation->alone[0] == Ids{70, 88, 42, 43, 43, 43, 44, 43, 88, 70, 78, 63});
   CHECK(f64.generation->limit == 0);
   CHECK(f64.longest_sequence() == 7 + 12);
-  CHECK_FALSE(read_reference(folder, {.dtype = DType::kBF16}).generation->limit);
+  CHECK_FALSE(read_expected_results(folder, {.dtype = DType::kBF16}).generation->limit);
   const ReferenceCopy without("models/gpt2");
   std::filesystem::remove(without.path() / "generation.json");
-  CHECK_FALSE(read_reference(without.path(), {}).generation);
+  CHECK_FALSE(read_expected_results(without.path(), {}).generation);
 }
 
 TEST_CASE("generation: mistakes are named") {
