@@ -278,7 +278,7 @@ std::string rewritten(const SafetensorsFile& file, const std::filesystem::path& 
 
 TEST_CASE("files of Hugging Face's writer are rewritten byte for byte") {
   const std::filesystem::path shared =
-      std::filesystem::path(FSDP_SOURCE_DIR) / ".." / "shared" / "fixtures" / "models";
+      test::source_folder() / ".." / "shared" / "fixtures" / "models";
   test::TempFolder folder;
   int files = 0;
   for (const auto& root : {test::fixture_path("safetensors"), shared}) {

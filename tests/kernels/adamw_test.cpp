@@ -2,6 +2,7 @@
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
 #include "tests/support/kernel_support.h"
+#include "tests/support/temp_folder.h"
 
 namespace fsdp::test {
 namespace {
@@ -70,11 +71,8 @@ class Fixture {
   int64_t steps() const { return json_.at("steps"); }
 
  private:
-  static std::filesystem::path folder() {
-    return std::filesystem::path(FSDP_SOURCE_DIR) / "tests" / "fixtures";
-  }
-  SafetensorsFile file_ = SafetensorsFile::open(folder() / "adamw.safetensors");
-  Json json_ = read_json_file(folder() / "adamw.json");
+  SafetensorsFile file_ = SafetensorsFile::open(test::fixture_path("adamw.safetensors"));
+  Json json_ = read_json_file(test::fixture_path("adamw.json"));
 };
 
 struct Precision {

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "tests/support/source_folder.h"
 
 namespace fsdp::test {
 
@@ -41,7 +42,7 @@ class TempFolder {
 };
 
 inline std::filesystem::path fixture_path(std::string_view name) {
-  return std::filesystem::path(FSDP_SOURCE_DIR) / "tests" / "fixtures" / name;
+  return source_folder() / "tests" / "fixtures" / name;
 }
 
 // The message of the Error that f throws; "" when it throws none.

@@ -28,9 +28,9 @@ endif()
 
 if(FSDP_HAVE_EMULATOR OR FSDP_HAVE_CUDA)  # compiled once, for both kinds of GPU
   add_library(fsdp_cuda_tests OBJECT ${cuda_tests})
-  target_link_libraries(fsdp_cuda_tests PRIVATE fsdp_kernels doctest::doctest)
+  target_link_libraries(fsdp_cuda_tests PRIVATE fsdp_kernels doctest::doctest fsdp_source_folder)
   target_include_directories(fsdp_cuda_tests SYSTEM PRIVATE ${FSDP_CUDA_INCLUDE})
-  target_compile_definitions(fsdp_cuda_tests PRIVATE FSDP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  fsdp_precompile(fsdp_cuda_tests <doctest/doctest.h>)
 endif()
 
 if(FSDP_HAVE_EMULATOR)
@@ -71,8 +71,7 @@ if(FSDP_HAVE_EMULATOR)
   file(GLOB self_tests CONFIGURE_DEPENDS ${tests}/cuda_emulator/*_test.cpp)
   add_executable(test_cuda_emulator ${self_tests} ${tests}/cuda_emulator/schedules.cpp
                  $<TARGET_OBJECTS:fsdp_cuda_tests> $<TARGET_OBJECTS:fsdp_test_main>)
-  target_link_libraries(test_cuda_emulator PRIVATE fsdp_cuda_emulated doctest::doctest)
-  target_compile_definitions(test_cuda_emulator PRIVATE FSDP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(test_cuda_emulator PRIVATE fsdp_cuda_emulated fsdp_source_folder doctest::doctest)
   target_compile_options(test_cuda_emulator PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas)
   find_path(FSDP_CUBLAS_INCLUDE cublasLt.h HINTS ${gpu_hints} PATH_SUFFIXES include)
   mark_as_advanced(FSDP_CUBLAS_INCLUDE)
@@ -110,7 +109,7 @@ if(FSDP_HAVE_CUDA_HEADERS)
                  $<TARGET_OBJECTS:fsdp_test_main>)
   target_include_directories(test_cudnn_support SYSTEM PRIVATE ${FSDP_CUDA_INCLUDE})
   target_link_libraries(test_cudnn_support PRIVATE fsdp_core doctest::doctest ${CMAKE_DL_LIBS})
-  target_compile_definitions(test_cudnn_support PRIVATE ${FSDP_CUDNN_PATHS}
+  target_compile_definitions(test_cudnn_support PRIVATE
     FSDP_DRIVER_STUB="$<TARGET_FILE:fsdp_driver_stub>")
   add_dependencies(test_cudnn_support fsdp_driver_stub)
   fsdp_entry(cudnn/graphs cuda_emulator 600 1 test_cudnn_support --test-case=*Llama)
@@ -128,6 +127,7 @@ endif()
 if(FSDP_HAVE_CUDA AND cuda_tests)
   add_executable(test_gpu ${tests}/kernels/cuda/schedules.cpp
                  $<TARGET_OBJECTS:fsdp_cuda_tests> $<TARGET_OBJECTS:fsdp_test_main>)
-  target_link_libraries(test_gpu PRIVATE fsdp_cuda_backend fsdp::cuda doctest::doctest)
+  target_link_libraries(test_gpu PRIVATE fsdp_cuda_backend fsdp::cuda fsdp_source_folder
+                        doctest::doctest)
   fsdp_cuda_entries(test_gpu gpu gpu 300 ${cuda_tests})
 endif()

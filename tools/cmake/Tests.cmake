@@ -35,20 +35,21 @@ if(SANITIZE)
   set(slow_factor 5)
 endif()
 
+# Only this file is compiled with the path of the repository: a compiler cache knows the others also
+# in another folder.
+add_library(fsdp_source_folder STATIC ${tests}/support/source_folder.cpp)
+target_include_directories(fsdp_source_folder PUBLIC ${PROJECT_SOURCE_DIR})
+target_compile_definitions(fsdp_source_folder PRIVATE FSDP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+
 # what every test may use: tests/support, the layers, and outside libraries
 file(GLOB support CONFIGURE_DEPENDS ${tests}/support/*.cpp)
+list(REMOVE_ITEM support ${tests}/support/source_folder.cpp)
 add_library(fsdp_test_base INTERFACE)
 target_link_libraries(fsdp_test_base INTERFACE fsdp_tools_commands doctest::doctest
-                      nlohmann_json::nlohmann_json yaml-cpp)
-target_compile_definitions(fsdp_test_base INTERFACE
-                           FSDP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-if(support)
-  add_library(fsdp_test_support STATIC ${support})
-  target_link_libraries(fsdp_test_support PUBLIC fsdp_test_base)
-else()
-  add_library(fsdp_test_support INTERFACE)
-  target_link_libraries(fsdp_test_support INTERFACE fsdp_test_base)
-endif()
+                      nlohmann_json::nlohmann_json yaml-cpp fsdp_source_folder)
+add_library(fsdp_test_support STATIC ${support})
+target_link_libraries(fsdp_test_support PUBLIC fsdp_test_base)
+fsdp_precompile(fsdp_test_support <doctest/doctest.h>)
 add_library(fsdp_test_main OBJECT ${tests}/main.cpp)
 target_link_libraries(fsdp_test_main PRIVATE doctest::doctest)
 
@@ -71,6 +72,7 @@ foreach(folder core kernels models comm optim tools)
   if(sources)
     add_executable(test_${folder} ${sources} $<TARGET_OBJECTS:fsdp_test_main>)
     target_link_libraries(test_${folder} PRIVATE fsdp_test_support)
+    fsdp_precompile(test_${folder} <doctest/doctest.h>)
     foreach(source IN LISTS sources)
       file(RELATIVE_PATH path ${tests} ${source})
       string(REGEX REPLACE "_test\\.cpp$" "" name ${path})

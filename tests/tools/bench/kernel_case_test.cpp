@@ -18,7 +18,7 @@ namespace {
 
 // The methods below "---- Math" in core/backend.h.
 std::set<std::string> kernels_of_contract() {
-  std::string text = read_file(FSDP_SOURCE_DIR "/core/backend.h");
+  std::string text = read_file(test::source_folder() / "core/backend.h");
   text = text.substr(text.find("// ---- Math."));
   const std::regex method("virtual void (\\w+)\\(");
   std::set<std::string> out;

@@ -22,7 +22,7 @@ TEST_CASE("kernel extents: a preset, a folder, and changes of both") {
   CHECK(changed.step.model.hidden == 4096);
   CHECK(changed.elements == 77);
 
-  const std::string folder = FSDP_SOURCE_DIR "/tests/fixtures/models/gpt2";
+  const std::string folder = test::fixture_path("models/gpt2").string();
   const KernelExtents of_folder = kernel_extents({.model = folder, .length = 4});
   CHECK(of_folder.step.model.hidden == models::read_config(folder + "/config.json").hidden);
 }

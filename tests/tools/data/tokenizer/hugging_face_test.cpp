@@ -47,7 +47,7 @@ TEST_CASE("ids and text of every kind of tokenizer") {
 }
 
 TEST_CASE("the whole set") {
-  const fs::path shared = fs::path(FSDP_SOURCE_DIR) / "../shared";
+  const fs::path shared = test::source_folder() / "../shared";
   const fs::path vectors = shared / "fixtures/tokenizers", files = shared / "data/tokenizers";
   if (!fs::exists(vectors) || !fs::exists(files)) {
     std::printf("[SKIP] ../shared/fixtures/tokenizers or ../shared/data/tokenizers is not there\n");
@@ -64,7 +64,7 @@ TEST_CASE("the whole set") {
 }
 
 TEST_CASE("a whole play with real vocabularies, also in stretches") {
-  const fs::path data = fs::path(FSDP_SOURCE_DIR) / "../shared/data";
+  const fs::path data = test::source_folder() / "../shared/data";
   const fs::path play = data / "text/tinyshakespeare.txt";
   if (!fs::exists(play) || !fs::exists(data / "tokenizers")) {
     std::printf("[SKIP] ../shared/data/text or ../shared/data/tokenizers is not there\n");
