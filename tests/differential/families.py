@@ -69,6 +69,7 @@ def draw_sizes(random, config, family, head_widths):
     names = NAMES.get(family, COMMON_NAMES)
     heads = random.choice([1, 2, 3, 4, 5, 6, 8])
     width = random.choice(head_widths)
+    heads = heads if heads * width > 2 else 3  # the norm of one or two channels has no gradient but rounding
     config["vocab_size"] = random.choice([17, 31, 32, 61, 64, 97, 127, 131])
     config[names["hidden"]] = heads * width
     config[names["heads"]] = heads

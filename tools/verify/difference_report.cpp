@@ -49,6 +49,10 @@ double Difference::relative() const {
   return expected_ > 0 ? largest_ / expected_ : kInfinity;
 }
 
+double Difference::relative(double scale, double rounding) const {
+  return expected_ <= rounding && scale > 0 ? largest_ / scale : relative();
+}
+
 double Difference::rms() const {
   if (count_ == 0) return 0;
   return std::isfinite(squares_) ? std::sqrt(squares_ / static_cast<double>(count_)) : kInfinity;

@@ -3,6 +3,7 @@
 #include "tools/verify/expected_results.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "models/adapter_folder.h"
 #include "tools/verify/expected_results_json.h"
@@ -77,6 +78,14 @@ std::vector<int32_t> ExpectedTensors::read_integers(const std::string& name) con
   std::vector<int32_t> out(static_cast<size_t>(entry.numel));
   file_.read_elements(prefix_ + name, 0, entry.numel, DType::kI32, out.data());
   return out;
+}
+
+double ExpectedTensors::largest() const {
+  double largest = 0;
+  for (const std::string& name : names()) {
+    for (const double value : read(name, shape(name))) largest = std::max(largest, std::abs(value));
+  }
+  return largest;
 }
 
 std::vector<GlobalBatch> read_batches(const ExpectedTensors& tensors, bool stacked) {

@@ -60,6 +60,7 @@ class ExpectedTensors {
   void check_shape(const std::string& name, const std::vector<int64_t>& shape) const;
   std::vector<double> read(const std::string& name, const std::vector<int64_t>& shape) const;
   std::vector<int32_t> read_integers(const std::string& name) const;
+  double largest() const;  // |value| of all tensors
 
  private:
   SafetensorsFile file_;

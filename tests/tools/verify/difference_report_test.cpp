@@ -38,6 +38,19 @@ TEST_CASE("difference: nothing, zeros, and zeros that should be zero") {
   CHECK(difference_of({1e-300}, {0}).relative() == kInfinity);
 }
 
+TEST_CASE("difference: where zero is expected, rounding is relative to the scale of what was summed") {
+  const Difference zero = difference_of({0, 3e-17}, {0, 0});
+  CHECK(zero.relative() == kInfinity);
+  CHECK(zero.relative(2, 1e-15) == doctest::Approx(1.5e-17));
+  CHECK(zero.relative(0, 0) == kInfinity);  // all others are zero as well
+  const Difference noise = difference_of({1e-16, 3e-16}, {-1e-16, 0});
+  CHECK(noise.relative(2, 1e-15) == doctest::Approx(1.5e-16));
+  const Difference small = difference_of({1.5e-10}, {1e-10});
+  CHECK(small.relative(2, 1e-15) == doctest::Approx(0.5));
+  CHECK(difference_of({1}, {0}).relative(2, 1e-15) == doctest::Approx(0.5));
+  CHECK(difference_of({kNan}, {0}).relative(2, 1e-15) == kInfinity);
+}
+
 TEST_CASE("difference: what is not finite is infinitely far, wherever it stands") {
   for (const double bad : {kNan, kInfinity, -kInfinity}) {
     CHECK(difference_of({1, bad, 1}, {1, 1, 1}).absolute() == kInfinity);

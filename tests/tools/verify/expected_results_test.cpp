@@ -50,6 +50,7 @@ TEST_CASE("layout model: batch, limits by dtype, trajectory") {
   CHECK(*f64.pass->loss_limit == 1e-13);
   CHECK(*f64.pass->logits_limit == 1e-12);
   CHECK(*f64.pass->gradients_limit == 1e-11);
+  CHECK(f64.pass->gradients->largest() == 0.7929980445604229);
   REQUIRE(f64.trajectories.size() == 1);
   const ExpectedTraining& run = f64.trajectories[0];
   CHECK(run.steps.size() == 20);
