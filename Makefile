@@ -1,5 +1,5 @@
 # The commands of fsdp.cpp. The build itself is CMakeLists.txt; this file only calls it.
-#   make, make train, make test, make test-all, make bench, make bench-tokenizers, make fuzz,
+#   make, make train, make tests, make test, make test-all, make bench, make bench-tokenizers, make fuzz,
 #   make differential, make cuda-report, make gpu-check, make format, make size, make clean
 # SANITIZE=thread or SANITIZE=address builds beside it, into build-thread or build-address.
 SHELL := /bin/bash
@@ -10,14 +10,22 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-run-as-root)
 MPIRUN := mpirun -n 2 --oversubscribe --bind-to none $(ROOT_FLAG)
 SOURCES = find core kernels models comm optim tools tests -name '*.h' -o -name '*.cpp' -o -name '*.cu'
 
-.PHONY: all train test test-all bench bench-tokenizers fuzz differential cuda-report gpu-check format size clean
+.PHONY: all train tests test test-all bench bench-tokenizers fuzz differential cuda-report gpu-check format size clean
 .NOTPARALLEL:
 
-# Installs what is missing (instant when nothing is), configures once, builds.
+CONFIGURE = test -f $(BUILD)/build.ninja -o -f $(BUILD)/Makefile || cmake -S . -B $(BUILD) \
+	  $$(command -v ninja >/dev/null && echo -G Ninja) -DSANITIZE=$(SANITIZE)
+
+# The program: installs what is missing (instant when nothing is), configures once, builds.
 all:
 	@tools/setup.sh
-	@test -f $(BUILD)/build.ninja -o -f $(BUILD)/Makefile || cmake -S . -B $(BUILD) \
-	  $$(command -v ninja >/dev/null && echo -G Ninja) -DSANITIZE=$(SANITIZE)
+	@$(CONFIGURE)
+	@cmake --build $(BUILD) --parallel $$(nproc) --target fsdp
+
+# The program and its tests, with what only tests need.
+tests:
+	@tools/setup.sh --tests
+	@$(CONFIGURE)
 	@cmake --build $(BUILD) --parallel $$(nproc)
 
 # Trains the embedded example, real chess games, on two ranks.
@@ -26,11 +34,11 @@ train: all
 	set -x; $$launch $(BUILD)/fsdp train --config tools/recipes/chess.yaml $$ranks
 
 # The per-commit tests; with SANITIZE the unit set and that on many ranks.
-test: all
+test: tests
 	@tests/run_tests.sh $(BUILD) -L 'unit|ranks|$(if $(SANITIZE),,mpi|e2e|)cuda_emulator' -LE slow
 
 # Everything: the per-commit tests, the slow ones, and the unit set under both sanitizers.
-test-all: all
+test-all: tests
 	@tests/run_tests.sh $(BUILD)
 	@$(MAKE) --no-print-directory test SANITIZE=thread
 	@$(MAKE) --no-print-directory test SANITIZE=address
@@ -72,7 +80,7 @@ cuda-report:
 
 # On a machine with an NVIDIA GPU: builds for it, tests, measures; results in gpu-check/DATE-COMMIT.
 gpu-check:
-	@tools/setup.sh
+	@tools/setup.sh --tests
 	@tools/gpu_check.sh
 
 # Formats all sources in place.

@@ -16,6 +16,16 @@ launch4=${launch/-n 2/-n 4}
 
 # field NAME JSON: the number
 field() { sed -n "s/.*\"$1\": *\([-0-9.e+]*\).*/\1/p" <<<"$2"; }
+# run COMMAND...: with its stdout; what it says on stderr, such as why the CPU computes, is said once.
+said=$(mktemp)
+stderr=$(mktemp)
+trap 'rm -f "$said" "$stderr"' EXIT
+run() {
+  local status=0
+  "$@" 2>"$stderr" || status=$?
+  grep -vxFf "$said" "$stderr" | tee -a "$said" >&2
+  return $status
+}
 calculate() { awk "BEGIN { printf \"$1\", $2 }"; }
 
 why_no_peer() {
@@ -56,7 +66,7 @@ our_row() {
   local label=$1 launcher=$2; shift 2
   local json
   # shellcheck disable=SC2086
-  json=$($launcher "$build/fsdp" bench step --preset gpt2-124m --steps "$steps" --json "$@") || exit 1
+  json=$(run $launcher "$build/fsdp" bench step --preset gpt2-124m --steps "$steps" --json "$@") || exit 1
   ours=$(field ms_min "$json")
   printf '%-30s %8.1f ms %5.1f %% of %7.1f ms %8.0f tokens/s %6d MiB' "$label" "$ours" \
     "$(field percent_of_speed_of_light "$json")" "$(field speed_of_light_ms "$json")" \
@@ -99,7 +109,7 @@ peer_sharding() {
 
 echo
 # shellcheck disable=SC2086
-table=$($launch "$build/fsdp" bench sharding --batch 4 --seq 64 --threads 1 --steps "$steps") || exit 1
+table=$(run $launch "$build/fsdp" bench sharding --batch 4 --seq 64 --threads 1 --steps "$steps") || exit 1
 echo "$table"
 if [ -z "$skipped" ]; then
   first=$(awk '/^one rank/ { print $3 }' <<<"$table")
@@ -109,8 +119,8 @@ if [ -z "$skipped" ]; then
   echo "(PyTorch: growth of RSS instead of the ledger's peak; gloo)"
 fi
 if [ "$(nproc)" -ge 4 ]; then  # the hybrid strategies need two groups of two
-  $launch4 "$build/fsdp" bench sharding --batch 4 --seq 64 --threads 1 --steps "$steps" || exit 1
+  run $launch4 "$build/fsdp" bench sharding --batch 4 --seq 64 --threads 1 --steps "$steps" || exit 1
 else
   echo "hybrid strategies skipped: four ranks need 4 cores, this machine has $(nproc)"
 fi
-"$build/fsdp" bench sharding --local-ranks 1 --threads 1 --steps "$steps" --vary recompute --seq 256
+run "$build/fsdp" bench sharding --local-ranks 1 --threads 1 --steps "$steps" --vary recompute --seq 256

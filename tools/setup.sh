@@ -3,25 +3,35 @@
 # passwordless sudo; otherwise it prints what to install. When all is there it is instant and
 # touches no network. Headers are found through the compiler, so that modules (CPATH,
 # CMAKE_PREFIX_PATH) count like packages. Called by every `make`, which leaves CUDA alone:
+#   tools/setup.sh --tests           also what only the tests need
 #   tools/setup.sh --cuda            also CUDA's compiler and runtime, cuBLAS, cuDNN, NCCL: of what no
 #                                    toolkit here has, pip's wheels (1.2 GB), into .cache/cuda
 #   tools/setup.sh --cuda-compiler   what building needs (105 MB); nothing runs on a GPU with it
 set -uo pipefail
 cd "$(dirname "$0")/.."
 cxx=$(command -v "${CXX:-c++}" || command -v g++ || true)
-case "$*" in
-  "" | --cuda | --cuda-compiler) cuda=$* ;;
-  *) echo "usage: tools/setup.sh [--cuda | --cuda-compiler]" >&2; exit 2 ;;
-esac
+cuda=""
+tests=""
+for argument; do
+  case "$argument" in
+    --tests) tests=_tests ;;
+    --cuda | --cuda-compiler) cuda=$argument ;;
+    *) echo "usage: tools/setup.sh [--tests] [--cuda | --cuda-compiler]" >&2; exit 2 ;;
+  esac
+done
 
 # command:package and header:package; the second list only makes things faster or larger
 commands="make:make cmake:cmake"
-headers="doctest/doctest.h:doctest-dev nlohmann/json.hpp:nlohmann-json3-dev
+headers="nlohmann/json.hpp:nlohmann-json3-dev
          yaml-cpp/yaml.h:libyaml-cpp-dev CLI/CLI.hpp:libcli11-dev fmt/core.h:libfmt-dev
          Eigen/Core:libeigen3-dev pcre2.h:libpcre2-dev utf8proc.h:libutf8proc-dev
          xxhash.h:libxxhash-dev"
 optional_commands="ninja:ninja-build mpirun:openmpi-bin"
-optional_headers="mpi.h:libopenmpi-dev dnnl.hpp:libdnnl-dev boost/context/fiber.hpp:libboost-context-dev"
+optional_headers="mpi.h:libopenmpi-dev dnnl.hpp:libdnnl-dev"
+if [ -n "$tests" ]; then
+  headers+=" doctest/doctest.h:doctest-dev"
+  optional_headers+=" boost/context/fiber.hpp:libboost-context-dev"
+fi
 
 # ---- CUDA ----------------------------------------------------------------------------------------
 # Pinned, without dependencies: what `cuda-toolkit[nvcc,cccl,cublas]==13.0.3.0` would take, and the rest.
@@ -135,7 +145,8 @@ install() {
   # shellcheck disable=SC2086
   $as_root apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=20 update -qq &&
     $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-      "$@" >/dev/null
+      "$@" >/dev/null || return
+  mkdir -p .cache && touch .cache/packages_installed  # the next build configures again
 }
 
 # shellcheck disable=SC2086
@@ -148,7 +159,7 @@ if [ -n "$needed" ] && ! { can_install && install $needed; }; then
 fi
 
 # Optional ones: tried once, then only mentioned.
-tried=.cache/setup_optional_tried
+tried=.cache/setup_optional_tried$tests
 # shellcheck disable=SC2086
 if [ -n "$optional" ] && { [ -e "$tried" ] || ! { can_install && install $optional; }; }; then
   mkdir -p .cache && touch "$tried"

@@ -69,8 +69,9 @@ endif()
 # The sanitizers cannot see into nvcc's objects; the emulator runs the same sources under them.
 if(FSDP_CUDA AND NOT SANITIZE AND FSDP_NVCC_VERSION VERSION_GREATER_EQUAL 12.4)
   set(FSDP_HAVE_CUDA ON)
-  # The GPU that is there, else Hopper, Ampere, and PTX for the rest. 90a-real: plain 90a would make
-  # PTX of a kind that no other GPU takes.
+  # The GPU that is there, and only that. Where none is, as on the login node of a cluster, one
+  # architecture too: each takes minutes. 80 is Ampere's code and PTX, which the driver of a newer GPU
+  # translates; no kernel here is written for one kind of GPU.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
     execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
                     OUTPUT_VARIABLE found ERROR_QUIET RESULT_VARIABLE no_gpu)
@@ -80,8 +81,10 @@ if(FSDP_CUDA AND NOT SANITIZE AND FSDP_NVCC_VERSION VERSION_GREATER_EQUAL 12.4)
         set(found 90a)
       endif()
       set(CMAKE_CUDA_ARCHITECTURES ${found}-real)
+      set(FSDP_CUDA_UNSEEN OFF CACHE INTERNAL "")
     else()
-      set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)
+      set(CMAKE_CUDA_ARCHITECTURES 80)
+      set(FSDP_CUDA_UNSEEN ON CACHE INTERNAL "")
     endif()
     set(CMAKE_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}" CACHE STRING
         "GPUs to build for: 90a-real (H100, H200), 80-real (A100), 90-virtual (PTX), ...")

@@ -12,6 +12,13 @@ macro(fsdp_need package debian)
   endif()
 endmacro()
 
+# What tools/setup.sh installs later is looked for again.
+if(NOT EXISTS ${PROJECT_SOURCE_DIR}/.cache/packages_installed)
+  file(WRITE ${PROJECT_SOURCE_DIR}/.cache/packages_installed "")
+endif()
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+             ${PROJECT_SOURCE_DIR}/.cache/packages_installed)
+
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 fsdp_need(Threads libc6-dev)
 fsdp_need(fmt libfmt-dev)

@@ -60,6 +60,13 @@ set(mode "${CMAKE_BUILD_TYPE}")
 if(SANITIZE)
   set(mode "SANITIZE=${SANITIZE}")
 endif()
+if(FSDP_HAVE_CUDA)
+  string(REPLACE ";" ", " cuda_for "${CMAKE_CUDA_ARCHITECTURES}")
+  if(FSDP_CUDA_UNSEEN)
+    string(APPEND cuda_for ": no GPU is here, newer ones translate the PTX of 80 as they load it; "
+                           "-DCMAKE_CUDA_ARCHITECTURES=90a-real for H100")
+  endif()
+endif()
 message(STATUS "")
 message(STATUS "fsdp.cpp: ${mode}, ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}, found:")
 fsdp_row(MPI ${FSDP_HAVE_MPI} "${mpi_version} (${MPIEXEC_EXECUTABLE})" "${no_mpi}")
@@ -68,10 +75,12 @@ fsdp_row(Eigen ${Eigen3_FOUND} "${Eigen3_VERSION} (${Eigen3_DIR})" "")
 fsdp_row(OpenMP ${FSDP_HAVE_OPENMP} "${OpenMP_CXX_VERSION} (${OpenMP_CXX_LIB_NAMES})"
          "${no_openmp}")
 fsdp_row(CUDA ${FSDP_HAVE_CUDA}
-         "${FSDP_NVCC_VERSION} (${FSDP_NVCC}) for ${CMAKE_CUDA_ARCHITECTURES}" "${no_cuda}")
+         "${FSDP_NVCC_VERSION} (${FSDP_NVCC}) for ${cuda_for}" "${no_cuda}")
 fsdp_row(cuBLAS "${FSDP_CUBLAS}" "${cublas_version}(${FSDP_CUBLAS})" "${no_cuda_library}")
 fsdp_row(cuDNN "${FSDP_CUDNN}" "${cudnn_version}(${FSDP_CUDNN})" "${no_cuda_library}")
 fsdp_row(NCCL "${FSDP_NCCL}" "${nccl_version}(${FSDP_NCCL})" "${no_cuda_library}")
 fsdp_row(emulator "${FSDP_HAVE_EMULATOR}" "CUDA kernels on the CPU, for tests (${FSDP_CUDA_INCLUDE})"
          "${no_emulator}")
+fsdp_row(tests "${doctest_FOUND}" "doctest ${doctest_VERSION}"
+         "`make test` installs what they need: doctest-dev, libboost-context-dev")
 message(STATUS "")
