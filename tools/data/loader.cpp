@@ -35,10 +35,10 @@ Loader::Loader(const LoaderOptions& options)
                 .seed = options.seed,
                 .last = options.last}) {}
 
-Batch Loader::batch(int64_t step) const {
+Batch Loader::batch(int64_t step, bool shifted_labels) const {
   const int64_t epoch = step / steps_per_epoch(), number = step % steps_per_epoch();
   Batch out;
-  out.sequence_length = options_.sequence_length;
+  out.length = options_.sequence_length;
   out.samples = sampler_.batch(epoch, number, options_.rank, options_.world);
   out.rows = static_cast<int64_t>(out.samples.size());
   const auto length = static_cast<size_t>(options_.sequence_length);
@@ -48,9 +48,9 @@ Batch Loader::batch(int64_t step) const {
     out.tokens.insert(out.tokens.end(), sequence.begin(), sequence.end());
   }
   out.labels = out.tokens;
-  out.epoch = epoch;
-  out.global_rows = sampler_.batch_size(number);
-  out.global_label_tokens = out.global_rows * packing_.labels_per_sequence();
+  const int64_t of_a_row =
+      shifted_labels ? packing_.labels_per_sequence() : options_.sequence_length;
+  out.global_label_tokens = sampler_.batch_size(number) * of_a_row;
   return out;
 }
 

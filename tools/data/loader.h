@@ -9,21 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "tools/data/batch.h"
 #include "tools/data/packing.h"
 #include "tools/data/sampler.h"
 
 namespace fsdp::data {
-
-struct Batch {
-  int64_t rows = 0;  // of this rank; may be 0 in a short last batch
-  int64_t sequence_length = 0;
-  std::vector<int32_t> tokens;   // (rows, sequence_length)
-  std::vector<int32_t> labels;   // (rows, sequence_length), not shifted: see packing.h
-  std::vector<int64_t> samples;  // (rows): index of the sequence in the data set
-  int64_t epoch = 0;
-  int64_t global_rows = 0;          // over all ranks
-  int64_t global_label_tokens = 0;  // predictions over all ranks: what the loss is a mean of
-};
 
 struct LoaderOptions {
   std::span<const int32_t> tokens;  // the data set; must outlive the loader
@@ -47,7 +37,9 @@ class Loader {
 
   int64_t sequences() const { return packing_.sequences(); }
   int64_t steps_per_epoch() const { return sampler_.batches_per_epoch(); }
-  Batch batch(int64_t step) const;  // counted from 0 over all epochs
+  // This rank's rows of a step, counted from 0 over all epochs; none, maybe, of a short last batch.
+  // `shifted_labels`: of the model; without a shift the first token of a row is predicted too.
+  Batch batch(int64_t step, bool shifted_labels = true) const;
 
  private:
   LoaderOptions options_;

@@ -24,29 +24,6 @@ StepValues StepHandle::read() const {
           .ended = landing_->written};
 }
 
-std::vector<Batch> split_rows(const Batch& batch, int64_t parts) {
-  std::vector<Batch> out;
-  int64_t first = 0;
-  for (int64_t i = 0; i < parts; ++i) {
-    const int64_t rows = batch.rows / parts + (i < batch.rows % parts ? 1 : 0);
-    const auto take = [&](const auto& from, int64_t width) {
-      if (from.empty()) return from;
-      const auto begin = from.begin() + first * width;
-      return std::decay_t<decltype(from)>(begin, begin + rows * width);
-    };
-    out.push_back({.rows = rows,
-                   .length = batch.length,
-                   .tokens = take(batch.tokens, batch.length),
-                   .labels = take(batch.labels, batch.length),
-                   .samples = take(batch.samples, 1),
-                   .mask = take(batch.mask, batch.length),
-                   .global_label_tokens = batch.global_label_tokens,
-                   .gradient_factor = batch.gradient_factor});
-    first += rows;
-  }
-  return out;
-}
-
 void freeze_parameters(const models::ModelConfig& config, const std::vector<std::string>& patterns,
                        const std::vector<Parameter*>& parameters) {
   for (const std::string& pattern : patterns) {
@@ -219,12 +196,13 @@ void Session::read_into(StepHandle& handle, T StepHandle::Landing::*place, const
 
 StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool training) {
   Stream& stream = backend_->compute_stream();
-  const std::vector<Batch> parts = split_rows(batch, options_.fsdp.micro_steps);
+  const int parts = options_.fsdp.micro_steps;
   Tensor total = Tensor::zeros(*backend_, Shape{}, DType::kF64);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    sharded_->begin_micro_step(i + 1 == parts.size());
-    const DeviceBatch device = upload(parts[i]);
-    const double weight = token_weight(parts[i]);
+  for (int i = 0; i < parts; ++i) {
+    sharded_->begin_micro_step(i + 1 == parts);
+    const Batch part = data::rows_of(batch, data::deal_rows(batch.rows, i, parts));
+    const DeviceBatch device = upload(part);
+    const double weight = token_weight(part);
     // The reduction averages over the ranks, the loss is a sum over them.
     const double scale = weight * world_.size() * batch.gradient_factor;
     const DropoutKey key = {.step = step, .micro_step = static_cast<uint32_t>(i)};

@@ -17,6 +17,7 @@
 #include "optim/clip.h"
 #include "optim/loss_scaler.h"
 #include "tools/config/choices.h"
+#include "tools/data/batch.h"
 #include "tools/launch/backend_choice.h"
 
 namespace fsdp::tools {
@@ -54,20 +55,10 @@ std::vector<DType> computed_dtypes(const comm::FsdpOptions& options);  // of the
 void check_buffers(Module& model, const comm::WrapPolicy& wrap, const comm::FsdpOptions& options,
                    int shards);
 
-// This rank's rows of one global batch. rows may be 0: the rank then computes an ignored row, so
+// This rank's rows of one global batch. Where it has none, the rank computes an ignored row, so
 // that it takes part in every collective. With several micro-steps the rows are split evenly,
 // earlier ones first.
-struct Batch {
-  int64_t rows = 0;
-  int64_t length = 0;
-  std::vector<int32_t> tokens = {};  // (rows, length)
-  std::vector<int32_t> labels = {};  // (rows, length), Hugging Face form: not shifted, -100 ignored
-  std::vector<int64_t> samples = {};  // (rows): global sample index, keys dropout
-  std::vector<int32_t> mask = {};     // (rows, length): 0 where a row is padded; empty: nowhere
-  int64_t global_label_tokens = 0;    // labels that count, over all ranks, after any shift
-  double gradient_factor = 1;         // of this rank's gradients: to try what bad ones do
-};
-std::vector<Batch> split_rows(const Batch& batch, int64_t parts);
+using data::Batch;
 
 struct StepValues {
   double loss = 0;       // as SessionOptions::loss_mean says, before the update

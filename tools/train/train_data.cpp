@@ -10,17 +10,6 @@
 namespace fsdp::tools {
 namespace {
 
-Batch session_batch(data::Batch batch, bool shifted_labels) {
-  return {
-      .rows = batch.rows,
-      .length = batch.sequence_length,
-      .tokens = std::move(batch.tokens),
-      .labels = std::move(batch.labels),
-      .samples = std::move(batch.samples),
-      // unshifted, the first token of a row is predicted too
-      .global_label_tokens = batch.global_label_tokens + (shifted_labels ? 0 : batch.global_rows)};
-}
-
 void check_files(const config::TrainConfig& config, const char* key,
                  const std::vector<std::string>& files) {
   for (const std::string& file : files) {
@@ -164,7 +153,7 @@ data::Loader TrainData::loader(const data::TokenCache& cache, comm::Communicator
 
 BatchSource TrainData::training(bool shifted_labels) const {
   return {.batches = config_.train.steps, .get = [this, shifted_labels](int64_t step) {
-            return session_batch(train_loader_->batch(step), shifted_labels);
+            return train_loader_->batch(step, shifted_labels);
           }};
 }
 
@@ -174,7 +163,7 @@ BatchSource TrainData::validation(bool shifted_labels) const {
   const int64_t limit = config_.train.eval_batches;
   return {.batches = limit > 0 ? std::min(limit, all) : all,
           .get = [this, shifted_labels](int64_t i) {
-            return session_batch(validation_loader_->batch(i), shifted_labels);
+            return validation_loader_->batch(i, shifted_labels);
           }};
 }
 

@@ -46,11 +46,11 @@ void DescribedSession::start(const ExpectedTraining& trajectory, DType dtype, Ad
   session_->initialise(fill);
 }
 
-Batch DescribedSession::my_part(const GlobalBatch& batch) const {
-  return part_of(batch, data::deal_rows(batch.rows, rank_.world.rank(), rank_.world.size()));
+Batch DescribedSession::my_part(const Batch& batch) const {
+  return data::rows_of(batch, data::deal_rows(batch.rows, rank_.world.rank(), rank_.world.size()));
 }
 
-Batch DescribedSession::begin_step(const GlobalBatch& batch, const StepEvents& events) {
+Batch DescribedSession::begin_step(const Batch& batch, const StepEvents& events) {
   session_->model().leave_out(events.left_out);
   Batch mine = my_part(batch);
   if (events.infinite_rank == rank_.world.rank()) {

@@ -28,9 +28,9 @@ class DescribedSession {
   const ExpectedResults& expected() const { return expected_; }
   const VerificationOptions& options() const { return options_; }
 
-  Batch my_part(const GlobalBatch& batch) const;
+  Batch my_part(const Batch& batch) const;
   // Leaves out what the events of a step say; the rank's part of the batch.
-  Batch begin_step(const GlobalBatch& batch, const StepEvents& events);
+  Batch begin_step(const Batch& batch, const StepEvents& events);
 
   // Of an adapter's folder only its own tensors are in the expected.
   bool is_compared(const Parameter& parameter) const;

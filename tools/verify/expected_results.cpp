@@ -14,31 +14,18 @@ namespace fs = std::filesystem;
 
 // ---------------------------------------------------------------------------- Batches
 
-int64_t GlobalBatch::label_tokens() const {
+namespace {
+
+// Labels that count: not ignored, not at position 0, which nothing predicts.
+int64_t label_tokens(const Batch& batch) {
   int64_t count = 0;
-  for (int64_t i = 0; i < rows * length; ++i) {
-    count += i % length != 0 && labels[static_cast<size_t>(i)] != kIgnoreIndex;
+  for (int64_t i = 0; i < batch.rows * batch.length; ++i) {
+    count += i % batch.length != 0 && batch.labels[static_cast<size_t>(i)] != kIgnoreIndex;
   }
   return count;
 }
 
-Batch part_of(const GlobalBatch& batch, const data::RowRange& range) {
-  const auto part = [&](const std::vector<int32_t>& all) {
-    const auto begin = all.begin() + range.first * batch.length;
-    return std::vector<int32_t>(begin, begin + range.count * batch.length);
-  };
-  Batch out = {.rows = range.count,
-               .length = batch.length,
-               .tokens = part(batch.tokens),
-               .labels = part(batch.labels),
-               .samples = {},
-               .mask = batch.mask.empty() ? std::vector<int32_t>() : part(batch.mask),
-               .global_label_tokens = batch.label_tokens()};
-  for (int64_t row = 0; row < range.count; ++row) {
-    out.samples.push_back(batch.first_sample + range.first + row);
-  }
-  return out;
-}
+}  // namespace
 
 // ---------------------------------------------------------------------------- Tensors
 
@@ -88,35 +75,29 @@ double ExpectedTensors::largest() const {
   return largest;
 }
 
-std::vector<GlobalBatch> read_batches(const ExpectedTensors& tensors, bool stacked) {
+std::vector<Batch> read_batches(const ExpectedTensors& tensors, bool stacked) {
   const std::vector<int64_t> shape = tensors.shape("input_ids");
   const std::string path = tensors.path().string();
   FSDP_CHECK(shape.size() >= (stacked ? 3 : 2), "{}: tensor \"input_ids\": too few dimensions: {}",
              path, Shape(shape).str());
   FSDP_CHECK(tensors.shape("labels") == shape, "{}: tensor \"labels\": expected {}, got {}", path,
              Shape(shape).str(), Shape(tensors.shape("labels")).str());
-  const std::vector<int32_t> tokens = tensors.read_integers("input_ids");
-  const std::vector<int32_t> labels = tensors.read_integers("labels");
-  std::vector<int32_t> mask;
+  Batch all = {.length = shape.back(),
+               .tokens = tensors.read_integers("input_ids"),
+               .labels = tensors.read_integers("labels")};
   const std::vector<std::string> names = tensors.names();
   if (std::find(names.begin(), names.end(), "attention_mask") != names.end()) {
     tensors.check_shape("attention_mask", shape);
-    mask = tensors.read_integers("attention_mask");
+    all.mask = tensors.read_integers("attention_mask");
   }
-  const int64_t steps = stacked ? shape.front() : 1, length = shape.back();
-  FSDP_CHECK(!tokens.empty(), "{}: tensor \"input_ids\": empty", path);
-  const int64_t size = static_cast<int64_t>(tokens.size()) / steps;
-  std::vector<GlobalBatch> out;
+  FSDP_CHECK(!all.tokens.empty(), "{}: tensor \"input_ids\": empty", path);
+  all.rows = static_cast<int64_t>(all.tokens.size()) / all.length;
+  for (int64_t row = 0; row < all.rows; ++row) all.samples.push_back(row);
+  const int64_t steps = stacked ? shape.front() : 1, rows = all.rows / steps;
+  std::vector<Batch> out;
   for (int64_t step = 0; step < steps; ++step) {
-    const auto part = [&](const std::vector<int32_t>& all) {
-      return std::vector<int32_t>(all.begin() + step * size, all.begin() + (step + 1) * size);
-    };
-    out.push_back({.rows = size / length,
-                   .length = length,
-                   .tokens = part(tokens),
-                   .labels = part(labels),
-                   .first_sample = step * size / length,
-                   .mask = mask.empty() ? mask : part(mask)});
+    out.push_back(data::rows_of(all, {.first = step * rows, .count = rows}));
+    out.back().global_label_tokens = label_tokens(out.back());
   }
   return out;
 }
@@ -185,7 +166,7 @@ ExpectedTraining read_model_trajectory(const fs::path& folder, const JsonPlace& 
              "{}: no such file: the folder has no training run; without --trajectory the rest is "
              "verified",
              path.string());
-  const std::vector<GlobalBatch> batches = read_batches(ExpectedTensors(path, "batch."), true);
+  const std::vector<Batch> batches = read_batches(ExpectedTensors(path, "batch."), true);
   const std::vector<JsonPlace> steps = json["steps"].elements();
   FSDP_CHECK(steps.size() == batches.size(),
              "{}: tensor \"batch.input_ids\": expected {} steps, "

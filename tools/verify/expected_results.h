@@ -22,7 +22,6 @@
 #include "core/io/safetensors.h"
 #include "models/config.h"
 #include "optim/adamw.h"
-#include "tools/data/row_range.h"
 #include "tools/train/session.h"
 #include "tools/verify/difference_report.h"
 
@@ -33,20 +32,6 @@ class Unsupported : public Error {
  public:
   using Error::Error;
 };
-
-// All rows of a batch; every rank knows it.
-struct GlobalBatch {
-  int64_t rows = 0;
-  int64_t length = 0;
-  std::vector<int32_t> tokens;     // (rows, length)
-  std::vector<int32_t> labels;     // (rows, length), Hugging Face form
-  int64_t first_sample = 0;        // global index of row 0
-  std::vector<int32_t> mask = {};  // (rows, length): 0 where padded; empty: nowhere
-
-  int64_t label_tokens() const;  // that count: not ignored, not at position 0
-};
-
-Batch part_of(const GlobalBatch& batch, const data::RowRange& range);
 
 // Tensors of one file whose names have a prefix in common ("grad.").
 class ExpectedTensors {
@@ -86,7 +71,7 @@ struct StepEvents {
 
 // One forward and backward pass. Limits are those of the README of the fixtures; empty: print only.
 struct ExpectedPass {
-  GlobalBatch batch;
+  Batch batch;
   StepEvents events;
   double loss = 0;
   Limit loss_limit;
@@ -105,7 +90,7 @@ struct ExpectedPass {
 };
 
 struct ExpectedStep {
-  GlobalBatch batch;
+  Batch batch;
   double learning_rate = 0;
   double loss = 0;
   double grad_norm = 0;              // of a skipped step: anything

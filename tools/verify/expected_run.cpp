@@ -30,7 +30,7 @@ struct DescribedRun {
 struct RunFolder {
   fs::path folder;
   JsonPlace json;
-  std::vector<GlobalBatch> batches;
+  std::vector<Batch> batches;
 };
 
 // ---------------------------------------------------------------------------- What is supported

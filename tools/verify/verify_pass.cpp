@@ -64,7 +64,7 @@ void PassVerification::check_pass(const ExpectedPass& pass) {
 }
 
 void PassVerification::check_logits(const ExpectedPass& pass, const std::string& title) {
-  const GlobalBatch& batch = pass.batch;
+  const Batch& batch = pass.batch;
   const int64_t V = run_.expected().config.vocabulary;
   std::vector<double> expected;
   agree(run_.world(), [&] {

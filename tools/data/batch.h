@@ -1,0 +1,26 @@
+// Rows of tokens as a model gets them: a whole batch, or the part of it that is one rank's. Not
+// here: which rows those are (sampler.h, row_range.h), copying them to a device (tools/train).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tools/data/row_range.h"
+
+namespace fsdp::data {
+
+struct Batch {
+  int64_t rows = 0;  // 0: nothing for this rank
+  int64_t length = 0;
+  std::vector<int32_t> tokens = {};  // (rows, length)
+  std::vector<int32_t> labels = {};  // (rows, length), Hugging Face form: not shifted, -100 ignored
+  std::vector<int64_t> samples = {};  // (rows): global sample index, keys dropout
+  std::vector<int32_t> mask = {};     // (rows, length): 0 where a row is padded; empty: nowhere
+  int64_t global_label_tokens = 0;    // labels that count, over all ranks, after any shift
+  double gradient_factor = 1;         // of this rank's gradients: to try what bad ones do
+};
+
+// Some of the rows; what is said of all ranks stays.
+Batch rows_of(const Batch& batch, const RowRange& range);
+
+}  // namespace fsdp::data
