@@ -1,7 +1,27 @@
 // The rules; contract: options.h.
 #include "comm/fsdp/options.h"
 
+#include <array>
+
 namespace fsdp::comm {
+
+std::string_view choice_name(Strategy strategy) {
+  constexpr std::array<std::string_view, 6> kNames = {"full_shard",      "shard_grad_op",
+                                                      "shard_optimizer", "no_shard",
+                                                      "hybrid_shard",    "hybrid_shard_zero2"};
+  return kNames.at(static_cast<size_t>(strategy));
+}
+
+std::string_view choice_name(BackwardPrefetch prefetch) {
+  constexpr std::array<std::string_view, 3> kNames = {"pre", "post", "none"};
+  return kNames.at(static_cast<size_t>(prefetch));
+}
+
+std::string_view choice_name(Accumulation accumulation) {
+  constexpr std::array<std::string_view, 3> kNames = {"reduce_each", "reduce_scatter_each",
+                                                      "reduce_last"};
+  return kNames.at(static_cast<size_t>(accumulation));
+}
 
 bool is_hybrid(Strategy strategy) {
   return strategy == Strategy::kHybridShard || strategy == Strategy::kHybridShardZero2;
@@ -54,9 +74,8 @@ std::vector<std::string> texts_of(const FsdpOptions& options) {
                backward_prefetch, units_in_flight, separate_reduce, release_arena, accumulation,
                micro_steps, absent_is_zero, detect_overflow, fixed_order, rounding_seed, units] =
       options;
-  const auto number = [](auto choice) { return static_cast<int>(choice); };
   return {
-      fmt::format("strategy {}", number(strategy)),
+      fmt::format("strategy {}", choice_name(strategy)),
       fmt::format("shard_size {}", shard_size),
       fmt::format("reshard_after_forward {}",
                   reshard_after_forward ? *reshard_after_forward ? "true" : "false" : "default"),
@@ -68,11 +87,11 @@ std::vector<std::string> texts_of(const FsdpOptions& options) {
       fmt::format("force_sum {}", force_sum),
       fmt::format("split_division {}", split_division),
       fmt::format("forward_prefetch {}", forward_prefetch),
-      fmt::format("backward_prefetch {}", number(backward_prefetch)),
+      fmt::format("backward_prefetch {}", choice_name(backward_prefetch)),
       fmt::format("units_in_flight {}", units_in_flight),
       fmt::format("separate_reduce {}", separate_reduce),
       fmt::format("release_arena {}", release_arena),
-      fmt::format("accumulation {}", number(accumulation)),
+      fmt::format("accumulation {}", choice_name(accumulation)),
       fmt::format("micro_steps {}", micro_steps),
       fmt::format("absent_is_zero {}", absent_is_zero),
       fmt::format("detect_overflow {}", detect_overflow),

@@ -93,6 +93,11 @@ struct FsdpOptions {
   bool operator==(const FsdpOptions&) const = default;
 };
 
+// As in the configuration: "full_shard".
+std::string_view choice_name(Strategy strategy);
+std::string_view choice_name(BackwardPrefetch prefetch);
+std::string_view choice_name(Accumulation accumulation);
+
 bool is_hybrid(Strategy strategy);  // shard groups that are replicas of each other
 
 // Ranks of a shard group of `world` ranks. Error, "fsdp.shard_size: ...", when there are no groups

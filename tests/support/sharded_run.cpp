@@ -415,22 +415,6 @@ cpu::CpuOptions random_delays(uint64_t seed, int longest_us) {
   return options;
 }
 
-std::string name_of(comm::Strategy strategy) {
-  switch (strategy) {
-    case comm::Strategy::kFullShard:
-      return "full_shard";
-    case comm::Strategy::kShardGradOp:
-      return "shard_grad_op";
-    case comm::Strategy::kShardOptimizer:
-      return "shard_optimizer";
-    case comm::Strategy::kNoShard:
-      return "no_shard";
-    case comm::Strategy::kHybridShard:
-      return "hybrid_shard";
-    case comm::Strategy::kHybridShardZero2:
-      return "hybrid_shard_zero2";
-  }
-  return "?";
-}
+std::string name_of(comm::Strategy strategy) { return std::string(choice_name(strategy)); }
 
 }  // namespace fsdp::test

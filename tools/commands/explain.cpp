@@ -38,7 +38,7 @@ std::string format_memory(const MemoryPlan& plan) {
 
 std::string describe(const SessionOptions& options, GroupSizes groups, int world) {
   std::string out = fmt::format("{}; {} on {} rank{}", tools::describe(options.model),
-                                name_of(options.fsdp.strategy), world, world == 1 ? "" : "s");
+                                choice_name(options.fsdp.strategy), world, world == 1 ? "" : "s");
   if (groups.shards > 1 && groups.replicas > 1) {
     out += fmt::format(": {} replicas of {} shards", groups.replicas, groups.shards);
   }

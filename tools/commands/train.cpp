@@ -98,9 +98,9 @@ int TrainRun::run() {
       rank_.backend.cuda
           ? (config_.runtime.share_gpus ? "on GPUs" : "a GPU each")
           : fmt::format("{} thread{} each", rank_.threads, rank_.threads == 1 ? "" : "s");
-  say(fmt::format("{}; {} on {} rank{}, {}, {}", describe(model_), name_of(config_.fsdp.strategy),
-                  rank_.world.size(), rank_.world.size() == 1 ? "" : "s", means,
-                  fsdp::name_of(config_.train.dtype)));
+  say(fmt::format("{}; {} on {} rank{}, {}, {}", describe(model_),
+                  choice_name(config_.fsdp.strategy), rank_.world.size(),
+                  rank_.world.size() == 1 ? "" : "s", means, fsdp::name_of(config_.train.dtype)));
   if (const std::string trained = describe_trained(session_->parameters()); !trained.empty()) {
     say(trained);
   }
@@ -278,7 +278,7 @@ void TrainRun::summarise(const TrainOutcome& outcome) {
       model_.shifted_labels ? data_.bigram_entropy() : std::nullopt;
   write_summary(directory_ / "metrics.json",
                 {.model = describe(model_),
-                 .strategy = name_of(config_.fsdp.strategy),
+                 .strategy = std::string(choice_name(config_.fsdp.strategy)),
                  .dtype = std::string(fsdp::name_of(config_.train.dtype)),
                  .world_size = rank_.world.size(),
                  .threads_per_rank = rank_.threads,

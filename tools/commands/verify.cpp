@@ -31,7 +31,8 @@ struct VerifyOptions {
 constexpr int kUnsupportedStatus = 2;
 
 std::string strategy_text(const VerifyOptions& options, const ExpectedResults& expected) {
-  return options.strategy.empty() ? config::text_of(expected.run.fsdp.strategy) : options.strategy;
+  return options.strategy.empty() ? std::string(choice_name(expected.run.fsdp.strategy))
+                                  : options.strategy;
 }
 
 void print_json(const VerifyOptions& options, const ExpectedResults& expected, const Report& report,

@@ -116,7 +116,7 @@ void check_fsdp(const FsdpSection& c) {
   at_least<int64_t>("fsdp.shard_size", c.shard_size, 0);
   FSDP_CHECK(!hybrid || c.shard_size > 0,
              "fsdp.shard_size: strategy: {} needs it, the number of ranks of a shard group",
-             text_of(c.strategy));
+             choice_name(c.strategy));
   FSDP_CHECK(hybrid || c.shard_size == 0,
              "fsdp.shard_size: only the hybrid strategies use it, got {}", c.shard_size);
   at_least<int64_t>("fsdp.reshard_group_size", c.reshard_group_size, 0);
@@ -209,7 +209,7 @@ void add_sharding(const TrainConfig& config, std::vector<Effect>& effects) {
   const bool sharded = c.strategy != comm::Strategy::kNoShard;
   const bool reshards = gives_back(c);
   const bool replicas = !sharded || comm::is_hybrid(c.strategy);
-  const std::string strategy = "with strategy: " + text_of(c.strategy);
+  const std::string strategy = fmt::format("with strategy: {}", choice_name(c.strategy));
   const std::string kept =
       sharded && c.reshard_after_forward ? "with reshard_after_forward: false" : strategy;
   effects.push_back({"fsdp.reshard_after_forward", sharded, strategy});

@@ -230,9 +230,8 @@ void check_config(const TrainConfig& config);
 
 // The whole configuration, every field, in a form that read_config gives back unchanged.
 std::string to_yaml(const TrainConfig& config);
-// As in the file.
-std::string text_of(comm::Strategy strategy);
-comm::Strategy parse_strategy(const std::string& text);  // Error when there is none of that name
+// The other way than comm::choice_name. Error when there is none of that name.
+comm::Strategy parse_strategy(const std::string& text);
 std::vector<std::string> strategy_names();
 // One line per field: key, [default], what it means.
 std::string config_help();

@@ -66,8 +66,6 @@ std::string to_yaml(const TrainConfig& config) {
   return writer.text;
 }
 
-std::string text_of(comm::Strategy strategy) { return value_text(strategy); }
-
 comm::Strategy parse_strategy(const std::string& text) {
   comm::Strategy strategy{};
   FSDP_CHECK(read_text(text, strategy), "strategy: expected {}, got \"{}\"",

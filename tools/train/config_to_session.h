@@ -36,7 +36,6 @@ std::string model_override(const std::string& name);
 std::string describe(const models::ModelConfig& model);
 // "896 of 21,600 parameters are trained (4.1481 %)", or "" when all are.
 std::string describe_trained(const std::vector<Parameter*>& parameters);
-std::string name_of(comm::Strategy strategy);  // as in the configuration
 
 // The most positions that one forward of a rank has.
 int64_t positions_of_pass(const config::TrainConfig& config, int ranks);

@@ -104,7 +104,7 @@ TEST_CASE("fsdp options: what does not fit together is refused by name") {
 TEST_CASE("fsdp options: a rank that differs in any of them is told which") {
   using Change = void (*)(FsdpOptions&);
   const std::pair<const char*, Change> changes[] = {
-      {"strategy 1", [](FsdpOptions& o) { o.strategy = Strategy::kShardGradOp; }},
+      {"strategy shard_grad_op", [](FsdpOptions& o) { o.strategy = Strategy::kShardGradOp; }},
       {"shard_size 2", [](FsdpOptions& o) { o.shard_size = 2; }},
       {"reshard_after_forward true", [](FsdpOptions& o) { o.reshard_after_forward = true; }},
       {"reshard_group_size 1", [](FsdpOptions& o) { o.reshard_group_size = 1; }},
@@ -114,12 +114,13 @@ TEST_CASE("fsdp options: a rank that differs in any of them is told which") {
       {"force_sum true", [](FsdpOptions& o) { o.force_sum = true; }},
       {"split_division true", [](FsdpOptions& o) { o.split_division = true; }},
       {"forward_prefetch 2", [](FsdpOptions& o) { o.forward_prefetch = 2; }},
-      {"backward_prefetch 2",
+      {"backward_prefetch none",
        [](FsdpOptions& o) { o.backward_prefetch = BackwardPrefetch::kNone; }},
       {"units_in_flight 3", [](FsdpOptions& o) { o.units_in_flight = 3; }},
       {"separate_reduce false", [](FsdpOptions& o) { o.separate_reduce = false; }},
       {"release_arena true", [](FsdpOptions& o) { o.release_arena = true; }},
-      {"accumulation 2", [](FsdpOptions& o) { o.accumulation = Accumulation::kReduceLast; }},
+      {"accumulation reduce_last",
+       [](FsdpOptions& o) { o.accumulation = Accumulation::kReduceLast; }},
       {"micro_steps 3", [](FsdpOptions& o) { o.micro_steps = 3; }},
       {"absent_is_zero true", [](FsdpOptions& o) { o.absent_is_zero = true; }},
       {"detect_overflow true", [](FsdpOptions& o) { o.detect_overflow = true; }},

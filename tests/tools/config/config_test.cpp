@@ -241,6 +241,24 @@ TEST_CASE("the help names every key of the file form") {
                        "hybrid_shard, hybrid_shard_zero2)"));
 }
 
+template <typename T>
+void check_names(std::initializer_list<T> choices) {
+  for (const T choice : choices) {
+    CAPTURE(comm::choice_name(choice));
+    CHECK(value_text(choice) == comm::choice_name(choice));
+  }
+}
+
+TEST_CASE("sharding tells other ranks its choices by the names of the file") {
+  using enum comm::Strategy;
+  check_names(
+      {kFullShard, kShardGradOp, kShardOptimizer, kNoShard, kHybridShard, kHybridShardZero2});
+  check_names(
+      {comm::BackwardPrefetch::kPre, comm::BackwardPrefetch::kPost, comm::BackwardPrefetch::kNone});
+  check_names({comm::Accumulation::kReduceEach, comm::Accumulation::kReduceScatterEach,
+               comm::Accumulation::kReduceLast});
+}
+
 TEST_CASE("a file and overrides") {
   const std::string yaml = "train:\n  lr: 1e-3\n  steps: 20\ndata:\n  train: a.txt\n";
   const TrainConfig c =
