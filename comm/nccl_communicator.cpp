@@ -2,10 +2,10 @@
 #include "comm/nccl_communicator.h"
 
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <thread>
 
+#include "comm/exchange.h"
 #include "comm/host_collectives.h"
 
 namespace fsdp::comm {
@@ -277,9 +277,7 @@ std::unique_ptr<Communicator> make_nccl_world(Communicator& control, const NcclO
   if (control.rank() == 0) {
     job->settle(nullptr, job->library.get_unique_id(&id), "ncclGetUniqueId");
   }
-  const std::string first =
-      control.exchange(control.rank() == 0 ? std::string(id.bytes, sizeof id.bytes) : "")[0];
-  std::memcpy(id.bytes, first.data(), sizeof id.bytes);
+  id = exchange_values(control, id)[0];  // rank 0's
   nccl::Config config = config_of(options);
   nccl::Comm comm = job->make(nullptr, "ncclCommInitRank", [&](nccl::Comm* to) {
     return job->library.init_rank(to, control.size(), id, control.rank(), &config);

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "comm/exchange.h"
+
 namespace fsdp::tools {
 namespace {
 
@@ -182,7 +184,7 @@ class CollectiveBench {
 
   int64_t sum_over_ranks(int64_t mine) {
     int64_t sum = 0;
-    for (const std::string& each : world_.exchange(std::to_string(mine))) sum += std::stoll(each);
+    for (const int64_t each : comm::exchange_values(world_, mine)) sum += each;
     return sum;
   }
 
@@ -205,12 +207,8 @@ class CollectiveBench {
     for (int64_t i = 0; i < calls; ++i) call();
     backend_.synchronize(stream);
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    const int64_t ns = std::llround(passed.count() * 1e9);
-    double slowest = 0;
-    for (const std::string& each : world_.exchange(std::to_string(ns))) {
-      slowest = std::max(slowest, std::stod(each));
-    }
-    return slowest * 1e-9 / static_cast<double>(calls);
+    const std::vector<double> all = comm::exchange_values(world_, passed.count());
+    return *std::max_element(all.begin(), all.end()) / static_cast<double>(calls);
   }
 
   comm::Communicator& world_;

@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "comm/exchange.h"
 #include "core/io/file.h"
 #include "core/trace_phases.h"
 #include "models/adapter_folder.h"
@@ -262,12 +263,15 @@ void TrainRun::summarise(const TrainOutcome& outcome) {
                          .ledger = session_->backend().ledger().usage(),
                          .process_ranks = rank_.local_ranks,
                          .resident_growth = process_memory().peak_resident - resident_before_};
-  const std::string mine = fmt::format("{} {}", memory.ledger.total_peak, bytes_of(trace_));
-  const std::vector<std::string> all =
-      rank_.local_ranks > 1 ? rank_.world.exchange(mine) : std::vector<std::string>{mine};
-  for (const std::string& rank : all) {
-    memory.process_ledger += std::stoull(rank);
-    memory.trace += std::stoull(rank.substr(rank.find(' ')));
+  struct OfRank {
+    size_t peak, trace;
+  };
+  const OfRank mine = {memory.ledger.total_peak, bytes_of(trace_)};
+  const std::vector<OfRank> of_process =
+      rank_.local_ranks > 1 ? comm::exchange_values(rank_.world, mine) : std::vector<OfRank>{mine};
+  for (const OfRank& rank : of_process) {
+    memory.process_ledger += rank.peak;
+    memory.trace += rank.trace;
   }
   if (!speaks()) return;
   std::optional<CommunicationOverlap> overlap;

@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "comm/exchange.h"
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
@@ -102,9 +103,8 @@ int run_verify(const VerifyOptions& options, RankContext& rank) {
       unsupported = error.what();
     }
   });
-  for (const std::string& reason : rank.world.exchange(unsupported)) {
-    if (reason.empty()) continue;
-    if (rank.world.rank() == 0) print_unsupported(options, reason);
+  if (const auto reason = comm::first_to_say(rank.world, unsupported)) {
+    if (rank.world.rank() == 0) print_unsupported(options, reason->text);
     return kUnsupportedStatus;
   }
   if (options.tolerance >= 0) expected.set_all_limits(options.tolerance);

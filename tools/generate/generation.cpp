@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <limits>
 #include <optional>
 
+#include "comm/exchange.h"
 #include "core/kv_cache.h"
 #include "models/key_bias.h"
 #include "models/token_padding.h"
@@ -112,11 +112,8 @@ class BatchDecoder {
 
 // The tokens that all ranks chose, in order of rows. Collective.
 Ids tokens_of_all_ranks(comm::Communicator& world, const Ids& own) {
-  const std::string mine(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(int32_t));
   Ids all;
-  for (const std::string& bytes : world.exchange(mine)) {
-    Ids part(bytes.size() / sizeof(int32_t));
-    std::memcpy(part.data(), bytes.data(), bytes.size());
+  for (const Ids& part : comm::exchange_lists(world, own)) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

@@ -5,27 +5,16 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <sstream>
 
 #include <unistd.h>
+
+#include "comm/exchange.h"
 
 namespace fsdp::tools {
 namespace {
 
 constexpr int kAtOnce = 2;                               // collectives: a gather and a reduction
 constexpr const char* kMatmulChoices = ".cache/matmul";  // beside .cache/tokens
-
-RankGpus parse(const std::string& said) {  // a line each, in the order of the fields
-  std::istringstream lines(said);
-  std::string first;
-  RankGpus rank;
-  std::getline(lines, first);
-  rank.first_of_host = std::stoi(first);
-  std::getline(lines, rank.host);
-  std::getline(lines, rank.reason);
-  for (std::string id; std::getline(lines, id);) rank.gpus.push_back(id);
-  return rank;
-}
 
 // By rank, its place among those that it sees. Who sees fewest takes first, one that fewest have
 // taken: ranks that all see the same take them in turn.
@@ -149,10 +138,9 @@ void choose_attention(comm::Communicator& world, const std::string& attention, G
     gpu.cuda->attention = cuda::AttentionChoice::kOwn;
     return;
   }
-  const std::vector<std::string> missing = world.exchange(cuda::cudnn_missing());
-  for (size_t r = 0; r < missing.size(); ++r) {
-    FSDP_CHECK(missing[r].empty(), "runtime.attention: cudnn, but on rank {}: {}", r, missing[r]);
-  }
+  const auto missing = comm::first_to_say(world, cuda::cudnn_missing());
+  FSDP_CHECK(!missing, "runtime.attention: cudnn, but on rank {}: {}", missing->rank,
+             missing->text);
   gpu.cuda->attention = cuda::AttentionChoice::kCudnn;
 }
 
@@ -166,11 +154,10 @@ TransportChoice choose_transport(comm::Communicator& world, const std::string& t
              "runtime.gpu_transport: nccl is between GPUs, but the CPU computes");
   if (!gpu.cuda || transport == "host") return {};
   if (automatic && (gpu.shared || world.size() == 1)) return {};
-  const std::vector<std::string> missing = world.exchange(comm::nccl_missing());
-  for (size_t r = 0; r < missing.size(); ++r) {
-    if (missing[r].empty()) continue;
-    FSDP_CHECK(!wanted, "runtime.gpu_transport: nccl, but on rank {}: {}", r, missing[r]);
-    return {false, fmt::format("collectives go through the host: rank {}: {}", r, missing[r])};
+  if (const auto missing = comm::first_to_say(world, comm::nccl_missing())) {
+    const auto& [rank, reason] = *missing;
+    FSDP_CHECK(!wanted, "runtime.gpu_transport: nccl, but on rank {}: {}", rank, reason);
+    return {false, fmt::format("collectives go through the host: rank {}: {}", rank, reason)};
   }
   if (gpu.shared) comm::check_shared_devices();
   return {true, gpu.shared ? "NCCL lets ranks share a GPU, which is an experiment of its own" : ""};
@@ -187,11 +174,15 @@ void divide_multiprocessors(int nccl_ctas, const TransportChoice& transport, Gpu
 std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, int first_of_host,
                                     const std::string& backend) {
   const cuda::DeviceCount mine = backend == "cpu" ? cuda::DeviceCount{} : cuda::count_devices();
+  const std::vector<int> first = comm::exchange_values(world, first_of_host);
+  std::vector<std::string> about = {host_name(), mine.reason};
+  about.insert(about.end(), mine.ids.begin(), mine.ids.end());
   std::vector<RankGpus> ranks;
-  const std::string text = fmt::format("{}\n{}\n{}\n{}", first_of_host, host_name(), mine.reason,
-                                       fmt::join(mine.ids, "\n"));
-  for (const std::string& said : world.exchange(text)) {
-    ranks.push_back(parse(said));
+  for (const std::vector<std::string>& said : comm::exchange_texts(world, about)) {
+    ranks.push_back({.first_of_host = first[ranks.size()],
+                     .host = said[0],
+                     .reason = said[1],
+                     .gpus = {said.begin() + 2, said.end()}});
   }
   return ranks;
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "comm/agreement.h"
+#include "comm/exchange.h"
 #include "comm/local_transport.h"
 #include "comm/mpi_transport.h"
 #include "tools/launch/rank_watch.h"
@@ -69,14 +70,14 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
   rings.add_rank(world.rank(), world.rings());
   check_same_settings(world, "options", options.same_on_all);
   const Cores cores = usable_cores();
-  const std::string host = host_name() + " ", mine = host + cores.list;
-  const std::vector<std::string> all = world.exchange(mine);
+  const std::vector<std::string> mine = {host_name(), cores.list};
+  const auto all = comm::exchange_texts(world, mine);
   const CoreSharing sharing = {
       .usable = cores.count,
       .of_machine = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)),
       .ranks = static_cast<int>(std::count(all.begin(), all.end(), mine)),
       .ranks_on_host = static_cast<int>(std::count_if(
-          all.begin(), all.end(), [&](const std::string& s) { return s.starts_with(host); })),
+          all.begin(), all.end(), [&](const auto& other) { return other[0] == mine[0]; })),
       .bound_by_launcher = environment().bound};
   const ThreadChoice choice = choose_threads(options.threads, sharing);
   if (world.rank() == 0 && !choice.warning.empty()) print_line("warning: " + choice.warning);
@@ -136,17 +137,17 @@ std::vector<Peer> find_peers(comm::Communicator& world) {
   // A process number means something only within its namespace.
   char space[64] = "";
   if (::readlink("/proc/self/ns/pid", space, sizeof space - 1) < 0) space[0] = 0;
-  const std::string host = host_name(), here = host + " " + space;
+  const std::vector<std::string> here = {host_name(), space};
+  const auto places = comm::exchange_texts(world, here);
+  const std::vector<pid_t> processes = comm::exchange_values(world, ::getpid());
   std::vector<Peer> peers;
-  const std::vector<std::string> all = world.exchange(fmt::format("{} {}", ::getpid(), here));
   for (int rank = 0; rank < world.size(); ++rank) {
-    const std::string& text = all[static_cast<size_t>(rank)];
     if (rank == world.rank()) continue;
-    const std::string there = text.substr(text.find(' ') + 1);
+    const auto r = static_cast<size_t>(rank);
     peers.push_back({.rank = rank,
-                     .host = there.substr(0, there.find(' ')),
-                     .process = static_cast<pid_t>(std::stol(text)),
-                     .reachable = there == here && space[0] != 0});
+                     .host = places[r][0],
+                     .process = processes[r],
+                     .reachable = places[r] == here && space[0] != 0});
   }
   return peers;
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "comm/exchange.h"
 #include "tools/launch/launch.h"
 
 namespace fsdp::tools {
@@ -136,12 +137,10 @@ void Trainer::fail_not_finite(const IssuedStep& issued, const StepValues& values
   const std::string what = fmt::format("step {}: loss {}, gradient norm {}: not finite",
                                        issued.step + 1, values.loss, values.grad_norm);
   session_.end_step();  // the step after this one stands between backward and update
-  const std::vector<std::string> units =
-      session_.world().exchange(session_.first_nonfinite_unit(issued.batch));
-  for (size_t rank = 0; rank < units.size(); ++rank) {
-    if (units[rank].empty()) continue;
+  const std::string mine = session_.first_nonfinite_unit(issued.batch);
+  if (const auto unit = comm::first_to_say(session_.world(), mine)) {
     throw AgreedError(
-        fmt::format("{}; first in the output of unit {} on rank {}", what, units[rank], rank));
+        fmt::format("{}; first in the output of unit {} on rank {}", what, unit->text, unit->rank));
   }
   throw AgreedError(what + "; all units' outputs are finite, so it is in the gradients");
 }
