@@ -101,10 +101,12 @@ class Backend {
   virtual void activation_forward(Stream& stream, Activation kind, const Tensor& x, Tensor& y) = 0;
   virtual void activation_backward(Stream& stream, Activation kind, const Tensor& x,
                                    const Tensor& dy, Tensor& dx) = 0;
-  // y = silu(gate) * up; all of one shape. dgate and dup may be the memory of gate's or dy's owner.
-  virtual void swiglu_forward(Stream& stream, const Tensor& gate, const Tensor& up, Tensor& y) = 0;
-  virtual void swiglu_backward(Stream& stream, const Tensor& gate, const Tensor& up,
-                               const Tensor& dy, Tensor& dgate, Tensor& dup) = 0;
+  // y = activation(gate) * up, with kNone gate * up; all of one shape. dgate and dup may be the
+  // memory of gate's or dy's owner.
+  virtual void glu_forward(Stream& stream, Activation kind, const Tensor& gate, const Tensor& up,
+                           Tensor& y) = 0;
+  virtual void glu_backward(Stream& stream, Activation kind, const Tensor& gate, const Tensor& up,
+                            const Tensor& dy, Tensor& dgate, Tensor& dup) = 0;
   virtual void rope(Stream& stream, const RopeArgs& args) = 0;
   // Rows [first, first + T) of every sample of `to` = the T rows of `from`, head by head. Apart in
   // memory; one dtype, heads and head_dim.

@@ -13,8 +13,28 @@ namespace fsdp {
 
 class Tensor;
 
-// kGeluBloom: kGeluTanh with constants rounded to eight digits, as BLOOM was trained.
-enum class Activation : uint8_t { kNone, kGeluTanh, kGeluErf, kGeluBloom, kRelu };
+// kGeluBloom: kGeluTanh with constants rounded to eight digits, as BLOOM was trained; kGeluFast:
+// with sqrt(2 / pi) rounded to ten digits. kGeluClipped: kGeluErf within [-10, 10]. kQuickGelu:
+// x sigmoid(1.702 x). kLeakyRelu: 0.01 x below 0. kMish: x tanh(log(1 + e^x)). kLaplace: a normal
+// distribution function, of mean 0.707107 and deviation 0.282095.
+enum class Activation : uint8_t {
+  kNone,
+  kGeluTanh,
+  kGeluErf,
+  kGeluBloom,
+  kRelu,
+  kGeluFast,
+  kGeluClipped,
+  kQuickGelu,
+  kSilu,
+  kReluSquared,
+  kRelu6,
+  kLeakyRelu,
+  kTanh,
+  kSigmoid,
+  kMish,
+  kLaplace
+};
 
 // c = op(a) op(b) [+ bias] [+ c]; accumulated in the accumulation dtype, rounded once on store.
 // a and b share one dtype; c has that dtype or its accumulation dtype.

@@ -3,12 +3,12 @@
 
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "core/io/file.h"
 #include "core/io/safetensors.h"
 #include "models/causal_lm.h"
 #include "models/config_keys.h"
+#include "models/ignored_keys.h"
 #include "models/names.h"
 
 namespace fsdp::models {
@@ -21,59 +21,74 @@ bool is_adapter_folder(const fs::path& folder) { return fs::exists(folder / kAda
 
 namespace {
 
-// Keys that change nothing here. PEFT itself corrects a wrong fan_in_fan_out, the layout of the
-// base's weights.
-const std::set<std::string> kWithoutEffect = {
-    "auto_mapping", "fan_in_fan_out",    "inference_mode", "megatron_core",
-    "peft_version", "qalora_group_size", "revision",       "task_type"};
-const std::set<std::string> kRead = {"base_model_name_or_path",
-                                     "bias",
-                                     "init_lora_weights",
-                                     "lora_alpha",
-                                     "lora_dropout",
-                                     "peft_type",
-                                     "r",
-                                     "target_modules",
-                                     "use_rslora"};
-
-void refuse_unknown(const Json& json, const std::string& where) {
-  for (const auto& [key, value] : json.items()) {
-    if (kWithoutEffect.contains(key) || kRead.contains(key)) continue;
+// Keys that this program does not know are refused unless they are off.
+void refuse_unknown(const ConfigKeys& keys, const Json& json) {
+  for (const std::string& key : keys.unasked()) {
+    if (is_ignored(ignored_adapter_keys(), key)) continue;
+    const Json& value = json.at(key);
     const bool off = value.is_null() || value == false || value == "" ||
                      (value.is_structured() && value.empty());
-    FSDP_CHECK(off, "{}: {}: {} is not supported by this build", where, key, value.dump());
+    FSDP_CHECK(off, "{}: {}: {} is not supported by this build", keys.where(), key, value.dump());
   }
 }
 
-void refuse_other_kinds(const Json& json, const std::string& where) {
+void refuse_other_kinds(const ConfigKeys& keys, const Json& json) {
   const auto refuse_unless_one_of = [&](const char* key, std::initializer_list<Json> known) {
-    if (!json.contains(key)) return;
+    if (keys.absent(key)) return;
     for (const Json& value : known) {
       if (json.at(key) == value) return;
     }
-    fail("{}: {}: {} is not supported by this build", where, key, json.at(key).dump());
+    fail("{}: {}: {} is not supported by this build", keys.where(), key, json.at(key).dump());
   };
   refuse_unless_one_of("peft_type", {"LORA"});
   refuse_unless_one_of("bias", {"none"});
   // How training began. The others change the base's weights too.
-  refuse_unless_one_of("init_lora_weights", {true, false, "gaussian"});
+  refuse_unless_one_of("init_lora_weights", {true, false, "gaussian", "orthogonal", "eva"});
 }
 
-void read_targets(const Json& json, const std::string& where, LoraConfig& lora) {
-  const Json targets = json.value("target_modules", Json());
-  if (targets.is_string() && targets != "all-linear") {
-    lora.target_pattern = targets.get<std::string>();
-  } else if (targets.is_string()) {
-    lora.targets = {targets.get<std::string>()};
-  } else if (!targets.is_null()) {
-    FSDP_CHECK(targets.is_array(), "{}: target_modules: expected a list or a string, got {}", where,
-               targets.dump());
-    for (const Json& target : targets) {
-      FSDP_CHECK(target.is_string(), "{}: target_modules: expected names, got {}", where,
-                 target.dump());
-      lora.targets.push_back(target.get<std::string>());
-    }
+// A list of names, or one regular expression.
+void read_names(const ConfigKeys& keys, const Json& json, const char* key,
+                std::vector<std::string>& names, std::string& pattern) {
+  if (!keys.has(key)) return;
+  const Json& value = json.at(key);
+  FSDP_CHECK(value.is_string() || value.is_array(), "{}: {}: expected a list or a string, got {}",
+             keys.where(), key, value.dump());
+  if (value.is_string()) {
+    pattern = value.get<std::string>();
+  } else {
+    names = keys.strings(key);
   }
+}
+
+// One value or a list of them.
+std::vector<std::string> one_or_more_names(const ConfigKeys& keys, const Json& json,
+                                           const char* key) {
+  if (!keys.has(key) || json.at(key).is_array()) return keys.strings(key);
+  const std::string name = keys.get<std::string>(key);
+  return name.empty() ? std::vector<std::string>() : std::vector<std::string>{name};
+}
+
+void read_blocks(const ConfigKeys& keys, const Json& json, LoraConfig& lora) {
+  lora.blocks = keys.tokens("layers_to_transform", "numbers of layers");
+  lora.block_names = one_or_more_names(keys, json, "layers_pattern");
+  FSDP_CHECK(lora.blocks.empty() || !json.value("target_modules", Json()).is_string(),
+             "{}: layers_to_transform: expected target_modules to be a list of names beside it",
+             keys.where());
+  FSDP_CHECK(lora.block_names.empty() || !lora.blocks.empty(),
+             "{}: layers_pattern: expected layers_to_transform beside it", keys.where());
+}
+
+// In the order of the file: the first one that matches counts.
+template <typename Value>
+std::vector<std::pair<std::string, Value>> read_patterns(const ConfigKeys& keys,
+                                                         const OrderedJson& json, const char* key) {
+  std::vector<std::pair<std::string, Value>> out;
+  if (!keys.has(key)) return out;
+  const ConfigKeys values = keys.object(key);
+  for (const auto& [name, value] : json.at(key).items()) {
+    out.emplace_back(name, values.get<Value>(name.c_str()));
+  }
+  return out;
 }
 
 }  // namespace
@@ -86,40 +101,66 @@ LoraConfig read_adapter_config(const fs::path& folder) {
 LoraConfig parse_adapter_config(const std::string& text, const std::string& where) {
   const Json json = parse_json(text, where);
   const ConfigKeys keys(json, where);
-  refuse_other_kinds(json, where);
-  refuse_unknown(json, where);
+  refuse_other_kinds(keys, json);
   LoraConfig lora = {.r = keys.get<int64_t>("r"),
                      .alpha = keys.get<double>("lora_alpha"),
                      .dropout = keys.get_or<double>("lora_dropout", 0),
                      .rank_stabilised = keys.get_or<bool>("use_rslora", false),
                      .base = keys.get_or<std::string>("base_model_name_or_path", "")};
-  read_targets(json, where, lora);
+  read_names(keys, json, "target_modules", lora.targets, lora.target_pattern);
+  if (lora.target_pattern == "all-linear") lora.targets = {std::move(lora.target_pattern)};
+  if (!lora.targets.empty()) lora.target_pattern.clear();
+  read_names(keys, json, "exclude_modules", lora.excluded, lora.excluded_pattern);
+  read_blocks(keys, json, lora);
+  const OrderedJson ordered = OrderedJson::parse(text);
+  lora.ranks = read_patterns<int64_t>(keys, ordered, "rank_pattern");
+  lora.alphas = read_patterns<double>(keys, ordered, "alpha_pattern");
+  refuse_unknown(keys, json);
   validate(lora, where + ": ");
   return lora;
 }
 
+namespace {
+
+// As PEFT writes it: a whole number without a point.
+OrderedJson number(double value) {
+  const bool is_whole = value < 0x1p53 && std::floor(value) == value;
+  return is_whole ? OrderedJson(static_cast<int64_t>(value)) : OrderedJson(value);
+}
+
+template <typename List>
+OrderedJson list_or_null(const List& list) {
+  return list.empty() ? OrderedJson(nullptr) : OrderedJson(list);
+}
+
+OrderedJson names_json(const std::vector<std::string>& names, const std::string& pattern) {
+  return pattern.empty() ? list_or_null(names) : OrderedJson(pattern);
+}
+
+}  // namespace
+
 std::string adapter_config_json(const ModelConfig& model, const LoraConfig& lora) {
-  const bool is_whole = lora.alpha < 0x1p53 && std::floor(lora.alpha) == lora.alpha;
-  OrderedJson targets = lora.targets;
-  if (!lora.target_pattern.empty()) targets = lora.target_pattern;
+  OrderedJson targets = names_json(lora.targets, lora.target_pattern);
   if (lora.targets == std::vector<std::string>{"all-linear"}) targets = "all-linear";
-  if (targets.empty()) targets = nullptr;
-  const OrderedJson json = {{"alpha_pattern", OrderedJson::object()},
+  OrderedJson ranks = OrderedJson::object(), alphas = OrderedJson::object();
+  for (const auto& [name, r] : lora.ranks) ranks[name] = r;
+  for (const auto& [name, alpha] : lora.alphas) alphas[name] = number(alpha);
+  const OrderedJson json = {{"alpha_pattern", alphas},
                             {"auto_mapping", nullptr},
                             {"base_model_name_or_path", lora.base},
                             {"bias", "none"},
+                            {"exclude_modules", names_json(lora.excluded, lora.excluded_pattern)},
                             {"fan_in_fan_out", model.weight_layout == ops::WeightLayout::kInOut},
                             {"inference_mode", true},
                             {"init_lora_weights", true},
-                            {"layers_pattern", nullptr},
-                            {"layers_to_transform", nullptr},
-                            {"lora_alpha", is_whole ? OrderedJson(static_cast<int64_t>(lora.alpha))
-                                                    : OrderedJson(lora.alpha)},
+                            {"layers_pattern", list_or_null(lora.block_names)},
+                            {"layers_to_transform", list_or_null(lora.blocks)},
+                            {"lora_alpha", number(lora.alpha)},
                             {"lora_dropout", lora.dropout},
                             {"modules_to_save", nullptr},
                             {"peft_type", "LORA"},
                             {"r", lora.r},
-                            {"rank_pattern", OrderedJson::object()},
+                            {"rank_pattern", ranks},
                             {"revision", nullptr},
                             {"target_modules", targets},
                             {"task_type", "CAUSAL_LM"},
@@ -182,8 +223,9 @@ OpenAdapter open_adapter(const fs::path& folder, CausalLM& model) {
   std::map<std::string, Shape> expected;
   for (const Linear* layer : out.layers) {
     const LayerNames names = names_of(model, *layer);
-    expected[names.a] = Shape{out.lora.r, layer->in()};
-    expected[names.b] = Shape{layer->out(), out.lora.r};
+    const int64_t r = rank_of(out.lora, hugging_face_name(model, *layer)).r;
+    expected[names.a] = Shape{r, layer->in()};
+    expected[names.b] = Shape{layer->out(), r};
   }
   FSDP_CHECK(fs::exists(folder / kAdapterWeightsFile), "{}: no {}", folder.string(),
              kAdapterWeightsFile);
@@ -259,20 +301,26 @@ void add_product(const Matrix& left, const Matrix& right, double scale, int64_t 
 FillFunction merged_with_adapter(const FillFunction& base, const fs::path& folder,
                                  CausalLM& model) {
   const OpenAdapter adapter = open_adapter(folder, model);
-  std::map<std::string, LayerNames> adapted;  // by the weight's parameter
+  struct Term {
+    LayerNames names;
+    double scale;
+  };
+  std::map<std::string, Term> adapted;  // by the weight's parameter
   for (const Linear* layer : adapter.layers) {
-    adapted.emplace(layer->weight().name(), names_of(model, *layer));
+    const double scale = rank_of(adapter.lora, hugging_face_name(model, *layer)).scale;
+    adapted.emplace(layer->weight().name(), Term{names_of(model, *layer), scale});
   }
   const bool in_out = model.config().weight_layout == ops::WeightLayout::kInOut;
-  return [base, adapted, in_out, file = adapter.file, scale = adapter.lora.scale()](
-             const Parameter& parameter, int64_t first, Tensor& values) {
+  return [base, adapted, in_out, file = adapter.file](const Parameter& parameter, int64_t first,
+                                                      Tensor& values) {
     const auto found = adapted.find(parameter.name());
     if (found == adapted.end()) return base(parameter, first, values);
     Backend& backend = values.backend();
     Tensor exact = Tensor::empty(backend, values.shape(), DType::kF64, MemoryCategory::kWorkspace);
     base(parameter, first, exact);
     std::vector<double> host = exact.to_doubles();
-    const Matrix a = read_matrix(*file, found->second.a), b = read_matrix(*file, found->second.b);
+    const auto& [names, scale] = found->second;
+    const Matrix a = read_matrix(*file, names.a), b = read_matrix(*file, names.b);
     in_out ? add_product(transposed(a), transposed(b), scale, first, host)
            : add_product(b, a, scale, first, host);
     exact.write(host.data());

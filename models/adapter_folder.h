@@ -18,7 +18,7 @@ constexpr const char* kAdapterWeightsFile = "adapter_model.safetensors";
 bool is_adapter_folder(const std::filesystem::path& folder);
 
 // Error names the file and the key for anything that is wrong or that this program does not do:
-// other kinds of adapter, DoRA, trained biases, ranks by layer, ... Settings that it does not know
+// other kinds of adapter, DoRA, trained biases, ... Settings that it does not know
 // are refused unless they are off.
 LoraConfig read_adapter_config(const std::filesystem::path& folder);
 // The same from the file's text; `path` names it in errors.

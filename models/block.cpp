@@ -99,7 +99,7 @@ Tensor Attention::mix_heads(const Tensor& x, const ForwardContext& context) {
                          .k = seen.k,
                          .v = seen.v,
                          .keys = seen.keys,
-                         .scale = config_.attention_scale(),
+                         .scale = config_.attention_scale(layer_),
                          .window = config_.window,
                          .key_bias = key_bias,
                          .hides_keys = context.key_bias != nullptr,  // padding
@@ -122,7 +122,7 @@ Mlp::Mlp(std::string name, const BlockSpec& spec) : Layer(std::move(name), "MLP"
     inputs_.push_back(&add_linear(
         {.name = part, .in = config_.hidden, .out = config_.ffn, .bias = config_.mlp_bias}));
   };
-  if (config_.mlp == MlpKind::kSwiGlu) input("gate");
+  if (config_.mlp == MlpKind::kGated) input("gate");
   input("up");
   output_ = &add_linear({.name = "down",
                          .in = config_.ffn,
@@ -133,9 +133,9 @@ Mlp::Mlp(std::string name, const BlockSpec& spec) : Layer(std::move(name), "MLP"
 
 Tensor Mlp::operator()(const Tensor& x, const ForwardContext& context) {
   return run(x, [&](const Tensor& input) {
-    if (config_.mlp == MlpKind::kSwiGlu) {
+    if (config_.mlp == MlpKind::kGated) {
       const Tensor gate = (*inputs_[0])(input, context);
-      return (*output_)(ops::swiglu(gate, (*inputs_[1])(input, context)), context);
+      return (*output_)(ops::glu(gate, (*inputs_[1])(input, context), config_.activation), context);
     }
     const Tensor inner = (*inputs_[0])(input, context, config_.activation);
     return (*output_)(ops::dropout(inner, ops::dropout_args(context, config_.mlp_dropout, layer_,

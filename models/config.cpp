@@ -8,8 +8,9 @@
 
 namespace fsdp::models {
 
-double ModelConfig::attention_scale() const {
-  return 1.0 / std::sqrt(static_cast<double>(head_dim));
+double ModelConfig::attention_scale(int64_t layer) const {
+  const double scale = scaled_scores ? 1.0 / std::sqrt(static_cast<double>(head_dim)) : 1.0;
+  return scores_by_layer ? scale / static_cast<double>(layer + 1) : scale;
 }
 
 double ModelConfig::embedding_scale() const {
@@ -33,7 +34,7 @@ Number count_parameters(const ModelConfig& c) {
   const Number kv = static_cast<Number>(c.kv_heads) * static_cast<Number>(c.head_dim);
   const Number attention =
       linear(hidden, q + 2 * kv, c.qkv_bias) + linear(q, hidden, c.attention_out_bias);
-  const Number mlp = (c.mlp == MlpKind::kSwiGlu ? 2 : 1) * linear(hidden, ffn, c.mlp_bias) +
+  const Number mlp = (c.mlp == MlpKind::kGated ? 2 : 1) * linear(hidden, ffn, c.mlp_bias) +
                      linear(ffn, hidden, c.mlp_bias);
   const int64_t position_rows =
       c.positions == PositionKind::kLearned ? c.max_positions + c.position_offset : 0;

@@ -15,7 +15,7 @@ namespace fsdp::models {
 
 enum class PositionKind : uint8_t { kNone, kLearned, kRope, kAlibi };
 enum class NormKind : uint8_t { kLayerNorm, kRmsNorm };
-enum class MlpKind : uint8_t { kActivation, kSwiGlu };
+enum class MlpKind : uint8_t { kActivation, kGated };
 
 // What a block is made of, in the order in which a family registers it: the order of its parameters
 // in an FSDP unit, which is PyTorch's for the same model.
@@ -54,7 +54,7 @@ struct ModelConfig {
   PositionKind positions = PositionKind::kLearned;
   NormKind norm = NormKind::kLayerNorm;
   MlpKind mlp = MlpKind::kActivation;
-  Activation activation = Activation::kGeluTanh;  // of MlpKind::kActivation
+  Activation activation = Activation::kGeluTanh;  // of the gate, in MlpKind::kGated
   RopeConfig rope;
 
   int64_t position_offset = 0;    // rows of the position table before that of the first token
@@ -67,6 +67,8 @@ struct ModelConfig {
                                   // y + part(y) instead of x + part(y)
   bool final_norm = true;         // between the last block and the head
   bool parallel_residual = false;  // attention and MLP of the same input, added together
+  bool scaled_scores = true;       // of attention, by 1 / sqrt(head_dim)
+  bool scores_by_layer = false;    // and by 1 / (1 + number of the layer)
   int64_t window = 0;              // keys that a query sees, itself included; 0: all before it
 
   bool packed_qkv = false;      // one [q | k | v] matrix
@@ -96,7 +98,7 @@ struct ModelConfig {
   int64_t bos_token = -1;  // -1: none
   int64_t eos_token = -1;
 
-  double attention_scale() const;   // 1 / sqrt(head_dim)
+  double attention_scale(int64_t layer) const;
   double embedding_scale() const;   // of the token rows
   int64_t rotary_dim() const;       // channels of a head that are rotated
   int64_t parameter_count() const;  // tied head once
@@ -119,8 +121,11 @@ std::string torch_name(DType dtype);  // "bfloat16"
 // Checks extents against each other; Error names the field. Called by both ways to make a config.
 void validate(const ModelConfig& config);
 
-// Named sizes for planning and benchmarks: "gpt2-124m", "llama-7b", ... Error lists the names.
+// Named sizes for planning and benchmarks: "gpt2-124m", "llama-7b", ... or a name of the same model
+// on Hugging Face's hub, "gpt2", "meta-llama/Llama-3.1-8B". Error lists the names.
 ModelConfig preset(const std::string& name);
+// The preset's own name, where `name` is that or the hub's; "": neither.
+std::string preset_named(const std::string& name);
 std::vector<std::string> preset_names();
 
 // A config of this family with its conventions (norm, biases, ...), extents still 0.

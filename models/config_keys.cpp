@@ -13,14 +13,13 @@ int64_t ConfigKeys::either(const char* key, const char* other_key, int64_t absen
   return value;
 }
 
-std::vector<int64_t> ConfigKeys::tokens(const char* key) const {
+std::vector<int64_t> ConfigKeys::tokens(const char* key, const char* what) const {
   if (!has(key)) return {};
   const Json& value = object_.at(key);
   std::vector<int64_t> ids;
   for (const Json& id : value.is_array() ? value : Json::array({value})) {
-    FSDP_CHECK(is_integer(id),
-               "{}: {}: expected token ids of at most 32 bits, one or a list, got {}", where_, key,
-               value.dump());
+    FSDP_CHECK(is_integer(id), "{}: {}: expected {} of at most 32 bits, one or a list, got {}",
+               where_, key, what, value.dump());
     ids.push_back(id.get<int64_t>());
   }
   return ids;
@@ -69,11 +68,28 @@ struct NamedActivation {
   std::string_view name;  // the first of an activation is the one that is written
   Activation activation;
 };
-constexpr std::array kActivations = {NamedActivation{"gelu_new", Activation::kGeluTanh},
-                                     NamedActivation{"gelu_pytorch_tanh", Activation::kGeluTanh},
-                                     NamedActivation{"gelu_fast", Activation::kGeluTanh},
-                                     NamedActivation{"gelu", Activation::kGeluErf},
-                                     NamedActivation{"relu", Activation::kRelu}};
+constexpr std::array kActivations = {
+    NamedActivation{"gelu_new", Activation::kGeluTanh},
+    NamedActivation{"gelu_pytorch_tanh", Activation::kGeluTanh},
+    NamedActivation{"gelu_python_tanh", Activation::kGeluTanh},
+    NamedActivation{"gelu_accurate", Activation::kGeluTanh},
+    NamedActivation{"gelu_fast", Activation::kGeluFast},
+    NamedActivation{"gelu", Activation::kGeluErf},
+    NamedActivation{"gelu_python", Activation::kGeluErf},
+    NamedActivation{"gelu_10", Activation::kGeluClipped},
+    NamedActivation{"quick_gelu", Activation::kQuickGelu},
+    NamedActivation{"silu", Activation::kSilu},
+    NamedActivation{"swish", Activation::kSilu},
+    NamedActivation{"relu", Activation::kRelu},
+    NamedActivation{"relu2", Activation::kReluSquared},
+    NamedActivation{"relu6", Activation::kRelu6},
+    NamedActivation{"leaky_relu", Activation::kLeakyRelu},
+    NamedActivation{"tanh", Activation::kTanh},
+    NamedActivation{"sigmoid", Activation::kSigmoid},
+    NamedActivation{"mish", Activation::kMish},
+    NamedActivation{"laplace", Activation::kLaplace},
+    NamedActivation{"linear", Activation::kNone},
+};
 
 }  // namespace
 
@@ -99,7 +115,7 @@ const char* activation_name(Activation activation) {
   for (const NamedActivation& named : kActivations) {
     if (named.activation == activation) return named.name.data();
   }
-  return activation == Activation::kGeluBloom ? "BLOOM's gelu" : "none";  // no choice of a file
+  return "BLOOM's gelu";  // no choice of a file
 }
 
 namespace {

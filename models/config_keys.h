@@ -45,9 +45,9 @@ class ConfigKeys {
   // Of two spellings the one that is there, an error where they contradict each other.
   int64_t either(const char* key, const char* other_key, int64_t absent) const;
   // Token ids, one or a list of them (newer files have several end tokens); empty: none.
-  std::vector<int64_t> tokens(const char* key) const;
+  std::vector<int64_t> tokens(const char* key, const char* what = "token ids") const;
   int64_t token(const char* key, int64_t absent = -1) const;  // the first of them; -1: none
-  std::vector<std::string> strings(const char* key) const;  // empty: no such list
+  std::vector<std::string> strings(const char* key) const;    // empty: no such list
   ConfigKeys object(const char* key) const {
     return ConfigKeys(object_.at(key), where_ + ": " + key);
   }

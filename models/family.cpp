@@ -38,9 +38,10 @@ std::vector<std::string> preset_names() {
 }
 
 ModelConfig preset(const std::string& name) {
+  const std::string own_name = preset_named(name);
   for (const Family* family : families()) {
     for (const Preset& p : family->presets) {
-      if (name != p.name) continue;
+      if (own_name != p.name) continue;
       ModelConfig config = family_defaults(std::string(family->name));
       config.vocabulary = p.vocabulary;
       config.hidden = p.hidden;

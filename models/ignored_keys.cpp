@@ -139,6 +139,7 @@ constexpr auto kGeneration = [] {
 constexpr std::array kAdapter = {
     IgnoredKey{"auto_mapping", kOrigin},
     IgnoredKey{"ensure_weight_tying", "is about modules_to_save, which is refused"},
+    IgnoredKey{"eva_config", "says how training began"},
     IgnoredKey{"fan_in_fan_out", "is the layout of the base's weights; PEFT corrects a wrong one"},
     IgnoredKey{"inference_mode", "freezes the adapter in PEFT; the command says what is trained"},
     IgnoredKey{"megatron_core", "names a module that megatron_config, which is refused, would use"},

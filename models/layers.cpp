@@ -41,12 +41,12 @@ Tensor Linear::operator()(const Tensor& x, const ForwardContext& context, Activa
 }
 
 // A starts as kaiming_uniform_(a=sqrt(5)) makes it: uniform within 1 / sqrt(in).
-void Linear::add_lora(const LoraConfig& lora, int64_t number) {
+void Linear::add_lora(const LoraRank& rank, double dropout, int64_t number) {
   FSDP_CHECK(!lora_, "[lora] {}: has a low-rank term already", name());
   const Initializer uniform = {.bound = 1 / std::sqrt(static_cast<double>(in()))};
-  Parameter& a = add_parameter("lora_A.weight", Shape{lora.r, in()}, uniform, true);
-  Parameter& b = add_parameter("lora_B.weight", Shape{out(), lora.r}, {}, true);
-  lora_.emplace(LoraTerm{a, b, lora.scale(), lora.dropout, number});
+  Parameter& a = add_parameter("lora_A.weight", Shape{rank.r, in()}, uniform, true);
+  Parameter& b = add_parameter("lora_B.weight", Shape{out(), rank.r}, {}, true);
+  lora_.emplace(LoraTerm{a, b, rank.scale, dropout, number});
 }
 
 Tensor Linear::cross_entropy(const Tensor& h, const Tensor& labels, double gradient_scale,

@@ -37,7 +37,7 @@ class Linear final : public Module {
                        double gradient_scale, const Tensor* loss_scale);  // -> ()
 
   // A low-rank term besides the weight; once, before the parameters have values. See lora.h.
-  void add_lora(const LoraConfig& lora, int64_t number);
+  void add_lora(const LoraRank& rank, double dropout, int64_t number);
   const std::optional<LoraTerm>& lora() const { return lora_; }
   const Parameter& weight() const { return weights_.weight; }  // (out, in) or (in, out)
   ops::WeightLayout layout() const { return weights_.layout; }

@@ -2,6 +2,7 @@
 #include "models/lora.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <regex>
 
@@ -17,9 +18,17 @@ double LoraConfig::scale() const {
 }
 
 void validate(const LoraConfig& lora, const std::string& where) {
-  FSDP_CHECK(lora.r >= 1, "{}r: expected at least 1, got {}", where, lora.r);
-  FSDP_CHECK(std::isfinite(lora.alpha) && lora.alpha > 0,
-             "{}alpha: expected a positive number, got {}", where, lora.alpha);
+  const auto check_rank = [&](const std::string& key, int64_t r) {
+    FSDP_CHECK(r >= 1, "{}{}: expected at least 1, got {}", where, key, r);
+  };
+  const auto check_alpha = [&](const std::string& key, double alpha) {
+    FSDP_CHECK(std::isfinite(alpha) && alpha > 0, "{}{}: expected a positive number, got {}", where,
+               key, alpha);
+  };
+  check_rank("r", lora.r);
+  check_alpha("alpha", lora.alpha);
+  for (const auto& [name, r] : lora.ranks) check_rank("rank_pattern: " + name, r);
+  for (const auto& [name, alpha] : lora.alphas) check_alpha("alpha_pattern: " + name, alpha);
   FSDP_CHECK(lora.dropout >= 0 && lora.dropout < 1,
              "{}dropout: expected a number from 0 to below 1, got {}", where, lora.dropout);
 }
@@ -110,23 +119,76 @@ void check_cost(const std::string& pattern) {
   FSDP_CHECK(copies <= kMostCopies, "expected counts in {{}} of at most {} together", kMostCopies);
 }
 
-std::regex compile(const std::string& pattern) {
+std::regex compile(const char* key, const std::string& pattern) {
   try {
     check_cost(pattern);
     // Without backtracking, whose time (.*)*(.*)* makes exponential.
     return std::regex(pattern, std::regex::ECMAScript | std::regex_constants::__polynomial);
   } catch (const Error& error) {
-    fail("[lora] targets: \"{}\": {}", pattern.substr(0, 100), error.what());
+    fail("[lora] {}: \"{}\": {}", key, pattern.substr(0, 100), error.what());
   } catch (const std::regex_error& error) {
-    fail("[lora] targets: \"{}\" is no regular expression: {}", pattern, error.what());
+    fail("[lora] {}: \"{}\" is no regular expression: {}", key, pattern, error.what());
   }
+}
+
+// `pattern` matches the name or how it ends, after a dot. A plain name, of which there may be one
+// for every layer, needs no compiler: its dots match anything.
+bool ends_with_match(const char* key, const std::string& name, const std::string& pattern) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.';
+  };
+  if (std::all_of(pattern.begin(), pattern.end(), is_plain)) {
+    if (pattern.size() > name.size()) return false;
+    const size_t begin = name.size() - pattern.size();
+    if (begin > 0 && name[begin - 1] != '.') return false;
+    return std::equal(pattern.begin(), pattern.end(), name.begin() + static_cast<long>(begin),
+                      [](char p, char c) { return p == '.' || p == c; });
+  }
+  return std::regex_match(name, compile(key, "(.*\\.)?(" + pattern + ")"));
+}
+
+template <typename Value>
+Value value_for(const char* key, const std::string& name,
+                const std::vector<std::pair<std::string, Value>>& patterns, Value otherwise) {
+  for (const auto& [pattern, value] : patterns) {
+    if (ends_with_match(key, name, pattern)) return value;
+  }
+  return otherwise;
+}
+
+bool is_excluded(const LoraConfig& lora, const std::string& name) {
+  if (!lora.excluded_pattern.empty()) {
+    return std::regex_match(name, compile("exclude_modules", lora.excluded_pattern));
+  }
+  return std::any_of(lora.excluded.begin(), lora.excluded.end(), [&](const std::string& excluded) {
+    return name == excluded || name.ends_with("." + excluded);
+  });
+}
+
+// `layer`: "blocks.3.attention.q", called `name` by Hugging Face.
+bool is_in_block(const LoraConfig& lora, const Linear& layer, const std::string& name) {
+  if (lora.blocks.empty()) return true;
+  const int64_t block = std::stoll(layer.name().substr(layer.name().find('.') + 1));
+  if (std::find(lora.blocks.begin(), lora.blocks.end(), block) == lora.blocks.end()) return false;
+  const auto is_meant = [&](const std::string& before) {
+    const std::string pattern = fmt::format("(.*\\.)?({})\\.{}\\..*", before, block);
+    return std::regex_match(name, compile("layers_pattern", pattern));
+  };
+  return lora.block_names.empty() ||
+         std::any_of(lora.block_names.begin(), lora.block_names.end(), is_meant);
 }
 
 }  // namespace
 
+LoraRank rank_of(const LoraConfig& lora, const std::string& layer) {
+  const int64_t r = value_for("rank_pattern", layer, lora.ranks, lora.r);
+  const double alpha = value_for("alpha_pattern", layer, lora.alphas, lora.alpha);
+  return {r, LoraConfig{.r = r, .alpha = alpha, .rank_stabilised = lora.rank_stabilised}.scale()};
+}
+
 std::vector<Linear*> lora_layers(CausalLM& model, const LoraConfig& lora) {
   const bool by_pattern = !lora.target_pattern.empty();
-  const std::regex pattern = compile(lora.target_pattern);
+  const std::regex pattern = compile("targets", lora.target_pattern);
   const std::vector<std::string> targets =
       by_pattern ? std::vector<std::string>{lora.target_pattern} : lora.targets;
   std::vector<std::string> unused = targets;
@@ -140,12 +202,18 @@ std::vector<Linear*> lora_layers(CausalLM& model, const LoraConfig& lora) {
     std::erase_if(unused, is_meant);
     const bool wanted = targets.empty() ? is_default(*layer)
                                         : std::any_of(targets.begin(), targets.end(), is_meant);
-    if (wanted) chosen.push_back(layer);
+    if (!wanted || is_excluded(lora, name)) continue;
+    if (is_in_block(lora, *layer, name)) chosen.push_back(layer);
   }
   FSDP_CHECK(unused.empty(),
              "[lora] targets: \"{}\" matches no linear layer in the blocks of a {} model; there "
              "are {}",
              unused.front(), model.config().family, names_in_blocks(model, all));
+  const bool all_left_out =
+      !lora.blocks.empty() || !lora.excluded.empty() || !lora.excluded_pattern.empty();
+  FSDP_CHECK(!chosen.empty() || !all_left_out,
+             "[lora] exclude_modules, layers_to_transform: no layer of the {} model is left",
+             model.config().family);
   FSDP_CHECK(!chosen.empty(),
              "[lora] targets: a {} model has no layer for query and value that an adapter could "
              "name, so they must be given: there are {}",
@@ -159,7 +227,8 @@ void add_lora(CausalLM& model, const LoraConfig& lora) {
   const std::vector<Linear*> chosen = lora_layers(model, lora);
   for (Parameter* parameter : model.parameters()) parameter->set_trainable(false);
   for (Linear* layer : chosen) {
-    layer->add_lora(lora, std::find(all.begin(), all.end(), layer) - all.begin());
+    layer->add_lora(rank_of(lora, hugging_face_name(model, *layer)), lora.dropout,
+                    std::find(all.begin(), all.end(), layer) - all.begin());
   }
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/module.h"
@@ -24,11 +25,28 @@ struct LoraConfig {
   std::vector<std::string> targets;
   // One regular expression that a whole name must match, instead of `targets`.
   std::string target_pattern;
+  // Layers that are none of them all the same, in the same two ways.
+  std::vector<std::string> excluded;
+  std::string excluded_pattern;
+  std::vector<int64_t> blocks;  // numbers of those whose layers are meant; empty: all
+  // What stands before a block's number in the names of its layers, where that matters ("layers").
+  std::vector<std::string> block_names;
   bool rank_stabilised = false;  // scale = alpha / sqrt(r) (Kalajdzievski, 2023, arXiv 2312.03732)
+  // Other ranks and alphas, by names of layers, how these end, or regular expressions of either;
+  // the first one that matches counts.
+  std::vector<std::pair<std::string, int64_t>> ranks;
+  std::vector<std::pair<std::string, double>> alphas;
   std::string base;  // folder of the model that it belongs to, as the adapter's file says
 
-  double scale() const;
+  double scale() const;  // where neither `ranks` nor `alphas` says otherwise
 };
+
+// Of one layer.
+struct LoraRank {
+  int64_t r = 8;
+  double scale = 1;
+};
+LoraRank rank_of(const LoraConfig& lora, const std::string& layer);  // its Hugging Face name
 
 // Error for a rank, alpha or dropout out of range. `where`: what the message begins with.
 void validate(const LoraConfig& lora, const std::string& where);

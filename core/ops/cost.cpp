@@ -52,8 +52,8 @@ Cost attention_backward_cost(const AttentionExtents& e, DType dtype) {
 Cost add_cost(int64_t elements, DType dtype) { return passes(3, elements, dtype); }
 Cost activation_forward_cost(int64_t elements, DType dtype) { return passes(2, elements, dtype); }
 Cost activation_backward_cost(int64_t elements, DType dtype) { return passes(3, elements, dtype); }
-Cost swiglu_forward_cost(int64_t elements, DType dtype) { return passes(3, elements, dtype); }
-Cost swiglu_backward_cost(int64_t elements, DType dtype) { return passes(5, elements, dtype); }
+Cost glu_forward_cost(int64_t elements, DType dtype) { return passes(3, elements, dtype); }
+Cost glu_backward_cost(int64_t elements, DType dtype) { return passes(5, elements, dtype); }
 
 Cost norm_forward_cost(int64_t elements, DType dtype, bool residual) {
   return passes(residual ? 4 : 2, elements, dtype);

@@ -62,8 +62,8 @@ Cost attention_backward_cost(const AttentionExtents& e,
 Cost add_cost(int64_t elements, DType dtype);
 Cost activation_forward_cost(int64_t elements, DType dtype);           // x in, y out
 Cost activation_backward_cost(int64_t elements, DType dtype);          // x, dy in, dx out
-Cost swiglu_forward_cost(int64_t elements, DType dtype);               // gate, up in, y out
-Cost swiglu_backward_cost(int64_t elements, DType dtype);              // and dy in, dgate, dup out
+Cost glu_forward_cost(int64_t elements, DType dtype);                  // gate, up in, y out
+Cost glu_backward_cost(int64_t elements, DType dtype);                 // and dy in, dgate, dup out
 Cost norm_forward_cost(int64_t elements, DType dtype, bool residual);  // and residual in, sum out
 Cost norm_backward_cost(int64_t elements, DType dtype, bool dsum);  // dy, x [and dsum] in, dx out
 Cost rope_cost(int64_t elements, DType dtype);                      // in place

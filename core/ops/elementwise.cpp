@@ -41,27 +41,28 @@ Tensor activate(const Tensor& x, Activation activation) {
   return y;
 }
 
-Tensor swiglu(const Tensor& gate, const Tensor& up) {
-  check_shape("swiglu", "up", up.shape(), gate.shape());
-  check_dtype("swiglu", "up", up.dtype(), gate.dtype());
-  Backend& backend = gate.backend();
-  Tensor y = Tensor::empty(backend, gate.shape(), gate.dtype());
-  backend.swiglu_forward(backend.compute_stream(), gate, up, y);
+Tensor glu(const Tensor& gate, const Tensor& up, Activation activation) {
+  check_shape("glu", "up", up.shape(), gate.shape());
+  check_dtype("glu", "up", up.dtype(), gate.dtype());
+  const auto compute = [gate = gate.detached(), up = up.detached(), activation] {
+    Backend& backend = gate.backend();
+    Tensor y = Tensor::empty(backend, gate.shape(), gate.dtype());
+    backend.glu_forward(backend.compute_stream(), activation, gate, up, y);
+    return y;
+  };
+  Tensor y = compute();
   if (Tape* tape = tape_of({&gate, &up})) {
-    tape->record("swiglu", {&gate, &up}, {&y},
-                 [gate = gate.detached(), up = up.detached()](std::vector<Tensor>& gradients) {
-                   Backend& backend = gate.backend();
-                   Tensor dgate = Tensor::empty(backend, gate.shape(), gate.dtype());
-                   Tensor dup = reuse_or_allocate(gradients[0]);
-                   backend.swiglu_backward(backend.compute_stream(), gate, up, gradients[0], dgate,
-                                           dup);
-                   return std::vector<Tensor>{dgate, dup};
-                 });
-    leave_recipe(*tape, y, [gate = gate.detached(), up = up.detached()] {
-      Tensor again = Tensor::empty(gate.backend(), gate.shape(), gate.dtype());
-      gate.backend().swiglu_forward(gate.backend().compute_stream(), gate, up, again);
-      return again;
-    });
+    tape->record(
+        "glu", {&gate, &up}, {&y},
+        [gate = gate.detached(), up = up.detached(), activation](std::vector<Tensor>& gradients) {
+          Backend& backend = gate.backend();
+          Tensor dgate = Tensor::empty(backend, gate.shape(), gate.dtype());
+          Tensor dup = reuse_or_allocate(gradients[0]);
+          backend.glu_backward(backend.compute_stream(), activation, gate, up, gradients[0], dgate,
+                               dup);
+          return std::vector<Tensor>{dgate, dup};
+        });
+    leave_recipe(*tape, y, compute);
   }
   return y;
 }

@@ -1,4 +1,4 @@
-// Element-wise ops: residual add, activation, SwiGLU, dropout.
+// Element-wise ops: residual add, activation, gated linear units, dropout.
 #pragma once
 
 #include "core/module.h"
@@ -11,9 +11,10 @@ Tensor add(const Tensor& a, const Tensor& b);  // same shape and dtype; saves no
 // does both at once.
 Tensor activate(const Tensor& x, Activation activation);
 
-// silu(gate) * up. Saves both.
-Tensor swiglu(const Tensor& gate,  // (..., F)
-              const Tensor& up);   // (..., F)
+// A gated linear unit: activation(gate) * up, with kNone gate * up. Saves gate and up.
+Tensor glu(const Tensor& gate,  // (..., F)
+           const Tensor& up,    // (..., F)
+           Activation activation = Activation::kSilu);
 
 // Dropout places of a model: part of the random key, so their order must never change.
 enum class DropoutSite : uint8_t {

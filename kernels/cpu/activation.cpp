@@ -1,10 +1,9 @@
-// GELU (tanh and erf form) and SwiGLU, forward and backward, element by element.
-// Bound by memory in f32 where vectors are wide; results may overwrite operands.
-#include <numbers>
-
+// Activations and gated linear units, forward and backward, element by element; the functions
+// themselves: activation_functions.h. Bound by memory in f32 where vectors are wide; results may
+// overwrite operands.
+#include "kernels/cpu/activation_functions.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/vector_math.h"
 #include "kernels/cpu/wide_loop.h"
 
 namespace fsdp::cpu {
@@ -12,63 +11,6 @@ namespace {
 
 constexpr int64_t kGrain = int64_t{1} << 14;  // elements that one thread takes at a time
 constexpr int64_t kRun = 512;                 // elements of a conversion buffer
-
-struct ExactConstants {
-  static constexpr double kRoot = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
-  static constexpr double kSlope = 3 * 0.044715 * kRoot;
-};
-struct BloomConstants {  // transformers, modeling_bloom.py: bloom_gelu_forward, bloom_gelu_back
-  static constexpr double kRoot = 0.79788456;
-  static constexpr double kSlope = 0.1070322243;
-};
-
-// 0.5 x (1 + tanh(u)) with u = sqrt(2 / pi) (x + 0.044715 x^3), which is x sigmoid(2u).
-template <typename Constants>
-struct GeluTanh {
-  template <typename A>
-  static A two_u(A x) {
-    constexpr A kTwice = A(2 * Constants::kRoot);
-    return kTwice * (x + A(0.044715) * (x * x * x));
-  }
-  template <typename A>
-  static A value(A x) {
-    return x * simd_sigmoid(two_u(x));
-  }
-  template <typename A>
-  static A derivative(A x) {
-    constexpr A kTwiceRoot = A(2 * Constants::kRoot), kTwiceSlope = A(2 * Constants::kSlope);
-    const A s = simd_sigmoid(two_u(x));
-    return s + x * s * (A(1) - s) * (kTwiceRoot + kTwiceSlope * (x * x));
-  }
-};
-
-// x Phi(x), Phi the distribution function of the standard normal.
-struct GeluErf {
-  template <typename A>
-  static A phi(A x) {
-    return A(0.5) * (A(1) + simd_erf(x * A(1 / std::numbers::sqrt2)));
-  }
-  template <typename A>
-  static A value(A x) {
-    return x * phi(x);
-  }
-  template <typename A>
-  static A derivative(A x) {
-    constexpr A kDensity = A(0.5 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi);
-    return phi(x) + x * kDensity * simd_exp(A(-0.5) * (x * x));
-  }
-};
-
-struct Relu {  // of NaN: NaN
-  template <typename A>
-  static A value(A x) {
-    return x < A(0) ? A(0) : x;
-  }
-  template <typename A>
-  static A derivative(A x) {
-    return x <= A(0) ? A(0) : A(1);
-  }
-};
 
 // ---- runs of up to kRun elements, in f32 or f64 ----
 
@@ -84,22 +26,107 @@ void derive_run(const A* x, const A* dy, A* dx, int64_t n) {
   for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * F::derivative(x[i]);
 }
 
-template <typename A>
-void swiglu_run(const A* gate, const A* up, A* y, int64_t n) {
+template <typename F, typename A>
+void gate_run(const A* gate, const A* up, A* y, int64_t n) {
 #pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) y[i] = gate[i] * simd_sigmoid(gate[i]) * up[i];
+  for (int64_t i = 0; i < n; ++i) y[i] = F::value(gate[i]) * up[i];
 }
 
-template <typename A>
-void swiglu_derive_run(const A* gate, const A* up, const A* dy, A* dgate, A* dup, int64_t n) {
+template <typename F, typename A>
+void gate_derive_run(const A* gate, const A* up, const A* dy, A* dgate, A* dup, int64_t n) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     const A g = gate[i], u = up[i], d = dy[i];
-    const A s = simd_sigmoid(g);
-    dgate[i] = d * u * s * (A(1) + g * (A(1) - s));
-    dup[i] = d * g * s;
+    dgate[i] = d * u * F::derivative(g);
+    dup[i] = d * F::value(g);
   }
 }
+
+// Activations of well-known models: a loop of its own in every kernel.
+template <typename F>
+struct Inlined {
+  template <typename A>
+  void apply(const A* x, A* y, int64_t n) const {
+    apply_run<F>(x, y, n);
+  }
+  template <typename A>
+  void derive(const A* x, const A* dy, A* dx, int64_t n) const {
+    derive_run<F>(x, dy, dx, n);
+  }
+  template <typename A>
+  void gate(const A* gate, const A* up, A* y, int64_t n) const {
+    gate_run<F>(gate, up, y, n);
+  }
+  template <typename A>
+  void gate_derive(const A* gate, const A* up, const A* dy, A* dgate, A* dup, int64_t n) const {
+    gate_derive_run<F>(gate, up, dy, dgate, dup, n);
+  }
+};
+
+// All others: chosen run by run, and compiled once, for the build's vectors.
+class Chosen {
+ public:
+  explicit Chosen(Activation kind) : kind_(kind) {}
+
+  template <typename A>
+  __attribute__((noinline)) void apply(const A* x, A* y, int64_t n) const {
+    choose([&]<typename F>(F) { apply_run<F>(x, y, n); });
+  }
+  template <typename A>
+  __attribute__((noinline)) void derive(const A* x, const A* dy, A* dx, int64_t n) const {
+    choose([&]<typename F>(F) { derive_run<F>(x, dy, dx, n); });
+  }
+  template <typename A>
+  __attribute__((noinline)) void gate(const A* gate, const A* up, A* y, int64_t n) const {
+    choose([&]<typename F>(F) { gate_run<F>(gate, up, y, n); });
+  }
+  template <typename A>
+  __attribute__((noinline)) void gate_derive(const A* gate, const A* up, const A* dy, A* dgate,
+                                             A* dup, int64_t n) const {
+    choose([&]<typename F>(F) { gate_derive_run<F>(gate, up, dy, dgate, dup, n); });
+  }
+
+ private:
+  template <typename Body>
+  void choose(Body body) const {
+    switch (kind_) {
+      case Activation::kGeluTanh:
+        return body(GeluTanh<ExactConstants>{});
+      case Activation::kGeluErf:
+        return body(GeluErf{});
+      case Activation::kGeluBloom:
+        return body(GeluTanh<BloomConstants>{});
+      case Activation::kGeluFast:
+        return body(GeluTanh<TenDigits>{});
+      case Activation::kGeluClipped:
+        return body(GeluClipped{});
+      case Activation::kQuickGelu:
+        return body(QuickGelu{});
+      case Activation::kSilu:
+        return body(Silu{});
+      case Activation::kRelu:
+        return body(Relu{});
+      case Activation::kReluSquared:
+        return body(ReluSquared{});
+      case Activation::kRelu6:
+        return body(Relu6{});
+      case Activation::kLeakyRelu:
+        return body(LeakyRelu{});
+      case Activation::kTanh:
+        return body(Tanh{});
+      case Activation::kSigmoid:
+        return body(Sigmoid{});
+      case Activation::kMish:
+        return body(Mish{});
+      case Activation::kLaplace:
+        return body(Laplace{});
+      case Activation::kNone:
+        return body(Identity{});
+    }
+  }
+
+  Activation kind_;
+};
 
 // A run of a tensor as f32 or f64: the memory itself, or for 16-bit types a copy in the nearest
 // cache, since loops that mix widths take half as long again.
@@ -115,8 +142,10 @@ class Run {
     return values();
   }
   A* values() {  // to write to; then store()
-    if constexpr (kCopied) return copy_;
-    else return data_;
+    if constexpr (kCopied)
+      return copy_;
+    else
+      return data_;
   }
   void store() {
     if constexpr (kCopied) convert(copy_, data_, n_);
@@ -129,17 +158,27 @@ class Run {
   A copy_[kCopied ? kRun : 1];
 };
 
-// f(the struct of that activation).
 template <typename F>
 auto dispatch_activation(Activation kind, std::string_view op, F&& f) {
   switch (kind) {
-    case Activation::kGeluTanh: return f(GeluTanh<ExactConstants>{});
-    case Activation::kGeluBloom: return f(GeluTanh<BloomConstants>{});
-    case Activation::kGeluErf: return f(GeluErf{});
+    case Activation::kGeluTanh:
+      return f(Inlined<GeluTanh<ExactConstants>>{});
+    case Activation::kGeluBloom:
+      return f(Inlined<GeluTanh<BloomConstants>>{});
+    case Activation::kGeluErf:
+      return f(Inlined<GeluErf>{});
     case Activation::kRelu:
-      return f(Relu{});
-    default: fail("[{}] kind: expected an activation, got {}", op, static_cast<int>(kind));
+      return f(Inlined<Relu>{});
+    case Activation::kNone:
+      fail("[{}] kind: expected an activation, got none", op);
+    default:
+      return f(Chosen(kind));
   }
+}
+
+template <typename F>
+auto dispatch_gate(Activation kind, F&& f) {
+  return kind == Activation::kSilu ? f(Inlined<Silu>{}) : f(Chosen(kind));
 }
 
 template <typename Body>  // (first element, elements) of a run
@@ -158,10 +197,10 @@ std::function<void(Worker&)> elementwise_task(int64_t n, Body body) {
 void CpuBackend::activation_forward(Stream& stream, Activation kind, const Tensor& x, Tensor& y) {
   constexpr std::string_view kName = "activation_forward";
   dispatch_floating(x.dtype(), kName, [&]<typename T>(TypeTag<T>) {
-    dispatch_activation(kind, kName, [&]<typename F>(F) {
-      const auto body = [x = x.data_as<T>(), y = y.data_as<T>()](int64_t i, int64_t n) {
+    dispatch_activation(kind, kName, [&](auto f) {
+      const auto body = [f, x = x.data_as<T>(), y = y.data_as<T>()](int64_t i, int64_t n) {
         Run<T> x_run(x + i, n), y_run(y + i, n);
-        apply_run<F>(x_run.read(), y_run.values(), n);
+        f.apply(x_run.read(), y_run.values(), n);
         y_run.store();
       };
       enqueue(stream, kName, 0, elementwise_task(x.numel(), body));
@@ -173,11 +212,11 @@ void CpuBackend::activation_backward(Stream& stream, Activation kind, const Tens
                                      const Tensor& dy, Tensor& dx) {
   constexpr std::string_view kName = "activation_backward";
   dispatch_floating(x.dtype(), kName, [&]<typename T>(TypeTag<T>) {
-    dispatch_activation(kind, kName, [&]<typename F>(F) {
-      const auto body = [x = x.data_as<T>(), dy = dy.data_as<T>(), dx = dx.data_as<T>()](
+    dispatch_activation(kind, kName, [&](auto f) {
+      const auto body = [f, x = x.data_as<T>(), dy = dy.data_as<T>(), dx = dx.data_as<T>()](
                             int64_t i, int64_t n) {
         Run<T> x_run(x + i, n), dy_run(dy + i, n), dx_run(dx + i, n);
-        derive_run<F>(x_run.read(), dy_run.read(), dx_run.values(), n);
+        f.derive(x_run.read(), dy_run.read(), dx_run.values(), n);
         dx_run.store();
       };
       enqueue(stream, kName, 0, elementwise_task(x.numel(), body));
@@ -185,34 +224,38 @@ void CpuBackend::activation_backward(Stream& stream, Activation kind, const Tens
   });
 }
 
-void CpuBackend::swiglu_forward(Stream& stream, const Tensor& gate, const Tensor& up, Tensor& y) {
-  constexpr std::string_view kName = "swiglu_forward";
+void CpuBackend::glu_forward(Stream& stream, Activation kind, const Tensor& gate, const Tensor& up,
+                             Tensor& y) {
+  constexpr std::string_view kName = "glu_forward";
   dispatch_floating(gate.dtype(), kName, [&]<typename T>(TypeTag<T>) {
-    const auto body = [gate = gate.data_as<T>(), up = up.data_as<T>(), y = y.data_as<T>()](
-                          int64_t i, int64_t n) {
-      Run<T> gate_run(gate + i, n), up_run(up + i, n), y_run(y + i, n);
-      swiglu_run(gate_run.read(), up_run.read(), y_run.values(), n);
-      y_run.store();
-    };
-    enqueue(stream, kName, 0, elementwise_task(gate.numel(), body));
+    dispatch_gate(kind, [&](auto f) {
+      const auto body = [f, gate = gate.data_as<T>(), up = up.data_as<T>(), y = y.data_as<T>()](
+                            int64_t i, int64_t n) {
+        Run<T> gate_run(gate + i, n), up_run(up + i, n), y_run(y + i, n);
+        f.gate(gate_run.read(), up_run.read(), y_run.values(), n);
+        y_run.store();
+      };
+      enqueue(stream, kName, 0, elementwise_task(gate.numel(), body));
+    });
   });
 }
 
-void CpuBackend::swiglu_backward(Stream& stream, const Tensor& gate, const Tensor& up,
-                                 const Tensor& dy, Tensor& dgate, Tensor& dup) {
-  constexpr std::string_view kName = "swiglu_backward";
+void CpuBackend::glu_backward(Stream& stream, Activation kind, const Tensor& gate, const Tensor& up,
+                              const Tensor& dy, Tensor& dgate, Tensor& dup) {
+  constexpr std::string_view kName = "glu_backward";
   dispatch_floating(gate.dtype(), kName, [&]<typename T>(TypeTag<T>) {
-    const auto body = [gate = gate.data_as<T>(), up = up.data_as<T>(), dy = dy.data_as<T>(),
-                       dgate = dgate.data_as<T>(),
-                       dup = dup.data_as<T>()](int64_t i, int64_t n) {
-      Run<T> gate_run(gate + i, n), up_run(up + i, n), dy_run(dy + i, n);
-      Run<T> dgate_run(dgate + i, n), dup_run(dup + i, n);
-      swiglu_derive_run(gate_run.read(), up_run.read(), dy_run.read(), dgate_run.values(),
-                        dup_run.values(), n);
-      dgate_run.store();
-      dup_run.store();
-    };
-    enqueue(stream, kName, 0, elementwise_task(gate.numel(), body));
+    dispatch_gate(kind, [&](auto f) {
+      const auto body = [f, gate = gate.data_as<T>(), up = up.data_as<T>(), dy = dy.data_as<T>(),
+                         dgate = dgate.data_as<T>(), dup = dup.data_as<T>()](int64_t i, int64_t n) {
+        Run<T> gate_run(gate + i, n), up_run(up + i, n), dy_run(dy + i, n);
+        Run<T> dgate_run(dgate + i, n), dup_run(dup + i, n);
+        f.gate_derive(gate_run.read(), up_run.read(), dy_run.read(), dgate_run.values(),
+                      dup_run.values(), n);
+        dgate_run.store();
+        dup_run.store();
+      };
+      enqueue(stream, kName, 0, elementwise_task(gate.numel(), body));
+    });
   });
 }
 

@@ -79,9 +79,10 @@ class CpuBackend final : public Backend {
   void activation_forward(Stream& stream, Activation kind, const Tensor& x, Tensor& y) override;
   void activation_backward(Stream& stream, Activation kind, const Tensor& x, const Tensor& dy,
                            Tensor& dx) override;
-  void swiglu_forward(Stream& stream, const Tensor& gate, const Tensor& up, Tensor& y) override;
-  void swiglu_backward(Stream& stream, const Tensor& gate, const Tensor& up, const Tensor& dy,
-                       Tensor& dgate, Tensor& dup) override;
+  void glu_forward(Stream& stream, Activation kind, const Tensor& gate, const Tensor& up,
+                   Tensor& y) override;
+  void glu_backward(Stream& stream, Activation kind, const Tensor& gate, const Tensor& up,
+                    const Tensor& dy, Tensor& dgate, Tensor& dup) override;
   void rope(Stream& stream, const RopeArgs& args) override;
   void copy_heads(Stream& stream, const HeadView& from, const HeadView& to, int64_t first) override;
   void attention_forward(Stream& stream, const AttentionForwardArgs& args) override;

@@ -1,4 +1,4 @@
-// exp, log, erf without branches or calls in f32, so that loops over them vectorise. In f64
+// exp, log, tanh, erf without branches or calls in f32, so that loops over them vectorise. In f64
 // they are the C library's: there exactness counts, not speed.
 // Errors in f32, over all floats: see tests/kernels/vector_math_test.cpp.
 #pragma once
@@ -33,6 +33,20 @@ inline double simd_exp(double x) { return std::exp(x); }
 
 inline float simd_sigmoid(float x) { return 1.0f / (1.0f + simd_exp(-x)); }
 inline double simd_sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+// Cephes' tanhf: a polynomial near 0, from e^2x beyond.
+inline float simd_tanh(float x) {
+  const float t = std::fabs(x), s = x * x;
+  const float far = std::copysign(1.0f - 2.0f / (simd_exp(2.0f * t) + 1.0f), x);
+  float near = -5.70498872745e-3f;
+  near = near * s + 2.06390887954e-2f;
+  near = near * s - 5.37397155531e-2f;
+  near = near * s + 1.33314422036e-1f;
+  near = near * s - 3.33332819422e-1f;
+  near = near * s * x + x;
+  return t > 0.625f ? far : near;
+}
+inline double simd_tanh(double x) { return std::tanh(x); }
 
 // After N. Juffa's erff: a polynomial near 0, 1 - exp(polynomial) beyond.
 inline float simd_erf(float x) {

@@ -2,6 +2,8 @@
 // transformers, activations.py; Activation in core/kernel_args.h. The kernels: activation.cu.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include "core/kernel_args.h"
 
 namespace fsdp::cuda {

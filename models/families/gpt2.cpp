@@ -33,9 +33,9 @@ void read(const ConfigKeys& keys, ModelConfig& c) {
   c.embedding_dropout = keys.get_or<double>("embd_pdrop", 0.1);
   c.attention_dropout = keys.get_or<double>("attn_pdrop", 0.1);
   c.residual_dropout = keys.get_or<double>("resid_pdrop", 0.1);
-  keys.refuse_unless(keys.get_or<bool>("scale_attn_weights", true), "scale_attn_weights", "false");
-  keys.refuse_unless(!keys.get_or<bool>("scale_attn_by_inverse_layer_idx", false),
-                     "scale_attn_by_inverse_layer_idx", "true");
+  // As eager attention does; the fused one of transformers 4.57 leaves both out (its issue 44380).
+  c.scaled_scores = keys.get_or<bool>("scale_attn_weights", true);
+  c.scores_by_layer = keys.get_or<bool>("scale_attn_by_inverse_layer_idx", false);
 }
 
 OrderedJson write(const ModelConfig& c) {
@@ -47,6 +47,8 @@ OrderedJson write(const ModelConfig& c) {
           {"n_inner", c.ffn},
           {"activation_function", activation_name(c.activation)},
           {"layer_norm_epsilon", c.norm_epsilon},
+          {"scale_attn_weights", c.scaled_scores},
+          {"scale_attn_by_inverse_layer_idx", c.scores_by_layer},
           {"embd_pdrop", c.embedding_dropout},
           {"attn_pdrop", c.attention_dropout},
           {"resid_pdrop", c.residual_dropout}};

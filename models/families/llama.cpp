@@ -1,5 +1,5 @@
-// Llama and its relatives: rotary positions, RMS norm, SwiGLU, grouped key-value heads. Mistral
-// adds a window, Qwen2 biases of q, k and v.
+// Llama and its relatives: rotary positions, RMS norm, a gated MLP, grouped key-value heads.
+// Mistral adds a window, Qwen2 biases of q, k and v.
 #include <array>
 
 #include "models/family.h"
@@ -16,7 +16,8 @@ ModelConfig with_classes(const std::string& prefix) {
                    BlockPart::kMlpNorm};
   c.positions = PositionKind::kRope;
   c.norm = NormKind::kRmsNorm;
-  c.mlp = MlpKind::kSwiGlu;
+  c.mlp = MlpKind::kGated;
+  c.activation = Activation::kSilu;
   c.norm_epsilon = 1e-6;
   return c;
 }
@@ -63,9 +64,7 @@ void read_common(const ConfigKeys& keys, ModelConfig& c, const Absent& absent) {
   c.max_positions = keys.extent("max_position_embeddings", absent.max_positions);
   c.norm_epsilon = norm_epsilon_of(keys, "rms_norm_eps", 1e-6);
   c.attention_dropout = keys.get_or<double>("attention_dropout", 0);
-  const std::string activation = keys.get_or<std::string>("hidden_act", "silu");
-  keys.refuse_unless(activation == "silu" || activation == "swish", "hidden_act",
-                     "anything but silu");
+  c.activation = read_activation(keys, "hidden_act", "silu");
   c.rope = read_rope(keys, {.type_wins = !absent.rope_type_wins});
   c.padding_row = read_padding_row(keys, c.vocabulary);
   keys.refuse_unless(c.rope.fraction == 1, "partial_rotary_factor", "anything but 1");
@@ -149,7 +148,7 @@ OrderedJson write_common(const ModelConfig& c) {
           {"num_key_value_heads", c.kv_heads},
           {"head_dim", c.head_dim},
           {"max_position_embeddings", c.max_positions},
-          {"hidden_act", "silu"},
+          {"hidden_act", activation_name(c.activation)},
           {"rms_norm_eps", c.norm_epsilon},
           {"attention_dropout", c.attention_dropout},
           {"rope_theta", c.rope.theta},

@@ -38,7 +38,7 @@ TEST_CASE("cast: a gradient through a piece in f32 against finite differences in
   check.input("b", Shape{3, 5}, -3, 3);
   check.run([](const Tensors& in) {
     const Tensor a = cast(in[0], DType::kF32), b = cast(in[1], DType::kF32);
-    return Tensors{ops::add(cast(ops::swiglu(a, b), DType::kF64), in[0])};
+    return Tensors{ops::add(cast(ops::glu(a, b), DType::kF64), in[0])};
   });
 }
 

@@ -37,7 +37,7 @@ TEST_CASE("recompute: gradients of input and weights, also nested and used twice
 TEST_CASE("recompute: nothing is kept but input and output, nothing is recorded in a pause") {
   cpu::CpuBackend backend;
   Tape tape(backend);
-  const auto body = [](const Tensor& x) { return ops::swiglu(ops::swiglu(x, x), x); };
+  const auto body = [](const Tensor& x) { return ops::glu(ops::glu(x, x), x); };
   const test::Leaf x(tape, test::random_tensor(backend, Shape{128}, DType::kF32, 1));
   const size_t before = backend.ledger().usage().total_current;
   const Tensor y = recompute(tape, x.value(), body);
@@ -74,7 +74,7 @@ TEST_CASE("recompute: dropout draws the same mask again") {
   const DropoutArgs args = {.probability = 0.5, .key = {.seed = 1}, .samples = &samples};
   test::GradientCheck check(backend);
   check.input("x", Shape{2, 50});
-  const auto body = [&](const Tensor& x) { return ops::dropout(ops::swiglu(x, x), args); };
+  const auto body = [&](const Tensor& x) { return ops::dropout(ops::glu(x, x), args); };
   check.run([&](const Tensors& in) { return Tensors{recompute(check.tape(), in[0], body)}; });
 }
 

@@ -22,16 +22,16 @@ expect() {
 # ---- kernels -------------------------------------------------------------------------------------
 shape=hidden=24,heads=2,kv_heads=2,head_dim=12,ffn=40,vocabulary=50,elements=999
 kernels=("$FSDP" bench kernels --batch 1 --seq 8 --threads 1 --seconds 0.001)
-measure=("${kernels[@]}" --shape $shape --filter swiglu)
-expect 0 '"kernel": "swiglu_forward"' "${measure[@]}" --json
+measure=("${kernels[@]}" --shape $shape --filter glu)
+expect 0 '"kernel": "glu_forward"' "${measure[@]}" --json
 cp out now.json
-expect 0 '^swiglu_forward ' "${measure[@]}" --save saved.json
+expect 0 '^glu_forward ' "${measure[@]}" --save saved.json
 expect 0 '^0 of 2 kernels slower' "${measure[@]}" --baseline saved.json --tolerance 1e9
-expect 0 "^swiglu_backward .*8 x 40 " "${measure[@]}" --baseline now.json --tolerance 1e9
+expect 0 "^glu_backward .*8 x 40 " "${measure[@]}" --baseline now.json --tolerance 1e9
 grep -q '^0 of 2 kernels slower' out || fail "no comparison below the table"
 sed 's/"us_least": .*/"us_least": 0.0001,/' now.json >was_faster.json
 expect 1 '2 of 2 kernels slower' "${measure[@]}" --baseline was_faster.json --csv
-grep -q '^"swiglu_forward","8 x 40",' out || fail "no line of CSV"
+grep -q '^"glu_forward","8 x 40",' out || fail "no line of CSV"
 grep -q slower out && fail "the comparison is within the CSV"
 expect 1 '^fsdp: now.json: dtype: expected "bf16"' "${measure[@]}" --baseline now.json --dtype bf16
 expect 1 '^fsdp: none.json' "${measure[@]}" --baseline none.json

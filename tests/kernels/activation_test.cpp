@@ -1,4 +1,5 @@
-// GELU and SwiGLU against the C library in double, and their gradients against finite differences.
+// Activations and gated linear units against the C library in double, and their gradients against
+// finite differences.
 #include <numbers>
 
 #include "tests/support/kernel_support.h"
@@ -6,20 +7,58 @@
 namespace fsdp::test {
 namespace {
 
-constexpr Activation kKinds[] = {Activation::kGeluTanh, Activation::kGeluErf,
-                                 Activation::kGeluBloom, Activation::kRelu};
+constexpr Activation kKinds[] = {
+    Activation::kGeluTanh,    Activation::kGeluErf,     Activation::kGeluBloom, Activation::kRelu,
+    Activation::kGeluFast,    Activation::kGeluClipped, Activation::kQuickGelu, Activation::kSilu,
+    Activation::kReluSquared, Activation::kRelu6,       Activation::kLeakyRelu, Activation::kTanh,
+    Activation::kSigmoid,     Activation::kMish,        Activation::kLaplace};
 constexpr int64_t kSizes[] = {0, 1, 7, 17, 1000, 40003};  // around vectors and the grain
 
-double gelu(Activation kind, double x) {
-  if (kind == Activation::kRelu) return std::max(x, 0.0);
-  if (kind == Activation::kGeluErf) return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
-  const double root =
-      kind == Activation::kGeluBloom ? 0.79788456 : std::sqrt(2 / std::numbers::pi);
-  const double u = root * (x + 0.044715 * x * x * x);
-  return 0.5 * x * (1 + std::tanh(u));
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+double tanh_gelu(double root, double x) {
+  return 0.5 * x * (1 + std::tanh(root * (x + 0.044715 * x * x * x)));
 }
 
-double silu(double x) { return x / (1 + std::exp(-x)); }
+// As transformers' activations.py has them.
+double exact(Activation kind, double x) {
+  const double gelu = 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+  switch (kind) {
+    case Activation::kGeluTanh:
+      return tanh_gelu(std::sqrt(2 / std::numbers::pi), x);
+    case Activation::kGeluErf:
+      return gelu;
+    case Activation::kGeluBloom:
+      return tanh_gelu(0.79788456, x);
+    case Activation::kGeluFast:
+      return tanh_gelu(0.7978845608, x);
+    case Activation::kGeluClipped:
+      return std::clamp(gelu, -10.0, 10.0);
+    case Activation::kQuickGelu:
+      return x * sigmoid(1.702 * x);
+    case Activation::kSilu:
+      return x * sigmoid(x);
+    case Activation::kRelu:
+      return std::max(x, 0.0);
+    case Activation::kReluSquared:
+      return std::max(x, 0.0) * std::max(x, 0.0);
+    case Activation::kRelu6:
+      return std::clamp(x, 0.0, 6.0);
+    case Activation::kLeakyRelu:
+      return x > 0 ? x : 0.01 * x;
+    case Activation::kTanh:
+      return std::tanh(x);
+    case Activation::kSigmoid:
+      return sigmoid(x);
+    case Activation::kMish:
+      return x * std::tanh(std::log1p(std::exp(x)));
+    case Activation::kLaplace:
+      return 0.5 * (1 + std::erf((x - 0.707107) / (0.282095 * std::numbers::sqrt2)));
+    case Activation::kNone:
+      return x;
+  }
+  return NAN;
+}
 
 Values forward(Backend& backend, Activation kind, DType dtype, const Values& values) {
   const Tensor x = make_tensor(backend, {int64_t(values.size())}, dtype, values);
@@ -37,54 +76,74 @@ Values backward(Backend& backend, Activation kind, DType dtype, const Values& va
   return dy.to_doubles();
 }
 
-TEST_CASE("gelu against the C library") {
+TEST_CASE("activations against the C library") {
   for (const DType dtype : kFloatingTypes) {
     for (const Activation kind : kKinds) {
       for (const int64_t n : kSizes) {
-        const Values x = rounded(random_values(n, 1, -8, 8), dtype);
-        const auto out = on_any_threads(
-            [&](Backend& backend) { return std::vector<Values>{forward(backend, kind, dtype, x)}; });
+        const Values x = rounded(random_values(n, 1, -12, 12), dtype);
+        const auto out = on_any_threads([&](Backend& backend) {
+          return std::vector<Values>{forward(backend, kind, dtype, x)};
+        });
         Values expected;
-        for (const double value : x) expected.push_back(gelu(kind, value));
+        for (const double value : x) expected.push_back(exact(kind, value));
         CAPTURE(name_of(dtype));
+        CAPTURE(static_cast<int>(kind));
         CHECK(largest_error(out[0], expected) < tolerance(dtype, 8));
       }
     }
   }
 }
 
-TEST_CASE("gelu of special values") {
+TEST_CASE("activations of special values") {
   cpu::CpuBackend backend;
+  const Values at = {0, 1e15, -1e15, 40, -40, NAN};
   for (const Activation kind : kKinds) {
-    const Values y = forward(backend, kind, DType::kF32, {0, 1e30, -1e30, 40, -40, NAN});
-    CHECK(y[0] == 0);
-    CHECK(y[1] == double(1e30f));
-    CHECK(y[2] == 0);
-    CHECK(y[3] == 40);
-    CHECK(y[4] == 0);
+    CAPTURE(static_cast<int>(kind));
+    const Values y = forward(backend, kind, DType::kF32, at);
+    for (size_t i = 0; i < 5; ++i) {
+      const double expected = i == 2 && kind != Activation::kLeakyRelu
+                                  ? (kind == Activation::kTanh ? -1 : 0)
+                                  : exact(kind, double(float(at[i])));
+      CHECK(std::abs(y[i] - expected) <= 1e-6 * std::abs(expected) + 1e-8);
+    }
     CHECK(std::isnan(y[5]));
+    const Values dy(6, 1.0), dx = backward(backend, kind, DType::kF64, at, dy);
+    for (size_t i = 0; i < 5; ++i) CHECK(std::isfinite(dx[i]));
   }
   Tensor x = make_tensor(backend, {2}, DType::kF32, {1, 2});
   CHECK_THROWS_WITH_AS(
       backend.activation_forward(backend.compute_stream(), Activation::kNone, x, x),
-      "[activation_forward] kind: expected an activation, got 0", Error);
+      "[activation_forward] kind: expected an activation, got none", Error);
 }
 
-TEST_CASE("gelu backward against finite differences, and every dtype against f64") {
+// gradient[i] times the slope of f's element i over element i of `at`, by central differences.
+template <typename F>
+Values element_differences(const Values& at, const Values& gradient, F f) {
+  constexpr double kStep = 1e-5;
+  Values above = at, below = at;
+  for (double& value : above) value += kStep;
+  for (double& value : below) value -= kStep;
+  Values out = f(above);
+  const Values low = f(below);
+  for (size_t i = 0; i < at.size(); ++i) out[i] = gradient[i] * (out[i] - low[i]) / (2 * kStep);
+  return out;
+}
+
+TEST_CASE("activations backward against finite differences, and every dtype against f64") {
   cpu::CpuBackend backend;
   for (const Activation kind : kKinds) {
-    const Values x = random_values(61, 1, -6, 6), dy = random_values(61, 2);
-    const auto loss = [&](const Values& values) {
-      return dot(forward(backend, kind, DType::kF64, values), dy);
-    };
-    CHECK(largest_error(backward(backend, kind, DType::kF64, x, dy), finite_differences(x, loss)) <
-          1e-9);
+    CAPTURE(static_cast<int>(kind));
+    const Values x = random_values(61, 1, -12, 12), dy = random_values(61, 2);
+    const Values expected = element_differences(
+        x, dy, [&](const Values& values) { return forward(backend, kind, DType::kF64, values); });
+    CHECK(largest_error(backward(backend, kind, DType::kF64, x, dy), expected) < 1e-9);
     for (const DType dtype : kFloatingTypes) {
       for (const int64_t n : kSizes) {
         const Values at = rounded(random_values(n, 3, -6, 6), dtype);
         const Values gradient = rounded(random_values(n, 4), dtype);
-        const auto out = on_any_threads(
-            [&](Backend& any) { return std::vector<Values>{backward(any, kind, dtype, at, gradient)}; });
+        const auto out = on_any_threads([&](Backend& any) {
+          return std::vector<Values>{backward(any, kind, dtype, at, gradient)};
+        });
         CHECK(largest_error(out[0], backward(backend, kind, DType::kF64, at, gradient)) <
               tolerance(dtype, 16));
       }
@@ -92,58 +151,72 @@ TEST_CASE("gelu backward against finite differences, and every dtype against f64
   }
 }
 
-Values swiglu(Backend& backend, DType dtype, const Values& gate, const Values& up) {
+Values glu(Backend& backend, Activation kind, DType dtype, const Values& gate, const Values& up) {
   const Tensor g = make_tensor(backend, {int64_t(gate.size())}, dtype, gate);
   const Tensor u = make_tensor(backend, g.shape(), dtype, up);
   Tensor y = Tensor::empty(backend, g.shape(), dtype);
-  backend.swiglu_forward(backend.compute_stream(), g, u, y);
+  backend.glu_forward(backend.compute_stream(), kind, g, u, y);
   return y.to_doubles();
 }
 
 // {dgate, dup}; they overwrite gate and dy.
-std::vector<Values> swiglu_backward(Backend& backend, DType dtype, const Values& gate,
-                                    const Values& up, const Values& gradient) {
+std::vector<Values> glu_backward(Backend& backend, Activation kind, DType dtype, const Values& gate,
+                                 const Values& up, const Values& gradient) {
   Tensor g = make_tensor(backend, {int64_t(gate.size())}, dtype, gate);
   const Tensor u = make_tensor(backend, g.shape(), dtype, up);
   Tensor dy = make_tensor(backend, g.shape(), dtype, gradient);
-  backend.swiglu_backward(backend.compute_stream(), g, u, dy, g, dy);
+  backend.glu_backward(backend.compute_stream(), kind, g, u, dy, g, dy);
   return {g.to_doubles(), dy.to_doubles()};
 }
 
-TEST_CASE("swiglu forward and backward in every dtype") {
+std::vector<Activation> gates() {
+  std::vector<Activation> all(std::begin(kKinds), std::end(kKinds));
+  all.push_back(Activation::kNone);
+  return all;
+}
+
+TEST_CASE("gated linear units forward and backward in every dtype") {
   cpu::CpuBackend backend;
-  for (const DType dtype : kFloatingTypes) {
-    for (const int64_t n : kSizes) {
-      const Values gate = rounded(random_values(n, 1, -6, 6), dtype);
-      const Values up = rounded(random_values(n, 2, -2, 2), dtype);
-      const Values dy = rounded(random_values(n, 3), dtype);
-      const auto out = on_any_threads([&](Backend& any) {
-        auto results = swiglu_backward(any, dtype, gate, up, dy);
-        results.push_back(swiglu(any, dtype, gate, up));
-        return results;
-      });
-      Values expected;
-      for (size_t i = 0; i < gate.size(); ++i) expected.push_back(silu(gate[i]) * up[i]);
-      CHECK(largest_error(out[2], expected) < tolerance(dtype, 8));
-      const auto exact = swiglu_backward(backend, DType::kF64, gate, up, dy);
-      CHECK(largest_error(out[0], exact[0]) < tolerance(dtype, 16));
-      CHECK(largest_error(out[1], exact[1]) < tolerance(dtype, 16));
+  for (const Activation kind : gates()) {
+    CAPTURE(static_cast<int>(kind));
+    for (const DType dtype : kFloatingTypes) {
+      for (const int64_t n : {int64_t{0}, int64_t{1}, int64_t{17}, int64_t{1000}}) {
+        const Values gate = rounded(random_values(n, 1, -6, 6), dtype);
+        const Values up = rounded(random_values(n, 2, -2, 2), dtype);
+        const Values dy = rounded(random_values(n, 3), dtype);
+        const auto out = on_any_threads([&](Backend& any) {
+          auto results = glu_backward(any, kind, dtype, gate, up, dy);
+          results.push_back(glu(any, kind, dtype, gate, up));
+          return results;
+        });
+        Values expected;
+        for (size_t i = 0; i < gate.size(); ++i) expected.push_back(exact(kind, gate[i]) * up[i]);
+        CHECK(largest_error(out[2], expected) < tolerance(dtype, 8));
+        const auto wide = glu_backward(backend, kind, DType::kF64, gate, up, dy);
+        // What is multiplied by up, which reaches 2, has rounded more often.
+        const double terms = kind == Activation::kSilu ? 16 : 32;
+        CHECK(largest_error(out[0], wide[0]) < tolerance(dtype, terms));
+        CHECK(largest_error(out[1], wide[1]) < tolerance(dtype, terms));
+      }
     }
   }
 }
 
-TEST_CASE("swiglu backward against finite differences") {
+TEST_CASE("gated linear units backward against finite differences") {
   cpu::CpuBackend backend;
-  const Values gate = random_values(31, 1, -6, 6), up = random_values(31, 2), dy(31, 0.7);
-  const auto out = swiglu_backward(backend, DType::kF64, gate, up, dy);
-  const auto gate_loss = [&](const Values& values) {
-    return dot(swiglu(backend, DType::kF64, values, up), dy);
-  };
-  const auto up_loss = [&](const Values& values) {
-    return dot(swiglu(backend, DType::kF64, gate, values), dy);
-  };
-  CHECK(largest_error(out[0], finite_differences(gate, gate_loss)) < 1e-9);
-  CHECK(largest_error(out[1], finite_differences(up, up_loss)) < 1e-9);
+  for (const Activation kind : gates()) {
+    CAPTURE(static_cast<int>(kind));
+    const Values gate = random_values(31, 1, -6, 6), up = random_values(31, 2), dy(31, 0.7);
+    const auto out = glu_backward(backend, kind, DType::kF64, gate, up, dy);
+    const Values by_gate = element_differences(gate, dy, [&](const Values& values) {
+      return glu(backend, kind, DType::kF64, values, up);
+    });
+    const Values by_up = element_differences(up, dy, [&](const Values& values) {
+      return glu(backend, kind, DType::kF64, gate, values);
+    });
+    CHECK(largest_error(out[0], by_gate) < 1e-9);
+    CHECK(largest_error(out[1], by_up) < 1e-9);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// exp, log and erf of the vectorised loops: ulps against the C library in double, over the range of
-// float, and the special values.
+// exp, log, tanh and erf of the vectorised loops: ulps against the C library in double, over the
+// range of float, and the special values.
 #include "kernels/cpu/vector_math.h"
 
 #include <algorithm>
@@ -42,6 +42,14 @@ TEST_CASE("sigmoid") {
   CHECK(largest_ulps([](float x) { return simd_sigmoid(x); }, exact, -86.0f, 100.0f) < 2.6);
   CHECK(simd_sigmoid(-kInfinity) == 0.0f);
   CHECK(simd_sigmoid(kInfinity) == 1.0f);
+}
+
+TEST_CASE("tanh") {
+  const auto exact = [](double x) { return std::tanh(x); };
+  CHECK(largest_ulps([](float x) { return simd_tanh(x); }, exact, -1e30f, 1e30f) < 2);
+  CHECK(simd_tanh(kInfinity) == 1.0f);
+  CHECK(simd_tanh(-kInfinity) == -1.0f);
+  CHECK(std::isnan(simd_tanh(NAN)));
 }
 
 TEST_CASE("erf") {

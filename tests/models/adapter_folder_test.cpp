@@ -58,7 +58,13 @@ TEST_CASE("adapter folder: what is written is read back, and has PEFT's keys and
   for (const LoraConfig& lora :
        {LoraConfig{.r = 3, .alpha = 0.75, .dropout = 0.1, .targets = {"a", "b"}, .base = "x/y"},
         LoraConfig{.targets = {"all-linear"}, .rank_stabilised = true},
-        LoraConfig{.target_pattern = ".*q_proj"}, LoraConfig{}}) {
+        LoraConfig{.target_pattern = ".*q_proj", .excluded_pattern = ".*[.]0[.].*"}, LoraConfig{},
+        LoraConfig{.targets = {"a"},
+        .excluded = {"b", "c.d"},
+        .blocks = {0, 2},
+        .block_names = {"layers", "h"},
+        .ranks = {{"z", 3}, {"a", 4}},
+        .alphas = {{"^y", 0.5}, {"b", 4}}}}) {
     const TempFolder folder;
     folder.write(kAdapterConfigFile, adapter_config_json(test::tiny_llama(), lora));
     const LoraConfig again = read_adapter_config(folder.path());
@@ -69,6 +75,12 @@ TEST_CASE("adapter folder: what is written is read back, and has PEFT's keys and
     CHECK(again.target_pattern == lora.target_pattern);
     CHECK(again.rank_stabilised == lora.rank_stabilised);
     CHECK(again.base == lora.base);
+    CHECK(again.excluded == lora.excluded);
+    CHECK(again.excluded_pattern == lora.excluded_pattern);
+    CHECK(again.blocks == lora.blocks);
+    CHECK(again.block_names == lora.block_names);
+    CHECK(again.ranks == lora.ranks);
+    CHECK(again.alphas == lora.alphas);
   }
 }
 
@@ -80,10 +92,6 @@ TEST_CASE("adapter folder: what this program does not do is refused by its name"
                                                  {"lora_bias", true},
                                                  {"peft_type", "IA3"},
                                                  {"modules_to_save", Json::array({"lm_head"})},
-                                                 {"rank_pattern", {{"c_attn", 2}}},
-                                                 {"alpha_pattern", {{"c_attn", 2}}},
-                                                 {"layers_to_transform", Json::array({0})},
-                                                 {"exclude_modules", "c_attn"},
                                                  {"init_lora_weights", "pissa"},
                                                  {"trainable_token_indices", Json::array({1})},
                                                  {"something_new", 7}}) {
@@ -95,6 +103,18 @@ TEST_CASE("adapter folder: what this program does not do is refused by its name"
   CHECK(error_with("something_new", nullptr) == "");
   CHECK(error_with("task_type", "SEQ_2_SEQ_LM") == "");
   CHECK(error_with("init_lora_weights", "gaussian") == "");
+  CHECK(error_with("init_lora_weights", "orthogonal") == "");
+  CHECK(error_with("exclude_modules", "c_attn") == "");
+  CHECK(error_with("layers_to_transform", 0) == "");
+  CHECK(contains(error_with("layers_to_transform", "0"),
+                 "layers_to_transform: expected numbers of layers of at most 32 bits, one or a "
+                 "list, got \"0\""));
+  CHECK(contains(error_with("layers_pattern", "h"),
+                 "layers_pattern: expected layers_to_transform beside it"));
+  CHECK(contains(error_with("rank_pattern", {{"c_attn", 0}}),
+                 "rank_pattern: c_attn: expected at least 1, got 0"));
+  CHECK(contains(error_with("alpha_pattern", {{"c_attn", "2"}}),
+                 "alpha_pattern: c_attn: expected a number, got \"2\""));
   CHECK(contains(error_with("r", 0), "r: expected at least 1, got 0"));
   CHECK(contains(error_with("r", 2.5), "r: expected an integer of at most 32 bits, got 2.5"));
   CHECK(contains(error_with("lora_alpha", nullptr), "lora_alpha: missing"));
@@ -165,7 +185,12 @@ TEST_CASE("adapter folder: the merged model computes what base and adapter compu
   for (const ModelConfig& config : configs) {
     CAPTURE(config.family);
     Fixture f(config);
-    const LoraConfig lora = {.r = 3, .alpha = 7, .targets = {"all-linear"}};
+    const LoraConfig lora = {.r = 3,
+                             .alpha = 7,
+                             .targets = {"all-linear"},
+                             .excluded_pattern = ".*[.]1[.].*(q_proj|c_fc|4h)",
+                             .ranks = {{"[a-z_]*[.]0[.].*", 2}, {".*", 4}},
+                             .alphas = {{".*down_proj", 2}, {"dense", 5}}};
     f.write(lora);
     CausalLM adapted(config, f.backend, DType::kF64, 8);
     add_lora(adapted, lora);

@@ -100,7 +100,7 @@ Tensor composed(Rig& rig, const Tensor& x) {
   const Tensor mixed = ops::attention({.q = view(0),
                                        .k = view(c.hidden),
                                        .v = view(2 * c.hidden),
-                                       .scale = c.attention_scale(),
+                                       .scale = c.attention_scale(0),
                                        .dropout = {}});
   const Tensor x1 = ops::add(x, ops::linear(mixed, {*p[4], p[5], c.weight_layout}));
   const Tensor y1 = ops::norm(x1, Tensor(), {*p[6], p[7], c.norm_epsilon}).y;

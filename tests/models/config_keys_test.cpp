@@ -104,6 +104,23 @@ TEST_CASE("config keys: of type and rope_type in rope_scaling, the one that tran
   }
 }
 
+TEST_CASE("config keys: activations of every family, scores of GPT-2's layers") {
+  CHECK(read({{"model_type", "gpt2"}, {"activation_function", "quick_gelu"}}).activation ==
+        Activation::kQuickGelu);
+  CHECK(read({{"model_type", "gpt_neox"}, {"hidden_act", "silu"}}).activation == Activation::kSilu);
+  for (const char* family : {"llama", "mistral", "qwen2"}) {
+    CHECK(read(config(family, {{"hidden_act", "relu"}})).activation == Activation::kRelu);
+    CHECK(read(config(family, {{"hidden_act", "linear"}})).activation == Activation::kNone);
+  }
+  Json scores = config("gpt2", {{"scale_attn_by_inverse_layer_idx", true}});
+  CHECK(read(scores).attention_scale(3) == 1.0 / 8 / 4);  // heads are 64 wide
+  scores["scale_attn_weights"] = false;
+  CHECK(read(scores).attention_scale(3) == 1.0 / 4);
+  scores["scale_attn_by_inverse_layer_idx"] = false;
+  CHECK(read(scores).attention_scale(3) == 1);
+  CHECK(read(config("gpt2", Json::object())).attention_scale(3) == 1.0 / 8);
+}
+
 TEST_CASE("config keys: swish is silu, and a head's width is what transformers takes") {
   CHECK(config_json(read(config("llama", {{"hidden_act", "swish"}})), "float32") ==
         config_json(read(config("llama", {{"hidden_act", "silu"}})), "float32"));

@@ -66,6 +66,20 @@ TEST_CASE("ignored keys: every key of config.json is read, refused by name or li
   }
 }
 
+TEST_CASE("ignored keys: every key of adapter_config.json is read, refused by name or listed") {
+  const Json base = {
+      {"peft_type", "LORA"}, {"r", 8}, {"lora_alpha", 8}, {"target_modules", {"q_proj"}}};
+  const ModelConfig llama = family_defaults("llama");
+  CHECK(fixture()["adapter"].size() > 40);
+  for (const auto& [key, entry] : fixture()["adapter"].items()) {
+    const std::string wrong =
+        complaint(key, entry, base, is_ignored(ignored_adapter_keys(), key), [&](const Json& json) {
+          return adapter_config_json(llama, parse_adapter_config(json.dump(), "A"));
+        });
+    CHECK(wrong == "");
+  }
+}
+
 TEST_CASE("ignored keys: a key that is neither read, refused nor listed is found") {
   const Json entry = {{"other", 1}};
   CHECK(complaint("logit_scale", entry, {{"model_type", "llama"}}, false, as_read) ==

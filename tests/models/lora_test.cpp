@@ -186,6 +186,46 @@ TEST_CASE("lora: targets are names or how they end; by default those of PEFT") {
         "model.layers.2.self_attn.q_proj model.layers.2.mlp.up_proj");
 }
 
+TEST_CASE("lora: layers left out by name, by pattern and by block") {
+  const ModelConfig gpt2 = test::tiny_gpt2(3);
+  CHECK(chosen(gpt2, {.targets = {"c_proj"}, .excluded = {"mlp.c_proj"}, .blocks = {2, 0}}) ==
+        "transformer.h.0.attn.c_proj transformer.h.2.attn.c_proj");
+  CHECK(chosen(gpt2, {.excluded_pattern = ".*h[.][02][.].*"}) == "transformer.h.1.attn.c_attn");
+  CHECK(chosen(gpt2, {.excluded_pattern = "c_attn", .blocks = {1}, .block_names = {"x", "h"}}) ==
+        "transformer.h.1.attn.c_attn");  // a pattern is for the whole name
+  for (const LoraConfig& nothing :
+       {LoraConfig{.blocks = {3}}, LoraConfig{.blocks = {-1}}, LoraConfig{.excluded = {"c_attn"}},
+        LoraConfig{.blocks = {0}, .block_names = {"layers"}}}) {
+    CHECK(test::error_of([&] { chosen(gpt2, nothing); }) ==
+          "[lora] exclude_modules, layers_to_transform: no layer of the gpt2 model is left");
+  }
+}
+
+TEST_CASE("lora: ranks and alphas of single layers, the first pattern that matches") {
+  const LoraConfig lora = {.r = 8,
+                           .alpha = 16,
+                           .ranks = {{"h.1.attn.c_attn", 2}, {"c_attn", 4}, {"h[.]0.*proj", 1}},
+                           .alphas = {{"attn.c_attn", 5}, {"^transformer.*", 3}}};
+  const auto expect = [&](const char* layer, int64_t r, double scale) {
+    CAPTURE(layer);
+    const LoraRank rank = rank_of(lora, layer);
+    CHECK(rank.r == r);
+    CHECK(rank.scale == scale);
+  };
+  expect("transformer.h.1.attn.c_attn", 2, 5.0 / 2);
+  expect("transformer.h.11.attn.c_attn", 4, 5.0 / 4);
+  expect("transformer.h.0.mlp.c_proj", 1, 3);
+  expect("transformer.h.1.mlp.xc_attn", 8, 3.0 / 8);
+  expect("transformer.hx1.attn.c_attn", 2, 5.0 / 2);  // a dot matches anything, as in PEFT
+  cpu::CpuBackend backend;
+  CausalLM model(test::tiny_gpt2(2), backend, DType::kF32, 8);
+  add_lora(model, lora);
+  for (const Parameter* p : model.parameters()) {
+    if (p->name() == "blocks.0.attention.qkv.lora_A.weight") CHECK(p->shape()[0] == 4);
+    if (p->name() == "blocks.1.attention.qkv.lora_A.weight") CHECK(p->shape()[0] == 2);
+  }
+}
+
 // torch.nn.TransformerEncoderLayer holds in_proj_weight itself: this program has no name for it.
 TEST_CASE("lora: a matrix that is no layer in PyTorch has no term") {
   const ModelConfig workshop = test::tiny_workshop(1);

@@ -134,25 +134,24 @@ void add_activations(const PassExtents& e, std::vector<KernelCase>& table) {
   }
 }
 
-void add_swiglu(const PassExtents& e, std::vector<KernelCase>& table) {
+void add_glu(const PassExtents& e, std::vector<KernelCase>& table) {
   const Shape shape = {e.N, e.F};
-  table.push_back({"swiglu_forward", "", text(e.N, e.F),
-                   ops::swiglu_forward_cost(shape.numel(), e.dtype), kStreamingBar,
-                   [=](KernelInputs& in) -> KernelRun {
+  table.push_back({"glu_forward", "", text(e.N, e.F), ops::glu_forward_cost(shape.numel(), e.dtype),
+                   kStreamingBar, [=](KernelInputs& in) -> KernelRun {
                      const Tensor gate = in.normal(shape, e.dtype), up = in.normal(shape, e.dtype);
                      Tensor y = in.empty(shape, e.dtype);
                      return [=](Backend& backend, Stream& stream) mutable {
-                       backend.swiglu_forward(stream, gate, up, y);
+                       backend.glu_forward(stream, Activation::kSilu, gate, up, y);
                      };
                    }});
-  table.push_back({"swiglu_backward", "", text(e.N, e.F),
-                   ops::swiglu_backward_cost(shape.numel(), e.dtype), kStreamingBar,
+  table.push_back({"glu_backward", "", text(e.N, e.F),
+                   ops::glu_backward_cost(shape.numel(), e.dtype), kStreamingBar,
                    [=](KernelInputs& in) -> KernelRun {
                      const Tensor gate = in.normal(shape, e.dtype), up = in.normal(shape, e.dtype);
                      const Tensor dy = in.normal(shape, e.dtype);
                      Tensor dgate = in.empty(shape, e.dtype), dup = in.empty(shape, e.dtype);
                      return [=](Backend& backend, Stream& stream) mutable {
-                       backend.swiglu_backward(stream, gate, up, dy, dgate, dup);
+                       backend.glu_backward(stream, Activation::kSilu, gate, up, dy, dgate, dup);
                      };
                    }});
 }
@@ -293,7 +292,7 @@ void add_passes(const KernelExtents& extents, std::vector<KernelCase>& table) {
   const PassExtents e(extents.step);
   add_norms(e, table);
   add_activations(e, table);
-  add_swiglu(e, table);
+  add_glu(e, table);
   add_heads(e, table);
   add_rows(e, table);
   add_embedding(e, table);

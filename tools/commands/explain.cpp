@@ -79,6 +79,9 @@ int explain(const ExplainOptions& options) {
   if (!options.model.empty()) overrides.push_back(model_override(options.model));
   config::TrainConfig config = config::read_config(options.config, overrides);
   resolve_paths(config, options.config);
+  if (const std::string note = preset_note(config.model.preset); !note.empty()) {
+    std::fprintf(stderr, "fsdp: note: %s\n", note.c_str());
+  }
   const int64_t vocabulary = vocabulary_of(config);
   const models::ModelConfig model_shape = model_config(config, vocabulary);
   SessionOptions session = session_options(config, model_shape, options.world, {});

@@ -150,7 +150,8 @@ void TrainRun::make_session() {
   });
   resident_before_ = process_memory().resident;
   session_ = std::make_unique<Session>(world, options);
-  for (const std::string& note : {vocabulary_note, rank_.backend_note, world.notice()}) {
+  for (const std::string& note :
+       {preset_note(config_.model.preset), vocabulary_note, rank_.backend_note, world.notice()}) {
     if (!note.empty()) say("note: " + note);
   }
   initialise();

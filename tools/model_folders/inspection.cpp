@@ -108,7 +108,9 @@ AdapterSummary look_at_adapter(const ModelSource& source, models::CausalLM& mode
   try {
     for (const models::Linear* layer : models::lora_layers(model, out.lora)) {
       ++out.layers;
-      out.parameters += out.lora.r * (layer->in() + layer->out());
+      const models::LoraRank rank =
+          models::rank_of(out.lora, models::hugging_face_name(model, *layer));
+      out.parameters += rank.r * (layer->in() + layer->out());
     }
     models::merged_with_adapter({}, source.adapter, model);  // checks all tensors
   } catch (const Error& error) {
@@ -169,9 +171,11 @@ Inspection inspect(const InspectionOptions& options) {
     out.config = models::read_config(config_file.string());
     out.dtype = dtype_of_config(config_file);
   } else {
-    FSDP_CHECK(!path.has_parent_path() && path.extension() != ".json", "{}: no such folder or file",
-               options.source);
+    const std::string preset = models::preset_named(options.source);
+    FSDP_CHECK(!preset.empty() || (!path.has_parent_path() && path.extension() != ".json"),
+               "{}: no such folder or file", options.source);
     out.config = models::preset(options.source);
+    out.source = preset;
   }
   cpu::CpuBackend backend;  // of the rotary tables, for one position; parameters are shapes only
   models::CausalLM model(out.config, backend, DType::kF32, 1);

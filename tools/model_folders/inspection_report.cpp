@@ -76,12 +76,13 @@ std::string targets_text(const models::LoraConfig& lora) {
 
 std::string adapter_section(const AdapterSummary& adapter) {
   const models::LoraConfig& lora = adapter.lora;
+  const bool own_ranks = !lora.ranks.empty() || !lora.alphas.empty();
   return fmt::format("\nLoRA adapter of {}\n", adapter.base) +
          row("parameters", format_count(adapter.parameters),
              fmt::format("of {} layers: {}", adapter.layers, targets_text(lora))) +
          row("rank", format_count(lora.r),
-             fmt::format("alpha {}, scale {:.4g}, dropout {}", lora.alpha, lora.scale(),
-                         lora.dropout)) +
+             fmt::format("alpha {}, scale {:.4g}, dropout {}{}", lora.alpha, lora.scale(),
+                         lora.dropout, own_ranks ? "; some layers have their own" : "")) +
          (adapter.problem.empty() ? "  names and shapes are those of the layers\n"
                                   : "  PROBLEM: " + adapter.problem + "\n");
 }

@@ -102,10 +102,10 @@ class StepCounter {
   void mlp() {
     const int64_t inner = rows_ * c_.ffn;
     const DType dtype = step_.compute;
-    if (c_.mlp == models::MlpKind::kSwiGlu) {
+    if (c_.mlp == models::MlpKind::kGated) {
       linear("gate", c_.hidden, c_.ffn, c_.mlp_bias);
-      pass("swiglu_forward", ops::swiglu_forward_cost(inner, dtype), c_.layers);
-      pass("swiglu_backward", ops::swiglu_backward_cost(inner, dtype), c_.layers);
+      pass("glu_forward", ops::glu_forward_cost(inner, dtype), c_.layers);
+      pass("glu_backward", ops::glu_backward_cost(inner, dtype), c_.layers);
     } else {
       pass("activation_forward", ops::activation_forward_cost(inner, dtype), c_.layers);
       pass("activation_backward", ops::activation_backward_cost(inner, dtype), c_.layers);

@@ -28,10 +28,10 @@ Activation parse_activation(const std::string& name) {
   }
 }
 
-// SwiGLU has three matrices where the plain MLP has two: 8/3 instead of 4 keeps the parameters,
-// rounded up to a multiple of 32.
+// A gated MLP has three matrices where the plain MLP has two: 8/3 instead of 4 keeps the
+// parameters, rounded up to a multiple of 32.
 int64_t default_ffn(const models::ModelConfig& model) {
-  if (model.mlp != models::MlpKind::kSwiGlu) return 4 * model.hidden;
+  if (model.mlp != models::MlpKind::kGated) return 4 * model.hidden;
   return (model.hidden * 8 / 3 + 31) / 32 * 32;
 }
 
@@ -109,9 +109,6 @@ models::ModelConfig from_folder(const config::ModelSection& c) {
 }
 
 void check_parts(const config::ModelSection& c, const models::ModelConfig& model) {
-  FSDP_CHECK(c.activation.empty() || model.mlp == models::MlpKind::kActivation,
-             "model.activation: the MLP of the family {} is SwiGLU, got {}", model.family,
-             c.activation);
   FSDP_CHECK(!c.rope_theta || model.positions == models::PositionKind::kRope,
              "model.rope_theta: the family {} has no rotary positions", model.family);
 }
@@ -406,20 +403,20 @@ void check_same_config(comm::Communicator& world, const config::TrainConfig& con
   check_same_settings(world, "configurations", lines);
 }
 
-namespace {
-
-bool is_preset(const std::string& name) {
-  const std::vector<std::string> names = models::preset_names();
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-}  // namespace
-
 std::string model_override(const std::string& name) {
-  const bool folder = std::filesystem::is_directory(name) || name.find('/') != std::string::npos;
-  FSDP_CHECK(folder || is_preset(name),
+  const bool preset = !models::preset_named(name).empty();
+  const bool folder =
+      std::filesystem::is_directory(name) || (!preset && name.find('/') != std::string::npos);
+  FSDP_CHECK(folder || preset,
              "--model {}: neither a folder nor a preset; fsdp inspect --help lists these", name);
   return (folder ? "model.path=" : "model.preset=") + name;
+}
+
+std::string preset_note(const std::string& name) {
+  const std::string preset = name.empty() ? "" : models::preset_named(name);
+  if (preset.empty() || preset == name) return "";
+  return fmt::format("model.preset: {} is taken as the preset {}: its sizes, not its weights", name,
+                     preset);
 }
 
 std::string describe(const models::ModelConfig& model) {

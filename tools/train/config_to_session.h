@@ -31,6 +31,8 @@ void check_same_config(comm::Communicator& world, const config::TrainConfig& con
 
 // What --model NAME stands for, as a text of --set: a folder's path, or else the name of a preset.
 std::string model_override(const std::string& name);
+// Which preset is meant, where the name is the hub's; "" where there is nothing to say.
+std::string preset_note(const std::string& name);
 
 // "llama, 4 layers, 1.2 M parameters"
 std::string describe(const models::ModelConfig& model);

@@ -25,10 +25,10 @@ TEST_CASE("add and swiglu: gradients against finite differences") {
     check.input("a", shape);
     check.input("b", shape, -3, 3);
     check.run([](const Tensors& in) { return Tensors{ops::add(in[0], in[1])}; });
-    check.run([](const Tensors& in) { return Tensors{ops::swiglu(in[1], in[0])}; });
+    check.run([](const Tensors& in) { return Tensors{ops::glu(in[1], in[0])}; });
     check.run([](const Tensors& in) {  // the same tensor on both sides, and a shared gradient
       const Tensor y = ops::add(in[0], in[1]);
-      return Tensors{ops::swiglu(y, y), ops::add(y, in[0])};
+      return Tensors{ops::glu(y, y), ops::add(y, in[0])};
     });
   }
 }
@@ -40,7 +40,7 @@ TEST_CASE("swiglu: values in every dtype against silu(gate) * up in double") {
     const Tensor gate = test::random_tensor(backend, Shape{3, 67}, dtype, 1, -6, 6);
     const Tensor up = test::random_tensor(backend, Shape{3, 67}, dtype, 2);
     const std::vector<double> g = gate.to_doubles(), u = up.to_doubles();
-    const std::vector<double> y = ops::swiglu(gate, up).to_doubles();
+    const std::vector<double> y = ops::glu(gate, up).to_doubles();
     for (size_t i = 0; i < y.size(); ++i) {
       const double expected = g[i] / (1 + std::exp(-g[i])) * u[i];
       CHECK(std::abs(y[i] - expected) <= 12 * test::unit_roundoff(dtype));
@@ -70,7 +70,7 @@ TEST_CASE("swiglu saves its two inputs and nothing else") {
   const test::Leaf gate(tape, test::random_tensor(backend, Shape{1024}, DType::kF32, 1));
   const test::Leaf up(tape, test::random_tensor(backend, Shape{1024}, DType::kF32, 2));
   const size_t before = backend.ledger().usage().total_current;
-  const Tensor y = ops::swiglu(gate.value(), up.value());
+  const Tensor y = ops::glu(gate.value(), up.value());
   CHECK(backend.ledger().usage().total_current - before == 4096);
 }
 
@@ -169,8 +169,8 @@ TEST_CASE("element-wise ops: wrong shapes, dtypes and probabilities are named") 
   const Tensor half = Tensor::zeros(rig.backend, Shape{2, 3}, DType::kBF16);
   CHECK(error_of([&] { ops::add(a, b); }) == "[add] second operand: expected (2, 3), got (3, 2)");
   CHECK(error_of([&] { ops::add(a, half); }) == "[add] second operand: expected f32, got bf16");
-  CHECK(error_of([&] { ops::swiglu(a, b); }) == "[swiglu] up: expected (2, 3), got (3, 2)");
-  CHECK(error_of([&] { ops::swiglu(half, a); }) == "[swiglu] up: expected bf16, got f32");
+  CHECK(error_of([&] { ops::glu(a, b); }) == "[glu] up: expected (2, 3), got (3, 2)");
+  CHECK(error_of([&] { ops::glu(half, a); }) == "[glu] up: expected bf16, got f32");
   CHECK(error_of([&] { rig.args(1.0); }) == "[dropout] probability: expected within [0, 1), got 1");
   CHECK(error_of([&] { ops::dropout(a, rig.args(0.5)); }) ==
         "[dropout] samples: expected (2), got (3)");

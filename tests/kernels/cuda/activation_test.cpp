@@ -1,32 +1,40 @@
-// GELU, ReLU and SwiGLU on a GPU, forward and backward, against the CPU backend (which is tested
-// against the C library and finite differences).
+// Activations and gated linear units on a GPU, forward and backward, against the CPU backend (which
+// is tested against the C library and finite differences).
 #include "tests/support/gpu_support.h"
 
 namespace fsdp::test {
 namespace {
 
-constexpr Activation kKinds[] = {Activation::kGeluTanh, Activation::kGeluErf,
-                                 Activation::kGeluBloom, Activation::kRelu};
+constexpr Activation kOwnKernels[] = {Activation::kGeluTanh, Activation::kGeluErf,
+                                      Activation::kGeluBloom, Activation::kRelu};
+// Of one kernel, which asks for the activation when it runs.
+constexpr Activation kChosen[] = {
+    Activation::kGeluFast,    Activation::kGeluClipped, Activation::kQuickGelu, Activation::kSilu,
+    Activation::kReluSquared, Activation::kRelu6,       Activation::kLeakyRelu, Activation::kTanh,
+    Activation::kSigmoid,     Activation::kMish,        Activation::kLaplace};
+
+void check_activation(cuda::CudaBackend& gpu, DType dtype, Activation kind, int64_t n,
+                      int64_t offset) {
+  CAPTURE(static_cast<int>(kind));
+  check_against_cpu(gpu, dtype, [&](Backend& backend) {
+    const Tensor x = shifted_tensor(backend, {n}, dtype, random_values(n, 1, -12, 12), offset);
+    Tensor dy = shifted_tensor(backend, {n}, dtype, random_values(n, 2), offset);
+    Tensor y = Tensor::empty(backend, {n}, dtype), dx = Tensor::empty(backend, {n}, dtype);
+    backend.activation_forward(backend.compute_stream(), kind, x, y);
+    backend.activation_backward(backend.compute_stream(), kind, x, dy, dx);
+    backend.activation_backward(backend.compute_stream(), kind, x, dy, dy);  // in place
+    return std::vector<Values>{y.to_doubles(), dx.to_doubles(), dy.to_doubles()};
+  });
+}
 
 TEST_CASE("activations forward and backward") {
   on_gpu([](cuda::CudaBackend& gpu) {
     for (const DType dtype : kGpuTypes) {
-      for (const Activation kind : kKinds) {
-        for (const int64_t n : kGpuSizes) {
-          for (const int64_t offset : {0, 1}) {
-            check_against_cpu(gpu, dtype, [&](Backend& backend) {
-              const Tensor x =
-                  shifted_tensor(backend, {n}, dtype, random_values(n, 1, -8, 8), offset);
-              Tensor dy = shifted_tensor(backend, {n}, dtype, random_values(n, 2), offset);
-              Tensor y = Tensor::empty(backend, {n}, dtype),
-                     dx = Tensor::empty(backend, {n}, dtype);
-              backend.activation_forward(backend.compute_stream(), kind, x, y);
-              backend.activation_backward(backend.compute_stream(), kind, x, dy, dx);
-              backend.activation_backward(backend.compute_stream(), kind, x, dy, dy);  // in place
-              return std::vector<Values>{y.to_doubles(), dx.to_doubles(), dy.to_doubles()};
-            });
-          }
+      for (const int64_t offset : {0, 1}) {
+        for (const Activation kind : kOwnKernels) {
+          for (const int64_t n : kGpuSizes) check_activation(gpu, dtype, kind, n, offset);
         }
+        for (const Activation kind : kChosen) check_activation(gpu, dtype, kind, 2049, offset);
       }
     }
   });
@@ -34,40 +42,56 @@ TEST_CASE("activations forward and backward") {
 
 TEST_CASE("activations of special values") {
   on_gpu([](Backend& gpu) {
-    for (const Activation kind : kKinds) {
-      const Tensor x = make_tensor(gpu, {6}, DType::kF32, {0, 1e30, -1e30, 40, -40, NAN});
-      Tensor y = Tensor::empty(gpu, {6}, DType::kF32);
-      gpu.activation_forward(gpu.compute_stream(), kind, x, y);
-      const Values out = y.to_doubles();
-      CHECK(out[0] == 0);
-      CHECK(out[1] == double(1e30f));
-      CHECK(out[2] == 0);
-      CHECK(out[3] == 40);
-      CHECK(out[4] == 0);
-      CHECK(std::isnan(out[5]));
+    const Values at = {0, 1e15, -1e15, 40, -40, NAN};
+    cpu::CpuBackend cpu;
+    const auto run = [&](Backend& backend, Activation kind) {
+      const Tensor x = make_tensor(backend, {6}, DType::kF32, at);
+      Tensor y = Tensor::empty(backend, {6}, DType::kF32);
+      backend.activation_forward(backend.compute_stream(), kind, x, y);
+      Tensor dx = make_tensor(backend, {6}, DType::kF32, {1, 1, 1, 1, 1, 1});
+      backend.activation_backward(backend.compute_stream(), kind, x, dx, dx);
+      for (const double slope : {dx.to_doubles()[1], dx.to_doubles()[2]}) {
+        CHECK((&backend == &cpu || std::isfinite(slope)));
+      }
+      return y.to_doubles();
+    };
+    std::vector<Activation> kinds(std::begin(kOwnKernels), std::end(kOwnKernels));
+    kinds.insert(kinds.end(), std::begin(kChosen), std::end(kChosen));
+    for (const Activation kind : kinds) {
+      CAPTURE(static_cast<int>(kind));
+      const Values y = run(gpu, kind), expected = run(cpu, kind);
+      for (size_t i = 0; i < 5; ++i) {
+        CHECK(std::abs(y[i] - expected[i]) <= 1e-6 * std::abs(expected[i]) + 1e-7);
+      }
+      CHECK(std::isnan(y[5]));
     }
   });
 }
 
-TEST_CASE("swiglu forward and backward") {
+void check_glu(cuda::CudaBackend& gpu, DType dtype, Activation kind, int64_t n, int64_t offset) {
+  CAPTURE(static_cast<int>(kind));
+  check_against_cpu(gpu, dtype, [&](Backend& backend) {
+    Stream& stream = backend.compute_stream();
+    const auto tensor = [&](uint64_t seed, double range) {
+      return shifted_tensor(backend, {n}, dtype, random_values(n, seed, -range, range), offset);
+    };
+    Tensor gate = tensor(1, 8);
+    const Tensor up = tensor(2, 1);
+    Tensor dy = tensor(3, 1), y = Tensor::empty(backend, {n}, dtype);
+    backend.glu_forward(stream, kind, gate, up, y);
+    backend.glu_backward(stream, kind, gate, up, dy, gate, dy);  // over its operands
+    return std::vector<Values>{y.to_doubles(), gate.to_doubles(), dy.to_doubles()};
+  });
+}
+
+TEST_CASE("gated linear units forward and backward") {
   on_gpu([](cuda::CudaBackend& gpu) {
     for (const DType dtype : kGpuTypes) {
-      for (const int64_t n : kGpuSizes) {
-        for (const int64_t offset : {0, 1}) {
-          check_against_cpu(gpu, dtype, [&](Backend& backend) {
-            Stream& stream = backend.compute_stream();
-            const auto tensor = [&](uint64_t seed, double range) {
-              return shifted_tensor(backend, {n}, dtype, random_values(n, seed, -range, range),
-                                    offset);
-            };
-            Tensor gate = tensor(1, 8);
-            const Tensor up = tensor(2, 1);
-            Tensor dy = tensor(3, 1), y = Tensor::empty(backend, {n}, dtype);
-            backend.swiglu_forward(stream, gate, up, y);
-            backend.swiglu_backward(stream, gate, up, dy, gate, dy);  // over its operands
-            return std::vector<Values>{y.to_doubles(), gate.to_doubles(), dy.to_doubles()};
-          });
-        }
+      for (const int64_t offset : {0, 1}) {
+        for (const int64_t n : kGpuSizes) check_glu(gpu, dtype, Activation::kSilu, n, offset);
+        for (const Activation kind : kOwnKernels) check_glu(gpu, dtype, kind, 257, offset);
+        for (const Activation kind : kChosen) check_glu(gpu, dtype, kind, 257, offset);
+        check_glu(gpu, dtype, Activation::kNone, 257, offset);
       }
     }
   });

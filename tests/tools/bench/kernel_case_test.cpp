@@ -71,8 +71,8 @@ TEST_CASE("kernel table: bytes are those of the formulas") {
   CHECK(bytes_of(table, "rope") == 4 * N * C);
   CHECK(bytes_of(table, "activation_forward gelu_tanh") == 4 * N * F);
   CHECK(bytes_of(table, "activation_backward gelu_tanh") == 6 * N * F);
-  CHECK(bytes_of(table, "swiglu_forward") == 6 * N * F);
-  CHECK(bytes_of(table, "swiglu_backward") == 10 * N * F);
+  CHECK(bytes_of(table, "glu_forward") == 6 * N * F);
+  CHECK(bytes_of(table, "glu_backward") == 10 * N * F);
   CHECK(bytes_of(table, "sum_rows") == 2 * N * F);
   CHECK(bytes_of(table, "add") == 6 * N * C);
   CHECK(bytes_of(table, "dropout") == 4 * N * C);

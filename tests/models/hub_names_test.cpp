@@ -1,0 +1,30 @@
+// Presets by the names that their models have on Hugging Face's hub.
+#include <doctest/doctest.h>
+
+#include "models/config.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::models {
+namespace {
+
+TEST_CASE("hub names: a preset by its name on the hub, with or without the organisation") {
+  CHECK(preset_named("gpt2") == "gpt2-124m");
+  CHECK(preset_named("openai-community/gpt2-xl") == "gpt2-1558m");
+  CHECK(preset_named("meta-llama/Llama-3.1-8B") == "llama3.1-8b");
+  CHECK(preset_named("meta-llama/llama-3.1-8b-instruct") == "llama3.1-8b");
+  CHECK(preset_named("bigscience/bloom") == "bloom-176b");
+  CHECK(preset_named("EleutherAI/pythia-1.4b-deduped") == "pythia-1.4b");
+  for (const std::string& name : preset_names()) CHECK(preset_named(name) == name);
+  for (const char* none : {"", "/", "gpt5", "meta-llama/gpt2", "mistralai/Mistral-7B-v0.3",
+                           "meta-llama/Llama-3.1-8B/config.json", "./gpt2"}) {
+    CAPTURE(none);
+    CHECK(preset_named(none) == "");
+  }
+  CHECK(preset("gpt2").parameter_count() == 124439808);
+  CHECK(preset("meta-llama/Llama-3.1-8B").parameter_count() == 8030261248);
+  CHECK(test::contains(test::error_of([] { preset("meta-llama/Llama-9"); }),
+                       "preset: expected one of gpt2-124m, "));
+}
+
+}  // namespace
+}  // namespace fsdp::models
