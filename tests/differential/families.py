@@ -29,8 +29,8 @@ EPSILONS = [1e-5, 1e-6, 1e-12, 1e-8, 1e-3, 0.1, 0.0]
 
 # Keys that this program may refuse to compute, and when. A refusal of anything else is a failure.
 REFUSABLE = {
-    "rope_type": lambda c: rope_type(c) not in ("default", "linear", "llama3"),
-    "rope_scaling": lambda c: rope_type(c) not in ("default", "linear", "llama3"),
+    "rope_type": lambda c: not rope_types(c) <= {"default", "linear", "llama3"},
+    "rope_scaling": lambda c: not rope_types(c) <= {"default", "linear", "llama3"},
     "layer_types": lambda c: len(set(c.get("layer_types") or [])) > 1 or c["model_type"] == "mistral",
     "use_sliding_window": lambda c: 0 < c.get("max_window_layers", 28) < c.get("num_hidden_layers", 32),
     "max_window_layers": lambda c: 0 < c.get("max_window_layers", 28) < c.get("num_hidden_layers", 32),
@@ -49,9 +49,10 @@ REFUSABLE = {
 }
 
 
-def rope_type(config):
+def rope_types(config):
+    """By both names that the key has had; which one counts differs between families."""
     scaling = config.get("rope_scaling") or {}
-    return scaling.get("rope_type", scaling.get("type", "default"))
+    return {scaling[key] for key in ("type", "rope_type") if key in scaling}
 
 
 def rotated_channels(config):
