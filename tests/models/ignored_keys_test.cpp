@@ -80,6 +80,14 @@ TEST_CASE("ignored keys: every key of adapter_config.json is read, refused by na
   }
 }
 
+TEST_CASE("ignored keys: every key of generation_config.json is read or listed") {
+  CHECK(fixture()["generation"].size() > 60);
+  for (const auto& [key, entry] : fixture()["generation"].items()) {
+    CAPTURE(key);
+    CHECK(is_ignored(ignored_generation_keys(), key) == (key != "eos_token_id"));
+  }
+}
+
 TEST_CASE("ignored keys: a key that is neither read, refused nor listed is found") {
   const Json entry = {{"other", 1}};
   CHECK(complaint("logit_scale", entry, {{"model_type", "llama"}}, false, as_read) ==

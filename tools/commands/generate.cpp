@@ -222,6 +222,7 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
   ModelSource source;
   models::ModelConfig model;
   Prompts prompts;
+  std::string unused_choices;
   GenerationOptions generation = options.generation;
   generation.cache = !options.no_cache;
   agree(rank.world, [&] {
@@ -234,10 +235,17 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
                (source.folder / "config.json").string());
     prompts = read_prompts(options, source, model);
     add_stop_ids(options, source, model, prompts, generation);
+    unused_choices = source.unused_choices();
     generation.vocabulary = prompts.tokenizer ? prompts.tokenizer->vocab_size() : 0;
   });
   if (rank.world.rank() == 0 && !prompts.note.empty()) {
     fmt::print(stderr, "fsdp: note: {}\n", prompts.note);
+  }
+  if (rank.world.rank() == 0 && !unused_choices.empty()) {
+    fmt::print(stderr,
+               "fsdp: note: generation_config.json: {}: not used: options of this command say how "
+               "tokens are chosen\n",
+               unused_choices);
   }
   size_t longest = 0;
   for (const std::vector<int32_t>& ids : prompts.ids) longest = std::max(longest, ids.size());

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include <fmt/ranges.h>
+
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
 #include "models/adapter_folder.h"
@@ -44,6 +46,19 @@ std::vector<int64_t> ModelSource::end_tokens() const {
                     read_json_file(folder / "config.json").contains("eos_token_id");
   if (const int64_t id = said ? -1 : config().eos_token; id >= 0) ids.push_back(id);
   return ids;
+}
+
+std::string ModelSource::unused_choices() const {
+  const fs::path path = folder / "generation_config.json";
+  if (!fs::exists(path)) return "";
+  const Json json = read_json_file(path);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.items()) {
+    const bool off = value.is_null() || value == false || value == 0 || value == 1 ||
+                     (value.is_structured() && value.empty());
+    if (!off && models::is_ignored(models::keys_that_choose_tokens(), key)) keys.push_back(key);
+  }
+  return fmt::format("{}", fmt::join(keys, ", "));
 }
 
 std::string ModelSource::default_tokenizer() const {
@@ -100,7 +115,8 @@ std::vector<std::string> warnings_about(const fs::path& folder) {
   std::vector<std::string> warnings = SafetensorsFolder::open(folder).warnings();
   const std::string config = (folder / "config.json").string();
   for (const std::string& key : models::unknown_config_keys(config)) {
-    warnings.push_back(fmt::format("{}: {}: unknown key: nothing is computed from it", config, key));
+    warnings.push_back(
+        fmt::format("{}: {}: unknown key: nothing is computed from it", config, key));
   }
   return warnings;
 }

@@ -28,6 +28,9 @@ struct ModelSource {
   // Tokens that end a text: eos_token_id of the model's generation_config.json or, where that does
   // not name any, of its config.json. Error names file and key.
   std::vector<int64_t> end_tokens() const;
+  // "repetition_penalty, top_p": keys of its generation_config.json by which transformers would
+  // choose other tokens than generate's options do; "": none.
+  std::string unused_choices() const;
 };
 
 // `folder`: of a model or of an adapter; `base`: of the adapter's model, empty where it says

@@ -29,6 +29,21 @@ TEST_CASE("model source: an adapter's folder leads to its base") {
                  "no adapter_config.json"));
 }
 
+TEST_CASE("model source: tokens that end a text, and choices of tokens that nothing here makes") {
+  const test::TempFolder folder;
+  const ModelSource source = {folder.path(), ""};
+  folder.write("config.json", R"({"model_type": "llama"})");
+  CHECK(source.end_tokens() == std::vector<int64_t>{2});  // transformers' default
+  CHECK(source.unused_choices() == "");
+  folder.write("config.json", R"({"model_type": "llama", "eos_token_id": null})");
+  CHECK(source.end_tokens() == std::vector<int64_t>{});
+  folder.write("generation_config.json",
+               R"({"do_sample": true, "eos_token_id": [5, 6], "max_length": 99, "num_beams": 1,
+                   "repetition_penalty": 1.0, "top_p": 0.9, "use_cache": false})");
+  CHECK(source.end_tokens() == std::vector<int64_t>{5, 6});
+  CHECK(source.unused_choices() == "do_sample, top_p");
+}
+
 TEST_CASE("model source: the dtype that all weights have, masks and whole numbers aside") {
   CHECK(dtype_of_weights(kAdapter / "base") == DType::kF32);
   const auto dtype_with = [](DType a, DType b) {
