@@ -1,9 +1,9 @@
-// Strict JSON. Contract: core/io/json.h.
+// The text of JSON values, read and written by nlohmann-json. Contract: core/io/json.h.
 #include "core/io/json.h"
 
 #include <algorithm>
-#include <set>
-#include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/io/file.h"
@@ -11,38 +11,14 @@
 namespace fsdp {
 namespace {
 
+namespace nl = nlohmann;
+
 // Copying and printing a value recurse: one of a hundred thousand levels would exhaust the stack.
 constexpr int kMostLevels = 64;
 
-// nlohmann keeps the last of two equal keys without a word; the callback sees both.
-class StrictRules {
- public:
-  explicit StrictRules(const std::string& source) : source_(source) {}
-
-  bool operator()(int depth, Json::parse_event_t event, Json& value) {
-    const bool opens =
-        event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
-    FSDP_CHECK(!opens || depth < kMostLevels, "{}: malformed JSON: nested more than {} levels deep",
-               source_, kMostLevels);
-    if (event == Json::parse_event_t::object_start) keys_.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys_.pop_back();
-    if (event == Json::parse_event_t::key) {
-      const std::string& key = value.get_ref<const std::string&>();
-      FSDP_CHECK(keys_.back().insert(key).second, "{}: malformed JSON: duplicate key \"{}\"",
-                 source_, key);
-    }
-    return true;
-  }
-
- private:
-  const std::string& source_;
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open
-};
-
-}  // namespace
-
-std::string reason_of(const Json::exception& error) {
-  // "[json.exception.parse_error.101] parse error at line 1, column 4: syntax error while ..."
+// "[json.exception.parse_error.101] parse error at line 1, column 4: syntax error while ...":
+// without the number and the position.
+std::string reason_of(const nl::json::exception& error) {
   const std::string text = error.what();
   const size_t column = text.find("column ");
   const size_t colon = column == std::string::npos ? std::string::npos : text.find(": ", column);
@@ -51,24 +27,153 @@ std::string reason_of(const Json::exception& error) {
   return number == std::string::npos ? text : text.substr(number + 2);
 }
 
-Json parse_json(std::string_view text, const std::string& source) {
-  StrictRules rules(source);
-  try {
-    return Json::parse(text.begin(), text.end(), std::ref(rules));
-  } catch (const Json::parse_error& error) {
-    const size_t before = std::min(text.size(), error.byte > 0 ? error.byte - 1 : 0);
-    const auto line = 1 + std::count(text.begin(), text.begin() + before, '\n');
-    fail("{}:{}: malformed JSON: {}", source, line, reason_of(error));
-  } catch (const Json::exception& error) {  // a number beyond double, for instance
-    fail("{}: malformed JSON: {}", source, reason_of(error));
+}  // namespace
+
+// What nlohmann's parser calls. Strict with a source: duplicate keys and too many levels are errors,
+// and the members of objects are sorted.
+class JsonBuilder : public nl::json_sax<nl::json> {
+ public:
+  explicit JsonBuilder(const std::string* source) : source_(source) {}
+
+  Json take() { return std::move(root_); }
+
+  bool null() override { return add(Json()); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(int64_t value) override { return add(value); }
+  bool number_unsigned(uint64_t value) override { return add(value); }
+  bool number_float(double value, const std::string&) override { return add(value); }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool binary(nl::json::binary_t&) override { return false; }
+  bool start_object(size_t) override { return open(Json::object()); }
+  bool start_array(size_t) override { return open(Json::array()); }
+  bool key(std::string& name) override {
+    std::get<Json::Object>(open_.back()->value_).members.push_back({std::move(name), Json()});
+    return true;
   }
+  bool end_object() override;
+  bool end_array() override { return open_.pop_back(), true; }
+  bool parse_error(size_t position, const std::string&, const nl::json::exception& error) override {
+    failed_at_ = position;
+    out_of_range_ = dynamic_cast<const nl::json::parse_error*>(&error) == nullptr;
+    reason_ = reason_of(error);
+    return false;
+  }
+
+  size_t failed_at() const { return failed_at_; }  // the number of bytes read
+  bool out_of_range() const { return out_of_range_; }  // a number beyond double
+  const std::string& reason() const { return reason_; }
+
+ private:
+  Json* place() {
+    if (open_.empty()) return &root_;
+    if (Json::Array* array = std::get_if<Json::Array>(&open_.back()->value_)) {
+      return &array->emplace_back();
+    }
+    return &std::get<Json::Object>(open_.back()->value_).members.back().value;
+  }
+  bool add(Json value) {
+    *place() = std::move(value);
+    return true;
+  }
+  // An element that moves when its array grows is closed by then.
+  bool open(Json value) {
+    FSDP_CHECK(!source_ || open_.size() < kMostLevels,
+               "{}: malformed JSON: nested more than {} levels deep", *source_, kMostLevels);
+    Json* opened = place();
+    *opened = std::move(value);
+    open_.push_back(opened);
+    return true;
+  }
+
+  const std::string* source_;
+  Json root_;
+  std::vector<Json*> open_;
+  size_t failed_at_ = 0;
+  bool out_of_range_ = false;
+  std::string reason_;
+};
+
+bool JsonBuilder::end_object() {
+  Json::Object& object = std::get<Json::Object>(open_.back()->value_);
+  const auto before = [](const Json::Member& a, const Json::Member& b) { return a.name < b.name; };
+  object.sorted = std::is_sorted(object.members.begin(), object.members.end(), before);
+  if (source_ && !object.sorted) {
+    std::stable_sort(object.members.begin(), object.members.end(), before);
+    object.sorted = true;
+  }
+  const auto same = [](const Json::Member& a, const Json::Member& b) { return a.name == b.name; };
+  if (source_) {
+    const auto twice = std::adjacent_find(object.members.begin(), object.members.end(), same);
+    FSDP_CHECK(twice == object.members.end(), "{}: malformed JSON: duplicate key \"{}\"", *source_,
+               twice->name);
+  }
+  open_.pop_back();
+  return true;
+}
+
+namespace {
+
+bool parse_into(JsonBuilder& builder, std::string_view text) {
+  return nl::json::sax_parse(text.begin(), text.end(), &builder);
+}
+
+}  // namespace
+
+Json Json::parse(std::string_view text) {
+  JsonBuilder builder(nullptr);
+  if (!parse_into(builder, text)) throw JsonError("malformed JSON: " + builder.reason());
+  return builder.take();
+}
+
+Json parse_json(std::string_view text, const std::string& source) {
+  JsonBuilder builder(&source);
+  if (parse_into(builder, text)) return builder.take();
+  if (builder.out_of_range()) fail("{}: malformed JSON: {}", source, builder.reason());
+  const size_t read = builder.failed_at();
+  const size_t before = std::min(text.size(), read > 0 ? read - 1 : 0);
+  const auto line = 1 + std::count(text.begin(), text.begin() + before, '\n');
+  fail("{}:{}: malformed JSON: {}", source, line, builder.reason());
 }
 
 Json read_json_file(const std::filesystem::path& path) {
   return parse_json(read_file(path), path.string());
 }
 
-void write_json_file(const std::filesystem::path& path, const OrderedJson& value) {
+// ---------------------------------------------------------------------------- writing
+
+struct JsonText {
+  nl::ordered_json operator()(std::monostate) const { return nullptr; }
+  template <typename T>
+  nl::ordered_json operator()(const T& value) const {
+    return value;
+  }
+  nl::ordered_json operator()(const Json::Array& values) const {
+    nl::ordered_json out = nl::ordered_json::array();
+    for (const Json& value : values) out.push_back(std::visit(*this, value.value_));
+    return out;
+  }
+  nl::ordered_json operator()(const Json::Object& object) const {
+    nl::ordered_json out = nl::ordered_json::object();
+    auto& members = out.get_ref<nl::ordered_json::object_t&>();
+    for (const Json::Member& member : object.members) {
+      members.emplace_back(member.name, std::visit(*this, member.value.value_));
+    }
+    return out;
+  }
+};
+
+std::string Json::dump(int indent, char fill, bool ascii, error_handler_t errors) const {
+  using Handler = nl::ordered_json::error_handler_t;
+  try {
+    return std::visit(JsonText(), value_)
+        .dump(indent, fill, ascii,
+              errors == error_handler_t::strict ? Handler::strict : Handler::replace);
+  } catch (const nl::json::exception& error) {
+    throw JsonError(reason_of(error));
+  }
+}
+
+void write_json_file(const std::filesystem::path& path, const Json& value) {
   // Text that a model generated may end within a character: such bytes become U+FFFD.
   write_file_atomically(path, value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }

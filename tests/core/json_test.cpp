@@ -60,5 +60,78 @@ TEST_CASE("written files keep the order of keys and are valid UTF-8 whatever the
   CHECK(read_file(folder / "x.json") == "{\n  \"z\": 1,\n  \"a\": \"cut \xef\xbf\xbd\"\n}\n");
 }
 
+TEST_CASE("braces make an object of pairs that begin with a string, else an array") {
+  CHECK(Json{{"a", 1}, {"b", {1, 2}}}.dump() == R"({"a":1,"b":[1,2]})");
+  CHECK(Json{{"a", 1}, {2, 3}}.dump() == R"([["a",1],[2,3]])");
+  CHECK(Json(std::vector<int64_t>{3, -1}).dump() == "[3,-1]");
+  CHECK(Json(std::map<std::string, double>{{"z", 0.5}, {"a", 1}}).dump() == R"({"a":1.0,"z":0.5})");
+  CHECK(Json().dump() == "null");
+  CHECK(Json::array().dump() == "[]");
+  CHECK(Json::object().dump() == "{}");
+  CHECK(Json("\"\n").dump() == R"("\"\n")");
+}
+
+TEST_CASE("keys keep their order unless a text is parsed strictly; equality is without order") {
+  const Json kept = Json::parse(R"({"b": 1, "a": 2})");
+  CHECK(kept.dump() == R"({"b":1,"a":2})");
+  CHECK(parse_json(kept.dump(), "x").dump() == R"({"a":2,"b":1})");
+  CHECK(kept == parse_json(kept.dump(), "x"));
+  CHECK(kept != Json{{"a", 2}, {"b", 2}});
+  CHECK(kept != Json{{"a", 2}});
+}
+
+TEST_CASE("a key is found whatever the order, also after changes") {
+  Json value = Json::object();
+  for (const char* key : {"m", "z", "a", "q"}) value[key] = key;
+  for (const char* key : {"m", "z", "a", "q"}) CHECK(value.at(key) == key);
+  CHECK(value.erase("z") == 1);
+  CHECK(value.erase("z") == 0);
+  CHECK(!value.contains("z"));
+  value.update({{"a", 1}, {"b", 2}});
+  CHECK(value.dump() == R"({"m":"m","a":1,"q":"q","b":2})");
+  CHECK(value.find("b")->get<int>() == 2);
+  CHECK(value.value("none", 7) == 7);
+  std::string values;
+  for (const Json& each : value) values += each.dump();
+  CHECK(values == R"("m"1"q"2)");
+}
+
+TEST_CASE("numbers: equal by value, natural ones are told apart, and they are converted") {
+  const Json big = Json::parse("18446744073709551615"), minus = Json::parse("-1");
+  CHECK(big.is_number_unsigned());
+  CHECK(!minus.is_number_unsigned());
+  CHECK(big.get<uint64_t>() == UINT64_MAX);
+  CHECK(big != minus);
+  CHECK(Json(3) == Json(3.0));
+  CHECK(Json(3u) == 3);
+  CHECK(Json(2.75).get<int>() == 2);
+  CHECK(Json::parse("1e3").is_number_float());
+  CHECK(Json(0.1).dump() == "0.1");
+  CHECK(Json(5).get<double>() == 5);
+  CHECK(Json::parse("[1, 2]").get<std::vector<int>>() == std::vector<int>{1, 2});
+}
+
+TEST_CASE("what is not there, or of another kind, is an error that says so") {
+  const Json value = Json::parse(R"({"a": [1, {"b": null}]})");
+  const auto refused = [](auto&& use) -> std::string {
+    try {
+      use();
+    } catch (const JsonError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(refused([&] { value.at("x"); }) == "key 'x' not found");
+  CHECK(refused([&] { value["a"][2].dump(); }) == "array index 2 is out of range");
+  CHECK(refused([&] { value["a"].get<int>(); }) == "type must be number, but is array");
+  CHECK(refused([&] { value["a"][0].text(); }) == "type must be string, but is number");
+  CHECK(refused([&] { Json(1).at("a"); }) == "type must be object, but is number");
+  CHECK(refused([] { Json::parse("[1"); }).starts_with("malformed JSON: "));
+  CHECK(refused([] { Json("\xff").dump(); }).starts_with("invalid UTF-8 byte at index 0"));
+  CHECK(value.follow("/a/1/b")->is_null());
+  CHECK(value.follow("/a/2") == nullptr);
+  CHECK(value.follow("/x/y") == nullptr);
+}
+
 }  // namespace
 }  // namespace fsdp

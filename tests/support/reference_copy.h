@@ -21,7 +21,16 @@ class ReferenceCopy {
   // Replaces a value of a JSON file, by pointer.
   void set(const char* file, const char* pointer, const Json& value) const {
     Json json = read_json_file(path() / file);
-    json[Json::json_pointer(pointer)] = value;
+    const Json* place = json.follow(pointer);
+    if (place) {
+      const_cast<Json&>(*place) = value;
+    } else {  // a new key
+      const std::string_view path = pointer;
+      const size_t last = path.rfind('/');
+      const Json* parent = json.follow(path.substr(0, last));
+      FSDP_CHECK(parent, "{}: {} leads nowhere", file, pointer);
+      const_cast<Json&>(*parent)[path.substr(last + 1)] = value;
+    }
     folder_.write(file, json.dump());
   }
   std::string error(DType dtype = DType::kF32, bool trajectory = true) const {

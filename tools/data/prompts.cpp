@@ -18,7 +18,8 @@ std::vector<int32_t> ids_of(const Json& value, const std::string& where) {
   std::vector<int32_t> ids;
   for (const Json& id : value) {
     const bool fits =
-        id.is_number_integer() && id >= 0 && id <= std::numeric_limits<int32_t>::max();
+        id.is_number_integer() && id.get<int64_t>() >= 0 &&
+                      id.get<int64_t>() <= std::numeric_limits<int32_t>::max();
     FSDP_CHECK(fits, "{}: \"ids\": expected token ids, got {}", where, id.dump());
     ids.push_back(id.get<int32_t>());
   }
@@ -29,8 +30,8 @@ Prompt prompt_of_row(std::string_view line, const std::string& where) {
   const Json row = parse_json(line, where);
   FSDP_CHECK(row.is_object(), "{}: expected an object, got {}", where, row.type_name());
   for (const auto& item : row.items()) {
-    FSDP_CHECK(item.key() == "text" || item.key() == "ids",
-               "{}: unknown key \"{}\": expected \"text\" or \"ids\"", where, item.key());
+    FSDP_CHECK(item.name == "text" || item.name == "ids",
+               "{}: unknown key \"{}\": expected \"text\" or \"ids\"", where, item.name);
   }
   FSDP_CHECK(row.size() == 1, "{}: expected \"text\" or \"ids\", got {}", where,
              row.empty() ? "neither" : "both");

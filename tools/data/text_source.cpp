@@ -52,7 +52,7 @@ void for_each_row(std::string_view text, const std::string& file, const std::str
       try {
         value = Json::parse(row);
       } catch (const Json::exception& error) {
-        fail("{}:{}: malformed JSON: {}", file, line, reason_of(error));
+        fail("{}:{}: malformed JSON: {}", file, line, error.what());
       }
       use(text_of_row(value, fmt::format("{}:{}", file, line), field));
       any = true;

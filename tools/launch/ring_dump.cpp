@@ -115,7 +115,7 @@ comm::RankRings rings_from_json(const std::string& text, const std::string& sour
     }
     return rank;
   } catch (const Json::exception& error) {
-    fail("{}: {}", source, reason_of(error));
+    fail("{}: {}", source, error.what());
   }
 }
 

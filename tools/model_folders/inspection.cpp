@@ -97,7 +97,7 @@ TokenizerSummary look_at_tokenizer(const fs::path& file) {
 std::string dtype_of_config(const fs::path& file) {
   const Json json = read_json_file(file);
   for (const char* key : {"dtype", "torch_dtype"}) {
-    if (json.contains(key) && json[key].is_string()) return json[key];
+    if (json.contains(key) && json[key].is_string()) return json[key].get<std::string>();
   }
   return "";
 }

@@ -172,7 +172,7 @@ std::vector<WeightsFile> split_into_files(const std::vector<SafetensorsSpec>& te
 
 void write_weights_index(const fs::path& folder, const std::vector<WeightsFile>& files) {
   if (files.size() < 2) return;
-  Json map = Json::object();
+  std::map<std::string, std::string> map;
   int64_t bytes = 0, parameters = 0;
   for (const WeightsFile& file : files) {
     for (const SafetensorsSpec& tensor : file.tensors) {

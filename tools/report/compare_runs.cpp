@@ -54,16 +54,16 @@ Run read_run(const std::filesystem::path& folder) {
 
 // The number at a path such as "/peak_memory_bytes/total"; none when it is absent or null.
 std::optional<double> number_at(const Json& json, const std::string& path) {
-  const Json::json_pointer pointer(path);
-  if (!json.contains(pointer) || !json.at(pointer).is_number()) return std::nullopt;
-  return json.at(pointer).get<double>();
+  const Json* found = json.follow(path);
+  if (!found || !found->is_number()) return std::nullopt;
+  return found->get<double>();
 }
 
 std::set<std::string> keys_at(const Json& json, const std::string& path) {
   std::set<std::string> out;
-  const Json::json_pointer pointer(path);
-  if (!json.contains(pointer) || !json.at(pointer).is_object()) return out;
-  for (const auto& [key, value] : json.at(pointer).items()) out.insert(key);
+  const Json* found = json.follow(path);
+  if (!found || !found->is_object()) return out;
+  for (const auto& [key, value] : found->items()) out.insert(key);
   return out;
 }
 

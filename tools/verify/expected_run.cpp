@@ -133,8 +133,8 @@ bool is_other_run(const Json& main, const Json& variant) {
     if (key == "strategy") {
       const std::string other = main.value(key, "");
       const auto ours = strategies().find(other);
-      if (ours == strategies().end() || ours->second != strategies().at(value)) return true;
-      if (splits_division(other) != splits_division(value)) return true;
+      if (ours == strategies().end() || ours->second != strategies().at(value.text())) return true;
+      if (splits_division(other) != splits_division(value.text())) return true;
     } else if (!main.contains(key) || main.at(key) != value) {
       return true;
     }
@@ -311,7 +311,7 @@ ExpectedPass read_first_step(const RunFolder& in, const ExpectedTraining& trajec
   }
   const JsonPlace norms = in.json["step0_norms"]["per_parameter_l2"];
   for (const auto& item : norms.json().items()) {
-    pass.gradient_norms[item.key()] = norms[item.key()].number();
+    pass.gradient_norms[item.name] = norms[item.name].number();
   }
   pass.gradients_limit = limit;
   return pass;
@@ -333,7 +333,7 @@ std::vector<DescribedRun> candidates(const RunFolder& in, const ExpectedChoice& 
     out.push_back(described("", main));
   }
   for (const auto& item : in.json["variants"].json().items()) {
-    const std::string& variant = item.key();
+    const std::string& variant = item.name;
     Json run = main;
     run.update(in.json["variants"][variant]["options"].json());
     if (unsupported_option(run, ranks).empty() && compute_dtype(run) != dtype) continue;

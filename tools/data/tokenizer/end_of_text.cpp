@@ -16,8 +16,8 @@ namespace {
 std::string end_token(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return "";
   const Json json = read_json_file(file);
-  const auto token = json.is_object() ? json.find("eos_token") : json.end();
-  if (token == json.end() || token->is_null()) return "";
+  const Json* token = json.find("eos_token");
+  if (!token || token->is_null()) return "";
   const Json& content =
       token->is_object() && token->contains("content") ? (*token)["content"] : *token;
   FSDP_CHECK(content.is_string(), "{}: eos_token: expected a string, got {}", file.string(),

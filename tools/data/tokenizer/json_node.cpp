@@ -7,16 +7,16 @@ namespace fsdp::data {
 
 bool JsonNode::has(std::string_view key) const {
   expect(value_->is_object(), "an object");
-  const auto found = value_->find(key);
-  return found != value_->end() && !found->is_null();
+  const Json* found = value_->find(key);
+  return found && !found->is_null();
 }
 
 JsonNode JsonNode::at(std::string_view key) const {
   expect(value_->is_object(), "an object");
-  const auto found = value_->find(key);
-  if (found == value_->end()) fail("no key \"{}\"", key);
+  const Json* found = value_->find(key);
+  if (!found) fail("no key \"{}\"", key);
   JsonNode out = *this;
-  out.value_ = &*found;
+  out.value_ = found;
   out.path_ += fmt::format("{}{}", path_.empty() ? "" : ".", key);
   return out;
 }
