@@ -29,8 +29,8 @@ std::string reason_of(const nl::json::exception& error) {
 
 }  // namespace
 
-// What nlohmann's parser calls. Strict with a source: duplicate keys and too many levels are errors,
-// and the members of objects are sorted.
+// What nlohmann's parser calls. Strict with a source: duplicate keys and too many levels are
+// errors, and the members of objects are sorted.
 class JsonBuilder : public nl::json_sax<nl::json> {
  public:
   explicit JsonBuilder(const std::string* source) : source_(source) {}
@@ -59,7 +59,7 @@ class JsonBuilder : public nl::json_sax<nl::json> {
     return false;
   }
 
-  size_t failed_at() const { return failed_at_; }  // the number of bytes read
+  size_t failed_at() const { return failed_at_; }      // the number of bytes read
   bool out_of_range() const { return out_of_range_; }  // a number beyond double
   const std::string& reason() const { return reason_; }
 

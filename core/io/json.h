@@ -25,8 +25,8 @@ class JsonError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Null, true or false, a number, a string, an array, or an object whose keys keep the order in which
-// they were set; parse_json() sorts them.
+// Null, true or false, a number, a string, an array, or an object whose keys keep the order in
+// which they were set; parse_json() sorts them.
 class Json {
  public:
   struct Member;  // of an object: name, value
@@ -41,8 +41,7 @@ class Json {
   Json(std::string value);
   Json(std::string_view value);
   template <typename T>
-    requires std::integral<T> && (!std::same_as<T, bool>)
-  Json(T value) {
+  requires std::integral<T> &&(!std::same_as<T, bool>)Json(T value) {
     if constexpr (std::is_signed_v<T>)
       value_ = static_cast<int64_t>(value);
     else
@@ -84,13 +83,13 @@ class Json {
   size_t size() const;  // null: 0; what is neither array nor object: 1
   bool empty() const { return size() == 0; }
 
-  // bool, a number type, std::string, Json, and vectors and maps of them. Throws JsonError for another
-  // kind; numbers are converted.
+  // bool, a number type, std::string, Json, and vectors and maps of them. Throws JsonError for
+  // another kind; numbers are converted.
   template <typename T>
   T get() const;
   // get() without its name.
   template <typename T>
-    requires((std::is_arithmetic_v<T> && !std::same_as<T, char>) || std::same_as<T, std::string>)
+  requires((std::is_arithmetic_v<T> && !std::same_as<T, char>) || std::same_as<T, std::string>)
   operator T() const {
     return get<T>();
   }
@@ -163,8 +162,8 @@ class Json {
   // Numbers by their value, objects whatever their order.
   friend bool operator==(const Json& a, const Json& b) { return a.equals(b); }
   template <typename T>
-    requires(!std::same_as<T, Json> && std::constructible_from<Json, const T&>)
-  friend bool operator==(const Json& a, const T& b) {
+  requires(!std::same_as<T, Json> && std::constructible_from<Json, const T&>) friend bool
+  operator==(const Json& a, const T& b) {
     return a.equals(Json(b));
   }
   friend std::ostream& operator<<(std::ostream& out, const Json& value);

@@ -126,7 +126,9 @@ const Json* Json::find(std::string_view key) const {
   const Object* object = std::get_if<Object>(&value_);
   if (!object) return nullptr;
   const std::vector<Member>& members = object->members;
-  const auto before = [](const Member& member, std::string_view name) { return member.name < name; };
+  const auto before = [](const Member& member, std::string_view name) {
+    return member.name < name;
+  };
   const auto found = object->sorted
                          ? std::lower_bound(members.begin(), members.end(), key, before)
                          : std::find_if(members.begin(), members.end(),
@@ -199,8 +201,7 @@ const Json::Array& Json::elements() const {
 
 const Json& Json::element(size_t index) const {
   const Array& array = elements();
-  if (index >= array.size())
-    throw JsonError(fmt::format("array index {} is out of range", index));
+  if (index >= array.size()) throw JsonError(fmt::format("array index {} is out of range", index));
   return array[index];
 }
 

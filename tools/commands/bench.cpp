@@ -6,8 +6,6 @@
 #include <cstdio>
 #include <map>
 
-#include <CLI/CLI.hpp>
-
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
@@ -185,16 +183,16 @@ int run_bench_step(StepCommandOptions options, RankContext& rank) {
 
 // ---------------------------------------------------------------------------- Commands
 
-void add_bench_step(CLI::App& bench, ChosenCommand& chosen) {
+void add_bench_step(const Command& bench, ChosenCommand& chosen) {
   const auto options = std::make_shared<StepCommandOptions>();
-  CLI::App* command = bench.add_subcommand("step", "a training step on random tokens");
-  add_bench_options(*command, *options);
-  command->add_option("--strategy", options->strategy, "how to shard (default: full_shard)")
-      ->check(CLI::IsMember(config::strategy_names()));
-  command->add_option("--shard-size", options->step.fsdp.shard_size,
-                      "ranks of a shard group of a hybrid strategy");
-  command->add_flag("--kernels", options->kernels, "where the time of one step goes");
-  command->callback([&chosen, options] {
+  const Command command = bench.add_command("step", "a training step on random tokens");
+  add_bench_options(command, *options);
+  command.add_option("--strategy", options->strategy, "how to shard (default: full_shard)")
+      .one_of(config::strategy_names());
+  command.add_option("--shard-size", options->step.fsdp.shard_size,
+                     "ranks of a shard group of a hybrid strategy");
+  command.add_flag("--kernels", options->kernels, "where the time of one step goes");
+  command.when_chosen([&chosen, options] {
     chosen = [options] {
       return launch(options->launch,
                     [&](RankContext& rank) { return run_bench_step(*options, rank); });
@@ -213,27 +211,27 @@ void resolve(BenchOptions& options, RankContext& rank) {
   });
 }
 
-void add_bench_options(CLI::App& command, BenchOptions& options) {
+void add_bench_options(const Command& command, BenchOptions& options) {
   command.add_option("--preset", options.preset, "the model (default: gpt2-124m)");
   command.add_option("--batch", options.step.batch, "sequences, over all ranks (default: 4)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+      .from_to(int64_t{1}, int64_t{1} << 20);
   command.add_option("--seq", options.step.length, "tokens of a sequence (default: 64)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+      .from_to(int64_t{1}, int64_t{1} << 20);
   command.add_option("--dtype", options.dtype, "of the computation (default: f32)")
-      ->check(CLI::IsMember({"f32", "bf16", "f16", "f64"}));
+      .one_of({"f32", "bf16", "f16", "f64"});
   command.add_option("--steps", options.step.steps, "how many are timed (default: 10)")
-      ->check(CLI::Range(1, 100000));
+      .from_to(1, 100000);
   command.add_flag("--json", options.json, "print JSON, one line per row");
   add_launch_options(command, options.launch);
 }
 
-void add_bench_command(CLI::App& app, ChosenCommand& chosen) {
-  CLI::App* bench = app.add_subcommand("bench", "measures speed and memory on this machine");
-  bench->require_subcommand(1);
-  add_bench_step(*bench, chosen);
-  add_bench_sharding(*bench, chosen);
-  add_bench_kernels(*bench, chosen);
-  add_bench_comm(*bench, chosen);
+void add_bench_command(const Command& app, ChosenCommand& chosen) {
+  const Command bench = app.add_command("bench", "measures speed and memory on this machine");
+  bench.require_command();
+  add_bench_step(bench, chosen);
+  add_bench_sharding(bench, chosen);
+  add_bench_kernels(bench, chosen);
+  add_bench_comm(bench, chosen);
 }
 
 }  // namespace fsdp::tools

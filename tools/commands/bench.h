@@ -16,13 +16,13 @@ struct BenchOptions {
   StepBenchOptions step;  // model and dtype: see resolve()
   bool json = false;
 };
-void add_bench_options(CLI::App& command, BenchOptions& options);
+void add_bench_options(const Command& command, BenchOptions& options);
 // Sets what is named by text; error on all ranks when that or the batch does not fit. Collective.
 void resolve(BenchOptions& options, RankContext& rank);
 
-void add_bench_sharding(CLI::App& bench, ChosenCommand& chosen);
-void add_bench_kernels(CLI::App& bench, ChosenCommand& chosen);
-void add_bench_comm(CLI::App& bench, ChosenCommand& chosen);
+void add_bench_sharding(const Command& bench, ChosenCommand& chosen);
+void add_bench_kernels(const Command& bench, ChosenCommand& chosen);
+void add_bench_comm(const Command& bench, ChosenCommand& chosen);
 
 inline double mib(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 

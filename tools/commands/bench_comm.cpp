@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include <CLI/CLI.hpp>
-
 #include "core/io/json.h"
 #include "tools/bench/comm_bench.h"
 #include "tools/bench/comm_gate.h"
@@ -111,10 +109,10 @@ int run_bench_comm(const CommOptions& options, RankContext& rank) {
   return finish(check_results(options.gate, results));
 }
 
-void add_case_options(CLI::App& command, CommOptions& options) {
+void add_case_options(const Command& command, CommOptions& options) {
   const auto list = [&](const char* name, std::vector<std::string>& values, const char* help,
                         std::vector<std::string> known) {
-    command.add_option(name, values, help)->delimiter(',')->check(CLI::IsMember(known));
+    command.add_option(name, values, help).delimiter(',').one_of(known);
   };
   list("--collectives", options.cases.collectives,
        "some of all_gather, reduce_scatter, all_reduce, broadcast (default: all)",
@@ -129,56 +127,51 @@ void add_case_options(CLI::App& command, CommOptions& options) {
       "(default: communicator)",
       {"communicator", "plain"});
   const auto size = [&](const char* name, int64_t& value, const char* help) {
-    command.add_option(name, value, help)
-        ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
-        ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+    command.add_option(name, value, help).size().from_to(int64_t{1}, int64_t{1} << 40);
   };
   size("--min-bytes", options.cases.least_bytes, "of the full buffer, as 64KiB (default: 64KiB)");
   size("--max-bytes", options.cases.most_bytes, "(default: 16MiB)");
   command.add_option("--factor", options.cases.factor, "from one size to the next (default: 4)")
-      ->check(CLI::Range(int64_t{2}, int64_t{1} << 20));
+      .from_to(int64_t{2}, int64_t{1} << 20);
   command.add_option("--rounds", options.timing.rounds, "that are timed (default: 5)")
-      ->check(CLI::Range(1, 100000));
-  command.add_option("--calls", options.timing.calls, "of a round (default: 4)")
-      ->check(CLI::Range(1, 100000));
+      .from_to(1, 100000);
+  command.add_option("--calls", options.timing.calls, "of a round (default: 4)").from_to(1, 100000);
 }
 
 // Returns the option of the bar, whose number may be missing.
-CLI::Option* add_gate_options(CLI::App& command, CommOptions& options) {
-  command
-      .add_option("--expect-ranks", options.gate.expected_ranks, "status 44 on any other number")
-      ->check(CLI::Range(1, 1 << 20));
+Option add_gate_options(const Command& command, CommOptions& options) {
+  command.add_option("--expect-ranks", options.gate.expected_ranks, "status 44 on any other number")
+      .from_to(1, 1 << 20);
   return command
       .add_option("--min-busbw", options.gate.least_gb_per_s,
                   "GB/s: status 46 when the mean busbw is lower (5 when no number follows)")
-      ->expected(0, 1)
-      ->check(not_below_zero);
+      .expected(0, 1)
+      .check(not_below_zero);
 }
 
 }  // namespace
 
-void add_bench_comm(CLI::App& bench, ChosenCommand& chosen) {
+void add_bench_comm(const Command& bench, ChosenCommand& chosen) {
   const auto options = std::make_shared<CommOptions>();
-  CLI::App* command = bench.add_subcommand(
+  const Command command = bench.add_command(
       "comm",
       "collectives: algbw and busbw as nccl-tests define them, and whether the data is right; "
       "status 44: one rank alone, not the expected ranks, or wrong data; 46: too slow");
   command
-      ->add_option("--transport", options->transport,
-                   "nccl (where each rank has a GPU), threads (--local-ranks), shared (memory "
-                   "between processes of a host), mpi; auto: the first of these that the ranks "
-                   "can use")
-      ->check(CLI::IsMember({"auto", "nccl", "threads", "shared", "mpi"}));
-  add_case_options(*command, *options);
-  const CLI::Option* bar = add_gate_options(*command, *options);
-  command->add_flag("--json", options->json, "print JSON, one line per row");
-  add_rank_options(*command, options->launch);
-  add_compute_options(*command, options->launch);
-  command->add_flag("--share-gpus", options->launch.share_gpus, "several ranks may use one GPU");
-  add_collective_option(*command, options->launch);
-  command->callback([&chosen, options, bar] {
-    if (bar->count() > 0 && bar->as<std::string>().empty())
-      options->gate.least_gb_per_s = kUsualBar;
+      .add_option("--transport", options->transport,
+                  "nccl (where each rank has a GPU), threads (--local-ranks), shared (memory "
+                  "between processes of a host), mpi; auto: the first of these that the ranks "
+                  "can use")
+      .one_of({"auto", "nccl", "threads", "shared", "mpi"});
+  add_case_options(command, *options);
+  const Option bar = add_gate_options(command, *options);
+  command.add_flag("--json", options->json, "print JSON, one line per row");
+  add_rank_options(command, options->launch);
+  add_compute_options(command, options->launch);
+  command.add_flag("--share-gpus", options->launch.share_gpus, "several ranks may use one GPU");
+  add_collective_option(command, options->launch);
+  command.when_chosen([&chosen, options, bar] {
+    if (bar.count() > 0 && bar.text().empty()) options->gate.least_gb_per_s = kUsualBar;
     chosen = [options] {
       const std::string& transport = options->transport;
       options->launch.shared_memory = transport != "mpi";

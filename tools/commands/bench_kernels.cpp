@@ -2,8 +2,6 @@
 // Read next: tools/bench/kernel_bench.h. Not here: measuring, tables.
 #include <cstdio>
 
-#include <CLI/CLI.hpp>
-
 #include "core/io/file.h"
 #include "tools/bench/kernel_report.h"
 #include "tools/commands/bench.h"
@@ -65,44 +63,43 @@ int run_bench_kernels(KernelsOptions options, RankContext& rank) {
 
 }  // namespace
 
-void add_bench_kernels(CLI::App& bench, ChosenCommand& chosen) {
+void add_bench_kernels(const Command& bench, ChosenCommand& chosen) {
   const auto options = std::make_shared<KernelsOptions>();
-  CLI::App* command = bench.add_subcommand(
+  const Command command = bench.add_command(
       "kernels",
       "every kernel by itself, forward and backward: time, bytes, FLOPs, and how much of a copy's "
       "and a large product's rate it reaches; every call works on other memory than the last");
-  command->add_option("--model", options->extents.model,
-                      "whose sizes: a folder or a preset (default: gpt2-124m)");
-  command->add_option("--shape", options->extents.shape,
-                      "other sizes than the model's, such as hidden=1024,ffn=4096; also heads, "
-                      "kv_heads, head_dim, vocabulary, and elements of the optimizer's shard");
-  command->add_option("--batch", options->extents.batch, "sequences (default: 4)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  command->add_option("--seq", options->extents.length, "tokens of a sequence (default: 64)")
-      ->check(CLI::Range(int64_t{2}, int64_t{1} << 20));
-  command->add_option("--dtype", options->dtype, "of the computation (default: f32)")
-      ->check(CLI::IsMember({"f32", "bf16", "f16", "f64"}));
-  command->add_option("--filter", options->filter, "only kernels whose name has this in it");
+  command.add_option("--model", options->extents.model,
+                     "whose sizes: a folder or a preset (default: gpt2-124m)");
+  command.add_option("--shape", options->extents.shape,
+                     "other sizes than the model's, such as hidden=1024,ffn=4096; also heads, "
+                     "kv_heads, head_dim, vocabulary, and elements of the optimizer's shard");
+  command.add_option("--batch", options->extents.batch, "sequences (default: 4)")
+      .from_to(int64_t{1}, int64_t{1} << 20);
+  command.add_option("--seq", options->extents.length, "tokens of a sequence (default: 64)")
+      .from_to(int64_t{2}, int64_t{1} << 20);
+  command.add_option("--dtype", options->dtype, "of the computation (default: f32)")
+      .one_of({"f32", "bf16", "f16", "f64"});
+  command.add_option("--filter", options->filter, "only kernels whose name has this in it");
   command
-      ->add_option("--seconds", options->seconds,
-                   "of timed work per kernel, about (default: 0.2); seven calls at least, and two "
-                   "where seven take longer than five times that")
-      ->check(CLI::Range(0.001, 1000.0));
-  CLI::Option* baseline = command->add_option(
+      .add_option("--seconds", options->seconds,
+                  "of timed work per kernel, about (default: 0.2); seven calls at least, and two "
+                  "where seven take longer than five times that")
+      .from_to(0.001, 1000.0);
+  const Option baseline = command.add_option(
       "--baseline", options->baseline,
       "an earlier run's JSON: status 1 when a kernel's fastest call has become slower");
-  command
-      ->add_option("--tolerance", options->tolerance, "percent that are not slower (default: 10)")
-      ->check(not_below_zero)
-      ->needs(baseline);
-  CLI::Option* json = command->add_flag("--json", options->json, "print JSON");
-  command->add_flag("--csv", options->csv, "print CSV")->excludes(json);
-  command->add_option("--save", options->save, "also write JSON there, as --baseline reads it")
-      ->check(not_empty);
-  add_compute_options(*command, options->launch);
-  add_attention_option(*command, options->launch);
-  add_product_options(*command, options->launch);
-  command->callback([&chosen, options] {
+  command.add_option("--tolerance", options->tolerance, "percent that are not slower (default: 10)")
+      .check(not_below_zero)
+      .needs(baseline);
+  const Option json = command.add_flag("--json", options->json, "print JSON");
+  command.add_flag("--csv", options->csv, "print CSV").excludes(json);
+  command.add_option("--save", options->save, "also write JSON there, as --baseline reads it")
+      .check(not_empty);
+  add_compute_options(command, options->launch);
+  add_attention_option(command, options->launch);
+  add_product_options(command, options->launch);
+  command.when_chosen([&chosen, options] {
     chosen = [options] {
       check_one_process("bench kernels");
       return launch(options->launch,

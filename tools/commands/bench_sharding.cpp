@@ -6,8 +6,6 @@
 #include <cstdio>
 #include <limits>
 
-#include <CLI/CLI.hpp>
-
 #include "core/io/json.h"
 #include "tools/commands/bench.h"
 #include "tools/report/communication_overlap.h"
@@ -81,16 +79,16 @@ int run_bench_sharding(ShardingOptions options, RankContext& rank) {
 
 }  // namespace
 
-void add_bench_sharding(CLI::App& bench, ChosenCommand& chosen) {
+void add_bench_sharding(const Command& bench, ChosenCommand& chosen) {
   const auto options = std::make_shared<ShardingOptions>();
-  CLI::App* command = bench.add_subcommand(
+  const Command command = bench.add_command(
       "sharding",
       "a training step under every strategy, schedule or kind of recompute, in turns; tokens/s are "
       "those of the fastest step");
-  add_bench_options(*command, *options);
-  command->add_option("--vary", options->vary, "what differs between the rows (default: strategy)")
-      ->check(CLI::IsMember({"strategy", "schedule", "recompute"}));
-  command->callback([&chosen, options] {
+  add_bench_options(command, *options);
+  command.add_option("--vary", options->vary, "what differs between the rows (default: strategy)")
+      .one_of({"strategy", "schedule", "recompute"});
+  command.when_chosen([&chosen, options] {
     chosen = [options] {
       return launch(options->launch,
                     [&](RankContext& rank) { return run_bench_sharding(*options, rank); });

@@ -37,15 +37,10 @@ std::string unknown_command(const CLI::App& app, int argc, const char* const* ar
   return "";
 }
 
-// What all ranks must have been given alike.
-std::vector<std::string> settings_of(const CLI::App& command) {
-  std::vector<std::string> settings = {"command: " + command.get_name()};
-  for (const CLI::Option* option : command.get_options()) {
-    const std::string name = option->get_name();
-    if (name == "--threads" || name == "--cache-dir") continue;  // each rank's own
-    const std::string value = fmt::format("{}", fmt::join(option->results(), " "));
-    settings.push_back(name + ": " + (option->count() == 0 ? "not given" : value));
-  }
+// What all ranks must have been given alike; the rest is each rank's own.
+std::vector<std::string> settings_of(const Command& command) {
+  std::vector<std::string> settings = command.settings({"--threads", "--cache-dir"});
+  settings.insert(settings.begin(), "command: " + command.name());
   return settings;
 }
 
@@ -55,18 +50,19 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App app("Fully sharded data parallel training of transformers", "fsdp");
   app.require_subcommand(1);
   app.set_version_flag("--version", "fsdp " FSDP_VERSION);
+  const Command program(&app);
   CommandLine result;
-  add_train_command(app, result.command);
-  add_generate_command(app, result.command);
-  add_eval_command(app, result.command);
-  add_verify_command(app, result.command);
-  add_bench_command(app, result.command);
-  add_explain_command(app, result.command);
-  add_compare_command(app, result.command);
-  add_tokenize_command(app, result.command);
-  add_merge_command(app, result.command);
-  add_convert_command(app, result.command);
-  add_inspect_command(app, result.command);
+  add_train_command(program, result.command);
+  add_generate_command(program, result.command);
+  add_eval_command(program, result.command);
+  add_verify_command(program, result.command);
+  add_bench_command(program, result.command);
+  add_explain_command(program, result.command);
+  add_compare_command(program, result.command);
+  add_tokenize_command(program, result.command);
+  add_merge_command(program, result.command);
+  add_convert_command(program, result.command);
+  add_inspect_command(program, result.command);
   const std::string unknown = unknown_command(app, argc, argv);
   if (!unknown.empty()) return {.command = {}, .status = 2, .message = unknown};
   try {
@@ -93,73 +89,72 @@ std::string not_below_zero(const std::string& text) {
 
 std::string not_empty(const std::string& text) { return text.empty() ? "expected a name" : ""; }
 
-void add_model_options(CLI::App& command, ModelOptions& options) {
+void add_model_options(const Command& command, ModelOptions& options) {
   command.add_option("folder", options.folder, "of a model, or of a LoRA adapter for one")
-      ->required();
+      .required();
   command.add_option("--base", options.base,
                      "of an adapter: its model's folder (default: as the adapter says)");
   command.add_option("--tokenizer", options.tokenizer,
                      "bytes, a tokenizer.json or a folder with one (default: the model folder's, "
                      "or bytes)");
   command.add_option("--dtype", options.dtype, "of the computation (default: f32)")
-      ->check(CLI::IsMember({"f64", "f32", "bf16", "f16"}));
+      .one_of({"f64", "f32", "bf16", "f16"});
   command
       .add_option("--strategy", options.strategy,
                   "full_shard: each block is gathered as it is needed; no_shard: every rank holds "
                   "the model (default: full_shard on several ranks)")
-      ->check(CLI::IsMember({"full_shard", "no_shard"}));
+      .one_of({"full_shard", "no_shard"});
 }
 
-void add_compute_options(CLI::App& command, LaunchOptions& options) {
+void add_compute_options(const Command& command, LaunchOptions& options) {
   command
       .add_option("--threads", options.threads,
                   "threads per rank (default: the cores it may use / the ranks that share them)")
-      ->check(CLI::Range(1, 1024));
+      .from_to(1, 1024);
   command.add_option("--backend", options.backend, "auto (a GPU if there is one), cpu, cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+      .one_of({"auto", "cpu", "cuda"});
 }
 
-void add_product_options(CLI::App& command, LaunchOptions& options) {
+void add_product_options(const Command& command, LaunchOptions& options) {
   command.add_flag("--tf32", options.products.tf32,
                    "products of f32 on a GPU may round what they multiply to TF32 (11 bits)");
   command
       .add_option("--matmul-choice", options.products.choice,
                   "of a GPU's algorithms: heuristic (cuBLASLt's first), timed (the fastest of its "
                   "first 8, kept in .cache/matmul)")
-      ->check(CLI::IsMember({"heuristic", "timed"}));
+      .one_of({"heuristic", "timed"});
 }
 
-void add_attention_option(CLI::App& command, LaunchOptions& options) {
+void add_attention_option(const Command& command, LaunchOptions& options) {
   command
       .add_option("--attention", options.attention,
                   "on a GPU: auto (cuDNN where it is installed and does the same), cudnn (an error "
                   "where it does not), own")
-      ->check(CLI::IsMember({"auto", "cudnn", "own"}));
+      .one_of({"auto", "cudnn", "own"});
 }
 
-void add_rank_options(CLI::App& command, LaunchOptions& options) {
+void add_rank_options(const Command& command, LaunchOptions& options) {
   command.add_option("--local-ranks", options.local_ranks, "run N ranks as threads, without MPI")
-      ->check(CLI::Range(1, 1024));
-  command.parse_complete_callback(
-      [&command, &options] { options.same_on_all = settings_of(command); });
+      .from_to(1, 1024);
+  command.after_parsing([command, &options] { options.same_on_all = settings_of(command); });
 }
 
-void add_collective_option(CLI::App& command, LaunchOptions& options) {
+void add_collective_option(const Command& command, LaunchOptions& options) {
   command
       .add_option("--nccl-ctas", options.nccl_ctas,
                   "multiprocessors of a GPU that a collective may take; products leave twice as "
                   "many free, for two at once (0, the default: NCCL and cuBLASLt choose)")
-      ->check(CLI::Range(0, 64));
+      .from_to(0, 64);
 }
 
-void add_launch_options(CLI::App& command, LaunchOptions& options) {
+void add_launch_options(const Command& command, LaunchOptions& options) {
   add_rank_options(command, options);
   add_compute_options(command, options);
   command.add_flag("--share-gpus", options.share_gpus, "several ranks may use one GPU");
   command
       .add_option("--gpu-transport", options.gpu_transport,
                   "between GPUs: auto (NCCL where each rank has its own), nccl, host")
-      ->check(CLI::IsMember({"auto", "nccl", "host"}));
+      .one_of({"auto", "nccl", "host"});
   add_collective_option(command, options);
   add_attention_option(command, options);
   add_product_options(command, options);

@@ -1,20 +1,18 @@
 // fsdp compare: what a knob changed between two runs. Read next: tools/report/compare_runs.h.
 #include <cstdio>
 
-#include <CLI/CLI.hpp>
-
 #include "tools/commands/commands.h"
 #include "tools/launch/launch.h"
 #include "tools/report/compare_runs.h"
 
 namespace fsdp::tools {
 
-void add_compare_command(CLI::App& app, ChosenCommand& chosen) {
+void add_compare_command(const Command& app, ChosenCommand& chosen) {
   const auto runs = std::make_shared<std::vector<std::string>>();
-  CLI::App* command = app.add_subcommand(
+  const Command command = app.add_command(
       "compare", "two run directories side by side: settings, loss, speed, bytes, memory");
-  command->add_option("runs", *runs, "two run directories")->required()->expected(2);
-  command->callback([&chosen, runs] {
+  command.add_option("runs", *runs, "two run directories").required().expected(2);
+  command.when_chosen([&chosen, runs] {
     chosen = [runs] {
       check_one_process("compare");
       std::fputs(compare_runs(runs->at(0), runs->at(1)).c_str(), stdout);

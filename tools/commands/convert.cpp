@@ -2,8 +2,6 @@
 // adapter and its model into such a folder. Read next: tools/model_folders/conversion.h.
 #include <cstdio>
 
-#include <CLI/CLI.hpp>
-
 #include "tools/commands/commands.h"
 #include "tools/launch/launch.h"
 #include "tools/model_folders/conversion.h"
@@ -51,19 +49,19 @@ std::string wrong_file_size(const std::string& text) {
 }
 
 // What is written, and by whom.
-void add_output_options(CLI::App& command, ConvertOptions& options) {
-  command.add_option("to", options.to, "the new folder")->required()->check(not_empty);
+void add_output_options(const Command& command, ConvertOptions& options) {
+  command.add_option("to", options.to, "the new folder").required().check(not_empty);
   command.add_option("--dtype", options.dtype, "of the new tensors (default: each keeps its own)")
-      ->check(CLI::IsMember({"f64", "f32", "bf16", "f16"}));
-  CLI::Option* size = command
+      .one_of({"f64", "f32", "bf16", "f16"});
+  const Option size = command
                           .add_option("--max-shard-size", options.max_file_size,
                                       "of one weights file: 5GB (default), 300MB, 2GiB")
-                          ->check(wrong_file_size);
+                          .check(wrong_file_size);
   command
       .add_option("--shards", options.conversion.shards,
                   "write a sharded checkpoint for N ranks; any number of ranks can read it")
-      ->check(CLI::Range(1, 1 << 16))
-      ->excludes(size);
+      .from_to(1, 1 << 16)
+      .excludes(size);
   options.launch.backend = "cpu";  // bytes are moved, nothing is computed on a GPU
   add_rank_options(command, options.launch);
 }
@@ -77,14 +75,14 @@ void finish(ConvertOptions& options) {
 
 }  // namespace
 
-void add_convert_command(CLI::App& app, ChosenCommand& chosen) {
+void add_convert_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<ConvertOptions>();
-  CLI::App* command = app.add_subcommand(
+  const Command command = app.add_command(
       "convert", "rewrites a model folder: dtype, size of files, Hugging Face's form or shards");
-  command->add_option("from", options->from, "a Hugging Face folder, or a sharded checkpoint")
-      ->required();
-  add_output_options(*command, *options);
-  command->callback([&chosen, options] {
+  command.add_option("from", options->from, "a Hugging Face folder, or a sharded checkpoint")
+      .required();
+  add_output_options(command, *options);
+  command.when_chosen([&chosen, options] {
     finish(*options);
     chosen = [options] {
       return launch(options->launch,
@@ -93,15 +91,15 @@ void add_convert_command(CLI::App& app, ChosenCommand& chosen) {
   });
 }
 
-void add_merge_command(CLI::App& app, ChosenCommand& chosen) {
+void add_merge_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<ConvertOptions>();
-  CLI::App* command = app.add_subcommand(
-      "merge", "adds a LoRA adapter to its model, and writes it as convert does");
-  command->add_option("adapter", options->from, "adapter_config.json, adapter_model.safetensors")
-      ->required();
-  command->add_option("--base", options->base, "the model's folder (default: as the adapter says)");
-  add_output_options(*command, *options);
-  command->callback([&chosen, options] {
+  const Command command =
+      app.add_command("merge", "adds a LoRA adapter to its model, and writes it as convert does");
+  command.add_option("adapter", options->from, "adapter_config.json, adapter_model.safetensors")
+      .required();
+  command.add_option("--base", options->base, "the model's folder (default: as the adapter says)");
+  add_output_options(command, *options);
+  command.when_chosen([&chosen, options] {
     finish(*options);
     chosen = [options] {
       return launch(options->launch, [&](RankContext& rank) { return merge(*options, rank); });

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <numbers>
 
-#include <CLI/CLI.hpp>
 #include <unistd.h>
 
 #include "core/io/json.h"
@@ -191,30 +190,30 @@ void Evaluation::print_json(const Figures& figures) const {
 
 }  // namespace
 
-void add_eval_command(CLI::App& app, ChosenCommand& chosen) {
+void add_eval_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<EvalOptions>();
-  CLI::App* command =
-      app.add_subcommand("eval", "loss, perplexity and bits per byte of a model on a text");
-  add_model_options(*command, options->model);
-  command->add_option("--data", options->files, "text, or rows of JSON (.jsonl); several are one")
-      ->required();
-  command->add_option("--field", options->field, "of a JSON row, with its text (default: text)");
-  command->add_option("--cache-dir", options->cache, "for the tokens (default: .cache/tokens)");
+  const Command command =
+      app.add_command("eval", "loss, perplexity and bits per byte of a model on a text");
+  add_model_options(command, options->model);
+  command.add_option("--data", options->files, "text, or rows of JSON (.jsonl); several are one")
+      .required();
+  command.add_option("--field", options->field, "of a JSON row, with its text (default: text)");
+  command.add_option("--cache-dir", options->cache, "for the tokens (default: .cache/tokens)");
   command
-      ->add_option("--sequence-length", options->length,
-                   "tokens that the model sees at once (default: its positions, at most " +
-                       std::to_string(kLongestByDefault) + ")")
-      ->check(CLI::Range(int64_t{2}, int64_t{1} << 40));
+      .add_option("--sequence-length", options->length,
+                  "tokens that the model sees at once (default: its positions, at most " +
+                      std::to_string(kLongestByDefault) + ")")
+      .from_to(int64_t{2}, int64_t{1} << 40);
   command
-      ->add_option("--stride", options->stride,
-                   "tokens from one sequence to the next; less than the sequence length: they "
-                   "overlap, and a token has at least the difference before it (default: equal)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  command->add_option("--batch", options->batch, "sequences at a time, over all ranks (default: 8)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  command->add_flag("--json", options->json, "print the figures as JSON, in full precision");
-  add_launch_options(*command, options->launch);
-  command->callback([&chosen, options] {
+      .add_option("--stride", options->stride,
+                  "tokens from one sequence to the next; less than the sequence length: they "
+                  "overlap, and a token has at least the difference before it (default: equal)")
+      .from_to(int64_t{1}, int64_t{1} << 40);
+  command.add_option("--batch", options->batch, "sequences at a time, over all ranks (default: 8)")
+      .from_to(int64_t{1}, int64_t{1} << 20);
+  command.add_flag("--json", options->json, "print the figures as JSON, in full precision");
+  add_launch_options(command, options->launch);
+  command.when_chosen([&chosen, options] {
     chosen = [options] {
       return launch(options->launch,
                     [&](RankContext& rank) { return Evaluation(*options, rank).run(); });

@@ -2,8 +2,6 @@
 // and without the model's memory. Read next: tools/predict/unit_table.h.
 #include <cstdio>
 
-#include <CLI/CLI.hpp>
-
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
 #include "tools/data/tokenizer/tokenizer.h"
@@ -116,19 +114,19 @@ int explain(const ExplainOptions& options) {
 
 }  // namespace
 
-void add_explain_command(CLI::App& app, ChosenCommand& chosen) {
+void add_explain_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<ExplainOptions>();
-  CLI::App* command =
-      app.add_subcommand("explain", "prints the units, bytes and schedule of a configuration");
-  command->add_option("--config", options->config, "YAML file; absent: defaults and --set");
-  command->add_option("--model", options->model,
-                      "a folder or a preset: the same as --set model.path= or model.preset=");
-  command->add_option("--set", options->overrides, "sets keys, over the file");
-  command->add_option("--world", options->world, "number of ranks to explain it for [8]")
-      ->check(CLI::Range(1, 1 << 20));
-  command->add_option("--layout", options->layout, "also elements per rank as in PyTorch")
-      ->check(CLI::IsMember({"fsdp1", "fsdp2"}));
-  command->callback([&chosen, options] { chosen = [options] { return explain(*options); }; });
+  const Command command =
+      app.add_command("explain", "prints the units, bytes and schedule of a configuration");
+  command.add_option("--config", options->config, "YAML file; absent: defaults and --set");
+  command.add_option("--model", options->model,
+                     "a folder or a preset: the same as --set model.path= or model.preset=");
+  command.add_option("--set", options->overrides, "sets keys, over the file");
+  command.add_option("--world", options->world, "number of ranks to explain it for [8]")
+      .from_to(1, 1 << 20);
+  command.add_option("--layout", options->layout, "also elements per rank as in PyTorch")
+      .one_of({"fsdp1", "fsdp2"});
+  command.when_chosen([&chosen, options] { chosen = [options] { return explain(*options); }; });
 }
 
 }  // namespace fsdp::tools

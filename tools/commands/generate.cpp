@@ -4,8 +4,6 @@
 #include <cstdio>
 #include <optional>
 
-#include <CLI/CLI.hpp>
-
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
 #include "tools/data/prompts.h"
@@ -265,58 +263,58 @@ std::string not_an_id(const std::string& text) {
              : fmt::format("expected token ids such as 1,2,3, got \"{}\"", text);
 }
 
-void add_what_to_continue(CLI::App& command, GenerateOptions& options) {
-  CLI::Option* text = command.add_option("--prompt", options.prompt, "the text to continue");
-  CLI::Option* ids = command.add_option("--ids", options.ids, "the prompt as token ids: 1,2,3")
-                         ->delimiter(',')
-                         ->check(not_an_id)
-                         ->excludes(text);
-  CLI::Option* file =
+void add_what_to_continue(const Command& command, GenerateOptions& options) {
+  const Option text = command.add_option("--prompt", options.prompt, "the text to continue");
+  const Option ids = command.add_option("--ids", options.ids, "the prompt as token ids: 1,2,3")
+                         .delimiter(',')
+                         .check(not_an_id)
+                         .excludes(text);
+  const Option file =
       command
           .add_option("--prompts", options.prompts_file,
                       "a file of prompts: one a line or, in a .jsonl file, rows with text or ids")
-          ->excludes(text)
-          ->excludes(ids);
+          .excludes(text)
+          .excludes(ids);
   command.add_option("--batch", options.batch, "prompts at a time, over all ranks (default: 16)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->needs(file);
+      .from_to(int64_t{1}, int64_t{1} << 20)
+      .needs(file);
 }
 
-void add_how_to_choose(CLI::App& command, GenerateOptions& options) {
+void add_how_to_choose(const Command& command, GenerateOptions& options) {
   GenerationOptions& generation = options.generation;
   models::SamplingOptions& sampling = generation.sampling;
   command.add_option("--tokens", generation.tokens, "how many at most (default: 64)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+      .from_to(int64_t{1}, int64_t{1} << 40);
   command.add_option("--temperature", sampling.temperature, "0: greedy (default)")
-      ->check(not_below_zero);
+      .check(not_below_zero);
   command.add_option("--top-k", sampling.top_k, "draw from the k likeliest (default: from all)")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+      .from_to(int64_t{0}, int64_t{1} << 40);
   command.add_option("--top-p", sampling.top_p,
                      "draw from the likeliest that together have this probability (default: 1)");
   command.add_option("--seed", sampling.seed, "of the random numbers (default: 0)")
-      ->check(not_below_zero);
+      .check(not_below_zero);
   command
       .add_option("--stop-ids", generation.stop,
                   "tokens that end a text: 1,2,3; besides the folder's end-of-text")
-      ->delimiter(',')
-      ->check(not_an_id);
+      .delimiter(',')
+      .check(not_an_id);
   command.add_flag("--ignore-end", options.ignore_end, "do not stop at end-of-text");
 }
 
 }  // namespace
 
-void add_generate_command(CLI::App& app, ChosenCommand& chosen) {
+void add_generate_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<GenerateOptions>();
-  CLI::App* command = app.add_subcommand("generate", "continues prompts with a trained model");
-  add_model_options(*command, options->model);
-  add_what_to_continue(*command, *options);
-  add_how_to_choose(*command, *options);
-  command->add_flag("--no-cache", options->no_cache,
-                    "compute the whole text for every token, instead of keeping keys and values");
-  command->add_flag("--stats", options->stats, "print tokens per second to stderr");
-  command->add_flag("--json", options->json, "print token ids and text as JSON");
-  add_launch_options(*command, options->launch);
-  command->callback([&chosen, options] {
+  const Command command = app.add_command("generate", "continues prompts with a trained model");
+  add_model_options(command, options->model);
+  add_what_to_continue(command, *options);
+  add_how_to_choose(command, *options);
+  command.add_flag("--no-cache", options->no_cache,
+                   "compute the whole text for every token, instead of keeping keys and values");
+  command.add_flag("--stats", options->stats, "print tokens per second to stderr");
+  command.add_flag("--json", options->json, "print token ids and text as JSON");
+  add_launch_options(command, options->launch);
+  command.when_chosen([&chosen, options] {
     chosen = [options] {
       return launch(options->launch,
                     [&](RankContext& rank) { return run_generate(*options, rank); });

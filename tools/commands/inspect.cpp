@@ -2,37 +2,35 @@
 // tokenizer of a folder cannot be used. Read next: tools/model_folders/inspection.h.
 #include <cstdio>
 
-#include <CLI/CLI.hpp>
-
 #include "tools/commands/commands.h"
 #include "tools/launch/launch.h"
 #include "tools/model_folders/inspection.h"
 
 namespace fsdp::tools {
 
-void add_inspect_command(CLI::App& app, ChosenCommand& chosen) {
+void add_inspect_command(const Command& app, ChosenCommand& chosen) {
   struct Options {
     InspectionOptions inspection;
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  const Command command = app.add_command(
       "inspect", "prints what a model is: parameters, tensors, units, files, tokenizer");
   command
-      ->add_option("model", options->inspection.source,
-                   "a folder, also of a LoRA adapter, a config.json, or a preset such as pythia-1b")
-      ->required();
-  command->add_option("--base", options->inspection.base,
-                      "of an adapter: its model's folder (default: as the adapter says)");
-  command->add_option("--world", options->inspection.world, "ranks of the unit plan (default: 8)")
-      ->check(CLI::Range(1, 1 << 20));
+      .add_option("model", options->inspection.source,
+                  "a folder, also of a LoRA adapter, a config.json, or a preset such as pythia-1b")
+      .required();
+  command.add_option("--base", options->inspection.base,
+                     "of an adapter: its model's folder (default: as the adapter says)");
+  command.add_option("--world", options->inspection.world, "ranks of the unit plan (default: 8)")
+      .from_to(1, 1 << 20);
   command
-      ->add_option("--freeze", options->inspection.frozen,
-                   "parameters that would keep their values: names, * for any characters")
-      ->allow_extra_args(false);
-  command->add_flag("--json", options->json, "as JSON");
-  command->footer(fmt::format("Presets: {}", fmt::join(models::preset_names(), ", ")));
-  command->callback([&chosen, options] {
+      .add_option("--freeze", options->inspection.frozen,
+                  "parameters that would keep their values: names, * for any characters")
+      .one_value_each();
+  command.add_flag("--json", options->json, "as JSON");
+  command.footer(fmt::format("Presets: {}", fmt::join(models::preset_names(), ", ")));
+  command.when_chosen([&chosen, options] {
     chosen = [options] {
       check_one_process("inspect");
       const Inspection found = inspect(options->inspection);

@@ -7,7 +7,6 @@
 #include <iterator>
 #include <sstream>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "core/error.h"
@@ -191,45 +190,45 @@ int run_tokenize(const TokenizeOptions& options) {
 
 }  // namespace
 
-void add_tokenize_command(CLI::App& app, ChosenCommand& chosen) {
+void add_tokenize_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<TokenizeOptions>();
-  CLI::App* command = app.add_subcommand("tokenize", "text to token ids and back");
-  CLI::Option* text =
-      command->add_option("text", options->texts, "texts; none and no --file: standard input");
-  command->add_option("--tokenizer", options->tokenizer,
-                      "bytes, a tokenizer.json or a folder with one");
-  CLI::Option* file =
-      command->add_option("--file", options->files, "a file, encoded as one text; repeatable")
-          ->allow_extra_args(false);
-  CLI::Option* decode = command->add_flag("--decode", options->decode, "ids to text");
-  CLI::Option* pieces =
-      command->add_flag("--pieces", options->pieces, "print each id with its text")
-          ->excludes(decode);
-  CLI::Option* no_special = command->add_flag(
+  const Command command = app.add_command("tokenize", "text to token ids and back");
+  const Option text =
+      command.add_option("text", options->texts, "texts; none and no --file: standard input");
+  command.add_option("--tokenizer", options->tokenizer,
+                     "bytes, a tokenizer.json or a folder with one");
+  const Option file =
+      command.add_option("--file", options->files, "a file, encoded as one text; repeatable")
+          .one_value_each();
+  const Option decode = command.add_flag("--decode", options->decode, "ids to text");
+  const Option pieces =
+      command.add_flag("--pieces", options->pieces, "print each id with its text").excludes(decode);
+  const Option no_special = command.add_flag(
       "--no-special", options->omit_special,
       "without the tokens that begin and end a text; with --decode: leave them out");
-  CLI::Option* speed =
+  const Option speed =
       command
-          ->add_flag("--speed", options->speed,
-                     "print how fast the files are encoded, without tokens that begin and end them")
-          ->needs(file)
-          ->excludes(text)
-          ->excludes(decode)
-          ->excludes(pieces)
-          ->excludes(no_special);
+          .add_flag("--speed", options->speed,
+                    "print how fast the files are encoded, without tokens that begin and end them")
+          .needs(file)
+          .excludes(text)
+          .excludes(decode)
+          .excludes(pieces)
+          .excludes(no_special);
   command
-      ->add_option("--compare", options->compare,
-                   "a file of other programs' speeds: print the ratios to those of the same text")
-      ->needs(speed);
-  CLI::Option* verified =
+      .add_option("--compare", options->compare,
+                  "a file of other programs' speeds: print the ratios to those of the same text")
+      .needs(speed);
+  const Option verified =
       command
-          ->add_option("--verify", options->vectors,
-                       "compare with a file of another implementation's results; repeatable")
-          ->allow_extra_args(false);
-  for (CLI::Option* other : {text, file, decode, pieces, no_special, speed}) {
-    verified->excludes(other);
+          .add_option("--verify", options->vectors,
+                      "compare with a file of another implementation's results; repeatable")
+          .one_value_each();
+  for (const Option& other : {text, file, decode, pieces, no_special, speed}) {
+    verified.excludes(other);
   }
-  command->callback([&chosen, options] { chosen = [options] { return run_tokenize(*options); }; });
+  command.when_chosen(
+      [&chosen, options] { chosen = [options] { return run_tokenize(*options); }; });
 }
 
 }  // namespace fsdp::tools

@@ -4,8 +4,6 @@
 #include <cstdio>
 #include <filesystem>
 
-#include <CLI/CLI.hpp>
-
 #include "comm/exchange.h"
 #include "core/io/file.h"
 #include "core/trace_phases.h"
@@ -375,20 +373,20 @@ int train_on_ranks(TrainOptions options) {
 
 }  // namespace
 
-void add_train_command(CLI::App& app, ChosenCommand& chosen) {
+void add_train_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<TrainOptions>();
-  CLI::App* command = app.add_subcommand("train", "trains a model on text");
-  command->add_option("--config", options->config, "YAML file; absent: defaults and --set");
-  command->add_option("--model", options->model,
-                      "a folder or a preset: the same as --set model.path= or model.preset=");
-  command->add_option("--set", options->overrides, "sets keys, over the file: train.lr=1e-4");
-  command->add_flag("--trace", options->trace,
-                    "the same as --set runtime.trace=true; memory grows with the steps");
-  add_launch_options(*command, options->launch);
-  command->footer("Keys of the file and of --set, as section.key [default]:\n" +
-                  config::config_help());
-  command->callback([&chosen, options, command] {
-    options->nccl_ctas_given = command->count("--nccl-ctas") > 0;
+  const Command command = app.add_command("train", "trains a model on text");
+  command.add_option("--config", options->config, "YAML file; absent: defaults and --set");
+  command.add_option("--model", options->model,
+                     "a folder or a preset: the same as --set model.path= or model.preset=");
+  command.add_option("--set", options->overrides, "sets keys, over the file: train.lr=1e-4");
+  command.add_flag("--trace", options->trace,
+                   "the same as --set runtime.trace=true; memory grows with the steps");
+  add_launch_options(command, options->launch);
+  command.footer("Keys of the file and of --set, as section.key [default]:\n" +
+                 config::config_help());
+  command.when_chosen([&chosen, options, command] {
+    options->nccl_ctas_given = command.count("--nccl-ctas") > 0;
     chosen = [options] { return train_on_ranks(*options); };
   });
 }

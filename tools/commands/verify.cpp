@@ -6,8 +6,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include <CLI/CLI.hpp>
-
 #include "comm/exchange.h"
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
@@ -121,29 +119,31 @@ int run_verify(const VerifyOptions& options, RankContext& rank) {
 
 }  // namespace
 
-void add_verify_command(CLI::App& app, ChosenCommand& chosen) {
+void add_verify_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<VerifyOptions>();
-  CLI::App* command =
-      app.add_subcommand("verify", "compares this program with a folder of reference results");
-  command->add_option("folder", options->folder, "config.json, model.safetensors, reference.*")
-      ->required();
+  const Command command =
+      app.add_command("verify", "compares this program with a folder of reference results");
+  command.add_option("folder", options->folder, "config.json, model.safetensors, reference.*")
+      .required();
   command
-      ->add_option("--dtype", options->dtype, "of the computation (default: the folder's, or f32)")
-      ->check(CLI::IsMember({"f64", "f32", "bf16", "f16"}));
-  command->add_option("--strategy", options->strategy, "how to shard (default: as the folder says)")
-      ->check(CLI::IsMember(config::strategy_names()));
+      .add_option("--dtype", options->dtype, "of the computation (default: the folder's, or f32)")
+      .one_of({"f64", "f32", "bf16", "f16"});
+  const Option strategy =
+      command
+          .add_option("--strategy", options->strategy, "how to shard (default: as the folder says)")
+          .one_of(config::strategy_names());
   command
-      ->add_option("--shard-size", options->shard_size,
-                   "ranks of a shard group of a hybrid strategy")
-      ->needs("--strategy");
-  command->add_flag("--trajectory", options->trajectory, "also repeat the folder's training run");
+      .add_option("--shard-size", options->shard_size,
+                  "ranks of a shard group of a hybrid strategy")
+      .needs(strategy);
+  command.add_flag("--trajectory", options->trajectory, "also repeat the folder's training run");
   command
-      ->add_option("--tolerance", options->tolerance,
-                   "one limit for all quantities (but GPT-2's key biases, which are noise)")
-      ->check(not_below_zero);
-  command->add_flag("--json", options->json, "print machine-readable");
-  add_launch_options(*command, options->launch);
-  command->callback([&chosen, options] {
+      .add_option("--tolerance", options->tolerance,
+                  "one limit for all quantities (but GPT-2's key biases, which are noise)")
+      .check(not_below_zero);
+  command.add_flag("--json", options->json, "print machine-readable");
+  add_launch_options(command, options->launch);
+  command.when_chosen([&chosen, options] {
     chosen = [options] {
       return launch(options->launch, [&](RankContext& rank) { return run_verify(*options, rank); });
     };

@@ -17,8 +17,7 @@ std::vector<int32_t> ids_of(const Json& value, const std::string& where) {
              "{}: \"ids\": expected a list of token ids, got {}", where, value.dump());
   std::vector<int32_t> ids;
   for (const Json& id : value) {
-    const bool fits =
-        id.is_number_integer() && id.get<int64_t>() >= 0 &&
+    const bool fits = id.is_number_integer() && id.get<int64_t>() >= 0 &&
                       id.get<int64_t>() <= std::numeric_limits<int32_t>::max();
     FSDP_CHECK(fits, "{}: \"ids\": expected token ids, got {}", where, id.dump());
     ids.push_back(id.get<int32_t>());
