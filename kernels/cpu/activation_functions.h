@@ -10,16 +10,16 @@
 namespace fsdp::cpu {
 
 struct ExactConstants {
-  static constexpr double kRoot = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;  // sqrt(2 / pi)
-  static constexpr double kSlope = 3 * 0.044715 * kRoot;
+  static constexpr double kSqrt2OverPi = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
+  static constexpr double kSlope = 3 * 0.044715 * kSqrt2OverPi;
 };
 struct BloomConstants {  // transformers, modeling_bloom.py: bloom_gelu_forward, bloom_gelu_back
-  static constexpr double kRoot = 0.79788456;
+  static constexpr double kSqrt2OverPi = 0.79788456;
   static constexpr double kSlope = 0.1070322243;
 };
 struct TenDigits {  // FastGELUActivation
-  static constexpr double kRoot = 0.7978845608;
-  static constexpr double kSlope = 3 * 0.044715 * kRoot;
+  static constexpr double kSqrt2OverPi = 0.7978845608;
+  static constexpr double kSlope = 3 * 0.044715 * kSqrt2OverPi;
 };
 
 // 0.5 x (1 + tanh(u)) with u = sqrt(2 / pi) (x + 0.044715 x^3), which is x sigmoid(2u).
@@ -27,7 +27,7 @@ template <typename Constants>
 struct GeluTanh {
   template <typename A>
   static A two_u(A x) {
-    constexpr A kTwice = A(2 * Constants::kRoot);
+    constexpr A kTwice = A(2 * Constants::kSqrt2OverPi);
     return kTwice * (x + A(0.044715) * (x * x * x));
   }
   template <typename A>
@@ -36,9 +36,10 @@ struct GeluTanh {
   }
   template <typename A>
   static A derivative(A x) {
-    constexpr A kTwiceRoot = A(2 * Constants::kRoot), kTwiceSlope = A(2 * Constants::kSlope);
+    constexpr A kTwiceSqrt2OverPi = A(2 * Constants::kSqrt2OverPi),
+                kTwiceSlope = A(2 * Constants::kSlope);
     const A s = simd_sigmoid(two_u(x));
-    return s + x * s * (A(1) - s) * (kTwiceRoot + kTwiceSlope * (x * x));
+    return s + x * s * (A(1) - s) * (kTwiceSqrt2OverPi + kTwiceSlope * (x * x));
   }
 };
 

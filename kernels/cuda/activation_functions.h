@@ -11,11 +11,11 @@ namespace fsdp::cuda {
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 struct ExactConstants {
-  static constexpr float kRoot = 0.7978845608028654f;  // sqrt(2 / pi)
+  static constexpr float kSqrt2OverPi = 0.7978845608028654f;  // sqrt(2 / pi)
   static constexpr float kSlope = 3 * 0.044715f * 0.7978845608028654f;
 };
 struct BloomConstants {  // transformers, modeling_bloom.py: bloom_gelu_forward, bloom_gelu_back
-  static constexpr float kRoot = 0.79788456f;
+  static constexpr float kSqrt2OverPi = 0.79788456f;
   static constexpr float kSlope = 0.1070322243f;
 };
 
@@ -23,15 +23,16 @@ struct BloomConstants {  // transformers, modeling_bloom.py: bloom_gelu_forward,
 template <typename Constants>
 struct GeluTanh {
   static __device__ float gate(float x) {
-    return sigmoid(2 * Constants::kRoot * (x + 0.044715f * (x * x * x)));
+    return sigmoid(2 * Constants::kSqrt2OverPi * (x + 0.044715f * (x * x * x)));
   }
   static __device__ float value(float x) { return x * gate(x); }
   static __device__ float derivative(float x) {
     const float s = gate(x);
     // where s is 0 or 1 the polynomial may be infinite, and 0 * inf is not a number
     const float slope = s * (1 - s);
-    return slope == 0 ? s
-                      : s + x * slope * (2 * Constants::kRoot + 2 * Constants::kSlope * (x * x));
+    return slope == 0
+               ? s
+               : s + x * slope * (2 * Constants::kSqrt2OverPi + 2 * Constants::kSlope * (x * x));
   }
 };
 

@@ -57,10 +57,10 @@ constexpr std::array kBlock = {NamePair{"attention_norm.", "input_layernorm."},
                                NamePair{"mlp_norm.", "post_attention_layernorm."},
                                NamePair{"mlp.up.", "mlp.dense_h_to_4h."},
                                NamePair{"mlp.down.", "mlp.dense_4h_to_h."}};
-constexpr std::array kRoot = {NamePair{"embedding.tokens.", "transformer.word_embeddings."},
-                              NamePair{"embedding.norm.", "transformer.word_embeddings_layernorm."},
-                              NamePair{"final_norm.", "transformer.ln_f."},
-                              NamePair{"head.", "lm_head."}};
+constexpr std::array kRootNames = {
+    NamePair{"embedding.tokens.", "transformer.word_embeddings."},
+    NamePair{"embedding.norm.", "transformer.word_embeddings_layernorm."},
+    NamePair{"final_norm.", "transformer.ln_f."}, NamePair{"head.", "lm_head."}};
 
 constexpr std::array kIgnored = {
     IgnoredKey{"pad_token_id", "has no row of its own in BLOOM's table"},
@@ -81,7 +81,7 @@ const Family family::kBloom = {.name = "bloom",
                                .defaults = defaults,
                                .read = read,
                                .write = write,
-                               .names = {"transformer.", "h.", kBlock, kRoot, {}},
+                               .names = {"transformer.", "h.", kBlock, kRootNames, {}},
                                .presets = kPresets,
                                .ignored = kIgnored,
                                .absent_bos = 1,

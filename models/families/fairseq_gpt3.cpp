@@ -84,10 +84,10 @@ constexpr std::array kBlock = {NamePair{"attention_norm.", "self_attn_layer_norm
                                NamePair{"mlp_norm.", "final_layer_norm."},
                                NamePair{"mlp.up.", "fc1."},
                                NamePair{"mlp.down.", "fc2."}};
-constexpr std::array kRoot = {NamePair{"embedding.tokens.", "decoder.embed_tokens."},
-                              NamePair{"embedding.positions.", "decoder.embed_positions."},
-                              NamePair{"final_norm.", "decoder.layer_norm."},
-                              NamePair{"head.", "decoder.output_projection."}};
+constexpr std::array kRootNames = {NamePair{"embedding.tokens.", "decoder.embed_tokens."},
+                                   NamePair{"embedding.positions.", "decoder.embed_positions."},
+                                   NamePair{"final_norm.", "decoder.layer_norm."},
+                                   NamePair{"head.", "decoder.output_projection."}};
 constexpr std::array<std::string_view, 1> kIgnorable = {"decoder.version"};
 
 void as_published(ModelConfig& c) { c.initializer_range = table_deviation(c); }
@@ -118,11 +118,12 @@ constexpr std::array kPresets = {
 
 }  // namespace
 
-const Family family::kFairseqGpt3 = {.name = "transformer_lm_gpt3",
-                                     .defaults = defaults,
-                                     .read = read,
-                                     .write = write,
-                                     .names = {"decoder.", "layers.", kBlock, kRoot, kIgnorable},
-                                     .presets = kPresets};
+const Family family::kFairseqGpt3 = {
+    .name = "transformer_lm_gpt3",
+    .defaults = defaults,
+    .read = read,
+    .write = write,
+    .names = {"decoder.", "layers.", kBlock, kRootNames, kIgnorable},
+    .presets = kPresets};
 
 }  // namespace fsdp::models

@@ -58,10 +58,10 @@ constexpr std::array kBlock = {
     NamePair{"attention_norm.", "ln_1."},       NamePair{"attention.qkv.", "attn.c_attn."},
     NamePair{"attention.out.", "attn.c_proj."}, NamePair{"mlp_norm.", "ln_2."},
     NamePair{"mlp.up.", "mlp.c_fc."},           NamePair{"mlp.down.", "mlp.c_proj."}};
-constexpr std::array kRoot = {NamePair{"embedding.tokens.", "transformer.wte."},
-                              NamePair{"embedding.positions.", "transformer.wpe."},
-                              NamePair{"final_norm.", "transformer.ln_f."},
-                              NamePair{"head.", "lm_head."}};
+constexpr std::array kRootNames = {NamePair{"embedding.tokens.", "transformer.wte."},
+                                   NamePair{"embedding.positions.", "transformer.wpe."},
+                                   NamePair{"final_norm.", "transformer.ln_f."},
+                                   NamePair{"head.", "lm_head."}};
 constexpr std::array<std::string_view, 2> kIgnorable = {".attn.bias", ".attn.masked_bias"};
 
 constexpr std::string_view kSummary = "belongs to the second head of GPT2DoubleHeadsModel";
@@ -88,7 +88,7 @@ const Family family::kGpt2 = {.name = "gpt2",
                               .defaults = defaults,
                               .read = read,
                               .write = write,
-                              .names = {"transformer.", "h.", kBlock, kRoot, kIgnorable},
+                              .names = {"transformer.", "h.", kBlock, kRootNames, kIgnorable},
                               .presets = kPresets,
                               .ignored = kIgnored,
                               .absent_bos = 50256,

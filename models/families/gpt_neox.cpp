@@ -80,9 +80,9 @@ constexpr std::array kBlock = {NamePair{"attention_norm.", "input_layernorm."},
                                NamePair{"attention.out.", "attention.dense."},
                                NamePair{"mlp.up.", "mlp.dense_h_to_4h."},
                                NamePair{"mlp.down.", "mlp.dense_4h_to_h."}};
-constexpr std::array kRoot = {NamePair{"embedding.tokens.", "gpt_neox.embed_in."},
-                              NamePair{"final_norm.", "gpt_neox.final_layer_norm."},
-                              NamePair{"head.", "embed_out."}};
+constexpr std::array kRootNames = {NamePair{"embedding.tokens.", "gpt_neox.embed_in."},
+                                   NamePair{"final_norm.", "gpt_neox.final_layer_norm."},
+                                   NamePair{"head.", "embed_out."}};
 constexpr std::array<std::string_view, 3> kIgnorable = {".attention.bias", ".attention.masked_bias",
                                                         ".rotary_emb.inv_freq"};
 
@@ -111,7 +111,7 @@ const Family family::kGptNeox = {.name = "gpt_neox",
                                  .defaults = defaults,
                                  .read = read,
                                  .write = write,
-                                 .names = {"gpt_neox.", "layers.", kBlock, kRoot, kIgnorable},
+                                 .names = {"gpt_neox.", "layers.", kBlock, kRootNames, kIgnorable},
                                  .presets = kPresets,
                                  .ignored = kIgnored,
                                  .absent_bos = 0,

@@ -190,11 +190,11 @@ constexpr std::array kBlock = {NamePair{"attention_norm.", "input_layernorm."},
                                NamePair{"mlp.gate.", "mlp.gate_proj."},
                                NamePair{"mlp.up.", "mlp.up_proj."},
                                NamePair{"mlp.down.", "mlp.down_proj."}};
-constexpr std::array kRoot = {NamePair{"embedding.tokens.", "model.embed_tokens."},
-                              NamePair{"final_norm.", "model.norm."},
-                              NamePair{"head.", "lm_head."}};
+constexpr std::array kRootNames = {NamePair{"embedding.tokens.", "model.embed_tokens."},
+                                   NamePair{"final_norm.", "model.norm."},
+                                   NamePair{"head.", "lm_head."}};
 constexpr std::array<std::string_view, 1> kIgnorable = {".rotary_emb.inv_freq"};
-constexpr NameTable kNames = {"model.", "layers.", kBlock, kRoot, kIgnorable};
+constexpr NameTable kNames = {"model.", "layers.", kBlock, kRootNames, kIgnorable};
 
 void llama2(ModelConfig& c) { c.norm_epsilon = 1e-5; }
 void code_llama(ModelConfig& c) {

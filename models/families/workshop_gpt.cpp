@@ -63,8 +63,8 @@ constexpr std::array kBlock = {NamePair{"attention.qkv.", "self_attn.in_proj_"},
                                NamePair{"mlp.up.", "linear1."},
                                NamePair{"mlp.down.", "linear2."},
                                NamePair{"mlp_norm.", "norm2."}};
-constexpr std::array kRoot = {NamePair{"embedding.tokens.", "token_embedding."},
-                              NamePair{"head.", "lm_head."}};
+constexpr std::array kRootNames = {NamePair{"embedding.tokens.", "token_embedding."},
+                                   NamePair{"head.", "lm_head."}};
 
 // The weak-scaling runs: layers by GPUs, with BLOOM's vocabulary.
 constexpr std::array kPresets = {
@@ -80,7 +80,7 @@ const Family family::kWorkshopGpt = {.name = "workshop_gpt",
                                      .defaults = defaults,
                                      .read = read,
                                      .write = write,
-                                     .names = {"", "transformer.layers.", kBlock, kRoot, {}},
+                                     .names = {"", "transformer.layers.", kBlock, kRootNames, {}},
                                      .presets = kPresets};
 
 }  // namespace fsdp::models
