@@ -74,12 +74,13 @@ rules=$(if [ "${#sources[@]}" -gt 0 ]; then awk '
          "^(kernels/cuda/|comm/nccl|tests/cuda|tests/kernels/cuda/)", "kernels/cuda and comm/nccl*")
     only("^nccl", header, "^(kernels/cuda/|comm/nccl|tests/cuda|tests/kernels/cuda/)", "comm/nccl*")
     only("^mpi", header, "^(comm/mpi|tests/mpi/)", "comm/mpi* and tests/mpi")
-    only("^nlohmann/", header, "^(core/io|tests)/", "core/io")
+    only("^nlohmann/", header, "^core/io/json[.]cpp$", "core/io/json.cpp")
     only("^(pcre2|utf8proc)[.]h$", header, "^tools/data/tokenizer/", "tools/data/tokenizer")
     only("^xxhash[.]h$", header, "^core/io/checksum[.]cpp$", "core/io/checksum.cpp")
     only("^yaml-cpp/", header, "^(tools/config|tools/report|tests)/",
          "tools/config and tools/report")
-    only("^CLI/", header, "^(tools/commands|tests)/", "tools/commands")
+    only("^CLI/", header, "^tools/commands/(options|command_line)[.]cpp$",
+         "tools/commands/options.cpp")
     only("^(oneapi/)?dnnl", header, "^kernels/cpu/matmul_onednn", "kernels/cpu/matmul_onednn*")
     only("^(unsupported/)?Eigen/", header, "^kernels/cpu/", "kernels/cpu")
     only("^omp[.]h$", header, "^kernels/cpu/parallel_openmp", "kernels/cpu/parallel_openmp*")
