@@ -45,13 +45,6 @@ constexpr CharacterRange kRecentWords[] = {
 constexpr CharacterRange kAlphabeticSymbols[] = {
     {0x24b6, 0x24e9}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189}};
 
-bool contains(std::span<const CharacterRange> ranges, char32_t character) {
-  const auto after =
-      std::upper_bound(ranges.begin(), ranges.end(), character,
-                       [](char32_t c, const CharacterRange& r) { return c < r.first; });
-  return after != ranges.begin() && character <= std::prev(after)->last;
-}
-
 utf8proc_category_t category(char32_t character) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(character));
 }
@@ -67,6 +60,13 @@ std::array<char32_t, 256> make_byte_characters() {
 }
 
 }  // namespace
+
+bool contains(std::span<const CharacterRange> ranges, char32_t character) {
+  const auto after =
+      std::upper_bound(ranges.begin(), ranges.end(), character,
+                       [](char32_t c, const CharacterRange& r) { return c < r.first; });
+  return after != ranges.begin() && character <= std::prev(after)->last;
+}
 
 char32_t character_at(std::string_view text, size_t begin) {
   const auto byte = [&](size_t i) { return static_cast<char32_t>(static_cast<uint8_t>(text[i])); };

@@ -32,6 +32,8 @@ bool is_word(char32_t character);  // what an added token with single_word may n
 struct CharacterRange {
   char32_t first, last;
 };
+// `ranges`: in order.
+bool contains(std::span<const CharacterRange> ranges, char32_t character);
 // White space, and the characters of \p{L} and \p{N} that came with Unicode 15 and 16: PCRE2's
 // tables may be older than those of the tokenizers library.
 std::span<const CharacterRange> white_space();

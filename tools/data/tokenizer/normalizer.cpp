@@ -1,15 +1,14 @@
-// NFC and its kin by utf8proc, the rest by hand. Contract: tools/data/tokenizer/normalizer.h.
+// The forms of Unicode by unicode_form.h, the rest by hand. Contract:
+// tools/data/tokenizer/normalizer.h.
 #include "tools/data/tokenizer/normalizer.h"
 
-#include <cstdlib>
 #include <memory>
+#include <optional>
 
-#include <utf8proc.h>
-
-#include "core/error.h"
 #include "tools/data/tokenizer/characters.h"
 #include "tools/data/tokenizer/json_node.h"
 #include "tools/data/tokenizer/pattern.h"
+#include "tools/data/tokenizer/unicode_form.h"
 
 namespace fsdp::data {
 namespace {
@@ -21,40 +20,12 @@ bool is_ascii(std::string_view text) {
   return true;
 }
 
-void append_unicode_form(std::string_view text, std::string& out, int options) {
-  utf8proc_uint8_t* mapped = nullptr;
-  const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                   static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-                   static_cast<utf8proc_option_t>(options | UTF8PROC_STABLE));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
-  FSDP_CHECK(size >= 0, "[tokenizer] Unicode normalisation: {}", utf8proc_errmsg(size));
-  out.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
-}
-
-// utf8proc takes U+11A7 for a final consonant and loses it after a Hangul syllable. It composes
-// with nothing, so what is before and after it is normalised apart.
-void to_unicode_form(std::string_view text, std::string& out, int options) {
-  constexpr std::string_view kNoFinalConsonant = "\u11a7";
-  for (;;) {
-    const size_t end = text.find(kNoFinalConsonant);
-    append_unicode_form(text.substr(0, end), out, options);
-    if (end == text.npos) return;
-    out += kNoFinalConsonant;
-    text.remove_prefix(end + kNoFinalConsonant.size());
-  }
-}
-
-void to_lower(std::string_view text, std::string& out) {
-  constexpr char32_t kCapitalIWithDot = 0x130;  // the one whose lower case is two characters
-  for (size_t i = 0; i < text.size(); i += character_length(text[i])) {
-    const char32_t c = character_at(text, i);
-    if (c == kCapitalIWithDot) {
-      out += "i\u0307";
-    } else {
-      append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
-    }
-  }
+std::optional<UnicodeForm> unicode_form(std::string_view type) {
+  if (type == "NFC") return UnicodeForm::kNfc;
+  if (type == "NFD") return UnicodeForm::kNfd;
+  if (type == "NFKC") return UnicodeForm::kNfkc;
+  if (type == "NFKD") return UnicodeForm::kNfkd;
+  return {};
 }
 
 void strip(std::string_view text, std::string& out, bool left, bool right) {
@@ -86,22 +57,14 @@ std::function<void(std::string_view, std::string&)> make_replace(const JsonNode&
 
 Normalizer::Normalizer(const JsonNode& node) { add(node); }
 
-void Normalizer::add_unicode_form(int options) {
-  const auto run = [options](std::string_view text, std::string& out) {
-    to_unicode_form(text, out, options);
-  };
-  steps_.push_back({.run = run, .leaves_ascii = true});
-}
-
 void Normalizer::add(const JsonNode& node) {
   const std::string type = node.text("type");
-  if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
+  if (const std::optional<UnicodeForm> form = unicode_form(type)) {
     node.check_keys({"type"});
-    add_unicode_form((type.back() == 'C' ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
-                     (type.size() == 4 ? UTF8PROC_COMPAT : 0));
+    steps_.push_back({.run = std::bind_front(to_unicode_form, *form), .leaves_ascii = true});
   } else if (type == "Lowercase") {
     node.check_keys({"type"});
-    steps_.push_back({.run = to_lower});
+    steps_.push_back({.run = to_lower_case});
   } else if (type == "Strip") {
     node.check_keys({"type", "strip_left", "strip_right"});
     const bool left = node.flag("strip_left"), right = node.flag("strip_right");

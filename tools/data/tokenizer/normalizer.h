@@ -1,7 +1,6 @@
 // Normalizers of a tokenizer.json: text to text, before any token is looked for.
-// NFC and its kin are those of utf8proc's Unicode; the library's are of Unicode 9 and order a few
-// newer combining marks otherwise. A further one: a case in normalizer.cpp. Not here: which parts of a text are normalised
-// (added_tokens.h).
+// A further one: a case in normalizer.cpp. Read next: unicode_form.h. Not here: which parts of a
+// text are normalised (added_tokens.h).
 #pragma once
 
 #include <functional>
@@ -32,7 +31,6 @@ class Normalizer {
     bool leaves_ascii = false;  // ASCII text comes out as it went in
   };
   void add(const JsonNode& node);
-  void add_unicode_form(int utf8proc_options);
 
   std::vector<Step> steps_;
   bool cuts_before_space_ = true;

@@ -1,0 +1,81 @@
+// Every code point, alone and among marks, normalises as in the tokenizers library, whatever
+// Unicode utf8proc has (fixtures/tokenizers/normalizers.json, by
+// tests/differential/unicode_tables.py).
+#include "tools/data/tokenizer/unicode_form.h"
+
+#include <doctest/doctest.h>
+
+#include "core/io/checksum.h"
+#include "core/io/json.h"
+#include "tests/support/temp_folder.h"
+#include "tools/data/tokenizer/characters.h"
+
+namespace fsdp::data {
+namespace {
+
+std::string normalised(const std::string& name, std::string_view text) {
+  std::string out;
+  if (name == "Lowercase") {
+    to_lower_case(text, out);
+  } else {
+    to_unicode_form(name == "NFC"    ? UnicodeForm::kNfc
+                    : name == "NFD"  ? UnicodeForm::kNfd
+                    : name == "NFKC" ? UnicodeForm::kNfkc
+                                     : UnicodeForm::kNfkd,
+                    text, out);
+  }
+  return out;
+}
+
+// A code point alone; after and before marks of the highest and the lowest class; between a letter
+// and an accent.
+std::string lines_of(char32_t code_point) {
+  std::string c;
+  append_utf8(c, code_point);
+  return c + "\n\u0345" + c + "\n" + c + "\u0334\ne" + c + "\u0301\n";
+}
+
+const Json& fixture() {
+  static const Json json = read_json_file(test::fixture_path("tokenizers/normalizers.json"));
+  return json;
+}
+
+TEST_CASE("every code point, alone and among marks") {
+  const auto block = fixture()["block"].get<char32_t>();
+  CHECK(fixture()["checksums"].size() == 5);
+  for (const auto& [name, checksums] : fixture()["checksums"].items()) {
+    REQUIRE(checksums.size() * block == 0x110000);
+    for (char32_t number = 0; number < checksums.size(); ++number) {
+      std::string text;
+      for (char32_t c = number * block; c < (number + 1) * block; ++c) {
+        if (c < 0xd800 || c > 0xdfff) text += lines_of(c);
+      }
+      INFO(name, " from code point ", number * block);
+      CHECK(fmt::format("{:016x}", checksum(normalised(name, text))) ==
+            checksums[number].get<std::string>());
+    }
+  }
+}
+
+TEST_CASE("characters that only a newer Unicode composes or orders") {
+  CHECK(fixture()["texts"].size() > 40);
+  for (const Json& record : fixture()["texts"]) {
+    for (const auto& [name, expected] : record.items()) {
+      if (name == "input") continue;
+      INFO(name, " of ", record.dump());
+      CHECK(normalised(name, record["input"].get<std::string>()) == expected.get<std::string>());
+    }
+  }
+  CHECK(normalised("NFC", "\u0301\u0eba") == "\u0301\u0eba");
+  CHECK(normalised("Lowercase", "\ua7d2") == "\ua7d3");
+}
+
+TEST_CASE("what is normalised is appended") {
+  std::string out = "e";
+  to_unicode_form(UnicodeForm::kNfc, "\u0301", out);
+  to_lower_case("A\u0130\u03a3", out);
+  CHECK(out == "e\u0301ai\u0307\u03c3");
+}
+
+}  // namespace
+}  // namespace fsdp::data

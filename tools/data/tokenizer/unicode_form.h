@@ -1,0 +1,18 @@
+// Unicode's normal forms and lower case, as of the Unicode that the tokenizers library has,
+// whatever utf8proc has. Not here: when they are used (normalizer.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace fsdp::data {
+
+enum class UnicodeForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
+
+// Both append to `out`. Text is valid UTF-8.
+void to_unicode_form(UnicodeForm form, std::string_view text, std::string& out);  // of Unicode 9
+// Of Unicode 17, character by character: a final sigma is like any other.
+void to_lower_case(std::string_view text, std::string& out);
+
+}  // namespace fsdp::data
