@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# fsdp explain says before a run what the run then does; fsdp compare shows what a knob changed; both
-# have a line for what is wrong with their input.
+# fsdp explain says before a run what the run then does; fsdp trace draws a step of a run; fsdp compare
+# shows what a knob changed; all have a line for what is wrong with their input.
 # Environment: FSDP the program, SOURCE the repository.
 set -uo pipefail
 failed=0
@@ -74,6 +74,17 @@ grep -q '^  blocks.1 all_gather ' full.log || fail "no row for the gathers of bl
 grep -q '"name":"memory: activation"' full/trace.rank1.json || fail "no memory curve in the trace"
 grep -q 'trace: true' full/config.yaml || fail "--trace is not in the resolved configuration"
 
+# ---- a step as a picture -------------------------------------------------------------------------
+"$FSDP" trace full --svg step.svg >trace.txt || fail "trace ended with $?"
+grep -q '^step.svg: step 5 of rank 0, [0-9.]* ms; collectives [0-9.]* ms, of which' trace.txt ||
+  fail "trace says: $(cat trace.txt)"
+for text in '^<svg ' '^</svg>$' '>compute<' '>all_gather<' '>reduce_scatter<' '<title>blocks.1: ' \
+  '<title>backward: ' '>A training step on rank 0: step 5<'; do
+  grep -q -- "$text" step.svg || fail "the picture has no '$text'"
+done
+"$FSDP" trace full --svg other.svg --rank 2 --step 2 --width 1500 >trace.txt || fail "trace ended with $?"
+grep -q 'width="1500"' other.svg && grep -q 'rank 2: step 2<' other.svg || fail "options of trace"
+
 # ---- compare -------------------------------------------------------------------------------------
 "$FSDP" compare full ddp >compare.txt || fail "compare ended with $?"
 for line in 'fsdp.strategy  *full_shard  *no_shard' 'training loss' 'tokens/s' 'reduce_scatter' \
@@ -104,6 +115,17 @@ check 'nowhere: no such folder' "$FSDP" compare full nowhere
 mkdir empty
 check 'empty: has no config.yaml: not the directory of a run' "$FSDP" compare empty full
 check 'runs' "$FSDP" compare full
+check 'nowhere: no such folder' "$FSDP" trace nowhere --svg never.svg
+check 'ddp: has no trace.rank0.json: expected the directory of a run' "$FSDP" trace ddp --svg never.svg
+check 'full: has no trace.rank3.json' "$FSDP" trace full --svg never.svg --rank 3
+check 'full: step 6: not in the trace, which has steps 1 to 5' "$FSDP" trace full --svg never.svg --step 6
+check 'nowhere/never.svg: cannot create' "$FSDP" trace full --svg nowhere/never.svg
+check '--svg' "$FSDP" trace full
+check '--step' "$FSDP" trace full --svg never.svg --step 0
+check '--width' "$FSDP" trace full --svg never.svg --width 3
+mkdir broken && head -c 3000 full/trace.rank0.json >broken/trace.rank0.json
+check 'broken/trace.rank0.json:[0-9]*: malformed JSON' "$FSDP" trace broken --svg never.svg
+[ ! -e never.svg ] || fail "a refused command wrote a picture"
 
 [ "$failed" = 0 ] && echo "explain and compare: all is well"
 exit "$failed"

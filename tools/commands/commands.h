@@ -35,6 +35,7 @@ void add_verify_command(const Command& app, ChosenCommand& chosen);
 void add_bench_command(const Command& app, ChosenCommand& chosen);
 void add_explain_command(const Command& app, ChosenCommand& chosen);
 void add_compare_command(const Command& app, ChosenCommand& chosen);
+void add_trace_command(const Command& app, ChosenCommand& chosen);
 void add_tokenize_command(const Command& app, ChosenCommand& chosen);
 void add_merge_command(const Command& app, ChosenCommand& chosen);
 void add_convert_command(const Command& app, ChosenCommand& chosen);

@@ -12,13 +12,6 @@ namespace {
 
 constexpr std::string_view kComputeLane = "compute";
 
-bool is_collective(const TraceEvent& event) {
-  for (size_t i = 0; i < comm::kCollectives; ++i) {
-    if (event.name == comm::name_of(static_cast<comm::Collective>(i))) return true;
-  }
-  return false;
-}
-
 void add(CollectiveTime& sum, const TraceEvent& event, int64_t exposed_ns) {
   ++sum.calls;
   sum.bytes += event.bytes;
@@ -47,6 +40,13 @@ std::string row(const std::string& name, const CollectiveTime& t) {
 }
 
 }  // namespace
+
+bool is_collective(const TraceEvent& event) {
+  for (size_t i = 0; i < comm::kCollectives; ++i) {
+    if (event.name == comm::name_of(static_cast<comm::Collective>(i))) return true;
+  }
+  return false;
+}
 
 std::vector<Interval> merged(std::vector<Interval> intervals) {
   std::erase_if(intervals, [](const Interval& i) { return i.end <= i.begin; });

@@ -26,12 +26,13 @@ struct CommunicationOverlap {
   int64_t compute_ns = 0;  // kernels on the compute stream
   int64_t exposed_ns = 0;  // some collective ran and no kernel: each moment once
 };
+bool is_collective(const TraceEvent& event);
 CommunicationOverlap measure_overlap(const std::vector<TraceEvent>& events);
 
 // A table of several lines, of what train() did before it saved the model.
 std::string format_overlap(const CommunicationOverlap& overlap);
 
-// ---- intervals, for tests ----
+// ---- intervals ----
 struct Interval {
   int64_t begin;
   int64_t end;
