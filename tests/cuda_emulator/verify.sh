@@ -34,8 +34,8 @@ refused() {
   fi
 }
 refused "ABOVE" --backend cuda
-refused "runtime.tf32: is of GPUs, but the CPU computes" --backend cpu
-refused "runtime.tf32: rounds products of f32, but bf16 is computed in" --backend cuda --dtype bf16
+refused "runtime.tf32: only for GPUs, but the CPU computes" --backend cpu
+refused "runtime.tf32: rounds products of f32, but the computation is in bf16" --backend cuda --dtype bf16
 
 echo "verify: $runs runs"
 exit "$failed"

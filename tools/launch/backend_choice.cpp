@@ -81,7 +81,7 @@ std::string host_name() {
 
 std::unique_ptr<Backend> make_backend(const BackendOptions& options, DType compute) {
   FSDP_CHECK(compute != DType::kF64 || !options.only_cuda,
-             "runtime.backend: cuda, but f64 is computed by the CPU alone");
+             "runtime.backend: cuda, but only the CPU computes f64");
   if (options.cuda && compute != DType::kF64) return cuda::make_backend(*options.cuda);
   return std::make_unique<cpu::CpuBackend>(options.cpu);
 }
@@ -111,11 +111,12 @@ GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::st
 }
 
 void choose_products(const ProductOptions& options, GpuChoice& gpu) {
-  FSDP_CHECK(!options.tf32 || gpu.cuda, "runtime.tf32: is of GPUs, but the CPU computes");
+  FSDP_CHECK(!options.tf32 || gpu.cuda, "runtime.tf32: only for GPUs, but the CPU computes");
   FSDP_CHECK(options.choice.empty() || options.choice == "heuristic" || options.choice == "timed",
              "runtime.matmul_choice: expected heuristic or timed, got \"{}\"", options.choice);
   const bool timed = options.choice == "timed";
-  FSDP_CHECK(!timed || gpu.cuda, "runtime.matmul_choice: timed is of GPUs, but the CPU computes");
+  FSDP_CHECK(!timed || gpu.cuda,
+             "runtime.matmul_choice: timed is only for GPUs, but the CPU computes");
   if (!gpu.cuda) return;
   gpu.cuda->tf32 = options.tf32;
   if (timed) gpu.cuda->matmul_choices = kMatmulChoices;
@@ -124,7 +125,7 @@ void choose_products(const ProductOptions& options, GpuChoice& gpu) {
 void check_products(const BackendOptions& options, const std::vector<DType>& computed) {
   const bool f32 = std::find(computed.begin(), computed.end(), DType::kF32) != computed.end();
   FSDP_CHECK(f32 || !options.cuda || !options.cuda->tf32,
-             "runtime.tf32: rounds products of f32, but {} is computed in",
+             "runtime.tf32: rounds products of f32, but the computation is in {}",
              name_of(computed.front()));
 }
 
@@ -133,7 +134,7 @@ void choose_attention(comm::Communicator& world, const std::string& attention, G
   FSDP_CHECK(automatic || attention == "cudnn" || attention == "own",
              "runtime.attention: expected auto, cudnn or own, got \"{}\"", attention);
   if (automatic) return;
-  FSDP_CHECK(gpu.cuda, "runtime.attention: {} is of GPUs, but the CPU computes", attention);
+  FSDP_CHECK(gpu.cuda, "runtime.attention: {} is only for GPUs, but the CPU computes", attention);
   if (attention == "own") {
     gpu.cuda->attention = cuda::AttentionChoice::kOwn;
     return;
@@ -167,7 +168,7 @@ void divide_multiprocessors(int nccl_ctas, const TransportChoice& transport, Gpu
   if (nccl_ctas == 0) return;
   FSDP_CHECK(
       transport.nccl,
-      "runtime.nccl_ctas: is of NCCL, which nothing is sent over here (runtime.gpu_transport)");
+      "runtime.nccl_ctas: only for NCCL, but no collective uses NCCL here (runtime.gpu_transport)");
   gpu.cuda->products_leave = kAtOnce * nccl_ctas;
 }
 

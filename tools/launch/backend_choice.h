@@ -1,6 +1,6 @@
-// What computes for a rank: the CPU, or one of the GPUs of its host. Ranks of a host take its GPUs
-// in the order of their ranks, each of those that its process sees (CUDA_VISIBLE_DEVICES). Not
-// here: the backends themselves (kernels/cpu, kernels/cuda).
+// What computes for a rank: the CPU, or one of the GPUs of its host. The ranks of a host take its
+// GPUs in the order of their numbers. A rank can take only a GPU that its process sees
+// (CUDA_VISIBLE_DEVICES). Not here: the backends themselves (kernels/cpu, kernels/cuda).
 #pragma once
 
 #include <memory>
@@ -18,15 +18,15 @@ namespace fsdp::tools {
 struct BackendOptions {
   cpu::CpuOptions cpu = {};
   std::optional<cuda::CudaOptions> cuda = std::nullopt;  // none: the CPU computes
-  bool only_cuda = false;  // asked for by name: nothing is left to the CPU
+  bool only_cuda = false;  // the user named CUDA: what a GPU cannot compute is an error
   std::optional<comm::NcclOptions> nccl = std::nullopt;  // GPUs talk over NCCL; none: through hosts
 };
 
-// f64, which a GPU is not used for, is computed by the CPU; an error with only_cuda.
+// The CPU computes f64, for which no GPU is used. With only_cuda, f64 is an error.
 std::unique_ptr<Backend> make_backend(const BackendOptions& options, DType compute);
 
-// The communicator that GPUs talk over: NCCL's where it was chosen and `backend` is a GPU's, else
-// null (`world`, through hosts, is it then). Collective.
+// NCCL's communicator, where NCCL was chosen and `backend` is a GPU's. Null otherwise: GPUs then
+// talk over `world`, through their hosts. Collective.
 std::unique_ptr<comm::Communicator> make_gpu_world(comm::Communicator& world,
                                                    const BackendOptions& options,
                                                    const Backend& backend);
@@ -34,23 +34,23 @@ std::unique_ptr<comm::Communicator> make_gpu_world(comm::Communicator& world,
 struct GpuChoice {
   std::optional<cuda::CudaOptions> cuda;  // none: the CPU
   bool shared = false;                    // some GPU (or parts of one) has several ranks
-  std::string note;                       // why not a GPU, where that may surprise
+  std::string note;                       // why the CPU computes, where that may surprise
 };
 
 std::string host_name();
 
 struct RankGpus {
-  int first_of_host = 0;  // the lowest rank that runs on the same machine: which one that is
-  std::string host;       // its name, for people
-  std::string reason;     // why there are no GPUs
-  std::vector<std::string> gpus;  // that its process sees: cuda::DeviceCount::ids
+  int first_of_host = 0;          // the lowest rank on the same machine; identifies the machine
+  std::string host;               // the machine's name, for people
+  std::string reason;             // why there are no GPUs
+  std::vector<std::string> gpus;  // the GPUs that the rank's process sees: cuda::DeviceCount::ids
 };
 // By rank. Collective.
 std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, int first_of_host,
                                     const std::string& backend);
 
-// `backend`: "auto" or empty, "cpu", "cuda". The same error on every rank: when `backend` is "cuda"
-// and a rank has no GPU; when two ranks would have to take the same one, unless they may share.
+// `backend`: "auto" or empty, "cpu", "cuda". There are two errors, the same on every rank. Either
+// `backend` is "cuda" and a rank has no GPU, or two ranks must take one GPU and may not share it.
 GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::string& backend,
                      bool share_gpus);
 
@@ -59,18 +59,18 @@ struct ProductOptions {
   bool tf32 = false;   // f32 operands may be rounded to TF32
   std::string choice;  // of algorithms: "heuristic" (also empty), "timed"
 };
-// Error when it is asked of the CPU.
+// Error when one of these options is set and the CPU computes.
 void choose_products(const ProductOptions& options, GpuChoice& gpu);
-// Error when none of the dtypes that are computed in is what TF32 is for.
+// Error when TF32 is on and no computation is in f32, the only dtype to which TF32 applies.
 void check_products(const BackendOptions& options, const std::vector<DType>& computed);
 
 // Who computes attention. `attention`: "auto" or empty, "cudnn", "own". The same error on every
-// rank: "cudnn" of the CPU or without the library. Collective.
+// rank: "cudnn" where the CPU computes, or where the library is missing. Collective.
 void choose_attention(comm::Communicator& world, const std::string& attention, GpuChoice& gpu);
 
 struct TransportChoice {
   bool nccl = false;
-  std::string note;  // why not, where that may surprise
+  std::string note;  // why NCCL is not used, where that may surprise
 };
 // How GPUs talk to each other. `transport`: "auto" or empty (NCCL where several ranks have a GPU
 // each and all have the library), "nccl", "host". The same error on every rank: "nccl" without GPUs
@@ -78,10 +78,11 @@ struct TransportChoice {
 TransportChoice choose_transport(comm::Communicator& world, const std::string& transport,
                                  const GpuChoice& gpu);
 
-// Who may take which part of a GPU: `nccl_ctas` multiprocessors a collective, of which two may run
-// at once (a gather and a reduction, in backward), and the others products: one that counted on
-// those of the second would wait for it with a part of its work, as long as for all of it.
-// 0: as each of them likes. The same error on every rank: when collectives are not NCCL's.
+// Divides the multiprocessors of a GPU between collectives and matrix products. A collective gets
+// `nccl_ctas` of them. Two collectives may run at once (a gather and a reduction, in backward), so
+// products leave twice as many free. A product that used more would have to wait: its last part
+// could start only when a collective ends. 0: NCCL and cuBLASLt choose. The same error on every
+// rank: `nccl_ctas` is set and the collectives are not NCCL's.
 void divide_multiprocessors(int nccl_ctas, const TransportChoice& transport, GpuChoice& gpu);
 
 }  // namespace fsdp::tools

@@ -331,10 +331,11 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
   try {
     comm::check_options(options.fsdp, ranks);
     const std::vector<DType> computed = computed_dtypes(options.fsdp);
-    FSDP_CHECK(!train.stochastic_rounding ||
-                   std::count(computed.begin(), computed.end(), DType::kBF16) > 0,
-               "train.stochastic_rounding: rounds master weights to bf16, but {} is computed in",
-               fsdp::name_of(train.dtype));
+    FSDP_CHECK(
+        !train.stochastic_rounding ||
+            std::count(computed.begin(), computed.end(), DType::kBF16) > 0,
+        "train.stochastic_rounding: rounds master weights to bf16, but the computation is in {}",
+        fsdp::name_of(train.dtype));
     FSDP_CHECK(
         !train.buffer_dtype || has_position_values(model),
         "train.buffer_dtype: {} has no effect on {}: it has neither rotary positions nor ALiBi",

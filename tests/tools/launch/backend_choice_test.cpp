@@ -108,8 +108,9 @@ TEST_CASE("multiprocessors are divided between NCCL and products, where there is
   CHECK(gpu.cuda->products_leave == 16);  // a gather's and a reduction's
   GpuChoice cpu;
   CHECK_NOTHROW(divide_multiprocessors(0, {}, cpu));
-  CHECK(error_of([&] { divide_multiprocessors(8, {}, cpu); }) ==
-        "runtime.nccl_ctas: is of NCCL, which nothing is sent over here (runtime.gpu_transport)");
+  CHECK(
+      error_of([&] { divide_multiprocessors(8, {}, cpu); }) ==
+      "runtime.nccl_ctas: only for NCCL, but no collective uses NCCL here (runtime.gpu_transport)");
 }
 
 TEST_CASE("GPUs talk over NCCL where each rank has its own and the library is there") {
@@ -147,7 +148,7 @@ TEST_CASE("attention is cuDNN's where that is there, and by name only on a GPU")
     CHECK(gpu.cuda->attention == AttentionChoice::kOwn);
     for (const char* name : {"own", "cudnn"}) {
       CHECK(error_of([&] { choose_attention(world, name, cpu); }) ==
-            fmt::format("runtime.attention: {} is of GPUs, but the CPU computes", name));
+            fmt::format("runtime.attention: {} is only for GPUs, but the CPU computes", name));
     }
     CHECK(error_of([&] { choose_attention(world, "flash", gpu); }) ==
           "runtime.attention: expected auto, cudnn or own, got \"flash\"");
@@ -167,15 +168,15 @@ TEST_CASE("TF32 is for products of f32 on a GPU") {
   CHECK(!gpu.cuda->tf32);
   choose_products({}, cpu);
   CHECK(error_of([&] { choose_products({.tf32 = true}, cpu); }) ==
-        "runtime.tf32: is of GPUs, but the CPU computes");
+        "runtime.tf32: only for GPUs, but the CPU computes");
   BackendOptions options = {.cuda = cuda::CudaOptions{}};
   check_products(options, {DType::kBF16});
   options.cuda->tf32 = true;
   check_products(options, {DType::kBF16, DType::kF32});
   for (const DType dtype : {DType::kBF16, DType::kF64}) {
-    CHECK(
-        error_of([&] { check_products(options, {dtype}); }) ==
-        fmt::format("runtime.tf32: rounds products of f32, but {} is computed in", name_of(dtype)));
+    CHECK(error_of([&] { check_products(options, {dtype}); }) ==
+          fmt::format("runtime.tf32: rounds products of f32, but the computation is in {}",
+                      name_of(dtype)));
   }
 }
 
@@ -189,7 +190,7 @@ TEST_CASE("algorithms of products are timed on a GPU alone") {
   choose_products({.choice = "timed"}, gpu);
   CHECK(gpu.cuda->matmul_choices == ".cache/matmul");
   CHECK(error_of([&] { choose_products({.choice = "timed"}, cpu); }) ==
-        "runtime.matmul_choice: timed is of GPUs, but the CPU computes");
+        "runtime.matmul_choice: timed is only for GPUs, but the CPU computes");
   CHECK(error_of([&] { choose_products({.choice = "fast"}, gpu); }) ==
         "runtime.matmul_choice: expected heuristic or timed, got \"fast\"");
 }

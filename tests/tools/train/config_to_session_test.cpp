@@ -194,7 +194,7 @@ TEST_CASE("train setup: stochastic rounding has the run's seed, and is of bf16")
     CHECK(test::error_of(
               [&] { seed_of(fmt::format("dtype: {}, stochastic_rounding: true", dtype)); }) ==
           fmt::format("test.yaml:1: train.stochastic_rounding: rounds master weights to bf16, "
-                      "but {} is computed in",
+                      "but the computation is in {}",
                       dtype));
   }
   const config::TrainConfig one_unit = config_of(
