@@ -1,10 +1,10 @@
-// The parts of a run in its timeline: steps, their forward, backward and update, evaluations. Each
-// becomes a slice of a lane of its own, "step".
+// The phases of a run in its timeline: steps, with their forward, backward and update, and
+// evaluations. Each phase becomes a slice of the lane "step".
 // Not here: what the streams ran (core/trace.h).
 //
-// [Note: when a phase runs] A phase is what the host issues from its begin to its end, and is drawn
-// over the time in which the compute stream ran that: no stream has to carry marks. One that issued
-// nothing there is left out.
+// [Note: when a phase runs] A phase consists of the work that the host issues between begin() and
+// end(). Its slice covers the time in which the compute stream ran this work, so no stream has to
+// carry marks. A phase that issued nothing to the compute stream is left out.
 #pragma once
 
 #include <string>
@@ -18,15 +18,15 @@ class TracePhases {
  public:
   explicit TracePhases(Trace& trace) : trace_(trace) {}  // which must outlive it
 
-  size_t begin(std::string name);  // phases nest; returns what end() takes
+  size_t begin(std::string name);  // returns the argument for end(); phases may nest
   void end(size_t phase);
-  // Records all phases in the trace. Once, when the streams have run what was issued.
+  // Records all phases in the trace. Call it once, after the streams have run all issued work.
   void record();
 
  private:
   struct Phase {
     std::string name;
-    int64_t first;  // issued in the trace's order, as its events are
+    int64_t first;  // sequence numbers of the trace, as its events have
     int64_t last;
   };
   Trace& trace_;
@@ -49,7 +49,7 @@ class PhaseScope {
   size_t phase_;
 };
 
-// Bytes of host memory that the recording takes, at least: its lists may have room for more.
+// Bytes of host memory that the events and samples take. The lists themselves may hold more memory.
 size_t bytes_of(const Trace& trace);
 
 }  // namespace fsdp

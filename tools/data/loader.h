@@ -1,6 +1,7 @@
-// The rows that one rank gets at one step. A pure function of the step: nothing to save, resuming
-// is asking for a later step. The global batch of a step does not depend on the number of ranks.
-// Not here: making the tokens (token_cache.h), copying them to a device (tools/train).
+// The rows that one rank gets at one step. They are a pure function of the step, so there is no
+// state to save, and a resumed run only has to ask for a later step. The global batch of a step
+// does not depend on the number of ranks. Not here: making the tokens (token_cache.h), copying them
+// to a device (tools/train).
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,9 @@ namespace fsdp::data {
 
 struct LoaderOptions {
   std::span<const int32_t> tokens;  // the data set; must outlive the loader
-  // Called before the tokens [first, first + count) are read; may refuse them by an Error.
+  // Called before tokens [first, first + count) are read. May throw an Error to refuse them.
   std::function<void(size_t first, size_t count)> before_use = nullptr;
-  std::string name = "the data";  // of the data set, for errors
+  std::string name = "the data";  // names the data set in errors
   int64_t sequence_length = 0;
   int64_t batch = 1;  // sequences per step over all ranks
   bool shuffle = true;
@@ -31,8 +32,8 @@ struct LoaderOptions {
 
 class Loader {
  public:
-  // Error for fewer tokens than one sequence, for more ranks than sequences in a batch, and for
-  // fewer sequences than a batch when the last one must be full.
+  // Error when the tokens do not fill one sequence, when a batch has fewer sequences than there are
+  // ranks, and when kDropLast leaves no batch.
   explicit Loader(const LoaderOptions& options);
 
   int64_t sequences() const { return packing_.sequences(); }

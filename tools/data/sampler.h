@@ -1,6 +1,6 @@
-// Which items make up which batch, and which rank gets which of them: a pure function of (seed,
-// epoch, batch number, rank), so resuming is asking for a later batch. Every item occurs once an
-// epoch, whatever the number of ranks, which also does not change the batches themselves.
+// Which items a batch has, and which rank gets which item. Both are pure functions of (seed, epoch,
+// batch number, rank), so a resumed run only has to ask for a later batch. Every item occurs once
+// in an epoch. The batches are the same for any number of ranks.
 // Not here: what an item is (loader.h).
 #pragma once
 
@@ -9,13 +9,15 @@
 
 namespace fsdp::data {
 
-// What becomes of an epoch's last batch when the items do not fill it: it stays short (some ranks
-// may get nothing), is filled with the first items of the epoch's order again, or is left out.
-// With one item per rank and batch, kPad and kDropLast are PyTorch's DistributedSampler.
+// What happens to the last batch of an epoch when there are too few items for it. kShort: it stays
+// short, and some ranks may get nothing. kPad: the first items of the epoch fill it up. kDropLast:
+// it is left out. With one item per rank and batch, kPad and kDropLast do what PyTorch's
+// DistributedSampler does.
 enum class LastBatch : uint8_t { kShort, kPad, kDropLast };
 
-// A permutation of 0 .. size-1 that needs no memory: keyed rounds of a Feistel network
-// over the next power of four (at least 256), walked until the value lies below size.
+// A permutation of 0 .. size-1 that needs no memory: a Feistel network with a key permutes the
+// numbers below the next power of four (at least 256). It is applied again until the result is
+// below `size` (cycle walking).
 class Permutation {
  public:
   Permutation(int64_t size, uint64_t seed, int64_t epoch);
@@ -40,13 +42,13 @@ struct SamplerOptions {
 
 class DistributedSampler {
  public:
-  // Error when there is no item, or no full batch with kDropLast.
+  // Error when there is no item, or when kDropLast leaves no batch.
   explicit DistributedSampler(const SamplerOptions& options);
 
   int64_t batches_per_epoch() const;
   // All items of a batch in order, 0 <= batch < batches_per_epoch().
   std::vector<int64_t> batch(int64_t epoch, int64_t batch) const;
-  // Those of one rank: numbers rank, rank + world, ... of the batch.
+  // The items of one rank: numbers rank, rank + world, ... of the batch.
   std::vector<int64_t> batch(int64_t epoch, int64_t batch, int rank, int world) const;
   int64_t batch_size(int64_t batch) const;  // smaller than options.batch only for a short last one
 

@@ -1,4 +1,5 @@
-// The text of tokens that come one by one, in whole characters: a token may end within one.
+// Turns tokens that come one by one into text. A token may end inside a character; the text comes
+// in whole characters.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +12,22 @@ namespace fsdp::data {
 
 class TextStream {
  public:
-  // `before`: the tokens that the new ones follow; how a token is written may depend on them.
+  // `before`: the tokens before the new ones. The text of a token may depend on its predecessors.
   // The tokenizer outlives the stream.
   TextStream(const Tokenizer& tokenizer, std::vector<int32_t> before);
 
-  // What the token adds to the text; "" while it is not known to be whole.
+  // What the token adds to the text; "" until a character is complete.
   std::string push(int32_t id);
-  // What was held back, as the tokenizer writes broken characters.
+  // The rest at the end: an incomplete character, as the tokenizer writes broken characters.
   std::string finish();
 
  private:
   std::string take(const std::string& text);
 
   const Tokenizer& tokenizer_;
-  std::vector<int32_t> ids_;  // the last ones: enough to know how the next is written
-  std::string written_;       // of them
-  size_t cut_;                // how many of them may be forgotten once enough have come after them
+  std::vector<int32_t> ids_;  // the last tokens: enough to know the text of the next one
+  std::string written_;       // the text of ids_
+  size_t cut_;                // how many of ids_ may be forgotten once enough tokens follow them
 };
 
 // What `ids` add to the text of `before`.

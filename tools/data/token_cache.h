@@ -1,8 +1,8 @@
-// A data set as one file of tokens, mapped by every rank and made once.
-// The protocol on each host: its first rank calls make_token_cache, all ranks meet at a barrier,
-// all call TokenCache::open. The file appears by a rename, so it is whole or absent, whatever
-// crashes. Read next: packing.h (sequences of it), loader.h. Not here: which rank is the first of
-// its host.
+// A data set as one file of tokens. The file is made once and mapped by every rank.
+// The protocol on each host: the first rank of the host calls make_token_cache, all ranks meet at a
+// barrier, then each makes its TokenCache. The file appears by a rename, so after any crash it is
+// either whole or absent. Read next: packing.h (sequences of tokens), loader.h. Not here: which
+// rank is the first of its host.
 #pragma once
 
 #include <cstdint>
@@ -24,31 +24,31 @@ struct TokenSource {
   bool document_separator = true;
 };
 
-// Equal for equal file names, options and tokenizer; the contents are compared by make_token_cache.
+// The same path for the same file names, options and tokenizer. make_token_cache compares contents.
 std::filesystem::path token_cache_path(const std::filesystem::path& folder,
                                        const TokenSource& source, const Tokenizer& tokenizer);
 
 struct CacheResult {
-  bool built = false;  // false: an up-to-date one was there
+  bool built = false;  // false: the file was there and up to date
   std::string reason;  // why it was built
   int64_t tokens = 0;
 };
 
-// Makes the cache if it is absent or stale: made of files with other sizes or contents, by another
-// tokenizer or with other options; also if it is cut short or its footer is damaged. Creates the
-// folder. The tokens themselves are not read here: see TokenCache.
+// Makes the cache if it is absent, cut short, stale, or has a damaged footer. A cache is stale when
+// the text files have other sizes or contents, or when the tokenizer or the options are others.
+// Creates the folder. Does not read the tokens of a cache that exists: see TokenCache::check.
 CacheResult make_token_cache(const std::filesystem::path& cache, const TokenSource& source,
                              const Tokenizer& tokenizer);
 
-// One thread at a time.
+// For one thread at a time.
 class TokenCache {
  public:
   // Error when the file is absent, made by another tokenizer, or damaged outside its tokens.
   TokenCache(const std::filesystem::path& cache, const Tokenizer& tokenizer);
 
-  // Call it before tokens are used: the first use of a block compares it with its checksum. Error
-  // that names the file when one of the blocks of [first, first + count) is damaged or holds a
-  // token that the tokenizer does not have.
+  // Call it before tokens [first, first + count) are used. The first check of a block compares the
+  // block with its checksum. Error that names the file when a block is damaged or holds a token
+  // that the tokenizer does not have.
   void check(size_t first, size_t count) const;
   std::span<const int32_t> tokens() const;  // all of them, checked
   std::span<const int32_t> unchecked() const { return tokens_; }

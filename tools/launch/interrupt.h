@@ -1,5 +1,5 @@
-// Ctrl-C, SIGTERM and SIGHUP (a terminal that is closed): the first one asks the run to stop at the
-// end of a step, the second ends the process at once. All ranks must leave their loop at the same
+// Ctrl-C, SIGTERM and SIGHUP (a closed terminal). The first signal asks the run to stop at the end
+// of a step, the second one ends the process at once. All ranks must leave their loop at the same
 // step, so they vote.
 #pragma once
 
@@ -9,16 +9,18 @@
 
 namespace fsdp::tools {
 
-// Installs the handlers; before, a signal ends the process at once. Call it when there is a step to
-// stop after.
+// Installs the handlers. Until then a signal ends the process at once, so call this function when
+// the first step is about to begin.
 void catch_interrupts();
 int received_interrupt();  // SIGINT, SIGTERM, SIGHUP, or 0
-// Whoever read the output may leave, as in `| head`: from now on printing fails, and nothing else.
+// The reader of the output may leave, as in `| head`. After this call only the printing fails then;
+// without it the signal SIGPIPE would end the process.
 void ignore_broken_pipes();
 
 class StopVote {
  public:
-  // Collective. Its own group, so that no collective of a running step comes between.
+  // Collective. The vote has a group of its own, so that it does not mix with the collectives of a
+  // running step.
   explicit StopVote(comm::Communicator& world) : group_(world.duplicate("stop")) {}
   // The signal that any rank received, or 0; the same answer on all ranks. Collective.
   int taken();

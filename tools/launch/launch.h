@@ -3,14 +3,14 @@
 // launcher's environment.
 //
 // [Note: how a run ends in an error]
-// What every rank would do the same way without the others (read the config, open the data) goes
-// into agree(): all ranks learn of the first failure and return from the run in order. Any other
-// Error aborts the transport, which releases ranks that wait in a collective, and then the job.
-// Either way one rank says why, on one line, and every rank ends with a non-zero status; after an
-// Error past the set-up the rings of all ranks that can be reached are explained below that line. A
-// process that is gone without a word is noticed by the others on its host (rank_watch.h): they end
-// the job, also where the launcher would not, and before it does. SIGUSR1 has the rings explained
-// and the job go on.
+// Work that a rank does without the others (read the config, open the data) goes into agree(). If
+// it fails on one rank, all ranks learn of the first failure and return from the run in order. Any
+// other Error aborts the transport, which releases ranks that wait in a collective, and then the
+// job. Either way one rank says why, on one line, and every rank ends with a non-zero status. After
+// the set-up, an Error also explains the rings of collectives below that line, for all ranks that
+// can be reached. If a process disappears, the other processes on its host notice (rank_watch.h)
+// and end the job. They do not wait for the launcher, which may notice later or never. SIGUSR1
+// explains the rings, and the job goes on.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ namespace fsdp::tools {
 
 struct LaunchOptions {
   int local_ranks = 0;        // ranks as threads; 0: what the launcher says, or one
-  int threads = 0;            // of each rank's kernels; 0: this process's cores / its ranks
+  int threads = 0;            // for the kernels of a rank; 0: this process's cores / its ranks
   std::string backend;        // "auto" (also empty), "cpu", "cuda": see backend_choice.h
   bool share_gpus = false;    // several ranks may use one GPU
   std::string gpu_transport;  // between GPUs: "auto" (also empty), "nccl", "host"
@@ -44,24 +44,25 @@ struct LaunchOptions {
 struct RankContext {
   comm::Communicator& world;
   BackendOptions backend;    // with `threads`
-  std::string backend_note;  // why not a GPU, where that may surprise; else empty
+  std::string backend_note;  // why the CPU computes, where that may surprise; else empty
   int threads = 1;
   int local_ranks = 1;  // ranks in this process: more than one means that they share its memory
   bool under_launcher = false;  // mpirun, srun, ...: stdout goes through it
-  RingDump* rings = nullptr;    // to be told where the run directory is; null: nobody asks
+  RingDump* rings = nullptr;    // wants to know the run directory; null: there is none
 };
 
-// To stderr, once: what measures says on what.
+// Prints backend_note to stderr, once. For commands that measure: a reader must know what computed.
 void print_backend_note(const RankContext& rank);
 
-// An Error that all ranks know of and leave the run with, in the same place.
+// An Error that every rank throws, at the same place of the program.
 class AgreedError : public Error {
  public:
   using Error::Error;
 };
 
-// Settings that libraries read from the environment when they are first called. Before the first
-// thread: setenv is not safe beside others. launch() calls it. What the user has set stays.
+// Sets environment variables that libraries read when they are first called. A variable that the
+// user has set stays. launch() calls this before the first thread starts, because setenv is not
+// safe while other threads run.
 void set_up_environment(const LaunchOptions& options);
 
 // Runs `body` once per rank and returns the exit status of this process. What a rank threw is
@@ -73,21 +74,22 @@ int launch(const LaunchOptions& options, const std::function<int(RankContext&)>&
 // not communicate. Collective.
 void agree(comm::Communicator& world, const std::function<void()>& work);
 
-// AgreedError on all ranks when they differ, with the first difference. `settings`: "name: value"
-// each, the names alike on all ranks; `what` they are: "options". Collective.
+// AgreedError on all ranks when their settings differ, with the first difference. `settings`:
+// "name: value" each, with the same names on all ranks. `what`: a word for the message, "options".
+// Collective.
 void check_same_settings(comm::Communicator& world, std::string_view what,
                          const std::vector<std::string>& settings);
 
 // Whether this is the lowest rank on its host. Collective.
 bool first_rank_of_host(comm::Communicator& world);
 
-// Error under a launcher that started several processes: the command is for one.
+// Error when a launcher has started several processes: this command runs in one.
 void check_one_process(std::string_view command);
 
-// What to say of it, in one line.
+// The message for the user, in one line.
 std::string message_of(const std::exception& error);
 
-// Prints "fsdp: message" in the one process that should, for errors before the ranks exist.
+// Prints "fsdp: message" in one process only. For errors before the ranks exist.
 void report_error(const std::string& message);
 
 // ---- pure parts, for tests ----

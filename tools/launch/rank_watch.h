@@ -1,6 +1,6 @@
-// A thread of its own for what a rank that waits or computes would not notice: somebody asks with
-// SIGUSR1 where the job is, or another process of this host is gone. Signals and process numbers
-// only; what is to be done comes from outside (tools/launch/launch.cpp).
+// A thread that notices what a rank cannot notice while it waits or computes: somebody asks with
+// SIGUSR1 where the job is, or another process of this host has ended. Not here: what to do then,
+// which the caller decides (tools/launch/launch.cpp).
 #pragma once
 
 #include <functional>
@@ -12,24 +12,24 @@
 namespace fsdp::tools {
 
 enum class WatchRequest : int {
-  kPerson = 0,    // SIGUSR1 by kill, mpirun or a batch system
-  kWriteOwn = 1,  // a peer collects: write your own
-  kCollect = 2,   // a peer passes on a person's request
+  kPerson = 0,    // a person, mpirun or a batch system sent SIGUSR1
+  kWriteOwn = 1,  // another rank collects all rings: write this rank's
+  kCollect = 2,   // another rank passes on a person's request: collect all rings
 };
 void send_request(pid_t process, WatchRequest request);
 
 class RankWatch {
  public:
-  // From now on SIGUSR1 only comes to the watch: call before the process has other threads.
+  // From now on only the watch receives SIGUSR1. Call it before the process has other threads.
   static void block_signal();
 
   struct Actions {
     std::function<void(WatchRequest)> asked;
-    std::function<void(size_t process)> gone;  // index; called once, some time after the end
+    std::function<void(size_t process)> gone;  // by index; called once, soon after the end
   };
-  // Calls the actions on its thread. Processes that cannot be watched are not.
+  // Calls the actions on its thread. A process that cannot be watched is left out.
   RankWatch(const std::vector<pid_t>& processes, Actions actions);
-  ~RankWatch();  // waits for an action under way
+  ~RankWatch();  // waits for an action that is running
   RankWatch(const RankWatch&) = delete;
   RankWatch& operator=(const RankWatch&) = delete;
 

@@ -1,9 +1,8 @@
-// Brings the rings of collectives of all ranks together and has them explained: on an error once
-// there is something to explain, and when somebody sends SIGUSR1. Ranks of other processes of this
-// host are asked by a signal (rank_watch.h) and answer with a file in the run directory,
-// ring.rank<r>.json; those of other hosts are read when their file is there. Without a run
-// directory only the ranks of this process can be heard. Read next: comm/ring_report.h for what is
-// said.
+// Collects the rings (the last collectives) of all ranks and explains them: after an error, if a
+// collective has run, and when somebody sends SIGUSR1. A signal asks the other processes of this
+// host (rank_watch.h). They answer with a file in the run directory, ring.rank<r>.json. Ranks of
+// other hosts are not asked, but their files are read. Without a run directory only the ranks of
+// this process can answer. Read next: comm/ring_report.h, the explanation.
 #pragma once
 
 #include <filesystem>
@@ -28,14 +27,14 @@ struct Peer {
 
 class RingDump {
  public:
-  // Any thread may call these.
+  // Any thread may call these functions.
   void add_rank(int rank, std::shared_ptr<const comm::CollectiveRings> rings);  // of this process
   void set_peers(std::vector<Peer> peers);
   void set_directory(std::filesystem::path directory);
   void write_own() const;         // does nothing without a directory, or where it cannot write
-  bool worth_explaining() const;  // comm/ring_report.h, of the ranks of this process
-  // Asks the peers, waits up to two seconds for their answers, and explains; also left in
-  // rings.txt.
+  bool worth_explaining() const;  // see comm/ring_report.h; for the ranks of this process
+  // Asks the peers, waits up to two seconds for their answers, and returns the explanation, which
+  // is also written to rings.txt.
   std::string collect() const;
 
  private:

@@ -1,5 +1,5 @@
-// The folder of one run, runs/<name>-<timestamp>, with everything that says what was run and what
-// came of it: run_args.json, config.yaml, metrics.jsonl, metrics.json, model/, trace.rank<r>.json.
+// The folder of one run, runs/<name>-<timestamp>. Its files say what was run and with what result:
+// run_args.json, config.yaml, metrics.jsonl, metrics.json, model/, trace.rank<r>.json.
 #pragma once
 
 #include <filesystem>
@@ -10,17 +10,17 @@
 
 namespace fsdp::tools {
 
-// Error when `wanted` is there already, and when it (empty: the place of the default) lies on a
-// file system with fewer bytes free.
+// Error when the folder `wanted` exists, or when its file system has fewer than `bytes` bytes free.
+// An empty `wanted` stands for the default place.
 void check_run_directory(const std::filesystem::path& wanted, int64_t bytes);
-// Rank 0 makes the folder `wanted`, or runs/<name>-<timestamp> when that is empty; all ranks learn
-// its path. Collective. A folder that is there already is never taken: `wanted` is an error, behind
-// a timestamp "-2", "-3", ... follows.
+// Rank 0 makes the folder `wanted` or, when `wanted` is empty, runs/<name>-<timestamp>. All ranks
+// learn the path. A folder that exists is never used: it is an error if it was wanted by name, and
+// a timestamp gets "-2", "-3", ... appended. Collective.
 std::filesystem::path make_run_directory(comm::Communicator& world,
                                          const std::filesystem::path& wanted,
                                          const std::string& name);
 
-// How the program was called and on what, for run_args.json.
+// How the program was called, for run_args.json.
 struct RunArguments {
   std::string command;                 // "train"
   std::string config;                  // path as given
@@ -28,7 +28,7 @@ struct RunArguments {
   int local_ranks = 0;
   int threads = 1;
 };
-// From rank 0, with host names of all ranks. Collective.
+// Rank 0 writes the file, which also has the host names of all ranks. Collective.
 void write_run_arguments(comm::Communicator& world, const std::filesystem::path& directory,
                          const RunArguments& arguments);
 

@@ -20,20 +20,21 @@ struct BatchSource {
 // Over all ranks.
 struct TextLoss {
   double nats = 0;     // sum of -ln p
-  int64_t tokens = 0;  // that were predicted
+  int64_t tokens = 0;  // predicted tokens
   double mean() const { return nats / static_cast<double>(tokens); }
 };
 
-// After every batch `goes_on` gets the number of batches so far and their loss; where it says no,
-// on all ranks alike, the rest is left out. Collective.
+// After every batch, `goes_on` gets the number of batches so far and their loss. If it returns
+// false, the remaining batches are left out; it must return the same on all ranks. Collective.
 TextLoss loss_of_batches(
     Session& session, const BatchSource& source,
     const std::function<bool(int64_t batches, const TextLoss& so_far)>& goes_on);
 
-// A text as sequences of `length` tokens that begin every `stride` (1 to `length`); the last may be
-// shorter. A token is predicted in the first sequence that has it behind another one, so with a
-// stride below the length each but the first of the text is, and with stride = length none that
-// begins a sequence. (transformers' "Perplexity of fixed-length models".)
+// A text as sequences of `length` tokens. A new sequence begins every `stride` tokens (1 to
+// `length`); the last sequence may be shorter. Each token is predicted once at most, in the first
+// sequence in which it is not the first token. With a stride below the length, every token except
+// the first of the text is predicted. With stride = length, the first token of each sequence is
+// not. (transformers' "Perplexity of fixed-length models".)
 struct TextSequences {
   std::span<const int32_t> tokens;  // at least 2; must outlive the batches
   int64_t length = 0;               // at least 2
@@ -43,7 +44,7 @@ struct TextSequences {
 
   int64_t count() const;  // of sequences
 };
-// Error for extents that are none.
+// Error when a length, stride or batch is out of its range.
 BatchSource batches_of(const TextSequences& text, int rank, int ranks);
 
 }  // namespace fsdp::tools

@@ -1,8 +1,9 @@
-// The training loop of one rank: batches, schedule, progress, evaluation, and the three ways to
-// end: all steps done, a signal, a loss that is not finite. Every decision is the same on all
-// ranks. The host runs one step ahead: a step is issued before the results of the one before it are
-// read, and updated after: whether the one before was skipped decides the learning rate. Not here:
-// where batches come from (tools/data), what is written at the end (tools/commands/train).
+// The training loop of one rank: batches, schedule, progress, evaluation. It ends in one of three
+// ways: all steps are done, a signal came, or a loss is not finite. Every decision is the same on
+// all ranks. The host runs one step ahead: it issues forward and backward of a step before it reads
+// the results of the previous step. It issues the update after that, because the learning rate
+// depends on whether the previous step was skipped. Not here: where batches come from (tools/data),
+// what is written at the end (tools/commands/train).
 #pragma once
 
 #include <chrono>
@@ -26,8 +27,8 @@ struct TrainerOptions {
 
 struct TrainOutcome {
   int64_t steps = 0;        // done, with or without an update
-  int64_t skipped = 0;      // of them: gradients overflowed, the loss scale was halved
-  int signal = 0;           // that ended the run early, or 0
+  int64_t skipped = 0;      // steps without an update, because gradients overflowed
+  int signal = 0;           // the signal that ended the run early, or 0
   int64_t true_tokens = 0;  // labels trained on, over all ranks
   double wall_time_s = 0;
   double step_time_s = 0;                 // without evaluations
@@ -37,11 +38,11 @@ struct TrainOutcome {
 
 class Trainer {
  public:
-  // All must outlive the trainer. Collective.
+  // All arguments must outlive the trainer. Collective.
   Trainer(Session& session, const TrainerOptions& options, Progress& progress, MetricsLog& metrics);
 
-  // Throws AgreedError when the loss or the gradient norm is not finite; with loss scaling when the
-  // scale cannot fall further or no step was an update. Collective.
+  // Throws AgreedError when the loss or the gradient norm is not finite. With loss scaling it
+  // throws when the scale cannot fall further, or when no step has updated the model. Collective.
   TrainOutcome run(const BatchSource& training, const BatchSource& validation);
 
  private:
