@@ -78,4 +78,17 @@ int64_t FlatLayout::blocks() const {
   return blocks;
 }
 
+Backend& backend_of(const std::vector<OptimizerShard>& shards, std::string_view who) {
+  FSDP_CHECK(!shards.empty(), "[{}] shards: expected at least one", who);
+  Backend& backend = shards[0].master.backend();
+  for (const OptimizerShard& shard : shards) {
+    for (const Tensor* tensor : {&shard.master, &shard.gradient, &shard.copy}) {
+      FSDP_CHECK(!tensor->defined() || &tensor->backend() == &backend,
+                 "[{}] {}: expected its tensors on one backend, that of the master of {}", who,
+                 shard.name, shards[0].name);
+    }
+  }
+  return backend;
+}
+
 }  // namespace fsdp

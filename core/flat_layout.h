@@ -12,6 +12,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -65,18 +66,21 @@ class FlatLayout {
 };
 
 // One rank's part of one flat buffer, as the optimizer sees it. Memory belongs to the sharding
-// layer.
+// layer. All tensors are on one backend, which need not be the one that computes the model.
 struct OptimizerShard {
   std::string name;  // of the unit
-  Tensor master;     // (n), f32, or f64 when compute is f64
-  Tensor gradient;   // (n): reduced, valid after backward
-  Tensor copy;       // (n): resident values in the compute dtype to keep equal; often undefined
-  Tensor present;    // (parameters), i32: 1 where the parameter had a gradient, on any rank
-  std::vector<ShardSegment> segments;
-  std::vector<std::pair<int64_t, int64_t>> spans;
-  std::vector<int64_t> first_blocks;  // of the spans; empty unless norms have a fixed order
-  int64_t blocks = 0;                 // of the unit, over all shards; see FlatLayout
-  int64_t parameters = 0;
+  FlatLayout layout;
+  int index = 0;    // of this shard among the layout's
+  Tensor master;    // (n), f32, or f64 when compute is f64
+  Tensor gradient;  // (n): reduced, valid after backward
+  Tensor copy;      // (n): resident values in the compute dtype to keep equal; often undefined
+  Tensor present;   // (parameters), i32: 1 where the parameter had a gradient, on any rank
+  // Norms are summed by the layout's blocks, so that no number of shards changes their bits.
+  bool norm_by_blocks = false;
 };
+
+// The one backend of all shards. Error, which begins with `who`, when there are no shards or
+// several backends.
+Backend& backend_of(const std::vector<OptimizerShard>& shards, std::string_view who);
 
 }  // namespace fsdp

@@ -195,17 +195,12 @@ struct StochasticRoundArgs {
   uint32_t update = 0;  // how often the optimizer has stepped
 };
 
-// AdamW (Loshchilov & Hutter, ICLR 2019), decoupled decay, PyTorch's operation order:
-//   p *= 1 - lr * weight_decay;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
-//   p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + epsilon)
-// with g = grad * (*gradient_scale). The whole update is skipped on the device when *skip != 0; a
-// parameter whose present flag is 0 (no gradient on any rank) stands still. step_counts must
-// already hold this step's t (see Backend::advance_steps).
-struct AdamWArgs {
+// What every optimizer's kernel reads and writes of a flat shard. The whole update is skipped on
+// the device when *skip != 0; a parameter whose present flag is 0 (no gradient on any rank) stands
+// still. step_counts must already hold this step's t (see Backend::advance_steps).
+struct ShardUpdate {
   Tensor& master;      // (n), f32 or f64
-  const Tensor& grad;  // (n), any floating dtype
-  Tensor& exp_avg;     // (n), dtype of master
-  Tensor& exp_avg_sq;  // (n), dtype of master
+  const Tensor& grad;  // (n), any floating dtype; g in the formulas is grad * (*gradient_scale)
   Tensor* copy =
       nullptr;  // (n): the new master rounded to the compute dtype, where one is resident
   const std::vector<ShardSegment>& segments;
@@ -214,7 +209,31 @@ struct AdamWArgs {
   const Tensor& learning_rate;   // (), f64
   const Tensor& gradient_scale;  // (), accumulation dtype: clip coefficient (and 1 / loss scale)
   const Tensor& skip;            // (), i32
-  double beta1, beta2, epsilon, weight_decay;
+  double weight_decay;           // of segments with the decay flag
+};
+
+// Adam (Kingma & Ba, ICLR 2015) in PyTorch's operation order:
+//   m = m + (1 - b1) (g - m);  v = b2 v + (1 - b2) g^2
+//   p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + epsilon)
+// Before that, `decoupled` (AdamW: Loshchilov & Hutter, ICLR 2019): p *= 1 - lr * weight_decay;
+// else: g += weight_decay * p.
+struct AdamArgs {
+  ShardUpdate shard;
+  Tensor& exp_avg;     // (n), dtype of master: m
+  Tensor& exp_avg_sq;  // (n), dtype of master: v
+  double beta1, beta2, epsilon;
+  bool decoupled = true;
+};
+
+// SGD as in torch.optim.SGD:
+//   g += weight_decay * p;  b = g when t is 1, else momentum b + (1 - dampening) g
+//   p -= lr * (nesterov ? g + momentum b : b)
+// Without a buffer: p -= lr * g.
+struct SgdArgs {
+  ShardUpdate shard;
+  Tensor* momentum_buffer = nullptr;  // (n), dtype of master: b; null: no momentum
+  double momentum = 0, dampening = 0;
+  bool nesterov = false;
 };
 
 constexpr int64_t kNormBlock = 1024;  // elements that are summed together in a norm

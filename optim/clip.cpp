@@ -7,19 +7,26 @@ namespace fsdp::optim {
 
 Clipper::Clipper(const std::vector<OptimizerShard>& shards, comm::Communicator* group,
                  double max_norm, double power)
-    : shards_(shards), group_(group), max_norm_(max_norm), power_(power) {
-  FSDP_CHECK(!shards_.empty(), "[clip] shards: expected at least one");
+    : group_(group), max_norm_(max_norm), power_(power) {
+  Backend& backend = backend_of(shards, "clip");
   FSDP_CHECK(power >= 1, "[clip] norm type: expected 1 or more, or infinity, got {}", power);
-  Backend& backend = shards_[0].gradient.backend();
   const auto scalar = [&](DType dtype) {
     return Tensor::zeros(backend, Shape{}, dtype, MemoryCategory::kOptimizerState);
   };
   power_sum_ = scalar(DType::kF64);
   norm_ = scalar(DType::kF64);
-  coefficient_ = scalar(accumulation_dtype(shards_[0].gradient.dtype()));
+  coefficient_ = scalar(accumulation_dtype(shards[0].gradient.dtype()));
   skip_ = scalar(DType::kI32);
   int64_t blocks = 0;
-  for (const OptimizerShard& shard : shards_) blocks += shard.blocks;
+  for (const OptimizerShard& shard : shards) {
+    Part& part = parts_.emplace_back();
+    part.gradient = shard.gradient;
+    part.spans = shard.layout.spans(shard.index);
+    if (!shard.norm_by_blocks) continue;
+    part.first_blocks = shard.layout.first_blocks(shard.index);
+    part.blocks = shard.layout.blocks();
+    blocks += part.blocks;
+  }
   if (blocks == 0) return;
   blocks_ = Tensor::zeros(backend, Shape{blocks}, DType::kF64, MemoryCategory::kOptimizerState);
 }
@@ -30,14 +37,14 @@ void Clipper::sum_in_fixed_order() {
   Stream& stream = backend.compute_stream();
   backend.fill_zero(stream, blocks_.data(), blocks_.bytes());
   int64_t first = 0;
-  for (const OptimizerShard& shard : shards_) {
-    Tensor out = blocks_.slice(first, Shape{shard.blocks});
-    backend.power_sum(stream, {.x = shard.gradient,
-                               .spans = shard.spans,
+  for (const Part& part : parts_) {
+    Tensor out = blocks_.slice(first, Shape{part.blocks});
+    backend.power_sum(stream, {.x = part.gradient,
+                               .spans = part.spans,
                                .power = power_,
                                .out = out,
-                               .first_blocks = &shard.first_blocks});
-    first += shard.blocks;
+                               .first_blocks = &part.first_blocks});
+    first += part.blocks;
   }
   if (group_) group_->all_reduce(stream, blocks_, comm::ReduceOp::kSum);
   const std::vector<std::pair<int64_t, int64_t>> all = {{0, first}};
@@ -49,9 +56,9 @@ void Clipper::sum_in_fixed_order() {
 void Clipper::sum_over_shards() {
   Backend& backend = norm_.backend();
   Stream& stream = backend.compute_stream();
-  for (size_t i = 0; i < shards_.size(); ++i) {
-    backend.power_sum(stream, {.x = shards_[i].gradient,
-                               .spans = shards_[i].spans,
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    backend.power_sum(stream, {.x = parts_[i].gradient,
+                               .spans = parts_[i].spans,
                                .power = power_,
                                .out = power_sum_,
                                .accumulate = i > 0});
@@ -64,6 +71,10 @@ void Clipper::sum_over_shards() {
 void Clipper::measure(const Tensor* loss_scale, const Tensor* overflow) {
   Backend& backend = norm_.backend();
   Stream& stream = backend.compute_stream();
+  for (const Tensor* scalar : {loss_scale, overflow}) {
+    FSDP_CHECK(!scalar || &scalar->backend() == &backend,
+               "[clip] loss scale and overflow: expected on the backend of the gradients");
+  }
   blocks_.defined() ? sum_in_fixed_order() : sum_over_shards();
   backend.clip_coefficient(stream, {.power_sum = power_sum_,
                                     .power = power_,

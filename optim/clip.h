@@ -10,7 +10,8 @@ namespace fsdp::optim {
 
 class Clipper {
  public:
-  // `group`: ranks that hold different shards of one gradient (null or one rank: nothing to add).
+  // Runs on the backend of the gradients. `group`: ranks that hold different shards of one gradient
+  // (null or one rank: nothing to add).
   // max_norm <= 0: measure only. power: 1, 2, 3, ... or infinity.
   Clipper(const std::vector<OptimizerShard>& shards, comm::Communicator* group, double max_norm,
           double power = 2);
@@ -28,10 +29,17 @@ class Clipper {
   const Tensor& skip() const { return skip_; }  // (), i32: 1 when not finite or overflow
 
  private:
+  // A gradient and what counts of it.
+  struct Part {
+    Tensor gradient;
+    std::vector<std::pair<int64_t, int64_t>> spans;
+    std::vector<int64_t> first_blocks;  // of the spans, with blocks_
+    int64_t blocks = 0;                 // of the unit, over all shards
+  };
   void sum_in_fixed_order();
   void sum_over_shards();
 
-  std::vector<OptimizerShard> shards_;
+  std::vector<Part> parts_;
   comm::Communicator* group_;
   double max_norm_;
   double power_;

@@ -1,6 +1,6 @@
 // The learning rate of every update, as a pure function of its number: nothing to save or resume.
 // Formulas and names are those of Hugging Face's get_scheduler, and of fairseq for the last one.
-// Not here: how the rate reaches the optimizer (optim/adamw.h takes it from device memory).
+// Not here: how the rate reaches the optimizer (optim/optimizer.h).
 #pragma once
 
 #include <cstdint>

@@ -181,18 +181,15 @@ std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
     const Unit& unit = *units_[i];
     if (!unit.gradients) continue;
     const ParameterSegment& segment = *unit.parameters.trainable();
-    const int64_t count = static_cast<int64_t>(segment.layout.parameters().size());
+    const auto flags = static_cast<int64_t>(segment.layout.parameters().size());
     shards.push_back({.name = unit.name,
+                      .layout = segment.layout,
+                      .index = mesh_->shard_index(),
                       .master = segment.master,
                       .gradient = unit.gradients->shard(),
                       .copy = unit.parameters.rounds_by_chance() ? Tensor() : segment.copy,
-                      .present = present_.slice(present_begin_[i], Shape{count}),
-                      .segments = segment.layout.segments(mesh_->shard_index()),
-                      .spans = segment.layout.spans(mesh_->shard_index()),
-                      .parameters = count});
-    if (!options().fixed_order) continue;
-    shards.back().first_blocks = segment.layout.first_blocks(mesh_->shard_index());
-    shards.back().blocks = segment.layout.blocks();
+                      .present = present_.slice(present_begin_[i], Shape{flags}),
+                      .norm_by_blocks = options().fixed_order});
   }
   return shards;
 }

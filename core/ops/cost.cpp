@@ -98,9 +98,10 @@ Cost cross_entropy_loss_cost(int64_t elements, DType dtype) {
 Cost power_sum_cost(int64_t elements, DType gradient) { return passes(1, elements, gradient); }
 Cost find_overflow_cost(int64_t elements, DType gradient) { return passes(1, elements, gradient); }
 
-Cost adamw_cost(int64_t elements, DType compute, DType gradient, bool with_copy) {
-  const int64_t state = 6 * width(accumulation_dtype(compute));
-  return {.bytes = elements * (state + width(gradient) + (with_copy ? width(compute) : 0))};
+Cost shard_update_cost(int64_t elements, int64_t states, DType compute, DType gradient,
+                       bool with_copy) {
+  const int64_t own = 2 * (1 + states) * width(accumulation_dtype(compute));
+  return {.bytes = elements * (own + width(gradient) + (with_copy ? width(compute) : 0))};
 }
 
 }  // namespace fsdp::ops

@@ -88,8 +88,10 @@ Cost cross_entropy_loss_cost(int64_t elements, DType dtype);  // logits in
 
 Cost power_sum_cost(int64_t elements, DType gradient);
 Cost find_overflow_cost(int64_t elements, DType gradient);
-// master, both moments in and out, gradient in; with_copy: values in the compute dtype out.
-// 28 bytes a parameter in f32, 30 with a bf16 copy.
-Cost adamw_cost(int64_t elements, DType compute, DType gradient, bool with_copy);
+// The kernel of any optimizer that steps element by element: the master and its `states` other
+// values of an element (AdamW: 2) in and out, gradient in; with_copy: values in the compute dtype
+// out. AdamW: 28 bytes a parameter in f32, 30 with a bf16 copy.
+Cost shard_update_cost(int64_t elements, int64_t states, DType compute, DType gradient,
+                       bool with_copy);
 
 }  // namespace fsdp::ops

@@ -1,5 +1,5 @@
-// Element by element: add, cast, divide, fill_normal. All are bound by memory; other dtypes than
-// the plain ones pass through a buffer that stays in the nearest cache.
+// Element by element: add, cast, divide, fill_normal, advance_steps. All are bound by memory; other
+// dtypes than the plain ones pass through a buffer that stays in the nearest cache.
 #include <cmath>
 
 #include "kernels/cpu/convert.h"
@@ -139,6 +139,16 @@ void CpuBackend::fill_normal(Stream& stream, Tensor& x, double mean, double devi
   enqueue(stream, "fill_normal", 0, [fill, n = x.numel(), x = Elements(x)](Worker& worker) {
     worker.team.parallel_for(n, kGrain, [&](int64_t begin, int64_t end) { fill(x, begin, end); });
   });
+}
+
+void CpuBackend::advance_steps(Stream& stream, Tensor& step_counts, const Tensor& present,
+                               const Tensor& skip) {
+  enqueue(stream, "advance_steps", 0,
+          [counts = step_counts.data_as<int32_t>(), present = present.data_as<int32_t>(),
+           skip = skip.data_as<int32_t>(), n = step_counts.numel()](Worker&) {
+            if (*skip != 0) return;
+            for (int64_t i = 0; i < n; ++i) counts[i] += present[i];
+          });
 }
 
 }  // namespace fsdp::cpu

@@ -86,7 +86,8 @@ class CudaBackend final : public Backend {
   void fill_normal(Stream& stream, Tensor& x, double mean, double deviation, uint64_t seed,
                    uint64_t name_hash, int64_t first_index) override;
   void round_stochastically(Stream& stream, const StochasticRoundArgs& args) override;
-  void adamw(Stream& stream, const AdamWArgs& args) override;
+  void adam(Stream& stream, const AdamArgs& args) override;
+  void sgd(Stream& stream, const SgdArgs& args) override;
   void advance_steps(Stream& stream, Tensor& step_counts, const Tensor& present,
                      const Tensor& skip) override;
   void power_sum(Stream& stream, const PowerSumArgs& args) override;

@@ -52,7 +52,7 @@ static int twice(int n = {}) {
 }
 }  // namespace core
 X
-file optim/adamw.h <<'X'
+file optim/adam.h <<'X'
 // May know the communicator.
 #pragma once
 #include "comm/communicator.h"

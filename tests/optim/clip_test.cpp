@@ -2,49 +2,40 @@
 // share a gradient, and what a non-finite gradient does.
 #include "optim/clip.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
 #include <limits>
 
+#include <doctest/doctest.h>
+
 #include "comm/local_transport.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "tests/support/flat_unit.h"
 #include "tests/support/temp_folder.h"
-#include "tests/support/tensors.h"
 
 namespace fsdp::optim {
 namespace {
 
 using Doubles = std::vector<double>;
-using Spans = std::vector<std::pair<int64_t, int64_t>>;
-
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Elements outside the spans are padding: not a number, to be seen when touched.
-OptimizerShard shard_of(Backend& backend, int64_t size, const Spans& spans, DType dtype,
+// Gaps and padding are not a number, to be seen when touched.
+OptimizerShard shard_of(Backend& backend, const test::FlatUnit& unit, int index, DType dtype,
                         uint64_t seed) {
-  const Doubles random = test::random_values(size, seed, -3, 3);
-  Doubles values(static_cast<size_t>(size), kNan);
-  for (const auto& [begin, end] : spans) {
-    std::copy(random.begin() + begin, random.begin() + end, values.begin() + begin);
+  OptimizerShard shard = unit.shard(backend, index, dtype, dtype, kNan);
+  int parameter = 0;
+  for (const FlatParameter& p : unit.layout().parameters()) {
+    unit.write(shard, shard.gradient, parameter, test::random_values(p.numel, seed, -3, 3));
+    ++parameter, ++seed;
   }
-  const Tensor gradient = test::make_tensor(backend, Shape{size}, dtype, values);
-  return {.name = "unit",
-          .master = gradient,
-          .gradient = gradient,
-          .copy = {},
-          .present = {},
-          .segments = {},
-          .spans = spans,
-          .parameters = 1};
+  return shard;
 }
 
 double reference_norm(const std::vector<OptimizerShard>& shards, double power) {
   double sum = 0;
   for (const OptimizerShard& shard : shards) {
     const Doubles values = shard.gradient.to_doubles();
-    for (const auto& [begin, end] : shard.spans) {
+    for (const auto& [begin, end] : shard.layout.spans(shard.index)) {
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
         sum = std::isinf(power) ? std::max(sum, std::abs(values[i]))
                                 : sum + std::pow(std::abs(values[i]), power);
@@ -54,11 +45,18 @@ double reference_norm(const std::vector<OptimizerShard>& shards, double power) {
   return std::isinf(power) ? sum : std::pow(sum, 1 / power);
 }
 
-std::vector<OptimizerShard> three_shards(Backend& backend, DType dtype) {
-  return {shard_of(backend, 3000, {{0, 1000}, {1024, 2999}}, dtype, 1),
-          shard_of(backend, 64, {}, dtype, 2),  // nothing but padding
-          shard_of(backend, 128, {{64, 67}}, dtype, 3)};
-}
+// Their layouts name parameters, so they live as long.
+struct Units {
+  test::FlatUnit gaps{{{1000}, {1975}}, 1};
+  test::FlatUnit short_tail{{{100}, {3}}, 2};
+  test::FlatUnit small{{{10}}, 2};
+
+  std::vector<OptimizerShard> three_shards(Backend& backend, DType dtype) const {
+    return {shard_of(backend, gaps, 0, dtype, 1),
+            shard_of(backend, small, 1, dtype, 2),  // nothing but padding
+            shard_of(backend, short_tail, 1, dtype, 3)};
+  }
+};
 
 TEST_CASE("clip: norms of order 1, 2, 3 and infinity leave padding out") {
   cpu::CpuBackend backend;
@@ -66,7 +64,8 @@ TEST_CASE("clip: norms of order 1, 2, 3 and infinity leave padding out") {
     for (const double power : {1.0, 2.0, 3.0, 2.5, kInfinity}) {
       CAPTURE(name_of(dtype));
       CAPTURE(power);
-      const std::vector<OptimizerShard> shards = three_shards(backend, dtype);
+      const Units units;
+      const std::vector<OptimizerShard> shards = units.three_shards(backend, dtype);
       const double expected = reference_norm(shards, power);
       Clipper clipper(shards, nullptr, 0, power);
       for (int again = 0; again < 2; ++again) {
@@ -82,7 +81,8 @@ TEST_CASE("clip: norms of order 1, 2, 3 and infinity leave padding out") {
 
 TEST_CASE("clip: the coefficient is max / (norm + 1e-6), never above 1") {
   cpu::CpuBackend backend;
-  const std::vector<OptimizerShard> shards = three_shards(backend, DType::kF64);
+  const Units units;
+  const std::vector<OptimizerShard> shards = units.three_shards(backend, DType::kF64);
   const double norm = reference_norm(shards, 2);
   for (const double max_norm : {0.1, 1.0, norm / 2, norm * 2, 1e9}) {
     Clipper clipper(shards, nullptr, max_norm);
@@ -99,10 +99,11 @@ TEST_CASE("clip: a non-finite gradient asks to skip the step, and the next one r
     for (const double bad : {kInfinity, -kInfinity, kNan}) {
       CAPTURE(power);
       CAPTURE(bad);
-      std::vector<OptimizerShard> shards = three_shards(backend, DType::kF32);
+      const Units units;
+      const std::vector<OptimizerShard> shards = units.three_shards(backend, DType::kF32);
       Clipper clipper(shards, nullptr, 1, power);
       const auto write = [&](double value) {
-        const Tensor one = shards[2].gradient.slice(66, Shape{1});
+        const Tensor one = shards[2].gradient.slice(2, Shape{1});
         const auto v = static_cast<float>(value);
         one.write(&v);
       };
@@ -121,8 +122,9 @@ TEST_CASE("clip: a non-finite gradient asks to skip the step, and the next one r
 TEST_CASE("clip: powers are summed in f32 (f64 for f64): what overflows there skips the step") {
   cpu::CpuBackend backend;
   for (const DType dtype : {DType::kF64, DType::kF32}) {
-    OptimizerShard shard = shard_of(backend, 2, {{0, 2}}, dtype, 1);
-    shard.gradient = test::make_tensor(backend, Shape{2}, dtype, {3e30, 4e30});
+    const test::FlatUnit unit({{2}}, 1);
+    OptimizerShard shard = shard_of(backend, unit, 0, dtype, 1);
+    unit.write(shard, shard.gradient, 0, {3e30, 4e30});
     Clipper clipper({shard}, nullptr, 1);
     clipper.measure();
     CHECK(clipper.skip().item() == (dtype == DType::kF32 ? 1 : 0));
@@ -131,6 +133,7 @@ TEST_CASE("clip: powers are summed in f32 (f64 for f64): what overflows there sk
 }
 
 TEST_CASE("clip: ranks that hold parts of one gradient agree on its norm and on skipping") {
+  const test::FlatUnit unit({{83}}, 1);
   for (const double power : {1.0, 2.0, 3.0, kInfinity}) {
     for (const bool bad : {false, true}) {
       CAPTURE(power);
@@ -138,14 +141,14 @@ TEST_CASE("clip: ranks that hold parts of one gradient agree on its norm and on 
       cpu::CpuBackend reference_backend;
       std::vector<OptimizerShard> all;
       for (uint64_t rank = 0; rank < 3; ++rank) {
-        all.push_back(shard_of(reference_backend, 100, {{7, 90}}, DType::kF64, 5 + rank));
+        all.push_back(shard_of(reference_backend, unit, 0, DType::kF64, 5 + rank));
       }
       const double expected = reference_norm(all, power);
       Doubles norms(3), skips(3);
       comm::run_local_ranks(3, [&](comm::Communicator& world) {
         cpu::CpuBackend backend;
         const auto rank = static_cast<size_t>(world.rank());
-        const OptimizerShard shard = shard_of(backend, 100, {{7, 90}}, DType::kF64, 5 + rank);
+        const OptimizerShard shard = shard_of(backend, unit, 0, DType::kF64, 5 + rank);
         if (bad && rank == 1) shard.gradient.slice(8, Shape{1}).write(&kInfinity);
         Clipper clipper({shard}, &world, 1, power);
         clipper.measure();
@@ -162,9 +165,9 @@ TEST_CASE("clip: ranks that hold parts of one gradient agree on its norm and on 
 
 TEST_CASE("clip: wrong arguments are named") {
   cpu::CpuBackend backend;
-  CHECK(test::error_of([] { Clipper({}, nullptr, 1); }) ==
-        "[clip] shards: expected at least one");
-  const std::vector<OptimizerShard> shards = three_shards(backend, DType::kF32);
+  CHECK(test::error_of([] { Clipper({}, nullptr, 1); }) == "[clip] shards: expected at least one");
+  const Units units;
+  const std::vector<OptimizerShard> shards = units.three_shards(backend, DType::kF32);
   CHECK(test::error_of([&] { Clipper(shards, nullptr, 1, 0.5); }) ==
         "[clip] norm type: expected 1 or more, or infinity, got 0.5");
 }

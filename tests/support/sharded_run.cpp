@@ -165,8 +165,7 @@ RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
   sharded_ = std::make_unique<comm::FullySharded>(module(), wrap, spec_.fsdp, tape_, world);
   sharded_->initialise(models::from_scratch(17));
   clipper_.emplace(sharded_->optimizer_shards(), &sharded_->mesh().scalars(), spec_.clip_norm);
-  optimizer_.emplace(sharded_->optimizer_shards(),
-                     optim::AdamWOptions{.epsilon = spec_.adamw_epsilon});
+  optimizer_ = optim::make_optimizer(sharded_->optimizer_shards(), spec_.optimizer);
   if (spec_.prepared) spec_.prepared(*this);
 }
 

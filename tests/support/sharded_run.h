@@ -17,8 +17,8 @@
 #include "core/trace.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
-#include "optim/adamw.h"
 #include "optim/clip.h"
+#include "optim/optimizer.h"
 
 namespace fsdp::test {
 
@@ -63,9 +63,9 @@ struct RunSpec {
   comm::WrapPolicy wrap = nullptr;  // null: a unit per block
   double learning_rate = 1e-2;
   double clip_norm = 1;
-  // Large: GPT-2's key biases have no gradient but rounding noise, which AdamW would otherwise turn
-  // into steps of the learning rate.
-  double adamw_epsilon = 1e-4;
+  // A large epsilon: GPT-2's key biases have no gradient but rounding noise, which AdamW would
+  // otherwise turn into steps of the learning rate.
+  optim::OptimizerOptions optimizer = {.epsilon = 1e-4};
   int64_t rows = 12;            // of a global batch, dealt evenly to ranks, micro-steps, forwards
   int forwards = 1;             // of a micro-step, before their backwards, the last one first
   bool training = false;        // with dropout
@@ -101,7 +101,7 @@ class RankRun {
   RankRun(comm::Communicator& world, const RunSpec& spec);
   ~RankRun();
 
-  void step(int step);  // all micro-steps, clip, AdamW
+  void step(int step);  // all micro-steps, clip, optimizer
   void forward_backward(int step);
   void forward_backward_of_all_ranks(int step);
   void update();
@@ -114,7 +114,7 @@ class RankRun {
   Module& module() { return *subject_.module; }
   Backend& backend() { return *backend_; }
   comm::FullySharded& sharded() { return *sharded_; }
-  const optim::AdamW& optimizer() const { return *optimizer_; }
+  optim::Optimizer& optimizer() { return *optimizer_; }
   comm::Communicator& world() { return world_; }
   void collect_gradients();  // into the result
 
@@ -139,7 +139,7 @@ class RankRun {
   Subject subject_;
   std::unique_ptr<comm::FullySharded> sharded_;
   std::optional<optim::Clipper> clipper_;
-  std::optional<optim::AdamW> optimizer_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
   std::list<Tensor> samples_;  // of a micro-step's passes: dropout reads them in backward
   Tensor loss_;                // (), f64: of this step so far
   RunResult result_;

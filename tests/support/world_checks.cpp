@@ -202,7 +202,7 @@ std::vector<std::vector<double>> scaled_steps(comm::Communicator& world,
   RankRun run(world, s);
   comm::FullySharded& sharded = run.sharded();
   optim::Clipper clipper(sharded.optimizer_shards(), &sharded.mesh().scalars(), s.clip_norm);
-  optim::AdamW optimizer(sharded.optimizer_shards(), {});
+  const auto optimizer = optim::make_optimizer(sharded.optimizer_shards(), {});
   optim::LossScalerOptions scaling = optim::LossScalerOptions::torch();
   scaling.initial = scale;
   optim::LossScaler scaler(run.backend(), scaling);
@@ -214,7 +214,7 @@ std::vector<std::vector<double>> scaled_steps(comm::Communicator& world,
     CHECK(sharded.overflow().item() == (overflow ? 1 : 0));
     clipper.measure(&scaler.scale(), &sharded.overflow());
     scaler.update(clipper.skip());
-    optimizer.step(s.learning_rate, clipper.coefficient(), clipper.skip());
+    optimizer->step(s.learning_rate, clipper.coefficient(), clipper.skip());
     sharded.finish_step();
     if (overflow) scale /= 2;
     CHECK(scaler.scale().item() == scale);

@@ -85,47 +85,78 @@ void add_memory(const ShardExtents& e, std::vector<KernelCase>& table) {
 
 // ---------------------------------------------------------------------------- Optimizer
 
-KernelRun adamw(const ShardExtents& e, KernelInputs& in) {
-  struct Set {
-    Tensor master, grad, exp_avg, exp_avg_sq, copy;
-    std::vector<ShardSegment> segments;
-    Tensor step_counts, present, learning_rate, gradient_scale, skip;
-  };
-  const Shape shape = {e.n};
-  const auto set = std::make_shared<Set>();
-  set->master = in.normal(shape, e.master);
-  set->grad = in.normal(shape, e.gradient);
-  set->exp_avg = in.normal(shape, e.master);
-  set->exp_avg_sq = in.constant(shape, e.master, 1);
-  if (e.has_copy()) set->copy = in.empty(shape, e.dtype);
-  set->segments = {{0, e.n, /*decay=*/true, 0}};
-  set->step_counts = set->present = in.scalar<int32_t>(1).view(Shape{1});
-  set->learning_rate = in.scalar<double>(1e-4);
-  set->gradient_scale = in.constant(Shape{}, accumulation_dtype(e.gradient), 1);
-  set->skip = in.scalar<int32_t>(0);
-  return [set, has_copy = e.has_copy()](Backend& backend, Stream& stream) {
-    backend.adamw(stream, {.master = set->master,
-                           .grad = set->grad,
-                           .exp_avg = set->exp_avg,
-                           .exp_avg_sq = set->exp_avg_sq,
-                           .copy = has_copy ? &set->copy : nullptr,
-                           .segments = set->segments,
-                           .step_counts = set->step_counts,
-                           .present = set->present,
-                           .learning_rate = set->learning_rate,
-                           .gradient_scale = set->gradient_scale,
-                           .skip = set->skip,
-                           .beta1 = 0.9,
-                           .beta2 = 0.95,
-                           .epsilon = 1e-8,
-                           .weight_decay = 0.1});
-  };
+// What the kernels of all optimizers read and write, and two values of an element that they keep.
+struct UpdateInputs {
+  UpdateInputs(const ShardExtents& e, KernelInputs& in)
+      : master(in.normal(Shape{e.n}, e.master)),
+        grad(in.normal(Shape{e.n}, e.gradient)),
+        first(in.normal(Shape{e.n}, e.master)),
+        second(in.constant(Shape{e.n}, e.master, 1)),
+        segments({{0, e.n, /*decay=*/true, 0}}),
+        ones(in.scalar<int32_t>(1).view(Shape{1})),
+        learning_rate(in.scalar<double>(1e-4)),
+        gradient_scale(in.constant(Shape{}, accumulation_dtype(e.gradient), 1)),
+        skip(in.scalar<int32_t>(0)) {
+    if (e.has_copy()) copy = in.empty(Shape{e.n}, e.dtype);
+  }
+  ShardUpdate shard() {
+    return {.master = master,
+            .grad = grad,
+            .copy = copy.defined() ? &copy : nullptr,
+            .segments = segments,
+            .step_counts = ones,
+            .present = ones,
+            .learning_rate = learning_rate,
+            .gradient_scale = gradient_scale,
+            .skip = skip,
+            .weight_decay = 0.1};
+  }
+
+  Tensor master, grad, first, second, copy;
+  std::vector<ShardSegment> segments;
+  Tensor ones, learning_rate, gradient_scale, skip;
+};
+
+// A line for a kernel that keeps `states` values of an element.
+template <typename Kernel>
+void add_update(const ShardExtents& e, std::string name, std::string variant, int64_t states,
+                Kernel kernel, std::vector<KernelCase>& table) {
+  if (e.has_copy()) variant += variant.empty() ? "with copy" : ", with copy";
+  table.push_back({std::move(name), std::move(variant), text(e),
+                   ops::shard_update_cost(e.n, states, e.dtype, e.gradient, e.has_copy()),
+                   kOptimizerBar, [=](KernelInputs& in) -> KernelRun {
+                     const auto inputs = std::make_shared<UpdateInputs>(e, in);
+                     return [=](Backend& backend, Stream& stream) {
+                       kernel(backend, stream, *inputs);
+                     };
+                   }});
 }
 
 void add_optimizer(const ShardExtents& e, std::vector<KernelCase>& table) {
-  table.push_back({"adamw", e.has_copy() ? "with copy" : "", text(e),
-                   ops::adamw_cost(e.n, e.dtype, e.gradient, e.has_copy()), kOptimizerBar,
-                   [=](KernelInputs& in) { return adamw(e, in); }});
+  for (const bool decoupled : {true, false}) {
+    add_update(
+        e, "adam", decoupled ? "decoupled" : "", 2,
+        [=](Backend& backend, Stream& stream, UpdateInputs& in) {
+          backend.adam(stream, {.shard = in.shard(),
+                                .exp_avg = in.first,
+                                .exp_avg_sq = in.second,
+                                .beta1 = 0.9,
+                                .beta2 = 0.95,
+                                .epsilon = 1e-8,
+                                .decoupled = decoupled});
+        },
+        table);
+  }
+  for (const bool momentum : {false, true}) {
+    add_update(
+        e, "sgd", momentum ? "momentum" : "", momentum,
+        [=](Backend& backend, Stream& stream, UpdateInputs& in) {
+          backend.sgd(stream, {.shard = in.shard(),
+                               .momentum_buffer = momentum ? &in.first : nullptr,
+                               .momentum = 0.9});
+        },
+        table);
+  }
   table.push_back({"power_sum", "", text(e), ops::power_sum_cost(e.n, e.gradient), kOptimizerBar,
                    [=](KernelInputs& in) -> KernelRun {
                      const Tensor x = in.normal(Shape{e.n}, e.gradient);

@@ -11,6 +11,7 @@
 
 #include "core/ops/cost.h"
 #include "models/config.h"
+#include "optim/optimizer.h"
 
 namespace fsdp::tools {
 
@@ -21,6 +22,7 @@ struct StepExtents {
   DType compute = DType::kF32;
   DType gradient = DType::kF32;  // FsdpOptions::reduce_dtype
   int shards = 1;                // of the optimizer's work: ranks with full_shard, else 1
+  optim::OptimizerOptions optimizer = {};
 };
 
 struct StepProduct {

@@ -105,7 +105,7 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
   clipper_ = std::make_unique<optim::Clipper>(shards, &sharded_->mesh().scalars(),
                                               options.clip_norm, options.clip_power);
   if (scaled) scaler_ = std::make_unique<optim::LossScaler>(*backend_, options.loss_scale);
-  optimizer_ = std::make_unique<optim::AdamW>(shards, options.adamw);
+  optimizer_ = optim::make_optimizer(shards, options.optimizer);
 }
 
 Session::~Session() = default;

@@ -13,9 +13,9 @@
 #include "core/trace_phases.h"
 #include "models/causal_lm.h"
 #include "models/weights.h"
-#include "optim/adamw.h"
 #include "optim/clip.h"
 #include "optim/loss_scaler.h"
+#include "optim/optimizer.h"
 #include "tools/config/choices.h"
 #include "tools/data/batch.h"
 #include "tools/launch/backend_choice.h"
@@ -31,7 +31,7 @@ struct SessionOptions {
   comm::FsdpOptions fsdp;  // param_dtype is the compute dtype
   BackendOptions backend;
   bool training = true;  // false: no optimizer state
-  optim::AdamWOptions adamw;
+  optim::OptimizerOptions optimizer;
   config::Decay decay = config::Decay::kMatrices;
   double clip_norm = 1.0;  // <= 0: no clipping
   double clip_power = 2;   // of the norm: 1, 2, 3, ... or infinity
@@ -100,7 +100,7 @@ class Session {
   void initialise_from_first_rank(const models::FillFunction& fill);  // null on the others
   std::vector<Parameter*> parameters() { return model_->parameters(); }
 
-  // Forward, backward, clip, AdamW. `step` counts steps from 0 (keys dropout).
+  // Forward, backward, clip, optimizer. `step` counts steps from 0 (keys dropout).
   StepHandle train_step(const Batch& batch, double learning_rate, uint32_t step);
   // Its two halves. Between them the gradients are reduced and can be visited; whoever does not
   // want the update calls end_step() instead.
@@ -128,7 +128,7 @@ class Session {
   models::CausalLM& model() { return *model_; }
   comm::FullySharded& sharded() { return *sharded_; }
   Backend& backend() { return *backend_; }
-  optim::AdamW& optimizer() { return *optimizer_; }
+  optim::Optimizer& optimizer() { return *optimizer_; }
   comm::Communicator& world() { return world_; }  // through hosts, also where GPUs have their own
   int64_t max_length() const { return options_.max_length; }
   const std::optional<models::LoraConfig>& lora() const { return options_.lora; }
@@ -162,7 +162,7 @@ class Session {
   std::unique_ptr<comm::FullySharded> sharded_;
   std::unique_ptr<optim::Clipper> clipper_;
   std::unique_ptr<optim::LossScaler> scaler_;  // null: no loss scaling
-  std::unique_ptr<optim::AdamW> optimizer_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
 };
 
 }  // namespace fsdp::tools

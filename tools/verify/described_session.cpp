@@ -36,7 +36,7 @@ void DescribedSession::start(const ExpectedTraining& trajectory, DType dtype, Ad
   session.backend = rank_.backend;
   const bool judge = dtype == DType::kF64 && expected_.dtype != dtype;
   if (judge) session.backend.only_cuda = false;  // f64 is the CPU's
-  session.adamw = trajectory.adamw;
+  session.optimizer = trajectory.optimizer;
   session.clip_norm = trajectory.clip_norm;
   session.clip_power = trajectory.clip_power;
   session_.reset();  // the old one's memory first

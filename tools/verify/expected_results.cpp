@@ -173,7 +173,7 @@ ExpectedTraining read_model_trajectory(const fs::path& folder, const JsonPlace& 
              "got {}",
              path.string(), steps.size(), batches.size());
   ExpectedTraining out;
-  out.adamw = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
+  out.optimizer = {.weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8};
   for (size_t i = 0; i < steps.size(); ++i) {
     out.steps.push_back({.batch = batches[i],
                          .learning_rate = steps[i]["lr"].number(),

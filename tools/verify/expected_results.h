@@ -21,7 +21,7 @@
 
 #include "core/io/safetensors.h"
 #include "models/config.h"
-#include "optim/adamw.h"
+#include "optim/optimizer.h"
 #include "tools/train/session.h"
 #include "tools/verify/difference_report.h"
 
@@ -102,7 +102,7 @@ struct ExpectedStep {
 struct ExpectedTraining {
   std::string variant;  // "" or a name within reference.json
   RunSettings run;
-  optim::AdamWOptions adamw;  // decay on tensors of two or more dimensions
+  optim::OptimizerOptions optimizer;  // AdamW, decay on tensors of two or more dimensions
   double clip_norm = 1;
   double clip_power = 2;
   std::vector<ExpectedStep> steps;

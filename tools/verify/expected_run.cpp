@@ -215,10 +215,10 @@ void read_optimizer(const JsonPlace& run, ExpectedTraining& out) {
   const std::vector<JsonPlace> betas = adamw["betas"].elements();
   FSDP_CHECK(betas.size() == 2, "{}: adamw.betas: expected 2 numbers, got {}", run.where(),
              betas.size());
-  out.adamw = {.beta1 = betas[0].number(),
-               .beta2 = betas[1].number(),
-               .epsilon = adamw["eps"].number(),
-               .weight_decay = adamw["weight_decay"].number()};
+  out.optimizer = {.weight_decay = adamw["weight_decay"].number(),
+                   .beta1 = betas[0].number(),
+                   .beta2 = betas[1].number(),
+                   .epsilon = adamw["eps"].number()};
   out.clip_norm = at_least(run["clip"]["max_norm"], 0);
   out.clip_power = at_least(run["clip"]["norm_type"], 1);
 }

@@ -75,9 +75,9 @@ Moments measure(Communicator& world, const FsdpOptions& options) {
   ledger.reset_peak();
   // PyTorch's optimizer makes its state in its first step, ours when it is made.
   optim::Clipper clipper(sharded.optimizer_shards(), &sharded.mesh().scalars(), 0);
-  optim::AdamW optimizer(sharded.optimizer_shards(), {});
+  const auto optimizer = optim::make_optimizer(sharded.optimizer_shards(), {});
   clipper.measure();
-  optimizer.step(1e-2, clipper.coefficient(), clipper.skip());
+  optimizer->step(1e-2, clipper.coefficient(), clipper.skip());
   moments.optimizer = ledger.usage();
   sharded.finish_step();
   ledger.reset_peak();

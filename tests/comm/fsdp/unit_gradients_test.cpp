@@ -56,15 +56,9 @@ double norm_of(const NamedValues& gradients) {
 // Updates that each parameter has taken, from the optimizer's own counters.
 std::map<std::string, int> updates(RankRun& run) {
   std::map<std::string, int> out;
-  size_t i = 0;
-  for (const auto& unit : run.sharded().units()) {
-    if (!unit->gradients) continue;
-    const std::vector<double> counts = run.optimizer().state()[i++].step_counts.to_doubles();
-    size_t j = 0;
-    for (const FlatParameter& p : unit->parameters.trainable()->layout.parameters()) {
-      out[p.parameter->name()] = static_cast<int>(counts[j++]);
-    }
-  }
+  run.optimizer().visit_state([&](const optim::StatePart& part) {
+    if (part.name == "step") out[part.parameter.name()] = static_cast<int>(part.values.item());
+  });
   return out;
 }
 

@@ -90,8 +90,10 @@ TEST_CASE("cost of element-wise passes: bytes per element") {
       row("cross_entropy, loss", [](DType t) { return cross_entropy_loss_cost(n, t); }, 4, 4),
       row("power_sum", [](DType t) { return power_sum_cost(n, t); }, 4, 2),
       row("find_overflow", [](DType t) { return find_overflow_cost(n, t); }, 4, 2),
-      row("adamw", [](DType t) { return adamw_cost(n, t, DType::kF32, false); }, 28, 28),
-      row("adamw with copy", [](DType t) { return adamw_cost(n, t, DType::kF32, true); }, 32, 30),
+      row("adamw", [](DType t) { return shard_update_cost(n, 2, t, kF32, false); }, 28, 28),
+      row("adamw with copy", [](DType t) { return shard_update_cost(n, 2, t, kF32, true); }, 32, 30),
+      row("sgd", [](DType t) { return shard_update_cost(n, 0, t, kF32, false); }, 12, 12),
+      row("sgd with momentum", [](DType t) { return shard_update_cost(n, 1, t, kF32, false); }, 20, 20),
   };
   // clang-format on
   for (const Row& r : table) {
@@ -99,7 +101,7 @@ TEST_CASE("cost of element-wise passes: bytes per element") {
     CHECK(r.f32 == Cost{.bytes = n * r.f32_bytes});
     CHECK(r.bf16 == Cost{.bytes = n * r.bf16_bytes});
   }
-  CHECK(adamw_cost(n, kF64, kF64, false).bytes == n * 56);
+  CHECK(shard_update_cost(n, 2, kF64, kF64, false).bytes == n * 56);
 }
 
 TEST_CASE("cost of embeddings") {

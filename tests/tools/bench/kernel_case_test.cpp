@@ -76,7 +76,10 @@ TEST_CASE("kernel table: bytes are those of the formulas") {
   CHECK(bytes_of(table, "sum_rows") == 2 * N * F);
   CHECK(bytes_of(table, "add") == 6 * N * C);
   CHECK(bytes_of(table, "dropout") == 4 * N * C);
-  CHECK(bytes_of(table, "adamw with copy") == 30 * P);
+  CHECK(bytes_of(table, "adam decoupled, with copy") == 30 * P);
+  CHECK(bytes_of(table, "adam with copy") == 30 * P);
+  CHECK(bytes_of(table, "sgd with copy") == 14 * P);
+  CHECK(bytes_of(table, "sgd momentum, with copy") == 22 * P);
   CHECK(bytes_of(table, "power_sum") == 4 * P);
   CHECK(bytes_of(table, "cast to 16 bits") == 6 * P);
   CHECK(bytes_of(table, "round_stochastically") == 6 * P);

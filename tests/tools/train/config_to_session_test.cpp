@@ -141,7 +141,7 @@ TEST_CASE("train setup: options of the session") {
   CHECK(options.fsdp.reduce_dtype == DType::kF32);
   CHECK(options.fsdp.backward_prefetch == comm::BackwardPrefetch::kPost);
   REQUIRE(options.wrap);
-  CHECK(options.adamw.beta2 == 0.99);
+  CHECK(options.optimizer.beta2 == 0.99);
   CHECK(options.decay == config::Decay::kAll);
   CHECK(options.clip_norm == 0.5);
   CHECK(options.backend.cpu.threads == 3);

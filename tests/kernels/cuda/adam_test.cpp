@@ -1,4 +1,5 @@
-// AdamW on a GPU against the CPU backend (which is tested against PyTorch's recorded steps).
+// AdamW and Adam on a GPU against the CPU backend (which is tested against PyTorch's recorded
+// steps).
 #include <optional>
 
 #include "tests/support/gpu_support.h"
@@ -13,6 +14,7 @@ struct Setting {
   std::vector<ShardSegment> segments;
   int32_t skip = 0;
   DType master = DType::kF32;
+  bool decoupled = true;
 };
 
 // Three steps; the second parameter has no gradient in the second of them.
@@ -32,21 +34,22 @@ std::vector<Values> train(Backend& backend, const Setting& s) {
     const Tensor present = Tensor::from_host<int32_t>(backend, {2}, {1, step != 1});
     const Tensor grad = tensor(s.grad, 5 + static_cast<uint64_t>(step), -4, 4);
     backend.advance_steps(stream, step_counts, present, skip);
-    backend.adamw(stream, {.master = master,
-                           .grad = grad,
-                           .exp_avg = exp_avg,
-                           .exp_avg_sq = exp_avg_sq,
-                           .copy = s.copy ? &copy : nullptr,
-                           .segments = s.segments,
-                           .step_counts = step_counts,
-                           .present = present,
-                           .learning_rate = rate,
-                           .gradient_scale = scale,
-                           .skip = skip,
-                           .beta1 = 0.9,
-                           .beta2 = 0.99,
-                           .epsilon = 1e-8,
-                           .weight_decay = 0.1});
+    backend.adam(stream, {.shard = {.master = master,
+                                    .grad = grad,
+                                    .copy = s.copy ? &copy : nullptr,
+                                    .segments = s.segments,
+                                    .step_counts = step_counts,
+                                    .present = present,
+                                    .learning_rate = rate,
+                                    .gradient_scale = scale,
+                                    .skip = skip,
+                                    .weight_decay = 0.1},
+                          .exp_avg = exp_avg,
+                          .exp_avg_sq = exp_avg_sq,
+                          .beta1 = 0.9,
+                          .beta2 = 0.99,
+                          .epsilon = 1e-8,
+                          .decoupled = s.decoupled});
   }
   return {master.to_doubles(), exp_avg.to_doubles(), exp_avg_sq.to_doubles(), copy.to_doubles()};
 }
@@ -56,14 +59,18 @@ void check(cuda::CudaBackend& gpu, const Setting& s) {
                     [&](Backend& backend) { return train(backend, s); });
 }
 
-TEST_CASE("adamw of every gradient and copy dtype, aligned and not") {
+TEST_CASE("adamw and adam of every gradient and copy dtype, aligned and not") {
   on_gpu([](cuda::CudaBackend& gpu) {
     for (const DType grad : kGpuTypes) {
       for (const std::optional<DType> copy :
            {std::optional<DType>(), std::optional(DType::kF32), std::optional(DType::kBF16),
             std::optional(DType::kF16)}) {
         for (const int64_t offset : {0, 1}) {
-          check(gpu, {grad, copy, 100, offset, {{0, 57, true, 0}, {57, 100, false, 1}}});
+          Setting setting = {grad, copy, 100, offset, {{0, 57, true, 0}, {57, 100, false, 1}}};
+          for (const bool decoupled : {true, false}) {
+            setting.decoupled = decoupled;
+            check(gpu, setting);
+          }
         }
       }
     }

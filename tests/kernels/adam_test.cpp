@@ -1,4 +1,5 @@
-// AdamW against PyTorch's recorded steps (tests/fixtures/adamw.*), segments and flags, copies.
+// AdamW and Adam against PyTorch's recorded steps (tests/fixtures/adamw.*), segments and flags,
+// copies.
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
 #include "tests/support/kernel_support.h"
@@ -9,9 +10,10 @@ namespace {
 
 struct Hyperparameters {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.01;
+  bool decoupled = true;
 };
 
-// One flat shard and everything AdamW reads from device memory.
+// One flat shard and everything Adam reads from device memory.
 struct Shard {
   Backend& backend;
   Tensor master, exp_avg, exp_avg_sq, copy, step_counts, skip;
@@ -34,21 +36,22 @@ struct Shard {
     const Tensor learning_rate = make_tensor(backend, {}, DType::kF64, {rate});
     const Tensor gradient_scale = make_tensor(backend, {}, master.dtype(), {scale});
     backend.advance_steps(backend.compute_stream(), step_counts, flags, skip);
-    backend.adamw(backend.compute_stream(), {.master = master,
-                                             .grad = grad,
-                                             .exp_avg = exp_avg,
-                                             .exp_avg_sq = exp_avg_sq,
-                                             .copy = &copy,
-                                             .segments = segments,
-                                             .step_counts = step_counts,
-                                             .present = flags,
-                                             .learning_rate = learning_rate,
-                                             .gradient_scale = gradient_scale,
-                                             .skip = skip,
-                                             .beta1 = h.beta1,
-                                             .beta2 = h.beta2,
-                                             .epsilon = h.epsilon,
-                                             .weight_decay = h.weight_decay});
+    backend.adam(backend.compute_stream(), {.shard = {.master = master,
+                                                      .grad = grad,
+                                                      .copy = &copy,
+                                                      .segments = segments,
+                                                      .step_counts = step_counts,
+                                                      .present = flags,
+                                                      .learning_rate = learning_rate,
+                                                      .gradient_scale = gradient_scale,
+                                                      .skip = skip,
+                                                      .weight_decay = h.weight_decay},
+                                            .exp_avg = exp_avg,
+                                            .exp_avg_sq = exp_avg_sq,
+                                            .beta1 = h.beta1,
+                                            .beta2 = h.beta2,
+                                            .epsilon = h.epsilon,
+                                            .decoupled = h.decoupled});
   }
 };
 
@@ -64,7 +67,7 @@ class Fixture {
   std::vector<Json> configs() const {
     std::vector<Json> chosen;
     for (const Json& config : json_.at("configs")) {
-      if (config.at("kind") == "adamw") chosen.push_back(config);
+      if (config.at("kind") != "sgd") chosen.push_back(config);
     }
     return chosen;
   }
@@ -84,7 +87,8 @@ const Precision kPrecisions[] = {{"f64", DType::kF64, DType::kF64, DType::kF64, 
                                  {"f32", DType::kF32, DType::kF32, DType::kF32, 1e-6},
                                  {"mixed", DType::kF32, DType::kBF16, DType::kBF16, 1e-6}};
 
-// exp_avg may cancel: its error counts against the largest gradient its element has seen.
+// exp_avg may cancel: its error counts against the largest gradient (and decay that is added to it)
+// that its element has seen.
 double average_error(const Values& actual, const Values& expected, const Values& largest) {
   double error = 0;
   for (size_t i = 0; i < actual.size(); ++i) {
@@ -108,9 +112,9 @@ void check_step(const Shard& shard, const Fixture& fixture, const std::string& p
   CHECK(largest_error(copy, fixture.row(prefix + ".model_param", step + 1), 0) < 0x1p-7);
 }
 
-TEST_CASE("AdamW takes PyTorch's steps") {
+TEST_CASE("AdamW and Adam take PyTorch's steps") {
   const Fixture fixture;
-  REQUIRE(fixture.configs().size() == 6);
+  REQUIRE(fixture.configs().size() == 8);
   for (const Json& config : fixture.configs()) {
     for (const Precision& p : kPrecisions) {
       const std::string name = config.at("name");
@@ -123,7 +127,8 @@ TEST_CASE("AdamW takes PyTorch's steps") {
         h.beta2 = options["betas"][1];
       }
       h.epsilon = options.value("eps", h.epsilon);
-      h.weight_decay = options.value("weight_decay", h.weight_decay);
+      h.decoupled = config.at("kind") == "adamw";
+      h.weight_decay = options.value("weight_decay", h.decoupled ? h.weight_decay : 0.0);
       cpu::CpuBackend backend(with_threads(2));
       Shard shard(backend, fixture.row(name + "." + p.name + ".param", 0), p.master, p.copy);
       Values largest(size_t{Fixture::kSize}, 0.0);
@@ -134,8 +139,10 @@ TEST_CASE("AdamW takes PyTorch's steps") {
         const double rate = rates.empty() ? double(options["lr"]) : double(rates[size_t(step)]);
         const Values values = fixture.row("grad." + std::string(name_of(p.grad)), step);
         const Tensor grad = make_tensor(backend, {Fixture::kSize}, p.grad, values);
+        const Values before = shard.master.to_doubles();
+        const double added = h.decoupled ? 0 : h.weight_decay;
         for (size_t i = 0; present && i < largest.size(); ++i) {
-          largest[i] = std::max(largest[i], std::abs(values[i]));
+          largest[i] = std::max(largest[i], std::abs(values[i]) + added * std::abs(before[i]));
         }
         shard.step(grad, rate, h, {present});
         check_step(shard, fixture, name + "." + p.name, p, step, largest);
