@@ -16,6 +16,8 @@
 namespace fsdp::optim {
 
 enum class OptimizerKind : uint8_t { kAdamW, kAdam, kSgd };
+constexpr OptimizerKind kOptimizerKinds[] = {OptimizerKind::kAdamW, OptimizerKind::kAdam,
+                                             OptimizerKind::kSgd};
 std::string_view name_of(OptimizerKind kind);  // "adamw", "adam", "sgd"
 
 struct OptimizerOptions {

@@ -58,6 +58,11 @@ compare_fixed hpz fsdp.reshard_group_size=2
 compare_fixed one_unit fsdp.wrap=none
 compare_fixed mixed 'fsdp.units=[{match: "blocks.[01]", strategy: shard_optimizer},
   {match: root, reshard_after_forward: false}, {match: blocks.2, reshard_group_size: 2}]'
+train sgd 4 fsdp.fixed_order=true train.optimizer.kind=sgd train.optimizer.momentum=0.9
+train sgd_unsharded 4 fsdp.fixed_order=true train.optimizer.kind=sgd train.optimizer.momentum=0.9 \
+  fsdp.strategy=no_shard
+same_model sgd sgd_unsharded || fail "sgd: not the bytes of full_shard"
+same_model sgd fixed && fail "sgd: the bytes of adamw"
 compare_fixed synced fsdp.sync_module_states=true
 compare_fixed selective train.recompute.mode=selective
 compare_fixed full train.recompute.mode=full train.recompute.every=2

@@ -136,8 +136,7 @@ void check_close(const Doubles& got, const Doubles& expected, double tolerance,
 OptimizerOptions options_of(const Json& config) {
   const Json& options = config["options"];
   OptimizerOptions out;
-  for (const OptimizerKind kind :
-       {OptimizerKind::kAdamW, OptimizerKind::kAdam, OptimizerKind::kSgd}) {
+  for (const OptimizerKind kind : kOptimizerKinds) {
     if (config["kind"] == name_of(kind)) out.kind = kind;
   }
   CHECK(config["kind"] == name_of(out.kind));

@@ -355,7 +355,7 @@ void check_memory(comm::Communicator& world) {
       run.wait();
       // In f64 no gradient is made wide and rounded, whatever the positions.
       const auto predicted = tools::predicted_memory(
-          tools::memory_plan(run.sharded(), small_gpt2(), /*training=*/true, /*positions=*/0));
+          tools::memory_plan(run.sharded(), small_gpt2(), s.optimizer, /*positions=*/0));
       const MemoryUsage counted = run.backend().ledger().usage();
       for (size_t i = 0; i < kMemoryCategories; ++i) {
         if (!tools::has_formula(static_cast<MemoryCategory>(i))) continue;

@@ -94,8 +94,9 @@ int explain(const ExplainOptions& options) {
   const comm::WrapPolicy wrap = wrap_of(session);
   check_buffers(model, wrap, session.fsdp, groups.shards);
   const std::vector<UnitRow> units = unit_rows(model, wrap, session.fsdp, groups.shards);
-  const MemoryPlan memory = memory_plan(units, session.fsdp, groups.shards, model_shape,
-                                        positions_of_pass(config, options.world));
+  const MemoryPlan memory =
+      memory_plan(units, session.fsdp, groups.shards, model_shape, session.optimizer,
+                  positions_of_pass(config, options.world));
   std::printf("%s%s\n%s\n%s\n", describe(session, groups, options.world).c_str(),
               trained_line(model.parameters()).c_str(),
               format_units(units, session.fsdp, groups.shards).c_str(),

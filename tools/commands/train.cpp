@@ -255,7 +255,7 @@ TrainOutcome TrainRun::train() {
 }
 
 void TrainRun::summarise(const TrainOutcome& outcome) {
-  const MemoryPlan plan = memory_plan(session_->sharded(), model_, true,
+  const MemoryPlan plan = memory_plan(session_->sharded(), model_, config_.optimizer(),
                                       positions_of_pass(config_, rank_.world.size()));
   MemoryReport memory = {.predicted = predicted_memory(plan),
                          .upper_bound = upper_bounds(plan),

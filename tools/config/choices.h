@@ -5,7 +5,7 @@
 
 namespace fsdp::config {
 
-// Which parameters AdamW's weight decay shrinks: all of two or more dimensions, all, none.
+// Which parameters weight decay shrinks: all of two or more dimensions, all, none.
 enum class Decay : uint8_t { kMatrices, kAll, kNone };
 
 // The loss of a step: the mean over all label tokens of the global batch; or the mean over ranks

@@ -81,6 +81,17 @@ void check_schedule(const ScheduleSection& c) {
              optim::name_of(c.kind));
 }
 
+void check_optimizer(const OptimizerSection& c) {
+  share("train.optimizer.beta1", c.beta1);
+  share("train.optimizer.beta2", c.beta2);
+  positive("train.optimizer.epsilon", c.epsilon);
+  share("train.optimizer.momentum", c.momentum);
+  within("train.optimizer.dampening", c.dampening, 0, 1);
+  FSDP_CHECK(!c.nesterov || c.dampening == 0,
+             "train.optimizer.dampening: expected 0 with nesterov, got {}", c.dampening);
+  at_least("train.optimizer.weight_decay", c.weight_decay.value_or(0), 0.0);
+}
+
 void check_train(const TrainSection& c) {
   at_least<int64_t>("train.steps", c.steps, 1);
   at_least<int64_t>("train.batch", c.batch, 1);
@@ -88,10 +99,6 @@ void check_train(const TrainSection& c) {
   at_least<int64_t>("train.recompute.every", c.recompute.every, 1);
   at_least<int64_t>("train.seed", c.seed, 0);
   at_least("train.lr", c.lr, 0.0);
-  share("train.optimizer.beta1", c.optimizer.beta1);
-  share("train.optimizer.beta2", c.optimizer.beta2);
-  positive("train.optimizer.epsilon", c.optimizer.epsilon);
-  at_least("train.optimizer.weight_decay", c.optimizer.weight_decay, 0.0);
   at_least("train.clip_norm", c.clip_norm, 0.0);
   at_least<int64_t>("train.log_every", c.log_every, 1);
   at_least<int64_t>("train.eval_every", c.eval_every, 0);
@@ -177,6 +184,26 @@ void add_schedule(const ScheduleSection& c, std::vector<Effect>& effects) {
   }
 }
 
+void add_optimizer(const TrainConfig& config, std::vector<Effect>& effects) {
+  const OptimizerSection& c = config.train.optimizer;
+  const bool sgd = c.kind == optim::OptimizerKind::kSgd;
+  const std::string with = fmt::format("with kind: {}", optim::name_of(c.kind));
+  for (const auto& [key, given] : {std::pair{"beta1", !sgd},
+                                   {"beta2", !sgd},
+                                   {"epsilon", !sgd},
+                                   {"momentum", sgd},
+                                   {"dampening", sgd},
+                                   {"nesterov", sgd}}) {
+    effects.push_back({fmt::format("train.optimizer.{}", key), given, with});
+  }
+  for (const char* key : {"dampening", "nesterov"}) {
+    effects.push_back({fmt::format("train.optimizer.{}", key), c.momentum > 0, "without momentum"});
+  }
+  effects.push_back({"train.optimizer.weight_decay", c.decay != Decay::kNone, "with decay: none"});
+  effects.push_back({"train.optimizer.decay", config.optimizer().weight_decay > 0,
+                     with + ", whose weight_decay is 0"});
+}
+
 void add_loss_scale(const TrainConfig& c, std::vector<Effect>& effects) {
   const LossScaling rule = c.train.loss_scale.rule;
   const bool scaled = rule == LossScaling::kTorch || rule == LossScaling::kFairseq ||
@@ -260,6 +287,7 @@ void check_effects(const TrainConfig& config) {
       {"runtime.shared_memory_limit_mib", config.runtime.shared_memory,
        "without runtime.shared_memory"}};
   add_schedule(config.train.schedule, effects);
+  add_optimizer(config, effects);
   add_loss_scale(config, effects);
   add_sharding(config, effects);
   add_lora(config.lora, effects);
@@ -280,6 +308,7 @@ void check_config(const TrainConfig& config) {
   check_lora(config.lora);
   at_least<int64_t>("data.sequence_length", config.data.sequence_length, 2);
   check_train(config.train);
+  check_optimizer(config.train.optimizer);
   check_schedule(config.train.schedule);
   check_loss_scale(config.train.loss_scale);
   check_fsdp(config.fsdp);
@@ -304,6 +333,19 @@ bool TrainConfig::uses_f16() const {
   return train.dtype == DType::kF16 ||
          std::any_of(fsdp.units.begin(), fsdp.units.end(),
                      [](const UnitSection& unit) { return unit.param_dtype == DType::kF16; });
+}
+
+optim::OptimizerOptions TrainConfig::optimizer() const {
+  const OptimizerSection& c = train.optimizer;
+  const double usual_decay = c.kind == optim::OptimizerKind::kAdamW ? 0.1 : 0;
+  return {.kind = c.kind,
+          .weight_decay = c.weight_decay.value_or(usual_decay),
+          .beta1 = c.beta1,
+          .beta2 = c.beta2,
+          .epsilon = c.epsilon,
+          .momentum = c.momentum,
+          .dampening = c.dampening,
+          .nesterov = c.nesterov};
 }
 
 optim::Schedule TrainConfig::schedule() const {

@@ -14,6 +14,7 @@
 #include "comm/fsdp/options.h"
 #include "core/dtype.h"
 #include "core/recompute.h"
+#include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "tools/config/choices.h"
 #include "tools/data/sampler.h"
@@ -84,10 +85,14 @@ struct ScheduleSection {
 };
 
 struct OptimizerSection {
+  optim::OptimizerKind kind = optim::OptimizerKind::kAdamW;
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
-  double weight_decay = 0.1;
+  double momentum = 0;
+  double dampening = 0;
+  bool nesterov = false;
+  std::optional<double> weight_decay;
   Decay decay = Decay::kMatrices;
 };
 
@@ -213,6 +218,8 @@ struct TrainConfig {
 
   // The schedule with the section's peak and, where it leaves `total` open, the run's length.
   optim::Schedule schedule() const;
+  // The optimizer with the weight decay that is usual for its kind, where the section has none.
+  optim::OptimizerOptions optimizer() const;
   bool uses_f16() const;  // in any unit
 };
 

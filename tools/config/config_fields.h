@@ -85,10 +85,16 @@ void visit(V& v, ScheduleSection& c) {
 
 template <typename V>
 void visit(V& v, OptimizerSection& c) {
-  v.field("beta1", c.beta1, "AdamW");
-  v.field("beta2", c.beta2, "AdamW");
-  v.field("epsilon", c.epsilon, "AdamW", {"eps"});
-  v.field("weight_decay", c.weight_decay, "decoupled, times the learning rate");
+  v.field("kind", c.kind, "the update rule, as in torch.optim", {"name"});
+  v.field("beta1", c.beta1, "of adamw, adam");
+  v.field("beta2", c.beta2, "of adamw, adam");
+  v.field("epsilon", c.epsilon, "of adamw, adam", {"eps"});
+  v.field("momentum", c.momentum, "of sgd");
+  v.field("dampening", c.dampening, "of sgd: of what a gradient adds to the momentum");
+  v.field("nesterov", c.nesterov, "of sgd: Nesterov's momentum");
+  v.field("weight_decay", c.weight_decay,
+          "adamw: shrinks parameters by the learning rate times this; adam, sgd: times the "
+          "parameter, added to the gradient; auto: 0.1 (adamw), 0 (adam, sgd)");
   v.field("decay", c.decay, "which parameters decay; matrices: those of two or more dimensions");
 }
 
@@ -124,7 +130,7 @@ void visit(V& v, TrainSection& c) {
   v.field("seed", c.seed, "of initial weights, order of the data, dropout, samples");
   v.field("lr", c.lr, "peak learning rate", {"learning_rate"});
   v.section("schedule", "of the learning rate", c.schedule);
-  v.section("optimizer", "AdamW", c.optimizer);
+  v.section("optimizer", "what makes steps of gradients", c.optimizer);
   v.field("loss_mean", c.loss_mean,
           "over all tokens of a step; ranks: over the ranks' own means, as PyTorch does");
   v.field("clip_norm", c.clip_norm, "of the global gradient; 0: no clipping", {"max_grad_norm"});

@@ -103,6 +103,14 @@ inline EnumNames<optim::ScheduleKind> names_of(optim::ScheduleKind) {
   }
   return out;
 }
+inline EnumNames<optim::OptimizerKind> names_of(optim::OptimizerKind) {
+  EnumNames<optim::OptimizerKind> out;
+  for (const optim::OptimizerKind kind : optim::kOptimizerKinds) {
+    out.emplace_back(optim::name_of(kind), kind);
+  }
+  out.emplace_back("adamw_torch", optim::OptimizerKind::kAdamW);
+  return out;
+}
 inline EnumNames<optim::Ramp> names_of(optim::Ramp) {
   return {{"linear", optim::Ramp::kLinear},
           {"cosine", optim::Ramp::kCosine},

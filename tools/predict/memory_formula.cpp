@@ -118,19 +118,20 @@ size_t gradients(const MemoryPlan& plan) {
 }
 
 size_t optimizer_state(const MemoryPlan& plan) {
+  const size_t states = plan.optimizer ? optim::state_names(*plan.optimizer).size() : 0;
   size_t bytes = 0;
   int64_t flags = 1;  // overflow
   for (const UnitExtent& unit : plan.units) {
     const Terms t(plan, unit);
     for (const SegmentExtent& s : unit.segments) {
       if (!s.trainable) continue;
-      bytes += 2 * elements(s.shard_numel, t.master);    // both moments
+      bytes += states * elements(s.shard_numel, t.master);
       bytes += elements(s.parameters, sizeof(int32_t));  // step counters
       flags += s.parameters;
     }
   }
   const size_t flag_bytes = elements(flags, sizeof(int32_t));
-  if (!plan.training) return flag_bytes;
+  if (!plan.optimizer) return flag_bytes;
   size_t scalars = 5;  // learning rate; norm, its power sum, coefficient, skip
   if (plan.options.detect_overflow) scalars += 3;  // loss scale, its counters, its end
   return bytes + flag_bytes + scalars * rounded_bytes(sizeof(double)) +
@@ -176,9 +177,9 @@ void add_wide_gradients(const std::vector<const Parameter*>& trained,
 }
 
 MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelConfig& model,
-                       bool training, int64_t positions) {
+                       const std::optional<optim::OptimizerOptions>& optimizer, int64_t positions) {
   MemoryPlan plan = {
-      .shards = sharded.mesh().shards(), .options = sharded.options(), .training = training};
+      .shards = sharded.mesh().shards(), .options = sharded.options(), .optimizer = optimizer};
   for (const auto& unit : sharded.units()) {
     if (unit->parameters.segments().empty()) continue;
     UnitExtent& extent = plan.units.emplace_back();

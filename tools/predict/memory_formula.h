@@ -16,7 +16,9 @@
 // Gradients kept unsharded (no_shard, shard_optimizer, reduce_last):
 //   gradient             a N sum S_u + m sum S_u                 one buffer where nothing differs;
 //                        + r N (S_R + 2 max_B S_u) if a != r
-// optimizer state        2 m sum S_u, and counters
+// optimizer state        k m sum S_u, and counters; k: values that the optimizer keeps of an
+// element
+//                        (adamw, adam: 2; sgd: 0, with momentum 1)
 //
 // Units with options of their own (comm/fsdp/unit_options.h) each have the terms of theirs; the
 // arena then is as wide as the widest unit that needs it, and f and 2 are no more than there are of
@@ -39,11 +41,13 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "comm/fsdp/fully_sharded.h"
 #include "core/memory_ledger.h"
 #include "models/config.h"
+#include "optim/optimizer.h"
 
 namespace fsdp::tools {
 
@@ -81,10 +85,10 @@ struct MemoryPlan {
   comm::FsdpOptions options;      // of all
   WideGradients wide;
   int64_t norm_blocks = 0;  // of all units, with fixed_order
-  bool training = true;     // with optimizer state
+  std::optional<optim::OptimizerOptions> optimizer = optim::OptimizerOptions{};  // empty: no state
 };
 MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelConfig& model,
-                       bool training, int64_t positions);
+                       const std::optional<optim::OptimizerOptions>& optimizer, int64_t positions);
 
 // By category; 0 for those without a formula.
 std::array<size_t, kMemoryCategories> predicted_memory(const MemoryPlan& plan);

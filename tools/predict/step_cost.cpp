@@ -33,8 +33,7 @@ class StepCounter {
   void pass_in_parts(const std::string& kernel, ops::Cost all, int64_t count) {
     const auto found = std::find_if(cost_.passes.begin(), cost_.passes.end(),
                                     [&](const StepPass& p) { return p.kernel == kernel; });
-    StepPass& p =
-        found != cost_.passes.end() ? *found : cost_.passes.emplace_back(StepPass{kernel});
+    StepPass& p = found != cost_.passes.end() ? *found : cost_.passes.emplace_back(StepPass{kernel});
     p.bytes += all.bytes;
     p.count += count;
   }
@@ -142,25 +141,13 @@ class StepCounter {
   void head_chunks(const std::string& name, int64_t rows, int64_t count, bool accumulate) {
     const int64_t width = c_.hidden, V = c_.vocabulary, row = ops::logits_row(V);
     const DType dtype = step_.compute;
-    product(name + " forward",
-            {.m = rows,
-             .n = V,
-             .k = width,
-             .transpose_b = true,
-             .operand = dtype,
-             .result = accumulation_dtype(dtype),
-             .row_c = row},
-            count);
-    product(name + " input gradient",
-            {.m = rows, .n = width, .k = V, .operand = dtype, .result = dtype, .row_a = row},
-            count);
-    ops::MatmulExtents e = {.m = V,
-                            .n = width,
-                            .k = rows,
-                            .transpose_a = true,
-                            .accumulate = accumulate,
-                            .operand = dtype,
-                            .result = step_.gradient,
+    product(name + " forward", {.m = rows, .n = V, .k = width, .transpose_b = true,
+                                .operand = dtype, .result = accumulation_dtype(dtype),
+                                .row_c = row}, count);
+    product(name + " input gradient", {.m = rows, .n = width, .k = V, .operand = dtype,
+                                       .result = dtype, .row_a = row}, count);
+    ops::MatmulExtents e = {.m = V, .n = width, .k = rows, .transpose_a = true,
+                            .accumulate = accumulate, .operand = dtype, .result = step_.gradient,
                             .row_a = row};
     product(name + " weight gradient", e, accumulate ? count : 1);
     e.accumulate = true;

@@ -172,8 +172,9 @@ std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
 }
 
 MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
-                       int shards, const models::ModelConfig& model, int64_t positions) {
-  MemoryPlan plan = {.shards = shards, .options = options};
+                       int shards, const models::ModelConfig& model,
+                       const optim::OptimizerOptions& optimizer, int64_t positions) {
+  MemoryPlan plan = {.shards = shards, .options = options, .optimizer = optimizer};
   for (const UnitRow& unit : units) {
     if (unit.segments.empty()) continue;
     plan.units.push_back({unit.segments, unit.depth, unit.options});

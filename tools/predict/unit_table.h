@@ -43,7 +43,8 @@ std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
                                const comm::FsdpOptions& options, int shards);
 // `positions`: of a forward of a rank, rows x length.
 MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
-                       int shards, const models::ModelConfig& model, int64_t positions);
+                       int shards, const models::ModelConfig& model,
+                       const optim::OptimizerOptions& optimizer, int64_t positions);
 
 // Of a number of elements; and of a number of bytes, as text.
 int64_t bytes_of(int64_t numel, DType dtype);

@@ -32,6 +32,31 @@ TEST_CASE("parity: 1, 2, 3, 4 and 8 ranks give the bits of one rank") {
   }
 }
 
+TEST_CASE("parity: the bits of one rank with every optimizer") {
+  using Kind = optim::OptimizerKind;
+  std::vector<std::vector<double>> losses;
+  for (const optim::OptimizerOptions& optimizer :
+       std::vector<optim::OptimizerOptions>{{.epsilon = 1e-4},
+                                            {.kind = Kind::kAdam, .epsilon = 1e-4},
+                                            {.kind = Kind::kSgd},
+                                            {.kind = Kind::kSgd, .momentum = 0.9}}) {
+    RunSpec spec;
+    spec.ranks = 3;
+    spec.optimizer = optimizer;
+    spec.fsdp.fixed_order = true;
+    const RunResult expected = train_as_one_rank(spec);
+    CHECK(expected.losses.back() < expected.losses.front());
+    for (const Strategy strategy : {Strategy::kFullShard, Strategy::kNoShard}) {
+      CAPTURE(optim::name_of(optimizer.kind));
+      CAPTURE(name_of(strategy));
+      spec.fsdp.strategy = strategy;
+      CHECK((train(spec) == expected));
+    }
+    CHECK(std::count(losses.begin(), losses.end(), expected.losses) == 0);  // another optimizer's
+    losses.push_back(expected.losses);
+  }
+}
+
 TEST_CASE("parity: the bits of one rank in f64 and bf16, too") {
   using enum DType;
   for (const auto& [param_dtype, reduce_dtype] :

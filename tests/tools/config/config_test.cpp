@@ -52,6 +52,7 @@ struct Scramble {
   void change(comm::BackwardPrefetch& v) { v = comm::BackwardPrefetch::kPost; }
   void change(DType& v) { v = DType::kBF16; }
   void change(optim::ScheduleKind& v) { v = optim::ScheduleKind::kFairseqPolynomialDecay; }
+  void change(optim::OptimizerKind& v) { v = optim::OptimizerKind::kSgd; }
   void change(optim::Ramp& v) { v = optim::Ramp::kOneMinusSqrt; }
   template <typename T>
   void change(std::optional<T>& v) {
@@ -76,6 +77,7 @@ struct Scramble {
 
 // What has a largest value or is one of a few.
 void keep_in_range(TrainConfig& c) {
+  c.train.optimizer = {};  // has a test of its own
   c.train.loss_scale.growth = 3, c.runtime.nccl_ctas = 8;
   c.runtime.backend = "cuda", c.runtime.attention = "own", c.runtime.gpu_transport = "host";
   c.runtime.matmul_choice = "timed";
@@ -86,7 +88,7 @@ TEST_CASE("every field is written and read back") {
   Scramble scramble;
   visit(scramble, changed);
   const std::string yaml = to_yaml(changed);
-  CHECK(yaml.find("\n  optimizer:\n    beta1: ") != std::string::npos);
+  CHECK(yaml.find("\n  optimizer:\n    kind: sgd\n    beta1: ") != std::string::npos);
   // Of the options that exclude each other, some have their defaults in each of these.
   changed.model.preset.clear();
   changed.lora.path.clear();
@@ -204,6 +206,69 @@ TEST_CASE("options without effect are refused") {
   CHECK(refusal("", {"data.field=f", "data.train=[a.txt, a.jsonl]"}) == "");
   CHECK(refusal("", {"train.loss_scale.initial=2", "train.dtype=f16"}) == "");
   CHECK(refusal("", {"train.eval_every=2", "data.validation=a.txt"}) == "");
+}
+
+TEST_CASE("optimizers: their options, and what is usual for each kind") {
+  const auto options = [](std::vector<std::string> overrides) {
+    for (std::string& text : overrides) text = "train.optimizer." + text;
+    return parse("", overrides).optimizer();
+  };
+  CHECK(options({}).kind == optim::OptimizerKind::kAdamW);
+  CHECK(options({}).weight_decay == 0.1);
+  CHECK(options({"kind=adamw_torch"}).kind == optim::OptimizerKind::kAdamW);
+  const optim::OptimizerOptions adam = options({"name=Adam", "beta1=0.5", "beta2=0.75", "eps=1"});
+  CHECK(adam.kind == optim::OptimizerKind::kAdam);
+  CHECK(adam.weight_decay == 0);
+  CHECK(adam.beta1 == 0.5);
+  CHECK(adam.beta2 == 0.75);
+  CHECK(adam.epsilon == 1);
+  const optim::OptimizerOptions sgd =
+      options({"kind=sgd", "momentum=0.75", "dampening=0.5", "weight_decay=0.25"});
+  CHECK(sgd.kind == optim::OptimizerKind::kSgd);
+  CHECK(sgd.momentum == 0.75);
+  CHECK(sgd.dampening == 0.5);
+  CHECK(sgd.weight_decay == 0.25);
+  CHECK(options({"kind=sgd", "momentum=0.75", "nesterov=true"}).nesterov);
+  CHECK(test::contains(refusal("", {"train.optimizer.kind=muon"}),
+                       "train.optimizer.kind: expected one of adamw, adam, sgd, got \"muon\""));
+  CHECK(test::contains(
+      refusal("", {"train.optimizer.kind=sgd", "train.optimizer.momentum=0.9",
+                   "train.optimizer.nesterov=true", "train.optimizer.dampening=0.5"}),
+      "train.optimizer.dampening: expected 0 with nesterov, got 0.5"));
+  CHECK(test::contains(refusal("", {"train.optimizer.kind=sgd", "train.optimizer.momentum=1"}),
+                       "train.optimizer.momentum: expected a number from 0 to below 1, got 1"));
+}
+
+TEST_CASE("options of another optimizer are refused") {
+  for (const char* option : {"momentum=0.9", "dampening=0.5", "nesterov=true"}) {
+    check_without_effect(fmt::format("train.optimizer.{}", option));
+    check_without_effect(fmt::format("train.optimizer.{}", option), {"train.optimizer.kind=adam"});
+  }
+  for (const char* option : {"beta1=0.5", "beta2=0.5", "epsilon=0.5"}) {
+    check_without_effect(fmt::format("train.optimizer.{}", option), {"train.optimizer.kind=sgd"});
+  }
+  for (const char* option : {"dampening=0.5", "nesterov=true"}) {
+    check_without_effect(fmt::format("train.optimizer.{}", option), {"train.optimizer.kind=sgd"});
+  }
+  check_without_effect("train.optimizer.weight_decay=0.5", {"train.optimizer.decay=none"});
+  check_without_effect("train.optimizer.decay=all", {"train.optimizer.weight_decay=0"});
+  check_without_effect("train.optimizer.decay=all", {"train.optimizer.kind=sgd"});
+}
+
+TEST_CASE("optimizers are written and read back") {
+  using Kind = optim::OptimizerKind;
+  for (const OptimizerSection& section : std::vector<OptimizerSection>{
+           {.kind = Kind::kSgd, .momentum = 0.5, .dampening = 0.25, .weight_decay = 0.125},
+           {.kind = Kind::kSgd, .momentum = 0.5, .nesterov = true},
+           {.kind = Kind::kAdam, .beta1 = 0.5, .weight_decay = 0.125, .decay = Decay::kAll},
+           {.beta2 = 0.5, .epsilon = 0.25, .decay = Decay::kNone}}) {
+    TrainConfig config;
+    config.train.optimizer = section;
+    const std::string text = to_yaml(config);
+    CHECK(text != to_yaml({}));
+    CHECK(refusal(text) == "");
+    CHECK(to_yaml(parse(text)) == text);
+  }
 }
 
 TEST_CASE("sharding options that the strategy leaves without effect") {

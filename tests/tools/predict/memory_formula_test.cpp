@@ -25,6 +25,7 @@ struct Case {
   bool tied = true;
   int64_t positions = 7;  // of the table
   bool head_bias = false;
+  optim::OptimizerOptions optimizer = {};
 };
 
 SessionOptions session_options(const Case& c) {
@@ -49,6 +50,7 @@ SessionOptions session_options(const Case& c) {
   options.frozen = c.frozen;
   options.lora = c.lora;
   options.loss_scale.initial = c.loss_scale;
+  options.optimizer = c.optimizer;
   return options;
 }
 
@@ -70,7 +72,7 @@ void check_against_ledger(const Case& c) {
                          .global_label_tokens = 6 * rows * c.ranks};
     for (uint32_t step = 0; step < 2; ++step) session.train_step(batch, 1e-3, step).read();
     const MemoryPlan plan =
-        memory_plan(session.sharded(), session.model().config(), true, c.rows * 7);
+        memory_plan(session.sharded(), session.model().config(), c.optimizer, c.rows * 7);
     const auto predicted = predicted_memory(plan);
     const auto bounds = upper_bounds(plan);
     const MemoryUsage counted = session.backend().ledger().usage();
@@ -331,7 +333,7 @@ TEST_CASE("memory formula: a second backward of a micro-step sets gradients in p
       test::RankRun run(world, spec);
       const auto gradient = static_cast<size_t>(MemoryCategory::kGradient);
       const size_t predicted = predicted_memory(
-          memory_plan(run.sharded(), test::small_gpt2(), true, /*positions=*/0))[gradient];
+          memory_plan(run.sharded(), test::small_gpt2(), std::nullopt, /*positions=*/0))[gradient];
       const auto peak = [&] { return run.backend().ledger().usage().peak[gradient]; };
       run.forward_backward(0);
       CHECK(peak() == predicted);
@@ -339,6 +341,13 @@ TEST_CASE("memory formula: a second backward of a micro-step sets gradients in p
       CHECK(peak() == (run.sharded().mesh().shards() == 1 ? 2 : 1) * predicted);
     });
   }
+}
+
+TEST_CASE("memory formula: what other optimizers keep") {
+  using Kind = optim::OptimizerKind;
+  check_against_ledger({.ranks = 2, .optimizer = {.kind = Kind::kAdam}});
+  check_against_ledger({.ranks = 2, .optimizer = {.kind = Kind::kSgd}});
+  check_against_ledger({.ranks = 3, .optimizer = {.kind = Kind::kSgd, .momentum = 0.9}});
 }
 
 TEST_CASE("memory formula: counts by hand") {
