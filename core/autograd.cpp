@@ -101,8 +101,8 @@ Tensor on_gradient(const Tensor& x, std::string name, std::function<void()> hook
 GradientTarget Parameter::begin_gradient(bool several) {
   const bool first = !gradient_.defined();
   if (first) {
-    gradient_ = owner_
-                    ? owner_->gradient_memory(*this)
+    gradient_ = gradient_memory_
+                    ? gradient_memory_()
                     : Tensor::empty(value().backend(), shape_, accumulation_dtype(value().dtype()),
                                     MemoryCategory::kGradient);
   }
@@ -121,16 +121,23 @@ GradientTarget Parameter::begin_gradient(bool several) {
 void Parameter::end_gradient() {
   FSDP_CHECK(pending_uses_ > 0, "[parameter] {}: more gradients than uses", name_);
   --pending_uses_;
-  if (pending_uses_ == 0 && wide_.defined()) {
-    Backend& backend = wide_.backend();
-    backend.cast(backend.compute_stream(), wide_, gradient_);
-    wide_ = Tensor();
-  }
+  if (pending_uses_ == 0) settle_gradient();
+}
+
+void Parameter::settle_gradient() {
+  if (!wide_.defined()) return;
+  Backend& backend = wide_.backend();
+  backend.cast(backend.compute_stream(), wide_, gradient_);
+  wide_ = Tensor();
+}
+
+void Parameter::leave_gradient() {
+  gradient_ = Tensor();
+  wide_ = Tensor();
 }
 
 void Parameter::clear_gradient() {
-  gradient_ = Tensor();
-  wide_ = Tensor();
+  leave_gradient();
   pending_uses_ = 0;
 }
 

@@ -1,6 +1,6 @@
 // Eager tape autograd. Ops record Nodes; Tape::backward runs them in reverse order of recording.
-// Parameters are the leaves: their gradients are written straight into memory that their
-// GradientOwner supplies (an FSDP unit's flat buffer), never through the tape.
+// Parameters are the leaves: their gradients are written straight into memory that somebody else
+// supplies (an FSDP unit's flat buffer), never through the tape.
 // Not here: the ops (core/ops), modules (core/module.h).
 #pragma once
 
@@ -94,16 +94,6 @@ Tape* tape_of(std::initializer_list<const Tensor*> inputs);
 // Returns x itself when x needs no gradient.
 Tensor on_gradient(const Tensor& x, std::string name, std::function<void()> hook);
 
-class Parameter;
-
-// Supplies the memory of gradients.
-class GradientOwner {
- public:
-  virtual ~GradientOwner() = default;
-  // Memory for the gradient of `parameter` (its shape); called at its first contribution.
-  virtual Tensor gradient_memory(Parameter& parameter) = 0;
-};
-
 // How a parameter starts from scratch: normal(mean, deviation), or uniform within [-bound, bound)
 // if that is not 0; keyed by the parameter's name.
 struct Initializer {
@@ -140,11 +130,12 @@ class Parameter {
     return value_;
   }
   void set_value(Tensor value) { value_ = std::move(value); }
-  void attach(Tape* tape, GradientOwner* owner) {
-    tape_ = tape;
-    owner_ = owner;
-  }
+  // Where its uses are recorded; null: nowhere. Module::set_tape says it to a whole model.
+  void set_tape(Tape* tape) { tape_ = tape; }
   Tape* tape() const { return tape_; }
+  // What gives memory of the parameter's shape, in any dtype, to the first contribution to a
+  // gradient. Null: the parameter allocates it, in the accumulation dtype.
+  void set_gradient_memory(std::function<Tensor()> supply) { gradient_memory_ = std::move(supply); }
 
   // Whether an op that uses this parameter now has to record its gradient.
   bool recording() const { return trainable_ && tape_ != nullptr && tape_->recording(); }
@@ -157,6 +148,11 @@ class Parameter {
 
   // The gradient gathered so far; undefined when absent.
   const Tensor& gradient() const { return gradient_; }
+  // For a gradient that is taken before all contributions have come. settle_gradient(): gradient()
+  // is what has come so far, also where a wider sum is kept beside it. leave_gradient(): what comes
+  // next is a new gradient, in new memory. Uses stay pending.
+  void settle_gradient();
+  void leave_gradient();
   // Forgets the gradient and all pending uses: after it was reduced, or after an exception.
   void clear_gradient();
 
@@ -168,8 +164,8 @@ class Parameter {
   bool trainable_ = true;
   Tensor value_;
   Tape* tape_ = nullptr;
-  GradientOwner* owner_ = nullptr;
-  Tensor gradient_;  // in the owner's dtype
+  std::function<Tensor()> gradient_memory_;
+  Tensor gradient_;  // in the dtype of that memory
   Tensor wide_;  // accumulation dtype, while contributions add up to a gradient of another dtype
   int pending_uses_ = 0;
 };

@@ -27,6 +27,13 @@ std::vector<Module*> Module::modules() {
   return all;
 }
 
+void Module::set_tape(Tape* tape) {
+  for (Module* module : modules()) {
+    module->tape_ = tape;
+    for (Parameter* parameter : module->parameters_) parameter->set_tape(tape);
+  }
+}
+
 Tensor Module::run(const Tensor& input, const std::function<Tensor(const Tensor&)>& body) {
   if (hooks_.pre_forward) hooks_.pre_forward();
   const Tensor x = hooks_.post_backward && input.defined()

@@ -59,12 +59,16 @@ class Module {
   // This module and all below it, parents first.
   std::vector<Module*> modules();
   void set_hooks(ModuleHooks hooks) { hooks_ = std::move(hooks); }
+  // What this module, all below it and their parameters record on; null: nothing. The tree is
+  // complete: what is added later is not told.
+  void set_tape(Tape* tape);
 
  protected:
   // `prefix`: what names below this module begin with, where that is not its own name and a dot.
   Module(std::string name, std::string class_name, std::string prefix)
       : name_(std::move(name)), class_name_(std::move(class_name)), prefix_(std::move(prefix)) {}
 
+  Tape* tape() const { return tape_; }
   // Runs `body` on the input between the hooks. Every public entry of a module goes through it.
   Tensor run(const Tensor& input, const std::function<Tensor(const Tensor&)>& body);
   // What else goes in and out, as run() casts its input and output. Token ids and losses, (), stay.
@@ -95,6 +99,7 @@ class Module {
   std::vector<std::unique_ptr<Parameter>> owned_parameters_;
   std::vector<Parameter*> parameters_;
   ModuleHooks hooks_;
+  Tape* tape_ = nullptr;
 };
 
 }  // namespace fsdp

@@ -170,16 +170,15 @@ void Block::add_part(BlockPart part, const BlockSpec& spec) {
 
 Tensor Block::operator()(const Tensor& x, const ForwardContext& context) {
   return run(x, [&](const Tensor& input) {
-    Tape* tape = attention_norm_->tape();
     // Where nothing needs a gradient, backward does not come: nothing to run again.
     const bool again =
         recompute_ == RecomputeMode::kFull && (input.requires_grad() || trainable(*this));
     if (again) {
-      return recompute(*tape, input,
+      return recompute(*tape(), input,
                        [this, context](const Tensor& same) { return compute(same, context); });
     }
     if (recompute_ != RecomputeMode::kSelective) return compute(input, context);
-    const Tape::Selective selective(*tape);
+    const Tape::Selective selective(*tape());
     return compute(input, context);
   });
 }

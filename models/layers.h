@@ -54,7 +54,6 @@ class Norm final : public Module {
   Norm(std::string name, const ModelConfig& config);
   ops::NormOutput operator()(const Tensor& x,                     // (..., hidden)
                              const Tensor& residual = Tensor());  // the same, or undefined
-  Tape* tape() const { return weights_.weight.tape(); }
 
  private:
   ops::NormWeights weights_;

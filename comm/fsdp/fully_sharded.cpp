@@ -42,16 +42,31 @@ void FullySharded::demand(size_t unit) {
   parameters.wait_unsharded();
 }
 
-// The same for gradients: reduces those that are complete. When none is, the unit that backward
-// reached first gives up what it has so far.
-void FullySharded::free_gradient_buffers(const BufferPool& arena) {
+// The first contribution to a parameter's gradient asks where to write.
+Tensor FullySharded::gradient_memory(size_t unit, size_t parameter) {
+  accumulate(*units_[unit]);
+  return units_[unit]->gradients->memory_of(parameter);
+}
+
+void FullySharded::accumulate(Unit& unit) {
+  if (unit.gradients->accumulate()) return;
+  free_gradient_buffers(unit.depth);
+  FSDP_CHECK(unit.gradients->accumulate(), "[fsdp] unit {}: no gradient buffer is free", unit.name);
+}
+
+// Buffers come back from units of the same depth whose gradients are complete. When there is none,
+// the unit that backward reached first gives up what it has so far.
+void FullySharded::free_gradient_buffers(int depth) {
+  const BufferPool& arena = *arenas_[static_cast<size_t>(depth)].gradients;
+  const auto borrows = [&](const Unit& unit) {
+    return unit.gradients && unit.gradients->borrows_from(arena);
+  };
   for (const auto& unit : units_) {
     const bool complete = unit->open_forwards == 0;
-    if (complete && unit->gradients && !unit->gradients->backward_pending()) reduce(*unit);
+    if (borrows(*unit) && complete && !unit->gradients->backward_pending()) reduce(*unit);
   }
   for (size_t i = units_.size(); i-- > 0 && arena.all_lent();) {
-    std::optional<UnitGradients>& gradients = units_[i]->gradients;
-    if (gradients && gradients->borrows_from(arena)) gradients->reduce_part();
+    if (borrows(*units_[i])) units_[i]->gradients->reduce_part();
   }
 }
 
@@ -124,9 +139,13 @@ void FullySharded::give_back_parameters(Unit& unit) {
 }
 
 void FullySharded::reduce(Unit& unit) {
-  if (unit.gradients && (last_micro_step_ || !reduces_last(options()))) {
-    unit.gradients->reduce(last_micro_step_);
+  if (!unit.gradients || (!last_micro_step_ && reduces_last(options()))) return;
+  if (!unit.gradients->ready_to_reduce()) {
+    free_gradient_buffers(unit.depth);
+    FSDP_CHECK(unit.gradients->ready_to_reduce(), "[fsdp] unit {}: no gradient buffer is free",
+               unit.name);
   }
+  unit.gradients->reduce(last_micro_step_);
 }
 
 // ---------------------------------------------------------------------------- Step
@@ -144,7 +163,12 @@ void FullySharded::finish_backward() {
   check_same_order();
   share_present_flags();
   for (const auto& unit : units_) {
-    if (unit->gradients) unit->gradients->complete();
+    if (!unit->gradients) continue;
+    if (unit->gradients->replicas_differ()) {
+      accumulate(*unit);
+      reduce(*unit);
+    }
+    unit->gradients->complete();
   }
   for (const Arena& arena : arenas_) arena.give_back();
 }

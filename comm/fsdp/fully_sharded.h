@@ -52,8 +52,8 @@ class FullySharded {
   // Takes over the parameters of `root` (they must have no values yet) and its modules' hooks.
   // Collective over `world`; every rank passes the same plan and options. The hooks and the memory
   // of the parameters end with this: the modules are not to be run or read afterwards.
-  FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptions& options, Tape& tape,
-               Communicator& world);
+  FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptions& options,
+               Backend& backend, Communicator& world);
   ~FullySharded();
   FullySharded(const FullySharded&) = delete;
   FullySharded& operator=(const FullySharded&) = delete;
@@ -102,7 +102,7 @@ class FullySharded {
 
  private:
   // Setup.
-  void add_unit(const PlannedUnit& plan, const FsdpOptions& options, Tape& tape);
+  void add_unit(const PlannedUnit& plan, const FsdpOptions& options);
   Communicator* inner_group(const PlannedUnit& plan, const FsdpOptions& options);
   void make_arena(int depth);
   void add_hooks(Module& module, size_t unit);
@@ -116,7 +116,9 @@ class FullySharded {
   bool kept(const Unit& unit) const;
   void give_back_parameters(Unit& unit);
   void reduce(Unit& unit);
-  void free_gradient_buffers(const BufferPool& arena);
+  Tensor gradient_memory(size_t unit, size_t parameter);
+  void accumulate(Unit& unit);
+  void free_gradient_buffers(int depth);
   void check_same_order();
   void share_present_flags();
   void clear_overflow();

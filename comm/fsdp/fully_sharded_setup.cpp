@@ -49,21 +49,18 @@ Unit::Unit(FsdpRuntime& runtime, const PlannedUnit& plan, const FsdpOptions& uni
 }
 
 FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptions& options,
-                           Tape& tape, Communicator& world)
+                           Backend& backend, Communicator& world)
     : mesh_(make_mesh(world, options)),
-      gather_stream_(tape.backend().create_stream("gather")),
-      reduce_stream_(options.separate_reduce ? tape.backend().create_stream("reduce") : nullptr),
-      replica_stream_(tape.backend().create_stream("replicas")),
+      gather_stream_(backend.create_stream("gather")),
+      reduce_stream_(options.separate_reduce ? backend.create_stream("reduce") : nullptr),
+      replica_stream_(backend.create_stream("replicas")),
       world_(world.duplicate("flags")),
-      runtime_{.backend = tape.backend(),
+      runtime_{.backend = backend,
                .options = options,
                .mesh = *mesh_,
                .gather_stream = *gather_stream_,
                .reduce_stream = reduce_stream_ ? *reduce_stream_ : *gather_stream_,
-               .replica_stream = *replica_stream_,
-               .free_gradient_buffers = [this](const BufferPool& arena) {
-                 free_gradient_buffers(arena);
-               }} {
+               .replica_stream = *replica_stream_} {
   if (options.fixed_order && mesh_->shards() > 1 && mesh_->replicas() > 1) {
     everyone_ = world.duplicate("reduce all");
     runtime_.everyone = everyone_.get();
@@ -75,13 +72,13 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
   order_.emplace(plans);
   int64_t flags = 0;
   for (size_t i = 0; i < plans.size(); ++i) {
-    add_unit(plans[i], own_options[i], tape);
+    add_unit(plans[i], own_options[i]);
     present_begin_.push_back(flags);
     const auto& gradients = units_[i]->gradients;
     if (gradients) flags += static_cast<int64_t>(gradients->present().size());
   }
   present_ =
-      Tensor::zeros(backend(), Shape{flags + 1}, DType::kI32, MemoryCategory::kOptimizerState);
+      Tensor::zeros(backend, Shape{flags + 1}, DType::kI32, MemoryCategory::kOptimizerState);
   runtime_.overflow = present_.slice(flags, Shape{});
   int deepest = 0;
   for (const PlannedUnit& plan : plans) deepest = std::max(deepest, plan.depth);
@@ -92,13 +89,17 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
 // for.
 FullySharded::~FullySharded() { drain_streams(); }
 
-void FullySharded::add_unit(const PlannedUnit& plan, const FsdpOptions& options, Tape& tape) {
+void FullySharded::add_unit(const PlannedUnit& plan, const FsdpOptions& options) {
+  const size_t unit = units_.size();
   units_.push_back(std::make_unique<Unit>(runtime_, plan, options, inner_group(plan, options)));
-  auto& gradients = units_.back()->gradients;
-  for (Parameter* parameter : plan.parameters) {
-    parameter->attach(&tape, gradients ? &*gradients : nullptr);
+  if (const ParameterSegment* segment = units_.back()->parameters.trainable()) {
+    const std::vector<FlatParameter>& parameters = segment->layout.parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      parameters[i].parameter->set_gradient_memory(
+          [this, unit, i] { return gradient_memory(unit, i); });
+    }
   }
-  add_hooks(*plan.module, units_.size() - 1);
+  add_hooks(*plan.module, unit);
 }
 
 // The root stays gathered from forward to backward: it has no use for one.

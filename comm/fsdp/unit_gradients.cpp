@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "comm/fsdp/scope.h"
+#include "core/scope.h"
 
 namespace fsdp::comm {
 namespace {
@@ -84,15 +84,9 @@ size_t UnitGradients::arena_bytes() const {
   return static_cast<size_t>(segment_.layout.numel()) * size_of(reduce_dtype);
 }
 
-// Takes an arena buffer that `writer` may overwrite.
-void UnitGradients::borrow(Stream& writer) {
-  buffer_ = pool_->acquire(preferred_);
-  if (!lent()) {
-    runtime_.free_gradient_buffers(*pool_);
-    buffer_ = pool_->acquire(preferred_);
-  }
-  FSDP_CHECK(lent(), "[fsdp] unit {}: no gradient buffer is free", name_);
-  runtime_.backend.wait(writer, pool_->free_since(buffer_));
+bool UnitGradients::borrow() {
+  if (!lent()) buffer_ = pool_->acquire(preferred_);
+  return lent();
 }
 
 // Backward writes over the shard now; the reduce adds what was there.
@@ -104,29 +98,26 @@ void UnitGradients::set_shard_aside() {
   backend.copy(backend.compute_stream(), earlier_.data(), shard_.data(), shard_.bytes());
 }
 
-void UnitGradients::accumulate() {
-  if (state_ == GradientState::kAccumulating) return;
+bool UnitGradients::accumulate() {
+  if (state_ == GradientState::kAccumulating) return true;
   Backend& backend = runtime_.backend;
   if (keeps_unsharded_) {
     take_own_memory();
     backend.wait(backend.compute_stream(), reduced_);  // of the micro-step before
     if (shard_filled_ && in_place()) set_shard_aside();
   } else {
-    borrow(backend.compute_stream());
+    if (!borrow()) return false;
+    backend.wait(backend.compute_stream(), pool_->free_since(buffer_));
     unsharded_->bind(pool_->data(buffer_));
   }
   state_ = GradientState::kAccumulating;
+  return true;
 }
 
-Tensor UnitGradients::gradient_memory(Parameter& parameter) {
-  accumulate();
-  const auto& parameters = segment_.layout.parameters();
-  const auto found = std::find_if(parameters.begin(), parameters.end(),
-                                  [&](const auto& p) { return p.parameter == &parameter; });
-  FSDP_CHECK(found != parameters.end(), "[fsdp] {}: not a trainable parameter of unit {}",
-             parameter.name(), name_);
-  return Tensor(unsharded_, found->offset * static_cast<int64_t>(size_of(dtype_)),
-                parameter.shape(), dtype_);
+Tensor UnitGradients::memory_of(size_t parameter) const {
+  const FlatParameter& p = segment_.layout.parameters().at(parameter);
+  return Tensor(unsharded_, p.offset * static_cast<int64_t>(size_of(dtype_)), p.parameter->shape(),
+                dtype_);
 }
 
 bool UnitGradients::backward_pending() const {
@@ -142,8 +133,7 @@ void UnitGradients::note_present(bool more_to_come) {
   Backend& backend = runtime_.backend;
   for (size_t i = 0; i < present_.size(); ++i) {
     const FlatParameter& p = segment_.layout.parameters()[i];
-    const int uses = p.parameter->pending_uses();
-    for (int use = 0; use < uses; ++use) p.parameter->end_gradient();  // a wide sum is rounded now
+    p.parameter->settle_gradient();
     if (p.parameter->gradient().defined()) {
       present_[i] = 1;
     } else {
@@ -153,8 +143,7 @@ void UnitGradients::note_present(bool more_to_come) {
                         unsharded_->data() + static_cast<size_t>(p.offset) * width,
                         static_cast<size_t>(p.numel) * width);
     }
-    p.parameter->clear_gradient();
-    for (int use = 0; more_to_come && use < uses; ++use) p.parameter->add_use();
+    more_to_come ? p.parameter->leave_gradient() : p.parameter->clear_gradient();
   }
 }
 
@@ -183,7 +172,7 @@ Tensor UnitGradients::reduce_input() {
   backend.wait(stream, backend.record(backend.compute_stream()));
   const DType reduce_dtype = options_.reduce_dtype;
   if (dtype_ != reduce_dtype) {
-    borrow(stream);
+    backend.wait(stream, pool_->free_since(buffer_));
     auto storage = Storage::unbound(backend, static_cast<size_t>(shape[0]) * size_of(reduce_dtype),
                                     MemoryCategory::kGradient);
     storage->bind(pool_->data(buffer_));
@@ -242,6 +231,11 @@ Stream& UnitGradients::reduce_scattered(Tensor input, bool last_micro_step) {
   return last;
 }
 
+bool UnitGradients::ready_to_reduce() {
+  const bool narrows = state_ == GradientState::kAccumulating && dtype_ != options_.reduce_dtype;
+  return !narrows || borrow();
+}
+
 void UnitGradients::reduce(bool last_micro_step) {
   if (state_ != GradientState::kAccumulating) return;
   take_shard();
@@ -275,10 +269,6 @@ void UnitGradients::complete() {
     // No part of the unit was used: the shard still holds the last step's gradient, if anything.
     take_shard();
     backend.fill_zero(backend.compute_stream(), shard_.data(), shard_.bytes());
-  } else if (replicas_differ_) {
-    // Nothing came in the last micro-step, with which the replicas would have been averaged.
-    accumulate();
-    reduce(true);
   }
   backend.wait(backend.compute_stream(), reduced_);
   if (runtime_.options.release_arena && !in_place()) give_back_own_memory();

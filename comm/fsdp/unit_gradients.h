@@ -1,14 +1,14 @@
 // The gradients of one unit's trainable parameters.
 //
-//           gradient_memory()             reduce(), reduce_part()
+//            accumulate()                 reduce(), reduce_part()
 //   NONE ----------------------> ACCUMULATING ---------> REDUCED
 //     ^                            ^   | (unsharded,        |  | (this rank's shard, averaged)
 //     |                            |   |  this rank's)      |  |
-//     |                            +---|--------------------+  |   gradient_memory(): a backward
-//     +------------- clear() ----------+-----------------------+   more; reduce() adds to the shard
+//     |                            +---|--------------------+  |   accumulate(): a backward more;
+//     +------------- clear() ----------+-----------------------+   reduce() adds to the shard
 //
-// complete() changes no state, but where the average across replicas was left for a last micro-step
-// in which nothing came: REDUCED -> ACCUMULATING, of zeros, -> REDUCED.
+// Where the average across replicas was left for a last micro-step in which nothing came, the
+// schedule accumulates zeros and reduces them.
 // Backward writes weight gradients straight into one flat buffer in reduce_dtype; the
 // reduce-scatter averages slot r of it into the shard of rank r; hybrid strategies then all-reduce
 // the shard across replicas. With one rank per shard group (DDP) the buffer is the shard. Streams:
@@ -27,7 +27,7 @@ namespace fsdp::comm {
 
 enum class GradientState : uint8_t { kNone, kAccumulating, kReduced };
 
-class UnitGradients final : public GradientOwner {
+class UnitGradients {
  public:
   // `options`: the unit's own; `segment`: its trainable one; both outlive this.
   UnitGradients(FsdpRuntime& runtime, std::string name, const FsdpOptions& options,
@@ -41,8 +41,13 @@ class UnitGradients final : public GradientOwner {
     preferred_ = preferred;
   }
 
-  Tensor gradient_memory(Parameter& parameter) override;
+  // False when no arena buffer is free (then nothing happened).
+  bool accumulate();
+  // Of the trainable parameter with this index in layout order; while ACCUMULATING.
+  Tensor memory_of(size_t parameter) const;
   bool backward_pending() const;  // some use recorded in forward has not contributed yet
+  // Takes the arena buffer that a reduce narrows into, where it needs one. False when none is free.
+  bool ready_to_reduce();
   // Averages over the ranks into the shard, or adds to it what comes after an earlier reduce.
   // `last_micro_step`: also what accumulation had left of earlier ones. No-op without gradients.
   void reduce(bool last_micro_step);
@@ -50,6 +55,8 @@ class UnitGradients final : public GradientOwner {
   // the backward of the first leaves a part in every unit, and the arena is too small for all.
   void reduce_part();
   bool borrows_from(const BufferPool& arena) const { return lent() && pool_ == &arena; }
+  // Whether nothing came in the last micro-step, with which the replicas would have been averaged.
+  bool replicas_differ() const { return replicas_differ_; }
   // After the last micro-step: the compute stream may read the shard, zeros when nothing came.
   void complete();
   void clear();  // forgets everything, also a backward that was left half-way
@@ -65,8 +72,7 @@ class UnitGradients final : public GradientOwner {
   void take_own_memory();
   void take_shard();
   void give_back_own_memory();
-  void borrow(Stream& writer);
-  void accumulate();
+  bool borrow();
   void set_shard_aside();
   void note_present(bool more_to_come);
   void reduce_noted(bool last_micro_step);

@@ -1,7 +1,7 @@
 // The edges of the parameter state machine; see the drawing in unit_parameters.h.
 #include "comm/fsdp/unit_parameters.h"
 
-#include "comm/fsdp/scope.h"
+#include "core/scope.h"
 #include "core/rng.h"
 
 namespace fsdp::comm {

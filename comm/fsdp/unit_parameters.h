@@ -34,7 +34,6 @@
 // a second place: a resident copy then costs a pass of 6 bytes a parameter, after the update.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -59,8 +58,6 @@ struct FsdpRuntime {
   EventPtr parameters_updated = nullptr;  // the optimizer's last write to the masters; may be null
   Communicator* everyone = nullptr;       // all ranks on the reduce stream, where order demands it
   Tensor overflow = {};  // (), i32: set by a rank's own gradients, until it is shared
-  // Called when this arena of gradients has none left.
-  std::function<void(const BufferPool& arena)> free_gradient_buffers = nullptr;
 };
 
 // One flat buffer: parameters that are all trainable or all frozen.

@@ -154,7 +154,7 @@ TEST_CASE("nothing is recorded while the tape is paused, and pauses nest") {
   const Leaf x(rig.tape, values(rig.backend, {1}));
   Parameter p("p", Shape{1}, {}, false);
   p.set_value(values(rig.backend, {1}));
-  p.attach(&rig.tape, nullptr);
+  p.set_tape(&rig.tape);
   {
     const Tape::Pause outer(rig.tape);
     {
@@ -189,21 +189,6 @@ TEST_CASE("on_gradient calls its hook after what was recorded later and before w
 
 // ---------------------------------------------------------------------------- Parameters
 
-// Hands out memory of one dtype and counts the calls.
-class CountingOwner final : public GradientOwner {
- public:
-  CountingOwner(Backend& backend, DType dtype) : backend_(backend), dtype_(dtype) {}
-  Tensor gradient_memory(Parameter& parameter) override {
-    ++calls;
-    return Tensor::empty(backend_, parameter.shape(), dtype_);
-  }
-  int calls = 0;
-
- private:
-  Backend& backend_;
-  DType dtype_;
-};
-
 // Returns the dtype in which the contribution was stored.
 DType contribute(Parameter& p, double value, bool several = false) {
   const GradientTarget target = p.begin_gradient(several);
@@ -222,15 +207,19 @@ DType contribute(Parameter& p, double value, bool several = false) {
 // A parameter with values of `dtype` whose gradient has dtype `gradient`.
 struct ParameterRig : Rig {
   ParameterRig(int64_t size, DType dtype, DType gradient)
-      : owner(backend, gradient), p("p", Shape{size}, {}, false) {
+      : p("p", Shape{size}, {}, false) {
     p.set_value(Tensor::zeros(backend, p.shape(), dtype));
-    p.attach(&tape, &owner);
+    p.set_tape(&tape);
+    p.set_gradient_memory([this, gradient] {
+      ++requests;
+      return Tensor::empty(backend, p.shape(), gradient);
+    });
   }
-  CountingOwner owner;
+  int requests = 0;  // for memory of a gradient
   Parameter p;
 };
 
-TEST_CASE("a parameter's gradient lies where its owner says, and adds up") {
+TEST_CASE("a parameter's gradient lies where it is told to, and adds up") {
   ParameterRig rig(3, DType::kF32, DType::kF32);
   rig.p.add_use();
   rig.p.add_use();
@@ -240,7 +229,7 @@ TEST_CASE("a parameter's gradient lies where its owner says, and adds up") {
   CHECK(rig.p.pending_uses() == 1);
   contribute(rig.p, 2);
   rig.p.end_gradient();
-  CHECK(rig.owner.calls == 1);
+  CHECK(rig.requests == 1);
   CHECK(rig.p.gradient().to_doubles() == Doubles{3.5, 3.5, 3.5});
   CHECK(error_of([&] { rig.p.end_gradient(); }) == "[parameter] p: more gradients than uses");
   rig.p.clear_gradient();
@@ -301,18 +290,38 @@ TEST_CASE("a gradient of an earlier pass counts when a later one adds to a bf16 
     contribute(rig.p, 1.25);
     rig.p.end_gradient();
   }
-  CHECK(rig.owner.calls == 1);
+  CHECK(rig.requests == 1);
   CHECK(rig.p.gradient().item() == 2.5);
 }
 
-TEST_CASE("a parameter without values or without an owner") {
+TEST_CASE("a gradient that is taken before its last contribution: what came, then what comes") {
+  for (const DType gradient : {DType::kF32, DType::kBF16}) {
+    ParameterRig rig(1, DType::kF32, gradient);
+    for (int i = 0; i < 3; ++i) rig.p.add_use();
+    for (const double piece : {1.0, 0.5}) {
+      contribute(rig.p, piece);
+      rig.p.end_gradient();
+    }
+    rig.p.settle_gradient();
+    CHECK(rig.p.gradient().item() == 1.5);
+    rig.p.leave_gradient();
+    CHECK_FALSE(rig.p.gradient().defined());
+    CHECK(rig.p.pending_uses() == 1);
+    contribute(rig.p, 4);
+    rig.p.end_gradient();
+    CHECK(rig.requests == 2);
+    CHECK(rig.p.gradient().item() == 4);
+  }
+}
+
+TEST_CASE("a parameter without values, or without memory for its gradient") {
   Rig rig;
   Parameter p("blocks.0.mlp.up.weight", Shape{1}, {}, false);
   CHECK(error_of([&] { p.value(); }) ==
         "[parameter] blocks.0.mlp.up.weight: has no values yet");
   CHECK_FALSE(p.recording());
   p.set_value(test::make_tensor(rig.backend, Shape{1}, DType::kBF16, {1}));
-  p.attach(&rig.tape, nullptr);
+  p.set_tape(&rig.tape);
   p.add_use();
   CHECK(p.begin_gradient().tensor.dtype() == DType::kF32);
   p.clear_gradient();

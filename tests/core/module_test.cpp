@@ -47,8 +47,8 @@ class Tree final : public Module {
 void attach(Tree& tree, Tape& tape) {
   for (Parameter* p : tree.parameters()) {
     p->set_value(test::random_tensor(tape.backend(), p->shape(), DType::kF64, 3));
-    p->attach(&tape, nullptr);
   }
+  tree.set_tape(&tape);
 }
 
 ModuleHooks logging(const std::string& name, Log& log) {

@@ -53,7 +53,7 @@ TEST_CASE("recompute: a frozen piece of a frozen input needs no gradient and no 
   Parameter frozen("frozen", Shape{4, 4}, {}, true), w("w", Shape{4, 4}, {}, true);
   for (Parameter* p : {&frozen, &w}) {
     p->set_value(test::random_tensor(backend, p->shape(), DType::kF32, 2));
-    p->attach(&tape, nullptr);
+    p->set_tape(&tape);
   }
   frozen.set_trainable(false);
   int runs = 0;
@@ -110,7 +110,7 @@ TEST_CASE("selective: keeps the results of products, not those of norms and acti
     Tape tape(backend);
     for (Parameter* p : {&gain, &up, &down}) {
       p->set_value(test::random_tensor(backend, p->shape(), DType::kF32, hash_name(p->name())));
-      p->attach(&tape, nullptr);
+      p->set_tape(&tape);
     }
     const test::Leaf x(tape, input);
     const size_t before = backend.ledger().usage().total_current;

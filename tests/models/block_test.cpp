@@ -128,8 +128,8 @@ TEST_CASE("block: recompute changes no bit of values and gradients and keeps onl
     Tape tape(rig.backend);
     for (Parameter* p : rig.block.parameters()) {
       p->set_value(test::random_tensor(rig.backend, p->shape(), DType::kF64, hash_name(p->name())));
-      p->attach(&tape, nullptr);
     }
+    rig.block.set_tape(&tape);
     const Shape shape = {2, 7, config.hidden};
     const Tensor dy = test::random_tensor(rig.backend, shape, DType::kF64, 2);
     const auto activations = [&] {

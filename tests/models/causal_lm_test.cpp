@@ -93,8 +93,8 @@ TEST_CASE("model: logits, loss and every gradient of Hugging Face folders in flo
       Tensor values = Tensor::empty(backend, Shape{p->numel()}, DType::kF64);
       fill(*p, 0, values);
       p->set_value(values.view(p->shape()));
-      p->attach(&tape, nullptr);
     }
+    model.set_tape(&tape);
     const Tensor tokens =
         Tensor::from_host(backend, Shape{rows, length}, reference.integers("input_ids"));
     const Padding padding(reference, config, backend);
@@ -135,8 +135,8 @@ struct Tiny {
     for (Parameter* p : model.parameters()) {
       const uint64_t seed = hash_name(p->name());
       p->set_value(test::random_tensor(backend, p->shape(), dtype, seed, -0.6, 0.6));
-      p->attach(tape, nullptr);
     }
+    model.set_tape(tape);
   }
   ForwardContext training() {
     return {.training = true, .dropout = {.seed = 3, .step = 2}, .samples = &samples};

@@ -35,7 +35,7 @@ struct Pass {
         values[i] = 0.5 * std::sin(1 + 0.7 * static_cast<double>(i) + 1.3 * static_cast<double>(t));
       }
       parameters[t]->set_value(Tensor::from_host(backend, parameters[t]->shape(), values));
-      parameters[t]->attach(&tape, nullptr);
+      parameters[t]->set_tape(&tape);
     }
     const std::vector<int32_t> ids = {1, 2, 4, 2, 0, 3};
     const Tensor labels = Tensor::from_host(backend, Shape{6}, shifted_labels(ids, 1, 6));

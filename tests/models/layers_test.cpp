@@ -50,8 +50,8 @@ std::map<std::string, Log> hooked_pass(const ModelConfig& config) {
   CausalLM model(config, backend, DType::kF32, 4);
   for (Parameter* p : model.parameters()) {
     p->set_value(test::random_tensor(backend, p->shape(), DType::kF32, hash_name(p->name())));
-    p->attach(&tape, nullptr);
   }
+  model.set_tape(&tape);
   std::map<std::string, Log> events;
   for (Module* module : model.modules()) {
     Log& log = events[module->name()];

@@ -88,8 +88,8 @@ TEST_CASE("lora: recompute replays the dropout of the terms, to the bit") {
     for (Parameter* p : tiny.model.parameters()) {
       const uint64_t seed = hash_name(p->name());
       p->set_value(test::random_tensor(tiny.backend, p->shape(), DType::kF32, seed, -0.6, 0.6));
-      p->attach(&tape, nullptr);
     }
+    tiny.model.set_tape(&tape);
     std::vector<std::vector<Doubles>> results;
     for (const RecomputeMode mode :
          {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFull}) {

@@ -55,7 +55,7 @@ void GradientCheck::add(const std::string& name, Shape shape, double low, double
   variable.tensor = Tensor::from_host(backend_, shape, variable.values);
   if (parameter) {
     parameter->set_value(variable.tensor);
-    parameter->attach(&tape_, nullptr);
+    parameter->set_tape(&tape_);
   }
   variables_.push_back(std::move(variable));
 }

@@ -209,8 +209,8 @@ void check_against_plain(const std::string& config_json, const Shapes& shapes, c
     Tensor values = Tensor::empty(backend, Shape{p->numel()}, DType::kF64);
     fill(*p, 0, values);
     p->set_value(values.view(p->shape()));
-    p->attach(&tape, nullptr);
   }
+  model.set_tape(&tape);
   CHECK(model.parameters().size() == shapes.size());
   const Shape shape = {batch.rows, batch.length};
   const Tensor tokens = Tensor::from_host(backend, shape, batch.tokens);

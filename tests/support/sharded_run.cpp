@@ -160,9 +160,10 @@ RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
   for (Parameter* parameter : module().parameters()) {
     if (spec_.frozen && spec_.frozen(*parameter)) parameter->set_trainable(false);
   }
+  module().set_tape(&tape_);
   const comm::WrapPolicy wrap =
       spec_.wrap ? spec_.wrap : comm::wrap_classes({subject_.block_class});
-  sharded_ = std::make_unique<comm::FullySharded>(module(), wrap, spec_.fsdp, tape_, world);
+  sharded_ = std::make_unique<comm::FullySharded>(module(), wrap, spec_.fsdp, *backend_, world);
   sharded_->initialise(models::from_scratch(17));
   clipper_.emplace(sharded_->optimizer_shards(), &sharded_->mesh().scalars(), spec_.clip_norm);
   optimizer_ = optim::make_optimizer(sharded_->optimizer_shards(), spec_.optimizer);

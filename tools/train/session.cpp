@@ -7,7 +7,7 @@
 
 #include <fnmatch.h>
 
-#include "comm/fsdp/scope.h"
+#include "core/scope.h"
 #include "models/key_bias.h"
 #include "models/names.h"
 #include "models/token_padding.h"
@@ -94,10 +94,11 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
     parameter->set_decay(options.decay == config::Decay::kAll ||
                          (options.decay == config::Decay::kMatrices && matrix));
   }
+  model_->set_tape(tape_.get());
   const comm::WrapPolicy wrap = wrap_of(options);
   const bool scaled = options.loss_scale.initial > 0;
   options_.fsdp.detect_overflow = scaled;
-  sharded_ = std::make_unique<comm::FullySharded>(*model_, wrap, options_.fsdp, *tape_,
+  sharded_ = std::make_unique<comm::FullySharded>(*model_, wrap, options_.fsdp, *backend_,
                                                   nccl_ ? *nccl_ : world);
   check_buffers(*model_, wrap, options_.fsdp, sharded_->mesh().shards());
   if (!options.training) return;
@@ -231,7 +232,7 @@ StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool tra
 void Session::update(StepHandle& handle, double learning_rate) {
   FSDP_CHECK(optimizer_ != nullptr, "[session] update: made without training");
   const PhaseScope phase(phases_, "optimizer");
-  const comm::Scope scope(*backend_, "optimizer");
+  const Scope scope(*backend_, "optimizer");
   using Landing = StepHandle::Landing;
   clipper_->measure(scaler_ ? &scaler_->scale() : nullptr,
                     scaler_ ? &sharded_->overflow() : nullptr);

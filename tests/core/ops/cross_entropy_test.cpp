@@ -121,7 +121,7 @@ TEST_CASE("cross entropy: one chunk, several chunks and the whole matrix agree i
       const test::Leaf h(tape, test::random_tensor(backend, Shape{rows, channels}, dtype, 1));
       Parameter w("w", Shape{vocabulary, channels}, {}, true);
       w.set_value(test::random_tensor(backend, w.shape(), dtype, 2));
-      w.attach(&tape, nullptr);
+      w.set_tape(&tape);
       const std::vector<int32_t> labels = labels_for(rows, vocabulary);
       const Tensor loss = ops::linear_cross_entropy(
           h.value(), w, Tensor::from_host(backend, Shape{rows}, labels), 0.5);
@@ -141,37 +141,25 @@ TEST_CASE("cross entropy: one chunk, several chunks and the whole matrix agree i
   }
 }
 
-// Gradients in bf16.
-class HalfOwner final : public GradientOwner {
- public:
-  explicit HalfOwner(Backend& backend) : backend_(backend) {}
-  Tensor gradient_memory(Parameter& parameter) override {
-    return Tensor::empty(backend_, parameter.shape(), DType::kBF16);
-  }
-
- private:
-  Backend& backend_;
-};
-
 TEST_CASE("cross entropy: several chunks of a bf16 weight gradient add up in f32") {
   cpu::CpuBackend backend;
   Tape tape(backend);
-  HalfOwner owner(backend);
   const int64_t rows = 600, channels = 5, vocabulary = 9;
   REQUIRE(rows > ops::head_chunk_rows(rows, vocabulary));
   const Tensor values = test::random_tensor(backend, Shape{rows, channels}, DType::kBF16, 1);
   const Tensor labels = Tensor::from_host(backend, Shape{rows}, labels_for(rows, vocabulary));
   Parameter w("w", Shape{vocabulary, channels}, {}, true);
   w.set_value(test::random_tensor(backend, w.shape(), DType::kBF16, 2));
-  const auto run = [&](GradientOwner* gradient_owner) {
+  w.set_tape(&tape);
+  const auto run = [&] {
     const test::Leaf h(tape, values);
-    w.attach(&tape, gradient_owner);
     tape.backward(ops::linear_cross_entropy(h.value(), w, labels, 1));
   };
-  run(nullptr);  // f32 gradient
+  run();  // f32 gradient
   const Doubles wide = w.gradient().to_doubles();
   w.clear_gradient();
-  run(&owner);
+  w.set_gradient_memory([&] { return Tensor::empty(backend, w.shape(), DType::kBF16); });
+  run();
   CHECK(w.gradient().dtype() == DType::kBF16);
   CHECK(w.gradient().to_doubles() == test::rounded(wide, DType::kBF16));
 }
@@ -212,7 +200,7 @@ TEST_CASE("cross entropy: ignored labels count nowhere; large logits stay finite
   const Tensor values = test::make_tensor(backend, Shape{3, 1}, DType::kF32, {1000, 1, -1000});
   Parameter w("w", Shape{2, 1}, {}, true);
   w.set_value(test::make_tensor(backend, Shape{2, 1}, DType::kF32, {1, -1}));
-  w.attach(&tape, nullptr);
+  w.set_tape(&tape);
   const auto run = [&](const std::vector<int32_t>& labels) {  // loss, then the gradient of h
     const test::Leaf h(tape, values);
     const Tensor loss =
@@ -233,7 +221,7 @@ TEST_CASE("cross entropy: without recording there is a loss and no gradient") {
   Tape tape(backend);
   Parameter w("w", Shape{5, 3}, {}, true);
   w.set_value(test::random_tensor(backend, w.shape(), DType::kF64, 2));
-  w.attach(&tape, nullptr);
+  w.set_tape(&tape);
   const Tensor h = test::random_tensor(backend, Shape{4, 3}, DType::kF64, 1);
   const Tensor labels = Tensor::from_host(backend, Shape{4}, labels_for(4, 5));
   const double recorded = ops::linear_cross_entropy(h, w, labels, 1).item();
@@ -279,7 +267,7 @@ TEST_CASE("cross entropy: the logits of one chunk are all that exists") {
   const test::Leaf h(tape, test::random_tensor(backend, Shape{rows, channels}, DType::kBF16, 1));
   Parameter w("w", Shape{vocabulary, channels}, {}, true);
   w.set_value(test::random_tensor(backend, w.shape(), DType::kBF16, 2));
-  w.attach(&tape, nullptr);
+  w.set_tape(&tape);
   const Tensor labels = Tensor::from_host(backend, Shape{rows}, labels_for(rows, vocabulary));
   const auto activation = static_cast<size_t>(MemoryCategory::kActivation);
   backend.ledger().reset_peak();
@@ -313,7 +301,7 @@ TEST_CASE("cross entropy: wrong use is named") {
         "[cross_entropy] head.weight: expected bf16, got f32");
   CHECK(loss_error(zeros(Shape{0, 2}, DType::kF32), zeros(Shape{0}, DType::kI32)) ==
         "[cross_entropy] rows: expected at least one, got (0, 2)");
-  w.attach(&tape, nullptr);
+  w.set_tape(&tape);
   const Tensor loss = ops::linear_cross_entropy(two, w, labels, 1);
   CHECK(error_of([&] { tape.backward(loss, zeros(Shape{}, DType::kF32)); }) ==
         "[cross_entropy] backward: its gradient was fixed in forward by gradient_scale; start "

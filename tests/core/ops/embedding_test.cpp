@@ -107,7 +107,7 @@ TEST_CASE("embedding: rows before the first position can be looked up and have n
   Parameter table("table", Shape{4, 5}, {}, true), positions("positions", Shape{6, 5}, {}, true);
   for (Parameter* p : {&table, &positions}) {
     p->set_value(test::random_tensor(backend, p->shape(), DType::kF64, 7));
-    p->attach(&tape, nullptr);
+    p->set_tape(&tape);
   }
   const Tensor ones = test::make_tensor(backend, Shape{1, 4, 5}, DType::kF64, Doubles(20, 1.0));
   Doubles expected(30);
@@ -161,7 +161,7 @@ TEST_CASE("embedding: unused rows have gradient zero, not what the memory held b
   Tape tape(backend);
   Parameter table("table", Shape{100, 32}, {}, true);
   table.set_value(test::random_tensor(backend, table.shape(), DType::kF32, 1));
-  table.attach(&tape, nullptr);
+  table.set_tape(&tape);
   const Tensor ones =
       test::make_tensor(backend, Shape{1, 1, 32}, DType::kF32, std::vector<double>(32, 1.0));
   for (int32_t token = 0; token < 3; ++token) {  // the allocator hands the same memory out again
@@ -183,7 +183,7 @@ TEST_CASE(
     Tape tape(backend);
     Parameter table("table", Shape{4, 2}, {}, true);
     table.set_value(test::random_tensor(backend, table.shape(), dtype, 1));
-    table.attach(&tape, nullptr);
+    table.set_tape(&tape);
     const Tensor dy = test::make_tensor(backend, Shape{2, 3, 2}, dtype,
                                         {1, 2, 3, 4, 5, 6,  //
                                          7, 8, 9, 1, 2, 3});

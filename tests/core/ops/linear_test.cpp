@@ -124,7 +124,7 @@ TEST_CASE("linear: bf16 gradients stay close to those in f64 and are as wide as 
     };
     Parameter w("w", Shape{7, 5}, {}, true);
     w.set_value(random(w.shape(), 2));
-    w.attach(&tape, nullptr);
+    w.set_tape(&tape);
     const test::Leaf x(tape, random(Shape{6, 5}, 1));
     tape.backward(ops::linear(x.value(), {.weight = w}, Activation::kGeluTanh),
                   random(Shape{6, 7}, 3));
@@ -143,7 +143,7 @@ TEST_CASE("linear: frozen parameters and inputs get no gradient and cost no prod
   Parameter w("w", Shape{4, 3}, {}, true), b("b", Shape{4}, {}, false);
   for (Parameter* p : {&w, &b}) {
     p->set_value(test::random_tensor(backend, p->shape(), DType::kF64, 2));
-    p->attach(&tape, nullptr);
+    p->set_tape(&tape);
   }
   const Tensor x = test::random_tensor(backend, Shape{5, 3}, DType::kF64, 1);
   const Tensor dy = test::random_tensor(backend, Shape{5, 4}, DType::kF64, 3);
@@ -164,7 +164,7 @@ TEST_CASE("linear: saves its input by reference, and the pre-activation when the
   Tape tape(backend);
   Parameter w("w", Shape{100, 64}, {}, true);
   w.set_value(test::random_tensor(backend, w.shape(), DType::kF32, 2));
-  w.attach(&tape, nullptr);
+  w.set_tape(&tape);
   const auto activations = [&] {
     return backend.ledger().usage().current[static_cast<size_t>(MemoryCategory::kActivation)];
   };

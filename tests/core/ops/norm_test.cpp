@@ -65,7 +65,7 @@ TEST_CASE("norm: the stream alone passes its gradient on; weights then have none
   Tape tape(backend);
   Parameter w("w", Shape{4}, {}, false);
   w.set_value(test::random_tensor(backend, w.shape(), DType::kF64, 1));
-  w.attach(&tape, nullptr);
+  w.set_tape(&tape);
   const test::Leaf x(tape, test::random_tensor(backend, Shape{2, 4}, DType::kF64, 2));
   const Tensor dy = test::random_tensor(backend, Shape{2, 4}, DType::kF64, 3);
   tape.backward(ops::norm(x.value(), Tensor(), {w}).stream, dy);
@@ -144,7 +144,7 @@ TEST_CASE("norm: saves the stream and one or two statistics per row") {
   Parameter w("w", Shape{64}, {}, false), b("b", Shape{64}, {}, false);
   for (Parameter* p : {&w, &b}) {
     p->set_value(test::random_tensor(backend, p->shape(), DType::kBF16, 2));
-    p->attach(&tape, nullptr);
+    p->set_tape(&tape);
   }
   const auto activations = [&] {
     return backend.ledger().usage().current[static_cast<size_t>(MemoryCategory::kActivation)];

@@ -5,7 +5,7 @@
 
 #include "core/backend.h"
 
-namespace fsdp::comm {
+namespace fsdp {
 
 class Scope {
  public:
@@ -21,4 +21,4 @@ class Scope {
   std::string before_;
 };
 
-}  // namespace fsdp::comm
+}  // namespace fsdp
