@@ -16,14 +16,14 @@ class KvCache;  // core/kv_cache.h
 
 // What a forward pass needs besides its input; the same for all modules of a pass.
 struct ForwardContext {
-  bool training = false;             // dropout on
-  DropoutKey dropout;                // seed, step, micro_step; modules add layer and site
-  const Tensor* samples = nullptr;   // (B), i64: global sample index per row; with dropout
-  const Tensor* key_bias = nullptr;  // instead of the model's own, where rows are padded; see
-                                     // AttentionArgs
+  bool training = false;              // dropout on
+  DropoutKey dropout;                 // seed, step, micro_step; modules add layer and site
+  const Tensor* samples = nullptr;    // (B), i64: global sample index per row; with dropout
+  const Tensor* key_bias = nullptr;   // instead of the model's own, where rows are padded; see
+                                      // AttentionArgs
   const Tensor* positions = nullptr;  // (B, T), i32: of every token; null: 0, 1, ... in every row
-  // Keys and values of the tokens before these, which are added to it; with positions, and not while
-  // recording.
+  // Keys and values of the tokens before these, which are added to it; with positions, and not
+  // while recording.
   KvCache* cache = nullptr;
 };
 

@@ -1,16 +1,6 @@
-// The schedule: which hook moves a unit along which edge of its two state machines, drawn in
-// unit_parameters.h and unit_gradients.h. In fully_sharded.h it is drawn over the blocks.
-//
-//                    its parameters                       its gradients
-//   pre_forward      SHARDED -> UNSHARDED     demand()
-//                    later units -> GATHERING prefetch()
-//   post_forward     UNSHARDED -> SHARDED     unless it keeps them, or is the root
-//   pre_backward     SHARDED -> UNSHARDED     demand()
-//                    the next one -> GATHERING prefetch()
-//   first gradient                                        NONE, REDUCED -> ACCUMULATING
-//   post_backward    UNSHARDED -> SHARDED                 ACCUMULATING -> REDUCED     reduce()
-//   finish_backward  the same for the root, and for units that did not notice their end
-//   finish_step      kept: UNSHARDED -> SHARDED           REDUCED -> NONE             clear()
+// Set-up, and the schedule: which hook moves a unit along which edge of its two state machines. The
+// machines are drawn in unit_parameters.h and unit_gradients.h, the schedule over the blocks in
+// fully_sharded.h. README.md has the table of all edges and of who takes them.
 #include "comm/fsdp/fully_sharded.h"
 
 #include <algorithm>
@@ -22,9 +12,182 @@ namespace {
 
 constexpr size_t kRoot = 0;
 
+MeshOptions checked_mesh(Communicator& world, const FsdpOptions& o) {
+  check_same_on_all(world, "options", texts_of(o));
+  check_options(o, world.size());
+  FSDP_CHECK(
+      !o.fixed_order || world.sums_in_rank_order(),
+      "fsdp.fixed_order: NCCL orders sums in its own way; expected a transport through the host");
+  return {.shard_size = shard_group_size(o, world.size()),
+          .separate_reduce = o.separate_reduce,
+          .reduce_over_all = o.fixed_order};
+}
+
 }  // namespace
 
+// ---------------------------------------------------------------------------- Set-up
+
+Unit::Unit(FsdpRuntime& runtime, const PlannedUnit& plan, const UnitPolicy& unit_policy)
+    : name(plan.name),
+      depth(plan.depth),
+      around(plan.around),
+      policy(unit_policy),
+      parameters(runtime, plan.name, plan.parameters, policy) {
+  if (const ParameterSegment* segment = parameters.trainable()) {
+    gradients.emplace(runtime, plan.name, policy, *segment);
+  }
+}
+
+FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptions& options,
+                           Backend& backend, Communicator& world)
+    : options_(options),
+      mesh_(world, checked_mesh(world, options)),
+      streams_(backend, options.masters, options.separate_reduce),
+      runtime_{.backend = backend, .mesh = mesh_, .streams = streams_} {
+  const std::vector<PlannedUnit> plan = plan_units(root, wrap);
+  // Before memory of different sizes is asked for.
+  check_same_on_all(mesh_.all_ranks(), "units", texts_of(plan));
+  const std::vector<UnitPolicy> policies =
+      unit_policies(options, plan, {mesh_.shards(), mesh_.replicas()});
+  order_.emplace(plan);
+  int64_t flags = 0;
+  int deepest = 0;
+  for (size_t i = 0; i < plan.size(); ++i) {
+    add_unit(plan[i], policies[i]);
+    present_begin_.push_back(flags);
+    const auto& gradients = units_[i]->gradients;
+    if (gradients) flags += static_cast<int64_t>(gradients->present().size());
+    deepest = std::max(deepest, plan[i].depth);
+  }
+  present_ = Tensor::zeros(backend, Shape{flags + 1}, DType::kI32, MemoryCategory::kOptimizerState);
+  runtime_.overflow = present_.slice(flags, Shape{});
+  flags_ = present_;
+  if (&masters() != &backend) {
+    flags_ =
+        Tensor::zeros(masters(), present_.shape(), DType::kI32, MemoryCategory::kOptimizerState);
+  }
+  overflow_ = flags_.slice(flags, Shape{});
+  for (int depth = 0; depth <= deepest; ++depth) make_arena(depth);
+}
+
+// Streams may still hold work that touches members; errors were reported where they were waited
+// for.
+FullySharded::~FullySharded() { streams_.drain(); }
+
+void FullySharded::add_unit(const PlannedUnit& plan, const UnitPolicy& policy) {
+  const size_t unit = units_.size();
+  units_.push_back(std::make_unique<Unit>(runtime_, plan, policy));
+  if (const ParameterSegment* segment = units_.back()->parameters.trainable()) {
+    const std::vector<FlatParameter>& parameters = segment->layout.parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      parameters[i].parameter->set_gradient_memory(
+          [this, unit, i] { return gradient_memory(unit, i); });
+    }
+  }
+  add_hooks(*plan.module, unit);
+}
+
+void FullySharded::add_hooks(Module& module, size_t unit) {
+  const DType own = units_[unit]->policy.param_dtype;
+  const DType around = units_[units_[unit]->around]->policy.param_dtype;
+  const bool casts = own != around;
+  module.set_hooks({.pre_forward = [this, unit] { pre_forward(unit); },
+                    .post_forward = [this, unit] { post_forward(unit); },
+                    .pre_backward = [this, unit] { pre_backward(unit); },
+                    .post_backward = unit == kRoot ? std::function<void()>()
+                                                   : [this, unit] { post_backward(unit); },
+                    .input_dtype = casts ? std::optional(own) : std::nullopt,
+                    .output_dtype = casts ? std::optional(around) : std::nullopt});
+}
+
+// Units of one depth that need buffers share them in rotation. The root, alone at its depth, has
+// one to itself: it lives through the whole step.
+void FullySharded::make_arena(int depth) {
+  std::vector<UnitParameters*> parameters;
+  std::vector<UnitGradients*> gradients;
+  size_t kept_here = 0;  // with release_arena: until the end of backward
+  for (const auto& unit : units_) {
+    if (unit->depth != depth) continue;
+    if (unit->parameters.arena_bytes() > 0) {
+      parameters.push_back(&unit->parameters);
+      kept_here += unit->policy.keeps_parameters;
+    }
+    if (unit->gradients && unit->gradients->arena_bytes() > 0) {
+      gradients.push_back(&*unit->gradients);
+    }
+  }
+  const auto share = [&](const auto& users, Communicator& group, size_t buffers,
+                         MemoryCategory category) {
+    size_t bytes = 0;
+    for (const auto* user : users) bytes = std::max(bytes, user->arena_bytes());
+    const auto lifetime = options_.release_arena ? BufferPool::Lifetime::kUntilGivenBack
+                                                 : BufferPool::Lifetime::kPool;
+    auto pool = std::make_unique<BufferPool>(group, backend(), std::min(users.size(), buffers),
+                                             bytes, category, lifetime);
+    for (size_t i = 0; i < users.size(); ++i) users[i]->use_pool(*pool, static_cast<int>(i));
+    return pool;
+  };
+  const size_t in_flight = static_cast<size_t>(options_.units_in_flight) + kept_here;
+  arenas_.push_back({.parameters = share(parameters, mesh_.gather(), in_flight,
+                                         MemoryCategory::kUnshardedParameter),
+                     .gradients = share(gradients, mesh_.reduce(), size_t{kGradientBuffers},
+                                        MemoryCategory::kGradient)});
+}
+
 // ---------------------------------------------------------------------------- Hooks
+
+// Recompute enters units again in backward, where the next forward is not what comes next.
+void FullySharded::pre_forward(size_t unit) {
+  if (unit == kRoot) in_backward_ = false;
+  backend().set_scope(units_[unit]->name);
+  if (!in_backward_) {
+    order_->begin_forward(unit);
+    ++units_[unit]->open_forwards;
+  }
+  demand(unit);
+  if (in_backward_) return;
+  for (int ahead = 1; ahead <= options_.forward_prefetch; ++ahead) {
+    const std::optional<size_t> next = order_->forward_after(unit, static_cast<size_t>(ahead));
+    if (!next) break;  // there may be fewer units than the depth
+    prefetch(next);
+  }
+}
+
+void FullySharded::post_forward(size_t unit) {
+  Unit& u = *units_[unit];
+  if (u.policy.reshards_after_forward) u.parameters.reshard_after_forward();
+  if (!in_backward_) order_->end_forward(unit);
+  backend().set_scope(units_[u.around]->name);
+}
+
+void FullySharded::pre_backward(size_t unit) {
+  in_backward_ = true;
+  backend().set_scope(units_[unit]->name);
+  order_->begin_backward(unit);
+  demand(unit);
+  if (options_.backward_prefetch == BackwardPrefetch::kPre) {
+    prefetch(order_->backward_next());
+  }
+}
+
+void FullySharded::post_backward(size_t unit) {
+  Unit& u = *units_[unit];
+  give_back_parameters(u);
+  if (options_.backward_prefetch == BackwardPrefetch::kPost) {
+    prefetch(order_->backward_next());
+  }
+  u.open_forwards = std::max(u.open_forwards - 1, 0);
+  if (u.gradients && u.open_forwards == 0 && !u.gradients->backward_pending()) reduce(u);
+  backend().set_scope(units_[u.around]->name);
+}
+
+// The first contribution to a parameter's gradient asks where to write.
+Tensor FullySharded::gradient_memory(size_t unit, size_t parameter) {
+  with_buffer(*units_[unit], &UnitGradients::accumulate);
+  return units_[unit]->gradients->memory_of(parameter);
+}
+
+// ---------------------------------------------------------------------------- Parameters
 
 // Unshards now. When no buffer is free, two kinds come back from units of the same depth, with
 // which this one shares them: those of prefetches that nobody used (a skipped block), and in
@@ -37,37 +200,12 @@ void FullySharded::demand(size_t unit) {
       const bool unused = other->parameters.state() == ParameterState::kGathering;
       if (in_backward_ || unused) other->parameters.reshard();
     }
-    parameters.unshard();
+    FSDP_CHECK(parameters.unshard(),
+               "[fsdp] unit {}: needed beside others that are in use, but no buffer of the arena "
+               "is free: units_in_flight: expected more than {}",
+               units_[unit]->name, options_.units_in_flight);
   }
   parameters.wait_unsharded();
-}
-
-// The first contribution to a parameter's gradient asks where to write.
-Tensor FullySharded::gradient_memory(size_t unit, size_t parameter) {
-  accumulate(*units_[unit]);
-  return units_[unit]->gradients->memory_of(parameter);
-}
-
-void FullySharded::accumulate(Unit& unit) {
-  if (unit.gradients->accumulate()) return;
-  free_gradient_buffers(unit.depth);
-  FSDP_CHECK(unit.gradients->accumulate(), "[fsdp] unit {}: no gradient buffer is free", unit.name);
-}
-
-// Buffers come back from units of the same depth whose gradients are complete. When there is none,
-// the unit that backward reached first gives up what it has so far.
-void FullySharded::free_gradient_buffers(int depth) {
-  const BufferPool& arena = *arenas_[static_cast<size_t>(depth)].gradients;
-  const auto borrows = [&](const Unit& unit) {
-    return unit.gradients && unit.gradients->borrows_from(arena);
-  };
-  for (const auto& unit : units_) {
-    const bool complete = unit->open_forwards == 0;
-    if (borrows(*unit) && complete && !unit->gradients->backward_pending()) reduce(*unit);
-  }
-  for (size_t i = units_.size(); i-- > 0 && arena.all_lent();) {
-    if (borrows(*units_[i])) units_[i]->gradients->reduce_part();
-  }
 }
 
 // A prefetch that finds no buffer is left to the moment of need.
@@ -75,77 +213,50 @@ void FullySharded::prefetch(std::optional<size_t> unit) {
   if (unit && *unit != kRoot) units_[*unit]->parameters.unshard();
 }
 
-// Recompute enters units again in backward, where the next forward is not what comes next.
-void FullySharded::pre_forward(size_t unit) {
-  if (unit == kRoot) in_backward_ = false;
-  backend().set_scope(units_[unit]->name);
-  if (!in_backward_) {
-    order_->begin_forward(unit);
-    ++units_[unit]->open_forwards;
-  }
-  demand(unit);
-  if (in_backward_) return;
-  for (int ahead = 1; ahead <= runtime_.options.forward_prefetch; ++ahead) {
-    const std::optional<size_t> next = order_->forward_after(unit, static_cast<size_t>(ahead));
-    if (!next) break;  // there may be fewer units than the depth
-    prefetch(next);
-  }
-}
-
-void FullySharded::post_forward(size_t unit) {
-  // The root is needed again at once in backward: it stays.
-  if (unit != kRoot && !kept(*units_[unit])) units_[unit]->parameters.reshard_after_forward();
-  if (!in_backward_) order_->end_forward(unit);
-  backend().set_scope(units_[units_[unit]->around]->name);
-}
-
-void FullySharded::pre_backward(size_t unit) {
-  in_backward_ = true;
-  backend().set_scope(units_[unit]->name);
-  order_->begin_backward(unit);
-  demand(unit);
-  if (runtime_.options.backward_prefetch == BackwardPrefetch::kPre) {
-    prefetch(order_->backward_next());
-  }
-}
-
-void FullySharded::post_backward(size_t unit) {
-  Unit& u = *units_[unit];
-  give_back_parameters(u);
-  if (runtime_.options.backward_prefetch == BackwardPrefetch::kPost) {
-    prefetch(order_->backward_next());
-  }
-  u.open_forwards = std::max(u.open_forwards - 1, 0);
-  if (u.gradients && u.open_forwards == 0 && !u.gradients->backward_pending()) reduce(u);
-  backend().set_scope(units_[u.around]->name);
-}
-
-bool FullySharded::kept(const Unit& unit) const {
-  return keeps_parameters(unit.options, mesh_->shards());
-}
-
 // After a backward: reshards, unless a strategy that keeps parameters has micro-steps to come.
 void FullySharded::give_back_parameters(Unit& unit) {
-  if (kept(unit) && !last_micro_step_) return;
+  if (unit.policy.keeps_parameters && !last_micro_step_) return;
   unit.parameters.reshard();
-  if (!options().release_arena || !last_micro_step_) return;
+  if (!options_.release_arena || !last_micro_step_) return;
   for (size_t i = 0; i < units_.size(); ++i) {
     const Unit& other = *units_[i];
-    const bool waits = other.depth == unit.depth && order_->comes_in_backward(i) &&
-                       other.parameters.state() == ParameterState::kSharded;
+    const bool waits =
+        other.depth == unit.depth && order_->comes_in_backward(i) && !other.parameters.has_values();
     if (waits) return;  // for one of these buffers
   }
   arenas_[static_cast<size_t>(unit.depth)].parameters->give_back();
 }
 
+// ---------------------------------------------------------------------------- Gradients
+
+// `take`: accumulate() or ready_to_reduce(), which say whether the unit has the buffer it needs.
+void FullySharded::with_buffer(Unit& unit, bool (UnitGradients::*take)()) {
+  UnitGradients& gradients = *unit.gradients;
+  if ((gradients.*take)()) return;
+  free_gradient_buffers(unit.depth);
+  FSDP_CHECK((gradients.*take)(), "[fsdp] unit {}: no gradient buffer is free", unit.name);
+}
+
 void FullySharded::reduce(Unit& unit) {
-  if (!unit.gradients || (!last_micro_step_ && reduces_last(options()))) return;
-  if (!unit.gradients->ready_to_reduce()) {
-    free_gradient_buffers(unit.depth);
-    FSDP_CHECK(unit.gradients->ready_to_reduce(), "[fsdp] unit {}: no gradient buffer is free",
-               unit.name);
-  }
+  if (!unit.gradients || (unit.policy.reduces_last && !last_micro_step_)) return;
+  with_buffer(unit, &UnitGradients::ready_to_reduce);
   unit.gradients->reduce(last_micro_step_);
+}
+
+// Buffers come back from units of the same depth whose gradients are complete. When there is none,
+// the unit that backward reached first gives up what it has so far.
+void FullySharded::free_gradient_buffers(int depth) {
+  const BufferPool& arena = *arenas_[static_cast<size_t>(depth)].gradients;
+  const auto holds_buffer = [&](const Unit& unit) {
+    return unit.depth == depth && unit.gradients && unit.gradients->holds_buffer();
+  };
+  for (const auto& unit : units_) {
+    const bool complete = unit->open_forwards == 0;
+    if (holds_buffer(*unit) && complete && !unit->gradients->backward_pending()) reduce(*unit);
+  }
+  for (size_t i = units_.size(); i-- > 0 && arena.all_lent();) {
+    if (holds_buffer(*units_[i])) units_[i]->gradients->reduce_part();
+  }
 }
 
 // ---------------------------------------------------------------------------- Step
@@ -153,9 +264,14 @@ void FullySharded::reduce(Unit& unit) {
 void FullySharded::finish_backward() {
   in_backward_ = false;
   for (size_t i = units_.size(); i-- > 0;) {
-    units_[i]->open_forwards = 0;
-    reduce(*units_[i]);
-    give_back_parameters(*units_[i]);
+    Unit& unit = *units_[i];
+    unit.open_forwards = 0;
+    // Nothing came in the last micro-step, with which the replicas would have been averaged.
+    const bool zeros =
+        last_micro_step_ && unit.gradients && unit.gradients->state() == GradientState::kScattered;
+    if (zeros) with_buffer(unit, &UnitGradients::accumulate);
+    reduce(unit);
+    give_back_parameters(unit);
   }
   order_->end_backward();
   backend().set_scope("");
@@ -163,14 +279,9 @@ void FullySharded::finish_backward() {
   check_same_order();
   share_present_flags();
   for (const auto& unit : units_) {
-    if (!unit->gradients) continue;
-    if (unit->gradients->replicas_differ()) {
-      accumulate(*unit);
-      reduce(*unit);
-    }
-    unit->gradients->complete();
+    if (unit->gradients) unit->gradients->hand_to_optimizer();
   }
-  for (const Arena& arena : arenas_) arena.give_back();
+  give_back_arenas();
 }
 
 // Once, on the host, which has only enqueued the step so far: ranks that are out of step are told
@@ -178,11 +289,8 @@ void FullySharded::finish_backward() {
 void FullySharded::check_same_order() {
   if (order_checked_) return;
   order_checked_ = true;
-  std::vector<const Communicator*> groups = {&mesh_->gather(), &mesh_->across_replicas()};
-  if (mesh_->separate_reduce()) groups.push_back(&mesh_->reduce());
-  for (const auto& [size, group] : inner_) groups.push_back(group.get());
-  if (everyone_) groups.push_back(everyone_.get());
-  check_same_on_all(*world_, "collectives in the first step", order_of_calls(groups));
+  check_same_on_all(mesh_.all_ranks(), "collectives in the first step",
+                    order_of_calls(mesh_.of_a_step()));
 }
 
 void FullySharded::share_present_flags() {
@@ -193,10 +301,11 @@ void FullySharded::share_present_flags() {
     flags.insert(flags.end(), present.begin(), present.end());
   }
   if (flags.empty()) return;
-  if (options().absent_is_zero) std::fill(flags.begin(), flags.end(), 1);
+  if (options_.absent_is_zero) std::fill(flags.begin(), flags.end(), 1);
   const auto count = static_cast<int64_t>(flags.size());
   present_.slice(0, Shape{count}).write(flags.data());
-  world_->all_reduce(backend().compute_stream(), present_, ReduceOp::kMax);
+  mesh_.all_ranks().all_reduce(backend().compute_stream(), present_, ReduceOp::kMax);
+  if (&flags_.backend() != &backend()) copy_in_order(backend(), present_, flags_);
 }
 
 std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
@@ -208,12 +317,12 @@ std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
     const auto flags = static_cast<int64_t>(segment.layout.parameters().size());
     shards.push_back({.name = unit.name,
                       .layout = segment.layout,
-                      .index = mesh_->shard_index(),
+                      .index = mesh_.shard_index(),
                       .master = segment.master,
-                      .gradient = unit.gradients->shard(),
-                      .copy = unit.parameters.rounds_by_chance() ? Tensor() : segment.copy,
-                      .present = present_.slice(present_begin_[i], Shape{flags}),
-                      .norm_by_blocks = options().fixed_order});
+                      .gradient = unit.gradients->shard_for_optimizer(),
+                      .copy = unit.policy.rounding_seed ? Tensor() : segment.narrow_master,
+                      .present = flags_.slice(present_begin_[i], Shape{flags}),
+                      .norm_by_blocks = options_.fixed_order});
   }
   return shards;
 }
@@ -221,19 +330,37 @@ std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
 void FullySharded::finish_step() {
   ++runtime_.updates;
   for (const auto& unit : units_) {
-    if (unit->parameters.rounds_by_chance()) unit->parameters.master_changed();
-  }
-  runtime_.parameters_updated = backend().record(backend().compute_stream());
-  for (const auto& unit : units_) {
+    if (unit->policy.rounding_seed) unit->parameters.refresh_narrow_master();
     if (unit->gradients) unit->gradients->clear();
-    unit->parameters.mark_updated();
   }
+  expire_parameters();
   clear_overflow();
+}
+
+void FullySharded::masters_written() {
+  for (const auto& unit : units_) unit->parameters.refresh_narrow_master();
+  expire_parameters();
+}
+
+void FullySharded::expire_parameters() {
+  Stream& compute = backend().compute_stream();
+  if (&masters() != &backend()) {
+    backend().wait(compute, masters().record(masters().compute_stream()));
+  }
+  runtime_.parameters_updated = backend().record(compute);
+  for (const auto& unit : units_) unit->parameters.expire();
 }
 
 void FullySharded::clear_overflow() {
   backend().fill_zero(backend().compute_stream(), runtime_.overflow.data(),
                       runtime_.overflow.bytes());
+}
+
+void FullySharded::give_back_arenas() {
+  for (const Arena& arena : arenas_) {
+    arena.parameters->give_back();
+    arena.gradients->give_back();
+  }
 }
 
 void FullySharded::reset() {
@@ -243,24 +370,13 @@ void FullySharded::reset() {
     unit->open_forwards = 0;
     unit->parameters.reshard();
   }
-  for (const Arena& arena : arenas_) arena.give_back();
+  give_back_arenas();
   clear_overflow();
   backend().set_scope("");
 }
 
-void FullySharded::drain_streams() {
-  for (Stream* stream : {&backend().compute_stream(), gather_stream_.get(), reduce_stream_.get(),
-                         replica_stream_.get()}) {
-    if (!stream) continue;
-    try {
-      backend().synchronize(*stream);
-    } catch (const Error&) {
-    }
-  }
-}
-
 void FullySharded::recover() {
-  drain_streams();
+  streams_.drain();
   // Nothing is left to wait for, and an event of the step that threw would pass its error on.
   for (const Arena& arena : arenas_) {
     arena.parameters->forget_events();
@@ -272,7 +388,7 @@ void FullySharded::recover() {
   }
   reset();
   // The gather behind a resident value may have been skipped.
-  for (const auto& unit : units_) unit->parameters.mark_updated();
+  for (const auto& unit : units_) unit->parameters.expire();
   runtime_.parameters_updated = nullptr;
 }
 

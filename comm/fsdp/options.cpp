@@ -1,7 +1,13 @@
-// The rules; contract: options.h.
+// The rules that lead from the options to what a unit does.
 #include "comm/fsdp/options.h"
 
 #include <array>
+#include <cmath>
+
+#include <fnmatch.h>
+
+#include "comm/fsdp/plan.h"
+#include "core/flat_layout.h"
 
 namespace fsdp::comm {
 
@@ -42,6 +48,14 @@ int shard_group_size(const FsdpOptions& options, int world) {
   return options.shard_size;
 }
 
+GroupSizes group_sizes(const FsdpOptions& options, int world) {
+  const int shards = shard_group_size(options, world);
+  return {shards, world / shards};
+}
+
+namespace {
+
+// Ranks that keep what forward gathered between them (hpZ); 0: none do.
 int inner_group_size(const FsdpOptions& options, int shards) {
   const int size = options.reshard_group_size;
   if (size == 0 || shards == 1) return 0;  // one rank tries out what several will run
@@ -49,8 +63,10 @@ int inner_group_size(const FsdpOptions& options, int shards) {
       size > 0 && shards % size == 0,
       "fsdp.reshard_group_size: expected a divisor of the ranks of a shard group, {}, got {}",
       shards, size);
-  return size == shards || keeps_parameters(options, shards) ? 0 : size;
+  return size == shards ? 0 : size;
 }
+
+}  // namespace
 
 void check_options(const FsdpOptions& options, int world) {
   const int shards = shard_group_size(options, world);
@@ -67,23 +83,47 @@ void check_options(const FsdpOptions& options, int world) {
              options.units_in_flight);
 }
 
+namespace {
+
+std::string text_of(const std::optional<bool>& choice) {
+  return choice ? *choice ? "true" : "false" : "default";
+}
+
+template <typename T>
+std::string text_of(const std::optional<T>& choice, std::string_view absent) {
+  return choice ? fmt::format("{}", *choice) : std::string(absent);
+}
+
+std::string text_of(const std::optional<DType>& dtype) {
+  return dtype ? std::string(name_of(*dtype)) : "default";
+}
+
+std::string text_of(const UnitOverride& unit) {
+  return fmt::format(
+      "unit {}: strategy {}, reshard_after_forward {}, reshard_group_size {}, param_dtype {}, "
+      "reduce_dtype {}",
+      unit.match, unit.strategy ? choice_name(*unit.strategy) : "default",
+      text_of(unit.reshard_after_forward), text_of(unit.reshard_group_size, "default"),
+      text_of(unit.param_dtype), text_of(unit.reduce_dtype));
+}
+
+}  // namespace
+
 std::vector<std::string> texts_of(const FsdpOptions& options) {
-  // All of them by name: one more does not compile until it is told to the other ranks.
+  // Every member by name: a new option does not compile until this list has it.
   const auto& [strategy, shard_size, reshard_after_forward, reshard_group_size, param_dtype,
                reduce_dtype, divide_factor, force_sum, split_division, forward_prefetch,
                backward_prefetch, units_in_flight, separate_reduce, release_arena, accumulation,
-               micro_steps, absent_is_zero, detect_overflow, fixed_order, rounding_seed, units] =
-      options;
-  return {
+               micro_steps, absent_is_zero, detect_overflow, fixed_order, rounding_seed, masters,
+               units] = options;
+  std::vector<std::string> texts = {
       fmt::format("strategy {}", choice_name(strategy)),
       fmt::format("shard_size {}", shard_size),
-      fmt::format("reshard_after_forward {}",
-                  reshard_after_forward ? *reshard_after_forward ? "true" : "false" : "default"),
+      fmt::format("reshard_after_forward {}", text_of(reshard_after_forward)),
       fmt::format("reshard_group_size {}", reshard_group_size),
       fmt::format("param_dtype {}", name_of(param_dtype)),
       fmt::format("reduce_dtype {}", name_of(reduce_dtype)),
-      fmt::format("divide_factor {}",
-                  divide_factor ? fmt::format("{}", *divide_factor) : "default"),
+      fmt::format("divide_factor {}", text_of(divide_factor, "default")),
       fmt::format("force_sum {}", force_sum),
       fmt::format("split_division {}", split_division),
       fmt::format("forward_prefetch {}", forward_prefetch),
@@ -96,26 +136,147 @@ std::vector<std::string> texts_of(const FsdpOptions& options) {
       fmt::format("absent_is_zero {}", absent_is_zero),
       fmt::format("detect_overflow {}", detect_overflow),
       fmt::format("fixed_order {}", fixed_order),
-      fmt::format("rounding_seed {}", rounding_seed ? fmt::format("{}", *rounding_seed) : "none"),
+      fmt::format("rounding_seed {}", text_of(rounding_seed, "none")),
+      fmt::format("masters {}", masters ? masters->name() : "default"),
   };
+  for (const UnitOverride& unit : units) texts.push_back(text_of(unit));
+  return texts;
 }
 
-bool keeps_parameters(const FsdpOptions& options, int shards) {
-  const bool gives_back =
-      options.strategy == Strategy::kFullShard || options.strategy == Strategy::kHybridShard;
-  return shards == 1 || !options.reshard_after_forward.value_or(gives_back);
+GradientDivision gradient_division(const FsdpOptions& options, GroupSizes groups) {
+  const double divisor = options.divide_factor.value_or(groups.shards * groups.replicas);
+  FSDP_CHECK(divisor > 0, "[fsdp] divide factor: expected a positive number, got {}", divisor);
+  const bool wide_range =
+      options.reduce_dtype == DType::kF32 || options.reduce_dtype == DType::kBF16;
+  if (wide_range && !options.split_division) {
+    if (options.force_sum) return {.after = divisor};
+    if (!options.divide_factor) return {.op = ReduceOp::kAverage, .replica_op = ReduceOp::kAverage};
+    if (divisor == groups.shards) return {.op = ReduceOp::kAverage};
+    return {.before = divisor};
+  }
+  double before = 1;
+  while (std::fmod(divisor, before) == 0 && divisor / before > before) before *= 2;
+  return {.before = before, .after = divisor / before};
 }
 
-bool resident_parameters(const FsdpOptions& options, int shards) {
-  return shards == 1 || (keeps_parameters(options, shards) && !options.release_arena);
+// ---------------------------------------------------------------------------- Of one unit
+
+UnitPolicy unit_policy(const FsdpOptions& o, GroupSizes groups, bool is_root) {
+  const bool sharded = groups.shards > 1;  // a part is not the whole
+  const bool gives_back = o.reshard_after_forward.value_or(o.strategy == Strategy::kFullShard ||
+                                                           o.strategy == Strategy::kHybridShard);
+  UnitPolicy p = {.param_dtype = o.param_dtype,
+                  .master_dtype = accumulation_dtype(o.param_dtype),
+                  .reduce_dtype = o.reduce_dtype,
+                  .detects_overflow = o.detect_overflow,
+                  .masters = o.masters,
+                  .releases_memory = o.release_arena,
+                  .alignment = o.fixed_order ? kNormBlock : kFlatAlignment};
+  if (p.param_dtype == DType::kBF16) p.rounding_seed = o.rounding_seed;
+
+  p.keeps_parameters = !sharded || !gives_back;
+  p.resident = !sharded || (p.keeps_parameters && !o.release_arena);
+  p.reshards_after_forward = !p.keeps_parameters && !is_root;
+  if (p.reshards_after_forward) p.inner_group = inner_group_size(o, groups.shards);
+
+  p.reduces_last = o.micro_steps > 1 && o.accumulation == Accumulation::kReduceLast;
+  p.gradient_dtype = p.reduces_last ? p.master_dtype : p.reduce_dtype;
+  p.keeps_gradients = !sharded || o.strategy == Strategy::kShardOptimizer || p.reduces_last;
+  // One buffer for both only where a step reduces once, and in the dtype of the result.
+  p.averages_in_place = !sharded && p.reduce_dtype == p.master_dtype &&
+                        p.gradient_dtype == p.master_dtype &&
+                        (o.micro_steps == 1 || p.reduces_last);
+  p.defers_replicas = groups.replicas > 1 && o.accumulation == Accumulation::kReduceScatterEach;
+  p.reduces_over_all = o.fixed_order && sharded && groups.replicas > 1;
+  p.division = gradient_division(
+      o, p.reduces_over_all ? GroupSizes{.shards = groups.shards * groups.replicas} : groups);
+  return p;
 }
 
-bool keeps_gradients(const FsdpOptions& options, int shards) {
-  return shards == 1 || options.strategy == Strategy::kShardOptimizer || reduces_last(options);
+namespace {
+
+bool matches(const UnitOverride& override, const PlannedUnit& unit) {
+  const auto like = [&](const std::string& text) {
+    return ::fnmatch(override.match.c_str(), text.c_str(), 0) == 0;
+  };
+  return like(unit.name) || like(unit.module->class_name());
 }
 
-bool reduces_last(const FsdpOptions& options) {
-  return options.micro_steps > 1 && options.accumulation == Accumulation::kReduceLast;
+// How its errors begin.
+std::string prefix(const UnitOverride& override) {
+  return (override.place.empty() ? "" : override.place + ": ") + "fsdp.units: ";
+}
+
+[[noreturn]] void refuse_unmatched(const UnitOverride& override,
+                                   const std::vector<PlannedUnit>& units) {
+  std::vector<std::string> names;
+  for (const PlannedUnit& unit : units) {
+    names.push_back(fmt::format("{} ({})", unit.name, unit.module->class_name()));
+  }
+  fail("{}no unit matches \"{}\"; there are {}", prefix(override), override.match,
+       fmt::join(names, ", "));
+}
+
+void check_override(const UnitOverride& override, const FsdpOptions& all, int shards) {
+  const Strategy strategy = override.strategy.value_or(all.strategy);
+  FSDP_CHECK(is_hybrid(strategy) == is_hybrid(all.strategy) &&
+                 (strategy == Strategy::kNoShard) == (all.strategy == Strategy::kNoShard),
+             "{}{}: strategy: expected one that shards over the same groups of ranks as "
+             "fsdp.strategy does",
+             prefix(override), override.match);
+  FSDP_CHECK(all.strategy != Strategy::kNoShard ||
+                 (!override.reshard_after_forward && !override.reshard_group_size),
+             "{}{}: no_shard gives nothing back; expected no reshard_after_forward and "
+             "no reshard_group_size",
+             prefix(override), override.match);
+  const int group = override.reshard_group_size.value_or(0);
+  FSDP_CHECK(
+      group == 0 || shards == 1 || (group > 0 && shards % group == 0),
+      "{}{}: reshard_group_size: expected a divisor of the ranks of a shard group, {}, got {}",
+      prefix(override), override.match, shards, group);
+  const DType wide = accumulation_dtype(all.param_dtype);
+  for (const auto& [key, dtype] : {std::pair{"param_dtype", override.param_dtype},
+                                   std::pair{"reduce_dtype", override.reduce_dtype}}) {
+    FSDP_CHECK(!dtype || accumulation_dtype(*dtype) == wide,
+               "{}{}: {}: expected a dtype that accumulates in {} as the others do, got "
+               "{}",
+               prefix(override), override.match, key, name_of(wide), name_of(*dtype));
+  }
+}
+
+template <typename T, typename Option>
+void take(const std::optional<T>& given, Option& option) {
+  if (given) option = *given;
+}
+
+void apply(const UnitOverride& override, FsdpOptions& options) {
+  take(override.strategy, options.strategy);
+  take(override.reshard_after_forward, options.reshard_after_forward);
+  take(override.reshard_group_size, options.reshard_group_size);
+  take(override.param_dtype, options.param_dtype);
+  take(override.reduce_dtype, options.reduce_dtype);
+}
+
+}  // namespace
+
+std::vector<UnitPolicy> unit_policies(const FsdpOptions& options,
+                                      const std::vector<PlannedUnit>& units, GroupSizes groups) {
+  std::vector<FsdpOptions> own(units.size(), options);
+  for (const UnitOverride& override : options.units) {
+    check_override(override, options, groups.shards);
+    bool found = false;
+    for (size_t i = 0; i < units.size(); ++i) {
+      if (!matches(override, units[i])) continue;
+      found = true;
+      apply(override, own[i]);
+    }
+    if (!found) refuse_unmatched(override, units);
+  }
+  std::vector<UnitPolicy> policies;
+  for (size_t i = 0; i < units.size(); ++i) {
+    policies.push_back(unit_policy(own[i], groups, units[i].depth == 0));
+  }
+  return policies;
 }
 
 }  // namespace fsdp::comm

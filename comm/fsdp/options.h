@@ -1,5 +1,6 @@
-// The knobs of fully sharded data parallel training, and the rules that follow from them. Each rule
-// is said here once; the sharding layer, its memory formula and its timeline ask for it.
+// The knobs of fully sharded data parallel training (FsdpOptions), and what they come to for one
+// unit (UnitPolicy). The rules that lead from the one to the other stand in options.cpp, once: the
+// sharding layer, its memory formula and its timeline all ask for the policy.
 #pragma once
 
 #include <optional>
@@ -10,6 +11,8 @@
 #include "core/dtype.h"
 
 namespace fsdp::comm {
+
+struct PlannedUnit;  // comm/fsdp/plan.h
 
 // What is sharded over the shard group. Across replica groups everything is replicated.
 enum class Strategy : uint8_t {
@@ -89,7 +92,11 @@ struct FsdpOptions {
   // to nearest. See [Note: rounding by chance] in unit_parameters.h.
   std::optional<uint64_t> rounding_seed = std::nullopt;
 
-  std::vector<UnitOverride> units = {};  // later ones over earlier ones; see unit_options.h
+  // The backend that holds the masters, and with them the optimizer's state; null: the one that
+  // computes. It outlives the model. See [Note: masters elsewhere] in runtime.h.
+  Backend* masters = nullptr;
+
+  std::vector<UnitOverride> units = {};  // later ones over earlier ones
   bool operator==(const FsdpOptions&) const = default;
 };
 
@@ -103,20 +110,80 @@ bool is_hybrid(Strategy strategy);  // shard groups that are replicas of each ot
 // Ranks of a shard group of `world` ranks. Error, "fsdp.shard_size: ...", when there are no groups
 // of that size.
 int shard_group_size(const FsdpOptions& options, int world);
-// Ranks that keep the parameters between them from forward to backward (hpZ); 0: none do. Error,
-// "fsdp.reshard_group_size: ...", when a shard group has no groups of that size.
-int inner_group_size(const FsdpOptions& options, int shards);
-// These two, and what else does not fit together; errors begin with "fsdp." and the option's name.
+struct GroupSizes {
+  int shards = 1;    // ranks of a shard group
+  int replicas = 1;  // shard groups
+};
+GroupSizes group_sizes(const FsdpOptions& options, int world);
+// Everything that does not fit together; errors begin with "fsdp." and the option's name.
 void check_options(const FsdpOptions& options, int world);
 
-// One "name value" for each, but for `units`: they are in the options of every unit. For ranks to
-// compare: those that disagree would form groups that fit by chance and train something else.
+// One "name value" for each. For ranks to compare: ranks that disagree would form groups that fit
+// by chance and train something else.
 std::vector<std::string> texts_of(const FsdpOptions& options);
 
-// What every rank holds whole instead of its part, with `shards` ranks in a shard group.
-bool keeps_parameters(const FsdpOptions& options, int shards);     // also while they are not used
-bool resident_parameters(const FsdpOptions& options, int shards);  // the same, between steps too
-bool keeps_gradients(const FsdpOptions& options, int shards);      // until the optimizer's step
-bool reduces_last(const FsdpOptions& options);  // micro-steps add up before any reduction
+// Where the division of a gradient average happens: gradient /= before; reduce with `op` over the
+// shards, then with `replica_op` over the replicas; result /= after.
+struct GradientDivision {
+  double before = 1;
+  double after = 1;
+  ReduceOp op = ReduceOp::kSum;
+  ReduceOp replica_op = ReduceOp::kSum;
+  bool operator==(const GradientDivision&) const = default;
+};
+
+// f32, bf16: the collectives average; with a divide_factor they average over the shards if it is
+// their number, else the terms are divided before the sum. f16 and f64: the divisor is split around
+// the sum, about sqrt each way, so that neither the terms underflow nor the sum overflows. Source:
+// PyTorch FSDP2, _fsdp_collectives.py `_get_gradient_divide_factors`, and FSDP1's default_hooks.py.
+// One difference: PyTorch's collective (NCCL's PREMUL_SUM) multiplies the terms by the rounded
+// 1 / factor; here they are divided. That is the same for powers of two, else one rounding less.
+GradientDivision gradient_division(const FsdpOptions& options, GroupSizes groups);
+
+// What one unit does, decided once, when it is set up.
+struct UnitPolicy {
+  // ---- Parameters ----
+  DType param_dtype = DType::kF32;                       // unsharded, in compute and in gathers
+  DType master_dtype = DType::kF32;                      // of trainable shards; frozen: param_dtype
+  std::optional<uint64_t> rounding_seed = std::nullopt;  // masters are rounded by chance; see above
+  // How long a unit stays unsharded. The root is always kept from forward to backward.
+  bool reshards_after_forward = false;
+  bool keeps_parameters = false;  // over all micro-steps of a step
+  bool resident = false;          // over all steps, in memory of its own: no buffer of the arena
+  int inner_group = 0;  // ranks that keep what forward gathered between them (hpZ); 0: none do
+
+  // ---- Gradients ----
+  DType gradient_dtype = DType::kF32;  // unsharded
+  DType reduce_dtype = DType::kF32;    // in collectives
+  bool keeps_gradients = false;    // unsharded, until the optimizer's step, in memory of its own
+  bool averages_in_place = false;  // the unsharded gradients become the shard: one buffer
+  bool reduces_last = false;       // micro-steps add up before any reduction
+  bool defers_replicas = false;    // micro-steps before the last only reduce-scatter
+  bool reduces_over_all = false;   // one sum over all ranks, in their order: fixed_order
+  GradientDivision division = {};
+  bool detects_overflow = false;
+
+  // ---- Memory ----
+  Backend* masters = nullptr;    // null: the backend that computes
+  bool releases_memory = false;  // what a step needs no more is given back: release_arena
+  int64_t alignment = 0;         // of parameters in the flat buffer, elements
+
+  bool operator==(const UnitPolicy&) const = default;
+};
+
+// Of a unit without overrides.
+UnitPolicy unit_policy(const FsdpOptions& options, GroupSizes groups, bool is_root);
+
+// One for each unit of a plan, with the overrides that match it. Parameters and gradients may be
+// kept or given back by each unit as it likes, since all of them are sharded over the same groups.
+// Other groups for one unit are refused: the norm of the gradients and the agreement on overflow
+// ask one mesh, and replicas of a single unit would count several times. A unit that computes in
+// another dtype than the unit around it casts the activations that enter it to its param_dtype and
+// those that leave it back (core/module.h); gradients take the same way. Masters are in the
+// accumulation dtype of all units, as are position tables.
+// Error, "run.yaml:7: fsdp.units: ...", when an override matches no unit (lists those there are) or
+// asks for what a single unit cannot have.
+std::vector<UnitPolicy> unit_policies(const FsdpOptions& options,
+                                      const std::vector<PlannedUnit>& units, GroupSizes groups);
 
 }  // namespace fsdp::comm

@@ -1,10 +1,91 @@
-// Assignment of parameters to units.
+// Walks over the module tree, assignment of parameters to units, and the record of a pass.
 #include "comm/fsdp/plan.h"
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+
+#include "core/nearest.h"
 
 namespace fsdp::comm {
+
+// ---------------------------------------------------------------------------- Wrap policies
+
+WrapPolicy wrap_nothing() {
+  return [](Module&) { return std::set<const Module*>(); };
+}
+
+WrapPolicy wrap_where(std::function<bool(const Module&)> predicate) {
+  return [predicate = std::move(predicate)](Module& root) {
+    std::set<const Module*> wrapped;
+    for (const Module* module : root.modules()) {
+      if (module != &root && predicate(*module)) wrapped.insert(module);
+    }
+    return wrapped;
+  };
+}
+
+namespace {
+
+[[noreturn]] void unknown_class(Module& root, const std::string& name) {
+  std::set<std::string> known;
+  for (const Module* module : root.modules()) known.insert(module->class_name());
+  std::vector<std::string> names(known.begin(), known.end());
+  std::stable_sort(names.begin(), names.end(), [&](const auto& a, const auto& b) {
+    return edit_distance(name, a) < edit_distance(name, b);
+  });
+  fail("[fsdp] wrap policy: no module of class '{}'; this model has {}", name,
+       fmt::join(names, ", "));
+}
+
+}  // namespace
+
+WrapPolicy wrap_classes(std::vector<std::string> class_names) {
+  return [class_names = std::move(class_names)](Module& root) {
+    for (const std::string& name : class_names) {
+      const std::vector<Module*> modules = root.modules();
+      if (std::none_of(modules.begin(), modules.end(),
+                       [&](const Module* m) { return m->class_name() == name; })) {
+        unknown_class(root, name);
+      }
+    }
+    return wrap_where([&](const Module& module) {
+      return std::find(class_names.begin(), class_names.end(), module.class_name()) !=
+             class_names.end();
+    })(root);
+  };
+}
+
+namespace {
+
+// Returns how many of `module`'s parameters are in units now.
+int64_t wrap_large(const Module& module, int64_t min_num_params, std::set<const Module*>& wrapped) {
+  int64_t numel = 0, taken = 0;
+  for (const Parameter* parameter : module.parameters()) numel += parameter->numel();
+  if (numel < min_num_params) return 0;
+  for (const Module* child : module.children()) {
+    taken += wrap_large(*child, min_num_params, wrapped);
+  }
+  const bool container = module.class_name() == "ModuleList" || module.class_name() == "ModuleDict";
+  if (container || numel - taken < min_num_params) return taken;
+  wrapped.insert(&module);
+  return numel;
+}
+
+}  // namespace
+
+WrapPolicy wrap_by_size(int64_t min_num_params) {
+  FSDP_CHECK(min_num_params > 0, "[fsdp] min_num_params: expected a positive number, got {}",
+             min_num_params);
+  return [min_num_params](Module& root) {
+    std::set<const Module*> wrapped;
+    for (const Module* child : root.children()) wrap_large(*child, min_num_params, wrapped);
+    return wrapped;
+  };
+}
+
+// ---------------------------------------------------------------------------- Units
+
 namespace {
 
 void assign(Module& module, size_t unit, const std::set<const Module*>& wrapped,
@@ -89,6 +170,17 @@ std::vector<PlannedUnit> plan_units(Module& root, const WrapPolicy& policy) {
   return units;
 }
 
+std::vector<std::string> texts_of(const std::vector<PlannedUnit>& units) {
+  std::vector<std::string> texts;
+  for (const PlannedUnit& unit : units) {
+    for (const Parameter* p : unit.parameters) {
+      texts.push_back(fmt::format("unit {}: {} {}{}", unit.name, p->name(), p->shape().str(),
+                                  p->trainable() ? "" : " frozen"));
+    }
+  }
+  return texts;
+}
+
 std::vector<size_t> wrapping_order(const std::vector<PlannedUnit>& units) {
   std::vector<size_t> order, open;
   for (size_t i = 0; i <= units.size(); ++i) {
@@ -99,6 +191,61 @@ std::vector<size_t> wrapping_order(const std::vector<PlannedUnit>& units) {
     open.push_back(i);
   }
   return order;
+}
+
+// ---------------------------------------------------------------------------- Order of use
+
+UnitOrder::UnitOrder(const std::vector<PlannedUnit>& units)
+    : forward_(units.size()), backward_(wrapping_order(units)) {
+  std::iota(forward_.begin(), forward_.end(), size_t{0});
+  std::reverse(backward_.begin(), backward_.end());
+  expected_.insert(backward_.begin(), backward_.end());
+}
+
+void UnitOrder::begin_forward(size_t unit) {
+  if (unit == 0) {
+    begun_.clear();
+    ended_.clear();
+  }
+  if (std::find(begun_.begin(), begun_.end(), unit) == begun_.end()) begun_.push_back(unit);
+}
+
+void UnitOrder::end_forward(size_t unit) {
+  std::erase(ended_, unit);  // used twice: backward meets the last use first
+  ended_.push_back(unit);
+  if (unit != 0 || begun_.size() != forward_.size()) return;
+  forward_ = begun_;
+  backward_.assign(ended_.rbegin(), ended_.rend());
+}
+
+size_t UnitOrder::position(const std::vector<size_t>& order, size_t unit) {
+  return static_cast<size_t>(std::find(order.begin(), order.end(), unit) - order.begin());
+}
+
+std::optional<size_t> UnitOrder::forward_after(size_t unit, size_t places) const {
+  const size_t i = position(forward_, unit) + places;
+  return i < forward_.size() ? std::optional(forward_[i]) : std::nullopt;
+}
+
+void UnitOrder::begin_backward(size_t unit) {
+  backward_position_ = position(backward_, unit);
+  came_.insert(unit);
+}
+
+void UnitOrder::end_backward() {
+  if (begun_.size() == forward_.size()) expected_ = came_;
+  came_.clear();
+}
+
+bool UnitOrder::comes_in_backward(size_t unit) const {
+  return position(backward_, unit) > backward_position_ && expected_.contains(unit);
+}
+
+std::optional<size_t> UnitOrder::backward_next() const {
+  for (size_t i = backward_position_ + 1; i < backward_.size(); ++i) {
+    if (expected_.contains(backward_[i])) return backward_[i];
+  }
+  return std::nullopt;
 }
 
 }  // namespace fsdp::comm

@@ -1,12 +1,39 @@
-// Which parameters are gathered together: the units that follow from a wrap policy (policy.h).
+// Which parameters are gathered together, and in which order. A wrap policy says which modules
+// become units of their own; plan_units() gives each unit its parameters; UnitOrder remembers the
+// order in which units are used, for prefetching. Not here: what a unit does (options.h).
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "comm/fsdp/policy.h"
+#include "core/module.h"
 
 namespace fsdp::comm {
+
+// ---- Wrap policies ----
+
+// The modules below `root` that become units. The root always is one: it has what no other unit
+// has.
+using WrapPolicy = std::function<std::set<const Module*>(Module& root)>;
+
+// One unit, the root's.
+WrapPolicy wrap_nothing();
+// Whatever the caller likes. PyTorch: lambda_auto_wrap_policy.
+WrapPolicy wrap_where(std::function<bool(const Module&)> predicate);
+// Modules of these classes; of a transformer block's: one unit per block. A name that no module has
+// is an error that lists the classes there are. PyTorch: transformer_auto_wrap_policy,
+// ModuleWrapPolicy.
+WrapPolicy wrap_classes(std::vector<std::string> class_names);
+// Goes down only into modules of at least so many parameters; on the way back up wraps a module
+// when those that no unit below it took are at least so many. Containers (ModuleList, ModuleDict)
+// are never wrapped. PyTorch: size_based_auto_wrap_policy.
+WrapPolicy wrap_by_size(int64_t min_num_params);
+
+// ---- Units ----
 
 struct PlannedUnit {
   Module* module = nullptr;
@@ -29,5 +56,44 @@ std::vector<PlannedUnit> unchecked_units(Module& root, const WrapPolicy& policy)
 // Indices into the units in the order in which PyTorch wraps them: children before parents, root
 // last.
 std::vector<size_t> wrapping_order(const std::vector<PlannedUnit>& units);
+
+// One text for each parameter, with its unit and shape: for ranks to compare.
+std::vector<std::string> texts_of(const std::vector<PlannedUnit>& units);
+
+// ---- Order of use ----
+
+// The order in which the units were registered, until a forward pass has shown the real one.
+//
+// [Note: order of use] With units inside units, forward enters A, then A's parts a, b: A a b.
+// Backward enters A first as well, then its parts in reverse: A b a. So forward follows the order
+// in which forwards begin, backward the reverse of the order in which they end.
+// Backward does not come to units below which nothing is trained: what the last backward left out,
+// after a forward that left out nothing, is not prefetched.
+class UnitOrder {
+ public:
+  explicit UnitOrder(const std::vector<PlannedUnit>& units);
+
+  // A unit's forward begins and ends; the root's (0) begins and ends a pass. A pass in which every
+  // unit was used sets the order.
+  void begin_forward(size_t unit);
+  void end_forward(size_t unit);
+  void begin_backward(size_t unit);
+  void end_backward();
+
+  // The unit whose forward begins so many places after that of `unit`.
+  std::optional<size_t> forward_after(size_t unit, size_t places) const;
+  // Whether its backward has still to begin.
+  bool comes_in_backward(size_t unit) const;
+  // The unit whose backward begins after the last one that did.
+  std::optional<size_t> backward_next() const;
+
+ private:
+  static size_t position(const std::vector<size_t>& order, size_t unit);
+
+  std::vector<size_t> forward_, backward_;
+  std::vector<size_t> begun_, ended_;  // of this pass
+  size_t backward_position_ = 0;
+  std::set<size_t> came_, expected_;  // in this backward; in the next
+};
 
 }  // namespace fsdp::comm

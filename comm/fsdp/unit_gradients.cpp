@@ -6,292 +6,204 @@
 #include "core/scope.h"
 
 namespace fsdp::comm {
-namespace {
 
-// In a fixed order there is one sum over all ranks, whatever the mesh.
-GradientDivision division_of(const FsdpRuntime& runtime, const FsdpOptions& o) {
-  const Mesh& mesh = runtime.mesh;
-  return gradient_division({.reduce_dtype = o.reduce_dtype,
-                            .shards = runtime.everyone ? mesh.ranks() : mesh.shards(),
-                            .replicas = runtime.everyone ? 1 : mesh.replicas(),
-                            .factor = o.divide_factor,
-                            .force_sum = o.force_sum,
-                            .split = o.split_division});
-}
+// ---------------------------------------------------------------------------- Memory
 
-}  // namespace
-
-UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name, const FsdpOptions& options,
+UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name, const UnitPolicy& policy,
                              const ParameterSegment& segment)
     : runtime_(runtime),
       name_(std::move(name)),
-      options_(options),
-      segment_(segment),
-      division_(division_of(runtime, options)),
-      keeps_unsharded_(keeps_gradients(options, runtime.mesh.shards())),
-      defer_replicas_(options.accumulation == Accumulation::kReduceScatterEach &&
-                      runtime.mesh.replicas() > 1),
-      dtype_(options.reduce_dtype),
-      present_(segment.layout.parameters().size(), 0) {
+      policy_(policy),
+      layout_(segment.layout),
+      reduction_(runtime, policy, layout_),
+      present_(layout_.parameters().size(), 0) {
   Backend& backend = runtime_.backend;
-  const DType master_dtype = segment_.master.dtype();
-  if (reduces_last(options)) dtype_ = master_dtype;
-  unsharded_ =
-      Storage::unbound(backend, static_cast<size_t>(segment_.layout.numel()) * size_of(dtype_),
-                       MemoryCategory::kGradient);
+  const auto unbound = [&](int64_t numel, DType dtype) {
+    return Storage::unbound(backend, static_cast<size_t>(numel) * size_of(dtype),
+                            MemoryCategory::kGradient);
+  };
+  unsharded_ = unbound(layout_.numel(), policy_.gradient_dtype);
   unsharded_->set_label("gradients of unit " + name_);
-  // Replicated and reduced once per step: the buffer itself becomes the average.
-  const bool one_buffer = runtime_.mesh.shards() == 1 && dtype_ == master_dtype &&
-                          options.reduce_dtype == master_dtype &&
-                          (options.micro_steps == 1 || reduces_last(options));
-  const Shape shape = {segment_.layout.shard_numel()};
-  const size_t shard_bytes = static_cast<size_t>(shape[0]) * size_of(master_dtype);
-  shard_ = one_buffer ? Tensor(unsharded_, 0, shape, dtype_)
-                      : Tensor(Storage::unbound(backend, shard_bytes, MemoryCategory::kGradient), 0,
-                               shape, master_dtype);
-  if (!options.release_arena) {
-    take_own_memory();
-    take_shard();
+  const int64_t count = layout_.shard_numel();
+  const auto memory = policy_.averages_in_place ? unsharded_ : unbound(count, policy_.master_dtype);
+  shard_ = Tensor(memory, 0, Shape{count}, policy_.master_dtype);
+  if (&segment.master.backend() != &backend) {
+    beside_ = Tensor::empty(segment.master.backend(), shard_.shape(), shard_.dtype(),
+                            MemoryCategory::kGradient);
   }
+  if (policy_.releases_memory) return;  // each step allocates both
+  if (policy_.keeps_gradients) allocate_unsharded();
+  allocate_shard();
 }
 
-void UnitGradients::take_own_memory() {
-  if (!keeps_unsharded_ || own_) return;
+void UnitGradients::allocate_unsharded() {
+  if (own_) return;
   own_ = runtime_.mesh.reduce().allocate(runtime_.backend, unsharded_->bytes(),
                                          MemoryCategory::kGradient);
   unsharded_->bind(own_->data());
 }
 
-// In the order of the compute stream, for which the streams that reduce wait then.
-void UnitGradients::take_shard() {
-  if (in_place()) {
-    take_own_memory();
-  } else {
-    shard_.storage()->refill();
-  }
-}
-
 // The compute stream is behind the last reduce.
-void UnitGradients::give_back_own_memory() {
+void UnitGradients::release_unsharded() {
   if (!own_) return;
   unsharded_->unbind();
   own_ = nullptr;
 }
 
+// In the order of the compute stream, for which the streams that reduce wait then.
+void UnitGradients::allocate_shard() {
+  policy_.averages_in_place ? allocate_unsharded() : shard_.storage()->refill();
+}
+
 size_t UnitGradients::arena_bytes() const {
-  const DType reduce_dtype = options_.reduce_dtype;
-  if (keeps_unsharded_ && dtype_ == reduce_dtype) return 0;
-  return static_cast<size_t>(segment_.layout.numel()) * size_of(reduce_dtype);
+  if (policy_.keeps_gradients && policy_.gradient_dtype == policy_.reduce_dtype) return 0;
+  return static_cast<size_t>(layout_.numel()) * size_of(policy_.reduce_dtype);
 }
 
 bool UnitGradients::borrow() {
-  if (!lent()) buffer_ = pool_->acquire(preferred_);
-  return lent();
+  if (!holds_buffer()) buffer_ = pool_->acquire(preferred_);
+  return holds_buffer();
 }
 
-// Backward writes over the shard now; the reduce adds what was there.
+void UnitGradients::give_buffer_back(EventPtr done) {
+  if (!policy_.keeps_gradients) unsharded_->unbind();
+  if (holds_buffer()) pool_->release(buffer_, std::move(done));
+  buffer_ = BufferPool::kNone;
+}
+
+// Backward writes over the shard now; the reduction adds what was there.
 void UnitGradients::set_shard_aside() {
   Backend& backend = runtime_.backend;
-  if (!earlier_.defined()) {
-    earlier_ = Tensor::empty(backend, shard_.shape(), shard_.dtype(), MemoryCategory::kGradient);
+  if (!set_aside_.defined()) {
+    set_aside_ = Tensor::empty(backend, shard_.shape(), shard_.dtype(), MemoryCategory::kGradient);
   }
-  backend.copy(backend.compute_stream(), earlier_.data(), shard_.data(), shard_.bytes());
+  backend.copy(backend.compute_stream(), set_aside_.data(), shard_.data(), shard_.bytes());
+}
+
+Tensor UnitGradients::memory_of(size_t parameter) const {
+  const FlatParameter& p = layout_.parameters().at(parameter);
+  const DType dtype = policy_.gradient_dtype;
+  return Tensor(unsharded_, p.offset * static_cast<int64_t>(size_of(dtype)), p.parameter->shape(),
+                dtype);
+}
+
+// ---------------------------------------------------------------------------- Edges
+
+bool UnitGradients::accumulating() const {
+  using enum GradientState;
+  return state_ == kAccumulating || state_ == kAddingToReduced || state_ == kAddingToScattered;
 }
 
 bool UnitGradients::accumulate() {
-  if (state_ == GradientState::kAccumulating) return true;
+  using enum GradientState;
+  if (accumulating()) return true;
   Backend& backend = runtime_.backend;
-  if (keeps_unsharded_) {
-    take_own_memory();
+  if (policy_.keeps_gradients) {
+    allocate_unsharded();
     backend.wait(backend.compute_stream(), reduced_);  // of the micro-step before
-    if (shard_filled_ && in_place()) set_shard_aside();
+    if (policy_.averages_in_place && state_ == kReduced) set_shard_aside();
   } else {
     if (!borrow()) return false;
     backend.wait(backend.compute_stream(), pool_->free_since(buffer_));
     unsharded_->bind(pool_->data(buffer_));
   }
-  state_ = GradientState::kAccumulating;
+  state_ = state_ == kNone        ? kAccumulating
+           : state_ == kScattered ? kAddingToScattered
+                                  : kAddingToReduced;
   return true;
 }
 
-Tensor UnitGradients::memory_of(size_t parameter) const {
-  const FlatParameter& p = segment_.layout.parameters().at(parameter);
-  return Tensor(unsharded_, p.offset * static_cast<int64_t>(size_of(dtype_)), p.parameter->shape(),
-                dtype_);
-}
-
 bool UnitGradients::backward_pending() const {
-  return std::any_of(segment_.layout.parameters().begin(), segment_.layout.parameters().end(),
+  return std::any_of(layout_.parameters().begin(), layout_.parameters().end(),
                      [](const FlatParameter& p) { return p.parameter->pending_uses() > 0; });
 }
 
-// ---------------------------------------------------------------------------- Reduce
-
-// `more_to_come`: from forwards whose backward has not come yet; else such uses are forgotten:
-// their backward never comes.
+// Which parameters have a gradient; those that have none become zeros: other ranks may have one,
+// and absent counts as zero in the average. `more_to_come`: from forwards whose backward has not
+// come yet; else such uses are forgotten: their backward never comes.
 void UnitGradients::note_present(bool more_to_come) {
   Backend& backend = runtime_.backend;
   for (size_t i = 0; i < present_.size(); ++i) {
-    const FlatParameter& p = segment_.layout.parameters()[i];
-    p.parameter->settle_gradient();
-    if (p.parameter->gradient().defined()) {
+    Parameter& parameter = *layout_.parameters()[i].parameter;
+    parameter.settle_gradient();
+    if (parameter.gradient().defined()) {
       present_[i] = 1;
     } else {
-      // Other ranks may have one: absent counts as zero in the average.
-      const size_t width = size_of(dtype_);
-      backend.fill_zero(backend.compute_stream(),
-                        unsharded_->data() + static_cast<size_t>(p.offset) * width,
-                        static_cast<size_t>(p.numel) * width);
+      const Tensor memory = memory_of(i);
+      backend.fill_zero(backend.compute_stream(), memory.data(), memory.bytes());
     }
-    more_to_come ? p.parameter->leave_gradient() : p.parameter->clear_gradient();
+    more_to_come ? parameter.leave_gradient() : parameter.clear_gradient();
   }
-}
-
-void UnitGradients::divide(Stream& stream, Tensor values, double divisor) {
-  if (divisor != 1) runtime_.backend.divide(stream, values, divisor);
-}
-
-// Parameter by parameter: gaps between them hold anything.
-void UnitGradients::find_overflow(const Tensor& gradients) {
-  Backend& backend = runtime_.backend;
-  const double limit = largest_finite(options_.param_dtype);
-  for (const FlatParameter& p : segment_.layout.parameters()) {
-    backend.find_overflow(backend.compute_stream(), {.x = gradients.slice(p.offset, Shape{p.numel}),
-                                                     .limit = limit,
-                                                     .flag = runtime_.overflow});
-  }
-}
-
-// The unsharded gradients in reduce_dtype, ready on the reduce stream.
-Tensor UnitGradients::reduce_input() {
-  Backend& backend = runtime_.backend;
-  Stream& stream = runtime_.reduce_stream;
-  const Shape shape = {segment_.layout.numel()};
-  Tensor input(unsharded_, 0, shape, dtype_);
-  if (options_.detect_overflow) find_overflow(input);
-  backend.wait(stream, backend.record(backend.compute_stream()));
-  const DType reduce_dtype = options_.reduce_dtype;
-  if (dtype_ != reduce_dtype) {
-    backend.wait(stream, pool_->free_since(buffer_));
-    auto storage = Storage::unbound(backend, static_cast<size_t>(shape[0]) * size_of(reduce_dtype),
-                                    MemoryCategory::kGradient);
-    storage->bind(pool_->data(buffer_));
-    Tensor narrow(storage, 0, shape, reduce_dtype);
-    backend.cast(stream, input, narrow);
-    input = narrow;
-  }
-  divide(stream, input, division_.before);
-  return input;
-}
-
-// All-reduce of a shard, on a stream of its own: it uses other links than the shard group does.
-Stream& UnitGradients::average_across_replicas(Tensor piece) {
-  if (runtime_.mesh.replicas() == 1 || runtime_.everyone) return runtime_.reduce_stream;
-  Stream& stream = runtime_.replica_stream;
-  runtime_.backend.wait(stream, runtime_.backend.record(runtime_.reduce_stream));
-  runtime_.mesh.across_replicas().all_reduce(stream, piece, division_.replica_op);
-  return stream;
-}
-
-// Reduces `input` and stores or adds it to the shard; returns the stream that finishes last.
-Stream& UnitGradients::reduce_scattered(Tensor input, bool last_micro_step) {
-  Backend& backend = runtime_.backend;
-  Stream& reduce_stream = runtime_.reduce_stream;
-  const int64_t count = segment_.layout.shard_numel();
-  Tensor slot = input.slice(runtime_.mesh.shard_index() * count, Shape{count});
-  const bool direct = !shard_filled_ && input.dtype() == shard_.dtype();
-  Tensor piece = direct ? shard_ : slot;
-  if (runtime_.everyone) {
-    // Shard group first, then replicas, would add in another order than one large shard group.
-    runtime_.everyone->all_reduce(reduce_stream, input, division_.op);
-    if (direct) backend.copy(reduce_stream, piece.data(), slot.data(), piece.bytes());
-  } else if (runtime_.mesh.shards() > 1 || piece.data() != slot.data()) {
-    runtime_.mesh.reduce().reduce_scatter(reduce_stream, input, piece, division_.op);
-  }
-  const auto store = [&](Stream& stream) {
-    if (shard_filled_) {
-      backend.add(stream, shard_, in_place() ? earlier_ : piece, shard_);
-    } else if (piece.data() != shard_.data()) {
-      backend.cast(stream, piece, shard_);
-    }
-  };
-  if (!defer_replicas_) {
-    Stream& last = average_across_replicas(piece);
-    divide(last, piece, division_.after);
-    store(last);
-    return last;
-  }
-  store(reduce_stream);
-  if (!last_micro_step) return reduce_stream;
-  if (shard_.dtype() != slot.dtype()) backend.cast(reduce_stream, shard_, slot);
-  Tensor total = shard_.dtype() != slot.dtype() ? slot : shard_;
-  Stream& last = average_across_replicas(total);
-  divide(last, total, division_.after);
-  if (total.data() != shard_.data()) backend.cast(last, total, shard_);
-  return last;
 }
 
 bool UnitGradients::ready_to_reduce() {
-  const bool narrows = state_ == GradientState::kAccumulating && dtype_ != options_.reduce_dtype;
-  return !narrows || borrow();
+  const bool narrows = policy_.gradient_dtype != policy_.reduce_dtype;
+  return !accumulating() || !narrows || borrow();
 }
 
-void UnitGradients::reduce(bool last_micro_step) {
-  if (state_ != GradientState::kAccumulating) return;
-  take_shard();
+void UnitGradients::reduce(bool last) {
+  if (!accumulating()) return;
+  allocate_shard();
   note_present(/*more_to_come=*/false);
-  reduce_noted(last_micro_step);
+  reduce_noted(last);
 }
 
 void UnitGradients::reduce_part() {
-  if (state_ != GradientState::kAccumulating) return;
-  take_shard();
+  if (!accumulating()) return;
+  allocate_shard();
   note_present(/*more_to_come=*/true);
-  reduce_noted(/*last_micro_step=*/false);
+  reduce_noted(/*last=*/false);
 }
 
-void UnitGradients::reduce_noted(bool last_micro_step) {
-  Backend& backend = runtime_.backend;
-  const Scope scope(backend, name_);
-  Stream& last = reduce_scattered(reduce_input(), last_micro_step);
-  reduced_ = backend.record(last);
-  if (!keeps_unsharded_) unsharded_->unbind();
-  if (lent()) pool_->release(buffer_, reduced_);
-  buffer_ = BufferPool::kNone;
-  shard_filled_ = true;
-  replicas_differ_ = defer_replicas_ && !last_micro_step;
-  state_ = GradientState::kReduced;
+void UnitGradients::reduce_noted(bool last) {
+  using enum GradientState;
+  const Scope scope(runtime_.backend, name_);
+  const Shape shape = {layout_.numel()};
+  ReductionArgs args = {.unsharded = Tensor(unsharded_, 0, shape, policy_.gradient_dtype),
+                        .shard = shard_};
+  if (policy_.gradient_dtype != policy_.reduce_dtype) {
+    const auto memory =
+        Storage::unbound(runtime_.backend, arena_bytes(), MemoryCategory::kGradient);
+    memory->bind(pool_->data(buffer_));
+    args.narrow = Tensor(memory, 0, shape, policy_.reduce_dtype);
+    args.narrow_free = pool_->free_since(buffer_);
+  }
+  if (state_ != kAccumulating) args.earlier = policy_.averages_in_place ? set_aside_ : shard_;
+  if (policy_.defers_replicas && !last && state_ != kAddingToReduced) {
+    args.reach = Reach::kShardGroup;
+  } else if (state_ == kAddingToScattered) {
+    args.reach = Reach::kShardGroupThenSum;
+  }
+  reduced_ = reduction_.run(args);
+  give_buffer_back(reduced_);
+  state_ = args.reach == Reach::kShardGroup ? kScattered : kReduced;
 }
 
-void UnitGradients::complete() {
+void UnitGradients::hand_to_optimizer() {
   Backend& backend = runtime_.backend;
   if (state_ == GradientState::kNone) {
     // No part of the unit was used: the shard still holds the last step's gradient, if anything.
-    take_shard();
+    allocate_shard();
     backend.fill_zero(backend.compute_stream(), shard_.data(), shard_.bytes());
   }
   backend.wait(backend.compute_stream(), reduced_);
-  if (runtime_.options.release_arena && !in_place()) give_back_own_memory();
+  if (beside_.defined()) copy_in_order(backend, shard_, beside_);
+  if (policy_.releases_memory && !policy_.averages_in_place) release_unsharded();
 }
 
 void UnitGradients::clear() {
-  if (lent()) {
-    // Left in the middle of a backward: the buffer is free after what was enqueued on it.
-    if (!keeps_unsharded_) unsharded_->unbind();
-    pool_->release(buffer_, runtime_.backend.record(runtime_.backend.compute_stream()));
-    buffer_ = BufferPool::kNone;
-  }
-  for (const FlatParameter& p : segment_.layout.parameters()) p.parameter->clear_gradient();
+  Backend& backend = runtime_.backend;
+  // Left in the middle of a backward: the buffer is free after what was enqueued on it.
+  if (holds_buffer()) give_buffer_back(backend.record(backend.compute_stream()));
+  for (const FlatParameter& p : layout_.parameters()) p.parameter->clear_gradient();
   std::fill(present_.begin(), present_.end(), 0);
-  shard_filled_ = false;
-  replicas_differ_ = false;
   state_ = GradientState::kNone;
-  if (!runtime_.options.release_arena && !earlier_.defined()) return;
-  runtime_.backend.wait(runtime_.backend.compute_stream(), reduced_);
-  earlier_ = Tensor();
-  if (!runtime_.options.release_arena) return;
-  give_back_own_memory();
-  if (!in_place()) shard_.storage()->drop();
+  if (!policy_.releases_memory && !set_aside_.defined()) return;
+  backend.wait(backend.compute_stream(), reduced_);
+  set_aside_ = Tensor();
+  if (!policy_.releases_memory) return;
+  release_unsharded();
+  if (!policy_.averages_in_place) shard_.storage()->drop();
 }
 
 }  // namespace fsdp::comm

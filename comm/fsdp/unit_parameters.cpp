@@ -1,8 +1,8 @@
 // The edges of the parameter state machine; see the drawing in unit_parameters.h.
 #include "comm/fsdp/unit_parameters.h"
 
-#include "core/scope.h"
 #include "core/rng.h"
+#include "core/scope.h"
 
 namespace fsdp::comm {
 
@@ -22,15 +22,15 @@ std::vector<ParameterRun> runs_of(const FlatLayout& layout, int shard) {
 
 }  // namespace
 
+// ---------------------------------------------------------------------------- Memory
+
 UnitParameters::UnitParameters(FsdpRuntime& runtime, std::string name,
-                               const std::vector<Parameter*>& parameters,
-                               const FsdpOptions& options, Communicator* inner)
+                               const std::vector<Parameter*>& parameters, const UnitPolicy& policy)
     : runtime_(runtime),
       name_(std::move(name)),
-      options_(options),
-      resident_(parameters.empty() ||  // nothing needs no buffer
-                resident_parameters(options, runtime.mesh.shards())),
-      inner_(inner) {
+      policy_(policy),
+      resident_(policy.resident || parameters.empty()),  // nothing needs no buffer
+      inner_(policy.inner_group > 0 ? &runtime.mesh.inner_gather(policy.inner_group) : nullptr) {
   for (const bool trainable : {true, false}) {
     std::vector<Parameter*> segment;
     for (Parameter* parameter : parameters) {
@@ -38,14 +38,23 @@ UnitParameters::UnitParameters(FsdpRuntime& runtime, std::string name,
     }
     if (!segment.empty()) add_segment(segment, trainable);
   }
-  if (resident_ && runtime_.mesh.shards() == 1) state_ = ParameterState::kUnsharded;
+  if (always_unsharded()) state_ = ParameterState::kUnsharded;
+}
+
+bool UnitParameters::masters_elsewhere() const {
+  return policy_.masters && policy_.masters != &runtime_.backend;
+}
+
+// One rank has all values, and the optimizer writes them.
+bool UnitParameters::always_unsharded() const {
+  return resident_ && runtime_.mesh.shards() == 1 && !masters_elsewhere();
 }
 
 void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool trainable) {
   Backend& backend = runtime_.backend;
-  const DType dtype = options_.param_dtype;
-  const int64_t alignment = options_.fixed_order ? kNormBlock : kFlatAlignment;
-  ParameterSegment s(FlatLayout(parameters, runtime_.mesh.shards(), alignment), trainable);
+  const DType dtype = policy_.param_dtype;
+  const int shards = runtime_.mesh.shards();
+  ParameterSegment s(FlatLayout(parameters, shards, policy_.alignment), trainable);
   const size_t bytes = static_cast<size_t>(s.layout.numel()) * size_of(dtype);
   s.unsharded = Storage::unbound(backend, bytes, MemoryCategory::kUnshardedParameter);
   s.unsharded->set_label("parameters of unit " + name_);
@@ -56,26 +65,27 @@ void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool
   s.arena_offset = static_cast<int64_t>(arena_bytes_);
   arena_bytes_ += rounded_bytes(bytes);
 
-  const DType master_dtype = trainable ? accumulation_dtype(dtype) : dtype;
-  const bool slice = resident_ && master_dtype == dtype;
+  const DType master_dtype = trainable ? policy_.master_dtype : dtype;
+  const bool slice = resident_ && master_dtype == dtype && !masters_elsewhere();
   if (resident_) {
     // One slot is the master's when nothing is sharded: then it is no extra memory.
-    const auto category = slice && runtime_.mesh.shards() == 1
-                              ? MemoryCategory::kParameterShard
-                              : MemoryCategory::kUnshardedParameter;
+    const auto category = slice && shards == 1 ? MemoryCategory::kParameterShard
+                                               : MemoryCategory::kUnshardedParameter;
     resident_memory_.push_back(runtime_.mesh.gather().allocate(backend, bytes, category));
     s.unsharded->bind(resident_memory_.back()->data());
-    if (slice) {
-      s.master = slot(s, flat(s));
-    } else if (runtime_.mesh.shards() == 1) {
-      s.copy = slot(s, flat(s));
-    }
   }
-  if (!slice) {
-    s.master = Tensor::zeros(backend, Shape{s.layout.shard_numel()}, master_dtype,
-                             MemoryCategory::kParameterShard);
+  const auto shard_on = [&](Backend& place, DType shard_dtype) {
+    return Tensor::zeros(place, Shape{s.layout.shard_numel()}, shard_dtype,
+                         MemoryCategory::kParameterShard);
+  };
+  s.master =
+      slice ? slot(s) : shard_on(masters_elsewhere() ? *policy_.masters : backend, master_dtype);
+  if (masters_elsewhere() && master_dtype != dtype) {
+    s.narrow_master = shard_on(*policy_.masters, dtype);
+  } else if (always_unsharded() && !slice) {
+    s.narrow_master = slot(s);
   }
-  if (trainable && rounds_by_chance()) s.runs = runs_of(s.layout, runtime_.mesh.shard_index());
+  if (trainable && policy_.rounding_seed) s.runs = runs_of(s.layout, runtime_.mesh.shard_index());
   if (inner_) {
     s.inner_shard = Tensor::empty(backend, Shape{s.layout.numel() / inner_->size()}, dtype,
                                   MemoryCategory::kUnshardedParameter);
@@ -84,18 +94,29 @@ void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool
 }
 
 Tensor UnitParameters::flat(const ParameterSegment& s) const {
-  return Tensor(s.unsharded, 0, Shape{s.layout.numel()}, options_.param_dtype);
+  return Tensor(s.unsharded, 0, Shape{s.layout.numel()}, policy_.param_dtype);
 }
 
-Tensor UnitParameters::slot(const ParameterSegment& s, const Tensor& flat) const {
-  return flat.slice(runtime_.mesh.shard_index() * s.layout.shard_numel(),
-                    Shape{s.layout.shard_numel()});
+Tensor UnitParameters::slot(const ParameterSegment& s) const {
+  const int64_t count = s.layout.shard_numel();
+  return flat(s).slice(runtime_.mesh.shard_index() * count, Shape{count});
 }
+
+Tensor UnitParameters::inner_slot(const ParameterSegment& s) const {
+  const int64_t count = s.layout.numel() / inner_->size();
+  return flat(s).slice(inner_->rank() * count, Shape{count});
+}
+
+const ParameterSegment* UnitParameters::trainable() const {
+  return !segments_.empty() && segments_[0].trainable ? &segments_[0] : nullptr;
+}
+
+// ---------------------------------------------------------------------------- Edges
 
 bool UnitParameters::unshard() {
-  if (state_ != ParameterState::kSharded) return true;
+  if (has_values()) return true;
   Backend& backend = runtime_.backend;
-  Stream& stream = runtime_.gather_stream;
+  Stream& stream = runtime_.streams.gather();
   if (!resident_) {
     buffer_ = pool_->acquire(preferred_);
     if (buffer_ == BufferPool::kNone) return false;
@@ -104,41 +125,40 @@ bool UnitParameters::unshard() {
     for (ParameterSegment& s : segments_) s.unsharded->bind(memory + s.arena_offset);
   }
   const Scope scope(backend, name_);
-  backend.wait(stream, inner_kept_ ? inner_kept_ : runtime_.parameters_updated);
-  for (ParameterSegment& s : segments_) gather_segment(s);
-  inner_kept_ = nullptr;
+  const bool inner = state_ == ParameterState::kResharded;
+  backend.wait(stream, inner ? inner_copied_ : runtime_.parameters_updated);
+  for (const ParameterSegment& s : segments_) gather_segment(s);
   state_ = ParameterState::kGathering;
   return true;
 }
 
-void UnitParameters::gather_segment(ParameterSegment& s) {
-  Backend& backend = runtime_.backend;
-  Stream& stream = runtime_.gather_stream;
-  const Tensor all = flat(s);
-  if (inner_kept_) {
-    const Shape part = s.inner_shard.shape();
-    const Tensor own = all.slice(inner_->rank() * part[0], part);
-    backend.copy(stream, own.data(), s.inner_shard.data(), own.bytes());
-    gathered_ = inner_->all_gather(stream, all);
+void UnitParameters::gather_segment(const ParameterSegment& s) {
+  Stream& stream = runtime_.streams.gather();
+  if (state_ == ParameterState::kResharded) {
+    const Tensor own = inner_slot(s);
+    runtime_.backend.copy(stream, own.data(), s.inner_shard.data(), own.bytes());
+    gathered_ = inner_->all_gather(stream, flat(s));
     return;
   }
-  Tensor own = slot(s, all);
-  if (own.data() != s.master.data()) narrow(stream, s, own);
-  gathered_ = runtime_.mesh.gather().all_gather(stream, all);
+  const Tensor own = slot(s);
+  if (masters_elsewhere()) {
+    const Tensor& from = s.narrow_master.defined() ? s.narrow_master : s.master;
+    runtime_.backend.copy(stream, own.data(), from.data(), own.bytes());
+  } else if (own.data() != s.master.data()) {
+    narrow(stream, s, own);
+  }
+  gathered_ = runtime_.mesh.gather().all_gather(stream, flat(s));
 }
 
 void UnitParameters::wait_unsharded() {
-  FSDP_CHECK(state_ != ParameterState::kSharded,
-             "[fsdp] unit {}: needed beside others that are in use, but no buffer of the arena is "
-             "free: units_in_flight: expected more than {}",
-             name_, runtime_.options.units_in_flight);
+  FSDP_CHECK(has_values(), "[fsdp] unit {}: waited for without a gather", name_);
   if (state_ == ParameterState::kUnsharded) return;
   runtime_.backend.wait(runtime_.backend.compute_stream(), gathered_);
   state_ = ParameterState::kUnsharded;
 }
 
 void UnitParameters::reshard() {
-  if (state_ == ParameterState::kSharded) return;
+  if (!has_values()) return;
   // A gather that nobody used still has to finish: before its buffer is free, or before the
   // optimizer writes the masters that other ranks read.
   wait_unsharded();
@@ -153,55 +173,35 @@ void UnitParameters::reshard_after_forward() {
   Backend& backend = runtime_.backend;
   Stream& compute = backend.compute_stream();
   for (ParameterSegment& s : segments_) {
-    const Shape part = s.inner_shard.shape();
-    const Tensor own = flat(s).slice(inner_->rank() * part[0], part);
+    const Tensor own = inner_slot(s);
     backend.copy(compute, s.inner_shard.data(), own.data(), own.bytes());
   }
   reshard();
-  inner_kept_ = backend.record(compute);
+  inner_copied_ = backend.record(compute);
+  state_ = ParameterState::kResharded;
 }
 
-void UnitParameters::mark_updated() {
-  inner_kept_ = nullptr;
-  if (!resident_ || runtime_.mesh.shards() == 1 || state_ == ParameterState::kSharded) return;
-  state_ = ParameterState::kSharded;
+void UnitParameters::expire() {
+  const bool stale = state_ == ParameterState::kUnsharded && resident_ && !always_unsharded();
+  if (stale || state_ == ParameterState::kResharded) state_ = ParameterState::kSharded;
 }
 
-const ParameterSegment* UnitParameters::trainable() const {
-  return !segments_.empty() && segments_[0].trainable ? &segments_[0] : nullptr;
-}
-
-void UnitParameters::master_changed() {
-  for (ParameterSegment& s : segments_) {
-    if (s.copy.defined()) narrow(runtime_.backend.compute_stream(), s, s.copy);
+void UnitParameters::refresh_narrow_master() {
+  for (const ParameterSegment& s : segments_) {
+    if (!s.narrow_master.defined()) continue;
+    narrow(s.master.backend().compute_stream(), s, s.narrow_master);
   }
 }
 
-bool UnitParameters::rounds_by_chance() const {
-  return options_.rounding_seed && options_.param_dtype == DType::kBF16;
-}
-
 // The master in the compute dtype. A shard that is only padding has no runs.
-void UnitParameters::narrow(Stream& stream, const ParameterSegment& s, Tensor& out) {
-  if (!s.trainable || !rounds_by_chance()) return runtime_.backend.cast(stream, s.master, out);
-  runtime_.backend.round_stochastically(stream, {.x = s.master,
-                                                 .out = out,
-                                                 .runs = s.runs,
-                                                 .seed = *options_.rounding_seed,
-                                                 .update = runtime_.updates});
-}
-
-Tensor UnitParameters::gather_shards(const ParameterSegment& segment, const Tensor& shard) {
-  if (runtime_.mesh.shards() == 1) return shard;
-  Backend& backend = runtime_.backend;
-  Stream& compute = backend.compute_stream();
-  Tensor full = Tensor::empty(backend, Shape{segment.layout.numel()}, shard.dtype(),
-                              MemoryCategory::kCommunication);
-  const Tensor own = slot(segment, full);
-  backend.copy(compute, own.data(), shard.data(), own.bytes());
-  backend.wait(runtime_.gather_stream, backend.record(compute));
-  backend.wait(compute, runtime_.mesh.gather().all_gather(runtime_.gather_stream, full));
-  return full;
+void UnitParameters::narrow(Stream& stream, const ParameterSegment& s, Tensor out) {
+  Backend& backend = s.master.backend();
+  if (!s.trainable || !policy_.rounding_seed) return backend.cast(stream, s.master, out);
+  backend.round_stochastically(stream, {.x = s.master,
+                                        .out = out,
+                                        .runs = s.runs,
+                                        .seed = *policy_.rounding_seed,
+                                        .update = runtime_.updates});
 }
 
 }  // namespace fsdp::comm

@@ -1,31 +1,34 @@
 // The parameters of one unit: one flat buffer per segment, of which every parameter is an aligned
-// view; no copy-in, no copy-out.
+// view; no copy-in, no copy-out. Trainable and frozen parameters are two segments, each padded and
+// sharded by itself: a frozen one is kept in the compute dtype and has no gradient and no optimizer
+// state.
 //
-//            unshard()              wait_unsharded()
-//   SHARDED ----------> GATHERING ------------------> UNSHARDED
-//     ^  ^                |   ^                         |   |
-//     |  +----------------+---|-------------------------+   |
-//     |   reshard(), reshard_after_forward();               |
-//     |   mark_updated() when the values are resident       |
-//     |                       |                             |
-//     |                       | unshard()                   |
-//     +------------------ RESHARDED <-----------------------+
-//       mark_updated()                reshard_after_forward() with an inner group (hpZ)
+//             unshard()              wait_unsharded()
+//   SHARDED ------------> GATHERING -----------------> UNSHARDED
+//    ^  ^  ^                |   ^                       |  |  |
+//    |  |  +--- reshard() --+   | unshard()             |  |  |
+//    |  |                       |                       |  |  |
+//    |  +---- expire() ---- RESHARDED <-----------------+  |  |   reshard_after_forward(),
+//    |                                                     |  |   with an inner group
+//    +-------- reshard(), reshard_after_forward() ---------+  |
+//    +-------- expire(), of resident values ------------------+
 //
-// RESHARDED is kSharded with `inner_kept_` set: every rank of the inner group keeps a part of the
-// unit's values, and the next gather is inside that group. mark_updated() says they are out of
-// date. With one rank per shard group there is nothing to gather: UNSHARDED from the start, for
-// ever. reshard() from GATHERING: the compute stream waits for the gather first. Resident values
-// stay after it: UNSHARDED until mark_updated(). Trainable and frozen parameters are two segments,
-// each padded and sharded by itself: a frozen one is kept in the compute dtype and has no gradient
-// and no optimizer state. Streams: the cast into this rank's slot and the all-gather run on the
-// gather stream. It writes a buffer after the compute stream is done with the buffer's last tenant
-// (free_since); the compute stream reads it after `gathered_`.
+//   SHARDED    1/N of the values on each of the N ranks of a shard group
+//   GATHERING  a buffer of all values is being filled by the gather stream
+//   UNSHARDED  the parameters' values are there for the compute stream
+//   RESHARDED  1/n of the values on each of the n ranks of an inner group (hpZ): the next gather is
+//              inside that group
 //
-// [Note: who holds resident values] Without sharding between uses the unsharded buffer is the
-// unit's own, and where its dtype is the master's, the master is a slice of it: nothing is held
-// twice. reshard() then gives nothing back; mark_updated(), after the optimizer, says that the
-// slots of other ranks are stale: SHARDED, until the next gather.
+// A unit whose policy is resident has its buffer for itself: reshard() leaves it UNSHARDED. With
+// one rank in a shard group there is nothing to gather: UNSHARDED from the start, for ever, unless
+// the masters live elsewhere.
+//
+// Streams: the gather stream writes a buffer after the compute stream is done with the buffer's
+// last tenant (BufferPool::free_since); the compute stream reads it after `gathered_`. reshard()
+// from GATHERING makes the compute stream wait for the gather first.
+//
+// [Note: who holds resident values] Where the dtype of a resident buffer is the master's, the
+// master is a slice of it: nothing is held twice.
 //
 // [Note: rounding by chance] With rounding_seed a master becomes bf16 by stochastic rounding: what
 // the model computes with is the master on average, however small the updates are. The draws are of
@@ -37,28 +40,13 @@
 #include <string>
 #include <vector>
 
-#include "comm/fsdp/buffer_pool.h"
-#include "comm/fsdp/mesh.h"
 #include "comm/fsdp/options.h"
+#include "comm/fsdp/runtime.h"
 #include "core/flat_layout.h"
 
 namespace fsdp::comm {
 
-enum class ParameterState : uint8_t { kSharded, kGathering, kUnsharded };
-
-// What all units of a model share. Owned by FullySharded.
-struct FsdpRuntime {
-  Backend& backend;
-  FsdpOptions options;  // of all; those of a unit: Unit::options
-  Mesh& mesh;
-  Stream& gather_stream;
-  Stream& reduce_stream;
-  Stream& replica_stream;
-  uint32_t updates = 0;                   // steps finished: what the draws of rounding are of
-  EventPtr parameters_updated = nullptr;  // the optimizer's last write to the masters; may be null
-  Communicator* everyone = nullptr;       // all ranks on the reduce stream, where order demands it
-  Tensor overflow = {};  // (), i32: set by a rank's own gradients, until it is shared
-};
+enum class ParameterState : uint8_t { kSharded, kGathering, kUnsharded, kResharded };
 
 // One flat buffer: parameters that are all trainable or all frozen.
 struct ParameterSegment {
@@ -69,21 +57,23 @@ struct ParameterSegment {
   bool trainable;
   Tensor master;                       // 1D (shard): f32/f64; compute dtype when frozen
   std::shared_ptr<Storage> unsharded;  // compute dtype; the parameters are views of it
-  Tensor copy;                         // 1D: where no gather casts the master (one shard)
-  std::vector<ParameterRun> runs;      // of the master, where it is rounded by chance; else empty
-  Tensor inner_shard;                  // 1D: part kept for the backward's smaller gather
-  int64_t arena_offset = 0;            // bytes, in a lent buffer
+  Tensor
+      narrow_master;  // 1D: the master in the compute dtype, where no gather casts it (one shard)
+  std::vector<ParameterRun> runs;  // of the master, where it is rounded by chance; else empty
+  Tensor inner_shard;              // 1D: part kept for the backward's smaller gather
+  int64_t arena_offset = 0;        // bytes, in a lent buffer
 };
 
 class UnitParameters {
  public:
-  // `inner`: the group that keeps the parameters between forward and backward; null: none does.
-  // `options`: the unit's own; they outlive this.
+  // `policy` outlives this.
   UnitParameters(FsdpRuntime& runtime, std::string name, const std::vector<Parameter*>& parameters,
-                 const FsdpOptions& options, Communicator* inner);
+                 const UnitPolicy& policy);
 
   ParameterState state() const { return state_; }
-  bool resident() const { return resident_; }
+  bool has_values() const {
+    return state_ == ParameterState::kGathering || state_ == ParameterState::kUnsharded;
+  }
   // Arena bytes that unsharding needs (0 when resident).
   size_t arena_bytes() const { return resident_ ? 0 : arena_bytes_; }
   void use_pool(BufferPool& pool, int preferred) {
@@ -95,35 +85,32 @@ class UnitParameters {
   bool unshard();
   void wait_unsharded();  // the compute stream waits for the gather
   void reshard();
-  // The same, but with an inner group keeps this rank's part of it for the next unshard().
   void reshard_after_forward();
-  // Resident values of other ranks' slots are out of date: the optimizer wrote the masters.
-  void mark_updated();
-  void forget_events() { gathered_ = inner_kept_ = nullptr; }  // all streams are idle
+  // The masters have new values: what was gathered from the old ones is out of date.
+  void expire();
+  void forget_events() { gathered_ = inner_copied_ = nullptr; }  // all streams are idle
 
   const std::vector<ParameterSegment>& segments() const { return segments_; }
-  std::vector<ParameterSegment>& segments() { return segments_; }
   const ParameterSegment* trainable() const;  // null when everything is frozen
-  // After a master was written from outside: refreshes a resident copy in the compute dtype.
-  void master_changed();
-  // Whether the copy is to be refreshed so after the optimizer too, which otherwise writes it.
-  bool rounds_by_chance() const;
-  // The full values behind one shard per rank (masters, or reduced gradients), in temporary memory:
-  // for saving and checking. Collective.
-  Tensor gather_shards(const ParameterSegment& segment, const Tensor& shard);
+  // Makes the narrow master again, on the compute stream. The optimizer has done so already unless
+  // it rounds by chance.
+  void refresh_narrow_master();
 
  private:
   void add_segment(const std::vector<Parameter*>& parameters, bool trainable);
-  void gather_segment(ParameterSegment& segment);
-  void narrow(Stream& stream, const ParameterSegment& segment, Tensor& out);
+  void gather_segment(const ParameterSegment& segment);
+  bool masters_elsewhere() const;
+  bool always_unsharded() const;
+  void narrow(Stream& stream, const ParameterSegment& segment, Tensor out);
   Tensor flat(const ParameterSegment& segment) const;
-  Tensor slot(const ParameterSegment& segment, const Tensor& flat) const;
+  Tensor slot(const ParameterSegment& segment) const;        // this rank's, of a gather
+  Tensor inner_slot(const ParameterSegment& segment) const;  // the same inside the inner group
 
   FsdpRuntime& runtime_;
   std::string name_;
-  const FsdpOptions& options_;
+  const UnitPolicy& policy_;
   bool resident_;
-  Communicator* inner_;
+  Communicator* inner_;  // null: there is no inner group
   std::vector<ParameterSegment> segments_;
   size_t arena_bytes_ = 0;
   std::vector<std::shared_ptr<CommBuffer>> resident_memory_;
@@ -133,7 +120,7 @@ class UnitParameters {
   int preferred_ = 0;
   int buffer_ = BufferPool::kNone;
   EventPtr gathered_;
-  EventPtr inner_kept_;  // set while inner_shard holds this step's values
+  EventPtr inner_copied_;  // RESHARDED: since when inner_shard has its values
 };
 
 }  // namespace fsdp::comm

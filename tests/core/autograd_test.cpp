@@ -2,9 +2,9 @@
 // pauses, hooks, and how a parameter's contributions add up.
 #include "core/autograd.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
+
+#include <doctest/doctest.h>
 
 #include "core/ops/elementwise.h"
 #include "core/ops/linear.h"
@@ -206,8 +206,7 @@ DType contribute(Parameter& p, double value, bool several = false) {
 
 // A parameter with values of `dtype` whose gradient has dtype `gradient`.
 struct ParameterRig : Rig {
-  ParameterRig(int64_t size, DType dtype, DType gradient)
-      : p("p", Shape{size}, {}, false) {
+  ParameterRig(int64_t size, DType dtype, DType gradient) : p("p", Shape{size}, {}, false) {
     p.set_value(Tensor::zeros(backend, p.shape(), dtype));
     p.set_tape(&tape);
     p.set_gradient_memory([this, gradient] {
@@ -271,9 +270,9 @@ TEST_CASE("a single contribution goes straight into a gradient of the compute dt
 }
 
 TEST_CASE("kernels store only what they can: other gradients go through the wide dtype") {
-  for (const auto& [compute, gradient] : {std::pair{DType::kF32, DType::kBF16},
-                                          std::pair{DType::kF64, DType::kF32},
-                                          std::pair{DType::kF64, DType::kBF16}}) {
+  for (const auto& [compute, gradient] :
+       {std::pair{DType::kF32, DType::kBF16}, std::pair{DType::kF64, DType::kF32},
+        std::pair{DType::kF64, DType::kBF16}}) {
     ParameterRig rig(1, compute, gradient);
     rig.p.add_use();
     CHECK(contribute(rig.p, 1 + 0x1p-20) == accumulation_dtype(compute));
@@ -317,8 +316,7 @@ TEST_CASE("a gradient that is taken before its last contribution: what came, the
 TEST_CASE("a parameter without values, or without memory for its gradient") {
   Rig rig;
   Parameter p("blocks.0.mlp.up.weight", Shape{1}, {}, false);
-  CHECK(error_of([&] { p.value(); }) ==
-        "[parameter] blocks.0.mlp.up.weight: has no values yet");
+  CHECK(error_of([&] { p.value(); }) == "[parameter] blocks.0.mlp.up.weight: has no values yet");
   CHECK_FALSE(p.recording());
   p.set_value(test::make_tensor(rig.backend, Shape{1}, DType::kBF16, {1}));
   p.set_tape(&rig.tape);

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "comm/fsdp/divide.h"
+#include "comm/fsdp/options.h"
 #include "core/io/safetensors.h"
 #include "tests/support/comm_checks.h"
 #include "tests/support/temp_folder.h"
@@ -91,12 +91,12 @@ std::vector<double> reduced(Communicator& group, const std::vector<double>& grad
   const int shards = group.size() / way.replicas;
   const auto shard_group = group.split(group.rank() / shards, group.rank() % shards, "shards");
   const auto replica_group = group.split(group.rank() % shards, group.rank() / shards, "replicas");
-  const comm::GradientDivision division = comm::gradient_division({.reduce_dtype = dtype,
-                                                                   .shards = shards,
-                                                                   .replicas = way.replicas,
-                                                                   .factor = way.factor,
-                                                                   .force_sum = way.force_sum,
-                                                                   .split = way.split});
+  const comm::GradientDivision division =
+      comm::gradient_division({.reduce_dtype = dtype,
+                               .divide_factor = way.factor,
+                               .force_sum = way.force_sum,
+                               .split_division = way.split},
+                              {.shards = shards, .replicas = way.replicas});
   const auto numel = static_cast<int64_t>(gradient.size());
   const int64_t slot = numel / shards;
   CommTensor buffer = comm_tensor(*shard_group, *rank.backend, numel, dtype, memory);

@@ -164,7 +164,7 @@ RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
   const comm::WrapPolicy wrap =
       spec_.wrap ? spec_.wrap : comm::wrap_classes({subject_.block_class});
   sharded_ = std::make_unique<comm::FullySharded>(module(), wrap, spec_.fsdp, *backend_, world);
-  sharded_->initialise(models::from_scratch(17));
+  tools::initialise(*sharded_, models::from_scratch(17));
   clipper_.emplace(sharded_->optimizer_shards(), &sharded_->mesh().scalars(), spec_.clip_norm);
   optimizer_ = optim::make_optimizer(sharded_->optimizer_shards(), spec_.optimizer);
   if (spec_.prepared) spec_.prepared(*this);
@@ -279,7 +279,9 @@ void RankRun::update() {
   Landing& landing = landings_.emplace_back();
   Stream& stream = backend_->compute_stream();
   backend_->read_later(stream, &landing.loss, loss_.data(), sizeof(double), nullptr);
-  backend_->read_later(stream, &landing.norm, clipper_->norm().data(), sizeof(double), nullptr);
+  Backend& masters = clipper_->norm().backend();
+  masters.read_later(masters.compute_stream(), &landing.norm, clipper_->norm().data(),
+                     sizeof(double), nullptr);
   loss_ = Tensor();
 }
 
@@ -298,13 +300,13 @@ void RankRun::recover(size_t steps_done) {
 }
 
 void RankRun::collect_gradients() {
-  sharded_->visit_gradients([&](const Parameter& p, const Tensor& values) {
+  tools::visit_gradients(*sharded_, [&](const Parameter& p, const Tensor& values) {
     result_.gradients[p.name()] = values.to_doubles();
   });
 }
 
 RunResult RankRun::result() {
-  sharded_->visit_parameters([&](const Parameter& p, const Tensor& values) {
+  tools::visit_parameters(*sharded_, [&](const Parameter& p, const Tensor& values) {
     result_.parameters[p.name()] = values.to_doubles();
   });
   wait();

@@ -19,6 +19,7 @@
 #include "models/causal_lm.h"
 #include "optim/clip.h"
 #include "optim/optimizer.h"
+#include "tools/train/sharded_values.h"
 
 namespace fsdp::test {
 

@@ -156,7 +156,7 @@ void check_collectives(comm::Communicator& world) {
     const auto units = static_cast<int64_t>(numels.size());
     const int64_t all = std::accumulate(numels.begin(), numels.end(), int64_t{0});
     // Blocks are gathered for forward and for backward, unless they stay; the root always does.
-    const bool twice = !comm::keeps_parameters(options, mesh.shards());
+    const bool twice = !run.sharded().units()[0]->policy.keeps_parameters;
     const bool sharded = mesh.shards() > 1, replicated = mesh.replicas() > 1;
     CAPTURE("gathers");
     check(mesh.gather().count(Collective::kAllGather), sharded * (twice ? 2 * units - 1 : units),
@@ -283,7 +283,8 @@ void check_several_forwards(comm::Communicator& world) {
     options.fixed_order = true;
     s.fsdp = options;
     const RunResult result = train_on(world, s);
-    if (comm::keeps_gradients(options, comm::shard_group_size(options, world.size()))) {
+    const comm::GroupSizes groups = comm::group_sizes(options, world.size());
+    if (comm::unit_policy(options, groups, true).keeps_gradients) {
       CHECK((result == expected));
     } else {
       CHECK(loss_difference(result, expected) <= 1e-12);

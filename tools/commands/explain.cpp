@@ -34,7 +34,7 @@ std::string format_memory(const MemoryPlan& plan) {
   return out;
 }
 
-std::string describe(const SessionOptions& options, GroupSizes groups, int world) {
+std::string describe(const SessionOptions& options, comm::GroupSizes groups, int world) {
   std::string out = fmt::format("{}; {} on {} rank{}", tools::describe(options.model),
                                 choice_name(options.fsdp.strategy), world, world == 1 ? "" : "s");
   if (groups.shards > 1 && groups.replicas > 1) {
@@ -49,7 +49,7 @@ std::string trained_line(const std::vector<Parameter*>& parameters) {
 }
 
 void print_steps(const std::vector<UnitRow>& units, const comm::FsdpOptions& fsdp,
-                 GroupSizes groups) {
+                 comm::GroupSizes groups) {
   if (!has_timeline(units)) {
     std::printf(
         "no timeline: it is not drawn for token and position table as units of their own\n");
@@ -84,7 +84,7 @@ int explain(const ExplainOptions& options) {
   const models::ModelConfig model_shape = model_config(config, vocabulary);
   SessionOptions session = session_options(config, model_shape, options.world, {});
   session.fsdp.detect_overflow = session.loss_scale.initial > 0;
-  const GroupSizes groups = group_sizes(session.fsdp, options.world);
+  const comm::GroupSizes groups = comm::group_sizes(session.fsdp, options.world);
 
   cpu::CpuBackend backend;  // of the rotary tables, for one position; parameters are shapes only
   models::CausalLM model(model_shape, backend, session.fsdp.param_dtype, 1);
@@ -93,14 +93,13 @@ int explain(const ExplainOptions& options) {
   model.set_recompute(session.recompute, session.recompute_every);
   const comm::WrapPolicy wrap = wrap_of(session);
   check_buffers(model, wrap, session.fsdp, groups.shards);
-  const std::vector<UnitRow> units = unit_rows(model, wrap, session.fsdp, groups.shards);
+  const std::vector<UnitRow> units = unit_rows(model, wrap, session.fsdp, groups);
   const MemoryPlan memory =
       memory_plan(units, session.fsdp, groups.shards, model_shape, session.optimizer,
                   positions_of_pass(config, options.world));
   std::printf("%s%s\n%s\n%s\n", describe(session, groups, options.world).c_str(),
               trained_line(model.parameters()).c_str(),
-              format_units(units, session.fsdp, groups.shards).c_str(),
-              format_memory(memory).c_str());
+              format_units(units, session.fsdp, groups).c_str(), format_memory(memory).c_str());
   for (const std::string& remark : remarks(config, model_shape, options.world)) {
     std::printf("note: %s\n", remark.c_str());
   }

@@ -219,8 +219,8 @@ void add_loss_scale(const TrainConfig& c, std::vector<Effect>& effects) {
 bool gives_back(const FsdpSection& c) {
   constexpr int kSeveral = 2;  // ranks of a shard group
   const auto keeps = [&](comm::Strategy strategy, std::optional<bool> reshards) {
-    return comm::keeps_parameters({.strategy = strategy, .reshard_after_forward = reshards},
-                                  kSeveral);
+    const comm::FsdpOptions options = {.strategy = strategy, .reshard_after_forward = reshards};
+    return comm::unit_policy(options, {.shards = kSeveral}, /*is_root=*/true).keeps_parameters;
   };
   if (c.strategy == comm::Strategy::kNoShard) return false;
   return !keeps(c.strategy, c.reshard_after_forward) ||

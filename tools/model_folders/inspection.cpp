@@ -183,7 +183,8 @@ Inspection inspect(const InspectionOptions& options) {
   freeze_parameters(out.config, options.frozen, model.parameters());
   out.counts = count(model.parameters());
   out.parameters = parameter_rows(out.config, model.parameters());
-  out.units = unit_rows(model, comm::wrap_classes({out.config.block_class}), {}, options.world);
+  out.units =
+      unit_rows(model, comm::wrap_classes({out.config.block_class}), {}, {.shards = options.world});
   if (folder) out.weights = look_at_weights(path, out.config, model.parameters());
   const std::string tokenizer = source.default_tokenizer();
   if (folder && tokenizer != "bytes") out.tokenizer = look_at_tokenizer(tokenizer);

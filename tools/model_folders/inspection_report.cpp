@@ -164,7 +164,7 @@ OrderedJson tokenizer_fields(const TokenizerSummary& tokenizer) {
 std::string format_inspection(const Inspection& in) {
   std::string out = shape_section(in) + counts_section(in.counts) + modules_section(in) +
                     fmt::format("\nfull_shard on {} rank{}\n{}", in.world, in.world == 1 ? "" : "s",
-                                format_units(in.units, {}, in.world));
+                                format_units(in.units, {}, {.shards = in.world}));
   if (in.adapter) out += adapter_section(*in.adapter);
   if (in.weights) out += weights_section(*in.weights);
   if (in.tokenizer) out += tokenizer_section(*in.tokenizer);

@@ -13,6 +13,7 @@
 #include "models/family.h"
 #include "models/names.h"
 #include "tools/launch/launch.h"
+#include "tools/train/sharded_values.h"
 
 namespace fsdp::tools {
 namespace {
@@ -133,8 +134,8 @@ std::vector<std::string> save_model(Session& session, const fs::path& folder,
       problem = error.what();
     }
   };
-  session.sharded().visit_parameters(write,
-                                     [&](const Parameter& p) { return is_saved(session, p); });
+  visit_parameters(session.sharded(), write,
+                   [&](const Parameter& p) { return is_saved(session, p); });
   first_rank_only([&] {
     FSDP_CHECK(problem.empty(), "{}", problem);
     writer->finish();

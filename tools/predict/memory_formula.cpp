@@ -15,20 +15,15 @@ size_t elements(int64_t numel, size_t bytes) {
 
 // What the formulas of a unit are written with; bytes of an element.
 struct Terms {
-  Terms(const MemoryPlan& plan, const UnitExtent& unit)
-      : options(unit.options),
-        master(size_of(accumulation_dtype(options.param_dtype))),
-        parameter(size_of(options.param_dtype)),
-        reduced(size_of(options.reduce_dtype)),
-        accumulated(comm::reduces_last(options) ? master : reduced),
-        parameters_kept(comm::resident_parameters(options, plan.shards)),
-        gradients_kept(comm::keeps_gradients(options, plan.shards)),
-        inner(unit.depth > 0 ? comm::inner_group_size(options, plan.shards) : 0) {}
+  explicit Terms(const UnitExtent& unit)
+      : policy(unit.policy),
+        master(size_of(policy.master_dtype)),
+        parameter(size_of(policy.param_dtype)),
+        reduced(size_of(policy.reduce_dtype)),
+        accumulated(size_of(policy.gradient_dtype)) {}
 
-  const comm::FsdpOptions& options;
+  const comm::UnitPolicy& policy;
   size_t master, parameter, reduced, accumulated;
-  bool parameters_kept, gradients_kept;
-  int inner;  // ranks that keep the parameters after forward; 0: none
 };
 
 // What a unit needs of an arena; `stays`: until the end of backward.
@@ -46,7 +41,7 @@ size_t arena(const MemoryPlan& plan, int64_t rotating, F&& need_of) {
   };
   std::map<int, Level> levels;
   for (const UnitExtent& unit : plan.units) {
-    const Need need = need_of(unit, Terms(plan, unit));
+    const Need need = need_of(unit, Terms(unit));
     Level& level = levels[unit.depth];
     level.units += need.bytes > 0;
     level.staying += need.stays;
@@ -67,27 +62,28 @@ struct ParameterBytes {
 ParameterBytes parameters(const MemoryPlan& plan) {
   ParameterBytes bytes;
   for (const UnitExtent& unit : plan.units) {
-    const Terms t(plan, unit);
+    const Terms t(unit);
     for (const SegmentExtent& s : unit.segments) {
       const int64_t numel = s.shard_numel * plan.shards;
       const size_t master = s.trainable ? t.master : t.parameter;
-      const bool one_holds_the_other = t.parameters_kept && master == t.parameter;
+      const bool one_holds_the_other = t.policy.resident && master == t.parameter;
       if (!one_holds_the_other) bytes.shards += elements(s.shard_numel, master);
-      if (t.parameters_kept) {
+      if (t.policy.resident) {
         (one_holds_the_other && plan.shards == 1 ? bytes.shards : bytes.unsharded) +=
             elements(numel, t.parameter);
       }
-      if (t.inner > 0) bytes.unsharded += elements(numel / t.inner, t.parameter);
+      const int inner = t.policy.inner_group;
+      if (inner > 0) bytes.unsharded += elements(numel / inner, t.parameter);
     }
   }
   bytes.unsharded +=
       arena(plan, plan.options.units_in_flight, [&](const UnitExtent& unit, const Terms& t) {
         Need need;
-        if (t.parameters_kept) return need;
+        if (t.policy.resident) return need;
         for (const SegmentExtent& s : unit.segments) {
           need.bytes += elements(s.shard_numel * plan.shards, t.parameter);
         }
-        need.stays = comm::keeps_parameters(t.options, plan.shards);
+        need.stays = t.policy.keeps_parameters;
         return need;
       });
   return bytes;
@@ -96,19 +92,17 @@ ParameterBytes parameters(const MemoryPlan& plan) {
 size_t gradients(const MemoryPlan& plan) {
   size_t bytes = 0;
   for (const UnitExtent& unit : plan.units) {
-    const Terms t(plan, unit);
-    const bool one_buffer = plan.shards == 1 && t.reduced == t.master &&
-                            (t.options.micro_steps == 1 || comm::reduces_last(t.options));
+    const Terms t(unit);
     for (const SegmentExtent& s : unit.segments) {
       if (!s.trainable) continue;
-      if (t.gradients_kept) bytes += elements(s.shard_numel * plan.shards, t.accumulated);
-      if (!one_buffer) bytes += elements(s.shard_numel, t.master);
+      if (t.policy.keeps_gradients) bytes += elements(s.shard_numel * plan.shards, t.accumulated);
+      if (!t.policy.averages_in_place) bytes += elements(s.shard_numel, t.master);
     }
   }
   bytes += plan.wide.peak();
   bytes += arena(plan, comm::kGradientBuffers, [&](const UnitExtent& unit, const Terms& t) {
     Need need;
-    if (t.gradients_kept && t.accumulated == t.reduced) return need;
+    if (t.policy.keeps_gradients && t.accumulated == t.reduced) return need;
     for (const SegmentExtent& s : unit.segments) {
       if (s.trainable) need.bytes += elements(s.shard_numel * plan.shards, t.reduced);
     }
@@ -122,7 +116,7 @@ size_t optimizer_state(const MemoryPlan& plan) {
   size_t bytes = 0;
   int64_t flags = 1;  // overflow
   for (const UnitExtent& unit : plan.units) {
-    const Terms t(plan, unit);
+    const Terms t(unit);
     for (const SegmentExtent& s : unit.segments) {
       if (!s.trainable) continue;
       bytes += states * elements(s.shard_numel, t.master);
@@ -151,11 +145,11 @@ size_t WideGradients::peak() const {
 // Kernels write in the dtype of their operands or in the accumulation dtype. A norm makes the
 // gradients of its weight and its bias at once, every other op one after the other.
 void add_wide_gradients(const std::vector<const Parameter*>& trained,
-                        const comm::FsdpOptions& unit_options, const models::ModelConfig& model,
+                        const comm::UnitPolicy& policy, const models::ModelConfig& model,
                         int64_t positions, WideGradients& wide) {
-  const DType wide_dtype = accumulation_dtype(unit_options.param_dtype);
-  if (comm::reduces_last(unit_options) || unit_options.reduce_dtype == wide_dtype) return;
-  const bool direct = unit_options.reduce_dtype == unit_options.param_dtype;
+  const DType wide_dtype = policy.master_dtype;
+  if (policy.gradient_dtype == wide_dtype) return;
+  const bool direct = policy.gradient_dtype == policy.param_dtype;
   const bool in_pieces = positions > ops::head_chunk_rows(positions, model.vocabulary);
   std::map<std::string, size_t> vectors;  // of a module
   for (const Parameter* p : trained) {
@@ -184,7 +178,7 @@ MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelCon
     if (unit->parameters.segments().empty()) continue;
     UnitExtent& extent = plan.units.emplace_back();
     extent.depth = unit->depth;
-    extent.options = unit->options;
+    extent.policy = unit->policy;
     std::vector<const Parameter*> trained;
     for (const comm::ParameterSegment& segment : unit->parameters.segments()) {
       const FlatLayout& layout = segment.layout;
@@ -195,7 +189,7 @@ MemoryPlan memory_plan(const comm::FullySharded& sharded, const models::ModelCon
       if (plan.options.fixed_order) plan.norm_blocks += layout.blocks();
       for (const FlatParameter& p : layout.parameters()) trained.push_back(p.parameter);
     }
-    add_wide_gradients(trained, unit->options, model, positions, plan.wide);
+    add_wide_gradients(trained, unit->policy, model, positions, plan.wide);
   }
   return plan;
 }

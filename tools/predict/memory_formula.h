@@ -20,7 +20,7 @@
 // element
 //                        (adamw, adam: 2; sgd: 0, with momentum 1)
 //
-// Units with options of their own (comm/fsdp/unit_options.h) each have the terms of theirs; the
+// Units with options of their own (FsdpOptions::units) each have the terms of theirs; the
 // arena then is as wide as the widest unit that needs it, and f and 2 are no more than there are of
 // them. A frozen parameter has a master of p bytes, no gradient and no optimizer state. With
 // release_arena the arena is there only at the peak, and has at every level of nesting f buffers
@@ -60,8 +60,8 @@ struct SegmentExtent {
 };
 struct UnitExtent {
   std::vector<SegmentExtent> segments;
-  int depth = 0;                   // 0: the root
-  comm::FsdpOptions options = {};  // its own
+  int depth = 0;  // 0: the root
+  comm::UnitPolicy policy = {};
 };
 
 // Gradients before they are rounded to a narrower dtype, in the accumulation dtype: bytes.
@@ -76,7 +76,7 @@ struct WideGradients {
 // Adds those of a unit. `trained`: its trainable parameters; `positions`: of a forward of this
 // rank, rows x length.
 void add_wide_gradients(const std::vector<const Parameter*>& trained,
-                        const comm::FsdpOptions& unit_options, const models::ModelConfig& model,
+                        const comm::UnitPolicy& policy, const models::ModelConfig& model,
                         int64_t positions, WideGradients& wide);
 
 struct MemoryPlan {

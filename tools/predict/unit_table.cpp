@@ -4,20 +4,20 @@
 #include <algorithm>
 #include <map>
 
-#include "comm/fsdp/pytorch_shards.h"
 #include "core/flat_layout.h"
 #include "models/block.h"
 #include "models/causal_lm.h"
+#include "tools/predict/pytorch_shards.h"
 
 namespace fsdp::tools {
 namespace {
 
 // Of the masters; a frozen parameter is its own.
 int64_t shard_bytes(const UnitRow& unit) {
-  const DType param_dtype = unit.options.param_dtype;
+  const DType param_dtype = unit.policy.param_dtype;
   int64_t bytes = 0;
   for (const SegmentExtent& s : unit.segments) {
-    bytes += bytes_of(s.shard_numel, s.trainable ? accumulation_dtype(param_dtype) : param_dtype);
+    bytes += bytes_of(s.shard_numel, s.trainable ? unit.policy.master_dtype : param_dtype);
   }
   return bytes;
 }
@@ -29,7 +29,7 @@ struct AlikeUnits {
 };
 
 bool alike(const UnitRow& a, const UnitRow& b) {
-  return a.shapes == b.shapes && a.segments == b.segments && a.options == b.options;
+  return a.shapes == b.shapes && a.segments == b.segments && a.policy == b.policy;
 }
 
 // Neighbours that are alike, together.
@@ -60,11 +60,6 @@ int64_t UnitRow::shard_numel() const {
   int64_t sum = 0;
   for (const SegmentExtent& s : segments) sum += s.shard_numel;
   return sum;
-}
-
-GroupSizes group_sizes(const comm::FsdpOptions& options, int world) {
-  const int shards = comm::shard_group_size(options, world);
-  return {shards, world / shards};
 }
 
 namespace {
@@ -141,14 +136,14 @@ class UseOrder {
 }  // namespace
 
 std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
-                               const comm::FsdpOptions& options, int shards) {
+                               const comm::FsdpOptions& options, comm::GroupSizes groups) {
   std::vector<UnitRow> rows;
   const UseOrder order(root);
   const std::vector<comm::PlannedUnit> units = comm::plan_units(root, wrap);
-  const std::vector<comm::FsdpOptions> own_options = comm::unit_options(options, units, shards);
+  const std::vector<comm::UnitPolicy> policies = comm::unit_policies(options, units, groups);
   for (size_t i = 0; i < units.size(); ++i) {
     const comm::PlannedUnit& unit = units[i];
-    UnitRow row = {.name = unit.name, .depth = unit.depth, .options = own_options[i]};
+    UnitRow row = {.name = unit.name, .depth = unit.depth, .policy = policies[i]};
     for (const Parameter* p : unit.parameters) {
       row.shapes.push_back(p->shape());
       if (p->trainable()) row.trained.push_back(p);
@@ -160,7 +155,7 @@ std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
         if (p->trainable() == trainable) segment.push_back(p);
       }
       if (segment.empty()) continue;
-      const FlatLayout layout(segment, shards, options.fixed_order ? kNormBlock : kFlatAlignment);
+      const FlatLayout layout(segment, groups.shards, row.policy.alignment);
       row.parameters += layout.parameter_numel();
       if (trainable && options.fixed_order) row.norm_blocks = layout.blocks();
       row.segments.push_back(
@@ -177,9 +172,9 @@ MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOption
   MemoryPlan plan = {.shards = shards, .options = options, .optimizer = optimizer};
   for (const UnitRow& unit : units) {
     if (unit.segments.empty()) continue;
-    plan.units.push_back({unit.segments, unit.depth, unit.options});
+    plan.units.push_back({unit.segments, unit.depth, unit.policy});
     plan.norm_blocks += unit.norm_blocks;
-    add_wide_gradients(unit.trained, unit.options, model, positions, plan.wide);
+    add_wide_gradients(unit.trained, unit.policy, model, positions, plan.wide);
   }
   return plan;
 }
@@ -189,7 +184,7 @@ MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOption
 namespace {
 
 // What a unit does otherwise than all: "parameters in f32, kept after forward".
-std::string differences(const comm::FsdpOptions& unit, const comm::FsdpOptions& all, int shards) {
+std::string differences(const comm::UnitPolicy& unit, const comm::UnitPolicy& all) {
   std::vector<std::string> out;
   if (unit.param_dtype != all.param_dtype) {
     out.push_back(fmt::format("parameters in {}", name_of(unit.param_dtype)));
@@ -197,16 +192,16 @@ std::string differences(const comm::FsdpOptions& unit, const comm::FsdpOptions& 
   if (unit.reduce_dtype != all.reduce_dtype) {
     out.push_back(fmt::format("reduced in {}", name_of(unit.reduce_dtype)));
   }
-  const bool kept = comm::keeps_parameters(unit, shards);
-  if (kept != comm::keeps_parameters(all, shards)) {
+  const bool kept = unit.keeps_parameters;
+  if (kept != all.keeps_parameters) {
     out.push_back(kept ? "kept after forward" : "given back after forward");
   }
-  const int inner = comm::inner_group_size(unit, shards);
-  if (inner != comm::inner_group_size(all, shards) && !kept) {
-    out.push_back(inner > 0 ? fmt::format("kept by groups of {}", inner) : "kept by no group");
+  if (unit.inner_group != all.inner_group && !kept) {
+    out.push_back(unit.inner_group > 0 ? fmt::format("kept by groups of {}", unit.inner_group)
+                                       : "kept by no group");
   }
-  if (comm::keeps_gradients(unit, shards) != comm::keeps_gradients(all, shards)) {
-    out.push_back(comm::keeps_gradients(unit, shards) ? "gradients whole" : "gradients sharded");
+  if (unit.keeps_gradients != all.keeps_gradients) {
+    out.push_back(unit.keeps_gradients ? "gradients whole" : "gradients sharded");
   }
   return fmt::format("{}", fmt::join(out, ", "));
 }
@@ -214,7 +209,8 @@ std::string differences(const comm::FsdpOptions& unit, const comm::FsdpOptions& 
 }  // namespace
 
 std::string format_units(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
-                         int shards) {
+                         comm::GroupSizes groups) {
+  const int shards = groups.shards;
   std::string out =
       fmt::format("{:<26} {:>7} {:>13} {:>9} {:>15} {:>11} {:>13}\n", "units", "tensors",
                   "parameters", "padding", "per rank", "shard MiB", "gathered MiB");
@@ -230,8 +226,9 @@ std::string format_units(const std::vector<UnitRow>& units, const comm::FsdpOpti
   for (const auto& [name, unit, count] : alike_units(units)) {
     const int64_t shard = unit->shard_numel();
     const Sums one = {unit->shapes.size(), unit->parameters, shard, shard_bytes(*unit),
-                      bytes_of(shard * shards, unit->options.param_dtype)};
-    line(name, one, differences(unit->options, options, shards));
+                      bytes_of(shard * shards, unit->policy.param_dtype)};
+    line(name, one,
+         differences(unit->policy, comm::unit_policy(options, groups, unit->depth == 0)));
     const auto times = static_cast<int64_t>(count);
     all.tensors += count * one.tensors;
     all.parameters += times * one.parameters;
@@ -254,11 +251,11 @@ std::string format_layout(const std::vector<UnitRow>& units, PyTorchLayout layou
   const auto width = static_cast<int64_t>(size_of(dtype));
   for (const auto& [name, unit, count] : alike_units(units)) {
     if (first) {
-      out += row(name, unit->shard_numel(), comm::fsdp1_shard(unit->shapes, shards),
-                 comm::fsdp1_original_shard(unit->shapes, shards, width));
+      out += row(name, unit->shard_numel(), fsdp1_shard(unit->shapes, shards),
+                 fsdp1_original_shard(unit->shapes, shards, width));
       continue;
     }
-    const comm::Fsdp2Shards theirs = comm::fsdp2_shards(unit->shapes, shards);
+    const Fsdp2Shards theirs = fsdp2_shards(unit->shapes, shards);
     const auto [least, most] = std::minmax_element(theirs.held.begin(), theirs.held.end());
     out += row(name, unit->shard_numel(), theirs.padded, fmt::format("{} to {}", *least, *most));
   }

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "comm/fsdp/options.h"
-#include "comm/fsdp/unit_options.h"
 #include "tools/predict/memory_formula.h"
 
 namespace fsdp::tools {
@@ -28,19 +27,13 @@ struct UnitRow {
   bool input_has_gradient = true;       // something before it is
   // The place of the block that it is or lies in, if backward runs that one's forward again.
   std::optional<int64_t> recomputed_block = std::nullopt;
-  comm::FsdpOptions options = {};  // its own
+  comm::UnitPolicy policy = {};
   int64_t shard_numel() const;
 };
 
-struct GroupSizes {
-  int shards = 1;    // ranks of a shard group
-  int replicas = 1;  // shard groups
-};
-GroupSizes group_sizes(const comm::FsdpOptions& options, int world);
-
 // Root first.
 std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
-                               const comm::FsdpOptions& options, int shards);
+                               const comm::FsdpOptions& options, comm::GroupSizes groups);
 // `positions`: of a forward of a rank, rows x length.
 MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
                        int shards, const models::ModelConfig& model,
@@ -53,7 +46,7 @@ std::string mib(int64_t bytes);
 // Texts of several lines. Units in a row that are alike become one line, which ends with what they
 // do otherwise than `options` say.
 std::string format_units(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
-                         int shards);
+                         comm::GroupSizes groups);
 // Elements per rank as PyTorch's FSDP1 or FSDP2 would have them, beside ours.
 enum class PyTorchLayout : uint8_t { kFsdp1, kFsdp2 };
 std::string format_layout(const std::vector<UnitRow>& units, PyTorchLayout layout, int shards,

@@ -14,7 +14,8 @@ constexpr size_t kRoot = 0;
 // The hooks of FullySharded over again, under their names; its schedule says why.
 class Schedule {
  public:
-  Schedule(const std::vector<UnitRow>& units, const comm::FsdpOptions& options, GroupSizes groups)
+  Schedule(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
+           comm::GroupSizes groups)
       : units_(units),
         options_(options),
         groups_(groups),
@@ -27,7 +28,7 @@ class Schedule {
       if (u != kRoot) inside_[around.back()].push_back(u);
       around.push_back(u);
       free_.resize(std::max(free_.size(), depth + 1), options.units_in_flight);
-      free_[depth] += kept(u) && borrows(u);
+      free_[depth] += policy(u).keeps_parameters && borrows(u);
     }
     const auto used_before = [&](size_t a, size_t b) { return units[a].place < units[b].place; };
     for (auto& inner : inside_) std::stable_sort(inner.begin(), inner.end(), used_before);
@@ -66,7 +67,7 @@ class Schedule {
       prefetch(*next);
     }
     compute_forward(unit);
-    if (unit != kRoot && !kept(unit)) reshard(unit);
+    if (policy(unit).reshards_after_forward) reshard(unit);
   }
 
   void compute_forward(size_t unit) {
@@ -153,8 +154,7 @@ class Schedule {
     states_[unit] = State::kGathering;
     for (const SegmentExtent& s : units_[unit].segments) {
       row_.gathers.push_back(
-          {unit, "all_gather",
-           bytes_of(s.shard_numel * groups_.shards, units_[unit].options.param_dtype)});
+          {unit, "all_gather", bytes_of(s.shard_numel * groups_.shards, policy(unit).param_dtype)});
     }
     return true;
   }
@@ -166,39 +166,34 @@ class Schedule {
   }
 
   void give_back(size_t unit) {
-    if (last_ || !kept(unit)) reshard(unit);
+    if (last_ || !policy(unit).keeps_parameters) reshard(unit);
   }
 
   // A buffer of its depth's arena.
   bool borrows(size_t unit) const {
-    return !comm::resident_parameters(units_[unit].options, groups_.shards) &&
-           !units_[unit].segments.empty();
+    return !policy(unit).resident && !units_[unit].segments.empty();
   }
 
-  bool kept(size_t unit) const {
-    return comm::keeps_parameters(units_[unit].options, groups_.shards);
-  }
+  const comm::UnitPolicy& policy(size_t unit) const { return units_[unit].policy; }
 
   size_t depth_of(size_t unit) const { return static_cast<size_t>(units_[unit].depth); }
 
   void reduce(size_t unit) {
     reduced_[unit] = true;
-    if (comm::reduces_last(options_) && !last_) return;
-    const bool defer_replicas =
-        options_.accumulation == comm::Accumulation::kReduceScatterEach && !last_;
+    if (policy(unit).reduces_last && !last_) return;
     for (const SegmentExtent& s : units_[unit].segments) {
       if (!s.trainable) continue;
-      const int64_t shard = bytes_of(s.shard_numel, units_[unit].options.reduce_dtype);
+      const int64_t shard = bytes_of(s.shard_numel, policy(unit).reduce_dtype);
       const auto add = [&](const char* kind, int64_t bytes) {
         row_.reduces.push_back({unit, kind, bytes});
       };
-      const bool both = groups_.shards > 1 && groups_.replicas > 1;
-      if (both && options_.fixed_order) {
+      if (policy(unit).reduces_over_all) {
         add("all_reduce", shard * groups_.shards);
         continue;
       }
       if (groups_.shards > 1) add("reduce_scatter", shard * groups_.shards);
-      if (groups_.replicas > 1 && !defer_replicas) add("all_reduce", shard);
+      if (groups_.replicas > 1 && (last_ || !policy(unit).defers_replicas))
+        add("all_reduce", shard);
     }
   }
 
@@ -220,7 +215,7 @@ class Schedule {
 
   const std::vector<UnitRow>& units_;
   const comm::FsdpOptions& options_;
-  GroupSizes groups_;
+  comm::GroupSizes groups_;
   std::vector<std::vector<size_t>> inside_;  // the units directly inside each
   std::vector<int> free_;                    // buffers of the arena, by depth
   std::vector<State> states_;
@@ -240,7 +235,7 @@ bool has_timeline(const std::vector<UnitRow>& units) {
 
 std::vector<std::vector<StepRow>> step_timeline(const std::vector<UnitRow>& units,
                                                 const comm::FsdpOptions& options,
-                                                GroupSizes groups) {
+                                                comm::GroupSizes groups) {
   Schedule schedule(units, options, groups);
   std::vector<std::vector<StepRow>> out;
   for (int i = 0; i < options.micro_steps; ++i) {

@@ -30,7 +30,7 @@ bool has_timeline(const std::vector<UnitRow>& units);
 // All micro-steps of a step, one after the other.
 std::vector<std::vector<StepRow>> step_timeline(const std::vector<UnitRow>& units,
                                                 const comm::FsdpOptions& options,
-                                                GroupSizes groups);
+                                                comm::GroupSizes groups);
 
 // Texts of several lines: the calls and bytes of each collective in a step; and the rows of a
 // micro-step, of many units the first and the last ones.

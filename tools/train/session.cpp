@@ -11,6 +11,7 @@
 #include "models/key_bias.h"
 #include "models/names.h"
 #include "models/token_padding.h"
+#include "tools/train/sharded_values.h"
 
 namespace fsdp::tools {
 
@@ -49,7 +50,8 @@ comm::WrapPolicy wrap_of(const SessionOptions& options) {
 // Token and position table are read by one operation: as units of their own both are gathered.
 void check_buffers(Module& model, const comm::WrapPolicy& wrap, const comm::FsdpOptions& options,
                    int shards) {
-  if (options.units_in_flight > 1 || keeps_parameters(options, shards)) return;
+  const comm::UnitPolicy policy = comm::unit_policy(options, {.shards = shards}, false);
+  if (options.units_in_flight > 1 || policy.keeps_parameters) return;
   const std::set<const Module*> wrapped = wrap(model);
   const auto tables = std::count_if(wrapped.begin(), wrapped.end(), [](const Module* module) {
     return module->class_name() == "Embedding";
@@ -111,10 +113,10 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
 
 Session::~Session() = default;
 
-void Session::initialise(const models::FillFunction& fill) { sharded_->initialise(fill); }
+void Session::initialise(const models::FillFunction& fill) { tools::initialise(*sharded_, fill); }
 
 void Session::initialise_from_first_rank(const models::FillFunction& fill) {
-  sharded_->initialise_from_first_rank(fill);
+  tools::initialise_from_first_rank(*sharded_, fill);
 }
 
 // [Note: a rank without rows]

@@ -7,6 +7,7 @@
 
 #include "tools/data/row_range.h"
 #include "tools/generate/generation.h"
+#include "tools/train/sharded_values.h"
 #include "tools/verify/described_session.h"
 
 namespace fsdp::tools {
@@ -101,7 +102,7 @@ void PassVerification::check_merged(const ExpectedTraining& pass) {
     difference.add(values.to_doubles(), expected.merged->read(name, parameter.shape().extents()));
     check.add(name, difference.relative());
   };
-  run_.session().sharded().visit_parameters(compare, is_known);
+  visit_parameters(run_.session().sharded(), compare, is_known);
   FSDP_CHECK(check.parts.size() == names.size(), "{}: expected weights of the model, got {}",
              expected.merged->path().string(), fmt::join(names, ", "));
 }
@@ -110,7 +111,7 @@ void PassVerification::check_gradients(const ExpectedPass& pass) {
   Check& check = report_.check("gradients", pass.gradients_limit);
   const double largest = pass.gradients->largest();
   const double rounding = kRoundingsOfZero * largest * last_bit(run_.expected().dtype);
-  run_.session().sharded().visit_gradients([&](const Parameter& parameter, const Tensor& values) {
+  visit_gradients(run_.session().sharded(), [&](const Parameter& parameter, const Tensor& values) {
     const std::string name = run_.file_name(parameter);
     Difference difference;
     difference.add(values.to_doubles(), pass.gradients->read(name, parameter.shape().extents()));
@@ -122,7 +123,7 @@ void PassVerification::check_all_gradients(const ExpectedPass& pass) {
   run_.check_tensors(*pass.all_gradients, !pass.events.left_out.empty());
   const std::vector<std::string> known = pass.all_gradients->names();
   double squares = 0, expected_squares = 0;
-  run_.session().sharded().visit_gradients([&](const Parameter& parameter, const Tensor& values) {
+  visit_gradients(run_.session().sharded(), [&](const Parameter& parameter, const Tensor& values) {
     const std::vector<double> got = values.to_doubles();
     const std::string name = run_.file_name(parameter);
     std::vector<double> expected(got.size());  // an absent gradient: nothing
@@ -144,7 +145,7 @@ void PassVerification::check_gradient_norms(const ExpectedPass& pass) {
   double squares = 0;
   for (const auto& [name, norm] : pass.gradient_norms) squares += norm * norm;
   Check& check = report_.check("gradient norms", pass.gradients_limit);
-  run_.session().sharded().visit_gradients([&](const Parameter& parameter, const Tensor& values) {
+  visit_gradients(run_.session().sharded(), [&](const Parameter& parameter, const Tensor& values) {
     const std::string name = run_.file_name(parameter);
     const auto expected = pass.gradient_norms.find(name);
     const bool absent = expected == pass.gradient_norms.end();

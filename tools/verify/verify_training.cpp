@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/train/sharded_values.h"
 #include "tools/verify/described_session.h"
 
 namespace fsdp::tools {
@@ -50,8 +51,8 @@ TrainedRun repeat(DescribedSession& run, const ExpectedTraining& trajectory, DTy
     out.parameters.push_back({parameter.name(), run.file_name(parameter),
                               parameter.shape().extents(), values.to_doubles()});
   };
-  run.session().sharded().visit_parameters(keep,
-                                           [&](const Parameter& p) { return run.is_compared(p); });
+  visit_parameters(run.session().sharded(), keep,
+                   [&](const Parameter& p) { return run.is_compared(p); });
   return out;
 }
 

@@ -1,8 +1,7 @@
 // Where a gradient average divides: the published vectors, and that the parts make up the divisor.
-#include "comm/fsdp/divide.h"
-
 #include <doctest/doctest.h>
 
+#include "comm/fsdp/options.h"
 #include "tests/support/temp_folder.h"
 
 using namespace fsdp;
@@ -11,12 +10,12 @@ using namespace fsdp::test;
 
 namespace {
 
-void check(const DivisionRule& rule, const GradientDivision& expected) {
-  CAPTURE(name_of(rule.reduce_dtype));
-  CAPTURE(rule.shards);
-  CAPTURE(rule.replicas);
-  CAPTURE(rule.factor.value_or(0));
-  const GradientDivision got = gradient_division(rule);
+void check(const FsdpOptions& options, GroupSizes groups, const GradientDivision& expected) {
+  CAPTURE(name_of(options.reduce_dtype));
+  CAPTURE(groups.shards);
+  CAPTURE(groups.replicas);
+  CAPTURE(options.divide_factor.value_or(0));
+  const GradientDivision got = gradient_division(options, groups);
   CHECK(got.before == expected.before);
   CHECK(got.after == expected.after);
   CHECK(got.op == expected.op);
@@ -46,37 +45,36 @@ TEST_CASE("f16 and f64 split the divisor around the sum as PyTorch FSDP2 does") 
     const GradientDivision expected = {.before = v.before, .after = v.after};
     for (const DType dtype : {DType::kF16, DType::kF64}) {
       for (const bool force_sum : {false, true}) {
-        check({.reduce_dtype = dtype, .shards = v.ranks, .force_sum = force_sum}, expected);
+        check({.reduce_dtype = dtype, .force_sum = force_sum}, {.shards = v.ranks}, expected);
       }
       // A factor takes the place of the number of ranks.
-      check({.reduce_dtype = dtype, .shards = 7, .factor = v.ranks}, expected);
+      check({.reduce_dtype = dtype, .divide_factor = v.ranks}, {.shards = 7}, expected);
     }
     // FSDP1 splits in every dtype, over shards and replicas.
-    check({.reduce_dtype = DType::kF32, .replicas = v.ranks, .split = true}, expected);
+    check({.reduce_dtype = DType::kF32, .split_division = true}, {.replicas = v.ranks}, expected);
   }
 }
 
 TEST_CASE("f32 and bf16: averages, terms divided by a factor, or sums divided after") {
   constexpr ReduceOp kAverage = ReduceOp::kAverage;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    check({.reduce_dtype = dtype, .shards = 3}, {.op = kAverage, .replica_op = kAverage});
-    check({.reduce_dtype = dtype, .shards = 2, .replicas = 2},
+    check({.reduce_dtype = dtype}, {.shards = 3}, {.op = kAverage, .replica_op = kAverage});
+    check({.reduce_dtype = dtype}, {.shards = 2, .replicas = 2},
           {.op = kAverage, .replica_op = kAverage});
     // The number of shards as the factor: an average over these, and a sum over the replicas.
-    check({.reduce_dtype = dtype, .shards = 3, .replicas = 2, .factor = 3}, {.op = kAverage});
-    check({.reduce_dtype = dtype, .shards = 3, .replicas = 2, .factor = 6}, {.before = 6});
-    check({.reduce_dtype = dtype, .shards = 3, .factor = 2.5}, {.before = 2.5});
-    check({.reduce_dtype = dtype, .shards = 3, .replicas = 2, .force_sum = true}, {.after = 6});
-    check({.reduce_dtype = dtype, .shards = 3, .factor = 2.5, .force_sum = true}, {.after = 2.5});
+    check({.reduce_dtype = dtype, .divide_factor = 3}, {.shards = 3, .replicas = 2},
+          {.op = kAverage});
+    check({.reduce_dtype = dtype, .divide_factor = 6}, {.shards = 3, .replicas = 2}, {.before = 6});
+    check({.reduce_dtype = dtype, .divide_factor = 2.5}, {.shards = 3}, {.before = 2.5});
+    check({.reduce_dtype = dtype, .force_sum = true}, {.shards = 3, .replicas = 2}, {.after = 6});
+    check({.reduce_dtype = dtype, .divide_factor = 2.5, .force_sum = true}, {.shards = 3},
+          {.after = 2.5});
   }
 }
 
 TEST_CASE("a factor that is not positive is refused") {
   for (const double factor : {0.0, -2.0}) {
-    CHECK(contains(error_of([&] {
-                     gradient_division(
-                         {.reduce_dtype = DType::kF32, .shards = 2, .factor = factor});
-                   }),
+    CHECK(contains(error_of([&] { gradient_division({.divide_factor = factor}, {.shards = 2}); }),
                    "divide factor: expected a positive number"));
   }
 }

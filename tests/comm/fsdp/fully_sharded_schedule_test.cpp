@@ -274,13 +274,12 @@ class Census {
     size_t blocks = 0;
     for (size_t i = 0; i < sharded.units().size(); ++i) {
       const Unit& unit = *sharded.units()[i];
-      const ParameterState state = unit.parameters.state();
-      if (i > 0) blocks += state != ParameterState::kSharded;
+      if (i > 0) blocks += unit.parameters.has_values();
       const bool needed = i == 0 || unit.name == inside;
-      missing += needed && state != ParameterState::kUnsharded;
-      // Memory is bound exactly while a unit is not sharded.
-      missing += unit.parameters.segments()[0].unsharded->has_data() !=
-                 (state != ParameterState::kSharded);
+      missing += needed && unit.parameters.state() != ParameterState::kUnsharded;
+      // Memory is bound exactly while a unit has values.
+      missing +=
+          unit.parameters.segments()[0].unsharded->has_data() != unit.parameters.has_values();
     }
     most_blocks = std::max(most_blocks, blocks);
   }

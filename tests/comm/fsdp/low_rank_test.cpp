@@ -51,7 +51,8 @@ TEST_CASE("low-rank terms: visiting only them gathers nothing else") {
     run.wait();
     run.backend().set_trace(&run.trace);
     int64_t visited = 0, gathered = 0, expected = 0;
-    run.sharded().visit_parameters(
+    tools::visit_parameters(
+        run.sharded(),
         [&](const Parameter& p, const Tensor& values) {
           CHECK(models::is_lora(p));
           visited += values.numel();

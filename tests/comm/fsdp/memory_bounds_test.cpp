@@ -59,8 +59,9 @@ Moments measure(Communicator& world, const FsdpOptions& options) {
   MemoryLedger& ledger = backend.ledger();
   Tape tape(backend);
   models::CausalLM model(test_model(), backend, DType::kF32, kTokens);
-  FullySharded sharded(model, wrap_classes({model.config().block_class}), options, tape, world);
-  sharded.initialise(models::from_scratch(42));
+  model.set_tape(&tape);
+  FullySharded sharded(model, wrap_classes({model.config().block_class}), options, backend, world);
+  tools::initialise(sharded, models::from_scratch(42));
   moments.constructed = ledger.usage();
   {
     const std::vector<int32_t> ids = {3, 31, 7, 12};

@@ -37,22 +37,71 @@ TEST_CASE("fsdp options: what each strategy shards, and over how many ranks") {
     CAPTURE(test::name_of(row.strategy));
     const FsdpOptions options = {.strategy = row.strategy, .shard_size = row.hybrid ? kGroup : 0};
     CHECK(is_hybrid(row.strategy) == row.hybrid);
-    CHECK(shard_group_size(options, kWorld) == row.shards);
-    CHECK(keeps_parameters(options, row.shards) == row.parameters);
-    CHECK(keeps_gradients(options, row.shards) == row.gradients);
-    CHECK(keeps_parameters(options, 1));  // a part is the whole
-    CHECK(keeps_gradients(options, 1));
+    const GroupSizes groups = group_sizes(options, kWorld);
+    CHECK(groups.shards == row.shards);
+    CHECK(groups.replicas == kWorld / row.shards);
+    for (const bool root : {true, false}) {
+      const UnitPolicy policy = unit_policy(options, groups, root);
+      CHECK(policy.keeps_parameters == row.parameters);
+      CHECK(policy.resident == row.parameters);
+      CHECK(policy.reshards_after_forward == (!row.parameters && !root));
+      CHECK(policy.keeps_gradients == row.gradients);
+      CHECK(policy.averages_in_place == (row.shards == 1));
+      const UnitPolicy alone = unit_policy(options, {}, root);  // a part is the whole
+      CHECK(alone.resident);
+      CHECK(alone.keeps_gradients);
+    }
   }
 }
 
 TEST_CASE("fsdp options: reshard_after_forward and accumulation override the strategy") {
-  CHECK(keeps_parameters({.reshard_after_forward = false}, 2));
-  CHECK(!keeps_parameters({.strategy = Strategy::kShardGradOp, .reshard_after_forward = true}, 2));
+  const auto policy = [](const FsdpOptions& options) {
+    return unit_policy(options, {.shards = 2}, false);
+  };
+  CHECK(policy({.reshard_after_forward = false}).keeps_parameters);
+  CHECK(!policy({.strategy = Strategy::kShardGradOp, .reshard_after_forward = true})
+             .keeps_parameters);
+  CHECK(!policy({.strategy = Strategy::kShardGradOp, .release_arena = true}).resident);
   const FsdpOptions last = {.accumulation = Accumulation::kReduceLast, .micro_steps = 2};
-  CHECK(reduces_last(last));
-  CHECK(keeps_gradients(last, 2));
-  CHECK(!reduces_last({.accumulation = Accumulation::kReduceLast}));  // of one micro-step
-  CHECK(!keeps_gradients({.micro_steps = 2}, 2));
+  CHECK(policy(last).reduces_last);
+  CHECK(policy(last).keeps_gradients);
+  CHECK(!policy({.accumulation = Accumulation::kReduceLast}).reduces_last);  // of one micro-step
+  CHECK(!policy({.micro_steps = 2}).keeps_gradients);
+}
+
+TEST_CASE("fsdp options: dtypes of masters, of gradients that add up, and chance") {
+  FsdpOptions options = {.param_dtype = DType::kBF16,
+                         .reduce_dtype = DType::kBF16,
+                         .micro_steps = 2,
+                         .rounding_seed = 3};
+  UnitPolicy policy = unit_policy(options, {.shards = 2}, false);
+  CHECK(policy.master_dtype == DType::kF32);
+  CHECK(policy.gradient_dtype == DType::kBF16);
+  CHECK(policy.rounding_seed == 3);
+  options.accumulation = Accumulation::kReduceLast;
+  policy = unit_policy(options, {}, false);
+  CHECK(policy.gradient_dtype == DType::kF32);
+  CHECK(policy.reduce_dtype == DType::kBF16);
+  CHECK(!policy.averages_in_place);
+  options.param_dtype = DType::kF32;
+  CHECK(!unit_policy(options, {}, false).rounding_seed);
+}
+
+TEST_CASE("fsdp options: replicas that wait, and one sum over all ranks") {
+  FsdpOptions options = {.strategy = Strategy::kHybridShard,
+                         .shard_size = 2,
+                         .accumulation = Accumulation::kReduceScatterEach};
+  CHECK(unit_policy(options, {2, 2}, false).defers_replicas);
+  CHECK(!unit_policy(options, {4, 1}, false).defers_replicas);
+  options = {.strategy = Strategy::kHybridShard,
+             .shard_size = 2,
+             .reduce_dtype = DType::kF16,
+             .fixed_order = true};
+  const UnitPolicy policy = unit_policy(options, {2, 2}, false);
+  CHECK(policy.reduces_over_all);
+  CHECK((policy.division == gradient_division(options, {.shards = 4})));
+  CHECK(policy.alignment == kNormBlock);
+  CHECK(!unit_policy(options, {4, 1}, false).reduces_over_all);
 }
 
 TEST_CASE("fsdp options: groups that the ranks do not form are refused by name") {
@@ -71,12 +120,16 @@ TEST_CASE("fsdp options: groups that the ranks do not form are refused by name")
 }
 
 TEST_CASE("fsdp options: inner groups") {
-  CHECK(inner_group_size({}, 8) == 0);
-  CHECK(inner_group_size({.reshard_group_size = 2}, 8) == 2);
-  CHECK(inner_group_size({.reshard_group_size = 8}, 8) == 0);  // the shard group itself
-  CHECK(inner_group_size({.reshard_after_forward = false, .reshard_group_size = 2}, 8) == 0);
+  const auto size_of_group = [](const FsdpOptions& options, bool root = false) {
+    return unit_policy(options, {.shards = 8}, root).inner_group;
+  };
+  CHECK(size_of_group({}) == 0);
+  CHECK(size_of_group({.reshard_group_size = 2}) == 2);
+  CHECK(size_of_group({.reshard_group_size = 2}, true) == 0);  // the root stays gathered
+  CHECK(size_of_group({.reshard_group_size = 8}) == 0);        // the shard group itself
+  CHECK(size_of_group({.reshard_after_forward = false, .reshard_group_size = 2}) == 0);
   for (const int size : {3, 16}) {
-    CHECK(error_of([&] { inner_group_size({.reshard_group_size = size}, 8); }) ==
+    CHECK(error_of([&] { check_options({.reshard_group_size = size}, 8); }) ==
           fmt::format("fsdp.reshard_group_size: expected a divisor of the ranks of a shard group, "
                       "8, got {}",
                       size));
@@ -126,6 +179,10 @@ TEST_CASE("fsdp options: a rank that differs in any of them is told which") {
       {"detect_overflow true", [](FsdpOptions& o) { o.detect_overflow = true; }},
       {"fixed_order true", [](FsdpOptions& o) { o.fixed_order = true; }},
       {"rounding_seed 7", [](FsdpOptions& o) { o.rounding_seed = 7; }},
+      {"unit root: strategy shard_optimizer",
+       [](FsdpOptions& o) {
+         o.units = {{.match = "root", .strategy = Strategy::kShardOptimizer}};
+       }},
   };
   for (const auto& [told, change] : changes) {
     CAPTURE(told);
@@ -138,6 +195,6 @@ TEST_CASE("fsdp options: a rank that differs in any of them is told which") {
     });
     CAPTURE(message);
     CHECK(message.find("the ranks have different options") != std::string::npos);
-    CHECK(message.find(fmt::format("rank 1: {}; rank 0: ", told)) != std::string::npos);
+    CHECK(message.find(fmt::format("rank 1: {}", told)) != std::string::npos);
   }
 }

@@ -70,7 +70,7 @@ TEST_CASE("rounding: what the model reads is the master of this update, by the d
       if (update > 0) run.step(static_cast<int>(update));
       const RoundingStream stream(9, update);
       int64_t differ_from_nearest = 0;
-      run.sharded().visit_parameters([&](const Parameter& p, const Tensor& master) {
+      tools::visit_parameters(run.sharded(), [&](const Parameter& p, const Tensor& master) {
         const std::vector<float> exact = master.to_host<float>();
         const std::vector<double> read = p.value().to_doubles();
         std::vector<double> expected;

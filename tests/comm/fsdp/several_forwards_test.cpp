@@ -66,7 +66,7 @@ class Passes {
   NamedValues finish() {
     sharded().finish_backward();
     NamedValues gradients;
-    sharded().visit_gradients([&](const Parameter& p, const Tensor& values) {
+    tools::visit_gradients(sharded(), [&](const Parameter& p, const Tensor& values) {
       gradients[p.name()] = values.to_doubles();
     });
     return gradients;
@@ -136,7 +136,7 @@ NamedValues separate_sum(const Setting& setting, int passes) {
 void check_states(FullySharded& sharded, size_t unit, ParameterState state, int open) {
   const Unit& u = *sharded.units()[unit];
   CAPTURE(u.name);
-  if (!u.parameters.resident()) CHECK(u.parameters.state() == state);
+  if (!u.policy.resident) CHECK(u.parameters.state() == state);
   CHECK(u.open_forwards == open);
 }
 
@@ -145,7 +145,7 @@ NamedValues together(Passes& p, int passes, bool last_first, RecomputeMode recom
   using enum ParameterState;
   FullySharded& sharded = p.sharded();
   const size_t units = sharded.units().size();
-  const bool keeps = keeps_parameters(sharded.options(), sharded.mesh().shards());
+  const bool keeps = sharded.units()[kRoot]->policy.keeps_parameters;
   const auto usual = [&] {
     p.backward(p.forward(0));
     const NamedValues gradients = p.finish();

@@ -1,8 +1,7 @@
 // The order in which units are prefetched: registration at first, then what a pass showed.
-#include "comm/fsdp/unit_order.h"
-
 #include <doctest/doctest.h>
 
+#include "comm/fsdp/plan.h"
 #include "tests/support/module_tree.h"
 
 using namespace fsdp;

@@ -177,7 +177,7 @@ TEST_CASE("SHARDED, GATHERING, UNSHARDED and back, with values where they belong
   });
 }
 
-TEST_CASE("without a free buffer unsharding says so, and needing the values is an error") {
+TEST_CASE("without a free buffer unsharding says so, and waiting for the values is an error") {
   RunSpec s;
   s.ranks = 2;
   s.fsdp.units_in_flight = 2;
@@ -190,11 +190,53 @@ TEST_CASE("without a free buffer unsharding says so, and needing the values is a
     CHECK_FALSE(third.unshard());
     CHECK(third.state() == ParameterState::kSharded);
     CHECK(error_of([&] { third.wait_unsharded(); }) ==
-          "[fsdp] unit blocks.2: needed beside others that are in use, but no buffer of the arena "
-          "is free: units_in_flight: expected more than 2");
+          "[fsdp] unit blocks.2: waited for without a gather");
     units[1]->parameters.reshard();
     CHECK(third.unshard());
     run.sharded().reset();
+  });
+}
+
+TEST_CASE("units that are used together need a buffer each") {
+  run_local_ranks(2, [&](Communicator& world) {
+    RunSpec s;
+    models::ModelConfig config = small_gpt2();
+    config.tied_head = false;
+    s.subject = causal_lm(config);
+    s.wrap = wrap_classes({"Embedding"});  // of tokens and of positions
+    s.fsdp.units_in_flight = 1;
+    RankRun run(world, s);
+    CHECK(error_of([&] { run.step(0); }) ==
+          "[fsdp] unit embedding.positions: needed beside others that are in use, but no buffer of "
+          "the arena is free: units_in_flight: expected more than 1");
+    run.recover(0);
+  });
+}
+
+TEST_CASE("hpZ: RESHARDED between forward and backward, also after reset(); SHARDED after a step") {
+  run_local_ranks(4, [&](Communicator& world) {
+    RunSpec s;
+    s.ranks = 4;
+    s.fsdp.reshard_group_size = 2;
+    RankRun run(world, s);
+    const auto check = [&](ParameterState block) {
+      const auto& units = run.sharded().units();
+      CHECK(units[0]->parameters.state() == ParameterState::kSharded);
+      for (size_t i = 1; i < units.size(); ++i) CHECK(units[i]->parameters.state() == block);
+    };
+    run.step(0);
+    check(ParameterState::kSharded);
+    evaluate_between_steps(run, 1);
+    check(ParameterState::kResharded);
+    run.sharded().recover();
+    check(ParameterState::kSharded);
+    const CollectiveCount& gathers = run.sharded().mesh().gather().count(Collective::kAllGather);
+    const int64_t before = gathers.calls;
+    evaluate_between_steps(run, 1);
+    CHECK(gathers.calls == before + 2 + 3);  // the root for every pass, a block for the first one
+    run.step(1);
+    CHECK(gathers.calls == before + 2 + 3 + 1);  // what was RESHARDED is gathered inside its group
+    check(ParameterState::kSharded);
   });
 }
 
@@ -246,7 +288,7 @@ TEST_CASE("a gather of resident values that nobody used ends before the optimize
       if (used) unit.wait_unsharded();
       unit.reshard();
       if (used) expected = all.to_doubles();
-      if (used) unit.mark_updated();
+      if (used) unit.expire();
     }
     Tensor master = segment.master;
     run.backend().fill_zero(run.backend().compute_stream(), master.data(), master.bytes());

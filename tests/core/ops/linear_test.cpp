@@ -2,9 +2,9 @@
 // bf16, checks.
 #include "core/ops/linear.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
+
+#include <doctest/doctest.h>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/gradient_check.h"
@@ -21,8 +21,10 @@ double activate(Activation kind, double x) {
   switch (kind) {
     case Activation::kGeluTanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    case Activation::kGeluErf: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-    default: return x;
+    case Activation::kGeluErf:
+      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    default:
+      return x;
   }
 }
 

@@ -2,9 +2,9 @@
 // the residual add in front, memory, bf16, checks.
 #include "core/ops/norm.h"
 
-#include <doctest/doctest.h>
-
 #include <cmath>
+
+#include <doctest/doctest.h>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/gradient_check.h"
@@ -171,11 +171,13 @@ TEST_CASE("norm: wrong shapes and dtypes are named after the kind of norm") {
   b.set_value(Tensor::zeros(backend, b.shape(), DType::kF32));
   CHECK(error_of([&] { ops::norm(x, Tensor(), {w}); }) ==
         "[rms_norm] final_norm.weight: expected (5), got (4)");
-  CHECK(error_of([&] { ops::norm(x, Tensor(), {w, &b}); }) ==
-        "[layer_norm] final_norm.weight: expected (5), got (4)");
+  CHECK(error_of([&] {
+          ops::norm(x, Tensor(), {w, &b});
+        }) == "[layer_norm] final_norm.weight: expected (5), got (4)");
   const Tensor four = Tensor::zeros(backend, Shape{2, 4}, DType::kF32);
-  CHECK(error_of([&] { ops::norm(four, x, {w, &b}); }) ==
-        "[layer_norm] residual: expected (2, 4), got (2, 5)");
+  CHECK(error_of([&] {
+          ops::norm(four, x, {w, &b});
+        }) == "[layer_norm] residual: expected (2, 4), got (2, 5)");
   const Tensor half = Tensor::zeros(backend, Shape{2, 4}, DType::kF16);
   CHECK(error_of([&] { ops::norm(half, Tensor(), {w}); }) ==
         "[rms_norm] final_norm.weight: expected f16, got f32");

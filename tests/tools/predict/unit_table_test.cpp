@@ -12,14 +12,17 @@ namespace {
 using comm::FsdpOptions;
 using comm::Strategy;
 
+constexpr comm::GroupSizes kTwo = {.shards = 2};
+
 TEST_CASE("unit table: a frozen shard is as wide as compute") {
+  const FsdpOptions options = {.param_dtype = DType::kBF16};
   // 2 bytes here, not 4.
   const UnitRow unit = {.name = "root",
                         .shapes = {Shape{64}, Shape{128}},
                         .parameters = 192 << 10,
                         .segments = {{64 << 10, 1, true}, {128 << 10, 1, false}},
-                        .options = {.param_dtype = DType::kBF16}};
-  const std::string table = format_units({unit}, {.param_dtype = DType::kBF16}, 1);
+                        .policy = comm::unit_policy(options, {}, true)};
+  const std::string table = format_units({unit}, options, {});
   CHECK(test::contains(table, "0.50"));
 }
 
@@ -28,7 +31,7 @@ TEST_CASE("unit table: sizes for many ranks, by hand") {
   cpu::CpuBackend backend;
   models::CausalLM module(model, backend, DType::kF32, 1);
   const auto wrap = comm::wrap_classes({model.block_class});
-  const auto units = unit_rows(module, wrap, {}, 512);
+  const auto units = unit_rows(module, wrap, {}, {.shards = 512});
   REQUIRE(units.size() == static_cast<size_t>(model.layers) + 1);
   int64_t parameters = 0;
   for (const UnitRow& unit : units) {
@@ -44,9 +47,9 @@ TEST_CASE("unit table: sizes for many ranks, by hand") {
 
 TEST_CASE("unit table: a group size that does not divide the ranks") {
   const FsdpOptions options = {.strategy = Strategy::kHybridShard, .shard_size = 3};
-  CHECK(test::contains(test::error_of([&] { group_sizes(options, 8); }),
+  CHECK(test::contains(test::error_of([&] { comm::group_sizes(options, 8); }),
                        "fsdp.shard_size: expected a divisor of 8 ranks, got 3"));
-  CHECK(group_sizes(options, 9).replicas == 3);
+  CHECK(comm::group_sizes(options, 9).replicas == 3);
 }
 
 TEST_CASE("unit table: units that differ have a line of their own that says how") {
@@ -57,14 +60,15 @@ TEST_CASE("unit table: units that differ have a line of their own that says how"
       .param_dtype = DType::kBF16,
       .units = {{.match = "blocks.0", .reshard_after_forward = false, .param_dtype = DType::kF32},
                 {.match = "blocks.1", .strategy = Strategy::kShardOptimizer}}};
-  const auto units = unit_rows(module, comm::wrap_classes({model.block_class}), options, 2);
-  const std::string table = format_units(units, options, 2);
+  const auto units = unit_rows(module, comm::wrap_classes({model.block_class}), options, kTwo);
+  const std::string table = format_units(units, options, kTwo);
   CHECK(!test::contains(table, ".."));
   CHECK(test::contains(table, "  parameters in f32, kept after forward\n"));
   CHECK(test::contains(table, "  kept after forward, gradients whole\n"));
 }
 
 TEST_CASE("unit table: MiB of a shard, where a frozen parameter is not wide") {
+  const FsdpOptions options = {.param_dtype = DType::kBF16};
   const auto segments = [](bool trainable) {
     return std::vector<SegmentExtent>{{1 << 20, 1, trainable}};
   };
@@ -73,10 +77,9 @@ TEST_CASE("unit table: MiB of a shard, where a frozen parameter is not wide") {
                    .shapes = {Shape{2 << 20}},
                    .parameters = 2 << 20,
                    .segments = segments(trainable),
-                   .options = {.param_dtype = DType::kBF16}};
+                   .policy = comm::unit_policy(options, kTwo, false)};
   };
-  const FsdpOptions options = {.param_dtype = DType::kBF16};
-  const std::string table = format_units({unit("a", true), unit("b", false)}, options, 2);
+  const std::string table = format_units({unit("a", true), unit("b", false)}, options, kTwo);
   CHECK(test::contains(table, "1048576        4.00          4.00\n"));  // a: not alike
   CHECK(test::contains(table, "1048576        2.00          4.00\n"));  // b
   CHECK(test::contains(table, "2097152        6.00          8.00\n"));  // all
@@ -92,10 +95,11 @@ TEST_CASE("unit table: texts") {
                      .depth = 1,
                      .segments = {{64, 2}}});
   }
-  const std::string table = format_units(units, {}, 2);
+  const std::string table = format_units(units, {}, kTwo);
   CHECK(test::contains(table, "blocks.0 .. blocks.8"));
   CHECK(test::contains(table, "28"));  // of padding: 2 x 64 - 100
-  CHECK(test::contains(format_units(units, {}, 1 << 30), " 68719476636 "));  // 2^36 - 100, alone
+  CHECK(test::contains(format_units(units, {}, {.shards = 1 << 30}),
+                       " 68719476636 "));  // 2^36 - 100, alone
   // 9 rows on 2 ranks are 5 and 4, of 10 elements; and 10 elements 5 and 5.
   CHECK(
       test::contains(format_layout(units, PyTorchLayout::kFsdp2, 2, DType::kF32),

@@ -66,9 +66,9 @@ Issued planned(const test::RunSpec& spec) {
   for (Parameter* p : subject.module->parameters()) {
     if (spec.frozen && spec.frozen(*p)) p->set_trainable(false);
   }
-  const GroupSizes groups = group_sizes(spec.fsdp, spec.ranks);
+  const comm::GroupSizes groups = comm::group_sizes(spec.fsdp, spec.ranks);
   const auto wrap = spec.wrap ? spec.wrap : comm::wrap_classes({subject.block_class});
-  const auto units = unit_rows(*subject.module, wrap, spec.fsdp, groups.shards);
+  const auto units = unit_rows(*subject.module, wrap, spec.fsdp, groups);
   Issued out;
   for (const UnitRow& unit : units) {
     auto& numels = out.shard_numels.emplace_back();
@@ -269,11 +269,11 @@ TEST_CASE("timeline: prefetches that ran ahead of the buffers") {
 TEST_CASE("timeline: no timeline for two tables as units") {
   cpu::CpuBackend backend;
   models::CausalLM llama(test::small_llama(), backend, DType::kF32, 1);
-  CHECK(has_timeline(unit_rows(llama, comm::wrap_classes({"Embedding"}), {}, 2)));
+  CHECK(has_timeline(unit_rows(llama, comm::wrap_classes({"Embedding"}), {}, {.shards = 2})));
   models::ModelConfig untied = test::small_gpt2();
   untied.tied_head = false;
   models::CausalLM gpt2(untied, backend, DType::kF32, 1);
-  CHECK(!has_timeline(unit_rows(gpt2, comm::wrap_classes({"Embedding"}), {}, 2)));
+  CHECK(!has_timeline(unit_rows(gpt2, comm::wrap_classes({"Embedding"}), {}, {.shards = 2})));
 }
 
 TEST_CASE("timeline: texts") {

@@ -6,7 +6,7 @@
 
 #include "core/shape.h"
 
-namespace fsdp::comm {
+namespace fsdp::tools {
 
 // FSDP1, use_orig_params=False: one flat parameter, padded to a multiple of the ranks.
 int64_t fsdp1_shard(const std::vector<Shape>& parameters, int ranks);
@@ -23,4 +23,4 @@ struct Fsdp2Shards {
 };
 Fsdp2Shards fsdp2_shards(const std::vector<Shape>& parameters, int ranks);
 
-}  // namespace fsdp::comm
+}  // namespace fsdp::tools

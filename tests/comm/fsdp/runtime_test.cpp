@@ -1,5 +1,5 @@
 // Lending of arena buffers.
-#include "comm/fsdp/buffer_pool.h"
+#include "comm/fsdp/runtime.h"
 
 #include <doctest/doctest.h>
 

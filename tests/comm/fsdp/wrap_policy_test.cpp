@@ -1,17 +1,15 @@
 // Wrap policies: against PyTorch's own plans of seven models (tests/fixtures/fsdp/units.json, made
 // with its policy code on its meta device), and the corners that no model shows.
-#include "comm/fsdp/policy.h"
-
 #include <doctest/doctest.h>
 
 #include "comm/fsdp/plan.h"
-#include "comm/fsdp/pytorch_shards.h"
 #include "core/io/json.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
 #include "models/names.h"
 #include "tests/support/module_tree.h"
 #include "tests/support/temp_folder.h"
+#include "tools/predict/pytorch_shards.h"
 
 using namespace fsdp;
 using namespace fsdp::comm;
@@ -72,10 +70,11 @@ void check_parameters(const models::ModelConfig& config, const PlannedUnit& unit
   for (const auto& [ranks_text, shard] : kind["shard"].items()) {
     const int ranks = std::stoi(ranks_text);
     CAPTURE(ranks);
-    CHECK(fsdp1_shard(shapes, ranks) == shard["fsdp1"].get<int64_t>());
-    CHECK(fsdp1_original_shard(shapes, ranks, 4) == shard["fsdp1_orig_f32"].get<int64_t>());
-    CHECK(fsdp1_original_shard(shapes, ranks, 2) == shard["fsdp1_orig_16bit"].get<int64_t>());
-    const Fsdp2Shards fsdp2 = fsdp2_shards(shapes, ranks);
+    CHECK(tools::fsdp1_shard(shapes, ranks) == shard["fsdp1"].get<int64_t>());
+    CHECK(tools::fsdp1_original_shard(shapes, ranks, 4) == shard["fsdp1_orig_f32"].get<int64_t>());
+    CHECK(tools::fsdp1_original_shard(shapes, ranks, 2) ==
+          shard["fsdp1_orig_16bit"].get<int64_t>());
+    const tools::Fsdp2Shards fsdp2 = tools::fsdp2_shards(shapes, ranks);
     CHECK(fsdp2.padded == shard["fsdp2_padded"].get<int64_t>());
     CHECK(fsdp2.held == shard["fsdp2_real"].get<std::vector<int64_t>>());
   }
@@ -105,8 +104,8 @@ TEST_CASE("wrap policies: PyTorch's units, their order, parameters and shard siz
   const Json file = read_json_file(fixture_path("fsdp") / "units.json");
   const TempFolder folder;
   cpu::CpuBackend backend;
-  for (const char* name : {"tiny_gpt2", "tiny_llama", "gpt2-124M", "bloom-560m", "pythia-1b", "llama-7b",
-                           "mistral-7b"}) {
+  for (const char* name : {"tiny_gpt2", "tiny_llama", "gpt2-124M", "bloom-560m", "pythia-1b",
+                           "llama-7b", "mistral-7b"}) {
     CAPTURE(name);
     const Json& expected = file["models"][name];
     const models::ModelConfig config = config_of(expected, folder);

@@ -34,15 +34,15 @@ TEST_CASE("sync_module_states: only rank 0 has weights, every rank ends with the
     NamedValues expected;
     run_local_ranks(1, [&](Communicator& world) {
       RankRun run(world, spec_of(1, Strategy::kFullShard));
-      run.sharded().initialise(models::from_scratch(23));
+      tools::initialise(run.sharded(), models::from_scratch(23));
       expected = values_of(run);
     });
     std::vector<NamedValues> got(static_cast<size_t>(ranks));
     run_local_ranks(ranks, [&](Communicator& world) {
       RankRun run(world, spec_of(ranks, strategy));
-      FullySharded::FillFunction fill;
+      tools::FillFunction fill;
       if (world.rank() == 0) fill = models::from_scratch(23);
-      run.sharded().initialise_from_first_rank(fill);
+      tools::initialise_from_first_rank(run.sharded(), fill);
       got[static_cast<size_t>(world.rank())] = values_of(run);
     });
     for (const NamedValues& values : got) CHECK((values == expected));
@@ -65,10 +65,10 @@ TEST_CASE("initial values: a rank needs no memory for them, or one unit's when r
       ledger.reset_peak();
       const MemoryUsage before = ledger.usage();
       if (from_first_rank) {
-        run.sharded().initialise_from_first_rank(world.rank() == 0 ? models::from_scratch(1)
-                                                                   : FullySharded::FillFunction{});
+        tools::initialise_from_first_rank(
+            run.sharded(), world.rank() == 0 ? models::from_scratch(1) : tools::FillFunction{});
       } else {
-        run.sharded().initialise(models::from_scratch(1));
+        tools::initialise(run.sharded(), models::from_scratch(1));
       }
       run.wait();
       const MemoryUsage after = ledger.usage();
@@ -80,7 +80,7 @@ TEST_CASE("initial values: a rank needs no memory for them, or one unit's when r
 }
 
 TEST_CASE("initial values: whatever rank 0 throws while it gives them, no rank waits for ever") {
-  const auto throws_at = [](const char* name) -> FullySharded::FillFunction {
+  const auto throws_at = [](const char* name) -> tools::FillFunction {
     return [name](const Parameter& p, int64_t, Tensor&) {
       if (p.name() == name) throw std::bad_alloc();
     };
@@ -89,10 +89,10 @@ TEST_CASE("initial values: whatever rank 0 throws while it gives them, no rank w
     RankRun run(world, spec_of(3, Strategy::kFullShard));
     const std::string name = run.module().parameters()[3]->name();
     if (world.rank() == 0) {
-      CHECK_THROWS_AS(run.sharded().initialise_from_first_rank(throws_at(name.c_str())),
+      CHECK_THROWS_AS(tools::initialise_from_first_rank(run.sharded(), throws_at(name.c_str())),
                       std::bad_alloc);
     } else {
-      run.sharded().initialise_from_first_rank(nullptr);
+      tools::initialise_from_first_rank(run.sharded(), nullptr);
     }
     run.wait();
   });

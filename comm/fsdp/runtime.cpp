@@ -1,9 +1,44 @@
-// Lending of arena buffers.
-#include "comm/fsdp/buffer_pool.h"
+// Streams, and the lending of buffers.
+#include "comm/fsdp/runtime.h"
 
 #include <algorithm>
 
 namespace fsdp::comm {
+
+CommStreams::CommStreams(Backend& backend, Backend* masters, bool separate_reduce)
+    : backend_(backend),
+      masters_(masters),
+      gather_(backend.create_stream("gather")),
+      reduce_(separate_reduce ? backend.create_stream("reduce") : nullptr),
+      replicas_(backend.create_stream("replicas")) {}
+
+void CommStreams::drain() {
+  std::vector<Stream*> streams = {&backend_.compute_stream(), gather_.get(), reduce_.get(),
+                                  replicas_.get()};
+  if (masters_) streams.push_back(&masters_->compute_stream());
+  for (Stream* stream : streams) {
+    if (!stream) continue;
+    try {
+      stream->backend().synchronize(*stream);
+    } catch (const Error&) {
+    }
+  }
+}
+
+void copy_in_order(Backend& backend, const Tensor& from, const Tensor& to) {
+  Stream& stream = backend.compute_stream();
+  const bool from_other = &from.backend() != &backend, to_other = &to.backend() != &backend;
+  const auto meet = [&](Backend& a, Backend& b) {
+    a.wait(a.compute_stream(), b.record(b.compute_stream()));
+  };
+  if (from_other) meet(backend, from.backend());
+  if (to_other) meet(backend, to.backend());
+  backend.copy(stream, to.data(), from.data(), to.bytes());
+  if (from_other) meet(from.backend(), backend);
+  if (to_other) meet(to.backend(), backend);
+}
+
+// ---------------------------------------------------------------------------- BufferPool
 
 BufferPool::BufferPool(Communicator& communicator, Backend& backend, size_t buffers, size_t bytes,
                        MemoryCategory category, Lifetime lifetime)

@@ -1,9 +1,9 @@
 // PyTorch 2.13: FlatParamHandle._init_flat_param_and_metadata, FSDPParam._init_sharded_param.
-#include "comm/fsdp/pytorch_shards.h"
+#include "tools/predict/pytorch_shards.h"
 
 #include <algorithm>
 
-namespace fsdp::comm {
+namespace fsdp::tools {
 namespace {
 
 int64_t divide_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
@@ -41,4 +41,4 @@ Fsdp2Shards fsdp2_shards(const std::vector<Shape>& parameters, int ranks) {
   return shards;
 }
 
-}  // namespace fsdp::comm
+}  // namespace fsdp::tools

@@ -1,9 +1,9 @@
 // The table of shard and replica groups.
-#include "comm/fsdp/mesh.h"
-
-#include <doctest/doctest.h>
+#include "comm/mesh.h"
 
 #include <algorithm>
+
+#include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
 #include "tests/support/temp_folder.h"
@@ -31,7 +31,7 @@ TEST_CASE("neighbours form shard groups, equal places form replica groups") {
     const int me = world.rank();
     for (const int shards : {1, 2, 3, 6}) {
       CAPTURE(shards);
-      const Mesh mesh(world, shards, true);
+      const Mesh mesh(world, {.shard_size = shards});
       CHECK(mesh.shards() == shards);
       CHECK(mesh.replicas() == 6 / shards);
       CHECK(mesh.ranks() == 6);
@@ -49,25 +49,38 @@ TEST_CASE("neighbours form shard groups, equal places form replica groups") {
 
 TEST_CASE("reduces have a communicator of their own unless told otherwise") {
   run_local_ranks(2, [](Communicator& world) {
-    const Mesh separate(world, 2, true), shared(world, 2, false);
-    CHECK(separate.separate_reduce());
+    const Mesh separate(world, {.shard_size = 2});
+    const Mesh shared(world, {.shard_size = 2, .separate_reduce = false});
     CHECK(&separate.reduce() != &separate.gather());
-    CHECK_FALSE(shared.separate_reduce());
     CHECK(&shared.reduce() == &shared.gather());
+    CHECK(separate.of_a_step().size() == shared.of_a_step().size() + 1);
+  });
+}
+
+TEST_CASE("one communicator over all ranks, where asked for and where there are replicas") {
+  run_local_ranks(4, [](Communicator& world) {
+    for (const int shards : {1, 2, 4}) {
+      CHECK(Mesh(world, {.shard_size = shards}).reduce_over_all() == nullptr);
+      const Mesh mesh(world, {.shard_size = shards, .reduce_over_all = true});
+      CHECK(mesh.all_ranks().size() == 4);
+      REQUIRE((mesh.reduce_over_all() != nullptr) == (shards == 2));
+      if (shards == 2) CHECK(members(*mesh.reduce_over_all(), world.rank()) == Ranks{0, 1, 2, 3});
+    }
   });
 }
 
 TEST_CASE("inner groups are neighbours inside the shard group") {
   run_local_ranks(8, [](Communicator& world) {
     const int me = world.rank();
-    const Mesh mesh(world, 4, true);
+    Mesh mesh(world, {.shard_size = 4});
     for (const int size : {1, 2, 4}) {
-      const auto inner = mesh.inner_group(size);
+      Communicator& inner = mesh.inner_gather(size);
+      CHECK(&inner == &mesh.inner_gather(size));
       Ranks expected;
       for (int i = 0; i < size; ++i) expected.push_back(me / size * size + i);
-      CHECK(members(*inner, me) == expected);
+      CHECK(members(inner, me) == expected);
     }
-    CHECK(contains(error_of([&] { mesh.inner_group(3); }),
+    CHECK(contains(error_of([&] { mesh.inner_gather(3); }),
                    "inner group size: expected a divisor of the 4 ranks of a shard group, got 3"));
   });
 }
@@ -75,7 +88,7 @@ TEST_CASE("inner groups are neighbours inside the shard group") {
 TEST_CASE("a shard group that does not divide the world is refused") {
   run_local_ranks(4, [](Communicator& world) {
     for (const int shards : {0, 3, 5, 8}) {
-      CHECK(error_of([&] { Mesh(world, shards, true); }) ==
+      CHECK(error_of([&] { Mesh(world, {.shard_size = shards}); }) ==
             fmt::format("[mesh] shard group size: expected a divisor of 4 ranks, got {}", shards));
     }
   });

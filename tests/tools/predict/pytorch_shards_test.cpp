@@ -1,10 +1,10 @@
-// Shard sizes by hand; policy_test.cpp compares whole models with PyTorch's.
-#include "comm/fsdp/pytorch_shards.h"
+// Shard sizes by hand; wrap_policy_test.cpp compares whole models with PyTorch's.
+#include "tools/predict/pytorch_shards.h"
 
 #include <doctest/doctest.h>
 
 using namespace fsdp;
-using namespace fsdp::comm;
+using namespace fsdp::tools;
 
 TEST_CASE("PyTorch's shards of a matrix of 5 x 3 and a bias of 5") {
   const std::vector<Shape> parameters = {{5, 3}, {5}};

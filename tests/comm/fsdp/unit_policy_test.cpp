@@ -1,7 +1,5 @@
 // Units that differ from the others: which override says what, that keeping or giving back changes
 // no bit, and what another dtype of one unit does to values, gradients and traffic.
-#include "comm/fsdp/unit_options.h"
-
 #include <doctest/doctest.h>
 
 #include "tests/support/module_tree.h"
@@ -33,33 +31,33 @@ UnitOverride computes_in(const std::string& match, DType dtype) {
 
 }  // namespace
 
-TEST_CASE("unit options: by name, by class, by pattern; later overrides over earlier ones") {
+TEST_CASE("unit policy: by name, by class, by pattern; later overrides over earlier ones") {
   Model m;
-  const auto options = unit_options({.param_dtype = kBF16,
-                                     .units = {{.match = "*", .reshard_after_forward = false},
-                                               {.match = "LlamaDecoderLayer", .param_dtype = kF32},
-                                               {.match = "blocks.[12]", .reduce_dtype = kBF16},
-                                               {.match = "blocks.2", .param_dtype = kBF16},
-                                               {.match = "root", .reshard_group_size = 2}}},
-                                    m.units, 4);
-  REQUIRE(options.size() == 4);
+  const auto policies = unit_policies(
+      {.param_dtype = kBF16,
+       .units = {{.match = "*", .reshard_after_forward = false},
+                 {.match = "LlamaDecoderLayer", .param_dtype = kF32},
+                 {.match = "blocks.[12]", .reduce_dtype = kBF16},
+                 {.match = "blocks.2", .param_dtype = kBF16},
+                 {.match = "blocks.0", .reshard_after_forward = true, .reshard_group_size = 2}}},
+      m.units, {.shards = 4});
+  REQUIRE(policies.size() == 4);
   const auto row = [&](size_t i) {
-    return fmt::format("{} {} {} {}", *options[i].reshard_after_forward,
-                       options[i].reshard_group_size, fsdp::name_of(options[i].param_dtype),
-                       fsdp::name_of(options[i].reduce_dtype));
+    const UnitPolicy& p = policies[i];
+    return fmt::format("{} {} {} {}", p.keeps_parameters, p.inner_group,
+                       fsdp::name_of(p.param_dtype), fsdp::name_of(p.reduce_dtype));
   };
-  CHECK(row(0) == "false 2 bf16 f32");
-  CHECK(row(1) == "false 0 f32 f32");
-  CHECK(row(2) == "false 0 f32 bf16");
-  CHECK(row(3) == "false 0 bf16 bf16");
-  for (const FsdpOptions& o : options) CHECK(o.units.empty());
+  CHECK(row(0) == "true 0 bf16 f32");
+  CHECK(row(1) == "false 2 f32 f32");
+  CHECK(row(2) == "true 0 f32 bf16");
+  CHECK(row(3) == "true 0 bf16 bf16");
 }
 
-TEST_CASE("unit options: what a single unit cannot have is refused by name") {
+TEST_CASE("unit policy: what a single unit cannot have is refused by name") {
   Model m;
   const auto refusal = [&](FsdpOptions options, const UnitOverride& override) {
     options.units = {override};
-    return error_of([&] { unit_options(options, m.units, 4); });
+    return error_of([&] { unit_policies(options, m.units, {.shards = 4}); });
   };
   CHECK(refusal({}, {.match = "block.1"}) ==
         "fsdp.units: no unit matches \"block.1\"; there are root (LlamaForCausalLM), blocks.0 "
@@ -90,7 +88,7 @@ TEST_CASE("unit options: what a single unit cannot have is refused by name") {
             .starts_with("run.yaml:7: fsdp.units: no unit matches"));
 }
 
-TEST_CASE("unit options: ranks that disagree about a unit are told which") {
+TEST_CASE("unit policy: ranks that disagree about a unit are told which") {
   const std::string message = error_of([] {
     run_local_ranks(2, [](Communicator& world) {
       RunSpec s;
@@ -98,7 +96,7 @@ TEST_CASE("unit options: ranks that disagree about a unit are told which") {
       RankRun run(world, s);
     });
   });
-  CHECK(contains(message, "the ranks have different units"));
+  CHECK(contains(message, "the ranks have different options"));
   CHECK(contains(message, "rank 1: unit blocks.1: "));
 }
 

@@ -1,0 +1,58 @@
+// One reduction of a unit's gradients: what the streams are told between the last kernel of its
+// backward and the event after which its shard is an average.
+//
+//   compute stream   find_overflow           in this rank's own gradients, with detect_overflow
+//   reduce stream    cast                    to reduce_dtype, where gradients add up in another one
+//                    divide                  by GradientDivision::before
+//                    reduce_scatter          slot r of every rank into the shard of rank r
+//   replica stream   all_reduce              of the shard, in hybrid strategies
+//                    divide                  by GradientDivision::after
+//   the last one     add, cast or nothing    into the shard, where it is not there already
+//
+// Not here: the memory, and when to reduce (unit_gradients.h).
+#pragma once
+
+#include "comm/fsdp/options.h"
+#include "comm/fsdp/runtime.h"
+#include "core/flat_layout.h"
+
+namespace fsdp::comm {
+
+// How far a reduction goes.
+enum class Reach : uint8_t {
+  kAllRanks,           // the new gradients are averaged over all ranks, then stored or added
+  kShardGroup,         // over the shard group; replicas are left for a later micro-step
+  kShardGroupThenSum,  // over the shard group; added; the sum is averaged over the replicas
+};
+
+struct ReductionArgs {
+  Tensor unsharded;      // (shards * n): this rank's gradients, from the compute stream
+  Tensor narrow;         // the same in reduce_dtype, memory for it; undefined: not needed
+  EventPtr narrow_free;  // since when that memory may be written; may be null
+  Tensor shard;          // (n): the result
+  Tensor earlier;        // (n): what is added, perhaps the shard itself; undefined: nothing
+  Reach reach = Reach::kAllRanks;
+};
+
+class GradientReduction {
+ public:
+  // Both outlive this. `layout`: of the trainable parameters.
+  GradientReduction(FsdpRuntime& runtime, const UnitPolicy& policy, const FlatLayout& layout)
+      : runtime_(runtime), policy_(policy), layout_(layout) {}
+
+  // Enqueues it all; the event says that `shard` is there and that `unsharded` is free.
+  EventPtr run(const ReductionArgs& args);
+
+ private:
+  void find_overflow(const Tensor& unsharded);
+  Tensor input(const ReductionArgs& args);
+  void scatter(const Tensor& all, const Tensor& slot, const Tensor& piece);
+  Stream& average_across_replicas(Tensor values);
+  void divide(Stream& stream, Tensor values, double divisor);
+
+  FsdpRuntime& runtime_;
+  const UnitPolicy& policy_;
+  const FlatLayout& layout_;
+};
+
+}  // namespace fsdp::comm

@@ -1,0 +1,40 @@
+// Splitting of the world into shard and replica groups.
+#include "comm/mesh.h"
+
+namespace fsdp::comm {
+
+Mesh::Mesh(Communicator& world, const MeshOptions& options) {
+  const int shard_size = options.shard_size;
+  FSDP_CHECK(shard_size >= 1 && world.size() % shard_size == 0,
+             "[mesh] shard group size: expected a divisor of {} ranks, got {}", world.size(),
+             shard_size);
+  const int row = world.rank() / shard_size;
+  const int column = world.rank() % shard_size;
+  gather_ = world.split(row, column, "gather");
+  if (options.separate_reduce) reduce_ = world.split(row, column, "reduce");
+  replicas_ = world.split(column, row, "replicas");
+  scalars_ = world.split(row, column, "scalars");
+  all_ranks_ = world.duplicate("flags");
+  if (options.reduce_over_all && shards() > 1 && replicas() > 1) {
+    reduce_over_all_ = world.duplicate("reduce all");
+  }
+}
+
+Communicator& Mesh::inner_gather(int size) {
+  FSDP_CHECK(size >= 1 && shards() % size == 0,
+             "[mesh] inner group size: expected a divisor of the {} ranks of a shard group, got {}",
+             shards(), size);
+  std::unique_ptr<Communicator>& group = inner_[size];
+  if (!group) group = gather_->split(shard_index() / size, shard_index() % size, "inner gather");
+  return *group;
+}
+
+std::vector<const Communicator*> Mesh::of_a_step() const {
+  std::vector<const Communicator*> out = {gather_.get(), replicas_.get()};
+  if (reduce_) out.push_back(reduce_.get());
+  for (const auto& [size, group] : inner_) out.push_back(group.get());
+  if (reduce_over_all_) out.push_back(reduce_over_all_.get());
+  return out;
+}
+
+}  // namespace fsdp::comm

@@ -1,0 +1,99 @@
+// Filling and gathering of shards, segment by segment.
+#include "tools/train/sharded_values.h"
+
+#include <algorithm>
+#include <exception>
+
+namespace fsdp::tools {
+namespace {
+
+void for_each_segment(const comm::FullySharded& sharded,
+                      const std::function<void(const comm::ParameterSegment&)>& body) {
+  for (const auto& unit : sharded.units()) {
+    for (const comm::ParameterSegment& segment : unit->parameters.segments()) body(segment);
+  }
+}
+
+// This rank's part of a flat buffer.
+Tensor own_slot(const comm::FullySharded& sharded, const comm::ParameterSegment& segment,
+                const Tensor& full) {
+  const int64_t count = segment.layout.shard_numel();
+  return full.slice(sharded.mesh().shard_index() * count, Shape{count});
+}
+
+// The full values behind one shard per rank, in temporary memory. On the compute stream.
+Tensor gathered(const comm::FullySharded& sharded, const comm::ParameterSegment& segment,
+                const Tensor& shard) {
+  Backend& backend = sharded.backend();
+  if (sharded.mesh().shards() == 1 && &shard.backend() == &backend) return shard;
+  Tensor full = Tensor::empty(backend, Shape{segment.layout.numel()}, shard.dtype(),
+                              MemoryCategory::kCommunication);
+  const Tensor own = own_slot(sharded, segment, full);
+  comm::copy_in_order(backend, shard, own);
+  sharded.mesh().scalars().all_gather(backend.compute_stream(), full);
+  return full;
+}
+
+}  // namespace
+
+void initialise(comm::FullySharded& sharded, const FillFunction& fill) {
+  for_each_segment(sharded, [&](const comm::ParameterSegment& segment) {
+    for (const ShardPiece& piece : segment.layout.pieces(sharded.mesh().shard_index())) {
+      const FlatParameter& p = segment.layout.parameters()[static_cast<size_t>(piece.parameter)];
+      Tensor elements = segment.master.slice(piece.shard_begin, Shape{piece.count});
+      fill(*p.parameter, piece.parameter_begin, elements);
+    }
+  });
+  sharded.masters_written();
+}
+
+void initialise_from_first_rank(comm::FullySharded& sharded, const FillFunction& fill) {
+  Backend& backend = sharded.backend();
+  comm::Communicator& ranks = sharded.mesh().all_ranks();
+  // An error of rank 0 must not leave the others waiting: they get what there is, and the caller's
+  // agreement tells them.
+  std::exception_ptr error;
+  for_each_segment(sharded, [&](const comm::ParameterSegment& segment) {
+    Tensor full = Tensor::zeros(backend, Shape{segment.layout.numel()}, segment.master.dtype(),
+                                MemoryCategory::kCommunication);
+    try {
+      for (const FlatParameter& p : segment.layout.parameters()) {
+        if (ranks.rank() != 0) break;
+        Tensor elements = full.slice(p.offset, Shape{p.numel});
+        fill(*p.parameter, 0, elements);
+      }
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
+    ranks.broadcast(backend.compute_stream(), full, 0);
+    comm::copy_in_order(backend, own_slot(sharded, segment, full), segment.master);
+  });
+  sharded.masters_written();
+  if (error) std::rethrow_exception(error);
+}
+
+void visit_parameters(const comm::FullySharded& sharded, const Visitor& visit,
+                      const Wanted& wanted) {
+  const auto visited = [&](const FlatParameter& p) { return !wanted || wanted(*p.parameter); };
+  for_each_segment(sharded, [&](const comm::ParameterSegment& segment) {
+    const std::vector<FlatParameter>& parameters = segment.layout.parameters();
+    if (std::none_of(parameters.begin(), parameters.end(), visited)) return;
+    const Tensor full = gathered(sharded, segment, segment.master);
+    for (const FlatParameter& p : parameters) {
+      if (visited(p)) visit(*p.parameter, full.slice(p.offset, p.parameter->shape()));
+    }
+  });
+}
+
+void visit_gradients(const comm::FullySharded& sharded, const Visitor& visit) {
+  for (const auto& unit : sharded.units()) {
+    if (!unit->gradients) continue;
+    const comm::ParameterSegment& segment = *unit->parameters.trainable();
+    const Tensor full = gathered(sharded, segment, unit->gradients->shard());
+    for (const FlatParameter& p : segment.layout.parameters()) {
+      visit(*p.parameter, full.slice(p.offset, p.parameter->shape()));
+    }
+  }
+}
+
+}  // namespace fsdp::tools
