@@ -141,9 +141,11 @@ def draw_bloom(random):
 
 def draw_gpt_neox(random):
     config = {}
-    draw_sizes(random, config, "gpt_neox", [2, 4, 6, 7, 8, 12, 16])
+    draw_sizes(random, config, "gpt_neox", [2, 4, 6, 8, 8, 12, 16])
     config["intermediate_size"] = random.choice([5, 16, 33, 64])
     maybe(random, 0.7, config, "rotary_pct", lambda: random.choice([0.25, 0.5, 1.0, 0.3, 0.75]))
+    if rotated_channels(config) % 2 or not rotated_channels(config):  # mostly refused: seldom
+        maybe(random, 0.9, config, "rotary_pct", lambda: random.choice([0.5, 1.0]))
     maybe(random, 0.4, config, "rotary_emb_base", lambda: random.choice([10000, 500.0, 1000000]))
     maybe(random, 0.4, config, "hidden_act", lambda: draw_activation(random, ACTIVATIONS))
     maybe(random, 0.4, config, "layer_norm_eps", lambda: random.choice(EPSILONS))
