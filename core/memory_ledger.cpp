@@ -1,9 +1,9 @@
 // Counting of bytes by category.
 #include "core/memory_ledger.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "core/trace.h"
 
@@ -11,8 +11,9 @@ namespace fsdp {
 
 std::string_view name_of(MemoryCategory category) {
   constexpr std::array<std::string_view, kMemoryCategories> kNames = {
-      "parameter shard", "unsharded parameter", "gradient",      "optimizer state",  "activation",
-      "key-value cache", "communication",       "transport staging", "workspace"};
+      "parameter shard", "unsharded parameter", "gradient",
+      "optimizer state", "activation",          "key-value cache",
+      "communication",   "transport staging",   "workspace"};
   return kNames[static_cast<size_t>(category)];
 }
 
@@ -64,9 +65,11 @@ MemoryUsage MemoryLedger::usage() const {
 
 std::string MemoryLedger::table() const {
   const MemoryUsage u = usage();
+  if (u.total_peak == 0) return "nothing was allocated before\n";
   const auto mib = [](size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   std::string out = fmt::format("{:<22}{:>14}{:>14}\n", "memory (MiB)", "now", "peak");
   for (size_t i = 0; i < kMemoryCategories; ++i) {
+    if (u.peak[i] == 0) continue;
     out += fmt::format("{:<22}{:>14.2f}{:>14.2f}\n", name_of(static_cast<MemoryCategory>(i)),
                        mib(u.current[i]), mib(u.peak[i]));
   }

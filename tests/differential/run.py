@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 
 # Each is a module beside this file with check_seeds(fsdp, seeds, scratch), which prints its counts and its smallest
 # failing configuration, and returns how many seeds failed.
-PARTS = {"models": ["torch", "transformers", "peft", "safetensors"]}
+PARTS = {"models": ["torch", "transformers", "peft", "safetensors"], "tokenizers_check": ["tokenizers"]}
 
 
 def parse_seeds(text):

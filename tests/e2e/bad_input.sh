@@ -31,6 +31,10 @@ cp "$model/config.json" bin && : >bin/pytorch_model.bin
 cp "$model/config.json" truncated
 head -c 5000 "$model/model.safetensors" >truncated/model.safetensors
 
+"$FSDP" train --config config.yaml --set model.vocab_size=320 --set runtime.run_dir=wide_run \
+  --steps 1 >wide.log 2>&1 || cat wide.log
+mv wide_run/model wide
+
 # ---- one line, not zero, soon --------------------------------------------------------------------
 # check 'regular expression' command...
 check() {
@@ -80,6 +84,13 @@ try 'step [0-9]+: loss .* not finite.* on rank [01]' --config config.yaml --set 
   --set train.steps=200 --set train.clip_norm=0 --set runtime.run_dir=diverged
 [ -s diverged/metrics.jsonl ] || fail "a run that diverged left no metrics"
 check 'walk' "$FSDP" walk
+try 'unknown option --stesp; the nearest option is --steps' --config config.yaml --stesp 5
+try 'runtime\.name: expected a name without /, got "a/\.\./\.\./b"' --config config.yaml \
+  --set runtime.name=a/../../b --set runtime.run_dir=
+try '--set train\.steps=many: train\.steps: expected an integer, got "many"' --config config.yaml \
+  --steps many
+check '--ids: token 300: the tokenizer bytes has the ids 0 to 256, the model 0 to' \
+  "$FSDP" generate wide --tokenizer bytes --ids 300
 # One flipped byte of the kept tokens: one rank meets it in its part, and all end.
 cp good.jsonl flipped.jsonl
 "$FSDP" train --config config.yaml --set data.train=flipped.jsonl --set runtime.run_dir=kept \

@@ -50,7 +50,8 @@ struct Removal {
 // Streams are slowed down, so that what the removed waits wait for comes too late: twice as much as
 // in the attempt before.
 RunResult train_without(const RunSpec& spec, const Removal& removal, int attempt);
-// Whether the results of any of these attempts show that the waits are missing.
+// Whether any of these attempts shows that the waits are missing: by its results or, in a build for
+// AddressSanitizer, by a report.
 bool noticed(const RunSpec& spec, const Removal& removal, const RunResult& expected, int attempts,
              int first = 0);
 constexpr int kAttemptsOfOne = 9;  // that slow down the recorded stream alone

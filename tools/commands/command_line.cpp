@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "tools/commands/unexpected_arguments.h"
 #include "tools/launch/launch.h"
 
 namespace fsdp::tools {
@@ -35,6 +36,20 @@ std::string unknown_command(const CLI::App& app, int argc, const char* const* ar
     path += chosen->get_name() + " ";
   }
   return "";
+}
+
+// The last command that the arguments name.
+NamedCommand named_command(const CLI::App& root) {
+  NamedCommand out;
+  const CLI::App* app = &root;
+  while (!app->get_subcommands().empty()) {
+    app = app->get_subcommands().front();
+    out.path += (out.path.empty() ? "" : " ") + app->get_name();
+  }
+  for (const CLI::Option* option : app->get_options()) {
+    for (const std::string& name : option->get_lnames()) out.options.push_back("--" + name);
+  }
+  return out;
 }
 
 // What all ranks must have been given alike; the rest is each rank's own.
@@ -72,10 +87,12 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     const bool help = error.get_exit_code() == 0;
     std::ostringstream out;
     app.exit(error, out, out);
-    std::string mistake = error.what();
-    result = {.command = {},
-              .status = help ? 0 : 2,
-              .message = help ? out.str() : mistake + " (see fsdp --help)"};
+    const bool unplaced = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+    const std::vector<std::string> extras =
+        unplaced ? app.remaining(true) : std::vector<std::string>{};
+    const std::string mistake = extras.empty() ? std::string(error.what()) + " (see fsdp --help)"
+                                               : unexpected_arguments(named_command(app), extras);
+    result = {.command = {}, .status = help ? 0 : 2, .message = help ? out.str() : mistake};
   }
   return result;
 }

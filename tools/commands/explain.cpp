@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "tools/commands/commands.h"
+#include "tools/commands/config_options.h"
 #include "tools/config/config.h"
 #include "tools/data/tokenizer/tokenizer.h"
 #include "tools/launch/launch.h"
@@ -14,9 +15,7 @@ namespace fsdp::tools {
 namespace {
 
 struct ExplainOptions {
-  std::string config;
-  std::string model;
-  std::vector<std::string> overrides;
+  ConfigOptions config;
   int world = 8;
   std::string layout;
 };
@@ -73,10 +72,9 @@ int64_t vocabulary_of(const config::TrainConfig& config) {
 
 int explain(const ExplainOptions& options) {
   check_one_process("explain");
-  std::vector<std::string> overrides = options.overrides;
-  if (!options.model.empty()) overrides.push_back(model_override(options.model));
-  config::TrainConfig config = config::read_config(options.config, overrides);
-  resolve_paths(config, options.config);
+  const std::string& file = options.config.config;
+  config::TrainConfig config = config::read_config(file, overrides_of(options.config));
+  resolve_paths(config, file);
   if (const std::string note = preset_note(config.model.preset); !note.empty()) {
     std::fprintf(stderr, "fsdp: note: %s\n", note.c_str());
   }
@@ -118,10 +116,7 @@ void add_explain_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<ExplainOptions>();
   const Command command =
       app.add_command("explain", "prints the units, bytes and schedule of a configuration");
-  command.add_option("--config", options->config, "YAML file; absent: defaults and --set");
-  command.add_option("--model", options->model,
-                     "a folder or a preset: the same as --set model.path= or model.preset=");
-  command.add_option("--set", options->overrides, "sets keys, over the file");
+  add_config_options(command, options->config);
   command.add_option("--world", options->world, "number of ranks to explain it for [8]")
       .from_to(1, 1 << 20);
   command.add_option("--layout", options->layout, "also elements per rank as in PyTorch")

@@ -69,6 +69,16 @@ std::vector<int32_t> encode_prompt(const data::Tokenizer& tokenizer, const data:
   return {tokenizer.end_of_text()};
 }
 
+// A model may have more ids than its tokenizer.
+std::string text_of(const std::vector<int32_t>& ids, const std::string& where,
+                    const models::ModelConfig& model, const Prompts& prompts) {
+  try {
+    return prompts.tokenizer->decode(ids);
+  } catch (const Error& error) {
+    fail("{}: {}, the model 0 to {} (--tokenizer)", where, error.what(), model.vocabulary - 1);
+  }
+}
+
 Prompts read_prompts(const GenerateOptions& options, const ModelSource& source,
                      const models::ModelConfig& model) {
   Prompts out;
@@ -88,7 +98,8 @@ Prompts read_prompts(const GenerateOptions& options, const ModelSource& source,
                "{}: the prompt has {} tokens, the model has {} positions", prompt.where, ids.size(),
                model.max_positions);
     out.ids.push_back(ids);
-    out.texts.push_back(prompt.ids && out.tokenizer ? out.tokenizer->decode(ids) : prompt.text);
+    out.texts.push_back(prompt.ids && out.tokenizer ? text_of(ids, prompt.where, model, out)
+                                                    : prompt.text);
   }
   return out;
 }

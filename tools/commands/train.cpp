@@ -10,6 +10,7 @@
 #include "models/adapter_folder.h"
 #include "models/weights.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/config_options.h"
 #include "tools/config/config.h"
 #include "tools/data/text_stream.h"
 #include "tools/generate/generation.h"
@@ -30,9 +31,8 @@ namespace {
 
 struct TrainOptions {
   LaunchOptions launch;
-  std::string config;
-  std::string model;
-  std::vector<std::string> overrides;
+  ConfigOptions given;
+  std::vector<std::string> overrides;  // all that is given, as texts of --set
   bool trace = false;
   bool nccl_ctas_given = false;  // also 0, which has a meaning of its own
 };
@@ -221,7 +221,7 @@ void TrainRun::make_directory() {
   if (rank_.rings) rank_.rings->set_directory(directory_);
   write_run_arguments(rank_.world, directory_,
                       {.command = "train",
-                       .config = options_.config,
+                       .config = options_.given.config,
                        .overrides = options_.overrides,
                        .local_ranks = options_.launch.local_ranks,
                        .threads = rank_.threads});
@@ -342,11 +342,11 @@ int train_on_ranks(TrainOptions options) {
   ignore_broken_pipes();  // the run goes on; main() says at its end that nobody read all of it
   config::TrainConfig config;
   std::string mistake;
-  if (options.trace) options.overrides.push_back("runtime.trace=true");
   try {
-    if (!options.model.empty()) options.overrides.push_back(model_override(options.model));
-    config = config::read_config(options.config, options.overrides);
-    resolve_paths(config, options.config);
+    options.overrides = overrides_of(options.given);
+    if (options.trace) options.overrides.push_back("runtime.trace=true");
+    config = config::read_config(options.given.config, options.overrides);
+    resolve_paths(config, options.given.config);
   } catch (const std::exception& error) {
     mistake = message_of(error);
   }
@@ -376,10 +376,7 @@ int train_on_ranks(TrainOptions options) {
 void add_train_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<TrainOptions>();
   const Command command = app.add_command("train", "trains a model on text");
-  command.add_option("--config", options->config, "YAML file; absent: defaults and --set");
-  command.add_option("--model", options->model,
-                     "a folder or a preset: the same as --set model.path= or model.preset=");
-  command.add_option("--set", options->overrides, "sets keys, over the file: train.lr=1e-4");
+  add_config_options(command, options->given);
   command.add_flag("--trace", options->trace,
                    "the same as --set runtime.trace=true; memory grows with the steps");
   add_launch_options(command, options->launch);

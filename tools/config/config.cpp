@@ -38,6 +38,13 @@ void within(const char* key, double value, double least, double most) {
              least, most, value);
 }
 
+// A part of the run directory's name, not a way to another folder.
+void check_name(const std::string& name) {
+  FSDP_CHECK(!name.empty() && name.find('/') == std::string::npos,
+             "runtime.name: expected a name without /, got \"{}\"; runtime.run_dir takes a path",
+             name);
+}
+
 void check_model(const ModelSection& c) {
   for (const auto& [key, value] : {std::pair{"model.vocab_size", c.vocab_size},
                                    {"model.hidden_size", c.hidden_size},
@@ -314,6 +321,7 @@ void check_config(const TrainConfig& config) {
   check_fsdp(config.fsdp);
   check_units(config.fsdp);
   check_wrap(config.fsdp);
+  check_name(config.runtime.name);
   one_of("runtime.backend", config.runtime.backend, {"auto", "cpu", "cuda"});
   one_of("runtime.attention", config.runtime.attention, {"auto", "cudnn", "own"});
   one_of("runtime.gpu_transport", config.runtime.gpu_transport, {"auto", "nccl", "host"});

@@ -60,6 +60,7 @@ TEST_CASE("without all waits of one stream for another, results are wrong" *
     }
     CHECK(edges.size() == setting.edges.size());
     const RunResult expected = train(s);
+    CHECK(!noticed(s, {{"no", "such edge"}}, expected, 1));
     for (const Edge& edge : edges) {
       CAPTURE(edge.first);
       CAPTURE(edge.second);

@@ -86,6 +86,34 @@ TEST_CASE("command line: version, several settings after one --set, a name that 
   }
 }
 
+TEST_CASE("command line: an option that there is not, and what was meant") {
+  const auto message = [](std::vector<const char*> arguments) {
+    const CommandLine line = parse(std::move(arguments));
+    CHECK(line.status == 2);
+    CHECK(!line.command);
+    return line.message;
+  };
+  CHECK(message({"train", "--step", "5"}) ==
+        "train: unknown option --step; the nearest option is --steps (see fsdp train --help)");
+  CHECK(message({"train", "--confg=x"}) ==
+        "train: unknown option --confg; the nearest option is --config (see fsdp train "
+        "--help)");
+  CHECK(message({"train", "--warmup", "5"}) ==
+        "train: unknown option --warmup; the key of this name: --set train.schedule.warmup= "
+        "(see fsdp train --help)");
+  CHECK(message({"explain", "--train.micro-steps", "2"}) ==
+        "explain: unknown option --train.micro-steps; the key of this name: --set "
+        "train.micro_steps= (see fsdp explain --help)");
+  CHECK(
+      message({"generate", "m", "--steps", "5"}) ==
+      "generate: unknown option --steps; the nearest option is --stats (see fsdp generate --help)");
+  CHECK(message({"bench", "step", "--sequences", "5"})
+            .starts_with("bench step: unknown option --sequences"));
+  CHECK(message({"--steps", "5", "train"})
+            .starts_with("train: unknown option --steps; --steps comes after \"train\""));
+  CHECK(message({"train", "5"}) == "train: nothing takes \"5\" (see fsdp train --help)");
+}
+
 TEST_CASE("command line: an unknown command is named, with the known ones") {
   CHECK(parse({"walk"}).message ==
         "unknown command \"walk\"; expected train, generate, eval, verify, bench, explain, "

@@ -342,6 +342,15 @@ TEST_CASE("a file and overrides") {
   CHECK(c.train.optimizer.beta1 == 0);
 }
 
+TEST_CASE("the name of a run is no path") {
+  for (const char* name : {"a/../../b", "/tmp/x", "a/"}) {
+    CHECK(test::contains(
+        test::error_of([&] { parse("", {std::string("runtime.name=") + name}); }),
+        std::string("runtime.name: expected a name without /, got \"") + name + "\""));
+  }
+  CHECK(test::error_of([] { parse("", {"runtime.name=.."}); }).empty());  // runs/..-TIME
+}
+
 TEST_CASE("names of PyTorch, Hugging Face and accelerate") {
   const TrainConfig c = parse(
       "fsdp: {fsdp_sharding_strategy: HYBRID_SHARD, shard_size: 2, wrap: NO_WRAP,\n"

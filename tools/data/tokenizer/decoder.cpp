@@ -110,7 +110,7 @@ Decoder::Decoder(const JsonNode& node) : given_(true) { add(node); }
 void Decoder::add(const JsonNode& node) {
   const std::string type = node.text("type");
   if (type == "ByteLevel") {
-    node.check_keys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    node.check_keys({"type"}, "decoder ByteLevel");
     steps_.push_back(decode_byte_level);
   } else if (type == "ByteFallback") {
     node.check_keys({"type"});
@@ -136,8 +136,8 @@ void Decoder::add(const JsonNode& node) {
           for (std::string& token : tokens) strip(token, content, start, stop);
         });
   } else if (type == "Metaspace") {
-    node.check_keys(
-        {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
+    node.check_keys({"type", "replacement", "prepend_scheme", "add_prefix_space"},
+                    "decoder Metaspace");
     const bool add = node.flag("add_prefix_space", true);
     const bool drops = node.has("prepend_scheme") ? node.text("prepend_scheme") != "never" : add;
     steps_.push_back([blank = node.text("replacement"), drops](std::vector<std::string>& tokens) {

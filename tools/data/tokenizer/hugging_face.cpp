@@ -38,8 +38,12 @@ struct HuggingFaceTokenizer::Stages {
         pre_tokenizer(read_stage<PreTokenizer>(root, "pre_tokenizer")),
         model(root.at("model"), pre_tokenizer.byte_level()),
         decoder(read_stage<Decoder>(root, "decoder")) {
-    root.check_keys({"version", "truncation", "padding", "added_tokens", "normalizer",
-                     "pre_tokenizer", "post_processor", "decoder", "model"});
+    root.check_keys({"version", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
+                     "decoder", "model"},
+                    "file");
+    if (root.has("version") && root.text("version") != "1.0") {
+      root.at("version").fail("expected \"1.0\", got \"{}\"", root.text("version"));
+    }
     if (root.has("added_tokens")) added = AddedTokens(root.at("added_tokens"), model, normalizer);
     if (root.has("post_processor")) {
       frame = read_special_frame(root.at("post_processor"), vocab_size());

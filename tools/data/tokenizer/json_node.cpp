@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tools/data/tokenizer/ignored_keys.h"
+
 namespace fsdp::data {
 
 bool JsonNode::has(std::string_view key) const {
@@ -56,10 +58,12 @@ int64_t JsonNode::integer(int64_t low, int64_t high) const {
   return number;
 }
 
-void JsonNode::check_keys(std::initializer_list<std::string_view> known) const {
+void JsonNode::check_keys(std::initializer_list<std::string_view> known,
+                          std::string_view component) const {
   expect(value_->is_object(), "an object");
-  for (const auto& [key, ignored] : value_->items()) {
-    if (std::find(known.begin(), known.end(), key) == known.end()) {
+  for (const auto& [key, unused] : value_->items()) {
+    const bool is_known = std::find(known.begin(), known.end(), key) != known.end();
+    if (!is_known && !is_ignored(component, key)) {
       fail("unknown key \"{}\"; expected {}", key, fmt::join(known, ", "));
     }
   }

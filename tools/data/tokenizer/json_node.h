@@ -36,8 +36,10 @@ class JsonNode {
   bool flag(std::string_view key) const { return at(key).flag(); }
   bool flag(std::string_view key, bool absent) const { return has(key) ? flag(key) : absent; }
 
-  // Error for a key that is not in the list: it may mean something that is not done.
-  void check_keys(std::initializer_list<std::string_view> known) const;
+  // Error for a key that is neither in the list nor ignored (ignored_keys.h) in the component of
+  // this name: it may mean something that is not done.
+  void check_keys(std::initializer_list<std::string_view> known,
+                  std::string_view component = "") const;
   // Error that names the value of key `type`, for a component that nobody knows.
   [[noreturn]] void fail_unknown_type(std::string_view known) const;
 

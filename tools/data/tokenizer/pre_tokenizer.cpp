@@ -226,7 +226,7 @@ class Whitespace : public Step {
 class ByteLevel : public Step {
  public:
   explicit ByteLevel(const JsonNode& node) : prefix_(node.flag("add_prefix_space")) {
-    node.check_keys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    node.check_keys({"type", "add_prefix_space", "use_regex"}, "pre_tokenizer ByteLevel");
     if (node.flag("use_regex", true)) words_.emplace(kGpt2Pattern);
   }
   void split(std::string_view text, bool first, const Emit& emit) const override {
@@ -247,8 +247,8 @@ class Metaspace : public Step {
  public:
   explicit Metaspace(const JsonNode& node)
       : blank_(node.text("replacement")), split_(node.flag("split", true)) {
-    node.check_keys(
-        {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
+    node.check_keys({"type", "replacement", "prepend_scheme", "split", "add_prefix_space"},
+                    "pre_tokenizer Metaspace");
     if (blank_.empty() || character_length(blank_[0]) != blank_.size()) {
       node.at("replacement").fail("expected one character, got \"{}\"", blank_);
     }

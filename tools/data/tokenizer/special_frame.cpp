@@ -11,6 +11,7 @@ namespace {
 
 std::vector<int32_t> ids_of_special(const JsonNode& tokens, const std::string& name,
                                     int64_t vocab_size) {
+  tokens.at(name).check_keys({"ids"}, "template token");
   const JsonNode ids = tokens.at(name).at("ids");
   std::vector<int32_t> out;
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -20,20 +21,23 @@ std::vector<int32_t> ids_of_special(const JsonNode& tokens, const std::string& n
 }
 
 void read_template(const JsonNode& node, int64_t vocab_size, SpecialFrame& frame) {
-  node.check_keys({"type", "single", "pair", "special_tokens"});
+  node.check_keys({"type", "single", "special_tokens"}, "post_processor TemplateProcessing");
   const JsonNode list = node.at("single");
   SpecialFrame around;
   bool text_seen = false;
   for (size_t i = 0; i < list.size(); ++i) {
     const JsonNode piece = list.item(i);
+    piece.check_keys({"Sequence", "SpecialToken"});
+    const JsonNode named = piece.at(piece.has("Sequence") ? "Sequence" : "SpecialToken");
+    named.check_keys({"id"}, "template piece");
     if (piece.has("Sequence")) {
-      if (text_seen || piece.at("Sequence").text("id") != "A") {
+      if (text_seen || named.text("id") != "A") {
         piece.fail("expected the text A, once");
       }
       text_seen = true;
       continue;
     }
-    const std::string name = piece.at("SpecialToken").text("id");
+    const std::string name = named.text("id");
     const auto ids = ids_of_special(node.at("special_tokens"), name, vocab_size);
     std::vector<int32_t>& to = text_seen ? around.after : around.before;
     to.insert(to.end(), ids.begin(), ids.end());
@@ -47,8 +51,8 @@ void read(const JsonNode& node, int64_t vocab_size, SpecialFrame& frame) {
   const std::string type = node.text("type");
   if (type == "TemplateProcessing") {
     read_template(node, vocab_size, frame);
-  } else if (type == "ByteLevel") {  // moves offsets, which nobody asks for
-    node.check_keys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  } else if (type == "ByteLevel") {
+    node.check_keys({"type"}, "post_processor ByteLevel");
   } else if (type == "Sequence") {
     node.check_keys({"type", "processors"});
     const JsonNode list = node.at("processors");

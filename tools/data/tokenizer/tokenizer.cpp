@@ -43,8 +43,8 @@ void ByteTokenizer::encode_to(std::string_view text, SpecialTokens, const UseIds
 std::string ByteTokenizer::decode(std::span<const int32_t> tokens, SpecialTokens) const {
   std::string out;
   for (const int32_t token : tokens) {
-    FSDP_CHECK(token >= 0 && token < vocab_size(), "[decode] token: expected 0 to {}, got {}",
-               vocab_size() - 1, token);
+    FSDP_CHECK(token >= 0 && token < vocab_size(), "token {}: the tokenizer {} has the ids 0 to {}",
+               token, name(), vocab_size() - 1);
     if (token != end_of_text()) out += static_cast<char>(token);
   }
   return out;

@@ -236,7 +236,7 @@ TEST_CASE_FIXTURE(Fixture, "special tokens around a text must be in the vocabula
   CHECK(error().starts_with("post_processor.special_tokens.<s>.ids[0]: expected a whole number"));
   json["post_processor"]["special_tokens"] = Json::object();
   CHECK(error() == "post_processor.special_tokens: no key \"<s>\"");
-  json["post_processor"]["single"] = {special};
+  json["post_processor"]["single"] = Json::array({special});
   json["post_processor"]["special_tokens"] = {{"<s>", {{"ids", {7}}}}};
   CHECK(error() == "post_processor.single: expected the text A, once");
 }

@@ -34,7 +34,7 @@ TEST_CASE("ids outside the vocabulary and unknown tokenizers") {
   for (const int32_t id : {-1, 257}) {
     const std::vector<int32_t> ids{id};
     CHECK(test::error_of([&] { tokenizer.decode(ids); }) ==
-          "[decode] token: expected 0 to 256, got " + std::to_string(id));
+          "token " + std::to_string(id) + ": the tokenizer bytes has the ids 0 to 256");
   }
   CHECK(test::error_of([] { make_tokenizer("gpt2"); }) ==
         "tokenizer: expected bytes or the path of a tokenizer.json, got \"gpt2\"");

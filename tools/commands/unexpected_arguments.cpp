@@ -1,0 +1,57 @@
+// Contract: tools/commands/unexpected_arguments.h.
+#include "tools/commands/unexpected_arguments.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/nearest.h"
+#include "tools/config/key_values.h"
+
+namespace fsdp::tools {
+namespace {
+
+// The key whose last part, or all of it, is `name`, if the command takes keys by --set.
+std::string key_of(const NamedCommand& command, std::string name) {
+  if (std::ranges::find(command.options, "--set") == command.options.end()) return "";
+  std::replace(name.begin(), name.end(), '-', '_');
+  for (const auto& [key, value] : config::key_values(config::TrainConfig())) {
+    if (key == name || key.ends_with("." + name)) return key;
+  }
+  return "";
+}
+
+// Whether the nearest name is near enough to be what was meant.
+bool resembles(const std::string& given, const std::string& known) {
+  return edit_distance(given, known) <= static_cast<int>(given.size()) / 2 - 1;
+}
+
+std::string about_option(const NamedCommand& command, const std::string& given) {
+  const std::string bare = given.substr(given.find_first_not_of('-'));
+  const std::string nearest = nearest_key("--" + bare, command.options);
+  std::string meant;
+  if (nearest == "--" + bare) {
+    meant = fmt::format("; {} comes after \"{}\"", nearest, command.path);
+  } else if (const std::string key = key_of(command, bare); !key.empty()) {
+    meant = fmt::format("; the key of this name: --set {}=", key);
+  } else if (resembles("--" + bare, nearest)) {
+    meant = fmt::format("; the nearest option is {}", nearest);
+  }
+  return fmt::format("{}: unknown option {}{} (see fsdp {} --help)", command.path, given, meant,
+                     command.path);
+}
+
+}  // namespace
+
+std::string unexpected_arguments(const NamedCommand& command,
+                                 const std::vector<std::string>& extras) {
+  for (const std::string& extra : extras) {
+    const std::string name = extra.substr(0, extra.find('='));
+    if (name.find_first_not_of('-') == std::string::npos || name[0] != '-') continue;
+    return about_option(command, name);
+  }
+  return fmt::format("{}: nothing takes \"{}\" (see fsdp {} --help)", command.path, extras.front(),
+                     command.path);
+}
+
+}  // namespace fsdp::tools
