@@ -29,6 +29,7 @@ Results compute(const Json& json, double amplitude) {
   const ModelConfig config = parse_config(json.dump(), "config.json");
   CausalLM model(config, backend, DType::kF64, 6);
   Tape tape(backend);
+  model.set_tape(&tape);
   std::vector<Parameter*> parameters = model.parameters();
   std::sort(parameters.begin(), parameters.end(), [&](const auto* a, const auto* b) {
     return hugging_face_name(config, a->name()) < hugging_face_name(config, b->name());
@@ -39,7 +40,6 @@ Results compute(const Json& json, double amplitude) {
       values[i] = amplitude * std::sin(1 + 0.7 * static_cast<double>(i) + 1.3 * double(t));
     }
     parameters[t]->set_value(Tensor::from_host(backend, parameters[t]->shape(), values));
-    parameters[t]->attach(&tape, nullptr);
   }
   const std::vector<int32_t> ids = {1, 2, 4, 2, 0, 3};
   const Tensor labels = Tensor::from_host(backend, Shape{6}, shifted_labels(ids, 1, 6));
