@@ -296,9 +296,9 @@ void check_single_waits(const OrderSetting& setting, const Expected& e) {
     }
     CHECK(found->scope == scope);
     ++listed;
-    if (kAddressSanitizer && found->why == kNotReused) {  // that memory is written is seen there
-      CHECK(noticed(s, {edge, {number}}, expected, kAttempts));
-    } else if (names_another(*found)) {
+    // AddressSanitizer may see a write to memory that was given back; no result does.
+    if (kAddressSanitizer && found->why == kNotReused) continue;
+    if (names_another(*found)) {
       CHECK(survives(s, {edge, {number}}, expected));
       print(setting.what, *found);
     } else {
