@@ -117,7 +117,7 @@ TEST_CASE("command line: an option that there is not, and what was meant") {
 TEST_CASE("command line: an unknown command is named, with the known ones") {
   CHECK(parse({"walk"}).message ==
         "unknown command \"walk\"; expected train, generate, eval, verify, bench, explain, "
-        "compare, tokenize, merge, convert, inspect");
+        "compare, trace, tokenize, merge, convert, inspect");
   CHECK(parse({"bench", "walk"}).message ==
         "unknown command \"bench walk\"; expected step, sharding, kernels, comm");
   CHECK(parse({"bench"}).status == 2);

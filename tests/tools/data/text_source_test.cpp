@@ -63,7 +63,7 @@ TEST_CASE("a malformed row is named by its line") {
 
 TEST_CASE("rows of another form") {
   CHECK(refusal("a.jsonl", "{\"text\": \"\"}\n{\"b\": 1, \"a\": 2}\n") ==
-        "a.jsonl:2: no field \"text\" (fields: a, b)");
+        "a.jsonl:2: no field \"text\" (fields: b, a)");
   CHECK(refusal("a.jsonl", "{}") == "a.jsonl:1: no field \"text\" (fields: none)");
   CHECK(refusal("a.jsonl", "{\"text\": 5}") ==
         "a.jsonl:1: field \"text\": expected a string, got number");
