@@ -154,7 +154,6 @@ RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
       spec_(spec),
       acting_rank_(world.rank()),
       backend_(make_backend(spec, world.rank())),
-      losses_(world.duplicate("losses")),
       tape_(*backend_),
       subject_(spec.subject(*backend_, spec.fsdp.param_dtype)) {
   for (Parameter* parameter : module().parameters()) {
@@ -165,8 +164,10 @@ RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
       spec_.wrap ? spec_.wrap : comm::wrap_classes({subject_.block_class});
   sharded_ = std::make_unique<comm::FullySharded>(module(), wrap, spec_.fsdp, *backend_, world);
   tools::initialise(*sharded_, models::from_scratch(17));
-  clipper_.emplace(sharded_->optimizer_shards(), &sharded_->mesh().scalars(), spec_.clip_norm);
-  optimizer_ = optim::make_optimizer(sharded_->optimizer_shards(), spec_.optimizer);
+  train_step_.emplace(*sharded_, tape_, world,
+                      tools::TrainStepOptions{.optimizer = spec_.optimizer,
+                                              .clip_norm = spec_.clip_norm,
+                                              .loss_scale = spec_.loss_scale});
   if (spec_.prepared) spec_.prepared(*this);
 }
 
@@ -199,35 +200,32 @@ Tensor RankRun::forward(int step, int pass) {
   samples_.push_back(Tensor::from_host(*backend_, Shape{rows}, samples));
   // The reduction averages over the ranks; the mean is over all labels of the global batch.
   const double scale = spec_.ranks / static_cast<double>(spec_.rows * (kLength - 1));
-  const Tensor loss =
-      subject_.loss({.tokens = token_tensor,
-                     .labels = label_tensor,
-                     .context = {.training = spec_.training,
-                                 .dropout = {.seed = 5, .step = static_cast<uint32_t>(step)},
-                                 .samples = &samples_.back()},
-                     .gradient_scale = scale * gradient_factor,
-                     .step = step,
-                     .micro_step = pass / spec_.forwards});
-  Stream& stream = backend_->compute_stream();
-  if (pass == 0) loss_ = Tensor::zeros(*backend_, Shape{}, DType::kF64);
-  Tensor wide = Tensor::empty(*backend_, Shape{}, DType::kF64);
-  backend_->cast(stream, loss, wide);
-  backend_->add(stream, loss_, wide, loss_);
-  return loss;
+  return subject_.loss({.tokens = token_tensor,
+                        .labels = label_tensor,
+                        .context = {.training = spec_.training,
+                                    .dropout = {.seed = 5, .step = static_cast<uint32_t>(step)},
+                                    .samples = &samples_.back()},
+                        .gradient_scale = scale * gradient_factor,
+                        .step = step,
+                        .micro_step = pass / spec_.forwards});
 }
 
 void RankRun::forward_backward(int step) {
   for (int micro_step = 0; micro_step < spec_.fsdp.micro_steps; ++micro_step) {
-    sharded_->begin_micro_step(micro_step == spec_.fsdp.micro_steps - 1);
-    std::vector<Tensor> losses;
+    std::vector<tools::TrainStep::Forward> forwards;
     for (int i = 0; i < spec_.forwards; ++i) {
-      losses.push_back(forward(step, micro_step * spec_.forwards + i));
+      const int pass = micro_step * spec_.forwards + i;
+      forwards.push_back({.loss = [this, step, pass] { return forward(step, pass); }});
     }
-    for (; !losses.empty(); losses.pop_back()) tape_.backward(losses.back());
+    train_step_->micro_step(forwards);
     samples_.clear();
-    sharded_->finish_backward();
   }
-  losses_->all_reduce(backend_->compute_stream(), loss_, comm::ReduceOp::kSum);
+}
+
+void RankRun::backward_again(int step) {
+  tape_.backward(forward(step, 0));
+  sharded_->finish_backward();
+  samples_.clear();
 }
 
 // Every rank's gradient is in reduce_dtype already. The sum is in its accumulation dtype, and so is
@@ -250,9 +248,9 @@ void RankRun::forward_backward_of_all_ranks(int step) {
   std::vector<std::vector<double>> sums;
   double loss = 0;
   for (acting_rank_ = 0; acting_rank_ < spec_.ranks; ++acting_rank_) {
-    if (acting_rank_ > 0) sharded_->reset();
+    if (acting_rank_ > 0) train_step_->restart();
     forward_backward(step);
-    loss += loss_.item();
+    loss += train_step_->handle().read().loss;
     for (size_t u = 0; u < shards.size(); ++u) {
       const std::vector<double> own = shards[u].to_doubles();
       if (acting_rank_ == 0) sums.push_back(own);
@@ -269,20 +267,12 @@ void RankRun::forward_backward_of_all_ranks(int step) {
       shards[u].write(std::vector<float>(sums[u].begin(), sums[u].end()).data());
     }
   }
-  loss_.write(&loss);
+  loss_of_all_ranks_ = loss;
 }
 
 void RankRun::update() {
-  clipper_->measure();
-  optimizer_->step(spec_.learning_rate, clipper_->coefficient(), clipper_->skip());
-  sharded_->finish_step();
-  Landing& landing = landings_.emplace_back();
-  Stream& stream = backend_->compute_stream();
-  backend_->read_later(stream, &landing.loss, loss_.data(), sizeof(double), nullptr);
-  Backend& masters = clipper_->norm().backend();
-  masters.read_later(masters.compute_stream(), &landing.norm, clipper_->norm().data(),
-                     sizeof(double), nullptr);
-  loss_ = Tensor();
+  steps_.push_back({train_step_->update(spec_.learning_rate), loss_of_all_ranks_});
+  loss_of_all_ranks_.reset();
 }
 
 void RankRun::step(int step) {
@@ -295,8 +285,8 @@ void RankRun::step(int step) {
 void RankRun::wait() { backend_->synchronize(backend_->compute_stream()); }
 
 void RankRun::recover(size_t steps_done) {
-  sharded_->recover();
-  while (landings_.size() > steps_done) landings_.pop_back();
+  train_step_->recover();
+  while (steps_.size() > steps_done) steps_.pop_back();
 }
 
 void RankRun::collect_gradients() {
@@ -312,9 +302,10 @@ RunResult RankRun::result() {
   wait();
   result_.losses.clear();
   result_.norms.clear();
-  for (const Landing& landing : landings_) {
-    result_.losses.push_back(landing.loss);
-    result_.norms.push_back(landing.norm);
+  for (const Step& step : steps_) {
+    const tools::StepValues values = step.handle.read();
+    result_.losses.push_back(step.loss.value_or(values.loss));
+    result_.norms.push_back(values.grad_norm);
   }
   return result_;
 }
@@ -353,15 +344,17 @@ RunResult train(const RunSpec& spec) {
 
 void evaluate_between_steps(RankRun& run, int) {
   auto& model = static_cast<models::CausalLM&>(run.module());
-  const Tape::Pause pause(*model.parameters()[0]->tape());
   const std::vector<int32_t> ids = {1, 4, 2, run.rank(), 5};
   const Tensor tokens = Tensor::from_host(run.backend(), Shape{1, 5}, ids);
   const Tensor labels =
       Tensor::from_host(run.backend(), Shape{5}, models::shifted_labels(ids, 1, 5));
-  const double first = model.loss(tokens, labels, {}, 1).item();
-  run.sharded().reset();
-  CHECK(model.loss(tokens, labels, {}, 1).item() == first);
-  run.sharded().reset();
+  const auto evaluate = [&] {
+    double loss = 0;
+    run.train_step().evaluate([&] { loss = model.loss(tokens, labels, {}, 1).item(); });
+    return loss;
+  };
+  const double first = evaluate();
+  CHECK(evaluate() == first);
 }
 
 // ---------------------------------------------------------------------------- Comparison

@@ -17,9 +17,8 @@
 #include "core/trace.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
-#include "optim/clip.h"
-#include "optim/optimizer.h"
 #include "tools/train/sharded_values.h"
+#include "tools/train/train_step.h"
 
 namespace fsdp::test {
 
@@ -64,6 +63,7 @@ struct RunSpec {
   comm::WrapPolicy wrap = nullptr;  // null: a unit per block
   double learning_rate = 1e-2;
   double clip_norm = 1;
+  optim::LossScalerOptions loss_scale = {};  // only what overflow does to it: see gradient_factor
   // A large epsilon: GPT-2's key biases have no gradient but rounding noise, which AdamW would
   // otherwise turn into steps of the learning rate.
   optim::OptimizerOptions optimizer = {.epsilon = 1e-4};
@@ -106,6 +106,7 @@ class RankRun {
   void forward_backward(int step);
   void forward_backward_of_all_ranks(int step);
   void update();
+  void backward_again(int step);    // a second backward of a micro-step, which no TrainStep has
   void wait();                      // rethrows what went wrong on the compute stream
   void recover(size_t steps_done);  // after an error: forgets all steps but the first ones
   RunResult result();
@@ -115,7 +116,7 @@ class RankRun {
   Module& module() { return *subject_.module; }
   Backend& backend() { return *backend_; }
   comm::FullySharded& sharded() { return *sharded_; }
-  optim::Optimizer& optimizer() { return *optimizer_; }
+  tools::TrainStep& train_step() { return *train_step_; }
   comm::Communicator& world() { return world_; }
   void collect_gradients();  // into the result
 
@@ -124,25 +125,23 @@ class RankRun {
   Trace trace;
 
  private:
-  struct Landing {
-    double loss = 0;
-    double norm = 0;
+  struct Step {
+    tools::StepHandle handle;
+    std::optional<double> loss = {};  // in place of the handle's
   };
   Tensor forward(int step, int pass);  // loss of one of the step's passes
 
   comm::Communicator& world_;
   RunSpec spec_;
-  int acting_rank_;              // whose rows a pass takes
-  std::list<Landing> landings_;  // by step; streams write into it: goes after the backend
+  int acting_rank_;  // whose rows a pass takes
   std::unique_ptr<Backend> backend_;
-  std::unique_ptr<comm::Communicator> losses_;  // sums losses on the compute stream
   Tape tape_;
   Subject subject_;
   std::unique_ptr<comm::FullySharded> sharded_;
-  std::optional<optim::Clipper> clipper_;
-  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::optional<tools::TrainStep> train_step_;
+  std::vector<Step> steps_;
   std::list<Tensor> samples_;  // of a micro-step's passes: dropout reads them in backward
-  Tensor loss_;                // (), f64: of this step so far
+  std::optional<double> loss_of_all_ranks_;
   RunResult result_;
 };
 

@@ -199,25 +199,19 @@ std::vector<std::vector<double>> scaled_steps(comm::Communicator& world,
   RunSpec s = spec(world);
   s.fsdp = options;
   s.fsdp.detect_overflow = true;
+  s.loss_scale = optim::LossScalerOptions::torch();
+  s.loss_scale.initial = scale;
   RankRun run(world, s);
   comm::FullySharded& sharded = run.sharded();
-  optim::Clipper clipper(sharded.optimizer_shards(), &sharded.mesh().scalars(), s.clip_norm);
-  const auto optimizer = optim::make_optimizer(sharded.optimizer_shards(), {});
-  optim::LossScalerOptions scaling = optim::LossScalerOptions::torch();
-  scaling.initial = scale;
-  optim::LossScaler scaler(run.backend(), scaling);
   std::vector<std::vector<double>> parameters;
   for (const bool overflow : overflows) {
     const bool here = overflow && world.rank() == world.size() - 1;
     run.gradient_factor = here ? std::numeric_limits<double>::infinity() : scale;
     run.forward_backward(0);
     CHECK(sharded.overflow().item() == (overflow ? 1 : 0));
-    clipper.measure(&scaler.scale(), &sharded.overflow());
-    scaler.update(clipper.skip());
-    optimizer->step(s.learning_rate, clipper.coefficient(), clipper.skip());
-    sharded.finish_step();
+    run.update();
     if (overflow) scale /= 2;
-    CHECK(scaler.scale().item() == scale);
+    CHECK(run.train_step().loss_scale()->item() == scale);
     parameters.emplace_back();
     for (const auto& unit : sharded.units()) {
       const std::vector<double> own = unit->parameters.trainable()->master.to_doubles();

@@ -39,11 +39,11 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
     issued->step = step;
     {
       const PhaseScope phase(session_.phases(), fmt::format("step {}", step + 1));
-      issued->handle = session_.forward_backward(issued->batch, static_cast<uint32_t>(step), true);
+      session_.forward_backward(issued->batch, static_cast<uint32_t>(step), true);
       finish_before();
       // A skipped step moves neither the optimizer nor the schedule.
       issued->learning_rate = options_.schedule.rate(outcome_.steps - outcome_.skipped);
-      session_.update(issued->handle, issued->learning_rate);
+      issued->handle = session_.update(issued->learning_rate);
     }
     before = std::move(issued);
     const bool last = step + 1 == options_.steps;
@@ -136,7 +136,7 @@ void Trainer::report(const IssuedStep& issued, const StepValues& values) {
 void Trainer::fail_not_finite(const IssuedStep& issued, const StepValues& values) {
   const std::string what = fmt::format("step {}: loss {}, gradient norm {}: not finite",
                                        issued.step + 1, values.loss, values.grad_norm);
-  session_.end_step();  // the step after this one stands between backward and update
+  session_.discard_gradients();  // the step after this one stands between backward and update
   const std::string mine = session_.first_nonfinite_unit(issued.batch);
   if (const auto unit = comm::first_to_say(session_.world(), mine)) {
     throw AgreedError(

@@ -105,7 +105,9 @@ List reductions_kept(const Edge& edge) {
 List reductions_into_released_memory() {
   List all = {{kReduced, 1, "", kGivenBack}};
   for (const int number : {2, 3, 4, 5, 6, 7}) all.push_back({kReduced, number, "", kRootIsLast});
-  for (const int number : {8, 9, 10, 11}) all.push_back({kReduced, number, "", kBackwardEnd});
+  for (const int number : {8, 9, 10, 11}) {
+    all.push_back({kReduced, number, "optimizer", kBackwardEnd});
+  }
   return all;
 }
 
@@ -133,13 +135,17 @@ const List kNarrowed = {{kReturned, 0, "blocks.2", kLastStep},
                         {kReturned, 3, "root", kLastStep}};
 
 // The first block is left out.
-const List kReductionsWithoutABlock = {
-    {kReduced, 0, "", kGivenBack},   {kReduced, 1, "", kLastStep},
-    {kReduced, 2, "", kRootIsLast},  {kReduced, 3, "", kRootIsLast},
-    {kReduced, 4, "", kRootIsLast},  {kReduced, 5, "", kRootIsLast},
-    {kReduced, 6, "", kRootIsLast},  {kReduced, 7, "", kBackwardEnd},
-    {kReduced, 8, "", kLastStep},    {kReduced, 9, "", kBackwardEnd},
-    {kReduced, 10, "", kBackwardEnd}};
+const List kReductionsWithoutABlock = {{kReduced, 0, "", kGivenBack},
+                                       {kReduced, 1, "", kLastStep},
+                                       {kReduced, 2, "", kRootIsLast},
+                                       {kReduced, 3, "", kRootIsLast},
+                                       {kReduced, 4, "", kRootIsLast},
+                                       {kReduced, 5, "", kRootIsLast},
+                                       {kReduced, 6, "", kRootIsLast},
+                                       {kReduced, 7, "optimizer", kBackwardEnd},
+                                       {kReduced, 8, "optimizer", kLastStep},
+                                       {kReduced, 9, "optimizer", kBackwardEnd},
+                                       {kReduced, 10, "optimizer", kBackwardEnd}};
 
 // Gathers on demand in forward, the root's first; then block 2, block 1, and block 0 in vain.
 const List kGathersInVain = {

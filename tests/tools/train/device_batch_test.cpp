@@ -1,0 +1,73 @@
+// What becomes of a batch on its way to a model: shifted labels, a rank without rows, padding, and
+// what is refused. Losses of padded rows: session_test.cpp.
+#include "tools/train/device_batch.h"
+
+#include <doctest/doctest.h>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_models.h"
+
+namespace fsdp::tools {
+namespace {
+
+using Doubles = std::vector<double>;
+constexpr int64_t kLongest = 4;
+
+DeviceBatch on(cpu::CpuBackend& backend, const data::Batch& batch) {
+  return upload(batch, test::tiny_gpt2(), kLongest, backend, DType::kF32);
+}
+
+TEST_CASE("device batch: each position predicts the label after it") {
+  cpu::CpuBackend backend;
+  const DeviceBatch device = on(backend, {.rows = 2,
+                                          .length = 3,
+                                          .tokens = {1, 2, 3, 4, 5, 6},
+                                          .labels = {1, -100, 3, 4, 5, 6},
+                                          .samples = {7, 9}});
+  CHECK(device.tokens.shape() == Shape{2, 3});
+  CHECK(device.tokens.to_doubles() == Doubles{1, 2, 3, 4, 5, 6});
+  CHECK(device.labels.to_doubles() == Doubles{-100, 3, -100, 5, 6, -100});
+  CHECK(device.samples.to_doubles() == Doubles{7, 9});
+  CHECK_FALSE(device.key_bias.defined());
+  const ForwardContext context = device.context({.step = 5}, true);
+  CHECK(context.training);
+  CHECK(context.dropout.step == 5);
+  CHECK(context.samples == &device.samples);
+  CHECK(context.key_bias == nullptr);
+  CHECK(context.positions == nullptr);
+}
+
+TEST_CASE("device batch: a rank without rows computes one that counts nothing") {
+  cpu::CpuBackend backend;
+  const DeviceBatch device = on(backend, {.rows = 0, .length = 3});
+  CHECK(device.tokens.to_doubles() == Doubles{0, 0, 0});
+  CHECK(device.labels.to_doubles() == Doubles{-100, -100, -100});
+  CHECK(label_tokens({.rows = 0, .length = 3}, test::tiny_gpt2()) == 0);
+}
+
+TEST_CASE("device batch: a mask hides keys, and labels that count are those after the shift") {
+  cpu::CpuBackend backend;
+  const data::Batch batch = {.rows = 1,
+                             .length = 4,
+                             .tokens = {1, 2, 3, 4},
+                             .labels = {1, 2, -100, 4},
+                             .mask = {1, 1, 1, 0}};
+  const DeviceBatch device = on(backend, batch);
+  CHECK(device.context({}, false).key_bias == &device.key_bias);
+  CHECK(label_tokens(batch, test::tiny_gpt2()) == 2);
+}
+
+TEST_CASE("device batch: lengths and tokens out of range are refused") {
+  cpu::CpuBackend backend;
+  const auto refusal = [&](const data::Batch& batch) {
+    return test::error_of([&] { on(backend, batch); });
+  };
+  CHECK(refusal({.rows = 0, .length = 5}) == "[batch] length: expected within [1, 4], got 5");
+  CHECK(refusal({.rows = 0, .length = 0}) == "[batch] length: expected within [1, 4], got 0");
+  CHECK(test::contains(refusal({.rows = 1, .length = 1, .tokens = {-1}}),
+                       "[batch] token: expected within the vocabulary of "));
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,147 @@
+// The order of a step, and the checks that keep it.
+#include "tools/train/train_step.h"
+
+#include "core/scope.h"
+
+namespace fsdp::tools {
+
+TrainStep::TrainStep(comm::FullySharded& sharded, Tape& tape, comm::Communicator& world,
+                     const TrainStepOptions& options)
+    : sharded_(sharded),
+      tape_(tape),
+      losses_(world.duplicate("losses")),
+      micro_steps_(sharded.options().micro_steps) {
+  if (!options.training) return;
+  const std::vector<OptimizerShard> shards = sharded.optimizer_shards();
+  clipper_ = std::make_unique<optim::Clipper>(shards, &sharded.mesh().scalars(), options.clip_norm,
+                                              options.clip_power);
+  if (options.loss_scale.initial > 0) {
+    scaler_ = std::make_unique<optim::LossScaler>(sharded.backend(), options.loss_scale);
+  }
+  optimizer_ = optim::make_optimizer(shards, options.optimizer);
+}
+
+// ---------------------------------------------------------------------------- Order
+
+std::string TrainStep::state() const {
+  if (interrupted_) return "after a call that ended with an error";
+  if (done_ == 0) return "between steps";
+  return fmt::format("after {} of {} micro-steps", done_, micro_steps_);
+}
+
+void TrainStep::check(std::string_view call, bool right, std::string_view expected) const {
+  FSDP_CHECK(right && !interrupted_, "[train_step] {}: expected {} before it, got it {}", call,
+             interrupted_ ? "restart or recover" : expected, state());
+}
+
+// Marks the call as running: one that ends with an error leaves the mark.
+void TrainStep::enter(std::string_view call, bool right, std::string_view expected) {
+  check(call, right, expected);
+  interrupted_ = true;
+}
+
+void TrainStep::micro_step(const std::vector<Forward>& forwards) {
+  enter("micro_step", done_ < micro_steps_, "update or discard");
+  if (done_ == 0) {
+    handle_ = StepHandle();
+    total_ = Tensor::zeros(sharded_.backend(), Shape{}, DType::kF64);
+  }
+  const bool last = done_ + 1 == micro_steps_;
+  sharded_.begin_micro_step(last);
+  std::vector<Tensor> losses;
+  {
+    const PhaseScope phase(phases_, "forward");
+    for (const Forward& forward : forwards) losses.push_back(forward.loss());
+  }
+  {
+    const PhaseScope phase(phases_, "backward");
+    for (size_t i = losses.size(); i-- > 0;) tape_.backward(losses[i]);
+    sharded_.finish_backward();
+  }
+  for (size_t i = 0; i < losses.size(); ++i) add_to_total(losses[i], forwards[i].weight);
+  if (last) {
+    sum_over_ranks(total_);
+    handle_.read_later(&StepHandle::Landing::loss, total_);
+    total_ = Tensor();
+  }
+  ++done_;
+  interrupted_ = false;
+}
+
+void TrainStep::add_to_total(const Tensor& loss, double weight) {
+  Backend& backend = sharded_.backend();
+  Stream& stream = backend.compute_stream();
+  Tensor weighted = Tensor::empty(backend, Shape{}, DType::kF64);
+  backend.cast(stream, loss, weighted);
+  backend.divide(stream, weighted, 1 / weight);  // a weight of 0: no labels, a sum of 0
+  backend.add(stream, total_, weighted, total_);
+}
+
+StepHandle TrainStep::update(double learning_rate) {
+  FSDP_CHECK(optimizer_, "[train_step] update: made without training");
+  enter("update", done_ == micro_steps_, "all micro-steps");
+  const PhaseScope phase(phases_, "optimizer");
+  const Scope scope(sharded_.backend(), "optimizer");
+  using Landing = StepHandle::Landing;
+  clipper_->measure(loss_scale(), scaler_ ? &sharded_.overflow() : nullptr);
+  if (scaler_) {
+    handle_.read_later(&Landing::loss_scale, scaler_->scale());
+    scaler_->update(clipper_->skip());
+    handle_.read_later(&Landing::scale_at_minimum, scaler_->aborted());
+  }
+  optimizer_->step(learning_rate, clipper_->coefficient(), clipper_->skip());
+  sharded_.finish_step();
+  handle_.read_later(&Landing::skipped, clipper_->skip());
+  handle_.read_later(&Landing::norm, clipper_->norm());
+  end_step();
+  return handle_;
+}
+
+void TrainStep::discard() {
+  enter("discard", done_ == micro_steps_, "all micro-steps");
+  sharded_.finish_step();
+  end_step();
+}
+
+void TrainStep::end_step() {
+  done_ = 0;
+  interrupted_ = false;
+}
+
+StepHandle TrainStep::handle() const {
+  check("handle", done_ == micro_steps_, "all micro-steps");
+  return handle_;
+}
+
+void TrainStep::evaluate(const std::function<void()>& forward) {
+  enter("evaluate", done_ == 0, "update or discard");
+  {
+    const Tape::Pause pause(tape_);
+    forward();
+  }
+  sharded_.reset();
+  interrupted_ = false;
+}
+
+void TrainStep::restart() {
+  sharded_.reset();
+  end_step();
+}
+
+void TrainStep::recover() {
+  sharded_.recover();
+  end_step();
+}
+
+// ---------------------------------------------------------------------------- Parts
+
+void TrainStep::sum_over_ranks(Tensor& scalar) {
+  losses_->all_reduce(sharded_.backend().compute_stream(), scalar, comm::ReduceOp::kSum);
+}
+
+optim::Optimizer& TrainStep::optimizer() {
+  FSDP_CHECK(optimizer_, "[train_step] optimizer: made without training");
+  return *optimizer_;
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,95 @@
+// One training step of a sharded model, in the only order that is right. A step has as many
+// micro-steps as FsdpOptions::micro_steps says:
+//
+//          micro_step x n              update
+//   IDLE ------------------> REDUCED ----------> IDLE
+//                               |     discard
+//                               +--------------> IDLE     the gradients were only to be looked at
+//   any state, also after an error --restart, recover--> IDLE
+//
+//   micro_step   begin_micro_step, the forwards, their backwards, finish_backward; after the last
+//                one gradients are reduced, and may be visited
+//   update       clip, loss scale, optimizer, finish_step
+//   evaluate     a forward without gradients; only when IDLE, because it drops gradients
+//
+// A call in another state throws an Error with its name, what is expected before it and what was.
+// Nothing here waits: results land in the step's StepHandle. Not here: what a forward computes, and
+// of which batch (tools/train/session.h); units and their schedule (comm/fsdp/fully_sharded.h).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/fsdp/fully_sharded.h"
+#include "core/trace_phases.h"
+#include "optim/clip.h"
+#include "optim/loss_scaler.h"
+#include "optim/optimizer.h"
+#include "tools/train/step_handle.h"
+
+namespace fsdp::tools {
+
+struct TrainStepOptions {
+  bool training = true;  // false: no optimizer state; only evaluate, and micro_step with discard
+  optim::OptimizerOptions optimizer;
+  double clip_norm = 1;  // <= 0: no clipping
+  double clip_power = 2;
+  optim::LossScalerOptions loss_scale;
+};
+
+class TrainStep {
+ public:
+  // Collective over `world`, the ranks of `sharded`; all three must outlive this.
+  TrainStep(comm::FullySharded& sharded, Tape& tape, comm::Communicator& world,
+            const TrainStepOptions& options);
+
+  // A forward pass of this rank. `loss` runs it and gives a sum over labels, (); the step's loss is
+  // the sum of all ranks' and passes' weight * loss.
+  struct Forward {
+    std::function<Tensor()> loss;
+    double weight = 1;
+  };
+  // Several forwards: their backwards come after all of them, the last one's first.
+  void micro_step(const std::vector<Forward>& forwards);
+  // After the last micro-step: the loss. Error before it.
+  StepHandle handle() const;
+  StepHandle update(double learning_rate);  // all results
+  void discard();
+
+  // Calls `forward` without gradients, then gives all parameters back. Between steps.
+  void evaluate(const std::function<void()>& forward);
+  void restart();  // drops what there is of a step
+  void recover();  // the same after a step that threw on every rank; see FullySharded::recover
+
+  // What losses are multiplied by before backward; null: nothing. (), f32.
+  const Tensor* loss_scale() const { return scaler_ ? &scaler_->scale() : nullptr; }
+  void sum_over_ranks(Tensor& scalar);  // on the compute stream
+  optim::Optimizer& optimizer();        // Error when made without training
+  // Where forward, backward and optimizer are noted; null: nowhere. Not owned.
+  void set_phases(TracePhases* phases) { phases_ = phases; }
+
+ private:
+  std::string state() const;  // "between steps"
+  void check(std::string_view call, bool right, std::string_view expected) const;
+  void enter(std::string_view call, bool right, std::string_view expected);
+  void add_to_total(const Tensor& loss, double weight);
+  void end_step();
+
+  comm::FullySharded& sharded_;
+  Tape& tape_;
+  TracePhases* phases_ = nullptr;
+  std::unique_ptr<comm::Communicator> losses_;
+  std::unique_ptr<optim::Clipper> clipper_;      // null: not training
+  std::unique_ptr<optim::LossScaler> scaler_;    // null: no loss scaling
+  std::unique_ptr<optim::Optimizer> optimizer_;  // null: not training
+  int micro_steps_;                              // of a step
+  int done_ = 0;                                 // of them
+  bool interrupted_ = false;                     // a call is running, or ended with an error
+  Tensor total_;                                 // (), f64: the step's loss so far
+  StepHandle handle_;
+};
+
+}  // namespace fsdp::tools
