@@ -209,7 +209,16 @@ RopeConfig read_rope(const ConfigKeys& keys, const RopeKeys& names) {
   rope.fraction = keys.get_or<double>(names.fraction, names.default_fraction);
   const bool now = keys.has("rope_parameters"), before = keys.has("rope_scaling");
   if (!now && !before) return rope;
-  if (!now) return read_rope_scaling(keys, names.type_wins, rope);
+  if (!now) {
+    const RopeConfig scaled = read_rope_scaling(keys, names.type_wins, rope);
+    // transformers 4.57 reads neither of them there.
+    FSDP_CHECK(scaled.theta == rope.theta && scaled.fraction == rope.fraction,
+               "{}: rope_scaling: expected no rope_theta and no partial_rotary_factor, or what {} "
+               "and {} outside of rope_scaling say ({:g} and {:g}), got {:g} and {:g}",
+               keys.where(), names.theta, names.fraction, rope.theta, rope.fraction, scaled.theta,
+               scaled.fraction);
+    return scaled;
+  }
   const RopeConfig read = read_rope_parameters(keys, rope);
   // A rope_scaling without a theta or a fraction says nothing about them.
   rope.theta = read.theta;

@@ -101,6 +101,12 @@ TEST_CASE("config keys: of type and rope_type in rope_scaling, the one that tran
     CHECK(read(config(family, {{"rope_parameters", {{"rope_theta", 2e4}}}})).rope.theta == 2e4);
     CHECK(refusal(config(family, {{"rope_scaling", {{"factor", 2}}}})) ==
           "F: rope_scaling: rope_type: missing");
+    // transformers passes over a theta in rope_scaling
+    const Json inside = {{"rope_type", "linear"}, {"factor", 2}, {"rope_theta", 2e4}};
+    CHECK(refusal(config(family, {{"rope_scaling", inside}})) ==
+          "F: rope_scaling: expected no rope_theta and no partial_rotary_factor, or what rope_theta "
+          "and partial_rotary_factor outside of rope_scaling say (10000 and 1), got 20000 and 1");
+    CHECK(read(config(family, {{"rope_theta", 2e4}, {"rope_scaling", inside}})).rope.theta == 2e4);
   }
 }
 
