@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <initializer_list>
 #include <iosfwd>
@@ -106,8 +107,8 @@ class Json {
   std::string value(std::string_view key, const char* otherwise) const;
   const Json* find(std::string_view key) const;     // null when it is not there
   const Json* follow(std::string_view path) const;  // "/key/0/key": where it leads, or null
-  const std::vector<Member>& items() const;
-  std::vector<Member>& items();
+  const std::deque<Member>& items() const;
+  std::deque<Member>& items();
   size_t erase(std::string_view key);  // how many were there
   void update(const Json& other);      // sets all members of another object
 
@@ -170,7 +171,8 @@ class Json {
 
  private:
   struct Object {
-    std::vector<Member> members;
+    // Adding a member moves no other: json["b"] = json["a"] reads what [] has returned before.
+    std::deque<Member> members;
     bool sorted = true;  // by name
   };
 

@@ -125,7 +125,7 @@ std::ostream& operator<<(std::ostream& out, const Json& value) { return out << v
 const Json* Json::find(std::string_view key) const {
   const Object* object = std::get_if<Object>(&value_);
   if (!object) return nullptr;
-  const std::vector<Member>& members = object->members;
+  const std::deque<Member>& members = object->members;
   const auto before = [](const Member& member, std::string_view name) {
     return member.name < name;
   };
@@ -173,13 +173,13 @@ const Json* Json::follow(std::string_view path) const {
   return place;
 }
 
-const std::vector<Json::Member>& Json::items() const {
-  static const std::vector<Member> kNone;
+const std::deque<Json::Member>& Json::items() const {
+  static const std::deque<Member> kNone;
   if (is_null()) return kNone;
   if (!is_object()) fail_type("object");
   return std::get<Object>(value_).members;
 }
-std::vector<Json::Member>& Json::items() {
+std::deque<Json::Member>& Json::items() {
   if (!is_object()) fail_type("object");
   return std::get<Object>(value_).members;
 }

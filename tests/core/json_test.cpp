@@ -96,6 +96,15 @@ TEST_CASE("a key is found whatever the order, also after changes") {
   CHECK(values == R"("m"1"q"2)");
 }
 
+TEST_CASE("a member that is added moves no other") {
+  Json json = Json::object();
+  json["first"] = "a text that is too long to lie within the value itself";
+  const Json& first = json["first"];
+  for (int i = 0; i < 1000; ++i) json[std::to_string(i)] = json["first"];
+  CHECK(&first == &json["first"]);
+  CHECK(json["999"] == first);
+}
+
 TEST_CASE("numbers: equal by value, natural ones are told apart, and they are converted") {
   const Json big = Json::parse("18446744073709551615"), minus = Json::parse("-1");
   CHECK(big.is_number_unsigned());

@@ -24,12 +24,15 @@ class ReferenceCopy {
     const Json* place = json.follow(pointer);
     if (place) {
       const_cast<Json&>(*place) = value;
-    } else {  // a new key
+    } else {  // a new key, or one element more
       const std::string_view path = pointer;
       const size_t last = path.rfind('/');
       const Json* parent = json.follow(path.substr(0, last));
       FSDP_CHECK(parent, "{}: {} leads nowhere", file, pointer);
-      const_cast<Json&>(*parent)[path.substr(last + 1)] = value;
+      if (parent->is_array())
+        const_cast<Json&>(*parent).push_back(value);
+      else
+        const_cast<Json&>(*parent)[path.substr(last + 1)] = value;
     }
     folder_.write(file, json.dump());
   }

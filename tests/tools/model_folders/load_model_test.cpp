@@ -101,6 +101,7 @@ TEST_CASE(
   const test::TempFolder folder;
   const auto end_tokens = [&] { return ModelSource{folder.path(), ""}.end_tokens(); };
   using Ids = std::vector<int64_t>;
+  folder.write("config.json", R"({"eos_token_id": null})");
   CHECK(end_tokens().empty());
   folder.write("config.json", R"({"eos_token_id": 7})");
   CHECK(end_tokens() == Ids{7});

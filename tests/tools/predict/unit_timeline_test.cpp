@@ -277,9 +277,13 @@ TEST_CASE("timeline: no timeline for two tables as units") {
 }
 
 TEST_CASE("timeline: texts") {
-  std::vector<UnitRow> units = {{.name = "root", .segments = {{64, 1}}}};
+  std::vector<UnitRow> units = {
+      {.name = "root", .segments = {{64, 1}}, .policy = comm::unit_policy({}, {2, 1}, true)}};
   for (int i = 0; i < 9; ++i) {
-    units.push_back({.name = fmt::format("blocks.{}", i), .depth = 1, .segments = {{64, 2}}});
+    units.push_back({.name = fmt::format("blocks.{}", i),
+                     .depth = 1,
+                     .segments = {{64, 2}},
+                     .policy = comm::unit_policy({}, {2, 1}, false)});
   }
   const auto steps = step_timeline(units, {}, {2, 1});
   const std::string timeline = format_timeline(units, steps[0]);
