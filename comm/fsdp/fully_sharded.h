@@ -34,15 +34,16 @@ struct Unit {
   UnitPolicy policy;
   UnitParameters parameters;
   std::optional<UnitGradients> gradients;  // absent when everything is frozen
-  // Forwards whose backward has not come: uses that a recompute will record count only here.
+  // How many forwards still wait for their backward. Parameter::pending_uses() does not tell where
+  // backward runs a forward again: that forward's uses are recorded then.
   int open_forwards = 0;
 };
 
 class FullySharded {
  public:
-  // Gives the parameters of `root` memory on `backend`, which must have no values yet, and sets its
-  // modules' hooks. Collective over `world`; every rank passes the same plan and options. Hooks and
-  // memory end with this object: the modules are not to be run or read afterwards.
+  // Sets the hooks of the modules of `root`, and gives its parameters, which have no values yet,
+  // memory on `backend`. Collective over `world`; every rank passes the same plan and options.
+  // Hooks and memory end with this object: the modules are not to be run or read afterwards.
   FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptions& options, Backend& backend,
                Communicator& world);
   ~FullySharded();
@@ -70,7 +71,7 @@ class FullySharded {
   // Leaves a step that threw on every rank: waits for all streams, forgets their errors, reset(),
   // and no gathered value counts any more.
   void recover();
-  // After somebody else than the optimizer wrote the masters, on the compute stream.
+  // After somebody else than the optimizer wrote the masters, on their backend's compute stream.
   void masters_written();
 
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }  // root first

@@ -110,7 +110,7 @@ std::string text_of(const UnitOverride& unit) {
 }  // namespace
 
 std::vector<std::string> texts_of(const FsdpOptions& options) {
-  // Every member by name: a new option does not compile until this list has it.
+  // Names every member: with a new option this does not compile until the option is added.
   const auto& [strategy, shard_size, reshard_after_forward, reshard_group_size, param_dtype,
                reduce_dtype, divide_factor, force_sum, split_division, forward_prefetch,
                backward_prefetch, units_in_flight, separate_reduce, release_arena, accumulation,

@@ -146,10 +146,12 @@ struct UnitPolicy {
   DType param_dtype = DType::kF32;                       // unsharded, in compute and in gathers
   DType master_dtype = DType::kF32;                      // of trainable shards; frozen: param_dtype
   std::optional<uint64_t> rounding_seed = std::nullopt;  // masters are rounded by chance; see above
-  // How long a unit stays unsharded. The root is always kept from forward to backward.
+  // How long a unit stays unsharded: from its forward to its backward unless it reshards; over all
+  // micro-steps of a step; over all steps, in memory of its own. (The root never reshards after
+  // forward: its backward comes next.)
   bool reshards_after_forward = false;
-  bool keeps_parameters = false;  // over all micro-steps of a step
-  bool resident = false;          // over all steps, in memory of its own: no buffer of the arena
+  bool keeps_parameters = false;
+  bool resident = false;
   int inner_group = 0;  // ranks that keep what forward gathered between them (hpZ); 0: none do
 
   // ---- Gradients ----

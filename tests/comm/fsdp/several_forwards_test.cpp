@@ -223,21 +223,26 @@ TEST_CASE(
   for (Setting setting : strategies()) {
     CAPTURE(name_of(setting.options.strategy));
     CAPTURE(setting.ranks);
-    for (const std::optional<double> divisor : {std::optional<double>(), std::optional(2.5)}) {
-      setting.options.divide_factor = divisor;
-      const NamedValues expected = separate_sum(setting, 3);
-      for (const bool release_arena : {false, true}) {
-        setting.options.release_arena = release_arena;
-        const NamedValues sum = gradients_of(setting, [&](Passes& p) {
-          NamedValues gradients;
-          for (int step = 0; step < 2; ++step) {
-            for (int pass = 0; pass < 3; ++pass) p.backward(p.forward(pass));
-            gradients = p.finish();
-            p.sharded().finish_step();
-          }
-          return gradients;
-        });
-        CHECK(largest_difference(sum, expected) <= 1e-12);
+    const bool hybrid = is_hybrid(setting.options.strategy);
+    for (const bool replicas_may_wait : hybrid ? std::vector{false, true} : std::vector{false}) {
+      CAPTURE(replicas_may_wait);
+      if (replicas_may_wait) setting.options.accumulation = Accumulation::kReduceScatterEach;
+      for (const std::optional<double> divisor : {std::optional<double>(), std::optional(2.5)}) {
+        setting.options.divide_factor = divisor;
+        const NamedValues expected = separate_sum(setting, 3);
+        for (const bool release_arena : {false, true}) {
+          setting.options.release_arena = release_arena;
+          const NamedValues sum = gradients_of(setting, [&](Passes& p) {
+            NamedValues gradients;
+            for (int step = 0; step < 2; ++step) {
+              for (int pass = 0; pass < 3; ++pass) p.backward(p.forward(pass));
+              gradients = p.finish();
+              p.sharded().finish_step();
+            }
+            return gradients;
+          });
+          CHECK(largest_difference(sum, expected) <= 1e-12);
+        }
       }
     }
   }

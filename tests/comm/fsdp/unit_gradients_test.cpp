@@ -1,4 +1,4 @@
-// Gradients of units: absent ones, micro-steps, narrow reductions.
+// Gradients of units: absent ones, micro-steps, narrow reductions, states.
 #include "comm/fsdp/unit_gradients.h"
 
 #include <cmath>
@@ -215,4 +215,46 @@ TEST_CASE("a block that only some micro-steps use") {
       CHECK(largest_difference(result.parameters, expected.parameters) <= 1e-11);
     }
   });
+}
+
+// ---------------------------------------------------------------------------- State machine
+
+TEST_CASE("the states of a unit's gradients over three micro-steps, for every way to accumulate") {
+  using enum GradientState;
+  using States = std::vector<GradientState>;
+  struct Case {
+    Accumulation accumulation;
+    States before, within;  // a block's forward; its backward, when the MLP's have come
+  };
+  for (const Case& c : {Case{Accumulation::kReduceEach,
+                             {kNone, kReduced, kReduced},
+                             {kAccumulating, kAddingToReduced, kAddingToReduced}},
+                        Case{Accumulation::kReduceScatterEach,
+                             {kNone, kScattered, kScattered},
+                             {kAccumulating, kAddingToScattered, kAddingToScattered}},
+                        Case{Accumulation::kReduceLast,
+                             {kNone, kAccumulating, kAccumulating},
+                             {kAccumulating, kAccumulating, kAccumulating}}}) {
+    CAPTURE(choice_name(c.accumulation));
+    RunSpec s;
+    apply({Strategy::kHybridShard, 4, 2}, s);
+    s.fsdp.micro_steps = 3;
+    s.fsdp.accumulation = c.accumulation;
+    run_local_ranks(s.ranks, [&](Communicator& world) {
+      RankRun run(world, s);
+      const UnitGradients& gradients = *run.sharded().units()[2]->gradients;
+      States before, within;
+      for (Module* module : run.module().modules()) {
+        if (module->name() != "blocks.1.attention") continue;
+        module->set_hooks({.pre_forward = [&] { before.push_back(gradients.state()); },
+                           .pre_backward = [&] { within.push_back(gradients.state()); }});
+      }
+      run.forward_backward(0);
+      CHECK((before == c.before));
+      CHECK((within == c.within));
+      CHECK(gradients.state() == kReduced);
+      run.update();
+      CHECK(gradients.state() == kNone);
+    });
+  }
 }

@@ -21,7 +21,10 @@ namespace {
 
 models::ModelConfig config_of(const Json& model, const TempFolder& folder) {
   Json config = model["config"];
-  if (config.contains("family")) config["model_type"] = config["family"];
+  if (config.contains("family")) {
+    const Json family = config["family"];  // a copy: the next key may move the values
+    config["model_type"] = family;
+  }
   return models::read_config(folder.write("config.json", config.dump()));
 }
 
