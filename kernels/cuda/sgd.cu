@@ -6,13 +6,14 @@
 namespace fsdp::cuda {
 namespace {
 
+template <bool kMomentum>
 struct SgdRule {
   struct Coefficients {
     float learning_rate, decay;
     int32_t first;  // step of the parameter
   };
 
-  float* buffer;  // or null
+  float* buffer;  // with momentum
   float momentum, fresh;
   bool nesterov;
 
@@ -25,15 +26,19 @@ struct SgdRule {
   template <int V>
   __device__ __forceinline__ void update(int64_t i, const Coefficients& k, float scale,
                                          float (&p)[V], float (&g)[V]) const {
-    float b[V];
-    if (buffer) load_widened<V>(buffer + i, b);
+    [[maybe_unused]] float b[V];
+    if constexpr (kMomentum) load_widened<V>(buffer + i, b);
 #pragma unroll
     for (int j = 0; j < V; ++j) {
       g[j] = with_decay(g[j] * scale, p[j], k.decay);
-      b[j] = !buffer || k.first ? g[j] : momentum * b[j] + fresh * g[j];
-      p[j] -= k.learning_rate * (nesterov ? g[j] + momentum * b[j] : b[j]);
+      float step = g[j];
+      if constexpr (kMomentum) {
+        b[j] = k.first ? g[j] : momentum * b[j] + fresh * g[j];
+        step = nesterov ? g[j] + momentum * b[j] : b[j];
+      }
+      p[j] -= k.learning_rate * step;
     }
-    if (buffer) store_narrowed<V>(buffer + i, b);
+    if constexpr (kMomentum) store_narrowed<V>(buffer + i, b);
   }
 };
 
@@ -43,11 +48,14 @@ void CudaBackend::sgd(Stream& stream, const SgdArgs& args) {
   const ShardUpdate& shard = args.shard;
   const Tensor* buffer = args.momentum_buffer;
   const Op op(*this, stream, "sgd", shard.master, shard.grad, shard.copy);
-  const SgdRule rule = {.buffer = buffer ? buffer->data_as<float>() : nullptr,
-                        .momentum = static_cast<float>(args.momentum),
-                        .fresh = static_cast<float>(1 - args.dampening),
-                        .nesterov = args.nesterov && buffer};
-  update_shard(op, shard, rule, {buffer ? buffer : &shard.master});
+  if (!buffer) {
+    return update_shard(op, shard, SgdRule<false>{}, {&shard.master});
+  }
+  const SgdRule<true> rule = {.buffer = buffer->data_as<float>(),
+                              .momentum = static_cast<float>(args.momentum),
+                              .fresh = static_cast<float>(1 - args.dampening),
+                              .nesterov = args.nesterov};
+  update_shard(op, shard, rule, {buffer});
 }
 
 }  // namespace fsdp::cuda
