@@ -295,6 +295,7 @@ TEST_CASE("timeline: texts") {
   const std::string traffic = format_traffic(steps);
   CHECK(test::contains(traffic, "all_gather                    19"));  // root, 9 and 9
   CHECK(test::contains(traffic, "reduce_scatter                10"));
+  for (UnitRow& unit : units) unit.policy = comm::unit_policy({}, {1, 1}, unit.depth == 0);
   CHECK(test::contains(format_traffic(step_timeline(units, {}, {1, 1})), "none"));
 }
 
