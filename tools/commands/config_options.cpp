@@ -1,6 +1,8 @@
 // Contract: tools/commands/config_options.h.
 #include "tools/commands/config_options.h"
 
+#include <tuple>
+
 #include "core/io/json.h"
 #include "tools/train/config_to_session.h"
 
@@ -8,13 +10,20 @@ namespace fsdp::tools {
 
 void add_config_options(const Command& command, ConfigOptions& options) {
   command.add_option("--config", options.config, "YAML file; absent: defaults and --set");
-  command.add_option("--model", options.model,
-                     "a folder or a preset: the same as --set model.path= or model.preset=");
   command.add_option("--data", options.data,
                      "files to train on: the same as --set data.train=[...]");
-  command.add_option("--steps", options.steps, "the same as --set train.steps=");
-  command.add_option("--batch", options.batch, "the same as --set train.batch=");
-  command.add_option("--lr", options.lr, "the same as --set train.lr=");
+  // An empty text is what a shell makes of a variable that is not set.
+  const auto not_empty = [](const std::string& text) {
+    return std::string(text.empty() ? "expected a value, got an empty text" : "");
+  };
+  for (const auto& [name, place, help] :
+       {std::tuple{"--model", &options.model,
+                   "a folder or a preset: the same as --set model.path= or model.preset="},
+        {"--steps", &options.steps, "the same as --set train.steps="},
+        {"--batch", &options.batch, "the same as --set train.batch="},
+        {"--lr", &options.lr, "the same as --set train.lr="}}) {
+    command.add_option(name, *place, help).check(not_empty);
+  }
   command.add_option("--set", options.overrides, "sets keys, over the file: train.lr=1e-4");
 }
 

@@ -30,10 +30,12 @@ std::string about_option(const NamedCommand& command, const std::string& given) 
   const std::string bare = given.substr(given.find_first_not_of('-'));
   const std::string nearest = nearest_key("--" + bare, command.options);
   std::string meant;
-  if (nearest == "--" + bare) {
+  if (nearest == given) {
     meant = fmt::format("; {} comes after \"{}\"", nearest, command.path);
+  } else if (nearest == "--" + bare) {
+    meant = fmt::format("; the option is {}", nearest);
   } else if (const std::string key = key_of(command, bare); !key.empty()) {
-    meant = fmt::format("; the key of this name: --set {}=", key);
+    meant = fmt::format("; to set the key of this name: --set {}=VALUE", key);
   } else if (resembles("--" + bare, nearest)) {
     meant = fmt::format("; the nearest option is {}", nearest);
   }
@@ -50,7 +52,7 @@ std::string unexpected_arguments(const NamedCommand& command,
     if (name.find_first_not_of('-') == std::string::npos || name[0] != '-') continue;
     return about_option(command, name);
   }
-  return fmt::format("{}: nothing takes \"{}\" (see fsdp {} --help)", command.path, extras.front(),
+  return fmt::format("{}: unexpected argument \"{}\" (see fsdp {} --help)", command.path, extras.front(),
                      command.path);
 }
 

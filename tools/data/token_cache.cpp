@@ -277,6 +277,8 @@ TokenCache::TokenCache(const std::filesystem::path& cache, const Tokenizer& toke
   tokens_ = {reinterpret_cast<const int32_t*>(file_.data()),
              static_cast<size_t>(checked.footer.tokens)};
   checked_.resize(blocks_of(tokens_.size()));
+  checksum_ = checksum(
+      file_.text().substr(bytes_of_tokens(checked.footer), bytes_of_checksums(checked.footer)));
 }
 
 std::span<const int32_t> TokenCache::tokens() const {

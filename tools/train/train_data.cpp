@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "comm/exchange.h"
 #include "models/adapter_folder.h"
 #include "tools/launch/launch.h"
 #include "tools/train/bigram.h"
@@ -66,8 +67,8 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
   agree(world, [&] {
     train_loader_ = loader(*train_, world, true);
     if (validation_) validation_loader_ = loader(*validation_, world, false);
-    if (!has_bigrams()) return;
-    // All tokens are read at the end: that they are damaged is better known now.
+    if (!has_bigrams() || world.rank() != 0) return;
+    // Rank 0 reads all tokens at the end: that they are damaged is better known now.
     train_->check(0, train_->unchecked().size());
     validation_->check(0, validation_->unchecked().size());
   });
@@ -110,6 +111,26 @@ std::string TrainData::check_vocabulary(int64_t model_vocabulary) const {
                                  *tokenizer_, model_vocabulary);
 }
 
+namespace {
+
+// Every host makes its cache from its own copy of the text.
+void check_same_tokens(comm::Communicator& world, const data::TokenCache& cache,
+                       const data::TokenSource& source) {
+  struct Seen {
+    uint64_t tokens, checksum;
+    bool operator==(const Seen&) const = default;
+  };
+  const std::vector<Seen> all =
+      comm::exchange_values(world, Seen{cache.unchecked().size(), cache.checksum_of_tokens()});
+  const auto other = std::find_if(all.begin(), all.end(), [&](const Seen& s) { return s != all[0]; });
+  FSDP_CHECK(other == all.end(),
+             "{}: the ranks have different tokens: rank {} has {}, rank 0 has {}; the text is not the "
+             "same on every host, or changed while the ranks read it",
+             source.files.front().string(), other - all.begin(), other->tokens, all[0].tokens);
+}
+
+}  // namespace
+
 // One writer per host; the end of the first agree() is the barrier that the others wait at.
 std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
                                                    const std::string& folder,
@@ -123,6 +144,7 @@ std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
   });
   std::unique_ptr<data::TokenCache> opened;
   agree(world, [&] { opened = std::make_unique<data::TokenCache>(cache, tokenizer); });
+  check_same_tokens(world, *opened, source);
   return opened;
 }
 

@@ -99,11 +99,11 @@ TEST_CASE("command line: an option that there is not, and what was meant") {
         "train: unknown option --confg; the nearest option is --config (see fsdp train "
         "--help)");
   CHECK(message({"train", "--warmup", "5"}) ==
-        "train: unknown option --warmup; the key of this name: --set train.schedule.warmup= "
+        "train: unknown option --warmup; to set the key of this name: --set train.schedule.warmup=VALUE "
         "(see fsdp train --help)");
   CHECK(message({"explain", "--train.micro-steps", "2"}) ==
-        "explain: unknown option --train.micro-steps; the key of this name: --set "
-        "train.micro_steps= (see fsdp explain --help)");
+        "explain: unknown option --train.micro-steps; to set the key of this name: --set "
+        "train.micro_steps=VALUE (see fsdp explain --help)");
   CHECK(
       message({"generate", "m", "--steps", "5"}) ==
       "generate: unknown option --steps; the nearest option is --stats (see fsdp generate --help)");
@@ -111,7 +111,9 @@ TEST_CASE("command line: an option that there is not, and what was meant") {
             .starts_with("bench step: unknown option --sequences"));
   CHECK(message({"--steps", "5", "train"})
             .starts_with("train: unknown option --steps; --steps comes after \"train\""));
-  CHECK(message({"train", "5"}) == "train: nothing takes \"5\" (see fsdp train --help)");
+  CHECK(message({"train", "-steps", "5"}) ==
+        "train: unknown option -steps; the option is --steps (see fsdp train --help)");
+  CHECK(message({"train", "5"}) == "train: unexpected argument \"5\" (see fsdp train --help)");
 }
 
 TEST_CASE("command line: an unknown command is named, with the known ones") {

@@ -36,6 +36,16 @@ TEST_CASE("values and models that are none") {
   CHECK(test::contains(test::error_of([] { config_of({.model = "nosuch"}); }), "nosuch"));
 }
 
+TEST_CASE("an empty value is refused") {
+  for (const char* option : {"--model", "--steps", "--batch", "--lr"}) {
+    const char* const arguments[] = {"fsdp", "train", option, ""};
+    const CommandLine line = parse_command_line(std::size(arguments), arguments);
+    CHECK(line.status == 2);
+    CHECK(test::contains(line.message, "expected a value, got an empty text"));
+    CHECK(test::contains(line.message, option));
+  }
+}
+
 TEST_CASE("train and explain take them") {
   for (const char* command : {"train", "explain"}) {
     const char* const arguments[] = {"fsdp",  command, "--steps",     "7",      "--batch",

@@ -106,6 +106,20 @@ TEST_CASE(
   CHECK_FALSE(fits_bytes(1025));
 }
 
+TEST_CASE("train data: ranks whose text differs are refused") {
+  const test::TempFolder one, other;
+  for (const auto& [folder, text] : {std::pair{&one, "abcdefghijklmnopqrs"}, {&other, "abcdefghi"}}) {
+    folder->write("train.txt", text);
+    folder->write("validation.txt", "The quick brown fox");
+    CHECK(error_on(1, config_of(*folder, 4)) == "");  // each makes its cache
+  }
+  comm::run_local_ranks(3, [&](comm::Communicator& world) {
+    const config::TrainConfig config = config_of(world.rank() == 2 ? other : one, 4);
+    const std::string message = test::error_of([&] { TrainData(world, config); });
+    CHECK(test::contains(message, "the ranks have different tokens: rank 2 has 10, rank 0 has 20;"));
+  });
+}
+
 TEST_CASE("train data: a model of another vocabulary is refused, a padded one is not") {
   const test::TempFolder folder;
   folder.write("train.txt", "abcdefghijklmnopqrstuvwxyz0123456789");
