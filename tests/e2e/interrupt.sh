@@ -77,9 +77,10 @@ grep -q '^fsdp: a second signal' second.log || fail "second: no line about it"
 [ "${PIPESTATUS[0]}" = 1 ] || fail "pipe: another status than 1"
 grep -q '^fsdp: standard output' pipe.err || fail "pipe: no line about the output"
 [ -s pipe/model/model.safetensors ] || fail "pipe: no model"
-# Before there is a step to stop after: at once. The pipe's other end is never opened.
-mkfifo tokenizer.json
-"$FSDP" train --config config.yaml --set data.tokenizer=tokenizer.json >setup.log 2>&1 &
+# Before there is a step to stop after: at once. Words that never come again are slow to tokenize.
+head -c 60000000 /dev/urandom | base64 >long.txt
+"$FSDP" train --config config.yaml --set data.train=long.txt \
+  --set data.tokenizer="$SOURCE/tests/fixtures/tokenizers/gpt_neox/tokenizer.json" >setup.log 2>&1 &
 pid=$!
 sleep 0.5
 kill -TERM "$pid"
@@ -87,6 +88,7 @@ for _ in {1..30}; do kill -0 "$pid" 2>/dev/null && sleep 0.1; done
 kill -0 "$pid" 2>/dev/null && { fail "set-up: still running 3 s after SIGTERM"; kill -9 "$pid"; }
 wait "$pid" 2>/dev/null
 [ $? = 143 ] || fail "set-up: another status than 143"
+rm long.txt
 # Who removes the folder of a run does not lose the model.
 "$FSDP" train --config config.yaml --set runtime.run_dir=removed >removed.log 2>&1 </dev/null &
 pid=$!
