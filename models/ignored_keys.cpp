@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 namespace fsdp::models {
 namespace {
@@ -55,43 +56,48 @@ constexpr std::string_view kChoice = "says how generate() chooses tokens: here t
 constexpr std::string_view kLength = "says how long a text becomes: here the command does";
 constexpr std::string_view kAssistant = "belongs to drafts by a second model, which are not made";
 
+struct ChoosingKey {
+  std::string_view key;
+  std::optional<double> off = {};  // the number that chooses nothing
+};
+
 constexpr std::array kChoosesTokens = {
-    IgnoredKey{"bad_words_ids", kChoice},
-    IgnoredKey{"begin_suppress_tokens", kChoice},
-    IgnoredKey{"constraints", kChoice},
-    IgnoredKey{"diversity_penalty", kChoice},
-    IgnoredKey{"do_sample", kChoice},
-    IgnoredKey{"dola_layers", kChoice},
-    IgnoredKey{"early_stopping", kChoice},
-    IgnoredKey{"encoder_no_repeat_ngram_size", kChoice},
-    IgnoredKey{"encoder_repetition_penalty", kChoice},
-    IgnoredKey{"epsilon_cutoff", kChoice},
-    IgnoredKey{"eta_cutoff", kChoice},
-    IgnoredKey{"exponential_decay_length_penalty", kChoice},
-    IgnoredKey{"force_words_ids", kChoice},
-    IgnoredKey{"forced_bos_token_id", kChoice},
-    IgnoredKey{"forced_eos_token_id", kChoice},
-    IgnoredKey{"guidance_scale", kChoice},
-    IgnoredKey{"length_penalty", kChoice},
-    IgnoredKey{"min_length", kChoice},
-    IgnoredKey{"min_new_tokens", kChoice},
-    IgnoredKey{"min_p", kChoice},
-    IgnoredKey{"no_repeat_ngram_size", kChoice},
-    IgnoredKey{"num_beam_groups", kChoice},
-    IgnoredKey{"num_beams", kChoice},
-    IgnoredKey{"penalty_alpha", kChoice},
-    IgnoredKey{"remove_invalid_values", kChoice},
-    IgnoredKey{"renormalize_logits", kChoice},
-    IgnoredKey{"repetition_penalty", kChoice},
-    IgnoredKey{"sequence_bias", kChoice},
-    IgnoredKey{"stop_strings", kChoice},
-    IgnoredKey{"suppress_tokens", kChoice},
-    IgnoredKey{"temperature", kChoice},
-    IgnoredKey{"token_healing", kChoice},
-    IgnoredKey{"top_k", kChoice},
-    IgnoredKey{"top_p", kChoice},
-    IgnoredKey{"typical_p", kChoice},
-    IgnoredKey{"watermarking_config", kChoice},
+    ChoosingKey{"bad_words_ids"},
+    ChoosingKey{"begin_suppress_tokens"},
+    ChoosingKey{"constraints"},
+    ChoosingKey{"diversity_penalty", 0},
+    ChoosingKey{"do_sample"},
+    ChoosingKey{"dola_layers"},
+    ChoosingKey{"early_stopping"},
+    ChoosingKey{"encoder_no_repeat_ngram_size", 0},
+    ChoosingKey{"encoder_repetition_penalty", 1},
+    ChoosingKey{"epsilon_cutoff", 0},
+    ChoosingKey{"eta_cutoff", 0},
+    ChoosingKey{"exponential_decay_length_penalty"},
+    ChoosingKey{"force_words_ids"},
+    ChoosingKey{"forced_bos_token_id"},
+    ChoosingKey{"forced_eos_token_id"},
+    ChoosingKey{"guidance_scale", 1},
+    ChoosingKey{"length_penalty", 1},
+    ChoosingKey{"min_length", 0},
+    ChoosingKey{"min_new_tokens", 0},
+    ChoosingKey{"min_p", 0},
+    ChoosingKey{"no_repeat_ngram_size", 0},
+    ChoosingKey{"num_beam_groups", 1},
+    ChoosingKey{"num_beams", 1},
+    ChoosingKey{"penalty_alpha", 0},
+    ChoosingKey{"remove_invalid_values"},
+    ChoosingKey{"renormalize_logits"},
+    ChoosingKey{"repetition_penalty", 1},
+    ChoosingKey{"sequence_bias"},
+    ChoosingKey{"stop_strings"},
+    ChoosingKey{"suppress_tokens"},
+    ChoosingKey{"temperature", 1},
+    ChoosingKey{"token_healing"},
+    ChoosingKey{"top_k", 0},
+    ChoosingKey{"top_p", 1},
+    ChoosingKey{"typical_p", 1},
+    ChoosingKey{"watermarking_config"},
 };
 
 constexpr std::array kOtherGeneration = {
@@ -131,7 +137,10 @@ constexpr std::array kOtherGeneration = {
 
 constexpr auto kGeneration = [] {
   std::array<IgnoredKey, kChoosesTokens.size() + kOtherGeneration.size()> all;
-  std::copy(kChoosesTokens.begin(), kChoosesTokens.end(), all.begin());
+  std::transform(kChoosesTokens.begin(), kChoosesTokens.end(), all.begin(),
+                 [](const ChoosingKey& k) {
+                   return IgnoredKey{k.key, kChoice};
+                 });
   std::copy(kOtherGeneration.begin(), kOtherGeneration.end(), all.begin() + kChoosesTokens.size());
   return all;
 }();
@@ -155,7 +164,15 @@ constexpr std::array kAdapter = {
 std::span<const IgnoredKey> ignored_config_keys() { return kConfig; }
 std::span<const IgnoredKey> ignored_adapter_keys() { return kAdapter; }
 std::span<const IgnoredKey> ignored_generation_keys() { return kGeneration; }
-std::span<const IgnoredKey> keys_that_choose_tokens() { return kChoosesTokens; }
+
+bool chooses_tokens(std::string_view key, const Json& value) {
+  const auto found = std::find_if(kChoosesTokens.begin(), kChoosesTokens.end(),
+                                  [&](const ChoosingKey& k) { return k.key == key; });
+  const bool nothing =
+      value.is_null() || value == false || (value.is_structured() && value.empty());
+  if (found == kChoosesTokens.end() || nothing) return false;
+  return !value.is_number() || value.get<double>() != found->off;
+}
 
 bool is_ignored(std::span<const IgnoredKey> keys, std::string_view key) {
   return std::any_of(keys.begin(), keys.end(), [&](const IgnoredKey& k) { return k.key == key; });

@@ -86,8 +86,8 @@ std::string read_layer_type(const ConfigKeys& keys, const ModelConfig& c) {
   const std::vector<std::string> types = keys.strings("layer_types");
   if (!keys.has("layer_types")) return "";
   FSDP_CHECK(static_cast<int64_t>(types.size()) == c.layers,
-             "{}: layer_types: expected one of each of {} layers, got {}", keys.where(), c.layers,
-             types.size());
+             "{}: layer_types: expected one type for each of {} layers, got {}", keys.where(),
+             c.layers, types.size());
   for (const std::string& type : types) {
     FSDP_CHECK(type == "full_attention" || type == "sliding_attention",
                "{}: layer_types: expected full_attention or sliding_attention, got {}",

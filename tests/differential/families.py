@@ -21,25 +21,22 @@ PLAIN = {
                 "num_key_value_heads": 2, "intermediate_size": 24} for family in ("llama", "mistral", "qwen2")},
 }  # fmt: skip
 
-ACTIVATIONS = ["gelu_new", "gelu", "gelu_fast", "gelu_pytorch_tanh", "relu", "quick_gelu", "tanh", "relu2", "silu",
-               "swish"]  # fmt: skip
-GATED_ACTIVATIONS = ["silu", "swish", "gelu", "relu"]
-OTHER_ACTIVATIONS = ["gelu_10", "gelu_python", "mish", "sigmoid", "leaky_relu", "relu6", "linear", "laplace"]
+ACTIVATIONS = ["gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate", "gelu_fast", "gelu", "gelu_python",
+               "gelu_10", "quick_gelu", "silu", "swish", "relu", "relu2", "relu6", "leaky_relu", "tanh", "sigmoid",
+               "mish", "laplace", "linear"]  # fmt: skip
 EPSILONS = [1e-5, 1e-6, 1e-12, 1e-8, 1e-3, 0.1, 0.0]
 
 # Keys that this program may refuse to compute, and when. A refusal of anything else is a failure.
 REFUSABLE = {
     "rope_type": lambda c: not rope_types(c) <= {"default", "linear", "llama3"},
-    "rope_scaling": lambda c: not rope_types(c) <= {"default", "linear", "llama3"},
-    "layer_types": lambda c: len(set(c.get("layer_types") or [])) > 1 or c["model_type"] == "mistral",
+    "rope_scaling": lambda c: not rope_types(c) <= {"default", "linear", "llama3"} or contradicts_theta(c),
+    "layer_types": lambda c: len(set(c.get("layer_types") or [])) > 1 or contradicts_window(c),
     "use_sliding_window": lambda c: 0 < c.get("max_window_layers", 28) < c.get("num_hidden_layers", 32),
     "max_window_layers": lambda c: 0 < c.get("max_window_layers", 28) < c.get("num_hidden_layers", 32),
     "sliding_window": lambda c: c.get("sliding_window") is not None and c["sliding_window"] <= 0,
     "window": lambda c: c.get("sliding_window") is not None and c["sliding_window"] <= 0,
     "pretraining_tp": lambda c: c.get("slow_but_exact") and c.get("pretraining_tp", 1) > 1,
     "slow_but_exact": lambda c: c.get("slow_but_exact") and c.get("pretraining_tp", 1) > 1,
-    "activation_function": lambda c: c["activation_function"] in OTHER_ACTIVATIONS,
-    "hidden_act": lambda c: c["hidden_act"] not in (ACTIVATIONS if "rotary_pct" in c else GATED_ACTIVATIONS),
     "num_attention_heads": lambda c: not c.get("head_dim")
     and c.get("hidden_size", 4096) % c.get("num_attention_heads", 32) != 0,
     "head_dim": lambda c: c["model_type"] == "gpt_neox" and (rotated_channels(c) % 2 == 1 or rotated_channels(c) == 0),
@@ -53,6 +50,17 @@ def rope_types(config):
     """By both names that the key has had; which one counts differs between families."""
     scaling = config.get("rope_scaling") or {}
     return {scaling[key] for key in ("type", "rope_type") if key in scaling}
+
+
+def contradicts_theta(config):
+    """transformers takes the one outside."""
+    theta = config.get("rotary_emb_base" if config["model_type"] == "gpt_neox" else "rope_theta", 10000.0)
+    return (config.get("rope_scaling") or {}).get("rope_theta", theta) != theta
+
+
+def contradicts_window(config):
+    has_window = config.get("sliding_window", 4096) is not None
+    return config["model_type"] == "mistral" and has_window != ("sliding_attention" in config["layer_types"])
 
 
 def rotated_channels(config):
@@ -100,7 +108,7 @@ def draw_gpt2(random):
     draw_sizes(random, config, "gpt2", [1, 3, 4, 5, 7, 8, 12, 16])
     maybe(random, 0.9, config, "n_positions", lambda: random.choice([40, 48, 64, 1024]))
     maybe(random, 0.5, config, "n_inner", lambda: random.choice([None, 7, 24, 33, 64]))
-    maybe(random, 0.5, config, "activation_function", lambda: draw_activation(random, ACTIVATIONS))
+    maybe(random, 0.5, config, "activation_function", lambda: random.choice(ACTIVATIONS))
     maybe(random, 0.4, config, "layer_norm_epsilon", lambda: random.choice(EPSILONS))
     maybe(random, 0.3, config, "scale_attn_weights", lambda: random.random() < 0.5)
     maybe(random, 0.3, config, "scale_attn_by_inverse_layer_idx", lambda: random.random() < 0.5)
@@ -147,7 +155,7 @@ def draw_gpt_neox(random):
     if rotated_channels(config) % 2 or not rotated_channels(config):  # mostly refused: seldom
         maybe(random, 0.9, config, "rotary_pct", lambda: random.choice([0.5, 1.0]))
     maybe(random, 0.4, config, "rotary_emb_base", lambda: random.choice([10000, 500.0, 1000000]))
-    maybe(random, 0.4, config, "hidden_act", lambda: draw_activation(random, ACTIVATIONS))
+    maybe(random, 0.4, config, "hidden_act", lambda: random.choice(ACTIVATIONS))
     maybe(random, 0.4, config, "layer_norm_eps", lambda: random.choice(EPSILONS))
     maybe(random, 0.6, config, "use_parallel_residual", lambda: random.random() < 0.5)
     maybe(random, 0.3, config, "attention_bias", lambda: random.random() < 0.5)
@@ -155,7 +163,8 @@ def draw_gpt_neox(random):
     maybe(random, 0.5, config, "max_position_embeddings", lambda: random.choice([4, 64, 2048]))
     maybe(random, 0.3, config, "hidden_dropout", lambda: random.choice([0.0, 0.1]))
     maybe(random, 0.3, config, "attention_dropout", lambda: random.choice([0.0, 0.1]))
-    maybe(random, 0.3, config, "rope_scaling", lambda: draw_rope_scaling(random, config))
+    theta = config.get("rotary_emb_base", 10000.0)
+    maybe(random, 0.3, config, "rope_scaling", lambda: draw_rope_scaling(random, theta))
     maybe(random, 0.05, config, "rope_theta", lambda: 300.0)
     maybe(random, 0.05, config, "partial_rotary_factor", lambda: 0.5)
     return config
@@ -174,10 +183,11 @@ def draw_llama_like(random, family):
         config["head_dim"] = random.choice([2, 4, 6, 14, None])
     if config.get("head_dim") and random.random() < 0.5:
         config["hidden_size"] += random.choice([1, 3, 7])  # no multiple of the heads
-    maybe(random, 0.3, config, "hidden_act", lambda: draw_activation(random, GATED_ACTIVATIONS))
+    maybe(random, 0.3, config, "hidden_act", lambda: random.choice(ACTIVATIONS))
     maybe(random, 0.4, config, "rms_norm_eps", lambda: random.choice(EPSILONS))
     maybe(random, 0.4, config, "rope_theta", lambda: random.choice([10000.0, 500, 1000000.0, 1.5]))
-    maybe(random, 0.4, config, "rope_scaling", lambda: draw_rope_scaling(random, config))
+    theta = config.get("rope_theta", 10000.0)
+    maybe(random, 0.4, config, "rope_scaling", lambda: draw_rope_scaling(random, theta))
     maybe(random, 0.4, config, "tie_word_embeddings", lambda: random.random() < 0.6)
     maybe(random, 0.3, config, "attention_dropout", lambda: random.choice([0.0, 0.1]))
     maybe(random, 0.4, config, "max_position_embeddings", lambda: random.choice([4, 64, 4096]))
@@ -221,11 +231,7 @@ def draw_layer_types(random, config):
     config["layer_types"] = [random.choice(kinds) if random.random() < 0.1 else one for _ in layers]
 
 
-def draw_activation(random, known):
-    return random.choice(OTHER_ACTIVATIONS) if random.random() < 0.05 else random.choice(known)
-
-
-def draw_rope_scaling(random, config):
+def draw_rope_scaling(random, theta):
     kind = random.choice(["linear"] * 3 + ["llama3"] * 3 + ["default", "dynamic", "yarn", None])
     if kind is None:
         return None
@@ -239,6 +245,7 @@ def draw_rope_scaling(random, config):
         scaling["low_freq_factor"] = random.choice([1.0, 1, 0.5])
         scaling["high_freq_factor"] = random.choice([4.0, 4, 1.5, 30.0])
         scaling["original_max_position_embeddings"] = random.choice([8, 32, 64, 1000, 8192])
+    maybe(random, 0.1, scaling, "rope_theta", lambda: random.choice([theta, 300.0]))
     return scaling
 
 

@@ -14,6 +14,7 @@ import torch
 from safetensors import safe_open
 
 LIMIT, TRAINED_LIMIT = 1e-9, 1e-6  # of one pass, of five steps
+ROUNDING = 16 * 2**-52  # of the largest gradient: `fsdp verify` divides errors of a smaller tensor by the largest
 NOISE = 1e-4  # a tensor whose gradient is that much smaller than the largest one is not held to more digits
 REFUSED, PASSED, FAILED = "refused", "passed", "failed"
 
@@ -69,7 +70,7 @@ def worst_error(check, gradients):
     worst = (0.0, "")
     for part, error in check["errors"].items():
         error = float("inf") if error is None else error
-        if check["name"] == "gradients" and gradients[part] > 0:
+        if check["name"] == "gradients" and gradients[part] > ROUNDING * largest:
             error *= gradients[part] / max(gradients[part], NOISE * largest)
         worst = max(worst, (error, part))
     return worst

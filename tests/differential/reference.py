@@ -34,13 +34,10 @@ def write(case, folder):
     base.mkdir(parents=True)
     generator = torch.Generator().manual_seed(case["seed"])
     with true_float64():
-        try:
-            model = build(case, base, generator)
-            batches = [draw_batch(case, model.config, Random(f"{case['seed']} {i}")) for i in range(STEPS + 1)]
-            save_model(case, model, folder, base)
-            tensors, loss = first_pass(model, batches[0])
-        except Exception as error:
-            raise NotComputed(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
+        model = tried(build, case, base, generator)
+        batches = [draw_batch(case, model.config, Random(f"{case['seed']} {i}")) for i in range(STEPS + 1)]
+        save_model(case, model, folder, base)
+        tensors, loss = tried(first_pass, model, batches[0])
         if not torch.isfinite(tensors["logits"]).all() or loss != loss:
             raise NotComputed("its results are not finite")
         tensors |= merged(model) if "adapter" in case else {}
@@ -56,6 +53,14 @@ def write(case, folder):
         "steps": steps}}  # fmt: skip
     (folder / "reference.json").write_text(json.dumps(reference, indent=1))
     return {name[5:]: t.abs().max().item() for name, t in tensors.items() if name.startswith("grad.")}
+
+
+def tried(compute, *arguments):
+    """transformers and PEFT raise errors of any kind for what they do not compute."""
+    try:
+        return compute(*arguments)
+    except Exception as error:
+        raise NotComputed(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
 
 
 # ---------------------------------------------------------------- the model and its files

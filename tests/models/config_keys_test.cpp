@@ -76,7 +76,7 @@ TEST_CASE("config keys: layer types of one kind decide over Qwen2's use_sliding_
   CHECK(refusal(qwen) ==
         "F: layer_types: expected full_attention in every layer, got sliding_attention");
   qwen["layer_types"] = {"full_attention"};
-  CHECK(refusal(qwen) == "F: layer_types: expected one of each of 2 layers, got 1");
+  CHECK(refusal(qwen) == "F: layer_types: expected one type for each of 2 layers, got 1");
   qwen["layer_types"] = {"chunked_attention", "chunked_attention"};
   CHECK(refusal(qwen) ==
         "F: layer_types: expected full_attention or sliding_attention, got chunked_attention");
@@ -103,9 +103,10 @@ TEST_CASE("config keys: of type and rope_type in rope_scaling, the one that tran
           "F: rope_scaling: rope_type: missing");
     // transformers passes over a theta in rope_scaling
     const Json inside = {{"rope_type", "linear"}, {"factor", 2}, {"rope_theta", 2e4}};
-    CHECK(refusal(config(family, {{"rope_scaling", inside}})) ==
-          "F: rope_scaling: expected no rope_theta and no partial_rotary_factor, or what rope_theta "
-          "and partial_rotary_factor outside of rope_scaling say (10000 and 1), got 20000 and 1");
+    CHECK(
+        refusal(config(family, {{"rope_scaling", inside}})) ==
+        "F: rope_scaling: expected no rope_theta and no partial_rotary_factor, or what rope_theta "
+        "and partial_rotary_factor outside of rope_scaling say (10000 and 1), got 20000 and 1");
     CHECK(read(config(family, {{"rope_theta", 2e4}, {"rope_scaling", inside}})).rope.theta == 2e4);
   }
 }

@@ -88,6 +88,29 @@ TEST_CASE("ignored keys: every key of generation_config.json is read or listed")
   }
 }
 
+TEST_CASE("ignored keys: no default of generation_config.json chooses tokens, other values do") {
+  int choosing = 0;
+  for (const auto& [key, entry] : fixture()["generation"].items()) {
+    CAPTURE(key);
+    CHECK(chooses_tokens(key, entry["default"]) == (key == "top_k"));  // of 50 tokens, in sampling
+    choosing += chooses_tokens(key, entry["other"]) ? 1 : 0;
+  }
+  CHECK(choosing == 36);
+  for (const char* key : {"guidance_scale", "num_beams", "repetition_penalty", "top_p"}) {
+    CAPTURE(key);
+    CHECK(!chooses_tokens(key, 1));
+    CHECK(!chooses_tokens(key, 1.0));
+    CHECK(chooses_tokens(key, 0));
+  }
+  for (const char* key : {"min_new_tokens", "min_p", "no_repeat_ngram_size", "top_k"}) {
+    CAPTURE(key);
+    CHECK(!chooses_tokens(key, 0));
+    CHECK(chooses_tokens(key, 1));
+  }
+  for (const int token : {0, 1}) CHECK(chooses_tokens("forced_bos_token_id", token));
+  CHECK(!chooses_tokens("suppress_tokens", Json::array()));
+}
+
 TEST_CASE("ignored keys: a key that is neither read, refused nor listed is found") {
   const Json entry = {{"other", 1}};
   CHECK(complaint("logit_scale", entry, {{"model_type", "llama"}}, false, as_read) ==

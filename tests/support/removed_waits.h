@@ -45,7 +45,7 @@ RunSpec spec_of(const OrderSetting& setting);
 // Which waits of the second step are left out, on every rank.
 struct Removal {
   Edge edge;
-  std::set<int> numbers = {};  // the how-manieth of the step, from 0; none: all
+  std::set<int> numbers = {};  // their numbers within the step, from 0; none: all
 };
 // Streams are slowed down, so that what the removed waits wait for comes too late: twice as much as
 // in the attempt before.

@@ -252,8 +252,7 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
   }
   if (rank.world.rank() == 0 && !unused_choices.empty()) {
     fmt::print(stderr,
-               "fsdp: note: generation_config.json: {}: not used: options of this command say how "
-               "tokens are chosen\n",
+               "fsdp: note: {}: not used: options of this command say how tokens are chosen\n",
                unused_choices);
   }
   size_t longest = 0;

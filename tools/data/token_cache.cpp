@@ -301,8 +301,8 @@ void TokenCache::check_block(size_t block) const {
               sizeof expected);
   FSDP_CHECK(
       checksum({reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()}) == expected,
-      "{}: this token cache cannot be used: its tokens {} to {} are damaged (they do not have "
-      "their checksum); delete it",
+      "{}: this token cache cannot be used: its tokens {} to {} are damaged (their checksum does "
+      "not match); delete it",
       path().string(), first, first + tokens.size() - 1);
   for (size_t i = 0; i < tokens.size(); ++i) {
     FSDP_CHECK(

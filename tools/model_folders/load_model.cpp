@@ -49,16 +49,15 @@ std::vector<int64_t> ModelSource::end_tokens() const {
 }
 
 std::string ModelSource::unused_choices() const {
-  const fs::path path = folder / "generation_config.json";
-  if (!fs::exists(path)) return "";
-  const Json json = read_json_file(path);
+  // Without the first, as in older folders, transformers takes the choices of the second.
+  const bool own_file = fs::exists(folder / "generation_config.json");
+  const char* const name = own_file ? "generation_config.json" : "config.json";
+  const Json json = read_json_file(folder / name);
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) {
-    const bool off = value.is_null() || value == false || value == 0 || value == 1 ||
-                     (value.is_structured() && value.empty());
-    if (!off && models::is_ignored(models::keys_that_choose_tokens(), key)) keys.push_back(key);
+    if (models::chooses_tokens(key, value)) keys.push_back(key);
   }
-  return fmt::format("{}", fmt::join(keys, ", "));
+  return keys.empty() ? "" : fmt::format("{}: {}", name, fmt::join(keys, ", "));
 }
 
 std::string ModelSource::default_tokenizer() const {

@@ -28,8 +28,8 @@ struct ModelSource {
   // Tokens that end a text: eos_token_id of the model's generation_config.json or, where that does
   // not name any, of its config.json. Error names file and key.
   std::vector<int64_t> end_tokens() const;
-  // "repetition_penalty, top_p": keys of its generation_config.json by which transformers would
-  // choose other tokens than generate's options do; "": none.
+  // "generation_config.json: repetition_penalty, top_p": keys by which transformers would choose
+  // other tokens than generate's options do, of config.json where that file is missing; "": none.
   std::string unused_choices() const;
 };
 
@@ -55,8 +55,8 @@ void load_model(Session& session, const ModelSource& source);
 
 // That all floating-point tensors of the folder have; empty: they differ.
 std::optional<DType> dtype_of_weights(const std::filesystem::path& folder);
-// What is odd about the folder's files but does not stop their reading: SafetensorsFolder::warnings,
-// unknown keys of config.json.
+// What is odd about the folder's files but does not stop their reading:
+// SafetensorsFolder::warnings, unknown keys of config.json.
 std::vector<std::string> warnings_about(const std::filesystem::path& folder);
 
 }  // namespace fsdp::tools

@@ -162,14 +162,13 @@ TEST_CASE_FIXTURE(Fixture, "flipped tokens are noticed when they are used, and t
   opened.check(32'768, 7'233);
   CHECK(opened.unchecked()[16'384] == ('a' ^ 1));
   const std::string damaged =
-      name + "its tokens 16384 to 32767 are damaged (they do not have their checksum); delete it";
+      name + "its tokens 16384 to 32767 are damaged (their checksum does not match); delete it";
   CHECK(test::error_of([&] { opened.check(16'383, 2); }) == damaged);
   CHECK(test::error_of([&] { opened.check(16'383, 2); }) == damaged);  // and again
   CHECK(test::error_of([&] { tokens(); }) == damaged);
   flip(4 * 40'000);  // the last one
   CHECK(test::error_of([&] { tokens(); }) ==
-        name +
-            "its tokens 32768 to 40000 are damaged (they do not have their checksum); delete it");
+        name + "its tokens 32768 to 40000 are damaged (their checksum does not match); delete it");
   for (const size_t byte : {4 * 40'001, 4 * 40'001 + 24, 4 * 40'001 + 60}) {  // checksums, stamp
     flip(byte);
     CHECK(test::error_of([&] { tokens(); }) == name + "its footer is damaged; delete it");

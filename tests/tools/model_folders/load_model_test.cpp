@@ -35,13 +35,15 @@ TEST_CASE("model source: tokens that end a text, and choices of tokens that noth
   folder.write("config.json", R"({"model_type": "llama"})");
   CHECK(source.end_tokens() == std::vector<int64_t>{2});  // transformers' default
   CHECK(source.unused_choices() == "");
-  folder.write("config.json", R"({"model_type": "llama", "eos_token_id": null})");
+  folder.write("config.json", R"({"model_type": "llama", "eos_token_id": null, "min_new_tokens": 1,
+                                  "temperature": 1.0, "forced_bos_token_id": 0})");
   CHECK(source.end_tokens() == std::vector<int64_t>{});
+  CHECK(source.unused_choices() == "config.json: forced_bos_token_id, min_new_tokens");
   folder.write("generation_config.json",
                R"({"do_sample": true, "eos_token_id": [5, 6], "max_length": 99, "num_beams": 1,
                    "repetition_penalty": 1.0, "top_p": 0.9, "use_cache": false})");
   CHECK(source.end_tokens() == std::vector<int64_t>{5, 6});
-  CHECK(source.unused_choices() == "do_sample, top_p");
+  CHECK(source.unused_choices() == "generation_config.json: do_sample, top_p");
 }
 
 TEST_CASE("model source: the dtype that all weights have, masks and whole numbers aside") {

@@ -3,9 +3,10 @@
 //
 // [Note: which Unicode]
 // The library's normal forms come from the crate unicode-normalization-alignments 0.1.12, whose
-// tables are those of Unicode 9; its lower case is that of Rust 1.92, Unicode 17. The tables here
-// are the differences from Unicode 18 and 14, found by asking the library about every code point
-// (tests/differential/unicode_tables.py), which tests/fixtures/tokenizers/normalizers.json repeats.
+// tables are those of Unicode 9; its lower case is that of Rust 1.92, Unicode 17. kUnknown holds
+// what Unicode 10 to 18 added to the normal forms. kRecentCapitals holds what Unicode 15 to 17
+// added to the lower case. Both were found by asking the library about every code point
+// (tests/differential/unicode_tables.py); tests/fixtures/tokenizers/normalizers.json repeats them.
 #include "tools/data/tokenizer/unicode_form.h"
 
 #include <algorithm>
