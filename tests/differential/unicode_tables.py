@@ -1,6 +1,7 @@
-"""Asks Hugging Face's tokenizers library which Unicode its normalizers know, about every code point.
+"""Asks Hugging Face's tokenizers library which Unicode its normalizers and Punctuation know, about every code point.
 
     python3 tests/differential/unicode_tables.py            prints the tables of tools/data/tokenizer/unicode_form.cpp
+                                                            and the punctuation of tools/data/tokenizer/characters.cpp
     python3 tests/differential/unicode_tables.py FILE.json  writes tests/fixtures/tokenizers/normalizers.json
 
 Needs tokenizers, unicodedata2 (the newest Unicode) and xxhash from PyPI.
@@ -12,7 +13,7 @@ import sys
 import tokenizers
 import unicodedata2 as newest
 import xxhash
-from tokenizers import normalizers
+from tokenizers import normalizers, pre_tokenizers
 
 NAMES = ["NFC", "NFD", "NFKC", "NFKD", "Lowercase"]
 LIBRARY = {name: getattr(normalizers, name)().normalize_str for name in NAMES}
@@ -88,6 +89,20 @@ def capital_ranges():
     return ranges
 
 
+def punctuation_ranges():
+    """What is punctuation to the newest Unicode only, in as few ranges as possible; what is to the library only."""
+    split = pre_tokenizers.Punctuation("isolated").pre_tokenize_str
+    library = {c for c in CODE_POINTS if len(split(f"a{chr(c)}b")) == 3}
+    now = {c for c in CODE_POINTS if newest.category(chr(c))[0] == "P"}
+    ranges = []
+    for c in sorted(now - library):
+        if ranges and library.isdisjoint(range(ranges[-1][1], c)):
+            ranges[-1][1] = c
+        else:
+            ranges.append([c, c])
+    return ranges, sorted(c for c in library - now if c >= 0x80)
+
+
 # ---------------------------------------------------------------- fixture
 
 
@@ -125,6 +140,9 @@ def main():
         return
     print(f"tokenizers {tokenizers.__version__} against Unicode {newest.unidata_version}")
     print("kUnknown: " + ", ".join(f"{{0x{first:x}, 0x{last:x}}}" for first, last in unknown_ranges()))
+    recent, former = punctuation_ranges()
+    print("kRecentPunctuation: " + ", ".join(f"{{0x{first:x}, 0x{last:x}}}" for first, last in recent))
+    print("kFormerPunctuation: " + ", ".join(hex(c) for c in former))
     print("kRecentCapitals: " + ", ".join(f"{{0x{a:x}, 0x{b:x}, {offset}}}" for a, b, offset in capital_ranges()))
 
 

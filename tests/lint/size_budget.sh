@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Enforces the size budget and that every source file has its test.
 #   tests/lint/size_budget.sh [--report] [ROOT]    prints path:line: message, exits 1 on any
-# Hard limits: file 600 lines (comm/fsdp 400), host function 60, function in a CUDA file 150.
+# Hard limits: file 600 lines (comm/fsdp 400), host function 60, function in a CUDA file 150; all of
+# tests/fixtures 8,000,000 bytes.
 # --report (make size) also lists what is over the soft ones: file 300, function 30 (CUDA 100).
 # A source `core/ops/norm.cpp` is covered by a test below tests/core (comm: also tests/mpi) whose name
 # contains `norm`, `tools/train/trainer.cpp` by one in tests/tools/train or tests/e2e;
@@ -40,6 +41,11 @@ function_sizes() {
     }'
 }
 
+fixture_sizes() {
+  [ ! -d tests/fixtures ] || find tests/fixtures -type f -printf '%s\n' | awk '{ bytes += $1 }
+    END { if (bytes > 8000000) print "tests/fixtures:1: " bytes " bytes, at most 8000000" }'
+}
+
 coverage() {
   local listed=tests/lint/covered_by.txt
   { [ ! -f "$listed" ] || sed -n 's/^\([^#: ][^: ]*\): *\([^ ]*\).*/listed \1 \2/p' "$listed"
@@ -75,7 +81,7 @@ coverage() {
     }' | sort
 }
 
-result=$(file_sizes; function_sizes; coverage)
+result=$(file_sizes; function_sizes; fixture_sizes; coverage)
 grep '^soft ' <<<"$result" | sed 's/^soft /over the soft limit: /'
 violations=$(grep -v '^soft ' <<<"$result" | sed '/^$/d')
 if [ -n "$violations" ]; then

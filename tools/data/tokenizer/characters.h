@@ -1,4 +1,5 @@
-// Characters of UTF-8 text and the classes that tokenizers ask for, as of Unicode 16.
+// Characters of UTF-8 text and the classes that tokenizers ask for, as of Unicode 16 where nothing
+// else is said.
 // Text here is valid UTF-8 (tools/data/tokenizer/utf8.h checks it). Not here: patterns (regex.h).
 #pragma once
 
@@ -25,9 +26,9 @@ size_t previous_character(std::string_view text, size_t end);
 void append_utf8(std::string& out, char32_t character);
 
 bool is_white_space(char32_t character);
-bool is_number(char32_t character);  // of the Digits pre-tokenizer
-bool is_punctuation(char32_t character);
-bool is_word(char32_t character);  // what an added token with single_word may not touch
+bool is_number(char32_t character);       // of the Digits pre-tokenizer
+bool is_punctuation(char32_t character);  // of the Punctuation pre-tokenizer: Unicode 8
+bool is_word(char32_t character);         // what an added token with single_word may not touch
 
 struct CharacterRange {
   char32_t first, last;

@@ -8,6 +8,8 @@
 // place, it is one stretch.
 #include "tools/data/tokenizer/hugging_face.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/rng.h"
@@ -56,7 +58,7 @@ struct HuggingFaceTokenizer::Stages {
   // What the model sees of a space within a text.
   std::string space() const {
     std::string storage, out;
-    pre_tokenizer.split(normalizer.apply(" ", storage, true), false,
+    pre_tokenizer.split(normalizer.apply(" ", storage, true), 0,
                         [&](std::string_view piece) { out += piece; });
     return out.empty() ? " " : out;
   }
@@ -127,11 +129,14 @@ void HuggingFaceTokenizer::encode_stretch(std::string_view text, bool first,
   s.added.split_raw(text, [&](const AddedTokens::Part& raw) {
     if (raw.id >= 0) return ids.push_back(raw.id);
     const bool begins = raw.text.data() == text.data();
-    const std::string_view normal = s.normalizer.apply(raw.text, storage, begins && !first);
+    size_t lead = 0;
+    const std::string_view normal = begins && first
+                                        ? s.normalizer.apply_to_begin(raw.text, storage, lead)
+                                        : s.normalizer.apply(raw.text, storage, begins);
     s.added.split_normalized(normal, [&](const AddedTokens::Part& part) {
       if (part.id >= 0) return ids.push_back(part.id);
-      const bool begins_input = first && begins && part.text.data() == normal.data();
-      s.pre_tokenizer.split(part.text, begins_input, encode_piece);
+      const auto begin = static_cast<size_t>(part.text.data() - normal.data());
+      s.pre_tokenizer.split(part.text, lead - std::min(lead, begin), encode_piece);
     });
   });
 }

@@ -14,11 +14,11 @@ using Cut = PreTokenizer::Cut;
 
 class PreTokenizer::Step {
  public:
-  using Emit = std::function<void(std::string_view piece, bool first)>;
+  using Emit = std::function<void(std::string_view piece, size_t lead)>;
 
   virtual ~Step() = default;
   // Pieces may be empty: they are dropped by the caller.
-  virtual void split(std::string_view text, bool first, const Emit& emit) const = 0;
+  virtual void split(std::string_view text, size_t lead, const Emit& emit) const = 0;
   virtual Cut cut_before_space() const = 0;
 };
 
@@ -50,6 +50,9 @@ Behaviour read_behaviour(const JsonNode& node) {
       "Contiguous",
       name);
 }
+
+// The lead of the piece that begins at byte `begin` of a text.
+size_t lead_from(size_t lead, size_t begin) { return lead > begin ? lead - begin : 0; }
 
 // Matches and what lies between them.
 struct Part {
@@ -107,15 +110,15 @@ std::vector<Part> behave(std::vector<Part> parts, Behaviour behaviour) {
   return parts;
 }
 
-// The common behaviour, without a list of parts. A piece is the first of the input if the text is.
-void isolate(std::string_view text, bool first, const Pattern& pattern, const Step::Emit& emit) {
+// The common behaviour, without a list of parts.
+void isolate(std::string_view text, size_t lead, const Pattern& pattern, const Step::Emit& emit) {
   size_t end = 0;
   pattern.for_each(text, [&](Span match) {
-    if (match.begin > end) emit(text.substr(end, match.begin - end), first && end == 0);
-    emit(match.of(text), first && match.begin == 0);
+    if (match.begin > end) emit(text.substr(end, match.begin - end), lead_from(lead, end));
+    emit(match.of(text), lead_from(lead, match.begin));
     end = match.end;
   });
-  if (end < text.size()) emit(text.substr(end), first && end == 0);
+  if (end < text.size()) emit(text.substr(end), lead_from(lead, end));
 }
 
 class Split : public Step {
@@ -131,10 +134,10 @@ class Split : public Step {
                                  regex) != std::end(kPatternsThatPart);
     if (known && behaviour_ == Behaviour::kIsolated) cut_ = Cut::kApart;
   }
-  void split(std::string_view text, bool first, const Emit& emit) const override {
-    if (behaviour_ == Behaviour::kIsolated) return isolate(text, first, pattern_, emit);
+  void split(std::string_view text, size_t lead, const Emit& emit) const override {
+    if (behaviour_ == Behaviour::kIsolated) return isolate(text, lead, pattern_, emit);
     for (const Part& part : behave(parts_of(text, pattern_, invert_), behaviour_)) {
-      emit(part.span.of(text), first && part.span.begin == 0);
+      emit(part.span.of(text), lead_from(lead, part.span.begin));
     }
   }
   Cut cut_before_space() const override { return cut_; }
@@ -151,18 +154,18 @@ class Digits : public Step {
   explicit Digits(const JsonNode& node) : individual_(node.flag("individual_digits", false)) {
     node.check_keys({"type", "individual_digits"});
   }
-  void split(std::string_view text, bool first, const Emit& emit) const override {
+  void split(std::string_view text, size_t lead, const Emit& emit) const override {
     size_t begin = 0;
     bool previous = false;
     for (size_t i = 0; i < text.size(); i += character_length(text[i])) {
       const bool digit = is_number(character_at(text, i));
       if (i > 0 && (digit != previous || (digit && individual_))) {
-        emit(text.substr(begin, i - begin), first && begin == 0);
+        emit(text.substr(begin, i - begin), lead_from(lead, begin));
         begin = i;
       }
       previous = digit;
     }
-    emit(text.substr(begin), first && begin == 0);
+    emit(text.substr(begin), lead_from(lead, begin));
   }
   Cut cut_before_space() const override { return Cut::kInside; }
 
@@ -170,14 +173,14 @@ class Digits : public Step {
   bool individual_;
 };
 
-// Punctuation characters, each a delimiter, as of this Unicode (the library's table is older).
+// Punctuation characters, each a delimiter.
 class Punctuation : public Step {
  public:
   explicit Punctuation(const JsonNode& node) {
     node.check_keys({"type", "behavior"});
     if (node.has("behavior")) behaviour_ = read_behaviour(node.at("behavior"));
   }
-  void split(std::string_view text, bool first, const Emit& emit) const override {
+  void split(std::string_view text, size_t lead, const Emit& emit) const override {
     std::vector<Part> parts;
     size_t end = 0;
     for (size_t i = 0; i < text.size(); i += character_length(text[i])) {
@@ -188,7 +191,7 @@ class Punctuation : public Step {
     }
     if (end < text.size()) parts.push_back({{end, text.size()}});
     for (const Part& part : behave(std::move(parts), behaviour_)) {
-      emit(part.span.of(text), first && part.span.begin == 0);
+      emit(part.span.of(text), lead_from(lead, part.span.begin));
     }
   }
   Cut cut_before_space() const override { return Cut::kInside; }
@@ -201,7 +204,7 @@ class Punctuation : public Step {
 class Whitespace : public Step {
  public:
   Whitespace(const JsonNode& node, bool words) : words_(words) { node.check_keys({"type"}); }
-  void split(std::string_view text, bool first, const Emit& emit) const override {
+  void split(std::string_view text, size_t lead, const Emit& emit) const override {
     enum class Kind { kSpace, kWord, kOther };
     Kind previous = Kind::kSpace;
     size_t begin = 0;
@@ -211,11 +214,11 @@ class Whitespace : public Step {
                         : words_ && is_word(c) ? Kind::kWord
                                                : Kind::kOther;
       if (kind == previous) continue;
-      if (previous != Kind::kSpace) emit(text.substr(begin, i - begin), first && begin == 0);
+      if (previous != Kind::kSpace) emit(text.substr(begin, i - begin), lead_from(lead, begin));
       previous = kind;
       begin = i;
     }
-    if (previous != Kind::kSpace) emit(text.substr(begin), first && begin == 0);
+    if (previous != Kind::kSpace) emit(text.substr(begin), lead_from(lead, begin));
   }
   Cut cut_before_space() const override { return Cut::kApart; }
 
@@ -229,11 +232,11 @@ class ByteLevel : public Step {
     node.check_keys({"type", "add_prefix_space", "use_regex"}, "pre_tokenizer ByteLevel");
     if (node.flag("use_regex", true)) words_.emplace(kGpt2Pattern);
   }
-  void split(std::string_view text, bool first, const Emit& emit) const override {
+  void split(std::string_view text, size_t lead, const Emit& emit) const override {
     std::string prefixed;
     if (prefix_ && !text.starts_with(' ')) text = prefixed.append(" ").append(text);
-    if (!words_) return emit(text, first);
-    isolate(text, first, *words_, emit);
+    if (!words_) return emit(text, lead);
+    isolate(text, lead, *words_, emit);
   }
   bool changes_anything() const { return prefix_ || words_; }
   Cut cut_before_space() const override { return words_ ? Cut::kApart : Cut::kInside; }
@@ -265,19 +268,26 @@ class Metaspace : public Step {
       node.at("add_prefix_space").fail("false contradicts prepend_scheme \"{}\"", scheme);
     }
   }
-  void split(std::string_view text, bool first, const Emit& emit) const override {
+  void split(std::string_view text, size_t lead, const Emit& emit) const override {
     std::string marked;
-    for (const char c : text) c == ' ' ? marked += blank_ : marked += c;
-    if ((always_ || (first_ && first)) && !marked.starts_with(blank_)) marked.insert(0, blank_);
+    size_t marked_lead = 0;
+    for (size_t i = 0; i < text.size(); ++i) {
+      text[i] == ' ' ? marked += blank_ : marked += text[i];
+      if (i < lead) marked_lead = marked.size();
+    }
+    if ((always_ || (first_ && lead > 0)) && !marked.starts_with(blank_)) {
+      marked.insert(0, blank_);
+      if (lead > 0) marked_lead += blank_.size();
+    }
     const std::string_view view = marked;
     size_t begin = 0;
     while (split_ && begin < view.size()) {
       const size_t end = std::min(view.find(blank_, begin + 1), view.size());
       if (end == view.size()) break;
-      emit(view.substr(begin, end - begin), first && begin == 0);
+      emit(view.substr(begin, end - begin), lead_from(marked_lead, begin));
       begin = end;
     }
-    emit(view.substr(begin), first && begin == 0);
+    emit(view.substr(begin), lead_from(marked_lead, begin));
   }
   Cut cut_before_space() const override { return split_ ? Cut::kApart : Cut::kInside; }
 
@@ -333,18 +343,18 @@ Cut PreTokenizer::cut_before_space() const {
   return all;
 }
 
-void PreTokenizer::split(std::string_view text, bool first, const Use& use) const {
-  run(0, text, first, use);
+void PreTokenizer::split(std::string_view text, size_t lead, const Use& use) const {
+  run(0, text, lead, use);
 }
 
-void PreTokenizer::run(size_t step, std::string_view text, bool first, const Use& use) const {
+void PreTokenizer::run(size_t step, std::string_view text, size_t lead, const Use& use) const {
   if (text.empty()) return;
   if (step == steps_.size()) return use(text);
   // One captured reference fits into a std::function without an allocation.
-  const auto next = [this, step, &use](std::string_view piece, bool piece_first) {
-    run(step + 1, piece, piece_first, use);
+  const auto next = [this, step, &use](std::string_view piece, size_t piece_lead) {
+    run(step + 1, piece, piece_lead, use);
   };
-  steps_[step]->split(text, first, std::cref(next));
+  steps_[step]->split(text, lead, std::cref(next));
 }
 
 }  // namespace fsdp::data

@@ -22,9 +22,9 @@ class PreTokenizer {
   PreTokenizer(PreTokenizer&&) noexcept;
   PreTokenizer& operator=(PreTokenizer&&) noexcept;
 
-  // The pieces in order, never empty; a piece lives until `use` returns. `first`: the text begins
-  // where the input does.
-  void split(std::string_view text, bool first, const Use& use) const;
+  // The pieces in order, never empty; a piece lives until `use` returns. `lead`: how many of the
+  // first bytes stand for the input's first character (normalizer.h).
+  void split(std::string_view text, size_t lead, const Use& use) const;
   // Pieces hold bytes for a vocabulary that writes each byte as a character (characters.h).
   bool byte_level() const { return byte_level_; }
 
@@ -38,7 +38,7 @@ class PreTokenizer {
 
  private:
   void add(const JsonNode& node);
-  void run(size_t step, std::string_view text, bool first, const Use& use) const;
+  void run(size_t step, std::string_view text, size_t lead, const Use& use) const;
 
   std::vector<std::unique_ptr<Step>> steps_;
   bool byte_level_ = false;

@@ -45,6 +45,7 @@ TEST_CASE("classes of all code points") {
   CHECK(differences("whitespace", is_white_space) == 0);
   CHECK(differences("added_token_strip", is_white_space) == 0);
   CHECK(differences("digits_pre_tokenizer", is_number) == 0);
+  CHECK(differences("punctuation_pre_tokenizer", is_punctuation) == 0);
   CHECK(differences("added_token_word", is_word) == 0);
   CHECK(differences("L", is_number) > 0);  // the comparison compares
 }

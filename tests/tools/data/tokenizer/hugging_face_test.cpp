@@ -103,6 +103,24 @@ TEST_CASE("NFC") {
   }
 }
 
+// A blank is put before the first piece only where that piece still begins where the text did.
+TEST_CASE("Metaspace's scheme first, after stages that change or cut the beginning of a text") {
+  const Json fixture = read_json_file(test::fixture_path("tokenizers/metaspace_first.json"));
+  CHECK(fixture["cases"].size() == 100);
+  for (const Json& c : fixture["cases"]) {
+    Json file = fixture["file"];
+    file.update(c["changed"]);
+    const HuggingFaceTokenizer tokenizer(file.dump(), c["changed"].dump());
+    for (size_t i = 0; i < fixture["texts"].size(); ++i) {
+      const std::string text = fixture["texts"][i];
+      CAPTURE(tokenizer.name());
+      CAPTURE(text);
+      CHECK(tokenizer.encode(text, SpecialTokens::kOmit) ==
+            c["ids"][i].get<std::vector<int32_t>>());
+    }
+  }
+}
+
 // Words, spaces, added tokens and odd characters in any order.
 std::string random_text(std::mt19937& random, const Json& file) {
   std::vector<std::string> parts{
