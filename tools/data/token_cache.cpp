@@ -7,7 +7,10 @@
 // stamp. When one of the latter differs, its content decides. The time of modification alone would
 // not do: `rsync -t`, `tar` and `cp -p` set it. Nobody can set the time of the inode's change. A
 // file that changed within two seconds of being read might change again without getting another
-// time: the content of such a file is always compared.
+// time: the content of such a file is always compared. Where contents agree and the status has
+// settled, the cache gets the new stamp, so that the next run need not compare them again. The
+// stamps and the footer are written over the old ones in one piece: where a crash tears it, the
+// footer's checksum does not match, and the cache is made again.
 //
 // [Note: blocks]
 // A block is compared with its checksum when it is first used, not when the file is opened: a data
@@ -22,6 +25,7 @@
 #include <ctime>
 #include <system_error>
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -83,12 +87,20 @@ FileStamp stamp_of(const std::filesystem::path& file) {
   return stamp;
 }
 
-bool unchanged(const std::filesystem::path& file, const FileStamp& stamp) {
+bool same_status(const FileStamp& a, const FileStamp& b) {
+  return a.size == b.size && a.modified == b.modified && a.changed == b.changed &&
+         a.inode == b.inode;
+}
+
+// Compares contents where the status does not decide; an unchanged file's stamp is renewed then.
+bool unchanged(const std::filesystem::path& file, FileStamp& stamp) {
   const FileStamp now = status_of(file);
   if (now.size != stamp.size) return false;
-  const bool same = stamp.changed != 0 && now.changed == stamp.changed &&
-                    now.modified == stamp.modified && now.inode == stamp.inode;
-  return same || checksum(MappedFile(file).text()) == stamp.content;
+  if (stamp.changed != 0 && same_status(now, stamp)) return true;
+  const FileStamp renewed = stamp_of(file);
+  if (renewed.size != stamp.size || renewed.content != stamp.content) return false;
+  stamp = renewed;
+  return true;
 }
 
 uint64_t options_hash(const TokenSource& source) {
@@ -139,6 +151,23 @@ CheckedFooter read_footer(const MappedFile& file, const Tokenizer& tokenizer) {
   return out;
 }
 
+// Writes other stamps of the same number over those of a cache. Best effort: where the cache may be
+// read only, contents are compared again the next time.
+void renew_stamps(const MappedFile& file, const Footer& footer,
+                  const std::vector<FileStamp>& stamps) {
+  std::string tail(file.text().substr(bytes_of_tokens(footer)));
+  const size_t first = bytes_of_checksums(footer);
+  std::memcpy(tail.data() + first, stamps.data(), stamps.size() * sizeof(FileStamp));
+  const uint64_t sum = checksum(std::string_view(tail).substr(0, tail.size() - sizeof sum));
+  std::memcpy(tail.data() + tail.size() - sizeof sum, &sum, sizeof sum);
+  const int descriptor = ::open(file.path().c_str(), O_WRONLY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  const auto place = static_cast<off_t>(bytes_of_tokens(footer) + first);
+  const ssize_t written = ::pwrite(descriptor, tail.data() + first, tail.size() - first, place);
+  static_cast<void>(written);  // a part of it: see [Note: when a cache is up to date]
+  ::close(descriptor);
+}
+
 // Why the cache has to be made; "" when it is up to date.
 std::string reason_to_build(const std::filesystem::path& cache, const TokenSource& source,
                             const Tokenizer& tokenizer, int64_t& tokens) {
@@ -149,12 +178,16 @@ std::string reason_to_build(const std::filesystem::path& cache, const TokenSourc
   const Footer& footer = checked.footer;
   if (footer.files != source.files.size()) return "the list of files has changed";
   if (footer.options != options_hash(source)) return "the options have changed";
-  const std::byte* stamps = file.data() + bytes_of_tokens(footer) + bytes_of_checksums(footer);
-  for (size_t i = 0; i < source.files.size(); ++i) {
-    FileStamp stamp{};
-    std::memcpy(&stamp, stamps + i * sizeof stamp, sizeof stamp);
-    if (!unchanged(source.files[i], stamp)) return source.files[i].string() + " has changed";
+  std::vector<FileStamp> stamps(footer.files);
+  std::memcpy(stamps.data(), file.data() + bytes_of_tokens(footer) + bytes_of_checksums(footer),
+              stamps.size() * sizeof(FileStamp));
+  bool renewed = false;
+  for (size_t i = 0; i < stamps.size(); ++i) {
+    const FileStamp before = stamps[i];
+    if (!unchanged(source.files[i], stamps[i])) return source.files[i].string() + " has changed";
+    renewed = renewed || !same_status(before, stamps[i]);
   }
+  if (renewed) renew_stamps(file, footer, stamps);
   tokens = footer.tokens;
   return "";
 }
@@ -210,7 +243,8 @@ class TokenWriter {
 
 int64_t build(const std::filesystem::path& cache, const TokenSource& source,
               const Tokenizer& tokenizer) {
-  // All stamps before any text is read: what changes later does not fit its stamp.
+  // All stamps before any text is read: what changes later does not fit its stamp. A text that
+  // changes while it is read would give tokens of neither state, so it is compared once more.
   std::vector<FileStamp> stamps;
   for (const auto& file : source.files) stamps.push_back(stamp_of(file));
   TokenWriter writer(cache);
@@ -222,12 +256,16 @@ int64_t build(const std::filesystem::path& cache, const TokenSource& source,
   // Some tokenizers end every text by themselves.
   const std::vector<int32_t> frame = tokenizer.encode("");
   const bool separate = source.document_separator && (frame.empty() || frame.back() != end);
-  for (const auto& source_file : source.files) {
-    for_each_document(source_file, source.text, [&](std::string_view document) {
+  for (size_t i = 0; i < stamps.size(); ++i) {
+    for_each_document(source.files[i], source.text, [&](std::string_view document) {
       tokenizer.encode_to(document, SpecialTokens::kInclude,
                           [&](std::span<const int32_t> ids) { writer.write(ids); });
       if (separate) writer.write({&end, 1});
     });
+    FileStamp read = stamps[i];
+    FSDP_CHECK(unchanged(source.files[i], read),
+               "{}: the file changed while its tokens were made; start again when it is complete",
+               source.files[i].string());
   }
   Footer footer{};
   footer.tokenizer = tokenizer.identity();

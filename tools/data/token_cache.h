@@ -37,6 +37,7 @@ struct CacheResult {
 // Makes the cache if it is absent, cut short, stale, or has a damaged footer. A cache is stale when
 // the text files have other sizes or contents, or when the tokenizer or the options are others.
 // Creates the folder. Does not read the tokens of a cache that exists: see TokenCache::check.
+// Error that names the text file when it changes while its tokens are made.
 CacheResult make_token_cache(const std::filesystem::path& cache, const TokenSource& source,
                              const Tokenizer& tokenizer);
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -98,6 +99,55 @@ TEST_CASE_FIXTURE(Fixture, "a copy with the same content and another inode is up
   folder.write("copy.txt", "c\n");
   std::filesystem::rename(folder / "copy.txt", folder / "b.txt");
   CHECK(!make().built);
+}
+
+// A cache that is written again has another time; one that is left alone keeps its own.
+TEST_CASE_FIXTURE(Fixture, "where contents agree the stamp is renewed, once the file has settled") {
+  make();
+  age(folder / "b.txt", hours(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  const std::string before = read_file(cache);
+  CHECK(!make().built);
+  const std::string renewed = read_file(cache);
+  CHECK(renewed != before);
+  CHECK(renewed.size() == before.size());
+  CHECK(tokens() == Ids{'a', 'b', 256, 256, 'c', '\n', 256});
+  age(cache, hours(1));
+  const auto time = std::filesystem::last_write_time(cache);
+  CHECK(!make().built);
+  CHECK(std::filesystem::last_write_time(cache) == time);
+  folder.write("b.txt", "d\n");
+  CHECK(make().built);
+}
+
+// Changes a file while a text is encoded.
+class MeddlingTokenizer : public ByteTokenizer {
+ public:
+  explicit MeddlingTokenizer(std::function<void()> meddle) : meddle_(std::move(meddle)) {}
+  void encode_to(std::string_view text, SpecialTokens special, const UseIds& use) const override {
+    ByteTokenizer::encode_to(text, special, use);
+    if (text == "c\n") meddle_();
+  }
+
+ private:
+  std::function<void()> meddle_;
+};
+
+TEST_CASE_FIXTURE(Fixture, "a text that changes while its tokens are made") {
+  const std::filesystem::path text = folder / "b.txt";
+  const auto error_with = [&](const std::function<void()>& meddle) {
+    return test::error_of([&] { make_token_cache(cache, source, MeddlingTokenizer(meddle)); });
+  };
+  const std::string expected =
+      text.string() +
+      ": the file changed while its tokens were made; start again when it is complete";
+  CHECK(error_with([&] { std::ofstream(text, std::ios::app) << "more\n"; }) == expected);
+  CHECK(!std::filesystem::exists(cache));
+  folder.write("b.txt", "c\n");
+  CHECK(error_with([&] { folder.write("b.txt", "d\n"); }) == expected);
+  folder.write("b.txt", "c\n");
+  CHECK(error_with([&] { age(text, hours(3)); }) == "");  // another time alone
+  CHECK(std::filesystem::exists(cache));
 }
 
 TEST_CASE_FIXTURE(Fixture, "other files") {
