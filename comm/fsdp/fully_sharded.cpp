@@ -12,9 +12,11 @@ namespace {
 
 constexpr size_t kRoot = 0;
 
-MeshOptions checked_mesh(Communicator& world, const FsdpOptions& o) {
+MeshOptions checked_mesh(Communicator& world, const FsdpOptions& o, const Backend& backend) {
   check_same_on_all(world, "options", texts_of(o));
   check_options(o, world.size());
+  FSDP_CHECK(o.masters != &backend,
+             "[fsdp] masters: expected another backend than the one that computes, or none");
   FSDP_CHECK(
       !o.fixed_order || world.sums_in_rank_order(),
       "fsdp.fixed_order: NCCL orders sums in its own way; expected a transport through the host");
@@ -41,14 +43,14 @@ Unit::Unit(FsdpRuntime& runtime, const PlannedUnit& plan, const UnitPolicy& unit
 FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptions& options,
                            Backend& backend, Communicator& world)
     : options_(options),
-      mesh_(world, checked_mesh(world, options)),
-      streams_(backend, options.masters, options.separate_reduce),
+      mesh_(world, checked_mesh(world, options, backend)),
+      streams_(backend, options_.masters, options_.separate_reduce),
       runtime_{.backend = backend, .mesh = mesh_, .streams = streams_} {
   const std::vector<PlannedUnit> plan = plan_units(root, wrap);
   // Before memory of different sizes is asked for.
   check_same_on_all(mesh_.all_ranks(), "units", texts_of(plan));
   const std::vector<UnitPolicy> policies =
-      unit_policies(options, plan, {mesh_.shards(), mesh_.replicas()});
+      unit_policies(options_, plan, {mesh_.shards(), mesh_.replicas()});
   order_.emplace(plan);
   int64_t flags = 0;
   int deepest = 0;
@@ -62,9 +64,9 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
   present_ = Tensor::zeros(backend, Shape{flags + 1}, DType::kI32, MemoryCategory::kOptimizerState);
   runtime_.overflow = present_.slice(flags, Shape{});
   flags_ = present_;
-  if (&masters() != &backend) {
+  if (Backend* masters = options_.masters) {
     flags_ =
-        Tensor::zeros(masters(), present_.shape(), DType::kI32, MemoryCategory::kOptimizerState);
+        Tensor::zeros(*masters, present_.shape(), DType::kI32, MemoryCategory::kOptimizerState);
   }
   overflow_ = flags_.slice(flags, Shape{});
   for (int depth = 0; depth <= deepest; ++depth) make_arena(depth);
@@ -136,7 +138,8 @@ void FullySharded::make_arena(int depth) {
 
 // ---------------------------------------------------------------------------- Hooks
 
-// Recompute enters units again in backward, where the next forward is not what comes next.
+// Recompute runs forwards again in backward. They neither count nor prefetch: the next unit is then
+// the one that backward needs.
 void FullySharded::pre_forward(size_t unit) {
   if (unit == kRoot) in_backward_ = false;
   backend().set_scope(units_[unit]->name);
@@ -183,7 +186,7 @@ void FullySharded::post_backward(size_t unit) {
 
 // The first contribution to a parameter's gradient asks where to write.
 Tensor FullySharded::gradient_memory(size_t unit, size_t parameter) {
-  with_buffer(*units_[unit], &UnitGradients::accumulate);
+  accumulate(*units_[unit]);
   return units_[unit]->gradients->memory_of(parameter);
 }
 
@@ -217,34 +220,36 @@ void FullySharded::prefetch(std::optional<size_t> unit) {
 void FullySharded::give_back_parameters(Unit& unit) {
   if (unit.policy.keeps_parameters && !last_micro_step_) return;
   unit.parameters.reshard();
-  if (!options_.release_arena || !last_micro_step_) return;
+  if (!unit.policy.releases_memory || !last_micro_step_) return;
   for (size_t i = 0; i < units_.size(); ++i) {
     const Unit& other = *units_[i];
     const bool waits =
         other.depth == unit.depth && order_->comes_in_backward(i) && !other.parameters.has_values();
-    if (waits) return;  // for one of these buffers
+    if (waits) return;  // the other has yet to be gathered into a buffer of this arena
   }
   arenas_[static_cast<size_t>(unit.depth)].parameters->give_back();
 }
 
 // ---------------------------------------------------------------------------- Gradients
 
-// `take`: accumulate() or ready_to_reduce(), which say whether the unit has the buffer it needs.
-void FullySharded::with_buffer(Unit& unit, bool (UnitGradients::*take)()) {
-  UnitGradients& gradients = *unit.gradients;
-  if ((gradients.*take)()) return;
+void FullySharded::accumulate(Unit& unit) {
+  if (unit.gradients->accumulate()) return;
   free_gradient_buffers(unit.depth);
-  FSDP_CHECK((gradients.*take)(), "[fsdp] unit {}: no gradient buffer is free", unit.name);
+  FSDP_CHECK(unit.gradients->accumulate(), "[fsdp] unit {}: no gradient buffer is free", unit.name);
 }
 
 void FullySharded::reduce(Unit& unit) {
   if (!unit.gradients || (unit.policy.reduces_last && !last_micro_step_)) return;
-  with_buffer(unit, &UnitGradients::ready_to_reduce);
+  if (!unit.gradients->ready_to_reduce()) {
+    free_gradient_buffers(unit.depth);
+    FSDP_CHECK(unit.gradients->ready_to_reduce(),
+               "[fsdp] unit {}: no buffer is free for its gradients in reduce_dtype", unit.name);
+  }
   unit.gradients->reduce(last_micro_step_);
 }
 
 // Buffers come back from units of the same depth whose gradients are complete. When there is none,
-// the unit that backward reached first gives up what it has so far.
+// the last registered unit, which backward has normally reached first, reduces what it has so far.
 void FullySharded::free_gradient_buffers(int depth) {
   const BufferPool& arena = *arenas_[static_cast<size_t>(depth)].gradients;
   const auto holds_buffer = [&](const Unit& unit) {
@@ -269,7 +274,7 @@ void FullySharded::finish_backward() {
     // Nothing came in the last micro-step, with which the replicas would have been averaged.
     const bool zeros =
         last_micro_step_ && unit.gradients && unit.gradients->state() == GradientState::kScattered;
-    if (zeros) with_buffer(unit, &UnitGradients::accumulate);
+    if (zeros) accumulate(unit);
     reduce(unit);
     give_back_parameters(unit);
   }
@@ -305,7 +310,7 @@ void FullySharded::share_present_flags() {
   const auto count = static_cast<int64_t>(flags.size());
   present_.slice(0, Shape{count}).write(flags.data());
   mesh_.all_ranks().all_reduce(backend().compute_stream(), present_, ReduceOp::kMax);
-  if (&flags_.backend() != &backend()) copy_in_order(backend(), present_, flags_);
+  if (options_.masters) copy_in_order(backend(), present_, flags_);
 }
 
 std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
@@ -344,8 +349,8 @@ void FullySharded::masters_written() {
 
 void FullySharded::expire_parameters() {
   Stream& compute = backend().compute_stream();
-  if (&masters() != &backend()) {
-    backend().wait(compute, masters().record(masters().compute_stream()));
+  if (Backend* masters = options_.masters) {
+    backend().wait(compute, masters->record(masters->compute_stream()));
   }
   runtime_.parameters_updated = backend().record(compute);
   for (const auto& unit : units_) unit->parameters.expire();

@@ -1,11 +1,8 @@
 // Fully sharded data parallel training of a module tree: plans units, owns their memory and drives
-// their state machines from hooks. The schedule of one step, for blocks 0..n-1:
-//
-//   forward   root, [0]   compute 0 | gather 1      compute 1 | gather 2   ...   (root stays)
-//   backward  [n-1]       gather n-2 | backward n-1   gather n-3 | reduce n-1 | backward n-2  ...
+// their state machines from hooks. README.md draws the schedule of one step.
 //
 // Units may lie inside units: the outer one is gathered around the work of the inner ones, and
-// every level of nesting has an arena of its own, so that neither waits for the other's buffers.
+// every level of nesting has an arena of its own, so that outer and inner units never wait for each other's buffers.
 // The host issues everything ahead; events between the compute, gather and reduce streams keep the
 // order. Issue order is part of the contract: the gather of unit i-1 before the reduce of unit i.
 //
@@ -34,8 +31,8 @@ struct Unit {
   UnitPolicy policy;
   UnitParameters parameters;
   std::optional<UnitGradients> gradients;  // absent when everything is frozen
-  // How many forwards still wait for their backward. Parameter::pending_uses() does not tell where
-  // backward runs a forward again: that forward's uses are recorded then.
+  // How many forwards still wait for their backward. Parameter::pending_uses() cannot say this under
+  // recompute: there a forward records its uses only when backward runs it again.
   int open_forwards = 0;
 };
 
@@ -50,26 +47,26 @@ class FullySharded {
   FullySharded(const FullySharded&) = delete;
   FullySharded& operator=(const FullySharded&) = delete;
 
-  // Before each forward of a step with several: whether it is the last (reduces what was deferred).
+  // Before each micro-step. `last`: its reductions include what earlier micro-steps deferred.
   void begin_micro_step(bool last) { last_micro_step_ = last; }
   // After Tape::backward, which must have reached the same units on every rank (a parameter may be
   // absent on some ranks, a whole unit may not): reduces what no hook reduced, makes the compute
   // stream wait for all reductions, agrees with the other ranks which parameters had a gradient,
   // reshards.
   void finish_backward();
-  // After finish_backward, with detect_overflow: 1 where on any rank an own gradient was not finite
+  // After finish_backward, with detect_overflow: 1 when on any rank a gradient of that rank was not finite
   // or beyond the range of param_dtype. (), i32, beside the masters.
   const Tensor& overflow() const { return overflow_; }
-  // What the optimizer steps; one per unit, in unit order. Tensors stay the same for the lifetime.
+  // What the optimizer steps; one for each unit that has trainable parameters, in unit order. Tensors stay the same for the lifetime.
   std::vector<OptimizerShard> optimizer_shards() const;
   // After the optimizer: gathers of the next step wait for it; gradients are forgotten.
   void finish_step();
-  // After an evaluation: no unit stays unsharded, gradients are forgotten. Values that an inner
+  // After an evaluation: no unit stays unsharded, except resident ones; gradients are forgotten. Values that an inner
   // group keeps stay RESHARDED, as they are right. Between the micro-steps of a step it drops the
   // gradients so far.
   void reset();
   // Leaves a step that threw on every rank: waits for all streams, forgets their errors, reset(),
-  // and no gathered value counts any more.
+  // and all gathered values are out of date.
   void recover();
   // After somebody else than the optimizer wrote the masters, on their backend's compute stream.
   void masters_written();
@@ -93,7 +90,7 @@ class FullySharded {
   void demand(size_t unit);
   void prefetch(std::optional<size_t> unit);
   void give_back_parameters(Unit& unit);
-  void with_buffer(Unit& unit, bool (UnitGradients::*take)());
+  void accumulate(Unit& unit);
   void reduce(Unit& unit);
   void free_gradient_buffers(int depth);
   // The end of a backward and of a step.
@@ -102,7 +99,6 @@ class FullySharded {
   void expire_parameters();
   void clear_overflow();
   void give_back_arenas();
-  Backend& masters() const { return options_.masters ? *options_.masters : backend(); }
 
   struct Arena {  // of the units of one depth
     std::unique_ptr<BufferPool> parameters, gradients;

@@ -13,6 +13,7 @@ EventPtr GradientReduction::run(const ReductionArgs& args) {
   // Straight into the shard where nothing has to be added or widened.
   Tensor piece = !args.earlier.defined() && slot.dtype() == shard.dtype() ? shard : slot;
   scatter(all, slot, piece);
+  // One summand is in the shard already: what came earlier or, averaged in place, the new piece.
   const auto store = [&](Stream& stream) {
     if (args.earlier.defined()) {
       backend.add(stream, shard, args.earlier.data() == shard.data() ? piece : args.earlier, shard);
@@ -27,6 +28,8 @@ EventPtr GradientReduction::run(const ReductionArgs& args) {
   }
   store(reduce);
   if (args.reach == Reach::kShardGroup) return backend.record(reduce);
+  // The all-reduce runs in reduce_dtype; where the shard has another dtype the slot, free by now,
+  // holds the sum meanwhile.
   Tensor sum = shard.dtype() == slot.dtype() ? shard : slot;
   if (sum.data() != shard.data()) backend.cast(reduce, shard, sum);
   Stream& last = average_across_replicas(sum);

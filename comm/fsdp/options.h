@@ -1,4 +1,4 @@
-// The knobs of fully sharded data parallel training (FsdpOptions), and what they come to for one
+// The knobs of fully sharded data parallel training (FsdpOptions), and what follows from them for one
 // unit (UnitPolicy). The rules that lead from the one to the other stand in options.cpp, once: the
 // sharding layer, its memory formula and its timeline all ask for the policy.
 #pragma once
@@ -26,8 +26,8 @@ enum class Strategy : uint8_t {
 
 // When the gather of the unit that backward needs next is issued.
 enum class BackwardPrefetch : uint8_t {
-  kPre,   // before the backward of the current unit: overlaps, two units unsharded
-  kPost,  // after it, before its reduce: overlaps the reduce only; memory is up to units_in_flight
+  kPre,   // before the current unit's backward, which it overlaps; two units are unsharded
+  kPost,  // after that backward, before its reduction; it overlaps only the reduction
   kNone,  // when it is needed
 };
 
@@ -40,7 +40,7 @@ enum class Accumulation : uint8_t {
 
 constexpr int kGradientBuffers = 2;  // of the arena: one is written, one is being reduced
 
-// What some units do otherwise than the others; absent: as FsdpOptions says.
+// What the matching units do differently; an absent value: as FsdpOptions says.
 struct UnitOverride {
   std::string match;  // of units: name, or class of their module; * and [0-3] as in file names
   std::optional<Strategy> strategy = std::nullopt;  // over the same shard groups
@@ -56,8 +56,8 @@ struct FsdpOptions {
   Strategy strategy = Strategy::kFullShard;
   int shard_size = 0;  // ranks of a shard group; 0: all. Hybrid strategies need a proper divisor
   // Whether a unit gives its parameters back between forward and backward; absent: as the strategy
-  // says. A group size smaller than the shard group: keeps the part of one rank of that many, so
-  // that backward gathers inside a smaller group (ZeRO++ hpZ).
+  // says. reshard_group_size n, smaller than the shard group: each rank keeps 1/n of the unit, and
+  // backward gathers among n ranks (ZeRO++ hpZ).
   std::optional<bool> reshard_after_forward = std::nullopt;
   int reshard_group_size = 0;  // 0: none
 
@@ -78,7 +78,8 @@ struct FsdpOptions {
 
   Accumulation accumulation = Accumulation::kReduceEach;
   int micro_steps = 1;  // forward and backward passes per optimizer step
-  // A parameter without gradient in a step: stands still, with its step counter; or has a zero one.
+  // A parameter without a gradient in a step. false: it is not updated, and its step counter stands
+  // still. true: its gradient is zero.
   bool absent_is_zero = false;
   // Test every rank's own gradients, before any division, against the range of param_dtype; see
   // FullySharded::overflow. For loss scaling.
@@ -92,11 +93,11 @@ struct FsdpOptions {
   // to nearest. See [Note: rounding by chance] in unit_parameters.h.
   std::optional<uint64_t> rounding_seed = std::nullopt;
 
-  // The backend that holds the masters, and with them the optimizer's state; null: the one that
-  // computes. It outlives the model. See [Note: masters elsewhere] in runtime.h.
+  // The other backend that holds the masters, and with them the optimizer's state; null: the
+  // backend that computes holds them. It outlives the model. See [Note: masters elsewhere] in runtime.h.
   Backend* masters = nullptr;
 
-  std::vector<UnitOverride> units = {};  // later ones over earlier ones
+  std::vector<UnitOverride> units = {};  // later entries override earlier ones
   bool operator==(const FsdpOptions&) const = default;
 };
 
@@ -118,8 +119,8 @@ GroupSizes group_sizes(const FsdpOptions& options, int world);
 // Everything that does not fit together; errors begin with "fsdp." and the option's name.
 void check_options(const FsdpOptions& options, int world);
 
-// One "name value" for each. For ranks to compare: ranks that disagree would form groups that fit
-// by chance and train something else.
+// One "name value" per option, for ranks to compare. Ranks with different options could form groups
+// that happen to fit, and would train something else.
 std::vector<std::string> texts_of(const FsdpOptions& options);
 
 // Where the division of a gradient average happens: gradient /= before; reduce with `op` over the
@@ -146,9 +147,9 @@ struct UnitPolicy {
   DType param_dtype = DType::kF32;                       // unsharded, in compute and in gathers
   DType master_dtype = DType::kF32;                      // of trainable shards; frozen: param_dtype
   std::optional<uint64_t> rounding_seed = std::nullopt;  // masters are rounded by chance; see above
-  // How long a unit stays unsharded: from its forward to its backward unless it reshards; over all
-  // micro-steps of a step; over all steps, in memory of its own. (The root never reshards after
-  // forward: its backward comes next.)
+  // How long a unit stays unsharded. reshards_after_forward: not between its forward and its
+  // backward. keeps_parameters: through all micro-steps. resident: through all steps, in memory of
+  // its own. (The root never reshards after forward: its backward comes next.)
   bool reshards_after_forward = false;
   bool keeps_parameters = false;
   bool resident = false;

@@ -27,8 +27,8 @@ UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name, const UnitP
   const int64_t count = layout_.shard_numel();
   const auto memory = policy_.averages_in_place ? unsharded_ : unbound(count, policy_.master_dtype);
   shard_ = Tensor(memory, 0, Shape{count}, policy_.master_dtype);
-  if (&segment.master.backend() != &backend) {
-    beside_ = Tensor::empty(segment.master.backend(), shard_.shape(), shard_.dtype(),
+  if (policy_.masters) {
+    beside_ = Tensor::empty(*policy_.masters, shard_.shape(), shard_.dtype(),
                             MemoryCategory::kGradient);
   }
   if (policy_.releases_memory) return;  // each step allocates both
@@ -43,7 +43,7 @@ void UnitGradients::allocate_unsharded() {
   unsharded_->bind(own_->data());
 }
 
-// The compute stream is behind the last reduce.
+// After hand_to_optimizer() or clear() made the compute stream wait for the last reduction.
 void UnitGradients::release_unsharded() {
   if (!own_) return;
   unsharded_->unbind();
@@ -169,6 +169,8 @@ void UnitGradients::reduce_noted(bool last) {
     args.narrow_free = pool_->free_since(buffer_);
   }
   if (state_ != kAccumulating) args.earlier = policy_.averages_in_place ? set_aside_ : shard_;
+  // A unit that was REDUCED holds an average over all ranks. What is added to it must be an average
+  // over all ranks too, even where replicas are deferred.
   if (policy_.defers_replicas && !last && state_ != kAddingToReduced) {
     args.reach = Reach::kShardGroup;
   } else if (state_ == kAddingToScattered) {
@@ -199,6 +201,7 @@ void UnitGradients::clear() {
   std::fill(present_.begin(), present_.end(), 0);
   state_ = GradientState::kNone;
   if (!policy_.releases_memory && !set_aside_.defined()) return;
+  // What is released here is used again in the order of the compute stream.
   backend.wait(backend.compute_stream(), reduced_);
   set_aside_ = Tensor();
   if (!policy_.releases_memory) return;

@@ -17,8 +17,8 @@
 //   ADDING_TO_REDUCED    accumulating again; the shard holds what was REDUCED before
 //   ADDING_TO_SCATTERED  accumulating again; the shard holds what was SCATTERED before
 //
-// reduce_part() is the reduce() of a backward that is not complete: it may happen in the middle of
-// one, when the schedule needs the buffer for another unit. hand_to_optimizer() changes no state.
+// reduce_part() takes the same edges as a reduce() before the last micro-step. It happens in the middle
+// of a backward, when the schedule needs the buffer for another unit. hand_to_optimizer() changes no state.
 //
 // The unsharded buffer is lent by the arena from accumulate() to reduce(), or the unit's own
 // (policy: keeps_gradients). With one rank per shard group (DDP) it is the shard too (policy:
@@ -69,8 +69,8 @@ class UnitGradients {
   bool ready_to_reduce();
   // Nothing happens where nothing accumulates. `last`: of a step's micro-steps.
   void reduce(bool last);
-  // Of what is there while more is to come: after several forwards, the backward of the first
-  // leaves a part in every unit, and the arena is too small for all.
+  // Reduces what has come so far while more is to come: after several forwards, the backward of the
+  // first leaves a part in every unit, and the arena is too small for all.
   void reduce_part();
   // After the last micro-step: the compute stream may read the shard, zeros when nothing came.
   void hand_to_optimizer();

@@ -41,13 +41,9 @@ UnitParameters::UnitParameters(FsdpRuntime& runtime, std::string name,
   if (always_unsharded()) state_ = ParameterState::kUnsharded;
 }
 
-bool UnitParameters::masters_elsewhere() const {
-  return policy_.masters && policy_.masters != &runtime_.backend;
-}
-
 // One rank has all values, and the optimizer writes them.
 bool UnitParameters::always_unsharded() const {
-  return resident_ && runtime_.mesh.shards() == 1 && !masters_elsewhere();
+  return resident_ && runtime_.mesh.shards() == 1 && !policy_.masters;
 }
 
 void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool trainable) {
@@ -66,7 +62,7 @@ void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool
   arena_bytes_ += rounded_bytes(bytes);
 
   const DType master_dtype = trainable ? policy_.master_dtype : dtype;
-  const bool slice = resident_ && master_dtype == dtype && !masters_elsewhere();
+  const bool slice = resident_ && master_dtype == dtype && !policy_.masters;
   if (resident_) {
     // One slot is the master's when nothing is sharded: then it is no extra memory.
     const auto category = slice && shards == 1 ? MemoryCategory::kParameterShard
@@ -79,8 +75,8 @@ void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool
                          MemoryCategory::kParameterShard);
   };
   s.master =
-      slice ? slot(s) : shard_on(masters_elsewhere() ? *policy_.masters : backend, master_dtype);
-  if (masters_elsewhere() && master_dtype != dtype) {
+      slice ? slot(s) : shard_on(policy_.masters ? *policy_.masters : backend, master_dtype);
+  if (policy_.masters && master_dtype != dtype) {
     s.narrow_master = shard_on(*policy_.masters, dtype);
   } else if (always_unsharded() && !slice) {
     s.narrow_master = slot(s);
@@ -141,7 +137,7 @@ void UnitParameters::gather_segment(const ParameterSegment& s) {
     return;
   }
   const Tensor own = slot(s);
-  if (masters_elsewhere()) {
+  if (policy_.masters) {
     const Tensor& from = s.narrow_master.defined() ? s.narrow_master : s.master;
     runtime_.backend.copy(stream, own.data(), from.data(), own.bytes());
   } else if (own.data() != s.master.data()) {

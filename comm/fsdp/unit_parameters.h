@@ -99,7 +99,6 @@ class UnitParameters {
  private:
   void add_segment(const std::vector<Parameter*>& parameters, bool trainable);
   void gather_segment(const ParameterSegment& segment);
-  bool masters_elsewhere() const;
   bool always_unsharded() const;
   void narrow(Stream& stream, const ParameterSegment& segment, Tensor out);
   Tensor flat(const ParameterSegment& segment) const;

@@ -16,7 +16,7 @@
 
 namespace fsdp::tools {
 
-// This rank's rows of one global batch. Where it has none, the rank computes an ignored row, so
+// This rank's rows of one global batch. A rank without rows computes a row that does not count, so
 // that it takes part in every collective. With several micro-steps the rows are split evenly,
 // earlier ones first.
 using data::Batch;
@@ -32,13 +32,13 @@ class Session {
   void initialise_from_first_rank(const models::FillFunction& fill);  // null on the others
   std::vector<Parameter*> parameters() { return model_->parameters(); }
 
-  // One step, as TrainStep orders it. `step` counts steps from 0 (keys dropout).
+  // One step, as TrainStep orders it. `step` counts steps from 0 (dropout depends on it).
   StepHandle train_step(const Batch& batch, double learning_rate, uint32_t step);
-  // Its two halves. Between them the gradients are reduced and can be visited; whoever does not
-  // want the update discards them instead.
+  // The two halves of train_step. Between them the gradients are reduced and can be visited; a caller
+  // that does not want the update calls restart_step.
   StepHandle forward_backward(const Batch& batch, uint32_t step, bool training);
   StepHandle update(double learning_rate) { return step_->update(learning_rate); }
-  void discard_gradients() { step_->discard(); }
+  void restart_step() { step_->restart(); }
   bool scales_loss() const { return step_->loss_scale() != nullptr; }
   const optim::LossScalerOptions& loss_scale() const { return options_.loss_scale; }
   // Mean loss over the global batch, without gradients or dropout. Collective, waits.
@@ -64,14 +64,14 @@ class Session {
   comm::FullySharded& sharded() { return *sharded_; }
   Backend& backend() { return *backend_; }
   optim::Optimizer& optimizer() { return step_->optimizer(); }
-  comm::Communicator& world() { return world_; }  // through hosts, also where GPUs have their own
+  comm::Communicator& world() { return world_; }  // between hosts, even where GPUs have a communicator of their own
   int64_t max_length() const { return options_.max_length; }
   const std::optional<models::LoraConfig>& lora() const { return options_.lora; }
   DType compute_dtype() const { return options_.fsdp.param_dtype; }
 
  private:
   DeviceBatch upload(const Batch& batch);
-  // What one labelled token of a micro-step counts in the step's loss.
+  // The weight of one labelled token in the step's loss.
   double token_weight(const Batch& batch) const;
 
   comm::Communicator& world_;

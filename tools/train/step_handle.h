@@ -18,7 +18,7 @@ struct StepValues {
   std::chrono::steady_clock::time_point ended;  // when the device was done with the step
 };
 
-// Of a step that was discarded only the loss lands.
+// Of a step that was dropped before its update only the loss lands.
 class StepHandle {
  public:
   StepValues read() const;  // waits for what was asked for before this handle was copied

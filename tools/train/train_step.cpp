@@ -16,6 +16,8 @@ TrainStep::TrainStep(comm::FullySharded& sharded, Tape& tape, comm::Communicator
   clipper_ = std::make_unique<optim::Clipper>(shards, &sharded.mesh().scalars(), options.clip_norm,
                                               options.clip_power);
   if (options.loss_scale.initial > 0) {
+    FSDP_CHECK(sharded.options().detect_overflow,
+               "[train_step] loss_scale: expected a sharded model with detect_overflow");
     scaler_ = std::make_unique<optim::LossScaler>(sharded.backend(), options.loss_scale);
   }
   optimizer_ = optim::make_optimizer(shards, options.optimizer);
@@ -41,7 +43,7 @@ void TrainStep::enter(std::string_view call, bool right, std::string_view expect
 }
 
 void TrainStep::micro_step(const std::vector<Forward>& forwards) {
-  enter("micro_step", done_ < micro_steps_, "update or discard");
+  enter("micro_step", done_ < micro_steps_, "update or restart");
   if (done_ == 0) {
     handle_ = StepHandle();
     total_ = Tensor::zeros(sharded_.backend(), Shape{}, DType::kF64);
@@ -97,12 +99,6 @@ StepHandle TrainStep::update(double learning_rate) {
   return handle_;
 }
 
-void TrainStep::discard() {
-  enter("discard", done_ == micro_steps_, "all micro-steps");
-  sharded_.finish_step();
-  end_step();
-}
-
 void TrainStep::end_step() {
   done_ = 0;
   interrupted_ = false;
@@ -114,7 +110,7 @@ StepHandle TrainStep::handle() const {
 }
 
 void TrainStep::evaluate(const std::function<void()>& forward) {
-  enter("evaluate", done_ == 0, "update or discard");
+  enter("evaluate", done_ == 0, "update or restart");
   {
     const Tape::Pause pause(tape_);
     forward();

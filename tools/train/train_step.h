@@ -3,12 +3,10 @@
 //
 //          micro_step x n              update
 //   IDLE ------------------> REDUCED ----------> IDLE
-//                               |     discard
-//                               +--------------> IDLE     the gradients were only to be looked at
-//   any state, also after an error --restart, recover--> IDLE
+//   any state, also after an error --restart, recover--> IDLE     as if the step had not begun
 //
 //   micro_step   begin_micro_step, the forwards, their backwards, finish_backward; after the last
-//                one gradients are reduced, and may be visited
+//                one gradients are reduced, and may be visited; then update, or restart
 //   update       clip, loss scale, optimizer, finish_step
 //   evaluate     a forward without gradients; only when IDLE, because it drops gradients
 //
@@ -33,7 +31,7 @@
 namespace fsdp::tools {
 
 struct TrainStepOptions {
-  bool training = true;  // false: no optimizer state; only evaluate, and micro_step with discard
+  bool training = true;  // false: no optimizer state; only evaluate, and micro_step with restart
   optim::OptimizerOptions optimizer;
   double clip_norm = 1;  // <= 0: no clipping
   double clip_power = 2;
@@ -57,11 +55,11 @@ class TrainStep {
   // After the last micro-step: the loss. Error before it.
   StepHandle handle() const;
   StepHandle update(double learning_rate);  // all results
-  void discard();
 
   // Calls `forward` without gradients, then gives all parameters back. Between steps.
   void evaluate(const std::function<void()>& forward);
-  void restart();  // drops what there is of a step
+  // Drops the gradients and the loss of the step so far; nothing of it is in the next one.
+  void restart();
   void recover();  // the same after a step that threw on every rank; see FullySharded::recover
 
   // What losses are multiplied by before backward; null: nothing. (), f32.

@@ -63,7 +63,8 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
 
 void Trainer::finish(const IssuedStep& issued) {
   const StepValues values = issued.handle.read();
-  // Not now: a step is read late, and the last two one right after the other.
+  // The time at which the device was done, not the time now: a step is read late, and the last two
+  // are read one right after the other.
   const double seconds = seconds_between(step_ended_, values.ended);
   step_ended_ = values.ended;
   outcome_.steps = issued.step + 1;
@@ -136,7 +137,8 @@ void Trainer::report(const IssuedStep& issued, const StepValues& values) {
 void Trainer::fail_not_finite(const IssuedStep& issued, const StepValues& values) {
   const std::string what = fmt::format("step {}: loss {}, gradient norm {}: not finite",
                                        issued.step + 1, values.loss, values.grad_norm);
-  session_.discard_gradients();  // the step after this one stands between backward and update
+  // Drops the step after this one, if its backward has run already.
+  session_.restart_step();
   const std::string mine = session_.first_nonfinite_unit(issued.batch);
   if (const auto unit = comm::first_to_say(session_.world(), mine)) {
     throw AgreedError(

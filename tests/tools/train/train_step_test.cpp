@@ -77,7 +77,6 @@ const std::map<std::string, std::function<void(Rig&)>> kCalls = {
     {"micro_step", [](Rig& rig) { rig.micro_steps(1); }},
     {"handle", [](Rig& rig) { rig.step().handle().read(); }},
     {"update", [](Rig& rig) { rig.step().update(1e-2).read(); }},
-    {"discard", [](Rig& rig) { rig.step().discard(); }},
     {"evaluate", [](Rig& rig) { rig.step().evaluate([] {}); }},
     {"restart", [](Rig& rig) { rig.step().restart(); }},
     {"recover", [](Rig& rig) { rig.step().recover(); }},
@@ -85,13 +84,12 @@ const std::map<std::string, std::function<void(Rig&)>> kCalls = {
 
 TEST_CASE("train step: every call in every state") {
   const std::string all = "expected all micro-steps before it, got it ";
-  const std::string end = "expected update or discard before it, got it ";
+  const std::string end = "expected update or restart before it, got it ";
   const std::map<std::string, std::vector<std::string>> refused = {
       // after 0, 1 and 2 of 2 micro-steps
       {"micro_step", {"", "", end + "after 2 of 2 micro-steps"}},
       {"handle", {all + "between steps", all + "after 1 of 2 micro-steps", ""}},
       {"update", {all + "between steps", all + "after 1 of 2 micro-steps", ""}},
-      {"discard", {all + "between steps", all + "after 1 of 2 micro-steps", ""}},
       {"evaluate", {"", end + "after 1 of 2 micro-steps", end + "after 2 of 2 micro-steps"}},
       {"restart", {"", "", ""}},
       {"recover", {"", "", ""}}};
@@ -160,7 +158,7 @@ TEST_CASE("train step: the loss is the weighted sum of all passes, the last back
   });
 }
 
-TEST_CASE("train step: what is discarded or evaluated leaves no trace in the next step") {
+TEST_CASE("train step: what is dropped or evaluated leaves no trace in the next step") {
   std::map<std::string, Doubles> start, expected;
   on_rig([&](Rig& rig) {
     start = rig.parameters();
@@ -171,7 +169,7 @@ TEST_CASE("train step: what is discarded or evaluated leaves no trace in the nex
   });
   on_rig([&](Rig& rig) {
     rig.micro_steps(2);
-    rig.step().discard();
+    rig.step().restart();
     CHECK((rig.parameters() == start));
     rig.step().evaluate([&] { rig.loss(9); });
     rig.micro_steps(2);
@@ -188,7 +186,7 @@ TEST_CASE("train step: without training there are gradients, but no update") {
               "[train_step] update: made without training");
         CHECK(test::error_of([&] { rig.step().optimizer(); }) ==
               "[train_step] optimizer: made without training");
-        rig.step().discard();
+        rig.step().restart();
       },
       {.training = false});
 }

@@ -170,6 +170,19 @@ TEST_CASE("trainer: a loss that is not finite names step and unit, and is logged
   CHECK((last.at("loss").is_null() || last.at("grad_norm").is_null()));
 }
 
+// There is then no step after it, which would have to be dropped first.
+TEST_CASE("trainer: a loss that is not finite in the last step, or before an evaluation") {
+  // Step 1 moves the parameters out of range, step 2 finds it.
+  const optim::Schedule schedule = {.peak = 1e38, .total = 50};
+  for (const TrainerOptions& options :
+       {TrainerOptions{.steps = 2, .log_every = 1, .schedule = schedule},
+        TrainerOptions{.steps = 50, .log_every = 1, .eval_every = 2, .schedule = schedule}}) {
+    const std::string error = run(2, options).error;
+    CHECK(test::contains(error, "step 2: loss "));
+    CHECK(test::contains(error, "first in the output of unit "));
+  }
+}
+
 // Requirement: of 625 steps ten are skipped, so that step 500 has the rate of update 490.
 TEST_CASE("trainer: skipped steps move neither the optimizer nor the schedule") {
   const test::TempFolder folder;
