@@ -87,8 +87,10 @@ check 'walk' "$FSDP" walk
 try 'unknown option --stesp; the nearest option is --steps' --config config.yaml --stesp 5
 try 'runtime\.name: expected a name without /, got "a/\.\./\.\./b"' --config config.yaml \
   --set runtime.name=a/../../b --set runtime.run_dir=
-try '--set train\.steps=many: train\.steps: expected an integer, got "many"' --config config.yaml \
-  --steps many
+try '--steps many: train\.steps: expected an integer, got "many"' --config config.yaml --steps many
+try 'train\.steps: given twice, with different values: --set train\.steps=6 and --steps 5' \
+  --config config.yaml --steps 5 --set train.steps=6
+try 'train: --steps needs a value, but --config follows' --steps --config config.yaml
 check '--ids: token 300: the tokenizer bytes has the ids 0 to 256, the model 0 to' \
   "$FSDP" generate wide --tokenizer bytes --ids 300
 # One flipped byte of the kept tokens: one rank meets it in its part, and all end.
@@ -110,6 +112,9 @@ if [ -n "${MPIRUN:-}" ]; then
   check 'different configurations: runtime.shared_memory: true on rank 0, false on rank 1' \
     $MPIRUN -n 1 "$FSDP" train --config config.yaml \
     : -n 1 "$FSDP" train --config config.yaml --set runtime.shared_memory=false
+  check 'different configurations: runtime.gpu_transport: "auto" on rank 0, "host" on rank 1' \
+    $MPIRUN -n 1 "$FSDP" train --config config.yaml \
+    : -n 1 "$FSDP" train --config config.yaml --gpu-transport host
   check 'different options: command: eval on rank 0, train on rank 1' \
     $MPIRUN -n 1 "$FSDP" eval "$model" --data good.jsonl \
     : -n 1 "$FSDP" train --config config.yaml

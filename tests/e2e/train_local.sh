@@ -65,7 +65,7 @@ done
 "$FSDP" train --config config.yaml --set runtime.run_dir=two >again.log 2>&1 &&
   fail "an existing run directory was used again"
 grep -q '^fsdp: runtime.run_dir: two is there already' again.log || fail "no word about it"
-train named --set train.steps=1 --set runtime.run_dir=
+"$FSDP" train --config config.yaml --steps 1 >named.log 2>&1 || fail "train --steps 1: $(cat named.log)"
 [ -n "$(find runs -maxdepth 1 -name 'small-2*')" ] || fail "no runs/small-<timestamp>"
 
 # ---- ranks and strategies agree ------------------------------------------------------------------

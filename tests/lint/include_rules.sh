@@ -79,7 +79,7 @@ rules=$(if [ "${#sources[@]}" -gt 0 ]; then awk '
     only("^xxhash[.]h$", header, "^core/io/checksum[.]cpp$", "core/io/checksum.cpp")
     only("^yaml-cpp/", header, "^(tools/config|tools/report|tests)/",
          "tools/config and tools/report")
-    only("^CLI/", header, "^tools/commands/(options|command_line)[.]cpp$",
+    only("^CLI/", header, "^(tools/commands/(options|command_line)[.]cpp$|tests/tools/commands/)",
          "tools/commands/options.cpp")
     only("^(oneapi/)?dnnl", header, "^kernels/cpu/matmul_onednn", "kernels/cpu/matmul_onednn*")
     only("^(unsupported/)?Eigen/", header, "^kernels/cpu/", "kernels/cpu")

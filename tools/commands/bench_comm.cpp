@@ -8,6 +8,7 @@
 #include "tools/bench/comm_bench.h"
 #include "tools/bench/comm_gate.h"
 #include "tools/commands/bench.h"
+#include "tools/commands/listed_flags.h"
 
 namespace fsdp::tools {
 namespace {
@@ -167,9 +168,7 @@ void add_bench_comm(const Command& bench, ChosenCommand& chosen) {
   const Option bar = add_gate_options(command, *options);
   command.add_flag("--json", options->json, "print JSON, one line per row");
   add_rank_options(command, options->launch);
-  add_compute_options(command, options->launch);
-  command.add_flag("--share-gpus", options->launch.share_gpus, "several ranks may use one GPU");
-  add_collective_option(command, options->launch);
+  add_listed_flags(command, {FlagOf::kComputing, FlagOf::kCollectives}, options->launch);
   command.when_chosen([&chosen, options, bar] {
     if (bar.count() > 0 && bar.text().empty()) options->gate.least_gb_per_s = kUsualBar;
     chosen = [options] {

@@ -5,6 +5,7 @@
 #include "core/io/file.h"
 #include "tools/bench/kernel_report.h"
 #include "tools/commands/bench.h"
+#include "tools/commands/listed_flags.h"
 
 namespace fsdp::tools {
 namespace {
@@ -96,9 +97,7 @@ void add_bench_kernels(const Command& bench, ChosenCommand& chosen) {
   command.add_flag("--csv", options->csv, "print CSV").excludes(json);
   command.add_option("--save", options->save, "also write JSON there, as --baseline reads it")
       .check(not_empty);
-  add_compute_options(command, options->launch);
-  add_attention_option(command, options->launch);
-  add_product_options(command, options->launch);
+  add_listed_flags(command, {FlagOf::kComputing, FlagOf::kKernels}, options->launch);
   command.when_chosen([&chosen, options] {
     chosen = [options] {
       check_one_process("bench kernels");

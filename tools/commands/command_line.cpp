@@ -9,18 +9,33 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "tools/commands/listed_flags.h"
 #include "tools/commands/unexpected_arguments.h"
+#include "tools/config/key_values.h"
 #include "tools/launch/launch.h"
 
 namespace fsdp::tools {
 namespace {
 
-// "" when the first arguments name a command, with its subcommand where it has some, or are
-// options. CLI11 would only miss a command.
-std::string unknown_command(const CLI::App& app, int argc, const char* const* argv) {
+NamedCommand named_command(const CLI::App& app, const std::string& path) {
+  NamedCommand out = {.path = path, .options = {}, .with_value = {}};
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      out.options.push_back("--" + name);
+      if (option->get_items_expected_min() > 0) out.with_value.push_back("--" + name);
+    }
+  }
+  return out;
+}
+
+// What is wrong with the command that the first arguments name, with its subcommand where it has
+// some, or with an option without its value. "" when they are options: CLI11 would only miss a
+// command. It would also take the next option for a value.
+std::string first_mistake(const CLI::App& app, int argc, const char* const* argv) {
   const CLI::App* command = &app;
   std::string path;
-  for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
+  int i = 1;
+  for (; i < argc && argv[i][0] != '-'; ++i) {
     std::vector<std::string> names;
     const CLI::App* chosen = nullptr;
     for (const CLI::App* each : command->get_subcommands(nullptr)) {
@@ -29,32 +44,32 @@ std::string unknown_command(const CLI::App& app, int argc, const char* const* ar
     }
     if (names.empty()) break;
     if (!chosen) {
-      return fmt::format("unknown command \"{}{}\"; expected {}", path, argv[i],
-                         fmt::join(names, ", "));
+      return fmt::format("unknown command \"{}{}{}\"; expected {}", path, path.empty() ? "" : " ",
+                         argv[i], fmt::join(names, ", "));
     }
     command = chosen;
-    path += chosen->get_name() + " ";
+    path += (path.empty() ? "" : " ") + chosen->get_name();
   }
-  return "";
+  if (path.empty()) return "";
+  return forgotten_value(named_command(*command, path), {argv + i, argv + argc});
 }
 
-// The last command that the arguments name.
+// The last command that the arguments name, once they are parsed.
 NamedCommand named_command(const CLI::App& root) {
-  NamedCommand out;
+  std::string path;
   const CLI::App* app = &root;
   while (!app->get_subcommands().empty()) {
     app = app->get_subcommands().front();
-    out.path += (out.path.empty() ? "" : " ") + app->get_name();
+    path += (path.empty() ? "" : " ") + app->get_name();
   }
-  for (const CLI::Option* option : app->get_options()) {
-    for (const std::string& name : option->get_lnames()) out.options.push_back("--" + name);
-  }
-  return out;
+  return named_command(*app, path);
 }
 
 // What all ranks must have been given alike; the rest is each rank's own.
 std::vector<std::string> settings_of(const Command& command) {
-  std::vector<std::string> settings = command.settings({"--threads", "--cache-dir"});
+  std::vector<std::string> own;
+  for (const std::string& key : config::keys_of_each_rank()) own.push_back(flag_name(key));
+  std::vector<std::string> settings = command.settings(own);
   settings.insert(settings.begin(), "command: " + command.name());
   return settings;
 }
@@ -79,8 +94,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   add_merge_command(program, result.command);
   add_convert_command(program, result.command);
   add_inspect_command(program, result.command);
-  const std::string unknown = unknown_command(app, argc, argv);
-  if (!unknown.empty()) return {.command = {}, .status = 2, .message = unknown};
+  const std::string mistake = first_mistake(app, argc, argv);
+  if (!mistake.empty()) return {.command = {}, .status = 2, .message = mistake};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -105,7 +120,9 @@ std::string not_below_zero(const std::string& text) {
   return good ? "" : fmt::format("expected a number from 0, got {:.40}", text);
 }
 
-std::string not_empty(const std::string& text) { return text.empty() ? "expected a name" : ""; }
+std::string not_empty(const std::string& text) {
+  return text.empty() ? "expected a value, got an empty text" : "";
+}
 
 void add_model_options(const Command& command, ModelOptions& options) {
   command.add_option("folder", options.folder, "of a model, or of a LoRA adapter for one")
@@ -124,58 +141,17 @@ void add_model_options(const Command& command, ModelOptions& options) {
       .one_of({"full_shard", "no_shard"});
 }
 
-void add_compute_options(const Command& command, LaunchOptions& options) {
-  command
-      .add_option("--threads", options.threads,
-                  "threads per rank (default: the cores it may use / the ranks that share them)")
-      .from_to(1, 1024);
-  command.add_option("--backend", options.backend, "auto (a GPU if there is one), cpu, cuda")
-      .one_of({"auto", "cpu", "cuda"});
-}
-
-void add_product_options(const Command& command, LaunchOptions& options) {
-  command.add_flag("--tf32", options.products.tf32,
-                   "products of f32 on a GPU may round what they multiply to TF32 (11 bits)");
-  command
-      .add_option("--matmul-choice", options.products.choice,
-                  "of a GPU's algorithms: heuristic (cuBLASLt's first), timed (the fastest of its "
-                  "first 8, kept in .cache/matmul)")
-      .one_of({"heuristic", "timed"});
-}
-
-void add_attention_option(const Command& command, LaunchOptions& options) {
-  command
-      .add_option("--attention", options.attention,
-                  "on a GPU: auto (cuDNN where it is installed and does the same), cudnn (an error "
-                  "where it does not), own")
-      .one_of({"auto", "cudnn", "own"});
-}
-
 void add_rank_options(const Command& command, LaunchOptions& options) {
   command.add_option("--local-ranks", options.local_ranks, "run N ranks as threads, without MPI")
       .from_to(1, 1024);
   command.after_parsing([command, &options] { options.same_on_all = settings_of(command); });
 }
 
-void add_collective_option(const Command& command, LaunchOptions& options) {
-  command
-      .add_option("--nccl-ctas", options.nccl_ctas,
-                  "multiprocessors of a GPU that a collective may take; products leave twice as "
-                  "many free, for two at once (0, the default: NCCL and cuBLASLt choose)")
-      .from_to(0, 64);
-}
-
 void add_launch_options(const Command& command, LaunchOptions& options) {
   add_rank_options(command, options);
-  add_compute_options(command, options);
-  command.add_flag("--share-gpus", options.share_gpus, "several ranks may use one GPU");
-  command
-      .add_option("--gpu-transport", options.gpu_transport,
-                  "between GPUs: auto (NCCL where each rank has its own), nccl, host")
-      .one_of({"auto", "nccl", "host"});
-  add_collective_option(command, options);
-  add_attention_option(command, options);
-  add_product_options(command, options);
+  add_listed_flags(command,
+                   {FlagOf::kComputing, FlagOf::kCollectives, FlagOf::kTransport, FlagOf::kKernels},
+                   options);
 }
 
 }  // namespace fsdp::tools

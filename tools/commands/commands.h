@@ -43,7 +43,7 @@ void add_inspect_command(const Command& app, ChosenCommand& chosen);
 
 // For check() of an option: "", or why the text is no finite number from 0.
 std::string not_below_zero(const std::string& text);
-// The same: "", or that there is no name.
+// The same: "", or that there is no text. It is what a shell makes of a variable that is not set.
 std::string not_empty(const std::string& text);
 
 // The model that a command uses, and how.
@@ -56,18 +56,11 @@ struct ModelOptions {
 };
 void add_model_options(const Command& command, ModelOptions& options);
 
-// How GPUs multiply matrices: part of add_launch_options().
-void add_product_options(const Command& command, LaunchOptions& options);
-// Who computes attention on a GPU: part of add_launch_options().
-void add_attention_option(const Command& command, LaunchOptions& options);
-// What a collective over NCCL may take of a GPU: part of add_launch_options().
-void add_collective_option(const Command& command, LaunchOptions& options);
-// --threads and the backend's, for every command that computes.
-void add_compute_options(const Command& command, LaunchOptions& options);
 // --local-ranks, for every command that runs on ranks. All that the command is given goes to
 // options.same_on_all.
 void add_rank_options(const Command& command, LaunchOptions& options);
-// Both, and what GPUs share and talk over, for commands that compute on ranks.
+// The same and all flags of launch options, for commands that run a model on ranks. A part of the
+// flags: listed_flags.h.
 void add_launch_options(const Command& command, LaunchOptions& options);
 
 }  // namespace fsdp::tools

@@ -1,41 +1,40 @@
 // Contract: tools/commands/config_options.h.
 #include "tools/commands/config_options.h"
 
-#include <tuple>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/io/json.h"
+#include "tools/commands/commands.h"
 #include "tools/train/config_to_session.h"
 
 namespace fsdp::tools {
 
-void add_config_options(const Command& command, ConfigOptions& options) {
+void add_config_options(const Command& command, const std::vector<FlagOf>& which,
+                        ConfigOptions& options) {
   command.add_option("--config", options.config, "YAML file; absent: defaults and --set");
-  command.add_option("--data", options.data,
-                     "files to train on: the same as --set data.train=[...]");
-  // An empty text is what a shell makes of a variable that is not set.
-  const auto not_empty = [](const std::string& text) {
-    return std::string(text.empty() ? "expected a value, got an empty text" : "");
-  };
-  for (const auto& [name, place, help] :
-       {std::tuple{"--model", &options.model,
-                   "a folder or a preset: the same as --set model.path= or model.preset="},
-        {"--steps", &options.steps, "the same as --set train.steps="},
-        {"--batch", &options.batch, "the same as --set train.batch="},
-        {"--lr", &options.lr, "the same as --set train.lr="}}) {
-    command.add_option(name, *place, help).check(not_empty);
-  }
+  command.add_option("--data", options.data, "files to train on: short for --set data.train=[...]");
+  command
+      .add_option("--model", options.models,
+                  "a folder or a preset: short for --set model.path= or model.preset=")
+      .repeatable()
+      .check(not_empty);
   command.add_option("--set", options.overrides, "sets keys, over the file: train.lr=1e-4");
+  add_listed_flags(command, which, options.flags);
 }
 
-std::vector<std::string> overrides_of(const ConfigOptions& options) {
-  std::vector<std::string> all = options.overrides;
-  if (!options.model.empty()) all.push_back(model_override(options.model));
+std::vector<config::Override> overrides_of(const ConfigOptions& options) {
+  std::vector<config::Override> all(options.overrides.begin(), options.overrides.end());
+  for (const std::string& model : options.models) {
+    all.emplace_back(model_override(model), "--model " + model);
+  }
   // As a list of quoted texts, which is JSON and YAML: a name may hold commas and brackets.
-  if (!options.data.empty()) all.push_back("data.train=" + Json(options.data).dump());
-  for (const auto& [key, value] : {std::pair{"train.steps", options.steps},
-                                   {"train.batch", options.batch},
-                                   {"train.lr", options.lr}}) {
-    if (!value.empty()) all.push_back(fmt::format("{}={}", key, value));
+  if (!options.data.empty()) {
+    all.emplace_back("data.train=" + Json(options.data).dump(),
+                     fmt::format("--data {}", fmt::join(options.data, " ")));
+  }
+  for (const KeyFlag& flag : options.flags) {
+    for (config::Override& each : overrides_of(flag)) all.push_back(std::move(each));
   }
   return all;
 }

@@ -1,24 +1,27 @@
-// The options by which a command reads the configuration of a run: a file, keys, and short forms of
-// the keys that everybody sets.
+// The options by which a command reads the configuration of a run: a file, keys, and flags that are
+// short for keys.
 #pragma once
 
+#include <deque>
 #include <string>
 #include <vector>
 
-#include "tools/commands/options.h"
+#include "tools/commands/listed_flags.h"
 
 namespace fsdp::tools {
 
 struct ConfigOptions {
   std::string config;                  // "": defaults and overrides
-  std::string model;                   // of --model
+  std::vector<std::string> models;     // of --model
   std::vector<std::string> overrides;  // of --set
-  std::string steps, batch, lr;        // "": not given
   std::vector<std::string> data;
+  std::deque<KeyFlag> flags;  // the others
 };
-void add_config_options(const Command& command, ConfigOptions& options);
+// With the flags of `which`.
+void add_config_options(const Command& command, const std::vector<FlagOf>& which,
+                        ConfigOptions& options);
 
-// All of them as texts of --set, the short forms last. Error for a model that is none.
-std::vector<std::string> overrides_of(const ConfigOptions& options);
+// All of them. Error for a model that is none.
+std::vector<config::Override> overrides_of(const ConfigOptions& options);
 
 }  // namespace fsdp::tools

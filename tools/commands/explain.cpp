@@ -116,7 +116,7 @@ void add_explain_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<ExplainOptions>();
   const Command command =
       app.add_command("explain", "prints the units, bytes and schedule of a configuration");
-  add_config_options(command, options->config);
+  add_config_options(command, {FlagOf::kConfigured}, options->config);
   command.add_option("--world", options->world, "number of ranks to explain it for [8]")
       .from_to(1, 1 << 20);
   command.add_option("--layout", options->layout, "also elements per rank as in PyTorch")

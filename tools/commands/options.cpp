@@ -14,6 +14,9 @@ Option Option::required() const { return option_->required(), *this; }
 Option Option::expected(int count) const { return option_->expected(count), *this; }
 Option Option::expected(int least, int most) const { return option_->expected(least, most), *this; }
 Option Option::one_value_each() const { return option_->allow_extra_args(false), *this; }
+Option Option::repeatable() const {
+  return option_->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll), *this;
+}
 Option Option::delimiter(char separator) const { return option_->delimiter(separator), *this; }
 Option Option::one_of(std::vector<std::string> values) const {
   return option_->check(CLI::IsMember(std::move(values))), *this;
@@ -65,6 +68,10 @@ template Option Command::add_option(const std::string&, std::vector<int32_t>&,
 Option Command::add_flag(const std::string& name, bool& value, const std::string& help) const {
   return Option(app_->add_flag(name, value, help));
 }
+Option Command::add_flag(const std::string& name, std::vector<std::string>& values,
+                         const std::string& help) const {
+  return Option(app_->add_flag(name, values, help));
+}
 void Command::footer(const std::string& text) const { app_->footer(text); }
 void Command::after_parsing(std::function<void()> call) const {
   app_->parse_complete_callback(std::move(call));
@@ -72,7 +79,6 @@ void Command::after_parsing(std::function<void()> call) const {
 void Command::when_chosen(std::function<void()> call) const { app_->callback(std::move(call)); }
 
 std::string Command::name() const { return app_->get_name(); }
-size_t Command::count(const std::string& option) const { return app_->count(option); }
 
 std::vector<std::string> Command::settings(const std::vector<std::string>& without) const {
   std::vector<std::string> settings;

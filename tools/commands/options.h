@@ -23,6 +23,7 @@ class Option {
   Option expected(int count) const;
   Option expected(int least, int most) const;
   Option one_value_each() const;           // --file a --file b, but not --file a b
+  Option repeatable() const;               // the same, shown in the help as one value
   Option delimiter(char separator) const;  // a,b,c
   Option one_of(std::vector<std::string> values) const;
   Option from_to(int64_t least, int64_t most) const;
@@ -52,13 +53,15 @@ class Command {
   template <typename T>
   Option add_option(const std::string& name, T& value, const std::string& help) const;
   Option add_flag(const std::string& name, bool& value, const std::string& help) const;
+  // Each time that it is given: "true", or the value after "=".
+  Option add_flag(const std::string& name, std::vector<std::string>& values,
+                  const std::string& help) const;
   void footer(const std::string& text) const;
   // When the command was chosen: after_parsing before chosen(), both once all options are known.
   void after_parsing(std::function<void()> call) const;
   void when_chosen(std::function<void()> call) const;
 
   std::string name() const;
-  size_t count(const std::string& option) const;
   // Name and values of each option: "--seed: 3", "--json: not given".
   std::vector<std::string> settings(const std::vector<std::string>& without) const;
 

@@ -30,11 +30,9 @@ namespace fsdp::tools {
 namespace {
 
 struct TrainOptions {
-  LaunchOptions launch;
+  LaunchOptions launch;  // the number of ranks; the rest is the configuration's
   ConfigOptions given;
   std::vector<std::string> overrides;  // all that is given, as texts of --set
-  bool trace = false;
-  bool nccl_ctas_given = false;  // also 0, which has a meaning of its own
 };
 
 std::string format_losses(const TrainOutcome& outcome, int64_t averaged_steps,
@@ -95,10 +93,10 @@ int TrainRun::run() {
   make_directory();
   const std::string means =
       rank_.backend.cuda
-          ? (config_.runtime.share_gpus ? "on GPUs" : "a GPU each")
+          ? (config_.runtime.launch.share_gpus ? "on GPUs" : "a GPU each")
           : fmt::format("{} thread{} each", rank_.threads, rank_.threads == 1 ? "" : "s");
   say(fmt::format("{}; {} on {} rank{}, {}, {}", describe(model_),
-                  choice_name(config_.fsdp.strategy), rank_.world.size(),
+                  choice_name(config_.fsdp.options.strategy), rank_.world.size(),
                   rank_.world.size() == 1 ? "" : "s", means, fsdp::name_of(config_.train.dtype)));
   if (const std::string trained = describe_trained(session_->parameters()); !trained.empty()) {
     say(trained);
@@ -281,7 +279,7 @@ void TrainRun::summarise(const TrainOutcome& outcome) {
       model_.shifted_labels ? data_.bigram_entropy() : std::nullopt;
   write_summary(directory_ / "metrics.json",
                 {.model = describe(model_),
-                 .strategy = std::string(choice_name(config_.fsdp.strategy)),
+                 .strategy = std::string(choice_name(config_.fsdp.options.strategy)),
                  .dtype = std::string(fsdp::name_of(config_.train.dtype)),
                  .world_size = rank_.world.size(),
                  .threads_per_rank = rank_.threads,
@@ -343,28 +341,18 @@ int train_on_ranks(TrainOptions options) {
   config::TrainConfig config;
   std::string mistake;
   try {
-    options.overrides = overrides_of(options.given);
-    if (options.trace) options.overrides.push_back("runtime.trace=true");
-    config = config::read_config(options.given.config, options.overrides);
+    const std::vector<config::Override> overrides = overrides_of(options.given);
+    for (const config::Override& each : overrides) options.overrides.push_back(each.text);
+    config = config::read_config(options.given.config, overrides);
     resolve_paths(config, options.given.config);
   } catch (const std::exception& error) {
     mistake = message_of(error);
   }
-  options.launch.same_on_all.resize(1);  // the command; check_same_config() compares the rest
-  const config::RuntimeSection& runtime = config.runtime;
-  if (options.launch.threads == 0) options.launch.threads = static_cast<int>(runtime.threads);
-  if (options.launch.backend.empty()) options.launch.backend = runtime.backend;
-  options.launch.share_gpus = options.launch.share_gpus || runtime.share_gpus;
-  if (options.launch.gpu_transport.empty()) options.launch.gpu_transport = runtime.gpu_transport;
-  if (!options.nccl_ctas_given) options.launch.nccl_ctas = static_cast<int>(runtime.nccl_ctas);
-  if (options.launch.attention.empty()) options.launch.attention = runtime.attention;
-  options.launch.products.tf32 = options.launch.products.tf32 || runtime.tf32;
-  if (options.launch.products.choice.empty())
-    options.launch.products.choice = runtime.matmul_choice;
-  options.launch.timeout_s = runtime.timeout_s;
-  options.launch.shared_memory = runtime.shared_memory;
-  options.launch.shared_memory_limit_mib = runtime.shared_memory_limit_mib;
-  return launch(options.launch, [&](RankContext& rank) {
+  LaunchOptions how = config.runtime.launch;
+  how.local_ranks = options.launch.local_ranks;
+  // The command alone: check_same_config() compares the rest.
+  how.same_on_all = {options.launch.same_on_all.front()};
+  return launch(how, [&](RankContext& rank) {
     agree(rank.world, [&] { FSDP_CHECK(mistake.empty(), "{}", mistake); });
     check_same_config(rank.world, config);
     return TrainRun(options, config, rank).run();
@@ -376,16 +364,15 @@ int train_on_ranks(TrainOptions options) {
 void add_train_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<TrainOptions>();
   const Command command = app.add_command("train", "trains a model on text");
-  add_config_options(command, options->given);
-  command.add_flag("--trace", options->trace,
-                   "the same as --set runtime.trace=true; memory grows with the steps");
-  add_launch_options(command, options->launch);
+  add_rank_options(command, options->launch);
+  add_config_options(command,
+                     {FlagOf::kConfigured, FlagOf::kTrain, FlagOf::kComputing, FlagOf::kCollectives,
+                      FlagOf::kTransport, FlagOf::kKernels},
+                     options->given);
   command.footer("Keys of the file and of --set, as section.key [default]:\n" +
                  config::config_help());
-  command.when_chosen([&chosen, options, command] {
-    options->nccl_ctas_given = command.count("--nccl-ctas") > 0;
-    chosen = [options] { return train_on_ranks(*options); };
-  });
+  command.when_chosen(
+      [&chosen, options] { chosen = [options] { return train_on_ranks(*options); }; });
 }
 
 }  // namespace fsdp::tools

@@ -52,8 +52,25 @@ std::string unexpected_arguments(const NamedCommand& command,
     if (name.find_first_not_of('-') == std::string::npos || name[0] != '-') continue;
     return about_option(command, name);
   }
-  return fmt::format("{}: unexpected argument \"{}\" (see fsdp {} --help)", command.path, extras.front(),
-                     command.path);
+  return fmt::format("{}: unexpected argument \"{}\" (see fsdp {} --help)", command.path,
+                     extras.front(), command.path);
+}
+
+std::string forgotten_value(const NamedCommand& command,
+                            const std::vector<std::string>& arguments) {
+  const auto names = [](const std::vector<std::string>& options, const std::string& argument) {
+    return std::ranges::find(options, argument.substr(0, argument.find('='))) != options.end();
+  };
+  for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
+    const std::string& option = arguments[i];
+    if (option.find('=') != std::string::npos || !names(command.with_value, option)) continue;
+    const bool last = i + 1 == arguments.size();
+    if (!last && !names(command.options, arguments[i + 1])) continue;
+    const std::string next = last ? "" : fmt::format(", but {} follows", arguments[i + 1]);
+    return fmt::format("{}: {} needs a value{} (see fsdp {} --help)", command.path, option, next,
+                       command.path);
+  }
+  return "";
 }
 
 }  // namespace fsdp::tools

@@ -1,4 +1,5 @@
-// What to say about arguments that no option takes: which, and what was probably meant.
+// What to say about arguments that no option takes, and options that lack a value: which, and what
+// was probably meant.
 #pragma once
 
 #include <string>
@@ -8,12 +9,17 @@ namespace fsdp::tools {
 
 // The command that the arguments name.
 struct NamedCommand {
-  std::string path;                  // "bench step"
-  std::vector<std::string> options;  // "--batch"
+  std::string path;                     // "bench step"
+  std::vector<std::string> options;     // "--batch"
+  std::vector<std::string> with_value;  // of them: those that need one
 };
 
 // One line. `extras`: what the command could not place, in order; not empty.
 std::string unexpected_arguments(const NamedCommand& command,
                                  const std::vector<std::string>& extras);
+
+// One line, or "". `arguments`: what follows the command's name. An option's name is no value: a
+// text that looks like one is given as --prompt=--steps.
+std::string forgotten_value(const NamedCommand& command, const std::vector<std::string>& arguments);
 
 }  // namespace fsdp::tools

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <string_view>
+#include <type_traits>
 
 #include "core/error.h"
+#include "tools/config/config_fields.h"
+#include "tools/config/config_values.h"
 #include "tools/config/key_values.h"
 
 namespace fsdp::config {
@@ -27,16 +29,42 @@ void positive(const char* key, double value) {
   FSDP_CHECK(value > 0, "{}: expected a positive number, got {}", key, value);
 }
 
-void one_of(const char* key, const std::string& value,
-            std::initializer_list<std::string_view> known) {
-  FSDP_CHECK(std::find(known.begin(), known.end(), value) != known.end(),
-             "{}: expected {}, got \"{}\"", key, fmt::join(known, " or "), value);
-}
-
-void within(const char* key, double value, double least, double most) {
+template <typename T>
+void within(const char* key, T value, std::type_identity_t<T> least, std::type_identity_t<T> most) {
   FSDP_CHECK(value >= least && value <= most, "{}: expected a number from {} to {}, got {}", key,
              least, most, value);
 }
+
+// The values and ranges that stand in the list of fields.
+class RangeCheck {
+ public:
+  template <typename T>
+  void field(const char* key, const T& value, const char*, const OptionField& option = {}) {
+    const std::string name = prefix_ + key;
+    if constexpr (std::is_same_v<T, int64_t>) {
+      if (option.most) within(name.c_str(), value, *option.least, *option.most);
+      if (option.least) at_least(name.c_str(), value, *option.least);
+    } else if constexpr (IsOptional<T>::value) {
+      if (value) field(key, *value, "", option);
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      const auto& known = option.values;
+      FSDP_CHECK(known.empty() || std::find(known.begin(), known.end(), value) != known.end(),
+                 "{}: expected {}, got \"{}\"", name, fmt::join(known, " or "), value);
+    }
+  }
+  template <typename S>
+  void section(const char* key, const char*, S& value) {
+    const std::string outer = prefix_;
+    prefix_ += std::string(key) + ".";
+    visit(*this, value);
+    prefix_ = outer;
+  }
+  template <typename S>
+  void list(const char*, const char*, std::vector<S>&) {}  // check_units()
+
+ private:
+  std::string prefix_;
+};
 
 // A part of the run directory's name, not a way to another folder.
 void check_name(const std::string& name) {
@@ -46,16 +74,6 @@ void check_name(const std::string& name) {
 }
 
 void check_model(const ModelSection& c) {
-  for (const auto& [key, value] : {std::pair{"model.vocab_size", c.vocab_size},
-                                   {"model.hidden_size", c.hidden_size},
-                                   {"model.layers", c.layers},
-                                   {"model.heads", c.heads},
-                                   {"model.kv_heads", c.kv_heads},
-                                   {"model.head_dim", c.head_dim},
-                                   {"model.ffn", c.ffn},
-                                   {"model.max_positions", c.max_positions}}) {
-    at_least<int64_t>(key, value, 0);
-  }
   positive("model.rope_theta", c.rope_theta.value_or(1));
   positive("model.norm_epsilon", c.norm_epsilon.value_or(1));
   within("model.init_deviation", c.init_deviation.value_or(0), 0, 1);
@@ -65,20 +83,14 @@ void check_model(const ModelSection& c) {
 }
 
 void check_lora(const LoraSection& c) {
-  at_least<int64_t>("lora.r", c.r, 0);
   positive("lora.alpha", c.alpha);
   share("lora.dropout", c.dropout.value_or(0));
 }
 
 void check_schedule(const ScheduleSection& c) {
-  at_least<int64_t>("train.schedule.warmup", c.warmup, 0);
-  at_least<int64_t>("train.schedule.total", c.total, 0);
   at_least("train.schedule.min_lr", c.min_lr, 0.0);
   at_least("train.schedule.power", c.power, 0.0);
   at_least("train.schedule.cycles", c.cycles, 0.0);
-  at_least<int64_t>("train.schedule.timescale", c.timescale, 0);
-  at_least<int64_t>("train.schedule.decay_steps", c.decay_steps, 0);
-  at_least<int64_t>("train.schedule.zero_warmup", c.zero_warmup, 0);
   using Kind = optim::ScheduleKind;
   const bool without_end_value = c.kind == Kind::kConstant || c.kind == Kind::kLinear ||
                                  c.kind == Kind::kCosine || c.kind == Kind::kInverseSqrt ||
@@ -100,16 +112,8 @@ void check_optimizer(const OptimizerSection& c) {
 }
 
 void check_train(const TrainSection& c) {
-  at_least<int64_t>("train.steps", c.steps, 1);
-  at_least<int64_t>("train.batch", c.batch, 1);
-  at_least<int64_t>("train.micro_steps", c.micro_steps, 1);
-  at_least<int64_t>("train.recompute.every", c.recompute.every, 1);
-  at_least<int64_t>("train.seed", c.seed, 0);
   at_least("train.lr", c.lr, 0.0);
   at_least("train.clip_norm", c.clip_norm, 0.0);
-  at_least<int64_t>("train.log_every", c.log_every, 1);
-  at_least<int64_t>("train.eval_every", c.eval_every, 0);
-  at_least<int64_t>("train.eval_batches", c.eval_batches, 0);
 }
 
 void check_loss_scale(const LossScaleSection& c) {
@@ -119,24 +123,19 @@ void check_loss_scale(const LossScaleSection& c) {
   const double backoff = c.backoff.value_or(0.5);
   FSDP_CHECK(backoff > 0 && backoff < 1,
              "train.loss_scale.backoff: expected a number between 0 and 1, got {}", backoff);
-  at_least<int64_t>("train.loss_scale.interval", c.interval.value_or(1), 1);
   within("train.loss_scale.tolerance", c.tolerance.value_or(0), 0, 1);
   at_least("train.loss_scale.floor", c.floor.value_or(0), 0.0);
   at_least("train.loss_scale.minimum", c.minimum.value_or(0), 0.0);
 }
 
 void check_fsdp(const FsdpSection& c) {
-  const bool hybrid = comm::is_hybrid(c.strategy);
-  at_least<int64_t>("fsdp.shard_size", c.shard_size, 0);
+  const bool hybrid = comm::is_hybrid(c.options.strategy);
   FSDP_CHECK(!hybrid || c.shard_size > 0,
              "fsdp.shard_size: strategy: {} needs it, the number of ranks of a shard group",
-             choice_name(c.strategy));
+             choice_name(c.options.strategy));
   FSDP_CHECK(hybrid || c.shard_size == 0,
              "fsdp.shard_size: only the hybrid strategies use it, got {}", c.shard_size);
-  at_least<int64_t>("fsdp.reshard_group_size", c.reshard_group_size, 0);
-  at_least<int64_t>("fsdp.prefetch_depth", c.prefetch_depth, 1);
-  at_least<int64_t>("fsdp.units_in_flight", c.units_in_flight, 1);
-  within("fsdp.divide_factor", c.divide_factor.value_or(1), 1e-6, 1e9);
+  within("fsdp.divide_factor", c.options.divide_factor.value_or(1), 1e-6, 1e9);
 }
 
 void check_units(const FsdpSection& c) {
@@ -160,7 +159,6 @@ void check_wrap(const FsdpSection& c) {
              "fsdp.wrap_classes: belongs to wrap: class or transformer_block");
   FSDP_CHECK(c.wrap == Wrap::kSize || !c.min_num_params,
              "fsdp.min_num_params: belongs to wrap: size");
-  at_least<int64_t>("fsdp.min_num_params", c.min_num_params.value_or(1), 1);
 }
 
 struct Effect {
@@ -229,23 +227,23 @@ bool gives_back(const FsdpSection& c) {
     const comm::FsdpOptions options = {.strategy = strategy, .reshard_after_forward = reshards};
     return comm::unit_policy(options, {.shards = kSeveral}, /*is_root=*/true).keeps_parameters;
   };
-  if (c.strategy == comm::Strategy::kNoShard) return false;
-  return !keeps(c.strategy, c.reshard_after_forward) ||
+  if (c.options.strategy == comm::Strategy::kNoShard) return false;
+  return !keeps(c.options.strategy, c.options.reshard_after_forward) ||
          std::any_of(c.units.begin(), c.units.end(), [&](const UnitSection& unit) {
            const auto reshards = unit.reshard_after_forward;
-           return !keeps(unit.strategy.value_or(c.strategy),
-                         reshards ? reshards : c.reshard_after_forward);
+           return !keeps(unit.strategy.value_or(c.options.strategy),
+                         reshards ? reshards : c.options.reshard_after_forward);
          });
 }
 
 void add_sharding(const TrainConfig& config, std::vector<Effect>& effects) {
   const FsdpSection& c = config.fsdp;
-  const bool sharded = c.strategy != comm::Strategy::kNoShard;
+  const bool sharded = c.options.strategy != comm::Strategy::kNoShard;
   const bool reshards = gives_back(c);
-  const bool replicas = !sharded || comm::is_hybrid(c.strategy);
-  const std::string strategy = fmt::format("with strategy: {}", choice_name(c.strategy));
+  const bool replicas = !sharded || comm::is_hybrid(c.options.strategy);
+  const std::string strategy = fmt::format("with strategy: {}", choice_name(c.options.strategy));
   const std::string kept =
-      sharded && c.reshard_after_forward ? "with reshard_after_forward: false" : strategy;
+      sharded && c.options.reshard_after_forward ? "with reshard_after_forward: false" : strategy;
   effects.push_back({"fsdp.reshard_after_forward", sharded, strategy});
   effects.push_back({"fsdp.reshard_group_size", reshards, kept});
   effects.push_back({"fsdp.backward_prefetch", reshards, kept});
@@ -256,7 +254,7 @@ void add_sharding(const TrainConfig& config, std::vector<Effect>& effects) {
   effects.push_back(
       {"fsdp.accumulation", config.train.micro_steps > 1, "with train.micro_steps: 1"});
   effects.push_back({"fsdp.accumulation",
-                     replicas || c.accumulation != comm::Accumulation::kReduceScatterEach,
+                     replicas || c.options.accumulation != comm::Accumulation::kReduceScatterEach,
                      strategy + ", which has no replicas"});
 }
 
@@ -291,7 +289,7 @@ void check_effects(const TrainConfig& config) {
       {"sample.temperature", sampled, "without sample.tokens"},
       {"sample.top_k", sampled && config.sample.temperature > 0,
        sampled ? "with sample.temperature: 0" : "without sample.tokens"},
-      {"runtime.shared_memory_limit_mib", config.runtime.shared_memory,
+      {"runtime.shared_memory_limit_mib", config.runtime.launch.shared_memory,
        "without runtime.shared_memory"}};
   add_schedule(config.train.schedule, effects);
   add_optimizer(config, effects);
@@ -311,9 +309,11 @@ void check_effects(const TrainConfig& config) {
 }  // namespace
 
 void check_config(const TrainConfig& config) {
+  TrainConfig copy = config;  // visitors take fields by reference
+  RangeCheck ranges;
+  visit(ranges, copy);
   check_model(config.model);
   check_lora(config.lora);
-  at_least<int64_t>("data.sequence_length", config.data.sequence_length, 2);
   check_train(config.train);
   check_optimizer(config.train.optimizer);
   check_schedule(config.train.schedule);
@@ -322,18 +322,7 @@ void check_config(const TrainConfig& config) {
   check_units(config.fsdp);
   check_wrap(config.fsdp);
   check_name(config.runtime.name);
-  one_of("runtime.backend", config.runtime.backend, {"auto", "cpu", "cuda"});
-  one_of("runtime.attention", config.runtime.attention, {"auto", "cudnn", "own"});
-  one_of("runtime.gpu_transport", config.runtime.gpu_transport, {"auto", "nccl", "host"});
-  one_of("runtime.matmul_choice", config.runtime.matmul_choice, {"heuristic", "timed"});
-  at_least<int64_t>("runtime.threads", config.runtime.threads, 0);
-  within("runtime.nccl_ctas", static_cast<double>(config.runtime.nccl_ctas), 0, 64);
-  at_least<int64_t>("runtime.timeout_s", config.runtime.timeout_s, 1);
-  at_least<int64_t>("runtime.shared_memory_limit_mib",
-                    config.runtime.shared_memory_limit_mib.value_or(0), 0);
-  at_least<int64_t>("sample.tokens", config.sample.tokens, 0);
   at_least("sample.temperature", config.sample.temperature, 0.0);
-  at_least<int64_t>("sample.top_k", config.sample.top_k, 0);
   check_effects(config);
 }
 

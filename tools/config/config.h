@@ -1,6 +1,7 @@
 // The configuration of `fsdp train`: one typed struct with defaults, read from one YAML file and
 // `--set a.b=c` overrides. The fields are declared a second time, once, in config_fields.h;
-// reading, writing and the help all walk that list. A new option: a member here and a line there.
+// reading, writing, ranges, the help, flags and the comparison between ranks all walk that list. A
+// new option: a member here and a line there. Options of tools/launch stand in launch_options.h.
 // Not here: what a run does with it (tools/train), and checks that need the data or the model.
 #pragma once
 
@@ -19,8 +20,13 @@
 #include "tools/config/choices.h"
 #include "tools/data/sampler.h"
 #include "tools/data/text_source.h"
+#include "tools/launch/launch_options.h"
 
 namespace fsdp::config {
+
+using tools::FlagOf;
+using tools::LaunchOptions;
+using tools::OptionField;
 
 enum class Wrap : uint8_t { kTransformerBlock, kNone, kSize, kClass };
 enum class LossScaling : uint8_t { kAuto, kNone, kTorch, kFairseq };
@@ -154,45 +160,25 @@ struct UnitSection {
 };
 
 struct FsdpSection {
-  comm::Strategy strategy = comm::Strategy::kFullShard;
+  comm::FsdpOptions options;  // those of its members that are keys as they are; see config_fields.h
   int64_t shard_size = 0;
   Wrap wrap = Wrap::kTransformerBlock;
   std::vector<std::string> wrap_classes;
   std::optional<int64_t> min_num_params;
-  std::optional<bool> reshard_after_forward;
   int64_t reshard_group_size = 0;
   bool forward_prefetch = true;
   int64_t prefetch_depth = 1;
-  comm::BackwardPrefetch backward_prefetch = comm::BackwardPrefetch::kPre;
   int64_t units_in_flight = 2;
-  bool separate_reduce = true;
-  bool release_arena = false;
-  comm::Accumulation accumulation = comm::Accumulation::kReduceEach;
-  std::optional<double> divide_factor;
-  bool force_sum = false;
-  bool split_division = false;
-  bool absent_is_zero = false;
-  bool fixed_order = false;
   bool sync_module_states = false;
   std::vector<UnitSection> units;
 };
 
 struct RuntimeSection {
-  std::string backend = "auto";
-  bool share_gpus = false;
-  std::string gpu_transport = "auto";
-  int64_t nccl_ctas = 0;
-  std::string attention = "auto";
-  bool tf32 = false;
-  std::string matmul_choice = "heuristic";
-  int64_t threads = 0;
+  LaunchOptions launch;  // its keys are keys of this section
   bool synchronous = false;
-  bool shared_memory = true;
-  std::optional<int64_t> shared_memory_limit_mib;
   bool trace = false;
   std::string name = "train";
   std::string run_dir;
-  int64_t timeout_s = 600;
 };
 
 struct SampleSection {
@@ -202,8 +188,8 @@ struct SampleSection {
   int64_t top_k = 0;
 };
 
-// Where each key that was given stands, for errors that are found later: file and line, or the
-// override.
+// Where each key that was given stands, for errors that are found later: file and line, or what was
+// typed.
 using Places = std::map<std::string, std::string>;
 
 struct TrainConfig {
@@ -223,13 +209,24 @@ struct TrainConfig {
   bool uses_f16() const;  // in any unit
 };
 
-// `overrides` are the texts of --set: "train.lr=1e-4", "data.train=[a.txt, b.txt]". Errors name the
-// file and line (or the override), the key, what was expected and what was there; for an unknown
-// key the nearest known one. An empty `yaml_file` reads nothing: defaults and overrides.
+// A key and its value from the command line: "train.lr=1e-4", "data.train=[a.txt, b.txt]".
+struct Override {
+  Override(std::string text) : text(std::move(text)), typed("--set " + this->text) {}
+  Override(const char* text) : Override(std::string(text)) {}
+  Override(std::string text, std::string typed) : text(std::move(text)), typed(std::move(typed)) {}
+
+  std::string text;
+  std::string typed;  // what the user gave, for errors: "--set train.lr=1e-4", "--lr 1e-4"
+};
+
+// The overrides count more than the file. Errors name the file and line (or what was typed), the
+// key, what was expected and what was there; for an unknown key the nearest known one. Two
+// overrides that give a key different values are an error. An empty `yaml_file` reads nothing:
+// defaults and overrides.
 TrainConfig read_config(const std::filesystem::path& yaml_file,
-                        const std::vector<std::string>& overrides);
+                        const std::vector<Override>& overrides);
 TrainConfig parse_config(const std::string& yaml, const std::string& source,
-                         const std::vector<std::string>& overrides);
+                         const std::vector<Override>& overrides);
 // The message of an error that begins with a key and a colon, with that key's place in front.
 std::string with_place(const TrainConfig& config, const std::string& message);
 // Ranges that a single field can violate; read_config calls it.

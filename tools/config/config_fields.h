@@ -1,9 +1,10 @@
 // The one list of configuration fields: key, member, meaning. Everything that handles the
 // configuration is a visitor V over this list:
 //   v.section(key, help, struct)   then visits the struct's own fields
-//   v.field(key, member, help, aliases)   aliases: other names of the key, read but never written
+//   v.field(key, member, help, OptionField)   values, ranges, flags, aliases: option_field.h
 //   v.list(key, help, vector of structs)  each with the struct's own fields
-// Not here: defaults (config.h). Visitors: config_reader.cpp, config_writer.cpp.
+// Not here: defaults (config.h). Visitors: config_reader.cpp, config_writer.cpp, key_values.cpp,
+// config.cpp, tools/commands/listed_flags.cpp.
 #pragma once
 
 #include "tools/config/config.h"
@@ -15,14 +16,16 @@ void visit(V& v, ModelSection& c) {
   v.field("path", c.path, "Hugging Face folder to start from; empty: from scratch");
   v.field("preset", c.preset, "sizes by name, such as gpt2-124m; empty: the sizes below");
   v.field("model_type", c.model_type, "family, such as gpt2 or llama; empty: from path or preset");
-  v.field("vocab_size", c.vocab_size, "0: from path, preset or the data's tokenizer");
-  v.field("hidden_size", c.hidden_size, "0: from path or preset; so are the next ones");
-  v.field("layers", c.layers, "transformer blocks");
-  v.field("heads", c.heads, "query heads");
-  v.field("kv_heads", c.kv_heads, "key-value heads; 0: as many as heads");
-  v.field("head_dim", c.head_dim, "0: hidden_size / heads");
-  v.field("ffn", c.ffn, "inner width of the MLP; 0: the family's rule");
-  v.field("max_positions", c.max_positions, "0: data.sequence_length");
+  v.field("vocab_size", c.vocab_size, "0: from path, preset or the data's tokenizer",
+          OptionField().from(0));
+  v.field("hidden_size", c.hidden_size, "0: from path or preset; so are the next ones",
+          OptionField().from(0));
+  v.field("layers", c.layers, "transformer blocks", OptionField().from(0));
+  v.field("heads", c.heads, "query heads", OptionField().from(0));
+  v.field("kv_heads", c.kv_heads, "key-value heads; 0: as many as heads", OptionField().from(0));
+  v.field("head_dim", c.head_dim, "0: hidden_size / heads", OptionField().from(0));
+  v.field("ffn", c.ffn, "inner width of the MLP; 0: the family's rule", OptionField().from(0));
+  v.field("max_positions", c.max_positions, "0: data.sequence_length", OptionField().from(0));
   v.field("activation", c.activation, "Hugging Face's name, such as gelu_new; empty: the family's");
   v.field("tie_embeddings", c.tie_embeddings, "head = embedding; auto: the family's");
   v.field("shift_labels", c.shift_labels,
@@ -38,7 +41,7 @@ void visit(V& v, ModelSection& c) {
 
 template <typename V>
 void visit(V& v, LoraSection& c) {
-  v.field("r", c.r, "rank of the terms; 0: no LoRA, or that of path");
+  v.field("r", c.r, "rank of the terms; 0: no LoRA, or that of path", OptionField().from(0));
   v.field("alpha", c.alpha, "a term counts alpha / r", {"lora_alpha"});
   v.field("dropout", c.dropout, "of what goes into the terms; auto: 0, or that of path",
           {"lora_dropout"});
@@ -61,8 +64,9 @@ void visit(V& v, DataSection& c) {
   v.field("tokenizer", c.tokenizer,
           "bytes, or a tokenizer.json or a folder with one; empty: that of model.path, or bytes");
   v.field("document_separator", c.document_separator, "end-of-text after every row or file");
-  v.field("sequence_length", c.sequence_length, "tokens");
-  v.field("cache_dir", c.cache_dir, "of token files; empty: .cache/tokens");
+  v.field("sequence_length", c.sequence_length, "tokens", OptionField().from(2));
+  v.field("cache_dir", c.cache_dir, "of token files; empty: .cache/tokens",
+          OptionField().own_of_rank());
   v.field("shuffle", c.shuffle, "in every epoch another order, by train.seed");
   v.field("last_batch", c.last_batch,
           "an incomplete last batch of an epoch: train it short, pad or drop it");
@@ -71,16 +75,18 @@ void visit(V& v, DataSection& c) {
 template <typename V>
 void visit(V& v, ScheduleSection& c) {
   v.field("kind", c.kind, "as in Hugging Face's get_scheduler", {"name"});
-  v.field("warmup", c.warmup, "steps", {"warmup_steps"});
-  v.field("total", c.total, "steps until the end value; 0: train.steps");
+  v.field("warmup", c.warmup, "steps", OptionField({"warmup_steps"}).from(0));
+  v.field("total", c.total, "steps until the end value; 0: train.steps", OptionField().from(0));
   v.field("min_lr", c.min_lr, "end value of polynomial, *_min_lr, warmup_stable_decay, fairseq_*");
   v.field("power", c.power, "of polynomial, fairseq_polynomial_decay");
   v.field("cycles", c.cycles, "waves of cosine (0: half a one), descents of restarts (0: one)");
-  v.field("timescale", c.timescale, "of inverse_sqrt; 0: warmup, or 10000 without one");
-  v.field("decay_steps", c.decay_steps, "of warmup_stable_decay");
+  v.field("timescale", c.timescale, "of inverse_sqrt; 0: warmup, or 10000 without one",
+          OptionField().from(0));
+  v.field("decay_steps", c.decay_steps, "of warmup_stable_decay", OptionField().from(0));
   v.field("warmup_shape", c.warmup_shape, "of warmup_stable_decay");
   v.field("decay_shape", c.decay_shape, "of warmup_stable_decay");
-  v.field("zero_warmup", c.zero_warmup, "fairseq_*: steps with rate 0 before the warm-up");
+  v.field("zero_warmup", c.zero_warmup, "fairseq_*: steps with rate 0 before the warm-up",
+          OptionField().from(0));
 }
 
 template <typename V>
@@ -105,7 +111,8 @@ void visit(V& v, LossScaleSection& c) {
   v.field("initial", c.initial, "auto: 65536 (torch), 128 (fairseq)");
   v.field("growth", c.growth, "factor after `interval` steps without overflow; auto: 2");
   v.field("backoff", c.backoff, "factor after an overflow; auto: 0.5");
-  v.field("interval", c.interval, "auto: 2000 (torch), 2^14 / ranks / micro_steps (fairseq)");
+  v.field("interval", c.interval, "auto: 2000 (torch), 2^14 / ranks / micro_steps (fairseq)",
+          OptionField().from(1));
   v.field("tolerance", c.tolerance, "share of steps that may overflow before a backoff; auto: 0");
   v.field("floor", c.floor, "never below; auto: 0");
   v.field("minimum", c.minimum, "end the run when the scale falls to it; auto: 1e-4");
@@ -117,27 +124,31 @@ void visit(V& v, RecomputeSection& c) {
       "mode", c.mode,
       "full: keep the inputs of blocks only, compute the rest again in backward; selective: keep "
       "results of matrix products and attention, compute norms and activations again");
-  v.field("every", c.every, "only in every k-th block");
+  v.field("every", c.every, "only in every k-th block", OptionField().from(1));
 }
 
 template <typename V>
 void visit(V& v, TrainSection& c) {
-  v.field("steps", c.steps, "optimizer updates", {"max_steps"});
-  v.field("batch", c.batch, "sequences per step, over all ranks and micro-steps");
+  v.field("steps", c.steps, "optimizer updates",
+          OptionField({"max_steps"}).from(1).flag(FlagOf::kConfigured));
+  v.field("batch", c.batch, "sequences per step, over all ranks and micro-steps",
+          OptionField().from(1).flag(FlagOf::kConfigured));
   v.field("micro_steps", c.micro_steps,
           "forward and backward passes per step, each with a part of a rank's sequences",
-          {"gradient_accumulation_steps"});
-  v.field("seed", c.seed, "of initial weights, order of the data, dropout, samples");
-  v.field("lr", c.lr, "peak learning rate", {"learning_rate"});
+          OptionField({"gradient_accumulation_steps"}).from(1));
+  v.field("seed", c.seed, "of initial weights, order of the data, dropout, samples",
+          OptionField().from(0));
+  v.field("lr", c.lr, "peak learning rate",
+          OptionField({"learning_rate"}).flag(FlagOf::kConfigured));
   v.section("schedule", "of the learning rate", c.schedule);
   v.section("optimizer", "what makes steps of gradients", c.optimizer);
   v.field("loss_mean", c.loss_mean,
           "over all tokens of a step; ranks: over the ranks' own means, as PyTorch does");
   v.field("clip_norm", c.clip_norm, "of the global gradient; 0: no clipping", {"max_grad_norm"});
   v.field("clip_type", c.clip_type, "p of that norm", {"norm_type"});
-  v.field("log_every", c.log_every, "steps");
-  v.field("eval_every", c.eval_every, "steps; 0: only at the end");
-  v.field("eval_batches", c.eval_batches, "of the validation data; 0: all");
+  v.field("log_every", c.log_every, "steps", OptionField().from(1));
+  v.field("eval_every", c.eval_every, "steps; 0: only at the end", OptionField().from(0));
+  v.field("eval_batches", c.eval_batches, "of the validation data; 0: all", OptionField().from(0));
   v.field("dtype", c.dtype, "of compute; master weights are f32 (f64 for f64)");
   v.field(
       "stochastic_rounding", c.stochastic_rounding,
@@ -170,46 +181,51 @@ void visit(V& v, UnitSection& c) {
 
 template <typename V>
 void visit(V& v, FsdpSection& c) {
-  v.field("strategy", c.strategy,
+  v.field("strategy", c.options.strategy,
           "full_shard: everything is sharded; shard_grad_op: parameters stay gathered in a step; "
           "shard_optimizer: only its state; no_shard: nothing (DDP); hybrid_*: inside groups of "
           "shard_size ranks",
           {"sharding_strategy", "fsdp_sharding_strategy"});
-  v.field("shard_size", c.shard_size, "ranks of a shard group of a hybrid strategy");
+  v.field("shard_size", c.shard_size, "ranks of a shard group of a hybrid strategy",
+          OptionField().from(0));
   v.field("wrap", c.wrap, "what is gathered together besides the root",
           {"auto_wrap_policy", "fsdp_auto_wrap_policy"});
   v.field("wrap_classes", c.wrap_classes,
           "of wrap: class; instead of the family's block for transformer_block",
           {"transformer_layer_cls_to_wrap", "fsdp_transformer_layer_cls_to_wrap"});
   v.field("min_num_params", c.min_num_params, "of wrap: size; auto: 100000000, as in PyTorch",
-          {"fsdp_min_num_params"});
-  v.field("reshard_after_forward", c.reshard_after_forward,
+          OptionField({"fsdp_min_num_params"}).from(1));
+  v.field("reshard_after_forward", c.options.reshard_after_forward,
           "give parameters back between forward and backward; auto: as the strategy says",
           {"fsdp_reshard_after_forward"});
   v.field("reshard_group_size", c.reshard_group_size,
-          "ranks that keep the parameters between them after forward (ZeRO++ hpZ); 0: none do");
+          "ranks that keep the parameters between them after forward (ZeRO++ hpZ); 0: none do",
+          OptionField().from(0));
   v.field("forward_prefetch", c.forward_prefetch, "gather the next unit during a forward",
           {"fsdp_forward_prefetch"});
-  v.field("prefetch_depth", c.prefetch_depth, "units that forward_prefetch gathers ahead");
-  v.field("backward_prefetch", c.backward_prefetch,
+  v.field("prefetch_depth", c.prefetch_depth, "units that forward_prefetch gathers ahead",
+          OptionField().from(1));
+  v.field("backward_prefetch", c.options.backward_prefetch,
           "gather the next unit before (pre) or after (post) a backward",
           {"fsdp_backward_prefetch"});
-  v.field("units_in_flight", c.units_in_flight, "units unsharded at a time, besides the root");
-  v.field("separate_reduce", c.separate_reduce,
+  v.field("units_in_flight", c.units_in_flight, "units unsharded at a time, besides the root",
+          OptionField().from(1));
+  v.field("separate_reduce", c.options.separate_reduce,
           "reduces have a stream and a communicator of their own");
-  v.field("release_arena", c.release_arena,
+  v.field("release_arena", c.options.release_arena,
           "give unsharded memory and gradients back when a step needs them no more, and allocate "
           "them again in the next");
-  v.field("accumulation", c.accumulation,
+  v.field("accumulation", c.options.accumulation,
           "what micro-steps before the last communicate: reduce_each; reduce_scatter_each: the "
           "all-reduce across replicas waits; reduce_last: nothing (no_sync)");
-  v.field("divide_factor", c.divide_factor, "of gradient sums; auto: the number of ranks");
-  v.field("force_sum", c.force_sum, "divide after the sum over ranks, never inside it");
-  v.field("split_division", c.split_division,
+  v.field("divide_factor", c.options.divide_factor, "of gradient sums; auto: the number of ranks");
+  v.field("force_sum", c.options.force_sum, "divide after the sum over ranks, never inside it");
+  v.field("split_division", c.options.split_division,
           "half the divisor before the sum and half after, as FSDP1; f16 always does");
-  v.field("absent_is_zero", c.absent_is_zero,
+  v.field("absent_is_zero", c.options.absent_is_zero,
           "a parameter without gradient has a zero one; else it stands still");
-  v.field("fixed_order", c.fixed_order, "the same bits under every strategy; slower if hybrid");
+  v.field("fixed_order", c.options.fixed_order,
+          "the same bits under every strategy; slower if hybrid");
   v.field("sync_module_states", c.sync_module_states,
           "only rank 0 reads or makes the initial weights; the others get them from it",
           {"fsdp_sync_module_states"});
@@ -218,39 +234,21 @@ void visit(V& v, FsdpSection& c) {
 
 template <typename V>
 void visit(V& v, RuntimeSection& c) {
-  v.field("backend", c.backend, "what computes: auto (a GPU if there is one), cpu, cuda");
-  v.field("share_gpus", c.share_gpus, "several ranks may use one GPU");
-  v.field("gpu_transport", c.gpu_transport,
-          "between GPUs: auto (NCCL where each rank has its own), nccl, host");
-  v.field("nccl_ctas", c.nccl_ctas,
-          "multiprocessors of a GPU that a collective may take; products leave twice as many free, "
-          "for two at once; 0: NCCL and cuBLASLt choose");
-  v.field(
-      "attention", c.attention,
-      "on a GPU: auto (cuDNN where it is installed and does the same), cudnn (an error where it "
-      "does not), own");
-  v.field("tf32", c.tf32,
-          "products of f32 on a GPU may round what they multiply to TF32 (11 bits)");
-  v.field("matmul_choice", c.matmul_choice,
-          "of a GPU's algorithms: heuristic (cuBLASLt's first), timed (the fastest of its first 8, "
-          "kept in .cache/matmul)");
-  v.field("threads", c.threads, "per rank; 0: cores / ranks of the host");
+  visit(v, c.launch);  // tools/launch/launch_options.h
   v.field("synchronous", c.synchronous, "every operation inline, for debugging");
-  v.field("shared_memory", c.shared_memory, "between ranks of one host");
-  v.field("shared_memory_limit_mib", c.shared_memory_limit_mib, "auto: what memory is free");
   v.field("trace", c.trace,
-          "write a Perfetto timeline to the run folder; its memory grows with the steps");
-  v.field("name", c.name, "of the run");
-  v.field("run_dir", c.run_dir, "empty: runs/<name>-<time>");
-  v.field("timeout_s", c.timeout_s, "how long a rank waits for another one");
+          "write a Perfetto timeline to the run folder; its memory grows with the steps",
+          OptionField().flag(FlagOf::kTrain));
+  v.field("name", c.name, "of the run", OptionField().own_of_rank());
+  v.field("run_dir", c.run_dir, "empty: runs/<name>-<time>", OptionField().own_of_rank());
 }
 
 template <typename V>
 void visit(V& v, SampleSection& c) {
   v.field("prompt", c.prompt, "text that the trained model continues");
-  v.field("tokens", c.tokens, "how many; 0: no sample");
+  v.field("tokens", c.tokens, "how many; 0: no sample", OptionField().from(0));
   v.field("temperature", c.temperature, "0: greedy");
-  v.field("top_k", c.top_k, "0: all tokens");
+  v.field("top_k", c.top_k, "0: all tokens", OptionField().from(0));
 }
 
 template <typename V>

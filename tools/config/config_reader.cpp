@@ -1,6 +1,6 @@
 // Reading the configuration: a visitor that takes every declared field from a YAML map, and then
 // complains about the keys that no field took. An override is a YAML map of its own, read the same
-// way over what is there already.
+// way over what is there already; a key may not get two different values from overrides.
 // Contract: tools/config/config.h. The fields: config_fields.h. Types: config_values.h.
 #include <algorithm>
 #include <map>
@@ -13,13 +13,14 @@
 #include "tools/config/config.h"
 #include "tools/config/config_fields.h"
 #include "tools/config/config_values.h"
+#include "tools/config/key_values.h"
 
 namespace fsdp::config {
 namespace {
 
 // Where a node came from.
 struct Source {
-  std::string name;        // file, or the override's text
+  std::string name;        // file, or what was typed
   bool has_lines = false;  // of a file
   std::string raw;         // of an override: the text after '='
 
@@ -44,9 +45,9 @@ std::string text_of(const YAML::Node& node) {
 class KeyList {
  public:
   template <typename T>
-  void field(const char* key, T&, const char*, std::initializer_list<const char*> aliases = {}) {
+  void field(const char* key, T&, const char*, const OptionField& option = {}) {
     keys.push_back(prefix_ + key);
-    for (const char* alias : aliases) keys.push_back(prefix_ + alias);
+    for (const char* alias : option.aliases) keys.push_back(prefix_ + alias);
   }
   template <typename S>
   void section(const char* key, const char*, S& value) {
@@ -86,8 +87,7 @@ class Reader {
   }
 
   template <typename T>
-  void field(const char* key, T& value, const char*,
-             std::initializer_list<const char*> aliases = {}) {
+  void field(const char* key, T& value, const char*, const OptionField& option = {}) {
     std::string taken_as;
     const auto take_as = [&](const std::string& name) {
       const auto found = items_.find(name);
@@ -102,7 +102,7 @@ class Reader {
                  text_of(found->second.value));
     };
     take_as(key);
-    for (const char* alias : aliases) take_as(alias);
+    for (const char* alias : option.aliases) take_as(alias);
   }
 
   template <typename S>
@@ -229,10 +229,11 @@ YAML::Node override_value(const std::string& text) {
 }
 
 // "a.b=c" as the YAML map {a: {b: c}}.
-void apply_override(TrainConfig& config, const std::string& text) {
+void apply_override(TrainConfig& config, const Override& given) {
+  const std::string& text = given.text;
   const size_t equals = text.find('=');
-  FSDP_CHECK(equals != std::string::npos && equals > 0, "--set {}: expected key=value", text);
-  const Source source{"--set " + text, false, text.substr(equals + 1)};
+  FSDP_CHECK(equals != std::string::npos && equals > 0, "{}: expected key=value", given.typed);
+  const Source source{given.typed, false, text.substr(equals + 1)};
   YAML::Node node = override_value(source.raw);
   std::string path = text.substr(0, equals);
   while (!path.empty()) {
@@ -245,6 +246,25 @@ void apply_override(TrainConfig& config, const std::string& text) {
   read_into(config, node, source);
 }
 
+// All of them. Which of two values counts would be a matter of their order: error.
+void apply_overrides(TrainConfig& config, const std::vector<Override>& overrides) {
+  Places of_file = std::move(config.places), typed;
+  std::map<std::string, std::string> first;  // by key: the value that the first override gave
+  for (const Override& given : overrides) {
+    config.places.clear();
+    apply_override(config, given);
+    for (const auto& [key, value] : key_values(config)) {
+      if (!config.places.contains(key)) continue;
+      const auto [place, is_new] = first.emplace(key, value);
+      FSDP_CHECK(place->second == value, "{}: given twice, with different values: {} and {}", key,
+                 typed[key], given.typed);
+    }
+    typed.merge(config.places);
+  }
+  typed.merge(of_file);
+  config.places = std::move(typed);
+}
+
 }  // namespace
 
 std::string with_place(const TrainConfig& config, const std::string& message) {
@@ -253,14 +273,14 @@ std::string with_place(const TrainConfig& config, const std::string& message) {
 }
 
 TrainConfig parse_config(const std::string& yaml, const std::string& source,
-                         const std::vector<std::string>& overrides) {
+                         const std::vector<Override>& overrides) {
   TrainConfig config;
   const Source file{source, true, ""};
   const std::vector<YAML::Node> documents = load(yaml, file);
   FSDP_CHECK(documents.size() <= 1, "{}:{}: expected one YAML document, got {}", source,
              documents[1].Mark().line + 1, documents.size());
   if (!documents.empty()) read_into(config, documents[0], file);
-  for (const std::string& text : overrides) apply_override(config, text);
+  apply_overrides(config, overrides);
   try {
     check_config(config);
   } catch (const Error& error) {
@@ -270,7 +290,7 @@ TrainConfig parse_config(const std::string& yaml, const std::string& source,
 }
 
 TrainConfig read_config(const std::filesystem::path& yaml_file,
-                        const std::vector<std::string>& overrides) {
+                        const std::vector<Override>& overrides) {
   return parse_config(yaml_file.empty() ? "" : read_file(yaml_file), yaml_file.string(), overrides);
 }
 

@@ -239,7 +239,7 @@ std::string value_text(const T& value) {
 class FlowWriter {
  public:
   template <typename T>
-  void field(const char* key, T& value, const char*, std::initializer_list<const char*> = {}) {
+  void field(const char* key, T& value, const char*, const OptionField& = {}) {
     if (value_text(value) == value_text(T{})) return;
     text += (text.empty() ? "" : ", ") + std::string(key) + ": " + value_text(value);
   }

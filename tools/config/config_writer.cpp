@@ -10,7 +10,7 @@ namespace {
 class Writer {
  public:
   template <typename T>
-  void field(const char* key, T& value, const char*, std::initializer_list<const char*> = {}) {
+  void field(const char* key, T& value, const char*, const OptionField& = {}) {
     text += indent_ + key + ": " + value_text(value) + "\n";
   }
   template <typename S>
@@ -33,7 +33,7 @@ class Writer {
 class Help {
  public:
   template <typename T>
-  void field(const char* key, T& value, const char* help, std::initializer_list<const char*> = {}) {
+  void field(const char* key, T& value, const char* help, const OptionField& = {}) {
     text += fmt::format("  {:<32} [{}] {}", prefix_ + key, value_text(value), help);
     if constexpr (std::is_enum_v<T>) text += " (" + expected_text<T>() + ")";
     text += "\n";

@@ -10,8 +10,9 @@ namespace {
 class Visitor {
  public:
   template <typename T>
-  void field(const char* key, T& value, const char*, std::initializer_list<const char*> = {}) {
+  void field(const char* key, T& value, const char*, const OptionField& option = {}) {
     all.emplace_back(prefix_ + key, value_text(value));
+    if (option.of_rank) of_each_rank.push_back(prefix_ + key);
   }
   template <typename S>
   void section(const char* key, const char*, S& value) {
@@ -25,6 +26,7 @@ class Visitor {
     all.emplace_back(prefix_ + key, list_text(values));
   }
   std::vector<std::pair<std::string, std::string>> all;
+  std::vector<std::string> of_each_rank;
 
  private:
   std::string prefix_;
@@ -37,6 +39,13 @@ std::vector<std::pair<std::string, std::string>> key_values(const TrainConfig& c
   TrainConfig copy = config;  // visitors take fields by reference
   visit(visitor, copy);
   return visitor.all;
+}
+
+std::vector<std::string> keys_of_each_rank() {
+  Visitor visitor;
+  TrainConfig defaults;
+  visit(visitor, defaults);
+  return visitor.of_each_rank;
 }
 
 }  // namespace fsdp::config

@@ -12,4 +12,7 @@ namespace fsdp::config {
 // Every field by its dotted key, in the order of the file; the value as in the file.
 std::vector<std::pair<std::string, std::string>> key_values(const TrainConfig& config);
 
+// The keys in which ranks may differ.
+std::vector<std::string> keys_of_each_rank();
+
 }  // namespace fsdp::config

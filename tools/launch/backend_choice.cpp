@@ -95,7 +95,7 @@ std::unique_ptr<comm::Communicator> make_gpu_world(comm::Communicator& world,
 
 GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::string& backend,
                      bool share_gpus) {
-  FSDP_CHECK(backend.empty() || backend == "auto" || backend == "cpu" || backend == "cuda",
+  FSDP_CHECK(backend == "auto" || backend == "cpu" || backend == "cuda",
              "runtime.backend: expected auto, cpu or cuda, got \"{}\"", backend);
   if (backend == "cpu") return {};
   for (const RankGpus& each : ranks) {
@@ -110,11 +110,12 @@ GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::st
           .shared = any_shared(ranks, taken)};
 }
 
-void choose_products(const ProductOptions& options, GpuChoice& gpu) {
+void choose_products(const LaunchOptions& options, GpuChoice& gpu) {
   FSDP_CHECK(!options.tf32 || gpu.cuda, "runtime.tf32: only for GPUs, but the CPU computes");
-  FSDP_CHECK(options.choice.empty() || options.choice == "heuristic" || options.choice == "timed",
-             "runtime.matmul_choice: expected heuristic or timed, got \"{}\"", options.choice);
-  const bool timed = options.choice == "timed";
+  const std::string& choice = options.matmul_choice;
+  const bool timed = choice == "timed";
+  FSDP_CHECK(timed || choice == "heuristic",
+             "runtime.matmul_choice: expected heuristic or timed, got \"{}\"", choice);
   FSDP_CHECK(!timed || gpu.cuda,
              "runtime.matmul_choice: timed is only for GPUs, but the CPU computes");
   if (!gpu.cuda) return;
@@ -130,7 +131,7 @@ void check_products(const BackendOptions& options, const std::vector<DType>& com
 }
 
 void choose_attention(comm::Communicator& world, const std::string& attention, GpuChoice& gpu) {
-  const bool automatic = attention.empty() || attention == "auto";
+  const bool automatic = attention == "auto";
   FSDP_CHECK(automatic || attention == "cudnn" || attention == "own",
              "runtime.attention: expected auto, cudnn or own, got \"{}\"", attention);
   if (automatic) return;
@@ -147,7 +148,7 @@ void choose_attention(comm::Communicator& world, const std::string& attention, G
 
 TransportChoice choose_transport(comm::Communicator& world, const std::string& transport,
                                  const GpuChoice& gpu) {
-  const bool automatic = transport.empty() || transport == "auto";
+  const bool automatic = transport == "auto";
   FSDP_CHECK(automatic || transport == "nccl" || transport == "host",
              "runtime.gpu_transport: expected auto, nccl or host, got \"{}\"", transport);
   const bool wanted = transport == "nccl";
@@ -164,12 +165,13 @@ TransportChoice choose_transport(comm::Communicator& world, const std::string& t
   return {true, gpu.shared ? "NCCL lets ranks share a GPU, which is an experiment of its own" : ""};
 }
 
-void divide_multiprocessors(int nccl_ctas, const TransportChoice& transport, GpuChoice& gpu) {
-  if (nccl_ctas == 0) return;
+void divide_multiprocessors(int64_t per_collective, const TransportChoice& transport,
+                            GpuChoice& gpu) {
+  if (per_collective == 0) return;
   FSDP_CHECK(
       transport.nccl,
       "runtime.nccl_ctas: only for NCCL, but no collective uses NCCL here (runtime.gpu_transport)");
-  gpu.cuda->products_leave = kAtOnce * nccl_ctas;
+  gpu.cuda->products_leave = kAtOnce * static_cast<int>(per_collective);
 }
 
 std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, int first_of_host,

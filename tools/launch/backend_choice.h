@@ -12,6 +12,7 @@
 #include "comm/nccl_transport.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_devices.h"
+#include "tools/launch/launch_options.h"
 
 namespace fsdp::tools {
 
@@ -49,22 +50,17 @@ struct RankGpus {
 std::vector<RankGpus> gpus_of_ranks(comm::Communicator& world, int first_of_host,
                                     const std::string& backend);
 
-// `backend`: "auto" or empty, "cpu", "cuda". There are two errors, the same on every rank. Either
+// `backend`: "auto", "cpu", "cuda". There are two errors, the same on every rank. Either
 // `backend` is "cuda" and a rank has no GPU, or two ranks must take one GPU and may not share it.
 GpuChoice choose_gpu(const std::vector<RankGpus>& ranks, int rank, const std::string& backend,
                      bool share_gpus);
 
-// How a GPU multiplies matrices.
-struct ProductOptions {
-  bool tf32 = false;   // f32 operands may be rounded to TF32
-  std::string choice;  // of algorithms: "heuristic" (also empty), "timed"
-};
-// Error when one of these options is set and the CPU computes.
-void choose_products(const ProductOptions& options, GpuChoice& gpu);
+// How a GPU multiplies matrices. Error when an option for that is set and the CPU computes.
+void choose_products(const LaunchOptions& options, GpuChoice& gpu);
 // Error when TF32 is on and no computation is in f32, the only dtype to which TF32 applies.
 void check_products(const BackendOptions& options, const std::vector<DType>& computed);
 
-// Who computes attention. `attention`: "auto" or empty, "cudnn", "own". The same error on every
+// Who computes attention. `attention`: "auto", "cudnn", "own". The same error on every
 // rank: "cudnn" where the CPU computes, or where the library is missing. Collective.
 void choose_attention(comm::Communicator& world, const std::string& attention, GpuChoice& gpu);
 
@@ -72,17 +68,18 @@ struct TransportChoice {
   bool nccl = false;
   std::string note;  // why NCCL is not used, where that may surprise
 };
-// How GPUs talk to each other. `transport`: "auto" or empty (NCCL where several ranks have a GPU
+// How GPUs talk to each other. `transport`: "auto" (NCCL where several ranks have a GPU
 // each and all have the library), "nccl", "host". The same error on every rank: "nccl" without GPUs
 // or without the library. Collective.
 TransportChoice choose_transport(comm::Communicator& world, const std::string& transport,
                                  const GpuChoice& gpu);
 
-// Divides the multiprocessors of a GPU between collectives and matrix products. A collective gets
-// `nccl_ctas` of them. Two collectives may run at once (a gather and a reduction, in backward), so
-// products leave twice as many free. A product that used more would have to wait: its last part
-// could start only when a collective ends. 0: NCCL and cuBLASLt choose. The same error on every
-// rank: `nccl_ctas` is set and the collectives are not NCCL's.
-void divide_multiprocessors(int nccl_ctas, const TransportChoice& transport, GpuChoice& gpu);
+// Divides the multiprocessors of a GPU between collectives and matrix products. Two collectives may
+// run at once (a gather and a reduction, in backward), so products leave twice as many free as one
+// collective takes. A product that used more would have to wait: its last part could start only
+// when a collective ends. 0: NCCL and cuBLASLt choose. The same error on every rank: not 0, and the
+// collectives are not NCCL's.
+void divide_multiprocessors(int64_t per_collective, const TransportChoice& transport,
+                            GpuChoice& gpu);
 
 }  // namespace fsdp::tools

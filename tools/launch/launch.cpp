@@ -79,13 +79,13 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
       .ranks_on_host = static_cast<int>(std::count_if(
           all.begin(), all.end(), [&](const auto& other) { return other[0] == mine[0]; })),
       .bound_by_launcher = environment().bound};
-  const ThreadChoice choice = choose_threads(options.threads, sharing);
+  const ThreadChoice choice = choose_threads(static_cast<int>(options.threads), sharing);
   if (world.rank() == 0 && !choice.warning.empty()) print_line("warning: " + choice.warning);
   const std::vector<RankGpus> gpus = gpus_of_ranks(world, place.first_of_host, options.backend);
   GpuChoice gpu;
   agree(world, [&] {
     gpu = choose_gpu(gpus, world.rank(), options.backend, options.share_gpus);
-    choose_products(options.products, gpu);
+    choose_products(options, gpu);
     if (gpu.cuda) gpu.cuda->note = [](const std::string& text) { print_line("note: " + text); };
   });
   const TransportChoice transport = [&] {
@@ -109,7 +109,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
                          .rings = &rings};
   if (transport.nccl) {
     context.backend.nccl = comm::NcclOptions{.timeout = std::chrono::seconds(options.timeout_s),
-                                             .max_ctas = options.nccl_ctas,
+                                             .max_ctas = static_cast<int>(options.nccl_ctas),
                                              .failed = transport_failed};
   }
   return body(context);

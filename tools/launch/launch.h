@@ -14,7 +14,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,24 +21,10 @@
 #include "comm/communicator.h"
 #include "core/error.h"
 #include "tools/launch/backend_choice.h"
+#include "tools/launch/launch_options.h"
 #include "tools/launch/ring_dump.h"
 
 namespace fsdp::tools {
-
-struct LaunchOptions {
-  int local_ranks = 0;        // ranks as threads; 0: what the launcher says, or one
-  int threads = 0;            // for the kernels of a rank; 0: this process's cores / its ranks
-  std::string backend;        // "auto" (also empty), "cpu", "cuda": see backend_choice.h
-  bool share_gpus = false;    // several ranks may use one GPU
-  std::string gpu_transport;  // between GPUs: "auto" (also empty), "nccl", "host"
-  int nccl_ctas = 0;          // multiprocessors that a collective may take; 0: NCCL chooses
-  std::string attention;      // on a GPU: "auto" (also empty), "cudnn", "own"
-  ProductOptions products;    // of GPUs
-  int64_t timeout_s = 600;    // how long a rank waits for another one
-  bool shared_memory = true;  // between the processes of one host
-  std::vector<std::string> same_on_all;  // for check_same_settings() before the run begins
-  std::optional<int64_t> shared_memory_limit_mib;  // none: what the host has free
-};
 
 struct RankContext {
   comm::Communicator& world;

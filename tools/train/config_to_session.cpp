@@ -225,28 +225,17 @@ std::vector<comm::UnitOverride> unit_overrides(const config::FsdpSection& fsdp) 
 comm::FsdpOptions fsdp_options(const config::TrainConfig& config) {
   const config::TrainSection& train = config.train;
   const config::FsdpSection& c = config.fsdp;
-  return {.strategy = c.strategy,
-          .shard_size = to_int(c.shard_size),
-          .reshard_after_forward = c.reshard_after_forward,
-          .reshard_group_size = to_int(c.reshard_group_size),
-          .param_dtype = train.dtype,
-          .reduce_dtype = train.reduce_dtype.value_or(accumulation_dtype(train.dtype)),
-          .divide_factor = c.divide_factor,
-          .force_sum = c.force_sum,
-          .split_division = c.split_division,
-          .forward_prefetch = c.forward_prefetch ? to_int(c.prefetch_depth) : 0,
-          .backward_prefetch = c.backward_prefetch,
-          .units_in_flight = to_int(c.units_in_flight),
-          .separate_reduce = c.separate_reduce,
-          .release_arena = c.release_arena,
-          .accumulation = c.accumulation,
-          .micro_steps = to_int(train.micro_steps),
-          .absent_is_zero = c.absent_is_zero,
-          .fixed_order = c.fixed_order,
-          .rounding_seed = train.stochastic_rounding
-                               ? std::optional(static_cast<uint64_t>(train.seed))
-                               : std::nullopt,
-          .units = unit_overrides(c)};
+  comm::FsdpOptions out = c.options;
+  out.shard_size = to_int(c.shard_size);
+  out.reshard_group_size = to_int(c.reshard_group_size);
+  out.param_dtype = train.dtype;
+  out.reduce_dtype = train.reduce_dtype.value_or(accumulation_dtype(train.dtype));
+  out.forward_prefetch = c.forward_prefetch ? to_int(c.prefetch_depth) : 0;
+  out.units_in_flight = to_int(c.units_in_flight);
+  out.micro_steps = to_int(train.micro_steps);
+  if (train.stochastic_rounding) out.rounding_seed = static_cast<uint64_t>(train.seed);
+  out.units = unit_overrides(c);
+  return out;
 }
 
 optim::LossScalerOptions loss_scale_options(const config::TrainConfig& config, int ranks) {
@@ -385,18 +374,18 @@ std::vector<std::string> remarks(const config::TrainConfig& config,
         fmt::format("fsdp.reshard_group_size is {}, all ranks of a shard group: it has no effect",
                     c.reshard_group_size));
   }
-  if (c.accumulation == comm::Accumulation::kReduceScatterEach && shards == ranks) {
+  if (c.options.accumulation == comm::Accumulation::kReduceScatterEach && shards == ranks) {
     out.push_back("fsdp.accumulation: without replicas reduce_scatter_each is reduce_each");
   }
   return out;
 }
 
 void check_same_config(comm::Communicator& world, const config::TrainConfig& config) {
+  const std::vector<std::string> own = config::keys_of_each_rank();
   std::vector<std::string> lines;
   for (const auto& [key, value] : config::key_values(config)) {
-    const bool own = key == "runtime.threads" || key == "runtime.run_dir" ||
-                     key == "runtime.name" || key == "data.cache_dir";
-    lines.push_back(key + ": " + (own ? "" : value));
+    const bool differs = std::find(own.begin(), own.end(), key) != own.end();
+    lines.push_back(key + ": " + (differs ? "" : value));
   }
   check_same_settings(world, "configurations", lines);
 }

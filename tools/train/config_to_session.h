@@ -25,8 +25,7 @@ std::vector<std::string> remarks(const config::TrainConfig& config,
                                  std::optional<int64_t> sequences = std::nullopt);
 
 // AgreedError when ranks were started with different configurations: they would train different
-// models or wait for each other for ever. What may differ: runtime.threads, .run_dir, .name,
-// data.cache_dir. Collective.
+// models or wait for each other for ever. What may differ: config::keys_of_each_rank(). Collective.
 void check_same_config(comm::Communicator& world, const config::TrainConfig& config);
 
 // What --model NAME stands for, as a text of --set: a folder's path, or else the name of a preset.

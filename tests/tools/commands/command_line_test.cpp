@@ -99,7 +99,8 @@ TEST_CASE("command line: an option that there is not, and what was meant") {
         "train: unknown option --confg; the nearest option is --config (see fsdp train "
         "--help)");
   CHECK(message({"train", "--warmup", "5"}) ==
-        "train: unknown option --warmup; to set the key of this name: --set train.schedule.warmup=VALUE "
+        "train: unknown option --warmup; to set the key of this name: --set "
+        "train.schedule.warmup=VALUE "
         "(see fsdp train --help)");
   CHECK(message({"explain", "--train.micro-steps", "2"}) ==
         "explain: unknown option --train.micro-steps; to set the key of this name: --set "
@@ -114,6 +115,33 @@ TEST_CASE("command line: an option that there is not, and what was meant") {
   CHECK(message({"train", "-steps", "5"}) ==
         "train: unknown option -steps; the option is --steps (see fsdp train --help)");
   CHECK(message({"train", "5"}) == "train: unexpected argument \"5\" (see fsdp train --help)");
+}
+
+TEST_CASE("command line: an option whose value was forgotten") {
+  const auto message = [](std::vector<const char*> arguments) {
+    const CommandLine line = parse(std::move(arguments));
+    CHECK(line.status == 2);
+    CHECK(!line.command);
+    return line.message;
+  };
+  CHECK(message({"train", "--steps", "--data", "x"}) ==
+        "train: --steps needs a value, but --data follows (see fsdp train --help)");
+  CHECK(message({"train", "--config", "x", "--steps"}) ==
+        "train: --steps needs a value (see fsdp train --help)");
+  CHECK(message({"train", "--data", "--steps", "5"}) ==
+        "train: --data needs a value, but --steps follows (see fsdp train --help)");
+  CHECK(message({"train", "--set", "--lr=1"}) ==
+        "train: --set needs a value, but --lr=1 follows (see fsdp train --help)");
+  CHECK(message({"eval", "m", "--threads", "--data", "x"}) ==
+        "eval: --threads needs a value, but --data follows (see fsdp eval --help)");
+  CHECK(message({"bench", "step", "--batch", "--json"}) ==
+        "bench step: --batch needs a value, but --json follows (see fsdp bench step --help)");
+  // Options without a value, values with a dash, and a text that looks like an option.
+  CHECK(parse({"train", "--trace", "--steps", "5"}).command);
+  CHECK(parse({"train", "--steps", "-5"}).command);
+  CHECK(parse({"bench", "comm", "--min-busbw", "--json"}).command);
+  CHECK(parse({"generate", "m", "--prompt=--tokens", "--tokens", "4"}).command);
+  CHECK(parse({"generate", "m", "--prompt", "--no option"}).command);
 }
 
 TEST_CASE("command line: an unknown command is named, with the known ones") {

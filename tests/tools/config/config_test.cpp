@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "core/error.h"
+#include "tests/support/listed_options.h"
 #include "tests/support/temp_folder.h"
 #include "tools/config/config_fields.h"
 #include "tools/config/config_values.h"
@@ -14,11 +15,11 @@
 namespace fsdp::config {
 namespace {
 
-TrainConfig parse(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+TrainConfig parse(const std::string& yaml, const std::vector<Override>& overrides = {}) {
   return parse_config(yaml, "x.yaml", overrides);
 }
 
-std::string refusal(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+std::string refusal(const std::string& yaml, const std::vector<Override>& overrides = {}) {
   return test::error_of([&] { parse(yaml, overrides); });
 }
 
@@ -29,39 +30,15 @@ TEST_CASE("an empty file gives the defaults") {
   const TrainConfig c = parse("");
   CHECK(c.train.optimizer.beta2 == 0.95);
   CHECK(c.data.sequence_length == 256);
-  CHECK(c.fsdp.strategy == comm::Strategy::kFullShard);
+  CHECK(c.fsdp.options.strategy == comm::Strategy::kFullShard);
 }
 
 // Gives every field another value than its default, one that the ranges allow.
 struct Scramble {
-  void change(bool& v) { v = !v; }
-  void change(int64_t& v) { v += ++count; }
-  void change(double& v) { v = v / 3 + 1e-3 / ++count; }
-  void change(std::string& v) { v = "a \"b\"\n#\\ : é" + std::to_string(++count); }
-  void change(std::vector<std::string>& v) { v = {"x, y", "", "[z" + std::to_string(++count)}; }
-  void change(data::TextFormat& v) { v = data::TextFormat::kJsonl; }
-  void change(data::LastBatch& v) { v = data::LastBatch::kDropLast; }
-  void change(Decay& v) { v = Decay::kNone; }
-  void change(comm::Strategy& v) { v = comm::Strategy::kHybridShard; }
-  void change(comm::Accumulation& v) { v = comm::Accumulation::kReduceLast; }
-  void change(LossMean& v) { v = LossMean::kRanks; }
-  void change(LossScaling& v) { v = LossScaling::kFairseq; }
-  void change(RecomputeMode& v) { v = RecomputeMode::kSelective; }
-  void change(NormType& v) { v.power = std::numeric_limits<double>::infinity(); }
-  void change(Wrap& v) { v = Wrap::kNone; }
-  void change(comm::BackwardPrefetch& v) { v = comm::BackwardPrefetch::kPost; }
-  void change(DType& v) { v = DType::kBF16; }
-  void change(optim::ScheduleKind& v) { v = optim::ScheduleKind::kFairseqPolynomialDecay; }
-  void change(optim::OptimizerKind& v) { v = optim::OptimizerKind::kSgd; }
-  void change(optim::Ramp& v) { v = optim::Ramp::kOneMinusSqrt; }
   template <typename T>
-  void change(std::optional<T>& v) {
-    change(v.emplace());
-  }
-  template <typename T>
-  void field(const char*, T& value, const char*, std::initializer_list<const char*> = {}) {
+  void field(const char*, T& value, const char*, const OptionField& option = {}) {
     const std::string before = value_text(value);
-    change(value);
+    test::AnotherValue{option, ++count}.change(value);
     CHECK(value_text(value) != before);
   }
   template <typename S>
@@ -75,14 +52,6 @@ struct Scramble {
   int count = 0;
 };
 
-// What has a largest value or is one of a few.
-void keep_in_range(TrainConfig& c) {
-  c.train.optimizer = {};  // has a test of its own
-  c.train.loss_scale.growth = 3, c.runtime.nccl_ctas = 8;
-  c.runtime.backend = "cuda", c.runtime.attention = "own", c.runtime.gpu_transport = "host";
-  c.runtime.matmul_choice = "timed";
-}
-
 TEST_CASE("every field is written and read back") {
   TrainConfig changed;
   Scramble scramble;
@@ -92,7 +61,7 @@ TEST_CASE("every field is written and read back") {
   // Of the options that exclude each other, some have their defaults in each of these.
   changed.model.preset.clear();
   changed.lora.path.clear();
-  keep_in_range(changed);
+  changed.train.optimizer = {}, changed.train.loss_scale.growth = 3;
   const auto survives = [&](std::initializer_list<std::pair<const char*, const char*>> expected) {
     const std::string text = to_yaml(changed);
     CHECK(refusal(text) == "");
@@ -114,9 +83,9 @@ TEST_CASE("every field is written and read back") {
   changed.fsdp.wrap = Wrap::kSize;
   changed.fsdp.wrap_classes.clear();
   changed.fsdp.forward_prefetch = true;
-  changed.fsdp.reshard_after_forward.reset();
+  changed.fsdp.options.reshard_after_forward.reset();
   changed.sample.temperature = 0.25;
-  changed.runtime.shared_memory = true;
+  changed.runtime.launch.shared_memory = true;
   survives({{"train.schedule.power", "3"},
             {"train.schedule.zero_warmup", "4"},
             {"fsdp.prefetch_depth", fmt::format("{}", changed.fsdp.prefetch_depth).c_str()},
@@ -131,10 +100,10 @@ TEST_CASE("every field is written and read back") {
   changed.fsdp.min_num_params.reset();
   changed.fsdp.forward_prefetch = false;
   changed.fsdp.prefetch_depth = 1;
-  changed.fsdp.reshard_after_forward = false;
+  changed.fsdp.options.reshard_after_forward = false;
   changed.fsdp.reshard_group_size = 0;
-  changed.runtime.shared_memory = false;
-  changed.runtime.shared_memory_limit_mib.reset();
+  changed.runtime.launch.shared_memory = false;
+  changed.runtime.launch.shared_memory_limit_mib.reset();
   survives({{"train.schedule.warmup_shape", "1-sqrt"},
             {"train.schedule.cycles", "3"},
             {"fsdp.forward_prefetch", "false"},
@@ -165,7 +134,7 @@ TEST_CASE("LoRA: PEFT's names of keys, and values out of range") {
                        "lora.dropout: expected a number"));
 }
 
-void check_without_effect(const std::string& option, std::vector<std::string> others = {}) {
+void check_without_effect(const std::string& option, std::vector<Override> others = {}) {
   others.push_back(option);
   const std::string key = option.substr(0, option.find('=')), text = refusal("", others);
   CAPTURE(text);
@@ -209,8 +178,9 @@ TEST_CASE("options without effect are refused") {
 }
 
 TEST_CASE("optimizers: their options, and what is usual for each kind") {
-  const auto options = [](std::vector<std::string> overrides) {
-    for (std::string& text : overrides) text = "train.optimizer." + text;
+  const auto options = [](const std::vector<std::string>& keys) {
+    std::vector<Override> overrides;
+    for (const std::string& key : keys) overrides.emplace_back("train.optimizer." + key);
     return parse("", overrides).optimizer();
   };
   CHECK(options({}).kind == optim::OptimizerKind::kAdamW);
@@ -357,9 +327,9 @@ TEST_CASE("names of PyTorch, Hugging Face and accelerate") {
       "       backward_prefetch: BACKWARD_POST}\n"
       "train: {learning_rate: 1, dtype: bfloat16,\n"
       "        schedule: {name: constant_with_warmup}}");
-  CHECK(c.fsdp.strategy == comm::Strategy::kHybridShard);
+  CHECK(c.fsdp.options.strategy == comm::Strategy::kHybridShard);
   CHECK(c.fsdp.wrap == Wrap::kNone);
-  CHECK(c.fsdp.backward_prefetch == comm::BackwardPrefetch::kPost);
+  CHECK(c.fsdp.options.backward_prefetch == comm::BackwardPrefetch::kPost);
   CHECK(c.train.lr == 1);
   CHECK(c.train.dtype == DType::kBF16);
   CHECK(test::contains(to_yaml(c), "kind: constant\n"));
@@ -538,8 +508,8 @@ TEST_CASE("ranges of numbers") {
 }
 
 TEST_CASE("the schedule of a run ends with it unless it says otherwise") {
-  const std::vector<std::string> linear{"train.schedule.kind=linear", "train.steps=10",
-                                        "train.lr=1", "train.schedule.warmup=2"};
+  const std::vector<Override> linear{"train.schedule.kind=linear", "train.steps=10", "train.lr=1",
+                                     "train.schedule.warmup=2"};
   CHECK(parse("", linear).schedule().rate(1) == 0.5);
   CHECK(parse("", linear).schedule().rate(6) == 0.5);
   CHECK(parse("train: {schedule: {total: 18}}", linear).schedule().rate(6) == 0.75);

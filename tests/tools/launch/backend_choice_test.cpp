@@ -62,7 +62,7 @@ TEST_CASE("ranks that see one GPU between them need leave to share") {
         "a has 2 ranks and 1 GPUs; --share-gpus lets ranks share one");
   CHECK(choose_gpu(same, 1, "auto", true).shared);
   CHECK(error_of([&] {
-          choose_gpu(seeing({{"1 x"}, {"1 x"}, {"2 y", "3 z"}}), 0, "", false);
+          choose_gpu(seeing({{"1 x"}, {"1 x"}, {"2 y", "3 z"}}), 0, "auto", false);
         }) ==
         "ranks 0 and 1 on a see no two different GPUs that are free; --share-gpus lets ranks share "
         "one");
@@ -89,7 +89,7 @@ TEST_CASE("more ranks than GPUs need leave to share") {
 TEST_CASE("without a GPU everywhere the CPU computes, or it is an error") {
   std::vector<RankGpus> ranks = kTwoHosts;
   ranks[3] = {1, "b", "there is no NVIDIA GPU", {}};
-  const GpuChoice choice = choose_gpu(ranks, 0, "", false);
+  const GpuChoice choice = choose_gpu(ranks, 0, "auto", false);
   CHECK(!choice.cuda);
   CHECK(choice.note == (cuda::built() ? "the CPU computes: there is no NVIDIA GPU" : ""));
   CHECK(error_of([&] { choose_gpu(ranks, 0, "cuda", false); }) ==
@@ -139,11 +139,9 @@ TEST_CASE("attention is cuDNN's where that is there, and by name only on a GPU")
   using cuda::AttentionChoice;
   comm::run_local_ranks(2, [](comm::Communicator& world) {
     GpuChoice gpu = {.cuda = cuda::CudaOptions{}}, cpu;
-    for (const char* automatic : {"", "auto"}) {
-      choose_attention(world, automatic, gpu);
-      CHECK(gpu.cuda->attention == AttentionChoice::kAuto);
-      choose_attention(world, automatic, cpu);
-    }
+    choose_attention(world, "auto", gpu);
+    CHECK(gpu.cuda->attention == AttentionChoice::kAuto);
+    choose_attention(world, "auto", cpu);
     choose_attention(world, "own", gpu);
     CHECK(gpu.cuda->attention == AttentionChoice::kOwn);
     for (const char* name : {"own", "cudnn"}) {
@@ -182,16 +180,14 @@ TEST_CASE("TF32 is for products of f32 on a GPU") {
 
 TEST_CASE("algorithms of products are timed on a GPU alone") {
   GpuChoice gpu = {.cuda = cuda::CudaOptions{}}, cpu;
-  for (const char* first : {"", "heuristic"}) {
-    choose_products({.choice = first}, gpu);
-    CHECK(gpu.cuda->matmul_choices.empty());
-    choose_products({.choice = first}, cpu);
-  }
-  choose_products({.choice = "timed"}, gpu);
+  choose_products({}, gpu);
+  CHECK(gpu.cuda->matmul_choices.empty());
+  choose_products({.matmul_choice = "heuristic"}, cpu);
+  choose_products({.matmul_choice = "timed"}, gpu);
   CHECK(gpu.cuda->matmul_choices == ".cache/matmul");
-  CHECK(error_of([&] { choose_products({.choice = "timed"}, cpu); }) ==
+  CHECK(error_of([&] { choose_products({.matmul_choice = "timed"}, cpu); }) ==
         "runtime.matmul_choice: timed is only for GPUs, but the CPU computes");
-  CHECK(error_of([&] { choose_products({.choice = "fast"}, gpu); }) ==
+  CHECK(error_of([&] { choose_products({.matmul_choice = "fast"}, gpu); }) ==
         "runtime.matmul_choice: expected heuristic or timed, got \"fast\"");
 }
 

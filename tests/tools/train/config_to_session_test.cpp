@@ -7,7 +7,9 @@
 #include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
+#include "tests/support/listed_options.h"
 #include "tests/support/temp_folder.h"
+#include "tools/config/key_values.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -365,8 +367,7 @@ TEST_CASE("train setup: ranks with different configurations are told where they 
   const auto message_of = [](const std::string& key, const std::string& value) {
     std::vector<std::string> messages(3);
     comm::run_local_ranks(3, [&](comm::Communicator& world) {
-      std::vector<std::string> overrides = {"train.lr=0.5", "sample.tokens=1",
-                                            "sample.prompt=two\nlines"};
+      std::vector<config::Override> overrides = {"sample.tokens=1", "sample.prompt=two\nlines"};
       if (world.rank() == 2) overrides.push_back(key + "=" + value);
       const auto config = config::parse_config("", "", overrides);
       messages[static_cast<size_t>(world.rank())] =
@@ -377,13 +378,35 @@ TEST_CASE("train setup: ranks with different configurations are told where they 
     return messages[0];
   };
   CHECK(message_of("train.lr", "0.25") ==
-        "ranks have different configurations: train.lr: 0.5 on rank 0, 0.25 on rank 2");
+        "ranks have different configurations: train.lr: 0.0003 on rank 0, 0.25 on rank 2");
   CHECK(message_of("data.train", "b.txt") ==
         "ranks have different configurations: data.train: [] on rank 0, [\"b.txt\"] on rank 2");
   for (const char* own : {"runtime.run_dir", "runtime.name", "data.cache_dir"}) {
     CHECK(message_of(own, "x") == "");
   }
   CHECK(message_of("runtime.threads", "3") == "");
+}
+
+TEST_CASE("train setup: ranks compare every listed option, but for their own") {
+  std::vector<std::string> own;
+  for (const test::ListedOption& option : test::ListedOptions::all()) {
+    CAPTURE(option.key);
+    std::vector<std::string> messages(2);
+    comm::run_local_ranks(2, [&](comm::Communicator& world) {
+      const auto config = world.rank() == 0 ? config::TrainConfig() : option.changed;
+      messages[static_cast<size_t>(world.rank())] =
+          test::error_of([&] { check_same_config(world, config); });
+    });
+    CHECK(messages[0] == messages[1]);
+    if (option.field.of_rank) own.push_back(option.key);
+    const std::string expected =
+        fmt::format("ranks have different configurations: {}: ", option.key);
+    CHECK(messages[0].starts_with(option.field.of_rank ? "" : expected));
+    CHECK(messages[0].empty() == option.field.of_rank);
+  }
+  CHECK(own == std::vector<std::string>{"data.cache_dir", "runtime.threads", "runtime.name",
+                                        "runtime.run_dir"});
+  CHECK(own == config::keys_of_each_rank());
 }
 
 }  // namespace
