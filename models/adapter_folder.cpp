@@ -80,8 +80,8 @@ void read_blocks(const ConfigKeys& keys, const Json& json, LoraConfig& lora) {
 
 // In the order of the file: the first one that matches counts.
 template <typename Value>
-std::vector<std::pair<std::string, Value>> read_patterns(const ConfigKeys& keys,
-                                                         const OrderedJson& json, const char* key) {
+std::vector<std::pair<std::string, Value>> read_patterns(const ConfigKeys& keys, const Json& json,
+                                                         const char* key) {
   std::vector<std::pair<std::string, Value>> out;
   if (!keys.has(key)) return out;
   const ConfigKeys values = keys.object(key);
@@ -112,7 +112,7 @@ LoraConfig parse_adapter_config(const std::string& text, const std::string& wher
   if (!lora.targets.empty()) lora.target_pattern.clear();
   read_names(keys, json, "exclude_modules", lora.excluded, lora.excluded_pattern);
   read_blocks(keys, json, lora);
-  const OrderedJson ordered = OrderedJson::parse(text);
+  const Json ordered = Json::parse(text);
   lora.ranks = read_patterns<int64_t>(keys, ordered, "rank_pattern");
   lora.alphas = read_patterns<double>(keys, ordered, "alpha_pattern");
   refuse_unknown(keys, json);
@@ -123,50 +123,50 @@ LoraConfig parse_adapter_config(const std::string& text, const std::string& wher
 namespace {
 
 // As PEFT writes it: a whole number without a point.
-OrderedJson number(double value) {
+Json number(double value) {
   const bool is_whole = value < 0x1p53 && std::floor(value) == value;
-  return is_whole ? OrderedJson(static_cast<int64_t>(value)) : OrderedJson(value);
+  return is_whole ? Json(static_cast<int64_t>(value)) : Json(value);
 }
 
 template <typename List>
-OrderedJson list_or_null(const List& list) {
-  return list.empty() ? OrderedJson(nullptr) : OrderedJson(list);
+Json list_or_null(const List& list) {
+  return list.empty() ? Json(nullptr) : Json(list);
 }
 
-OrderedJson names_json(const std::vector<std::string>& names, const std::string& pattern) {
-  return pattern.empty() ? list_or_null(names) : OrderedJson(pattern);
+Json names_json(const std::vector<std::string>& names, const std::string& pattern) {
+  return pattern.empty() ? list_or_null(names) : Json(pattern);
 }
 
 }  // namespace
 
 std::string adapter_config_json(const ModelConfig& model, const LoraConfig& lora) {
-  OrderedJson targets = names_json(lora.targets, lora.target_pattern);
+  Json targets = names_json(lora.targets, lora.target_pattern);
   if (lora.targets == std::vector<std::string>{"all-linear"}) targets = "all-linear";
-  OrderedJson ranks = OrderedJson::object(), alphas = OrderedJson::object();
+  Json ranks = Json::object(), alphas = Json::object();
   for (const auto& [name, r] : lora.ranks) ranks[name] = r;
   for (const auto& [name, alpha] : lora.alphas) alphas[name] = number(alpha);
-  const OrderedJson json = {{"alpha_pattern", alphas},
-                            {"auto_mapping", nullptr},
-                            {"base_model_name_or_path", lora.base},
-                            {"bias", "none"},
-                            {"exclude_modules", names_json(lora.excluded, lora.excluded_pattern)},
-                            {"fan_in_fan_out", model.weight_layout == ops::WeightLayout::kInOut},
-                            {"inference_mode", true},
-                            {"init_lora_weights", true},
-                            {"layers_pattern", list_or_null(lora.block_names)},
-                            {"layers_to_transform", list_or_null(lora.blocks)},
-                            {"lora_alpha", number(lora.alpha)},
-                            {"lora_dropout", lora.dropout},
-                            {"modules_to_save", nullptr},
-                            {"peft_type", "LORA"},
-                            {"r", lora.r},
-                            {"rank_pattern", ranks},
-                            {"revision", nullptr},
-                            {"target_modules", targets},
-                            {"task_type", "CAUSAL_LM"},
-                            {"use_dora", false},
-                            {"use_rslora", lora.rank_stabilised}};
-  return json.dump(2) + "\n";
+  const Json json = {{"alpha_pattern", alphas},
+                     {"auto_mapping", nullptr},
+                     {"base_model_name_or_path", lora.base},
+                     {"bias", "none"},
+                     {"exclude_modules", names_json(lora.excluded, lora.excluded_pattern)},
+                     {"fan_in_fan_out", model.weight_layout == ops::WeightLayout::kInOut},
+                     {"inference_mode", true},
+                     {"init_lora_weights", true},
+                     {"layers_pattern", list_or_null(lora.block_names)},
+                     {"layers_to_transform", list_or_null(lora.blocks)},
+                     {"lora_alpha", number(lora.alpha)},
+                     {"lora_dropout", lora.dropout},
+                     {"modules_to_save", nullptr},
+                     {"peft_type", "LORA"},
+                     {"r", lora.r},
+                     {"rank_pattern", ranks},
+                     {"revision", nullptr},
+                     {"target_modules", targets},
+                     {"task_type", "CAUSAL_LM"},
+                     {"use_dora", false},
+                     {"use_rslora", lora.rank_stabilised}};
+  return json.dump({.indent = 2}) + "\n";
 }
 
 std::string adapter_base(const fs::path& folder) {

@@ -77,9 +77,9 @@ std::string torch_name(DType dtype) {
 namespace {
 
 // Everything but the dtype.
-OrderedJson keys_of(const ModelConfig& config) {
-  const auto token = [](int64_t id) { return id < 0 ? OrderedJson(nullptr) : OrderedJson(id); };
-  OrderedJson json = {{"architectures", {config.model_class}}, {"model_type", config.family}};
+Json keys_of(const ModelConfig& config) {
+  const auto token = [](int64_t id) { return id < 0 ? Json(nullptr) : Json(id); };
+  Json json = {{"architectures", {config.model_class}}, {"model_type", config.family}};
   json.update(family_of(config.family).write(config));
   json["initializer_range"] = config.initializer_range;
   json["tie_word_embeddings"] = config.tied_head;
@@ -93,18 +93,18 @@ constexpr const char* kDtypeKeys[] = {"dtype", "torch_dtype"};  // now; before t
 }  // namespace
 
 std::string config_json(const ModelConfig& config, const std::string& dtype) {
-  OrderedJson json = keys_of(config);
+  Json json = keys_of(config);
   for (const char* key : kDtypeKeys) json[key] = dtype;
-  return json.dump(2) + "\n";
+  return json.dump({.indent = 2}) + "\n";
 }
 
 std::string updated_config_json(const ModelConfig& config, const std::string& dtype,
                                 const std::string& source) {
   const std::string text = read_file(source);
   const ModelConfig before = parse_config(text, source);
-  const OrderedJson original = OrderedJson::parse(text);
-  OrderedJson json = original;
-  const OrderedJson old_keys = keys_of(before), new_keys = keys_of(config);
+  const Json original = Json::parse(text);
+  Json json = original;
+  const Json old_keys = keys_of(before), new_keys = keys_of(config);
   for (const auto& [key, value] : new_keys.items()) {
     if (!old_keys.contains(key) || old_keys[key] != value) json[key] = value;
   }
@@ -113,7 +113,7 @@ std::string updated_config_json(const ModelConfig& config, const std::string& dt
     if (!dtype.empty() && (json.contains(key) || key == kDtypeKeys[0])) json[key] = dtype;
   }
   if (json == original) return text;
-  const std::string out = json.dump(2) + "\n";
+  const std::string out = json.dump({.indent = 2}) + "\n";
   FSDP_CHECK(keys_of(parse_config(out, source)) == new_keys,
              "{}: its keys cannot say what the model has become", source);
   return out;

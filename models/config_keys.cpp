@@ -234,11 +234,11 @@ double norm_epsilon_of(const ConfigKeys& keys, const char* key, double otherwise
   return value;
 }
 
-OrderedJson rope_scaling_json(const RopeConfig& rope) {
+Json rope_scaling_json(const RopeConfig& rope) {
   using Scaling = RopeConfig::Scaling;
   if (rope.scaling == Scaling::kNone) return nullptr;
-  OrderedJson json = {{"rope_type", rope.scaling == Scaling::kLinear ? "linear" : "llama3"},
-                      {"factor", rope.factor}};
+  Json json = {{"rope_type", rope.scaling == Scaling::kLinear ? "linear" : "llama3"},
+               {"factor", rope.factor}};
   if (rope.scaling == Scaling::kLlama3) {
     json["low_freq_factor"] = rope.low_frequency_factor;
     json["high_freq_factor"] = rope.high_frequency_factor;

@@ -106,6 +106,6 @@ struct RopeKeys {
   bool type_wins = true;
 };
 RopeConfig read_rope(const ConfigKeys& keys, const RopeKeys& names = {});
-OrderedJson rope_scaling_json(const RopeConfig& rope);
+Json rope_scaling_json(const RopeConfig& rope);
 
 }  // namespace fsdp::models

@@ -38,7 +38,7 @@ struct Family {
   std::string_view name;  // Hugging Face's model_type
   ModelConfig (*defaults)();
   void (*read)(const ConfigKeys& keys, ModelConfig& config);  // its own keys, over the defaults
-  OrderedJson (*write)(const ModelConfig& config);
+  Json (*write)(const ModelConfig& config);
   NameTable names;
   std::span<const Preset> presets;
   std::span<const IgnoredKey> ignored = {};  // of its config.json, besides ignored_config_keys()

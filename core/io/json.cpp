@@ -162,12 +162,12 @@ struct JsonText {
   }
 };
 
-std::string Json::dump(int indent, char fill, bool ascii, error_handler_t errors) const {
+std::string Json::dump(const DumpOptions& options) const {
   using Handler = nl::ordered_json::error_handler_t;
   try {
     return std::visit(JsonText(), value_)
-        .dump(indent, fill, ascii,
-              errors == error_handler_t::strict ? Handler::strict : Handler::replace);
+        .dump(options.indent, ' ', options.ascii,
+              options.replace ? Handler::replace : Handler::strict);
   } catch (const nl::json::exception& error) {
     throw JsonError(reason_of(error));
   }
@@ -175,7 +175,7 @@ std::string Json::dump(int indent, char fill, bool ascii, error_handler_t errors
 
 void write_json_file(const std::filesystem::path& path, const Json& value) {
   // Text that a model generated may end within a character: such bytes become U+FFFD.
-  write_file_atomically(path, value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file_atomically(path, value.dump({.indent = 2, .replace = true}) + "\n");
 }
 
 }  // namespace fsdp

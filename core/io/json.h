@@ -26,14 +26,19 @@ class JsonError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// How a value becomes text.
+struct DumpOptions {
+  int indent = -1;       // by so many spaces; -1: all in one line
+  bool ascii = false;    // other characters as \uXXXX
+  bool replace = false;  // bytes that are not UTF-8 become U+FFFD, not an error
+};
+
 // Null, true or false, a number, a string, an array, or an object whose keys keep the order in
 // which they were set; parse_json() sorts them.
 class Json {
  public:
   struct Member;  // of an object: name, value
   using Array = std::vector<Json>;
-  using exception = JsonError;
-  enum class error_handler_t { strict, replace };  // replace: bytes that are not UTF-8 by U+FFFD
 
   Json();
   Json(std::nullptr_t);
@@ -156,9 +161,8 @@ class Json {
   Iterator<Json> begin() { return {this, 0}; }
   Iterator<Json> end() { return {this, is_structured() ? size() : 0}; }
 
-  // In one line, or indented. Throws JsonError for a string that is not UTF-8.
-  std::string dump(int indent = -1, char fill = ' ', bool ascii = false,
-                   error_handler_t errors = error_handler_t::strict) const;
+  // Throws JsonError for a string that is not UTF-8, where it does not replace its bytes.
+  std::string dump(const DumpOptions& options = {}) const;
 
   // Numbers by their value, objects whatever their order.
   friend bool operator==(const Json& a, const Json& b) { return a.equals(b); }
@@ -195,8 +199,6 @@ struct Json::Member {
   std::string name;
   Json value;
 };
-
-using OrderedJson = Json;  // for writing: the order of its keys is meant
 
 // Refuses invalid UTF-8, trailing text, duplicate keys and more than 64 levels. `source` names the
 // text in errors: "config.json:3: malformed JSON: ...".

@@ -43,11 +43,11 @@ size_t bytes_of(const SafetensorsSpec& spec) {
 
 std::string header(const std::vector<SafetensorsSpec>& tensors, const std::vector<size_t>& sizes,
                    const std::map<std::string, std::string>& metadata) {
-  OrderedJson out = OrderedJson::object();
+  Json out = Json::object();
   if (!metadata.empty()) out["__metadata__"] = metadata;
   size_t begin = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    OrderedJson& entry = out[tensors[i].name];
+    Json& entry = out[tensors[i].name];
     entry["dtype"] = written(tensors[i].dtype).name;
     entry["shape"] = tensors[i].shape;
     entry["data_offsets"] = {begin, begin + sizes[i]};
@@ -56,7 +56,7 @@ std::string header(const std::vector<SafetensorsSpec>& tensors, const std::vecto
   std::string text;
   try {
     text = out.dump();
-  } catch (const Json::exception& error) {
+  } catch (const JsonError& error) {
     fail("[safetensors] a name is not UTF-8: {}", error.what());
   }
   text.append((8 - text.size() % 8) % 8, ' ');  // so that the data is aligned

@@ -118,15 +118,15 @@ ShardIndex parse_shard_index(std::string_view text, const std::string& where) {
 }
 
 std::string shard_index_json(const ShardIndex& index) {
-  OrderedJson tensors = OrderedJson::object();
+  Json tensors = Json::object();
   for (const auto& [name, entry] : index.tensors) {
-    OrderedJson pieces = OrderedJson::array();
+    Json pieces = Json::array();
     for (const SafetensorsFolder::Piece& p : entry.pieces) {
       pieces.push_back({p.file, p.first, p.count});
     }
     tensors[name] = {{"dtype", entry.dtype}, {"shape", entry.shape}, {"pieces", pieces}};
   }
-  const OrderedJson all = {
+  const Json all = {
       {"format", kFormat}, {"version", kVersion}, {"files", index.files}, {"tensors", tensors}};
   return all.dump() + "\n";
 }

@@ -39,7 +39,7 @@ void read(const ConfigKeys& keys, ModelConfig& c) {
   c.normed_residual = keys.get_or<bool>("apply_residual_connection_post_layernorm", false);
 }
 
-OrderedJson write(const ModelConfig& c) {
+Json write(const ModelConfig& c) {
   return {{"vocab_size", c.vocabulary},
           {"hidden_size", c.hidden},
           {"n_layer", c.layers},

@@ -58,7 +58,7 @@ void read(const ConfigKeys& keys, ModelConfig& c) {
                      "true");
 }
 
-OrderedJson write(const ModelConfig& c) {
+Json write(const ModelConfig& c) {
   return {{"vocab_size", c.vocabulary},
           {"decoder_embed_dim", c.hidden},
           {"decoder_layers", c.layers},

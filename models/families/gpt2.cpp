@@ -38,7 +38,7 @@ void read(const ConfigKeys& keys, ModelConfig& c) {
   c.scores_by_layer = keys.get_or<bool>("scale_attn_by_inverse_layer_idx", false);
 }
 
-OrderedJson write(const ModelConfig& c) {
+Json write(const ModelConfig& c) {
   return {{"vocab_size", c.vocabulary},
           {"n_positions", c.max_positions},
           {"n_embd", c.hidden},

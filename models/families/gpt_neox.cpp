@@ -31,8 +31,8 @@ RopeConfig read_neox_rope(const ConfigKeys& keys) {
       keys, {.theta = "rotary_emb_base", .fraction = "rotary_pct", .default_fraction = 0.25});
   const auto refuse = [&](const char* own, const char* common, double value) {
     const bool same = keys.get_or<double>(common, value) == value;
-    FSDP_CHECK(same || keys.has(own),
-               "{}: {}: transformers ignores it for GPT-NeoX: set {}", keys.where(), common, own);
+    FSDP_CHECK(same || keys.has(own), "{}: {}: transformers ignores it for GPT-NeoX: set {}",
+               keys.where(), common, own);
   };
   refuse("rotary_emb_base", "rope_theta", rope.theta);
   refuse("rotary_pct", "partial_rotary_factor", rope.fraction);
@@ -56,7 +56,7 @@ void read(const ConfigKeys& keys, ModelConfig& c) {
   c.rope = read_neox_rope(keys);
 }
 
-OrderedJson write(const ModelConfig& c) {
+Json write(const ModelConfig& c) {
   return {{"vocab_size", c.vocabulary},
           {"hidden_size", c.hidden},
           {"intermediate_size", c.ffn},

@@ -139,7 +139,7 @@ void read_qwen2(const ConfigKeys& keys, ModelConfig& c) {
   c.window = read_window(keys);
 }
 
-OrderedJson write_common(const ModelConfig& c) {
+Json write_common(const ModelConfig& c) {
   return {{"vocab_size", c.vocabulary},
           {"hidden_size", c.hidden},
           {"intermediate_size", c.ffn},
@@ -153,24 +153,24 @@ OrderedJson write_common(const ModelConfig& c) {
           {"attention_dropout", c.attention_dropout},
           {"rope_theta", c.rope.theta},
           {"rope_scaling", rope_scaling_json(c.rope)},
-          {"pad_token_id", c.padding_row < 0 ? OrderedJson(nullptr) : OrderedJson(c.padding_row)}};
+          {"pad_token_id", c.padding_row < 0 ? Json(nullptr) : Json(c.padding_row)}};
 }
 
-OrderedJson write_llama(const ModelConfig& c) {
-  OrderedJson json = write_common(c);
+Json write_llama(const ModelConfig& c) {
+  Json json = write_common(c);
   json["attention_bias"] = c.qkv_bias;
   json["mlp_bias"] = c.mlp_bias;
   return json;
 }
 
-OrderedJson write_mistral(const ModelConfig& c) {
-  OrderedJson json = write_common(c);
-  json["sliding_window"] = c.window > 0 ? OrderedJson(c.window) : OrderedJson(nullptr);
+Json write_mistral(const ModelConfig& c) {
+  Json json = write_common(c);
+  json["sliding_window"] = c.window > 0 ? Json(c.window) : Json(nullptr);
   return json;
 }
 
-OrderedJson write_qwen2(const ModelConfig& c) {
-  OrderedJson json = write_common(c);
+Json write_qwen2(const ModelConfig& c) {
+  Json json = write_common(c);
   json["use_sliding_window"] = c.window > 0;
   if (c.window > 0) {
     json["sliding_window"] = c.window;

@@ -42,17 +42,17 @@ void read(const ConfigKeys& keys, ModelConfig& c) {
   keys.refuse_unless(!keys.get_or<bool>("norm_first", false), "norm_first", "true");
 }
 
-OrderedJson write(const ModelConfig& c) {
-  OrderedJson json = {{"vocab_size", c.vocabulary},
-                      {"hidden_size", c.hidden},
-                      {"num_layers", c.layers},
-                      {"num_heads", c.heads},
-                      {"dim_feedforward", c.ffn},
-                      {"seq_length", c.max_positions},
-                      {"activation", activation_name(c.activation)},
-                      {"layer_norm_eps", c.norm_epsilon},
-                      {"dropout", c.residual_dropout},
-                      {"norm_first", false}};
+Json write(const ModelConfig& c) {
+  Json json = {{"vocab_size", c.vocabulary},
+               {"hidden_size", c.hidden},
+               {"num_layers", c.layers},
+               {"num_heads", c.heads},
+               {"dim_feedforward", c.ffn},
+               {"seq_length", c.max_positions},
+               {"activation", activation_name(c.activation)},
+               {"layer_norm_eps", c.norm_epsilon},
+               {"dropout", c.residual_dropout},
+               {"norm_first", false}};
   if (!c.shifted_labels) json["shift_labels"] = false;
   return json;
 }

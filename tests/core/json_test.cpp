@@ -53,7 +53,7 @@ TEST_CASE("more than 64 levels are refused, however they are closed") {
 
 TEST_CASE("written files keep the order of keys and are valid UTF-8 whatever the text") {
   test::TempFolder folder;
-  OrderedJson value;
+  Json value;
   value["z"] = 1;
   value["a"] = "cut \xe6\x97";
   write_json_file(folder / "x.json", value);

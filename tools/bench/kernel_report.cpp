@@ -47,11 +47,9 @@ std::string known(const std::optional<double>& value, const char* unit) {
   return value ? fmt::format(", {:.0f} {}", *value, unit) : "";
 }
 
-OrderedJson or_null(const std::optional<double>& value) {
-  return value ? OrderedJson(*value) : OrderedJson(nullptr);
-}
+Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
-OrderedJson head_json(const KernelReport& report) {
+Json head_json(const KernelReport& report) {
   const DeviceReport& device = report.device;
   return {{"device", device.name},
           {"backend", device.backend},
@@ -70,31 +68,31 @@ OrderedJson head_json(const KernelReport& report) {
           {"product_flops_per_s", report.bench.rates.product_flops_per_s}};
 }
 
-OrderedJson kernel_json(const KernelReport& report, const KernelResult& kernel) {
+Json kernel_json(const KernelReport& report, const KernelResult& kernel) {
   const Figures f = figures(kernel, report.bench.rates);
-  OrderedJson row = {{"kernel", kernel.name},
-                     {"extents", kernel.shape},
-                     {"calls", kernel.calls},
-                     {"input_sets", kernel.input_sets},
-                     {"us_least", kernel.seconds.least * 1e6},
-                     {"us_lower_quartile", kernel.seconds.lower_quartile * 1e6},
-                     {"us_median", kernel.seconds.median * 1e6},
-                     {"us_upper_quartile", kernel.seconds.upper_quartile * 1e6},
-                     {"bytes", kernel.cost.bytes},
-                     {"flops", kernel.cost.flops},
-                     {"bytes_per_s", kernel.bytes_per_s()},
-                     {"flops_per_s", kernel.flops_per_s()},
-                     {"percent_of_copy", f.percent_of_copy},
-                     {"percent_of_product", f.percent_of_product}};
+  Json row = {{"kernel", kernel.name},
+              {"extents", kernel.shape},
+              {"calls", kernel.calls},
+              {"input_sets", kernel.input_sets},
+              {"us_least", kernel.seconds.least * 1e6},
+              {"us_lower_quartile", kernel.seconds.lower_quartile * 1e6},
+              {"us_median", kernel.seconds.median * 1e6},
+              {"us_upper_quartile", kernel.seconds.upper_quartile * 1e6},
+              {"bytes", kernel.cost.bytes},
+              {"flops", kernel.cost.flops},
+              {"bytes_per_s", kernel.bytes_per_s()},
+              {"flops_per_s", kernel.flops_per_s()},
+              {"percent_of_copy", f.percent_of_copy},
+              {"percent_of_product", f.percent_of_product}};
   const bool bar = has_bar(report, kernel);
-  row["bar_percent_of_copy"] = bar ? OrderedJson(kernel.bar.percent_of_copy) : OrderedJson(nullptr);
-  row["bar_tflops"] = bar ? OrderedJson(kernel.bar.tflops) : OrderedJson(nullptr);
-  row["bar_met"] = bar ? OrderedJson(meets_bar(kernel, f)) : OrderedJson(nullptr);
+  row["bar_percent_of_copy"] = bar ? Json(kernel.bar.percent_of_copy) : Json(nullptr);
+  row["bar_tflops"] = bar ? Json(kernel.bar.tflops) : Json(nullptr);
+  row["bar_met"] = bar ? Json(meets_bar(kernel, f)) : Json(nullptr);
   return row;
 }
 
 // A value of a CSV line (RFC 4180): text in quotes, nothing for null.
-std::string csv_value(const OrderedJson& value) {
+std::string csv_value(const Json& value) {
   if (value.is_null()) return "";
   if (!value.is_string()) return value.dump();
   std::string quoted = "\"";
@@ -141,18 +139,18 @@ std::string format_kernels(const KernelReport& report) {
 }
 
 std::string kernels_json(const KernelReport& report) {
-  OrderedJson out = head_json(report);
-  out["kernels"] = OrderedJson::array();
+  Json out = head_json(report);
+  out["kernels"] = Json::array();
   for (const KernelResult& kernel : report.bench.kernels) {
     out["kernels"].push_back(kernel_json(report, kernel));
   }
-  return out.dump(1) + "\n";
+  return out.dump({.indent = 1}) + "\n";
 }
 
 std::string kernels_csv(const KernelReport& report) {
   std::string out;
   for (const KernelResult& kernel : report.bench.kernels) {
-    OrderedJson row = kernel_json(report, kernel);
+    Json row = kernel_json(report, kernel);
     row.update(head_json(report));
     std::string names, values;
     for (const auto& [name, value] : row.items()) {

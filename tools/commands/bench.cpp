@@ -121,42 +121,42 @@ void print_text(const StepCommandOptions& options, const RankContext& rank, cons
 void print_json(const StepCommandOptions& options, const RankContext& rank, const StepBench& bench,
                 const StepCost& cost) {
   const Figures f = figures(options, bench);
-  OrderedJson peaks = OrderedJson::object(), at_peak = OrderedJson::object();
+  Json peaks = Json::object(), at_peak = Json::object();
   for (size_t i = 0; i < kMemoryCategories; ++i) {
     const std::string category(name_of(static_cast<MemoryCategory>(i)));
     peaks[category] = bench.memory.peak[i];
     at_peak[category] = bench.memory.at_peak[i];
   }
-  OrderedJson out = {{"model", options.preset},
-                     {"parameters", options.step.model.parameter_count()},
-                     {"dtype", options.dtype},
-                     {"batch", options.step.batch},
-                     {"batch_per_rank", options.step.batch / rank.world.size()},
-                     {"seq", options.step.length},
-                     {"world", rank.world.size()},
-                     {"strategy", rank.world.size() == 1 ? "single" : options.strategy},
-                     {"threads", rank.threads},
-                     {"steps", bench.step_ms.size()},
-                     {"ms_min", f.fastest_ms},
-                     {"ms_median", f.median_ms},
-                     {"tokens_per_s", f.tokens_per_s},
-                     {"speed_of_light_ms", f.light.step_ms()},
-                     {"percent_of_speed_of_light", f.percent},
-                     {"speed_of_light_ms_median", f.median_light.step_ms()},
-                     {"percent_of_speed_of_light_median", f.median_percent},
-                     {"product_flops", f.light.flops},
-                     {"product_flops_per_s", f.light.flops_per_s},
-                     {"pass_bytes", f.light.pass_bytes},
-                     {"copy_bytes_per_s", f.light.copy_bytes_per_s},
-                     {"peak_bytes", bench.memory.total_peak},
-                     {"peak_bytes_by_category", peaks},
-                     {"bytes_by_category_at_total_peak", at_peak},
-                     {"process_peak_bytes", bench.process_ledger_peak},
-                     {"rss_growth_bytes", bench.resident_growth},
-                     {"loss", bench.values.loss},
-                     {"grad_norm", bench.values.grad_norm}};
+  Json out = {{"model", options.preset},
+              {"parameters", options.step.model.parameter_count()},
+              {"dtype", options.dtype},
+              {"batch", options.step.batch},
+              {"batch_per_rank", options.step.batch / rank.world.size()},
+              {"seq", options.step.length},
+              {"world", rank.world.size()},
+              {"strategy", rank.world.size() == 1 ? "single" : options.strategy},
+              {"threads", rank.threads},
+              {"steps", bench.step_ms.size()},
+              {"ms_min", f.fastest_ms},
+              {"ms_median", f.median_ms},
+              {"tokens_per_s", f.tokens_per_s},
+              {"speed_of_light_ms", f.light.step_ms()},
+              {"percent_of_speed_of_light", f.percent},
+              {"speed_of_light_ms_median", f.median_light.step_ms()},
+              {"percent_of_speed_of_light_median", f.median_percent},
+              {"product_flops", f.light.flops},
+              {"product_flops_per_s", f.light.flops_per_s},
+              {"pass_bytes", f.light.pass_bytes},
+              {"copy_bytes_per_s", f.light.copy_bytes_per_s},
+              {"peak_bytes", bench.memory.total_peak},
+              {"peak_bytes_by_category", peaks},
+              {"bytes_by_category_at_total_peak", at_peak},
+              {"process_peak_bytes", bench.process_ledger_peak},
+              {"rss_growth_bytes", bench.resident_growth},
+              {"loss", bench.values.loss},
+              {"grad_norm", bench.values.grad_norm}};
   if (options.kernels) {
-    out["kernels"] = OrderedJson::array();
+    out["kernels"] = Json::array();
     for (const auto& [key, total] : kernel_totals(bench, cost)) {
       out["kernels"].push_back({{"stream", key.first},
                                 {"kernel", key.second},

@@ -61,19 +61,19 @@ void print_result(const CommOptions& options, const std::string& transport,
   const std::string_view op = op_name(what);
   const std::string_view buffer = what.registered ? "communicator" : "plain";
   if (options.json) {
-    const OrderedJson line = {{"collective", comm::name_of(what.collective)},
-                              {"op", op},
-                              {"dtype", name_of(what.dtype)},
-                              {"buffer", buffer},
-                              {"transport", transport},
-                              {"ranks", result.ranks},
-                              {"bytes", what.bytes},
-                              {"us_least", result.seconds.least * 1e6},
-                              {"us_median", result.seconds.median * 1e6},
-                              {"us_upper_quartile", result.seconds.upper_quartile * 1e6},
-                              {"algbw_gb_per_s", result.algbw() * 1e-9},
-                              {"busbw_gb_per_s", result.busbw() * 1e-9},
-                              {"wrong", result.wrong}};
+    const Json line = {{"collective", comm::name_of(what.collective)},
+                       {"op", op},
+                       {"dtype", name_of(what.dtype)},
+                       {"buffer", buffer},
+                       {"transport", transport},
+                       {"ranks", result.ranks},
+                       {"bytes", what.bytes},
+                       {"us_least", result.seconds.least * 1e6},
+                       {"us_median", result.seconds.median * 1e6},
+                       {"us_upper_quartile", result.seconds.upper_quartile * 1e6},
+                       {"algbw_gb_per_s", result.algbw() * 1e-9},
+                       {"busbw_gb_per_s", result.busbw() * 1e-9},
+                       {"wrong", result.wrong}};
     fmt::print("{}\n", line.dump());
   } else {
     fmt::print("{:<16}{:>9}{:>7}{:>13}{:>14}{:>12.1f}{:>7.0f} %{:>14.3f}{:>14.3f}{:>8}\n",

@@ -46,12 +46,12 @@ void print_setting(const ShardingSetting& setting, const ShardingOptions& option
   const double tokens = bench.tokens_per_s(options.step);
   const size_t activations = bench.memory.peak[static_cast<size_t>(kActivation)];
   if (options.json) {
-    const OrderedJson line = {{"setting", setting.name},
-                              {"ms_min", ms},
-                              {"tokens_per_s", tokens},
-                              {"exposed_ms", exposed_ms(bench)},
-                              {"peak_bytes", bench.memory.total_peak},
-                              {"activation_peak_bytes", activations}};
+    const Json line = {{"setting", setting.name},
+                       {"ms_min", ms},
+                       {"tokens_per_s", tokens},
+                       {"exposed_ms", exposed_ms(bench)},
+                       {"peak_bytes", bench.memory.total_peak},
+                       {"activation_peak_bytes", activations}};
     fmt::print("{}\n", line.dump());
     return;
   }

@@ -171,21 +171,21 @@ void Evaluation::print_text(const Figures& figures) const {
 }
 
 void Evaluation::print_json(const Figures& figures) const {
-  const OrderedJson out = {{"loss", figures.loss.mean()},
-                           {"perplexity", figures.perplexity()},
-                           {"bits_per_token", figures.bits_per_token()},
-                           {"bits_per_byte", figures.bits_per_byte()},
-                           {"predicted_tokens", figures.loss.tokens},
-                           {"tokens", figures.tokens},
-                           {"bytes", figures.bytes},
-                           {"sequences", figures.sequences},
-                           {"sequence_length", text_.length},
-                           {"stride", text_.stride},
-                           {"tokenizer", tokenizer_name_},
-                           {"dtype", options_.model.dtype},
-                           {"ranks", rank_.world.size()},
-                           {"seconds", figures.seconds}};
-  fmt::print("{}\n", out.dump(2));
+  const Json out = {{"loss", figures.loss.mean()},
+                    {"perplexity", figures.perplexity()},
+                    {"bits_per_token", figures.bits_per_token()},
+                    {"bits_per_byte", figures.bits_per_byte()},
+                    {"predicted_tokens", figures.loss.tokens},
+                    {"tokens", figures.tokens},
+                    {"bytes", figures.bytes},
+                    {"sequences", figures.sequences},
+                    {"sequence_length", text_.length},
+                    {"stride", text_.stride},
+                    {"tokenizer", tokenizer_name_},
+                    {"dtype", options_.model.dtype},
+                    {"ranks", rank_.world.size()},
+                    {"seconds", figures.seconds}};
+  fmt::print("{}\n", out.dump({.indent = 2}));
 }
 
 }  // namespace

@@ -142,15 +142,14 @@ class Printer {
            data::text_after(*prompts_.tokenizer, prompts_.ids[prompt], text.ids);
   }
   void print_json(size_t prompt, const Generated& text) const {
-    OrderedJson out = {
+    Json out = {
         {"prompt_ids", prompts_.ids[prompt]}, {"new_ids", text.ids}, {"stopped", text.stopped}};
     if (prompts_.tokenizer) {
       out["tokenizer"] = prompts_.tokenizer_name;
       out["text"] = whole_text(prompt, text);
     }
     // A byte model may stop within a character.
-    fmt::print("{}\n",
-               out.dump(several_ ? -1 : 2, ' ', false, OrderedJson::error_handler_t::replace));
+    fmt::print("{}\n", out.dump({.indent = several_ ? -1 : 2, .replace = true}));
   }
   static void write(const std::string& text) {
     fmt::print("{}", text);

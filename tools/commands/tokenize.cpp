@@ -46,7 +46,7 @@ void print_encoded(const TokenizeOptions& options, const data::Tokenizer& tokeni
       std::string shown = fmt::format("{}", id);
       if (options.pieces) {
         const std::string piece = tokenizer.decode({&id, 1}, SpecialTokens::kInclude);
-        shown += Json(piece).dump(-1, ' ', false, Json::error_handler_t::replace);
+        shown += Json(piece).dump({.replace = true});
       }
       fmt::print("{}{}", first ? "" : " ", shown);
       first = false;

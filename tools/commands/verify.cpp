@@ -36,30 +36,29 @@ std::string strategy_text(const VerifyOptions& options, const ExpectedResults& e
 
 void print_json(const VerifyOptions& options, const ExpectedResults& expected, const Report& report,
                 int ranks) {
-  OrderedJson out = {{"folder", options.folder},
-                     {"layout", expected.layout},
-                     {"dtype", name_of(expected.dtype)},
-                     {"strategy", strategy_text(options, expected)},
-                     {"ranks", ranks},
-                     {"passed", report.passed() && expected.left_out.empty()},
-                     {"checks", OrderedJson::array()},
-                     {"left_out", expected.left_out},
-                     {"notes", expected.notes}};
+  Json out = {{"folder", options.folder},
+              {"layout", expected.layout},
+              {"dtype", name_of(expected.dtype)},
+              {"strategy", strategy_text(options, expected)},
+              {"ranks", ranks},
+              {"passed", report.passed() && expected.left_out.empty()},
+              {"checks", Json::array()},
+              {"left_out", expected.left_out},
+              {"notes", expected.notes}};
   // JSON has no infinity: an error that is not finite is null.
-  const auto number = [](double x) { return std::isfinite(x) ? OrderedJson(x) : OrderedJson(); };
+  const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(); };
   for (const Check& check : report.checks()) {
-    OrderedJson line = {{"name", check.name},
-                        {"error", number(check.error)},
-                        {"limit", check.limit ? OrderedJson(*check.limit) : OrderedJson()},
-                        {"passed", check.passed()},
-                        {"excused_by_f64_error",
-                         check.judge_error ? OrderedJson(*check.judge_error) : OrderedJson()},
-                        {"worst", check.worst},
-                        {"errors", OrderedJson::object()}};
+    Json line = {{"name", check.name},
+                 {"error", number(check.error)},
+                 {"limit", check.limit ? Json(*check.limit) : Json()},
+                 {"passed", check.passed()},
+                 {"excused_by_f64_error", check.judge_error ? Json(*check.judge_error) : Json()},
+                 {"worst", check.worst},
+                 {"errors", Json::object()}};
     for (const auto& [part, error] : check.parts) line["errors"][part] = number(error);
     out["checks"].push_back(std::move(line));
   }
-  fmt::print("{}\n", out.dump(2));
+  fmt::print("{}\n", out.dump({.indent = 2}));
 }
 
 std::string verdict(const ExpectedResults& expected, const Report& report) {
@@ -81,8 +80,8 @@ void print_table(const VerifyOptions& options, const ExpectedResults& expected,
 
 void print_unsupported(const VerifyOptions& options, const std::string& reason) {
   if (options.json) {
-    const OrderedJson out = {{"folder", options.folder}, {"unsupported", reason}};
-    fmt::print("{}\n", out.dump(2));
+    const Json out = {{"folder", options.folder}, {"unsupported", reason}};
+    fmt::print("{}\n", out.dump({.indent = 2}));
   }
   fmt::print(stderr, "fsdp: {}\n", reason);
 }

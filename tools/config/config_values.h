@@ -220,7 +220,7 @@ std::string value_text(const T& value) {
   else if constexpr (std::is_same_v<T, NormType>)
     return value_text(value.power);
   else if constexpr (std::is_same_v<T, std::string>)
-    return Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
+    return Json(value).dump({.replace = true});
   else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
     std::string out;
     for (const std::string& item : value) out += (out.empty() ? "" : ", ") + value_text(item);

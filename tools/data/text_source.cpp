@@ -51,7 +51,7 @@ void for_each_row(std::string_view text, const std::string& file, const std::str
       Json value;
       try {
         value = Json::parse(row);
-      } catch (const Json::exception& error) {
+      } catch (const JsonError& error) {
         fail("{}:{}: malformed JSON: {}", file, line, error.what());
       }
       use(text_of_row(value, fmt::format("{}:{}", file, line), field));

@@ -24,7 +24,7 @@ constexpr auto kFresh = std::chrono::seconds(10);
 
 constexpr std::string_view kStates[] = {"issued", "started", "done"};
 
-OrderedJson json_of(const comm::CallRecord& call) {
+Json json_of(const comm::CallRecord& call) {
   return {{"sequence", call.sequence},   {"kind", call.kind},
           {"unit", call.unit},           {"dtype", call.dtype},
           {"bytes", call.bytes},         {"state", kStates[static_cast<size_t>(call.state)]},
@@ -81,9 +81,9 @@ void leave(const std::filesystem::path& path, const std::string& text) {
 }  // namespace
 
 std::string to_json(const comm::RankRings& rank) {
-  OrderedJson rings = OrderedJson::array();
+  Json rings = Json::array();
   for (const comm::RingSnapshot& ring : rank.rings) {
-    OrderedJson calls = OrderedJson::array();
+    Json calls = Json::array();
     for (const comm::CallRecord& call : ring.records) calls.push_back(json_of(call));
     rings.push_back({{"communicator", ring.name},
                      {"members", ring.members},
@@ -91,9 +91,8 @@ std::string to_json(const comm::RankRings& rank) {
                      {"issued", ring.issued},
                      {"calls", calls}});
   }
-  return OrderedJson{
-             {"rank", rank.rank}, {"place", rank.place}, {"now_ns", rank.now_ns}, {"rings", rings}}
-             .dump(1) +
+  return Json{{"rank", rank.rank}, {"place", rank.place}, {"now_ns", rank.now_ns}, {"rings", rings}}
+             .dump({.indent = 1}) +
          "\n";
 }
 
@@ -114,7 +113,7 @@ comm::RankRings rings_from_json(const std::string& text, const std::string& sour
       }
     }
     return rank;
-  } catch (const Json::exception& error) {
+  } catch (const JsonError& error) {
     fail("{}: {}", source, error.what());
   }
 }

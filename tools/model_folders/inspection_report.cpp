@@ -118,7 +118,7 @@ std::string tokenizer_section(const TokenizerSummary& tokenizer) {
       more > 0 ? fmt::format(", and {} more", more) : "");
 }
 
-OrderedJson config_fields(const models::ModelConfig& c) {
+Json config_fields(const models::ModelConfig& c) {
   return {{"vocabulary", c.vocabulary},
           {"hidden", c.hidden},
           {"layers", c.layers},
@@ -131,7 +131,7 @@ OrderedJson config_fields(const models::ModelConfig& c) {
           {"tied_head", c.tied_head}};
 }
 
-OrderedJson adapter_fields(const AdapterSummary& adapter) {
+Json adapter_fields(const AdapterSummary& adapter) {
   return {{"base", adapter.base},
           {"r", adapter.lora.r},
           {"alpha", adapter.lora.alpha},
@@ -142,8 +142,8 @@ OrderedJson adapter_fields(const AdapterSummary& adapter) {
           {"problem", adapter.problem}};
 }
 
-OrderedJson weights_fields(const WeightsSummary& weights) {
-  OrderedJson dtypes = OrderedJson::object();
+Json weights_fields(const WeightsSummary& weights) {
+  Json dtypes = Json::object();
   for (const auto& [name, of] : weights.dtypes) {
     dtypes[name] = {{"tensors", of.tensors}, {"elements", of.elements}};
   }
@@ -153,7 +153,7 @@ OrderedJson weights_fields(const WeightsSummary& weights) {
           {"problem", weights.problem}};
 }
 
-OrderedJson tokenizer_fields(const TokenizerSummary& tokenizer) {
+Json tokenizer_fields(const TokenizerSummary& tokenizer) {
   return {{"components", tokenizer.components},   {"vocabulary", tokenizer.vocabulary},
           {"added_tokens", tokenizer.added},      {"special_tokens", tokenizer.specials},
           {"end_of_text", tokenizer.end_of_text}, {"problem", tokenizer.problem}};
@@ -172,7 +172,7 @@ std::string format_inspection(const Inspection& in) {
 }
 
 std::string inspection_json(const Inspection& in) {
-  OrderedJson parameters = OrderedJson::array(), modules = parameters, units = parameters;
+  Json parameters = Json::array(), modules = parameters, units = parameters;
   for (const ModuleRow& m : in.modules()) {
     modules.push_back({{"name", m.name}, {"tensors", m.tensors}, {"parameters", m.parameters}});
   }
@@ -188,23 +188,23 @@ std::string inspection_json(const Inspection& in) {
                      {"parameters", unit.parameters},
                      {"per_rank", unit.shard_numel()}});
   }
-  OrderedJson out = {{"source", in.source},
-                     {"family", in.config.family},
-                     {"dtype", in.dtype},
-                     {"config", config_fields(in.config)},
-                     {"total", in.counts.total},
-                     {"trainable", in.counts.trainable},
-                     {"embedding", in.counts.embedding},
-                     {"head", in.counts.head},
-                     {"without_embedding_and_head", in.counts.other()},
-                     {"modules", modules},
-                     {"parameters", parameters},
-                     {"world", in.world},
-                     {"units", units}};
+  Json out = {{"source", in.source},
+              {"family", in.config.family},
+              {"dtype", in.dtype},
+              {"config", config_fields(in.config)},
+              {"total", in.counts.total},
+              {"trainable", in.counts.trainable},
+              {"embedding", in.counts.embedding},
+              {"head", in.counts.head},
+              {"without_embedding_and_head", in.counts.other()},
+              {"modules", modules},
+              {"parameters", parameters},
+              {"world", in.world},
+              {"units", units}};
   if (in.adapter) out["adapter"] = adapter_fields(*in.adapter);
   if (in.weights) out["weights"] = weights_fields(*in.weights);
   if (in.tokenizer) out["tokenizer"] = tokenizer_fields(*in.tokenizer);
-  return out.dump(2) + "\n";
+  return out.dump({.indent = 2}) + "\n";
 }
 
 }  // namespace fsdp::tools

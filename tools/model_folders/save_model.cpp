@@ -199,7 +199,7 @@ void write_config_files(const fs::path& folder, const models::ModelConfig& confi
     return;
   }
   const Json keys = parse_json(text, "config.json");
-  OrderedJson json = {{"_from_model_config", true}};
+  Json json = {{"_from_model_config", true}};
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
     if (keys.contains(key) && !keys[key].is_null()) json[key] = keys[key];
   }

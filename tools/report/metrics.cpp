@@ -7,18 +7,18 @@
 namespace fsdp::tools {
 namespace {
 
-OrderedJson collectives_json(const RunSummary& s) {
-  OrderedJson out = OrderedJson::object();
+Json collectives_json(const RunSummary& s) {
+  Json out = Json::object();
   for (const auto& [kind, total] : s.collectives) {
     out[kind] = {{"calls", total.calls}, {"bytes", total.bytes}};
   }
   return out;
 }
 
-OrderedJson overlap_json(const std::optional<CommunicationOverlap>& overlap) {
+Json overlap_json(const std::optional<CommunicationOverlap>& overlap) {
   if (!overlap) return {};
   const auto seconds = [](int64_t ns) { return static_cast<double>(ns) / 1e9; };
-  OrderedJson kinds = OrderedJson::object();
+  Json kinds = Json::object();
   for (const auto& [kind, time] : overlap->by_kind) {
     kinds[kind] = {{"time_s", seconds(time.time_ns)}, {"exposed_s", seconds(time.exposed_ns)}};
   }
@@ -41,28 +41,28 @@ void MetricsLog::append(const std::string& line) {
 }
 
 void MetricsLog::step(const StepMetrics& m) {
-  append(OrderedJson{{"step", m.step},
-                     {"loss", m.loss},
-                     {"grad_norm", m.grad_norm},
-                     {"learning_rate", m.learning_rate},
-                     {"loss_scale", m.loss_scale},
-                     {"skipped_steps", m.skipped},
-                     {"true_tokens", m.true_tokens},
-                     {"tokens_per_s", m.tokens_per_s},
-                     {"wall_time_s", m.wall_time_s},
-                     {"peak_memory_bytes", m.peak_memory_bytes}}
+  append(Json{{"step", m.step},
+              {"loss", m.loss},
+              {"grad_norm", m.grad_norm},
+              {"learning_rate", m.learning_rate},
+              {"loss_scale", m.loss_scale},
+              {"skipped_steps", m.skipped},
+              {"true_tokens", m.true_tokens},
+              {"tokens_per_s", m.tokens_per_s},
+              {"wall_time_s", m.wall_time_s},
+              {"peak_memory_bytes", m.peak_memory_bytes}}
              .dump());
 }
 
 void MetricsLog::evaluation(int64_t step, double validation_loss) {
-  append(OrderedJson{{"step", step}, {"validation_loss", validation_loss}}.dump());
+  append(Json{{"step", step}, {"validation_loss", validation_loss}}.dump());
 }
 
 void write_summary(const std::filesystem::path& path, const RunSummary& s) {
   const auto optional = [](const std::optional<double>& value) {
-    return value ? OrderedJson(*value) : OrderedJson();
+    return value ? Json(*value) : Json();
   };
-  OrderedJson peak, at_peak;
+  Json peak, at_peak;
   for (size_t i = 0; i < kMemoryCategories; ++i) {
     const std::string category(name_of(static_cast<MemoryCategory>(i)));
     peak[category] = s.memory.peak[i];

@@ -65,7 +65,7 @@ class Checker {
   void compare(const JsonNode& node, std::string_view what, const Value& expected,
                const Value& got) {
     if (expected == got) return;
-    const auto printed = [](const Value& value) { return Json(value).dump(-1, ' ', true); };
+    const auto printed = [](const Value& value) { return Json(value).dump({.ascii = true}); };
     try {
       node.fail("{}: expected {}, got {}", what, printed(expected), printed(got));
     } catch (const Error& difference) {
