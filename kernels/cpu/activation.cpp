@@ -12,54 +12,50 @@ namespace {
 constexpr int64_t kGrain = int64_t{1} << 14;  // elements that one thread takes at a time
 constexpr int64_t kRun = 512;                 // elements of a conversion buffer
 
-// ---- runs of up to kRun elements, in f32 or f64 ----
+// ---- loops over up to kRun elements, in f32 or f64 ----
 
-template <typename F, typename A>
-void apply_run(const A* x, A* y, int64_t n) {
+struct ApplyLoop {
+  template <typename F, typename A>
+  static void run(const A* x, A* y, int64_t n) {
 #pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) y[i] = F::value(x[i]);
-}
-
-template <typename F, typename A>
-void derive_run(const A* x, const A* dy, A* dx, int64_t n) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * F::derivative(x[i]);
-}
-
-template <typename F, typename A>
-void gate_run(const A* gate, const A* up, A* y, int64_t n) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) y[i] = F::value(gate[i]) * up[i];
-}
-
-template <typename F, typename A>
-void gate_derive_run(const A* gate, const A* up, const A* dy, A* dgate, A* dup, int64_t n) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) {
-    const A g = gate[i], u = up[i], d = dy[i];
-    dgate[i] = d * u * F::derivative(g);
-    dup[i] = d * F::value(g);
+    for (int64_t i = 0; i < n; ++i) y[i] = F::value(x[i]);
   }
-}
+};
+
+struct DeriveLoop {
+  template <typename F, typename A>
+  static void run(const A* x, const A* dy, A* dx, int64_t n) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * F::derivative(x[i]);
+  }
+};
+
+struct GateLoop {
+  template <typename F, typename A>
+  static void run(const A* gate, const A* up, A* y, int64_t n) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) y[i] = F::value(gate[i]) * up[i];
+  }
+};
+
+struct GateDeriveLoop {
+  template <typename F, typename A>
+  static void run(const A* gate, const A* up, const A* dy, A* dgate, A* dup, int64_t n) {
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; ++i) {
+      const A g = gate[i], u = up[i], d = dy[i];
+      dgate[i] = d * u * F::derivative(g);
+      dup[i] = d * F::value(g);
+    }
+  }
+};
 
 // Activations of well-known models: a loop of its own in every kernel.
 template <typename F>
 struct Inlined {
-  template <typename A>
-  void apply(const A* x, A* y, int64_t n) const {
-    apply_run<F>(x, y, n);
-  }
-  template <typename A>
-  void derive(const A* x, const A* dy, A* dx, int64_t n) const {
-    derive_run<F>(x, dy, dx, n);
-  }
-  template <typename A>
-  void gate(const A* gate, const A* up, A* y, int64_t n) const {
-    gate_run<F>(gate, up, y, n);
-  }
-  template <typename A>
-  void gate_derive(const A* gate, const A* up, const A* dy, A* dgate, A* dup, int64_t n) const {
-    gate_derive_run<F>(gate, up, dy, dgate, dup, n);
+  template <typename Loop, typename... Args>
+  void operator()(Loop, Args... args) const {
+    Loop::template run<F>(args...);
   }
 };
 
@@ -68,22 +64,9 @@ class Chosen {
  public:
   explicit Chosen(Activation kind) : kind_(kind) {}
 
-  template <typename A>
-  __attribute__((noinline)) void apply(const A* x, A* y, int64_t n) const {
-    choose([&]<typename F>(F) { apply_run<F>(x, y, n); });
-  }
-  template <typename A>
-  __attribute__((noinline)) void derive(const A* x, const A* dy, A* dx, int64_t n) const {
-    choose([&]<typename F>(F) { derive_run<F>(x, dy, dx, n); });
-  }
-  template <typename A>
-  __attribute__((noinline)) void gate(const A* gate, const A* up, A* y, int64_t n) const {
-    choose([&]<typename F>(F) { gate_run<F>(gate, up, y, n); });
-  }
-  template <typename A>
-  __attribute__((noinline)) void gate_derive(const A* gate, const A* up, const A* dy, A* dgate,
-                                             A* dup, int64_t n) const {
-    choose([&]<typename F>(F) { gate_derive_run<F>(gate, up, dy, dgate, dup, n); });
+  template <typename Loop, typename... Args>
+  __attribute__((noinline)) void operator()(Loop, Args... args) const {
+    choose([&]<typename F>(F) { Loop::template run<F>(args...); });
   }
 
  private:
@@ -200,7 +183,7 @@ void CpuBackend::activation_forward(Stream& stream, Activation kind, const Tenso
     dispatch_activation(kind, kName, [&](auto f) {
       const auto body = [f, x = x.data_as<T>(), y = y.data_as<T>()](int64_t i, int64_t n) {
         Run<T> x_run(x + i, n), y_run(y + i, n);
-        f.apply(x_run.read(), y_run.values(), n);
+        f(ApplyLoop{}, x_run.read(), y_run.values(), n);
         y_run.store();
       };
       enqueue(stream, kName, 0, elementwise_task(x.numel(), body));
@@ -216,7 +199,7 @@ void CpuBackend::activation_backward(Stream& stream, Activation kind, const Tens
       const auto body = [f, x = x.data_as<T>(), dy = dy.data_as<T>(), dx = dx.data_as<T>()](
                             int64_t i, int64_t n) {
         Run<T> x_run(x + i, n), dy_run(dy + i, n), dx_run(dx + i, n);
-        f.derive(x_run.read(), dy_run.read(), dx_run.values(), n);
+        f(DeriveLoop{}, x_run.read(), dy_run.read(), dx_run.values(), n);
         dx_run.store();
       };
       enqueue(stream, kName, 0, elementwise_task(x.numel(), body));
@@ -232,7 +215,7 @@ void CpuBackend::glu_forward(Stream& stream, Activation kind, const Tensor& gate
       const auto body = [f, gate = gate.data_as<T>(), up = up.data_as<T>(), y = y.data_as<T>()](
                             int64_t i, int64_t n) {
         Run<T> gate_run(gate + i, n), up_run(up + i, n), y_run(y + i, n);
-        f.gate(gate_run.read(), up_run.read(), y_run.values(), n);
+        f(GateLoop{}, gate_run.read(), up_run.read(), y_run.values(), n);
         y_run.store();
       };
       enqueue(stream, kName, 0, elementwise_task(gate.numel(), body));
@@ -249,8 +232,8 @@ void CpuBackend::glu_backward(Stream& stream, Activation kind, const Tensor& gat
                          dgate = dgate.data_as<T>(), dup = dup.data_as<T>()](int64_t i, int64_t n) {
         Run<T> gate_run(gate + i, n), up_run(up + i, n), dy_run(dy + i, n);
         Run<T> dgate_run(dgate + i, n), dup_run(dup + i, n);
-        f.gate_derive(gate_run.read(), up_run.read(), dy_run.read(), dgate_run.values(),
-                      dup_run.values(), n);
+        f(GateDeriveLoop{}, gate_run.read(), up_run.read(), dy_run.read(), dgate_run.values(),
+          dup_run.values(), n);
         dgate_run.store();
         dup_run.store();
       };
