@@ -38,6 +38,20 @@ LossScaler::LossScaler(Backend& backend, const LossScalerOptions& options) : rul
   scale_.write(&initial);
 }
 
+LossScalerState LossScaler::state() const {
+  LossScalerState state;
+  scale_.read(&state.scale);
+  counters_.read(state.counters.data());
+  aborted_.read(&state.aborted);
+  return state;
+}
+
+void LossScaler::restore(const LossScalerState& state) {
+  scale_.write(&state.scale);
+  counters_.write(state.counters.data());
+  aborted_.write(&state.aborted);
+}
+
 void LossScaler::update(const Tensor& overflow) {
   Backend& backend = scale_.backend();
   backend.update_loss_scale(backend.compute_stream(), {.rule = rule_,

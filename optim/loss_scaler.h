@@ -5,6 +5,7 @@
 // Clipper::measure (unscales, sets skip); update(skip); optimizer, which does nothing when skipped.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "core/tensor.h"
@@ -20,12 +21,23 @@ struct LossScalerOptions {
   static LossScalerOptions fairseq(int ranks, int64_t micro_steps);
 };
 
+// What a scaler has seen, to go on from there.
+struct LossScalerState {
+  float scale = 1;
+  std::array<int32_t, 3> counters = {};  // see LossScaleArgs
+  int32_t aborted = 0;
+  bool operator==(const LossScalerState&) const = default;
+};
+
 class LossScaler {
  public:
   LossScaler(Backend& backend, const LossScalerOptions& options);
 
   // `overflow`: whether this step was skipped.
   void update(const Tensor& overflow);  // (), i32
+
+  LossScalerState state() const;  // waits
+  void restore(const LossScalerState& state);
 
   const Tensor& scale() const { return scale_; }        // (), f32
   const Tensor& counters() const { return counters_; }  // (3), i32: see LossScaleArgs

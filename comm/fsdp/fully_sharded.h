@@ -70,6 +70,9 @@ class FullySharded {
   void recover();
   // After somebody else than the optimizer wrote the masters, on their backend's compute stream.
   void masters_written();
+  // Steps finished: what the draws of rounding are of. Set it before the masters are written.
+  uint32_t updates() const { return runtime_.updates; }
+  void set_updates(uint32_t updates) { runtime_.updates = updates; }
 
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }  // root first
   const FsdpOptions& options() const { return options_; }

@@ -12,4 +12,8 @@ namespace fsdp {
 // every machine, about as fast as memory is read.
 uint64_t checksum(std::string_view bytes);
 
+// The bits of a number mixed so that sums of such numbers tell sets of them apart (the finaliser of
+// MurmurHash3).
+uint64_t mixed(uint64_t value);
+
 }  // namespace fsdp

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -174,12 +175,51 @@ AtomicFolder::~AtomicFolder() {
 
 void AtomicFolder::commit() {
   std::error_code error;
+  sync_folder(temporary_);
   std::filesystem::rename(temporary_, path_, error);
   FSDP_CHECK(!error, "{}: cannot rename {} to it: {}", path_.string(),
              temporary_.filename().string(), error.message());
   committed_ = true;
   sync_folder(path_.has_parent_path() ? path_.parent_path() : ".");
 }
+
+ReadableFile::ReadableFile(std::filesystem::path path) : path_(std::move(path)) {
+  OpenFile file;
+  open_regular_file(path_, file);
+  size_ = file.size;
+  descriptor_ = std::exchange(file.descriptor.value, -1);
+}
+
+ReadableFile::~ReadableFile() { ::close(descriptor_); }
+
+void ReadableFile::read_at(size_t offset, void* out, size_t bytes) const {
+  auto* place = static_cast<char*>(out);
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t n =
+        ::pread(descriptor_, place + done, bytes - done, static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    FSDP_CHECK(n >= 0, "{}: cannot read: {}", path_.string(), last_error());
+    FSDP_CHECK(n > 0, "{}: ends at byte {}, expected {} more", path_.string(), offset + done,
+               bytes - done);
+    done += static_cast<size_t>(n);
+  }
+}
+
+FileLock::FileLock(const std::filesystem::path& path, const std::string& text,
+                   const std::string& busy) {
+  Descriptor file{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)};
+  FSDP_CHECK(file.value >= 0, "{}: cannot open: {}", path.string(), last_error());
+  if (::flock(file.value, LOCK_EX | LOCK_NB) != 0) {
+    FSDP_CHECK(errno == EWOULDBLOCK, "{}: cannot lock: {}", path.string(), last_error());
+    fail("{}: {}: {}", path.string(), busy, read_file(path));
+  }
+  FSDP_CHECK(::ftruncate(file.value, 0) == 0 && ::pwrite(file.value, text.data(), text.size(), 0) ==
+                                                    static_cast<ssize_t>(text.size()),
+             "{}: cannot write: {}", path.string(), last_error());
+  descriptor_ = std::exchange(file.value, -1);
+}
+
+FileLock::~FileLock() { ::close(descriptor_); }
 
 MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
   OpenFile file;

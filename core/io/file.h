@@ -58,6 +58,40 @@ class AtomicFolder {
   bool committed_ = false;
 };
 
+// A file whose bytes are read where they are asked for. Unlike a mapped file, what is read of it
+// does not count towards the memory of the process, and one that was cut short is an Error, no
+// signal.
+class ReadableFile {
+ public:
+  explicit ReadableFile(std::filesystem::path path);
+  ~ReadableFile();
+  ReadableFile(const ReadableFile&) = delete;
+  ReadableFile& operator=(const ReadableFile&) = delete;
+
+  size_t size() const { return size_; }  // bytes, when it was opened
+  const std::filesystem::path& path() const { return path_; }
+  void read_at(size_t offset, void* out, size_t bytes) const;  // all of them, or Error
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  size_t size_ = 0;
+};
+
+// A lock on a file that one process holds at a time, and that the system takes from a process that
+// ends, however it ends. The file is made where it is missing, holds `text`, and stays.
+class FileLock {
+ public:
+  // Error when another holder has it: `busy` and the text that this holder left.
+  FileLock(const std::filesystem::path& path, const std::string& text, const std::string& busy);
+  ~FileLock();
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
 // A file mapped read-only. Whoever replaces such a file must rename over it (AtomicFile does),
 // never truncate it: the mapping then keeps the old contents.
 class MappedFile {

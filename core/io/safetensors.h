@@ -111,6 +111,18 @@ struct SafetensorsSpec {
   std::vector<int64_t> shape;
 };
 
+// What stands in front of the data of a file with these tensors, and where each of them begins.
+struct SafetensorsLayout {
+  std::string head;                      // length and JSON header
+  std::vector<SafetensorsSpec> tensors;  // in the order of the file: wider dtypes first, then names
+  std::vector<size_t> offsets;           // of each, in the file
+  size_t bytes = 0;                      // of the file
+};
+// Error, which begins with `path`, when two tensors have one name.
+SafetensorsLayout safetensors_layout(std::vector<SafetensorsSpec> tensors,
+                                     const std::map<std::string, std::string>& metadata,
+                                     const std::filesystem::path& path);
+
 // Use: construct, write every tensor in pieces of any size, finish(). Tensors may come in any
 // order, so that whoever has them one by one keeps none. Without finish() no file appears. The
 // bytes equal those of Hugging Face's own writer for the same tensors.

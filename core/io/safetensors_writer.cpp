@@ -1,6 +1,7 @@
 // Writing safetensors as a stream: the header is known before the data.
 // Contract: core/io/safetensors.h.
 #include <algorithm>
+#include <set>
 
 #include "core/error.h"
 #include "core/io/json.h"
@@ -67,31 +68,44 @@ std::string header(const std::vector<SafetensorsSpec>& tensors, const std::vecto
 
 std::string_view safetensors_name(DType dtype) { return written(dtype).name; }
 
-SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
-                                     std::vector<SafetensorsSpec> tensors,
-                                     const std::map<std::string, std::string>& metadata)
-    : file_(path) {
+SafetensorsLayout safetensors_layout(std::vector<SafetensorsSpec> tensors,
+                                     const std::map<std::string, std::string>& metadata,
+                                     const std::filesystem::path& path) {
   // Wider dtypes first, then by name.
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
     const int rank_a = written(a.dtype).rank, rank_b = written(b.dtype).rank;
     return rank_a != rank_b ? rank_a > rank_b : a.name < b.name;
   });
   std::vector<size_t> sizes;
+  std::set<std::string_view> names = {"__metadata__"};
   for (const SafetensorsSpec& tensor : tensors) {
     sizes.push_back(bytes_of(tensor));
-    const bool is_new = places_.emplace(tensor.name, Place{.bytes = sizes.back()}).second;
-    FSDP_CHECK(is_new && tensor.name != "__metadata__", "{}: tensor name \"{}\" is taken",
-               path.string(), tensor.name);
+    FSDP_CHECK(names.insert(tensor.name).second, "{}: tensor name \"{}\" is taken", path.string(),
+               tensor.name);
   }
   const std::string text = header(tensors, sizes, metadata);
   const uint64_t header_bytes = text.size();
-  file_.write(&header_bytes, sizeof header_bytes);
-  file_.write(text);
-  size_t offset = sizeof header_bytes + text.size();
-  for (const SafetensorsSpec& tensor : tensors) {
-    Place& place = places_.at(tensor.name);
-    place.offset = offset;
-    offset += place.bytes;
+  SafetensorsLayout layout;
+  layout.head.assign(reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes);
+  layout.head += text;
+  layout.bytes = layout.head.size();
+  for (const size_t size : sizes) {
+    layout.offsets.push_back(layout.bytes);
+    layout.bytes += size;
+  }
+  layout.tensors = std::move(tensors);
+  return layout;
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
+                                     std::vector<SafetensorsSpec> tensors,
+                                     const std::map<std::string, std::string>& metadata)
+    : file_(path) {
+  const SafetensorsLayout layout = safetensors_layout(std::move(tensors), metadata, path);
+  file_.write(layout.head);
+  for (size_t i = 0; i < layout.tensors.size(); ++i) {
+    const SafetensorsSpec& tensor = layout.tensors[i];
+    places_.emplace(tensor.name, Place{.offset = layout.offsets[i], .bytes = bytes_of(tensor)});
   }
 }
 

@@ -29,5 +29,16 @@ TEST_CASE("every bit counts") {
   }
 }
 
+// MurmurHash3's fmix64: values of its reference implementation.
+TEST_CASE("mixed numbers: every bit depends on every bit") {
+  CHECK(mixed(0) == 0);
+  CHECK(mixed(1) == 0xb456bcfc34c2cb2cULL);
+  for (int bit = 0; bit < 64; ++bit) {
+    const int changed = __builtin_popcountll(mixed(12345) ^ mixed(12345 ^ (uint64_t{1} << bit)));
+    CHECK(changed > 12);
+    CHECK(changed < 52);
+  }
+}
+
 }  // namespace
 }  // namespace fsdp

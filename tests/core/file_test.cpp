@@ -158,5 +158,29 @@ TEST_CASE("a folder appears when it is complete, and not at all otherwise") {
                        "file/model: cannot be made: "));
 }
 
+TEST_CASE("a file is read where it is asked for, and its end is an Error") {
+  const test::TempFolder folder;
+  const ReadableFile file(folder.write("x", "0123456789"));
+  CHECK(file.size() == 10);
+  char part[4] = {};
+  file.read_at(3, part, 4);
+  CHECK(std::string(part, 4) == "3456");
+  CHECK(test::error_of([&] { file.read_at(8, part, 4); }) ==
+        (folder / "x").string() + ": ends at byte 10, expected 2 more");
+  CHECK_THROWS_AS(ReadableFile(folder.path()), Error);
+}
+
+TEST_CASE("a lock has one holder, who is named to the next") {
+  const test::TempFolder folder;
+  const std::filesystem::path path = folder / "lock";
+  {
+    const FileLock first(path, "process 1", "it is taken");
+    CHECK(test::error_of([&] { FileLock(path, "process 2", "it is taken"); }) ==
+          path.string() + ": it is taken: process 1");
+  }
+  const FileLock second(path, "2", "it is taken");
+  CHECK(read_file(path) == "2");
+}
+
 }  // namespace
 }  // namespace fsdp

@@ -106,5 +106,24 @@ TEST_CASE("loss scale: impossible options") {
   CHECK_THROWS_AS(LossScaler(backend, {.initial = 1, .rule = {.interval = 0}}), Error);
 }
 
+TEST_CASE("loss scale: a scaler that is given the state of another one goes on as that one") {
+  cpu::CpuBackend backend;
+  const LossScalerOptions options = {.initial = 64, .rule = {.growth = 2, .interval = 3}};
+  LossScaler whole(backend, options), rest(backend, options);
+  Tensor overflow = Tensor::zeros(backend, {}, DType::kI32);
+  const auto update = [&](LossScaler& scaler, int32_t flag) {
+    overflow.write(&flag);
+    scaler.update(overflow);
+  };
+  for (const int32_t flag : {0, 0, 1, 0, 0}) update(whole, flag);
+  CHECK(whole.state() != rest.state());
+  rest.restore(whole.state());
+  CHECK(rest.state() == whole.state());
+  update(whole, 0);
+  update(rest, 0);  // the third in a row without overflow
+  CHECK(rest.scale().item() == 64);
+  CHECK(rest.state() == whole.state());
+}
+
 }  // namespace
 }  // namespace fsdp::optim

@@ -36,6 +36,7 @@ struct AnotherValue {
     }
   }
   void change(std::vector<std::string>& v) { v = {"x, y", "", "[z" + std::to_string(count)}; }
+  void change(config::Interval& v) { v.epoch = true; }
   void change(config::NormType& v) { v.power = std::numeric_limits<double>::infinity(); }
   template <typename T>
   void change(std::optional<T>& v) {

@@ -1,5 +1,7 @@
 // fsdp train: from a configuration to a trained model and a run directory.
 // Read next: tools/train/trainer.h (the loop), tools/train/train_data.h (the text).
+#include <algorithm>
+#include <cinttypes>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -9,6 +11,11 @@
 #include "core/trace_phases.h"
 #include "models/adapter_folder.h"
 #include "models/weights.h"
+#include "tools/bench/device_report.h"
+#include "tools/checkpoint/owned_state.h"
+#include "tools/checkpoint/read_checkpoint.h"
+#include "tools/checkpoint/resume.h"
+#include "tools/checkpoint/run_checkpoints.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
 #include "tools/config/config.h"
@@ -32,6 +39,8 @@ namespace {
 struct TrainOptions {
   LaunchOptions launch;  // the number of ranks; the rest is the configuration's
   ConfigOptions given;
+  std::string resume;  // "": not asked for
+  bool resume_with_changes = false;
   std::vector<std::string> overrides;  // all that is given, as texts of --set
 };
 
@@ -52,8 +61,12 @@ std::string format_losses(const TrainOutcome& outcome, int64_t averaged_steps,
 
 class TrainRun {
  public:
-  TrainRun(const TrainOptions& options, const config::TrainConfig& config, RankContext& rank)
-      : options_(options), config_(config), rank_(rank), data_(rank.world, config) {}
+  TrainRun(const TrainOptions& options, const ResumePlan& plan, RankContext& rank)
+      : options_(options),
+        plan_(plan),
+        config_(plan.config),
+        rank_(rank),
+        data_(rank.world, config_) {}
 
   int run();
 
@@ -64,18 +77,26 @@ class TrainRun {
     std::fflush(stdout);
   }
   void make_session();
+  std::string base_of(Session& session) const;
   FolderOptions saved_form();
   models::FillFunction initial_values();
   void initialise();
+  void restore_state();
   void make_directory();
+  void go_on_in_directory();
   void keep_directory();
   void save();
+  RunCheckpoints& checkpoints();
+  int64_t save_every() const;
+  void write_checkpoint(const TrainProgress& progress);
+  void take_best(const TrainOutcome& outcome);
   TrainOutcome train();
-  void summarise(const TrainOutcome& outcome);
+  RunSummary summarise(const TrainOutcome& outcome);
   void sample();
   void write_trace();
 
   const TrainOptions& options_;
+  const ResumePlan& plan_;
   const config::TrainConfig& config_;
   RankContext& rank_;
   TrainData data_;
@@ -86,6 +107,8 @@ class TrainRun {
   TracePhases phases_{trace_};
   std::unique_ptr<Session> session_;
   std::filesystem::path directory_;
+  std::unique_ptr<FileLock> lock_;             // of rank 0
+  std::optional<RunCheckpoints> checkpoints_;  // made when it is needed
 };
 
 int TrainRun::run() {
@@ -107,6 +130,7 @@ int TrainRun::run() {
        remarks(config_, model_, rank_.world.size(), data_.sequences())) {
     say("note: " + remark);
   }
+  for (const std::string& note : plan_.notes) say("note: " + note);
   const TrainOutcome outcome = train();
   if (outcome.signal != 0) {
     // A launcher makes SIGTERM of every signal.
@@ -117,10 +141,15 @@ int TrainRun::run() {
     say(fmt::format("stopped by {} after step {}", what, outcome.steps));
   }
   keep_directory();
-  summarise(outcome);
+  const RunSummary summary = summarise(outcome);
+  take_best(outcome);
   save();
   if (outcome.signal == 0) sample();
   write_trace();
+  // Last: where it is, the run has left everything else.
+  agree(rank_.world, [&] {
+    if (speaks()) write_summary(directory_ / "metrics.json", summary);
+  });
   say(fmt::format("\nrun directory: {}", directory_.string()));
   return outcome.signal == 0 ? 0 : 128 + outcome.signal;
 }
@@ -141,6 +170,7 @@ void TrainRun::make_session() {
     saved_ = saved_form();
     // An adapter is small.
     const int64_t saved_parameters = options.lora ? 0 : model_.parameter_count();
+    if (!plan_.run_directory.empty()) return;
     check_run_directory(config_.runtime.run_dir,
                         saved_parameters * static_cast<int64_t>(size_of(saved_.dtype)));
   });
@@ -151,6 +181,7 @@ void TrainRun::make_session() {
     if (!note.empty()) say("note: " + note);
   }
   initialise();
+  if (plan_.manifest) restore_state();
   if (!config_.runtime.trace) return;
   session_->backend().set_trace(&trace_);
   session_->set_phases(&phases_);
@@ -200,6 +231,11 @@ void TrainRun::initialise() {
   agree(rank_.world, [&] {
     if (from_first_rank && rank_.world.rank() != 0) return;
     fill = initial_values();
+    if (!plan_.manifest) return;
+    // What is trained comes from the checkpoint.
+    fill = [all = std::move(fill)](const Parameter& parameter, int64_t first, Tensor& values) {
+      if (!parameter.trainable()) all(parameter, first, values);
+    };
   });
   agree(rank_.world, [&] {
     from_first_rank ? session_->initialise_from_first_rank(fill) : session_->initialise(fill);
@@ -207,23 +243,127 @@ void TrainRun::initialise() {
 }
 
 void TrainRun::save() {
+  if (!config_.train.save) return;
   const PhaseScope phase(session_->phases(), "saving");
   const auto folder = directory_ / (session_->lora() ? "adapter" : "model");
+  agree(rank_.world, [&] {  // that of a run which was stopped and goes on
+    if (speaks()) std::filesystem::remove_all(folder);
+  });
   for (const std::string& warning : save_model(*session_, folder, saved_)) {
     say("warning: " + warning);
   }
 }
 
+// The state of the checkpoint, on any number of ranks.
+void TrainRun::restore_state() {
+  const Manifest& manifest = *plan_.manifest;
+  const bool with_changes = options_.resume_with_changes;
+  std::vector<std::string> differences;
+  const uint64_t base = hash_frozen(*session_);
+  agree(rank_.world, [&] {
+    differences = compare_data(manifest.data, data_.hashes(), with_changes);
+    const bool same_base = base == manifest.base_hash;
+    FSDP_CHECK(with_changes || same_base,
+               "--resume: the parameters that are not trained ({}) have other values than those "
+               "that the checkpoint belongs to ({})",
+               base_of(*session_), manifest.base_path);
+    const std::string model = models::config_json(model_, "");
+    FSDP_CHECK(with_changes || model == manifest.model,
+               "--resume: the model is another one than the checkpoint's; "
+               "--resume-with-changes goes on all the same");
+  });
+  agree(rank_.world, [&] {
+    Checkpoint checkpoint(plan_.checkpoint, config_.checkpoint.verify);
+    restore(*session_, checkpoint, with_changes ? MissingState::kZero : MissingState::kError);
+  });
+  for (const std::string& line : differences) say("note: changed: " + line);
+  say(fmt::format("resumed from {}: step {}", plan_.checkpoint.string(), manifest.step()));
+  if (manifest.world_size != rank_.world.size()) {
+    say(fmt::format("note: {} rank{} instead of {}: the run goes on to rounding",
+                    rank_.world.size(), rank_.world.size() == 1 ? "" : "s", manifest.world_size));
+  }
+}
+
+// Of the parameters that are not trained, where they come from; "": all are trained.
+std::string TrainRun::base_of(Session& session) const {
+  const std::vector<Parameter*> all = session.parameters();
+  if (std::all_of(all.begin(), all.end(), [](const Parameter* p) { return p->trainable(); })) {
+    return "";
+  }
+  if (config_.model.path.empty()) return fmt::format("from seed {}", config_.train.seed);
+  return std::filesystem::absolute(config_.model.path).lexically_normal().string();
+}
+
 void TrainRun::make_directory() {
-  directory_ = make_run_directory(rank_.world, config_.runtime.run_dir, config_.runtime.name);
+  directory_ = plan_.run_directory.empty()
+                   ? make_run_directory(rank_.world, config_.runtime.run_dir, config_.runtime.name)
+                   : plan_.run_directory;
+  agree(rank_.world, [&] {
+    if (!speaks()) return;
+    lock_ = take_run_directory(directory_, checkpoint_folder(config_, directory_));
+    if (!options_.resume.empty()) go_on_in_directory();
+  });
   if (rank_.rings) rank_.rings->set_directory(directory_);
   write_run_arguments(rank_.world, directory_,
                       {.command = "train",
                        .config = options_.given.config,
                        .overrides = options_.overrides,
                        .local_ranks = options_.launch.local_ranks,
-                       .threads = rank_.threads});
+                       .threads = rank_.threads,
+                       .resumed_from = plan_.manifest ? plan_.manifest->step() : 0});
   if (speaks()) write_file_atomically(directory_ / "config.yaml", config::to_yaml(config_));
+}
+
+// What came after the checkpoint is done again, and a run that goes on is not at its end. A new
+// directory gets the lines of the run that it begins in.
+void TrainRun::go_on_in_directory() {
+  namespace fs = std::filesystem;
+  const fs::path of_before =
+      (plan_.run_directory.empty() && plan_.manifest ? fs::path(plan_.manifest->run_directory)
+                                                     : directory_) /
+      "metrics.jsonl";
+  if (fs::exists(of_before)) {
+    write_file_atomically(
+        directory_ / "metrics.jsonl",
+        metrics_until(read_file(of_before), plan_.manifest ? plan_.manifest->step() : 0));
+  }
+  fs::remove(directory_ / "metrics.json");
+}
+
+RunCheckpoints& TrainRun::checkpoints() {
+  if (checkpoints_) return *checkpoints_;
+  Manifest facts;
+  facts.program = source_commit();
+  facts.device = rank_.backend.cuda ? "cuda" : "cpu";
+  facts.config = config::to_yaml(config_);
+  facts.model = models::config_json(model_, "");
+  facts.data = data_.hashes();
+  facts.base_path = base_of(*session_);
+  checkpoints_.emplace(*session_, config_, directory_, std::move(facts));
+  if (plan_.manifest) checkpoints_->set_best(plan_.manifest->metrics);
+  return *checkpoints_;
+}
+
+int64_t TrainRun::save_every() const {
+  const config::Interval& every = config_.checkpoint.every;
+  return every.epoch ? data_.steps_per_epoch() : every.steps;
+}
+
+void TrainRun::write_checkpoint(const TrainProgress& progress) {
+  const std::filesystem::path folder = checkpoints().write(progress);
+  say(fmt::format("step {}: checkpoint {}", progress.steps, folder.string()));
+}
+
+// checkpoint.load_best: what is saved are the weights of the best checkpoint.
+void TrainRun::take_best(const TrainOutcome& outcome) {
+  if (!config_.checkpoint.load_best || outcome.signal != 0) return;
+  const auto& best = checkpoints().best();
+  if (!best) return say("note: checkpoint.load_best: no checkpoint has the value to judge it by");
+  agree(rank_.world, [&] {
+    Checkpoint checkpoint(checkpoints_->folder_of(best->step), config_.checkpoint.verify);
+    restore_weights(*session_, checkpoint);
+  });
+  say(fmt::format("the best checkpoint: step {}, {:.4f}", best->step, best->value));
 }
 
 // The model is worth more than the folder that somebody removed during the run.
@@ -245,14 +385,24 @@ TrainOutcome TrainRun::train() {
                   {.steps = config_.train.steps,
                    .log_every = config_.train.log_every,
                    .eval_every = config_.train.eval_every,
-                   .schedule = config_.schedule()},
+                   .schedule = config_.schedule(),
+                   .resume = plan_.manifest ? plan_.manifest->progress : TrainProgress{},
+                   .save_every = save_every(),
+                   .save = [this](const TrainProgress& p) { write_checkpoint(p); }},
                   progress, metrics);
+  if (save_every() > 0) checkpoints();  // what is wrong with their place is better known now
   catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
-  return trainer.run(data_.training(model_.shifted_labels),
-                     data_.validation(model_.shifted_labels));
+  try {
+    return trainer.run(data_.training(model_.shifted_labels),
+                       data_.validation(model_.shifted_labels));
+  } catch (const AgreedError& error) {
+    if (!checkpoints_ || checkpoints_->last().empty()) throw;
+    throw AgreedError(
+        fmt::format("{}; the last checkpoint is {}", error.what(), checkpoints_->last()));
+  }
 }
 
-void TrainRun::summarise(const TrainOutcome& outcome) {
+RunSummary TrainRun::summarise(const TrainOutcome& outcome) {
   const MemoryPlan plan = memory_plan(session_->sharded(), model_, config_.optimizer(),
                                       positions_of_pass(config_, rank_.world.size()));
   MemoryReport memory = {.predicted = predicted_memory(plan),
@@ -270,37 +420,44 @@ void TrainRun::summarise(const TrainOutcome& outcome) {
     memory.process_ledger += rank.peak;
     memory.trace += rank.trace;
   }
-  if (!speaks()) return;
+  const StateHash hash = hash_state(*session_);
+  if (!speaks()) return {};
   std::optional<CommunicationOverlap> overlap;
   if (config_.runtime.trace) overlap = measure_overlap(trace_.events());
 
   // It is of next tokens.
   const std::optional<double> bigram =
       model_.shifted_labels ? data_.bigram_entropy() : std::nullopt;
-  write_summary(directory_ / "metrics.json",
-                {.model = describe(model_),
-                 .strategy = std::string(choice_name(config_.fsdp.options.strategy)),
-                 .dtype = std::string(fsdp::name_of(config_.train.dtype)),
-                 .world_size = rank_.world.size(),
-                 .threads_per_rank = rank_.threads,
-                 .parameters = model_.parameter_count(),
-                 .steps = outcome.steps,
-                 .skipped = outcome.skipped,
-                 .interrupted = outcome.signal != 0,
-                 .true_tokens = outcome.true_tokens,
-                 .wall_time_s = outcome.wall_time_s,
-                 .step_time_s = outcome.step_time_s,
-                 .train_loss = outcome.train_loss,
-                 .validation_loss = outcome.validation_loss,
-                 .bigram_entropy = bigram,
-                 .memory = memory.ledger,
-                 .resident_growth_bytes = memory.resident_growth,
-                 .collectives = rank_.world.rings()->totals(),
-                 .overlap = overlap});
-  if (outcome.signal != 0) return;
+  const RunSummary summary = {.model = describe(model_),
+                              .strategy = std::string(choice_name(config_.fsdp.options.strategy)),
+                              .dtype = std::string(fsdp::name_of(config_.train.dtype)),
+                              .world_size = rank_.world.size(),
+                              .threads_per_rank = rank_.threads,
+                              .parameters = model_.parameter_count(),
+                              .steps = outcome.steps,
+                              .skipped = outcome.skipped,
+                              .interrupted = outcome.signal != 0,
+                              .true_tokens = outcome.true_tokens,
+                              .wall_time_s = outcome.wall_time_s,
+                              .step_time_s = outcome.step_time_s,
+                              .train_loss = outcome.train_loss,
+                              .resumed_from = plan_.manifest ? plan_.manifest->step() : 0,
+                              .weights_hash = hex(hash.weights),
+                              .optimizer_hash = hex(hash.optimizer),
+                              .best_step = checkpoints_ && checkpoints_->best()
+                                               ? std::optional(checkpoints_->best()->step)
+                                               : std::nullopt,
+                              .validation_loss = outcome.validation_loss,
+                              .bigram_entropy = bigram,
+                              .memory = memory.ledger,
+                              .resident_growth_bytes = memory.resident_growth,
+                              .collectives = rank_.world.rings()->totals(),
+                              .overlap = overlap};
+  if (outcome.signal != 0) return summary;
   say(fmt::format("\n{}", format_losses(outcome, config_.train.log_every, bigram)));
   say(format_memory_table(memory));
   if (overlap) say(format_overlap(*overlap));
+  return summary;
 }
 
 void TrainRun::sample() {
@@ -338,24 +495,35 @@ void TrainRun::write_trace() {
 // wrong with it is said once they do.
 int train_on_ranks(TrainOptions options) {
   ignore_broken_pipes();  // the run goes on; main() says at its end that nobody read all of it
-  config::TrainConfig config;
+  ResumePlan plan;
   std::string mistake;
   try {
     const std::vector<config::Override> overrides = overrides_of(options.given);
     for (const config::Override& each : overrides) options.overrides.push_back(each.text);
-    config = config::read_config(options.given.config, overrides);
-    resolve_paths(config, options.given.config);
+    plan = plan_resume({.from = options.resume,
+                        .with_changes = options.resume_with_changes,
+                        .config_file = options.given.config,
+                        .overrides = overrides});
   } catch (const std::exception& error) {
     mistake = message_of(error);
   }
-  LaunchOptions how = config.runtime.launch;
+  LaunchOptions how = plan.config.runtime.launch;
   how.local_ranks = options.launch.local_ranks;
   // The command alone: check_same_config() compares the rest.
   how.same_on_all = {options.launch.same_on_all.front()};
   return launch(how, [&](RankContext& rank) {
     agree(rank.world, [&] { FSDP_CHECK(mistake.empty(), "{}", mistake); });
-    check_same_config(rank.world, config);
-    return TrainRun(options, config, rank).run();
+    check_same_config(rank.world, plan.config);
+    check_same_settings(rank.world, "checkpoints to go on from",
+                        {"checkpoint: " + plan.checkpoint.string()});
+    if (plan.finished) {
+      if (rank.world.rank() == 0) {
+        std::printf("%s: this run has done its %" PRId64 " steps: nothing to go on with\n",
+                    plan.run_directory.c_str(), plan.config.train.steps);
+      }
+      return 0;
+    }
+    return TrainRun(options, plan, rank).run();
   });
 }
 
@@ -369,6 +537,11 @@ void add_train_command(const Command& app, ChosenCommand& chosen) {
                      {FlagOf::kConfigured, FlagOf::kTrain, FlagOf::kComputing, FlagOf::kCollectives,
                       FlagOf::kTransport, FlagOf::kKernels},
                      options->given);
+  command.add_option("--resume", options->resume,
+                     "goes on from a run directory or one checkpoint, with its configuration; "
+                     "auto: from runtime.run_dir, or starts there");
+  command.add_flag("--resume-with-changes", options->resume_with_changes,
+                   "also where the configuration makes it another computation");
   command.footer("Keys of the file and of --set, as section.key [default]:\n" +
                  config::config_help());
   command.when_chosen(

@@ -116,6 +116,17 @@ void check_train(const TrainSection& c) {
   at_least("train.clip_norm", c.clip_norm, 0.0);
 }
 
+void check_checkpoint(const TrainConfig& config) {
+  const CheckpointSection& c = config.checkpoint;
+  at_least<int64_t>("checkpoint.every", c.every.steps, 0);
+  const int64_t eval = config.train.eval_every;
+  const bool meet = c.every.epoch || (eval > 0 && c.every.steps % eval == 0);
+  FSDP_CHECK(c.best != BestMetric::kValidationLoss || c.every.steps == 0 || meet,
+             "checkpoint.best: validation_loss: expected checkpoint.every to be a multiple of "
+             "train.eval_every, got {} and {}: no checkpoint would have one",
+             c.every.steps, eval);
+}
+
 void check_loss_scale(const LossScaleSection& c) {
   // As f32, which it is kept in: not 0, infinite or of less precision.
   within("train.loss_scale.initial", c.initial.value_or(1), 0x1p-126, 0x1p126);
@@ -279,12 +290,20 @@ bool any_jsonl(const DataSection& c) {
 // An option that has another value than its default, and would be ignored in silence.
 void check_effects(const TrainConfig& config) {
   const bool validated = !config.data.validation.empty(), sampled = config.sample.tokens > 0;
+  const bool saved = config.checkpoint.every.epoch || config.checkpoint.every.steps > 0;
+  const bool best = config.checkpoint.best != BestMetric::kNone;
   std::vector<Effect> effects = {
       {"data.field", config.data.train.empty() || any_jsonl(config.data), "on files of text"},
       {"train.eval_every", validated, "without data.validation"},
       {"train.eval_batches", validated, "without data.validation"},
       {"train.recompute.every", config.train.recompute.mode != RecomputeMode::kNone,
        "with train.recompute.mode: none"},
+      {"checkpoint.keep", saved, "without checkpoint.every"},
+      {"checkpoint.best", saved, "without checkpoint.every"},
+      {"checkpoint.load_best", best, "without checkpoint.best"},
+      {"checkpoint.load_best", config.train.save, "with train.save: false"},
+      {"train.save_dtype", config.train.save, "with train.save: false"},
+      {"train.max_shard_size", config.train.save, "with train.save: false"},
       {"sample.prompt", sampled, "without sample.tokens"},
       {"sample.temperature", sampled, "without sample.tokens"},
       {"sample.top_k", sampled && config.sample.temperature > 0,
@@ -318,6 +337,7 @@ void check_config(const TrainConfig& config) {
   check_optimizer(config.train.optimizer);
   check_schedule(config.train.schedule);
   check_loss_scale(config.train.loss_scale);
+  check_checkpoint(config);
   check_fsdp(config.fsdp);
   check_units(config.fsdp);
   check_wrap(config.fsdp);

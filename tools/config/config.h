@@ -29,6 +29,8 @@ using tools::LaunchOptions;
 using tools::OptionField;
 
 enum class Wrap : uint8_t { kTransformerBlock, kNone, kSize, kClass };
+// What the best checkpoint is the best by; the smallest value is.
+enum class BestMetric : uint8_t { kNone, kValidationLoss, kTrainLoss };
 enum class LossScaling : uint8_t { kAuto, kNone, kTorch, kFairseq };
 
 // Either a folder to start from, or a preset, or sizes; sizes override the preset's.
@@ -145,7 +147,23 @@ struct TrainSection {
   LossScaleSection loss_scale;
   RecomputeSection recompute;
   std::optional<DType> save_dtype;
+  bool save = true;
   std::string max_shard_size = "5GB";
+};
+
+// Steps, or every epoch.
+struct Interval {
+  int64_t steps = 0;  // 0: never
+  bool epoch = false;
+};
+
+struct CheckpointSection {
+  Interval every;
+  int64_t keep = 0;
+  BestMetric best = BestMetric::kNone;
+  bool load_best = false;
+  std::string folder;
+  bool verify = true;
 };
 
 // What some units do otherwise; see comm::UnitOverride.
@@ -197,6 +215,7 @@ struct TrainConfig {
   LoraSection lora;
   DataSection data;
   TrainSection train;
+  CheckpointSection checkpoint;
   FsdpSection fsdp;
   RuntimeSection runtime;
   SampleSection sample;

@@ -163,7 +163,24 @@ void visit(V& v, TrainSection& c) {
   v.section("recompute", "of activations", c.recompute);
   v.field("save_dtype", c.save_dtype,
           "of the saved weights; auto: that of the tensors in model.path, else f32 (f64 for f64)");
+  v.field("save", c.save, "the trained model at the end");
   v.field("max_shard_size", c.max_shard_size, "of one file of the saved model: 5GB, 300MB, 2GiB");
+}
+
+template <typename V>
+void visit(V& v, CheckpointSection& c) {
+  v.field("every", c.every,
+          "steps between checkpoints, from which --resume goes on; epoch: at the end of each; 0: "
+          "none",
+          {"save_steps", "save_strategy"});
+  v.field("keep", c.keep, "the last ones, and the best one; 0: all",
+          OptionField({"save_total_limit"}).from(0));
+  v.field("best", c.best, "the value by which one of them is the best: the smallest is",
+          {"metric_for_best_model"});
+  v.field("load_best", c.load_best, "the saved model is that of the best checkpoint",
+          {"load_best_model_at_end"});
+  v.field("folder", c.folder, "empty: checkpoints in the run directory");
+  v.field("verify", c.verify, "what is read of a checkpoint is compared with its checksums");
 }
 
 template <typename V>
@@ -257,6 +274,7 @@ void visit(V& v, TrainConfig& c) {
   v.section("lora", "low-rank terms that are trained instead of the model (LoRA)", c.lora);
   v.section("data", "what it is trained on", c.data);
   v.section("train", "how", c.train);
+  v.section("checkpoint", "what a run can go on from", c.checkpoint);
   v.section("fsdp", "how it is sharded", c.fsdp);
   v.section("runtime", "where it runs", c.runtime);
   v.section("sample", "a continuation at the end", c.sample);

@@ -40,6 +40,13 @@ inline EnumNames<Decay> names_of(Decay) {
 inline EnumNames<LossMean> names_of(LossMean) {
   return {{"tokens", LossMean::kTokens}, {"ranks", LossMean::kRanks}};
 }
+inline EnumNames<BestMetric> names_of(BestMetric) {
+  return {{"none", BestMetric::kNone},
+          {"validation_loss", BestMetric::kValidationLoss},
+          {"train_loss", BestMetric::kTrainLoss},
+          {"eval_loss", BestMetric::kValidationLoss},
+          {"loss", BestMetric::kValidationLoss}};
+}
 inline EnumNames<LossScaling> names_of(LossScaling) {
   return {{"auto", LossScaling::kAuto},
           {"none", LossScaling::kNone},
@@ -142,6 +149,8 @@ std::string expected_text() {
     return "a number";
   else if constexpr (std::is_same_v<T, NormType>)
     return "a number from 1, or inf";
+  else if constexpr (std::is_same_v<T, Interval>)
+    return "a number of steps, epoch, or no";
   else if constexpr (std::is_same_v<T, std::string>)
     return "text";
   else if constexpr (std::is_same_v<T, std::vector<std::string>>)
@@ -188,6 +197,9 @@ bool read_text(const std::string& text, T& value) {
       return true;
     }
     return read_text(text, value.power) && value.power >= 1;
+  } else if constexpr (std::is_same_v<T, Interval>) {
+    value = {.steps = 0, .epoch = equal_without_case(text, "epoch")};
+    return value.epoch || equal_without_case(text, "no") || read_text(text, value.steps);
   } else if constexpr (std::is_same_v<T, std::string>) {
     value = text;
     return true;
@@ -219,6 +231,8 @@ std::string value_text(const T& value) {
     return fmt::format("{}", value);
   else if constexpr (std::is_same_v<T, NormType>)
     return value_text(value.power);
+  else if constexpr (std::is_same_v<T, Interval>)
+    return value.epoch ? "epoch" : value_text(value.steps);
   else if constexpr (std::is_same_v<T, std::string>)
     return Json(value).dump({.replace = true});
   else if constexpr (std::is_same_v<T, std::vector<std::string>>) {

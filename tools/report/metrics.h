@@ -56,6 +56,10 @@ struct RunSummary {
   double wall_time_s = 0;   // of the training loop, evaluations included
   double step_time_s = 0;   // without them
   double train_loss = 0;    // mean over the last logged steps
+  int64_t resumed_from = 0;    // the step whose checkpoint the run went on from; 0: none
+  std::string weights_hash;    // of the state after the last step, the same for equal states
+  std::string optimizer_hash;
+  std::optional<int64_t> best_step;  // of the checkpoints
   std::optional<double> validation_loss;
   std::optional<double> bigram_entropy;
   MemoryUsage memory;                           // ledger of rank 0

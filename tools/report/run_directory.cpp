@@ -112,6 +112,7 @@ void write_run_arguments(comm::Communicator& world, const std::filesystem::path&
                      {"world_size", world.size()},
                      {"local_ranks", arguments.local_ranks},
                      {"threads_per_rank", arguments.threads},
+                     {"resumed_from", arguments.resumed_from},
                      {"hosts", hosts},
                      {"working_directory", std::filesystem::current_path().string()},
                      {"started", local_time("%Y-%m-%dT%H:%M:%S%z")}});

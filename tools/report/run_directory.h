@@ -27,6 +27,7 @@ struct RunArguments {
   std::vector<std::string> overrides;  // --set
   int local_ranks = 0;
   int threads = 1;
+  int64_t resumed_from = 0;  // step; 0: not resumed
 };
 // Rank 0 writes the file, which also has the host names of all ranks. Collective.
 void write_run_arguments(comm::Communicator& world, const std::filesystem::path& directory,

@@ -64,6 +64,7 @@ class Session {
   comm::FullySharded& sharded() { return *sharded_; }
   Backend& backend() { return *backend_; }
   optim::Optimizer& optimizer() { return step_->optimizer(); }
+  optim::LossScaler* loss_scaler() { return step_->loss_scaler(); }  // null: none
   comm::Communicator& world() { return world_; }  // between hosts, even where GPUs have a communicator of their own
   int64_t max_length() const { return options_.max_length; }
   const std::optional<models::LoraConfig>& lora() const { return options_.lora; }

@@ -122,11 +122,13 @@ void check_same_tokens(comm::Communicator& world, const data::TokenCache& cache,
   };
   const std::vector<Seen> all =
       comm::exchange_values(world, Seen{cache.unchecked().size(), cache.checksum_of_tokens()});
-  const auto other = std::find_if(all.begin(), all.end(), [&](const Seen& s) { return s != all[0]; });
-  FSDP_CHECK(other == all.end(),
-             "{}: the ranks have different tokens: rank {} has {}, rank 0 has {}; the text is not the "
-             "same on every host, or changed while the ranks read it",
-             source.files.front().string(), other - all.begin(), other->tokens, all[0].tokens);
+  const auto other =
+      std::find_if(all.begin(), all.end(), [&](const Seen& s) { return s != all[0]; });
+  FSDP_CHECK(
+      other == all.end(),
+      "{}: the ranks have different tokens: rank {} has {}, rank 0 has {}; the text is not the "
+      "same on every host, or changed while the ranks read it",
+      source.files.front().string(), other - all.begin(), other->tokens, all[0].tokens);
 }
 
 }  // namespace
@@ -171,6 +173,12 @@ data::Loader TrainData::loader(const data::TokenCache& cache, comm::Communicator
        .last = training ? config_.data.last_batch : data::LastBatch::kShort,
        .rank = world.rank(),
        .world = world.size()});
+}
+
+std::map<std::string, std::string> TrainData::hashes() const {
+  return {{"tokens of data.train",
+           fmt::format("{} {:016x}", train_->unchecked().size(), train_->checksum_of_tokens())},
+          {"tokenizer", fmt::format("{:016x}", tokenizer_->identity())}};
 }
 
 BatchSource TrainData::training(bool shifted_labels) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -22,6 +23,9 @@ class TrainData {
   const std::string& tokenizer_name() const { return tokenizer_name_; }  // for make_tokenizer
   std::string check_vocabulary(int64_t model_vocabulary) const;          // as below
   int64_t sequences() const { return train_loader_->sequences(); }       // of the training data
+  int64_t steps_per_epoch() const { return train_loader_->steps_per_epoch(); }
+  // Of the training tokens and the tokenizer: equal for the same ones, wherever they lie.
+  std::map<std::string, std::string> hashes() const;
 
   // `shifted_labels`: of the model, see models/config.h.
   BatchSource training(bool shifted_labels) const;

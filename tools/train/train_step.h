@@ -64,8 +64,9 @@ class TrainStep {
 
   // What losses are multiplied by before backward; null: nothing. (), f32.
   const Tensor* loss_scale() const { return scaler_ ? &scaler_->scale() : nullptr; }
-  void sum_over_ranks(Tensor& scalar);  // on the compute stream
-  optim::Optimizer& optimizer();        // Error when made without training
+  void sum_over_ranks(Tensor& scalar);                        // on the compute stream
+  optim::Optimizer& optimizer();                              // Error when made without training
+  optim::LossScaler* loss_scaler() { return scaler_.get(); }  // null: none
   // Where forward, backward and optimizer are noted; null: nowhere. Not owned.
   void set_phases(TracePhases* phases) { phases_ = phases; }
 

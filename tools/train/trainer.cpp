@@ -2,7 +2,9 @@
 // update, vote whether to go on.
 #include "tools/train/trainer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <numeric>
 
 #include "comm/exchange.h"
@@ -24,16 +26,51 @@ Trainer::Trainer(Session& session, const TrainerOptions& options, Progress& prog
       options_(options),
       progress_(progress),
       metrics_(metrics),
-      vote_(session.world()) {}
+      vote_(session.world()) {
+  const TrainProgress& before = options_.resume;
+  outcome_.steps = saved_at_ = before.steps;
+  outcome_.skipped = before.skipped;
+  outcome_.true_tokens = before.true_tokens;
+  outcome_.step_time_s = before.step_time_s;
+  outcome_.validation_loss = before.validation_loss;
+  recent_losses_ = before.recent_losses;
+  validated_at_ = before.validated_at;
+}
+
+TrainProgress Trainer::progress_so_far() const {
+  return {.steps = outcome_.steps,
+          .skipped = outcome_.skipped,
+          .true_tokens = outcome_.true_tokens,
+          .wall_time_s = seconds_between(started_, Clock::now()),
+          .step_time_s = outcome_.step_time_s,
+          .recent_losses = recent_losses_,
+          .validation_loss = outcome_.validation_loss,
+          .validated_at = validated_at_};
+}
+
+// A step may be the one of an interval, the last, and the one before a signal ends the run.
+void Trainer::save() {
+  if (!options_.save || saved_at_ == outcome_.steps) return;
+  const PhaseScope phase(session_.phases(), "checkpoint");
+  options_.save(progress_so_far());
+  saved_at_ = outcome_.steps;
+  step_ended_ = Clock::now();
+}
 
 TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& validation) {
-  started_ = step_ended_ = Clock::now();
+  step_ended_ = Clock::now();
+  started_ = step_ended_ - std::chrono::duration_cast<Clock::duration>(
+                               std::chrono::duration<double>(options_.resume.wall_time_s));
   std::unique_ptr<IssuedStep> before;
   const auto finish_before = [&] {
     if (before) finish(*before);
     before.reset();
   };
-  for (int64_t step = 0; step < options_.steps && outcome_.signal == 0; ++step) {
+  // A signal may have come before the evaluation of the step that the run goes on from.
+  const bool owes = options_.eval_every > 0 && outcome_.steps > 0 &&
+                    outcome_.steps % options_.eval_every == 0 && outcome_.steps < options_.steps;
+  if (owes && validated_at_ != outcome_.steps) evaluate(validation);
+  for (int64_t step = outcome_.steps; step < options_.steps && outcome_.signal == 0; ++step) {
     auto issued = std::make_unique<IssuedStep>();
     issued->batch = training.get(step);
     issued->step = step;
@@ -51,14 +88,29 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
       finish_before();
       evaluate(validation);
     }
+    if (options_.save_every > 0 && (step + 1) % options_.save_every == 0 && !last) {
+      finish_before();
+      save();
+    }
     if (outcome_.signal == 0) outcome_.signal = vote_.taken();
   }
   finish_before();
-  if (outcome_.signal == 0 && outcome_.skipped == outcome_.steps) fail_without_update();
-  outcome_.validation_loss.reset();
-  if (outcome_.signal == 0) evaluate(validation);
+  end(validation);
+  // The mean, also where another run did the last steps.
+  outcome_.train_loss = std::accumulate(recent_losses_.begin(), recent_losses_.end(), 0.0) /
+                        static_cast<double>(std::max<size_t>(recent_losses_.size(), 1));
   outcome_.wall_time_s = seconds_between(started_, Clock::now());
   return outcome_;
+}
+
+// After the last step, or the one that a signal let finish.
+void Trainer::end(const BatchSource& validation) {
+  if (outcome_.signal == 0 && outcome_.skipped == outcome_.steps) fail_without_update();
+  if (validated_at_ != outcome_.steps) {
+    outcome_.validation_loss.reset();
+    if (outcome_.signal == 0) evaluate(validation);
+  }
+  if (options_.save_every > 0 || outcome_.signal == SIGUSR1) save();
 }
 
 void Trainer::finish(const IssuedStep& issued) {
@@ -75,12 +127,10 @@ void Trainer::finish(const IssuedStep& issued) {
   outcome_.step_time_s += seconds;
   window_s_ += seconds;
   window_tokens_ += issued.batch.global_label_tokens;
-  if (recent_losses_.size() == static_cast<size_t>(options_.log_every)) {
+  while (recent_losses_.size() >= static_cast<size_t>(options_.log_every)) {
     recent_losses_.erase(recent_losses_.begin());
   }
   recent_losses_.push_back(values.loss);
-  outcome_.train_loss = std::accumulate(recent_losses_.begin(), recent_losses_.end(), 0.0) /
-                        static_cast<double>(recent_losses_.size());
   report(issued, values);
   check_values(issued, values);
 }
@@ -164,6 +214,7 @@ void Trainer::evaluate(const BatchSource& validation) {
   step_ended_ = Clock::now();
   if (loss.tokens == 0 || outcome_.signal != 0) return;
   outcome_.validation_loss = loss.mean();
+  validated_at_ = outcome_.steps;
   metrics_.evaluation(outcome_.steps, *outcome_.validation_loss);
   progress_.note(
       fmt::format("step {}: validation loss {:.4f}", outcome_.steps, *outcome_.validation_loss));

@@ -7,7 +7,9 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
+#include <vector>
 
 #include "optim/schedule.h"
 #include "tools/launch/interrupt.h"
@@ -18,11 +20,30 @@
 
 namespace fsdp::tools {
 
+// What the loop knows besides the state of the session: with both a run goes on as if it had never
+// stopped.
+struct TrainProgress {
+  int64_t steps = 0;    // done, with or without an update
+  int64_t skipped = 0;  // of them, without an update
+  int64_t true_tokens = 0;
+  double wall_time_s = 0;
+  double step_time_s = 0;
+  std::vector<double> recent_losses;      // at most log_every
+  std::optional<double> validation_loss;  // the last one
+  int64_t validated_at = -1;              // after that many steps; -1: never
+  bool operator==(const TrainProgress&) const = default;
+};
+
 struct TrainerOptions {
   int64_t steps = 0;
   int64_t log_every = 10;
   int64_t eval_every = 0;  // 0: only at the end
   optim::Schedule schedule;
+  TrainProgress resume = {};  // where to go on; by default at the beginning
+  // Steps between calls of `save`, and after the last step; 0: only where a signal asks for it.
+  int64_t save_every = 0;
+  // Keeps the session's state and the progress. All steps so far are finished. Collective.
+  std::function<void(const TrainProgress& progress)> save = {};
 };
 
 struct TrainOutcome {
@@ -60,6 +81,9 @@ class Trainer {
   [[noreturn]] void fail_not_finite(const IssuedStep& issued, const StepValues& values);
   [[noreturn]] void fail_without_update() const;
   void evaluate(const BatchSource& validation);
+  void end(const BatchSource& validation);
+  void save();
+  TrainProgress progress_so_far() const;
 
   Session& session_;
   TrainerOptions options_;
@@ -75,6 +99,8 @@ class Trainer {
   int64_t window_tokens_ = 0;
   double tokens_per_s_ = 0;
   double last_scale_ = 1;
+  int64_t validated_at_ = -1;
+  int64_t saved_at_ = -1;
 };
 
 }  // namespace fsdp::tools

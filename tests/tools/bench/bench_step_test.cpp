@@ -11,9 +11,12 @@ namespace fsdp::tools {
 namespace {
 
 StepBenchOptions options(comm::Strategy strategy) {
-  StepBenchOptions options = {
-      .model = test::small_gpt2(), .batch = 6, .length = 7, .fsdp = {.strategy = strategy}, .steps = 3,
-      .traced_steps = 2};
+  StepBenchOptions options = {.model = test::small_gpt2(),
+                              .batch = 6,
+                              .length = 7,
+                              .fsdp = {.strategy = strategy},
+                              .steps = 3,
+                              .traced_steps = 2};
   options.model.embedding_dropout = options.model.attention_dropout =
       options.model.residual_dropout = 0;
   return options;

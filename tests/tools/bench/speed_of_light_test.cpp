@@ -33,8 +33,11 @@ TEST_CASE("speed of light: highest and median of each rate") {
 TEST_CASE("speed of light: a slice of a small model") {
   cpu::CpuBackend backend;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    const StepExtents step = {.model = test::small_llama(), .batch = 2, .length = 5,
-                              .compute = dtype, .gradient = DType::kF32};
+    const StepExtents step = {.model = test::small_llama(),
+                              .batch = 2,
+                              .length = 5,
+                              .compute = dtype,
+                              .gradient = DType::kF32};
     SpeedOfLightMeter meter(backend, step);
     const SpeedOfLight light = meter.measure();
     const StepCost cost = step_cost(step);

@@ -61,7 +61,7 @@ TEST_CASE("every field is written and read back") {
   // Of the options that exclude each other, some have their defaults in each of these.
   changed.model.preset.clear();
   changed.lora.path.clear();
-  changed.train.optimizer = {}, changed.train.loss_scale.growth = 3;
+  changed.train.optimizer = {}, changed.train.loss_scale.growth = 3, changed.train.save = true;
   const auto survives = [&](std::initializer_list<std::pair<const char*, const char*>> expected) {
     const std::string text = to_yaml(changed);
     CHECK(refusal(text) == "");

@@ -108,7 +108,8 @@ TEST_CASE(
 
 TEST_CASE("train data: ranks whose text differs are refused") {
   const test::TempFolder one, other;
-  for (const auto& [folder, text] : {std::pair{&one, "abcdefghijklmnopqrs"}, {&other, "abcdefghi"}}) {
+  for (const auto& [folder, text] :
+       {std::pair{&one, "abcdefghijklmnopqrs"}, {&other, "abcdefghi"}}) {
     folder->write("train.txt", text);
     folder->write("validation.txt", "The quick brown fox");
     comm::run_local_ranks(1, [&](comm::Communicator& alone) {
@@ -118,7 +119,8 @@ TEST_CASE("train data: ranks whose text differs are refused") {
   comm::run_local_ranks(3, [&](comm::Communicator& world) {
     const config::TrainConfig config = config_of(world.rank() == 2 ? other : one, 4);
     const std::string message = test::error_of([&] { TrainData(world, config); });
-    CHECK(test::contains(message, "the ranks have different tokens: rank 2 has 10, rank 0 has 20;"));
+    CHECK(
+        test::contains(message, "the ranks have different tokens: rank 2 has 10, rank 0 has 20;"));
   });
 }
 
@@ -181,6 +183,28 @@ TEST_CASE("train data: paths are looked for here, then beside the configuration"
   CHECK(resolve_path("nowhere.txt", config_file) == "nowhere.txt");
   CHECK(resolve_path("/absolute.txt", config_file) == "/absolute.txt");
   CHECK(resolve_path("", config_file) == "");
+}
+
+TEST_CASE("train data: hashes are of the tokens, not of the file") {
+  const test::TempFolder folder;
+  const auto hashes = [&](const char* name, const char* text) {
+    config::TrainConfig config;
+    config.data.train = {folder.write(name, text).string()};
+    config.data.cache_dir = (folder / "cache").string();
+    config.data.sequence_length = 4;
+    std::map<std::string, std::string> out;
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      const TrainData data(world, config);
+      out = data.hashes();
+      CHECK(data.steps_per_epoch() == 1);
+    });
+    return out;
+  };
+  const auto first = hashes("a.txt", "some text");
+  CHECK(hashes("b.txt", "some text") == first);
+  const auto other = hashes("a.txt", "some more");
+  CHECK(other.at("tokens of data.train") != first.at("tokens of data.train"));
+  CHECK(other.at("tokenizer") == first.at("tokenizer"));
 }
 
 }  // namespace

@@ -302,5 +302,52 @@ TEST_CASE("trainer: micro-steps, and the mean over ranks where rows are equally 
   CHECK(loss_of(2, config::LossMean::kRanks) == doctest::Approx(once).epsilon(1e-6));
 }
 
+// What is kept besides the session is all that the loop needs: the state of the session stands for
+// itself here, it goes on in the same process.
+TEST_CASE("trainer: progress is kept at its steps, and a loop that goes on from it logs the rest") {
+  std::vector<TrainProgress> kept;
+  const TrainerOptions options = {.steps = 20,
+                                  .log_every = 3,
+                                  .eval_every = 4,
+                                  .schedule = {.peak = 0.03, .total = 20},
+                                  .save_every = 8,
+                                  .save = [&](const TrainProgress& p) { kept.push_back(p); }};
+  const Run whole = run(1, options);
+  REQUIRE(kept.size() == 3);  // the last step too
+  CHECK(kept[0].steps == 8);
+  CHECK(kept[1].steps == 16);
+  CHECK(kept[2].steps == 20);
+  CHECK(kept[1].recent_losses.size() == 3);
+  CHECK(kept[1].true_tokens == 16 * 2 * (kLength - 1));
+  CHECK(kept[1].validated_at == 16);  // evaluated before it was kept
+  CHECK(kept[2].validation_loss == whole.outcome.validation_loss);
+  TrainerOptions rest = options;
+  rest.resume = kept[1];
+  rest.resume.wall_time_s = 1000;
+  const Run after = run(1, rest);
+  std::vector<int64_t> logged, evaluated;
+  for (const Json& line : lines_of(after.metrics)) {
+    (line.contains("loss") ? logged : evaluated).push_back(line.at("step"));
+  }
+  CHECK(logged == std::vector<int64_t>{18, 20});
+  CHECK(evaluated == std::vector<int64_t>{20});  // that of 16 is done
+  CHECK(after.outcome.true_tokens == whole.outcome.true_tokens);
+  CHECK(after.outcome.wall_time_s > 1000);
+  CHECK(kept.back().steps == 20);
+  CHECK(kept.size() == 4);
+  // A signal came before the evaluation of step 16.
+  rest.resume.validated_at = 12;
+  evaluated.clear();
+  for (const Json& line : lines_of(run(1, rest).metrics)) {
+    if (line.contains("validation_loss")) evaluated.push_back(line.at("step"));
+  }
+  CHECK(evaluated == std::vector<int64_t>{16, 20});
+  // At its end there is nothing to do, nor to keep.
+  rest.resume = kept.back();
+  kept.clear();
+  CHECK(run(1, rest).metrics.empty());
+  CHECK(kept.empty());
+}
+
 }  // namespace
 }  // namespace fsdp::tools

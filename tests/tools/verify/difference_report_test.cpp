@@ -38,7 +38,8 @@ TEST_CASE("difference: nothing, zeros, and zeros that should be zero") {
   CHECK(difference_of({1e-300}, {0}).relative() == kInfinity);
 }
 
-TEST_CASE("difference: where zero is expected, rounding is relative to the scale of what was summed") {
+TEST_CASE(
+    "difference: where zero is expected, rounding is relative to the scale of what was summed") {
   const Difference zero = difference_of({0, 3e-17}, {0, 0});
   CHECK(zero.relative() == kInfinity);
   CHECK(zero.relative(2, 1e-15) == doctest::Approx(1.5e-17));

@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# A run that is killed or stopped goes on from its checkpoints: with the same bits on the same ranks,
+# up to rounding on others, in its own run directory, and not with another configuration.
+# Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
+set -uo pipefail
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+
+for i in {1..60}; do echo "a line of text, number $i"; done >text.txt
+cat >config.yaml <<'YAML'
+model: {model_type: llama, hidden_size: 16, layers: 2, heads: 2, dropout: 0.1}
+data: {train: text.txt, validation: text.txt, sequence_length: 16}
+train: {steps: 60, batch: 4, log_every: 1, eval_every: 20, schedule: {total: 60}}
+checkpoint: {every: 20, keep: 2}
+YAML
+
+summary() { grep -o "\"$2\": [^,]*" "$1/metrics.json" | head -1 | cut -d' ' -f2; }
+# Step and values of every line, without what depends on the time.
+lines() { grep -o '"step":[0-9]*,"[a-z_]*":[^,}]*\(,"grad_norm":[^,]*,"learning_rate":[^,]*\)\?' "$1/metrics.jsonl"; }
+same_run() {  # RUN OTHER: both have done the same
+  for key in weights_hash optimizer_hash steps true_tokens train_loss validation_loss; do
+    [ "$(summary "$1" $key)" = "$(summary "$2" $key)" ] || fail "$1: another $key than $2"
+  done
+  diff <(lines "$1") <(lines "$2") >/dev/null || fail "$1: other lines in metrics.jsonl than $2"
+  cmp -s "$1/model/model.safetensors" "$2/model/model.safetensors" || fail "$1: another model than $2"
+}
+# killed RUN command...: starts a long run, kills all of it with -9 once it has a checkpoint at step 20
+# and some lines behind it, and makes it one of 60 steps by what is given to resume.
+killed() {
+  local run=$1 pid; shift
+  setsid "$@" --config config.yaml --set runtime.run_dir="$run" --set train.steps=100000000 \
+    >"$run.log" 2>&1 </dev/null &
+  pid=$!
+  for _ in {1..300}; do [ -e "$run/checkpoints/step-20/checkpoint.json" ] && break; sleep 0.05; done
+  kill -9 -- "-$pid"
+  wait "$pid" 2>/dev/null
+  [ -e "$run/checkpoints" ] || { fail "$run: no checkpoint"; cat "$run.log"; }
+  # Runs of a few milliseconds a step go far: what is asked for is 60 steps.
+  for step in "$run"/checkpoints/step-*; do
+    [ "${step##*-}" -le 40 ] 2>/dev/null || rm -rf "$step"
+  done
+}
+
+"$FSDP" train --config config.yaml --local-ranks 2 --set runtime.run_dir=whole --set train.steps=60 >whole.log 2>&1 ||
+  { fail "the undisturbed run"; cat whole.log; }
+[ "$(cd whole/checkpoints && echo *)" = "step-40 step-60" ] || fail "keep: $(ls whole/checkpoints)"
+[ "$(summary whole resumed_from)" = 0 ] || fail "whole: resumed_from"
+
+killed auto "$FSDP" train --local-ranks 2 --set checkpoint.keep=0
+mkdir auto/model.77-0.tmp
+"$FSDP" train --config config.yaml --local-ranks 2 --set runtime.run_dir=auto --resume auto >auto.log 2>&1 ||
+  { fail "--resume auto: status $?"; cat auto.log; }
+grep -q '^resumed from auto/checkpoints/step-[24]0: step [24]0$' auto.log || fail "auto: no line about it"
+same_run auto whole
+[ "$(summary auto resumed_from)" -ge 20 ] || fail "auto: resumed_from"
+[ ! -e auto/model.77-0.tmp ] || fail "auto: a temporary folder of the killed run is left"
+"$FSDP" train --config config.yaml --set runtime.run_dir=auto --resume auto >done.log 2>&1 || fail "done: status $?"
+grep -q 'this run has done its 60 steps' done.log || fail "a finished run does not say so"
+
+# ---- on other ranks, from a run directory, and a fork ---------------------------------------------
+"$FSDP" train --resume whole/checkpoints/step-40 --local-ranks 3 --set runtime.run_dir=three \
+  --set fsdp.strategy=no_shard >three.log 2>&1 || { fail "three ranks: status $?"; cat three.log; }
+grep -q '^note: 3 ranks instead of 2: the run goes on to rounding$' three.log || fail "three: no note about ranks"
+grep -q '^note: changed: fsdp.strategy: full_shard -> no_shard$' three.log || fail "three: no note about the strategy"
+paste <(lines whole | grep -o '"loss":[0-9.e-]*' | cut -d: -f2) \
+  <(lines three | grep -o '"loss":[0-9.e-]*' | cut -d: -f2) |
+  awk '{ d = $1 > $2 ? $1 - $2 : $2 - $1; if (NF != 2 || d > 1e-6 * $1) bad = 1; n++ } END { exit bad || n != 60 }' ||
+  fail "three ranks: other losses than two"
+"$FSDP" train --resume whole --set train.steps=70 --local-ranks 2 >longer.log 2>&1 || { fail "longer"; cat longer.log; }
+grep -q 'changed: train.steps: 60 -> 70; the learning rate of the next step stays' longer.log || fail "longer: no note"
+[ "$(summary whole steps)" = 70 ] && [ "$(summary whole resumed_from)" = 60 ] || fail "longer: steps"
+
+# ---- what is refused -------------------------------------------------------------------------------
+refused() {  # STATUS PATTERN arguments...
+  local pattern=$1; shift
+  "$FSDP" train "$@" >refused.log 2>&1 && fail "accepted: $*"
+  grep -q -e "$pattern" refused.log || { fail "no '$pattern' for: $*"; cat refused.log; }
+}
+refused 'train.lr: 0.0003 -> 0.1' --resume whole --set train.lr=0.1 --set train.steps=80
+refused '^fsdp: --resume auto: needs runtime.run_dir' --config config.yaml --resume auto
+sed 's/number/numeral/' text.txt >other.txt
+refused 'tokens of data.train: ' --resume whole --set data.train=other.txt --set train.steps=80
+"$FSDP" train --resume whole --resume-with-changes --set data.train=other.txt train.lr=0.1 train.steps=72 \
+  >changed.log 2>&1 || { fail "--resume-with-changes"; cat changed.log; }
+grep -q '^note: changed: train.lr: 0.0003 -> 0.1$' changed.log || fail "changes are not listed"
+"$FSDP" train --config config.yaml --set runtime.run_dir=busy --set train.steps=100000000 >busy.log 2>&1 &
+pid=$!
+for _ in {1..300}; do [ -e busy/checkpoints/step-20 ] && break; sleep 0.05; done
+refused 'another run is using this run directory' --resume busy
+kill -TERM "$pid"
+wait "$pid" 2>/dev/null
+step=$(grep -o '^stopped by SIGTERM after step [0-9]*' busy.log | grep -o '[0-9]*$')
+[ -e "busy/checkpoints/step-$step/checkpoint.json" ] || fail "SIGTERM: no checkpoint of step $step"
+
+if [ -n "${MPIRUN:-}" ]; then
+  # One rank is killed: the job ends, and another job goes on.
+  $MPIRUN -n 2 "$FSDP" train --config config.yaml --set runtime.run_dir=mpi --set train.steps=100000000 \
+    --set checkpoint.keep=0 >mpi.log 2>&1 </dev/null &
+  pid=$!
+  for _ in {1..400}; do [ -e mpi/checkpoints/step-20/checkpoint.json ] && break; sleep 0.05; done
+  kill -9 "$(pgrep -P "$pid" -f train | tail -1)"
+  wait "$pid" && fail "mpi: status 0 of a job with a killed rank"
+  for step in mpi/checkpoints/step-*; do [ "${step##*-}" -le 40 ] 2>/dev/null || rm -rf "$step"; done
+  $MPIRUN -n 2 "$FSDP" train --config config.yaml --set runtime.run_dir=mpi --resume auto >mpi2.log 2>&1 ||
+    { fail "mpi: --resume auto"; cat mpi2.log; }
+  same_run mpi auto
+else
+  echo "[SKIP] resume under mpirun: no MPI"
+fi
+
+[ "$failed" = 0 ] && echo "resume: every run went on as if it had not stopped"
+exit "$failed"

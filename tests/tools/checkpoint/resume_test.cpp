@@ -1,0 +1,204 @@
+// Which checkpoint --resume means, and which changes of a configuration are the same computation.
+#include "tools/checkpoint/resume.h"
+
+#include <doctest/doctest.h>
+
+#include "core/io/json.h"
+#include "tests/support/temp_folder.h"
+#include "tools/checkpoint/run_checkpoints.h"
+
+namespace fsdp::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A run directory with checkpoints that hold no tensor.
+class FakeRun {
+ public:
+  FakeRun() {
+    directory = folder / "run";
+    fs::create_directories(directory);
+    write_file_atomically(directory / "config.yaml", config::to_yaml(config()));
+  }
+  config::TrainConfig config() const {
+    return config::parse_config("", "",
+                                {"train.steps=100", "train.lr=0.5", "checkpoint.every=10",
+                                 "runtime.run_dir=" + directory.string()});
+  }
+  fs::path add(int64_t step) const {
+    const fs::path path = directory / "checkpoints" / fmt::format("step-{}", step);
+    fs::create_directories(path);
+    Manifest manifest;
+    manifest.progress.steps = step;
+    manifest.config = config::to_yaml(config());
+    manifest.run_directory = directory.string();
+    BlockWriter writer(path / "shard");
+    writer.write("values");
+    manifest.files = {writer.commit()};
+    write_file_atomically(path / kManifestName, manifest_text(manifest));
+    return path;
+  }
+  void finish(int64_t steps, bool interrupted) const {
+    write_json_file(directory / "metrics.json", {{"steps", steps}, {"interrupted", interrupted}});
+  }
+
+  test::TempFolder folder;
+  fs::path directory;
+};
+
+ResumePlan plan(const std::string& from, const std::vector<config::Override>& overrides = {},
+                bool with_changes = false) {
+  return plan_resume({.from = from, .with_changes = with_changes, .overrides = overrides});
+}
+
+std::string error_of(const std::string& from, const std::vector<config::Override>& overrides = {}) {
+  return test::error_of([&] { plan(from, overrides); });
+}
+
+TEST_CASE("resume: a run directory means its newest complete checkpoint") {
+  const FakeRun run;
+  CHECK(test::contains(error_of(run.directory.string()), "no complete checkpoint in it"));
+  run.add(9);
+  const fs::path newest = run.add(10);
+  fs::create_directories(run.directory / "checkpoints/step-11");
+  fs::create_directories(run.directory / "checkpoints/step-12.1-0.tmp");
+  for (const char* slash : {"", "/"}) {
+    const ResumePlan p = plan(run.directory.string() + slash);
+    CHECK(p.checkpoint == newest);
+    CHECK(p.run_directory == run.directory);
+    CHECK(p.config.train.lr == 0.5);  // the stored one
+    CHECK(p.manifest->step() == 10);
+    CHECK(!p.finished);
+    CHECK(p.notes.empty());
+  }
+  // Cut by a machine that lost its power: the one before.
+  fs::resize_file(newest / "shard", 3);
+  const ResumePlan before = plan(run.directory.string());
+  CHECK(before.manifest->step() == 9);
+  REQUIRE(before.notes.size() == 1);
+  CHECK(test::contains(before.notes[0], "step-10/shard: damaged: expected 6 bytes, got 3"));
+  fs::remove(run.directory / "checkpoints/step-9/shard");
+  CHECK(test::contains(error_of(run.directory.string()), "no checkpoint can be read"));
+}
+
+TEST_CASE("resume: one checkpoint, in its run or in a new one") {
+  const FakeRun run;
+  const fs::path first = run.add(5);
+  CHECK(plan(first.string()).run_directory == run.directory);
+  const fs::path later = run.add(8);
+  CHECK(test::contains(error_of(first.string()),
+                       "its run has later checkpoints, such as " + later.string()));
+  const fs::path other = run.folder / "other";
+  const ResumePlan fork = plan(first.string(), {"runtime.run_dir=" + other.string()});
+  CHECK(fork.run_directory.empty());
+  CHECK(fork.config.runtime.run_dir == other.string());
+  CHECK(fork.checkpoint == first);
+  fs::create_directory(other);
+  CHECK(test::contains(error_of(first.string(), {"runtime.run_dir=" + other.string()}),
+                       "is there already"));
+}
+
+TEST_CASE("resume: auto is for a job that is started again and again") {
+  const FakeRun run;
+  const std::vector<config::Override> given = {"train.steps=100", "train.lr=0.5",
+                                               "checkpoint.every=10",
+                                               "runtime.run_dir=" + run.directory.string()};
+  CHECK(test::contains(error_of("auto", {"train.steps=100"}), "needs runtime.run_dir"));
+  const ResumePlan absent = plan("auto", {"runtime.run_dir=" + (run.folder / "absent").string()});
+  CHECK(absent.run_directory.empty());
+  CHECK(absent.checkpoint.empty());
+  const ResumePlan none = plan("auto", given);  // killed before its first checkpoint
+  CHECK(none.run_directory == run.directory);
+  CHECK(none.checkpoint.empty());
+  const fs::path checkpoint = run.add(10);
+  CHECK(plan("auto", given).checkpoint == checkpoint);
+  run.finish(10, true);
+  CHECK(!plan("auto", given).finished);
+  run.finish(100, false);
+  CHECK(plan("auto", given).finished);
+  std::vector<config::Override> longer = given;
+  longer[0] = "train.steps=200";
+  CHECK(!plan("auto", longer).finished);
+  const fs::path stranger = run.folder / "stranger";
+  fs::create_directory(stranger);
+  CHECK(plan("auto", {"runtime.run_dir=" + stranger.string()}).checkpoint.empty());
+  write_file_atomically(stranger / "letter.txt", "");
+  CHECK(test::contains(error_of("auto", {"runtime.run_dir=" + stranger.string()}),
+                       "stranger: no run directory"));
+}
+
+TEST_CASE("resume: folders of other programs are refused by name") {
+  const test::TempFolder folder;
+  CHECK(test::contains(error_of((folder / "absent").string()), "no such folder"));
+  CHECK(test::contains(error_of(folder.path().string()),
+                       "neither a run directory (config.yaml) nor a checkpoint (checkpoint.json)"));
+  fs::create_directories(folder / "dcp");
+  folder.write("dcp/.metadata", "");
+  CHECK(test::contains(error_of((folder / "dcp").string()), "a checkpoint of PyTorch's DCP"));
+  fs::create_directories(folder / "deepspeed/global_step10");
+  CHECK(test::contains(error_of((folder / "deepspeed").string()), "a checkpoint of DeepSpeed"));
+  fs::create_directories(folder / "states");
+  folder.write("states/zero_pp_rank_0_mp_rank_00_optim_states.pt", "");
+  CHECK(test::contains(error_of((folder / "states").string()), "zero_to_fp32.py"));
+}
+
+TEST_CASE("resume: what changes the computation is refused, key by key") {
+  const FakeRun run;
+  run.add(10);
+  const std::string from = run.directory.string();
+  const std::vector<config::Override> free = {"fsdp.strategy=no_shard", "runtime.threads=3",
+                                              "train.log_every=3",      "train.recompute.mode=full",
+                                              "train.micro_steps=2",    "runtime.trace=true"};
+  const ResumePlan p = plan(from, free);
+  CHECK(p.notes.size() == free.size());
+  CHECK(p.config.train.log_every == 3);
+  CHECK(test::contains(error_of(from, {"train.lr=0.25", "train.log_every=3", "train.seed=1"}),
+                       "goes on all the same: train.seed: 42 -> 1, train.lr: 0.5 -> 0.25"));
+  const ResumePlan changed = plan(from, {"train.lr=0.25"}, true);
+  CHECK(changed.notes == std::vector<std::string>{"changed: train.lr: 0.5 -> 0.25"});
+  for (const char* key :
+       {"train.batch=3", "train.dtype=bf16", "fsdp.divide_factor=2", "runtime.tf32=true",
+        "train.optimizer.beta1=0.5", "data.shuffle=false", "fsdp.fixed_order=true",
+        "train.schedule.warmup=3", "model.dropout=0.5", "data.sequence_length=16"}) {
+    CAPTURE(key);
+    CHECK(test::contains(error_of(from, {key}), "--resume-with-changes"));
+  }
+  CHECK(test::contains(test::error_of([] { plan_resume({.with_changes = true}); }),
+                       "only beside --resume"));
+}
+
+TEST_CASE("resume: more steps, and what they do to the schedule") {
+  const FakeRun run;
+  run.add(50);
+  const ResumePlan p = plan(run.directory.string(), {"train.steps=200"});
+  REQUIRE(p.notes.size() == 1);
+  // Half a cosine wave: at 50 of 100, and of 200 updates.
+  CHECK(test::contains(p.notes[0],
+                       "changed: train.steps: 100 -> 200; the schedule ends with it: the learning "
+                       "rate of the next step is 0.426777, it would have been 0.25"));
+  CHECK(test::contains(error_of(run.directory.string(), {"train.steps=49"}),
+                       "train.steps: expected at least 50"));
+}
+
+TEST_CASE("resume: metrics are cut behind the checkpoint, without gaps and doubles") {
+  const std::string text =
+      "{\"step\":1,\"loss\":1}\n{\"step\":2,\"loss\":1}\n{\"step\":2,\"validation_loss\":1}\n"
+      "{\"step\":2,\"loss\":2}\n{\"st\n{\"step\":3,\"loss\":1}\n{\"step\":4,\"lo";
+  CHECK(metrics_until(text, 3) ==
+        "{\"step\":1,\"loss\":1}\n{\"step\":2,\"loss\":1}\n{\"step\":2,\"validation_loss\":1}\n"
+        "{\"step\":3,\"loss\":1}\n");
+  CHECK(metrics_until(text, 1) == "{\"step\":1,\"loss\":1}\n");
+  CHECK(metrics_until(text, 0) == "");
+}
+
+TEST_CASE("resume: other tokens are another computation") {
+  const std::map<std::string, std::string> before = {{"tokens", "a"}, {"tokenizer", "b"}};
+  CHECK(compare_data(before, before, false).empty());
+  const std::map<std::string, std::string> now = {{"tokens", "c"}, {"tokenizer", "b"}};
+  CHECK(
+      test::contains(test::error_of([&] { compare_data(before, now, false); }), "tokens: a -> c"));
+  CHECK(compare_data(before, now, true) == std::vector<std::string>{"tokens: a -> c"});
+}
+
+}  // namespace
+}  // namespace fsdp::tools

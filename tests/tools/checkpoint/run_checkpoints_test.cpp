@@ -1,0 +1,123 @@
+// Which checkpoints of a run stay, who may use its directory, and what is removed.
+#include "tools/checkpoint/run_checkpoints.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/checkpoint_run.h"
+#include "tools/launch/launch.h"
+
+namespace fsdp::tools {
+namespace {
+
+std::vector<int64_t> steps_in(const std::filesystem::path& folder) {
+  std::vector<int64_t> steps;
+  for (const auto& [step, path] : checkpoints_in(folder)) steps.push_back(step);
+  return steps;
+}
+
+// Writes one after each step, with these validation losses.
+std::vector<int64_t> kept(const config::TrainConfig& config, const std::vector<double>& losses,
+                          std::optional<RunCheckpoints::Best>& best) {
+  const test::TempFolder folder;
+  comm::run_local_ranks(2, [&](comm::Communicator& world) {
+    Session session(world, test::checkpoint_options());
+    test::initialise_for_checkpoint(session);
+    RunCheckpoints checkpoints(session, config, folder.path(), {});
+    for (size_t i = 0; i < losses.size(); ++i) {
+      const auto step = static_cast<int64_t>(i) + 1;
+      checkpoints.write({.steps = step,
+                         .recent_losses = {10 - losses[i]},
+                         .validation_loss = losses[i],
+                         .validated_at = step});
+    }
+    CHECK(checkpoints.last() == checkpoints.folder_of(static_cast<int64_t>(losses.size())));
+    if (world.rank() == 0) best = checkpoints.best();
+  });
+  return steps_in(folder / "checkpoints");
+}
+
+TEST_CASE("checkpoints: the last ones are kept, and the best one") {
+  using Steps = std::vector<int64_t>;
+  const std::vector<double> losses = {3, 2, 1, 2, 1, 4};
+  config::TrainConfig config;
+  std::optional<RunCheckpoints::Best> best;
+  CHECK(kept(config, losses, best) == Steps{1, 2, 3, 4, 5, 6});
+  CHECK(!best);
+  config.checkpoint.keep = 2;
+  CHECK(kept(config, losses, best) == Steps{5, 6});
+  config.checkpoint.best = config::BestMetric::kValidationLoss;
+  CHECK(kept(config, losses, best) == Steps{3, 5, 6});
+  REQUIRE(best);
+  CHECK(best->step == 3);  // the first of equal ones
+  CHECK(best->value == 1);
+  config.checkpoint.keep = 1;
+  config.checkpoint.best = config::BestMetric::kTrainLoss;  // 7, 8, 9, 8, 9, 6
+  CHECK(kept(config, losses, best) == Steps{6});
+  CHECK(kept(config, {9, 2, 3}, best) == Steps{1, 3});
+  CHECK(kept(config, {NAN, 2, 1}, best) == Steps{2, 3});
+}
+
+TEST_CASE("checkpoints: a validation loss of another step is not this step's") {
+  const test::TempFolder folder;
+  config::TrainConfig config;
+  config.checkpoint.best = config::BestMetric::kValidationLoss;
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    Session session(world, test::checkpoint_options());
+    RunCheckpoints checkpoints(session, config, folder.path(), {});
+    checkpoints.write({.steps = 5, .validation_loss = 1.0, .validated_at = 4});
+    CHECK(!checkpoints.best());
+    checkpoints.set_best({{"best_step", 3}, {"best_value", 0.5}});
+    checkpoints.write({.steps = 6, .validation_loss = 1.0, .validated_at = 6});
+    REQUIRE(checkpoints.best());
+    CHECK(checkpoints.best()->step == 3);
+  });
+  CHECK(read_manifest(folder / "checkpoints/step-6").metrics.at("best_value") == 0.5);
+}
+
+TEST_CASE("checkpoints: a run directory is one run's, and what a killed run left goes") {
+  const test::TempFolder folder;
+  const std::filesystem::path checkpoints = folder / "checkpoints";
+  for (const char* name : {"checkpoints/step-7.123-0.tmp", "checkpoints/step-5", "model.9-1.tmp",
+                           "model", "other.9-1.tmp"}) {
+    std::filesystem::create_directories(folder / name);
+  }
+  folder.write("metrics.json.12-0.tmp", "");
+  folder.write("mine.12-0.tmp", "");
+  folder.write("checkpoints/step-5/checkpoint.json", "");
+  CHECK(steps_in(checkpoints) == std::vector<int64_t>{5});
+  {
+    const auto lock = take_run_directory(folder.path(), checkpoints);
+    CHECK(test::contains(test::error_of([&] { take_run_directory(folder.path(), checkpoints); }),
+                         "run.lock: another run is using this run directory: process " +
+                             std::to_string(::getpid())));
+  }
+  const auto again = take_run_directory(folder.path(), checkpoints);
+  std::vector<std::string> left;
+  for (const auto& item : std::filesystem::recursive_directory_iterator(folder.path())) {
+    left.push_back(item.path().lexically_relative(folder.path()).string());
+  }
+  std::sort(left.begin(), left.end());
+  CHECK(left == std::vector<std::string>{"checkpoints", "checkpoints/step-5",
+                                         "checkpoints/step-5/checkpoint.json", "mine.12-0.tmp",
+                                         "model", "other.9-1.tmp", "run.lock"});
+}
+
+TEST_CASE("checkpoints: ranks that do not share a file system are told so") {
+  const test::TempFolder one, other;
+  std::vector<std::string> errors(3);
+  comm::run_local_ranks(3, [&](comm::Communicator& world) {
+    check_shared_folder(world, one.path());
+    try {
+      check_shared_folder(world, world.rank() == 2 ? other.path() : one.path());
+    } catch (const AgreedError& error) {
+      errors[static_cast<size_t>(world.rank())] = error.what();
+    }
+  });
+  for (const std::string& error : errors) {
+    CHECK(test::contains(error, "rank 2 does not see what rank 0 writes to "));
+  }
+  CHECK(std::filesystem::is_empty(one.path()));
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,70 @@
+// The keys of checkpoints, under their names and Hugging Face's.
+#include <doctest/doctest.h>
+
+#include "tests/support/temp_folder.h"
+#include "tools/config/config.h"
+
+namespace fsdp::config {
+namespace {
+
+TrainConfig parse(const std::vector<Override>& overrides) {
+  return parse_config("", "run.yaml", overrides);
+}
+
+std::string refusal(const std::vector<Override>& overrides) {
+  return test::error_of([&] { parse(overrides); });
+}
+
+TEST_CASE("checkpoints: Hugging Face's names of the keys") {
+  const TrainConfig c = parse_config(
+      "data: {validation: v.txt}\ntrain: {eval_every: 5}\n"
+      "checkpoint: {save_steps: 10, save_total_limit: 3, metric_for_best_model: eval_loss, "
+      "load_best_model_at_end: true}\n",
+      "run.yaml", {});
+  CHECK(c.checkpoint.every.steps == 10);
+  CHECK(!c.checkpoint.every.epoch);
+  CHECK(c.checkpoint.keep == 3);
+  CHECK(c.checkpoint.best == BestMetric::kValidationLoss);
+  CHECK(c.checkpoint.load_best);
+  CHECK(parse({"checkpoint.save_strategy=epoch"}).checkpoint.every.epoch);
+  CHECK(parse({"checkpoint.save_strategy=no"}).checkpoint.every.steps == 0);
+  CHECK(parse({"checkpoint.every=epoch"}).checkpoint.every.epoch);
+  CHECK(test::contains(refusal({"checkpoint.save_strategy=steps"}),
+                       "expected a number of steps, epoch, or no, got \"steps\""));
+  CHECK(test::contains(refusal({"checkpoint.every=-1"}), "expected at least 0, got -1"));
+}
+
+TEST_CASE("checkpoints: keys that would do nothing are refused") {
+  for (const char* key : {"checkpoint.keep=2", "checkpoint.best=train_loss"}) {
+    CHECK(test::contains(refusal({key}), "has no effect without checkpoint.every"));
+    CHECK(refusal({key, "checkpoint.every=3"}) == "");
+    CHECK(refusal({key, "checkpoint.every=epoch"}) == "");
+  }
+  CHECK(test::contains(refusal({"checkpoint.every=3", "checkpoint.load_best=true"}),
+                       "has no effect without checkpoint.best"));
+  const std::vector<Override> best = {"checkpoint.every=3", "checkpoint.best=train_loss",
+                                         "checkpoint.load_best=true"};
+  CHECK(refusal(best) == "");
+  auto unsaved = best;
+  unsaved.emplace_back("train.save=false");
+  CHECK(test::contains(refusal(unsaved), "has no effect with train.save: false"));
+  CHECK(test::contains(refusal({"train.save=false", "train.save_dtype=bf16"}),
+                       "has no effect with train.save: false"));
+}
+
+TEST_CASE("checkpoints: one that is judged by an evaluation comes after one") {
+  const std::vector<Override> given = {"data.validation=v.txt",
+                                          "checkpoint.best=validation_loss", "train.eval_every=4"};
+  const auto with = [&](const char* every) {
+    auto all = given;
+    all.emplace_back(every);
+    return refusal(all);
+  };
+  CHECK(with("checkpoint.every=8") == "");
+  CHECK(test::contains(with("checkpoint.every=6"),
+                       "checkpoint.best: validation_loss: expected checkpoint.every to be a "
+                       "multiple of train.eval_every, got 6 and 4"));
+}
+
+}  // namespace
+}  // namespace fsdp::config

@@ -1,0 +1,300 @@
+// Contract: tools/checkpoint/resume.h.
+#include "tools/checkpoint/resume.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "core/io/file.h"
+#include "core/io/json.h"
+#include "tools/checkpoint/run_checkpoints.h"
+#include "tools/config/key_values.h"
+#include "tools/train/train_data.h"
+
+namespace fsdp::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kConfigName = "config.yaml";
+
+bool is_there(const fs::path& path) {
+  std::error_code unreadable;
+  return fs::exists(path, unreadable);
+}
+
+// ---------------------------------------------------------------------------- Configurations
+
+// Keys that say where and how fast a run computes, what it reports and keeps: with other values the
+// same is computed, up to the order of sums. The text and the model's files are compared by their
+// hashes.
+constexpr std::array kFree = {"data.train",          "data.validation", "data.format",
+                              "data.field",          "data.tokenizer",  "data.document_separator",
+                              "data.cache_dir",      "model.path",      "train.steps",
+                              "train.micro_steps",   "train.log_every", "train.eval_every",
+                              "train.eval_batches",  "train.save",      "train.save_dtype",
+                              "train.max_shard_size"};
+constexpr std::array kFreeSections = {"runtime.", "checkpoint.", "sample.", "fsdp.",
+                                      "train.recompute."};
+// Inside of these sections, what does change the computation.
+constexpr std::array kBound = {"runtime.tf32",        "fsdp.divide_factor",  "fsdp.force_sum",
+                               "fsdp.split_division", "fsdp.absent_is_zero", "fsdp.fixed_order",
+                               "fsdp.units"};
+
+template <size_t N>
+bool is_in(const std::array<const char*, N>& keys, const std::string& key) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+bool is_free(const std::string& key) {
+  if (is_in(kBound, key)) return false;
+  return is_in(kFree, key) ||
+         std::any_of(kFreeSections.begin(), kFreeSections.end(),
+                     [&](const char* section) { return key.starts_with(section); });
+}
+
+// The schedule's end follows train.steps unless it has its own.
+std::string note_on_steps(const config::TrainConfig& before, const config::TrainConfig& after,
+                          int64_t updates) {
+  const double old_rate = before.schedule().rate(updates), rate = after.schedule().rate(updates);
+  if (old_rate == rate) return "the learning rate of the next step stays as it was";
+  return fmt::format(
+      "the schedule ends with it: the learning rate of the next step is {:g}, it would have been "
+      "{:g}; train.schedule.total keeps the schedule",
+      rate, old_rate);
+}
+
+std::vector<std::string> notes_on_changes(const config::TrainConfig& before,
+                                          const config::TrainConfig& after,
+                                          const Manifest& manifest, bool with_changes) {
+  std::vector<std::string> notes, refused;
+  for (const ConfigChange& change : config_changes(before, after)) {
+    const std::string line = fmt::format("{}: {} -> {}", change.key, change.before, change.after);
+    if (change.refused) refused.push_back(line);
+    notes.push_back("changed: " + line);
+    if (change.key == "train.steps") {
+      const int64_t updates = manifest.progress.steps - manifest.progress.skipped;
+      notes.back() += "; " + note_on_steps(before, after, updates);
+    }
+  }
+  FSDP_CHECK(with_changes || refused.empty(),
+             "--resume: the run would compute something else than before; --resume-with-changes "
+             "goes on all the same: {}",
+             fmt::join(refused, ", "));
+  return notes;
+}
+
+// ---------------------------------------------------------------------------- Folders
+
+// Checkpoints of other programs, which look like folders to go on from.
+void refuse_foreign(const fs::path& folder) {
+  const char* const how =
+      "this program goes on from its own checkpoints only; export the weights as safetensors";
+  FSDP_CHECK(!is_there(folder / ".metadata"),
+             "{}: a checkpoint of PyTorch's DCP: {} (torch.distributed.checkpoint.format_utils."
+             "dcp_to_torch_save, then save_pretrained) and give the folder as model.path",
+             folder.string(), how);
+  std::error_code unreadable;
+  for (const auto& item : fs::directory_iterator(folder, unreadable)) {
+    const std::string name = item.path().filename().string();
+    const bool deepspeed = name == "zero_to_fp32.py" || name.starts_with("zero_pp_rank_") ||
+                           name.starts_with("bf16_zero_pp_rank_") ||
+                           (name.starts_with("global_step") && item.is_directory(unreadable));
+    FSDP_CHECK(!deepspeed,
+               "{}: a checkpoint of DeepSpeed: {} (zero_to_fp32.py, with "
+               "--safe_serialization) and give the folder as model.path",
+               folder.string(), how);
+  }
+}
+
+bool is_run(const fs::path& folder) {
+  return is_there(folder / kConfigName) || is_there(folder / "run_args.json");
+}
+
+// Why a checkpoint cannot be read; "": its files have the right sizes.
+std::string problem_of(const fs::path& checkpoint, std::optional<Manifest>& manifest) {
+  try {
+    manifest = read_manifest(checkpoint);
+    for (const BlockChecksums& file : manifest->files) BlockReader(checkpoint, file, false);
+    return "";
+  } catch (const Error& error) {
+    manifest.reset();
+    return error.what();
+  }
+}
+
+// The newest that is complete.
+void choose_newest(const fs::path& folder, ResumePlan& plan) {
+  const std::map<int64_t, fs::path> all = checkpoints_in(folder);
+  for (auto at = all.rbegin(); at != all.rend(); ++at) {
+    const std::string problem = problem_of(at->second, plan.manifest);
+    if (problem.empty()) {
+      plan.checkpoint = at->second;
+      return;
+    }
+    plan.notes.push_back(problem + "; the checkpoint before it is taken");
+  }
+  FSDP_CHECK(all.empty(), "{}: no checkpoint can be read: {}", folder.string(), plan.notes.front());
+}
+
+bool is_finished(const fs::path& run_directory, int64_t steps) {
+  if (!is_there(run_directory / "metrics.json")) return false;
+  const Json summary = read_json_file(run_directory / "metrics.json");
+  return !summary.value("interrupted", true) && summary.value("steps", int64_t{0}) >= steps;
+}
+
+config::TrainConfig given_config(const ResumeRequest& request) {
+  config::TrainConfig config = config::read_config(request.config_file, request.overrides);
+  resolve_paths(config, request.config_file);
+  return config;
+}
+
+// ---------------------------------------------------------------------------- The three kinds
+
+void plan_auto(const ResumeRequest& request, ResumePlan& plan) {
+  plan.config = given_config(request);
+  const fs::path directory = plan.config.runtime.run_dir;
+  FSDP_CHECK(!directory.empty(),
+             "--resume auto: needs runtime.run_dir, the folder that the run goes on in");
+  if (!is_there(directory)) return;
+  FSDP_CHECK(is_run(directory) || fs::is_empty(directory),
+             "--resume auto: {}: no run directory: neither {} nor run_args.json",
+             directory.string(), kConfigName);
+  plan.run_directory = directory;
+  choose_newest(checkpoint_folder(plan.config, directory), plan);
+}
+
+// The configuration that was stored, with what is given now over it; a file that is given counts
+// instead.
+config::TrainConfig stored_config(const ResumeRequest& request, const std::string& yaml,
+                                  const fs::path& source) {
+  if (!request.config_file.empty()) return given_config(request);
+  return config::parse_config(yaml, source.string(), request.overrides);
+}
+
+void plan_checkpoint(const ResumeRequest& request, const fs::path& checkpoint, ResumePlan& plan) {
+  const std::string problem = problem_of(checkpoint, plan.manifest);
+  FSDP_CHECK(problem.empty(), "{}", problem);
+  plan.checkpoint = checkpoint;
+  plan.config = stored_config(request, plan.manifest->config, checkpoint / kManifestName);
+  const fs::path above = fs::absolute(checkpoint).lexically_normal().parent_path().parent_path();
+  const fs::path own = is_run(above) ? above : fs::path(plan.manifest->run_directory);
+  const std::string stored =
+      config::parse_config(plan.manifest->config, "stored", {}).runtime.run_dir;
+  const std::string& wanted = plan.config.runtime.run_dir;
+  if (!wanted.empty() && wanted != stored && fs::absolute(wanted).lexically_normal() != own) {
+    FSDP_CHECK(!is_there(wanted), "runtime.run_dir: {} is there already; give another one", wanted);
+    return;  // a new run that begins where this one was
+  }
+  plan.run_directory = own;
+  const std::map<int64_t, fs::path> all = checkpoints_in(checkpoint.parent_path());
+  FSDP_CHECK(all.empty() || all.rbegin()->first <= plan.manifest->step(),
+             "--resume {}: its run has later checkpoints, such as {}: remove these, or give "
+             "runtime.run_dir for a new run that begins there",
+             checkpoint.string(), all.empty() ? "" : all.rbegin()->second.string());
+}
+
+void plan_run(const ResumeRequest& request, const fs::path& directory, ResumePlan& plan) {
+  const config::TrainConfig stored = config::read_config(directory / kConfigName, {});
+  choose_newest(checkpoint_folder(stored, directory), plan);
+  FSDP_CHECK(!plan.checkpoint.empty() || is_finished(directory, stored.train.steps),
+             "--resume {}: no complete checkpoint in it (checkpoint.every)", directory.string());
+  plan.run_directory = directory;
+  plan.config =
+      plan.manifest
+          ? stored_config(request, plan.manifest->config, plan.checkpoint / kManifestName)
+          : stored_config(request, read_file(directory / kConfigName), directory / kConfigName);
+}
+
+}  // namespace
+
+std::vector<ConfigChange> config_changes(const config::TrainConfig& before,
+                                         const config::TrainConfig& after) {
+  const auto old_values = config::key_values(before), values = config::key_values(after);
+  std::vector<ConfigChange> changes;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto& [key, value] = values[i];
+    if (value == old_values[i].second || key == "runtime.run_dir") continue;
+    changes.push_back({key, old_values[i].second, value, !is_free(key)});
+  }
+  return changes;
+}
+
+ResumePlan plan_resume(const ResumeRequest& request) {
+  ResumePlan plan;
+  const fs::path from = fs::path(request.from) / "";  // without a difference at the end
+  const fs::path folder = from.parent_path();
+  if (request.from.empty()) {
+    FSDP_CHECK(!request.with_changes, "--resume-with-changes: only beside --resume");
+    plan.config = given_config(request);
+    return plan;
+  }
+  if (request.from == "auto") {
+    plan_auto(request, plan);
+  } else if (is_there(folder / kManifestName)) {
+    plan_checkpoint(request, folder, plan);
+  } else {
+    FSDP_CHECK(is_there(folder), "--resume {}: no such folder", folder.string());
+    refuse_foreign(folder);
+    FSDP_CHECK(is_there(folder / kConfigName),
+               "--resume {}: neither a run directory ({}) nor a checkpoint ({})", folder.string(),
+               kConfigName, kManifestName);
+    plan_run(request, folder, plan);
+  }
+  if (plan.manifest) {
+    const config::TrainConfig before =
+        config::parse_config(plan.manifest->config, (plan.checkpoint / kManifestName).string(), {});
+    for (std::string& note :
+         notes_on_changes(before, plan.config, *plan.manifest, request.with_changes)) {
+      plan.notes.push_back(std::move(note));
+    }
+  }
+  if (plan.run_directory.empty()) return plan;
+  plan.config.runtime.run_dir = plan.run_directory.string();
+  const int64_t steps = plan.config.train.steps;
+  plan.finished = is_finished(plan.run_directory, steps);
+  FSDP_CHECK(plan.finished || !plan.manifest || plan.manifest->step() <= steps,
+             "train.steps: expected at least {}, the steps that {} has, got {}",
+             plan.manifest->step(), plan.checkpoint.string(), steps);
+  return plan;
+}
+
+std::string metrics_until(const std::string& text, int64_t step) {
+  std::string kept;
+  std::set<std::pair<int64_t, bool>> seen;  // step, whether of an evaluation
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    if (end == std::string::npos) break;  // cut
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    try {
+      const Json json = Json::parse(line);
+      const int64_t of = json.at("step");
+      if (of <= step && seen.emplace(of, json.contains("validation_loss")).second) {
+        kept += line + "\n";
+      }
+    } catch (const JsonError&) {  // cut by the end of the machine
+    }
+  }
+  return kept;
+}
+
+std::vector<std::string> compare_data(const std::map<std::string, std::string>& before,
+                                      const std::map<std::string, std::string>& now,
+                                      bool with_changes) {
+  std::vector<std::string> differences;
+  for (const auto& [what, hash] : now) {
+    const auto found = before.find(what);
+    if (found == before.end() || found->second == hash) continue;
+    differences.push_back(fmt::format("{}: {} -> {}", what, found->second, hash));
+  }
+  FSDP_CHECK(with_changes || differences.empty(),
+             "--resume: the run would read something else than before; --resume-with-changes goes "
+             "on all the same: {}",
+             fmt::join(differences, ", "));
+  return differences;
+}
+
+}  // namespace fsdp::tools

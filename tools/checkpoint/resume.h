@@ -1,0 +1,55 @@
+// Where a run goes on: which checkpoint --resume means, with what configuration, and whether that
+// is still the same computation. Next: run_checkpoints.h, read_checkpoint.h. Not here: reading the
+// state (read_checkpoint.h).
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/checkpoint/manifest.h"
+#include "tools/config/config.h"
+
+namespace fsdp::tools {
+
+// What the user said.
+struct ResumeRequest {
+  std::string from;           // --resume: a run directory, a checkpoint, "auto", or "" (none)
+  bool with_changes = false;  // --resume-with-changes
+  std::filesystem::path config_file;        // --config
+  std::vector<config::Override> overrides;  // --set and its short forms
+};
+
+struct ResumePlan {
+  config::TrainConfig config;
+  // The folder that the run goes on in; empty: a fresh run, which makes its own.
+  std::filesystem::path run_directory;
+  std::filesystem::path checkpoint;  // empty: a fresh start
+  std::optional<Manifest> manifest;  // of `checkpoint`
+  std::vector<std::string> notes;    // what the user should know, a line each
+  bool finished = false;             // there is nothing left to do
+};
+
+// Without a request: the configuration alone. Error when the request cannot be met.
+ResumePlan plan_resume(const ResumeRequest& request);
+
+// What is different, "key: old -> new"; `refused`: with which the run would compute something else.
+struct ConfigChange {
+  std::string key, before, after;
+  bool refused = false;
+};
+std::vector<ConfigChange> config_changes(const config::TrainConfig& before,
+                                         const config::TrainConfig& after);
+
+// The lines of metrics.jsonl up to a step, each step once; a line that was cut is left out. What
+// comes later will be written again.
+std::string metrics_until(const std::string& text, int64_t step);
+
+// Error when the data or tokenizer are not those of the checkpoint, unless changes are accepted;
+// then a line for each.
+std::vector<std::string> compare_data(const std::map<std::string, std::string>& before,
+                                      const std::map<std::string, std::string>& now,
+                                      bool with_changes);
+
+}  // namespace fsdp::tools

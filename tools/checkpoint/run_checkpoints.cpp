@@ -1,0 +1,178 @@
+// Contract: tools/checkpoint/run_checkpoints.h.
+#include "tools/checkpoint/run_checkpoints.h"
+
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <regex>
+
+#include <unistd.h>
+
+#include "comm/exchange.h"
+#include "core/io/file.h"
+#include "tools/checkpoint/owned_state.h"
+#include "tools/checkpoint/write_checkpoint.h"
+#include "tools/launch/launch.h"
+
+namespace fsdp::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "step-";
+
+// The number in "step-12"; -1: it is no such name.
+int64_t step_of(const std::string& name) {
+  int64_t step = -1;
+  if (!name.starts_with(kPrefix)) return -1;
+  const char* const end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
+  return error == std::errc() && rest == end ? step : -1;
+}
+
+// What AtomicFile and AtomicFolder make beside the names that a run writes; see core/io/file.cpp.
+void remove_unfinished(const fs::path& folder) {
+  static const std::regex kUnfinished(
+      R"((step-\d+|model|adapter|(config\.yaml|run_args\.json|metrics\.jsonl?|rings\.txt|)"
+      R"(ring\.rank\d+\.json|trace\.rank\d+\.json))\.\d+-\d+\.tmp)");
+  std::error_code unreadable;
+  std::vector<fs::path> found;
+  for (const auto& item : fs::directory_iterator(folder, unreadable)) {
+    if (std::regex_match(item.path().filename().string(), kUnfinished))
+      found.push_back(item.path());
+  }
+  for (const fs::path& path : found) fs::remove_all(path, unreadable);
+}
+
+}  // namespace
+
+std::map<int64_t, fs::path> checkpoints_in(const fs::path& folder) {
+  std::map<int64_t, fs::path> found;
+  std::error_code unreadable;
+  for (const auto& item : fs::directory_iterator(folder, unreadable)) {
+    const int64_t step = step_of(item.path().filename().string());
+    if (step >= 0 && fs::exists(item.path() / kManifestName, unreadable)) found[step] = item.path();
+  }
+  return found;
+}
+
+fs::path checkpoint_folder(const config::TrainConfig& config, const fs::path& run_directory) {
+  const std::string& given = config.checkpoint.folder;
+  return given.empty() ? run_directory / "checkpoints" : fs::path(given);
+}
+
+std::unique_ptr<FileLock> take_run_directory(const fs::path& run_directory,
+                                             const fs::path& checkpoints) {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  auto lock = std::make_unique<FileLock>(run_directory / "run.lock",
+                                         fmt::format("process {} on {}", ::getpid(), host),
+                                         "another run is using this run directory");
+  remove_unfinished(run_directory);
+  remove_unfinished(checkpoints);
+  return lock;
+}
+
+void check_shared_folder(comm::Communicator& world, const fs::path& folder) {
+  const std::string token = hex((uint64_t{std::random_device()()} << 32) | std::random_device()());
+  const std::string name = ".shared-" + world.exchange(token)[0];
+  const bool first = world.rank() == 0;
+  agree(world, [&] {
+    if (first) write_file_atomically(folder / name, "");
+  });
+  std::error_code unreadable;
+  const bool seen = fs::exists(folder / name, unreadable);
+  const std::vector<int> all = comm::exchange_values(world, int{seen});
+  if (first) fs::remove(folder / name, unreadable);
+  for (int rank = 0; rank < world.size(); ++rank) {
+    if (all[static_cast<size_t>(rank)] != 0) continue;
+    throw AgreedError(fmt::format(
+        "checkpoint.every: rank {} does not see what rank 0 writes to {}: checkpoints need a file "
+        "system that all ranks share; checkpoint.folder or runtime.run_dir name another place",
+        rank, folder.string()));
+  }
+}
+
+RunCheckpoints::RunCheckpoints(Session& session, const config::TrainConfig& config,
+                               fs::path run_directory, Manifest facts)
+    : session_(session),
+      config_(config.checkpoint),
+      batch_(config.train.batch),
+      folder_(checkpoint_folder(config, run_directory)),
+      facts_(std::move(facts)) {
+  agree(session.world(), [&] {
+    if (session.world().rank() == 0) fs::create_directories(folder_);
+  });
+  check_shared_folder(session.world(), folder_);
+  facts_.run_directory = fs::absolute(run_directory).lexically_normal().string();
+  facts_.base_hash = hash_frozen(session);
+}
+
+fs::path RunCheckpoints::folder_of(int64_t step) const {
+  return folder_ / fmt::format("{}{}", kPrefix, step);
+}
+
+void RunCheckpoints::set_best(const std::map<std::string, double>& metrics) {
+  const auto step = metrics.find("best_step"), value = metrics.find("best_value");
+  if (step == metrics.end() || value == metrics.end()) return;
+  best_ = Best{static_cast<int64_t>(step->second), value->second};
+}
+
+void RunCheckpoints::judge(const TrainProgress& progress) {
+  const std::vector<double>& recent = progress.recent_losses;
+  const double train_loss = recent.empty() ? NAN
+                                           : std::accumulate(recent.begin(), recent.end(), 0.0) /
+                                                 static_cast<double>(recent.size());
+  facts_.metrics = {{"train_loss", train_loss}};
+  std::optional<double> value;
+  if (progress.validation_loss) facts_.metrics["validation_loss"] = *progress.validation_loss;
+  if (config_.best == config::BestMetric::kTrainLoss) value = train_loss;
+  if (config_.best == config::BestMetric::kValidationLoss &&
+      progress.validated_at == progress.steps) {
+    value = progress.validation_loss;
+  }
+  if (value && std::isfinite(*value) && (!best_ || *value < best_->value)) {
+    best_ = Best{progress.steps, *value};
+  }
+  if (!best_) return;
+  facts_.metrics["best_step"] = static_cast<double>(best_->step);
+  facts_.metrics["best_value"] = best_->value;
+}
+
+fs::path RunCheckpoints::write(const TrainProgress& progress) {
+  judge(progress);
+  facts_.progress = progress;
+  facts_.samples = progress.steps * batch_;
+  const fs::path folder = folder_of(progress.steps);
+  agree(session_.world(), [&] {
+    // There is one only where it could not be read, and an older one was taken instead.
+    if (session_.world().rank() == 0) fs::remove_all(folder);
+  });
+  write_checkpoint(session_, folder, facts_);
+  last_ = folder.string();
+  agree(session_.world(), [&] {
+    if (session_.world().rank() == 0) remove_old(progress.steps);
+  });
+  return folder;
+}
+
+// The last ones stay, `step` among them, and the best.
+void RunCheckpoints::remove_old(int64_t step) const {
+  if (config_.keep == 0) return;
+  const std::map<int64_t, fs::path> all = checkpoints_in(folder_);
+  int64_t left = config_.keep;
+  for (auto at = all.rbegin(); at != all.rend(); ++at) {
+    if (at->first > step) continue;
+    const bool best = best_ && best_->step == at->first;
+    if (left-- > 0 || best) continue;
+    // Never half a checkpoint under the name of a whole one.
+    std::error_code error;
+    const fs::path gone = at->second.string() + fmt::format(".{}-0.tmp", ::getpid());
+    fs::rename(at->second, gone, error);
+    if (!error) fs::remove_all(gone, error);
+    FSDP_CHECK(!error, "{}: cannot be removed: {}", at->second.string(), error.message());
+  }
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,82 @@
+// Contract: tools/checkpoint/write_checkpoint.h.
+#include "tools/checkpoint/write_checkpoint.h"
+
+#include <optional>
+
+#include "core/io/safetensors.h"
+#include "core/io/shard_index.h"
+#include "tools/checkpoint/owned_state.h"
+#include "tools/launch/launch.h"
+
+namespace fsdp::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// In the order of the file, so that the file is written from its beginning to its end: that is what
+// its checksums go over.
+ShardContents write_shard(const fs::path& file, const std::vector<StatePartOwned>& parts,
+                          StateHasher& hasher) {
+  std::map<std::string, const StatePartOwned*> by_name;
+  std::vector<SafetensorsSpec> specs;
+  for (const StatePartOwned& part : parts) {
+    by_name[part.name] = &part;
+    specs.push_back({part.name, part.values.dtype(), part.values.shape().extents()});
+  }
+  const SafetensorsLayout layout = safetensors_layout(specs, {{"format", "pt"}}, file);
+  ShardContents shard;
+  BlockWriter writer(file);
+  writer.write(layout.head);
+  for (size_t i = 0; i < layout.tensors.size(); ++i) {
+    const StatePartOwned& part = *by_name.at(layout.tensors[i].name);
+    shard.tensors[part.name] = {
+        .dtype = part.values.dtype(),
+        .shape = part.shape,
+        .pieces = {{0, part.first, part.values.numel(), layout.offsets[i]}}};
+    hasher.begin(part);
+    read_in_stretches(part.values, [&](const std::byte* data, size_t bytes) {
+      hasher.add(data, bytes);
+      writer.write(data, bytes);
+    });
+    hasher.end();
+  }
+  shard.file = writer.commit();
+  return shard;
+}
+
+}  // namespace
+
+Manifest write_checkpoint(Session& session, const fs::path& folder, const Manifest& facts) {
+  comm::Communicator& world = session.world();
+  const auto rank = static_cast<size_t>(world.rank()), ranks = static_cast<size_t>(world.size());
+  std::optional<AtomicFolder> made;  // of rank 0
+  agree(world, [&] {
+    if (rank == 0) made.emplace(folder);
+  });
+  const fs::path place = world.exchange(made ? made->temporary().string() : "")[0];
+  StateHasher hasher;
+  std::string mine;
+  agree(world, [&] {
+    const fs::path file = place / numbered_file("shard", rank, ranks);
+    mine = to_text(write_shard(file, owned_state(session), hasher));
+  });
+  Manifest manifest = facts;
+  manifest.hash = hash_over_ranks(world, hasher.sum());
+  manifest.world_size = world.size();
+  manifest.updates = session.sharded().updates();
+  if (const optim::LossScaler* scaler = session.loss_scaler()) {
+    manifest.loss_scale = scaler->state();
+  }
+  const std::vector<std::string> texts = world.exchange(mine);
+  agree(world, [&] {
+    std::vector<ShardContents> shards;
+    for (const std::string& text : texts) shards.push_back(shard_from_text(text));
+    add_shards(manifest, shards);
+    if (!made) return;
+    write_file_atomically(place / kManifestName, manifest_text(manifest));
+    made->commit();
+  });
+  return manifest;
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,19 @@
+// Writes the state of a session as a checkpoint: a safetensors file of each rank, then the
+// manifest. The folder appears under its name when it is complete and on the disk. Next:
+// manifest.h, owned_state.h. Not here: when, and which ones are kept (run_checkpoints.h).
+#pragma once
+
+#include <filesystem>
+
+#include "tools/checkpoint/manifest.h"
+#include "tools/train/session.h"
+
+namespace fsdp::tools {
+
+// `facts`: the manifest without what the session knows: tensors, files, hashes, updates, loss
+// scale. Returns all of it, on every rank. AgreedError when that fails on any rank, and then
+// nothing is left of the folder. Collective.
+Manifest write_checkpoint(Session& session, const std::filesystem::path& folder,
+                          const Manifest& facts);
+
+}  // namespace fsdp::tools
