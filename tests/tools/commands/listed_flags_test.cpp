@@ -45,12 +45,12 @@ TEST_CASE("every flag of a command without a configuration sets its member, and 
     parse(app, typed(option));
     CHECK(config::to_yaml(config) == config::to_yaml(option.changed));
   }
-  CHECK(launch == 8);
+  CHECK(launch >= 8);
 }
 
 TEST_CASE("every flag of train is an override of its key, and quoted as it was typed") {
   const std::vector<test::ListedOption> options = with_flags();
-  CHECK(options.size() == 12);
+  CHECK(options.size() >= 12);
   for (const test::ListedOption& option : options) {
     CAPTURE(option.key);
     CLI::App app;

@@ -77,7 +77,7 @@ TEST_CASE("a value outside of the listed ones is refused") {
                                                     fmt::join(option.field.values, " or ")));
   }
   CHECK(ranges > 30);
-  CHECK(choices == 4);
+  CHECK(choices >= 4);
 }
 
 TEST_CASE("two values for one key are refused, with both as they were typed") {
