@@ -45,9 +45,9 @@ class Communicator {
   int size() const { return size_; }
   const std::string& name() const { return name_; }  // in traces and errors: "gather", "reduce"
 
-  // Each enqueues on `stream` and returns an event that completes with it. A group of one rank
-  // enqueues nothing for all_gather, all_reduce and broadcast, and the copy (if any) for
-  // reduce_scatter; it still counts nothing.
+  // Each enqueues on `stream` and returns an event that completes when the collective has. In a
+  // group of one rank only reduce_scatter enqueues something, a copy, if any; such calls are not
+  // counted.
   // buffer: size() equal slots; this rank's slot is filled before, all are after.
   EventPtr all_gather(Stream& stream, Tensor buffer);
   // input: size() equal slots; output: one slot = the reduction of slot rank() over the ranks; it
@@ -67,9 +67,10 @@ class Communicator {
   virtual std::unique_ptr<Communicator> split(int color, int key, const std::string& name) = 0;
   std::unique_ptr<Communicator> duplicate(const std::string& name) { return split(0, rank_, name); }
   // Tells the other ranks that this one gives up; their pending collectives throw Error(reason).
-  // True unless, as far as can be seen from here, another rank has done so before.
+  // False when this rank knows that another rank gave up before.
   virtual bool abort(const std::string& reason) = 0;
-  // Whether sums run as ReduceOp says; only then are they the same bits however ranks are grouped.
+  // Whether sums are formed as ReduceOp says. Only then are they the same bits however ranks are
+  // grouped.
   virtual bool sums_in_rank_order() const { return true; }
   // One line when the transport is slower than it could be ("shared memory is not used: ..."), else
   // empty. For the program to print: libraries do not.
@@ -92,7 +93,7 @@ class Communicator {
         name_(std::move(name)),
         rings_(std::move(rings)),
         ring_(rings_->add(name_, members)) {}
-  // What do_* is to put on the stream: reports its start and its end to the ring.
+  // What do_* passes to the work it enqueues, which reports its start and its end to the ring.
   struct IssuedCall {
     std::shared_ptr<CollectiveRing> ring;
     int64_t sequence = 0;
@@ -117,7 +118,7 @@ class Communicator {
   int size_;
   std::string name_;
   std::array<CollectiveCount, kCollectives> counts_{};
-  Stream* last_stream_ = nullptr;  // of the last collective; only compared
+  Stream* last_stream_ = nullptr;  // of the last collective; compared, never used
   EventPtr last_;
   std::shared_ptr<CollectiveRings> rings_;
   std::shared_ptr<CollectiveRing> ring_;

@@ -64,14 +64,14 @@ class Backend {
   virtual void copy_to_host(Stream& stream, void* destination, const void* source,
                             size_t bytes) = 0;
   // Does not wait: `destination` holds the values once the event is ready, and must live until
-  // then. `arrived` is called on a thread of the backend when they are there; later work of the
-  // stream need not wait for it.
+  // then. `arrived` is called on a thread of the backend when the values have arrived; later
+  // work of the stream need not wait for it.
   virtual EventPtr read_later(Stream& stream, void* destination, const void* source, size_t bytes,
                               std::function<void()> arrived) = 0;
   virtual MemoryLedger& ledger() = 0;
   // Whether host tasks may read and write this memory themselves. If not, transports copy through
-  // staging memory: the host's, where copies of this backend do not stop the host. It goes with its
-  // last owner and is not counted.
+  // staging memory on the host, of a kind that this backend can copy without stopping the host.
+  // Staging memory is freed with its last owner, and the ledger does not count it.
   virtual bool host_reaches_memory() const = 0;
   virtual std::shared_ptr<std::byte> staging_memory(size_t bytes) = 0;
 
@@ -101,15 +101,15 @@ class Backend {
   virtual void activation_forward(Stream& stream, Activation kind, const Tensor& x, Tensor& y) = 0;
   virtual void activation_backward(Stream& stream, Activation kind, const Tensor& x,
                                    const Tensor& dy, Tensor& dx) = 0;
-  // y = activation(gate) * up, with kNone gate * up; all of one shape. dgate and dup may be the
-  // memory of gate's or dy's owner.
+  // y = activation(gate) * up, with kNone gate * up; all of one shape. dgate and dup may
+  // share memory with gate or dy.
   virtual void glu_forward(Stream& stream, Activation kind, const Tensor& gate, const Tensor& up,
                            Tensor& y) = 0;
   virtual void glu_backward(Stream& stream, Activation kind, const Tensor& gate, const Tensor& up,
                             const Tensor& dy, Tensor& dgate, Tensor& dup) = 0;
   virtual void rope(Stream& stream, const RopeArgs& args) = 0;
-  // Rows [first, first + T) of every sample of `to` = the T rows of `from`, head by head. Apart in
-  // memory; one dtype, heads and head_dim.
+  // Rows [first, first + T) of every sample of `to` = the T rows of `from`, head by head. The two
+  // must not overlap; one dtype, heads and head_dim.
   virtual void copy_heads(Stream& stream, const HeadView& from, const HeadView& to,
                           int64_t first) = 0;
   virtual void attention_forward(Stream& stream, const AttentionForwardArgs& args) = 0;
@@ -124,7 +124,7 @@ class Backend {
   virtual void position_backward(Stream& stream, const Tensor& dy, Tensor& dpositions,
                                  bool accumulate) = 0;
   // y = x with elements zeroed or scaled; x (B, ...), element index within the sample. y may be x.
-  // Its own backward, with dy for x.
+  // dropout is its own backward: pass dy as x.
   virtual void dropout(Stream& stream, const DropoutArgs& args, const Tensor& x, Tensor& y) = 0;
   virtual void cross_entropy(Stream& stream, const CrossEntropyArgs& args) = 0;
   // out = a + b, out may be a or b; dtypes may differ, the sum is formed in the accumulation dtype.

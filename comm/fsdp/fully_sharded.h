@@ -2,9 +2,10 @@
 // their state machines from hooks. README.md draws the schedule of one step.
 //
 // Units may lie inside units: the outer one is gathered around the work of the inner ones, and
-// every level of nesting has an arena of its own, so that outer and inner units never wait for each other's buffers.
-// The host issues everything ahead; events between the compute, gather and reduce streams keep the
-// order. Issue order is part of the contract: the gather of unit i-1 before the reduce of unit i.
+// every level of nesting has an arena of its own, so that outer and inner units never wait for each
+// other's buffers. The host issues everything ahead; events between the compute, gather and reduce
+// streams keep the order. Issue order is part of the contract: the gather of unit i-1 before the
+// reduce of unit i.
 //
 // Requests go down only: the modules' hooks and the parameters' requests for gradient memory reach
 // FullySharded, which moves units along their edges; a unit never calls back.
@@ -31,8 +32,8 @@ struct Unit {
   UnitPolicy policy;
   UnitParameters parameters;
   std::optional<UnitGradients> gradients;  // absent when everything is frozen
-  // How many forwards still wait for their backward. Parameter::pending_uses() cannot say this under
-  // recompute: there a forward records its uses only when backward runs it again.
+  // How many forwards still wait for their backward. Parameter::pending_uses() cannot say this
+  // under recompute: there a forward records its uses only when backward runs it again.
   int open_forwards = 0;
 };
 
@@ -54,16 +55,17 @@ class FullySharded {
   // stream wait for all reductions, agrees with the other ranks which parameters had a gradient,
   // reshards.
   void finish_backward();
-  // After finish_backward, with detect_overflow: 1 when on any rank a gradient of that rank was not finite
-  // or beyond the range of param_dtype. (), i32, beside the masters.
+  // After finish_backward, with detect_overflow: 1 when on any rank a gradient of that rank was not
+  // finite or beyond the range of param_dtype. (), i32, beside the masters.
   const Tensor& overflow() const { return overflow_; }
-  // What the optimizer steps; one for each unit that has trainable parameters, in unit order. Tensors stay the same for the lifetime.
+  // What the optimizer steps; one for each unit that has trainable parameters, in unit order.
+  // Tensors stay the same for the lifetime.
   std::vector<OptimizerShard> optimizer_shards() const;
   // After the optimizer: gathers of the next step wait for it; gradients are forgotten.
   void finish_step();
-  // After an evaluation: no unit stays unsharded, except resident ones; gradients are forgotten. Values that an inner
-  // group keeps stay RESHARDED, as they are right. Between the micro-steps of a step it drops the
-  // gradients so far.
+  // After an evaluation: no unit stays unsharded, except resident ones; gradients are forgotten.
+  // Values that an inner group keeps stay RESHARDED, as they are right. Between the micro-steps of
+  // a step it drops the gradients so far.
   void reset();
   // Leaves a step that threw on every rank: waits for all streams, forgets their errors, reset(),
   // and all gathered values are out of date.

@@ -27,7 +27,7 @@ enum class Reach : uint8_t {
 
 struct ReductionArgs {
   Tensor unsharded;      // (shards * n): this rank's gradients, from the compute stream
-  Tensor narrow;         // the same in reduce_dtype, memory for it; undefined: not needed
+  Tensor narrow;         // memory for the same values in reduce_dtype; undefined: not needed
   EventPtr narrow_free;  // since when that memory may be written; may be null
   Tensor shard;          // (n): the result
   Tensor earlier;        // (n): what is added, perhaps the shard itself; undefined: nothing

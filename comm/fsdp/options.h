@@ -1,6 +1,6 @@
-// The knobs of fully sharded data parallel training (FsdpOptions), and what follows from them for one
-// unit (UnitPolicy). The rules that lead from the one to the other stand in options.cpp, once: the
-// sharding layer, its memory formula and its timeline all ask for the policy.
+// The knobs of fully sharded data parallel training (FsdpOptions), and what follows from them for
+// one unit (UnitPolicy). The rules that lead from the one to the other stand in options.cpp, once:
+// the sharding layer, its memory formula and its timeline all ask for the policy.
 #pragma once
 
 #include <optional>
@@ -94,7 +94,8 @@ struct FsdpOptions {
   std::optional<uint64_t> rounding_seed = std::nullopt;
 
   // The other backend that holds the masters, and with them the optimizer's state; null: the
-  // backend that computes holds them. It outlives the model. See [Note: masters elsewhere] in runtime.h.
+  // backend that computes holds them. It outlives the model. See [Note: masters elsewhere] in
+  // runtime.h.
   Backend* masters = nullptr;
 
   std::vector<UnitOverride> units = {};  // later entries override earlier ones

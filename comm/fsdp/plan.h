@@ -28,9 +28,9 @@ WrapPolicy wrap_where(std::function<bool(const Module&)> predicate);
 // is an error that lists the classes there are. PyTorch: transformer_auto_wrap_policy,
 // ModuleWrapPolicy.
 WrapPolicy wrap_classes(std::vector<std::string> class_names);
-// Goes down only into modules of at least so many parameters; on the way back up wraps a module
-// when those that no unit below it took are at least so many. Containers (ModuleList, ModuleDict)
-// are never wrapped. PyTorch: size_based_auto_wrap_policy.
+// Goes down only into modules of at least so many parameters; on the way up it wraps a
+// module when at least so many of its parameters are in no unit yet. Containers (ModuleList,
+// ModuleDict) are never wrapped. PyTorch: size_based_auto_wrap_policy.
 WrapPolicy wrap_by_size(int64_t min_num_params);
 
 // ---- Units ----
@@ -67,8 +67,8 @@ std::vector<std::string> texts_of(const std::vector<PlannedUnit>& units);
 // [Note: order of use] With units inside units, forward enters A, then A's parts a, b: A a b.
 // Backward enters A first as well, then its parts in reverse: A b a. So forward follows the order
 // in which forwards begin, backward the reverse of the order in which they end.
-// Backward does not come to units below which nothing is trained: what the last backward left out,
-// after a forward that left out nothing, is not prefetched.
+// Backward does not reach a unit when neither the unit nor anything before it is trained. Units
+// that the last backward did not reach, after a forward that used every unit, are not prefetched.
 class UnitOrder {
  public:
   explicit UnitOrder(const std::vector<PlannedUnit>& units);
@@ -93,7 +93,8 @@ class UnitOrder {
   std::vector<size_t> forward_, backward_;
   std::vector<size_t> begun_, ended_;  // of this pass
   size_t backward_position_ = 0;
-  std::set<size_t> came_, expected_;  // in this backward; in the next
+  std::set<size_t> came_,
+      expected_;  // units reached by this backward; units that the next one will reach
 };
 
 }  // namespace fsdp::comm

@@ -47,8 +47,9 @@ class BufferPool {
     kUntilGivenBack,  // each is allocated when it is first lent, and freed by give_back()
   };
   // Collective: every rank makes the same pools in the same order. With kUntilGivenBack acquire()
-  // allocates, which is collective too where the communicator registers memory. Ranks would wait
-  // for each other in every step: Session turns registration off (NcclOptions::register_buffers).
+  // allocates, which is collective too where the communicator registers memory. Registering in
+  // every step would make ranks wait for each other, so Session turns it off
+  // (NcclOptions::register_buffers).
   BufferPool(Communicator& communicator, Backend& backend, size_t buffers, size_t bytes,
              MemoryCategory category, Lifetime lifetime = Lifetime::kPool);
 
@@ -99,7 +100,7 @@ struct FsdpRuntime {
   Backend& backend;
   Mesh& mesh;
   CommStreams& streams;
-  uint32_t updates = 0;                   // steps finished: what the draws of rounding are of
+  uint32_t updates = 0;                   // steps finished; keys the random numbers of rounding
   EventPtr parameters_updated = nullptr;  // the optimizer's last write to the masters; may be null
   Tensor overflow = {};  // (), i32: set by a rank's own gradients, until it is shared
 };

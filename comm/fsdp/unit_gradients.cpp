@@ -28,8 +28,8 @@ UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name, const UnitP
   const auto memory = policy_.averages_in_place ? unsharded_ : unbound(count, policy_.master_dtype);
   shard_ = Tensor(memory, 0, Shape{count}, policy_.master_dtype);
   if (policy_.masters) {
-    beside_ = Tensor::empty(*policy_.masters, shard_.shape(), shard_.dtype(),
-                            MemoryCategory::kGradient);
+    beside_ =
+        Tensor::empty(*policy_.masters, shard_.shape(), shard_.dtype(), MemoryCategory::kGradient);
   }
   if (policy_.releases_memory) return;  // each step allocates both
   if (policy_.keeps_gradients) allocate_unsharded();

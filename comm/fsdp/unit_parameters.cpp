@@ -74,8 +74,7 @@ void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool
     return Tensor::zeros(place, Shape{s.layout.shard_numel()}, shard_dtype,
                          MemoryCategory::kParameterShard);
   };
-  s.master =
-      slice ? slot(s) : shard_on(policy_.masters ? *policy_.masters : backend, master_dtype);
+  s.master = slice ? slot(s) : shard_on(policy_.masters ? *policy_.masters : backend, master_dtype);
   if (policy_.masters && master_dtype != dtype) {
     s.narrow_master = shard_on(*policy_.masters, dtype);
   } else if (always_unsharded() && !slice) {

@@ -31,10 +31,10 @@
 // master is a slice of it: nothing is held twice.
 //
 // [Note: rounding by chance] With rounding_seed a master becomes bf16 by stochastic rounding: what
-// the model computes with is the master on average, however small the updates are. The draws are of
-// the update's number, not of the gather: every gather of a step, on every replica and under every
-// strategy, rounds a parameter alike. Only here and not in the optimizer, whose fused copy would be
-// a second place: a resident copy then costs a pass of 6 bytes a parameter, after the update.
+// the model computes with is the master on average, however small the updates are. The random
+// numbers depend on the number of the update, not on the gather: every gather of a step, on every
+// replica and under every strategy, rounds a parameter alike. Rounding is done only here, not in
+// the optimizer too; the price is one pass of 6 bytes per parameter for resident copies.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Starts the ranks of a run and ends them together: one per process under mpirun or srun, as
-// threads of this process with --local-ranks N, one otherwise. The only place that reads the
+// Starts the ranks of a run and ends them together: one rank per process under mpirun or srun; N
+// ranks as threads with --local-ranks N; otherwise a single rank. The only place that reads the
 // launcher's environment.
 //
 // [Note: how a run ends in an error]
@@ -7,10 +7,10 @@
 // it fails on one rank, all ranks learn of the first failure and return from the run in order. Any
 // other Error aborts the transport, which releases ranks that wait in a collective, and then the
 // job. Either way one rank says why, on one line, and every rank ends with a non-zero status. After
-// the set-up, an Error also explains the rings of collectives below that line, for all ranks that
-// can be reached. If a process disappears, the other processes on its host notice (rank_watch.h)
-// and end the job. They do not wait for the launcher, which may notice later or never. SIGUSR1
-// explains the rings, and the job goes on.
+// the set-up, an Error also prints the last collectives of all ranks that can be reached below that
+// line (comm/ring_report.h). If a process disappears, the other processes on its host notice
+// (rank_watch.h) and end the job. They do not wait for the launcher, which may notice later or
+// never. SIGUSR1 prints the last collectives of all ranks, and the job goes on.
 #pragma once
 
 #include <functional>
