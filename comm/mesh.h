@@ -33,13 +33,14 @@ class Mesh {
   int ranks() const { return shards() * replicas(); }
   int shard_index() const { return gather_->rank(); }
 
-  // Of the shard group: for gathers, for reduces, and for norms and the like on the compute stream.
+  // Communicators of the shard group: for gathers, for reduces, and for norms and the like on the
+  // compute stream.
   Communicator& gather() const { return *gather_; }
   Communicator& reduce() const { return reduce_ ? *reduce_ : *gather_; }
   Communicator& scalars() const { return *scalars_; }
   Communicator& across_replicas() const { return *replicas_; }
-  // Of all ranks: for reduces, null unless asked for; and for flags and initial values, on the
-  // compute stream.
+  // Communicators of all ranks: for reduces, null unless asked for; and for flags and initial
+  // values, on the compute stream.
   Communicator* reduce_over_all() const { return reduce_over_all_.get(); }
   Communicator& all_ranks() const { return *all_ranks_; }
   // A group of `size` neighbours inside the shard group, for gathers. The first call for a size is

@@ -17,9 +17,10 @@ namespace fsdp::comm {
 struct HostMemoryOptions {
   bool shared_memory = true;      // ranks of one host read each other's memory
   size_t limit_bytes = SIZE_MAX;  // of shared memory that this process makes
-  // Of data on its way: per rank and communicator two such pieces, which should stay in its cache.
+  // The size of a piece of data on its way. A rank has two pieces per communicator, which should
+  // stay in its cache.
   size_t staging_bytes = size_t{256} << 10;
-  std::chrono::milliseconds timeout = kDefaultTimeout;  // of a rank that waits for the others
+  std::chrono::milliseconds timeout = kDefaultTimeout;  // how long a rank waits for the others
 };
 
 // MPI from its initialisation to its end. Make one first thing in main, and destroy everything that

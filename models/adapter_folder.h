@@ -28,7 +28,7 @@ std::string adapter_config_json(const ModelConfig& model, const LoraConfig& lora
 // then in the current folder.
 std::string adapter_base(const std::filesystem::path& folder);
 
-// Of A or B in the file.
+// The name of A or B in the file.
 std::string adapter_name(const ModelConfig& model, const Parameter& parameter);
 
 // Both check all names and shapes of the file at once and list every missing, misshapen or

@@ -91,8 +91,8 @@ struct ModelConfig {
   bool xavier_init = false;  // fairseq: matrices uniform within sqrt(6 / (in + out)); q, k and v
                              // sqrt(3 / (in + out)), their biases 1 / sqrt(in)
 
-  // Of a run, not of the model's file: rotary and ALiBi values are rounded to it; empty: they are
-  // in the accumulation dtype.
+  // Set by a run, not by the model's file: rotary and ALiBi values are rounded to this dtype;
+  // empty: they are in the accumulation dtype.
   std::optional<DType> buffer_dtype;
 
   int64_t bos_token = -1;  // -1: none

@@ -42,7 +42,7 @@ class ConfigKeys {
   int64_t extent(const char* key, int64_t absent) const {
     return this->absent(key) ? absent : convert<int64_t>(key);
   }
-  // Of two spellings the one that is there, an error where they contradict each other.
+  // The value under either of two spellings; an error when they contradict each other.
   int64_t either(const char* key, const char* other_key, int64_t absent) const;
   // Token ids, one or a list of them (newer files have several end tokens); empty: none.
   std::vector<int64_t> tokens(const char* key, const char* what = "token ids") const;
@@ -58,7 +58,7 @@ class ConfigKeys {
   void refuse_unless(bool supported, const char* key, const char* meaning) const;
 
  private:
-  // Of at most 32 bits: extents and token ids have no more.
+  // At most 32 bits: extents and token ids have no more.
   static bool is_integer(const Json& value) {
     if (value.is_number_unsigned()) return value.get<uint64_t>() <= INT32_MAX;
     return value.is_number_integer() && std::in_range<int32_t>(value.get<int64_t>());

@@ -19,7 +19,7 @@ struct IgnoredKey {
 
 std::span<const IgnoredKey> ignored_config_keys();   // of config.json, in every family
 std::span<const IgnoredKey> ignored_adapter_keys();  // of adapter_config.json
-// Of generation_config.json, and of older files' config.json.
+// The keys of generation_config.json, and of older files' config.json.
 std::span<const IgnoredKey> ignored_generation_keys();
 // Whether `key` with this value in such a file makes transformers' generate() choose other tokens.
 // Here options of the command say how tokens are chosen.

@@ -41,7 +41,7 @@ struct LoraConfig {
   double scale() const;  // where neither `ranks` nor `alphas` says otherwise
 };
 
-// Of one layer.
+// What one layer gets.
 struct LoraRank {
   int64_t r = 8;
   double scale = 1;
@@ -73,7 +73,7 @@ std::vector<Linear*> lora_layers(CausalLM& model, const LoraConfig& lora);
 void add_lora(CausalLM& model, const LoraConfig& lora);
 
 bool is_lora(const Parameter& parameter);  // A or B of a layer
-// Of a linear layer: "transformer.h.3.attn.c_attn".
+// The name of a linear layer: "transformer.h.3.attn.c_attn".
 std::string hugging_face_name(const CausalLM& model, const Linear& layer);
 
 }  // namespace fsdp::models

@@ -22,7 +22,7 @@ std::string_view name_of(OptimizerKind kind);  // "adamw", "adam", "sgd"
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamW;
-  // Of parameters whose decay flag is set before sharding. AdamW shrinks them by learning rate
+  // For parameters whose decay flag is set before sharding. AdamW shrinks them by learning rate
   // times this; the others add this times the parameter to its gradient.
   double weight_decay = 0.1;
   // AdamW, Adam

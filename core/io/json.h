@@ -20,7 +20,7 @@
 
 namespace fsdp {
 
-// A value is used as another kind, or a key or an element is not there.
+// Thrown when a value is used as another kind, or when a key or an element does not exist.
 class JsonError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -30,7 +30,7 @@ class JsonError : public std::runtime_error {
 struct DumpOptions {
   int indent = -1;       // by so many spaces; -1: all in one line
   bool ascii = false;    // other characters as \uXXXX
-  bool replace = false;  // bytes that are not UTF-8 become U+FFFD, not an error
+  bool replace = false;  // U+FFFD for bytes that are not UTF-8, instead of an error
 };
 
 // Null, true or false, a number, a string, an array, or an object whose keys keep the order in
@@ -61,7 +61,7 @@ class Json {
   Json(const std::map<std::string, T>& values) : Json(object()) {
     for (const auto& [name, value] : values) (*this)[name] = Json(value);
   }
-  // An object when each is an array of two whose first is a string, else an array.
+  // An object when every value is an array of two that begins with a string; else an array.
   Json(std::initializer_list<Json> values);
   Json(const Json&);
   Json(Json&&) noexcept;
@@ -86,14 +86,14 @@ class Json {
   bool is_structured() const { return is_array() || is_object(); }
   const char* type_name() const;
 
-  size_t size() const;  // null: 0; what is neither array nor object: 1
+  size_t size() const;  // 0 for null, 1 for a text, number or boolean
   bool empty() const { return size() == 0; }
 
   // bool, a number type, std::string, Json, and vectors and maps of them. Throws JsonError for
   // another kind; numbers are converted.
   template <typename T>
   T get() const;
-  // get() without its name.
+  // Implicit get().
   template <typename T>
   requires((std::is_arithmetic_v<T> && !std::same_as<T, char>) || std::same_as<T, std::string>)
   operator T() const {
@@ -101,7 +101,8 @@ class Json {
   }
   const std::string& text() const;
 
-  // Of an object. at(), and [] of a constant, throw JsonError; [] adds null.
+  // For objects. at() and the const [] throw JsonError for a missing key; the other [] adds it as
+  // null.
   bool contains(std::string_view key) const { return find(key) != nullptr; }
   const Json& at(std::string_view key) const;
   Json& at(std::string_view key);
@@ -117,7 +118,7 @@ class Json {
   size_t erase(std::string_view key);  // how many were there
   void update(const Json& other);      // sets all members of another object
 
-  // Of an array. Throws JsonError beyond its end. Null becomes an array with the first element.
+  // For arrays. Throws JsonError beyond the end. push_back() makes an array of null.
   template <std::integral I>
   const Json& at(I index) const {
     return element(static_cast<size_t>(index));
@@ -164,7 +165,7 @@ class Json {
   // Throws JsonError for a string that is not UTF-8, where it does not replace its bytes.
   std::string dump(const DumpOptions& options = {}) const;
 
-  // Numbers by their value, objects whatever their order.
+  // Compares numbers by value and objects in any order of keys.
   friend bool operator==(const Json& a, const Json& b) { return a.equals(b); }
   template <typename T>
   requires(!std::same_as<T, Json> && std::constructible_from<Json, const T&>) friend bool
@@ -186,7 +187,8 @@ class Json {
   const Array& elements() const;
   bool equals(const Json& other) const;
   bool as_bool() const;
-  int64_t as_integer() const;  // of the 64 bits, where a natural number has no smaller one
+  int64_t as_integer()
+      const;  // a natural number beyond int64_t keeps its 64 bits and becomes negative
   double as_double() const;
   [[noreturn]] void fail_type(const char* expected) const;
   friend class JsonBuilder;

@@ -12,7 +12,7 @@
 
 namespace fsdp::cpu {
 
-// Of a whole copy, from where on going past the caches pays.
+// Copies of at least this size are faster past the caches.
 constexpr size_t kStreamingBytes = size_t{32} << 20;
 
 inline void copy_past_caches(std::byte* to, const std::byte* from, size_t bytes) {

@@ -69,7 +69,7 @@ inline float simd_erf(float x) {
 }
 inline double simd_erf(double x) { return std::erf(x); }
 
-// Of normal positive x; log(0) = -inf, log(inf) = inf.
+// For normal positive x; log(0) = -inf, log(inf) = inf.
 inline float simd_log(float x) {
   // x = 2^n m with m in [sqrt(1/2), sqrt(2))
   const uint32_t bits = std::bit_cast<uint32_t>(x) - 0x3f3504f3u;

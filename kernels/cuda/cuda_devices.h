@@ -16,8 +16,8 @@ namespace fsdp::cuda {
 struct DeviceCount {
   int devices = 0;
   std::string reason;  // why there are none: no driver, no GPU, built without CUDA
-  // Of each, the same for every process that sees it: "PCI address UUID". Parts of one GPU (MIG)
-  // differ in the second word only.
+  // One for each GPU, the same in every process that sees it: "PCI address UUID". Parts of one GPU
+  // (MIG) differ in the second word only.
   std::vector<std::string> ids = {};
 };
 DeviceCount count_devices();  // never throws
@@ -42,11 +42,11 @@ struct CudaOptions {
   int device = 0;
   bool synchronous = false;  // wait after every kernel: for debugging
   bool tf32 = false;         // f32 matrix products may round their operands to TF32
-  // Of each kind of matrix product the fastest algorithm is taken, by time, and kept in this
-  // folder: kernels/cuda/matmul_choices.h. Empty: the one that cuBLASLt names first.
+  // For each kind of matrix product the fastest algorithm is found by time and kept in this folder:
+  // kernels/cuda/matmul_choices.h. Empty: the one that cuBLASLt names first.
   std::filesystem::path matmul_choices = {};
-  std::function<void(const std::string&)> note = {};  // of what the user may want to know
-  int products_leave = 0;  // multiprocessors that they do not count on: communication has them
+  std::function<void(const std::string&)> note = {};  // called with what the user may want to know
+  int products_leave = 0;                             // multiprocessors left to communication
   AttentionChoice attention = AttentionChoice::kAuto;
   size_t attention_workspace = size_t{1} << 30;  // bytes that a plan of cuDNN may take
 };

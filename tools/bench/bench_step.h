@@ -26,7 +26,7 @@ struct StepBenchOptions {
   int64_t traced_steps = 0;     // more steps, kernel by kernel
 };
 
-// Of this rank.
+// What this rank measured.
 struct StepBench {
   std::vector<double> step_ms;       // one per timed step
   std::vector<SpeedOfLight> slices;  // measured between them

@@ -53,7 +53,7 @@ class TokenCache {
   void check(size_t first, size_t count) const;
   std::span<const int32_t> tokens() const;  // all of them, checked
   std::span<const int32_t> unchecked() const { return tokens_; }
-  // Of the checksums of all blocks: two caches with the same one hold the same tokens.
+  // The checksum of the checksums of all blocks: two caches with the same one hold the same tokens.
   uint64_t checksum_of_tokens() const { return checksum_; }
   int64_t vocab_size() const { return vocab_size_; }
   const std::filesystem::path& path() const { return file_.path(); }
@@ -64,7 +64,7 @@ class TokenCache {
   MappedFile file_;
   std::span<const int32_t> tokens_;  // of file_
   int64_t vocab_size_ = 0;
-  uint64_t checksum_ = 0;  // of tokens
+  uint64_t checksum_ = 0;              // of tokens
   mutable std::vector<bool> checked_;  // by block
 };
 

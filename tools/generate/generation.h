@@ -28,7 +28,7 @@ struct Generated {
   bool stopped = false;      // by a stop token, not by the number of tokens
 };
 
-// Of one rank, added up over calls.
+// What one rank did, added up over calls.
 struct GenerationStats {
   int64_t prompt_tokens = 0, new_tokens = 0;  // of all ranks; new: without those of first passes
   double prompt_seconds = 0, new_token_seconds = 0;  // first passes, later passes

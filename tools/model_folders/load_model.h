@@ -40,9 +40,9 @@ ModelSource find_model(const std::filesystem::path& folder, const std::filesyste
 // The most tokens that the model can see: nothing bounds those without a table or angles of
 // positions but the lengths it was trained on.
 int64_t most_tokens(const models::ModelConfig& model);
-// Of a text of `prompt` tokens that grows by `tokens`, how many the model sees at a time. The cache
-// and ALiBi's biases are laid out for them, so without a bound: as many as it was trained on, and
-// all of the prompt.
+// How many tokens the model sees at a time, in a text of `prompt` tokens that grows by `tokens`.
+// The cache and ALiBi's biases have this extent. A model without a bound sees as many as it was
+// trained on, and all of the prompt.
 int64_t seen_tokens(const models::ModelConfig& model, int64_t prompt, int64_t tokens);
 
 // A session for using the model. `strategy`: empty for full_shard on several ranks, no_shard on

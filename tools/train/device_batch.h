@@ -13,7 +13,7 @@ struct DeviceBatch {
   Tensor key_bias;   // of the mask; undefined without one
   Tensor positions;  // (B, T), i32; undefined: 0, 1, ... in every row
 
-  // Of a forward of these rows, which must outlive it.
+  // The context of a forward of these rows, which must outlive it.
   ForwardContext context(DropoutKey key, bool training) const;
 };
 

@@ -14,8 +14,8 @@
 
 namespace fsdp::tools {
 
-// Of one tensor, or of several together. Anything that is not finite on either side makes the
-// largest difference infinite.
+// The difference of one tensor, or of several together. Anything that is not finite on either side
+// makes the largest difference infinite.
 class Difference {
  public:
   void add(double got, double expected);

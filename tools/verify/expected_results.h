@@ -82,7 +82,8 @@ struct ExpectedPass {
   Limit gradients_limit;
   std::optional<ExpectedTensors> merged;  // of an adapter: weights of the base after merging
   Limit merged_limit;
-  // Of all gradients together, ||a - b|| / ||b||: where 16 bits round every element differently.
+  // Compared for all gradients together, ||a - b|| / ||b||: where 16 bits round every element
+  // differently.
   std::optional<ExpectedTensors> all_gradients;  // by Hugging Face name
   Limit all_gradients_limit;
   std::map<std::string, double> gradient_norms;  // where gradients themselves are not known
@@ -106,13 +107,13 @@ struct ExpectedTraining {
   double clip_norm = 1;
   double clip_power = 2;
   std::vector<ExpectedStep> steps;
-  std::optional<ExpectedTensors> final_parameters;   // by Hugging Face name
-  Limit loss_limit;                                  // relative
-  Limit grad_norm_limit;                             // relative
-  Limit parameter_limit;                             // absolute
+  std::optional<ExpectedTensors> final_parameters;  // by Hugging Face name
+  Limit loss_limit;                                 // relative
+  Limit grad_norm_limit;                            // relative
+  Limit parameter_limit;                            // absolute
   Limit parameter_rms_limit;
-  // Of the parts whose true gradient is zero, where rounding noise decides: loose, and not set by
-  // set_all_limits.
+  // The limit for the parts whose true gradient is zero, where rounding noise decides: loose, and
+  // not set by set_all_limits.
   Limit key_bias_limit;
 };
 

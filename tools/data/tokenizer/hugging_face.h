@@ -18,7 +18,7 @@ class HuggingFaceTokenizer : public Tokenizer {
 
   // `stretch`: about how many bytes of a text are encoded at a time; see hugging_face.cpp.
   explicit HuggingFaceTokenizer(const std::filesystem::path& file, size_t stretch = kStretch);
-  // Of the file's text alone. `name`: of the file, for errors.
+  // From the text of the file alone. `name`: the name of the file, for errors.
   HuggingFaceTokenizer(std::string_view json, std::string name, size_t stretch = kStretch);
   ~HuggingFaceTokenizer() override;
 

@@ -12,7 +12,7 @@ enum class UnicodeForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
 
 // Both append to `out`. Text is valid UTF-8.
 void to_unicode_form(UnicodeForm form, std::string_view text, std::string& out);  // of Unicode 9
-// Of Unicode 17, character by character: a final sigma is like any other.
+// Lower case as in Unicode 17, character by character: a final sigma is like any other.
 void to_lower_case(std::string_view text, std::string& out);
 
 }  // namespace fsdp::data
