@@ -33,8 +33,8 @@ class Mesh {
   int ranks() const { return shards() * replicas(); }
   int shard_index() const { return gather_->rank(); }
 
-  // Communicators of the shard group: for gathers, for reduces, and for norms and the like on the
-  // compute stream.
+  // Those of the shard group: for gathers, for reduces, and for norms and the like (compute
+  // stream).
   Communicator& gather() const { return *gather_; }
   Communicator& reduce() const { return reduce_ ? *reduce_ : *gather_; }
   Communicator& scalars() const { return *scalars_; }

@@ -17,8 +17,7 @@ namespace fsdp::comm {
 struct HostMemoryOptions {
   bool shared_memory = true;      // ranks of one host read each other's memory
   size_t limit_bytes = SIZE_MAX;  // of shared memory that this process makes
-  // The size of a piece of data on its way. A rank has two pieces per communicator, which should
-  // stay in its cache.
+  // Of a piece of data on its way. A rank has two per communicator, which should stay in its cache.
   size_t staging_bytes = size_t{256} << 10;
   std::chrono::milliseconds timeout = kDefaultTimeout;  // how long a rank waits for the others
 };

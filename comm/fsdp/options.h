@@ -78,8 +78,7 @@ struct FsdpOptions {
 
   Accumulation accumulation = Accumulation::kReduceEach;
   int micro_steps = 1;  // forward and backward passes per optimizer step
-  // A parameter without a gradient in a step. false: it is not updated, and its step counter stands
-  // still. true: its gradient is zero.
+  // A parameter without a gradient in a step; false: it and its step counter stand still.
   bool absent_is_zero = false;
   // Test every rank's own gradients, before any division, against the range of param_dtype; see
   // FullySharded::overflow. For loss scaling.
@@ -94,7 +93,7 @@ struct FsdpOptions {
   std::optional<uint64_t> rounding_seed = std::nullopt;
 
   // The other backend that holds the masters, and with them the optimizer's state; null: the
-  // backend that computes holds them. It outlives the model. See [Note: masters elsewhere] in
+  // backend that computes holds them. It outlives the model. [Note: masters elsewhere] in
   // runtime.h.
   Backend* masters = nullptr;
 

@@ -93,8 +93,7 @@ class UnitOrder {
   std::vector<size_t> forward_, backward_;
   std::vector<size_t> begun_, ended_;  // of this pass
   size_t backward_position_ = 0;
-  std::set<size_t> came_,
-      expected_;  // units reached by this backward; units that the next one will reach
+  std::set<size_t> came_, expected_;  // units that this backward reached; that the next will
 };
 
 }  // namespace fsdp::comm

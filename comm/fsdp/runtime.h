@@ -47,9 +47,8 @@ class BufferPool {
     kUntilGivenBack,  // each is allocated when it is first lent, and freed by give_back()
   };
   // Collective: every rank makes the same pools in the same order. With kUntilGivenBack acquire()
-  // allocates, which is collective too where the communicator registers memory. Registering in
-  // every step would make ranks wait for each other, so Session turns it off
-  // (NcclOptions::register_buffers).
+  // allocates, which is collective too where the communicator registers memory. Ranks would wait
+  // for each other in every step, so Session turns that off (NcclOptions::register_buffers).
   BufferPool(Communicator& communicator, Backend& backend, size_t buffers, size_t bytes,
              MemoryCategory category, Lifetime lifetime = Lifetime::kPool);
 

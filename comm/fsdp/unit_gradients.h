@@ -17,9 +17,8 @@
 //   ADDING_TO_REDUCED    accumulating again; the shard holds what was REDUCED before
 //   ADDING_TO_SCATTERED  accumulating again; the shard holds what was SCATTERED before
 //
-// reduce_part() takes the same edges as a reduce() before the last micro-step. It happens in the
-// middle of a backward, when the schedule needs the buffer for another unit. hand_to_optimizer()
-// changes no state.
+// reduce_part() takes the edges of a reduce() before the last micro-step, in the middle of a
+// backward: the schedule needs the buffer for another unit. hand_to_optimizer() changes no state.
 //
 // The unsharded buffer is lent by the arena from accumulate() to reduce(), or the unit's own
 // (policy: keeps_gradients). With one rank per shard group (DDP) it is the shard too (policy:

@@ -101,8 +101,7 @@ class Json {
   }
   const std::string& text() const;
 
-  // For objects. at() and the const [] throw JsonError for a missing key; the other [] adds it as
-  // null.
+  // For objects. at() and the const [] throw for a missing key; the other [] adds it as null.
   bool contains(std::string_view key) const { return find(key) != nullptr; }
   const Json& at(std::string_view key) const;
   Json& at(std::string_view key);
@@ -187,8 +186,7 @@ class Json {
   const Array& elements() const;
   bool equals(const Json& other) const;
   bool as_bool() const;
-  int64_t as_integer()
-      const;  // a natural number beyond int64_t keeps its 64 bits and becomes negative
+  int64_t as_integer() const;  // beyond int64_t: the same 64 bits, negative
   double as_double() const;
   [[noreturn]] void fail_type(const char* expected) const;
   friend class JsonBuilder;

@@ -10,8 +10,7 @@ struct EmbeddingOptions {
   int64_t first_position = 0;            // row of position 0; the rows before it have no gradient
   const Tensor* position_ids = nullptr;  // (B, T), i32, rows of the position table; null: from
                                          // first_position on, in every row
-  // The row of the token table that gets no gradient when it is looked up, as PyTorch's
-  // padding_idx; -1: none.
+  // The row of the token table that gets no gradient, as PyTorch's padding_idx; -1: none.
   int64_t padding_row = -1;
 };
 

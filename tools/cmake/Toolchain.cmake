@@ -47,12 +47,5 @@ endif()
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Without these two ccache keeps no file that is compiled with a precompiled header.
-  execute_process(COMMAND ${CCACHE} --get-config sloppiness OUTPUT_VARIABLE sloppiness ERROR_QUIET)
-  string(REGEX REPLACE "[ \n]" "" sloppiness "${sloppiness}")
-  string(REPLACE "," ";" sloppiness "${sloppiness}")
-  list(APPEND sloppiness pch_defines time_macros)
-  list(REMOVE_DUPLICATES sloppiness)
-  list(JOIN sloppiness "," sloppiness)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=${sloppiness} ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
