@@ -4,10 +4,10 @@
 #include <cmath>
 #include <map>
 
+#include "core/io/config_keys.h"
 #include "core/io/file.h"
 #include "core/io/safetensors.h"
 #include "models/causal_lm.h"
-#include "models/config_keys.h"
 #include "models/ignored_keys.h"
 #include "models/names.h"
 

@@ -6,7 +6,7 @@
 
 #include "core/io/json.h"
 #include "models/config.h"
-#include "models/config_keys.h"
+#include "models/family_keys.h"
 #include "models/ignored_keys.h"
 
 namespace fsdp::models {

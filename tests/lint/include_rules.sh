@@ -66,6 +66,7 @@ rules=$(if [ "${#sources[@]}" -gt 0 ]; then awk '
     }
     if (layer == "tests") return
     target = room_of(header)
+    used[room, target] = 1
     if (target != "" && (target == room || (room, target) in may)) return
     report((room == "" ? layer : room) " must not include \"" header "\"")
   }
@@ -80,11 +81,21 @@ rules=$(if [ "${#sources[@]}" -gt 0 ]; then awk '
     only("^yaml-cpp/", header, "^(tools/config|tools/report|tests)/",
          "tools/config and tools/report")
     only("^CLI/", header, "^(tools/commands/(options|command_line)[.]cpp$|tests/tools/commands/)",
-         "tools/commands/options.cpp")
+         "tools/commands/options.cpp and command_line.cpp")
     only("^(oneapi/)?dnnl", header, "^kernels/cpu/matmul_onednn", "kernels/cpu/matmul_onednn*")
     only("^(unsupported/)?Eigen/", header, "^kernels/cpu/", "kernels/cpu")
     only("^omp[.]h$", header, "^kernels/cpu/parallel_openmp", "kernels/cpu/parallel_openmp*")
     only("^doctest", header, "^tests/", "tests")
+  }
+  # An edge that no include uses, of a room that has sources. Who uses a room through the headers of
+  # another one includes what it uses.
+  function unused_edges(    room, words, count, i) {
+    for (room in sources) {
+      count = split(edges[room], words, " ")
+      for (i = 1; i <= count; ++i)
+        if ((words[i] in rooms) && !((room, words[i]) in used))
+          print table ":1: " room " includes nothing of " words[i] ", on which it depends"
+    }
   }
   function end_of_file() {
     if (path ~ /[.](h|cuh)$/ && !pragma_once) print path ":1: a header has #pragma once"
@@ -99,7 +110,8 @@ rules=$(if [ "${#sources[@]}" -gt 0 ]; then awk '
     end_of_file()
     path = FILENAME; layer = path; sub(/\/.*/, "", layer)
     room = room_of(path)
-    if (room == "" && layer != "tests") report("its folder is no room of " table)
+    if (room != "") sources[room] = 1
+    else if (layer != "tests") report("its folder is no room of " table)
     library = layer != "tools" && layer != "tests"
     conditionals = 0; pragma_once = 0
     if ($0 !~ /^(\/\/|\/\*)/) report("the first line is a comment that says what the file is for")
@@ -131,7 +143,7 @@ rules=$(if [ "${#sources[@]}" -gt 0 ]; then awk '
     if (library && code ~ /(^|[^A-Za-z0-9_])(getenv|secure_getenv)[ \t]*\(/)
       report("no environment reads below tools")
   }
-  END { end_of_file() }
+  END { end_of_file(); unused_edges() }
 ' "${sources[@]}"; fi) || exit 2
 
 violations=$(printf '%s\n%s\n' "$top" "$rules" | sed '/^$/d')

@@ -59,7 +59,10 @@ file optim/adam.h <<'X'
 #include "core/shape.h"
 #include "optim/schedule.h"
 X
-file comm/mpi_absent.cpp <<<'// A stub needs no test.'
+file comm/mpi_absent.cpp <<'X'
+// A stub needs no test.
+#include "core/shape.h"
+X
 file CMakeLists.txt <<'X'
 # The rooms.
 fsdp_layer(core EXCLUDE core/io/)
@@ -137,6 +140,7 @@ rm "$tree/tools/surprise/x.h"
 echo 'fsdp_layer(tools/report DEPENDS tools/train nowhere) fsdp_layer(tools/launch DEPENDS tools/report)' >>"$tree/CMakeLists.txt"
 expect include_rules.sh 'CMakeLists.txt:1: a circle of rooms: tools/launch -> tools/report -> tools/train -> tools/launch'
 expect include_rules.sh 'CMakeLists.txt:1: tools/report depends on nowhere, which is no room'
+expect include_rules.sh 'CMakeLists.txt:1: tools/launch includes nothing of tools/report, on which it depends'
 sed -i '$d' "$tree/CMakeLists.txt"
 file surprise/x <<<''
 expect include_rules.sh 'surprise:1: no other top-level entry'

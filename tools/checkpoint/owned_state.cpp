@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "comm/exchange.h"
+#include "comm/fsdp/fully_sharded.h"
 #include "core/io/checksum.h"
 #include "models/adapter_folder.h"
 #include "models/names.h"

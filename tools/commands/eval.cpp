@@ -7,6 +7,7 @@
 
 #include <unistd.h>
 
+#include "core/format_count.h"
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
 #include "tools/data/text_source.h"

@@ -2,6 +2,8 @@
 // and without the model's memory. Read next: tools/predict/unit_table.h.
 #include <cstdio>
 
+#include "comm/fsdp/options.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
 #include "tools/config/config.h"

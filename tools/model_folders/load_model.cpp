@@ -6,10 +6,10 @@
 
 #include <fmt/ranges.h>
 
+#include "core/io/config_keys.h"
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
 #include "models/adapter_folder.h"
-#include "models/config_keys.h"
 #include "models/ignored_keys.h"
 #include "tools/config/config.h"
 #include "tools/data/tokenizer/tokenizer.h"
@@ -39,7 +39,7 @@ std::vector<int64_t> ModelSource::end_tokens() const {
     const fs::path path = folder / name;
     if (!ids.empty() || !fs::exists(path)) continue;
     const Json json = read_json_file(path);
-    ids = models::ConfigKeys(json, path.string()).tokens("eos_token_id");
+    ids = ConfigKeys(json, path.string()).tokens("eos_token_id");
   }
   // Neither says: transformers then takes what its class has.
   const bool said = fs::exists(folder / "generation_config.json") ||

@@ -11,6 +11,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "core/format_count.h"
+
 namespace fsdp::tools {
 namespace {
 
@@ -43,13 +45,6 @@ std::string format_duration(double seconds) {
   const auto s = static_cast<int64_t>(std::llround(std::max(seconds, 0.0)));
   if (s < 3600) return fmt::format("{}:{:02}", s / 60, s % 60);
   return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
-}
-
-std::string format_count(int64_t value) {
-  std::string digits = fmt::format("{}", value);
-  const size_t first = value < 0 ? 1 : 0;
-  for (size_t i = digits.size(); i > first + 3; i -= 3) digits.insert(i - 3, ",");
-  return digits;
 }
 
 std::string format_progress(const ProgressValues& v) {

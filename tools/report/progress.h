@@ -25,7 +25,6 @@ struct ProgressValues {
 int output_terminal(bool under_launcher);
 std::string format_progress(const ProgressValues& values);
 std::string format_duration(double seconds);  // "0:07", "12:34", "3:04:05"
-std::string format_count(int64_t value);      // "12,345"
 
 class Progress {
  public:

@@ -7,11 +7,11 @@
 #include <limits>
 #include <sstream>
 
+#include "core/format_count.h"
 #include "models/adapter_folder.h"
 #include "models/family.h"
 #include "tools/config/key_values.h"
 #include "tools/launch/launch.h"
-#include "tools/report/progress.h"
 
 namespace fsdp::tools {
 namespace {

@@ -10,6 +10,7 @@
 #include "tools/config/config.h"
 #include "tools/data/loader.h"
 #include "tools/data/token_cache.h"
+#include "tools/data/tokenizer/tokenizer.h"
 #include "tools/train/trainer.h"
 
 namespace fsdp::tools {

@@ -22,6 +22,7 @@
 #include "core/io/safetensors.h"
 #include "models/config.h"
 #include "optim/optimizer.h"
+#include "tools/config/config.h"
 #include "tools/train/session.h"
 #include "tools/verify/difference_report.h"
 

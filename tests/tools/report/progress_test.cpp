@@ -11,18 +11,13 @@
 namespace fsdp::tools {
 namespace {
 
-TEST_CASE("progress: durations and counts") {
+TEST_CASE("progress: durations") {
   CHECK(format_duration(0) == "0:00");
   CHECK(format_duration(7.4) == "0:07");
   CHECK(format_duration(59.6) == "1:00");
   CHECK(format_duration(3599) == "59:59");
   CHECK(format_duration(3 * 3600 + 4 * 60 + 5) == "3:04:05");
   CHECK(format_duration(std::numeric_limits<double>::infinity()) == "?");
-  CHECK(format_count(7) == "7");
-  CHECK(format_count(999) == "999");
-  CHECK(format_count(1000) == "1,000");
-  CHECK(format_count(1234567) == "1,234,567");
-  CHECK(format_count(-1000) == "-1,000");
 }
 
 TEST_CASE("progress: the line") {

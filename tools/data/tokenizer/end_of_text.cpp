@@ -4,8 +4,8 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/io/config_keys.h"
 #include "core/io/json.h"
-#include "models/config_keys.h"
 #include "tools/data/tokenizer/added_tokens.h"
 #include "tools/data/tokenizer/bpe.h"
 
@@ -28,7 +28,7 @@ std::string end_token(const std::filesystem::path& file) {
 int32_t end_id(const std::filesystem::path& config) {
   if (!std::filesystem::exists(config)) return -1;
   const Json json = read_json_file(config);
-  return static_cast<int32_t>(models::ConfigKeys(json, config.string()).token("eos_token_id"));
+  return static_cast<int32_t>(ConfigKeys(json, config.string()).token("eos_token_id"));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Keys of config.json that transformers reads in its own way: which of two wins, what an absent one
 // means, which values ask for something that this build does not compute.
-#include "models/config_keys.h"
+#include "models/family_keys.h"
 
 #include <doctest/doctest.h>
 

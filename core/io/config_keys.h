@@ -1,18 +1,20 @@
-// Reading of a Hugging Face config.json: keys in old and new spellings, with errors that name the
-// file and the key. What the keys mean: models/families.
+// Strict reading of the keys of a JSON object, a model's config.json and its like: keys in old and
+// new spellings, errors that name the file and the key, and which keys nobody has asked for.
+// What the keys mean: models/families. A text as a Json: core/io/json.h.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/io/json.h"
-#include "models/config.h"
 
-namespace fsdp::models {
+namespace fsdp {
 
 class ConfigKeys {
  public:
@@ -86,26 +88,4 @@ class ConfigKeys {
   mutable std::set<std::string, std::less<>> asked_;
 };
 
-// What several families have in common.
-Activation activation_named(const std::string& name);  // Hugging Face's; Error lists them
-Activation read_activation(const ConfigKeys& keys, const char* key, const std::string& otherwise);
-const char* activation_name(Activation activation);  // Hugging Face's
-// hidden / heads, by heads read as `heads_key`. A file's own head_dim where the family has one;
-// elsewhere Error for another one than that.
-int64_t read_head_dim(const ConfigKeys& keys, const ModelConfig& config, const char* heads_key);
-int64_t divided_head_dim(const ConfigKeys& keys, const ModelConfig& config, const char* heads_key);
-double norm_epsilon_of(const ConfigKeys& keys, const char* key, double otherwise);  // from 0
-// Newer files keep everything in `rope_parameters`, older ones in keys of their own, called as
-// here, and `rope_scaling`.
-struct RopeKeys {
-  const char* theta = "rope_theta";
-  const char* fraction = "partial_rotary_factor";
-  double default_fraction = 1;
-  // In a rope_scaling that has both `type` and `rope_type`, transformers' class copies the first
-  // over the second.
-  bool type_wins = true;
-};
-RopeConfig read_rope(const ConfigKeys& keys, const RopeKeys& names = {});
-Json rope_scaling_json(const RopeConfig& rope);
-
-}  // namespace fsdp::models
+}  // namespace fsdp

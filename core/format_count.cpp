@@ -1,0 +1,15 @@
+// Contract: core/format_count.h.
+#include "core/format_count.h"
+
+#include <fmt/format.h>
+
+namespace fsdp {
+
+std::string format_count(int64_t value) {
+  std::string digits = fmt::format("{}", value);
+  const size_t first = value < 0 ? 1 : 0;
+  for (size_t i = digits.size(); i > first + 3; i -= 3) digits.insert(i - 3, 1, ',');
+  return digits;
+}
+
+}  // namespace fsdp

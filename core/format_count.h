@@ -1,0 +1,11 @@
+// A whole number for people to read.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace fsdp {
+
+std::string format_count(int64_t value);  // "12,345"
+
+}  // namespace fsdp

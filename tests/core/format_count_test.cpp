@@ -1,0 +1,19 @@
+// Commas between thousands.
+#include "core/format_count.h"
+
+#include <doctest/doctest.h>
+
+namespace fsdp {
+namespace {
+
+TEST_CASE("a count has a comma before every three digits") {
+  CHECK(format_count(7) == "7");
+  CHECK(format_count(999) == "999");
+  CHECK(format_count(1000) == "1,000");
+  CHECK(format_count(1234567) == "1,234,567");
+  CHECK(format_count(-999) == "-999");
+  CHECK(format_count(-1000) == "-1,000");
+}
+
+}  // namespace
+}  // namespace fsdp
