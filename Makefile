@@ -46,14 +46,14 @@ test-all: tests
 # Training steps of GPT-2 124M against the speed of light of this machine, and beside PyTorch where
 # that is installed. PEER=none leaves PyTorch out.
 bench: all
-	@tools/bench_peer.sh $(BUILD)
+	@tools/bench/bench_peer.sh $(BUILD)
 
 # How fast texts are encoded, beside Hugging Face's tokenizers and tiktoken where python3 has them:
 # of TEXTS (English in ../shared/data) by TOKENIZER (GPT-2's from there), ROUNDS of all in turn,
 # which make passes on from its command line.
 TEXTS ?=
 bench-tokenizers: all
-	@tools/bench_tokenizers.sh $(BUILD) $(TEXTS)
+	@tools/bench/bench_tokenizers.sh $(BUILD) $(TEXTS)
 
 # The readers of files from elsewhere (tests/fuzz), by libFuzzer under both sanitizers: RUNS
 # executions of each, those of FUZZ side by side. What it finds next is kept in build-fuzz/corpus.

@@ -175,7 +175,7 @@ stage_peer() {
     for entry in $steps; do
       [ "$(left)" -gt 5 ] || { unmeasured=$((unmeasured + 1)); continue; }
       # shellcheck disable=SC2086
-      timeout $(($(left) - 5)) python3 tools/torch_step.py --device cuda --model "${entry%:*}" \
+      timeout $(($(left) - 5)) python3 tools/bench/torch_step.py --device cuda --model "${entry%:*}" \
         --batch "${entry#*:}" --seq 1024 --dtype bf16 --steps 10 $kind | grep ms_min | tee -a "$out/peer.json"
     done
   done

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # make bench: training steps of GPT-2 124M by this program against the speed of light, beside the same
-# step in PyTorch (tools/torch_step.py) where python3 has torch and transformers.
-#   tools/bench_peer.sh BUILD_FOLDER [STEPS]
+# step in PyTorch (tools/bench/torch_step.py) where python3 has torch and transformers.
+#   tools/bench/bench_peer.sh BUILD_FOLDER [STEPS]
 #   PEER=eager|compile|none   only that kind of PyTorch row (default: both, the faster one counts)
 # Milliseconds are minima. Memory is growth of RSS: over the empty program, and over PyTorch imported.
 set -uo pipefail
-build=${1:?usage: tools/bench_peer.sh BUILD_FOLDER [STEPS]}
+build=${1:?usage: tools/bench/bench_peer.sh BUILD_FOLDER [STEPS]}
 steps=${2:-6}
-root=$(cd "$(dirname "$0")/.." && pwd)
-script=$root/tools/torch_step.py
+root=$(cd "$(dirname "$0")/../.." && pwd)
+script=$root/tools/bench/torch_step.py
 peer=${PEER:-both}
 as_root=$([ "$(id -u)" = 0 ] && echo --allow-run-as-root)
 launch="mpirun -n 2 --oversubscribe --bind-to none $as_root"

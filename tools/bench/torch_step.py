@@ -1,9 +1,9 @@
 """A training step in PyTorch, the peer that `fsdp bench step` is set beside: the same work, measured in the
-same run. Called by tools/bench_peer.sh and tools/gpu_check.sh; needs torch and transformers.
+same run. Called by tools/bench/bench_peer.sh and tools/gpu_check.sh; needs torch and transformers.
 
-    python3 tools/torch_step.py --model gpt2-124m --batch 4 --seq 64 --threads 2 [--compile]
-    python3 tools/torch_step.py --model gpt2-124m --device cuda --batch 32 --seq 1024 --dtype bf16 --master
-    torchrun --nproc-per-node 2 tools/torch_step.py --fsdp --batch 2 --seq 64 --threads 1
+    python3 tools/bench/torch_step.py --model gpt2-124m --batch 4 --seq 64 --threads 2 [--compile]
+    python3 tools/bench/torch_step.py --model gpt2-124m --device cuda --batch 32 --seq 1024 --dtype bf16 --master
+    torchrun --nproc-per-node 2 tools/bench/torch_step.py --fsdp --batch 2 --seq 64 --threads 1
 
 Forward, mean cross-entropy, backward, clipping by the global norm, AdamW; random tokens, no dropout; --batch is of
 each rank; several, as 64,32, are measured one after the other, and one that does not fit is left out. bf16 is autocast over f32 parameters (what `fsdp` does) on the CPU and with --master; without, on a GPU,

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # make bench-tokenizers: how fast `fsdp tokenize` encodes a text on one core, and in the same run
 # Hugging Face's tokenizers and tiktoken, where python3 has them (pip install tokenizers tiktoken).
-#   tools/bench_tokenizers.sh BUILD_FOLDER [FILE...]   texts; default: English in ../shared/data
+#   tools/bench/bench_tokenizers.sh BUILD_FOLDER [FILE...]   texts; default: English in ../shared/data
 #   TOKENIZER=FILE   a tokenizer.json; default: GPT-2's in ../shared/data
 #   ROUNDS=N         of all programs in turn; default: 5
 # MB/s: 10^6 bytes of UTF-8 in a second of the process's processor time, which other work on the
 # machine disturbs less than the clock on the wall. A round has a process of each program, which
 # knows no words at first, and seven passes: the first one and the fastest. Medians over rounds.
 set -uo pipefail
-build=${1:?usage: tools/bench_tokenizers.sh BUILD_FOLDER [FILE...]}
+build=${1:?usage: tools/bench/bench_tokenizers.sh BUILD_FOLDER [FILE...]}
 shift
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 data=$root/../shared/data
 tokenizer=${TOKENIZER:-$data/tokenizers/gpt2.json}
 rounds=${ROUNDS:-5}
