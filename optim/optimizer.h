@@ -6,6 +6,7 @@
 // (optim/loss_scaler.h), the order of a training step.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -16,8 +17,8 @@
 namespace fsdp::optim {
 
 enum class OptimizerKind : uint8_t { kAdamW, kAdam, kSgd };
-constexpr OptimizerKind kOptimizerKinds[] = {OptimizerKind::kAdamW, OptimizerKind::kAdam,
-                                             OptimizerKind::kSgd};
+inline constexpr std::array kOptimizerKinds = {OptimizerKind::kAdamW, OptimizerKind::kAdam,
+                                               OptimizerKind::kSgd};
 std::string_view name_of(OptimizerKind kind);  // "adamw", "adam", "sgd"
 
 struct OptimizerOptions {

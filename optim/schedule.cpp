@@ -7,6 +7,8 @@
 #include <numbers>
 #include <utility>
 
+#include <fmt/ranges.h>
+
 #include "core/error.h"
 
 namespace fsdp::optim {
@@ -27,31 +29,6 @@ constexpr std::array<std::pair<std::string_view, ScheduleKind>, 11> kKinds{{
     {"cosine_warmup_with_min_lr", ScheduleKind::kCosineWarmupWithMinLr},
     {"fairseq_polynomial_decay", ScheduleKind::kFairseqPolynomialDecay},
 }};
-
-constexpr std::array<std::pair<std::string_view, Ramp>, 3> kRamps{{
-    {"linear", Ramp::kLinear},
-    {"cosine", Ramp::kCosine},
-    {"1-sqrt", Ramp::kOneMinusSqrt},
-}};
-
-template <typename Table, typename Value>
-std::string_view name_in(const Table& table, Value value) {
-  const auto found = std::find_if(table.begin(), table.end(),
-                                  [&](const auto& entry) { return entry.second == value; });
-  return found->first;
-}
-
-template <typename Table>
-auto value_in(const Table& table, std::string_view name, std::string_view what) {
-  for (const auto& [known, value] : table) {
-    if (known == name) return value;
-  }
-  std::string known_names;
-  for (const auto& [known, value] : table) {
-    known_names += (known_names.empty() ? "" : ", ") + std::string(known);
-  }
-  fail("[{}] unknown name \"{}\"; expected one of {}", what, name, known_names);
-}
 
 double ratio(int64_t a, int64_t b) {
   return static_cast<double>(a) / static_cast<double>(std::max<int64_t>(1, b));
@@ -167,9 +144,17 @@ double share_of_peak(const Schedule& c, int64_t s) {
 
 }  // namespace
 
-std::string_view name_of(ScheduleKind kind) { return name_in(kKinds, kind); }
+std::string_view name_of(ScheduleKind kind) {
+  return std::find_if(kKinds.begin(), kKinds.end(),
+                      [&](const auto& entry) { return entry.second == kind; })
+      ->first;
+}
 ScheduleKind parse_schedule_kind(std::string_view name) {
-  return value_in(kKinds, name, "schedule");
+  for (const auto& [known, kind] : kKinds) {
+    if (known == name) return kind;
+  }
+  fail("[schedule] unknown name \"{}\"; expected one of {}", name,
+       fmt::join(schedule_names(), ", "));
 }
 std::vector<std::string_view> schedule_names() {
   std::vector<std::string_view> out;
@@ -177,8 +162,17 @@ std::vector<std::string_view> schedule_names() {
   return out;
 }
 
-std::string_view name_of(Ramp ramp) { return name_in(kRamps, ramp); }
-Ramp parse_ramp(std::string_view name) { return value_in(kRamps, name, "ramp"); }
+std::string_view name_of(Ramp ramp) {
+  switch (ramp) {
+    case Ramp::kLinear:
+      return "linear";
+    case Ramp::kCosine:
+      return "cosine";
+    case Ramp::kOneMinusSqrt:
+      return "1-sqrt";
+  }
+  fail("[schedule] ramp: {}", static_cast<int>(ramp));
+}
 
 double Schedule::rate(int64_t update) const {
   return peak == 0 ? 0 : peak * share_of_peak(*this, update);

@@ -3,6 +3,7 @@
 // Not here: how the rate reaches the optimizer (optim/optimizer.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -27,8 +28,8 @@ std::vector<std::string_view> schedule_names();
 
 // How a warm-up rises or a decay falls (warmup_stable_decay only).
 enum class Ramp : uint8_t { kLinear, kCosine, kOneMinusSqrt };
+inline constexpr std::array kRamps = {Ramp::kLinear, Ramp::kCosine, Ramp::kOneMinusSqrt};
 std::string_view name_of(Ramp ramp);  // "linear", "cosine", "1-sqrt"
-Ramp parse_ramp(std::string_view name);
 
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kConstant;

@@ -83,7 +83,7 @@ Doubles plain_model(const Weights& w, const std::vector<int32_t>& tokens) {
 }
 
 TEST_CASE("workshop gpt: logits, loss and gradients equal those of plain loops in float64") {
-  const test::Batch batch = {{2, 7, 7, 0, 10, 4, 3, 1, 9, 5}, 2, kTokens};
+  const test::PlainBatch batch = {{2, 7, 7, 0, 10, 4, 3, 1, 9, 5}, 2, kTokens};
   for (const bool tied : {true, false}) {
     CAPTURE(tied);
     Json config = kConfig;

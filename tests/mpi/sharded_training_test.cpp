@@ -21,7 +21,7 @@ TEST_CASE("parity over MPI: every strategy gives the bits of one rank") {
     spec.fsdp.fixed_order = true;
     const RunResult expected = train_as_one_rank(spec);
     for (const Strategy strategy : {kFullShard, kShardGradOp, kShardOptimizer, kNoShard}) {
-      CAPTURE(name_of(strategy));
+      CAPTURE(choice_name(strategy));
       spec.fsdp.strategy = strategy;
       CHECK((train_on(world, spec) == expected));
     }
@@ -34,7 +34,7 @@ TEST_CASE("parity over MPI: every strategy gives the bits of one rank") {
     if (world.size() != 4) continue;
     spec.fsdp.shard_size = 2;
     for (const Strategy strategy : {kHybridShard, kHybridShardZero2}) {
-      CAPTURE(name_of(strategy));
+      CAPTURE(choice_name(strategy));
       spec.fsdp.strategy = strategy;
       CHECK((train_on(world, spec) == expected));
     }

@@ -2,6 +2,7 @@
 // Source of the values: tests/fixtures/schedules.json.
 #include "optim/schedule.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <doctest/doctest.h>
@@ -11,6 +12,13 @@
 
 namespace fsdp::optim {
 namespace {
+
+Ramp ramp_named(const std::string& name) {
+  const auto found =
+      std::find_if(kRamps.begin(), kRamps.end(), [&](Ramp ramp) { return name_of(ramp) == name; });
+  REQUIRE(found != kRamps.end());
+  return *found;
+}
 
 Schedule schedule_of(const Json& entry, const std::string& kind) {
   const Json options = entry.value("options", Json::object());
@@ -22,8 +30,8 @@ Schedule schedule_of(const Json& entry, const std::string& kind) {
   s.power = options.value("power", entry.value("power", 1.0));
   s.cycles = options.value("num_cycles", 0.0);
   s.decay_updates = options.value("num_decay_steps", 0);
-  s.warmup_ramp = parse_ramp(options.value("warmup_type", "linear"));
-  s.decay_ramp = parse_ramp(options.value("decay_type", "cosine"));
+  s.warmup_ramp = ramp_named(options.value("warmup_type", "linear"));
+  s.decay_ramp = ramp_named(options.value("decay_type", "cosine"));
   s.zero_warmup = entry.value("zero_lr_warmup", 0);
   for (const char* key : {"lr_end", "min_lr"}) s.min_lr = options.value(key, s.min_lr);
   for (const char* key : {"min_lr_ratio", "min_lr_rate"}) {

@@ -143,7 +143,7 @@ void write_weights(const TempFolder& folder, const Shapes& shapes, const Weights
 // The plain model on a batch. Position t predicts token t + 1.
 struct Expected {
   const PlainModel& model;
-  const Batch& batch;
+  const PlainBatch& batch;
   bool shifted = true;
   int32_t padding = -1;  // is no target
 
@@ -192,8 +192,8 @@ struct Expected {
 
 }  // namespace
 
-void check_against_plain(const std::string& config_json, const Shapes& shapes, const Batch& batch,
-                         const PlainModel& plain) {
+void check_against_plain(const std::string& config_json, const Shapes& shapes,
+                         const PlainBatch& batch, const PlainModel& plain) {
   const Weights weights = random_weights(shapes);
   const TempFolder folder;
   write_weights(folder, shapes, weights);

@@ -35,7 +35,7 @@ double cross_entropy(const Doubles& logits, const std::vector<int32_t>& labels);
 // How a file of weights looks: names and extents.
 using Shapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
 
-struct Batch {
+struct PlainBatch {
   std::vector<int32_t> tokens;  // rows * length
   int64_t rows = 0, length = 0;
 };
@@ -48,7 +48,7 @@ Weights random_weights(const Shapes& shapes);  // those of check_against_plain
 
 // Writes a folder with this config.json and random weights, reads it as any model is read, and
 // CHECKs logits, loss and every gradient (finite differences of the plain model) in float64.
-void check_against_plain(const std::string& config_json, const Shapes& shapes, const Batch& batch,
-                         const PlainModel& plain);
+void check_against_plain(const std::string& config_json, const Shapes& shapes,
+                         const PlainBatch& batch, const PlainModel& plain);
 
 }  // namespace fsdp::test

@@ -410,6 +410,4 @@ cpu::CpuOptions random_delays(uint64_t seed, int longest_us) {
   return options;
 }
 
-std::string name_of(comm::Strategy strategy) { return std::string(choice_name(strategy)); }
-
 }  // namespace fsdp::test

@@ -158,6 +158,4 @@ double largest_difference(const NamedValues& a, const NamedValues& b);
 // Delays of 0 to `longest_us` microseconds before some tasks of every stream.
 cpu::CpuOptions random_delays(uint64_t seed, int longest_us);
 
-std::string name_of(comm::Strategy strategy);
-
 }  // namespace fsdp::test

@@ -145,7 +145,7 @@ void check_collectives(comm::Communicator& world) {
     CHECK(got.bytes == bytes);
   };
   for (const comm::FsdpOptions& options : strategies(world.size())) {
-    CAPTURE(name_of(options.strategy));
+    CAPTURE(choice_name(options.strategy));
     RunSpec s = spec(world);
     s.fsdp = options;
     RankRun run(world, s);
@@ -178,7 +178,7 @@ void check_accumulation(comm::Communicator& world) {
   for (const auto accumulation : {kReduceEach, kReduceScatterEach, kReduceLast}) {
     for (const comm::FsdpOptions& options : strategies(world.size())) {
       CAPTURE(static_cast<int>(accumulation));
-      CAPTURE(name_of(options.strategy));
+      CAPTURE(choice_name(options.strategy));
       s.fsdp = options;
       s.fsdp.micro_steps = 2;
       s.fsdp.accumulation = accumulation;
@@ -225,7 +225,7 @@ std::vector<std::vector<double>> scaled_steps(comm::Communicator& world,
 
 void check_overflow_on_one_rank(comm::Communicator& world) {
   for (const comm::FsdpOptions& options : strategies(world.size())) {
-    CAPTURE(name_of(options.strategy));
+    CAPTURE(choice_name(options.strategy));
     const auto skipped = scaled_steps(world, options, 1024, {false, true, false});
     CHECK(skipped[1] == skipped[0]);
     // As if that step had never been: neither moments nor step counters moved.
@@ -244,7 +244,7 @@ void check_norms(comm::Communicator& world) {
   const NamedValues gradients = alone(s).gradients;  // one copy of every parameter
   for (const bool fixed_order : {false, true}) {
     for (comm::FsdpOptions options : strategies(world.size())) {
-      CAPTURE(name_of(options.strategy));
+      CAPTURE(choice_name(options.strategy));
       CAPTURE(fixed_order);
       options.fixed_order = fixed_order;
       s.fsdp = options;
@@ -273,7 +273,7 @@ void check_several_forwards(comm::Communicator& world) {
   s.fsdp.fixed_order = true;
   const RunResult expected = train_as_one_rank(s);
   for (comm::FsdpOptions options : strategies(world.size())) {
-    CAPTURE(name_of(options.strategy));
+    CAPTURE(choice_name(options.strategy));
     options.fixed_order = true;
     s.fsdp = options;
     const RunResult result = train_on(world, s);
@@ -298,7 +298,7 @@ void check_issue_order(comm::Communicator& world) {
       {kHybridShard, "Groot G0 G1 G2 G2 G1 R2 A2 G0 R1 A1 R0 A0 Rroot Aroot"},
       {kHybridShardZero2, "Groot G0 G1 G2 R2 A2 R1 A1 R0 A0 Rroot Aroot"}};
   for (const comm::FsdpOptions& options : strategies(world.size())) {
-    CAPTURE(name_of(options.strategy));
+    CAPTURE(choice_name(options.strategy));
     RunSpec s = spec(world);
     s.fsdp = options;
     RankRun run(world, s);
@@ -317,7 +317,7 @@ void check_issue_order(comm::Communicator& world) {
 void check_host_runs_ahead(comm::Communicator& world) {
   for (const comm::FsdpOptions& options : strategies(world.size())) {
     for (const bool release_arena : {false, true}) {
-      CAPTURE(name_of(options.strategy));
+      CAPTURE(choice_name(options.strategy));
       CAPTURE(release_arena);
       RunSpec s = spec(world);
       s.fsdp = options;
@@ -340,7 +340,7 @@ void check_host_runs_ahead(comm::Communicator& world) {
 void check_memory(comm::Communicator& world) {
   for (const comm::FsdpOptions& options : strategies(world.size())) {
     for (const bool release_arena : {false, true}) {
-      CAPTURE(name_of(options.strategy));
+      CAPTURE(choice_name(options.strategy));
       CAPTURE(release_arena);
       RunSpec s = spec(world);
       s.fsdp = options;
@@ -368,7 +368,7 @@ void check_evaluation(comm::Communicator& world) {
     all.back().reshard_group_size = 2;
   }
   for (const comm::FsdpOptions& options : all) {
-    CAPTURE(name_of(options.strategy));
+    CAPTURE(choice_name(options.strategy));
     CAPTURE(options.reshard_group_size);
     RunSpec s = spec(world);
     s.fsdp = options;
@@ -388,7 +388,7 @@ void check_frozen_and_unused(comm::Communicator& world) {
   s.frozen = [](const Parameter& p) { return p.name().starts_with("blocks.1."); };
   for (const comm::Strategy strategy : {comm::Strategy::kFullShard, comm::Strategy::kNoShard}) {
     s.fsdp = in_f64(strategy);
-    CAPTURE(name_of(strategy));
+    CAPTURE(choice_name(strategy));
     const RunResult expected = alone(s), result = train_on(world, s);
     CHECK(loss_difference(result, expected) <= 1e-12);
     CHECK(largest_difference(result.parameters, expected.parameters) <= 1e-10);

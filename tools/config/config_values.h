@@ -25,9 +25,16 @@ namespace fsdp::config {
 template <typename E>
 using EnumNames = std::vector<std::pair<std::string_view, E>>;
 
+// Of an enum that names its values itself (name_of).
+template <typename Values, typename E = typename Values::value_type>
+EnumNames<E> own_names(const Values& values) {
+  EnumNames<E> out;
+  for (const E value : values) out.emplace_back(name_of(value), value);
+  return out;
+}
+
 inline EnumNames<data::TextFormat> names_of(data::TextFormat) {
-  using data::TextFormat;
-  return {{"auto", TextFormat::kAuto}, {"text", TextFormat::kText}, {"jsonl", TextFormat::kJsonl}};
+  return own_names(data::kTextFormats);
 }
 inline EnumNames<data::LastBatch> names_of(data::LastBatch) {
   using data::LastBatch;
@@ -111,18 +118,11 @@ inline EnumNames<optim::ScheduleKind> names_of(optim::ScheduleKind) {
   return out;
 }
 inline EnumNames<optim::OptimizerKind> names_of(optim::OptimizerKind) {
-  EnumNames<optim::OptimizerKind> out;
-  for (const optim::OptimizerKind kind : optim::kOptimizerKinds) {
-    out.emplace_back(optim::name_of(kind), kind);
-  }
+  EnumNames<optim::OptimizerKind> out = own_names(optim::kOptimizerKinds);
   out.emplace_back("adamw_torch", optim::OptimizerKind::kAdamW);
   return out;
 }
-inline EnumNames<optim::Ramp> names_of(optim::Ramp) {
-  return {{"linear", optim::Ramp::kLinear},
-          {"cosine", optim::Ramp::kCosine},
-          {"1-sqrt", optim::Ramp::kOneMinusSqrt}};
-}
+inline EnumNames<optim::Ramp> names_of(optim::Ramp) { return own_names(optim::kRamps); }
 
 inline bool equal_without_case(std::string_view a, std::string_view b) {
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };

@@ -3,6 +3,7 @@
 // reader in text_source.cpp. Not here: tokens (tokenizer.h, token_cache.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -12,6 +13,8 @@
 namespace fsdp::data {
 
 enum class TextFormat : uint8_t { kAuto, kText, kJsonl };
+inline constexpr std::array kTextFormats = {TextFormat::kAuto, TextFormat::kText,
+                                            TextFormat::kJsonl};
 std::string_view name_of(TextFormat format);
 
 // kAuto: kJsonl for names that end with .jsonl or .json, kText for others.

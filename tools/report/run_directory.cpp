@@ -4,9 +4,8 @@
 #include <chrono>
 #include <ctime>
 
-#include <unistd.h>
-
 #include "core/io/json.h"
+#include "tools/launch/backend_choice.h"
 #include "tools/launch/launch.h"
 
 namespace fsdp::tools {
@@ -100,9 +99,7 @@ std::filesystem::path make_run_directory(comm::Communicator& world,
 
 void write_run_arguments(comm::Communicator& world, const std::filesystem::path& directory,
                          const RunArguments& arguments) {
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  const std::vector<std::string> hosts = world.exchange(host);
+  const std::vector<std::string> hosts = world.exchange(host_name());
   agree(world, [&] {
     if (world.rank() != 0) return;
     write_json_file(directory / "run_args.json",

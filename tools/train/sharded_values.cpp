@@ -36,7 +36,7 @@ Tensor gathered(const comm::FullySharded& sharded, const comm::ParameterSegment&
 
 }  // namespace
 
-void initialise(comm::FullySharded& sharded, const FillFunction& fill) {
+void initialise(comm::FullySharded& sharded, const models::FillFunction& fill) {
   for_each_segment(sharded, [&](const comm::ParameterSegment& segment) {
     for (const ShardPiece& piece : segment.layout.pieces(sharded.mesh().shard_index())) {
       const FlatParameter& p = segment.layout.parameters()[static_cast<size_t>(piece.parameter)];
@@ -47,7 +47,7 @@ void initialise(comm::FullySharded& sharded, const FillFunction& fill) {
   sharded.masters_written();
 }
 
-void initialise_from_first_rank(comm::FullySharded& sharded, const FillFunction& fill) {
+void initialise_from_first_rank(comm::FullySharded& sharded, const models::FillFunction& fill) {
   Backend& backend = sharded.backend();
   comm::Communicator& ranks = sharded.mesh().all_ranks();
   // An error of rank 0 must not leave the others waiting: they get what there is, and the caller's

@@ -6,18 +6,16 @@
 #include <functional>
 
 #include "comm/fsdp/fully_sharded.h"
+#include "models/weights.h"
 
 namespace fsdp::tools {
 
-// Writes elements [first, first + elements.numel()) of a parameter into `elements` (1D).
-using FillFunction =
-    std::function<void(const Parameter& parameter, int64_t first, Tensor& elements)>;
 // Gives every element of the master shards its value: `fill` is called for each part of a parameter
 // that this rank owns.
-void initialise(comm::FullySharded& sharded, const FillFunction& fill);
+void initialise(comm::FullySharded& sharded, const models::FillFunction& fill);
 // The same, but only rank 0 calls `fill`, for whole parameters; the others receive their parts and
 // may pass null (PyTorch's sync_module_states). Collective.
-void initialise_from_first_rank(comm::FullySharded& sharded, const FillFunction& fill);
+void initialise_from_first_rank(comm::FullySharded& sharded, const models::FillFunction& fill);
 
 // Full values (or reduced gradients) of every parameter in the master dtype. Collective; `visit` is
 // called on every rank. `wanted`: only of some, the same on all ranks; what is frozen is not

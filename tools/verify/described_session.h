@@ -32,7 +32,7 @@ class DescribedSession {
   // Leaves out what the events of a step say; the rank's part of the batch.
   Batch begin_step(const Batch& batch, const StepEvents& events);
 
-  // Of an adapter's folder only its own tensors are in the expected.
+  // An adapter's folder has expected values only of its own tensors.
   bool is_compared(const Parameter& parameter) const;
   std::string file_name(const Parameter& parameter) const;  // in the folder
   // AgreedError unless every parameter has a reference of its shape, and every reference a

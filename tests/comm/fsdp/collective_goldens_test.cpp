@@ -140,7 +140,7 @@ TEST_CASE("collectives: calls and bytes of every strategy, prefetch, accumulatio
                     .backward_prefetch = prefetch,
                     .accumulation = accumulation,
                     .micro_steps = kMicroSteps};
-          CAPTURE(name_of(strategy));
+          CAPTURE(choice_name(strategy));
           CAPTURE(static_cast<int>(prefetch));
           CAPTURE(static_cast<int>(accumulation));
           CAPTURE(static_cast<int>(recompute));
@@ -166,7 +166,7 @@ TEST_CASE(
                 .accumulation = accumulation,
                 .micro_steps = kMicroSteps,
                 .units = {other_unit()}};
-      CAPTURE(name_of(strategy));
+      CAPTURE(choice_name(strategy));
       CAPTURE(static_cast<int>(accumulation));
       check_volumes(s);
     }

@@ -96,7 +96,7 @@ Expected expected(const std::vector<UnitSize>& units, const Shapes& s, const Fsd
 }
 
 void check_memory(const models::ModelConfig& model, int ranks, const FsdpOptions& options) {
-  CAPTURE(name_of(options.strategy));
+  CAPTURE(choice_name(options.strategy));
   CAPTURE(ranks);
   CAPTURE(name_of(options.param_dtype));
   CAPTURE(name_of(options.reduce_dtype));

@@ -1,9 +1,8 @@
-// All strategies train the same model: losses, gradient norms and final parameters of 20 steps agree
-// with each other and with one rank, and repeat to the bit.
-#include "comm/fsdp/fully_sharded.h"
-
+// All strategies train the same model: losses, gradient norms and final parameters of 20 steps
+// agree with each other and with one rank, and repeat to the bit.
 #include <doctest/doctest.h>
 
+#include "comm/fsdp/fully_sharded.h"
 #include "tests/support/sharded_run.h"
 
 using namespace fsdp;
@@ -39,7 +38,7 @@ void check_parity(const models::ModelConfig& model, DType dtype, double toleranc
   CHECK(alone.losses.back() <= 0.8 * alone.losses.front());
   const auto check = [&] {
     CAPTURE(s.ranks);
-    CAPTURE(name_of(s.fsdp.strategy));
+    CAPTURE(choice_name(s.fsdp.strategy));
     const RunResult result = train(s);
     check_close(result, alone, tolerance);
     if (twice) CHECK((train(s) == result));

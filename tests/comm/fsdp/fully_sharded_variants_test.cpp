@@ -72,7 +72,7 @@ TEST_CASE("schedule knobs: the bits of the default") {
     s.fsdp.shard_size = strategy == Strategy::kHybridShard ? 2 : 0;
     const RunResult expected = train(s);
     for (const auto& [what, options] : variants(s.fsdp)) {
-      CAPTURE(name_of(strategy));
+      CAPTURE(choice_name(strategy));
       CAPTURE(what);
       s.fsdp = options;
       CHECK((train(s) == expected));
@@ -142,7 +142,7 @@ TEST_CASE("division by a factor, by force after the sum, and split: the same ave
         Case{4, {.strategy = kHybridShard, .shard_size = 2}},
         Case{4, {.strategy = kHybridShard, .shard_size = 2, .fixed_order = true}}}) {
     for (const DType dtype : {DType::kF32, DType::kF64}) {
-      CAPTURE(name_of(c.options.strategy));
+      CAPTURE(choice_name(c.options.strategy));
       CAPTURE(c.options.fixed_order);
       CAPTURE(name_of(dtype));
       RunSpec s;
@@ -200,7 +200,7 @@ TEST_CASE("bf16 and f16 stay close to f32, under every strategy alike") {
     s.fsdp.reduce_dtype = n.reduce;
     for (const Strategy strategy : {Strategy::kFullShard, Strategy::kNoShard,
                                     Strategy::kShardOptimizer, Strategy::kHybridShard}) {
-      CAPTURE(name_of(strategy));
+      CAPTURE(choice_name(strategy));
       s.fsdp.strategy = strategy;
       s.fsdp.shard_size = strategy == Strategy::kHybridShard ? 2 : 0;
       const RunResult result = train(s);
@@ -228,7 +228,7 @@ TEST_CASE("bf16: micro-steps under every accumulation stay close to the big batc
            {Accumulation::kReduceEach, Accumulation::kReduceScatterEach,
             Accumulation::kReduceLast}) {
         CAPTURE(name_of(reduce));
-        CAPTURE(name_of(strategy));
+        CAPTURE(choice_name(strategy));
         CAPTURE(static_cast<int>(accumulation));
         s.fsdp.accumulation = accumulation;
         const RunResult result = train(s);

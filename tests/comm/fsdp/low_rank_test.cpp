@@ -19,7 +19,7 @@ TEST_CASE("low-rank terms: every strategy and recompute give the bits of one ran
       spec.fsdp.fixed_order = true;
       const RunResult expected = test::train_as_one_rank(spec);
       for (const Strategy strategy : {kFullShard, kShardGradOp, kNoShard}) {
-        CAPTURE(test::name_of(strategy));
+        CAPTURE(choice_name(strategy));
         spec.fsdp.strategy = strategy;
         CHECK((test::train(spec) == expected));
       }

@@ -2,6 +2,8 @@
 // (PyTorch 2.x, test/distributed/_composable/fsdp) bounds what a rank of two holds after
 // construction, in forward, in backward, in the optimizer's step and after it. With the arena
 // released we are below every bound, and hold exactly what the formulas here say.
+// The calls of a step are written by hand, not by tools::TrainStep: PyTorch's moments lie between
+// them, and its optimizer makes its state in the first step.
 // Not here: what is held with an arena that stays (fully_sharded_memory_test.cpp).
 #include <doctest/doctest.h>
 

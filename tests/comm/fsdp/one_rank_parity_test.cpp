@@ -24,7 +24,7 @@ TEST_CASE("parity: 1, 2, 3, 4 and 8 ranks give the bits of one rank") {
       for (const Strategy strategy : {kFullShard, kShardGradOp, kShardOptimizer, kNoShard}) {
         CAPTURE(model.family);
         CAPTURE(ranks);
-        CAPTURE(name_of(strategy));
+        CAPTURE(choice_name(strategy));
         spec.fsdp.strategy = strategy;
         CHECK((train(spec) == expected));
       }
@@ -48,7 +48,7 @@ TEST_CASE("parity: the bits of one rank with every optimizer") {
     CHECK(expected.losses.back() < expected.losses.front());
     for (const Strategy strategy : {Strategy::kFullShard, Strategy::kNoShard}) {
       CAPTURE(optim::name_of(optimizer.kind));
-      CAPTURE(name_of(strategy));
+      CAPTURE(choice_name(strategy));
       spec.fsdp.strategy = strategy;
       CHECK((train(spec) == expected));
     }
@@ -74,7 +74,7 @@ TEST_CASE("parity: the bits of one rank in f64 and bf16, too") {
       CHECK(expected.losses.back() < expected.losses.front());
       for (const Strategy strategy :
            {Strategy::kFullShard, Strategy::kShardOptimizer, Strategy::kNoShard}) {
-        CAPTURE(name_of(strategy));
+        CAPTURE(choice_name(strategy));
         spec.fsdp.strategy = strategy;
         CHECK((train(spec) == expected));
       }

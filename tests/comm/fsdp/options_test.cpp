@@ -34,7 +34,7 @@ constexpr Row kTable[] = {
 
 TEST_CASE("fsdp options: what each strategy shards, and over how many ranks") {
   for (const Row& row : kTable) {
-    CAPTURE(test::name_of(row.strategy));
+    CAPTURE(choice_name(row.strategy));
     const FsdpOptions options = {.strategy = row.strategy, .shard_size = row.hybrid ? kGroup : 0};
     CHECK(is_hybrid(row.strategy) == row.hybrid);
     const GroupSizes groups = group_sizes(options, kWorld);

@@ -46,7 +46,7 @@ TEST_CASE("rounding: the same bits under every strategy, with several gathers in
   using enum Strategy;
   for (const Strategy strategy :
        {kShardGradOp, kShardOptimizer, kNoShard, kHybridShard, kHybridShardZero2}) {
-    CAPTURE(test::name_of(strategy));
+    CAPTURE(choice_name(strategy));
     spec.fsdp.strategy = strategy;
     spec.fsdp.shard_size = is_hybrid(strategy) ? 2 : 0;
     CHECK((train(spec) == expected));

@@ -1,6 +1,7 @@
 // Several forwards before a backward: gradients are the sum of what separate passes give, and every
 // unit goes through its states, also where the arena has fewer buffers than there are units with
-// gradients half done.
+// gradients half done. The calls of a step are written by hand, not by tools::TrainStep: states
+// are looked at between them.
 #include <list>
 
 #include <doctest/doctest.h>
@@ -191,7 +192,7 @@ NamedValues together(Passes& p, int passes, bool last_first, RecomputeMode recom
 
 TEST_CASE("several forwards before their backwards: the sum of separate passes, unit by unit") {
   for (Setting setting : strategies()) {
-    CAPTURE(name_of(setting.options.strategy));
+    CAPTURE(choice_name(setting.options.strategy));
     CAPTURE(setting.ranks);
     const NamedValues expected = separate_sum(setting, 3);
     for (const RecomputeMode recompute :
@@ -221,7 +222,7 @@ TEST_CASE("several forwards before their backwards in bf16: parts are rounded on
 TEST_CASE(
     "backward after backward, without a new micro-step: their sum, also where it is in place") {
   for (Setting setting : strategies()) {
-    CAPTURE(name_of(setting.options.strategy));
+    CAPTURE(choice_name(setting.options.strategy));
     CAPTURE(setting.ranks);
     const bool hybrid = is_hybrid(setting.options.strategy);
     for (const bool replicas_may_wait : hybrid ? std::vector{false, true} : std::vector{false}) {
@@ -250,7 +251,7 @@ TEST_CASE(
 
 TEST_CASE("a forward whose backward never comes: the gradient is that of the other one") {
   for (const Setting& setting : strategies()) {
-    CAPTURE(name_of(setting.options.strategy));
+    CAPTURE(choice_name(setting.options.strategy));
     CAPTURE(setting.ranks);
     const NamedValues expected = separate_sum(setting, 1);
     for (const auto& [param_dtype, reduce_dtype, error] :
@@ -287,7 +288,7 @@ TEST_CASE("units used several times in one forward, more of them than gradient b
       for (const int ranks : {2, 3}) {
         s.fsdp.strategy = strategy;
         s.ranks = ranks;
-        CAPTURE(name_of(strategy));
+        CAPTURE(choice_name(strategy));
         CAPTURE(ranks);
         const RunResult result = train(s);
         CHECK(loss_difference(result, alone) <= 1e-12);

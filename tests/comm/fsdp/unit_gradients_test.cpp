@@ -35,7 +35,7 @@ template <typename Check>
 void for_each_sharding(RunSpec s, Check check) {
   for (const Sharding& sharding : kShardings) {
     apply(sharding, s);
-    CAPTURE(name_of(s.fsdp.strategy));
+    CAPTURE(choice_name(s.fsdp.strategy));
     CAPTURE(s.ranks);
     check(s);
   }

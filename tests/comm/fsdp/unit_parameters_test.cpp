@@ -138,7 +138,7 @@ TEST_CASE("every strategy agrees about frozen parameters") {
     for (const Strategy strategy :
          {Strategy::kFullShard, Strategy::kShardGradOp, Strategy::kShardOptimizer,
           Strategy::kNoShard, Strategy::kHybridShard, Strategy::kHybridShardZero2}) {
-      CAPTURE(name_of(strategy));
+      CAPTURE(choice_name(strategy));
       const bool hybrid = strategy >= Strategy::kHybridShard;
       s.fsdp.strategy = strategy;
       s.fsdp.shard_size = hybrid ? 2 : 0;

@@ -158,7 +158,7 @@ TEST_CASE("sharded steps over NCCL are those over the host") {
     spec.fsdp.strategy = strategy;
     if (strategy == comm::Strategy::kHybridShard) spec.fsdp.shard_size = 2;
     spec.backend = [](int) { return std::make_unique<cuda::CudaBackend>(); };
-    CAPTURE(name_of(strategy));
+    CAPTURE(choice_name(strategy));
     const RunResult expected = train(spec);
     std::vector<RunResult> results(4);
     comm::run_local_ranks(4, [&](Communicator& control) {

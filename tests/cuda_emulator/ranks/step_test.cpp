@@ -87,7 +87,7 @@ TEST_CASE("a GPU holds the bytes that the CPU backend holds, but for workspace a
             if (category == kWorkspace || category == kTransportStaging) continue;
             CAPTURE(model.family);
             CAPTURE(name_of(dtype));
-            CAPTURE(name_of(strategy));
+            CAPTURE(choice_name(strategy));
             CAPTURE(moment);
             CAPTURE(name_of(category));
             CHECK(gpu[moment].peak[i] == cpu[moment].peak[i]);

@@ -40,7 +40,7 @@ TEST_CASE("sync_module_states: only rank 0 has weights, every rank ends with the
     std::vector<NamedValues> got(static_cast<size_t>(ranks));
     run_local_ranks(ranks, [&](Communicator& world) {
       RankRun run(world, spec_of(ranks, strategy));
-      tools::FillFunction fill;
+      models::FillFunction fill;
       if (world.rank() == 0) fill = models::from_scratch(23);
       tools::initialise_from_first_rank(run.sharded(), fill);
       got[static_cast<size_t>(world.rank())] = values_of(run);
@@ -66,7 +66,7 @@ TEST_CASE("initial values: a rank needs no memory for them, or one unit's when r
       const MemoryUsage before = ledger.usage();
       if (from_first_rank) {
         tools::initialise_from_first_rank(
-            run.sharded(), world.rank() == 0 ? models::from_scratch(1) : tools::FillFunction{});
+            run.sharded(), world.rank() == 0 ? models::from_scratch(1) : models::FillFunction{});
       } else {
         tools::initialise(run.sharded(), models::from_scratch(1));
       }
@@ -80,7 +80,7 @@ TEST_CASE("initial values: a rank needs no memory for them, or one unit's when r
 }
 
 TEST_CASE("initial values: whatever rank 0 throws while it gives them, no rank waits for ever") {
-  const auto throws_at = [](const char* name) -> tools::FillFunction {
+  const auto throws_at = [](const char* name) -> models::FillFunction {
     return [name](const Parameter& p, int64_t, Tensor&) {
       if (p.name() == name) throw std::bad_alloc();
     };
