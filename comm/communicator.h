@@ -78,7 +78,6 @@ class Communicator {
   const CollectiveCount& count(Collective collective) const {
     return counts_[static_cast<size_t>(collective)];
   }
-  void reset_counts() { counts_ = {}; }
   const CollectiveRing& ring() const { return *ring_; }                     // of this communicator
   const std::shared_ptr<CollectiveRings>& rings() const { return rings_; }  // of this rank
 

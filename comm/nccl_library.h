@@ -2,7 +2,7 @@
 // gigabyte) is opened when GPUs are to talk to each other, and not linked, so the program starts
 // and is built without it. Names and values are those of nccl.h;
 // tests/cuda_emulator/ranks/nccl_header.cpp compares them where that header is found. Not here:
-// what is sent when (nccl_communicator.h).
+// what is sent when (nccl_communicator.cpp).
 #pragma once
 
 #include <climits>

@@ -27,7 +27,7 @@ constexpr Philox4x32 philox4x32(Philox4x32 counter, std::array<uint32_t, 2> key)
   return counter;
 }
 
-// Uniform in [0, 1) with 24 bits.
+// Uniform in [0, 1) with 24 bits: what dropout_mask.h says in whole numbers, and its tests compare.
 constexpr float uniform_float(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
 // 64-bit FNV-1a of a name: the stream identity of a parameter's initial values.

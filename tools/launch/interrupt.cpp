@@ -5,8 +5,11 @@
 #include <atomic>
 #include <csignal>
 #include <string_view>
+#include <vector>
 
 #include <unistd.h>
+
+#include "comm/exchange.h"
 
 namespace fsdp::tools {
 namespace {
@@ -42,11 +45,8 @@ int received_interrupt() { return received; }
 
 int StopVote::taken() {
   if (group_->size() == 1) return received_interrupt();
-  int signal = 0;
-  for (const std::string& vote : group_->exchange(std::to_string(received_interrupt()))) {
-    signal = std::max(signal, std::stoi(vote));
-  }
-  return signal;
+  const std::vector<int> votes = comm::exchange_values(*group_, received_interrupt());
+  return *std::max_element(votes.begin(), votes.end());
 }
 
 }  // namespace fsdp::tools

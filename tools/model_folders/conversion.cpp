@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "comm/exchange.h"
 #include "comm/fsdp/plan.h"
 #include "core/flat_layout.h"
-#include "core/io/json.h"
 #include "core/io/shard_index.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/adapter_folder.h"
@@ -189,11 +189,17 @@ void write_what_belongs_to_weights(const fs::path& folder, const ConversionOptio
 
 // Of all ranks' files, one line a tensor. Collective.
 std::vector<std::string> describe(comm::Communicator& world, const Overflows& own) {
+  std::vector<std::string> own_names;
+  std::vector<int64_t> own_counts;
+  for (const auto& [name, count] : own) {
+    own_names.push_back(name);
+    own_counts.push_back(count);
+  }
+  const auto names = comm::exchange_texts(world, own_names);
+  const auto counts = comm::exchange_lists(world, own_counts);
   Overflows all;
-  for (const std::string& text : world.exchange(Json(own).dump())) {
-    for (const auto& [name, count] : parse_json(text, "overflows").get<Overflows>()) {
-      all[name] += count;
-    }
+  for (size_t rank = 0; rank < names.size(); ++rank) {
+    for (size_t i = 0; i < names[rank].size(); ++i) all[names[rank][i]] += counts[rank][i];
   }
   std::vector<std::string> lines;
   for (const auto& [name, count] : all) lines.push_back(overflow_warning(name, count));

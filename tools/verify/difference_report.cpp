@@ -5,17 +5,15 @@
 #include <cmath>
 #include <limits>
 
+#include <fmt/ranges.h>
+
+#include "comm/exchange.h"
 #include "core/error.h"
-#include "core/io/json.h"
 
 namespace fsdp::tools {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// JSON has no infinity: null stands for it.
-Json to_json(double error) { return std::isfinite(error) ? Json(error) : Json(); }
-double from_json(const Json& error) { return error.is_null() ? kInfinity : error.get<double>(); }
 
 std::string short_number(double value) {
   if (value == 0) return "0";
@@ -39,7 +37,7 @@ void Difference::add(double got, double expected) {
 }
 
 void Difference::add(std::span<const double> got, std::span<const double> expected) {
-  FSDP_CHECK(got.size() == expected.size(), "[comparison] expected {} values, got {}",
+  FSDP_CHECK(got.size() == expected.size(), "[difference] expected {} values, got {}",
              expected.size(), got.size());
   for (size_t i = 0; i < got.size(); ++i) add(got[i], expected[i]);
 }
@@ -119,37 +117,43 @@ std::string Report::table() const {
   return out;
 }
 
-std::string Report::errors() const {
-  Json all = Json::array();
+std::vector<std::string> Report::part_names() const {
+  std::vector<std::string> names;
   for (const Check& check : checks_) {
-    Json errors = Json::array();
-    for (const auto& [part, error] : check.parts) errors.push_back(to_json(error));
-    all.push_back(std::move(errors));
+    for (const auto& [part, error] : check.parts) names.push_back(check.name + ": " + part);
   }
-  return all.dump();
+  return names;
 }
 
-void Report::merge_errors(const std::string& other) {
-  const Json all = parse_json(other, "errors of another rank");
-  FSDP_CHECK(all.size() == checks_.size(), "[report] checks of another rank: expected {}, got {}",
-             checks_.size(), all.size());
-  for (size_t i = 0; i < checks_.size(); ++i) {
+std::vector<double> Report::part_errors() const {
+  std::vector<double> errors;
+  for (const Check& check : checks_) {
+    for (const auto& [part, error] : check.parts) errors.push_back(error);
+  }
+  return errors;
+}
+
+void Report::merge_errors(const std::vector<double>& other) {
+  auto error = other.begin();
+  for (Check& check : checks_) {
     Check merged;
-    merged.name = checks_[i].name;
-    merged.limit = checks_[i].limit;
-    merged.judge_error = checks_[i].judge_error;
-    const auto& parts = checks_[i].parts;
-    FSDP_CHECK(all[i].size() == parts.size(), "[report] {} of another rank: expected {}, got {}",
-               merged.name, parts.size(), all[i].size());
-    for (size_t part = 0; part < parts.size(); ++part) {
-      merged.add(parts[part].first, std::max(parts[part].second, from_json(all[i][part])));
-    }
-    checks_[i] = std::move(merged);
+    merged.name = check.name;
+    merged.limit = check.limit;
+    merged.judge_error = check.judge_error;
+    for (const auto& [part, own] : check.parts) merged.add(part, std::max(own, *error++));
+    check = std::move(merged);
   }
 }
 
 void agree_on_report(comm::Communicator& world, Report& report) {
-  for (const std::string& other : world.exchange(report.errors())) report.merge_errors(other);
+  const std::vector<std::string> names = report.part_names();
+  for (const std::vector<std::string>& others : comm::exchange_texts(world, names)) {
+    FSDP_CHECK(others == names, "[report] checks of another rank: expected {}, got {}",
+               fmt::join(names, ", "), fmt::join(others, ", "));
+  }
+  for (const std::vector<double>& errors : comm::exchange_lists(world, report.part_errors())) {
+    report.merge_errors(errors);
+  }
 }
 
 }  // namespace fsdp::tools

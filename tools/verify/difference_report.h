@@ -70,9 +70,11 @@ class Report {
   // Aligned columns, one line per check.
   std::string table() const;
 
-  // Errors of all parts as text, and the worst of them and those of another rank's text.
-  std::string errors() const;
-  void merge_errors(const std::string& other);
+  // Of all parts of all checks, in order: "check: part", and its error.
+  std::vector<std::string> part_names() const;
+  std::vector<double> part_errors() const;
+  // The worst of own errors and those of another rank with the same parts.
+  void merge_errors(const std::vector<double>& other);
 
  private:
   std::vector<Check> checks_;
