@@ -186,10 +186,10 @@ void HostGroup::fail_of_timeout(std::string_view doing) {
     const uint64_t meetings = state_->seats()[r].meetings.load(std::memory_order_relaxed);
     if (meetings < meetings_) missing.push_back(members_[static_cast<size_t>(r)]);
   }
-  const std::string reason =
-      fmt::format("rank {} waited {} s for rank{} {} (group of {})", members_[static_cast<size_t>(rank_)],
-                  static_cast<double>(timeout_.count()) / 1000, missing.size() == 1 ? "" : "s",
-                  fmt::join(missing, ", "), size_);
+  const std::string reason = fmt::format(
+      "rank {} waited {} s for rank{} {} (group of {})", members_[static_cast<size_t>(rank_)],
+      static_cast<double>(timeout_.count()) / 1000, missing.size() == 1 ? "" : "s",
+      fmt::join(missing, ", "), size_);
   abort(reason);
   check_not_aborted(doing);  // throws our reason, or that of a rank that was first
   fail("[{}] {}: {}", doing, name_, reason);

@@ -8,7 +8,8 @@ namespace {
 
 constexpr int64_t kTokenGrain = 16;
 
-// A HeadView in bytes: head h of token t of sample b is at data + (b * length + t) * token + h * head.
+// A HeadView in bytes: head h of token t of sample b is at
+// data + (b * length + t) * token + h * head.
 struct HeadBytes {
   std::byte* data;
   int64_t length, token, head;
@@ -37,8 +38,7 @@ void CpuBackend::copy_heads(Stream& stream, const HeadView& from, const HeadView
         const int64_t row = i / source.length * target.length + first + i % source.length;
         for (int64_t h = 0; h < heads; ++h) {
           std::memcpy(target.data + row * target.token + h * target.head,
-                      source.data + i * source.token + h * source.head,
-                      static_cast<size_t>(bytes));
+                      source.data + i * source.token + h * source.head, static_cast<size_t>(bytes));
         }
       }
     });

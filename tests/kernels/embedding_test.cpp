@@ -1,4 +1,5 @@
-// Lookup, and the scattered gradient: exact sums in order, zeroed or kept rows, every pair of dtypes.
+// Lookup, and the scattered gradient: exact sums in order, zeroed or kept rows, every pair of
+// dtypes.
 #include "tests/support/kernel_support.h"
 
 namespace fsdp::test {

@@ -195,7 +195,8 @@ TEST_CASE("norm backward in every dtype against f64, on any number of threads") 
           const double limit = s.columns == 1 ? 1e-2 : 1;
           CHECK(limit * largest_error(out[0], exact[0]) < tolerance(dtype, 32));
           CHECK(largest_error(out[1], exact[1]) < tolerance(accumulation_dtype(dtype), 64));
-          if (layer) CHECK(largest_error(out[2], exact[2]) < tolerance(accumulation_dtype(dtype), 32));
+          if (layer)
+            CHECK(largest_error(out[2], exact[2]) < tolerance(accumulation_dtype(dtype), 32));
         }
       }
     }

@@ -86,8 +86,8 @@ TEST_CASE("events order streams under any delay, and a removed edge is noticed")
   CHECK(ping_pong(removed) != right);
 }
 
-// Not run by default: in the ThreadSanitizer build this is reported as a data race, which shows that
-// it sees streams. test_kernels --no-skip --test-case="*lacks an edge*"
+// Not run by default: in the ThreadSanitizer build this is reported as a data race, which shows
+// that it sees streams. test_kernels --no-skip --test-case="*lacks an edge*"
 TEST_CASE("a reader that lacks an edge" * doctest::skip()) {
   CpuOptions options;
   options.ignore_wait = [](const std::string&, const std::string&) { return true; };

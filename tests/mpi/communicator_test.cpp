@@ -182,8 +182,8 @@ TEST_CASE("a wait that takes too long names who is missing") {
     const std::string message =
         error_of([&] { world.all_reduce(*rank.first, value, ReduceOp::kSum)->wait(); });
     CAPTURE(message);
-    CHECK(contains(message, shared ? fmt::format("waited 0.2 s for rank {} (group of {})", world.size() - 1,
-                                                 world.size())
+    CHECK(contains(message, shared ? fmt::format("waited 0.2 s for rank {} (group of {})",
+                                                 world.size() - 1, world.size())
                                    : "waited 0.2 s for the other ranks"));
   }
 }

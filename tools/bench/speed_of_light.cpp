@@ -9,7 +9,8 @@ namespace {
 constexpr size_t kCopyBytes = size_t{32} << 20;
 constexpr size_t kLargestArena = size_t{256} << 20;  // more than caches hold
 
-// A weight gradient is the product whose first operand is transposed: both operands are activations.
+// A weight gradient is the product whose first operand is transposed: both operands are
+// activations.
 bool is_weight_gradient(const ops::MatmulExtents& e) { return e.transpose_a; }
 
 // Bytes of the largest matrix in each role.
@@ -26,8 +27,8 @@ struct Extremes {
   }
 };
 
-// Filled with 0.0158, which reads as moderate numbers in f32, and by halves in bf16 and f16: none is
-// subnormal, which would be slow.
+// Filled with 0.0158, which reads as moderate numbers in f32, and by halves in bf16 and f16: none
+// is subnormal, which would be slow.
 Tensor filled(Backend& backend, size_t bytes) {
   constexpr double kPattern = 0x1.033c34p-6;
   Tensor memory = Tensor::empty(backend, Shape{static_cast<int64_t>(bytes + 3) / 4}, DType::kF32,
@@ -42,8 +43,7 @@ Tensor matrix(const Tensor& memory, const Shape& shape, DType dtype) {
 
 }  // namespace
 
-SpeedOfLightMeter::Arena::Arena(Backend& backend, size_t bytes)
-    : memory(filled(backend, bytes)) {}
+SpeedOfLightMeter::Arena::Arena(Backend& backend, size_t bytes) : memory(filled(backend, bytes)) {}
 
 Tensor SpeedOfLightMeter::Arena::take(Shape shape, DType dtype) {
   const size_t bytes = static_cast<size_t>(shape.numel()) * size_of(dtype);

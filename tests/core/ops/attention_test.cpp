@@ -1,11 +1,12 @@
-// Attention and rotary positions: values against plain loops, every gradient against finite
-// differences over layouts, grouped heads, windows and lengths, packed against separate, checks.
+// Attention: values against plain loops, every gradient against finite differences over layouts,
+// grouped heads, windows and lengths, packed against separate, checks. Rotary positions:
+// rope_test.cpp.
 #include "core/ops/attention.h"
-
-#include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
+
+#include <doctest/doctest.h>
 
 #include "core/ops/elementwise.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -154,8 +155,8 @@ TEST_CASE("attention: a query whose keys are all hidden averages all values, lat
   cpu::CpuBackend backend;
   const Case c = {.batch = 2, .queries = 4, .keys = 4, .heads = 2, .kv_heads = 1, .width = 3};
   const double hidden = -std::numeric_limits<double>::infinity();
-  const Tensor bias = test::make_tensor(backend, Shape{2, 1, 4}, DType::kF64,
-                                        {0, 0, 0, 0, hidden, hidden, 0, 0});
+  const Tensor bias =
+      test::make_tensor(backend, Shape{2, 1, 4}, DType::kF64, {0, 0, 0, 0, hidden, hidden, 0, 0});
   const std::vector<double> numbers = test::random_values(q_shape(c).numel(), 1);
   std::vector<double> blind = numbers, dout = test::random_values(q_shape(c).numel(), 4);
   const size_t row = 6, first = 4 * row, end = 6 * row;  // of q: queries 0 and 1 of row 1
@@ -368,8 +369,8 @@ TEST_CASE("attention: bf16 gradients stay close to those in f64") {
     Tape tape(backend);
     const auto leaf = [&](Shape shape, uint64_t seed) {  // bf16 values in both
       const std::vector<double> values = test::random_values(shape.numel(), seed);
-      return test::Leaf(tape, test::make_tensor(backend, shape, dtype,
-                                                test::rounded(values, DType::kBF16)));
+      return test::Leaf(
+          tape, test::make_tensor(backend, shape, dtype, test::rounded(values, DType::kBF16)));
     };
     const test::Leaf q = leaf(q_shape(c), 1), k = leaf(k_shape(c), 2), v = leaf(k_shape(c), 3);
     const test::Leaf dy = leaf(q_shape(c), 4);
@@ -397,134 +398,6 @@ TEST_CASE("attention: saves its output and one number per query and head") {
   const size_t before = activations();
   const Tensor y = ops::attention(separate(c, q.value(), q.value(), q.value()));
   CHECK(activations() - before == 64 * 64 * 4 + 4 * 64 * 4);
-}
-
-// ---------------------------------------------------------------------------- Rotary positions
-
-ops::RopeTables tables(Backend& backend, int64_t positions, int64_t half) {
-  std::vector<double> cos, sin;
-  for (int64_t t = 0; t < positions; ++t) {
-    for (int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(t) * std::pow(0.3, static_cast<double>(i));
-      cos.push_back(std::cos(angle));
-      sin.push_back(std::sin(angle));
-    }
-  }
-  return {Tensor::from_host(backend, Shape{positions, half}, cos),
-          Tensor::from_host(backend, Shape{positions, half}, sin)};
-}
-
-// rope works in place: the input of a check must stay as it is.
-Tensor copy_of(const Tensor& x) {
-  return ops::add(x, Tensor::zeros(x.backend(), x.shape(), x.dtype()));
-}
-
-TEST_CASE("rope: rotates channel i with channel i + half of each head, and nothing else") {
-  cpu::CpuBackend backend;
-  const ops::RopeTables t = tables(backend, 6, 2);
-  const Tensor x = test::random_tensor(backend, Shape{2, 5, 17}, DType::kF64, 1);
-  // Two heads of 7 channels, 4 of them rotary, in rows that begin with one foreign element.
-  const HeadView view = {.heads = 2, .head_dim = 7, .offset = 1, .head_stride = 8};
-  const std::vector<double> y = ops::rope(copy_of(x), view, t).to_doubles();
-  std::vector<double> expected = x.to_doubles();
-  for (size_t row = 0; row < 10; ++row) {
-    const double position = static_cast<double>(row % 5);
-    for (const size_t head : {size_t{1}, size_t{9}}) {
-      for (size_t i = 0; i < 2; ++i) {
-        const double angle = position * std::pow(0.3, static_cast<double>(i));
-        double& a = expected[row * 17 + head + i];
-        double& b = expected[row * 17 + head + i + 2];
-        const double rotated = a * std::cos(angle) - b * std::sin(angle);
-        b = b * std::cos(angle) + a * std::sin(angle);
-        a = rotated;
-      }
-    }
-  }
-  for (size_t i = 0; i < y.size(); ++i) {
-    CHECK(y[i] == doctest::Approx(expected[i]).epsilon(1e-14));
-  }
-}
-
-TEST_CASE("rope: gradients against finite differences, alone and in front of attention") {
-  cpu::CpuBackend backend;
-  const Case c = {.queries = 5, .keys = 5, .heads = 4, .kv_heads = 2, .width = 6};
-  const ops::RopeTables t = tables(backend, 5, 3), partial = tables(backend, 9, 1);
-  test::GradientCheck check(backend);
-  check.input("q", q_shape(c));
-  check.input("kv", k_shape(c));
-  check.run([&](const Tensors& in) {
-    const HeadView view = separate(c, in[0], in[1], in[1]).q;
-    return Tensors{ops::rope(copy_of(in[0]), view, t), ops::rope(copy_of(in[0]), view, partial),
-                   copy_of(in[1])};
-  });
-  check.run([&](const Tensors& in) {
-    const AttentionArgs views = separate(c, in[0], in[1], in[1]);
-    const Tensor q = ops::rope(copy_of(in[0]), views.q, t);
-    const Tensor k = ops::rope(copy_of(in[1]), views.k, t);
-    return Tensors{ops::attention(separate(c, q, k, in[1]))};
-  });
-}
-
-TEST_CASE("rope: tables by token are the rows at their positions; gradients against differences") {
-  cpu::CpuBackend backend;
-  const Tensor angles = test::random_tensor(backend, Shape{9, 2}, DType::kF64, 7);
-  const Tensor others = test::random_tensor(backend, Shape{9, 2}, DType::kF64, 8);
-  const ops::RopeTables tables = {angles, others};
-  const HeadView view = {.heads = 2, .head_dim = 5, .offset = 1, .head_stride = 5};
-  const std::vector<int32_t> ids = {0, 0, 0, 1, 2, 3, 4, 8};
-  const Tensor positions = Tensor::from_host(backend, Shape{2, 4}, ids);
-  const ops::RopeTables by_token = ops::rope_tables_at(tables, positions);
-  const Shape shape = {2, 4, 12};
-  const std::vector<double> values = test::random_values(shape.numel(), 1);
-  const std::vector<double> got =
-      ops::rope(test::make_tensor(backend, shape, DType::kF64, values), view, by_token)
-          .to_doubles();
-  for (size_t token = 0; token < ids.size(); ++token) {  // alone, with tables that begin there
-    const std::vector<double> one(values.begin() + static_cast<long>(12 * token),
-                                  values.begin() + static_cast<long>(12 * token + 12));
-    const ops::RopeTables row = {angles.slice(2 * ids[token], Shape{1, 2}),
-                                 others.slice(2 * ids[token], Shape{1, 2})};
-    const std::vector<double> expected =
-        ops::rope(test::make_tensor(backend, Shape{1, 1, 12}, DType::kF64, one), view, row)
-            .to_doubles();
-    CHECK(
-        std::equal(expected.begin(), expected.end(), got.begin() + static_cast<long>(12 * token)));
-  }
-  test::GradientCheck check(backend);
-  check.input("x", shape);
-  check.run([&](const Tensors& in) { return Tensors{ops::rope(copy_of(in[0]), view, by_token)}; });
-  CHECK(error_of([&] {
-          ops::rope(test::random_tensor(backend, Shape{2, 3, 12}, DType::kF64, 1), view, by_token);
-        }) == "[rope] tables by token: expected (2, 3, 2), got (2, 4, 2)");
-}
-
-TEST_CASE("rope: twice on one packed tensor, for q and for k") {
-  cpu::CpuBackend backend;
-  const Case c = {.heads = 4, .kv_heads = 2, .width = 4};
-  const ops::RopeTables t = tables(backend, 5, 2);
-  test::GradientCheck check(backend);
-  check.input("qkv", qkv_shape(c));
-  check.run([&](const Tensors& in) {
-    Tensor qkv = copy_of(in[0]);
-    const AttentionArgs views = packed(c, qkv, Packing::kQkv);
-    qkv = ops::rope(qkv, views.q, t);
-    qkv = ops::rope(qkv, views.k, t);
-    return Tensors{ops::attention(packed(c, qkv, Packing::kQkv))};
-  });
-}
-
-TEST_CASE("rope: a gradient that somebody else holds is rotated in a copy") {
-  cpu::CpuBackend backend;
-  Tape tape(backend);
-  const ops::RopeTables t = tables(backend, 3, 1);
-  const test::Leaf x(tape, test::random_tensor(backend, Shape{1, 3, 2}, DType::kF64, 1));
-  const test::Leaf other(tape, test::random_tensor(backend, Shape{1, 3, 2}, DType::kF64, 2));
-  const Tensor rotated =
-      ops::rope(copy_of(x.value()), {.heads = 1, .head_dim = 2, .head_stride = 2}, t);
-  const Tensor dy = test::random_tensor(backend, Shape{1, 3, 2}, DType::kF64, 3);
-  tape.backward(ops::add(rotated, other.value()), dy);  // hands both sides the same gradient
-  CHECK(other.gradient().to_doubles() == dy.to_doubles());
-  CHECK(x.gradient().to_doubles() != dy.to_doubles());
 }
 
 // ---------------------------------------------------------------------------- Checks
@@ -575,16 +448,6 @@ TEST_CASE("attention: wrong tensors are named") {
   const Tensor wide_bias = Tensor::zeros(backend, Shape{1, 1, 5}, DType::kF64);
   CHECK(attention_error(x, [&](AttentionArgs& a) { a.key_bias = &wide_bias; }) ==
         "[attention] key_bias: expected f32, got f64");
-}
-
-TEST_CASE("rope: too long sequences and too wide tables are named") {
-  cpu::CpuBackend backend;
-  const Tensor x = Tensor::zeros(backend, Shape{2, 5, 6}, DType::kF32);
-  const HeadView view = separate({}, x, x, x).q;
-  CHECK(error_of([&] { ops::rope(x, view, tables(backend, 4, 1)); }) ==
-        "[rope] positions: expected at most 4, got 5");
-  CHECK(error_of([&] { ops::rope(x, view, tables(backend, 5, 2)); }) ==
-        "[rope] rotary_dim: expected at most 3, got 4");
 }
 
 }  // namespace

@@ -52,29 +52,36 @@ struct Scramble {
   int count = 0;
 };
 
-TEST_CASE("every field is written and read back") {
+// Every field changed, but for groups of options that exclude each other: they have their defaults.
+TrainConfig changed_config() {
   TrainConfig changed;
   Scramble scramble;
   visit(scramble, changed);
-  const std::string yaml = to_yaml(changed);
-  CHECK(yaml.find("\n  optimizer:\n    kind: sgd\n    beta1: ") != std::string::npos);
-  // Of the options that exclude each other, some have their defaults in each of these.
+  CHECK(to_yaml(changed).find("\n  optimizer:\n    kind: sgd\n    beta1: ") != std::string::npos);
   changed.model.preset.clear();
   changed.lora.path.clear();
   changed.train.optimizer = {}, changed.train.loss_scale.growth = 3, changed.train.save = true;
-  const auto survives = [&](std::initializer_list<std::pair<const char*, const char*>> expected) {
-    const std::string text = to_yaml(changed);
-    CHECK(refusal(text) == "");
-    CHECK(to_yaml(parse(text)) == text);
-    const auto values = key_values(changed), defaults = key_values({});
-    for (const auto& [key, value] : expected) {
-      CAPTURE(key);
-      const auto found =
-          std::find(values.begin(), values.end(), std::pair<std::string, std::string>(key, value));
-      REQUIRE(found != values.end());
-      CHECK(*found != defaults[static_cast<size_t>(found - values.begin())]);
-    }
-  };
+  return changed;
+}
+
+// The text of the configuration reads as itself, and these keys in it are no defaults.
+void check_survives(const TrainConfig& changed,
+                    std::initializer_list<std::pair<const char*, std::string>> expected) {
+  const std::string text = to_yaml(changed);
+  CHECK(refusal(text) == "");
+  CHECK(to_yaml(parse(text)) == text);
+  const auto values = key_values(changed), defaults = key_values({});
+  for (const auto& [key, value] : expected) {
+    CAPTURE(key);
+    const auto found =
+        std::find(values.begin(), values.end(), std::pair<std::string, std::string>(key, value));
+    REQUIRE(found != values.end());
+    CHECK(*found != defaults[static_cast<size_t>(found - values.begin())]);
+  }
+}
+
+TEST_CASE("every field is written and read back: units by size, and prefetch") {
+  TrainConfig changed = changed_config();
   changed.train.schedule = {.kind = optim::ScheduleKind::kFairseqPolynomialDecay,
                             .total = 9,
                             .min_lr = 0.5,
@@ -86,10 +93,14 @@ TEST_CASE("every field is written and read back") {
   changed.fsdp.options.reshard_after_forward.reset();
   changed.sample.temperature = 0.25;
   changed.runtime.launch.shared_memory = true;
-  survives({{"train.schedule.power", "3"},
-            {"train.schedule.zero_warmup", "4"},
-            {"fsdp.prefetch_depth", fmt::format("{}", changed.fsdp.prefetch_depth).c_str()},
-            {"sample.temperature", "0.25"}});
+  check_survives(changed, {{"train.schedule.power", "3"},
+                           {"train.schedule.zero_warmup", "4"},
+                           {"fsdp.prefetch_depth", fmt::format("{}", changed.fsdp.prefetch_depth)},
+                           {"sample.temperature", "0.25"}});
+}
+
+TEST_CASE("every field is written and read back: units by class, without prefetch") {
+  TrainConfig changed = changed_config();
   changed.train.schedule = {.kind = optim::ScheduleKind::kWarmupStableDecay,
                             .warmup = 2,
                             .cycles = 3,
@@ -102,15 +113,16 @@ TEST_CASE("every field is written and read back") {
   changed.fsdp.prefetch_depth = 1;
   changed.fsdp.options.reshard_after_forward = false;
   changed.fsdp.reshard_group_size = 0;
+  changed.sample.temperature = 0.25;
   changed.runtime.launch.shared_memory = false;
   changed.runtime.launch.shared_memory_limit_mib.reset();
-  survives({{"train.schedule.warmup_shape", "1-sqrt"},
-            {"train.schedule.cycles", "3"},
-            {"fsdp.forward_prefetch", "false"},
-            {"fsdp.reshard_after_forward", "false"},
-            {"runtime.shared_memory", "false"}});
+  check_survives(changed, {{"train.schedule.warmup_shape", "1-sqrt"},
+                           {"train.schedule.cycles", "3"},
+                           {"fsdp.forward_prefetch", "false"},
+                           {"fsdp.reshard_after_forward", "false"},
+                           {"runtime.shared_memory", "false"}});
   changed.train.schedule = {.kind = optim::ScheduleKind::kInverseSqrt, .timescale = 3};
-  survives({{"train.schedule.timescale", "3"}});
+  check_survives(changed, {{"train.schedule.timescale", "3"}});
 }
 
 TEST_CASE("LoRA: PEFT's names of keys, and values out of range") {
