@@ -1,20 +1,22 @@
-// The subcommands of the program, one source file each: tools/commands/<name>.cpp
-// (merge: convert.cpp). Each function
-// declares its command's options on the command line; when the command is the one chosen, it sets
-// `chosen` to what has to be done. Nothing runs while arguments are still being parsed.
+// The subcommands of the program, one source file each: tools/commands/<name>.cpp (merge:
+// convert.cpp). Each function declares its command's options on the command line; when the command
+// is the one chosen, it sets `chosen` to what has to be done. Nothing runs while arguments are
+// still being parsed. In short, eval.cpp:
 //
-//   void add_train_command(const Command& app, ChosenCommand& chosen) {
-//     const auto options = std::make_shared<TrainOptions>();  // outlives the parsing
-//     const Command command = app.add_command("train", "trains a model");
-//     command.add_option("--config", options->config, "the YAML file").required();
+//   void add_eval_command(const Command& app, ChosenCommand& chosen) {
+//     const auto options = std::make_shared<EvalOptions>();  // outlives the parsing
+//     const Command command = app.add_command("eval", "the loss of a model on a text");
+//     command.add_option("--data", options->data, "the text").required();
 //     add_launch_options(command, options->launch);
 //     command.when_chosen([&chosen, options] {
 //       chosen = [options] {
-//         return launch(options->launch, [&](RankContext& rank) { return run_train(*options, rank);
-//         });
+//         return launch(options->launch,
+//                       [&](RankContext& rank) { return Evaluation(*options, rank).run(); });
 //       };
 //     });
 //   }
+//
+// A new command: its file, its declaration here, and its call in command_line.cpp.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
-// Declares the commands of the program and their options. CLI11 stays in options.cpp: a file that
-// includes it takes five seconds to compile. Read next: tools/commands/commands.h.
+// Declares the commands of the program and their options. CLI11 stays in options.cpp and
+// command_line.cpp: a file that includes it takes five seconds to compile. Read next:
+// tools/commands/commands.h.
 #pragma once
 
 #include <cstdint>
