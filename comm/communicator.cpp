@@ -1,6 +1,8 @@
 // What all transports share: the checks, the counts, and the order of collectives across streams.
 #include "comm/communicator.h"
 
+#include <algorithm>
+
 namespace fsdp::comm {
 namespace {
 
@@ -133,6 +135,22 @@ std::vector<std::string> Communicator::exchange(const std::string& mine) {
   std::vector<std::string> all = do_exchange(mine);
   ring_->finish(call);
   return all;
+}
+
+Communicator::SplitGroup Communicator::group_of_split(const SplitRule& rule) const {
+  SplitGroup group = {.color = rule(rank_).color, .rank = 0, .members = {}};
+  FSDP_CHECK(group.color >= 0, "[split] {}: color: expected 0 or more, got {}", name_, group.color);
+  std::vector<std::pair<int, int>> places;  // (key, rank)
+  for (int r = 0; r < size_; ++r) {
+    const auto [color, key] = rule(r);
+    if (color == group.color) places.emplace_back(key, r);
+  }
+  std::sort(places.begin(), places.end());
+  for (const auto& [key, r] : places) {
+    if (r == rank_) group.rank = static_cast<int>(group.members.size());
+    group.members.push_back(ring_->members()[static_cast<size_t>(r)]);
+  }
+  return group;
 }
 
 // Two collectives of one communicator on two streams could otherwise start in one order on this

@@ -1,11 +1,12 @@
 // What sharding asks of a transport: collectives over a group of ranks, in place, on a stream.
 // Every rank of the group calls the same collectives in the same order with the same sizes.
 // Transports: comm/local_transport.h (ranks as threads), comm/mpi_transport.h (processes),
-// comm/nccl_transport.h (GPUs).
+// comm/nccl_transport.h (GPUs), comm/meta_transport.h (one rank of any number, without the others).
 // Not here: what is gathered when (comm/fsdp).
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,14 @@ struct CollectiveCount {
   int64_t calls = 0;
   int64_t bytes = 0;  // size of the full (unsharded) buffer, summed over calls
 };
+
+// Where a rank goes in a split: ranks of one color form a group, ordered by (key, rank).
+struct SplitPlace {
+  int color = 0;
+  int key = 0;
+  bool operator==(const SplitPlace&) const = default;
+};
+using SplitRule = std::function<SplitPlace(int rank)>;
 
 // Memory that the ranks of one communicator can reach directly, where the transport has such a
 // thing (shared memory, registered NCCL buffers); plain backend memory elsewhere.
@@ -63,9 +72,12 @@ class Communicator {
   // Collective: every rank asks for the same number of bytes. Counted in `category`.
   virtual std::shared_ptr<CommBuffer> allocate(Backend& backend, size_t bytes,
                                                MemoryCategory category) = 0;
-  // Collective. Ranks of one color form a new group, ordered by (key, rank).
-  virtual std::unique_ptr<Communicator> split(int color, int key, const std::string& name) = 0;
-  std::unique_ptr<Communicator> duplicate(const std::string& name) { return split(0, rank_, name); }
+  // Collective. `rule` says for every rank of this group where it goes, and says the same on every
+  // rank: a transport without other ranks (comm/meta_transport.h) cannot ask them.
+  virtual std::unique_ptr<Communicator> split(const SplitRule& rule, const std::string& name) = 0;
+  std::unique_ptr<Communicator> duplicate(const std::string& name) {
+    return split([](int rank) { return SplitPlace{.color = 0, .key = rank}; }, name);
+  }
   // Tells the other ranks that this one gives up; their pending collectives throw Error(reason).
   // False when this rank knows that another rank gave up before.
   virtual bool abort(const std::string& reason) = 0;
@@ -97,6 +109,13 @@ class Communicator {
     int64_t sequence = 0;
   };
   IssuedCall issued_call() const { return {ring_, last_call_}; }
+  // This rank's group of a split. Error when a color is negative: MPI takes none.
+  struct SplitGroup {
+    int color = 0;
+    int rank = 0;              // of this rank in it
+    std::vector<int> members;  // as ranks of the job
+  };
+  SplitGroup group_of_split(const SplitRule& rule) const;
 
   virtual std::vector<std::string> do_exchange(const std::string& mine) = 0;
   virtual void do_all_gather(Stream& stream, const Tensor& buffer) = 0;

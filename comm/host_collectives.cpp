@@ -210,10 +210,6 @@ void HostCommunicator::do_broadcast(Stream& stream, const Tensor& buffer, int ro
   enqueue(stream, buffer, {.collective = Collective::kBroadcast, .root = root});
 }
 
-void HostCommunicator::check_color(int color) const {
-  FSDP_CHECK(color >= 0, "[split] {}: color: expected 0 or more, got {}", name(), color);
-}
-
 HostCommunicator::~HostCommunicator() {
   try {
     if (staged_until_) staged_until_->wait();

@@ -106,7 +106,6 @@ class HostCommunicator : public Communicator {
  protected:
   void use(std::shared_ptr<HostEngine> engine) { engine_ = std::move(engine); }
   int job_rank() const { return ring().members()[static_cast<size_t>(rank())]; }  // in errors
-  void check_color(int color) const;  // of a split: MPI takes no negative ones
   // Tells peers where the buffer is; leaves window null when they cannot reach it.
   virtual void locate(const Tensor& buffer, HostCall& call) = 0;
 

@@ -1,8 +1,6 @@
 // Threads share pointers: a window is the whole address space, an offset is an address.
 #include "comm/local_transport.h"
 
-#include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <new>
 #include <numeric>
@@ -93,14 +91,13 @@ class LocalCommunicator final : public HostCommunicator {
     return std::make_shared<BackendBuffer>(backend, bytes, category);
   }
 
-  std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
-    check_color(color);
+  std::unique_ptr<Communicator> split(const SplitRule& rule, const std::string& name) override {
     const int split = splits_++;
-    const SplitPlace place = place_in_split(exchange(fmt::format("{} {}", color, key)));
-    auto group = group_->child(split, color, static_cast<int>(place.members.size()));
+    const SplitGroup part = group_of_split(rule);
+    auto group = group_->child(split, part.color, static_cast<int>(part.members.size()));
     barrier();  // all have it
-    group_->forget(split, color);
-    return std::make_unique<LocalCommunicator>(std::move(group), place.rank, place.members, name,
+    group_->forget(split, part.color);
+    return std::make_unique<LocalCommunicator>(std::move(group), part.rank, part.members, name,
                                                rings());
   }
 
@@ -112,32 +109,6 @@ class LocalCommunicator final : public HostCommunicator {
   }
 
  private:
-  struct SplitPlace {
-    int rank = 0;
-    std::vector<int> members;  // as ranks of the job
-  };
-  // The ranks of my color in the order of (key, rank), and where I am among them.
-  SplitPlace place_in_split(const std::vector<std::string>& wishes) const {
-    const auto parse = [](const std::string& wish) {
-      char* end = nullptr;
-      const long color = std::strtol(wish.c_str(), &end, 10);
-      return std::pair(color, std::strtol(end, nullptr, 10));
-    };
-    const long mine = parse(wishes[static_cast<size_t>(rank())]).first;
-    std::vector<std::pair<long, int>> group;  // (key, rank)
-    for (int r = 0; r < size(); ++r) {
-      const auto [color, key] = parse(wishes[static_cast<size_t>(r)]);
-      if (color == mine) group.emplace_back(key, r);
-    }
-    std::sort(group.begin(), group.end());
-    SplitPlace place;
-    for (size_t i = 0; i < group.size(); ++i) {
-      if (group[i].second == rank()) place.rank = static_cast<int>(i);
-      place.members.push_back(ring().members()[static_cast<size_t>(group[i].second)]);
-    }
-    return place;
-  }
-
   void locate(const Tensor&, HostCall& call) override {
     call.window = group_->memory;
     call.offset = reinterpret_cast<uintptr_t>(call.data);

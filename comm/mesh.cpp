@@ -8,12 +8,16 @@ Mesh::Mesh(Communicator& world, const MeshOptions& options) {
   FSDP_CHECK(shard_size >= 1 && world.size() % shard_size == 0,
              "[mesh] shard group size: expected a divisor of {} ranks, got {}", world.size(),
              shard_size);
-  const int row = world.rank() / shard_size;
-  const int column = world.rank() % shard_size;
-  gather_ = world.split(row, column, "gather");
-  if (options.separate_reduce) reduce_ = world.split(row, column, "reduce");
-  replicas_ = world.split(column, row, "replicas");
-  scalars_ = world.split(row, column, "scalars");
+  const SplitRule by_row = [=](int rank) {
+    return SplitPlace{.color = rank / shard_size, .key = rank % shard_size};
+  };
+  const SplitRule by_column = [=](int rank) {
+    return SplitPlace{.color = rank % shard_size, .key = rank / shard_size};
+  };
+  gather_ = world.split(by_row, "gather");
+  if (options.separate_reduce) reduce_ = world.split(by_row, "reduce");
+  replicas_ = world.split(by_column, "replicas");
+  scalars_ = world.split(by_row, "scalars");
   all_ranks_ = world.duplicate("flags");
   if (options.reduce_over_all && shards() > 1 && replicas() > 1) {
     reduce_over_all_ = world.duplicate("reduce all");
@@ -25,7 +29,11 @@ Communicator& Mesh::inner_gather(int size) {
              "[mesh] inner group size: expected a divisor of the {} ranks of a shard group, got {}",
              shards(), size);
   std::unique_ptr<Communicator>& group = inner_[size];
-  if (!group) group = gather_->split(shard_index() / size, shard_index() % size, "inner gather");
+  if (!group) {
+    group = gather_->split(
+        [=](int rank) { return SplitPlace{.color = rank / size, .key = rank % size}; },
+        "inner gather");
+  }
   return *group;
 }
 

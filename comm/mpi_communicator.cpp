@@ -165,11 +165,12 @@ std::vector<std::string> MpiCommunicator::do_exchange(const std::string& mine) {
   });
 }
 
-std::unique_ptr<Communicator> MpiCommunicator::split(int color, int key, const std::string& name) {
+std::unique_ptr<Communicator> MpiCommunicator::split(const SplitRule& rule,
+                                                     const std::string& name) {
   check_not_aborted();
-  check_color(color);
-  return std::make_unique<MpiCommunicator>(job_, MpiGroup::split(control_->comm(), color, key),
-                                           name);
+  const SplitGroup part = group_of_split(rule);
+  return std::make_unique<MpiCommunicator>(
+      job_, MpiGroup::split(control_->comm(), part.color, part.rank), name);
 }
 
 bool MpiCommunicator::abort(const std::string& reason) {

@@ -33,7 +33,7 @@ class MpiCommunicator final : public HostCommunicator {
 
   std::shared_ptr<CommBuffer> allocate(Backend& backend, size_t bytes,
                                        MemoryCategory category) override;
-  std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override;
+  std::unique_ptr<Communicator> split(const SplitRule& rule, const std::string& name) override;
   bool abort(const std::string& reason) override;
   std::string notice() const override { return job_->notice; }
 

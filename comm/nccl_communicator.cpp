@@ -61,7 +61,7 @@ class NcclCommunicator final : public Communicator {
 
   std::shared_ptr<CommBuffer> allocate(Backend& backend, size_t bytes,
                                        MemoryCategory category) override;
-  std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override;
+  std::unique_ptr<Communicator> split(const SplitRule& rule, const std::string& name) override;
   bool abort(const std::string& reason) override { return control_->abort(reason); }
   bool sums_in_rank_order() const override { return false; }
   std::string notice() const override { return job_->notice; }
@@ -237,12 +237,14 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclJob> job,
       control_(std::move(control)),
       group_(std::make_shared<NcclGroup>(job_, comm, name)) {}
 
-std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key, const std::string& name) {
+std::unique_ptr<Communicator> NcclCommunicator::split(const SplitRule& rule,
+                                                      const std::string& name) {
   job_->watchdog.check(name);
-  auto control = control_->split(color, key, name + " control");
+  auto control = control_->split(rule, name + " control");
+  const SplitGroup part = group_of_split(rule);
   nccl::Config config = config_of(job_->options);
   nccl::Comm comm = job_->make(group_->comm(), "split " + name, [&](nccl::Comm* to) {
-    return job_->library.split(group_->comm(), color, key, to, &config);
+    return job_->library.split(group_->comm(), part.color, part.rank, to, &config);
   });
   return std::make_unique<NcclCommunicator>(job_, std::move(control), comm, name);
 }

@@ -67,6 +67,19 @@ class Tape {
     Tape& tape_;
   };
 
+  // Whether a forward runs that has run before (full recompute): for whoever draws a step.
+  bool recomputing() const { return recomputing_; }
+  class Recomputing {
+   public:
+    explicit Recomputing(Tape& tape) : tape_(tape) { tape_.recomputing_ = true; }
+    ~Recomputing() { tape_.recomputing_ = false; }
+    Recomputing(const Recomputing&) = delete;
+    Recomputing& operator=(const Recomputing&) = delete;
+
+   private:
+    Tape& tape_;
+  };
+
   // No recording while alive: evaluation, recompute's first pass.
   class Pause {
    public:
@@ -84,6 +97,7 @@ class Tape {
   Backend* backend_;
   bool recording_ = true;
   bool selective_ = false;
+  bool recomputing_ = false;
   int64_t next_sequence_ = 0;
 };
 

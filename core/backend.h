@@ -51,6 +51,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;  // "cpu", "cuda", "meta"
+  // False: memory has addresses but no bytes (kernels/meta), so that nobody need make values for
+  // it; what is read from it is zeros.
+  virtual bool holds_values() const { return true; }
 
   // ---- Memory. Stream-ordered: what is released is reused only by later work of that stream. ----
   virtual void* allocate(Stream& stream, size_t bytes, MemoryCategory category) = 0;

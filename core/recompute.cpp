@@ -16,7 +16,11 @@ Tensor backward_through(Tape& tape, const Tensor& input,
       return std::vector<Tensor>{};
     });
   }
-  const Tensor output = body(leaf);
+  Tensor output;
+  {
+    const Tape::Recomputing again(tape);
+    output = body(leaf);
+  }
   // Nothing to do in a piece whose parameters are frozen and whose input needs no gradient.
   if (output.requires_grad()) tape.backward(output, output_gradient);
   return input_gradient;

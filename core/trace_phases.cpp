@@ -14,6 +14,13 @@ size_t TracePhases::begin(std::string name) {
 
 void TracePhases::end(size_t phase) { phases_.at(phase).last = trace_.next_sequence(); }
 
+std::string TracePhases::innermost() const {
+  const auto open = std::find_if(phases_.rbegin(), phases_.rend(), [](const Phase& p) {
+    return p.last == std::numeric_limits<int64_t>::max();
+  });
+  return open == phases_.rend() ? "" : open->name;
+}
+
 void TracePhases::record() {
   const std::vector<TraceEvent> issued = trace_.events();
   for (const Phase& phase : phases_) {

@@ -20,6 +20,7 @@ class TracePhases {
 
   size_t begin(std::string name);  // returns the argument for end(); phases may nest
   void end(size_t phase);
+  std::string innermost() const;  // of those that have begun and not ended; "": none
   // Records all phases in the trace. Call it once, after the streams have run all issued work.
   void record();
 

@@ -13,13 +13,16 @@ namespace {
 void fill_uniform(const Parameter& parameter, uint64_t seed, int64_t first, Tensor& values) {
   const uint64_t name = hash_name(parameter.name());
   const double bound = parameter.initializer().bound;
-  std::vector<double> numbers(static_cast<size_t>(values.numel()));
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    const double uniform = uniform_at(seed, name, static_cast<uint64_t>(first) + i);
-    numbers[i] = bound * (2 * uniform - 1);
-  }
   Backend& backend = values.backend();
-  const Tensor exact = Tensor::from_host(backend, values.shape(), numbers);
+  const Tensor exact = Tensor::empty(backend, values.shape(), DType::kF64);
+  if (backend.holds_values()) {
+    std::vector<double> numbers(static_cast<size_t>(values.numel()));
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const double uniform = uniform_at(seed, name, static_cast<uint64_t>(first) + i);
+      numbers[i] = bound * (2 * uniform - 1);
+    }
+    exact.write(numbers.data());
+  }
   backend.cast(backend.compute_stream(), exact, values);
 }
 

@@ -72,7 +72,8 @@ TEST_CASE("communicators record their calls: what, for which unit, who takes par
   run_local_ranks(4, [](Communicator& world) {
     CommRank rank(world.rank());
     // Odd ranks in reverse: members are ranks of the job, also after two splits.
-    const auto half = world.split(world.rank() % 2, -world.rank(), "half");
+    const auto half =
+        world.split([](int r) { return SplitPlace{.color = r % 2, .key = -r}; }, "half");
     const auto again = half->duplicate("again");
     const std::vector<int> members =
         world.rank() % 2 == 0 ? std::vector<int>{2, 0} : std::vector<int>{3, 1};

@@ -99,7 +99,8 @@ TEST_CASE("wrong arguments are refused before anything is enqueued") {
     CHECK(contains(error_of([&] { world.all_reduce(*other.first, six, ReduceOp::kSum); }),
                    "[all_reduce] world: stream gather: expected a stream of the tensor's backend"));
     CHECK(contains(error_of([&] { world.all_gather(stream, Tensor()); }), "undefined"));
-    CHECK(contains(error_of([&] { world.split(-1, 0, "x"); }), "color"));
+    CHECK(contains(error_of([&] { world.split([](int) { return SplitPlace{.color = -1}; }, "x"); }),
+                   "color"));
     CHECK(world.count(Collective::kAllGather).calls == 0);
   });
 }

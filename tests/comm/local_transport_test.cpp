@@ -116,7 +116,8 @@ TEST_CASE("errors call ranks by their place in the job, also those of a smaller 
                     [](Communicator& world) {
                       CommRank rank(world.rank());
                       const Tensor value = finished_zeros(rank, 64);
-                      const auto odd_or_even = world.split(world.rank() % 2, world.rank(), "half");
+                      const auto odd_or_even = world.split(
+                          [](int r) { return SplitPlace{.color = r % 2, .key = r}; }, "half");
                       if (world.rank() == 3) {
                         std::this_thread::sleep_for(std::chrono::milliseconds(500));
                       }

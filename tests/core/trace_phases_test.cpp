@@ -16,12 +16,16 @@ TEST_CASE("phases are drawn over what the compute stream ran of them, and nest")
   phases.end(forward);
   {
     const PhaseScope backward(&phases, "backward");
+    CHECK(phases.innermost() == "backward");
     trace.record({"matmul", "", "compute", 0, 5000, 8000, 0, trace.next_sequence()});
   }
+  CHECK(phases.innermost() == "step 1");
   phases.end(step);
   { const PhaseScope idle(&phases, "evaluation"); }
   { const PhaseScope nothing(nullptr, "no phases"); }
+  CHECK(phases.innermost().empty());
   const PhaseScope open(&phases, "saving");
+  CHECK(phases.innermost() == "saving");
   trace.record({"copy", "", "compute", 0, 9000, 9500, 0, trace.next_sequence()});
   trace.record({"all_gather", "", "gather", 0, 1000, 2000, 0, gather});  // ends out of order
   trace.record({"matmul", "", "compute", 0, 3000, 4000, 0, matmul});

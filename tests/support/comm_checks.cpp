@@ -315,7 +315,8 @@ void check_exchange_and_split(Communicator& group) {
   group.barrier();
   // Halves, in reverse order of rank.
   const int half = group.rank() % 2;
-  const auto part = group.split(half, -group.rank(), "half");
+  const auto part =
+      group.split([](int r) { return comm::SplitPlace{.color = r % 2, .key = -r}; }, "half");
   CHECK(part->name() == "half");
   CHECK(part->size() == (group.size() + 1 - half) / 2);
   const std::vector<std::string> members = part->exchange(std::to_string(group.rank()));
@@ -327,7 +328,7 @@ void check_exchange_and_split(Communicator& group) {
   CommRank rank(group.rank());
   check_collectives(*part, rank, DType::kF32, 5, Memory::kFromCommunicator);
   // Both parts split again: groups of one.
-  const auto alone = part->split(part->rank(), 0, "alone");
+  const auto alone = part->split([](int r) { return comm::SplitPlace{.color = r}; }, "alone");
   CHECK(alone->size() == 1);
   CHECK((alone->exchange("x") == std::vector<std::string>{"x"}));
   check_collectives(*alone, rank, DType::kF32, 5, Memory::kFromCommunicator);

@@ -89,8 +89,10 @@ std::vector<double> reduced(Communicator& group, const std::vector<double>& grad
   CommRank rank(group.rank());
   Stream& stream = *rank.first;
   const int shards = group.size() / way.replicas;
-  const auto shard_group = group.split(group.rank() / shards, group.rank() % shards, "shards");
-  const auto replica_group = group.split(group.rank() % shards, group.rank() / shards, "replicas");
+  const auto shard_group = group.split(
+      [=](int r) { return comm::SplitPlace{.color = r / shards, .key = r % shards}; }, "shards");
+  const auto replica_group = group.split(
+      [=](int r) { return comm::SplitPlace{.color = r % shards, .key = r / shards}; }, "replicas");
   const comm::GradientDivision division =
       comm::gradient_division({.reduce_dtype = dtype,
                                .divide_factor = way.factor,

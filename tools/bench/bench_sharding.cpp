@@ -10,7 +10,8 @@ namespace {
 // On the first rank alone; the others wait.
 StepBench bench_alone(const StepBenchOptions& step, RankContext& rank) {
   const bool first = rank.world.rank() == 0;
-  const auto group = rank.world.split(first ? 0 : 1, rank.world.rank(), "alone");
+  const auto group = rank.world.split(
+      [](int r) { return comm::SplitPlace{.color = r == 0 ? 0 : 1, .key = r}; }, "alone");
   StepBench out;
   if (first) {
     const int cores = static_cast<int>(std::thread::hardware_concurrency());

@@ -21,6 +21,7 @@ struct BackendOptions {
   std::optional<cuda::CudaOptions> cuda = std::nullopt;  // none: the CPU computes
   bool only_cuda = false;  // the user named CUDA: what a GPU cannot compute is an error
   std::optional<comm::NcclOptions> nccl = std::nullopt;  // GPUs talk over NCCL; none: through hosts
+  bool meta = false;                                     // nothing computes: kernels/meta
 };
 
 // The CPU computes f64, for which no GPU is used. With only_cuda, f64 is an error.

@@ -63,6 +63,7 @@ class Session {
   models::CausalLM& model() { return *model_; }
   comm::FullySharded& sharded() { return *sharded_; }
   Backend& backend() { return *backend_; }
+  const Tape& tape() const { return *tape_; }
   optim::Optimizer& optimizer() { return step_->optimizer(); }
   optim::LossScaler* loss_scaler() { return step_->loss_scaler(); }  // null: none
   comm::Communicator& world() { return world_; }  // between hosts, even where GPUs have a communicator of their own

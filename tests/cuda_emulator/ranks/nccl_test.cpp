@@ -52,11 +52,12 @@ TEST_CASE("collectives over NCCL, every dtype and op, plain and registered memor
 
 TEST_CASE("NCCL's groups split by color and key, and split again") {
   on_nccl(4, [](Communicator& world, CommRank& rank) {
-    const auto half = world.split(world.rank() % 2, -world.rank(), "half");
+    const auto half =
+        world.split([](int r) { return comm::SplitPlace{.color = r % 2, .key = -r}; }, "half");
     CHECK(half->size() == 2);
     CHECK(half->exchange(std::to_string(world.rank()))[0] == std::to_string(2 + world.rank() % 2));
     check_collectives(*half, rank, DType::kF32, 5, Memory::kFromCommunicator);
-    const auto alone = half->split(half->rank(), 0, "alone");
+    const auto alone = half->split([](int r) { return comm::SplitPlace{.color = r}; }, "alone");
     CHECK(alone->size() == 1);
     check_collectives(world, rank, DType::kF32, 7, Memory::kPlain);
   });

@@ -34,8 +34,9 @@ class FaultyCommunicator final : public Communicator {
                                              MemoryCategory category) override {
     return real_.allocate(backend, bytes, category);
   }
-  std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
-    return real_.split(color, key, name);
+  std::unique_ptr<Communicator> split(const comm::SplitRule& rule,
+                                      const std::string& name) override {
+    return real_.split(rule, name);
   }
   bool abort(const std::string& reason) override { return real_.abort(reason); }
 

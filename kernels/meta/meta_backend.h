@@ -1,0 +1,106 @@
+// A backend without bytes and without threads: the training step that runs on it takes the
+// allocations, the order and the collectives of a real one, and computes nothing. Addresses are
+// unique for the backend's lifetime, because code compares pointers; nobody may follow them. What
+// the host reads is zeros, at once. Events are ready when they are recorded.
+// Whoever wants to see the calls sets a recorder. Not here: what they would take.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/backend.h"
+
+namespace fsdp::meta {
+
+// A call that a real backend would have put on a stream.
+struct MetaCall {
+  const Stream& stream;
+  std::string_view name;  // of the kernel, "copy", "allocate", or of a host task: "all_gather"
+  int64_t bytes = 0;      // of all but kernels
+  const std::string& scope;
+};
+using MetaRecorder = std::function<void(const MetaCall&)>;
+
+class MetaBackend final : public Backend {
+ public:
+  MetaBackend();
+  ~MetaBackend() override;
+
+  // Called by every call, in the order of the host. Null: none.
+  void set_recorder(MetaRecorder recorder) { recorder_ = std::move(recorder); }
+
+  std::string_view name() const override { return "meta"; }
+  bool holds_values() const override { return false; }
+
+  void* allocate(Stream& stream, size_t bytes, MemoryCategory category) override;
+  void release(Stream& stream, void* data, size_t bytes, MemoryCategory category) override;
+  void copy(Stream& stream, void* destination, const void* source, size_t bytes) override;
+  void fill_zero(Stream& stream, void* data, size_t bytes) override;
+  void copy_from_host(Stream& stream, void* destination, const void* source, size_t bytes) override;
+  void copy_to_host(Stream& stream, void* destination, const void* source, size_t bytes) override;
+  EventPtr read_later(Stream& stream, void* destination, const void* source, size_t bytes,
+                      std::function<void()> arrived) override;
+  MemoryLedger& ledger() override { return ledger_; }
+  bool host_reaches_memory() const override { return true; }  // transports need no staging for it
+  std::shared_ptr<std::byte> staging_memory(size_t bytes) override;
+
+  Stream& compute_stream() override { return *compute_stream_; }
+  std::unique_ptr<Stream> create_stream(std::string name) override;
+  EventPtr record(Stream& stream) override;
+  void wait(Stream&, const EventPtr&) override {}
+  void synchronize(Stream&) override {}
+  // Runs it, now.
+  void host_task(Stream& stream, std::string_view name, int64_t bytes,
+                 std::function<void()> task) override;
+  void set_scope(std::string scope) override { scope_ = std::move(scope); }
+  std::string scope() const override { return scope_; }
+  void set_trace(Trace* trace) override { ledger_.set_trace(trace); }  // of memory alone
+
+  void matmul(Stream& stream, const MatmulArgs&) override;
+  void sum_rows(Stream& stream, const SumRowsArgs&) override;
+  void layer_norm_forward(Stream& stream, const NormForwardArgs&) override;
+  void layer_norm_backward(Stream& stream, const NormBackwardArgs&) override;
+  void rms_norm_forward(Stream& stream, const NormForwardArgs&) override;
+  void rms_norm_backward(Stream& stream, const NormBackwardArgs&) override;
+  void activation_forward(Stream& stream, Activation, const Tensor&, Tensor&) override;
+  void activation_backward(Stream& stream, Activation, const Tensor&, const Tensor&,
+                           Tensor&) override;
+  void glu_forward(Stream& stream, Activation, const Tensor&, const Tensor&, Tensor&) override;
+  void glu_backward(Stream& stream, Activation, const Tensor&, const Tensor&, const Tensor&,
+                    Tensor&, Tensor&) override;
+  void rope(Stream& stream, const RopeArgs&) override;
+  void copy_heads(Stream& stream, const HeadView&, const HeadView&, int64_t) override;
+  void attention_forward(Stream& stream, const AttentionForwardArgs&) override;
+  void attention_backward(Stream& stream, const AttentionBackwardArgs&) override;
+  void embedding_forward(Stream& stream, const Tensor&, const Tensor&, const Tensor*, int64_t,
+                         Tensor&) override;
+  void embedding_backward(Stream& stream, const Tensor&, const Tensor&, Tensor&, bool) override;
+  void position_backward(Stream& stream, const Tensor&, Tensor&, bool) override;
+  void dropout(Stream& stream, const DropoutArgs&, const Tensor&, Tensor&) override;
+  void cross_entropy(Stream& stream, const CrossEntropyArgs&) override;
+  void add(Stream& stream, const Tensor&, const Tensor&, Tensor&) override;
+  void cast(Stream& stream, const Tensor&, Tensor&) override;
+  void divide(Stream& stream, Tensor&, double) override;
+  void fill_normal(Stream& stream, Tensor&, double, double, uint64_t, uint64_t, int64_t) override;
+  void round_stochastically(Stream& stream, const StochasticRoundArgs&) override;
+  void adam(Stream& stream, const AdamArgs&) override;
+  void sgd(Stream& stream, const SgdArgs&) override;
+  void advance_steps(Stream& stream, Tensor&, const Tensor&, const Tensor&) override;
+  void power_sum(Stream& stream, const PowerSumArgs&) override;
+  void clip_coefficient(Stream& stream, const ClipArgs&) override;
+  void find_overflow(Stream& stream, const OverflowArgs&) override;
+  void update_loss_scale(Stream& stream, const LossScaleArgs&) override;
+
+ private:
+  void note(const Stream& stream, std::string_view name, int64_t bytes = 0);
+
+  MemoryLedger ledger_;
+  uintptr_t next_;  // address
+  std::string scope_;
+  MetaRecorder recorder_;
+  EventPtr ready_;  // every event is this one
+  std::unique_ptr<Stream> compute_stream_;
+};
+
+}  // namespace fsdp::meta

@@ -1,0 +1,191 @@
+// The run without bytes beside the run itself: every category of every rank's ledger, to the byte.
+#include "tools/predict/meta_run.h"
+
+#include <array>
+#include <functional>
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "models/names.h"
+#include "tests/support/pairwise.h"
+#include "tests/support/tiny_models.h"
+
+namespace fsdp::tools {
+namespace {
+
+constexpr int64_t kLength = 7;
+constexpr int64_t kRows = 5;  // of a micro-step of all ranks: some ranks have more than others
+
+struct Run {
+  SessionOptions options;
+  int ranks = 1;
+  bool evaluates = false;
+  bool from_first_rank = false;
+};
+
+// What a run holds, by category; staging is the transport's own.
+std::string text_of(const MemoryUsage& usage) {
+  std::string out;
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    const auto category = static_cast<MemoryCategory>(i);
+    if (category == MemoryCategory::kTransportStaging) continue;
+    out += fmt::format("{} {}\n", name_of(category), usage.peak[i]);
+  }
+  return out + fmt::format("total {}\n", usage.total_peak);
+}
+
+std::string predicted(const Run& run, int rank) {
+  MetaRun meta(run.options, run.ranks, rank);
+  meta.load(run.from_first_rank);
+  const int64_t rows = kRows * run.options.fsdp.micro_steps;
+  meta.steps(rows, kLength);
+  if (run.evaluates) meta.evaluate(kRows, kLength);
+  return text_of(meta.usage());
+}
+
+std::vector<std::string> counted(const Run& run) {
+  std::vector<std::string> out(static_cast<size_t>(run.ranks));
+  comm::run_local_ranks(run.ranks, [&](comm::Communicator& world) {
+    Session session(world, run.options);
+    const auto fill = models::from_scratch(1);
+    run.from_first_rank ? session.initialise_from_first_rank(fill) : session.initialise(fill);
+    const auto batch_of = [&](int64_t rows) {
+      Batch batch = synthetic_batch(run.options.model, rows, kLength, world.rank(), world.size());
+      for (size_t i = 0; i < batch.tokens.size(); ++i) {  // row by row the same: 0, 1, 4, ...
+        batch.tokens[i] = static_cast<int32_t>((i % kLength) * (i % kLength) %
+                                               static_cast<size_t>(run.options.model.vocabulary));
+      }
+      batch.labels = batch.tokens;
+      return batch;
+    };
+    const int64_t rows = kRows * run.options.fsdp.micro_steps;
+    for (uint32_t step = 0; step < 3; ++step) {
+      session.train_step(batch_of(rows), 1e-3, step).read();
+      if (run.evaluates) session.evaluate(batch_of(kRows));
+    }
+    out[static_cast<size_t>(world.rank())] = text_of(session.backend().ledger().usage());
+  });
+  return out;
+}
+
+void check_equal(const Run& run) {
+  const std::vector<std::string> real = counted(run);
+  for (int rank = 0; rank < run.ranks; ++rank) {
+    CAPTURE(rank);
+    CHECK(predicted(run, rank) == real[static_cast<size_t>(rank)]);
+  }
+}
+
+// ---- what is crossed ----
+
+enum Factor {
+  kStrategy,
+  kRecompute,
+  kAccumulation,
+  kDType,
+  kWrap,
+  kRanks,
+  kFamily,
+  kHead,
+  kTrained,
+  kEvaluation,
+  kMore,
+  kFactors
+};
+using Levels = std::array<int, kFactors>;
+
+using comm::Strategy;
+constexpr std::array kStrategies = {Strategy::kFullShard,      Strategy::kShardGradOp,
+                                    Strategy::kShardOptimizer, Strategy::kNoShard,
+                                    Strategy::kHybridShard,    Strategy::kHybridShardZero2};
+
+enum Trained { kAll, kFrozenTable, kLora };
+enum More { kPlain, kReleaseArena, kFixedOrder, kOneInFlight, kOneStream, kSgd, kPost, kFirstRank };
+enum Wrap { kBlock, kSize, kClass, kNothing };
+constexpr Levels kSizes = {6, 4, 4, 4, 4, 4, 8, 2, 3, 2, 8};
+
+// Whether these levels go together; -1: not chosen yet.
+bool allowed(const Levels& l) {
+  const bool hybrid = l[kStrategy] >= 4;
+  if (hybrid && l[kRanks] >= 0 && l[kRanks] != 3) return false;  // 2 x 2
+  const bool scatter_each = l[kAccumulation] == 2;
+  if (l[kMore] == kFixedOrder && hybrid && scatter_each) return false;
+  // By size the table may become part of a unit that its other user, the head, is not in.
+  if (l[kHead] == 1 && l[kWrap] == kSize) return false;
+  return true;
+}
+
+Run run_of(const Levels& l) {
+  Run run;
+  SessionOptions& o = run.options;
+  o.model = test::tiny_of_every_family(3)[static_cast<size_t>(l[kFamily])];
+  o.model.tied_head = l[kHead] == 1;
+  o.max_length = kLength;
+  o.fsdp.strategy = kStrategies[static_cast<size_t>(l[kStrategy])];
+  run.ranks = l[kRanks] + 1;
+  if (comm::is_hybrid(o.fsdp.strategy)) o.fsdp.shard_size = 2;
+  o.recompute = std::array{RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFull,
+                           RecomputeMode::kFull}[static_cast<size_t>(l[kRecompute])];
+  o.recompute_every = l[kRecompute] == 3 ? 2 : 1;
+  using enum comm::Accumulation;
+  o.fsdp.micro_steps = l[kAccumulation] == 0 ? 1 : 2;
+  o.fsdp.accumulation = std::array{kReduceEach, kReduceEach, kReduceScatterEach,
+                                   kReduceLast}[static_cast<size_t>(l[kAccumulation])];
+  o.fsdp.param_dtype = std::array{DType::kF32, DType::kBF16, DType::kBF16,
+                                  DType::kF16}[static_cast<size_t>(l[kDType])];
+  o.fsdp.reduce_dtype = l[kDType] == 2 ? DType::kBF16 : DType::kF32;
+  if (o.fsdp.param_dtype == DType::kF16) o.loss_scale.initial = 1024;
+  const std::string block = o.model.block_class;
+  o.wrap = std::array<comm::WrapPolicy, 4>{comm::wrap_classes({block}), comm::wrap_by_size(1500),
+                                           comm::wrap_where([block](const Module& m) {
+                                             return m.class_name() == block ||
+                                                    m.name().ends_with(".mlp");
+                                           }),
+                                           comm::wrap_nothing()}[static_cast<size_t>(l[kWrap])];
+  if (l[kTrained] == kFrozenTable) {
+    o.frozen = {models::hugging_face_name(o.model, "embedding.tokens.weight")};
+  }
+  if (l[kTrained] == kLora) o.lora = models::LoraConfig{.r = 3, .targets = {"all-linear"}};
+  run.evaluates = l[kEvaluation] == 1;
+  o.fsdp.release_arena = l[kMore] == kReleaseArena;
+  o.fsdp.fixed_order = l[kMore] == kFixedOrder;
+  o.fsdp.separate_reduce = l[kMore] != kOneStream;
+  if (l[kMore] == kOneInFlight) o.fsdp.units_in_flight = 1;
+  if (l[kMore] == kPost) o.fsdp.backward_prefetch = comm::BackwardPrefetch::kPost;
+  if (l[kMore] == kSgd) o.optimizer = {.kind = optim::OptimizerKind::kSgd, .momentum = 0.9};
+  run.from_first_rank = l[kMore] == kFirstRank;
+  return run;
+}
+
+TEST_CASE("a run without bytes takes what the run takes, to the byte: every pair of options") {
+  const auto rows = test::pairwise<kFactors>(kSizes, allowed);
+  CHECK(rows.size() >= 60);  // as families x More have that many pairs
+  for (const Levels& levels : rows) {
+    CAPTURE(fmt::format("{}", fmt::join(levels, " ")));
+    check_equal(run_of(levels));
+  }
+}
+
+TEST_CASE("the moment of the peak, and phases") {
+  SessionOptions options;
+  options.model = test::tiny_llama(3);
+  options.max_length = kLength;
+  MetaRun run(options, 2);
+  run.load();
+  run.steps(4, kLength);
+  run.evaluate(4, kLength);
+  REQUIRE(run.phases().size() == 3);
+  CHECK(run.phases()[0].name == "loading");
+  CHECK(run.phases()[1].usage.total_peak == run.usage().total_peak);
+  CHECK(run.phases()[2].usage.total_peak < run.usage().total_peak);
+  size_t sum = 0;
+  for (const size_t bytes : run.moment().memory) sum += bytes;
+  CHECK(sum == run.usage().total_peak);
+  // The loss: a vocabulary of 29 is wider than anything in a block of width 13.
+  CHECK(run.moment().phase == "forward");
+  CHECK(run.moment().unit == "root");
+}
+
+}  // namespace
+}  // namespace fsdp::tools

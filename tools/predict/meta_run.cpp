@@ -1,0 +1,95 @@
+// The phases of a run, one after the other.
+#include "tools/predict/meta_run.h"
+
+#include <algorithm>
+
+#include "comm/meta_transport.h"
+#include "models/token_padding.h"
+
+namespace fsdp::tools {
+
+Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t length, int rank,
+                      int ranks) {
+  const data::RowRange mine = data::deal_rows(rows, rank, ranks);
+  Batch batch = {.rows = mine.count, .length = length};
+  batch.tokens.assign(static_cast<size_t>(mine.count * length), 0);
+  const bool pads = models::is_padding(model, static_cast<int32_t>(model.padding_row));
+  for (int64_t row = 0; row < mine.count; ++row) {
+    batch.samples.push_back(mine.first + row);
+    if (pads)
+      batch.tokens[static_cast<size_t>(row * length)] = static_cast<int32_t>(model.padding_row);
+  }
+  batch.labels = batch.tokens;
+  batch.global_label_tokens = rows * (length - (model.shifted_labels ? 1 : 0));
+  return batch;
+}
+
+MetaRun::MetaRun(SessionOptions options, int ranks, int rank)
+    : world_(comm::make_meta_world(ranks, rank)) {
+  options.backend = {.meta = true};
+  const size_t mark = marks_.begin("loading");
+  session_ = std::make_unique<Session>(*world_, options);
+  marks_.end(mark);
+  session_->set_phases(&marks_);
+  dynamic_cast<meta::MetaBackend&>(session_->backend())
+      .set_recorder([this](const meta::MetaCall& call) { note(call); });
+  peak_ = session_->backend().ledger().usage().total_peak;
+  moment_ = {
+      .phase = "loading", .unit = "", .memory = session_->backend().ledger().usage().at_peak};
+}
+
+MetaRun::~MetaRun() = default;
+
+void MetaRun::note(const meta::MetaCall& call) {
+  if (call.name != "allocate") return;
+  const MemoryUsage usage = session_->backend().ledger().usage();
+  if (usage.total_current <= peak_) return;
+  peak_ = usage.total_current;
+  moment_ = {.phase = marks_.innermost(), .unit = call.scope, .memory = usage.current};
+}
+
+void MetaRun::phase(const std::string& name, const std::function<void(Session&)>& work) {
+  MemoryLedger& ledger = session_->backend().ledger();
+  if (!done_.empty()) ledger.reset_peak();  // the first one: with what the session's making took
+  {
+    const PhaseScope mark(&marks_, name);
+    work(*session_);
+  }
+  done_.push_back({.name = name, .usage = ledger.usage()});
+}
+
+void MetaRun::load(bool from_first_rank) {
+  phase("loading", [&](Session& session) {
+    const auto fill = models::from_scratch(0);
+    from_first_rank ? session.initialise_from_first_rank(fill) : session.initialise(fill);
+  });
+}
+
+void MetaRun::steps(int64_t rows, int64_t length, int64_t count) {
+  phase("steps", [&](Session& session) {
+    const Batch batch =
+        synthetic_batch(session.model().config(), rows, length, world_->rank(), world_->size());
+    for (int64_t i = 0; i < count; ++i) session.train_step(batch, 0, steps_++).read();
+  });
+}
+
+void MetaRun::evaluate(int64_t rows, int64_t length) {
+  phase("evaluation", [&](Session& session) {
+    session.evaluate(
+        synthetic_batch(session.model().config(), rows, length, world_->rank(), world_->size()));
+  });
+}
+
+MemoryUsage MetaRun::usage() const {
+  MemoryUsage out = session_->backend().ledger().usage();
+  for (const PhaseMemory& phase : done_) {
+    for (size_t i = 0; i < kMemoryCategories; ++i) {
+      out.peak[i] = std::max(out.peak[i], phase.usage.peak[i]);
+    }
+  }
+  out.total_peak = std::max(out.total_peak, peak_);
+  out.at_peak = moment_.memory;
+  return out;
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,69 @@
+// A run of one rank without bytes: the same Session, on kernels/meta and comm/meta_transport.h.
+// What the ledger counts here is what it counts in the run itself, to the byte, in every category
+// but transport staging, which is the transport's own. Not here: what is made of it for people
+// (memory_report.h, step_view.h).
+//
+// [Note: two steps] The second step finds what the first one left (memory that is allocated when it
+// is first used and kept); a third finds the same again.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/trace_phases.h"
+#include "kernels/meta/meta_backend.h"
+#include "tools/train/session.h"
+
+namespace fsdp::tools {
+
+// When a rank holds most, in all categories together.
+struct PeakMoment {
+  std::string phase;  // "backward"
+  std::string unit;   // that the host was issuing for; "": none
+  std::array<size_t, kMemoryCategories> memory{};
+};
+
+struct PhaseMemory {
+  std::string name;   // "loading", "steps", "evaluation"
+  MemoryUsage usage;  // peaks: of this phase
+};
+
+// Rows of a global batch as they are dealt to a rank; token ids without meaning. Where a family has
+// a token for padding (fairseq's), every row has one: the most that a batch takes.
+Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t length, int rank,
+                      int ranks);
+
+class MetaRun {
+ public:
+  // `options.backend` is replaced. Loads nothing yet.
+  MetaRun(SessionOptions options, int ranks, int rank = 0);
+  ~MetaRun();
+
+  // Each is a phase; see fsdp train for their order. `rows`: of a global batch.
+  void load(bool from_first_rank = false);
+  void steps(int64_t rows, int64_t length, int64_t count = 2);
+  void evaluate(int64_t rows, int64_t length);
+  // Anything else that the run does with its session.
+  void phase(const std::string& name, const std::function<void(Session&)>& work);
+
+  Session& session() { return *session_; }
+  comm::Communicator& world() { return *world_; }
+  const std::vector<PhaseMemory>& phases() const { return done_; }
+  MemoryUsage usage() const;  // peaks: of all phases
+  const PeakMoment& moment() const { return moment_; }
+
+ private:
+  void note(const meta::MetaCall& call);
+
+  std::unique_ptr<comm::Communicator> world_;
+  Trace trace_;  // empty: only its phases are of use
+  TracePhases marks_{trace_};
+  std::unique_ptr<Session> session_;
+  size_t peak_ = 0;  // of the total, in all phases
+  PeakMoment moment_;
+  std::vector<PhaseMemory> done_;
+  uint32_t steps_ = 0;
+};
+
+}  // namespace fsdp::tools
