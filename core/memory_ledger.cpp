@@ -17,6 +17,15 @@ std::string_view name_of(MemoryCategory category) {
   return kNames[static_cast<size_t>(category)];
 }
 
+MemoryLedger::MemoryLedger() {
+  predictable_.fill(true);
+  set_unpredictable(MemoryCategory::kTransportStaging);
+}
+
+void MemoryLedger::set_unpredictable(MemoryCategory category) {
+  predictable_[static_cast<size_t>(category)] = false;
+}
+
 void MemoryLedger::add(MemoryCategory category, size_t bytes) {
   const size_t rounded = rounded_bytes(bytes);
   const size_t i = static_cast<size_t>(category);
@@ -28,6 +37,10 @@ void MemoryLedger::add(MemoryCategory category, size_t bytes) {
     usage_.total_peak = usage_.total_current;
     usage_.at_peak = usage_.current;
   }
+  if (predictable_[i]) {
+    usage_.predictable_current += rounded;
+    usage_.predictable_peak = std::max(usage_.predictable_peak, usage_.predictable_current);
+  }
   sample(category);
 }
 
@@ -36,6 +49,7 @@ void MemoryLedger::subtract(MemoryCategory category, size_t bytes) {
   const std::lock_guard lock(mutex_);
   usage_.current[static_cast<size_t>(category)] -= rounded;
   usage_.total_current -= rounded;
+  if (predictable_[static_cast<size_t>(category)]) usage_.predictable_current -= rounded;
   sample(category);
 }
 
@@ -56,6 +70,7 @@ void MemoryLedger::reset_peak() {
   usage_.peak = usage_.current;
   usage_.at_peak = usage_.current;
   usage_.total_peak = usage_.total_current;
+  usage_.predictable_peak = usage_.predictable_current;
 }
 
 MemoryUsage MemoryLedger::usage() const {

@@ -41,12 +41,22 @@ struct MemoryUsage {
   std::array<size_t, kMemoryCategories> at_peak{};  // by category at the moment of the total peak
   size_t total_current = 0;
   size_t total_peak = 0;
+  // Of the categories that follow from the configuration alone, which is what a prediction can be
+  // compared with.
+  size_t predictable_current = 0;
+  size_t predictable_peak = 0;
 };
 
 class MemoryLedger {
  public:
+  MemoryLedger();
   void add(MemoryCategory category, size_t bytes);       // bytes before rounding
   void subtract(MemoryCategory category, size_t bytes);  // the same number as at add
+  // Transport staging is not predictable, and a backend's other categories that it says.
+  void set_unpredictable(MemoryCategory category);  // before anything is counted
+  bool predictable(MemoryCategory category) const {
+    return predictable_[static_cast<size_t>(category)];
+  }
   void reset_peak();  // peaks := current, for instance after warm-up
   MemoryUsage usage() const;
   std::string table() const;  // for out-of-memory errors and reports, in MiB
@@ -58,6 +68,7 @@ class MemoryLedger {
 
   mutable std::mutex mutex_;
   MemoryUsage usage_;
+  std::array<bool, kMemoryCategories> predictable_;
   Trace* trace_ = nullptr;
 };
 

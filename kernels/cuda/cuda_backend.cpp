@@ -105,6 +105,7 @@ CudaBackend::CudaBackend(const CudaOptions& options)
              "[cuda] runtime.nccl_ctas: leaves products none of the {} multiprocessors of {}: "
              "collectives may take {}",
              device_.multiprocessors, device_.name, options.products_leave);
+  ledger_.set_unpredictable(MemoryCategory::kWorkspace);  // the libraries say what they want
   auto& mirror = static_cast<cpu::CpuStream&>(host_.compute_stream());
   compute_stream_ = std::make_unique<CudaStream>(*this, "compute", events_, 0, mirror, nullptr);
 }

@@ -22,10 +22,12 @@ class ReadyEvent final : public Event {
 
 }  // namespace
 
-MetaBackend::MetaBackend()
+MetaBackend::MetaBackend(const MetaOptions& options)
     : next_(kFirstAddress),
       ready_(std::make_shared<ReadyEvent>()),
-      compute_stream_(std::make_unique<MetaStream>(*this, "compute")) {}
+      compute_stream_(std::make_unique<MetaStream>(*this, "compute")) {
+  if (!options.predicts_workspace) ledger_.set_unpredictable(MemoryCategory::kWorkspace);
+}
 
 MetaBackend::~MetaBackend() = default;
 

@@ -22,9 +22,13 @@ struct MetaCall {
 };
 using MetaRecorder = std::function<void(const MetaCall&)>;
 
+struct MetaOptions {
+  bool predicts_workspace = true;  // false: as for a GPU, where libraries say what they want
+};
+
 class MetaBackend final : public Backend {
  public:
-  MetaBackend();
+  explicit MetaBackend(const MetaOptions& options = {});
   ~MetaBackend() override;
 
   // Called by every call, in the order of the host. Null: none.

@@ -44,6 +44,26 @@ TEST_CASE("each category has its own peak; the total's peak remembers its parts"
   CHECK(ledger.usage().at_peak == ledger.usage().current);
 }
 
+TEST_CASE("what only a run can know is left out of the sum that predictions are compared with") {
+  using enum MemoryCategory;
+  MemoryLedger ledger;
+  ledger.set_unpredictable(kWorkspace);
+  CHECK(!ledger.predictable(kTransportStaging));
+  CHECK(ledger.predictable(kActivation));
+  ledger.add(kActivation, 1024);
+  ledger.add(kTransportStaging, 512);
+  ledger.add(kWorkspace, 4096);
+  ledger.subtract(kWorkspace, 4096);
+  ledger.subtract(kActivation, 512);
+  ledger.add(kGradient, 1024);
+  CHECK(ledger.usage().predictable_current == 1536);
+  CHECK(ledger.usage().predictable_peak == 1536);
+  CHECK(ledger.usage().total_peak == 1024 + 512 + 4096);
+  ledger.subtract(kGradient, 1024);
+  ledger.reset_peak();
+  CHECK(ledger.usage().predictable_peak == 512);
+}
+
 TEST_CASE("the table names every category that held something, and no other") {
   MemoryLedger ledger;
   CHECK(ledger.table() == "nothing was allocated before\n");

@@ -15,7 +15,7 @@
 #include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/unit_sizes.h"
-#include "tools/predict/memory_formula.h"
+#include "tests/support/memory_formula.h"
 
 namespace fsdp::test {
 namespace {

@@ -1,14 +1,16 @@
-// fsdp explain: what sharding would do with a configuration, for any number of ranks, without ranks
-// and without the model's memory. Read next: tools/predict/unit_table.h.
+// fsdp explain: what sharding would do with a configuration, for any number of ranks: views of a
+// run of rank 0 without bytes. Read next: tools/predict/meta_run.h.
 #include <cstdio>
 
 #include "comm/fsdp/options.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
+#include "tools/commands/predicted_run.h"
 #include "tools/config/config.h"
 #include "tools/data/tokenizer/tokenizer.h"
 #include "tools/launch/launch.h"
+#include "tools/predict/memory_report.h"
 #include "tools/predict/unit_timeline.h"
 #include "tools/train/config_to_session.h"
 #include "tools/train/train_data.h"
@@ -21,19 +23,6 @@ struct ExplainOptions {
   int world = 8;
   std::string layout;
 };
-
-std::string format_memory(const MemoryPlan& plan) {
-  const auto predicted = predicted_memory(plan);
-  std::string out = "memory per rank (MiB), by formula; activations come on top\n";
-  for (size_t i = 0; i < kMemoryCategories; ++i) {
-    const auto category = static_cast<MemoryCategory>(i);
-    if (!has_formula(category)) continue;
-    out += fmt::format("  {:<24}{:>12.2f}{}\n", fsdp::name_of(category),
-                       static_cast<double>(predicted[i]) / (1 << 20),
-                       upper_bounds(plan)[i] ? "  at most" : "");
-  }
-  return out;
-}
 
 std::string describe(const SessionOptions& options, comm::GroupSizes groups, int world) {
   std::string out = fmt::format("{}; {} on {} rank{}", tools::describe(options.model),
@@ -49,14 +38,8 @@ std::string trained_line(const std::vector<Parameter*>& parameters) {
   return trained.empty() ? "" : trained + "\n";
 }
 
-void print_steps(const std::vector<UnitRow>& units, const comm::FsdpOptions& fsdp,
-                 comm::GroupSizes groups) {
-  if (!has_timeline(units)) {
-    std::printf(
-        "no timeline: it is not drawn for token and position table as units of their own\n");
-    return;
-  }
-  const auto steps = step_timeline(units, fsdp, groups);
+void print_steps(const std::vector<UnitRow>& units, const std::vector<StepCall>& calls) {
+  const auto steps = step_timeline(calls, units);
   std::printf(
       "%s\n%s: from top to bottom as the host issues it; what stands in one line overlaps\n%s",
       format_traffic(steps).c_str(),
@@ -82,24 +65,15 @@ int explain(const ExplainOptions& options) {
   }
   const int64_t vocabulary = vocabulary_of(config);
   const models::ModelConfig model_shape = model_config(config, vocabulary);
-  SessionOptions session = session_options(config, model_shape, options.world, {});
-  session.fsdp.detect_overflow = session.loss_scale.initial > 0;
+  const SessionOptions session = session_options(config, model_shape, options.world, {});
   const comm::GroupSizes groups = comm::group_sizes(session.fsdp, options.world);
-
-  cpu::CpuBackend backend;  // of the rotary tables, for one position; parameters are shapes only
-  models::CausalLM model(model_shape, backend, session.fsdp.param_dtype, 1);
-  if (session.lora) models::add_lora(model, *session.lora);
-  freeze_parameters(model_shape, session.frozen, model.parameters());
-  model.set_recompute(session.recompute, session.recompute_every);
-  const comm::WrapPolicy wrap = wrap_of(session);
-  check_buffers(model, wrap, session.fsdp, groups.shards);
-  const std::vector<UnitRow> units = unit_rows(model, wrap, session.fsdp, groups);
-  const MemoryPlan memory =
-      memory_plan(units, session.fsdp, groups.shards, model_shape, session.optimizer,
-                  positions_of_pass(config, options.world));
+  const auto run = predicted_run(config, session, data_of(config), options.world);
+  const comm::FullySharded& sharded = run->session().sharded();
+  const std::vector<UnitRow> units = unit_rows(sharded);
   std::printf("%s%s\n%s\n%s\n", describe(session, groups, options.world).c_str(),
-              trained_line(model.parameters()).c_str(),
-              format_units(units, session.fsdp, groups).c_str(), format_memory(memory).c_str());
+              trained_line(run->session().parameters()).c_str(),
+              format_units(units, sharded.options(), groups).c_str(),
+              format_predicted_memory(*run).c_str());
   for (const std::string& remark : remarks(config, model_shape, options.world)) {
     std::printf("note: %s\n", remark.c_str());
   }
@@ -108,7 +82,7 @@ int explain(const ExplainOptions& options) {
     std::printf("%s\n",
                 format_layout(units, layout, groups.shards, session.fsdp.param_dtype).c_str());
   }
-  print_steps(units, session.fsdp, groups);
+  print_steps(units, run->last_step());
   return 0;
 }
 

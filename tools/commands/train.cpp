@@ -10,6 +10,7 @@
 #include "core/io/file.h"
 #include "core/trace_phases.h"
 #include "models/adapter_folder.h"
+#include "models/token_padding.h"
 #include "models/weights.h"
 #include "tools/bench/device_report.h"
 #include "tools/checkpoint/owned_state.h"
@@ -18,6 +19,7 @@
 #include "tools/checkpoint/run_checkpoints.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
+#include "tools/commands/predicted_run.h"
 #include "tools/config/config.h"
 #include "tools/data/text_stream.h"
 #include "tools/generate/generation.h"
@@ -25,7 +27,6 @@
 #include "tools/launch/launch.h"
 #include "tools/model_folders/load_model.h"
 #include "tools/model_folders/save_model.h"
-#include "tools/predict/memory_formula.h"
 #include "tools/predict/memory_report.h"
 #include "tools/report/communication_overlap.h"
 #include "tools/report/run_directory.h"
@@ -92,7 +93,11 @@ class TrainRun {
   void take_best(const TrainOutcome& outcome);
   TrainOutcome train();
   RunSummary summarise(const TrainOutcome& outcome);
-  void sample();
+  void predict();
+  MemoryReport memory_report();
+  void report(const TrainOutcome& outcome, RunSummary& summary);
+  std::vector<int32_t> sample_prompt() const;
+  std::string sample();
   void write_trace();
 
   const TrainOptions& options_;
@@ -102,6 +107,8 @@ class TrainRun {
   TrainData data_;
   models::ModelConfig model_;
   FolderOptions saved_;  // of rank 0
+  SessionOptions session_options_;
+  MemoryUsage predicted_;  // on rank 0
   size_t resident_before_ = 0;
   Trace trace_;  // outlives the session, whose workers write into it
   TracePhases phases_{trace_};
@@ -141,10 +148,12 @@ int TrainRun::run() {
     say(fmt::format("stopped by {} after step {}", what, outcome.steps));
   }
   keep_directory();
-  const RunSummary summary = summarise(outcome);
+  RunSummary summary = summarise(outcome);
   take_best(outcome);
   save();
-  if (outcome.signal == 0) sample();
+  const std::string continued = outcome.signal == 0 ? sample() : "";
+  report(outcome, summary);  // now, when the ledger has seen all
+  if (!continued.empty()) say(continued);
   write_trace();
   // Last: where it is, the run has left everything else.
   agree(rank_.world, [&] {
@@ -157,7 +166,7 @@ int TrainRun::run() {
 // Everything that can be wrong with the input is found here, before a run directory is made.
 void TrainRun::make_session() {
   comm::Communicator& world = rank_.world;
-  SessionOptions options;
+  SessionOptions& options = session_options_;
   std::string vocabulary_note;
   agree(world, [&] {
     model_ = model_config(config_, data_.tokenizer().vocab_size());
@@ -174,6 +183,7 @@ void TrainRun::make_session() {
     check_run_directory(config_.runtime.run_dir,
                         saved_parameters * static_cast<int64_t>(size_of(saved_.dtype)));
   });
+  predict();
   resident_before_ = process_memory().resident;
   session_ = std::make_unique<Session>(world, options);
   for (const std::string& note :
@@ -188,15 +198,11 @@ void TrainRun::make_session() {
 }
 
 FolderOptions TrainRun::saved_form() {
-  const DType master = accumulation_dtype(config_.train.dtype);
   const config::TrainSection& c = config_.train;
   const bool adapter = lora_config(config_).has_value();
   FSDP_CHECK(!adapter || c.max_shard_size == config::TrainSection().max_shard_size,
              "train.max_shard_size: {}: an adapter is one file", c.max_shard_size);
-  // An adapter's tensors are no part of that folder.
-  const bool of_folder = !c.save_dtype && !config_.model.path.empty() && !adapter;
-  return {.dtype = of_folder ? dtype_of_weights(config_.model.path).value_or(master)
-                             : c.save_dtype.value_or(master),
+  return {.dtype = saved_dtype(config_),
           .max_file_bytes = parse_file_size(c.max_shard_size, "train.max_shard_size"),
           .source = config_.model.path,
           .add_files = [this](const std::filesystem::path& folder) {
@@ -402,12 +408,30 @@ TrainOutcome TrainRun::train() {
   }
 }
 
-RunSummary TrainRun::summarise(const TrainOutcome& outcome) {
-  const MemoryPlan plan = memory_plan(session_->sharded(), model_, config_.optimizer(),
-                                      positions_of_pass(config_, rank_.world.size()));
-  MemoryReport memory = {.predicted = predicted_memory(plan),
-                         .upper_bound = upper_bounds(plan),
-                         .ledger = session_->backend().ledger().usage(),
+// Before anything large is asked for: a run that the machine cannot hold ends here, not in the
+// hands of the kernel. Rank 0's prediction, which no other rank's exceeds.
+void TrainRun::predict() {
+  const std::vector<std::string> hosts = rank_.world.exchange(host_name());
+  agree(rank_.world, [&] {
+    if (!speaks()) return;
+    PredictedData data = data_of(config_);
+    data.rows = std::min(data.rows, data_.sequences());
+    if (data.validation_rows > 0) {
+      data.validation_rows = std::min(data.validation_rows, data_.validation_sequences());
+    }
+    data.prompt_tokens = static_cast<int64_t>(sample_prompt().size());
+    const auto run = predicted_run(config_, session_options_, data, rank_.world.size());
+    predicted_ = run->usage();
+    if (rank_.backend.cuda) return;  // which says itself what it has
+    const AvailableMemory memory = available_memory();
+    const auto here = static_cast<int>(std::count(hosts.begin(), hosts.end(), host_name()));
+    check_fits(*run, memory, memory.of_process ? rank_.local_ranks : here);
+  });
+}
+
+// Collective.
+MemoryReport TrainRun::memory_report() {
+  MemoryReport memory = {.ledger = session_->backend().ledger().usage(),
                          .process_ranks = rank_.local_ranks,
                          .resident_growth = process_memory().peak_resident - resident_before_};
   struct OfRank {
@@ -420,54 +444,73 @@ RunSummary TrainRun::summarise(const TrainOutcome& outcome) {
     memory.process_ledger += rank.peak;
     memory.trace += rank.trace;
   }
+  if (!speaks()) return memory;
+  memory.predicted = predicted_;
+  memory.at_most = models::is_padding(model_, static_cast<int32_t>(model_.padding_row));
+  return memory;
+}
+
+// Of training and validation; without the memory, which saving and the sample take too.
+RunSummary TrainRun::summarise(const TrainOutcome& outcome) {
   const StateHash hash = hash_state(*session_);
   if (!speaks()) return {};
   std::optional<CommunicationOverlap> overlap;
   if (config_.runtime.trace) overlap = measure_overlap(trace_.events());
-
   // It is of next tokens.
   const std::optional<double> bigram =
       model_.shifted_labels ? data_.bigram_entropy() : std::nullopt;
-  const RunSummary summary = {.model = describe(model_),
-                              .strategy = std::string(choice_name(config_.fsdp.options.strategy)),
-                              .dtype = std::string(fsdp::name_of(config_.train.dtype)),
-                              .world_size = rank_.world.size(),
-                              .threads_per_rank = rank_.threads,
-                              .parameters = model_.parameter_count(),
-                              .steps = outcome.steps,
-                              .skipped = outcome.skipped,
-                              .interrupted = outcome.signal != 0,
-                              .true_tokens = outcome.true_tokens,
-                              .wall_time_s = outcome.wall_time_s,
-                              .step_time_s = outcome.step_time_s,
-                              .train_loss = outcome.train_loss,
-                              .resumed_from = plan_.manifest ? plan_.manifest->step() : 0,
-                              .weights_hash = hex(hash.weights),
-                              .optimizer_hash = hex(hash.optimizer),
-                              .best_step = checkpoints_ && checkpoints_->best()
-                                               ? std::optional(checkpoints_->best()->step)
-                                               : std::nullopt,
-                              .validation_loss = outcome.validation_loss,
-                              .bigram_entropy = bigram,
-                              .memory = memory.ledger,
-                              .resident_growth_bytes = memory.resident_growth,
-                              .collectives = rank_.world.rings()->totals(),
-                              .overlap = overlap};
-  if (outcome.signal != 0) return summary;
-  say(fmt::format("\n{}", format_losses(outcome, config_.train.log_every, bigram)));
-  say(format_memory_table(memory));
-  if (overlap) say(format_overlap(*overlap));
-  return summary;
+  return {.model = describe(model_),
+          .strategy = std::string(choice_name(config_.fsdp.options.strategy)),
+          .dtype = std::string(fsdp::name_of(config_.train.dtype)),
+          .world_size = rank_.world.size(),
+          .threads_per_rank = rank_.threads,
+          .parameters = model_.parameter_count(),
+          .steps = outcome.steps,
+          .skipped = outcome.skipped,
+          .interrupted = outcome.signal != 0,
+          .true_tokens = outcome.true_tokens,
+          .wall_time_s = outcome.wall_time_s,
+          .step_time_s = outcome.step_time_s,
+          .train_loss = outcome.train_loss,
+          .resumed_from = plan_.manifest ? plan_.manifest->step() : 0,
+          .weights_hash = hex(hash.weights),
+          .optimizer_hash = hex(hash.optimizer),
+          .best_step = checkpoints_ && checkpoints_->best()
+                           ? std::optional(checkpoints_->best()->step)
+                           : std::nullopt,
+          .validation_loss = outcome.validation_loss,
+          .bigram_entropy = bigram,
+          .collectives = rank_.world.rings()->totals(),
+          .overlap = overlap};
 }
 
-void TrainRun::sample() {
-  const config::SampleSection& c = config_.sample;
-  if (c.tokens == 0) return;
-  const PhaseScope phase(session_->phases(), "sample");
+// Collective.
+void TrainRun::report(const TrainOutcome& outcome, RunSummary& summary) {
+  const MemoryReport memory = memory_report();
+  if (!speaks()) return;
+  summary.predicted_memory = memory.predicted;
+  summary.memory = memory.ledger;
+  summary.resident_growth_bytes = memory.resident_growth;
+  if (outcome.signal != 0) return;
+  say(fmt::format("\n{}", format_losses(outcome, config_.train.log_every, summary.bigram_entropy)));
+  say(format_memory_table(memory));
+  if (summary.overlap) say(format_overlap(*summary.overlap));
+}
+
+std::vector<int32_t> TrainRun::sample_prompt() const {
   const data::Tokenizer& tokenizer = data_.tokenizer();
-  std::vector<int32_t> prompt = tokenizer.encode(c.prompt);
+  std::vector<int32_t> prompt = tokenizer.encode(config_.sample.prompt);
   // Before the beginning of a document.
   if (prompt.empty() && tokenizer.end_of_text() >= 0) prompt = {tokenizer.end_of_text()};
+  return prompt;
+}
+
+std::string TrainRun::sample() {
+  const config::SampleSection& c = config_.sample;
+  if (c.tokens == 0) return "";
+  const PhaseScope phase(session_->phases(), "sample");
+  const data::Tokenizer& tokenizer = data_.tokenizer();
+  const std::vector<int32_t> prompt = sample_prompt();
   const std::vector<int32_t> tokens =
       generate_tokens(*session_,
                       {.tokens = c.tokens,
@@ -479,7 +522,7 @@ void TrainRun::sample() {
                       {prompt})
           .front()
           .ids;
-  say(fmt::format("sample: {}|{}", c.prompt, data::text_after(tokenizer, prompt, tokens)));
+  return fmt::format("sample: {}|{}", c.prompt, data::text_after(tokenizer, prompt, tokens));
 }
 
 void TrainRun::write_trace() {

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "comm/exchange.h"
-#include "kernels/meta/meta_backend.h"
 
 namespace fsdp::tools {
 namespace {
@@ -81,7 +80,7 @@ std::string host_name() {
 }
 
 std::unique_ptr<Backend> make_backend(const BackendOptions& options, DType compute) {
-  if (options.meta) return std::make_unique<meta::MetaBackend>();
+  if (options.meta) return std::make_unique<meta::MetaBackend>(*options.meta);
   FSDP_CHECK(compute != DType::kF64 || !options.only_cuda,
              "runtime.backend: cuda, but only the CPU computes f64");
   if (options.cuda && compute != DType::kF64) return cuda::make_backend(*options.cuda);

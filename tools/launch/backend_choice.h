@@ -12,6 +12,7 @@
 #include "comm/nccl_transport.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_devices.h"
+#include "kernels/meta/meta_backend.h"
 #include "tools/launch/launch_options.h"
 
 namespace fsdp::tools {
@@ -21,7 +22,7 @@ struct BackendOptions {
   std::optional<cuda::CudaOptions> cuda = std::nullopt;  // none: the CPU computes
   bool only_cuda = false;  // the user named CUDA: what a GPU cannot compute is an error
   std::optional<comm::NcclOptions> nccl = std::nullopt;  // GPUs talk over NCCL; none: through hosts
-  bool meta = false;                                     // nothing computes: kernels/meta
+  std::optional<meta::MetaOptions> meta = std::nullopt;  // nothing computes
 };
 
 // The CPU computes f64, for which no GPU is used. With only_cuda, f64 is an error.

@@ -11,6 +11,7 @@
 #include "models/weights.h"
 #include "tools/data/tokenizer/tokenizer.h"
 #include "tools/model_folders/load_model.h"
+#include "tools/predict/meta_run.h"
 #include "tools/train/session.h"
 
 namespace fsdp::tools {
@@ -183,8 +184,9 @@ Inspection inspect(const InspectionOptions& options) {
   freeze_parameters(out.config, options.frozen, model.parameters());
   out.counts = count(model.parameters());
   out.parameters = parameter_rows(out.config, model.parameters());
-  out.units =
-      unit_rows(model, comm::wrap_classes({out.config.block_class}), {}, {.shards = options.world});
+  SessionOptions session = {.model = out.config, .max_length = 1, .training = false};
+  session.frozen = options.frozen;
+  out.units = unit_rows(MetaRun(session, options.world).session().sharded());
   if (folder) out.weights = look_at_weights(path, out.config, model.parameters());
   const std::string tokenizer = source.default_tokenizer();
   if (folder && tokenizer != "bytes") out.tokenizer = look_at_tokenizer(tokenizer);

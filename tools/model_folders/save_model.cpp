@@ -57,22 +57,29 @@ Tensor converted(Backend& backend, const Tensor& values, DType dtype) {
   return out;
 }
 
-// In stretches: beside the gathered unit there is no copy of a tensor, whatever its size. Returns
-// how many values the dtype cannot hold.
-int64_t write_as(FolderWriter& writer, const std::string& name, Backend& backend,
-                 const Tensor& full, DType dtype) {
+// In stretches: beside the gathered unit there is no copy of a tensor, whatever its size.
+void convert_in_stretches(
+    Backend& backend, const Tensor& full, DType dtype,
+    const std::function<void(const Tensor& exact, const Tensor& values)>& use) {
   constexpr int64_t kStretch = int64_t{1} << 20;  // elements
-  std::vector<std::byte> host;
-  int64_t infinite = 0;
   for (int64_t first = 0; first < full.numel(); first += kStretch) {
     const Tensor exact = full.slice(first, Shape{std::min(kStretch, full.numel() - first)});
-    const Tensor values = converted(backend, exact, dtype);
+    use(exact, converted(backend, exact, dtype));
+  }
+}
+
+// Returns how many values the dtype cannot hold.
+int64_t write_as(FolderWriter& writer, const std::string& name, Backend& backend,
+                 const Tensor& full, DType dtype) {
+  std::vector<std::byte> host;
+  int64_t infinite = 0;
+  convert_in_stretches(backend, full, dtype, [&](const Tensor& exact, const Tensor& values) {
     host.resize(values.bytes());
     values.read(host.data());
     writer.write(name, host);
-    if (size_of(dtype) >= size_of(full.dtype())) continue;
+    if (size_of(dtype) >= size_of(full.dtype())) return;
     infinite += count_overflows(exact.to_doubles(), values.to_doubles());
-  }
+  });
   return infinite;
 }
 
@@ -141,6 +148,15 @@ std::vector<std::string> save_model(Session& session, const fs::path& folder,
     writer->finish();
   });
   return warnings;
+}
+
+void walk_saved(Session& session, DType dtype) {
+  const auto convert = [&](const Parameter&, const Tensor& full) {
+    if (session.world().rank() != 0) return;
+    convert_in_stretches(session.backend(), full, dtype, [](const Tensor&, const Tensor&) {});
+  };
+  visit_parameters(session.sharded(), convert,
+                   [&](const Parameter& p) { return is_saved(session, p); });
 }
 
 std::vector<WeightsFile> split_into_files(const std::vector<SafetensorsSpec>& tensors,

@@ -33,6 +33,9 @@ struct FolderOptions {
 std::vector<std::string> save_model(Session& session, const std::filesystem::path& folder,
                                     const FolderOptions& options);
 
+// What save_model asks of the backend, without the files: for predictions.
+void walk_saved(Session& session, DType dtype);
+
 // ---- parts ----
 
 // A file and what it holds.

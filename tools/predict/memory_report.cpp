@@ -4,9 +4,6 @@
 #include <fstream>
 
 #include <fmt/format.h>
-
-#include "tools/predict/memory_formula.h"
-
 namespace fsdp::tools {
 
 ProcessMemory process_memory() {
@@ -21,29 +18,66 @@ ProcessMemory process_memory() {
   return memory;
 }
 
+namespace {
+
+std::string mebibytes(size_t bytes) {
+  return fmt::format("{:.2f}", static_cast<double>(bytes) / (1 << 20));
+}
+
+}  // namespace
+
 std::string format_memory_table(const MemoryReport& report) {
-  const auto mib = [](size_t bytes) {
-    return fmt::format("{:.2f}", static_cast<double>(bytes) / (1 << 20));
-  };
   std::string out =
-      fmt::format("{:<28} {:>11} {:>11}\n", "peak memory per rank (MiB)", "formula", "ledger");
+      fmt::format("{:<28} {:>11} {:>11}\n", "peak memory per rank (MiB)", "predicted", "ledger");
+  const std::string most = report.at_most ? "<= " : "";
   for (size_t i = 0; i < kMemoryCategories; ++i) {
     const auto category = static_cast<MemoryCategory>(i);
-    if (report.predicted[i] == 0 && report.ledger.peak[i] == 0) continue;
-    out += fmt::format("  {:<26} {:>11} {:>11}\n", name_of(category),
-                       has_formula(category)
-                           ? (report.upper_bound[i] ? "<= " : "") + mib(report.predicted[i])
-                           : "-",
-                       mib(report.ledger.peak[i]));
+    if (report.predicted.peak[i] == 0 && report.ledger.peak[i] == 0) continue;
+    const bool staging = category == MemoryCategory::kTransportStaging;
+    const bool activation = category == MemoryCategory::kActivation;
+    out +=
+        fmt::format("  {:<26} {:>11} {:>11}\n", name_of(category),
+                    staging ? "-" : (activation ? most : "") + mebibytes(report.predicted.peak[i]),
+                    mebibytes(report.ledger.peak[i]));
   }
-  out += fmt::format("  {:<26} {:>11} {:>11}\n", "all at once", "", mib(report.ledger.total_peak));
+  out += fmt::format("  {:<26} {:>11} {:>11}\n", "all at once",
+                     most + mebibytes(report.predicted.predictable_peak),
+                     mebibytes(report.ledger.predictable_peak));
   const std::string ranks =
       report.process_ranks == 1 ? "" : fmt::format(" ({} ranks)", report.process_ranks);
   const std::string trace =
-      report.trace == 0 ? "" : fmt::format(", at least {} of them the trace", mib(report.trace));
+      report.trace == 0 ? ""
+                        : fmt::format(", at least {} of them the trace", mebibytes(report.trace));
   return out + fmt::format("  {:<26} {:>11} {:>11}   growth of RSS {} MiB{}\n",
-                           "this process" + ranks, "", mib(report.process_ledger),
-                           mib(report.resident_growth), trace);
+                           "this process" + ranks, "", mebibytes(report.process_ledger),
+                           mebibytes(report.resident_growth), trace);
+}
+
+std::string format_predicted_memory(const MetaRun& run) {
+  const MemoryUsage all = run.usage();
+  const PeakMoment& moment = run.moment();
+  std::string out = fmt::format("{:<26}{:>12}", "memory per rank (MiB)", "peak");
+  for (const PhaseMemory& phase : run.phases()) out += fmt::format("{:>12}", phase.name);
+  out += fmt::format("{:>15}\n", "at the most");
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    if (all.peak[i] == 0) continue;
+    out += fmt::format("  {:<24}{:>12}", name_of(static_cast<MemoryCategory>(i)),
+                       mebibytes(all.peak[i]));
+    for (const PhaseMemory& phase : run.phases()) {
+      out += fmt::format("{:>12}", mebibytes(phase.usage.peak[i]));
+    }
+    out += fmt::format("{:>15}\n", mebibytes(moment.memory[i]));
+  }
+  out += fmt::format("  {:<24}{:>12}", "all at once", mebibytes(all.total_peak));
+  for (const PhaseMemory& phase : run.phases()) {
+    out += fmt::format("{:>12}", mebibytes(phase.usage.total_peak));
+  }
+  out += fmt::format("{:>15}\n", mebibytes(all.total_peak));
+  out += fmt::format("  the most: in {}{}\n", moment.phase,
+                     moment.unit.empty() ? "" : " of " + moment.unit);
+  return out +
+         "  without the transport's staging: none between threads and with NCCL, else a few "
+         "hundred KiB a group\n";
 }
 
 }  // namespace fsdp::tools

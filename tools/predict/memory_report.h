@@ -1,11 +1,12 @@
-// The table that compares three views of a run's memory: what the formula predicts, what the ledger
-// counted, and by how much the process grew (RSS).
+// Memory as tables: what a run will take, phase by phase, and what a run took beside it: what was
+// predicted, what the ledger counted, and by how much the process grew (RSS).
 #pragma once
 
 #include <array>
 #include <string>
 
 #include "core/memory_ledger.h"
+#include "tools/predict/meta_run.h"
 
 namespace fsdp::tools {
 
@@ -16,14 +17,18 @@ struct ProcessMemory {
 ProcessMemory process_memory();  // of this process; zeros where /proc does not say
 
 struct MemoryReport {
-  std::array<size_t, kMemoryCategories> predicted{};
-  std::array<bool, kMemoryCategories> upper_bound{};  // of the predicted ones
-  MemoryUsage ledger;                                 // of this rank
-  size_t process_ledger = 0;                          // sum of the ranks of this process
+  MemoryUsage predicted;
+  // By what depends on the tokens: fairseq's padding takes a bias of the keys.
+  bool at_most = false;
+  MemoryUsage ledger;         // of this rank
+  size_t process_ledger = 0;  // sum of the ranks of this process
   int process_ranks = 1;
   size_t resident_growth = 0;  // of this process since before the session was made
   size_t trace = 0;            // of it, what the timelines of the ranks take; 0: none recorded
 };
 std::string format_memory_table(const MemoryReport& report);  // several lines, MiB
+
+// Peaks by category and phase, and the moment at which most is held.
+std::string format_predicted_memory(const MetaRun& run);
 
 }  // namespace fsdp::tools

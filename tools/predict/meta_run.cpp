@@ -26,7 +26,8 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
 
 MetaRun::MetaRun(SessionOptions options, int ranks, int rank)
     : world_(comm::make_meta_world(ranks, rank)) {
-  options.backend = {.meta = true};
+  const meta::MetaOptions meta = {.predicts_workspace = !options.backend.cuda};
+  options.backend = {.meta = meta};
   const size_t mark = marks_.begin("loading");
   session_ = std::make_unique<Session>(*world_, options);
   marks_.end(mark);
@@ -41,11 +42,22 @@ MetaRun::MetaRun(SessionOptions options, int ranks, int rank)
 MetaRun::~MetaRun() = default;
 
 void MetaRun::note(const meta::MetaCall& call) {
-  if (call.name != "allocate") return;
+  if (call.name == "allocate") return note_peak(call.scope);
+  if (!recording_) return;
+  const std::string phase = marks_.innermost();
+  const bool again = phase == "backward" && session_->tape().recomputing();
+  calls_.push_back({.name = std::string(call.name),
+                    .unit = call.scope,
+                    .phase = again ? "recompute" : phase,
+                    .bytes = call.bytes,
+                    .computes = &call.stream == &session_->backend().compute_stream()});
+}
+
+void MetaRun::note_peak(const std::string& unit) {
   const MemoryUsage usage = session_->backend().ledger().usage();
   if (usage.total_current <= peak_) return;
   peak_ = usage.total_current;
-  moment_ = {.phase = marks_.innermost(), .unit = call.scope, .memory = usage.current};
+  moment_ = {.phase = marks_.innermost(), .unit = unit, .memory = usage.current};
 }
 
 void MetaRun::phase(const std::string& name, const std::function<void(Session&)>& work) {
@@ -58,9 +70,8 @@ void MetaRun::phase(const std::string& name, const std::function<void(Session&)>
   done_.push_back({.name = name, .usage = ledger.usage()});
 }
 
-void MetaRun::load(bool from_first_rank) {
+void MetaRun::load(const models::FillFunction& fill, bool from_first_rank) {
   phase("loading", [&](Session& session) {
-    const auto fill = models::from_scratch(0);
     from_first_rank ? session.initialise_from_first_rank(fill) : session.initialise(fill);
   });
 }
@@ -69,7 +80,12 @@ void MetaRun::steps(int64_t rows, int64_t length, int64_t count) {
   phase("steps", [&](Session& session) {
     const Batch batch =
         synthetic_batch(session.model().config(), rows, length, world_->rank(), world_->size());
-    for (int64_t i = 0; i < count; ++i) session.train_step(batch, 0, steps_++).read();
+    for (int64_t i = 0; i < count; ++i) {
+      recording_ = i + 1 == count;
+      if (recording_) calls_.clear();
+      session.train_step(batch, 0, steps_++).read();
+    }
+    recording_ = false;
   });
 }
 
@@ -87,7 +103,10 @@ MemoryUsage MetaRun::usage() const {
       out.peak[i] = std::max(out.peak[i], phase.usage.peak[i]);
     }
   }
-  out.total_peak = std::max(out.total_peak, peak_);
+  for (const PhaseMemory& phase : done_) {
+    out.predictable_peak = std::max(out.predictable_peak, phase.usage.predictable_peak);
+  }
+  out.total_peak = peak_;
   out.at_peak = moment_.memory;
   return out;
 }

@@ -24,6 +24,15 @@ struct PeakMoment {
   std::array<size_t, kMemoryCategories> memory{};
 };
 
+// A call of a training step, in the order of the host.
+struct StepCall {
+  std::string name;      // of a kernel or a collective
+  std::string unit;      // that the host was issuing for
+  std::string phase;     // "forward", "backward", "recompute" (a forward within it), "optimizer"
+  int64_t bytes = 0;     // of a collective
+  bool computes = true;  // on the compute stream
+};
+
 struct PhaseMemory {
   std::string name;   // "loading", "steps", "evaluation"
   MemoryUsage usage;  // peaks: of this phase
@@ -36,12 +45,13 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
 
 class MetaRun {
  public:
-  // `options.backend` is replaced. Loads nothing yet.
+  // Loads nothing yet. Of `options.backend` only counts whether it is a GPU's.
   MetaRun(SessionOptions options, int ranks, int rank = 0);
   ~MetaRun();
 
-  // Each is a phase; see fsdp train for their order. `rows`: of a global batch.
-  void load(bool from_first_rank = false);
+  // Each is a phase; see fsdp train for their order. `rows`: of a global batch. `fill` must look at
+  // no values.
+  void load(const models::FillFunction& fill, bool from_first_rank = false);
   void steps(int64_t rows, int64_t length, int64_t count = 2);
   void evaluate(int64_t rows, int64_t length);
   // Anything else that the run does with its session.
@@ -52,9 +62,11 @@ class MetaRun {
   const std::vector<PhaseMemory>& phases() const { return done_; }
   MemoryUsage usage() const;  // peaks: of all phases
   const PeakMoment& moment() const { return moment_; }
+  const std::vector<StepCall>& last_step() const { return calls_; }
 
  private:
   void note(const meta::MetaCall& call);
+  void note_peak(const std::string& unit);
 
   std::unique_ptr<comm::Communicator> world_;
   Trace trace_;  // empty: only its phases are of use
@@ -64,6 +76,8 @@ class MetaRun {
   PeakMoment moment_;
   std::vector<PhaseMemory> done_;
   uint32_t steps_ = 0;
+  bool recording_ = false;
+  std::vector<StepCall> calls_;
 };
 
 }  // namespace fsdp::tools

@@ -2,11 +2,7 @@
 #include "tools/predict/unit_table.h"
 
 #include <algorithm>
-#include <map>
 
-#include "core/flat_layout.h"
-#include "models/block.h"
-#include "models/causal_lm.h"
 #include "tools/predict/pytorch_shards.h"
 
 namespace fsdp::tools {
@@ -62,121 +58,20 @@ int64_t UnitRow::shard_numel() const {
   return sum;
 }
 
-namespace {
-
-bool is_table(const Module* module) { return module->class_name() == "Embedding"; }
-
-// A block is registered in the order of its family's files and used in that of models/block.cpp.
-void list_in_order_of_use(Module& module, bool parallel_residual, std::vector<Module*>& out) {
-  out.push_back(&module);
-  const auto place = [&](const Module* child) {
-    const std::string part = child->name().substr(child->name().rfind('.') + 1);
-    if (part == "attention") return 2;
-    if (part == "mlp_norm") return parallel_residual ? 1 : 3;
-    return part == "mlp" ? 4 : 0;
-  };
-  std::vector<Module*> children = module.children();
-  std::stable_sort(children.begin(), children.end(),
-                   [&](const Module* a, const Module* b) { return place(a) < place(b); });
-  for (Module* child : children) list_in_order_of_use(*child, parallel_residual, out);
-}
-
-std::vector<Module*> modules_in_order_of_use(Module& root) {
-  const auto* model = dynamic_cast<const models::CausalLM*>(&root);
-  std::vector<Module*> out;
-  list_in_order_of_use(root, model && model->config().parallel_residual, out);
-  return out;
-}
-
-// Where modules come in the order of use, and what follows for their gradients.
-class UseOrder {
- public:
-  explicit UseOrder(Module& root) : modules_(modules_in_order_of_use(root)) {
-    for (size_t i = 0; i < modules_.size(); ++i) places_[modules_[i]] = i;
-    trained_before_.push_back(0);
-    for (const Module* m : modules_) {
-      const auto& own = m->own_parameters();
-      trained_before_.push_back(
-          trained_before_.back() +
-          std::count_if(own.begin(), own.end(), [](const Parameter* p) { return p->trainable(); }));
-    }
-    for (Module* m : modules_) {
-      const auto* block = dynamic_cast<const models::Block*>(m);
-      const bool again = block && block->recompute_mode() == RecomputeMode::kFull;
-      if (!again || !output_has_gradient(*m)) continue;
-      for (const Module* inside : m->modules()) recomputed_[inside] = place(m);
-    }
-  }
-
-  void describe(Module& module, UnitRow& row) const {
-    const std::vector<Module*> inside = module.modules();
-    row.place = place(&module);
-    row.is_table = is_table(&module);
-    // Tables take tokens.
-    row.input_has_gradient = trained_before_[places_.at(&module)] > 0 &&
-                             std::none_of(inside.begin(), inside.end(), is_table);
-    row.backward_comes = output_has_gradient(module);
-    const auto block = recomputed_.find(&module);
-    if (block != recomputed_.end()) row.recomputed_block = block->second;
-  }
-
- private:
-  int64_t place(const Module* module) const { return static_cast<int64_t>(places_.at(module)); }
-  // Something in it or before it is trained.
-  bool output_has_gradient(Module& module) const {
-    return trained_before_[places_.at(&module) + module.modules().size()] > 0;
-  }
-
-  std::vector<Module*> modules_;  // parents first
-  std::map<const Module*, size_t> places_;
-  std::vector<int64_t> trained_before_;          // parameters, by place
-  std::map<const Module*, int64_t> recomputed_;  // see UnitRow
-};
-
-}  // namespace
-
-std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
-                               const comm::FsdpOptions& options, comm::GroupSizes groups) {
+std::vector<UnitRow> unit_rows(const comm::FullySharded& sharded) {
   std::vector<UnitRow> rows;
-  const UseOrder order(root);
-  const std::vector<comm::PlannedUnit> units = comm::plan_units(root, wrap);
-  const std::vector<comm::UnitPolicy> policies = comm::unit_policies(options, units, groups);
-  for (size_t i = 0; i < units.size(); ++i) {
-    const comm::PlannedUnit& unit = units[i];
-    UnitRow row = {.name = unit.name, .depth = unit.depth, .policy = policies[i]};
-    for (const Parameter* p : unit.parameters) {
-      row.shapes.push_back(p->shape());
-      if (p->trainable()) row.trained.push_back(p);
-    }
-    order.describe(*unit.module, row);
-    for (const bool trainable : {true, false}) {
-      std::vector<Parameter*> segment;
-      for (Parameter* p : unit.parameters) {
-        if (p->trainable() == trainable) segment.push_back(p);
-      }
-      if (segment.empty()) continue;
-      const FlatLayout layout(segment, groups.shards, row.policy.alignment);
+  for (const auto& unit : sharded.units()) {
+    UnitRow row = {.name = unit->name, .depth = unit->depth, .policy = unit->policy};
+    for (const comm::ParameterSegment& segment : unit->parameters.segments()) {
+      const FlatLayout& layout = segment.layout;
+      for (const FlatParameter& p : layout.parameters()) row.shapes.push_back(p.parameter->shape());
       row.parameters += layout.parameter_numel();
-      if (trainable && options.fixed_order) row.norm_blocks = layout.blocks();
-      row.segments.push_back(
-          {layout.shard_numel(), static_cast<int64_t>(segment.size()), trainable});
+      row.segments.push_back({layout.shard_numel(),
+                              static_cast<int64_t>(layout.parameters().size()), segment.trainable});
     }
     rows.push_back(std::move(row));
   }
   return rows;
-}
-
-MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
-                       int shards, const models::ModelConfig& model,
-                       const optim::OptimizerOptions& optimizer, int64_t positions) {
-  MemoryPlan plan = {.shards = shards, .options = options, .optimizer = optimizer};
-  for (const UnitRow& unit : units) {
-    if (unit.segments.empty()) continue;
-    plan.units.push_back({unit.segments, unit.depth, unit.policy});
-    plan.norm_blocks += unit.norm_blocks;
-    add_wide_gradients(unit.trained, unit.policy, model, positions, plan.wide);
-  }
-  return plan;
 }
 
 // ---------------------------------------------------------------------------- Tables

@@ -1,43 +1,35 @@
-// What sharding will make, from the shapes alone: which units there are, and how many bytes each
-// takes sharded and unsharded. No values are allocated and no ranks are needed, so any number of
-// ranks can be asked about. Not here: when they are gathered and reduced (unit_timeline.h), memory
-// as formulas (memory_formula.h).
+// The units of a sharded model as a table: their parameters and padding, and what a rank holds of
+// each. Not here: when they are gathered and reduced (unit_timeline.h), what a run takes besides
+// (meta_run.h).
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "comm/fsdp/options.h"
-#include "tools/predict/memory_formula.h"
+#include "comm/fsdp/fully_sharded.h"
 
 namespace fsdp::tools {
 
+// Parameters of a unit that are all trainable or all frozen.
+struct SegmentExtent {
+  int64_t shard_numel = 0;
+  int64_t parameters = 0;
+  bool trainable = true;
+  bool operator==(const SegmentExtent&) const = default;
+};
+
 struct UnitRow {
   std::string name;
-  std::vector<Shape> shapes = {};  // of its parameters
-  std::vector<const Parameter*> trained = {};
-  int64_t parameters = 0;               // elements, without padding
-  int depth = 0;                        // how many units are around it
-  std::vector<SegmentExtent> segments;  // trainable, frozen: as they are flattened and sharded
-  int64_t norm_blocks = 0;              // of the trainable ones, with fixed_order
-  int64_t place = 0;                    // in the order of use
-  bool is_table = false;                // of an embedding
-  bool backward_comes = true;           // something in it or before it is trained
-  bool input_has_gradient = true;       // something before it is
-  // The place of the block that it is or lies in, if backward runs that one's forward again.
-  std::optional<int64_t> recomputed_block = std::nullopt;
+  std::vector<Shape> shapes = {};  // of its parameters, trainable ones first
+  int64_t parameters = 0;          // elements, without padding
+  int depth = 0;                   // how many units are around it
+  std::vector<SegmentExtent> segments = {};
   comm::UnitPolicy policy = {};
   int64_t shard_numel() const;
 };
 
 // Root first.
-std::vector<UnitRow> unit_rows(Module& root, const comm::WrapPolicy& wrap,
-                               const comm::FsdpOptions& options, comm::GroupSizes groups);
-// `positions`: of a forward of a rank, rows x length.
-MemoryPlan memory_plan(const std::vector<UnitRow>& units, const comm::FsdpOptions& options,
-                       int shards, const models::ModelConfig& model,
-                       const optim::OptimizerOptions& optimizer, int64_t positions);
+std::vector<UnitRow> unit_rows(const comm::FullySharded& sharded);
 
 // Of a number of elements; and of a number of bytes, as text.
 int64_t bytes_of(int64_t numel, DType dtype);

@@ -1,12 +1,11 @@
-// In which order one step gathers, computes with and reduces its units, from the plan alone: the
-// rules of comm/fsdp/fully_sharded.h over again, for a model whose modules run in the order of
-// unit_table.h, also again in backward (recompute). A test compares it with what real steps do. Not
-// here: times and streams (a trace).
+// The order in which one training step gathers, computes with and reduces its units, as rows: from
+// the calls that a run without bytes issued (meta_run.h). Not here: times.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "tools/predict/meta_run.h"
 #include "tools/predict/unit_table.h"
 
 namespace fsdp::tools {
@@ -19,18 +18,17 @@ struct PlannedCall {
 
 // What the host issues between one computation and the next.
 struct StepRow {
-  std::vector<PlannedCall> gathers;
-  std::string compute;  // "forward blocks.2"; "" when compute waits for the gathers
-  size_t unit = 0;      // of compute
-  std::vector<PlannedCall> reduces;
+  std::vector<PlannedCall> gathers = {};
+  std::string pass;  // "forward", "backward", "recompute"; "" where compute waits for the gathers,
+                     // and of what comes after the last computation
+  size_t unit = 0;   // that computes
+  std::string compute = {};  // "forward blocks.2"
+  std::vector<PlannedCall> reduces = {};
 };
-// Whether the timeline's rules hold: token and position table are not units of their own, which
-// would be used within each other.
-bool has_timeline(const std::vector<UnitRow>& units);
-// All micro-steps of a step, one after the other.
-std::vector<std::vector<StepRow>> step_timeline(const std::vector<UnitRow>& units,
-                                                const comm::FsdpOptions& options,
-                                                comm::GroupSizes groups);
+// All micro-steps of a step, one after the other. `units`: root first. Collectives on the compute
+// stream (norms, flags, losses) are left out.
+std::vector<std::vector<StepRow>> step_timeline(const std::vector<StepCall>& calls,
+                                                const std::vector<UnitRow>& units);
 
 // Texts of several lines: the calls and bytes of each collective in a step; and the rows of a
 // micro-step, of many units the first and the last ones.

@@ -52,7 +52,7 @@ Run read_run(const std::filesystem::path& folder) {
   return run;
 }
 
-// The number at a path such as "/peak_memory_bytes/total"; none when it is absent or null.
+// The number at a path such as "/memory/ledger/total"; none when it is absent or null.
 std::optional<double> number_at(const Json& json, const std::string& path) {
   const Json* found = json.follow(path);
   if (!found || !found->is_number()) return std::nullopt;
@@ -162,8 +162,8 @@ std::string compare_runs(const std::filesystem::path& first, const std::filesyst
   table.row("each moment once", "/communication/exposed_s", ms_per_step, 3);
   table.row("compute", "/communication/compute_s", ms_per_step, 3);
   table.title("peak memory of rank 0 (MiB)");
-  table.rows_of_keys("/peak_memory_bytes/by_category", "", mib, 2);
-  table.row("all at once", "/peak_memory_bytes/total", mib, 2);
+  table.rows_of_keys("/memory/ledger/by_category", "", mib, 2);
+  table.row("all at once", "/memory/ledger/total", mib, 2);
   const bool traced = !a.metrics.value("communication", Json()).is_null() &&
                       !b.metrics.value("communication", Json()).is_null();
   return fmt::format(

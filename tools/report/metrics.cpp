@@ -58,16 +58,26 @@ void MetricsLog::evaluation(int64_t step, double validation_loss) {
   append(Json{{"step", step}, {"validation_loss", validation_loss}}.dump());
 }
 
+namespace {
+
+// Bytes. The total is of what can be predicted: without the transport's staging, for instance.
+// Nobody predicts that staging.
+Json peaks_json(const MemoryUsage& usage, bool predicted) {
+  Json by_category;
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    const auto category = static_cast<MemoryCategory>(i);
+    if (predicted && category == MemoryCategory::kTransportStaging) continue;
+    by_category[std::string(name_of(category))] = usage.peak[i];
+  }
+  return {{"total", usage.predictable_peak}, {"by_category", by_category}};
+}
+
+}  // namespace
+
 void write_summary(const std::filesystem::path& path, const RunSummary& s) {
   const auto optional = [](const std::optional<double>& value) {
     return value ? Json(*value) : Json();
   };
-  Json peak, at_peak;
-  for (size_t i = 0; i < kMemoryCategories; ++i) {
-    const std::string category(name_of(static_cast<MemoryCategory>(i)));
-    peak[category] = s.memory.peak[i];
-    at_peak[category] = s.memory.at_peak[i];
-  }
   const double rate = s.step_time_s > 0 ? static_cast<double>(s.true_tokens) / s.step_time_s : 0;
   write_json_file(path, {{"model", s.model},
                          {"parameters", s.parameters},
@@ -90,10 +100,9 @@ void write_summary(const std::filesystem::path& path, const RunSummary& s) {
                          {"train_loss", s.train_loss},
                          {"validation_loss", optional(s.validation_loss)},
                          {"bigram_entropy", optional(s.bigram_entropy)},
-                         {"peak_memory_bytes",
-                          {{"total", s.memory.total_peak},
-                           {"by_category", peak},
-                           {"by_category_at_total_peak", at_peak}}},
+                         {"memory",
+                          {{"predicted", peaks_json(s.predicted_memory, true)},
+                           {"ledger", peaks_json(s.memory, false)}}},
                          {"rss_growth_bytes", s.resident_growth_bytes},
                          {"collectives", collectives_json(s)},
                          {"communication", overlap_json(s.overlap)}});

@@ -62,7 +62,8 @@ struct RunSummary {
   std::optional<int64_t> best_step;  // of the checkpoints
   std::optional<double> validation_loss;
   std::optional<double> bigram_entropy;
-  MemoryUsage memory;                           // ledger of rank 0
+  MemoryUsage predicted_memory;                 // of rank 0, before the run
+  MemoryUsage memory;                           // ledger of rank 0, from loading to its end
   size_t resident_growth_bytes = 0;             // of the process of rank 0
   comm::CallTotals collectives;                 // of rank 0, evaluations included
   std::optional<CommunicationOverlap> overlap;  // of rank 0, when a timeline was recorded

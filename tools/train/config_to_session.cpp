@@ -424,10 +424,4 @@ std::string describe_trained(const std::vector<Parameter*>& parameters) {
                      100 * static_cast<double>(trained) / static_cast<double>(all));
 }
 
-int64_t positions_of_pass(const config::TrainConfig& config, int ranks) {
-  const int64_t parts = config.train.micro_steps * ranks;
-  const int64_t rows = (config.train.batch + parts - 1) / parts;
-  return rows * config.data.sequence_length;
-}
-
 }  // namespace fsdp::tools

@@ -38,7 +38,4 @@ std::string describe(const models::ModelConfig& model);
 // "896 of 21,600 parameters are trained (4.1481 %)", or "" when all are.
 std::string describe_trained(const std::vector<Parameter*>& parameters);
 
-// The most positions that one forward of a rank has.
-int64_t positions_of_pass(const config::TrainConfig& config, int ranks);
-
 }  // namespace fsdp::tools

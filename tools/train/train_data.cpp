@@ -187,6 +187,10 @@ BatchSource TrainData::training(bool shifted_labels) const {
           }};
 }
 
+int64_t TrainData::validation_sequences() const {
+  return validation_loader_ ? validation_loader_->sequences() : 0;
+}
+
 BatchSource TrainData::validation(bool shifted_labels) const {
   if (!validation_loader_) return {};
   const int64_t all = validation_loader_->steps_per_epoch();

@@ -24,6 +24,7 @@ class TrainData {
   const std::string& tokenizer_name() const { return tokenizer_name_; }  // for make_tokenizer
   std::string check_vocabulary(int64_t model_vocabulary) const;          // as below
   int64_t sequences() const { return train_loader_->sequences(); }       // of the training data
+  int64_t validation_sequences() const;                                  // 0: there is none
   int64_t steps_per_epoch() const { return train_loader_->steps_per_epoch(); }
   // Of the training tokens and the tokenizer: equal for the same ones, wherever they lie.
   std::map<std::string, std::string> hashes() const;

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/temp_folder.h"
+#include "tests/support/tiny_models.h"
 
 namespace fsdp::tools {
 namespace {
@@ -19,18 +20,23 @@ TEST_CASE("memory report: the process grows by what it touches") {
   CHECK(touched.back() == 1);
 }
 
-TEST_CASE("memory report: rows with a formula and without") {
+TEST_CASE("memory report: predicted beside counted, category by category") {
   MemoryReport report;
-  report.predicted[static_cast<size_t>(MemoryCategory::kGradient)] = 3 << 20;
-  report.ledger.peak[static_cast<size_t>(MemoryCategory::kGradient)] = 3 << 20;
-  report.ledger.peak[static_cast<size_t>(MemoryCategory::kActivation)] = 5 << 20;
-  report.ledger.total_peak = 8 << 20;
+  const auto index = [](MemoryCategory category) { return static_cast<size_t>(category); };
+  report.predicted.peak[index(MemoryCategory::kGradient)] = 3 << 20;
+  report.ledger.peak[index(MemoryCategory::kGradient)] = 3 << 20;
+  report.predicted.peak[index(MemoryCategory::kActivation)] = 5 << 20;
+  report.ledger.peak[index(MemoryCategory::kActivation)] = 5 << 20;
+  report.ledger.peak[index(MemoryCategory::kTransportStaging)] = 1 << 20;
+  report.predicted.predictable_peak = report.ledger.predictable_peak = 8 << 20;
   report.process_ledger = 16 << 20;
   report.process_ranks = 2;
   report.resident_growth = 17 << 20;
   const std::string table = format_memory_table(report);
   CHECK(test::contains(table, "gradient                          3.00        3.00\n"));
-  CHECK(test::contains(table, "activation                           -        5.00\n"));
+  CHECK(test::contains(table, "activation                        5.00        5.00\n"));
+  CHECK(test::contains(table, "transport staging                    -        1.00\n"));
+  CHECK(test::contains(table, "all at once                       8.00        8.00\n"));
   CHECK(test::contains(table,
                        "this process (2 ranks)                       16.00   growth of RSS 17.00"));
   CHECK(!test::contains(table, "workspace"));
@@ -38,9 +44,21 @@ TEST_CASE("memory report: rows with a formula and without") {
   report.trace = 5 << 20;
   CHECK(test::contains(format_memory_table(report),
                        "growth of RSS 17.00 MiB, at least 5.00 of them the trace\n"));
-  report.upper_bound[static_cast<size_t>(MemoryCategory::kGradient)] = true;
+  report.at_most = true;
   CHECK(test::contains(format_memory_table(report),
-                       "gradient                       <= 3.00        3.00\n"));
+                       "activation                     <= 5.00        5.00\n"));
+}
+
+TEST_CASE("memory report: what a run will take, by phase, and when it takes most") {
+  SessionOptions options = {.model = test::tiny_llama(3), .max_length = 7};
+  MetaRun run(options, 2);
+  run.load(models::from_scratch(0));
+  run.steps(4, 7);
+  const std::string table = format_predicted_memory(run);
+  CHECK(test::contains(table, "memory per rank (MiB)             peak     loading       steps"));
+  CHECK(test::contains(table, "  activation "));
+  CHECK(test::contains(table, "  workspace "));  // rotary tables
+  CHECK(test::contains(table, "  the most: in forward of root\n"));
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
-// The table: sizes by hand. That they are those of real units: unit_timeline_test.cpp.
+// The table: sizes by hand.
 #include "tools/predict/unit_table.h"
 
 #include <doctest/doctest.h>
 
 #include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"
+#include "tools/predict/meta_run.h"
 
 namespace fsdp::tools {
 namespace {
@@ -13,6 +14,13 @@ using comm::FsdpOptions;
 using comm::Strategy;
 
 constexpr comm::GroupSizes kTwo = {.shards = 2};
+
+std::vector<UnitRow> units_of(const models::ModelConfig& model, const FsdpOptions& options,
+                              int ranks) {
+  SessionOptions session = {.model = model, .max_length = 1};
+  session.fsdp = options;
+  return unit_rows(MetaRun(session, ranks).session().sharded());
+}
 
 TEST_CASE("unit table: a frozen shard is as wide as compute") {
   const FsdpOptions options = {.param_dtype = DType::kBF16};
@@ -27,11 +35,8 @@ TEST_CASE("unit table: a frozen shard is as wide as compute") {
 }
 
 TEST_CASE("unit table: sizes for many ranks, by hand") {
-  models::ModelConfig model = test::small_llama();
-  cpu::CpuBackend backend;
-  models::CausalLM module(model, backend, DType::kF32, 1);
-  const auto wrap = comm::wrap_classes({model.block_class});
-  const auto units = unit_rows(module, wrap, {}, {.shards = 512});
+  const models::ModelConfig model = test::small_llama();
+  const auto units = units_of(model, {}, 512);
   REQUIRE(units.size() == static_cast<size_t>(model.layers) + 1);
   int64_t parameters = 0;
   for (const UnitRow& unit : units) {
@@ -53,14 +58,11 @@ TEST_CASE("unit table: a group size that does not divide the ranks") {
 }
 
 TEST_CASE("unit table: units that differ have a line of their own that says how") {
-  models::ModelConfig model = test::small_llama();
-  cpu::CpuBackend backend;
-  models::CausalLM module(model, backend, DType::kBF16, 1);
   const FsdpOptions options = {
       .param_dtype = DType::kBF16,
       .units = {{.match = "blocks.0", .reshard_after_forward = false, .param_dtype = DType::kF32},
                 {.match = "blocks.1", .strategy = Strategy::kShardOptimizer}}};
-  const auto units = unit_rows(module, comm::wrap_classes({model.block_class}), options, kTwo);
+  const auto units = units_of(test::small_llama(), options, 2);
   const std::string table = format_units(units, options, kTwo);
   CHECK(!test::contains(table, ".."));
   CHECK(test::contains(table, "  parameters in f32, kept after forward\n"));

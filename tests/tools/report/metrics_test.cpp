@@ -42,7 +42,9 @@ TEST_CASE("metrics: the summary") {
   summary.world_size = 2;
   summary.true_tokens = 1000;
   summary.step_time_s = 4;
-  summary.memory.total_peak = 77;
+  summary.memory.predictable_peak = 77;
+  summary.memory.peak[static_cast<size_t>(MemoryCategory::kTransportStaging)] = 5;
+  summary.predicted_memory.predictable_peak = 78;
   summary.memory.peak[static_cast<size_t>(MemoryCategory::kGradient)] = 11;
   summary.collectives["all_gather"] = {.calls = 3, .bytes = 96};
   write_summary(folder / "metrics.json", summary);
@@ -50,8 +52,12 @@ TEST_CASE("metrics: the summary") {
   CHECK(json.at("tokens_per_s") == 250);
   CHECK(json.at("tokens_per_s_per_rank") == 125);
   CHECK(json.at("validation_loss").is_null());
-  CHECK(json.at("peak_memory_bytes").at("total") == 77);
-  CHECK(json.at("peak_memory_bytes").at("by_category").at("gradient") == 11);
+  const Json& memory = json.at("memory");
+  CHECK(memory.at("ledger").at("total") == 77);
+  CHECK(memory.at("ledger").at("by_category").at("gradient") == 11);
+  CHECK(memory.at("ledger").at("by_category").at("transport staging") == 5);
+  CHECK(memory.at("predicted").at("total") == 78);
+  CHECK(memory.at("predicted").at("by_category").size() == kMemoryCategories - 1);
   CHECK(json.at("collectives").at("all_gather").at("bytes") == 96);
   CHECK(json.at("communication").is_null());
   summary.overlap = CommunicationOverlap{

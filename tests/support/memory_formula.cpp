@@ -1,5 +1,5 @@
 // The formulas of the header, allocation by allocation.
-#include "tools/predict/memory_formula.h"
+#include "tests/support/memory_formula.h"
 
 #include <algorithm>
 #include <map>

@@ -37,7 +37,8 @@
 // by the order of the model's ops; the sum has both. Not here: what a second backward of a
 // micro-step sets aside where the average is made in place (one buffer above: as many bytes again),
 // since training has one backward in each; activations and workspace (the ledger measures them);
-// the table (memory_report.h).
+// how it
+// is printed.
 #pragma once
 
 #include <array>
@@ -48,16 +49,10 @@
 #include "core/memory_ledger.h"
 #include "models/config.h"
 #include "optim/optimizer.h"
+#include "tools/predict/unit_table.h"
 
 namespace fsdp::tools {
 
-// Parameters of a unit that are all trainable or all frozen.
-struct SegmentExtent {
-  int64_t shard_numel = 0;
-  int64_t parameters = 0;
-  bool trainable = true;
-  bool operator==(const SegmentExtent&) const = default;
-};
 struct UnitExtent {
   std::vector<SegmentExtent> segments;
   int depth = 0;  // 0: the root

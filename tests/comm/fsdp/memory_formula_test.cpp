@@ -1,5 +1,5 @@
 // The memory formula against the ledger of real steps, to the byte.
-#include "tools/predict/memory_formula.h"
+#include "tests/support/memory_formula.h"
 
 #include <doctest/doctest.h>
 

@@ -1,0 +1,76 @@
+// What a training run would take: its phases, and whether a machine has that much.
+#include "tools/commands/predicted_run.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/temp_folder.h"
+#include "tools/train/config_to_session.h"
+
+namespace fsdp::tools {
+namespace {
+
+constexpr size_t kWorkspace = static_cast<size_t>(MemoryCategory::kWorkspace);
+constexpr size_t kCache = static_cast<size_t>(MemoryCategory::kKeyValueCache);
+constexpr size_t kCommunication = static_cast<size_t>(MemoryCategory::kCommunication);
+
+config::TrainConfig config_of(const std::vector<std::string>& overrides) {
+  std::vector<std::string> all = {
+      "model.model_type=llama", "model.hidden_size=24",    "model.layers=2", "model.heads=2",
+      "data.train=[text.txt]",  "data.sequence_length=16", "train.batch=4",  "train.steps=3"};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  return config::read_config("", all);
+}
+
+std::unique_ptr<MetaRun> run_of(const std::vector<std::string>& overrides) {
+  const config::TrainConfig config = config_of(overrides);
+  const SessionOptions session = session_options(config, model_config(config, 257), 2, {});
+  return predicted_run(config, session, data_of(config), 2);
+}
+
+std::vector<std::string> names_of(const MetaRun& run) {
+  std::vector<std::string> out;
+  for (const PhaseMemory& phase : run.phases()) out.push_back(phase.name);
+  return out;
+}
+
+TEST_CASE("predicted run: the phases that the configuration asks for, in the order of a run") {
+  CHECK(names_of(*run_of({})) == std::vector<std::string>{"loading", "steps", "saving"});
+  const auto all = run_of({"data.validation=[text.txt]", "sample.tokens=40"});
+  CHECK(names_of(*all) ==
+        std::vector<std::string>{"loading", "steps", "evaluation", "saving", "sample"});
+  const auto peak = [&](size_t phase, size_t category) {
+    return all->phases()[phase].usage.peak[category];
+  };
+  // A unit is gathered to be saved: the root, two tables of 257 x 24 and a norm, to cache lines.
+  CHECK(peak(3, kCommunication) == rounded_bytes((2 * 257 * 24 + 24 + 2 * 64) / 128 * 128 * 4));
+  CHECK(peak(1, kCommunication) == 0);
+  // Keys and values of 16 positions in two layers.
+  CHECK(peak(4, kCache) == 2 * 2 * rounded_bytes(16 * 24 * 4));
+}
+
+TEST_CASE("predicted run: what is saved in another dtype is converted") {
+  const auto workspace = [](const std::vector<std::string>& overrides) {
+    return run_of(overrides)->phases()[2].usage.peak[kWorkspace];
+  };
+  CHECK(saved_dtype(config_of({"train.dtype=bf16"})) == DType::kF32);
+  CHECK(saved_dtype(config_of({"train.save_dtype=bf16"})) == DType::kBF16);
+  CHECK(workspace({"train.save_dtype=bf16"}) == workspace({}) + rounded_bytes(257 * 24 * 2));
+}
+
+TEST_CASE("predicted run: refused where the memory is not there") {
+  const auto run = run_of({});
+  const size_t needed = run->usage().total_peak;
+  check_fits(*run, {.bytes = needed, .source = "RAM"}, 1);
+  check_fits(*run, {.bytes = 2 * needed, .source = "RAM"}, 2);
+  CHECK(test::error_of([&] {
+          check_fits(*run, {.bytes = 2 * needed - 1, .source = "RAM"}, 2);
+        }).starts_with("this run needs 0.00 GiB per rank, most in "));
+  CHECK(test::contains(test::error_of([&] {
+                         check_fits(*run, {.bytes = 1, .source = "ulimit -v", .of_process = true},
+                                    3);
+                       }),
+                       "; 3 ranks share 0.00 GiB of this process (ulimit -v)"));
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,73 @@
+// The phases of fsdp train, in its order.
+#include "tools/commands/predicted_run.h"
+
+#include <algorithm>
+
+#include "tools/generate/generation.h"
+#include "tools/model_folders/load_model.h"
+#include "tools/train/config_to_session.h"
+
+namespace fsdp::tools {
+namespace {
+
+// Reading a file takes nothing of the device's.
+models::FillFunction fill_of(const config::TrainConfig& config) {
+  const auto scratch = models::from_scratch(0);
+  if (config.model.path.empty()) return scratch;
+  return [=, of_file = !config.lora.path.empty()](const Parameter& parameter, int64_t first,
+                                                  Tensor& values) {
+    if (models::is_lora(parameter) && !of_file) scratch(parameter, first, values);
+  };
+}
+
+std::string gibibytes(size_t bytes) {
+  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
+}
+
+}  // namespace
+
+PredictedData data_of(const config::TrainConfig& config) {
+  return {.rows = config.train.batch,
+          .validation_rows = config.data.validation.empty() ? 0 : config.train.batch};
+}
+
+DType saved_dtype(const config::TrainConfig& config) {
+  const config::TrainSection& c = config.train;
+  const DType master = accumulation_dtype(c.dtype);
+  const bool adapter = lora_config(config).has_value();  // its tensors are no part of that folder
+  const bool of_folder = !c.save_dtype && !config.model.path.empty() && !adapter;
+  return of_folder ? dtype_of_weights(config.model.path).value_or(master)
+                   : c.save_dtype.value_or(master);
+}
+
+void check_fits(const MetaRun& run, const AvailableMemory& memory, int ranks) {
+  const size_t each = run.usage().total_peak;
+  if (each <= memory.bytes / static_cast<size_t>(ranks)) return;
+  const PeakMoment& moment = run.moment();
+  fail("this run needs {} per rank, most in {}{}; {}{} of {} ({})", gibibytes(each), moment.phase,
+       moment.unit.empty() ? "" : " of " + moment.unit,
+       ranks == 1 ? "there are " : fmt::format("{} ranks share ", ranks), gibibytes(memory.bytes),
+       memory.of_process ? "this process" : "this machine", memory.source);
+}
+
+std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
+                                       const SessionOptions& session, const PredictedData& data,
+                                       int ranks, int rank) {
+  auto run = std::make_unique<MetaRun>(session, ranks, rank);
+  const int64_t length = config.data.sequence_length;
+  run->load(fill_of(config), config.fsdp.sync_module_states);
+  run->steps(data.rows, length, std::min<int64_t>(config.train.steps, 2));  // [Note: two steps]
+  if (data.validation_rows > 0) run->evaluate(data.validation_rows, length);
+  if (config.train.save) {
+    run->phase("saving", [&](Session& s) { walk_saved(s, saved_dtype(config)); });
+  }
+  if (config.sample.tokens > 0) {
+    run->phase("sample", [&](Session& s) {
+      generate_tokens(s, {.tokens = config.sample.tokens},
+                      {std::vector<int32_t>(static_cast<size_t>(data.prompt_tokens), 0)});
+    });
+  }
+  return run;
+}
+
+}  // namespace fsdp::tools

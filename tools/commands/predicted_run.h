@@ -1,0 +1,33 @@
+// What a rank of `fsdp train` would take, phase by phase, without bytes: loading, steps,
+// evaluation, saving and the sample, as the configuration says. explain prints it; train prints it
+// beside what it took. Not here: how it runs without bytes (tools/predict/meta_run.h).
+#pragma once
+
+#include "tools/config/config.h"
+#include "tools/launch/available_memory.h"
+#include "tools/model_folders/save_model.h"
+#include "tools/predict/meta_run.h"
+
+namespace fsdp::tools {
+
+// What only the data and the tokenizer say.
+struct PredictedData {
+  int64_t rows = 0;             // of a batch
+  int64_t validation_rows = 0;  // of a batch; 0: no evaluation
+  int64_t prompt_tokens = 1;    // of the sample
+};
+// Where there is no data yet: full batches.
+PredictedData data_of(const config::TrainConfig& config);
+
+std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
+                                       const SessionOptions& session, const PredictedData& data,
+                                       int ranks, int rank = 0);
+
+// Error when `ranks` ranks that share this memory need more of it than there is. What a process
+// takes besides (its code, the threads' stacks) is not counted: what passes may still not fit.
+void check_fits(const MetaRun& run, const AvailableMemory& memory, int ranks);
+
+// Of the folder that a run saves: as the configuration says, or as model.path has it.
+DType saved_dtype(const config::TrainConfig& config);
+
+}  // namespace fsdp::tools
