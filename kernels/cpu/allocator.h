@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,12 +17,19 @@ class Stream;
 
 namespace fsdp::cpu {
 
-// One address-ordered heap: a reserved range of addresses of which the lower part is in use. Best
-// fit, lowest address first, splits and coalesces, so that a step that repeats gets the addresses
-// of the last one, and the touched memory stays close to the peak of what is in use.
+// One address-ordered heap: a range of addresses of which the lower part is in use. Best fit,
+// lowest address first, splits and coalesces, so that a step that repeats gets the addresses of the
+// last one, and the touched memory stays close to the peak of what is in use.
+//
+// [Note: addresses of a heap] The whole range is reserved at once: nobody else is put there, and
+// only the part in use gets memory. Where the addresses of the process are limited (ulimit -v), a
+// reservation counts against the limit like memory in use. There the range begins in a part of the
+// address space where the kernel puts nothing by itself, and grows by what is asked for.
 class Heap {
  public:
-  explicit Heap(size_t reserved_bytes);
+  enum class Addresses : uint8_t { kReserved, kGrown };
+  // At most `limit_bytes`.
+  explicit Heap(size_t limit_bytes, Addresses addresses = Addresses::kReserved);
   ~Heap();
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
@@ -33,12 +41,15 @@ class Heap {
  private:
   void add_free(size_t offset, size_t bytes);
   void remove_free(std::map<size_t, size_t>::iterator block);
+  void reserve();
   bool commit(size_t end);  // makes [0, end) usable
+  bool grow(size_t end);
 
+  Addresses addresses_;
   void* mapped_ = nullptr;  // as the kernel returned it; base_ is aligned to a huge page
   size_t mapped_bytes_ = 0;
-  std::byte* base_ = nullptr;
-  size_t reserved_ = 0;                               // from base_
+  std::byte* base_ = nullptr;                         // null: no memory, or none yet
+  size_t limit_;                                      // of bytes from base_ on
   size_t usable_end_ = 0;                             // [0, usable_end_) may be touched
   size_t high_water_ = 0;                             // end of the highest block ever handed out
   std::map<size_t, size_t> free_;                     // offset -> bytes; no two are neighbours
@@ -57,6 +68,7 @@ class StreamAllocator {
 
  private:
   const size_t limit_;
+  const Heap::Addresses addresses_;
   mutable std::mutex mutex_;
   std::map<const Stream*, std::unique_ptr<Heap>> heaps_;
 };

@@ -3,8 +3,10 @@
 #include "kernels/cpu/cpu_backend.h"
 
 #include <cstring>
+#include <fstream>
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "kernels/cpu/allocator.h"
 #include "kernels/cpu/copy.h"
@@ -33,11 +35,20 @@ void parallel_copy(ThreadTeam& team, void* destination, const void* source, size
   });
 }
 
+// Bytes, of the whole process: threads' stacks and the heap of malloc count too.
+size_t used_addresses() {
+  std::ifstream file("/proc/self/statm");
+  size_t pages = 0;
+  file >> pages;
+  return pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+}
+
 std::string memory_limits(size_t machine) {
   rlimit address_space = {};
   std::string out = fmt::format("this machine has {} MiB", machine >> 20);
   if (::getrlimit(RLIMIT_AS, &address_space) == 0 && address_space.rlim_cur != RLIM_INFINITY) {
-    out += fmt::format(", this process may use {} MiB: ulimit -v", address_space.rlim_cur >> 20);
+    out += fmt::format(", this process may use {} MiB of addresses and uses {}: ulimit -v",
+                       address_space.rlim_cur >> 20, used_addresses() >> 20);
   }
   return out;
 }

@@ -8,9 +8,11 @@
 #include <random>
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "tests/support/temp_folder.h"
 
 namespace fsdp::cpu {
 namespace {
@@ -45,6 +47,54 @@ TEST_CASE("a heap splits, joins and fits best") {
   CHECK(heap.allocate(3 * kUnit) == d);  // grows at the top, from the free block there
   CHECK(heap.high_water() == 17 * kUnit);
 }
+
+#ifndef __SANITIZE_THREAD__  // takes addresses of its own choice
+TEST_CASE("a heap that grows takes the addresses that it uses, and no more") {
+  Heap first(size_t{1} << 40, Heap::Addresses::kGrown);  // more than any machine has
+  Heap second(size_t{1} << 40, Heap::Addresses::kGrown);
+  std::byte* a = first.allocate(3 * kUnit);
+  std::byte* b = second.allocate(5 * kUnit);
+  REQUIRE(a);
+  REQUIRE(b);
+  constexpr size_t kLarge = size_t{5} << 20;
+  std::byte* large = first.allocate(kLarge);
+  CHECK(large == a + 3 * kUnit);  // in one piece, although the second lies elsewhere
+  std::memset(a, 1, 3 * kUnit);
+  std::memset(large, 2, kLarge);
+  std::memset(b, 3, 5 * kUnit);
+  CHECK(a[3 * kUnit - 1] == std::byte{1});
+  CHECK(large[kLarge - 1] == std::byte{2});
+  first.release(large, kLarge);
+  CHECK(first.allocate(2 * kUnit) == large);
+  CHECK(first.high_water() == 3 * kUnit + kLarge);
+  CHECK(first.allocate(size_t{1} << 41) == nullptr);  // beyond its limit
+}
+
+TEST_CASE("a limit of the process's addresses below the machine's memory leaves room to work") {
+  rlimit before = {};
+  REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const size_t used = pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  rlimit limited = before;
+  limited.rlim_cur = used + (size_t{256} << 20);
+  REQUIRE(setrlimit(RLIMIT_AS, &limited) == 0);
+  {
+    CpuBackend backend;
+    void* data =
+        backend.allocate(backend.compute_stream(), size_t{64} << 20, MemoryCategory::kActivation);
+    CHECK(data != nullptr);
+    const std::string error = test::error_of([&] {
+      backend.allocate(backend.compute_stream(), size_t{512} << 20, MemoryCategory::kGradient);
+    });
+    CHECK(test::contains(error, "536870912 bytes of gradient on stream compute: out of memory"));
+    CHECK(test::contains(error, fmt::format("this process may use {} MiB of addresses and uses ",
+                                            limited.rlim_cur >> 20)));
+    backend.release(backend.compute_stream(), data, size_t{64} << 20, MemoryCategory::kActivation);
+  }
+  setrlimit(RLIMIT_AS, &before);
+}
+#endif
 
 TEST_CASE("blocks in use never overlap") {
   Heap heap(size_t{1} << 30);
