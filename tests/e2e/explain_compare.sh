@@ -23,18 +23,37 @@ train() {
     >"$directory.log" 2>&1 || { fail "train $*"; cat "$directory.log"; }
 }
 explain() { "$FSDP" explain --config config.yaml "$@" || fail "explain $* ended with $?"; }
-# row FILE NAME: the first number of the row of the category in a memory table
-row() { grep -m1 "^  $2 " "$1" | grep -o '[0-9.]*' | head -1; }
+# row FILE NAME N: the Nth number of the row of the category in a memory table
+row() { grep -m1 "^  $2 " "$1" | grep -oE '[0-9]+\.[0-9]+' | sed -n "$3p"; }
+more=(--set data.validation=text.txt --set sample.tokens=9 --set train.recompute.mode=full
+  --set train.save_dtype=bf16)
 train full --trace
 train ddp --set fsdp.strategy=no_shard
+train more "${more[@]}"
 explain --world 3 >full.txt
 explain --world 3 --set fsdp.strategy=no_shard >ddp.txt
-for run in full ddp; do
-  for category in 'parameter shard' 'unsharded parameter' gradient 'optimizer state'; do
-    said=$(row $run.txt "$category") was=$(row $run.log "$category")
-    [ "${said:-0.00}" = "${was:-0.00}" ] ||
-      fail "$run: explain says $said MiB of $category, the run $was"
+explain --world 3 "${more[@]}" >more.txt
+for run in full ddp more; do
+  for category in 'parameter shard' 'unsharded parameter' gradient 'optimizer state' activation \
+    'key-value cache' communication workspace 'all at once'; do
+    said=$(row $run.txt "$category" 1) predicted=$(row $run.log "$category" 1)
+    was=$(row $run.log "$category" 2)
+    [ "${said:-0.00}" = "${was:-0.00}" ] && [ "${predicted:-0.00}" = "${was:-0.00}" ] ||
+      fail "$run: explain says $said MiB of $category, the run predicts $predicted, and took $was"
   done
+  # In bytes, too: all but the transport's staging.
+  memory=$(tr -d '\n ' <$run/metrics.json | grep -o '"memory":{.*}}},')
+  said=$(grep -o '"predicted":{[^}]*}' <<<"$memory" | grep -oE '"[a-z-]+":[0-9]+')
+  was=$(grep -o '"ledger":{[^}]*}' <<<"$memory" | grep -oE '"[a-z-]+":[0-9]+' | grep -v staging)
+  [ -n "$said" ] && [ "$said" = "$was" ] || fail "$run: metrics.json predicts $said, counts $was"
+done
+grep -q 'loading  *steps  *evaluation  *saving  *sample' more.txt || fail "explain: phases"
+grep -qE 'the most: in (forward|backward)' full.txt || fail "explain: the moment of the peak"
+for case in 'llama2-70b 512' 'transformer_lm_gpt3_175 128'; do
+  read -r model world <<<"$case"
+  "$FSDP" explain --model "$model" --world "$world" --set train.batch="$world" \
+    --set train.dtype=bf16 --set data.sequence_length=2048 >large.txt || fail "explain $model"
+  grep -q "on $world ranks" large.txt || fail "explain --model $model"
 done
 # gathers of 5 steps: those of the units, none else (there is no evaluation)
 gathers=$(grep -m1 '^  all_gather ' full.txt | awk '{print $2}')
@@ -66,6 +85,15 @@ explain --set train.buffer_dtype=bf16 | grep -q '^note: train.buffer_dtype is bf
 explain | grep -q 'on 8 ranks' || fail "explain without --world"
 "$FSDP" explain --model pythia-1b --world 2 >pythia.txt || fail "explain --model pythia-1b"
 grep -q '^  all .* 1011781632 ' pythia.txt || fail "explain --model: not the published parameters"
+
+# ---- published formulas --------------------------------------------------------------------------
+"$FSDP" memory --formula zero >zero.txt || fail "memory --formula zero"
+grep -qE '^  stage3 .* 1\.8750 +1\.7462$' zero.txt || fail "memory says: $(cat zero.txt)"
+"$FSDP" memory --formula zero --number N=1 --number psi=1e9 --json | tr -d ' \n' |
+  grep -q '"formula":"zero","symbols":{"psi":1000000000.0,"K":12.0,"N":1.0},"bytes":{"baseline":16000000000.0' ||
+  fail "memory --json"
+"$FSDP" memory --formula nought 2>error.txt && fail "memory took a formula that there is not"
+grep -q '^fsdp: --formula nought: expected one of seed002, zero' error.txt || fail "memory: $(cat error.txt)"
 
 # ---- the trace and its table ---------------------------------------------------------------------
 grep -q '^collectives of rank 0 in training and validation' full.log &&
