@@ -2,6 +2,7 @@
 #include "kernels/cpu/stream.h"
 
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 #include <pthread.h>
@@ -37,7 +38,14 @@ CpuStream::CpuStream(CpuBackend& backend, std::string name, int threads)
       options_(backend.options()),
       team_(threads),
       matmul_cache_(std::make_unique<MatmulCache>()) {
-  if (!options_.synchronous) thread_ = std::thread([this] { work(); });
+  if (options_.synchronous) return;
+  try {
+    thread_ = std::thread([this] { work(); });
+  } catch (const std::system_error& error) {
+    fail("[cpu] stream {}: its thread cannot be started: {}; threads count towards the limits of "
+         "addresses (ulimit -v) and of processes (ulimit -u)",
+         this->name(), error.what());
+  }
 }
 
 CpuStream::~CpuStream() {

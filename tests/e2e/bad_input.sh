@@ -121,7 +121,7 @@ if [ -n "${MPIRUN:-}" ]; then
   # One rank alone runs out of memory while the other waits for it.
   check 'rank 1 .*out of memory.* 1953 MiB of addresses and uses [0-9]*: ulimit -v' $MPIRUN -n 2 bash -c \
     '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || ulimit -v 2000000; exec "$0" "$@"' \
-    "$FSDP" train --config config.yaml
+    "$FSDP" train --config config.yaml --set model.hidden_size=2048 --set model.layers=4
 fi
 
 [ "$failed" = 0 ] && echo "bad input: every mistake has its line"

@@ -61,6 +61,15 @@ for ranks in 1 2; do
     fail "RSS grew by more than the ledger, 5 % and 16 MiB: $(grep '^  this process' memory$ranks.log)"
 done
 
+# ---- a limit of addresses, far below the machine's memory: what needs no more runs, what does is refused ----
+limited() { bash -c 'ulimit -v 1000000; exec "$0" "$@"' "$FSDP" train --config config.yaml --local-ranks 2 "$@"; }
+limited --steps 2 --set runtime.run_dir=limited >limited.log 2>&1 || fail "ulimit -v: $(cat limited.log)"
+limited --set runtime.run_dir=refused --set model.hidden_size=2048 --set model.layers=4 >refused.log 2>&1 &&
+  fail "a run of gigabytes under ulimit -v 1000000"
+grep -qE '^fsdp: this run needs [0-9.]+ GiB per rank, most in [a-z]+.*; 2 ranks share 0\.95 GiB of this process \(ulimit -v\)$' \
+  refused.log || fail "what a run needs, and what there is: $(cat refused.log)"
+[ ! -e refused ] || fail "a refused run has left a directory"
+
 # ---- default name, and never into a directory that is there ---------------------------------------
 "$FSDP" train --config config.yaml --set runtime.run_dir=two >again.log 2>&1 &&
   fail "an existing run directory was used again"
