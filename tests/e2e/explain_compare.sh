@@ -86,6 +86,18 @@ explain | grep -q 'on 8 ranks' || fail "explain without --world"
 "$FSDP" explain --model pythia-1b --world 2 >pythia.txt || fail "explain --model pythia-1b"
 grep -q '^  all .* 1011781632 ' pythia.txt || fail "explain --model: not the published parameters"
 
+# ---- the guides: every row of the page -------------------------------------------------------------
+rows=0
+while IFS='|' read -r _ options said most _; do
+  options=${options//\`/} rows=$((rows + 1))
+  # shellcheck disable=SC2086  # several words
+  "$FSDP" explain $options >guide.txt || fail "explain $options"
+  was=$(row guide.txt 'all at once' 1)
+  [ "$was" = "${said// /}" ] || fail "guides.md: explain $options: $said, now $was"
+  grep -q "the most: in $(xargs <<<"$most")\$" guide.txt || fail "guides.md: explain $options: most in $most"
+done < <(grep '^| `--model' "$SOURCE/tools/predict/guides.md")
+[ "$rows" -ge 15 ] || fail "guides.md has $rows rows"
+
 # ---- published formulas --------------------------------------------------------------------------
 "$FSDP" memory --formula zero >zero.txt || fail "memory --formula zero"
 grep -qE '^  stage3 .* 1\.8750 +1\.7462$' zero.txt || fail "memory says: $(cat zero.txt)"
