@@ -41,8 +41,9 @@ TEST_CASE("predicted run: the phases that the configuration asks for, in the ord
   const auto peak = [&](size_t phase, size_t category) {
     return all->phases()[phase].usage.peak[category];
   };
-  // A unit is gathered to be saved: the root, two tables of 257 x 24 and a norm, to cache lines.
-  CHECK(peak(3, kCommunication) == rounded_bytes((2 * 257 * 24 + 24 + 2 * 64) / 128 * 128 * 4));
+  // A unit is gathered to be saved: the root, whose tables of 257 x 24 and norm, with gaps to cache
+  // lines of 64 elements, are 12,440 elements in two shards of 98 lines.
+  CHECK(peak(3, kCommunication) == 2 * 98 * 64 * 4);
   CHECK(peak(1, kCommunication) == 0);
   // Keys and values of 16 positions in two layers.
   CHECK(peak(4, kCache) == 2 * 2 * rounded_bytes(16 * 24 * 4));
