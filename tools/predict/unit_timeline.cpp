@@ -8,6 +8,8 @@
 namespace fsdp::tools {
 namespace {
 
+constexpr size_t kRoot = 0;
+
 bool is_collective(const StepCall& call) {
   return call.name == "all_gather" || call.name == "reduce_scatter" || call.name == "all_reduce";
 }
@@ -38,7 +40,7 @@ class Rows {
   }
 
   std::vector<StepRow> finish() {
-    if (!pending_.empty()) close(pending_.size(), "", 0);
+    if (!pending_.empty()) close(pending_.size(), "", kRoot);
     name_parts();
     return std::move(rows_);
   }
@@ -65,24 +67,31 @@ class Rows {
     rows_.push_back(std::move(row));
   }
 
-  // "forward blocks.0, before what is inside": where units inside come between.
+  // "forward blocks.0, before what is inside": where units inside come before or after it.
   void name_parts() {
-    std::map<std::pair<std::string, size_t>, std::vector<StepRow*>> parts;
-    for (StepRow& row : rows_) {
-      if (!row.pass.empty()) parts[{row.pass, row.unit}].push_back(&row);
-    }
-    for (const auto& [key, rows] : parts) {
-      const auto& [pass, unit] = key;
-      const char* const inside = unit == 0 ? "the blocks" : "what is inside";
-      for (size_t i = 0; i < rows.size(); ++i) {
-        rows[i]->compute = fmt::format("{} {}", pass, (*units_)[unit].name);
-        if (rows.size() == 1) continue;
-        const bool first = i == 0, last = i + 1 == rows.size();
-        const bool before = pass == "backward" ? last : first;
-        const char* const part = before ? "before" : first || last ? "after" : "between";
-        rows[i]->compute += fmt::format(", {} {}", part, inside);
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      StepRow& row = rows_[i];
+      if (row.pass.empty()) continue;
+      row.compute = fmt::format("{} {}", row.pass, (*units_)[row.unit].name);
+      const size_t end = end_of_inner(row.unit);
+      bool earlier = false, later = false;
+      for (size_t j = 0; j < rows_.size(); ++j) {
+        const bool inside = rows_[j].unit > row.unit && rows_[j].unit < end;
+        if (inside && rows_[j].pass == row.pass) (j < i ? earlier : later) = true;
       }
+      if (!earlier && !later) continue;
+      const bool before = row.pass == "backward" ? !later : !earlier;
+      const char* const part = earlier && later ? "between" : before ? "before" : "after";
+      row.compute +=
+          fmt::format(", {} {}", part, row.unit == kRoot ? "the blocks" : "what is inside");
     }
+  }
+
+  // Units inside a unit follow it.
+  size_t end_of_inner(size_t unit) const {
+    size_t end = unit + 1;
+    while (end < units_->size() && (*units_)[end].depth > (*units_)[unit].depth) ++end;
+    return end;
   }
 
   const std::vector<UnitRow>* units_;
