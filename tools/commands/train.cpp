@@ -450,7 +450,7 @@ MemoryReport TrainRun::memory_report() {
   return memory;
 }
 
-// Of training and validation; without the memory, which saving and the sample take too.
+// What training and validation came to; without the memory, which saving and the sample take too.
 RunSummary TrainRun::summarise(const TrainOutcome& outcome) {
   const StateHash hash = hash_state(*session_);
   if (!speaks()) return {};
