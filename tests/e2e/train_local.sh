@@ -57,8 +57,8 @@ for ranks in 1 2; do
   train memory$ranks --local-ranks $ranks --set model.hidden_size=384 --set model.layers=4 \
     --set train.steps=3 --set train.schedule.warmup=0
   grep '^  this process' memory$ranks.log | grep -o '[0-9]*\.[0-9]*' | tr '\n' ' ' |
-    awk '{ exit !($1 > 90 && $2 > 0.95 * $1 && $2 <= 1.05 * $1 + 16) }' ||
-    fail "RSS grew by more than the ledger, 5 % and 16 MiB: $(grep '^  this process' memory$ranks.log)"
+    awk '{ exit !($1 > 90 && $2 > 0.95 * $1 && $2 <= 1.05 * $1 + 24) }' ||
+    fail "RSS grew by more than the ledger, 5 % and 24 MiB: $(grep '^  this process' memory$ranks.log)"
 done
 
 # ---- a limit of addresses, far below the machine's memory: what needs no more runs, what does is refused ----
@@ -66,7 +66,7 @@ limited() { bash -c 'ulimit -v 1000000; exec "$0" "$@"' "$FSDP" train --config c
 limited --steps 2 --set runtime.run_dir=limited >limited.log 2>&1 || fail "ulimit -v: $(cat limited.log)"
 limited --set runtime.run_dir=refused --set model.hidden_size=2048 --set model.layers=4 >refused.log 2>&1 &&
   fail "a run of gigabytes under ulimit -v 1000000"
-grep -qE '^fsdp: this run needs [0-9.]+ GiB per rank, most in [a-z]+.*; 2 ranks share 0\.95 GiB of this process \(ulimit -v\)$' \
+grep -qE '^fsdp: (rank 0: )?this run needs [0-9.]+ GiB per rank, most in [a-z]+.*; 2 ranks share 0\.95 GiB of this process \(ulimit -v\)$' \
   refused.log || fail "what a run needs, and what there is: $(cat refused.log)"
 [ ! -e refused ] || fail "a refused run has left a directory"
 

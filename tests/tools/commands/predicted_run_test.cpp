@@ -13,15 +13,17 @@ constexpr size_t kWorkspace = static_cast<size_t>(MemoryCategory::kWorkspace);
 constexpr size_t kCache = static_cast<size_t>(MemoryCategory::kKeyValueCache);
 constexpr size_t kCommunication = static_cast<size_t>(MemoryCategory::kCommunication);
 
-config::TrainConfig config_of(const std::vector<std::string>& overrides) {
-  std::vector<std::string> all = {
-      "model.model_type=llama", "model.hidden_size=24",    "model.layers=2", "model.heads=2",
-      "data.train=[text.txt]",  "data.sequence_length=16", "train.batch=4",  "train.steps=3"};
+using Overrides = std::vector<config::Override>;
+
+config::TrainConfig config_of(const Overrides& overrides) {
+  Overrides all = {"model.model_type=llama", "model.hidden_size=24",  "model.layers=2",
+                   "model.heads=2",          "data.train=[text.txt]", "data.sequence_length=16",
+                   "train.batch=4",          "train.steps=3"};
   all.insert(all.end(), overrides.begin(), overrides.end());
   return config::read_config("", all);
 }
 
-std::unique_ptr<MetaRun> run_of(const std::vector<std::string>& overrides) {
+std::unique_ptr<MetaRun> run_of(const Overrides& overrides) {
   const config::TrainConfig config = config_of(overrides);
   const SessionOptions session = session_options(config, model_config(config, 257), 2, {});
   return predicted_run(config, session, data_of(config), 2);
@@ -50,7 +52,7 @@ TEST_CASE("predicted run: the phases that the configuration asks for, in the ord
 }
 
 TEST_CASE("predicted run: what is saved in another dtype is converted") {
-  const auto workspace = [](const std::vector<std::string>& overrides) {
+  const auto workspace = [](const Overrides& overrides) {
     return run_of(overrides)->phases()[2].usage.peak[kWorkspace];
   };
   CHECK(saved_dtype(config_of({"train.dtype=bf16"})) == DType::kF32);
