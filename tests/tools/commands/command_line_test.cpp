@@ -146,7 +146,7 @@ TEST_CASE("command line: an option whose value was forgotten") {
 
 TEST_CASE("command line: an unknown command is named, with the known ones") {
   CHECK(parse({"walk"}).message ==
-        "unknown command \"walk\"; expected train, generate, eval, verify, bench, explain, "
+        "unknown command \"walk\"; expected train, generate, eval, verify, bench, explain, memory, "
         "compare, trace, tokenize, merge, convert, inspect");
   CHECK(parse({"bench", "walk"}).message ==
         "unknown command \"bench walk\"; expected step, sharding, kernels, comm");
