@@ -3,7 +3,6 @@
 #include <cstdio>
 
 #include "comm/fsdp/options.h"
-#include "kernels/cpu/cpu_backend.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
 #include "tools/commands/predicted_run.h"

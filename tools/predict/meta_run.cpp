@@ -5,6 +5,8 @@
 
 #include "comm/meta_transport.h"
 #include "models/token_padding.h"
+#include "tools/data/row_range.h"
+#include "tools/launch/backend_choice.h"
 
 namespace fsdp::tools {
 
