@@ -38,4 +38,8 @@ std::string nearest_key(std::string_view key, const std::vector<std::string>& ca
   return best;
 }
 
+bool resembles(std::string_view given, std::string_view known) {
+  return 3 * edit_distance(given, known) <= static_cast<int>(std::max(given.size(), known.size()));
+}
+
 }  // namespace fsdp

@@ -40,7 +40,9 @@ void refuse_other_kinds(const ConfigKeys& keys, const Json& json) {
     }
     fail("{}: {}: {} is not supported by this build", keys.where(), key, json.at(key).dump());
   };
+  FSDP_CHECK(keys.has("peft_type"), "{}: peft_type: missing; expected \"LORA\"", keys.where());
   refuse_unless_one_of("peft_type", {"LORA"});
+  refuse_unless_one_of("task_type", {nullptr, "CAUSAL_LM"});  // the others have another head
   refuse_unless_one_of("bias", {"none"});
   // How training began. The others change the base's weights too.
   refuse_unless_one_of("init_lora_weights", {true, false, "gaussian", "orthogonal", "eva"});
@@ -108,6 +110,9 @@ LoraConfig parse_adapter_config(const std::string& text, const std::string& wher
                      .rank_stabilised = keys.get_or<bool>("use_rslora", false),
                      .base = keys.get_or<std::string>("base_model_name_or_path", "")};
   read_names(keys, json, "target_modules", lora.targets, lora.target_pattern);
+  // null means PEFT's own choice; nothing at all is an error there too.
+  FSDP_CHECK(!keys.has("target_modules") || !lora.targets.empty() || !lora.target_pattern.empty(),
+             "{}: target_modules: expected names of layers, got none", keys.where());
   if (lora.target_pattern == "all-linear") lora.targets = {std::move(lora.target_pattern)};
   if (!lora.targets.empty()) lora.target_pattern.clear();
   read_names(keys, json, "exclude_modules", lora.excluded, lora.excluded_pattern);

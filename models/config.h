@@ -127,6 +127,8 @@ ModelConfig preset(const std::string& name);
 // The preset's own name, where `name` is that or the hub's; "": neither.
 std::string preset_named(const std::string& name);
 std::vector<std::string> preset_names();
+// The nearest of these names, also of the hub's, where one is near; "": none.
+std::string near_preset(const std::string& name);
 
 // A config of this family with its conventions (norm, biases, ...), extents still 0.
 ModelConfig family_defaults(const std::string& family);

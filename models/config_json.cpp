@@ -1,4 +1,8 @@
 // Hugging Face config.json: the keys that every family has. Those of one family: models/families.
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 #include "core/io/file.h"
 #include "models/family.h"
 
@@ -22,17 +26,51 @@ void refuse_other_models(const ConfigKeys& keys) {
                      "pruned_heads", "a model without some of its heads");
 }
 
+// Another head than that which predicts tokens has its own outputs. Names of a class without a
+// head, or with this one, differ over the years.
+void refuse_other_heads(const ConfigKeys& keys, const ModelConfig& config) {
+  for (const std::string& name : keys.strings("architectures")) {
+    const bool predicts_tokens = name == config.model_class || name.ends_with("ForCausalLM") ||
+                                 name.ends_with("LMHeadModel") ||
+                                 (name.ends_with("Model") && !name.ends_with("DoubleHeadsModel"));
+    FSDP_CHECK(predicts_tokens,
+               "{}: architectures: expected {}, which predicts tokens, got {}: it has another head",
+               keys.where(), config.model_class, name);
+  }
+}
+
+// Weights of whole numbers would need a quantization_config, which is refused.
+void refuse_other_dtypes(const ConfigKeys& keys) {
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    const std::string name = keys.get_or<std::string>(key, "");
+    if (name.empty()) continue;
+    constexpr std::array<std::string_view, 5> kKnown = {"float32", "bfloat16", "float16", "float64",
+                                                        "auto"};
+    FSDP_CHECK(std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end(),
+               "{}: {}: expected {}, got {}", keys.where(), key, fmt::join(kKnown, ", "), name);
+  }
+}
+
+double read_initializer_range(const ConfigKeys& keys) {
+  const double range = keys.get_or<double>("initializer_range", 0.02);
+  FSDP_CHECK(range >= 0, "{}: initializer_range: expected at least 0, got {:g}", keys.where(),
+             range);
+  return range;
+}
+
 ModelConfig read_keys(const ConfigKeys& keys) {
   const std::string& path = keys.where();
   const std::string name = keys.get<std::string>("model_type");
   try {
     const Family& family = family_of(name);
     ModelConfig config = family_defaults(name);
-    config.initializer_range = keys.get_or<double>("initializer_range", 0.02);
+    config.initializer_range = read_initializer_range(keys);
     config.tied_head = keys.get_or<bool>("tie_word_embeddings", config.tied_head);
     config.bos_token = keys.token("bos_token_id", family.absent_bos);
     config.eos_token = keys.token("eos_token_id", family.absent_eos);
     refuse_other_models(keys);
+    refuse_other_heads(keys, config);
+    refuse_other_dtypes(keys);
     family.read(keys, config);
     validate(config);
     return config;
@@ -58,6 +96,16 @@ std::vector<std::string> unknown_config_keys(const std::string& path) {
     return is_ignored(ignored_config_keys(), key) || is_ignored(ignored_generation_keys(), key) ||
            is_ignored(family.ignored, key);
   });
+  return unknown;
+}
+
+std::vector<std::string> unknown_generation_keys(const std::string& path) {
+  const Json json = read_json_file(path);
+  const ConfigKeys keys(json, path);
+  keys.has("eos_token_id");
+  std::vector<std::string> unknown = keys.unasked();
+  std::erase_if(unknown,
+                [](const std::string& key) { return is_ignored(ignored_generation_keys(), key); });
   return unknown;
 }
 

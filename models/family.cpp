@@ -55,6 +55,9 @@ ModelConfig preset(const std::string& name) {
       return config;
     }
   }
+  if (const std::string near = near_preset(name); !near.empty()) {
+    fail("preset: unknown name '{}'; the nearest is {}", name, near);
+  }
   fail("preset: expected one of {}, got '{}'", fmt::join(preset_names(), ", "), name);
 }
 

@@ -47,6 +47,8 @@ Activation activation_named(const std::string& name) {
 }
 
 Activation read_activation(const ConfigKeys& keys, const char* key, const std::string& otherwise) {
+  FSDP_CHECK(keys.absent(key) || keys.has(key),
+             "{}: {}: expected the name of an activation, got null", keys.where(), key);
   const std::string name = keys.get_or<std::string>(key, otherwise);
   try {
     return activation_named(name);

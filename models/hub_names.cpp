@@ -3,6 +3,7 @@
 #include <array>
 #include <cctype>
 
+#include "core/nearest.h"
 #include "models/config.h"
 
 namespace fsdp::models {
@@ -88,7 +89,31 @@ bool is_same(std::string_view a, std::string_view b) {
   });
 }
 
+std::string lower_case(std::string_view name) {
+  std::string out(name);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
 }  // namespace
+
+std::string near_preset(const std::string& name) {
+  std::vector<std::string> known = preset_names();
+  const bool with_organisation = name.find('/') != std::string::npos;
+  for (const HubName& hub : kHubNames) {
+    const std::string model(hub.model);
+    known.push_back(with_organisation ? std::string(hub.organisation) + "/" + model : model);
+  }
+  const std::string given = lower_case(name);
+  const auto distance = [&](const std::string& other) {
+    return edit_distance(given, lower_case(other));
+  };
+  const auto nearest = std::min_element(
+      known.begin(), known.end(),
+      [&](const std::string& a, const std::string& b) { return distance(a) < distance(b); });
+  return resembles(given, lower_case(*nearest)) ? *nearest : "";
+}
 
 std::string preset_named(const std::string& name) {
   const std::vector<std::string> presets = preset_names();

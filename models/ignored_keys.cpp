@@ -21,7 +21,6 @@ constexpr std::array kConfig = {
     IgnoredKey{"_attn_implementation", kSpeed},
     IgnoredKey{"_commit_hash", kOrigin},
     IgnoredKey{"_name_or_path", kOrigin},
-    IgnoredKey{"architectures", "names transformers' class; the weights say what there is"},
     IgnoredKey{"attn_implementation", kSpeed},
     IgnoredKey{"auto_map", "names code of the folder, which transformers runs only where told to"},
     IgnoredKey{"chunk_size_feed_forward", "splits a product that has the same rows in one piece"},
@@ -52,8 +51,8 @@ constexpr std::array kConfig = {
     IgnoredKey{"use_cache", kSpeed},
 };
 
-constexpr std::string_view kChoice = "says how generate() chooses tokens: here the command does";
-constexpr std::string_view kLength = "says how long a text becomes: here the command does";
+constexpr std::string_view kChoice =
+    "says how generate() chooses tokens, or how many: here the command does";
 constexpr std::string_view kAssistant = "belongs to drafts by a second model, which are not made";
 
 struct ChoosingKey {
@@ -79,6 +78,9 @@ constexpr std::array kChoosesTokens = {
     ChoosingKey{"forced_eos_token_id"},
     ChoosingKey{"guidance_scale", 1},
     ChoosingKey{"length_penalty", 1},
+    ChoosingKey{"max_length", 20},
+    ChoosingKey{"max_new_tokens"},
+    ChoosingKey{"max_time"},
     ChoosingKey{"min_length", 0},
     ChoosingKey{"min_new_tokens", 0},
     ChoosingKey{"min_p", 0},
@@ -114,10 +116,7 @@ constexpr std::array kOtherGeneration = {
     IgnoredKey{"disable_compile", kSpeed},
     IgnoredKey{"is_assistant", kAssistant},
     IgnoredKey{"low_memory", kSpeed},
-    IgnoredKey{"max_length", kLength},
     IgnoredKey{"max_matching_ngram_size", kAssistant},
-    IgnoredKey{"max_new_tokens", kLength},
-    IgnoredKey{"max_time", kLength},
     IgnoredKey{"num_assistant_tokens", kAssistant},
     IgnoredKey{"num_assistant_tokens_schedule", kAssistant},
     IgnoredKey{"num_return_sequences", "asks for several texts; here a prompt is continued once"},
@@ -156,7 +155,6 @@ constexpr std::array kAdapter = {
     IgnoredKey{"qalora_group_size", "belongs to use_qalora, which is refused"},
     IgnoredKey{"revision", kOrigin},
     IgnoredKey{"runtime_config", "says where PEFT computes"},
-    IgnoredKey{"task_type", "names PEFT's wrapper; the base's config.json says what the model is"},
 };
 
 }  // namespace

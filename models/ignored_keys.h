@@ -21,13 +21,15 @@ std::span<const IgnoredKey> ignored_config_keys();   // of config.json, in every
 std::span<const IgnoredKey> ignored_adapter_keys();  // of adapter_config.json
 // The keys of generation_config.json, and of older files' config.json.
 std::span<const IgnoredKey> ignored_generation_keys();
-// Whether `key` with this value in such a file makes transformers' generate() choose other tokens.
-// Here options of the command say how tokens are chosen.
+// Whether `key` with this value in such a file makes transformers' generate() choose other tokens,
+// or another number of them. Here options of the command say how tokens are chosen.
 bool chooses_tokens(std::string_view key, const Json& value);
 
 // Keys of the config.json at `path` that are neither read nor on a list: of a newer transformers,
 // or of somebody's own. Error as read_config().
 std::vector<std::string> unknown_config_keys(const std::string& path);
+// The same of a generation_config.json. Error when it is no object.
+std::vector<std::string> unknown_generation_keys(const std::string& path);
 
 bool is_ignored(std::span<const IgnoredKey> keys, std::string_view key);
 

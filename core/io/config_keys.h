@@ -36,9 +36,14 @@ class ConfigKeys {
     FSDP_CHECK(has(key), "{}: {}: missing", where_, key);
     return convert<T>(key);
   }
+  // A null is taken as transformers takes it: it is no truth, and no number to compute with.
   template <typename T>
   T get_or(const char* key, T otherwise) const {
-    return has(key) ? convert<T>(key) : otherwise;
+    if (has(key)) return convert<T>(key);
+    if constexpr (std::is_same_v<T, bool>) return absent(key) ? otherwise : false;
+    FSDP_CHECK((!std::is_same_v<T, double>) || absent(key), "{}: {}: expected a number, got null",
+               where_, key);
+    return otherwise;
   }
   // For a key whose absence means transformers' default and whose null means nothing: an error.
   int64_t extent(const char* key, int64_t absent) const {

@@ -23,5 +23,13 @@ TEST_CASE("the nearest key, also when it belongs to another section") {
   CHECK(nearest_key("x", {}) == "");
 }
 
+TEST_CASE("what may have been meant") {
+  CHECK(resembles("trian", "train"));
+  CHECK(resembles("max-tokens", "tokens") == false);
+  CHECK(resembles("gpt2-mediun", "gpt2-medium"));
+  CHECK(!resembles("amsgrad", "lora"));
+  CHECK(!resembles("walk", "trace"));
+}
+
 }  // namespace
 }  // namespace fsdp

@@ -161,7 +161,7 @@ mistake() {
 }
 : >empty.txt
 mistake "--data" run/model
-mistake "nowhere/config.json" nowhere --data train.txt
+mistake "nowhere: no such folder" nowhere --data train.txt
 mistake "none.txt" run/model --data none.txt --local-ranks 2
 mistake "empty.txt: the file is empty" run/model --data empty.txt
 mistake 'rows.jsonl:1: no field "text"' run/model --data rows.jsonl

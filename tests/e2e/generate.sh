@@ -139,7 +139,8 @@ for ids in "" 010 0x5 -1; do
 done
 mistake "give the prompt as --ids" "$fixtures/gpt2" --prompt hello
 mistake "token 97 is not in the model's vocabulary of 97" "$fixtures/gpt2" --ids 96,97 --local-ranks 2
-mistake "nowhere/config.json" nowhere --ids 1
+mistake "nowhere: no such folder" nowhere --ids 1
+mistake "gpt2: expected a model's folder: this is a preset" gpt2 --ids 1
 mistake "--ids" "$fixtures/gpt2" --ids one
 mistake "its tokenizer bytes has 257 tokens, the model 97" "$fixtures/gpt2" --ids 1 --tokenizer bytes
 mistake 'path of a tokenizer.json, got "nowhere"' "$fixtures/gpt2" --ids 1 --tokenizer nowhere

@@ -32,6 +32,8 @@ same "standard input" "39 72" "$(printf Hi | tokenize --tokenizer "$qwen")"
 printf 'Hi' >"$scratch/hi.txt"
 same "a file" "39 72" "$(tokenize --tokenizer "$qwen" --file "$scratch/hi.txt")"
 same "decode" "Hello world" "$(tokenize --tokenizer "$qwen" --decode "39 672 78 733 348")"
+same "decode of ids that there are not" "Hello fsdp: note: $qwen: it has no token 99998, 99999: left out of the text" \
+  "$(tokenize --tokenizer "$qwen" --decode "39 672 99999 78 99998" 2>"$scratch/note") $(cat "$scratch/note")"
 same "decode, from a pipe" "H" "$(echo 1307 39 | tokenize --tokenizer "$llama" --decode --no-special)"
 same "bytes" "72 105" "$(tokenize --tokenizer bytes Hi)"
 tokenize --tokenizer "$qwen" --speed --file "$qwen" | grep -q "whole file: .* tokens, .* MB/s" ||

@@ -91,6 +91,8 @@ TEST_CASE("adapter folder: what this program does not do is refused by its name"
                                                  {"bias", "lora_only"},
                                                  {"lora_bias", true},
                                                  {"peft_type", "IA3"},
+                                                 {"task_type", "SEQ_CLS"},
+                                                 {"task_type", "SEQ_2_SEQ_LM"},
                                                  {"modules_to_save", Json::array({"lm_head"})},
                                                  {"init_lora_weights", "pissa"},
                                                  {"trainable_token_indices", Json::array({1})},
@@ -101,7 +103,13 @@ TEST_CASE("adapter folder: what this program does not do is refused by its name"
     CHECK(contains(error, "is not supported by this build"));
   }
   CHECK(error_with("something_new", nullptr) == "");
-  CHECK(error_with("task_type", "SEQ_2_SEQ_LM") == "");
+  CHECK(error_with("task_type", nullptr) == "");
+  CHECK(error_with("task_type", "CAUSAL_LM") == "");
+  CHECK(contains(error_with("peft_type", nullptr), "peft_type: missing; expected \"LORA\""));
+  for (const Json& none : {Json(""), Json::array()}) {
+    CHECK(contains(error_with("target_modules", none),
+                   "target_modules: expected names of layers, got none"));
+  }
   CHECK(error_with("init_lora_weights", "gaussian") == "");
   CHECK(error_with("init_lora_weights", "orthogonal") == "");
   CHECK(error_with("exclude_modules", "c_attn") == "");

@@ -125,9 +125,9 @@ TEST_CASE("config: presets have the published numbers of parameters") {
     for (const Parameter* p : model.parameters()) sum += p->numel();
     CHECK(sum == row.parameters);
   }
-  const std::string error = error_of([] { preset("gpt5"); });
+  const std::string error = error_of([] { preset("other"); });
   CHECK(contains(error, "preset: expected one of gpt2-124m, "));
-  CHECK(contains(error, "got 'gpt5'"));
+  CHECK(contains(error, "got 'other'"));
 }
 
 TEST_CASE("config: parameter_count is the sum over the model, for every combination of parts") {
@@ -346,7 +346,7 @@ TEST_CASE("config: windows of Mistral and Qwen2, keys that are null or not there
 TEST_CASE("config: either spelling of the dtype, and keys that say nothing here, are passed over") {
   const TempFolder folder;
   for (const char* key : {"dtype", "torch_dtype", "transformers_version", "pretraining_tp"}) {
-    CHECK(read(folder, with(kLlama, key, "x")).hidden == 32);
+    CHECK(read(folder, with(kLlama, key, "float16")).hidden == 32);
   }
 }
 
@@ -531,6 +531,38 @@ TEST_CASE("config: old spellings stay, the dtype has the key it had, the class i
   wider.hidden = 48;  // without n_inner the file says an inner width of 4 times it
   CHECK(error_of([&] { updated_config_json(wider, "", gpt2_path); }) ==
         gpt2_path + ": its keys cannot say what the model has become");
+}
+
+// ACT2FN[None], `x + None`, nn.Dropout(None) and std=-1 end transformers too; bool(None) is False.
+TEST_CASE("config: values that transformers would not compute with, and models of another head") {
+  const auto error = [](const char* key, const Json& value) {
+    const Json json = {{"model_type", "llama"}, {key, value}};
+    return error_of([&] { parse_config(json.dump(), "c.json"); });
+  };
+  CHECK(error("hidden_act", nullptr) ==
+        "c.json: hidden_act: expected the name of an activation, got null");
+  CHECK(error("rms_norm_eps", nullptr) == "c.json: rms_norm_eps: expected a number, got null");
+  CHECK(error("attention_dropout", nullptr) ==
+        "c.json: attention_dropout: expected a number, got null");
+  CHECK(error("initializer_range", -0.02) ==
+        "c.json: initializer_range: expected at least 0, got -0.02");
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    CHECK(error(key, "int8") ==
+          std::string("c.json: ") + key +
+              ": expected float32, bfloat16, float16, float64, auto, got int8");
+    for (const Json& good : {Json("bfloat16"), Json("auto"), Json()}) CHECK(error(key, good) == "");
+  }
+  CHECK(error("architectures", Json::array({"LlamaForSequenceClassification"})) ==
+        "c.json: architectures: expected LlamaForCausalLM, which predicts tokens, got "
+        "LlamaForSequenceClassification: it has another head");
+  CHECK(contains(error("architectures", Json::array({"GPT2DoubleHeadsModel"})),
+                 "it has another head"));
+  for (const char* good : {"LlamaForCausalLM", "LlamaModel", "LLaMAForCausalLM"}) {
+    CHECK(error("architectures", Json::array({good})) == "");
+  }
+  CHECK(error("architectures", nullptr) == "");
+  const Json untied = {{"model_type", "gpt2"}, {"tie_word_embeddings", nullptr}};
+  CHECK(!parse_config(untied.dump(), "c.json").tied_head);
 }
 
 }  // namespace

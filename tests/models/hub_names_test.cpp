@@ -22,8 +22,19 @@ TEST_CASE("hub names: a preset by its name on the hub, with or without the organ
   }
   CHECK(preset("gpt2").parameter_count() == 124439808);
   CHECK(preset("meta-llama/Llama-3.1-8B").parameter_count() == 8030261248);
-  CHECK(test::contains(test::error_of([] { preset("meta-llama/Llama-9"); }),
+  CHECK(test::contains(test::error_of([] { preset("someone/else"); }),
                        "preset: expected one of gpt2-124m, "));
+}
+
+TEST_CASE("hub names: the nearest name, where one is near") {
+  CHECK(near_preset("gpt2-12m") == "gpt2-124m");
+  CHECK(near_preset("gpt2-mediun") == "gpt2-medium");
+  CHECK(near_preset("LLAMA3.2-1") == "llama3.2-1b");
+  CHECK(near_preset("meta-llama/Llama-3.1-9B") == "meta-llama/Llama-3.1-8B");
+  CHECK(near_preset("my-model") == "");
+  CHECK(near_preset("") == "");
+  CHECK(test::error_of([] { preset("pythia-1bb"); }) ==
+        "preset: unknown name 'pythia-1bb'; the nearest is pythia-1b");
 }
 
 }  // namespace

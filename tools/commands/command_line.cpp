@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "core/nearest.h"
 #include "tools/commands/listed_flags.h"
 #include "tools/commands/unexpected_arguments.h"
 #include "tools/config/key_values.h"
@@ -44,8 +45,11 @@ std::string first_mistake(const CLI::App& app, int argc, const char* const* argv
     }
     if (names.empty()) break;
     if (!chosen) {
-      return fmt::format("unknown command \"{}{}{}\"; expected {}", path, path.empty() ? "" : " ",
-                         argv[i], fmt::join(names, ", "));
+      const std::string nearest = nearest_key(argv[i], names);
+      if (resembles(argv[i], nearest)) names = {nearest};
+      return fmt::format("unknown command \"{}{}{}\"; {} {}", path, path.empty() ? "" : " ",
+                         argv[i], names.size() == 1 ? "the nearest is" : "expected",
+                         fmt::join(names, ", "));
     }
     command = chosen;
     path += (path.empty() ? "" : " ") + chosen->get_name();
@@ -63,6 +67,45 @@ NamedCommand named_command(const CLI::App& root) {
     path += (path.empty() ? "" : " ") + app->get_name();
   }
   return named_command(*app, path);
+}
+
+std::string names_of_commands(const CLI::App& root) {
+  const CLI::App* app = &root;
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  std::vector<std::string> names;
+  for (const CLI::App* each : app->get_subcommands(nullptr)) names.push_back(each->get_name());
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// What CLI11 says, in the words of this program. It knows its own kinds of mistakes by class only.
+std::string mistake_text(const CLI::ParseError& error, const CLI::App& app) {
+  const std::string text = error.what();
+  const std::string name = text.substr(0, text.find_first_of(": "));
+  const auto is = [&](CLI::ExitCodes code) {
+    return error.get_exit_code() == static_cast<int>(code);
+  };
+  if (text == "A subcommand is required") {
+    return fmt::format("expected a command: {}", names_of_commands(app));
+  }
+  if (is(CLI::ExitCodes::RequiredError)) return name + ": missing";
+  if (text.find("flag override") != text.npos)
+    return "--" + name + ": expected no value after a flag";
+  if (is(CLI::ExitCodes::ArgumentMismatch)) {
+    const size_t least = text.find("At least ");
+    return least == text.npos
+               ? name + ": expected a value, got none"
+               : fmt::format("{}: expected at least {} values, got {}", name,
+                             std::stoi(text.substr(least + 9)), text.substr(text.rfind(' ') + 1));
+  }
+  if (is(CLI::ExitCodes::ConversionError)) {
+    const size_t equals = text.find(" = ");
+    if (equals == text.npos) return name + ": expected no value after a flag";
+    constexpr std::string_view kBefore = "Could not convert: ";
+    return fmt::format("{}: expected a number of at most 64 bits, got {:.40}",
+                       text.substr(kBefore.size(), equals - kBefore.size()),
+                       text.substr(equals + 3));
+  }
+  return text;
 }
 
 // What all ranks must have been given alike; the rest is each rank's own.
@@ -106,8 +149,11 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     const bool unplaced = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
     const std::vector<std::string> extras =
         unplaced ? app.remaining(true) : std::vector<std::string>{};
-    const std::string mistake = extras.empty() ? std::string(error.what()) + " (see fsdp --help)"
-                                               : unexpected_arguments(named_command(app), extras);
+    const std::string path = named_command(app).path;
+    const std::string mistake =
+        extras.empty() ? fmt::format("{}{}{} (see fsdp {}{}--help)", path, path.empty() ? "" : ": ",
+                                     mistake_text(error, app), path, path.empty() ? "" : " ")
+                       : unexpected_arguments(named_command(app), extras);
     result = {.command = {}, .status = help ? 0 : 2, .message = help ? out.str() : mistake};
   }
   return result;

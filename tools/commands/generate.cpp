@@ -211,6 +211,7 @@ void generate_in_batches(const GenerateOptions& options, const GenerationOptions
   std::optional<Printer> printer;
   if (session.world().rank() == 0) printer.emplace(options, prompts);
   GenerationStats stats;
+  std::vector<int32_t> ids;  // of all texts
   const auto batch = static_cast<size_t>(options.batch);
   for (size_t first = 0; first < prompts.ids.size(); first += batch) {
     const auto begin = prompts.ids.begin() + static_cast<std::ptrdiff_t>(first);
@@ -221,8 +222,15 @@ void generate_in_batches(const GenerateOptions& options, const GenerationOptions
           if (printer) printer->use(token);
         },
         first, &stats);
-    for (size_t i = 0; printer && i < count; ++i) printer->finish(first + i, texts[i]);
+    for (size_t i = 0; printer && i < count; ++i) {
+      printer->finish(first + i, texts[i]);
+      ids.insert(ids.end(), prompts.ids[first + i].begin(), prompts.ids[first + i].end());
+      ids.insert(ids.end(), texts[i].ids.begin(), texts[i].ids.end());
+    }
   }
+  const std::string note =
+      prompts.tokenizer && printer ? data::note_on_unknown_ids(*prompts.tokenizer, ids) : "";
+  if (!note.empty()) fmt::print(stderr, "fsdp: note: {}\n", note);
   if (options.stats && printer) print_stats(stats);
 }
 
@@ -230,7 +238,7 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
   ModelSource source;
   models::ModelConfig model;
   Prompts prompts;
-  std::string unused_choices;
+  std::vector<std::string> notes;
   GenerationOptions generation = options.generation;
   generation.cache = !options.no_cache;
   agree(rank.world, [&] {
@@ -243,16 +251,12 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
                (source.folder / "config.json").string());
     prompts = read_prompts(options, source, model);
     add_stop_ids(options, source, model, prompts, generation);
-    unused_choices = source.unused_choices();
+    notes = source.notes_on_generation();
+    if (!prompts.note.empty()) notes.insert(notes.begin(), prompts.note);
     generation.vocabulary = prompts.tokenizer ? prompts.tokenizer->vocab_size() : 0;
   });
-  if (rank.world.rank() == 0 && !prompts.note.empty()) {
-    fmt::print(stderr, "fsdp: note: {}\n", prompts.note);
-  }
-  if (rank.world.rank() == 0 && !unused_choices.empty()) {
-    fmt::print(stderr,
-               "fsdp: note: {}: not used: options of this command say how tokens are chosen\n",
-               unused_choices);
+  for (const std::string& note : notes) {
+    if (rank.world.rank() == 0) fmt::print(stderr, "fsdp: note: {}\n", note);
   }
   size_t longest = 0;
   for (const std::vector<int32_t>& ids : prompts.ids) longest = std::max(longest, ids.size());
@@ -301,7 +305,7 @@ void add_how_to_choose(const Command& command, GenerateOptions& options) {
   command.add_option("--top-p", sampling.top_p,
                      "draw from the likeliest that together have this probability (default: 1)");
   command.add_option("--seed", sampling.seed, "of the random numbers (default: 0)")
-      .check(not_below_zero);
+      .from_to(int64_t{0}, INT64_MAX);
   command
       .add_option("--stop-ids", generation.stop,
                   "tokens that end a text: 1,2,3; besides the folder's end-of-text")

@@ -2,7 +2,9 @@
 #include "tools/commands/options.h"
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
+#include <type_traits>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -18,17 +20,51 @@ Option Option::repeatable() const {
   return option_->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll), *this;
 }
 Option Option::delimiter(char separator) const { return option_->delimiter(separator), *this; }
+
+namespace {
+
+template <typename T>
+CLI::Validator number_from_to(T least, T most) {
+  constexpr bool kWhole = std::is_same_v<T, int64_t>;
+  const auto refuse = [=](const std::string& text) -> std::string {
+    T value{};
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && rest == end && value >= least && value <= most) return "";
+    return fmt::format("expected {} from {} to {}, got {:.40}", kWhole ? "an integer" : "a number",
+                       least, most, text);
+  };
+  return {refuse, fmt::format("{} in [{} - {}]", kWhole ? "INT" : "FLOAT", least, most)};
+}
+
+}  // namespace
+
+// The library's own checks would speak its language.
 Option Option::one_of(std::vector<std::string> values) const {
-  return option_->check(CLI::IsMember(std::move(values))), *this;
+  const auto refuse = [values](const std::string& text) -> std::string {
+    if (std::find(values.begin(), values.end(), text) != values.end()) return "";
+    return fmt::format("expected {}, got {:.40}", fmt::join(values, ", "), text);
+  };
+  const std::string shown = fmt::format("{{{}}}", fmt::join(values, ","));
+  return option_->check(CLI::Validator(refuse, shown)), *this;
 }
 Option Option::from_to(int64_t least, int64_t most) const {
-  return option_->check(CLI::Range(least, most)), *this;
+  return option_->check(number_from_to(least, most)), *this;
 }
 Option Option::from_to(double least, double most) const {
-  return option_->check(CLI::Range(least, most)), *this;
+  return option_->check(number_from_to(least, most)), *this;
 }
 Option Option::size() const {
-  return option_->transform(CLI::AsSizeValue(/*kb_is_1000=*/true)), *this;
+  const CLI::AsSizeValue as_size(/*kb_is_1000=*/true);
+  const auto convert = [as_size](std::string& text) -> std::string {
+    const std::string given = text;
+    try {
+      if (as_size(text).empty()) return "";
+    } catch (const CLI::ParseError&) {
+    }
+    return fmt::format("expected a size such as 64KiB or 16MB, got {:.40}", given);
+  };
+  return option_->transform(CLI::Validator(convert, as_size.get_description())), *this;
 }
 Option Option::check(const std::function<std::string(const std::string&)>& reason) const {
   return option_->check(reason), *this;
@@ -66,7 +102,7 @@ template Option Command::add_option(const std::string&, std::vector<int32_t>&,
                                     const std::string&) const;
 
 Option Command::add_flag(const std::string& name, bool& value, const std::string& help) const {
-  return Option(app_->add_flag(name, value, help));
+  return Option(app_->add_flag(name, value, help)->disable_flag_override());
 }
 Option Command::add_flag(const std::string& name, std::vector<std::string>& values,
                          const std::string& help) const {

@@ -69,7 +69,11 @@ void print_decoded(const TokenizeOptions& options, const data::Tokenizer& tokeni
     FSDP_CHECK(used == word.size() && id >= 0, "--decode: expected token ids, got \"{}\"", word);
     ids.push_back(id);
   }
-  fmt::print("{}\n", tokenizer.decode(ids, special_of(options)));
+  const std::string decoded = tokenizer.decode(ids, special_of(options));
+  if (const std::string note = data::note_on_unknown_ids(tokenizer, ids); !note.empty()) {
+    fmt::print(stderr, "fsdp: note: {}\n", note);
+  }
+  fmt::print("{}\n", decoded);
 }
 
 int verify(const TokenizeOptions& options, const data::Tokenizer* tokenizer) {

@@ -21,11 +21,6 @@ std::string key_of(const NamedCommand& command, std::string name) {
   return "";
 }
 
-// Whether the nearest name is near enough to be what was meant.
-bool resembles(const std::string& given, const std::string& known) {
-  return edit_distance(given, known) <= static_cast<int>(given.size()) / 2 - 1;
-}
-
 std::string about_option(const NamedCommand& command, const std::string& given) {
   const std::string bare = given.substr(given.find_first_not_of('-'));
   const std::string nearest = nearest_key("--" + bare, command.options);

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "core/error.h"
+#include "core/io/json.h"
 #include "tools/config/config_fields.h"
 #include "tools/config/config_values.h"
 #include "tools/config/key_values.h"
@@ -17,6 +18,14 @@ namespace {
 template <typename T>
 void at_least(const char* key, T value, T least) {
   FSDP_CHECK(value >= least, "{}: expected at least {}, got {}", key, least, value);
+}
+
+// The largest integer of a key that says none itself. What is multiplied has the bits of a
+// config.json; of what is only counted, more is a mistake.
+int64_t most_of(const std::string& key) {
+  const bool multiplied = key.starts_with("model.") || key == "lora.r" || key == "train.batch" ||
+                          key == "train.micro_steps" || key == "data.sequence_length";
+  return multiplied ? INT32_MAX : key == "train.seed" ? INT64_MAX : 1'000'000'000'000;
 }
 
 // [0, 1)
@@ -44,6 +53,8 @@ class RangeCheck {
     if constexpr (std::is_same_v<T, int64_t>) {
       if (option.most) within(name.c_str(), value, *option.least, *option.most);
       if (option.least) at_least(name.c_str(), value, *option.least);
+      FSDP_CHECK(value <= most_of(name), "{}: expected at most {}, got {}", name, most_of(name),
+                 value);
     } else if constexpr (IsOptional<T>::value) {
       if (value) field(key, *value, "", option);
     } else if constexpr (std::is_same_v<T, std::string>) {
@@ -68,7 +79,13 @@ class RangeCheck {
 
 // A part of the run directory's name, not a way to another folder.
 void check_name(const std::string& name) {
-  FSDP_CHECK(!name.empty() && name.find('/') == std::string::npos,
+  FSDP_CHECK(!name.empty(), "runtime.name: expected a name, got an empty text");
+  FSDP_CHECK(std::none_of(name.begin(), name.end(),
+                          [](char c) { return static_cast<uint8_t>(c) < 0x20 || c == 0x7f; }),
+             "runtime.name: expected a name without control characters such as the end of a line, "
+             "got {}",
+             Json(name).dump({.ascii = true, .replace = true}));
+  FSDP_CHECK(name.find('/') == std::string::npos && name != "." && name != "..",
              "runtime.name: expected a name without /, got \"{}\"; runtime.run_dir takes a path",
              name);
 }
@@ -317,7 +334,11 @@ void check_effects(const TrainConfig& config) {
   add_lora(config.lora, effects);
   const auto values = key_values(config), defaults = key_values({});
   for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] == defaults[i]) continue;
+    // A file may be one that a run wrote, with all keys. Who sets a key by hand means something.
+    const auto place = config.places.find(values[i].first);
+    const bool by_hand = place != config.places.end() && place->second.starts_with("--") &&
+                         values[i].first.starts_with("train.optimizer.");
+    if (values[i] == defaults[i] && !by_hand) continue;
     for (const Effect& effect : effects) {
       FSDP_CHECK(effect.given || effect.key != values[i].first, "{}: {} has no effect {}",
                  effect.key, values[i].second, effect.without);

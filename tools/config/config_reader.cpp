@@ -70,6 +70,15 @@ class KeyList {
 
 constexpr const char* kStarHint = "; quote a text that begins with a star: \"*\"";
 
+// Digits that do not fit into 64 bits.
+bool is_long_integer(const YAML::Node& node) {
+  constexpr size_t kDigits = 19;
+  if (!node.IsScalar()) return false;
+  const std::string& text = node.Scalar();
+  const size_t sign = text.starts_with('-') ? 1 : 0;
+  return text.size() >= sign + kDigits && text.find_first_not_of("0123456789", sign) == text.npos;
+}
+
 bool is_quoted(const YAML::Node& node) { return node.Tag() == "!"; }
 
 class Reader {
@@ -97,8 +106,9 @@ class Reader {
       taken_as = name;
       found->second.taken = true;
       places_[prefix_ + key] = source_.at(found->second.key);
-      FSDP_CHECK(read_node(found->second.value, value), "{}: {}{}: expected {}, got {}",
+      FSDP_CHECK(read_node(found->second.value, value), "{}: {}{}: expected {}{}, got {}",
                  source_.at(found->second.key), prefix_, name, expected_text<T>(),
+                 is_long_integer(found->second.value) ? " of at most 64 bits" : "",
                  text_of(found->second.value));
     };
     take_as(key);
@@ -151,8 +161,8 @@ class Reader {
         fail("{}: key \"{}\": sections are nested in the file, not joined by dots",
              source_.at(item.key), nearest);
       }
-      fail("{}: unknown key \"{}{}\"; the nearest known key is \"{}\"", source_.at(item.key),
-           prefix_, key, nearest);
+      fail("{}: unknown key \"{}{}\"; {}", source_.at(item.key), prefix_, key,
+           hint(prefix_ + key, nearest, known.keys));
     }
   }
 
@@ -162,6 +172,23 @@ class Reader {
     YAML::Node value;
     bool taken = false;
   };
+
+  // The nearest key where it may be what was meant, else all keys of this section.
+  std::string hint(const std::string& key, const std::string& nearest,
+                   const std::vector<std::string>& known) const {
+    const auto last_part = [](const std::string& name) { return name.substr(name.rfind('.') + 1); };
+    if (resembles(key, nearest) || resembles(last_part(key), last_part(nearest))) {
+      return fmt::format("the nearest known key is \"{}\"", nearest);
+    }
+    std::vector<std::string> here;
+    for (const std::string& name : known) {
+      const bool inside = name.starts_with(prefix_) && name.size() > prefix_.size();
+      if (inside && name.find('.', prefix_.size()) == std::string::npos) {
+        here.push_back(name.substr(prefix_.size()));
+      }
+    }
+    return fmt::format("expected {}", fmt::join(here, ", "));
+  }
 
   template <typename T>
   bool read_node(const YAML::Node& node, T& value) const {
@@ -228,12 +255,23 @@ YAML::Node override_value(const std::string& text) {
   }
 }
 
+// For an error, which is one line.
+std::string on_one_line(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const bool control = static_cast<uint8_t>(c) < 0x20 || c == 0x7f;
+    out += control ? fmt::format("\\x{:02x}", static_cast<uint8_t>(c)) : std::string(1, c);
+  }
+  return out;
+}
+
 // "a.b=c" as the YAML map {a: {b: c}}.
 void apply_override(TrainConfig& config, const Override& given) {
   const std::string& text = given.text;
   const size_t equals = text.find('=');
-  FSDP_CHECK(equals != std::string::npos && equals > 0, "{}: expected key=value", given.typed);
-  const Source source{given.typed, false, text.substr(equals + 1)};
+  FSDP_CHECK(equals != std::string::npos && equals > 0, "{}: expected key=value",
+             on_one_line(given.typed));
+  const Source source{on_one_line(given.typed), false, text.substr(equals + 1)};
   YAML::Node node = override_value(source.raw);
   std::string path = text.substr(0, equals);
   while (!path.empty()) {

@@ -57,7 +57,7 @@ WeightsSummary look_at_weights(const fs::path& folder, const models::ModelConfig
   WeightsSummary out;
   try {
     const SafetensorsFolder weights = SafetensorsFolder::open(folder);
-    out.warnings = weights.warnings();
+    out.warnings = warnings_about(folder);
     for (const SafetensorsFile& file : weights.files()) {
       out.files[file.path().filename().string()] = fs::file_size(file.path());
     }
@@ -158,12 +158,13 @@ bool Inspection::sound() const {
 
 Inspection inspect(const InspectionOptions& options) {
   // Where both lie in one folder, it is the model unless a base is given.
-  const bool model_folder = fs::exists(fs::path(options.source) / "config.json");
-  const ModelSource source = model_folder && options.base.empty()
+  const fs::path given = options.source;
+  const bool no_adapter = fs::exists(given / "config.json") || !fs::is_directory(given);
+  const ModelSource source = no_adapter && options.base.empty()
                                  ? ModelSource{options.source, ""}
                                  : find_model(options.source, options.base);
   const fs::path path = source.folder;
-  const bool folder = fs::is_directory(path), file = fs::is_regular_file(path);
+  const bool folder = fs::is_directory(path), file = !folder && fs::exists(path);
   const fs::path config_file = folder ? path / "config.json" : path;
   Inspection out;
   out.source = path.string();

@@ -33,14 +33,28 @@ models::FillFunction ModelSource::values(models::CausalLM& model,
   return adapter.empty() ? base : models::merged_with_adapter(base, adapter, model);
 }
 
-std::vector<int64_t> ModelSource::end_tokens() const {
+namespace {
+
+struct EndTokens {
   std::vector<int64_t> ids;
+  fs::path file;  // that says them
+};
+
+EndTokens said_end_tokens(const fs::path& folder) {
+  EndTokens out;
   for (const char* name : {"generation_config.json", "config.json"}) {
     const fs::path path = folder / name;
-    if (!ids.empty() || !fs::exists(path)) continue;
+    if (!out.ids.empty() || !fs::exists(path)) continue;
     const Json json = read_json_file(path);
-    ids = ConfigKeys(json, path.string()).tokens("eos_token_id");
+    out = {ConfigKeys(json, path.string()).tokens("eos_token_id"), path};
   }
+  return out;
+}
+
+}  // namespace
+
+std::vector<int64_t> ModelSource::end_tokens() const {
+  std::vector<int64_t> ids = said_end_tokens(folder).ids;
   // Neither says: transformers then takes what its class has.
   const bool said = fs::exists(folder / "generation_config.json") ||
                     read_json_file(folder / "config.json").contains("eos_token_id");
@@ -60,17 +74,60 @@ std::string ModelSource::unused_choices() const {
   return keys.empty() ? "" : fmt::format("{}: {}", name, fmt::join(keys, ", "));
 }
 
+std::vector<std::string> ModelSource::notes_on_generation() const {
+  std::vector<std::string> notes;
+  if (const std::string unused = unused_choices(); !unused.empty()) {
+    notes.push_back(unused +
+                    ": not used: options of this command say how tokens are chosen, and how many");
+  }
+  const fs::path own_file = folder / "generation_config.json";
+  if (fs::exists(own_file)) {
+    for (const std::string& key : models::unknown_generation_keys(own_file.string())) {
+      notes.push_back(fmt::format("{}: {}: unknown key: not used", own_file.string(), key));
+    }
+  }
+  const EndTokens end = said_end_tokens(folder);
+  const int64_t vocabulary = config().vocabulary;
+  for (const int64_t id : end.ids) {
+    if (id >= 0 && id < vocabulary) continue;
+    notes.push_back(
+        fmt::format("{}: eos_token_id: {}: ends no text: the model's tokens are 0 to {}",
+                    end.file.string(), id, vocabulary - 1));
+  }
+  return notes;
+}
+
 std::string ModelSource::default_tokenizer() const {
   const std::string of_adapter = data::default_tokenizer(adapter.string());
   return of_adapter != "bytes" ? of_adapter : data::default_tokenizer(folder.string());
 }
 
+namespace {
+
+// Error for what is no folder.
+void check_folder(const fs::path& folder) {
+  if (fs::is_directory(folder)) return;
+  const std::string name = folder.string();
+  const std::string preset = models::preset_named(name), near = models::near_preset(name);
+  FSDP_CHECK(preset.empty(),
+             "{}: expected a model's folder: this is a preset ({}), which has sizes but no "
+             "weights; a folder holds config.json and model.safetensors",
+             name, preset);
+  FSDP_CHECK(!fs::exists(folder), "{}: expected a model's folder, got a file", name);
+  fail("{}: no such folder{}", name,
+       near.empty() ? "" : "; the nearest preset is " + near + ", which has no weights");
+}
+
+}  // namespace
+
 ModelSource find_model(const fs::path& folder, const fs::path& base) {
   if (!models::is_adapter_folder(folder)) {
     FSDP_CHECK(base.empty(), "{}: expected an adapter beside a base: no {}", folder.string(),
                models::kAdapterConfigFile);
+    check_folder(folder);
     return {folder, ""};
   }
+  if (!base.empty()) check_folder(base);
   return {base.empty() ? fs::path(models::adapter_base(folder)) : base, folder};
 }
 

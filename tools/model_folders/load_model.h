@@ -31,10 +31,14 @@ struct ModelSource {
   // "generation_config.json: repetition_penalty, top_p": keys by which transformers would choose
   // other tokens than generate's options do, of config.json where that file is missing; "": none.
   std::string unused_choices() const;
+  // What these files say that generate does not do: unused choices, unknown keys, end tokens that
+  // the model does not have.
+  std::vector<std::string> notes_on_generation() const;
 };
 
 // `folder`: of a model or of an adapter; `base`: of the adapter's model, empty where it says
-// itself. Error when a base is given for what is no adapter.
+// itself. Error when a base is given for what is no adapter, and for what is no folder: a preset
+// has no weights.
 ModelSource find_model(const std::filesystem::path& folder, const std::filesystem::path& base = "");
 
 // The most tokens that the model can see: nothing bounds those without a table or angles of

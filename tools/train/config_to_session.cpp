@@ -394,9 +394,10 @@ std::string model_override(const std::string& name) {
   const bool preset = !models::preset_named(name).empty();
   const bool folder =
       std::filesystem::is_directory(name) || (!preset && name.find('/') != std::string::npos);
-  FSDP_CHECK(folder || preset,
-             "--model {}: neither a folder nor a preset; fsdp inspect --help lists these", name);
-  return (folder ? "model.path=" : "model.preset=") + name;
+  if (folder || preset) return (folder ? "model.path=" : "model.preset=") + name;
+  const std::string near = models::near_preset(name);
+  fail("--model {}: neither a folder nor a preset; {}", name,
+       near.empty() ? "fsdp inspect --help lists these" : "the nearest preset is " + near);
 }
 
 std::string preset_note(const std::string& name) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "models/adapter_folder.h"
+#include "models/ignored_keys.h"
 #include "tools/verify/expected_results_json.h"
 
 namespace fsdp::tools {
@@ -249,6 +250,11 @@ ExpectedResults read_expected_results(const fs::path& folder, const ExpectedChoi
     out.model_folder = models::adapter_base(folder);
   }
   out.config = read_known_config(out.model_folder);
+  const std::string config_file = (out.model_folder / "config.json").string();
+  for (const std::string& key : models::unknown_config_keys(config_file)) {
+    out.notes.push_back(
+        fmt::format("{}: {}: unknown key: nothing is computed from it", config_file, key));
+  }
   const fs::path path = folder / "reference.json";
   const Json json = read_json_file(path);
   const JsonPlace root(json, path.string());

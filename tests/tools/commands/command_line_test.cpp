@@ -144,6 +144,36 @@ TEST_CASE("command line: an option whose value was forgotten") {
   CHECK(parse({"generate", "m", "--prompt", "--no option"}).command);
 }
 
+TEST_CASE("command line: mistakes are said in this program's words") {
+  const auto message = [](std::vector<const char*> arguments) {
+    const CommandLine line = parse(std::move(arguments));
+    CHECK(line.status == 2);
+    return line.message;
+  };
+  CHECK(message({"inspect"}) == "inspect: model: missing (see fsdp inspect --help)");
+  CHECK(message({"train", "--local-ranks", "0"}) ==
+        "train: --local-ranks: expected an integer from 1 to 1024, got 0 (see fsdp train --help)");
+  CHECK(message({"generate", "m", "--dtype", "int8"}) ==
+        "generate: --dtype: expected f64, f32, bf16, f16, got int8 (see fsdp generate --help)");
+  CHECK(message({"generate", "m", "--seed", "99999999999999999999"}) ==
+        "generate: --seed: expected an integer from 0 to 9223372036854775807, got "
+        "99999999999999999999 (see fsdp generate --help)");
+  CHECK(message({"verify", "m", "--strategy", "no_shard", "--shard-size", "x"}) ==
+        "verify: --shard-size: expected a number of at most 64 bits, got x (see fsdp verify "
+        "--help)");
+  CHECK(message({"bench", "comm", "--min-bytes", "4 apples"}) ==
+        "bench comm: --min-bytes: expected a size such as 64KiB or 16MB, got 4 apples (see fsdp "
+        "bench comm --help)");
+  CHECK(message({"compare", "a"}) ==
+        "compare: runs: expected at least 2 values, got 1 (see fsdp compare --help)");
+  CHECK(message({"generate", "m", "--stats=3"}) ==
+        "generate: --stats: expected no value after a flag (see fsdp generate --help)");
+  CHECK(message({"bench"}) ==
+        "bench: expected a command: step, sharding, kernels, comm (see fsdp bench --help)");
+  CHECK(message({"--foo"}).starts_with("expected a command: train, generate, "));
+  CHECK(message({"trian"}) == "unknown command \"trian\"; the nearest is train");
+}
+
 TEST_CASE("command line: an unknown command is named, with the known ones") {
   CHECK(parse({"walk"}).message ==
         "unknown command \"walk\"; expected train, generate, eval, verify, bench, explain, memory, "

@@ -61,6 +61,7 @@ TrainConfig changed_config() {
   changed.model.preset.clear();
   changed.lora.path.clear();
   changed.train.optimizer = {}, changed.train.loss_scale.growth = 3, changed.train.save = true;
+  changed.runtime.name = "a \"b\": \u00e9";
   return changed;
 }
 
@@ -232,6 +233,10 @@ TEST_CASE("options of another optimizer are refused") {
   for (const char* option : {"dampening=0.5", "nesterov=true"}) {
     check_without_effect(fmt::format("train.optimizer.{}", option), {"train.optimizer.kind=sgd"});
   }
+  // Also as they are anyway, where they are set by hand; a file may be one that a run wrote.
+  check_without_effect("train.optimizer.momentum=0");
+  check_without_effect("train.optimizer.beta1=0.9", {"train.optimizer.kind=sgd"});
+  CHECK(refusal("train: {optimizer: {momentum: 0}}") == "");
   check_without_effect("train.optimizer.weight_decay=0.5", {"train.optimizer.decay=none"});
   check_without_effect("train.optimizer.decay=all", {"train.optimizer.weight_decay=0"});
   check_without_effect("train.optimizer.decay=all", {"train.optimizer.kind=sgd"});
@@ -330,7 +335,11 @@ TEST_CASE("the name of a run is no path") {
         test::error_of([&] { parse("", {std::string("runtime.name=") + name}); }),
         std::string("runtime.name: expected a name without /, got \"") + name + "\""));
   }
-  CHECK(test::error_of([] { parse("", {"runtime.name=.."}); }).empty());  // runs/..-TIME
+  CHECK(test::contains(test::error_of([] { parse("", {"runtime.name="}); }),
+                       "runtime.name: expected a name, got an empty text"));
+  CHECK(test::error_of([] { parse("", {"runtime.name=a\nb\x7f"}); }) ==
+        "--set runtime.name=a\\x0ab\\x7f: runtime.name: expected a name without control characters "
+        "such as the end of a line, got \"a\\nb\\u007f\"");
 }
 
 TEST_CASE("names of PyTorch, Hugging Face and accelerate") {
@@ -371,6 +380,14 @@ TEST_CASE("unknown keys name the file, the line and the nearest known key") {
         "x.yaml:2: unknown key \"trian\"; the nearest known key is \"train\"");
   CHECK(refusal("", {"train.sed=1"}) ==
         "--set train.sed=1: unknown key \"train.sed\"; the nearest known key is \"train.seed\"");
+  // No key is near: those of the section.
+  CHECK(
+      refusal("", {"train.optimizer.amsgrad=true"}) ==
+      "--set train.optimizer.amsgrad=true: unknown key \"train.optimizer.amsgrad\"; expected kind, "
+      "name, beta1, beta2, epsilon, eps, momentum, dampening, nesterov, weight_decay, decay");
+  CHECK(refusal("something: 1\n") ==
+        "x.yaml:1: unknown key \"something\"; expected model, lora, data, train, checkpoint, "
+        "fsdp, runtime, sample");
   CHECK(refusal("train.lr: 1\n") ==
         "x.yaml:1: key \"train.lr\": sections are nested in the file, not joined by dots");
 }
@@ -525,6 +542,21 @@ TEST_CASE("the schedule of a run ends with it unless it says otherwise") {
   CHECK(parse("", linear).schedule().rate(1) == 0.5);
   CHECK(parse("", linear).schedule().rate(6) == 0.5);
   CHECK(parse("train: {schedule: {total: 18}}", linear).schedule().rate(6) == 0.75);
+}
+
+TEST_CASE("integers that are too large") {
+  CHECK(refusal("", {"train.steps=99999999999999999999"}) ==
+        "--set train.steps=99999999999999999999: train.steps: expected an integer of at most 64 "
+        "bits, got \"99999999999999999999\"");
+  for (const char* key : {"model.vocab_size", "model.layers", "train.batch", "train.micro_steps",
+                          "data.sequence_length", "lora.r"}) {
+    CAPTURE(key);
+    CHECK(test::contains(refusal("", {std::string(key) + "=2147483648"}),
+                         "expected at most 2147483647, got "));
+  }
+  CHECK(test::contains(refusal("", {"train.steps=9223372036854775807"}),
+                       "train.steps: expected at most 1000000000000, got 9223372036854775807"));
+  CHECK(refusal("", {"train.seed=9223372036854775807"}) == "");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <map>
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
@@ -172,10 +173,27 @@ TEST_CASE("inspect: what does not fit is in the result, and what is no model is 
   CHECK(contains(found.weights->problem, "unexpected: model.norm.weight"));
   CHECK(contains(found.tokenizer->problem, "Unigram"));
   CHECK(contains(format_inspection(found), "PROBLEM: "));
-  CHECK(contains(test::error_of([] { inspect({.source = "gpt5"}); }),
+  CHECK(contains(test::error_of([] { inspect({.source = "other"}); }),
                  "preset: expected one of gpt2-124m, "));
   CHECK(test::error_of([] { inspect({.source = "/no/such"}); }) ==
         "/no/such: no such folder or file");
+  CHECK(test::error_of([] { inspect({.source = "gpt2-mediun"}); }) ==
+        "preset: unknown name 'gpt2-mediun'; the nearest is gpt2-medium");
+  const fs::path fifo = scratch / "fifo";
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  CHECK(test::error_of([&] { inspect({.source = fifo.string()}); }) ==
+        fifo.string() + ": expected a file, got a FIFO (named pipe)");
+}
+
+TEST_CASE("inspect: keys of config.json that nothing is computed from") {
+  const test::TempFolder scratch;
+  fs::copy(test::fixture_path("models/gpt2"), scratch.path(), fs::copy_options::recursive);
+  Json json = read_json_file(scratch / "config.json");
+  json["logit_scale"] = 2;
+  scratch.write("config.json", json.dump());
+  CHECK(contains(format_inspection(inspect({.source = scratch.path().string()})),
+                 "note: " + (scratch / "config.json").string() +
+                     ": logit_scale: unknown key: nothing is computed from it"));
 }
 
 TEST_CASE("inspect: frozen parameters are not trainable and form segments of their own") {

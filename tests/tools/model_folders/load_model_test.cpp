@@ -22,7 +22,7 @@ TEST_CASE("model source: an adapter's folder leads to its base") {
   CHECK(source.folder == kAdapter / "base");
   CHECK(source.config().hidden == 24);
   CHECK(source.default_tokenizer() == "bytes");
-  CHECK(find_model(kAdapter, "elsewhere").folder == "elsewhere");
+  CHECK(find_model(kAdapter, kAdapter.parent_path()).folder == kAdapter.parent_path());
   const ModelSource plain = find_model(kAdapter / "base");
   CHECK(plain.adapter.empty());
   CHECK(contains(test::error_of([] { find_model(kAdapter / "base", "elsewhere"); }),
@@ -43,7 +43,43 @@ TEST_CASE("model source: tokens that end a text, and choices of tokens that noth
                R"({"do_sample": true, "eos_token_id": [5, 6], "max_length": 99, "num_beams": 1,
                    "repetition_penalty": 1.0, "top_p": 0.9, "use_cache": false})");
   CHECK(source.end_tokens() == std::vector<int64_t>{5, 6});
-  CHECK(source.unused_choices() == "generation_config.json: do_sample, top_p");
+  CHECK(source.unused_choices() == "generation_config.json: do_sample, max_length, top_p");
+}
+
+TEST_CASE("model source: what generation's files say and generate does not do") {
+  const test::TempFolder folder;
+  const ModelSource source = {folder.path(), ""};
+  folder.write("config.json", R"({"model_type": "llama", "vocab_size": 9, "eos_token_id": 8})");
+  CHECK(source.notes_on_generation().empty());
+  folder.write("config.json",
+               R"({"model_type": "llama", "vocab_size": 9, "eos_token_id": [8, 9, -1]})");
+  const std::string config = (folder / "config.json").string();
+  CHECK(source.notes_on_generation() ==
+        std::vector<std::string>{
+            config + ": eos_token_id: 9: ends no text: the model's tokens are 0 to 8",
+            config + ": eos_token_id: -1: ends no text: the model's tokens are 0 to 8"});
+  folder.write("generation_config.json",
+               R"({"eos_token_id": 70, "max_new_tokens": 5, "max_length": 20, "max_tokens": 1})");
+  const std::string own = (folder / "generation_config.json").string();
+  CHECK(source.notes_on_generation() ==
+        std::vector<std::string>{
+            "generation_config.json: max_new_tokens: not used: options of this command say how "
+            "tokens are chosen, and how many",
+            own + ": max_tokens: unknown key: not used",
+            own + ": eos_token_id: 70: ends no text: the model's tokens are 0 to 8"});
+}
+
+TEST_CASE("model source: what is no folder, and a preset, which has no weights") {
+  const auto error = [](const char* name) { return test::error_of([&] { find_model(name); }); };
+  CHECK(error("gpt2") ==
+        "gpt2: expected a model's folder: this is a preset (gpt2-124m), which has sizes but no "
+        "weights; a folder holds config.json and model.safetensors");
+  CHECK(error("gpt2-12m") ==
+        "gpt2-12m: no such folder; the nearest preset is gpt2-124m, which has no weights");
+  CHECK(error("/no/such") == "/no/such: no such folder");
+  const test::TempFolder folder;
+  const std::string file = folder.write("a.txt", "").string();
+  CHECK(error(file.c_str()) == file + ": expected a model's folder, got a file");
 }
 
 TEST_CASE("model source: the dtype that all weights have, masks and whole numbers aside") {

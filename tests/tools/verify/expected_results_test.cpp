@@ -102,7 +102,7 @@ TEST_CASE("families, adapters and descriptions that are not known") {
   const ReferenceCopy adapter("models/gpt2");
   fs::copy_file(adapter.path() / "config.json", adapter.path() / "adapter_config.json");
   CHECK(contains(adapter.error(), "adapter_config.json: "));
-  CHECK(contains(adapter.error(), "r: missing"));
+  CHECK(contains(adapter.error(), "peft_type: missing"));
   const ReferenceCopy prose("models/gpt2");
   prose.set("reference.json", "/trajectory/optimizer", "SGD");
   CHECK(contains(prose.unsupported(), "reference.json: trajectory.optimizer: expected \"torch."));
@@ -134,6 +134,18 @@ TEST_CASE("missing and misshapen things are named with their file") {
                  "reference.safetensors: tensor \"grad.model.norm.weight\": expected (7), got ("));
   CHECK(contains(error_of([&] { expected.pass->gradients->read("nothing", {7}); }),
                  "reference.safetensors: no tensor \"grad.nothing\""));
+}
+
+TEST_CASE("a key of config.json that nothing is computed from is a note") {
+  const ReferenceCopy copy("models/gpt2");
+  const auto notes = [&] {
+    return read_expected_results(copy.path(), {.dtype = DType::kF32}).notes;
+  };
+  CHECK(notes().empty());
+  copy.set("config.json", "/logit_scale", 2);
+  CHECK(notes() ==
+        std::vector<std::string>{(copy.path() / "config.json").string() +
+                                 ": logit_scale: unknown key: nothing is computed from it"});
 }
 
 TEST_CASE("key biases: only where channels are not rotated, in every layout of q, k and v") {

@@ -28,9 +28,11 @@ class HuggingFaceTokenizer : public Tokenizer {
   uint64_t identity() const override { return identity_; }
   // Error for text that is not UTF-8.
   void encode_to(std::string_view text, SpecialTokens special, const UseIds& use) const override;
-  // Ids without a token give nothing, whatever they are.
+  // Ids without a token give nothing, whatever they are: see note_on_unknown_ids().
   std::string decode(std::span<const int32_t> tokens,
                      SpecialTokens special = SpecialTokens::kOmit) const override;
+
+  bool has(int32_t id) const override { return content_of(id) != nullptr; }
 
   const std::string* content_of(int32_t id) const;  // null: no such token
   bool encodes_in_stretches() const;

@@ -1,6 +1,9 @@
 // The byte tokenizer, and which tokenizer a name means. Contract: tools/data/tokenizer/tokenizer.h.
 #include "tools/data/tokenizer/tokenizer.h"
 
+#include <algorithm>
+#include <set>
+
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/rng.h"
@@ -26,6 +29,20 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, SpecialTokens spec
   encode_to(text, special,
             [&](std::span<const int32_t> ids) { out.insert(out.end(), ids.begin(), ids.end()); });
   return out;
+}
+
+std::string note_on_unknown_ids(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
+  constexpr size_t kShown = 8;
+  std::set<int32_t> unknown;
+  for (const int32_t id : ids) {
+    if (!tokenizer.has(id)) unknown.insert(id);
+  }
+  if (unknown.empty()) return "";
+  std::vector<int32_t> shown(unknown.begin(), unknown.end());
+  shown.resize(std::min(shown.size(), kShown));
+  const size_t more = unknown.size() - shown.size();
+  return fmt::format("{}: it has no token {}{}: left out of the text", tokenizer.name(),
+                     fmt::join(shown, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
 uint64_t ByteTokenizer::identity() const { return hash_name("bytes, end of text 256"); }

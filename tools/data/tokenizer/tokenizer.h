@@ -37,7 +37,12 @@ class Tokenizer {
   // vocabulary.
   virtual std::string decode(std::span<const int32_t> tokens,
                              SpecialTokens special = SpecialTokens::kOmit) const = 0;
+  virtual bool has(int32_t id) const { return id >= 0 && id < vocab_size(); }
 };
+
+// For a note: "NAME: it has no token 7, 8: left out of the text", of ids that this tokenizer
+// does not have and decode() passes over; "": there are none.
+std::string note_on_unknown_ids(const Tokenizer& tokenizer, std::span<const int32_t> ids);
 
 // Every byte is a token, end-of-text is number 256.
 class ByteTokenizer : public Tokenizer {

@@ -55,6 +55,20 @@ TEST_CASE("the tokenizer of a folder") {
   }
 }
 
+TEST_CASE("ids that a tokenizer does not have, which its text leaves out") {
+  const std::string file = test::fixture_path("tokenizers/qwen2/tokenizer.json").string();
+  const auto tokenizer = make_tokenizer(file);
+  const std::vector<int32_t> known{39, 672}, some{39, 70'000, -1, 70'000, 672};
+  CHECK(note_on_unknown_ids(*tokenizer, known) == "");
+  CHECK(note_on_unknown_ids(*tokenizer, some) ==
+        file + ": it has no token -1, 70000: left out of the text");
+  CHECK(tokenizer->decode(some) == tokenizer->decode(known));
+  std::vector<int32_t> many(10);
+  for (int32_t i = 0; i < 10; ++i) many[static_cast<size_t>(i)] = 80'000 + i;
+  CHECK(test::contains(note_on_unknown_ids(*tokenizer, many), "80006, 80007 and 2 more: left"));
+  CHECK(note_on_unknown_ids(ByteTokenizer(), std::vector<int32_t>{256}) == "");
+}
+
 TEST_CASE("which files are copied") {
   const test::TempFolder from, to, other;
   const std::string text = read_file(test::fixture_path("tokenizers/qwen2/tokenizer.json"));
