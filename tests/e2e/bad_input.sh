@@ -54,9 +54,11 @@ check() {
 try() {
   local expected=$1
   shift
-  check "$expected" "$FSDP" train "$@" --local-ranks 2
   rm -rf diverged  # a run directory that is there is another error
-  [ -z "${MPIRUN:-}" ] || check "$expected" $MPIRUN -n 2 "$FSDP" train "$@"
+  check "$expected" "$FSDP" train "$@" --local-ranks 2
+  [ -n "${MPIRUN:-}" ] || return
+  rm -rf diverged
+  check "$expected" $MPIRUN -n 2 "$FSDP" train "$@"
 }
 try 'missing\.txt' --config config.yaml --set data.train=missing.txt
 try 'missing\.yaml' --config missing.yaml
