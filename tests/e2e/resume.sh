@@ -73,6 +73,35 @@ paste <(lines whole | grep -o '"loss":[0-9.e-]*' | cut -d: -f2) \
 grep -q 'changed: train.steps: 60 -> 70; the learning rate of the next step stays' longer.log || fail "longer: no note"
 [ "$(summary whole steps)" = 70 ] && [ "$(summary whole resumed_from)" = 60 ] || fail "longer: steps"
 
+# ---- as a model ------------------------------------------------------------------------------------
+"$FSDP" convert three/checkpoints/step-60 converted --local-ranks 2 >converted.log 2>&1 ||
+  { fail "convert: status $?"; cat converted.log; }
+for file in config.json generation_config.json model.safetensors; do
+  cmp -s "converted/$file" "three/model/$file" || fail "convert: $file is not that of the run's model"
+done
+"$FSDP" inspect three/checkpoints/step-60 >inspect.log || fail "inspect: status $?"
+grep -q '^all 3 files have their sizes and checksums$' inspect.log || fail "inspect: no line about checksums"
+"$FSDP" generate three --prompt "a line" --tokens 3 >generate.log 2>&1 || { fail "generate RUN"; cat generate.log; }
+"$FSDP" eval three --data text.txt >eval.log 2>&1 || { fail "eval RUN"; cat eval.log; }
+"$FSDP" inspect three >/dev/null 2>&1 || fail "inspect RUN"
+"$FSDP" generate three/checkpoints/step-60 --prompt x >/dev/null 2>generate.log && fail "generate CHECKPOINT: status 0"
+grep -q 'fsdp convert three/checkpoints/step-60 FOLDER makes one of it' generate.log || fail "generate CHECKPOINT: no way out"
+
+# ---- a run that diverges names what is left of it ---------------------------------------------------
+"$FSDP" train --config config.yaml --set train.lr=1e30 train.clip_norm=0 checkpoint.every=1 \
+  runtime.run_dir=diverged >diverged.log 2>&1 && fail "diverged: status 0"
+grep -q '^fsdp: step [0-9]*: .*not finite.*; the last checkpoint is diverged/checkpoints/step-[0-9]*$' diverged.log ||
+  { fail "diverged: no checkpoint is named"; cat diverged.log; }
+
+# ---- a disk that takes no more: a limit on files, which the weights exceed -----------------------------
+full() { (ulimit -f 40; exec "$FSDP" train --config config.yaml --set train.steps=50 train.save=false "$@"); }
+full --set runtime.run_dir=full >full.log 2>&1 && fail "full: status 0"
+grep -q '^fsdp: .*shard-00001-of-00001.safetensors: cannot write: File too large' full.log ||
+  { fail "full: the file is not named"; cat full.log; }
+full --set runtime.run_dir=goes_on checkpoint.required=false >goes_on.log 2>&1 || { fail "goes_on"; cat goes_on.log; }
+[ "$(grep -c '^warning: step [245]0: no checkpoint: .*File too large' goes_on.log)" = 3 ] || fail "goes_on: no warnings"
+[ -z "$(ls goes_on/checkpoints full/checkpoints | grep step)" ] || fail "full: something is left"
+
 # ---- what is refused -------------------------------------------------------------------------------
 refused() {  # STATUS PATTERN arguments...
   local pattern=$1; shift
@@ -95,7 +124,44 @@ wait "$pid" 2>/dev/null
 step=$(grep -o '^stopped by SIGTERM after step [0-9]*' busy.log | grep -o '[0-9]*$')
 [ -e "busy/checkpoints/step-$step/checkpoint.json" ] || fail "SIGTERM: no checkpoint of step $step"
 
+# ---- epochs ------------------------------------------------------------------------------------------
+"$FSDP" train --config config.yaml --local-ranks 2 --set train.steps=1000 train.schedule.total=0 train.epochs=2 \
+  train.eval_every=epoch checkpoint.every=epoch runtime.run_dir=epochs >epochs.log 2>&1 ||
+  { fail "epochs: status $?"; cat epochs.log; }
+[ "$(summary epochs epochs)" = 2.0 ] || fail "epochs: $(summary epochs epochs) of 2"
+[ "$(grep -c best_validation_loss epochs/metrics.jsonl)" = 2 ] || fail "epochs: another number of evaluations than 2"
+middle=$(($(summary epochs steps) / 2))
+[ "$(cd epochs/checkpoints && echo *)" = "step-$middle step-$((2 * middle))" ] || fail "epochs: $(ls epochs/checkpoints)"
+"$FSDP" train --resume "epochs/checkpoints/step-$middle" --local-ranks 2 --set runtime.run_dir=second_epoch \
+  >second.log 2>&1 || { fail "second epoch: status $?"; cat second.log; }
+same_run second_epoch epochs
+"$FSDP" train --resume epochs | grep -q 'this run has done its 2 epochs' || fail "epochs: a finished run does not say so"
+
+# ---- started again by a batch system -----------------------------------------------------------------
+# requeue NAME command...: sends SIGUSR1 to the process behind the command once it trains.
+requeue() {
+  local name=$1 whom=$2 step; shift 2
+  "$@" --config config.yaml --set runtime.run_dir="$name" --set train.steps=100000000 \
+    --set checkpoint.every=0 checkpoint.keep=0 >"$name.log" 2>&1 </dev/null &
+  pid=$!
+  for _ in {1..400}; do [ "$(cat "$name/metrics.jsonl" 2>/dev/null | wc -l)" -ge 3 ] && break; sleep 0.05; done
+  if [ "$whom" = itself ]; then kill -USR1 "$pid"; else kill -USR1 "$(pgrep -P "$pid" -f train | tail -1)"; fi
+  wait "$pid"
+  local status=$?
+  [ "$status" = 75 ] || { fail "$name: status $status instead of 75"; cat "$name.log"; }
+  step=$(grep -o '^stopped by SIGUSR1 after step [0-9]*' "$name.log" | grep -o '[0-9]*$')
+  [ -e "$name/checkpoints/step-$step/checkpoint.json" ] || fail "$name: no checkpoint of step $step"
+  [ ! -e "$name/model" ] || fail "$name: a model is saved, which takes time"
+  "$FSDP" train --config config.yaml --set runtime.run_dir="$name" --resume auto --local-ranks 2 \
+    --set train.steps=$((step + 2)) >"$name.again.log" 2>&1 || { fail "$name: --resume auto"; cat "$name.again.log"; }
+  grep -q "^resumed from .*: step $step\$" "$name.again.log" || fail "$name: goes on elsewhere"
+}
+requeue batch itself "$FSDP" train --local-ranks 2
+RANK=0 WORLD_SIZE=2 "$FSDP" train --config config.yaml >torchrun.log 2>&1 && fail "torchrun: status 0"
+grep -q '^fsdp: .*as by torchrun: .*mpirun -n 2' torchrun.log || fail "torchrun: no way out"
+
 if [ -n "${MPIRUN:-}" ]; then
+  requeue mpi_batch child $MPIRUN -n 2 "$FSDP" train
   # One rank is killed: the job ends, and another job goes on.
   $MPIRUN -n 2 "$FSDP" train --config config.yaml --set runtime.run_dir=mpi --set train.steps=100000000 \
     --set checkpoint.keep=0 >mpi.log 2>&1 </dev/null &

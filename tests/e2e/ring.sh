@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A job in trouble says where it is and ends: SIGUSR1 asks a healthy one; one rank meets bad data in
+# A job in trouble says where it is and ends: SIGUSR2 asks a healthy one; one rank meets bad data in
 # the middle of training, is killed, or stops answering. No rank is left behind.
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
 set -uo pipefail
@@ -66,9 +66,9 @@ stop() { kill -TERM "$pid"; wait "$pid"; }
 
 # ---- asked by a person ---------------------------------------------------------------------------
 start threads "$FSDP" $train --local-ranks 3
-kill -USR1 "$pid"
+kill -USR2 "$pid"
 waits_for threads/rings.txt 'rank 2 \('
-kill -0 "$pid" || fail "threads: SIGUSR1 ended the run"
+kill -0 "$pid" || fail "threads: SIGUSR2 ended the run"
 stop
 says threads 'the last collectives of 3 ranks'
 for rank in 0 1 2; do
@@ -82,12 +82,12 @@ if [ -z "${MPIRUN:-}" ]; then
 fi
 
 start asked $MPIRUN -n 2 "$FSDP" $train
-kill -USR1 "$(rank_process 1)"  # passed on to rank 0, which speaks
+kill -USR2 "$(rank_process 1)"  # passed on to rank 0, which speaks
 waits_for asked/rings.txt 'rank 1 \('
 grep -q 'no answer' asked/rings.txt && fail "asked: a rank did not answer"
 rm -f asked/rings.txt
 sleep 1.5  # requests within a second belong together
-kill -USR1 "$pid"  # mpirun passes it on to all
+kill -USR2 "$pid"  # mpirun passes it on to all
 waits_for asked/rings.txt 'rank 1 \('
 sleep 1
 stop

@@ -57,17 +57,21 @@ Json progress_json(const TrainProgress& p) {
   return {{"steps", p.steps},
           {"skipped", p.skipped},
           {"true_tokens", p.true_tokens},
+          {"samples", p.samples},
           {"wall_time_s", text_of(p.wall_time_s)},
           {"step_time_s", text_of(p.step_time_s)},
           {"recent_losses", recent},
           {"validation_loss", p.validation_loss ? Json(text_of(*p.validation_loss)) : Json()},
-          {"validated_at", p.validated_at}};
+          {"validated_at", p.validated_at},
+          {"best_validation_loss",
+           p.best_validation_loss ? Json(text_of(*p.best_validation_loss)) : Json()}};
 }
 
 TrainProgress progress_from(const Json& json) {
   TrainProgress p = {.steps = json.at("steps"),
                      .skipped = json.at("skipped"),
                      .true_tokens = json.at("true_tokens"),
+                     .samples = json.at("samples"),
                      .wall_time_s = double_from(json.at("wall_time_s")),
                      .step_time_s = double_from(json.at("step_time_s"))};
   for (const Json& loss : json.at("recent_losses")) p.recent_losses.push_back(double_from(loss));
@@ -75,6 +79,9 @@ TrainProgress progress_from(const Json& json) {
     p.validation_loss = double_from(json.at("validation_loss"));
   }
   p.validated_at = json.at("validated_at");
+  if (!json.at("best_validation_loss").is_null()) {
+    p.best_validation_loss = double_from(json.at("best_validation_loss"));
+  }
   return p;
 }
 
@@ -184,7 +191,6 @@ Manifest from_json(const Json& json) {
                 .base_hash = from_hex(json.at("base").at("hash")),
                 .world_size = json.at("world_size"),
                 .progress = progress_from(json.at("progress")),
-                .samples = json.at("samples"),
                 .updates = json.at("updates"),
                 .loss_scale = loss_scale_from(json.at("loss_scale"))};
   for (const auto& [name, value] : json.at("metrics").items()) m.metrics[name] = double_from(value);
@@ -217,7 +223,6 @@ std::string manifest_text(const Manifest& m) {
                      {"run_directory", m.run_directory},
                      {"progress", progress_json(m.progress)},
                      {"schedule_position", m.progress.steps - m.progress.skipped},
-                     {"samples", m.samples},
                      {"updates", m.updates},
                      {"loss_scale", loss_scale_json(m.loss_scale)},
                      {"metrics", metrics},

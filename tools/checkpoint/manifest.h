@@ -60,7 +60,6 @@ struct Manifest {
 
   // ---- where it is ----
   TrainProgress progress;
-  int64_t samples = 0;   // trained on: batches times train.batch
   uint32_t updates = 0;  // calls of the optimizer: the number that stochastic rounding draws by
   std::optional<optim::LossScalerState> loss_scale;
   std::map<std::string, double> metrics;  // the last ones, by name

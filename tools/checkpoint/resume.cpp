@@ -30,12 +30,12 @@ bool is_there(const fs::path& path) {
 // Keys that say where and how fast a run computes, what it reports and keeps: with other values the
 // same is computed, up to the order of sums. The text and the model's files are compared by their
 // hashes.
-constexpr std::array kFree = {"data.train",          "data.validation", "data.format",
-                              "data.field",          "data.tokenizer",  "data.document_separator",
-                              "data.cache_dir",      "model.path",      "train.steps",
-                              "train.micro_steps",   "train.log_every", "train.eval_every",
-                              "train.eval_batches",  "train.save",      "train.save_dtype",
-                              "train.max_shard_size"};
+constexpr std::array kFree = {"data.train",       "data.validation",     "data.format",
+                              "data.field",       "data.tokenizer",      "data.document_separator",
+                              "data.cache_dir",   "model.path",          "train.steps",
+                              "train.epochs",     "train.micro_steps",   "train.log_every",
+                              "train.eval_every", "train.eval_batches",  "train.save",
+                              "train.save_dtype", "train.max_shard_size"};
 constexpr std::array kFreeSections = {"runtime.", "checkpoint.", "sample.", "fsdp.",
                                       "train.recompute."};
 // Inside of these sections, what does change the computation.
@@ -74,6 +74,9 @@ std::vector<std::string> notes_on_changes(const config::TrainConfig& before,
     const std::string line = fmt::format("{}: {} -> {}", change.key, change.before, change.after);
     if (change.refused) refused.push_back(line);
     notes.push_back("changed: " + line);
+    if (change.key == "train.epochs" && after.train.schedule.total == 0) {
+      notes.back() += "; the schedule ends with it (train.schedule.total)";
+    }
     if (change.key == "train.steps") {
       const int64_t updates = manifest.progress.steps - manifest.progress.skipped;
       notes.back() += "; " + note_on_steps(before, after, updates);
@@ -87,27 +90,6 @@ std::vector<std::string> notes_on_changes(const config::TrainConfig& before,
 }
 
 // ---------------------------------------------------------------------------- Folders
-
-// Checkpoints of other programs, which look like folders to go on from.
-void refuse_foreign(const fs::path& folder) {
-  const char* const how =
-      "this program goes on from its own checkpoints only; export the weights as safetensors";
-  FSDP_CHECK(!is_there(folder / ".metadata"),
-             "{}: a checkpoint of PyTorch's DCP: {} (torch.distributed.checkpoint.format_utils."
-             "dcp_to_torch_save, then save_pretrained) and give the folder as model.path",
-             folder.string(), how);
-  std::error_code unreadable;
-  for (const auto& item : fs::directory_iterator(folder, unreadable)) {
-    const std::string name = item.path().filename().string();
-    const bool deepspeed = name == "zero_to_fp32.py" || name.starts_with("zero_pp_rank_") ||
-                           name.starts_with("bf16_zero_pp_rank_") ||
-                           (name.starts_with("global_step") && item.is_directory(unreadable));
-    FSDP_CHECK(!deepspeed,
-               "{}: a checkpoint of DeepSpeed: {} (zero_to_fp32.py, with "
-               "--safe_serialization) and give the folder as model.path",
-               folder.string(), how);
-  }
-}
 
 bool is_run(const fs::path& folder) {
   return is_there(folder / kConfigName) || is_there(folder / "run_args.json");
@@ -139,10 +121,13 @@ void choose_newest(const fs::path& folder, ResumePlan& plan) {
   FSDP_CHECK(all.empty(), "{}: no checkpoint can be read: {}", folder.string(), plan.notes.front());
 }
 
-bool is_finished(const fs::path& run_directory, int64_t steps) {
+bool is_finished(const fs::path& run_directory, const config::TrainConfig& config) {
   if (!is_there(run_directory / "metrics.json")) return false;
   const Json summary = read_json_file(run_directory / "metrics.json");
-  return !summary.value("interrupted", true) && summary.value("steps", int64_t{0}) >= steps;
+  const bool done = config.train.epochs > 0
+                        ? summary.value("epochs", 0.0) >= static_cast<double>(config.train.epochs)
+                        : summary.value("steps", int64_t{0}) >= config.train.steps;
+  return done && !summary.value("interrupted", true);
 }
 
 config::TrainConfig given_config(const ResumeRequest& request) {
@@ -159,7 +144,7 @@ void plan_auto(const ResumeRequest& request, ResumePlan& plan) {
   FSDP_CHECK(!directory.empty(),
              "--resume auto: needs runtime.run_dir, the folder that the run goes on in");
   if (!is_there(directory)) return;
-  FSDP_CHECK(is_run(directory) || fs::is_empty(directory),
+  FSDP_CHECK(is_run(directory) || is_beginning_of_run(directory),
              "--resume auto: {}: no run directory: neither {} nor run_args.json",
              directory.string(), kConfigName);
   plan.run_directory = directory;
@@ -199,7 +184,7 @@ void plan_checkpoint(const ResumeRequest& request, const fs::path& checkpoint, R
 void plan_run(const ResumeRequest& request, const fs::path& directory, ResumePlan& plan) {
   const config::TrainConfig stored = config::read_config(directory / kConfigName, {});
   choose_newest(checkpoint_folder(stored, directory), plan);
-  FSDP_CHECK(!plan.checkpoint.empty() || is_finished(directory, stored.train.steps),
+  FSDP_CHECK(!plan.checkpoint.empty() || is_finished(directory, stored),
              "--resume {}: no complete checkpoint in it (checkpoint.every)", directory.string());
   plan.run_directory = directory;
   plan.config =
@@ -209,6 +194,26 @@ void plan_run(const ResumeRequest& request, const fs::path& directory, ResumePla
 }
 
 }  // namespace
+
+void refuse_foreign(const fs::path& folder) {
+  const char* const how =
+      "this program reads its own checkpoints only; export the weights as safetensors";
+  FSDP_CHECK(!is_there(folder / ".metadata"),
+             "{}: a checkpoint of PyTorch's DCP: {} (torch.distributed.checkpoint.format_utils."
+             "dcp_to_torch_save, then save_pretrained) and give the folder as model.path",
+             folder.string(), how);
+  std::error_code unreadable;
+  for (const auto& item : fs::directory_iterator(folder, unreadable)) {
+    const std::string name = item.path().filename().string();
+    const bool deepspeed = name == "zero_to_fp32.py" || name.starts_with("zero_pp_rank_") ||
+                           name.starts_with("bf16_zero_pp_rank_") ||
+                           (name.starts_with("global_step") && item.is_directory(unreadable));
+    FSDP_CHECK(!deepspeed,
+               "{}: a checkpoint of DeepSpeed: {} (zero_to_fp32.py, with "
+               "--safe_serialization) and give the folder as model.path",
+               folder.string(), how);
+  }
+}
 
 std::vector<ConfigChange> config_changes(const config::TrainConfig& before,
                                          const config::TrainConfig& after) {
@@ -254,14 +259,15 @@ ResumePlan plan_resume(const ResumeRequest& request) {
   if (plan.run_directory.empty()) return plan;
   plan.config.runtime.run_dir = plan.run_directory.string();
   const int64_t steps = plan.config.train.steps;
-  plan.finished = is_finished(plan.run_directory, steps);
-  FSDP_CHECK(plan.finished || !plan.manifest || plan.manifest->step() <= steps,
+  plan.finished = is_finished(plan.run_directory, plan.config);
+  const bool in_steps = plan.config.train.epochs == 0;
+  FSDP_CHECK(plan.finished || !plan.manifest || !in_steps || plan.manifest->step() <= steps,
              "train.steps: expected at least {}, the steps that {} has, got {}",
              plan.manifest->step(), plan.checkpoint.string(), steps);
   return plan;
 }
 
-std::string metrics_until(const std::string& text, int64_t step) {
+std::string metrics_until(const std::string& text, int64_t step, int64_t validated_at) {
   std::string kept;
   std::set<std::pair<int64_t, bool>> seen;  // step, whether of an evaluation
   for (size_t begin = 0; begin < text.size();) {
@@ -272,7 +278,8 @@ std::string metrics_until(const std::string& text, int64_t step) {
     try {
       const Json json = Json::parse(line);
       const int64_t of = json.at("step");
-      if (of <= step && seen.emplace(of, json.contains("validation_loss")).second) {
+      const bool evaluation = json.contains("validation_loss");
+      if (of <= (evaluation ? validated_at : step) && seen.emplace(of, evaluation).second) {
         kept += line + "\n";
       }
     } catch (const JsonError&) {  // cut by the end of the machine

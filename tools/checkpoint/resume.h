@@ -34,6 +34,9 @@ struct ResumePlan {
 // Without a request: the configuration alone. Error when the request cannot be met.
 ResumePlan plan_resume(const ResumeRequest& request);
 
+// Error for checkpoints of other programs, with what to do about them.
+void refuse_foreign(const std::filesystem::path& folder);
+
 // What is different, "key: old -> new"; `refused`: with which the run would compute something else.
 struct ConfigChange {
   std::string key, before, after;
@@ -42,9 +45,9 @@ struct ConfigChange {
 std::vector<ConfigChange> config_changes(const config::TrainConfig& before,
                                          const config::TrainConfig& after);
 
-// The lines of metrics.jsonl up to a step, each step once; a line that was cut is left out. What
-// comes later will be written again.
-std::string metrics_until(const std::string& text, int64_t step);
+// The lines of metrics.jsonl up to a step, each step once, and those of evaluations up to
+// `validated_at`; a line that was cut is left out. What comes later will be written again.
+std::string metrics_until(const std::string& text, int64_t step, int64_t validated_at);
 
 // Error when the data or tokenizer are not those of the checkpoint, unless changes are accepted;
 // then a line for each.

@@ -21,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step-";
+constexpr const char* kLockName = "run.lock";
 
 // The number in "step-12"; -1: it is no such name.
 int64_t step_of(const std::string& name) {
@@ -32,15 +33,18 @@ int64_t step_of(const std::string& name) {
 }
 
 // What AtomicFile and AtomicFolder make beside the names that a run writes; see core/io/file.cpp.
-void remove_unfinished(const fs::path& folder) {
+bool is_unfinished(const std::string& name) {
   static const std::regex kUnfinished(
-      R"((step-\d+|model|adapter|(config\.yaml|run_args\.json|metrics\.jsonl?|rings\.txt|)"
+      R"((\.shared-[0-9a-f]+|step-\d+|model|adapter|(config\.yaml|run_args\.json|metrics\.jsonl?|rings\.txt|)"
       R"(ring\.rank\d+\.json|trace\.rank\d+\.json))\.\d+-\d+\.tmp)");
+  return std::regex_match(name, kUnfinished);
+}
+
+void remove_unfinished(const fs::path& folder) {
   std::error_code unreadable;
   std::vector<fs::path> found;
   for (const auto& item : fs::directory_iterator(folder, unreadable)) {
-    if (std::regex_match(item.path().filename().string(), kUnfinished))
-      found.push_back(item.path());
+    if (is_unfinished(item.path().filename().string())) found.push_back(item.path());
   }
   for (const fs::path& path : found) fs::remove_all(path, unreadable);
 }
@@ -57,6 +61,15 @@ std::map<int64_t, fs::path> checkpoints_in(const fs::path& folder) {
   return found;
 }
 
+bool is_beginning_of_run(const fs::path& folder) {
+  std::error_code unreadable;
+  for (const auto& item : fs::directory_iterator(folder, unreadable)) {
+    const std::string name = item.path().filename().string();
+    if (name != kLockName && !is_unfinished(name)) return false;
+  }
+  return true;
+}
+
 fs::path checkpoint_folder(const config::TrainConfig& config, const fs::path& run_directory) {
   const std::string& given = config.checkpoint.folder;
   return given.empty() ? run_directory / "checkpoints" : fs::path(given);
@@ -66,7 +79,7 @@ std::unique_ptr<FileLock> take_run_directory(const fs::path& run_directory,
                                              const fs::path& checkpoints) {
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);
-  auto lock = std::make_unique<FileLock>(run_directory / "run.lock",
+  auto lock = std::make_unique<FileLock>(run_directory / kLockName,
                                          fmt::format("process {} on {}", ::getpid(), host),
                                          "another run is using this run directory");
   remove_unfinished(run_directory);
@@ -98,7 +111,6 @@ RunCheckpoints::RunCheckpoints(Session& session, const config::TrainConfig& conf
                                fs::path run_directory, Manifest facts)
     : session_(session),
       config_(config.checkpoint),
-      batch_(config.train.batch),
       folder_(checkpoint_folder(config, run_directory)),
       facts_(std::move(facts)) {
   agree(session.world(), [&] {
@@ -113,7 +125,12 @@ fs::path RunCheckpoints::folder_of(int64_t step) const {
   return folder_ / fmt::format("{}{}", kPrefix, step);
 }
 
-void RunCheckpoints::set_best(const std::map<std::string, double>& metrics) {
+void RunCheckpoints::go_on(const fs::path& checkpoint,
+                           const std::map<std::string, double>& metrics) {
+  std::error_code unreadable;
+  if (fs::equivalent(checkpoint.parent_path(), folder_, unreadable)) {
+    last_ = (folder_ / checkpoint.filename()).string();
+  }
   const auto step = metrics.find("best_step"), value = metrics.find("best_value");
   if (step == metrics.end() || value == metrics.end()) return;
   best_ = Best{static_cast<int64_t>(step->second), value->second};
@@ -141,15 +158,27 @@ void RunCheckpoints::judge(const TrainProgress& progress) {
 }
 
 fs::path RunCheckpoints::write(const TrainProgress& progress) {
+  const std::optional<Best> before = best_;
+  try {
+    return write_judged(progress);
+  } catch (...) {
+    best_ = before;
+    throw;
+  }
+}
+
+fs::path RunCheckpoints::write_judged(const TrainProgress& progress) {
   judge(progress);
   facts_.progress = progress;
-  facts_.samples = progress.steps * batch_;
   const fs::path folder = folder_of(progress.steps);
-  agree(session_.world(), [&] {
-    // There is one only where it could not be read, and an older one was taken instead.
-    if (session_.world().rank() == 0) fs::remove_all(folder);
-  });
-  write_checkpoint(session_, folder, facts_);
+  // The one that the run went on from, whose evaluation was still to come: its state is this one.
+  if (last_ != folder.string()) {
+    agree(session_.world(), [&] {
+      // There is one only where it could not be read, and an older one was taken instead.
+      if (session_.world().rank() == 0) fs::remove_all(folder);
+    });
+    write_checkpoint(session_, folder, facts_);
+  }
   last_ = folder.string();
   agree(session_.world(), [&] {
     if (session_.world().rank() == 0) remove_old(progress.steps);

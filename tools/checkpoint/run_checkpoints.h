@@ -18,6 +18,9 @@ namespace fsdp::tools {
 
 // "step-<n>" folders, by n. A folder without a manifest is none: it is incomplete.
 std::map<int64_t, std::filesystem::path> checkpoints_in(const std::filesystem::path& folder);
+// Whether the folder is empty, or has no more in it than a run that was killed before it had
+// written its first file.
+bool is_beginning_of_run(const std::filesystem::path& folder);
 // Where a run keeps them.
 std::filesystem::path checkpoint_folder(const config::TrainConfig& config,
                                         const std::filesystem::path& run_directory);
@@ -44,20 +47,20 @@ class RunCheckpoints {
     double value;
   };
   const std::optional<Best>& best() const { return best_; }
-  // Of the best one, for a checkpoint of an earlier part of the run.
-  void set_best(const std::map<std::string, double>& metrics);
+  // For a run that goes on: from which checkpoint, with what metrics.
+  void go_on(const std::filesystem::path& checkpoint, const std::map<std::string, double>& metrics);
   const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path folder_of(int64_t step) const;
   // Of the last complete one; empty: there is none.
   std::string last() const { return last_; }
 
  private:
+  std::filesystem::path write_judged(const TrainProgress& progress);
   void judge(const TrainProgress& progress);
   void remove_old(int64_t step) const;
 
   Session& session_;
   config::CheckpointSection config_;
-  int64_t batch_;
   std::filesystem::path folder_;
   Manifest facts_;
   std::optional<Best> best_;

@@ -4,6 +4,7 @@
 
 #include "tools/commands/commands.h"
 #include "tools/launch/launch.h"
+#include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/conversion.h"
 #include "tools/model_folders/load_model.h"
 
@@ -19,7 +20,8 @@ struct ConvertOptions {
 };
 
 int convert(const ConversionOptions& options, RankContext& rank) {
-  const ConversionSummary done = convert_folder(rank.world, options);
+  const ConversionSummary done = is_checkpoint(options.from) ? convert_checkpoint(rank, options)
+                                                             : convert_folder(rank.world, options);
   if (rank.world.rank() != 0) return 0;
   for (const std::string& warning : done.warnings) std::printf("note: %s\n", warning.c_str());
   std::printf("%s: %s, %zu tensors, %.2f MiB in %zu file%s\n", options.to.c_str(),
@@ -79,7 +81,9 @@ void add_convert_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<ConvertOptions>();
   const Command command = app.add_command(
       "convert", "rewrites a model folder: dtype, size of files, Hugging Face's form or shards");
-  command.add_option("from", options->from, "a Hugging Face folder, or a sharded checkpoint")
+  command
+      .add_option("from", options->from,
+                  "a Hugging Face folder, a sharded model, or a checkpoint of a run")
       .required();
   add_output_options(command, *options);
   command.when_chosen([&chosen, options] {

@@ -4,6 +4,7 @@
 
 #include "tools/commands/commands.h"
 #include "tools/launch/launch.h"
+#include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/inspection.h"
 
 namespace fsdp::tools {
@@ -17,8 +18,10 @@ void add_inspect_command(const Command& app, ChosenCommand& chosen) {
   const Command command = app.add_command(
       "inspect", "prints what a model is: parameters, tensors, units, files, tokenizer");
   command
-      .add_option("model", options->inspection.source,
-                  "a folder, also of a LoRA adapter, a config.json, or a preset such as pythia-1b")
+      .add_option(
+          "model", options->inspection.source,
+          "a folder, also of a LoRA adapter, a run or a checkpoint, a config.json, or a preset "
+          "such as pythia-1b")
       .required();
   command.add_option("--base", options->inspection.base,
                      "of an adapter: its model's folder (default: as the adapter says)");
@@ -33,6 +36,12 @@ void add_inspect_command(const Command& app, ChosenCommand& chosen) {
   command.when_chosen([&chosen, options] {
     chosen = [options] {
       check_one_process("inspect");
+      if (is_checkpoint(options->inspection.source)) {
+        const CheckpointInspection found = inspect_checkpoint(options->inspection.source);
+        std::fputs((options->json ? checkpoint_json(found) : format_checkpoint(found)).c_str(),
+                   stdout);
+        return found.problems.empty() ? 0 : 1;
+      }
       const Inspection found = inspect(options->inspection);
       std::fputs((options->json ? inspection_json(found) : format_inspection(found)).c_str(),
                  stdout);

@@ -1,7 +1,6 @@
 // fsdp train: from a configuration to a trained model and a run directory.
 // Read next: tools/train/trainer.h (the loop), tools/train/train_data.h (the text).
 #include <algorithm>
-#include <cinttypes>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -25,6 +24,7 @@
 #include "tools/generate/generation.h"
 #include "tools/launch/interrupt.h"
 #include "tools/launch/launch.h"
+#include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
 #include "tools/model_folders/save_model.h"
 #include "tools/predict/memory_report.h"
@@ -67,7 +67,9 @@ class TrainRun {
         plan_(plan),
         config_(plan.config),
         rank_(rank),
-        data_(rank.world, config_) {}
+        data_(rank.world, config_) {
+    config_ = plan.config.in_steps(data_.steps_per_epoch());
+  }
 
   int run();
 
@@ -79,7 +81,6 @@ class TrainRun {
   }
   void make_session();
   std::string base_of(Session& session) const;
-  FolderOptions saved_form();
   models::FillFunction initial_values();
   void initialise();
   void restore_state();
@@ -102,7 +103,7 @@ class TrainRun {
 
   const TrainOptions& options_;
   const ResumePlan& plan_;
-  const config::TrainConfig& config_;
+  config::TrainConfig config_;  // in steps
   RankContext& rank_;
   TrainData data_;
   models::ModelConfig model_;
@@ -141,16 +142,15 @@ int TrainRun::run() {
   const TrainOutcome outcome = train();
   if (outcome.signal != 0) {
     // A launcher makes SIGTERM of every signal.
-    const char* const what = rank_.under_launcher       ? "a signal"
-                             : outcome.signal == SIGINT ? "Ctrl-C"
-                             : outcome.signal == SIGHUP ? "SIGHUP"
-                                                        : "SIGTERM";
+    const bool translated = rank_.under_launcher && outcome.signal != SIGUSR1;
+    const std::string_view what = translated ? "a signal" : name_of_signal(outcome.signal);
     say(fmt::format("stopped by {} after step {}", what, outcome.steps));
   }
   keep_directory();
   RunSummary summary = summarise(outcome);
   take_best(outcome);
-  save();
+  // The checkpoint is all that a run needs which is started again, and its time is short.
+  if (outcome.signal != SIGUSR1) save();
   const std::string continued = outcome.signal == 0 ? sample() : "";
   report(outcome, summary);  // now, when the ledger has seen all
   if (!continued.empty()) say(continued);
@@ -160,7 +160,7 @@ int TrainRun::run() {
     if (speaks()) write_summary(directory_ / "metrics.json", summary);
   });
   say(fmt::format("\nrun directory: {}", directory_.string()));
-  return outcome.signal == 0 ? 0 : 128 + outcome.signal;
+  return outcome.signal == 0 ? 0 : status_after(outcome.signal);
 }
 
 // Everything that can be wrong with the input is found here, before a run directory is made.
@@ -176,7 +176,7 @@ void TrainRun::make_session() {
     FSDP_CHECK(!options.lora || !config_.model.path.empty(),
                "lora.r: needs model.path, the model that the adapter belongs to");
     if (!speaks()) return;
-    saved_ = saved_form();
+    saved_ = form_of_run(config_, data_.tokenizer_name());
     // An adapter is small.
     const int64_t saved_parameters = options.lora ? 0 : model_.parameter_count();
     if (!plan_.run_directory.empty()) return;
@@ -195,19 +195,6 @@ void TrainRun::make_session() {
   if (!config_.runtime.trace) return;
   session_->backend().set_trace(&trace_);
   session_->set_phases(&phases_);
-}
-
-FolderOptions TrainRun::saved_form() {
-  const config::TrainSection& c = config_.train;
-  const bool adapter = lora_config(config_).has_value();
-  FSDP_CHECK(!adapter || c.max_shard_size == config::TrainSection().max_shard_size,
-             "train.max_shard_size: {}: an adapter is one file", c.max_shard_size);
-  return {.dtype = saved_dtype(config_),
-          .max_file_bytes = parse_file_size(c.max_shard_size, "train.max_shard_size"),
-          .source = config_.model.path,
-          .add_files = [this](const std::filesystem::path& folder) {
-            data::copy_tokenizer_files(data_.tokenizer_name(), folder);
-          }};
 }
 
 models::FillFunction TrainRun::initial_values() {
@@ -317,7 +304,7 @@ void TrainRun::make_directory() {
                        .local_ranks = options_.launch.local_ranks,
                        .threads = rank_.threads,
                        .resumed_from = plan_.manifest ? plan_.manifest->step() : 0});
-  if (speaks()) write_file_atomically(directory_ / "config.yaml", config::to_yaml(config_));
+  if (speaks()) write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
 }
 
 // What came after the checkpoint is done again, and a run that goes on is not at its end. A new
@@ -328,10 +315,10 @@ void TrainRun::go_on_in_directory() {
       (plan_.run_directory.empty() && plan_.manifest ? fs::path(plan_.manifest->run_directory)
                                                      : directory_) /
       "metrics.jsonl";
+  const TrainProgress before = plan_.manifest ? plan_.manifest->progress : TrainProgress{};
   if (fs::exists(of_before)) {
-    write_file_atomically(
-        directory_ / "metrics.jsonl",
-        metrics_until(read_file(of_before), plan_.manifest ? plan_.manifest->step() : 0));
+    write_file_atomically(directory_ / "metrics.jsonl",
+                          metrics_until(read_file(of_before), before.steps, before.validated_at));
   }
   fs::remove(directory_ / "metrics.json");
 }
@@ -341,23 +328,25 @@ RunCheckpoints& TrainRun::checkpoints() {
   Manifest facts;
   facts.program = source_commit();
   facts.device = rank_.backend.cuda ? "cuda" : "cpu";
-  facts.config = config::to_yaml(config_);
+  facts.config = config::to_yaml(plan_.config);
   facts.model = models::config_json(model_, "");
   facts.data = data_.hashes();
   facts.base_path = base_of(*session_);
   checkpoints_.emplace(*session_, config_, directory_, std::move(facts));
-  if (plan_.manifest) checkpoints_->set_best(plan_.manifest->metrics);
+  if (plan_.manifest) checkpoints_->go_on(plan_.checkpoint, plan_.manifest->metrics);
   return *checkpoints_;
 }
 
-int64_t TrainRun::save_every() const {
-  const config::Interval& every = config_.checkpoint.every;
-  return every.epoch ? data_.steps_per_epoch() : every.steps;
-}
+int64_t TrainRun::save_every() const { return config_.checkpoint.every.steps; }
 
 void TrainRun::write_checkpoint(const TrainProgress& progress) {
-  const std::filesystem::path folder = checkpoints().write(progress);
-  say(fmt::format("step {}: checkpoint {}", progress.steps, folder.string()));
+  try {
+    const std::filesystem::path folder = checkpoints().write(progress);
+    say(fmt::format("step {}: checkpoint {}", progress.steps, folder.string()));
+  } catch (const AgreedError& error) {
+    if (config_.checkpoint.required) throw;
+    say(fmt::format("warning: step {}: no checkpoint: {}", progress.steps, error.what()));
+  }
 }
 
 // checkpoint.load_best: what is saved are the weights of the best checkpoint.
@@ -377,7 +366,7 @@ void TrainRun::keep_directory() {
   agree(rank_.world, [&] {
     if (!speaks() || std::filesystem::is_directory(directory_)) return;
     std::filesystem::create_directories(directory_);
-    write_file_atomically(directory_ / "config.yaml", config::to_yaml(config_));
+    write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
     say(fmt::format("note: {} was removed during the run; made again, without its metrics.jsonl",
                     directory_.string()));
   });
@@ -390,8 +379,10 @@ TrainOutcome TrainRun::train() {
   Trainer trainer(*session_,
                   {.steps = config_.train.steps,
                    .log_every = config_.train.log_every,
-                   .eval_every = config_.train.eval_every,
+                   .eval_every = config_.train.eval_every.steps,
                    .schedule = config_.schedule(),
+                   .steps_per_epoch = data_.steps_per_epoch(),
+                   .samples_after = [this](int64_t steps) { return data_.samples_after(steps); },
                    .resume = plan_.manifest ? plan_.manifest->progress : TrainProgress{},
                    .save_every = save_every(),
                    .save = [this](const TrainProgress& p) { write_checkpoint(p); }},
@@ -399,8 +390,11 @@ TrainOutcome TrainRun::train() {
   if (save_every() > 0) checkpoints();  // what is wrong with their place is better known now
   catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
   try {
-    return trainer.run(data_.training(model_.shifted_labels),
-                       data_.validation(model_.shifted_labels));
+    const TrainOutcome outcome =
+        trainer.run(data_.training(model_.shifted_labels), data_.validation(model_.shifted_labels));
+    metrics.retry();
+    if (!metrics.problem().empty()) say("warning: " + metrics.problem());
+    return outcome;
   } catch (const AgreedError& error) {
     if (!checkpoints_ || checkpoints_->last().empty()) throw;
     throw AgreedError(
@@ -459,29 +453,32 @@ RunSummary TrainRun::summarise(const TrainOutcome& outcome) {
   // It is of next tokens.
   const std::optional<double> bigram =
       model_.shifted_labels ? data_.bigram_entropy() : std::nullopt;
-  return {.model = describe(model_),
-          .strategy = std::string(choice_name(config_.fsdp.options.strategy)),
-          .dtype = std::string(fsdp::name_of(config_.train.dtype)),
-          .world_size = rank_.world.size(),
-          .threads_per_rank = rank_.threads,
-          .parameters = model_.parameter_count(),
-          .steps = outcome.steps,
-          .skipped = outcome.skipped,
-          .interrupted = outcome.signal != 0,
-          .true_tokens = outcome.true_tokens,
-          .wall_time_s = outcome.wall_time_s,
-          .step_time_s = outcome.step_time_s,
-          .train_loss = outcome.train_loss,
-          .resumed_from = plan_.manifest ? plan_.manifest->step() : 0,
-          .weights_hash = hex(hash.weights),
-          .optimizer_hash = hex(hash.optimizer),
-          .best_step = checkpoints_ && checkpoints_->best()
-                           ? std::optional(checkpoints_->best()->step)
-                           : std::nullopt,
-          .validation_loss = outcome.validation_loss,
-          .bigram_entropy = bigram,
-          .collectives = rank_.world.rings()->totals(),
-          .overlap = overlap};
+  return {
+      .model = describe(model_),
+      .strategy = std::string(choice_name(config_.fsdp.options.strategy)),
+      .dtype = std::string(fsdp::name_of(config_.train.dtype)),
+      .world_size = rank_.world.size(),
+      .threads_per_rank = rank_.threads,
+      .parameters = model_.parameter_count(),
+      .steps = outcome.steps,
+      .skipped = outcome.skipped,
+      .interrupted = outcome.signal != 0,
+      .true_tokens = outcome.true_tokens,
+      .samples = outcome.samples,
+      .epochs = static_cast<double>(outcome.steps) / static_cast<double>(data_.steps_per_epoch()),
+      .wall_time_s = outcome.wall_time_s,
+      .step_time_s = outcome.step_time_s,
+      .train_loss = outcome.train_loss,
+      .resumed_from = plan_.manifest ? plan_.manifest->step() : 0,
+      .weights_hash = hex(hash.weights),
+      .optimizer_hash = hex(hash.optimizer),
+      .best_step = checkpoints_ && checkpoints_->best() ? std::optional(checkpoints_->best()->step)
+                                                        : std::nullopt,
+      .validation_loss = outcome.validation_loss,
+      .best_validation_loss = outcome.best_validation_loss,
+      .bigram_entropy = bigram,
+      .collectives = rank_.world.rings()->totals(),
+      .overlap = overlap};
 }
 
 // Collective.
@@ -537,7 +534,8 @@ void TrainRun::write_trace() {
 // The configuration says how ranks wait for each other, so it is read before they exist; what is
 // wrong with it is said once they do.
 int train_on_ranks(TrainOptions options) {
-  ignore_broken_pipes();  // the run goes on; main() says at its end that nobody read all of it
+  requeue_until_training();
+  ignore_failing_writes();  // the run goes on; main() says at its end that nobody read all of it
   ResumePlan plan;
   std::string mistake;
   try {
@@ -561,8 +559,11 @@ int train_on_ranks(TrainOptions options) {
                         {"checkpoint: " + plan.checkpoint.string()});
     if (plan.finished) {
       if (rank.world.rank() == 0) {
-        std::printf("%s: this run has done its %" PRId64 " steps: nothing to go on with\n",
-                    plan.run_directory.c_str(), plan.config.train.steps);
+        const config::TrainSection& train = plan.config.train;
+        const std::string length = train.epochs > 0 ? fmt::format("{} epochs", train.epochs)
+                                                    : fmt::format("{} steps", train.steps);
+        std::printf("%s: this run has done its %s: nothing to go on with\n",
+                    plan.run_directory.c_str(), length.c_str());
       }
       return 0;
     }

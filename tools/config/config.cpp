@@ -135,13 +135,16 @@ void check_train(const TrainSection& c) {
 
 void check_checkpoint(const TrainConfig& config) {
   const CheckpointSection& c = config.checkpoint;
-  at_least<int64_t>("checkpoint.every", c.every.steps, 0);
-  const int64_t eval = config.train.eval_every;
-  const bool meet = c.every.epoch || (eval > 0 && c.every.steps % eval == 0);
-  FSDP_CHECK(c.best != BestMetric::kValidationLoss || c.every.steps == 0 || meet,
+  const Interval& eval = config.train.eval_every;
+  const bool saved = c.every.epoch || c.every.steps > 0;
+  const bool meet = c.every.epoch ? eval.epoch : eval.steps > 0 && c.every.steps % eval.steps == 0;
+  FSDP_CHECK(c.best != BestMetric::kValidationLoss || !saved || meet,
              "checkpoint.best: validation_loss: expected checkpoint.every to be a multiple of "
              "train.eval_every, got {} and {}: no checkpoint would have one",
-             c.every.steps, eval);
+             value_text(c.every), value_text(eval));
+  FSDP_CHECK(config.train.epochs == 0 || config.train.steps == TrainSection().steps,
+             "train.epochs: expected nothing beside train.steps: {}, got {}", config.train.steps,
+             config.train.epochs);
 }
 
 void check_loss_scale(const LossScaleSection& c) {
@@ -317,6 +320,7 @@ void check_effects(const TrainConfig& config) {
        "with train.recompute.mode: none"},
       {"checkpoint.keep", saved, "without checkpoint.every"},
       {"checkpoint.best", saved, "without checkpoint.every"},
+      {"checkpoint.required", saved, "without checkpoint.every"},
       {"checkpoint.load_best", best, "without checkpoint.best"},
       {"checkpoint.load_best", config.train.save, "with train.save: false"},
       {"train.save_dtype", config.train.save, "with train.save: false"},
@@ -371,6 +375,15 @@ bool TrainConfig::uses_f16() const {
   return train.dtype == DType::kF16 ||
          std::any_of(fsdp.units.begin(), fsdp.units.end(),
                      [](const UnitSection& unit) { return unit.param_dtype == DType::kF16; });
+}
+
+TrainConfig TrainConfig::in_steps(int64_t steps_per_epoch) const {
+  TrainConfig out = *this;
+  if (train.epochs > 0) out.train.steps = train.epochs * steps_per_epoch;
+  for (Interval* interval : {&out.train.eval_every, &out.checkpoint.every}) {
+    if (interval->epoch) *interval = {.steps = steps_per_epoch};
+  }
+  return out;
 }
 
 optim::OptimizerOptions TrainConfig::optimizer() const {

@@ -125,8 +125,15 @@ struct RecomputeSection {
   int64_t every = 1;
 };
 
+// Steps, or every epoch.
+struct Interval {
+  int64_t steps = 0;  // 0: never
+  bool epoch = false;
+};
+
 struct TrainSection {
   int64_t steps = 1000;
+  int64_t epochs = 0;
   int64_t batch = 8;
   int64_t micro_steps = 1;
   int64_t seed = 42;
@@ -137,7 +144,7 @@ struct TrainSection {
   double clip_norm = 1;
   NormType clip_type;
   int64_t log_every = 10;
-  int64_t eval_every = 0;
+  Interval eval_every;
   int64_t eval_batches = 0;
   DType dtype = DType::kF32;
   bool stochastic_rounding = false;
@@ -151,12 +158,6 @@ struct TrainSection {
   std::string max_shard_size = "5GB";
 };
 
-// Steps, or every epoch.
-struct Interval {
-  int64_t steps = 0;  // 0: never
-  bool epoch = false;
-};
-
 struct CheckpointSection {
   Interval every;
   int64_t keep = 0;
@@ -164,6 +165,7 @@ struct CheckpointSection {
   bool load_best = false;
   std::string folder;
   bool verify = true;
+  bool required = true;
 };
 
 // What some units do otherwise; see comm::UnitOverride.
@@ -226,6 +228,8 @@ struct TrainConfig {
   // The optimizer with the weight decay that is usual for its kind, where the section has none.
   optim::OptimizerOptions optimizer() const;
   bool uses_f16() const;  // in any unit
+  // What is given in epochs, in steps. The file keeps epochs: it holds for any text.
+  TrainConfig in_steps(int64_t steps_per_epoch) const;
 };
 
 // A key and its value from the command line: "train.lr=1e-4", "data.train=[a.txt, b.txt]".

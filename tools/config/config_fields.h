@@ -131,6 +131,8 @@ template <typename V>
 void visit(V& v, TrainSection& c) {
   v.field("steps", c.steps, "optimizer updates",
           OptionField({"max_steps"}).from(1).flag(FlagOf::kConfigured));
+  v.field("epochs", c.epochs, "of the training text, instead of steps; 0: as many as steps take",
+          OptionField({"num_train_epochs"}).from(0));
   v.field("batch", c.batch, "sequences per step, over all ranks and micro-steps",
           OptionField().from(1).flag(FlagOf::kConfigured));
   v.field("micro_steps", c.micro_steps,
@@ -147,7 +149,7 @@ void visit(V& v, TrainSection& c) {
   v.field("clip_norm", c.clip_norm, "of the global gradient; 0: no clipping", {"max_grad_norm"});
   v.field("clip_type", c.clip_type, "p of that norm", {"norm_type"});
   v.field("log_every", c.log_every, "steps", OptionField().from(1));
-  v.field("eval_every", c.eval_every, "steps; 0: only at the end", OptionField().from(0));
+  v.field("eval_every", c.eval_every, "steps, or epoch; 0: only at the end", {"eval_steps"});
   v.field("eval_batches", c.eval_batches, "of the validation data; 0: all", OptionField().from(0));
   v.field("dtype", c.dtype, "of compute; master weights are f32 (f64 for f64)");
   v.field(
@@ -180,6 +182,8 @@ void visit(V& v, CheckpointSection& c) {
   v.field("load_best", c.load_best, "the saved model is that of the best checkpoint",
           {"load_best_model_at_end"});
   v.field("folder", c.folder, "empty: checkpoints in the run directory");
+  v.field("required", c.required,
+          "one that cannot be written ends the run; false: the run says so and goes on");
   v.field("verify", c.verify, "what is read of a checkpoint is compared with its checksums");
 }
 

@@ -199,7 +199,8 @@ bool read_text(const std::string& text, T& value) {
     return read_text(text, value.power) && value.power >= 1;
   } else if constexpr (std::is_same_v<T, Interval>) {
     value = {.steps = 0, .epoch = equal_without_case(text, "epoch")};
-    return value.epoch || equal_without_case(text, "no") || read_text(text, value.steps);
+    if (value.epoch || equal_without_case(text, "no")) return true;
+    return read_text(text, value.steps) && value.steps >= 0;
   } else if constexpr (std::is_same_v<T, std::string>) {
     value = text;
     return true;

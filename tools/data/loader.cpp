@@ -35,6 +35,13 @@ Loader::Loader(const LoaderOptions& options)
                 .seed = options.seed,
                 .last = options.last}) {}
 
+int64_t Loader::samples_after(int64_t steps) const {
+  const int64_t epochs = steps / steps_per_epoch(), rest = steps % steps_per_epoch();
+  const int64_t last = sampler_.batch_size(steps_per_epoch() - 1);
+  const int64_t of_epoch = (steps_per_epoch() - 1) * options_.batch + last;
+  return epochs * of_epoch + rest * options_.batch;
+}
+
 Batch Loader::batch(int64_t step, bool shifted_labels) const {
   const int64_t epoch = step / steps_per_epoch(), number = step % steps_per_epoch();
   Batch out;

@@ -38,6 +38,7 @@ class Loader {
 
   int64_t sequences() const { return packing_.sequences(); }
   int64_t steps_per_epoch() const { return sampler_.batches_per_epoch(); }
+  int64_t samples_after(int64_t steps) const;  // of all ranks, over all epochs
   // This rank's rows of a step, counted from 0 over all epochs; none, maybe, of a short last batch.
   // `shifted_labels`: of the model; without a shift the first token of a row is predicted too.
   Batch batch(int64_t step, bool shifted_labels = true) const;

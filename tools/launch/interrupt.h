@@ -1,9 +1,11 @@
-// Ctrl-C, SIGTERM and SIGHUP (a closed terminal). The first signal asks the run to stop at the end
-// of a step, the second one ends the process at once. All ranks must leave their loop at the same
-// step, so they vote.
+// Ctrl-C, SIGTERM, SIGHUP (a closed terminal) and SIGALRM. The first signal asks the run to stop at
+// the end of a step, the second one ends the process at once. SIGUSR1 asks it to stop so that it
+// can be started again: what a batch system sends before the time of a job is over. All ranks must
+// leave their loop at the same step, so they vote.
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "comm/communicator.h"
 
@@ -12,10 +14,17 @@ namespace fsdp::tools {
 // Installs the handlers. Until then a signal ends the process at once, so call this function when
 // the first step is about to begin.
 void catch_interrupts();
-int received_interrupt();  // SIGINT, SIGTERM, SIGHUP, or 0
-// The reader of the output may leave, as in `| head`. After this call only the printing fails then;
-// without it the signal SIGPIPE would end the process.
-void ignore_broken_pipes();
+int received_interrupt();  // one of these signals, or 0
+
+// The status by which Slurm's scripts, submitit and others know that a job wants to run again.
+constexpr int kRequeueStatus = 75;
+// Until catch_interrupts() there is nothing to keep: SIGUSR1 ends the process with that status.
+void requeue_until_training();
+int status_after(int signal);                 // of the process
+std::string_view name_of_signal(int signal);  // "Ctrl-C"
+// The reader of the output may leave, as in `| head`, and files may be limited in size (ulimit -f).
+// After this call only the write fails then; without it a signal would end the process.
+void ignore_failing_writes();
 
 class StopVote {
  public:

@@ -310,6 +310,10 @@ int launch(const LaunchOptions& options, const std::function<int(RankContext&)>&
   set_up_environment(options);
   RankWatch::block_signal();
   const LauncherEnvironment launcher = environment();
+  FSDP_CHECK(launcher.torch_size <= 1,
+             "RANK and WORLD_SIZE={} are set, as by torchrun: this program's ranks find each other "
+             "over MPI: mpirun -n {} fsdp ... (srun --mpi=pmix under Slurm)",
+             launcher.torch_size, launcher.torch_size);
   if (launcher.size > 1) {
     FSDP_CHECK(options.local_ranks == 0,
                "--local-ranks {}: not under a launcher that started {} processes; choose one",
@@ -393,7 +397,8 @@ LauncherEnvironment launcher_environment(const std::function<const char*(const c
   return {.started = started,
           .rank = started ? std::max(rank, 0) : 0,
           .size = std::max(size, 0),
-          .bound = number({"OMPI_MCA_orte_bound_at_launch"}) > 0};
+          .bound = number({"OMPI_MCA_orte_bound_at_launch"}) > 0,
+          .torch_size = started || number({"RANK"}) < 0 ? 0 : std::max(number({"WORLD_SIZE"}), 0)};
 }
 
 ThreadChoice choose_threads(int requested, const CoreSharing& cores) {

@@ -10,7 +10,7 @@
 // the set-up, an Error also prints the last collectives of all ranks that can be reached below that
 // line (comm/ring_report.h). If a process disappears, the other processes on its host notice
 // (rank_watch.h) and end the job. They do not wait for the launcher, which may notice later or
-// never. SIGUSR1 prints the last collectives of all ranks, and the job goes on.
+// never. SIGUSR2 prints the last collectives of all ranks, and the job goes on.
 #pragma once
 
 #include <functional>
@@ -85,6 +85,9 @@ struct LauncherEnvironment {
   int rank = 0;
   int size = 0;        // 0: it does not say
   bool bound = false;  // it bound this process to cores
+  // Processes of torchrun and the like, which give a rank and a size but no way to each other: each
+  // would train alone. 0: there are none.
+  int torch_size = 0;
 };
 LauncherEnvironment launcher_environment(
     const std::function<const char*(const char* name)>& getenv);

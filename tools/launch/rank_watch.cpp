@@ -19,7 +19,7 @@ constexpr int kGraceMilliseconds = 200;
 sigset_t watched_signals() {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGUSR1);
+  sigaddset(&set, SIGUSR2);
   return set;
 }
 
@@ -28,7 +28,7 @@ sigset_t watched_signals() {
 void send_request(pid_t process, WatchRequest request) {
   sigval value = {};
   value.sival_int = static_cast<int>(request);
-  ::sigqueue(process, SIGUSR1, value);
+  ::sigqueue(process, SIGUSR2, value);
 }
 
 void RankWatch::block_signal() {

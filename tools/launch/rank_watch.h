@@ -1,5 +1,5 @@
 // A thread that notices what a rank cannot notice while it waits or computes: somebody asks with
-// SIGUSR1 where the job is, or another process of this host has ended. Not here: what to do then,
+// SIGUSR2 where the job is, or another process of this host has ended. Not here: what to do then,
 // which the caller decides (tools/launch/launch.cpp).
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace fsdp::tools {
 
 enum class WatchRequest : int {
-  kPerson = 0,    // a person, mpirun or a batch system sent SIGUSR1
+  kPerson = 0,    // a person, mpirun or a batch system sent SIGUSR2
   kWriteOwn = 1,  // another rank collects all rings: write this rank's
   kCollect = 2,   // another rank passes on a person's request: collect all rings
 };
@@ -20,7 +20,7 @@ void send_request(pid_t process, WatchRequest request);
 
 class RankWatch {
  public:
-  // From now on only the watch receives SIGUSR1. Call it before the process has other threads.
+  // From now on only the watch receives SIGUSR2. Call it before the process has other threads.
   static void block_signal();
 
   struct Actions {

@@ -1,5 +1,5 @@
 // Collects the rings (the last collectives) of all ranks and explains them: after an error, if a
-// collective has run, and when somebody sends SIGUSR1. A signal asks the other processes of this
+// collective has run, and when somebody sends SIGUSR2. A signal asks the other processes of this
 // host (rank_watch.h). They answer with a file in the run directory, ring.rank<r>.json. Ranks of
 // other hosts are not asked, but their files are read. Without a run directory only the ranks of
 // this process can answer. Read next: comm/ring_report.h, the explanation.

@@ -13,6 +13,7 @@
 #include "models/ignored_keys.h"
 #include "tools/config/config.h"
 #include "tools/data/tokenizer/tokenizer.h"
+#include "tools/model_folders/checkpoint_model.h"
 
 namespace fsdp::tools {
 
@@ -120,7 +121,8 @@ void check_folder(const fs::path& folder) {
 
 }  // namespace
 
-ModelSource find_model(const fs::path& folder, const fs::path& base) {
+ModelSource find_model(const fs::path& given, const fs::path& base) {
+  const fs::path folder = model_in(given);
   if (!models::is_adapter_folder(folder)) {
     FSDP_CHECK(base.empty(), "{}: expected an adapter beside a base: no {}", folder.string(),
                models::kAdapterConfigFile);

@@ -36,9 +36,9 @@ struct ModelSource {
   std::vector<std::string> notes_on_generation() const;
 };
 
-// `folder`: of a model or of an adapter; `base`: of the adapter's model, empty where it says
-// itself. Error when a base is given for what is no adapter, and for what is no folder: a preset
-// has no weights.
+// `folder`: of a model or of an adapter, or the directory of a run that saved one; `base`: of the
+// adapter's model, empty where it says itself. Error when a base is given for what is no adapter,
+// and for what is no folder: a preset has no weights.
 ModelSource find_model(const std::filesystem::path& folder, const std::filesystem::path& base = "");
 
 // The most tokens that the model can see: nothing bounds those without a table or angles of

@@ -1,6 +1,8 @@
 // Writing of metrics.jsonl and metrics.json.
 #include "tools/report/metrics.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/io/json.h"
 
@@ -32,12 +34,37 @@ Json overlap_json(const std::optional<CommunicationOverlap>& overlap) {
 MetricsLog::MetricsLog(const std::filesystem::path& path)
     : path_(path), file_(path, std::ios::app) {
   FSDP_CHECK(file_.good(), "{}: cannot be written", path.string());
+  std::error_code unknown;
+  written_ = std::filesystem::file_size(path, unknown);
 }
 
 void MetricsLog::append(const std::string& line) {
   if (path_.empty()) return;
-  file_ << line << '\n' << std::flush;
-  FSDP_CHECK(file_.good(), "{}: cannot be written; is the disk full?", path_.string());
+  pending_ += line + "\n";
+  retry();
+}
+
+void MetricsLog::retry() {
+  if (pending_.empty()) return;
+  file_ << pending_ << std::flush;
+  if (file_.good()) {
+    written_ += pending_.size();
+    pending_.clear();
+    return;
+  }
+  // A part of it may be in the file.
+  file_.close();
+  file_.clear();
+  std::error_code ignored;
+  std::filesystem::resize_file(path_, written_, ignored);
+  file_.open(path_, std::ios::app);
+}
+
+std::string MetricsLog::problem() const {
+  const auto lines = std::count(pending_.begin(), pending_.end(), '\n');
+  return lines == 0 ? ""
+                    : fmt::format("{}: {} line{} cannot be written; is the disk full?",
+                                  path_.string(), lines, lines == 1 ? "" : "s");
 }
 
 void MetricsLog::step(const StepMetrics& m) {
@@ -48,14 +75,19 @@ void MetricsLog::step(const StepMetrics& m) {
               {"loss_scale", m.loss_scale},
               {"skipped_steps", m.skipped},
               {"true_tokens", m.true_tokens},
+              {"samples", m.samples},
+              {"epoch", m.epoch ? Json(*m.epoch) : Json()},
               {"tokens_per_s", m.tokens_per_s},
               {"wall_time_s", m.wall_time_s},
               {"peak_memory_bytes", m.peak_memory_bytes}}
              .dump());
 }
 
-void MetricsLog::evaluation(int64_t step, double validation_loss) {
-  append(Json{{"step", step}, {"validation_loss", validation_loss}}.dump());
+void MetricsLog::evaluation(int64_t step, double validation_loss, double best_validation_loss) {
+  append(Json{{"step", step},
+              {"validation_loss", validation_loss},
+              {"best_validation_loss", best_validation_loss}}
+             .dump());
 }
 
 namespace {
@@ -93,12 +125,15 @@ void write_summary(const std::filesystem::path& path, const RunSummary& s) {
                          {"optimizer_hash", s.optimizer_hash},
                          {"best_step", s.best_step ? Json(*s.best_step) : Json()},
                          {"true_tokens", s.true_tokens},
+                         {"samples", s.samples},
+                         {"epochs", s.epochs},
                          {"wall_time_s", s.wall_time_s},
                          {"step_time_s", s.step_time_s},
                          {"tokens_per_s", rate},
                          {"tokens_per_s_per_rank", rate / s.world_size},
                          {"train_loss", s.train_loss},
                          {"validation_loss", optional(s.validation_loss)},
+                         {"best_validation_loss", optional(s.best_validation_loss)},
                          {"bigram_entropy", optional(s.bigram_entropy)},
                          {"memory",
                           {{"predicted", peaks_json(s.predicted_memory, true)},

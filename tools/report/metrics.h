@@ -20,26 +20,34 @@ struct StepMetrics {
   double grad_norm = 0;
   double learning_rate = 0;
   double loss_scale = 1;
-  int64_t skipped = 0;           // steps without an update, since the start
-  int64_t true_tokens = 0;       // that were labels, over all ranks, since the start
+  int64_t skipped = 0;      // steps without an update, since the start
+  int64_t true_tokens = 0;  // that were labels, over all ranks, since the start
+  int64_t samples = 0;      // trained on, over all ranks, since the start
+  std::optional<double> epoch = {};
   double tokens_per_s = 0;       // over the steps since the line before
   double wall_time_s = 0;        // since the first step
   size_t peak_memory_bytes = 0;  // ledger of rank 0
 };
 
-// Appends lines; each is in the file when the call returns. Without a path it does nothing, which
-// is how the ranks other than 0 have one too.
+// Appends lines; each is in the file when the call returns. A line that cannot be written, because
+// the disk is full, is kept and written with the next one: a run is worth more than its log.
+// Without a path it does nothing, which is how the ranks other than 0 have one too.
 class MetricsLog {
  public:
   MetricsLog() = default;
   explicit MetricsLog(const std::filesystem::path& path);
   void step(const StepMetrics& metrics);
-  void evaluation(int64_t step, double validation_loss);
+  void evaluation(int64_t step, double validation_loss, double best_validation_loss);
+  // "metrics.jsonl: 3 lines cannot be written; is the disk full?"; "": all are.
+  std::string problem() const;
+  void retry();  // to write what could not be written
 
  private:
   void append(const std::string& line);
   std::filesystem::path path_;
   std::ofstream file_;
+  uintmax_t written_ = 0;  // bytes of whole lines in the file
+  std::string pending_;    // lines that are not
 };
 
 struct RunSummary {
@@ -53,14 +61,17 @@ struct RunSummary {
   int64_t skipped = 0;  // of them, without an update
   bool interrupted = false;
   int64_t true_tokens = 0;  // labels trained on
-  double wall_time_s = 0;   // of the training loop, evaluations included
-  double step_time_s = 0;   // without them
-  double train_loss = 0;    // mean over the last logged steps
-  int64_t resumed_from = 0;    // the step whose checkpoint the run went on from; 0: none
-  std::string weights_hash;    // of the state after the last step, the same for equal states
+  int64_t samples = 0;      // sequences, over all epochs
+  double epochs = 0;
+  double wall_time_s = 0;    // of the training loop, evaluations included
+  double step_time_s = 0;    // without them
+  double train_loss = 0;     // mean over the last logged steps
+  int64_t resumed_from = 0;  // the step whose checkpoint the run went on from; 0: none
+  std::string weights_hash;  // of the state after the last step, the same for equal states
   std::string optimizer_hash;
   std::optional<int64_t> best_step;  // of the checkpoints
   std::optional<double> validation_loss;
+  std::optional<double> best_validation_loss;
   std::optional<double> bigram_entropy;
   MemoryUsage predicted_memory;                 // of rank 0, before the run
   MemoryUsage memory;                           // ledger of rank 0, from loading to its end

@@ -26,6 +26,7 @@ class TrainData {
   int64_t sequences() const { return train_loader_->sequences(); }       // of the training data
   int64_t validation_sequences() const;                                  // 0: there is none
   int64_t steps_per_epoch() const { return train_loader_->steps_per_epoch(); }
+  int64_t samples_after(int64_t steps) const { return train_loader_->samples_after(steps); }
   // Of the training tokens and the tokenizer: equal for the same ones, wherever they lie.
   std::map<std::string, std::string> hashes() const;
 

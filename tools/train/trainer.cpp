@@ -31,6 +31,8 @@ Trainer::Trainer(Session& session, const TrainerOptions& options, Progress& prog
   outcome_.steps = saved_at_ = before.steps;
   outcome_.skipped = before.skipped;
   outcome_.true_tokens = before.true_tokens;
+  outcome_.samples = before.samples;
+  outcome_.best_validation_loss = before.best_validation_loss;
   outcome_.step_time_s = before.step_time_s;
   outcome_.validation_loss = before.validation_loss;
   recent_losses_ = before.recent_losses;
@@ -41,11 +43,13 @@ TrainProgress Trainer::progress_so_far() const {
   return {.steps = outcome_.steps,
           .skipped = outcome_.skipped,
           .true_tokens = outcome_.true_tokens,
+          .samples = outcome_.samples,
           .wall_time_s = seconds_between(started_, Clock::now()),
           .step_time_s = outcome_.step_time_s,
           .recent_losses = recent_losses_,
           .validation_loss = outcome_.validation_loss,
-          .validated_at = validated_at_};
+          .validated_at = validated_at_,
+          .best_validation_loss = outcome_.best_validation_loss};
 }
 
 // A step may be the one of an interval, the last, and the one before a signal ends the run.
@@ -69,7 +73,12 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
   // A signal may have come before the evaluation of the step that the run goes on from.
   const bool owes = options_.eval_every > 0 && outcome_.steps > 0 &&
                     outcome_.steps % options_.eval_every == 0 && outcome_.steps < options_.steps;
-  if (owes && validated_at_ != outcome_.steps) evaluate(validation);
+  if (owes && validated_at_ != outcome_.steps) {
+    evaluate(validation);
+    // The checkpoint of this step can be judged now.
+    if (options_.save_every > 0 && outcome_.steps % options_.save_every == 0) saved_at_ = -1;
+    if (outcome_.signal == 0) save();
+  }
   for (int64_t step = outcome_.steps; step < options_.steps && outcome_.signal == 0; ++step) {
     auto issued = std::make_unique<IssuedStep>();
     issued->batch = training.get(step);
@@ -124,6 +133,7 @@ void Trainer::finish(const IssuedStep& issued) {
   outcome_.skipped += session_.scales_loss() && values.skipped;
   last_scale_ = values.loss_scale;
   outcome_.true_tokens += issued.batch.global_label_tokens;
+  if (options_.samples_after) outcome_.samples = options_.samples_after(outcome_.steps);
   outcome_.step_time_s += seconds;
   window_s_ += seconds;
   window_tokens_ += issued.batch.global_label_tokens;
@@ -175,11 +185,24 @@ void Trainer::report(const IssuedStep& issued, const StepValues& values) {
                  .loss_scale = values.loss_scale,
                  .skipped = outcome_.skipped,
                  .true_tokens = outcome_.true_tokens,
+                 .samples = outcome_.samples,
+                 .epoch = options_.steps_per_epoch > 0
+                              ? std::optional(static_cast<double>(outcome_.steps) /
+                                              static_cast<double>(options_.steps_per_epoch))
+                              : std::nullopt,
                  .tokens_per_s = tokens_per_s_,
                  .wall_time_s = seconds_between(started_, step_ended_),
                  .peak_memory_bytes = peak});
   window_s_ = 0;
   window_tokens_ = 0;
+  tell_of_log();
+}
+
+// Once: the lines are kept, and the run says at its end whether they could be written after all.
+void Trainer::tell_of_log() {
+  const std::string problem = metrics_.problem();
+  if (!problem.empty() && !told_of_log_) progress_.note("warning: " + problem);
+  told_of_log_ = !problem.empty();
 }
 
 // The update was skipped on the device (its norm is not finite) and the next one is not issued yet,
@@ -215,7 +238,9 @@ void Trainer::evaluate(const BatchSource& validation) {
   if (loss.tokens == 0 || outcome_.signal != 0) return;
   outcome_.validation_loss = loss.mean();
   validated_at_ = outcome_.steps;
-  metrics_.evaluation(outcome_.steps, *outcome_.validation_loss);
+  std::optional<double>& best = outcome_.best_validation_loss;
+  if (!best || *outcome_.validation_loss < *best) best = outcome_.validation_loss;
+  metrics_.evaluation(outcome_.steps, *outcome_.validation_loss, *best);
   progress_.note(
       fmt::format("step {}: validation loss {:.4f}", outcome_.steps, *outcome_.validation_loss));
 }

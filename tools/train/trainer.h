@@ -26,11 +26,13 @@ struct TrainProgress {
   int64_t steps = 0;    // done, with or without an update
   int64_t skipped = 0;  // of them, without an update
   int64_t true_tokens = 0;
+  int64_t samples = 0;
   double wall_time_s = 0;
   double step_time_s = 0;
   std::vector<double> recent_losses;      // at most log_every
   std::optional<double> validation_loss;  // the last one
   int64_t validated_at = -1;              // after that many steps; -1: never
+  std::optional<double> best_validation_loss = {};
   bool operator==(const TrainProgress&) const = default;
 };
 
@@ -39,6 +41,8 @@ struct TrainerOptions {
   int64_t log_every = 10;
   int64_t eval_every = 0;  // 0: only at the end
   optim::Schedule schedule;
+  int64_t steps_per_epoch = 0;  // 0: not known; then no epochs are logged
+  std::function<int64_t(int64_t steps)> samples_after = {};  // that many steps; none: not known
   TrainProgress resume = {};  // where to go on; by default at the beginning
   // Steps between calls of `save`, and after the last step; 0: only where a signal asks for it.
   int64_t save_every = 0;
@@ -53,8 +57,10 @@ struct TrainOutcome {
   int64_t true_tokens = 0;  // labels trained on, over all ranks
   double wall_time_s = 0;
   double step_time_s = 0;                 // without evaluations
+  int64_t samples = 0;                    // trained on, over all ranks
   double train_loss = 0;                  // mean over the last `log_every` steps
   std::optional<double> validation_loss;  // after the last step
+  std::optional<double> best_validation_loss;
 };
 
 class Trainer {
@@ -83,6 +89,7 @@ class Trainer {
   void evaluate(const BatchSource& validation);
   void end(const BatchSource& validation);
   void save();
+  void tell_of_log();
   TrainProgress progress_so_far() const;
 
   Session& session_;
@@ -101,6 +108,7 @@ class Trainer {
   double last_scale_ = 1;
   int64_t validated_at_ = -1;
   int64_t saved_at_ = -1;
+  bool told_of_log_ = false;
 };
 
 }  // namespace fsdp::tools

@@ -25,12 +25,13 @@ Manifest an_example() {
   m.progress = {.steps = 7,
                 .skipped = 1,
                 .true_tokens = 1234567890123,
+                .samples = 56,
                 .wall_time_s = 0.1,
                 .step_time_s = 1e-300,
                 .recent_losses = {1.0 / 3, INFINITY, 2},
                 .validation_loss = 0.7,
-                .validated_at = 5};
-  m.samples = 56;
+                .validated_at = 5,
+                .best_validation_loss = 0.6};
   m.updates = 7;
   m.loss_scale = optim::LossScalerState{.scale = 0x1p16F, .counters = {1, 2, 3}, .aborted = 0};
   m.metrics = {{"train_loss", 1.5}};

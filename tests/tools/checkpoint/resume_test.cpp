@@ -122,6 +122,9 @@ TEST_CASE("resume: auto is for a job that is started again and again") {
   const fs::path stranger = run.folder / "stranger";
   fs::create_directory(stranger);
   CHECK(plan("auto", {"runtime.run_dir=" + stranger.string()}).checkpoint.empty());
+  write_file_atomically(stranger / "run.lock", "");  // killed before it had written more
+  write_file_atomically(stranger / "run_args.json.77-0.tmp", "");
+  CHECK(plan("auto", {"runtime.run_dir=" + stranger.string()}).run_directory == stranger);
   write_file_atomically(stranger / "letter.txt", "");
   CHECK(test::contains(error_of("auto", {"runtime.run_dir=" + stranger.string()}),
                        "stranger: no run directory"));
@@ -184,11 +187,13 @@ TEST_CASE("resume: metrics are cut behind the checkpoint, without gaps and doubl
   const std::string text =
       "{\"step\":1,\"loss\":1}\n{\"step\":2,\"loss\":1}\n{\"step\":2,\"validation_loss\":1}\n"
       "{\"step\":2,\"loss\":2}\n{\"st\n{\"step\":3,\"loss\":1}\n{\"step\":4,\"lo";
-  CHECK(metrics_until(text, 3) ==
+  CHECK(metrics_until(text, 3, 2) ==
         "{\"step\":1,\"loss\":1}\n{\"step\":2,\"loss\":1}\n{\"step\":2,\"validation_loss\":1}\n"
         "{\"step\":3,\"loss\":1}\n");
-  CHECK(metrics_until(text, 1) == "{\"step\":1,\"loss\":1}\n");
-  CHECK(metrics_until(text, 0) == "");
+  CHECK(metrics_until(text, 1, 1) == "{\"step\":1,\"loss\":1}\n");
+  CHECK(metrics_until(text, 0, 0) == "");
+  // The evaluation after step 2 was not part of the checkpoint, and comes again.
+  CHECK(!test::contains(metrics_until(text, 2, 1), "validation_loss"));
 }
 
 TEST_CASE("resume: other tokens are another computation") {

@@ -66,12 +66,24 @@ TEST_CASE("checkpoints: a validation loss of another step is not this step's") {
     RunCheckpoints checkpoints(session, config, folder.path(), {});
     checkpoints.write({.steps = 5, .validation_loss = 1.0, .validated_at = 4});
     CHECK(!checkpoints.best());
-    checkpoints.set_best({{"best_step", 3}, {"best_value", 0.5}});
-    checkpoints.write({.steps = 6, .validation_loss = 1.0, .validated_at = 6});
-    REQUIRE(checkpoints.best());
-    CHECK(checkpoints.best()->step == 3);
+    RunCheckpoints again(session, config, folder.path(), {});
+    again.go_on(folder / "checkpoints/step-5", {{"best_step", 3}, {"best_value", 0.5}});
+    again.write({.steps = 6, .validation_loss = 1.0, .validated_at = 6});
+    REQUIRE(again.best());
+    CHECK(again.best()->step == 3);
   });
   CHECK(read_manifest(folder / "checkpoints/step-6").metrics.at("best_value") == 0.5);
+  // Its evaluation comes after the run went on from it: judged, and not written again.
+  const std::string before = read_file(folder / "checkpoints/step-6/checkpoint.json");
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    Session session(world, test::checkpoint_options());
+    RunCheckpoints checkpoints(session, config, folder.path(), {});
+    checkpoints.go_on(folder / "checkpoints/step-6", {});
+    checkpoints.write({.steps = 6, .validation_loss = 0.25, .validated_at = 6});
+    REQUIRE(checkpoints.best());
+    CHECK(checkpoints.best()->value == 0.25);
+  });
+  CHECK(read_file(folder / "checkpoints/step-6/checkpoint.json") == before);
 }
 
 TEST_CASE("checkpoints: a run directory is one run's, and what a killed run left goes") {

@@ -31,7 +31,8 @@ TEST_CASE("checkpoints: Hugging Face's names of the keys") {
   CHECK(parse({"checkpoint.every=epoch"}).checkpoint.every.epoch);
   CHECK(test::contains(refusal({"checkpoint.save_strategy=steps"}),
                        "expected a number of steps, epoch, or no, got \"steps\""));
-  CHECK(test::contains(refusal({"checkpoint.every=-1"}), "expected at least 0, got -1"));
+  CHECK(test::contains(refusal({"checkpoint.every=-1"}),
+                       "expected a number of steps, epoch, or no, got \"-1\""));
 }
 
 TEST_CASE("checkpoints: keys that would do nothing are refused") {
@@ -43,7 +44,7 @@ TEST_CASE("checkpoints: keys that would do nothing are refused") {
   CHECK(test::contains(refusal({"checkpoint.every=3", "checkpoint.load_best=true"}),
                        "has no effect without checkpoint.best"));
   const std::vector<Override> best = {"checkpoint.every=3", "checkpoint.best=train_loss",
-                                         "checkpoint.load_best=true"};
+                                      "checkpoint.load_best=true"};
   CHECK(refusal(best) == "");
   auto unsaved = best;
   unsaved.emplace_back("train.save=false");
@@ -53,8 +54,8 @@ TEST_CASE("checkpoints: keys that would do nothing are refused") {
 }
 
 TEST_CASE("checkpoints: one that is judged by an evaluation comes after one") {
-  const std::vector<Override> given = {"data.validation=v.txt",
-                                          "checkpoint.best=validation_loss", "train.eval_every=4"};
+  const std::vector<Override> given = {"data.validation=v.txt", "checkpoint.best=validation_loss",
+                                       "train.eval_every=4"};
   const auto with = [&](const char* every) {
     auto all = given;
     all.emplace_back(every);
@@ -64,6 +65,25 @@ TEST_CASE("checkpoints: one that is judged by an evaluation comes after one") {
   CHECK(test::contains(with("checkpoint.every=6"),
                        "checkpoint.best: validation_loss: expected checkpoint.every to be a "
                        "multiple of train.eval_every, got 6 and 4"));
+}
+
+TEST_CASE("epochs: instead of steps, for the length of a run and between evaluations") {
+  const TrainConfig c = parse({"train.num_train_epochs=3", "train.eval_every=epoch",
+                               "data.validation=v.txt", "checkpoint.every=epoch"});
+  const TrainConfig in_steps = c.in_steps(7);
+  CHECK(in_steps.train.steps == 21);
+  CHECK(in_steps.schedule().total == 21);
+  CHECK(in_steps.train.eval_every.steps == 7);
+  CHECK(in_steps.checkpoint.every.steps == 7);
+  CHECK(parse_config(to_yaml(c), "again", {}).train.epochs == 3);
+  const TrainConfig steps = parse({"train.steps=30", "checkpoint.every=4"});
+  CHECK(steps.in_steps(7).train.steps == 30);
+  CHECK(steps.in_steps(7).checkpoint.every.steps == 4);
+  CHECK(test::contains(refusal({"train.epochs=3", "train.steps=30"}),
+                       "train.epochs: expected nothing beside train.steps: 30, got 3"));
+  CHECK(test::contains(refusal({"checkpoint.every=epoch", "checkpoint.best=validation_loss",
+                                "train.eval_every=2", "data.validation=v.txt"}),
+                       "got epoch and 2"));
 }
 
 }  // namespace

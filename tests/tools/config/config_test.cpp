@@ -62,6 +62,7 @@ TrainConfig changed_config() {
   changed.lora.path.clear();
   changed.train.optimizer = {}, changed.train.loss_scale.growth = 3, changed.train.save = true;
   changed.runtime.name = "a \"b\": \u00e9";
+  changed.train.epochs = 0;
   return changed;
 }
 

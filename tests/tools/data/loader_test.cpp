@@ -122,5 +122,39 @@ TEST_CASE("too few tokens, too many ranks") {
         "data.sequence_length: expected at least 2, got 1");
 }
 
+// A run that is stopped and goes on with other ranks, in the middle of an epoch: every step takes
+// its rows from the same order.
+TEST_CASE("each sample comes once in an epoch, however many ranks take each step") {
+  const std::vector<int32_t> stream = stream_of(10 * 57 + 3);
+  for (const LastBatch last : {LastBatch::kShort, LastBatch::kDropLast}) {
+    const auto loader = [&](int rank, int world) {
+      return Loader({.tokens = stream,
+                     .sequence_length = 10,
+                     .batch = 8,
+                     .seed = 3,
+                     .last = last,
+                     .rank = rank,
+                     .world = world});
+    };
+    const int64_t steps = loader(0, 1).steps_per_epoch();
+    for (const int64_t epoch : {0, 1, 5}) {
+      std::vector<int64_t> audit;
+      for (int64_t step = 0; step < steps; ++step) {
+        const int world = std::vector<int>{1, 2, 3, 4, 6, 8}[static_cast<size_t>(step) % 6];
+        for (int rank = 0; rank < world; ++rank) {
+          const Batch batch = loader(rank, world).batch(epoch * steps + step);
+          audit.insert(audit.end(), batch.samples.begin(), batch.samples.end());
+        }
+        const auto seen = static_cast<int64_t>(audit.size());
+        const int64_t before = loader(0, 1).samples_after(epoch * steps);
+        CHECK(loader(0, 1).samples_after(epoch * steps + step + 1) - before == seen);
+      }
+      std::sort(audit.begin(), audit.end());
+      CHECK(std::adjacent_find(audit.begin(), audit.end()) == audit.end());
+      CHECK(audit.size() == (last == LastBatch::kShort ? 57 : 56));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fsdp::data

@@ -25,7 +25,7 @@ bool hears_signals() {
     return answer.wait_for(std::chrono::seconds(10)) == std::future_status::ready &&
            answer.get() == expected;
   };
-  ::kill(::getpid(), SIGUSR1);
+  ::kill(::getpid(), SIGUSR2);
   if (!is(first, WatchRequest::kPerson)) return false;
   send_request(::getpid(), WatchRequest::kCollect);
   return is(second, WatchRequest::kCollect);

@@ -1,9 +1,13 @@
 // The files of numbers that a run leaves.
 #include "tools/report/metrics.h"
 
+#include <csignal>
 #include <limits>
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/io/file.h"
@@ -17,7 +21,7 @@ TEST_CASE("metrics: a line per step or evaluation, there at once") {
   const test::TempFolder folder;
   MetricsLog log(folder / "metrics.jsonl");
   log.step({.step = 1, .loss = 2.5, .grad_norm = std::numeric_limits<double>::quiet_NaN()});
-  log.evaluation(1, 2.25);
+  log.evaluation(1, 2.25, 2);
   const std::string text = read_file(folder / "metrics.jsonl");
   const size_t end = text.find('\n');
   const Json step = parse_json(text.substr(0, end), "first line");
@@ -73,6 +77,36 @@ TEST_CASE("metrics: the summary") {
                           "train_loss", "rss_growth_bytes"}) {
     CHECK(json.contains(key));
   }
+}
+
+// The size of a file is limited instead of the disk's; in a process of its own.
+bool keeps_lines_of_a_full_disk(const std::filesystem::path& path) {
+  ::signal(SIGXFSZ, SIG_IGN);
+  MetricsLog log(path);
+  log.evaluation(1, 0.5, 0.5);
+  const std::string first = read_file(path);
+  const rlimit full = {first.size() + 5, RLIM_INFINITY};
+  ::setrlimit(RLIMIT_FSIZE, &full);
+  log.evaluation(2, 0.5, 0.5);
+  log.evaluation(3, 0.5, 0.5);
+  const bool kept =
+      log.problem() == path.string() + ": 2 lines cannot be written; is the disk full?" &&
+      read_file(path) == first;
+  const rlimit free = {RLIM_INFINITY, RLIM_INFINITY};
+  ::setrlimit(RLIMIT_FSIZE, &free);
+  log.retry();
+  std::string expected = first;
+  for (const char* step : {"2", "3"}) expected += std::string(first).replace(8, 1, step);
+  return kept && log.problem().empty() && read_file(path) == expected;
+}
+
+TEST_CASE("metrics: what a full disk does not take is written when there is room") {
+  const test::TempFolder folder;
+  const pid_t process = ::fork();
+  if (process == 0) ::_exit(keeps_lines_of_a_full_disk(folder / "metrics.jsonl") ? 0 : 1);
+  int status = -1;
+  ::waitpid(process, &status, 0);
+  CHECK(status == 0);
 }
 
 }  // namespace

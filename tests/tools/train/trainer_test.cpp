@@ -342,6 +342,9 @@ TEST_CASE("trainer: progress is kept at its steps, and a loop that goes on from 
     if (line.contains("validation_loss")) evaluated.push_back(line.at("step"));
   }
   CHECK(evaluated == std::vector<int64_t>{16, 20});
+  REQUIRE(kept.size() == 6);  // so that the checkpoint of step 16 is judged
+  CHECK(kept[4].steps == 16);
+  CHECK(kept[4].validated_at == 16);
   // At its end there is nothing to do, nor to keep.
   rest.resume = kept.back();
   kept.clear();

@@ -1,0 +1,188 @@
+// Contract: tools/model_folders/checkpoint_model.h.
+#include "tools/model_folders/checkpoint_model.h"
+
+#include <algorithm>
+
+#include "core/io/json.h"
+#include "core/io/safetensors.h"
+#include "core/shape.h"
+#include "models/adapter_folder.h"
+#include "models/weights.h"
+#include "tools/checkpoint/read_checkpoint.h"
+#include "tools/checkpoint/resume.h"
+#include "tools/data/tokenizer/tokenizer.h"
+#include "tools/model_folders/load_model.h"
+#include "tools/train/config_to_session.h"
+#include "tools/train/train_data.h"
+
+namespace fsdp::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& path) {
+  std::error_code unreadable;
+  return fs::exists(path, unreadable);
+}
+
+bool is_model(const fs::path& folder) {
+  return is_there(folder / "config.json") || models::is_adapter_folder(folder);
+}
+
+// What is not trained comes from the run's model; the rest is read from the checkpoint later.
+void initialise_frozen(Session& session, const config::TrainConfig& config,
+                       const models::ModelConfig& model) {
+  const models::FillFunction base =
+      config.model.path.empty()
+          ? models::from_scratch(static_cast<uint64_t>(config.train.seed), model.padding_row)
+          : models::from_folder(config.model.path, model, session.parameters());
+  session.initialise([&](const Parameter& parameter, int64_t first, Tensor& values) {
+    if (!parameter.trainable()) base(parameter, first, values);
+  });
+}
+
+bool all_trained(Session& session) {
+  const std::vector<Parameter*> all = session.parameters();
+  return std::all_of(all.begin(), all.end(), [](const Parameter* p) { return p->trainable(); });
+}
+
+}  // namespace
+
+bool is_checkpoint(const fs::path& folder) { return is_there(folder / kManifestName); }
+
+fs::path model_in(const fs::path& folder) {
+  if (is_model(folder) || !fs::is_directory(folder)) return folder;
+  for (const char* name : {"model", "adapter"}) {
+    if (is_there(folder / "run_args.json") && is_model(folder / name)) return folder / name;
+  }
+  FSDP_CHECK(!is_checkpoint(folder),
+             "{}: a checkpoint of a run, no model: fsdp convert {} FOLDER makes one of it",
+             folder.string(), folder.string());
+  FSDP_CHECK(!is_there(folder / "run_args.json"),
+             "{}: a run directory without a model: fsdp convert makes one of its checkpoints",
+             folder.string());
+  refuse_foreign(folder);
+  return folder;
+}
+
+FolderOptions form_of_run(const config::TrainConfig& config, const std::string& tokenizer_name) {
+  const DType master = accumulation_dtype(config.train.dtype);
+  const config::TrainSection& c = config.train;
+  const bool adapter = lora_config(config).has_value();
+  FSDP_CHECK(!adapter || c.max_shard_size == config::TrainSection().max_shard_size,
+             "train.max_shard_size: {}: an adapter is one file", c.max_shard_size);
+  // An adapter's tensors are no part of that folder.
+  const bool of_folder = !c.save_dtype && !config.model.path.empty() && !adapter;
+  return {.dtype = of_folder ? dtype_of_weights(config.model.path).value_or(master)
+                             : c.save_dtype.value_or(master),
+          .max_file_bytes = parse_file_size(c.max_shard_size, "train.max_shard_size"),
+          .source = config.model.path,
+          .add_files = [tokenizer_name](const fs::path& folder) {
+            data::copy_tokenizer_files(tokenizer_name, folder);
+          }};
+}
+
+ConversionSummary convert_checkpoint(RankContext& rank, const ConversionOptions& options) {
+  std::optional<Checkpoint> checkpoint;
+  config::TrainConfig config;
+  models::ModelConfig model;
+  SessionOptions session_of;
+  FolderOptions form;
+  agree(rank.world, [&] {
+    FSDP_CHECK(options.shards == 0,
+               "--shards: expected a model folder to divide, got a checkpoint");
+    checkpoint.emplace(options.from);
+    const std::string where = (options.from / kManifestName).string();
+    config = config::parse_config(checkpoint->manifest().config, where, {});
+    model = models::parse_config(checkpoint->manifest().model, where);
+    session_of = session_options(config, model, rank.world.size(), rank.backend);
+    // How the run was sharded does not matter here.
+    session_of.fsdp = {.param_dtype = session_of.fsdp.param_dtype,
+                       .reduce_dtype = session_of.fsdp.reduce_dtype};
+    session_of.training = false;
+    form = form_of_run(config, tokenizer_name(config));
+    if (options.dtype) form.dtype = *options.dtype;
+    if (options.max_file_bytes != kDefaultFileBytes) form.max_file_bytes = options.max_file_bytes;
+  });
+  Session session(rank.world, session_of);
+  agree(rank.world, [&] {
+    if (!session.lora() && !all_trained(session)) initialise_frozen(session, config, model);
+    restore_weights(session, *checkpoint);
+  });
+  ConversionSummary out = {.family = model.family};
+  out.warnings = save_model(session, options.to, form);
+  for (const Parameter* p : session.parameters()) {
+    if (session.lora() && !models::is_lora(*p)) continue;
+    ++out.tensors;
+    out.bytes += p->numel() * static_cast<int64_t>(size_of(form.dtype));
+  }
+  for (const auto& item : fs::directory_iterator(options.to)) {
+    out.files += item.path().extension() == ".safetensors";
+  }
+  return out;
+}
+
+// ---------------------------------------------------------------------------- Inspection
+
+CheckpointInspection inspect_checkpoint(const fs::path& folder) {
+  Checkpoint checkpoint(folder);
+  return {folder.string(), checkpoint.manifest(), checkpoint.verify_all()};
+}
+
+std::string format_checkpoint(const CheckpointInspection& inspection) {
+  const Manifest& m = inspection.manifest;
+  std::string out = fmt::format(
+      "{}: a checkpoint after step {} ({} samples), written by {} rank{} on {}, program {}\n",
+      inspection.folder, m.step(), m.progress.samples, m.world_size, m.world_size == 1 ? "" : "s",
+      m.device, m.program);
+  out += fmt::format("run directory   {}\n", m.run_directory);
+  if (!m.base_path.empty()) {
+    out += fmt::format("not trained     {} (hash {})\n", m.base_path, hex(m.base_hash));
+  }
+  out += fmt::format("weights hash    {}\noptimizer hash  {}\n", hex(m.hash.weights),
+                     hex(m.hash.optimizer));
+  for (const auto& [name, value] : m.metrics) out += fmt::format("{:<16}{}\n", name, value);
+  for (const auto& [name, hash] : m.data) out += fmt::format("{:<16}{}\n", name, hash);
+  out += fmt::format("\n{:<60} {:<5} {:<16} {}\n", "tensor", "dtype", "shape", "pieces");
+  for (const auto& [name, tensor] : m.tensors) {
+    out += fmt::format("{:<60} {:<5} {:<16} {}\n", name, safetensors_name(tensor.dtype),
+                       Shape(tensor.shape).str(), tensor.pieces.size());
+  }
+  out += fmt::format("\n{:<60} bytes\n", "file");
+  for (const BlockChecksums& file : m.files)
+    out += fmt::format("{:<60} {}\n", file.name, file.bytes);
+  if (inspection.problems.empty()) {
+    out += fmt::format("\nall {} files have their sizes and checksums\n", m.files.size());
+  }
+  for (const std::string& problem : inspection.problems) out += "problem: " + problem + "\n";
+  return out;
+}
+
+std::string checkpoint_json(const CheckpointInspection& inspection) {
+  const Manifest& m = inspection.manifest;
+  Json tensors = Json::object(), files = Json::object(), metrics = Json::object();
+  for (const auto& [name, tensor] : m.tensors) {
+    tensors[name] = {{"dtype", safetensors_name(tensor.dtype)},
+                     {"shape", tensor.shape},
+                     {"pieces", tensor.pieces.size()}};
+  }
+  for (const BlockChecksums& file : m.files) files[file.name] = file.bytes;
+  for (const auto& [name, value] : m.metrics) metrics[name] = value;
+  return Json{{"checkpoint", inspection.folder},
+              {"step", m.step()},
+              {"samples", m.progress.samples},
+              {"world_size", m.world_size},
+              {"program", m.program},
+              {"run_directory", m.run_directory},
+              {"weights_hash", hex(m.hash.weights)},
+              {"optimizer_hash", hex(m.hash.optimizer)},
+              {"metrics", metrics},
+              {"data", m.data},
+              {"tensors", tensors},
+              {"files", files},
+              {"problems", inspection.problems}}
+             .dump({.indent = 2}) +
+         "\n";
+}
+
+}  // namespace fsdp::tools

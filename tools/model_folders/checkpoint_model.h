@@ -1,0 +1,40 @@
+// A checkpoint of a run as a model: what is in it, and the folder that the run itself would have
+// saved at that step. Next: save_model.h (the form of folders), tools/checkpoint/manifest.h. Not
+// here: going on from one (tools/checkpoint/resume.h).
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tools/checkpoint/manifest.h"
+#include "tools/config/config.h"
+#include "tools/launch/launch.h"
+#include "tools/model_folders/conversion.h"
+
+namespace fsdp::tools {
+
+bool is_checkpoint(const std::filesystem::path& folder);
+
+// The model of a run directory, "model" or "adapter" in it; any other folder is given back. Error
+// for a run directory without one, and for checkpoints of this and other programs, which say how to
+// make a model of them.
+std::filesystem::path model_in(const std::filesystem::path& folder);
+
+// The form in which a run saves its model.
+FolderOptions form_of_run(const config::TrainConfig& config, const std::string& tokenizer_name);
+
+// Writes the model, or with LoRA the adapter, of a checkpoint, with the dtype and file size that
+// the options give, else those of the run. Collective; throws AgreedError.
+ConversionSummary convert_checkpoint(RankContext& rank, const ConversionOptions& options);
+
+struct CheckpointInspection {
+  std::string folder;
+  Manifest manifest;
+  std::vector<std::string> problems;  // of files; empty: all have their sizes and checksums
+};
+CheckpointInspection inspect_checkpoint(const std::filesystem::path& folder);
+std::string format_checkpoint(const CheckpointInspection& inspection);
+std::string checkpoint_json(const CheckpointInspection& inspection);
+
+}  // namespace fsdp::tools
