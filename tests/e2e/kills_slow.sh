@@ -22,7 +22,7 @@ lines() { grep -o '"step":[0-9]*,"[a-z_]*":[^,}]*' "$1/metrics.jsonl"; }
 kills=0 worst=0 resumed=0
 # disturbed RUN MOST command...: kills the command up to MOST times, then lets it end.
 disturbed() {
-  local run=$1 most=$2 signal pid target started took tries=0; shift 2
+  local run=$1 most=$2 signal pid target started took left tries=0; shift 2
   while :; do
     "$@" --config config.yaml --set runtime.run_dir="$run" --set runtime.timeout_s=20 --resume auto \
       >"$run.log" 2>&1 </dev/null &
@@ -49,7 +49,8 @@ disturbed() {
   done
   diff <(lines "$run") <(lines whole) >"$run.diff" || { fail "$run: metrics.jsonl differs"; head -5 "$run.diff"; }
   cmp -s "$run/model/model.safetensors" whole/model/model.safetensors || fail "$run: another model"
-  [ -z "$(find "$run" -name '*.tmp')" ] || fail "$run: $(find "$run" -name '*.tmp') is left"
+  left=$(find "$run" -name '*.tmp' -o -name '.shared-*')
+  [ -z "$left" ] || fail "$run: $left is left"
 }
 
 "$FSDP" train --config config.yaml --local-ranks 2 --set runtime.run_dir=whole >whole.log 2>&1 ||

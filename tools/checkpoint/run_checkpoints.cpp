@@ -35,8 +35,9 @@ int64_t step_of(const std::string& name) {
 // What AtomicFile and AtomicFolder make beside the names that a run writes; see core/io/file.cpp.
 bool is_unfinished(const std::string& name) {
   static const std::regex kUnfinished(
-      R"((\.shared-[0-9a-f]+|step-\d+|model|adapter|(config\.yaml|run_args\.json|metrics\.jsonl?|rings\.txt|)"
-      R"(ring\.rank\d+\.json|trace\.rank\d+\.json))\.\d+-\d+\.tmp)");
+      R"(\.shared-[0-9a-f]+|)"  // of check_shared_folder
+      R"((\.shared-[0-9a-f]+|step-\d+|model|adapter|config\.yaml|run_args\.json|metrics\.jsonl?|)"
+      R"(rings\.txt|ring\.rank\d+\.json|trace\.rank\d+\.json)\.\d+-\d+\.tmp)");
   return std::regex_match(name, kUnfinished);
 }
 

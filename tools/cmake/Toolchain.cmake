@@ -47,5 +47,12 @@ endif()
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  # Without these two ccache keeps no file that is compiled with a precompiled header.
+  execute_process(COMMAND ${CCACHE} --get-config sloppiness OUTPUT_VARIABLE sloppiness ERROR_QUIET)
+  string(REGEX REPLACE "[ \n]" "" sloppiness "${sloppiness}")
+  string(REPLACE "," ";" sloppiness "${sloppiness}")
+  list(APPEND sloppiness pch_defines time_macros)
+  list(REMOVE_DUPLICATES sloppiness)
+  list(JOIN sloppiness "," sloppiness)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=${sloppiness} ${CCACHE})
 endif()

@@ -79,7 +79,7 @@ TEST_CASE("odd wrap policies with recompute, every prefetch mode, one unit in fl
   const RunResult expected = train(spec_of(config, Strategy::kNoShard, RecomputeMode::kNone));
   for (const Odd& odd : odd_policies(config.family)) {
     CAPTURE(odd.what);
-    for (const auto [mode, prefetch] :
+    for (const auto& [mode, prefetch] :
          {std::pair{RecomputeMode::kFull, BackwardPrefetch::kPre},
           {RecomputeMode::kFull, BackwardPrefetch::kPost},
           {RecomputeMode::kSelective, BackwardPrefetch::kPre},

@@ -95,6 +95,8 @@ TEST_CASE("checkpoints: a run directory is one run's, and what a killed run left
   }
   folder.write("metrics.json.12-0.tmp", "");
   folder.write("mine.12-0.tmp", "");
+  folder.write("checkpoints/.shared-12ab", "");
+  folder.write("checkpoints/.shared-12ab.7-0.tmp", "");
   folder.write("checkpoints/step-5/checkpoint.json", "");
   CHECK(steps_in(checkpoints) == std::vector<int64_t>{5});
   {
