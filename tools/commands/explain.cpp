@@ -5,7 +5,7 @@
 #include "comm/fsdp/options.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
-#include "tools/commands/predicted_run.h"
+#include "tools/run/predicted_run.h"
 #include "tools/config/config.h"
 #include "tools/data/tokenizer/tokenizer.h"
 #include "tools/launch/launch.h"

@@ -65,16 +65,21 @@ fs::path model_in(const fs::path& folder) {
   return folder;
 }
 
+DType saved_dtype(const config::TrainConfig& config) {
+  const config::TrainSection& c = config.train;
+  const DType master = accumulation_dtype(c.dtype);
+  // An adapter's tensors are no part of the folder.
+  const bool of_folder = !c.save_dtype && !config.model.path.empty() && !lora_config(config);
+  return of_folder ? dtype_of_weights(config.model.path).value_or(master)
+                   : c.save_dtype.value_or(master);
+}
+
 FolderOptions form_of_run(const config::TrainConfig& config, const std::string& tokenizer_name) {
-  const DType master = accumulation_dtype(config.train.dtype);
   const config::TrainSection& c = config.train;
   const bool adapter = lora_config(config).has_value();
   FSDP_CHECK(!adapter || c.max_shard_size == config::TrainSection().max_shard_size,
              "train.max_shard_size: {}: an adapter is one file", c.max_shard_size);
-  // An adapter's tensors are no part of that folder.
-  const bool of_folder = !c.save_dtype && !config.model.path.empty() && !adapter;
-  return {.dtype = of_folder ? dtype_of_weights(config.model.path).value_or(master)
-                             : c.save_dtype.value_or(master),
+  return {.dtype = saved_dtype(config),
           .max_file_bytes = parse_file_size(c.max_shard_size, "train.max_shard_size"),
           .source = config.model.path,
           .add_files = [tokenizer_name](const fs::path& folder) {

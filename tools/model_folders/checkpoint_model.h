@@ -21,7 +21,9 @@ bool is_checkpoint(const std::filesystem::path& folder);
 // make a model of them.
 std::filesystem::path model_in(const std::filesystem::path& folder);
 
-// The form in which a run saves its model.
+// How a run saves its model: its dtype as the configuration says, or as model.path has it; and the
+// whole form.
+DType saved_dtype(const config::TrainConfig& config);
 FolderOptions form_of_run(const config::TrainConfig& config, const std::string& tokenizer_name);
 
 // Writes the model, or with LoRA the adapter, of a checkpoint, with the dtype and file size that

@@ -1,9 +1,10 @@
 // What a training run would take: its phases, and whether a machine has that much.
-#include "tools/commands/predicted_run.h"
+#include "tools/run/predicted_run.h"
 
 #include <doctest/doctest.h>
 
 #include "tests/support/temp_folder.h"
+#include "tools/model_folders/checkpoint_model.h"
 #include "tools/train/config_to_session.h"
 
 namespace fsdp::tools {

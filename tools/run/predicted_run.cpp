@@ -1,9 +1,10 @@
 // The phases of fsdp train, in its order.
-#include "tools/commands/predicted_run.h"
+#include "tools/run/predicted_run.h"
 
 #include <algorithm>
 
 #include "tools/generate/generation.h"
+#include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
 #include "tools/train/config_to_session.h"
 
@@ -29,15 +30,6 @@ std::string gibibytes(size_t bytes) {
 PredictedData data_of(const config::TrainConfig& config) {
   return {.rows = config.train.batch,
           .validation_rows = config.data.validation.empty() ? 0 : config.train.batch};
-}
-
-DType saved_dtype(const config::TrainConfig& config) {
-  const config::TrainSection& c = config.train;
-  const DType master = accumulation_dtype(c.dtype);
-  const bool adapter = lora_config(config).has_value();  // its tensors are no part of that folder
-  const bool of_folder = !c.save_dtype && !config.model.path.empty() && !adapter;
-  return of_folder ? dtype_of_weights(config.model.path).value_or(master)
-                   : c.save_dtype.value_or(master);
 }
 
 void check_fits(const MetaRun& run, const AvailableMemory& memory, int ranks) {

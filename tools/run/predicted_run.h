@@ -27,7 +27,4 @@ std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
 // takes besides (its code, the threads' stacks) is not counted: what passes may still not fit.
 void check_fits(const MetaRun& run, const AvailableMemory& memory, int ranks);
 
-// How a run saves its model: as the configuration says, or as model.path has it.
-DType saved_dtype(const config::TrainConfig& config);
-
 }  // namespace fsdp::tools

@@ -1,0 +1,209 @@
+// Order of a run, its session, values and folder.
+#include "tools/run/training_run.h"
+
+#include <csignal>
+#include <cstdio>
+
+#include "models/adapter_folder.h"
+#include "models/token_padding.h"
+#include "tools/launch/interrupt.h"
+#include "tools/model_folders/checkpoint_model.h"
+#include "tools/model_folders/load_model.h"
+#include "tools/train/config_to_session.h"
+
+namespace fsdp::tools {
+
+int TrainingRun::run() {
+  make_session();
+  make_directory();
+  const std::string means =
+      rank_.backend.cuda
+          ? (config_.runtime.launch.share_gpus ? "on GPUs" : "a GPU each")
+          : fmt::format("{} thread{} each", rank_.threads, rank_.threads == 1 ? "" : "s");
+  say(fmt::format("{}; {} on {} rank{}, {}, {}", describe(model_),
+                  choice_name(config_.fsdp.options.strategy), rank_.world.size(),
+                  rank_.world.size() == 1 ? "" : "s", means, fsdp::name_of(config_.train.dtype)));
+  if (const std::string trained = describe_trained(session_->parameters()); !trained.empty()) {
+    say(trained);
+  }
+  say(fmt::format("tokenizer: {} ({} tokens)", data_.tokenizer_name(),
+                  data_.tokenizer().vocab_size()));
+  for (const std::string& remark :
+       remarks(config_, model_, rank_.world.size(), data_.sequences())) {
+    say("note: " + remark);
+  }
+  for (const std::string& note : plan_.notes) say("note: " + note);
+  const TrainOutcome outcome = train();
+  if (outcome.signal != 0) {
+    // A launcher makes SIGTERM of every signal.
+    const bool translated = rank_.under_launcher && outcome.signal != SIGUSR1;
+    const std::string_view what = translated ? "a signal" : name_of_signal(outcome.signal);
+    say(fmt::format("stopped by {} after step {}", what, outcome.steps));
+  }
+  keep_directory();
+  RunSummary summary = summarise(outcome);
+  take_best(outcome);
+  // The checkpoint is all that a run needs which is started again, and its time is short.
+  if (outcome.signal != SIGUSR1) save();
+  const std::string continued = outcome.signal == 0 ? sample() : "";
+  report(outcome, summary);  // now, when the ledger has seen all
+  if (!continued.empty()) say(continued);
+  write_trace();
+  // Last: where it is, the run has left everything else.
+  agree(rank_.world, [&] {
+    if (speaks()) write_summary(directory_ / "metrics.json", summary);
+  });
+  say(fmt::format("\nrun directory: {}", directory_.string()));
+  return outcome.signal == 0 ? 0 : status_after(outcome.signal);
+}
+
+// Everything that can be wrong with the input is found here, before a run directory is made.
+void TrainingRun::make_session() {
+  comm::Communicator& world = rank_.world;
+  SessionOptions& options = session_options_;
+  std::string vocabulary_note;
+  agree(world, [&] {
+    model_ = model_config(config_, data_.tokenizer().vocab_size());
+    if (config_.model.path.empty()) model_.eos_token = data_.tokenizer().end_of_text();
+    vocabulary_note = data_.check_vocabulary(model_.vocabulary);
+    options = session_options(config_, model_, world.size(), rank_.backend);
+    FSDP_CHECK(!options.lora || !config_.model.path.empty(),
+               "lora.r: needs model.path, the model that the adapter belongs to");
+    if (!speaks()) return;
+    saved_ = form_of_run(config_, data_.tokenizer_name());
+    // An adapter is small.
+    const int64_t saved_parameters = options.lora ? 0 : model_.parameter_count();
+    if (!plan_.run_directory.empty()) return;
+    check_run_directory(config_.runtime.run_dir,
+                        saved_parameters * static_cast<int64_t>(size_of(saved_.dtype)));
+  });
+  predict();
+  resident_before_ = process_memory().resident;
+  session_ = std::make_unique<Session>(world, options);
+  for (const std::string& note :
+       {preset_note(config_.model.preset), vocabulary_note, rank_.backend_note, world.notice()}) {
+    if (!note.empty()) say("note: " + note);
+  }
+  initialise();
+  if (plan_.manifest) restore_state();
+  if (!config_.runtime.trace) return;
+  session_->backend().set_trace(&trace_);
+  session_->set_phases(&phases_);
+}
+
+models::FillFunction TrainingRun::initial_values() {
+  const auto scratch =
+      models::from_scratch(static_cast<uint64_t>(config_.train.seed), model_.padding_row);
+  if (config_.model.path.empty()) return scratch;
+  models::ComparedPart compared{rank_.world.rank(), rank_.world.size()};
+  if (config_.fsdp.sync_module_states) compared = {};  // rank 0 reads for all
+  const auto base =
+      models::from_folder(config_.model.path, model_, session_->parameters(), compared);
+  if (speaks()) {
+    for (const std::string& warning : warnings_about(config_.model.path)) {
+      say("note: " + warning);
+    }
+  }
+  if (!config_.lora.path.empty()) {
+    return models::with_adapter(base, config_.lora.path, session_->model());
+  }
+  return [=](const Parameter& parameter, int64_t first, Tensor& values) {
+    (models::is_lora(parameter) ? scratch : base)(parameter, first, values);
+  };
+}
+
+void TrainingRun::initialise() {
+  const bool from_first_rank = config_.fsdp.sync_module_states;
+  models::FillFunction fill;
+  agree(rank_.world, [&] {
+    if (from_first_rank && rank_.world.rank() != 0) return;
+    fill = initial_values();
+    if (!plan_.manifest) return;
+    // What is trained comes from the checkpoint.
+    fill = [all = std::move(fill)](const Parameter& parameter, int64_t first, Tensor& values) {
+      if (!parameter.trainable()) all(parameter, first, values);
+    };
+  });
+  agree(rank_.world, [&] {
+    from_first_rank ? session_->initialise_from_first_rank(fill) : session_->initialise(fill);
+  });
+}
+
+void TrainingRun::make_directory() {
+  directory_ = plan_.run_directory.empty()
+                   ? make_run_directory(rank_.world, config_.runtime.run_dir, config_.runtime.name)
+                   : plan_.run_directory;
+  agree(rank_.world, [&] {
+    if (!speaks()) return;
+    lock_ = take_run_directory(directory_, checkpoint_folder(config_, directory_));
+    if (!options_.resume.empty()) go_on_in_directory();
+  });
+  if (rank_.rings) rank_.rings->set_directory(directory_);
+  write_run_arguments(rank_.world, directory_,
+                      {.command = "train",
+                       .config = options_.config_file,
+                       .overrides = options_.overrides,
+                       .local_ranks = options_.local_ranks,
+                       .threads = rank_.threads,
+                       .resumed_from = plan_.manifest ? plan_.manifest->step() : 0});
+  if (speaks()) write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
+}
+
+// What came after the checkpoint is done again, and a run that goes on is not at its end. A new
+// directory gets the lines of the run that it begins in.
+void TrainingRun::go_on_in_directory() {
+  namespace fs = std::filesystem;
+  const fs::path of_before =
+      (plan_.run_directory.empty() && plan_.manifest ? fs::path(plan_.manifest->run_directory)
+                                                     : directory_) /
+      "metrics.jsonl";
+  const TrainProgress before = plan_.manifest ? plan_.manifest->progress : TrainProgress{};
+  if (fs::exists(of_before)) {
+    write_file_atomically(directory_ / "metrics.jsonl",
+                          metrics_until(read_file(of_before), before.steps, before.validated_at));
+  }
+  fs::remove(directory_ / "metrics.json");
+}
+
+// The model is worth more than the folder that somebody removed during the run.
+void TrainingRun::keep_directory() {
+  agree(rank_.world, [&] {
+    if (!speaks() || std::filesystem::is_directory(directory_)) return;
+    std::filesystem::create_directories(directory_);
+    write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
+    say(fmt::format("note: {} was removed during the run; made again, without its metrics.jsonl",
+                    directory_.string()));
+  });
+}
+
+TrainOutcome TrainingRun::train() {
+  const int terminal = speaks() ? output_terminal(rank_.under_launcher) : -1;
+  Progress progress(speaks() ? stdout : nullptr, terminal, config_.train.log_every);
+  MetricsLog metrics = speaks() ? MetricsLog(directory_ / "metrics.jsonl") : MetricsLog();
+  Trainer trainer(*session_,
+                  {.steps = config_.train.steps,
+                   .log_every = config_.train.log_every,
+                   .eval_every = config_.train.eval_every.steps,
+                   .schedule = config_.schedule(),
+                   .steps_per_epoch = data_.steps_per_epoch(),
+                   .samples_after = [this](int64_t steps) { return data_.samples_after(steps); },
+                   .resume = plan_.manifest ? plan_.manifest->progress : TrainProgress{},
+                   .save_every = save_every(),
+                   .save = [this](const TrainProgress& p) { write_checkpoint(p); }},
+                  progress, metrics);
+  if (save_every() > 0) checkpoints();  // what is wrong with their place is better known now
+  catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
+  try {
+    const TrainOutcome outcome =
+        trainer.run(data_.training(model_.shifted_labels), data_.validation(model_.shifted_labels));
+    metrics.retry();
+    if (!metrics.problem().empty()) say("warning: " + metrics.problem());
+    return outcome;
+  } catch (const AgreedError& error) {
+    if (!checkpoints_ || checkpoints_->last().empty()) throw;
+    throw AgreedError(
+        fmt::format("{}; the last checkpoint is {}", error.what(), checkpoints_->last()));
+  }
+}
+
+}  // namespace fsdp::tools

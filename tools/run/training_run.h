@@ -1,0 +1,102 @@
+// One run of `fsdp train`, from its configuration to its run directory: session, values, training,
+// checkpoints, the model, and what is said and written about all of it. Every rank makes one. It
+// joins the rooms that know nothing of each other: train, checkpoint, predict, generate, report and
+// model_folders. Not here: options of the command (tools/commands/train.cpp), the loop of steps
+// (tools/train/trainer.h).
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/io/file.h"
+#include "core/trace_phases.h"
+#include "models/weights.h"
+#include "tools/checkpoint/resume.h"
+#include "tools/checkpoint/run_checkpoints.h"
+#include "tools/config/config.h"
+#include "tools/launch/launch.h"
+#include "tools/model_folders/save_model.h"
+#include "tools/predict/memory_report.h"
+#include "tools/report/run_directory.h"
+#include "tools/train/train_data.h"
+#include "tools/train/trainer.h"
+
+namespace fsdp::tools {
+
+// What the command line says beside the configuration.
+struct TrainingRunOptions {
+  std::string config_file;             // "": none
+  std::vector<std::string> overrides;  // all that is given, as texts of --set
+  int local_ranks = 0;
+  std::string resume;  // "": not asked for
+  bool resume_with_changes = false;
+};
+
+class TrainingRun {
+ public:
+  // All three must outlive this. Collective.
+  TrainingRun(const TrainingRunOptions& options, const ResumePlan& plan, RankContext& rank)
+      : options_(options),
+        plan_(plan),
+        config_(plan.config),
+        rank_(rank),
+        data_(rank.world, config_) {
+    config_ = plan.config.in_steps(data_.steps_per_epoch());
+  }
+
+  // The status of the process: 0, or that of the signal that stopped the run. Collective.
+  int run();
+
+ private:
+  bool speaks() const { return rank_.world.rank() == 0; }
+  void say(const std::string& text) {
+    if (speaks()) std::printf("%s\n", text.c_str());
+    std::fflush(stdout);
+  }
+  // training_run.cpp
+  void make_session();
+  models::FillFunction initial_values();
+  void initialise();
+  void make_directory();
+  void go_on_in_directory();
+  void keep_directory();
+  TrainOutcome train();
+  // training_run_state.cpp: what a run goes on from, and what it leaves
+  std::string base_of(Session& session) const;
+  void restore_state();
+  RunCheckpoints& checkpoints();
+  int64_t save_every() const;
+  void write_checkpoint(const TrainProgress& progress);
+  void take_best(const TrainOutcome& outcome);
+  void save();
+  // training_run_report.cpp: what it says about itself
+  void predict();
+  MemoryReport memory_report();
+  RunSummary summarise(const TrainOutcome& outcome);
+  void report(const TrainOutcome& outcome, RunSummary& summary);
+  std::vector<int32_t> sample_prompt() const;
+  std::string sample();
+  void write_trace();
+
+  const TrainingRunOptions& options_;
+  const ResumePlan& plan_;
+  config::TrainConfig config_;  // in steps
+  RankContext& rank_;
+  TrainData data_;
+  models::ModelConfig model_;
+  FolderOptions saved_;  // of rank 0
+  SessionOptions session_options_;
+  MemoryUsage predicted_;  // on rank 0
+  size_t resident_before_ = 0;
+  Trace trace_;  // outlives the session, whose workers write into it
+  TracePhases phases_{trace_};
+  std::unique_ptr<Session> session_;
+  std::filesystem::path directory_;
+  std::unique_ptr<FileLock> lock_;             // of rank 0
+  std::optional<RunCheckpoints> checkpoints_;  // made when it is needed
+};
+
+}  // namespace fsdp::tools

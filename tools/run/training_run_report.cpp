@@ -1,0 +1,163 @@
+// What a run says about itself: prediction, summary, memory, sample, trace.
+#include <algorithm>
+
+#include "comm/exchange.h"
+#include "models/token_padding.h"
+#include "tools/checkpoint/owned_state.h"
+#include "tools/data/text_stream.h"
+#include "tools/generate/generation.h"
+#include "tools/report/communication_overlap.h"
+#include "tools/run/predicted_run.h"
+#include "tools/run/training_run.h"
+#include "tools/train/config_to_session.h"
+
+namespace fsdp::tools {
+namespace {
+
+std::string format_losses(const TrainOutcome& outcome, int64_t averaged_steps,
+                          std::optional<double> bigram) {
+  std::string out =
+      fmt::format("loss (nats per token)\n  {:<26}{:>8.4f}   mean of the last {} steps\n",
+                  "training", outcome.train_loss, std::min(averaged_steps, outcome.steps));
+  if (outcome.validation_loss) {
+    out += fmt::format("  {:<26}{:>8.4f}\n", "validation", *outcome.validation_loss);
+  }
+  if (bigram) {
+    out += fmt::format("  {:<26}{:>8.4f}   validation text by the training text's token pairs\n",
+                       "bigram entropy", *bigram);
+  }
+  return out;
+}
+
+}  // namespace
+
+// Before anything large is asked for: a run that the machine cannot hold ends here, not in the
+// hands of the kernel. Rank 0's prediction, which no other rank's exceeds.
+void TrainingRun::predict() {
+  const std::vector<std::string> hosts = rank_.world.exchange(host_name());
+  agree(rank_.world, [&] {
+    if (!speaks()) return;
+    PredictedData data = data_of(config_);
+    data.rows = std::min(data.rows, data_.sequences());
+    if (data.validation_rows > 0) {
+      data.validation_rows = std::min(data.validation_rows, data_.validation_sequences());
+    }
+    data.prompt_tokens = static_cast<int64_t>(sample_prompt().size());
+    const auto run = predicted_run(config_, session_options_, data, rank_.world.size());
+    predicted_ = run->usage();
+    if (rank_.backend.cuda) return;  // which says itself what it has
+    const AvailableMemory memory = available_memory();
+    const auto here = static_cast<int>(std::count(hosts.begin(), hosts.end(), host_name()));
+    check_fits(*run, memory, memory.of_process ? rank_.local_ranks : here);
+  });
+}
+
+// Collective.
+MemoryReport TrainingRun::memory_report() {
+  MemoryReport memory = {.ledger = session_->backend().ledger().usage(),
+                         .process_ranks = rank_.local_ranks,
+                         .resident_growth = process_memory().peak_resident - resident_before_};
+  struct OfRank {
+    size_t peak, trace;
+  };
+  const OfRank mine = {memory.ledger.total_peak, bytes_of(trace_)};
+  const std::vector<OfRank> of_process =
+      rank_.local_ranks > 1 ? comm::exchange_values(rank_.world, mine) : std::vector<OfRank>{mine};
+  for (const OfRank& rank : of_process) {
+    memory.process_ledger += rank.peak;
+    memory.trace += rank.trace;
+  }
+  if (!speaks()) return memory;
+  memory.predicted = predicted_;
+  memory.at_most = models::is_padding(model_, static_cast<int32_t>(model_.padding_row));
+  return memory;
+}
+
+// What training and validation came to; without the memory, which saving and the sample take too.
+RunSummary TrainingRun::summarise(const TrainOutcome& outcome) {
+  const StateHash hash = hash_state(*session_);
+  if (!speaks()) return {};
+  std::optional<CommunicationOverlap> overlap;
+  if (config_.runtime.trace) overlap = measure_overlap(trace_.events());
+  // It is of next tokens.
+  const std::optional<double> bigram =
+      model_.shifted_labels ? data_.bigram_entropy() : std::nullopt;
+  return {
+      .model = describe(model_),
+      .strategy = std::string(choice_name(config_.fsdp.options.strategy)),
+      .dtype = std::string(fsdp::name_of(config_.train.dtype)),
+      .world_size = rank_.world.size(),
+      .threads_per_rank = rank_.threads,
+      .parameters = model_.parameter_count(),
+      .steps = outcome.steps,
+      .skipped = outcome.skipped,
+      .interrupted = outcome.signal != 0,
+      .true_tokens = outcome.true_tokens,
+      .samples = outcome.samples,
+      .epochs = static_cast<double>(outcome.steps) / static_cast<double>(data_.steps_per_epoch()),
+      .wall_time_s = outcome.wall_time_s,
+      .step_time_s = outcome.step_time_s,
+      .train_loss = outcome.train_loss,
+      .resumed_from = plan_.manifest ? plan_.manifest->step() : 0,
+      .weights_hash = hex(hash.weights),
+      .optimizer_hash = hex(hash.optimizer),
+      .best_step = checkpoints_ && checkpoints_->best() ? std::optional(checkpoints_->best()->step)
+                                                        : std::nullopt,
+      .validation_loss = outcome.validation_loss,
+      .best_validation_loss = outcome.best_validation_loss,
+      .bigram_entropy = bigram,
+      .collectives = rank_.world.rings()->totals(),
+      .overlap = overlap};
+}
+
+// Collective.
+void TrainingRun::report(const TrainOutcome& outcome, RunSummary& summary) {
+  const MemoryReport memory = memory_report();
+  if (!speaks()) return;
+  summary.predicted_memory = memory.predicted;
+  summary.memory = memory.ledger;
+  summary.resident_growth_bytes = memory.resident_growth;
+  if (outcome.signal != 0) return;
+  say(fmt::format("\n{}", format_losses(outcome, config_.train.log_every, summary.bigram_entropy)));
+  say(format_memory_table(memory));
+  if (summary.overlap) say(format_overlap(*summary.overlap));
+}
+
+std::vector<int32_t> TrainingRun::sample_prompt() const {
+  const data::Tokenizer& tokenizer = data_.tokenizer();
+  std::vector<int32_t> prompt = tokenizer.encode(config_.sample.prompt);
+  // Before the beginning of a document.
+  if (prompt.empty() && tokenizer.end_of_text() >= 0) prompt = {tokenizer.end_of_text()};
+  return prompt;
+}
+
+std::string TrainingRun::sample() {
+  const config::SampleSection& c = config_.sample;
+  if (c.tokens == 0) return "";
+  const PhaseScope phase(session_->phases(), "sample");
+  const data::Tokenizer& tokenizer = data_.tokenizer();
+  const std::vector<int32_t> prompt = sample_prompt();
+  const std::vector<int32_t> tokens =
+      generate_tokens(*session_,
+                      {.tokens = c.tokens,
+                       .sampling = {.temperature = c.temperature,
+                                    .top_k = c.top_k,
+                                    .seed = static_cast<uint64_t>(config_.train.seed)},
+                       .stop = {tokenizer.end_of_text()},
+                       .vocabulary = tokenizer.vocab_size()},
+                      {prompt})
+          .front()
+          .ids;
+  return fmt::format("sample: {}|{}", c.prompt, data::text_after(tokenizer, prompt, tokens));
+}
+
+void TrainingRun::write_trace() {
+  if (!config_.runtime.trace) return;
+  session_->backend().synchronize(session_->backend().compute_stream());
+  session_->backend().set_trace(nullptr);
+  phases_.record();
+  const int rank = rank_.world.rank();
+  write_file_atomically(directory_ / fmt::format("trace.rank{}.json", rank), trace_.to_json(rank));
+}
+
+}  // namespace fsdp::tools

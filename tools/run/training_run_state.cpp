@@ -1,0 +1,102 @@
+// What a run goes on from, and what it leaves: checkpoints and the model.
+#include <algorithm>
+
+#include "models/config.h"
+#include "tools/bench/device_report.h"
+#include "tools/checkpoint/owned_state.h"
+#include "tools/checkpoint/read_checkpoint.h"
+#include "tools/run/training_run.h"
+
+namespace fsdp::tools {
+
+// The state of the checkpoint, on any number of ranks.
+void TrainingRun::restore_state() {
+  const Manifest& manifest = *plan_.manifest;
+  const bool with_changes = options_.resume_with_changes;
+  std::vector<std::string> differences;
+  const uint64_t base = hash_frozen(*session_);
+  agree(rank_.world, [&] {
+    differences = compare_data(manifest.data, data_.hashes(), with_changes);
+    const bool same_base = base == manifest.base_hash;
+    FSDP_CHECK(with_changes || same_base,
+               "--resume: the parameters that are not trained ({}) have other values than those "
+               "that the checkpoint belongs to ({})",
+               base_of(*session_), manifest.base_path);
+    const std::string model = models::config_json(model_, "");
+    FSDP_CHECK(with_changes || model == manifest.model,
+               "--resume: the model is another one than the checkpoint's; "
+               "--resume-with-changes goes on all the same");
+  });
+  agree(rank_.world, [&] {
+    Checkpoint checkpoint(plan_.checkpoint, config_.checkpoint.verify);
+    restore(*session_, checkpoint, with_changes ? MissingState::kZero : MissingState::kError);
+  });
+  for (const std::string& line : differences) say("note: changed: " + line);
+  say(fmt::format("resumed from {}: step {}", plan_.checkpoint.string(), manifest.step()));
+  if (manifest.world_size != rank_.world.size()) {
+    say(fmt::format("note: {} rank{} instead of {}: the run goes on to rounding",
+                    rank_.world.size(), rank_.world.size() == 1 ? "" : "s", manifest.world_size));
+  }
+}
+
+// Of the parameters that are not trained, where they come from; "": all are trained.
+std::string TrainingRun::base_of(Session& session) const {
+  const std::vector<Parameter*> all = session.parameters();
+  if (std::all_of(all.begin(), all.end(), [](const Parameter* p) { return p->trainable(); })) {
+    return "";
+  }
+  if (config_.model.path.empty()) return fmt::format("from seed {}", config_.train.seed);
+  return std::filesystem::absolute(config_.model.path).lexically_normal().string();
+}
+
+RunCheckpoints& TrainingRun::checkpoints() {
+  if (checkpoints_) return *checkpoints_;
+  Manifest facts;
+  facts.program = source_commit();
+  facts.device = rank_.backend.cuda ? "cuda" : "cpu";
+  facts.config = config::to_yaml(plan_.config);
+  facts.model = models::config_json(model_, "");
+  facts.data = data_.hashes();
+  facts.base_path = base_of(*session_);
+  checkpoints_.emplace(*session_, config_, directory_, std::move(facts));
+  if (plan_.manifest) checkpoints_->go_on(plan_.checkpoint, plan_.manifest->metrics);
+  return *checkpoints_;
+}
+
+int64_t TrainingRun::save_every() const { return config_.checkpoint.every.steps; }
+
+void TrainingRun::write_checkpoint(const TrainProgress& progress) {
+  try {
+    const std::filesystem::path folder = checkpoints().write(progress);
+    say(fmt::format("step {}: checkpoint {}", progress.steps, folder.string()));
+  } catch (const AgreedError& error) {
+    if (config_.checkpoint.required) throw;
+    say(fmt::format("warning: step {}: no checkpoint: {}", progress.steps, error.what()));
+  }
+}
+
+// checkpoint.load_best: what is saved are the weights of the best checkpoint.
+void TrainingRun::take_best(const TrainOutcome& outcome) {
+  if (!config_.checkpoint.load_best || outcome.signal != 0) return;
+  const auto& best = checkpoints().best();
+  if (!best) return say("note: checkpoint.load_best: no checkpoint has the value to judge it by");
+  agree(rank_.world, [&] {
+    Checkpoint checkpoint(checkpoints_->folder_of(best->step), config_.checkpoint.verify);
+    restore_weights(*session_, checkpoint);
+  });
+  say(fmt::format("the best checkpoint: step {}, {:.4f}", best->step, best->value));
+}
+
+void TrainingRun::save() {
+  if (!config_.train.save) return;
+  const PhaseScope phase(session_->phases(), "saving");
+  const auto folder = directory_ / (session_->lora() ? "adapter" : "model");
+  agree(rank_.world, [&] {  // that of a run which was stopped and goes on
+    if (speaks()) std::filesystem::remove_all(folder);
+  });
+  for (const std::string& warning : save_model(*session_, folder, saved_)) {
+    say("warning: " + warning);
+  }
+}
+
+}  // namespace fsdp::tools
