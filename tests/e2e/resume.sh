@@ -119,6 +119,19 @@ grep -q '^note: changed: train.lr: 0.0003 -> 0.1$' changed.log || fail "changes 
 pid=$!
 for _ in {1..300}; do [ -e busy/checkpoints/step-20 ] && break; sleep 0.05; done
 refused 'another run is using this run directory' --resume busy
+# Two runs, one checkpoint.folder.
+shared=(--config config.yaml --set checkpoint.folder=shared checkpoint.every=5 train.steps=10)
+"$FSDP" train "${shared[@]}" --set runtime.run_dir=first >first.log 2>&1 || { fail "first"; cat first.log; }
+refused 'checkpoint.folder: shared/step-5 has a checkpoint of another run' "${shared[@]}" --set runtime.run_dir=second
+"$FSDP" train --resume first --set train.steps=15 --resume-with-changes >first.log 2>&1 || { fail "first again"; cat first.log; }
+# A model that the run would replace, and a run that ended without checkpoints.
+refused 'model.path: first/model: this run would replace it' --resume first --set train.steps=20 \
+  --model first/model --resume-with-changes
+[ -e first/model/config.json ] || fail "first/model is gone"
+grep -v ^checkpoint config.yaml >plain.yaml
+plain=(--config plain.yaml --set runtime.run_dir=plain)
+"$FSDP" train "${plain[@]}" --set train.steps=4 >plain.log 2>&1 || { fail "plain"; cat plain.log; }
+refused 'this run has ended and left no checkpoint to go on from' "${plain[@]}" --set train.steps=8 --resume auto
 kill -TERM "$pid"
 wait "$pid" 2>/dev/null
 step=$(grep -o '^stopped by SIGTERM after step [0-9]*' busy.log | grep -o '[0-9]*$')

@@ -121,13 +121,18 @@ void choose_newest(const fs::path& folder, ResumePlan& plan) {
   FSDP_CHECK(all.empty(), "{}: no checkpoint can be read: {}", folder.string(), plan.notes.front());
 }
 
+// By a signal. A run that never ended has not said so.
+bool was_interrupted(const fs::path& run_directory) {
+  return read_json_file(run_directory / "metrics.json").value("interrupted", true);
+}
+
 bool is_finished(const fs::path& run_directory, const config::TrainConfig& config) {
   if (!is_there(run_directory / "metrics.json")) return false;
   const Json summary = read_json_file(run_directory / "metrics.json");
   const bool done = config.train.epochs > 0
                         ? summary.value("epochs", 0.0) >= static_cast<double>(config.train.epochs)
                         : summary.value("steps", int64_t{0}) >= config.train.steps;
-  return done && !summary.value("interrupted", true);
+  return done && !was_interrupted(run_directory);
 }
 
 config::TrainConfig given_config(const ResumeRequest& request) {
@@ -148,7 +153,14 @@ void plan_auto(const ResumeRequest& request, ResumePlan& plan) {
              "--resume auto: {}: no run directory: neither {} nor run_args.json",
              directory.string(), kConfigName);
   plan.run_directory = directory;
+  check_own_checkpoints(plan.config, directory);
   choose_newest(checkpoint_folder(plan.config, directory), plan);
+  const bool begins = plan.manifest || !is_there(directory / "metrics.json") ||
+                      is_finished(directory, plan.config) || was_interrupted(directory);
+  FSDP_CHECK(begins,
+             "--resume auto: {}: this run has ended and left no checkpoint to go on from; give "
+             "another runtime.run_dir",
+             directory.string());
 }
 
 // The configuration that was stored, with what is given now over it; a file that is given counts
@@ -183,6 +195,7 @@ void plan_checkpoint(const ResumeRequest& request, const fs::path& checkpoint, R
 
 void plan_run(const ResumeRequest& request, const fs::path& directory, ResumePlan& plan) {
   const config::TrainConfig stored = config::read_config(directory / kConfigName, {});
+  check_own_checkpoints(stored, directory);
   choose_newest(checkpoint_folder(stored, directory), plan);
   FSDP_CHECK(!plan.checkpoint.empty() || is_finished(directory, stored),
              "--resume {}: no complete checkpoint in it (checkpoint.every)", directory.string());

@@ -76,6 +76,23 @@ fs::path checkpoint_folder(const config::TrainConfig& config, const fs::path& ru
   return given.empty() ? run_directory / "checkpoints" : fs::path(given);
 }
 
+void check_own_checkpoints(const config::TrainConfig& config, const fs::path& run_directory) {
+  if (config.checkpoint.folder.empty()) return;  // within the run directory
+  for (const auto& [step, folder] : checkpoints_in(config.checkpoint.folder)) {
+    std::string owner;
+    try {
+      owner = read_manifest(folder).run_directory;
+    } catch (const Error&) {
+      continue;  // damaged: who reads it says so
+    }
+    std::error_code unreadable;
+    FSDP_CHECK(!fs::is_directory(owner, unreadable) ||
+                   fs::equivalent(owner, run_directory, unreadable),
+               "checkpoint.folder: {} has a checkpoint of another run ({}): give each run a folder",
+               folder.string(), owner);
+  }
+}
+
 std::unique_ptr<FileLock> take_run_directory(const fs::path& run_directory,
                                              const fs::path& checkpoints) {
   char host[256] = "";
@@ -115,7 +132,9 @@ RunCheckpoints::RunCheckpoints(Session& session, const config::TrainConfig& conf
       folder_(checkpoint_folder(config, run_directory)),
       facts_(std::move(facts)) {
   agree(session.world(), [&] {
-    if (session.world().rank() == 0) fs::create_directories(folder_);
+    if (session.world().rank() != 0) return;
+    fs::create_directories(folder_);
+    check_own_checkpoints(config, run_directory);
   });
   check_shared_folder(session.world(), folder_);
   facts_.run_directory = fs::absolute(run_directory).lexically_normal().string();

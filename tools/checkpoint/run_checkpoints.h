@@ -25,6 +25,11 @@ bool is_beginning_of_run(const std::filesystem::path& folder);
 std::filesystem::path checkpoint_folder(const config::TrainConfig& config,
                                         const std::filesystem::path& run_directory);
 
+// For checkpoint.folder, which two runs may have been given. Error when it holds a checkpoint of a
+// run whose directory is another one, and is still there.
+void check_own_checkpoints(const config::TrainConfig& config,
+                           const std::filesystem::path& run_directory);
+
 // Of rank 0: takes the run directory for this process, and removes what a run that was killed has
 // left unfinished in it. Error when another run has the directory. The lock ends with the process.
 std::unique_ptr<FileLock> take_run_directory(const std::filesystem::path& run_directory,

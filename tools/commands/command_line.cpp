@@ -93,7 +93,7 @@ std::string mistake_text(const CLI::ParseError& error, const CLI::App& app) {
   if (is(CLI::ExitCodes::ArgumentMismatch)) {
     const size_t least = text.find("At least ");
     return least == text.npos
-               ? name + ": expected a value, got none"
+               ? name + ": expected one value, got none or several"
                : fmt::format("{}: expected at least {} values, got {}", name,
                              std::stoi(text.substr(least + 9)), text.substr(text.rfind(' ') + 1));
   }

@@ -73,6 +73,11 @@ int explain(const ExplainOptions& options) {
               trained_line(run->session().parameters()).c_str(),
               format_units(units, sharded.options(), groups).c_str(),
               format_predicted_memory(*run).c_str());
+  if (config.train.batch < options.world) {
+    std::printf("note: train.batch: %lld sequences are too few for %d ranks, and train refuses "
+                "them; what is shown is for one sequence a rank\n",
+                static_cast<long long>(config.train.batch), options.world);
+  }
   for (const std::string& remark : remarks(config, model_shape, options.world)) {
     std::printf("note: %s\n", remark.c_str());
   }

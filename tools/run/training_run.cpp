@@ -135,6 +135,7 @@ void TrainingRun::make_directory() {
                    : plan_.run_directory;
   agree(rank_.world, [&] {
     if (!speaks()) return;
+    check_source_stays();
     lock_ = take_run_directory(directory_, checkpoint_folder(config_, directory_));
     if (!options_.resume.empty()) go_on_in_directory();
   });
@@ -147,6 +148,19 @@ void TrainingRun::make_directory() {
                        .threads = rank_.threads,
                        .resumed_from = plan_.manifest ? plan_.manifest->step() : 0});
   if (speaks()) write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
+}
+
+// Saving replaces the folder of an earlier model of this run.
+void TrainingRun::check_source_stays() const {
+  for (const auto& [key, source] : {std::pair{"model.path", config_.model.path},
+                                    {"lora.path", config_.lora.path}}) {
+    std::error_code missing;
+    const auto replaced = directory_ / (session_->lora() ? "adapter" : "model");
+    FSDP_CHECK(source.empty() || !std::filesystem::equivalent(source, replaced, missing),
+               "{}: {}: this run would replace it by its own model at its end; copy the folder, or "
+               "give another runtime.run_dir",
+               key, source);
+  }
 }
 
 // What came after the checkpoint is done again, and a run that goes on is not at its end. A new

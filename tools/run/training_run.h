@@ -61,6 +61,7 @@ class TrainingRun {
   models::FillFunction initial_values();
   void initialise();
   void make_directory();
+  void check_source_stays() const;
   void go_on_in_directory();
   void keep_directory();
   TrainOutcome train();
