@@ -86,10 +86,10 @@ void check_own_checkpoints(const config::TrainConfig& config, const fs::path& ru
       continue;  // damaged: who reads it says so
     }
     std::error_code unreadable;
-    FSDP_CHECK(!fs::is_directory(owner, unreadable) ||
-                   fs::equivalent(owner, run_directory, unreadable),
-               "checkpoint.folder: {} has a checkpoint of another run ({}): give each run a folder",
-               folder.string(), owner);
+    FSDP_CHECK(
+        !fs::is_directory(owner, unreadable) || fs::equivalent(owner, run_directory, unreadable),
+        "checkpoint.folder: {} has a checkpoint of another run ({}): give each run a folder",
+        folder.string(), owner);
   }
 }
 

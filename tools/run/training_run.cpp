@@ -152,8 +152,8 @@ void TrainingRun::make_directory() {
 
 // Saving replaces the folder of an earlier model of this run.
 void TrainingRun::check_source_stays() const {
-  for (const auto& [key, source] : {std::pair{"model.path", config_.model.path},
-                                    {"lora.path", config_.lora.path}}) {
+  for (const auto& [key, source] :
+       {std::pair{"model.path", config_.model.path}, {"lora.path", config_.lora.path}}) {
     std::error_code missing;
     const auto replaced = directory_ / (session_->lora() ? "adapter" : "model");
     FSDP_CHECK(source.empty() || !std::filesystem::equivalent(source, replaced, missing),
