@@ -21,6 +21,7 @@ summary() { grep -o "\"$2\": [^,]*" "$1/metrics.json" | head -1 | cut -d' ' -f2;
 # Step and values of every line, without what depends on the time.
 lines() { grep -o '"step":[0-9]*,"[a-z_]*":[^,}]*\(,"grad_norm":[^,]*,"learning_rate":[^,]*\)\?' "$1/metrics.jsonl"; }
 same_run() {  # RUN OTHER: both have done the same
+  [ -n "$(lines "$2")" ] || fail "$2: no lines to compare"
   for key in weights_hash optimizer_hash steps true_tokens train_loss validation_loss; do
     [ "$(summary "$1" $key)" = "$(summary "$2" $key)" ] || fail "$1: another $key than $2"
   done
@@ -119,6 +120,11 @@ grep -q '^note: changed: train.lr: 0.0003 -> 0.1$' changed.log || fail "changes 
 pid=$!
 for _ in {1..300}; do [ -e busy/checkpoints/step-20 ] && break; sleep 0.05; done
 refused 'another run is using this run directory' --resume busy
+# Dropout and several micro-steps: only on as many ranks.
+"$FSDP" train --config config.yaml --set runtime.run_dir=micro --set train.steps=20 --set train.micro_steps=2 >micro.log 2>&1 ||
+  { fail "micro"; cat micro.log; }
+refused 'dropout depends on the micro-step' --resume micro --set train.steps=24 --local-ranks 2
+"$FSDP" train --resume micro --set train.steps=24 >micro.log 2>&1 || { fail "micro again"; cat micro.log; }
 # Two runs, one checkpoint.folder.
 shared=(--config config.yaml --set checkpoint.folder=shared checkpoint.every=5 train.steps=10)
 "$FSDP" train "${shared[@]}" --set runtime.run_dir=first >first.log 2>&1 || { fail "first"; cat first.log; }

@@ -148,9 +148,9 @@ fs::path RunCheckpoints::folder_of(int64_t step) const {
 void RunCheckpoints::go_on(const fs::path& checkpoint,
                            const std::map<std::string, double>& metrics) {
   std::error_code unreadable;
-  if (fs::equivalent(checkpoint.parent_path(), folder_, unreadable)) {
-    last_ = (folder_ / checkpoint.filename()).string();
-  }
+  // A new run that begins at another run's checkpoint has none of its own yet, and no best one.
+  if (!fs::equivalent(checkpoint.parent_path(), folder_, unreadable)) return;
+  last_ = (folder_ / checkpoint.filename()).string();
   const auto step = metrics.find("best_step"), value = metrics.find("best_value");
   if (step == metrics.end() || value == metrics.end()) return;
   best_ = Best{static_cast<int64_t>(step->second), value->second};

@@ -136,6 +136,7 @@ void TrainingRun::make_directory() {
   agree(rank_.world, [&] {
     if (!speaks()) return;
     check_source_stays();
+    check_own_checkpoints(config_, directory_);  // before what is unfinished there is removed
     lock_ = take_run_directory(directory_, checkpoint_folder(config_, directory_));
     if (!options_.resume.empty()) go_on_in_directory();
   });

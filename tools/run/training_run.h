@@ -67,6 +67,7 @@ class TrainingRun {
   TrainOutcome train();
   // training_run_state.cpp: what a run goes on from, and what it leaves
   std::string base_of(Session& session) const;
+  bool drops_other_elements() const;
   void restore_state();
   RunCheckpoints& checkpoints();
   int64_t save_every() const;

@@ -9,6 +9,18 @@
 
 namespace fsdp::tools {
 
+// Whether sequences would be computed in other micro-steps than before, by which dropout is keyed.
+bool TrainingRun::drops_other_elements() const {
+  const models::ModelConfig& m = model_;
+  const bool drops = m.embedding_dropout > 0 || m.attention_dropout > 0 || m.residual_dropout > 0 ||
+                     m.mlp_dropout > 0 || (session_->lora() && session_->lora()->dropout > 0);
+  const int64_t now = config_.train.micro_steps;
+  const int64_t before =
+      config::parse_config(plan_.manifest->config, kManifestName, {}).train.micro_steps;
+  const bool same = now == before && plan_.manifest->world_size == rank_.world.size();
+  return drops && !same && (now > 1 || before > 1);
+}
+
 // The state of the checkpoint, on any number of ranks.
 void TrainingRun::restore_state() {
   const Manifest& manifest = *plan_.manifest;
@@ -26,6 +38,11 @@ void TrainingRun::restore_state() {
     FSDP_CHECK(with_changes || model == manifest.model,
                "--resume: the model is another one than the checkpoint's; "
                "--resume-with-changes goes on all the same");
+    FSDP_CHECK(with_changes || !drops_other_elements(),
+               "--resume: dropout depends on the micro-step in which a sequence is computed, and "
+               "other ranks or train.micro_steps move sequences to others; expected {} ranks and "
+               "train.micro_steps as before; --resume-with-changes goes on all the same",
+               manifest.world_size);
   });
   agree(rank_.world, [&] {
     Checkpoint checkpoint(plan_.checkpoint, config_.checkpoint.verify);
