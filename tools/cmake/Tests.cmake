@@ -84,7 +84,10 @@ foreach(folder core kernels models comm optim tools)
         fsdp_entry(${name} unit 60 1 test_${folder} --no-colors=1
                    --source-file=*/tests/${path})
       endif()
-      fsdp_refuse_empty(${name})
+      # A removed wait is a race: the thread sanitizer leaves that test out.
+      if(NOT (SANITIZE STREQUAL "thread" AND name MATCHES "/removed_waits$"))
+        fsdp_refuse_empty(${name})
+      endif()
     endforeach()
   endif()
 endforeach()

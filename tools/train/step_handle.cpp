@@ -21,7 +21,7 @@ StepValues StepHandle::read() const {
           .loss_scale = landing_->loss_scale,
           .skipped = landing_->skipped != 0,
           .scale_at_minimum = landing_->scale_at_minimum != 0,
-          .ended = landing_->written};
+          .ended = landing_->written.load()};
 }
 
 }  // namespace fsdp::tools

@@ -1,6 +1,7 @@
 // Results of a training step that may still be running: where a stream writes them, and a wait.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <vector>
@@ -30,7 +31,8 @@ class StepHandle {
     float loss_scale = 1;
     int32_t skipped = 0;
     int32_t scale_at_minimum = 0;
-    std::chrono::steady_clock::time_point written;  // the last of these
+    // By the streams of two backends, where the masters live elsewhere.
+    std::atomic<std::chrono::steady_clock::time_point> written = {};
   };
   // Reads a scalar into its place when the compute stream gets there. T: the scalar's type.
   template <typename T>
