@@ -120,6 +120,18 @@ grep -q '^note: changed: train.lr: 0.0003 -> 0.1$' changed.log || fail "changes 
 pid=$!
 for _ in {1..300}; do [ -e busy/checkpoints/step-20 ] && break; sleep 0.05; done
 refused 'another run is using this run directory' --resume busy
+# A checkpoint of a partly frozen model, whose base was exchanged for another one meanwhile.
+"$FSDP" train --config config.yaml --set runtime.run_dir=base1 --set train.steps=1 checkpoint.every=1 train.seed=1 >base.log 2>&1
+"$FSDP" train --config config.yaml --set runtime.run_dir=base2 --set train.steps=1 checkpoint.every=1 train.seed=2 >base.log 2>&1
+mkdir base && cp base1/model/* base
+"$FSDP" train --config config.yaml --model base --set model.model_type= --set runtime.run_dir=frozen train.steps=20 \
+  "train.freeze=[model.embed_tokens.weight]" >frozen.log 2>&1 || { fail "frozen"; cat frozen.log; }
+"$FSDP" convert frozen/checkpoints/step-20 frozen1 >convert.log 2>&1 || { fail "convert, frozen"; cat convert.log; }
+cmp -s frozen1/model.safetensors frozen/model/model.safetensors || fail "convert, frozen: another model"
+cp base2/model/* base
+"$FSDP" convert frozen/checkpoints/step-20 frozen2 >convert.log 2>&1 && fail "convert took another base"
+grep -q 'the parameters that were not trained' convert.log || { fail "convert, another base"; cat convert.log; }
+
 # Dropout and several micro-steps: only on as many ranks.
 "$FSDP" train --config config.yaml --set runtime.run_dir=micro --set train.steps=20 --set train.micro_steps=2 >micro.log 2>&1 ||
   { fail "micro"; cat micro.log; }

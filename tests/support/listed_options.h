@@ -62,7 +62,7 @@ struct ListedOption {
 };
 
 // Visits one configuration after the other: the first field is changed in the first, and so on.
-class ListedOptions {
+class ListedOptions : public tools::KeyedVisitor<ListedOptions> {
  public:
   template <typename T>
   void field(const char* key, T& value, const char* help, const config::OptionField& option = {}) {
@@ -73,13 +73,6 @@ class ListedOptions {
                           .help = help,
                           .field = option,
                           .changed = {}};
-  }
-  template <typename S>
-  void section(const char* key, const char*, S& value) {
-    const std::string outer = prefix_;
-    prefix_ += std::string(key) + ".";
-    visit(*this, value);
-    prefix_ = outer;
   }
   template <typename S>
   void list(const char*, const char*, std::vector<S>&) {}  // of sections: config_test.cpp
@@ -99,7 +92,6 @@ class ListedOptions {
 
  private:
   int at_ = 0, wanted_ = 0;
-  std::string prefix_;
   std::optional<ListedOption> found_;
 };
 

@@ -57,7 +57,7 @@ class MemberFlags {
 };
 
 // Flags that are short for --set.
-class KeyFlags {
+class KeyFlags : public KeyedVisitor<KeyFlags> {
  public:
   KeyFlags(const Command& command, const Which& which, std::deque<KeyFlag>& flags)
       : command_(command), which_(which), flags_(flags) {}
@@ -75,20 +75,12 @@ class KeyFlags {
     }
   }
   template <typename S>
-  void section(const char* key, const char*, S& value) {
-    const std::string outer = prefix_;
-    prefix_ += std::string(key) + ".";
-    config::visit(*this, value);
-    prefix_ = outer;
-  }
-  template <typename S>
   void list(const char*, const char*, std::vector<S>&) {}
 
  private:
   const Command& command_;
   const Which& which_;
   std::deque<KeyFlag>& flags_;
-  std::string prefix_;
 };
 
 }  // namespace

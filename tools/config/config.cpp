@@ -45,7 +45,7 @@ void within(const char* key, T value, std::type_identity_t<T> least, std::type_i
 }
 
 // The values and ranges that stand in the list of fields.
-class RangeCheck {
+class RangeCheck : public KeyedVisitor<RangeCheck> {
  public:
   template <typename T>
   void field(const char* key, const T& value, const char*, const OptionField& option = {}) {
@@ -64,17 +64,7 @@ class RangeCheck {
     }
   }
   template <typename S>
-  void section(const char* key, const char*, S& value) {
-    const std::string outer = prefix_;
-    prefix_ += std::string(key) + ".";
-    visit(*this, value);
-    prefix_ = outer;
-  }
-  template <typename S>
   void list(const char*, const char*, std::vector<S>&) {}  // check_units()
-
- private:
-  std::string prefix_;
 };
 
 // A part of the run directory's name, not a way to another folder.

@@ -42,7 +42,7 @@ std::string text_of(const YAML::Node& node) {
 }
 
 // The dotted names of all fields, with their aliases, and sections.
-class KeyList {
+class KeyList : public KeyedVisitor<KeyList> {
  public:
   template <typename T>
   void field(const char* key, T&, const char*, const OptionField& option = {}) {
@@ -52,10 +52,7 @@ class KeyList {
   template <typename S>
   void section(const char* key, const char*, S& value) {
     keys.push_back(prefix_ + key);
-    const std::string outer = prefix_;
-    prefix_ += std::string(key) + ".";
-    visit(*this, value);
-    prefix_ = outer;
+    KeyedVisitor::section(key, "", value);
   }
   template <typename S>
   void list(const char* key, const char* help, std::vector<S>&) {
@@ -63,9 +60,6 @@ class KeyList {
     section(key, help, defaults);
   }
   std::vector<std::string> keys;
-
- private:
-  std::string prefix_;
 };
 
 constexpr const char* kStarHint = "; quote a text that begins with a star: \"*\"";

@@ -30,7 +30,7 @@ class Writer {
   std::string indent_;
 };
 
-class Help {
+class Help : public KeyedVisitor<Help> {
  public:
   template <typename T>
   void field(const char* key, T& value, const char* help, const OptionField& = {}) {
@@ -40,11 +40,8 @@ class Help {
   }
   template <typename S>
   void section(const char* key, const char* help, S& value) {
-    const std::string outer = prefix_;
-    prefix_ += std::string(key) + ".";
-    text += fmt::format("{}: {}\n", outer + key, help);
-    visit(*this, value);
-    prefix_ = outer;
+    text += fmt::format("{}: {}\n", prefix_ + key, help);
+    KeyedVisitor::section(key, help, value);
   }
   template <typename S>
   void list(const char* key, const char* help, std::vector<S>&) {
@@ -52,9 +49,6 @@ class Help {
     section(key, help, one);
   }
   std::string text;
-
- private:
-  std::string prefix_;
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace fsdp::config {
 namespace {
 
-class Visitor {
+class Visitor : public KeyedVisitor<Visitor> {
  public:
   template <typename T>
   void field(const char* key, T& value, const char*, const OptionField& option = {}) {
@@ -15,21 +15,11 @@ class Visitor {
     if (option.of_rank) of_each_rank.push_back(prefix_ + key);
   }
   template <typename S>
-  void section(const char* key, const char*, S& value) {
-    const std::string outer = prefix_;
-    prefix_ += std::string(key) + ".";
-    visit(*this, value);
-    prefix_ = outer;
-  }
-  template <typename S>
   void list(const char* key, const char*, std::vector<S>& values) {
     all.emplace_back(prefix_ + key, list_text(values));
   }
   std::vector<std::pair<std::string, std::string>> all;
   std::vector<std::string> of_each_rank;
-
- private:
-  std::string prefix_;
 };
 
 }  // namespace

@@ -77,6 +77,9 @@ int received_interrupt() { return received; }
 int StopVote::taken() {
   if (group_->size() == 1) return received_interrupt();
   const std::vector<int> votes = comm::exchange_values(*group_, received_interrupt());
+  // A rank that was asked to be started again has been asked first: what ends a job sends SIGTERM
+  // behind it.
+  if (std::find(votes.begin(), votes.end(), SIGUSR1) != votes.end()) return SIGUSR1;
   return *std::max_element(votes.begin(), votes.end());
 }
 

@@ -43,4 +43,21 @@ struct OptionField {
   bool of_rank = false;  // ranks may differ in it
 };
 
+// Base of a visitor V that names options by their whole key: inside a section, prefix_ is
+// "train.optimizer.".
+template <typename V>
+class KeyedVisitor {
+ public:
+  template <typename S>
+  void section(const char* key, const char*, S& value) {
+    const std::string outer = prefix_;
+    prefix_ += std::string(key) + ".";
+    visit(static_cast<V&>(*this), value);
+    prefix_ = outer;
+  }
+
+ protected:
+  std::string prefix_;
+};
+
 }  // namespace fsdp::tools

@@ -8,6 +8,7 @@
 #include "core/shape.h"
 #include "models/adapter_folder.h"
 #include "models/weights.h"
+#include "tools/checkpoint/owned_state.h"
 #include "tools/checkpoint/read_checkpoint.h"
 #include "tools/checkpoint/resume.h"
 #include "tools/data/tokenizer/tokenizer.h"
@@ -110,8 +111,21 @@ ConversionSummary convert_checkpoint(RankContext& rank, const ConversionOptions&
     if (options.max_file_bytes != kDefaultFileBytes) form.max_file_bytes = options.max_file_bytes;
   });
   Session session(rank.world, session_of);
+  const Manifest& manifest = checkpoint->manifest();
+  const bool needs_base = !session.lora() && !all_trained(session);
+  if (needs_base) {
+    agree(rank.world, [&] {
+      if (!config.model.path.empty()) config.model.path = manifest.base_path;
+      initialise_frozen(session, config, model);
+    });
+  }
+  const uint64_t base = needs_base ? hash_frozen(session) : 0;
   agree(rank.world, [&] {
-    if (!session.lora() && !all_trained(session)) initialise_frozen(session, config, model);
+    FSDP_CHECK(
+        !needs_base || base == manifest.base_hash,
+        "{}: the parameters that were not trained ({}) have other values now than those that "
+        "the checkpoint belongs to",
+        options.from.string(), manifest.base_path);
     restore_weights(session, *checkpoint);
   });
   ConversionSummary out = {.family = model.family};

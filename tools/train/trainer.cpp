@@ -117,7 +117,10 @@ void Trainer::end(const BatchSource& validation) {
   if (outcome_.signal == 0 && outcome_.skipped == outcome_.steps) fail_without_update();
   if (validated_at_ != outcome_.steps) {
     outcome_.validation_loss.reset();
-    if (outcome_.signal == 0) evaluate(validation);
+    if (outcome_.signal == 0) {
+      evaluate(validation);
+      saved_at_ = -1;  // a checkpoint of this step that a signal left unjudged is judged now
+    }
   }
   if (options_.save_every > 0 || outcome_.signal == SIGUSR1) save();
 }
