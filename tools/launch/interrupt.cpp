@@ -74,13 +74,14 @@ void ignore_failing_writes() {
 
 int received_interrupt() { return received; }
 
+int agreed_signal(const std::vector<int>& received_by_rank) {
+  const auto begin = received_by_rank.begin(), end = received_by_rank.end();
+  return std::find(begin, end, SIGUSR1) != end ? SIGUSR1 : *std::max_element(begin, end);
+}
+
 int StopVote::taken() {
   if (group_->size() == 1) return received_interrupt();
-  const std::vector<int> votes = comm::exchange_values(*group_, received_interrupt());
-  // A rank that was asked to be started again has been asked first: what ends a job sends SIGTERM
-  // behind it.
-  if (std::find(votes.begin(), votes.end(), SIGUSR1) != votes.end()) return SIGUSR1;
-  return *std::max_element(votes.begin(), votes.end());
+  return agreed_signal(comm::exchange_values(*group_, received_interrupt()));
 }
 
 }  // namespace fsdp::tools

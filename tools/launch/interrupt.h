@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "comm/communicator.h"
 
@@ -25,6 +26,10 @@ std::string_view name_of_signal(int signal);  // "Ctrl-C"
 // The reader of the output may leave, as in `| head`, and files may be limited in size (ulimit -f).
 // After this call only the write fails then; without it a signal would end the process.
 void ignore_failing_writes();
+
+// What ranks that received these signals (0: none) do together: SIGUSR1 wins, since what ends a job
+// sends SIGTERM behind it.
+int agreed_signal(const std::vector<int>& received_by_rank);
 
 class StopVote {
  public:

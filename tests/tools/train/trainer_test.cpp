@@ -345,6 +345,14 @@ TEST_CASE("trainer: progress is kept at its steps, and a loop that goes on from 
   REQUIRE(kept.size() == 6);  // so that the checkpoint of step 16 is judged
   CHECK(kept[4].steps == 16);
   CHECK(kept[4].validated_at == 16);
+  // A signal came in the evaluation after the last step: that checkpoint is judged too.
+  rest.resume = kept.back();
+  rest.resume.validated_at = 16;
+  kept.clear();
+  run(1, rest);
+  REQUIRE(kept.size() == 1);
+  CHECK(kept[0].steps == 20);
+  CHECK(kept[0].validated_at == 20);
   // At its end there is nothing to do, nor to keep.
   rest.resume = kept.back();
   kept.clear();
