@@ -2,12 +2,7 @@
 # Every mistake in the input ends in one clear line and a non-zero status, on all ranks, soon, and
 # leaves no run directory; with ranks as threads and as processes.
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
-set -uo pipefail
-failed=0
-fail() { echo "FAILED: $*"; failed=1; }
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch" || exit 1
+source "$(dirname "$0")/../support/e2e.sh"
 
 cat >config.yaml <<'YAML'
 model: {model_type: gpt2, hidden_size: 16, layers: 1, heads: 2}

@@ -2,12 +2,7 @@
 # fsdp convert and fsdp inspect: Hugging Face folders into the shards of three ranks and back, the
 # same to the byte, by processes and by threads; mistakes end in one clear line and leave nothing.
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
-set -uo pipefail
-failed=0
-fail() { echo "FAILED: $*"; failed=1; }
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch" || exit 1
+source "$(dirname "$0")/../support/e2e.sh"
 : >err
 fixtures=$SOURCE/tests/fixtures/models
 shared=$SOURCE/../shared/fixtures/models

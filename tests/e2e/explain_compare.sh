@@ -2,12 +2,7 @@
 # fsdp explain says before a run what the run then does; fsdp trace draws a step of a run; fsdp compare
 # shows what a knob changed; all have a line for what is wrong with their input.
 # Environment: FSDP the program, SOURCE the repository.
-set -uo pipefail
-failed=0
-fail() { echo "FAILED: $*"; failed=1; }
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch" || exit 1
+source "$(dirname "$0")/../support/e2e.sh"
 
 for i in {1..60}; do echo "a line of text, number $i"; done >text.txt
 cat >config.yaml <<'YAML'

@@ -2,12 +2,7 @@
 # Ctrl-C, SIGTERM and SIGHUP end a run at a step boundary, on all ranks, with its metrics and model
 # written; a second signal ends it at once. Output that nobody reads ends nothing.
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
-set -uo pipefail
-failed=0
-fail() { echo "FAILED: $*"; failed=1; }
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch" || exit 1
+source "$(dirname "$0")/../support/e2e.sh"
 
 for i in {1..60}; do echo "a line of text, number $i"; done >text.txt
 cat >config.yaml <<'YAML'

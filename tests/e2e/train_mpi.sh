@@ -7,11 +7,7 @@ if [ -z "${MPIRUN:-}" ]; then
   echo "[SKIP] train under mpirun: no MPI"
   exit 77
 fi
-failed=0
-fail() { echo "FAILED: $*"; failed=1; }
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch" || exit 1
+source "$(dirname "$0")/../support/e2e.sh"
 
 head -400 "$SOURCE/tools/data/chess/train.jsonl" >train.jsonl
 head -12 "$SOURCE/tools/data/chess/validation.jsonl" >validation.jsonl

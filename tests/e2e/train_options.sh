@@ -2,12 +2,7 @@
 # The options of sharding and of a step, through fsdp train: which of them change nothing (the same
 # model file, byte for byte), which change rounding, which change the result and how.
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
-set -uo pipefail
-failed=0
-fail() { echo "FAILED: $*"; failed=1; }
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-cd "$scratch" || exit 1
+source "$(dirname "$0")/../support/e2e.sh"
 
 head -200 "$SOURCE/tools/data/chess/train.jsonl" >train.jsonl
 cat >config.yaml <<'YAML'

@@ -1,0 +1,12 @@
+# What most scripts of tests/e2e begin with, to be sourced: `fail WHAT` notes a failure in $failed,
+# and the script goes on in an empty folder, $scratch, which goes when it ends.
+# summary RUN KEY and lines RUN read what a run has written.
+set -uo pipefail
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+summary() { grep -o "\"$2\": [^,]*" "$1/metrics.json" | head -1 | cut -d' ' -f2; }
+# Step and values of every line of metrics.jsonl, without what depends on the time.
+lines() { grep -o '"step":[0-9]*,"[a-z_]*":[^,}]*\(,"grad_norm":[^,]*,"learning_rate":[^,]*\)\?' "$1/metrics.jsonl"; }
