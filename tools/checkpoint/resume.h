@@ -50,7 +50,7 @@ std::vector<ConfigChange> config_changes(const config::TrainConfig& before,
 std::string metrics_until(const std::string& text, int64_t step, int64_t validated_at);
 
 // Error when the data or tokenizer are not those of the checkpoint, unless changes are accepted;
-// then a line for each.
+// then one line for each difference.
 std::vector<std::string> compare_data(const std::map<std::string, std::string>& before,
                                       const std::map<std::string, std::string>& now,
                                       bool with_changes);

@@ -13,6 +13,7 @@
 #include "core/io/file.h"
 #include "tools/checkpoint/owned_state.h"
 #include "tools/checkpoint/write_checkpoint.h"
+#include "tools/launch/backend_choice.h"
 #include "tools/launch/launch.h"
 
 namespace fsdp::tools {
@@ -95,10 +96,8 @@ void check_own_checkpoints(const config::TrainConfig& config, const fs::path& ru
 
 std::unique_ptr<FileLock> take_run_directory(const fs::path& run_directory,
                                              const fs::path& checkpoints) {
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
   auto lock = std::make_unique<FileLock>(run_directory / kLockName,
-                                         fmt::format("process {} on {}", ::getpid(), host),
+                                         fmt::format("process {} on {}", ::getpid(), host_name()),
                                          "another run is using this run directory");
   remove_unfinished(run_directory);
   remove_unfinished(checkpoints);

@@ -54,7 +54,6 @@ class RunCheckpoints {
   const std::optional<Best>& best() const { return best_; }
   // For a run that goes on: from which checkpoint, with what metrics.
   void go_on(const std::filesystem::path& checkpoint, const std::map<std::string, double>& metrics);
-  const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path folder_of(int64_t step) const;
   // Of the last complete one; empty: there is none.
   std::string last() const { return last_; }

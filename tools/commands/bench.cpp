@@ -217,9 +217,9 @@ void add_bench_options(const Command& command, BenchOptions& options) {
       .from_to(int64_t{1}, int64_t{1} << 20);
   command.add_option("--seq", options.step.length, "tokens of a sequence (default: 64)")
       .from_to(int64_t{1}, int64_t{1} << 20);
-  command.add_option("--dtype", options.dtype, "of the computation (default: f32)")
+  command.add_option("--dtype", options.dtype, "dtype to compute in (default: f32)")
       .one_of({"f32", "bf16", "f16", "f64"});
-  command.add_option("--steps", options.step.steps, "how many are timed (default: 10)")
+  command.add_option("--steps", options.step.steps, "steps that are timed (default: 10)")
       .from_to(1, 100000);
   command.add_flag("--json", options.json, "print JSON, one line per row");
   add_launch_options(command, options.launch);

@@ -130,13 +130,15 @@ void add_case_options(const Command& command, CommOptions& options) {
   const auto size = [&](const char* name, int64_t& value, const char* help) {
     command.add_option(name, value, help).size().from_to(int64_t{1}, int64_t{1} << 40);
   };
-  size("--min-bytes", options.cases.least_bytes, "of the full buffer, as 64KiB (default: 64KiB)");
-  size("--max-bytes", options.cases.most_bytes, "(default: 16MiB)");
-  command.add_option("--factor", options.cases.factor, "from one size to the next (default: 4)")
+  size("--min-bytes", options.cases.least_bytes,
+       "smallest full buffer, e.g. 64KiB (default: 64KiB)");
+  size("--max-bytes", options.cases.most_bytes, "largest full buffer (default: 16MiB)");
+  command.add_option("--factor", options.cases.factor, "factor between sizes (default: 4)")
       .from_to(int64_t{2}, int64_t{1} << 20);
-  command.add_option("--rounds", options.timing.rounds, "that are timed (default: 5)")
+  command.add_option("--rounds", options.timing.rounds, "timed rounds (default: 5)")
       .from_to(1, 100000);
-  command.add_option("--calls", options.timing.calls, "of a round (default: 4)").from_to(1, 100000);
+  command.add_option("--calls", options.timing.calls, "calls in each round (default: 4)")
+      .from_to(1, 100000);
 }
 
 // Returns the option of the bar, whose number may be missing.

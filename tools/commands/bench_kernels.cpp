@@ -69,7 +69,7 @@ void add_bench_kernels(const Command& bench, ChosenCommand& chosen) {
   const Command command = bench.add_command(
       "kernels",
       "every kernel by itself, forward and backward: time, bytes, FLOPs, and how much of a copy's "
-      "and a large product's rate it reaches; every call works on other memory than the last");
+      "and a large product's rate it reaches; each call uses different memory from the one before");
   command.add_option("--model", options->extents.model,
                      "whose sizes: a folder or a preset (default: gpt2-124m)");
   command.add_option("--shape", options->extents.shape,
@@ -79,18 +79,20 @@ void add_bench_kernels(const Command& bench, ChosenCommand& chosen) {
       .from_to(int64_t{1}, int64_t{1} << 20);
   command.add_option("--seq", options->extents.length, "tokens of a sequence (default: 64)")
       .from_to(int64_t{2}, int64_t{1} << 20);
-  command.add_option("--dtype", options->dtype, "of the computation (default: f32)")
+  command.add_option("--dtype", options->dtype, "dtype to compute in (default: f32)")
       .one_of({"f32", "bf16", "f16", "f64"});
   command.add_option("--filter", options->filter, "only kernels whose name has this in it");
   command
       .add_option("--seconds", options->seconds,
-                  "of timed work per kernel, about (default: 0.2); seven calls at least, and two "
-                  "where seven take longer than five times that")
+                  "approximate seconds per kernel (default: 0.2); at least seven calls, or as few "
+                  "as two if seven would take more than five times as long")
       .from_to(0.001, 1000.0);
   const Option baseline = command.add_option(
       "--baseline", options->baseline,
       "an earlier run's JSON: status 1 when a kernel's fastest call has become slower");
-  command.add_option("--tolerance", options->tolerance, "percent that are not slower (default: 10)")
+  command
+      .add_option("--tolerance", options->tolerance,
+                  "slowdown in percent that is tolerated (default: 10)")
       .check(not_below_zero)
       .needs(baseline);
   const Option json = command.add_flag("--json", options->json, "print JSON");

@@ -174,12 +174,13 @@ std::string not_empty(const std::string& text) {
 void add_model_options(const Command& command, ModelOptions& options) {
   command.add_option("folder", options.folder, "of a model, or of a LoRA adapter for one")
       .required();
-  command.add_option("--base", options.base,
-                     "of an adapter: its model's folder (default: as the adapter says)");
+  command.add_option(
+      "--base", options.base,
+      "for an adapter: the folder of its base model (default: the one the adapter names)");
   command.add_option("--tokenizer", options.tokenizer,
                      "bytes, a tokenizer.json or a folder with one (default: the model folder's, "
                      "or bytes)");
-  command.add_option("--dtype", options.dtype, "of the computation (default: f32)")
+  command.add_option("--dtype", options.dtype, "dtype to compute in (default: f32)")
       .one_of({"f64", "f32", "bf16", "f16"});
   command
       .add_option("--strategy", options.strategy,

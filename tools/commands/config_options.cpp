@@ -19,7 +19,7 @@ void add_config_options(const Command& command, const std::vector<FlagOf>& which
                   "a folder or a preset: short for --set model.path= or model.preset=")
       .repeatable()
       .check(not_empty);
-  command.add_option("--set", options.overrides, "sets keys, over the file: train.lr=1e-4");
+  command.add_option("--set", options.overrides, "set keys, overriding the file: train.lr=1e-4");
   add_listed_flags(command, which, options.flags);
 }
 

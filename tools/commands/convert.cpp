@@ -53,12 +53,15 @@ std::string wrong_file_size(const std::string& text) {
 // What is written, and by whom.
 void add_output_options(const Command& command, ConvertOptions& options) {
   command.add_option("to", options.to, "the new folder").required().check(not_empty);
-  command.add_option("--dtype", options.dtype, "of the new tensors (default: each keeps its own)")
+  command
+      .add_option("--dtype", options.dtype,
+                  "dtype of the new tensors (default: each keeps its own)")
       .one_of({"f64", "f32", "bf16", "f16"});
-  const Option size = command
-                          .add_option("--max-shard-size", options.max_file_size,
-                                      "of one weights file: 5GB (default), 300MB, 2GiB")
-                          .check(wrong_file_size);
+  const Option size =
+      command
+          .add_option("--max-shard-size", options.max_file_size,
+                      "largest size of one weights file: 5GB (default), 300MB, 2GiB")
+          .check(wrong_file_size);
   command
       .add_option("--shards", options.conversion.shards,
                   "write a sharded checkpoint for N ranks; any number of ranks can read it")
@@ -101,7 +104,8 @@ void add_merge_command(const Command& app, ChosenCommand& chosen) {
       app.add_command("merge", "adds a LoRA adapter to its model, and writes it as convert does");
   command.add_option("adapter", options->from, "adapter_config.json, adapter_model.safetensors")
       .required();
-  command.add_option("--base", options->base, "the model's folder (default: as the adapter says)");
+  command.add_option("--base", options->base,
+                     "the folder of the base model (default: the one the adapter names)");
   add_output_options(command, *options);
   command.when_chosen([&chosen, options] {
     finish(*options);

@@ -198,7 +198,8 @@ void add_eval_command(const Command& app, ChosenCommand& chosen) {
   add_model_options(command, options->model);
   command.add_option("--data", options->files, "text, or rows of JSON (.jsonl); several are one")
       .required();
-  command.add_option("--field", options->field, "of a JSON row, with its text (default: text)");
+  command.add_option("--field", options->field,
+                     "field of a JSON row that holds the text (default: text)");
   command.add_option("--cache-dir", options->cache, "for the tokens (default: .cache/tokens)");
   command
       .add_option("--sequence-length", options->length,
@@ -207,8 +208,9 @@ void add_eval_command(const Command& app, ChosenCommand& chosen) {
       .from_to(int64_t{2}, int64_t{1} << 40);
   command
       .add_option("--stride", options->stride,
-                  "tokens from one sequence to the next; less than the sequence length: they "
-                  "overlap, and a token has at least the difference before it (default: equal)")
+                  "tokens from one sequence to the next; if fewer than the sequence length, "
+                  "sequences overlap, and each predicted token after the first sequence has at "
+                  "least the overlap before it (default: equal)")
       .from_to(int64_t{1}, int64_t{1} << 40);
   command.add_option("--batch", options->batch, "sequences at a time, over all ranks (default: 8)")
       .from_to(int64_t{1}, int64_t{1} << 20);

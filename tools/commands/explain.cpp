@@ -5,12 +5,12 @@
 #include "comm/fsdp/options.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
-#include "tools/run/predicted_run.h"
 #include "tools/config/config.h"
 #include "tools/data/tokenizer/tokenizer.h"
 #include "tools/launch/launch.h"
 #include "tools/predict/memory_report.h"
 #include "tools/predict/unit_timeline.h"
+#include "tools/run/predicted_run.h"
 #include "tools/train/config_to_session.h"
 #include "tools/train/train_data.h"
 
@@ -74,9 +74,10 @@ int explain(const ExplainOptions& options) {
               format_units(units, sharded.options(), groups).c_str(),
               format_predicted_memory(*run).c_str());
   if (config.train.batch < options.world) {
-    std::printf("note: train.batch: %lld sequences are too few for %d ranks, and train refuses "
-                "them; what is shown is for one sequence a rank\n",
-                static_cast<long long>(config.train.batch), options.world);
+    std::printf(
+        "note: train.batch: %lld sequences are too few for %d ranks, and train refuses "
+        "them; what is shown is for one sequence a rank\n",
+        static_cast<long long>(config.train.batch), options.world);
   }
   for (const std::string& remark : remarks(config, model_shape, options.world)) {
     std::printf("note: %s\n", remark.c_str());
@@ -99,7 +100,8 @@ void add_explain_command(const Command& app, ChosenCommand& chosen) {
   add_config_options(command, {FlagOf::kConfigured}, options->config);
   command.add_option("--world", options->world, "number of ranks to explain it for [8]")
       .from_to(1, 1 << 20);
-  command.add_option("--layout", options->layout, "also elements per rank as in PyTorch")
+  command
+      .add_option("--layout", options->layout, "also print PyTorch's number of elements per rank")
       .one_of({"fsdp1", "fsdp2"});
   command.when_chosen([&chosen, options] { chosen = [options] { return explain(*options); }; });
 }

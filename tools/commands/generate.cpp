@@ -296,7 +296,7 @@ void add_what_to_continue(const Command& command, GenerateOptions& options) {
 void add_how_to_choose(const Command& command, GenerateOptions& options) {
   GenerationOptions& generation = options.generation;
   models::SamplingOptions& sampling = generation.sampling;
-  command.add_option("--tokens", generation.tokens, "how many at most (default: 64)")
+  command.add_option("--tokens", generation.tokens, "maximum number of new tokens (default: 64)")
       .from_to(int64_t{1}, int64_t{1} << 40);
   command.add_option("--temperature", sampling.temperature, "0: greedy (default)")
       .check(not_below_zero);
@@ -304,7 +304,7 @@ void add_how_to_choose(const Command& command, GenerateOptions& options) {
       .from_to(int64_t{0}, int64_t{1} << 40);
   command.add_option("--top-p", sampling.top_p,
                      "draw from the likeliest that together have this probability (default: 1)");
-  command.add_option("--seed", sampling.seed, "of the random numbers (default: 0)")
+  command.add_option("--seed", sampling.seed, "seed of the random numbers (default: 0)")
       .from_to(int64_t{0}, INT64_MAX);
   command
       .add_option("--stop-ids", generation.stop,

@@ -23,13 +23,14 @@ void add_inspect_command(const Command& app, ChosenCommand& chosen) {
           "a folder, also of a LoRA adapter, a run or a checkpoint, a config.json, or a preset "
           "such as pythia-1b")
       .required();
-  command.add_option("--base", options->inspection.base,
-                     "of an adapter: its model's folder (default: as the adapter says)");
+  command.add_option(
+      "--base", options->inspection.base,
+      "for an adapter: the folder of its base model (default: the one the adapter names)");
   command.add_option("--world", options->inspection.world, "ranks of the unit plan (default: 8)")
       .from_to(1, 1 << 20);
   command
       .add_option("--freeze", options->inspection.frozen,
-                  "parameters that would keep their values: names, * for any characters")
+                  "parameters to count as frozen: names, * for any characters")
       .one_value_each();
   command.add_flag("--json", options->json, "as JSON");
   command.footer(fmt::format("Presets: {}", fmt::join(models::preset_names(), ", ")));

@@ -140,7 +140,7 @@ void add_verify_command(const Command& app, ChosenCommand& chosen) {
       .add_option("--tolerance", options->tolerance,
                   "one limit for all quantities (but GPT-2's key biases, which are noise)")
       .check(not_below_zero);
-  command.add_flag("--json", options->json, "print machine-readable");
+  command.add_flag("--json", options->json, "print JSON");
   add_launch_options(command, options->launch);
   command.when_chosen([&chosen, options] {
     chosen = [options] {

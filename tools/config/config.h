@@ -25,8 +25,8 @@
 namespace fsdp::config {
 
 using tools::FlagOf;
-using tools::LaunchOptions;
 using tools::KeyedVisitor;
+using tools::LaunchOptions;
 using tools::OptionField;
 
 enum class Wrap : uint8_t { kTransformerBlock, kNone, kSize, kClass };

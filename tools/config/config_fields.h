@@ -43,7 +43,8 @@ template <typename V>
 void visit(V& v, LoraSection& c) {
   v.field("r", c.r, "rank of the terms; 0: no LoRA, or that of path", OptionField().from(0));
   v.field("alpha", c.alpha, "a term counts alpha / r", {"lora_alpha"});
-  v.field("dropout", c.dropout, "of what goes into the terms; auto: 0, or that of path",
+  v.field("dropout", c.dropout,
+          "dropout on the input of the low-rank terms; auto: 0, or the value in lora.path",
           {"lora_dropout"});
   v.field(
       "targets", c.targets,
@@ -107,7 +108,7 @@ void visit(V& v, OptimizerSection& c) {
 template <typename V>
 void visit(V& v, LossScaleSection& c) {
   v.field("rule", c.rule,
-          "whose values the next ones have by default; auto: torch for f16, else none");
+          "where the defaults of the keys below come from; auto: torch for f16, else none");
   v.field("initial", c.initial, "auto: 65536 (torch), 128 (fairseq)");
   v.field("growth", c.growth, "factor after `interval` steps without overflow; auto: 2");
   v.field("backoff", c.backoff, "factor after an overflow; auto: 0.5");
@@ -143,19 +144,19 @@ void visit(V& v, TrainSection& c) {
   v.field("lr", c.lr, "peak learning rate",
           OptionField({"learning_rate"}).flag(FlagOf::kConfigured));
   v.section("schedule", "of the learning rate", c.schedule);
-  v.section("optimizer", "what makes steps of gradients", c.optimizer);
+  v.section("optimizer", "the optimizer", c.optimizer);
   v.field("loss_mean", c.loss_mean,
           "over all tokens of a step; ranks: over the ranks' own means, as PyTorch does");
   v.field("clip_norm", c.clip_norm, "of the global gradient; 0: no clipping", {"max_grad_norm"});
-  v.field("clip_type", c.clip_type, "p of that norm", {"norm_type"});
+  v.field("clip_type", c.clip_type, "order p of the norm used for clipping", {"norm_type"});
   v.field("log_every", c.log_every, "steps", OptionField().from(1));
   v.field("eval_every", c.eval_every, "steps, or epoch; 0: only at the end", {"eval_steps"});
   v.field("eval_batches", c.eval_batches, "of the validation data; 0: all", OptionField().from(0));
   v.field("dtype", c.dtype, "of compute; master weights are f32 (f64 for f64)");
-  v.field(
-      "stochastic_rounding", c.stochastic_rounding,
-      "master weights are rounded to bf16 by chance, by train.seed, so that small updates count "
-      "on average; else to nearest");
+  v.field("stochastic_rounding", c.stochastic_rounding,
+          "master weights are rounded to bf16 at random (seeded by train.seed), so that small "
+          "updates count "
+          "on average; else to nearest");
   v.field("reduce_dtype", c.reduce_dtype, "of gradient sums over ranks; auto: f32 (f64 for f64)");
   v.field("buffer_dtype", c.buffer_dtype,
           "that rotary and ALiBi values are rounded to; auto: f32 (f64 for f64)");
@@ -242,7 +243,8 @@ void visit(V& v, FsdpSection& c) {
   v.field("divide_factor", c.options.divide_factor, "of gradient sums; auto: the number of ranks");
   v.field("force_sum", c.options.force_sum, "divide after the sum over ranks, never inside it");
   v.field("split_division", c.options.split_division,
-          "half the divisor before the sum and half after, as FSDP1; f16 always does");
+          "divide by about the square root of the divisor before the sum and by the rest after it, "
+          "as FSDP1; f16 always does");
   v.field("absent_is_zero", c.options.absent_is_zero,
           "a parameter without gradient has a zero one; else it stands still");
   v.field("fixed_order", c.options.fixed_order,
@@ -250,7 +252,9 @@ void visit(V& v, FsdpSection& c) {
   v.field("sync_module_states", c.sync_module_states,
           "only rank 0 reads or makes the initial weights; the others get them from it",
           {"fsdp_sync_module_states"});
-  v.list("units", "units that differ: [{match: ..., ...}, ...]; later ones count more", c.units);
+  v.list("units",
+         "units that differ: [{match: ..., ...}, ...]; later entries override earlier ones",
+         c.units);
 }
 
 template <typename V>

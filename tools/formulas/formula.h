@@ -47,7 +47,7 @@ std::vector<Formula> deepspeed_formulas();
 std::vector<Formula> transformer_formulas();
 
 // The formula of that name with these numbers ("N=64") in place of the example's. Error for a name
-// or symbol that there is not, and for what is no positive number.
+// or symbol that there is not, and for a number below zero.
 struct FormulaResult {
   Formula formula;  // symbols: with the numbers put in
   std::vector<FormulaLine> lines;

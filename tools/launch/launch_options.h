@@ -34,7 +34,7 @@ void visit(V& v, LaunchOptions& c) {
   v.field("backend", c.backend, "what computes: auto (a GPU if there is one), cpu, cuda",
           OptionField().one_of({"auto", "cpu", "cuda"}).flag(FlagOf::kComputing));
   v.field("threads", c.threads,
-          "of a rank; 0, the default: the cores it may use / the ranks that share them",
+          "threads of a rank; 0, the default: usable cores divided by the ranks that share them",
           OptionField().from_to(0, 1024).flag(FlagOf::kComputing).own_of_rank());
   v.field("share_gpus", c.share_gpus, "several ranks may use one GPU",
           OptionField().flag(FlagOf::kCollectives));
@@ -45,15 +45,16 @@ void visit(V& v, LaunchOptions& c) {
           "multiprocessors of a GPU that a collective may take; products leave twice as many free, "
           "for two at once; 0, the default: NCCL and cuBLASLt choose",
           OptionField().from_to(0, 64).flag(FlagOf::kCollectives));
-  v.field(
-      "attention", c.attention,
-      "on a GPU: auto (cuDNN where it is installed and does the same), cudnn (an error where it "
-      "does not), own",
-      OptionField().one_of({"auto", "cudnn", "own"}).flag(FlagOf::kKernels));
-  v.field("tf32", c.tf32, "products of f32 on a GPU may round what they multiply to TF32 (11 bits)",
+  v.field("attention", c.attention,
+          "on a GPU: auto (cuDNN where it is installed and supports the case), cudnn (an error "
+          "where it "
+          "does not), own",
+          OptionField().one_of({"auto", "cudnn", "own"}).flag(FlagOf::kKernels));
+  v.field("tf32", c.tf32, "allow TF32 operands (11 bits) in f32 matrix products on a GPU",
           OptionField().flag(FlagOf::kKernels));
   v.field("matmul_choice", c.matmul_choice,
-          "of a GPU's algorithms: heuristic (cuBLASLt's first), timed (the fastest of its first 8, "
+          "how a GPU's matrix-product algorithm is chosen: heuristic (cuBLASLt's first), timed "
+          "(the fastest of its first 8, "
           "kept in .cache/matmul)",
           OptionField().one_of({"heuristic", "timed"}).flag(FlagOf::kKernels));
   v.field("timeout_s", c.timeout_s, "how long a rank waits for another one", OptionField().from(1));

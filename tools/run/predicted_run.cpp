@@ -36,10 +36,10 @@ void check_fits(const MetaRun& run, const AvailableMemory& memory, int ranks) {
   const size_t each = run.usage().total_peak;
   if (each <= memory.bytes / static_cast<size_t>(ranks)) return;
   const PeakMoment& moment = run.moment();
-  fail("this run needs {} per rank, most in {}{}; {}{} of {} ({})", gibibytes(each), moment.phase,
-       moment.unit.empty() ? "" : " of " + moment.unit,
-       ranks == 1 ? "there are " : fmt::format("{} ranks share ", ranks), gibibytes(memory.bytes),
-       memory.of_process ? "this process" : "this machine", memory.source);
+  fail("this run needs {} per rank, with its peak in {}{}; {} has {} ({}){}", gibibytes(each),
+       moment.phase, moment.unit.empty() ? "" : " of " + moment.unit,
+       memory.of_process ? "this process" : "this machine", gibibytes(memory.bytes), memory.source,
+       ranks == 1 ? "" : fmt::format(" for {} ranks", ranks));
 }
 
 std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,

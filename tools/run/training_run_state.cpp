@@ -51,7 +51,7 @@ void TrainingRun::restore_state() {
   for (const std::string& line : differences) say("note: changed: " + line);
   say(fmt::format("resumed from {}: step {}", plan_.checkpoint.string(), manifest.step()));
   if (manifest.world_size != rank_.world.size()) {
-    say(fmt::format("note: {} rank{} instead of {}: the run goes on to rounding",
+    say(fmt::format("note: {} rank{} instead of {}: the run goes on up to rounding",
                     rank_.world.size(), rank_.world.size() == 1 ? "" : "s", manifest.world_size));
   }
 }

@@ -181,7 +181,7 @@ TEST_CASE("checkpoint: other units and another dtype read the same state") {
   CHECK(wide.losses[0] == doctest::Approx(same.losses[0]).epsilon(1e-5));
 }
 
-TEST_CASE("checkpoint: on other ranks a run goes on to rounding") {
+TEST_CASE("checkpoint: on other ranks a run goes on up to rounding") {
   for (const auto& [from, to] : {std::pair{4, 2}, {2, 3}, {1, 4}, {3, 1}}) {
     const test::TempFolder folder;
     const SessionOptions options = test::checkpoint_options();

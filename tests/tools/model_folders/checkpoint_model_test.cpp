@@ -15,13 +15,16 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of a run with this configuration, on two ranks, after two steps.
-void write(const fs::path& folder, const SessionOptions& options, const std::string& yaml) {
+void write(const fs::path& folder, const SessionOptions& options, const std::string& yaml,
+           bool exchanged_base = false) {
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
     Session session(world, options);
     test::initialise_for_checkpoint(session);
     test::run_steps(session, 0, 2);
     Manifest facts;
     facts.progress.steps = 2;
+    facts.base_path = "from seed 3";
+    facts.base_hash = exchanged_base ? 1 : hash_frozen(session);
     facts.config = config::to_yaml(config::parse_config(yaml, "test", {}));
     facts.model = models::config_json(options.model, "");
     write_checkpoint(session, folder, facts);
@@ -68,6 +71,11 @@ TEST_CASE("checkpoint as a model: its values, on any number of ranks and in any 
       }
     });
   }
+  write(folder / "step-3", options,
+        "data: {sequence_length: 6}\ntrain: {seed: 3, freeze: [transformer.wpe.weight]}", true);
+  CHECK(test::contains(
+      test::error_of([&] { convert(folder / "step-3", folder / "exchanged", 2); }),
+      "the parameters that were not trained (from seed 3) have other values now than those"));
   convert(folder / "step-2", folder / "half", 2, DType::kBF16);
   CHECK(dtype_of_weights(folder / "half") == DType::kBF16);
   CHECK(models::read_config((folder / "half/config.json").string()).hidden == 15);

@@ -68,12 +68,12 @@ TEST_CASE("predicted run: refused where the memory is not there") {
   check_fits(*run, {.bytes = 2 * needed, .source = "RAM"}, 2);
   CHECK(test::error_of([&] {
           check_fits(*run, {.bytes = 2 * needed - 1, .source = "RAM"}, 2);
-        }).starts_with("this run needs 0.00 GiB per rank, most in "));
+        }).starts_with("this run needs 0.00 GiB per rank, with its peak in "));
   CHECK(test::contains(test::error_of([&] {
                          check_fits(*run, {.bytes = 1, .source = "ulimit -v", .of_process = true},
                                     3);
                        }),
-                       "; 3 ranks share 0.00 GiB of this process (ulimit -v)"));
+                       "; this process has 0.00 GiB (ulimit -v) for 3 ranks"));
 }
 
 }  // namespace
