@@ -6,7 +6,7 @@
 
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
-#include "tools/train/config_to_session.h"
+#include "tools/train/model_shape.h"
 
 namespace fsdp::tools {
 

@@ -6,13 +6,10 @@
 
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
-#include "tools/data/prompts.h"
 #include "tools/data/text_stream.h"
-#include "tools/data/tokenizer/tokenizer.h"
+#include "tools/generate/encoded_prompts.h"
 #include "tools/generate/generation.h"
 #include "tools/launch/launch.h"
-#include "tools/model_folders/load_model.h"
-#include "tools/train/train_data.h"
 
 namespace fsdp::tools {
 namespace {
@@ -33,75 +30,10 @@ struct GenerateOptions {
 
 // ---------------------------------------------------------------------------- Prompts
 
-struct Prompts {
-  std::vector<std::vector<int32_t>> ids;
-  std::vector<std::string> texts;  // as given; of ids: what they stand for
-  std::string tokenizer_name;
-  std::unique_ptr<data::Tokenizer> tokenizer;  // null: the user gave ids and gets ids
-  std::string note;                            // on the tokenizer, where it may surprise
-};
-
 std::vector<data::Prompt> given_prompts(const GenerateOptions& options) {
   if (!options.prompts_file.empty()) return data::read_prompts(options.prompts_file);
   if (!options.ids.empty()) return {{"--ids", "", options.ids}};
   return {{"--prompt", options.prompt, std::nullopt}};
-}
-
-void make_tokenizer(const GenerateOptions& options, const ModelSource& source,
-                    const models::ModelConfig& model, Prompts& out) {
-  const std::string& given = options.model.tokenizer;
-  out.tokenizer_name = given.empty() ? source.default_tokenizer() : given;
-  FSDP_CHECK(!given.empty() || out.tokenizer_name != "bytes" || fits_bytes(model.vocabulary),
-             "{}: there is no tokenizer.json, and its vocabulary of {} tokens is not that of the "
-             "built-in byte tokenizer ({}): give the prompt as --ids, or a --tokenizer",
-             options.model.folder, model.vocabulary, data::ByteTokenizer().vocab_size());
-  out.tokenizer = data::make_tokenizer(out.tokenizer_name);
-  out.note =
-      check_vocabulary(options.model.folder, out.tokenizer_name, *out.tokenizer, model.vocabulary);
-}
-
-std::vector<int32_t> encode_prompt(const data::Tokenizer& tokenizer, const data::Prompt& prompt) {
-  const std::vector<int32_t> ids = tokenizer.encode(prompt.text);
-  if (!ids.empty()) return ids;
-  // Nothing to continue: what follows the end of a document is the beginning of one.
-  FSDP_CHECK(tokenizer.end_of_text() >= 0, "{}: {}: an empty prompt has no tokens", prompt.where,
-             tokenizer.name());
-  return {tokenizer.end_of_text()};
-}
-
-// A model may have more ids than its tokenizer.
-std::string text_of(const std::vector<int32_t>& ids, const std::string& where,
-                    const models::ModelConfig& model, const Prompts& prompts) {
-  try {
-    return prompts.tokenizer->decode(ids);
-  } catch (const Error& error) {
-    fail("{}: {}, the model 0 to {} (--tokenizer)", where, error.what(), model.vocabulary - 1);
-  }
-}
-
-Prompts read_prompts(const GenerateOptions& options, const ModelSource& source,
-                     const models::ModelConfig& model) {
-  Prompts out;
-  const std::vector<data::Prompt> given = given_prompts(options);
-  const bool any_text =
-      std::any_of(given.begin(), given.end(), [](const auto& prompt) { return !prompt.ids; });
-  if (any_text || !options.model.tokenizer.empty()) make_tokenizer(options, source, model, out);
-  for (const data::Prompt& prompt : given) {
-    const std::vector<int32_t> ids =
-        prompt.ids ? *prompt.ids : encode_prompt(*out.tokenizer, prompt);
-    for (const int32_t id : ids) {
-      FSDP_CHECK(id >= 0 && id < model.vocabulary,
-                 "{}: token {} is not in the model's vocabulary of {}", prompt.where, id,
-                 model.vocabulary);
-    }
-    FSDP_CHECK(static_cast<int64_t>(ids.size()) <= most_tokens(model),
-               "{}: the prompt has {} tokens, the model has {} positions", prompt.where, ids.size(),
-               model.max_positions);
-    out.ids.push_back(ids);
-    out.texts.push_back(prompt.ids && out.tokenizer ? text_of(ids, prompt.where, model, out)
-                                                    : prompt.text);
-  }
-  return out;
 }
 
 // ---------------------------------------------------------------------------- Output
@@ -113,7 +45,7 @@ std::string joined(const std::vector<int32_t>& ids) {
 // A single text is printed while its tokens come, in whole characters; several when they are done.
 class Printer {
  public:
-  Printer(const GenerateOptions& options, const Prompts& prompts)
+  Printer(const GenerateOptions& options, const EncodedPrompts& prompts)
       : json_(options.json), several_(!options.prompts_file.empty()), prompts_(prompts) {
     if (json_ || several_ || !prompts.tokenizer) return;
     stream_.emplace(*prompts.tokenizer, prompts.ids[0]);
@@ -157,7 +89,7 @@ class Printer {
   }
 
   const bool json_, several_;
-  const Prompts& prompts_;
+  const EncodedPrompts& prompts_;
   std::optional<data::TextStream> stream_;
   bool any_ = false;
 };
@@ -178,21 +110,6 @@ void print_stats(const GenerationStats& stats) {
 
 // ---------------------------------------------------------------------------- The command
 
-void add_stop_ids(const GenerateOptions& options, const ModelSource& source,
-                  const models::ModelConfig& model, const Prompts& prompts,
-                  GenerationOptions& generation) {
-  for (const int32_t id : generation.stop) {
-    FSDP_CHECK(id >= 0 && id < model.vocabulary,
-               "--stop-ids: token {} is not in the model's vocabulary of {}", id, model.vocabulary);
-  }
-  if (options.ignore_end) return;
-  for (const int64_t id : source.end_tokens()) {
-    generation.stop.push_back(static_cast<int32_t>(id));
-  }
-  const int32_t end = prompts.tokenizer ? prompts.tokenizer->end_of_text() : -1;
-  if (end >= 0) generation.stop.push_back(end);
-}
-
 // The longest text that the model will see, said where a text may outgrow it.
 int64_t seen_length(int64_t prompt, int64_t tokens, const models::ModelConfig& model,
                     const RankContext& rank) {
@@ -207,7 +124,7 @@ int64_t seen_length(int64_t prompt, int64_t tokens, const models::ModelConfig& m
 }
 
 void generate_in_batches(const GenerateOptions& options, const GenerationOptions& generation,
-                         const Prompts& prompts, Session& session) {
+                         const EncodedPrompts& prompts, Session& session) {
   std::optional<Printer> printer;
   if (session.world().rank() == 0) printer.emplace(options, prompts);
   GenerationStats stats;
@@ -237,7 +154,7 @@ void generate_in_batches(const GenerateOptions& options, const GenerationOptions
 int run_generate(const GenerateOptions& options, RankContext& rank) {
   ModelSource source;
   models::ModelConfig model;
-  Prompts prompts;
+  EncodedPrompts prompts;
   std::vector<std::string> notes;
   GenerationOptions generation = options.generation;
   generation.cache = !options.no_cache;
@@ -249,8 +166,8 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
                "{}: shift_labels: false: such a model predicts the token that it sees, not the "
                "next one",
                (source.folder / "config.json").string());
-    prompts = read_prompts(options, source, model);
-    add_stop_ids(options, source, model, prompts, generation);
+    prompts = encode_prompts(given_prompts(options), options.model.tokenizer, source, model);
+    add_stop_ids(options.ignore_end, source, model, prompts, generation.stop);
     notes = source.notes_on_generation();
     if (!prompts.note.empty()) notes.insert(notes.begin(), prompts.note);
     generation.vocabulary = prompts.tokenizer ? prompts.tokenizer->vocab_size() : 0;

@@ -1,0 +1,120 @@
+// From folder and files to the loss.
+#include "tools/evaluate/text_evaluation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <numbers>
+
+#include "core/error.h"
+#include "models/config.h"
+#include "tools/data/text_source.h"
+#include "tools/data/token_cache.h"
+#include "tools/data/tokenizer/tokenizer.h"
+#include "tools/model_folders/load_model.h"
+#include "tools/train/train_data.h"
+
+namespace fsdp::tools {
+namespace {
+
+struct OpenedModel {
+  ModelSource source;
+  models::ModelConfig config;
+  std::string tokenizer_name;
+  std::unique_ptr<data::Tokenizer> tokenizer;
+};
+
+OpenedModel open_model(const TextEvaluationOptions& options, bool speaks) {
+  OpenedModel out;
+  out.source = find_model(options.folder, options.base);
+  out.config = out.source.config();
+  out.tokenizer_name =
+      options.tokenizer.empty() ? out.source.default_tokenizer() : options.tokenizer;
+  out.tokenizer = data::make_tokenizer(out.tokenizer_name);
+  const std::string note =
+      check_vocabulary(options.folder, out.tokenizer_name, *out.tokenizer, out.config.vocabulary);
+  if (speaks && !note.empty()) fmt::print(stderr, "fsdp: note: {}\n", note);
+  return out;
+}
+
+TextSequences sequences_of(const TextEvaluationOptions& options, const models::ModelConfig& model) {
+  TextSequences text;
+  text.length =
+      options.length > 0 ? options.length : std::min(model.max_positions, kLongestByDefault);
+  text.stride = options.stride > 0 ? options.stride : text.length;
+  text.batch = options.batch;
+  text.shifted_labels = model.shifted_labels;
+  FSDP_CHECK(text.length <= most_tokens(model),
+             "--sequence-length: the model has {} positions, got {}", model.max_positions,
+             text.length);
+  return text;
+}
+
+int64_t bytes_of_documents(const data::TokenSource& source) {
+  int64_t bytes = 0;
+  for (const auto& file : source.files) {
+    data::for_each_document(file, source.text, [&](std::string_view document) {
+      bytes += static_cast<int64_t>(document.size());
+    });
+  }
+  return bytes;
+}
+
+}  // namespace
+
+double TextFigures::perplexity() const { return std::exp(loss.mean()); }
+
+double TextFigures::bits_per_token() const { return loss.mean() / std::numbers::ln2; }
+
+double TextFigures::bits_per_byte() const {
+  return bits_per_token() * static_cast<double>(tokens) / static_cast<double>(bytes);
+}
+
+TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& rank,
+                          const EvaluationProgress& progress) {
+  const bool speaks = rank.world.rank() == 0;
+  OpenedModel model;
+  TextSequences text;
+  agree(rank.world, [&] {
+    model = open_model(options, speaks);
+    text = sequences_of(options, model.config);
+  });
+  data::TokenSource source;
+  source.files.assign(options.files.begin(), options.files.end());
+  source.text.field = options.field;
+  source.document_separator = model.tokenizer->end_of_text() >= 0;
+  const auto cache = open_token_cache(rank.world, options.cache, source, *model.tokenizer);
+  TextFigures figures;
+  BatchSource batches;
+  agree(rank.world, [&] {
+    text.tokens = cache->tokens();
+    if (speaks) figures.bytes = bytes_of_documents(source);
+    batches = batches_of(text, rank.world.rank(), rank.world.size());
+  });
+  Session session(rank.world, options_for_use(model.config, text.length, options.strategy,
+                                              parse_dtype(options.dtype), rank));
+  load_model(session, model.source);
+  const auto started = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  };
+  figures.loss = loss_of_batches(session, batches, [&](int64_t done, const TextLoss& so_far) {
+    if (speaks) progress(done, batches.batches, so_far, seconds());
+    return true;
+  });
+  // Every rank has the same sum.
+  if (!std::isfinite(figures.loss.nats)) {
+    throw AgreedError(fmt::format("{}: the loss is not finite ({}) in {}", options.folder,
+                                  figures.loss.nats, options.dtype));
+  }
+  figures.seconds = seconds();
+  figures.tokens = static_cast<int64_t>(text.tokens.size());
+  figures.sequences = text.count();
+  figures.length = text.length;
+  figures.stride = text.stride;
+  figures.tokenizer = model.tokenizer_name;
+  return figures;
+}
+
+}  // namespace fsdp::tools

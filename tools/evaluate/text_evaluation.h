@@ -1,0 +1,53 @@
+// How well a model predicts a text: a model folder and files in, figures out, the same on any
+// number of ranks. What `fsdp eval` does. Read next: tools/train/evaluation.h (the loss of
+// batches).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tools/launch/launch.h"
+#include "tools/train/evaluation.h"
+
+namespace fsdp::tools {
+
+constexpr int64_t kLongestByDefault = 1024;
+
+struct TextEvaluationOptions {
+  std::string folder, base;  // as of find_model
+  std::string tokenizer;     // "": the model folder's
+  std::string dtype = "f32";
+  std::string strategy;  // "": no_shard on one rank, full_shard on several
+  std::vector<std::string> files;
+  std::string field = "text";  // of a row of JSON
+  std::string cache;           // folder for the tokens; "": .cache/tokens
+  int64_t length = 0;          // 0: what the model has, at most kLongestByDefault
+  int64_t stride = 0;          // 0: the length
+  int64_t batch = 8;           // sequences, over all ranks
+};
+
+struct TextFigures {
+  TextLoss loss;
+  int64_t tokens = 0;  // of the text, with those that the tokenizer puts around documents
+  int64_t bytes = 0;   // of the documents
+  int64_t sequences = 0, length = 0, stride = 0;
+  double seconds = 0;
+  std::string tokenizer;
+
+  double perplexity() const;
+  double bits_per_token() const;
+  // Bits per token times tokens per byte of the text (Gao et al., "The Pile", 2020, section 3.1):
+  // it does not depend on the tokenizer.
+  double bits_per_byte() const;
+};
+
+// After every batch rank 0 says how far it is. Collective; every rank gets the figures, but for
+// `bytes`, which rank 0 counts. AgreedError for a loss that is not finite.
+using EvaluationProgress =
+    std::function<void(int64_t batches, int64_t of, const TextLoss& so_far, double seconds)>;
+TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& rank,
+                          const EvaluationProgress& progress);
+
+}  // namespace fsdp::tools

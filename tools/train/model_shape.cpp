@@ -1,0 +1,207 @@
+// Sizes from a preset, a folder or the keys themselves, and what must agree between these.
+#include "tools/train/model_shape.h"
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+
+#include "core/format_count.h"
+#include "models/adapter_folder.h"
+#include "models/family.h"
+
+namespace fsdp::tools {
+namespace {
+
+void take(int64_t& into, int64_t size) {
+  if (size > 0) into = size;
+}
+
+Activation parse_activation(const std::string& name) {
+  try {
+    return models::activation_named(name);
+  } catch (const Error& error) {
+    fail("model.activation: {}", error.what());
+  }
+}
+
+// A gated MLP has three matrices where the plain MLP has two: 8/3 instead of 4 keeps the
+// parameters, rounded up to a multiple of 32.
+int64_t default_ffn(const models::ModelConfig& model) {
+  if (model.mlp != models::MlpKind::kGated) return 4 * model.hidden;
+  return (model.hidden * 8 / 3 + 31) / 32 * 32;
+}
+
+void take_sizes(const config::TrainConfig& config, models::ModelConfig& model) {
+  const config::ModelSection& c = config.model;
+  take(model.hidden, c.hidden_size);
+  take(model.layers, c.layers);
+  take(model.heads, c.heads);
+  if (c.heads > 0) model.kv_heads = c.heads;
+  take(model.kv_heads, c.kv_heads);
+  if ((c.hidden_size > 0 || c.heads > 0) && model.heads > 0) {
+    FSDP_CHECK(c.head_dim > 0 || model.hidden % model.heads == 0,
+               "model.heads: expected a divisor of hidden_size {}, got {}", model.hidden,
+               model.heads);
+    model.head_dim = model.hidden / model.heads;
+  }
+  take(model.head_dim, c.head_dim);
+  if (c.hidden_size > 0) model.ffn = default_ffn(model);
+  take(model.ffn, c.ffn);
+  if (model.max_positions == 0) model.max_positions = config.data.sequence_length;
+  take(model.max_positions, c.max_positions);
+}
+
+models::ModelConfig from_sizes(const config::TrainConfig& config) {
+  const config::ModelSection& c = config.model;
+  FSDP_CHECK(!c.preset.empty() || !c.model_type.empty(),
+             "model: expected one of path, preset, or model_type with sizes");
+  models::ModelConfig model =
+      c.preset.empty() ? models::family_defaults(c.model_type) : models::preset(c.preset);
+  FSDP_CHECK(c.model_type.empty() || c.model_type == model.family,
+             "model.model_type: preset {} is of family {}, got \"{}\"", c.preset, model.family,
+             c.model_type);
+  take_sizes(config, model);
+  if (!c.activation.empty()) model.activation = parse_activation(c.activation);
+  model.tied_head = c.tie_embeddings.value_or(model.tied_head);
+  model.shifted_labels = c.shift_labels.value_or(model.shifted_labels);
+  model.rope.theta = c.rope_theta.value_or(model.rope.theta);
+  model.norm_epsilon = c.norm_epsilon.value_or(model.norm_epsilon);
+  model.initializer_range = c.init_deviation.value_or(model.initializer_range);
+  return model;
+}
+
+// What the section says beside `path` must be what the folder says.
+models::ModelConfig from_folder(const config::ModelSection& c) {
+  const std::filesystem::path folder(c.path);
+  FSDP_CHECK(std::filesystem::is_directory(folder), "model.path: {}: no such folder", c.path);
+  FSDP_CHECK(!models::is_adapter_folder(folder) || std::filesystem::exists(folder / "config.json"),
+             "model.path: {}: a LoRA adapter, no model; give it as lora.path", c.path);
+  const models::ModelConfig model = models::read_config((folder / "config.json").string());
+  const auto same = [&](const char* key, const auto& given, const auto& found) {
+    FSDP_CHECK(!given || *given == found, "model.{}: {} has {}, got {}", key, c.path, found,
+               *given);
+  };
+  const auto same_size = [&](const char* key, int64_t given, int64_t found) {
+    same(key, given > 0 ? std::optional(given) : std::nullopt, found);
+  };
+  same_size("vocab_size", c.vocab_size, model.vocabulary);
+  same_size("hidden_size", c.hidden_size, model.hidden);
+  same_size("layers", c.layers, model.layers);
+  same_size("heads", c.heads, model.heads);
+  same_size("kv_heads", c.kv_heads, model.kv_heads);
+  same_size("head_dim", c.head_dim, model.head_dim);
+  same_size("ffn", c.ffn, model.ffn);
+  same_size("max_positions", c.max_positions, model.max_positions);
+  same("model_type", c.model_type.empty() ? std::nullopt : std::optional(c.model_type),
+       model.family);
+  same("tie_embeddings", c.tie_embeddings, model.tied_head);
+  same("shift_labels", c.shift_labels, model.shifted_labels);
+  same("rope_theta", c.rope_theta, model.rope.theta);
+  same("norm_epsilon", c.norm_epsilon, model.norm_epsilon);
+  same("init_deviation", c.init_deviation, model.initializer_range);
+  FSDP_CHECK(c.activation.empty() || parse_activation(c.activation) == model.activation,
+             "model.activation: {} has another one than {}", c.path, c.activation);
+  return model;
+}
+
+void check_parts(const config::ModelSection& c, const models::ModelConfig& model) {
+  FSDP_CHECK(!c.rope_theta || model.positions == models::PositionKind::kRope,
+             "model.rope_theta: the family {} has no rotary positions", model.family);
+}
+
+// What the folder that a run saves could not say would be read back as something else.
+void check_can_be_saved(const models::ModelConfig& model) {
+  using Model = models::ModelConfig;
+  struct Field {
+    const char* key;
+    std::function<std::string(const Model&)> value;
+  };
+  const auto text = [](auto Model::*member) {
+    return [member](const Model& m) { return fmt::format("{}", m.*member); };
+  };
+  const std::vector<Field> fields = {
+      {"model.kv_heads", text(&Model::kv_heads)},
+      {"model.head_dim", text(&Model::head_dim)},
+      {"model.ffn", text(&Model::ffn)},
+      {"model.max_positions", text(&Model::max_positions)},
+      {"model.activation",
+       [](const Model& m) { return std::string(models::activation_name(m.activation)); }},
+      {"model.tie_embeddings", text(&Model::tied_head)},
+      {"model.shift_labels", text(&Model::shifted_labels)},
+      {"model.rope_theta", [](const Model& m) { return fmt::format("{}", m.rope.theta); }},
+      {"model.norm_epsilon", text(&Model::norm_epsilon)},
+      {"model.dropout", text(&Model::attention_dropout)},
+      {"model.dropout", text(&Model::embedding_dropout)},
+      {"model.dropout", text(&Model::residual_dropout)},
+      {"model.dropout", text(&Model::mlp_dropout)}};
+  const Model again = models::parse_config(models::config_json(model, ""), "config.json");
+  for (const auto& [key, value] : fields) {
+    FSDP_CHECK(value(model) == value(again),
+               "{}: the config.json of the family {} cannot say {}; it would be read back as {}",
+               key, model.family, value(model), value(again));
+  }
+}
+
+}  // namespace
+
+models::ModelConfig model_config(const config::TrainConfig& config, int64_t vocabulary) {
+  const config::ModelSection& c = config.model;
+  models::ModelConfig model = c.path.empty() ? from_sizes(config) : from_folder(c);
+  if (c.path.empty()) model.vocabulary = c.vocab_size > 0 ? c.vocab_size : vocabulary;
+  if (c.dropout) {
+    model.attention_dropout = *c.dropout;
+    // Llama and its relatives have none elsewhere, BLOOM none behind the embedding; where norms
+    // come last there is one inside the MLP instead.
+    const bool elsewhere = model.norm == models::NormKind::kLayerNorm;
+    if (elsewhere) model.residual_dropout = *c.dropout;
+    if (model.post_norm) {
+      model.mlp_dropout = *c.dropout;
+    } else if (elsewhere && !model.embedding_norm) {
+      model.embedding_dropout = *c.dropout;
+    }
+  }
+  FSDP_CHECK(config.data.sequence_length <= model.max_positions,
+             "data.sequence_length: the model has {} positions, got {}", model.max_positions,
+             config.data.sequence_length);
+  models::validate(model);
+  check_parts(c, model);
+  check_can_be_saved(model);
+  return model;
+}
+
+std::string model_override(const std::string& name) {
+  const bool preset = !models::preset_named(name).empty();
+  const bool folder =
+      std::filesystem::is_directory(name) || (!preset && name.find('/') != std::string::npos);
+  if (folder || preset) return (folder ? "model.path=" : "model.preset=") + name;
+  const std::string near = models::near_preset(name);
+  fail("--model {}: neither a folder nor a preset; {}", name,
+       near.empty() ? "fsdp inspect --help lists these" : "the nearest preset is " + near);
+}
+
+std::string preset_note(const std::string& name) {
+  const std::string preset = name.empty() ? "" : models::preset_named(name);
+  if (preset.empty() || preset == name) return "";
+  return fmt::format("model.preset: {} is taken as the preset {}: its sizes, not its weights", name,
+                     preset);
+}
+
+std::string describe(const models::ModelConfig& model) {
+  const double parameters = static_cast<double>(model.parameter_count());
+  return fmt::format("{}, {} layers, {:.2f} M parameters", model.family, model.layers,
+                     parameters / 1e6);
+}
+
+std::string describe_trained(const std::vector<Parameter*>& parameters) {
+  int64_t all = 0, trained = 0;
+  for (const Parameter* parameter : parameters) {
+    all += parameter->numel();
+    if (parameter->trainable()) trained += parameter->numel();
+  }
+  if (trained == all) return "";
+  return fmt::format("{} of {} parameters are trained ({:.4f} %)", format_count(trained),
+                     format_count(all),
+                     100 * static_cast<double>(trained) / static_cast<double>(all));
+}
+
+}  // namespace fsdp::tools
