@@ -50,8 +50,8 @@ TEST_CASE("encoded prompts: what the model cannot read names the prompt's place"
         "p.jsonl:4: token -1 is not in the model's vocabulary of 257");
   CHECK(bytes.error({"p.txt:1", "abcde", std::nullopt}) ==
         "p.txt:1: the prompt has 5 tokens, the model has 4 positions");
-  CHECK(contains(Folder(1000).error({"--prompt", "a", std::nullopt}),
-                 "its vocabulary of 1000 tokens is not that of the built-in byte tokenizer (257)"));
+  CHECK(contains(Folder(2000).error({"--prompt", "a", std::nullopt}),
+                 "its vocabulary of 2000 tokens is not that of the built-in byte tokenizer (257)"));
 }
 
 TEST_CASE("stop ids: those given, the folder's, the tokenizer's") {
