@@ -35,7 +35,8 @@ Unit::Unit(FsdpRuntime& runtime, const PlannedUnit& plan, const UnitPolicy& unit
       around(plan.around),
       policy(unit_policy),
       parameters(runtime, plan.name, plan.parameters, policy) {
-  if (const ParameterSegment* segment = parameters.trainable()) {
+  const ParameterSegment* segment = parameters.trainable();
+  if (segment && policy.has_gradients) {
     gradients.emplace(runtime, plan.name, policy, *segment);
   }
 }
@@ -79,8 +80,9 @@ FullySharded::~FullySharded() { streams_.drain(); }
 void FullySharded::add_unit(const PlannedUnit& plan, const UnitPolicy& policy) {
   const size_t unit = units_.size();
   units_.push_back(std::make_unique<Unit>(runtime_, plan, policy));
-  if (const ParameterSegment* segment = units_.back()->parameters.trainable()) {
-    const std::vector<FlatParameter>& parameters = segment->layout.parameters();
+  if (units_.back()->gradients) {
+    const std::vector<FlatParameter>& parameters =
+        units_.back()->parameters.trainable()->layout.parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
       parameters[i].parameter->set_gradient_memory(
           [this, unit, i] { return gradient_memory(unit, i); });

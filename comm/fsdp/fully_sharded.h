@@ -31,7 +31,7 @@ struct Unit {
   size_t around;  // index of the innermost of them
   UnitPolicy policy;
   UnitParameters parameters;
-  std::optional<UnitGradients> gradients;  // absent when everything is frozen
+  std::optional<UnitGradients> gradients;  // absent where nothing is trained
   // How many forwards still wait for their backward. Parameter::pending_uses() cannot say this
   // under recompute: there a forward records its uses only when backward runs it again.
   int open_forwards = 0;

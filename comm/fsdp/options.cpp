@@ -114,8 +114,8 @@ std::vector<std::string> texts_of(const FsdpOptions& options) {
   const auto& [strategy, shard_size, reshard_after_forward, reshard_group_size, param_dtype,
                reduce_dtype, divide_factor, force_sum, split_division, forward_prefetch,
                backward_prefetch, units_in_flight, separate_reduce, release_arena, accumulation,
-               micro_steps, absent_is_zero, detect_overflow, fixed_order, rounding_seed, masters,
-               units] = options;
+               micro_steps, training, absent_is_zero, detect_overflow, fixed_order, rounding_seed,
+               masters, units] = options;
   std::vector<std::string> texts = {
       fmt::format("strategy {}", choice_name(strategy)),
       fmt::format("shard_size {}", shard_size),
@@ -133,6 +133,7 @@ std::vector<std::string> texts_of(const FsdpOptions& options) {
       fmt::format("release_arena {}", release_arena),
       fmt::format("accumulation {}", choice_name(accumulation)),
       fmt::format("micro_steps {}", micro_steps),
+      fmt::format("training {}", training),
       fmt::format("absent_is_zero {}", absent_is_zero),
       fmt::format("detect_overflow {}", detect_overflow),
       fmt::format("fixed_order {}", fixed_order),
@@ -170,6 +171,7 @@ UnitPolicy unit_policy(const FsdpOptions& o, GroupSizes groups, bool is_root) {
                   .reduce_dtype = o.reduce_dtype,
                   .detects_overflow = o.detect_overflow,
                   .masters = o.masters,
+                  .has_gradients = o.training,
                   .releases_memory = o.release_arena,
                   .alignment = o.fixed_order ? kNormBlock : kFlatAlignment};
   if (p.param_dtype == DType::kBF16) p.rounding_seed = o.rounding_seed;

@@ -77,7 +77,8 @@ struct FsdpOptions {
   bool release_arena = false;
 
   Accumulation accumulation = Accumulation::kReduceEach;
-  int micro_steps = 1;  // forward and backward passes per optimizer step
+  int micro_steps = 1;   // forward and backward passes per optimizer step
+  bool training = true;  // false: forward passes only, without memory for gradients
   // A parameter without a gradient in a step; false: it and its step counter stand still.
   bool absent_is_zero = false;
   // Test every rank's own gradients, before any division, against the range of param_dtype; see
@@ -168,6 +169,7 @@ struct UnitPolicy {
 
   // ---- Memory ----
   Backend* masters = nullptr;    // null: the backend that computes
+  bool has_gradients = true;     // of what is trainable
   bool releases_memory = false;  // what a step needs no more is given back: release_arena
   int64_t alignment = 0;         // of parameters in the flat buffer, elements
 

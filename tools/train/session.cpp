@@ -34,6 +34,7 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
   set_decay(model_->parameters(), options.decay);
   const comm::WrapPolicy wrap = wrap_of(options);
   options_.fsdp.detect_overflow = options.loss_scale.initial > 0;
+  options_.fsdp.training = options.training;
   model_->set_tape(tape_.get());
   comm::Communicator& devices = nccl_ ? *nccl_ : world;
   sharded_ = std::make_unique<comm::FullySharded>(*model_, wrap, options_.fsdp, *backend_, devices);

@@ -119,6 +119,26 @@ TEST_CASE("session: padding in front and learned positions") {
   }
 }
 
+TEST_CASE("session: a model that is only used has no memory for gradients") {
+  const Batch batch = {.rows = 1,
+                       .length = 4,
+                       .tokens = {5, 9, 2, 7},
+                       .labels = {5, 9, 2, 7},
+                       .global_label_tokens = 6};
+  for (const comm::Strategy strategy :
+       {comm::Strategy::kNoShard, comm::Strategy::kShardOptimizer, comm::Strategy::kFullShard}) {
+    comm::run_local_ranks(2, [&](comm::Communicator& world) {
+      SessionOptions options = {.model = test::tiny_gpt2(), .max_length = 4, .training = false};
+      options.fsdp.strategy = strategy;
+      Session session(world, options);
+      session.initialise(models::from_scratch(3));
+      CHECK(session.evaluate(batch) > 0);
+      const MemoryUsage usage = session.backend().ledger().usage();
+      CHECK(usage.peak[static_cast<size_t>(MemoryCategory::kGradient)] == 0);
+    });
+  }
+}
+
 // fairseq's padding as a token of a text: no row's loss may depend on what comes later, and it is
 // nothing to predict. Both means over the same two targets.
 TEST_CASE("session: padding within a text is neither predicted nor predicts") {
