@@ -35,10 +35,8 @@ Unit::Unit(FsdpRuntime& runtime, const PlannedUnit& plan, const UnitPolicy& unit
       around(plan.around),
       policy(unit_policy),
       parameters(runtime, plan.name, plan.parameters, policy) {
-  const ParameterSegment* segment = parameters.trainable();
-  if (segment && policy.has_gradients) {
-    gradients.emplace(runtime, plan.name, policy, *segment);
-  }
+  const ParameterSegment* trained = policy.has_gradients ? parameters.trainable() : nullptr;
+  if (trained) gradients.emplace(runtime, plan.name, policy, *trained);
 }
 
 FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptions& options,
