@@ -69,11 +69,18 @@ NamedCommand named_command(const CLI::App& root) {
   return named_command(*app, path);
 }
 
-std::string names_of_commands(const CLI::App& root) {
+// The last one of those that are named.
+const CLI::App& chosen_command(const CLI::App& root) {
   const CLI::App* app = &root;
   while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  return *app;
+}
+
+std::string names_of_commands(const CLI::App& root) {
   std::vector<std::string> names;
-  for (const CLI::App* each : app->get_subcommands(nullptr)) names.push_back(each->get_name());
+  for (const CLI::App* each : chosen_command(root).get_subcommands(nullptr)) {
+    names.push_back(each->get_name());
+  }
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -92,8 +99,9 @@ std::string mistake_text(const CLI::ParseError& error, const CLI::App& app) {
     return "--" + name + ": expected no value after a flag";
   if (is(CLI::ExitCodes::ArgumentMismatch)) {
     const size_t least = text.find("At least ");
+    const CLI::Option* option = chosen_command(app).get_option_no_throw(name);
     return least == text.npos
-               ? name + ": expected one value, got none or several"
+               ? fmt::format("{}: expected one value, got {}", name, option ? option->count() : 0)
                : fmt::format("{}: expected at least {} values, got {}", name,
                              std::stoi(text.substr(least + 9)), text.substr(text.rfind(' ') + 1));
   }
@@ -120,6 +128,13 @@ std::vector<std::string> settings_of(const Command& command) {
 }  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
+  // `fsdp help train` is `fsdp train --help`.
+  if (argc > 1 && std::string_view(argv[1]) == "help") {
+    std::vector<const char*> asked(argv, argv + argc);
+    asked.erase(asked.begin() + 1);
+    asked.push_back("--help");
+    return parse_command_line(argc, asked.data());
+  }
   CLI::App app("Fully sharded data parallel training of transformers", "fsdp");
   app.require_subcommand(1);
   app.set_version_flag("--version", "fsdp " FSDP_VERSION);

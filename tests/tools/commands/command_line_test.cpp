@@ -174,6 +174,19 @@ TEST_CASE("command line: mistakes are said in this program's words") {
   CHECK(message({"trian"}) == "unknown command \"trian\"; the nearest is train");
 }
 
+TEST_CASE("command line: help as a command") {
+  const CommandLine of_train = parse({"help", "train"});
+  CHECK(of_train.status == 0);
+  CHECK(of_train.message == parse({"train", "--help"}).message);
+  CHECK(parse({"help"}).message == parse({"--help"}).message);
+  CHECK(parse({"help", "trian"}).message == "unknown command \"trian\"; the nearest is train");
+}
+
+TEST_CASE("command line: one value given twice") {
+  CHECK(parse({"generate", "m", "--tokens", "3", "--tokens", "4"}).message ==
+        "generate: --tokens: expected one value, got 2 (see fsdp generate --help)");
+}
+
 TEST_CASE("command line: an unknown command is named, with the known ones") {
   CHECK(parse({"walk"}).message ==
         "unknown command \"walk\"; expected train, generate, eval, verify, bench, explain, memory, "
