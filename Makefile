@@ -39,6 +39,7 @@ test: tests
 
 # Everything: the per-commit tests, the slow ones, and the unit set under both sanitizers.
 test-all: tests
+	@cmake --build $(BUILD) --parallel $$(nproc) --target test_cuda_races
 	@tests/run_tests.sh $(BUILD)
 	@$(MAKE) --no-print-directory test SANITIZE=thread
 	@$(MAKE) --no-print-directory test SANITIZE=address

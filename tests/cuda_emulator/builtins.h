@@ -30,6 +30,8 @@
 #define __syncthreads_or(predicate) (__syncthreads_count(predicate) > 0)
 #define __syncthreads_and(predicate) (__syncthreads_count(!(predicate)) == 0)
 
+#define __threadfence() ::fsdp::emulator::fence()
+
 // Also against other streams' kernels.
 template <typename T>
 T atomicAdd(T* address, std::type_identity_t<T> value) {

@@ -151,7 +151,7 @@ cudaError_t enqueue_grid(cudaStream_t stream, dim3 grid, dim3 block, size_t shar
     return returned(cudaErrorInvalidValue);
   }
   enqueue(stream, "kernel", [=, kernel = std::move(kernel)] {
-    const size_t by_name = run_grid(grid, block, shared_bytes, kernel, limit);
+    const size_t by_name = run_grid(grid, block, shared_bytes, kernel, limit, function);
     const std::lock_guard lock(device().mutex);
     size_t& known = device().shared[function].by_name;
     known = std::max(known, by_name);

@@ -14,27 +14,16 @@
 #include <random>
 #include <set>
 
-#include <boost/context/fiber.hpp>
-#include <boost/context/protected_fixedsize_stack.hpp>
 #include <fmt/format.h>
 
 #include "core/error.h"
 #include "tests/cuda_emulator/emulator.h"
-
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/asan_interface.h>
-#else
-// Without AddressSanitizer nobody wants to know that the stack changes.
-static void __sanitizer_start_switch_fiber(void**, const void*, size_t) {}
-static void __sanitizer_finish_switch_fiber(void*, const void**, size_t*) {}
-static void __asan_unpoison_memory_region(const volatile void*, size_t) {}
-#endif
+#include "tests/cuda_emulator/fiber.h"
 
 namespace fsdp::emulator {
 namespace {
 
-constexpr size_t kStackBytes = 256 << 10;  // address space; pages come when touched
-constexpr int kPoison = 0xff;              // NaN in every floating type
+constexpr int kPoison = 0xff;  // NaN in every floating type
 constexpr int kWarp = 32;
 
 std::string variable(const char* name) {
@@ -70,16 +59,18 @@ struct CopyRequest {
   void* destination;
   const void* source;
   size_t bytes;
+  const void* code;  // that asked for it
 };
 
 // One CUDA thread: a fiber that runs kernel after kernel.
 class Thread {
  public:
-  Thread(Runner& runner, int linear) : runner_(&runner), linear_(linear) {}
-  ~Thread();
+  Thread(Runner& runner, int linear)
+      : runner_(&runner), linear_(linear), fiber_([this] { run_kernel(); }) {}
   void start(uint3 index);  // it can run the kernel from now on
   void resume();            // from the scheduler
-  void pause();             // from the fiber: back to the scheduler
+  void pause() { fiber_.pause(); }
+  const Fiber& fiber() const { return fiber_; }
   int linear() const { return linear_; }
   int warp() const { return linear_ / kWarp; }
   int lane() const { return linear_ % kWarp; }
@@ -97,17 +88,11 @@ class Thread {
   std::vector<CopyRequest> open_group;
 
  private:
-  boost::context::fiber body(boost::context::fiber scheduler);
+  void run_kernel();
 
   Runner* runner_;
   int linear_;
-  bool quit_ = false;
-  boost::context::fiber fiber_;      // while it is not running
-  boost::context::fiber scheduler_;  // while it is
-  const void* stack_bottom_ = nullptr;
-  size_t stack_bytes_ = 0;
-  const void* scheduler_bottom_ = nullptr;
-  size_t scheduler_bytes_ = 0;
+  Fiber fiber_;
 };
 
 // Threads that meet: generation g is over when everyone expected has arrived.
@@ -136,7 +121,7 @@ class Runner {
  public:
   ~Runner() { forget_shared(); }
   void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel,
-           size_t shared_limit);
+           size_t shared_limit, const void* function);
   size_t static_bytes() const { return static_bytes_; }
 
   void call_kernel() { (*kernel_)(); }
@@ -144,6 +129,7 @@ class Runner {
     if (!error_) error_ = std::move(error);
   }
   bool abandoned() const { return error_ != nullptr; }
+  bool running() const { return current_ != nullptr; }
   Thread& current() { return *current_; }
   void set_current(Thread* thread) { current_ = thread; }
   int threads() const { return static_cast<int>(extent_.x * extent_.y * extent_.z); }
@@ -181,6 +167,7 @@ class Runner {
 };
 
 thread_local Runner* running = nullptr;
+Watcher* watcher = nullptr;
 
 Runner& runner() {
   if (!running) fail("[emulator] device code was called outside a kernel");
@@ -196,29 +183,14 @@ std::byte* poisoned(size_t bytes) {
 
 // ---- Thread ----
 
-Thread::~Thread() {
-  quit_ = true;
-  if (!fiber_) return;
-  resume();
-  // Its stack is unmapped now; what comes to lie there is not a stack.
-  __asan_unpoison_memory_region(stack_bottom_, stack_bytes_);
-}
-
-boost::context::fiber Thread::body(boost::context::fiber scheduler) {
-  __sanitizer_finish_switch_fiber(nullptr, &scheduler_bottom_, &scheduler_bytes_);
-  scheduler_ = std::move(scheduler);
-  while (!quit_) {
-    try {
-      runner_->call_kernel();
-    } catch (const Abandoned&) {
-    } catch (...) {
-      runner_->failed(std::current_exception());
-    }
-    phase = Phase::kDone;
-    pause();
+void Thread::run_kernel() {
+  try {
+    runner_->call_kernel();
+  } catch (const Abandoned&) {
+  } catch (...) {
+    runner_->failed(std::current_exception());
   }
-  __sanitizer_start_switch_fiber(nullptr, scheduler_bottom_, scheduler_bytes_);
-  return std::move(scheduler_);
+  phase = Phase::kDone;
 }
 
 void Thread::start(uint3 at) {
@@ -229,28 +201,9 @@ void Thread::start(uint3 at) {
 }
 
 void Thread::resume() {
-  if (!fiber_) {
-    boost::context::protected_fixedsize_stack allocator(kStackBytes);
-    const boost::context::stack_context stack = allocator.allocate();
-    stack_bytes_ = stack.size;
-    stack_bottom_ = static_cast<const std::byte*>(stack.sp) - stack.size;
-    fiber_ = boost::context::fiber(
-        std::allocator_arg, boost::context::preallocated(stack.sp, stack.size, stack), allocator,
-        [this](boost::context::fiber&& scheduler) { return body(std::move(scheduler)); });
-  }
   runner_->set_current(this);
-  void* fake_stack = nullptr;
-  __sanitizer_start_switch_fiber(&fake_stack, stack_bottom_, stack_bytes_);
-  fiber_ = std::move(fiber_).resume();
-  __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
+  fiber_.resume();
   runner_->set_current(nullptr);
-}
-
-void Thread::pause() {
-  void* fake_stack = nullptr;
-  __sanitizer_start_switch_fiber(&fake_stack, scheduler_bottom_, scheduler_bytes_);
-  scheduler_ = std::move(scheduler_).resume();
-  __sanitizer_finish_switch_fiber(fake_stack, &scheduler_bottom_, &scheduler_bytes_);
 }
 
 // ---- Runner ----
@@ -268,6 +221,7 @@ void Runner::wait_while(const int64_t& watched, int64_t generation, const char* 
 
 // Returns the generation that ended.
 int64_t Runner::meet(Meeting& meeting, int expected, const char* what, int predicate) {
+  if (watcher) watcher->meet(&meeting, expected);
   const int64_t generation = meeting.generation;
   meeting.count += predicate != 0;
   if (++meeting.arrived == expected) {
@@ -300,6 +254,7 @@ void* Runner::shared(const void* identity, size_t bytes) {
              "may have {} together",
              static_bytes_, dynamic_bytes_, shared_limit_);
   shared_.push_back({identity, poisoned(bytes), bytes});
+  if (watcher) watcher->shared_memory(shared_.back().data, bytes);
   return shared_.back().data;
 }
 
@@ -372,6 +327,11 @@ void Runner::begin_block() {
   block_meeting_ = {};
   std::fill(std::begin(named_), std::end(named_), Meeting{});
   for (auto& of_warp : exchanges_) of_warp.clear();
+  if (watcher) {
+    watcher->begin_block();
+    for (const Shared& variable : shared_) watcher->shared_memory(variable.data, variable.bytes);
+    if (dynamic_) watcher->shared_memory(dynamic_, dynamic_bytes_);
+  }
   const auto [x, y, z] = extent_;
   for (unsigned i = 0; i < x * y * z; ++i) {
     pool_[i]->start({i % x, i / x % y, i / (x * y)});
@@ -408,7 +368,7 @@ void Runner::run_block(uint3 index) {
 }
 
 void Runner::run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel,
-                 size_t shared_limit) {
+                 size_t shared_limit, const void* function) {
   settings_ = settings();
   random_.seed(settings_.seed);
   grid_ = grid;
@@ -426,10 +386,12 @@ void Runner::run(dim3 grid, dim3 block, size_t shared_bytes, const std::function
   std::iota(blocks.begin(), blocks.end(), 0);
   if (settings_.order == ThreadOrder::kReverse) std::reverse(blocks.begin(), blocks.end());
   if (settings_.order == ThreadOrder::kRandom) std::shuffle(blocks.begin(), blocks.end(), random_);
+  if (watcher) watcher->begin_grid(threads(), function);
   for (const uint64_t b : blocks) {
     run_block({static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
                static_cast<unsigned>(b / grid.x / grid.y)});
   }
+  if (watcher) watcher->end_grid();
 }
 
 int checked_lane(uint32_t mask, const char* what) {
@@ -521,7 +483,23 @@ const std::byte* exchange(uint32_t mask, const void* value, size_t bytes, const 
 }
 
 void warp_barrier(const Place& place, uint32_t mask) {
-  if (!left_out(place)) exchange(mask, nullptr, 0, place.what);
+  if (left_out(place)) return;
+  if (watcher) {
+    watcher->meet(&runner().exchange_of(runner().current().warp(), mask), std::popcount(mask));
+  }
+  exchange(mask, nullptr, 0, place.what);
+}
+
+void fence() {
+  if (watcher) watcher->fence();
+}
+
+void set_watcher(Watcher* to) { watcher = to; }
+
+int running_thread() { return running && running->running() ? running->current().linear() : -1; }
+
+bool on_running_stack(const void* address) {
+  return running->current().fiber().has_on_stack(address);
 }
 
 void check_aligned(const void* address, size_t bytes, const char* what) {
@@ -541,6 +519,7 @@ void* dynamic_shared_memory() {
 namespace {
 
 void run_copy(const CopyRequest& copy) {
+  if (watcher) watcher->write(copy.destination, copy.bytes, copy.code);
   if (copy.source) {
     std::memcpy(copy.destination, copy.source, copy.bytes);
   } else {
@@ -553,7 +532,11 @@ void run_copy(const CopyRequest& copy) {
 void copy_async(void* destination, const void* source, size_t bytes) {
   check_aligned(destination, bytes, "cp.async");
   check_aligned(source, bytes, "cp.async");
-  const CopyRequest copy{destination, source, bytes};
+  const CopyRequest copy{destination, source, bytes, __builtin_return_address(0)};
+  if (watcher) {  // the copy may be done at any time from here to where it is awaited
+    if (source) watcher->read(source, bytes, copy.code);
+    watcher->write(destination, bytes, copy.code);
+  }
   if (settings().early_copies) return run_copy(copy);
   runner().current().open_group.push_back(copy);
 }
@@ -572,11 +555,11 @@ void wait_copies(const Place& place, int pending_groups) {
 }
 
 size_t run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel,
-                size_t shared_limit) {
+                size_t shared_limit, const void* function) {
   thread_local Runner own;
   Runner* before = std::exchange(running, &own);
   try {
-    own.run(grid, block, shared_bytes, kernel, shared_limit);
+    own.run(grid, block, shared_bytes, kernel, shared_limit, function);
   } catch (...) {
     running = before;
     throw;

@@ -25,6 +25,27 @@ struct Place {
 // mutations.sh.
 bool left_out(const Place& place);
 
+// Who is told what the threads of a grid do; test_cuda_races has one (races.cpp). A grid runs on
+// one OS thread, and so do all calls about it.
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  // `function`: the kernel, null where it is not known.
+  virtual void begin_grid(int threads_of_block, const void* function) = 0;
+  virtual void begin_block() = 0;
+  virtual void shared_memory(const void* begin, size_t bytes) = 0;  // a part of the block's
+  // The running thread comes to where `expected` threads meet, and memory is in order after.
+  virtual void meet(const void* where, int expected) = 0;
+  virtual void fence() = 0;
+  virtual void read(const void* address, size_t bytes, const void* code) = 0;
+  virtual void write(const void* address, size_t bytes, const void* code) = 0;
+  virtual void end_grid() = 0;  // throws fsdp::Error with what it found
+};
+void set_watcher(Watcher* watcher);  // null: nobody; before the first grid
+// Linear within its block; -1 outside of kernels.
+int running_thread();
+bool on_running_stack(const void* address);
+
 // ---- of the running thread ----
 const uint3& thread_index();
 const uint3& block_index();
@@ -43,6 +64,7 @@ constexpr size_t kExchangeBytes = 32;
 // result + lane * kExchangeBytes; valid until the lane's next exchange but one.
 const std::byte* exchange(uint32_t mask, const void* value, size_t bytes, const char* what);
 void warp_barrier(const Place& place, uint32_t mask);
+void fence();
 
 // ---- shared memory of the block: poisoned when the block begins ----
 void* shared_variable(const void* identity, size_t bytes);
@@ -61,7 +83,7 @@ constexpr size_t kSharedWithoutAsking = 48 << 10;  // bytes of a block, static a
 // Runs the grid now, on this OS thread. Throws fsdp::Error: the kernel's, a deadlock, or more than
 // `shared_limit` bytes of shared memory, those by name included. Returns the bytes by name.
 size_t run_grid(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& kernel,
-                size_t shared_limit = kSharedWithoutAsking);
+                size_t shared_limit = kSharedWithoutAsking, const void* function = nullptr);
 // Puts it on a stream. `function`: whose shared memory it is, or null where it has none.
 cudaError_t enqueue_grid(cudaStream_t stream, dim3 grid, dim3 block, size_t shared_bytes,
                          std::function<void()> kernel, const void* function = nullptr);

@@ -1,6 +1,8 @@
 # The tests of the CUDA backend. One set of sources, several programs:
 #   test_cuda_emulator  kernels/cuda compiled by the C++ compiler and run by tests/cuda_emulator on the
 #                       CPU; needs the CUDA headers and Boost.Context. Label cuda_emulator
+#   test_cuda_races     the same, where every load and store of a kernel is watched. Label slow; built
+#                       by `make test-all` only
 #   fsdp_emulated       the program `fsdp` with an emulated GPU
 #   test_cudnn_support  cuDNN itself, for GPUs that are only described. Label cuda_emulator
 #   test_gpu            the real ones; cases skip themselves without a GPU. Label gpu
@@ -36,12 +38,13 @@ endif()
 if(FSDP_HAVE_EMULATOR)
   # A .cu file becomes C++ by being included: a property of the source would count for nvcc too.
   file(GLOB kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
+  set(wrappers "")
   set(emulated "")
   foreach(kernel IN LISTS kernels)
     cmake_path(GET kernel FILENAME name)
     set(wrapper ${PROJECT_BINARY_DIR}/cuda_emulator/${name}.cpp)
     file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"kernels/cuda/${name}\"\n")
-    list(APPEND emulated ${wrapper})
+    list(APPEND wrappers ${wrapper})
   endforeach()
   file(GLOB runtime CONFIGURE_DEPENDS ${tests}/cuda_emulator/*.cpp)
   list(FILTER runtime EXCLUDE REGEX "(_test|schedules)\\.cpp$")
@@ -59,19 +62,24 @@ if(FSDP_HAVE_EMULATOR)
       "(echo '#include \"tests/cuda_emulator/edges.h\"'; echo '#line 1 \"${host}\"'; sed -E -f '${edges}' '${host}') > '${copy}'")
     list(APPEND emulated ${copy})
   endforeach()
-  # An object library: its definitions stand before those of fsdp_cuda_backend, real or absent.
-  add_library(fsdp_cuda_emulated OBJECT ${emulated} ${runtime})
-  target_include_directories(fsdp_cuda_emulated BEFORE PUBLIC ${tests}/cuda_emulator/include)
-  target_include_directories(fsdp_cuda_emulated SYSTEM PUBLIC ${FSDP_CUDA_INCLUDE})
-  target_link_libraries(fsdp_cuda_emulated PUBLIC fsdp_kernels fsdp_comm Boost::context)
-  # Kernels read runs of elements as packets, which only CUDA's compiler allows.
-  target_compile_options(fsdp_cuda_emulated PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas
-                         "$<$<CONFIG:Release>:-O2>")
+  # Object libraries: their definitions stand before those of fsdp_cuda_backend, real or absent.
+  function(fsdp_emulated_library name)
+    add_library(${name} OBJECT ${ARGN})
+    target_include_directories(${name} BEFORE PUBLIC ${tests}/cuda_emulator/include)
+    target_include_directories(${name} SYSTEM PUBLIC ${FSDP_CUDA_INCLUDE})
+    target_link_libraries(${name} PUBLIC fsdp_kernels fsdp_comm Boost::context)
+    # Kernels read runs of elements as packets, which only CUDA's compiler allows.
+    target_compile_options(${name} PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas
+                           "$<$<CONFIG:Release>:-O2>")
+  endfunction()
+  fsdp_emulated_library(fsdp_cuda_emulated ${emulated} ${runtime})
+  fsdp_emulated_library(fsdp_emulated_kernels ${wrappers})
 
   file(GLOB self_tests CONFIGURE_DEPENDS ${tests}/cuda_emulator/*_test.cpp)
   add_executable(test_cuda_emulator ${self_tests} ${tests}/cuda_emulator/schedules.cpp
                  $<TARGET_OBJECTS:fsdp_cuda_tests> $<TARGET_OBJECTS:fsdp_test_main>)
-  target_link_libraries(test_cuda_emulator PRIVATE fsdp_cuda_emulated fsdp_source_folder doctest::doctest)
+  target_link_libraries(test_cuda_emulator PRIVATE fsdp_cuda_emulated fsdp_emulated_kernels
+                        fsdp_source_folder doctest::doctest)
   target_compile_options(test_cuda_emulator PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas)
   find_path(FSDP_CUBLAS_INCLUDE cublasLt.h HINTS ${gpu_hints} PATH_SUFFIXES include)
   mark_as_advanced(FSDP_CUBLAS_INCLUDE)
@@ -84,7 +92,7 @@ if(FSDP_HAVE_EMULATOR)
   # Whole steps on ranks: collectives, and the program itself with an emulated GPU.
   file(GLOB rank_tests CONFIGURE_DEPENDS ${tests}/cuda_emulator/ranks/*_test.cpp)
   add_executable(test_cuda_ranks ${rank_tests} $<TARGET_OBJECTS:fsdp_test_main>)
-  target_link_libraries(test_cuda_ranks PRIVATE fsdp_cuda_emulated fsdp_test_support)
+  target_link_libraries(test_cuda_ranks PRIVATE fsdp_cuda_emulated fsdp_emulated_kernels fsdp_test_support)
   find_path(FSDP_NCCL_INCLUDE nccl.h HINTS ${gpu_hints} PATH_SUFFIXES include)
   mark_as_advanced(FSDP_NCCL_INCLUDE)
   if(FSDP_NCCL_INCLUDE)  # only to be compiled
@@ -93,7 +101,22 @@ if(FSDP_HAVE_EMULATOR)
   endif()
   fsdp_cuda_entries(test_cuda_ranks emulated cuda_emulator 300 ${rank_tests})
   add_executable(fsdp_emulated ${PROJECT_SOURCE_DIR}/tools/commands/main.cpp)
-  target_link_libraries(fsdp_emulated PRIVATE fsdp_cuda_emulated fsdp_tools_commands)
+  target_link_libraries(fsdp_emulated PRIVATE fsdp_cuda_emulated fsdp_emulated_kernels fsdp_tools_commands)
+  if(NOT SANITIZE)
+    # Compiled for ThreadSanitizer and linked with races/hooks.cpp in the place of its library.
+    file(GLOB races_tests CONFIGURE_DEPENDS ${tests}/cuda_emulator/races/*_test.cpp)
+    fsdp_emulated_library(fsdp_watched_kernels ${wrappers} ${races_tests})
+    target_link_libraries(fsdp_watched_kernels PRIVATE doctest::doctest fsdp_source_folder)
+    target_compile_options(fsdp_watched_kernels PRIVATE -fsanitize=thread -g1)
+    file(GLOB races CONFIGURE_DEPENDS ${tests}/cuda_emulator/races/*.cpp)
+    list(FILTER races EXCLUDE REGEX "_test\\.cpp$")
+    add_executable(test_cuda_races ${races} ${tests}/cuda_emulator/schedules.cpp
+                   $<TARGET_OBJECTS:fsdp_cuda_tests> $<TARGET_OBJECTS:fsdp_test_main>)
+    target_link_libraries(test_cuda_races PRIVATE fsdp_cuda_emulated fsdp_watched_kernels
+                          fsdp_source_folder doctest::doctest)
+    set_target_properties(fsdp_watched_kernels test_cuda_races PROPERTIES EXCLUDE_FROM_ALL ON)
+    fsdp_cuda_entries(test_cuda_races races slow 600 ${races_tests} ${cuda_tests})
+  endif()
   fsdp_entry(emulated/verify cuda_emulator 600 2 bash ${tests}/cuda_emulator/verify.sh)
   fsdp_entry(emulated/mutations slow 1500 2 bash ${tests}/cuda_emulator/mutations.sh)
 endif()

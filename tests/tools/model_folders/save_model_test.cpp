@@ -22,6 +22,7 @@ using test::contains;
 std::string round_trip(const fs::path& from, const fs::path& to, int ranks, FolderOptions options,
                        comm::Strategy strategy = comm::Strategy::kFullShard) {
   std::string error;
+  options.source = from;
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
     SessionOptions session_options = {.model = models::read_config((from / "config.json").string()),
                                       .max_length = 4,
@@ -31,7 +32,6 @@ std::string round_trip(const fs::path& from, const fs::path& to, int ranks, Fold
     Session session(world, session_options);
     session.initialise(
         models::from_folder(from.string(), session_options.model, session.parameters()));
-    options.source = from;
     try {
       save_model(session, to, options);
     } catch (const AgreedError& agreed) {
