@@ -27,11 +27,16 @@ std::string CallRecord::what() const {
   return text;
 }
 
-CollectiveRing::CollectiveRing(std::string name, std::vector<int> members, int ordinal)
-    : name_(std::move(name)), members_(std::move(members)), ordinal_(ordinal) {}
+CollectiveRing::CollectiveRing(std::string name, std::vector<int> members, int ordinal,
+                               std::shared_ptr<const HostPhaseNote> phase)
+    : name_(std::move(name)),
+      members_(std::move(members)),
+      ordinal_(ordinal),
+      phase_(std::move(phase)) {}
 
 int64_t CollectiveRing::issue(CallRecord call) {
   call.issued_ns = trace_clock_ns();
+  if (phase_) call.phase = phase_->get();
   const std::lock_guard lock(mutex_);
   call.sequence = issued_++;
   hash_ = hash_name(
@@ -66,7 +71,22 @@ void CollectiveRing::finish(int64_t sequence) {
   if (CallRecord* record = find(sequence)) {
     record->state = CallState::kDone;
     record->done_ns = trace_clock_ns();
+    add_wait(*record);
   }
+}
+
+// Messages between hosts are left out: the hosts run ahead of the streams, one more than another.
+void CollectiveRing::add_wait(const CallRecord& call) {
+  if (call.phase.innermost.empty() || call.dtype.empty() || call.started_ns == 0) return;
+  std::deque<PhaseWait>& kept = waits_[call.phase.innermost];
+  if (kept.empty() || kept.back().phase.whole != call.phase.whole) {
+    if (kept.size() == kWaits) kept.pop_front();
+    kept.push_back({.phase = call.phase, .begin_ns = call.started_ns});
+  }
+  PhaseWait& wait = kept.back();
+  ++wait.calls;
+  wait.wait_ns += call.done_ns - call.started_ns;
+  wait.end_ns = call.done_ns;
 }
 
 RingSnapshot CollectiveRing::snapshot() const {
@@ -75,10 +95,19 @@ RingSnapshot CollectiveRing::snapshot() const {
     const std::lock_guard lock(mutex_);
     out.issued = issued_;
     out.records = records_;
+    for (const auto& [phase, kept] : waits_) {
+      out.waits.insert(out.waits.end(), kept.begin(), kept.end());
+    }
   }
   std::sort(out.records.begin(), out.records.end(),
             [](const CallRecord& a, const CallRecord& b) { return a.sequence < b.sequence; });
   return out;
+}
+
+std::optional<CallRecord> CollectiveRing::last() const {
+  const std::lock_guard lock(mutex_);
+  if (issued_ == 0) return std::nullopt;
+  return records_[static_cast<size_t>(issued_ - 1) % kCapacity];
 }
 
 CallTotals CollectiveRing::totals() const {
@@ -106,7 +135,7 @@ std::shared_ptr<CollectiveRing> CollectiveRings::add(const std::string& name,
     comm::add(dropped_, (*idle)->totals());
     rings_.erase(idle);
   }
-  rings_.push_back(std::make_shared<CollectiveRing>(name, std::move(members), ordinal));
+  rings_.push_back(std::make_shared<CollectiveRing>(name, std::move(members), ordinal, phase_));
   return rings_.back();
 }
 
@@ -115,6 +144,17 @@ std::vector<RingSnapshot> CollectiveRings::snapshot() const {
   std::vector<RingSnapshot> out;
   for (const auto& ring : rings_) out.push_back(ring->snapshot());
   return out;
+}
+
+std::string CollectiveRings::last_unit() const {
+  const std::lock_guard lock(mutex_);
+  CallRecord last;
+  for (const auto& ring : rings_) {
+    auto call = ring->last();
+    const bool later = call && !call->unit.empty() && call->issued_ns > last.issued_ns;
+    if (later) last = std::move(*call);
+  }
+  return last.unit;
 }
 
 CallTotals CollectiveRings::totals() const {

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,10 +20,17 @@ enum class CallState : uint8_t {
   kDone,
 };
 
+// What the host of a rank is at: "step 12, backward", and the innermost part of it, "backward".
+struct HostPhase {
+  std::string whole = {};
+  std::string innermost = {};
+};
+
 struct CallRecord {
-  int64_t sequence = 0;  // in its communicator, from 0
-  std::string kind;      // "all_gather", ...; "exchange" for messages between hosts
+  int64_t sequence = 0;   // in its communicator, from 0
+  std::string kind;       // "all_gather", ...; "exchange" for messages between hosts
   std::string unit = {};  // what the host was working on when it issued it; may be empty
+  HostPhase phase = {};   // and what it was at
   std::string dtype = {};
   int64_t bytes = 0;  // of the full (unsharded) buffer
   CallState state = CallState::kIssued;
@@ -32,6 +41,16 @@ struct CallRecord {
   std::string what() const;  // "all_gather, unit blocks.3, 4096 bytes of f32"
 };
 
+// How long a rank was in the collectives of one communicator in one phase: it waited there for the
+// last rank, and passed the data on. Which rank was the last: comm/straggler.h.
+struct PhaseWait {
+  HostPhase phase;
+  int64_t calls = 0;
+  int64_t wait_ns = 0;
+  int64_t begin_ns = 0;  // trace_clock_ns() on the way into the first
+  int64_t end_ns = 0;    // and out of the last
+};
+
 // One communicator as one rank sees it.
 struct RingSnapshot {
   std::string name;                      // of the communicator
@@ -39,6 +58,7 @@ struct RingSnapshot {
   int ordinal = 0;                       // among communicators of the same name and members
   int64_t issued = 0;                    // calls so far
   std::vector<CallRecord> records = {};  // the last ones, oldest first
+  std::vector<PhaseWait> waits = {};     // of the last phases of every kind, oldest first
 };
 
 struct CallTotal {
@@ -47,11 +67,30 @@ struct CallTotal {
 };
 using CallTotals = std::map<std::string, CallTotal>;  // by kind
 
+// What the host is at; one object for all communicators of a rank. Any thread may call these.
+class HostPhaseNote {
+ public:
+  void set(HostPhase phase) {
+    const std::lock_guard lock(mutex_);
+    phase_ = std::move(phase);
+  }
+  HostPhase get() const {
+    const std::lock_guard lock(mutex_);
+    return phase_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  HostPhase phase_;
+};
+
 class CollectiveRing {
  public:
   static constexpr size_t kCapacity = 256;  // calls
+  static constexpr size_t kWaits = 64;      // phases of a kind whose waits are kept
 
-  CollectiveRing(std::string name, std::vector<int> members, int ordinal);
+  CollectiveRing(std::string name, std::vector<int> members, int ordinal,
+                 std::shared_ptr<const HostPhaseNote> phase = nullptr);
   const std::string& name() const { return name_; }
   const std::vector<int>& members() const { return members_; }
 
@@ -60,6 +99,7 @@ class CollectiveRing {
   void start(int64_t sequence);
   void finish(int64_t sequence);
   RingSnapshot snapshot() const;
+  std::optional<CallRecord> last() const;  // that was issued
   CallTotals totals() const;  // of all calls, also of those that the ring has forgotten
   // The order in which calls were issued, one text each, then one that stands for all calls, also
   // for those that the ring has forgotten.
@@ -67,15 +107,18 @@ class CollectiveRing {
 
  private:
   CallRecord* find(int64_t sequence);  // null: forgotten
+  void add_wait(const CallRecord& call);
 
   const std::string name_;
   const std::vector<int> members_;
   const int ordinal_;
-  mutable std::mutex mutex_;         // of what follows
-  std::vector<CallRecord> records_;  // call n at n % kCapacity
+  const std::shared_ptr<const HostPhaseNote> phase_;  // null: nobody says
+  mutable std::mutex mutex_;                          // of what follows
+  std::vector<CallRecord> records_;                   // call n at n % kCapacity
   int64_t issued_ = 0;
   uint64_t hash_ = 0;  // of all calls issued
   CallTotals totals_;
+  std::map<std::string, std::deque<PhaseWait>> waits_;  // by the innermost phase
 };
 
 // All rings of one rank. They outlive their communicators: who reports an error often does so after
@@ -87,11 +130,16 @@ class CollectiveRings {
   std::shared_ptr<CollectiveRing> add(const std::string& name, std::vector<int> members);
   std::vector<RingSnapshot> snapshot() const;  // in the order in which they were added
   CallTotals totals() const;
+  // What the host is at from now on, and the unit that it last issued a collective for.
+  void set_phase(HostPhase phase) { phase_->set(std::move(phase)); }
+  HostPhase phase() const { return phase_->get(); }
+  std::string last_unit() const;
 
  private:
-  mutable std::mutex mutex_;
+  const std::shared_ptr<HostPhaseNote> phase_ = std::make_shared<HostPhaseNote>();
+  mutable std::mutex mutex_;  // of what follows
   std::vector<std::shared_ptr<CollectiveRing>> rings_;
-  CallTotals dropped_;  // of rings that were dropped
+  CallTotals dropped_;                                             // of rings that were dropped
   std::map<std::pair<std::string, std::vector<int>>, int> added_;  // how many, by name and members
 };
 

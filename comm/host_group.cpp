@@ -13,6 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "comm/patience.h"
+
 namespace fsdp::comm {
 namespace {
 
@@ -38,6 +40,7 @@ struct alignas(kCacheLine) GroupState {
   // neither.
   alignas(kCacheLine) std::atomic<uint32_t> word{0};
   std::atomic<uint32_t> reason_taken{0};
+  std::atomic<int32_t> aborted_by{-1};  // rank of the job; set with the reason
   char reason[kReasonBytes] = {};
 
   Seat* seats() { return reinterpret_cast<Seat*>(this + 1); }
@@ -142,11 +145,10 @@ void HostGroup::sleep_until_met(uint32_t before, std::string_view doing) {
     if (met_or_aborted()) return;
     pause_cpu();
   }
-  const auto deadline = std::chrono::steady_clock::now() + timeout_;
+  Patience patience(timeout_);
   while (!met_or_aborted()) {
-    const auto left = deadline - std::chrono::steady_clock::now();
-    if (left <= left.zero()) fail_of_timeout(doing);
-    sleep_while(word, before, left);
+    if (patience.over()) fail_of_timeout(doing);
+    sleep_while(word, before, patience.until_look());
   }
 }
 
@@ -201,8 +203,11 @@ void HostGroup::check_not_aborted(std::string_view doing) const {
   }
 }
 
-bool HostGroup::abort(GroupState& state, const std::string& reason) {
-  if (state.reason_taken.exchange(1, std::memory_order_relaxed) != 0) return false;
+bool HostGroup::abort(GroupState& state, const std::string& reason, int by) {
+  if (state.reason_taken.exchange(1, std::memory_order_relaxed) != 0) {
+    return state.aborted_by.load(std::memory_order_relaxed) == by;
+  }
+  state.aborted_by.store(by, std::memory_order_relaxed);
   const size_t length = std::min(reason.size(), kReasonBytes - 1);
   std::memcpy(state.reason, reason.data(), length);  // the rest is zero
   state.word.fetch_or(kAborted, std::memory_order_acq_rel);
@@ -210,26 +215,46 @@ bool HostGroup::abort(GroupState& state, const std::string& reason) {
   return true;
 }
 
+std::optional<JobAbort> HostGroup::aborted(GroupState& state) {
+  if ((state.word.load(std::memory_order_acquire) & kAborted) == 0) return std::nullopt;
+  return JobAbort{state.reason, state.aborted_by.load(std::memory_order_relaxed)};
+}
+
 void AbortList::add(const std::shared_ptr<GroupState>& state) {
   std::lock_guard lock(mutex_);
   std::erase_if(groups_, [](const auto& group) { return group.expired(); });
   groups_.push_back(state);
-  if (aborted_) HostGroup::abort(*state, reason_);
+  if (aborted_) HostGroup::abort(*state, aborted_->reason, aborted_->by);
 }
 
-void AbortList::abort(const std::string& reason) {
-  std::lock_guard lock(mutex_);
-  if (aborted_) return;
-  aborted_ = true;
-  reason_ = reason;
+// A rank that waits in one of the groups and gives up aborts only that group at first.
+std::optional<JobAbort> AbortList::found(int rank) const {
+  if (aborted_) return aborted_->by == rank ? std::nullopt : aborted_;
   for (const auto& group : groups_) {
-    if (const auto state = group.lock()) HostGroup::abort(*state, reason);
+    const auto state = group.lock();
+    auto abort = state ? HostGroup::aborted(*state) : std::nullopt;
+    if (abort && abort->by != rank) return abort;
   }
+  return std::nullopt;
+}
+
+bool AbortList::abort(const std::string& reason, int by) {
+  std::lock_guard lock(mutex_);
+  const std::optional<JobAbort> another = found(by);
+  if (!aborted_) {
+    aborted_ = another ? *another : JobAbort{reason, by};
+    for (const auto& group : groups_) {
+      if (const auto state = group.lock()) {
+        HostGroup::abort(*state, aborted_->reason, aborted_->by);
+      }
+    }
+  }
+  return !another;
 }
 
 void AbortList::check(std::string_view doing) const {
   std::lock_guard lock(mutex_);
-  FSDP_CHECK(!aborted_, "[{}] {}", doing, reason_);
+  if (aborted_) fail("[{}] {}", doing, aborted_->reason);
 }
 
 }  // namespace fsdp::comm

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,11 @@ void check_same_call(const std::vector<Announcement>& by_rank, const std::string
                      const std::vector<int>& members);
 
 struct GroupState;  // lies in the shared memory; zero-filled memory is not yet one
+
+struct JobAbort {
+  std::string reason;
+  int by = -1;  // rank of the job
+};
 
 class HostGroup {
  public:
@@ -74,9 +80,12 @@ class HostGroup {
   };
 
   // From any thread: every present and later meet() on every rank throws Error(reason). False when
-  // the group was aborted before: then that reason stays.
-  static bool abort(GroupState& state, const std::string& reason);
-  bool abort(const std::string& reason) { return abort(*state_, reason); }
+  // another rank aborted the group before: then that reason stays.
+  static bool abort(GroupState& state, const std::string& reason, int by);
+  bool abort(const std::string& reason) {
+    return abort(*state_, reason, members_[static_cast<size_t>(rank_)]);
+  }
+  static std::optional<JobAbort> aborted(GroupState& state);
 
  private:
   void sleep_until_met(uint32_t before, std::string_view doing);
@@ -95,14 +104,15 @@ class HostGroup {
 class AbortList {
  public:
   void add(const std::shared_ptr<GroupState>& state);  // aborted at once if the job already is
-  void abort(const std::string& reason);
+  // False when another rank has aborted one of the groups before: then its reason goes to all.
+  bool abort(const std::string& reason, int by);
   void check(std::string_view doing) const;  // throws Error(reason) once aborted in this process
 
  private:
+  std::optional<JobAbort> found(int rank) const;  // by another rank than this one
   mutable std::mutex mutex_;
   std::vector<std::weak_ptr<GroupState>> groups_;
-  bool aborted_ = false;
-  std::string reason_;
+  std::optional<JobAbort> aborted_;
 };
 
 }  // namespace fsdp::comm

@@ -103,9 +103,7 @@ class LocalCommunicator final : public HostCommunicator {
 
   bool abort(const std::string& reason) override {
     const std::string said = fmt::format("rank {} gave up: {}", job_rank(), reason);
-    const bool first = host_.abort(said);
-    group_->job->abort_list.abort(said);
-    return first;
+    return group_->job->abort_list.abort(said, job_rank());
   }
 
  private:
@@ -122,9 +120,11 @@ class LocalCommunicator final : public HostCommunicator {
 // The first error of any rank.
 class FirstError {
  public:
-  void set(const std::string& message) {
+  // `cause`: no other rank has given up before. The others say no more than what they heard.
+  void set(const std::string& message, bool cause) {
     std::lock_guard lock(mutex_);
-    if (!message_) message_ = message;
+    if (!message_ || (cause && !is_cause_)) message_ = message;
+    is_cause_ = is_cause_ || cause;
   }
   void rethrow() const {
     if (message_) throw Error(*message_);
@@ -133,6 +133,7 @@ class FirstError {
  private:
   std::mutex mutex_;
   std::optional<std::string> message_;
+  bool is_cause_ = false;
 };
 
 }  // namespace
@@ -151,11 +152,10 @@ void run_local_ranks(int ranks, const std::function<void(Communicator& world)>& 
     try {
       body(world);
     } catch (const std::exception& error) {
-      first_error.set(fmt::format("rank {}: {}", rank, error.what()));
-      world.abort(error.what());
+      first_error.set(fmt::format("rank {}: {}", rank, error.what()), world.abort(error.what()));
     } catch (...) {  // for instance a failed REQUIRE of a test
-      first_error.set(fmt::format("rank {}: ended by an exception of unknown type", rank));
-      world.abort("exception of unknown type");
+      first_error.set(fmt::format("rank {}: ended by an exception of unknown type", rank),
+                      world.abort("exception of unknown type"));
     }
   };
   std::vector<std::thread> threads;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "comm/mpi_engine.h"
+#include "comm/patience.h"
 
 namespace fsdp::comm {
 namespace {
@@ -156,11 +157,11 @@ void MpiCommunicator::locate(const Tensor& buffer, HostCall& call) {
 }
 
 std::vector<std::string> MpiCommunicator::do_exchange(const std::string& mine) {
-  const auto deadline = std::chrono::steady_clock::now() + job_->options.timeout;
+  Patience patience(job_->options.timeout);
   return exchange_strings(*control_, mine, [&] {
     check_not_aborted();
-    FSDP_CHECK(std::chrono::steady_clock::now() < deadline,
-               "[{}] control exchange: another rank did not come within {} s", name(),
+    FSDP_CHECK(!patience.over(), "[{}] control exchange: another rank did not come within {} s",
+               name(),
                std::chrono::duration_cast<std::chrono::seconds>(job_->options.timeout).count());
   });
 }
@@ -175,9 +176,8 @@ std::unique_ptr<Communicator> MpiCommunicator::split(const SplitRule& rule,
 
 bool MpiCommunicator::abort(const std::string& reason) {
   const std::string said = fmt::format("rank {} gave up: {}", job_rank(), reason);
-  const bool first = !group_ || group_->abort(said);
-  job_->abort_list.abort(said);
-  return first;
+  const bool first = job_->abort_list.abort(said, job_rank());
+  return first && (!group_ || group_->abort(said));
 }
 
 void MpiCommunicator::check_not_aborted() const {

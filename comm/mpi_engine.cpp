@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "comm/host_reduce.h"
+#include "comm/patience.h"
 
 namespace fsdp::comm {
 namespace {
@@ -82,12 +83,12 @@ void MpiEngine::rendezvous(const HostCall& call) {
   check_mpi(MPI_Iallgather(&buffers->mine, sizeof(Announcement), MPI_BYTE, buffers->said.data(),
                            sizeof(Announcement), MPI_BYTE, group_->comm(), &request),
             "MPI_Iallgather");
-  const auto deadline = std::chrono::steady_clock::now() + options_.timeout;
+  Patience patience(options_.timeout);
   wait_asleep(request, buffers, [&] {
     options_.abort_list->check(name_of(call.collective));
-    FSDP_CHECK(std::chrono::steady_clock::now() < deadline,
-               "[{}] {}: rank {} waited {} s for the other ranks of {}", name_of(call.collective),
-               options_.name, group_->world_ranks()[static_cast<size_t>(rank_)],
+    FSDP_CHECK(!patience.over(), "[{}] {}: rank {} waited {} s for the other ranks of {}",
+               name_of(call.collective), options_.name,
+               group_->world_ranks()[static_cast<size_t>(rank_)],
                static_cast<double>(options_.timeout.count()) / 1000, size_);
   });
   check_same_call(buffers->said, options_.name, group_->world_ranks());

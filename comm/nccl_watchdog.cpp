@@ -91,7 +91,7 @@ std::optional<std::string> NcclWatchdog::look_at(Watched& watched) try {
   if (call.begun) {
     if (!call.begun->ready()) return std::nullopt;
     call.begun = nullptr;
-    watched.since = Clock::now();
+    watched.patience.emplace(timeout_);
     call.ring->start(call.sequence);
   }
   if (call.done->ready()) {
@@ -99,7 +99,7 @@ std::optional<std::string> NcclWatchdog::look_at(Watched& watched) try {
     call.ring->finish(call.sequence);
     return std::nullopt;
   }
-  if (Clock::now() - watched.since <= timeout_) return std::nullopt;
+  if (watched.patience && !watched.patience->over()) return std::nullopt;
   return fmt::format("no end of {} ({}) within {} s: a rank did not come to it", text_of(call),
                      call.ring->name(), std::chrono::duration<double>(timeout_).count());
 } catch (const std::exception& error) {  // a stream that failed

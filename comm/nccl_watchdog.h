@@ -19,6 +19,7 @@
 
 #include "comm/collective_ring.h"
 #include "comm/nccl_library.h"
+#include "comm/patience.h"
 #include "core/backend.h"
 
 namespace fsdp::comm {
@@ -53,10 +54,9 @@ class NcclWatchdog {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct Watched {
     Call call;
-    Clock::time_point since = {};  // it was seen to have begun
+    std::optional<Patience> patience = {};  // since it was seen to have begun
   };
   struct Group {
     nccl::Comm comm;

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "comm/straggler.h"
+
 namespace fsdp::comm {
 namespace {
 
@@ -62,13 +64,14 @@ class Report {
     std::string out;
     for (const RankRings& rank : ranks_) out += describe(rank);
     return fmt::format("the last collectives of {} ranks\n", ranks_.size()) + out + differences() +
-           verdict();
+           verdict() + stragglers();
   }
 
  private:
   std::string describe(const RankRings& rank) {
     std::string out = fmt::format("  rank {} ({})", rank.rank, rank.place);
     if (!rank.silence.empty()) return out + ": " + rank.silence + "\n";
+    if (!rank.phase.empty()) out += " in " + rank.phase;
     std::string waits;
     for (const RingSnapshot& ring : rank.rings) waits += describe_pending(rank, ring);
     if (!waits.empty()) return out + "\n" + waits;
@@ -141,6 +144,12 @@ class Report {
     if (first.empty()) return "  every rank waits for another: they are out of step\n";
     return fmt::format("  look first at rank{} {}: awaited, but waiting for none\n",
                        first.size() == 1 ? "" : "s", fmt::join(first, ", "));
+  }
+
+  std::string stragglers() const {
+    std::string out;
+    for (const Straggler& s : find_stragglers(ranks_)) out += "  " + comm::describe(s) + "\n";
+    return out;
   }
 
   const std::vector<RankRings>& ranks_;

@@ -12,9 +12,10 @@ namespace fsdp::comm {
 // What one rank has to say; without rings when it could not be asked.
 struct RankRings {
   int rank = 0;
-  std::string place;    // "node3, process 4711"
-  std::string silence;  // why there are no rings: "no answer within 2 s"; else empty
-  int64_t now_ns = 0;   // trace_clock_ns() when the rings were read
+  std::string place;       // "node3, process 4711"
+  std::string silence;     // why there are no rings: "no answer within 2 s"; else empty
+  int64_t now_ns = 0;      // trace_clock_ns() when the rings were read
+  std::string phase = {};  // what its host is at: "step 12, backward"
   std::vector<RingSnapshot> rings = {};
 };
 

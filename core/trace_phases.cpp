@@ -7,22 +7,25 @@
 namespace fsdp {
 
 size_t TracePhases::begin(std::string name) {
-  const int64_t first = trace_.next_sequence();
-  phases_.push_back({std::move(name), first, std::numeric_limits<int64_t>::max()});
+  open_.push_back(name);
+  if (listener_) listener_(open_);
+  if (!trace_) return 0;
+  phases_.push_back(
+      {std::move(name), trace_->next_sequence(), std::numeric_limits<int64_t>::max()});
   return phases_.size() - 1;
 }
 
-void TracePhases::end(size_t phase) { phases_.at(phase).last = trace_.next_sequence(); }
-
-std::string TracePhases::innermost() const {
-  const auto open = std::find_if(phases_.rbegin(), phases_.rend(), [](const Phase& p) {
-    return p.last == std::numeric_limits<int64_t>::max();
-  });
-  return open == phases_.rend() ? "" : open->name;
+void TracePhases::end(size_t phase) {
+  open_.pop_back();
+  if (listener_) listener_(open_);
+  if (trace_) phases_.at(phase).last = trace_->next_sequence();
 }
 
+std::string TracePhases::innermost() const { return open_.empty() ? "" : open_.back(); }
+
 void TracePhases::record() {
-  const std::vector<TraceEvent> issued = trace_.events();
+  if (!trace_) return;
+  const std::vector<TraceEvent> issued = trace_->events();
   for (const Phase& phase : phases_) {
     auto event = std::partition_point(issued.begin(), issued.end(), [&](const TraceEvent& e) {
       return e.sequence < phase.first;
@@ -34,13 +37,13 @@ void TracePhases::record() {
       end = std::max(end, event->end_ns);
     }
     if (end == 0) continue;
-    trace_.record({.name = phase.name,
-                   .scope = "",
-                   .lane = "step",
-                   .enqueued_ns = begin,
-                   .begin_ns = begin,
-                   .end_ns = end,
-                   .sequence = phase.first});
+    trace_->record({.name = phase.name,
+                    .scope = "",
+                    .lane = "step",
+                    .enqueued_ns = begin,
+                    .begin_ns = begin,
+                    .end_ns = end,
+                    .sequence = phase.first});
   }
 }
 

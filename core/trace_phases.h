@@ -1,5 +1,5 @@
-// The phases of a run in its timeline: steps, with their forward, backward and update, and
-// evaluations. Each phase becomes a slice of the lane "step".
+// The phases of a run: steps, with their forward, backward and update, and evaluations. Who asks is
+// told of every change. In a timeline each phase becomes a slice of the lane "step".
 // Not here: what the streams ran (core/trace.h).
 //
 // [Note: when a phase runs] A phase consists of the work that the host issues between begin() and
@@ -7,6 +7,7 @@
 // carry marks. A phase that issued nothing to the compute stream is left out.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,14 @@ namespace fsdp {
 
 class TracePhases {
  public:
-  explicit TracePhases(Trace& trace) : trace_(trace) {}  // which must outlive it
+  // Of all phases that have begun and not ended, the outermost first.
+  using Listener = std::function<void(const std::vector<std::string>& open)>;
+  explicit TracePhases(Trace& trace) : trace_(&trace) {}  // which must outlive it
+  // `trace`: null: no timeline.
+  TracePhases(Trace* trace, Listener listener) : trace_(trace), listener_(std::move(listener)) {}
 
-  size_t begin(std::string name);  // returns the argument for end(); phases may nest
+  // Returns the argument for end(). Phases may nest; what began last ends first.
+  size_t begin(std::string name);
   void end(size_t phase);
   std::string innermost() const;  // of those that have begun and not ended; "": none
   // Records all phases in the trace. Call it once, after the streams have run all issued work.
@@ -30,8 +36,10 @@ class TracePhases {
     int64_t first;  // sequence numbers of the trace, as its events have
     int64_t last;
   };
-  Trace& trace_;
-  std::vector<Phase> phases_;
+  Trace* trace_ = nullptr;
+  Listener listener_;
+  std::vector<std::string> open_;
+  std::vector<Phase> phases_;  // of the trace
 };
 
 // A phase while alive; nothing without phases.

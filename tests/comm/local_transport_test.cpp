@@ -127,6 +127,7 @@ TEST_CASE("errors call ranks by their place in the job, also those of a smaller 
   });
   CAPTURE(message);
   CHECK(contains(message, "half: rank 1 waited 0.1 s for rank 3 (group of 2)"));
+  CHECK(message.starts_with("rank 1: "));  // not who heard of it first
 }
 
 TEST_CASE("a later group of an aborted job is aborted too, and one rank alone works") {

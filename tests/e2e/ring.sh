@@ -130,13 +130,34 @@ if $MPIRUN --version 2>&1 | grep -q 'Open MPI) 4'; then
 fi
 
 # ---- stops answering -----------------------------------------------------------------------------
-start stalled $MPIRUN -n 2 "$FSDP" $train --set runtime.timeout_s=3
-kill -STOP "$(rank_process 1)"
+start stalled $MPIRUN -n 4 "$FSDP" $train --set runtime.timeout_s=3
+kill -STOP "$(rank_process 2)"
 ends stalled 30
-says stalled '^fsdp: rank 0 \('
-says stalled 'waits for rank 1 \('
-says stalled 'rank 1 \(.*\): no answer: the process is stopped'
-says stalled 'look first at rank 1: '
+# The rank that says it is the one that waited.
+says stalled '^fsdp: rank ([013]) \(.*: rank \1 waited 3 s for rank 2 '
+says stalled 'waits for rank 2 \('
+says stalled 'rank 2 \(.*\): no answer: the process is stopped'
+says stalled 'look first at rank 2: '
+[ "$(grep -c '^fsdp: rank' stalled.log)" = 1 ] || fail "stalled: more than one rank says why"
+
+# Found by the heartbeat, long before a collective has taken too long.
+start silent $MPIRUN -n 3 "$FSDP" $train --set runtime.heartbeat_s=2
+kill -STOP "$(rank_process 1)"
+ends silent 30
+says silent '^fsdp: rank 1 \(.+, process [0-9]+\): no sign of life for 2 s: its process is stopped; last heard of in .*unit '
+[ "$(grep -c '^fsdp: rank' silent.log)" = 1 ] || fail "silent: more than one rank says why"
+
+# A job that is suspended as a whole, and continued, lives on.
+start suspended $MPIRUN -n 2 "$FSDP" $train --set runtime.heartbeat_s=2 runtime.timeout_s=3
+ranks=$(pgrep -P "$pid")
+for rank in $ranks; do kill -STOP "$rank"; sleep 0.2; done
+sleep 6
+before=$(wc -l <suspended/metrics.jsonl)
+for rank in $ranks; do kill -CONT "$rank"; sleep 0.2; done
+for _ in {1..100}; do [ "$(wc -l <suspended/metrics.jsonl)" -gt $((before + 5)) ] && break; sleep 0.1; done
+[ "$(wc -l <suspended/metrics.jsonl)" -gt $((before + 5)) ] || fail "suspended: no step after it was continued"
+stop
+grep -q '^fsdp: rank' suspended.log && fail "suspended: a rank was taken for silent"
 
 [ "$failed" = 0 ] && echo "jobs in trouble: each said where it was, and ended" || cat ./*.log
 exit "$failed"

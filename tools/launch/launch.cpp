@@ -17,23 +17,14 @@
 #include "comm/exchange.h"
 #include "comm/local_transport.h"
 #include "comm/mpi_transport.h"
-#include "tools/launch/rank_watch.h"
+#include "tools/launch/job_end.h"
 
 namespace fsdp::tools {
 namespace {
 
-// A cause of failure is often seen by all ranks at once. Those behind rank 0 hold their tongue for
-// a while: by then the launcher has ended them, unless they are alone with it.
-constexpr std::chrono::milliseconds kUntilAborted(500);   // after MPI_Abort, times the rank
+// A mistake is often seen by all ranks at once. Those behind rank 0 hold their tongue for a while:
+// by then the launcher has ended them, unless they are alone with it.
 constexpr std::chrono::milliseconds kUntilNoticed(4000);  // after an exit that MPI knows nothing of
-constexpr int kMostWaits = 10;
-constexpr std::chrono::milliseconds kUntilReported(5000);  // for ranks that another one ends
-constexpr std::chrono::milliseconds kOneOccasion(1000);    // requests so close belong together
-
-void print_line(const std::string& message) {
-  std::fprintf(stderr, "fsdp: %s\n", message.c_str());
-  std::fflush(stderr);
-}
 
 LauncherEnvironment environment() {
   return launcher_environment([](const char* name) { return std::getenv(name); });
@@ -68,6 +59,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
              RingDump& rings, const std::function<int(RankContext&)>& body,
              const std::function<void(const std::string& reason)>& transport_failed) {
   rings.add_rank(world.rank(), world.rings());
+  world.rings()->set_phase({.whole = "the set-up", .innermost = {}});
   check_same_settings(world, "options", options.same_on_all);
   const Cores cores = usable_cores();
   const std::vector<std::string> mine = {host_name(), cores.list};
@@ -117,94 +109,9 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
 
 // ---------------------------------------------------------------------------- Rings
 
-void print_rings(const RingDump& rings) {
-  std::string text;
-  try {
-    text = rings.collect();
-  } catch (const std::exception& error) {
-    text = fmt::format("the rings of collectives cannot be read: {}\n", error.what());
-  }
-  std::fputs(text.c_str(), stderr);
-  std::fflush(stderr);
-}
-
 void print_rings_of_error(const RingDump& rings) {
   if (rings.worth_explaining()) print_rings(rings);
 }
-
-// The other processes of the job. Collective.
-std::vector<Peer> find_peers(comm::Communicator& world) {
-  // A process number means something only within its namespace.
-  char space[64] = "";
-  if (::readlink("/proc/self/ns/pid", space, sizeof space - 1) < 0) space[0] = 0;
-  const std::vector<std::string> here = {host_name(), space};
-  const auto places = comm::exchange_texts(world, here);
-  const std::vector<pid_t> processes = comm::exchange_values(world, ::getpid());
-  std::vector<Peer> peers;
-  for (int rank = 0; rank < world.size(); ++rank) {
-    if (rank == world.rank()) continue;
-    const auto r = static_cast<size_t>(rank);
-    peers.push_back({.rank = rank,
-                     .host = places[r][0],
-                     .process = processes[r],
-                     .reachable = places[r] == here && space[0] != 0});
-  }
-  return peers;
-}
-
-// What a process under MPI does besides running its rank.
-class ProcessWatch {
- public:
-  ProcessWatch(comm::MpiRuntime& runtime, const RingDump& rings, std::vector<Peer> peers)
-      : runtime_(runtime), rings_(rings), peers_(std::move(peers)) {
-    std::erase_if(peers_, [](const Peer& peer) { return !peer.reachable; });
-    std::vector<pid_t> processes;
-    for (const Peer& peer : peers_) processes.push_back(peer.process);
-    watch_.emplace(processes, RankWatch::Actions{[this](WatchRequest r) { answer(r); },
-                                                 [this](size_t i) { end_after(peers_[i]); }});
-  }
-
- private:
-  // One rank of a host speaks, the lowest; the others pass on what they are asked. Who asks mpirun
-  // asks every rank: the requests that come together get one answer.
-  void answer(WatchRequest request) {
-    using Clock = std::chrono::steady_clock;
-    const bool speaks = peers_.empty() || runtime_.world().rank() < peers_[0].rank;
-    if (request != WatchRequest::kWriteOwn && speaks) {
-      if (answered_ && Clock::now() - *answered_ < kOneOccasion) return;
-      print_rings(rings_);
-      answered_ = Clock::now();
-      return;
-    }
-    rings_.write_own();
-    if (request == WatchRequest::kPerson) send_request(peers_[0].process, WatchRequest::kCollect);
-  }
-
-  // At once: a launcher that has noticed gives the others a second. Of those left on this host the
-  // lowest speaks, unless a rank has said why before it went. The others end by the abort, and this
-  // thread of theirs still has to answer.
-  void end_after(const Peer& peer) {
-    comm::Communicator& world = runtime_.world();
-    gone_.insert(peer.rank);
-    const bool speaks = std::none_of(peers_.begin(), peers_.end(), [&](const Peer& other) {
-      return other.rank < world.rank() && !gone_.contains(other.rank);
-    });
-    const std::string reason =
-        fmt::format("rank {} ({}, process {}) is gone: killed, or ended without a word", peer.rank,
-                    peer.host, peer.process);
-    if (!speaks || !world.abort(reason)) return;
-    print_line(reason);
-    print_rings(rings_);
-    runtime_.abort(1);
-  }
-
-  comm::MpiRuntime& runtime_;
-  const RingDump& rings_;
-  std::vector<Peer> peers_;                                        // on this host, by rank
-  std::set<int> gone_;                                             // of them
-  std::optional<std::chrono::steady_clock::time_point> answered_;  // a request, the last time
-  std::optional<RankWatch> watch_;                                 // last: ends first
-};
 
 // ---------------------------------------------------------------------------- Transports
 
@@ -242,24 +149,6 @@ int launch_threads(const LaunchOptions& options, int ranks,
   return status;
 }
 
-// MPI cannot be ended in order here: others may wait for this rank.
-[[noreturn]] void end_job(comm::MpiRuntime& runtime, const RingDump& rings,
-                          const std::string& reason) {
-  comm::Communicator& world = runtime.world();
-  const std::string& host = runtime.host_name();
-  const bool first = world.abort(fmt::format("{} (on {})", reason, host));
-  const auto turn = kUntilAborted * std::min(world.rank(), kMostWaits);
-  if (!first) {  // who was first says it for all
-    rings.write_own();
-    std::this_thread::sleep_for(kUntilReported + turn);
-  } else if (world.size() > runtime.local_size()) {  // it cannot see the other hosts
-    std::this_thread::sleep_for(turn);
-  }
-  print_line((world.size() == 1 ? "" : fmt::format("rank {} ({}): ", world.rank(), host)) + reason);
-  if (world.size() > 1) print_rings_of_error(rings);
-  runtime.abort(1);
-}
-
 int launch_process(const LaunchOptions& options, const LauncherEnvironment& launcher,
                    const std::function<int(RankContext&)>& body) {
   comm::HostMemoryOptions memory = {.shared_memory = options.shared_memory,
@@ -270,21 +159,24 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
   comm::MpiRuntime runtime(memory);
   comm::Communicator& world = runtime.world();
   RingDump rings;
-  std::optional<ProcessWatch> watch;
+  std::optional<JobEnd> job_end;
   try {
     FSDP_CHECK(launcher.size == 0 || launcher.size == world.size(),
                "the launcher started {} processes but MPI connects {}; with Slurm: srun --mpi=pmix",
                launcher.size, world.size());
     const std::vector<Peer> peers = find_peers(world);
     rings.set_peers(peers);
-    watch.emplace(runtime, rings, peers);
-    return run_rank(world, options, {.first_of_host = runtime.first_of_host()}, rings, body,
-                    [&](const std::string& reason) { end_job(runtime, rings, reason); });
+    job_end.emplace(runtime, rings, peers, std::chrono::seconds(options.heartbeat_s));
+    const int status = run_rank(world, options, {.first_of_host = runtime.first_of_host()}, rings,
+                                body, [&](const std::string& reason) { job_end->fail(reason); });
+    job_end->finish();
+    return status;
   } catch (const AgreedError& error) {
     if (world.rank() == 0) print_line(error.what());
     return 1;
   } catch (const std::exception& error) {
-    end_job(runtime, rings, message_of(error));
+    if (!job_end) job_end.emplace(runtime, rings, std::vector<Peer>(), std::chrono::seconds(0));
+    job_end->fail(message_of(error));
   }
 }
 

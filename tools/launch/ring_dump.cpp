@@ -25,10 +25,15 @@ constexpr auto kFresh = std::chrono::seconds(10);
 constexpr std::string_view kStates[] = {"issued", "started", "done"};
 
 Json json_of(const comm::CallRecord& call) {
-  return {{"sequence", call.sequence},   {"kind", call.kind},
-          {"unit", call.unit},           {"dtype", call.dtype},
-          {"bytes", call.bytes},         {"state", kStates[static_cast<size_t>(call.state)]},
-          {"issued_ns", call.issued_ns}, {"started_ns", call.started_ns},
+  return {{"sequence", call.sequence},
+          {"kind", call.kind},
+          {"unit", call.unit},
+          {"dtype", call.dtype},
+          {"phase", call.phase.whole},
+          {"bytes", call.bytes},
+          {"state", kStates[static_cast<size_t>(call.state)]},
+          {"issued_ns", call.issued_ns},
+          {"started_ns", call.started_ns},
           {"done_ns", call.done_ns}};
 }
 
@@ -40,6 +45,7 @@ comm::CallRecord call_from(const Json& json) {
   return {.sequence = json.at("sequence"),
           .kind = json.at("kind"),
           .unit = json.at("unit"),
+          .phase = {.whole = json.at("phase"), .innermost = {}},
           .dtype = json.at("dtype"),
           .bytes = json.at("bytes"),
           .state = static_cast<comm::CallState>(state - std::begin(kStates)),
@@ -48,13 +54,18 @@ comm::CallRecord call_from(const Json& json) {
           .done_ns = json.at("done_ns")};
 }
 
-// "T" for a stopped process, "" for none.
-std::string process_state(pid_t process) {
-  std::ifstream status(fmt::format("/proc/{}/status", process));
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("State:")) return line.substr(line.find_first_not_of(" \t", 6), 1);
-  }
-  return "";
+Json json_of(const comm::PhaseWait& wait) {
+  return {{"phase", wait.phase.whole}, {"innermost", wait.phase.innermost},
+          {"calls", wait.calls},       {"wait_ns", wait.wait_ns},
+          {"begin_ns", wait.begin_ns}, {"end_ns", wait.end_ns}};
+}
+
+comm::PhaseWait wait_from(const Json& json) {
+  return {.phase = {json.at("phase"), json.at("innermost")},
+          .calls = json.at("calls"),
+          .wait_ns = json.at("wait_ns"),
+          .begin_ns = json.at("begin_ns"),
+          .end_ns = json.at("end_ns")};
 }
 
 bool is_gone(const Peer& peer) {
@@ -80,18 +91,33 @@ void leave(const std::filesystem::path& path, const std::string& text) {
 
 }  // namespace
 
+std::string process_state(pid_t process) {
+  std::ifstream status(fmt::format("/proc/{}/status", process));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("State:")) return line.substr(line.find_first_not_of(" \t", 6), 1);
+  }
+  return "";
+}
+
 std::string to_json(const comm::RankRings& rank) {
   Json rings = Json::array();
   for (const comm::RingSnapshot& ring : rank.rings) {
     Json calls = Json::array();
     for (const comm::CallRecord& call : ring.records) calls.push_back(json_of(call));
+    Json waits = Json::array();
+    for (const comm::PhaseWait& wait : ring.waits) waits.push_back(json_of(wait));
     rings.push_back({{"communicator", ring.name},
                      {"members", ring.members},
                      {"ordinal", ring.ordinal},
                      {"issued", ring.issued},
-                     {"calls", calls}});
+                     {"calls", calls},
+                     {"waits", waits}});
   }
-  return Json{{"rank", rank.rank}, {"place", rank.place}, {"now_ns", rank.now_ns}, {"rings", rings}}
+  return Json{{"rank", rank.rank},
+              {"place", rank.place},
+              {"now_ns", rank.now_ns},
+              {"phase", rank.phase},
+              {"rings", rings}}
              .dump({.indent = 1}) +
          "\n";
 }
@@ -102,7 +128,8 @@ comm::RankRings rings_from_json(const std::string& text, const std::string& sour
     comm::RankRings rank = {.rank = json.at("rank"),
                             .place = json.at("place"),
                             .silence = {},
-                            .now_ns = json.at("now_ns")};
+                            .now_ns = json.at("now_ns"),
+                            .phase = json.at("phase")};
     for (const Json& ring : json.at("rings")) {
       rank.rings.push_back({.name = ring.at("communicator"),
                             .members = ring.at("members").get<std::vector<int>>(),
@@ -110,6 +137,9 @@ comm::RankRings rings_from_json(const std::string& text, const std::string& sour
                             .issued = ring.at("issued")});
       for (const Json& call : ring.at("calls")) {
         rank.rings.back().records.push_back(call_from(call));
+      }
+      for (const Json& wait : ring.at("waits")) {
+        rank.rings.back().waits.push_back(wait_from(wait));
       }
     }
     return rank;
@@ -153,6 +183,7 @@ std::vector<comm::RankRings> RingDump::State::read_own() const {
                    .place = fmt::format("{}, process {}", host, ::getpid()),
                    .silence = {},
                    .now_ns = trace_clock_ns(),
+                   .phase = o.rings->phase().whole,
                    .rings = o.rings->snapshot()});
   }
   return out;

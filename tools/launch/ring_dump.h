@@ -25,6 +25,9 @@ struct Peer {
   bool reachable = false;  // on this host, and its process number means the same here
 };
 
+// Of a process of this host: "R", "T" (stopped), "Z", ...; "": there is none.
+std::string process_state(pid_t process);
+
 class RingDump {
  public:
   // Any thread may call these functions.

@@ -4,6 +4,8 @@
 #include <csignal>
 #include <cstdio>
 
+#include <fmt/ranges.h>
+
 #include "models/adapter_folder.h"
 #include "models/token_padding.h"
 #include "tools/launch/interrupt.h"
@@ -86,9 +88,13 @@ void TrainingRun::make_session() {
   }
   initialise();
   if (plan_.manifest) restore_state();
-  if (!config_.runtime.trace) return;
-  session_->backend().set_trace(&trace_);
-  session_->set_phases(&phases_);
+  phases_.emplace(config_.runtime.trace ? &trace_ : nullptr,
+                  [rings = rank_.world.rings()](const std::vector<std::string>& open) {
+                    rings->set_phase({.whole = fmt::format("{}", fmt::join(open, ", ")),
+                                      .innermost = open.empty() ? "" : open.back()});
+                  });
+  if (config_.runtime.trace) session_->backend().set_trace(&trace_);
+  session_->set_phases(&*phases_);
 }
 
 models::FillFunction TrainingRun::initial_values() {

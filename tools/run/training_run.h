@@ -94,7 +94,7 @@ class TrainingRun {
   MemoryUsage predicted_;  // on rank 0
   size_t resident_before_ = 0;
   Trace trace_;  // outlives the session, whose workers write into it
-  TracePhases phases_{trace_};
+  std::optional<TracePhases> phases_;
   std::unique_ptr<Session> session_;
   std::filesystem::path directory_;
   std::unique_ptr<FileLock> lock_;             // of rank 0

@@ -155,7 +155,7 @@ void TrainingRun::write_trace() {
   if (!config_.runtime.trace) return;
   session_->backend().synchronize(session_->backend().compute_stream());
   session_->backend().set_trace(nullptr);
-  phases_.record();
+  phases_->record();
   const int rank = rank_.world.rank();
   write_file_atomically(directory_ / fmt::format("trace.rank{}.json", rank), trace_.to_json(rank));
 }

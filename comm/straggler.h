@@ -1,0 +1,32 @@
+// Which rank the others waited for, in which phase, for how long: from what every rank noted on its
+// way into its collectives and out of them.
+//
+// [Note: who is late] A collective ends at the same moment for all, so whoever comes last waits the
+// least. No two clocks are compared. In one step and phase a rank is late by the time that even the
+// one who waited least of the others waited longer than it. Communicators run side by side: of a
+// rank with several the longest counts. Ranks overtake each other in a healthy run too. A rank is
+// named for the median over steps, if that is far outside what chance gives, and worth a word.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/ring_report.h"
+
+namespace fsdp::comm {
+
+struct Straggler {
+  int rank = 0;
+  std::string phase;      // "backward"
+  double late_s = 0;      // in a step, the median
+  int64_t steps = 0;      // that were looked at
+  double late_steps = 0;  // the part of them in which it was the last
+};
+
+// The longest first; empty: no rank is regularly late.
+std::vector<Straggler> find_stragglers(const std::vector<RankRings>& ranks);
+
+// "rank 1 was waited for in backward: 50.2 ms a step (median of 20, the last in 100 %)"
+std::string describe(const Straggler& straggler);
+
+}  // namespace fsdp::comm

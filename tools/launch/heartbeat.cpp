@@ -1,0 +1,285 @@
+// Datagrams "<job key> <from> <to> <kind> <text>"; see [Note: who is silent].
+#include "tools/launch/heartbeat.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include <arpa/inet.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace fsdp::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kBeatsInLimit = 8;
+constexpr int kLate = 3;  // beats
+constexpr std::chrono::milliseconds kLongestBeat(1000);
+constexpr size_t kMostText = 900;      // bytes: a datagram that no network cuts
+constexpr size_t kMostAddresses = 16;  // of a process
+constexpr double kAlsoSilent = 0.6;    // of the limit: with the first of a host that is gone
+constexpr char kBeat = 'b', kReason = 'r';
+
+// Of this machine, those that others may reach.
+std::vector<uint32_t> own_addresses() {
+  std::vector<uint32_t> out;
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return out;
+  for (const ifaddrs* each = all; each && out.size() < kMostAddresses; each = each->ifa_next) {
+    const bool usable = each->ifa_addr && each->ifa_addr->sa_family == AF_INET &&
+                        (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & IFF_LOOPBACK) == 0;
+    if (!usable) continue;
+    sockaddr_in address = {};
+    std::memcpy(&address, each->ifa_addr, sizeof address);
+    out.push_back(address.sin_addr.s_addr);
+  }
+  ::freeifaddrs(all);
+  return out;
+}
+
+sockaddr_in socket_address(uint32_t host, uint16_t port) {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = host;
+  address.sin_port = port;
+  return address;
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------------------- Silence
+
+SilenceWatch::SilenceWatch(Clock::duration limit, size_t peers, Clock::time_point now)
+    : limit_(limit),
+      beat_(std::min<Clock::duration>(limit / kBeatsInLimit, kLongestBeat)),
+      ticked_(now),
+      heard_(peers, now) {}
+
+void SilenceWatch::tick(Clock::time_point now) {
+  if (now - ticked_ > kLate * beat_) std::fill(heard_.begin(), heard_.end(), now);
+  ticked_ = now;
+}
+
+double SilenceWatch::silence(size_t peer, Clock::time_point now) const {
+  return std::chrono::duration<double>(now - heard_[peer]) / std::chrono::duration<double>(limit_);
+}
+
+// ---------------------------------------------------------------------------- Start and end
+
+Heartbeat::Heartbeat() {
+  socket_ = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const sockaddr_in any = socket_address(INADDR_ANY, 0);
+  if (socket_ >= 0 && ::bind(socket_, reinterpret_cast<const sockaddr*>(&any), sizeof any) != 0) {
+    ::close(socket_);
+    socket_ = -1;
+  }
+}
+
+Heartbeat::~Heartbeat() {
+  if (thread_.joinable()) {
+    const uint64_t one = 1;
+    while (::write(stop_, &one, sizeof one) < 0) {
+    }
+    thread_.join();
+    if (acting_.joinable()) acting_.join();
+    ::close(stop_);
+  }
+  if (socket_ >= 0) ::close(socket_);
+}
+
+std::string Heartbeat::card() const {
+  sockaddr_in bound = {};
+  socklen_t length = sizeof bound;
+  if (socket_ < 0 || ::getsockname(socket_, reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
+    return "";
+  }
+  return fmt::format("{} {}", bound.sin_port, fmt::join(own_addresses(), " "));
+}
+
+void Heartbeat::start(Job job, Actions actions) {
+  job_ = std::move(job);
+  actions_ = std::move(actions);
+  for (const Peer& peer : job_.peers) {
+    if (peer.rank != 0 && job_.rank != 0 && !peer.reachable) continue;
+    std::istringstream card(job_.cards[static_cast<size_t>(peer.rank)]);
+    Neighbour neighbour = {.peer = peer, .addresses = {}, .at = {}};
+    uint16_t port = 0;
+    if (!(card >> port)) continue;  // it has no socket
+    if (peer.reachable) neighbour.addresses.push_back({htonl(INADDR_LOOPBACK), port});
+    for (uint32_t host = 0; card >> host;) neighbour.addresses.push_back({host, port});
+    neighbour.heard = peer.reachable;
+    neighbours_.push_back(std::move(neighbour));
+  }
+  if (socket_ < 0 || neighbours_.empty()) return;
+  started_ = Clock::now();
+  silence_ = SilenceWatch(job_.limit, neighbours_.size(), started_);
+  stop_ = ::eventfd(0, EFD_CLOEXEC);
+  thread_ = std::thread([this] { run(); });
+}
+
+void Heartbeat::stop_watching() {
+  const std::lock_guard lock(mutex_);
+  watching_ = false;
+}
+
+void Heartbeat::run() {
+  auto next = Clock::now();
+  for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(next - Clock::now()).count();
+    pollfd polled[2] = {{stop_, POLLIN, 0}, {socket_, POLLIN, 0}};
+    ::poll(polled, 2, static_cast<int>(std::max<long>(left, 0)));
+    if (polled[0].revents != 0) return;
+    read_all();
+    if (Clock::now() < next) continue;
+    beat();
+    look();
+    next = Clock::now() + silence_.beat();
+  }
+}
+
+// ---------------------------------------------------------------------------- Datagrams
+
+void Heartbeat::send(const Neighbour& neighbour, bool everywhere, const std::string& text) const {
+  const auto send_to = [&](const Address& address) {
+    const sockaddr_in to = socket_address(address.host, address.port);
+    // A datagram that cannot be sent is one that does not arrive.
+    static_cast<void>(::sendto(socket_, text.data(), text.size(), MSG_NOSIGNAL,
+                               reinterpret_cast<const sockaddr*>(&to), sizeof to));
+  };
+  if (!everywhere && neighbour.known.port != 0) return send_to(neighbour.known);
+  for (const Address& address : neighbour.addresses) send_to(address);
+}
+
+void Heartbeat::beat() {
+  const std::string at = actions_.at ? actions_.at() : "";
+  const std::lock_guard lock(mutex_);
+  const bool ends = !reason_.empty();
+  for (size_t i = 0; i < neighbours_.size(); ++i) {
+    const Neighbour& neighbour = neighbours_[i];
+    const bool everywhere = ends || silence_.silence(i, Clock::now()) > 0.5;
+    send(neighbour, everywhere,
+         fmt::format("{:x} {} {} {} {}", job_.key, job_.rank, neighbour.peer.rank,
+                     ends ? kReason : kBeat, (ends ? reason_ : at).substr(0, kMostText)));
+  }
+}
+
+void Heartbeat::read_all() {
+  char text[2048];
+  for (;;) {
+    sockaddr_in from = {};
+    socklen_t length = sizeof from;
+    const ssize_t bytes =
+        ::recvfrom(socket_, text, sizeof text, 0, reinterpret_cast<sockaddr*>(&from), &length);
+    if (bytes < 0) return;
+    take({text, static_cast<size_t>(bytes)}, {from.sin_addr.s_addr, from.sin_port});
+  }
+}
+
+void Heartbeat::take(std::string_view datagram, Address from) {
+  std::istringstream in{std::string(datagram)};
+  uint64_t key = 0;
+  int sender = -1, receiver = -1;
+  char kind = 0;
+  in >> std::hex >> key >> std::dec >> sender >> receiver >> kind;
+  if (!in || key != job_.key || receiver != job_.rank) return;  // somebody else's
+  std::string text;
+  in.get();
+  std::getline(in, text, '\0');
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < neighbours_.size(); ++i) {
+    if (neighbours_[i].peer.rank != sender) continue;
+    neighbours_[i].known = from;
+    neighbours_[i].heard = true;
+    silence_.heard(i, Clock::now());
+    if (kind == kBeat) {
+      neighbours_[i].at = std::move(text);
+    } else if (watching_) {
+      act([this, text] { actions_.told(text); });
+    }
+    return;
+  }
+}
+
+void Heartbeat::tell(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (reason_.empty()) reason_ = reason;
+  }
+  if (thread_.joinable()) beat();
+}
+
+std::string Heartbeat::last_of(int rank) const {
+  const std::lock_guard lock(mutex_);
+  for (const Neighbour& neighbour : neighbours_) {
+    if (neighbour.peer.rank == rank) return neighbour.at;
+  }
+  return "";
+}
+
+// ---------------------------------------------------------------------------- Silence
+
+// Under the lock.
+void Heartbeat::act(std::function<void()> action) {
+  if (std::exchange(acted_, true)) return;
+  acting_ = std::thread(std::move(action));
+}
+
+// For `part` of the time after which it is; under the lock.
+bool Heartbeat::is_silent(size_t i, double part) const {
+  const Neighbour& neighbour = neighbours_[i];
+  const double silence = silence_.silence(i, Clock::now());
+  if (!neighbour.heard || silence < part) return false;
+  if (!neighbour.peer.reachable) {  // the others of its host, if they live, say so earlier
+    const bool host_lives =
+        std::any_of(neighbours_.begin(), neighbours_.end(), [&](const Neighbour& other) {
+          const auto j = static_cast<size_t>(&other - neighbours_.data());
+          return other.peer.host == neighbour.peer.host && other.heard &&
+                 silence_.silence(j, Clock::now()) < kAlsoSilent;
+        });
+    return !host_lives || silence >= 1.5 * part;
+  }
+  const std::string state = process_state(neighbour.peer.process);
+  if (state.empty() || state == "Z") return false;  // the rank watch has seen it
+  return state == "T" || state == "t" || silence >= 2 * part;
+}
+
+void Heartbeat::look() {
+  note_unheard();
+  const std::lock_guard lock(mutex_);
+  silence_.tick(Clock::now());
+  if (!watching_ || !reason_.empty() || acted_) return;
+  bool any = false;
+  std::vector<int> ranks;  // with a host all of its ranks are gone, a beat earlier or later
+  for (size_t i = 0; i < neighbours_.size(); ++i) {
+    any = any || is_silent(i, 1);
+    if (is_silent(i, kAlsoSilent)) ranks.push_back(neighbours_[i].peer.rank);
+  }
+  if (any) act([this, ranks] { actions_.silent(ranks); });
+}
+
+void Heartbeat::note_unheard() {
+  std::vector<int> ranks;
+  {
+    const std::lock_guard lock(mutex_);
+    if (noted_ || job_.rank != 0 || Clock::now() - started_ < 3 * job_.limit) return;
+    noted_ = true;
+    for (const Neighbour& neighbour : neighbours_) {
+      if (!neighbour.heard) ranks.push_back(neighbour.peer.rank);
+    }
+  }
+  if (ranks.empty()) return;
+  actions_.note(fmt::format(
+      "no heartbeat from rank{} {}: is UDP blocked between the hosts? Only runtime.timeout_s "
+      "ends the job if a host or the network fails",
+      ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", ")));
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,113 @@
+// The processes of a job tell each other that they live and what they are at, from a thread of its
+// own, over sockets of their own (UDP): also when MPI waits, and when the launcher knows nothing.
+// Every rank beats to rank 0 and to the ranks of its host, and watches those it beats to. Not here:
+// what is done about a silent rank (tools/launch/job_end.h), a process that has ended, which its
+// host notices at once (rank_watch.h).
+//
+// [Note: who is silent] A rank that was not heard of for the whole limit. Only a rank that has run
+// all the time may say so: one whose own beats were late was stopped itself, or starved, and gives
+// everybody the whole limit again. So a job that is suspended and continued as a whole lives on. A
+// process of this host that runs, but does not beat, gets twice the limit. A rank of another host
+// is watched from its first beat on: a firewall may leave none through.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tools/launch/ring_dump.h"
+
+namespace fsdp::tools {
+
+// The times of a few peers; see [Note: who is silent].
+class SilenceWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+  SilenceWatch(Clock::duration limit, size_t peers, Clock::time_point now);
+
+  Clock::duration beat() const { return beat_; }  // between two calls of tick()
+  void tick(Clock::time_point now);
+  void heard(size_t peer, Clock::time_point now) { heard_[peer] = now; }
+  double silence(size_t peer, Clock::time_point now) const;  // 1: the whole limit
+
+ private:
+  Clock::duration limit_, beat_;
+  Clock::time_point ticked_;
+  std::vector<Clock::time_point> heard_;
+};
+
+class Heartbeat {
+ public:
+  Heartbeat();  // opens the socket; where there is no network it is never heard of
+  ~Heartbeat();
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
+
+  // Where this process can be reached: for start() of the others.
+  std::string card() const;
+
+  struct Job {
+    uint64_t key = 0;  // of all processes of the job, and of no other
+    int rank = 0;
+    std::vector<Peer> peers;
+    std::vector<std::string> cards;  // by rank
+    std::chrono::milliseconds limit{0};
+  };
+  struct Actions {
+    std::function<std::string()> at;  // "step 12, backward, unit blocks.3"; any thread
+    // One of the two, once, on a thread of its own: this one goes on beating.
+    std::function<void(const std::vector<int>& ranks)> silent;
+    std::function<void(const std::string& reason)> told;  // by another rank, which ends the job
+    std::function<void(const std::string& text)> note;
+  };
+  void start(Job job, Actions actions);
+  // The job is at its end: who is silent now has gone.
+  void stop_watching();
+  // Tells all that this rank beats to why the job ends, now and in every beat.
+  void tell(const std::string& reason);
+  std::string last_of(int rank) const;  // what it said it was at; "": it said nothing
+
+ private:
+  struct Address {
+    uint32_t host = 0;  // IPv4, in the order of the network
+    uint16_t port = 0;  // also
+  };
+  struct Neighbour {
+    Peer peer;
+    std::vector<Address> addresses;
+    Address known = {};  // it was heard from there
+    bool heard = false;
+    std::string at;
+  };
+  void run();
+  void read_all();
+  void take(std::string_view datagram, Address from);
+  void beat();
+  void send(const Neighbour& neighbour, bool everywhere, const std::string& text) const;
+  void look();
+  bool is_silent(size_t neighbour, double part) const;
+  void note_unheard();
+  void act(std::function<void()> action);
+
+  int socket_ = -1;
+  int stop_ = -1;  // eventfd
+  Job job_;
+  Actions actions_;
+  mutable std::mutex mutex_;  // of what follows
+  std::vector<Neighbour> neighbours_;
+  std::string reason_;  // not empty: the job ends
+  bool watching_ = true;
+  bool acted_ = false;
+  SilenceWatch silence_{std::chrono::seconds(1), 0, {}};
+  std::chrono::steady_clock::time_point started_;
+  bool noted_ = false;
+  std::thread acting_;
+  std::thread thread_;
+};
+
+}  // namespace fsdp::tools

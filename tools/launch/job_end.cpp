@@ -1,0 +1,271 @@
+// See [Note: who reports].
+#include "tools/launch/job_end.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include <fmt/ranges.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "comm/exchange.h"
+#include "tools/launch/backend_choice.h"
+
+namespace fsdp::tools {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A cause of failure is often seen by several ranks at once. Those behind the lowest hold their
+// tongue for a while: by then the launcher has ended them, unless they are alone with it.
+constexpr milliseconds kTurn(500);  // times the rank
+constexpr int kMostTurns = 10;
+constexpr milliseconds kUntilReported(5000);  // for ranks that another one ends
+constexpr milliseconds kUntilAborted(3000);   // for the launcher, after MPI_Abort
+constexpr milliseconds kUntilLauncherEnds(1500);
+constexpr milliseconds kOneOccasion(1000);  // requests so close belong together
+
+// The launcher's process of this host, which started this one; 0: it is none that we know.
+pid_t launcher_process() {
+  const pid_t parent = ::getppid();
+  std::ifstream file(fmt::format("/proc/{}/comm", parent));
+  std::string name;
+  std::getline(file, name);
+  constexpr std::string_view kLaunchers[] = {"mpirun", "mpiexec", "orterun",
+                                             "orted",  "prterun", "prted"};
+  const bool known =
+      std::find(std::begin(kLaunchers), std::end(kLaunchers), name) != std::end(kLaunchers);
+  return known ? parent : 0;
+}
+
+// A launcher that has lost a host waits for it for ever, after it has killed the ranks that it
+// reaches. So a process that it does not know ends it, unless it has ended by itself. It was copied
+// from a process with threads, so it only makes system calls; and it holds no file open of which
+// the launcher waits for the end.
+void end_launcher_later() {
+  const pid_t launcher = launcher_process();
+  if (launcher == 0) return;
+  const int handle = static_cast<int>(::syscall(SYS_pidfd_open, launcher, 0));
+  if (handle < 0) return;
+  const pid_t child = ::fork();
+  if (child < 0) return;
+  if (child > 0) {
+    ::waitpid(child, nullptr, 0);
+    return;
+  }
+  ::setsid();
+  if (::fork() != 0) ::_exit(0);
+  ::dup2(handle, 0);
+  for (int file = 1; file < 1024; ++file) ::close(file);
+  pollfd ended = {0, POLLIN, 0};
+  if (::poll(&ended, 1, static_cast<int>(kUntilAborted.count())) == 0) {
+    ::syscall(SYS_pidfd_send_signal, 0, SIGTERM, nullptr, 0U);
+  }
+  ::_exit(0);
+}
+
+// MPI_Abort waits for the launcher.
+void end_without_mpi_later() {
+  std::thread([] {
+    std::this_thread::sleep_for(kUntilAborted + kUntilLauncherEnds);
+    ::_exit(1);
+  }).detach();
+}
+
+// "step 12, backward, unit blocks.3"
+std::string place_of(const comm::CollectiveRings& rings) {
+  std::string place = rings.phase().whole;
+  const std::string unit = rings.last_unit();
+  if (!unit.empty()) place += (place.empty() ? "unit " : ", unit ") + unit;
+  return place;
+}
+
+}  // namespace
+
+void print_line(const std::string& message) {
+  std::fprintf(stderr, "fsdp: %s\n", message.c_str());
+  std::fflush(stderr);
+}
+
+void print_rings(const RingDump& rings) {
+  std::string text;
+  try {
+    text = rings.collect();
+  } catch (const std::exception& error) {
+    text = fmt::format("the rings of collectives cannot be read: {}\n", error.what());
+  }
+  std::fputs(text.c_str(), stderr);
+  std::fflush(stderr);
+}
+
+std::vector<Peer> find_peers(comm::Communicator& world) {
+  // A process number means something only within its namespace.
+  char space[64] = "";
+  if (::readlink("/proc/self/ns/pid", space, sizeof space - 1) < 0) space[0] = 0;
+  const std::vector<std::string> here = {host_name(), space};
+  const auto places = comm::exchange_texts(world, here);
+  const std::vector<pid_t> processes = comm::exchange_values(world, ::getpid());
+  std::vector<Peer> peers;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    if (rank == world.rank()) continue;
+    const auto r = static_cast<size_t>(rank);
+    peers.push_back({.rank = rank,
+                     .host = places[r][0],
+                     .process = processes[r],
+                     .reachable = places[r] == here && space[0] != 0});
+  }
+  return peers;
+}
+
+JobEnd::JobEnd(comm::MpiRuntime& runtime, const RingDump& rings, std::vector<Peer> peers,
+               milliseconds limit)
+    : runtime_(runtime), rings_(rings), peers_(std::move(peers)), limit_(limit) {
+  std::copy_if(peers_.begin(), peers_.end(), std::back_inserter(near_),
+               [](const Peer& peer) { return peer.reachable; });
+  start_heartbeat();
+  std::vector<pid_t> processes;
+  for (const Peer& peer : near_) processes.push_back(peer.process);
+  watch_.emplace(processes, RankWatch::Actions{[this](WatchRequest r) { answer(r); },
+                                               [this](size_t i) { gone(near_[i]); }});
+}
+
+void JobEnd::start_heartbeat() {
+  comm::Communicator& world = runtime_.world();
+  std::random_device random;
+  const std::vector<uint64_t> keys =
+      comm::exchange_values(world, (uint64_t{random()} << 32) ^ random());
+  const std::vector<std::string> cards = world.exchange(heartbeat_.card());
+  if (limit_.count() == 0) return;
+  heartbeat_.start(
+      {.key = keys[0], .rank = world.rank(), .peers = peers_, .cards = cards, .limit = limit_},
+      {.at = [rings = world.rings()] { return place_of(*rings); },
+       .silent = [this](const std::vector<int>& ranks) { silent(ranks); },
+       .told = [this](const std::string& reason) { told(reason); },
+       .note = [](const std::string& text) { print_line("note: " + text); }});
+}
+
+void JobEnd::finish() {
+  runtime_.world().barrier();
+  heartbeat_.stop_watching();
+}
+
+// ---------------------------------------------------------------------------- Requests
+
+// One rank of a host speaks, the lowest; the others pass on what they are asked. Who asks mpirun
+// asks every rank: the requests that come together get one answer.
+void JobEnd::answer(WatchRequest request) {
+  using Clock = std::chrono::steady_clock;
+  const bool speaks = near_.empty() || runtime_.world().rank() < near_[0].rank;
+  if (request != WatchRequest::kWriteOwn && speaks) {
+    if (answered_ && Clock::now() - *answered_ < kOneOccasion) return;
+    print_rings(rings_);
+    answered_ = Clock::now();
+    return;
+  }
+  rings_.write_own();
+  if (request == WatchRequest::kPerson) send_request(near_[0].process, WatchRequest::kCollect);
+}
+
+// ---------------------------------------------------------------------------- Ends
+
+const Peer& JobEnd::peer_of(int rank) const {
+  return *std::find_if(peers_.begin(), peers_.end(),
+                       [&](const Peer& peer) { return peer.rank == rank; });
+}
+
+// "; last heard of in step 12, backward, unit blocks.3"
+std::string JobEnd::where(int rank) const {
+  const std::string at = heartbeat_.last_of(rank);
+  return at.empty() ? "" : "; last heard of in " + at;
+}
+
+void JobEnd::fail(const std::string& reason) {
+  if (!claim()) std::this_thread::sleep_for(std::chrono::hours(24));
+  comm::Communicator& world = runtime_.world();
+  const std::string& host = runtime_.host_name();
+  const bool first = world.abort(fmt::format("{} (on {})", reason, host));
+  const auto turn = kTurn * std::min(world.rank(), kMostTurns);
+  if (!first) {  // who was first says it for all
+    rings_.write_own();
+    end(reason, kUntilReported + turn);
+  }
+  const std::string line =
+      (world.size() == 1 ? "" : fmt::format("rank {} ({}): ", world.rank(), host)) + reason;
+  heartbeat_.tell(line);
+  // It cannot see the other hosts.
+  end(line, world.size() > runtime_.local_size() ? turn : milliseconds(0));
+}
+
+// At once: a launcher that has noticed gives the others a second. Of those left on this host the
+// lowest speaks, unless a rank has said why before it went. The others end by the abort, and the
+// watch's thread of theirs still has to answer.
+void JobEnd::gone(const Peer& peer) {
+  comm::Communicator& world = runtime_.world();
+  gone_.insert(peer.rank);
+  const bool speaks = std::none_of(near_.begin(), near_.end(), [&](const Peer& other) {
+    return other.rank < world.rank() && !gone_.contains(other.rank);
+  });
+  const std::string reason =
+      fmt::format("rank {} ({}, process {}) is gone: killed, or ended without a word{}", peer.rank,
+                  peer.host, peer.process, where(peer.rank));
+  if (!speaks || !claim()) return;
+  const bool first = world.abort(reason);
+  heartbeat_.tell(reason);
+  end(reason, first ? milliseconds(0) : kUntilReported);
+}
+
+void JobEnd::silent(const std::vector<int>& ranks) {
+  comm::Communicator& world = runtime_.world();
+  const Peer& first = peer_of(ranks.front());
+  const bool one = ranks.size() == 1;
+  std::string who =
+      fmt::format("rank{} {} ({}", one ? "" : "s", fmt::join(ranks, ", "), first.host);
+  who += one ? fmt::format(", process {})", first.process) : ")";
+  std::string why = "its process does not run";
+  if (!first.reachable) {
+    why = "the host is down, or the network between, or what runs there is stopped";
+  } else if (process_state(first.process) == "T") {
+    why = one ? "its process is stopped" : "their processes are stopped";
+  }
+  const std::string reason = fmt::format("{}: no sign of life for {:.0f} s: {}{}", who,
+                                         limit_.count() / 1000.0, why, where(first.rank));
+  // Who has the same to say: the ranks below that are not silent themselves.
+  int turns = 0;
+  for (const Peer& peer : near_) {
+    turns +=
+        peer.rank < world.rank() && std::find(ranks.begin(), ranks.end(), peer.rank) == ranks.end();
+  }
+  std::this_thread::sleep_for(kTurn * std::min(turns, kMostTurns));
+  if (!claim()) return;
+  const bool speaks = world.abort(reason);
+  heartbeat_.tell(reason);
+  rings_.write_own();
+  end(reason, speaks ? milliseconds(0) : kUntilReported + kTurn * turns);
+}
+
+void JobEnd::told(const std::string& reason) {
+  if (!claim()) return;
+  comm::Communicator& world = runtime_.world();
+  world.abort(reason);
+  heartbeat_.tell(reason);  // to those that the first could not tell
+  rings_.write_own();
+  end(reason, kUntilReported + kTurn * std::min(world.rank(), kMostTurns));
+}
+
+// MPI cannot be ended in order here: others may wait for this rank.
+void JobEnd::end(const std::string& line, milliseconds wait) {
+  std::this_thread::sleep_for(wait);
+  print_line(line);
+  if (runtime_.world().size() > 1 && rings_.worth_explaining()) print_rings(rings_);
+  if (runtime_.world().size() > runtime_.local_size()) end_launcher_later();
+  end_without_mpi_later();
+  runtime_.abort(1);
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,67 @@
+// How a job of several processes ends in an error: everywhere, soon, and with one report. Each
+// process has one. It joins what finds errors (the rank itself, rank_watch.h, heartbeat.h) with
+// what ends the job (the transport's abort, MPI_Abort, and what is left where MPI cannot be
+// reached).
+//
+// [Note: who reports] Whoever finds the cause tells the other ranks, says it, and ends the job.
+// What several ranks find at the same moment (a rank of their host is gone, rank 0 is silent) the
+// lowest of them says. A rank that was told waits for the end that is coming; if it does not come,
+// the network between may be gone: the rank says what it was told, ends the launcher's process of
+// its host (mpirun, orted), which would wait for ever, and itself.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "comm/mpi_transport.h"
+#include "tools/launch/heartbeat.h"
+#include "tools/launch/rank_watch.h"
+#include "tools/launch/ring_dump.h"
+
+namespace fsdp::tools {
+
+// The other processes of the job. Collective.
+std::vector<Peer> find_peers(comm::Communicator& world);
+
+void print_line(const std::string& message);  // "fsdp: message"
+void print_rings(const RingDump& rings);
+
+class JobEnd {
+ public:
+  // Collective. `limit`: of the heartbeat; 0: none.
+  JobEnd(comm::MpiRuntime& runtime, const RingDump& rings, std::vector<Peer> peers,
+         std::chrono::milliseconds limit);
+
+  // This rank's own error. From any thread.
+  [[noreturn]] void fail(const std::string& reason);
+  // The job is at its end, and no longer watched: from now on ranks go when they have finished.
+  // Collective.
+  void finish();
+
+ private:
+  void start_heartbeat();
+  std::string where(int rank) const;
+  const Peer& peer_of(int rank) const;
+  void answer(WatchRequest request);
+  void gone(const Peer& peer);
+  void silent(const std::vector<int>& ranks);
+  void told(const std::string& reason);
+  bool claim() { return !ending_.exchange(true); }  // of the threads of this rank one ends the job
+  [[noreturn]] void end(const std::string& line, std::chrono::milliseconds wait);
+
+  comm::MpiRuntime& runtime_;
+  const RingDump& rings_;
+  std::vector<Peer> peers_;  // all others, by rank
+  std::vector<Peer> near_;   // of them, on this host
+  std::set<int> gone_;       // of them; of the watch's thread
+  std::chrono::milliseconds limit_;
+  std::optional<std::chrono::steady_clock::time_point> answered_;  // a request, the last time
+  std::atomic<bool> ending_ = false;
+  Heartbeat heartbeat_;
+  std::optional<RankWatch> watch_;  // last: ends first
+};
+
+}  // namespace fsdp::tools
