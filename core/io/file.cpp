@@ -57,10 +57,20 @@ void open_regular_file(const std::filesystem::path& path, OpenFile& file) {
   file.size = static_cast<size_t>(status.st_size);
 }
 
-void sync_folder(const std::filesystem::path& folder) {
+// The file system cannot do this at all, which is no failure of the disk.
+bool is_unsupported(int error) {
+  return error == EINVAL || error == ENOSYS || error == ENOTSUP || error == EOPNOTSUPP;
+}
+
+// A name is on the disk when its folder is.
+void sync_folder(const std::filesystem::path& given) {
+  const std::filesystem::path folder = given.empty() ? "." : given;
   const Descriptor descriptor{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  // Some file systems refuse this; the rename itself has happened and is consistent.
-  if (descriptor.value >= 0) ::fsync(descriptor.value);
+  // Who may not read a folder may still write into it.
+  if (descriptor.value < 0 && errno == EACCES) return;
+  FSDP_CHECK(descriptor.value >= 0, "{}: cannot open: {}", folder.string(), last_error());
+  FSDP_CHECK(::fsync(descriptor.value) == 0 || is_unsupported(errno), "{}: cannot write: {}",
+             folder.string(), last_error());
 }
 
 }  // namespace
@@ -142,13 +152,32 @@ void AtomicFile::commit() {
   FSDP_CHECK(::rename(temporary_.c_str(), path_.c_str()) == 0, "{}: cannot rename {} to it: {}",
              path_.string(), temporary_.filename().string(), last_error());
   ::close(std::exchange(descriptor_, -1));
-  sync_folder(path_.has_parent_path() ? path_.parent_path() : ".");
+  sync_folder(path_.parent_path());
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
   AtomicFile file(path);
   file.write(content);
   file.commit();
+}
+
+void sync_file(const std::filesystem::path& path) {
+  const Descriptor descriptor{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  FSDP_CHECK(descriptor.value >= 0, "{}: cannot open: {}", path.string(), last_error());
+  FSDP_CHECK(::fsync(descriptor.value) == 0 || is_unsupported(errno), "{}: cannot write: {}",
+             path.string(), last_error());
+}
+
+void make_folders(const std::filesystem::path& given) {
+  const std::filesystem::path folder = given.has_filename() ? given : given.parent_path();
+  std::error_code unreadable;
+  if (folder.empty() || std::filesystem::is_directory(folder, unreadable)) return;
+  make_folders(folder.parent_path());
+  const bool made = ::mkdir(folder.c_str(), 0777) == 0;
+  const int error = errno;  // another process may have been faster
+  FSDP_CHECK(made || (error == EEXIST && std::filesystem::is_directory(folder, unreadable)),
+             "{}: cannot be made: {}", folder.string(), std::generic_category().message(error));
+  sync_folder(folder.parent_path());
 }
 
 AtomicFolder::AtomicFolder(const std::filesystem::path& path)
@@ -158,14 +187,17 @@ AtomicFolder::AtomicFolder(const std::filesystem::path& path)
       !std::filesystem::exists(path_, error) ||
           (std::filesystem::is_directory(path_, error) && std::filesystem::is_empty(path_, error)),
       "{}: is there already; give another one", path_.string());
-  if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), error);
-  bool made = false;
-  for (int attempt = 0; !error && !made; ++attempt) {
+  try {
+    make_folders(path_.parent_path());
+  } catch (const Error& above) {
+    fail("{}: cannot be made: {}", path_.string(), above.what());
+  }
+  for (int attempt = 0;; ++attempt) {
     temporary_ = path_;
     temporary_ += fmt::format(".{}-{}.tmp", ::getpid(), attempt);
-    made = std::filesystem::create_directory(temporary_, error);
+    if (::mkdir(temporary_.c_str(), 0777) == 0) return;
+    FSDP_CHECK(errno == EEXIST, "{}: cannot be made: {}", path_.string(), last_error());
   }
-  FSDP_CHECK(!error, "{}: cannot be made: {}", path_.string(), error.message());
 }
 
 AtomicFolder::~AtomicFolder() {
@@ -174,13 +206,11 @@ AtomicFolder::~AtomicFolder() {
 }
 
 void AtomicFolder::commit() {
-  std::error_code error;
   sync_folder(temporary_);
-  std::filesystem::rename(temporary_, path_, error);
-  FSDP_CHECK(!error, "{}: cannot rename {} to it: {}", path_.string(),
-             temporary_.filename().string(), error.message());
+  FSDP_CHECK(::rename(temporary_.c_str(), path_.c_str()) == 0, "{}: cannot rename {} to it: {}",
+             path_.string(), temporary_.filename().string(), last_error());
   committed_ = true;
-  sync_folder(path_.has_parent_path() ? path_.parent_path() : ".");
+  sync_folder(path_.parent_path());
 }
 
 ReadableFile::ReadableFile(std::filesystem::path path) : path_(std::move(path)) {
@@ -210,8 +240,10 @@ FileLock::FileLock(const std::filesystem::path& path, const std::string& text,
   Descriptor file{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)};
   FSDP_CHECK(file.value >= 0, "{}: cannot open: {}", path.string(), last_error());
   if (::flock(file.value, LOCK_EX | LOCK_NB) != 0) {
-    FSDP_CHECK(errno == EWOULDBLOCK, "{}: cannot lock: {}", path.string(), last_error());
-    fail("{}: {}: {}", path.string(), busy, read_file(path));
+    if (errno == EWOULDBLOCK) fail("{}: {}: {}", path.string(), busy, read_file(path));
+    const bool unsupported = errno == ENOLCK || is_unsupported(errno);
+    problem_ = fmt::format("{}: cannot lock: {}", path.string(), last_error());
+    FSDP_CHECK(unsupported, "{}", problem_);
   }
   FSDP_CHECK(::ftruncate(file.value, 0) == 0 && ::pwrite(file.value, text.data(), text.size(), 0) ==
                                                     static_cast<ssize_t>(text.size()),

@@ -39,6 +39,11 @@ class AtomicFile {
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
+// Waits until what was written to the file is on the disk.
+void sync_file(const std::filesystem::path& path);
+// Makes the folder and those above it that are missing. Their names are on the disk then.
+void make_folders(const std::filesystem::path& folder);
+
 // A folder that appears under its name only when it is complete: its files are written into a
 // temporary folder beside it, which is renamed. Missing folders above it are made. Error when there
 // is something at `path` already, other than an empty folder.
@@ -88,8 +93,13 @@ class FileLock {
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
 
+  // Why nobody is kept out: some file systems (Lustre without flock, some of NFS) have no locks;
+  // "": the lock is held.
+  const std::string& problem() const { return problem_; }
+
  private:
   int descriptor_ = -1;
+  std::string problem_;
 };
 
 // A file mapped read-only. Whoever replaces such a file must rename over it (AtomicFile does),

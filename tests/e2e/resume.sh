@@ -53,6 +53,39 @@ same_run auto whole
 "$FSDP" train --config config.yaml --set runtime.run_dir=auto --resume auto >done.log 2>&1 || fail "done: status $?"
 grep -q 'this run has done its 60 steps' done.log || fail "a finished run does not say so"
 
+# ---- the newest checkpoint is damaged: the one before it, by name -------------------------------------
+flip() { printf '%b' "\\x$(printf %02x $(($(od -An -tu1 -j "$2" -N 1 "$1") ^ 1)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
+killed damaged "$FSDP" train --local-ranks 2 --set checkpoint.keep=0 checkpoint.every=10
+for step in damaged/checkpoints/step-*; do [ "${step##*-}" -le 20 ] || rm -rf "$step"; done
+flip damaged/checkpoints/step-20/shard-00002-of-00002.safetensors 20000
+"$FSDP" train --config config.yaml --local-ranks 2 --set runtime.run_dir=damaged --resume auto >damaged.log 2>&1 ||
+  { fail "damaged: status $?"; cat damaged.log; }
+grep -q '^resumed from damaged/checkpoints/step-10: step 10$' damaged.log || { fail "damaged: goes on elsewhere"; cat damaged.log; }
+grep -q '^note: .*step-20/shard-00002-of-00002.safetensors: damaged: .*; the checkpoint before it is taken$' damaged.log ||
+  { fail "damaged: no note"; cat damaged.log; }
+same_run damaged whole
+cp -r damaged manifest && rm manifest/checkpoints/step-60/checkpoint.json
+"$FSDP" train --resume manifest --local-ranks 2 --set train.steps=70 >manifest.log 2>&1 || { fail "manifest"; cat manifest.log; }
+grep -q '^resumed from manifest/checkpoints/step-40' manifest.log || { fail "manifest: goes on elsewhere"; cat manifest.log; }
+grep -q '^note: manifest/checkpoints/step-60: no checkpoint, or an incomplete one' manifest.log || { fail "manifest: no note"; cat manifest.log; }
+grep -q '^note: manifest/model is that of an earlier end of this run' manifest.log || fail "manifest: no note about the model"
+for step in 40 60 70; do [ ! -e manifest/checkpoints/step-$step ] || rm manifest/checkpoints/step-$step/checkpoint.json; done
+"$FSDP" train --config config.yaml --set runtime.run_dir=manifest --resume auto >manifest.log 2>&1 && fail "manifest: started over"
+grep -q 'manifest/checkpoints: no checkpoint can be read: ' manifest.log || { fail "manifest: no error"; cat manifest.log; }
+
+# ---- from another folder, whose text.txt is another one -------------------------------------------------
+mkdir elsewhere && echo "another text" >elsewhere/text.txt
+killed moved "$FSDP" train --local-ranks 2 --set checkpoint.keep=0
+(cd elsewhere && "$FSDP" train --resume ../moved --set train.steps=60 --local-ranks 2) >moved.log 2>&1 || { fail "moved"; cat moved.log; }
+same_run moved whole
+
+# ---- what cannot begin leaves no folder, and the run directory is no model -------------------------------
+"$FSDP" train --config config.yaml --set runtime.run_dir=cannot --set checkpoint.folder=text.txt/x >cannot.log 2>&1 && fail "cannot: status 0"
+grep -q '^fsdp: .*text.txt: cannot be made: ' cannot.log || { fail "cannot: no reason"; cat cannot.log; }
+[ ! -e cannot ] || fail "cannot: a run directory is left: $(ls cannot)"
+"$FSDP" train --config config.yaml --model whole --set runtime.run_dir=cannot >cannot.log 2>&1 && fail "model.path: status 0"
+grep -q '^fsdp: model.path: whole is a run directory; the model in it is whole/model$' cannot.log || { fail "model.path: no hint"; cat cannot.log; }
+
 # ---- on other ranks, from a run directory, and a fork ---------------------------------------------
 "$FSDP" train --resume whole/checkpoints/step-40 --local-ranks 3 --set runtime.run_dir=three \
   --set fsdp.strategy=no_shard >three.log 2>&1 || { fail "three ranks: status $?"; cat three.log; }
@@ -148,7 +181,7 @@ step=$(grep -o '^stopped by SIGTERM after step [0-9]*' busy.log | grep -o '[0-9]
 [ -e "busy/checkpoints/step-$step/checkpoint.json" ] || fail "SIGTERM: no checkpoint of step $step"
 
 # ---- epochs ------------------------------------------------------------------------------------------
-"$FSDP" train --config config.yaml --local-ranks 2 --set train.steps=1000 train.schedule.total=0 train.epochs=2 \
+"$FSDP" train --config config.yaml --local-ranks 2 --set train.schedule.total=0 train.epochs=2 \
   train.eval_every=epoch checkpoint.every=epoch runtime.run_dir=epochs >epochs.log 2>&1 ||
   { fail "epochs: status $?"; cat epochs.log; }
 [ "$(summary epochs epochs)" = 2.0 ] || fail "epochs: $(summary epochs epochs) of 2"
@@ -158,6 +191,8 @@ middle=$(($(summary epochs steps) / 2))
 "$FSDP" train --resume "epochs/checkpoints/step-$middle" --local-ranks 2 --set runtime.run_dir=second_epoch \
   >second.log 2>&1 || { fail "second epoch: status $?"; cat second.log; }
 same_run second_epoch epochs
+"$FSDP" train --resume "epochs/checkpoints/step-$((2 * middle))" --set runtime.run_dir=fewer train.epochs=1 >fewer.log 2>&1 && fail "fewer epochs: status 0"
+grep -q '^fsdp: train.epochs: expected at least 2, the' fewer.log || { fail "fewer epochs: no error"; cat fewer.log; }
 "$FSDP" train --resume epochs | grep -q 'this run has done its 2 epochs' || fail "epochs: a finished run does not say so"
 
 # ---- started again by a batch system -----------------------------------------------------------------

@@ -53,6 +53,8 @@ struct Manifest {
   std::string config;                       // YAML, every key
   std::string model;                        // config.json of the model
   std::string run_directory;                // as an absolute path
+  std::string working_directory;            // that relative paths of `config` begin at
+  int64_t total_steps = 0;                  // of the run, epochs counted in steps; 0: not known
   std::map<std::string, std::string> data;  // hashes of tokens and tokenizer, by what they are of
   std::string base_path;                    // of parameters that are not trained; empty: none are
   uint64_t base_hash = 0;

@@ -92,19 +92,34 @@ uint64_t Checkpoint::bytes_read() const {
   return bytes;
 }
 
+// That the file, read as safetensors by anybody, has the tensors of the manifest where the manifest
+// says, and no others.
+void Checkpoint::check_entries(size_t number) const {
+  const BlockChecksums& sums = manifest_.files[number];
+  const SafetensorsFile file = SafetensorsFile::open(folder_ / sums.name);
+  uint64_t data = 0;
+  for (const auto& [name, entry] : file.entries()) data = std::max<uint64_t>(data, entry.end);
+  size_t listed = 0;
+  for (const auto& [name, tensor] : manifest_.tensors) {
+    for (const StoredPiece& piece : tensor.pieces) {
+      if (piece.file != number) continue;
+      ++listed;
+      const bool same = file.contains(name) && file.entry(name).dtype == tensor.dtype &&
+                        file.entry(name).numel == piece.count &&
+                        sums.bytes - data + file.entry(name).begin == piece.offset;
+      FSDP_CHECK(same, "{}: {}: not as {} says", file.path().string(), name, kManifestName);
+    }
+  }
+  FSDP_CHECK(listed == file.entries().size(), "{}: expected {} tensors as in {}, got {}",
+             file.path().string(), listed, kManifestName, file.entries().size());
+}
+
 std::vector<std::string> Checkpoint::verify_all() {
   std::vector<std::string> problems;
   for (size_t i = 0; i < readers_.size(); ++i) {
     try {
       BlockReader(folder_, manifest_.files[i], true).verify_all();
-      const SafetensorsFile file = SafetensorsFile::open(folder_ / manifest_.files[i].name);
-      for (const auto& [name, tensor] : manifest_.tensors) {
-        for (const StoredPiece& piece : tensor.pieces) {
-          if (piece.file != i) continue;
-          FSDP_CHECK(file.contains(name) && file.entry(name).numel == piece.count,
-                     "{}: {}: not as {} says", file.path().string(), name, kManifestName);
-        }
-      }
+      check_entries(i);
     } catch (const Error& error) {
       problems.push_back(error.what());
     }
@@ -114,12 +129,9 @@ std::vector<std::string> Checkpoint::verify_all() {
 
 // ---------------------------------------------------------------------------- Into a session
 
-namespace {
-
-// Names and shapes of all at once: a model that differs differs in more than one.
-void check_tensors(Session& session, const Checkpoint& checkpoint) {
+void check_tensors(Session& session, const Checkpoint& checkpoint, MissingState missing) {
   const auto& stored = checkpoint.manifest().tensors;
-  std::vector<std::string> problems;
+  std::vector<std::string> problems;  // all at once: a model that differs differs in more than one
   std::set<std::string> known;
   for (const Parameter* p : session.parameters()) {
     if (!p->trainable()) continue;
@@ -137,6 +149,11 @@ void check_tensors(Session& session, const Checkpoint& checkpoint) {
     const std::string parameter = name.substr(0, name.find('/'));
     if (known.count(parameter) == 0) problems.push_back(name + " is not trained here");
   }
+  for (const StatePartOwned& part : held_state(session, missing == MissingState::kError)) {
+    if (!part.weights && !checkpoint.contains(part.name)) {
+      problems.push_back(part.name + " is missing");
+    }
+  }
   constexpr size_t kShown = 10;
   const size_t all = problems.size();
   if (all > kShown) problems.resize(kShown);
@@ -144,12 +161,10 @@ void check_tensors(Session& session, const Checkpoint& checkpoint) {
              checkpoint.folder().string(), all, fmt::join(problems, "; "));
 }
 
-}  // namespace
-
 namespace {
 
 void read_held(Session& session, Checkpoint& checkpoint, bool optimizer, MissingState missing) {
-  check_tensors(session, checkpoint);
+  check_tensors(session, checkpoint, optimizer ? missing : MissingState::kZero);
   std::vector<Checkpoint::Target> targets;
   for (const StatePartOwned& part : held_state(session, optimizer)) {
     const bool absent = missing == MissingState::kZero && !part.weights;

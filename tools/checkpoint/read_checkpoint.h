@@ -44,6 +44,7 @@ class Checkpoint {
   std::vector<Range> ranges_of(const std::vector<Target>& targets) const;
   void read_range(const Range& range, std::vector<std::byte>& host);
   BlockReader& reader(size_t file);
+  void check_entries(size_t file) const;
 
   std::filesystem::path folder_;
   bool verify_;
@@ -56,6 +57,9 @@ enum class MissingState : uint8_t {
   kZero,  // what the checkpoint lacks of the optimizer's state starts as in a new run
 };
 
+// Error, with all that differs, when names or shapes are not those of the session.
+void check_tensors(Session& session, const Checkpoint& checkpoint,
+                   MissingState missing = MissingState::kError);
 // Values of parameters that are trained, optimizer state, loss scale and number of updates. Frozen
 // parameters stay as they are. Error when names or shapes are not those of the session.
 void restore(Session& session, Checkpoint& checkpoint, MissingState missing = MissingState::kError);

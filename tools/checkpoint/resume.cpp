@@ -55,9 +55,9 @@ bool is_free(const std::string& key) {
                      [&](const char* section) { return key.starts_with(section); });
 }
 
-// The schedule's end follows train.steps unless it has its own.
-std::string note_on_steps(const config::TrainConfig& before, const config::TrainConfig& after,
-                          int64_t updates) {
+// The schedule's end follows the run's unless it has its own. Both are in steps.
+std::string note_on_schedule(const config::TrainConfig& before, const config::TrainConfig& after,
+                             int64_t updates) {
   const double old_rate = before.schedule().rate(updates), rate = after.schedule().rate(updates);
   if (old_rate == rate) return "the learning rate of the next step stays as it was";
   return fmt::format(
@@ -66,21 +66,44 @@ std::string note_on_steps(const config::TrainConfig& before, const config::Train
       rate, old_rate);
 }
 
+std::string length_text(const config::TrainSection& c) {
+  return c.epochs > 0 ? fmt::format("{} epochs", c.epochs) : fmt::format("{} steps", c.steps);
+}
+
+// One line for train.steps and train.epochs, of which one counts. Steps of an epoch are known with
+// the text, which is read later.
+std::string note_on_length(config::TrainConfig before, const config::TrainConfig& after,
+                           const Manifest& manifest) {
+  const bool epochs = before.train.epochs > 0 || after.train.epochs > 0;
+  const std::string line =
+      epochs ? fmt::format("length of the run: {} -> {}", length_text(before.train),
+                           length_text(after.train))
+             : fmt::format("train.steps: {} -> {}", before.train.steps, after.train.steps);
+  if (after.train.schedule.total > 0 && before.train.schedule.total == after.train.schedule.total) {
+    return line + "; the learning rate of the next step stays as it was";
+  }
+  if (after.train.epochs > 0 || (before.train.epochs > 0 && manifest.total_steps == 0)) {
+    return line + "; the schedule ends with it (train.schedule.total)";
+  }
+  if (before.train.epochs > 0) before.train.steps = manifest.total_steps;
+  const int64_t updates = manifest.progress.steps - manifest.progress.skipped;
+  return line + "; " + note_on_schedule(before, after, updates);
+}
+
 std::vector<std::string> notes_on_changes(const config::TrainConfig& before,
                                           const config::TrainConfig& after,
                                           const Manifest& manifest, bool with_changes) {
   std::vector<std::string> notes, refused;
+  bool length_noted = false;
   for (const ConfigChange& change : config_changes(before, after)) {
+    if (change.key == "train.steps" || change.key == "train.epochs") {
+      if (!length_noted) notes.push_back("changed: " + note_on_length(before, after, manifest));
+      length_noted = true;
+      continue;
+    }
     const std::string line = fmt::format("{}: {} -> {}", change.key, change.before, change.after);
     if (change.refused) refused.push_back(line);
     notes.push_back("changed: " + line);
-    if (change.key == "train.epochs" && after.train.schedule.total == 0) {
-      notes.back() += "; the schedule ends with it (train.schedule.total)";
-    }
-    if (change.key == "train.steps") {
-      const int64_t updates = manifest.progress.steps - manifest.progress.skipped;
-      notes.back() += "; " + note_on_steps(before, after, updates);
-    }
   }
   FSDP_CHECK(with_changes || refused.empty(),
              "--resume: the run would compute something else than before; --resume-with-changes "
@@ -107,17 +130,22 @@ std::string problem_of(const fs::path& checkpoint, std::optional<Manifest>& mani
   }
 }
 
-// The newest that is complete.
-void choose_newest(const fs::path& folder, ResumePlan& plan) {
-  const std::map<int64_t, fs::path> all = checkpoints_in(folder);
+// The newest that can be read. A folder without a manifest counts: a checkpoint has its name when
+// it is complete, so somebody has removed the manifest.
+void choose_newest(const ResumeRequest& request, const fs::path& folder, ResumePlan& plan) {
+  const std::map<int64_t, fs::path> all = step_folders_in(folder);
+  plan.falls_back = true;
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
-    const std::string problem = problem_of(at->second, plan.manifest);
+    const auto damaged = request.damaged.find(at->second);
+    const std::string problem =
+        damaged != request.damaged.end() ? damaged->second : problem_of(at->second, plan.manifest);
     if (problem.empty()) {
       plan.checkpoint = at->second;
       return;
     }
     plan.notes.push_back(problem + "; the checkpoint before it is taken");
   }
+  plan.manifest.reset();
   FSDP_CHECK(all.empty(), "{}: no checkpoint can be read: {}", folder.string(), plan.notes.front());
 }
 
@@ -154,7 +182,7 @@ void plan_auto(const ResumeRequest& request, ResumePlan& plan) {
              directory.string(), kConfigName);
   plan.run_directory = directory;
   check_own_checkpoints(plan.config, directory);
-  choose_newest(checkpoint_folder(plan.config, directory), plan);
+  choose_newest(request, checkpoint_folder(plan.config, directory), plan);
   const bool begins = plan.manifest || !is_there(directory / "metrics.json") ||
                       is_finished(directory, plan.config) || was_interrupted(directory);
   FSDP_CHECK(begins,
@@ -166,16 +194,25 @@ void plan_auto(const ResumeRequest& request, ResumePlan& plan) {
 // The configuration that was stored, with what is given now over it; a file that is given counts
 // instead.
 config::TrainConfig stored_config(const ResumeRequest& request, const std::string& yaml,
-                                  const fs::path& source) {
+                                  const fs::path& source, const fs::path& started_in) {
   if (!request.config_file.empty()) return given_config(request);
-  return config::parse_config(yaml, source.string(), request.overrides);
+  config::TrainConfig config = config::parse_config(yaml, source.string(), request.overrides);
+  keep_paths(config, started_in);
+  return config;
+}
+
+// Where a run was started, by its run_args.json; empty: it does not say.
+fs::path started_in(const fs::path& run_directory) {
+  const fs::path file = run_directory / "run_args.json";
+  return is_there(file) ? read_json_file(file).value("working_directory", "") : "";
 }
 
 void plan_checkpoint(const ResumeRequest& request, const fs::path& checkpoint, ResumePlan& plan) {
   const std::string problem = problem_of(checkpoint, plan.manifest);
   FSDP_CHECK(problem.empty(), "{}", problem);
   plan.checkpoint = checkpoint;
-  plan.config = stored_config(request, plan.manifest->config, checkpoint / kManifestName);
+  plan.config = stored_config(request, plan.manifest->config, checkpoint / kManifestName,
+                              plan.manifest->working_directory);
   const fs::path above = fs::absolute(checkpoint).lexically_normal().parent_path().parent_path();
   const fs::path own = is_run(above) ? above : fs::path(plan.manifest->run_directory);
   const std::string stored =
@@ -194,19 +231,47 @@ void plan_checkpoint(const ResumeRequest& request, const fs::path& checkpoint, R
 }
 
 void plan_run(const ResumeRequest& request, const fs::path& directory, ResumePlan& plan) {
-  const config::TrainConfig stored = config::read_config(directory / kConfigName, {});
+  config::TrainConfig stored = config::read_config(directory / kConfigName, {});
+  keep_paths(stored, started_in(directory));
   check_own_checkpoints(stored, directory);
-  choose_newest(checkpoint_folder(stored, directory), plan);
+  choose_newest(request, checkpoint_folder(stored, directory), plan);
   FSDP_CHECK(!plan.checkpoint.empty() || is_finished(directory, stored),
              "--resume {}: no complete checkpoint in it (checkpoint.every)", directory.string());
   plan.run_directory = directory;
-  plan.config =
-      plan.manifest
-          ? stored_config(request, plan.manifest->config, plan.checkpoint / kManifestName)
-          : stored_config(request, read_file(directory / kConfigName), directory / kConfigName);
+  plan.config = plan.manifest
+                    ? stored_config(request, plan.manifest->config, plan.checkpoint / kManifestName,
+                                    plan.manifest->working_directory)
+                    : stored_config(request, read_file(directory / kConfigName),
+                                    directory / kConfigName, started_in(directory));
+}
+
+// What only a folder can tell: that it is a run's, and not the model in it.
+void check_model_path(const std::string& path) {
+  if (path.empty() || is_there(fs::path(path) / "config.json") || !is_run(path)) return;
+  fail("model.path: {} is a run directory; the model in it is {}", path,
+       (fs::path(path) / "model").string());
 }
 
 }  // namespace
+
+void keep_paths(config::TrainConfig& c, const fs::path& started_in) {
+  std::error_code unknown;
+  if (started_in.empty() || fs::equivalent(started_in, fs::current_path(), unknown)) return;
+  if (!fs::is_directory(started_in, unknown)) return;  // moved, with all that was in it
+  const auto keep = [&](const char* key, std::string& path) {
+    const auto place = c.places.find(key);
+    const bool typed = place != c.places.end() && place->second.starts_with("--");
+    if (typed || path.empty() || fs::path(path).is_absolute()) return;
+    path = (started_in / path).lexically_normal().string();
+  };
+  for (std::string& file : c.data.train) keep("data.train", file);
+  for (std::string& file : c.data.validation) keep("data.validation", file);
+  if (c.data.tokenizer != "bytes") keep("data.tokenizer", c.data.tokenizer);
+  keep("data.cache_dir", c.data.cache_dir);
+  keep("model.path", c.model.path);
+  keep("lora.path", c.lora.path);
+  keep("checkpoint.folder", c.checkpoint.folder);
+}
 
 void refuse_foreign(const fs::path& folder) {
   const char* const how =
@@ -247,6 +312,7 @@ ResumePlan plan_resume(const ResumeRequest& request) {
   if (request.from.empty()) {
     FSDP_CHECK(!request.with_changes, "--resume-with-changes: only beside --resume");
     plan.config = given_config(request);
+    check_model_path(plan.config.model.path);
     return plan;
   }
   if (request.from == "auto") {
@@ -262,13 +328,15 @@ ResumePlan plan_resume(const ResumeRequest& request) {
     plan_run(request, folder, plan);
   }
   if (plan.manifest) {
-    const config::TrainConfig before =
+    config::TrainConfig before =
         config::parse_config(plan.manifest->config, (plan.checkpoint / kManifestName).string(), {});
+    keep_paths(before, plan.manifest->working_directory);
     for (std::string& note :
          notes_on_changes(before, plan.config, *plan.manifest, request.with_changes)) {
       plan.notes.push_back(std::move(note));
     }
   }
+  check_model_path(plan.config.model.path);
   if (plan.run_directory.empty()) return plan;
   plan.config.runtime.run_dir = plan.run_directory.string();
   const int64_t steps = plan.config.train.steps;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ struct ResumeRequest {
   bool with_changes = false;  // --resume-with-changes
   std::filesystem::path config_file;        // --config
   std::vector<config::Override> overrides;  // --set and its short forms
+  // Checkpoints that turned out damaged when they were read, and what is wrong with them.
+  std::map<std::filesystem::path, std::string> damaged = {};
 };
 
 struct ResumePlan {
@@ -29,10 +32,15 @@ struct ResumePlan {
   std::optional<Manifest> manifest;  // of `checkpoint`
   std::vector<std::string> notes;    // what the user should know, a line each
   bool finished = false;             // there is nothing left to do
+  bool falls_back = false;           // where the checkpoint is damaged, the one before it is meant
 };
 
 // Without a request: the configuration alone. Error when the request cannot be met.
 ResumePlan plan_resume(const ResumeRequest& request);
+
+// The paths of a stored configuration are those of the folder that the run was started in; what is
+// typed now is of this one.
+void keep_paths(config::TrainConfig& config, const std::filesystem::path& started_in);
 
 // Error for checkpoints of other programs, with what to do about them.
 void refuse_foreign(const std::filesystem::path& folder);

@@ -53,13 +53,22 @@ void remove_unfinished(const fs::path& folder) {
 
 }  // namespace
 
-std::map<int64_t, fs::path> checkpoints_in(const fs::path& folder) {
+std::map<int64_t, fs::path> step_folders_in(const fs::path& folder) {
   std::map<int64_t, fs::path> found;
   std::error_code unreadable;
   for (const auto& item : fs::directory_iterator(folder, unreadable)) {
     const int64_t step = step_of(item.path().filename().string());
-    if (step >= 0 && fs::exists(item.path() / kManifestName, unreadable)) found[step] = item.path();
+    if (step >= 0 && item.is_directory(unreadable)) found[step] = item.path();
   }
+  return found;
+}
+
+std::map<int64_t, fs::path> checkpoints_in(const fs::path& folder) {
+  std::map<int64_t, fs::path> found = step_folders_in(folder);
+  std::error_code unreadable;
+  std::erase_if(found, [&](const auto& each) {
+    return !fs::exists(each.second / kManifestName, unreadable);
+  });
   return found;
 }
 
@@ -94,14 +103,25 @@ void check_own_checkpoints(const config::TrainConfig& config, const fs::path& ru
   }
 }
 
-std::unique_ptr<FileLock> take_run_directory(const fs::path& run_directory,
-                                             const fs::path& checkpoints) {
-  auto lock = std::make_unique<FileLock>(run_directory / kLockName,
-                                         fmt::format("process {} on {}", ::getpid(), host_name()),
-                                         "another run is using this run directory");
+RunLocks take_run_directory(const fs::path& run_directory, const fs::path& checkpoints) {
+  RunLocks locks;
+  const auto take = [&](const fs::path& folder, const char* busy) {
+    locks.held.push_back(std::make_unique<FileLock>(
+        folder / kLockName, fmt::format("process {} on {}", ::getpid(), host_name()), busy));
+    const std::string& problem = locks.held.back()->problem();
+    if (problem.empty() || !locks.note.empty()) return;
+    locks.note = problem + ": nothing keeps another run out of this folder";
+  };
+  take(run_directory, "another run is using this run directory");
+  const fs::path above = fs::absolute(checkpoints).lexically_normal().parent_path();
+  std::error_code unreadable;
+  if (!fs::equivalent(above, run_directory, unreadable)) {
+    make_folders(checkpoints);
+    take(checkpoints, "another run is using this checkpoint.folder");
+  }
   remove_unfinished(run_directory);
   remove_unfinished(checkpoints);
-  return lock;
+  return locks;
 }
 
 void check_shared_folder(comm::Communicator& world, const fs::path& folder) {
@@ -128,15 +148,17 @@ RunCheckpoints::RunCheckpoints(Session& session, const config::TrainConfig& conf
                                fs::path run_directory, Manifest facts)
     : session_(session),
       config_(config.checkpoint),
+      eval_batches_(config.train.eval_batches),
       folder_(checkpoint_folder(config, run_directory)),
       facts_(std::move(facts)) {
   agree(session.world(), [&] {
     if (session.world().rank() != 0) return;
-    fs::create_directories(folder_);
+    make_folders(folder_);
     check_own_checkpoints(config, run_directory);
   });
   check_shared_folder(session.world(), folder_);
   facts_.run_directory = fs::absolute(run_directory).lexically_normal().string();
+  facts_.working_directory = fs::current_path().string();
   facts_.base_hash = hash_frozen(session);
 }
 
@@ -144,15 +166,36 @@ fs::path RunCheckpoints::folder_of(int64_t step) const {
   return folder_ / fmt::format("{}{}", kPrefix, step);
 }
 
-void RunCheckpoints::go_on(const fs::path& checkpoint,
-                           const std::map<std::string, double>& metrics) {
+// A loss is compared with losses of the same kind, of the same text.
+bool RunCheckpoints::judged_alike(const Manifest& before) const {
+  const config::TrainConfig then = config::parse_config(before.config, kManifestName, {});
+  if (then.checkpoint.best != config_.best) return false;
+  if (config_.best != config::BestMetric::kValidationLoss) return true;
+  const auto text = [](const Manifest& m) {
+    const auto found = m.data.find(kValidationTokens);
+    return found == m.data.end() ? "" : found->second;
+  };
+  return text(before) == text(facts_) && then.train.eval_batches == eval_batches_;
+}
+
+std::string RunCheckpoints::go_on(const fs::path& checkpoint, const Manifest& manifest) {
   std::error_code unreadable;
   // A new run that begins at another run's checkpoint has none of its own yet, and no best one.
-  if (!fs::equivalent(checkpoint.parent_path(), folder_, unreadable)) return;
+  if (!fs::equivalent(checkpoint.parent_path(), folder_, unreadable)) return "";
   last_ = (folder_ / checkpoint.filename()).string();
-  const auto step = metrics.find("best_step"), value = metrics.find("best_value");
-  if (step == metrics.end() || value == metrics.end()) return;
-  best_ = Best{static_cast<int64_t>(step->second), value->second};
+  const auto step = manifest.metrics.find("best_step"), value = manifest.metrics.find("best_value");
+  if (step == manifest.metrics.end() || value == manifest.metrics.end()) return "";
+  const Best best = {static_cast<int64_t>(step->second), value->second};
+  const std::string what =
+      fmt::format("the best checkpoint so far, step {}, counts no more: ", best.step);
+  if (!judged_alike(manifest)) {
+    return what + "it was judged by another loss or text";
+  }
+  if (!fs::exists(folder_of(best.step) / kManifestName, unreadable)) {
+    return what + folder_of(best.step).string() + " is gone";
+  }
+  best_ = best;
+  return "";
 }
 
 void RunCheckpoints::judge(const TrainProgress& progress) {
@@ -176,7 +219,7 @@ void RunCheckpoints::judge(const TrainProgress& progress) {
   facts_.metrics["best_value"] = best_->value;
 }
 
-fs::path RunCheckpoints::write(const TrainProgress& progress) {
+RunCheckpoints::Written RunCheckpoints::write(const TrainProgress& progress) {
   const std::optional<Best> before = best_;
   try {
     return write_judged(progress);
@@ -186,7 +229,7 @@ fs::path RunCheckpoints::write(const TrainProgress& progress) {
   }
 }
 
-fs::path RunCheckpoints::write_judged(const TrainProgress& progress) {
+RunCheckpoints::Written RunCheckpoints::write_judged(const TrainProgress& progress) {
   judge(progress);
   facts_.progress = progress;
   const fs::path folder = folder_of(progress.steps);
@@ -199,15 +242,16 @@ fs::path RunCheckpoints::write_judged(const TrainProgress& progress) {
     write_checkpoint(session_, folder, facts_);
   }
   last_ = folder.string();
-  agree(session_.world(), [&] {
-    if (session_.world().rank() == 0) remove_old(progress.steps);
-  });
-  return folder;
+  Written written = {.folder = folder};
+  if (session_.world().rank() == 0) written.warnings = remove_old(progress.steps);
+  return written;
 }
 
-// The last ones stay, `step` among them, and the best.
-void RunCheckpoints::remove_old(int64_t step) const {
-  if (config_.keep == 0) return;
+// The last ones stay, `step` among them, and the best. One that cannot be removed takes space; it
+// is tried again with the next checkpoint.
+std::vector<std::string> RunCheckpoints::remove_old(int64_t step) const {
+  std::vector<std::string> problems;
+  if (config_.keep == 0) return problems;
   const std::map<int64_t, fs::path> all = checkpoints_in(folder_);
   int64_t left = config_.keep;
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
@@ -219,8 +263,11 @@ void RunCheckpoints::remove_old(int64_t step) const {
     const fs::path gone = at->second.string() + fmt::format(".{}-0.tmp", ::getpid());
     fs::rename(at->second, gone, error);
     if (!error) fs::remove_all(gone, error);
-    FSDP_CHECK(!error, "{}: cannot be removed: {}", at->second.string(), error.message());
+    if (!error) continue;
+    problems.push_back(
+        fmt::format("{}: cannot be removed: {}", at->second.string(), error.message()));
   }
+  return problems;
 }
 
 }  // namespace fsdp::tools

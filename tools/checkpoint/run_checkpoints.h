@@ -16,11 +16,15 @@
 
 namespace fsdp::tools {
 
-// "step-<n>" folders, by n. A folder without a manifest is none: it is incomplete.
+// "step-<n>" folders, by n.
+std::map<int64_t, std::filesystem::path> step_folders_in(const std::filesystem::path& folder);
+// Those that have a manifest. A folder without one is incomplete.
 std::map<int64_t, std::filesystem::path> checkpoints_in(const std::filesystem::path& folder);
 // Whether the folder is empty, or has no more in it than a run that was killed before it had
 // written its first file.
 bool is_beginning_of_run(const std::filesystem::path& folder);
+// In Manifest::data: of the text that validation losses are of.
+inline constexpr const char* kValidationTokens = "tokens of data.validation";
 // Where a run keeps them.
 std::filesystem::path checkpoint_folder(const config::TrainConfig& config,
                                         const std::filesystem::path& run_directory);
@@ -30,10 +34,15 @@ std::filesystem::path checkpoint_folder(const config::TrainConfig& config,
 void check_own_checkpoints(const config::TrainConfig& config,
                            const std::filesystem::path& run_directory);
 
-// Of rank 0: takes the run directory for this process, and removes what a run that was killed has
-// left unfinished in it. Error when another run has the directory. The lock ends with the process.
-std::unique_ptr<FileLock> take_run_directory(const std::filesystem::path& run_directory,
-                                             const std::filesystem::path& checkpoints);
+// Of rank 0: takes the run directory, and the folder of its checkpoints where that lies elsewhere,
+// for this process; removes what a run that was killed has left unfinished there. Error when
+// another run has one of them. Locks end with the process.
+struct RunLocks {
+  std::vector<std::unique_ptr<FileLock>> held;
+  std::string note;  // why they keep nobody out; "": they do
+};
+RunLocks take_run_directory(const std::filesystem::path& run_directory,
+                            const std::filesystem::path& checkpoints);
 
 // Error when a rank does not see a file that rank 0 makes in the folder: the ranks do not share a
 // file system, and no rank could read what the others write. Collective.
@@ -45,26 +54,33 @@ class RunCheckpoints {
   RunCheckpoints(Session& session, const config::TrainConfig& config,
                  std::filesystem::path run_directory, Manifest facts);
 
-  // Returns the folder. AgreedError when it cannot be written. Collective.
-  std::filesystem::path write(const TrainProgress& progress);
+  struct Written {
+    std::filesystem::path folder;
+    std::vector<std::string> warnings;  // old ones that cannot be removed; on rank 0
+  };
+  // AgreedError when it cannot be written. Collective.
+  Written write(const TrainProgress& progress);
   struct Best {
     int64_t step;
     double value;
   };
   const std::optional<Best>& best() const { return best_; }
-  // For a run that goes on: from which checkpoint, with what metrics.
-  void go_on(const std::filesystem::path& checkpoint, const std::map<std::string, double>& metrics);
+  // For a run that goes on: from which checkpoint, with what in its manifest. Returns what happens
+  // to the best one, where that is not what was expected; else "".
+  std::string go_on(const std::filesystem::path& checkpoint, const Manifest& manifest);
   std::filesystem::path folder_of(int64_t step) const;
   // Of the last complete one; empty: there is none.
   std::string last() const { return last_; }
 
  private:
-  std::filesystem::path write_judged(const TrainProgress& progress);
+  Written write_judged(const TrainProgress& progress);
   void judge(const TrainProgress& progress);
-  void remove_old(int64_t step) const;
+  std::vector<std::string> remove_old(int64_t step) const;
+  bool judged_alike(const Manifest& before) const;
 
   Session& session_;
   config::CheckpointSection config_;
+  int64_t eval_batches_;
   std::filesystem::path folder_;
   Manifest facts_;
   std::optional<Best> best_;

@@ -2,7 +2,7 @@
 // Read next: tools/run/training_run.h.
 #include <cstdio>
 
-#include "tools/checkpoint/resume.h"
+#include "tools/checkpoint/settled_plan.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
 #include "tools/config/config.h"
@@ -22,18 +22,46 @@ struct TrainOptions {
 
 // The configuration says how ranks wait for each other, so it is read before they exist; what is
 // wrong with it is said once they do.
+// Where a checkpoint turns out damaged while it is read, the one before it is taken.
+int train_on(const TrainOptions& options, ResumeRequest request, const ResumePlan& before,
+             RankContext& rank) {
+  for (;;) {
+    SettledPlan settled = settle_plan(rank.world, request, before);
+    const ResumePlan& plan = settled.plan;
+    if (plan.finished) {
+      if (rank.world.rank() == 0) {
+        const config::TrainSection& train = plan.config.train;
+        const std::string length = train.epochs > 0 ? fmt::format("{} epochs", train.epochs)
+                                                    : fmt::format("{} steps", train.steps);
+        std::printf("%s: this run has done its %s: nothing to go on with\n",
+                    plan.run_directory.c_str(), length.c_str());
+      }
+      return 0;
+    }
+    try {
+      return TrainingRun(options.run, settled, rank).run();
+    } catch (const DamagedCheckpoint& error) {
+      request.damaged[plan.checkpoint] = error.what();
+    }
+  }
+}
+
+// The configuration says how ranks wait for each other, so it is read before they exist; what is
+// wrong with it is said once they do.
 int train_on_ranks(TrainOptions options) {
   requeue_until_training();
   ignore_failing_writes();  // the run goes on; main() says at its end that nobody read all of it
+  ResumeRequest request;
   ResumePlan plan;
   std::string mistake;
   try {
     const std::vector<config::Override> overrides = overrides_of(options.given);
     for (const config::Override& each : overrides) options.run.overrides.push_back(each.text);
-    plan = plan_resume({.from = options.run.resume,
-                        .with_changes = options.run.resume_with_changes,
-                        .config_file = options.given.config,
-                        .overrides = overrides});
+    request = {.from = options.run.resume,
+               .with_changes = options.run.resume_with_changes,
+               .config_file = options.given.config,
+               .overrides = overrides};
+    plan = plan_resume(request);
   } catch (const std::exception& error) {
     mistake = message_of(error);
   }
@@ -46,19 +74,7 @@ int train_on_ranks(TrainOptions options) {
   return launch(how, [&](RankContext& rank) {
     agree(rank.world, [&] { FSDP_CHECK(mistake.empty(), "{}", mistake); });
     check_same_config(rank.world, plan.config);
-    check_same_settings(rank.world, "checkpoints to go on from",
-                        {"checkpoint: " + plan.checkpoint.string()});
-    if (plan.finished) {
-      if (rank.world.rank() == 0) {
-        const config::TrainSection& train = plan.config.train;
-        const std::string length = train.epochs > 0 ? fmt::format("{} epochs", train.epochs)
-                                                    : fmt::format("{} steps", train.steps);
-        std::printf("%s: this run has done its %s: nothing to go on with\n",
-                    plan.run_directory.c_str(), length.c_str());
-      }
-      return 0;
-    }
-    return TrainingRun(options.run, plan, rank).run();
+    return train_on(options, request, plan, rank);
   });
 }
 

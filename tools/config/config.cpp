@@ -132,9 +132,6 @@ void check_checkpoint(const TrainConfig& config) {
              "checkpoint.best: validation_loss: expected checkpoint.every to be a multiple of "
              "train.eval_every, got {} and {}: no checkpoint would have one",
              value_text(c.every), value_text(eval));
-  FSDP_CHECK(config.train.epochs == 0 || config.train.steps == TrainSection().steps,
-             "train.epochs: expected nothing beside train.steps: {}, got {}", config.train.steps,
-             config.train.epochs);
 }
 
 void check_loss_scale(const LossScaleSection& c) {

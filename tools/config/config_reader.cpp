@@ -297,6 +297,26 @@ void apply_overrides(TrainConfig& config, const std::vector<Override>& overrides
   config.places = std::move(typed);
 }
 
+// train.steps or train.epochs is the length of the run. What is typed counts more than the file;
+// a file with every key is one that a run wrote, and its steps mean nothing beside epochs.
+void choose_length(TrainConfig& config, bool whole_file) {
+  const auto place = [&](const char* key) {
+    const auto found = config.places.find(key);
+    return found == config.places.end() ? std::string() : found->second;
+  };
+  const std::string steps = place("train.steps"), epochs = place("train.epochs");
+  if (config.train.epochs == 0 || steps.empty()) return;
+  const bool typed_steps = steps.starts_with("--"), typed_epochs = epochs.starts_with("--");
+  if (typed_steps && !typed_epochs) {
+    config.train.epochs = 0;
+  } else if (typed_epochs != typed_steps || whole_file) {
+    config.train.steps = TrainSection().steps;
+  } else {
+    fail("train.epochs: expected nothing beside train.steps, got {} and {} steps ({})",
+         config.train.epochs, config.train.steps, steps);
+  }
+}
+
 }  // namespace
 
 std::string with_place(const TrainConfig& config, const std::string& message) {
@@ -312,8 +332,11 @@ TrainConfig parse_config(const std::string& yaml, const std::string& source,
   FSDP_CHECK(documents.size() <= 1, "{}:{}: expected one YAML document, got {}", source,
              documents[1].Mark().line + 1, documents.size());
   if (!documents.empty()) read_into(config, documents[0], file);
+  const size_t keys = key_values(config).size();
+  const bool whole_file = config.places.size() >= keys;
   apply_overrides(config, overrides);
   try {
+    choose_length(config, whole_file);
     check_config(config);
   } catch (const Error& error) {
     fail("{}", with_place(config, error.what()));

@@ -100,6 +100,7 @@ ConversionSummary convert_checkpoint(RankContext& rank, const ConversionOptions&
     checkpoint.emplace(options.from);
     const std::string where = (options.from / kManifestName).string();
     config = config::parse_config(checkpoint->manifest().config, where, {});
+    keep_paths(config, checkpoint->manifest().working_directory);
     model = models::parse_config(checkpoint->manifest().model, where);
     session_of = session_options(config, model, rank.world.size(), rank.backend);
     // How the run was sharded does not matter here.

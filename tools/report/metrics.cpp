@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/io/file.h"
 #include "core/io/json.h"
 
 namespace fsdp::tools {
@@ -58,6 +59,17 @@ void MetricsLog::retry() {
   std::error_code ignored;
   std::filesystem::resize_file(path_, written_, ignored);
   file_.open(path_, std::ios::app);
+}
+
+std::string MetricsLog::sync() {
+  if (path_.empty()) return "";
+  retry();
+  try {
+    sync_file(path_);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return problem();
 }
 
 std::string MetricsLog::problem() const {

@@ -41,6 +41,8 @@ class MetricsLog {
   // "metrics.jsonl: 3 lines cannot be written; is the disk full?"; "": all are.
   std::string problem() const;
   void retry();  // to write what could not be written
+  // Waits until the lines are on the disk; why they are not, else "".
+  std::string sync();
 
  private:
   void append(const std::string& line);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <ctime>
 
+#include "core/io/file.h"
 #include "core/io/json.h"
 #include "tools/launch/backend_choice.h"
 #include "tools/launch/launch.h"
@@ -38,10 +39,11 @@ bool create_once(const std::filesystem::path& path) {
 
 void create_parent(const std::filesystem::path& path) {
   if (!path.has_parent_path()) return;
-  std::error_code error;
-  std::filesystem::create_directories(path.parent_path(), error);
-  FSDP_CHECK(!error, "runtime.run_dir: {}: cannot be made: {}", path.parent_path().string(),
-             error.message());
+  try {
+    make_folders(path.parent_path());
+  } catch (const Error& error) {
+    fail("runtime.run_dir: {}", error.what());
+  }
 }
 
 std::filesystem::path without_slash(const std::filesystem::path& path) {

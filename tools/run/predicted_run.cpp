@@ -32,14 +32,17 @@ PredictedData data_of(const config::TrainConfig& config) {
           .validation_rows = config.data.validation.empty() ? 0 : config.train.batch};
 }
 
-void check_fits(const MetaRun& run, const AvailableMemory& memory, int ranks) {
-  const size_t each = run.usage().total_peak;
-  if (each <= memory.bytes / static_cast<size_t>(ranks)) return;
+MemoryNeed need_of(const MetaRun& run) {
   const PeakMoment& moment = run.moment();
-  fail("this run needs {} per rank, with its peak in {}{}; {} has {} ({}){}", gibibytes(each),
-       moment.phase, moment.unit.empty() ? "" : " of " + moment.unit,
-       memory.of_process ? "this process" : "this machine", gibibytes(memory.bytes), memory.source,
-       ranks == 1 ? "" : fmt::format(" for {} ranks", ranks));
+  return {.bytes = run.usage().total_peak,
+          .moment = moment.phase + (moment.unit.empty() ? "" : " of " + moment.unit)};
+}
+
+void check_fits(const MemoryNeed& each, const AvailableMemory& memory, int ranks) {
+  if (each.bytes <= memory.bytes / static_cast<size_t>(ranks)) return;
+  fail("this run needs {} per rank, with its peak in {}; {} has {} ({}){}", gibibytes(each.bytes),
+       each.moment, memory.of_process ? "this process" : "this machine", gibibytes(memory.bytes),
+       memory.source, ranks == 1 ? "" : fmt::format(" for {} ranks", ranks));
 }
 
 std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,

@@ -23,8 +23,14 @@ std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
                                        const SessionOptions& session, const PredictedData& data,
                                        int ranks, int rank = 0);
 
+// What a rank takes at most, and when.
+struct MemoryNeed {
+  size_t bytes = 0;
+  std::string moment;  // "backward of unit h.3"
+};
+MemoryNeed need_of(const MetaRun& run);
 // Error when `ranks` ranks that share this memory need more of it than there is. What a process
 // takes besides (its code, the threads' stacks) is not counted: what passes may still not fit.
-void check_fits(const MetaRun& run, const AvailableMemory& memory, int ranks);
+void check_fits(const MemoryNeed& each, const AvailableMemory& memory, int ranks);
 
 }  // namespace fsdp::tools

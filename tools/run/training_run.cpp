@@ -79,6 +79,7 @@ void TrainingRun::make_session() {
     check_run_directory(config_.runtime.run_dir,
                         saved_parameters * static_cast<int64_t>(size_of(saved_.dtype)));
   });
+  check_length();
   predict();
   resident_before_ = process_memory().resident;
   session_ = std::make_unique<Session>(world, options);
@@ -95,6 +96,16 @@ void TrainingRun::make_session() {
                   });
   if (config_.runtime.trace) session_->backend().set_trace(&trace_);
   session_->set_phases(&*phases_);
+}
+
+// What only the text can say: how many steps an epoch has.
+void TrainingRun::check_length() const {
+  const int64_t done = plan_.manifest ? plan_.manifest->step() : 0;
+  if (config_.train.steps >= done) return;
+  throw AgreedError(
+      fmt::format("train.epochs: expected at least {:.3g}, the {} steps that {} has, got {}",
+                  static_cast<double>(done) / static_cast<double>(data_.steps_per_epoch()), done,
+                  plan_.checkpoint.string(), config_.train.epochs));
 }
 
 models::FillFunction TrainingRun::initial_values() {
@@ -139,13 +150,26 @@ void TrainingRun::make_directory() {
   directory_ = plan_.run_directory.empty()
                    ? make_run_directory(rank_.world, config_.runtime.run_dir, config_.runtime.name)
                    : plan_.run_directory;
+  try {
+    take_directory();
+    if (save_every() > 0) checkpoints();  // what is wrong with their place is better known now
+  } catch (const AgreedError&) {
+    if (speaks() && plan_.run_directory.empty()) forget_directory();
+    throw;
+  }
+}
+
+void TrainingRun::take_directory() {
   agree(rank_.world, [&] {
     if (!speaks()) return;
     check_source_stays();
     check_own_checkpoints(config_, directory_);  // before what is unfinished there is removed
-    lock_ = take_run_directory(directory_, checkpoint_folder(config_, directory_));
+    if (locks_.held.empty()) {
+      locks_ = take_run_directory(directory_, checkpoint_folder(config_, directory_));
+    }
     if (!options_.resume.empty()) go_on_in_directory();
   });
+  if (!locks_.note.empty()) say("note: " + locks_.note);
   if (rank_.rings) rank_.rings->set_directory(directory_);
   write_run_arguments(rank_.world, directory_,
                       {.command = "train",
@@ -154,7 +178,19 @@ void TrainingRun::make_directory() {
                        .local_ranks = options_.local_ranks,
                        .threads = rank_.threads,
                        .resumed_from = plan_.manifest ? plan_.manifest->step() : 0});
-  if (speaks()) write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
+  agree(rank_.world, [&] {
+    if (speaks()) write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
+  });
+}
+
+// A new one in which nothing happened: a run that could not begin leaves no folder that looks like
+// one.
+void TrainingRun::forget_directory() const {
+  std::error_code ignored;
+  for (const char* made :
+       {"run_args.json", "config.yaml", "metrics.jsonl", "run.lock", "checkpoints", ""}) {
+    std::filesystem::remove(directory_ / made, ignored);  // folders: only empty ones
+  }
 }
 
 // Saving replaces the folder of an earlier model of this run.
@@ -184,6 +220,11 @@ void TrainingRun::go_on_in_directory() {
                           metrics_until(read_file(of_before), before.steps, before.validated_at));
   }
   fs::remove(directory_ / "metrics.json");
+  for (const char* model : {"model", "adapter"}) {
+    if (!fs::exists(directory_ / model)) continue;
+    say(fmt::format("note: {} is that of an earlier end of this run, until this one saves its own",
+                    (directory_ / model).string()));
+  }
 }
 
 // The model is worth more than the folder that somebody removed during the run.
@@ -212,7 +253,6 @@ TrainOutcome TrainingRun::train() {
                    .save_every = save_every(),
                    .save = [this](const TrainProgress& p) { write_checkpoint(p); }},
                   progress, metrics);
-  if (save_every() > 0) checkpoints();  // what is wrong with their place is better known now
   catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
   try {
     const TrainOutcome outcome =

@@ -16,6 +16,7 @@
 #include "models/weights.h"
 #include "tools/checkpoint/resume.h"
 #include "tools/checkpoint/run_checkpoints.h"
+#include "tools/checkpoint/settled_plan.h"
 #include "tools/config/config.h"
 #include "tools/launch/launch.h"
 #include "tools/model_folders/save_model.h"
@@ -38,16 +39,18 @@ struct TrainingRunOptions {
 class TrainingRun {
  public:
   // All three must outlive this. Collective.
-  TrainingRun(const TrainingRunOptions& options, const ResumePlan& plan, RankContext& rank)
+  TrainingRun(const TrainingRunOptions& options, SettledPlan& settled, RankContext& rank)
       : options_(options),
-        plan_(plan),
-        config_(plan.config),
+        plan_(settled.plan),
+        config_(plan_.config),
         rank_(rank),
-        data_(rank.world, config_) {
-    config_ = plan.config.in_steps(data_.steps_per_epoch());
+        data_(rank.world, config_),
+        locks_(settled.locks) {
+    config_ = plan_.config.in_steps(data_.steps_per_epoch());
   }
 
-  // The status of the process: 0, or that of the signal that stopped the run. Collective.
+  // The status of the process: 0, or that of the signal that stopped the run. DamagedCheckpoint
+  // when the run is to go on from an older one; nothing is written then. Collective.
   int run();
 
  private:
@@ -60,7 +63,10 @@ class TrainingRun {
   void make_session();
   models::FillFunction initial_values();
   void initialise();
+  void check_length() const;
   void make_directory();
+  void take_directory();
+  void forget_directory() const;
   void check_source_stays() const;
   void go_on_in_directory();
   void keep_directory();
@@ -68,7 +74,9 @@ class TrainingRun {
   // training_run_state.cpp: what a run goes on from, and what it leaves
   std::string base_of(Session& session) const;
   bool drops_other_elements() const;
+  void check_state() const;
   void restore_state();
+  void read_state();
   RunCheckpoints& checkpoints();
   int64_t save_every() const;
   void write_checkpoint(const TrainProgress& progress);
@@ -97,7 +105,7 @@ class TrainingRun {
   std::optional<TracePhases> phases_;
   std::unique_ptr<Session> session_;
   std::filesystem::path directory_;
-  std::unique_ptr<FileLock> lock_;             // of rank 0
+  RunLocks& locks_;
   std::optional<RunCheckpoints> checkpoints_;  // made when it is needed
 };
 

@@ -32,9 +32,11 @@ std::string format_losses(const TrainOutcome& outcome, int64_t averaged_steps,
 }  // namespace
 
 // Before anything large is asked for: a run that the machine cannot hold ends here, not in the
-// hands of the kernel. Rank 0's prediction, which no other rank's exceeds.
+// hands of the kernel. Rank 0's prediction, which no other rank's exceeds; every rank looks at the
+// memory of its own machine.
 void TrainingRun::predict() {
   const std::vector<std::string> hosts = rank_.world.exchange(host_name());
+  MemoryNeed need;
   agree(rank_.world, [&] {
     if (!speaks()) return;
     PredictedData data = data_of(config_);
@@ -45,10 +47,15 @@ void TrainingRun::predict() {
     data.prompt_tokens = static_cast<int64_t>(sample_prompt().size());
     const auto run = predicted_run(config_, session_options_, data, rank_.world.size());
     predicted_ = run->usage();
+    need = need_of(*run);
+  });
+  need.bytes = comm::exchange_values(rank_.world, need.bytes)[0];
+  need.moment = rank_.world.exchange(need.moment)[0];
+  agree(rank_.world, [&] {
     if (rank_.backend.cuda) return;  // which says itself what it has
     const AvailableMemory memory = available_memory();
     const auto here = static_cast<int>(std::count(hosts.begin(), hosts.end(), host_name()));
-    check_fits(*run, memory, memory.of_process ? rank_.local_ranks : here);
+    check_fits(need, memory, memory.of_process ? rank_.local_ranks : here);
   });
 }
 

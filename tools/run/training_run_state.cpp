@@ -21,6 +21,21 @@ bool TrainingRun::drops_other_elements() const {
   return drops && !same && (now > 1 || before > 1);
 }
 
+// That the run is the one that the checkpoint belongs to.
+void TrainingRun::check_state() const {
+  const Manifest& manifest = *plan_.manifest;
+  const bool with_changes = options_.resume_with_changes;
+  const std::string model = models::config_json(model_, "");
+  FSDP_CHECK(with_changes || model == manifest.model,
+             "--resume: the model is another one than the checkpoint's; "
+             "--resume-with-changes goes on all the same");
+  FSDP_CHECK(with_changes || !drops_other_elements(),
+             "--resume: dropout depends on the micro-step in which a sequence is computed, and "
+             "other ranks or train.micro_steps move sequences to others; expected {} ranks and "
+             "train.micro_steps as before; --resume-with-changes goes on all the same",
+             manifest.world_size);
+}
+
 // The state of the checkpoint, on any number of ranks.
 void TrainingRun::restore_state() {
   const Manifest& manifest = *plan_.manifest;
@@ -34,25 +49,31 @@ void TrainingRun::restore_state() {
                "--resume: the parameters that are not trained ({}) have other values than those "
                "that the checkpoint belongs to ({})",
                base_of(*session_), manifest.base_path);
-    const std::string model = models::config_json(model_, "");
-    FSDP_CHECK(with_changes || model == manifest.model,
-               "--resume: the model is another one than the checkpoint's; "
-               "--resume-with-changes goes on all the same");
-    FSDP_CHECK(with_changes || !drops_other_elements(),
-               "--resume: dropout depends on the micro-step in which a sequence is computed, and "
-               "other ranks or train.micro_steps move sequences to others; expected {} ranks and "
-               "train.micro_steps as before; --resume-with-changes goes on all the same",
-               manifest.world_size);
+    check_state();
   });
-  agree(rank_.world, [&] {
-    Checkpoint checkpoint(plan_.checkpoint, config_.checkpoint.verify);
-    restore(*session_, checkpoint, with_changes ? MissingState::kZero : MissingState::kError);
-  });
+  read_state();
   for (const std::string& line : differences) say("note: changed: " + line);
   say(fmt::format("resumed from {}: step {}", plan_.checkpoint.string(), manifest.step()));
   if (manifest.world_size != rank_.world.size()) {
     say(fmt::format("note: {} rank{} instead of {}: the run goes on up to rounding",
                     rank_.world.size(), rank_.world.size() == 1 ? "" : "s", manifest.world_size));
+  }
+}
+
+// Another model is the user's mistake. What goes wrong after that is the checkpoint's.
+void TrainingRun::read_state() {
+  std::optional<Checkpoint> checkpoint;
+  const MissingState missing =
+      options_.resume_with_changes ? MissingState::kZero : MissingState::kError;
+  agree(rank_.world, [&] {
+    checkpoint.emplace(plan_.checkpoint, config_.checkpoint.verify);
+    check_tensors(*session_, *checkpoint, missing);
+  });
+  try {
+    agree(rank_.world, [&] { restore(*session_, *checkpoint, missing); });
+  } catch (const AgreedError& error) {
+    if (!plan_.falls_back) throw;
+    throw DamagedCheckpoint(error.what());
   }
 }
 
@@ -74,9 +95,14 @@ RunCheckpoints& TrainingRun::checkpoints() {
   facts.config = config::to_yaml(plan_.config);
   facts.model = models::config_json(model_, "");
   facts.data = data_.hashes();
+  facts.data[kValidationTokens] = data_.validation_hash();
+  facts.total_steps = config_.train.steps;
   facts.base_path = base_of(*session_);
   checkpoints_.emplace(*session_, config_, directory_, std::move(facts));
-  if (plan_.manifest) checkpoints_->go_on(plan_.checkpoint, plan_.manifest->metrics);
+  if (plan_.manifest) {
+    const std::string note = checkpoints_->go_on(plan_.checkpoint, *plan_.manifest);
+    if (!note.empty()) say("note: " + note);
+  }
   return *checkpoints_;
 }
 
@@ -84,8 +110,9 @@ int64_t TrainingRun::save_every() const { return config_.checkpoint.every.steps;
 
 void TrainingRun::write_checkpoint(const TrainProgress& progress) {
   try {
-    const std::filesystem::path folder = checkpoints().write(progress);
-    say(fmt::format("step {}: checkpoint {}", progress.steps, folder.string()));
+    const RunCheckpoints::Written written = checkpoints().write(progress);
+    say(fmt::format("step {}: checkpoint {}", progress.steps, written.folder.string()));
+    for (const std::string& warning : written.warnings) say("warning: " + warning);
   } catch (const AgreedError& error) {
     if (config_.checkpoint.required) throw;
     say(fmt::format("warning: step {}: no checkpoint: {}", progress.steps, error.what()));

@@ -181,6 +181,12 @@ std::map<std::string, std::string> TrainData::hashes() const {
           {"tokenizer", fmt::format("{:016x}", tokenizer_->identity())}};
 }
 
+std::string TrainData::validation_hash() const {
+  if (!validation_) return "";
+  return fmt::format("{} {:016x}", validation_->unchecked().size(),
+                     validation_->checksum_of_tokens());
+}
+
 BatchSource TrainData::training(bool shifted_labels) const {
   return {.batches = config_.train.steps, .get = [this, shifted_labels](int64_t step) {
             return train_loader_->batch(step, shifted_labels);

@@ -29,6 +29,7 @@ class TrainData {
   int64_t samples_after(int64_t steps) const { return train_loader_->samples_after(steps); }
   // Of the training tokens and the tokenizer: equal for the same ones, wherever they lie.
   std::map<std::string, std::string> hashes() const;
+  std::string validation_hash() const;  // of its tokens; "" without
 
   // `shifted_labels`: of the model, see models/config.h.
   BatchSource training(bool shifted_labels) const;

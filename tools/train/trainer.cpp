@@ -56,6 +56,9 @@ TrainProgress Trainer::progress_so_far() const {
 void Trainer::save() {
   if (!options_.save || saved_at_ == outcome_.steps) return;
   const PhaseScope phase(session_.phases(), "checkpoint");
+  // A checkpoint must not be on the disk without the lines before it: they are never made again.
+  const std::string problem = metrics_.sync();
+  if (!problem.empty() && !told_of_log_) progress_.note("warning: " + problem);
   options_.save(progress_so_far());
   saved_at_ = outcome_.steps;
   step_ended_ = Clock::now();

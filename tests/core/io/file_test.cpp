@@ -158,6 +158,23 @@ TEST_CASE("a folder appears when it is complete, and not at all otherwise") {
                        "file/model: cannot be made: "));
 }
 
+TEST_CASE("folders are made with those above them") {
+  const test::TempFolder folder;
+  make_folders(folder / "a/b/c/");
+  CHECK(std::filesystem::is_directory(folder / "a/b/c"));
+  make_folders(folder / "a/b");  // is there
+  make_folders("");
+  folder.write("file", "");
+  CHECK(test::error_of([&] { make_folders(folder / "file/a"); }) ==
+        (folder / "file").string() + ": cannot be made: File exists");
+}
+
+TEST_CASE("a file that is not there cannot be synchronised") {
+  const test::TempFolder folder;
+  sync_file(folder.write("x", "text"));
+  CHECK(test::contains(test::error_of([&] { sync_file(folder / "y"); }), "y: cannot open: "));
+}
+
 TEST_CASE("a file is read where it is asked for, and its end is an Error") {
   const test::TempFolder folder;
   const ReadableFile file(folder.write("x", "0123456789"));
@@ -180,6 +197,7 @@ TEST_CASE("a lock has one holder, who is named to the next") {
   }
   const FileLock second(path, "2", "it is taken");
   CHECK(read_file(path) == "2");
+  CHECK(second.problem() == "");
 }
 
 }  // namespace

@@ -69,14 +69,25 @@ TEST_CASE("resume: a run directory means its newest complete checkpoint") {
     CHECK(p.config.train.lr == 0.5);  // the stored one
     CHECK(p.manifest->step() == 10);
     CHECK(!p.finished);
-    CHECK(p.notes.empty());
+    CHECK(p.falls_back);
+    // A folder has that name when it is complete: somebody has taken its manifest.
+    REQUIRE(p.notes.size() == 1);
+    CHECK(test::contains(p.notes[0], "step-11: no checkpoint, or an incomplete one"));
   }
+  fs::remove(run.directory / "checkpoints/step-11");
   // Cut by a machine that lost its power: the one before.
   fs::resize_file(newest / "shard", 3);
   const ResumePlan before = plan(run.directory.string());
   CHECK(before.manifest->step() == 9);
   REQUIRE(before.notes.size() == 1);
   CHECK(test::contains(before.notes[0], "step-10/shard: damaged: expected 6 bytes, got 3"));
+  // Known to be damaged by who has read it.
+  const ResumePlan known = plan_resume(
+      {.from = run.directory.string(),
+       .damaged = {{run.directory / "checkpoints/step-10", "step-10: a flipped byte"}}});
+  CHECK(known.manifest->step() == 9);
+  CHECK(known.notes ==
+        std::vector<std::string>{"step-10: a flipped byte; the checkpoint before it is taken"});
   fs::remove(run.directory / "checkpoints/step-9/shard");
   CHECK(test::contains(error_of(run.directory.string()), "no checkpoint can be read"));
 }
@@ -181,6 +192,62 @@ TEST_CASE("resume: more steps, and what they do to the schedule") {
                        "rate of the next step is 0.426777, it would have been 0.25"));
   CHECK(test::contains(error_of(run.directory.string(), {"train.steps=49"}),
                        "train.steps: expected at least 50"));
+}
+
+TEST_CASE("resume: epochs instead of steps, and the learning rate that follows") {
+  const FakeRun run;
+  // As run_checkpoints.cpp writes it: 2 epochs of 50 steps.
+  const fs::path checkpoint = run.add(50);
+  Manifest manifest = read_manifest(checkpoint);
+  manifest.config = config::to_yaml(config::parse_config(
+      "", "", {"train.epochs=2", "train.lr=0.5", "runtime.run_dir=" + run.directory.string()}));
+  manifest.total_steps = 100;
+  write_file_atomically(checkpoint / kManifestName, manifest_text(manifest));
+  const auto note = [&](const std::vector<config::Override>& overrides) {
+    const ResumePlan p = plan(run.directory.string(), overrides);
+    REQUIRE(p.notes.size() == 1);
+    return p.notes[0];
+  };
+  CHECK(note({"train.steps=200"}) ==
+        "changed: length of the run: 2 epochs -> 200 steps; the schedule ends with it: the "
+        "learning rate of the next step is 0.426777, it would have been 0.25; "
+        "train.schedule.total keeps the schedule");
+  CHECK(note({"train.steps=100"}) ==
+        "changed: length of the run: 2 epochs -> 100 steps; the learning rate of the next step "
+        "stays as it was");
+  CHECK(note({"train.epochs=3"}) ==
+        "changed: length of the run: 2 epochs -> 3 epochs; the schedule ends with it "
+        "(train.schedule.total)");
+}
+
+TEST_CASE("resume: relative paths are of the folder where the run was started") {
+  const FakeRun run;
+  const fs::path checkpoint = run.add(5);
+  Manifest manifest = read_manifest(checkpoint);
+  manifest.config = config::to_yaml(
+      config::parse_config("", "",
+                           {"data.train=text.txt", "data.tokenizer=bytes", "train.steps=100",
+                            "runtime.run_dir=" + run.directory.string()}));
+  manifest.working_directory = run.folder.path().string();
+  write_file_atomically(checkpoint / kManifestName, manifest_text(manifest));
+  const ResumePlan p = plan(run.directory.string());
+  CHECK(p.config.data.train == std::vector<std::string>{(run.folder / "text.txt").string()});
+  CHECK(p.config.data.tokenizer == "bytes");
+  CHECK(p.notes.empty());
+  // What is typed now is of this folder.
+  CHECK(plan(run.directory.string(), {"data.train=new.txt"}).config.data.train ==
+        std::vector<std::string>{"new.txt"});
+  // The folder that it was started in is gone: the run was moved with all that is in it.
+  manifest.working_directory = (run.folder / "gone").string();
+  write_file_atomically(checkpoint / kManifestName, manifest_text(manifest));
+  CHECK(plan(run.directory.string()).config.data.train == std::vector<std::string>{"text.txt"});
+}
+
+TEST_CASE("resume: a run directory is no model") {
+  const FakeRun run;
+  CHECK(error_of("", {"model.path=" + run.directory.string()}) ==
+        "model.path: " + run.directory.string() + " is a run directory; the model in it is " +
+            (run.directory / "model").string());
 }
 
 TEST_CASE("resume: metrics are cut behind the checkpoint, without gaps and doubles") {

@@ -2,6 +2,7 @@
 #include "tools/checkpoint/run_checkpoints.h"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include "tests/support/checkpoint_run.h"
 #include "tools/launch/launch.h"
@@ -60,6 +61,9 @@ TEST_CASE("checkpoints: the last ones are kept, and the best one") {
 TEST_CASE("checkpoints: a validation loss of another step is not this step's") {
   const test::TempFolder folder;
   config::TrainConfig config;
+  config.checkpoint.every.steps = 1;
+  config.train.eval_every.steps = 1;
+  config.data.validation = {"text"};
   config.checkpoint.best = config::BestMetric::kValidationLoss;
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
     Session session(world, test::checkpoint_options());
@@ -67,7 +71,12 @@ TEST_CASE("checkpoints: a validation loss of another step is not this step's") {
     checkpoints.write({.steps = 5, .validation_loss = 1.0, .validated_at = 4});
     CHECK(!checkpoints.best());
     RunCheckpoints again(session, config, folder.path(), {});
-    again.go_on(folder / "checkpoints/step-5", {{"best_step", 3}, {"best_value", 0.5}});
+    std::filesystem::create_directories(folder / "checkpoints/step-3");
+    folder.write("checkpoints/step-3/checkpoint.json", "");
+    Manifest manifest;
+    manifest.config = config::to_yaml(config);
+    manifest.metrics = {{"best_step", 3}, {"best_value", 0.5}};
+    CHECK(again.go_on(folder / "checkpoints/step-5", manifest) == "");
     again.write({.steps = 6, .validation_loss = 1.0, .validated_at = 6});
     REQUIRE(again.best());
     CHECK(again.best()->step == 3);
@@ -78,12 +87,79 @@ TEST_CASE("checkpoints: a validation loss of another step is not this step's") {
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
     Session session(world, test::checkpoint_options());
     RunCheckpoints checkpoints(session, config, folder.path(), {});
-    checkpoints.go_on(folder / "checkpoints/step-6", {});
+    checkpoints.go_on(folder / "checkpoints/step-6", {});  // which has no best one
     checkpoints.write({.steps = 6, .validation_loss = 0.25, .validated_at = 6});
     REQUIRE(checkpoints.best());
     CHECK(checkpoints.best()->value == 0.25);
   });
   CHECK(read_file(folder / "checkpoints/step-6/checkpoint.json") == before);
+}
+
+TEST_CASE("checkpoints: the best one counts only where it was judged alike, and is still there") {
+  const test::TempFolder folder;
+  config::TrainConfig config;
+  config.checkpoint.every.steps = 1;
+  config.train.eval_every.steps = 1;
+  config.data.validation = {"text"};
+  config.checkpoint.best = config::BestMetric::kValidationLoss;
+  Manifest manifest;
+  manifest.config = config::to_yaml(config);
+  manifest.metrics = {{"best_step", 3}, {"best_value", 0.5}};
+  manifest.data = {{kValidationTokens, "a"}};
+  const auto note_with = [&](const config::TrainConfig& now, const std::string& validation) {
+    std::string note;
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      Session session(world, test::checkpoint_options());
+      Manifest facts;
+      facts.data = {{kValidationTokens, validation}};
+      RunCheckpoints checkpoints(session, now, folder.path(), facts);
+      note = checkpoints.go_on(folder / "checkpoints/step-5", manifest);
+      CHECK((note == "") == (checkpoints.best() != std::nullopt));
+    });
+    return note;
+  };
+  const std::string before = "the best checkpoint so far, step 3, counts no more: ";
+  CHECK(note_with(config, "a") == before + (folder / "checkpoints/step-3 is gone").string());
+  std::filesystem::create_directories(folder / "checkpoints/step-3");
+  folder.write("checkpoints/step-3/checkpoint.json", "");
+  CHECK(note_with(config, "a") == "");
+  CHECK(note_with(config, "b") == before + "it was judged by another loss or text");
+  config::TrainConfig by_training = config, fewer = config;
+  by_training.checkpoint.best = config::BestMetric::kTrainLoss;
+  CHECK(note_with(by_training, "a") == before + "it was judged by another loss or text");
+  fewer.train.eval_batches = 3;
+  CHECK(note_with(fewer, "a") == before + "it was judged by another loss or text");
+}
+
+TEST_CASE("checkpoints: an old one that cannot be removed is a warning") {
+  const test::TempFolder folder;
+  config::TrainConfig config;
+  config.checkpoint.keep = 1;
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    Session session(world, test::checkpoint_options());
+    RunCheckpoints checkpoints(session, config, folder.path(), {});
+    CHECK(checkpoints.write({.steps = 1}).warnings.empty());
+    // In the way of the name that it gets while it is removed.
+    const std::string name = fmt::format("checkpoints/step-1.{}-0.tmp", ::getpid());
+    std::filesystem::create_directories(folder / name);
+    folder.write(name + "/file", "");
+    const RunCheckpoints::Written written = checkpoints.write({.steps = 2});
+    REQUIRE(written.warnings.size() == 1);
+    CHECK(test::contains(written.warnings[0], "checkpoints/step-1: cannot be removed: "));
+    std::filesystem::remove_all(folder / name);
+    CHECK(checkpoints.write({.steps = 3}).warnings.empty());
+  });
+  CHECK(steps_in(folder / "checkpoints") == std::vector<int64_t>{3});
+}
+
+TEST_CASE("checkpoints: a folder of their own is locked too") {
+  const test::TempFolder one, other;
+  const RunLocks locks = take_run_directory(one.path(), other / "shared");
+  CHECK(locks.held.size() == 2);
+  CHECK(locks.note == "");
+  const test::TempFolder second;
+  CHECK(test::contains(test::error_of([&] { take_run_directory(second.path(), other / "shared"); }),
+                       "shared/run.lock: another run is using this checkpoint.folder: process "));
 }
 
 TEST_CASE("checkpoints: a run directory is one run's, and what a killed run left goes") {

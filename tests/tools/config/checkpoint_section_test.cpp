@@ -79,8 +79,21 @@ TEST_CASE("epochs: instead of steps, for the length of a run and between evaluat
   const TrainConfig steps = parse({"train.steps=30", "checkpoint.every=4"});
   CHECK(steps.in_steps(7).train.steps == 30);
   CHECK(steps.in_steps(7).checkpoint.every.steps == 4);
-  CHECK(test::contains(refusal({"train.epochs=3", "train.steps=30"}),
-                       "train.epochs: expected nothing beside train.steps: 30, got 3"));
+  for (const char* steps : {"train.steps=30", "train.steps=1000"}) {  // also the default's number
+    CHECK(test::contains(refusal({"train.epochs=3", steps}),
+                         "train.epochs: expected nothing beside train.steps, got 3 and "));
+  }
+  const auto of_file = [](const std::string& train, const std::vector<Override>& typed) {
+    return parse_config("train: {" + train + "}", "file", typed).train;
+  };
+  CHECK(test::contains(test::error_of([&] { of_file("steps: 1000, epochs: 3", {}); }),
+                       "expected nothing beside train.steps, got 3 and 1000 steps (file:1)"));
+  // What is typed counts more than the file.
+  CHECK(of_file("steps: 30", {"train.epochs=3"}).epochs == 3);
+  CHECK(of_file("steps: 30", {"train.epochs=3"}).steps == TrainSection().steps);
+  CHECK(of_file("epochs: 3", {"train.steps=30"}).epochs == 0);
+  CHECK(of_file("epochs: 3", {"train.steps=30"}).steps == 30);
+  CHECK(of_file("epochs: 3", {"train.epochs=0", "train.steps=30"}).steps == 30);
   CHECK(test::contains(refusal({"checkpoint.every=epoch", "checkpoint.best=validation_loss",
                                 "train.eval_every=2", "data.validation=v.txt"}),
                        "got epoch and 2"));

@@ -100,6 +100,16 @@ bool keeps_lines_of_a_full_disk(const std::filesystem::path& path) {
   return kept && log.problem().empty() && read_file(path) == expected;
 }
 
+TEST_CASE("metrics: lines reach the disk when that is asked for") {
+  const test::TempFolder folder;
+  MetricsLog log(folder / "metrics.jsonl");
+  log.evaluation(1, 2, 2);
+  CHECK(log.sync() == "");
+  std::filesystem::remove(folder / "metrics.jsonl");
+  CHECK(test::contains(log.sync(), "metrics.jsonl: cannot open"));
+  CHECK(MetricsLog().sync() == "");
+}
+
 TEST_CASE("metrics: what a full disk does not take is written when there is room") {
   const test::TempFolder folder;
   const pid_t process = ::fork();

@@ -1,0 +1,36 @@
+// The one plan of all ranks: rank 0 takes the run directory, decides where the run goes on and
+// tells the others, who must see the same checkpoint. Next: resume.h (how it decides),
+// run_checkpoints.h (the locks).
+#pragma once
+
+#include "comm/communicator.h"
+#include "tools/checkpoint/resume.h"
+#include "tools/checkpoint/run_checkpoints.h"
+#include "tools/launch/launch.h"
+
+namespace fsdp::tools {
+
+struct SettledPlan {
+  ResumePlan plan;  // the same on all ranks
+  RunLocks locks;   // of rank 0: of the run directory; none for a new one, which is yet to be made
+};
+
+// `before`: what each rank has found by itself, when nobody held the locks: until rank 0 has them,
+// another job may have written more. AgreedError when another run has the directory, or a rank does
+// not see the checkpoint. Collective.
+SettledPlan settle_plan(comm::Communicator& world, const ResumeRequest& request,
+                        const ResumePlan& before);
+
+// A checkpoint of a plan that falls back could not be read: the plan is to be made again without.
+class DamagedCheckpoint : public AgreedError {
+ public:
+  using AgreedError::AgreedError;
+};
+
+// ---- parts, for tests ----
+// AgreedError when a rank does not see the checkpoint, or another one of its name. Collective.
+void check_sees_checkpoint(comm::Communicator& world, const ResumePlan& plan);
+std::string plan_text(const ResumePlan& plan);
+ResumePlan plan_from_text(const std::string& text);
+
+}  // namespace fsdp::tools
