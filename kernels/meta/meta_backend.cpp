@@ -1,6 +1,7 @@
-// Addresses, answers, and one line a kernel.
+// Addresses, answers, clocks, and one line a kernel.
 #include "kernels/meta/meta_backend.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace fsdp::meta {
@@ -12,29 +13,58 @@ constexpr uintptr_t kFirstAddress = uintptr_t{1} << 56;
 class MetaStream final : public Stream {
  public:
   MetaStream(Backend& backend, std::string name) : Stream(backend, std::move(name)) {}
+  double done_s = 0;  // when it has done all that it was given
 };
 
-class ReadyEvent final : public Event {
+MetaStream& clock_of(Stream& stream) { return static_cast<MetaStream&>(stream); }
+
+class MetaEvent final : public Event {
  public:
-  void wait() override {}
+  MetaEvent(double at_s, std::shared_ptr<HostClock> host) : at_s_(at_s), host_(std::move(host)) {}
+  void wait() override { host_->now_s = std::max(host_->now_s, at_s_); }
   bool ready() const override { return true; }
+  double at_s() const { return at_s_; }
+
+ private:
+  double at_s_;
+  std::shared_ptr<HostClock> host_;
 };
 
 }  // namespace
 
 MetaBackend::MetaBackend(const MetaOptions& options)
-    : next_(kFirstAddress),
-      ready_(std::make_shared<ReadyEvent>()),
-      compute_stream_(std::make_unique<MetaStream>(*this, "compute")) {
+    : next_(kFirstAddress), compute_stream_(std::make_unique<MetaStream>(*this, "compute")) {
   if (!options.predicts_workspace) ledger_.set_unpredictable(MemoryCategory::kWorkspace);
 }
 
 MetaBackend::~MetaBackend() = default;
 
-void MetaBackend::note(const Stream& stream, std::string_view name, int64_t bytes) {
+void MetaBackend::put(Stream& stream, std::string_view name, int64_t bytes, double seconds,
+                      const KernelCall* kernel) {
   FSDP_CHECK(&stream.backend() == this, "[{}] stream {}: belongs to another backend ({})", name,
              stream.name(), stream.backend().name());
-  if (recorder_) recorder_({.stream = stream, .name = name, .bytes = bytes, .scope = scope_});
+  if (times_) host_->now_s += times_->issue_seconds();
+  MetaStream& clock = clock_of(stream);
+  const double begin_s = std::max(clock.done_s, host_->now_s);
+  clock.done_s = begin_s + seconds;
+  last_end_s_ = std::max(last_end_s_, clock.done_s);
+  if (!recorder_) return;
+  recorder_({.stream = stream,
+             .name = name,
+             .bytes = bytes,
+             .scope = scope_,
+             .begin_s = begin_s,
+             .end_s = clock.done_s,
+             .kernel = kernel});
+}
+
+void MetaBackend::occupy(Stream& stream, std::string_view name, int64_t bytes, double seconds) {
+  put(stream, name, bytes, seconds);
+}
+
+double MetaBackend::finish_all() {
+  host_->now_s = std::max(host_->now_s, last_end_s_);
+  return host_->now_s;
 }
 
 // ---- Memory ----
@@ -44,7 +74,15 @@ void* MetaBackend::allocate(Stream& stream, size_t bytes, MemoryCategory categor
   const uintptr_t address = next_;
   next_ += rounded_bytes(bytes);
   ledger_.add(category, bytes);
-  note(stream, "allocate", static_cast<int64_t>(bytes));
+  const double done_s = clock_of(stream).done_s;
+  if (recorder_) {
+    recorder_({.stream = stream,
+               .name = "allocate",
+               .bytes = static_cast<int64_t>(bytes),
+               .scope = scope_,
+               .begin_s = done_s,
+               .end_s = done_s});
+  }
   return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
@@ -54,28 +92,36 @@ void MetaBackend::release(Stream&, void* data, size_t bytes, MemoryCategory cate
 
 void MetaBackend::copy(Stream& stream, void* destination, const void* source, size_t bytes) {
   if (bytes == 0 || destination == source) return;
-  note(stream, "copy", static_cast<int64_t>(bytes));
+  put_kernel(stream, "copy", static_cast<int64_t>(bytes),
+             [&] { return copy_call(destination, source, bytes); });
 }
 
-void MetaBackend::fill_zero(Stream& stream, void*, size_t bytes) {
-  if (bytes > 0) note(stream, "fill_zero", static_cast<int64_t>(bytes));
+void MetaBackend::fill_zero(Stream& stream, void* data, size_t bytes) {
+  if (bytes == 0) return;
+  put_kernel(stream, "fill_zero", static_cast<int64_t>(bytes),
+             [&] { return fill_zero_call(data, bytes); });
 }
 
 void MetaBackend::copy_from_host(Stream& stream, void*, const void*, size_t bytes) {
-  if (bytes > 0) note(stream, "copy_from_host", static_cast<int64_t>(bytes));
+  const auto count = static_cast<int64_t>(bytes);
+  if (bytes > 0)
+    put(stream, "copy_from_host", count, times_ ? times_->host_copy_seconds(count) : 0);
 }
 
-void MetaBackend::copy_to_host(Stream& stream, void* destination, const void*, size_t bytes) {
-  if (bytes == 0) return;
-  note(stream, "copy_to_host", static_cast<int64_t>(bytes));
-  std::memset(destination, 0, bytes);
+void MetaBackend::copy_to_host(Stream& stream, void* destination, const void* source,
+                               size_t bytes) {
+  if (bytes > 0) read_later(stream, destination, source, bytes, nullptr)->wait();
 }
 
-EventPtr MetaBackend::read_later(Stream& stream, void* destination, const void* source,
-                                 size_t bytes, std::function<void()> arrived) {
-  copy_to_host(stream, destination, source, bytes);
+EventPtr MetaBackend::read_later(Stream& stream, void* destination, const void*, size_t bytes,
+                                 std::function<void()> arrived) {
+  const auto count = static_cast<int64_t>(bytes);
+  if (bytes > 0) {
+    put(stream, "copy_to_host", count, times_ ? times_->host_copy_seconds(count) : 0);
+    std::memset(destination, 0, bytes);
+  }
   if (arrived) arrived();
-  return ready_;
+  return record(stream);
 }
 
 std::shared_ptr<std::byte> MetaBackend::staging_memory(size_t) {
@@ -88,96 +134,135 @@ std::unique_ptr<Stream> MetaBackend::create_stream(std::string name) {
   return std::make_unique<MetaStream>(*this, std::move(name));
 }
 
-EventPtr MetaBackend::record(Stream&) { return ready_; }
+EventPtr MetaBackend::record(Stream& stream) {
+  return std::make_shared<MetaEvent>(clock_of(stream).done_s, host_);
+}
+
+void MetaBackend::wait(Stream& stream, const EventPtr& event) {
+  const auto* const moment = dynamic_cast<const MetaEvent*>(event.get());
+  if (!moment) return;  // none, or of a backend that has a clock of its own
+  MetaStream& clock = clock_of(stream);
+  clock.done_s = std::max(clock.done_s, moment->at_s());
+}
+
+void MetaBackend::synchronize(Stream& stream) {
+  host_->now_s = std::max(host_->now_s, clock_of(stream).done_s);
+}
 
 void MetaBackend::host_task(Stream& stream, std::string_view name, int64_t bytes,
                             std::function<void()> task) {
-  note(stream, name, bytes);
+  put(stream, name, bytes, 0);
   task();
 }
 
 // ---- Math: nothing is computed ----
 
-void MetaBackend::matmul(Stream& stream, const MatmulArgs&) { note(stream, "matmul"); }
-void MetaBackend::sum_rows(Stream& stream, const SumRowsArgs&) { note(stream, "sum_rows"); }
-void MetaBackend::layer_norm_forward(Stream& stream, const NormForwardArgs&) {
-  note(stream, "layer_norm_forward");
+void MetaBackend::matmul(Stream& stream, const MatmulArgs& args) {
+  put_kernel(stream, "matmul", 0, [&] { return matmul_call(args); });
 }
-void MetaBackend::layer_norm_backward(Stream& stream, const NormBackwardArgs&) {
-  note(stream, "layer_norm_backward");
+void MetaBackend::sum_rows(Stream& stream, const SumRowsArgs& args) {
+  put_kernel(stream, "sum_rows", 0, [&] { return sum_rows_call(args); });
 }
-void MetaBackend::rms_norm_forward(Stream& stream, const NormForwardArgs&) {
-  note(stream, "rms_norm_forward");
+void MetaBackend::layer_norm_forward(Stream& stream, const NormForwardArgs& args) {
+  put_kernel(stream, "layer_norm_forward", 0, [&] { return norm_forward_call(true, args); });
 }
-void MetaBackend::rms_norm_backward(Stream& stream, const NormBackwardArgs&) {
-  note(stream, "rms_norm_backward");
+void MetaBackend::layer_norm_backward(Stream& stream, const NormBackwardArgs& args) {
+  put_kernel(stream, "layer_norm_backward", 0, [&] { return norm_backward_call(true, args); });
 }
-void MetaBackend::activation_forward(Stream& stream, Activation, const Tensor&, Tensor&) {
-  note(stream, "activation_forward");
+void MetaBackend::rms_norm_forward(Stream& stream, const NormForwardArgs& args) {
+  put_kernel(stream, "rms_norm_forward", 0, [&] { return norm_forward_call(false, args); });
 }
-void MetaBackend::activation_backward(Stream& stream, Activation, const Tensor&, const Tensor&,
-                                      Tensor&) {
-  note(stream, "activation_backward");
+void MetaBackend::rms_norm_backward(Stream& stream, const NormBackwardArgs& args) {
+  put_kernel(stream, "rms_norm_backward", 0, [&] { return norm_backward_call(false, args); });
 }
-void MetaBackend::glu_forward(Stream& stream, Activation, const Tensor&, const Tensor&, Tensor&) {
-  note(stream, "glu_forward");
+void MetaBackend::activation_forward(Stream& stream, Activation kind, const Tensor& x, Tensor& y) {
+  put_kernel(stream, "activation_forward", 0, [&] { return activation_forward_call(kind, x, y); });
 }
-void MetaBackend::glu_backward(Stream& stream, Activation, const Tensor&, const Tensor&,
-                               const Tensor&, Tensor&, Tensor&) {
-  note(stream, "glu_backward");
+void MetaBackend::activation_backward(Stream& stream, Activation kind, const Tensor& x,
+                                      const Tensor& dy, Tensor& dx) {
+  put_kernel(stream, "activation_backward", 0,
+             [&] { return activation_backward_call(kind, x, dy, dx); });
 }
-void MetaBackend::rope(Stream& stream, const RopeArgs&) { note(stream, "rope"); }
-void MetaBackend::copy_heads(Stream& stream, const HeadView&, const HeadView&, int64_t) {
-  note(stream, "copy_heads");
+void MetaBackend::glu_forward(Stream& stream, Activation kind, const Tensor& gate, const Tensor& up,
+                              Tensor& y) {
+  put_kernel(stream, "glu_forward", 0, [&] { return glu_forward_call(kind, gate, up, y); });
 }
-void MetaBackend::attention_forward(Stream& stream, const AttentionForwardArgs&) {
-  note(stream, "attention_forward");
+void MetaBackend::glu_backward(Stream& stream, Activation kind, const Tensor& gate,
+                               const Tensor& up, const Tensor& dy, Tensor& dgate, Tensor& dup) {
+  put_kernel(stream, "glu_backward", 0,
+             [&] { return glu_backward_call(kind, gate, up, dy, dgate, dup); });
 }
-void MetaBackend::attention_backward(Stream& stream, const AttentionBackwardArgs&) {
-  note(stream, "attention_backward");
+void MetaBackend::rope(Stream& stream, const RopeArgs& args) {
+  put_kernel(stream, "rope", 0, [&] { return rope_call(args); });
 }
-void MetaBackend::embedding_forward(Stream& stream, const Tensor&, const Tensor&, const Tensor*,
-                                    int64_t, Tensor&) {
-  note(stream, "embedding_forward");
+void MetaBackend::copy_heads(Stream& stream, const HeadView& from, const HeadView& to,
+                             int64_t first) {
+  put_kernel(stream, "copy_heads", 0, [&] { return copy_heads_call(from, to, first); });
 }
-void MetaBackend::embedding_backward(Stream& stream, const Tensor&, const Tensor&, Tensor&, bool) {
-  note(stream, "embedding_backward");
+void MetaBackend::attention_forward(Stream& stream, const AttentionForwardArgs& args) {
+  put_kernel(stream, "attention_forward", 0, [&] { return attention_forward_call(args); });
 }
-void MetaBackend::position_backward(Stream& stream, const Tensor&, Tensor&, bool) {
-  note(stream, "position_backward");
+void MetaBackend::attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
+  put_kernel(stream, "attention_backward", 0, [&] { return attention_backward_call(args); });
 }
-void MetaBackend::dropout(Stream& stream, const DropoutArgs&, const Tensor&, Tensor&) {
-  note(stream, "dropout");
+void MetaBackend::embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& table,
+                                    const Tensor* positions, int64_t first, Tensor& y) {
+  put_kernel(stream, "embedding_forward", 0,
+             [&] { return embedding_forward_call(tokens, table, positions, first, y); });
 }
-void MetaBackend::cross_entropy(Stream& stream, const CrossEntropyArgs&) {
-  note(stream, "cross_entropy");
+void MetaBackend::embedding_backward(Stream& stream, const Tensor& tokens, const Tensor& dy,
+                                     Tensor& dtable, bool accumulate) {
+  put_kernel(stream, "embedding_backward", 0,
+             [&] { return embedding_backward_call(tokens, dy, dtable, accumulate); });
 }
-void MetaBackend::add(Stream& stream, const Tensor&, const Tensor&, Tensor&) {
-  note(stream, "add");
+void MetaBackend::position_backward(Stream& stream, const Tensor& dy, Tensor& dpositions,
+                                    bool accumulate) {
+  put_kernel(stream, "position_backward", 0,
+             [&] { return position_backward_call(dy, dpositions, accumulate); });
 }
-void MetaBackend::cast(Stream& stream, const Tensor&, Tensor&) { note(stream, "cast"); }
-void MetaBackend::divide(Stream& stream, Tensor&, double) { note(stream, "divide"); }
-void MetaBackend::fill_normal(Stream& stream, Tensor&, double, double, uint64_t, uint64_t,
-                              int64_t) {
-  note(stream, "fill_normal");
+void MetaBackend::dropout(Stream& stream, const DropoutArgs& args, const Tensor& x, Tensor& y) {
+  put_kernel(stream, "dropout", 0, [&] { return dropout_call(args, x, y); });
 }
-void MetaBackend::round_stochastically(Stream& stream, const StochasticRoundArgs&) {
-  note(stream, "round_stochastically");
+void MetaBackend::cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
+  put_kernel(stream, "cross_entropy", 0, [&] { return cross_entropy_call(args); });
 }
-void MetaBackend::adam(Stream& stream, const AdamArgs&) { note(stream, "adam"); }
-void MetaBackend::sgd(Stream& stream, const SgdArgs&) { note(stream, "sgd"); }
-void MetaBackend::advance_steps(Stream& stream, Tensor&, const Tensor&, const Tensor&) {
-  note(stream, "advance_steps");
+void MetaBackend::add(Stream& stream, const Tensor& a, const Tensor& b, Tensor& out) {
+  put_kernel(stream, "add", 0, [&] { return add_call(a, b, out); });
 }
-void MetaBackend::power_sum(Stream& stream, const PowerSumArgs&) { note(stream, "power_sum"); }
-void MetaBackend::clip_coefficient(Stream& stream, const ClipArgs&) {
-  note(stream, "clip_coefficient");
+void MetaBackend::cast(Stream& stream, const Tensor& x, Tensor& out) {
+  put_kernel(stream, "cast", 0, [&] { return cast_call(x, out); });
 }
-void MetaBackend::find_overflow(Stream& stream, const OverflowArgs&) {
-  note(stream, "find_overflow");
+void MetaBackend::divide(Stream& stream, Tensor& x, double divisor) {
+  put_kernel(stream, "divide", 0, [&] { return divide_call(x, divisor); });
 }
-void MetaBackend::update_loss_scale(Stream& stream, const LossScaleArgs&) {
-  note(stream, "update_loss_scale");
+void MetaBackend::fill_normal(Stream& stream, Tensor& x, double, double deviation, uint64_t,
+                              uint64_t, int64_t) {
+  put_kernel(stream, "fill_normal", 0, [&] { return fill_normal_call(x, deviation); });
+}
+void MetaBackend::round_stochastically(Stream& stream, const StochasticRoundArgs& args) {
+  put_kernel(stream, "round_stochastically", 0, [&] { return round_stochastically_call(args); });
+}
+void MetaBackend::adam(Stream& stream, const AdamArgs& args) {
+  put_kernel(stream, "adam", 0, [&] { return adam_call(args); });
+}
+void MetaBackend::sgd(Stream& stream, const SgdArgs& args) {
+  put_kernel(stream, "sgd", 0, [&] { return sgd_call(args); });
+}
+void MetaBackend::advance_steps(Stream& stream, Tensor& counts, const Tensor& present,
+                                const Tensor& skip) {
+  put_kernel(stream, "advance_steps", 0, [&] { return advance_steps_call(counts, present, skip); });
+}
+void MetaBackend::power_sum(Stream& stream, const PowerSumArgs& args) {
+  put_kernel(stream, "power_sum", 0, [&] { return power_sum_call(args); });
+}
+void MetaBackend::clip_coefficient(Stream& stream, const ClipArgs& args) {
+  put_kernel(stream, "clip_coefficient", 0, [&] { return clip_coefficient_call(args); });
+}
+void MetaBackend::find_overflow(Stream& stream, const OverflowArgs& args) {
+  put_kernel(stream, "find_overflow", 0, [&] { return find_overflow_call(args); });
+}
+void MetaBackend::update_loss_scale(Stream& stream, const LossScaleArgs& args) {
+  put_kernel(stream, "update_loss_scale", 0, [&] { return update_loss_scale_call(args); });
 }
 
 }  // namespace fsdp::meta

@@ -2,7 +2,12 @@
 // allocations, the order and the collectives of a real one, and computes nothing. Addresses are
 // unique for the backend's lifetime, because code compares pointers; nobody may follow them. What
 // the host reads is zeros, at once. Events are ready when they are recorded.
-// Whoever wants to see the calls sets a recorder. Not here: what they would take.
+// Whoever wants to see the calls sets a recorder.
+//
+// [Note: virtual time] Every stream has a clock, and so has the host. A call begins when its stream
+// has done what it was given before and the host has issued the call; it ends call_times.h later.
+// An event is the moment to which its stream had come; a stream or a host that waits for it
+// goes on no earlier. Without CallTimes nothing takes time.
 #pragma once
 
 #include <functional>
@@ -10,6 +15,7 @@
 #include <string>
 
 #include "core/backend.h"
+#include "kernels/meta/call_times.h"
 
 namespace fsdp::meta {
 
@@ -19,11 +25,18 @@ struct MetaCall {
   std::string_view name;  // of the kernel, "copy", "allocate", or of a host task: "all_gather"
   int64_t bytes = 0;      // of all but kernels
   const std::string& scope;
+  double begin_s = 0, end_s = 0;       // on the stream
+  const KernelCall* kernel = nullptr;  // null: of no kernel, or without CallTimes
 };
 using MetaRecorder = std::function<void(const MetaCall&)>;
 
 struct MetaOptions {
   bool predicts_workspace = true;  // false: as for a GPU, where libraries say what they want
+};
+
+// Clocks of the streams go on after the host's.
+struct HostClock {
+  double now_s = 0;
 };
 
 class MetaBackend final : public Backend {
@@ -33,6 +46,14 @@ class MetaBackend final : public Backend {
 
   // Called by every call, in the order of the host. Null: none.
   void set_recorder(MetaRecorder recorder) { recorder_ = std::move(recorder); }
+
+  // What calls take from now on. Null: nothing, as at first.
+  void set_times(std::shared_ptr<CallTimes> times) { times_ = std::move(times); }
+  // Work of `seconds` that is no kernel: a collective.
+  void occupy(Stream& stream, std::string_view name, int64_t bytes, double seconds);
+  double host_seconds() const { return host_->now_s; }
+  // The host waits for all streams; when they are done.
+  double finish_all();
 
   std::string_view name() const override { return "meta"; }
   bool holds_values() const override { return false; }
@@ -52,8 +73,8 @@ class MetaBackend final : public Backend {
   Stream& compute_stream() override { return *compute_stream_; }
   std::unique_ptr<Stream> create_stream(std::string name) override;
   EventPtr record(Stream& stream) override;
-  void wait(Stream&, const EventPtr&) override {}
-  void synchronize(Stream&) override {}
+  void wait(Stream& stream, const EventPtr& event) override;
+  void synchronize(Stream& stream) override;
   // Runs it, now.
   void host_task(Stream& stream, std::string_view name, int64_t bytes,
                  std::function<void()> task) override;
@@ -97,13 +118,23 @@ class MetaBackend final : public Backend {
   void update_loss_scale(Stream& stream, const LossScaleArgs&) override;
 
  private:
-  void note(const Stream& stream, std::string_view name, int64_t bytes = 0);
+  void put(Stream& stream, std::string_view name, int64_t bytes, double seconds,
+           const KernelCall* kernel = nullptr);
+  // `describe` makes the KernelCall, for which there is no use without CallTimes.
+  template <typename Describe>
+  void put_kernel(Stream& stream, std::string_view name, int64_t bytes, const Describe& describe) {
+    if (!times_) return put(stream, name, bytes, 0);
+    const KernelCall call = describe();
+    put(stream, name, bytes, times_->kernel_seconds(call), &call);
+  }
 
   MemoryLedger ledger_;
   uintptr_t next_;  // address
   std::string scope_;
   MetaRecorder recorder_;
-  EventPtr ready_;  // every event is this one
+  std::shared_ptr<CallTimes> times_;
+  std::shared_ptr<HostClock> host_ = std::make_shared<HostClock>();  // events outlive the backend
+  double last_end_s_ = 0;                                            // of all streams
   std::unique_ptr<Stream> compute_stream_;
 };
 

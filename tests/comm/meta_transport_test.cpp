@@ -2,6 +2,7 @@
 #include "comm/meta_transport.h"
 
 #include <doctest/doctest.h>
+#include <fmt/ranges.h>
 
 #include "comm/local_transport.h"
 #include "comm/mesh.h"
@@ -66,6 +67,21 @@ TEST_CASE("meta world: ranks agree, whoever they are, and collectives are counte
   CHECK_THROWS_WITH(world->all_gather(stream, Tensor::empty(backend, Shape{5}, DType::kF32)),
                     "[all_gather] world: elements: expected a multiple of 10000 (one slot per "
                     "rank), got 5");
+}
+
+TEST_CASE("meta world: whoever prices collectives is told their group") {
+  std::vector<std::string> told;
+  const auto world = make_meta_world(4, 3, [&](Stream& stream, const MetaCollective& collective) {
+    told.push_back(fmt::format("{} {} {} of {}", stream.name(), name_of(collective.kind),
+                               collective.bytes, fmt::join(collective.members, " ")));
+  });
+  Mesh mesh(*world, {.shard_size = 2});
+  meta::MetaBackend backend;
+  const Tensor x = Tensor::empty(backend, Shape{4}, DType::kBF16);
+  mesh.gather().all_gather(backend.compute_stream(), x);
+  mesh.across_replicas().all_reduce(backend.compute_stream(), x, ReduceOp::kSum);
+  CHECK(told ==
+        std::vector<std::string>{"compute all_gather 8 of 2 3", "compute all_reduce 8 of 1 3"});
 }
 
 TEST_CASE("meta world: what there is not") {

@@ -26,16 +26,20 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
   return batch;
 }
 
-MetaRun::MetaRun(SessionOptions options, int ranks, int rank)
-    : world_(comm::make_meta_world(ranks, rank)) {
+MetaRun::MetaRun(SessionOptions options, int ranks, int rank, std::shared_ptr<CallRates> rates)
+    : rates_(rates ? std::move(rates) : std::make_shared<CallRates>(nominal_rates())),
+      world_(comm::make_meta_world(
+          ranks, rank, [this](Stream& stream, const comm::MetaCollective& collective) {
+            const double seconds = recording_ ? rates_->collective_seconds(collective) : 0;
+            backend().occupy(stream, name_of(collective.kind), collective.bytes, seconds);
+          })) {
   const meta::MetaOptions meta = {.predicts_workspace = !options.backend.cuda};
   options.backend = {.meta = meta};
   const size_t mark = marks_.begin("loading");
   session_ = std::make_unique<Session>(*world_, options);
   marks_.end(mark);
   session_->set_phases(&marks_);
-  dynamic_cast<meta::MetaBackend&>(session_->backend())
-      .set_recorder([this](const meta::MetaCall& call) { note(call); });
+  backend().set_recorder([this](const meta::MetaCall& call) { note(call); });
   peak_ = session_->backend().ledger().usage().total_peak;
   moment_ = {
       .phase = "loading", .unit = "", .memory = session_->backend().ledger().usage().at_peak};
@@ -43,16 +47,29 @@ MetaRun::MetaRun(SessionOptions options, int ranks, int rank)
 
 MetaRun::~MetaRun() = default;
 
+meta::MetaBackend& MetaRun::backend() {
+  return dynamic_cast<meta::MetaBackend&>(session_->backend());
+}
+
 void MetaRun::note(const meta::MetaCall& call) {
   if (call.name == "allocate") return note_peak(call.scope);
   if (!recording_) return;
   const std::string phase = marks_.innermost();
   const bool again = phase == "backward" && session_->tape().recomputing();
-  calls_.push_back({.name = std::string(call.name),
+  const auto milliseconds = [&](double at_s) { return 1e3 * (at_s - step_begin_s_); };
+  StepCall noted = {.name = std::string(call.name),
                     .unit = call.scope,
                     .phase = again ? "recompute" : phase,
                     .bytes = call.bytes,
-                    .computes = &call.stream == &session_->backend().compute_stream()});
+                    .computes = &call.stream == &session_->backend().compute_stream(),
+                    .stream = call.stream.name(),
+                    .begin_ms = milliseconds(call.begin_s),
+                    .end_ms = milliseconds(call.end_s)};
+  if (call.kernel) {
+    noted.cost = call.kernel->cost;
+    noted.product = call.kernel->product;
+  }
+  calls_.push_back(std::move(noted));
 }
 
 void MetaRun::note_peak(const std::string& unit) {
@@ -82,13 +99,22 @@ void MetaRun::steps(int64_t rows, int64_t length, int64_t count) {
   phase("steps", [&](Session& session) {
     const Batch batch =
         synthetic_batch(session.model().config(), rows, length, world_->rank(), world_->size());
-    for (int64_t i = 0; i < count; ++i) {
-      recording_ = i + 1 == count;
-      if (recording_) calls_.clear();
-      session.train_step(batch, 0, steps_++).read();
-    }
-    recording_ = false;
+    for (int64_t i = 0; i + 1 < count; ++i) session.train_step(batch, 0, steps_++).read();
+    if (count > 0) record_step(batch);
   });
+}
+
+// From the moment when all streams are idle until they are again, as steps follow each other when
+// the host reads the values of each.
+void MetaRun::record_step(const Batch& batch) {
+  calls_.clear();
+  step_begin_s_ = backend().finish_all();
+  backend().set_times(rates_);
+  recording_ = true;
+  session_->train_step(batch, 0, steps_++).read();
+  recording_ = false;
+  backend().set_times(nullptr);
+  step_ms_ = 1e3 * (backend().finish_all() - step_begin_s_);
 }
 
 void MetaRun::evaluate(int64_t rows, int64_t length) {

@@ -8,11 +8,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/trace_phases.h"
 #include "kernels/meta/meta_backend.h"
+#include "tools/predict/call_rates.h"
 #include "tools/train/session.h"
 
 namespace fsdp::tools {
@@ -31,6 +33,10 @@ struct StepCall {
   std::string phase;     // "forward", "backward", "recompute" (a forward within it), "optimizer"
   int64_t bytes = 0;     // of a collective
   bool computes = true;  // on the compute stream
+  std::string stream;
+  double begin_ms = 0, end_ms = 0;  // predicted, since the step began
+  ops::Cost cost = {};              // of a kernel
+  std::optional<ops::MatmulExtents> product = {};
 };
 
 struct PhaseMemory {
@@ -45,8 +51,10 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
 
 class MetaRun {
  public:
-  // Loads nothing yet. Of `options.backend` only counts whether it is a GPU's.
-  MetaRun(SessionOptions options, int ranks, int rank = 0);
+  // Loads nothing yet. Of `options.backend` only counts whether it is a GPU's. `rates` say what
+  // the calls of a step take; null: nominal ones, of nominal_rates().
+  MetaRun(SessionOptions options, int ranks, int rank = 0,
+          std::shared_ptr<CallRates> rates = nullptr);
   ~MetaRun();
 
   // Each is a phase; see fsdp train for their order. `rows`: of a global batch. `fill` must look at
@@ -62,12 +70,17 @@ class MetaRun {
   const std::vector<PhaseMemory>& phases() const { return done_; }
   MemoryUsage usage() const;  // peaks: of all phases
   const PeakMoment& moment() const { return moment_; }
+  // Predicted milliseconds of one training step: of the last one. 0 before there was one.
+  double step_ms() const { return step_ms_; }
   const std::vector<StepCall>& last_step() const { return calls_; }
 
  private:
+  meta::MetaBackend& backend();
+  void record_step(const Batch& batch);
   void note(const meta::MetaCall& call);
   void note_peak(const std::string& unit);
 
+  std::shared_ptr<CallRates> rates_;
   std::unique_ptr<comm::Communicator> world_;
   Trace trace_;  // empty: only its phases are of use
   TracePhases marks_{trace_};
@@ -77,6 +90,7 @@ class MetaRun {
   std::vector<PhaseMemory> done_;
   uint32_t steps_ = 0;
   bool recording_ = false;
+  double step_begin_s_ = 0, step_ms_ = 0;
   std::vector<StepCall> calls_;
 };
 

@@ -1,4 +1,5 @@
-// The backend without bytes: what it answers, what it counts, what it notes.
+// The backend without bytes: what it answers, what it counts, what it notes, when calls begin and
+// end.
 #include "kernels/meta/meta_backend.h"
 
 #include <set>
@@ -72,6 +73,93 @@ TEST_CASE("meta calls are noted in the order of the host, with stream, scope and
                     "[add] stream side: belongs to another backend (meta)");
   CHECK_THROWS_WITH(backend.staging_memory(1),
                     "[meta] staging memory: transports reach what is not there as well as any");
+}
+
+// ---- Virtual time ----
+
+// A kernel takes as many seconds as its first extent says, a copy from the host one.
+class FixedTimes final : public CallTimes {
+ public:
+  explicit FixedTimes(double issue_s = 0) : issue_s_(issue_s) {}
+  double kernel_seconds(const KernelCall& call) override { return std::stod(call.shape); }
+  double host_copy_seconds(int64_t) override { return 1; }
+  double issue_seconds() const override { return issue_s_; }
+
+ private:
+  double issue_s_;
+};
+
+struct Clocks {
+  explicit Clocks(double issue_s = 0) {
+    backend.set_times(std::make_shared<FixedTimes>(issue_s));
+    backend.set_recorder([this](const MetaCall& call) {
+      if (call.name == "allocate") return;
+      spans.push_back(fmt::format("{} {} to {}", call.stream.name(), call.begin_s, call.end_s));
+    });
+  }
+  // A kernel of so many seconds.
+  void kernel(Stream& stream, int64_t seconds) {
+    Tensor x = Tensor::empty(backend, Shape{seconds}, DType::kF32);
+    backend.divide(stream, x, 2);
+  }
+
+  MetaBackend backend;
+  std::vector<std::string> spans;
+};
+
+TEST_CASE("meta time: calls of one stream follow each other") {
+  Clocks clocks;
+  for (const int64_t seconds : {3, 1, 5}) clocks.kernel(clocks.backend.compute_stream(), seconds);
+  CHECK(clocks.spans ==
+        std::vector<std::string>{"compute 0 to 3", "compute 3 to 4", "compute 4 to 9"});
+  CHECK(clocks.backend.host_seconds() == 0);  // it has waited for nothing
+  CHECK(clocks.backend.finish_all() == 9);
+  CHECK(clocks.backend.host_seconds() == 9);
+  clocks.kernel(clocks.backend.compute_stream(), 2);  // issued after the wait
+  CHECK(clocks.spans.back() == "compute 9 to 11");
+}
+
+TEST_CASE("meta time: streams run at the same time, and events order them") {
+  Clocks clocks;
+  MetaBackend& backend = clocks.backend;
+  Stream& compute = backend.compute_stream();
+  const auto gather = backend.create_stream("gather");
+  backend.occupy(*gather, "all_gather", 8, 4);
+  const EventPtr first = backend.record(*gather);
+  backend.occupy(*gather, "all_gather", 8, 4);  // while the first is computed with
+  const EventPtr second = backend.record(*gather);
+  backend.wait(compute, first);
+  clocks.kernel(compute, 3);
+  backend.wait(compute, second);
+  clocks.kernel(compute, 3);
+  backend.wait(compute, nullptr);
+  CHECK(clocks.spans == std::vector<std::string>{"gather 0 to 4", "gather 4 to 8", "compute 4 to 7",
+                                                 "compute 8 to 11"});
+  backend.synchronize(*gather);
+  CHECK(backend.host_seconds() == 8);
+  backend.synchronize(compute);
+  CHECK(backend.host_seconds() == 11);
+}
+
+TEST_CASE("meta time: the host's reads wait, and it issues calls in its own time") {
+  Clocks clocks(0.5);
+  MetaBackend& backend = clocks.backend;
+  Stream& compute = backend.compute_stream();
+  clocks.kernel(compute, 2);  // 0.5 to 2.5
+  float value = 0;
+  const EventPtr later =
+      backend.read_later(compute, &value, compute.native_handle(), sizeof value, nullptr);
+  CHECK(backend.host_seconds() == 1);
+  later->wait();
+  CHECK(backend.host_seconds() == 3.5);
+  clocks.kernel(compute, 1);
+  backend.copy_to_host(compute, &value, nullptr, sizeof value);
+  CHECK(backend.host_seconds() == 6);
+  CHECK(clocks.spans == std::vector<std::string>{"compute 0.5 to 2.5", "compute 2.5 to 3.5",
+                                                 "compute 4 to 5", "compute 5 to 6"});
+  backend.set_times(nullptr);
+  clocks.kernel(compute, 7);
+  CHECK(clocks.spans.back() == "compute 6 to 6");
 }
 
 }  // namespace

@@ -220,5 +220,98 @@ TEST_CASE("the moment of the peak, and phases") {
   CHECK(run.moment().unit == "root");
 }
 
+// ---- Predicted time ----
+
+// A kernel takes a microsecond, a collective `collective_us`, whatever their size.
+std::shared_ptr<CallRates> even_rates(double collective_us) {
+  Rates rates = nominal_rates();
+  rates.issue_us = 0;
+  rates.inside_node = {.latency_us = collective_us, .bytes_per_s = 1e30};
+  rates.host_copy = {.latency_us = 1, .bytes_per_s = 1e30};
+  return std::make_shared<CallRates>(rates, [](const meta::KernelCall&) { return 1e-6; });
+}
+
+std::unique_ptr<MetaRun> timed_run(int blocks, int ranks, double collective_us) {
+  SessionOptions options;
+  options.model = test::tiny_llama(blocks);
+  options.max_length = kLength;
+  auto run = std::make_unique<MetaRun>(options, ranks, 0, even_rates(collective_us));
+  CHECK(run->step_ms() == 0);
+  run->load(models::from_scratch(0));
+  run->steps(4, kLength);
+  return run;
+}
+
+// Microseconds of the calls on a stream.
+double busy_us(const MetaRun& run, const std::string& stream) {
+  double sum = 0;
+  for (const StepCall& call : run.last_step()) {
+    if (call.stream == stream) sum += 1e3 * (call.end_ms - call.begin_ms);
+  }
+  return sum;
+}
+
+TEST_CASE("predicted time: on one stream a step is the sum of its calls") {
+  const auto run = timed_run(3, 1, 1000);
+  double at_ms = 0;
+  for (const StepCall& call : run->last_step()) {
+    CHECK(call.stream == "compute");
+    CHECK(call.begin_ms == doctest::Approx(at_ms));
+    at_ms = call.end_ms;
+  }
+  CHECK(at_ms == doctest::Approx(run->step_ms()));
+  CHECK(1e3 * run->step_ms() == doctest::Approx(static_cast<double>(run->last_step().size())));
+}
+
+// Calls of the compute stream, in order, by what they are for.
+struct ComputeCall {
+  std::string unit, phase;
+};
+bool operator==(const StepCall& call, const ComputeCall& what) {
+  return call.unit == what.unit && call.phase == what.phase;
+}
+
+// Microseconds between the last call for one thing and the first one for another, if none waited.
+double work_between(const MetaRun& run, const ComputeCall& last, const ComputeCall& first) {
+  double sum = 0;
+  bool counts = last.unit.empty();  // from the beginning
+  for (const StepCall& call : run.last_step()) {
+    if (call.stream != "compute") continue;
+    if (call == first && counts) return sum;
+    sum = call == last ? 0 : sum + 1e3 * (call.end_ms - call.begin_ms);
+    counts = counts || call == last;
+  }
+  return -1;
+}
+
+// The schedule of comm/fsdp/README.md: gathers and reductions beside the computation.
+TEST_CASE("predicted time: of collectives shorter than a block the step waits for three") {
+  constexpr double kCollective = 10, kGather = 1 + kCollective;  // after a cast
+  const auto run = timed_run(3, 2, kCollective);
+  // The root's and block 0's gather, one after the other, when little is to be computed yet.
+  const double before = work_between(*run, {}, {"blocks.0", "forward"});
+  // Block 2's second gather, into the buffer that its forward has left: beside final norm and head.
+  const double head = work_between(*run, {"blocks.2", "forward"}, {"blocks.2", "backward"});
+  // The reductions of block 0 and the root: beside the embedding's backward and the flags.
+  const double tail = work_between(*run, {"blocks.0", "backward"}, {"", "steps"});
+  CHECK(before == doctest::Approx(5));
+  CHECK(head == doctest::Approx(7));
+  CHECK(tail == doctest::Approx(12));
+  CHECK(1e3 * run->step_ms() == doctest::Approx(busy_us(*run, "compute") + (2 * kGather - before) +
+                                                (kGather - head) + (2 * kCollective - tail)));
+}
+
+TEST_CASE("predicted time: long collectives hide the computation") {
+  for (const int blocks : {3, 6}) {
+    CAPTURE(blocks);
+    constexpr double kLong = 1e6;  // microseconds: kernels round away
+    const auto run = timed_run(blocks, 2, kLong);
+    const double gathers = 1 + 2 * blocks;  // one after the other
+    // Beside them the reductions, but for those of block 0 and the root; beside the last one the
+    // flags. Then the loss and the norm.
+    CHECK(std::round(1e3 * run->step_ms() / kLong) == gathers + 2 + 2);
+  }
+}
+
 }  // namespace
 }  // namespace fsdp::tools

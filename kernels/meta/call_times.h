@@ -1,0 +1,17 @@
+// How long calls take: what the virtual clocks of the meta backend ask. Not here: answers
+// (tools/predict/call_rates.h).
+#pragma once
+
+#include "kernels/meta/kernel_call.h"
+
+namespace fsdp::meta {
+
+class CallTimes {
+ public:
+  virtual ~CallTimes() = default;
+  virtual double kernel_seconds(const KernelCall& call) = 0;  // also copies within the device
+  virtual double host_copy_seconds(int64_t bytes) = 0;        // to the host or from it
+  virtual double issue_seconds() const = 0;                   // of the host, for any call
+};
+
+}  // namespace fsdp::meta

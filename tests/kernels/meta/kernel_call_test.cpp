@@ -1,0 +1,208 @@
+// Descriptions of calls: what a call made from one says of itself is what the first said; a CPU can
+// run it; costs and texts of some.
+#include "kernels/meta/kernel_call.h"
+
+#include <map>
+#include <set>
+
+#include <doctest/doctest.h>
+#include <fmt/ranges.h>
+
+#include "core/trace.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/meta/meta_backend.h"
+#include "tests/support/tiny_models.h"
+#include "tools/predict/meta_run.h"
+
+namespace fsdp::meta {
+namespace {
+
+class Tensors final : public CallTensors {
+ public:
+  explicit Tensors(Backend& backend) : backend_(backend) {}
+  Tensor make(const TensorForm& form) override {
+    if (!form.given) return {};
+    Tensor& tensor = by_address_[form.address];
+    const Shape shape = form.shape;
+    if (!tensor.defined()) tensor = Tensor::zeros(backend_, shape, form.dtype);
+    if (form.content == TensorForm::Content::kOnes && form.dtype == DType::kI32) {
+      tensor.write(std::vector<int32_t>(static_cast<size_t>(shape.numel()), 1).data());
+    }
+    return {tensor.storage(), 0, shape, form.dtype};
+  }
+
+ private:
+  Backend& backend_;
+  std::map<const void*, Tensor> by_address_;
+};
+
+std::string text_of(const KernelCall& call) {
+  return fmt::format("{} {} {}: {} FLOPs, {} bytes", call.kernel, call.shape,
+                     fsdp::name_of(call.dtype), call.cost.flops, call.cost.bytes);
+}
+
+// Keeps what it is asked about.
+class Listener final : public CallTimes {
+ public:
+  explicit Listener(std::function<void(const KernelCall&)> heard) : heard_(std::move(heard)) {}
+  double kernel_seconds(const KernelCall& call) override { return heard_(call), 0; }
+  double host_copy_seconds(int64_t) override { return 0; }
+  double issue_seconds() const override { return 0; }
+
+ private:
+  std::function<void(const KernelCall&)> heard_;
+};
+
+// The call, made again on another backend without bytes and on a CPU.
+void check_again(const KernelCall& call) {
+  CAPTURE(text_of(call));
+  MetaBackend meta;
+  std::vector<std::string> said;
+  Tensors tensors(meta);
+  const KernelRun run = call.prepare(tensors);
+  meta.set_times(
+      std::make_shared<Listener>([&](const KernelCall& again) { said.push_back(text_of(again)); }));
+  run(meta, meta.compute_stream());
+  run(meta, meta.compute_stream());
+  CHECK(said == std::vector<std::string>{text_of(call), text_of(call)});
+
+  cpu::CpuBackend cpu;
+  Tensors real(cpu);
+  const KernelRun on_cpu = call.prepare(real);
+  cpu.synchronize(cpu.compute_stream());
+  Trace trace;
+  cpu.set_trace(&trace);
+  on_cpu(cpu, cpu.compute_stream());
+  cpu.set_trace(nullptr);
+  cpu.synchronize(cpu.compute_stream());
+  REQUIRE(!trace.events().empty());                        // a product and its activation are two
+  CHECK(trace.events()[0].name.starts_with(call.kernel));  // adam: adamw
+}
+
+// Distinct calls of two steps.
+std::map<std::string, KernelCall> calls_of(const tools::SessionOptions& options, int ranks) {
+  std::map<std::string, KernelCall> calls;
+  tools::MetaRun run(options, ranks);
+  run.load(models::from_scratch(0));
+  run.phase("steps", [&](tools::Session& session) {
+    auto& backend = dynamic_cast<MetaBackend&>(session.backend());
+    backend.set_times(std::make_shared<Listener>(
+        [&](const KernelCall& call) { calls.emplace(text_of(call), call); }));
+    const auto batch = tools::synthetic_batch(options.model, 4, 7, 0, ranks);
+    for (uint32_t step = 0; step < 2; ++step) session.train_step(batch, 0, step).read();
+  });
+  return calls;
+}
+
+}  // namespace
+
+TEST_CASE("calls of training steps can be made again: every family, three dtypes") {
+  std::set<std::string_view> kernels;
+  for (const models::ModelConfig& model : test::tiny_of_every_family(2)) {
+    tools::SessionOptions options;
+    options.model = model;
+    options.model.residual_dropout = options.model.attention_dropout = 0.1;
+    options.max_length = 7;
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      options.fsdp.param_dtype = dtype;
+      if (dtype == DType::kF16) options.loss_scale.initial = 1024;
+      for (const auto& [text, call] : calls_of(options, dtype == DType::kF32 ? 1 : 2)) {
+        kernels.insert(call.kernel);
+        check_again(call);
+      }
+    }
+  }
+  std::vector<std::string> missing;
+  for (const char* kernel : {"matmul",
+                             "sum_rows",
+                             "layer_norm_forward",
+                             "layer_norm_backward",
+                             "rms_norm_forward",
+                             "rms_norm_backward",
+
+                             "activation_backward",
+                             "glu_forward",
+                             "glu_backward",
+                             "rope",
+                             "attention_forward",
+                             "attention_backward",
+                             "embedding_forward",
+                             "embedding_backward",
+                             "position_backward",
+                             "dropout",
+                             "cross_entropy",
+                             "add",
+                             "cast",
+                             "divide",
+                             "adam",
+                             "advance_steps",
+                             "power_sum",
+                             "clip_coefficient",
+                             "find_overflow",
+                             "update_loss_scale",
+                             "copy",
+                             "fill_zero"}) {
+    if (!kernels.contains(kernel)) missing.emplace_back(kernel);
+  }
+  CHECK(fmt::format("{}", fmt::join(missing, " ")) == "");
+}
+
+TEST_CASE("calls that those steps do not make") {
+  MetaBackend meta;
+  const auto tensor = [&](Shape shape, DType dtype = DType::kF32) {
+    return Tensor::empty(meta, shape, dtype);
+  };
+  const Tensor heads = tensor(Shape{2, 3, 8}), room = tensor(Shape{2, 5, 8});
+  check_again(copy_heads_call({&heads, 2, 4, 0, 4}, {&room, 2, 4, 0, 4}, 1));
+  const Tensor rows = tensor(Shape{4, 6}), activated = tensor(Shape{4, 6});
+  check_again(activation_forward_call(Activation::kMish, rows, activated));
+  check_again(fill_normal_call(tensor(Shape{9}), 0.5));
+  const std::vector<ParameterRun> runs = {{0, 9, 1, 0}};
+  const Tensor wide = tensor(Shape{9});
+  Tensor narrow = tensor(Shape{9}, DType::kBF16);
+  check_again(round_stochastically_call({.x = wide, .out = narrow, .runs = runs}));
+  Tensor master = tensor(Shape{9}), momentum = tensor(Shape{9});
+  const Tensor count = tensor(Shape{1}, DType::kI32), flag = tensor(Shape{}, DType::kI32);
+  const Tensor rate = tensor(Shape{}, DType::kF64), scale = tensor(Shape{});
+  const std::vector<ShardSegment> segments = {{0, 9, false, 0}};
+  check_again(sgd_call({.shard = {.master = master,
+                                  .grad = wide,
+                                  .segments = segments,
+                                  .step_counts = count,
+                                  .present = count,
+                                  .learning_rate = rate,
+                                  .gradient_scale = scale,
+                                  .skip = flag,
+                                  .weight_decay = 0},
+                        .momentum_buffer = &momentum,
+                        .momentum = 0.9}));
+}
+
+TEST_CASE("the text of a call has what its time depends on; weights come from memory") {
+  MetaBackend meta;
+  const Tensor x = Tensor::empty(meta, Shape{6, 4}, DType::kBF16);
+  const Tensor weight = Tensor::empty(meta, Shape{5, 4}, DType::kBF16);
+  const Tensor bias = Tensor::empty(meta, Shape{5}, DType::kBF16);
+  Tensor y = Tensor::empty(meta, Shape{6, 5}, DType::kBF16);
+  Tensor gradient = Tensor::empty(meta, Shape{5, 4}, DType::kF32);
+  const KernelCall forward =
+      matmul_call({.a = x, .b = weight, .c = y, .transpose_b = true, .bias = &bias});
+  CHECK(text_of(forward) ==
+        "matmul 6 x 4, 5 x 4, 6 x 5; b transposed, bias bf16: 240 FLOPs, 148 bytes");
+  const KernelCall backward =
+      matmul_call({.a = y, .b = x, .c = gradient, .transpose_a = true, .accumulate = true});
+  CHECK(text_of(backward) ==
+        "matmul 6 x 5, 6 x 4, 5 x 4 f32; a transposed, added bf16: 240 FLOPs, 268 bytes");
+  struct Places final : CallTensors {
+    Tensor make(const TensorForm& form) override {
+      if (form.given) text += form.from_memory ? 'M' : 'c';
+      return {};
+    }
+    std::string text;
+  } places;
+  static_cast<void>(forward.prepare(places));
+  static_cast<void>(backward.prepare(places));
+  CHECK(places.text == "cMcMccM");  // a b c bias; a b c
+}
+
+}  // namespace fsdp::meta
