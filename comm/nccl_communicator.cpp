@@ -82,7 +82,8 @@ class NcclCommunicator final : public Communicator {
   std::shared_ptr<NcclGroup> group_;
 };
 
-constexpr std::chrono::microseconds kAsks(20);       // between two, of settle()
+constexpr std::chrono::microseconds kSpins(100);  // settle() asks without a pause for so long,
+constexpr std::chrono::microseconds kAsks(20);    // and then with this one: sleeping takes longer
 constexpr std::chrono::seconds kUntilFinalized(10);  // for peers that end as well
 
 nccl::Config config_of(const NcclOptions& options) {
@@ -173,17 +174,18 @@ class NcclBuffer final : public CommBuffer {
 // ---------------------------------------------------------------------------- Life
 
 void NcclJob::settle(nccl::Comm comm, nccl::Result result, std::string_view what) const {
-  const auto deadline = std::chrono::steady_clock::now() + options.timeout;
+  const auto begin = std::chrono::steady_clock::now();
   while (result == nccl::kInProgress) {
-    FSDP_CHECK(std::chrono::steady_clock::now() < deadline,
-               "[nccl] {}: not all ranks came within {} s", what,
+    const auto waited = std::chrono::steady_clock::now() - begin;
+    FSDP_CHECK(waited < options.timeout, "[nccl] {}: not all ranks came within {} s", what,
                std::chrono::duration<double>(options.timeout).count());
     result = watchdog.call(what, [&] {
       nccl::Result state = nccl::kSuccess;
       const nccl::Result asked = library.async_error(comm, &state);
       return asked != nccl::kSuccess ? asked : state;
     });
-    if (result == nccl::kInProgress) std::this_thread::sleep_for(kAsks);
+    if (result != nccl::kInProgress) break;
+    waited < kSpins ? std::this_thread::yield() : std::this_thread::sleep_for(kAsks);
   }
   if (result == nccl::kSuccess) return;
   const std::string said =

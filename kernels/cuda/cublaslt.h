@@ -45,7 +45,7 @@ enum PreferenceAttribute : int {
   kMinAlignmentC = 7,
   kMinAlignmentD = 8,
 };
-enum ReductionScheme : uint32_t { kReduceInComputeType = 2, kReduceInOutputType = 4 };
+enum ReductionScheme : uint32_t { kReduceInComputeType = 2 };
 
 struct Algo {
   uint64_t data[8];

@@ -55,6 +55,23 @@ std::vector<std::string> ids_of(int devices) {
   return ids;
 }
 
+// Kernels use cp.async and the 16 x 8 x 16 products of bf16, which came with compute
+// capability 8.0.
+std::string too_old(int devices) {
+  for (int device = 0; device < devices; ++device) {
+    cudaDeviceProp properties = {};
+    if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) {
+      (void)cudaGetLastError();  // whoever opens it reports it
+    } else if (properties.major < 8) {
+      return fmt::format(
+          "GPU {} ({}) has compute capability {}.{}; expected 8.0 or newer: A100, L40, H100 and "
+          "the like",
+          device, properties.name, properties.major, properties.minor);
+    }
+  }
+  return "";
+}
+
 [[noreturn]] void fail_allocation(size_t bytes, MemoryCategory category, const Stream& stream,
                                   const DeviceInfo& device, const MemoryLedger& ledger) {
   (void)cudaGetLastError();
@@ -78,7 +95,10 @@ void set_up_environment() {
 DeviceCount count_devices() {
   int devices = 0;
   const cudaError_t error = cudaGetDeviceCount(&devices);
-  if (error == cudaSuccess && devices > 0) return {devices, "", ids_of(devices)};
+  if (error == cudaSuccess && devices > 0) {
+    const std::string reason = too_old(devices);
+    return reason.empty() ? DeviceCount{devices, "", ids_of(devices)} : DeviceCount{0, reason};
+  }
   (void)cudaGetLastError();
   if (error == cudaErrorInsufficientDriver) {
     return {0, "there is no NVIDIA driver, or it is older than this program's CUDA"};

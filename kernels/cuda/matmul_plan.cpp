@@ -84,8 +84,8 @@ bool MatmulPlan::ask(lt::Handle handle, size_t workspace_limit, int wanted) {
   const std::unique_ptr<lt::PreferenceContent, void (*)(lt::Preference)> owner(
       preference, [](lt::Preference p) { lt::library().preference_destroy(p); });
   set(preference, lt::kMaxWorkspaceBytes, workspace_limit);
-  set(preference, lt::kReductionSchemeMask,
-      uint32_t{lt::kReduceInComputeType | lt::kReduceInOutputType});
+  // Partial sums in a 16-bit result would be rounded once for each part.
+  set(preference, lt::kReductionSchemeMask, uint32_t{lt::kReduceInComputeType});
   set(preference, lt::kMinAlignmentA, kind_.alignment_b);
   set(preference, lt::kMinAlignmentB, kind_.alignment_a);
   set(preference, lt::kMinAlignmentC, kind_.alignment_c);

@@ -62,6 +62,20 @@ TEST_CASE("products leave multiprocessors to communication, and are chosen for w
   }
 }
 
+TEST_CASE("a GPU that lacks what the kernels use is no GPU, and the reason says so") {
+  emulator::Settings settings = emulator::settings();
+  settings.compute_capability = 70;
+  const emulator::Configured configured(settings);
+  const std::string reason =
+      "GPU 0 (emulated GPU) has compute capability 7.0; expected 8.0 or newer: A100, L40, H100 "
+      "and the like";
+  const cuda::DeviceCount count = cuda::count_devices();
+  CHECK(count.devices == 0);
+  CHECK(count.reason == reason);
+  CHECK_THROWS_WITH_AS(cuda::CudaBackend(cuda::CudaOptions()), ("[cuda] no GPU: " + reason).c_str(),
+                       Error);
+}
+
 TEST_CASE("communication cannot have all multiprocessors") {
   CHECK_NOTHROW(cuda::CudaBackend({.products_leave = 3}));
   CHECK_THROWS_WITH_AS(cuda::CudaBackend({.products_leave = 4}),

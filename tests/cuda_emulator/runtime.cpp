@@ -203,7 +203,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   std::strncpy(properties->name, "emulated GPU", sizeof properties->name - 1);
   properties->pciBusID = visible_devices[static_cast<size_t>(index)];
   properties->uuid.bytes[0] = static_cast<char>(properties->pciBusID);
-  properties->major = 9;
+  properties->major = emulator::settings().compute_capability / 10;
+  properties->minor = emulator::settings().compute_capability % 10;
   properties->multiProcessorCount = 4;
   properties->l2CacheSize = 4096;
   properties->totalGlobalMem = emulator::settings().memory;

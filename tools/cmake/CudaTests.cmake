@@ -30,7 +30,8 @@ endif()
 
 if(FSDP_HAVE_EMULATOR OR FSDP_HAVE_CUDA)  # compiled once, for both kinds of GPU
   add_library(fsdp_cuda_tests OBJECT ${cuda_tests})
-  target_link_libraries(fsdp_cuda_tests PRIVATE fsdp_kernels doctest::doctest fsdp_source_folder)
+  target_link_libraries(fsdp_cuda_tests PRIVATE fsdp_kernels fsdp_comm doctest::doctest
+                        fsdp_source_folder)
   target_include_directories(fsdp_cuda_tests SYSTEM PRIVATE ${FSDP_CUDA_INCLUDE})
   fsdp_precompile(fsdp_cuda_tests <doctest/doctest.h>)
 endif()
@@ -158,7 +159,7 @@ endif()
 if(FSDP_HAVE_CUDA AND cuda_tests)
   add_executable(test_gpu ${tests}/kernels/cuda/schedules.cpp
                  $<TARGET_OBJECTS:fsdp_cuda_tests> $<TARGET_OBJECTS:fsdp_test_main>)
-  target_link_libraries(test_gpu PRIVATE fsdp_cuda_backend fsdp::cuda fsdp_source_folder
+  target_link_libraries(test_gpu PRIVATE fsdp_cuda_backend fsdp_comm fsdp::cuda fsdp_source_folder
                         doctest::doctest)
   fsdp_cuda_entries(test_gpu gpu gpu 300 ${cuda_tests})
 endif()

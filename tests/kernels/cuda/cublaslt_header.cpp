@@ -31,7 +31,6 @@ static_assert(int{kMinAlignmentB} == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES)
 static_assert(int{kMinAlignmentC} == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
 static_assert(int{kMinAlignmentD} == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
 static_assert(int{kReduceInComputeType} == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
-static_assert(int{kReduceInOutputType} == CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE);
 
 static_assert(sizeof(Algo) == sizeof(cublasLtMatmulAlgo_t));
 static_assert(sizeof(HeuristicResult) == sizeof(cublasLtMatmulHeuristicResult_t));
