@@ -92,6 +92,11 @@ foreach(folder core kernels models comm optim tools)
   endif()
 endforeach()
 
+# What tests/support/io_faults.h lets fail.
+foreach(call open close read pread write pwrite fsync rename mkdir flock mmap)
+  target_link_options(test_tools PRIVATE LINKER:--wrap=${call})
+endforeach()
+
 file(GLOB sources CONFIGURE_DEPENDS ${tests}/mpi/*_test.cpp)
 if(sources AND FSDP_HAVE_MPI)
   add_executable(test_mpi ${sources} ${tests}/mpi/main.cpp)

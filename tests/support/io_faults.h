@@ -1,0 +1,40 @@
+// Lets calls of the system fail that core/io/file.cpp makes for files below a folder: the Nth one
+// once, or from then on. The linker puts these functions in the place of the system's
+// (tools/cmake/Tests.cmake: test_tools), so the product knows nothing of it. Not here: disks that
+// are really full (tests/e2e/resume.sh).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+namespace fsdp::test {
+
+enum class IoFault : uint8_t {
+  kNone,
+  kError,  // EIO; of write: ENOSPC
+  kShort,  // read and write do half of what was asked for
+};
+
+struct IoFaultPlan {
+  IoFault fault = IoFault::kNone;
+  int64_t at = 0;             // the call, from 0, of those that can have this fault
+  bool from_then_on = false;  // else once
+  int error = 0;              // other than the usual one
+  std::string only = {};      // this call alone: "flock"; "": all
+};
+
+// One at a time; for all threads.
+class IoFaults {
+ public:
+  IoFaults(const std::filesystem::path& folder, const IoFaultPlan& plan);
+  ~IoFaults();
+  IoFaults(const IoFaults&) = delete;
+  IoFaults& operator=(const IoFaults&) = delete;
+
+  std::map<std::string, int64_t> calls() const;  // by name, that could have had the fault
+  int64_t failed() const;
+};
+
+}  // namespace fsdp::test

@@ -1,0 +1,221 @@
+// Every call of the system that a save or a load makes fails once, and all calls from there on:
+// there is always a complete older or the new checkpoint, and never a wrong state. As SQLite tests
+// its files (https://sqlite.org/testing.html, "I/O error testing").
+#include "tests/support/io_faults.h"
+
+#include <cerrno>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/checkpoint_run.h"
+#include "tools/checkpoint/resume.h"
+#include "tools/checkpoint/run_checkpoints.h"
+#include "tools/launch/launch.h"
+
+namespace fsdp::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using test::IoFault;
+using test::IoFaultPlan;
+using test::IoFaults;
+
+// `work` on every rank, with a session that is at step 1.
+void with_session(int ranks, const std::function<void(Session&, comm::Communicator& world)>& work) {
+  comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+    Session session(world, test::checkpoint_options());
+    test::initialise_for_checkpoint(session);
+    test::run_steps(session, 0, 1);
+    work(session, world);
+  });
+}
+
+// What is there is complete; the steps of it.
+std::vector<int64_t> sound_steps(const fs::path& run) {
+  std::vector<int64_t> steps;
+  for (const auto& [step, folder] : checkpoints_in(run / "checkpoints")) {
+    steps.push_back(step);
+    CHECK(Checkpoint(folder).verify_all().empty());
+  }
+  for (const auto& item : fs::directory_iterator(run / "checkpoints")) {
+    CHECK(item.path().extension() != ".tmp");  // an error is no crash: nothing is left
+  }
+  return steps;
+}
+
+config::TrainConfig run_config() {
+  config::TrainConfig config;
+  config.checkpoint.every.steps = 1;
+  return config;
+}
+
+// Saves another step beside step 1 with the fault. Returns whether it struck.
+bool save_with(RunCheckpoints& checkpoints, comm::Communicator& world, const fs::path& run,
+               const IoFaultPlan& plan) {
+  static std::optional<IoFaults> faults;  // of all ranks
+  const int64_t step = plan.at + 2;
+  const std::vector<int64_t> old = {1}, all = {1, step};
+  world.barrier();
+  if (world.rank() == 0) faults.emplace(run, plan);
+  world.barrier();
+  std::string error;
+  try {
+    checkpoints.write({.steps = step});
+  } catch (const AgreedError& agreed) {
+    error = agreed.what();
+  }
+  world.barrier();
+  const bool struck = faults->failed() > 0;
+  world.barrier();
+  if (world.rank() == 0) {
+    faults.reset();
+    const std::vector<int64_t> steps = sound_steps(run);
+    CAPTURE(error);
+    // An error after the last rename (its folder cannot be synchronised) leaves the new one too.
+    CHECK((steps == all || (error != "" && steps == old)));
+    if (plan.fault == IoFault::kShort || !struck) CHECK(error == "");
+    if (error != "") CHECK(test::contains(error, run.string()));  // the file is named
+  }
+  world.barrier();
+  // The disk is well again.
+  checkpoints.write({.steps = step});
+  if (world.rank() == 0) {
+    CHECK(sound_steps(run) == all);
+    fs::remove_all(checkpoints.folder_of(step));
+  }
+  world.barrier();
+  return struck;
+}
+
+TEST_CASE("I/O faults: the calls of a save and of a load are counted") {
+  const test::TempFolder folder;
+  with_session(2, [&](Session& session, comm::Communicator& world) {
+    static std::optional<IoFaults> counted;
+    if (world.rank() == 0) counted.emplace(folder.path(), IoFaultPlan{});
+    world.barrier();
+    RunCheckpoints checkpoints(session, run_config(), folder.path(), {});
+    checkpoints.write({.steps = 1});
+    Checkpoint checkpoint(folder / "checkpoints/step-1");
+    restore(session, checkpoint);
+    if (world.rank() == 0) CHECK(checkpoint.verify_all().empty());
+    world.barrier();
+    if (world.rank() != 0) return;
+    const auto calls = counted->calls();
+    for (const char* call :
+         {"open", "read", "pread", "write", "fsync", "rename", "mkdir", "mmap"}) {
+      CAPTURE(call);
+      CHECK(calls.contains(call));
+    }
+    counted.reset();
+  });
+}
+
+TEST_CASE("I/O faults: a save leaves the checkpoint before, or the new one, whole") {
+  for (const IoFault fault : {IoFault::kError, IoFault::kShort}) {
+    for (const bool from_then_on : {false, true}) {
+      const test::TempFolder folder;
+      with_session(2, [&](Session& session, comm::Communicator& world) {
+        RunCheckpoints checkpoints(session, run_config(), folder.path(), {});
+        checkpoints.write({.steps = 1});
+        int64_t at = 0;
+        while (save_with(checkpoints, world, folder.path(),
+                         {.fault = fault, .at = at, .from_then_on = from_then_on})) {
+          ++at;
+        }
+        CHECK(at >= (fault == IoFault::kError ? 24 : 3));  // of that many calls each has failed
+      });
+    }
+  }
+}
+
+TEST_CASE("I/O faults: a load is an error or the stored state") {
+  const test::TempFolder folder;
+  const SessionOptions options = test::checkpoint_options();
+  const Manifest written = test::write_after(2, options, 1, folder / "step-1");
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    Session session(world, options);
+    for (const IoFault fault : {IoFault::kError, IoFault::kShort}) {
+      for (const bool from_then_on : {false, true}) {
+        int64_t at = 0;
+        for (bool struck = true; struck; ++at) {
+          test::initialise_for_checkpoint(session, true);
+          const IoFaults faults(folder.path(),
+                                {.fault = fault, .at = at, .from_then_on = from_then_on});
+          const std::string error = test::error_of([&] {
+            Checkpoint checkpoint(folder / "step-1");
+            restore(session, checkpoint);
+          });
+          struck = faults.failed() > 0;
+          CAPTURE(error);
+          CAPTURE(at);
+          CHECK((error == "") == (!struck || fault == IoFault::kShort));
+          CHECK((error != "" || hash_state(session) == written.hash));
+          if (error != "") CHECK(test::contains(error, (folder / "step-1").string()));
+        }
+        CHECK(at > (fault == IoFault::kError ? 6 : 3));
+      }
+    }
+  });
+}
+
+TEST_CASE("I/O faults: --resume auto falls back or says why not; it does not start over") {
+  const test::TempFolder folder;
+  const std::string run = folder.path().string();
+  const std::vector<config::Override> given = {"train.steps=9", "checkpoint.every=1",
+                                               "runtime.run_dir=" + run};
+  const config::TrainConfig config = config::parse_config("", "", given);
+  with_session(1, [&](Session& session, comm::Communicator&) {
+    Manifest facts;
+    facts.config = config::to_yaml(config);
+    RunCheckpoints checkpoints(session, config, folder.path(), facts);
+    checkpoints.write({.steps = 1});
+    checkpoints.write({.steps = 2});
+  });
+  write_file_atomically(folder / "config.yaml", config::to_yaml(config));
+  for (const bool from_then_on : {false, true}) {
+    int64_t at = 0;
+    for (bool struck = true; struck; ++at) {
+      CAPTURE(at);
+      const IoFaults faults(folder.path(),
+                            {.fault = IoFault::kError, .at = at, .from_then_on = from_then_on});
+      ResumePlan plan;
+      const std::string error =
+          test::error_of([&] { plan = plan_resume({.from = "auto", .overrides = given}); });
+      struck = faults.failed() > 0;
+      if (error != "") continue;
+      REQUIRE(plan.manifest);
+      CHECK(plan.manifest->step() == (struck ? 1 : 2));
+      CHECK(plan.notes.empty() == !struck);
+    }
+    CHECK(at > 2);
+  }
+}
+
+TEST_CASE("I/O faults: a file system without locks or without folders to synchronise") {
+  const test::TempFolder folder;
+  for (const int error : {ENOSYS, ENOLCK, EOPNOTSUPP}) {
+    const IoFaults faults(
+        folder.path(),
+        {.fault = IoFault::kError, .from_then_on = true, .error = error, .only = "flock"});
+    const RunLocks locks = take_run_directory(folder.path(), folder / "checkpoints");
+    CHECK(test::contains(locks.note, "run.lock: cannot lock: "));
+    CHECK(test::contains(locks.note, ": nothing keeps another run out of this folder"));
+  }
+  {
+    const IoFaults faults(folder.path(), {.fault = IoFault::kError, .only = "flock"});
+    CHECK(test::contains(
+        test::error_of([&] { take_run_directory(folder.path(), folder / "checkpoints"); }),
+        "run.lock: cannot lock: Input/output error"));
+  }
+  // The second one is the folder's.
+  const IoFaults unsupported(folder.path(),
+                             {.fault = IoFault::kError, .at = 1, .error = EINVAL, .only = "fsync"});
+  AtomicFile other(folder / "y");
+  other.write("text");
+  other.commit();
+  CHECK(unsupported.failed() == 1);
+  CHECK(read_file(folder / "y") == "text");
+}
+
+}  // namespace
+}  // namespace fsdp::tools
