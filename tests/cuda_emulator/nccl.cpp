@@ -159,7 +159,7 @@ Result destroy(Comm comm) {
 }
 
 Result abort(Comm comm) {
-  if (comm->state) HostGroup::abort(*comm->state, "ncclCommAbort");
+  if (comm->state) HostGroup::abort(*comm->state, "ncclCommAbort", comm->self.rank);
   return destroy(comm);
 }
 
