@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "core/byte_size.h"
+#include "core/error.h"
 #include "core/trace.h"
 
 namespace fsdp {
@@ -51,6 +53,42 @@ void MemoryLedger::subtract(MemoryCategory category, size_t bytes) {
   usage_.total_current -= rounded;
   if (predictable_[static_cast<size_t>(category)]) usage_.predictable_current -= rounded;
   sample(category);
+}
+
+void MemoryLedger::add_scratch(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  usage_.scratch += bytes;
+}
+
+size_t MemoryLedger::outside(size_t in_heap) const {
+  constexpr auto kStaging = static_cast<size_t>(MemoryCategory::kTransportStaging);
+  const std::lock_guard lock(mutex_);
+  const size_t all = usage_.total_current - usage_.current[kStaging];
+  return usage_.scratch + (all > in_heap ? all - in_heap : 0);  // a release may be under way
+}
+
+void MemoryLedger::set_limit(size_t bytes, std::function<std::string()> phase) {
+  const std::lock_guard lock(mutex_);
+  limit_ = bytes;
+  phase_ = std::move(phase);
+}
+
+void MemoryLedger::hold(size_t held, size_t bytes, std::string_view category,
+                        std::string_view unit) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (limit_ == 0 || held <= limit_) {
+      usage_.held_peak = std::max(usage_.held_peak, held);
+      return;
+    }
+  }
+  const std::string phase = phase_ ? phase_() : "";
+  fail(
+      "[allocate] {} bytes of {}{}{}: with them this rank would hold {} bytes, the limit is {} "
+      "({})\n{}",
+      bytes, category, phase.empty() ? "" : ", in " + phase,
+      unit.empty() ? "" : fmt::format(" of {}", unit), held, limit_, byte_size_text(limit_),
+      table());
 }
 
 void MemoryLedger::set_trace(Trace* trace) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -45,6 +46,11 @@ struct MemoryUsage {
   // compared with.
   size_t predictable_current = 0;
   size_t predictable_peak = 0;
+  // Of the CPU's kernels, for their own work: only grows. Not part of the sums above.
+  size_t scratch = 0;
+  // What the backend needs of the machine at the most: the predictable categories with the gaps
+  // between their blocks, and scratch.
+  size_t held_peak = 0;
 };
 
 class MemoryLedger {
@@ -57,6 +63,15 @@ class MemoryLedger {
   bool predictable(MemoryCategory category) const {
     return predictable_[static_cast<size_t>(category)];
   }
+  void add_scratch(size_t bytes);  // a multiple of the granularity
+  // What is in use outside a heap in which `in_heap` bytes are: the rest of the predictable
+  // categories, and scratch.
+  size_t outside(size_t in_heap) const;
+  // At most as much may be held; 0: no limit. `phase`: what the run does, for the message.
+  void set_limit(size_t bytes, std::function<std::string()> phase);
+  // Before every allocation, of `bytes`: `held` bytes will be held with it. Error when that is
+  // above the limit. `unit`: for which the host asks.
+  void hold(size_t held, size_t bytes, std::string_view category, std::string_view unit);
   void reset_peak();  // peaks := current, for instance after warm-up
   MemoryUsage usage() const;
   std::string table() const;  // for out-of-memory errors and reports, in MiB
@@ -70,6 +85,8 @@ class MemoryLedger {
   MemoryUsage usage_;
   std::array<bool, kMemoryCategories> predictable_;
   Trace* trace_ = nullptr;
+  size_t limit_ = 0;
+  std::function<std::string()> phase_;
 };
 
 }  // namespace fsdp

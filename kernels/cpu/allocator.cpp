@@ -109,50 +109,12 @@ bool Heap::grow(size_t end) {
 }
 
 std::byte* Heap::allocate(size_t bytes) {
-  const auto fit = free_by_size_.lower_bound({bytes, 0});
-  if (fit != free_by_size_.end()) {
-    const auto [free_bytes, offset] = *fit;
-    remove_free(free_.find(offset));
-    if (free_bytes > bytes) add_free(offset + bytes, free_bytes - bytes);
-    return base_ + offset;
-  }
-  // Grow at the top, from the free block that ends there if there is one.
-  size_t offset = high_water_;
-  const bool free_at_top =
-      !free_.empty() && free_.rbegin()->first + free_.rbegin()->second == high_water_;
-  if (free_at_top) offset = free_.rbegin()->first;
-  if (bytes > limit_ || !commit(offset + bytes)) return nullptr;
-  if (free_at_top) remove_free(std::prev(free_.end()));
-  high_water_ = offset + bytes;
-  return base_ + offset;
+  if (bytes > limit_ || !commit(layout_.end_after(bytes))) return nullptr;
+  return base_ + layout_.place(bytes);
 }
 
 void Heap::release(std::byte* data, size_t bytes) {
-  size_t offset = static_cast<size_t>(data - base_);
-  const auto next = free_.lower_bound(offset);
-  if (next != free_.begin()) {
-    const auto previous = std::prev(next);
-    if (previous->first + previous->second == offset) {
-      offset = previous->first;
-      bytes += previous->second;
-      remove_free(previous);
-    }
-  }
-  if (next != free_.end() && offset + bytes == next->first) {
-    bytes += next->second;
-    remove_free(next);
-  }
-  add_free(offset, bytes);
-}
-
-void Heap::add_free(size_t offset, size_t bytes) {
-  free_.emplace(offset, bytes);
-  free_by_size_.emplace(bytes, offset);
-}
-
-void Heap::remove_free(std::map<size_t, size_t>::iterator block) {
-  free_by_size_.erase({block->second, block->first});
-  free_.erase(block);
+  layout_.release(static_cast<size_t>(data - base_), bytes);
 }
 
 StreamAllocator::StreamAllocator()
@@ -164,18 +126,34 @@ std::byte* StreamAllocator::allocate(const Stream& stream, size_t bytes) {
   std::lock_guard lock(mutex_);
   std::unique_ptr<Heap>& heap = heaps_[&stream];
   if (!heap) heap = std::make_unique<Heap>(limit_, addresses_);
-  return heap->allocate(bytes);
+  std::byte* const data = heap->allocate(bytes);
+  if (data) in_use_ += bytes;
+  return data;
 }
 
 void StreamAllocator::release(const Stream& stream, std::byte* data, size_t bytes) {
   std::lock_guard lock(mutex_);
   heaps_.at(&stream)->release(data, bytes);
+  in_use_ -= bytes;
+}
+
+size_t StreamAllocator::in_use() const {
+  std::lock_guard lock(mutex_);
+  return in_use_;
+}
+
+size_t StreamAllocator::growth(const Stream& stream, size_t bytes) const {
+  std::lock_guard lock(mutex_);
+  const auto heap = heaps_.find(&stream);
+  return heap == heaps_.end()
+             ? bytes
+             : heap->second->layout().end_after(bytes) - heap->second->layout().high_water();
 }
 
 size_t StreamAllocator::high_water() const {
   std::lock_guard lock(mutex_);
   size_t sum = 0;
-  for (const auto& [stream, heap] : heaps_) sum += heap->high_water();
+  for (const auto& [stream, heap] : heaps_) sum += heap->layout().high_water();
   return sum;
 }
 

@@ -9,7 +9,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
+
+#include "kernels/cpu/heap_layout.h"
 
 namespace fsdp {
 class Stream;
@@ -17,9 +18,7 @@ class Stream;
 
 namespace fsdp::cpu {
 
-// One address-ordered heap: a range of addresses of which the lower part is in use. Best fit,
-// lowest address first, splits and coalesces, so that a step that repeats gets the addresses of the
-// last one, and the touched memory stays close to the peak of what is in use.
+// One address-ordered heap (heap_layout.h): a range of addresses of which the lower part is in use.
 //
 // [Note: addresses of a heap] The whole range is reserved at once: nobody else is put there, and
 // only the part in use gets memory. Where the addresses of the process are limited (ulimit -v), a
@@ -36,11 +35,10 @@ class Heap {
 
   std::byte* allocate(size_t bytes);  // a multiple of the granularity; null: does not fit
   void release(std::byte* data, size_t bytes);
-  size_t high_water() const { return high_water_; }
+  size_t high_water() const { return layout_.high_water(); }
+  const HeapLayout& layout() const { return layout_; }
 
  private:
-  void add_free(size_t offset, size_t bytes);
-  void remove_free(std::map<size_t, size_t>::iterator block);
   void reserve();
   bool commit(size_t end);  // makes [0, end) usable
   bool grow(size_t end);
@@ -48,12 +46,10 @@ class Heap {
   Addresses addresses_;
   void* mapped_ = nullptr;  // as the kernel returned it; base_ is aligned to a huge page
   size_t mapped_bytes_ = 0;
-  std::byte* base_ = nullptr;                         // null: no memory, or none yet
-  size_t limit_;                                      // of bytes from base_ on
-  size_t usable_end_ = 0;                             // [0, usable_end_) may be touched
-  size_t high_water_ = 0;                             // end of the highest block ever handed out
-  std::map<size_t, size_t> free_;                     // offset -> bytes; no two are neighbours
-  std::set<std::pair<size_t, size_t>> free_by_size_;  // (bytes, offset)
+  std::byte* base_ = nullptr;  // null: no memory, or none yet
+  size_t limit_;               // of bytes from base_ on
+  size_t usable_end_ = 0;      // [0, usable_end_) may be touched
+  HeapLayout layout_;
 };
 
 class StreamAllocator {
@@ -64,13 +60,17 @@ class StreamAllocator {
   std::byte* allocate(const Stream& stream, size_t bytes);
   void release(const Stream& stream, std::byte* data, size_t bytes);
   size_t limit() const { return limit_; }  // bytes of one heap: the memory of the machine
-  size_t high_water() const;               // bytes ever in use at a time, over all heaps
+  size_t high_water() const;               // ends of the highest blocks ever, over all heaps
+  size_t in_use() const;                   // bytes of blocks, over all heaps
+  // By how much high_water() would grow.
+  size_t growth(const Stream& stream, size_t bytes) const;
 
  private:
   const size_t limit_;
   const Heap::Addresses addresses_;
   mutable std::mutex mutex_;
   std::map<const Stream*, std::unique_ptr<Heap>> heaps_;
+  size_t in_use_ = 0;
 };
 
 // Under AddressSanitizer memory is marked in stream order, so that a task that touches a block

@@ -3,12 +3,10 @@
 // Read next: attention_tile.h (products), attention_softmax.h, attention_backward.cpp.
 #include "kernels/cpu/attention_problem.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/scratch.h"
 
 namespace fsdp::cpu {
 namespace {
-
-constexpr int64_t kChunkBlocks = 4;
-constexpr int64_t kChunkQueries = kChunkBlocks * kLanes;
 
 template <typename T>
 struct ForwardProblem {
@@ -34,9 +32,7 @@ class ForwardChunk {
 
  public:
   static size_t scratch_bytes(int64_t columns) {
-    const int64_t padded = panels_of(columns) * kLanes;
-    return sizeof(A) * static_cast<size_t>(2 * padded * kTileKeys + 2 * kTileKeys * kLanes +
-                                           padded * kLanes + 2 * padded * kChunkQueries);
+    return sizeof(A) * forward_scratch_elements(columns);
   }
 
   ForwardChunk(const ForwardProblem<T>& problem, int64_t b, int64_t h, void* scratch)
@@ -169,13 +165,13 @@ void CpuBackend::attention_forward(Stream& stream, const AttentionForwardArgs& a
         .key_bias = KeyBias<Accumulate<T>>(args.in.key_bias),
         .log_sum_exp = args.log_sum_exp.data_as<Accumulate<T>>(),
     };
+    plan_scratch(stream, scratch_of(args));
     enqueue(stream, "attention_forward", 0, [problem](Worker& worker) {
       const AttentionShape& s = problem.shape;
       const int64_t chunks = (s.queries + kChunkQueries - 1) / kChunkQueries;
       worker.team.run(s.batch * s.heads * chunks, [&](int64_t task, int thread) {
         const int64_t head = task / chunks;
-        void* scratch =
-            worker.team.scratch(thread, ForwardChunk<T>::scratch_bytes(s.head_dim));
+        void* scratch = worker.team.scratch(thread, ForwardChunk<T>::scratch_bytes(s.head_dim));
         ForwardChunk<T>(problem, head / s.heads, head % s.heads, scratch)
             .run(task % chunks * kChunkQueries);
       });

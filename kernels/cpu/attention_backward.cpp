@@ -6,6 +6,7 @@
 //   dV = (P * keep)^T dout                  dQ = scale dS K      dK = scale dS^T Q
 #include "kernels/cpu/attention_problem.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/scratch.h"
 
 namespace fsdp::cpu {
 namespace {
@@ -40,9 +41,7 @@ class BackwardHead {
 
  public:
   static size_t scratch_bytes(const AttentionShape& s) {
-    const int64_t padded = panels_of(s.head_dim) * kLanes;
-    return sizeof(A) * static_cast<size_t>(4 * padded * s.keys + 5 * padded * kLanes +
-                                           3 * kTileKeys * kLanes);
+    return sizeof(A) * backward_scratch_elements(s.head_dim, s.keys);
   }
 
   BackwardHead(const BackwardProblem<T>& problem, int64_t b, int64_t kv_head, void* scratch)
@@ -88,8 +87,8 @@ class BackwardHead {
       key = end;
     }
     add_blind_queries(h, first, count);
-    store_panels(dq_, A(s_.scale), null_, count,
-                 p_.dq.head(b_, h) + first * p_.dq.row_width, p_.dq.row_width);
+    store_panels(dq_, A(s_.scale), null_, count, p_.dq.head(b_, h) + first * p_.dq.row_width,
+                 p_.dq.row_width);
   }
 
   void load_block(int64_t h, int64_t first, int64_t count) {
@@ -171,6 +170,7 @@ void CpuBackend::attention_backward(Stream& stream, const AttentionBackwardArgs&
         .log_sum_exp = args.log_sum_exp.data_as<Accumulate<T>>(),
         .delta = args.delta.data_as<Accumulate<T>>(),
     };
+    plan_scratch(stream, scratch_of(args));
     enqueue(stream, "attention_backward", 0, [problem](Worker& worker) {
       const AttentionShape& s = problem.shape;
       worker.team.run(s.batch * s.kv_heads, [&](int64_t task, int thread) {

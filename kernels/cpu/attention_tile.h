@@ -12,23 +12,18 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/cpu/attention_scratch.h"
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/wide_loop.h"
 
 namespace fsdp::cpu {
-
-constexpr int64_t kLanes = 32;     // queries of a block, columns of a panel
-constexpr int64_t kTileKeys = 64;  // rows of a tile of scores
-
-constexpr int64_t panels_of(int64_t columns) { return (columns + kLanes - 1) / kLanes; }
 
 // ---- products ----
 
 // One register tile: sizeof...(I) rows, two vectors of kVector lanes wide. The loop over lanes is
 // the one that is vectorised: each element of low and high becomes a register.
 template <int kVector, int kRowStride, int kStepStride, typename A, size_t... I>
-inline void multiply_tile(std::index_sequence<I...>, const A* a, const A* b, A* c,
-                          int64_t steps) {
+inline void multiply_tile(std::index_sequence<I...>, const A* a, const A* b, A* c, int64_t steps) {
 #pragma omp simd
   for (int lane = 0; lane < kVector; ++lane) {
     A low[] = {c[I * kLanes + lane]...};
@@ -156,8 +151,8 @@ void store_panels(const Panels<Accumulate<T>>& from, Accumulate<T> factor,
       for (int64_t panel = 0; panel < from.count(); ++panel) {
         T* to = target + row * stride + panel * kLanes;
         prefetch_lanes<1>(to + kRowsAhead * stride);
-        store_row(from.row(panel, row), from.width(panel),
-                  factors ? factor * factors[row] : factor, to);
+        store_row(from.row(panel, row), from.width(panel), factors ? factor * factors[row] : factor,
+                  to);
       }
     }
   });

@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/allocator.h"
 #include "kernels/cpu/copy.h"
+#include "kernels/cpu/scratch.h"
 #include "kernels/cpu/stream.h"
 
 namespace fsdp::cpu {
@@ -58,6 +59,7 @@ std::string memory_limits(size_t machine) {
 CpuBackend::CpuBackend(CpuOptions options)
     : options_(checked(std::move(options))),
       allocator_(std::make_unique<StreamAllocator>()),
+      product_scratch_(std::make_unique<ProductScratch>()),
       compute_stream_(std::make_unique<CpuStream>(*this, "compute", options_.threads)) {}
 
 CpuBackend::~CpuBackend() = default;
@@ -67,6 +69,8 @@ CpuBackend::~CpuBackend() = default;
 void* CpuBackend::allocate(Stream& stream, size_t bytes, MemoryCategory category) {
   if (bytes == 0) return nullptr;
   const size_t rounded = rounded_bytes(bytes);
+  const size_t heaps = allocator_->high_water() + allocator_->growth(stream, rounded);
+  ledger_.hold(heaps + ledger_.outside(allocator_->in_use()), bytes, name_of(category), scope());
   std::byte* data = allocator_->allocate(stream, rounded);
   if (!data) {
     fail("[allocate] {} bytes of {} on stream {}: out of memory ({})\n{}", bytes, name_of(category),
@@ -158,6 +162,20 @@ void CpuBackend::host_task(Stream& stream, std::string_view name, int64_t bytes,
 
 void CpuBackend::set_scope(std::string scope) {
   scope_ = scope.empty() ? nullptr : std::make_shared<const std::string>(std::move(scope));
+}
+
+int CpuBackend::planned_threads(const Stream& stream) const {
+  return &stream == compute_stream_.get() ? options_.threads : 1;
+}
+
+// See [Note: scratch is counted when work is issued].
+void CpuBackend::plan_scratch(Stream& stream, const ScratchNeed& need) {
+  const size_t growth = cpu_stream(stream).plan_scratch(need);
+  if (growth == 0) return;
+  const size_t in_use = allocator_->in_use();
+  ledger_.hold(allocator_->high_water() + ledger_.outside(in_use) + growth, growth, "scratch",
+               scope());
+  ledger_.add_scratch(growth);
 }
 
 void CpuBackend::enqueue(Stream& stream, std::string_view name, int64_t bytes,

@@ -18,6 +18,8 @@ namespace fsdp::cpu {
 
 class MatmulCache;  // oneDNN primitives of one worker
 class StreamAllocator;
+class ProductScratch;
+struct ScratchNeed;
 
 struct CpuOptions {
   int threads = 1;           // of the compute stream's team; other streams have one
@@ -113,6 +115,9 @@ class CpuBackend final : public Backend {
   // Puts a task at the end of the stream's queue. `bytes`: payload for the trace, 0 if none.
   void enqueue(Stream& stream, std::string_view name, int64_t bytes,
                std::function<void(Worker&)> task);
+  int planned_threads(const Stream& stream) const;  // of its team
+  // What the task that is enqueued next wants of its threads' scratch memory.
+  void plan_scratch(Stream& stream, const ScratchNeed& need);
 
  private:
   CpuOptions options_;
@@ -120,6 +125,7 @@ class CpuBackend final : public Backend {
   std::shared_ptr<const std::string> scope_;
   Trace* trace_ = nullptr;
   std::unique_ptr<StreamAllocator> allocator_;
+  std::unique_ptr<ProductScratch> product_scratch_;  // the host's
   std::unique_ptr<Stream> compute_stream_;
 };
 

@@ -6,6 +6,7 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/scratch.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/cpu/wide_loop.h"
 
@@ -137,6 +138,7 @@ struct CrossEntropyRows {
 
 void CpuBackend::cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
   constexpr std::string_view kName = "cross_entropy";
+  plan_scratch(stream, scratch_of(args));
   const int64_t row_length = args.logits.shape().last();
   const DType gradient = args.dlogits ? args.dlogits->dtype() : args.logits.dtype();
   dispatch_accumulation(args.logits.dtype(), kName, [&]<typename A>(TypeTag<A>) {

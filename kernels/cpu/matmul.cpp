@@ -4,13 +4,14 @@
 
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/scratch.h"
 
 namespace fsdp::cpu {
 namespace {
 
-// Sizes of the f32 tiles; their scratch is about 5 MiB a worker.
-constexpr int64_t kTileM = 512, kTileN = 512, kTileK = 1024;
-constexpr int64_t kPad = 16;          // elements: keeps rows of a tile out of the same cache sets
+// The f32 tiles; their scratch is about 5 MiB a worker.
+using Tiles = ConversionTiles;
+constexpr int64_t kTileM = Tiles::kM, kTileN = Tiles::kN, kTileK = Tiles::kK, kPad = Tiles::kPad;
 constexpr int64_t kConvertRows = 16;  // that one thread converts at a time
 
 void multiply_native(const Product& product, const ProductData& data, Worker& worker) {
@@ -65,15 +66,11 @@ class ConvertedProduct {
  public:
   ConvertedProduct(const Product& product, const ProductData& data, Worker& worker)
       : p_(product), data_(data), worker_(worker) {
-    const int64_t a_size = (kTileM + kPad) * (kTileK + kPad);
-    const int64_t b_size = (kTileN + kPad) * (kTileK + kPad);
-    const int64_t c_size = kTileM * (kTileN + kPad);
-    auto* scratch = static_cast<float*>(worker.team.scratch(
-        0, static_cast<size_t>(a_size + b_size + c_size + kTileN) * sizeof(float)));
+    auto* scratch = static_cast<float*>(worker.team.scratch(0, Tiles::kBytes));
     a_.data = scratch;
-    b_.data = a_.data + a_size;
-    c_.data = b_.data + b_size;
-    bias_ = c_.data + c_size;
+    b_.data = a_.data + Tiles::kA;
+    c_.data = b_.data + Tiles::kB;
+    bias_ = c_.data + Tiles::kC;
   }
 
   void run() {
@@ -143,7 +140,7 @@ void multiply(const Product& p, const ProductData& data, Worker& worker) {
   dispatch_floating(p.operand, "matmul", [&]<typename T>(TypeTag<T>) {
     if (p.k == 0) {
       p.result == p.operand ? multiply_empty<T, T>(p, data) : multiply_empty<T, float>(p, data);
-    } else if (sizeof(T) == 2 && !MatmulCache::supports(p.operand, p.result)) {
+    } else if (is_converted(p)) {
       ConvertedProduct<T>(p, data, worker).run();
     } else {
       multiply_native(p, data, worker);
@@ -153,14 +150,18 @@ void multiply(const Product& p, const ProductData& data, Worker& worker) {
 
 }  // namespace
 
-void CpuBackend::matmul(Stream& stream, const MatmulArgs& args) {
+bool is_converted(const Product& p) {
+  return size_of(p.operand) == 2 && !MatmulCache::supports(p.operand, p.result);
+}
+
+Product product_of(const MatmulArgs& args) {
   const Shape a = args.a.shape(), b = args.b.shape();
   const DType result = args.c.dtype();
   FSDP_CHECK(result == args.a.dtype() || result == accumulation_dtype(args.a.dtype()),
              "[matmul] result: expected {} or {} for operands of {}, got {}",
              name_of(args.a.dtype()), name_of(accumulation_dtype(args.a.dtype())),
              name_of(args.a.dtype()), name_of(result));
-  Tensor& target = args.pre_activation ? *args.pre_activation : args.c;
+  const Tensor& target = args.pre_activation ? *args.pre_activation : args.c;
   Product product{};
   product.m = target.shape().rows();
   product.n = args.transpose_b ? b.rows() : b.last();
@@ -176,6 +177,13 @@ void CpuBackend::matmul(Stream& stream, const MatmulArgs& args) {
   product.bias = args.bias != nullptr;
   product.operand = args.a.dtype();
   product.result = target.dtype();
+  return product;
+}
+
+void CpuBackend::matmul(Stream& stream, const MatmulArgs& args) {
+  const Product product = product_of(args);
+  plan_scratch(stream, product_scratch_->of(args, planned_threads(stream)));
+  Tensor& target = args.pre_activation ? *args.pre_activation : args.c;
   ProductData data{args.a.data(), args.b.data(), args.bias ? args.bias->data() : nullptr,
                    target.data()};
   enqueue(stream, "matmul", 0,

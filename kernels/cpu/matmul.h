@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "core/dtype.h"
+#include "core/kernel_args.h"
 #include "kernels/cpu/parallel.h"
 
 namespace fsdp::cpu {
@@ -25,6 +26,10 @@ struct Product {
 
   auto operator<=>(const Product&) const = default;
 };
+
+Product product_of(const MatmulArgs& args);
+// 16-bit operands that no library here multiplies: through tiles of f32.
+bool is_converted(const Product& product);
 
 // Waking the team costs more than it saves below 2^21 multiplications.
 inline bool worth_a_team(const Product& p) { return p.m * p.n * p.k >= int64_t{1} << 21; }
@@ -47,6 +52,8 @@ class MatmulCache {
   // Whether this machine multiplies these dtypes natively (false for all without oneDNN).
   static bool supports(DType operand, DType result);
   void multiply(const Product& product, const ProductData& data, ThreadTeam& team);
+  // What multiply() will have taken of scratch memory after it. From any thread.
+  static size_t scratch_bytes(const Product& product, int threads);
 
  private:
   struct Impl;

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include <dnnl.hpp>
+#include <sys/mman.h>
 
 #include "kernels/cpu/matmul.h"
 
@@ -14,6 +15,7 @@ namespace {
 
 using dnnl::memory;
 
+constexpr size_t kAlignment = 64;       // of scratch
 constexpr size_t kMaxPrimitives = 512;  // then start afresh: generation meets ever new shapes
 
 memory::data_type type_of(DType dtype) {
@@ -39,7 +41,25 @@ struct Primitive {
   size_t scratch_bytes;
 };
 
-Primitive make_primitive(const Product& p, const dnnl::engine& engine) {
+struct Description {
+  memory::desc a, b, c, bias;
+  dnnl::matmul::primitive_desc chosen;
+};
+
+// oneDNN takes memory for its descriptions and maps some for the code that it makes. It does not
+// look whether it got any.
+void check_room_for_code() {
+  constexpr size_t kCode = size_t{4} << 20;
+  void* const room =
+      ::mmap(nullptr, kCode, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  FSDP_CHECK(room != MAP_FAILED,
+             "[matmul] out of memory: no room for the code of a product (ulimit -v limits the "
+             "addresses of this process)");
+  ::munmap(room, kCode);
+}
+
+Description describe(const Product& p, const dnnl::engine& engine) {
+  check_room_for_code();
   const auto a = matrix(p.m, p.k, p.lda, p.transpose_a, p.operand);
   const auto b = matrix(p.k, p.n, p.ldb, p.transpose_b, p.operand);
   const auto c = matrix(p.m, p.n, p.ldc, false, p.result);
@@ -52,7 +72,11 @@ Primitive make_primitive(const Product& p, const dnnl::engine& engine) {
     attributes.set_post_ops(sum);
   }
   const auto description = p.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
-  const dnnl::matmul::primitive_desc chosen(description, attributes, engine);
+  return {a, b, c, bias, dnnl::matmul::primitive_desc(description, attributes, engine)};
+}
+
+Primitive make_primitive(const Product& p, const dnnl::engine& engine) {
+  const auto [a, b, c, bias, chosen] = describe(p, engine);
   Primitive primitive{dnnl::matmul(chosen), {}, chosen.scratchpad_desc().get_size()};
   const auto argument = [&](int index, const memory::desc& desc) {
     primitive.arguments.emplace(index, memory(desc, engine, nullptr));
@@ -130,8 +154,10 @@ void MatmulCache::Impl::execute(const Product& product, const ProductData& data)
     found = primitives.emplace(product, make_primitive(product, engine)).first;
   }
   auto& [matmul, arguments, scratch_bytes] = found->second;
-  constexpr size_t kAlignment = 64;
-  if (scratch.size() < scratch_bytes + kAlignment) scratch.resize(scratch_bytes + kAlignment);
+  if (scratch_bytes > 0 && scratch.size() < scratch_bytes + kAlignment) {
+    scratch = {};  // first, so that the two are never held together
+    scratch.resize(scratch_bytes + kAlignment);
+  }
   void* aligned = scratch.data();
   size_t space = scratch.size();
   std::align(kAlignment, scratch_bytes, aligned, space);
@@ -167,6 +193,23 @@ void MatmulCache::multiply(const Product& product, const ProductData& data, Thre
     fail("[matmul] oneDNN: {} ({} x {} x {}, {} to {})", e.what(), product.m, product.n, product.k,
          name_of(product.operand), name_of(product.result));
   }
+}
+
+// oneDNN asks how many threads there will be: as in multiply().
+size_t MatmulCache::scratch_bytes(const Product& product, int threads) {
+  const LibraryThreads of_team(worth_a_team(product) ? threads : 1);
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  const int64_t columns = columns_at_a_time(product), depth = depth_at_a_time(product);
+  size_t most = 0;
+  // The first and the last blocks, of which there are two kinds in each direction.
+  for (const int64_t n : {int64_t{0}, (product.n - 1) / columns * columns}) {
+    for (const int64_t k : {int64_t{0}, depth, (product.k - 1) / depth * depth}) {
+      if (k >= product.k) continue;
+      const Product block = block_of(product, n, columns, k, depth);
+      most = std::max(most, describe(block, engine).chosen.scratchpad_desc().get_size());
+    }
+  }
+  return most == 0 ? 0 : most + kAlignment;
 }
 
 }  // namespace fsdp::cpu

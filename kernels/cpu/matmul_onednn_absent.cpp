@@ -14,4 +14,6 @@ void MatmulCache::multiply(const Product&, const ProductData&, ThreadTeam&) {
   fail("[matmul] oneDNN: not in this build");
 }
 
+size_t MatmulCache::scratch_bytes(const Product&, int) { return 0; }
+
 }  // namespace fsdp::cpu

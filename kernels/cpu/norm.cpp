@@ -5,14 +5,13 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/scratch.h"
 #include "kernels/cpu/wide_loop.h"
 
 namespace fsdp::cpu {
 namespace {
 
 constexpr int64_t kRowGrain = 8;
-constexpr int64_t kMinBlockRows = 8;  // of a block of partial sums
-constexpr int64_t kMaxBlocks = 64;
 constexpr int64_t kColumnGrain = 512;
 
 // ---- forward ----
@@ -222,8 +221,7 @@ std::function<void(Worker&)> backward_task(const NormBackwardArgs& args) {
   const ParameterGradient dweight(args.dweight, args.accumulate_weight);
   const ParameterGradient dbias(args.dbias, args.accumulate_bias);
   return [rows, dweight, dbias](Worker& worker) {
-    const int64_t block_rows = std::max(kMinBlockRows, (rows.rows + kMaxBlocks - 1) / kMaxBlocks);
-    const int64_t blocks = (rows.rows + block_rows - 1) / block_rows;
+    const auto [block_rows, blocks] = RowBlocks(rows.rows, kLeastNormRows);
     const int64_t stride = 2 * rows.columns;  // of a block: dweight, then dbias
     const size_t bytes = static_cast<size_t>(blocks * stride) * sizeof(A);
     A* partials = static_cast<A*>(worker.team.scratch(0, bytes));
@@ -261,6 +259,7 @@ void CpuBackend::layer_norm_forward(Stream& stream, const NormForwardArgs& args)
 }
 
 void CpuBackend::layer_norm_backward(Stream& stream, const NormBackwardArgs& args) {
+  plan_scratch(stream, scratch_of(args));
   enqueue(stream, "layer_norm_backward", 0, backward(args, "layer_norm_backward"));
 }
 
@@ -269,6 +268,7 @@ void CpuBackend::rms_norm_forward(Stream& stream, const NormForwardArgs& args) {
 }
 
 void CpuBackend::rms_norm_backward(Stream& stream, const NormBackwardArgs& args) {
+  plan_scratch(stream, scratch_of(args));
   enqueue(stream, "rms_norm_backward", 0, backward(args, "rms_norm_backward"));
 }
 

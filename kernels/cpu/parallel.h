@@ -69,6 +69,18 @@ class ThreadTeam {
   std::vector<Scratch> scratch_;
 };
 
+// While alive, libraries on OpenMP that this thread calls see so many threads.
+class LibraryThreads {
+ public:
+  explicit LibraryThreads(int threads);
+  ~LibraryThreads();
+  LibraryThreads(const LibraryThreads&) = delete;
+  LibraryThreads& operator=(const LibraryThreads&) = delete;
+
+ private:
+  int before_;
+};
+
 // Compiles a hot loop for AVX-512 besides the build's x86-64-v3 and picks at load time.
 // Not with sanitizers: their runtime is not up when the choice is made.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)

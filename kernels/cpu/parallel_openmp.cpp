@@ -17,6 +17,11 @@ void ThreadTeam::lead_libraries(bool with_team) const {
   omp_set_num_threads(with_team ? threads_ : 1);
 }
 
+LibraryThreads::LibraryThreads(int threads) : before_(omp_get_max_threads()) {
+  omp_set_num_threads(threads);
+}
+LibraryThreads::~LibraryThreads() { omp_set_num_threads(before_); }
+
 void ThreadTeam::run_tasks(int64_t tasks, TaskFunction f) {
   std::mutex mutex;
   std::exception_ptr first;

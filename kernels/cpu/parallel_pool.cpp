@@ -67,6 +67,9 @@ ThreadTeam::~ThreadTeam() {
 
 void ThreadTeam::lead_libraries(bool) const {}  // none here
 
+LibraryThreads::LibraryThreads(int) : before_(0) {}
+LibraryThreads::~LibraryThreads() = default;
+
 void ThreadTeam::run_tasks(int64_t tasks, TaskFunction f) {
   Pool& pool = *pool_;
   {

@@ -6,14 +6,13 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/scratch.h"
 
 namespace fsdp::cpu {
 namespace {
 
 // ---- sum_rows ----
 
-constexpr int64_t kMinBlockRows = 32;
-constexpr int64_t kMaxBlocks = 64;  // bounds the scratch: 64 rows of partial sums
 constexpr int64_t kColumnGrain = 2048;
 
 struct RowsExtents {
@@ -45,8 +44,7 @@ void sum_rows_kernel(const T* x, Out* out, const RowsExtents& e, bool accumulate
                      ThreadTeam& team) {
   using Sum = Accumulate<T>;
   const int64_t rows = e.rows, columns = e.columns;
-  const int64_t block_rows = std::max(kMinBlockRows, (rows + kMaxBlocks - 1) / kMaxBlocks);
-  const int64_t blocks = (rows + block_rows - 1) / block_rows;
+  const auto [block_rows, blocks] = RowBlocks(rows, kLeastSummedRows);
   auto* partials = static_cast<Sum*>(
       team.scratch(0, static_cast<size_t>(std::max<int64_t>(1, blocks * columns)) * sizeof(Sum)));
   team.run(blocks, [&](int64_t block, int) {
@@ -174,6 +172,7 @@ void enqueue_power_blocks(CpuBackend& backend, Stream& stream, const PowerSumArg
 }  // namespace
 
 void CpuBackend::sum_rows(Stream& stream, const SumRowsArgs& args) {
+  plan_scratch(stream, scratch_of(args));
   enqueue(stream, "sum_rows", 0,
           [x = args.x.data(), x_dtype = args.x.dtype(), out = args.out.data(),
            out_dtype = args.out.dtype(),

@@ -36,15 +36,17 @@ void CpuEvent::complete(ErrorMessage error) {
 CpuStream::CpuStream(CpuBackend& backend, std::string name, int threads)
     : Stream(backend, std::move(name)),
       options_(backend.options()),
+      scratch_(threads),
       team_(threads),
       matmul_cache_(std::make_unique<MatmulCache>()) {
   if (options_.synchronous) return;
   try {
     thread_ = std::thread([this] { work(); });
   } catch (const std::system_error& error) {
-    fail("[cpu] stream {}: its thread cannot be started: {}; threads count towards the limits of "
-         "addresses (ulimit -v) and of processes (ulimit -u)",
-         this->name(), error.what());
+    fail(
+        "[cpu] stream {}: its thread cannot be started: {}; threads count towards the limits of "
+        "addresses (ulimit -v) and of processes (ulimit -u)",
+        this->name(), error.what());
   }
 }
 

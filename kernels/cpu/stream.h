@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/scratch.h"
 
 namespace fsdp::cpu {
 
@@ -62,6 +63,8 @@ class CpuStream final : public Stream {
   std::shared_ptr<CpuEvent> record();
   void wait(const EventPtr& event);
   void synchronize();
+  // By how much the scratch memory of this stream's threads will have grown after a task.
+  size_t plan_scratch(const ScratchNeed& need) { return scratch_.plan(need); }
 
  private:
   struct Entry {
@@ -73,6 +76,7 @@ class CpuStream final : public Stream {
   void run(Task& task);
 
   const CpuOptions& options_;
+  PlannedScratch scratch_;  // of the host, which plans
   ThreadTeam team_;
   std::unique_ptr<MatmulCache> matmul_cache_;
   ErrorMessage error_;  // the poison; touched by the worker only

@@ -157,6 +157,7 @@ CudnnAttention* CudaBackend::cudnn_attention() {
 
 void* CudaBackend::allocate(Stream& stream, size_t bytes, MemoryCategory category) {
   if (bytes == 0) return nullptr;
+  ledger_.hold(ledger_.outside(0) + rounded_bytes(bytes), bytes, name_of(category), scope());
   void* data = nullptr;
   const cudaError_t error = cudaMallocAsync(&data, bytes, own(stream, "allocate").handle());
   if (error == cudaErrorMemoryAllocation) {

@@ -34,7 +34,12 @@ class MetaEvent final : public Event {
 
 MetaBackend::MetaBackend(const MetaOptions& options)
     : next_(kFirstAddress), compute_stream_(std::make_unique<MetaStream>(*this, "compute")) {
-  if (!options.predicts_workspace) ledger_.set_unpredictable(MemoryCategory::kWorkspace);
+  if (options.keeps_blocks) log_.emplace();
+  if (options.predicts_workspace) {
+    forecast_.emplace(options.cpu_threads);
+  } else {
+    ledger_.set_unpredictable(MemoryCategory::kWorkspace);
+  }
 }
 
 MetaBackend::~MetaBackend() = default;
@@ -43,6 +48,7 @@ void MetaBackend::put(Stream& stream, std::string_view name, int64_t bytes, doub
                       const KernelCall* kernel) {
   FSDP_CHECK(&stream.backend() == this, "[{}] stream {}: belongs to another backend ({})", name,
              stream.name(), stream.backend().name());
+  if (log_) log_->kernel(name);
   if (times_) host_->now_s += times_->issue_seconds();
   MetaStream& clock = clock_of(stream);
   const double begin_s = std::max(clock.done_s, host_->now_s);
@@ -67,13 +73,27 @@ double MetaBackend::finish_all() {
   return host_->now_s;
 }
 
+void MetaBackend::plan(const Stream& stream, const cpu::ScratchNeed& need) {
+  const size_t growth = forecast_->plan(stream, &stream == compute_stream_.get(), need);
+  if (growth == 0) return;
+  const size_t held = forecast_->high_water() + ledger_.outside(forecast_->in_use()) + growth;
+  ledger_.hold(held, growth, "scratch", scope_);
+  ledger_.add_scratch(growth);
+}
+
 // ---- Memory ----
 
 void* MetaBackend::allocate(Stream& stream, size_t bytes, MemoryCategory category) {
   if (bytes == 0) return nullptr;
   const uintptr_t address = next_;
-  next_ += rounded_bytes(bytes);
+  const size_t rounded = rounded_bytes(bytes);
+  next_ += rounded;
+  const size_t heaps = forecast_ ? forecast_->high_water_with(stream, rounded) : rounded;
+  const size_t outside = ledger_.outside(forecast_ ? forecast_->in_use() : 0);
+  ledger_.hold(heaps + outside, bytes, name_of(category), scope_);
+  if (forecast_) forecast_->place(stream, address, rounded);
   ledger_.add(category, bytes);
+  if (log_) log_->taken(address, bytes, category, scope_);
   const double done_s = clock_of(stream).done_s;
   if (recorder_) {
     recorder_({.stream = stream,
@@ -87,7 +107,11 @@ void* MetaBackend::allocate(Stream& stream, size_t bytes, MemoryCategory categor
 }
 
 void MetaBackend::release(Stream&, void* data, size_t bytes, MemoryCategory category) {
-  if (data) ledger_.subtract(category, bytes);
+  if (!data) return;
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  if (log_) log_->given_back(address);
+  if (forecast_) forecast_->release(address, rounded_bytes(bytes));
+  ledger_.subtract(category, bytes);
 }
 
 void MetaBackend::copy(Stream& stream, void* destination, const void* source, size_t bytes) {
@@ -158,21 +182,25 @@ void MetaBackend::host_task(Stream& stream, std::string_view name, int64_t bytes
 // ---- Math: nothing is computed ----
 
 void MetaBackend::matmul(Stream& stream, const MatmulArgs& args) {
+  if (forecast_) plan(stream, forecast_->of_product(args, &stream == compute_stream_.get()));
   put_kernel(stream, "matmul", 0, [&] { return matmul_call(args); });
 }
 void MetaBackend::sum_rows(Stream& stream, const SumRowsArgs& args) {
+  if (forecast_) plan(stream, cpu::scratch_of(args));
   put_kernel(stream, "sum_rows", 0, [&] { return sum_rows_call(args); });
 }
 void MetaBackend::layer_norm_forward(Stream& stream, const NormForwardArgs& args) {
   put_kernel(stream, "layer_norm_forward", 0, [&] { return norm_forward_call(true, args); });
 }
 void MetaBackend::layer_norm_backward(Stream& stream, const NormBackwardArgs& args) {
+  if (forecast_) plan(stream, cpu::scratch_of(args));
   put_kernel(stream, "layer_norm_backward", 0, [&] { return norm_backward_call(true, args); });
 }
 void MetaBackend::rms_norm_forward(Stream& stream, const NormForwardArgs& args) {
   put_kernel(stream, "rms_norm_forward", 0, [&] { return norm_forward_call(false, args); });
 }
 void MetaBackend::rms_norm_backward(Stream& stream, const NormBackwardArgs& args) {
+  if (forecast_) plan(stream, cpu::scratch_of(args));
   put_kernel(stream, "rms_norm_backward", 0, [&] { return norm_backward_call(false, args); });
 }
 void MetaBackend::activation_forward(Stream& stream, Activation kind, const Tensor& x, Tensor& y) {
@@ -200,9 +228,11 @@ void MetaBackend::copy_heads(Stream& stream, const HeadView& from, const HeadVie
   put_kernel(stream, "copy_heads", 0, [&] { return copy_heads_call(from, to, first); });
 }
 void MetaBackend::attention_forward(Stream& stream, const AttentionForwardArgs& args) {
+  if (forecast_) plan(stream, cpu::scratch_of(args));
   put_kernel(stream, "attention_forward", 0, [&] { return attention_forward_call(args); });
 }
 void MetaBackend::attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
+  if (forecast_) plan(stream, cpu::scratch_of(args));
   put_kernel(stream, "attention_backward", 0, [&] { return attention_backward_call(args); });
 }
 void MetaBackend::embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& table,
@@ -224,6 +254,7 @@ void MetaBackend::dropout(Stream& stream, const DropoutArgs& args, const Tensor&
   put_kernel(stream, "dropout", 0, [&] { return dropout_call(args, x, y); });
 }
 void MetaBackend::cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
+  if (forecast_) plan(stream, cpu::scratch_of(args));
   put_kernel(stream, "cross_entropy", 0, [&] { return cross_entropy_call(args); });
 }
 void MetaBackend::add(Stream& stream, const Tensor& a, const Tensor& b, Tensor& out) {

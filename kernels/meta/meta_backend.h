@@ -12,9 +12,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/backend.h"
+#include "kernels/cpu/heap_forecast.h"
+#include "kernels/meta/block_log.h"
 #include "kernels/meta/call_times.h"
 
 namespace fsdp::meta {
@@ -32,6 +35,8 @@ using MetaRecorder = std::function<void(const MetaCall&)>;
 
 struct MetaOptions {
   bool predicts_workspace = true;  // false: as for a GPU, where libraries say what they want
+  int cpu_threads = 1;             // of the CPU's compute stream; without a meaning for a GPU
+  bool keeps_blocks = false;       // for block_log()
 };
 
 // Clocks of the streams go on after the host's.
@@ -54,6 +59,8 @@ class MetaBackend final : public Backend {
   double host_seconds() const { return host_->now_s; }
   // The host waits for all streams; when they are done.
   double finish_all();
+
+  const BlockLog* block_log() const { return log_ ? &*log_ : nullptr; }  // null: not kept
 
   std::string_view name() const override { return "meta"; }
   bool holds_values() const override { return false; }
@@ -120,6 +127,8 @@ class MetaBackend final : public Backend {
  private:
   void put(Stream& stream, std::string_view name, int64_t bytes, double seconds,
            const KernelCall* kernel = nullptr);
+  // What a CPU's kernel would take for itself.
+  void plan(const Stream& stream, const cpu::ScratchNeed& need);
   // `describe` makes the KernelCall, for which there is no use without CallTimes.
   template <typename Describe>
   void put_kernel(Stream& stream, std::string_view name, int64_t bytes, const Describe& describe) {
@@ -136,6 +145,8 @@ class MetaBackend final : public Backend {
   std::shared_ptr<HostClock> host_ = std::make_shared<HostClock>();  // events outlive the backend
   double last_end_s_ = 0;                                            // of all streams
   std::unique_ptr<Stream> compute_stream_;
+  std::optional<BlockLog> log_;
+  std::optional<cpu::HeapForecast> forecast_;  // of a CPU; none: as for a GPU
 };
 
 }  // namespace fsdp::meta

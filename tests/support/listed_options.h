@@ -26,6 +26,10 @@ struct AnotherValue {
   }
   void change(double& v) { v = v / 3 + 1e-3 / count; }
   void change(std::string& v) {
+    if (option.is_size) {
+      v = std::to_string(count) + "MB";
+      return;
+    }
     if (option.values.empty()) {
       v = "a \"b\"\n#\\ : é" + std::to_string(count);
       return;

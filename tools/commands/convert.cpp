@@ -2,6 +2,7 @@
 // adapter and its model into such a folder. Read next: tools/model_folders/conversion.h.
 #include <cstdio>
 
+#include "core/byte_size.h"
 #include "tools/commands/commands.h"
 #include "tools/launch/launch.h"
 #include "tools/model_folders/checkpoint_model.h"
@@ -43,7 +44,7 @@ int merge(const ConvertOptions& options, RankContext& rank) {
 
 std::string wrong_file_size(const std::string& text) {
   try {
-    parse_file_size(text);
+    parse_byte_size(text, "file size");
     return "";
   } catch (const Error& error) {
     return error.what();
@@ -75,7 +76,7 @@ void finish(ConvertOptions& options) {
   options.conversion.from = options.from;
   options.conversion.to = options.to;
   if (!options.dtype.empty()) options.conversion.dtype = parse_dtype(options.dtype);
-  options.conversion.max_file_bytes = parse_file_size(options.max_file_size);
+  options.conversion.max_file_bytes = parse_byte_size(options.max_file_size, "file size");
 }
 
 }  // namespace

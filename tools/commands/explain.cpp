@@ -6,7 +6,6 @@
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
 #include "tools/config/config.h"
-#include "tools/data/tokenizer/tokenizer.h"
 #include "tools/launch/launch.h"
 #include "tools/predict/memory_report.h"
 #include "tools/predict/unit_timeline.h"
@@ -44,14 +43,6 @@ void print_steps(const std::vector<UnitRow>& units, const std::vector<StepCall>&
       format_traffic(steps).c_str(),
       steps.size() == 1 ? "one step" : "the last micro-step of a step",
       format_timeline(units, steps.back()).c_str());
-}
-
-// Without a text to train on, a preset is explained as it was published.
-int64_t vocabulary_of(const config::TrainConfig& config) {
-  const bool published =
-      !config.model.preset.empty() && config.data.train.empty() && config.data.tokenizer.empty();
-  return published ? models::preset(config.model.preset).vocabulary
-                   : data::make_tokenizer(tokenizer_name(config))->vocab_size();
 }
 
 int explain(const ExplainOptions& options) {

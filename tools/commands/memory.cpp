@@ -1,8 +1,15 @@
-// fsdp memory: what others' formulas say of the memory of a training run.
+// fsdp memory: what a configuration takes, what it would take if something were changed, and what
+// others' formulas say. Read next: tools/run/memory_view.h, tools/formulas/formula.h.
 #include <cstdio>
 
+#include "core/byte_size.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/config_options.h"
 #include "tools/formulas/formula.h"
+#include "tools/launch/launch.h"
+#include "tools/run/memory_view.h"
+#include "tools/train/model_shape.h"
+#include "tools/train/train_data.h"
 
 namespace fsdp::tools {
 namespace {
@@ -10,6 +17,11 @@ namespace {
 struct MemoryOptions {
   std::string formula;
   std::vector<std::string> numbers;
+  ConfigOptions config;
+  int world = 8;
+  double device_gib = 0;
+  std::string gpu;
+  std::string fit;
   bool json = false;
 };
 
@@ -21,25 +33,91 @@ std::string help_of_formulas() {
   return out;
 }
 
+int print_formula(const MemoryOptions& options) {
+  const FormulaResult result = evaluate_formula(options.formula, options.numbers);
+  std::printf("%s\n", options.json ? formula_json(result).c_str() : format_formula(result).c_str());
+  return 0;
+}
+
+std::optional<DeviceMemory> device_of(const MemoryOptions& options,
+                                      const config::TrainConfig& config) {
+  const std::string& limit = config.runtime.memory_limit;
+  if (!options.gpu.empty()) return gpu_memory(options.gpu, options.world);
+  if (options.device_gib > 0) {
+    constexpr double kGiB = size_t{1} << 30;
+    return DeviceMemory{.name = "a device",
+                        .bytes = static_cast<size_t>(options.device_gib * kGiB)};
+  }
+  if (limit == "auto") return std::nullopt;
+  return DeviceMemory{.name = "runtime.memory_limit",
+                      .bytes = static_cast<size_t>(*read_byte_size(limit))};
+}
+
+int print_view(const MemoryOptions& options) {
+  check_one_process("memory");
+  const std::string& file = options.config.config;
+  config::TrainConfig config = config::read_config(file, overrides_of(options.config));
+  resolve_paths(config, file);
+  const int64_t threads = std::max<int64_t>(1, config.runtime.launch.threads);
+  BackendOptions backend = {.cpu = {.threads = static_cast<int>(threads)},
+                            .meta = meta::MetaOptions{.keeps_blocks = true}};
+  if (!options.gpu.empty()) backend.cuda.emplace();  // whose kernels take no scratch of the CPU's
+  const RunPlan plan(config, vocabulary_of(config), data_of(config), options.world, backend);
+  MemoryView view = {.planned = plan.run()};
+  view.model = fmt::format(
+      "{}; {} on {} rank{}", describe(view.planned.run->session().model().config()),
+      choice_name(config.fsdp.options.strategy), options.world, options.world == 1 ? "" : "s");
+  view.alternatives = plan.alternatives();
+  view.device = device_of(options, config);
+  if (!options.fit.empty()) {
+    view.fit = static_cast<size_t>(parse_byte_size(options.fit, "--fit"));
+    view.fitting = view.planned.bytes <= view.fit
+                       ? FittingChanges{}
+                       : plan.changes_that_fit(view.fit, 1, Cheapest::kFastest);
+  }
+  std::printf("%s%s",
+              options.json ? memory_json(view).dump().c_str() : format_memory_view(view).c_str(),
+              options.json ? "\n" : "");
+  return 0;
+}
+
+std::string wrong_size(const std::string& text) {
+  return read_byte_size(text) ? "" : "expected a size like 80GiB or 300MB, got " + text;
+}
+
 }  // namespace
 
 void add_memory_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<MemoryOptions>();
-  const Command command =
-      app.add_command("memory", "prints a published formula for the memory of a run");
-  command.add_option("--formula", options->formula, "which one").required();
+  const Command command = app.add_command(
+      "memory", "prints the memory of a configuration, and what would change it; or a formula");
+  add_config_options(command, {FlagOf::kConfigured}, options->config);
+  const Option world =
+      command.add_option("--world", options->world, "number of ranks [8]").from_to(1, 1 << 20);
+  const Option device =
+      command.add_option("--device-gib", options->device_gib, "says whether a rank fits in so much")
+          .from_to(0.001, 1e6);
+  const Option gpu = command.add_option("--gpu", options->gpu, "says whether a rank fits on it")
+                         .one_of(gpu_names())
+                         .excludes(device);
+  const Option fit = command
+                         .add_option("--fit", options->fit,
+                                     "searches the cheapest change with which a rank fits in so "
+                                     "much: 80GiB")
+                         .check(wrong_size);
+  const Option formula =
+      command.add_option("--formula", options->formula, "a published formula instead");
+  for (const Option& other : {world, device, gpu, fit}) formula.excludes(other);
   command
       .add_option("--number", options->numbers,
                   "SYMBOL=NUMBER, in place of the published example's; as often as needed")
-      .one_value_each();
+      .one_value_each()
+      .needs(formula);
   command.add_flag("--json", options->json, "print JSON");
   command.footer(help_of_formulas());
   command.when_chosen([&chosen, options] {
     chosen = [options] {
-      const FormulaResult result = evaluate_formula(options->formula, options->numbers);
-      std::printf("%s\n",
-                  options->json ? formula_json(result).c_str() : format_formula(result).c_str());
-      return 0;
+      return options->formula.empty() ? print_view(*options) : print_formula(*options);
     };
   });
 }

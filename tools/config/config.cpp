@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <type_traits>
 
+#include "core/byte_size.h"
 #include "core/error.h"
 #include "core/io/json.h"
 #include "tools/config/config_fields.h"
@@ -61,6 +62,8 @@ class RangeCheck : public KeyedVisitor<RangeCheck> {
       const auto& known = option.values;
       FSDP_CHECK(known.empty() || std::find(known.begin(), known.end(), value) != known.end(),
                  "{}: expected {}, got \"{}\"", name, fmt::join(known, " or "), value);
+      FSDP_CHECK(!option.is_size || value == "auto" || read_byte_size(value),
+                 "{}: expected auto or a size like 300MB or 2GiB, got \"{}\"", name, value);
     }
   }
   template <typename S>

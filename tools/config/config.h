@@ -198,6 +198,7 @@ struct RuntimeSection {
   LaunchOptions launch;  // its keys are keys of this section
   bool synchronous = false;
   bool trace = false;
+  std::string memory_limit = "auto";
   std::string name = "train";
   std::string run_dir;
 };

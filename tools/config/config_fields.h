@@ -264,6 +264,9 @@ void visit(V& v, RuntimeSection& c) {
   v.field("trace", c.trace,
           "write a Perfetto timeline to the run folder; its memory grows with the steps",
           OptionField().flag(FlagOf::kTrain));
+  v.field("memory_limit", c.memory_limit,
+          "what a rank may take: 300MB, 2GiB; auto: what the host has, divided by its ranks",
+          OptionField().size_or_auto().flag(FlagOf::kTrain));
   v.field("name", c.name, "of the run", OptionField().own_of_rank());
   v.field("run_dir", c.run_dir, "empty: runs/<name>-<time>", OptionField().own_of_rank());
 }

@@ -10,7 +10,10 @@
 #include <set>
 #include <thread>
 
+#include <malloc.h>
+#include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "comm/agreement.h"
@@ -130,6 +133,7 @@ int launch_threads(const LaunchOptions& options, int ranks,
                       [&](const std::string& reason) { world.abort(reason); });
     } catch (const AgreedError& error) {
       message = error.what();
+      mine = error.status();
     }
     const std::lock_guard lock(mutex);
     if (status == 0) status = mine;
@@ -173,7 +177,7 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
     return status;
   } catch (const AgreedError& error) {
     if (world.rank() == 0) print_line(error.what());
-    return 1;
+    return error.status();
   } catch (const std::exception& error) {
     if (!job_end) job_end.emplace(runtime, rings, std::vector<Peer>(), std::chrono::seconds(0));
     job_end->fail(message_of(error));
@@ -188,7 +192,30 @@ void print_backend_note(const RankContext& rank) {
   }
 }
 
+namespace {
+
+// Where addresses are limited (ulimit -v), reservations count like memory in use: malloc reserves
+// 64 MiB for every thread that calls it, and a thread's stack has 8 MiB. Neither is needed.
+void reserve_little() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  constexpr size_t kStack = size_t{1} << 20;
+  ::mallopt(M_ARENA_MAX, 1);
+  pthread_attr_t attributes;
+  if (::pthread_getattr_default_np(&attributes) != 0) return;
+  size_t stack = 0;
+  ::pthread_attr_getstacksize(&attributes, &stack);
+  if (stack > kStack) {
+    ::pthread_attr_setstacksize(&attributes, kStack);
+    ::pthread_setattr_default_np(&attributes);
+  }
+  ::pthread_attr_destroy(&attributes);
+}
+
+}  // namespace
+
 void set_up_environment(const LaunchOptions& options) {
+  reserve_little();
   cuda::set_up_environment();
   // Ranks as threads that share a GPU share its context. The first launch of a kernel that is
   // loaded then may wait for all streams of the context, also for one that waits for a rank behind.
@@ -262,6 +289,14 @@ void check_one_process(std::string_view command) {
 }
 
 std::string message_of(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error)) {
+    return "out of memory: this process may not have more (see ulimit -v, and its control group)";
+  }
+  const auto* of_system = dynamic_cast<const std::system_error*>(&error);
+  if (of_system && of_system->code() == std::errc::resource_unavailable_try_again) {
+    return "a thread cannot be started: threads count towards the limits of addresses (ulimit -v) "
+           "and of processes (ulimit -u)";
+  }
   const auto* of_file = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
   if (!of_file) return error.what();
   return fmt::format("{}: {}", of_file->path1().string(), of_file->code().message());

@@ -42,7 +42,12 @@ void print_backend_note(const RankContext& rank);
 // An Error that every rank throws, at the same place of the program.
 class AgreedError : public Error {
  public:
-  using Error::Error;
+  explicit AgreedError(const std::string& message, int status = 1)
+      : Error(message), status_(status) {}
+  int status() const { return status_; }  // of the process
+
+ private:
+  int status_;
 };
 
 // Sets environment variables that libraries read when they are first called. A variable that the

@@ -33,11 +33,13 @@ struct OptionField {
   }
   OptionField& from(int64_t smallest) { return least = smallest, *this; }
   OptionField& from_to(int64_t smallest, int64_t largest) { return most = largest, from(smallest); }
+  OptionField& size_or_auto() { return is_size = true, *this; }
   OptionField& flag(FlagOf commands) { return flag_of = commands, *this; }
   OptionField& own_of_rank() { return of_rank = true, *this; }
 
   std::vector<const char*> aliases;  // other names of the key, read but never written
   std::vector<std::string> values;   // of a text: the only ones; empty: any
+  bool is_size = false;              // of a text: "300MB", "2GiB" or "auto"
   std::optional<int64_t> least, most;
   FlagOf flag_of = FlagOf::kNone;
   bool of_rank = false;  // ranks may differ in it

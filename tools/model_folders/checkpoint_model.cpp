@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/byte_size.h"
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
 #include "core/shape.h"
@@ -81,7 +82,7 @@ FolderOptions form_of_run(const config::TrainConfig& config, const std::string& 
   FSDP_CHECK(!adapter || c.max_shard_size == config::TrainSection().max_shard_size,
              "train.max_shard_size: {}: an adapter is one file", c.max_shard_size);
   return {.dtype = saved_dtype(config),
-          .max_file_bytes = parse_file_size(c.max_shard_size, "train.max_shard_size"),
+          .max_file_bytes = parse_byte_size(c.max_shard_size, "train.max_shard_size"),
           .source = config.model.path,
           .add_files = [tokenizer_name](const fs::path& folder) {
             data::copy_tokenizer_files(tokenizer_name, folder);

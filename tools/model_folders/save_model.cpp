@@ -2,9 +2,8 @@
 #include "tools/model_folders/save_model.h"
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "core/io/json.h"
@@ -233,29 +232,6 @@ int64_t count_overflows(const std::vector<double>& exact, const std::vector<doub
 std::string overflow_warning(const std::string& tensor, int64_t count) {
   return fmt::format("{}: {} value{} beyond the new dtype became infinite", tensor, count,
                      count == 1 ? "" : "s");
-}
-
-int64_t parse_file_size(const std::string& text, const std::string& what) {
-  static const std::map<std::string, int64_t> kUnits = {{"", 1},
-                                                        {"KB", 1000},
-                                                        {"MB", 1'000'000},
-                                                        {"GB", 1'000'000'000},
-                                                        {"TB", 1'000'000'000'000},
-                                                        {"KIB", 1 << 10},
-                                                        {"MIB", 1 << 20},
-                                                        {"GIB", 1 << 30},
-                                                        {"TIB", int64_t{1} << 40}};
-  int64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  std::string unit(rest, end);
-  std::transform(unit.begin(), unit.end(), unit.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  const auto found = kUnits.find(unit);
-  FSDP_CHECK(error == std::errc() && number > 0 && found != kUnits.end() &&
-                 !__builtin_mul_overflow(number, found->second, &number),
-             "{}: expected one like 5GB, 300MB or 2GiB, got \"{}\"", what, text);
-  return number;
 }
 
 }  // namespace fsdp::tools

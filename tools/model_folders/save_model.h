@@ -57,7 +57,5 @@ void write_config_files(const std::filesystem::path& folder, const models::Model
 // Finite values that are infinite in `converted`.
 int64_t count_overflows(const std::vector<double>& exact, const std::vector<double>& converted);
 std::string overflow_warning(const std::string& tensor, int64_t count);
-// "5GB", "300MiB", "4096": units of 1000 and of 1024. Error otherwise, which begins with `what`.
-int64_t parse_file_size(const std::string& text, const std::string& what = "file size");
 
 }  // namespace fsdp::tools

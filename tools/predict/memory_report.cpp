@@ -13,6 +13,7 @@ ProcessMemory process_memory() {
   const auto bytes = [&] { return std::stoull(line.substr(line.find(':') + 1)) * 1024; };
   while (std::getline(status, line)) {
     if (line.starts_with("VmRSS:")) memory.resident = bytes();
+    if (line.starts_with("VmSize:")) memory.addresses = bytes();
     if (line.starts_with("VmHWM:")) memory.peak_resident = bytes();
   }
   return memory;
@@ -22,6 +23,46 @@ namespace {
 
 std::string mebibytes(size_t bytes) {
   return fmt::format("{:.2f}", static_cast<double>(bytes) / (1 << 20));
+}
+
+}  // namespace
+
+namespace {
+
+size_t gaps_of(const MemoryUsage& usage) {
+  const size_t counted = usage.predictable_peak + usage.scratch;
+  return usage.held_peak > counted ? usage.held_peak - counted : 0;
+}
+
+size_t states_of(const MemoryUsage& usage) {
+  size_t sum = 0;
+  for (const MemoryCategory category :
+       {MemoryCategory::kParameterShard, MemoryCategory::kUnshardedParameter,
+        MemoryCategory::kGradient, MemoryCategory::kOptimizerState}) {
+    sum += usage.peak[static_cast<size_t>(category)];
+  }
+  return sum;
+}
+
+// From what the ledger counts to what the machine must have, and back to what a formula says.
+std::string format_held(const MemoryReport& report, const std::string& most) {
+  const MemoryUsage &predicted = report.predicted, &ledger = report.ledger;
+  std::string out;
+  const auto row = [&](const char* name, size_t said, size_t was, const std::string& note = "") {
+    if (said > 0 || was > 0) {
+      out += fmt::format("  {:<26} {:>11} {:>11}{}\n", name, most + mebibytes(said), mebibytes(was),
+                         note);
+    }
+  };
+  row("kernel scratch", predicted.scratch, ledger.scratch);
+  row("gaps between blocks", gaps_of(predicted), gaps_of(ledger));
+  row("in all", predicted.held_peak, ledger.held_peak);
+  if (report.formula_states > 0) {
+    row("model states of these", states_of(predicted), states_of(ledger),
+        fmt::format("   ZeRO's formula {}: no padding, no unit that is gathered",
+                    mebibytes(report.formula_states)));
+  }
+  return out;
 }
 
 }  // namespace
@@ -43,6 +84,7 @@ std::string format_memory_table(const MemoryReport& report) {
   out += fmt::format("  {:<26} {:>11} {:>11}\n", "all at once",
                      most + mebibytes(report.predicted.predictable_peak),
                      mebibytes(report.ledger.predictable_peak));
+  out += format_held(report, most);
   const std::string ranks =
       report.process_ranks == 1 ? "" : fmt::format(" ({} ranks)", report.process_ranks);
   const std::string trace =

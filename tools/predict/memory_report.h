@@ -13,6 +13,7 @@ namespace fsdp::tools {
 struct ProcessMemory {
   size_t resident = 0;       // bytes now
   size_t peak_resident = 0;  // since the process started
+  size_t addresses = 0;      // now: what ulimit -v limits
 };
 ProcessMemory process_memory();  // of this process; zeros where /proc does not say
 
@@ -21,6 +22,7 @@ struct MemoryReport {
   // By what depends on the tokens: fairseq's padding takes a bias of the keys.
   bool at_most = false;
   MemoryUsage ledger;         // of this rank
+  size_t formula_states = 0;  // ZeRO's formula for parameters, gradients and optimizer; 0: unknown
   size_t process_ledger = 0;  // sum of the ranks of this process
   int process_ranks = 1;
   size_t resident_growth = 0;  // of this process since before the session was made

@@ -33,13 +33,17 @@ MetaRun::MetaRun(SessionOptions options, int ranks, int rank, std::shared_ptr<Ca
             const double seconds = recording_ ? rates_->collective_seconds(collective) : 0;
             backend().occupy(stream, name_of(collective.kind), collective.bytes, seconds);
           })) {
-  const meta::MetaOptions meta = {.predicts_workspace = !options.backend.cuda};
+  meta::MetaOptions meta = options.backend.meta.value_or(meta::MetaOptions{});
+  meta.predicts_workspace = !options.backend.cuda;
+  meta.cpu_threads = options.backend.cpu.threads;
   options.backend = {.meta = meta};
   const size_t mark = marks_.begin("loading");
   session_ = std::make_unique<Session>(*world_, options);
   marks_.end(mark);
   session_->set_phases(&marks_);
   backend().set_recorder([this](const meta::MetaCall& call) { note(call); });
+  log_ = backend().block_log();
+  if (log_) logged_ = log_->size();
   peak_ = session_->backend().ledger().usage().total_peak;
   moment_ = {
       .phase = "loading", .unit = "", .memory = session_->backend().ledger().usage().at_peak};
@@ -76,6 +80,7 @@ void MetaRun::note_peak(const std::string& unit) {
   const MemoryUsage usage = session_->backend().ledger().usage();
   if (usage.total_current <= peak_) return;
   peak_ = usage.total_current;
+  if (log_) logged_ = log_->size();
   moment_ = {.phase = marks_.innermost(), .unit = unit, .memory = usage.current};
 }
 
@@ -122,6 +127,10 @@ void MetaRun::evaluate(int64_t rows, int64_t length) {
     session.evaluate(
         synthetic_batch(session.model().config(), rows, length, world_->rank(), world_->size()));
   });
+}
+
+std::vector<meta::LoggedBlock> MetaRun::blocks_then() const {
+  return log_ ? log_->there_after(logged_) : std::vector<meta::LoggedBlock>{};
 }
 
 MemoryUsage MetaRun::usage() const {

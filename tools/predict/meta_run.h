@@ -51,8 +51,8 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
 
 class MetaRun {
  public:
-  // Loads nothing yet. Of `options.backend` only counts whether it is a GPU's. `rates` say what
-  // the calls of a step take; null: nominal ones, of nominal_rates().
+  // Loads nothing yet. Of `options.backend` count whether it is a GPU's, the CPU's threads, and
+  // meta. `rates` say what the calls of a step take; null: nominal ones, of nominal_rates().
   MetaRun(SessionOptions options, int ranks, int rank = 0,
           std::shared_ptr<CallRates> rates = nullptr);
   ~MetaRun();
@@ -69,9 +69,14 @@ class MetaRun {
   comm::Communicator& world() { return *world_; }
   const std::vector<PhaseMemory>& phases() const { return done_; }
   MemoryUsage usage() const;  // peaks: of all phases
+  // What the machine must have for this rank: usage() and what lies between its blocks; of a CPU
+  // the scratch memory of its kernels, too.
+  size_t needed() const { return session_->backend().ledger().usage().held_peak; }
   const PeakMoment& moment() const { return moment_; }
   // Predicted milliseconds of one training step: of the last one. 0 before there was one.
   double step_ms() const { return step_ms_; }
+  // What lies there at that moment, the largest first; for a backend that keeps its blocks.
+  std::vector<meta::LoggedBlock> blocks_then() const;
   const std::vector<StepCall>& last_step() const { return calls_; }
 
  private:
@@ -85,7 +90,9 @@ class MetaRun {
   Trace trace_;  // empty: only its phases are of use
   TracePhases marks_{trace_};
   std::unique_ptr<Session> session_;
-  size_t peak_ = 0;  // of the total, in all phases
+  const meta::BlockLog* log_ = nullptr;
+  size_t logged_ = 0;  // when most was held
+  size_t peak_ = 0;    // of the total, in all phases
   PeakMoment moment_;
   std::vector<PhaseMemory> done_;
   uint32_t steps_ = 0;

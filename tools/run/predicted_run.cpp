@@ -21,28 +21,11 @@ models::FillFunction fill_of(const config::TrainConfig& config) {
   };
 }
 
-std::string gibibytes(size_t bytes) {
-  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
-}
-
 }  // namespace
 
 PredictedData data_of(const config::TrainConfig& config) {
   return {.rows = config.train.batch,
           .validation_rows = config.data.validation.empty() ? 0 : config.train.batch};
-}
-
-MemoryNeed need_of(const MetaRun& run) {
-  const PeakMoment& moment = run.moment();
-  return {.bytes = run.usage().total_peak,
-          .moment = moment.phase + (moment.unit.empty() ? "" : " of " + moment.unit)};
-}
-
-void check_fits(const MemoryNeed& each, const AvailableMemory& memory, int ranks) {
-  if (each.bytes <= memory.bytes / static_cast<size_t>(ranks)) return;
-  fail("this run needs {} per rank, with its peak in {}; {} has {} ({}){}", gibibytes(each.bytes),
-       each.moment, memory.of_process ? "this process" : "this machine", gibibytes(memory.bytes),
-       memory.source, ranks == 1 ? "" : fmt::format(" for {} ranks", ranks));
 }
 
 std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "tools/config/config.h"
-#include "tools/launch/available_memory.h"
 #include "tools/model_folders/save_model.h"
 #include "tools/predict/meta_run.h"
 
@@ -22,15 +21,5 @@ PredictedData data_of(const config::TrainConfig& config);
 std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
                                        const SessionOptions& session, const PredictedData& data,
                                        int ranks, int rank = 0);
-
-// What a rank takes at most, and when.
-struct MemoryNeed {
-  size_t bytes = 0;
-  std::string moment;  // "backward of unit h.3"
-};
-MemoryNeed need_of(const MetaRun& run);
-// Error when `ranks` ranks that share this memory need more of it than there is. What a process
-// takes besides (its code, the threads' stacks) is not counted: what passes may still not fit.
-void check_fits(const MemoryNeed& each, const AvailableMemory& memory, int ranks);
 
 }  // namespace fsdp::tools

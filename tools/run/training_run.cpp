@@ -82,20 +82,22 @@ void TrainingRun::make_session() {
   check_length();
   predict();
   resident_before_ = process_memory().resident;
+  phases_.emplace(config_.runtime.trace ? &trace_ : nullptr,
+                  [rings = rank_.world.rings()](const std::vector<std::string>& open) {
+                    rings->set_phase({.whole = fmt::format("{}", fmt::join(open, ", ")),
+                                      .innermost = open.empty() ? "" : open.back()});
+                  });
+  const PhaseScope loading(&*phases_, "loading");
   session_ = std::make_unique<Session>(world, options);
+  session_->set_phases(&*phases_);
+  session_->backend().ledger().set_limit(limit_, [this] { return phases_->innermost(); });
   for (const std::string& note :
        {preset_note(config_.model.preset), vocabulary_note, rank_.backend_note, world.notice()}) {
     if (!note.empty()) say("note: " + note);
   }
   initialise();
   if (plan_.manifest) restore_state();
-  phases_.emplace(config_.runtime.trace ? &trace_ : nullptr,
-                  [rings = rank_.world.rings()](const std::vector<std::string>& open) {
-                    rings->set_phase({.whole = fmt::format("{}", fmt::join(open, ", ")),
-                                      .innermost = open.empty() ? "" : open.back()});
-                  });
   if (config_.runtime.trace) session_->backend().set_trace(&trace_);
-  session_->set_phases(&*phases_);
 }
 
 // What only the text can say: how many steps an epoch has.

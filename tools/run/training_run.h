@@ -22,6 +22,7 @@
 #include "tools/model_folders/save_model.h"
 #include "tools/predict/memory_report.h"
 #include "tools/report/run_directory.h"
+#include "tools/run/memory_limit.h"
 #include "tools/train/train_data.h"
 #include "tools/train/trainer.h"
 
@@ -36,6 +37,9 @@ struct TrainingRunOptions {
   bool resume_with_changes = false;
 };
 
+// What the sample at the end continues.
+std::vector<int32_t> sample_prompt(const std::string& text, const data::Tokenizer& tokenizer);
+
 class TrainingRun {
  public:
   // All three must outlive this. Collective.
@@ -44,7 +48,8 @@ class TrainingRun {
         plan_(settled.plan),
         config_(plan_.config),
         rank_(rank),
-        data_(rank.world, config_),
+        data_(rank.world, config_,
+              [this](const data::Tokenizer& tokenizer) { refuse_early(tokenizer); }),
         locks_(settled.locks) {
     config_ = plan_.config.in_steps(data_.steps_per_epoch());
   }
@@ -82,12 +87,16 @@ class TrainingRun {
   void write_checkpoint(const TrainProgress& progress);
   void take_best(const TrainOutcome& outcome);
   void save();
-  // training_run_report.cpp: what it says about itself
+  // training_run_memory.cpp: what it will need, and what it may take
+  void refuse_early(const data::Tokenizer& tokenizer);
   void predict();
+  MemoryLimit limit_of_all();
+  void refuse(const PredictedData& data, const data::Tokenizer& tokenizer);
+  // training_run_report.cpp: what it says about itself
+  size_t formula_states() const;
   MemoryReport memory_report();
   RunSummary summarise(const TrainOutcome& outcome);
   void report(const TrainOutcome& outcome, RunSummary& summary);
-  std::vector<int32_t> sample_prompt() const;
   std::string sample();
   void write_trace();
 
@@ -100,6 +109,7 @@ class TrainingRun {
   FolderOptions saved_;  // of rank 0
   SessionOptions session_options_;
   MemoryUsage predicted_;  // on rank 0
+  size_t limit_ = 0;       // bytes that this rank may hold
   size_t resident_before_ = 0;
   Trace trace_;  // outlives the session, whose workers write into it
   std::optional<TracePhases> phases_;

@@ -7,7 +7,6 @@
 #include "tools/data/text_stream.h"
 #include "tools/generate/generation.h"
 #include "tools/report/communication_overlap.h"
-#include "tools/run/predicted_run.h"
 #include "tools/run/training_run.h"
 #include "tools/train/config_to_session.h"
 
@@ -31,32 +30,25 @@ std::string format_losses(const TrainOutcome& outcome, int64_t averaged_steps,
 
 }  // namespace
 
-// Before anything large is asked for: a run that the machine cannot hold ends here, not in the
-// hands of the kernel. Rank 0's prediction, which no other rank's exceeds; every rank looks at the
-// memory of its own machine.
-void TrainingRun::predict() {
-  const std::vector<std::string> hosts = rank_.world.exchange(host_name());
-  MemoryNeed need;
-  agree(rank_.world, [&] {
-    if (!speaks()) return;
-    PredictedData data = data_of(config_);
-    data.rows = std::min(data.rows, data_.sequences());
-    if (data.validation_rows > 0) {
-      data.validation_rows = std::min(data.validation_rows, data_.validation_sequences());
-    }
-    data.prompt_tokens = static_cast<int64_t>(sample_prompt().size());
-    const auto run = predicted_run(config_, session_options_, data, rank_.world.size());
-    predicted_ = run->usage();
-    need = need_of(*run);
-  });
-  need.bytes = comm::exchange_values(rank_.world, need.bytes)[0];
-  need.moment = rank_.world.exchange(need.moment)[0];
-  agree(rank_.world, [&] {
-    if (rank_.backend.cuda) return;  // which says itself what it has
-    const AvailableMemory memory = available_memory();
-    const auto here = static_cast<int>(std::count(hosts.begin(), hosts.end(), host_name()));
-    check_fits(need, memory, memory.of_process ? rank_.local_ranks : here);
-  });
+// ZeRO's: 2 bytes a parameter, 2 a gradient and 12 of the optimizer; f32 throughout comes to 16,
+// too. Of a part of the model that is frozen it says nothing.
+size_t TrainingRun::formula_states() const {
+  const comm::GroupSizes groups = comm::group_sizes(session_options_.fsdp, rank_.world.size());
+  const bool adam = session_options_.optimizer.kind != optim::OptimizerKind::kSgd;
+  if (!adam || session_->lora() || !config_.train.freeze.empty()) return 0;
+  const auto trained = static_cast<double>(model_.parameter_count());
+  const double share = trained / groups.shards;
+  switch (config_.fsdp.options.strategy) {
+    case comm::Strategy::kNoShard:
+      return static_cast<size_t>(16 * trained);
+    case comm::Strategy::kShardOptimizer:
+      return static_cast<size_t>(4 * trained + 12 * share);
+    case comm::Strategy::kShardGradOp:
+    case comm::Strategy::kHybridShardZero2:
+      return static_cast<size_t>(2 * trained + 14 * share);
+    default:
+      return static_cast<size_t>(16 * share);
+  }
 }
 
 // Collective.
@@ -76,6 +68,7 @@ MemoryReport TrainingRun::memory_report() {
   }
   if (!speaks()) return memory;
   memory.predicted = predicted_;
+  memory.formula_states = formula_states();
   memory.at_most = models::is_padding(model_, static_cast<int32_t>(model_.padding_row));
   return memory;
 }
@@ -130,20 +123,12 @@ void TrainingRun::report(const TrainOutcome& outcome, RunSummary& summary) {
   if (summary.overlap) say(format_overlap(*summary.overlap));
 }
 
-std::vector<int32_t> TrainingRun::sample_prompt() const {
-  const data::Tokenizer& tokenizer = data_.tokenizer();
-  std::vector<int32_t> prompt = tokenizer.encode(config_.sample.prompt);
-  // Before the beginning of a document.
-  if (prompt.empty() && tokenizer.end_of_text() >= 0) prompt = {tokenizer.end_of_text()};
-  return prompt;
-}
-
 std::string TrainingRun::sample() {
   const config::SampleSection& c = config_.sample;
   if (c.tokens == 0) return "";
   const PhaseScope phase(session_->phases(), "sample");
   const data::Tokenizer& tokenizer = data_.tokenizer();
-  const std::vector<int32_t> prompt = sample_prompt();
+  const std::vector<int32_t> prompt = sample_prompt(c.prompt, tokenizer);
   const std::vector<int32_t> tokens =
       generate_tokens(*session_,
                       {.tokens = c.tokens,

@@ -53,7 +53,8 @@ std::string tokenizer_name(const config::TrainConfig& config) {
   return given.empty() ? data::default_tokenizer(config.model.path) : given;
 }
 
-TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& config)
+TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& config,
+                     const std::function<void(const data::Tokenizer&)>& before_text)
     : config_(config) {
   agree(world, [&] {
     FSDP_CHECK(!config.data.train.empty(), "data.train: expected at least one file");
@@ -62,6 +63,7 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
     tokenizer_name_ = tools::tokenizer_name(config);
     tokenizer_ = data::make_tokenizer(tokenizer_name_);
   });
+  if (before_text) before_text(*tokenizer_);
   train_ = open(world, config.data.train);
   if (!config.data.validation.empty()) validation_ = open(world, config.data.validation);
   agree(world, [&] {

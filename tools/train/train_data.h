@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,8 +18,10 @@ namespace fsdp::tools {
 
 class TrainData {
  public:
-  // Paths are resolved already. Collective; throws AgreedError.
-  TrainData(comm::Communicator& world, const config::TrainConfig& config);
+  // Paths are resolved already. `before_text` is called when the tokenizer is known and no text has
+  // been read. Collective; throws AgreedError.
+  TrainData(comm::Communicator& world, const config::TrainConfig& config,
+            const std::function<void(const data::Tokenizer&)>& before_text = nullptr);
 
   const data::Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::string& tokenizer_name() const { return tokenizer_name_; }  // for make_tokenizer

@@ -211,16 +211,5 @@ TEST_CASE("model folder: when it cannot be written all ranks say why and nothing
   CHECK(fs::exists(scratch / "taken/mine"));
 }
 
-TEST_CASE("model folder: sizes of files") {
-  CHECK(parse_file_size("5GB") == 5'000'000'000);
-  CHECK(parse_file_size("300mb") == 300'000'000);
-  CHECK(parse_file_size("2GiB") == int64_t{2} << 30);
-  CHECK(parse_file_size("4096") == 4096);
-  for (const char* bad : {"", "GB", "0GB", "-1GB", "1.5GB", "5 GB", "5XB", "9999999999TB"}) {
-    CHECK(contains(test::error_of([&] { parse_file_size(bad); }),
-                   "file size: expected one like 5GB, 300MB or 2GiB"));
-  }
-}
-
 }  // namespace
 }  // namespace fsdp::tools

@@ -29,6 +29,9 @@ TEST_CASE("memory report: predicted beside counted, category by category") {
   report.ledger.peak[index(MemoryCategory::kActivation)] = 5 << 20;
   report.ledger.peak[index(MemoryCategory::kTransportStaging)] = 1 << 20;
   report.predicted.predictable_peak = report.ledger.predictable_peak = 8 << 20;
+  report.predicted.scratch = report.ledger.scratch = 2 << 20;
+  report.predicted.held_peak = report.ledger.held_peak = 11 << 20;
+  report.formula_states = 4 << 20;
   report.process_ledger = 16 << 20;
   report.process_ranks = 2;
   report.resident_growth = 17 << 20;
@@ -37,6 +40,11 @@ TEST_CASE("memory report: predicted beside counted, category by category") {
   CHECK(test::contains(table, "activation                        5.00        5.00\n"));
   CHECK(test::contains(table, "transport staging                    -        1.00\n"));
   CHECK(test::contains(table, "all at once                       8.00        8.00\n"));
+  CHECK(test::contains(table, "kernel scratch                    2.00        2.00\n"));
+  CHECK(test::contains(table, "gaps between blocks               1.00        1.00\n"));
+  CHECK(test::contains(table, "in all                           11.00       11.00\n"));
+  CHECK(test::contains(
+      table, "model states of these             3.00        3.00   ZeRO's formula 4.00:"));
   CHECK(test::contains(table,
                        "this process (2 ranks)                       16.00   growth of RSS 17.00"));
   CHECK(!test::contains(table, "workspace"));

@@ -34,7 +34,8 @@ std::string text_of(const MemoryUsage& usage) {
     if (category == MemoryCategory::kTransportStaging) continue;
     out += fmt::format("{} {}\n", name_of(category), usage.peak[i]);
   }
-  return out + fmt::format("total {}\n", usage.predictable_peak);
+  return out + fmt::format("total {}\nscratch {}\nheld {}\n", usage.predictable_peak, usage.scratch,
+                           usage.held_peak);
 }
 
 std::string predicted(const Run& run, int rank) {

@@ -61,20 +61,5 @@ TEST_CASE("predicted run: what is saved in another dtype is converted") {
   CHECK(workspace({"train.save_dtype=bf16"}) == workspace({}) + rounded_bytes(257 * 24 * 2));
 }
 
-TEST_CASE("predicted run: refused where the memory is not there") {
-  const auto run = run_of({});
-  const size_t needed = run->usage().total_peak;
-  check_fits(need_of(*run), {.bytes = needed, .source = "RAM"}, 1);
-  check_fits(need_of(*run), {.bytes = 2 * needed, .source = "RAM"}, 2);
-  CHECK(test::error_of([&] {
-          check_fits(need_of(*run), {.bytes = 2 * needed - 1, .source = "RAM"}, 2);
-        }).starts_with("this run needs 0.00 GiB per rank, with its peak in "));
-  CHECK(test::contains(test::error_of([&] {
-                         check_fits(need_of(*run),
-                                    {.bytes = 1, .source = "ulimit -v", .of_process = true}, 3);
-                       }),
-                       "; this process has 0.00 GiB (ulimit -v) for 3 ranks"));
-}
-
 }  // namespace
 }  // namespace fsdp::tools

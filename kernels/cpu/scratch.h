@@ -1,0 +1,77 @@
+// Scratch memory of the CPU's kernels: what a call wants, from its arguments alone. It lies outside
+// the heaps, belongs to the threads of a stream and only grows (ThreadTeam::scratch, MatmulCache).
+// Not here: Eigen's packed blocks, which malloc holds during a product (below 4 MiB a thread).
+//
+// [Note: scratch is counted when work is issued] A worker allocates scratch when the first task
+// runs that wants more. The host counts it when it issues that task, as all memory is counted, so
+// that a run without bytes counts the same.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "core/kernel_args.h"
+#include "kernels/cpu/matmul.h"
+
+namespace fsdp::cpu {
+
+struct ScratchNeed {
+  size_t bytes = 0;     // of ThreadTeam::scratch of each thread that takes part
+  bool by_all = false;  // all threads of the team may; else the first alone does
+  size_t products = 0;  // of MatmulCache
+};
+
+ScratchNeed scratch_of(const SumRowsArgs& args);
+ScratchNeed scratch_of(const NormBackwardArgs& args);
+ScratchNeed scratch_of(const CrossEntropyArgs& args);
+ScratchNeed scratch_of(const AttentionForwardArgs& args);
+ScratchNeed scratch_of(const AttentionBackwardArgs& args);
+
+// What one stream's threads hold after the tasks that were issued.
+class PlannedScratch {
+ public:
+  explicit PlannedScratch(int threads) : of_thread_(static_cast<size_t>(threads)) {}
+  size_t plan(const ScratchNeed& need);  // by how much they will hold more
+  int threads() const { return static_cast<int>(of_thread_.size()); }
+
+ private:
+  std::vector<size_t> of_thread_;
+  size_t products_ = 0;
+};
+
+// Of matrix products. Remembers what oneDNN said of a product; used from the host's thread.
+class ProductScratch {
+ public:
+  ScratchNeed of(const MatmulArgs& args, int threads);  // of the team
+
+ private:
+  size_t of_native(const Product& product, int threads);
+  std::map<Product, size_t> known_;
+};
+
+// What ConvertedProduct (matmul.cpp) takes for its tiles, in elements of f32.
+struct ConversionTiles {
+  static constexpr int64_t kM = 512, kN = 512, kK = 1024;
+  static constexpr int64_t kPad = 16;  // keeps rows of a tile out of the same cache sets
+  static constexpr int64_t kA = (kM + kPad) * (kK + kPad);
+  static constexpr int64_t kB = (kN + kPad) * (kK + kPad);
+  static constexpr int64_t kC = kM * (kN + kPad);
+  static constexpr size_t kBytes = static_cast<size_t>(kA + kB + kC + kN) * sizeof(float);
+};
+
+// Rows that are summed in blocks, whose partial sums are added in order.
+struct RowBlocks {
+  int64_t rows_each, count;
+  RowBlocks(int64_t rows, int64_t least)
+      : rows_each(std::max(least, (rows + kMost - 1) / kMost)),
+        count((rows + rows_each - 1) / rows_each) {}
+  static constexpr int64_t kMost = 64;  // bounds the scratch: 64 rows of partial sums
+};
+constexpr int64_t kLeastSummedRows = 32;  // of a block of sum_rows
+constexpr int64_t kLeastNormRows = 8;     // of norms' backward
+
+}  // namespace fsdp::cpu

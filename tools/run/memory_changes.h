@@ -1,0 +1,89 @@
+// One run, and the runs that it would be if something were changed: what each needs, without
+// running any. For a run that does not fit, and for `fsdp memory`.
+// Read next: predicted_run.h (one such run), memory_limit.h, memory_view.h.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/run/predicted_run.h"
+
+namespace fsdp::tools {
+
+// What a change leaves as it was.
+enum class Keeps : uint8_t {
+  kBits,      // the results, to the bit
+  kRounding,  // the results, up to rounding: sums are in another order
+  kDType,     // nothing: another dtype computes
+  kBatch,     // nothing: a step takes more rows
+};
+std::string_view describe(Keeps keeps);
+
+struct MemoryChange {
+  std::vector<std::string> overrides = {};  // "train.recompute.mode=full"
+  Keeps keeps = Keeps::kBits;
+  int ranks = 0;  // 0: as many as before
+
+  std::string text() const;   // "train.recompute.mode=full", "8 ranks"
+  std::string flags() const;  // "--set train.recompute.mode=full"
+};
+
+struct Alternative {
+  MemoryChange change;
+  size_t bytes = 0;  // of a rank
+  double ms = 0;     // predicted, of a training step: MetaRun::step_ms()
+};
+
+struct PlannedRun {
+  std::unique_ptr<MetaRun> run;  // of rank 0
+  size_t bytes = 0;              // that every rank must have: the most of all ranks
+};
+
+enum class Cheapest : uint8_t {
+  kBitsFirst,  // what keeps the bits, then what keeps the results up to rounding; by step time
+  kFastest,    // by step time; another dtype last
+};
+
+struct FittingChanges {
+  std::vector<Alternative> fitting;  // cheapest first
+  Alternative least;                 // the smallest of all that were looked at
+};
+
+class RunPlan {
+ public:
+  // `vocabulary`: of the tokenizer. `backend`: what computes.
+  RunPlan(config::TrainConfig config, int64_t vocabulary, PredictedData data, int ranks,
+          BackendOptions backend);
+
+  PlannedRun run(const MemoryChange& change = {}) const;  // Error if train refuses it
+  // Of one change at a time, least memory first; without those that train would refuse.
+  std::vector<Alternative> alternatives() const;
+  // The cheapest `count` changes, or combinations of them, that need `limit` at the most. Never
+  // another number of ranks.
+  FittingChanges changes_that_fit(size_t limit, size_t count,
+                                  Cheapest cheapest = Cheapest::kBitsFirst) const;
+
+  const config::TrainConfig& config() const { return config_; }
+  int ranks() const { return ranks_; }
+
+ private:
+  std::vector<MemoryChange> single_changes() const;
+  std::vector<Alternative> smaller_than(size_t bytes) const;
+  std::optional<Alternative> look_at(const MemoryChange& change) const;
+  struct Changed {
+    config::TrainConfig config;
+    PredictedData data;
+    int ranks = 1;
+    SessionOptions session = {};
+  };
+  Changed changed(const MemoryChange& change) const;
+
+  config::TrainConfig config_;
+  int64_t vocabulary_;
+  PredictedData data_;
+  int ranks_;
+  BackendOptions backend_;
+};
+
+}  // namespace fsdp::tools

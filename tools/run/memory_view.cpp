@@ -1,0 +1,213 @@
+// Laying out. Contract: tools/run/memory_view.h.
+#include "tools/run/memory_view.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/byte_size.h"
+#include "tools/predict/unit_table.h"
+
+namespace fsdp::tools {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kShownBlocks = 8;
+
+struct Gpu {
+  const char* name;
+  double gib;  // that CUDA says the device has: less than the name
+};
+constexpr std::array<Gpu, 8> kGpus = {{{"V100-16", 15.77},
+                                       {"V100-32", 31.74},
+                                       {"L40", 44.40},
+                                       {"A100-40", 39.38},
+                                       {"A100-80", 79.15},
+                                       {"H100", 79.11},
+                                       {"H200", 139.80},
+                                       {"B200", 178.35}}};
+// Assumed, not measured: a context with the kernels of cuBLASLt and cuDNN; the channels of NCCL's
+// communicators for gathers and reductions.
+constexpr size_t kContext = 600 * kMiB;
+constexpr size_t kNccl = 800 * kMiB;
+
+std::string mebibytes(size_t bytes) {
+  return fmt::format("{:.2f}", static_cast<double>(bytes) / kMiB);
+}
+
+// What lies between blocks of the heaps when most is held.
+size_t gaps_of(const MetaRun& run) {
+  const MemoryUsage usage = run.usage();
+  const size_t counted = usage.total_peak + usage.scratch;
+  return run.needed() > counted ? run.needed() - counted : 0;
+}
+
+std::string format_categories(const MetaRun& run) {
+  const MemoryUsage usage = run.usage();
+  std::string out =
+      fmt::format("{:<26}{:>12}{:>15}\n", "memory per rank (MiB)", "peak", "at the most");
+  const auto row = [&](std::string_view name, size_t peak, size_t then) {
+    if (peak > 0) {
+      out += fmt::format("  {:<24}{:>12}{:>15}\n", name, mebibytes(peak), mebibytes(then));
+    }
+  };
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    row(name_of(static_cast<MemoryCategory>(i)), usage.peak[i], run.moment().memory[i]);
+  }
+  row("kernel scratch", usage.scratch, usage.scratch);
+  row("gaps between blocks", gaps_of(run), gaps_of(run));
+  out += fmt::format("  {:<24}{:>12}\n", "in all", mebibytes(run.needed()));
+  return out +
+         fmt::format("  where: device {}, host {}, file {}\n", mebibytes(run.needed()),
+                     mebibytes(0), mebibytes(0)) +
+         fmt::format("  the most: in {}{}\n", run.moment().phase,
+                     run.moment().unit.empty() ? "" : " of " + run.moment().unit);
+}
+
+std::string format_blocks(const std::vector<meta::LoggedBlock>& blocks) {
+  std::string out = "largest tensors then (MiB)\n";
+  for (size_t i = 0; i < std::min(kShownBlocks, blocks.size()); ++i) {
+    const meta::LoggedBlock& block = blocks[i];
+    out += fmt::format(
+        "  {:>12}  {:<20} {:<16} {}\n", mebibytes(block.bytes), name_of(block.category),
+        block.unit.empty() ? "-" : block.unit,
+        block.kernel.empty() || block.kernel == "fill_zero" ? "" : "for " + block.kernel);
+  }
+  return out;
+}
+
+std::string format_padding(MetaRun& run) {
+  int64_t parameters = 0, held = 0;
+  const comm::FullySharded& sharded = run.session().sharded();
+  const comm::GroupSizes groups = comm::group_sizes(sharded.options(), run.world().size());
+  for (const UnitRow& unit : unit_rows(sharded)) {
+    parameters += unit.parameters;
+    held += unit.shard_numel() * groups.shards;
+  }
+  return fmt::format("padding: {} of the {} elements of all shards ({:.2f} %)\n", held - parameters,
+                     held,
+                     100.0 * static_cast<double>(held - parameters) /
+                         static_cast<double>(std::max<int64_t>(held, 1)));
+}
+
+std::string format_alternatives(const MemoryView& view) {
+  std::string out = fmt::format("{:<50}{:>12}{:>12}  {}\n", "if one thing were changed", "MiB",
+                                "ms a step", "what stays of the results");
+  bool said = false;
+  const auto as_it_is = [&] {
+    out += fmt::format("  {:<48}{:>12}{:>12.2f}\n", "as it is", mebibytes(view.planned.bytes),
+                       view.planned.run->step_ms());
+    said = true;
+  };
+  for (const Alternative& each : view.alternatives) {
+    if (!said && each.bytes >= view.planned.bytes) as_it_is();
+    out += fmt::format("  {:<48}{:>12}{:>12.2f}  {}\n", each.change.text(), mebibytes(each.bytes),
+                       each.ms, describe(each.change.keeps));
+  }
+  if (!said) as_it_is();
+  return out + "ms: predicted, for nominal A100s in nodes of eight; to compare with each other\n";
+}
+
+std::string format_verdict(const DeviceMemory& device, size_t needed) {
+  std::string of = fmt::format("{} of {}", byte_size_text(device.bytes), device.name);
+  if (device.context > 0) {
+    of += fmt::format(", less {} for CUDA's context", byte_size_text(device.context));
+  }
+  if (device.nccl > 0) of += fmt::format(" and {} for NCCL (assumed)", byte_size_text(device.nccl));
+  const size_t left = device.left();
+  return left >= needed
+             ? fmt::format("fits: {}; {} stay free\n", of, byte_size_text(left - needed))
+             : fmt::format("does not fit: {}; {} are missing\n", of, byte_size_text(needed - left));
+}
+
+std::string format_fitting(const MemoryView& view) {
+  if (view.planned.bytes <= view.fit) {
+    return fmt::format("fits {} as it is\n", byte_size_text(view.fit));
+  }
+  if (view.fitting->fitting.empty()) {
+    const Alternative& least = view.fitting->least;
+    return fmt::format(
+        "no change was found that fits {}; the least: {}{}\n", byte_size_text(view.fit),
+        byte_size_text(least.bytes),
+        least.change.overrides.empty() ? " as it is" : " with " + least.change.flags());
+  }
+  std::string out;
+  for (const Alternative& each : view.fitting->fitting) {
+    out += fmt::format("fits {} with {}: {} ({})\n", byte_size_text(view.fit), each.change.flags(),
+                       byte_size_text(each.bytes), describe(each.change.keeps));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> gpu_names() {
+  std::vector<std::string> names;
+  for (const Gpu& gpu : kGpus) names.emplace_back(gpu.name);
+  return names;
+}
+
+DeviceMemory gpu_memory(const std::string& name, int ranks) {
+  for (const Gpu& gpu : kGpus) {
+    if (name != gpu.name) continue;
+    return {.name = name,
+            .bytes = static_cast<size_t>(gpu.gib * 1024) * kMiB,
+            .context = kContext,
+            .nccl = ranks > 1 ? kNccl : 0};
+  }
+  fail("gpu: expected one of {}, got \"{}\"", fmt::join(gpu_names(), ", "), name);
+}
+
+std::string format_memory_view(const MemoryView& view) {
+  std::string out =
+      fmt::format("{}\n{}{}\n{}\n{}", view.model, format_categories(*view.planned.run),
+                  format_padding(*view.planned.run), format_blocks(view.planned.run->blocks_then()),
+                  format_alternatives(view));
+  if (view.device) out += fmt::format("\n{}", format_verdict(*view.device, view.planned.bytes));
+  if (view.fit > 0) out += fmt::format("\n{}", format_fitting(view));
+  return out;
+}
+
+Json memory_json(const MemoryView& view) {
+  const MetaRun& run = *view.planned.run;
+  const MemoryUsage usage = run.usage();
+  Json by_category, alternatives = Json(Json::Array{});
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    const auto category = static_cast<MemoryCategory>(i);
+    if (category == MemoryCategory::kTransportStaging) continue;
+    by_category[std::string(name_of(category))] = usage.peak[i];
+  }
+  by_category["kernel scratch"] = usage.scratch;
+  by_category["gaps between blocks"] = gaps_of(run);
+  for (const Alternative& each : view.alternatives) {
+    alternatives.push_back({{"change", each.change.text()},
+                            {"bytes", each.bytes},
+                            {"ms", each.ms},
+                            {"keeps", describe(each.change.keeps)}});
+  }
+  Json out = {{"peak",
+               {{"total", view.planned.bytes},
+                {"by_category", by_category},
+                {"by_place", {{"device", view.planned.bytes}, {"host", 0}, {"file", 0}}}}},
+              {"moment", {{"phase", run.moment().phase}, {"unit", run.moment().unit}}},
+              {"alternatives", alternatives}};
+  if (view.device) {
+    const DeviceMemory& device = *view.device;
+    out["verdict"] = {{"device", device.name},
+                      {"bytes", device.bytes},
+                      {"context", device.context},
+                      {"nccl", device.nccl},
+                      {"fits", view.planned.bytes <= device.left()}};
+  }
+  if (view.fit == 0) return out;
+  Json fits(Json::Array{});
+  for (const Alternative& each : view.fitting->fitting) {
+    fits.push_back({{"change", each.change.text()}, {"bytes", each.bytes}, {"ms", each.ms}});
+  }
+  out["fit"] = {
+      {"bytes", view.fit}, {"as_it_is", view.planned.bytes <= view.fit}, {"changes", fits}};
+  return out;
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,113 @@
+// What a training run will need, and the limit that it keeps.
+#include <algorithm>
+#include <limits>
+
+#include "comm/exchange.h"
+#include "core/byte_size.h"
+#include "tools/run/memory_limit.h"
+#include "tools/run/predicted_run.h"
+#include "tools/run/training_run.h"
+#include "tools/train/config_to_session.h"
+
+namespace fsdp::tools {
+namespace {
+
+// Whether the text has a batch for certain: no tokenizer makes tokens of so many bytes.
+bool fills_a_batch(const config::TrainConfig& config) {
+  constexpr uintmax_t kLongestToken = 64;
+  uintmax_t bytes = 0;
+  for (const std::string& file : config.data.train) {
+    std::error_code unreadable;
+    const uintmax_t size = std::filesystem::file_size(file, unreadable);
+    if (!unreadable) bytes += size;
+  }
+  return bytes / kLongestToken >= static_cast<uintmax_t>(config.train.batch) *
+                                      static_cast<uintmax_t>(config.data.sequence_length);
+}
+
+int64_t count_of(const std::vector<int32_t>& tokens) { return static_cast<int64_t>(tokens.size()); }
+
+}  // namespace
+
+std::vector<int32_t> sample_prompt(const std::string& text, const data::Tokenizer& tokenizer) {
+  std::vector<int32_t> prompt = tokenizer.encode(text);
+  // Before the beginning of a document.
+  if (prompt.empty() && tokenizer.end_of_text() >= 0) prompt = {tokenizer.end_of_text()};
+  return prompt;
+}
+
+// The smallest of the ranks' limits: they run the same. None on a GPU, which says itself what it
+// has, unless one was given. Collective.
+MemoryLimit TrainingRun::limit_of_all() {
+  const std::string& wanted = config_.runtime.memory_limit;
+  if (rank_.backend.cuda) {
+    if (wanted == "auto") return {.bytes = std::numeric_limits<size_t>::max(), .source = ""};
+    return {.bytes = static_cast<size_t>(*read_byte_size(wanted)),
+            .source = "runtime.memory_limit"};
+  }
+  const std::vector<std::string> hosts = rank_.world.exchange(host_name());
+  const auto here = static_cast<int>(std::count(hosts.begin(), hosts.end(), host_name()));
+  const AvailableMemory available = available_memory();
+  const MemoryLimit mine =
+      memory_limit(wanted, {.available = available,
+                            .ranks = available.of_process ? rank_.local_ranks : here,
+                            .overhead = overhead_of_rank(available, rank_.local_ranks)});
+  // One host's ranks see alike, but for what their processes hold by now.
+  const std::vector<std::string> sources = rank_.world.exchange(mine.source);
+  const std::vector<size_t> bytes = comm::exchange_values(rank_.world, mine.bytes);
+  const auto least = std::min_element(bytes.begin(), bytes.end()) - bytes.begin();
+  const std::string& source = sources[static_cast<size_t>(least)];
+  const bool elsewhere = bytes[static_cast<size_t>(least)] < bytes.front() / 2;
+  return {.bytes = bytes[static_cast<size_t>(least)],
+          .source = elsewhere ? fmt::format("{}, on rank {}", source, least) : source};
+}
+
+// Collective.
+void TrainingRun::refuse(const PredictedData& data, const data::Tokenizer& tokenizer) {
+  const MemoryLimit limit = limit_of_all();
+  std::string message;
+  agree(rank_.world, [&] {
+    if (!speaks()) return;
+    const RunPlan plan(config_, tokenizer.vocab_size(), data, rank_.world.size(), rank_.backend);
+    message = refusal(plan, limit);
+  });
+  message = rank_.world.exchange(message).front();
+  if (!message.empty()) throw AgreedError(message, kDoesNotFit);
+  limit_ = limit.bytes;
+}
+
+// Before the text is tokenised, which may take longer than all that is known by then: the model,
+// and for most texts the batches. What else is wrong is said where it is used. Collective.
+void TrainingRun::refuse_early(const data::Tokenizer& tokenizer) {
+  PredictedData data = data_of(config_);
+  data.prompt_tokens = count_of(sample_prompt(config_.sample.prompt, tokenizer));
+  bool known = true;
+  agree(rank_.world, [&] {
+    try {
+      const models::ModelConfig model = model_config(config_, tokenizer.vocab_size());
+      session_options(config_, model, rank_.world.size(), rank_.backend);
+    } catch (const std::exception&) {
+      known = false;
+    }
+    known = known && fills_a_batch(config_);
+  });
+  if (rank_.world.exchange(known ? "known" : "").front() == "known") refuse(data, tokenizer);
+}
+
+// Before anything large is asked for: a run that the machine cannot hold ends here, not in the
+// hands of the kernel. Rank 0's prediction, which no other rank's exceeds. Collective.
+void TrainingRun::predict() {
+  PredictedData data = data_of(config_);
+  data.rows = std::min(data.rows, data_.sequences());
+  if (data.validation_rows > 0) {
+    data.validation_rows = std::min(data.validation_rows, data_.validation_sequences());
+  }
+  data.prompt_tokens = count_of(sample_prompt(config_.sample.prompt, data_.tokenizer()));
+  agree(rank_.world, [&] {
+    if (!speaks()) return;
+    predicted_ = predicted_run(config_, session_options_, data, rank_.world.size())->usage();
+  });
+  refuse(data, data_.tokenizer());
+}
+
+}  // namespace fsdp::tools
