@@ -75,7 +75,7 @@ PYTHON ?= python3
 differential: all
 	@$(PYTHON) tests/differential/run.py --fsdp $(BUILD)/fsdp --seeds $(SEEDS)
 
-# Registers, spills and shared memory of every CUDA kernel; fails when one spills.
+# Registers, spills and shared memory of every CUDA kernel; fails when one spills or cannot start.
 cuda-report:
 	@tools/cuda_report.sh $(BUILD)
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# What every CUDA kernel takes of a multiprocessor, from ptxas: registers, spills, shared memory.
-#   tools/cuda_report.sh BUILD_DIR [ARCHITECTURE]     default: sm_90a. Exits 1 when a kernel spills
+# What every CUDA kernel takes of a multiprocessor, from ptxas: registers, spills, shared memory, and the
+# registers of a block by its launch bounds.
+#   tools/cuda_report.sh BUILD_DIR [ARCHITECTURE]     default: sm_90a
+# Exits 1 when a kernel spills, or when a block of it cannot start.
 # Called by `make cuda-report`. Needs no GPU.
 set -uo pipefail
 build=${1:?usage: tools/cuda_report.sh BUILD_DIR [ARCHITECTURE]}
@@ -13,31 +15,35 @@ if [ ! -x "$nvcc" ]; then
   exit 2
 fi
 
+# Registers are given out in eights. A kernel without launch bounds may be started with 1024 threads.
 report() {
-  local object
-  object=$(mktemp)
-  "$nvcc" -std=c++20 -O3 --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1 -I. -cubin \
-    -gencode "arch=compute_${arch#sm_},code=$arch" -Xptxas -v -o "$object" "$1" 2>&1 |
-    c++filt -p | awk -v file="${1#kernels/cuda/}" '
-      /Compiling entry function/ {
-        name = $0; sub(/.*function .(__global__ )?/, "", name); sub(/. for .*/, "", name)
-        gsub(/fsdp::cuda::|\(anonymous namespace\)::|_NV_ANON_NAMESPACE::/, "", name)
-      }
-      /bytes spill stores/ { spills = $5 + $9 }
-      /Used [0-9]+ registers/ {
-        registers = $0; sub(/.*Used /, "", registers); sub(/ .*/, "", registers)
-        shared = 0
-        if (match($0, /[0-9]+ bytes smem/)) shared = substr($0, RSTART) + 0
-        printf "%-24s %9d %7d %7d  %s\n", file, registers, spills, shared, name
-      }
-      /error/ { print > "/dev/stderr"; failed = 1 }
-      END { exit failed }'
-  local status=$?
-  rm -f "$object"
+  local work source=$1 status
+  work=$(mktemp -d)
+  "$nvcc" -std=c++20 -O3 --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1 -I. -cubin --keep --keep-dir "$work" \
+    -gencode "arch=compute_${arch#sm_},code=$arch" -Xptxas -v -o "$work/object" "$source" >"$work/ptxas" 2>&1
+  status=$?
+  [ $status = 0 ] || cat "$work/ptxas" >&2
+  awk -v file="${source#kernels/cuda/}" '
+    FILENAME ~ /\.ptx$/ {
+      if (/\.entry /) { name = $0; sub(/.*\.entry /, "", name); sub(/\(.*/, "", name); threads[name] = 1024 }
+      if (/^\.maxntid/) { gsub(/,/, ""); threads[name] = $2 * $3 * $4 }
+      next
+    }
+    /Compiling entry function/ { name = $0; sub(/.*function ./, "", name); sub(/. for .*/, "", name) }
+    /bytes spill stores/ { spills = $5 + $9 }
+    /Used [0-9]+ registers/ {
+      registers = $0; sub(/.*Used /, "", registers); sub(/ .*/, "", registers)
+      shared = 0
+      if (match($0, /[0-9]+ bytes smem/)) shared = substr($0, RSTART) + 0
+      block = int((registers + 7) / 8) * 8 * threads[name]
+      printf "%-24s %9d %7d %7d %7d %8d  %s\n", file, registers, spills, shared, threads[name], block, name
+    }' "$work"/*.ptx "$work/ptxas" | c++filt |
+    sed -E 's/fsdp::cuda::|\(anonymous namespace\)::|_NV_ANON_NAMESPACE:://g'
+  rm -rf "$work"
   return $status
 }
 
-printf '%-24s %9s %7s %7s  %s, %s\n' file registers spills shared kernel "$arch"
+printf '%-24s %9s %7s %7s %7s %8s  %s, %s\n' file registers spills shared threads of_block kernel "$arch"
 status=0
 lines=""
 for source in kernels/cuda/*.cu; do
@@ -46,6 +52,10 @@ done
 printf '%s' "$lines"
 if awk '$3 > 0 { found = 1 } END { exit !found }' <<<"$lines"; then
   echo "cuda_report: kernels spill registers"
+  status=1
+fi
+if awk '$6 > 65536 { found = 1 } END { exit !found }' <<<"$lines"; then
+  echo "cuda_report: the threads of a block want more than the 65,536 registers of a multiprocessor"
   status=1
 fi
 exit $status
