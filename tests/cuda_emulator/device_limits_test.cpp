@@ -43,6 +43,9 @@ TEST_CASE("attention: tiles that do not fit into shared memory are refused by na
 // above the epilogue.
 TEST_CASE("products leave multiprocessors to communication, and are chosen for what is left") {
   const TempFolder folder;
+  emulator::Settings settings = emulator::settings();
+  settings.multiprocessors = 4;
+  const emulator::Configured configured(settings);
   for (const int leave : {0, 1}) {
     cuda::CudaBackend gpu(
         {.matmul_choices = folder / std::to_string(leave), .products_leave = leave});
@@ -77,6 +80,9 @@ TEST_CASE("a GPU that lacks what the kernels use is no GPU, and the reason says 
 }
 
 TEST_CASE("communication cannot have all multiprocessors") {
+  emulator::Settings settings = emulator::settings();
+  settings.multiprocessors = 4;
+  const emulator::Configured configured(settings);
   CHECK_NOTHROW(cuda::CudaBackend({.products_leave = 3}));
   CHECK_THROWS_WITH_AS(cuda::CudaBackend({.products_leave = 4}),
                        "[cuda] runtime.nccl_ctas: leaves products none of the 4 multiprocessors of "

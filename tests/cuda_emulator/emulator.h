@@ -29,7 +29,10 @@ struct Settings {
   uint64_t memory = uint64_t{2} << 30;  // bytes of the device
   uint64_t shared_per_block = 232448;   // bytes that a block may ask for; an H200's
   int compute_capability = 90;          // ten times it: an H200's
-  int nccl_max_ctas = 0;                // that a communicator must be made with; 0: with none
+  // Few, so that grids that fill the device stay small. CUDA_EMULATOR_MULTIPROCESSORS sets another
+  // default.
+  int multiprocessors = 4;
+  int nccl_max_ctas = 0;  // that a communicator must be made with; 0: with none
   // What NCCL says of every communicator when it is asked for errors, unless 0.
   int nccl_error = 0;
   // Called in every collective that NCCL is asked for, before it touches the communicator.

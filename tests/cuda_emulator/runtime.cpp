@@ -194,7 +194,7 @@ cudaError_t cudaGetDevice(int* index) {
   *index = 0;
   return cudaSuccess;
 }
-// The shape of an H200 with few multiprocessors: grids that fill the device stay small.
+// The shape of an H200, but for its multiprocessors.
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   if (index < 0 || index >= static_cast<int>(visible_devices.size())) {
     return returned(cudaErrorInvalidDevice);
@@ -205,7 +205,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   properties->uuid.bytes[0] = static_cast<char>(properties->pciBusID);
   properties->major = emulator::settings().compute_capability / 10;
   properties->minor = emulator::settings().compute_capability % 10;
-  properties->multiProcessorCount = 4;
+  properties->multiProcessorCount = emulator::settings().multiprocessors;
   properties->l2CacheSize = 4096;
   properties->totalGlobalMem = emulator::settings().memory;
   properties->sharedMemPerBlock = 49152;

@@ -36,6 +36,10 @@ struct State {
   Settings settings;
   std::set<std::string> places;
 
+  State() {
+    const std::string count = variable("CUDA_EMULATOR_MULTIPROCESSORS");
+    if (!count.empty()) settings.multiprocessors = std::stoi(count);
+  }
   ~State() {
     const std::string file = variable("CUDA_EMULATOR_PLACES");
     if (file.empty()) return;

@@ -119,6 +119,9 @@ if(FSDP_HAVE_EMULATOR)
     fsdp_cuda_entries(test_cuda_races races slow 600 ${races_tests} ${cuda_tests})
   endif()
   fsdp_entry(emulated/verify cuda_emulator 600 2 bash ${tests}/cuda_emulator/verify.sh)
+  # Grids as wide as an H200's.
+  fsdp_entry(emulated/132_multiprocessors slow 900 2 ${CMAKE_COMMAND} -E env
+             CUDA_EMULATOR_MULTIPROCESSORS=132 $<TARGET_FILE:test_cuda_emulator> --no-colors=1)
   fsdp_entry(emulated/mutations slow 1500 2 bash ${tests}/cuda_emulator/mutations.sh)
 endif()
 
