@@ -2,6 +2,7 @@
 // Read next: stream.h (mirror, gate, poison), pinned_pool.h.
 #include "kernels/cuda/cuda_backend.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -125,6 +126,9 @@ CudaBackend::CudaBackend(const CudaOptions& options)
              "[cuda] runtime.nccl_ctas: leaves products none of the {} multiprocessors of {}: "
              "collectives may take {}",
              device_.multiprocessors, device_.name, options.products_leave);
+  if (options_.attention_workspace == 0) {
+    options_.attention_workspace = std::max(size_t{1} << 30, device_.memory / 32);
+  }
   ledger_.set_unpredictable(MemoryCategory::kWorkspace);  // the libraries say what they want
   auto& mirror = static_cast<cpu::CpuStream&>(host_.compute_stream());
   compute_stream_ = std::make_unique<CudaStream>(*this, "compute", events_, 0, mirror, nullptr);

@@ -48,7 +48,8 @@ struct CudaOptions {
   std::function<void(const std::string&)> note = {};  // called with what the user may want to know
   int products_leave = 0;                             // multiprocessors left to communication
   AttentionChoice attention = AttentionChoice::kAuto;
-  size_t attention_workspace = size_t{1} << 30;  // bytes that a plan of cuDNN may take
+  // Bytes that a plan of cuDNN may take; 0: a 32nd of the GPU's memory, at least 1 GiB.
+  size_t attention_workspace = 0;
 };
 
 // Why there is no cuDNN here; empty: there is.

@@ -1,6 +1,7 @@
 // The rule, the cache and the pieces. Contract: cudnn_attention.h.
 #include "kernels/cuda/cudnn_attention.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "core/tensor.h"
@@ -97,13 +98,23 @@ CudnnAttentionKind kind_of(const AttentionArgs& in, const Tensor& out) {
           .dv = {}};
 }
 
-// Largest first.
-std::vector<int64_t> divisors(int64_t n) {
+// Of n in one piece, in two, in three: the last piece may be shorter than the others.
+std::vector<int64_t> piece_sizes(int64_t n) {
   std::vector<int64_t> out;
-  for (int64_t d = n; d >= 1; --d) {
-    if (n % d == 0) out.push_back(d);
+  for (int64_t pieces = 1; pieces <= n; ++pieces) {
+    const int64_t size = (n + pieces - 1) / pieces;
+    if (out.empty() || size < out.back()) out.push_back(size);
   }
   return out;
+}
+
+CudnnAttentionKind piece_of(const CudnnAttentionKind& whole, int64_t batch, int64_t kv_heads) {
+  CudnnAttentionKind piece = whole;
+  piece.batch = batch;
+  piece.heads = whole.heads / whole.kv_heads * kv_heads;
+  piece.kv_heads = kv_heads;
+  if (whole.bias_heads > 1) piece.bias_heads = piece.heads;
+  return piece;
 }
 
 // Statistics of a piece begin at 16 bytes too, those of all others then as well.
@@ -203,19 +214,23 @@ CudnnAttention::Pieces CudnnAttention::cut(const CudnnAttentionKind& whole,
   Pieces pieces;
   const auto done = [&](int64_t batch, int64_t kv_heads) {
     if (!piece_is_aligned(whole, batch, kv_heads)) return false;
-    CudnnAttentionKind piece = whole;
-    piece.batch = batch;
-    piece.heads = whole.heads / whole.kv_heads * kv_heads;
-    piece.kv_heads = kv_heads;
-    if (whole.bias_heads > 1) piece.bias_heads = piece.heads;
-    dnn::Plan::Choice choice = plan_for(piece, engines);
-    pieces = {std::move(choice.plan), std::move(choice.why), batch, kv_heads};
+    dnn::Plan::Choice choice = plan_for(piece_of(whole, batch, kv_heads), engines);
+    dnn::Plan::Choice rest;
+    const int64_t samples = whole.batch % batch, heads = whole.kv_heads % kv_heads;
+    const bool shorter = samples > 0 || heads > 0;
+    if (choice.plan && shorter) {
+      const CudnnAttentionKind last =
+          piece_of(whole, samples > 0 ? samples : batch, heads > 0 ? heads : kv_heads);
+      rest = plan_for(last, engines);
+      if (!rest.plan) choice = std::move(rest);
+    }
+    pieces = {std::move(choice.plan), std::move(rest.plan), std::move(choice.why), batch, kv_heads};
     return pieces.plan || !choice.too_large;
   };
-  for (const int64_t batch : divisors(whole.batch)) {
+  for (const int64_t batch : piece_sizes(whole.batch)) {
     if (done(batch, whole.kv_heads)) return pieces;
   }
-  for (const int64_t kv_heads : divisors(whole.kv_heads)) {
+  for (const int64_t kv_heads : piece_sizes(whole.kv_heads)) {
     if (kv_heads < whole.kv_heads && done(1, kv_heads)) return pieces;
   }
   return pieces;
@@ -247,7 +262,8 @@ bool CudnnAttention::run(const Op& op, const CudnnAttentionKind& whole, double s
   float numbers[] = {static_cast<float>(scale), -std::numeric_limits<float>::infinity(),
                      static_cast<float>(whole.window), 1.0f};
   dnn::check(dnn::library().set_stream(handle_, op.stream()), "SetStream");
-  const Workspace<std::byte> workspace(op, pieces.plan->workspace_bytes());
+  const int64_t rest_bytes = pieces.rest ? pieces.rest->workspace_bytes() : 0;
+  const Workspace<std::byte> workspace(op, std::max(pieces.plan->workspace_bytes(), rest_bytes));
   for (int64_t b = 0; b < whole.batch; b += pieces.batch) {
     for (int64_t h = 0; h < whole.kv_heads; h += pieces.kv_heads) {
       std::vector<dnn::Binding> bindings;
@@ -259,7 +275,9 @@ bool CudnnAttention::run(const Op& op, const CudnnAttentionKind& whole, double s
       if (whole.causal) bindings.push_back({kHidden, &numbers[1]});
       if (whole.window > 0) bindings.push_back({kWindow, &numbers[2]});
       if (whole.backward) bindings.push_back({kOne, &numbers[3]});
-      dnn::check(pieces.plan->run(handle_, bindings, workspace.data()), "BackendExecute");
+      const bool shorter = b + pieces.batch > whole.batch || h + pieces.kv_heads > whole.kv_heads;
+      const dnn::Plan& plan = shorter ? *pieces.rest : *pieces.plan;
+      dnn::check(plan.run(handle_, bindings, workspace.data()), "BackendExecute");
       ++runs_;
     }
   }

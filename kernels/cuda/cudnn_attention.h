@@ -36,6 +36,7 @@ class CudnnAttention {
   // query heads) at a time.
   struct Pieces {
     std::unique_ptr<dnn::Plan> plan;  // null: cuDNN does not do it
+    std::unique_ptr<dnn::Plan> rest;  // of the last piece, where that is shorter
     std::string why;
     int64_t batch = 0, kv_heads = 0;
   };

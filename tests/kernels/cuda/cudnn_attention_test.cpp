@@ -129,6 +129,28 @@ TEST_CASE("on the emulator a backward pass is cut into pieces whose workspace fi
   }
 }
 
+TEST_CASE("on the emulator the last piece is shorter where the others do not divide the whole") {
+  Case prime = kLarge;
+  prime.batch = 5;
+  const Operands o(prime, DType::kBF16);
+  std::vector<Values> whole;
+  // Two samples, and one; one sample with two groups of heads, and with one.
+  for (const auto& [workspace, backward] :
+       {Pieces{kScores << 20, 1}, {kAlways + 12 * kScores, 3}, {kAlways + 4 * kScores, 10}}) {
+    on_gpu(
+        [&, workspace = workspace, backward = backward](cuda::CudaBackend& gpu) {
+          if (!emulated(gpu)) return;
+          const std::vector<Values> results = run_attention(gpu, prime, DType::kBF16, o);
+          if (whole.empty()) whole = results;
+          CAPTURE(workspace);
+          const bool same = results == whole;
+          CHECK(same);
+          CHECK(gpu.cudnn_attention()->runs() == 1 + backward);
+        },
+        {.attention = AttentionChoice::kCudnn, .attention_workspace = size_t(workspace)});
+  }
+}
+
 // What an engine takes is its own affair, so the limits follow from what the whole took.
 TEST_CASE("with less and less workspace attention is still that of the CPU backend") {
   if (without_cudnn()) return;
