@@ -17,7 +17,7 @@ kills=0 worst=0 resumed=0
 disturbed() {
   local run=$1 most=$2 signal pid target started took left tries=0; shift 2
   while :; do
-    "$@" --config config.yaml --set runtime.run_dir="$run" --set runtime.timeout_s=20 --resume auto \
+    "$@" --config config.yaml --set runtime.run_dir="$run" --set runtime.timeout_s=20 --set checkpoint.async="$async" --resume auto \
       >"$run.log" 2>&1 </dev/null &
     pid=$!
     if [ $((tries++)) -lt "$most" ]; then
@@ -50,6 +50,7 @@ disturbed() {
 "$FSDP" train --config config.yaml --local-ranks 2 --set runtime.run_dir=whole >whole.log 2>&1 ||
   { fail "the undisturbed run"; cat whole.log; }
 for round in {1..100}; do
+  export async=$([ $((round % 2)) = 0 ] && echo true || echo false)  # every other run is written by threads
   [ "$kills" -lt "${KILLS:-200}" ] || break
   disturbed "threads$round" 12 "$FSDP" train --local-ranks 2
   if [ -n "${MPIRUN:-}" ]; then disturbed "mpi$round" 8 $MPIRUN -n 2 "$FSDP" train; fi

@@ -53,6 +53,20 @@ same_run auto whole
 "$FSDP" train --config config.yaml --set runtime.run_dir=auto --resume auto >done.log 2>&1 || fail "done: status $?"
 grep -q 'this run has done its 60 steps' done.log || fail "a finished run does not say so"
 
+# ---- written by a thread: the same run, with the memory of the copy, also where it is killed -----------
+"$FSDP" train --config config.yaml --local-ranks 2 --set runtime.run_dir=async checkpoint.async=true >async.log 2>&1 ||
+  { fail "async: status $?"; cat async.log; }
+same_run async whole
+diff <(cd async/checkpoints && echo *) <(cd whole/checkpoints && echo *) || fail "async: other checkpoints"
+[ "$(summary async weights_hash)" = "$(grep -o '"weights_hash": "[^"]*"' async/checkpoints/step-60/checkpoint.json | cut -d' ' -f2)" ] ||
+  fail "async: the last checkpoint is not the run's end"
+totals=($(grep -A2 -E '"(predicted|ledger)"' async/metrics.json | grep -o '"total": [0-9]*' | cut -d' ' -f2))
+[ "${#totals[@]}" = 2 ] && [ "${totals[0]}" = "${totals[1]}" ] || fail "async: predicted and counted memory: ${totals[*]}"
+killed async_killed "$FSDP" train --local-ranks 2 --set checkpoint.keep=0 checkpoint.async=true
+"$FSDP" train --config config.yaml --local-ranks 2 --set runtime.run_dir=async_killed checkpoint.async=true --resume auto \
+  >async_killed.log 2>&1 || { fail "async_killed: status $?"; cat async_killed.log; }
+same_run async_killed whole
+
 # ---- the newest checkpoint is damaged: the one before it, by name -------------------------------------
 flip() { printf '%b' "\\x$(printf %02x $(($(od -An -tu1 -j "$2" -N 1 "$1") ^ 1)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
 killed damaged "$FSDP" train --local-ranks 2 --set checkpoint.keep=0 checkpoint.every=10
@@ -124,6 +138,11 @@ full() { (ulimit -f 40; exec "$FSDP" train --config config.yaml --set train.step
 full --set runtime.run_dir=full >full.log 2>&1 && fail "full: status 0"
 grep -q '^fsdp: .*shard-00001-of-00001.safetensors: cannot write: File too large' full.log ||
   { fail "full: the file is not named"; cat full.log; }
+full --set runtime.run_dir=full_async checkpoint.async=true >full_async.log 2>&1 && fail "full_async: status 0"
+grep -q '^fsdp: .*shard-00001-of-00001.safetensors: cannot write: File too large' full_async.log ||
+  { fail "full_async: the file is not named"; cat full_async.log; }
+full --set runtime.run_dir=async_goes_on checkpoint.required=false checkpoint.async=true >goes_on.log 2>&1 || { fail "async_goes_on"; cat goes_on.log; }
+[ "$(grep -c '^warning: step [245]0: no checkpoint: .*File too large' goes_on.log)" = 3 ] || fail "async_goes_on: no warnings"
 full --set runtime.run_dir=goes_on checkpoint.required=false >goes_on.log 2>&1 || { fail "goes_on"; cat goes_on.log; }
 [ "$(grep -c '^warning: step [245]0: no checkpoint: .*File too large' goes_on.log)" = 3 ] || fail "goes_on: no warnings"
 [ -z "$(ls goes_on/checkpoints full/checkpoints | grep step)" ] || fail "full: something is left"

@@ -142,13 +142,22 @@ void StateHasher::begin(const StatePartOwned& part) {
 }
 
 void StateHasher::add(const std::byte* data, size_t bytes) {
-  pending_.append(reinterpret_cast<const char*>(data), bytes);
-  size_t done = 0;
-  for (; pending_.size() - done >= block_bytes_; done += block_bytes_) {
-    (weights_ ? sum_.weights : sum_.optimizer) += mixed(
-        checksum(std::string_view(pending_).substr(done, block_bytes_)) ^ mixed(name_ + block_++));
+  std::string_view rest(reinterpret_cast<const char*>(data), bytes);
+  const auto add_block = [&](std::string_view block) {
+    (weights_ ? sum_.weights : sum_.optimizer) += mixed(checksum(block) ^ mixed(name_ + block_++));
+  };
+  if (!pending_.empty()) {  // of a block that was cut
+    const size_t taken = std::min(block_bytes_ - pending_.size(), rest.size());
+    pending_ += rest.substr(0, taken);
+    rest.remove_prefix(taken);
+    if (pending_.size() < block_bytes_) return;
+    add_block(pending_);
+    pending_.clear();
   }
-  pending_.erase(0, done);
+  for (; rest.size() >= block_bytes_; rest.remove_prefix(block_bytes_)) {
+    add_block(rest.substr(0, block_bytes_));
+  }
+  pending_ = rest;
 }
 
 void StateHasher::end() {

@@ -160,6 +160,9 @@ RunCheckpoints::RunCheckpoints(Session& session, const config::TrainConfig& conf
   facts_.run_directory = fs::absolute(run_directory).lexically_normal().string();
   facts_.working_directory = fs::current_path().string();
   facts_.base_hash = hash_frozen(session);
+  if (!config_.async) return;
+  writers_ = session.world().duplicate("checkpoint");
+  staging_.emplace(session);
 }
 
 fs::path RunCheckpoints::folder_of(int64_t step) const {
@@ -219,45 +222,29 @@ void RunCheckpoints::judge(const TrainProgress& progress) {
   facts_.metrics["best_value"] = best_->value;
 }
 
-RunCheckpoints::Written RunCheckpoints::write(const TrainProgress& progress) {
-  const std::optional<Best> before = best_;
-  try {
-    return write_judged(progress);
-  } catch (...) {
-    best_ = before;
-    throw;
-  }
-}
+// Values that the writing thread needs; the thread that trains leaves them alone until finish().
+struct RunCheckpoints::Write {
+  Manifest facts;
+  StateToWrite state;
+  bool is_there = false;  // the run went on from this one, and its evaluation was still to come
+  std::optional<Best> best_before, best;
+  Written written;
+  std::exception_ptr error;
+};
 
-RunCheckpoints::Written RunCheckpoints::write_judged(const TrainProgress& progress) {
-  judge(progress);
-  facts_.progress = progress;
-  const fs::path folder = folder_of(progress.steps);
-  // The one that the run went on from, whose evaluation was still to come: its state is this one.
-  if (last_ != folder.string()) {
-    agree(session_.world(), [&] {
-      // There is one only where it could not be read, and an older one was taken instead.
-      if (session_.world().rank() == 0) fs::remove_all(folder);
-    });
-    write_checkpoint(session_, folder, facts_);
-  }
-  last_ = folder.string();
-  Written written = {.folder = folder};
-  if (session_.world().rank() == 0) written.warnings = remove_old(progress.steps);
-  return written;
-}
+namespace {
 
 // The last ones stay, `step` among them, and the best. One that cannot be removed takes space; it
 // is tried again with the next checkpoint.
-std::vector<std::string> RunCheckpoints::remove_old(int64_t step) const {
+std::vector<std::string> remove_old(const fs::path& folder, int64_t keep, int64_t step,
+                                    int64_t best) {
   std::vector<std::string> problems;
-  if (config_.keep == 0) return problems;
-  const std::map<int64_t, fs::path> all = checkpoints_in(folder_);
-  int64_t left = config_.keep;
+  if (keep == 0) return problems;
+  const std::map<int64_t, fs::path> all = checkpoints_in(folder);
+  int64_t left = keep;
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
     if (at->first > step) continue;
-    const bool best = best_ && best_->step == at->first;
-    if (left-- > 0 || best) continue;
+    if (left-- > 0 || best == at->first) continue;
     // Never half a checkpoint under the name of a whole one.
     std::error_code error;
     const fs::path gone = at->second.string() + fmt::format(".{}-0.tmp", ::getpid());
@@ -268,6 +255,76 @@ std::vector<std::string> RunCheckpoints::remove_old(int64_t step) const {
         fmt::format("{}: cannot be removed: {}", at->second.string(), error.message()));
   }
   return problems;
+}
+
+}  // namespace
+
+RunCheckpoints::~RunCheckpoints() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void RunCheckpoints::start(const TrainProgress& progress) {
+  FSDP_CHECK(!write_, "[checkpoint] start: a write has not been finished");
+  write_ = std::make_unique<Write>();
+  write_->best_before = best_;
+  judge(progress);
+  facts_.progress = progress;
+  write_->facts = facts_;
+  write_->best = best_;
+  write_->written = {.step = progress.steps, .folder = folder_of(progress.steps), .warnings = {}};
+  write_->is_there = last_ == write_->written.folder.string();
+  done_ = false;
+  const auto work = [this](comm::Communicator& world) {
+    try {
+      carry_out(world, *write_);
+    } catch (...) {
+      write_->error = std::current_exception();
+    }
+    write_->state = {};
+    done_ = true;
+  };
+  if (!writers_) {
+    write_->state = state_to_write(session_);
+    return work(session_.world());
+  }
+  write_->state = staging_->copy();
+  thread_ = std::thread([this, work] { work(*writers_); });
+}
+
+void RunCheckpoints::carry_out(comm::Communicator& world, Write& write) const {
+  const bool first = world.rank() == 0;
+  const fs::path& folder = write.written.folder;
+  if (!write.is_there) {
+    agree(world, [&] {
+      // There is one only where it could not be read, and an older one was taken instead.
+      if (first) fs::remove_all(folder);
+    });
+    write_checkpoint(world, write.state, folder, write.facts);
+  }
+  if (!first) return;
+  write.written.warnings =
+      remove_old(folder_, config_.keep, write.written.step, write.best ? write.best->step : -1);
+}
+
+std::optional<RunCheckpoints::Written> RunCheckpoints::finish() {
+  if (!write_) return {};
+  if (thread_.joinable()) thread_.join();
+  const std::unique_ptr<Write> write = std::move(write_);
+  if (write->error) {
+    best_ = write->best_before;
+    std::rethrow_exception(write->error);
+  }
+  last_ = write->written.folder.string();
+  return write->written;
+}
+
+bool RunCheckpoints::has_failed() const { return write_ && write_->error; }
+
+int64_t RunCheckpoints::step_of_write() const { return write_ ? write_->written.step : -1; }
+
+RunCheckpoints::Written RunCheckpoints::write(const TrainProgress& progress) {
+  start(progress);
+  return *finish();
 }
 
 }  // namespace fsdp::tools

@@ -3,14 +3,17 @@
 // Next: write_checkpoint.h. Not here: going on from one (resume.h).
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tools/checkpoint/manifest.h"
+#include "tools/checkpoint/staged_state.h"
 #include "tools/config/config.h"
 #include "tools/train/session.h"
 
@@ -48,18 +51,33 @@ RunLocks take_run_directory(const std::filesystem::path& run_directory,
 // file system, and no rank could read what the others write. Collective.
 void check_shared_folder(comm::Communicator& world, const std::filesystem::path& folder);
 
+// [Note: who writes] Without checkpoint.async, start() writes. With it start() copies the state
+// (staged_state.h), and a thread of every rank writes the copy, with a group of ranks of its own,
+// publishes the folder and removes old ones. There is one such write at a time, and finish() ends
+// it. What finish() says is agreed between the ranks, so they may call it at different moments.
 class RunCheckpoints {
  public:
-  // `facts`: what is the same in all checkpoints of the run. `session` outlives this.
+  // `facts`: what is the same in all checkpoints of the run. `session` outlives this. Collective.
   RunCheckpoints(Session& session, const config::TrainConfig& config,
                  std::filesystem::path run_directory, Manifest facts);
+  ~RunCheckpoints();  // waits for a write
+  RunCheckpoints(const RunCheckpoints&) = delete;
+  RunCheckpoints& operator=(const RunCheckpoints&) = delete;
 
   struct Written {
+    int64_t step = 0;
     std::filesystem::path folder;
     std::vector<std::string> warnings;  // old ones that cannot be removed; on rank 0
   };
-  // AgreedError when it cannot be written. Collective.
-  Written write(const TrainProgress& progress);
+  // After finish(). Collective.
+  void start(const TrainProgress& progress);
+  // Of the write that was started last; none: it is known already. Waits for it. AgreedError when
+  // it failed; nothing is left of its folder then.
+  std::optional<Written> finish();
+  bool is_done() const { return done_; }         // finish() does not wait
+  bool has_failed() const;                       // when it is done
+  int64_t step_of_write() const;                 // -1: there is none
+  Written write(const TrainProgress& progress);  // both
   struct Best {
     int64_t step;
     double value;
@@ -73,9 +91,9 @@ class RunCheckpoints {
   std::string last() const { return last_; }
 
  private:
-  Written write_judged(const TrainProgress& progress);
+  struct Write;  // one that was started
   void judge(const TrainProgress& progress);
-  std::vector<std::string> remove_old(int64_t step) const;
+  void carry_out(comm::Communicator& world, Write& write) const;
   bool judged_alike(const Manifest& before) const;
 
   Session& session_;
@@ -85,6 +103,11 @@ class RunCheckpoints {
   Manifest facts_;
   std::optional<Best> best_;
   std::string last_;
+  std::unique_ptr<comm::Communicator> writers_;  // null: not asynchronous
+  std::optional<StagingMemory> staging_;
+  std::unique_ptr<Write> write_;  // null: none
+  std::thread thread_;
+  std::atomic<bool> done_ = true;
 };
 
 }  // namespace fsdp::tools

@@ -5,7 +5,6 @@
 
 #include "core/io/safetensors.h"
 #include "core/io/shard_index.h"
-#include "tools/checkpoint/owned_state.h"
 #include "tools/launch/launch.h"
 
 namespace fsdp::tools {
@@ -15,12 +14,11 @@ namespace fs = std::filesystem;
 
 // In the order of the file, so that the file is written from its beginning to its end: that is what
 // its checksums go over.
-ShardContents write_shard(const fs::path& file, const std::vector<StatePartOwned>& parts,
-                          StateHasher& hasher) {
-  std::map<std::string, const StatePartOwned*> by_name;
+ShardContents write_shard(const fs::path& file, const StateToWrite& state, StateHasher& hasher) {
+  std::map<std::string, size_t> by_name;
   std::vector<SafetensorsSpec> specs;
-  for (const StatePartOwned& part : parts) {
-    by_name[part.name] = &part;
+  for (const StatePartOwned& part : state.parts) {
+    by_name[part.name] = specs.size();
     specs.push_back({part.name, part.values.dtype(), part.values.shape().extents()});
   }
   const SafetensorsLayout layout = safetensors_layout(specs, {{"format", "pt"}}, file);
@@ -28,13 +26,14 @@ ShardContents write_shard(const fs::path& file, const std::vector<StatePartOwned
   BlockWriter writer(file);
   writer.write(layout.head);
   for (size_t i = 0; i < layout.tensors.size(); ++i) {
-    const StatePartOwned& part = *by_name.at(layout.tensors[i].name);
+    const size_t number = by_name.at(layout.tensors[i].name);
+    const StatePartOwned& part = state.parts[number];
     shard.tensors[part.name] = {
         .dtype = part.values.dtype(),
         .shape = part.shape,
         .pieces = {{0, part.first, part.values.numel(), layout.offsets[i]}}};
     hasher.begin(part);
-    read_in_stretches(part.values, [&](const std::byte* data, size_t bytes) {
+    read_part(state, number, [&](const std::byte* data, size_t bytes) {
       hasher.add(data, bytes);
       writer.write(data, bytes);
     });
@@ -47,7 +46,11 @@ ShardContents write_shard(const fs::path& file, const std::vector<StatePartOwned
 }  // namespace
 
 Manifest write_checkpoint(Session& session, const fs::path& folder, const Manifest& facts) {
-  comm::Communicator& world = session.world();
+  return write_checkpoint(session.world(), state_to_write(session), folder, facts);
+}
+
+Manifest write_checkpoint(comm::Communicator& world, const StateToWrite& state,
+                          const fs::path& folder, const Manifest& facts) {
   const auto rank = static_cast<size_t>(world.rank()), ranks = static_cast<size_t>(world.size());
   std::optional<AtomicFolder> made;  // of rank 0
   agree(world, [&] {
@@ -58,15 +61,13 @@ Manifest write_checkpoint(Session& session, const fs::path& folder, const Manife
   std::string mine;
   agree(world, [&] {
     const fs::path file = place / numbered_file("shard", rank, ranks);
-    mine = to_text(write_shard(file, owned_state(session), hasher));
+    mine = to_text(write_shard(file, state, hasher));
   });
   Manifest manifest = facts;
   manifest.hash = hash_over_ranks(world, hasher.sum());
   manifest.world_size = world.size();
-  manifest.updates = session.sharded().updates();
-  if (const optim::LossScaler* scaler = session.loss_scaler()) {
-    manifest.loss_scale = scaler->state();
-  }
+  manifest.updates = state.updates;
+  manifest.loss_scale = state.loss_scale;
   const std::vector<std::string> texts = world.exchange(mine);
   agree(world, [&] {
     std::vector<ShardContents> shards;

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "tools/checkpoint/manifest.h"
-#include "tools/train/session.h"
+#include "tools/checkpoint/staged_state.h"
 
 namespace fsdp::tools {
 
@@ -15,5 +15,9 @@ namespace fsdp::tools {
 // nothing is left of the folder. Collective.
 Manifest write_checkpoint(Session& session, const std::filesystem::path& folder,
                           const Manifest& facts);
+// The same of a state that was read before, by ranks that need not be those of a session's thread:
+// `world` is used for nothing else meanwhile.
+Manifest write_checkpoint(comm::Communicator& world, const StateToWrite& state,
+                          const std::filesystem::path& folder, const Manifest& facts);
 
 }  // namespace fsdp::tools

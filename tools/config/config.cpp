@@ -311,6 +311,7 @@ void check_effects(const TrainConfig& config) {
       {"checkpoint.keep", saved, "without checkpoint.every"},
       {"checkpoint.best", saved, "without checkpoint.every"},
       {"checkpoint.required", saved, "without checkpoint.every"},
+      {"checkpoint.async", saved, "without checkpoint.every"},
       {"checkpoint.load_best", best, "without checkpoint.best"},
       {"checkpoint.load_best", config.train.save, "with train.save: false"},
       {"train.save_dtype", config.train.save, "with train.save: false"},

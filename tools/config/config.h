@@ -165,6 +165,7 @@ struct CheckpointSection {
   BestMetric best = BestMetric::kNone;
   bool load_best = false;
   std::string folder;
+  bool async = false;
   bool verify = true;
   bool required = true;
 };

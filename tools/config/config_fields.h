@@ -183,6 +183,8 @@ void visit(V& v, CheckpointSection& c) {
   v.field("load_best", c.load_best, "the saved model is that of the best checkpoint",
           {"load_best_model_at_end"});
   v.field("folder", c.folder, "empty: checkpoints in the run directory");
+  v.field("async", c.async,
+          "a thread writes a copy of the state while training goes on; takes memory for the copy");
   v.field("required", c.required,
           "one that cannot be written ends the run; false: the run says so and goes on");
   v.field("verify", c.verify, "what is read of a checkpoint is compared with its checksums");

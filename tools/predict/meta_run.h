@@ -64,6 +64,8 @@ class MetaRun {
   void evaluate(int64_t rows, int64_t length);
   // Anything else that the run does with its session.
   void phase(const std::string& name, const std::function<void(Session&)>& work);
+  // Something that the run makes now and has until its end.
+  void keep(std::shared_ptr<void> object) { kept_.push_back(std::move(object)); }
 
   Session& session() { return *session_; }
   comm::Communicator& world() { return *world_; }
@@ -90,6 +92,7 @@ class MetaRun {
   Trace trace_;  // empty: only its phases are of use
   TracePhases marks_{trace_};
   std::unique_ptr<Session> session_;
+  std::vector<std::shared_ptr<void>> kept_;  // of the session
   const meta::BlockLog* log_ = nullptr;
   size_t logged_ = 0;  // when most was held
   size_t peak_ = 0;    // of the total, in all phases

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tools/checkpoint/staged_state.h"
 #include "tools/generate/generation.h"
 #include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
@@ -34,6 +35,9 @@ std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
   auto run = std::make_unique<MetaRun>(session, ranks, rank);
   const int64_t length = config.data.sequence_length;
   run->load(fill_of(config), config.fsdp.sync_module_states);
+  if (config.checkpoint.async) {
+    run->phase("checkpoints", [&](Session& s) { run->keep(std::make_shared<StagingMemory>(s)); });
+  }
   run->steps(data.rows, length, std::min<int64_t>(config.train.steps, 2));  // [Note: two steps]
   if (data.validation_rows > 0) run->evaluate(data.validation_rows, length);
   if (config.train.save) {

@@ -253,12 +253,14 @@ TrainOutcome TrainingRun::train() {
                    .samples_after = [this](int64_t steps) { return data_.samples_after(steps); },
                    .resume = plan_.manifest ? plan_.manifest->progress : TrainProgress{},
                    .save_every = save_every(),
-                   .save = [this](const TrainProgress& p) { write_checkpoint(p); }},
+                   .save = [this](const TrainProgress& p) { write_checkpoint(p); },
+                   .between_steps = [this] { look_at_checkpoint(); }},
                   progress, metrics);
   catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
   try {
     const TrainOutcome outcome =
         trainer.run(data_.training(model_.shifted_labels), data_.validation(model_.shifted_labels));
+    finish_checkpoint();
     metrics.retry();
     if (!metrics.problem().empty()) say("warning: " + metrics.problem());
     return outcome;

@@ -85,6 +85,8 @@ class TrainingRun {
   RunCheckpoints& checkpoints();
   int64_t save_every() const;
   void write_checkpoint(const TrainProgress& progress);
+  void finish_checkpoint();
+  void look_at_checkpoint();
   void take_best(const TrainOutcome& outcome);
   void save();
   // training_run_memory.cpp: what it will need, and what it may take

@@ -109,14 +109,32 @@ RunCheckpoints& TrainingRun::checkpoints() {
 int64_t TrainingRun::save_every() const { return config_.checkpoint.every.steps; }
 
 void TrainingRun::write_checkpoint(const TrainProgress& progress) {
+  finish_checkpoint();  // the one before
+  checkpoints().start(progress);
+  if (!config_.checkpoint.async) finish_checkpoint();
+}
+
+// Waits for the checkpoint that was started last, and says what became of it.
+void TrainingRun::finish_checkpoint() {
+  if (!checkpoints_) return;
+  const int64_t step = checkpoints_->step_of_write();
   try {
-    const RunCheckpoints::Written written = checkpoints().write(progress);
-    say(fmt::format("step {}: checkpoint {}", progress.steps, written.folder.string()));
-    for (const std::string& warning : written.warnings) say("warning: " + warning);
+    const auto written = checkpoints_->finish();
+    if (!written) return;
+    say(fmt::format("step {}: checkpoint {}", written->step, written->folder.string()));
+    for (const std::string& warning : written->warnings) say("warning: " + warning);
   } catch (const AgreedError& error) {
     if (config_.checkpoint.required) throw;
-    say(fmt::format("warning: step {}: no checkpoint: {}", progress.steps, error.what()));
+    say(fmt::format("warning: step {}: no checkpoint: {}", step, error.what()));
   }
+}
+
+// Between steps. A failure that ends the run waits for the next checkpoint or the end, where all
+// ranks are at the same place.
+void TrainingRun::look_at_checkpoint() {
+  if (!checkpoints_ || !checkpoints_->is_done()) return;
+  if (checkpoints_->has_failed() && config_.checkpoint.required) return;
+  finish_checkpoint();
 }
 
 // checkpoint.load_best: what is saved are the weights of the best checkpoint.

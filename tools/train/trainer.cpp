@@ -104,6 +104,7 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
       finish_before();
       save();
     }
+    if (options_.between_steps) options_.between_steps();
     if (outcome_.signal == 0) outcome_.signal = vote_.taken();
   }
   finish_before();

@@ -48,6 +48,7 @@ struct TrainerOptions {
   int64_t save_every = 0;
   // Keeps the session's state and the progress. All steps so far are finished. Collective.
   std::function<void(const TrainProgress& progress)> save = {};
+  std::function<void()> between_steps = {};  // no collective in it; none: nothing
 };
 
 struct TrainOutcome {

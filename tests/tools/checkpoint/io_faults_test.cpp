@@ -43,8 +43,9 @@ std::vector<int64_t> sound_steps(const fs::path& run) {
   return steps;
 }
 
-config::TrainConfig run_config() {
+config::TrainConfig run_config(bool async = false) {
   config::TrainConfig config;
+  config.checkpoint.async = async;
   config.checkpoint.every.steps = 1;
   return config;
 }
@@ -110,20 +111,28 @@ TEST_CASE("I/O faults: the calls of a save and of a load are counted") {
   });
 }
 
+// Every call has failed when none does any more.
+void fail_each_call(IoFault fault, bool from_then_on, bool async) {
+  CAPTURE(static_cast<int>(fault));
+  CAPTURE(from_then_on);
+  CAPTURE(async);
+  const test::TempFolder folder;
+  with_session(2, [&](Session& session, comm::Communicator& world) {
+    RunCheckpoints checkpoints(session, run_config(async), folder.path(), {});
+    checkpoints.write({.steps = 1});
+    int64_t at = 0;
+    while (save_with(checkpoints, world, folder.path(),
+                     {.fault = fault, .at = at, .from_then_on = from_then_on})) {
+      ++at;
+    }
+    CHECK(at >= (fault == IoFault::kError ? 24 : 3));
+  });
+}
+
 TEST_CASE("I/O faults: a save leaves the checkpoint before, or the new one, whole") {
-  for (const IoFault fault : {IoFault::kError, IoFault::kShort}) {
-    for (const bool from_then_on : {false, true}) {
-      const test::TempFolder folder;
-      with_session(2, [&](Session& session, comm::Communicator& world) {
-        RunCheckpoints checkpoints(session, run_config(), folder.path(), {});
-        checkpoints.write({.steps = 1});
-        int64_t at = 0;
-        while (save_with(checkpoints, world, folder.path(),
-                         {.fault = fault, .at = at, .from_then_on = from_then_on})) {
-          ++at;
-        }
-        CHECK(at >= (fault == IoFault::kError ? 24 : 3));  // of that many calls each has failed
-      });
+  for (const bool async : {false, true}) {
+    for (const IoFault fault : {IoFault::kError, IoFault::kShort}) {
+      for (const bool from_then_on : {false, true}) fail_each_call(fault, from_then_on, async);
     }
   }
 }

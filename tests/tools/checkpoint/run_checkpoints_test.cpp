@@ -152,6 +152,67 @@ TEST_CASE("checkpoints: an old one that cannot be removed is a warning") {
   CHECK(steps_in(folder / "checkpoints") == std::vector<int64_t>{3});
 }
 
+TEST_CASE("checkpoints: written by a thread, of the moment when that was asked for") {
+  const test::TempFolder folder;
+  config::TrainConfig config;
+  config.checkpoint.async = true;
+  config.checkpoint.keep = 2;
+  comm::run_local_ranks(2, [&](comm::Communicator& world) {
+    Session session(world, test::checkpoint_options());
+    test::initialise_for_checkpoint(session);
+    RunCheckpoints checkpoints(session, config, folder.path(), {});
+    CHECK(!checkpoints.finish());
+    CHECK(checkpoints.is_done());
+    std::vector<StateHash> hashes;
+    for (int64_t step = 1; step <= 3; ++step) {
+      test::run_steps(session, step - 1, step);
+      hashes.push_back(hash_state(session));
+      checkpoints.start({.steps = step});
+      CHECK(checkpoints.step_of_write() == step);
+      test::run_steps(session, step, step + 1);  // training goes on, and is taken back below
+      const auto written = checkpoints.finish();
+      REQUIRE(written);
+      CHECK(written->step == step);
+      CHECK(checkpoints.last() == checkpoints.folder_of(step));
+      Checkpoint checkpoint(checkpoints.folder_of(step));
+      CHECK(checkpoint.manifest().hash == hashes.back());
+      restore(session, checkpoint);
+    }
+    world.barrier();
+  });
+  CHECK(steps_in(folder / "checkpoints") == std::vector<int64_t>{2, 3});
+}
+
+TEST_CASE(
+    "checkpoints: what a thread could not write is said by finish, and the next one is written") {
+  const test::TempFolder folder;
+  config::TrainConfig config;
+  config.checkpoint.async = true;
+  config.checkpoint.best = config::BestMetric::kTrainLoss;
+  comm::run_local_ranks(2, [&](comm::Communicator& world) {
+    Session session(world, test::checkpoint_options());
+    RunCheckpoints checkpoints(session, config, folder.path(), {});
+    world.barrier();
+    // In the place of the folder.
+    if (world.rank() == 0) {
+      std::filesystem::remove_all(folder / "checkpoints");
+      folder.write("checkpoints", "");
+    }
+    world.barrier();
+    checkpoints.start({.steps = 1, .recent_losses = {1}});
+    while (!checkpoints.is_done()) std::this_thread::yield();
+    CHECK(checkpoints.has_failed());
+    CHECK_THROWS_AS(checkpoints.finish(), AgreedError);
+    CHECK(!checkpoints.best());
+    world.barrier();
+    if (world.rank() == 0) std::filesystem::remove(folder / "checkpoints");
+    world.barrier();
+    CHECK(checkpoints.write({.steps = 2, .recent_losses = {2}}).step == 2);
+    CHECK(checkpoints.best()->step == 2);
+  });
+  CHECK(steps_in(folder / "checkpoints") == std::vector<int64_t>{2});
+}
+
 TEST_CASE("checkpoints: a folder of their own is locked too") {
   const test::TempFolder one, other;
   const RunLocks locks = take_run_directory(one.path(), other / "shared");

@@ -52,6 +52,20 @@ TEST_CASE("predicted run: the phases that the configuration asks for, in the ord
   CHECK(peak(4, kCache) == 2 * 2 * rounded_bytes(16 * 24 * 4));
 }
 
+TEST_CASE("predicted run: the copy of checkpoint.async is there until the end") {
+  const auto plain = run_of({"checkpoint.every=2"});
+  const auto copied = run_of({"checkpoint.every=2", "checkpoint.async=true"});
+  CHECK(names_of(*copied) == std::vector<std::string>{"loading", "checkpoints", "steps", "saving"});
+  const size_t more = copied->phases()[1].usage.current[kWorkspace];
+  CHECK(more > 3 * 4 * 257 * 24 / 2);  // of half the table: values and two moments
+  // What an optimizer step takes of the same category is held at other moments than the peak.
+  for (const size_t phase : {2, 3}) {
+    CHECK(copied->phases()[phase].usage.peak[kWorkspace] >= more);
+    CHECK(copied->phases()[phase].usage.peak[kWorkspace] <=
+          plain->phases()[phase - 1].usage.peak[kWorkspace] + more);
+  }
+}
+
 TEST_CASE("predicted run: what is saved in another dtype is converted") {
   const auto workspace = [](const Overrides& overrides) {
     return run_of(overrides)->phases()[2].usage.peak[kWorkspace];
