@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/rng.h"
 #include "core/trace.h"
@@ -19,6 +19,11 @@ void add(CallTotals& sum, const CallTotals& more) {
 }
 
 }  // namespace
+
+HostPhase HostPhase::of(const std::vector<std::string>& open) {
+  if (open.empty()) return {};
+  return {.whole = fmt::format("{}", fmt::join(open, ", ")), .innermost = open.back()};
+}
 
 std::string CallRecord::what() const {
   std::string text = kind;

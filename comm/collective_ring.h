@@ -24,6 +24,8 @@ enum class CallState : uint8_t {
 struct HostPhase {
   std::string whole = {};
   std::string innermost = {};
+
+  static HostPhase of(const std::vector<std::string>& open);  // the outermost first
 };
 
 struct CallRecord {
@@ -87,7 +89,7 @@ class HostPhaseNote {
 class CollectiveRing {
  public:
   static constexpr size_t kCapacity = 256;  // calls
-  static constexpr size_t kWaits = 64;      // phases of a kind whose waits are kept
+  static constexpr size_t kWaits = 32;      // phases of a kind whose waits are kept
 
   CollectiveRing(std::string name, std::vector<int> members, int ordinal,
                  std::shared_ptr<const HostPhaseNote> phase = nullptr);

@@ -113,7 +113,7 @@ std::vector<Straggler> find_stragglers(const std::vector<RankRings>& ranks) {
 std::string describe(const Straggler& s) {
   return fmt::format(
       "rank {} was waited for in {}: {:.1f} ms a step (median of {}, the last in {:.0f} %)", s.rank,
-      s.phase, s.late_s * 1e3, s.steps, s.late_steps * 100);
+      s.phase, s.late_s * 1e3, s.steps, s.last_in * 100);
 }
 
 }  // namespace fsdp::comm

@@ -17,10 +17,10 @@ namespace fsdp::comm {
 
 struct Straggler {
   int rank = 0;
-  std::string phase;      // "backward"
-  double late_s = 0;      // in a step, the median
-  int64_t steps = 0;      // that were looked at
-  double late_steps = 0;  // the part of them in which it was the last
+  std::string phase;   // "backward"
+  double late_s = 0;   // in a step, the median
+  int64_t steps = 0;   // that were looked at
+  double last_in = 0;  // the part of them in which it was the last
 };
 
 // The longest first; empty: no rank is regularly late.

@@ -51,17 +51,42 @@ interrupt one_term TERM 143 itself "$FSDP" train
 interrupt threads_term TERM 143 itself "$FSDP" train --local-ranks 2
 interrupt threads_int INT 130 itself "$FSDP" train --local-ranks 2
 interrupt one_hup HUP 129 itself "$FSDP" train
-# Under nohup SIGHUP is none. Two signals at once: the second ends the run without saving.
-(trap '' HUP; exec "$FSDP" train --config config.yaml --set runtime.run_dir=second) \
-  >second.log 2>&1 </dev/null &
-pid=$!
-for _ in {1..300}; do [ -s second/metrics.jsonl ] && break; sleep 0.1; done
-kill -HUP "$pid"
-sleep 0.3
-kill -STOP "$pid" || fail "second: ended by SIGHUP under nohup"
-kill -INT "$pid"
+interrupt one_alrm ALRM 142 itself "$FSDP" train --set checkpoint.every=1000000
+ls one_alrm/checkpoints/step-*/checkpoint.json >/dev/null 2>&1 || fail "one_alrm: no checkpoint with checkpoint.every"
+# GNU timeout sends its signal to the process and to its group: one of them counts.
+timeout -s TERM 3 "$FSDP" train --config config.yaml --set runtime.run_dir=timeout >timeout.log 2>&1 </dev/null
+[ -s timeout/model/model.safetensors ] || { fail "timeout: two signals at once were two"; cat timeout.log; }
+# Steps of many seconds, in micro-steps of milliseconds: the signal is looked at between them, the step
+# is dropped, and going on gives the weights of a run that nobody stopped.
+for i in {1..4000}; do echo "a line of text, number $i, and some more of it"; done >long.txt
+slow="--config config.yaml --set data.train=long.txt data.sequence_length=64 train.log_every=1 train.steps=2"
+start_slow() {  # RUN options...: until its first step is done
+  local run=$1; shift
+  (trap '' HUP; exec "$FSDP" train $slow runtime.run_dir="$run" "$@") >"$run.log" 2>&1 </dev/null &
+  pid=$!
+  for _ in {1..600}; do [ -s "$run/metrics.jsonl" ] && break; sleep 0.1; done
+}
+micro="model.hidden_size=64 train.batch=1600 train.micro_steps=400 checkpoint.every=1"
+start_slow dropped $micro
 kill -TERM "$pid"
-kill -CONT "$pid"
+begin=$(date +%s%N)
+wait "$pid"
+[ $? = 143 ] || fail "dropped: another status than 143"
+echo "a signal within a step: the end came after $((($(date +%s%N) - begin) / 1000000)) ms"
+grep -q '^stopped by SIGTERM after step 1$' dropped.log || { fail "dropped: not after step 1"; cat dropped.log; }
+start_slow kept $micro
+wait "$pid" || fail "kept: another status than 0"
+"$FSDP" train --resume dropped >dropped_on.log 2>&1 || { fail "dropped: does not go on"; cat dropped_on.log; }
+[ -n "$(summary kept weights_hash)" ] || fail "kept: no hash"
+[ "$(summary dropped weights_hash)" = "$(summary kept weights_hash)" ] || fail "dropped: other weights"
+[ "$(summary dropped optimizer_hash)" = "$(summary kept optimizer_hash)" ] || fail "dropped: another optimizer state"
+# Under nohup SIGHUP is none. A second signal ends the run without saving.
+start_slow second train.batch=1200 model.layers=6 model.hidden_size=128
+kill -HUP "$pid"
+sleep 0.2
+kill -INT "$pid" || fail "second: ended by SIGHUP under nohup"
+sleep 0.6
+kill -TERM "$pid"
 wait "$pid" 2>/dev/null
 status=$?
 [ "$status" = 130 ] || [ "$status" = 143 ] || fail "second: status $status"
@@ -72,6 +97,24 @@ grep -q '^fsdp: a second signal' second.log || fail "second: no line about it"
 [ "${PIPESTATUS[0]}" = 1 ] || fail "pipe: another status than 1"
 grep -q '^fsdp: standard output' pipe.err || fail "pipe: no line about the output"
 [ -s pipe/model/model.safetensors ] || fail "pipe: no model"
+# A step that takes longer than the grace: the end comes all the same, and says so.
+start_slow grace train.batch=1200 model.layers=6 model.hidden_size=128 runtime.grace_s=1
+kill -TERM "$pid"
+wait "$pid"
+[ $? = 143 ] || fail "grace: another status than 143"
+grep -q '^fsdp: not at the end of the run 1 s after SIGTERM (runtime.grace_s)' grace.log || { fail "grace: no line"; cat grace.log; }
+rm long.txt
+# A cache file that is cut while it is mapped, and a limit on the size of files: errors that name the file.
+start_bus() { "$FSDP" train --config config.yaml --set runtime.run_dir=bus data.cache_dir=bus_cache >bus.log 2>&1 </dev/null & pid=$!; }
+start_bus
+for _ in {1..300}; do [ -s bus/metrics.jsonl ] && break; sleep 0.1; done
+truncate -s 0 "$(find bus_cache -type f | head -1)"
+wait "$pid"
+[ $? = 1 ] || fail "bus: another status than 1"
+grep -qE '^fsdp: .*bus_cache/.*: cannot be read any more: the file was cut' bus.log || { fail "bus: no line"; cat bus.log; }
+(ulimit -f 8; exec "$FSDP" train --config config.yaml --set runtime.run_dir=limited train.steps=3 data.cache_dir=cache) >limited.log 2>&1
+[ $? = 1 ] || fail "limited: another status than 1"
+grep -qE '^fsdp: .*limited/.*: File too large' limited.log || { fail "limited: no line that names a file"; cat limited.log; }
 # Before there is a step to stop after: at once. Words that never come again are slow to tokenize.
 head -c 60000000 /dev/urandom | base64 >long.txt
 "$FSDP" train --config config.yaml --set data.train=long.txt \

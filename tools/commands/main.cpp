@@ -4,6 +4,8 @@
 #include <exception>
 
 #include "tools/commands/command_line.h"
+#include "tools/launch/bus_error.h"
+#include "tools/launch/interrupt.h"
 #include "tools/launch/launch.h"
 
 namespace {
@@ -19,6 +21,8 @@ int check_output(int status) {
 
 int main(int argc, char** argv) {
   using namespace fsdp::tools;
+  name_bus_errors();
+  name_size_limits();
   try {
     const CommandLine line = parse_command_line(argc, argv);
     if (line.command) return check_output(line.command());

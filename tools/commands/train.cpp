@@ -50,7 +50,7 @@ int train_on(const TrainOptions& options, ResumeRequest request, const ResumePla
 // wrong with it is said once they do.
 int train_on_ranks(TrainOptions options) {
   requeue_until_training();
-  ignore_failing_writes();  // the run goes on; main() says at its end that nobody read all of it
+  outlive_reader();  // the run goes on; main() says at its end that nobody read all of it
   ResumeRequest request;
   ResumePlan plan;
   std::string mistake;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <cstdio>
+#include <ctime>
 #include <string_view>
 #include <vector>
 
@@ -14,15 +16,26 @@
 namespace fsdp::tools {
 namespace {
 
-std::atomic<int> received = 0;       // two threads may be given a signal each
-std::atomic<bool> stopping = false;  // by another one than SIGUSR1
-static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may not wait");
+std::atomic<int> received = 0;         // two threads may be given a signal each
+std::atomic<int64_t> stopping_ns = 0;  // when the first one but SIGUSR1 came; 0: none did
+static_assert(std::atomic<int64_t>::is_always_lock_free, "a signal handler may not wait");
+
+constexpr int64_t kTogether = 500'000'000;  // ns
+
+int64_t now_ns() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
 
 extern "C" void note_signal(int signal) {
   int none = 0;
   received.compare_exchange_strong(none, signal);
   // A batch system sends SIGUSR1 to every process, once or more, and SIGTERM some time later.
-  if (signal == SIGUSR1 || !stopping.exchange(true)) return;
+  if (signal == SIGUSR1) return;
+  const int64_t now = now_ns();
+  int64_t first = 0;
+  if (stopping_ns.compare_exchange_strong(first, now) || now - first < kTogether) return;
   constexpr std::string_view kLine = "\nfsdp: a second signal: ended at once\n";
   const ssize_t ignored = ::write(STDERR_FILENO, kLine.data(), kLine.size());
   static_cast<void>(ignored);
@@ -68,15 +81,42 @@ std::string_view name_of_signal(int signal) {
   }
 }
 
-void ignore_failing_writes() {
-  for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);
-}
+void name_size_limits() { ::signal(SIGXFSZ, SIG_IGN); }
+void outlive_reader() { ::signal(SIGPIPE, SIG_IGN); }
 
 int received_interrupt() { return received; }
 
 int agreed_signal(const std::vector<int>& received_by_rank) {
   const auto begin = received_by_rank.begin(), end = received_by_rank.end();
   return std::find(begin, end, SIGUSR1) != end ? SIGUSR1 : *std::max_element(begin, end);
+}
+
+GraceLimit::GraceLimit(std::chrono::seconds limit, int rank) {
+  if (limit.count() > 0) thread_ = std::thread([this, limit, rank] { watch(limit, rank); });
+}
+
+GraceLimit::~GraceLimit() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void GraceLimit::watch(std::chrono::seconds limit, int rank) {
+  constexpr std::chrono::milliseconds kLook(50), kRankZeroFirst(300);
+  std::unique_lock lock(mutex_);
+  const auto ended = [&] { return ended_; };
+  while (received_interrupt() == 0) {
+    if (wake_.wait_for(lock, kLook, ended)) return;
+  }
+  if (wake_.wait_for(lock, limit, ended)) return;
+  if (rank > 0 && wake_.wait_for(lock, kRankZeroFirst, ended)) return;
+  std::fprintf(
+      stderr, "fsdp: not at the end of the run %ld s after %s (runtime.grace_s): ended at once\n",
+      static_cast<long>(limit.count()), std::string(name_of_signal(received_interrupt())).c_str());
+  ::_exit(status_after(received_interrupt()));
 }
 
 int StopVote::taken() {

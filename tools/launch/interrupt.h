@@ -1,11 +1,16 @@
 // Ctrl-C, SIGTERM, SIGHUP (a closed terminal) and SIGALRM. The first signal asks the run to stop at
-// the end of a step, the second one ends the process at once. SIGUSR1 asks it to stop so that it
-// can be started again: what a batch system sends before the time of a job is over. All ranks must
-// leave their loop at the same step, so they vote.
+// the end of a micro-step, the second one ends the process at once. Signals that come together are
+// one: GNU timeout sends one to the process and one to its group. SIGUSR1 asks it to stop so that
+// it can be started again: what a batch system sends before the time of a job is over. All ranks
+// must leave their loop at the same step, so they vote.
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -23,13 +28,33 @@ constexpr int kRequeueStatus = 75;
 void requeue_until_training();
 int status_after(int signal);                 // of the process
 std::string_view name_of_signal(int signal);  // "Ctrl-C"
-// The reader of the output may leave, as in `| head`, and files may be limited in size (ulimit -f).
-// After this call only the write fails then; without it a signal would end the process.
-void ignore_failing_writes();
+// Where files are limited in size (ulimit -f), or the reader of the output leaves, as in `| head`:
+// after these calls only the write fails, and its error names the file. Without them a signal would
+// end the process.
+void name_size_limits();
+void outlive_reader();
 
 // What ranks that received these signals (0: none) do together: SIGUSR1 wins, since what ends a job
 // sends SIGTERM behind it.
 int agreed_signal(const std::vector<int>& received_by_rank);
+
+// Ends the process when a signal came that long ago: what a batch system would do then, but with a
+// word about it. The checkpoint before stays as it was.
+class GraceLimit {
+ public:
+  GraceLimit(std::chrono::seconds limit, int rank);  // 0: none
+  ~GraceLimit();
+  GraceLimit(const GraceLimit&) = delete;
+  GraceLimit& operator=(const GraceLimit&) = delete;
+
+ private:
+  void watch(std::chrono::seconds limit, int rank);
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool ended_ = false;
+  std::thread thread_;
+};
 
 class StopVote {
  public:

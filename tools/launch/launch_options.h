@@ -25,6 +25,7 @@ struct LaunchOptions {
   std::string matmul_choice = "heuristic";
   int64_t timeout_s = 600;
   int64_t heartbeat_s = 10;
+  int64_t grace_s = 0;
   bool shared_memory = true;
   std::optional<int64_t> shared_memory_limit_mib;
   std::vector<std::string> same_on_all;  // for check_same_settings() before the run. Not a key
@@ -61,6 +62,9 @@ void visit(V& v, LaunchOptions& c) {
   v.field("timeout_s", c.timeout_s, "how long a rank waits for another one", OptionField().from(1));
   v.field("heartbeat_s", c.heartbeat_s,
           "a process that gives no sign of life for so long ends the job; 0: not watched",
+          OptionField().from_to(0, 86400));
+  v.field("grace_s", c.grace_s,
+          "of train: how long after a signal the run may take to its end; 0: as long as it takes",
           OptionField().from_to(0, 86400));
   v.field("shared_memory", c.shared_memory, "between ranks of one host");
   v.field("shared_memory_limit_mib", c.shared_memory_limit_mib, "auto: what memory is free",

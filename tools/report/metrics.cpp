@@ -18,6 +18,18 @@ Json collectives_json(const RunSummary& s) {
   return out;
 }
 
+Json stragglers_json(const RunSummary& s) {
+  Json out = Json::array();
+  for (const comm::Straggler& late : s.stragglers) {
+    out.push_back({{"rank", late.rank},
+                   {"phase", late.phase},
+                   {"late_s", late.late_s},
+                   {"steps", late.steps},
+                   {"last_in", late.last_in}});
+  }
+  return out;
+}
+
 Json overlap_json(const std::optional<CommunicationOverlap>& overlap) {
   if (!overlap) return {};
   const auto seconds = [](int64_t ns) { return static_cast<double>(ns) / 1e9; };
@@ -152,6 +164,7 @@ void write_summary(const std::filesystem::path& path, const RunSummary& s) {
                            {"ledger", peaks_json(s.memory, false)}}},
                          {"rss_growth_bytes", s.resident_growth_bytes},
                          {"collectives", collectives_json(s)},
+                         {"stragglers", stragglers_json(s)},
                          {"communication", overlap_json(s.overlap)}});
 }
 

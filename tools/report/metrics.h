@@ -7,8 +7,10 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/collective_ring.h"
+#include "comm/straggler.h"
 #include "core/memory_ledger.h"
 #include "tools/report/communication_overlap.h"
 
@@ -79,6 +81,7 @@ struct RunSummary {
   MemoryUsage memory;                           // ledger of rank 0, from loading to its end
   size_t resident_growth_bytes = 0;             // of the process of rank 0
   comm::CallTotals collectives;                 // of rank 0, evaluations included
+  std::vector<comm::Straggler> stragglers;      // ranks that the others waited for
   std::optional<CommunicationOverlap> overlap;  // of rank 0, when a timeline was recorded
 };
 void write_summary(const std::filesystem::path& path, const RunSummary& summary);

@@ -4,8 +4,6 @@
 #include <csignal>
 #include <cstdio>
 
-#include <fmt/ranges.h>
-
 #include "models/adapter_folder.h"
 #include "models/token_padding.h"
 #include "tools/launch/interrupt.h"
@@ -84,8 +82,7 @@ void TrainingRun::make_session() {
   resident_before_ = process_memory().resident;
   phases_.emplace(config_.runtime.trace ? &trace_ : nullptr,
                   [rings = rank_.world.rings()](const std::vector<std::string>& open) {
-                    rings->set_phase({.whole = fmt::format("{}", fmt::join(open, ", ")),
-                                      .innermost = open.empty() ? "" : open.back()});
+                    rings->set_phase(comm::HostPhase::of(open));
                   });
   const PhaseScope loading(&*phases_, "loading");
   session_ = std::make_unique<Session>(world, options);
@@ -256,6 +253,7 @@ TrainOutcome TrainingRun::train() {
                    .save = [this](const TrainProgress& p) { write_checkpoint(p); },
                    .between_steps = [this] { look_at_checkpoint(); }},
                   progress, metrics);
+  const GraceLimit grace(std::chrono::seconds(config_.runtime.launch.grace_s), rank_.world.rank());
   catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
   try {
     const TrainOutcome outcome =

@@ -97,6 +97,7 @@ class TrainingRun {
   // training_run_report.cpp: what it says about itself
   size_t formula_states() const;
   MemoryReport memory_report();
+  std::vector<comm::Straggler> stragglers();
   RunSummary summarise(const TrainOutcome& outcome);
   void report(const TrainOutcome& outcome, RunSummary& summary);
   std::string sample();

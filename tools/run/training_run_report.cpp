@@ -73,9 +73,23 @@ MemoryReport TrainingRun::memory_report() {
   return memory;
 }
 
+// Of the last steps. Collective.
+std::vector<comm::Straggler> TrainingRun::stragglers() {
+  comm::RankRings mine = {
+      .rank = rank_.world.rank(), .place = {}, .rings = rank_.world.rings()->snapshot()};
+  for (comm::RingSnapshot& ring : mine.rings) ring.records.clear();
+  std::vector<comm::RankRings> all;
+  for (const std::string& text : rank_.world.exchange(to_json(mine))) {
+    if (speaks()) all.push_back(rings_from_json(text, "rings"));
+  }
+  return comm::find_stragglers(all);
+}
+
 // What training and validation came to; without the memory, which saving and the sample take too.
 RunSummary TrainingRun::summarise(const TrainOutcome& outcome) {
   const StateHash hash = hash_state(*session_);
+  const std::vector<comm::Straggler> late = stragglers();
+  for (const comm::Straggler& each : late) say("note: " + comm::describe(each));
   if (!speaks()) return {};
   std::optional<CommunicationOverlap> overlap;
   if (config_.runtime.trace) overlap = measure_overlap(trace_.events());
@@ -107,6 +121,7 @@ RunSummary TrainingRun::summarise(const TrainOutcome& outcome) {
       .best_validation_loss = outcome.best_validation_loss,
       .bigram_entropy = bigram,
       .collectives = rank_.world.rings()->totals(),
+      .stragglers = late,
       .overlap = overlap};
 }
 

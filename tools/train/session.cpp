@@ -71,9 +71,14 @@ double Session::token_weight(const Batch& batch) const {
 
 // ---------------------------------------------------------------------------- Steps
 
-StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool training) {
+StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool training,
+                                     const std::function<bool()>& stop) {
   const int parts = options_.fsdp.micro_steps;
   for (int i = 0; i < parts; ++i) {
+    if (i > 0 && stop && stop()) {
+      restart_step();
+      return {};
+    }
     const Batch part = data::rows_of(batch, data::deal_rows(batch.rows, i, parts));
     const DeviceBatch device = upload(part);
     const double weight = token_weight(part);

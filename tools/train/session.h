@@ -4,6 +4,7 @@
 // Read next: train_step.h (the order of a step), device_batch.h, session_options.h.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,9 +35,12 @@ class Session {
 
   // One step, as TrainStep orders it. `step` counts steps from 0 (dropout depends on it).
   StepHandle train_step(const Batch& batch, double learning_rate, uint32_t step);
-  // The two halves of train_step. Between them the gradients are reduced and can be visited; a caller
-  // that does not want the update calls restart_step.
-  StepHandle forward_backward(const Batch& batch, uint32_t step, bool training);
+  // The two halves of train_step. Between them the gradients are reduced and can be visited; a
+  // caller that does not want the update calls restart_step. `stop` is asked before every
+  // micro-step but the first; if it says so, on all ranks, the step is dropped, as by restart_step,
+  // and the handle is empty.
+  StepHandle forward_backward(const Batch& batch, uint32_t step, bool training,
+                              const std::function<bool()>& stop = {});
   StepHandle update(double learning_rate) { return step_->update(learning_rate); }
   void restart_step() { step_->restart(); }
   bool scales_loss() const { return step_->loss_scale() != nullptr; }
@@ -66,7 +70,9 @@ class Session {
   const Tape& tape() const { return *tape_; }
   optim::Optimizer& optimizer() { return step_->optimizer(); }
   optim::LossScaler* loss_scaler() { return step_->loss_scaler(); }  // null: none
-  comm::Communicator& world() { return world_; }  // between hosts, even where GPUs have a communicator of their own
+  comm::Communicator& world() {
+    return world_;
+  }  // between hosts, even where GPUs have a communicator of their own
   int64_t max_length() const { return options_.max_length; }
   const std::optional<models::LoraConfig>& lora() const { return options_.lora; }
   DType compute_dtype() const { return options_.fsdp.param_dtype; }

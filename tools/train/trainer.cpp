@@ -6,6 +6,7 @@
 #include <cmath>
 #include <csignal>
 #include <numeric>
+#include <utility>
 
 #include "comm/exchange.h"
 #include "tools/launch/launch.h"
@@ -88,8 +89,10 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
     issued->step = step;
     {
       const PhaseScope phase(session_.phases(), fmt::format("step {}", step + 1));
-      session_.forward_backward(issued->batch, static_cast<uint32_t>(step), true);
+      session_.forward_backward(issued->batch, static_cast<uint32_t>(step), true,
+                                [this] { return stops_between_micro_steps(); });
       finish_before();
+      if (outcome_.signal != 0) break;  // the step was dropped
       // A skipped step moves neither the optimizer nor the schedule.
       issued->learning_rate = options_.schedule.rate(outcome_.steps - outcome_.skipped);
       issued->handle = session_.update(issued->learning_rate);
@@ -114,6 +117,17 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
                         static_cast<double>(std::max<size_t>(recent_losses_.size(), 1));
   outcome_.wall_time_s = seconds_between(started_, Clock::now());
   return outcome_;
+}
+
+// The host stays one micro-step ahead of the device: further, and it would have issued a long step
+// before a signal comes.
+bool Trainer::stops_between_micro_steps() {
+  Backend& backend = session_.backend();
+  const EventPtr before =
+      std::exchange(micro_step_before_, backend.record(backend.compute_stream()));
+  if (before) before->wait();
+  outcome_.signal = vote_.taken();
+  return outcome_.signal != 0;
 }
 
 // After the last step, or the one that a signal let finish.

@@ -1,9 +1,10 @@
 // The training loop of one rank: batches, schedule, progress, evaluation. It ends in one of three
-// ways: all steps are done, a signal came, or a loss is not finite. Every decision is the same on
-// all ranks. The host runs one step ahead: it issues forward and backward of a step before it reads
-// the results of the previous step. It issues the update after that, because the learning rate
-// depends on whether the previous step was skipped. Not here: where batches come from (tools/data),
-// what is written at the end (tools/commands/train).
+// ways: all steps are done, a signal came (looked at between micro-steps too; a step that is cut
+// short is dropped), or a loss is not finite. Every decision is the same on all ranks. The host
+// runs one step ahead: it issues forward and backward of a step before it reads the results of the
+// previous step. It issues the update after that, because the learning rate depends on whether the
+// previous step was skipped. Not here: where batches come from (tools/data), what is written at the
+// end (tools/commands/train).
 #pragma once
 
 #include <chrono>
@@ -82,6 +83,7 @@ class Trainer {
     double learning_rate = 0;
   };
 
+  bool stops_between_micro_steps();
   void finish(const IssuedStep& issued);
   void check_values(const IssuedStep& issued, const StepValues& values);
   void report(const IssuedStep& issued, const StepValues& values);
@@ -98,6 +100,7 @@ class Trainer {
   Progress& progress_;
   MetricsLog& metrics_;
   StopVote vote_;
+  EventPtr micro_step_before_;  // done when the one before the last issued is
 
   TrainOutcome outcome_;
   std::vector<double> recent_losses_;  // at most log_every

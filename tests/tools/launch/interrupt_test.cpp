@@ -1,11 +1,87 @@
-// What ranks do together that received different signals. The handlers: tests/e2e/interrupt.sh.
+// What ranks do together that received different signals; two signals; the limit of time after one.
+// The signals of whole runs: tests/e2e/interrupt.sh.
 #include "tools/launch/interrupt.h"
 
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace fsdp::tools {
+namespace {
+
+// The status of a process of its own that does this.
+template <typename F>
+int status_of(F work) {
+  const pid_t process = ::fork();
+  if (process == 0) {
+    ::dup2(::open("/dev/null", O_WRONLY), STDERR_FILENO);
+    catch_interrupts();
+    work();
+    ::_exit(0);
+  }
+  int status = -1;
+  ::waitpid(process, &status, 0);
+  return status;
+}
+
+void wait_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+}  // namespace
+
+TEST_CASE("interrupt: signals that come together are one, a later one ends the process") {
+  CHECK(status_of([] {
+          ::raise(SIGTERM);
+          ::raise(SIGTERM);
+          ::raise(SIGINT);
+          if (received_interrupt() != SIGTERM) ::_exit(9);
+        }) == 0);
+  const int later = status_of([] {
+    ::raise(SIGTERM);
+    wait_ms(600);
+    ::raise(SIGINT);
+    wait_ms(5000);
+  });
+  CHECK(WIFSIGNALED(later));
+  CHECK(WTERMSIG(later) == SIGINT);
+  CHECK(status_of([] {
+          ::raise(SIGUSR1);  // is followed by SIGTERM
+          wait_ms(600);
+          ::raise(SIGTERM);
+        }) == 0);
+}
+
+TEST_CASE("interrupt: a run that takes longer than its grace ends with the status of the signal") {
+  const int over = status_of([] {
+    const GraceLimit limit(std::chrono::seconds(1), 0);
+    ::raise(SIGTERM);
+    wait_ms(10000);
+  });
+  CHECK(WIFEXITED(over));
+  CHECK(WEXITSTATUS(over) == 143);
+  const int requeued = status_of([] {
+    const GraceLimit limit(std::chrono::seconds(1), 1);
+    wait_ms(100);
+    ::raise(SIGUSR1);
+    wait_ms(10000);
+  });
+  CHECK(WEXITSTATUS(requeued) == kRequeueStatus);
+  // Without a limit, without a signal, and with an end in time nothing happens.
+  CHECK(status_of([] {
+          const GraceLimit none(std::chrono::seconds(0), 0);
+          ::raise(SIGTERM);
+          wait_ms(300);
+        }) == 0);
+  CHECK(status_of([] {
+          const GraceLimit limit(std::chrono::seconds(1), 0);
+          ::raise(SIGTERM);
+          wait_ms(300);
+        }) == 0);
+}
 
 TEST_CASE("interrupt: ranks agree on a signal, and to be started again wins") {
   CHECK(agreed_signal({0, 0}) == 0);
