@@ -89,9 +89,8 @@ namespace {
 
 TensorForm flat(const void* address, size_t bytes) {
   return {.shape = Shape{static_cast<int64_t>((bytes + 3) / 4)},
-          .dtype = DType::kI32,
+          .dtype = DType::kF32,
           .address = address,
-          .content = Content::kZeros,
           .given = true};
 }
 

@@ -64,22 +64,46 @@ grep -q 'full_shard on 512 ranks' many.txt || fail "explain --world 512"
 # multiple of 64, here 64; the rest of 32,768 is padding. The root: two of 257 x 24 and a norm.
 grep -q '^  blocks.0 .. blocks.2  *9  *7392  *25376  *64 ' many.txt || fail "--world 512: blocks: $(cat many.txt)"
 grep -q '^  root  *3  *12360  *20408  *64 ' many.txt || fail "--world 512: root: $(cat many.txt)"
-explain --layout fsdp1 | grep -q '^elements per rank in PyTorch FSDP1' || fail "--layout fsdp1"
-explain --layout fsdp2 | grep -q '^elements per rank in PyTorch FSDP2' || fail "--layout fsdp2"
+explain --layout fsdp1 | grep -c '^elements per rank in PyTorch FSDP1' >count || fail "--layout fsdp1"
+explain --layout fsdp2 | grep -c '^elements per rank in PyTorch FSDP2' >count || fail "--layout fsdp2"
 explain --set fsdp.wrap=class --set 'fsdp.wrap_classes=[LlamaDecoderLayer, LlamaMLP]' >nested.txt
 grep -q 'forward blocks.0, before what is inside' nested.txt && grep -q 'backward blocks.2.mlp' nested.txt ||
   fail "explain of units within units"
 # Blocks are no units: backward runs the forward of their parts again, and gathers these again.
 parts=(--set fsdp.wrap=class --set 'fsdp.wrap_classes=[LlamaAttention, LlamaMLP]')
-explain "${parts[@]}" | grep -q '^  all_gather  *13 ' || fail "explain: gathers of parts of blocks"
+explain "${parts[@]}" | grep -c '^  all_gather  *13 ' >count || fail "explain: gathers of parts of blocks"
 explain "${parts[@]}" --set train.recompute.mode=full >again.txt
 grep -q '^  all_gather  *19 ' again.txt && grep -q 'recompute blocks.2.attention' again.txt ||
   fail "explain of recompute"
-explain --set train.buffer_dtype=bf16 | grep -q '^note: train.buffer_dtype is bf16: rotary values' ||
+explain --set train.buffer_dtype=bf16 | grep -c '^note: train.buffer_dtype is bf16: rotary values' >count ||
   fail "explain prints no remarks"
-explain | grep -q 'on 8 ranks' || fail "explain without --world"
+explain | grep -c 'on 8 ranks' >count || fail "explain without --world"
 "$FSDP" explain --model pythia-1b --world 2 >pythia.txt || fail "explain --model pythia-1b"
 grep -q '^  all .* 1011781632 ' pythia.txt || fail "explain --model: not the published parameters"
+
+# ---- predicted times: a file of rates, measured rows -----------------------------------------------
+cat >rates.json <<'JSON'
+{"machine": "a test", "flops_per_s": {"f32": 1e9}, "memory_bytes_per_s": 1e30, "kernel_us": 0, "issue_us": 0,
+ "ranks_per_node": 8, "inside_node": {"latency_us": 5000, "bytes_per_s": 1e30},
+ "between_nodes": {"latency_us": 0, "bytes_per_s": 1e9}, "host_copy": {"latency_us": 0, "bytes_per_s": 1e30}}
+JSON
+explain --world 1 --rates rates.json >one.txt
+explain --world 2 --rates rates.json >two.txt
+# The FLOPs of 6 rows on one rank at 1 GFLOP/s, and no time for anything else. A token has 6 for each weight of
+# the products (3 blocks of 7344, the head's 6168); attention has 7 products of 2 x 12 for each of 136 pairs of a head.
+ms=$(awk 'BEGIN { printf "%.3f", (6 * 96 * (3 * 7344 + 6168) + 3 * 6 * 2 * 136 * 7 * 24) / 1e6 }')
+grep -q "^predicted step: $ms ms = $ms computing + 0.000 in sums .* + 0.000 waiting" one.txt ||
+  fail "predicted on one rank: expected $ms ms: $(grep '^predicted' one.txt)"
+grep -q '^  on a test; of the distinct calls 0 have a row .* 0 were measured' one.txt || fail "rates: $(cat one.txt)"
+grep -q '^  all_gather  *7 .* 35.000$' two.txt || fail "seven gathers of 5 ms: $(grep all_gather two.txt)"
+explain --world 1 --measure --save-rates here.json >measured.txt
+explain --world 1 --rates here.json >again.txt
+calls=$(grep -c '"kernel":' here.json)
+[ "$calls" -gt 30 ] && grep -q "0 have a row .* $calls were measured, 0 are estimated" measured.txt &&
+  grep -q "$calls have a row .* 0 were measured, 0 are estimated" again.txt ||
+  fail "measured $calls: $(cat measured.txt)"
+[ "$(grep '^predicted' measured.txt)" = "$(grep '^predicted' again.txt)" ] ||
+  fail "rates that were saved predict something else: $(grep -h '^predicted' measured.txt again.txt)"
 
 # ---- the guides: every row of the page -------------------------------------------------------------
 rows=0
@@ -145,6 +169,15 @@ check 'fsdp.units_in_flight: expected at least 2' "$FSDP" explain --model gpt2-1
   --set model.tie_embeddings=false --set fsdp.units_in_flight=1 \
   --set fsdp.wrap=class --set 'fsdp.wrap_classes=[Embedding, GPT2Block]'
 check 'layout' "$FSDP" explain --config config.yaml --layout fsdp3
+check 'nofile.json: ' "$FSDP" explain --config config.yaml --rates nofile.json
+check 'config.yaml:1: malformed JSON' "$FSDP" explain --config config.yaml --rates config.yaml
+sed 's/"kernel_us": 0/"kernel_us": -1/' rates.json >wrong.json
+check 'wrong.json: kernel_us: expected a number from 0, got -1' "$FSDP" explain --config config.yaml --rates wrong.json
+sed 's/"kernel_us"/"kernel_ms"/' rates.json >wrong.json
+check 'wrong.json: expected a key "kernel_us", got none' "$FSDP" explain --config config.yaml --rates wrong.json
+check 'nowhere/r.json' "$FSDP" explain --config config.yaml --save-rates nowhere/r.json
+check 'predict: expected one rank, got 2' "$FSDP" bench step --predict --local-ranks 2
+check 'recompute' "$FSDP" bench step --recompute some
 check 'world' "$FSDP" explain --config config.yaml --world 0
 check 'nowhere: no such folder' "$FSDP" compare full nowhere
 mkdir empty

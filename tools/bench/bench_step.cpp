@@ -5,9 +5,13 @@
 #include <chrono>
 #include <optional>
 
+#include "kernels/meta/kernel_call.h"
 #include "models/token_padding.h"
 #include "models/weights.h"
+#include "tools/bench/statistics.h"
+#include "tools/predict/call_meter.h"
 #include "tools/predict/memory_report.h"
+#include "tools/predict/meta_run.h"
 
 namespace fsdp::tools {
 namespace {
@@ -46,6 +50,67 @@ Batch random_batch(const StepBenchOptions& options, comm::Communicator& world) {
   return batch;
 }
 
+// Measures every call of the step by itself, in slices to be interleaved with steps, because
+// machines are shared and change from one second to the next.
+class StepPredictor {
+ public:
+  StepPredictor(const StepBenchOptions& options, Backend& backend)
+      : options_(options), meter_(backend) {
+    run(nominal_rates(), [&](const meta::KernelCall& call) -> std::optional<double> {
+      calls_.push_back({call, {}});
+      return std::nullopt;
+    });
+    measure();  // libraries make their code for every shape
+    for (Call& call : calls_) call.seconds.clear();
+  }
+  void measure() {
+    meter_.refill();
+    for (Call& each : calls_) {
+      if (const auto seconds = meter_.time_once(each.call)) each.seconds.push_back(*seconds);
+    }
+  }
+  StepBench::Predicted predict() {
+    StepBench::Predicted out;
+    const auto with = [&](double Spread::*choice) {
+      const auto known = [&](const meta::KernelCall& call) -> std::optional<double> {
+        for (const Call& each : calls_) {
+          const bool same = each.call.kernel == call.kernel && each.call.shape == call.shape &&
+                            each.call.dtype == call.dtype;
+          if (same && !each.seconds.empty()) return spread_of(each.seconds).*choice;
+        }
+        return std::nullopt;
+      };
+      return run(measured_machine(meter_, "this machine"), known);
+    };
+    out.least_ms = with(&Spread::least).step_ms;
+    const Run median = with(&Spread::median);
+    out.median_ms = median.step_ms;
+    out.calls = median.calls;
+    return out;
+  }
+
+ private:
+  struct Call {
+    meta::KernelCall call;
+    std::vector<double> seconds;
+  };
+  struct Run {
+    double step_ms = 0;
+    CallRates::Sources calls;
+  };
+  Run run(Rates rates, const MeasureCall& measure) const {
+    const auto asked = std::make_shared<CallRates>(std::move(rates), measure);
+    MetaRun run(session_options(options_, {}), /*ranks=*/1, /*rank=*/0, asked);
+    run.load(models::from_scratch(kSeed));
+    run.steps(options_.batch, options_.length);
+    return {run.step_ms(), asked->distinct_calls()};
+  }
+
+  const StepBenchOptions& options_;
+  CallMeter meter_;
+  std::vector<Call> calls_;
+};
+
 class StepBenchmark {
  public:
   StepBenchmark(const StepBenchOptions& options, RankContext& rank)
@@ -64,11 +129,15 @@ class StepBenchmark {
     if (options_.speed_of_light) {
       meter.emplace(session_->backend(), step_extents(options_, rank_.world.size()));
     }
+    std::optional<StepPredictor> predictor;
+    if (options_.predict) predictor.emplace(options_, session_->backend());
     for (int64_t i = 0; i < options_.steps; ++i) {
       result_.step_ms.push_back(step());
       rank_.world.barrier();
       if (meter) result_.slices.push_back(meter->measure());
+      if (predictor) predictor->measure();
     }
+    if (predictor) result_.predicted = predictor->predict();
     for (int64_t i = 0; i < options_.traced_steps; ++i) trace_step();
     return std::move(result_);
   }
@@ -140,6 +209,10 @@ void check(const StepBenchOptions& options, int ranks) {
   FSDP_CHECK(options.batch >= ranks && options.batch % ranks == 0,
              "bench step: --batch: expected a multiple of the {} ranks, got {}", ranks,
              options.batch);
+  FSDP_CHECK(
+      !options.predict || ranks == 1,
+      "bench step: --predict: expected one rank, got {}: links between ranks are not measured",
+      ranks);
   const bool learned = options.model.positions == models::PositionKind::kLearned;
   FSDP_CHECK(options.length >= 2 && (!learned || options.length <= options.model.max_positions),
              "bench step: --seq: expected within [2, {}], got {}", options.model.max_positions,

@@ -3,12 +3,14 @@
 // Read next: tools/bench/speed_of_light.h. Not here: printing (tools/commands/bench.cpp).
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/memory_ledger.h"
 #include "core/trace.h"
 #include "tools/bench/speed_of_light.h"
 #include "tools/launch/launch.h"
+#include "tools/predict/call_rates.h"
 #include "tools/train/session.h"
 
 namespace fsdp::tools {
@@ -24,6 +26,7 @@ struct StepBenchOptions {
   int64_t steps = 10;           // timed
   bool speed_of_light = true;   // measured between the steps
   int64_t traced_steps = 0;     // more steps, kernel by kernel
+  bool predict = false;         // between the steps each of their calls by itself: on one rank
 };
 
 // What this rank measured.
@@ -34,6 +37,13 @@ struct StepBench {
   size_t process_ledger_peak = 0;    // of all ranks in this process
   size_t resident_growth = 0;  // peak RSS of this process less its RSS before the model existed
   StepValues values;           // of the last step
+  // The same step without bytes (tools/predict/meta_run.h), where it was asked for: each call at
+  // the median and at the least of its times.
+  struct Predicted {
+    double median_ms = 0, least_ms = 0;
+    CallRates::Sources calls;
+  };
+  std::optional<Predicted> predicted = std::nullopt;
   std::vector<std::vector<TraceEvent>> traces;  // by traced step
 
   double fastest_ms() const;

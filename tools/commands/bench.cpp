@@ -15,6 +15,7 @@ namespace {
 
 struct StepCommandOptions : BenchOptions {
   std::string strategy = "full_shard";
+  std::string recompute = "none";
   bool kernels = false;
 };
 
@@ -94,6 +95,18 @@ void print_kernels(const KernelTotals& totals) {
 
 // ---------------------------------------------------------------------------- Output
 
+void print_predicted(const StepBench& bench) {
+  const StepBench::Predicted& p = *bench.predicted;
+  const auto row = [](const char* name, double predicted, double measured) {
+    fmt::print("predicted {:>9.1f} ms from the {} time of each call: {:+.1f} % of the {} step\n",
+               predicted, name, 100 * (predicted / measured - 1), name);
+  };
+  row("least", p.least_ms, bench.fastest_ms());
+  row("median", p.median_ms, bench.median_ms());
+  fmt::print("  {} distinct calls measured between the steps, {} estimated\n", p.calls.measured,
+             p.calls.estimated);
+}
+
 void print_text(const StepCommandOptions& options, const RankContext& rank, const StepBench& bench,
                 const StepCost& cost) {
   const Figures f = figures(options, bench);
@@ -115,6 +128,7 @@ void print_text(const StepCommandOptions& options, const RankContext& rank, cons
       "loss {:.4f}\n",
       f.tokens_per_s, mib(bench.process_ledger_peak), mib(bench.resident_growth),
       bench.values.loss);
+  if (bench.predicted) print_predicted(bench);
   if (options.kernels) print_kernels(kernel_totals(bench, cost));
 }
 
@@ -155,6 +169,10 @@ void print_json(const StepCommandOptions& options, const RankContext& rank, cons
               {"rss_growth_bytes", bench.resident_growth},
               {"loss", bench.values.loss},
               {"grad_norm", bench.values.grad_norm}};
+  if (bench.predicted) {
+    out["predicted_ms_least"] = bench.predicted->least_ms;
+    out["predicted_ms_median"] = bench.predicted->median_ms;
+  }
   if (options.kernels) {
     out["kernels"] = Json::array();
     for (const auto& [key, total] : kernel_totals(bench, cost)) {
@@ -173,6 +191,9 @@ int run_bench_step(StepCommandOptions options, RankContext& rank) {
   resolve(options, rank);
   options.step.traced_steps = options.kernels ? 3 : 0;
   options.step.fsdp.strategy = config::parse_strategy(options.strategy);
+  options.step.recompute = options.recompute == "full"        ? RecomputeMode::kFull
+                           : options.recompute == "selective" ? RecomputeMode::kSelective
+                                                              : RecomputeMode::kNone;
   const StepBench bench = bench_step(options.step, rank);
   if (rank.world.rank() != 0) return 0;
   const StepCost cost = step_cost(step_extents(options.step, rank.world.size()));
@@ -191,7 +212,11 @@ void add_bench_step(const Command& bench, ChosenCommand& chosen) {
       .one_of(config::strategy_names());
   command.add_option("--shard-size", options->step.fsdp.shard_size,
                      "ranks of a shard group of a hybrid strategy");
+  command.add_option("--recompute", options->recompute, "of activations (default: none)")
+      .one_of({"none", "selective", "full"});
   command.add_flag("--kernels", options->kernels, "where the time of one step goes");
+  command.add_flag("--predict", options->step.predict,
+                   "also measure each call of the step by itself, and predict the step from them");
   command.when_chosen([&chosen, options] {
     chosen = [options] {
       return launch(options->launch,

@@ -7,7 +7,9 @@
 #include "tools/commands/config_options.h"
 #include "tools/config/config.h"
 #include "tools/launch/launch.h"
+#include "tools/predict/call_meter.h"
 #include "tools/predict/memory_report.h"
+#include "tools/predict/rates_file.h"
 #include "tools/predict/unit_timeline.h"
 #include "tools/run/predicted_run.h"
 #include "tools/train/config_to_session.h"
@@ -20,6 +22,8 @@ struct ExplainOptions {
   ConfigOptions config;
   int world = 8;
   std::string layout;
+  std::string rates, save_rates;  // files; "": none
+  bool measure = false;
 };
 
 std::string describe(const SessionOptions& options, comm::GroupSizes groups, int world) {
@@ -36,28 +40,40 @@ std::string trained_line(const std::vector<Parameter*>& parameters) {
   return trained.empty() ? "" : trained + "\n";
 }
 
-void print_steps(const std::vector<UnitRow>& units, const std::vector<StepCall>& calls) {
-  const auto steps = step_timeline(calls, units);
+void print_steps(const std::vector<UnitRow>& units, const MetaRun& run, const CallRates& rates) {
+  const auto steps = step_timeline(run.last_step(), units);
+  const CallRates::Sources& calls = rates.distinct_calls();
   std::printf(
-      "%s\n%s: from top to bottom as the host issues it; what stands in one line overlaps\n%s",
-      format_traffic(steps).c_str(),
+      "%s\n%s  on %s; of the distinct calls %lld have a row in the file of rates, %lld were "
+      "measured, %lld are estimated\n\n"
+      "%s: from top to bottom as the host issues it; what stands in one line overlaps\n%s",
+      format_traffic(steps).c_str(), format_step_time(step_time(run)).c_str(),
+      rates.rates().machine.c_str(), static_cast<long long>(calls.rows),
+      static_cast<long long>(calls.measured), static_cast<long long>(calls.estimated),
       steps.size() == 1 ? "one step" : "the last micro-step of a step",
       format_timeline(units, steps.back()).c_str());
 }
 
-int explain(const ExplainOptions& options) {
-  check_one_process("explain");
-  const std::string& file = options.config.config;
-  config::TrainConfig config = config::read_config(file, overrides_of(options.config));
-  resolve_paths(config, file);
-  if (const std::string note = preset_note(config.model.preset); !note.empty()) {
-    std::fprintf(stderr, "fsdp: note: %s\n", note.c_str());
+// `meter`: null where nothing is to be measured.
+std::shared_ptr<CallRates> call_rates(const ExplainOptions& options, CallMeter* meter) {
+  Rates rates = nominal_rates();
+  if (!options.rates.empty()) {
+    rates = read_rates(options.rates);
+  } else if (meter) {
+    rates = measured_machine(*meter, "this machine");
   }
+  if (!meter) return std::make_shared<CallRates>(std::move(rates));
+  return std::make_shared<CallRates>(
+      std::move(rates), [meter](const meta::KernelCall& call) { return meter->measure(call); });
+}
+
+int explain(const ExplainOptions& options, const config::TrainConfig& config, CallMeter* meter) {
   const int64_t vocabulary = vocabulary_of(config);
   const models::ModelConfig model_shape = model_config(config, vocabulary);
   const SessionOptions session = session_options(config, model_shape, options.world, {});
   const comm::GroupSizes groups = comm::group_sizes(session.fsdp, options.world);
-  const auto run = predicted_run(config, session, data_of(config), options.world);
+  const auto rates = call_rates(options, meter);
+  const auto run = predicted_run(config, session, data_of(config), options.world, 0, rates);
   const comm::FullySharded& sharded = run->session().sharded();
   const std::vector<UnitRow> units = unit_rows(sharded);
   std::printf("%s%s\n%s\n%s\n", describe(session, groups, options.world).c_str(),
@@ -78,8 +94,28 @@ int explain(const ExplainOptions& options) {
     std::printf("%s\n",
                 format_layout(units, layout, groups.shards, session.fsdp.param_dtype).c_str());
   }
-  print_steps(units, run->last_step());
+  print_steps(units, *run, *rates);
+  if (!options.save_rates.empty()) write_rates(options.save_rates, rates->rates());
   return 0;
+}
+
+int explain(const ExplainOptions& options) {
+  check_one_process("explain");
+  const std::string& file = options.config.config;
+  config::TrainConfig config = config::read_config(file, overrides_of(options.config));
+  resolve_paths(config, file);
+  if (const std::string note = preset_note(config.model.preset); !note.empty()) {
+    std::fprintf(stderr, "fsdp: note: %s\n", note.c_str());
+  }
+  if (!options.measure) return explain(options, config, nullptr);
+  return launch(config.runtime.launch, [&](RankContext& rank) {
+    FSDP_CHECK(rank.world.size() == 1,
+               "explain: --measure: expected one rank, which computes; got {}", rank.world.size());
+    print_backend_note(rank);
+    const auto backend = make_backend(rank.backend, config.train.dtype);
+    CallMeter meter(*backend);
+    return explain(options, config, &meter);
+  });
 }
 
 }  // namespace
@@ -94,6 +130,18 @@ void add_explain_command(const Command& app, ChosenCommand& chosen) {
   command
       .add_option("--layout", options->layout, "also print PyTorch's number of elements per rank")
       .one_of({"fsdp1", "fsdp2"});
+  command
+      .add_option("--rates", options->rates,
+                  "file with what calls take and how fast links are, for the predicted times "
+                  "[an A100 80 GB, eight in a machine]")
+      .check(not_empty);
+  command.add_flag("--measure", options->measure,
+                   "measure on this machine what the calls take that have no row in the file of "
+                   "--rates, for half a minute at most; without a file also the machine itself");
+  command
+      .add_option("--save-rates", options->save_rates,
+                  "write the rates there, with what was measured")
+      .check(not_empty);
   command.when_chosen([&chosen, options] { chosen = [options] { return explain(*options); }; });
 }
 

@@ -2,6 +2,7 @@
 #include "tools/predict/unit_timeline.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -9,6 +10,24 @@ namespace fsdp::tools {
 namespace {
 
 constexpr size_t kRoot = 0;
+
+std::string milliseconds(double ms) { return fmt::format("{:.3f}", ms); }
+
+// Of the collectives of a row that computes nothing.
+double first_begin(const StepRow& row) {
+  double begin_ms = std::numeric_limits<double>::infinity();
+  for (const auto* calls : {&row.gathers, &row.reduces}) {
+    for (const PlannedCall& call : *calls) begin_ms = std::min(begin_ms, call.begin_ms);
+  }
+  return begin_ms;
+}
+double last_end(const StepRow& row) {
+  double end_ms = 0;
+  for (const auto* calls : {&row.gathers, &row.reduces}) {
+    for (const PlannedCall& call : *calls) end_ms = std::max(end_ms, call.end_ms);
+  }
+  return end_ms;
+}
 
 bool is_collective(const StepCall& call) {
   return call.name == "all_gather" || call.name == "reduce_scatter" || call.name == "all_reduce";
@@ -33,9 +52,14 @@ class Rows {
     const auto unit = places_.find(call.unit);
     if (unit == places_.end()) return;
     if (!call.computes) {
-      if (is_collective(call)) pending_.push_back({unit->second, call.name, call.bytes});
+      if (!is_collective(call)) return;
+      pending_.push_back({unit->second, call.name, call.bytes, call.begin_ms, call.end_ms});
     } else if (is_kernel(call)) {
       compute(call.phase, unit->second);
+      StepRow& row = rows_.back();
+      if (row.busy_ms == 0) row.begin_ms = call.begin_ms;
+      row.end_ms = call.end_ms;
+      row.busy_ms += call.end_ms - call.begin_ms;
     }
   }
 
@@ -122,9 +146,28 @@ std::vector<std::vector<StepRow>> step_timeline(const std::vector<StepCall>& cal
   return out;
 }
 
+StepTime step_time(const MetaRun& run) {
+  StepTime time = {.step_ms = run.step_ms()};
+  for (const StepCall& call : run.last_step()) {
+    if (!call.computes) continue;
+    (is_collective(call) ? time.scalars_ms : time.compute_ms) += call.end_ms - call.begin_ms;
+  }
+  time.wait_ms = time.step_ms - time.compute_ms - time.scalars_ms;
+  return time;
+}
+
+std::string format_step_time(const StepTime& time) {
+  return fmt::format(
+      "predicted step: {} ms = {} computing + {} in sums of norms, flags and losses + {} waiting "
+      "for gathers, reductions and the host\n",
+      milliseconds(time.step_ms), milliseconds(time.compute_ms), milliseconds(time.scalars_ms),
+      milliseconds(time.wait_ms));
+}
+
 std::string format_traffic(const std::vector<std::vector<StepRow>>& micro_steps) {
   struct Total {
     int64_t calls = 0, bytes = 0;
+    double ms = 0;
   };
   std::map<std::string, Total> totals;
   for (const auto& rows : micro_steps) {
@@ -133,13 +176,16 @@ std::string format_traffic(const std::vector<std::vector<StepRow>>& micro_steps)
         for (const PlannedCall& call : *calls) {
           ++totals[call.kind].calls;
           totals[call.kind].bytes += call.bytes;
+          totals[call.kind].ms += call.end_ms - call.begin_ms;
         }
       }
     }
   }
-  std::string out = fmt::format("{:<26}{:>8}{:>14}\n", "collectives of a step", "calls", "MiB");
+  std::string out =
+      fmt::format("{:<26}{:>8}{:>14}{:>13}\n", "collectives of a step", "calls", "MiB", "ms");
   for (const auto& [kind, total] : totals) {
-    out += fmt::format("  {:<24}{:>8}{:>14}\n", kind, total.calls, mib(total.bytes));
+    out += fmt::format("  {:<24}{:>8}{:>14}{:>13}\n", kind, total.calls, mib(total.bytes),
+                       milliseconds(total.ms));
   }
   return totals.empty() ? out + "  none\n" : out;
 }
@@ -155,7 +201,8 @@ std::string format_timeline(const std::vector<UnitRow>& units, const std::vector
     }
     return fmt::format("{}", fmt::join(out, ", "));
   };
-  std::string out = fmt::format("  {:<26}{:<36}{}\n", "gather", "compute", "reduce");
+  std::string out = fmt::format("  {:>10}{:>11}  {:<26}{:<36}{}\n", "from ms", "takes ms", "gather",
+                                "compute", "reduce");
   bool gap = false;
   for (const StepRow& row : rows) {
     const bool middle = row.unit > kShown && row.unit + kShown < units.size();
@@ -163,9 +210,11 @@ std::string format_timeline(const std::vector<UnitRow>& units, const std::vector
     gap = middle;
     if (middle) continue;
     const bool waits = row.pass.empty() && !row.gathers.empty();
-    std::string line =
-        fmt::format("  {:<26}{:<36}{}", names(row.gathers),
-                    waits ? "(waits for the gather)" : row.compute, names(row.reduces));
+    const double begin_ms = row.pass.empty() ? first_begin(row) : row.begin_ms;
+    const double takes_ms = row.pass.empty() ? last_end(row) - begin_ms : row.end_ms - begin_ms;
+    std::string line = fmt::format(
+        "  {:>10}{:>11}  {:<26}{:<36}{}", milliseconds(begin_ms), milliseconds(takes_ms),
+        names(row.gathers), waits ? "(waits for the gather)" : row.compute, names(row.reduces));
     out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   return out;

@@ -31,8 +31,8 @@ PredictedData data_of(const config::TrainConfig& config) {
 
 std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
                                        const SessionOptions& session, const PredictedData& data,
-                                       int ranks, int rank) {
-  auto run = std::make_unique<MetaRun>(session, ranks, rank);
+                                       int ranks, int rank, std::shared_ptr<CallRates> rates) {
+  auto run = std::make_unique<MetaRun>(session, ranks, rank, std::move(rates));
   const int64_t length = config.data.sequence_length;
   run->load(fill_of(config), config.fsdp.sync_module_states);
   if (config.checkpoint.async) {

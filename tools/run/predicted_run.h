@@ -20,6 +20,7 @@ PredictedData data_of(const config::TrainConfig& config);
 
 std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
                                        const SessionOptions& session, const PredictedData& data,
-                                       int ranks, int rank = 0);
+                                       int ranks, int rank = 0,
+                                       std::shared_ptr<CallRates> rates = nullptr);
 
 }  // namespace fsdp::tools

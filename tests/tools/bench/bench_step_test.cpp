@@ -55,6 +55,25 @@ TEST_CASE("bench step: a batch that cannot be dealt out, a sequence that is too 
         "bench step: --seq: expected within [2, 9], got 10");
 }
 
+TEST_CASE("bench step: the step predicted from its calls") {
+  StepBenchOptions predicted = options(comm::Strategy::kFullShard);
+  predicted.predict = true;
+  predicted.recompute = RecomputeMode::kFull;
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    RankContext rank{.world = world};
+    const StepBench bench = bench_step(predicted, rank);
+    REQUIRE(bench.predicted);
+    // Whatever the machine does meanwhile: not far from the step itself, and never nothing.
+    CHECK(bench.predicted->least_ms > 0.05 * bench.fastest_ms());
+    CHECK(bench.predicted->least_ms < 20 * bench.median_ms());
+    CHECK(bench.predicted->least_ms <= bench.predicted->median_ms);
+    CHECK(bench.predicted->calls.measured > 30);
+    CHECK(bench.predicted->calls.estimated == 0);
+  });
+  CHECK(test::error_of([&] { check(predicted, 2); }) ==
+        "bench step: --predict: expected one rank, got 2: links between ranks are not measured");
+}
+
 TEST_CASE("bench step: median of an even number of steps") {
   const StepBench bench = {.step_ms = {4, 1, 3, 2}};
   CHECK(bench.median_ms() == 2.5);

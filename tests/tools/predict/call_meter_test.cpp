@@ -1,0 +1,110 @@
+// Times of calls: on which memory, how often, and what is refused.
+#include "tools/predict/call_meter.h"
+
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/meta/meta_backend.h"
+
+namespace fsdp::tools {
+namespace {
+
+// Calls described on a backend without bytes.
+struct Described {
+  meta::KernelCall product(int64_t side) {
+    const Tensor a = tensor(Shape{side, side}), b = tensor(Shape{side, side});
+    Tensor c = tensor(Shape{side, side});
+    return meta::matmul_call({.a = a, .b = b, .c = c});
+  }
+  Tensor tensor(Shape shape, DType dtype = DType::kF32) {
+    return Tensor::empty(backend, shape, dtype);
+  }
+  meta::MetaBackend backend;
+};
+
+// Notes on which memory the call under it is made.
+meta::KernelCall noting(meta::KernelCall call, std::vector<const void*>& near,
+                        std::vector<const void*>& far) {
+  call.prepare = [&near, &far, inner = call.prepare](meta::CallTensors& tensors) {
+    struct Noting final : meta::CallTensors {
+      Tensor make(const meta::TensorForm& form) override {
+        Tensor made = tensors->make(form);
+        if (made.defined()) (form.from_memory ? far : near)->push_back(made.data());
+        return made;
+      }
+      meta::CallTensors* tensors;
+      std::vector<const void*>*near, *far;
+    } noting;
+    noting.tensors = &tensors;
+    noting.near = &near;
+    noting.far = &far;
+    return inner(noting);
+  };
+  return call;
+}
+
+TEST_CASE("call meter: a call's weights are never where they were, its activations always") {
+  cpu::CpuBackend cpu;
+  CallMeter meter(cpu, {.cache_bytes = 1 << 16});
+  Described described;
+  std::vector<const void*> near, far;
+  const meta::KernelCall call = noting(described.product(16), near, far);
+  for (int i = 0; i < 5; ++i) CHECK(*meter.time_once(call) > 0);
+  REQUIRE(far.size() == 5);
+  CHECK(std::set<const void*>(far.begin(), far.end()).size() == 5);
+  CHECK(near.size() == 10);  // a and c
+  CHECK(std::set<const void*>(near.begin(), near.end()).size() == 2);
+}
+
+TEST_CASE(
+    "call meter: tensors of a call that share memory share it again; flags have their values") {
+  cpu::CpuBackend cpu;
+  CallMeter meter(cpu);
+  Described described;
+  const Tensor x = described.tensor(Shape{8});
+  std::vector<const void*> near, far;
+  const meta::KernelCall in_place =
+      noting(meta::add_call(x, described.tensor(Shape{8}), x), near, far);
+  meter.time_once(in_place);
+  REQUIRE(far.size() == 3);
+  CHECK(far[0] == far[2]);
+  CHECK(far[0] != far[1]);
+  // Ids within the table, though it is all that the table has.
+  const Tensor ids = described.tensor(Shape{2, 3}, DType::kI32),
+               table = described.tensor(Shape{1, 4});
+  const Tensor y = described.tensor(Shape{2, 3, 4});
+  CHECK(meter.time_once(meta::embedding_forward_call(ids, table, nullptr, 0, y)));
+}
+
+TEST_CASE("call meter: what takes too much memory or time is not measured") {
+  cpu::CpuBackend cpu;
+  Described described;
+  CallMeter small(cpu, {.cache_bytes = 1 << 12, .most_bytes = 3 * 64 * 64 * 4});
+  CHECK(small.measure(described.product(64)));
+  CHECK(!small.measure(described.product(65)));
+  CallMeter brief(cpu, {.cache_bytes = 1 << 12, .seconds_each = 0, .seconds_all = 1e-4});
+  CHECK(!brief.measure(described.product(4096)));  // known beforehand
+  int measured = 0;
+  while (brief.measure(described.product(64)) && measured < 100000) ++measured;
+  CHECK(measured > 0);
+  CHECK(measured < 100000);
+}
+
+TEST_CASE("call meter: this machine") {
+  cpu::CpuBackend cpu;
+  CallMeter meter(cpu, {.cache_bytes = 1 << 20, .seconds_each = 0});
+  const Rates rates = measured_machine(meter, "a name");
+  CHECK(rates.machine == "a name");
+  CHECK(rates.flops_per_s.size() == 4);
+  for (const auto& [dtype, flops_per_s] : rates.flops_per_s) {
+    CHECK(flops_per_s > 1e6);
+    CHECK(flops_per_s < 1e15);
+  }
+  CHECK(rates.memory_bytes_per_s > 1e7);
+  CHECK(rates.memory_bytes_per_s < 1e13);
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,200 @@
+// Memory for calls, and repetitions of them.
+#include "tools/predict/call_meter.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "core/trace.h"
+#include "kernels/meta/meta_backend.h"
+
+namespace fsdp::tools {
+namespace {
+
+using Content = meta::TensorForm::Content;
+
+size_t bytes_of(const meta::TensorForm& form) {
+  return rounded_bytes(static_cast<size_t>(form.shape.numel()) * size_of(form.dtype));
+}
+
+// Whole numbers mean something: they are not taken from a block of moderate ones. Nor are scalars,
+// of which some are flags.
+bool is_special(const meta::TensorForm& form) {
+  return !is_floating(form.dtype) || (form.shape.numel() == 1 && form.content != Content::kNumbers);
+}
+
+// Reads as moderate numbers in f32, and by halves in bf16 and f16: none is subnormal, which would
+// be slow.
+constexpr double kPattern = 0x1.033c34p-6;
+
+// What a call takes of either block.
+class Sizes final : public meta::CallTensors {
+ public:
+  Tensor make(const meta::TensorForm& form) override {
+    if (!form.given || is_special(form) || !seen_.insert(form.address).second) return {};
+    (form.from_memory ? rotates : stays) += bytes_of(form);
+    return {};
+  }
+  size_t stays = 0, rotates = 0;
+
+ private:
+  std::set<const void*> seen_;
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+CallMeter::CallMeter(Backend& backend, CallMeterOptions options)
+    : backend_(backend), options_(options) {}
+
+Tensor CallMeter::Block::take(const meta::TensorForm& form) {
+  const size_t bytes = bytes_of(form);
+  if (next + bytes > memory.bytes()) next = 0;
+  const Tensor taken(memory.storage(), static_cast<int64_t>(next), form.shape, form.dtype);
+  next += bytes;
+  return taken;
+}
+
+Tensor CallMeter::special(const meta::TensorForm& form) {
+  Tensor& tensor = special_[{form.content, form.dtype, form.shape.extents(), form.below}];
+  if (tensor.defined()) return tensor;
+  const auto count = static_cast<size_t>(form.shape.numel());
+  if (is_floating(form.dtype)) {
+    tensor = Tensor::empty(backend_, form.shape, form.dtype, MemoryCategory::kWorkspace);
+    backend_.fill_normal(backend_.compute_stream(), tensor, form.content == Content::kOnes, 0, 0, 0,
+                         0);
+    return tensor;
+  }
+  std::vector<int64_t> values(count, form.content == Content::kOnes);
+  if (form.content == Content::kIndices) {
+    for (size_t i = 0; i < count; ++i) {
+      const double at = uniform_at(/*seed=*/0, hash_name("indices"), i);
+      values[i] = static_cast<int64_t>(at * static_cast<double>(form.below));
+    }
+  }
+  if (form.dtype == DType::kI64) {
+    return tensor =
+               Tensor::from_host<int64_t>(backend_, form.shape, values, MemoryCategory::kWorkspace);
+  }
+  return tensor = Tensor::from_host<int32_t>(backend_, form.shape,
+                                             std::vector<int32_t>(values.begin(), values.end()),
+                                             MemoryCategory::kWorkspace);
+}
+
+class CallMeter::Tensors final : public meta::CallTensors {
+ public:
+  explicit Tensors(CallMeter& meter) : meter_(meter) { meter.near_.next = 0; }
+  Tensor make(const meta::TensorForm& form) override {
+    if (!form.given) return {};
+    if (is_special(form)) return meter_.special(form);
+    Tensor& first = by_address_[form.address];
+    if (!first.defined()) first = (form.from_memory ? meter_.far_ : meter_.near_).take(form);
+    return {first.storage(), first.byte_offset(), form.shape, form.dtype};
+  }
+
+ private:
+  CallMeter& meter_;
+  std::map<const void*, Tensor> by_address_;
+};
+
+void CallMeter::make_room(size_t stays, size_t rotates) {
+  const auto enlarge = [&](Block& block, size_t bytes) {
+    if (block.memory.defined() && block.memory.bytes() >= bytes) return;
+    block = {};  // before the larger one is taken
+    const auto quarters = static_cast<int64_t>((bytes + 3) / 4);
+    block.memory =
+        Tensor::empty(backend_, Shape{quarters}, DType::kF32, MemoryCategory::kWorkspace);
+    backend_.fill_normal(backend_.compute_stream(), block.memory, kPattern, 0, 0, 0, 0);
+  };
+  enlarge(near_, std::max<size_t>(stays, 1));
+  enlarge(far_, std::max(rotates, 2 * options_.cache_bytes));
+}
+
+void CallMeter::refill() {
+  for (Block* block : {&near_, &far_}) {
+    if (!block->memory.defined()) continue;
+    backend_.fill_normal(backend_.compute_stream(), block->memory, kPattern, 0, 0, 0, 0);
+  }
+}
+
+// A slow machine: 20 GFLOP/s, 4 GB/s.
+bool CallMeter::too_large(const meta::KernelCall& call) {
+  const double seconds =
+      static_cast<double>(call.cost.flops) / 20e9 + static_cast<double>(call.cost.bytes) / 4e9;
+  if (seconds > options_.seconds_all) return true;
+  Sizes sizes;
+  static_cast<void>(call.prepare(sizes));
+  if (sizes.stays + sizes.rotates > options_.most_bytes) return true;
+  make_room(sizes.stays, sizes.rotates);
+  return false;
+}
+
+std::optional<double> CallMeter::time_once(const meta::KernelCall& call) {
+  if (too_large(call)) return std::nullopt;
+  Stream& stream = backend_.compute_stream();
+  Tensors tensors(*this);
+  const meta::KernelRun run = call.prepare(tensors);
+  backend_.synchronize(stream);
+  Trace trace;
+  backend_.set_trace(&trace);
+  run(backend_, stream);
+  backend_.set_trace(nullptr);
+  backend_.synchronize(stream);
+  const std::vector<TraceEvent> events = trace.events();
+  if (events.empty()) return 0;  // nothing to do
+  return static_cast<double>(events.back().end_ns - events.front().begin_ns) * 1e-9;
+}
+
+std::optional<double> CallMeter::measure(const meta::KernelCall& call) {
+  constexpr size_t kLeast = 5;  // repetitions
+  if (spent_s_ > options_.seconds_all) return std::nullopt;
+  const auto start = std::chrono::steady_clock::now();
+  const auto passed = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  const auto first = time_once(call);  // libraries make their code, pages get their memory
+  if (!first) return std::nullopt;
+  std::vector<double> seconds;
+  do {
+    seconds.push_back(*time_once(call));
+  } while (passed() < options_.seconds_each && seconds.size() < 10 * kLeast);
+  spent_s_ += passed();
+  return median(std::move(seconds));
+}
+
+Rates measured_machine(CallMeter& meter, const std::string& name) {
+  Rates rates = nominal_rates();
+  rates.machine = name;
+  rates.kernel_us = 2;
+  rates.issue_us = 0;
+  meta::MetaBackend meta;
+  for (auto& [dtype, flops_per_s] : rates.flops_per_s) {
+    constexpr int64_t kSide = 768;
+    const Shape square = {kSide, kSide};
+    const Tensor a = Tensor::empty(meta, square, dtype), b = Tensor::empty(meta, square, dtype);
+    Tensor c = Tensor::empty(meta, square, dtype);
+    const meta::KernelCall product = meta::matmul_call({.a = a, .b = b, .c = c});
+    const auto seconds = meter.measure(product);
+    FSDP_CHECK(seconds, "[measured machine] a product of {} x {}: could not be measured", kSide,
+               kSide);
+    flops_per_s = static_cast<double>(product.cost.flops) / *seconds;
+  }
+  constexpr size_t kBytes = size_t{32} << 20;
+  const Tensor from = Tensor::empty(meta, Shape{kBytes / 4}, DType::kF32);
+  const Tensor to = Tensor::empty(meta, Shape{kBytes / 4}, DType::kF32);
+  const auto seconds = meter.measure(meta::copy_call(to.data(), from.data(), kBytes));
+  FSDP_CHECK(seconds, "[measured machine] a copy of {} bytes: could not be measured", kBytes);
+  const double copied_per_s = static_cast<double>(kBytes) / *seconds;
+  rates.memory_bytes_per_s = 2 * copied_per_s;
+  rates.inside_node = {.latency_us = 20, .bytes_per_s = copied_per_s};
+  rates.between_nodes = {.latency_us = 50, .bytes_per_s = 1.25e9};
+  rates.host_copy = {.latency_us = 1, .bytes_per_s = copied_per_s};
+  return rates;
+}
+
+}  // namespace fsdp::tools
