@@ -116,7 +116,7 @@ if [ -n "${MPIRUN:-}" ]; then
     $MPIRUN -n 1 "$FSDP" eval "$model" --data good.jsonl \
     : -n 1 "$FSDP" train --config config.yaml
   # One rank alone may take less than the other.
-  check 'this run needs .* per rank, the limit is .* (1.91 GiB of ulimit -v, less .* for the program itself, on rank 1)' $MPIRUN -n 2 bash -c \
+  check 'this run needs .* per rank, the limit is .* \(1.91 GiB of ulimit -v, less .* for the program itself, on rank 1\)' $MPIRUN -n 2 bash -c \
     '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || ulimit -v 2000000; exec "$0" "$@"' \
     "$FSDP" train --config config.yaml --set model.hidden_size=2048 --set model.layers=4
 fi

@@ -99,6 +99,26 @@ if [ -n "${MPIRUN:-}" ]; then
   [ "$(grep -c '^fsdp: this run needs' log)" = 1 ] || fail "a refusal under mpirun is said once: $(cat log)"
 fi
 
+# ---- fsdp memory: what it prints, and mistakes -------------------------------------------------------
+"$FSDP" memory --config config.yaml --world 2 --gpu L40 --fit 4MB >log || fail "memory: $(cat log)"
+for line in '^  in all  *[0-9.]*$' '^  the most: in ' '^largest tensors then' '^  as it is ' '^  4 ranks ' \
+  '^fits: 44.40 GiB of L40, less 600.00 MiB for CUDA' '^fits 3.81 MiB with --set '; do
+  grep -q "$line" log || fail "memory has no line '$line': $(cat log)"
+done
+"$FSDP" memory --config config.yaml --device-gib 0.001 | grep -q '^does not fit: 1.02 MiB of a device; ' || fail "--device-gib"
+# refused 'what is said' options...
+refused() {
+  local expected=$1; shift
+  "$FSDP" memory "$@" >log 2>&1 && fail "memory $* is no mistake"
+  [ "$(wc -l <log)" = 1 ] && grep -q "^fsdp: .*$expected" log || fail "memory $*: $(cat log)"
+}
+refused 'expected V100-16, V100-32, .* got A100 ' --gpu A100
+refused 'expected a size like 80GiB or 300MB, got 1.5GB' --fit 1.5GB
+refused 'a formula has numbers of its own (--number), no configuration' --formula zero --config config.yaml
+refused 'excludes' --formula zero --world 2
+refused 'requires --formula' --number psi=1
+refused 'excludes' --gpu H100 --device-gib 3
+
 # ---- ulimit -v: a run, or one clear line; never a signal ----------------------------------------------
 for kib in 60000 80000 100000 120000 140000 160000 180000 200000 225000 250000 275000 300000; do
   rm -rf run

@@ -34,6 +34,8 @@ std::string help_of_formulas() {
 }
 
 int print_formula(const MemoryOptions& options) {
+  FSDP_CHECK(options.config.config.empty() && overrides_of(options.config).empty(),
+             "--formula: a formula has numbers of its own (--number), no configuration");
   const FormulaResult result = evaluate_formula(options.formula, options.numbers);
   std::printf("%s\n", options.json ? formula_json(result).c_str() : format_formula(result).c_str());
   return 0;

@@ -84,6 +84,12 @@ void MetaRun::note_peak(const std::string& unit) {
   moment_ = {.phase = marks_.innermost(), .unit = unit, .memory = usage.current};
 }
 
+namespace {
+
+constexpr int kStepsAlike = 2;  // that find the gaps between blocks as they were
+
+}  // namespace
+
 void MetaRun::phase(const std::string& name, const std::function<void(Session&)>& work) {
   MemoryLedger& ledger = session_->backend().ledger();
   if (!done_.empty()) ledger.reset_peak();  // the first one: with what the session's making took
@@ -100,11 +106,21 @@ void MetaRun::load(const models::FillFunction& fill, bool from_first_rank) {
   });
 }
 
-void MetaRun::steps(int64_t rows, int64_t length, int64_t count) {
+void MetaRun::steps(int64_t rows, int64_t length, int64_t count, int64_t most) {
   phase("steps", [&](Session& session) {
     const Batch batch =
         synthetic_batch(session.model().config(), rows, length, world_->rank(), world_->size());
-    for (int64_t i = 0; i + 1 < count; ++i) session.train_step(batch, 0, steps_++).read();
+    int64_t done = 0;
+    const auto step = [&] {
+      ++done;
+      session.train_step(batch, 0, steps_++).read();
+    };
+    while (done + 1 < count) step();
+    for (int alike = 0; alike < kStepsAlike && done + 1 < most;) {
+      const size_t before = needed();
+      step();
+      alike = needed() == before ? alike + 1 : 0;
+    }
     if (count > 0) record_step(batch);
   });
 }

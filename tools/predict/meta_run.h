@@ -4,7 +4,8 @@
 // (memory_report.h, step_view.h).
 //
 // [Note: two steps] The second step finds what the first one left (memory that is allocated when it
-// is first used and kept); a third finds the same again.
+// is first used and kept); a third finds the same again. The gaps between the blocks of a CPU's
+// heaps may take some steps more to find their places.
 #pragma once
 
 #include <memory>
@@ -60,7 +61,8 @@ class MetaRun {
   // Each is a phase; see fsdp train for their order. `rows`: of a global batch. `fill` must look at
   // no values.
   void load(const models::FillFunction& fill, bool from_first_rank = false);
-  void steps(int64_t rows, int64_t length, int64_t count = 2);
+  // `most`: so many steps where what is needed still grows.
+  void steps(int64_t rows, int64_t length, int64_t count = 2, int64_t most = 0);
   void evaluate(int64_t rows, int64_t length);
   // Anything else that the run does with its session.
   void phase(const std::string& name, const std::function<void(Session&)>& work);

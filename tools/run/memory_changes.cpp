@@ -209,7 +209,7 @@ FittingChanges RunPlan::changes_that_fit(size_t limit, size_t count, Cheapest ch
   // One on top of the other, until it fits.
   Alternative all = {.change = {}, .bytes = now};
   for (const Alternative& each : single) {
-    if (all.bytes <= limit) break;
+    if (all.bytes <= limit || each.bytes <= limit) break;  // that one alone is less of a change
     if (!go_together(all.change, each.change)) continue;
     const auto found = look_at(both(all.change, each.change));
     if (!found || found->bytes >= all.bytes) continue;

@@ -38,7 +38,9 @@ std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
   if (config.checkpoint.async) {
     run->phase("checkpoints", [&](Session& s) { run->keep(std::make_shared<StagingMemory>(s)); });
   }
-  run->steps(data.rows, length, std::min<int64_t>(config.train.steps, 2));  // [Note: two steps]
+  constexpr int64_t kSteps = 2, kMost = 10;  // [Note: two steps]
+  run->steps(data.rows, length, std::min(config.train.steps, kSteps),
+             std::min(config.train.steps, kMost));
   if (data.validation_rows > 0) run->evaluate(data.validation_rows, length);
   if (config.train.save) {
     run->phase("saving", [&](Session& s) { walk_saved(s, saved_dtype(config)); });
