@@ -22,6 +22,11 @@ BlockWriter::BlockWriter(const std::filesystem::path& path) : file_(path) {
 void BlockWriter::write(const void* data, size_t bytes) {
   std::string_view rest(static_cast<const char*>(data), bytes);
   while (!rest.empty()) {
+    if (pending_.empty() && rest.size() >= kPendingBytes) {  // without a copy
+      write_blocks(rest.substr(0, kPendingBytes));
+      rest.remove_prefix(kPendingBytes);
+      continue;
+    }
     const size_t taken = std::min(kPendingBytes - pending_.size(), rest.size());
     pending_ += rest.substr(0, taken);
     rest.remove_prefix(taken);
@@ -30,12 +35,16 @@ void BlockWriter::write(const void* data, size_t bytes) {
 }
 
 void BlockWriter::write_pending() {
-  for (size_t at = 0; at < pending_.size(); at += kBlockBytes) {
-    sums_.blocks.push_back(checksum(std::string_view(pending_).substr(at, kBlockBytes)));
-  }
-  sums_.bytes += pending_.size();
-  file_.write(pending_);
+  write_blocks(pending_);
   pending_.clear();
+}
+
+void BlockWriter::write_blocks(std::string_view bytes) {
+  for (size_t at = 0; at < bytes.size(); at += kBlockBytes) {
+    sums_.blocks.push_back(checksum(bytes.substr(at, kBlockBytes)));
+  }
+  sums_.bytes += bytes.size();
+  file_.write(bytes);
 }
 
 BlockChecksums BlockWriter::commit() {

@@ -33,6 +33,7 @@ class BlockWriter {
 
  private:
   void write_pending();
+  void write_blocks(std::string_view bytes);  // whole blocks, or the file's last
 
   AtomicFile file_;
   BlockChecksums sums_;

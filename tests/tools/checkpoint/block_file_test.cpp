@@ -69,6 +69,19 @@ TEST_CASE("block file: damage is found where it is read, and only there") {
                        "expected 208953 bytes, got 208952"));
 }
 
+TEST_CASE("block file: large writes, which are not copied, are those of small ones") {
+  const test::TempFolder folder;
+  std::string bytes;
+  while (bytes.size() < 40 * kBlockBytes) bytes += some_bytes();
+  BlockWriter writer(folder / "whole");
+  writer.write(std::string_view(bytes).substr(0, 77));
+  writer.write(std::string_view(bytes).substr(77));
+  const BlockChecksums whole = writer.commit();
+  CHECK(whole.blocks == write(folder / "parts", bytes).blocks);
+  CHECK(read_file(folder / "whole") == bytes);
+  BlockReader(folder.path(), whole, true).verify_all();
+}
+
 TEST_CASE("block file: an empty file has no block") {
   const test::TempFolder folder;
   const BlockChecksums sums = BlockWriter(folder / "x").commit();
