@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # A job that is killed again and again, at any moment and any rank, and started again each time with
 # the same command, ends with the weights, optimizer state and metrics of one that nobody disturbed.
+# Then the same with another number of ranks each time, where the run goes on up to rounding: it ends
+# in order with the right number of steps. Moments are by time and by what the run is at: its start, a
+# step, a checkpoint, reading one, an evaluation.
 # Environment: FSDP the program, MPIRUN how to start processes (empty: no MPI), KILLS how many (200).
 source "$(dirname "$0")/../support/e2e.sh"
 
@@ -10,54 +13,107 @@ model: {model_type: llama, hidden_size: 32, layers: 3, heads: 2, dropout: 0.1}
 data: {train: text.txt, validation: text.txt, sequence_length: 32}
 train: {steps: 240, batch: 8, micro_steps: 2, log_every: 1, eval_every: 10, dtype: bf16, stochastic_rounding: true}
 checkpoint: {every: 10, keep: 2, best: validation_loss}
+runtime: {timeout_s: 20, heartbeat_s: 2}
 YAML
+sed -e 's/, dropout: 0.1//' -e 's/dtype: bf16, stochastic_rounding: true/dtype: f32/' config.yaml >any_ranks.yaml
 
-kills=0 worst=0 resumed=0
-# disturbed RUN MOST command...: kills the command up to MOST times, then lets it end.
+kills=0 resumed=0 times=()
+# awaits RUN MOMENT PID: until the run is there, or has ended
+awaits() {
+  local run=$1 seen=0 look
+  case $2 in
+    start) return ;;
+    load) look="grep -q ^resumed $run.log" ;;
+    step) look="[ -s $run/metrics.jsonl ]" ;;
+    save) look="find $run/checkpoints -mindepth 1 -name *.tmp* 2>/dev/null | grep -q ." ;;
+    evaluation) look="grep -q validation_loss $run/metrics.jsonl" ;;
+  esac
+  while kill -0 "$3" 2>/dev/null && [ $((seen++)) -lt 300 ]; do
+    eval "$look" 2>/dev/null && return
+    sleep 0.01
+  done
+}
+# disturbed RUN MOST CONFIG RANKS HOW: disturbs the command up to MOST times, then lets it end. RANKS: a
+# number, or "any": another number from 1 to 4 each time. HOW: threads or processes.
 disturbed() {
-  local run=$1 most=$2 signal pid target started took left tries=0; shift 2
+  local run=$1 most=$2 config=$3 ranks=$4 how=$5 signal pid target started tries=0 command n
   while :; do
-    "$@" --config config.yaml --set runtime.run_dir="$run" --set runtime.timeout_s=20 --set checkpoint.async="$async" --resume auto \
-      >"$run.log" 2>&1 </dev/null &
+    n=$ranks
+    [ "$ranks" != any ] || n=$((1 + RANDOM % 4))
+    command=("$FSDP" train --local-ranks "$n")
+    [ "$how" = threads ] || command=($MPIRUN -n "$n" "$FSDP" train)
+    "${command[@]}" --config "$config" --set runtime.run_dir="$run" checkpoint.async="$async" --resume auto >"$run.log" 2>&1 </dev/null &
     pid=$!
-    if [ $((tries++)) -lt "$most" ]; then
-      sleep "0.$(printf %02d $((RANDOM % 90)))"
-      signal=$(shuf -n 1 -e KILL KILL KILL TERM USR1)
-      target=$pid
-      if [ "$1" != "$FSDP" ]; then target=$(pgrep -P "$pid" -f train | shuf -n 1); fi
-      started=$(date +%s%N)
-      [ -n "$target" ] && kill "-$signal" "$target" 2>/dev/null && kills=$((kills + 1))
-      wait "$pid"
-      took=$((($(date +%s%N) - started) / 1000000))
-      [ "$took" -le 30000 ] || fail "$run: the job took $took ms to end after SIG$signal"
-      [ "$took" -le "$worst" ] || worst=$took
-    else
+    if [ $((tries++)) -ge "$most" ]; then
       wait "$pid" || { fail "$run: status $? of the run that nobody disturbs"; cat "$run.log"; return; }
       break
     fi
+    awaits "$run" "$(shuf -n 1 -e start start step save load evaluation)" "$pid"
+    sleep "0.$(printf %02d $((RANDOM % 60)))"
+    signal=$(shuf -n 1 -e KILL KILL TERM USR1 STOP)
+    target=$pid
+    if [ "$how" = processes ]; then target=$(pgrep -P "$pid" -f train | shuf -n 1); fi
+    # Ranks as threads stop together, as a suspended job: nobody is left to notice. And a rank alone.
+    if [ "$signal" = STOP ] && { [ "$how" = threads ] || [ "$n" = 1 ]; }; then signal=KILL; fi
+    started=$(date +%s%N)
+    [ -n "$target" ] && kill "-$signal" "$target" 2>/dev/null && kills=$((kills + 1))
+    ended_within 45 "$pid" || { fail "$run: still running 45 s after SIG$signal"; kill -9 "$pid" $target; cat "$run.log"; }
+    wait "$pid"
+    if [ "$signal" = STOP ] && [ -n "$target" ]; then kill -9 "$target" 2>/dev/null; fi
+    times+=($((($(date +%s%N) - started) / 1000000)))
+    [ "${times[-1]}" -le 30000 ] || fail "$run: the job took ${times[-1]} ms to end after SIG$signal"
     grep -q '^resumed from' "$run.log" && resumed=$((resumed + 1))
   done
-  [ -n "$(lines whole)" ] || fail "whole: no lines to compare"
-  for key in weights_hash optimizer_hash steps true_tokens train_loss validation_loss best_step; do
+  grep -q '^resumed from' "$run.log" && resumed=$((resumed + 1))
+}
+ended_within() {  # SECONDS PID
+  for ((look = 0; look < $1 * 10; ++look)); do
+    kill -0 "$2" 2>/dev/null || return 0
+    sleep 0.1
+  done
+  return 1
+}
+# same RUN KEY...: as the undisturbed run
+same() {
+  local run=$1 left; shift
+  for key in "$@"; do
     [ -n "$(summary whole $key)" ] && [ "$(summary "$run" $key)" = "$(summary whole $key)" ] || fail "$run: another $key"
   done
-  diff <(lines "$run") <(lines whole) >"$run.diff" || { fail "$run: metrics.jsonl differs"; head -5 "$run.diff"; }
-  cmp -s "$run/model/model.safetensors" whole/model/model.safetensors || fail "$run: another model"
-  left=$(find "$run" -name '*.tmp' -o -name '.shared-*')
+  left=$(find "$run" -name '*.tmp*' -o -name '.shared-*')
   [ -z "$left" ] || fail "$run: $left is left"
+}
+same_ranks() {
+  disturbed "$1" "$2" config.yaml 2 "$3"
+  same "$1" weights_hash optimizer_hash steps true_tokens train_loss validation_loss best_step
+  diff <(lines "$1") <(lines whole) >"$1.diff" || { fail "$1: metrics.jsonl differs"; head -5 "$1.diff"; }
+  cmp -s "$1/model/model.safetensors" whole/model/model.safetensors || fail "$1: another model"
+}
+any_ranks() {
+  disturbed "$1" "$2" any_ranks.yaml any "$3"
+  same "$1" steps true_tokens
+  # Each step once, in order.
+  diff <(lines "$1" | grep grad_norm | grep -oE '^"step":[0-9]+') <(seq -f '"step":%.0f' 240) >"$1.diff" ||
+    { fail "$1: metrics.jsonl has gaps or doubles"; head -5 "$1.diff"; }
 }
 
 "$FSDP" train --config config.yaml --local-ranks 2 --set runtime.run_dir=whole >whole.log 2>&1 ||
   { fail "the undisturbed run"; cat whole.log; }
+[ -n "$(lines whole)" ] || fail "whole: no lines to compare"
 for round in {1..100}; do
-  export async=$([ $((round % 2)) = 0 ] && echo true || echo false)  # every other run is written by threads
+  async=$([ $((round % 2)) = 0 ] && echo true || echo false)  # every other run is written by threads
   [ "$kills" -lt "${KILLS:-200}" ] || break
-  disturbed "threads$round" 12 "$FSDP" train --local-ranks 2
-  if [ -n "${MPIRUN:-}" ]; then disturbed "mpi$round" 8 $MPIRUN -n 2 "$FSDP" train; fi
+  same_ranks "threads$round" 8 threads
+  any_ranks "any_threads$round" 4 threads
+  if [ -n "${MPIRUN:-}" ]; then
+    same_ranks "mpi$round" 8 processes
+    any_ranks "any_mpi$round" 4 processes
+  fi
   [ "$failed" = 0 ] || break
 done
 [ -n "${MPIRUN:-}" ] || echo "[SKIP] kills under mpirun: no MPI"
 [ "$kills" -ge "${KILLS:-200}" ] || fail "only $kills runs were disturbed"
 [ "$resumed" -gt 0 ] || fail "no run was resumed from a checkpoint"
-echo "kills: $kills, $resumed of them runs that had been resumed; the job ended after at most $worst ms"
+sorted=($(printf '%s\n' "${times[@]}" | sort -n))
+echo "kills: $kills; $resumed runs were resumed from a checkpoint; the job ended after" \
+  "${sorted[-1]} ms at most, ${sorted[${#sorted[@]} / 2]} ms in the median"
 exit "$failed"

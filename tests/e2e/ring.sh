@@ -147,6 +147,14 @@ ends silent 30
 says silent '^fsdp: rank 1 \(.+, process [0-9]+\): no sign of life for 2 s: its process is stopped; last heard of in .*unit '
 [ "$(grep -c '^fsdp: rank' silent.log)" = 1 ] || fail "silent: more than one rank says why"
 
+# Before the ranks know of each other: a rank that is stopped as soon as it is there.
+$MPIRUN -n 3 "$FSDP" $train --set runtime.heartbeat_s=2 >at_start.log 2>&1 </dev/null &
+pid=$!
+for _ in {1..500}; do target=$(rank_process 1); [ -n "$target" ] && break; sleep 0.01; done
+kill -STOP "$target"
+ends at_start 30
+says at_start '^fsdp: rank 1 \(.+, process [0-9]+\): no sign of life for 2 s: its process is stopped'
+
 # A job that is suspended as a whole, and continued, lives on.
 start suspended $MPIRUN -n 2 "$FSDP" $train --set runtime.heartbeat_s=2 runtime.timeout_s=3
 ranks=$(pgrep -P "$pid")

@@ -21,6 +21,7 @@
 #include "comm/local_transport.h"
 #include "comm/mpi_transport.h"
 #include "tools/launch/job_end.h"
+#include "tools/launch/start_watch.h"
 
 namespace fsdp::tools {
 namespace {
@@ -28,6 +29,8 @@ namespace {
 // A mistake is often seen by all ranks at once. Those behind rank 0 hold their tongue for a while:
 // by then the launcher has ended them, unless they are alone with it.
 constexpr std::chrono::milliseconds kUntilNoticed(4000);  // after an exit that MPI knows nothing of
+constexpr std::chrono::milliseconds kStartTurn(500);      // times the rank
+constexpr int kMostStartTurns = 10;
 
 LauncherEnvironment environment() {
   return launcher_environment([](const char* name) { return std::getenv(name); });
@@ -160,6 +163,14 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
   if (options.shared_memory_limit_mib) {
     memory.limit_bytes = static_cast<size_t>(*options.shared_memory_limit_mib) << 20;
   }
+  // MPI is not there yet to end the job: the launcher ends it for a rank that ends like this.
+  std::optional<StartWatch> start(
+      std::in_place, StartWatch::Limits{std::chrono::seconds(options.heartbeat_s), memory.timeout},
+      [rank = launcher.rank](const std::string& reason) {
+        std::this_thread::sleep_for(kStartTurn * std::min(rank, kMostStartTurns));
+        print_line(reason);
+        ::_exit(1);
+      });
   comm::MpiRuntime runtime(memory);
   comm::Communicator& world = runtime.world();
   RingDump rings;
@@ -171,6 +182,7 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
     const std::vector<Peer> peers = find_peers(world);
     rings.set_peers(peers);
     job_end.emplace(runtime, rings, peers, std::chrono::seconds(options.heartbeat_s));
+    start.reset();
     const int status = run_rank(world, options, {.first_of_host = runtime.first_of_host()}, rings,
                                 body, [&](const std::string& reason) { job_end->fail(reason); });
     job_end->finish();

@@ -58,6 +58,15 @@ class TrainingRun {
   // when the run is to go on from an older one; nothing is written then. Collective.
   int run();
 
+  // For a replay: the session with the state of the plan's checkpoint, and what it is trained on.
+  // Collective.
+  Session& prepare() {
+    make_session();
+    return *session_;
+  }
+  const config::TrainConfig& config() const { return config_; }
+  BatchSource training() const { return data_.training(model_.shifted_labels); }
+
  private:
   bool speaks() const { return rank_.world.rank() == 0; }
   void say(const std::string& text) {

@@ -1,0 +1,107 @@
+// Looks into /proc: nothing else knows of the other ranks yet.
+#include "tools/launch/start_watch.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include <unistd.h>
+
+#include "comm/patience.h"
+#include "tools/launch/backend_choice.h"
+#include "tools/launch/heartbeat.h"
+
+namespace fsdp::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path program_of(const std::string& process) {
+  std::error_code hidden;
+  return fs::read_symlink("/proc/" + process + "/exe", hidden);
+}
+
+pid_t parent_of(const std::string& process) {
+  std::ifstream status("/proc/" + process + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("PPid:")) return std::atoi(line.c_str() + 5);
+  }
+  return 0;
+}
+
+// "rank 3 (node1, process 4711)"
+std::string name_of(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/environ", process));
+  for (std::string variable; std::getline(file, variable, '\0');) {
+    for (const std::string_view name : {"OMPI_COMM_WORLD_RANK=", "PMI_RANK=", "PMIX_RANK="}) {
+      if (!variable.starts_with(name)) continue;
+      return fmt::format("rank {} ({}, process {})", variable.substr(name.size()), host_name(),
+                         process);
+    }
+  }
+  return fmt::format("process {} ({})", process, host_name());
+}
+
+}  // namespace
+
+std::vector<pid_t> sibling_processes() {
+  const fs::path program = program_of("self");
+  std::vector<pid_t> out;
+  std::error_code hidden;
+  for (const auto& entry : fs::directory_iterator("/proc", hidden)) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const pid_t process = std::atoi(name.c_str());
+    const bool other = process != ::getpid() && parent_of(name) == ::getppid();
+    if (other && program_of(name) == program) out.push_back(process);
+  }
+  return out;
+}
+
+StartWatch::StartWatch(Limits limits, std::function<void(const std::string& reason)> failed)
+    : thread_([this, limits, failed = std::move(failed)] { watch(limits, failed); }) {}
+
+StartWatch::~StartWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+// A process that is stopped now may have been so for a moment: it has to be for the whole limit, in
+// which this one ran. See [Note: who is silent] in heartbeat.h.
+void StartWatch::watch(Limits limits,
+                       const std::function<void(const std::string& reason)>& failed) {
+  using Clock = std::chrono::steady_clock;
+  comm::Patience patience(limits.start);
+  SilenceWatch watch(limits.silence.count() > 0 ? limits.silence : std::chrono::seconds(8), 1,
+                     Clock::now());
+  pid_t stopped = 0;
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, watch.beat(), [this] { return ended_; })) {
+    watch.tick(Clock::now());
+    pid_t now_stopped = 0;
+    for (const pid_t process : sibling_processes()) {
+      if (process_state(process) == "T") now_stopped = process;
+    }
+    if (now_stopped == 0 || now_stopped != stopped) watch.heard(0, Clock::now());
+    stopped = now_stopped;
+    if (limits.silence.count() > 0 && watch.silence(0, Clock::now()) >= 1) {
+      return failed(
+          fmt::format("{}: no sign of life for {:g} s: its process is stopped; the job "
+                      "was at its start",
+                      name_of(stopped), limits.silence.count() / 1000.0));
+    }
+    if (patience.over()) {
+      return failed(fmt::format(
+          "the processes of the job have not found each other within {:g} s (runtime.timeout_s)",
+          limits.start.count() / 1000.0));
+    }
+  }
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,239 @@
+// See [Note: how equal].
+#include "tools/run/replay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "comm/exchange.h"
+#include "comm/fsdp/fully_sharded.h"
+#include "core/io/file.h"
+#include "core/io/json.h"
+#include "tools/checkpoint/owned_state.h"
+#include "tools/checkpoint/read_checkpoint.h"
+#include "tools/checkpoint/run_checkpoints.h"
+#include "tools/run/training_run.h"
+
+namespace fsdp::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The first element that differs, in the order of the model's parameters.
+struct Difference {
+  int64_t place = INT64_MAX;  // of the parameter, then of its state
+  int64_t element = 0;
+  double stored = 0, computed = 0;
+};
+
+class Replay {
+ public:
+  Replay(const ReplayPlan& plan, RankContext& rank)
+      : plan_(plan),
+        rank_(rank),
+        exact_(plan.resume.manifest->world_size == rank.world.size()),
+        settled_{.plan = plan.resume, .locks = {}},
+        run_(options_, settled_, rank) {}
+
+  int run() {
+    Session& session = run_.prepare();
+    const int64_t first = plan_.resume.manifest->step() + 1;
+    say(fmt::format("steps {} to {}, {}", first, plan_.last,
+                    exact_ ? "compared to the bit"
+                           : fmt::format("compared to {:g}: {} ranks instead of {}", tolerance(),
+                                         rank_.world.size(), plan_.resume.manifest->world_size)));
+    const bool steps_equal = replay_steps(session);
+    const bool state_equal = compare_state(session);
+    return steps_equal && state_equal ? 0 : 1;
+  }
+
+ private:
+  void say(const std::string& text) const {
+    if (rank_.world.rank() == 0) std::printf("%s\n", text.c_str());
+  }
+  double tolerance() const {
+    const DType dtype = plan_.resume.config.train.dtype;
+    return dtype == DType::kBF16 || dtype == DType::kF16 ? kReplayTolerance16 : kReplayTolerance;
+  }
+  bool equal(double recorded, double computed) const {
+    if (exact_) return recorded == computed;
+    return std::abs(recorded - computed) <= tolerance() * std::max(std::abs(recorded), 1e-30);
+  }
+
+  bool replay_steps(Session& session) {
+    const BatchSource batches = run_.training();
+    const optim::Schedule schedule = run_.config().schedule();
+    int64_t skipped = plan_.resume.manifest->progress.skipped, compared = 0;
+    for (int64_t done = plan_.resume.manifest->step(); done < plan_.last; ++done) {
+      const StepValues now = session
+                                 .train_step(batches.get(done), schedule.rate(done - skipped),
+                                             static_cast<uint32_t>(done))
+                                 .read();
+      skipped += session.scales_loss() && now.skipped;
+      const auto recorded = plan_.recorded.find(done + 1);
+      if (recorded == plan_.recorded.end()) continue;
+      ++compared;
+      const auto [loss, norm] = recorded->second;
+      if (equal(loss, now.loss) && equal(norm, now.grad_norm)) continue;
+      say(
+          fmt::format("step {} is the first that differs: loss {} recorded, {} computed; gradient "
+                      "norm {} recorded, {} computed",
+                      done + 1, loss, now.loss, norm, now.grad_norm));
+      finish(session, batches, schedule, done + 1, skipped);
+      return false;
+    }
+    say(fmt::format("{} logged steps: equal", compared));
+    return true;
+  }
+
+  // To the checkpoint, whose state says in which unit it began.
+  void finish(Session& session, const BatchSource& batches, const optim::Schedule& schedule,
+              int64_t done, int64_t skipped) const {
+    for (; done < plan_.last; ++done) {
+      const StepValues now = session
+                                 .train_step(batches.get(done), schedule.rate(done - skipped),
+                                             static_cast<uint32_t>(done))
+                                 .read();
+      skipped += session.scales_loss() && now.skipped;
+    }
+  }
+
+  bool compare_state(Session& session) {
+    if (plan_.next.empty()) {
+      say("no checkpoint after it: no state to compare");
+      return true;
+    }
+    if (!exact_) {
+      say(fmt::format("{}: not compared, on another number of ranks", plan_.next.string()));
+      return true;
+    }
+    std::optional<Checkpoint> stored;
+    agree(rank_.world, [&] {
+      stored.emplace(plan_.next);
+      if (rank_.world.rank() != 0) return;
+      const std::vector<std::string> problems = stored->verify_all();
+      FSDP_CHECK(problems.empty(), "{}", problems.front());
+    });
+    if (hash_state(session) == stored->manifest().hash) {
+      say(fmt::format("{}: weights and optimizer state: equal", plan_.next.string()));
+      return true;
+    }
+    name_difference(session, *stored);
+    return false;
+  }
+
+  void name_difference(Session& session, Checkpoint& stored) {
+    const std::vector<Parameter*> order = session.parameters();
+    std::vector<std::string> names;  // of the states, by place
+    Difference mine;
+    agree(rank_.world, [&] {
+      for (const StatePartOwned& part : owned_state(session)) {
+        const auto at = std::find(order.begin(), order.end(), part.parameter) - order.begin();
+        const Difference found = first_difference(part, 2 * at + (part.weights ? 0 : 1), stored);
+        if (std::pair(found.place, found.element) < std::pair(mine.place, mine.element)) {
+          mine = found;
+        }
+      }
+    });
+    const std::vector<Difference> all = comm::exchange_values(rank_.world, mine);
+    const Difference& first = *std::min_element(all.begin(), all.end(), [](auto& a, auto& b) {
+      return std::pair(a.place, a.element) < std::pair(b.place, b.element);
+    });
+    if (first.place == INT64_MAX) {
+      return say(fmt::format("{}: its hash is not that of its tensors", plan_.next.string()));
+    }
+    const Parameter& parameter = *order[static_cast<size_t>(first.place / 2)];
+    say(
+        fmt::format("{}: unit {} is the first that differs: {} of {}, element {}: {} stored, {} "
+                    "computed",
+                    plan_.next.string(), unit_of(session, parameter),
+                    first.place % 2 == 0 ? "value" : "optimizer state", parameter.name(),
+                    first.element, first.stored, first.computed));
+  }
+
+  static Difference first_difference(const StatePartOwned& part, int64_t place,
+                                     Checkpoint& stored) {
+    const Tensor values = part.values.view(Shape{part.values.numel()});
+    const Tensor there = Tensor::empty(values.backend(), values.shape(), values.dtype());
+    stored.read({{part.name, part.first, there}});
+    const std::vector<double> a = there.to_doubles(), b = values.to_doubles();
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (std::memcmp(&a[i], &b[i], sizeof a[i]) == 0) continue;
+      return {place, part.first + static_cast<int64_t>(i), a[i], b[i]};
+    }
+    return {};
+  }
+
+  static std::string unit_of(Session& session, const Parameter& parameter) {
+    for (const auto& unit : session.sharded().units()) {
+      for (const comm::ParameterSegment& segment : unit->parameters.segments()) {
+        for (const auto& each : segment.layout.parameters()) {
+          if (each.parameter == &parameter) return unit->name;
+        }
+      }
+    }
+    return "root";
+  }
+
+  const ReplayPlan& plan_;
+  RankContext& rank_;
+  const bool exact_;
+  const TrainingRunOptions options_;
+  SettledPlan settled_;
+  TrainingRun run_;
+};
+
+}  // namespace
+
+std::map<int64_t, RecordedStep> recorded_steps(const std::string& metrics,
+                                               const std::string& source) {
+  std::map<int64_t, RecordedStep> out;
+  for (size_t begin = 0, number = 1; begin < metrics.size(); ++number) {
+    const size_t end = std::min(metrics.find('\n', begin), metrics.size());
+    const Json line =
+        parse_json(metrics.substr(begin, end - begin), fmt::format("{}:{}", source, number));
+    begin = end + 1;
+    if (!line.contains("grad_norm") || !line.at("loss").is_number() ||
+        !line.at("grad_norm").is_number()) {
+      continue;
+    }
+    out[line.at("step")] = {line.at("loss"), line.at("grad_norm")};
+  }
+  return out;
+}
+
+ReplayPlan plan_replay(const fs::path& run, int64_t step) {
+  FSDP_CHECK(fs::exists(run / "config.yaml"), "{}: no run directory: no config.yaml in it",
+             run.string());
+  FSDP_CHECK(fs::exists(run / "metrics.jsonl"), "{}: no metrics.jsonl: nothing to compare with",
+             run.string());
+  const config::TrainConfig config = config::read_config(run / "config.yaml", {});
+  const std::map<int64_t, fs::path> all = checkpoints_in(checkpoint_folder(config, run));
+  FSDP_CHECK(!all.empty(), "{}: no checkpoint in it (checkpoint.every)", run.string());
+  ReplayPlan plan;
+  const fs::path metrics = run / "metrics.jsonl";
+  plan.recorded = recorded_steps(read_file(metrics), metrics.string());
+  const auto next = all.lower_bound(step);  // the first that has the step
+  const int64_t known = std::max(
+      all.rbegin()->first, plan.recorded.empty() ? int64_t{0} : plan.recorded.rbegin()->first);
+  FSDP_CHECK(next != all.begin() && step <= known,
+             "--step: expected {} to {}, what the run has done after its first checkpoint ({}), "
+             "got {}",
+             all.begin()->first + 1, known, all.begin()->second.filename().string(), step);
+  const fs::path& before = std::prev(next)->second;
+  plan.last = next == all.end() ? step : next->first;
+  if (next != all.end()) plan.next = next->second;
+  plan.resume.checkpoint = before;
+  plan.resume.manifest = read_manifest(before);
+  plan.resume.run_directory = run;
+  plan.resume.config =
+      config::parse_config(plan.resume.manifest->config, (before / kManifestName).string(), {});
+  keep_paths(plan.resume.config, plan.resume.manifest->working_directory);
+  plan.resume.config.runtime.trace = false;
+  return plan;
+}
+
+int replay(const ReplayPlan& plan, RankContext& rank) { return Replay(plan, rank).run(); }
+
+}  // namespace fsdp::tools

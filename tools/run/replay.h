@@ -1,0 +1,48 @@
+// fsdp replay: computes steps of a run again, from the checkpoint before them, and compares what it
+// finds with what the run has written: loss and gradient norm of every logged step, and the state
+// of the next checkpoint. It writes nothing. Not here: going on with a run
+// (tools/checkpoint/resume.h).
+//
+// [Note: how equal] On the number of ranks that wrote the checkpoint everything has to be equal to
+// the bit. On another number sums are formed in another order: losses and norms are compared to
+// kReplayTolerance (f32, f64) or kReplayTolerance16 (bf16, f16), relative, and states are not.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "tools/checkpoint/resume.h"
+#include "tools/launch/launch.h"
+#include "tools/train/session.h"
+
+namespace fsdp::tools {
+
+constexpr double kReplayTolerance = 1e-4;
+constexpr double kReplayTolerance16 = 2e-2;
+
+struct RecordedStep {
+  double loss = 0;
+  double grad_norm = 0;
+};
+
+struct ReplayPlan {
+  ResumePlan resume;           // where it begins
+  std::filesystem::path next;  // the checkpoint that it comes to; empty: there is none
+  int64_t last = 0;            // the step that it ends with: of `next`, or the one asked for
+  std::map<int64_t, RecordedStep> recorded;
+};
+
+// Error, which says what can be replayed, when `step` cannot.
+ReplayPlan plan_replay(const std::filesystem::path& run, int64_t step);
+
+// Prints what it finds. Returns the status: 0 when all is equal. Collective.
+int replay(const ReplayPlan& plan, RankContext& rank);
+
+// ---- for tests ----
+// Lines of steps, each the last one of its step; lines that are no numbers are left out.
+std::map<int64_t, RecordedStep> recorded_steps(const std::string& metrics,
+                                               const std::string& source);
+
+}  // namespace fsdp::tools
