@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <set>
 
 #include "core/trace.h"
@@ -40,12 +41,6 @@ class Sizes final : public meta::CallTensors {
  private:
   std::set<const void*> seen_;
 };
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 }  // namespace
 
@@ -151,7 +146,7 @@ std::optional<double> CallMeter::time_once(const meta::KernelCall& call) {
 }
 
 std::optional<double> CallMeter::measure(const meta::KernelCall& call) {
-  constexpr size_t kLeast = 5;  // repetitions
+  constexpr int kMost = 50;  // repetitions
   if (spent_s_ > options_.seconds_all) return std::nullopt;
   const auto start = std::chrono::steady_clock::now();
   const auto passed = [&] {
@@ -159,12 +154,12 @@ std::optional<double> CallMeter::measure(const meta::KernelCall& call) {
   };
   const auto first = time_once(call);  // libraries make their code, pages get their memory
   if (!first) return std::nullopt;
-  std::vector<double> seconds;
-  do {
-    seconds.push_back(*time_once(call));
-  } while (passed() < options_.seconds_each && seconds.size() < 10 * kLeast);
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i == 0 || (i < kMost && passed() < options_.seconds_each); ++i) {
+    least = std::min(least, *time_once(call));
+  }
   spent_s_ += passed();
-  return median(std::move(seconds));
+  return least;
 }
 
 Rates measured_machine(CallMeter& meter, const std::string& name) {

@@ -28,7 +28,8 @@ class CallMeter {
  public:
   CallMeter(Backend& backend, CallMeterOptions options = {});
 
-  // The median of some repetitions; nothing when it would take too much memory or time.
+  // The least of some repetitions: what else the machine does only adds to it. Nothing when it
+  // would take too much memory or time.
   std::optional<double> measure(const meta::KernelCall& call);
   // One repetition, for whoever spreads them over a run. Nothing as above. Waits.
   std::optional<double> time_once(const meta::KernelCall& call);
