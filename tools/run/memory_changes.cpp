@@ -146,6 +146,7 @@ std::optional<Alternative> RunPlan::look_at(const MemoryChange& change) const {
 std::vector<MemoryChange> RunPlan::single_changes() const {
   const TrainConfig& c = config_;
   Changes changes;
+  changes.add(!c.checkpoint.async, {"checkpoint.async=false"});
   changes.add(c.fsdp.options.release_arena, {"fsdp.release_arena=true"});
   changes.add(c.fsdp.units_in_flight == 1, {"fsdp.units_in_flight=1"});
   changes.add(c.fsdp.units_in_flight == 3, {"fsdp.units_in_flight=3"});
