@@ -34,19 +34,21 @@ void check_slots(Collective collective, const Communicator& communicator, const 
              at(collective, communicator), communicator.size(), tensor.numel());
 }
 
-void check_output(const Communicator& communicator, const Tensor& input, const Tensor& output) {
+// `own`: number of this rank's slot.
+void check_output(const Communicator& communicator, const Tensor& input, const Tensor& output,
+                  DType dtype, int own_slot) {
   const std::string where = at(Collective::kReduceScatter, communicator);
   const int64_t slot = input.numel() / communicator.size();
-  FSDP_CHECK(output.dtype() == input.dtype(), "{}: output: expected {} as the input, got {}", where,
-             name_of(input.dtype()), name_of(output.dtype()));
+  FSDP_CHECK(output.dtype() == dtype, "{}: output: expected {} {}, got {}", where, name_of(dtype),
+             dtype == input.dtype() ? "as the input" : "to accumulate in", name_of(output.dtype()));
   FSDP_CHECK(output.numel() == slot, "{}: output: expected {} elements (one slot), got {}", where,
              slot, output.numel());
   if (slot == 0) return;
   const auto begin = reinterpret_cast<uintptr_t>(input.data());
   const auto out = reinterpret_cast<uintptr_t>(output.data());
   const bool apart = out + output.bytes() <= begin || begin + input.bytes() <= out;
-  const size_t own = static_cast<size_t>(communicator.rank()) * output.bytes();
-  FSDP_CHECK(apart || out == begin + own,
+  const size_t own = static_cast<size_t>(own_slot) * output.bytes();
+  FSDP_CHECK(apart || (out == begin + own && output.dtype() == input.dtype()),
              "{}: output: expected other memory than the input or this rank's slot at byte {} of "
              "it, got byte {}",
              where, own, static_cast<int64_t>(out - begin));
@@ -77,7 +79,7 @@ EventPtr Communicator::reduce_scatter(Stream& stream, Tensor input, Tensor outpu
   check_backend(Collective::kReduceScatter, *this, stream, output);
   check_slots(Collective::kReduceScatter, *this, input);
   check_op(Collective::kReduceScatter, *this, input, op);
-  check_output(*this, input, output);
+  check_output(*this, input, output, input.dtype(), rank_);
   const bool enqueue = !nothing_to_do(input);
   if (enqueue) {
     count_call(Collective::kReduceScatter, input);
@@ -87,6 +89,58 @@ EventPtr Communicator::reduce_scatter(Stream& stream, Tensor input, Tensor outpu
     stream.backend().copy(stream, output.data(), input.data(), output.bytes());
   }
   return finish(stream, enqueue);
+}
+
+int slot_in_order(int rank, int ranks, int columns) {
+  return rank % columns * (ranks / columns) + rank / columns;
+}
+
+void Communicator::check_ordered(const Tensor& input, const Tensor& output,
+                                 const OrderedSum& sum) const {
+  const std::string where = at(Collective::kReduceScatter, *this);
+  FSDP_CHECK(sum.columns >= 1 && size_ % sum.columns == 0,
+             "{}: columns: expected a divisor of {} ranks, got {}", where, size_, sum.columns);
+  FSDP_CHECK(sum.terms >= 0 && sum.terms <= size_, "{}: terms: expected 0 to {}, got {}", where,
+             size_, sum.terms);
+  FSDP_CHECK(!sum.start.defined() ||
+                 (sum.start.dtype() == output.dtype() && sum.start.numel() == output.numel()),
+             "{}: start: expected {} elements of {} as the output", where, output.numel(),
+             name_of(output.dtype()));
+  check_output(*this, input, output, accumulation_dtype(input.dtype()),
+               slot_in_order(rank_, size_, sum.columns));
+}
+
+EventPtr Communicator::sum_in_order(Stream& stream, Tensor input, Tensor output,
+                                    const OrderedSum& sum) {
+  check_backend(Collective::kReduceScatter, *this, stream, input);
+  check_backend(Collective::kReduceScatter, *this, stream, output);
+  check_slots(Collective::kReduceScatter, *this, input);
+  check_ordered(input, output, sum);
+  Backend& backend = stream.backend();
+  const bool from_start = sum.start.defined();
+  if (sum.terms == 0 && output.bytes() > 0) {  // the same on every rank: nobody is waited for
+    if (!from_start) {
+      backend.fill_zero(stream, output.data(), output.bytes());
+    } else if (sum.start.data() != output.data()) {
+      backend.copy(stream, output.data(), sum.start.data(), output.bytes());
+    }
+    return finish(stream, false);
+  }
+  const bool enqueue = !nothing_to_do(input);
+  if (enqueue) {
+    count_call(Collective::kReduceScatter, input);
+    order_after_last(stream);
+    do_sum_in_order(stream, input, output, sum);
+  } else if (output.bytes() > 0 && from_start) {
+    backend.add(stream, sum.start, input, output);
+  } else if (output.bytes() > 0 && output.data() != input.data()) {
+    backend.cast(stream, input, output);
+  }
+  return finish(stream, enqueue);
+}
+
+void Communicator::do_sum_in_order(Stream&, const Tensor&, const Tensor&, const OrderedSum&) {
+  fail("{}: this transport orders sums in its own way", at(Collective::kReduceScatter, *this));
 }
 
 EventPtr Communicator::all_reduce(Stream& stream, Tensor buffer, ReduceOp op) {

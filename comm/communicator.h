@@ -21,6 +21,20 @@ namespace fsdp::comm {
 // (NCCL does both its own way: comm/nccl_transport.h.)
 enum class ReduceOp : uint8_t { kSum, kAverage, kMax };
 
+// One link of a chain of sums: output = start + input of rank 0 + input of rank 1 + ..., added one
+// after the other in the accumulation dtype of the input, which is the output's: no rounding
+// depends on where one link ends and the next begins.
+struct OrderedSum {
+  Tensor start = {};  // as output, perhaps output itself; undefined: the sum begins with rank 0
+  int terms = 0;      // ranks 0, ..., terms - 1 have one; what the others have is not read
+  // Ranks of a row of the mesh (comm/mesh.h). Slots of the input are dealt down its columns: rank r
+  // gets slot r % columns * rows + r / columns. With one row that is slot r, with one column too.
+  int columns = 1;
+};
+
+// Which slot rank `rank` gets; see OrderedSum::columns.
+int slot_in_order(int rank, int ranks, int columns);
+
 enum class Collective : uint8_t { kAllGather, kReduceScatter, kAllReduce, kBroadcast };
 constexpr size_t kCollectives = 4;
 std::string_view name_of(Collective collective);
@@ -62,6 +76,9 @@ class Communicator {
   // input: size() equal slots; output: one slot = the reduction of slot rank() over the ranks; it
   // may be that slot of input. Other slots of input are left undefined.
   EventPtr reduce_scatter(Stream& stream, Tensor input, Tensor output, ReduceOp op);
+  // A reduce_scatter whose sum goes on from an earlier one, and of some of the ranks; output: one
+  // slot, in the accumulation dtype of the input. Only where sums_in_rank_order().
+  EventPtr sum_in_order(Stream& stream, Tensor input, Tensor output, const OrderedSum& sum);
   EventPtr all_reduce(Stream& stream, Tensor buffer, ReduceOp op);
   EventPtr broadcast(Stream& stream, Tensor buffer, int root);
 
@@ -121,11 +138,15 @@ class Communicator {
   virtual void do_all_gather(Stream& stream, const Tensor& buffer) = 0;
   virtual void do_reduce_scatter(Stream& stream, const Tensor& input, const Tensor& output,
                                  ReduceOp op) = 0;
+  // Transports that leave this as it is do not sum in rank order.
+  virtual void do_sum_in_order(Stream& stream, const Tensor& input, const Tensor& output,
+                               const OrderedSum& sum);
   virtual void do_all_reduce(Stream& stream, const Tensor& buffer, ReduceOp op) = 0;
   virtual void do_broadcast(Stream& stream, const Tensor& buffer, int root) = 0;
 
  private:
   bool nothing_to_do(const Tensor& buffer) const;
+  void check_ordered(const Tensor& input, const Tensor& output, const OrderedSum& sum) const;
   void count_call(Collective collective, const Tensor& buffer);
   // Collectives run in the order in which the host issues them, also across streams.
   void order_after_last(Stream& stream);

@@ -29,6 +29,14 @@ Announcement HostCall::announcement() const {
   return said;
 }
 
+void HostCall::reduce(std::vector<const std::byte*> sources, std::byte* output_of_slot,
+                      int64_t first, int64_t count) const {
+  const int64_t offset = first * static_cast<int64_t>(size_of(output_dtype()));
+  if (terms == 0) return reduce_in_order(dtype, op, sources, output_of_slot + offset, count);
+  sources.resize(static_cast<size_t>(terms));
+  add_in_order(dtype, start ? start + offset : nullptr, sources, output_of_slot + offset, count);
+}
+
 DirectEngine::DirectEngine(HostGroup group, Staging staging)
     : group_(std::move(group)), staging_(std::move(staging)) {
   FSDP_CHECK(
@@ -96,10 +104,11 @@ void DirectEngine::gather_direct(const HostCall& call, const Peers& peers) {
 
 void DirectEngine::reduce_direct(const HostCall& call, const Peers& peers, std::byte* output) {
   const Slots slots(call.numel, group_.size());
-  const int64_t begin = bytes_of(call, slots.begin(group_.rank()));
+  const int slot = call.slot_of(group_.rank(), group_.size());
+  const int64_t begin = bytes_of(call, slots.begin(slot));
   Peers sources;
   for (const std::byte* peer : peers) sources.push_back(peer + begin);
-  reduce_in_order(call.dtype, call.op, sources, output, slots.count(group_.rank()));
+  call.reduce(std::move(sources), output, 0, slots.count(slot));
 }
 
 // ---------------------------------------------------------------------------- Staged
@@ -153,8 +162,9 @@ void DirectEngine::reduce_staged(const HostCall& call, std::byte* output) {
   const auto ranks = static_cast<size_t>(group_.size());
   const size_t stride = staging_.half_bytes / ranks / kAlignment * kAlignment;  // one per reader
   const int64_t piece = static_cast<int64_t>(stride / size_of(call.dtype));
+  const auto slot_of = [&](int rank) { return call.slot_of(rank, group_.size()); };
   const auto piece_of = [&](int rank, int64_t done) {
-    return std::clamp<int64_t>(slots.count(rank) - done, 0, piece);
+    return std::clamp<int64_t>(slots.count(slot_of(rank)) - done, 0, piece);
   };
   const auto part = [&](int writer, int reader) {
     return half(writer) + static_cast<size_t>(reader) * stride;
@@ -163,17 +173,18 @@ void DirectEngine::reduce_staged(const HostCall& call, std::byte* output) {
   for (int64_t done = 0; done < slots.per_rank; done += piece, ++turns_) {
     const int rank = group_.rank();
     for (int reader = 0; reader < group_.size(); ++reader) {
-      if (reader == rank) continue;
-      copy_bytes(part(rank, reader), call.data + bytes_of(call, slots.begin(reader) + done),
+      if (reader == rank || (call.terms > 0 && rank >= call.terms)) continue;
+      copy_bytes(part(rank, reader),
+                 call.data + bytes_of(call, slots.begin(slot_of(reader)) + done),
                  bytes_of(call, piece_of(reader, done)));
     }
     meet(call);
     for (int writer = 0; writer < group_.size(); ++writer) {
       sources[static_cast<size_t>(writer)] = part(writer, rank);
     }
-    sources[static_cast<size_t>(rank)] = call.data + bytes_of(call, slots.begin(rank) + done);
-    reduce_in_order(call.dtype, call.op, sources, output + bytes_of(call, done),
-                    piece_of(rank, done));
+    sources[static_cast<size_t>(rank)] =
+        call.data + bytes_of(call, slots.begin(slot_of(rank)) + done);
+    call.reduce(sources, output, done, piece_of(rank, done));
   }
 }
 
@@ -200,6 +211,18 @@ void HostCommunicator::do_reduce_scatter(Stream& stream, const Tensor& input, co
           {.collective = Collective::kReduceScatter,
            .op = op,
            .output = static_cast<std::byte*>(output.data())});
+}
+
+void HostCommunicator::do_sum_in_order(Stream& stream, const Tensor& input, const Tensor& output,
+                                       const OrderedSum& sum) {
+  enqueue(
+      stream, input,
+      {.collective = Collective::kReduceScatter,
+       .op = ReduceOp::kSum,
+       .output = static_cast<std::byte*>(output.data()),
+       .terms = sum.terms,
+       .columns = sum.columns,
+       .start = sum.start.defined() ? static_cast<const std::byte*>(sum.start.data()) : nullptr});
 }
 
 void HostCommunicator::do_all_reduce(Stream& stream, const Tensor& buffer, ReduceOp op) {
@@ -232,9 +255,12 @@ void HostCommunicator::enqueue(Stream& stream, const Tensor& buffer, HostCall ca
 void HostCommunicator::put_staged_on(Stream& stream, const Tensor& buffer, HostCall call) {
   Backend& backend = stream.backend();
   std::shared_ptr<void> outgrown;
-  if (staged_bytes_ < buffer.bytes()) {
-    outgrown = std::exchange(staged_, backend.staging_memory(buffer.bytes()));
-    staged_bytes_ = buffer.bytes();
+  // The slot of an ordered sum is wider than that of its input: it lies behind the input.
+  const size_t wide =
+      call.terms > 0 ? static_cast<size_t>(call.numel / size()) * size_of(call.output_dtype()) : 0;
+  if (staged_bytes_ < buffer.bytes() + wide) {
+    outgrown = std::exchange(staged_, backend.staging_memory(buffer.bytes() + wide));
+    staged_bytes_ = buffer.bytes() + wide;
   }
   std::byte* const device = std::exchange(call.data, staged_.get());
   struct Part {
@@ -250,8 +276,12 @@ void HostCommunicator::put_staged_on(Stream& stream, const Tensor& buffer, HostC
       read = own;
       break;
     case Collective::kReduceScatter:
-      written = own;
-      result = std::exchange(call.output, call.data + own.begin);
+      written = call.terms > 0 ? Part{buffer.bytes(), wide} : own;
+      result = std::exchange(call.output, call.data + written.begin);
+      if (call.start) {
+        backend.copy(stream, call.output, call.start, wide);
+        call.start = call.output;
+      }
       break;
     case Collective::kBroadcast:
       (rank() == call.root ? written : read) = {};

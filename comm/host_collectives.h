@@ -44,8 +44,19 @@ struct HostCall {
   std::shared_ptr<const PeerWindow> window = nullptr;  // where peers find `data`; null: they cannot
   uint64_t offset = 0;                                 // of data in it, bytes
   std::string unit = {};                               // what it belongs to, for errors
+  // Of a sum_in_order, which is a reduce_scatter with these. terms 0: another call.
+  int terms = 0, columns = 1;
+  const std::byte* start = nullptr;  // null: none
 
   Announcement announcement() const;
+  DType output_dtype() const { return terms > 0 ? accumulation_dtype(dtype) : dtype; }
+  // The slot of a reduce_scatter that is `rank`'s.
+  int slot_of(int rank, int ranks) const {
+    return terms > 0 ? slot_in_order(rank, ranks, columns) : rank;
+  }
+  // The sum of elements [first, first + count) of this rank's slot. `sources`: by rank.
+  void reduce(std::vector<const std::byte*> sources, std::byte* output_of_slot, int64_t first,
+              int64_t count) const;
 };
 
 // The part of a buffer that belongs to a rank; the last ranks may have less, or nothing.
@@ -112,6 +123,8 @@ class HostCommunicator : public Communicator {
   void do_all_gather(Stream& stream, const Tensor& buffer) override;
   void do_reduce_scatter(Stream& stream, const Tensor& input, const Tensor& output,
                          ReduceOp op) override;
+  void do_sum_in_order(Stream& stream, const Tensor& input, const Tensor& output,
+                       const OrderedSum& sum) override;
   void do_all_reduce(Stream& stream, const Tensor& buffer, ReduceOp op) override;
   void do_broadcast(Stream& stream, const Tensor& buffer, int root) override;
 

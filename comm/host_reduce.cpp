@@ -59,6 +59,36 @@ void reduce(std::span<const std::byte* const> sources, Sum<T> divisor, T* out, i
 
 }  // namespace
 
+namespace {
+
+template <typename T>
+void add_onto(const Sum<T>* begin_with, std::span<const std::byte* const> sources, Sum<T>* out,
+              int64_t numel) {
+  alignas(64) Sum<T> sum[kBlock];
+  const auto source = [&](size_t r) { return reinterpret_cast<const T*>(sources[r]); };
+  for (int64_t begin = 0; begin < numel; begin += kBlock) {
+    const int64_t n = std::min(kBlock, numel - begin);
+    if (begin_with) {
+      std::copy_n(begin_with + begin, n, sum);
+      go_on<T, add<T>>(source(0) + begin, sum, n);
+    } else {
+      for (int64_t i = 0; i < n; ++i) sum[i] = static_cast<Sum<T>>(source(0)[begin + i]);
+    }
+    for (size_t r = 1; r < sources.size(); ++r) go_on<T, add<T>>(source(r) + begin, sum, n);
+    std::copy_n(sum, n, out + begin);
+  }
+}
+
+}  // namespace
+
+void add_in_order(DType dtype, const std::byte* start, std::span<const std::byte* const> sources,
+                  std::byte* out, int64_t numel) {
+  dispatch_floating(dtype, "sum_in_order", [&]<typename T>(TypeTag<T>) {
+    add_onto<T>(reinterpret_cast<const Sum<T>*>(start), sources, reinterpret_cast<Sum<T>*>(out),
+                numel);
+  });
+}
+
 void reduce_in_order(DType dtype, ReduceOp op, std::span<const std::byte* const> sources,
                      std::byte* out, int64_t numel) {
   const auto run = [&](auto tag) {

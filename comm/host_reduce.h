@@ -13,4 +13,10 @@ namespace fsdp::comm {
 void reduce_in_order(DType dtype, ReduceOp op, std::span<const std::byte* const> sources,
                      std::byte* out, int64_t numel);
 
+// out[i] = start[i] + sources[0][i] + sources[1][i] + ..., in this order; `start` null: it begins
+// with sources[0]. start and out are in the accumulation dtype of `dtype`, and may be one; out may
+// be a source of that dtype. At least one source.
+void add_in_order(DType dtype, const std::byte* start, std::span<const std::byte* const> sources,
+                  std::byte* out, int64_t numel);
+
 }  // namespace fsdp::comm

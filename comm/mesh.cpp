@@ -15,13 +15,14 @@ Mesh::Mesh(Communicator& world, const MeshOptions& options) {
     return SplitPlace{.color = rank % shard_size, .key = rank / shard_size};
   };
   gather_ = world.split(by_row, "gather");
-  if (options.separate_reduce) reduce_ = world.split(by_row, "reduce");
+  if (options.reduce_over_all && world.size() > shard_size) {
+    reduce_ = world.duplicate("reduce");
+  } else if (options.separate_reduce) {
+    reduce_ = world.split(by_row, "reduce");
+  }
   replicas_ = world.split(by_column, "replicas");
   scalars_ = world.split(by_row, "scalars");
   all_ranks_ = world.duplicate("flags");
-  if (options.reduce_over_all && shards() > 1 && replicas() > 1) {
-    reduce_over_all_ = world.duplicate("reduce all");
-  }
 }
 
 Communicator& Mesh::inner_gather(int size) {
@@ -41,7 +42,6 @@ std::vector<const Communicator*> Mesh::of_a_step() const {
   std::vector<const Communicator*> out = {gather_.get(), replicas_.get()};
   if (reduce_) out.push_back(reduce_.get());
   for (const auto& [size, group] : inner_) out.push_back(group.get());
-  if (reduce_over_all_) out.push_back(reduce_over_all_.get());
   return out;
 }
 

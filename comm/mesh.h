@@ -20,7 +20,7 @@ namespace fsdp::comm {
 struct MeshOptions {
   int shard_size = 1;            // ranks of a shard group
   bool separate_reduce = true;   // reduces have a communicator of their own
-  bool reduce_over_all = false;  // and one over all ranks, where there are replicas
+  bool reduce_over_all = false;  // that is one of all ranks, also where there are replicas
 };
 
 class Mesh {
@@ -32,16 +32,15 @@ class Mesh {
   int replicas() const { return replicas_->size(); }
   int ranks() const { return shards() * replicas(); }
   int shard_index() const { return gather_->rank(); }
+  int replica_index() const { return replicas_->rank(); }  // of this rank's shard group
 
-  // Those of the shard group: for gathers, for reduces, and for norms and the like (compute
-  // stream).
+  // Those of the shard group: for gathers, for reduces (or of all ranks: reduce_over_all), and for
+  // norms and the like (compute stream).
   Communicator& gather() const { return *gather_; }
   Communicator& reduce() const { return reduce_ ? *reduce_ : *gather_; }
   Communicator& scalars() const { return *scalars_; }
   Communicator& across_replicas() const { return *replicas_; }
-  // Communicators of all ranks: for reduces, null unless asked for; and for flags and initial
-  // values, on the compute stream.
-  Communicator* reduce_over_all() const { return reduce_over_all_.get(); }
+  // Of all ranks: for flags and initial values, on the compute stream.
   Communicator& all_ranks() const { return *all_ranks_; }
   // A group of `size` neighbours inside the shard group, for gathers. The first call for a size is
   // collective.
@@ -56,7 +55,6 @@ class Mesh {
   std::unique_ptr<Communicator> replicas_;
   std::unique_ptr<Communicator> scalars_;
   std::unique_ptr<Communicator> all_ranks_;
-  std::unique_ptr<Communicator> reduce_over_all_;
   std::map<int, std::unique_ptr<Communicator>> inner_;  // by size
 };
 

@@ -40,6 +40,10 @@ class MetaCommunicator final : public Communicator {
   void do_reduce_scatter(Stream& stream, const Tensor& input, const Tensor&, ReduceOp) override {
     put_on(stream, Collective::kReduceScatter, input);
   }
+  void do_sum_in_order(Stream& stream, const Tensor& input, const Tensor&,
+                       const OrderedSum&) override {
+    put_on(stream, Collective::kReduceScatter, input);
+  }
   void do_all_reduce(Stream& stream, const Tensor& buffer, ReduceOp) override {
     put_on(stream, Collective::kAllReduce, buffer);
   }

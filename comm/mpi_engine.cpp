@@ -111,15 +111,32 @@ void MpiEngine::reduce_scatter(const HostCall& call) {
   for (int64_t done = 0; done < slot; done += piece_elements(call)) {
     const int64_t n = std::min(piece_elements(call), slot - done);
     const int64_t bytes = n * width(call);
-    const StridedPiece piece(bytes, slot * width(call));
-    check_mpi(MPI_Alltoall(call.data + done * width(call), 1, piece.type(), scratch(0),
-                           static_cast<int>(bytes), MPI_BYTE, group_->comm()),
-              "MPI_Alltoall");
+    exchange_pieces(call, done, bytes);
     for (size_t r = 0; r < sources.size(); ++r) {
       sources[r] = scratch(0) + r * static_cast<size_t>(bytes);
     }
-    reduce_in_order(call.dtype, call.op, sources, call.output + done * width(call), n);
+    call.reduce(sources, call.output, done, n);
   }
+}
+
+// `bytes` of this rank's slot, from element `done` of it, come from every rank into scratch(0).
+void MpiEngine::exchange_pieces(const HostCall& call, int64_t done, int64_t bytes) {
+  const int64_t slot = call.numel / size_ * width(call);
+  const std::byte* const first = call.data + done * width(call);
+  if (call.slot_of(1 % size_, size_) == 1 % size_) {  // rank r gets slot r
+    const StridedPiece piece(bytes, slot);
+    check_mpi(MPI_Alltoall(first, 1, piece.type(), scratch(0), static_cast<int>(bytes), MPI_BYTE,
+                           group_->comm()),
+              "MPI_Alltoall");
+    return;
+  }
+  for (int r = 0; r < size_; ++r) {  // MPI sends in rank order
+    std::memcpy(scratch(1) + r * bytes, first + call.slot_of(r, size_) * slot,
+                static_cast<size_t>(bytes));
+  }
+  check_mpi(MPI_Alltoall(scratch(1), static_cast<int>(bytes), MPI_BYTE, scratch(0),
+                         static_cast<int>(bytes), MPI_BYTE, group_->comm()),
+            "MPI_Alltoall");
 }
 
 // In pieces of size() equal parts; the last piece is padded.

@@ -29,6 +29,7 @@ class MpiEngine final : public HostEngine {
   void rendezvous(const HostCall& call);
   void gather(const HostCall& call);
   void reduce_scatter(const HostCall& call);
+  void exchange_pieces(const HostCall& call, int64_t done, int64_t bytes);
   void all_reduce(const HostCall& call);
   void broadcast(const HostCall& call);
   int64_t piece_elements(const HostCall& call) const;

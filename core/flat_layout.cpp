@@ -2,6 +2,7 @@
 #include "core/flat_layout.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace fsdp {
 namespace {
@@ -12,16 +13,20 @@ int64_t round_up(int64_t value, int64_t multiple) {
 
 }  // namespace
 
-FlatLayout::FlatLayout(const std::vector<Parameter*>& parameters, int shards, int64_t alignment)
+FlatLayout::FlatLayout(const std::vector<Parameter*>& parameters, int shards, int64_t alignment,
+                       int parts_of_shard)
     : shards_(shards), alignment_(alignment) {
   FSDP_CHECK(shards > 0, "[flat_layout] shards: expected at least 1, got {}", shards);
+  FSDP_CHECK(parts_of_shard > 0, "[flat_layout] parts of a shard: expected at least 1, got {}",
+             parts_of_shard);
   int64_t offset = 0;
   for (Parameter* parameter : parameters) {
     parameters_.push_back({parameter, offset, parameter->numel()});
     parameter_numel_ += parameter->numel();
     offset = round_up(offset + parameter->numel(), alignment);
   }
-  shard_numel_ = round_up(offset, alignment * shards) / shards;
+  shard_numel_ = round_up(round_up(offset, alignment * shards) / shards,
+                          std::lcm(alignment, int64_t{parts_of_shard}));
 }
 
 std::vector<ShardPiece> FlatLayout::pieces(int shard) const {

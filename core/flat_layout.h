@@ -8,7 +8,8 @@
 //   |<------ shard 0 ------>|<------ shard 1 ------>|<- shard 2 ->|
 //
 // Every parameter starts at a multiple of the alignment; so does every shard. Gaps and padding are
-// never read: their contents are undefined.
+// never read: their contents are undefined. Where several ranks add up a shard between them it can
+// be cut into as many equal parts.
 #pragma once
 
 #include <string>
@@ -39,7 +40,8 @@ struct ShardPiece {
 class FlatLayout {
  public:
   FlatLayout(const std::vector<Parameter*>& parameters, int shards,
-             int64_t alignment = kFlatAlignment);  // elements
+             int64_t alignment = kFlatAlignment,  // elements
+             int parts_of_shard = 1);
 
   const std::vector<FlatParameter>& parameters() const { return parameters_; }
   int shards() const { return shards_; }

@@ -49,7 +49,12 @@ class FullySharded {
   FullySharded& operator=(const FullySharded&) = delete;
 
   // Before each micro-step. `last`: its reductions include what earlier micro-steps deferred.
-  void begin_micro_step(bool last) { last_micro_step_ = last; }
+  // `ranks_with_pass`, with fixed_order: only the gradients of ranks 0 to n - 1 are part of the
+  // sum, though all ranks run the same backward; absent: those of all. The same on all ranks.
+  void begin_micro_step(bool last, std::optional<int> ranks_with_pass = {}) {
+    last_micro_step_ = last;
+    runtime_.ranks_with_pass = ranks_with_pass;
+  }
   // After Tape::backward, which must have reached the same units on every rank (a parameter may be
   // absent on some ranks, a whole unit may not): reduces what no hook reduced, makes the compute
   // stream wait for all reductions, agrees with the other ranks which parameters had a gradient,

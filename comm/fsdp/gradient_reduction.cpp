@@ -4,6 +4,7 @@
 namespace fsdp::comm {
 
 EventPtr GradientReduction::run(const ReductionArgs& args) {
+  if (policy_.sums_in_order) return sum_in_order(args);
   Backend& backend = runtime_.backend;
   Stream& reduce = runtime_.streams.reduce();
   const int64_t count = layout_.shard_numel();
@@ -37,6 +38,27 @@ EventPtr GradientReduction::run(const ReductionArgs& args) {
   return backend.record(last);
 }
 
+EventPtr GradientReduction::sum_in_order(const ReductionArgs& args) {
+  Backend& backend = runtime_.backend;
+  const Mesh& mesh = runtime_.mesh;
+  Stream& reduce = runtime_.streams.reduce();
+  const Tensor all = input(args);
+  const Shape part = {layout_.shard_numel() / mesh.replicas()};
+  const int64_t first = mesh.replica_index() * part.numel();
+  OrderedSum sum = {.terms = runtime_.ranks_with_pass.value_or(mesh.ranks()),
+                    .columns = mesh.shards()};
+  if (args.earlier.defined()) {
+    sum.start = args.earlier.slice(first, part);
+    if (args.earlier_done) backend.wait(reduce, args.earlier_done);
+  }
+  mesh.reduce().sum_in_order(reduce, all, args.shard.slice(first, part), sum);
+  if (mesh.replicas() == 1 || args.reach == Reach::kShardGroup) return backend.record(reduce);
+  Stream& replicas = runtime_.streams.replicas();
+  backend.wait(replicas, backend.record(reduce));
+  mesh.across_replicas().all_gather(replicas, args.shard);
+  return backend.record(replicas);
+}
+
 // The unsharded gradients in reduce_dtype, divided, on the reduce stream.
 Tensor GradientReduction::input(const ReductionArgs& args) {
   Backend& backend = runtime_.backend;
@@ -68,11 +90,7 @@ void GradientReduction::find_overflow(const Tensor& unsharded) {
 void GradientReduction::scatter(const Tensor& all, const Tensor& slot, const Tensor& piece) {
   Stream& stream = runtime_.streams.reduce();
   const bool in_place = piece.data() == slot.data();
-  if (policy_.reduces_over_all) {
-    // Shard group first, then replicas, would add in another order than one large shard group.
-    runtime_.mesh.reduce_over_all()->all_reduce(stream, all, policy_.division.op);
-    if (!in_place) runtime_.backend.copy(stream, piece.data(), slot.data(), piece.bytes());
-  } else if (runtime_.mesh.shards() > 1 || !in_place) {
+  if (runtime_.mesh.shards() > 1 || !in_place) {
     runtime_.mesh.reduce().reduce_scatter(stream, all, piece, policy_.division.op);
   }
 }
@@ -81,7 +99,7 @@ void GradientReduction::scatter(const Tensor& all, const Tensor& slot, const Ten
 Stream& GradientReduction::average_across_replicas(Tensor values) {
   Backend& backend = runtime_.backend;
   Stream* stream = &runtime_.streams.reduce();
-  if (runtime_.mesh.replicas() > 1 && !policy_.reduces_over_all) {
+  if (runtime_.mesh.replicas() > 1) {
     const EventPtr scattered = backend.record(*stream);
     stream = &runtime_.streams.replicas();
     backend.wait(*stream, scattered);

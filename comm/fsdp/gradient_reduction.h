@@ -9,6 +9,13 @@
 //                    divide                  by GradientDivision::after
 //   the last one     add, cast or nothing    into the shard, where it is not there already
 //
+// In fixed_order the reduce and the replica stream have other things to do instead:
+//
+//   reduce stream    cast                    as above
+//                    sum_in_order            of all ranks, onto what came earlier. Of a shard that
+//                                            several replicas have each adds up a part
+//   replica stream   all_gather              of the parts, after the last micro-step
+//
 // Not here: the memory, and when to reduce (unit_gradients.h).
 #pragma once
 
@@ -23,6 +30,7 @@ enum class Reach : uint8_t {
   kAllRanks,           // the new gradients are averaged over all ranks, then stored or added
   kShardGroup,         // over the shard group; replicas are left for a later micro-step
   kShardGroupThenSum,  // over the shard group; added; the sum is averaged over the replicas
+  // In fixed_order: kShardGroup is the sum alone, the others gather its parts too.
 };
 
 struct ReductionArgs {
@@ -31,6 +39,7 @@ struct ReductionArgs {
   EventPtr narrow_free;  // since when that memory may be written; may be null
   Tensor shard;          // (n): the result
   Tensor earlier;        // (n): what is added, perhaps the shard itself; undefined: nothing
+  EventPtr earlier_done = nullptr;  // since when other replicas do not read `earlier`; may be null
   Reach reach = Reach::kAllRanks;
 };
 
@@ -44,6 +53,7 @@ class GradientReduction {
   EventPtr run(const ReductionArgs& args);
 
  private:
+  EventPtr sum_in_order(const ReductionArgs& args);
   void find_overflow(const Tensor& unsharded);
   Tensor input(const ReductionArgs& args);
   void scatter(const Tensor& all, const Tensor& slot, const Tensor& piece);

@@ -68,13 +68,27 @@ int inner_group_size(const FsdpOptions& options, int shards) {
 
 }  // namespace
 
+namespace {
+
+void check_fixed_order(const FsdpOptions& options) {
+  if (!options.fixed_order) return;
+  FSDP_CHECK(options.accumulation == Accumulation::kReduceEach,
+             "fsdp.fixed_order: accumulation: {} adds micro-steps before ranks; expected "
+             "reduce_each",
+             choice_name(options.accumulation));
+  FSDP_CHECK(!options.divide_factor && !options.force_sum && !options.split_division,
+             "fsdp.fixed_order: {}: its sums are not divided; expected it to be left out",
+             options.divide_factor ? "divide_factor"
+             : options.force_sum   ? "force_sum"
+                                   : "split_division");
+}
+
+}  // namespace
+
 void check_options(const FsdpOptions& options, int world) {
   const int shards = shard_group_size(options, world);
   inner_group_size(options, shards);
-  FSDP_CHECK(!options.fixed_order || shards == world ||
-                 options.accumulation != Accumulation::kReduceScatterEach,
-             "fsdp.fixed_order: accumulation: reduce_scatter_each adds micro-steps before "
-             "replicas; expected another one");
+  check_fixed_order(options);
   FSDP_CHECK(
       !options.force_sum || !options.split_division,
       "fsdp.split_division: divides before the sum and after it, fsdp.force_sum only after it; "
@@ -145,6 +159,7 @@ std::vector<std::string> texts_of(const FsdpOptions& options) {
 }
 
 GradientDivision gradient_division(const FsdpOptions& options, GroupSizes groups) {
+  if (options.fixed_order) return {};
   const double divisor = options.divide_factor.value_or(groups.shards * groups.replicas);
   FSDP_CHECK(divisor > 0, "[fsdp] divide factor: expected a positive number, got {}", divisor);
   const bool wide_range =
@@ -188,10 +203,11 @@ UnitPolicy unit_policy(const FsdpOptions& o, GroupSizes groups, bool is_root) {
   p.averages_in_place = !sharded && p.reduce_dtype == p.master_dtype &&
                         p.gradient_dtype == p.master_dtype &&
                         (o.micro_steps == 1 || p.reduces_last);
-  p.defers_replicas = groups.replicas > 1 && o.accumulation == Accumulation::kReduceScatterEach;
-  p.reduces_over_all = o.fixed_order && sharded && groups.replicas > 1;
-  p.division = gradient_division(
-      o, p.reduces_over_all ? GroupSizes{.shards = groups.shards * groups.replicas} : groups);
+  p.defers_replicas =
+      groups.replicas > 1 && (o.fixed_order || o.accumulation == Accumulation::kReduceScatterEach);
+  p.sums_in_order = o.fixed_order;
+  if (o.fixed_order) p.parts_of_shard = groups.replicas;
+  p.division = gradient_division(o, groups);
   return p;
 }
 

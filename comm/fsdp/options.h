@@ -84,9 +84,10 @@ struct FsdpOptions {
   // Test every rank's own gradients, before any division, against the range of param_dtype; see
   // FullySharded::overflow. For loss scaling.
   bool detect_overflow = false;
-  // Gradients and norms are added in an order that no strategy changes: results are the same bits
-  // for all of them. Hybrid strategies then reduce over all ranks at once, and shards are padded to
-  // blocks of 1024 elements.
+  // Gradients are summed, not averaged, one rank's after the other's and one micro-step's after the
+  // other's, in the accumulation dtype. Who deals pass p of a step to rank p % ranks in micro-step
+  // p / ranks gets the sum of passes 0, 1, 2, ..., the same bits for every number of ranks and
+  // every strategy. Norms are added by blocks of 1024 elements, to which shards are padded.
   bool fixed_order = false;
 
   // Masters become bf16 by stochastic rounding under this seed, where param_dtype is bf16; absent:
@@ -134,12 +135,13 @@ struct GradientDivision {
   bool operator==(const GradientDivision&) const = default;
 };
 
-// f32, bf16: the collectives average; with a divide_factor they average over the shards if it is
-// their number, else the terms are divided before the sum. f16 and f64: the divisor is split around
-// the sum, about sqrt each way, so that neither the terms underflow nor the sum overflows. Source:
-// PyTorch FSDP2, _fsdp_collectives.py `_get_gradient_divide_factors`, and FSDP1's default_hooks.py.
-// One difference: PyTorch's collective (NCCL's PREMUL_SUM) multiplies the terms by the rounded
-// 1 / factor; here they are divided. That is the same for powers of two, else one rounding less.
+// fixed_order: nothing is divided. f32, bf16: the collectives average; with a divide_factor they
+// average over the shards if it is their number, else the terms are divided before the sum. f16 and
+// f64: the divisor is split around the sum, about sqrt each way, so that neither the terms
+// underflow nor the sum overflows. Source: PyTorch FSDP2, _fsdp_collectives.py
+// `_get_gradient_divide_factors`, and FSDP1's default_hooks.py. One difference: PyTorch's
+// collective (NCCL's PREMUL_SUM) multiplies the terms by the rounded 1 / factor; here they are
+// divided. That is the same for powers of two, else one rounding less.
 GradientDivision gradient_division(const FsdpOptions& options, GroupSizes groups);
 
 // What one unit does, decided once, when it is set up.
@@ -162,8 +164,9 @@ struct UnitPolicy {
   bool keeps_gradients = false;    // unsharded, until the optimizer's step, in memory of its own
   bool averages_in_place = false;  // the unsharded gradients become the shard: one buffer
   bool reduces_last = false;       // micro-steps add up before any reduction
-  bool defers_replicas = false;    // micro-steps before the last only reduce-scatter
-  bool reduces_over_all = false;   // one sum over all ranks, in their order: fixed_order
+  bool defers_replicas = false;    // micro-steps before the last only reduce-scatter, or sum
+  bool sums_in_order = false;      // one chain over micro-steps and all ranks: fixed_order
+  int parts_of_shard = 1;          // each added up by another replica: with sums_in_order
   GradientDivision division = {};
   bool detects_overflow = false;
 

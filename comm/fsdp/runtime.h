@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -101,6 +102,7 @@ struct FsdpRuntime {
   CommStreams& streams;
   uint32_t updates = 0;                   // steps finished; keys the random numbers of rounding
   EventPtr parameters_updated = nullptr;  // the optimizer's last write to the masters; may be null
+  std::optional<int> ranks_with_pass = {};  // see FullySharded::begin_micro_step
   Tensor overflow = {};  // (), i32: set by a rank's own gradients, until it is shared
 };
 

@@ -101,7 +101,7 @@ bool UnitGradients::accumulate() {
   if (policy_.keeps_gradients) {
     allocate_unsharded();
     backend.wait(backend.compute_stream(), reduced_);  // of the micro-step before
-    if (policy_.averages_in_place && state_ == kReduced) set_shard_aside();
+    if (policy_.averages_in_place && state_ != kNone) set_shard_aside();
   } else {
     if (!borrow()) return false;
     backend.wait(backend.compute_stream(), pool_->free_since(buffer_));
@@ -168,7 +168,10 @@ void UnitGradients::reduce_noted(bool last) {
     args.narrow = Tensor(memory, 0, shape, policy_.reduce_dtype);
     args.narrow_free = pool_->free_since(buffer_);
   }
-  if (state_ != kAccumulating) args.earlier = policy_.averages_in_place ? set_aside_ : shard_;
+  if (state_ != kAccumulating) {
+    args.earlier = policy_.averages_in_place ? set_aside_ : shard_;
+    if (state_ == kAddingToReduced) args.earlier_done = reduced_;
+  }
   // A unit that was REDUCED holds an average over all ranks. What is added to it must be an average
   // over all ranks too, even where replicas are deferred.
   if (policy_.defers_replicas && !last && state_ != kAddingToReduced) {

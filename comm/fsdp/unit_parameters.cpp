@@ -50,7 +50,8 @@ void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool
   Backend& backend = runtime_.backend;
   const DType dtype = policy_.param_dtype;
   const int shards = runtime_.mesh.shards();
-  ParameterSegment s(FlatLayout(parameters, shards, policy_.alignment), trainable);
+  const int parts = trainable ? policy_.parts_of_shard : 1;
+  ParameterSegment s(FlatLayout(parameters, shards, policy_.alignment, parts), trainable);
   const size_t bytes = static_cast<size_t>(s.layout.numel()) * size_of(dtype);
   s.unsharded = Storage::unbound(backend, bytes, MemoryCategory::kUnshardedParameter);
   s.unsharded->set_label("parameters of unit " + name_);

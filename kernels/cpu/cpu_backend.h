@@ -24,6 +24,10 @@ struct ScratchNeed;
 struct CpuOptions {
   int threads = 1;           // of the compute stream's team; other streams have one
   bool synchronous = false;  // run everything inline at the call: for debugging
+  // oneDNN computes each matrix product on one thread, so that its bits are the same with any
+  // number of threads: with several it may cut long sums into a part for each. All else is the same
+  // anyway.
+  bool one_thread_products = false;
   // Test hook: microseconds to sleep before each task of a stream, by (stream name, task name);
   // must be thread-safe. Null: none.
   std::function<int(const std::string&, std::string_view)> delay;

@@ -44,7 +44,7 @@ struct ProductData {
 // oneDNN primitives by Product, made once; belongs to one worker.
 class MatmulCache {
  public:
-  MatmulCache();
+  explicit MatmulCache(bool one_thread = false);  // see CpuOptions::one_thread_products
   ~MatmulCache();
   MatmulCache(const MatmulCache&) = delete;
   MatmulCache& operator=(const MatmulCache&) = delete;
@@ -58,6 +58,7 @@ class MatmulCache {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+  bool one_thread_;
 };
 
 // f32 x f32 -> f32 or f64 x f64 -> f64. The same bits whatever the number of threads.

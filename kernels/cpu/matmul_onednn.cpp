@@ -170,7 +170,8 @@ void MatmulCache::Impl::execute(const Product& product, const ProductData& data)
   stream.wait();
 }
 
-MatmulCache::MatmulCache() : impl_(std::make_unique<Impl>()) {}
+MatmulCache::MatmulCache(bool one_thread)
+    : impl_(std::make_unique<Impl>()), one_thread_(one_thread) {}
 MatmulCache::~MatmulCache() = default;
 
 bool MatmulCache::supports(DType operand, DType result) {
@@ -181,7 +182,7 @@ bool MatmulCache::supports(DType operand, DType result) {
 }
 
 void MatmulCache::multiply(const Product& product, const ProductData& data, ThreadTeam& team) {
-  team.lead_libraries(worth_a_team(product));
+  team.lead_libraries(worth_a_team(product) && !one_thread_);
   try {
     const int64_t columns = columns_at_a_time(product), depth = depth_at_a_time(product);
     for (int64_t n = 0; n < product.n; n += columns) {

@@ -5,7 +5,7 @@ namespace fsdp::cpu {
 
 struct MatmulCache::Impl {};
 
-MatmulCache::MatmulCache() = default;
+MatmulCache::MatmulCache(bool one_thread) : one_thread_(one_thread) {}
 MatmulCache::~MatmulCache() = default;
 
 bool MatmulCache::supports(DType, DType) { return false; }

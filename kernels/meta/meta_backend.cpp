@@ -36,7 +36,7 @@ MetaBackend::MetaBackend(const MetaOptions& options)
     : next_(kFirstAddress), compute_stream_(std::make_unique<MetaStream>(*this, "compute")) {
   if (options.keeps_blocks) log_.emplace();
   if (options.predicts_workspace) {
-    forecast_.emplace(options.cpu_threads);
+    forecast_.emplace(options.cpu_threads, options.one_thread_products);
   } else {
     ledger_.set_unpredictable(MemoryCategory::kWorkspace);
   }

@@ -34,9 +34,10 @@ struct MetaCall {
 using MetaRecorder = std::function<void(const MetaCall&)>;
 
 struct MetaOptions {
-  bool predicts_workspace = true;  // false: as for a GPU, where libraries say what they want
-  int cpu_threads = 1;             // of the CPU's compute stream; without a meaning for a GPU
-  bool keeps_blocks = false;       // for block_log()
+  bool predicts_workspace = true;    // false: as for a GPU, where libraries say what they want
+  int cpu_threads = 1;               // of the CPU's compute stream; without a meaning for a GPU
+  bool one_thread_products = false;  // of the CPU: see cpu::CpuOptions
+  bool keeps_blocks = false;         // for block_log()
 };
 
 // Clocks of the streams go on after the host's.

@@ -50,6 +50,28 @@ double worst_error(ReduceOp op, int ranks, int64_t numel) {
 
 }  // namespace
 
+TEST_CASE("a chain of sums goes on where it was, and a lone -0 stays -0") {
+  const std::vector<float> a = {-0.f, 1e8f, 3}, b = {-0.f, 1, 4}, c = {0.f, -1e8f, 5};
+  const auto bytes = [](const std::vector<float>& v) {
+    return reinterpret_cast<const std::byte*>(v.data());
+  };
+  std::vector<float> out(3);
+  const auto add = [&](const std::byte* start, std::vector<const std::byte*> sources) {
+    add_in_order(DType::kF32, start, sources, reinterpret_cast<std::byte*>(out.data()), 3);
+  };
+  add(nullptr, {bytes(a)});
+  CHECK(std::signbit(out[0]));
+  add(bytes(out), {bytes(b)});
+  CHECK(std::signbit(out[0]));
+  add(bytes(out), {bytes(c)});
+  CHECK(!std::signbit(out[0]));  // zeros of a rank without a pass would do this
+  CHECK(out[1] == 0);            // 1e8 + 1 is 1e8 in f32
+  CHECK(out[2] == 12);
+  const std::vector<float> one_by_one = out;
+  add(nullptr, {bytes(a), bytes(b), bytes(c)});
+  CHECK(out == one_by_one);
+}
+
 TEST_CASE("sums are accumulated wide and rounded once") {
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
     for (const int64_t numel : {1, 7, 2048, 2049, 10000}) {

@@ -57,14 +57,17 @@ TEST_CASE("reduces have a communicator of their own unless told otherwise") {
   });
 }
 
-TEST_CASE("one communicator over all ranks, where asked for and where there are replicas") {
+TEST_CASE("reduces over all ranks, where asked for and where there are replicas") {
   run_local_ranks(4, [](Communicator& world) {
     for (const int shards : {1, 2, 4}) {
-      CHECK(Mesh(world, {.shard_size = shards}).reduce_over_all() == nullptr);
+      CHECK(Mesh(world, {.shard_size = shards}).reduce().size() == shards);
       const Mesh mesh(world, {.shard_size = shards, .reduce_over_all = true});
       CHECK(mesh.all_ranks().size() == 4);
-      REQUIRE((mesh.reduce_over_all() != nullptr) == (shards == 2));
-      if (shards == 2) CHECK(members(*mesh.reduce_over_all(), world.rank()) == Ranks{0, 1, 2, 3});
+      CHECK(members(mesh.reduce(), world.rank()) == Ranks{0, 1, 2, 3});
+      CHECK(mesh.replica_index() == world.rank() / shards);
+      const Mesh shared(world,
+                        {.shard_size = shards, .separate_reduce = false, .reduce_over_all = true});
+      CHECK((&shared.reduce() == &shared.gather()) == (shards == 4));
     }
   });
 }

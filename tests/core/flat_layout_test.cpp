@@ -1,9 +1,9 @@
 // Flat layout: alignment, and that the shards' pieces cover every element of every parameter once.
 #include "core/flat_layout.h"
 
-#include <doctest/doctest.h>
-
 #include <memory>
+
+#include <doctest/doctest.h>
 
 #include "tests/support/temp_folder.h"
 
@@ -116,6 +116,23 @@ TEST_CASE("a shard may be empty, and a parameter may lie in several shards") {
   CHECK(many.pieces(2)[0].count == 232);
 }
 
+TEST_CASE("shards that are cut into parts") {
+  const Parameters parameters = make_parameters({Shape{1000}, Shape{70}});
+  for (const int shards : {1, 2, 3}) {
+    for (const int parts : {1, 2, 3, 6}) {
+      const FlatLayout layout(pointers(parameters), shards, kNormBlock, parts);
+      CAPTURE(shards);
+      CAPTURE(parts);
+      CHECK(layout.shard_numel() % parts == 0);
+      CHECK(layout.shard_numel() % kNormBlock == 0);
+      const int64_t whole = FlatLayout(pointers(parameters), shards, kNormBlock).shard_numel();
+      CHECK(layout.shard_numel() >= whole);
+      if (parts == 2) CHECK(layout.shard_numel() == whole);  // as blocks can be halved
+      check_cover(layout);
+    }
+  }
+}
+
 TEST_CASE("segments carry the decay flag of their parameter; spans leave gaps out") {
   const Parameters parameters = make_parameters({Shape{5, 5}, Shape{70}, Shape{2, 2}});
   const FlatLayout layout(pointers(parameters), 2);  // offsets 0, 64, 192; shards of 128
@@ -136,6 +153,8 @@ TEST_CASE("segments carry the decay flag of their parameter; spans leave gaps ou
 }
 
 TEST_CASE("no shards are refused") {
+  CHECK(test::error_of([] { FlatLayout({}, 1, 64, 0); }) ==
+        "[flat_layout] parts of a shard: expected at least 1, got 0");
   CHECK(test::error_of([] { FlatLayout({}, 0); }) ==
         "[flat_layout] shards: expected at least 1, got 0");
 }

@@ -31,10 +31,11 @@ close() {
 }
 
 # ---- fixed order: the same bytes under every strategy, schedule and way to start -----------------
-train fixed 4 fsdp.fixed_order=true
+fixed=(fsdp.fixed_order=true train.rows_per_pass=3)  # on other numbers of ranks: fixed_order.sh
+train fixed 4 "${fixed[@]}"
 compare_fixed() {
   local name=$1; shift
-  train "$name" 4 fsdp.fixed_order=true "$@"
+  train "$name" 4 "${fixed[@]}" "$@"
   same_model fixed "$name" || fail "$*: not the bytes of full_shard"
 }
 for strategy in shard_grad_op shard_optimizer no_shard; do
@@ -53,15 +54,14 @@ compare_fixed hpz fsdp.reshard_group_size=2
 compare_fixed one_unit fsdp.wrap=none
 compare_fixed mixed 'fsdp.units=[{match: "blocks.[01]", strategy: shard_optimizer},
   {match: root, reshard_after_forward: false}, {match: blocks.2, reshard_group_size: 2}]'
-train sgd 4 fsdp.fixed_order=true train.optimizer.kind=sgd train.optimizer.momentum=0.9
-train sgd_unsharded 4 fsdp.fixed_order=true train.optimizer.kind=sgd train.optimizer.momentum=0.9 \
+train sgd 4 "${fixed[@]}" train.optimizer.kind=sgd train.optimizer.momentum=0.9
+train sgd_unsharded 4 "${fixed[@]}" train.optimizer.kind=sgd train.optimizer.momentum=0.9 \
   fsdp.strategy=no_shard
 same_model sgd sgd_unsharded || fail "sgd: not the bytes of full_shard"
 same_model sgd fixed && fail "sgd: the bytes of adamw"
 compare_fixed synced fsdp.sync_module_states=true
 compare_fixed selective train.recompute.mode=selective
 compare_fixed full train.recompute.mode=full train.recompute.every=2
-compare_fixed sum fsdp.force_sum=true
 if [ -n "${MPIRUN:-}" ]; then
   use_mpi=1 compare_fixed over_mpi fsdp.strategy=hybrid_shard fsdp.shard_size=2
 else

@@ -252,6 +252,42 @@ TEST_CASE("Eigen computes f32 as well, with the same bits on any number of threa
   }
 }
 
+TEST_CASE("one_thread_products: the same bits with any number of threads") {
+  const std::tuple<int64_t, int64_t, int64_t> sizes[] = {
+      {32, 33, 3000}, {64, 192, 1024}, {513, 520, 17}, {1, 700, 300}, {600, 1, 257}, {3, 5, 1}};
+  for (const auto& [m, n, k] : sizes) {
+    for (int bits = 0; bits < 16; ++bits) {
+      for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+        const Case t{m,
+                     n,
+                     k,
+                     dtype,
+                     DType::kF32,
+                     (bits & 1) != 0,
+                     (bits & 2) != 0,
+                     (bits & 4) != 0,
+                     (bits & 8) != 0};
+        if (t.accumulate && (t.bias || t.transpose_b)) continue;
+        const Problem p = make_problem(t);
+        std::vector<double> first;
+        for (const int threads : {1, 2, 7}) {
+          CpuOptions options;
+          options.threads = threads;
+          options.one_thread_products = true;
+          CpuBackend backend(options);
+          const std::vector<double> result = run(backend, t, p);
+          if (threads == 1) {
+            check_close(t, p, result);
+            first = result;
+          }
+          CAPTURE(threads);
+          CHECK(result == first);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("an activation keeps what came before it") {
   CpuBackend backend;
   const Case t{7, 33, 18, DType::kF32, DType::kF32, false, false, false, true};

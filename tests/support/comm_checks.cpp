@@ -121,6 +121,42 @@ void check_reduce_scatter(Communicator& group, CommRank& rank, int64_t slot, Mem
   CHECK(differing(output.to_host<T>(), expected) == 0);
 }
 
+// Links of one chain, by a scalar loop: the first one of all ranks, the next one of all but the
+// last rank, then none at all.
+template <typename T>
+void check_sum_in_order(Communicator& group, CommRank& rank, int64_t slot, Memory memory,
+                        int columns, bool in_own_slot) {
+  using Sum = Accumulate<T>;
+  const int ranks = group.size();
+  const int64_t numel = slot * ranks;
+  const int own = group.rank() % columns * (ranks / columns) + group.rank() / columns;
+  std::vector<Sum> expected(static_cast<size_t>(slot));
+  CommTensor input = comm_tensor(group, *rank.backend, numel, dtype_of<T>(), memory);
+  const Tensor apart = Tensor::empty(*rank.backend, Shape{slot}, dtype_of<Sum>());
+  comm::OrderedSum sum = {.columns = columns};
+  for (int link = 0; link < 3; ++link) {
+    sum.terms = link == 0 ? ranks : link == 1 ? ranks - 1 : 0;
+    const auto all = contributions<T>(ranks, numel, 30 + static_cast<uint64_t>(link));
+    for (int r = 0; r < sum.terms; ++r) {
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const size_t at = static_cast<size_t>(own * slot) + i;
+        const Sum value = static_cast<Sum>(all[static_cast<size_t>(r)][at]);
+        expected[i] = link == 0 && r == 0 ? value : expected[i] + value;
+      }
+    }
+    input.tensor.write(all[static_cast<size_t>(group.rank())].data());
+    const bool inside = in_own_slot && std::is_same_v<T, Sum>;
+    Tensor output = inside ? input.tensor.slice(own * slot, Shape{slot}) : apart;
+    after_compute(rank, *rank.first);
+    before_compute(rank, group.sum_in_order(*rank.first, input.tensor, output, sum));
+    CHECK(differing(output.to_host<Sum>(), expected) == 0);
+    if (inside)
+      rank.backend->copy(rank.backend->compute_stream(), apart.data(), output.data(),
+                         apart.bytes());
+    sum.start = apart;
+  }
+}
+
 template <typename T>
 void check_all_reduce(Communicator& group, CommRank& rank, int64_t numel, Memory memory,
                       ReduceOp op) {
@@ -210,6 +246,14 @@ void check_collectives(Communicator& group, CommRank& rank, DType dtype, int64_t
       check_reduce_scatter<T>(group, rank, slot, memory, op, true);
       check_all_reduce<T>(group, rank, slot, memory, op);  // mostly not a multiple of the ranks
       check_all_reduce<T>(group, rank, slot * group.size() + 1, memory, op);
+    }
+    if constexpr (!std::is_integral_v<T>) {
+      for (int columns = 1; columns <= group.size(); ++columns) {
+        if (group.size() % columns != 0) continue;
+        CAPTURE(columns);
+        check_sum_in_order<T>(group, rank, slot, memory, columns, false);
+        check_sum_in_order<T>(group, rank, slot, memory, columns, true);
+      }
     }
     for (int root = 0; root < group.size(); ++root) {
       check_broadcast<T>(group, rank, slot, memory, root);

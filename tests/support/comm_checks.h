@@ -36,7 +36,7 @@ struct CommTensor {
 CommTensor comm_tensor(comm::Communicator& group, Backend& backend, int64_t numel, DType dtype,
                        Memory memory);
 
-// All four collectives, every op, against scalar loops, bit for bit; slots of `slot` elements.
+// All collectives, every op, against scalar loops, bit for bit; slots of `slot` elements.
 void check_collectives(comm::Communicator& group, CommRank& rank, DType dtype, int64_t slot,
                        Memory memory);
 // The above for all dtypes and a list of ugly sizes.

@@ -175,12 +175,17 @@ RankRun::~RankRun() = default;
 
 // Sequences count upwards by 1, 2 or 3 from a start; two batches take turns, so that they are
 // learnt.
+//
+// With fixed_order the rows of all ranks' first micro-step come first.
 Tensor RankRun::forward(int step, int pass) {
   const int64_t passes = int64_t{spec_.fsdp.micro_steps} * spec_.forwards;
-  const int64_t parts = spec_.ranks * passes;
+  const int64_t parts = spec_.passes > 0 ? spec_.passes : spec_.ranks * passes;
   FSDP_CHECK(spec_.rows % parts == 0, "[run] rows: {} do not divide by {}", spec_.rows, parts);
   const int64_t rows = spec_.rows / parts;
-  const int64_t first = (acting_rank_ * passes + pass) * rows;
+  const int64_t in_turn =
+      (pass / spec_.forwards * spec_.ranks + acting_rank_) * spec_.forwards + pass % spec_.forwards;
+  const int64_t place = spec_.fsdp.fixed_order ? in_turn % parts : acting_rank_ * passes + pass;
+  const int64_t first = place * rows;
   std::vector<int32_t> tokens, labels;
   std::vector<int64_t> samples;
   for (int64_t row = first; row < first + rows; ++row) {
@@ -198,8 +203,11 @@ Tensor RankRun::forward(int step, int pass) {
   const Tensor token_tensor = Tensor::from_host(*backend_, Shape{rows, kLength}, tokens);
   const Tensor label_tensor = Tensor::from_host(*backend_, Shape{rows * kLength}, labels);
   samples_.push_back(Tensor::from_host(*backend_, Shape{rows}, samples));
-  // The reduction averages over the ranks; the mean is over all labels of the global batch.
-  const double scale = spec_.ranks / static_cast<double>(spec_.rows * (kLength - 1));
+  // The reduction averages over the ranks, or adds; the mean is over all labels of the global
+  // batch.
+  const int averaged = spec_.fsdp.fixed_order ? 1 : spec_.ranks;
+  const double unseen = has_pass(pass) ? 1 : 1e3;
+  const double scale = unseen * averaged / static_cast<double>(spec_.rows * (kLength - 1));
   return subject_.loss({.tokens = token_tensor,
                         .labels = label_tensor,
                         .context = {.training = spec_.training,
@@ -210,14 +218,23 @@ Tensor RankRun::forward(int step, int pass) {
                         .micro_step = pass / spec_.forwards});
 }
 
+bool RankRun::has_pass(int pass) const {
+  return spec_.passes == 0 || pass * spec_.ranks + acting_rank_ < spec_.passes;
+}
+
 void RankRun::forward_backward(int step) {
   for (int micro_step = 0; micro_step < spec_.fsdp.micro_steps; ++micro_step) {
     std::vector<tools::TrainStep::Forward> forwards;
     for (int i = 0; i < spec_.forwards; ++i) {
       const int pass = micro_step * spec_.forwards + i;
-      forwards.push_back({.loss = [this, step, pass] { return forward(step, pass); }});
+      forwards.push_back({.loss = [this, step, pass] { return forward(step, pass); },
+                          .weight = has_pass(pass) ? 1.0 : 0.0});
     }
-    train_step_->micro_step(forwards);
+    std::optional<int> with_pass;
+    if (spec_.passes > 0) {
+      with_pass = std::min(spec_.passes - micro_step * spec_.ranks, spec_.ranks);
+    }
+    train_step_->micro_step(forwards, with_pass);
     samples_.clear();
   }
 }
@@ -228,9 +245,9 @@ void RankRun::backward_again(int step) {
   samples_.clear();
 }
 
-// Every rank's gradient is in reduce_dtype already. The sum is in its accumulation dtype, and so is
-// the quotient, which is then rounded. (Rounding a sum or a quotient in double to float gives that
-// of floats.)
+// Every rank's gradient is in reduce_dtype already. The sum is in its accumulation dtype, which is
+// that of the shard, and so is the quotient, which is then rounded. fixed_order has only the sum.
+// (Rounding a sum or a quotient in double to float gives that of floats.)
 void RankRun::forward_backward_of_all_ranks(int step) {
   const DType reduce_dtype = spec_.fsdp.reduce_dtype;
   const auto widen = [&](double v) {
@@ -260,7 +277,9 @@ void RankRun::forward_backward_of_all_ranks(int step) {
     }
   }
   for (size_t u = 0; u < sums.size(); ++u) {
-    for (double& sum : sums[u]) sum = narrow(widen(sum / spec_.ranks));
+    for (double& sum : sums[u]) {
+      if (!spec_.fsdp.fixed_order) sum = narrow(widen(sum / spec_.ranks));
+    }
     if (shards[u].dtype() == DType::kF64) {
       shards[u].write(sums[u].data());
     } else {

@@ -67,7 +67,10 @@ struct RunSpec {
   // A large epsilon: GPT-2's key biases have no gradient but rounding noise, which AdamW would
   // otherwise turn into steps of the learning rate.
   optim::OptimizerOptions optimizer = {.epsilon = 1e-4};
-  int64_t rows = 12;            // of a global batch, dealt evenly to ranks, micro-steps, forwards
+  int64_t rows = 12;  // of a global batch, dealt evenly to ranks, micro-steps, forwards
+  // With fixed_order: of a step, over all ranks; 0: one for each rank and micro-step. Ranks that
+  // have none in the last micro-step compute a gradient that nobody may see.
+  int passes = 0;
   int forwards = 1;             // of a micro-step, before their backwards, the last one first
   bool training = false;        // with dropout
   bool keep_gradients = false;  // see RunResult
@@ -93,7 +96,7 @@ RunResult train(const RunSpec& spec);
 // This rank's part of it, on a world that is there.
 RunResult train_on(comm::Communicator& world, const RunSpec& spec);
 // The same without any communication: one rank runs the passes of all ranks one after another and
-// adds their gradients in rank order. With fixed_order (norms) the bits must be those of train().
+// adds their gradients in rank order. With fixed_order the bits must be those of train().
 RunResult train_as_one_rank(RunSpec spec);
 
 // One rank of a run. Steps only enqueue; wait() and result() wait.
@@ -129,6 +132,7 @@ class RankRun {
     tools::StepHandle handle;
     std::optional<double> loss = {};  // in place of the handle's
   };
+  bool has_pass(int pass) const;       // false: it is behind the last of RunSpec::passes
   Tensor forward(int step, int pass);  // loss of one of the step's passes
 
   comm::Communicator& world_;

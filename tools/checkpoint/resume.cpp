@@ -300,7 +300,12 @@ std::vector<ConfigChange> config_changes(const config::TrainConfig& before,
   for (size_t i = 0; i < values.size(); ++i) {
     const auto& [key, value] = values[i];
     if (value == old_values[i].second || key == "runtime.run_dir") continue;
-    changes.push_back({key, old_values[i].second, value, !is_free(key)});
+    bool free = is_free(key);
+    // Numbers of a batch that is computed another way round; that of its rows is compared later.
+    if (key == "train.rows_per_pass") free = !after.fsdp.options.fixed_order;
+    const bool in_passes = before.train.rows_per_pass > 0 && after.train.rows_per_pass > 0;
+    if (key == "train.batch") free = in_passes && !(before.train.batch && after.train.batch);
+    changes.push_back({key, old_values[i].second, value, !free});
   }
   return changes;
 }

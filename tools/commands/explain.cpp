@@ -6,6 +6,7 @@
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
 #include "tools/config/config.h"
+#include "tools/config/step_shape.h"
 #include "tools/launch/launch.h"
 #include "tools/predict/call_meter.h"
 #include "tools/predict/memory_report.h"
@@ -73,18 +74,21 @@ int explain(const ExplainOptions& options, const config::TrainConfig& config, Ca
   const SessionOptions session = session_options(config, model_shape, options.world, {});
   const comm::GroupSizes groups = comm::group_sizes(session.fsdp, options.world);
   const auto rates = call_rates(options, meter);
-  const auto run = predicted_run(config, session, data_of(config), options.world, 0, rates);
+  const auto run =
+      predicted_run(config, session, data_of(config, options.world), options.world, 0, rates);
   const comm::FullySharded& sharded = run->session().sharded();
   const std::vector<UnitRow> units = unit_rows(sharded);
   std::printf("%s%s\n%s\n%s\n", describe(session, groups, options.world).c_str(),
               trained_line(run->session().parameters()).c_str(),
               format_units(units, sharded.options(), groups).c_str(),
               format_predicted_memory(*run).c_str());
-  if (config.train.batch < options.world) {
+  const config::StepShape shape = config::step_shape(config, options.world);
+  std::printf("%s\n\n", shape.text().c_str());
+  if (shape.batch < options.world) {
     std::printf(
         "note: train.batch: %lld sequences are too few for %d ranks, and train refuses "
         "them; what is shown is for one sequence a rank\n",
-        static_cast<long long>(config.train.batch), options.world);
+        static_cast<long long>(shape.batch), options.world);
   }
   for (const std::string& remark : remarks(config, model_shape, options.world)) {
     std::printf("note: %s\n", remark.c_str());

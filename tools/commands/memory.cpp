@@ -64,7 +64,8 @@ int print_view(const MemoryOptions& options) {
   BackendOptions backend = {.cpu = {.threads = static_cast<int>(threads)},
                             .meta = meta::MetaOptions{.keeps_blocks = true}};
   if (!options.gpu.empty()) backend.cuda.emplace();  // whose kernels take no scratch of the CPU's
-  const RunPlan plan(config, vocabulary_of(config), data_of(config), options.world, backend);
+  const RunPlan plan(config, vocabulary_of(config), data_of(config, options.world), options.world,
+                     backend);
   MemoryView view = {.planned = plan.run()};
   view.model = fmt::format(
       "{}; {} on {} rank{}", describe(view.planned.run->session().model().config()),

@@ -25,7 +25,8 @@ void at_least(const char* key, T value, T least) {
 // config.json; of what is only counted, more is a mistake.
 int64_t most_of(const std::string& key) {
   const bool multiplied = key.starts_with("model.") || key == "lora.r" || key == "train.batch" ||
-                          key == "train.micro_steps" || key == "data.sequence_length";
+                          key == "train.micro_steps" || key == "train.rows_per_pass" ||
+                          key == "data.sequence_length";
   return multiplied ? INT32_MAX : key == "train.seed" ? INT64_MAX : 1'000'000'000'000;
 }
 
@@ -159,6 +160,16 @@ void check_fsdp(const FsdpSection& c) {
   within("fsdp.divide_factor", c.options.divide_factor.value_or(1), 1e-6, 1e9);
 }
 
+void check_fixed_order(const TrainConfig& config) {
+  if (!config.fsdp.options.fixed_order) return;
+  FSDP_CHECK(config.train.rows_per_pass > 0,
+             "fsdp.fixed_order: needs train.rows_per_pass: which sequences are computed together "
+             "must not depend on the number of ranks");
+  FSDP_CHECK(config.train.loss_mean == LossMean::kTokens,
+             "fsdp.fixed_order: train.loss_mean: ranks depends on the number of ranks; expected "
+             "tokens");
+}
+
 void check_units(const FsdpSection& c) {
   for (const UnitSection& unit : c.units) {
     const std::string key = unit.place.empty() ? "fsdp.units" : unit.place + ": fsdp.units";
@@ -272,8 +283,9 @@ void add_sharding(const TrainConfig& config, std::vector<Effect>& effects) {
   effects.push_back({"fsdp.forward_prefetch", sharded, strategy});
   effects.push_back({"fsdp.prefetch_depth", sharded && c.forward_prefetch,
                      sharded ? "without forward_prefetch" : strategy});
-  effects.push_back(
-      {"fsdp.accumulation", config.train.micro_steps > 1, "with train.micro_steps: 1"});
+  effects.push_back({"fsdp.accumulation",
+                     config.train.micro_steps.value_or(1) > 1 || config.train.rows_per_pass > 0,
+                     "with train.micro_steps: 1"});
   effects.push_back({"fsdp.accumulation",
                      replicas || c.options.accumulation != comm::Accumulation::kReduceScatterEach,
                      strategy + ", which has no replicas"});
@@ -355,6 +367,7 @@ void check_config(const TrainConfig& config) {
   check_loss_scale(config.train.loss_scale);
   check_checkpoint(config);
   check_fsdp(config.fsdp);
+  check_fixed_order(config);
   check_units(config.fsdp);
   check_wrap(config.fsdp);
   check_name(config.runtime.name);

@@ -135,8 +135,9 @@ struct Interval {
 struct TrainSection {
   int64_t steps = 1000;
   int64_t epochs = 0;
-  int64_t batch = 8;
-  int64_t micro_steps = 1;
+  std::optional<int64_t> batch;  // these three: tools/config/step_shape.h
+  std::optional<int64_t> micro_steps;
+  int64_t rows_per_pass = 0;
   int64_t seed = 42;
   double lr = 3e-4;
   ScheduleSection schedule;

@@ -134,10 +134,17 @@ void visit(V& v, TrainSection& c) {
           OptionField({"max_steps"}).from(1).flag(FlagOf::kConfigured));
   v.field("epochs", c.epochs, "of the training text, instead of steps; 0: as many as steps take",
           OptionField({"num_train_epochs"}).from(0));
-  v.field("batch", c.batch, "sequences per step, over all ranks and micro-steps",
+  v.field("batch", c.batch,
+          "sequences per step, over all ranks and micro-steps; auto: 8, or rows_per_pass x ranks x "
+          "micro_steps",
           OptionField().from(1).flag(FlagOf::kConfigured));
+  v.field("rows_per_pass", c.rows_per_pass,
+          "sequences of one forward and backward, dealt to the ranks in turn; 0: a rank splits its "
+          "sequences between micro_steps",
+          OptionField({"per_device_train_batch_size"}).from(0));
   v.field("micro_steps", c.micro_steps,
-          "forward and backward passes per step, each with a part of a rank's sequences",
+          "forward and backward passes of a rank per step; auto: 1, or as many as rows_per_pass "
+          "makes of batch",
           OptionField({"gradient_accumulation_steps"}).from(1));
   v.field("seed", c.seed, "of initial weights, order of the data, dropout, samples",
           OptionField().from(0));
@@ -250,7 +257,8 @@ void visit(V& v, FsdpSection& c) {
   v.field("absent_is_zero", c.options.absent_is_zero,
           "a parameter without gradient has a zero one; else it stands still");
   v.field("fixed_order", c.options.fixed_order,
-          "the same bits under every strategy; slower if hybrid");
+          "the same bits on any number of ranks and under every strategy; needs "
+          "train.rows_per_pass");
   v.field("sync_module_states", c.sync_module_states,
           "only rank 0 reads or makes the initial weights; the others get them from it",
           {"fsdp_sync_module_states"});

@@ -17,9 +17,17 @@ struct Batch {
   std::vector<int64_t> samples = {};  // (rows): global sample index, keys dropout
   std::vector<int32_t> mask = {};     // (rows, length): 0 where a row is padded; empty: nowhere
   int64_t global_label_tokens = 0;    // labels that count, over all ranks, after any shift
-  double gradient_factor = 1;         // of this rank's gradients: to try what bad ones do
+  // Where the batch of all ranks is computed in passes of so many rows: pass p by rank p % ranks,
+  // as its number p / ranks; only the last one may be shorter. 0: each rank as it likes.
+  int64_t rows_per_pass = 0;
+  int64_t passes = 0;          // of all ranks
+  double gradient_factor = 1;  // of this rank's gradients: to try what bad ones do
 };
 
+// This rank's rows of part `part` of `parts`: a pass, or the rows split evenly.
+RowRange rows_of_part(const Batch& batch, int part, int parts);
+// How many ranks have a pass in part `part` of all; all of them where there are no passes.
+int ranks_with_pass(const Batch& batch, int part, int ranks);
 // Some of the rows; what is said of all ranks stays.
 Batch rows_of(const Batch& batch, const RowRange& range);
 

@@ -1,6 +1,8 @@
 // Batches of sequences. Contract: tools/data/loader.h.
 #include "tools/data/loader.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace fsdp::data {
@@ -46,7 +48,12 @@ Batch Loader::batch(int64_t step, bool shifted_labels) const {
   const int64_t epoch = step / steps_per_epoch(), number = step % steps_per_epoch();
   Batch out;
   out.length = options_.sequence_length;
-  out.samples = sampler_.batch(epoch, number, options_.rank, options_.world);
+  const int64_t run = std::max<int64_t>(options_.rows_per_pass, 1);
+  out.samples = sampler_.batch(epoch, number, options_.rank, options_.world, run);
+  if (options_.rows_per_pass > 0) {
+    out.rows_per_pass = run;
+    out.passes = (sampler_.batch_size(number) + run - 1) / run;
+  }
   out.rows = static_cast<int64_t>(out.samples.size());
   const auto length = static_cast<size_t>(options_.sequence_length);
   for (const int64_t sample : out.samples) {

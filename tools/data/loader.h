@@ -26,6 +26,7 @@ struct LoaderOptions {
   bool shuffle = true;
   uint64_t seed = 0;
   LastBatch last = LastBatch::kShort;
+  int64_t rows_per_pass = 0;  // see Batch; 0: each rank gets every world-th row
   int rank = 0;
   int world = 1;
 };

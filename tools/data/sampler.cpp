@@ -71,15 +71,17 @@ std::vector<int64_t> DistributedSampler::batch(int64_t epoch, int64_t batch) con
   return this->batch(epoch, batch, 0, 1);
 }
 
-std::vector<int64_t> DistributedSampler::batch(int64_t epoch, int64_t batch, int rank,
-                                               int world) const {
+std::vector<int64_t> DistributedSampler::batch(int64_t epoch, int64_t batch, int rank, int world,
+                                               int64_t run) const {
   FSDP_CHECK(batch >= 0 && batch < batches_per_epoch(), "[sampler] batch {} of {}", batch,
              batches_per_epoch());
   const Permutation order(options_.items, options_.seed, epoch);
   std::vector<int64_t> out;
-  for (int64_t i = rank; i < batch_size(batch); i += world) {
-    const int64_t place = (batch * options_.batch + i) % options_.items;  // kPad wraps around
-    out.push_back(options_.shuffle ? order(place) : place);
+  for (int64_t begin = rank * run; begin < batch_size(batch); begin += world * run) {
+    for (int64_t i = begin; i < std::min(begin + run, batch_size(batch)); ++i) {
+      const int64_t place = (batch * options_.batch + i) % options_.items;  // kPad wraps around
+      out.push_back(options_.shuffle ? order(place) : place);
+    }
   }
   return out;
 }

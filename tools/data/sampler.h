@@ -48,8 +48,10 @@ class DistributedSampler {
   int64_t batches_per_epoch() const;
   // All items of a batch in order, 0 <= batch < batches_per_epoch().
   std::vector<int64_t> batch(int64_t epoch, int64_t batch) const;
-  // The items of one rank: numbers rank, rank + world, ... of the batch.
-  std::vector<int64_t> batch(int64_t epoch, int64_t batch, int rank, int world) const;
+  // The items of one rank. Runs of `run` items are dealt to the ranks in turn: with runs of one,
+  // numbers rank, rank + world, ... of the batch.
+  std::vector<int64_t> batch(int64_t epoch, int64_t batch, int rank, int world,
+                             int64_t run = 1) const;
   int64_t batch_size(int64_t batch) const;  // smaller than options.batch only for a short last one
 
  private:

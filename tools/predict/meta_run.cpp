@@ -6,18 +6,27 @@
 #include "comm/meta_transport.h"
 #include "models/token_padding.h"
 #include "tools/data/row_range.h"
+#include "tools/data/sampler.h"
 #include "tools/launch/backend_choice.h"
 
 namespace fsdp::tools {
 
 Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t length, int rank,
-                      int ranks) {
-  const data::RowRange mine = data::deal_rows(rows, rank, ranks);
-  Batch batch = {.rows = mine.count, .length = length};
-  batch.tokens.assign(static_cast<size_t>(mine.count * length), 0);
+                      int ranks, int64_t rows_per_pass) {
+  Batch batch = {.length = length};
+  if (rows_per_pass > 0) {
+    batch.rows_per_pass = rows_per_pass;
+    batch.passes = (rows + rows_per_pass - 1) / rows_per_pass;
+    const data::DistributedSampler in_turn({.items = rows, .batch = rows, .shuffle = false});
+    batch.samples = in_turn.batch(0, 0, rank, ranks, rows_per_pass);
+  } else {
+    const data::RowRange mine = data::deal_rows(rows, rank, ranks);
+    for (int64_t row = 0; row < mine.count; ++row) batch.samples.push_back(mine.first + row);
+  }
+  batch.rows = static_cast<int64_t>(batch.samples.size());
+  batch.tokens.assign(static_cast<size_t>(batch.rows * length), 0);
   const bool pads = models::is_padding(model, static_cast<int32_t>(model.padding_row));
-  for (int64_t row = 0; row < mine.count; ++row) {
-    batch.samples.push_back(mine.first + row);
+  for (int64_t row = 0; row < batch.rows; ++row) {
     if (pads)
       batch.tokens[static_cast<size_t>(row * length)] = static_cast<int32_t>(model.padding_row);
   }
@@ -36,6 +45,7 @@ MetaRun::MetaRun(SessionOptions options, int ranks, int rank, std::shared_ptr<Ca
   meta::MetaOptions meta = options.backend.meta.value_or(meta::MetaOptions{});
   meta.predicts_workspace = !options.backend.cuda;
   meta.cpu_threads = options.backend.cpu.threads;
+  meta.one_thread_products = options.backend.cpu.one_thread_products;
   options.backend = {.meta = meta};
   const size_t mark = marks_.begin("loading");
   session_ = std::make_unique<Session>(*world_, options);
@@ -106,10 +116,11 @@ void MetaRun::load(const models::FillFunction& fill, bool from_first_rank) {
   });
 }
 
-void MetaRun::steps(int64_t rows, int64_t length, int64_t count, int64_t most) {
+void MetaRun::steps(int64_t rows, int64_t length, int64_t count, int64_t most,
+                    int64_t rows_per_pass) {
   phase("steps", [&](Session& session) {
-    const Batch batch =
-        synthetic_batch(session.model().config(), rows, length, world_->rank(), world_->size());
+    const Batch batch = synthetic_batch(session.model().config(), rows, length, world_->rank(),
+                                        world_->size(), rows_per_pass);
     int64_t done = 0;
     const auto step = [&] {
       ++done;
@@ -138,10 +149,10 @@ void MetaRun::record_step(const Batch& batch) {
   step_ms_ = 1e3 * (backend().finish_all() - step_begin_s_);
 }
 
-void MetaRun::evaluate(int64_t rows, int64_t length) {
+void MetaRun::evaluate(int64_t rows, int64_t length, int64_t rows_per_pass) {
   phase("evaluation", [&](Session& session) {
-    session.evaluate(
-        synthetic_batch(session.model().config(), rows, length, world_->rank(), world_->size()));
+    session.evaluate(synthetic_batch(session.model().config(), rows, length, world_->rank(),
+                                     world_->size(), rows_per_pass));
   });
 }
 

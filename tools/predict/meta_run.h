@@ -46,9 +46,10 @@ struct PhaseMemory {
 };
 
 // Rows of a global batch as they are dealt to a rank; token ids without meaning. Where a family has
-// a token for padding (fairseq's), every row has one: the most that a batch takes.
+// a token for padding (fairseq's), every row has one: the most that a batch takes. `rows_per_pass`:
+// of the batch; 0: it has no passes.
 Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t length, int rank,
-                      int ranks);
+                      int ranks, int64_t rows_per_pass = 0);
 
 class MetaRun {
  public:
@@ -62,8 +63,9 @@ class MetaRun {
   // no values.
   void load(const models::FillFunction& fill, bool from_first_rank = false);
   // `most`: so many steps where what is needed still grows.
-  void steps(int64_t rows, int64_t length, int64_t count = 2, int64_t most = 0);
-  void evaluate(int64_t rows, int64_t length);
+  void steps(int64_t rows, int64_t length, int64_t count = 2, int64_t most = 0,
+             int64_t rows_per_pass = 0);
+  void evaluate(int64_t rows, int64_t length, int64_t rows_per_pass = 0);
   // Anything else that the run does with its session.
   void phase(const std::string& name, const std::function<void(Session&)>& work);
   // Something that the run makes now and has until its end.

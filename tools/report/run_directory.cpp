@@ -112,6 +112,9 @@ void write_run_arguments(comm::Communicator& world, const std::filesystem::path&
                      {"local_ranks", arguments.local_ranks},
                      {"threads_per_rank", arguments.threads},
                      {"resumed_from", arguments.resumed_from},
+                     {"effective_batch", arguments.effective_batch},
+                     {"rows_per_pass", arguments.rows_per_pass},
+                     {"micro_steps", arguments.micro_steps},
                      {"hosts", hosts},
                      {"working_directory", std::filesystem::current_path().string()},
                      {"started", local_time("%Y-%m-%dT%H:%M:%S%z")}});

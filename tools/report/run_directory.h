@@ -28,6 +28,10 @@ struct RunArguments {
   int local_ranks = 0;
   int threads = 1;
   int64_t resumed_from = 0;  // step; 0: not resumed
+  // Of a step: rows of all ranks and micro-steps, of a pass (0: not in passes), micro-steps.
+  int64_t effective_batch = 0;
+  int64_t rows_per_pass = 0;
+  int64_t micro_steps = 1;
 };
 // Rank 0 writes the file, which also has the host names of all ranks. Collective.
 void write_run_arguments(comm::Communicator& world, const std::filesystem::path& directory,

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tools/config/step_shape.h"
 #include "tools/train/config_to_session.h"
 
 namespace fsdp::tools {
@@ -66,8 +67,14 @@ void add_strategies(const TrainConfig& c, int ranks, Changes& changes) {
 
 // Rows of a rank that pass through the model at a time.
 void add_passes(const TrainConfig& c, int ranks, Changes& changes) {
-  const int64_t rows = (c.train.batch + ranks - 1) / ranks;
-  for (int64_t steps = 2 * c.train.micro_steps; steps <= rows; steps *= 2) {
+  const config::StepShape shape = config::step_shape(c, ranks);
+  for (int64_t rows = shape.rows_per_pass / 2; rows > 0; rows /= 2) {
+    changes.add(false, {fmt::format("train.rows_per_pass={}", rows), "train.micro_steps=auto"},
+                Keeps::kRounding);
+  }
+  if (shape.rows_per_pass > 0) return;
+  const int64_t rows = (shape.batch + ranks - 1) / ranks;
+  for (int64_t steps = 2 * shape.micro_steps; steps <= rows; steps *= 2) {
     changes.add(false, {fmt::format("train.micro_steps={}", steps)}, Keeps::kRounding);
   }
 }
@@ -115,8 +122,10 @@ RunPlan::Changed RunPlan::changed(const MemoryChange& change) const {
   }
   if (change.ranks > 0) {
     out.ranks = change.ranks;
-    out.data.rows = std::max(out.data.rows, out.config.train.batch);
+    const config::StepShape shape = config::step_shape(out.config, change.ranks);
+    out.data.rows = std::max(out.data.rows, shape.batch);
   }
+  out.data.rows_per_pass = out.config.train.rows_per_pass;
   out.session =
       session_options(out.config, model_config(out.config, vocabulary_), out.ranks, backend_);
   return out;
@@ -170,7 +179,8 @@ std::vector<Alternative> RunPlan::alternatives() const {
   for (int ranks = 1; ranks <= kMostRanks; ranks *= 2) {
     if (ranks == ranks_) continue;
     MemoryChange change = {.keeps = Keeps::kRounding, .ranks = ranks};
-    if (config_.train.batch < ranks) {  // a row each, at the least
+    const bool in_passes = config_.train.rows_per_pass > 0;                // too few are refused
+    if (!in_passes && config::step_shape(config_, ranks).batch < ranks) {  // at least a row each
       change.overrides.push_back(fmt::format("train.batch={}", ranks));
       change.keeps = Keeps::kBatch;
     }

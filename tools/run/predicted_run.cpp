@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tools/checkpoint/staged_state.h"
+#include "tools/config/step_shape.h"
 #include "tools/generate/generation.h"
 #include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
@@ -24,9 +25,11 @@ models::FillFunction fill_of(const config::TrainConfig& config) {
 
 }  // namespace
 
-PredictedData data_of(const config::TrainConfig& config) {
-  return {.rows = config.train.batch,
-          .validation_rows = config.data.validation.empty() ? 0 : config.train.batch};
+PredictedData data_of(const config::TrainConfig& config, int ranks) {
+  const config::StepShape shape = config::step_shape(config, ranks);
+  return {.rows = shape.batch,
+          .validation_rows = config.data.validation.empty() ? 0 : shape.batch,
+          .rows_per_pass = shape.rows_per_pass};
 }
 
 std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
@@ -40,8 +43,8 @@ std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
   }
   constexpr int64_t kSteps = 2, kMost = 10;  // [Note: two steps]
   run->steps(data.rows, length, std::min(config.train.steps, kSteps),
-             std::min(config.train.steps, kMost));
-  if (data.validation_rows > 0) run->evaluate(data.validation_rows, length);
+             std::min(config.train.steps, kMost), data.rows_per_pass);
+  if (data.validation_rows > 0) run->evaluate(data.validation_rows, length, data.rows_per_pass);
   if (config.train.save) {
     run->phase("saving", [&](Session& s) { walk_saved(s, saved_dtype(config)); });
   }

@@ -13,10 +13,11 @@ namespace fsdp::tools {
 struct PredictedData {
   int64_t rows = 0;             // of a batch
   int64_t validation_rows = 0;  // of a batch; 0: no evaluation
+  int64_t rows_per_pass = 0;    // see Batch
   int64_t prompt_tokens = 1;    // of the sample
 };
 // Where there is no data yet: full batches.
-PredictedData data_of(const config::TrainConfig& config);
+PredictedData data_of(const config::TrainConfig& config, int ranks);
 
 std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
                                        const SessionOptions& session, const PredictedData& data,

@@ -6,6 +6,7 @@
 
 #include "models/adapter_folder.h"
 #include "models/token_padding.h"
+#include "tools/config/step_shape.h"
 #include "tools/launch/interrupt.h"
 #include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
@@ -26,6 +27,7 @@ int TrainingRun::run() {
   if (const std::string trained = describe_trained(session_->parameters()); !trained.empty()) {
     say(trained);
   }
+  say(config::step_shape(config_, rank_.world.size()).text());
   say(fmt::format("tokenizer: {} ({} tokens)", data_.tokenizer_name(),
                   data_.tokenizer().vocab_size()));
   for (const std::string& remark :
@@ -170,13 +172,17 @@ void TrainingRun::take_directory() {
   });
   if (!locks_.note.empty()) say("note: " + locks_.note);
   if (rank_.rings) rank_.rings->set_directory(directory_);
+  const config::StepShape shape = config::step_shape(config_, rank_.world.size());
   write_run_arguments(rank_.world, directory_,
                       {.command = "train",
                        .config = options_.config_file,
                        .overrides = options_.overrides,
                        .local_ranks = options_.local_ranks,
                        .threads = rank_.threads,
-                       .resumed_from = plan_.manifest ? plan_.manifest->step() : 0});
+                       .resumed_from = plan_.manifest ? plan_.manifest->step() : 0,
+                       .effective_batch = shape.batch,
+                       .rows_per_pass = shape.rows_per_pass,
+                       .micro_steps = shape.micro_steps});
   agree(rank_.world, [&] {
     if (speaks()) write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
   });

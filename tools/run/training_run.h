@@ -17,7 +17,7 @@
 #include "tools/checkpoint/resume.h"
 #include "tools/checkpoint/run_checkpoints.h"
 #include "tools/checkpoint/settled_plan.h"
-#include "tools/config/config.h"
+#include "tools/config/step_shape.h"
 #include "tools/launch/launch.h"
 #include "tools/model_folders/save_model.h"
 #include "tools/predict/memory_report.h"
@@ -89,6 +89,8 @@ class TrainingRun {
   std::string base_of(Session& session) const;
   bool drops_other_elements() const;
   void check_state() const;
+  config::StepShape shape_before() const;
+  void check_same_batch() const;
   void restore_state();
   void read_state();
   RunCheckpoints& checkpoints();

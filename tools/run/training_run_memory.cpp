@@ -13,7 +13,7 @@ namespace fsdp::tools {
 namespace {
 
 // Whether the text has a batch for certain: no tokenizer makes tokens of so many bytes.
-bool fills_a_batch(const config::TrainConfig& config) {
+bool fills_a_batch(const config::TrainConfig& config, int64_t batch) {
   constexpr uintmax_t kLongestToken = 64;
   uintmax_t bytes = 0;
   for (const std::string& file : config.data.train) {
@@ -21,8 +21,8 @@ bool fills_a_batch(const config::TrainConfig& config) {
     const uintmax_t size = std::filesystem::file_size(file, unreadable);
     if (!unreadable) bytes += size;
   }
-  return bytes / kLongestToken >= static_cast<uintmax_t>(config.train.batch) *
-                                      static_cast<uintmax_t>(config.data.sequence_length);
+  return bytes / kLongestToken >=
+         static_cast<uintmax_t>(batch) * static_cast<uintmax_t>(config.data.sequence_length);
 }
 
 int64_t count_of(const std::vector<int32_t>& tokens) { return static_cast<int64_t>(tokens.size()); }
@@ -79,7 +79,7 @@ void TrainingRun::refuse(const PredictedData& data, const data::Tokenizer& token
 // Before the text is tokenised, which may take longer than all that is known by then: the model,
 // and for most texts the batches. What else is wrong is said where it is used. Collective.
 void TrainingRun::refuse_early(const data::Tokenizer& tokenizer) {
-  PredictedData data = data_of(config_);
+  PredictedData data = data_of(config_, rank_.world.size());
   data.prompt_tokens = count_of(sample_prompt(config_.sample.prompt, tokenizer));
   bool known = true;
   agree(rank_.world, [&] {
@@ -89,7 +89,7 @@ void TrainingRun::refuse_early(const data::Tokenizer& tokenizer) {
     } catch (const std::exception&) {
       known = false;
     }
-    known = known && fills_a_batch(config_);
+    known = known && fills_a_batch(config_, data.rows);
   });
   if (rank_.world.exchange(known ? "known" : "").front() == "known") refuse(data, tokenizer);
 }
@@ -97,7 +97,7 @@ void TrainingRun::refuse_early(const data::Tokenizer& tokenizer) {
 // Before anything large is asked for: a run that the machine cannot hold ends here, not in the
 // hands of the kernel. Rank 0's prediction, which no other rank's exceeds. Collective.
 void TrainingRun::predict() {
-  PredictedData data = data_of(config_);
+  PredictedData data = data_of(config_, rank_.world.size());
   data.rows = std::min(data.rows, data_.sequences());
   if (data.validation_rows > 0) {
     data.validation_rows = std::min(data.validation_rows, data_.validation_sequences());

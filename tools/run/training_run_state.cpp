@@ -14,11 +14,31 @@ bool TrainingRun::drops_other_elements() const {
   const models::ModelConfig& m = model_;
   const bool drops = m.embedding_dropout > 0 || m.attention_dropout > 0 || m.residual_dropout > 0 ||
                      m.mlp_dropout > 0 || (session_->lora() && session_->lora()->dropout > 0);
-  const int64_t now = config_.train.micro_steps;
-  const int64_t before =
-      config::parse_config(plan_.manifest->config, kManifestName, {}).train.micro_steps;
-  const bool same = now == before && plan_.manifest->world_size == rank_.world.size();
-  return drops && !same && (now > 1 || before > 1);
+  const config::StepShape now = config::step_shape(config_, rank_.world.size());
+  const config::StepShape before = shape_before();
+  const bool same = now.micro_steps == before.micro_steps && now.ranks == before.ranks &&
+                    now.rows_per_pass == before.rows_per_pass;
+  const auto by_micro_step = [](const config::StepShape& shape) {
+    return shape.rows_per_pass == 0 && shape.micro_steps > 1;
+  };
+  return drops && !same && (by_micro_step(now) || by_micro_step(before));
+}
+
+// Of the run that left the checkpoint.
+config::StepShape TrainingRun::shape_before() const {
+  return config::step_shape(config::parse_config(plan_.manifest->config, kManifestName, {}),
+                            plan_.manifest->world_size);
+}
+
+// train.batch may be left to the number of ranks, which a run that goes on does not follow.
+void TrainingRun::check_same_batch() const {
+  const config::StepShape now = config::step_shape(config_, rank_.world.size());
+  const config::StepShape before = shape_before();
+  FSDP_CHECK(options_.resume_with_changes || now.batch == before.batch,
+             "--resume: train.batch: {}; the run had: {}. Where train.batch is not given it grows "
+             "with the ranks: --set train.batch={} --set train.micro_steps=auto keeps it; "
+             "--resume-with-changes goes on all the same",
+             now.text(), before.text(), before.batch);
 }
 
 // That the run is the one that the checkpoint belongs to.
@@ -32,7 +52,8 @@ void TrainingRun::check_state() const {
   FSDP_CHECK(with_changes || !drops_other_elements(),
              "--resume: dropout depends on the micro-step in which a sequence is computed, and "
              "other ranks or train.micro_steps move sequences to others; expected {} ranks and "
-             "train.micro_steps as before; --resume-with-changes goes on all the same",
+             "train.micro_steps as before (with train.rows_per_pass, any); "
+             "--resume-with-changes goes on all the same",
              manifest.world_size);
 }
 
@@ -49,14 +70,16 @@ void TrainingRun::restore_state() {
                "--resume: the parameters that are not trained ({}) have other values than those "
                "that the checkpoint belongs to ({})",
                base_of(*session_), manifest.base_path);
+    check_same_batch();
     check_state();
   });
   read_state();
   for (const std::string& line : differences) say("note: changed: " + line);
   say(fmt::format("resumed from {}: step {}", plan_.checkpoint.string(), manifest.step()));
   if (manifest.world_size != rank_.world.size()) {
-    say(fmt::format("note: {} rank{} instead of {}: the run goes on up to rounding",
-                    rank_.world.size(), rank_.world.size() == 1 ? "" : "s", manifest.world_size));
+    say(fmt::format("note: {} rank{} instead of {}: the run goes on {}", rank_.world.size(),
+                    rank_.world.size() == 1 ? "" : "s", manifest.world_size,
+                    config_.fsdp.options.fixed_order ? "bit for bit" : "up to rounding"));
   }
 }
 

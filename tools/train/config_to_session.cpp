@@ -8,6 +8,7 @@
 
 #include "models/adapter_folder.h"
 #include "tools/config/key_values.h"
+#include "tools/config/step_shape.h"
 #include "tools/launch/launch.h"
 
 namespace fsdp::tools {
@@ -60,7 +61,7 @@ std::vector<comm::UnitOverride> unit_overrides(const config::FsdpSection& fsdp) 
   return out;
 }
 
-comm::FsdpOptions fsdp_options(const config::TrainConfig& config) {
+comm::FsdpOptions fsdp_options(const config::TrainConfig& config, int ranks) {
   const config::TrainSection& train = config.train;
   const config::FsdpSection& c = config.fsdp;
   comm::FsdpOptions out = c.options;
@@ -70,7 +71,7 @@ comm::FsdpOptions fsdp_options(const config::TrainConfig& config) {
   out.reduce_dtype = train.reduce_dtype.value_or(accumulation_dtype(train.dtype));
   out.forward_prefetch = c.forward_prefetch ? to_int(c.prefetch_depth) : 0;
   out.units_in_flight = to_int(c.units_in_flight);
-  out.micro_steps = to_int(train.micro_steps);
+  out.micro_steps = to_int(config::step_shape(config, ranks).micro_steps);
   if (train.stochastic_rounding) out.rounding_seed = static_cast<uint64_t>(train.seed);
   out.units = unit_overrides(c);
   return out;
@@ -86,9 +87,13 @@ optim::LossScalerOptions loss_scale_options(const config::TrainConfig& config, i
   FSDP_CHECK(!off || !f16,
              "train.loss_scale.rule: f16 needs loss scaling; expected torch or fairseq, got none");
   if (off) return {};
-  optim::LossScalerOptions out = c.rule == LossScaling::kFairseq
-                                     ? optim::LossScalerOptions::fairseq(ranks, train.micro_steps)
-                                     : optim::LossScalerOptions::torch();
+  // In passes the scale may not depend on the number of ranks that they are dealt to.
+  const config::StepShape shape = config::step_shape(config, ranks);
+  const bool in_passes = shape.rows_per_pass > 0;
+  optim::LossScalerOptions out = c.rule != LossScaling::kFairseq ? optim::LossScalerOptions::torch()
+                                 : in_passes
+                                     ? optim::LossScalerOptions::fairseq(1, shape.passes())
+                                     : optim::LossScalerOptions::fairseq(ranks, shape.micro_steps);
   out.initial = c.initial.value_or(out.initial);
   out.rule = {.growth = c.growth.value_or(out.rule.growth),
               .backoff = c.backoff.value_or(out.rule.backoff),
@@ -140,7 +145,7 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
                             .lora = lora_config(config),
                             .max_length = config.data.sequence_length,
                             .wrap = wrap_policy(config),
-                            .fsdp = fsdp_options(config),
+                            .fsdp = fsdp_options(config, ranks),
                             .backend = backend,
                             .optimizer = config.optimizer(),
                             .decay = train.optimizer.decay,
@@ -169,13 +174,14 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
   }
   options.model.buffer_dtype = train.buffer_dtype;
   options.backend.cpu.synchronous = config.runtime.synchronous;
+  options.backend.cpu.one_thread_products = options.fsdp.fixed_order;
   if (options.backend.cuda) options.backend.cuda->synchronous = config.runtime.synchronous;
   return options;
 }
 
 namespace {
 
-void add_remarks_on_data(const config::TrainSection& train, int64_t sequences, int ranks,
+void add_remarks_on_data(const config::StepShape& train, int64_t sequences, int ranks,
                          std::vector<std::string>& out) {
   if (train.batch > sequences) {
     out.push_back(
@@ -184,7 +190,7 @@ void add_remarks_on_data(const config::TrainSection& train, int64_t sequences, i
                     train.batch, sequences));
   }
   const int64_t rows = (std::min(train.batch, sequences) + ranks - 1) / ranks;
-  if (train.micro_steps > rows) {
+  if (train.rows_per_pass == 0 && train.micro_steps > rows) {
     out.push_back(
         fmt::format("train.micro_steps is {}, a rank has at most {} sequences in a step: "
                     "the other micro-steps are empty",
@@ -200,13 +206,15 @@ std::vector<std::string> remarks(const config::TrainConfig& config,
   const config::TrainSection& train = config.train;
   const config::FsdpSection& c = config.fsdp;
   std::vector<std::string> out;
-  if (sequences) add_remarks_on_data(train, *sequences, ranks, out);
+  if (sequences) {
+    add_remarks_on_data(config::step_shape(config, ranks), *sequences, ranks, out);
+  }
   if (train.buffer_dtype && size_of(*train.buffer_dtype) < size_of(DType::kF32)) {
     const bool rotary = model.positions == models::PositionKind::kRope;
     out.push_back(fmt::format("train.buffer_dtype is {}: {} values lose digits",
                               fsdp::name_of(*train.buffer_dtype), rotary ? "rotary" : "ALiBi"));
   }
-  const int shards = comm::shard_group_size(fsdp_options(config), ranks);
+  const int shards = comm::shard_group_size(fsdp_options(config, ranks), ranks);
   if (c.reshard_group_size == shards) {
     out.push_back(
         fmt::format("fsdp.reshard_group_size is {}, all ranks of a shard group: it has no effect",

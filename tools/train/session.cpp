@@ -79,18 +79,22 @@ StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool tra
       restart_step();
       return {};
     }
-    const Batch part = data::rows_of(batch, data::deal_rows(batch.rows, i, parts));
+    const Batch part = data::rows_of(batch, data::rows_of_part(batch, i, parts));
     const DeviceBatch device = upload(part);
     const double weight = token_weight(part);
-    // The reduction averages over the ranks, the loss is a sum over them.
-    const double scale = weight * world_.size() * batch.gradient_factor;
-    const DropoutKey key = {
-        .seed = options_.seed, .step = step, .micro_step = static_cast<uint32_t>(i)};
+    // The reduction averages over the ranks (unless fixed_order: it adds), the loss is a sum over
+    // them.
+    const int averaged = options_.fsdp.fixed_order ? 1 : world_.size();
+    const double scale = weight * averaged * batch.gradient_factor;
+    // In passes a sample drops the same elements whichever micro-step it is computed in.
+    const uint32_t micro_step = batch.rows_per_pass > 0 ? 0 : static_cast<uint32_t>(i);
+    const DropoutKey key = {.seed = options_.seed, .step = step, .micro_step = micro_step};
     const auto loss = [&] {
       return model_->loss(device.tokens, device.labels, device.context(key, training), scale,
                           step_->loss_scale());
     };
-    step_->micro_step({{.loss = loss, .weight = weight}});
+    step_->micro_step({{.loss = loss, .weight = weight}},
+                      data::ranks_with_pass(batch, i, world_.size()));
   }
   return step_->handle();
 }
@@ -101,14 +105,20 @@ StepHandle Session::train_step(const Batch& batch, double learning_rate, uint32_
 }
 
 double Session::evaluate(const Batch& batch) {
-  const DeviceBatch device = upload(batch);
-  Tensor loss;
-  step_->evaluate(
-      [&] { loss = model_->loss(device.tokens, device.labels, device.context({}, false), 0); });
-  Tensor total = Tensor::empty(*backend_, Shape{}, DType::kF64);
-  backend_->cast(backend_->compute_stream(), loss, total);
-  step_->sum_over_ranks(total);
-  return total.item() / static_cast<double>(std::max<int64_t>(batch.global_label_tokens, 1));
+  const int ranks = world_.size();
+  const int parts = static_cast<int>((std::max<int64_t>(batch.passes, 1) + ranks - 1) / ranks);
+  const int64_t places = batch.passes > 0 ? int64_t{parts} * ranks : 1;
+  Tensor losses = Tensor::zeros(*backend_, Shape{places}, DType::kF64);
+  for (int i = 0; i < parts; ++i) {
+    const DeviceBatch device = upload(data::rows_of(batch, data::rows_of_part(batch, i, parts)));
+    Tensor loss;
+    step_->evaluate(
+        [&] { loss = model_->loss(device.tokens, device.labels, device.context({}, false), 0); });
+    Tensor place = losses.slice(places > 1 ? int64_t{i} * ranks + world_.rank() : 0, Shape{});
+    backend_->cast(backend_->compute_stream(), loss, place);
+  }
+  const double total = step_->sum_of_losses(losses).item();
+  return total / static_cast<double>(std::max<int64_t>(batch.global_label_tokens, 1));
 }
 
 std::vector<double> Session::logits(const Batch& batch) {

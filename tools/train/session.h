@@ -19,7 +19,8 @@ namespace fsdp::tools {
 
 // This rank's rows of one global batch. A rank without rows computes a row that does not count, so
 // that it takes part in every collective. With several micro-steps the rows are split evenly,
-// earlier ones first.
+// earlier ones first, unless the batch says that it is computed in passes: then a micro-step is
+// one.
 using data::Batch;
 
 class Session {
@@ -45,7 +46,8 @@ class Session {
   void restart_step() { step_->restart(); }
   bool scales_loss() const { return step_->loss_scale() != nullptr; }
   const optim::LossScalerOptions& loss_scale() const { return options_.loss_scale; }
-  // Mean loss over the global batch, without gradients or dropout. Collective, waits.
+  // Mean loss over the global batch, in its passes, without gradients or dropout. Collective,
+  // waits.
   double evaluate(const Batch& batch);
   // (rows, length, V) of this rank's rows, in double; rows == 0 gives an empty vector. Collective.
   std::vector<double> logits(const Batch& batch);

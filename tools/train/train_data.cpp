@@ -5,6 +5,7 @@
 
 #include "comm/exchange.h"
 #include "models/adapter_folder.h"
+#include "tools/config/step_shape.h"
 #include "tools/launch/launch.h"
 #include "tools/train/bigram.h"
 
@@ -163,16 +164,18 @@ std::unique_ptr<data::TokenCache> TrainData::open(comm::Communicator& world,
 
 data::Loader TrainData::loader(const data::TokenCache& cache, comm::Communicator& world,
                                bool training) const {
+  const config::StepShape shape = config::step_shape(config_, world.size());
   return data::Loader(
       {.tokens = cache.unchecked(),
        .before_use = [&cache](size_t first, size_t count) { cache.check(first, count); },
        .name = training ? name_of("data.train", config_.data.train)
                         : name_of("data.validation", config_.data.validation),
        .sequence_length = config_.data.sequence_length,
-       .batch = config_.train.batch,
+       .batch = shape.batch,
        .shuffle = training && config_.data.shuffle,
        .seed = static_cast<uint64_t>(config_.train.seed),
        .last = training ? config_.data.last_batch : data::LastBatch::kShort,
+       .rows_per_pass = shape.rows_per_pass,
        .rank = world.rank(),
        .world = world.size()});
 }

@@ -9,7 +9,7 @@ TrainStep::TrainStep(comm::FullySharded& sharded, Tape& tape, comm::Communicator
                      const TrainStepOptions& options)
     : sharded_(sharded),
       tape_(tape),
-      losses_(world.duplicate("losses")),
+      across_(world.duplicate("losses")),
       micro_steps_(sharded.options().micro_steps) {
   if (!options.training) return;
   const std::vector<OptimizerShard> shards = sharded.optimizer_shards();
@@ -42,14 +42,16 @@ void TrainStep::enter(std::string_view call, bool right, std::string_view expect
   interrupted_ = true;
 }
 
-void TrainStep::micro_step(const std::vector<Forward>& forwards) {
+void TrainStep::micro_step(const std::vector<Forward>& forwards,
+                           std::optional<int> ranks_with_pass) {
   enter("micro_step", done_ < micro_steps_, "update or restart");
   if (done_ == 0) {
     handle_ = StepHandle();
-    total_ = Tensor::zeros(sharded_.backend(), Shape{}, DType::kF64);
+    const int losses = sharded_.options().fixed_order ? micro_steps_ * across_->size() : 1;
+    total_ = Tensor::zeros(sharded_.backend(), Shape{losses}, DType::kF64);
   }
   const bool last = done_ + 1 == micro_steps_;
-  sharded_.begin_micro_step(last);
+  sharded_.begin_micro_step(last, ranks_with_pass);
   std::vector<Tensor> losses;
   {
     const PhaseScope phase(phases_, "forward");
@@ -62,8 +64,7 @@ void TrainStep::micro_step(const std::vector<Forward>& forwards) {
   }
   for (size_t i = 0; i < losses.size(); ++i) add_to_total(losses[i], forwards[i].weight);
   if (last) {
-    sum_over_ranks(total_);
-    handle_.read_later(&StepHandle::Landing::loss, total_);
+    handle_.read_later(&StepHandle::Landing::loss, sum_of_losses(total_));
     total_ = Tensor();
   }
   ++done_;
@@ -76,7 +77,21 @@ void TrainStep::add_to_total(const Tensor& loss, double weight) {
   Tensor weighted = Tensor::empty(backend, Shape{}, DType::kF64);
   backend.cast(stream, loss, weighted);
   backend.divide(stream, weighted, 1 / weight);  // a weight of 0: no labels, a sum of 0
-  backend.add(stream, total_, weighted, total_);
+  const int64_t place = total_.numel() > 1 ? done_ * across_->size() + across_->rank() : 0;
+  Tensor sum = total_.slice(place, Shape{});
+  backend.add(stream, sum, weighted, sum);
+}
+
+// Nothing but zeros is added to an element before all are added up.
+Tensor TrainStep::sum_of_losses(Tensor& losses) {
+  sum_over_ranks(losses);
+  if (losses.numel() == 1) return losses.slice(0, Shape{});
+  Backend& backend = sharded_.backend();
+  Tensor sum = Tensor::zeros(backend, Shape{}, DType::kF64);
+  for (int64_t i = 0; i < losses.numel(); ++i) {
+    backend.add(backend.compute_stream(), sum, losses.slice(i, Shape{}), sum);
+  }
+  return sum;
 }
 
 StepHandle TrainStep::update(double learning_rate) {
@@ -132,7 +147,7 @@ void TrainStep::recover() {
 // ---------------------------------------------------------------------------- Parts
 
 void TrainStep::sum_over_ranks(Tensor& scalar) {
-  losses_->all_reduce(sharded_.backend().compute_stream(), scalar, comm::ReduceOp::kSum);
+  across_->all_reduce(sharded_.backend().compute_stream(), scalar, comm::ReduceOp::kSum);
 }
 
 optim::Optimizer& TrainStep::optimizer() {

@@ -17,6 +17,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,13 +46,15 @@ class TrainStep {
             const TrainStepOptions& options);
 
   // A forward pass of this rank. `loss` runs it and gives a sum over labels, (); the step's loss is
-  // the sum of all ranks' and passes' weight * loss.
+  // the sum of all ranks' and passes' weight * loss. With fixed_order that of rank 0's first
+  // micro-step comes first, then those of the other ranks', then the next micro-step's.
   struct Forward {
     std::function<Tensor()> loss;
     double weight = 1;
   };
   // Several forwards: their backwards come after all of them, the last one's first.
-  void micro_step(const std::vector<Forward>& forwards);
+  // `ranks_with_pass`: see FullySharded::begin_micro_step.
+  void micro_step(const std::vector<Forward>& forwards, std::optional<int> ranks_with_pass = {});
   // After the last micro-step: the loss. Error before it.
   StepHandle handle() const;
   StepHandle update(double learning_rate);  // all results
@@ -64,7 +67,10 @@ class TrainStep {
 
   // What losses are multiplied by before backward; null: nothing. (), f32.
   const Tensor* loss_scale() const { return scaler_ ? &scaler_->scale() : nullptr; }
-  void sum_over_ranks(Tensor& scalar);                        // on the compute stream
+  void sum_over_ranks(Tensor& scalar);  // on the compute stream
+  // The sum over all ranks, (). Of several elements each rank has filled its own, number micro-step
+  // * ranks + rank, and the others are 0; they are added in this order.
+  Tensor sum_of_losses(Tensor& losses);                       // (1) or (micro-steps * ranks), f64
   optim::Optimizer& optimizer();                              // Error when made without training
   optim::LossScaler* loss_scaler() { return scaler_.get(); }  // null: none
   // Where forward, backward and optimizer are noted; null: nowhere. Not owned.
@@ -80,14 +86,15 @@ class TrainStep {
   comm::FullySharded& sharded_;
   Tape& tape_;
   TracePhases* phases_ = nullptr;
-  std::unique_ptr<comm::Communicator> losses_;
+  std::unique_ptr<comm::Communicator> across_;   // all ranks, for losses
   std::unique_ptr<optim::Clipper> clipper_;      // null: not training
   std::unique_ptr<optim::LossScaler> scaler_;    // null: no loss scaling
   std::unique_ptr<optim::Optimizer> optimizer_;  // null: not training
   int micro_steps_;                              // of a step
   int done_ = 0;                                 // of them
   bool interrupted_ = false;                     // a call is running, or ended with an error
-  Tensor total_;                                 // (), f64: the step's loss so far
+  // (1), f64: the step's loss so far. With fixed_order (micro-steps * ranks): the losses so far.
+  Tensor total_;
   StepHandle handle_;
 };
 

@@ -137,13 +137,10 @@ TEST_CASE("division by a factor, by force after the sum, and split: the same ave
     int ranks;
     FsdpOptions options;
   };
-  for (const Case& c :
-       {Case{3, {}}, Case{3, {.strategy = kNoShard}},
-        Case{4, {.strategy = kHybridShard, .shard_size = 2}},
-        Case{4, {.strategy = kHybridShard, .shard_size = 2, .fixed_order = true}}}) {
+  for (const Case& c : {Case{3, {}}, Case{3, {.strategy = kNoShard}},
+                        Case{4, {.strategy = kHybridShard, .shard_size = 2}}}) {
     for (const DType dtype : {DType::kF32, DType::kF64}) {
       CAPTURE(choice_name(c.options.strategy));
-      CAPTURE(c.options.fixed_order);
       CAPTURE(name_of(dtype));
       RunSpec s;
       s.ranks = c.ranks;

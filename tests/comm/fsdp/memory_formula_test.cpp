@@ -134,9 +134,13 @@ TEST_CASE("memory formula: every strategy, kind of accumulation and dtype") {
         Way{4, kHybridShard, {.shard_size = 2}}, Way{4, kHybridShardZero2, {.shard_size = 2}},
         Way{4, kFullShard, {.reshard_group_size = 2}},
         Way{2, kFullShard, {.reshard_after_forward = false}},
-        Way{2, kFullShard, {.units_in_flight = 1}}, Way{3, kFullShard, {.fixed_order = true}}}) {
+        Way{2, kFullShard, {.units_in_flight = 1}}, Way{3, kFullShard, {.fixed_order = true}},
+        Way{3, kNoShard, {.fixed_order = true}},
+        Way{4, kHybridShard, {.shard_size = 2, .fixed_order = true}}}) {
     for (const auto accumulation :
          {comm::Accumulation::kReduceEach, comm::Accumulation::kReduceLast}) {
+      const bool refused = accumulation == comm::Accumulation::kReduceLast;
+      if (way.more.fixed_order && refused) continue;
       for (const auto& [dtype, reduce] :
            {std::pair{DType::kF32, DType::kF32}, std::pair{DType::kBF16, DType::kBF16}}) {
         Case c = {.ranks = way.ranks,

@@ -87,7 +87,7 @@ TEST_CASE("fsdp options: dtypes of masters, of gradients that add up, and chance
   CHECK(!unit_policy(options, {}, false).rounding_seed);
 }
 
-TEST_CASE("fsdp options: replicas that wait, and one sum over all ranks") {
+TEST_CASE("fsdp options: replicas that wait, and one chain of sums over all ranks") {
   FsdpOptions options = {.strategy = Strategy::kHybridShard,
                          .shard_size = 2,
                          .accumulation = Accumulation::kReduceScatterEach};
@@ -98,10 +98,14 @@ TEST_CASE("fsdp options: replicas that wait, and one sum over all ranks") {
              .reduce_dtype = DType::kF16,
              .fixed_order = true};
   const UnitPolicy policy = unit_policy(options, {2, 2}, false);
-  CHECK(policy.reduces_over_all);
-  CHECK((policy.division == gradient_division(options, {.shards = 4})));
+  CHECK(policy.sums_in_order);
+  CHECK(policy.parts_of_shard == 2);
+  CHECK((policy.division == GradientDivision{}));
   CHECK(policy.alignment == kNormBlock);
-  CHECK(!unit_policy(options, {4, 1}, false).reduces_over_all);
+  CHECK(unit_policy(options, {4, 1}, false).parts_of_shard == 1);
+  options.fixed_order = false;
+  CHECK(!unit_policy(options, {2, 2}, false).sums_in_order);
+  CHECK(unit_policy(options, {2, 2}, false).parts_of_shard == 1);
 }
 
 TEST_CASE("fsdp options: groups that the ranks do not form are refused by name") {
@@ -144,14 +148,28 @@ TEST_CASE("fsdp options: what does not fit together is refused by name") {
   CHECK(refusal({.shard_size = 2}).starts_with("fsdp.shard_size: "));
   CHECK(refusal({.reshard_group_size = 3}).starts_with("fsdp.reshard_group_size: "));
   CHECK(refusal({.units_in_flight = 0}) == "fsdp.units_in_flight: expected at least 1, got 0");
-  FsdpOptions fixed = {.strategy = Strategy::kHybridShard,
-                       .shard_size = 2,
-                       .accumulation = Accumulation::kReduceScatterEach,
-                       .micro_steps = 2,
-                       .fixed_order = true};
-  CHECK(refusal(fixed).starts_with("fsdp.fixed_order: accumulation: reduce_scatter_each "));
-  fixed.shard_size = 4;  // no replicas
+  const FsdpOptions fixed = {.micro_steps = 2, .fixed_order = true};
   CHECK(refusal(fixed) == "");
+  const auto refused_with = [&](auto&& change) {
+    FsdpOptions options = fixed;
+    change(options);
+    return refusal(options);
+  };
+  CHECK(refused_with([](FsdpOptions& o) { o.accumulation = Accumulation::kReduceLast; }) ==
+        "fsdp.fixed_order: accumulation: reduce_last adds micro-steps before ranks; expected "
+        "reduce_each");
+  CHECK(refused_with([](FsdpOptions& o) {
+          o.accumulation = Accumulation::kReduceScatterEach;
+        }).starts_with("fsdp.fixed_order: accumulation: reduce_scatter_each "));
+  CHECK(refused_with([](FsdpOptions& o) {
+          o.divide_factor = 2;
+        }).starts_with("fsdp.fixed_order: divide_factor: "));
+  CHECK(refused_with([](FsdpOptions& o) {
+          o.force_sum = true;
+        }).starts_with("fsdp.fixed_order: force_sum: "));
+  CHECK(refused_with([](FsdpOptions& o) {
+          o.split_division = true;
+        }).starts_with("fsdp.fixed_order: split_division: "));
 }
 
 TEST_CASE("fsdp options: a rank that differs in any of them is told which") {

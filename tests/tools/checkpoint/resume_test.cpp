@@ -172,11 +172,14 @@ TEST_CASE("resume: what changes the computation is refused, key by key") {
   CHECK(changed.notes == std::vector<std::string>{"changed: train.lr: 0.5 -> 0.25"});
   for (const char* key :
        {"train.batch=3", "train.dtype=bf16", "fsdp.divide_factor=2", "runtime.tf32=true",
-        "train.optimizer.beta1=0.5", "data.shuffle=false", "fsdp.fixed_order=true",
-        "train.schedule.warmup=3", "model.dropout=0.5", "data.sequence_length=16"}) {
+        "train.optimizer.beta1=0.5", "data.shuffle=false", "train.schedule.warmup=3",
+        "model.dropout=0.5", "data.sequence_length=16"}) {
     CAPTURE(key);
     CHECK(test::contains(error_of(from, {key}), "--resume-with-changes"));
   }
+  CHECK(test::contains(error_of(from, {"fsdp.fixed_order=true", "train.rows_per_pass=1"}),
+                       "--resume-with-changes"));
+  CHECK(plan(from, {"train.rows_per_pass=1"}).config.train.rows_per_pass == 1);
   CHECK(test::contains(test::error_of([] { plan_resume({.with_changes = true}); }),
                        "only beside --resume"));
 }

@@ -63,6 +63,7 @@ TrainConfig changed_config() {
   changed.train.optimizer = {}, changed.train.loss_scale.growth = 3, changed.train.save = true;
   changed.runtime.name = "a \"b\": \u00e9";
   changed.train.epochs = 0;
+  changed.train.loss_mean = LossMean::kTokens;  // which fixed_order asks for
   return changed;
 }
 

@@ -34,5 +34,26 @@ TEST_CASE("some rows of a batch: their values, and what is said of all ranks") {
   CHECK(none.global_label_tokens == 2);
 }
 
+TEST_CASE("parts of a batch: rows split evenly, or passes") {
+  Batch batch = {.rows = 5, .length = 1};
+  const auto counts = [&](int parts) {
+    std::vector<int64_t> out;
+    for (int i = 0; i < parts; ++i) {
+      const RowRange range = rows_of_part(batch, i, parts);
+      out.push_back(range.first * 10 + range.count);
+    }
+    return out;
+  };
+  CHECK(counts(3) == std::vector<int64_t>{2, 22, 41});
+  CHECK(ranks_with_pass(batch, 2, 4) == 4);
+  batch.rows_per_pass = 3;
+  batch.passes = 6;
+  CHECK(counts(3) == std::vector<int64_t>{3, 32, 50});
+  CHECK(ranks_with_pass(batch, 0, 4) == 4);
+  CHECK(ranks_with_pass(batch, 1, 4) == 2);
+  CHECK(ranks_with_pass(batch, 2, 4) == 0);
+  CHECK(rows_of(batch, {.first = 0, .count = 3}).passes == 6);
+}
+
 }  // namespace
 }  // namespace fsdp::data

@@ -76,6 +76,38 @@ TEST_CASE("the ranks' rows are those of one rank, on any number of ranks and in 
   }
 }
 
+TEST_CASE("passes: their numbers and rows are the same on any number of ranks") {
+  const std::vector<int32_t> stream = stream_of(13 * 5);
+  LoaderOptions options{
+      .tokens = stream, .sequence_length = 5, .batch = 8, .seed = 3, .rows_per_pass = 3};
+  const Loader single(options);
+  CHECK(single.batch(0).passes == 3);
+  CHECK(single.batch(1).passes == 2);  // five rows are left
+  for (const int world : {2, 3}) {
+    for (int64_t step = 0; step < 4; ++step) {
+      const Batch whole = single.batch(step);
+      for (int rank = 0; rank < world; ++rank) {
+        options.rank = rank;
+        options.world = world;
+        const Batch part = Loader(options).batch(step);
+        CHECK(part.rows_per_pass == 3);
+        CHECK(part.passes == whole.passes);
+        int64_t rows = 0;
+        for (int micro_step = 0; micro_step * world < whole.passes; ++micro_step) {
+          const Batch mine = rows_of(part, rows_of_part(part, micro_step, 9));
+          const int64_t pass = micro_step * world + rank;
+          CHECK((mine.rows > 0) == (rank < ranks_with_pass(part, micro_step, world)));
+          if (pass >= whole.passes) continue;
+          const Batch expected = rows_of(whole, rows_of_part(whole, static_cast<int>(pass), 9));
+          CHECK(mine.tokens == expected.tokens);
+          rows += mine.rows;
+        }
+        CHECK(rows == part.rows);
+      }
+    }
+  }
+}
+
 TEST_CASE("the last batch of an epoch is short; a rank may get nothing of it") {
   const std::vector<int32_t> stream = stream_of(13 * 5);
   const Loader second({.tokens = stream, .sequence_length = 5, .batch = 4, .rank = 1, .world = 2});

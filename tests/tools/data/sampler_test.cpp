@@ -103,6 +103,22 @@ TEST_CASE("a batch is the same on any number of ranks, row i at rank i modulo wo
   CHECK(sampler.batch_size(4) == 3);
 }
 
+TEST_CASE("in runs, run p of a batch goes to rank p modulo world") {
+  const DistributedSampler sampler({.items = 40, .batch = 11, .seed = 1});
+  const Items whole = sampler.batch(2, 1);
+  for (const int64_t run : {1, 2, 3, 20}) {
+    for (const int world : {1, 2, 3}) {
+      std::vector<Items> expected(static_cast<size_t>(world));
+      for (size_t i = 0; i < whole.size(); ++i) {
+        expected[i / static_cast<size_t>(run) % expected.size()].push_back(whole[i]);
+      }
+      for (int rank = 0; rank < world; ++rank) {
+        CHECK(sampler.batch(2, 1, rank, world, run) == expected[static_cast<size_t>(rank)]);
+      }
+    }
+  }
+}
+
 TEST_CASE("pad wraps to the front of the epoch's order, drop_last leaves out its end") {
   const SamplerOptions options{.items = 10, .batch = 4, .seed = 9};
   SamplerOptions pad = options, drop = options;

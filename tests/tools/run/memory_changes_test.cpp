@@ -14,7 +14,7 @@ RunPlan plan_of(const std::vector<config::Override>& overrides, int ranks) {
       "data.train=[text.txt]",  "data.sequence_length=32", "train.batch=8",  "train.steps=3"};
   all.insert(all.end(), overrides.begin(), overrides.end());
   const config::TrainConfig config = config::read_config("", all);
-  return {config, 257, data_of(config), ranks, {}};
+  return {config, 257, data_of(config, ranks), ranks, {}};
 }
 
 const Alternative* find(const std::vector<Alternative>& all, const std::string& text) {

@@ -29,7 +29,7 @@ TEST_CASE("memory limit: a run that needs more is refused, with changes that mak
   const config::TrainConfig config = config::read_config(
       "", {"model.model_type=llama", "model.hidden_size=48", "model.layers=4", "model.heads=4",
            "data.train=[text.txt]", "data.sequence_length=64", "train.batch=8", "train.steps=3"});
-  const RunPlan plan(config, 257, data_of(config), 1, {});
+  const RunPlan plan(config, 257, data_of(config, 1), 1, {});
   const size_t needed = plan.run().bytes;
   CHECK(refusal(plan, {.bytes = needed, .source = "x"}).empty());
   const std::string message = refusal(plan, {.bytes = needed - 1, .source = "x"});

@@ -14,7 +14,7 @@ RunPlan plan_of_two() {
   const config::TrainConfig config = config::read_config(
       "", {"model.model_type=llama", "model.hidden_size=48", "model.layers=2", "model.heads=4",
            "data.train=[text.txt]", "data.sequence_length=64", "train.batch=8", "train.steps=3"});
-  return {config, 257, data_of(config), 2, {.meta = meta::MetaOptions{.keeps_blocks = true}}};
+  return {config, 257, data_of(config, 2), 2, {.meta = meta::MetaOptions{.keeps_blocks = true}}};
 }
 
 MemoryView view_of(const RunPlan& plan) {

@@ -75,7 +75,7 @@ TEST_CASE("train setup: every way of sharding reaches the session") {
       "       prefetch_depth: 2, units_in_flight: 3, separate_reduce: false,\n"
       "       release_arena: true,\n"
       "       accumulation: reduce_scatter_each, divide_factor: 3, force_sum: true,\n"
-      "       absent_is_zero: true, fixed_order: true, reshard_group_size: 1}\n");
+      "       absent_is_zero: true, reshard_group_size: 1}\n");
   const SessionOptions options = session_options(config, {}, 2, {});
   CHECK(options.fsdp.strategy == comm::Strategy::kHybridShardZero2);
   CHECK(options.fsdp.shard_size == 2);
@@ -89,7 +89,7 @@ TEST_CASE("train setup: every way of sharding reaches the session") {
   CHECK(options.fsdp.divide_factor == 3.0);
   CHECK(options.fsdp.force_sum);
   CHECK(options.fsdp.absent_is_zero);
-  CHECK(options.fsdp.fixed_order);
+  CHECK(!options.fsdp.fixed_order);
   CHECK(options.fsdp.micro_steps == 3);
   CHECK(options.loss_mean == config::LossMean::kRanks);
   CHECK(std::isinf(options.clip_power));
@@ -200,9 +200,31 @@ TEST_CASE("train setup: groups that the ranks do not divide into, by key") {
   CHECK(refusal("reshard_group_size: 3", 2) != "");
   CHECK(refusal("reshard_group_size: 2", 2) == "");  // see remarks()
   CHECK(refusal("reshard_group_size: 2", 1) == "");
-  const std::string fixed = "fixed_order: true, accumulation: reduce_scatter_each, ";
-  CHECK(refusal(fixed + hybrid + "2", 4).starts_with("test.yaml:2: fsdp.fixed_order: "));
-  CHECK(refusal(fixed + hybrid + "4", 4) == "");
+}
+
+TEST_CASE(
+    "train setup: fixed_order and passes reach the session, and what it cannot have is refused") {
+  const auto options = [](const std::string& train, const std::string& fsdp, int ranks = 4) {
+    const config::TrainConfig config =
+        config_of("train: {" + train + "}\nfsdp: {fixed_order: true" + fsdp + "}");
+    return session_options(config, {}, ranks, {});
+  };
+  const std::string passes = "batch: 64, rows_per_pass: 1";
+  CHECK(options(passes, "").fsdp.fixed_order);
+  CHECK(options(passes, "").backend.cpu.one_thread_products);
+  CHECK(options(passes, "").fsdp.micro_steps == 16);
+  CHECK(options(passes, "", 6).fsdp.micro_steps == 11);
+  const auto scale = options(passes + ", dtype: f16, loss_scale: {rule: fairseq}", "", 3);
+  CHECK(scale.loss_scale.rule.interval == 16384 / 64);
+  const auto refusal = [&](const std::string& fsdp) {
+    return test::error_of([&] { options(passes, ", " + fsdp); });
+  };
+  for (const char* key : {"accumulation: reduce_last", "accumulation: reduce_scatter_each",
+                          "divide_factor: 2", "force_sum: true", "split_division: true"}) {
+    CAPTURE(key);
+    const std::string hybrid = ", strategy: hybrid_shard, shard_size: 2";
+    CHECK(refusal(key + hybrid).starts_with("test.yaml:2: fsdp.fixed_order: "));
+  }
 }
 
 TEST_CASE("train setup: the loss scale of f16, by rule and by value") {
