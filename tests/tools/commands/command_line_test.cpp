@@ -190,7 +190,7 @@ TEST_CASE("command line: one value given twice") {
 TEST_CASE("command line: an unknown command is named, with the known ones") {
   CHECK(parse({"walk"}).message ==
         "unknown command \"walk\"; expected train, generate, eval, verify, bench, explain, memory, "
-        "compare, trace, tokenize, merge, convert, inspect");
+        "compare, trace, tokenize, merge, convert, inspect, replay");
   CHECK(parse({"bench", "walk"}).message ==
         "unknown command \"bench walk\"; expected step, sharding, kernels, comm");
   CHECK(parse({"bench"}).status == 2);
