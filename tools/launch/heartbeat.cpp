@@ -200,7 +200,7 @@ void Heartbeat::take(std::string_view datagram, Address from) {
     neighbours_[i].heard = true;
     silence_.heard(i, Clock::now());
     if (kind == kBeat) {
-      neighbours_[i].at = std::move(text);
+      if (!text.empty()) neighbours_[i].at = std::move(text);  // "": between two collectives
     } else if (watching_) {
       act([this, text] { actions_.told(text); });
     }
