@@ -110,13 +110,14 @@ GroupState* HostGroup::create_state(void* memory, int size) {
 }
 
 HostGroup::HostGroup(std::shared_ptr<GroupState> state, int rank, std::vector<int> members,
-                     std::string name, std::chrono::milliseconds timeout)
+                     std::string name, std::chrono::milliseconds timeout, Heard heard)
     : state_(std::move(state)),
       rank_(rank),
       size_(static_cast<int>(members.size())),
       members_(std::move(members)),
       name_(std::move(name)),
-      timeout_(timeout) {}
+      timeout_(timeout),
+      heard_(std::move(heard)) {}
 
 void HostGroup::meet(std::string_view doing) {
   check_not_aborted(doing);
@@ -198,9 +199,10 @@ void HostGroup::fail_of_timeout(std::string_view doing) {
 }
 
 void HostGroup::check_not_aborted(std::string_view doing) const {
-  if (state_->word.load(std::memory_order_acquire) & kAborted) {
-    fail("[{}] {}: {}", doing, name_, state_->reason);
-  }
+  const std::optional<JobAbort> abort = aborted(*state_);
+  if (!abort) return;
+  if (heard_) heard_(*abort);
+  fail("[{}] {}: {}", doing, name_, abort->reason);
 }
 
 bool HostGroup::abort(GroupState& state, const std::string& reason, int by) {
@@ -230,12 +232,18 @@ void AbortList::add(const std::shared_ptr<GroupState>& state) {
 // A rank that waits in one of the groups and gives up aborts only that group at first.
 std::optional<JobAbort> AbortList::found(int rank) const {
   if (aborted_) return aborted_->by == rank ? std::nullopt : aborted_;
+  if (heard_ && heard_->by != rank) return heard_;
   for (const auto& group : groups_) {
     const auto state = group.lock();
     auto abort = state ? HostGroup::aborted(*state) : std::nullopt;
     if (abort && abort->by != rank) return abort;
   }
   return std::nullopt;
+}
+
+void AbortList::hear(const JobAbort& abort) {
+  std::lock_guard lock(mutex_);
+  if (!heard_) heard_ = abort;
 }
 
 bool AbortList::abort(const std::string& reason, int by) {

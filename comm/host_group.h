@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -49,9 +50,11 @@ class HostGroup {
   // Made by one rank before the others use it. `memory`: aligned to 64, state_bytes(size) long.
   static GroupState* create_state(void* memory, int size);
 
+  using Heard = std::function<void(const JobAbort& abort)>;
   // `rank`: in the group. `members`: its ranks as ranks of the job, by which errors call them.
+  // `heard` is called when a wait here ends by an abort.
   HostGroup(std::shared_ptr<GroupState> state, int rank, std::vector<int> members, std::string name,
-            std::chrono::milliseconds timeout);
+            std::chrono::milliseconds timeout, Heard heard = {});
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -97,6 +100,7 @@ class HostGroup {
   std::vector<int> members_;
   std::string name_;
   std::chrono::milliseconds timeout_;
+  Heard heard_;
   uint64_t meetings_ = 0;
 };
 
@@ -106,13 +110,16 @@ class AbortList {
   void add(const std::shared_ptr<GroupState>& state);  // aborted at once if the job already is
   // False when another rank has aborted one of the groups before: then its reason goes to all.
   bool abort(const std::string& reason, int by);
+  // A wait in one of the groups has ended by this abort. The group may be gone when somebody asks.
+  void hear(const JobAbort& abort);
   void check(std::string_view doing) const;  // throws Error(reason) once aborted in this process
 
  private:
   std::optional<JobAbort> found(int rank) const;  // by another rank than this one
   mutable std::mutex mutex_;
   std::vector<std::weak_ptr<GroupState>> groups_;
-  std::optional<JobAbort> aborted_;
+  std::optional<JobAbort> heard_;    // the first
+  std::optional<JobAbort> aborted_;  // all groups
 };
 
 }  // namespace fsdp::comm

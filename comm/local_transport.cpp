@@ -71,9 +71,9 @@ class LocalCommunicator final : public HostCommunicator {
                     const std::string& name, std::shared_ptr<CollectiveRings> rings)
       : HostCommunicator(rank, name, members, std::move(rings)),
         group_(std::move(group)),
-        host_(group_->host_state, rank, members, name, group_->job->options.timeout) {
+        host_(group_->host_state, rank, members, name, group_->job->options.timeout, hears()) {
     use(std::make_shared<DirectEngine>(
-        HostGroup(group_->stream_state, rank, members, name, group_->job->options.timeout),
+        HostGroup(group_->stream_state, rank, members, name, group_->job->options.timeout, hears()),
         Staging{}));
   }
 
@@ -107,6 +107,9 @@ class LocalCommunicator final : public HostCommunicator {
   }
 
  private:
+  HostGroup::Heard hears() const {
+    return [job = group_->job](const JobAbort& abort) { job->abort_list.hear(abort); };
+  }
   void locate(const Tensor&, HostCall& call) override {
     call.window = group_->memory;
     call.offset = reinterpret_cast<uintptr_t>(call.data);

@@ -91,7 +91,8 @@ bool MpiCommunicator::use_shared_memory() {
   std::shared_ptr<GroupState> shared(staging,
                                      static_cast<GroupState*>(static_cast<void*>(window->data(0))));
   job_->abort_list.add(shared);
-  group_.emplace(shared, rank(), ring().members(), name(), job_->options.timeout);
+  group_.emplace(shared, rank(), ring().members(), name(), job_->options.timeout,
+                 [job = job_](const JobAbort& abort) { job->abort_list.hear(abort); });
   use(std::make_shared<DirectEngine>(*group_, Staging{staging, half / kCacheLine * kCacheLine}));
   return true;
 }
@@ -160,9 +161,9 @@ std::vector<std::string> MpiCommunicator::do_exchange(const std::string& mine) {
   Patience patience(job_->options.timeout);
   return exchange_strings(*control_, mine, [&] {
     check_not_aborted();
-    FSDP_CHECK(!patience.over(), "[{}] control exchange: another rank did not come within {} s",
-               name(),
-               std::chrono::duration_cast<std::chrono::seconds>(job_->options.timeout).count());
+    FSDP_CHECK(!patience.over(),
+               "[exchange] {}: rank {} waited {:g} s for another rank (group of {})", name(),
+               job_rank(), static_cast<double>(job_->options.timeout.count()) / 1000, size());
   });
 }
 

@@ -176,7 +176,7 @@ check 'wrong.json: kernel_us: expected a number from 0, got -1' "$FSDP" explain 
 sed 's/"kernel_us"/"kernel_ms"/' rates.json >wrong.json
 check 'wrong.json: expected a key "kernel_us", got none' "$FSDP" explain --config config.yaml --rates wrong.json
 check 'nowhere/r.json' "$FSDP" explain --config config.yaml --save-rates nowhere/r.json
-check 'predict: expected one rank, got 2' "$FSDP" bench step --predict --local-ranks 2
+check 'predict: expected one rank, got 2' "$FSDP" bench step --predict --local-ranks 2 --backend cpu
 check 'recompute' "$FSDP" bench step --recompute some
 check 'world' "$FSDP" explain --config config.yaml --world 0
 check 'nowhere: no such folder' "$FSDP" compare full nowhere

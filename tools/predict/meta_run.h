@@ -1,7 +1,7 @@
 // A run of one rank without bytes: the same Session, on kernels/meta and comm/meta_transport.h.
 // What the ledger counts here is what it counts in the run itself, to the byte, in every category
 // but transport staging, which is the transport's own. Not here: what is made of it for people
-// (memory_report.h, step_view.h).
+// (memory_report.h, unit_timeline.h).
 //
 // [Note: two steps] The second step finds what the first one left (memory that is allocated when it
 // is first used and kept); a third finds the same again. The gaps between the blocks of a CPU's
