@@ -11,7 +11,7 @@ expect() {
   timeout 120 "$@" >out 2>err </dev/null
   got=$?
   [ "$got" = "$status" ] || { fail "status $got instead of $status: $*"; cat err; }
-  cat out err | grep -qE -- "$expected" || { fail "no '$expected' from: $*"; cat out err; }
+  grep -qE -- "$expected" out err || { fail "no '$expected' from: $*"; cat out err; }
 }
 
 # ---- kernels -------------------------------------------------------------------------------------
