@@ -22,10 +22,6 @@ struct DeviceReport {
 };
 DeviceReport report_device(const Backend& backend, const BackendOptions& options);
 
-// The commit that this program was built from, with "-dirty" behind it when files had changed;
-// "unknown" when it was not built from a repository.
-std::string source_commit();
-
 // ---- pure part, for tests ----
 
 struct CpuInfo {

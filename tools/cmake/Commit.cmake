@@ -1,5 +1,5 @@
 # Which commit a program was built from, for reports: build/commit.cpp defines source_commit()
-# (tools/bench/device_report.h). Looked up at every build, written only when it has changed.
+# (tools/report/source_commit.h). Looked up at every build, written only when it has changed.
 # As a module it adds the target; run as a script (cmake -P) it writes the file.
 if(NOT CMAKE_SCRIPT_MODE_FILE)
   find_package(Git QUIET)
@@ -9,8 +9,8 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
             -DOUTPUT=${commit_source} -P ${CMAKE_CURRENT_LIST_FILE}
     BYPRODUCTS ${commit_source}
     COMMENT "")
-  target_sources(fsdp_tools_bench PRIVATE ${commit_source})
-  add_dependencies(fsdp_tools_bench fsdp_commit)
+  target_sources(fsdp_tools_report PRIVATE ${commit_source})
+  add_dependencies(fsdp_tools_report fsdp_commit)
   return()
 endif()
 
@@ -24,7 +24,7 @@ if(GIT)
   endif()
 endif()
 file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT "// Written by the build.
-#include \"tools/bench/device_report.h\"
+#include \"tools/report/source_commit.h\"
 
 namespace fsdp::tools {
 std::string source_commit() { return \"${commit}\"; }

@@ -6,6 +6,7 @@
 #include "tools/bench/kernel_report.h"
 #include "tools/commands/bench.h"
 #include "tools/commands/listed_flags.h"
+#include "tools/report/source_commit.h"
 
 namespace fsdp::tools {
 namespace {

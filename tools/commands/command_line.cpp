@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <sstream>
 
 #include <CLI/CLI.hpp>
@@ -185,6 +186,13 @@ std::string not_below_zero(const std::string& text) {
 
 std::string not_empty(const std::string& text) {
   return text.empty() ? "expected a value, got an empty text" : "";
+}
+
+void print_note(const std::string& text) { fmt::print(stderr, "fsdp: note: {}\n", text); }
+
+void print_at_once(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
 }
 
 void add_model_options(const Command& command, ModelOptions& options) {

@@ -50,6 +50,11 @@ std::string not_below_zero(const std::string& text);
 // The same: "", or that there is no text. It is what a shell makes of a variable that is not set.
 std::string not_empty(const std::string& text);
 
+// "fsdp: note: ..." on stderr.
+void print_note(const std::string& text);
+// A line on stdout that is there at once, also for a reader at the end of a pipe.
+void print_at_once(const std::string& line);
+
 // The model that a command uses, and how.
 struct ModelOptions {
   std::string folder;

@@ -86,10 +86,11 @@ int run_eval(const EvalOptions& options, RankContext& rank) {
   text.dtype = options.model.dtype;
   text.strategy = options.model.strategy;
   ProgressLine line(rank.under_launcher);
-  const TextFigures figures = evaluate_text(
-      text, rank, [&](int64_t batches, int64_t of, const TextLoss& loss, double seconds) {
-        line.show(batches, of, loss, seconds);
-      });
+  const TextFigures figures =
+      evaluate_text(text, rank,
+                    {.note = print_note,
+                     .progress = [&](int64_t batches, int64_t of, const TextLoss& loss,
+                                     double seconds) { line.show(batches, of, loss, seconds); }});
   if (rank.world.rank() != 0) return 0;
   if (options.json) {
     print_json(figures, text.dtype, rank.world.size());

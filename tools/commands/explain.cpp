@@ -109,7 +109,7 @@ int explain(const ExplainOptions& options) {
   config::TrainConfig config = config::read_config(file, overrides_of(options.config));
   resolve_paths(config, file);
   if (const std::string note = preset_note(config.model.preset); !note.empty()) {
-    std::fprintf(stderr, "fsdp: note: %s\n", note.c_str());
+    print_note(note);
   }
   if (!options.measure) return explain(options, config, nullptr);
   return launch(config.runtime.launch, [&](RankContext& rank) {

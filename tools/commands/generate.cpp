@@ -147,7 +147,7 @@ void generate_in_batches(const GenerateOptions& options, const GenerationOptions
   }
   const std::string note =
       prompts.tokenizer && printer ? data::note_on_unknown_ids(*prompts.tokenizer, ids) : "";
-  if (!note.empty()) fmt::print(stderr, "fsdp: note: {}\n", note);
+  if (!note.empty()) print_note(note);
   if (options.stats && printer) print_stats(stats);
 }
 
@@ -173,14 +173,14 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
     generation.vocabulary = prompts.tokenizer ? prompts.tokenizer->vocab_size() : 0;
   });
   for (const std::string& note : notes) {
-    if (rank.world.rank() == 0) fmt::print(stderr, "fsdp: note: {}\n", note);
+    if (rank.world.rank() == 0) print_note(note);
   }
   size_t longest = 0;
   for (const std::vector<int32_t>& ids : prompts.ids) longest = std::max(longest, ids.size());
   const int64_t length = seen_length(static_cast<int64_t>(longest), generation.tokens, model, rank);
   Session session(rank.world, options_for_use(model, length, options.model.strategy,
                                               parse_dtype(options.model.dtype), rank));
-  load_model(session, source);
+  load_model(session, source, print_note);
   generate_in_batches(options, generation, prompts, session);
   return 0;
 }

@@ -36,7 +36,7 @@ void add_replay_command(const Command& app, ChosenCommand& chosen) {
       how.same_on_all = options->launch.same_on_all;
       return launch(how, [&](RankContext& rank) {
         agree(rank.world, [&] { FSDP_CHECK(mistake.empty(), "{}", mistake); });
-        return replay(plan, rank);
+        return replay(plan, rank, print_at_once);
       });
     };
   });

@@ -71,7 +71,7 @@ void print_decoded(const TokenizeOptions& options, const data::Tokenizer& tokeni
   }
   const std::string decoded = tokenizer.decode(ids, special_of(options));
   if (const std::string note = data::note_on_unknown_ids(tokenizer, ids); !note.empty()) {
-    fmt::print(stderr, "fsdp: note: {}\n", note);
+    print_note(note);
   }
   fmt::print("{}\n", decoded);
 }

@@ -2,7 +2,7 @@
 // Read next: tools/run/training_run.h.
 #include <cstdio>
 
-#include "tools/checkpoint/settled_plan.h"
+#include "tools/checkpoint/resume.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
 #include "tools/config/config.h"
@@ -19,32 +19,6 @@ struct TrainOptions {
   ConfigOptions given;
   TrainingRunOptions run;
 };
-
-// The configuration says how ranks wait for each other, so it is read before they exist; what is
-// wrong with it is said once they do.
-// Where a checkpoint turns out damaged while it is read, the one before it is taken.
-int train_on(const TrainOptions& options, ResumeRequest request, const ResumePlan& before,
-             RankContext& rank) {
-  for (;;) {
-    SettledPlan settled = settle_plan(rank.world, request, before);
-    const ResumePlan& plan = settled.plan;
-    if (plan.finished) {
-      if (rank.world.rank() == 0) {
-        const config::TrainSection& train = plan.config.train;
-        const std::string length = train.epochs > 0 ? fmt::format("{} epochs", train.epochs)
-                                                    : fmt::format("{} steps", train.steps);
-        std::printf("%s: this run has done its %s: nothing to go on with\n",
-                    plan.run_directory.c_str(), length.c_str());
-      }
-      return 0;
-    }
-    try {
-      return TrainingRun(options.run, settled, rank).run();
-    } catch (const DamagedCheckpoint& error) {
-      request.damaged[plan.checkpoint] = error.what();
-    }
-  }
-}
 
 // The configuration says how ranks wait for each other, so it is read before they exist; what is
 // wrong with it is said once they do.
@@ -66,6 +40,8 @@ int train_on_ranks(TrainOptions options) {
     mistake = message_of(error);
   }
   options.run.config_file = options.given.config;
+  options.run.say = print_at_once;
+  options.run.progress = stdout;
   options.run.local_ranks = options.launch.local_ranks;
   LaunchOptions how = plan.config.runtime.launch;
   how.local_ranks = options.launch.local_ranks;
@@ -74,7 +50,7 @@ int train_on_ranks(TrainOptions options) {
   return launch(how, [&](RankContext& rank) {
     agree(rank.world, [&] { FSDP_CHECK(mistake.empty(), "{}", mistake); });
     check_same_config(rank.world, plan.config);
-    return train_on(options, request, plan, rank);
+    return run_training(options.run, request, plan, rank);
   });
 }
 

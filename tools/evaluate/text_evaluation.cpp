@@ -23,18 +23,18 @@ struct OpenedModel {
   models::ModelConfig config;
   std::string tokenizer_name;
   std::unique_ptr<data::Tokenizer> tokenizer;
+  std::string note;  // on its vocabulary; "": none
 };
 
-OpenedModel open_model(const TextEvaluationOptions& options, bool speaks) {
+OpenedModel open_model(const TextEvaluationOptions& options) {
   OpenedModel out;
   out.source = find_model(options.folder, options.base);
   out.config = out.source.config();
   out.tokenizer_name =
       options.tokenizer.empty() ? out.source.default_tokenizer() : options.tokenizer;
   out.tokenizer = data::make_tokenizer(out.tokenizer_name);
-  const std::string note =
+  out.note =
       check_vocabulary(options.folder, out.tokenizer_name, *out.tokenizer, out.config.vocabulary);
-  if (speaks && !note.empty()) fmt::print(stderr, "fsdp: note: {}\n", note);
   return out;
 }
 
@@ -72,12 +72,13 @@ double TextFigures::bits_per_byte() const {
 }
 
 TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& rank,
-                          const EvaluationProgress& progress) {
+                          const EvaluationListener& listener) {
   const bool speaks = rank.world.rank() == 0;
   OpenedModel model;
   TextSequences text;
   agree(rank.world, [&] {
-    model = open_model(options, speaks);
+    model = open_model(options);
+    if (speaks && !model.note.empty()) listener.note(model.note);
     text = sequences_of(options, model.config);
   });
   data::TokenSource source;
@@ -94,13 +95,13 @@ TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& ran
   });
   Session session(rank.world, options_for_use(model.config, text.length, options.strategy,
                                               parse_dtype(options.dtype), rank));
-  load_model(session, model.source);
+  load_model(session, model.source, listener.note);
   const auto started = std::chrono::steady_clock::now();
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   };
   figures.loss = loss_of_batches(session, batches, [&](int64_t done, const TextLoss& so_far) {
-    if (speaks) progress(done, batches.batches, so_far, seconds());
+    if (speaks) listener.progress(done, batches.batches, so_far, seconds());
     return true;
   });
   // Every rank has the same sum.

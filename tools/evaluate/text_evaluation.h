@@ -43,11 +43,15 @@ struct TextFigures {
   double bits_per_byte() const;
 };
 
-// After every batch rank 0 says how far it is. Collective; every rank gets the figures, but for
-// `bytes`, which rank 0 counts. AgreedError for a loss that is not finite.
-using EvaluationProgress =
-    std::function<void(int64_t batches, int64_t of, const TextLoss& so_far, double seconds)>;
+// What rank 0 hears meanwhile.
+struct EvaluationListener {
+  std::function<void(const std::string& text)> note;  // on the model's files
+  // After every batch.
+  std::function<void(int64_t batches, int64_t of, const TextLoss& so_far, double seconds)> progress;
+};
+// Collective; every rank gets the figures, but for `bytes`, which rank 0 counts. AgreedError for a
+// loss that is not finite.
 TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& rank,
-                          const EvaluationProgress& progress);
+                          const EvaluationListener& listener);
 
 }  // namespace fsdp::tools

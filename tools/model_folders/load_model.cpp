@@ -179,20 +179,17 @@ std::vector<std::string> warnings_about(const fs::path& folder) {
   return warnings;
 }
 
-void load_model(Session& session, const ModelSource& source) {
+void load_model(Session& session, const ModelSource& source,
+                const std::function<void(const std::string& text)>& note) {
   models::FillFunction fill;
   agree(session.world(), [&] {
     fill = source.values(session.model(), {session.world().rank(), session.world().size()});
     if (session.world().rank() != 0) return;
-    for (const std::string& warning : warnings_about(source.folder)) {
-      fmt::print(stderr, "fsdp: note: {}\n", warning);
-    }
+    for (const std::string& warning : warnings_about(source.folder)) note(warning);
     const std::optional<DType> stored = dtype_of_weights(source.folder);
     if (stored && size_of(*stored) < size_of(session.compute_dtype())) {
-      fmt::print(stderr,
-                 "fsdp: note: the weights are {}, the computation is {}: --dtype {} takes "
-                 "less memory\n",
-                 name_of(*stored), name_of(session.compute_dtype()), name_of(*stored));
+      note(fmt::format("the weights are {}, the computation is {}: --dtype {} takes less memory",
+                       name_of(*stored), name_of(session.compute_dtype()), name_of(*stored)));
     }
   });
   session.initialise(fill);

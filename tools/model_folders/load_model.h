@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,9 +54,10 @@ int64_t seen_tokens(const models::ModelConfig& model, int64_t prompt, int64_t to
 // one.
 SessionOptions options_for_use(const models::ModelConfig& model, int64_t max_length,
                                const std::string& strategy, DType dtype, const RankContext& rank);
-// Gives the session's model its values; rank 0 tells stderr what is odd about the files.
+// Gives the session's model its values; on rank 0 `note` gets what is odd about the files.
 // Collective; throws AgreedError.
-void load_model(Session& session, const ModelSource& source);
+void load_model(Session& session, const ModelSource& source,
+                const std::function<void(const std::string& text)>& note);
 
 // That all floating-point tensors of the folder have; empty: they differ.
 std::optional<DType> dtype_of_weights(const std::filesystem::path& folder);

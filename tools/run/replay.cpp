@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 
 #include "comm/exchange.h"
@@ -29,10 +28,12 @@ struct Difference {
 
 class Replay {
  public:
-  Replay(const ReplayPlan& plan, RankContext& rank)
+  Replay(const ReplayPlan& plan, RankContext& rank,
+         const std::function<void(const std::string& line)>& say)
       : plan_(plan),
         rank_(rank),
         exact_(plan.resume.manifest->world_size == rank.world.size()),
+        options_{.say = say},
         settled_{.plan = plan.resume, .locks = {}},
         run_(options_, settled_, rank) {}
 
@@ -50,7 +51,7 @@ class Replay {
 
  private:
   void say(const std::string& text) const {
-    if (rank_.world.rank() == 0) std::printf("%s\n", text.c_str());
+    if (rank_.world.rank() == 0) options_.say(text);
   }
   double tolerance() const {
     const DType dtype = plan_.resume.config.train.dtype;
@@ -234,6 +235,9 @@ ReplayPlan plan_replay(const fs::path& run, int64_t step) {
   return plan;
 }
 
-int replay(const ReplayPlan& plan, RankContext& rank) { return Replay(plan, rank).run(); }
+int replay(const ReplayPlan& plan, RankContext& rank,
+           const std::function<void(const std::string& line)>& say) {
+  return Replay(plan, rank, say).run();
+}
 
 }  // namespace fsdp::tools

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -37,8 +38,9 @@ struct ReplayPlan {
 // Error, which says what can be replayed, when `step` cannot.
 ReplayPlan plan_replay(const std::filesystem::path& run, int64_t step);
 
-// Prints what it finds. Returns the status: 0 when all is equal. Collective.
-int replay(const ReplayPlan& plan, RankContext& rank);
+// On rank 0 `say` gets what it finds. Returns the status: 0 when all is equal. Collective.
+int replay(const ReplayPlan& plan, RankContext& rank,
+           const std::function<void(const std::string& line)>& say);
 
 // ---- for tests ----
 // Lines of steps, each the last one of its step; lines that are no numbers are left out.

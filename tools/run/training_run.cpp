@@ -14,6 +14,29 @@
 
 namespace fsdp::tools {
 
+int run_training(const TrainingRunOptions& options, ResumeRequest request, const ResumePlan& before,
+                 RankContext& rank) {
+  for (;;) {
+    SettledPlan settled = settle_plan(rank.world, request, before);
+    const ResumePlan& plan = settled.plan;
+    if (plan.finished) {
+      const config::TrainSection& train = plan.config.train;
+      const std::string length = train.epochs > 0 ? fmt::format("{} epochs", train.epochs)
+                                                  : fmt::format("{} steps", train.steps);
+      if (rank.world.rank() == 0) {
+        options.say(fmt::format("{}: this run has done its {}: nothing to go on with",
+                                plan.run_directory.string(), length));
+      }
+      return 0;
+    }
+    try {
+      return TrainingRun(options, settled, rank).run();
+    } catch (const DamagedCheckpoint& error) {
+      request.damaged[plan.checkpoint] = error.what();
+    }
+  }
+}
+
 int TrainingRun::run() {
   make_session();
   make_directory();
@@ -245,7 +268,7 @@ void TrainingRun::keep_directory() {
 
 TrainOutcome TrainingRun::train() {
   const int terminal = speaks() ? output_terminal(rank_.under_launcher) : -1;
-  Progress progress(speaks() ? stdout : nullptr, terminal, config_.train.log_every);
+  Progress progress(speaks() ? options_.progress : nullptr, terminal, config_.train.log_every);
   MetricsLog metrics = speaks() ? MetricsLog(directory_ / "metrics.jsonl") : MetricsLog();
   Trainer trainer(*session_,
                   {.steps = config_.train.steps,

@@ -5,7 +5,9 @@
 // (tools/train/trainer.h).
 #pragma once
 
+#include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,7 +37,15 @@ struct TrainingRunOptions {
   int local_ranks = 0;
   std::string resume;  // "": not asked for
   bool resume_with_changes = false;
+  std::function<void(const std::string& line)> say;  // gets what rank 0 says
+  std::FILE* progress = nullptr;                     // where rank 0 shows it; null: nowhere
 };
+
+// The run that rank 0 settles the plan of; where a checkpoint turns out damaged while it is read,
+// the one before it is taken. `before`: see settle_plan. Returns the status of the process.
+// Collective.
+int run_training(const TrainingRunOptions& options, ResumeRequest request, const ResumePlan& before,
+                 RankContext& rank);
 
 // What the sample at the end continues.
 std::vector<int32_t> sample_prompt(const std::string& text, const data::Tokenizer& tokenizer);
@@ -70,8 +80,7 @@ class TrainingRun {
  private:
   bool speaks() const { return rank_.world.rank() == 0; }
   void say(const std::string& text) {
-    if (speaks()) std::printf("%s\n", text.c_str());
-    std::fflush(stdout);
+    if (speaks()) options_.say(text);
   }
   // training_run.cpp
   void make_session();

@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "models/config.h"
-#include "tools/bench/device_report.h"
 #include "tools/checkpoint/owned_state.h"
 #include "tools/checkpoint/read_checkpoint.h"
+#include "tools/report/source_commit.h"
 #include "tools/run/training_run.h"
 
 namespace fsdp::tools {

@@ -103,7 +103,7 @@ TEST_CASE("model source: ranks compare the copy of a tied head together, and ref
     comm::run_local_ranks(3, [&](comm::Communicator& world) {
       Session session(world, {.model = ModelSource{folder, ""}.config(), .max_length = 4});
       try {
-        load_model(session, {folder, ""});
+        load_model(session, {folder, ""}, [](const std::string&) {});
       } catch (const AgreedError& agreed) {
         if (world.rank() == 2) error = agreed.what();
       }

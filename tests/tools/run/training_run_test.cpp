@@ -1,0 +1,56 @@
+// A whole run on ranks as threads: what it says, and that it is over when it has done its steps.
+// Checkpoints, models and metrics of runs: tests/e2e.
+#include "tools/run/training_run.h"
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using Lines = std::vector<std::string>;
+
+Lines lines_of_run(const ResumeRequest& request) {
+  const ResumePlan plan = plan_resume(request);
+  Lines lines;
+  const TrainingRunOptions options = {
+      .local_ranks = 2, .resume = request.from, .say = [&](const std::string& line) {
+        lines.push_back(line);
+      }};
+  comm::run_local_ranks(2, [&](comm::Communicator& world) {
+    RankContext rank{.world = world, .local_ranks = 2};
+    CHECK(run_training(options, request, plan, rank) == 0);
+  });
+  return lines;
+}
+
+TEST_CASE(
+    "training run: rank 0 says what it does; once it is done there is nothing to go on with") {
+  const test::TempFolder folder;
+  const fs::path directory = folder / "run";
+  const ResumeRequest request = {
+      .from = "auto",
+      .overrides = {"model.model_type=llama", "model.hidden_size=16", "model.layers=1",
+                    "model.heads=2", "data.sequence_length=8", "train.steps=2", "train.batch=2",
+                    "data.train=" + folder.write("text.txt", std::string(99, 'a')).string(),
+                    "data.cache_dir=" + (folder / "tokens").string(), "checkpoint.every=2",
+                    "runtime.run_dir=" + directory.string()}};
+  const Lines first = lines_of_run(request);
+  const auto count = [&](const std::string& part) {
+    return std::count_if(first.begin(), first.end(),
+                         [&](const std::string& line) { return test::contains(line, part); });
+  };
+  CHECK(count("full_shard on 2 ranks") == 1);
+  CHECK(count("tokenizer: bytes (257 tokens)") == 1);
+  CHECK(count("step 2: checkpoint " + (directory / "checkpoints/step-2").string()) == 1);
+  CHECK(first.back() == "\nrun directory: " + directory.string());
+  CHECK(fs::exists(directory / "metrics.json"));
+  CHECK(lines_of_run(request) ==
+        Lines{directory.string() + ": this run has done its 2 steps: nothing to go on with"});
+}
+
+}  // namespace
+}  // namespace fsdp::tools
