@@ -98,7 +98,8 @@ class Communicator {
   // Tells the other ranks that this one gives up; their pending collectives throw Error(reason).
   // False when this rank knows that another rank gave up before.
   virtual bool abort(const std::string& reason) = 0;
-  // Sums are formed as ReduceOp says: only then their bits do not depend on the grouping of ranks.
+  // True when sums are formed as ReduceOp says. Otherwise their bits may depend on how ranks are
+  // grouped.
   virtual bool sums_in_rank_order() const { return true; }
   // One line when the transport is slower than it could be ("shared memory is not used: ..."), else
   // empty. For the program to print: libraries do not.

@@ -26,6 +26,10 @@ std::vector<std::vector<std::string>> exchange_texts(Communicator& group,
   return all;
 }
 
+std::string from_first_rank(Communicator& group, const std::string& mine) {
+  return group.exchange(mine).front();
+}
+
 std::optional<Said> first_to_say(Communicator& group, const std::string& mine) {
   const std::vector<std::string> all = group.exchange(mine);
   for (int rank = 0; rank < group.size(); ++rank) {

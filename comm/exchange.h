@@ -43,6 +43,9 @@ std::vector<T> exchange_values(Communicator& group, const T& mine) {
 std::vector<std::vector<std::string>> exchange_texts(Communicator& group,
                                                      const std::vector<std::string>& mine);
 
+// What rank 0 says; the others' texts are not looked at.
+std::string from_first_rank(Communicator& group, const std::string& mine);
+
 struct Said {
   int rank = 0;
   std::string text;

@@ -79,7 +79,6 @@ class Block final : public Module {
  public:
   Block(std::string name, const BlockSpec& spec);
   void set_recompute(RecomputeMode mode) { recompute_ = mode; }
-  RecomputeMode recompute_mode() const { return recompute_; }
   Tensor operator()(const Tensor& x,  // (B, T, hidden)
                     const ForwardContext& context);
 

@@ -37,6 +37,8 @@ struct Unit {
   int open_forwards = 0;
 };
 
+inline constexpr size_t kRootUnit = 0;
+
 class FullySharded {
  public:
   // Sets the hooks of the modules of `root`, and gives its parameters, which have no values yet,
@@ -77,7 +79,7 @@ class FullySharded {
   void recover();
   // After somebody else than the optimizer wrote the masters, on their backend's compute stream.
   void masters_written();
-  // Steps finished: what the draws of rounding are of. Set it before the masters are written.
+  // Finished steps. Stochastic rounding draws by this count: set it before the masters are written.
   uint32_t updates() const { return runtime_.updates; }
   void set_updates(uint32_t updates) { runtime_.updates = updates; }
 

@@ -30,7 +30,7 @@ enum class Reach : uint8_t {
   kAllRanks,           // the new gradients are averaged over all ranks, then stored or added
   kShardGroup,         // over the shard group; replicas are left for a later micro-step
   kShardGroupThenSum,  // over the shard group; added; the sum is averaged over the replicas
-  // In fixed_order: kShardGroup is the sum alone, the others gather its parts too.
+  // In fixed_order kShardGroup adds up only; the other two then gather the parts of the sum.
 };
 
 struct ReductionArgs {

@@ -13,8 +13,8 @@
 //   ACCUMULATING         the unsharded buffer holds this rank's gradients; the shard holds nothing
 //   REDUCED              the shard holds the average over all ranks of what came
 //   SCATTERED            the shard holds the average over its shard group only. With replicas and
-//                        reduce_scatter_each, micro-steps before the last lead here. So they do in
-//                        fixed_order: then the part of it that this rank adds up is there
+//                        reduce_scatter_each or in fixed_order, micro-steps before the last lead
+//                        here. In fixed_order this rank has only the part that it adds up
 //   ADDING_TO_REDUCED    accumulating again; the shard holds what was REDUCED before
 //   ADDING_TO_SCATTERED  accumulating again; the shard holds what was SCATTERED before
 //

@@ -43,6 +43,9 @@ constexpr std::array kBound = {"runtime.tf32",        "fsdp.divide_factor",  "fs
                                "fsdp.split_division", "fsdp.absent_is_zero", "fsdp.fixed_order",
                                "fsdp.units"};
 
+// What units there are.
+constexpr std::array kUnits = {"fsdp.wrap", "fsdp.wrap_classes", "fsdp.min_num_params"};
+
 template <size_t N>
 bool is_in(const std::array<const char*, N>& keys, const std::string& key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
@@ -301,6 +304,8 @@ std::vector<ConfigChange> config_changes(const config::TrainConfig& before,
     const auto& [key, value] = values[i];
     if (value == old_values[i].second || key == "runtime.run_dir") continue;
     bool free = is_free(key);
+    // In fixed order a norm is added up unit by unit: other units, other bits.
+    if (is_in(kUnits, key)) free = !after.fsdp.options.fixed_order;
     // Numbers of a batch that is computed another way round; that of its rows is compared later.
     if (key == "train.rows_per_pass") free = !after.fsdp.options.fixed_order;
     const bool in_passes = before.train.rows_per_pass > 0 && after.train.rows_per_pass > 0;

@@ -126,7 +126,7 @@ RunLocks take_run_directory(const fs::path& run_directory, const fs::path& check
 
 void check_shared_folder(comm::Communicator& world, const fs::path& folder) {
   const std::string token = hex((uint64_t{std::random_device()()} << 32) | std::random_device()());
-  const std::string name = ".shared-" + world.exchange(token)[0];
+  const std::string name = ".shared-" + comm::from_first_rank(world, token);
   const bool first = world.rank() == 0;
   agree(world, [&] {
     if (first) write_file_atomically(folder / name, "");

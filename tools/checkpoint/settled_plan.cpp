@@ -1,6 +1,7 @@
 // Contract: tools/checkpoint/settled_plan.h.
 #include "tools/checkpoint/settled_plan.h"
 
+#include "comm/exchange.h"
 #include "core/io/json.h"
 #include "tools/launch/backend_choice.h"
 
@@ -59,7 +60,7 @@ SettledPlan settle_plan(comm::Communicator& world, const ResumeRequest& request,
     }
     told = plan_text(settled.plan);
   });
-  told = world.exchange(told)[0];
+  told = comm::from_first_rank(world, told);
   agree(world, [&] {
     if (world.rank() != 0) settled.plan = plan_from_text(told);
   });

@@ -21,7 +21,8 @@ struct SettledPlan {
 SettledPlan settle_plan(comm::Communicator& world, const ResumeRequest& request,
                         const ResumePlan& before);
 
-// A checkpoint of a plan that falls back could not be read: the plan is to be made again without.
+// The checkpoint of a plan could not be read, and the plan allows an older one: make the plan again
+// without this checkpoint.
 class DamagedCheckpoint : public AgreedError {
  public:
   using AgreedError::AgreedError;

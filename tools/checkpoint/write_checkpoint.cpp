@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "comm/exchange.h"
 #include "core/io/safetensors.h"
 #include "core/io/shard_index.h"
 #include "tools/launch/launch.h"
@@ -56,7 +57,7 @@ Manifest write_checkpoint(comm::Communicator& world, const StateToWrite& state,
   agree(world, [&] {
     if (rank == 0) made.emplace(folder);
   });
-  const fs::path place = world.exchange(made ? made->temporary().string() : "")[0];
+  const fs::path place = comm::from_first_rank(world, made ? made->temporary().string() : "");
   StateHasher hasher;
   std::string mine;
   agree(world, [&] {

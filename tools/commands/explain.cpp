@@ -8,11 +8,11 @@
 #include "tools/config/config.h"
 #include "tools/config/step_shape.h"
 #include "tools/launch/launch.h"
+#include "tools/memory/predicted_run.h"
 #include "tools/predict/call_meter.h"
 #include "tools/predict/memory_report.h"
 #include "tools/predict/rates_file.h"
 #include "tools/predict/unit_timeline.h"
-#include "tools/run/predicted_run.h"
 #include "tools/train/config_to_session.h"
 #include "tools/train/train_data.h"
 

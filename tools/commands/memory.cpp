@@ -1,5 +1,5 @@
 // fsdp memory: what a configuration takes, what it would take if something were changed, and what
-// others' formulas say. Read next: tools/run/memory_view.h, tools/formulas/formula.h.
+// others' formulas say. Read next: tools/memory/memory_view.h, tools/formulas/formula.h.
 #include <cstdio>
 
 #include "core/byte_size.h"
@@ -7,7 +7,7 @@
 #include "tools/commands/config_options.h"
 #include "tools/formulas/formula.h"
 #include "tools/launch/launch.h"
-#include "tools/run/memory_view.h"
+#include "tools/memory/memory_view.h"
 #include "tools/train/model_shape.h"
 #include "tools/train/train_data.h"
 

@@ -217,7 +217,7 @@ ConversionSummary convert_folder(comm::Communicator& world, const ConversionOpti
     plan = source->plan();
     if (world.rank() == 0) folder.emplace(options.to);
   });
-  const fs::path place = world.exchange(folder ? folder->temporary().string() : "")[0];
+  const fs::path place = comm::from_first_rank(world, folder ? folder->temporary().string() : "");
   Overflows overflows;
   agree(world, [&] {
     const auto ranks = static_cast<size_t>(world.size());

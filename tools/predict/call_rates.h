@@ -1,6 +1,6 @@
-// How fast a machine is, and what it makes of the calls of a training step: a kernel takes what
-// its row says. A kernel without a row is measured where there is something to measure it with;
-// else its time is estimated from its declared cost. Collectives take a latency and their bytes.
+// How fast a machine is, and so how long the calls of a training step take there: a kernel takes
+// what its row of the rates says. A kernel without a row is measured where a meter is given; else
+// its time is estimated from its declared cost. Collectives take a latency and their bytes.
 // Not here: the file of rates (rates_file.h), measuring (call_meter.h).
 #pragma once
 
@@ -24,7 +24,7 @@ struct LinkRate {
   bool operator==(const LinkRate&) const = default;
 };
 
-// What tells calls apart.
+// Calls with the same key take the same time.
 struct CallKey {
   std::string kernel;  // the method of Backend
   std::string shape;   // of meta::KernelCall

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <ctime>
 
+#include "comm/exchange.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "tools/launch/backend_choice.h"
@@ -96,7 +97,7 @@ std::filesystem::path make_run_directory(comm::Communicator& world,
                given.string());
     path = given.string();
   });
-  return world.exchange(path)[0];
+  return comm::from_first_rank(world, path);
 }
 
 void write_run_arguments(comm::Communicator& world, const std::filesystem::path& directory,

@@ -21,10 +21,10 @@
 #include "tools/checkpoint/settled_plan.h"
 #include "tools/config/step_shape.h"
 #include "tools/launch/launch.h"
+#include "tools/memory/memory_limit.h"
 #include "tools/model_folders/save_model.h"
 #include "tools/predict/memory_report.h"
 #include "tools/report/run_directory.h"
-#include "tools/run/memory_limit.h"
 #include "tools/train/train_data.h"
 #include "tools/train/trainer.h"
 

@@ -4,8 +4,8 @@
 
 #include "comm/exchange.h"
 #include "core/byte_size.h"
-#include "tools/run/memory_limit.h"
-#include "tools/run/predicted_run.h"
+#include "tools/memory/memory_limit.h"
+#include "tools/memory/predicted_run.h"
 #include "tools/run/training_run.h"
 #include "tools/train/config_to_session.h"
 
@@ -71,7 +71,7 @@ void TrainingRun::refuse(const PredictedData& data, const data::Tokenizer& token
     const RunPlan plan(config_, tokenizer.vocab_size(), data, rank_.world.size(), rank_.backend);
     message = refusal(plan, limit);
   });
-  message = rank_.world.exchange(message).front();
+  message = comm::from_first_rank(rank_.world, message);
   if (!message.empty()) throw AgreedError(message, kDoesNotFit);
   limit_ = limit.bytes;
 }
@@ -91,7 +91,7 @@ void TrainingRun::refuse_early(const data::Tokenizer& tokenizer) {
     }
     known = known && fills_a_batch(config_, data.rows);
   });
-  if (rank_.world.exchange(known ? "known" : "").front() == "known") refuse(data, tokenizer);
+  if (!comm::from_first_rank(rank_.world, known ? "known" : "").empty()) refuse(data, tokenizer);
 }
 
 // Before anything large is asked for: a run that the machine cannot hold ends here, not in the

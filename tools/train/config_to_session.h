@@ -12,13 +12,13 @@
 
 namespace fsdp::tools {
 
-// Nothing without LoRA; of lora.path what its files say.
+// nullopt without LoRA. With lora.path, what the files of that adapter say.
 std::optional<models::LoraConfig> lora_config(const config::TrainConfig& config);
 SessionOptions session_options(const config::TrainConfig& config, const models::ModelConfig& model,
                                int ranks, const BackendOptions& backend);
 
-// What the model, the number of ranks or the size of the data makes of options, where that may
-// surprise; a line each. `sequences`: of the training data, if it is known.
+// A line for each option that has another effect than one might expect, because of the model, the
+// number of ranks or the size of the data. `sequences`: of the training data, if it is known.
 std::vector<std::string> remarks(const config::TrainConfig& config,
                                  const models::ModelConfig& model, int ranks,
                                  std::optional<int64_t> sequences = std::nullopt);

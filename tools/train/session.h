@@ -1,5 +1,5 @@
 // Everything one rank needs to train or evaluate a model: backend, model, sharding, optimizer. The
-// commands (train, verify, generate, bench) are thin loops around it.
+// loops around it: trainer.h, and the rooms verify, generate, evaluate, bench.
 // One host wait per step at most, one step late: steps only enqueue, StepHandle::read() waits.
 // Read next: train_step.h (the order of a step), device_batch.h, session_options.h.
 #pragma once

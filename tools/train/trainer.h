@@ -4,7 +4,7 @@
 // runs one step ahead: it issues forward and backward of a step before it reads the results of the
 // previous step. It issues the update after that, because the learning rate depends on whether the
 // previous step was skipped. Not here: where batches come from (tools/data), what is written at the
-// end (tools/commands/train).
+// end (tools/run).
 #pragma once
 
 #include <chrono>

@@ -184,6 +184,21 @@ TEST_CASE("resume: what changes the computation is refused, key by key") {
                        "only beside --resume"));
 }
 
+TEST_CASE("resume: other units are free, but not in fixed order") {
+  const auto refused = [](std::vector<config::Override> before, const char* key) {
+    before.push_back("train.rows_per_pass=1");
+    const config::TrainConfig old = config::parse_config("", "", before);
+    before.push_back(key);
+    const std::vector<ConfigChange> changes =
+        config_changes(old, config::parse_config("", "", before));
+    REQUIRE(changes.size() == 1);
+    return changes[0].refused;
+  };
+  CHECK(!refused({}, "fsdp.wrap=none"));
+  CHECK(refused({"fsdp.fixed_order=true"}, "fsdp.wrap=none"));
+  CHECK(!refused({"fsdp.fixed_order=true"}, "fsdp.strategy=no_shard"));
+}
+
 TEST_CASE("resume: more steps, and what they do to the schedule") {
   const FakeRun run;
   run.add(50);

@@ -49,11 +49,5 @@ TEST_CASE("progress: a file gets the first, every n-th and the last step, and no
   CHECK(!test::contains(text, "\r"));
 }
 
-TEST_CASE("progress: ranks without output are silent") {
-  Progress progress(nullptr, -1, 1);
-  progress.step({.step = 1, .total = 1});
-  progress.note("nobody reads this");
-}
-
 }  // namespace
 }  // namespace fsdp::tools

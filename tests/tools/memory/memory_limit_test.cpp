@@ -1,5 +1,5 @@
 // The limit of a rank, and the refusal of a run that needs more.
-#include "tools/run/memory_limit.h"
+#include "tools/memory/memory_limit.h"
 
 #include <doctest/doctest.h>
 

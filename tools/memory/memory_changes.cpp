@@ -1,5 +1,5 @@
 // Which changes there are, and the search among them.
-#include "tools/run/memory_changes.h"
+#include "tools/memory/memory_changes.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
-// Contract: tools/run/memory_limit.h.
-#include "tools/run/memory_limit.h"
+// Contract: tools/memory/memory_limit.h.
+#include "tools/memory/memory_limit.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,5 +1,5 @@
-// One run, and the runs that it would be if something were changed: what each needs, without
-// running any. For a run that does not fit, and for `fsdp memory`.
+// The memory of a run, and of the same run with one option changed, all predicted. For a run that
+// does not fit, and for `fsdp memory`.
 // Read next: predicted_run.h (one such run), memory_limit.h, memory_view.h.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/run/predicted_run.h"
+#include "tools/memory/predicted_run.h"
 
 namespace fsdp::tools {
 

@@ -1,5 +1,5 @@
-// Laying out. Contract: tools/run/memory_view.h.
-#include "tools/run/memory_view.h"
+// Laying out. Contract: tools/memory/memory_view.h.
+#include "tools/memory/memory_view.h"
 
 #include <algorithm>
 

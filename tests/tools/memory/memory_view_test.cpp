@@ -1,5 +1,5 @@
 // What fsdp memory prints.
-#include "tools/run/memory_view.h"
+#include "tools/memory/memory_view.h"
 
 #include <doctest/doctest.h>
 

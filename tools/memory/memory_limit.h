@@ -7,7 +7,7 @@
 #include <string>
 
 #include "tools/launch/available_memory.h"
-#include "tools/run/memory_changes.h"
+#include "tools/memory/memory_changes.h"
 
 namespace fsdp::tools {
 
@@ -25,11 +25,11 @@ struct MemoryLimit {
   size_t bytes = 0;  // of a rank
   std::string source;
 };
-// `wanted`: runtime.memory_limit. What there is limits it too.
+// `wanted`: runtime.memory_limit. The memory of the machine limits the result too.
 MemoryLimit memory_limit(const std::string& wanted, const MemoryShare& share);
 
-// "": it fits. Else the message: what it needs, the limit, the three cheapest changes that make it
-// fit.
+// Empty when the run fits. Else the message: what the run needs, the limit, the three cheapest
+// changes with which it fits.
 std::string refusal(const RunPlan& plan, const MemoryLimit& limit);
 
 }  // namespace fsdp::tools

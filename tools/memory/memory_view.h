@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "core/io/json.h"
-#include "tools/run/memory_changes.h"
+#include "tools/memory/memory_changes.h"
 
 namespace fsdp::tools {
 
-// What a rank may take on a device, and what of it is not the run's.
+// The memory of a device, and the part that CUDA and NCCL take.
 struct DeviceMemory {
   std::string name;
   size_t bytes = 0;

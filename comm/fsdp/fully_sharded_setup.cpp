@@ -1,0 +1,133 @@
+// Set-up of the sharding layer: the ranks agree on options and units, every unit gets its policy,
+// its memory and its hooks. The schedule is in fully_sharded.cpp.
+#include <algorithm>
+
+#include "comm/agreement.h"
+#include "comm/fsdp/fully_sharded.h"
+
+namespace fsdp::comm {
+namespace {
+
+MeshOptions checked_mesh(Communicator& world, const FsdpOptions& o, const Backend& backend) {
+  check_same_on_all(world, "options", texts_of(o));
+  check_options(o, world.size());
+  FSDP_CHECK(o.masters != &backend,
+             "[fsdp] masters: expected another backend than the one that computes, or none");
+  FSDP_CHECK(
+      !o.fixed_order || world.sums_in_rank_order(),
+      "fsdp.fixed_order: NCCL orders sums in its own way; expected a transport through the host");
+  return {.shard_size = shard_group_size(o, world.size()),
+          .separate_reduce = o.separate_reduce,
+          .reduce_over_all = o.fixed_order};
+}
+
+}  // namespace
+
+Unit::Unit(FsdpRuntime& runtime, const PlannedUnit& plan, const UnitPolicy& unit_policy)
+    : name(plan.name),
+      depth(plan.depth),
+      around(plan.around),
+      policy(unit_policy),
+      parameters(runtime, plan.name, plan.parameters, policy) {
+  const ParameterSegment* trained = policy.has_gradients ? parameters.trainable() : nullptr;
+  if (trained) gradients.emplace(runtime, plan.name, policy, *trained);
+}
+
+FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptions& options,
+                           Backend& backend, Communicator& world)
+    : options_(options),
+      mesh_(world, checked_mesh(world, options, backend)),
+      streams_(backend, options_.masters, options_.separate_reduce),
+      runtime_{.backend = backend, .mesh = mesh_, .streams = streams_} {
+  const std::vector<PlannedUnit> plan = plan_units(root, wrap);
+  // Before memory of different sizes is asked for.
+  check_same_on_all(mesh_.all_ranks(), "units", texts_of(plan));
+  const std::vector<UnitPolicy> policies =
+      unit_policies(options_, plan, {mesh_.shards(), mesh_.replicas()});
+  order_.emplace(plan);
+  int64_t flags = 0;
+  int deepest = 0;
+  for (size_t i = 0; i < plan.size(); ++i) {
+    add_unit(plan[i], policies[i]);
+    present_begin_.push_back(flags);
+    const auto& gradients = units_[i]->gradients;
+    if (gradients) flags += static_cast<int64_t>(gradients->present().size());
+    deepest = std::max(deepest, plan[i].depth);
+  }
+  present_ = Tensor::zeros(backend, Shape{flags + 1}, DType::kI32, MemoryCategory::kOptimizerState);
+  runtime_.overflow = present_.slice(flags, Shape{});
+  flags_ = present_;
+  if (Backend* masters = options_.masters) {
+    flags_ =
+        Tensor::zeros(*masters, present_.shape(), DType::kI32, MemoryCategory::kOptimizerState);
+  }
+  overflow_ = flags_.slice(flags, Shape{});
+  for (int depth = 0; depth <= deepest; ++depth) make_arena(depth);
+}
+
+// Streams may still hold work that touches members; errors were reported where they were waited
+// for.
+FullySharded::~FullySharded() { streams_.drain(); }
+
+void FullySharded::add_unit(const PlannedUnit& plan, const UnitPolicy& policy) {
+  const size_t unit = units_.size();
+  units_.push_back(std::make_unique<Unit>(runtime_, plan, policy));
+  if (units_.back()->gradients) {
+    const std::vector<FlatParameter>& parameters =
+        units_.back()->parameters.trainable()->layout.parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      parameters[i].parameter->set_gradient_memory(
+          [this, unit, i] { return gradient_memory(unit, i); });
+    }
+  }
+  add_hooks(*plan.module, unit);
+}
+
+void FullySharded::add_hooks(Module& module, size_t unit) {
+  const DType own = units_[unit]->policy.param_dtype;
+  const DType around = units_[units_[unit]->around]->policy.param_dtype;
+  const bool casts = own != around;
+  module.set_hooks({.pre_forward = [this, unit] { pre_forward(unit); },
+                    .post_forward = [this, unit] { post_forward(unit); },
+                    .pre_backward = [this, unit] { pre_backward(unit); },
+                    .post_backward = unit == kRootUnit ? std::function<void()>()
+                                                       : [this, unit] { post_backward(unit); },
+                    .input_dtype = casts ? std::optional(own) : std::nullopt,
+                    .output_dtype = casts ? std::optional(around) : std::nullopt});
+}
+
+// Units of one depth that need buffers share them in rotation. The root, alone at its depth, has
+// one to itself: it lives through the whole step.
+void FullySharded::make_arena(int depth) {
+  std::vector<UnitParameters*> parameters;
+  std::vector<UnitGradients*> gradients;
+  size_t kept_here = 0;  // with release_arena: until the end of backward
+  for (const auto& unit : units_) {
+    if (unit->depth != depth) continue;
+    if (unit->parameters.arena_bytes() > 0) {
+      parameters.push_back(&unit->parameters);
+      kept_here += unit->policy.keeps_parameters;
+    }
+    if (unit->gradients && unit->gradients->arena_bytes() > 0) {
+      gradients.push_back(&*unit->gradients);
+    }
+  }
+  const auto share = [&](const auto& users, Communicator& group, size_t buffers,
+                         MemoryCategory category) {
+    size_t bytes = 0;
+    for (const auto* user : users) bytes = std::max(bytes, user->arena_bytes());
+    const auto lifetime = options_.release_arena ? BufferPool::Lifetime::kUntilGivenBack
+                                                 : BufferPool::Lifetime::kPool;
+    auto pool = std::make_unique<BufferPool>(group, backend(), std::min(users.size(), buffers),
+                                             bytes, category, lifetime);
+    for (size_t i = 0; i < users.size(); ++i) users[i]->use_pool(*pool, static_cast<int>(i));
+    return pool;
+  };
+  const size_t in_flight = static_cast<size_t>(options_.units_in_flight) + kept_here;
+  arenas_.push_back({.parameters = share(parameters, mesh_.gather(), in_flight,
+                                         MemoryCategory::kUnshardedParameter),
+                     .gradients = share(gradients, mesh_.reduce(), size_t{kGradientBuffers},
+                                        MemoryCategory::kGradient)});
+}
+
+}  // namespace fsdp::comm
