@@ -15,6 +15,7 @@ train() { "$FSDP" train --config config.yaml --local-ranks 2 --set "$@" >train.l
 train runtime.run_dir=run
 train runtime.run_dir=f32 train.dtype=f32 train.stochastic_rounding=false
 train runtime.run_dir=other train.seed=9
+train runtime.run_dir=fixed fsdp.fixed_order=true train.rows_per_pass=1 model.dropout=0.1
 
 # replays NAME STATUS 'regular expression' RUN arguments...
 replays() {
@@ -31,6 +32,8 @@ grep -q '^steps 11 to 20, compared to the bit$' healthy.log || fail "healthy: ot
 grep -q '^10 logged steps: equal$' healthy.log || fail "healthy: steps that are not compared"
 replays last 0 '^5 logged steps: equal$' run --step 25 --local-ranks 2
 replays other_ranks 0 'compared to 0.0001: 3 ranks instead of 2' f32 --step 12 --local-ranks 3
+replays fixed_order 0 'step-20: weights and optimizer state: equal' fixed --step 12 --local-ranks 3
+grep -q '^steps 11 to 20, compared to the bit$' fixed_order.log || fail "fixed_order: not to the bit"
 find run -type f -exec sha256sum {} + | sort | cmp -s - before || fail "a replay wrote into the run directory"
 if [ -n "${MPIRUN:-}" ]; then
   launcher=($MPIRUN -n 2)

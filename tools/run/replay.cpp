@@ -32,7 +32,8 @@ class Replay {
          const std::function<void(const std::string& line)>& say)
       : plan_(plan),
         rank_(rank),
-        exact_(plan.resume.manifest->world_size == rank.world.size()),
+        exact_(plan.resume.manifest->world_size == rank.world.size() ||
+               plan.resume.config.fsdp.options.fixed_order),
         options_{.say = say},
         settled_{.plan = plan.resume, .locks = {}},
         run_(options_, settled_, rank) {}

@@ -3,9 +3,10 @@
 // of the next checkpoint. It writes nothing. Not here: going on with a run
 // (tools/checkpoint/resume.h).
 //
-// [Note: how equal] On the number of ranks that wrote the checkpoint everything has to be equal to
-// the bit. On another number sums are formed in another order: losses and norms are compared to
-// kReplayTolerance (f32, f64) or kReplayTolerance16 (bf16, f16), relative, and states are not.
+// [Note: how equal] On the number of ranks that wrote the checkpoint, and in fixed order on any
+// number, everything has to be equal to the bit. Else sums are formed in another order: losses and
+// norms are compared to kReplayTolerance (f32, f64) or kReplayTolerance16 (bf16, f16), relative, and
+// states are not.
 #pragma once
 
 #include <filesystem>
