@@ -116,6 +116,15 @@ while IFS='|' read -r _ options said most _; do
   grep -q "the most: in $(xargs <<<"$most")\$" guide.txt || fail "guides.md: explain $options: most in $most"
 done < <(grep '^| `--model' "$SOURCE/tools/predict/guides.md")
 [ "$rows" -ge 15 ] || fail "guides.md has $rows rows"
+rows=0
+while IFS='|' read -r _ _ options verdict _; do
+  options=${options//\`/} verdict=$(xargs <<<"$verdict") rows=$((rows + 1))
+  # shellcheck disable=SC2086  # several words
+  "$FSDP" memory $options >guide.txt || fail "memory $options"
+  { grep -q "^${verdict%%;*}: " guide.txt && grep -q "; ${verdict#*; }\$" guide.txt; } ||
+    fail "guides.md: memory $options: $verdict, now $(tail -1 guide.txt)"
+done < <(grep -- '--gpu .* |$' "$SOURCE/tools/predict/guides.md")
+[ "$rows" = 8 ] || fail "guides.md has $rows verdicts"
 
 # ---- published formulas --------------------------------------------------------------------------
 "$FSDP" memory --formula zero >zero.txt || fail "memory --formula zero"
