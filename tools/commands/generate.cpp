@@ -1,14 +1,13 @@
 // fsdp generate: continues prompts with the model of a Hugging Face folder, sharded over any number
-// of ranks or not; the texts do not depend on how many. Read next: tools/generate/generation.h.
-#include <algorithm>
+// of ranks or not; the texts do not depend on how many. Read next:
+// tools/generate/generation_plan.h.
 #include <cstdio>
 #include <optional>
 
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
 #include "tools/data/text_stream.h"
-#include "tools/generate/encoded_prompts.h"
-#include "tools/generate/generation.h"
+#include "tools/generate/generation_plan.h"
 #include "tools/launch/launch.h"
 
 namespace fsdp::tools {
@@ -110,78 +109,43 @@ void print_stats(const GenerationStats& stats) {
 
 // ---------------------------------------------------------------------------- The command
 
-// The longest text that the model will see, said where a text may outgrow it.
-int64_t seen_length(int64_t prompt, int64_t tokens, const models::ModelConfig& model,
-                    const RankContext& rank) {
-  const int64_t seen = seen_tokens(model, prompt, tokens);
-  if (prompt + tokens > seen && rank.world.rank() == 0) {
+int run_generate(const GenerateOptions& options, RankContext& rank) {
+  const bool speaks = rank.world.rank() == 0;
+  GenerationPlan plan;
+  agree(rank.world, [&] {
+    const ModelSource source = find_model(options.model.folder, options.model.base);
+    plan = plan_generation(source, given_prompts(options), options.model.tokenizer,
+                           options.ignore_end, options.generation);
+  });
+  plan.options.cache = !options.no_cache;
+  if (speaks) {
+    for (const std::string& note : plan.notes) print_note(note);
+  }
+  if (speaks && plan.longest > plan.seen) {
     fmt::print(stderr,
                "fsdp: the text may grow to {} tokens: the model sees the last {} tokens only, and "
                "from there on every token takes a pass over all of them\n",
-               prompt + tokens, seen);
+               plan.longest, plan.seen);
   }
-  return seen;
-}
-
-void generate_in_batches(const GenerateOptions& options, const GenerationOptions& generation,
-                         const EncodedPrompts& prompts, Session& session) {
-  std::optional<Printer> printer;
-  if (session.world().rank() == 0) printer.emplace(options, prompts);
-  GenerationStats stats;
-  std::vector<int32_t> ids;  // of all texts
-  const auto batch = static_cast<size_t>(options.batch);
-  for (size_t first = 0; first < prompts.ids.size(); first += batch) {
-    const auto begin = prompts.ids.begin() + static_cast<std::ptrdiff_t>(first);
-    const size_t count = std::min(batch, prompts.ids.size() - first);
-    const std::vector<Generated> texts = generate_tokens(
-        session, generation, {begin, begin + static_cast<std::ptrdiff_t>(count)},
-        [&](size_t, int32_t token) {
-          if (printer) printer->use(token);
-        },
-        first, &stats);
-    for (size_t i = 0; printer && i < count; ++i) {
-      printer->finish(first + i, texts[i]);
-      ids.insert(ids.end(), prompts.ids[first + i].begin(), prompts.ids[first + i].end());
-      ids.insert(ids.end(), texts[i].ids.begin(), texts[i].ids.end());
-    }
-  }
-  const std::string note =
-      prompts.tokenizer && printer ? data::note_on_unknown_ids(*prompts.tokenizer, ids) : "";
-  if (!note.empty()) print_note(note);
-  if (options.stats && printer) print_stats(stats);
-}
-
-int run_generate(const GenerateOptions& options, RankContext& rank) {
-  ModelSource source;
-  models::ModelConfig model;
-  EncodedPrompts prompts;
-  std::vector<std::string> notes;
-  GenerationOptions generation = options.generation;
-  generation.cache = !options.no_cache;
-  agree(rank.world, [&] {
-    models::validate(generation.sampling);
-    source = find_model(options.model.folder, options.model.base);
-    model = source.config();
-    FSDP_CHECK(model.shifted_labels,
-               "{}: shift_labels: false: such a model predicts the token that it sees, not the "
-               "next one",
-               (source.folder / "config.json").string());
-    prompts = encode_prompts(given_prompts(options), options.model.tokenizer, source, model);
-    add_stop_ids(options.ignore_end, source, model, prompts, generation.stop);
-    notes = source.notes_on_generation();
-    if (!prompts.note.empty()) notes.insert(notes.begin(), prompts.note);
-    generation.vocabulary = prompts.tokenizer ? prompts.tokenizer->vocab_size() : 0;
-  });
-  for (const std::string& note : notes) {
-    if (rank.world.rank() == 0) print_note(note);
-  }
-  size_t longest = 0;
-  for (const std::vector<int32_t>& ids : prompts.ids) longest = std::max(longest, ids.size());
-  const int64_t length = seen_length(static_cast<int64_t>(longest), generation.tokens, model, rank);
-  Session session(rank.world, options_for_use(model, length, options.model.strategy,
+  Session session(rank.world, options_for_use(plan.model, plan.seen, options.model.strategy,
                                               parse_dtype(options.model.dtype), rank));
-  load_model(session, source, print_note);
-  generate_in_batches(options, generation, prompts, session);
+  load_model(session, plan.source, print_note);
+  std::optional<Printer> printer;
+  if (speaks) printer.emplace(options, plan.prompts);
+  GenerationStats stats;
+  const std::vector<Generated> texts = generate_in_batches(
+      session, plan.options, plan.prompts.ids, static_cast<size_t>(options.batch),
+      [&](size_t, int32_t token) {
+        if (printer) printer->use(token);
+      },
+      [&](size_t prompt, const Generated& text) {
+        if (printer) printer->finish(prompt, text);
+      },
+      &stats);
+  if (!speaks) return 0;
+  const std::string note = note_on_unknown_ids(plan.prompts, texts);
+  if (!note.empty()) print_note(note);
+  if (options.stats) print_stats(stats);
   return 0;
 }
 

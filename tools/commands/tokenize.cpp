@@ -2,7 +2,6 @@
 // speed. Exit status of --verify: 0 when all is equal, 1 otherwise.
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <iostream>
 #include <iterator>
 #include <sstream>
@@ -13,6 +12,7 @@
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
+#include "tools/data/tokenizer/encoding_speed.h"
 #include "tools/data/tokenizer/tokenizer.h"
 #include "tools/data/tokenizer/tokenizer_check.h"
 #include "tools/launch/launch.h"
@@ -92,68 +92,15 @@ int verify(const TokenizeOptions& options, const data::Tokenizer* tokenizer) {
   return equal ? 0 : 1;
 }
 
-// MB/s (10^6 bytes) in the processor time of this process: of the first pass, whose words are new,
-// and of the fastest of a few.
-// `others`: rows of --compare.
-template <typename Pass>
-void print_speed(const std::string& file, std::string_view way, size_t bytes, const Json& others,
-                 const Pass& pass) {
-  constexpr int kPasses = 7;
-  double first = 0, fastest = 0;
-  size_t tokens = 0;
-  for (int i = 0; i < kPasses; ++i) {
-    const std::clock_t start = std::clock();
-    tokens = pass();
-    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-    const double speed = static_cast<double>(bytes) / 1e6 / std::max(seconds, 1e-9);
-    if (i == 0) first = speed;
-    fastest = std::max(fastest, speed);
-  }
-  fmt::print("{}, {}: {} bytes, {} tokens, {:.2f} MB/s, first pass {:.2f}\n", file, way, bytes,
-             tokens, fastest, first);
-  for (const Json& row : others) {
-    // The same text into as many tokens in the same way: whatever the two are called.
-    const bool same = row.at("bytes") == bytes && row.at("tokens") == tokens &&
-                      row.at("way") == fmt::format("encode, {}", way);
-    if (!same) continue;
-    const auto speed = row.at("warm_MB_per_s").get<double>();
-    fmt::print("  {}: {:.2f} MB/s where it was measured, ratio {:.2f}\n",
-               row.at("library").get<std::string>(), speed, fastest / speed);
-  }
-}
-
-Json read_speeds(const std::string& file) {
-  if (file.empty()) return Json::array();
-  const Json json = read_json_file(file);
-  const Json rows = json.is_object() ? json.value("results", Json()) : Json();
-  const auto complete = [](const Json& row) {
-    return row.is_object() && row.contains("bytes") && row.contains("tokens") &&
-           row.value("way", Json()).is_string() && row.value("library", Json()).is_string() &&
-           row.value("warm_MB_per_s", Json()).is_number();
-  };
-  FSDP_CHECK(rows.is_array() && std::all_of(rows.begin(), rows.end(), complete),
-             "{}: results: expected a list of rows with library, way, bytes, tokens and "
-             "warm_MB_per_s",
-             file);
-  return rows;
-}
-
-// A tokenizer of its own for each way, so that the first pass knows no words.
-void measure(const std::string& name, const std::string& file, const Json& others) {
-  const std::string text = read_file(file);
-  const auto by_lines = data::make_tokenizer(name), whole = data::make_tokenizer(name);
-  print_speed(file, "line by line", text.size(), others, [&] {
-    size_t tokens = 0;
-    for (size_t begin = 0; begin < text.size();) {
-      const size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
-      const std::string_view line = std::string_view(text).substr(begin, end - begin);
-      tokens += by_lines->encode(line, SpecialTokens::kOmit).size();
-      begin = end;
+void print_speeds(const std::string& tokenizer, const std::string& file, const Json& others) {
+  for (const EncodingSpeed& mine : measure_encoding(tokenizer, file)) {
+    fmt::print("{}, {}: {} bytes, {} tokens, {:.2f} MB/s, first pass {:.2f}\n", file, mine.way,
+               mine.bytes, mine.tokens, mine.fastest, mine.first);
+    for (const OtherSpeed& other : others_like(mine, others)) {
+      fmt::print("  {}: {:.2f} MB/s where it was measured, ratio {:.2f}\n", other.library,
+                 other.fastest, mine.fastest / other.fastest);
     }
-    return tokens;
-  });
-  print_speed(file, "whole file", text.size(), others,
-              [&] { return whole->encode(text, SpecialTokens::kOmit).size(); });
+  }
 }
 
 int run_tokenize(const TokenizeOptions& options) {
@@ -173,7 +120,7 @@ int run_tokenize(const TokenizeOptions& options) {
   const Json others = read_speeds(options.compare);
   for (const std::string& file : options.files) {
     if (options.speed) {
-      measure(options.tokenizer, file, others);
+      print_speeds(options.tokenizer, file, others);
     } else {
       const MappedFile mapped(file);
       try {

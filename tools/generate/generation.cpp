@@ -238,4 +238,24 @@ std::vector<Generated> generate_tokens(Session& session, const GenerationOptions
   return batch.texts();
 }
 
+std::vector<Generated> generate_in_batches(
+    Session& session, const GenerationOptions& options, const std::vector<Ids>& prompts,
+    size_t batch, const UseToken& use,
+    const std::function<void(size_t prompt, const Generated& text)>& done, GenerationStats* stats) {
+  std::vector<Generated> all;
+  for (size_t first = 0; first < prompts.size(); first += batch) {
+    const auto begin = prompts.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto count = static_cast<std::ptrdiff_t>(std::min(batch, prompts.size() - first));
+    const auto use_of_all = [&](size_t prompt, int32_t token) {
+      if (use) use(first + prompt, token);
+    };
+    for (Generated& text :
+         generate_tokens(session, options, {begin, begin + count}, use_of_all, first, stats)) {
+      if (done) done(all.size(), text);
+      all.push_back(std::move(text));
+    }
+  }
+  return all;
+}
+
 }  // namespace fsdp::tools

@@ -46,4 +46,11 @@ std::vector<Generated> generate_tokens(Session& session, const GenerationOptions
                                        const UseToken& use = {}, uint64_t first_sample = 0,
                                        GenerationStats* stats = nullptr);
 
+// The same, `batch` prompts at a time. `done` gets each text when its batch is.
+std::vector<Generated> generate_in_batches(
+    Session& session, const GenerationOptions& options,
+    const std::vector<std::vector<int32_t>>& prompts, size_t batch, const UseToken& use = {},
+    const std::function<void(size_t prompt, const Generated& text)>& done = {},
+    GenerationStats* stats = nullptr);
+
 }  // namespace fsdp::tools

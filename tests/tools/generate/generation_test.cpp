@@ -26,14 +26,18 @@ struct Setting {
   GenerationStats* stats = nullptr;
 };
 
+SessionOptions session_options(const Setting& setting) {
+  SessionOptions options = {.model = setting.model, .max_length = setting.model.max_positions};
+  options.fsdp.param_dtype = options.fsdp.reduce_dtype = DType::kF64;
+  options.fsdp.strategy = setting.strategy;
+  options.training = false;
+  return options;
+}
+
 std::vector<Generated> generate(const Texts& prompts, const Setting& setting) {
   std::vector<std::vector<Generated>> of_rank(static_cast<size_t>(setting.ranks));
   comm::run_local_ranks(setting.ranks, [&](comm::Communicator& world) {
-    SessionOptions options = {.model = setting.model, .max_length = setting.model.max_positions};
-    options.fsdp.param_dtype = options.fsdp.reduce_dtype = DType::kF64;
-    options.fsdp.strategy = setting.strategy;
-    options.training = false;
-    Session session(world, options);
+    Session session(world, session_options(setting));
     session.initialise(models::from_scratch(5));
     Texts used(prompts.size());
     const auto rank = static_cast<size_t>(world.rank());
@@ -101,6 +105,33 @@ TEST_CASE("generation: random numbers are of the prompt's number, not of its pla
   setting.first_sample = 2;
   CHECK(ids_of(generate({kPrompts[2], kPrompts[3]}, setting)) == Texts{all[2], all[3]});
   CHECK(ids_of(generate({kPrompts[0]}, setting))[0] != all[0]);  // now prompt 2
+}
+
+TEST_CASE("generation: batch after batch, the texts are those of one batch") {
+  Setting setting;
+  setting.options.sampling = {.temperature = 3, .seed = 2};
+  const Texts expected = ids_of(generate(kPrompts, setting));
+  for (const size_t batch : {1, 3, 4, 9}) {
+    CAPTURE(batch);
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      Session session(world, session_options(setting));
+      session.initialise(models::from_scratch(5));
+      Texts used(kPrompts.size());
+      std::vector<size_t> done;
+      const auto all = generate_in_batches(
+          session, setting.options, kPrompts, batch,
+          [&](size_t prompt, int32_t token) { used[prompt].push_back(token); },
+          [&](size_t prompt, const Generated& text) {
+            CHECK(text.ids == used[prompt]);
+            // Its batch is done, the next one has not begun.
+            const size_t after = (prompt / batch + 1) * batch;
+            if (after < used.size()) CHECK(used[after].empty());
+            done.push_back(prompt);
+          });
+      CHECK(ids_of(all) == expected);
+      CHECK(done == std::vector<size_t>{0, 1, 2, 3});
+    });
+  }
 }
 
 TEST_CASE("generation: texts longer than the model see its last positions, also in a batch") {

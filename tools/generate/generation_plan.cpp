@@ -1,0 +1,40 @@
+// Reading a folder and prompts before generation.
+#include "tools/generate/generation_plan.h"
+
+#include <algorithm>
+
+namespace fsdp::tools {
+
+GenerationPlan plan_generation(const ModelSource& source, const std::vector<data::Prompt>& prompts,
+                               const std::string& tokenizer, bool ignore_end,
+                               const GenerationOptions& options) {
+  models::validate(options.sampling);
+  GenerationPlan plan = {.source = source, .model = source.config(), .options = options};
+  FSDP_CHECK(plan.model.shifted_labels,
+             "{}: shift_labels: false: such a model predicts the token that it sees, not the next "
+             "one",
+             (source.folder / "config.json").string());
+  plan.prompts = encode_prompts(prompts, tokenizer, source, plan.model);
+  add_stop_ids(ignore_end, source, plan.model, plan.prompts, plan.options.stop);
+  plan.options.vocabulary = plan.prompts.tokenizer ? plan.prompts.tokenizer->vocab_size() : 0;
+  size_t prompt = 0;
+  for (const std::vector<int32_t>& ids : plan.prompts.ids) prompt = std::max(prompt, ids.size());
+  plan.longest = static_cast<int64_t>(prompt) + options.tokens;
+  plan.seen = seen_tokens(plan.model, static_cast<int64_t>(prompt), options.tokens);
+  if (!plan.prompts.note.empty()) plan.notes.push_back(plan.prompts.note);
+  for (std::string& note : source.notes_on_generation()) plan.notes.push_back(std::move(note));
+  return plan;
+}
+
+std::string note_on_unknown_ids(const EncodedPrompts& prompts,
+                                const std::vector<Generated>& texts) {
+  if (!prompts.tokenizer) return "";
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    ids.insert(ids.end(), prompts.ids[i].begin(), prompts.ids[i].end());
+    ids.insert(ids.end(), texts[i].ids.begin(), texts[i].ids.end());
+  }
+  return data::note_on_unknown_ids(*prompts.tokenizer, ids);
+}
+
+}  // namespace fsdp::tools
