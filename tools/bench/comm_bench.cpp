@@ -242,6 +242,18 @@ CommResult bench_collective(comm::Communicator& world, Backend& backend, const C
   return CollectiveBench(world, backend, what).run(timing);
 }
 
+std::vector<CommResult> bench_collectives(comm::Communicator& world, Backend& backend,
+                                          const std::vector<CommCase>& cases,
+                                          const CommTiming& timing,
+                                          const std::function<void(const CommResult&)>& done) {
+  std::vector<CommResult> results;
+  for (const CommCase& what : cases) {
+    results.push_back(bench_collective(world, backend, what, timing));
+    done(results.back());
+  }
+  return results;
+}
+
 double mean_busbw(const std::vector<CommResult>& results) {
   double sum = 0;
   for (const CommResult& result : results) sum += result.busbw();

@@ -2,8 +2,12 @@
 // them (its doc/PERFORMANCE.md): S is the size of the full buffer, t the time of one call,
 //   algbw = S / t        busbw = algbw * bus_factor
 // and the factor makes busbw comparable with what one rank's link carries, whatever their number.
-// Not here: printing, and what the result is held against (tools/commands/bench_comm.cpp).
+// Not here: what the result is held against (comm_gate.h), printing
+// (tools/commands/bench_comm.cpp).
 #pragma once
+
+#include <functional>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "tools/bench/statistics.h"
@@ -40,6 +44,12 @@ double bus_factor(comm::Collective collective, int ranks);
 // sharding layer does; broadcasts come from the last rank. Average needs a floating dtype.
 CommResult bench_collective(comm::Communicator& world, Backend& backend, const CommCase& what,
                             const CommTiming& timing);
+
+// One after the other; `done` gets each result at once. Collective.
+std::vector<CommResult> bench_collectives(comm::Communicator& world, Backend& backend,
+                                          const std::vector<CommCase>& cases,
+                                          const CommTiming& timing,
+                                          const std::function<void(const CommResult&)>& done);
 
 // Mean over all results, as nccl-tests' "Avg bus bandwidth"; bytes/s. 0 without results.
 double mean_busbw(const std::vector<CommResult>& results);

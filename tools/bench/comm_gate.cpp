@@ -1,6 +1,7 @@
 // Lists and limits.
 #include "tools/bench/comm_gate.h"
 
+#include <algorithm>
 #include <array>
 
 namespace fsdp::tools {
@@ -75,6 +76,23 @@ std::vector<CommCase> expand(const CommCases& cases) {
 
 std::string_view op_name(const CommCase& what) {
   return reduces(what.collective) ? kOps[static_cast<size_t>(what.op)].name : "";
+}
+
+std::string check_transport(RankContext& rank, const LaunchOptions& launch,
+                            const std::string& wanted) {
+  const std::vector<std::string> hosts = rank.world.exchange(host_name());
+  const std::string notice = rank.world.notice();
+  std::string found = "threads";
+  if (rank.under_launcher && launch.local_ranks == 0) {
+    const bool one_host = std::count(hosts.begin(), hosts.end(), hosts[0]) == rank.world.size();
+    found = launch.shared_memory && one_host && notice.empty() ? "shared" : "mpi";
+  }
+  agree(rank.world, [&] {
+    FSDP_CHECK(wanted == "auto" || wanted == found,
+               "--transport {}: these ranks communicate by {}{}", wanted, found,
+               notice.empty() ? "" : " (" + notice + ")");
+  });
+  return found;
 }
 
 GateVerdict check_ranks(const CommGate& gate, int ranks) {

@@ -1,12 +1,13 @@
-// Which collectives `fsdp bench comm` measures, and what it demands of the results. Exit statuses
-// are those of a gate that clusters run before jobs: 44 where nothing valid was measured, 46 where
-// the link is too slow. Next: tools/bench/comm_bench.h.
+// Which collectives `fsdp bench comm` measures, and what it demands of ranks, transport and
+// results. Exit statuses are those of a gate that clusters run before jobs: 44 where nothing valid
+// was measured, 46 where the link is too slow. Next: tools/bench/comm_bench.h.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "tools/bench/comm_bench.h"
+#include "tools/launch/launch.h"
 
 namespace fsdp::tools {
 
@@ -33,6 +34,11 @@ struct CommGate {
 constexpr double kUsualBar = 5;  // GB/s
 constexpr int kNothingValid = 44;
 constexpr int kTooSlow = 46;
+
+// What carries the data of ranks without NCCL: threads, shared (memory of a host) or mpi. `launch`:
+// how they were started. AgreedError when `wanted` is another one; "auto" is any. Collective.
+std::string check_transport(RankContext& rank, const LaunchOptions& launch,
+                            const std::string& wanted);
 
 struct GateVerdict {
   int status = 0;

@@ -2,11 +2,11 @@
 // Read next: tools/bench/bench_step.h. Not here: such steps side by side (bench_sharding.cpp).
 #include "tools/commands/bench.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <map>
 
 #include "core/io/json.h"
+#include "tools/bench/step_figures.h"
 #include "tools/commands/commands.h"
 #include "tools/config/config.h"
 
@@ -19,65 +19,7 @@ struct StepCommandOptions : BenchOptions {
   bool kernels = false;
 };
 
-// What is printed of one run, in the units of the output.
-struct Figures {
-  double fastest_ms, median_ms, tokens_per_s;
-  SpeedOfLight light, median_light;
-  double percent, median_percent;
-};
-
-// Strict: the fastest step against the highest rates. Beside it, medians against medians.
-Figures figures(const StepCommandOptions& options, const StepBench& bench) {
-  Figures f = {.fastest_ms = bench.fastest_ms(),
-               .median_ms = bench.median_ms(),
-               .tokens_per_s = bench.tokens_per_s(options.step),
-               .light = highest(bench.slices),
-               .median_light = median(bench.slices),
-               .percent = 0,
-               .median_percent = 0};
-  f.percent = 100 * f.light.step_ms() / f.fastest_ms;
-  f.median_percent = 100 * f.median_light.step_ms() / f.median_ms;
-  return f;
-}
-
-// ---------------------------------------------------------------------------- Kernels of a step
-
-struct KernelTotal {
-  double ms = 0;
-  int64_t calls = 0;
-  double work = 0;  // bytes, or FLOPs of matrix products and attention; 0: not in the cost table
-};
-
-using KernelTotals = std::map<std::pair<std::string, std::string>, KernelTotal>;  // (lane, kernel)
-
-KernelTotals totals_of_step(const std::vector<TraceEvent>& events) {
-  KernelTotals totals;
-  for (const TraceEvent& event : events) {
-    KernelTotal& total = totals[{event.lane, event.name}];
-    total.ms += static_cast<double>(event.end_ns - event.begin_ns) * 1e-6;
-    ++total.calls;
-  }
-  return totals;
-}
-
-// Of each kernel its fastest step.
-KernelTotals kernel_totals(const StepBench& bench, const StepCost& cost) {
-  KernelTotals totals = totals_of_step(bench.traces.at(0));
-  for (const std::vector<TraceEvent>& events : bench.traces) {
-    for (const auto& [key, total] : totals_of_step(events)) {
-      totals[key].ms = std::min(totals[key].ms, total.ms);
-    }
-  }
-  const auto add_work = [&](const std::string& kernel, int64_t work) {
-    const auto found = totals.find({"compute", kernel});
-    if (found != totals.end()) found->second.work = static_cast<double>(work);
-  };
-  for (const StepPass& pass : cost.passes) add_work(pass.kernel, pass.bytes);
-  add_work("matmul", cost.product_flops());
-  add_work("attention_forward", cost.attention_flops * 2 / 7);
-  add_work("attention_backward", cost.attention_flops * 5 / 7);
-  return totals;
-}
+// ---------------------------------------------------------------------------- Output
 
 void print_kernels(const KernelTotals& totals) {
   fmt::print("\n{:<10}{:<24}{:>6}{:>12}{:>16}\n", "stream", "kernel", "calls", "ms", "G(FLOP|B)/s");
@@ -93,8 +35,6 @@ void print_kernels(const KernelTotals& totals) {
   }
 }
 
-// ---------------------------------------------------------------------------- Output
-
 void print_predicted(const StepBench& bench) {
   const StepBench::Predicted& p = *bench.predicted;
   const auto row = [](const char* name, double predicted, double measured) {
@@ -109,7 +49,7 @@ void print_predicted(const StepBench& bench) {
 
 void print_text(const StepCommandOptions& options, const RankContext& rank, const StepBench& bench,
                 const StepCost& cost) {
-  const Figures f = figures(options, bench);
+  const StepFigures f = figures_of(bench, options.step);
   fmt::print("{} {}, {} x {} tokens, {} rank{} x {} thread{}{}: {} steps\n", options.preset,
              options.dtype, options.step.batch, options.step.length, rank.world.size(),
              rank.world.size() == 1 ? "" : "s", rank.threads, rank.threads == 1 ? "" : "s",
@@ -134,7 +74,7 @@ void print_text(const StepCommandOptions& options, const RankContext& rank, cons
 
 void print_json(const StepCommandOptions& options, const RankContext& rank, const StepBench& bench,
                 const StepCost& cost) {
-  const Figures f = figures(options, bench);
+  const StepFigures f = figures_of(bench, options.step);
   Json peaks = Json::object(), at_peak = Json::object();
   for (size_t i = 0; i < kMemoryCategories; ++i) {
     const std::string category(name_of(static_cast<MemoryCategory>(i)));

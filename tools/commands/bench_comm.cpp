@@ -1,7 +1,6 @@
 // fsdp bench comm: collectives over the ranks of a job, their bandwidth and their data; a gate for
 // scripts that start jobs only where communication works.
 // Read next: tools/bench/comm_bench.h. Not here: measuring.
-#include <algorithm>
 #include <cstdio>
 
 #include "core/io/json.h"
@@ -21,28 +20,6 @@ struct CommOptions {
   CommGate gate;
   bool json = false;
 };
-
-bool on_one_host(comm::Communicator& world) {
-  const std::vector<std::string> hosts = world.exchange(host_name());
-  return std::count(hosts.begin(), hosts.end(), hosts[0]) == world.size();
-}
-
-// What carries the data. Error when another transport was asked for. Collective.
-std::string transport_of(const CommOptions& options, RankContext& rank, bool nccl) {
-  if (nccl) return "nccl";
-  const bool one_host = on_one_host(rank.world);
-  std::string found = "threads";
-  if (rank.under_launcher && options.launch.local_ranks == 0) {
-    const bool shared = options.launch.shared_memory && one_host && rank.world.notice().empty();
-    found = shared ? "shared" : "mpi";
-  }
-  agree(rank.world, [&] {
-    FSDP_CHECK(options.transport == "auto" || options.transport == found,
-               "--transport {}: these ranks communicate by {}{}", options.transport, found,
-               rank.world.notice().empty() ? "" : " (" + rank.world.notice() + ")");
-  });
-  return found;
-}
 
 void print_head(const CommOptions& options, const RankContext& rank, const Backend& backend,
                 const std::string& transport) {
@@ -95,14 +72,14 @@ int run_bench_comm(const CommOptions& options, RankContext& rank) {
   print_backend_note(rank);
   const auto backend = make_backend(rank.backend, DType::kF32);
   const auto gpu_world = make_gpu_world(rank.world, rank.backend, *backend);
-  const std::string transport = transport_of(options, rank, gpu_world != nullptr);
+  const std::string transport =
+      gpu_world ? "nccl" : check_transport(rank, options.launch, options.transport);
   if (speaks) print_head(options, rank, *backend, transport);
-  std::vector<CommResult> results;
-  for (const CommCase& what : expand(options.cases)) {
-    results.push_back(
-        bench_collective(gpu_world ? *gpu_world : rank.world, *backend, what, options.timing));
-    if (speaks) print_result(options, transport, results.back());
-  }
+  const std::vector<CommResult> results =
+      bench_collectives(gpu_world ? *gpu_world : rank.world, *backend, expand(options.cases),
+                        options.timing, [&](const CommResult& result) {
+                          if (speaks) print_result(options, transport, result);
+                        });
   if (speaks && !options.json) {
     fmt::print("mean busbw {:.3f} GB/s\n", mean_busbw(results) * 1e-9);
     std::fflush(stdout);

@@ -174,6 +174,35 @@ TEST_CASE("bench comm: ranks that are not those expected, and one alone") {
   CHECK(check_ranks({.expected_ranks = 1}, 1).status == 44);
 }
 
+TEST_CASE("bench comm: what carries the data, and that another transport was asked for") {
+  comm::run_local_ranks(2, [&](Communicator& world) {
+    RankContext rank{.world = world, .local_ranks = 2};
+    CHECK(check_transport(rank, {.local_ranks = 2}, "auto") == "threads");
+    CHECK(check_transport(rank, {.local_ranks = 2}, "threads") == "threads");
+    const auto error = test::error_of([&] { check_transport(rank, {.local_ranks = 2}, "mpi"); });
+    CHECK(test::contains(error, "--transport mpi: these ranks communicate by threads"));
+    rank.under_launcher = true;  // threads of one process nevertheless
+    CHECK(check_transport(rank, {.local_ranks = 2}, "auto") == "threads");
+    CHECK(check_transport(rank, {}, "auto") == "shared");  // both are on this host
+    CHECK(check_transport(rank, {.shared_memory = false}, "auto") == "mpi");
+  });
+}
+
+TEST_CASE("bench comm: every case once, each result as soon as it is there") {
+  const std::vector<CommCase> cases =
+      expand({.dtypes = {"f32"}, .least_bytes = 800, .most_bytes = 800});
+  comm::run_local_ranks(2, [&](Communicator& world) {
+    cpu::CpuBackend backend;
+    size_t heard = 0;
+    const auto results =
+        bench_collectives(world, backend, cases, kShort, [&](const CommResult& result) {
+          CHECK(result.what.collective == cases[heard++].collective);
+        });
+    CHECK(heard == cases.size());
+    CHECK(results.size() == cases.size());
+  });
+}
+
 TEST_CASE("bench comm: the bar is one of the mean bus bandwidth") {
   const std::vector<CommResult> results = {result_of(Collective::kBroadcast, 2, 1000, 1e-6),
                                            result_of(Collective::kBroadcast, 2, 3000, 1e-6)};
