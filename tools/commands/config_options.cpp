@@ -6,9 +6,7 @@
 
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
-#include "tools/data/tokenizer/tokenizer.h"
 #include "tools/train/model_shape.h"
-#include "tools/train/train_data.h"
 
 namespace fsdp::tools {
 
@@ -39,13 +37,6 @@ std::vector<config::Override> overrides_of(const ConfigOptions& options) {
     for (config::Override& each : overrides_of(flag)) all.push_back(std::move(each));
   }
   return all;
-}
-
-int64_t vocabulary_of(const config::TrainConfig& config) {
-  const bool published =
-      !config.model.preset.empty() && config.data.train.empty() && config.data.tokenizer.empty();
-  return published ? models::preset(config.model.preset).vocabulary
-                   : data::make_tokenizer(tokenizer_name(config))->vocab_size();
 }
 
 }  // namespace fsdp::tools

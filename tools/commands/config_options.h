@@ -24,8 +24,4 @@ void add_config_options(const Command& command, const std::vector<FlagOf>& which
 // All of them. Error for a model that is none.
 std::vector<config::Override> overrides_of(const ConfigOptions& options);
 
-// Of the model, for commands that read no text: without a text to train on, a preset is as it was
-// published.
-int64_t vocabulary_of(const config::TrainConfig& config);
-
 }  // namespace fsdp::tools

@@ -8,7 +8,6 @@
 #include "tools/formulas/formula.h"
 #include "tools/launch/launch.h"
 #include "tools/memory/memory_view.h"
-#include "tools/train/model_shape.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -60,24 +59,10 @@ int print_view(const MemoryOptions& options) {
   const std::string& file = options.config.config;
   config::TrainConfig config = config::read_config(file, overrides_of(options.config));
   resolve_paths(config, file);
-  const int64_t threads = std::max<int64_t>(1, config.runtime.launch.threads);
-  BackendOptions backend = {.cpu = {.threads = static_cast<int>(threads)},
-                            .meta = meta::MetaOptions{.keeps_blocks = true}};
-  if (!options.gpu.empty()) backend.cuda.emplace();  // whose kernels take no scratch of the CPU's
-  const RunPlan plan(config, vocabulary_of(config), data_of(config, options.world), options.world,
-                     backend);
-  MemoryView view = {.planned = plan.run()};
-  view.model = fmt::format(
-      "{}; {} on {} rank{}", describe(view.planned.run->session().model().config()),
-      choice_name(config.fsdp.options.strategy), options.world, options.world == 1 ? "" : "s");
-  view.alternatives = plan.alternatives();
+  const size_t fit =
+      options.fit.empty() ? 0 : static_cast<size_t>(parse_byte_size(options.fit, "--fit"));
+  MemoryView view = view_memory(config, options.world, !options.gpu.empty(), fit);
   view.device = device_of(options, config);
-  if (!options.fit.empty()) {
-    view.fit = static_cast<size_t>(parse_byte_size(options.fit, "--fit"));
-    view.fitting = view.planned.bytes <= view.fit
-                       ? FittingChanges{}
-                       : plan.changes_that_fit(view.fit, 1, Cheapest::kFastest);
-  }
   std::printf("%s%s",
               options.json ? memory_json(view).dump().c_str() : format_memory_view(view).c_str(),
               options.json ? "\n" : "");

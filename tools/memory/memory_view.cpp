@@ -8,6 +8,8 @@
 
 #include "core/byte_size.h"
 #include "tools/predict/unit_table.h"
+#include "tools/train/model_shape.h"
+#include "tools/train/train_data.h"
 
 namespace fsdp::tools {
 namespace {
@@ -157,6 +159,26 @@ DeviceMemory gpu_memory(const std::string& name, int ranks) {
             .nccl = ranks > 1 ? kNccl : 0};
   }
   fail("gpu: expected one of {}, got \"{}\"", fmt::join(gpu_names(), ", "), name);
+}
+
+MemoryView view_memory(const config::TrainConfig& config, int ranks, bool on_gpu, size_t fit) {
+  const int64_t threads = std::max<int64_t>(1, config.runtime.launch.threads);
+  BackendOptions backend = {.cpu = {.threads = static_cast<int>(threads)},
+                            .meta = meta::MetaOptions{.keeps_blocks = true}};
+  if (on_gpu) backend.cuda.emplace();
+  const RunPlan plan(config, vocabulary_of(config), data_of(config, ranks), ranks, backend);
+  MemoryView view = {.planned = plan.run()};
+  view.model =
+      fmt::format("{}; {} on {} rank{}", describe(view.planned.run->session().model().config()),
+                  choice_name(config.fsdp.options.strategy), ranks, ranks == 1 ? "" : "s");
+  view.alternatives = plan.alternatives();
+  view.fit = fit;
+  if (fit > 0 && view.planned.bytes > fit) {
+    view.fitting = plan.changes_that_fit(fit, 1, Cheapest::kFastest);
+  } else if (fit > 0) {
+    view.fitting.emplace();
+  }
+  return view;
 }
 
 std::string format_memory_view(const MemoryView& view) {

@@ -33,6 +33,9 @@ struct MemoryView {
   std::optional<FittingChanges> fitting;
 };
 
+// Without a device. `on_gpu`: no kernel takes scratch of the CPU's. `fit`: as in MemoryView.
+MemoryView view_memory(const config::TrainConfig& config, int ranks, bool on_gpu, size_t fit);
+
 std::string format_memory_view(const MemoryView& view);
 Json memory_json(const MemoryView& view);
 

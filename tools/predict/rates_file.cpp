@@ -146,4 +146,13 @@ void write_rates(const std::filesystem::path& file, const Rates& rates) {
   write_json_file(file, json);
 }
 
+std::shared_ptr<CallRates> call_rates(const std::string& file, CallMeter* meter) {
+  Rates rates = !file.empty() ? read_rates(file)
+                : meter       ? measured_machine(*meter, "this machine")
+                              : nominal_rates();
+  MeasureCall measure;
+  if (meter) measure = [meter](const meta::KernelCall& call) { return meter->measure(call); };
+  return std::make_shared<CallRates>(std::move(rates), std::move(measure));
+}
+
 }  // namespace fsdp::tools

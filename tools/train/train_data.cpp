@@ -54,6 +54,13 @@ std::string tokenizer_name(const config::TrainConfig& config) {
   return given.empty() ? data::default_tokenizer(config.model.path) : given;
 }
 
+int64_t vocabulary_of(const config::TrainConfig& config) {
+  const bool published =
+      !config.model.preset.empty() && config.data.train.empty() && config.data.tokenizer.empty();
+  return published ? models::preset(config.model.preset).vocabulary
+                   : data::make_tokenizer(tokenizer_name(config))->vocab_size();
+}
+
 TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& config,
                      const std::function<void(const data::Tokenizer&)>& before_text)
     : config_(config) {

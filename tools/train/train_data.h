@@ -74,6 +74,8 @@ bool fits_bytes(int64_t model_vocabulary);
 
 // Which tokenizer the configuration means: its own, the model folder's, or bytes.
 std::string tokenizer_name(const config::TrainConfig& config);
+// Of the model, where no text is read: without a text to train on, a preset is as it was published.
+int64_t vocabulary_of(const config::TrainConfig& config);
 
 // A relative path is looked for in the current folder, then beside the configuration file.
 std::string resolve_path(const std::string& path, const std::filesystem::path& config_file);

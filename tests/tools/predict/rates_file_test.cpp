@@ -98,6 +98,15 @@ TEST_CASE("rates file: mistakes in rows") {
   CHECK(refused([](Json& j) { j["calls"].back() = 3; }) == ": calls[0]: expected an object, got 3");
 }
 
+TEST_CASE("rates file: whose rates a run goes by") {
+  const test::TempFolder folder;
+  Rates mine = nominal_rates();
+  mine.machine = "mine";
+  write_rates(folder.path() / "rates.json", mine);
+  CHECK(call_rates("", nullptr)->rates() == nominal_rates());
+  CHECK(call_rates((folder.path() / "rates.json").string(), nullptr)->rates() == mine);
+}
+
 TEST_CASE("rates file: no file, no JSON") {
   const test::TempFolder folder;
   CHECK_THROWS_AS(read_rates(folder.path() / "none.json"), Error);

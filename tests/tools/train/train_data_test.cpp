@@ -22,6 +22,17 @@ config::TrainConfig config_of(const test::TempFolder& folder, int64_t batch) {
   return config;
 }
 
+TEST_CASE("train data: the vocabulary where no text is read") {
+  config::TrainConfig config;
+  config.model.preset = "gpt2-124m";
+  CHECK(vocabulary_of(config) == 50257);  // as published
+  config.data.train = {"text.txt"};
+  CHECK(vocabulary_of(config) == 257);  // of bytes
+  config.data.train.clear();
+  config.data.tokenizer = "bytes";
+  CHECK(vocabulary_of(config) == 257);
+}
+
 TEST_CASE("train data: ranks get disjoint rows that make up the batches of one rank") {
   const test::TempFolder folder;
   folder.write("train.txt", "abcdefghijklmnopqrstuvwxyz0123456789");  // 37 tokens: 9 sequences
