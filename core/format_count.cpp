@@ -1,6 +1,8 @@
 // Contract: core/format_count.h.
 #include "core/format_count.h"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 namespace fsdp {
@@ -10,6 +12,10 @@ std::string format_count(int64_t value) {
   const size_t first = value < 0 ? 1 : 0;
   for (size_t i = digits.size(); i > first + 3; i -= 3) digits.insert(i - 3, 1, ',');
   return digits;
+}
+
+std::string format_value(double value) {
+  return std::isnan(value) ? "nan" : fmt::format("{}", value);
 }
 
 }  // namespace fsdp

@@ -1,4 +1,4 @@
-// A whole number for people to read.
+// Numbers for people to read.
 #pragma once
 
 #include <cstdint>
@@ -7,5 +7,6 @@
 namespace fsdp {
 
 std::string format_count(int64_t value);  // "12,345"
+std::string format_value(double value);   // every digit; "nan" whatever its sign
 
 }  // namespace fsdp

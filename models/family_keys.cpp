@@ -132,7 +132,8 @@ RopeConfig read_rope_object(const ConfigKeys& keys, const std::string& type, Rop
 
 RopeConfig read_rope_scaling(const ConfigKeys& keys, bool type_wins, const RopeConfig& rope) {
   const ConfigKeys scaling = keys.object("rope_scaling");
-  const bool old = scaling.has("type") && (type_wins || !scaling.has("rope_type"));
+  const bool has_new = scaling.has("rope_type");
+  const bool old = scaling.has("type") && (type_wins || !has_new);
   return read_rope_object(scaling, scaling.get<std::string>(old ? "type" : "rope_type"), rope);
 }
 
@@ -166,6 +167,14 @@ RopeConfig read_rope(const ConfigKeys& keys, const RopeKeys& names) {
     return scaled;
   }
   const RopeConfig read = read_rope_parameters(keys, rope);
+  // Of two that differ, transformers 4 takes the one outside, transformers 5 the one inside.
+  const auto agree = [&](const char* key, double outside, double inside) {
+    FSDP_CHECK(!keys.has(key) || outside == inside,
+               "{}: {}: {:g} contradicts rope_parameters, which has {:g}", keys.where(), key,
+               outside, inside);
+  };
+  agree(names.theta, rope.theta, read.theta);
+  agree(names.fraction, rope.fraction, read.fraction);
   // A rope_scaling without a theta or a fraction says nothing about them.
   rope.theta = read.theta;
   rope.fraction = read.fraction;

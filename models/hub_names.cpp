@@ -99,6 +99,7 @@ std::string lower_case(std::string_view name) {
 }  // namespace
 
 std::string near_preset(const std::string& name) {
+  const size_t slash = name.rfind('/');
   std::vector<std::string> known = preset_names();
   const bool with_organisation = name.find('/') != std::string::npos;
   for (const HubName& hub : kHubNames) {
@@ -112,7 +113,8 @@ std::string near_preset(const std::string& name) {
   const auto nearest = std::min_element(
       known.begin(), known.end(),
       [&](const std::string& a, const std::string& b) { return distance(a) < distance(b); });
-  return resembles(given, lower_case(*nearest)) ? *nearest : "";
+  if (resembles(given, lower_case(*nearest))) return *nearest;
+  return slash == std::string::npos ? "" : near_preset(name.substr(slash + 1));
 }
 
 std::string preset_named(const std::string& name) {

@@ -42,7 +42,12 @@ std::vector<std::string> ConfigKeys::strings(const char* key) const {
 std::vector<std::string> ConfigKeys::unasked() const {
   std::vector<std::string> keys;
   for (const auto& [key, value] : object_.items()) {
-    if (!asked_.contains(key)) keys.push_back(key);
+    if (!asked_->contains(key)) keys.push_back(key);
+  }
+  for (const auto& [outer, asked] : opened_) {
+    for (const auto& [key, value] : object_.at(outer).items()) {
+      if (!asked->contains(key)) keys.push_back(outer + "." + key);
+    }
   }
   return keys;
 }

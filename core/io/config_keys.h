@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <type_traits>
@@ -25,10 +27,10 @@ class ConfigKeys {
   bool has(const char* key) const { return !absent(key) && !object_.at(key).is_null(); }
   // Not even null, which often means "none" where absence means a default.
   bool absent(const char* key) const {
-    asked_.insert(key);
+    asked_->insert(key);
     return !object_.contains(key);
   }
-  // Keys of the object that nobody has asked for.
+  // Keys of the object that nobody has asked for; "outer.inner" in an object that was opened.
   std::vector<std::string> unasked() const;
 
   template <typename T>
@@ -55,8 +57,11 @@ class ConfigKeys {
   std::vector<int64_t> tokens(const char* key, const char* what = "token ids") const;
   int64_t token(const char* key, int64_t absent = -1) const;  // the first of them; -1: none
   std::vector<std::string> strings(const char* key) const;    // empty: no such list
+  // What is asked of it counts for unasked() of this one too.
   ConfigKeys object(const char* key) const {
-    return ConfigKeys(object_.at(key), where_ + ": " + key);
+    ConfigKeys inner(object_.at(key), where_ + ": " + key);
+    inner.asked_ = opened_.try_emplace(key, inner.asked_).first->second;
+    return inner;
   }
   const std::string& where() const { return where_; }
   // Error for a value that is an object: keys under keys that are not read.
@@ -90,7 +95,9 @@ class ConfigKeys {
 
   const Json& object_;
   std::string where_;
-  mutable std::set<std::string, std::less<>> asked_;
+  using Asked = std::set<std::string, std::less<>>;
+  std::shared_ptr<Asked> asked_ = std::make_shared<Asked>();
+  mutable std::map<std::string, std::shared_ptr<Asked>> opened_;
 };
 
 }  // namespace fsdp

@@ -135,6 +135,12 @@ Json parse_json(std::string_view text, const std::string& source) {
   fail("{}:{}: malformed JSON: {}", source, line, builder.reason());
 }
 
+Json parse_json_line(std::string_view line, const std::string& where) {
+  JsonBuilder builder(&where);
+  if (parse_into(builder, line)) return builder.take();
+  fail("{}: malformed JSON: {}", where, builder.reason());
+}
+
 Json read_json_file(const std::filesystem::path& path) {
   return parse_json(read_file(path), path.string());
 }

@@ -203,6 +203,8 @@ struct Json::Member {
 // Refuses invalid UTF-8, trailing text, duplicate keys and more than 64 levels. `source` names the
 // text in errors: "config.json:3: malformed JSON: ...".
 Json parse_json(std::string_view text, const std::string& source);
+// One line of a file; `where` names both in errors: "rows.jsonl:3: malformed JSON: ...".
+Json parse_json_line(std::string_view line, const std::string& where);
 Json read_json_file(const std::filesystem::path& path);
 // Indented by two spaces, newline at the end, atomically.
 void write_json_file(const std::filesystem::path& path, const Json& value);

@@ -220,6 +220,8 @@ TEST_CASE("config: llama defaults, rope in old and new spellings, several end to
   CHECK(linear.rope.factor == 4);
   const Json new_style = {{"rope_type", "default"}, {"rope_theta", 1e6}};
   CHECK(read(folder, with(kLlama, "rope_parameters", new_style)).rope.theta == 1e6);
+  CHECK(read_error(folder, with(with(kLlama, "rope_theta", 1e4), "rope_parameters", new_style)) ==
+        "rope_theta: 10000 contradicts rope_parameters, which has 1e+06");
   CHECK(read(folder, with(kLlama, "rope_theta", 500000)).rope.theta == 5e5);
   CHECK(read(folder, with(kLlama, "rope_scaling", nullptr)).rope.scaling ==
         RopeConfig::Scaling::kNone);
@@ -264,10 +266,15 @@ TEST_CASE("config: keys of BLOOM and GPT-NeoX in old and new spellings") {
   CHECK(read(folder, with(without(neox, "rotary_emb_base"), "rope_theta", 1e4)).rope.theta == 1e4);
   const Json rope = {
       {"rope_type", "default"}, {"rope_theta", 4e4}, {"partial_rotary_factor", 0.25}};
-  CHECK(read(folder, with(neox, "rope_parameters", rope)).rope.theta == 4e4);
-  CHECK(read(folder, with(neox, "rope_parameters", rope)).rope.fraction == 0.25);
+  CHECK(read_error(folder, with(neox, "rope_parameters", rope)) ==
+        "rotary_emb_base: 20000 contradicts rope_parameters, which has 40000");
+  CHECK(read_error(folder, with(without(neox, "rotary_emb_base"), "rope_parameters", rope)) ==
+        "rotary_pct: 0.5 contradicts rope_parameters, which has 0.25");
+  const Json newer = without(without(neox, "rotary_pct"), "rotary_emb_base");
+  CHECK(read(folder, with(newer, "rope_parameters", rope)).rope.theta == 4e4);
+  CHECK(read(folder, with(newer, "rope_parameters", rope)).rope.fraction == 0.25);
   const Json bare = {{"rope_type", "default"}};
-  const Json both = with(with(neox, "rope_parameters", rope), "rope_scaling", bare);
+  const Json both = with(with(newer, "rope_parameters", rope), "rope_scaling", bare);
   CHECK(read(folder, both).rope.fraction == 0.25);
   CHECK(read(folder, with(neox, "rope_parameters", bare)).rope.theta == 2e4);
   CHECK(read(folder, with(neox, "rope_parameters", bare)).rope.fraction == 0.5);

@@ -31,6 +31,8 @@ TEST_CASE("hub names: the nearest name, where one is near") {
   CHECK(near_preset("gpt2-mediun") == "gpt2-medium");
   CHECK(near_preset("LLAMA3.2-1") == "llama3.2-1b");
   CHECK(near_preset("meta-llama/Llama-3.1-9B") == "meta-llama/Llama-3.1-8B");
+  CHECK(near_preset("Qwen/Qwen2.5-7") == "Qwen/Qwen2.5-7B");
+  CHECK(near_preset("foo/gpt2-mediun") == "gpt2-medium");
   CHECK(near_preset("my-model") == "");
   CHECK(near_preset("") == "");
   CHECK(test::error_of([] { preset("pythia-1bb"); }) ==

@@ -123,6 +123,12 @@ TEST_CASE("ignored keys: a key that is neither read, refused nor listed is found
   };
   CHECK(unknown({{"model_type", "qwen2"}, {"logit_scale", 2}, {"top_k", 3}, {"use_cache", 1}}) ==
         std::vector<std::string>{"logit_scale"});
+  const Json linear = {{"rope_type", "linear"}, {"factor", 2}, {"facter", 3}};
+  CHECK(unknown({{"model_type", "llama"}, {"rope_scaling", linear}}) ==
+        std::vector<std::string>{"rope_scaling.facter"});
+  const Json unscaled = {{"rope_typ", "linear"}, {"factor", 2}};
+  CHECK(unknown({{"model_type", "llama"}, {"rope_parameters", unscaled}}) ==
+        std::vector<std::string>{"rope_parameters.factor", "rope_parameters.rope_typ"});
   const auto unknown_generation = [&](const Json& json) {
     return unknown_generation_keys(folder.write("generation_config.json", json.dump()));
   };

@@ -138,6 +138,7 @@ std::string problem_of(const fs::path& checkpoint, std::optional<Manifest>& mani
 void choose_newest(const ResumeRequest& request, const fs::path& folder, ResumePlan& plan) {
   const std::map<int64_t, fs::path> all = step_folders_in(folder);
   plan.falls_back = true;
+  std::vector<std::string> problems;
   for (auto at = all.rbegin(); at != all.rend(); ++at) {
     const auto damaged = request.damaged.find(at->second);
     const std::string problem =
@@ -146,10 +147,12 @@ void choose_newest(const ResumeRequest& request, const fs::path& folder, ResumeP
       plan.checkpoint = at->second;
       return;
     }
+    problems.push_back(problem);
     plan.notes.push_back(problem + "; the checkpoint before it is taken");
   }
   plan.manifest.reset();
-  FSDP_CHECK(all.empty(), "{}: no checkpoint can be read: {}", folder.string(), plan.notes.front());
+  FSDP_CHECK(all.empty(), "{}: no checkpoint can be read: {}", folder.string(),
+             fmt::join(problems, "; "));
 }
 
 // By a signal. A run that never ended has not said so.
@@ -233,11 +236,25 @@ void plan_checkpoint(const ResumeRequest& request, const fs::path& checkpoint, R
              checkpoint.string(), all.empty() ? "" : all.rbegin()->second.string());
 }
 
+// A run that goes on takes its checkpoint's configuration. Whoever has edited the file beside it is
+// told; so is whoever has changed a key in a run that left no later checkpoint.
+void note_edits(const config::TrainConfig& edited, ResumePlan& plan) {
+  const config::TrainConfig stored =
+      config::parse_config(plan.manifest->config, (plan.checkpoint / kManifestName).string(), {});
+  for (const ConfigChange& change : config_changes(stored, edited)) {
+    plan.notes.push_back(fmt::format("{}: {}: {} is not used: the checkpoint has {}", kConfigName,
+                                     change.key, change.after, change.before));
+  }
+}
+
 void plan_run(const ResumeRequest& request, const fs::path& directory, ResumePlan& plan) {
   config::TrainConfig stored = config::read_config(directory / kConfigName, {});
   keep_paths(stored, started_in(directory));
   check_own_checkpoints(stored, directory);
   choose_newest(request, checkpoint_folder(stored, directory), plan);
+  if (plan.manifest && request.config_file.empty()) {
+    note_edits(config::read_config(directory / kConfigName, {}), plan);
+  }
   FSDP_CHECK(!plan.checkpoint.empty() || is_finished(directory, stored),
              "--resume {}: no complete checkpoint in it (checkpoint.every)", directory.string());
   plan.run_directory = directory;

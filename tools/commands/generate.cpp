@@ -179,14 +179,16 @@ void add_how_to_choose(const Command& command, GenerateOptions& options) {
   models::SamplingOptions& sampling = generation.sampling;
   command.add_option("--tokens", generation.tokens, "maximum number of new tokens (default: 64)")
       .from_to(int64_t{1}, int64_t{1} << 40);
-  command.add_option("--temperature", sampling.temperature, "0: greedy (default)")
-      .check(not_below_zero);
+  const Option temperature =
+      command.add_option("--temperature", sampling.temperature, "0: greedy (default)")
+          .check(not_below_zero);
   command.add_option("--top-k", sampling.top_k, "draw from the k likeliest (default: from all)")
       .from_to(int64_t{0}, int64_t{1} << 40);
   command.add_option("--top-p", sampling.top_p,
                      "draw from the likeliest that together have this probability (default: 1)");
   command.add_option("--seed", sampling.seed, "seed of the random numbers (default: 0)")
-      .from_to(int64_t{0}, INT64_MAX);
+      .from_to(int64_t{0}, INT64_MAX)
+      .needs(temperature);
   command
       .add_option("--stop-ids", generation.stop,
                   "tokens that end a text: 1,2,3; besides the folder's end-of-text")

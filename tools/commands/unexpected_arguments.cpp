@@ -58,6 +58,12 @@ std::string forgotten_value(const NamedCommand& command,
   };
   for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
     const std::string& option = arguments[i];
+    if (option.ends_with('=') && option.find('=') + 1 == option.size() &&
+        names(command.with_value, option)) {
+      const std::string name = option.substr(0, option.size() - 1);
+      return fmt::format("{}: {} needs a value; an empty text is {} \"\" (see fsdp {} --help)",
+                         command.path, name, name, command.path);
+    }
     if (option.find('=') != std::string::npos || !names(command.with_value, option)) continue;
     const bool last = i + 1 == arguments.size();
     if (!last && !names(command.options, arguments[i + 1])) continue;

@@ -26,7 +26,7 @@ std::vector<int32_t> ids_of(const Json& value, const std::string& where) {
 }
 
 Prompt prompt_of_row(std::string_view line, const std::string& where) {
-  const Json row = parse_json(line, where);
+  const Json row = parse_json_line(line, where);
   FSDP_CHECK(row.is_object(), "{}: expected an object, got {}", where, row.type_name());
   for (const auto& item : row.items()) {
     FSDP_CHECK(item.name == "text" || item.name == "ids",

@@ -48,13 +48,8 @@ void for_each_row(std::string_view text, const std::string& file, const std::str
     const std::string_view row = text.substr(begin, end - begin);
     if (row.find_first_not_of(" \t\r") != std::string_view::npos) {
       check_utf8(row, file, line, first_byte + begin);
-      Json value;
-      try {
-        value = Json::parse(row);
-      } catch (const JsonError& error) {
-        fail("{}:{}: malformed JSON: {}", file, line, error.what());
-      }
-      use(text_of_row(value, fmt::format("{}:{}", file, line), field));
+      const std::string where = fmt::format("{}:{}", file, line);
+      use(text_of_row(parse_json_line(row, where), where, field));
       any = true;
     }
     begin = end + 1;

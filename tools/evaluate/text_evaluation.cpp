@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "core/error.h"
+#include "core/format_count.h"
 #include "models/config.h"
 #include "tools/data/text_source.h"
 #include "tools/data/token_cache.h"
@@ -107,7 +108,7 @@ TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& ran
   // Every rank has the same sum.
   if (!std::isfinite(figures.loss.nats)) {
     throw AgreedError(fmt::format("{}: the loss is not finite ({}) in {}", options.folder,
-                                  figures.loss.nats, options.dtype));
+                                  format_value(figures.loss.nats), options.dtype));
   }
   figures.seconds = seconds();
   figures.tokens = static_cast<int64_t>(text.tokens.size());

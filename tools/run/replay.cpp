@@ -194,7 +194,7 @@ std::map<int64_t, RecordedStep> recorded_steps(const std::string& metrics,
   for (size_t begin = 0, number = 1; begin < metrics.size(); ++number) {
     const size_t end = std::min(metrics.find('\n', begin), metrics.size());
     const Json line =
-        parse_json(metrics.substr(begin, end - begin), fmt::format("{}:{}", source, number));
+        parse_json_line(metrics.substr(begin, end - begin), fmt::format("{}:{}", source, number));
     begin = end + 1;
     if (!line.contains("grad_norm") || !line.at("loss").is_number() ||
         !line.at("grad_norm").is_number()) {

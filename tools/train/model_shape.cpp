@@ -73,7 +73,11 @@ models::ModelConfig from_sizes(const config::TrainConfig& config) {
 // What the section says beside `path` must be what the folder says.
 models::ModelConfig from_folder(const config::ModelSection& c) {
   const std::filesystem::path folder(c.path);
-  FSDP_CHECK(std::filesystem::is_directory(folder), "model.path: {}: no such folder", c.path);
+  if (!std::filesystem::is_directory(folder)) {
+    const std::string near = models::near_preset(c.path);
+    fail("model.path: {}: no such folder{}", c.path,
+         near.empty() ? "" : "; the nearest preset is " + near);
+  }
   FSDP_CHECK(!models::is_adapter_folder(folder) || std::filesystem::exists(folder / "config.json"),
              "model.path: {}: a LoRA adapter, no model; give it as lora.path", c.path);
   const models::ModelConfig model = models::read_config((folder / "config.json").string());

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "comm/exchange.h"
+#include "core/format_count.h"
 #include "tools/launch/launch.h"
 
 namespace fsdp::tools {
@@ -229,8 +230,9 @@ void Trainer::tell_of_log() {
 // The update was skipped on the device (its norm is not finite) and the next one is not issued yet,
 // so the parameters are still those that gave this loss, and a forward pass shows where it began.
 void Trainer::fail_not_finite(const IssuedStep& issued, const StepValues& values) {
-  const std::string what = fmt::format("step {}: loss {}, gradient norm {}: not finite",
-                                       issued.step + 1, values.loss, values.grad_norm);
+  const std::string what =
+      fmt::format("step {}: loss {}, gradient norm {}: not finite", issued.step + 1,
+                  format_value(values.loss), format_value(values.grad_norm));
   // Drops the step after this one, if its backward has run already.
   session_.restart_step();
   const std::string mine = session_.first_nonfinite_unit(issued.batch);

@@ -82,6 +82,13 @@ TEST_CASE("config keys: what nobody has asked for is known") {
   CHECK(keys.unasked() == std::vector<std::string>{"a", "c"});
   keys.absent("c");
   CHECK(keys.unasked() == std::vector<std::string>{"a"});
+  const Json outer = {{"in", {{"a", 1}, {"b", 2}, {"c", 3}}}, {"shut", {{"d", 4}}}};
+  const ConfigKeys all(outer, "F");
+  all.has("in");
+  all.has("shut");
+  all.object("in").has("a");
+  all.object("in").has("b");
+  CHECK(all.unasked() == std::vector<std::string>{"in.c"});
 }
 
 }  // namespace

@@ -199,6 +199,19 @@ TEST_CASE("resume: other units are free, but not in fixed order") {
   CHECK(!refused({"fsdp.fixed_order=true"}, "fsdp.strategy=no_shard"));
 }
 
+TEST_CASE("resume: an edit of config.yaml, which does not count, is told") {
+  const FakeRun run;
+  run.add(10);
+  std::string text = config::to_yaml(run.config());
+  CHECK(plan(run.directory.string(), {}).notes.empty());
+  text.replace(text.find("lr: 0.5"), 7, "lr: 0.25");
+  write_file_atomically(run.directory / "config.yaml", text);
+  const ResumePlan p = plan(run.directory.string(), {});
+  CHECK(p.config.train.lr == 0.5);
+  CHECK(p.notes == std::vector<std::string>{
+                       "config.yaml: train.lr: 0.25 is not used: the checkpoint has 0.5"});
+}
+
 TEST_CASE("resume: more steps, and what they do to the schedule") {
   const FakeRun run;
   run.add(50);
@@ -221,6 +234,7 @@ TEST_CASE("resume: epochs instead of steps, and the learning rate that follows")
       "", "", {"train.epochs=2", "train.lr=0.5", "runtime.run_dir=" + run.directory.string()}));
   manifest.total_steps = 100;
   write_file_atomically(checkpoint / kManifestName, manifest_text(manifest));
+  write_file_atomically(run.directory / "config.yaml", manifest.config);
   const auto note = [&](const std::vector<config::Override>& overrides) {
     const ResumePlan p = plan(run.directory.string(), overrides);
     REQUIRE(p.notes.size() == 1);
@@ -248,6 +262,7 @@ TEST_CASE("resume: relative paths are of the folder where the run was started") 
                             "runtime.run_dir=" + run.directory.string()}));
   manifest.working_directory = run.folder.path().string();
   write_file_atomically(checkpoint / kManifestName, manifest_text(manifest));
+  write_file_atomically(run.directory / "config.yaml", manifest.config);
   const ResumePlan p = plan(run.directory.string());
   CHECK(p.config.data.train == std::vector<std::string>{(run.folder / "text.txt").string()});
   CHECK(p.config.data.tokenizer == "bytes");

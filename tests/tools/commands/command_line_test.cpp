@@ -130,6 +130,8 @@ TEST_CASE("command line: an option whose value was forgotten") {
         "train: --steps needs a value (see fsdp train --help)");
   CHECK(message({"train", "--data", "--steps", "5"}) ==
         "train: --data needs a value, but --steps follows (see fsdp train --help)");
+  CHECK(message({"generate", "m", "--ids=", "--tokens", "3"}) ==
+        "generate: --ids needs a value; an empty text is --ids \"\" (see fsdp generate --help)");
   CHECK(message({"train", "--set", "--lr=1"}) ==
         "train: --set needs a value, but --lr=1 follows (see fsdp train --help)");
   CHECK(message({"eval", "m", "--threads", "--data", "x"}) ==

@@ -59,11 +59,13 @@ TEST_CASE("a malformed row is named by its line") {
   CHECK(test::contains(refusal("a.jsonl", "{\"text\": \"a\"} x\n"), "a.jsonl:1: malformed JSON: "));
   CHECK(test::contains(refusal("a.jsonl", "\n{\"text\": \"\\ud800\"}\n"),
                        "a.jsonl:2: malformed JSON: "));
+  CHECK(test::contains(refusal("a.jsonl", "{\"text\": \"a\", \"text\": \"b\"}\n"),
+                       "a.jsonl:1: malformed JSON: duplicate key \"text\""));
 }
 
 TEST_CASE("rows of another form") {
   CHECK(refusal("a.jsonl", "{\"text\": \"\"}\n{\"b\": 1, \"a\": 2}\n") ==
-        "a.jsonl:2: no field \"text\" (fields: b, a)");
+        "a.jsonl:2: no field \"text\" (fields: a, b)");
   CHECK(refusal("a.jsonl", "{}") == "a.jsonl:1: no field \"text\" (fields: none)");
   CHECK(refusal("a.jsonl", "{\"text\": 5}") ==
         "a.jsonl:1: field \"text\": expected a string, got number");
