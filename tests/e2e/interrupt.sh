@@ -66,7 +66,7 @@ start_slow() {  # RUN options...: until its first step is done
   pid=$!
   for _ in {1..600}; do [ -s "$run/metrics.jsonl" ] && break; sleep 0.1; done
 }
-micro="model.hidden_size=64 train.batch=1600 train.micro_steps=400 checkpoint.every=1"
+micro="model.hidden_size=64 train.batch=800 train.micro_steps=200 checkpoint.every=1"
 start_slow dropped $micro
 kill -TERM "$pid"
 begin=$(date +%s%N)
@@ -81,7 +81,7 @@ wait "$pid" || fail "kept: another status than 0"
 [ "$(summary dropped weights_hash)" = "$(summary kept weights_hash)" ] || fail "dropped: other weights"
 [ "$(summary dropped optimizer_hash)" = "$(summary kept optimizer_hash)" ] || fail "dropped: another optimizer state"
 # Under nohup SIGHUP is none. A second signal ends the run without saving.
-start_slow second train.batch=1200 model.layers=6 model.hidden_size=128
+start_slow second train.batch=500 model.layers=6 model.hidden_size=128
 kill -HUP "$pid"
 sleep 0.2
 kill -INT "$pid" || fail "second: ended by SIGHUP under nohup"
@@ -98,7 +98,7 @@ grep -q '^fsdp: a second signal' second.log || fail "second: no line about it"
 grep -q '^fsdp: standard output' pipe.err || fail "pipe: no line about the output"
 [ -s pipe/model/model.safetensors ] || fail "pipe: no model"
 # A step that takes longer than the grace: the end comes all the same, and says so.
-start_slow grace train.batch=1200 model.layers=6 model.hidden_size=128 runtime.grace_s=1
+start_slow grace train.batch=700 model.layers=6 model.hidden_size=128 runtime.grace_s=1
 kill -TERM "$pid"
 wait "$pid"
 [ $? = 143 ] || fail "grace: another status than 143"
@@ -116,7 +116,7 @@ grep -qE '^fsdp: .*bus_cache/.*: cannot be read any more: the file was cut' bus.
 [ $? = 1 ] || fail "limited: another status than 1"
 grep -qE '^fsdp: .*limited/.*: File too large' limited.log || { fail "limited: no line that names a file"; cat limited.log; }
 # Before there is a step to stop after: at once. Words that never come again are slow to tokenize.
-head -c 60000000 /dev/urandom | base64 >long.txt
+head -c 40000000 /dev/urandom | base64 >long.txt
 "$FSDP" train --config config.yaml --set data.train=long.txt \
   --set data.tokenizer="$SOURCE/tests/fixtures/tokenizers/gpt_neox/tokenizer.json" >setup.log 2>&1 &
 pid=$!

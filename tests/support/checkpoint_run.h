@@ -23,6 +23,36 @@ inline tools::SessionOptions checkpoint_options() {
   return options;
 }
 
+inline tools::SessionOptions with_strategy(comm::Strategy strategy, int shard_size = 0) {
+  tools::SessionOptions options = checkpoint_options();
+  options.fsdp.strategy = strategy;
+  options.fsdp.shard_size = shard_size;
+  return options;
+}
+
+struct Layout {
+  int ranks;
+  tools::SessionOptions options;
+};
+
+// Every strategy on 1, 2, 3, 4, 6 and 8 ranks.
+inline std::vector<Layout> layouts() {
+  std::vector<Layout> all;
+  for (const int ranks : {1, 2, 3, 4, 6, 8}) {
+    for (const comm::Strategy strategy :
+         {comm::Strategy::kFullShard, comm::Strategy::kShardGradOp, comm::Strategy::kShardOptimizer,
+          comm::Strategy::kNoShard}) {
+      all.push_back({ranks, with_strategy(strategy)});
+    }
+    for (const int size : {2, 3}) {
+      if (ranks % size != 0 || ranks == size) continue;
+      all.push_back({ranks, with_strategy(comm::Strategy::kHybridShard, size)});
+      all.push_back({ranks, with_strategy(comm::Strategy::kHybridShardZero2, size)});
+    }
+  }
+  return all;
+}
+
 // This rank's rows of the global batch of `rows` rows.
 inline tools::Batch checkpoint_batch(const comm::Communicator& world, int64_t step, int64_t rows) {
   tools::Batch batch = {.length = 6, .global_label_tokens = rows * 5};

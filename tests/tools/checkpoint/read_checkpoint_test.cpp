@@ -116,46 +116,20 @@ TEST_CASE("checkpoint: a run that goes on has the bits of one that never stopped
   }
 }
 
-SessionOptions with_strategy(Strategy strategy, int shard_size = 0) {
-  SessionOptions options = test::checkpoint_options();
-  options.fsdp.strategy = strategy;
-  options.fsdp.shard_size = shard_size;
-  return options;
-}
-
-struct Layout {
-  int ranks;
-  SessionOptions options;
-};
-
-std::vector<Layout> layouts() {
-  std::vector<Layout> all;
-  for (const int ranks : {1, 2, 3, 4, 6, 8}) {
-    for (const Strategy strategy : {Strategy::kFullShard, Strategy::kShardGradOp,
-                                    Strategy::kShardOptimizer, Strategy::kNoShard}) {
-      all.push_back({ranks, with_strategy(strategy)});
-    }
-    for (const int size : {2, 3}) {
-      if (ranks % size != 0 || ranks == size) continue;
-      all.push_back({ranks, with_strategy(Strategy::kHybridShard, size)});
-      all.push_back({ranks, with_strategy(Strategy::kHybridShardZero2, size)});
-    }
-  }
-  return all;
-}
-
 TEST_CASE("checkpoint: any number of ranks and strategy reads what any other wrote") {
-  const std::vector<Layout> writers = {
-      {1, with_strategy(Strategy::kNoShard)},        {2, with_strategy(Strategy::kFullShard)},
-      {3, with_strategy(Strategy::kNoShard)},        {4, with_strategy(Strategy::kHybridShard, 2)},
-      {6, with_strategy(Strategy::kShardOptimizer)}, {8, with_strategy(Strategy::kFullShard)}};
-  for (const Layout& writer : writers) {
+  const std::vector<test::Layout> writers = {{1, test::with_strategy(Strategy::kNoShard)},
+                                             {2, test::with_strategy(Strategy::kFullShard)},
+                                             {3, test::with_strategy(Strategy::kNoShard)},
+                                             {4, test::with_strategy(Strategy::kHybridShard, 2)},
+                                             {6, test::with_strategy(Strategy::kShardOptimizer)},
+                                             {8, test::with_strategy(Strategy::kFullShard)}};
+  for (const test::Layout& writer : writers) {
     CAPTURE(writer.ranks);
     const test::TempFolder folder;
     const Manifest written = test::write_after(writer.ranks, writer.options, 2, folder / "step-2");
     CHECK(written.hash.weights != 0);
     CHECK(written.files.size() == static_cast<size_t>(writer.ranks));
-    for (const Layout& reader : layouts()) {
+    for (const test::Layout& reader : test::layouts()) {
       CAPTURE(reader.ranks);
       CAPTURE(choice_name(reader.options.fsdp.strategy));
       const test::RunState read = test::go_on(reader.ranks, reader.options, folder / "step-2", 2);

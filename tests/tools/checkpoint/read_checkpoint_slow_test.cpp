@@ -1,0 +1,78 @@
+// What every number of ranks and strategy wrote, every other reads; and the memory of a load.
+#include <fstream>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/checkpoint_run.h"
+#include "tools/checkpoint/read_checkpoint.h"
+#include "tools/predict/memory_report.h"
+
+namespace fsdp::tools {
+namespace {
+
+TEST_CASE("checkpoint: 1, 2, 3, 4, 6 and 8 ranks under every strategy read each other's") {
+  int reads = 0;
+  for (const test::Layout& writer : test::layouts()) {
+    CAPTURE(writer.ranks);
+    CAPTURE(choice_name(writer.options.fsdp.strategy));
+    const test::TempFolder folder;
+    const Manifest written = test::write_after(writer.ranks, writer.options, 2, folder / "step-2");
+    CHECK(written.hash.weights != 0);
+    for (const test::Layout& reader : test::layouts()) {
+      CAPTURE(reader.ranks);
+      CAPTURE(choice_name(reader.options.fsdp.strategy));
+      const test::RunState read = test::go_on(reader.ranks, reader.options, folder / "step-2", 2);
+      CHECK(read.hash == written.hash);
+      ++reads;
+    }
+  }
+  MESSAGE(reads, " loads");
+  CHECK(reads >= 36 * 16);
+}
+
+// The most that this process has held from here on. All ranks are its threads, so that it holds
+// what the PSS of processes would add up to.
+void forget_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+// 93 million parameters: 1.04 GiB of masters and moments.
+SessionOptions large() {
+  SessionOptions options;
+  options.model = models::family_defaults("gpt2");
+  options.model.vocabulary = 16384;
+  options.model.hidden = 1024;
+  options.model.layers = 6;
+  options.model.heads = options.model.kv_heads = 16;
+  options.model.head_dim = 64;
+  options.model.ffn = 4096;
+  options.model.max_positions = 32;
+  options.max_length = 6;
+  return options;
+}
+
+TEST_CASE("checkpoint: a load holds the state and a buffer a rank, from 8 ranks to 1 and back") {
+  for (const auto& [from, to] : {std::pair{8, 1}, {1, 8}}) {
+    CAPTURE(from);
+    const test::TempFolder folder;
+    const Manifest written = test::write_after(from, large(), 1, folder / "step-1");
+    const auto state = static_cast<double>(written.state_bytes());
+    REQUIRE(state >= 1 << 30);
+    forget_peak();
+    const size_t before = process_memory().resident;
+    StateHash read;
+    comm::run_local_ranks(to, [&](comm::Communicator& world) {
+      Session session(world, large());
+      Checkpoint checkpoint(folder / "step-1");
+      restore(session, checkpoint);
+      const StateHash hash = hash_state(session);
+      if (world.rank() == 0) read = hash;
+    });
+    CHECK(read == written.hash);
+    const auto growth = static_cast<double>(process_memory().peak_resident - before);
+    constexpr double kBuffer = 16 << 20;
+    MESSAGE(from, " -> ", to, ": ", growth / (1 << 20), " MiB for a state of ", state / (1 << 20));
+    CHECK(growth <= 1.1 * state + to * kBuffer);
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::tools
