@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# A disk that fills up while a run writes checkpoints, and a full /dev/shm: the run goes on or ends as
+# checkpoint.required says, the last checkpoint is whole, and with room again the run goes on to the bit.
+# Environment: FSDP the program, MPIRUN how to start processes (empty: no MPI).
+source "$(dirname "$0")/../support/e2e.sh"
+
+mkdir disk
+if ! mount -t tmpfs -o size=6m tmpfs disk 2>/dev/null; then
+  echo "[SKIP] full disk: no file system may be mounted here"
+  exit 77
+fi
+trap 'umount "$scratch/disk"; rm -rf "$scratch"' EXIT
+for i in {1..60}; do echo "a line of text, number $i"; done >text.txt
+cat >config.yaml <<'YAML'
+model: {model_type: llama, hidden_size: 64, layers: 2, heads: 2}
+data: {train: text.txt, sequence_length: 16}
+train: {steps: 40, batch: 4, log_every: 1}
+checkpoint: {every: 5, keep: 0}
+YAML
+train() { "$FSDP" train --config config.yaml --local-ranks 2 --set "$@"; }
+newest() { ls -d "$1"/checkpoints/step-? "$1"/checkpoints/step-?? 2>/dev/null | tail -1; }
+whole() { "$FSDP" inspect "$(newest "$1")" >inspect.log 2>&1 || { fail "$1: its newest checkpoint is damaged"; cat inspect.log; }; }
+train runtime.run_dir=elsewhere >elsewhere.log 2>&1 || fail "elsewhere: $(tail -1 elsewhere.log)"
+
+# It goes on without: every step is trained and logged, and what was written stays whole.
+for async in false true; do
+  run=disk/on_$async
+  train runtime.run_dir=$run checkpoint.required=false checkpoint.async=$async >on.log 2>&1 || { fail "$run: status $?"; cat on.log; }
+  grep -q '^warning: .*checkpoint.*No space left on device' on.log || fail "$run: no warning"
+  [ -n "$(newest $run)" ] && [ ! -e $run/checkpoints/step-40 ] || fail "$run: the disk was not filled"
+  whole $run
+  [ "$(grep -c grad_norm $run/metrics.jsonl)" = 40 ] || fail "$run: steps are missing in metrics.jsonl"
+  [ -z "$(find $run -name '*.tmp*')" ] || fail "$run: $(find $run -name '*.tmp*') is left"
+  rm -r $run
+done
+# It ends, and goes on when there is room.
+train runtime.run_dir=disk/ended >ended.log 2>&1 && fail "ended: status 0"
+grep -q '^fsdp: .*No space left on device' ended.log || { fail "ended: no line that says why"; cat ended.log; }
+whole disk/ended
+mount -o remount,size=40m disk
+train runtime.run_dir=disk/ended --resume auto >resumed.log 2>&1 || { fail "resumed: status $?"; cat resumed.log; }
+grep -q '^resumed from' resumed.log || fail "resumed: from no checkpoint"
+for key in weights_hash optimizer_hash; do
+  [ -n "$(summary elsewhere $key)" ] && [ "$(summary disk/ended $key)" = "$(summary elsewhere $key)" ] || fail "resumed: another $key"
+done
+# No room at all: said before the first step.
+dd if=/dev/zero of=disk/filler bs=64k 2>/dev/null
+train runtime.run_dir=disk/none >none.log 2>&1 && fail "none: status 0"
+grep -q '^fsdp: .*runtime.run_dir: .*: 0.0 MiB are free, the trained model needs 0.5 MiB' none.log || { fail "none: no line that says why"; cat none.log; }
+
+if [ -z "${MPIRUN:-}" ]; then
+  echo "[SKIP] full /dev/shm: no MPI"
+else
+  unshare -m bash -c 'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$@"' _ \
+    $MPIRUN -n 2 "$FSDP" train --config config.yaml --set runtime.run_dir=shm >shm.log 2>&1 || { fail "shm: status $?"; cat shm.log; }
+  [ "$(summary shm weights_hash)" = "$(summary elsewhere weights_hash)" ] || fail "shm: another weights_hash"
+fi
+[ "$failed" = 0 ] && echo "full disk: nothing that was complete is lost"
+exit "$failed"
