@@ -42,6 +42,9 @@ std::vector<OrderSetting> order_settings() {
   FsdpOptions scatter_each = kHybrid;
   scatter_each.accumulation = Accumulation::kReduceScatterEach;
   scatter_each.micro_steps = 3;
+  FsdpOptions in_order = kHybrid;
+  in_order.fixed_order = true;
+  in_order.micro_steps = 3;
   return {
       {"full_shard", 2, {}, sharded},
       {"hpZ", 4, {.reshard_group_size = 2}, sharded},
@@ -55,6 +58,10 @@ std::vector<OrderSetting> order_settings() {
       {"hybrid_shard, micro-steps",
        4,
        scatter_each,
+       {kGathered, kFree, kComputed, kReduced, kScattered, kReplicated}},
+      {"hybrid_shard in fixed order, micro-steps",
+       4,
+       in_order,
        {kGathered, kFree, kComputed, kReduced, kScattered, kReplicated}},
       {"hybrid_shard, narrow sum",
        4,
