@@ -133,9 +133,11 @@ std::string problem_of(const fs::path& checkpoint, std::optional<Manifest>& mani
   }
 }
 
-// The newest that can be read. A folder without a manifest counts: a checkpoint has its name when
-// it is complete, so somebody has removed the manifest.
-void choose_newest(const ResumeRequest& request, const fs::path& folder, ResumePlan& plan) {
+// The newest that can be read; none is needed of a run that is `finished`. A folder without a
+// manifest counts: a checkpoint has its name when it is complete, so somebody has removed the
+// manifest.
+void choose_newest(const ResumeRequest& request, const fs::path& folder, bool finished,
+                   ResumePlan& plan) {
   const std::map<int64_t, fs::path> all = step_folders_in(folder);
   plan.falls_back = true;
   std::vector<std::string> problems;
@@ -151,7 +153,7 @@ void choose_newest(const ResumeRequest& request, const fs::path& folder, ResumeP
     plan.notes.push_back(problem + "; the checkpoint before it is taken");
   }
   plan.manifest.reset();
-  FSDP_CHECK(all.empty(), "{}: no checkpoint can be read: {}", folder.string(),
+  FSDP_CHECK(all.empty() || finished, "{}: no checkpoint can be read: {}", folder.string(),
              fmt::join(problems, "; "));
 }
 
@@ -188,9 +190,10 @@ void plan_auto(const ResumeRequest& request, ResumePlan& plan) {
              directory.string(), kConfigName);
   plan.run_directory = directory;
   check_own_checkpoints(plan.config, directory);
-  choose_newest(request, checkpoint_folder(plan.config, directory), plan);
-  const bool begins = plan.manifest || !is_there(directory / "metrics.json") ||
-                      is_finished(directory, plan.config) || was_interrupted(directory);
+  const bool finished = is_finished(directory, plan.config);
+  choose_newest(request, checkpoint_folder(plan.config, directory), finished, plan);
+  const bool begins = plan.manifest || !is_there(directory / "metrics.json") || finished ||
+                      was_interrupted(directory);
   FSDP_CHECK(begins,
              "--resume auto: {}: this run has ended and left no checkpoint to go on from; give "
              "another runtime.run_dir",
@@ -251,11 +254,12 @@ void plan_run(const ResumeRequest& request, const fs::path& directory, ResumePla
   config::TrainConfig stored = config::read_config(directory / kConfigName, {});
   keep_paths(stored, started_in(directory));
   check_own_checkpoints(stored, directory);
-  choose_newest(request, checkpoint_folder(stored, directory), plan);
+  const bool finished = is_finished(directory, stored);
+  choose_newest(request, checkpoint_folder(stored, directory), finished, plan);
   if (plan.manifest && request.config_file.empty()) {
     note_edits(config::read_config(directory / kConfigName, {}), plan);
   }
-  FSDP_CHECK(!plan.checkpoint.empty() || is_finished(directory, stored),
+  FSDP_CHECK(!plan.checkpoint.empty() || finished,
              "--resume {}: no complete checkpoint in it (checkpoint.every)", directory.string());
   plan.run_directory = directory;
   plan.config = plan.manifest

@@ -127,6 +127,10 @@ TEST_CASE("resume: auto is for a job that is started again and again") {
   CHECK(!plan("auto", given).finished);
   run.finish(100, false);
   CHECK(plan("auto", given).finished);
+  write_file_atomically(checkpoint / "shard", "cut");
+  CHECK(plan("auto", given).finished);  // it needs no checkpoint
+  fs::remove_all(checkpoint);
+  run.add(10);
   std::vector<config::Override> longer = given;
   longer[0] = "train.steps=200";
   CHECK(!plan("auto", longer).finished);
