@@ -94,6 +94,8 @@ explain --world 2 --rates rates.json >two.txt
 ms=$(awk 'BEGIN { printf "%.3f", (6 * 96 * (3 * 7344 + 6168) + 3 * 6 * 2 * 136 * 7 * 24) / 1e6 }')
 grep -q "^predicted step: $ms ms = $ms computing + 0.000 in sums .* + 0.000 waiting" one.txt ||
   fail "predicted on one rank: expected $ms ms: $(grep '^predicted' one.txt)"
+"$FSDP" memory --config config.yaml --world 1 --rates rates.json >memory.txt || fail "memory --rates"
+grep -q "^  as it is .* $(printf %.2f "$ms")\$" memory.txt && grep -q '^ms: predicted, on a test; ' memory.txt || fail "memory --rates: $(cat memory.txt)"
 grep -q '^  on a test; of the distinct calls 0 have a row .* 0 were measured' one.txt || fail "rates: $(cat one.txt)"
 grep -q '^  all_gather  *7 .* 35.000$' two.txt || fail "seven gathers of 5 ms: $(grep all_gather two.txt)"
 explain --world 1 --measure --save-rates here.json >measured.txt

@@ -21,6 +21,7 @@ struct MemoryOptions {
   double device_gib = 0;
   std::string gpu;
   std::string fit;
+  std::string rates;
   bool json = false;
 };
 
@@ -61,7 +62,8 @@ int print_view(const MemoryOptions& options) {
   resolve_paths(config, file);
   const size_t fit =
       options.fit.empty() ? 0 : static_cast<size_t>(parse_byte_size(options.fit, "--fit"));
-  MemoryView view = view_memory(config, options.world, !options.gpu.empty(), fit);
+  MemoryView view = view_memory(config, options.world, !options.gpu.empty(), fit,
+                                options.rates);
   view.device = device_of(options, config);
   std::printf("%s%s",
               options.json ? memory_json(view).dump().c_str() : format_memory_view(view).c_str(),
@@ -93,9 +95,14 @@ void add_memory_command(const Command& app, ChosenCommand& chosen) {
                                      "searches the cheapest change with which a rank fits in so "
                                      "much: 80GiB")
                          .check(wrong_size);
+  const Option rates =
+      command
+          .add_option("--rates", options->rates,
+                      "file of rates, for the milliseconds [nominal A100s in nodes of eight]")
+          .check(not_empty);
   const Option formula =
       command.add_option("--formula", options->formula, "a published formula instead");
-  for (const Option& other : {world, device, gpu, fit}) formula.excludes(other);
+  for (const Option& other : {world, device, gpu, fit, rates}) formula.excludes(other);
   command
       .add_option("--number", options->numbers,
                   "SYMBOL=NUMBER, in place of the published example's; as often as needed")

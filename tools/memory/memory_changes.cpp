@@ -107,12 +107,13 @@ std::string MemoryChange::flags() const {
 }
 
 RunPlan::RunPlan(TrainConfig config, int64_t vocabulary, PredictedData data, int ranks,
-                 BackendOptions backend)
+                 BackendOptions backend, std::shared_ptr<CallRates> rates)
     : config_(std::move(config)),
       vocabulary_(vocabulary),
       data_(data),
       ranks_(ranks),
-      backend_(std::move(backend)) {}
+      backend_(std::move(backend)),
+      rates_(std::move(rates)) {}
 
 RunPlan::Changed RunPlan::changed(const MemoryChange& change) const {
   Changed out = {.config = config_, .data = data_, .ranks = ranks_};
@@ -133,7 +134,7 @@ RunPlan::Changed RunPlan::changed(const MemoryChange& change) const {
 
 PlannedRun RunPlan::run(const MemoryChange& change) const {
   const Changed c = changed(change);
-  PlannedRun out = {.run = predicted_run(c.config, c.session, c.data, c.ranks)};
+  PlannedRun out = {.run = predicted_run(c.config, c.session, c.data, c.ranks, 0, rates_)};
   out.bytes = out.run->needed();
   // The last rank has a row less, and other gaps between its blocks.
   if (c.data.rows % c.ranks != 0 || c.data.validation_rows % c.ranks != 0) {

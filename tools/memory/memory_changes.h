@@ -52,9 +52,10 @@ struct FittingChanges {
 
 class RunPlan {
  public:
-  // `vocabulary`: of the tokenizer. `backend`: what computes.
+  // `vocabulary`: of the tokenizer. `backend`: what computes. `rates`: what calls take, for the
+  // milliseconds; null: nominal ones.
   RunPlan(config::TrainConfig config, int64_t vocabulary, PredictedData data, int ranks,
-          BackendOptions backend);
+          BackendOptions backend, std::shared_ptr<CallRates> rates = nullptr);
 
   PlannedRun run(const MemoryChange& change = {}) const;  // Error if train refuses it
   // Of one change at a time, least memory first; without those that train would refuse.
@@ -84,6 +85,7 @@ class RunPlan {
   PredictedData data_;
   int ranks_;
   BackendOptions backend_;
+  std::shared_ptr<CallRates> rates_;
 };
 
 }  // namespace fsdp::tools

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "core/byte_size.h"
+#include "tools/predict/rates_file.h"
 #include "tools/predict/unit_table.h"
 #include "tools/train/model_shape.h"
 #include "tools/train/train_data.h"
@@ -108,7 +109,7 @@ std::string format_alternatives(const MemoryView& view) {
                        each.ms, describe(each.change.keeps));
   }
   if (!said) as_it_is();
-  return out + "ms: predicted, for nominal A100s in nodes of eight; to compare with each other\n";
+  return out + "ms: predicted, on " + view.machine + "; to compare with each other\n";
 }
 
 std::string format_verdict(const DeviceMemory& device, size_t needed) {
@@ -161,13 +162,16 @@ DeviceMemory gpu_memory(const std::string& name, int ranks) {
   fail("gpu: expected one of {}, got \"{}\"", fmt::join(gpu_names(), ", "), name);
 }
 
-MemoryView view_memory(const config::TrainConfig& config, int ranks, bool on_gpu, size_t fit) {
+MemoryView view_memory(const config::TrainConfig& config, int ranks, bool on_gpu, size_t fit,
+                       const std::string& rates_file) {
   const int64_t threads = std::max<int64_t>(1, config.runtime.launch.threads);
   BackendOptions backend = {.cpu = {.threads = static_cast<int>(threads)},
                             .meta = meta::MetaOptions{.keeps_blocks = true}};
   if (on_gpu) backend.cuda.emplace();
-  const RunPlan plan(config, vocabulary_of(config), data_of(config, ranks), ranks, backend);
+  const auto rates = call_rates(rates_file, nullptr);
+  const RunPlan plan(config, vocabulary_of(config), data_of(config, ranks), ranks, backend, rates);
   MemoryView view = {.planned = plan.run()};
+  view.machine = rates->rates().machine;
   view.model =
       fmt::format("{}; {} on {} rank{}", describe(view.planned.run->session().model().config()),
                   choice_name(config.fsdp.options.strategy), ranks, ranks == 1 ? "" : "s");

@@ -31,10 +31,13 @@ struct MemoryView {
   std::optional<DeviceMemory> device;
   size_t fit = 0;  // bytes; 0: not asked for
   std::optional<FittingChanges> fitting;
+  std::string machine;  // of the milliseconds
 };
 
 // Without a device. `on_gpu`: no kernel takes scratch of the CPU's. `fit`: as in MemoryView.
-MemoryView view_memory(const config::TrainConfig& config, int ranks, bool on_gpu, size_t fit);
+// `rates_file`: what calls take; "": nominal GPUs.
+MemoryView view_memory(const config::TrainConfig& config, int ranks, bool on_gpu, size_t fit,
+                       const std::string& rates_file);
 
 std::string format_memory_view(const MemoryView& view);
 Json memory_json(const MemoryView& view);

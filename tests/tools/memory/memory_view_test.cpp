@@ -63,15 +63,15 @@ TEST_CASE("memory view: the verdict of a device, and the change that fits") {
 TEST_CASE("memory view: of a configuration, and the change that fits it") {
   const RunPlan plan = plan_of_two();
   const size_t needed = plan.run().bytes;
-  const MemoryView plain = view_memory(plan.config(), 2, false, 0);
+  const MemoryView plain = view_memory(plan.config(), 2, false, 0, "");
   CHECK(contains(plain.model, "; full_shard on 2 ranks"));
   CHECK(plain.planned.bytes == needed);
   CHECK(!plain.fitting);
   // A GPU's kernels take no scratch of the CPU's.
-  CHECK(view_memory(plan.config(), 2, true, 0).planned.run->usage().scratch == 0);
+  CHECK(view_memory(plan.config(), 2, true, 0, "").planned.run->usage().scratch == 0);
   CHECK(plain.planned.run->usage().scratch > 0);
-  CHECK(view_memory(plan.config(), 2, false, needed).fitting->fitting.empty());
-  const MemoryView smaller = view_memory(plan.config(), 2, false, needed - 1);
+  CHECK(view_memory(plan.config(), 2, false, needed, "").fitting->fitting.empty());
+  const MemoryView smaller = view_memory(plan.config(), 2, false, needed - 1, "");
   REQUIRE(smaller.fitting->fitting.size() == 1);
   CHECK(smaller.fitting->fitting[0].bytes < needed);
 }
