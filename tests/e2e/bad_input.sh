@@ -21,7 +21,7 @@ mkfifo pipe.txt
 "$FSDP" train --config config.yaml --set runtime.run_dir=donor >donor.log 2>&1 || cat donor.log
 model=$(ls -d donor/model)
 sed '/^model:/d' config.yaml >folder.yaml  # for folders with other sizes
-mkdir bin truncated
+mkdir bin truncated hollow
 cp "$model/config.json" bin && : >bin/pytorch_model.bin
 cp "$model/config.json" truncated
 head -c 5000 "$model/model.safetensors" >truncated/model.safetensors
@@ -64,6 +64,16 @@ try 'pipe\.txt: expected a file, got a FIFO' --config config.yaml --set data.tra
 try 'pipe\.txt: expected a file, got a FIFO' --config pipe.txt
 try '/dev/zero: expected a file, got a device' --config config.yaml --set data.train=/dev/zero
 try 'malformed\.jsonl:17' --config config.yaml --set data.train=malformed.jsonl
+try 'no row is left: all 30 would be skipped, the first in line 1: no field "story"' \
+  --config config.yaml --set data.field=story --set data.bad_rows=skip
+try 'data\.subset\.n: expected 1 to 30, the rows of good\.jsonl, got 31' --config config.yaml \
+  --set data.subset.n=31
+try 'data\.subset\.n: expected files of rows \(JSONL\), got config\.yaml' --config config.yaml \
+  --set data.train=config.yaml --set data.subset.n=1
+try 'data\.train: bad\*\.jsonl: no file matches this pattern' --config config.yaml \
+  --set 'data.train=bad*.jsonl'
+try 'data\.train: hollow: no file in this folder ends with \.jsonl, \.json or \.txt' \
+  --config config.yaml --set data.train=hollow
 try 'unknown_key\.yaml:1: .*layrs.*layers' --config unknown_key.yaml
 try 'train\.lrr.*lr' --config config.yaml --set train.lrr=1
 try '1 sequence.*2 ranks' --config config.yaml --set train.batch=1

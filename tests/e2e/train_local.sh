@@ -44,6 +44,50 @@ done
 grep -q '"name":"all_gather"' two/trace.rank1.json || fail "the trace has no all_gather"
 grep -q '"cat"\|"ph":"X"' two/trace.rank0.json || fail "the trace has no events"
 
+# ---- which rows: folders, patterns, a subset, rows that are skipped -------------------------------
+cat >rows.yaml <<'YAML'
+model: {model_type: gpt2, hidden_size: 16, layers: 1, heads: 2}
+data: {train: texts, sequence_length: 16, shuffle: false}
+train: {steps: 2, batch: 2}
+YAML
+mkdir texts
+row() { printf '{"text": "row number %d, of some length"}\n' "$1"; }
+for i in {0..3}; do row "$i"; done >texts/a.jsonl
+for i in {4..9}; do row "$i"; done >texts/b.jsonl
+echo 'no text to train on' >texts/README.md
+# datasets: shuffle(seed=42).select(range(6)) of ten rows
+for i in 5 6 0 7 3 2; do row "$i"; done >chosen.jsonl
+rows() {  # RUN_DIR key=value...
+  local directory=$1 keys=(); shift
+  for key in "$@"; do keys+=(--set "$key"); done
+  "$FSDP" train --config rows.yaml --local-ranks 2 --set "runtime.run_dir=$directory" "${keys[@]}" \
+    >"$directory.log" 2>&1 || { fail "train $*"; cat "$directory.log"; }
+}
+same_model() { cmp -s "$1/model/model.safetensors" "$2/model/model.safetensors" || fail "$1 and $2 differ"; }
+rows chosen data.train=chosen.jsonl
+rows subset data.subset.n=6
+same_model chosen subset
+grep -qx 'data.train: 2 files: texts/a.jsonl, texts/b.jsonl; 6 of the rows, by seed 42' subset.log ||
+  fail "the texts are not named: $(grep '^data' subset.log)"
+[ -e subset/skipped_rows.jsonl ] && fail "a list of skipped rows without any"
+rows other_seed 'data.subset={n: 6, seed: 43}' 'data.train=texts/?.jsonl'
+cmp -s {subset,other_seed}/model/model.safetensors && fail "another seed takes the same rows"
+mkdir broken
+{ echo '{"text": '; cat texts/a.jsonl; } >broken/a.jsonl
+{ row 4; echo '{"txt": ""}'; tail -n +2 texts/b.jsonl; } >broken/b.jsonl
+for run in skipped again; do  # the second finds the tokens of the first
+  rows $run data.train=broken data.bad_rows=skip 'data.subset={n: 6, seed: 42}'
+  same_model chosen $run
+  grep -q '^note: data.bad_rows: 2 rows are skipped and listed in skipped_rows.jsonl; the first is broken/a.jsonl:1: ' \
+    $run.log || fail "skipped rows are not counted: $(cat $run.log)"
+  [ "$(grep -c . $run/skipped_rows.jsonl)" = 2 ] &&
+    grep -qx '{"file":"broken/b.jsonl","line":2,"reason":"no field \\"text\\" (fields: txt)"}' \
+      $run/skipped_rows.jsonl || fail "skipped_rows.jsonl: $(cat $run/skipped_rows.jsonl)"
+done
+"$FSDP" train --config rows.yaml --set data.train=broken --set runtime.run_dir=no >no.log 2>&1 &&
+  fail "skipped rows are not an error without data.bad_rows"
+grep -q 'broken/a.jsonl:1: malformed JSON' no.log || fail "bad rows: $(cat no.log)"
+
 # ---- memory: what the ledger counts is what the process grows by ---------------------------------
 # Ledger and growth of RSS, MiB, from the table at the end, of a model large enough for the constant
 # (the program's own pages, stacks, generated code of matrix products) to be small beside it.

@@ -31,7 +31,8 @@ bool is_there(const fs::path& path) {
 // same is computed, up to the order of sums. The text and the model's files are compared by their
 // hashes.
 constexpr std::array kFree = {"data.train",       "data.validation",     "data.format",
-                              "data.field",       "data.tokenizer",      "data.document_separator",
+                              "data.field",       "data.bad_rows",       "data.subset.n",
+                              "data.subset.seed", "data.tokenizer",      "data.document_separator",
                               "data.cache_dir",   "model.path",          "train.steps",
                               "train.epochs",     "train.micro_steps",   "train.log_every",
                               "train.eval_every", "train.eval_batches",  "train.save",
@@ -207,6 +208,7 @@ config::TrainConfig stored_config(const ResumeRequest& request, const std::strin
   if (!request.config_file.empty()) return given_config(request);
   config::TrainConfig config = config::parse_config(yaml, source.string(), request.overrides);
   keep_paths(config, started_in);
+  find_texts(config, request.config_file);  // a pattern that is typed now
   return config;
 }
 

@@ -27,7 +27,7 @@ int64_t most_of(const std::string& key) {
   const bool multiplied = key.starts_with("model.") || key == "lora.r" || key == "train.batch" ||
                           key == "train.micro_steps" || key == "train.rows_per_pass" ||
                           key == "data.sequence_length";
-  return multiplied ? INT32_MAX : key == "train.seed" ? INT64_MAX : 1'000'000'000'000;
+  return multiplied ? INT32_MAX : key.ends_with(".seed") ? INT64_MAX : 1'000'000'000'000;
 }
 
 // [0, 1)
@@ -301,12 +301,16 @@ void add_lora(const LoraSection& c, std::vector<Effect>& effects) {
   effects.push_back({"lora.dropout", c.r > 0 || loaded, without});
 }
 
-bool any_jsonl(const DataSection& c) {
-  const auto jsonl = [&](const std::string& file) {
-    return data::format_of(file, c.format) == data::TextFormat::kJsonl;
+// By the names alone: a folder may hold any files. What is in it, tools/train/train_data.cpp
+// checks.
+bool may_have_rows(const DataSection& c) {
+  const auto may = [&](const std::string& file) {
+    const bool text = c.format == data::TextFormat::kText ||
+                      (c.format == data::TextFormat::kAuto && file.ends_with(".txt"));
+    return !text;
   };
-  return std::any_of(c.train.begin(), c.train.end(), jsonl) ||
-         std::any_of(c.validation.begin(), c.validation.end(), jsonl);
+  return c.train.empty() || std::any_of(c.train.begin(), c.train.end(), may) ||
+         std::any_of(c.validation.begin(), c.validation.end(), may);
 }
 
 // An option that has another value than its default, and would be ignored in silence.
@@ -315,7 +319,9 @@ void check_effects(const TrainConfig& config) {
   const bool saved = config.checkpoint.every.epoch || config.checkpoint.every.steps > 0;
   const bool best = config.checkpoint.best != BestMetric::kNone;
   std::vector<Effect> effects = {
-      {"data.field", config.data.train.empty() || any_jsonl(config.data), "on files of text"},
+      {"data.field", may_have_rows(config.data), "on files of text"},
+      {"data.bad_rows", may_have_rows(config.data), "on files of text"},
+      {"data.subset.seed", config.data.subset.n.has_value(), "without data.subset.n"},
       {"train.eval_every", validated, "without data.validation"},
       {"train.eval_batches", validated, "without data.validation"},
       {"train.recompute.every", config.train.recompute.mode != RecomputeMode::kNone,

@@ -66,11 +66,19 @@ struct LoraSection {
   std::string path;
 };
 
+// Rows of the training text, as Hugging Face datasets' shuffle(seed).select(range(n)).
+struct SubsetSection {
+  std::optional<int64_t> n;
+  int64_t seed = 42;
+};
+
 struct DataSection {
   std::vector<std::string> train;
   std::vector<std::string> validation;
   data::TextFormat format = data::TextFormat::kAuto;
   std::string field = "text";
+  data::BadRows bad_rows = data::BadRows::kFail;
+  SubsetSection subset;
   std::string tokenizer;
   bool document_separator = true;
   int64_t sequence_length = 256;

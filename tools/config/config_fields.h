@@ -57,11 +57,26 @@ void visit(V& v, LoraSection& c) {
 }
 
 template <typename V>
+void visit(V& v, SubsetSection& c) {
+  v.field("n", c.n, "rows of data.train; auto: all, in the order of the files",
+          OptionField().from(1));
+  v.field("seed", c.seed, "of the choice and the order of these rows", OptionField().from(0));
+}
+
+template <typename V>
 void visit(V& v, DataSection& c) {
-  v.field("train", c.train, "file or list of files; looked for here, then beside this file");
-  v.field("validation", c.validation, "file or list of files; empty: no evaluation");
+  v.field(
+      "train", c.train,
+      "file, folder, pattern like texts/*.jsonl, or list of these; looked for here, then beside "
+      "this file");
+  v.field("validation", c.validation, "as train; empty: no evaluation");
   v.field("format", c.format, "auto: jsonl for .jsonl and .json, text for others");
   v.field("field", c.field, "of a JSONL row, holds the text");
+  v.field("bad_rows", c.bad_rows,
+          "a JSONL row that is malformed or has no text: end with an error, or skip the row and "
+          "list it in skipped_rows.jsonl of the run directory");
+  v.section("subset", "some rows of data.train, those of datasets' shuffle(seed).select(range(n))",
+            c.subset);
   v.field("tokenizer", c.tokenizer,
           "bytes, or a tokenizer.json or a folder with one; empty: that of model.path, or bytes");
   v.field("document_separator", c.document_separator, "end-of-text after every row or file");

@@ -36,6 +36,9 @@ EnumNames<E> own_names(const Values& values) {
 inline EnumNames<data::TextFormat> names_of(data::TextFormat) {
   return own_names(data::kTextFormats);
 }
+inline EnumNames<data::BadRows> names_of(data::BadRows) {
+  return {{"fail", data::BadRows::kFail}, {"skip", data::BadRows::kSkip}};
+}
 inline EnumNames<data::LastBatch> names_of(data::LastBatch) {
   using data::LastBatch;
   return {

@@ -1,6 +1,6 @@
 // The token file: the tokens as i32, a checksum for each block of them, the stamps of the source
-// files, and a footer of 64 bytes that describes all three; at the end, so that tokens are written
-// while they come. Contract: tools/data/token_cache.h.
+// files, the rows that were skipped as text, and a footer of 64 bytes that describes all four; at
+// the end, so that tokens are written while they come. Contract: tools/data/token_cache.h.
 //
 // [Note: when a cache is up to date]
 // A source file counts as unchanged when its size, both its times and its inode are those of the
@@ -46,10 +46,10 @@ struct Footer {
   uint32_t version;
   uint32_t files;      // number of stamps
   uint64_t tokenizer;  // identity
-  uint64_t options;    // hash of format, field, separator
+  uint64_t options;    // hash of format, field, separator, subset, what becomes of bad rows
   int64_t vocab_size;
   int64_t tokens;
-  uint64_t reserved;
+  uint64_t skipped;   // bytes of to_jsonl(skipped rows)
   uint64_t checksum;  // of all that stands between the tokens and here
 };
 static_assert(sizeof(Footer) == 64);
@@ -108,6 +108,8 @@ uint64_t options_hash(const TokenSource& source) {
   for (const auto& file : source.files) {
     text += fmt::format("{}\n", name_of(format_of(file, source.text.format)));
   }
+  if (source.text.bad_rows == BadRows::kSkip) text += "skip\n";
+  if (source.subset) text += fmt::format("subset {} {}\n", source.subset->n, source.subset->seed);
   return hash_name(text);
 }
 
@@ -141,9 +143,10 @@ CheckedFooter read_footer(const MappedFile& file, const Tokenizer& tokenizer) {
   const Footer& f = out.footer;
   if (std::memcmp(f.magic, kMagic, sizeof kMagic) != 0) return {f, "it is not a token cache"};
   if (f.version != kVersion) return {f, fmt::format("its version is {}", f.version)};
-  if (f.files > payload / sizeof(FileStamp) || f.tokens < 0 ||
+  if (f.files > payload / sizeof(FileStamp) || f.tokens < 0 || f.skipped > payload ||
       static_cast<uint64_t>(f.tokens) > payload / sizeof(int32_t) ||
-      bytes_of_tokens(f) + bytes_of_checksums(f) + f.files * sizeof(FileStamp) != payload) {
+      bytes_of_tokens(f) + bytes_of_checksums(f) + f.files * sizeof(FileStamp) + f.skipped !=
+          payload) {
     return {f, "its size does not fit its footer"};
   }
   if (checksum_behind_tokens(file, f) != f.checksum) return {f, "its footer is damaged"};
@@ -206,18 +209,20 @@ class TokenWriter {
       if (block_.size() == kBlock) end_block();
     }
   }
-  int64_t finish(const std::vector<FileStamp>& stamps, Footer footer) {
+  int64_t finish(const std::vector<FileStamp>& stamps, const std::string& skipped, Footer footer) {
     if (!block_.empty()) end_block();
     std::memcpy(footer.magic, kMagic, sizeof kMagic);
     footer.version = kVersion;
     footer.files = static_cast<uint32_t>(stamps.size());
     footer.tokens = tokens_;
+    footer.skipped = skipped.size();
     std::string tail;
     const auto append = [&](const void* data, size_t bytes) {
       tail.append(static_cast<const char*>(data), bytes);
     };
     append(checksums_.data(), checksums_.size() * sizeof(uint64_t));
     append(stamps.data(), stamps.size() * sizeof(FileStamp));
+    tail += skipped;
     append(&footer, sizeof footer - sizeof footer.checksum);
     footer.checksum = checksum(tail);
     append(&footer.checksum, sizeof footer.checksum);
@@ -256,12 +261,20 @@ int64_t build(const std::filesystem::path& cache, const TokenSource& source,
   // Some tokenizers end every text by themselves.
   const std::vector<int32_t> frame = tokenizer.encode("");
   const bool separate = source.document_separator && (frame.empty() || frame.back() != end);
+  const UseDocument use = [&](std::string_view document, size_t) {
+    tokenizer.encode_to(document, SpecialTokens::kInclude,
+                        [&](std::span<const int32_t> ids) { writer.write(ids); });
+    if (separate) writer.write({&end, 1});
+  };
+  std::string skipped;
+  if (source.subset) {
+    skipped = to_jsonl(for_each_row_of(*source.subset, source.files, source.text, use));
+  } else {
+    for (const auto& file : source.files) {
+      skipped += to_jsonl(for_each_document(file, source.text, use));
+    }
+  }
   for (size_t i = 0; i < stamps.size(); ++i) {
-    for_each_document(source.files[i], source.text, [&](std::string_view document) {
-      tokenizer.encode_to(document, SpecialTokens::kInclude,
-                          [&](std::span<const int32_t> ids) { writer.write(ids); });
-      if (separate) writer.write({&end, 1});
-    });
     FileStamp read = stamps[i];
     FSDP_CHECK(unchanged(source.files[i], read),
                "{}: the file changed while its tokens were made; start again when it is complete",
@@ -271,7 +284,7 @@ int64_t build(const std::filesystem::path& cache, const TokenSource& source,
   footer.tokenizer = tokenizer.identity();
   footer.options = options_hash(source);
   footer.vocab_size = tokenizer.vocab_size();
-  return writer.finish(stamps, footer);
+  return writer.finish(stamps, skipped, footer);
 }
 
 }  // namespace
@@ -314,6 +327,8 @@ TokenCache::TokenCache(const std::filesystem::path& cache, const Tokenizer& toke
   vocab_size_ = checked.footer.vocab_size;
   tokens_ = {reinterpret_cast<const int32_t*>(file_.data()),
              static_cast<size_t>(checked.footer.tokens)};
+  skipped_ = file_.text().substr(file_.size() - sizeof(Footer) - checked.footer.skipped,
+                                 checked.footer.skipped);
   checked_.resize(blocks_of(tokens_.size()));
   checksum_ = checksum(
       file_.text().substr(bytes_of_tokens(checked.footer), bytes_of_checksums(checked.footer)));

@@ -7,21 +7,25 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/io/file.h"
+#include "tools/data/row_subset.h"
 #include "tools/data/text_source.h"
 #include "tools/data/tokenizer/tokenizer.h"
 
 namespace fsdp::data {
 
-// What the tokens are made from: the documents of all files in order, end-of-text after each.
+// What the tokens are made from: the documents of all files in order, or the rows of the subset in
+// its order; end-of-text after each.
 struct TokenSource {
   std::vector<std::filesystem::path> files;
   TextOptions text{};
   bool document_separator = true;
+  std::optional<RowSubset> subset{};
 };
 
 // The same path for the same file names, options and tokenizer. make_token_cache compares contents.
@@ -56,6 +60,8 @@ class TokenCache {
   // The checksum of the checksums of all blocks: two caches with the same one hold the same tokens.
   uint64_t checksum_of_tokens() const { return checksum_; }
   int64_t vocab_size() const { return vocab_size_; }
+  // Rows that TextOptions::bad_rows left out when the cache was made.
+  std::vector<SkippedRow> skipped_rows() const { return parse_skipped_rows(skipped_); }
   const std::filesystem::path& path() const { return file_.path(); }
 
  private:
@@ -63,6 +69,7 @@ class TokenCache {
 
   MappedFile file_;
   std::span<const int32_t> tokens_;  // of file_
+  std::string_view skipped_;         // of file_
   int64_t vocab_size_ = 0;
   uint64_t checksum_ = 0;              // of tokens
   mutable std::vector<bool> checked_;  // by block

@@ -53,6 +53,7 @@ int TrainingRun::run() {
   say(config::step_shape(config_, rank_.world.size()).text());
   say(fmt::format("tokenizer: {} ({} tokens)", data_.tokenizer_name(),
                   data_.tokenizer().vocab_size()));
+  for (const std::string& remark : data_.remarks()) say(remark);
   for (const std::string& remark :
        remarks(config_, model_, rank_.world.size(), data_.sequences())) {
     say("note: " + remark);
@@ -207,16 +208,26 @@ void TrainingRun::take_directory() {
                        .rows_per_pass = shape.rows_per_pass,
                        .micro_steps = shape.micro_steps});
   agree(rank_.world, [&] {
-    if (speaks()) write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
+    if (!speaks()) return;
+    write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
+    write_skipped_rows();
   });
+}
+
+void TrainingRun::write_skipped_rows() const {
+  const auto file = directory_ / "skipped_rows.jsonl";
+  const std::vector<data::SkippedRow> rows = data_.skipped_rows();
+  if (!rows.empty()) return write_file_atomically(file, data::to_jsonl(rows));
+  std::error_code ignored;
+  std::filesystem::remove(file, ignored);  // of an earlier part of the run, with other texts
 }
 
 // A new one in which nothing happened: a run that could not begin leaves no folder that looks like
 // one.
 void TrainingRun::forget_directory() const {
   std::error_code ignored;
-  for (const char* made :
-       {"run_args.json", "config.yaml", "metrics.jsonl", "run.lock", "checkpoints", ""}) {
+  for (const char* made : {"run_args.json", "config.yaml", "skipped_rows.jsonl", "metrics.jsonl",
+                           "run.lock", "checkpoints", ""}) {
     std::filesystem::remove(directory_ / made, ignored);  // folders: only empty ones
   }
 }

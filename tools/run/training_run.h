@@ -92,6 +92,7 @@ class TrainingRun {
   void forget_directory() const;
   void check_source_stays() const;
   void go_on_in_directory();
+  void write_skipped_rows() const;
   void keep_directory();
   TrainOutcome train();
   // training_run_state.cpp: what a run goes on from, and what it leaves

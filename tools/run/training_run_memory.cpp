@@ -14,6 +14,7 @@ namespace {
 
 // Whether the text has a batch for certain: no tokenizer makes tokens of so many bytes.
 bool fills_a_batch(const config::TrainConfig& config, int64_t batch) {
+  if (config.data.subset.n || config.data.bad_rows == data::BadRows::kSkip) return false;
   constexpr uintmax_t kLongestToken = 64;
   uintmax_t bytes = 0;
   for (const std::string& file : config.data.train) {

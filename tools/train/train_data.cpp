@@ -6,6 +6,7 @@
 #include "comm/exchange.h"
 #include "models/adapter_folder.h"
 #include "tools/config/step_shape.h"
+#include "tools/data/text_files.h"
 #include "tools/launch/launch.h"
 #include "tools/train/bigram.h"
 
@@ -14,9 +15,33 @@ namespace {
 
 void check_files(const config::TrainConfig& config, const char* key,
                  const std::vector<std::string>& files) {
+  const auto refuse = [&](const std::string& file, const char* problem) {
+    fail("{}", config::with_place(config, fmt::format("{}: {}: {}", key, file, problem)));
+  };
   for (const std::string& file : files) {
+    if (std::filesystem::is_directory(file)) {
+      refuse(file, "no file in this folder ends with .jsonl, .json or .txt");
+    }
     if (std::filesystem::exists(file)) continue;
-    fail("{}", config::with_place(config, fmt::format("{}: {}: no such file", key, file)));
+    refuse(file, data::is_pattern(file) ? "no file matches this pattern" : "no such file");
+  }
+}
+
+// What check_config cannot say by the names of folders and patterns.
+void check_formats(const config::TrainConfig& config) {
+  const config::DataSection& c = config.data;
+  const auto has_rows = [&](const std::string& file) {
+    return data::format_of(file, c.format) == data::TextFormat::kJsonl;
+  };
+  if (std::any_of(c.train.begin(), c.train.end(), has_rows) ||
+      std::any_of(c.validation.begin(), c.validation.end(), has_rows)) {
+    return;
+  }
+  for (const auto& [key, given] :
+       {std::pair{"data.field", c.field != config::DataSection().field},
+        {"data.bad_rows", c.bad_rows != config::DataSection().bad_rows}}) {
+    const std::string message = fmt::format("{}: it has no effect on files of text", key);
+    if (given) fail("{}", config::with_place(config, message));
   }
 }
 
@@ -24,6 +49,17 @@ void check_files(const config::TrainConfig& config, const char* key,
 std::string name_of(const char* key, const std::vector<std::string>& files) {
   const std::string more = files.size() > 1 ? fmt::format(" and {} more", files.size() - 1) : "";
   return fmt::format("{} ({}{})", key, files.front(), more);
+}
+
+// "data.train: 12 files: a.txt, b.txt, c.txt and 9 more"
+std::string files_text(const char* key, const std::vector<std::string>& files) {
+  constexpr size_t kNamed = 8;
+  if (files.size() == 1) return fmt::format("{}: {}", key, files[0]);
+  const auto named = static_cast<std::ptrdiff_t>(std::min(files.size(), kNamed));
+  const std::string more =
+      files.size() > kNamed ? fmt::format(" and {} more", files.size() - kNamed) : "";
+  return fmt::format("{}: {} files: {}{}", key, files.size(),
+                     fmt::join(files.begin(), files.begin() + named, ", "), more);
 }
 
 }  // namespace
@@ -36,9 +72,30 @@ std::string resolve_path(const std::string& path, const std::filesystem::path& c
   return use_beside ? beside.lexically_normal().string() : path;
 }
 
+void find_texts(config::TrainConfig& config, const std::filesystem::path& config_file) {
+  for (const auto& [key, names] : {std::pair{"data.train", &config.data.train},
+                                   {"data.validation", &config.data.validation}}) {
+    std::vector<std::string> files;
+    for (const std::string& name : *names) {
+      const std::string here = resolve_path(name, config_file);
+      try {
+        std::vector<std::string> found = data::files_named(here);
+        if (found.empty() && here == name && !name.empty()) {  // a pattern has no place of its own
+          const auto beside = (config_file.parent_path() / name).lexically_normal();
+          found = data::files_named(beside.string());
+        }
+        if (found.empty()) found = {here};
+        files.insert(files.end(), found.begin(), found.end());
+      } catch (const Error& error) {
+        fail("{}", config::with_place(config, fmt::format("{}: {}", key, error.what())));
+      }
+    }
+    *names = files;
+  }
+}
+
 void resolve_paths(config::TrainConfig& config, const std::filesystem::path& config_file) {
-  for (std::string& file : config.data.train) file = resolve_path(file, config_file);
-  for (std::string& file : config.data.validation) file = resolve_path(file, config_file);
+  find_texts(config, config_file);
   config.model.path = resolve_path(config.model.path, config_file);
   config.lora.path = resolve_path(config.lora.path, config_file);
   if (!config.lora.path.empty() && config.model.path.empty()) {
@@ -68,12 +125,17 @@ TrainData::TrainData(comm::Communicator& world, const config::TrainConfig& confi
     FSDP_CHECK(!config.data.train.empty(), "data.train: expected at least one file");
     check_files(config, "data.train", config.data.train);
     check_files(config, "data.validation", config.data.validation);
+    check_formats(config);
     tokenizer_name_ = tools::tokenizer_name(config);
     tokenizer_ = data::make_tokenizer(tokenizer_name_);
   });
   if (before_text) before_text(*tokenizer_);
-  train_ = open(world, config.data.train);
-  if (!config.data.validation.empty()) validation_ = open(world, config.data.validation);
+  std::optional<data::RowSubset> subset;
+  if (const config::SubsetSection& c = config.data.subset; c.n) {
+    subset = {.n = *c.n, .seed = static_cast<uint64_t>(c.seed)};
+  }
+  train_ = open(world, config.data.train, subset);
+  if (!config.data.validation.empty()) validation_ = open(world, config.data.validation, {});
   agree(world, [&] {
     train_loader_ = loader(*train_, world, true);
     if (validation_) validation_loader_ = loader(*validation_, world, false);
@@ -161,11 +223,14 @@ std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
 }
 
 std::unique_ptr<data::TokenCache> TrainData::open(comm::Communicator& world,
-                                                  const std::vector<std::string>& files) const {
+                                                  const std::vector<std::string>& files,
+                                                  std::optional<data::RowSubset> subset) const {
   const config::DataSection& c = config_.data;
-  const data::TokenSource source = {.files = {files.begin(), files.end()},
-                                    .text = {.format = c.format, .field = c.field},
-                                    .document_separator = c.document_separator};
+  const data::TokenSource source = {
+      .files = {files.begin(), files.end()},
+      .text = {.format = c.format, .field = c.field, .bad_rows = c.bad_rows},
+      .document_separator = c.document_separator,
+      .subset = subset};
   return open_token_cache(world, c.cache_dir, source, *tokenizer_);
 }
 
@@ -197,6 +262,30 @@ std::string TrainData::validation_hash() const {
   if (!validation_) return "";
   return fmt::format("{} {:016x}", validation_->unchecked().size(),
                      validation_->checksum_of_tokens());
+}
+
+std::vector<data::SkippedRow> TrainData::skipped_rows() const {
+  std::vector<data::SkippedRow> out = train_->skipped_rows();
+  if (!validation_) return out;
+  for (data::SkippedRow& row : validation_->skipped_rows()) out.push_back(std::move(row));
+  return out;
+}
+
+std::vector<std::string> TrainData::remarks() const {
+  std::vector<std::string> out = {files_text("data.train", config_.data.train)};
+  if (const config::SubsetSection& c = config_.data.subset; c.n) {
+    out.back() += fmt::format("; {} of the rows, by seed {}", *c.n, c.seed);
+  }
+  if (validation_) out.push_back(files_text("data.validation", config_.data.validation));
+  const std::vector<data::SkippedRow> skipped = skipped_rows();
+  if (!skipped.empty()) {
+    out.push_back(fmt::format(
+        "note: data.bad_rows: {} row{} skipped and listed in skipped_rows.jsonl; the first is "
+        "{}:{}: {}",
+        skipped.size(), skipped.size() == 1 ? " is" : "s are", skipped[0].file, skipped[0].line,
+        skipped[0].reason));
+  }
+  return out;
 }
 
 BatchSource TrainData::training(bool shifted_labels) const {

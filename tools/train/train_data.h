@@ -33,6 +33,9 @@ class TrainData {
   // Of the training tokens and the tokenizer: equal for the same ones, wherever they lie.
   std::map<std::string, std::string> hashes() const;
   std::string validation_hash() const;  // of its tokens; "" without
+  // Which files there are, and how many rows were skipped: a line each.
+  std::vector<std::string> remarks() const;
+  std::vector<data::SkippedRow> skipped_rows() const;  // of training, then of validation
 
   // `shifted_labels`: of the model, see models/config.h.
   BatchSource training(bool shifted_labels) const;
@@ -44,7 +47,8 @@ class TrainData {
  private:
   bool has_bigrams() const;
   std::unique_ptr<data::TokenCache> open(comm::Communicator& world,
-                                         const std::vector<std::string>& files) const;
+                                         const std::vector<std::string>& files,
+                                         std::optional<data::RowSubset> subset) const;
   data::Loader loader(const data::TokenCache& cache, comm::Communicator& world,
                       bool training) const;
 
@@ -79,7 +83,11 @@ int64_t vocabulary_of(const config::TrainConfig& config);
 
 // A relative path is looked for in the current folder, then beside the configuration file.
 std::string resolve_path(const std::string& path, const std::filesystem::path& config_file);
-// All paths of the configuration that are read; model.path too where lora.path alone says it.
+// Puts the files that folders and patterns of data.train and data.validation mean in their place,
+// looked for as resolve_path does. What nothing is found for stays: TrainData refuses it.
+void find_texts(config::TrainConfig& config, const std::filesystem::path& config_file);
+// All paths of the configuration that are read, with find_texts(); model.path too where lora.path
+// alone says it.
 void resolve_paths(config::TrainConfig& config, const std::filesystem::path& config_file);
 
 }  // namespace fsdp::tools

@@ -188,6 +188,20 @@ TEST_CASE("options without effect are refused") {
   // A default that is given, as in the config.yaml of a run, is nobody's mistake.
   CHECK(refusal("", {"train.schedule.power=1", "data.field=text", "data.train=a.txt"}) == "");
   CHECK(refusal("", {"data.field=f", "data.train=[a.txt, a.jsonl]"}) == "");
+  CHECK(refusal("", {"data.field=f", "data.train=a.jsonl", "data.format=text"}) ==
+        "--set data.field=f: data.field: \"f\" has no effect on files of text");
+  CHECK(refusal("", {"data.field=f", "data.train=texts"}) == "");  // what is in the folder, says it
+  CHECK(refusal("", {"data.bad_rows=skip", "data.train=texts/*.txt"}) ==
+        "--set data.bad_rows=skip: data.bad_rows: skip has no effect on files of text");
+  CHECK(refusal("data: {subset: {seed: 7}}", {}) ==
+        "x.yaml:1: data.subset.seed: 7 has no effect without data.subset.n");
+  CHECK(refusal("", {"data.subset={n: 5, seed: 9223372036854775807}"}) == "");
+  CHECK(refusal("", {"data.subset.n=0"}) ==
+        "--set data.subset.n=0: data.subset.n: expected at least 1, got 0");
+  CHECK(refusal("", {"data.subset={n: 5, seed: -1}"}) ==
+        "--set data.subset={n: 5, seed: -1}: data.subset.seed: expected at least 0, got -1");
+  CHECK(refusal("", {"data.subset=5"}) ==
+        "--set data.subset=5: data.subset: expected a section, got \"5\"");
   CHECK(refusal("", {"train.loss_scale.initial=2", "train.dtype=f16"}) == "");
   CHECK(refusal("", {"train.eval_every=2", "data.validation=a.txt"}) == "");
 }

@@ -12,7 +12,7 @@ namespace {
 std::vector<std::string> documents(const std::filesystem::path& file,
                                    const TextOptions& options = {}) {
   std::vector<std::string> out;
-  for_each_document(file, options, [&](std::string_view text) { out.emplace_back(text); });
+  for_each_document(file, options, [&](std::string_view text, size_t) { out.emplace_back(text); });
   return out;
 }
 
@@ -78,6 +78,59 @@ TEST_CASE("invalid UTF-8 is named by line and byte") {
   CHECK(refusal("a.txt", "\xef\xbb\xbf\n\xc3") == "a.txt:2: invalid UTF-8: byte 0xc3 at offset 4");
   CHECK(refusal("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"\xe2\x82\"}\n") ==
         "a.jsonl:2: invalid UTF-8: byte 0xe2 at offset 24");
+}
+
+TEST_CASE("bad rows are skipped and listed where that is wanted") {
+  test::TempFolder folder;
+  const TextOptions skip{.bad_rows = BadRows::kSkip};
+  const std::string file =
+      folder
+          .write("a.jsonl",
+                 "\xef\xbb\xbf{\"text\": \"one\"}\n{\"text\": \"cut\n\n[1]\n{\"b\": 1}\n"
+                 "{\"text\": null}\n{\"text\": \"\xff\"}\n{\"text\": \"two\"}")
+          .string();
+  Texts texts;
+  std::vector<size_t> begins;
+  const std::vector<SkippedRow> skipped =
+      for_each_document(file, skip, [&](std::string_view text, size_t begin) {
+        texts.emplace_back(text);
+        begins.push_back(begin);
+      });
+  CHECK(texts == Texts{"one", "two"});
+  REQUIRE(skipped.size() == 5);
+  CHECK(skipped[0].line == 2);
+  CHECK(skipped[0].reason.starts_with("malformed JSON: "));
+  CHECK(skipped[1] == SkippedRow{file, 4, "expected an object, got array"});
+  CHECK(skipped[2] == SkippedRow{file, 5, "no field \"text\" (fields: b)"});
+  CHECK(skipped[3] == SkippedRow{file, 6, "field \"text\": expected a string, got null"});
+  CHECK(skipped[4].line == 7);
+  CHECK(skipped[4].reason.starts_with("invalid UTF-8: byte 0xff at offset "));
+  CHECK(parse_skipped_rows(to_jsonl(skipped)) == skipped);
+  CHECK(to_jsonl({{"a\"\n", 3, "b"}}) == "{\"file\":\"a\\\"\\n\",\"line\":3,\"reason\":\"b\"}\n");
+
+  const MappedFile mapped(file);
+  CHECK(begins[0] == 3);
+  for (size_t i = 0; i < begins.size(); ++i) {
+    CHECK(document_at(mapped, begins[i], skip) == texts[i]);
+  }
+  CHECK(test::contains(test::error_of([&] { document_at(mapped, mapped.size(), skip); }),
+                       "expected a row, got the end of the file"));
+}
+
+TEST_CASE("what skipping rows does not forgive") {
+  const TextOptions skip{.bad_rows = BadRows::kSkip};
+  CHECK(refusal("a.jsonl", "{\"b\": 1}\n\n{\"b\": 2}\n", skip) ==
+        "a.jsonl: no row is left: all 2 would be skipped, the first in line 1: no field \"text\" "
+        "(fields: b)");
+  CHECK(refusal("a.jsonl", "\n", skip) == "a.jsonl: no rows");
+  CHECK(refusal("a.jsonl", "", skip) == "a.jsonl: the file is empty");
+  CHECK(refusal("a.txt", "\xff", skip) == "a.txt:1: invalid UTF-8: byte 0xff at offset 0");
+  // What goes wrong with a good row is no bad row.
+  test::TempFolder folder;
+  const auto file = folder.write("a.jsonl", "{\"text\": \"a\"}\n");
+  CHECK(test::error_of([&] {
+          for_each_document(file, skip, [](std::string_view, size_t) { fail("of the tokenizer"); });
+        }) == "of the tokenizer");
 }
 
 TEST_CASE("empty and missing files") {

@@ -150,6 +150,56 @@ TEST_CASE_FIXTURE(Fixture, "a text that changes while its tokens are made") {
   CHECK(std::filesystem::exists(cache));
 }
 
+TEST_CASE_FIXTURE(Fixture,
+                  "skipped rows are kept with the tokens, and no cache serves another rule") {
+  const std::string a = folder.write("a.jsonl", "{\"text\":\"ab\"}\n{\"text\":5}\n").string();
+  CHECK(test::contains(test::error_of([&] { make(); }), "a.jsonl:2: field"));
+  source.text.bad_rows = BadRows::kSkip;
+  CHECK(make().built);
+  CHECK(!make().built);
+  CHECK(tokens() == Ids{'a', 'b', 256, 'c', '\n', 256});
+  const std::vector<SkippedRow> skipped = {{a, 2, "field \"text\": expected a string, got number"}};
+  CHECK(TokenCache(cache, tokenizer).skipped_rows() == skipped);
+  const std::string good = read_file(cache);
+  std::string bytes = good;
+  bytes[good.size() - 65] = '!';  // of the rows
+  write_file_atomically(cache, bytes);
+  CHECK(make().reason == "its footer is damaged");
+  CHECK(TokenCache(cache, tokenizer).skipped_rows() == skipped);
+  bytes = good;
+  bytes[good.size() - 16] = static_cast<char>(bytes[good.size() - 16] + 1);  // their length
+  write_file_atomically(cache, bytes);
+  CHECK(make().reason == "its size does not fit its footer");
+  // The other rule does not take the tokens of this one.
+  const auto path = token_cache_path("c", source, tokenizer);
+  source.text.bad_rows = BadRows::kFail;
+  CHECK(token_cache_path("c", source, tokenizer) != path);
+  CHECK(test::contains(test::error_of([&] { make(); }), "a.jsonl:2: field"));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a subset has its own rows and its own cache") {
+  source.files = {
+      folder.write("r.jsonl", "{\"text\":\"0\"}\n{\"text\":\"1\"}\n{\"text\":\"2\"}\n")};
+  CHECK(make().built);
+  const auto path = token_cache_path("c", source, tokenizer);
+  source.subset = {.n = 3, .seed = 42};
+  CHECK(token_cache_path("c", source, tokenizer) != path);
+  CHECK(make().reason == "the options have changed");
+  // numpy: default_rng(42).permutation(3)
+  CHECK(tokens() == Ids{'2', 256, '1', 256, '0', 256});
+  for (const RowSubset other : {RowSubset{2, 42}, RowSubset{2, 43}}) {
+    const auto before = token_cache_path("c", source, tokenizer);
+    source.subset = other;
+    CHECK(token_cache_path("c", source, tokenizer) != before);
+    CHECK(make().reason == "the options have changed");
+    CHECK(tokens().size() == 4);
+  }
+  CHECK(!make().built);
+  source.subset->n = 4;
+  CHECK(test::contains(test::error_of([&] { make(); }), "data.subset.n: expected 1 to 3"));
+  CHECK(tokens().size() == 4);  // the old one
+}
+
 TEST_CASE_FIXTURE(Fixture, "other files") {
   make();
   source.files.pop_back();

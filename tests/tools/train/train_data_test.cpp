@@ -196,6 +196,113 @@ TEST_CASE("train data: paths are looked for here, then beside the configuration"
   CHECK(resolve_path("", config_file) == "");
 }
 
+// The texts of a run with these options of data.
+struct Texts {
+  test::TempFolder folder;
+  config::TrainConfig config;
+
+  Texts() {
+    std::filesystem::create_directory(folder / "texts");
+    config.data.cache_dir = (folder / "cache").string();
+    config.data.sequence_length = 2;
+    config.data.document_separator = false;
+  }
+  std::string name(const char* file) { return (folder / file).string(); }
+  void find() { find_texts(config, folder / "config.yaml"); }
+  std::string refusal() {
+    const std::string error = test::error_of([&] {
+      find();
+      comm::run_local_ranks(1, [&](comm::Communicator& world) { TrainData data(world, config); });
+    });
+    return error.starts_with("rank 0: ") ? error.substr(8) : error;
+  }
+};
+
+TEST_CASE_FIXTURE(Texts, "train data: folders and patterns become files, here or beside the file") {
+  folder.write("texts/b.jsonl", "{\"text\": \"bb\"}\n");
+  folder.write("texts/a.jsonl", "{\"text\": \"aa\"}\n");
+  folder.write("texts/c.txt", "cc");
+  config.data.train = {"texts/*.jsonl", name("texts/c.txt"), "nowhere.txt"};
+  config.data.validation = {"texts"};
+  find();
+  CHECK(config.data.train == std::vector<std::string>{name("texts/a.jsonl"), name("texts/b.jsonl"),
+                                                      name("texts/c.txt"), "nowhere.txt"});
+  CHECK(config.data.validation == std::vector<std::string>{name("texts/a.jsonl"),
+                                                           name("texts/b.jsonl"),
+                                                           name("texts/c.txt")});
+  const auto before = config.data.train;
+  find();
+  CHECK(config.data.train == before);
+  config.data.train.pop_back();
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    const TrainData data(world, config);
+    CHECK(data.sequences() == 3);
+    CHECK(data.remarks().at(0) == fmt::format("data.train: 3 files: {}, {}, {}",
+                                              name("texts/a.jsonl"), name("texts/b.jsonl"),
+                                              name("texts/c.txt")));
+    CHECK(data.remarks().size() == 2);
+  });
+}
+
+TEST_CASE_FIXTURE(Texts, "train data: folders and patterns without what is asked for") {
+  config.places["data.train"] = "run.yaml:3";
+  config.data.train = {"texts"};
+  CHECK(refusal() == "run.yaml:3: data.train: " + name("texts") +
+                         ": no file in this folder ends with .jsonl, .json or .txt");
+  config.data.train = {"texts/*.csv"};
+  CHECK(refusal() == "run.yaml:3: data.train: texts/*.csv: no file matches this pattern");
+  config.data.train = {"**/a.txt"};
+  CHECK(test::contains(refusal(), "run.yaml:3: data.train: **/a.txt: expected a pattern without"));
+  folder.write("texts/a.txt", "aa");
+  config.data.train = {"texts"};
+  config.data.field = "story";
+  CHECK(refusal() == "data.field: it has no effect on files of text");
+  config.data.field = "text";
+  config.data.bad_rows = data::BadRows::kSkip;
+  config.places["data.bad_rows"] = "run.yaml:4";
+  CHECK(refusal() == "run.yaml:4: data.bad_rows: it has no effect on files of text");
+  config.data.bad_rows = data::BadRows::kFail;
+  CHECK(refusal() == "");
+}
+
+TEST_CASE_FIXTURE(Texts, "train data: a subset of the training rows, skipped rows of both texts") {
+  std::string rows = "{\n";
+  for (int i = 0; i < 10; ++i) rows += fmt::format("{{\"text\": \"{}{}\"}}\n", i, i);
+  config.data.train = {folder.write("train.jsonl", rows).string()};
+  config.data.validation = {
+      folder.write("validation.jsonl", "{\"text\": \"aaaa\"}\n{\"b\": 1}\n").string()};
+  CHECK(test::contains(refusal(), "train.jsonl:1: malformed JSON"));
+  config.data.bad_rows = data::BadRows::kSkip;
+  config.data.subset = {.n = 3, .seed = 42};
+  config.data.shuffle = false;
+  config.train.batch = 3;
+  for (int run = 0; run < 2; ++run) {  // that makes the caches, and that finds them
+    comm::run_local_ranks(2, [&](comm::Communicator& world) {
+      const TrainData data(world, config);
+      CHECK(data.sequences() == 3);
+      CHECK(data.validation_sequences() == 2);  // all of it
+      // numpy: default_rng(42).permutation(10) begins with 5, 6, 0
+      const Batch batch = data.training(true).get(0);
+      for (size_t row = 0; row < batch.samples.size(); ++row) {
+        const auto sample = static_cast<size_t>(batch.samples[row]);
+        CHECK(batch.tokens[2 * row] == "560"[sample]);
+      }
+      const std::vector<data::SkippedRow> skipped = data.skipped_rows();
+      REQUIRE(skipped.size() == 2);
+      CHECK(skipped[1] ==
+            data::SkippedRow{name("validation.jsonl"), 2, "no field \"text\" (fields: b)"});
+      const std::vector<std::string> remarks = data.remarks();
+      REQUIRE(remarks.size() == 3);
+      CHECK(remarks[0] ==
+            fmt::format("data.train: {}; 3 of the rows, by seed 42", name("train.jsonl")));
+      CHECK(remarks[2].starts_with(
+          fmt::format("note: data.bad_rows: 2 rows are skipped and listed in skipped_rows.jsonl; "
+                      "the first is {}:1: malformed JSON",
+                      name("train.jsonl"))));
+    });
+  }
+}
+
 TEST_CASE("train data: hashes are of the tokens, not of the file") {
   const test::TempFolder folder;
   const auto hashes = [&](const char* name, const char* text) {

@@ -1,0 +1,86 @@
+// Subsets of rows, against those of Hugging Face datasets.
+#include "tools/data/row_subset.h"
+
+#include <doctest/doctest.h>
+
+#include "core/error.h"
+#include "core/io/json.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::data {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+Texts rows_of(const RowSubset& subset, const std::vector<std::filesystem::path>& files,
+              const TextOptions& options = {}) {
+  Texts out;
+  for_each_row_of(subset, files, options,
+                  [&](std::string_view text, size_t) { out.emplace_back(text); });
+  return out;
+}
+
+// datasets.load_dataset("json", data_files=[...]).shuffle(seed).select(range(n)) of three files.
+TEST_CASE("the rows and their order are those of datasets") {
+  const test::TempFolder folder;
+  const Json fixture = read_json_file(test::fixture_path("row_subsets.json"));
+  std::vector<std::filesystem::path> files;
+  for (const Json& rows : fixture["files"]) {
+    // A byte order mark and blank lines move the rows and are none.
+    std::string text = files.empty() ? "\xef\xbb\xbf\n" : "";
+    for (const Json& row : rows) {
+      text += "{\"text\": " + row.dump() + "}\n" + (row.get<std::string>() == "a3" ? " \r\n" : "");
+    }
+    if (files.size() == 2) text.pop_back();  // no end of the last line
+    files.push_back(folder.write(fmt::format("{}.jsonl", files.size()), text));
+  }
+  int compared = 0;
+  for (const Json& subset : fixture["subsets"]) {
+    CAPTURE(subset.dump());
+    CHECK(rows_of({.n = subset["n"], .seed = subset["seed"]}, files) ==
+          subset["rows"].get<Texts>());
+    ++compared;
+  }
+  CHECK(compared == 6);
+}
+
+TEST_CASE("more rows than there are, and files without rows") {
+  const test::TempFolder folder;
+  const auto one = folder.write("one.jsonl", "{\"text\": \"a\"}\n"),
+             two = folder.write("two.jsonl", "{\"text\": \"b\"}\n{\"text\": \"c\"}\n"),
+             text = folder.write("plain.txt", "one\ntwo\n");
+  const auto refusal = [&](int64_t n, const std::vector<std::filesystem::path>& files) {
+    return test::error_of([&] { rows_of({.n = n}, files); });
+  };
+  CHECK(refusal(3, {one, two}) == "");
+  CHECK(refusal(4, {one, two}) ==
+        "data.subset.n: expected 1 to 3, the rows of " + one.string() + " and 1 more files, got 4");
+  CHECK(refusal(2, {one}) ==
+        "data.subset.n: expected 1 to 1, the rows of " + one.string() + ", got 2");
+  CHECK(refusal(1, {one, text}) == "data.subset.n: expected files of rows (JSONL), got " +
+                                       text.string() + ", a text without rows");
+}
+
+TEST_CASE("a bad row is an error wherever it is, or no row of the subset") {
+  const test::TempFolder folder;
+  const auto file = folder.write("a.jsonl",
+                                 "{\"text\": \"0\"}\n{\"text\": 1}\n{\"text\": \"1\"}\n"
+                                 "{\n{\"text\": \"2\"}\n");
+  const auto clean = folder.write("b.jsonl",
+                                  "{\"text\": \"0\"}\n{\"text\": \"1\"}\n"
+                                  "{\"text\": \"2\"}\n");
+  for (const uint64_t seed : {0, 1, 2}) {
+    const RowSubset subset{.n = 1, .seed = seed};
+    CHECK(test::error_of([&] { rows_of(subset, {file}); }) ==
+          file.string() + ":2: field \"text\": expected a string, got number");
+    CHECK(rows_of({.n = 3, .seed = seed}, {file}, {.bad_rows = BadRows::kSkip}) ==
+          rows_of({.n = 3, .seed = seed}, {clean}));
+  }
+  const auto skipped = for_each_row_of({.n = 1}, {clean, file}, {.bad_rows = BadRows::kSkip},
+                                       [](std::string_view, size_t) {});
+  REQUIRE(skipped.size() == 2);
+  CHECK(skipped[1].line == 4);
+}
+
+}  // namespace
+}  // namespace fsdp::data

@@ -1,0 +1,67 @@
+// Files, folders and patterns.
+#include "tools/data/text_files.h"
+
+#include <doctest/doctest.h>
+
+#include "core/error.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::data {
+namespace {
+
+using Names = std::vector<std::string>;
+
+struct Fixture {
+  test::TempFolder folder;
+  Fixture() {
+    for (const char* inside : {"texts", "texts/deeper.txt", "texts/empty"}) {
+      std::filesystem::create_directory(folder / inside);
+    }
+    for (const char* name :
+         {"texts/b.jsonl", "texts/B.txt", "texts/a10.json", "texts/a9.json", "texts/.hidden.txt",
+          "texts/README.md", "texts/c.txt.gz", "texts/deeper.txt/d.txt", "x[1].txt", "x1.txt"}) {
+      folder.write(name, "text");
+    }
+  }
+  // The names without the folder's.
+  Names named(const std::string& name) {
+    Names out;
+    for (const std::string& file : files_named((folder / name).string())) {
+      REQUIRE(file.starts_with(folder.path().string() + "/"));
+      out.push_back(file.substr(folder.path().string().size() + 1));
+    }
+    return out;
+  }
+};
+
+TEST_CASE_FIXTURE(Fixture, "a file is itself, also where its name looks like a pattern") {
+  CHECK(named("texts/README.md") == Names{"texts/README.md"});
+  CHECK(named("x[1].txt") == Names{"x[1].txt"});
+  CHECK(named("none.txt").empty());
+  CHECK(files_named("").empty());
+  CHECK(files_named("/dev/null") == Names{"/dev/null"});  // refused when it is read
+}
+
+TEST_CASE_FIXTURE(Fixture, "a folder's texts, sorted by bytes") {
+  const Names texts{"texts/B.txt", "texts/a10.json", "texts/a9.json", "texts/b.jsonl"};
+  CHECK(named("texts") == texts);
+  CHECK(named("texts/empty").empty());
+  std::filesystem::create_symlink("../x1.txt", folder / "texts/z.txt");
+  CHECK(named("texts").back() == "texts/z.txt");
+}
+
+TEST_CASE_FIXTURE(Fixture, "a pattern's files, no folders") {
+  CHECK(named("texts/a*") == Names{"texts/a10.json", "texts/a9.json"});
+  CHECK(named("texts/*.txt") == Names{"texts/B.txt"});
+  CHECK(named("*/*/?.txt") == Names{"texts/deeper.txt/d.txt"});
+  CHECK(named("texts/[Bb].*") == Names{"texts/B.txt", "texts/b.jsonl"});
+  CHECK(named("texts/.h*") == Names{"texts/.hidden.txt"});
+  CHECK(named("texts/*.csv").empty());
+  CHECK(test::contains(test::error_of([&] { named("**/d.txt"); }),
+                       "**/d.txt: expected a pattern without **"));
+  CHECK(is_pattern("a?"));
+  CHECK(!is_pattern("a.txt"));
+}
+
+}  // namespace
+}  // namespace fsdp::data

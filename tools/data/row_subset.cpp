@@ -1,0 +1,44 @@
+// First where all rows are, then those that the permutation begins with.
+#include "tools/data/row_subset.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "core/error.h"
+#include "tools/data/numpy_permutation.h"
+
+namespace fsdp::data {
+
+std::vector<SkippedRow> for_each_row_of(const RowSubset& subset,
+                                        const std::vector<std::filesystem::path>& files,
+                                        const TextOptions& options, const UseDocument& use) {
+  for (const auto& file : files) {
+    FSDP_CHECK(format_of(file, options.format) == TextFormat::kJsonl,
+               "data.subset.n: expected files of rows (JSONL), got {}, a text without rows",
+               file.string());
+  }
+  std::vector<size_t> begins;  // of the rows of all files
+  std::vector<size_t> ends;    // for each file, how many rows it and those before it have
+  std::vector<SkippedRow> skipped;
+  for (const auto& file : files) {
+    const auto of_file = for_each_document(
+        file, options, [&](std::string_view, size_t begin) { begins.push_back(begin); });
+    skipped.insert(skipped.end(), of_file.begin(), of_file.end());
+    ends.push_back(begins.size());
+  }
+  const auto rows = static_cast<int64_t>(begins.size());
+  FSDP_CHECK(subset.n >= 1 && subset.n <= rows,
+             "data.subset.n: expected 1 to {}, the rows of {}{}, got {}", rows, files[0].string(),
+             files.size() > 1 ? fmt::format(" and {} more files", files.size() - 1) : "", subset.n);
+  std::deque<MappedFile> mapped;
+  for (const auto& file : files) mapped.emplace_back(file);
+  const std::vector<int64_t> order = numpy_permutation(rows, subset.seed);
+  for (size_t i = 0; i < static_cast<size_t>(subset.n); ++i) {
+    const auto row = static_cast<size_t>(order[i]);
+    const auto file = std::upper_bound(ends.begin(), ends.end(), row) - ends.begin();
+    use(document_at(mapped[static_cast<size_t>(file)], begins[row], options), begins[row]);
+  }
+  return skipped;
+}
+
+}  // namespace fsdp::data

@@ -1,0 +1,20 @@
+// Which files data.train and data.validation name: a file, the texts of a folder, or the files that
+// a pattern matches. Not here: where a relative name is looked for (tools/train/train_data.h), what
+// is in the files (text_source.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fsdp::data {
+
+// Whether a name that no file has is a pattern: it holds *, ? or [.
+bool is_pattern(const std::string& name);
+
+// Sorted by name; none when nothing is there. A file: itself. A folder: its files that end with
+// .jsonl, .json or .txt, not those of its subfolders. A pattern, as of the shell: the files that
+// match. Hidden files only where they are named. Error for a folder that cannot be read, and for
+// **, which would match as one * does.
+std::vector<std::string> files_named(const std::string& name);
+
+}  // namespace fsdp::data
