@@ -72,6 +72,13 @@ grep -qx 'data.train: 2 files: texts/a.jsonl, texts/b.jsonl; 6 of the rows, by s
 [ -e subset/skipped_rows.jsonl ] && fail "a list of skipped rows without any"
 rows other_seed 'data.subset={n: 6, seed: 43}' 'data.train=texts/?.jsonl'
 cmp -s {subset,other_seed}/model/model.safetensors && fail "another seed takes the same rows"
+# The same rows as Alpaca's, in an array; the byte tokenizer shows the length of the prompt.
+{ echo '['; for i in 1 2 3; do
+    echo '{"instruction": "Say.", "input": "", "output": "a"}'"$([ $i = 3 ] || echo ,)"; done; echo ']'
+} >alpaca.json
+rows alpaca data.train=alpaca.json data.format=alpaca train.epochs=1
+[ "$(summary alpaca true_tokens)" = $((3 * 145 / 16 * 15)) ] ||
+  fail "Alpaca's prompts have another length: $(summary alpaca true_tokens)"
 mkdir broken
 { echo '{"text": '; cat texts/a.jsonl; } >broken/a.jsonl
 { row 4; echo '{"txt": ""}'; tail -n +2 texts/b.jsonl; } >broken/b.jsonl

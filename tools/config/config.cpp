@@ -320,6 +320,7 @@ void check_effects(const TrainConfig& config) {
   const bool best = config.checkpoint.best != BestMetric::kNone;
   std::vector<Effect> effects = {
       {"data.field", may_have_rows(config.data), "on files of text"},
+      {"data.field", config.data.format != data::TextFormat::kAlpaca, "with data.format: alpaca"},
       {"data.bad_rows", may_have_rows(config.data), "on files of text"},
       {"data.subset.seed", config.data.subset.n.has_value(), "without data.subset.n"},
       {"train.eval_every", validated, "without data.validation"},

@@ -70,7 +70,9 @@ void visit(V& v, DataSection& c) {
       "file, folder, pattern like texts/*.jsonl, or list of these; looked for here, then beside "
       "this file");
   v.field("validation", c.validation, "as train; empty: no evaluation");
-  v.field("format", c.format, "auto: jsonl for .jsonl and .json, text for others");
+  v.field("format", c.format,
+          "auto: jsonl for .jsonl and .json, text for others; alpaca: rows of instruction, input "
+          "and output, in a JSON array or one a line, as Stanford Alpaca's prompts");
   v.field("field", c.field, "of a JSONL row, holds the text");
   v.field("bad_rows", c.bad_rows,
           "a JSONL row that is malformed or has no text: end with an error, or skip the row and "

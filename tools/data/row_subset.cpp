@@ -13,7 +13,7 @@ std::vector<SkippedRow> for_each_row_of(const RowSubset& subset,
                                         const std::vector<std::filesystem::path>& files,
                                         const TextOptions& options, const UseDocument& use) {
   for (const auto& file : files) {
-    FSDP_CHECK(format_of(file, options.format) == TextFormat::kJsonl,
+    FSDP_CHECK(has_rows(file, options.format),
                "data.subset.n: expected files of rows (JSONL), got {}, a text without rows",
                file.string());
   }

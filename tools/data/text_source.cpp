@@ -1,4 +1,4 @@
-// Text and JSONL files. Contract: tools/data/text_source.h.
+// Texts and files of rows. Contract: tools/data/text_source.h.
 #include "tools/data/text_source.h"
 
 #include <algorithm>
@@ -7,6 +7,8 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
+#include "tools/data/alpaca.h"
+#include "tools/data/row_spans.h"
 #include "tools/data/tokenizer/utf8.h"
 
 namespace fsdp::data {
@@ -36,8 +38,7 @@ std::string keys_of(const Json& object) {
   return out.empty() ? "none" : out;
 }
 
-// The text of one row; `where` is file:line.
-std::string text_of_row(const Json& row, const std::string& where, const std::string& field) {
+std::string field_of(const Json& row, const std::string& where, const std::string& field) {
   FSDP_CHECK(row.is_object(), "{}: expected an object, got {}", where, row.type_name());
   FSDP_CHECK(row.contains(field), "{}: no field \"{}\" (fields: {})", where, field, keys_of(row));
   FSDP_CHECK(row[field].is_string(), "{}: field \"{}\": expected a string, got {}", where, field,
@@ -45,35 +46,49 @@ std::string text_of_row(const Json& row, const std::string& where, const std::st
   return row[field].get<std::string>();
 }
 
+// The text of one row; `where` is file:line.
+std::string text_of_row(std::string_view text, const std::string& where, TextFormat format,
+                        const std::string& field) {
+  const Json row = parse_json_line(text, where);
+  if (format != TextFormat::kAlpaca) return field_of(row, where, field);
+  const std::string instruction = field_of(row, where, "instruction");
+  const std::string input = row.contains("input") ? field_of(row, where, "input") : "";
+  return alpaca_text(instruction, input, field_of(row, where, "output"));
+}
+
+// Only of Alpaca's files: a line of JSONL that begins with a bracket is a bad row.
+bool rows_are_elements(std::string_view text, TextFormat format) {
+  return format == TextFormat::kAlpaca && is_array(text);
+}
+
 std::vector<SkippedRow> for_each_row(std::string_view text, const std::string& file,
                                      const TextOptions& options, size_t first_byte,
                                      const UseDocument& use) {
   std::vector<SkippedRow> skipped;
   bool any = false;
-  int64_t line = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    ++line;
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view row = text.substr(begin, end - begin);
-    if (row.find_first_not_of(" \t\r") != std::string_view::npos) {
-      const std::string where = fmt::format("{}:{}", file, line);
-      std::optional<std::string> document;
-      try {
-        check_utf8(row, file, line, first_byte + begin);
-        document = text_of_row(parse_json_line(row, where), where, options.field);
-      } catch (const Error& error) {
-        if (options.bad_rows == BadRows::kFail) throw;
-        skipped.push_back({file, line, reason_of(error, where)});
-      }
-      if (document) use(*document, first_byte + begin);
-      any = any || document;
+  const TextFormat format = format_of(file, options.format);
+  for_each_span(text, rows_are_elements(text, format), file, [&](const RowSpan& row) {
+    const std::string where = fmt::format("{}:{}", file, row.line);
+    std::optional<std::string> document;
+    try {
+      check_utf8(row.text, file, row.line, first_byte + row.begin);
+      document = text_of_row(row.text, where, format, options.field);
+    } catch (const Error& error) {
+      if (options.bad_rows == BadRows::kFail) throw;
+      skipped.push_back({file, row.line, reason_of(error, where)});
     }
-    begin = end + 1;
-  }
+    if (document) use(*document, first_byte + row.begin);
+    any = any || document;
+  });
   FSDP_CHECK(any || !skipped.empty(), "{}: no rows", file);
   FSDP_CHECK(any, "{}: no row is left: all {} would be skipped, the first in line {}: {}", file,
              skipped.size(), skipped[0].line, skipped[0].reason);
   return skipped;
+}
+
+std::string_view without_mark(std::string_view text) {
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  return text;
 }
 
 }  // namespace
@@ -86,6 +101,8 @@ std::string_view name_of(TextFormat format) {
       return "text";
     case TextFormat::kJsonl:
       return "jsonl";
+    case TextFormat::kAlpaca:
+      return "alpaca";
   }
   fail("[data] format: {}", static_cast<int>(format));
 }
@@ -96,14 +113,17 @@ TextFormat format_of(const std::filesystem::path& file, TextFormat format) {
   return extension == ".jsonl" || extension == ".json" ? TextFormat::kJsonl : TextFormat::kText;
 }
 
+bool has_rows(const std::filesystem::path& file, TextFormat format) {
+  return format_of(file, format) != TextFormat::kText;
+}
+
 std::vector<SkippedRow> for_each_document(const std::filesystem::path& file,
                                           const TextOptions& options, const UseDocument& use) {
   const MappedFile mapped(file);
-  std::string_view text = mapped.text();
-  const size_t skipped = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
-  text.remove_prefix(skipped);
+  const std::string_view text = without_mark(mapped.text());
+  const size_t skipped = mapped.size() - text.size();
   FSDP_CHECK(!text.empty(), "{}: the file is empty", file.string());
-  if (format_of(file, options.format) == TextFormat::kJsonl) {
+  if (has_rows(file, options.format)) {
     return for_each_row(text, file.string(), options, skipped, use);
   }
   check_utf8(text, file.string(), 1, skipped);
@@ -114,8 +134,9 @@ std::vector<SkippedRow> for_each_document(const std::filesystem::path& file,
 std::string document_at(const MappedFile& file, size_t begin, const TextOptions& options) {
   const std::string where = fmt::format("{}: byte {}", file.path().string(), begin);
   FSDP_CHECK(begin < file.size(), "{}: expected a row, got the end of the file", where);
-  const std::string_view text = file.text().substr(begin);
-  return text_of_row(parse_json_line(text.substr(0, text.find('\n')), where), where, options.field);
+  const TextFormat format = format_of(file.path(), options.format);
+  const bool array = rows_are_elements(without_mark(file.text()), format);
+  return text_of_row(span_at(file.text().substr(begin), array), where, format, options.field);
 }
 
 std::string to_jsonl(const std::vector<SkippedRow>& rows) {

@@ -1,6 +1,7 @@
-// Files of text as a sequence of documents: a plain file is one document, a JSONL file one a row.
-// Errors name file and line. A further format (columns, several fields): a TextFormat here and its
-// reader in text_source.cpp. Not here: which rows (row_subset.h), tokens (token_cache.h).
+// Files of text as a sequence of documents: a plain file is one document, JSONL and Alpaca files
+// have one a row. Errors name file and line. A further format (columns, several fields): a
+// TextFormat here and its reader in text_source.cpp. Not here: which rows (row_subset.h), tokens
+// (token_cache.h).
 #pragma once
 
 #include <array>
@@ -15,9 +16,9 @@
 
 namespace fsdp::data {
 
-enum class TextFormat : uint8_t { kAuto, kText, kJsonl };
+enum class TextFormat : uint8_t { kAuto, kText, kJsonl, kAlpaca };
 inline constexpr std::array kTextFormats = {TextFormat::kAuto, TextFormat::kText,
-                                            TextFormat::kJsonl};
+                                            TextFormat::kJsonl, TextFormat::kAlpaca};
 std::string_view name_of(TextFormat format);
 
 // What becomes of a row that is malformed, has another form or no text.
@@ -25,6 +26,8 @@ enum class BadRows : uint8_t { kFail, kSkip };
 
 // kAuto: kJsonl for names that end with .jsonl or .json, kText for others.
 TextFormat format_of(const std::filesystem::path& file, TextFormat format);
+// Whether a file of this format has rows, or is one document.
+bool has_rows(const std::filesystem::path& file, TextFormat format);
 
 struct TextOptions {
   TextFormat format = TextFormat::kAuto;

@@ -30,9 +30,7 @@ void check_files(const config::TrainConfig& config, const char* key,
 // What check_config cannot say by the names of folders and patterns.
 void check_formats(const config::TrainConfig& config) {
   const config::DataSection& c = config.data;
-  const auto has_rows = [&](const std::string& file) {
-    return data::format_of(file, c.format) == data::TextFormat::kJsonl;
-  };
+  const auto has_rows = [&](const std::string& file) { return data::has_rows(file, c.format); };
   if (std::any_of(c.train.begin(), c.train.end(), has_rows) ||
       std::any_of(c.validation.begin(), c.validation.end(), has_rows)) {
     return;

@@ -60,6 +60,7 @@ TrainConfig changed_config() {
   CHECK(to_yaml(changed).find("\n  optimizer:\n    kind: sgd\n    beta1: ") != std::string::npos);
   changed.model.preset.clear();
   changed.lora.path.clear();
+  changed.data.format = data::TextFormat::kJsonl;  // data.field has no effect on Alpaca's rows
   changed.train.optimizer = {}, changed.train.loss_scale.growth = 3, changed.train.save = true;
   changed.runtime.name = "a \"b\": \u00e9";
   changed.train.epochs = 0;
@@ -190,6 +191,8 @@ TEST_CASE("options without effect are refused") {
   CHECK(refusal("", {"data.field=f", "data.train=[a.txt, a.jsonl]"}) == "");
   CHECK(refusal("", {"data.field=f", "data.train=a.jsonl", "data.format=text"}) ==
         "--set data.field=f: data.field: \"f\" has no effect on files of text");
+  CHECK(refusal("", {"data.field=f", "data.train=a.json", "data.format=alpaca"}) ==
+        "--set data.field=f: data.field: \"f\" has no effect with data.format: alpaca");
   CHECK(refusal("", {"data.field=f", "data.train=texts"}) == "");  // what is in the folder, says it
   CHECK(refusal("", {"data.bad_rows=skip", "data.train=texts/*.txt"}) ==
         "--set data.bad_rows=skip: data.bad_rows: skip has no effect on files of text");

@@ -44,6 +44,23 @@ TEST_CASE("the rows and their order are those of datasets") {
   CHECK(compared == 6);
 }
 
+TEST_CASE("rows of an array") {
+  const test::TempFolder folder;
+  std::string array, lines;
+  for (int i = 0; i < 10; ++i) {
+    const std::string row = fmt::format("{{\"instruction\": \"[{}, \\\"\", \"output\": \"\"}}", i);
+    array += (i == 0 ? "[" : " ,\n") + row;
+    lines += row + "\n";
+  }
+  const auto of_array = folder.write("a.json", array + "]"),
+             of_lines = folder.write("b.json", lines);
+  const RowSubset subset{.n = 7, .seed = 42};
+  const TextOptions alpaca{.format = TextFormat::kAlpaca};
+  const Texts rows = rows_of(subset, {of_array}, alpaca);
+  CHECK(rows == rows_of(subset, {of_lines}, alpaca));
+  CHECK(test::contains(rows[0], "[5, "));  // numpy: default_rng(42).permutation(10)
+}
+
 TEST_CASE("more rows than there are, and files without rows") {
   const test::TempFolder folder;
   const auto one = folder.write("one.jsonl", "{\"text\": \"a\"}\n"),

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "core/error.h"
+#include "core/io/json.h"
 #include "tests/support/temp_folder.h"
 
 namespace fsdp::data {
@@ -78,6 +79,63 @@ TEST_CASE("invalid UTF-8 is named by line and byte") {
   CHECK(refusal("a.txt", "\xef\xbb\xbf\n\xc3") == "a.txt:2: invalid UTF-8: byte 0xc3 at offset 4");
   CHECK(refusal("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"\xe2\x82\"}\n") ==
         "a.jsonl:2: invalid UTF-8: byte 0xe2 at offset 24");
+}
+
+// tests/fixtures/alpaca.json: what Stanford Alpaca's own program makes of these rows.
+TEST_CASE("Alpaca's rows as its prompts, of an array and of lines") {
+  test::TempFolder folder;
+  const Json fixture = read_json_file(test::fixture_path("alpaca.json"));
+  const auto expected = fixture["texts"].get<Texts>();
+  REQUIRE(expected.size() == 4);
+  std::string lines, array = "\xef\xbb\xbf [";
+  for (const Json& row : fixture["rows"]) {
+    lines += row.dump() + "\n";
+    array += (array.ends_with('[') ? "\n" : ",\n") + row.dump({.indent = 2});
+  }
+  const TextOptions alpaca{.format = TextFormat::kAlpaca};
+  CHECK(documents(folder.write("a.jsonl", lines), alpaca) == expected);
+  const auto file = folder.write("a.json", array + "\n]\n");
+  CHECK(documents(file, alpaca) == expected);
+  const MappedFile mapped(file);
+  for_each_document(file, alpaca, [&](std::string_view text, size_t begin) {
+    CHECK(document_at(mapped, begin, alpaca) == text);
+  });
+}
+
+TEST_CASE("Alpaca's rows: what is wrong with them, and which can be skipped") {
+  const TextOptions alpaca{.format = TextFormat::kAlpaca};
+  TextOptions skip = alpaca;
+  skip.bad_rows = BadRows::kSkip;
+  const char* const good = "{\"instruction\": \"a\", \"output\": \"b\"}";
+  const auto array = [&](const char* row) { return fmt::format("[{},\n\n {}]", good, row); };
+  const std::pair<const char*, const char*> bad[] = {
+      {"{\"instruction\": \"a\"}", "no field \"output\" (fields: instruction)"},
+      {"{\"instruction\": \"a\", \"output\": \"\", \"input\": null}",
+       "field \"input\": expected a string, got null"},
+      {"[{}]", "expected an object, got array"},
+      {"{\"instruction\": }", "malformed JSON: "},
+      {"", "malformed JSON: "},  // a comma at the end
+      {"\"\xff\"", "invalid UTF-8: byte 0xff at offset "}};
+  for (const auto& [row, reason] : bad) {
+    CAPTURE(row);
+    CHECK(
+        test::contains(refusal("a.json", array(row), alpaca), std::string("a.json:3: ") + reason));
+    test::TempFolder folder;
+    const auto skipped = for_each_document(folder.write("a.json", array(row)), skip,
+                                           [](std::string_view, size_t) {});
+    REQUIRE(skipped.size() == 1);
+    CHECK(skipped[0].line == 3);
+    CHECK(skipped[0].reason.starts_with(reason));
+  }
+  // Where a row ends cannot be told.
+  for (const TextOptions& options : {alpaca, skip}) {
+    CHECK(refusal("a.json", array("{\"instruction\": \"a}"), options) ==
+          "a.json:3: malformed JSON: the array does not end");
+    CHECK(refusal("a.json", array("1") + " x",
+                  {.format = TextFormat::kAlpaca, .bad_rows = BadRows::kSkip}) ==
+          "a.json:3: malformed JSON: text behind the end of the array");
+    CHECK(refusal("a.json", " []\n", options) == "a.json: no rows");
+  }
 }
 
 TEST_CASE("bad rows are skipped and listed where that is wanted") {

@@ -1,0 +1,31 @@
+// Where the rows of a text are: its lines, or the elements of a JSON array. Not here: what is in a
+// row (text_source.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace fsdp::data {
+
+struct RowSpan {
+  std::string_view text;
+  int64_t line = 0;  // that it begins in, from 1
+  size_t begin = 0;  // in the whole text, in bytes
+};
+
+// Whether the text's first character begins an array.
+bool is_array(std::string_view text);
+
+// Calls `use` with each line that is not blank or, of a JSON array, with each element. An element
+// may be malformed in itself, such as one of too few brackets, which ends later. Error that names
+// `file` and the line for an array that does not end, and for what follows its end.
+void for_each_span(std::string_view text, bool array, const std::string& file,
+                   const std::function<void(const RowSpan&)>& use);
+
+// The row at the beginning of this text, without the text that follows it.
+std::string_view span_at(std::string_view text, bool array);
+
+}  // namespace fsdp::data
