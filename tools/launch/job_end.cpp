@@ -4,18 +4,15 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 #include <random>
 #include <thread>
 
 #include <fmt/ranges.h>
-#include <poll.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "comm/exchange.h"
 #include "tools/launch/backend_choice.h"
+#include "tools/launch/launcher_guard.h"
 
 namespace fsdp::tools {
 namespace {
@@ -30,45 +27,6 @@ constexpr milliseconds kUntilReported(5000);  // for ranks that another one ends
 constexpr milliseconds kUntilAborted(3000);   // for the launcher, after MPI_Abort
 constexpr milliseconds kUntilLauncherEnds(1500);
 constexpr milliseconds kOneOccasion(1000);  // requests so close belong together
-
-// The launcher's process of this host, which started this one; 0: it is none that we know.
-pid_t launcher_process() {
-  const pid_t parent = ::getppid();
-  std::ifstream file(fmt::format("/proc/{}/comm", parent));
-  std::string name;
-  std::getline(file, name);
-  constexpr std::string_view kLaunchers[] = {"mpirun", "mpiexec", "orterun",
-                                             "orted",  "prterun", "prted"};
-  const bool known =
-      std::find(std::begin(kLaunchers), std::end(kLaunchers), name) != std::end(kLaunchers);
-  return known ? parent : 0;
-}
-
-// A launcher that has lost a host waits for it for ever, after it has killed the ranks that it
-// reaches. So a process that it does not know ends it, unless it has ended by itself. It was copied
-// from a process with threads, so it only makes system calls; and it holds no file open of which
-// the launcher waits for the end.
-void end_launcher_later() {
-  const pid_t launcher = launcher_process();
-  if (launcher == 0) return;
-  const int handle = static_cast<int>(::syscall(SYS_pidfd_open, launcher, 0));
-  if (handle < 0) return;
-  const pid_t child = ::fork();
-  if (child < 0) return;
-  if (child > 0) {
-    ::waitpid(child, nullptr, 0);
-    return;
-  }
-  ::setsid();
-  if (::fork() != 0) ::_exit(0);
-  ::dup2(handle, 0);
-  for (int file = 1; file < 1024; ++file) ::close(file);
-  pollfd ended = {0, POLLIN, 0};
-  if (::poll(&ended, 1, static_cast<int>(kUntilAborted.count())) == 0) {
-    ::syscall(SYS_pidfd_send_signal, 0, SIGTERM, nullptr, 0U);
-  }
-  ::_exit(0);
-}
 
 // MPI_Abort waits for the launcher.
 void end_without_mpi_later() {
@@ -263,7 +221,7 @@ void JobEnd::end(const std::string& line, milliseconds wait) {
   std::this_thread::sleep_for(wait);
   print_line(line);
   if (runtime_.world().size() > 1 && rings_.worth_explaining()) print_rings(rings_);
-  if (runtime_.world().size() > runtime_.local_size()) end_launcher_later();
+  if (runtime_.world().size() > runtime_.local_size()) end_launcher_after(kUntilAborted);
   end_without_mpi_later();
   runtime_.abort(1);
 }

@@ -21,6 +21,7 @@
 #include "comm/local_transport.h"
 #include "comm/mpi_transport.h"
 #include "tools/launch/job_end.h"
+#include "tools/launch/launcher_guard.h"
 #include "tools/launch/start_watch.h"
 
 namespace fsdp::tools {
@@ -163,6 +164,7 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
   if (options.shared_memory_limit_mib) {
     memory.limit_bytes = static_cast<size_t>(*options.shared_memory_limit_mib) << 20;
   }
+  std::optional<LauncherGuard> guard(std::in_place);  // a copy of this process without threads
   // MPI is not there yet to end the job: the launcher ends it for a rank that ends like this.
   std::optional<StartWatch> start(
       std::in_place, StartWatch::Limits{std::chrono::seconds(options.heartbeat_s), memory.timeout},
@@ -183,6 +185,7 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
     rings.set_peers(peers);
     job_end.emplace(runtime, rings, peers, std::chrono::seconds(options.heartbeat_s));
     start.reset();
+    guard.reset();
     const int status = run_rank(world, options, {.first_of_host = runtime.first_of_host()}, rings,
                                 body, [&](const std::string& reason) { job_end->fail(reason); });
     job_end->finish();
