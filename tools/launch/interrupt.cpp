@@ -20,6 +20,7 @@ std::atomic<int> received = 0;         // two threads may be given a signal each
 std::atomic<int64_t> stopping_ns = 0;  // when the first one but SIGUSR1 came; 0: none did
 static_assert(std::atomic<int64_t>::is_always_lock_free, "a signal handler may not wait");
 
+constexpr int kEnding[] = {SIGUSR1, SIGINT, SIGTERM, SIGALRM, SIGHUP};
 constexpr int64_t kTogether = 500'000'000;  // ns
 
 int64_t now_ns() {
@@ -62,6 +63,23 @@ void requeue_until_training() {
   struct sigaction action = {};
   action.sa_handler = requeue_at_once;
   ::sigaction(SIGUSR1, &action, nullptr);
+}
+
+SignalsWait::SignalsWait() {
+  sigset_t all;
+  sigemptyset(&all);
+  for (const int signal : kEnding) sigaddset(&all, signal);
+  ::pthread_sigmask(SIG_BLOCK, &all, &before_);
+}
+SignalsWait::~SignalsWait() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+int waiting_signal() {
+  sigset_t waiting;
+  ::sigpending(&waiting);
+  for (const int signal : kEnding) {
+    if (sigismember(&waiting, signal) == 1) return signal;
+  }
+  return 0;
 }
 
 int status_after(int signal) { return signal == SIGUSR1 ? kRequeueStatus : 128 + signal; }

@@ -20,6 +20,7 @@
 #include "comm/exchange.h"
 #include "comm/local_transport.h"
 #include "comm/mpi_transport.h"
+#include "tools/launch/interrupt.h"
 #include "tools/launch/job_end.h"
 #include "tools/launch/launcher_guard.h"
 #include "tools/launch/start_watch.h"
@@ -165,6 +166,7 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
     memory.limit_bytes = static_cast<size_t>(*options.shared_memory_limit_mib) << 20;
   }
   std::optional<LauncherGuard> guard(std::in_place);  // a copy of this process without threads
+  std::optional<SignalsWait> signals(std::in_place);
   // MPI is not there yet to end the job: the launcher ends it for a rank that ends like this.
   std::optional<StartWatch> start(
       std::in_place, StartWatch::Limits{std::chrono::seconds(options.heartbeat_s), memory.timeout},
@@ -174,6 +176,7 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
         ::_exit(1);
       });
   comm::MpiRuntime runtime(memory);
+  signals.reset();
   comm::Communicator& world = runtime.world();
   RingDump rings;
   std::optional<JobEnd> job_end;

@@ -55,6 +55,21 @@ TEST_CASE("interrupt: signals that come together are one, a later one ends the p
         }) == 0);
 }
 
+TEST_CASE("interrupt: signals wait until ranks have found each other") {
+  const int status = status_of([] {
+    ::signal(SIGTERM, SIG_DFL);
+    {
+      const SignalsWait wait;
+      if (waiting_signal() != 0) ::_exit(1);
+      ::kill(::getpid(), SIGTERM);
+      if (waiting_signal() != SIGTERM) ::_exit(2);
+    }
+    ::_exit(3);
+  });
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGTERM);
+}
+
 TEST_CASE("interrupt: a run that takes longer than its grace ends with the status of the signal") {
   const int over = status_of([] {
     const GraceLimit limit(std::chrono::seconds(1), 0);
