@@ -84,7 +84,7 @@ grep -q '^resumed from manifest/checkpoints/step-40' manifest.log || { fail "man
 grep -q '^note: manifest/checkpoints/step-60: no checkpoint, or an incomplete one' manifest.log || { fail "manifest: no note"; cat manifest.log; }
 grep -q '^note: manifest/model is that of an earlier end of this run' manifest.log || fail "manifest: no note about the model"
 for step in 40 60 70; do [ ! -e manifest/checkpoints/step-$step ] || rm manifest/checkpoints/step-$step/checkpoint.json; done
-"$FSDP" train --config config.yaml --set runtime.run_dir=manifest --resume auto >manifest.log 2>&1 && fail "manifest: started over"
+"$FSDP" train --config config.yaml --set runtime.run_dir=manifest train.steps=80 --resume auto >manifest.log 2>&1 && fail "manifest: started over"
 grep -q 'manifest/checkpoints: no checkpoint can be read: ' manifest.log || { fail "manifest: no error"; cat manifest.log; }
 
 # ---- from another folder, whose text.txt is another one -------------------------------------------------
