@@ -1,6 +1,9 @@
 // Opens NCCL. The emulator of the tests has its own: tests/cuda_emulator/nccl.cpp.
 #include "comm/nccl_library.h"
 
+#include <optional>
+#include <string>
+
 #include "core/dynamic_library.h"
 #include "core/error.h"
 
@@ -38,11 +41,21 @@ Library open() {
   return to;
 }
 
+// Once: a library that is missing is looked for by every rank, at the same time.
+struct Opened {
+  std::optional<Library> library;
+  std::string problem;
+};
+Opened try_to_open() try { return {.library = open(), .problem = ""}; } catch (const Error& error) {
+  return {.library = std::nullopt, .problem = error.what()};
+}
+
 }  // namespace
 
 const Library& library() {
-  static const Library opened = open();
-  return opened;
+  static const Opened opened = try_to_open();
+  if (!opened.library) throw Error(opened.problem);
+  return *opened.library;
 }
 
 }  // namespace fsdp::comm::nccl
