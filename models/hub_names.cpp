@@ -100,8 +100,8 @@ std::string lower_case(std::string_view name) {
 
 std::string near_preset(const std::string& name) {
   const size_t slash = name.rfind('/');
+  const bool with_organisation = slash != std::string::npos;
   std::vector<std::string> known = preset_names();
-  const bool with_organisation = name.find('/') != std::string::npos;
   for (const HubName& hub : kHubNames) {
     const std::string model(hub.model);
     known.push_back(with_organisation ? std::string(hub.organisation) + "/" + model : model);
@@ -114,7 +114,7 @@ std::string near_preset(const std::string& name) {
       known.begin(), known.end(),
       [&](const std::string& a, const std::string& b) { return distance(a) < distance(b); });
   if (resembles(given, lower_case(*nearest))) return *nearest;
-  return slash == std::string::npos ? "" : near_preset(name.substr(slash + 1));
+  return with_organisation ? near_preset(name.substr(slash + 1)) : "";
 }
 
 std::string preset_named(const std::string& name) {

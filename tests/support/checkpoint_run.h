@@ -23,6 +23,15 @@ inline tools::SessionOptions checkpoint_options() {
   return options;
 }
 
+// 1.39 GiB of masters and moments.
+inline tools::SessionOptions gpt2_124m() {
+  tools::SessionOptions options;
+  options.model = models::preset("gpt2-124m");
+  options.max_length = 32;
+  options.clip_norm = 0;
+  return options;
+}
+
 inline tools::SessionOptions with_strategy(comm::Strategy strategy, int shard_size = 0) {
   tools::SessionOptions options = checkpoint_options();
   options.fsdp.strategy = strategy;

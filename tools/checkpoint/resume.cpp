@@ -148,14 +148,17 @@ void choose_newest(const ResumeRequest& request, const fs::path& folder, bool fi
         damaged != request.damaged.end() ? damaged->second : problem_of(at->second, plan.manifest);
     if (problem.empty()) {
       plan.checkpoint = at->second;
-      return;
+      break;
     }
     problems.push_back(problem);
-    plan.notes.push_back(problem + "; the checkpoint before it is taken");
   }
-  plan.manifest.reset();
-  FSDP_CHECK(all.empty() || finished, "{}: no checkpoint can be read: {}", folder.string(),
+  const bool found = !plan.checkpoint.empty();
+  if (!found) plan.manifest.reset();
+  FSDP_CHECK(found || finished || all.empty(), "{}: no checkpoint can be read: {}", folder.string(),
              fmt::join(problems, "; "));
+  for (const std::string& problem : problems) {
+    plan.notes.push_back(problem + (found ? "; the checkpoint before it is taken" : ""));
+  }
 }
 
 // By a signal. A run that never ended has not said so.

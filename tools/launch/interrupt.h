@@ -27,19 +27,19 @@ int received_interrupt();  // one of these signals, or 0
 constexpr int kRequeueStatus = 75;
 // Until catch_interrupts() there is nothing to keep: SIGUSR1 ends the process with that status.
 void requeue_until_training();
-// While it lives, signals that end a run wait, also for threads that begin meanwhile: Open MPI's
-// launcher may hang when a process dies within MPI_Init.
+// While this object lives, signals that end a run have to wait; threads that are started meanwhile
+// never get such a signal. Open MPI's launcher may hang when a process dies within MPI_Init.
 class SignalsWait {
  public:
   SignalsWait();
-  ~SignalsWait();  // those that came take effect
+  ~SignalsWait();  // signals that came take effect
   SignalsWait(const SignalsWait&) = delete;
   SignalsWait& operator=(const SignalsWait&) = delete;
 
  private:
   sigset_t before_;
 };
-int waiting_signal();                         // one that waits, or 0
+int waiting_signal();                         // a signal that has to wait, or 0
 int status_after(int signal);                 // of the process
 std::string_view name_of_signal(int signal);  // "Ctrl-C"
 // Where files are limited in size (ulimit -f), or the reader of the output leaves, as in `| head`:

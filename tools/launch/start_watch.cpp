@@ -20,8 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kMostWait(3);  // of a signal, for ranks that may never come
-
 fs::path program_of(const std::string& process) {
   std::error_code hidden;
   return fs::read_symlink("/proc/" + process + "/exe", hidden);
@@ -85,12 +83,12 @@ void StartWatch::watch(Limits limits,
   SilenceWatch watch(limits.silence.count() > 0 ? limits.silence : std::chrono::seconds(8), 1,
                      Clock::now());
   pid_t stopped = 0;
-  std::optional<Clock::time_point> asked;  // since when a signal waits (SignalsWait)
+  std::optional<Clock::time_point> asked;  // since when a signal waits
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, watch.beat(), [this] { return ended_; })) {
     watch.tick(Clock::now());
     if (waiting_signal() != 0 && !asked) asked = Clock::now();
-    if (asked && Clock::now() - *asked > kMostWait) ::_exit(status_after(waiting_signal()));
+    if (asked && Clock::now() - *asked > limits.signal) ::_exit(status_after(waiting_signal()));
     pid_t now_stopped = 0;
     for (const pid_t process : sibling_processes()) {
       if (process_state(process) == "T") now_stopped = process;

@@ -20,6 +20,8 @@ class StartWatch {
   struct Limits {
     std::chrono::milliseconds silence{0};  // of a stopped process; 0: not looked at
     std::chrono::milliseconds start{0};    // of all
+    // How long a signal may wait (SignalsWait) for ranks that perhaps never come.
+    std::chrono::milliseconds signal{3000};
   };
   // `failed` is called once, on a thread of its own.
   StartWatch(Limits limits, std::function<void(const std::string& reason)> failed);

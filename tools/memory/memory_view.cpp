@@ -217,6 +217,7 @@ Json memory_json(const MemoryView& view) {
                 {"by_category", by_category},
                 {"by_place", {{"device", view.planned.bytes}, {"host", 0}, {"file", 0}}}}},
               {"moment", {{"phase", run.moment().phase}, {"unit", run.moment().unit}}},
+              {"machine", view.machine},
               {"alternatives", alternatives}};
   if (view.device) {
     const DeviceMemory& device = *view.device;

@@ -92,7 +92,7 @@ void TrainingRun::refuse_early(const data::Tokenizer& tokenizer) {
     }
     known = known && fills_a_batch(config_, data.rows);
   });
-  if (!comm::from_first_rank(rank_.world, known ? "known" : "").empty()) refuse(data, tokenizer);
+  if (comm::exchange_values(rank_.world, int{known}).front() != 0) refuse(data, tokenizer);
 }
 
 // Before anything large is asked for: a run that the machine cannot hold ends here, not in the

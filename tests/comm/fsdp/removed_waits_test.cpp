@@ -1,6 +1,5 @@
 // Every wait of a step is left out in turn: results are wrong, or the wait is listed here with the
 // reason why nothing else can happen. tests/comm/fsdp/survivors.sh prints those that nobody missed.
-#include "tests/support/child_process.h"
 #include "tests/support/removed_waits.h"
 
 #include <algorithm>
@@ -8,6 +7,8 @@
 #include <cstdlib>
 
 #include <doctest/doctest.h>
+
+#include "tests/support/child_process.h"
 
 using namespace fsdp;
 using namespace fsdp::comm;
@@ -221,6 +222,13 @@ struct Expected {
 std::map<std::string, Expected> expected_of_settings() {
   const std::map<Edge, int> sharded = {{kGathered, 7}, {kReduced, 8}, {kFree, 14}, {kComputed, 4}};
   const std::map<Edge, int> kept = {{kGathered, 4}, {kReduced, 8}, {kFree, 4}, {kComputed, 4}};
+  const Expected hybrid_micro_steps = {gathers(3) + reductions(kReplicated) + kReducedBetween,
+                                       {{kGathered, 21},
+                                        {kReplicated, 8},
+                                        {kReduced, 8},
+                                        {kFree, 42},
+                                        {kComputed, 12},
+                                        {kScattered, 4}}};
   return {{"full_shard", {gathers() + reductions(kReduced), sharded}},
           {"hpZ", {gathers_of_inner_parts() + reductions(kReduced), sharded}},
           {"one stream", {one_stream(), {{kGathered, 15}, {kFree, 18}}}},
@@ -234,22 +242,8 @@ std::map<std::string, Expected> expected_of_settings() {
           {"hybrid_shard",
            {gathers() + reductions(kReplicated),
             {{kGathered, 7}, {kReplicated, 8}, {kFree, 14}, {kComputed, 4}, {kScattered, 4}}}},
-          {"hybrid_shard, micro-steps",
-           {gathers(3) + reductions(kReplicated) + kReducedBetween,
-            {{kGathered, 21},
-             {kReplicated, 8},
-             {kReduced, 8},
-             {kFree, 42},
-             {kComputed, 12},
-             {kScattered, 4}}}},
-          {"hybrid_shard in fixed order, micro-steps",
-           {gathers(3) + reductions(kReplicated) + kReducedBetween,
-            {{kGathered, 21},
-             {kReplicated, 8},
-             {kReduced, 8},
-             {kFree, 42},
-             {kComputed, 12},
-             {kScattered, 4}}}},
+          {"hybrid_shard, micro-steps", hybrid_micro_steps},
+          {"hybrid_shard in fixed order, micro-steps", hybrid_micro_steps},
           {"hybrid_shard, narrow sum",
            {gathers(2) + reductions_kept(kReplicated) + kNarrowed,
             {{kGathered, 14},

@@ -34,33 +34,18 @@ TEST_CASE("checkpoint: 1, 2, 3, 4, 6 and 8 ranks under every strategy read each 
 // what the PSS of processes would add up to.
 void forget_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
-// 93 million parameters: 1.04 GiB of masters and moments.
-SessionOptions large() {
-  SessionOptions options;
-  options.model = models::family_defaults("gpt2");
-  options.model.vocabulary = 16384;
-  options.model.hidden = 1024;
-  options.model.layers = 6;
-  options.model.heads = options.model.kv_heads = 16;
-  options.model.head_dim = 64;
-  options.model.ffn = 4096;
-  options.model.max_positions = 32;
-  options.max_length = 6;
-  return options;
-}
-
 TEST_CASE("checkpoint: a load holds the state and a buffer a rank, from 8 ranks to 1 and back") {
   for (const auto& [from, to] : {std::pair{8, 1}, {1, 8}}) {
     CAPTURE(from);
     const test::TempFolder folder;
-    const Manifest written = test::write_after(from, large(), 1, folder / "step-1");
+    const Manifest written = test::write_after(from, test::gpt2_124m(), 1, folder / "step-1");
     const auto state = static_cast<double>(written.state_bytes());
     REQUIRE(state >= 1 << 30);
     forget_peak();
     const size_t before = process_memory().resident;
     StateHash read;
     comm::run_local_ranks(to, [&](comm::Communicator& world) {
-      Session session(world, large());
+      Session session(world, test::gpt2_124m());
       Checkpoint checkpoint(folder / "step-1");
       restore(session, checkpoint);
       const StateHash hash = hash_state(session);

@@ -128,7 +128,10 @@ TEST_CASE("resume: auto is for a job that is started again and again") {
   run.finish(100, false);
   CHECK(plan("auto", given).finished);
   write_file_atomically(checkpoint / "shard", "cut");
-  CHECK(plan("auto", given).finished);  // it needs no checkpoint
+  const ResumePlan damaged = plan("auto", given);
+  CHECK(damaged.finished);  // it needs no checkpoint
+  REQUIRE(damaged.notes.size() == 1);
+  CHECK(!test::contains(damaged.notes[0], "is taken"));
   fs::remove_all(checkpoint);
   run.add(10);
   std::vector<config::Override> longer = given;

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "models/config.h"
 #include "tests/support/checkpoint_run.h"
 #include "tools/checkpoint/run_checkpoints.h"
 
@@ -21,14 +20,6 @@ double seconds_of(const std::function<void()>& work) {
   const auto start = Clock::now();
   work();
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-SessionOptions gpt2_124m() {
-  SessionOptions options;
-  options.model = models::preset("gpt2-124m");
-  options.max_length = 32;
-  options.clip_norm = 0;
-  return options;
 }
 
 // As dd conv=fsync with a block size of 1 MiB, of all ranks' bytes into one file each.
@@ -50,7 +41,7 @@ TEST_CASE("checkpoint.async: the stop, the copy and the write of GPT-2 124M on t
   config.checkpoint.async = true;
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
     const bool speaks = world.rank() == 0;
-    Session session(world, gpt2_124m());
+    Session session(world, test::gpt2_124m());
     test::initialise_for_checkpoint(session);
     RunCheckpoints checkpoints(session, config, folder.path(), {});
     StagingMemory memory(session);
@@ -100,7 +91,7 @@ TEST_CASE("checkpoint.async: the stop, the copy and the write of GPT-2 124M on t
 TEST_CASE("checkpoint: a load of GPT-2 124M on two ranks beside reading its bytes") {
   const test::TempFolder folder;
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
-    Session session(world, gpt2_124m());
+    Session session(world, test::gpt2_124m());
     test::initialise_for_checkpoint(session);
     write_checkpoint(session, folder / "step-0", {});
     world.barrier();

@@ -56,16 +56,27 @@ TEST_CASE("interrupt: signals that come together are one, a later one ends the p
 }
 
 TEST_CASE("interrupt: signals wait until ranks have found each other") {
-  const int status = status_of([] {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const int status = status_of([&] {
     ::signal(SIGTERM, SIG_DFL);
+    const auto tell = [&](int signal) {
+      static_cast<void>(!::write(ends[1], &signal, sizeof signal));
+    };
     {
       const SignalsWait wait;
-      if (waiting_signal() != 0) ::_exit(1);
+      tell(waiting_signal());
       ::kill(::getpid(), SIGTERM);
-      if (waiting_signal() != SIGTERM) ::_exit(2);
+      tell(waiting_signal());
     }
-    ::_exit(3);
+    tell(-1);
   });
+  ::close(ends[1]);
+  int told[3] = {-2, -2, -2};
+  CHECK(::read(ends[0], told, sizeof told) == 2 * sizeof(int));  // no third: it has ended
+  ::close(ends[0]);
+  CHECK(told[0] == 0);
+  CHECK(told[1] == SIGTERM);
   CHECK(WIFSIGNALED(status));
   CHECK(WTERMSIG(status) == SIGTERM);
 }

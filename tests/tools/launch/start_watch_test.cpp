@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/support/temp_folder.h"
+#include "tools/launch/interrupt.h"
 
 namespace fsdp::tools {
 namespace {
@@ -53,6 +54,23 @@ std::string said_of_sibling(bool stopped, milliseconds start) {
   std::string out(text, static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
   if (out.find(std::to_string(sibling)) != std::string::npos) out += " [named]";
   return out;
+}
+
+TEST_CASE("start watch: a signal that waits for ranks that do not come ends the process") {
+  const pid_t watcher = ::fork();
+  if (watcher == 0) {
+    const SignalsWait wait;
+    const StartWatch watch(
+        {.silence = milliseconds(800), .start = seconds(60), .signal = milliseconds(100)},
+        [](const std::string&) {});
+    ::kill(::getpid(), SIGTERM);
+    for (int i = 0; i < 50; ++i) ::usleep(100'000);
+    ::_exit(1);
+  }
+  int status = 0;
+  ::waitpid(watcher, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 128 + SIGTERM);
 }
 
 TEST_CASE("start watch: a stopped process is named, one that runs is not") {

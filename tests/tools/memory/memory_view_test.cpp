@@ -66,6 +66,7 @@ TEST_CASE("memory view: of a configuration, and the change that fits it") {
   const MemoryView plain = view_memory(plan.config(), 2, false, 0, "");
   CHECK(contains(plain.model, "; full_shard on 2 ranks"));
   CHECK(plain.planned.bytes == needed);
+  CHECK(memory_json(plain).at("machine").get<std::string>() == nominal_rates().machine);
   CHECK(!plain.fitting);
   // A GPU's kernels take no scratch of the CPU's.
   CHECK(view_memory(plan.config(), 2, true, 0, "").planned.run->usage().scratch == 0);
