@@ -232,11 +232,10 @@ ops::Cost cost_of(const ShardUpdate& update, int64_t states) {
 }  // namespace
 
 KernelCall adam_call(const AdamArgs& args) {
-  CallText text("adam");
+  CallText text(args.decoupled ? "adamw" : "adam");
   const UpdateForm shard = of(args.shard, text);
   const TensorForm first = text.beside(args.exp_avg, Content::kOnes),
                    second = text.beside(args.exp_avg_sq, Content::kOnes);
-  text.say_if(args.decoupled, "decoupled");
   return text.costs(cost_of(args.shard, 2),
                     [shard, first, second, beta1 = args.beta1, beta2 = args.beta2,
                      epsilon = args.epsilon, decoupled = args.decoupled](CallTensors& t) {

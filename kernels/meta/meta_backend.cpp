@@ -274,7 +274,7 @@ void MetaBackend::round_stochastically(Stream& stream, const StochasticRoundArgs
   put_kernel(stream, "round_stochastically", 0, [&] { return round_stochastically_call(args); });
 }
 void MetaBackend::adam(Stream& stream, const AdamArgs& args) {
-  put_kernel(stream, "adam", 0, [&] { return adam_call(args); });
+  put_kernel(stream, args.decoupled ? "adamw" : "adam", 0, [&] { return adam_call(args); });
 }
 void MetaBackend::sgd(Stream& stream, const SgdArgs& args) {
   put_kernel(stream, "sgd", 0, [&] { return sgd_call(args); });

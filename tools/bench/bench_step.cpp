@@ -82,9 +82,10 @@ class StepPredictor {
       };
       return run(measured_machine(meter_, "this machine"), known);
     };
-    out.least_ms = with(&Spread::least).step_ms;
-    const Run median = with(&Spread::median);
+    const Run least = with(&Spread::least), median = with(&Spread::median);
+    out.least_ms = least.step_ms;
     out.median_ms = median.step_ms;
+    out.kernels_ms = least.kernels_ms;
     out.calls = median.calls;
     return out;
   }
@@ -96,6 +97,7 @@ class StepPredictor {
   };
   struct Run {
     double step_ms = 0;
+    std::map<std::string, double> kernels_ms;
     CallRates::Sources calls;
   };
   Run run(Rates rates, const MeasureCall& measure) const {
@@ -103,7 +105,11 @@ class StepPredictor {
     MetaRun run(session_options(options_, {}), /*ranks=*/1, /*rank=*/0, asked);
     run.load(models::from_scratch(kSeed));
     run.steps(options_.batch, options_.length);
-    return {run.step_ms(), asked->distinct_calls()};
+    Run out = {.step_ms = run.step_ms(), .kernels_ms = {}, .calls = asked->distinct_calls()};
+    for (const StepCall& call : run.last_step()) {
+      if (call.computes) out.kernels_ms[call.name] += call.end_ms - call.begin_ms;
+    }
+    return out;
   }
 
   const StepBenchOptions& options_;
@@ -127,7 +133,9 @@ class StepBenchmark {
     read_memory(resident_before);
     std::optional<SpeedOfLightMeter> meter;
     if (options_.speed_of_light) {
-      meter.emplace(session_->backend(), step_extents(options_, rank_.world.size()));
+      meter.emplace(
+          session_->backend(), step_cost(options_, rank_.world.size()),
+          static_cast<size_t>(options_.model.parameter_count()) * size_of(options_.dtype));
     }
     std::optional<StepPredictor> predictor;
     if (options_.predict) predictor.emplace(options_, session_->backend());
@@ -196,13 +204,13 @@ double StepBench::tokens_per_s(const StepBenchOptions& options) const {
   return 1e3 * static_cast<double>(options.batch * options.length) / fastest_ms();
 }
 
-StepExtents step_extents(const StepBenchOptions& options, int ranks) {
-  return {.model = options.model,
-          .batch = options.batch / ranks,
-          .length = options.length,
-          .compute = options.dtype,
-          .gradient = accumulation_dtype(options.dtype),
-          .shards = comm::shard_group_size(options.fsdp, ranks)};
+StepCost step_cost(const StepBenchOptions& options, int ranks) {
+  SessionOptions session = session_options(options, {});
+  session.recompute = RecomputeMode::kNone;
+  MetaRun run(session, ranks);
+  run.load(models::from_scratch(kSeed));
+  run.steps(options.batch, options.length);
+  return step_cost(run.last_step());
 }
 
 void check(const StepBenchOptions& options, int ranks) {

@@ -3,6 +3,7 @@
 // Read next: tools/bench/speed_of_light.h. Not here: printing (tools/commands/bench.cpp).
 #pragma once
 
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -41,6 +42,7 @@ struct StepBench {
   // the median and at the least of its times.
   struct Predicted {
     double median_ms = 0, least_ms = 0;
+    std::map<std::string, double> kernels_ms;  // of the compute stream, from the least times
     CallRates::Sources calls;
   };
   std::optional<Predicted> predicted = std::nullopt;
@@ -54,7 +56,7 @@ struct StepBench {
 void check(const StepBenchOptions& options, int ranks);
 StepBench bench_step(const StepBenchOptions& options, RankContext& rank);
 
-// What one rank does in a step.
-StepExtents step_extents(const StepBenchOptions& options, int ranks);
+// What rank 0 does in a step; what is recomputed counts once.
+StepCost step_cost(const StepBenchOptions& options, int ranks);
 
 }  // namespace fsdp::tools

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/ops/cost.h"
 #include "core/tensor.h"
 #include "tools/bench/kernel_extents.h"
 

@@ -17,7 +17,7 @@ models::ModelConfig model_named(const std::string& name) {
 }
 
 std::map<std::string, int64_t*> sizes_by_name(KernelExtents& extents) {
-  models::ModelConfig& model = extents.step.model;
+  models::ModelConfig& model = extents.model;
   return {
       {"hidden", &model.hidden},      {"heads", &model.heads}, {"kv_heads", &model.kv_heads},
       {"head_dim", &model.head_dim},  {"ffn", &model.ffn},     {"vocabulary", &model.vocabulary},
@@ -44,18 +44,18 @@ void change_size(const std::string& text, const std::map<std::string, int64_t*>&
 }  // namespace
 
 KernelExtents kernel_extents(const KernelExtentsOptions& options) {
-  KernelExtents extents = {.step = {.model = model_named(options.model),
-                                    .batch = options.batch,
-                                    .length = options.length,
-                                    .compute = options.dtype,
-                                    .gradient = accumulation_dtype(options.dtype)}};
+  KernelExtents extents = {.model = model_named(options.model),
+                           .batch = options.batch,
+                           .length = options.length,
+                           .compute = options.dtype,
+                           .gradient = accumulation_dtype(options.dtype)};
   const std::map<std::string, int64_t*> sizes = sizes_by_name(extents);
   for (size_t begin = 0; begin < options.shape.size();) {
     const size_t end = std::min(options.shape.find(',', begin), options.shape.size());
     change_size(options.shape.substr(begin, end - begin), sizes);
     begin = end + 1;
   }
-  const models::ModelConfig& model = extents.step.model;
+  const models::ModelConfig& model = extents.model;
   models::validate(model);
   if (extents.elements == 0) extents.elements = model.parameter_count() / (model.layers + 1);
   const bool learned = model.positions == models::PositionKind::kLearned;

@@ -3,13 +3,17 @@
 
 #include <string>
 
-#include "tools/predict/step_cost.h"
+#include "models/config.h"
 
 namespace fsdp::tools {
 
 struct KernelExtents {
-  StepExtents step;      // of the model's kernels
-  int64_t elements = 0;  // of a flat shard, for the optimizer's kernels
+  models::ModelConfig model;
+  int64_t batch = 0;
+  int64_t length = 0;  // tokens of a sequence
+  DType compute = DType::kF32;
+  DType gradient = DType::kF32;  // of weights
+  int64_t elements = 0;          // of a flat shard, for the optimizer's kernels
 };
 
 struct KernelExtentsOptions {

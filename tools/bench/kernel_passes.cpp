@@ -12,22 +12,22 @@ namespace {
 
 // What the lines below are written in.
 struct PassExtents {
-  explicit PassExtents(const StepExtents& step)
-      : B(step.batch),
-        T(step.length),
+  explicit PassExtents(const KernelExtents& extents)
+      : B(extents.batch),
+        T(extents.length),
         N(B * T),
-        C(step.model.hidden),
-        F(step.model.ffn),
-        V(step.model.vocabulary),
-        positions(std::max(step.model.max_positions, T)),
-        heads(step.model.heads),
-        head_dim(step.model.head_dim),
-        rotated(step.model.rotary_dim()),
-        learned_positions(step.model.positions == models::PositionKind::kLearned),
-        tied_head(step.model.tied_head),
-        dtype(step.compute),
-        wide(accumulation_dtype(step.compute)),
-        gradient(step.gradient) {}
+        C(extents.model.hidden),
+        F(extents.model.ffn),
+        V(extents.model.vocabulary),
+        positions(std::max(extents.model.max_positions, T)),
+        heads(extents.model.heads),
+        head_dim(extents.model.head_dim),
+        rotated(extents.model.rotary_dim()),
+        learned_positions(extents.model.positions == models::PositionKind::kLearned),
+        tied_head(extents.model.tied_head),
+        dtype(extents.compute),
+        wide(accumulation_dtype(extents.compute)),
+        gradient(extents.gradient) {}
 
   int64_t B, T, N, C, F, V, positions, heads, head_dim;
   int64_t rotated;  // channels of a head
@@ -289,7 +289,7 @@ void add_cross_entropy(const PassExtents& e, std::vector<KernelCase>& table) {
 }  // namespace
 
 void add_passes(const KernelExtents& extents, std::vector<KernelCase>& table) {
-  const PassExtents e(extents.step);
+  const PassExtents e(extents);
   add_norms(e, table);
   add_activations(e, table);
   add_glu(e, table);

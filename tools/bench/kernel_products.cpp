@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "tools/bench/bench_step.h"
 #include "tools/bench/kernel_case.h"
 
 namespace fsdp::tools {
@@ -11,6 +12,12 @@ namespace {
 std::string text(const ops::MatmulExtents& e) {
   return fmt::format("{} x {} x {}{}", e.m, e.n, e.k,
                      e.result == e.operand ? "" : fmt::format(" -> {}", name_of(e.result)));
+}
+
+// "a^T b": the product of a weight gradient
+std::string form_of(const ops::MatmulExtents& e) {
+  return fmt::format("{}{}{}", e.transpose_a ? "a^T " : "a ", e.transpose_b ? "b^T" : "b",
+                     e.accumulate ? ", added" : "");
 }
 
 // With bias and activation behind the product, as a linear layer that is asked for both.
@@ -159,31 +166,34 @@ KernelCase product_line(const std::string& variant, const ops::MatmulExtents& e)
 }
 
 void add_products(const KernelExtents& extents, std::vector<KernelCase>& table) {
-  for (const StepProduct& p : step_cost(extents.step).products) {
-    table.push_back(product_line(p.name, p.extents));
-  }
-  const models::ModelConfig& model = extents.step.model;
-  table.push_back(product_with_activation({.m = extents.step.batch * extents.step.length,
+  const StepCost cost = step_cost({.model = extents.model,
+                                   .batch = extents.batch,
+                                   .length = extents.length,
+                                   .dtype = extents.compute},
+                                  /*ranks=*/1);
+  for (const StepProduct& p : cost.products)
+    table.push_back(product_line(form_of(p.extents), p.extents));
+  const models::ModelConfig& model = extents.model;
+  table.push_back(product_with_activation({.m = extents.batch * extents.length,
                                            .n = model.ffn,
                                            .k = model.hidden,
-                                           .operand = extents.step.compute,
-                                           .result = extents.step.compute}));
+                                           .operand = extents.compute,
+                                           .result = extents.compute}));
 }
 
 // Causal, without window and dropout.
 void add_attention(const KernelExtents& extents, std::vector<KernelCase>& table) {
-  const StepExtents& step = extents.step;
-  const models::ModelConfig& model = step.model;
-  AttentionSizes sizes = {.extents = {.batch = step.batch,
+  const models::ModelConfig& model = extents.model;
+  AttentionSizes sizes = {.extents = {.batch = extents.batch,
                                       .heads = model.heads,
                                       .kv_heads = model.kv_heads,
-                                      .queries = step.length,
-                                      .keys = step.length,
+                                      .queries = extents.length,
+                                      .keys = extents.length,
                                       .head_dim = model.head_dim},
                           .layout = {.packed = model.packed_qkv, .by_head = model.packed_by_head},
-                          .dtype = step.compute,
+                          .dtype = extents.compute,
                           .key_bias = model.positions == models::PositionKind::kAlibi};
-  const DType dtype = step.compute;
+  const DType dtype = extents.compute;
   const bool tensor_cores = size_of(dtype) == 2;
   const auto add_forward = [&](const char* variant, KernelBar bar) {
     table.push_back(

@@ -13,9 +13,9 @@ namespace {
 struct ShardExtents {
   explicit ShardExtents(const KernelExtents& extents)
       : n(extents.elements),
-        dtype(extents.step.compute),
-        master(accumulation_dtype(extents.step.compute)),
-        gradient(extents.step.gradient) {}
+        dtype(extents.compute),
+        master(accumulation_dtype(extents.compute)),
+        gradient(extents.gradient) {}
 
   int64_t n;
   DType dtype, master, gradient;

@@ -2,6 +2,7 @@
 #include "tools/bench/speed_of_light.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace fsdp::tools {
 namespace {
@@ -53,16 +54,15 @@ Tensor SpeedOfLightMeter::Arena::take(Shape shape, DType dtype) {
   return taken;
 }
 
-SpeedOfLightMeter::SpeedOfLightMeter(Backend& backend, const StepExtents& step)
-    : backend_(backend), cost_(step_cost(step)) {
+SpeedOfLightMeter::SpeedOfLightMeter(Backend& backend, StepCost cost, size_t weight_bytes)
+    : backend_(backend), cost_(std::move(cost)) {
   Extremes extremes;
   for (const StepProduct& product : cost_.products) extremes.include(product.extents);
   first_operand_ = filled(backend, extremes.first_operand);
   second_operand_ = filled(backend, extremes.second_operand);
   result_ = filled(backend, extremes.result);
   // As much memory as the step's own weights take, as far as that matters.
-  const size_t all = static_cast<size_t>(step.model.parameter_count()) * size_of(step.compute);
-  const size_t rotated = std::clamp(all, kCopyBytes, kLargestArena);
+  const size_t rotated = std::clamp(weight_bytes, kCopyBytes, kLargestArena);
   weights_ = Arena(backend, std::max(rotated, extremes.weight));
   gradients_ = Arena(backend, std::max(rotated, extremes.gradient));
   measure();  // the library makes its code for every shape
@@ -107,7 +107,7 @@ SpeedOfLight SpeedOfLightMeter::measure() {
   const auto flops = static_cast<double>(cost_.product_flops());
   return {.flops_per_s = flops / product_s,
           .copy_bytes_per_s = 2.0 * static_cast<double>(kCopyBytes) / seconds(events.size() - 1),
-          .flops = flops + static_cast<double>(cost_.attention_flops),
+          .flops = flops + static_cast<double>(cost_.attention_flops()),
           .pass_bytes = static_cast<double>(cost_.pass_bytes())};
 }
 

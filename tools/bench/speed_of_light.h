@@ -28,8 +28,9 @@ struct SpeedOfLight {
 
 class SpeedOfLightMeter {
  public:
-  // Takes up to 600 MiB: measure the step's memory before.
-  SpeedOfLightMeter(Backend& backend, const StepExtents& step);
+  // `weight_bytes`: of the model, as the products read them. Takes up to 600 MiB: measure the
+  // step's memory before.
+  SpeedOfLightMeter(Backend& backend, StepCost cost, size_t weight_bytes);
   SpeedOfLight measure();  // one slice: a few percent of a step's time; waits
 
  private:

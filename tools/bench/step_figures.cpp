@@ -40,10 +40,17 @@ KernelTotals kernel_totals(const StepBench& bench, const StepCost& cost) {
     const auto found = totals.find({"compute", kernel});
     if (found != totals.end()) found->second.work = static_cast<double>(work);
   };
-  for (const StepPass& pass : cost.passes) add_work(pass.kernel, pass.bytes);
+  for (const StepPass& pass : cost.passes) add_work(pass.kernel, pass.cost.bytes);
+  for (const StepPass& pass : cost.attention) add_work(pass.kernel, pass.cost.flops);
   add_work("matmul", cost.product_flops());
-  add_work("attention_forward", cost.attention_flops * 2 / 7);
-  add_work("attention_backward", cost.attention_flops * 5 / 7);
+  if (bench.predicted) {
+    for (auto& [key, total] : totals) {
+      const auto predicted = bench.predicted->kernels_ms.find(key.second);
+      if (key.first == "compute" && predicted != bench.predicted->kernels_ms.end()) {
+        total.predicted_ms = predicted->second;
+      }
+    }
+  }
   return totals;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,7 @@ struct KernelTotal {
   double ms = 0;
   int64_t calls = 0;
   double work = 0;  // bytes, or FLOPs of matrix products and attention; 0: not in the cost table
+  std::optional<double> predicted_ms = std::nullopt;  // where the step was predicted
 };
 using KernelTotals = std::map<std::pair<std::string, std::string>, KernelTotal>;  // (lane, kernel)
 // Of the calls of one step; of each kernel the fastest of the traced steps.

@@ -22,12 +22,14 @@ struct StepCommandOptions : BenchOptions {
 // ---------------------------------------------------------------------------- Output
 
 void print_kernels(const KernelTotals& totals) {
-  fmt::print("\n{:<10}{:<24}{:>6}{:>12}{:>16}\n", "stream", "kernel", "calls", "ms", "G(FLOP|B)/s");
+  fmt::print("\n{:<10}{:<24}{:>6}{:>12}{:>16}{:>14}\n", "stream", "kernel", "calls", "ms",
+             "G(FLOP|B)/s", "predicted ms");
   std::map<std::string, double> lanes;
   for (const auto& [key, total] : totals) {
     const double rate = total.work / (total.ms * 1e6);
-    fmt::print("{:<10}{:<24}{:>6}{:>12.2f}{:>16}\n", key.first, key.second, total.calls, total.ms,
-               total.work > 0 ? fmt::format("{:.1f}", rate) : "");
+    fmt::print("{:<10}{:<24}{:>6}{:>12.2f}{:>16}{:>14}\n", key.first, key.second, total.calls,
+               total.ms, total.work > 0 ? fmt::format("{:.1f}", rate) : "",
+               total.predicted_ms ? fmt::format("{:.2f}", *total.predicted_ms) : "");
     lanes[key.first] += total.ms;
   }
   for (const auto& [lane, ms] : lanes) {
@@ -121,6 +123,7 @@ void print_json(const StepCommandOptions& options, const RankContext& rank, cons
                                 {"calls", total.calls},
                                 {"ms", total.ms},
                                 {"work", total.work}});
+      if (total.predicted_ms) out["kernels"].back()["predicted_ms"] = *total.predicted_ms;
     }
   }
   fmt::print("{}\n", out.dump());
@@ -136,7 +139,7 @@ int run_bench_step(StepCommandOptions options, RankContext& rank) {
                                                               : RecomputeMode::kNone;
   const StepBench bench = bench_step(options.step, rank);
   if (rank.world.rank() != 0) return 0;
-  const StepCost cost = step_cost(step_extents(options.step, rank.world.size()));
+  const StepCost cost = step_cost(options.step, rank.world.size());
   (options.json ? print_json : print_text)(options, rank, bench, cost);
   std::fflush(stdout);
   return 0;

@@ -49,10 +49,14 @@ TEST_CASE("kernel table: every kernel of the contract has a line, and every line
   CHECK(table == contract);
 }
 
-TEST_CASE("kernel table: names are told apart, and chosen by a part of them") {
+TEST_CASE(
+    "kernel table: lines are told apart by name and sizes, and chosen by a part of the name") {
   const KernelExtents extents = kernel_extents({.model = "llama-7b"});
-  std::set<std::string> names;
-  for (const KernelCase& line : kernel_table(extents)) CHECK(names.insert(line.name()).second);
+  std::set<std::pair<std::string, std::string>> names;
+  for (const KernelCase& line : kernel_table(extents)) {
+    CAPTURE(line.name());
+    CHECK(names.emplace(line.name(), line.shape).second);
+  }
   const std::vector<KernelCase> norms = kernel_table(extents, "norm_backward");
   CHECK(norms.size() == 4);
   for (const KernelCase& line : norms) CHECK(test::contains(line.name(), "norm_backward"));

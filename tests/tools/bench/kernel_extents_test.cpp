@@ -9,22 +9,22 @@ namespace fsdp::tools {
 
 TEST_CASE("kernel extents: a preset, a folder, and changes of both") {
   const KernelExtents gpt2 = kernel_extents({.batch = 8, .length = 128, .dtype = DType::kBF16});
-  CHECK(gpt2.step.model.hidden == 768);
-  CHECK(gpt2.step.batch == 8);
-  CHECK(gpt2.step.compute == DType::kBF16);
-  CHECK(gpt2.step.gradient == DType::kF32);
+  CHECK(gpt2.model.hidden == 768);
+  CHECK(gpt2.batch == 8);
+  CHECK(gpt2.compute == DType::kBF16);
+  CHECK(gpt2.gradient == DType::kF32);
   CHECK(gpt2.elements == 124439808 / 13);  // 12 blocks and a root
 
   const KernelExtents changed =
       kernel_extents({.model = "llama-7b", .shape = "ffn=1000,elements=77,kv_heads=4"});
-  CHECK(changed.step.model.ffn == 1000);
-  CHECK(changed.step.model.kv_heads == 4);
-  CHECK(changed.step.model.hidden == 4096);
+  CHECK(changed.model.ffn == 1000);
+  CHECK(changed.model.kv_heads == 4);
+  CHECK(changed.model.hidden == 4096);
   CHECK(changed.elements == 77);
 
   const std::string folder = test::fixture_path("models/gpt2").string();
   const KernelExtents of_folder = kernel_extents({.model = folder, .length = 4});
-  CHECK(of_folder.step.model.hidden == models::read_config(folder + "/config.json").hidden);
+  CHECK(of_folder.model.hidden == models::read_config(folder + "/config.json").hidden);
 }
 
 TEST_CASE("kernel extents: mistakes are named") {

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/support/sharded_run.h"
+#include "tools/bench/bench_step.h"
 
 namespace fsdp::tools {
 
@@ -33,15 +34,11 @@ TEST_CASE("speed of light: highest and median of each rate") {
 TEST_CASE("speed of light: a slice of a small model") {
   cpu::CpuBackend backend;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    const StepExtents step = {.model = test::small_llama(),
-                              .batch = 2,
-                              .length = 5,
-                              .compute = dtype,
-                              .gradient = DType::kF32};
-    SpeedOfLightMeter meter(backend, step);
+    const StepCost cost = step_cost(
+        {.model = test::small_llama(), .batch = 2, .length = 5, .dtype = dtype}, /*ranks=*/1);
+    SpeedOfLightMeter meter(backend, cost, /*weight_bytes=*/1000);
     const SpeedOfLight light = meter.measure();
-    const StepCost cost = step_cost(step);
-    CHECK(light.flops == static_cast<double>(cost.product_flops() + cost.attention_flops));
+    CHECK(light.flops == static_cast<double>(cost.product_flops() + cost.attention_flops()));
     CHECK(light.pass_bytes == static_cast<double>(cost.pass_bytes()));
     // Whatever the machine: more than 1 MFLOP/s and 100 MB/s, less than a petaflop and 10 TB/s.
     CHECK(light.flops_per_s > 1e6);

@@ -32,23 +32,28 @@ TEST_CASE("step figures: the fastest step against the highest rates, medians aga
 
 TEST_CASE("step figures: kernels by stream, each of its fastest step, with its work") {
   const StepBench bench = {
+      .predicted = StepBench::Predicted{.kernels_ms = {{"matmul", 3.5}, {"copy", 1}}},
       .traces = {{event("compute", "matmul", 0, 4), event("compute", "gelu", 4, 7),
                   event("compute", "matmul", 7, 8), event("gather", "copy", 0, 9)},
                  {event("compute", "matmul", 0, 3), event("compute", "gelu", 3, 9),
                   event("compute", "matmul", 9, 10), event("gather", "copy", 0, 8)}}};
-  const StepCost cost = {.products = {{"qkv", {.m = 2, .n = 3, .k = 5}, 7}},
-                         .passes = {{"gelu", 33, 1}, {"copy", 44, 1}},
-                         .attention_flops = 70};
+  const StepCost cost = {.products = {{{.m = 2, .n = 3, .k = 5}, 7}},
+                         .passes = {{"gelu", {.bytes = 33}, 1}, {"copy", {.bytes = 44}, 1}},
+                         .attention = {{"attention_forward", {.flops = 70}, 1}}};
   const KernelTotals totals = kernel_totals(bench, cost);
   REQUIRE(totals.size() == 3);
   const KernelTotal& matmul = totals.at({"compute", "matmul"});
   CHECK(matmul.ms == doctest::Approx(4));
   CHECK(matmul.calls == 2);
   CHECK(matmul.work == 7 * 2 * 2 * 3 * 5);
+  CHECK(matmul.predicted_ms == 3.5);
   const KernelTotal& gelu = totals.at({"compute", "gelu"});
   CHECK(gelu.ms == doctest::Approx(3));
   CHECK(gelu.work == 33);
-  CHECK(totals.at({"gather", "copy"}).work == 0);  // not on the compute stream
+  CHECK_FALSE(gelu.predicted_ms.has_value());
+  const KernelTotal& copy = totals.at({"gather", "copy"});  // not on the compute stream
+  CHECK(copy.work == 0);
+  CHECK_FALSE(copy.predicted_ms.has_value());
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // The run without bytes beside the run itself: every category of every rank's ledger, to the byte.
 #include "tools/predict/meta_run.h"
 
-#include <array>
 #include <chrono>
 #include <functional>
 
@@ -9,7 +8,7 @@
 
 #include "comm/local_transport.h"
 #include "models/names.h"
-#include "tests/support/pairwise.h"
+#include "tests/support/memory_cases.h"
 #include "tests/support/tiny_models.h"
 #include "tools/predict/memory_report.h"
 
@@ -17,162 +16,13 @@ namespace fsdp::tools {
 namespace {
 
 constexpr int64_t kLength = 7;
-constexpr int64_t kRows = 5;  // of a micro-step of all ranks: some ranks have more than others
-
-struct Run {
-  SessionOptions options;
-  int ranks = 1;
-  bool evaluates = false;
-  bool from_first_rank = false;
-  // With fixed_order: of a batch of so many rows; some ranks are without a pass in the last
-  // micro-step.
-  int64_t rows_per_pass(int64_t rows) const {
-    const int64_t parts = ranks * options.fsdp.micro_steps;
-    return options.fsdp.fixed_order ? (rows + parts - 1) / parts : 0;
-  }
-};
-
-// What a run holds, by category; staging is the transport's own.
-std::string text_of(const MemoryUsage& usage) {
-  std::string out;
-  for (size_t i = 0; i < kMemoryCategories; ++i) {
-    const auto category = static_cast<MemoryCategory>(i);
-    if (category == MemoryCategory::kTransportStaging) continue;
-    out += fmt::format("{} {}\n", name_of(category), usage.peak[i]);
-  }
-  return out + fmt::format("total {}\nscratch {}\nheld {}\n", usage.predictable_peak, usage.scratch,
-                           usage.held_peak);
-}
-
-std::string predicted(const Run& run, int rank) {
-  MetaRun meta(run.options, run.ranks, rank);
-  meta.load(models::from_scratch(0), run.from_first_rank);
-  const int64_t rows = kRows * run.options.fsdp.micro_steps;
-  meta.steps(rows, kLength, 2, 0, run.rows_per_pass(rows));
-  if (run.evaluates) meta.evaluate(kRows, kLength, run.rows_per_pass(rows));
-  return text_of(meta.usage());
-}
-
-std::vector<std::string> counted(const Run& run) {
-  std::vector<std::string> out(static_cast<size_t>(run.ranks));
-  comm::run_local_ranks(run.ranks, [&](comm::Communicator& world) {
-    Session session(world, run.options);
-    const auto fill = models::from_scratch(1);
-    run.from_first_rank ? session.initialise_from_first_rank(fill) : session.initialise(fill);
-    const int64_t rows = kRows * run.options.fsdp.micro_steps;
-    const auto batch_of = [&](int64_t count) {
-      Batch batch = synthetic_batch(run.options.model, count, kLength, world.rank(), world.size(),
-                                    run.rows_per_pass(rows));
-      for (size_t i = 0; i < batch.tokens.size(); ++i) {  // row by row the same: 0, 1, 4, ...
-        batch.tokens[i] = static_cast<int32_t>((i % kLength) * (i % kLength) %
-                                               static_cast<size_t>(run.options.model.vocabulary));
-      }
-      batch.labels = batch.tokens;
-      return batch;
-    };
-    for (uint32_t step = 0; step < 3; ++step) {
-      session.train_step(batch_of(rows), 1e-3, step).read();
-      if (run.evaluates) session.evaluate(batch_of(kRows));
-    }
-    out[static_cast<size_t>(world.rank())] = text_of(session.backend().ledger().usage());
-  });
-  return out;
-}
-
-void check_equal(const Run& run) {
-  const std::vector<std::string> real = counted(run);
-  for (int rank = 0; rank < run.ranks; ++rank) {
-    CAPTURE(rank);
-    CHECK(predicted(run, rank) == real[static_cast<size_t>(rank)]);
-  }
-}
-
-// ---- what is crossed ----
-
-enum Factor {
-  kStrategy,
-  kRecompute,
-  kAccumulation,
-  kDType,
-  kWrap,
-  kRanks,
-  kFamily,
-  kHead,
-  kTrained,
-  kEvaluation,
-  kMore,
-  kFactors
-};
-using Levels = std::array<int, kFactors>;
-
-using comm::Strategy;
-constexpr std::array kStrategies = {Strategy::kFullShard,      Strategy::kShardGradOp,
-                                    Strategy::kShardOptimizer, Strategy::kNoShard,
-                                    Strategy::kHybridShard,    Strategy::kHybridShardZero2};
-
-enum Trained { kAll, kFrozenTable, kLora };
-enum More { kPlain, kReleaseArena, kFixedOrder, kOneInFlight, kOneStream, kSgd, kPost, kFirstRank };
-enum Wrap { kBlock, kSize, kClass, kNothing };
-constexpr Levels kSizes = {6, 4, 4, 4, 4, 4, 8, 2, 3, 2, 8};
-
-// Whether these levels go together; -1: not chosen yet.
-bool allowed(const Levels& l) {
-  const bool hybrid = l[kStrategy] >= 4;
-  if (hybrid && l[kRanks] >= 0 && l[kRanks] != 3) return false;  // 2 x 2
-  if (l[kMore] == kFixedOrder && l[kAccumulation] >= 2) return false;
-  // By size the table may become part of a unit that its other user, the head, is not in.
-  if (l[kHead] == 1 && l[kWrap] == kSize) return false;
-  return true;
-}
-
-Run run_of(const Levels& l) {
-  Run run;
-  SessionOptions& o = run.options;
-  o.model = test::tiny_of_every_family(3)[static_cast<size_t>(l[kFamily])];
-  o.model.tied_head = l[kHead] == 1;
-  o.max_length = kLength;
-  o.fsdp.strategy = kStrategies[static_cast<size_t>(l[kStrategy])];
-  run.ranks = l[kRanks] + 1;
-  if (comm::is_hybrid(o.fsdp.strategy)) o.fsdp.shard_size = 2;
-  o.recompute = std::array{RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFull,
-                           RecomputeMode::kFull}[static_cast<size_t>(l[kRecompute])];
-  o.recompute_every = l[kRecompute] == 3 ? 2 : 1;
-  using enum comm::Accumulation;
-  o.fsdp.micro_steps = l[kAccumulation] == 0 ? 1 : 2;
-  o.fsdp.accumulation = std::array{kReduceEach, kReduceEach, kReduceScatterEach,
-                                   kReduceLast}[static_cast<size_t>(l[kAccumulation])];
-  o.fsdp.param_dtype = std::array{DType::kF32, DType::kBF16, DType::kBF16,
-                                  DType::kF16}[static_cast<size_t>(l[kDType])];
-  o.fsdp.reduce_dtype = l[kDType] == 2 ? DType::kBF16 : DType::kF32;
-  if (o.fsdp.param_dtype == DType::kF16) o.loss_scale.initial = 1024;
-  const std::string block = o.model.block_class;
-  o.wrap = std::array<comm::WrapPolicy, 4>{comm::wrap_classes({block}), comm::wrap_by_size(1500),
-                                           comm::wrap_where([block](const Module& m) {
-                                             return m.class_name() == block ||
-                                                    m.name().ends_with(".mlp");
-                                           }),
-                                           comm::wrap_nothing()}[static_cast<size_t>(l[kWrap])];
-  if (l[kTrained] == kFrozenTable) {
-    o.frozen = {models::hugging_face_name(o.model, "embedding.tokens.weight")};
-  }
-  if (l[kTrained] == kLora) o.lora = models::LoraConfig{.r = 3, .targets = {"all-linear"}};
-  run.evaluates = l[kEvaluation] == 1;
-  o.fsdp.release_arena = l[kMore] == kReleaseArena;
-  o.fsdp.fixed_order = l[kMore] == kFixedOrder;
-  o.fsdp.separate_reduce = l[kMore] != kOneStream;
-  if (l[kMore] == kOneInFlight) o.fsdp.units_in_flight = 1;
-  if (l[kMore] == kPost) o.fsdp.backward_prefetch = comm::BackwardPrefetch::kPost;
-  if (l[kMore] == kSgd) o.optimizer = {.kind = optim::OptimizerKind::kSgd, .momentum = 0.9};
-  run.from_first_rank = l[kMore] == kFirstRank;
-  return run;
-}
 
 TEST_CASE("a run without bytes takes what the run takes, to the byte: every pair of options") {
-  const auto rows = test::pairwise<kFactors>(kSizes, allowed);
+  const auto rows = test::pairwise<test::kMemoryFactors>(test::kMemorySizes, test::go_together);
   CHECK(rows.size() >= 60);  // as families x More have that many pairs
-  for (const Levels& levels : rows) {
+  for (const test::MemoryLevels& levels : rows) {
     CAPTURE(fmt::format("{}", fmt::join(levels, " ")));
-    check_equal(run_of(levels));
+    test::check_memory(test::memory_case(levels));
   }
 }
 

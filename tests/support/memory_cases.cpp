@@ -1,0 +1,146 @@
+// Predicted by a run without bytes, counted by the ledger of the run itself.
+#include "tests/support/memory_cases.h"
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "models/names.h"
+#include "tests/support/tiny_models.h"
+#include "tools/predict/meta_run.h"
+
+namespace fsdp::test {
+namespace {
+
+constexpr int64_t kLength = 7;
+constexpr int64_t kRows = 5;  // of a micro-step of all ranks: some ranks have more than others
+
+}  // namespace
+
+int64_t MemoryCase::rows_per_pass(int64_t rows) const {
+  const int64_t parts = ranks * options.fsdp.micro_steps;
+  return options.fsdp.fixed_order ? (rows + parts - 1) / parts : 0;
+}
+
+std::string memory_text(const MemoryUsage& usage, bool of_gpu) {
+  std::string out;
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    const auto category = static_cast<MemoryCategory>(i);
+    if (category == MemoryCategory::kTransportStaging) continue;
+    if (of_gpu && category == MemoryCategory::kWorkspace) continue;
+    out += fmt::format("{} {}\n", name_of(category), usage.peak[i]);
+  }
+  if (of_gpu) return out;
+  return out + fmt::format("total {}\nscratch {}\nheld {}\n", usage.predictable_peak, usage.scratch,
+                           usage.held_peak);
+}
+
+std::string predicted_memory(const MemoryCase& run, int rank) {
+  tools::MetaRun meta(run.options, run.ranks, rank);
+  meta.load(models::from_scratch(0), run.from_first_rank);
+  const int64_t rows = kRows * run.options.fsdp.micro_steps;
+  meta.steps(rows, kLength, 2, 0, run.rows_per_pass(rows));
+  if (run.evaluates) meta.evaluate(kRows, kLength, run.rows_per_pass(rows));
+  return memory_text(meta.usage(), run.options.backend.cuda.has_value());
+}
+
+std::vector<std::string> counted_memory(const MemoryCase& run) {
+  std::vector<std::string> out(static_cast<size_t>(run.ranks));
+  comm::run_local_ranks(run.ranks, [&](comm::Communicator& world) {
+    tools::Session session(world, run.options);
+    const auto fill = models::from_scratch(1);
+    run.from_first_rank ? session.initialise_from_first_rank(fill) : session.initialise(fill);
+    const int64_t rows = kRows * run.options.fsdp.micro_steps;
+    const auto batch_of = [&](int64_t count) {
+      tools::Batch batch = tools::synthetic_batch(run.options.model, count, kLength, world.rank(),
+                                                  world.size(), run.rows_per_pass(rows));
+      for (size_t i = 0; i < batch.tokens.size(); ++i) {  // row by row the same: 0, 1, 4, ...
+        batch.tokens[i] = static_cast<int32_t>((i % kLength) * (i % kLength) %
+                                               static_cast<size_t>(run.options.model.vocabulary));
+      }
+      batch.labels = batch.tokens;
+      return batch;
+    };
+    for (uint32_t step = 0; step < 3; ++step) {
+      session.train_step(batch_of(rows), 1e-3, step).read();
+      if (run.evaluates) session.evaluate(batch_of(kRows));
+    }
+    out[static_cast<size_t>(world.rank())] =
+        memory_text(session.backend().ledger().usage(), run.options.backend.cuda.has_value());
+  });
+  return out;
+}
+
+void check_memory(const MemoryCase& run) {
+  const std::vector<std::string> real = counted_memory(run);
+  for (int rank = 0; rank < run.ranks; ++rank) {
+    CAPTURE(rank);
+    CHECK(predicted_memory(run, rank) == real[static_cast<size_t>(rank)]);
+  }
+}
+
+// ---- what is crossed ----
+
+namespace {
+
+using comm::Strategy;
+constexpr std::array kStrategies = {Strategy::kFullShard,      Strategy::kShardGradOp,
+                                    Strategy::kShardOptimizer, Strategy::kNoShard,
+                                    Strategy::kHybridShard,    Strategy::kHybridShardZero2};
+
+enum Trained { kAll, kFrozenTable, kLora };
+enum Wrap { kBlock, kSize, kClass, kNothing };
+
+}  // namespace
+
+bool go_together(const MemoryLevels& l) {
+  const bool hybrid = l[kStrategy] >= 4;
+  if (hybrid && l[kRanks] >= 0 && l[kRanks] != 3) return false;  // 2 x 2
+  if (l[kMore] == kFixedOrder && l[kAccumulation] >= 2) return false;
+  // By size the table may become part of a unit that its other user, the head, is not in.
+  if (l[kHead] == 1 && l[kWrap] == kSize) return false;
+  return true;
+}
+
+MemoryCase memory_case(const MemoryLevels& l) {
+  MemoryCase run;
+  tools::SessionOptions& o = run.options;
+  o.model = tiny_of_every_family(3)[static_cast<size_t>(l[kFamily])];
+  o.model.tied_head = l[kHead] == 1;
+  o.max_length = kLength;
+  o.fsdp.strategy = kStrategies[static_cast<size_t>(l[kStrategy])];
+  run.ranks = l[kRanks] + 1;
+  if (comm::is_hybrid(o.fsdp.strategy)) o.fsdp.shard_size = 2;
+  o.recompute = std::array{RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFull,
+                           RecomputeMode::kFull}[static_cast<size_t>(l[kRecompute])];
+  o.recompute_every = l[kRecompute] == 3 ? 2 : 1;
+  using enum comm::Accumulation;
+  o.fsdp.micro_steps = l[kAccumulation] == 0 ? 1 : 2;
+  o.fsdp.accumulation = std::array{kReduceEach, kReduceEach, kReduceScatterEach,
+                                   kReduceLast}[static_cast<size_t>(l[kAccumulation])];
+  o.fsdp.param_dtype = std::array{DType::kF32, DType::kBF16, DType::kBF16,
+                                  DType::kF16}[static_cast<size_t>(l[kDType])];
+  o.fsdp.reduce_dtype = l[kDType] == 2 ? DType::kBF16 : DType::kF32;
+  if (o.fsdp.param_dtype == DType::kF16) o.loss_scale.initial = 1024;
+  const std::string block = o.model.block_class;
+  o.wrap = std::array<comm::WrapPolicy, 4>{comm::wrap_classes({block}), comm::wrap_by_size(1500),
+                                           comm::wrap_where([block](const Module& m) {
+                                             return m.class_name() == block ||
+                                                    m.name().ends_with(".mlp");
+                                           }),
+                                           comm::wrap_nothing()}[static_cast<size_t>(l[kWrap])];
+  if (l[kTrained] == kFrozenTable) {
+    o.frozen = {models::hugging_face_name(o.model, "embedding.tokens.weight")};
+  }
+  if (l[kTrained] == kLora) o.lora = models::LoraConfig{.r = 3, .targets = {"all-linear"}};
+  run.evaluates = l[kEvaluation] == 1;
+  o.fsdp.release_arena = l[kMore] == kReleaseArena;
+  o.fsdp.fixed_order = l[kMore] == kFixedOrder;
+  o.fsdp.separate_reduce = l[kMore] != kOneStream;
+  if (l[kMore] == kOneInFlight) o.fsdp.units_in_flight = 1;
+  if (l[kMore] == kPost) o.fsdp.backward_prefetch = comm::BackwardPrefetch::kPost;
+  if (l[kMore] == kSgd) o.optimizer = {.kind = optim::OptimizerKind::kSgd, .momentum = 0.9};
+  run.from_first_rank = l[kMore] == kFirstRank;
+  return run;
+}
+
+}  // namespace fsdp::test

@@ -1,0 +1,63 @@
+// Runs whose memory is predicted and counted: options crossed pair by pair, on a backend of choice.
+// Not here: which of them go together on a GPU (tests/cuda_emulator/ranks).
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "tests/support/pairwise.h"
+#include "tools/train/session.h"
+
+namespace fsdp::test {
+
+struct MemoryCase {
+  tools::SessionOptions options;
+  int ranks = 1;
+  bool evaluates = false;
+  bool from_first_rank = false;
+
+  // With fixed_order: of a batch of so many rows; some ranks are without a pass in the last
+  // micro-step.
+  int64_t rows_per_pass(int64_t rows) const;
+};
+
+// Of a CPU every category but staging, which is the transport's own; of a GPU not the workspace of
+// its libraries either.
+std::string memory_text(const MemoryUsage& usage, bool of_gpu = false);
+std::string predicted_memory(const MemoryCase& run, int rank);
+std::vector<std::string> counted_memory(const MemoryCase& run);  // by rank
+void check_memory(const MemoryCase& run);
+
+enum MemoryFactor {
+  kStrategy,
+  kRecompute,
+  kAccumulation,
+  kDType,
+  kWrap,
+  kRanks,
+  kFamily,
+  kHead,
+  kTrained,
+  kEvaluation,
+  kMore,
+  kMemoryFactors
+};
+using MemoryLevels = std::array<int, kMemoryFactors>;
+enum MemoryMore {
+  kPlain,
+  kReleaseArena,
+  kFixedOrder,
+  kOneInFlight,
+  kOneStream,
+  kSgd,
+  kPost,
+  kFirstRank
+};
+constexpr MemoryLevels kMemorySizes = {6, 4, 4, 4, 4, 4, 8, 2, 3, 2, 8};
+
+// Whether these levels go together; -1: not chosen yet.
+bool go_together(const MemoryLevels& levels);
+MemoryCase memory_case(const MemoryLevels& levels);
+
+}  // namespace fsdp::test
