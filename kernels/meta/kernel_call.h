@@ -38,7 +38,7 @@ class CallTensors {
 using KernelRun = std::function<void(Backend& backend, Stream& stream)>;
 
 struct KernelCall {
-  std::string_view kernel;  // the method of Backend
+  std::string_view kernel;  // as in traces: "adamw"
   std::string shape;        // "256 x 768, 768 x 2304; bias"
   DType dtype = DType::kF32;
   ops::Cost cost;

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -62,7 +63,11 @@ struct Device {
   int streams = 0;
   std::string last_failure;
   fsdp::cpu::CpuBackend host;
-  std::vector<std::unique_ptr<fsdp::Stream>> destroyed;  // which may still have something to do
+  struct Destroyed {
+    std::unique_ptr<fsdp::Stream> stream;  // may still have something to do
+    fsdp::EventPtr end;
+  };
+  std::vector<Destroyed> destroyed;
   std::map<void*, size_t> pinned;
   std::deque<std::pair<void*, size_t>> given_back;  // pinned memory that nobody may touch
   std::map<const void*, SharedMemory> shared;
@@ -341,7 +346,18 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
   *highest = -5;
   return cudaSuccess;
 }
+// Ends the threads of destroyed streams that have done all: a thousand stacks each.
+static void end_destroyed() {
+  std::vector<Device::Destroyed> done;
+  const std::lock_guard lock(device().mutex);
+  auto& all = device().destroyed;
+  const auto first = std::stable_partition(
+      all.begin(), all.end(), [](const Device::Destroyed& s) { return !s.end->ready(); });
+  std::move(first, all.end(), std::back_inserter(done));
+  all.erase(first, all.end());
+}
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
+  end_destroyed();
   auto owned = device().host.create_stream(stream_name(priority));
   fsdp::Stream* made = owned.get();
   *stream = new CUstream_st{made, std::move(owned)};
@@ -349,12 +365,13 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int pri
 }
 // Returns at once: what the stream was given is done, if nobody waited for it, some time later.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  const fsdp::EventPtr end = device().host.record(*stream->stream);
-  if (!end->ready()) {
+  fsdp::EventPtr end = device().host.record(*stream->stream);
+  {
     const std::lock_guard lock(device().mutex);
-    device().destroyed.push_back(std::move(stream->owned));
+    device().destroyed.push_back({std::move(stream->owned), std::move(end)});
   }
   delete stream;
+  end_destroyed();
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {

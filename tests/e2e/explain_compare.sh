@@ -85,7 +85,8 @@ grep -q '^  all .* 1011781632 ' pythia.txt || fail "explain --model: not the pub
 cat >rates.json <<'JSON'
 {"machine": "a test", "flops_per_s": {"f32": 1e9}, "memory_bytes_per_s": 1e30, "kernel_us": 0, "issue_us": 0,
  "ranks_per_node": 8, "inside_node": {"latency_us": 5000, "bytes_per_s": 1e30},
- "between_nodes": {"latency_us": 0, "bytes_per_s": 1e9}, "host_copy": {"latency_us": 0, "bytes_per_s": 1e30}}
+ "between_nodes": {"latency_us": 0, "bytes_per_s": 1e9}, "host_copy": {"latency_us": 0, "bytes_per_s": 1e30},
+ "disk_read": {"latency_us": 0, "bytes_per_s": 2e6}, "disk_write": {"latency_us": 0, "bytes_per_s": 1e6}}
 JSON
 explain --world 1 --rates rates.json >one.txt
 explain --world 2 --rates rates.json >two.txt
@@ -98,6 +99,10 @@ grep -q "^predicted step: $ms ms = $ms computing + 0.000 in sums .* + 0.000 wait
 grep -q "^  as it is .* $(printf %.2f "$ms")\$" memory.txt && grep -q '^ms: predicted, on a test; ' memory.txt || fail "memory --rates: $(cat memory.txt)"
 grep -q '^  on a test; of the distinct calls 0 have a row .* 0 were measured' one.txt || fail "rates: $(cat one.txt)"
 grep -q '^  all_gather  *7 .* 35.000$' two.txt || fail "seven gathers of 5 ms: $(grep all_gather two.txt)"
+# A master and two moments of each parameter, four bytes each.
+checkpoint=$(awk '$1 == "all" { bytes = 12 * $3; printf "%.2f MiB of the rank on a node; %.2f s to write, %.2f s to read", bytes / 2 ^ 20, bytes / 1e6, bytes / 2e6; exit }' one.txt)
+grep -q "^a checkpoint: $checkpoint on its disk\$" one.txt ||
+  fail "a checkpoint: expected $checkpoint, got: $(grep '^a checkpoint' one.txt)"
 explain --world 1 --measure --save-rates here.json >measured.txt
 explain --world 1 --rates here.json >again.txt
 calls=$(grep -c '"kernel":' here.json)

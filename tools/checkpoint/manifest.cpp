@@ -61,6 +61,7 @@ Json progress_json(const TrainProgress& p) {
           {"wall_time_s", text_of(p.wall_time_s)},
           {"step_time_s", text_of(p.step_time_s)},
           {"recent_losses", recent},
+          {"loss_sum", text_of(p.loss_sum)},
           {"validation_loss", p.validation_loss ? Json(text_of(*p.validation_loss)) : Json()},
           {"validated_at", p.validated_at},
           {"best_validation_loss",
@@ -74,6 +75,7 @@ TrainProgress progress_from(const Json& json) {
                      .samples = json.at("samples"),
                      .wall_time_s = double_from(json.at("wall_time_s")),
                      .step_time_s = double_from(json.at("step_time_s"))};
+  p.loss_sum = double_from(json.at("loss_sum"));
   for (const Json& loss : json.at("recent_losses")) p.recent_losses.push_back(double_from(loss));
   if (!json.at("validation_loss").is_null()) {
     p.validation_loss = double_from(json.at("validation_loss"));

@@ -1,6 +1,9 @@
 // The run, and what is said of it.
 #include "tools/memory/explanation.h"
 
+#include <algorithm>
+
+#include "tools/checkpoint/owned_state.h"
 #include "tools/config/step_shape.h"
 #include "tools/memory/predicted_run.h"
 #include "tools/predict/memory_report.h"
@@ -55,6 +58,21 @@ std::string describe_steps(const std::vector<UnitRow>& units, const MetaRun& run
       format_timeline(units, steps.back()));
 }
 
+// Of a node's ranks: they share its disk.
+std::string describe_checkpoint(MetaRun& run, int ranks, const Rates& rates) {
+  double bytes = 0;
+  for (const StatePartOwned& part : owned_state(run.session())) {
+    bytes += static_cast<double>(part.values.bytes());
+  }
+  const int together = std::min(ranks, rates.ranks_per_node);
+  bytes *= together;
+  return fmt::format(
+      "a checkpoint: {:.2f} MiB of {} on a node; {:.2f} s to write, {:.2f} s to read on its "
+      "disk\n\n",
+      bytes / (1 << 20), together == 1 ? "the rank" : fmt::format("the {} ranks", together),
+      rates.disk_write.seconds(bytes), rates.disk_read.seconds(bytes));
+}
+
 }  // namespace
 
 Explanation explain(const config::TrainConfig& config, int ranks, const std::string& rates_file,
@@ -67,9 +85,10 @@ Explanation explain(const config::TrainConfig& config, int ranks, const std::str
   const comm::FullySharded& sharded = run->session().sharded();
   const std::vector<UnitRow> units = unit_rows(sharded);
   std::string text = fmt::format(
-      "{}{}\n{}\n{}\n{}{}{}", describe(session, groups, ranks),
+      "{}{}\n{}\n{}\n{}{}{}{}", describe(session, groups, ranks),
       trained_line(run->session().parameters()), format_units(units, sharded.options(), groups),
-      format_predicted_memory(*run), describe_batches(config, model, ranks),
+      format_predicted_memory(*run), describe_checkpoint(*run, ranks, rates->rates()),
+      describe_batches(config, model, ranks),
       layout ? format_layout(units, *layout, groups.shards, session.fsdp.param_dtype) + "\n" : "",
       describe_steps(units, *run, *rates));
   return {std::move(text), rates};

@@ -23,7 +23,8 @@ double bus_bytes(comm::Collective kind, double bytes, double ranks) {
 
 // Peaks of NVIDIA's data sheet for the A100 80 GB SXM (312 TFLOP/s in 16 bits, 19.5 in f32, 2039
 // GB/s, NVLink 300 GB/s each way; a link of 200 Gbit/s for each GPU between machines). Programs
-// reach about 60 % of the products, 80 % of the memory and 75 % of the links.
+// reach about 60 % of the products, 80 % of the memory and 75 % of the links. The disk is assumed:
+// an NVMe drive in each machine.
 Rates nominal_rates() {
   return {.machine = "an A100 80 GB, eight in a machine",
           .flops_per_s = {{DType::kF32, 0.6 * 19.5e12},
@@ -37,6 +38,8 @@ Rates nominal_rates() {
           .inside_node = {.latency_us = 20, .bytes_per_s = 0.75 * 300e9},
           .between_nodes = {.latency_us = 50, .bytes_per_s = 0.75 * 25e9},
           .host_copy = {.latency_us = 10, .bytes_per_s = 25e9},
+          .disk_read = {.latency_us = 100, .bytes_per_s = 5e9},
+          .disk_write = {.latency_us = 100, .bytes_per_s = 2.5e9},
           .kernels = {}};
 }
 

@@ -26,7 +26,7 @@ struct LinkRate {
 
 // Calls with the same key take the same time.
 struct CallKey {
-  std::string kernel;  // the method of Backend
+  std::string kernel;  // as in traces
   std::string shape;   // of meta::KernelCall
   DType dtype = DType::kF32;
   auto operator<=>(const CallKey&) const = default;
@@ -44,6 +44,7 @@ struct Rates {
   // ranks on a node share the node's links: each has one, and all of them work for the group.
   LinkRate inside_node, between_nodes;
   LinkRate host_copy;                 // between a device and its host
+  LinkRate disk_read, disk_write;     // of a node, whose ranks share them
   std::map<CallKey, double> kernels;  // microseconds of one call
   bool operator==(const Rates&) const = default;
 };

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "core/io/json.h"
+#include "tools/predict/disk_meter.h"
 
 namespace fsdp::tools {
 namespace {
@@ -116,6 +117,8 @@ Rates read_rates(const std::filesystem::path& file) {
   rates.inside_node = read_link(keys, "inside_node");
   rates.between_nodes = read_link(keys, "between_nodes");
   rates.host_copy = read_link(keys, "host_copy");
+  rates.disk_read = read_link(keys, "disk_read");
+  rates.disk_write = read_link(keys, "disk_write");
   if (keys.has("calls")) read_calls(keys.at("calls"), keys.of("calls"), rates);
   keys.done();
   return rates;
@@ -142,14 +145,22 @@ void write_rates(const std::filesystem::path& file, const Rates& rates) {
   json["inside_node"] = json_of(rates.inside_node);
   json["between_nodes"] = json_of(rates.between_nodes);
   json["host_copy"] = json_of(rates.host_copy);
+  json["disk_read"] = json_of(rates.disk_read);
+  json["disk_write"] = json_of(rates.disk_write);
   json["calls"] = calls;
   write_json_file(file, json);
 }
 
 std::shared_ptr<CallRates> call_rates(const std::string& file, CallMeter* meter) {
-  Rates rates = !file.empty() ? read_rates(file)
-                : meter       ? measured_machine(*meter, "this machine")
-                              : nominal_rates();
+  Rates rates = nominal_rates();
+  if (!file.empty()) {
+    rates = read_rates(file);
+  } else if (meter) {
+    rates = measured_machine(*meter, "this machine");
+    const DiskRates disk = measure_disk(std::filesystem::current_path());
+    rates.disk_read = disk.read;
+    rates.disk_write = disk.write;
+  }
   MeasureCall measure;
   if (meter) measure = [meter](const meta::KernelCall& call) { return meter->measure(call); };
   return std::make_shared<CallRates>(std::move(rates), std::move(measure));

@@ -107,10 +107,15 @@ void MetricsLog::step(const StepMetrics& m) {
              .dump());
 }
 
-void MetricsLog::evaluation(int64_t step, double validation_loss, double best_validation_loss) {
-  append(Json{{"step", step},
-              {"validation_loss", validation_loss},
-              {"best_validation_loss", best_validation_loss}}
+void MetricsLog::evaluation(const EvaluationMetrics& m) {
+  append(Json{{"step", m.step},
+              {"validation_loss", m.loss},
+              {"best_validation_loss", m.best_loss},
+              {"epoch", m.epoch ? Json(*m.epoch) : Json()},
+              {"runtime_s", m.runtime_s},
+              {"tokens", m.tokens},
+              {"sequences", m.sequences},
+              {"batches", m.batches}}
              .dump());
 }
 
@@ -156,6 +161,7 @@ void write_summary(const std::filesystem::path& path, const RunSummary& s) {
                          {"tokens_per_s", rate},
                          {"tokens_per_s_per_rank", rate / s.world_size},
                          {"train_loss", s.train_loss},
+                         {"mean_train_loss", s.mean_loss},
                          {"validation_loss", optional(s.validation_loss)},
                          {"best_validation_loss", optional(s.best_validation_loss)},
                          {"bigram_entropy", optional(s.bigram_entropy)},

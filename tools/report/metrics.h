@@ -31,6 +31,17 @@ struct StepMetrics {
   size_t peak_memory_bytes = 0;  // ledger of rank 0
 };
 
+struct EvaluationMetrics {
+  int64_t step = 0;
+  std::optional<double> epoch = {};
+  double loss = 0;
+  double best_loss = 0;   // so far
+  double runtime_s = 0;   // of this evaluation
+  int64_t tokens = 0;     // predicted, over all ranks
+  int64_t sequences = 0;  // over all ranks
+  int64_t batches = 0;
+};
+
 // Appends lines; each is in the file when the call returns. A line that cannot be written, because
 // the disk is full, is kept and written with the next one: a run is worth more than its log.
 // Without a path it does nothing, which is how the ranks other than 0 have one too.
@@ -39,7 +50,7 @@ class MetricsLog {
   MetricsLog() = default;
   explicit MetricsLog(const std::filesystem::path& path);
   void step(const StepMetrics& metrics);
-  void evaluation(int64_t step, double validation_loss, double best_validation_loss);
+  void evaluation(const EvaluationMetrics& metrics);
   // "metrics.jsonl: 3 lines cannot be written; is the disk full?"; "": all are.
   std::string problem() const;
   void retry();  // to write what could not be written
@@ -70,6 +81,7 @@ struct RunSummary {
   double wall_time_s = 0;    // of the training loop, evaluations included
   double step_time_s = 0;    // without them
   double train_loss = 0;     // mean over the last logged steps
+  double mean_loss = 0;      // of training, over all steps
   int64_t resumed_from = 0;  // the step whose checkpoint the run went on from; 0: none
   std::string weights_hash;  // of the state after the last step, the same for equal states
   std::string optimizer_hash;

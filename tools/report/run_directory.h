@@ -1,5 +1,6 @@
 // The folder of one run, runs/<name>-<timestamp>. Its files say what was run and with what result:
-// run_args.json, config.yaml, metrics.jsonl, metrics.json, model/, trace.rank<r>.json.
+// run_args.json, config.yaml, metrics.jsonl, metrics.json, model/, trace.rank<r>.json, and those of
+// result_files.h.
 #pragma once
 
 #include <filesystem>

@@ -77,7 +77,9 @@ int TrainingRun::run() {
   write_trace();
   // Last: where it is, the run has left everything else.
   agree(rank_.world, [&] {
-    if (speaks()) write_summary(directory_ / "metrics.json", summary);
+    if (!speaks()) return;
+    write_result_files(directory_, summary, intervals());
+    write_summary(directory_ / "metrics.json", summary);
   });
   say(fmt::format("\nrun directory: {}", directory_.string()));
   return outcome.signal == 0 ? 0 : status_after(outcome.signal);

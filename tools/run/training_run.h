@@ -24,6 +24,7 @@
 #include "tools/memory/memory_limit.h"
 #include "tools/model_folders/save_model.h"
 #include "tools/predict/memory_report.h"
+#include "tools/report/result_files.h"
 #include "tools/report/run_directory.h"
 #include "tools/train/train_data.h"
 #include "tools/train/trainer.h"
@@ -123,6 +124,7 @@ class TrainingRun {
   void report(const TrainOutcome& outcome, RunSummary& summary);
   std::string sample();
   void write_trace();
+  RunIntervals intervals() const;
 
   const TrainingRunOptions& options_;
   const ResumePlan& plan_;

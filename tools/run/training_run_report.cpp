@@ -112,6 +112,7 @@ RunSummary TrainingRun::summarise(const TrainOutcome& outcome) {
       .wall_time_s = outcome.wall_time_s,
       .step_time_s = outcome.step_time_s,
       .train_loss = outcome.train_loss,
+      .mean_loss = outcome.mean_loss,
       .resumed_from = plan_.manifest ? plan_.manifest->step() : 0,
       .weights_hash = hex(hash.weights),
       .optimizer_hash = hex(hash.optimizer),
@@ -136,6 +137,20 @@ void TrainingRun::report(const TrainOutcome& outcome, RunSummary& summary) {
   say(fmt::format("\n{}", format_losses(outcome, config_.train.log_every, summary.bigram_entropy)));
   say(format_memory_table(memory));
   if (summary.overlap) say(format_overlap(*summary.overlap));
+}
+
+RunIntervals TrainingRun::intervals() const {
+  const config::StepShape shape = config::step_shape(config_, rank_.world.size());
+  const int64_t passes = rank_.world.size() * shape.micro_steps;
+  return {.steps = config_.train.steps,
+          .epochs = plan_.config.train.epochs,
+          .log_every = config_.train.log_every,
+          .eval_every = config_.train.eval_every.steps,
+          .save_every = save_every(),
+          .rows_per_rank = (shape.batch + passes - 1) / passes,
+          .best_checkpoint = checkpoints_ && checkpoints_->best()
+                                 ? checkpoints_->folder_of(checkpoints_->best()->step).string()
+                                 : ""};
 }
 
 std::string TrainingRun::sample() {

@@ -13,7 +13,8 @@ namespace fsdp::tools {
 
 // This rank's part of numbered global batches.
 struct BatchSource {
-  int64_t batches = 0;  // of training: as many as there are steps
+  int64_t batches = 0;    // of training: as many as there are steps
+  int64_t sequences = 0;  // in all batches of all ranks, of validation
   std::function<Batch(int64_t index)> get;
 };
 

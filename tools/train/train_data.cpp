@@ -300,7 +300,9 @@ BatchSource TrainData::validation(bool shifted_labels) const {
   if (!validation_loader_) return {};
   const int64_t all = validation_loader_->steps_per_epoch();
   const int64_t limit = config_.train.eval_batches;
-  return {.batches = limit > 0 ? std::min(limit, all) : all,
+  const int64_t batches = limit > 0 ? std::min(limit, all) : all;
+  return {.batches = batches,
+          .sequences = validation_loader_->samples_after(batches),
           .get = [this, shifted_labels](int64_t i) {
             return validation_loader_->batch(i, shifted_labels);
           }};

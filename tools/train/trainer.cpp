@@ -38,6 +38,7 @@ Trainer::Trainer(Session& session, const TrainerOptions& options, Progress& prog
   outcome_.step_time_s = before.step_time_s;
   outcome_.validation_loss = before.validation_loss;
   recent_losses_ = before.recent_losses;
+  loss_sum_ = before.loss_sum;
   validated_at_ = before.validated_at;
 }
 
@@ -49,6 +50,7 @@ TrainProgress Trainer::progress_so_far() const {
           .wall_time_s = seconds_between(started_, Clock::now()),
           .step_time_s = outcome_.step_time_s,
           .recent_losses = recent_losses_,
+          .loss_sum = loss_sum_,
           .validation_loss = outcome_.validation_loss,
           .validated_at = validated_at_,
           .best_validation_loss = outcome_.best_validation_loss};
@@ -116,6 +118,7 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
   // The mean, also where another run did the last steps.
   outcome_.train_loss = std::accumulate(recent_losses_.begin(), recent_losses_.end(), 0.0) /
                         static_cast<double>(std::max<size_t>(recent_losses_.size(), 1));
+  outcome_.mean_loss = loss_sum_ / static_cast<double>(std::max<int64_t>(outcome_.steps, 1));
   outcome_.wall_time_s = seconds_between(started_, Clock::now());
   return outcome_;
 }
@@ -163,6 +166,7 @@ void Trainer::finish(const IssuedStep& issued) {
     recent_losses_.erase(recent_losses_.begin());
   }
   recent_losses_.push_back(values.loss);
+  if (std::isfinite(values.loss)) loss_sum_ += values.loss;
   report(issued, values);
   check_values(issued, values);
 }
@@ -208,16 +212,18 @@ void Trainer::report(const IssuedStep& issued, const StepValues& values) {
                  .skipped = outcome_.skipped,
                  .true_tokens = outcome_.true_tokens,
                  .samples = outcome_.samples,
-                 .epoch = options_.steps_per_epoch > 0
-                              ? std::optional(static_cast<double>(outcome_.steps) /
-                                              static_cast<double>(options_.steps_per_epoch))
-                              : std::nullopt,
+                 .epoch = epoch(),
                  .tokens_per_s = tokens_per_s_,
                  .wall_time_s = seconds_between(started_, step_ended_),
                  .peak_memory_bytes = peak});
   window_s_ = 0;
   window_tokens_ = 0;
   tell_of_log();
+}
+
+std::optional<double> Trainer::epoch() const {
+  if (options_.steps_per_epoch == 0) return {};
+  return static_cast<double>(outcome_.steps) / static_cast<double>(options_.steps_per_epoch);
 }
 
 // Once: the lines are kept, and the run says at its end whether they could be written after all.
@@ -253,6 +259,7 @@ void Trainer::fail_without_update() const {
 void Trainer::evaluate(const BatchSource& validation) {
   if (outcome_.signal != 0) return;
   const PhaseScope phase(session_.phases(), "evaluation");
+  const Clock::time_point began = Clock::now();
   const TextLoss loss = loss_of_batches(session_, validation, [&](int64_t, const TextLoss&) {
     outcome_.signal = vote_.taken();
     return outcome_.signal == 0;
@@ -263,7 +270,14 @@ void Trainer::evaluate(const BatchSource& validation) {
   validated_at_ = outcome_.steps;
   std::optional<double>& best = outcome_.best_validation_loss;
   if (!best || *outcome_.validation_loss < *best) best = outcome_.validation_loss;
-  metrics_.evaluation(outcome_.steps, *outcome_.validation_loss, *best);
+  metrics_.evaluation({.step = outcome_.steps,
+                       .epoch = epoch(),
+                       .loss = *outcome_.validation_loss,
+                       .best_loss = *best,
+                       .runtime_s = seconds_between(began, step_ended_),
+                       .tokens = loss.tokens,
+                       .sequences = validation.sequences,
+                       .batches = validation.batches});
   progress_.note(
       fmt::format("step {}: validation loss {:.4f}", outcome_.steps, *outcome_.validation_loss));
 }

@@ -31,6 +31,7 @@ struct TrainProgress {
   double wall_time_s = 0;
   double step_time_s = 0;
   std::vector<double> recent_losses;      // at most log_every
+  double loss_sum = 0;                    // of all steps whose loss is finite
   std::optional<double> validation_loss;  // the last one
   int64_t validated_at = -1;              // after that many steps; -1: never
   std::optional<double> best_validation_loss = {};
@@ -61,6 +62,7 @@ struct TrainOutcome {
   double step_time_s = 0;                 // without evaluations
   int64_t samples = 0;                    // trained on, over all ranks
   double train_loss = 0;                  // mean over the last `log_every` steps
+  double mean_loss = 0;                   // over all steps
   std::optional<double> validation_loss;  // after the last step
   std::optional<double> best_validation_loss;
 };
@@ -91,6 +93,7 @@ class Trainer {
   [[noreturn]] void fail_without_update() const;
   void evaluate(const BatchSource& validation);
   void end(const BatchSource& validation);
+  std::optional<double> epoch() const;
   void save();
   void tell_of_log();
   TrainProgress progress_so_far() const;
@@ -104,6 +107,7 @@ class Trainer {
 
   TrainOutcome outcome_;
   std::vector<double> recent_losses_;  // at most log_every
+  double loss_sum_ = 0;
   Clock::time_point started_;
   Clock::time_point step_ended_;  // the last step, or the evaluation after it
   double window_s_ = 0;           // since the last line of metrics

@@ -47,6 +47,10 @@ TEST_CASE("explanation: where the times come from, and the last of several micro
   CHECK(contains(said.text, fmt::format("  on a machine; of the distinct calls 0 have a row in the "
                                         "file of rates, 0 were measured, {} are estimated\n",
                                         calls.estimated)));
+  CHECK(contains(said.text, " MiB of the 2 ranks on a node; "));
+  rates.ranks_per_node = 1;
+  write_rates(file, rates);
+  CHECK(contains(explained(2, {"train.batch=4"}, file).text, " MiB of the rank on a node; "));
   CHECK(contains(said.text, "\nthe last micro-step of a step: from top to bottom"));
   const std::string one = explained(2, {"train.batch=4"}).text;
   CHECK(contains(one, "\none step: from top to bottom"));

@@ -20,7 +20,9 @@ Json good() {
     "kernel_us": 0, "issue_us": 0.5, "ranks_per_node": 4,
     "inside_node": {"latency_us": 10, "bytes_per_s": 1e9},
     "between_nodes": {"latency_us": 0, "bytes_per_s": 1e8},
-    "host_copy": {"latency_us": 1, "bytes_per_s": 1e9}, "calls": []})",
+    "host_copy": {"latency_us": 1, "bytes_per_s": 1e9},
+    "disk_read": {"latency_us": 0, "bytes_per_s": 3e9},
+    "disk_write": {"latency_us": 0, "bytes_per_s": 2e9}, "calls": []})",
                          "good");
   json["calls"].push_back(Json::parse(kRow));
   return json;
@@ -49,6 +51,8 @@ TEST_CASE("rates file: all that is written is read again") {
   CHECK(read.machine == "mine");
   CHECK(read.flops_per_s.at(DType::kBF16) == 4e10);
   CHECK(read.ranks_per_node == 4);
+  CHECK(read.disk_read.bytes_per_s == 3e9);
+  CHECK(read.disk_write.bytes_per_s == 2e9);
   CHECK(read.kernels.at({"matmul", "2 x 3, 3 x 4; b transposed", DType::kBF16}) == 1.5);
   Json without = good();
   without.erase("calls");
@@ -59,7 +63,8 @@ TEST_CASE("rates file: all that is written is read again") {
 TEST_CASE("rates file: mistakes") {
   CHECK(refused([](Json& j) { j["speed"] = 3; }) ==
         ": unknown key \"speed\"; known: machine, flops_per_s, memory_bytes_per_s, kernel_us, "
-        "issue_us, ranks_per_node, inside_node, between_nodes, host_copy, calls");
+        "issue_us, ranks_per_node, inside_node, between_nodes, host_copy, "
+        "disk_read, disk_write, calls");
   CHECK(refused([](Json& j) { j.erase("kernel_us"); }) ==
         ": expected a key \"kernel_us\", got none");
   CHECK(refused([](Json& j) { j["machine"] = 3; }) == ": machine: expected a text, got 3");

@@ -21,7 +21,7 @@ TEST_CASE("metrics: a line per step or evaluation, there at once") {
   const test::TempFolder folder;
   MetricsLog log(folder / "metrics.jsonl");
   log.step({.step = 1, .loss = 2.5, .grad_norm = std::numeric_limits<double>::quiet_NaN()});
-  log.evaluation(1, 2.25, 2);
+  log.evaluation({.step = 1, .loss = 2.25, .best_loss = 2, .sequences = 7});
   const std::string text = read_file(folder / "metrics.jsonl");
   const size_t end = text.find('\n');
   const Json step = parse_json(text.substr(0, end), "first line");
@@ -30,6 +30,9 @@ TEST_CASE("metrics: a line per step or evaluation, there at once") {
   CHECK(step.at("grad_norm").is_null());
   const Json evaluation = parse_json(text.substr(end + 1), "second line");
   CHECK(evaluation.at("validation_loss") == 2.25);
+  CHECK(evaluation.at("best_validation_loss") == 2);
+  CHECK(evaluation.at("sequences") == 7);
+  CHECK(evaluation.at("epoch").is_null());
 }
 
 TEST_CASE("metrics: without a path nothing is written; a path that cannot be is an Error") {
@@ -83,12 +86,12 @@ TEST_CASE("metrics: the summary") {
 bool keeps_lines_of_a_full_disk(const std::filesystem::path& path) {
   ::signal(SIGXFSZ, SIG_IGN);
   MetricsLog log(path);
-  log.evaluation(1, 0.5, 0.5);
+  log.evaluation({.step = 1, .loss = 0.5});
   const std::string first = read_file(path);
   const rlimit full = {first.size() + 5, RLIM_INFINITY};
   ::setrlimit(RLIMIT_FSIZE, &full);
-  log.evaluation(2, 0.5, 0.5);
-  log.evaluation(3, 0.5, 0.5);
+  log.evaluation({.step = 2, .loss = 0.5});
+  log.evaluation({.step = 3, .loss = 0.5});
   const bool kept =
       log.problem() == path.string() + ": 2 lines cannot be written; is the disk full?" &&
       read_file(path) == first;
@@ -103,7 +106,7 @@ bool keeps_lines_of_a_full_disk(const std::filesystem::path& path) {
 TEST_CASE("metrics: lines reach the disk when that is asked for") {
   const test::TempFolder folder;
   MetricsLog log(folder / "metrics.jsonl");
-  log.evaluation(1, 2, 2);
+  log.evaluation({.step = 1, .loss = 2});
   CHECK(log.sync() == "");
   std::filesystem::remove(folder / "metrics.jsonl");
   CHECK(test::contains(log.sync(), "metrics.jsonl: cannot open"));
