@@ -31,6 +31,7 @@ constexpr std::array kColumns = {"step",
 
 std::vector<Json> lines_of(const std::filesystem::path& log) {
   std::vector<Json> lines;
+  if (!std::filesystem::exists(log)) return lines;  // somebody removed it during the run
   std::istringstream in(read_file(log));
   for (std::string line; std::getline(in, line);) {
     lines.push_back(parse_json_line(line, fmt::format("{}:{}", log.string(), lines.size() + 1)));

@@ -118,6 +118,9 @@ TEST_CASE("result files: a run without evaluation has no results of one") {
   write_result_files(folder.path(), {}, {});
   CHECK_FALSE(std::filesystem::exists(folder / "eval_results.json"));
   CHECK_FALSE(read_json_file(folder / "train_results.json").contains("train_steps_per_second"));
+  std::filesystem::remove(folder / "metrics.jsonl");
+  write_result_files(folder.path(), summary_of_two_epochs(), {});
+  CHECK(read_json_file(folder / "trainer_state.json").at("log_history").empty());
   CHECK(perplexity_of(1) == doctest::Approx(std::exp(1.0)));
 }
 
