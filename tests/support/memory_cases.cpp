@@ -36,6 +36,7 @@ std::string memory_text(const MemoryUsage& usage, bool of_gpu) {
 
 std::string predicted_memory(const MemoryCase& run, int rank) {
   tools::MetaRun meta(run.options, run.ranks, rank);
+  if (run.masked) meta.hide_padding();
   meta.load(models::from_scratch(0), run.from_first_rank);
   const int64_t rows = kRows * run.options.fsdp.micro_steps;
   meta.steps(rows, kLength, 2, 0, run.rows_per_pass(rows));
@@ -51,8 +52,9 @@ std::vector<std::string> counted_memory(const MemoryCase& run) {
     run.from_first_rank ? session.initialise_from_first_rank(fill) : session.initialise(fill);
     const int64_t rows = kRows * run.options.fsdp.micro_steps;
     const auto batch_of = [&](int64_t count) {
-      tools::Batch batch = tools::synthetic_batch(run.options.model, count, kLength, world.rank(),
-                                                  world.size(), run.rows_per_pass(rows));
+      tools::Batch batch =
+          tools::synthetic_batch(run.options.model, count, kLength, world.rank(), world.size(),
+                                 run.rows_per_pass(rows), run.masked);
       for (size_t i = 0; i < batch.tokens.size(); ++i) {  // row by row the same: 0, 1, 4, ...
         batch.tokens[i] = static_cast<int32_t>((i % kLength) * (i % kLength) %
                                                static_cast<size_t>(run.options.model.vocabulary));
@@ -140,6 +142,7 @@ MemoryCase memory_case(const MemoryLevels& l) {
   if (l[kMore] == kPost) o.fsdp.backward_prefetch = comm::BackwardPrefetch::kPost;
   if (l[kMore] == kSgd) o.optimizer = {.kind = optim::OptimizerKind::kSgd, .momentum = 0.9};
   run.from_first_rank = l[kMore] == kFirstRank;
+  run.masked = l[kMore] == kMasked;
   return run;
 }
 

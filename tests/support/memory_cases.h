@@ -16,6 +16,7 @@ struct MemoryCase {
   int ranks = 1;
   bool evaluates = false;
   bool from_first_rank = false;
+  bool masked = false;  // padding is hidden
 
   // With fixed_order: of a batch of so many rows; some ranks are without a pass in the last
   // micro-step.
@@ -52,9 +53,10 @@ enum MemoryMore {
   kOneStream,
   kSgd,
   kPost,
-  kFirstRank
+  kFirstRank,
+  kMasked
 };
-constexpr MemoryLevels kMemorySizes = {6, 4, 4, 4, 4, 4, 8, 2, 3, 2, 8};
+constexpr MemoryLevels kMemorySizes = {6, 4, 4, 4, 4, 4, 8, 2, 3, 2, 9};
 
 // Whether these levels go together; -1: not chosen yet.
 bool go_together(const MemoryLevels& levels);

@@ -11,6 +11,7 @@
 #include "core/io/json.h"
 #include "tools/checkpoint/run_checkpoints.h"
 #include "tools/config/key_values.h"
+#include "tools/data/row_template.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -30,13 +31,13 @@ bool is_there(const fs::path& path) {
 // Keys that say where and how fast a run computes, what it reports and keeps: with other values the
 // same is computed, up to the order of sums. The text and the model's files are compared by their
 // hashes.
-constexpr std::array kFree = {"data.train",       "data.validation",     "data.format",
-                              "data.field",       "data.bad_rows",       "data.subset.n",
-                              "data.subset.seed", "data.tokenizer",      "data.document_separator",
-                              "data.cache_dir",   "model.path",          "train.steps",
-                              "train.epochs",     "train.micro_steps",   "train.log_every",
-                              "train.eval_every", "train.eval_batches",  "train.save",
-                              "train.save_dtype", "train.max_shard_size"};
+constexpr std::array kFree = {
+    "data.train",          "data.validation",  "data.format",         "data.template",
+    "data.field",          "data.bad_rows",    "data.subset.n",       "data.subset.seed",
+    "data.synthetic_rows", "data.tokenizer",   "data.cache_dir",      "data.document_separator",
+    "data.prefetch",       "model.path",       "train.steps",         "train.epochs",
+    "train.micro_steps",   "train.log_every",  "train.eval_every",    "train.eval_batches",
+    "train.save",          "train.save_dtype", "train.max_shard_size"};
 constexpr std::array kFreeSections = {"runtime.", "checkpoint.", "sample.", "fsdp.",
                                       "train.recompute."};
 // Inside of these sections, what does change the computation.
@@ -294,8 +295,11 @@ void keep_paths(config::TrainConfig& c, const fs::path& started_in) {
     path = (started_in / path).lexically_normal().string();
   };
   for (std::string& file : c.data.train) keep("data.train", file);
-  for (std::string& file : c.data.validation) keep("data.validation", file);
+  for (std::string& file : c.data.validation) {
+    if (!c.data.held_out()) keep("data.validation", file);
+  }
   if (c.data.tokenizer != "bytes") keep("data.tokenizer", c.data.tokenizer);
+  if (!data::is_template_name(c.data.row_template)) keep("data.template", c.data.row_template);
   keep("data.cache_dir", c.data.cache_dir);
   keep("model.path", c.model.path);
   keep("lora.path", c.lora.path);

@@ -12,6 +12,7 @@
 #include "tools/config/config_fields.h"
 #include "tools/config/config_values.h"
 #include "tools/config/key_values.h"
+#include "tools/data/row_layout.h"
 
 namespace fsdp::config {
 namespace {
@@ -304,6 +305,7 @@ void add_lora(const LoraSection& c, std::vector<Effect>& effects) {
 // By the names alone: a folder may hold any files. What is in it, tools/train/train_data.cpp
 // checks.
 bool may_have_rows(const DataSection& c) {
+  if (c.packing() != data::Pack::kStream) return true;  // lines
   const auto may = [&](const std::string& file) {
     const bool text = c.format == data::TextFormat::kText ||
                       (c.format == data::TextFormat::kAuto && file.ends_with(".txt"));
@@ -313,16 +315,78 @@ bool may_have_rows(const DataSection& c) {
          std::any_of(c.validation.begin(), c.validation.end(), may);
 }
 
+void add_data(const DataSection& c, std::vector<Effect>& effects) {
+  const bool rows = may_have_rows(c), text = c.format == data::TextFormat::kText;
+  const std::string with_pack = fmt::format("with data.pack: {}", name_of(c.packing()));
+  const bool of_format =
+      c.format == data::TextFormat::kAlpaca || c.format == data::TextFormat::kSquad;
+  for (const Effect& effect : std::initializer_list<Effect>{
+           {"data.field", rows, "on files of text"},
+           {"data.field", !of_format, fmt::format("with data.format: {}", name_of(c.format))},
+           {"data.field", c.row_template.empty(), "with data.template"},
+           {"data.template", rows && !text, "on files of text"},
+           {"data.bad_rows", rows, "on files of text"},
+           {"data.subset.seed", c.subset.n.has_value(), "without data.subset.n"},
+           {"data.synthetic_rows", c.synthetic(), "without data.format: synthetic"},
+           {"data.pad", c.pads(), with_pack},
+           {"data.pad_to", c.pads(), with_pack},
+           {"data.set_epoch", c.shuffle, "with data.shuffle: false"}}) {
+    effects.push_back(effect);
+  }
+  const std::string with_format = fmt::format("with data.format: {}", name_of(c.format));
+  effects.push_back({"data.train", !c.synthetic(), with_format});
+  for (const char* key :
+       {"data.field", "data.template", "data.bad_rows", "data.subset.n", "data.tokenizer",
+        "data.pack", "data.cache_dir", "data.document_separator", "sample.tokens"}) {
+    effects.push_back({key, !c.is_tokens(), with_format});
+  }
+}
+
+void check_validation(const DataSection& c) {
+  const auto is_share = [](const std::string& name) { return name.ends_with('%'); };
+  if (std::none_of(c.validation.begin(), c.validation.end(), is_share)) {
+    FSDP_CHECK(!c.synthetic() || c.validation.empty(),
+               "data.validation: expected a share such as 5% with data.format: synthetic, got {}",
+               c.validation.front());
+    return;
+  }
+  FSDP_CHECK(c.validation.size() == 1,
+             "data.validation: expected one share or files, got a list of both");
+  const auto share = c.held_out();
+  FSDP_CHECK(share && *share > 0 && *share < 1,
+             "data.validation: expected a share between 0% and 100%, or files, got {}",
+             c.validation.front());
+}
+
+// Keys of data that contradict each other.
+void check_data(const TrainConfig& config) {
+  const DataSection& c = config.data;
+  check_validation(c);
+  FSDP_CHECK(!c.is_tokens() || c.objective == data::Objective::kLm,
+             "data.objective: expected lm with data.format: {}, got {}", name_of(c.format),
+             name_of(c.objective));
+  FSDP_CHECK(!c.synthetic() || c.synthetic_rows || config.train.epochs == 0,
+             "data.synthetic_rows: train.epochs needs it: how many sequences make an epoch");
+  FSDP_CHECK(c.objective == data::Objective::kLm || c.pads(),
+             "data.objective: {}: expected data.pack: examples, got {}: labels belong to rows",
+             name_of(c.objective), name_of(c.packing()));
+  FSDP_CHECK(c.objective != data::Objective::kKaustCompat || c.padded_to() == data::PadTo::kLength,
+             "data.pad_to: expected length with data.objective: kaust_compat, got longest: its "
+             "labels are as long as no row");
+  const bool torch = c.shuffle_rule == data::ShuffleRule::kTorch;
+  FSDP_CHECK(!torch || c.last_batch != data::LastBatch::kPad,
+             "data.last_batch: expected short or drop_last with data.shuffle_rule: torch, got pad");
+  FSDP_CHECK(!torch || !config.fsdp.options.fixed_order,
+             "data.shuffle_rule: expected feistel with fsdp.fixed_order, got torch: it fills an "
+             "epoch up to a multiple of the ranks");
+}
+
 // An option that has another value than its default, and would be ignored in silence.
 void check_effects(const TrainConfig& config) {
   const bool validated = !config.data.validation.empty(), sampled = config.sample.tokens > 0;
   const bool saved = config.checkpoint.every.epoch || config.checkpoint.every.steps > 0;
   const bool best = config.checkpoint.best != BestMetric::kNone;
   std::vector<Effect> effects = {
-      {"data.field", may_have_rows(config.data), "on files of text"},
-      {"data.field", config.data.format != data::TextFormat::kAlpaca, "with data.format: alpaca"},
-      {"data.bad_rows", may_have_rows(config.data), "on files of text"},
-      {"data.subset.seed", config.data.subset.n.has_value(), "without data.subset.n"},
       {"train.eval_every", validated, "without data.validation"},
       {"train.eval_batches", validated, "without data.validation"},
       {"train.recompute.every", config.train.recompute.mode != RecomputeMode::kNone,
@@ -346,6 +410,7 @@ void check_effects(const TrainConfig& config) {
   add_loss_scale(config, effects);
   add_sharding(config, effects);
   add_lora(config.lora, effects);
+  add_data(config.data, effects);
   const auto values = key_values(config), defaults = key_values({});
   for (size_t i = 0; i < values.size(); ++i) {
     // A file may be one that a run wrote, with all keys. Who sets a key by hand means something.
@@ -375,11 +440,37 @@ void check_config(const TrainConfig& config) {
   check_checkpoint(config);
   check_fsdp(config.fsdp);
   check_fixed_order(config);
+  check_data(config);
   check_units(config.fsdp);
   check_wrap(config.fsdp);
   check_name(config.runtime.name);
   at_least("sample.temperature", config.sample.temperature, 0.0);
   check_effects(config);
+}
+
+std::optional<double> DataSection::held_out() const {
+  double percent = 0;
+  if (validation.size() != 1 || !validation[0].ends_with('%')) return std::nullopt;
+  const std::string number = validation[0].substr(0, validation[0].size() - 1);
+  if (!read_text(number, percent)) return std::nullopt;
+  return percent / 100;
+}
+
+data::Pack DataSection::packing() const {
+  const bool lm = objective == data::Objective::kLm;
+  return pack.value_or(lm ? data::Pack::kStream : data::Pack::kExamples);
+}
+
+bool DataSection::separates_documents() const {
+  return document_separator.value_or(packing() != data::Pack::kWikitextRows);
+}
+
+data::PadTo DataSection::padded_to() const {
+  return pad_to.value_or(data::is_compat(objective) ? data::PadTo::kLength : data::PadTo::kLongest);
+}
+
+bool DataSection::hides_padding() const {
+  return pads() && data::RowLayout{.objective = objective, .side = pad}.hides_padding();
 }
 
 bool TrainConfig::uses_f16() const {

@@ -18,6 +18,7 @@
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "tools/config/choices.h"
+#include "tools/data/objective.h"
 #include "tools/data/sampler.h"
 #include "tools/data/text_source.h"
 #include "tools/launch/launch_options.h"
@@ -77,14 +78,36 @@ struct DataSection {
   std::vector<std::string> validation;
   data::TextFormat format = data::TextFormat::kAuto;
   std::string field = "text";
+  std::string row_template;
   data::BadRows bad_rows = data::BadRows::kFail;
+  std::optional<int64_t> synthetic_rows;
   SubsetSection subset;
   std::string tokenizer;
-  bool document_separator = true;
+  data::Objective objective = data::Objective::kLm;
+  std::optional<data::Pack> pack;  // this and the next two: see packing() and below
+  std::optional<bool> document_separator;
+  std::optional<data::PadTo> pad_to;
+  data::PadSide pad = data::PadSide::kRight;
   int64_t sequence_length = 256;
   std::string cache_dir;
   bool shuffle = true;
+  data::ShuffleRule shuffle_rule = data::ShuffleRule::kFeistel;
+  bool set_epoch = true;
   data::LastBatch last_batch = data::LastBatch::kShort;
+  int64_t prefetch = 2;
+
+  bool synthetic() const { return format == data::TextFormat::kSynthetic; }
+  // Whether the data is tokens: there is no text and no tokenizer.
+  bool is_tokens() const { return synthetic() || format == data::TextFormat::kFairseq; }
+  // Of the training data, that `validation` asks for ("5%"); nullopt: it names files.
+  std::optional<double> held_out() const;
+  // What the keys mean that are left open.
+  data::Pack packing() const;
+  bool separates_documents() const;
+  data::PadTo padded_to() const;
+  bool pads() const { return packing() == data::Pack::kExamples; }
+  // Whether batches have a mask of padding that attention must not see.
+  bool hides_padding() const;
 };
 
 struct ScheduleSection {

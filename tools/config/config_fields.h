@@ -69,25 +69,57 @@ void visit(V& v, DataSection& c) {
       "train", c.train,
       "file, folder, pattern like texts/*.jsonl, or list of these; looked for here, then beside "
       "this file");
-  v.field("validation", c.validation, "as train; empty: no evaluation");
-  v.field("format", c.format,
-          "auto: jsonl for .jsonl and .json, text for others; alpaca: rows of instruction, input "
-          "and output, in a JSON array or one a line, as Stanford Alpaca's prompts");
+  v.field("validation", c.validation,
+          "as train, or a share of it that is not trained, such as 5%; empty: no evaluation");
+  v.field(
+      "format", c.format,
+      "auto: jsonl for .jsonl and .json, text for others; alpaca: rows of instruction, input "
+      "and output, in a JSON array or one a line; squad: the questions of a file of SQuAD v1.1; "
+      "fairseq: NAME.bin of fairseq-preprocess, with NAME.idx beside it; synthetic: random tokens "
+      "by train.seed, without files");
   v.field("field", c.field, "of a JSONL row, holds the text");
+  v.field("template", c.row_template,
+          "how a row's fields become a text: alpaca, alpaca_short, squad, chess, or a file with "
+          "{names of fields}; empty: the format's, or data.field");
   v.field("bad_rows", c.bad_rows,
           "a JSONL row that is malformed or has no text: end with an error, or skip the row and "
           "list it in skipped_rows.jsonl of the run directory");
+  v.field("synthetic_rows", c.synthetic_rows,
+          "of format: synthetic, sequences; auto: as many as train.steps takes",
+          OptionField().from(1));
   v.section("subset", "some rows of data.train, those of datasets' shuffle(seed).select(range(n))",
             c.subset);
   v.field("tokenizer", c.tokenizer,
           "bytes, or a tokenizer.json or a folder with one; empty: that of model.path, or bytes");
-  v.field("document_separator", c.document_separator, "end-of-text after every row or file");
-  v.field("sequence_length", c.sequence_length, "tokens", OptionField().from(2));
+  v.field(
+      "objective", c.objective,
+      "which tokens are trained; lm: all; sft: the answer and its end-of-text; mask_pad: all but "
+      "the padding token; compat_all, kaust_compat: the labels of two published scripts");
+  v.field(
+      "pack", c.pack,
+      "stream: texts follow one another; examples: a row is a sequence, cut or padded; "
+      "wikitext_rows: rows cut, then joined 1,000 at a time; auto: stream for lm, else examples");
+  v.field("document_separator", c.document_separator,
+          "end-of-text after every row or file; auto: true, but not with wikitext_rows");
+  v.field("pad", c.pad, "the side of a short row that is filled up with pack: examples");
+  v.field("pad_to", c.pad_to,
+          "longest: row of the batch; length: sequence_length; auto: longest, but length with "
+          "compat_all and kaust_compat");
+  v.field("sequence_length", c.sequence_length,
+          "tokens; with pack: examples a longer row is cut to it",
+          OptionField({"max_seq_length", "max_length", "MAX_LENGTH"}).from(2));
   v.field("cache_dir", c.cache_dir, "of token files; empty: .cache/tokens",
           OptionField().own_of_rank());
   v.field("shuffle", c.shuffle, "in every epoch another order, by train.seed");
+  v.field("shuffle_rule", c.shuffle_rule,
+          "torch: the order of torch.randperm, and ranks filled up as by its DistributedSampler");
+  v.field("set_epoch", c.set_epoch,
+          "false: every epoch in the order of the first, as scripts that never call set_epoch");
   v.field("last_batch", c.last_batch,
           "an incomplete last batch of an epoch: train it short, pad or drop it");
+  v.field("prefetch", c.prefetch,
+          "batches that a thread makes ahead of the steps; 0: each when its step begins",
+          OptionField().from_to(0, 1024));
 }
 
 template <typename V>

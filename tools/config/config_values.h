@@ -39,6 +39,17 @@ inline EnumNames<data::TextFormat> names_of(data::TextFormat) {
 inline EnumNames<data::BadRows> names_of(data::BadRows) {
   return {{"fail", data::BadRows::kFail}, {"skip", data::BadRows::kSkip}};
 }
+inline EnumNames<data::Objective> names_of(data::Objective) { return own_names(data::kObjectives); }
+inline EnumNames<data::Pack> names_of(data::Pack) { return own_names(data::kPacks); }
+inline EnumNames<data::PadSide> names_of(data::PadSide) {
+  return {{"right", data::PadSide::kRight}, {"left", data::PadSide::kLeft}};
+}
+inline EnumNames<data::PadTo> names_of(data::PadTo) {
+  return {{"longest", data::PadTo::kLongest}, {"length", data::PadTo::kLength}};
+}
+inline EnumNames<data::ShuffleRule> names_of(data::ShuffleRule) {
+  return own_names(data::kShuffleRules);
+}
 inline EnumNames<data::LastBatch> names_of(data::LastBatch) {
   using data::LastBatch;
   return {

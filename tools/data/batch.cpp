@@ -32,6 +32,7 @@ Batch rows_of(const Batch& batch, const RowRange& range) {
           .labels = rows_of(batch.labels, range, batch.length),
           .samples = rows_of(batch.samples, range, 1),
           .mask = rows_of(batch.mask, range, batch.length),
+          .labels_are_targets = batch.labels_are_targets,
           .global_label_tokens = batch.global_label_tokens,
           .rows_per_pass = batch.rows_per_pass,
           .passes = batch.passes,

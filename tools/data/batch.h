@@ -16,6 +16,7 @@ struct Batch {
   std::vector<int32_t> labels = {};  // (rows, length), Hugging Face form: not shifted, -100 ignored
   std::vector<int64_t> samples = {};  // (rows): global sample index, keys dropout
   std::vector<int32_t> mask = {};     // (rows, length): 0 where a row is padded; empty: nowhere
+  bool labels_are_targets = false;    // a label is what its position predicts: no shift
   int64_t global_label_tokens = 0;    // labels that count, over all ranks, after any shift
   // Where the batch of all ranks is computed in passes of so many rows: pass p by rank p % ranks,
   // as its number p / ranks; only the last one may be shorter. 0: each rank as it likes.

@@ -2,40 +2,52 @@
 #include "tools/data/loader.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/error.h"
 
 namespace fsdp::data {
 namespace {
 
-Packing checked_packing(const LoaderOptions& options) {
-  FSDP_CHECK(options.sequence_length >= 2, "data.sequence_length: expected at least 2, got {}",
+constexpr int64_t kShortest = 2;  // tokens of a batch: with fewer there is nothing to predict
+
+std::shared_ptr<const Sequences> checked_sequences(const LoaderOptions& options) {
+  FSDP_CHECK(options.sequence_length >= kShortest,
+             "data.sequence_length: expected at least {}, got {}", kShortest,
              options.sequence_length);
-  const Packing packing{options.tokens, options.sequence_length};
-  FSDP_CHECK(packing.sequences() >= 1,
-             "{} has {} tokens, fewer than one sequence of {} (data.sequence_length)", options.name,
-             options.tokens.size(), options.sequence_length);
+  auto sequences = options.sequences;
+  if (!sequences) {
+    sequences = stream_sequences({.tokens = options.tokens, .before_use = options.before_use},
+                                 options.sequence_length);
+  }
+  FSDP_CHECK(sequences->count() >= 1,
+             "{} has {}, fewer than one sequence of {} (data.sequence_length)", options.name,
+             sequences->summary(), options.sequence_length);
   FSDP_CHECK(options.world <= options.batch,
              "train.batch: {} sequences cannot be dealt to {} ranks; expected at least {}",
              options.batch, options.world, options.world);
   // A padded batch would be as long as train.batch, however little data there is.
-  FSDP_CHECK(options.last == LastBatch::kShort || packing.sequences() >= options.batch,
+  FSDP_CHECK(options.last == LastBatch::kShort || options.rule == ShuffleRule::kTorch ||
+                 sequences->count() >= options.batch,
              "data.last_batch: {} has {} sequences, which do not fill one batch of {} "
              "(train.batch); with short, every step takes them all",
-             options.name, packing.sequences(), options.batch);
-  return packing;
+             options.name, sequences->count(), options.batch);
+  return sequences;
 }
 
 }  // namespace
 
 Loader::Loader(const LoaderOptions& options)
     : options_(options),
-      packing_(checked_packing(options)),
-      sampler_({.items = packing_.sequences(),
+      sequences_(checked_sequences(options)),
+      sampler_({.items = sequences_->count(),
                 .batch = options.batch,
                 .shuffle = options.shuffle,
                 .seed = options.seed,
-                .last = options.last}) {}
+                .last = options.last,
+                .rule = options.rule,
+                .world = options.world,
+                .set_epoch = options.set_epoch}) {}
 
 int64_t Loader::samples_after(int64_t steps) const {
   const int64_t epochs = steps / steps_per_epoch(), rest = steps % steps_per_epoch();
@@ -44,27 +56,55 @@ int64_t Loader::samples_after(int64_t steps) const {
   return epochs * of_epoch + rest * options_.batch;
 }
 
+int64_t Loader::length_of(const std::vector<int64_t>& samples) const {
+  if (!options_.to_longest) return options_.sequence_length;
+  int64_t longest = kShortest;
+  for (const int64_t sample : samples) {
+    longest = std::max(longest, sequences_->tokens_of(sample, options_.sequence_length));
+  }
+  return longest;
+}
+
+std::vector<BatchShape> Loader::largest_batches(int64_t steps) const {
+  const int64_t whole = sampler_.batch_size(0);
+  if (!options_.to_longest) return {{whole, options_.sequence_length}};
+  std::vector<int64_t> all(static_cast<size_t>(sequences()));
+  std::iota(all.begin(), all.end(), 0);
+  const int64_t longest = length_of(all);
+  std::vector<BatchShape> out = {{whole, 0}, {0, 0}};
+  for (int64_t step = 0; step < steps && out[0].length < longest; ++step) {
+    const std::vector<int64_t> samples =
+        sampler_.batch(step / steps_per_epoch(), step % steps_per_epoch());
+    const auto rows = static_cast<int64_t>(samples.size());
+    BatchShape& shape = out[rows == whole ? 0 : 1];
+    shape = {rows, std::max(shape.length, length_of(samples))};
+  }
+  if (out[1].length <= out[0].length) out.pop_back();
+  return out;
+}
+
 Batch Loader::batch(int64_t step, bool shifted_labels) const {
   const int64_t epoch = step / steps_per_epoch(), number = step % steps_per_epoch();
   Batch out;
-  out.length = options_.sequence_length;
   const int64_t run = std::max<int64_t>(options_.rows_per_pass, 1);
+  const std::vector<int64_t> all = sampler_.batch(epoch, number);
+  out.length = length_of(all);
   out.samples = sampler_.batch(epoch, number, options_.rank, options_.world, run);
   if (options_.rows_per_pass > 0) {
+    // With the rule of torch every rank has as many rows, and makes passes of them itself.
+    const bool torch = options_.rule == ShuffleRule::kTorch;
+    const int64_t dealt = torch ? options_.world : 1;
+    const auto rows = static_cast<int64_t>(all.size()) / dealt;
     out.rows_per_pass = run;
-    out.passes = (sampler_.batch_size(number) + run - 1) / run;
+    out.passes = (rows + run - 1) / run * dealt;
   }
   out.rows = static_cast<int64_t>(out.samples.size());
-  const auto length = static_cast<size_t>(options_.sequence_length);
   for (const int64_t sample : out.samples) {
-    if (options_.before_use) options_.before_use(static_cast<size_t>(sample) * length, length);
-    const std::span<const int32_t> sequence = packing_.sequence(sample);
-    out.tokens.insert(out.tokens.end(), sequence.begin(), sequence.end());
+    sequences_->append(sample, out.length, shifted_labels, out);
   }
-  out.labels = out.tokens;
-  const int64_t of_a_row =
-      shifted_labels ? packing_.labels_per_sequence() : options_.sequence_length;
-  out.global_label_tokens = sampler_.batch_size(number) * of_a_row;
+  for (const int64_t sample : all) {
+    out.global_label_tokens += sequences_->label_tokens(sample, out.length, shifted_labels);
+  }
   return out;
 }
 

@@ -10,8 +10,9 @@ namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
 
-// The end of the first element: its comma or the array's bracket; the text's end without these.
-size_t end_of_element(std::string_view text) {
+// The end of the first element: its comma or the bracket of what it is in; the text's end without
+// these.
+size_t end_of_element(std::string_view text, char bracket = ']') {
   int64_t depth = 0;
   bool inside_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -23,7 +24,7 @@ size_t end_of_element(std::string_view text) {
       inside_string = true;
     } else if (c == '{' || c == '[') {
       ++depth;
-    } else if (depth == 0 && (c == ',' || c == ']')) {
+    } else if (depth == 0 && (c == ',' || c == bracket)) {
       return i;
     } else if (c == '}' || c == ']') {
       depth = std::max<int64_t>(depth - 1, 0);
@@ -50,7 +51,7 @@ void for_each_line(std::string_view text, const std::function<void(const RowSpan
 // Moves through a text and knows the line.
 class Place {
  public:
-  explicit Place(std::string_view text) : text_(text) {}
+  explicit Place(std::string_view text, int64_t line = 1) : text_(text), line_(line) {}
   void go_to(size_t at) {
     at = std::min(at, text_.size());
     line_ += std::count(text_.begin() + static_cast<std::ptrdiff_t>(at_),
@@ -66,12 +67,14 @@ class Place {
  private:
   std::string_view text_;
   size_t at_ = 0;
-  int64_t line_ = 1;
+  int64_t line_;
 };
 
-void for_each_element(std::string_view text, const std::string& file,
-                      const std::function<void(const RowSpan&)>& use) {
-  Place place(text);
+// The elements of the array that `text` begins with; returns where the array is left.
+Place elements_of(const RowSpan& outer, const std::string& file,
+                  const std::function<void(const RowSpan&)>& use) {
+  const std::string_view text = outer.text;
+  Place place(text, outer.line);
   place.go_to(text.find('[') + 1);
   place.skip_blanks();
   bool ended = place.rest().starts_with(']');  // an array without elements
@@ -80,7 +83,7 @@ void for_each_element(std::string_view text, const std::string& file,
     const size_t end = end_of_element(rest);
     FSDP_CHECK(end < rest.size(), "{}:{}: malformed JSON: the array does not end", file,
                place.line());
-    use({without_blanks_behind(rest.substr(0, end)), place.line(), place.at()});
+    use({without_blanks_behind(rest.substr(0, end)), place.line(), outer.begin + place.at()});
     ended = rest[end] == ']';
     if (ended) {
       place.go_to(place.at() + end);
@@ -91,8 +94,20 @@ void for_each_element(std::string_view text, const std::string& file,
   }
   place.go_to(place.at() + 1);
   place.skip_blanks();
-  FSDP_CHECK(place.ends(), "{}:{}: malformed JSON: text behind the end of the array", file,
-             place.line());
+  return place;
+}
+
+// What stands between the members of an object, up to the next name or the end.
+bool goes_on(Place& place, char after_first, const std::string& file) {
+  place.skip_blanks();
+  if (place.rest().starts_with('}')) return false;
+  if (after_first == ',') {
+    FSDP_CHECK(place.rest().starts_with(','), "{}:{}: malformed JSON: the object does not end",
+               file, place.line());
+    place.go_to(place.at() + 1);
+    place.skip_blanks();
+  }
+  return true;
 }
 
 }  // namespace
@@ -104,7 +119,43 @@ bool is_array(std::string_view text) {
 
 void for_each_span(std::string_view text, bool array, const std::string& file,
                    const std::function<void(const RowSpan&)>& use) {
-  array ? for_each_element(text, file, use) : for_each_line(text, use);
+  if (!array) return for_each_line(text, use);
+  const Place place = elements_of({text, 1, 0}, file, use);
+  FSDP_CHECK(place.ends(), "{}:{}: malformed JSON: text behind the end of the array", file,
+             place.line());
+}
+
+void for_each_element(const RowSpan& outer, const std::string& file,
+                      const std::function<void(const RowSpan&)>& use) {
+  FSDP_CHECK(is_array(outer.text), "{}:{}: expected an array", file, outer.line);
+  elements_of(outer, file, use);
+}
+
+void for_each_member(const RowSpan& object, const std::string& file,
+                     const std::function<void(std::string_view, const RowSpan&)>& use) {
+  Place place(object.text, object.line);
+  place.skip_blanks();
+  FSDP_CHECK(place.rest().starts_with('{'), "{}:{}: expected an object", file, place.line());
+  place.go_to(place.at() + 1);
+  for (char between = 0; goes_on(place, between, file); between = ',') {
+    const std::string_view rest = place.rest();
+    const size_t end = rest.starts_with('"') ? rest.find('"', 1) : rest.npos;
+    FSDP_CHECK(end != rest.npos, "{}:{}: malformed JSON: expected the name of a member", file,
+               place.line());
+    const std::string_view name = rest.substr(1, end - 1);
+    place.go_to(place.at() + end + 1);
+    place.skip_blanks();
+    FSDP_CHECK(place.rest().starts_with(':'), "{}:{}: malformed JSON: expected : after \"{}\"",
+               file, place.line(), name);
+    place.go_to(place.at() + 1);
+    place.skip_blanks();
+    const size_t length = end_of_element(place.rest(), '}');
+    FSDP_CHECK(length < place.rest().size(), "{}:{}: malformed JSON: the object does not end", file,
+               place.line());
+    use(name, {without_blanks_behind(place.rest().substr(0, length)), place.line(),
+               object.begin + place.at()});
+    place.go_to(place.at() + length);
+  }
 }
 
 std::string_view span_at(std::string_view text, bool array) {

@@ -1,5 +1,5 @@
-// Where the rows of a text are: its lines, or the elements of a JSON array. Not here: what is in a
-// row (text_source.h).
+// Where the rows of a text are: its lines, or the elements of a JSON array; the members of a JSON
+// object. Not here: what is in a row (text_source.h).
 #pragma once
 
 #include <cstddef>
@@ -27,5 +27,14 @@ void for_each_span(std::string_view text, bool array, const std::string& file,
 
 // The row at the beginning of this text, without the text that follows it.
 std::string_view span_at(std::string_view text, bool array);
+
+// The same of what lies within another span: `outer` is a span of the file, `use` gets spans of the
+// file too. Error for text that is no array.
+void for_each_element(const RowSpan& outer, const std::string& file,
+                      const std::function<void(const RowSpan&)>& use);
+// The value of each member of an object. Error for text that is no object; the values may be
+// malformed in themselves.
+void for_each_member(const RowSpan& object, const std::string& file,
+                     const std::function<void(std::string_view name, const RowSpan& value)>& use);
 
 }  // namespace fsdp::data

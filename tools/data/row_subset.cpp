@@ -11,22 +11,24 @@ namespace fsdp::data {
 
 std::vector<SkippedRow> for_each_row_of(const RowSubset& subset,
                                         const std::vector<std::filesystem::path>& files,
-                                        const TextOptions& options, const UseDocument& use) {
+                                        const TextOptions& given, const UseDocument& use) {
+  TextOptions options = given;
+  options.row_template = given.template_of_rows();
   for (const auto& file : files) {
-    FSDP_CHECK(has_rows(file, options.format),
+    FSDP_CHECK(has_rows(file, options),
                "data.subset.n: expected files of rows (JSONL), got {}, a text without rows",
                file.string());
   }
-  std::vector<size_t> begins;  // of the rows of all files
-  std::vector<size_t> ends;    // for each file, how many rows it and those before it have
+  std::vector<RowPlace> places;  // of the rows of all files
+  std::vector<size_t> ends;      // for each file, how many rows it and those before it have
   std::vector<SkippedRow> skipped;
   for (const auto& file : files) {
     const auto of_file = for_each_document(
-        file, options, [&](std::string_view, size_t begin) { begins.push_back(begin); });
+        file, options, [&](const Document& document) { places.push_back(document.place); });
     skipped.insert(skipped.end(), of_file.begin(), of_file.end());
-    ends.push_back(begins.size());
+    ends.push_back(places.size());
   }
-  const auto rows = static_cast<int64_t>(begins.size());
+  const auto rows = static_cast<int64_t>(places.size());
   FSDP_CHECK(subset.n >= 1 && subset.n <= rows,
              "data.subset.n: expected 1 to {}, the rows of {}{}, got {}", rows, files[0].string(),
              files.size() > 1 ? fmt::format(" and {} more files", files.size() - 1) : "", subset.n);
@@ -36,7 +38,8 @@ std::vector<SkippedRow> for_each_row_of(const RowSubset& subset,
   for (size_t i = 0; i < static_cast<size_t>(subset.n); ++i) {
     const auto row = static_cast<size_t>(order[i]);
     const auto file = std::upper_bound(ends.begin(), ends.end(), row) - ends.begin();
-    use(document_at(mapped[static_cast<size_t>(file)], begins[row], options), begins[row]);
+    const RowParts parts = document_at(mapped[static_cast<size_t>(file)], places[row], options);
+    use({parts.text, parts.cue, parts.answer, places[row]});
   }
   return skipped;
 }

@@ -18,7 +18,7 @@ struct RowSubset {
 
 // Calls `use` with the n documents. Rows are counted over all files in order; blank lines and rows
 // that are skipped are none. Every row is read, so that a bad one is found wherever it is. Error
-// for a file that is one document, and for fewer rows than n. Keeps 16 bytes for each row.
+// for a file that is one document, and for fewer rows than n. Keeps 24 bytes for each row.
 std::vector<SkippedRow> for_each_row_of(const RowSubset& subset,
                                         const std::vector<std::filesystem::path>& files,
                                         const TextOptions& options, const UseDocument& use);

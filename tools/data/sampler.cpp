@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/rng.h"
+#include "tools/data/torch_permutation.h"
 
 namespace fsdp::data {
 namespace {
@@ -52,35 +53,62 @@ int64_t Permutation::operator()(int64_t index) const {
 DistributedSampler::DistributedSampler(const SamplerOptions& options) : options_(options) {
   FSDP_CHECK(options.batch >= 1, "[sampler] batch: expected at least 1, got {}", options.batch);
   FSDP_CHECK(options.items >= 1, "[sampler] items: expected at least 1, got {}", options.items);
+  FSDP_CHECK(options.rule != ShuffleRule::kTorch || options.last != LastBatch::kPad,
+             "data.last_batch: expected short or drop_last with data.shuffle_rule: torch, got pad");
+  FSDP_CHECK(
+      options.rule != ShuffleRule::kTorch || options.batch % options.world == 0,
+      "train.batch: expected a multiple of the {} ranks with data.shuffle_rule: torch, got {}",
+      options.world, options.batch);
   FSDP_CHECK(batches_per_epoch() >= 1,
              "[sampler] {} items do not fill one batch of {}, and drop_last drops the rest",
-             options.items, options.batch);
+             options.items, options.rule == ShuffleRule::kTorch ? options.world : options.batch);
+}
+
+int64_t DistributedSampler::items_of_epoch() const {
+  if (options_.rule != ShuffleRule::kTorch) return options_.items;
+  const int64_t world = options_.world;
+  const bool drop = options_.last == LastBatch::kDropLast;
+  return (options_.items + (drop ? 0 : world - 1)) / world * world;
 }
 
 int64_t DistributedSampler::batches_per_epoch() const {
-  const bool drop = options_.last == LastBatch::kDropLast;
-  return (options_.items + (drop ? 0 : options_.batch - 1)) / options_.batch;
+  const bool torch = options_.rule == ShuffleRule::kTorch;
+  const bool drop = options_.last == LastBatch::kDropLast && !torch;
+  return (items_of_epoch() + (drop ? 0 : options_.batch - 1)) / options_.batch;
 }
 
 int64_t DistributedSampler::batch_size(int64_t batch) const {
   if (options_.last == LastBatch::kPad) return options_.batch;
-  return std::min(options_.batch, options_.items - batch * options_.batch);
+  return std::min(options_.batch, items_of_epoch() - batch * options_.batch);
 }
 
 std::vector<int64_t> DistributedSampler::batch(int64_t epoch, int64_t batch) const {
   return this->batch(epoch, batch, 0, 1);
 }
 
+int64_t DistributedSampler::item_at(int64_t place, int64_t epoch) const {
+  const int64_t inside = place % options_.items;  // what fills up wraps around
+  if (!options_.shuffle) return inside;
+  const int64_t order = options_.set_epoch ? epoch : 0;
+  if (options_.rule == ShuffleRule::kFeistel) {
+    return Permutation(options_.items, options_.seed, order)(inside);
+  }
+  if (torch_epoch_ != order) {
+    torch_order_ = torch_permutation(options_.items, options_.seed + static_cast<uint64_t>(order));
+    torch_epoch_ = order;
+  }
+  return torch_order_[static_cast<size_t>(inside)];
+}
+
 std::vector<int64_t> DistributedSampler::batch(int64_t epoch, int64_t batch, int rank, int world,
                                                int64_t run) const {
   FSDP_CHECK(batch >= 0 && batch < batches_per_epoch(), "[sampler] batch {} of {}", batch,
              batches_per_epoch());
-  const Permutation order(options_.items, options_.seed, epoch);
+  if (options_.rule == ShuffleRule::kTorch) run = 1;
   std::vector<int64_t> out;
   for (int64_t begin = rank * run; begin < batch_size(batch); begin += world * run) {
     for (int64_t i = begin; i < std::min(begin + run, batch_size(batch)); ++i) {
-      const int64_t place = (batch * options_.batch + i) % options_.items;  // kPad wraps around
-      out.push_back(options_.shuffle ? order(place) : place);
+      out.push_back(item_at(batch * options_.batch + i, epoch));
     }
   }
   return out;

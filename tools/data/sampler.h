@@ -1,10 +1,12 @@
 // Which items a batch has, and which rank gets which item. Both are pure functions of (seed, epoch,
 // batch number, rank), so a resumed run only has to ask for a later batch. Every item occurs once
-// in an epoch. The batches are the same for any number of ranks.
+// in an epoch. The batches are the same for any number of ranks, but for ShuffleRule::kTorch.
 // Not here: what an item is (loader.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace fsdp::data {
@@ -32,30 +34,50 @@ class Permutation {
   int half_bits_ = 0;
 };
 
+// kFeistel: Permutation. kTorch: what torch's DistributedSampler and DataLoader do on so many
+// ranks: torch.randperm seeded with seed + epoch; an epoch is filled up with its first items to a
+// multiple of the ranks, or with kDropLast cut to one; the last batch stays short. It keeps the
+// order of an epoch, four bytes an item.
+enum class ShuffleRule : uint8_t { kFeistel, kTorch };
+inline constexpr std::array kShuffleRules = {ShuffleRule::kFeistel, ShuffleRule::kTorch};
+constexpr std::string_view name_of(ShuffleRule rule) {
+  return rule == ShuffleRule::kTorch ? "torch" : "feistel";
+}
+
 struct SamplerOptions {
   int64_t items = 0;
   int64_t batch = 1;  // items per batch over all ranks
   bool shuffle = true;
   uint64_t seed = 0;
   LastBatch last = LastBatch::kShort;
+  ShuffleRule rule = ShuffleRule::kFeistel;
+  int world = 1;          // of kTorch, which depends on it
+  bool set_epoch = true;  // false: every epoch has the order of the first
 };
 
+// For one thread at a time.
 class DistributedSampler {
  public:
-  // Error when there is no item, or when kDropLast leaves no batch.
+  // Error when there is no item, when kDropLast leaves no batch, for kTorch with kPad.
   explicit DistributedSampler(const SamplerOptions& options);
 
   int64_t batches_per_epoch() const;
   // All items of a batch in order, 0 <= batch < batches_per_epoch().
   std::vector<int64_t> batch(int64_t epoch, int64_t batch) const;
   // The items of one rank. Runs of `run` items are dealt to the ranks in turn: with runs of one,
-  // numbers rank, rank + world, ... of the batch.
+  // and always with kTorch, numbers rank, rank + world, ... of the batch.
   std::vector<int64_t> batch(int64_t epoch, int64_t batch, int rank, int world,
                              int64_t run = 1) const;
   int64_t batch_size(int64_t batch) const;  // smaller than options.batch only for a short last one
+  int64_t items() const { return options_.items; }
 
  private:
+  int64_t items_of_epoch() const;
+  int64_t item_at(int64_t place, int64_t epoch) const;  // of the epoch's order
+
   SamplerOptions options_;
+  mutable int64_t torch_epoch_ = -1;
+  mutable std::vector<uint32_t> torch_order_;  // of torch_epoch_
 };
 
 }  // namespace fsdp::data

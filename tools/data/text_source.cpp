@@ -7,8 +7,8 @@
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
-#include "tools/data/alpaca.h"
 #include "tools/data/row_spans.h"
+#include "tools/data/squad.h"
 #include "tools/data/tokenizer/utf8.h"
 
 namespace fsdp::data {
@@ -32,28 +32,10 @@ std::string reason_of(const Error& error, const std::string& where) {
   return std::string(text.starts_with(where + ": ") ? text.substr(where.size() + 2) : text);
 }
 
-std::string keys_of(const Json& object) {
-  std::string out;
-  for (const auto& [key, value] : object.items()) out += (out.empty() ? "" : ", ") + key;
-  return out.empty() ? "none" : out;
-}
-
-std::string field_of(const Json& row, const std::string& where, const std::string& field) {
-  FSDP_CHECK(row.is_object(), "{}: expected an object, got {}", where, row.type_name());
-  FSDP_CHECK(row.contains(field), "{}: no field \"{}\" (fields: {})", where, field, keys_of(row));
-  FSDP_CHECK(row[field].is_string(), "{}: field \"{}\": expected a string, got {}", where, field,
-             row[field].type_name());
-  return row[field].get<std::string>();
-}
-
-// The text of one row; `where` is file:line.
-std::string text_of_row(std::string_view text, const std::string& where, TextFormat format,
-                        const std::string& field) {
-  const Json row = parse_json_line(text, where);
-  if (format != TextFormat::kAlpaca) return field_of(row, where, field);
-  const std::string instruction = field_of(row, where, "instruction");
-  const std::string input = row.contains("input") ? field_of(row, where, "input") : "";
-  return alpaca_text(instruction, input, field_of(row, where, "output"));
+// The parts of one row of JSON; `where` is file:line.
+RowParts parts_of_row(const Json& row, const std::string& where, const TextOptions& options) {
+  if (options.row_template) return options.row_template->fill(row, where);
+  return {.text = field_of(row, where, options.field), .cue = "", .answer = ""};
 }
 
 // Only of Alpaca's files: a line of JSONL that begins with a bracket is a bad row.
@@ -61,24 +43,96 @@ bool rows_are_elements(std::string_view text, TextFormat format) {
   return format == TextFormat::kAlpaca && is_array(text);
 }
 
+// Each line with its end, blank or not.
+void for_each_raw_line(std::string_view text, const std::function<void(const RowSpan&)>& use) {
+  int64_t line = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
+    use({text.substr(begin, end - begin), ++line, begin});
+    begin = end;
+  }
+}
+
+std::string text_of_line(std::string_view line, Lines lines) {
+  if (line.find_first_not_of(" \t\r\n\f\v") == line.npos) return "";
+  if (lines == Lines::kApart && line.ends_with('\r')) line.remove_suffix(1);
+  return std::string(line);
+}
+
+// A row as it lies in its file, and how it is read.
+struct FoundRow {
+  int64_t line = 0;
+  RowPlace place;
+  std::function<RowParts(const std::string& where)> read;
+};
+
+// Calls `use` with every row of a file, good or bad.
+class RowWalk {
+ public:
+  RowWalk(const std::string& file, const TextOptions& options, size_t first_byte)
+      : file_(file),
+        options_(options),
+        format_(format_of(file, options.format)),
+        first_byte_(first_byte) {}
+
+  void walk(std::string_view text, const std::function<void(const FoundRow&)>& use) const {
+    if (format_ == TextFormat::kSquad) return walk_questions(text, use);
+    const auto use_span = [&](const RowSpan& row) {
+      use({row.line,
+           {.begin = first_byte_ + row.begin, .inside = 0},
+           [&](const std::string& where) {
+             check_utf8(row.text, file_, row.line, first_byte_ + row.begin);
+             if (format_ == TextFormat::kText) {
+               return RowParts{.text = text_of_line(row.text, options_.lines)};
+             }
+             return parts_of_row(parse_json_line(row.text, where), where, options_);
+           }});
+    };
+    if (format_ == TextFormat::kText && options_.lines == Lines::kAll) {
+      return for_each_raw_line(text, use_span);
+    }
+    for_each_span(text, rows_are_elements(text, format_), file_, use_span);
+  }
+
+ private:
+  void walk_questions(std::string_view text,
+                      const std::function<void(const FoundRow&)>& use) const {
+    for_each_question(text, file_, [&](const QuestionSpan& question) {
+      const RowPlace place = {.begin = question.place.begin + first_byte_,
+                              .inside = question.place.inside};
+      use({question.line, place, [&](const std::string& where) {
+             for (const std::string_view part : {question.context, question.question}) {
+               const size_t bad = first_invalid_utf8(part);
+               FSDP_CHECK(bad == part.size(), "{}: invalid UTF-8: byte 0x{:02x}", where,
+                          static_cast<uint8_t>(part[bad]));
+             }
+             return parts_of_row(row_of(question, where), where, options_);
+           }});
+    });
+  }
+
+  const std::string& file_;
+  const TextOptions& options_;
+  TextFormat format_;
+  size_t first_byte_;
+};
+
 std::vector<SkippedRow> for_each_row(std::string_view text, const std::string& file,
                                      const TextOptions& options, size_t first_byte,
                                      const UseDocument& use) {
   std::vector<SkippedRow> skipped;
   bool any = false;
-  const TextFormat format = format_of(file, options.format);
-  for_each_span(text, rows_are_elements(text, format), file, [&](const RowSpan& row) {
+  RowWalk(file, options, first_byte).walk(text, [&](const FoundRow& row) {
     const std::string where = fmt::format("{}:{}", file, row.line);
-    std::optional<std::string> document;
+    std::optional<RowParts> parts;
     try {
-      check_utf8(row.text, file, row.line, first_byte + row.begin);
-      document = text_of_row(row.text, where, format, options.field);
+      parts = row.read(where);
     } catch (const Error& error) {
       if (options.bad_rows == BadRows::kFail) throw;
       skipped.push_back({file, row.line, reason_of(error, where)});
     }
-    if (document) use(*document, first_byte + row.begin);
-    any = any || document;
+    if (parts) use({parts->text, parts->cue, parts->answer, row.place});
+    any = any || parts;
   });
   FSDP_CHECK(any || !skipped.empty(), "{}: no rows", file);
   FSDP_CHECK(any, "{}: no row is left: all {} would be skipped, the first in line {}: {}", file,
@@ -103,6 +157,12 @@ std::string_view name_of(TextFormat format) {
       return "jsonl";
     case TextFormat::kAlpaca:
       return "alpaca";
+    case TextFormat::kSquad:
+      return "squad";
+    case TextFormat::kFairseq:
+      return "fairseq";
+    case TextFormat::kSynthetic:
+      return "synthetic";
   }
   fail("[data] format: {}", static_cast<int>(format));
 }
@@ -113,8 +173,14 @@ TextFormat format_of(const std::filesystem::path& file, TextFormat format) {
   return extension == ".jsonl" || extension == ".json" ? TextFormat::kJsonl : TextFormat::kText;
 }
 
-bool has_rows(const std::filesystem::path& file, TextFormat format) {
-  return format_of(file, format) != TextFormat::kText;
+bool has_rows(const std::filesystem::path& file, const TextOptions& options) {
+  return options.lines != Lines::kTogether || format_of(file, options.format) != TextFormat::kText;
+}
+
+std::shared_ptr<const RowTemplate> TextOptions::template_of_rows() const {
+  if (row_template) return row_template;
+  if (format == TextFormat::kAlpaca) return find_template("alpaca");
+  return format == TextFormat::kSquad ? find_template("squad") : nullptr;
 }
 
 std::vector<SkippedRow> for_each_document(const std::filesystem::path& file,
@@ -123,20 +189,33 @@ std::vector<SkippedRow> for_each_document(const std::filesystem::path& file,
   const std::string_view text = without_mark(mapped.text());
   const size_t skipped = mapped.size() - text.size();
   FSDP_CHECK(!text.empty(), "{}: the file is empty", file.string());
-  if (has_rows(file, options.format)) {
-    return for_each_row(text, file.string(), options, skipped, use);
+  if (has_rows(file, options)) {
+    TextOptions complete = options;
+    complete.row_template = options.template_of_rows();
+    return for_each_row(text, file.string(), complete, skipped, use);
   }
   check_utf8(text, file.string(), 1, skipped);
-  use(text, skipped);
+  use({.text = text, .place = {.begin = skipped}});
   return {};
 }
 
-std::string document_at(const MappedFile& file, size_t begin, const TextOptions& options) {
-  const std::string where = fmt::format("{}: byte {}", file.path().string(), begin);
-  FSDP_CHECK(begin < file.size(), "{}: expected a row, got the end of the file", where);
+RowParts document_at(const MappedFile& file, const RowPlace& place, const TextOptions& options) {
+  const std::string where = fmt::format("{}: byte {}", file.path().string(), place.begin);
+  FSDP_CHECK(place.begin < file.size(), "{}: expected a row, got the end of the file", where);
   const TextFormat format = format_of(file.path(), options.format);
+  if (format == TextFormat::kSquad) {
+    const QuestionSpan question = question_at(file.text(), place, file.path().string());
+    return parts_of_row(row_of(question, where), where, options);
+  }
+  const std::string_view rest = file.text().substr(place.begin);
+  if (format == TextFormat::kText) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const size_t with_end = std::min(end + 1, rest.size());
+    const bool all = options.lines == Lines::kAll;
+    return {.text = text_of_line(rest.substr(0, all ? with_end : end), options.lines)};
+  }
   const bool array = rows_are_elements(without_mark(file.text()), format);
-  return text_of_row(span_at(file.text().substr(begin), array), where, format, options.field);
+  return parts_of_row(parse_json_line(span_at(rest, array), where), where, options);
 }
 
 std::string to_jsonl(const std::vector<SkippedRow>& rows) {

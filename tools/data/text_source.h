@@ -1,39 +1,52 @@
-// Files of text as a sequence of documents: a plain file is one document, JSONL and Alpaca files
-// have one a row. Errors name file and line. A further format (columns, several fields): a
-// TextFormat here and its reader in text_source.cpp. Not here: which rows (row_subset.h), tokens
-// (token_cache.h).
+// Files of text as a sequence of documents: a plain file is one document or one a line, the other
+// formats have one a row. Errors name file and line. A further format: a TextFormat here and its
+// reader in text_source.cpp. Not here: the text of a row of several fields (row_template.h), which
+// rows (row_subset.h), tokens (token_cache.h).
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/io/file.h"
+#include "tools/data/document.h"
+#include "tools/data/row_template.h"
 
 namespace fsdp::data {
 
-enum class TextFormat : uint8_t { kAuto, kText, kJsonl, kAlpaca };
-inline constexpr std::array kTextFormats = {TextFormat::kAuto, TextFormat::kText,
-                                            TextFormat::kJsonl, TextFormat::kAlpaca};
+// kSynthetic: no files, but random tokens (sequences.h). kFairseq: files of tokens (fairseq.h).
+enum class TextFormat : uint8_t { kAuto, kText, kJsonl, kAlpaca, kSquad, kFairseq, kSynthetic };
+inline constexpr std::array kTextFormats = {
+    TextFormat::kAuto,  TextFormat::kText,    TextFormat::kJsonl,    TextFormat::kAlpaca,
+    TextFormat::kSquad, TextFormat::kFairseq, TextFormat::kSynthetic};
 std::string_view name_of(TextFormat format);
 
 // What becomes of a row that is malformed, has another form or no text.
 enum class BadRows : uint8_t { kFail, kSkip };
 
+// What a plain text has: one document; its lines without their ends, blank ones left out; or all
+// its lines with their ends, blank ones as empty documents (the rows of Hugging Face's wikitext).
+enum class Lines : uint8_t { kTogether, kApart, kAll };
+
 // kAuto: kJsonl for names that end with .jsonl or .json, kText for others.
 TextFormat format_of(const std::filesystem::path& file, TextFormat format);
-// Whether a file of this format has rows, or is one document.
-bool has_rows(const std::filesystem::path& file, TextFormat format);
 
 struct TextOptions {
   TextFormat format = TextFormat::kAuto;
-  std::string field = "text";  // of a JSONL row
+  std::string field = "text";  // of a JSONL row without a template
   BadRows bad_rows = BadRows::kFail;
+  std::shared_ptr<const RowTemplate> row_template = nullptr;  // null: that of the format
+  Lines lines = Lines::kTogether;
+
+  // The template of the format where there is no other; null: a row's text is one field.
+  std::shared_ptr<const RowTemplate> template_of_rows() const;
 };
+// Whether a file has rows, or is one document.
+bool has_rows(const std::filesystem::path& file, const TextOptions& options);
 
 struct SkippedRow {
   std::string file;
@@ -45,17 +58,16 @@ struct SkippedRow {
 std::string to_jsonl(const std::vector<SkippedRow>& rows);
 std::vector<SkippedRow> parse_skipped_rows(std::string_view jsonl);
 
-// `begin`: where in the file the document or its row begins, in bytes.
-using UseDocument = std::function<void(std::string_view document, size_t begin)>;
-
 // Calls `use` with every document of the file in order. Error for a missing or empty file, invalid
-// UTF-8 (file:line and byte), a malformed JSONL row, a row without the field, a field that is not
-// text, a JSONL file without rows. A byte order mark and blank lines between rows are skipped; so
-// are, with kSkip, rows that are an error otherwise, unless no row is left. Returns these.
+// UTF-8 (file:line and byte), a malformed row, a row without a field that is needed, a field that
+// is not text, a file of rows without rows. A byte order mark and blank lines between rows are
+// skipped; so are, with kSkip, rows that are an error otherwise, unless no row is left. Returns
+// these.
 std::vector<SkippedRow> for_each_document(const std::filesystem::path& file,
                                           const TextOptions& options, const UseDocument& use);
 
-// The document of the row that begins at this byte of a JSONL file, as for_each_document said.
-std::string document_at(const MappedFile& file, size_t begin, const TextOptions& options);
+// The document of the row at this place of a file of rows, as for_each_document said. `options`
+// with the template that they name or imply, which is not looked up again for each row.
+RowParts document_at(const MappedFile& file, const RowPlace& place, const TextOptions& options);
 
 }  // namespace fsdp::data

@@ -1,6 +1,7 @@
 // The token file: the tokens as i32, a checksum for each block of them, the stamps of the source
-// files, the rows that were skipped as text, and a footer of 64 bytes that describes all four; at
-// the end, so that tokens are written while they come. Contract: tools/data/token_cache.h.
+// files, the spans of the rows (at a multiple of 8 bytes), the rows that were skipped as text, and
+// a footer of 72 bytes that describes all five; at the end, so that tokens are written while they
+// come. Contract: tools/data/token_cache.h.
 //
 // [Note: when a cache is up to date]
 // A source file counts as unchanged when its size, both its times and its inode are those of the
@@ -37,7 +38,7 @@ namespace fsdp::data {
 namespace {
 
 constexpr char kMagic[8] = {'F', 'S', 'D', 'P', 'T', 'O', 'K', '\n'};
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr size_t kBlock = 16384;  // tokens
 static_assert(std::endian::native == std::endian::little);
 
@@ -46,13 +47,14 @@ struct Footer {
   uint32_t version;
   uint32_t files;      // number of stamps
   uint64_t tokenizer;  // identity
-  uint64_t options;    // hash of format, field, separator, subset, what becomes of bad rows
+  uint64_t options;    // hash of format, template, separator, subset, what becomes of bad rows
   int64_t vocab_size;
   int64_t tokens;
+  uint64_t examples;  // spans
   uint64_t skipped;   // bytes of to_jsonl(skipped rows)
   uint64_t checksum;  // of all that stands between the tokens and here
 };
-static_assert(sizeof(Footer) == 64);
+static_assert(sizeof(Footer) == 72);
 
 struct FileStamp {
   uint64_t size;     // bytes
@@ -110,6 +112,8 @@ uint64_t options_hash(const TokenSource& source) {
   }
   if (source.text.bad_rows == BadRows::kSkip) text += "skip\n";
   if (source.subset) text += fmt::format("subset {} {}\n", source.subset->n, source.subset->seed);
+  text += fmt::format("{} {}\n", name_of(source.form), static_cast<int>(source.text.lines));
+  if (const auto rows = source.text.template_of_rows()) text += rows->text();
   return hash_name(text);
 }
 
@@ -121,6 +125,17 @@ uint64_t bytes_of_tokens(const Footer& footer) {
 
 uint64_t bytes_of_checksums(const Footer& footer) {
   return blocks_of(static_cast<uint64_t>(footer.tokens)) * sizeof(uint64_t);
+}
+
+// Between the stamps and the spans: what is before them is a multiple of 4 bytes.
+uint64_t bytes_of_gap(const Footer& footer) {
+  return footer.examples > 0 && footer.tokens % 2 != 0 ? sizeof(int32_t) : 0;
+}
+
+// From the beginning of the file.
+uint64_t place_of_examples(const Footer& footer) {
+  return bytes_of_tokens(footer) + bytes_of_checksums(footer) + footer.files * sizeof(FileStamp) +
+         bytes_of_gap(footer);
 }
 
 // Of a file that is as long as its footer says.
@@ -145,8 +160,8 @@ CheckedFooter read_footer(const MappedFile& file, const Tokenizer& tokenizer) {
   if (f.version != kVersion) return {f, fmt::format("its version is {}", f.version)};
   if (f.files > payload / sizeof(FileStamp) || f.tokens < 0 || f.skipped > payload ||
       static_cast<uint64_t>(f.tokens) > payload / sizeof(int32_t) ||
-      bytes_of_tokens(f) + bytes_of_checksums(f) + f.files * sizeof(FileStamp) + f.skipped !=
-          payload) {
+      f.examples > payload / sizeof(ExampleSpan) ||
+      place_of_examples(f) + f.examples * sizeof(ExampleSpan) + f.skipped != payload) {
     return {f, "its size does not fit its footer"};
   }
   if (checksum_behind_tokens(file, f) != f.checksum) return {f, "its footer is damaged"};
@@ -209,12 +224,18 @@ class TokenWriter {
       if (block_.size() == kBlock) end_block();
     }
   }
+  // A row that ends with what was written last.
+  void end_row(ExampleSpan span) {
+    span.end = static_cast<uint64_t>(tokens_);
+    examples_.push_back(span);
+  }
   int64_t finish(const std::vector<FileStamp>& stamps, const std::string& skipped, Footer footer) {
     if (!block_.empty()) end_block();
     std::memcpy(footer.magic, kMagic, sizeof kMagic);
     footer.version = kVersion;
     footer.files = static_cast<uint32_t>(stamps.size());
     footer.tokens = tokens_;
+    footer.examples = examples_.size();
     footer.skipped = skipped.size();
     std::string tail;
     const auto append = [&](const void* data, size_t bytes) {
@@ -222,6 +243,8 @@ class TokenWriter {
     };
     append(checksums_.data(), checksums_.size() * sizeof(uint64_t));
     append(stamps.data(), stamps.size() * sizeof(FileStamp));
+    tail.append(bytes_of_gap(footer), '\0');
+    append(examples_.data(), examples_.size() * sizeof(ExampleSpan));
     tail += skipped;
     append(&footer, sizeof footer - sizeof footer.checksum);
     footer.checksum = checksum(tail);
@@ -244,6 +267,7 @@ class TokenWriter {
   int64_t tokens_ = 0;
   std::vector<int32_t> block_;
   std::vector<uint64_t> checksums_;
+  std::vector<ExampleSpan> examples_;
 };
 
 int64_t build(const std::filesystem::path& cache, const TokenSource& source,
@@ -253,18 +277,11 @@ int64_t build(const std::filesystem::path& cache, const TokenSource& source,
   std::vector<FileStamp> stamps;
   for (const auto& file : source.files) stamps.push_back(stamp_of(file));
   TokenWriter writer(cache);
-  const int32_t end = tokenizer.end_of_text();
-  FSDP_CHECK(end >= 0 || !source.document_separator,
-             "data.document_separator: {}: no end-of-text token is known (eos_token of "
-             "tokenizer_config.json)",
-             tokenizer.name());
-  // Some tokenizers end every text by themselves.
-  const std::vector<int32_t> frame = tokenizer.encode("");
-  const bool separate = source.document_separator && (frame.empty() || frame.back() != end);
-  const UseDocument use = [&](std::string_view document, size_t) {
-    tokenizer.encode_to(document, SpecialTokens::kInclude,
-                        [&](std::span<const int32_t> ids) { writer.write(ids); });
-    if (separate) writer.write({&end, 1});
+  const RowEncoder encoder(tokenizer, source.form, source.document_separator);
+  const UseDocument use = [&](const Document& document) {
+    const ExampleSpan span =
+        encoder.encode(document, [&](std::span<const int32_t> ids) { writer.write(ids); });
+    if (source.form != RowForm::kStream) writer.end_row(span);
   };
   std::string skipped;
   if (source.subset) {
@@ -327,11 +344,24 @@ TokenCache::TokenCache(const std::filesystem::path& cache, const Tokenizer& toke
   vocab_size_ = checked.footer.vocab_size;
   tokens_ = {reinterpret_cast<const int32_t*>(file_.data()),
              static_cast<size_t>(checked.footer.tokens)};
+  examples_ = {
+      reinterpret_cast<const ExampleSpan*>(file_.data() + place_of_examples(checked.footer)),
+      static_cast<size_t>(checked.footer.examples)};
   skipped_ = file_.text().substr(file_.size() - sizeof(Footer) - checked.footer.skipped,
                                  checked.footer.skipped);
   checked_.resize(blocks_of(tokens_.size()));
+  const std::string_view spans(reinterpret_cast<const char*>(examples_.data()),
+                               examples_.size_bytes());
   checksum_ = checksum(
       file_.text().substr(bytes_of_tokens(checked.footer), bytes_of_checksums(checked.footer)));
+  if (!examples_.empty()) checksum_ ^= checksum(spans);
+  for (const ExampleSpan& span : examples_) {  // what is read by them lies within the tokens
+    const size_t begin = &span == examples_.data() ? 0 : (&span - 1)->end;
+    FSDP_CHECK(span.end >= begin && span.end <= tokens_.size() && span.kept <= span.end - begin &&
+                   span.answer <= span.end - begin,
+               "{}: this token cache cannot be used: its rows are damaged; delete it",
+               cache.string());
+  }
 }
 
 std::span<const int32_t> TokenCache::tokens() const {

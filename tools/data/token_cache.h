@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/io/file.h"
+#include "tools/data/row_encoder.h"
 #include "tools/data/row_subset.h"
 #include "tools/data/text_source.h"
 #include "tools/data/tokenizer/tokenizer.h"
@@ -20,12 +21,14 @@
 namespace fsdp::data {
 
 // What the tokens are made from: the documents of all files in order, or the rows of the subset in
-// its order; end-of-text after each.
+// its order; end-of-text after each. How they become sequences is not here: cutting, padding and
+// labels take no new tokens.
 struct TokenSource {
   std::vector<std::filesystem::path> files;
   TextOptions text{};
   bool document_separator = true;
   std::optional<RowSubset> subset{};
+  RowForm form = RowForm::kStream;
 };
 
 // The same path for the same file names, options and tokenizer. make_token_cache compares contents.
@@ -57,7 +60,10 @@ class TokenCache {
   void check(size_t first, size_t count) const;
   std::span<const int32_t> tokens() const;  // all of them, checked
   std::span<const int32_t> unchecked() const { return tokens_; }
-  // The checksum of the checksums of all blocks: two caches with the same one hold the same tokens.
+  // Of each row; none with RowForm::kStream.
+  std::span<const ExampleSpan> examples() const { return examples_; }
+  // The checksum of the checksums of all blocks, and of the rows: two caches with the same one hold
+  // the same tokens.
   uint64_t checksum_of_tokens() const { return checksum_; }
   int64_t vocab_size() const { return vocab_size_; }
   // Rows that TextOptions::bad_rows left out when the cache was made.
@@ -68,8 +74,9 @@ class TokenCache {
   void check_block(size_t block) const;
 
   MappedFile file_;
-  std::span<const int32_t> tokens_;  // of file_
-  std::string_view skipped_;         // of file_
+  std::span<const int32_t> tokens_;        // of file_
+  std::span<const ExampleSpan> examples_;  // of file_
+  std::string_view skipped_;               // of file_
   int64_t vocab_size_ = 0;
   uint64_t checksum_ = 0;              // of tokens
   mutable std::vector<bool> checked_;  // by block

@@ -55,8 +55,8 @@ TextSequences sequences_of(const TextEvaluationOptions& options, const models::M
 int64_t bytes_of_documents(const data::TokenSource& source) {
   int64_t bytes = 0;
   for (const auto& file : source.files) {
-    data::for_each_document(file, source.text, [&](std::string_view document, size_t) {
-      bytes += static_cast<int64_t>(document.size());
+    data::for_each_document(file, source.text, [&](const data::Document& document) {
+      bytes += static_cast<int64_t>(document.text.size());
     });
   }
   return bytes;

@@ -110,7 +110,7 @@ RunPlan::RunPlan(TrainConfig config, int64_t vocabulary, PredictedData data, int
                  BackendOptions backend, std::shared_ptr<CallRates> rates)
     : config_(std::move(config)),
       vocabulary_(vocabulary),
-      data_(data),
+      data_(std::move(data)),
       ranks_(ranks),
       backend_(std::move(backend)),
       rates_(std::move(rates)) {}
@@ -124,7 +124,8 @@ RunPlan::Changed RunPlan::changed(const MemoryChange& change) const {
   if (change.ranks > 0) {
     out.ranks = change.ranks;
     const config::StepShape shape = config::step_shape(out.config, change.ranks);
-    out.data.rows = std::max(out.data.rows, shape.batch);
+    data::BatchShape& batch = out.data.batches.front();
+    batch.rows = std::max(batch.rows, shape.batch);
   }
   out.data.rows_per_pass = out.config.train.rows_per_pass;
   out.session =
@@ -137,7 +138,9 @@ PlannedRun RunPlan::run(const MemoryChange& change) const {
   PlannedRun out = {.run = predicted_run(c.config, c.session, c.data, c.ranks, 0, rates_)};
   out.bytes = out.run->needed();
   // The last rank has a row less, and other gaps between its blocks.
-  if (c.data.rows % c.ranks != 0 || c.data.validation_rows % c.ranks != 0) {
+  const auto uneven = [&](const data::BatchShape& batch) { return batch.rows % c.ranks != 0; };
+  if (std::any_of(c.data.batches.begin(), c.data.batches.end(), uneven) ||
+      std::any_of(c.data.validation_batches.begin(), c.data.validation_batches.end(), uneven)) {
     const auto last = predicted_run(c.config, c.session, c.data, c.ranks, c.ranks - 1);
     out.bytes = std::max(out.bytes, last->needed());
   }

@@ -27,24 +27,34 @@ models::FillFunction fill_of(const config::TrainConfig& config) {
 
 PredictedData data_of(const config::TrainConfig& config, int ranks) {
   const config::StepShape shape = config::step_shape(config, ranks);
-  return {.rows = shape.batch,
-          .validation_rows = config.data.validation.empty() ? 0 : shape.batch,
-          .rows_per_pass = shape.rows_per_pass};
+  const data::BatchShape full = {.rows = shape.batch, .length = config.data.sequence_length};
+  PredictedData out = {.batches = {full},
+                       .rows_per_pass = shape.rows_per_pass,
+                       .hides_padding = config.data.hides_padding()};
+  if (!config.data.validation.empty()) out.validation_batches = {full};
+  return out;
 }
 
 std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
                                        const SessionOptions& session, const PredictedData& data,
                                        int ranks, int rank, std::shared_ptr<CallRates> rates) {
   auto run = std::make_unique<MetaRun>(session, ranks, rank, std::move(rates));
-  const int64_t length = config.data.sequence_length;
+  if (data.hides_padding) run->hide_padding();
   run->load(fill_of(config), config.fsdp.sync_module_states);
   if (config.checkpoint.async) {
     run->phase("checkpoints", [&](Session& s) { run->keep(std::make_shared<StagingMemory>(s)); });
   }
   constexpr int64_t kSteps = 2, kMost = 10;  // [Note: two steps]
-  run->steps(data.rows, length, std::min(config.train.steps, kSteps),
+  const data::BatchShape& usual = data.batches.front();
+  run->steps(usual.rows, usual.length, std::min(config.train.steps, kSteps),
              std::min(config.train.steps, kMost), data.rows_per_pass);
-  if (data.validation_rows > 0) run->evaluate(data.validation_rows, length, data.rows_per_pass);
+  for (size_t i = 1; i < data.batches.size(); ++i) {
+    run->other_step("last batch of an epoch", data.batches[i].rows, data.batches[i].length,
+                    data.rows_per_pass);
+  }
+  for (const data::BatchShape& batch : data.validation_batches) {
+    run->evaluate(batch.rows, batch.length, data.rows_per_pass);
+  }
   if (config.train.save) {
     run->phase("saving", [&](Session& s) { walk_saved(s, saved_dtype(config)); });
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tools/config/config.h"
+#include "tools/data/loader.h"
 #include "tools/model_folders/save_model.h"
 #include "tools/predict/meta_run.h"
 
@@ -11,12 +12,13 @@ namespace fsdp::tools {
 
 // What only the data and the tokenizer say.
 struct PredictedData {
-  int64_t rows = 0;             // of a batch
-  int64_t validation_rows = 0;  // of a batch; 0: no evaluation
-  int64_t rows_per_pass = 0;    // see Batch
-  int64_t prompt_tokens = 1;    // of the sample
+  std::vector<data::BatchShape> batches;             // at least one; see Loader::largest_batches
+  std::vector<data::BatchShape> validation_batches;  // none: no evaluation
+  int64_t rows_per_pass = 0;                         // see Batch
+  bool hides_padding = false;                        // batches have a mask
+  int64_t prompt_tokens = 1;                         // of the sample
 };
-// Where there is no data yet: full batches.
+// Where there is no data yet: full batches of full length.
 PredictedData data_of(const config::TrainConfig& config, int ranks);
 
 std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,

@@ -12,7 +12,7 @@
 namespace fsdp::tools {
 
 Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t length, int rank,
-                      int ranks, int64_t rows_per_pass) {
+                      int ranks, int64_t rows_per_pass, bool masked) {
   Batch batch = {.length = length};
   if (rows_per_pass > 0) {
     batch.rows_per_pass = rows_per_pass;
@@ -31,6 +31,7 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
       batch.tokens[static_cast<size_t>(row * length)] = static_cast<int32_t>(model.padding_row);
   }
   batch.labels = batch.tokens;
+  if (masked) batch.mask.assign(batch.tokens.size(), 1);
   batch.global_label_tokens = rows * (length - (model.shifted_labels ? 1 : 0));
   return batch;
 }
@@ -116,11 +117,15 @@ void MetaRun::load(const models::FillFunction& fill, bool from_first_rank) {
   });
 }
 
+Batch MetaRun::batch_of(int64_t rows, int64_t length, int64_t rows_per_pass) {
+  return synthetic_batch(session_->model().config(), rows, length, world_->rank(), world_->size(),
+                         rows_per_pass, masked_);
+}
+
 void MetaRun::steps(int64_t rows, int64_t length, int64_t count, int64_t most,
                     int64_t rows_per_pass) {
   phase("steps", [&](Session& session) {
-    const Batch batch = synthetic_batch(session.model().config(), rows, length, world_->rank(),
-                                        world_->size(), rows_per_pass);
+    const Batch batch = batch_of(rows, length, rows_per_pass);
     int64_t done = 0;
     const auto step = [&] {
       ++done;
@@ -150,9 +155,14 @@ void MetaRun::record_step(const Batch& batch) {
 }
 
 void MetaRun::evaluate(int64_t rows, int64_t length, int64_t rows_per_pass) {
-  phase("evaluation", [&](Session& session) {
-    session.evaluate(synthetic_batch(session.model().config(), rows, length, world_->rank(),
-                                     world_->size(), rows_per_pass));
+  phase("evaluation",
+        [&](Session& session) { session.evaluate(batch_of(rows, length, rows_per_pass)); });
+}
+
+void MetaRun::other_step(const std::string& name, int64_t rows, int64_t length,
+                         int64_t rows_per_pass) {
+  phase(name, [&](Session& session) {
+    session.train_step(batch_of(rows, length, rows_per_pass), 0, steps_++).read();
   });
 }
 

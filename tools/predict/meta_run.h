@@ -47,9 +47,9 @@ struct PhaseMemory {
 
 // Rows of a global batch as they are dealt to a rank; token ids without meaning. Where a family has
 // a token for padding (fairseq's), every row has one: the most that a batch takes. `rows_per_pass`:
-// of the batch; 0: it has no passes.
+// of the batch; 0: it has no passes. `masked`: padding is hidden.
 Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t length, int rank,
-                      int ranks, int64_t rows_per_pass = 0);
+                      int ranks, int64_t rows_per_pass = 0, bool masked = false);
 
 class MetaRun {
  public:
@@ -59,6 +59,8 @@ class MetaRun {
           std::shared_ptr<CallRates> rates = nullptr);
   ~MetaRun();
 
+  // Batches from now on have a mask of padding.
+  void hide_padding() { masked_ = true; }
   // Each is a phase; see fsdp train for their order. `rows`: of a global batch. `fill` must look at
   // no values.
   void load(const models::FillFunction& fill, bool from_first_rank = false);
@@ -66,6 +68,9 @@ class MetaRun {
   void steps(int64_t rows, int64_t length, int64_t count = 2, int64_t most = 0,
              int64_t rows_per_pass = 0);
   void evaluate(int64_t rows, int64_t length, int64_t rows_per_pass = 0);
+  // A step of another shape, which need not take less.
+  void other_step(const std::string& phase, int64_t rows, int64_t length,
+                  int64_t rows_per_pass = 0);
   // Anything else that the run does with its session.
   void phase(const std::string& name, const std::function<void(Session&)>& work);
   // Something that the run makes now and has until its end.
@@ -87,6 +92,7 @@ class MetaRun {
 
  private:
   meta::MetaBackend& backend();
+  Batch batch_of(int64_t rows, int64_t length, int64_t rows_per_pass);
   void record_step(const Batch& batch);
   void note(const meta::MetaCall& call);
   void note_peak(const std::string& unit);
@@ -103,7 +109,7 @@ class MetaRun {
   PeakMoment moment_;
   std::vector<PhaseMemory> done_;
   uint32_t steps_ = 0;
-  bool recording_ = false;
+  bool recording_ = false, masked_ = false;
   double step_begin_s_ = 0, step_ms_ = 0;
   std::vector<StepCall> calls_;
 };

@@ -158,6 +158,8 @@ void write_summary(const std::filesystem::path& path, const RunSummary& s) {
                          {"epochs", s.epochs},
                          {"wall_time_s", s.wall_time_s},
                          {"step_time_s", s.step_time_s},
+                         {"batch_making_s", s.batch_making_s},
+                         {"batch_waiting_s", s.batch_waiting_s},
                          {"tokens_per_s", rate},
                          {"tokens_per_s_per_rank", rate / s.world_size},
                          {"train_loss", s.train_loss},

@@ -78,12 +78,14 @@ struct RunSummary {
   int64_t true_tokens = 0;  // labels trained on
   int64_t samples = 0;      // sequences, over all epochs
   double epochs = 0;
-  double wall_time_s = 0;    // of the training loop, evaluations included
-  double step_time_s = 0;    // without them
-  double train_loss = 0;     // mean over the last logged steps
-  double mean_loss = 0;      // of training, over all steps
-  int64_t resumed_from = 0;  // the step whose checkpoint the run went on from; 0: none
-  std::string weights_hash;  // of the state after the last step, the same for equal states
+  double wall_time_s = 0;      // of the training loop, evaluations included
+  double step_time_s = 0;      // without them
+  double batch_making_s = 0;   // of rank 0's batches, mostly beside the steps
+  double batch_waiting_s = 0;  // of it, while a step waited
+  double train_loss = 0;       // mean over the last logged steps
+  double mean_loss = 0;        // of training, over all steps
+  int64_t resumed_from = 0;    // the step whose checkpoint the run went on from; 0: none
+  std::string weights_hash;    // of the state after the last step, the same for equal states
   std::string optimizer_hash;
   std::optional<int64_t> best_step;  // of the checkpoints
   std::optional<double> validation_loss;

@@ -51,8 +51,10 @@ int TrainingRun::run() {
     say(trained);
   }
   say(config::step_shape(config_, rank_.world.size()).text());
-  say(fmt::format("tokenizer: {} ({} tokens)", data_.tokenizer_name(),
-                  data_.tokenizer().vocab_size()));
+  if (!config_.data.is_tokens()) {
+    say(fmt::format("tokenizer: {} ({} tokens)", data_.tokenizer_name(),
+                    data_.tokenizer().vocab_size()));
+  }
   for (const std::string& remark : data_.remarks()) say(remark);
   for (const std::string& remark :
        remarks(config_, model_, rank_.world.size(), data_.sequences())) {
@@ -91,8 +93,10 @@ void TrainingRun::make_session() {
   SessionOptions& options = session_options_;
   std::string vocabulary_note;
   agree(world, [&] {
-    model_ = model_config(config_, data_.tokenizer().vocab_size());
-    if (config_.model.path.empty()) model_.eos_token = data_.tokenizer().end_of_text();
+    model_ = model_config(config_, data_.vocabulary());
+    if (config_.model.path.empty() && !config_.data.is_tokens()) {
+      model_.eos_token = data_.tokenizer().end_of_text();
+    }
     vocabulary_note = data_.check_vocabulary(model_.vocabulary);
     options = session_options(config_, model_, world.size(), rank_.backend);
     FSDP_CHECK(!options.lora || !config_.model.path.empty(),
@@ -298,8 +302,12 @@ TrainOutcome TrainingRun::train() {
   const GraceLimit grace(std::chrono::seconds(config_.runtime.launch.grace_s), rank_.world.rank());
   catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
   try {
+    BatchSource batches = data_.training(model_.shifted_labels);
+    batches.batches = config_.train.steps;  // of epochs, too
+    Prefetch ahead(batches, config_.data.prefetch);
     const TrainOutcome outcome =
-        trainer.run(data_.training(model_.shifted_labels), data_.validation(model_.shifted_labels));
+        trainer.run(ahead.source(), data_.validation(model_.shifted_labels));
+    batch_times_ = ahead.times();
     finish_checkpoint();
     metrics.retry();
     if (!metrics.problem().empty()) say("warning: " + metrics.problem());

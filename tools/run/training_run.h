@@ -26,6 +26,7 @@
 #include "tools/predict/memory_report.h"
 #include "tools/report/result_files.h"
 #include "tools/report/run_directory.h"
+#include "tools/train/prefetch.h"
 #include "tools/train/train_data.h"
 #include "tools/train/trainer.h"
 
@@ -135,7 +136,8 @@ class TrainingRun {
   FolderOptions saved_;  // of rank 0
   SessionOptions session_options_;
   MemoryUsage predicted_;  // on rank 0
-  size_t limit_ = 0;       // bytes that this rank may hold
+  Prefetch::Times batch_times_;
+  size_t limit_ = 0;  // bytes that this rank may hold
   size_t resident_before_ = 0;
   Trace trace_;  // outlives the session, whose workers write into it
   std::optional<TracePhases> phases_;

@@ -14,7 +14,9 @@ namespace {
 
 // Whether the text has a batch for certain: no tokenizer makes tokens of so many bytes.
 bool fills_a_batch(const config::TrainConfig& config, int64_t batch) {
+  if (config.data.synthetic()) return config.data.synthetic_rows.value_or(batch) >= batch;
   if (config.data.subset.n || config.data.bad_rows == data::BadRows::kSkip) return false;
+  if (config.data.packing() != data::Pack::kStream) return false;  // of rows, as many as they are
   constexpr uintmax_t kLongestToken = 64;
   uintmax_t bytes = 0;
   for (const std::string& file : config.data.train) {
@@ -69,7 +71,8 @@ void TrainingRun::refuse(const PredictedData& data, const data::Tokenizer& token
   std::string message;
   agree(rank_.world, [&] {
     if (!speaks()) return;
-    const RunPlan plan(config_, tokenizer.vocab_size(), data, rank_.world.size(), rank_.backend);
+    const RunPlan plan(config_, vocabulary_with(config_, tokenizer), data, rank_.world.size(),
+                       rank_.backend);
     message = refusal(plan, limit);
   });
   message = comm::from_first_rank(rank_.world, message);
@@ -85,12 +88,12 @@ void TrainingRun::refuse_early(const data::Tokenizer& tokenizer) {
   bool known = true;
   agree(rank_.world, [&] {
     try {
-      const models::ModelConfig model = model_config(config_, tokenizer.vocab_size());
+      const models::ModelConfig model = model_config(config_, vocabulary_with(config_, tokenizer));
       session_options(config_, model, rank_.world.size(), rank_.backend);
     } catch (const std::exception&) {
       known = false;
     }
-    known = known && fills_a_batch(config_, data.rows);
+    known = known && fills_a_batch(config_, data.batches.front().rows);
   });
   if (comm::exchange_values(rank_.world, int{known}).front() != 0) refuse(data, tokenizer);
 }
@@ -99,10 +102,8 @@ void TrainingRun::refuse_early(const data::Tokenizer& tokenizer) {
 // hands of the kernel. Rank 0's prediction, which no other rank's exceeds. Collective.
 void TrainingRun::predict() {
   PredictedData data = data_of(config_, rank_.world.size());
-  data.rows = std::min(data.rows, data_.sequences());
-  if (data.validation_rows > 0) {
-    data.validation_rows = std::min(data.validation_rows, data_.validation_sequences());
-  }
+  data.batches = data_.largest_batches(config_.train.steps);
+  data.validation_batches = data_.largest_validation_batches();
   data.prompt_tokens = count_of(sample_prompt(config_.sample.prompt, data_.tokenizer()));
   agree(rank_.world, [&] {
     if (!speaks()) return;

@@ -28,6 +28,15 @@ std::string format_losses(const TrainOutcome& outcome, int64_t averaged_steps,
   return out;
 }
 
+// Of the batches that this rank has made. Where steps hide it all, the wait for the first one
+// stays.
+std::string format_batch_times(const Prefetch::Times& times, int64_t steps) {
+  if (steps < 1 || times.made_s <= 0) return "batches: none made\n";
+  const double hidden = std::max(1 - times.waited_s / times.made_s, 0.0);
+  return fmt::format("batches: {:.3f} ms a step to make, {:.1f} % of it beside the steps\n",
+                     1e3 * times.made_s / static_cast<double>(steps), 100 * hidden);
+}
+
 }  // namespace
 
 // ZeRO's: 2 bytes a parameter, 2 a gradient and 12 of the optimizer; f32 throughout comes to 16,
@@ -111,6 +120,8 @@ RunSummary TrainingRun::summarise(const TrainOutcome& outcome) {
       .epochs = static_cast<double>(outcome.steps) / static_cast<double>(data_.steps_per_epoch()),
       .wall_time_s = outcome.wall_time_s,
       .step_time_s = outcome.step_time_s,
+      .batch_making_s = batch_times_.made_s,
+      .batch_waiting_s = batch_times_.waited_s,
       .train_loss = outcome.train_loss,
       .mean_loss = outcome.mean_loss,
       .resumed_from = plan_.manifest ? plan_.manifest->step() : 0,
@@ -136,6 +147,7 @@ void TrainingRun::report(const TrainOutcome& outcome, RunSummary& summary) {
   if (outcome.signal != 0) return;
   say(fmt::format("\n{}", format_losses(outcome, config_.train.log_every, summary.bigram_entropy)));
   say(format_memory_table(memory));
+  say(format_batch_times(batch_times_, outcome.steps - summary.resumed_from));
   if (summary.overlap) say(format_overlap(*summary.overlap));
 }
 

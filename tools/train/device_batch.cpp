@@ -7,6 +7,20 @@
 #include "models/token_padding.h"
 
 namespace fsdp::tools {
+namespace {
+
+// What each position predicts, without padding.
+std::vector<int32_t> targets_of(const data::Batch& batch, const models::ModelConfig& model,
+                                const std::vector<int32_t>& labels, int64_t rows) {
+  if (!batch.labels_are_targets) {
+    return models::target_labels(model, labels, rows, batch.length);
+  }
+  models::ModelConfig as_they_are = model;
+  as_they_are.shifted_labels = false;
+  return models::target_labels(as_they_are, labels, rows, batch.length);
+}
+
+}  // namespace
 
 // [Note: a rank without rows]
 // It computes one row of zeros whose labels are all ignored: its loss and gradients are exactly
@@ -30,7 +44,7 @@ DeviceBatch upload(const data::Batch& batch, const models::ModelConfig& model, i
                "[batch] token: expected within the vocabulary of {}, got {}", model.vocabulary,
                token);
   }
-  std::vector<int32_t> targets = models::target_labels(model, labels, rows, batch.length);
+  std::vector<int32_t> targets = targets_of(batch, model, labels, rows);
   Tensor key_bias, positions;
   const std::vector<int32_t> mask =
       models::padding_mask(model, tokens, batch.rows > 0 ? batch.mask : std::vector<int32_t>());
@@ -57,8 +71,7 @@ ForwardContext DeviceBatch::context(DropoutKey key, bool training) const {
 }
 
 int64_t label_tokens(const data::Batch& batch, const models::ModelConfig& model) {
-  std::vector<int32_t> targets =
-      models::target_labels(model, batch.labels, batch.rows, batch.length);
+  std::vector<int32_t> targets = targets_of(batch, model, batch.labels, batch.rows);
   models::ignore_leading_padding(model, models::padding_mask(model, batch.tokens, batch.mask),
                                  batch.length, targets);
   return std::count_if(targets.begin(), targets.end(),

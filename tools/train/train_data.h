@@ -6,9 +6,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "tools/config/config.h"
+#include "tools/data/fairseq.h"
 #include "tools/data/loader.h"
 #include "tools/data/token_cache.h"
 #include "tools/data/tokenizer/tokenizer.h"
@@ -25,19 +27,26 @@ class TrainData {
 
   const data::Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::string& tokenizer_name() const { return tokenizer_name_; }  // for make_tokenizer
+  int64_t vocabulary() const;                                            // see vocabulary_with
   std::string check_vocabulary(int64_t model_vocabulary) const;          // as below
   int64_t sequences() const { return train_loader_->sequences(); }       // of the training data
   int64_t validation_sequences() const;                                  // 0: there is none
   int64_t steps_per_epoch() const { return train_loader_->steps_per_epoch(); }
   int64_t samples_after(int64_t steps) const { return train_loader_->samples_after(steps); }
+  // Of so many steps, and of an evaluation (none without validation): see Loader.
+  std::vector<data::BatchShape> largest_batches(int64_t steps) const {
+    return train_loader_->largest_batches(steps);
+  }
+  std::vector<data::BatchShape> largest_validation_batches() const;
   // Of the training tokens and the tokenizer: equal for the same ones, wherever they lie.
   std::map<std::string, std::string> hashes() const;
   std::string validation_hash() const;  // of its tokens; "" without
-  // Which files there are, and how many rows were skipped: a line each.
+  // Which files there are, what became of their rows, what surprises about labels: a line each.
   std::vector<std::string> remarks() const;
   std::vector<data::SkippedRow> skipped_rows() const;  // of training, then of validation
 
   // `shifted_labels`: of the model, see models/config.h.
+  // Two threads may use the batches of the two.
   BatchSource training(bool shifted_labels) const;
   BatchSource validation(
       bool shifted_labels) const;  // without batches when there is no validation text
@@ -46,17 +55,30 @@ class TrainData {
 
  private:
   bool has_bigrams() const;
+  int64_t validation_batches() const;
   std::unique_ptr<data::TokenCache> open(comm::Communicator& world,
                                          const std::vector<std::string>& files,
                                          std::optional<data::RowSubset> subset) const;
-  data::Loader loader(const data::TokenCache& cache, comm::Communicator& world,
+  void open_texts(comm::Communicator& world);
+  void open_fairseq();
+  void make_loaders(comm::Communicator& world);
+  data::Loader loader(std::shared_ptr<const data::Sequences> sequences, comm::Communicator& world,
                       bool training) const;
+  std::shared_ptr<const data::Sequences> sequences(const data::TokenCache& cache) const;
+  std::shared_ptr<const data::Sequences> training_sequences(int ranks) const;
+  std::shared_ptr<const data::Sequences> synthetic_sequences(int ranks) const;
+  std::string training_name() const;
+  void add_remarks_on_labels(std::vector<std::string>& out) const;
 
   config::TrainConfig config_;
   std::string tokenizer_name_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
-  std::unique_ptr<data::TokenCache> train_;
-  std::unique_ptr<data::TokenCache> validation_;  // null: none
+  data::TextOptions text_;
+  int32_t padding_ = 0;  // token that fills up rows
+  std::shared_ptr<const data::FairseqFile> fairseq_, fairseq_validation_;  // null: not of fairseq
+  std::unique_ptr<data::TokenCache> train_;                                // null: no text
+  std::unique_ptr<data::TokenCache> validation_;  // null: none, no text, or a share of train_
+  mutable std::mutex mutex_;                      // of the loaders, which may read one cache
   std::optional<data::Loader> train_loader_;
   std::optional<data::Loader> validation_loader_;
 };
@@ -80,6 +102,9 @@ bool fits_bytes(int64_t model_vocabulary);
 std::string tokenizer_name(const config::TrainConfig& config);
 // Of the model, where no text is read: without a text to train on, a preset is as it was published.
 int64_t vocabulary_of(const config::TrainConfig& config);
+
+// The same for a run, whose tokenizer is known: of random tokens it says nothing.
+int64_t vocabulary_with(const config::TrainConfig& config, const data::Tokenizer& tokenizer);
 
 // A relative path is looked for in the current folder, then beside the configuration file.
 std::string resolve_path(const std::string& path, const std::filesystem::path& config_file);

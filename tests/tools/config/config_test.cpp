@@ -61,6 +61,9 @@ TrainConfig changed_config() {
   changed.model.preset.clear();
   changed.lora.path.clear();
   changed.data.format = data::TextFormat::kJsonl;  // data.field has no effect on Alpaca's rows
+  changed.data.row_template.clear(), changed.data.synthetic_rows.reset();  // nor has it with these
+  changed.data.pack = data::Pack::kExamples, changed.data.set_epoch = true;
+  changed.data.shuffle_rule = data::ShuffleRule::kFeistel;  // fixed_order
   changed.train.optimizer = {}, changed.train.loss_scale.growth = 3, changed.train.save = true;
   changed.runtime.name = "a \"b\": \u00e9";
   changed.train.epochs = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include <doctest/doctest.h>
 
@@ -106,6 +107,122 @@ TEST_CASE("passes: their numbers and rows are the same on any number of ranks") 
       }
     }
   }
+}
+
+// Rows of 1 + i * 3 % 8 tokens.
+struct Examples {
+  std::vector<int32_t> tokens;
+  std::vector<ExampleSpan> spans;
+  explicit Examples(int rows) {
+    for (int i = 0; i < rows; ++i) {
+      tokens.insert(tokens.end(), static_cast<size_t>(1 + i * 3 % 8), i + 1);
+      spans.push_back({tokens.size()});
+    }
+  }
+  LoaderOptions options(PadSide side = PadSide::kRight) const {
+    return {.sequences = example_sequences({.tokens = tokens, .examples = spans}, 6,
+                                           {.side = side, .pad_token = 99}),
+            .sequence_length = 6,
+            .to_longest = true,
+            .batch = 4,
+            .seed = 3};
+  }
+};
+
+TEST_CASE(
+    "a batch is as long as the longest row of all ranks, and the same on any number of them") {
+  const Examples examples(11);
+  for (const PadSide side : {PadSide::kRight, PadSide::kLeft}) {
+    LoaderOptions options = examples.options(side);
+    const Loader single(options);
+    std::set<int64_t> lengths;
+    for (int64_t step = 0; step < 6; ++step) {
+      const Batch whole = single.batch(step);
+      lengths.insert(whole.length);
+      int64_t longest = 2, labels = 0;
+      for (int64_t row = 0; row < whole.rows; ++row) {
+        const auto sample = whole.samples[static_cast<size_t>(row)];
+        const int64_t tokens = std::min<int64_t>(1 + sample * 3 % 8, 6);
+        longest = std::max(longest, tokens);
+        labels += tokens - 1;
+        const auto begin = whole.tokens.begin() + row * whole.length;
+        CHECK(std::count(begin, begin + whole.length, sample + 1) == tokens);
+        CHECK(std::count(begin, begin + whole.length, 99) == whole.length - tokens);
+      }
+      CHECK(whole.length == longest);
+      CHECK(whole.global_label_tokens == labels);
+      CHECK(whole.mask.size() == (side == PadSide::kLeft ? whole.tokens.size() : 0));
+      for (const int world : {2, 3, 4}) {
+        for (int rank = 0; rank < world; ++rank) {
+          options.rank = rank;
+          options.world = world;
+          const Batch part = Loader(options).batch(step);
+          CHECK(part.length == whole.length);
+          CHECK(part.global_label_tokens == labels);
+          for (size_t i = 0; i < part.samples.size(); ++i) {
+            const size_t row = static_cast<size_t>(rank) + i * static_cast<size_t>(world);
+            CHECK(part.samples[i] == whole.samples[row]);
+            const auto length = static_cast<std::ptrdiff_t>(part.length);
+            CHECK(std::equal(part.labels.begin() + static_cast<std::ptrdiff_t>(i) * length,
+                             part.labels.begin() + static_cast<std::ptrdiff_t>(i + 1) * length,
+                             whole.labels.begin() + static_cast<std::ptrdiff_t>(row) * length));
+          }
+        }
+      }
+    }
+    CHECK(lengths.size() > 1);
+  }
+}
+
+TEST_CASE("the batches that take most: the longest whole one, a short one where it is longer") {
+  const Examples examples(11);
+  for (const uint64_t seed : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    LoaderOptions options = examples.options();
+    options.seed = seed;
+    const Loader loader(options);
+    for (const int64_t steps : {1, 3, 30}) {
+      BatchShape whole{4, 0}, last{3, 0};
+      for (int64_t step = 0; step < steps; ++step) {
+        const Batch batch = loader.batch(step);
+        BatchShape& shape = batch.rows == 4 ? whole : last;
+        shape.length = std::max(shape.length, batch.length);
+      }
+      std::vector<BatchShape> expected = {whole};
+      if (last.length > whole.length) expected.push_back(last);
+      CHECK(loader.largest_batches(steps) == expected);
+    }
+  }
+  LoaderOptions options = examples.options();
+  options.to_longest = false;
+  CHECK(Loader(options).largest_batches(9) == std::vector<BatchShape>{{4, 6}});
+  CHECK(Loader(options).batch(0).length == 6);
+}
+
+TEST_CASE("the rule of torch: ranks are filled up, each makes passes of its own rows") {
+  const std::vector<int32_t> stream = stream_of(13 * 5);
+  LoaderOptions options{.tokens = stream,
+                        .sequence_length = 5,
+                        .batch = 8,
+                        .seed = 42,
+                        .rule = ShuffleRule::kTorch,
+                        .rows_per_pass = 2,
+                        .world = 2};
+  int64_t rows = 0;
+  for (int rank = 0; rank < 2; ++rank) {
+    options.rank = rank;
+    const Loader loader(options);
+    CHECK(loader.steps_per_epoch() == 2);
+    CHECK(loader.samples_after(2) == 14);  // 13, and one again
+    for (int64_t step = 0; step < 2; ++step) {
+      const Batch batch = loader.batch(step);
+      CHECK(batch.passes == 4);
+      CHECK(ranks_with_pass(batch, 1, 2) == 2);
+      CHECK(batch.rows == (step == 0 ? 4 : 3));
+      CHECK(batch.global_label_tokens == (step == 0 ? 8 : 6) * 4);
+      rows += rows_of_part(batch, 0, 2).count + rows_of_part(batch, 1, 2).count;
+    }
+  }
+  CHECK(rows == 14);
 }
 
 TEST_CASE("the last batch of an epoch is short; a rank may get nothing of it") {

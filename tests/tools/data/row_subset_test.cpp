@@ -16,7 +16,7 @@ Texts rows_of(const RowSubset& subset, const std::vector<std::filesystem::path>&
               const TextOptions& options = {}) {
   Texts out;
   for_each_row_of(subset, files, options,
-                  [&](std::string_view text, size_t) { out.emplace_back(text); });
+                  [&](const Document& document) { out.push_back(whole(document)); });
   return out;
 }
 
@@ -61,6 +61,29 @@ TEST_CASE("rows of an array") {
   CHECK(test::contains(rows[0], "[5, "));  // numpy: default_rng(42).permutation(10)
 }
 
+TEST_CASE("rows that are lines, and questions of several paragraphs") {
+  const test::TempFolder folder;
+  const auto lines = folder.write("a.txt", "0\n\n1\r\n2"), more = folder.write("b.txt", "3\n");
+  TextOptions apart{.lines = Lines::kApart};
+  // numpy: default_rng(42).permutation(4)
+  CHECK(rows_of({.n = 4, .seed = 42}, {lines, more}, apart) == Texts{"3", "2", "1", "0"});
+  std::string articles, straight;
+  for (int i = 0; i < 10; ++i) {
+    const std::string question =
+        fmt::format("{{\"question\": \"q{}\", \"answers\": [{{\"text\": \"a{}\"}}]}}", i, i);
+    straight += (i == 0 ? "" : ", ") + question;
+    articles += fmt::format("{}{{\"paragraphs\":\n[{{\"qas\": [{}], \"context\": \"c{}]\"}}]}}",
+                            i == 0 ? "" : ",\n", question, i);
+  }
+  const auto file = folder.write("s.json", "\xef\xbb\xbf{\"data\": [" + articles + "]}");
+  const TextOptions squad{.format = TextFormat::kSquad};
+  const Texts rows = rows_of({.n = 10, .seed = 42}, {file}, squad);
+  // numpy: default_rng(42).permutation(10)
+  CHECK(rows[0] == "Question: q5 Context: c5] Answer: a5");
+  CHECK(rows[1] == "Question: q6 Context: c6] Answer: a6");
+  CHECK(rows[2] == "Question: q0 Context: c0] Answer: a0");
+}
+
 TEST_CASE("more rows than there are, and files without rows") {
   const test::TempFolder folder;
   const auto one = folder.write("one.jsonl", "{\"text\": \"a\"}\n"),
@@ -94,7 +117,7 @@ TEST_CASE("a bad row is an error wherever it is, or no row of the subset") {
           rows_of({.n = 3, .seed = seed}, {clean}));
   }
   const auto skipped = for_each_row_of({.n = 1}, {clean, file}, {.bad_rows = BadRows::kSkip},
-                                       [](std::string_view, size_t) {});
+                                       [](const Document&) {});
   REQUIRE(skipped.size() == 2);
   CHECK(skipped[1].line == 4);
 }

@@ -67,6 +67,54 @@ TEST_CASE("pad and drop_last are PyTorch's DistributedSampler") {
   CHECK(compared >= 40);
 }
 
+// batch: of all ranks. DataLoader's last batch of a rank may be short.
+TEST_CASE(
+    "the rule of torch is DistributedSampler's, shuffled or not, with batches of several rows") {
+  int compared = 0;
+  for (const Json& entry : read_json_file(test::fixture_path("distributed_sampler.json"))) {
+    CAPTURE(entry.dump());
+    const int64_t n = entry["n"];
+    const int world = entry["world"];
+    const bool drop = entry["drop_last"];
+    if (drop && n < world) continue;
+    for (const int64_t rows : {1, 2, 3}) {  // of a rank
+      const DistributedSampler sampler({.items = n,
+                                        .batch = rows * world,
+                                        .shuffle = entry["shuffle"],
+                                        .seed = entry["seed"],
+                                        .last = drop ? LastBatch::kDropLast : LastBatch::kShort,
+                                        .rule = ShuffleRule::kTorch,
+                                        .world = world});
+      for (int rank = 0; rank < world; ++rank) {
+        const Items expected = entry["indices"][static_cast<size_t>(rank)].get<Items>();
+        CHECK(epoch_of(sampler, entry["epoch"], rank, world) == expected);
+        const Items first = sampler.batch(entry["epoch"], 0, rank, world, rows);
+        CHECK(first == Items(expected.begin(),
+                             expected.begin() + std::min<ptrdiff_t>(rows, std::ssize(expected))));
+      }
+    }
+    ++compared;
+  }
+  CHECK(compared >= 40);
+  CHECK(test::contains(
+      test::error_of([] {
+        DistributedSampler sampler(
+            {.items = 3, .batch = 2, .last = LastBatch::kPad, .rule = ShuffleRule::kTorch});
+      }),
+      "expected short or drop_last"));
+}
+
+TEST_CASE("an epoch that is never set: every epoch has the order of the first") {
+  for (const ShuffleRule rule : {ShuffleRule::kFeistel, ShuffleRule::kTorch}) {
+    SamplerOptions options{.items = 17, .batch = 4, .seed = 42, .rule = rule};
+    const DistributedSampler set(options);
+    options.set_epoch = false;
+    const DistributedSampler unset(options);
+    CHECK(epoch_of(unset, 3, 0, 1) == epoch_of(set, 0, 0, 1));
+    CHECK(epoch_of(set, 3, 0, 1) != epoch_of(set, 0, 0, 1));
+  }
+}
+
 TEST_CASE("an epoch is exhaustive and disjoint on any number of ranks") {
   for (const int64_t items : {1, 2, 7, 16, 100, 1000}) {
     for (const int64_t batch : {1, 3, 8}) {

@@ -13,7 +13,8 @@ namespace {
 std::vector<std::string> documents(const std::filesystem::path& file,
                                    const TextOptions& options = {}) {
   std::vector<std::string> out;
-  for_each_document(file, options, [&](std::string_view text, size_t) { out.emplace_back(text); });
+  for_each_document(file, options,
+                    [&](const Document& document) { out.push_back(whole(document)); });
   return out;
 }
 
@@ -49,6 +50,29 @@ TEST_CASE("a JSONL file is a document a row") {
         Texts{"e2e4"});
   CHECK(documents(folder.write("c.jsonl", "plain"), {.format = TextFormat::kText}) ==
         Texts{"plain"});
+}
+
+TEST_CASE("the lines of a text as rows: without their ends, or all of them with their ends") {
+  test::TempFolder folder;
+  const auto file = folder.write("a.txt", "\xef\xbb\xbf one\r\n \n\ntwo \nthree");
+  CHECK(documents(file, {.lines = Lines::kApart}) == Texts{" one", "two ", "three"});
+  CHECK(documents(file, {.lines = Lines::kAll}) == Texts{" one\r\n", "", "", "two \n", "three"});
+  for (const Lines lines : {Lines::kApart, Lines::kAll}) {
+    const TextOptions options{.lines = lines};
+    const MappedFile mapped(file);
+    for_each_document(file, options, [&](const Document& document) {
+      CHECK(document_at(mapped, document.place, options).text == document.text);
+    });
+    CHECK(refusal("b.txt", "a\nb\xff\n", options) ==
+          "b.txt:2: invalid UTF-8: byte 0xff at offset 3");
+    const auto bad = folder.write("b.txt", "a\nb\xff\nc\n");
+    TextOptions skip = options;
+    skip.bad_rows = BadRows::kSkip;
+    CHECK(for_each_document(bad, skip, [](const Document&) {}).size() == 1);
+  }
+  // Rows of JSON are rows in any case.
+  CHECK(documents(folder.write("a.jsonl", "{\"text\": \"a\\nb\"}\n"), {.lines = Lines::kAll}) ==
+        Texts{"a\nb"});
 }
 
 TEST_CASE("a malformed row is named by its line") {
@@ -97,8 +121,12 @@ TEST_CASE("Alpaca's rows as its prompts, of an array and of lines") {
   const auto file = folder.write("a.json", array + "\n]\n");
   CHECK(documents(file, alpaca) == expected);
   const MappedFile mapped(file);
-  for_each_document(file, alpaca, [&](std::string_view text, size_t begin) {
-    CHECK(document_at(mapped, begin, alpaca) == text);
+  TextOptions complete = alpaca;
+  complete.row_template = alpaca.template_of_rows();
+  for_each_document(file, alpaca, [&](const Document& document) {
+    const RowParts again = document_at(mapped, document.place, complete);
+    CHECK(again.whole() == whole(document));
+    CHECK(again.answer == document.answer);
   });
 }
 
@@ -121,8 +149,8 @@ TEST_CASE("Alpaca's rows: what is wrong with them, and which can be skipped") {
     CHECK(
         test::contains(refusal("a.json", array(row), alpaca), std::string("a.json:3: ") + reason));
     test::TempFolder folder;
-    const auto skipped = for_each_document(folder.write("a.json", array(row)), skip,
-                                           [](std::string_view, size_t) {});
+    const auto skipped =
+        for_each_document(folder.write("a.json", array(row)), skip, [](const Document&) {});
     REQUIRE(skipped.size() == 1);
     CHECK(skipped[0].line == 3);
     CHECK(skipped[0].reason.starts_with(reason));
@@ -148,11 +176,11 @@ TEST_CASE("bad rows are skipped and listed where that is wanted") {
                  "{\"text\": null}\n{\"text\": \"\xff\"}\n{\"text\": \"two\"}")
           .string();
   Texts texts;
-  std::vector<size_t> begins;
+  std::vector<RowPlace> places;
   const std::vector<SkippedRow> skipped =
-      for_each_document(file, skip, [&](std::string_view text, size_t begin) {
-        texts.emplace_back(text);
-        begins.push_back(begin);
+      for_each_document(file, skip, [&](const Document& document) {
+        texts.emplace_back(document.text);
+        places.push_back(document.place);
       });
   CHECK(texts == Texts{"one", "two"});
   REQUIRE(skipped.size() == 5);
@@ -167,11 +195,13 @@ TEST_CASE("bad rows are skipped and listed where that is wanted") {
   CHECK(to_jsonl({{"a\"\n", 3, "b"}}) == "{\"file\":\"a\\\"\\n\",\"line\":3,\"reason\":\"b\"}\n");
 
   const MappedFile mapped(file);
-  CHECK(begins[0] == 3);
-  for (size_t i = 0; i < begins.size(); ++i) {
-    CHECK(document_at(mapped, begins[i], skip) == texts[i]);
+  CHECK(places[0] == RowPlace{3, 0});
+  for (size_t i = 0; i < places.size(); ++i) {
+    CHECK(document_at(mapped, places[i], skip) == RowParts{.text = texts[i]});
   }
-  CHECK(test::contains(test::error_of([&] { document_at(mapped, mapped.size(), skip); }),
+  CHECK(test::contains(test::error_of([&] {
+                         document_at(mapped, {mapped.size(), 0}, skip);
+                       }),
                        "expected a row, got the end of the file"));
 }
 
@@ -187,7 +217,7 @@ TEST_CASE("what skipping rows does not forgive") {
   test::TempFolder folder;
   const auto file = folder.write("a.jsonl", "{\"text\": \"a\"}\n");
   CHECK(test::error_of([&] {
-          for_each_document(file, skip, [](std::string_view, size_t) { fail("of the tokenizer"); });
+          for_each_document(file, skip, [](const Document&) { fail("of the tokenizer"); });
         }) == "of the tokenizer");
 }
 

@@ -162,7 +162,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(TokenCache(cache, tokenizer).skipped_rows() == skipped);
   const std::string good = read_file(cache);
   std::string bytes = good;
-  bytes[good.size() - 65] = '!';  // of the rows
+  bytes[good.size() - 73] = '!';  // of the rows
   write_file_atomically(cache, bytes);
   CHECK(make().reason == "its footer is damaged");
   CHECK(TokenCache(cache, tokenizer).skipped_rows() == skipped);
@@ -200,6 +200,48 @@ TEST_CASE_FIXTURE(Fixture, "a subset has its own rows and its own cache") {
   CHECK(tokens().size() == 4);  // the old one
 }
 
+TEST_CASE_FIXTURE(Fixture, "rows have bounds where that is asked for, in a cache of their own") {
+  make();
+  CHECK(TokenCache(cache, tokenizer).examples().empty());
+  const auto path = token_cache_path("c", source, tokenizer);
+  const uint64_t checksum = TokenCache(cache, tokenizer).checksum_of_tokens();
+  source.form = RowForm::kWhole;
+  CHECK(token_cache_path("c", source, tokenizer) != path);
+  CHECK(make().reason == "the options have changed");
+  {
+    const TokenCache opened(cache, tokenizer);
+    CHECK(tokens() == Ids{'a', 'b', 256, 256, 'c', '\n', 256});  // as many as make a gap
+    const std::vector<ExampleSpan> spans(opened.examples().begin(), opened.examples().end());
+    CHECK(spans == std::vector<ExampleSpan>{{3}, {4}, {7}});
+    CHECK(reinterpret_cast<uintptr_t>(opened.examples().data()) % alignof(ExampleSpan) == 0);
+    CHECK(opened.checksum_of_tokens() != checksum);
+  }
+  CHECK(!make().built);
+  source.text.lines = Lines::kApart;
+  CHECK(make().built);
+  CHECK(tokens() == Ids{'a', 'b', 256, 256, 'c', 256});
+  CHECK(!make().built);
+  source.text = {.format = TextFormat::kJsonl,
+                 .row_template = std::make_shared<RowTemplate>("<{text}>", "t")};
+  source.files.pop_back();
+  CHECK(make().built);
+  CHECK(tokens() == Ids{'<', 'a', 'b', '>', 256, '<', '>', 256});
+  source.text.row_template = std::make_shared<RowTemplate>("({text})", "t");
+  CHECK(make().reason == "the options have changed");
+}
+
+TEST_CASE_FIXTURE(Fixture, "a cache whose rows do not lie within its tokens is refused") {
+  source.form = RowForm::kWhole;
+  make();
+  const std::string good = read_file(cache);
+  const size_t spans = good.size() - 72 - 3 * sizeof(ExampleSpan);
+  std::string bytes = good;
+  bytes[spans] = 100;  // the end of the first
+  write_file_atomically(cache, bytes);
+  CHECK(make().reason == "its footer is damaged");
+  CHECK(!make().built);
+}
+
 TEST_CASE_FIXTURE(Fixture, "other files") {
   make();
   source.files.pop_back();
@@ -235,10 +277,10 @@ TEST_CASE_FIXTURE(Fixture, "a damaged cache is made again, and refused by those 
   damage(good.substr(4), "its size does not fit its footer");
   damage(std::string(4, 'x') + good, "its size does not fit its footer");
   std::string version = good;
-  version[good.size() - 64 + 8] = 1;
+  version[good.size() - 72 + 8] = 1;
   damage(version, "its version is 1");
   std::string huge = good;
-  huge.replace(good.size() - 64 + 40, 8, "\xff\xff\xff\xff\xff\xff\xff\x3f");
+  huge.replace(good.size() - 72 + 40, 8, "\xff\xff\xff\xff\xff\xff\xff\x3f");
   damage(huge, "its size does not fit its footer");
   CHECK(test::error_of([&] { TokenCache none(folder / "none", tokenizer); }) ==
         (folder / "none").string() + ": cannot open: No such file or directory");
@@ -314,9 +356,9 @@ class FramingTokenizer : public ByteTokenizer {
   int32_t end_of_text() const override { return end_; }
   void encode_to(std::string_view text, SpecialTokens special, const UseIds& use) const override {
     const int32_t begin[] = {1}, end[] = {256};
-    use(begin);
+    if (special == SpecialTokens::kInclude) use(begin);
     ByteTokenizer::encode_to(text, special, use);
-    use(end);
+    if (special == SpecialTokens::kInclude) use(end);
   }
 
  private:

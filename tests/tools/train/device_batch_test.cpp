@@ -38,6 +38,15 @@ TEST_CASE("device batch: each position predicts the label after it") {
   CHECK(context.positions == nullptr);
 }
 
+TEST_CASE("device batch: labels that are what each position predicts are not shifted") {
+  cpu::CpuBackend backend;
+  const data::Batch batch = {
+      .rows = 1, .length = 3, .tokens = {1, 2, 3}, .labels = {2, 3, 4}, .labels_are_targets = true};
+  CHECK(on(backend, batch).labels.to_doubles() == Doubles{2, 3, 4});
+  CHECK(label_tokens(batch, test::tiny_gpt2()) == 3);
+  CHECK(data::rows_of(batch, {0, 1}).labels_are_targets);
+}
+
 TEST_CASE("device batch: a rank without rows computes one that counts nothing") {
   cpu::CpuBackend backend;
   const DeviceBatch device = on(backend, {.rows = 0, .length = 3});

@@ -2,6 +2,7 @@
 #include "tools/train/train_data.h"
 
 #include <algorithm>
+#include <set>
 
 #include <doctest/doctest.h>
 
@@ -299,6 +300,187 @@ TEST_CASE_FIXTURE(Texts, "train data: a subset of the training rows, skipped row
           fmt::format("note: data.bad_rows: 2 rows are skipped and listed in skipped_rows.jsonl; "
                       "the first is {}:1: malformed JSON",
                       name("train.jsonl"))));
+    });
+  }
+}
+
+std::string question(int i) {
+  return fmt::format("{{\"question\": \"q{}\", \"answers\": [{{\"text\": \"{}\"}}]}}", i,
+                     std::string(static_cast<size_t>(i % 4 + 1), 'a'));
+}
+
+TEST_CASE_FIXTURE(Texts, "train data: supervised fine-tuning on questions, the same on any ranks") {
+  std::string questions;
+  for (int i = 0; i < 11; ++i) questions += (i == 0 ? "" : ", ") + question(i);
+  config.data.train = {folder
+                           .write("t.json",
+                                  "{\"data\": [{\"paragraphs\": [{\"context\": \"c\", "
+                                  "\"qas\": [" +
+                                      questions + "]}]}]}")
+                           .string()};
+  config.data.validation = config.data.train;
+  config.data.format = data::TextFormat::kSquad;
+  config.data.objective = data::Objective::kSft;
+  config.data.document_separator = std::nullopt;
+  config.data.sequence_length = 40;  // Question: q10 Context: c Answer: aaa and end-of-text: 37
+  config.train.batch = 4;
+  std::vector<Batch> whole;
+  for (const int ranks : {1, 2, 3}) {
+    for (const data::PadSide side : {data::PadSide::kRight, data::PadSide::kLeft}) {
+      config.data.pad = side;
+      comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+        const TrainData data(world, config);
+        CHECK(data.sequences() == 11);
+        CHECK(data.steps_per_epoch() == 3);
+        CHECK_FALSE(data.bigram_entropy());
+        for (int64_t step = 0; step < 3; ++step) {
+          const Batch batch = data.training(true).get(step);
+          CHECK(batch.mask.empty() == (side == data::PadSide::kRight || batch.rows == 0));
+          int64_t labels = 0;
+          for (const int32_t label : batch.labels) {
+            CHECK((label == -100 || label == ' ' || label == 'a' || label == 256));
+            labels += label != -100;
+          }
+          int64_t expected = 0;
+          for (const int64_t sample : batch.samples) expected += sample % 4 + 3;
+          CHECK(labels == expected);  // a blank, the answer, end-of-text
+          if (ranks == 1 && side == data::PadSide::kRight) {
+            CHECK(batch.global_label_tokens == labels);
+            whole.push_back(batch);
+          }
+          const Batch& single = whole[static_cast<size_t>(step)];
+          CHECK(batch.global_label_tokens == single.global_label_tokens);
+          CHECK(batch.length == single.length);
+        }
+        const std::vector<std::string> remarks = data.remarks();
+        CHECK(remarks[0].ends_with("t.json; 11 rows, 0 of them cut to 40 tokens"));
+        CHECK(remarks[2] == fmt::format("data.objective: sft; rows are padded on the {} to the "
+                                        "longest of a batch, with token 256",
+                                        side == data::PadSide::kLeft ? "left" : "right"));
+      });
+    }
+  }
+}
+
+TEST_CASE_FIXTURE(Texts, "train data: answers are asked for, templates fill fields") {
+  const std::string rows = folder.write("r.jsonl", "{\"q\": \"1+1\", \"a\": \"2\"}\n").string();
+  config.data.train = {rows};
+  config.data.objective = data::Objective::kSft;
+  config.train.batch = 1;
+  config.places["data.objective"] = "run.yaml:4";
+  CHECK(refusal() ==
+        "run.yaml:4: data.objective: sft: expected rows with an answer (data.format: alpaca or "
+        "squad, or a data.template with {>answer}), got rows of one text");
+  config.data.row_template = folder.write("own.template", "{q}={a}\n").string();
+  CHECK(test::contains(refusal(), "got data.template: " + config.data.row_template + " without"));
+  folder.write("own.template", "{q}{>cue}={>answer}{a}\n");
+  config.data.sequence_length = 6;
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    const TrainData data(world, config);
+    const Batch batch = data.training(true).get(0);
+    CHECK(batch.tokens == std::vector<int32_t>{'1', '+', '1', '=', '2'});
+    CHECK(batch.labels == std::vector<int32_t>{-100, -100, -100, -100, '2'});
+  });
+  config.data.row_template = "no.such";
+  CHECK(test::contains(refusal(), "data.template: expected alpaca, "));
+  config.data.objective = data::Objective::kLm;
+  config.data.row_template = "alpaca";
+  config.data.train = {folder.write("a.txt", "text").string()};
+  CHECK(refusal() == "data.template: it has no effect on files of text");
+}
+
+TEST_CASE_FIXTURE(Texts, "train data: lines as rows, and rows of wikitext") {
+  config.data.train = {folder.write("a.txt", "abcdef\n\nghi\n j\n").string()};
+  config.data.shuffle = false;
+  config.train.batch = 1;
+  config.data.pack = data::Pack::kExamples;
+  config.data.sequence_length = 4;
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    const TrainData data(world, config);
+    CHECK(data.sequences() == 3);
+    CHECK(data.training(true).get(0).tokens == std::vector<int32_t>{'a', 'b', 'c', 'd'});
+    CHECK(data.training(true).get(2).tokens == std::vector<int32_t>{' ', 'j'});
+  });
+  config.data.pack = data::Pack::kWikitextRows;
+  config.data.sequence_length = 3;
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    const TrainData data(world, config);
+    CHECK(data.sequences() == 3);  // abc ghi " j\n"
+    CHECK(data.training(true).get(1).tokens == std::vector<int32_t>{'g', 'h', 'i'});
+    CHECK(
+        data.remarks()[0].ends_with("a.txt; 4 rows, 2 of them cut to 3 tokens; 3 sequences (3 of "
+                                    "1,000 rows each), 0 tokens dropped"));
+  });
+}
+
+TEST_CASE_FIXTURE(Texts, "train data: a share that is held out") {
+  std::string rows;
+  for (int i = 0; i < 40; ++i) rows += fmt::format("{{\"text\": \"{}\"}}\n", i + 10);
+  config.data.train = {folder.write("r.jsonl", rows).string()};
+  config.data.validation = {"10%"};
+  config.train.batch = 3;
+  find();
+  for (const data::Pack pack : {data::Pack::kStream, data::Pack::kExamples}) {
+    config.data.pack = pack;
+    std::set<std::vector<int32_t>> seen, held_out;
+    comm::run_local_ranks(2, [&](comm::Communicator& world) {
+      const TrainData data(world, config);
+      CHECK(data.sequences() == 36);
+      CHECK(data.validation_sequences() == 4);
+      CHECK(data.validation_hash() == data.hashes().at("tokens of data.train"));
+      CHECK(data.validation_hash().ends_with(" without 10%"));
+      CHECK(data.remarks()[1] == "data.validation: 10%: 4 of 40 sequences, which are not trained");
+      const auto add = [&](const Batch& batch, std::set<std::vector<int32_t>>& to) {
+        for (int64_t row = 0; row < batch.rows; ++row) {
+          const auto begin = batch.tokens.begin() + row * batch.length;
+          to.emplace(begin, begin + batch.length);
+        }
+      };
+      if (world.rank() != 0) return;
+      const TrainData& all = data;
+      for (int64_t step = 0; step < 12; ++step) add(all.training(true).get(step), seen);
+      for (int64_t i = 0; i < 2; ++i) add(all.validation(true).get(i), held_out);
+    });
+    for (const auto& row : held_out) CHECK_FALSE(seen.contains(row));
+    const bool last = held_out.contains({'4', '9'}) || held_out.contains({'4', '8'});
+    if (pack == data::Pack::kStream) CHECK(last);
+  }
+  config.data.validation = {"99.9%"};
+  CHECK(refusal() == "data.validation: 99.9%: expected data of more than 40 sequences, got 40");
+}
+
+TEST_CASE("train data: random tokens need no files, and are the same on any number of ranks") {
+  config::TrainConfig config;
+  config.data.format = data::TextFormat::kSynthetic;
+  config.data.sequence_length = 8;
+  config.model.model_type = "llama";
+  config.model.hidden_size = 8;
+  config.model.layers = config.model.heads = 1;
+  config.model.vocab_size = 32000;
+  config.train.steps = 5;
+  config.train.batch = 6;
+  std::vector<std::vector<int32_t>> whole;
+  for (const int ranks : {1, 2}) {
+    comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+      const TrainData data(world, config);
+      CHECK(data.sequences() == 30);
+      CHECK(data.vocabulary() == 257);  // of a model that does not say its own
+      CHECK(data.check_vocabulary(32000) == "");
+      CHECK(data.remarks()[0] == "data.format: synthetic: 30 sequences of random tokens");
+      CHECK(data.skipped_rows().empty());
+      const Batch batch = data.training(true).get(2);
+      CHECK(*std::max_element(batch.tokens.begin(), batch.tokens.end()) > 10000);
+      CHECK(*std::max_element(batch.tokens.begin(), batch.tokens.end()) < 32000);
+      if (ranks == 1) {
+        for (int64_t row = 0; row < 6; ++row) {
+          const auto begin = batch.tokens.begin() + row * 8;
+          whole.emplace_back(begin, begin + 8);
+        }
+      }
+      for (int64_t row = 0; row < batch.rows; ++row) {
+        const auto& expected = whole[static_cast<size_t>(world.rank() + row * ranks)];
+        CHECK(std::equal(expected.begin(), expected.end(), batch.tokens.begin() + row * 8));
+      }
     });
   }
 }

@@ -1,4 +1,4 @@
-// Which token of a Hugging Face folder closes a document.
+// Which token of a Hugging Face folder closes a document, and which one fills up rows.
 #pragma once
 
 #include <cstdint>
@@ -15,5 +15,10 @@ class Bpe;
 // lacks are passed over. -1: none. An empty folder has no files.
 int32_t find_end_of_text(const std::filesystem::path& folder, const AddedTokens& added,
                          const Bpe& model);
+
+// The same of the token that fills up rows, pad_token: only where one of the first two files names
+// it.
+int32_t find_padding(const std::filesystem::path& folder, const AddedTokens& added,
+                     const Bpe& model);
 
 }  // namespace fsdp::data

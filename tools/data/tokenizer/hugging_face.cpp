@@ -96,6 +96,7 @@ HuggingFaceTokenizer::HuggingFaceTokenizer(std::string_view json, std::string na
   const SpecialFrame& frame = stages->frame;
   stages_ = std::move(stages);
   end_of_text_ = find_end_of_text(folder, stages_->added, stages_->model);
+  padding_ = find_padding(folder, stages_->added, stages_->model);
   identity_ = hash_name(fmt::format("{:x} {} {} {}", hash_name(json), end_of_text_,
                                     fmt::join(frame.before, ","), fmt::join(frame.after, ",")));
 }

@@ -25,6 +25,7 @@ class HuggingFaceTokenizer : public Tokenizer {
   std::string_view name() const override { return name_; }  // the file
   int64_t vocab_size() const override;
   int32_t end_of_text() const override { return end_of_text_; }
+  int32_t padding() const override { return padding_; }
   uint64_t identity() const override { return identity_; }
   // Error for text that is not UTF-8.
   void encode_to(std::string_view text, SpecialTokens special, const UseIds& use) const override;
@@ -49,7 +50,7 @@ class HuggingFaceTokenizer : public Tokenizer {
   std::string name_;
   size_t stretch_;
   uint64_t identity_ = 0;
-  int32_t end_of_text_ = -1;
+  int32_t end_of_text_ = -1, padding_ = -1;
   std::unique_ptr<const Stages> stages_;
 };
 

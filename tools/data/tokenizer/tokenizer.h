@@ -25,8 +25,9 @@ class Tokenizer {
 
   virtual ~Tokenizer() = default;
   virtual std::string_view name() const = 0;
-  virtual int64_t vocab_size() const = 0;   // the largest id and 1
-  virtual int32_t end_of_text() const = 0;  // closes a document; -1: this tokenizer has none
+  virtual int64_t vocab_size() const = 0;         // the largest id and 1
+  virtual int32_t end_of_text() const = 0;        // closes a document; -1: this tokenizer has none
+  virtual int32_t padding() const { return -1; }  // fills up rows; -1: it names none
   // Changes whenever the same text may get other ids; part of a token cache's identity.
   virtual uint64_t identity() const = 0;
   // Hands on the ids of a text in stretches, so that a long text needs no memory for all of them.

@@ -1,0 +1,132 @@
+// Sequences of rows, of rows cut and joined as datasets' map() does, random ones, and parts.
+#include "tools/data/sequences.h"
+
+#include <algorithm>
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "core/error.h"
+#include "core/io/json.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::data {
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+struct Rows {
+  Ids tokens;
+  std::vector<ExampleSpan> spans;
+  void add(const Ids& ids, uint32_t kept = 0, uint32_t answer = 0) {
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+    spans.push_back({tokens.size(), kept, answer});
+  }
+  TokenRows view() const { return {.tokens = tokens, .examples = spans}; }
+};
+
+Batch one(const Sequences& sequences, int64_t index, int64_t length) {
+  Batch out;
+  sequences.append(index, length, true, out);
+  return out;
+}
+
+TEST_CASE("a row is a sequence; only padding that must be hidden has a mask") {
+  Rows rows;
+  rows.add({1, 2, 3, 4, 5}, 2, 1);
+  rows.add({6});
+  rows.add({});
+  const auto right = example_sequences(rows.view(), 4, {.objective = Objective::kSft});
+  CHECK(right->count() == 3);
+  CHECK(right->tokens_of(0, 4) == 4);
+  CHECK(right->tokens_of(1, 4) == 1);
+  CHECK(one(*right, 0, 4).tokens == Ids{1, 2, 4, 5});
+  CHECK(one(*right, 0, 4).labels == Ids{-100, -100, -100, 5});
+  CHECK(one(*right, 1, 2).tokens == Ids{6, 0});
+  CHECK(one(*right, 0, 4).mask.empty());
+  CHECK(right->label_tokens(0, 4, true) == 1);
+  CHECK(right->label_tokens(2, 4, true) == 0);
+  CHECK(right->summary() == "3 rows, 1 of them cut to 4 tokens");
+  const auto left = example_sequences(rows.view(), 4, {.side = PadSide::kLeft});
+  CHECK(one(*left, 1, 3).mask == Ids{0, 0, 1});
+  rows.add({1, 2, 3, 4, 5, 6}, 6, 5);
+  CHECK(example_sequences(rows.view(), 4, {.objective = Objective::kSft})->summary() ==
+        "4 rows, 2 of them cut to 4 tokens, 1 within the answer");
+  const auto pair = example_sequences(rows.view(), 4, {.objective = Objective::kKaustCompat});
+  CHECK(pair->tokens_of(3, 4) == 1);  // the prompt
+}
+
+TEST_CASE("tokens of a row are announced before they are read") {
+  Rows rows;
+  rows.add({1, 2});
+  rows.add({});
+  rows.add({3, 4, 5});
+  TokenRows view = rows.view();
+  std::vector<std::pair<size_t, size_t>> announced;
+  view.before_use = [&](size_t first, size_t count) { announced.emplace_back(first, count); };
+  const auto sequences = example_sequences(view, 4, {});
+  one(*sequences, 2, 4);
+  one(*sequences, 1, 4);
+  CHECK(announced == std::vector<std::pair<size_t, size_t>>{{2, 3}});
+}
+
+// tests/differential/objectives.py: run_clm's group_texts on rows that are cut first.
+TEST_CASE("rows of wikitext: cut, joined a thousand at a time, the rest of each dropped") {
+  const Json expected = read_json_file(test::fixture_path("objectives.json"))["wikitext_rows"];
+  Rows rows;
+  for (int i = 0; i < expected["rows"].get<int>(); ++i) {
+    Ids row(i == 17 ? 700 : static_cast<size_t>((7 * i * i + 3 * i) % 23));
+    for (size_t j = 0; j < row.size(); ++j) {
+      row[j] = static_cast<int32_t>((31 * static_cast<size_t>(i) + j) % 1009);
+    }
+    rows.add(row);
+  }
+  const int64_t length = expected["length"];
+  const auto sequences = wikitext_sequences(rows.view(), length);
+  int64_t count = 0;
+  for (const Json& of_group : expected["blocks_per_group"]) count += of_group.get<int64_t>();
+  CHECK(sequences->count() == count);
+  for (const auto& [index, block] : expected["blocks"].items()) {
+    CAPTURE(index);
+    CHECK(one(*sequences, std::stoll(index), length).tokens == block.get<Ids>());
+    CHECK(one(*sequences, std::stoll(index), length).labels == block.get<Ids>());
+  }
+  CHECK(sequences->summary() ==
+        fmt::format("2,345 rows, {} of them cut to 16 tokens; 1,338 sequences (572, 570, 196 of "
+                    "1,000 rows each), {} tokens dropped",
+                    expected["cut"].get<int>(), expected["dropped"].get<int>()));
+  CHECK(sequences->label_tokens(3, length, true) == 15);
+  CHECK(sequences->label_tokens(3, length, false) == 16);
+}
+
+TEST_CASE("random tokens: by seed, all of the vocabulary, the same each time") {
+  const auto sequences = synthetic_sequences(50, 7, 3);
+  std::set<int32_t> seen;
+  for (int64_t i = 0; i < 50; ++i) {
+    const Ids tokens = one(*sequences, i, 11).tokens;
+    CHECK(tokens == one(*sequences, i, 11).tokens);
+    CHECK(tokens != one(*synthetic_sequences(50, 7, 4), i, 11).tokens);
+    if (i > 0) CHECK(tokens != one(*sequences, i - 1, 11).tokens);
+    seen.insert(tokens.begin(), tokens.end());
+  }
+  CHECK(seen == std::set<int32_t>{0, 1, 2, 3, 4, 5, 6});
+  CHECK(sequences->count() == 50);
+}
+
+TEST_CASE("parts of sequences share none and leave out none") {
+  const auto all = synthetic_sequences(10, 1000, 1);
+  for (const std::optional<uint64_t> seed : {std::optional<uint64_t>{}, {5}}) {
+    const auto first = part_of_sequences(all, 0, 7, seed),
+               rest = part_of_sequences(all, 7, 3, seed);
+    std::set<Ids> seen;
+    for (int64_t i = 0; i < 7; ++i) seen.insert(one(*first, i, 6).tokens);
+    for (int64_t i = 0; i < 3; ++i) seen.insert(one(*rest, i, 6).tokens);
+    CHECK(seen.size() == 10);
+    if (!seed) CHECK(one(*rest, 2, 6).tokens == one(*all, 9, 6).tokens);
+    CHECK(rest->tokens_of(0, 6) == 6);
+    CHECK(rest->label_tokens(0, 6, true) == 5);
+  }
+}
+
+}  // namespace
+}  // namespace fsdp::data

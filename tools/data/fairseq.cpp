@@ -1,0 +1,166 @@
+// The index: "MMIDIDX\0\0", version 1 (u64), type (u8), number of sentences (u64), their sizes in
+// tokens (i32), where they begin in NAME.bin in bytes (i64); all of it little-endian, without gaps.
+#include "tools/data/fairseq.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "core/error.h"
+#include "core/format_count.h"
+#include "core/io/checksum.h"
+#include "core/kernel_args.h"
+
+namespace fsdp::data {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
+constexpr size_t kHeader = 9 + 8 + 1 + 8;
+constexpr int32_t kEndOfSentence = 2, kPadding = 1;
+
+// Of an integer type by its code; 0: no integers.
+int64_t bytes_of_type(uint8_t code) {
+  switch (code) {
+    case 1:
+    case 2:
+      return 1;  // u8, i8
+    case 3:
+    case 8:
+      return 2;  // i16, u16
+    case 4:
+    case 9:
+      return 4;  // i32, u32
+    case 5:
+    case 10:
+      return 8;  // i64, u64
+    default:
+      return 0;
+  }
+}
+
+template <typename T>
+T read(const char* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+std::filesystem::path index_of(const std::filesystem::path& bin) {
+  FSDP_CHECK(bin.extension() == ".bin",
+             "{}: expected NAME.bin of fairseq-preprocess, with NAME.idx beside it", bin.string());
+  return std::filesystem::path(bin).replace_extension(".idx");
+}
+
+}  // namespace
+
+FairseqFile::FairseqFile(const std::filesystem::path& bin) : index_(index_of(bin)), bin_(bin) {
+  const std::string name = index_.path().string();
+  const std::string_view text = index_.text();
+  FSDP_CHECK(text.starts_with(kMagic) && text.size() >= kHeader,
+             "{}: expected an index of fairseq's mapped data sets (\"MMIDIDX\")", name);
+  const char* at = text.data() + kMagic.size();
+  const auto version = read<uint64_t>(at);
+  FSDP_CHECK(version == 1, "{}: expected version 1, got {}", name, version);
+  type_ = read<uint8_t>(at + 8);
+  const int64_t width = bytes_of_type(type_);
+  FSDP_CHECK(width > 0, "{}: expected integers, got the type {}", name, type_);
+  const auto count = read<uint64_t>(at + 9);
+  const size_t rest = text.size() - kHeader;
+  FSDP_CHECK(count <= rest / 12 && count * 12 == rest,
+             "{}: expected {} bytes for {} sentences, got {}", name, count * 12 + kHeader, count,
+             text.size());
+  sentences_ = static_cast<int64_t>(count);
+  const char* const sizes = text.data() + kHeader;
+  const char* const begins = sizes + count * sizeof(int32_t);
+  for (uint64_t i = 0; i < count; ++i) {
+    const auto size = read<int32_t>(sizes + i * sizeof(int32_t));
+    const auto begin = read<int64_t>(begins + i * sizeof(int64_t));
+    FSDP_CHECK(size >= 0 && begin == tokens_ * width,
+               "{}: sentence {}: expected that it begins at byte {}, where the one before ends, "
+               "got {} tokens from byte {}",
+               name, i, tokens_ * width, size, begin);
+    tokens_ += size;
+  }
+  FSDP_CHECK(bin_.size() == static_cast<size_t>(tokens_ * width),
+             "{}: expected {} bytes, the {} tokens of {}, got {}", bin.string(), tokens_ * width,
+             tokens_, name, bin_.size());
+}
+
+int32_t FairseqFile::token(int64_t index) const {
+  const char* const at = bin_.text().data() + index * bytes_of_type(type_);
+  int64_t id = 0;
+  switch (type_) {
+    case 1:
+      return read<uint8_t>(at);
+    case 2:
+      return read<int8_t>(at);
+    case 3:
+      return read<int16_t>(at);
+    case 8:
+      return read<uint16_t>(at);
+    case 4:
+      return read<int32_t>(at);
+    case 9:
+      id = read<uint32_t>(at);
+      break;
+    default:
+      id = read<int64_t>(at);
+  }
+  FSDP_CHECK(id >= 0 && id <= INT32_MAX, "{}: token {}: expected 0 to {}, got {}",
+             bin_.path().string(), index, INT32_MAX, id);
+  return static_cast<int32_t>(id);
+}
+
+uint64_t FairseqFile::identity() const {
+  constexpr size_t kEnds = 1 << 20;
+  const std::string_view bytes = bin_.text();
+  const size_t ends = std::min(bytes.size(), kEnds);
+  return mixed(checksum(index_.text())) + mixed(checksum(bytes.substr(0, ends))) * 3 +
+         mixed(checksum(bytes.substr(bytes.size() - ends))) * 5 + mixed(bytes.size());
+}
+
+namespace {
+
+class FairseqSequences final : public Sequences {
+ public:
+  FairseqSequences(std::shared_ptr<const FairseqFile> file, int64_t length)
+      : file_(std::move(file)), length_(length) {}
+  int64_t count() const override { return (file_->tokens() + length_ - 1) / length_; }
+  int64_t tokens_of(int64_t index, int64_t length) const override {
+    return std::min(length, file_->tokens() - index * length_);
+  }
+  int64_t label_tokens(int64_t index, int64_t length, bool) const override {
+    return tokens_of(index, length);
+  }
+  void append(int64_t index, int64_t length, bool, Batch& batch) const override {
+    batch.labels_are_targets = true;
+    const int64_t first = index * length_, there = tokens_of(index, length);
+    for (int64_t t = 0; t < length; ++t) {
+      const int64_t at = first + t;
+      const int32_t before = at == 0 ? kEndOfSentence : t < there ? file_->token(at - 1) : kPadding;
+      batch.tokens.push_back(before);
+      batch.labels.push_back(t < there ? file_->token(at) : kIgnoreIndex);
+    }
+  }
+  std::string summary() const override {
+    return fmt::format("{} tokens in {} sentences", format_count(file_->tokens()),
+                       format_count(file_->sentences()));
+  }
+
+ private:
+  std::shared_ptr<const FairseqFile> file_;
+  int64_t length_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Sequences> fairseq_sequences(std::shared_ptr<const FairseqFile> file,
+                                                   int64_t length) {
+  return std::make_shared<FairseqSequences>(std::move(file), length);
+}
+
+}  // namespace fsdp::data

@@ -1,0 +1,42 @@
+// Data sets of fairseq-preprocess: NAME.bin holds the token ids of all sentences, NAME.idx what
+// type they have and where each sentence is. The ids are those of fairseq's dictionary (line + 4;
+// </s> is 2, <pad> is 1), which is also the vocabulary of its models: there is no tokenizer. The
+// file is mapped, so that a data set may be larger than memory. Not here: which sequences a batch
+// has (sampler.h).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "core/io/file.h"
+#include "tools/data/sequences.h"
+
+namespace fsdp::data {
+
+class FairseqFile {
+ public:
+  // `bin`: NAME.bin. Error that names the file: no such file, no index of this form, ids that are
+  // no integers, sentences that do not follow one another, sizes that do not fit.
+  explicit FairseqFile(const std::filesystem::path& bin);
+
+  int64_t sentences() const { return sentences_; }
+  int64_t tokens() const { return tokens_; }
+  // Of all sentences one after the other. Error when it is no 32-bit number.
+  int32_t token(int64_t index) const;
+  // Of the index, the size, and the first and last MiB of the tokens.
+  uint64_t identity() const;
+
+ private:
+  MappedFile index_, bin_;
+  int64_t sentences_ = 0, tokens_ = 0;
+  uint8_t type_ = 0;  // fairseq's code
+};
+
+// TokenBlockDataset with break mode none: the stream of all sentences is cut into blocks of
+// `length`, the last one is short. A position reads the token before the one that it predicts, also
+// that of the block before; the very first reads </s>.
+std::shared_ptr<const Sequences> fairseq_sequences(std::shared_ptr<const FairseqFile> file,
+                                                   int64_t length);
+
+}  // namespace fsdp::data

@@ -1,0 +1,64 @@
+// What of a row is trained, and how rows become sequences. Not here: the tokens of a row
+// (row_encoder.h), its labels (row_layout.h), sequences (sequences.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace fsdp::data {
+
+// Labels; -100 elsewhere.
+//   kLm           every token of the text
+//   kSft          the answer and its end-of-text; the prompt is read and not trained
+//   kMaskPad      every token that is not the padding token, wherever it stands (transformers'
+//                 DataCollatorForLanguageModeling): where end-of-text is also the padding token, no
+//                 end-of-text is trained
+//   kCompatAll    every token, padding too (transformers' default_data_collator with labels that
+//                 are a copy of the ids)
+//   kKaustCompat  prompt and answer tokenised apart, cut and padded to the length apart: the labels
+//                 of a position have nothing to do with its token (the KAUST workshop's script)
+enum class Objective : uint8_t { kLm, kSft, kMaskPad, kCompatAll, kKaustCompat };
+inline constexpr std::array kObjectives = {Objective::kLm, Objective::kSft, Objective::kMaskPad,
+                                           Objective::kCompatAll, Objective::kKaustCompat};
+constexpr std::string_view name_of(Objective objective) {
+  constexpr std::string_view kNames[] = {"lm", "sft", "mask_pad", "compat_all", "kaust_compat"};
+  return kNames[static_cast<size_t>(objective)];
+}
+// Whether labels are a guide's, to the letter.
+constexpr bool is_compat(Objective objective) {
+  return objective == Objective::kCompatAll || objective == Objective::kKaustCompat;
+}
+
+//   kStream         documents follow one another; a sequence may begin and end inside of one
+//   kExamples       a row is a sequence: cut where it is longer, padded where it is shorter
+//   kWikitextRows   rows are cut to the length, 1,000 of them follow one another, and what is left
+//                   over of these is dropped
+enum class Pack : uint8_t { kStream, kExamples, kWikitextRows };
+inline constexpr std::array kPacks = {Pack::kStream, Pack::kExamples, Pack::kWikitextRows};
+constexpr std::string_view name_of(Pack pack) {
+  constexpr std::string_view kNames[] = {"stream", "examples", "wikitext_rows"};
+  return kNames[static_cast<size_t>(pack)];
+}
+
+enum class PadSide : uint8_t { kRight, kLeft };
+// kLongest: the longest row of the batch of all ranks. kLength: data.sequence_length.
+enum class PadTo : uint8_t { kLongest, kLength };
+
+// How the tokens of rows are kept.
+//   kStream    no bounds of rows
+//   kWhole     bounds; the text of a row is tokenised as one
+//   kAnswered  bounds; text, cue and answer are tokenised apart, so that labels end where they do
+//   kPair      bounds; text and cue as one text, the answer as another, as if each were alone
+enum class RowForm : uint8_t { kStream, kWhole, kAnswered, kPair };
+constexpr std::string_view name_of(RowForm form) {
+  constexpr std::string_view kNames[] = {"stream", "whole", "answered", "pair"};
+  return kNames[static_cast<size_t>(form)];
+}
+constexpr RowForm form_of(Objective objective, Pack pack) {
+  if (pack == Pack::kStream) return RowForm::kStream;
+  if (objective == Objective::kSft) return RowForm::kAnswered;
+  return objective == Objective::kKaustCompat ? RowForm::kPair : RowForm::kWhole;
+}
+
+}  // namespace fsdp::data

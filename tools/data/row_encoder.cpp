@@ -1,0 +1,84 @@
+// Contract: tools/data/row_encoder.h.
+#include "tools/data/row_encoder.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace fsdp::data {
+namespace {
+
+uint32_t count_of(size_t ids) {
+  FSDP_CHECK(ids <= UINT32_MAX, "[data] a row of {} tokens: expected fewer than 2^32", ids);
+  return static_cast<uint32_t>(ids);
+}
+
+}  // namespace
+
+RowEncoder::RowEncoder(const Tokenizer& tokenizer, RowForm form, bool separator)
+    : tokenizer_(tokenizer), form_(form) {
+  const std::vector<int32_t> bare = tokenizer.encode("a", SpecialTokens::kOmit);
+  const std::vector<int32_t> framed = tokenizer.encode("a");
+  auto inside = std::search(framed.begin(), framed.end(), bare.begin(), bare.end());
+  if (bare.empty()) inside = framed.end();  // a tokenizer without this letter: all begins a text
+  before_.assign(framed.begin(), inside);
+  after_.assign(inside + static_cast<std::ptrdiff_t>(bare.size()), framed.end());
+  if (!separator || form == RowForm::kPair) return;
+  const int32_t end = tokenizer.end_of_text();
+  FSDP_CHECK(end >= 0,
+             "data.document_separator: {}: no end-of-text token is known (eos_token of "
+             "tokenizer_config.json)",
+             tokenizer.name());
+  if (after_.empty() || after_.back() != end) separator_ = {end};
+}
+
+ExampleSpan RowEncoder::encode(const Document& row, const UseIds& use) const {
+  if (form_ == RowForm::kAnswered) return encode_answered(row, use);
+  return form_ == RowForm::kPair ? encode_pair(row, use) : encode_whole(row, use);
+}
+
+ExampleSpan RowEncoder::encode_whole(const Document& row, const UseIds& use) const {
+  const bool parts = !row.cue.empty() || !row.answer.empty();
+  const std::string joined = parts ? whole(row) : "";
+  size_t ids = separator_.size();
+  tokenizer_.encode_to(parts ? joined : row.text, SpecialTokens::kInclude,
+                       [&](std::span<const int32_t> some) {
+                         ids += some.size();
+                         use(some);
+                       });
+  if (!separator_.empty()) use(separator_);
+  // What the tokenizer ends a text with stays when the text is cut, as in transformers.
+  const size_t kept = separator_.empty() ? after_.size() : 0;
+  return {.end = ids, .kept = count_of(kept)};
+}
+
+ExampleSpan RowEncoder::encode_answered(const Document& row, const UseIds& use) const {
+  std::vector<int32_t> ids = before_;
+  const auto append = [&](std::string_view text) {
+    const std::vector<int32_t> some = tokenizer_.encode(text, SpecialTokens::kOmit);
+    ids.insert(ids.end(), some.begin(), some.end());
+  };
+  append(row.text);
+  const size_t first = ids.size();
+  append(row.cue);
+  const size_t answer = ids.size();
+  append(row.answer);
+  ids.insert(ids.end(), after_.begin(), after_.end());
+  ids.insert(ids.end(), separator_.begin(), separator_.end());
+  use(ids);
+  return {.end = ids.size(),
+          .kept = count_of(ids.size() - first),
+          .answer = count_of(ids.size() - answer)};
+}
+
+ExampleSpan RowEncoder::encode_pair(const Document& row, const UseIds& use) const {
+  const std::string prompt = std::string(row.text).append(row.cue);
+  std::string_view answer = row.answer;
+  if (answer.starts_with(' ')) answer.remove_prefix(1);  // the template's, between cue and answer
+  const std::vector<int32_t> asked = tokenizer_.encode(prompt), said = tokenizer_.encode(answer);
+  use(asked);
+  use(said);
+  return {.end = asked.size() + said.size(), .answer = count_of(said.size())};
+}
+
+}  // namespace fsdp::data

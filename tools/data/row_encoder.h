@@ -1,0 +1,45 @@
+// A row as token ids, and where in these its parts are. Not here: what is cut of a row that is too
+// long, labels, padding (row_layout.h).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tools/data/document.h"
+#include "tools/data/objective.h"
+#include "tools/data/tokenizer/tokenizer.h"
+
+namespace fsdp::data {
+
+// Of the tokens of one row. As it stands in files of tokens.
+struct ExampleSpan {
+  uint64_t end = 0;     // in the tokens of all rows: those of this one end here
+  uint32_t kept = 0;    // so many at its end are not cut before all others are
+  uint32_t answer = 0;  // so many at its end are the answer, with the end-of-text
+  bool operator==(const ExampleSpan&) const = default;
+};
+static_assert(sizeof(ExampleSpan) == 16);
+
+class RowEncoder {
+ public:
+  // `separator`: end-of-text after a row, unless the tokenizer ends every text with it. Error when
+  // the tokenizer has none. Of kPair: no separator, as in the script that it repeats.
+  RowEncoder(const Tokenizer& tokenizer, RowForm form, bool separator);
+
+  using UseIds = Tokenizer::UseIds;
+  // Hands on the ids of a row; its span, with `end` the number of its ids.
+  ExampleSpan encode(const Document& row, const UseIds& use) const;
+
+ private:
+  ExampleSpan encode_whole(const Document& row, const UseIds& use) const;
+  ExampleSpan encode_answered(const Document& row, const UseIds& use) const;
+  ExampleSpan encode_pair(const Document& row, const UseIds& use) const;
+
+  const Tokenizer& tokenizer_;
+  RowForm form_;
+  std::vector<int32_t> before_, after_;  // what the tokenizer puts around a text
+  std::vector<int32_t> separator_;       // end-of-text, or nothing
+};
+
+}  // namespace fsdp::data

@@ -1,0 +1,39 @@
+// A row of a batch from the tokens of a row of the data: cut, padded, with its labels. Not here:
+// which rows (sampler.h), how long the rows of a batch are (loader.h).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tools/data/batch.h"
+#include "tools/data/objective.h"
+
+namespace fsdp::data {
+
+struct RowLayout {
+  Objective objective = Objective::kLm;
+  PadSide side = PadSide::kRight;
+  int32_t pad_token = 0;
+  // Of the model: position t predicts the label of t + 1. The first token of a row has no position
+  // before it but padding, which has seen nothing: it is not trained, so that the side of the
+  // padding decides nothing. Not of a guide's labels (is_compat).
+  bool shifted_labels = true;
+
+  // Whether padding must be hidden from attention. To the right of a row only padding sees it.
+  bool hides_padding() const { return side == PadSide::kLeft || is_compat(objective); }
+};
+
+// A row of the data, as row_encoder.h made it.
+struct Example {
+  std::span<const int32_t> tokens;
+  int64_t kept = 0, answer = 0;
+};
+
+// Its tokens where no more than `most` fit, without padding.
+int64_t tokens_of(const Example& example, int64_t most, Objective objective);
+// Labels that count of a row of `length`.
+int64_t label_tokens_of(const Example& example, int64_t length, const RowLayout& layout);
+// Appends tokens, labels and mask of a row of `length`, cut or padded to it.
+void append_row(const Example& example, int64_t length, const RowLayout& layout, Batch& batch);
+
+}  // namespace fsdp::data

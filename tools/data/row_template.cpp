@@ -1,0 +1,194 @@
+// A template is cut into pieces once; filling it goes through them.
+#include "tools/data/row_template.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <utility>
+
+#include "core/error.h"
+#include "core/io/file.h"
+
+namespace fsdp::data {
+namespace {
+
+// The wording is that of the programs that models learned it from, to the byte.
+constexpr std::array<std::pair<const char*, const char*>, 4> kNamed = {
+    {{"alpaca",
+      "Below is an instruction that describes a task{if input}, paired with an input that provides "
+      "further context{end}. Write a response that appropriately completes the request.\n\n### "
+      "Instruction:\n{instruction}{if input}\n\n### Input:\n{input}{end}{>cue}\n\n### "
+      "Response:{>answer}{output}"},
+     {"alpaca_short",
+      "### Instruction:\n{instruction}{if input}\n\n### Input:\n{input}{end}{>cue}\n\n### "
+      "Response:\n{>answer}{output}"},
+     {"squad", "Question: {question} Context: {context}{>cue} Answer:{>answer} {answer}"},
+     {"chess", "{if Moves}{Moves}{else}{text}{end}"}}};
+
+std::string keys_of(const Json& object) {
+  std::string out;
+  for (const auto& [key, value] : object.items()) out += (out.empty() ? "" : ", ") + key;
+  return out.empty() ? "none" : out;
+}
+
+// nullptr where a row lacks the field, or has an empty one.
+const Json* given(const Json& row, const std::string& field) {
+  const Json* value = row.find(field);
+  const bool empty = value && ((value->is_string() && value->text().empty()) ||
+                               (value->is_array() && value->empty()));
+  return empty ? nullptr : value;
+}
+
+}  // namespace
+
+std::string field_of(const Json& row, const std::string& where, const std::string& field) {
+  FSDP_CHECK(row.is_object(), "{}: expected an object, got {}", where, row.type_name());
+  FSDP_CHECK(row.contains(field), "{}: no field \"{}\" (fields: {})", where, field, keys_of(row));
+  FSDP_CHECK(row[field].is_string(), "{}: field \"{}\": expected a string, got {}", where, field,
+             row[field].type_name());
+  return row[field].text();
+}
+
+namespace {
+
+// Of a list of texts: these, with blanks between them.
+std::string text_of(const Json& row, const std::string& where, const std::string& field) {
+  const Json* value = row.find(field);
+  if (!value || !value->is_array()) return field_of(row, where, field);
+  std::string out;
+  for (const Json& item : *value) {
+    FSDP_CHECK(item.is_string(), "{}: field \"{}\": expected strings in the list, got {}", where,
+               field, item.type_name());
+    out += (out.empty() ? "" : " ") + item.text();
+  }
+  return out;
+}
+
+}  // namespace
+
+class RowTemplate::Parser {
+ public:
+  Parser(std::string_view text, const std::string& name, RowTemplate& out)
+      : text_(text), name_(name), out_(out) {}
+
+  void parse() {
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      const bool twice = at_ + 1 < text_.size() && text_[at_ + 1] == c;
+      if ((c == '{' || c == '}') && twice) {
+        literal_ += c;
+        at_ += 2;
+      } else if (c == '{') {
+        tag();
+      } else {
+        FSDP_CHECK(c != '}', "{}: expected }}}} for a brace in the text, got }}", place());
+        literal_ += c;
+        ++at_;
+      }
+    }
+    FSDP_CHECK(!inside_, "{}: expected {{end}} after {{if {}}}", place(), condition_);
+    add_literal();
+    FSDP_CHECK(std::any_of(out_.pieces_.begin(), out_.pieces_.end(),
+                           [](const Piece& piece) { return piece.is_field; }),
+               "{}: expected a field in braces, such as {{text}}", name_);
+  }
+
+ private:
+  std::string place() const {
+    const auto here = text_.begin() + static_cast<std::ptrdiff_t>(at_);
+    return fmt::format("{}:{}", name_, 1 + std::count(text_.begin(), here, '\n'));
+  }
+
+  void add(Piece piece) {
+    piece.part = part_;
+    piece.condition = inside_ ? condition_ : "";
+    piece.wanted = wanted_;
+    out_.pieces_.push_back(std::move(piece));
+  }
+  void add_literal() {
+    if (!literal_.empty()) add({.text = literal_});
+    literal_.clear();
+  }
+
+  void tag() {
+    const size_t end = text_.find('}', at_);
+    FSDP_CHECK(end != text_.npos, "{}: expected }} after {{", place());
+    const std::string tag(text_.substr(at_ + 1, end - at_ - 1));
+    add_literal();
+    if (tag == ">cue" || tag == ">answer") {
+      begin_part(tag);
+    } else if (tag.starts_with("if ")) {
+      FSDP_CHECK(!inside_, "{}: expected {{end}} before another {{if}}", place());
+      inside_ = wanted_ = true;
+      condition_ = tag.substr(3);
+    } else if (tag == "else" || tag == "end") {
+      FSDP_CHECK(inside_ && (wanted_ || tag == "end"), "{}: {{{}}} without {{if ...}}", place(),
+                 tag);
+      wanted_ = tag == "end";
+      inside_ = tag != "end";
+    } else {
+      FSDP_CHECK(!tag.empty() && tag.find_first_of(">{\n") == tag.npos,
+                 "{}: expected the name of a field, if NAME, else, end, >cue or >answer in braces, "
+                 "got \"{}\"",
+                 place(), tag);
+      add({.is_field = true, .text = tag});
+    }
+    at_ = end + 1;
+  }
+
+  void begin_part(const std::string& tag) {
+    const bool answer = tag == ">answer";
+    FSDP_CHECK(!inside_, "{}: expected {{{}}} outside of {{if}}", place(), tag);
+    FSDP_CHECK(part_ != &RowParts::answer && (answer || part_ == &RowParts::text),
+               "{}: expected {{>cue}} once, then {{>answer}} once, got another {{{}}}", place(),
+               tag);
+    part_ = answer ? &RowParts::answer : &RowParts::cue;
+    out_.has_answer_ = out_.has_answer_ || answer;
+  }
+
+  std::string_view text_;
+  const std::string& name_;
+  RowTemplate& out_;
+  size_t at_ = 0;
+  std::string literal_;
+  std::string RowParts::*part_ = &RowParts::text;
+  bool inside_ = false, wanted_ = true;
+  std::string condition_;
+};
+
+RowTemplate::RowTemplate(std::string_view text, std::string name) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  if (text.ends_with('\r')) text.remove_suffix(1);
+  text_ = text;
+  Parser(text_, name, *this).parse();
+}
+
+RowParts RowTemplate::fill(const Json& row, const std::string& where) const {
+  FSDP_CHECK(row.is_object(), "{}: expected an object, got {}", where, row.type_name());
+  RowParts out;
+  for (const Piece& piece : pieces_) {
+    const bool there = piece.condition.empty() || given(row, piece.condition) != nullptr;
+    if (!piece.condition.empty() && there != piece.wanted) continue;
+    out.*piece.part += piece.is_field ? text_of(row, where, piece.text) : piece.text;
+  }
+  return out;
+}
+
+bool is_template_name(const std::string& name) {
+  return std::any_of(kNamed.begin(), kNamed.end(),
+                     [&](const auto& known) { return name == known.first; });
+}
+
+std::shared_ptr<const RowTemplate> find_template(const std::string& name) {
+  std::string names;
+  for (const auto& [known, text] : kNamed) {
+    if (name == known) return std::make_shared<RowTemplate>(text, name);
+    names += std::string(known) + ", ";
+  }
+  std::error_code unreadable;
+  FSDP_CHECK(std::filesystem::is_regular_file(name, unreadable),
+             "data.template: expected {}or a file, got \"{}\"", names, name);
+  return std::make_shared<RowTemplate>(read_file(name), name);
+}
+
+}  // namespace fsdp::data
