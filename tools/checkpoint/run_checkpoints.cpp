@@ -37,7 +37,9 @@ int64_t step_of(const std::string& name) {
 bool is_unfinished(const std::string& name) {
   static const std::regex kUnfinished(
       R"(\.shared-[0-9a-f]+|)"  // of check_shared_folder
-      R"((\.shared-[0-9a-f]+|step-\d+|model|adapter|config\.yaml|run_args\.json|metrics\.jsonl?|)"
+      R"((\.shared-[0-9a-f]+|step-\d+|model|adapter|config\.yaml|run_args\.json|)"
+      R"(metrics\.(jsonl?|csv)|(train|eval|all)_results\.json|trainer_state\.json|)"
+      R"(skipped_rows\.jsonl|)"
       R"(rings\.txt|ring\.rank\d+\.json|trace\.rank\d+\.json)\.\d+-\d+\.tmp)");
   return std::regex_match(name, kUnfinished);
 }

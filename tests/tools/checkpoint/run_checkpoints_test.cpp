@@ -230,7 +230,10 @@ TEST_CASE("checkpoints: a run directory is one run's, and what a killed run left
                            "model", "other.9-1.tmp"}) {
     std::filesystem::create_directories(folder / name);
   }
-  folder.write("metrics.json.12-0.tmp", "");
+  for (const char* name : {"metrics.json", "metrics.csv", "eval_results.json", "trainer_state.json",
+                           "skipped_rows.jsonl"}) {
+    folder.write(name + std::string(".12-0.tmp"), "");
+  }
   folder.write("mine.12-0.tmp", "");
   folder.write("checkpoints/.shared-12ab", "");
   folder.write("checkpoints/.shared-12ab.7-0.tmp", "");
