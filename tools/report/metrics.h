@@ -80,8 +80,8 @@ struct RunSummary {
   double epochs = 0;
   double wall_time_s = 0;      // of the training loop, evaluations included
   double step_time_s = 0;      // without them
-  double batch_making_s = 0;   // of rank 0's batches, mostly beside the steps
-  double batch_waiting_s = 0;  // of it, while a step waited
+  double batch_making_s = 0;   // of rank 0's batches but the first
+  double batch_waiting_s = 0;  // while a step waited for one of them
   double train_loss = 0;       // mean over the last logged steps
   double mean_loss = 0;        // of training, over all steps
   int64_t resumed_from = 0;    // the step whose checkpoint the run went on from; 0: none

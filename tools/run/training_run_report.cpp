@@ -28,13 +28,12 @@ std::string format_losses(const TrainOutcome& outcome, int64_t averaged_steps,
   return out;
 }
 
-// Of the batches that this rank has made. Where steps hide it all, the wait for the first one
-// stays.
+// Of this rank's batches but the first one, which no step can hide; "" where there was one step.
 std::string format_batch_times(const Prefetch::Times& times, int64_t steps) {
-  if (steps < 1 || times.made_s <= 0) return "batches: none made\n";
-  const double hidden = std::max(1 - times.waited_s / times.made_s, 0.0);
+  if (steps < 2) return "";
+  const double hidden = std::max(1 - times.waited_s / std::max(times.made_s, 1e-12), 0.0);
   return fmt::format("batches: {:.3f} ms a step to make, {:.1f} % of it beside the steps\n",
-                     1e3 * times.made_s / static_cast<double>(steps), 100 * hidden);
+                     1e3 * times.made_s / static_cast<double>(steps - 1), 100 * hidden);
 }
 
 }  // namespace
@@ -147,7 +146,9 @@ void TrainingRun::report(const TrainOutcome& outcome, RunSummary& summary) {
   if (outcome.signal != 0) return;
   say(fmt::format("\n{}", format_losses(outcome, config_.train.log_every, summary.bigram_entropy)));
   say(format_memory_table(memory));
-  say(format_batch_times(batch_times_, outcome.steps - summary.resumed_from));
+  const std::string batches =
+      format_batch_times(batch_times_, outcome.steps - summary.resumed_from);
+  if (!batches.empty()) say(batches);
   if (summary.overlap) say(format_overlap(*summary.overlap));
 }
 

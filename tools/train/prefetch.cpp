@@ -68,21 +68,29 @@ Batch Prefetch::take(int64_t index) {
              "[prefetch] batch: expected one of {}, got number {}", batches_.batches, index);
   FSDP_CHECK(next_ < 0 || index == next_, "[prefetch] batch: expected number {}, got {}", next_,
              index);
+  const bool first = next_ < 0;
   next_ = index + 1;
-  const auto start = std::chrono::steady_clock::now();
+  double waited = 0;
   Made made;
   if (ahead_ == 0) {
     made = make(index);
+    waited = made.seconds;
   } else {
-    if (!thread_.joinable()) thread_ = std::thread([this, index] { work(index); });
+    if (first) thread_ = std::thread([this, index] { work(index); });
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !made_.empty(); });
+    if (made_.empty()) {
+      const auto start = std::chrono::steady_clock::now();
+      changed_.wait(lock, [&] { return !made_.empty(); });
+      waited = seconds_since(start);
+    }
     made = std::move(made_.front());
     made_.pop_front();
   }
   changed_.notify_all();
-  times_.made_s += made.seconds;
-  times_.waited_s += seconds_since(start);
+  if (!first) {
+    times_.made_s += made.seconds;
+    times_.waited_s += waited;
+  }
   if (made.error) std::rethrow_exception(made.error);
   return std::move(made.batch);
 }

@@ -25,9 +25,10 @@ class Prefetch {
   // threw is thrown where this batch is asked for. Must not outlive this.
   BatchSource source();
 
+  // Of the batches that were taken, but the first one: no step is there that could hide it.
   struct Times {
-    double made_s = 0;    // spent on the batches that were taken
-    double waited_s = 0;  // of it, while a step waited
+    double made_s = 0;    // spent on making them
+    double waited_s = 0;  // while a step waited for one
   };
   Times times() const { return times_; }
 

@@ -77,10 +77,9 @@ TEST_CASE("prefetch: what steps hide is not waited for") {
       sleep(20);
     }
     const Prefetch::Times times = prefetch.times();
-    CHECK(times.made_s >= 0.12);
-    if (ahead == 0) CHECK(times.waited_s >= 0.12);
-    if (ahead > 0)
-      CHECK(times.waited_s < 0.5 * times.made_s);  // the first batch, and a busy machine
+    CHECK(times.made_s >= 0.11);  // without the first one
+    if (ahead == 0) CHECK(times.waited_s == times.made_s);
+    if (ahead > 0) CHECK(times.waited_s < 0.5 * times.made_s);  // a busy machine
   }
 }
 
