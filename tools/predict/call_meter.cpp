@@ -55,12 +55,15 @@ Tensor CallMeter::Block::take(const meta::TensorForm& form) {
   return taken;
 }
 
+// Written again for each call: one call's result may be what another one reads. A norm that is not
+// finite, of numbers without meaning, told the optimizer to skip.
 Tensor CallMeter::special(const meta::TensorForm& form) {
   Tensor& tensor = special_[{form.content, form.dtype, form.shape.extents(), form.below}];
-  if (tensor.defined()) return tensor;
+  if (!tensor.defined()) {
+    tensor = Tensor::empty(backend_, form.shape, form.dtype, MemoryCategory::kWorkspace);
+  }
   const auto count = static_cast<size_t>(form.shape.numel());
   if (is_floating(form.dtype)) {
-    tensor = Tensor::empty(backend_, form.shape, form.dtype, MemoryCategory::kWorkspace);
     backend_.fill_normal(backend_.compute_stream(), tensor, form.content == Content::kOnes, 0, 0, 0,
                          0);
     return tensor;
@@ -73,12 +76,11 @@ Tensor CallMeter::special(const meta::TensorForm& form) {
     }
   }
   if (form.dtype == DType::kI64) {
-    return tensor =
-               Tensor::from_host<int64_t>(backend_, form.shape, values, MemoryCategory::kWorkspace);
+    tensor.write(values.data());
+  } else {
+    tensor.write(std::vector<int32_t>(values.begin(), values.end()).data());
   }
-  return tensor = Tensor::from_host<int32_t>(backend_, form.shape,
-                                             std::vector<int32_t>(values.begin(), values.end()),
-                                             MemoryCategory::kWorkspace);
+  return tensor;
 }
 
 class CallMeter::Tensors final : public meta::CallTensors {

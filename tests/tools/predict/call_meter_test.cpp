@@ -1,6 +1,7 @@
 // Times of calls: on which memory, how often, and what is refused.
 #include "tools/predict/call_meter.h"
 
+#include <algorithm>
 #include <set>
 
 #include <doctest/doctest.h>
@@ -56,6 +57,29 @@ TEST_CASE("call meter: a call's weights are never where they were, its activatio
   CHECK(std::set<const void*>(far.begin(), far.end()).size() == 5);
   CHECK(near.size() == 10);  // a and c
   CHECK(std::set<const void*>(near.begin(), near.end()).size() == 2);
+}
+
+// A clip coefficient's flag was the optimizer's: after a norm that was not finite nothing was
+// timed.
+TEST_CASE("call meter: what one call writes into a flag is not what the next one reads") {
+  cpu::CpuBackend cpu;
+  CallMeter meter(cpu, {.cache_bytes = 1 << 16});
+  std::vector<int32_t> read;
+  const meta::KernelCall call = {
+      .kernel = "flag", .prepare = [&read](meta::CallTensors& tensors) -> meta::KernelRun {
+        Tensor flag = tensors.make({.shape = Shape{},
+                                    .dtype = DType::kI32,
+                                    .content = meta::TensorForm::Content::kZeros,
+                                    .given = true});
+        if (!flag.defined()) return {};  // only its size is asked for
+        read.push_back(flag.to_host<int32_t>().front());
+        const int32_t skip = 1;
+        flag.write(&skip);
+        return [](Backend&, Stream&) {};
+      }};
+  for (int i = 0; i < 3; ++i) static_cast<void>(meter.time_once(call));
+  CHECK(read.size() >= 3);
+  CHECK(std::count(read.begin(), read.end(), 0) == static_cast<int64_t>(read.size()));
 }
 
 TEST_CASE(
