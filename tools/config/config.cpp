@@ -330,7 +330,9 @@ void add_data(const DataSection& c, std::vector<Effect>& effects) {
            {"data.synthetic_rows", c.synthetic(), "without data.format: synthetic"},
            {"data.pad", c.pads(), with_pack},
            {"data.pad_to", c.pads(), with_pack},
-           {"data.set_epoch", c.shuffle, "with data.shuffle: false"}}) {
+           {"data.set_epoch", c.shuffle, "with data.shuffle: false"},
+           {"data.set_epoch", !c.synthetic(), "with data.format: synthetic"},
+           {"data.shuffle", !c.synthetic(), "with data.format: synthetic"}}) {
     effects.push_back(effect);
   }
   const std::string with_format = fmt::format("with data.format: {}", name_of(c.format));
@@ -367,12 +369,15 @@ void check_data(const TrainConfig& config) {
              name_of(c.objective));
   FSDP_CHECK(!c.synthetic() || c.synthetic_rows || config.train.epochs == 0,
              "data.synthetic_rows: train.epochs needs it: how many sequences make an epoch");
+  FSDP_CHECK(!c.synthetic() || c.synthetic_rows || c.validation.empty(),
+             "data.synthetic_rows: data.validation: {} needs it: a share of how many sequences",
+             c.validation.front());
   FSDP_CHECK(c.objective == data::Objective::kLm || c.pads(),
              "data.objective: {}: expected data.pack: examples, got {}: labels belong to rows",
              name_of(c.objective), name_of(c.packing()));
   FSDP_CHECK(c.objective != data::Objective::kKaustCompat || c.padded_to() == data::PadTo::kLength,
              "data.pad_to: expected length with data.objective: kaust_compat, got longest: its "
-             "labels are as long as no row");
+             "labels are padded to the length, whatever the rows");
   const bool torch = c.shuffle_rule == data::ShuffleRule::kTorch;
   FSDP_CHECK(!torch || c.last_batch != data::LastBatch::kPad,
              "data.last_batch: expected short or drop_last with data.shuffle_rule: torch, got pad");

@@ -70,7 +70,8 @@ void visit(V& v, DataSection& c) {
       "file, folder, pattern like texts/*.jsonl, or list of these; looked for here, then beside "
       "this file");
   v.field("validation", c.validation,
-          "as train, or a share of it that is not trained, such as 5%; empty: no evaluation");
+          "as train, or a share of the training data, such as 5%, which is not trained; empty: no "
+          "evaluation");
   v.field(
       "format", c.format,
       "auto: jsonl for .jsonl and .json, text for others; alpaca: rows of instruction, input "

@@ -31,7 +31,8 @@ StepCost step_cost(const std::vector<StepCall>& calls) {
     if (!call.computes || call.cost.bytes == 0) continue;
     if (call.product) {
       add(cost.products, *call.product);
-      // What it writes besides is what an activation reads, in a pass of its own on a CPU.
+      // A product with an activation also writes the values before the activation. On a CPU the
+      // activation is a pass of its own, which reads these values.
       const int64_t besides = call.cost.bytes - ops::matmul_cost(*call.product).bytes;
       if (besides > 0) add(cost.passes, "activation_forward", {.bytes = 2 * besides});
     } else {

@@ -25,7 +25,7 @@ class Prefetch {
   // threw is thrown where this batch is asked for. Must not outlive this.
   BatchSource source();
 
-  // Of the batches that were taken, but the first one: no step is there that could hide it.
+  // Of the batches that were taken but the first one, which no step could hide.
   struct Times {
     double made_s = 0;    // spent on making them
     double waited_s = 0;  // while a step waited for one

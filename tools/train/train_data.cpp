@@ -371,7 +371,7 @@ data::Loader TrainData::loader(std::shared_ptr<const data::Sequences> sequences,
        .sequence_length = c.sequence_length,
        .to_longest = c.pads() && c.padded_to() == data::PadTo::kLongest,
        .batch = shape.batch,
-       .shuffle = training && c.shuffle,
+       .shuffle = training && c.shuffle && !c.synthetic(),
        .seed = static_cast<uint64_t>(config_.train.seed),
        .last = training ? c.last_batch : data::LastBatch::kShort,
        .rule = training ? c.shuffle_rule : data::ShuffleRule::kFeistel,
@@ -382,7 +382,9 @@ data::Loader TrainData::loader(std::shared_ptr<const data::Sequences> sequences,
 }
 
 std::map<std::string, std::string> TrainData::hashes() const {
-  std::string tokens = fmt::format("synthetic {}", config_.train.seed);
+  // Without a number of rows none is met twice: how many there are changes nothing.
+  std::string tokens =
+      fmt::format("synthetic {} {}", config_.train.seed, config_.data.synthetic_rows.value_or(0));
   if (train_) {
     tokens = fmt::format("{} {:016x}", train_->unchecked().size(), train_->checksum_of_tokens());
   } else if (fairseq_) {

@@ -166,7 +166,10 @@ void Trainer::finish(const IssuedStep& issued) {
     recent_losses_.erase(recent_losses_.begin());
   }
   recent_losses_.push_back(values.loss);
-  if (std::isfinite(values.loss)) loss_sum_ += values.loss;
+  // A loss that is not finite counts as the mean so far, as with transformers'
+  // logging_nan_inf_filter.
+  const auto before = static_cast<double>(std::max<int64_t>(issued.step, 1));
+  loss_sum_ += std::isfinite(values.loss) ? values.loss : loss_sum_ / before;
   report(issued, values);
   check_values(issued, values);
 }

@@ -31,7 +31,7 @@ struct TrainProgress {
   double wall_time_s = 0;
   double step_time_s = 0;
   std::vector<double> recent_losses;      // at most log_every
-  double loss_sum = 0;                    // of all steps whose loss is finite
+  double loss_sum = 0;                    // of all steps; see Trainer::finish
   std::optional<double> validation_loss;  // the last one
   int64_t validated_at = -1;              // after that many steps; -1: never
   std::optional<double> best_validation_loss = {};

@@ -53,8 +53,7 @@ TEST_CASE("keys that contradict each other, or would do nothing") {
        "data.objective: sft: expected data.pack: examples, got stream: labels belong to rows"},
       {{"data.objective=kaust_compat", "data.pad_to=longest"},
        "data.pad_to: expected length with data.objective: kaust_compat, got longest: its labels "
-       "are "
-       "as long as no row"},
+       "are padded to the length, whatever the rows"},
       {{"data.pad=left"}, "data.pad: left has no effect with data.pack: stream"},
       {{"data.pad_to=length", "data.pack=wikitext_rows"},
        "data.pad_to: length has no effect with data.pack: wikitext_rows"},
@@ -84,6 +83,10 @@ TEST_CASE("keys that contradict each other, or would do nothing") {
       {{"data.format=fairseq", "data.tokenizer=bytes"},
        "data.tokenizer: \"bytes\" has no effect with data.format: fairseq"},
       {{"data.format=synthetic", "train.epochs=2"}, "data.synthetic_rows: train.epochs needs it"},
+      {{"data.format=synthetic", "data.validation=5%"},
+       "data.synthetic_rows: data.validation: 5% needs it: a share of how many sequences"},
+      {{"data.format=synthetic", "data.shuffle=false"},
+       "data.shuffle: false has no effect with data.format: synthetic"},
       {{"data.format=synthetic", "data.train=a.txt"}, "has no effect with data.format: synthetic"},
       {{"data.format=synthetic", "sample.tokens=5"},
        "sample.tokens: 5 has no effect with data.format: synthetic"}};

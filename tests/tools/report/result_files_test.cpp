@@ -1,6 +1,7 @@
 // The files of transformers' Trainer: names and keys as it wrote them, values of a log by hand.
 #include "tools/report/result_files.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <doctest/doctest.h>

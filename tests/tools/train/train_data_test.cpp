@@ -485,6 +485,34 @@ TEST_CASE("train data: random tokens need no files, and are the same on any numb
   }
 }
 
+// A run that goes on for more steps sees what a run of so many steps has seen.
+TEST_CASE("train data: random tokens of a step are the same, however many steps there are") {
+  config::TrainConfig config;
+  config.data.format = data::TextFormat::kSynthetic;
+  config.data.sequence_length = 8;
+  config.model.model_type = "llama";
+  config.model.hidden_size = 8;
+  config.model.layers = config.model.heads = 1;
+  config.train.batch = 6;
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    const auto of_steps = [&](int64_t steps) {
+      config.train.steps = steps;
+      return std::make_unique<TrainData>(world, config);
+    };
+    const auto few = of_steps(5), more = of_steps(50);
+    CHECK(few->hashes() == more->hashes());
+    std::set<std::vector<int32_t>> seen;
+    for (int64_t step = 0; step < 5; ++step) {
+      const Batch batch = few->training(true).get(step);
+      CHECK(batch.tokens == more->training(true).get(step).tokens);
+      seen.insert(batch.tokens);
+    }
+    CHECK(seen.size() == 5);
+    config.data.synthetic_rows = 9;
+    CHECK(of_steps(5)->hashes() != few->hashes());
+  });
+}
+
 TEST_CASE("train data: hashes are of the tokens, not of the file") {
   const test::TempFolder folder;
   const auto hashes = [&](const char* name, const char* text) {
