@@ -76,7 +76,7 @@ ended_within() {  # SECONDS PID
 # same RUN UNDISTURBED: nothing but the times tells one from the other
 same() {
   local run=$1 whole=$2 key left
-  for key in weights_hash optimizer_hash steps true_tokens train_loss validation_loss best_step; do
+  for key in weights_hash optimizer_hash steps true_tokens train_loss mean_train_loss validation_loss best_step; do
     [ -n "$(summary "$whole" $key)" ] && [ "$(summary "$run" $key)" = "$(summary "$whole" $key)" ] || fail "$run: another $key"
   done
   left=$(find "$run" -name '*.tmp*' -o -name '.shared-*')

@@ -14,7 +14,7 @@ YAML
 
 same_run() {  # RUN OTHER: both have done the same
   [ -n "$(lines "$2")" ] || fail "$2: no lines to compare"
-  for key in weights_hash optimizer_hash steps true_tokens train_loss validation_loss; do
+  for key in weights_hash optimizer_hash steps true_tokens train_loss mean_train_loss validation_loss; do
     [ -n "$(summary "$2" $key)" ] && [ "$(summary "$1" $key)" = "$(summary "$2" $key)" ] || fail "$1: another $key than $2"
   done
   diff <(lines "$1") <(lines "$2") >/dev/null || fail "$1: other lines in metrics.jsonl than $2"

@@ -17,7 +17,7 @@ run_quietly() {
   "${launch[@]}" --config config.yaml --set "runtime.run_dir=$run" "$@" >"$run.log" 2>&1
 }
 run() { run_quietly "$@" || { fail "train $*: status $?"; cat "$1.log"; }; }
-result() { for key in weights_hash optimizer_hash steps train_loss validation_loss; do summary "$1" $key; done | paste -sd' '; }
+result() { for key in weights_hash optimizer_hash steps train_loss mean_train_loss validation_loss; do summary "$1" $key; done | paste -sd' '; }
 # same RUN OTHER RANKS key=value...: makes OTHER, which must do what RUN did
 same() {
   local expected=$1 run=$2

@@ -158,6 +158,8 @@ TEST_CASE("trainer: the train loss is the mean over the last logging interval") 
   double sum = 0;
   for (const size_t i : {2, 3, 4}) sum += lines.at(i).at("loss").get<double>();
   CHECK(last.outcome.train_loss == doctest::Approx(sum / 3));
+  for (const size_t i : {0, 1}) sum += lines.at(i).at("loss").get<double>();
+  CHECK(last.outcome.mean_loss == doctest::Approx(sum / 5));
 }
 
 TEST_CASE("trainer: a loss that is not finite names step and unit, and is logged") {
@@ -332,6 +334,9 @@ TEST_CASE("trainer: progress is kept at its steps, and a loop that goes on from 
   CHECK(logged == std::vector<int64_t>{18, 20});
   CHECK(evaluated == std::vector<int64_t>{20});  // that of 16 is done
   CHECK(after.outcome.true_tokens == whole.outcome.true_tokens);
+  CHECK(whole.outcome.mean_loss == kept[2].loss_sum / 20);
+  CHECK(after.outcome.mean_loss == kept.back().loss_sum / 20);
+  CHECK(kept.back().loss_sum > kept[1].loss_sum);  // of all steps, those before it went on, too
   CHECK(after.outcome.wall_time_s > 1000);
   CHECK(kept.back().steps == 20);
   CHECK(kept.size() == 4);
