@@ -72,6 +72,14 @@ class RangeCheck : public KeyedVisitor<RangeCheck> {
   void list(const char*, const char*, std::vector<S>&) {}  // check_units()
 };
 
+// Counters of /proc count in hundredths of a second.
+void check_monitor(double seconds) {
+  constexpr double kLeast = 0.01, kMost = 86400;
+  FSDP_CHECK(seconds == 0 || (seconds >= kLeast && seconds <= kMost),
+             "runtime.monitor_s: expected 0 (none) or a number from {} to {}, got {}", kLeast,
+             kMost, seconds);
+}
+
 // A part of the run directory's name, not a way to another folder.
 void check_name(const std::string& name) {
   FSDP_CHECK(!name.empty(), "runtime.name: expected a name, got an empty text");
@@ -172,7 +180,7 @@ void check_fixed_order(const TrainConfig& config) {
 }
 
 void check_units(const FsdpSection& c) {
-  for (const UnitSection& unit : c.units) {
+  for (const comm::UnitOverride& unit : c.options.units) {
     const std::string key = unit.place.empty() ? "fsdp.units" : unit.place + ": fsdp.units";
     FSDP_CHECK(!unit.match.empty(), "{}: match: expected a unit's name or pattern, got none", key);
     FSDP_CHECK(unit.strategy || unit.reshard_after_forward || unit.reshard_group_size ||
@@ -262,11 +270,12 @@ bool gives_back(const FsdpSection& c) {
   };
   if (c.options.strategy == comm::Strategy::kNoShard) return false;
   return !keeps(c.options.strategy, c.options.reshard_after_forward) ||
-         std::any_of(c.units.begin(), c.units.end(), [&](const UnitSection& unit) {
-           const auto reshards = unit.reshard_after_forward;
-           return !keeps(unit.strategy.value_or(c.options.strategy),
-                         reshards ? reshards : c.options.reshard_after_forward);
-         });
+         std::any_of(c.options.units.begin(), c.options.units.end(),
+                     [&](const comm::UnitOverride& unit) {
+                       const auto reshards = unit.reshard_after_forward;
+                       return !keeps(unit.strategy.value_or(c.options.strategy),
+                                     reshards ? reshards : c.options.reshard_after_forward);
+                     });
 }
 
 void add_sharding(const TrainConfig& config, std::vector<Effect>& effects) {
@@ -386,8 +395,7 @@ void check_data(const TrainConfig& config) {
              "epoch up to a multiple of the ranks");
 }
 
-// An option that has another value than its default, and would be ignored in silence.
-void check_effects(const TrainConfig& config) {
+std::vector<Effect> all_effects(const TrainConfig& config) {
   const bool validated = !config.data.validation.empty(), sampled = config.sample.tokens > 0;
   const bool saved = config.checkpoint.every.epoch || config.checkpoint.every.steps > 0;
   const bool best = config.checkpoint.best != BestMetric::kNone;
@@ -416,21 +424,28 @@ void check_effects(const TrainConfig& config) {
   add_sharding(config, effects);
   add_lora(config.lora, effects);
   add_data(config.data, effects);
+  return effects;
+}
+
+}  // namespace
+
+std::vector<KeyWithoutEffect> keys_without_effect(const TrainConfig& config) {
+  const std::vector<Effect> effects = all_effects(config);
   const auto values = key_values(config), defaults = key_values({});
+  std::vector<KeyWithoutEffect> without;
   for (size_t i = 0; i < values.size(); ++i) {
     // A file may be one that a run wrote, with all keys. Who sets a key by hand means something.
     const auto place = config.places.find(values[i].first);
     const bool by_hand = place != config.places.end() && place->second.starts_with("--") &&
                          values[i].first.starts_with("train.optimizer.");
     if (values[i] == defaults[i] && !by_hand) continue;
-    for (const Effect& effect : effects) {
-      FSDP_CHECK(effect.given || effect.key != values[i].first, "{}: {} has no effect {}",
-                 effect.key, values[i].second, effect.without);
-    }
+    const auto none = std::find_if(effects.begin(), effects.end(), [&](const Effect& effect) {
+      return !effect.given && effect.key == values[i].first;
+    });
+    if (none != effects.end()) without.push_back({none->key, values[i].second, none->without});
   }
+  return without;
 }
-
-}  // namespace
 
 void check_config(const TrainConfig& config) {
   TrainConfig copy = config;  // visitors take fields by reference
@@ -449,8 +464,11 @@ void check_config(const TrainConfig& config) {
   check_units(config.fsdp);
   check_wrap(config.fsdp);
   check_name(config.runtime.name);
+  check_monitor(config.runtime.monitor_s);
   at_least("sample.temperature", config.sample.temperature, 0.0);
-  check_effects(config);
+  for (const KeyWithoutEffect& each : keys_without_effect(config)) {
+    fail("{}: {} has no effect {}", each.key, each.value, each.reason);
+  }
 }
 
 std::optional<double> DataSection::held_out() const {
@@ -480,8 +498,9 @@ bool DataSection::hides_padding() const {
 
 bool TrainConfig::uses_f16() const {
   return train.dtype == DType::kF16 ||
-         std::any_of(fsdp.units.begin(), fsdp.units.end(),
-                     [](const UnitSection& unit) { return unit.param_dtype == DType::kF16; });
+         std::any_of(
+             fsdp.options.units.begin(), fsdp.options.units.end(),
+             [](const comm::UnitOverride& unit) { return unit.param_dtype == DType::kF16; });
 }
 
 TrainConfig TrainConfig::in_steps(int64_t steps_per_epoch) const {

@@ -163,6 +163,9 @@ struct Interval {
   bool epoch = false;
 };
 
+// Whose lines a run prints: tools/train/log_lines.h.
+enum class LogFormat { kOurs, kFairseqJson, kHf, kChess };
+
 struct TrainSection {
   int64_t steps = 1000;
   int64_t epochs = 0;
@@ -177,6 +180,7 @@ struct TrainSection {
   double clip_norm = 1;
   NormType clip_type;
   int64_t log_every = 10;
+  LogFormat log_format = LogFormat::kOurs;
   Interval eval_every;
   int64_t eval_batches = 0;
   DType dtype = DType::kF32;
@@ -202,17 +206,6 @@ struct CheckpointSection {
   bool required = true;
 };
 
-// What some units do otherwise; see comm::UnitOverride.
-struct UnitSection {
-  std::string match;
-  std::optional<comm::Strategy> strategy;
-  std::optional<bool> reshard_after_forward;
-  std::optional<int64_t> reshard_group_size;
-  std::optional<DType> param_dtype;
-  std::optional<DType> reduce_dtype;
-  std::string place;  // not a key: file and line, or the override, for errors
-};
-
 struct FsdpSection {
   comm::FsdpOptions options;  // those of its members that are keys as they are; see config_fields.h
   int64_t shard_size = 0;
@@ -224,7 +217,6 @@ struct FsdpSection {
   int64_t prefetch_depth = 1;
   int64_t units_in_flight = 2;
   bool sync_module_states = false;
-  std::vector<UnitSection> units;
 };
 
 struct RuntimeSection {
@@ -232,6 +224,7 @@ struct RuntimeSection {
   bool synchronous = false;
   bool trace = false;
   std::string memory_limit = "auto";
+  double monitor_s = 1;
   std::string name = "train";
   std::string run_dir;
 };
@@ -280,7 +273,7 @@ struct Override {
 // The overrides count more than the file. Errors name the file and line (or what was typed), the
 // key, what was expected and what was there; for an unknown key the nearest known one. Two
 // overrides that give a key different values are an error. An empty `yaml_file` reads nothing:
-// defaults and overrides.
+// defaults and overrides. `include` at the top of a file names files beside it that are read first.
 TrainConfig read_config(const std::filesystem::path& yaml_file,
                         const std::vector<Override>& overrides);
 TrainConfig parse_config(const std::string& yaml, const std::string& source,
@@ -289,6 +282,16 @@ TrainConfig parse_config(const std::string& yaml, const std::string& source,
 std::string with_place(const TrainConfig& config, const std::string& message);
 // Ranges that a single field can violate; read_config calls it.
 void check_config(const TrainConfig& config);
+
+// The keys alone: what is out of range, or does not go together, is left to check_config().
+TrainConfig parse_keys(const std::vector<Override>& overrides);
+// A key that has another value than its default, and would be ignored in silence. check_config()
+// refuses it.
+struct KeyWithoutEffect {
+  std::string key, value;
+  std::string reason;  // "without data.validation"
+};
+std::vector<KeyWithoutEffect> keys_without_effect(const TrainConfig& config);
 
 // The whole configuration, every field, in a form that read_config gives back unchanged.
 std::string to_yaml(const TrainConfig& config);

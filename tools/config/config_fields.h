@@ -9,6 +9,24 @@
 
 #include "tools/config/config.h"
 
+// Beside its type, where the lists of fields look for it.
+namespace fsdp::comm {
+
+template <typename V>
+void visit(V& v, UnitOverride& c) {
+  v.field(
+      "match", c.match,
+      "units, as explain lists them, or the class of their module; * for any characters, [0-3]");
+  v.field("strategy", c.strategy, "over the same groups of ranks; auto, here and below: as all do");
+  v.field("reshard_after_forward", c.reshard_after_forward, "as above");
+  v.field("reshard_group_size", c.reshard_group_size, "as above");
+  v.field("param_dtype", c.param_dtype,
+          "of compute; activations are cast on their way into the unit and back on their way out");
+  v.field("reduce_dtype", c.reduce_dtype, "of gradient sums over ranks");
+}
+
+}  // namespace fsdp::comm
+
 namespace fsdp::config {
 
 template <typename V>
@@ -207,6 +225,7 @@ void visit(V& v, TrainSection& c) {
   v.field("clip_norm", c.clip_norm, "of the global gradient; 0: no clipping", {"max_grad_norm"});
   v.field("clip_type", c.clip_type, "order p of the norm used for clipping", {"norm_type"});
   v.field("log_every", c.log_every, "steps", OptionField().from(1));
+  v.field("log_format", c.log_format, "whose lines are printed: ours, fairseq_json, hf, chess");
   v.field("eval_every", c.eval_every, "steps, or epoch; 0: only at the end", {"eval_steps"});
   v.field("eval_batches", c.eval_batches, "of the validation data; 0: all", OptionField().from(0));
   v.field("dtype", c.dtype, "of compute; master weights are f32 (f64 for f64)");
@@ -248,19 +267,6 @@ void visit(V& v, CheckpointSection& c) {
 }
 
 template <typename V>
-void visit(V& v, UnitSection& c) {
-  v.field(
-      "match", c.match,
-      "units, as explain lists them, or the class of their module; * for any characters, [0-3]");
-  v.field("strategy", c.strategy, "over the same groups of ranks; auto, here and below: as all do");
-  v.field("reshard_after_forward", c.reshard_after_forward, "as above");
-  v.field("reshard_group_size", c.reshard_group_size, "as above");
-  v.field("param_dtype", c.param_dtype,
-          "of compute; activations are cast on their way into the unit and back on their way out");
-  v.field("reduce_dtype", c.reduce_dtype, "of gradient sums over ranks");
-}
-
-template <typename V>
 void visit(V& v, FsdpSection& c) {
   v.field("strategy", c.options.strategy,
           "full_shard: everything is sharded; shard_grad_op: parameters stay gathered in a step; "
@@ -274,7 +280,8 @@ void visit(V& v, FsdpSection& c) {
   v.field("wrap_classes", c.wrap_classes,
           "of wrap: class; instead of the family's block for transformer_block",
           {"transformer_layer_cls_to_wrap", "fsdp_transformer_layer_cls_to_wrap"});
-  v.field("min_num_params", c.min_num_params, "of wrap: size; auto: 100000000, as in PyTorch",
+  v.field("min_num_params", c.min_num_params,
+          "of wrap: size; a larger one: fewer, larger units; auto: 100000000, as in PyTorch",
           OptionField({"fsdp_min_num_params"}).from(1));
   v.field("reshard_after_forward", c.options.reshard_after_forward,
           "give parameters back between forward and backward; auto: as the strategy says",
@@ -296,6 +303,10 @@ void visit(V& v, FsdpSection& c) {
   v.field("release_arena", c.options.release_arena,
           "give unsharded memory and gradients back when a step needs them no more, and allocate "
           "them again in the next");
+  v.field("offload", c.options.offload,
+          "what lies in the host's memory; optimizer: master weights and the optimizer's state, "
+          "which the CPU updates; all: parameters and gradients too",
+          {"cpu_offload", "fsdp_offload_params"});
   v.field("accumulation", c.options.accumulation,
           "what micro-steps before the last communicate: reduce_each; reduce_scatter_each: the "
           "all-reduce across replicas waits; reduce_last: nothing (no_sync)");
@@ -307,14 +318,13 @@ void visit(V& v, FsdpSection& c) {
   v.field("absent_is_zero", c.options.absent_is_zero,
           "a parameter without gradient has a zero one; else it stands still");
   v.field("fixed_order", c.options.fixed_order,
-          "the same bits on any number of ranks and under every strategy; needs "
-          "train.rows_per_pass");
+          "the same bits on any ranks and under every strategy; needs train.rows_per_pass");
   v.field("sync_module_states", c.sync_module_states,
           "only rank 0 reads or makes the initial weights; the others get them from it",
           {"fsdp_sync_module_states"});
   v.list("units",
          "units that differ: [{match: ..., ...}, ...]; later entries override earlier ones",
-         c.units);
+         c.options.units);
 }
 
 template <typename V>
@@ -327,6 +337,8 @@ void visit(V& v, RuntimeSection& c) {
   v.field("memory_limit", c.memory_limit,
           "what a rank may take: 300MB, 2GiB; auto: what the host has, divided by its ranks",
           OptionField().size_or_auto().flag(FlagOf::kTrain));
+  v.field("monitor_s", c.monitor_s,
+          "seconds between two samples of CPU, memory and GPU in monitor.rank<r>.csv; 0: none");
   v.field("name", c.name, "of the run", OptionField().own_of_rank());
   v.field("run_dir", c.run_dir, "empty: runs/<name>-<time>", OptionField().own_of_rank());
 }

@@ -1,9 +1,12 @@
 // Reading the configuration: a visitor that takes every declared field from a YAML map, and then
 // complains about the keys that no field took. An override is a YAML map of its own, read the same
-// way over what is there already; a key may not get two different values from overrides.
+// way over what is there already; a key may not get two different values from overrides. So are
+// files that another one includes: they are read first.
 // Contract: tools/config/config.h. The fields: config_fields.h. Types: config_values.h.
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <utility>
 
 #include <yaml-cpp/yaml.h>
 
@@ -28,7 +31,12 @@ struct Source {
     if (!has_lines || node.Mark().is_null()) return name;
     return fmt::format("{}:{}", name, node.Mark().line + 1);
   }
+  // Hydra's sweep of an override: a.b=1,2
+  bool has_several_values() const { return !has_lines && raw.find(',') != std::string::npos; }
 };
+
+constexpr const char* kSweepHint =
+    "; a run has one value of a key: for a sweep, start one run for each";
 
 std::string text_of(const YAML::Node& node) {
   if (node.IsNull()) return "nothing";
@@ -100,10 +108,11 @@ class Reader {
       taken_as = name;
       found->second.taken = true;
       places_[prefix_ + key] = source_.at(found->second.key);
-      FSDP_CHECK(read_node(found->second.value, value), "{}: {}{}: expected {}{}, got {}",
+      FSDP_CHECK(read_node(found->second.value, value), "{}: {}{}: expected {}{}, got {}{}{}",
                  source_.at(found->second.key), prefix_, name, expected_text<T>(),
                  is_long_integer(found->second.value) ? " of at most 64 bits" : "",
-                 text_of(found->second.value));
+                 text_of(found->second.value), why_not(value, found->second.value.Scalar()),
+                 source_.has_several_values() ? kSweepHint : "");
     };
     take_as(key);
     for (const char* alias : option.aliases) take_as(alias);
@@ -265,6 +274,10 @@ void apply_override(TrainConfig& config, const Override& given) {
   const size_t equals = text.find('=');
   FSDP_CHECK(equals != std::string::npos && equals > 0, "{}: expected key=value",
              on_one_line(given.typed));
+  FSDP_CHECK(!text.starts_with('+'),
+             "{}: no key can be added: fsdp train --help lists all of them, and a known one is set "
+             "without the +",
+             on_one_line(given.typed));
   const Source source{on_one_line(given.typed), false, text.substr(equals + 1)};
   YAML::Node node = override_value(source.raw);
   std::string path = text.substr(0, equals);
@@ -280,7 +293,7 @@ void apply_override(TrainConfig& config, const Override& given) {
 
 // All of them. Which of two values counts would be a matter of their order: error.
 void apply_overrides(TrainConfig& config, const std::vector<Override>& overrides) {
-  Places of_file = std::move(config.places), typed;
+  Places typed;
   std::map<std::string, std::string> first;  // by key: the value that the first override gave
   for (const Override& given : overrides) {
     config.places.clear();
@@ -293,28 +306,78 @@ void apply_overrides(TrainConfig& config, const std::vector<Override>& overrides
     }
     typed.merge(config.places);
   }
-  typed.merge(of_file);
   config.places = std::move(typed);
 }
 
-// train.steps or train.epochs is the length of the run. What is typed counts more than the file;
-// a file with every key is one that a run wrote, and its steps mean nothing beside epochs.
-void choose_length(TrainConfig& config, bool whole_file) {
-  const auto place = [&](const char* key) {
-    const auto found = config.places.find(key);
-    return found == config.places.end() ? std::string() : found->second;
-  };
-  const std::string steps = place("train.steps"), epochs = place("train.epochs");
-  if (config.train.epochs == 0 || steps.empty()) return;
-  const bool typed_steps = steps.starts_with("--"), typed_epochs = epochs.starts_with("--");
-  if (typed_steps && !typed_epochs) {
-    config.train.epochs = 0;
-  } else if (typed_epochs != typed_steps || whole_file) {
+// Runs `read` over what the configuration has so far. What it gives counts more: train.steps takes
+// the place of train.epochs, and the other way round.
+void read_over(TrainConfig& config, const std::function<void()>& read) {
+  Places below = std::move(config.places);
+  config.places.clear();
+  read();
+  const bool steps = config.places.contains("train.steps");
+  const bool epochs = config.places.contains("train.epochs") && config.train.epochs > 0;
+  if (steps && !config.places.contains("train.epochs")) config.train.epochs = 0;
+  if (epochs && !steps) {
     config.train.steps = TrainSection().steps;
-  } else {
-    fail("train.epochs: expected nothing beside train.steps, got {} and {} steps ({})",
-         config.train.epochs, config.train.steps, steps);
+    below.erase("train.steps");
   }
+  config.places.merge(below);
+}
+
+// One of the two is the length of the run.
+void check_length(const TrainConfig& config) {
+  const auto steps = config.places.find("train.steps");
+  FSDP_CHECK(config.train.epochs == 0 || steps == config.places.end(),
+             "train.epochs: expected nothing beside train.steps, got {} and {} steps ({})",
+             config.train.epochs, config.train.steps, steps->second);
+}
+
+// The files that `include` names, and the key is taken out.
+std::vector<std::string> take_includes(YAML::Node& root, const Source& source) {
+  std::vector<std::string> files;
+  const YAML::Node value = root.IsMap() ? std::as_const(root)["include"] : YAML::Node();
+  if (!value.IsDefined() || value.IsNull()) return files;
+  const std::string place = source.at(value);
+  const auto add = [&](const YAML::Node& item) {
+    FSDP_CHECK(item.IsScalar() && !item.Scalar().empty(),
+               "{}: include: expected a file or a list of files, got {}", place, text_of(item));
+    files.push_back(item.Scalar());
+  };
+  if (value.IsSequence()) {
+    for (const YAML::Node& item : value) add(item);
+  } else {
+    add(value);
+  }
+  root.remove("include");
+  return files;
+}
+
+// `open`: the files that include this one, and itself.
+void read_file_into(TrainConfig& config, const std::string& yaml,
+                    const std::vector<std::filesystem::path>& open) {
+  const Source file{open.back().string(), true, ""};
+  std::vector<YAML::Node> documents = load(yaml, file);
+  FSDP_CHECK(documents.size() <= 1, "{}:{}: expected one YAML document, got {}", file.name,
+             documents[1].Mark().line + 1, documents.size());
+  if (documents.empty()) return;
+  for (const std::string& name : take_includes(documents[0], file)) {
+    const auto included = (open.back().parent_path() / name).lexically_normal();
+    FSDP_CHECK(std::find(open.begin(), open.end(), included) == open.end(),
+               "{}: include: {} includes itself", file.name, included.string());
+    FSDP_CHECK(std::filesystem::is_regular_file(included),
+               "{}: include: {}: no such file (looked for beside {})", file.name, included.string(),
+               file.name);
+    auto inner = open;
+    inner.push_back(included);
+    read_file_into(config, read_file(included), inner);
+  }
+  read_over(config, [&] {
+    read_into(config, documents[0], file);
+    // A file with every key is one that a run wrote: its steps mean nothing beside epochs.
+    const bool whole_file = config.places.size() >= key_values(config).size();
+    if (whole_file && config.train.epochs > 0) config.places.erase("train.steps");
+  });
 }
 
 }  // namespace
@@ -324,19 +387,19 @@ std::string with_place(const TrainConfig& config, const std::string& message) {
   return (place == config.places.end() ? "" : place->second + ": ") + message;
 }
 
+TrainConfig parse_keys(const std::vector<Override>& overrides) {
+  TrainConfig config;
+  apply_overrides(config, overrides);
+  return config;
+}
+
 TrainConfig parse_config(const std::string& yaml, const std::string& source,
                          const std::vector<Override>& overrides) {
   TrainConfig config;
-  const Source file{source, true, ""};
-  const std::vector<YAML::Node> documents = load(yaml, file);
-  FSDP_CHECK(documents.size() <= 1, "{}:{}: expected one YAML document, got {}", source,
-             documents[1].Mark().line + 1, documents.size());
-  if (!documents.empty()) read_into(config, documents[0], file);
-  const size_t keys = key_values(config).size();
-  const bool whole_file = config.places.size() >= keys;
-  apply_overrides(config, overrides);
+  read_file_into(config, yaml, {source});
+  read_over(config, [&] { apply_overrides(config, overrides); });
   try {
-    choose_length(config, whole_file);
+    check_length(config);
     check_config(config);
   } catch (const Error& error) {
     fail("{}", with_place(config, error.what()));

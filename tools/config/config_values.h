@@ -55,6 +55,12 @@ inline EnumNames<data::LastBatch> names_of(data::LastBatch) {
   return {
       {"short", LastBatch::kShort}, {"pad", LastBatch::kPad}, {"drop_last", LastBatch::kDropLast}};
 }
+inline EnumNames<LogFormat> names_of(LogFormat) {
+  return {{"ours", LogFormat::kOurs},
+          {"fairseq_json", LogFormat::kFairseqJson},
+          {"hf", LogFormat::kHf},
+          {"chess", LogFormat::kChess}};
+}
 inline EnumNames<Decay> names_of(Decay) {
   return {{"matrices", Decay::kMatrices}, {"all", Decay::kAll}, {"none", Decay::kNone}};
 }
@@ -79,26 +85,29 @@ inline EnumNames<RecomputeMode> names_of(RecomputeMode) {
           {"selective", RecomputeMode::kSelective},
           {"full", RecomputeMode::kFull}};
 }
+// Of the sharding layer's enums, which name their values as keys have them.
+template <typename Values, typename E = typename Values::value_type>
+EnumNames<E> choices(const Values& values,
+                     std::initializer_list<std::pair<std::string_view, E>> more) {
+  EnumNames<E> out;
+  for (const E value : values) out.emplace_back(comm::choice_name(value), value);
+  out.insert(out.end(), more);
+  return out;
+}
 inline EnumNames<comm::Strategy> names_of(comm::Strategy) {
   using comm::Strategy;
-  return {{"full_shard", Strategy::kFullShard},
-          {"shard_grad_op", Strategy::kShardGradOp},
-          {"shard_optimizer", Strategy::kShardOptimizer},
-          {"no_shard", Strategy::kNoShard},
-          {"hybrid_shard", Strategy::kHybridShard},
-          {"hybrid_shard_zero2", Strategy::kHybridShardZero2},
-          {"zero3", Strategy::kFullShard},
-          {"zero2", Strategy::kShardGradOp},
-          {"zero1", Strategy::kShardOptimizer},
-          {"ddp", Strategy::kNoShard},
-          {"_hybrid_shard_zero2", Strategy::kHybridShardZero2}};
+  return choices(comm::kStrategies, {{"zero3", Strategy::kFullShard},
+                                     {"zero2", Strategy::kShardGradOp},
+                                     {"zero1", Strategy::kShardOptimizer},
+                                     {"ddp", Strategy::kNoShard},
+                                     {"_hybrid_shard_zero2", Strategy::kHybridShardZero2}});
 }
 inline EnumNames<comm::Accumulation> names_of(comm::Accumulation) {
-  using comm::Accumulation;
-  return {{"reduce_each", Accumulation::kReduceEach},
-          {"reduce_scatter_each", Accumulation::kReduceScatterEach},
-          {"reduce_last", Accumulation::kReduceLast},
-          {"no_sync", Accumulation::kReduceLast}};
+  return choices(comm::kAccumulations, {{"no_sync", comm::Accumulation::kReduceLast}});
+}
+// Elsewhere it is asked whether parameters, and with them everything, are offloaded.
+inline EnumNames<comm::Offload> names_of(comm::Offload) {
+  return choices(comm::kOffloads, {{"false", comm::Offload::kNone}, {"true", comm::Offload::kAll}});
 }
 inline EnumNames<Wrap> names_of(Wrap) {
   return {{"transformer_block", Wrap::kTransformerBlock},
@@ -111,12 +120,9 @@ inline EnumNames<Wrap> names_of(Wrap) {
 }
 inline EnumNames<comm::BackwardPrefetch> names_of(comm::BackwardPrefetch) {
   using comm::BackwardPrefetch;
-  return {{"pre", BackwardPrefetch::kPre},
-          {"post", BackwardPrefetch::kPost},
-          {"none", BackwardPrefetch::kNone},
-          {"backward_pre", BackwardPrefetch::kPre},
-          {"backward_post", BackwardPrefetch::kPost},
-          {"no_prefetch", BackwardPrefetch::kNone}};
+  return choices(comm::kBackwardPrefetches, {{"backward_pre", BackwardPrefetch::kPre},
+                                             {"backward_post", BackwardPrefetch::kPost},
+                                             {"no_prefetch", BackwardPrefetch::kNone}});
 }
 inline EnumNames<DType> names_of(DType) {
   return {{"f32", DType::kF32},     {"bf16", DType::kBF16},   {"f16", DType::kF16},
@@ -135,6 +141,23 @@ inline EnumNames<optim::OptimizerKind> names_of(optim::OptimizerKind) {
   EnumNames<optim::OptimizerKind> out = own_names(optim::kOptimizerKinds);
   out.emplace_back("adamw_torch", optim::OptimizerKind::kAdamW);
   return out;
+}
+// Why a name that other programs know is none of the type's; "": nothing is known about it.
+template <typename T>
+std::string why_not(const T&, const std::string&) {
+  return "";
+}
+inline std::string why_not(const optim::OptimizerKind&, const std::string& name) {
+  const auto starts = [&](const char* with) { return name.rfind(with, 0) == 0; };
+  if (starts("adafactor"))
+    return ": its second moments are sums over rows and columns of a matrix, which shards cut";
+  if (starts("lamb") || starts("lars"))
+    return ": its step depends on the norm of every tensor, of which a rank holds a part";
+  if (starts("adagrad"))
+    return ": there is no Adagrad, whose sum of squares only grows; adam forgets old squares";
+  if (name.find("8bit") != std::string::npos)
+    return ": state of 8 bits has a scale for each block, and shards cut blocks";
+  return "";
 }
 inline EnumNames<optim::Ramp> names_of(optim::Ramp) { return own_names(optim::kRamps); }
 

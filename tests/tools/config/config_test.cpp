@@ -1,4 +1,5 @@
 // The configuration: every field survives writing and reading, overrides win, mistakes are named.
+// Requirements: S2.3, S4.9.
 #include "tools/config/config.h"
 
 #include <algorithm>
@@ -65,6 +66,7 @@ TrainConfig changed_config() {
   changed.data.pack = data::Pack::kExamples, changed.data.set_epoch = true;
   changed.data.shuffle_rule = data::ShuffleRule::kFeistel;  // fixed_order
   changed.train.optimizer = {}, changed.train.loss_scale.growth = 3, changed.train.save = true;
+  changed.runtime.monitor_s = 0.5;
   changed.runtime.name = "a \"b\": \u00e9";
   changed.train.epochs = 0;
   changed.train.loss_mean = LossMean::kTokens;  // which fixed_order asks for
@@ -236,6 +238,14 @@ TEST_CASE("optimizers: their options, and what is usual for each kind") {
   CHECK(options({"kind=sgd", "momentum=0.75", "nesterov=true"}).nesterov);
   CHECK(test::contains(refusal("", {"train.optimizer.kind=muon"}),
                        "train.optimizer.kind: expected one of adamw, adam, sgd, got \"muon\""));
+  // That do not work on shards, element by element.
+  for (const auto& [kind, reason] : {std::pair{"adafactor", "sums over rows and columns"},
+                                     {"lamb", "the norm of every tensor"},
+                                     {"adagrad", "there is no Adagrad"},
+                                     {"adamw_bnb_8bit", "shards cut blocks"}}) {
+    CAPTURE(kind);
+    CHECK(test::contains(refusal("", {std::string("train.optimizer.kind=") + kind}), reason));
+  }
   CHECK(test::contains(
       refusal("", {"train.optimizer.kind=sgd", "train.optimizer.momentum=0.9",
                    "train.optimizer.nesterov=true", "train.optimizer.dampening=0.5"}),
@@ -329,6 +339,7 @@ TEST_CASE("sharding tells other ranks its choices by the names of the file") {
       {kFullShard, kShardGradOp, kShardOptimizer, kNoShard, kHybridShard, kHybridShardZero2});
   check_names(
       {comm::BackwardPrefetch::kPre, comm::BackwardPrefetch::kPost, comm::BackwardPrefetch::kNone});
+  check_names({comm::Offload::kNone, comm::Offload::kOptimizer, comm::Offload::kAll});
   check_names({comm::Accumulation::kReduceEach, comm::Accumulation::kReduceScatterEach,
                comm::Accumulation::kReduceLast});
 }
@@ -501,10 +512,10 @@ TEST_CASE("units that differ: a list of sections") {
   const TrainConfig c = parse(
       "fsdp:\n  units:\n  - {match: root, param_dtype: float32}\n"
       "  - match: blocks.[01]\n    reshard_after_forward: no\n");
-  REQUIRE(c.fsdp.units.size() == 2);
-  CHECK(c.fsdp.units[0].param_dtype == DType::kF32);
-  CHECK(c.fsdp.units[1].reshard_after_forward == false);
-  CHECK(!c.fsdp.units[1].param_dtype);
+  REQUIRE(c.fsdp.options.units.size() == 2);
+  CHECK(c.fsdp.options.units[0].param_dtype == DType::kF32);
+  CHECK(c.fsdp.options.units[1].reshard_after_forward == false);
+  CHECK(!c.fsdp.options.units[1].param_dtype);
   const std::string yaml = to_yaml(c);
   CHECK(test::contains(yaml,
                        "  units: [{match: \"root\", param_dtype: f32}, "
@@ -512,8 +523,8 @@ TEST_CASE("units that differ: a list of sections") {
   CHECK(to_yaml(parse(yaml)) == yaml);
   const TrainConfig set =
       parse_config(yaml, "x.yaml", {"fsdp.units=[{match: a b, strategy: zero2}]"});
-  REQUIRE(set.fsdp.units.size() == 1);  // instead of those of the file
-  CHECK(set.fsdp.units[0].match == "a b");
+  REQUIRE(set.fsdp.options.units.size() == 1);  // instead of those of the file
+  CHECK(set.fsdp.options.units[0].match == "a b");
   CHECK(refusal("fsdp:\n  units: {match: root}\n") ==
         "x.yaml:2: fsdp.units: expected a list of sections, got a section");
   CHECK(refusal("fsdp:\n  units:\n  - root\n") ==
@@ -549,7 +560,8 @@ TEST_CASE("ranges of numbers") {
         "train.loss_scale.initial=1e-46", "train.loss_scale.initial=0",
         "train.loss_scale.growth=0.5", "train.loss_scale.backoff=1", "train.loss_scale.backoff=0",
         "train.loss_scale.tolerance=2", "train.loss_scale.floor=-1", "train.lr=nan",
-        "sample.temperature=-1"}) {
+        "sample.temperature=-1", "runtime.monitor_s=-1", "runtime.monitor_s=0.001",
+        "runtime.monitor_s=1e9"}) {
     const std::string text = refusal("", {"train.dtype=f16", "sample.tokens=1", option});
     const std::string key = std::string(option).substr(0, std::string(option).find('='));
     CAPTURE(text);

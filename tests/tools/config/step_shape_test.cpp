@@ -1,4 +1,5 @@
 // Rows, passes and micro-steps of a step, from what is given of them and the number of ranks.
+// Requirements: S0.5.
 #include "tools/config/step_shape.h"
 
 #include <doctest/doctest.h>

@@ -1,0 +1,176 @@
+// accelerate's file: the one of the Mistral guide, every wrap policy and strategy, mistakes.
+// Requirements: S2.7, S2.8, S3.1.
+#include <doctest/doctest.h>
+
+#include "core/error.h"
+#include "tests/support/adopted.h"
+
+namespace fsdp::adopt {
+namespace {
+
+using test::Adopted;
+
+Adopted adopted(const std::string& yaml, const AdoptOptions& options = {}) {
+  const test::TempFolder folder;
+  return Adopted(adopt_accelerate(folder.write("a.yaml", yaml), options));
+}
+
+std::string refusal(const std::string& yaml, const AdoptOptions& options = {}) {
+  const test::TempFolder folder;
+  const auto file = folder.write("a.yaml", yaml);
+  const std::string error = test::error_of([&] { adopt_accelerate(file, options); });
+  return error.starts_with(folder.path().string()) ? error.substr(folder.path().string().size() + 1)
+                                                   : error;
+}
+
+const std::string kFsdp = "distributed_type: FSDP\nfsdp_config:\n";
+
+TEST_CASE("adopt accelerate: the Mistral guide's file") {
+  const Adopted a(adopt_accelerate(test::adopt_fixture("accelerate_fsdp.yaml"), {}));
+  const config::FsdpSection& fsdp = a.config.fsdp;
+  CHECK(fsdp.options.strategy == comm::Strategy::kFullShard);
+  CHECK(fsdp.wrap == config::Wrap::kTransformerBlock);
+  CHECK(fsdp.wrap_classes == std::vector<std::string>{"MistralDecoderLayer"});
+  CHECK(fsdp.options.backward_prefetch == comm::BackwardPrefetch::kPre);
+  CHECK(fsdp.forward_prefetch);
+  CHECK(a.config.train.dtype == DType::kBF16);
+  CHECK(a.config.train.reduce_dtype == DType::kBF16);
+  // Every key with its origin, by line.
+  CHECK(a.line("strategy: full_shard") ==
+        "strategy: full_shard              # fsdp_config.fsdp_sharding_strategy: FULL_SHARD "
+        "(accelerate_fsdp.yaml:12)");
+  CHECK(a.says("num_processes: 8 (accelerate_fsdp.yaml:5): mpirun -n 8 "));
+  CHECK(a.says("fsdp_config.fsdp_use_orig_params: true (accelerate_fsdp.yaml:16): always so"));
+  CHECK(
+      a.says("fsdp_config.fsdp_state_dict_type: SHARDED_STATE_DICT (accelerate_fsdp.yaml:13): a "
+             "checkpoint is always sharded"));
+  CHECK(a.says("# Off there, and here: machine_rank\n"));
+  CHECK(a.says("no model is named there"));
+}
+
+TEST_CASE("adopt accelerate: what is not said has accelerate's defaults, not ours") {
+  const Adopted a = adopted(kFsdp + "  fsdp_offload_params: false\n");
+  CHECK(a.config.fsdp.options.strategy == comm::Strategy::kFullShard);
+  CHECK(a.config.fsdp.wrap == config::Wrap::kNone);
+  CHECK_FALSE(a.config.fsdp.forward_prefetch);
+  CHECK(a.config.fsdp.options.backward_prefetch == comm::BackwardPrefetch::kNone);
+}
+
+TEST_CASE("adopt accelerate: strategies by name and by number") {
+  const std::vector<std::pair<std::string, comm::Strategy>> all = {
+      {"FULL_SHARD", comm::Strategy::kFullShard},
+      {"1", comm::Strategy::kFullShard},
+      {"SHARD_GRAD_OP", comm::Strategy::kShardGradOp},
+      {"2", comm::Strategy::kShardGradOp},
+      {"NO_SHARD", comm::Strategy::kNoShard},
+      {"3", comm::Strategy::kNoShard},
+      {"HYBRID_SHARD", comm::Strategy::kHybridShard},
+      {"4", comm::Strategy::kHybridShard},
+      {"HYBRID_SHARD_ZERO2", comm::Strategy::kHybridShardZero2},
+      {"5", comm::Strategy::kHybridShardZero2}};
+  for (const auto& [name, strategy] : all) {
+    CAPTURE(name);
+    const Adopted a = adopted("num_machines: 2\nnum_processes: 16\n" + kFsdp +
+                              "  fsdp_sharding_strategy: " + name + "\n");
+    CHECK(a.config.fsdp.options.strategy == strategy);
+    CHECK(a.config.fsdp.shard_size == (comm::is_hybrid(strategy) ? 8 : 0));
+  }
+  const std::string hybrid = kFsdp + "  fsdp_sharding_strategy: HYBRID_SHARD\n";
+  CHECK(test::contains(refusal(hybrid),
+                       "a.yaml:3: fsdp_config.fsdp_sharding_strategy: "
+                       "HYBRID_SHARD: it shards inside a node"));
+  CHECK(adopted(hybrid, {.ranks_per_node = 4}).config.fsdp.shard_size == 4);
+  CHECK(refusal(kFsdp + "  fsdp_sharding_strategy: FULL\n") ==
+        "a.yaml:3: fsdp_config.fsdp_sharding_strategy: expected full_shard, shard_grad_op, "
+        "no_shard, hybrid_shard, hybrid_shard_zero2 or a number from 1 to 5, got \"FULL\"");
+}
+
+TEST_CASE("adopt accelerate: FSDP2's reshard_after_forward, and other keys without the prefix") {
+  const Adopted a = adopted(kFsdp +
+                            "  fsdp_version: 2\n  reshard_after_forward: false\n"
+                            "  limit_all_gathers: true\n  activation_checkpointing: true\n"
+                            "  cpu_ram_efficient_loading: true\n");
+  CHECK(a.config.fsdp.options.reshard_after_forward == false);
+  CHECK(a.line("units_in_flight: 2") != "");
+  CHECK(a.config.train.recompute.mode == RecomputeMode::kFull);
+  CHECK(a.config.fsdp.sync_module_states);
+  CHECK(test::contains(refusal(kFsdp + "  fsdp_cpu_ram_efficient_loading: true\n"
+                                       "  fsdp_sync_module_states: false\n"),
+                       "expected sync_module_states to be true"));
+}
+
+TEST_CASE("adopt accelerate: units by size, and what a policy leaves without effect") {
+  const Adopted a = adopted(kFsdp +
+                            "  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n"
+                            "  fsdp_min_num_params: 1e6\n");
+  CHECK(a.config.fsdp.wrap == config::Wrap::kSize);
+  CHECK(a.config.fsdp.min_num_params == 1000000);
+  const Adopted none = adopted(kFsdp +
+                               "  fsdp_auto_wrap_policy: NO_WRAP\n"
+                               "  fsdp_transformer_layer_cls_to_wrap: A\n");
+  CHECK(none.config.fsdp.wrap == config::Wrap::kNone);
+  CHECK(none.says("fsdp_transformer_layer_cls_to_wrap: A (a.yaml:4): no effect with this wrap"));
+  const Adopted two = adopted(kFsdp +
+                              "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+                              "  fsdp_transformer_layer_cls_to_wrap: A, B\n");
+  CHECK(two.config.fsdp.wrap_classes == std::vector<std::string>{"A", "B"});
+  CHECK(refusal(kFsdp + "  fsdp_auto_wrap_policy: SIZE_WRAP\n") ==
+        "a.yaml:3: fsdp_config.fsdp_auto_wrap_policy: expected TRANSFORMER_BASED_WRAP, "
+        "SIZE_BASED_WRAP or NO_WRAP, got \"SIZE_WRAP\"");
+}
+
+TEST_CASE("adopt accelerate: without FSDP, and with DeepSpeed inside") {
+  CHECK(adopted("distributed_type: MULTI_GPU\n").config.fsdp.options.strategy ==
+        comm::Strategy::kNoShard);
+  CHECK_FALSE(adopted("distributed_type: MULTI_GPU\nmixed_precision: bf16\n")
+                  .config.train.reduce_dtype.has_value());
+  const Adopted a = adopted(
+      "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n"
+      "  gradient_accumulation_steps: 4\n  gradient_clipping: 0.5\n"
+      "  offload_optimizer_device: cpu\n  offload_param_device: none\n");
+  CHECK(a.config.fsdp.options.strategy == comm::Strategy::kShardGradOp);
+  CHECK(a.config.train.micro_steps == 4);
+  CHECK(a.config.train.clip_norm == 0.5);
+  CHECK(a.config.fsdp.options.offload == comm::Offload::kOptimizer);
+  CHECK(test::contains(refusal("distributed_type: DEEPSPEED\ndeepspeed_config:\n"
+                               "  deepspeed_config_file: ds.json\n"),
+                       "fsdp adopt deepspeed ds.json"));
+}
+
+TEST_CASE("adopt accelerate: mistakes name file, line, key, and only close names") {
+  CHECK(refusal("mixed_precision: bf16\n") ==
+        "a.yaml: distributed_type: expected FSDP, DEEPSPEED, MULTI_GPU, MULTI_CPU or NO, got none");
+  CHECK(refusal("distributed_type: FSPD\n") ==
+        "a.yaml:1: distributed_type: expected FSDP, DEEPSPEED, MULTI_GPU, MULTI_CPU or NO, got "
+        "\"FSPD\"");
+  CHECK(refusal(kFsdp + "  fsdp_shardin_strategy: FULL_SHARD\n") ==
+        "a.yaml:3: unknown key \"fsdp_config.fsdp_shardin_strategy\" of accelerate; the nearest is "
+        "\"fsdp_config.sharding_strategy\"");
+  CHECK(refusal("distributed_type: FSDP\nfavourite_colour: blue\n") ==
+        "a.yaml:2: unknown key \"favourite_colour\" of accelerate");
+  CHECK(
+      refusal("distributed_type: FSDP\nmixed_precision: fp8\n") ==
+      "a.yaml:2: mixed_precision: fp8: there is no 8-bit compute here: expected no, fp16 or bf16");
+  CHECK(refusal("distributed_type: FSDP\nmixed_precision: bf61\n") ==
+        "a.yaml:2: mixed_precision: expected no, fp16 or bf16, got \"bf61\"");
+  CHECK(refusal(kFsdp + "  fsdp_forward_prefetch: maybe\n") ==
+        "a.yaml:3: fsdp_config.fsdp_forward_prefetch: expected true or false, got \"maybe\"");
+  CHECK(test::contains(refusal("distributed_type: FSDP\ndistributed_type: NO\n"),
+                       "a.yaml:2: key \"distributed_type\" is given twice"));
+  CHECK(test::contains(refusal("a: [1\n"), ": malformed YAML or JSON: "));
+  CHECK(refusal("") == "a.yaml: expected keys and values in YAML or JSON, got an empty file");
+  CHECK(refusal("export A=b\n") == "a.yaml: expected keys and values in YAML or JSON, got a text");
+}
+
+TEST_CASE("adopt accelerate: another program's file") {
+  CHECK(
+      test::contains(refusal("{\"zero_optimization\": {\"stage\": 3}, \"train_batch_size\": 8}"),
+                     "of accelerate; this is a file of DeepSpeed: fsdp adopt deepspeed reads it"));
+  CHECK(test::contains(refusal("learning_rate: 1\nnum_train_epochs: 3\n"),
+                       "this is a file of TrainingArguments: fsdp adopt hf reads it"));
+  CHECK(test::contains(refusal("train: {lr: 1}\nmodel: {preset: gpt2-124m}\n"),
+                       "this is a configuration of fsdp train itself"));
+}
+
+}  // namespace
+}  // namespace fsdp::adopt

@@ -1,0 +1,52 @@
+// What a program's keys mean here: a table of its keys with what each does, and the walk over it.
+// A key that our configuration does not have yet is a line with not_yet(); once there is one, the
+// line becomes to(). Not here: the tables (accelerate.cpp, hugging_face.cpp, ...).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tools/adopt/adoption.h"
+
+namespace fsdp::adopt {
+
+using Take = std::function<void(const Given&, Adoption&)>;
+
+struct Rule {
+  std::string name;  // "fsdp_config.min_num_params"; "zero_optimization.offload_param.*": all below
+  Take take;
+  bool is_flag = false;  // of a command line: an option without a value
+};
+
+struct Program {
+  std::string name;   // as `fsdp adopt` calls it
+  std::string title;  // as its users do: "accelerate", "TrainingArguments"
+  std::vector<Rule> rules;
+};
+
+Program program_of(std::string name, std::string title,
+                   const std::vector<std::vector<Rule>>& tables);
+
+// Takes every value that is given. Error for a key that the program does not have.
+void take_all(const Program& program, Adoption& adoption);
+// That error. `adoption` holds all keys: they may be those of another program.
+void check_known(const Program& program, const Given& given, const Adoption& adoption);
+// The rule of a name; null when the program has none.
+const Rule* rule_of(const Program& program, const std::string& name);
+
+// ---- what a rule does ----
+Take to(const std::string& our_key);        // the same value
+Take whole_to(const std::string& our_key);  // an integer, also where it is written 8.0 or 1e8
+Take truth_to(const std::string& our_key);  // 1 as true
+// When it is on: our key gets the value. When it is off: nothing here does it either.
+Take on_to(const std::string& our_key, const std::string& value);
+// One line with the reason; what is off anyway is only named.
+Take leave(const std::string& reason);
+Take not_yet(const std::string& reason);  // "no counterpart yet: ..."
+Take same(const std::string& how);        // one line, on or off: what does it here
+Take refuse(const std::string& reason);   // an error when it is on
+Take model_folder();                      // model.path; a name of the hub is a folder here
+void together(const Given&, Adoption&);   // nothing: it is read together with other keys
+
+}  // namespace fsdp::adopt

@@ -1,0 +1,115 @@
+// fsdp adopt: another program's configuration as ours.
+// Read next: tools/adopt/programs.h.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "tools/adopt/programs.h"
+#include "tools/commands/commands.h"
+#include "tools/launch/launch.h"
+
+namespace fsdp::tools {
+namespace {
+
+struct AdoptCommandOptions {
+  std::vector<std::string> files;
+  adopt::AdoptOptions how;
+};
+
+void add_literal(const Command& command, AdoptCommandOptions& options, const std::string& names) {
+  command.add_flag(names, options.how.literal,
+                   "what ran there, also where the file means something else by mistake");
+}
+
+void add_ranks_per_node(const Command& command, AdoptCommandOptions& options) {
+  command
+      .add_option("--ranks-per-node", options.how.ranks_per_node,
+                  "for hybrid_shard, which shards inside a node")
+      .from_to(1, 1 << 20);
+}
+
+using Adopt = std::function<std::string(const AdoptCommandOptions&)>;
+
+// The command prints what `adopt` makes of the options.
+void print_when_chosen(const Command& command, ChosenCommand& chosen,
+                       const std::shared_ptr<AdoptCommandOptions>& options, const Adopt& adopt,
+                       bool takes_command) {
+  command.when_chosen([=, &chosen] {
+    if (takes_command) options->files = command.rest();
+    chosen = [=] {
+      check_one_process("adopt");
+      std::fputs(adopt(*options).c_str(), stdout);
+      return 0;
+    };
+  });
+}
+
+// Of a program whose configuration is one file.
+void add_file_command(const Command& group, ChosenCommand& chosen, const std::string& name,
+                      const std::string& help,
+                      std::string (*adopt)(const std::filesystem::path&,
+                                           const adopt::AdoptOptions&)) {
+  const auto options = std::make_shared<AdoptCommandOptions>();
+  const Command command = group.add_command(name, help);
+  command.add_option("file", options->files, "the file").required().expected(1);
+  add_literal(command, *options, name == "hf" ? "--literal,--hf-compat" : "--literal");
+  if (name != "deepspeed") add_ranks_per_node(command, *options);
+  print_when_chosen(
+      command, chosen, options,
+      [adopt](const AdoptCommandOptions& given) { return adopt(given.files.at(0), given.how); },
+      /*takes_command=*/false);
+}
+
+// Of a program whose configuration is its command line.
+void add_line_command(const Command& group, ChosenCommand& chosen, const std::string& name,
+                      const std::string& help,
+                      std::string (*adopt)(const std::vector<std::string>&,
+                                           const adopt::AdoptOptions&)) {
+  const auto options = std::make_shared<AdoptCommandOptions>();
+  const Command command = group.add_command(name, help);
+  add_literal(command, *options, "--literal");
+  command.take_rest();
+  command.footer("After the options: a script with the command, or the command itself.");
+  print_when_chosen(
+      command, chosen, options,
+      [adopt](const AdoptCommandOptions& given) { return adopt(given.files, given.how); },
+      /*takes_command=*/true);
+}
+
+void add_environment_command(const Command& group, ChosenCommand& chosen) {
+  const auto options = std::make_shared<AdoptCommandOptions>();
+  const Command command =
+      group.add_command("env", "the variables of a guide's env_vars.sh, and which of them count");
+  command
+      .add_option("files", options->files,
+                  "scripts that set variables, in the order in which they run, and the Python "
+                  "programs that read them")
+      .required();
+  add_literal(command, *options, "--literal");
+  print_when_chosen(
+      command, chosen, options,
+      [](const AdoptCommandOptions& given) {
+        return adopt::adopt_environment({given.files.begin(), given.files.end()}, given.how);
+      },
+      /*takes_command=*/false);
+}
+
+}  // namespace
+
+void add_adopt_command(const Command& app, ChosenCommand& chosen) {
+  const Command group =
+      app.add_command("adopt", "prints another program's configuration as one for train");
+  group.require_command();
+  add_file_command(group, chosen, "accelerate", "the file of accelerate config",
+                   adopt::adopt_accelerate);
+  add_file_command(group, chosen, "hf", "transformers' TrainingArguments, as JSON or YAML",
+                   adopt::adopt_hugging_face);
+  add_file_command(group, chosen, "deepspeed", "DeepSpeed's JSON", adopt::adopt_deepspeed);
+  add_line_command(group, chosen, "fairseq", "a command line of fairseq-train",
+                   adopt::adopt_fairseq);
+  add_line_command(group, chosen, "chess", "the flags of the chess guide's script",
+                   adopt::adopt_chess);
+  add_environment_command(group, chosen);
+}
+
+}  // namespace fsdp::tools
