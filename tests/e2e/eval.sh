@@ -2,6 +2,7 @@
 # fsdp eval: the loss that another implementation computed, the validation loss of `fsdp train`, the
 # same on 1 to 3 ranks as threads and processes; adapters; mistakes in one clear line.
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
+# Requirements: S1.8.
 set -uo pipefail
 fixtures=$SOURCE/tests/fixtures/models
 scratch=$(mktemp -d)

@@ -1,5 +1,6 @@
-// fsdp eval: how well a model predicts a text: loss, perplexity, bits per token and per byte, the
-// same on any number of ranks. Read next: tools/evaluate/text_evaluation.h.
+// fsdp eval: how well a model predicts a text: loss, perplexity, bits per token and per byte; or,
+// as a task, how well it answers the questions of SQuAD. The same on any number of ranks. Read
+// next: tools/evaluate/text_evaluation.h, tools/evaluate/squad_evaluation.h.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include "core/format_count.h"
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
+#include "tools/evaluate/squad_evaluation.h"
 #include "tools/evaluate/text_evaluation.h"
 #include "tools/launch/launch.h"
 #include "tools/report/progress.h"
@@ -19,7 +21,9 @@ namespace {
 struct EvalOptions {
   LaunchOptions launch;
   ModelOptions model;
-  TextEvaluationOptions text;
+  TextEvaluationOptions text;  // of a task, too: its files, length and batch
+  std::string task;            // "": the loss of a text
+  SquadEvaluationOptions squad;
   bool json = false;
 };
 
@@ -28,15 +32,15 @@ class ProgressLine {
  public:
   explicit ProgressLine(bool under_launcher)
       : terminal_(!under_launcher && ::isatty(STDERR_FILENO) != 0) {}
-  void show(int64_t batches, int64_t of, const TextLoss& loss, double seconds) {
-    const bool last = batches == of;
+  // `what` of `of`, such as "batch", are done.
+  void show(const char* what, int64_t done, int64_t of, double seconds,
+            const std::string& figures) {
+    const bool last = done == of;
     if (last ? shown_at_ == 0 : seconds - shown_at_ < (terminal_ ? 0.2 : 10)) return;
     shown_at_ = seconds;
-    const double left = seconds / static_cast<double>(batches) * static_cast<double>(of - batches);
-    fmt::print(stderr, "{}fsdp: batch {}/{}  loss {:.4f}  {} tokens/s  ETA {}{}",
-               terminal_ ? "\r\x1b[K" : "", batches, of, loss.mean(),
-               format_count(std::llround(static_cast<double>(loss.tokens) / seconds)),
-               format_duration(left), terminal_ && !last ? "" : "\n");
+    const double left = seconds / static_cast<double>(done) * static_cast<double>(of - done);
+    fmt::print(stderr, "{}fsdp: {} {}/{}  {}  ETA {}{}", terminal_ ? "\r\x1b[K" : "", what, done,
+               of, figures, format_duration(left), terminal_ && !last ? "" : "\n");
     std::fflush(stderr);
   }
 
@@ -78,19 +82,59 @@ void print_json(const TextFigures& figures, const std::string& dtype, int ranks)
   fmt::print("{}\n", out.dump({.indent = 2}));
 }
 
-int run_eval(const EvalOptions& options, RankContext& rank) {
+void print_squad(const SquadFigures& figures) {
+  fmt::print("exact match     {:10.4f}   of 100, as the official evaluation of SQuAD v1.1\n",
+             100 * figures.official.exact_match);
+  fmt::print("F1              {:10.4f}\n", 100 * figures.official.f1);
+  fmt::print("exact match     {:10.4f}   of 1, as the KAUST workshop's script\n",
+             figures.kaust.exact_match);
+  fmt::print("F1              {:10.4f}\n", figures.kaust.f1);
+  fmt::print(
+      "{} question{}, {} with a context that is cut; {} answer{} ended by end-of-text "
+      "(tokenizer: {})\n",
+      format_count(figures.questions), figures.questions == 1 ? "" : "s", format_count(figures.cut),
+      format_count(figures.stopped), figures.stopped == 1 ? "" : "s", figures.tokenizer);
+  fmt::print("prompt and answer of up to {} tokens; {:.1f} s\n", figures.length, figures.seconds);
+}
+
+void print_json(const SquadFigures& figures, const SquadEvaluationOptions& options, int ranks) {
+  const Json out = {{"task", "squad"},
+                    {"exact_match", 100 * figures.official.exact_match},
+                    {"f1", 100 * figures.official.f1},
+                    {"kaust_exact_match", figures.kaust.exact_match},
+                    {"kaust_f1", figures.kaust.f1},
+                    {"questions", figures.questions},
+                    {"cut_contexts", figures.cut},
+                    {"stopped", figures.stopped},
+                    {"new_tokens", options.tokens},
+                    {"sequence_length", figures.length},
+                    {"tokenizer", figures.tokenizer},
+                    {"dtype", options.dtype},
+                    {"ranks", ranks},
+                    {"seconds", figures.seconds}};
+  fmt::print("{}\n", out.dump({.indent = 2}));
+}
+
+template <typename Options>
+void add_model(const ModelOptions& model, Options& options) {
+  options.folder = model.folder;
+  options.base = model.base;
+  options.tokenizer = model.tokenizer;
+  options.dtype = model.dtype;
+  options.strategy = model.strategy;
+}
+
+int run_text(const EvalOptions& options, RankContext& rank) {
   TextEvaluationOptions text = options.text;
-  text.folder = options.model.folder;
-  text.base = options.model.base;
-  text.tokenizer = options.model.tokenizer;
-  text.dtype = options.model.dtype;
-  text.strategy = options.model.strategy;
+  add_model(options.model, text);
   ProgressLine line(rank.under_launcher);
-  const TextFigures figures =
-      evaluate_text(text, rank,
-                    {.note = print_note,
-                     .progress = [&](int64_t batches, int64_t of, const TextLoss& loss,
-                                     double seconds) { line.show(batches, of, loss, seconds); }});
+  const auto progress = [&](int64_t batches, int64_t of, const TextLoss& loss, double seconds) {
+    const double rate = static_cast<double>(loss.tokens) / seconds;
+    line.show(
+        "batch", batches, of, seconds,
+        fmt::format("loss {:.4f}  {} tokens/s", loss.mean(), format_count(std::llround(rate))));
+  };
+  const TextFigures figures = evaluate_text(text, rank, {.note = print_note, .progress = progress});
   if (rank.world.rank() != 0) return 0;
   if (options.json) {
     print_json(figures, text.dtype, rank.world.size());
@@ -100,33 +144,86 @@ int run_eval(const EvalOptions& options, RankContext& rank) {
   return 0;
 }
 
+int run_squad(const EvalOptions& options, RankContext& rank) {
+  SquadEvaluationOptions squad = options.squad;
+  add_model(options.model, squad);
+  squad.files = options.text.files;
+  squad.length = options.text.length;
+  squad.batch = options.text.batch;
+  ProgressLine line(rank.under_launcher);
+  const auto progress = [&](int64_t questions, int64_t of, double seconds) {
+    line.show("question", questions, of, seconds,
+              fmt::format("{:.2f} questions/s", static_cast<double>(questions) / seconds));
+  };
+  const SquadFigures figures =
+      evaluate_squad(squad, rank, {.note = print_note, .progress = progress});
+  if (rank.world.rank() != 0) return 0;
+  if (options.json) {
+    print_json(figures, squad, rank.world.size());
+  } else {
+    print_squad(figures);
+  }
+  return 0;
+}
+
+int run_eval(const EvalOptions& options, RankContext& rank) {
+  return options.task.empty() ? run_text(options, rank) : run_squad(options, rank);
+}
+
+// What only texts have, and what only tasks have.
+void add_kind_options(const Command& command, EvalOptions& options) {
+  const Option task = command
+                          .add_option("--task", options.task,
+                                      "squad: answer the questions of SQuAD v1.1 files, exact "
+                                      "match and F1 (default: the loss of a text)")
+                          .one_of({"squad"});
+  command
+      .add_option("--field", options.text.field,
+                  "field of a JSON row that holds the text (default: text)")
+      .excludes(task);
+  command.add_option("--cache-dir", options.text.cache, "for the tokens (default: .cache/tokens)")
+      .excludes(task);
+  command
+      .add_option("--stride", options.text.stride,
+                  "tokens from one sequence to the next; if fewer than the sequence length, "
+                  "sequences overlap, and each predicted token after the first sequence has at "
+                  "least the overlap before it (default: equal)")
+      .from_to(int64_t{1}, int64_t{1} << 40)
+      .excludes(task);
+  command.add_option("--limit", options.squad.limit, "the first questions only (default: all)")
+      .from_to(int64_t{1}, int64_t{1} << 40)
+      .needs(task);
+  command.add_option("--tokens", options.squad.tokens, "of an answer, at most (default: 50)")
+      .from_to(int64_t{1}, int64_t{1} << 40)
+      .needs(task);
+  command
+      .add_option("--predictions", options.squad.predictions,
+                  "a file for the answers, as the official evaluation of SQuAD takes it")
+      .check(not_empty)
+      .needs(task);
+}
+
 }  // namespace
 
 void add_eval_command(const Command& app, ChosenCommand& chosen) {
   const auto options = std::make_shared<EvalOptions>();
   const Command command =
-      app.add_command("eval", "loss, perplexity and bits per byte of a model on a text");
+      app.add_command("eval", "loss, perplexity and bits per byte of a model on a text; or a task");
   add_model_options(command, options->model);
   command
-      .add_option("--data", options->text.files, "text, or rows of JSON (.jsonl); several are one")
+      .add_option("--data", options->text.files,
+                  "text, or rows of JSON (.jsonl), or the task's files; several are one")
       .required();
-  command.add_option("--field", options->text.field,
-                     "field of a JSON row that holds the text (default: text)");
-  command.add_option("--cache-dir", options->text.cache, "for the tokens (default: .cache/tokens)");
+  add_kind_options(command, *options);
   command
-      .add_option("--sequence-length", options->text.length,
-                  "tokens that the model sees at once (default: its positions, at most " +
-                      std::to_string(kLongestByDefault) + ")")
+      .add_option(
+          "--sequence-length", options->text.length,
+          "tokens that the model sees at once (default: its positions, for a text at most " +
+              std::to_string(kLongestByDefault) + ")")
       .from_to(int64_t{2}, int64_t{1} << 40);
   command
-      .add_option("--stride", options->text.stride,
-                  "tokens from one sequence to the next; if fewer than the sequence length, "
-                  "sequences overlap, and each predicted token after the first sequence has at "
-                  "least the overlap before it (default: equal)")
-      .from_to(int64_t{1}, int64_t{1} << 40);
-  command
       .add_option("--batch", options->text.batch,
-                  "sequences at a time, over all ranks (default: 8)")
+                  "sequences or questions at a time, over all ranks (default: 8)")
       .from_to(int64_t{1}, int64_t{1} << 20);
   command.add_flag("--json", options->json, "print the figures as JSON, in full precision");
   add_launch_options(command, options->launch);

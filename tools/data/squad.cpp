@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "tools/data/row_template.h"
+#include "tools/data/tokenizer/utf8.h"
 
 namespace fsdp::data {
 namespace {
@@ -58,6 +59,11 @@ QuestionSpan question_at(std::string_view text, const RowPlace& place, const std
 }
 
 Json row_of(const QuestionSpan& question, const std::string& where) {
+  for (const std::string_view part : {question.context, question.question}) {
+    const size_t bad = first_invalid_utf8(part);
+    FSDP_CHECK(bad == part.size(), "{}: invalid UTF-8: byte 0x{:02x}", where,
+               static_cast<uint8_t>(part[bad]));
+  }
   const Json parsed = parse_json_line(question.question, where);
   Json row = Json::object();
   row["question"] = field_of(parsed, where, "question");

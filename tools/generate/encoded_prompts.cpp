@@ -8,18 +8,6 @@
 namespace fsdp::tools {
 namespace {
 
-void make_tokenizer(const std::string& given, const ModelSource& source,
-                    const models::ModelConfig& model, EncodedPrompts& out) {
-  out.tokenizer_name = given.empty() ? source.default_tokenizer() : given;
-  FSDP_CHECK(!given.empty() || out.tokenizer_name != "bytes" || fits_bytes(model.vocabulary),
-             "{}: there is no tokenizer.json, and its vocabulary of {} tokens is not that of the "
-             "built-in byte tokenizer ({}): give the prompt as --ids, or a --tokenizer",
-             source.folder.string(), model.vocabulary, data::ByteTokenizer().vocab_size());
-  out.tokenizer = data::make_tokenizer(out.tokenizer_name);
-  out.note = check_vocabulary(source.folder.string(), out.tokenizer_name, *out.tokenizer,
-                              model.vocabulary);
-}
-
 std::vector<int32_t> encode_prompt(const data::Tokenizer& tokenizer, const data::Prompt& prompt) {
   const std::vector<int32_t> ids = tokenizer.encode(prompt.text);
   if (!ids.empty()) return ids;
@@ -41,12 +29,23 @@ std::string text_of(const std::vector<int32_t>& ids, const std::string& where,
 
 }  // namespace
 
-EncodedPrompts encode_prompts(const std::vector<data::Prompt>& given, const std::string& tokenizer,
-                              const ModelSource& source, const models::ModelConfig& model) {
+EncodedPrompts open_tokenizer(const std::string& given, const ModelSource& source,
+                              const models::ModelConfig& model) {
   EncodedPrompts out;
-  const bool any_text =
-      std::any_of(given.begin(), given.end(), [](const auto& prompt) { return !prompt.ids; });
-  if (any_text || !tokenizer.empty()) make_tokenizer(tokenizer, source, model, out);
+  out.tokenizer_name = given.empty() ? source.default_tokenizer() : given;
+  FSDP_CHECK(
+      !given.empty() || out.tokenizer_name != "bytes" || fits_bytes(model.vocabulary),
+      "{}: there is no tokenizer.json, and its vocabulary of {} tokens is not that of the "
+      "built-in byte tokenizer ({}): name a --tokenizer (generate also takes prompts as --ids)",
+      source.folder.string(), model.vocabulary, data::ByteTokenizer().vocab_size());
+  out.tokenizer = data::make_tokenizer(out.tokenizer_name);
+  out.note = check_vocabulary(source.folder.string(), out.tokenizer_name, *out.tokenizer,
+                              model.vocabulary);
+  return out;
+}
+
+void add_prompts(const std::vector<data::Prompt>& given, const models::ModelConfig& model,
+                 EncodedPrompts& out) {
   for (const data::Prompt& prompt : given) {
     const std::vector<int32_t> ids =
         prompt.ids ? *prompt.ids : encode_prompt(*out.tokenizer, prompt);
@@ -62,6 +61,15 @@ EncodedPrompts encode_prompts(const std::vector<data::Prompt>& given, const std:
     out.texts.push_back(prompt.ids && out.tokenizer ? text_of(ids, prompt.where, model, out)
                                                     : prompt.text);
   }
+}
+
+EncodedPrompts encode_prompts(const std::vector<data::Prompt>& given, const std::string& tokenizer,
+                              const ModelSource& source, const models::ModelConfig& model) {
+  const bool any_text =
+      std::any_of(given.begin(), given.end(), [](const auto& prompt) { return !prompt.ids; });
+  EncodedPrompts out;
+  if (any_text || !tokenizer.empty()) out = open_tokenizer(tokenizer, source, model);
+  add_prompts(given, model, out);
   return out;
 }
 

@@ -27,6 +27,13 @@ struct EncodedPrompts {
 EncodedPrompts encode_prompts(const std::vector<data::Prompt>& given, const std::string& tokenizer,
                               const ModelSource& source, const models::ModelConfig& model);
 
+// The two steps of encode_prompts: a tokenizer without prompts, and prompts for what has one or,
+// where all prompts are ids, has none.
+EncodedPrompts open_tokenizer(const std::string& tokenizer, const ModelSource& source,
+                              const models::ModelConfig& model);
+void add_prompts(const std::vector<data::Prompt>& given, const models::ModelConfig& model,
+                 EncodedPrompts& prompts);
+
 // `stop` has what --stop-ids says. To it come, unless `ignore_end`, the end tokens of the model's
 // folder and of the tokenizer. Error for an id outside the vocabulary.
 void add_stop_ids(bool ignore_end, const ModelSource& source, const models::ModelConfig& model,

@@ -5,24 +5,48 @@
 
 namespace fsdp::tools {
 
-GenerationPlan plan_generation(const ModelSource& source, const std::vector<data::Prompt>& prompts,
-                               const std::string& tokenizer, bool ignore_end,
-                               const GenerationOptions& options) {
+namespace {
+
+GenerationPlan plan_without_prompts(const ModelSource& source, const GenerationOptions& options) {
   models::validate(options.sampling);
   GenerationPlan plan = {.source = source, .model = source.config(), .options = options};
   FSDP_CHECK(plan.model.shifted_labels,
              "{}: shift_labels: false: such a model predicts the token that it sees, not the next "
              "one",
              (source.folder / "config.json").string());
-  plan.prompts = encode_prompts(prompts, tokenizer, source, plan.model);
-  add_stop_ids(ignore_end, source, plan.model, plan.prompts, plan.options.stop);
+  return plan;
+}
+
+// What follows from the prompts that the plan has.
+void complete(bool ignore_end, GenerationPlan& plan) {
+  add_stop_ids(ignore_end, plan.source, plan.model, plan.prompts, plan.options.stop);
   plan.options.vocabulary = plan.prompts.tokenizer ? plan.prompts.tokenizer->vocab_size() : 0;
   size_t prompt = 0;
   for (const std::vector<int32_t>& ids : plan.prompts.ids) prompt = std::max(prompt, ids.size());
-  plan.longest = static_cast<int64_t>(prompt) + options.tokens;
-  plan.seen = seen_tokens(plan.model, static_cast<int64_t>(prompt), options.tokens);
+  plan.longest = static_cast<int64_t>(prompt) + plan.options.tokens;
+  plan.seen = seen_tokens(plan.model, static_cast<int64_t>(prompt), plan.options.tokens);
   if (!plan.prompts.note.empty()) plan.notes.push_back(plan.prompts.note);
-  for (std::string& note : source.notes_on_generation()) plan.notes.push_back(std::move(note));
+  for (std::string& note : plan.source.notes_on_generation()) plan.notes.push_back(std::move(note));
+}
+
+}  // namespace
+
+GenerationPlan plan_generation(const ModelSource& source, const std::vector<data::Prompt>& prompts,
+                               const std::string& tokenizer, bool ignore_end,
+                               const GenerationOptions& options) {
+  GenerationPlan plan = plan_without_prompts(source, options);
+  plan.prompts = encode_prompts(prompts, tokenizer, source, plan.model);
+  complete(ignore_end, plan);
+  return plan;
+}
+
+GenerationPlan plan_generation(const ModelSource& source, const MakePrompts& make_prompts,
+                               const std::string& tokenizer, bool ignore_end,
+                               const GenerationOptions& options) {
+  GenerationPlan plan = plan_without_prompts(source, options);
+  plan.prompts = open_tokenizer(tokenizer, source, plan.model);
+  add_prompts(make_prompts(*plan.prompts.tokenizer, plan.model), plan.model, plan.prompts);
+  complete(ignore_end, plan);
   return plan;
 }
 

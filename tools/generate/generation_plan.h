@@ -2,6 +2,7 @@
 // Read next: generation.h (the loop over new tokens).
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,14 @@ struct GenerationPlan {
 // `tokenizer`, `ignore_end`: as of encode_prompts and add_stop_ids, whose errors come from here,
 // too. Error for a model that does not predict the next token.
 GenerationPlan plan_generation(const ModelSource& source, const std::vector<data::Prompt>& prompts,
+                               const std::string& tokenizer, bool ignore_end,
+                               const GenerationOptions& options);
+
+// The same of prompts that depend on the tokenizer, such as texts that are cut where they are too
+// long. There always is a tokenizer then.
+using MakePrompts = std::function<std::vector<data::Prompt>(const data::Tokenizer& tokenizer,
+                                                            const models::ModelConfig& model)>;
+GenerationPlan plan_generation(const ModelSource& source, const MakePrompts& make_prompts,
                                const std::string& tokenizer, bool ignore_end,
                                const GenerationOptions& options);
 

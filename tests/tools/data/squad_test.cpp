@@ -1,4 +1,5 @@
 // The questions of a SQuAD file as rows; what is wrong with files and questions is named by line.
+// Requirements: S1.3.
 #include "tools/data/squad.h"
 
 #include <doctest/doctest.h>

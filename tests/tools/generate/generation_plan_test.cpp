@@ -40,6 +40,24 @@ TEST_CASE(
         "bytes: it has no token 999: left out of the text");
 }
 
+TEST_CASE("generation plan: prompts that are made with the tokenizer at hand") {
+  const test::TempFolder folder;
+  folder.write(
+      "config.json",
+      R"({"model_type": "llama", "vocab_size": 257, "max_position_embeddings": 8, "eos_token_id": 7})");
+  const auto make = [](const data::Tokenizer& tokenizer, const models::ModelConfig& model) {
+    return std::vector<data::Prompt>{
+        {"a", std::string(static_cast<size_t>(model.max_positions), 'a'), std::nullopt},
+        {"b", std::to_string(tokenizer.vocab_size()), std::nullopt}};
+  };
+  const GenerationPlan plan = plan_generation({folder.path(), ""}, make, "", false, {.tokens = 2});
+  CHECK(plan.prompts.ids == std::vector<Ids>{Ids(8, 97), {50, 53, 55}});
+  CHECK(plan.prompts.texts[1] == "257");
+  CHECK(plan.options.stop == Ids{7, 256});
+  CHECK(plan.longest == 10);
+  CHECK(plan.seen == 8);
+}
+
 TEST_CASE("generation plan: no model that predicts the token it sees, and no odd sampling") {
   const test::TempFolder folder;
   folder.write(

@@ -1,6 +1,7 @@
 // Whole generations of tiny models: one text whatever is beside it in the batch, with and without
 // cache, on any number of ranks, sharded and not; stop tokens, and texts longer than the model.
 // Tokens of another program: tests/e2e/verify_models.sh. Sampling: tests/models/sampling_test.cpp.
+// Requirements: S1.7.
 #include "tools/generate/generation.h"
 
 #include <doctest/doctest.h>

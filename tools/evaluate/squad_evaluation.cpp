@@ -1,0 +1,157 @@
+// From folder and files to answers and their scores. Contract: squad_evaluation.h.
+#include "tools/evaluate/squad_evaluation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/io/file.h"
+#include "core/io/json.h"
+#include "tools/data/text_stream.h"
+#include "tools/data/tokenizer/utf8.h"
+#include "tools/generate/generation_plan.h"
+#include "tools/model_folders/load_model.h"
+
+namespace fsdp::tools {
+namespace {
+
+struct PlannedAnswers {
+  std::vector<SquadQuestion> questions;
+  GenerationPlan generation;
+  int64_t length = 0;  // that bounds a prompt and its answer
+  int64_t cut = 0;
+};
+
+int64_t length_of(const SquadEvaluationOptions& options, const models::ModelConfig& model) {
+  const int64_t most = most_tokens(model);
+  FSDP_CHECK(options.length <= most, "--sequence-length: the model has {} positions, got {}",
+             model.max_positions, options.length);
+  const int64_t length = options.length > 0 ? options.length : model.max_positions;
+  FSDP_CHECK(options.tokens < length,
+             "--tokens: expected fewer than the {} tokens of a prompt and its answer, got {}",
+             length, options.tokens);
+  return length;
+}
+
+PlannedAnswers plan_answers(const SquadEvaluationOptions& options) {
+  PlannedAnswers out;
+  const ModelSource source = find_model(options.folder, options.base);
+  out.questions = read_questions(options.files, options.limit);
+  const auto make = [&](const data::Tokenizer& tokenizer, const models::ModelConfig& model) {
+    out.length = length_of(options, model);
+    SquadPrompts made = make_prompts(out.questions, tokenizer, out.length - options.tokens);
+    out.cut = made.cut;
+    return std::move(made.prompts);
+  };
+  out.generation = plan_generation(source, make, options.tokenizer, /*ignore_end=*/false,
+                                   {.tokens = options.tokens});
+  return out;
+}
+
+// Before the answers, which may take hours: a file that cannot be written is told at once.
+void check_predictions(const SquadEvaluationOptions& options) {
+  if (options.predictions.empty()) return;
+  const std::filesystem::path path = options.predictions;
+  std::error_code none;
+  FSDP_CHECK(!std::filesystem::is_directory(path, none),
+             "--predictions: {}: expected a file, got a folder", path.string());
+  for (const std::string& file : options.files) {
+    FSDP_CHECK(!std::filesystem::equivalent(path, file, none),
+               "--predictions: {}: this is the file of the questions", path.string());
+  }
+  const AtomicFile can_be_made(path);
+}
+
+std::string without_outer_space(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == text.npos) return "";
+  return std::string(text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1));
+}
+
+// A byte model may stop within a character, which is replaced as in transformers.
+std::string answer_of(const EncodedPrompts& prompts, size_t prompt, const Generated& text) {
+  const std::string bytes = data::text_after(*prompts.tokenizer, prompts.ids[prompt], text.ids);
+  return without_outer_space(data::to_valid_utf8(bytes));
+}
+
+std::string as_file(const std::vector<SquadQuestion>& questions, const SquadAnswers& answers) {
+  Json out = Json::object();
+  for (const SquadQuestion& question : questions) out[question.id] = answers.at(question.id);
+  return out.dump({.indent = 2}) + "\n";
+}
+
+void note_what_is_odd(const PlannedAnswers& planned, const SquadEvaluationOptions& options,
+                      const SquadListener& listener) {
+  for (const std::string& note : planned.generation.notes) listener.note(note);
+  if (planned.cut == 0) return;
+  listener.note(fmt::format(
+      "{} of {} contexts are cut at their end: a prompt and its answer of {} tokens have {} "
+      "tokens at most",
+      planned.cut, planned.questions.size(), options.tokens, planned.length));
+}
+
+}  // namespace
+
+SquadScore mean_score(const std::vector<SquadQuestion>& questions, const SquadAnswers& answers,
+                      SquadRule rule) {
+  constexpr std::string_view kCue = "Answer:";
+  SquadScore sum;
+  for (const SquadQuestion& question : questions) {
+    std::string_view answer = answers.at(question.id);
+    const size_t cue = rule == SquadRule::kKaust ? answer.rfind(kCue) : answer.npos;
+    if (cue != answer.npos) answer.remove_prefix(cue + kCue.size());
+    const SquadScore score = score_answer(answer, question.answers, rule);
+    sum.exact_match += score.exact_match;
+    sum.f1 += score.f1;
+  }
+  const auto count = static_cast<double>(questions.size());
+  return {sum.exact_match / count, sum.f1 / count};
+}
+
+SquadFigures evaluate_squad(const SquadEvaluationOptions& options, RankContext& rank,
+                            const SquadListener& listener) {
+  const bool speaks = rank.world.rank() == 0;
+  PlannedAnswers planned;
+  agree(rank.world, [&] {
+    if (speaks) check_predictions(options);
+    planned = plan_answers(options);
+    if (speaks) note_what_is_odd(planned, options, listener);
+  });
+  const GenerationPlan& plan = planned.generation;
+  Session session(rank.world, options_for_use(plan.model, plan.longest, options.strategy,
+                                              parse_dtype(options.dtype), rank));
+  load_model(session, plan.source, listener.note);
+  const auto started = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  };
+  const auto count = static_cast<int64_t>(planned.questions.size());
+  const std::vector<Generated> texts = generate_in_batches(
+      session, plan.options, plan.prompts.ids, static_cast<size_t>(options.batch), {},
+      [&](size_t prompt, const Generated&) {
+        if (speaks) listener.progress(static_cast<int64_t>(prompt) + 1, count, seconds());
+      });
+  SquadFigures out = {.questions = count,
+                      .cut = planned.cut,
+                      .length = planned.length,
+                      .seconds = seconds(),
+                      .tokenizer = plan.prompts.tokenizer_name};
+  agree(rank.world, [&] {
+    if (!speaks) return;
+    const std::string note = note_on_unknown_ids(plan.prompts, texts);
+    if (!note.empty()) listener.note(note);
+    SquadAnswers answers;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      answers[planned.questions[i].id] = answer_of(plan.prompts, i, texts[i]);
+      out.stopped += texts[i].stopped ? 1 : 0;
+    }
+    out.official = mean_score(planned.questions, answers, SquadRule::kOfficial);
+    out.kaust = mean_score(planned.questions, answers, SquadRule::kKaust);
+    if (options.predictions.empty()) return;
+    write_file_atomically(options.predictions, as_file(planned.questions, answers));
+  });
+  return out;
+}
+
+}  // namespace fsdp::tools

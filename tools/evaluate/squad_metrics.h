@@ -1,0 +1,32 @@
+// How well an answer agrees with the reference answers of a SQuAD question, by two rules: that of
+// the official evaluation of SQuAD v1.1, and that of the KAUST workshop on FSDP, whose figures
+// differ. Pure functions. Not here: questions (squad_questions.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fsdp::tools {
+
+// Both rules compare words: lower case, without ASCII punctuation and without a, an, the.
+enum class SquadRule : uint8_t {
+  kOfficial,  // punctuation goes before articles; words are counted; the best of all references
+  kKaust,     // articles go before punctuation; each word counts once; the first reference alone
+};
+
+// What of an answer is compared. `answer`: valid UTF-8.
+std::vector<std::string> compared_words(std::string_view answer, SquadRule rule);
+
+// From 0 to 1, of one answer or the mean over several.
+struct SquadScore {
+  double exact_match = 0;  // of one answer 0 or 1
+  double f1 = 0;           // 0 where no word is the same, also where there is none
+};
+
+// `references`: at least one.
+SquadScore score_answer(std::string_view answer, const std::vector<std::string>& references,
+                        SquadRule rule);
+
+}  // namespace fsdp::tools
