@@ -20,4 +20,9 @@ std::string cudnn_missing() { return count_devices().reason; }
 
 DeviceSensors read_sensors(int) { fail("[cuda] {}", count_devices().reason); }
 
+struct DeviceMonitor::Handles {};
+DeviceMonitor::DeviceMonitor(int) { fail("[cuda] {}", count_devices().reason); }
+DeviceMonitor::~DeviceMonitor() = default;
+DeviceLoad DeviceMonitor::read() const { return {}; }
+
 }  // namespace fsdp::cuda

@@ -17,6 +17,9 @@ std::optional<Library> open() {
     from.find(to.device_by_address, "nvmlDeviceGetHandleByPciBusId_v2");
     from.find(to.clock, "nvmlDeviceGetClockInfo");
     from.find(to.power, "nvmlDeviceGetPowerUsage");
+    from.find(to.utilisation, "nvmlDeviceGetUtilizationRates");
+    from.find(to.memory, "nvmlDeviceGetMemoryInfo");
+    from.find(to.pcie, "nvmlDeviceGetPcieThroughput");
     if (to.initialise() == kSuccess) return to;
   } catch (const Error&) {  // clocks stay unknown
   }

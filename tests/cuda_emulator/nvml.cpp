@@ -16,11 +16,24 @@ Return clock(Device, int type, unsigned* mhz) {
   return kSuccess;
 }
 Return power(Device, unsigned*) { return kNotSupported; }
+Return utilisation(Device, Utilisation* rates) {
+  *rates = {.gpu = 75, .memory = 50};
+  return kSuccess;
+}
+Return memory(Device, Memory* bytes) {
+  *bytes = {.total = 8ull << 30, .free = 6ull << 30, .used = 2ull << 30};
+  return kSuccess;
+}
+Return pcie(Device, int counter, unsigned* kilobytes_per_s) {
+  *kilobytes_per_s = counter == kPcieSent ? 1000 : 2000;
+  return kSuccess;
+}
 
 }  // namespace
 
 const Library* library() {
-  static const Library emulated = {initialise, device_by_address, clock, power};
+  static const Library emulated = {initialise, device_by_address, clock, power, utilisation, memory,
+                                   pcie};
   return &emulated;
 }
 

@@ -87,6 +87,16 @@ std::unique_ptr<Backend> make_backend(const BackendOptions& options, DType compu
   return std::make_unique<cpu::CpuBackend>(options.cpu);
 }
 
+std::unique_ptr<Backend> make_host_backend(const BackendOptions& options, Backend& device) {
+  if (options.meta) return dynamic_cast<meta::MetaBackend&>(device).make_host();
+  cpu::CpuOptions cpu = options.cpu;
+  cpu.compute_name = "host";
+  if (!device.host_reaches_memory()) {
+    cpu.memory = [&device](size_t bytes) { return device.staging_memory(bytes); };
+  }
+  return std::make_unique<cpu::CpuBackend>(std::move(cpu));
+}
+
 std::unique_ptr<comm::Communicator> make_gpu_world(comm::Communicator& world,
                                                    const BackendOptions& options,
                                                    const Backend& backend) {

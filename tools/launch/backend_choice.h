@@ -28,6 +28,10 @@ struct BackendOptions {
 // The CPU computes f64, for which no GPU is used. With only_cuda, f64 is an error.
 std::unique_ptr<Backend> make_backend(const BackendOptions& options, DType compute);
 
+// The memory of the host beside `device`, and the CPU that computes there: what is offloaded lies
+// here. Beside a GPU its memory is pinned. `device` outlives it.
+std::unique_ptr<Backend> make_host_backend(const BackendOptions& options, Backend& device);
+
 // NCCL's communicator, where NCCL was chosen and `backend` is a GPU's. Null otherwise: GPUs then
 // talk over `world`, through their hosts. Collective.
 std::unique_ptr<comm::Communicator> make_gpu_world(comm::Communicator& world,

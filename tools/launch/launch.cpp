@@ -2,6 +2,7 @@
 #include "tools/launch/launch.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -79,15 +80,18 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
       .ranks_on_host = static_cast<int>(std::count_if(
           all.begin(), all.end(), [&](const auto& other) { return other[0] == mine[0]; })),
       .bound_by_launcher = environment().bound};
-  const ThreadChoice choice = choose_threads(static_cast<int>(options.threads), sharing);
-  if (world.rank() == 0 && !choice.warning.empty()) print_line("warning: " + choice.warning);
   const std::vector<RankGpus> gpus = gpus_of_ranks(world, place.first_of_host, options.backend);
+  ThreadChoice choice;
   GpuChoice gpu;
   agree(world, [&] {
+    choice =
+        choose_threads(static_cast<int>(options.threads), sharing, std::getenv("OMP_NUM_THREADS"));
     gpu = choose_gpu(gpus, world.rank(), options.backend, options.share_gpus);
     choose_products(options, gpu);
     if (gpu.cuda) gpu.cuda->note = [](const std::string& text) { print_line("note: " + text); };
   });
+  if (world.rank() == 0 && !choice.warning.empty()) print_line("warning: " + choice.warning);
+  if (world.rank() == 0 && !choice.note.empty()) print_line("note: " + choice.note);
   const TransportChoice transport = [&] {
     try {
       choose_attention(world, options.attention, gpu);
@@ -346,7 +350,37 @@ LauncherEnvironment launcher_environment(const std::function<const char*(const c
           .torch_size = started || number({"RANK"}) < 0 ? 0 : std::max(number({"WORLD_SIZE"}), 0)};
 }
 
-ThreadChoice choose_threads(int requested, const CoreSharing& cores) {
+namespace {
+
+// The first number of the variable: OpenMP's further ones are for nested teams, of which there are
+// none. 0: not set.
+int omp_threads(const char* variable) {
+  if (variable == nullptr) return 0;
+  const std::string_view text(variable);
+  int threads = 0;
+  const char* const end = text.data() + std::min(text.size(), text.find(','));
+  const auto [rest, error] = std::from_chars(text.data(), end, threads);
+  FSDP_CHECK(error == std::errc() && rest == end && threads >= 1 && threads <= 1024,
+             "OMP_NUM_THREADS: expected a number from 1 to 1024, got \"{}\"", text);
+  return threads;
+}
+
+std::string omp_note(int threads, const CoreSharing& cores) {
+  const int idle = cores.usable - threads * cores.ranks, share = cores.usable / cores.ranks;
+  const std::string cost = idle <= 0 || share <= threads
+                               ? ""
+                               : fmt::format("; {} of {} cores stay idle, --threads {} uses them",
+                                             idle, cores.usable, share);
+  return fmt::format("OMP_NUM_THREADS={}: {} thread{} a rank{}", threads, threads,
+                     threads == 1 ? "" : "s", cost);
+}
+
+}  // namespace
+
+ThreadChoice choose_threads(int requested, const CoreSharing& cores, const char* omp_num_threads) {
+  if (const int threads = requested > 0 ? 0 : omp_threads(omp_num_threads)) {
+    return {threads, choose_threads(threads, cores).warning, omp_note(threads, cores)};
+  }
   const int share = std::max(1, cores.usable / std::max(1, cores.ranks));
   const int threads = requested > 0 ? requested : share;
   const bool bound = cores.bound_by_launcher && cores.usable < cores.of_machine;

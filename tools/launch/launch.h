@@ -107,8 +107,10 @@ struct CoreSharing {
 struct ThreadChoice {
   int threads = 1;      // per rank
   std::string warning;  // "" when all is well
+  std::string note{};   // "" when the environment says nothing
 };
-ThreadChoice choose_threads(int requested,  // 0: the cores are shared out
-                            const CoreSharing& cores);
+// `omp_num_threads`: the variable's value, null when it is not set. Error when it is no number.
+ThreadChoice choose_threads(int requested,  // 0: the variable's, or the cores are shared out
+                            const CoreSharing& cores, const char* omp_num_threads = nullptr);
 
 }  // namespace fsdp::tools

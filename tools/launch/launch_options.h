@@ -36,7 +36,8 @@ void visit(V& v, LaunchOptions& c) {
   v.field("backend", c.backend, "what computes: auto (a GPU if there is one), cpu, cuda",
           OptionField().one_of({"auto", "cpu", "cuda"}).flag(FlagOf::kComputing));
   v.field("threads", c.threads,
-          "threads of a rank; 0, the default: usable cores divided by the ranks that share them",
+          "threads of a rank; 0, the default: OMP_NUM_THREADS, or where it is not set usable cores "
+          "divided by the ranks that share them",
           OptionField().from_to(0, 1024).flag(FlagOf::kComputing).own_of_rank());
   v.field("share_gpus", c.share_gpus, "several ranks may use one GPU",
           OptionField().flag(FlagOf::kCollectives));

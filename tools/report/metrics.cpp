@@ -1,8 +1,6 @@
 // Writing of metrics.jsonl and metrics.json.
 #include "tools/report/metrics.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
@@ -44,79 +42,32 @@ Json overlap_json(const std::optional<CommunicationOverlap>& overlap) {
 
 }  // namespace
 
-MetricsLog::MetricsLog(const std::filesystem::path& path)
-    : path_(path), file_(path, std::ios::app) {
-  FSDP_CHECK(file_.good(), "{}: cannot be written", path.string());
-  std::error_code unknown;
-  written_ = std::filesystem::file_size(path, unknown);
-}
-
-void MetricsLog::append(const std::string& line) {
-  if (path_.empty()) return;
-  pending_ += line + "\n";
-  retry();
-}
-
-void MetricsLog::retry() {
-  if (pending_.empty()) return;
-  file_ << pending_ << std::flush;
-  if (file_.good()) {
-    written_ += pending_.size();
-    pending_.clear();
-    return;
-  }
-  // A part of it may be in the file.
-  file_.close();
-  file_.clear();
-  std::error_code ignored;
-  std::filesystem::resize_file(path_, written_, ignored);
-  file_.open(path_, std::ios::app);
-}
-
-std::string MetricsLog::sync() {
-  if (path_.empty()) return "";
-  retry();
-  try {
-    sync_file(path_);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return problem();
-}
-
-std::string MetricsLog::problem() const {
-  const auto lines = std::count(pending_.begin(), pending_.end(), '\n');
-  return lines == 0 ? ""
-                    : fmt::format("{}: {} line{} cannot be written; is the disk full?",
-                                  path_.string(), lines, lines == 1 ? "" : "s");
-}
-
 void MetricsLog::step(const StepMetrics& m) {
-  append(Json{{"step", m.step},
-              {"loss", m.loss},
-              {"grad_norm", m.grad_norm},
-              {"learning_rate", m.learning_rate},
-              {"loss_scale", m.loss_scale},
-              {"skipped_steps", m.skipped},
-              {"true_tokens", m.true_tokens},
-              {"samples", m.samples},
-              {"epoch", m.epoch ? Json(*m.epoch) : Json()},
-              {"tokens_per_s", m.tokens_per_s},
-              {"wall_time_s", m.wall_time_s},
-              {"peak_memory_bytes", m.peak_memory_bytes}}
-             .dump());
+  const Json line = {{"step", m.step},
+                     {"loss", m.loss},
+                     {"grad_norm", m.grad_norm},
+                     {"learning_rate", m.learning_rate},
+                     {"loss_scale", m.loss_scale},
+                     {"skipped_steps", m.skipped},
+                     {"true_tokens", m.true_tokens},
+                     {"samples", m.samples},
+                     {"epoch", m.epoch ? Json(*m.epoch) : Json()},
+                     {"tokens_per_s", m.tokens_per_s},
+                     {"wall_time_s", m.wall_time_s},
+                     {"peak_memory_bytes", m.peak_memory_bytes}};
+  log_.append(line.dump());
 }
 
 void MetricsLog::evaluation(const EvaluationMetrics& m) {
-  append(Json{{"step", m.step},
-              {"validation_loss", m.loss},
-              {"best_validation_loss", m.best_loss},
-              {"epoch", m.epoch ? Json(*m.epoch) : Json()},
-              {"runtime_s", m.runtime_s},
-              {"tokens", m.tokens},
-              {"sequences", m.sequences},
-              {"batches", m.batches}}
-             .dump());
+  const Json line = {{"step", m.step},
+                     {"validation_loss", m.loss},
+                     {"best_validation_loss", m.best_loss},
+                     {"epoch", m.epoch ? Json(*m.epoch) : Json()},
+                     {"runtime_s", m.runtime_s},
+                     {"tokens", m.tokens},
+                     {"sequences", m.sequences},
+                     {"batches", m.batches}};
+  log_.append(line.dump());
 }
 
 namespace {
@@ -135,45 +86,93 @@ Json peaks_json(const MemoryUsage& usage, bool predicted) {
 
 }  // namespace
 
+Json callback_metrics(const RunSummary& s) {
+  Json out = {{"train/steps_per_second", s.last_steps_per_s},
+              {"train/samples_per_second", s.last_samples_per_s}};
+  if (s.step_time_s > 0) {
+    out["train/steps_per_second_mean"] = static_cast<double>(s.steps) / s.step_time_s;
+    out["train/samples_per_second_mean"] = static_cast<double>(s.samples) / s.step_time_s;
+  }
+  const auto add = [&](Quantity quantity, const char* mean, const char* deviation) {
+    const std::optional<Moments> moments = s.samples_of_load.moments(quantity);
+    if (!moments) return;
+    out[mean] = moments->mean;
+    if (deviation) out[deviation] = moments->deviation;
+  };
+  add(kCpu, "avg_cpu_util_%", "std_cpu_util_%");
+  add(kRamUsed, "avg_ram_used_MB", nullptr);
+  add(kGpu, "avg_gpu_util_%", "std_gpu_util_%");
+  add(kGpuAllocated, "avg_mem_alloc_MB", nullptr);
+  add(kGpuReserved, "avg_mem_reserved_MB", nullptr);
+  add(kGpuUsed, "avg_mem_total_MB", nullptr);
+  return out;
+}
+
+namespace {
+
+// Rows times their length, with gradient accumulation; what of a row is padding counts too.
+Json guide_keys(const RunSummary& s) {
+  const auto tokens = static_cast<double>(s.samples * s.facts.seq_len);
+  const double ranks = s.world_size;
+  const double rate = s.step_time_s > 0 ? tokens / s.step_time_s : 0;
+  Json out = to_json(s.facts);
+  out.update({{"approx_tokens", s.samples * s.facts.seq_len},
+              {"approx_tokens_per_rank", tokens / ranks},
+              {"approx_tokens_per_s", rate},
+              {"approx_tokens_per_s_per_rank", rate / ranks},
+              {"peak_GiB", static_cast<double>(s.peak_bytes) / (1 << 30)}});
+  return out;
+}
+
+}  // namespace
+
 void write_summary(const std::filesystem::path& path, const RunSummary& s) {
   const auto optional = [](const std::optional<double>& value) {
     return value ? Json(*value) : Json();
   };
   const double rate = s.step_time_s > 0 ? static_cast<double>(s.true_tokens) / s.step_time_s : 0;
-  write_json_file(path, {{"model", s.model},
-                         {"parameters", s.parameters},
-                         {"strategy", s.strategy},
-                         {"dtype", s.dtype},
-                         {"world_size", s.world_size},
-                         {"threads_per_rank", s.threads_per_rank},
-                         {"steps", s.steps},
-                         {"skipped_steps", s.skipped},
-                         {"interrupted", s.interrupted},
-                         {"resumed_from", s.resumed_from},
-                         {"weights_hash", s.weights_hash},
-                         {"optimizer_hash", s.optimizer_hash},
-                         {"best_step", s.best_step ? Json(*s.best_step) : Json()},
-                         {"true_tokens", s.true_tokens},
-                         {"samples", s.samples},
-                         {"epochs", s.epochs},
-                         {"wall_time_s", s.wall_time_s},
-                         {"step_time_s", s.step_time_s},
-                         {"batch_making_s", s.batch_making_s},
-                         {"batch_waiting_s", s.batch_waiting_s},
-                         {"tokens_per_s", rate},
-                         {"tokens_per_s_per_rank", rate / s.world_size},
-                         {"train_loss", s.train_loss},
-                         {"mean_train_loss", s.mean_loss},
-                         {"validation_loss", optional(s.validation_loss)},
-                         {"best_validation_loss", optional(s.best_validation_loss)},
-                         {"bigram_entropy", optional(s.bigram_entropy)},
-                         {"memory",
-                          {{"predicted", peaks_json(s.predicted_memory, true)},
-                           {"ledger", peaks_json(s.memory, false)}}},
-                         {"rss_growth_bytes", s.resident_growth_bytes},
-                         {"collectives", collectives_json(s)},
-                         {"stragglers", stragglers_json(s)},
-                         {"communication", overlap_json(s.overlap)}});
+  Json out = {{"model", s.model},
+              {"parameters", s.parameters},
+              {"strategy", s.strategy},
+              {"dtype", s.dtype},
+              {"world_size", s.world_size},
+              {"threads_per_rank", s.threads_per_rank},
+              {"steps", s.steps},
+              {"skipped_steps", s.skipped},
+              {"interrupted", s.interrupted},
+              {"resumed_from", s.resumed_from},
+              {"weights_hash", s.weights_hash},
+              {"optimizer_hash", s.optimizer_hash},
+              {"best_step", s.best_step ? Json(*s.best_step) : Json()},
+              {"true_tokens", s.true_tokens},
+              {"samples", s.samples},
+              {"epochs", s.epochs},
+              {"wall_time_s", s.wall_time_s},
+              {"step_time_s", s.step_time_s},
+              {"batch_making_s", s.batch_making_s},
+              {"batch_waiting_s", s.batch_waiting_s},
+              {"tokens_per_s", rate},
+              {"tokens_per_s_per_rank", rate / s.world_size},
+              {"train_loss", s.train_loss},
+              {"mean_train_loss", s.mean_loss},
+              {"validation_loss", optional(s.validation_loss)},
+              {"best_validation_loss", optional(s.best_validation_loss)},
+              {"bigram_entropy", optional(s.bigram_entropy)},
+              {"memory",
+               {{"predicted", peaks_json(s.predicted_memory, true)},
+                {"ledger", peaks_json(s.memory, false)},
+                {"predicted_on_host", peaks_json(s.predicted_host, true)},
+                {"ledger_on_host", peaks_json(s.host, false)}}},
+              {"rss_growth_bytes", s.resident_growth_bytes},
+              {"collectives", collectives_json(s)},
+              {"stragglers", stragglers_json(s)},
+              {"communication", overlap_json(s.overlap)}};
+  for (const Json& more : {callback_metrics(s), guide_keys(s)}) {
+    for (const auto& [key, value] : more.items()) {
+      if (!out.contains(key)) out[key] = value;
+    }
+  }
+  write_json_file(path, out);
 }
 
 }  // namespace fsdp::tools

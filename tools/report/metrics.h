@@ -4,15 +4,18 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/collective_ring.h"
 #include "comm/straggler.h"
+#include "core/io/json.h"
 #include "core/memory_ledger.h"
 #include "tools/report/communication_overlap.h"
+#include "tools/report/line_log.h"
+#include "tools/report/load_samples.h"
+#include "tools/report/run_facts.h"
 
 namespace fsdp::tools {
 
@@ -42,30 +45,23 @@ struct EvaluationMetrics {
   int64_t batches = 0;
 };
 
-// Appends lines; each is in the file when the call returns. A line that cannot be written, because
-// the disk is full, is kept and written with the next one: a run is worth more than its log.
-// Without a path it does nothing, which is how the ranks other than 0 have one too.
+// metrics.jsonl. The ranks other than 0 have one without a path, which does nothing.
 class MetricsLog {
  public:
   MetricsLog() = default;
-  explicit MetricsLog(const std::filesystem::path& path);
+  explicit MetricsLog(const std::filesystem::path& path) : log_(path) {}
   void step(const StepMetrics& metrics);
   void evaluation(const EvaluationMetrics& metrics);
-  // "metrics.jsonl: 3 lines cannot be written; is the disk full?"; "": all are.
-  std::string problem() const;
-  void retry();  // to write what could not be written
-  // Waits until the lines are on the disk; why they are not, else "".
-  std::string sync();
+  std::string problem() const { return log_.problem(); }
+  void retry() { log_.retry(); }
+  std::string sync() { return log_.sync(); }
 
  private:
-  void append(const std::string& line);
-  std::filesystem::path path_;
-  std::ofstream file_;
-  uintmax_t written_ = 0;  // bytes of whole lines in the file
-  std::string pending_;    // lines that are not
+  LineLog log_;
 };
 
 struct RunSummary {
+  RunFacts facts;
   std::string model;  // family and size
   std::string strategy;
   std::string dtype;
@@ -78,14 +74,16 @@ struct RunSummary {
   int64_t true_tokens = 0;  // labels trained on
   int64_t samples = 0;      // sequences, over all epochs
   double epochs = 0;
-  double wall_time_s = 0;      // of the training loop, evaluations included
-  double step_time_s = 0;      // without them
-  double batch_making_s = 0;   // of rank 0's batches but the first
-  double batch_waiting_s = 0;  // while a step waited for one of them
-  double train_loss = 0;       // mean over the last logged steps
-  double mean_loss = 0;        // of training, over all steps
-  int64_t resumed_from = 0;    // the step whose checkpoint the run went on from; 0: none
-  std::string weights_hash;    // of the state after the last step, the same for equal states
+  double wall_time_s = 0;         // of the training loop, evaluations included
+  double step_time_s = 0;         // without them
+  double last_steps_per_s = 0;    // of the steps since the logged line before the last
+  double last_samples_per_s = 0;  // also
+  double batch_making_s = 0;      // of rank 0's batches but the first
+  double batch_waiting_s = 0;     // while a step waited for one of them
+  double train_loss = 0;          // mean over the last logged steps
+  double mean_loss = 0;           // of training, over all steps
+  int64_t resumed_from = 0;       // the step whose checkpoint the run went on from; 0: none
+  std::string weights_hash;       // of the state after the last step, the same for equal states
   std::string optimizer_hash;
   std::optional<int64_t> best_step;  // of the checkpoints
   std::optional<double> validation_loss;
@@ -93,11 +91,16 @@ struct RunSummary {
   std::optional<double> bigram_entropy;
   MemoryUsage predicted_memory;                 // of rank 0, before the run
   MemoryUsage memory;                           // ledger of rank 0, from loading to its end
+  size_t peak_bytes = 0;                        // ledger of the rank that held most
+  MemoryUsage predicted_host, host;             // the same of what is offloaded
   size_t resident_growth_bytes = 0;             // of the process of rank 0
+  SampleSums samples_of_load;                   // of all ranks, while this process trained
   comm::CallTotals collectives;                 // of rank 0, evaluations included
   std::vector<comm::Straggler> stragglers;      // ranks that the others waited for
   std::optional<CommunicationOverlap> overlap;  // of rank 0, when a timeline was recorded
 };
+// The names that the callbacks of the BLOOM workshop give to speed and utilisation.
+Json callback_metrics(const RunSummary& summary);
 void write_summary(const std::filesystem::path& path, const RunSummary& summary);
 
 }  // namespace fsdp::tools

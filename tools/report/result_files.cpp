@@ -135,6 +135,7 @@ void write_result_files(const std::filesystem::path& directory, const RunSummary
     all.update(evaluation);
     break;
   }
+  all.update(callback_metrics(summary));
   write_json_file(directory / "all_results.json", all);
   write_json_file(directory / "trainer_state.json", state_of(lines, summary, intervals));
   write_file_atomically(directory / "metrics.csv", table_of(lines));

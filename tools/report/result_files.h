@@ -24,6 +24,9 @@ struct RunIntervals {
   int64_t rows_per_rank = 0;    // of a micro-step
   std::string best_checkpoint;  // its folder; "": none
 };
+inline constexpr const char* kResultFiles[] = {"train_results.json", "eval_results.json",
+                                               "all_results.json", "trainer_state.json",
+                                               "metrics.csv"};
 void write_result_files(const std::filesystem::path& directory, const RunSummary& summary,
                         const RunIntervals& intervals);
 

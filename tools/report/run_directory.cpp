@@ -105,20 +105,21 @@ void write_run_arguments(comm::Communicator& world, const std::filesystem::path&
   const std::vector<std::string> hosts = world.exchange(host_name());
   agree(world, [&] {
     if (world.rank() != 0) return;
-    write_json_file(directory / "run_args.json",
-                    {{"command", arguments.command},
-                     {"config", arguments.config},
-                     {"set", arguments.overrides},
-                     {"world_size", world.size()},
-                     {"local_ranks", arguments.local_ranks},
-                     {"threads_per_rank", arguments.threads},
-                     {"resumed_from", arguments.resumed_from},
-                     {"effective_batch", arguments.effective_batch},
-                     {"rows_per_pass", arguments.rows_per_pass},
-                     {"micro_steps", arguments.micro_steps},
-                     {"hosts", hosts},
-                     {"working_directory", std::filesystem::current_path().string()},
-                     {"started", local_time("%Y-%m-%dT%H:%M:%S%z")}});
+    Json out = {{"command", arguments.command},
+                {"config", arguments.config},
+                {"set", arguments.overrides},
+                {"world_size", world.size()},
+                {"local_ranks", arguments.local_ranks},
+                {"threads_per_rank", arguments.threads},
+                {"resumed_from", arguments.resumed_from},
+                {"effective_batch", arguments.effective_batch},
+                {"rows_per_pass", arguments.rows_per_pass},
+                {"micro_steps", arguments.micro_steps},
+                {"hosts", hosts},
+                {"working_directory", std::filesystem::current_path().string()},
+                {"started", local_time("%Y-%m-%dT%H:%M:%S%z")}};
+    out.update(to_json(arguments.facts));
+    write_json_file(directory / "run_args.json", out);
   });
 }
 

@@ -1,6 +1,6 @@
 // The folder of one run, runs/<name>-<timestamp>. Its files say what was run and with what result:
-// run_args.json, config.yaml, metrics.jsonl, metrics.json, model/, trace.rank<r>.json, and those of
-// result_files.h.
+// run_args.json, config.yaml, metrics.jsonl, metrics.json, model/, monitor.rank<r>.csv,
+// trace.rank<r>.json, and those of result_files.h.
 #pragma once
 
 #include <filesystem>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "tools/report/run_facts.h"
 
 namespace fsdp::tools {
 
@@ -33,6 +34,7 @@ struct RunArguments {
   int64_t effective_batch = 0;
   int64_t rows_per_pass = 0;
   int64_t micro_steps = 1;
+  RunFacts facts = {};
 };
 // Rank 0 writes the file, which also has the host names of all ranks. Collective.
 void write_run_arguments(comm::Communicator& world, const std::filesystem::path& directory,

@@ -1,4 +1,5 @@
 // Which rank computes on what: by host and number of GPUs, or on the CPU.
+// Requirements: S1.21, S2.12.
 #include "tools/launch/backend_choice.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,5 @@
 // What the launcher's environment means, how many threads a rank gets, how ranks agree on an error.
+// Requirements: S1.21, S2.12, S3.6.
 #include "tools/launch/launch.h"
 
 #include <atomic>
@@ -160,6 +161,33 @@ TEST_CASE("launch: warnings about threads") {
                        "3 ranks of 2 threads share 2 cores"));
   CHECK(warning(1, {.usable = 2, .of_machine = 2, .ranks = 4, .ranks_on_host = 4}) ==
         "4 ranks share 2 cores: fewer ranks are faster");
+}
+
+TEST_CASE(
+    "launch: OMP_NUM_THREADS is the default number of threads, and a note says what it costs") {
+  const CoreSharing sixteen = {.usable = 16, .of_machine = 16, .ranks = 2, .ranks_on_host = 2};
+  ThreadChoice choice = choose_threads(0, sixteen, "1");
+  CHECK(choice.threads == 1);
+  CHECK(choice.note ==
+        "OMP_NUM_THREADS=1: 1 thread a rank; 14 of 16 cores stay idle, --threads 8 uses them");
+  CHECK(choice.warning == "");
+  choice = choose_threads(0, sixteen, "8,2");  // the second number is for nested teams
+  CHECK(choice.threads == 8);
+  CHECK(choice.note == "OMP_NUM_THREADS=8: 8 threads a rank");
+  choice = choose_threads(0, sixteen, "12");
+  CHECK(choice.threads == 12);
+  CHECK(test::contains(choice.warning, "2 ranks of 12 threads share 16 cores"));
+  CHECK(choice.note == "OMP_NUM_THREADS=12: 12 threads a rank");
+  // --threads counts more; without either, the cores are shared out.
+  choice = choose_threads(5, sixteen, "1");
+  CHECK(choice.threads == 5);
+  CHECK(choice.note == "");
+  CHECK(choose_threads(0, sixteen, nullptr).threads == 8);
+  for (const char* wrong : {"", "0", "-1", "two", "4x", "1025"}) {
+    CHECK(test::error_of([&] { choose_threads(0, sixteen, wrong); }) ==
+          fmt::format("OMP_NUM_THREADS: expected a number from 1 to 1024, got \"{}\"", wrong));
+    CHECK(choose_threads(2, sixteen, wrong).threads == 2);
+  }
 }
 
 // What each of `ranks` ranks learns when those in `failing` fail with "broken".

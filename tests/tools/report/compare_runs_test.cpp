@@ -1,4 +1,5 @@
 // Two run directories side by side, and folders that are none.
+// Requirements: S3.10.
 #include "tools/report/compare_runs.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,5 @@
 // The files of numbers that a run leaves.
+// Requirements: S1.19, S1.22, S3.9.
 #include "tools/report/metrics.h"
 
 #include <csignal>
@@ -80,6 +81,83 @@ TEST_CASE("metrics: the summary") {
                           "train_loss", "rss_growth_bytes"}) {
     CHECK(json.contains(key));
   }
+}
+
+TEST_CASE("metrics: speed and utilisation under the names of the workshop's callbacks") {
+  RunSummary s;
+  s.steps = 10;
+  s.samples = 80;
+  s.step_time_s = 4;
+  s.last_steps_per_s = 3;
+  s.last_samples_per_s = 24;
+  CHECK(callback_metrics(s) == Json({{"train/steps_per_second", 3.0},
+                                     {"train/samples_per_second", 24.0},
+                                     {"train/steps_per_second_mean", 2.5},
+                                     {"train/samples_per_second_mean", 20.0}}));
+  Sample sample;
+  sample[kCpu] = 40;
+  sample[kRamUsed] = 1000;
+  s.samples_of_load.add(sample);
+  sample[kCpu] = 60;
+  s.samples_of_load.add(sample);
+  Json metrics = callback_metrics(s);
+  CHECK(metrics.size() == 7);
+  CHECK(metrics.at("avg_cpu_util_%") == 50);
+  CHECK(metrics.at("std_cpu_util_%") == 10);
+  CHECK(metrics.at("avg_ram_used_MB") == 1000);
+  // Of the two samples before, nothing is known of a GPU.
+  for (const double percent : {70.0, 90.0}) {
+    add_gpu(sample,
+            {.utilisation = percent,
+             .memory_used = 300.0 * (1 << 20),
+             .memory_total = 400.0 * (1 << 20),
+             .memory_pool = 200.0 * (1 << 20)},
+            size_t{100} << 20);
+    s.samples_of_load.add(sample);
+  }
+  metrics = callback_metrics(s);
+  CHECK(metrics.size() == 12);
+  CHECK(metrics.at("avg_gpu_util_%") == 80);
+  CHECK(metrics.at("std_gpu_util_%") == 10);
+  CHECK(metrics.at("avg_mem_alloc_MB") == 100);
+  CHECK(metrics.at("avg_mem_reserved_MB") == 200);
+  CHECK(metrics.at("avg_mem_total_MB") == 300);
+}
+
+TEST_CASE("metrics: the keys that the Mistral guide's scripts keep, and what it asks for beside") {
+  const test::TempFolder folder;
+  RunSummary s;
+  s.facts = {.sharding_strategy = "full_shard", .seq_len = 512, .bsz = 2, .grad_accum = 4};
+  s.model = "llama";
+  s.world_size = 2;
+  s.steps = 10;
+  s.samples = 10 * 4 * 2 * 2;  // steps, accumulation, rows, ranks
+  s.true_tokens = 10 * 4 * 2 * 2 * 511;
+  s.step_time_s = 8;
+  s.wall_time_s = 9;
+  s.peak_bytes = size_t{3} << 29;
+  s.facts.cpu = "A CPU";
+  write_summary(folder / "metrics.json", s);
+  const Json json = read_json_file(folder / "metrics.json");
+  for (const char* key : {"wall_time_s", "world_size", "torch", "model", "dataset", "bf16",
+                          "use_lora", "gradient_checkpointing", "fsdp", "train/steps_per_second",
+                          "tokens_per_s", "tokens_per_s_per_rank", "true_tokens"}) {
+    CAPTURE(key);
+    CHECK(json.contains(key));
+  }
+  CHECK(json.at("model") == "llama");
+  CHECK(json.at("sharding_strategy") == "full_shard");
+  constexpr int kTokens = 10 * 4 * 2 * 512 * 2;
+  CHECK(json.at("approx_tokens") == kTokens);
+  CHECK(json.at("approx_tokens_per_rank") == kTokens / 2);
+  CHECK(json.at("approx_tokens_per_s") == kTokens / 8);
+  CHECK(json.at("approx_tokens_per_s_per_rank") == kTokens / 16);
+  CHECK(json.at("peak_GiB") == 1.5);
+  CHECK(json.at("cpu") == "A CPU");
+  CHECK(json.at("gpu").is_null());
+  s.facts.gpu = "NVIDIA H100";
+  write_summary(folder / "metrics.json", s);
+  CHECK(read_json_file(folder / "metrics.json").at("gpu") == "NVIDIA H100");
 }
 
 // The size of a file is limited instead of the disk's; in a process of its own.

@@ -1,4 +1,5 @@
 // The files of transformers' Trainer: names and keys as it wrote them, values of a log by hand.
+// Requirements: S1.6, S1.22, S2.14.
 #include "tools/report/result_files.h"
 
 #include <algorithm>
@@ -78,6 +79,7 @@ TEST_CASE("result files: what transformers' Trainer calls them") {
 
   Json both = train;
   both.update(eval);
+  both.update(callback_metrics(summary_of_two_epochs()));
   CHECK(read_json_file(folder / "all_results.json") == both);
 }
 

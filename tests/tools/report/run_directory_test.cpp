@@ -1,4 +1,5 @@
 // Making the folder of a run.
+// Requirements: S3.9.
 #include "tools/report/run_directory.h"
 
 #include <doctest/doctest.h>
@@ -49,7 +50,10 @@ TEST_CASE("run directory: one for all ranks, with what was run") {
   comm::run_local_ranks(3, [&](comm::Communicator& world) {
     const auto path = make_run_directory(world, folder / "run", "name");
     write_run_arguments(world, path,
-                        {.command = "train", .config = "c.yaml", .overrides = {"a=1"}});
+                        {.command = "train",
+                         .config = "c.yaml",
+                         .overrides = {"a=1"},
+                         .facts = {.sharding_strategy = "full_shard", .subset_size = 9}});
     paths[static_cast<size_t>(world.rank())] = path.string();
   });
   CHECK(paths[0] == (folder / "run").string());
@@ -59,6 +63,15 @@ TEST_CASE("run directory: one for all ranks, with what was run") {
   CHECK(arguments.at("world_size") == 3);
   CHECK(arguments.at("hosts").size() == 3);
   CHECK(arguments.at("set") == Json({"a=1"}));
+  // The arguments of the Mistral guide's scripts, by their names.
+  for (const char* key :
+       {"model", "dataset", "run_name", "max_steps", "seq_len", "bsz", "grad_accum", "lr", "seed",
+        "bf16", "use_lora", "gradient_checkpointing", "cpu", "gpu"}) {
+    CAPTURE(key);
+    CHECK(arguments.contains(key));
+  }
+  CHECK(arguments.at("sharding_strategy") == "full_shard");
+  CHECK(arguments.at("subset_size") == 9);
 }
 
 }  // namespace

@@ -1,0 +1,40 @@
+// A line for each GPU, or for each host.
+// Requirements: S0.9.
+#include "tools/report/device_snapshot.h"
+
+#include <regex>
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "tools/launch/backend_choice.h"
+
+namespace fsdp::tools {
+namespace {
+
+constexpr double kGiB = 1 << 30;
+
+TEST_CASE("device snapshot: a GPU, as far as it is known, and a host") {
+  CHECK(describe_gpu("NVIDIA H100",
+                     {.utilisation = 3, .memory_used = 0.5 * kGiB, .memory_total = 80 * kGiB}) ==
+        "NVIDIA H100, 0.5 of 80.0 GiB in use, 3 % busy");
+  CHECK(describe_gpu("NVIDIA H100", {}) == "NVIDIA H100");
+  const HostCounters counters = {.memory_used = 3.0625 * kGiB, .memory_total = 16 * kGiB};
+  CHECK(describe_cpu("A CPU @ 3 GHz", 8, counters) ==
+        "A CPU @ 3 GHz, 8 cores, 3.1 of 16.0 GiB of RAM in use");
+  CHECK(describe_cpu("A CPU", 1, counters) == "A CPU, 1 core, 3.1 of 16.0 GiB of RAM in use");
+}
+
+TEST_CASE("device snapshot: the ranks of a host that compute on its CPU have one line") {
+  comm::run_local_ranks(3, [](comm::Communicator& world) {
+    const std::vector<std::string> lines = device_snapshot(world, std::nullopt);
+    REQUIRE(lines.size() == 1);
+    CAPTURE(lines[0]);
+    CHECK(lines[0].starts_with(host_name() + ": " + cpu_name() + ", "));
+    CHECK(std::regex_search(lines[0],
+                            std::regex(R"(, \d+ cores?, \d+\.\d of \d+\.\d GiB of RAM in use$)")));
+  });
+}
+
+}  // namespace
+}  // namespace fsdp::tools

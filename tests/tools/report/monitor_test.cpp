@@ -1,0 +1,93 @@
+// A thread that samples this machine: how many rows, and what becomes of them.
+// Requirements: S3.11.
+#include "tools/report/monitor.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include <doctest/doctest.h>
+
+#include "core/io/file.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::tools {
+namespace {
+
+using namespace std::chrono_literals;
+
+int lines_of(const std::filesystem::path& file) {
+  const std::string text = read_file(file);
+  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+}
+
+// As many ticks in every reading, whatever the machine does.
+HostCounters steady(int reading) {
+  const auto ticks = static_cast<uint64_t>(reading);
+  return {.busy = 40 * ticks, .ticks = 100 * ticks, .process = ticks, .resident = 1};
+}
+
+TEST_CASE("monitor: a row for each interval, in the file at once") {
+  const test::TempFolder folder;
+  std::atomic<int> readings = 0;
+  Monitor monitor({.file = folder / "monitor.rank0.csv", .interval = 10ms, .counters = [&] {
+                     return steady(++readings);
+                   }});
+  while (readings < 5) std::this_thread::sleep_for(1ms);
+  // The header and three rows; the fourth is being written.
+  CHECK(lines_of(folder / "monitor.rank0.csv") >= 4);
+  monitor.stop();
+  monitor.stop();
+  const std::string text = read_file(folder / "monitor.rank0.csv");
+  CHECK(text.starts_with(sample_header() + "\n2"));
+  CHECK(test::contains(text, "Z,40.0,"));
+  const int rows = lines_of(folder / "monitor.rank0.csv") - 1;
+  CHECK(rows == readings - 1);  // the first reading begins the first interval
+  CHECK(monitor.sums().of[kCpu].count == rows);
+  CHECK(monitor.sums().moments(kCpu)->mean == doctest::Approx(40));
+  CHECK(monitor.problem() == "");
+}
+
+TEST_CASE("monitor: a short run has one row, and a run that goes on adds to them") {
+  const test::TempFolder folder;
+  for (int part = 0; part < 2; ++part) {
+    Monitor monitor({.file = folder / "monitor.rank0.csv", .interval = 1h});
+    monitor.stop();  // at once: it does not wait for the interval
+    CHECK(monitor.sums().of[kResident].count == 1);
+    CHECK(monitor.sums().of[kGpu].count == 0);
+    CHECK(lines_of(folder / "monitor.rank0.csv") == 2 + part);
+  }
+}
+
+TEST_CASE("monitor: the rest of an interval counts from its half on") {
+  const test::TempFolder folder;
+  using Clock = std::chrono::steady_clock;
+  const auto rows_after = [&](std::chrono::milliseconds rest) {
+    std::atomic<int> readings = 0;
+    std::atomic<Clock::time_point> first_row = Clock::time_point();
+    Monitor monitor({.file = folder / "m.csv", .interval = 400ms, .counters = [&] {
+                       first_row = Clock::now();
+                       return steady(++readings);
+                     }});
+    while (readings < 2) std::this_thread::sleep_for(1ms);
+    const Clock::time_point began = first_row;
+    std::this_thread::sleep_for(rest);
+    monitor.stop();
+    const auto rows = static_cast<int>(monitor.sums().of[kCpu].count);
+    return std::pair(rows, Clock::now() - began);
+  };
+  CHECK(rows_after(250ms).first >= 2);
+  const auto [rows, took] = rows_after(0ms);
+  if (took < 200ms) CHECK(rows == 1);  // a machine that is busy with something else may be late
+}
+
+TEST_CASE("monitor: without its file it says why, and still has the means") {
+  const test::TempFolder folder;
+  Monitor monitor({.file = folder / "missing/monitor.rank0.csv", .interval = 1h});
+  monitor.stop();
+  CHECK(test::contains(monitor.problem(), "missing/monitor.rank0.csv: cannot be written"));
+  CHECK(monitor.sums().of[kResident].count == 1);
+  CHECK(monitor.sums().moments(kResident)->mean > 0);
+}
+
+}  // namespace
+}  // namespace fsdp::tools

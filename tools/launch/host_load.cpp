@@ -1,0 +1,122 @@
+// Reading of /proc; the fields are those of proc(5).
+#include "tools/launch/host_load.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include <unistd.h>
+
+namespace fsdp::tools {
+namespace {
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+// The numbers of a text up to the first word that is none.
+std::vector<uint64_t> numbers_in(std::string_view text) {
+  std::vector<uint64_t> numbers;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (;;) {
+    while (at != end && (*at == ' ' || *at == '\t')) ++at;
+    uint64_t number = 0;
+    const auto [rest, error] = std::from_chars(at, end, number);
+    if (error != std::errc()) return numbers;
+    numbers.push_back(number);
+    at = rest;
+  }
+}
+
+// Of a line that begins with `name`; none: there is no such line.
+std::vector<uint64_t> numbers_of_line(std::string_view text, std::string_view name) {
+  for (;;) {
+    if (text.starts_with(name)) return numbers_in(text.substr(name.size()));
+    const size_t end = text.find('\n');
+    if (end == text.npos) return {};
+    text.remove_prefix(end + 1);
+  }
+}
+
+double kibibytes(std::string_view meminfo, std::string_view name) {
+  const std::vector<uint64_t> numbers = numbers_of_line(meminfo, name);
+  return numbers.empty() ? 0 : static_cast<double>(numbers.front()) * 1024;
+}
+
+uint64_t field(const std::vector<uint64_t>& numbers, size_t index) {
+  return index < numbers.size() ? numbers[index] : 0;
+}
+
+}  // namespace
+
+CpuInfo parse_cpuinfo(const std::string& text) {
+  CpuInfo info = {.name = "unknown CPU", .clock_mhz = std::nullopt};
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    const std::string value = line.substr(colon + 2);
+    if (line.starts_with("model name")) info.name = value;
+    if (line.starts_with("cpu MHz")) {
+      info.clock_mhz = std::max(info.clock_mhz.value_or(0), std::atof(value.c_str()));
+    }
+  }
+  return info;
+}
+
+HostCounters parse_counters(std::string_view stat, std::string_view meminfo,
+                            std::string_view self_stat, int64_t page_bytes) {
+  HostCounters counters;
+  // user nice system idle iowait irq softirq steal; guests are in user.
+  constexpr size_t kIdle = 3, kWaiting = 4, kCounted = 8;
+  const std::vector<uint64_t> cpu = numbers_of_line(stat, "cpu ");
+  for (size_t i = 0; i < std::min(cpu.size(), kCounted); ++i) {
+    counters.ticks += cpu[i];
+    if (i != kIdle && i != kWaiting) counters.busy += cpu[i];
+  }
+  counters.memory_total = kibibytes(meminfo, "MemTotal:");
+  counters.memory_used = std::max(counters.memory_total - kibibytes(meminfo, "MemAvailable:"), 0.0);
+  // "12 (a name) S 3 4 ...": the name may hold anything. The state, which is no number, is field 3.
+  const size_t name_end = self_stat.rfind(") ");
+  if (name_end == self_stat.npos || self_stat.size() < name_end + 4) return counters;
+  std::string text(self_stat.substr(name_end + 4));
+  // Field 8 is -1 without a terminal, and priorities may be below 0.
+  std::replace(text.begin(), text.end(), '-', ' ');
+  const std::vector<uint64_t> fields = numbers_in(text);  // from field 4 on
+  constexpr size_t kUser = 14 - 4, kSystem = 15 - 4, kResident = 24 - 4;
+  counters.process = field(fields, kUser) + field(fields, kSystem);
+  counters.resident =
+      static_cast<double>(field(fields, kResident)) * static_cast<double>(page_bytes);
+  return counters;
+}
+
+HostCounters read_counters(const std::filesystem::path& proc) {
+  return parse_counters(text_of(proc / "stat"), text_of(proc / "meminfo"),
+                        text_of(proc / "self/stat"), ::sysconf(_SC_PAGESIZE));
+}
+
+HostLoad load_between(const HostCounters& before, const HostCounters& now, double seconds,
+                      int64_t ticks_per_s) {
+  HostLoad load;
+  if (now.ticks > before.ticks && now.busy >= before.busy) {
+    const auto busy = static_cast<double>(now.busy - before.busy);
+    // Ticks of waiting may be taken back, so that more than all are busy.
+    load.cpu = std::min(100 * busy / static_cast<double>(now.ticks - before.ticks), 100.0);
+  }
+  if (seconds > 0 && now.process >= before.process) {
+    load.process = 100 * static_cast<double>(now.process - before.process) /
+                   (seconds * static_cast<double>(ticks_per_s));
+  }
+  return load;
+}
+
+int64_t ticks_per_second() { return ::sysconf(_SC_CLK_TCK); }
+
+}  // namespace fsdp::tools

@@ -1,0 +1,57 @@
+// Appending, and putting back what was written in part.
+#include "tools/report/line_log.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/io/file.h"
+
+namespace fsdp::tools {
+
+LineLog::LineLog(const std::filesystem::path& path) : path_(path), file_(path, std::ios::app) {
+  FSDP_CHECK(file_.good(), "{}: cannot be written", path.string());
+  std::error_code unknown;
+  written_ = std::filesystem::file_size(path, unknown);
+}
+
+void LineLog::append(const std::string& line) {
+  if (path_.empty()) return;
+  pending_ += line + "\n";
+  retry();
+}
+
+void LineLog::retry() {
+  if (pending_.empty()) return;
+  file_ << pending_ << std::flush;
+  if (file_.good()) {
+    written_ += pending_.size();
+    pending_.clear();
+    return;
+  }
+  // A part of it may be in the file.
+  file_.close();
+  file_.clear();
+  std::error_code ignored;
+  std::filesystem::resize_file(path_, written_, ignored);
+  file_.open(path_, std::ios::app);
+}
+
+std::string LineLog::sync() {
+  if (path_.empty()) return "";
+  retry();
+  try {
+    sync_file(path_);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return problem();
+}
+
+std::string LineLog::problem() const {
+  const auto lines = std::count(pending_.begin(), pending_.end(), '\n');
+  return lines == 0 ? ""
+                    : fmt::format("{}: {} line{} cannot be written; is the disk full?",
+                                  path_.string(), lines, lines == 1 ? "" : "s");
+}
+
+}  // namespace fsdp::tools

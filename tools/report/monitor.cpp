@@ -1,0 +1,85 @@
+// The thread of samples.
+#include "tools/report/monitor.h"
+
+#include <ctime>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace fsdp::tools {
+namespace {
+
+// "2025-03-01T12:00:00.250Z"
+std::string time_now() {
+  const auto now = std::chrono::system_clock::now();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  const auto since = now.time_since_epoch() % std::chrono::seconds(1);
+  std::tm parts = {};
+  ::gmtime_r(&seconds, &parts);
+  char text[64] = "";
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
+  return fmt::format("{}.{:03}Z", text,
+                     std::chrono::duration_cast<std::chrono::milliseconds>(since).count());
+}
+
+}  // namespace
+
+Monitor::Monitor(MonitorOptions options) : options_(std::move(options)) {
+  if (options_.gpu) gpu_.emplace(*options_.gpu);
+  try {
+    log_ = LineLog(options_.file);
+    if (log_.is_empty()) log_.append(sample_header());
+  } catch (const Error& error) {
+    problem_ = error.what();  // the means do not need the file
+  }
+  before_ = options_.counters();
+  sampled_ = Clock::now();
+  thread_ = std::thread([this] { run(); });
+}
+
+Monitor::~Monitor() { stop(); }
+
+void Monitor::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+  const bool any = sums_.of[kResident].count > 0;
+  if (!any || Clock::now() - sampled_ >= options_.interval / 2) sample();
+  log_.retry();
+  if (problem_.empty()) problem_ = log_.problem();
+}
+
+void Monitor::run() {
+  const auto interval = std::chrono::duration_cast<Clock::duration>(options_.interval);
+  std::unique_lock lock(mutex_);
+  // A sample that was late does not make the next one early: its interval would be too short for
+  // counters that count in hundredths of a second.
+  while (
+      !wake_.wait_for(lock, interval - (Clock::now() - sampled_), [this] { return stopping_; })) {
+    lock.unlock();
+    sample();
+    lock.lock();
+  }
+}
+
+void Monitor::sample() {
+  const HostCounters now = options_.counters();
+  const Clock::time_point time = Clock::now();
+  Sample sample = host_sample(before_, now, std::chrono::duration<double>(time - sampled_).count(),
+                              ticks_per_second());
+  before_ = now;
+  sampled_ = time;
+  if (gpu_) {
+    const size_t allocated = options_.ledger ? options_.ledger->usage().total_current : 0;
+    add_gpu(sample, gpu_->read(), allocated);
+  }
+  sums_.add(sample);
+  log_.append(sample_row(time_now(), sample));
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,66 @@
+// What the machine does while a run trains: a thread samples its processors, its memory and the GPU
+// of a rank, and writes a row of monitor.rank<r>.csv for each sample. It only looks: what is
+// trained does not depend on it. Read next: load_samples.h. Not here: the readings themselves
+// (tools/launch/host_load.h, kernels/cuda/device_sensors.h).
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "core/memory_ledger.h"
+#include "kernels/cuda/device_sensors.h"
+#include "tools/launch/host_load.h"
+#include "tools/report/line_log.h"
+#include "tools/report/load_samples.h"
+
+namespace fsdp::tools {
+
+struct MonitorOptions {
+  std::filesystem::path file;
+  std::chrono::duration<double> interval{1};
+  std::optional<int> gpu = {};           // as CUDA numbers it; none: the CPU computes
+  const MemoryLedger* ledger = nullptr;  // of the GPU's memory; outlives the monitor
+  std::function<HostCounters()> counters = [] { return read_counters(); };
+};
+
+class Monitor {
+ public:
+  // The first row comes after one interval.
+  explicit Monitor(MonitorOptions options);
+  ~Monitor();
+  Monitor(const Monitor&) = delete;
+  Monitor& operator=(const Monitor&) = delete;
+
+  // Ends the thread. What is left of the last interval makes a row where it is half an interval or
+  // more, or where there is no row yet. Twice is once.
+  void stop();
+  // After stop().
+  const SampleSums& sums() const { return sums_; }
+  // Why rows are missing; "": none are. A run does not end for it.
+  const std::string& problem() const { return problem_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void run();
+  void sample();
+
+  MonitorOptions options_;
+  std::optional<cuda::DeviceMonitor> gpu_;
+  LineLog log_;
+  HostCounters before_;
+  Clock::time_point sampled_;
+  SampleSums sums_;
+  std::string problem_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;  // with the mutex
+  std::thread thread_;
+};
+
+}  // namespace fsdp::tools
