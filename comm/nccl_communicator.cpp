@@ -262,8 +262,8 @@ std::shared_ptr<CommBuffer> NcclCommunicator::allocate(Backend& backend, size_t 
   const bool registered =
       library.memory_allocate && library.memory_allocate(&data, bytes) == nccl::kSuccess;
   // All or none: NCCL takes a buffer as registered only when every rank's is.
-  for (const std::string& of_rank : exchange(registered ? "yes" : "no")) {
-    if (of_rank == "yes") continue;
+  for (const int of_rank : exchange_values(*this, int{registered})) {
+    if (of_rank != 0) continue;
     if (registered) library.memory_free(data);
     return std::make_shared<BackendBuffer>(backend, bytes, category);
   }

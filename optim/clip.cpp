@@ -3,20 +3,19 @@
 
 #include <cmath>
 
+#include "core/copy_in_order.h"
+
 namespace fsdp::optim {
 
 Clipper::Clipper(const std::vector<OptimizerShard>& shards, comm::Communicator* group,
-                 double max_norm, double power)
+                 double max_norm, double power, Backend* decides)
     : group_(group), max_norm_(max_norm), power_(power) {
-  Backend& backend = backend_of(shards, "clip");
+  Backend& gradients = backend_of(shards, "clip");
+  Backend& backend = decides ? *decides : gradients;
   FSDP_CHECK(power >= 1, "[clip] norm type: expected 1 or more, or infinity, got {}", power);
-  const auto scalar = [&](DType dtype) {
-    return Tensor::zeros(backend, Shape{}, dtype, MemoryCategory::kOptimizerState);
+  const auto zeros = [](Backend& place, Shape shape, DType dtype) {
+    return Tensor::zeros(place, shape, dtype, MemoryCategory::kOptimizerState);
   };
-  power_sum_ = scalar(DType::kF64);
-  norm_ = scalar(DType::kF64);
-  coefficient_ = scalar(accumulation_dtype(shards[0].gradient.dtype()));
-  skip_ = scalar(DType::kI32);
   int64_t blocks = 0;
   for (const OptimizerShard& shard : shards) {
     Part& part = parts_.emplace_back();
@@ -27,18 +26,29 @@ Clipper::Clipper(const std::vector<OptimizerShard>& shards, comm::Communicator* 
     part.blocks = shard.layout.blocks();
     blocks += part.blocks;
   }
-  if (blocks == 0) return;
-  blocks_ = Tensor::zeros(backend, Shape{blocks}, DType::kF64, MemoryCategory::kOptimizerState);
+  by_blocks_ = blocks > 0;
+  const Shape sums = by_blocks_ ? Shape{blocks} : Shape{};
+  const DType wide = accumulation_dtype(shards[0].gradient.dtype());
+  norm_ = zeros(backend, {}, DType::kF64);
+  coefficient_ = zeros(backend, {}, wide);
+  skip_ = zeros(backend, {}, DType::kI32);
+  sums_ = all_sums_ = zeros(gradients, sums, DType::kF64);
+  for_optimizer_ = {coefficient_, skip_};
+  if (is_apart()) {
+    all_sums_ = zeros(backend, sums, DType::kF64);
+    for_optimizer_ = {zeros(gradients, {}, wide), zeros(gradients, {}, DType::kI32)};
+  }
+  power_sum_ = by_blocks_ ? zeros(backend, {}, DType::kF64) : all_sums_;
 }
 
 // Every block has its place, whichever rank holds it; those of other ranks are zero.
-void Clipper::sum_in_fixed_order() {
-  Backend& backend = norm_.backend();
+void Clipper::sum_blocks() {
+  Backend& backend = sums_.backend();
   Stream& stream = backend.compute_stream();
-  backend.fill_zero(stream, blocks_.data(), blocks_.bytes());
+  backend.fill_zero(stream, sums_.data(), sums_.bytes());
   int64_t first = 0;
   for (const Part& part : parts_) {
-    Tensor out = blocks_.slice(first, Shape{part.blocks});
+    Tensor out = sums_.slice(first, Shape{part.blocks});
     backend.power_sum(stream, {.x = part.gradient,
                                .spans = part.spans,
                                .power = power_,
@@ -46,26 +56,31 @@ void Clipper::sum_in_fixed_order() {
                                .first_blocks = &part.first_blocks});
     first += part.blocks;
   }
-  if (group_) group_->all_reduce(stream, blocks_, comm::ReduceOp::kSum);
-  const std::vector<std::pair<int64_t, int64_t>> all = {{0, first}};
-  backend.power_sum(
-      stream,
-      {.x = blocks_, .spans = all, .power = std::isinf(power_) ? power_ : 1, .out = power_sum_});
 }
 
-void Clipper::sum_over_shards() {
+void Clipper::sum_shards() {
+  Backend& backend = sums_.backend();
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    backend.power_sum(backend.compute_stream(), {.x = parts_[i].gradient,
+                                                 .spans = parts_[i].spans,
+                                                 .power = power_,
+                                                 .out = sums_,
+                                                 .accumulate = i > 0});
+  }
+}
+
+void Clipper::add_over_ranks() {
   Backend& backend = norm_.backend();
   Stream& stream = backend.compute_stream();
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    backend.power_sum(stream, {.x = parts_[i].gradient,
-                               .spans = parts_[i].spans,
-                               .power = power_,
-                               .out = power_sum_,
-                               .accumulate = i > 0});
+  const bool largest = std::isinf(power_) && !by_blocks_;
+  if (group_) {
+    group_->all_reduce(stream, all_sums_, largest ? comm::ReduceOp::kMax : comm::ReduceOp::kSum);
   }
-  if (!group_) return;
-  group_->all_reduce(stream, power_sum_,
-                     std::isinf(power_) ? comm::ReduceOp::kMax : comm::ReduceOp::kSum);
+  if (!by_blocks_) return;
+  const std::vector<std::pair<int64_t, int64_t>> all = {{0, all_sums_.numel()}};
+  backend.power_sum(
+      stream,
+      {.x = all_sums_, .spans = all, .power = std::isinf(power_) ? power_ : 1, .out = power_sum_});
 }
 
 void Clipper::measure(const Tensor* loss_scale, const Tensor* overflow) {
@@ -73,9 +88,11 @@ void Clipper::measure(const Tensor* loss_scale, const Tensor* overflow) {
   Stream& stream = backend.compute_stream();
   for (const Tensor* scalar : {loss_scale, overflow}) {
     FSDP_CHECK(!scalar || &scalar->backend() == &backend,
-               "[clip] loss scale and overflow: expected on the backend of the gradients");
+               "[clip] loss scale and overflow: expected on the backend that decides");
   }
-  blocks_.defined() ? sum_in_fixed_order() : sum_over_shards();
+  by_blocks_ ? sum_blocks() : sum_shards();
+  if (is_apart()) copy_in_order(backend, sums_, all_sums_);
+  add_over_ranks();
   backend.clip_coefficient(stream, {.power_sum = power_sum_,
                                     .power = power_,
                                     .max_norm = max_norm_,
@@ -84,6 +101,9 @@ void Clipper::measure(const Tensor* loss_scale, const Tensor* overflow) {
                                     .norm = norm_,
                                     .coefficient = coefficient_,
                                     .skip = skip_});
+  if (!is_apart()) return;
+  copy_in_order(backend,
+                {{coefficient_, for_optimizer_.coefficient}, {skip_, for_optimizer_.skip}});
 }
 
 }  // namespace fsdp::optim

@@ -1,4 +1,6 @@
-// Clipping by the global gradient norm, without a host wait.
+// Clipping by the global gradient norm, without a host wait. Sums are made where the gradients are;
+// what follows from them is decided on one backend, which may be another: the one that has the loss
+// scale, and between whose ranks collectives are.
 #pragma once
 
 #include <vector>
@@ -10,11 +12,11 @@ namespace fsdp::optim {
 
 class Clipper {
  public:
-  // Runs on the backend of the gradients. `group`: ranks that hold different shards of one gradient
-  // (null or one rank: nothing to add).
-  // max_norm <= 0: measure only. power: 1, 2, 3, ... or infinity.
+  // `group`: ranks that hold different shards of one gradient (null or one rank: nothing to add).
+  // max_norm <= 0: measure only. power: 1, 2, 3, ... or infinity. `decides`: on whose compute
+  // stream the results are; null: on that of the gradients' backend.
   Clipper(const std::vector<OptimizerShard>& shards, comm::Communicator* group, double max_norm,
-          double power = 2);
+          double power = 2, Backend* decides = nullptr);
 
   // Norm of the reduced gradients of all shards, padding excluded; sets the tensors below.
   // `loss_scale`: what the gradients were multiplied by; `overflow`: whether one was too large for
@@ -27,6 +29,11 @@ class Clipper {
     return coefficient_;
   }                                             // (): min(1, max / (norm + 1e-6)), unscales
   const Tensor& skip() const { return skip_; }  // (), i32: 1 when not finite or overflow
+  // The last two beside the gradients.
+  struct ForOptimizer {
+    Tensor coefficient, skip;
+  };
+  const ForOptimizer& for_optimizer() const { return for_optimizer_; }
 
  private:
   // A gradient and what counts of it.
@@ -36,15 +43,21 @@ class Clipper {
     std::vector<int64_t> first_blocks;  // of the spans, with blocks_
     int64_t blocks = 0;                 // of the unit, over all shards
   };
-  void sum_in_fixed_order();
-  void sum_over_shards();
+  bool is_apart() const { return &sums_.backend() != &norm_.backend(); }
+  void sum_blocks();
+  void sum_shards();
+  void add_over_ranks();
 
   std::vector<Part> parts_;
   comm::Communicator* group_;
   double max_norm_;
   double power_;
-  Tensor power_sum_;  // (), f64
-  Tensor blocks_;     // (blocks of all units), f64: undefined unless their order is fixed
+  // Of this rank's gradients: (), f64, or (blocks of all units) where their order is fixed.
+  Tensor sums_;
+  Tensor all_sums_;   // the same of all ranks, on the backend that decides; there sums_ itself
+  Tensor power_sum_;  // (), f64: the sum of all_sums_, or itself
+  bool by_blocks_ = false;
+  ForOptimizer for_optimizer_;
   Tensor norm_;
   Tensor coefficient_;
   Tensor skip_;

@@ -33,7 +33,8 @@ Optimizer::ShardState Optimizer::state_of(const OptimizerShard& shard) const {
   return state;
 }
 
-void Optimizer::step(double learning_rate, const Tensor& coefficient, const Tensor& skip) {
+void Optimizer::step(double learning_rate, const Tensor& coefficient, const Tensor& skip,
+                     const std::function<void(size_t shard)>& updated) {
   Backend& backend = learning_rate_.backend();
   FSDP_CHECK(&coefficient.backend() == &backend && &skip.backend() == &backend,
              "[optimizer] coefficient and skip: expected on the backend of the masters");
@@ -54,6 +55,7 @@ void Optimizer::step(double learning_rate, const Tensor& coefficient, const Tens
             .skip = skip,
             .weight_decay = weight_decay_},
            state.values);
+    if (updated) updated(i);
   }
 }
 

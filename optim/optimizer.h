@@ -53,10 +53,12 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   // One step of every shard with the reduced gradients. `coefficient` multiplies the gradients,
-  // `skip` != 0 makes the step a no-op, both read on the device; see Clipper.
+  // `skip` != 0 makes the step a no-op, both read on the device; see Clipper. `updated` is called
+  // with the number of each shard as soon as its update is enqueued; null: nobody waits for one.
   void step(double learning_rate,
             const Tensor& coefficient,  // (), accumulation dtype
-            const Tensor& skip);        // (), i32
+            const Tensor& skip,         // (), i32
+            const std::function<void(size_t shard)>& updated = nullptr);
 
   // Calls `visit` for all state of this rank, in the order of shards and of parameters in them. A
   // parameter's elements are visited on the ranks that own them; its "step", which is the same on

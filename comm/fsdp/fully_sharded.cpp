@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "comm/agreement.h"
+#include "core/copy_in_order.h"
 
 namespace fsdp::comm {
 
@@ -159,7 +160,16 @@ void FullySharded::finish_backward() {
   for (const auto& unit : units_) {
     if (unit->gradients) unit->gradients->hand_to_optimizer();
   }
+  if (options_.host) hand_to_host();
   give_back_arenas();
+}
+
+// The host goes on when it has all gradients, and the flags, which its last update has read by
+// then. The compute stream has waited for the gradients then, too: their memory can be used again.
+void FullySharded::hand_to_host() {
+  Backend& host = *options_.host;
+  host.wait(host.compute_stream(), backend().record(streams_.to_host()));
+  copy_in_order(backend(), present_, flags_);
 }
 
 // Once, on the host, which has only enqueued the step so far: ranks that are out of step are told
@@ -183,7 +193,6 @@ void FullySharded::share_present_flags() {
   const auto count = static_cast<int64_t>(flags.size());
   present_.slice(0, Shape{count}).write(flags.data());
   mesh_.all_ranks().all_reduce(backend().compute_stream(), present_, ReduceOp::kMax);
-  if (options_.masters) copy_in_order(backend(), present_, flags_);
 }
 
 std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
@@ -197,7 +206,7 @@ std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
                       .layout = segment.layout,
                       .index = mesh_.shard_index(),
                       .master = segment.master,
-                      .gradient = unit.gradients->shard_for_optimizer(),
+                      .gradient = unit.gradients->shard(),
                       .copy = unit.policy.rounding_seed ? Tensor() : segment.narrow_master,
                       .present = flags_.slice(present_begin_[i], Shape{flags}),
                       .norm_by_blocks = options_.fixed_order});
@@ -205,27 +214,41 @@ std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
   return shards;
 }
 
+void FullySharded::shard_updated(size_t shard) {
+  if (!options_.host) return;
+  for (const auto& unit : units_) {
+    if (!unit->gradients || shard-- > 0) continue;
+    return unit->parameters.updated_on_host(runtime_.updates + 1);
+  }
+}
+
 void FullySharded::finish_step() {
   ++runtime_.updates;
   for (const auto& unit : units_) {
-    if (unit->policy.rounding_seed) unit->parameters.refresh_narrow_master();
+    const bool narrows = unit->policy.rounding_seed && !options_.host;
+    if (narrows) unit->parameters.refresh_narrow_master(runtime_.updates);
     if (unit->gradients) unit->gradients->clear();
   }
   expire_parameters();
   clear_overflow();
 }
 
+void FullySharded::before_masters_are_written() {
+  if (!options_.host) return;
+  Backend& host = *options_.host;
+  host.wait(host.compute_stream(), backend().record(streams_.from_host()));
+}
+
 void FullySharded::masters_written() {
-  for (const auto& unit : units_) unit->parameters.refresh_narrow_master();
+  for (const auto& unit : units_) {
+    unit->parameters.refresh_narrow_master(runtime_.updates);
+    if (options_.host) unit->parameters.written_on_host();
+  }
   expire_parameters();
 }
 
 void FullySharded::expire_parameters() {
-  Stream& compute = backend().compute_stream();
-  if (Backend* masters = options_.masters) {
-    backend().wait(compute, masters->record(masters->compute_stream()));
-  }
-  runtime_.parameters_updated = backend().record(compute);
+  runtime_.parameters_updated = backend().record(backend().compute_stream());
   for (const auto& unit : units_) unit->parameters.expire();
 }
 
@@ -239,6 +262,7 @@ void FullySharded::give_back_arenas() {
     arena.parameters->give_back();
     arena.gradients->give_back();
   }
+  if (shard_pool_) shard_pool_->give_back();
 }
 
 void FullySharded::reset() {
@@ -250,6 +274,11 @@ void FullySharded::reset() {
   }
   give_back_arenas();
   clear_overflow();
+  if (options_.host) {  // gradients may be on their way
+    const EventPtr sent = backend().record(streams_.to_host());
+    backend().wait(backend().compute_stream(), sent);
+    options_.host->wait(options_.host->compute_stream(), sent);
+  }
   backend().set_scope("");
 }
 
@@ -260,13 +289,17 @@ void FullySharded::recover() {
     arena.parameters->forget_events();
     arena.gradients->forget_events();
   }
+  if (shard_pool_) shard_pool_->forget_events();
   for (const auto& unit : units_) {
     unit->parameters.forget_events();
     if (unit->gradients) unit->gradients->forget_events();
   }
   reset();
-  // The gather behind a resident value may have been skipped.
-  for (const auto& unit : units_) unit->parameters.expire();
+  // The gather behind a resident value may have been skipped, or the copy from the host.
+  for (const auto& unit : units_) {
+    unit->parameters.expire();
+    if (options_.host) unit->parameters.written_on_host();
+  }
   runtime_.parameters_updated = nullptr;
 }
 

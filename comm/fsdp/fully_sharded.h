@@ -63,11 +63,14 @@ class FullySharded {
   // reshards.
   void finish_backward();
   // After finish_backward, with detect_overflow: 1 when on any rank a gradient of that rank was not
-  // finite or beyond the range of param_dtype. (), i32, beside the masters.
-  const Tensor& overflow() const { return overflow_; }
+  // finite or beyond the range of param_dtype. (), i32, on the device.
+  const Tensor& overflow() const { return runtime_.overflow; }
   // What the optimizer steps; one for each unit that has trainable parameters, in unit order.
   // Tensors stay the same for the lifetime.
   std::vector<OptimizerShard> optimizer_shards() const;
+  // With offload: the optimizer's backend has been given the update of this shard, number `shard`
+  // of optimizer_shards(). The unit's next gather waits for this update, and for no other.
+  void shard_updated(size_t shard);
   // After the optimizer: gathers of the next step wait for it; gradients are forgotten.
   void finish_step();
   // After an evaluation: no unit stays unsharded, except resident ones; gradients are forgotten.
@@ -77,7 +80,9 @@ class FullySharded {
   // Leaves a step that threw on every rank: waits for all streams, forgets their errors, reset(),
   // and all gathered values are out of date.
   void recover();
-  // After somebody else than the optimizer wrote the masters, on their backend's compute stream.
+  // Around what somebody else than the optimizer writes into the masters, on their backend's
+  // compute stream.
+  void before_masters_are_written();
   void masters_written();
   // Finished steps. Stochastic rounding draws by this count: set it before the masters are written.
   uint32_t updates() const { return runtime_.updates; }
@@ -93,6 +98,7 @@ class FullySharded {
   void add_unit(const PlannedUnit& plan, const UnitPolicy& policy);
   void add_hooks(Module& module, size_t unit);
   void make_arena(int depth);
+  void make_shard_pool();
   // Hooks, and what they move.
   void pre_forward(size_t unit);
   void post_forward(size_t unit);
@@ -108,6 +114,7 @@ class FullySharded {
   // The end of a backward and of a step.
   void check_same_order();
   void share_present_flags();
+  void hand_to_host();
   void expire_parameters();
   void clear_overflow();
   void give_back_arenas();
@@ -122,11 +129,11 @@ class FullySharded {
   FsdpRuntime runtime_;
   std::vector<std::unique_ptr<Unit>> units_;
   std::optional<UnitOrder> order_;
-  std::vector<Arena> arenas_;  // by depth
+  std::vector<Arena> arenas_;               // by depth
+  std::unique_ptr<BufferPool> shard_pool_;  // of gradient shards that are lent
   // (all trainable parameters, and the overflow flag), i32, in unit and layout order.
   Tensor present_;
-  Tensor flags_;     // the same beside the masters, for the optimizer; often present_ itself
-  Tensor overflow_;  // the last of flags_
+  Tensor flags_;  // the same beside the masters, for the optimizer: present_ itself, or on the host
   std::vector<int64_t> present_begin_;  // of each unit's flags
   bool last_micro_step_ = true;
   bool order_checked_ = false;

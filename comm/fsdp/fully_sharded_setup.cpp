@@ -11,8 +11,10 @@ namespace {
 MeshOptions checked_mesh(Communicator& world, const FsdpOptions& o, const Backend& backend) {
   check_same_on_all(world, "options", texts_of(o));
   check_options(o, world.size());
-  FSDP_CHECK(o.masters != &backend,
-             "[fsdp] masters: expected another backend than the one that computes, or none");
+  const bool offloads = o.offload != Offload::kNone;
+  FSDP_CHECK(offloads == (o.host != nullptr) && o.host != &backend,
+             "[fsdp] host: expected another backend than the one that computes with offload, none "
+             "without");
   FSDP_CHECK(
       !o.fixed_order || world.sums_in_rank_order(),
       "fsdp.fixed_order: NCCL orders sums in its own way; expected a transport through the host");
@@ -37,8 +39,8 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
                            Backend& backend, Communicator& world)
     : options_(options),
       mesh_(world, checked_mesh(world, options, backend)),
-      streams_(backend, options_.masters, options_.separate_reduce),
-      runtime_{.backend = backend, .mesh = mesh_, .streams = streams_} {
+      streams_(backend, options_.host, options_.separate_reduce),
+      runtime_{.backend = backend, .mesh = mesh_, .streams = streams_, .host = options_.host} {
   const std::vector<PlannedUnit> plan = plan_units(root, wrap);
   // Before memory of different sizes is asked for.
   check_same_on_all(mesh_.all_ranks(), "units", texts_of(plan));
@@ -57,12 +59,11 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
   present_ = Tensor::zeros(backend, Shape{flags + 1}, DType::kI32, MemoryCategory::kOptimizerState);
   runtime_.overflow = present_.slice(flags, Shape{});
   flags_ = present_;
-  if (Backend* masters = options_.masters) {
-    flags_ =
-        Tensor::zeros(*masters, present_.shape(), DType::kI32, MemoryCategory::kOptimizerState);
+  if (Backend* host = options_.host) {
+    flags_ = Tensor::zeros(*host, present_.shape(), DType::kI32, MemoryCategory::kOptimizerState);
   }
-  overflow_ = flags_.slice(flags, Shape{});
   for (int depth = 0; depth <= deepest; ++depth) make_arena(depth);
+  make_shard_pool();
 }
 
 // Streams may still hold work that touches members; errors were reported where they were waited
@@ -128,6 +129,27 @@ void FullySharded::make_arena(int depth) {
                                          MemoryCategory::kUnshardedParameter),
                      .gradients = share(gradients, mesh_.reduce(), size_t{kGradientBuffers},
                                         MemoryCategory::kGradient)});
+}
+
+// Of all depths together: a shard is lent from its reduction to its copy, both of which are
+// enqueued at once.
+void FullySharded::make_shard_pool() {
+  std::vector<UnitGradients*> users;
+  size_t bytes = 0;
+  for (const auto& unit : units_) {
+    if (!unit->gradients || unit->gradients->lent_shard_bytes() == 0) continue;
+    users.push_back(&*unit->gradients);
+    bytes = std::max(bytes, users.back()->lent_shard_bytes());
+  }
+  if (users.empty()) return;
+  const size_t buffers = std::min(users.size(), size_t{kGradientBuffers});
+  const auto lifetime =
+      options_.release_arena ? BufferPool::Lifetime::kUntilGivenBack : BufferPool::Lifetime::kPool;
+  shard_pool_ = std::make_unique<BufferPool>(mesh_.reduce(), backend(), buffers, bytes,
+                                             MemoryCategory::kGradient, lifetime);
+  for (size_t i = 0; i < users.size(); ++i) {
+    users[i]->use_shard_pool(*shard_pool_, static_cast<int>(i % buffers));
+  }
 }
 
 }  // namespace fsdp::comm

@@ -5,16 +5,16 @@
 //   reduce stream    cast                    to reduce_dtype, where gradients add up in another one
 //                    divide                  by GradientDivision::before
 //                    reduce_scatter          slot r of every rank into the shard of rank r
-//   replica stream   all_reduce              of the shard, in hybrid strategies
+//   replicas stream  all_reduce              of the shard, in hybrid strategies
 //                    divide                  by GradientDivision::after
 //   the last one     add, cast or nothing    into the shard, where it is not there already
 //
-// In fixed_order the reduce and the replica stream have other things to do instead:
+// In fixed_order the reduce and the replicas stream have other things to do instead:
 //
 //   reduce stream    cast                    as above
 //                    sum_in_order            of all ranks, onto what came earlier. Of a shard that
 //                                            several replicas have each adds up a part
-//   replica stream   all_gather              of the parts, after the last micro-step
+//   replicas stream  all_gather              of the parts, after the last micro-step
 //
 // Not here: the memory, and when to reduce (unit_gradients.h).
 #pragma once

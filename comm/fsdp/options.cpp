@@ -29,6 +29,11 @@ std::string_view choice_name(Accumulation accumulation) {
   return kNames.at(static_cast<size_t>(accumulation));
 }
 
+std::string_view choice_name(Offload offload) {
+  constexpr std::array<std::string_view, 3> kNames = {"none", "optimizer", "all"};
+  return kNames.at(static_cast<size_t>(offload));
+}
+
 bool is_hybrid(Strategy strategy) {
   return strategy == Strategy::kHybridShard || strategy == Strategy::kHybridShardZero2;
 }
@@ -129,7 +134,7 @@ std::vector<std::string> texts_of(const FsdpOptions& options) {
                reduce_dtype, divide_factor, force_sum, split_division, forward_prefetch,
                backward_prefetch, units_in_flight, separate_reduce, release_arena, accumulation,
                micro_steps, training, absent_is_zero, detect_overflow, fixed_order, rounding_seed,
-               masters, units] = options;
+               offload, host, units] = options;
   std::vector<std::string> texts = {
       fmt::format("strategy {}", choice_name(strategy)),
       fmt::format("shard_size {}", shard_size),
@@ -152,7 +157,8 @@ std::vector<std::string> texts_of(const FsdpOptions& options) {
       fmt::format("detect_overflow {}", detect_overflow),
       fmt::format("fixed_order {}", fixed_order),
       fmt::format("rounding_seed {}", text_of(rounding_seed, "none")),
-      fmt::format("masters {}", masters ? masters->name() : "default"),
+      fmt::format("offload {}", choice_name(offload)),
+      fmt::format("host {}", host ? host->name() : "none"),
   };
   for (const UnitOverride& unit : units) texts.push_back(text_of(unit));
   return texts;
@@ -178,14 +184,16 @@ GradientDivision gradient_division(const FsdpOptions& options, GroupSizes groups
 // ---------------------------------------------------------------------------- Of one unit
 
 UnitPolicy unit_policy(const FsdpOptions& o, GroupSizes groups, bool is_root) {
-  const bool sharded = groups.shards > 1;  // a part is not the whole
+  // A part is not the whole, nor is the host's memory the device's.
+  const bool comes_and_goes = o.offload == Offload::kAll && o.strategy != Strategy::kNoShard;
+  const bool sharded = groups.shards > 1 || comes_and_goes;
   const bool gives_back = o.reshard_after_forward.value_or(o.strategy == Strategy::kFullShard ||
                                                            o.strategy == Strategy::kHybridShard);
   UnitPolicy p = {.param_dtype = o.param_dtype,
                   .master_dtype = accumulation_dtype(o.param_dtype),
                   .reduce_dtype = o.reduce_dtype,
                   .detects_overflow = o.detect_overflow,
-                  .masters = o.masters,
+                  .offload = o.offload,
                   .has_gradients = o.training,
                   .releases_memory = o.release_arena,
                   .alignment = o.fixed_order ? kNormBlock : kFlatAlignment};
@@ -198,6 +206,7 @@ UnitPolicy unit_policy(const FsdpOptions& o, GroupSizes groups, bool is_root) {
 
   p.reduces_last = o.micro_steps > 1 && o.accumulation == Accumulation::kReduceLast;
   p.gradient_dtype = p.reduces_last ? p.master_dtype : p.reduce_dtype;
+  p.narrows_gradients = p.gradient_dtype != p.reduce_dtype;
   p.keeps_gradients = !sharded || o.strategy == Strategy::kShardOptimizer || p.reduces_last;
   // One buffer for both only where a step reduces once, and in the dtype of the result.
   p.averages_in_place = !sharded && p.reduce_dtype == p.master_dtype &&
@@ -247,7 +256,7 @@ void check_override(const UnitOverride& override, const FsdpOptions& all, int sh
              "{}{}: no_shard gives nothing back; expected no reshard_after_forward and "
              "no reshard_group_size",
              prefix(override), override.match);
-  const int group = override.reshard_group_size.value_or(0);
+  const int64_t group = override.reshard_group_size.value_or(0);
   FSDP_CHECK(
       group == 0 || shards == 1 || (group > 0 && shards % group == 0),
       "{}{}: reshard_group_size: expected a divisor of the ranks of a shard group, {}, got {}",
@@ -264,7 +273,7 @@ void check_override(const UnitOverride& override, const FsdpOptions& all, int sh
 
 template <typename T, typename Option>
 void take(const std::optional<T>& given, Option& option) {
-  if (given) option = *given;
+  if (given) option = static_cast<Option>(*given);
 }
 
 void apply(const UnitOverride& override, FsdpOptions& options) {

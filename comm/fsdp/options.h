@@ -3,6 +3,7 @@
 // the sharding layer, its memory formula and its timeline all ask for the policy.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,12 +25,19 @@ enum class Strategy : uint8_t {
   kHybridShardZero2,  // kShardGradOp inside shard groups, replicated across them
 };
 
+inline constexpr std::array kStrategies = {Strategy::kFullShard,      Strategy::kShardGradOp,
+                                           Strategy::kShardOptimizer, Strategy::kNoShard,
+                                           Strategy::kHybridShard,    Strategy::kHybridShardZero2};
+
 // When the gather of the unit that backward needs next is issued.
 enum class BackwardPrefetch : uint8_t {
   kPre,   // before the current unit's backward, which it overlaps; two units are unsharded
   kPost,  // after that backward, before its reduction; it overlaps only the reduction
   kNone,  // when it is needed
 };
+
+inline constexpr std::array kBackwardPrefetches = {BackwardPrefetch::kPre, BackwardPrefetch::kPost,
+                                                   BackwardPrefetch::kNone};
 
 // What is communicated in the micro-steps before the last of a step with several.
 enum class Accumulation : uint8_t {
@@ -38,14 +46,27 @@ enum class Accumulation : uint8_t {
   kReduceLast,         // nothing: gradients add up unsharded, in the accumulation dtype
 };
 
+inline constexpr std::array kAccumulations = {
+    Accumulation::kReduceEach, Accumulation::kReduceScatterEach, Accumulation::kReduceLast};
+
+// Which shards lie on the host: memory that the device that computes then need not have.
+enum class Offload : uint8_t {
+  kNone,
+  kOptimizer,  // masters and the optimizer's state; the device keeps parameters in param_dtype
+  kAll,        // parameters and gradients, too: they come for a unit's use, and go after it
+};
+
+inline constexpr std::array kOffloads = {Offload::kNone, Offload::kOptimizer, Offload::kAll};
+
 constexpr int kGradientBuffers = 2;  // of the arena: one is written, one is being reduced
 
-// What the matching units do differently; an absent value: as FsdpOptions says.
+// What the matching units do differently; an absent value: as FsdpOptions says. Its members are the
+// keys of an entry of fsdp.units.
 struct UnitOverride {
   std::string match;  // of units: name, or class of their module; * and [0-3] as in file names
   std::optional<Strategy> strategy = std::nullopt;  // over the same shard groups
   std::optional<bool> reshard_after_forward = std::nullopt;
-  std::optional<int> reshard_group_size = std::nullopt;
+  std::optional<int64_t> reshard_group_size = std::nullopt;
   std::optional<DType> param_dtype = std::nullopt;  // with the same accumulation dtype
   std::optional<DType> reduce_dtype = std::nullopt;
   std::string place = {};  // where it was written, for errors: "run.yaml:7"
@@ -94,10 +115,10 @@ struct FsdpOptions {
   // to nearest. See [Note: rounding by chance] in unit_parameters.h.
   std::optional<uint64_t> rounding_seed = std::nullopt;
 
-  // The other backend that holds the masters, and with them the optimizer's state; null: the
-  // backend that computes holds them. It outlives the model. [Note: masters elsewhere] in
-  // runtime.h.
-  Backend* masters = nullptr;
+  // `host`: the other backend, which holds what is offloaded; it outlives the model. Null without
+  // offload. [Note: offload] in runtime.h.
+  Offload offload = Offload::kNone;
+  Backend* host = nullptr;
 
   std::vector<UnitOverride> units = {};  // later entries override earlier ones
   bool operator==(const FsdpOptions&) const = default;
@@ -107,6 +128,7 @@ struct FsdpOptions {
 std::string_view choice_name(Strategy strategy);
 std::string_view choice_name(BackwardPrefetch prefetch);
 std::string_view choice_name(Accumulation accumulation);
+std::string_view choice_name(Offload offload);
 
 bool is_hybrid(Strategy strategy);  // shard groups that are replicas of each other
 
@@ -161,6 +183,7 @@ struct UnitPolicy {
   // ---- Gradients ----
   DType gradient_dtype = DType::kF32;  // unsharded
   DType reduce_dtype = DType::kF32;    // in collectives
+  bool narrows_gradients = false;  // reduce_dtype is another one: a second buffer for a reduction
   bool keeps_gradients = false;    // unsharded, until the optimizer's step, in memory of its own
   bool averages_in_place = false;  // the unsharded gradients become the shard: one buffer
   bool reduces_last = false;       // micro-steps add up before any reduction
@@ -171,7 +194,7 @@ struct UnitPolicy {
   bool detects_overflow = false;
 
   // ---- Memory ----
-  Backend* masters = nullptr;    // null: the backend that computes
+  Offload offload = Offload::kNone;
   bool has_gradients = true;     // of what is trainable
   bool releases_memory = false;  // what a step needs no more is given back: release_arena
   int64_t alignment = 0;         // of parameters in the flat buffer, elements

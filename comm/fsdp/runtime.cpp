@@ -5,17 +5,23 @@
 
 namespace fsdp::comm {
 
-CommStreams::CommStreams(Backend& backend, Backend* masters, bool separate_reduce)
+CommStreams::CommStreams(Backend& backend, Backend* host, bool separate_reduce)
     : backend_(backend),
-      masters_(masters),
+      host_(host),
       gather_(backend.create_stream("gather")),
       reduce_(separate_reduce ? backend.create_stream("reduce") : nullptr),
-      replicas_(backend.create_stream("replicas")) {}
+      replicas_(backend.create_stream("replicas")),
+      to_host_(host ? backend.create_stream("to_host") : nullptr),
+      from_host_(host ? backend.create_stream("from_host") : nullptr) {}
 
 void CommStreams::drain() {
-  std::vector<Stream*> streams = {&backend_.compute_stream(), gather_.get(), reduce_.get(),
-                                  replicas_.get()};
-  if (masters_) streams.push_back(&masters_->compute_stream());
+  std::vector<Stream*> streams = {&backend_.compute_stream(),
+                                  gather_.get(),
+                                  reduce_.get(),
+                                  replicas_.get(),
+                                  to_host_.get(),
+                                  from_host_.get()};
+  if (host_) streams.push_back(&host_->compute_stream());
   for (Stream* stream : streams) {
     if (!stream) continue;
     try {
@@ -23,19 +29,6 @@ void CommStreams::drain() {
     } catch (const Error&) {
     }
   }
-}
-
-void copy_in_order(Backend& backend, const Tensor& from, const Tensor& to) {
-  Stream& stream = backend.compute_stream();
-  const bool from_other = &from.backend() != &backend, to_other = &to.backend() != &backend;
-  const auto meet = [&](Backend& a, Backend& b) {
-    a.wait(a.compute_stream(), b.record(b.compute_stream()));
-  };
-  if (from_other) meet(backend, from.backend());
-  if (to_other) meet(backend, to.backend());
-  backend.copy(stream, to.data(), from.data(), to.bytes());
-  if (from_other) meet(from.backend(), backend);
-  if (to_other) meet(to.backend(), backend);
 }
 
 // ---------------------------------------------------------------------------- BufferPool

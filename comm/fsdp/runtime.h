@@ -1,5 +1,5 @@
 // What all units of a model share: the streams of a rank, the arena that lends them memory, and the
-// backend that holds their masters. Owned by FullySharded.
+// backend of what is offloaded. Owned by FullySharded.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace fsdp::comm {
 // FSDPCommContext.)
 class CommStreams {
  public:
-  // `masters`: the backend that holds them, where that is another one; else null.
-  CommStreams(Backend& backend, Backend* masters, bool separate_reduce);
+  // `host`: the backend of what is offloaded; null: nothing is.
+  CommStreams(Backend& backend, Backend* host, bool separate_reduce);
 
   // Casts a unit's masters into its buffer and gathers it. Not the compute stream: the next unit
   // arrives while this one is computed with.
@@ -27,16 +27,21 @@ class CommStreams {
   // Averages shards across replicas. Not the reduce stream: replicas are joined by other links than
   // the shard group, which can reduce the next unit meanwhile.
   Stream& replicas() const { return *replicas_; }
+  // With offload: copies gradients to the host, and parameters from it. A link carries both
+  // directions at once; and neither a gather nor a reduction waits for the copy of the next unit.
+  Stream& to_host() const { return *to_host_; }
+  Stream& from_host() const { return *from_host_; }
 
   // Waits for all of them, and for the compute streams; forgets their errors.
   void drain();
 
  private:
   Backend& backend_;
-  Backend* masters_;
+  Backend* host_;
   std::unique_ptr<Stream> gather_;
   std::unique_ptr<Stream> reduce_;  // null: gather_ serves both
   std::unique_ptr<Stream> replicas_;
+  std::unique_ptr<Stream> to_host_, from_host_;  // null without offload
 };
 
 // Equal buffers of unsharded memory that are lent to one unit at a time. They are made by the
@@ -85,21 +90,24 @@ class BufferPool {
   std::vector<Slot> slots_;
 };
 
-// [Note: masters elsewhere] Masters and optimizer state may live on another backend than the one
-// that computes (offload). That backend's compute stream runs the optimizer. It meets the compute
-// stream of the one that computes twice in a step, in both directions: after the last reduction,
-// when gradients and flags are copied to it, and after the update, before the next gather copies
-// masters back. Copies are made by the backend that computes: a GPU can reach the host's memory. A
-// master in another dtype than the unit's is narrowed where it lives; gathers copy the result.
-
-// to = from, on the compute stream of `backend`. Where one of them belongs to another backend, the
-// copy comes after what that backend's compute stream has been given, and before what comes next.
-void copy_in_order(Backend& backend, const Tensor& from, const Tensor& to);
+// [Note: offload] Masters and the optimizer's state lie on another backend, the host; its compute
+// stream runs the optimizer. A unit's gradient is sent there as soon as it is reduced, on a stream
+// of its own. After the last one, and the flags that say what was present, the host goes on: norm,
+// then one unit after the other is updated, in the order in which forward wants them. An event says
+// that a unit is updated; its values in the compute dtype are copied back after it, on another
+// stream, and its gather waits for this copy, not for the other units. The decisions of a step (the
+// clip coefficient, the loss scale, skip) are the device's, where collectives are.
+//
+// With `optimizer` the device has a shard in the compute dtype, which is copied once in a step.
+// With `all` it has none: values are copied into the unit's buffer for each gather, and a
+// gradient's shard is lent while it is reduced. Copies are made by the device: a GPU reaches the
+// host's memory. A master in another dtype than the unit's is narrowed where it lies.
 
 struct FsdpRuntime {
   Backend& backend;
   Mesh& mesh;
   CommStreams& streams;
+  Backend* host = nullptr;                // of what is offloaded; null: nothing is
   uint32_t updates = 0;                   // steps finished; keys the random numbers of rounding
   EventPtr parameters_updated = nullptr;  // the optimizer's last write to the masters; may be null
   std::optional<int> ranks_with_pass = {};  // see FullySharded::begin_micro_step

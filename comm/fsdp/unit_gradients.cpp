@@ -27,9 +27,9 @@ UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name, const UnitP
   const int64_t count = layout_.shard_numel();
   const auto memory = policy_.averages_in_place ? unsharded_ : unbound(count, policy_.master_dtype);
   shard_ = Tensor(memory, 0, Shape{count}, policy_.master_dtype);
-  if (policy_.masters) {
-    beside_ =
-        Tensor::empty(*policy_.masters, shard_.shape(), shard_.dtype(), MemoryCategory::kGradient);
+  if (policy_.offload != Offload::kNone) {
+    on_host_ =
+        Tensor::empty(*runtime_.host, shard_.shape(), shard_.dtype(), MemoryCategory::kGradient);
   }
   if (policy_.releases_memory) return;  // each step allocates both
   if (policy_.keeps_gradients) allocate_unsharded();
@@ -52,11 +52,42 @@ void UnitGradients::release_unsharded() {
 
 // In the order of the compute stream, for which the streams that reduce wait then.
 void UnitGradients::allocate_shard() {
+  if (lends_shard()) return;
   policy_.averages_in_place ? allocate_unsharded() : shard_.storage()->refill();
 }
 
+bool UnitGradients::lends_shard() const {
+  return policy_.offload == Offload::kAll && !policy_.averages_in_place;
+}
+
+// Of two that take turns: what is reduced now, and what is being sent. What was reduced before
+// comes back from the host, to be added to.
+int UnitGradients::borrow_shard() {
+  Backend& backend = runtime_.backend;
+  Stream &reduce = runtime_.streams.reduce(), &from_host = runtime_.streams.from_host();
+  const int lent = shards_->acquire(preferred_shard_);
+  shard_.storage()->bind(shards_->data(lent));
+  if (state_ == GradientState::kAccumulating) {
+    backend.wait(reduce, shards_->free_since(lent));
+    return lent;
+  }
+  backend.wait(from_host, shards_->free_since(lent));
+  backend.wait(from_host, sent_);
+  backend.copy(from_host, shard_.data(), on_host_.data(), shard_.bytes());
+  backend.wait(reduce, backend.record(from_host));
+  return lent;
+}
+
+void UnitGradients::send_to_host() {
+  Backend& backend = runtime_.backend;
+  Stream& stream = runtime_.streams.to_host();
+  backend.wait(stream, reduced_);
+  backend.copy(stream, on_host_.data(), shard_.data(), shard_.bytes());
+  sent_ = backend.record(stream);
+}
+
 size_t UnitGradients::arena_bytes() const {
-  if (policy_.keeps_gradients && policy_.gradient_dtype == policy_.reduce_dtype) return 0;
+  if (policy_.keeps_gradients && !policy_.narrows_gradients) return 0;
   return static_cast<size_t>(layout_.numel()) * size_of(policy_.reduce_dtype);
 }
 
@@ -101,6 +132,7 @@ bool UnitGradients::accumulate() {
   if (policy_.keeps_gradients) {
     allocate_unsharded();
     backend.wait(backend.compute_stream(), reduced_);  // of the micro-step before
+    if (policy_.averages_in_place) backend.wait(backend.compute_stream(), sent_);
     if (policy_.averages_in_place && state_ != kNone) set_shard_aside();
   } else {
     if (!borrow()) return false;
@@ -137,7 +169,7 @@ void UnitGradients::note_present(bool more_to_come) {
 }
 
 bool UnitGradients::ready_to_reduce() {
-  const bool narrows = policy_.gradient_dtype != policy_.reduce_dtype;
+  const bool narrows = policy_.narrows_gradients;
   return !accumulating() || !narrows || borrow();
 }
 
@@ -158,10 +190,11 @@ void UnitGradients::reduce_part() {
 void UnitGradients::reduce_noted(bool last) {
   using enum GradientState;
   const Scope scope(runtime_.backend, name_);
+  const int lent = lends_shard() ? borrow_shard() : BufferPool::kNone;
   const Shape shape = {layout_.numel()};
   ReductionArgs args = {.unsharded = Tensor(unsharded_, 0, shape, policy_.gradient_dtype),
                         .shard = shard_};
-  if (policy_.gradient_dtype != policy_.reduce_dtype) {
+  if (policy_.narrows_gradients) {
     const auto memory =
         Storage::unbound(runtime_.backend, arena_bytes(), MemoryCategory::kGradient);
     memory->bind(pool_->data(buffer_));
@@ -179,20 +212,28 @@ void UnitGradients::reduce_noted(bool last) {
   } else if (state_ == kAddingToScattered) {
     args.reach = Reach::kShardGroupThenSum;
   }
+  if (!lends_shard()) runtime_.backend.wait(runtime_.streams.reduce(), sent_);
   reduced_ = reduction_.run(args);
   give_buffer_back(reduced_);
   state_ = args.reach == Reach::kShardGroup ? kScattered : kReduced;
+  sent_ = nullptr;
+  if (is_offloaded() && (last || lends_shard())) send_to_host();
+  if (!lends_shard()) return;
+  shard_.storage()->unbind();
+  shards_->release(lent, sent_);
 }
 
 void UnitGradients::hand_to_optimizer() {
   Backend& backend = runtime_.backend;
   if (state_ == GradientState::kNone) {
     // No part of the unit was used: the shard still holds the last step's gradient, if anything.
-    allocate_shard();
-    backend.fill_zero(backend.compute_stream(), shard_.data(), shard_.bytes());
+    Backend& place = is_offloaded() ? *runtime_.host : backend;
+    if (!is_offloaded()) allocate_shard();
+    place.fill_zero(place.compute_stream(), shard().data(), shard().bytes());
+  } else if (is_offloaded() && !sent_) {
+    send_to_host();  // more was expected of the last micro-step, but nothing came
   }
   backend.wait(backend.compute_stream(), reduced_);
-  if (beside_.defined()) copy_in_order(backend, shard_, beside_);
   if (policy_.releases_memory && !policy_.averages_in_place) release_unsharded();
 }
 
@@ -203,13 +244,14 @@ void UnitGradients::clear() {
   for (const FlatParameter& p : layout_.parameters()) p.parameter->clear_gradient();
   std::fill(present_.begin(), present_.end(), 0);
   state_ = GradientState::kNone;
+  sent_ = nullptr;  // FullySharded has waited for it
   if (!policy_.releases_memory && !set_aside_.defined()) return;
   // What is released here is used again in the order of the compute stream.
   backend.wait(backend.compute_stream(), reduced_);
   set_aside_ = Tensor();
   if (!policy_.releases_memory) return;
   release_unsharded();
-  if (!policy_.averages_in_place) shard_.storage()->drop();
+  if (!policy_.averages_in_place && !lends_shard()) shard_.storage()->drop();
 }
 
 }  // namespace fsdp::comm

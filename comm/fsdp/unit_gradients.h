@@ -18,6 +18,9 @@
 //   ADDING_TO_REDUCED    accumulating again; the shard holds what was REDUCED before
 //   ADDING_TO_SCATTERED  accumulating again; the shard holds what was SCATTERED before
 //
+// With offload the shard is sent to the host, where the optimizer reads it: with `all` after every
+// reduction, for which a device's shard is lent; else after those of the last micro-step.
+//
 // reduce_part() takes the edges of a reduce() before the last micro-step, in the middle of a
 // backward: the schedule needs the buffer for another unit. hand_to_optimizer() changes no state.
 //
@@ -60,6 +63,12 @@ class UnitGradients {
     preferred_ = preferred;
   }
   bool holds_buffer() const { return buffer_ != BufferPool::kNone; }  // of the arena
+  // Bytes of a shard that is lent while it is reduced, offload: all; 0 when the unit has its own.
+  size_t lent_shard_bytes() const { return lends_shard() ? shard_.bytes() : 0; }
+  void use_shard_pool(BufferPool& pool, int preferred) {
+    shards_ = &pool;
+    preferred_shard_ = preferred;
+  }
 
   // False when no arena buffer is free (then nothing happened).
   bool accumulate();
@@ -76,19 +85,22 @@ class UnitGradients {
   // After the last micro-step: the compute stream may read the shard, zeros when nothing came.
   void hand_to_optimizer();
   void clear();  // forgets everything, also a backward that was left half-way
-  void forget_events() { reduced_ = nullptr; }  // all streams are idle
+  void forget_events() { reduced_ = sent_ = nullptr; }  // all streams are idle
 
   // 1 for parameters that had a gradient since the last clear, in layout order.
   const std::vector<int32_t>& present() const { return present_; }
-  const Tensor& shard() const { return shard_; }  // 1D: reduced gradient in the master's dtype
-  // The same beside the master, where the optimizer reads it.
-  const Tensor& shard_for_optimizer() const { return beside_.defined() ? beside_ : shard_; }
+  // 1D: reduced gradient in the master's dtype, beside the master.
+  const Tensor& shard() const { return on_host_.defined() ? on_host_ : shard_; }
 
  private:
   bool accumulating() const;
   void allocate_unsharded();
   void release_unsharded();
   void allocate_shard();
+  bool is_offloaded() const { return on_host_.defined(); }
+  bool lends_shard() const;
+  int borrow_shard();
+  void send_to_host();
   bool borrow();
   void give_buffer_back(EventPtr done);
   void set_shard_aside();
@@ -108,10 +120,13 @@ class UnitGradients {
   int preferred_ = 0;
   int buffer_ = BufferPool::kNone;
 
-  Tensor shard_;
+  Tensor shard_;      // on the device; a lent one has memory while its reduction is enqueued
   Tensor set_aside_;  // averages_in_place, ADDING_TO_REDUCED: what was reduced before
-  Tensor beside_;     // copy of the shard on the master's backend, where that is another one
+  Tensor on_host_;    // the shard on the host; with offload
+  BufferPool* shards_ = nullptr;  // of lent shards
+  int preferred_shard_ = 0;
   EventPtr reduced_;  // null before the first reduce
+  EventPtr sent_;     // since when the host has what was reduced last; null: it is not sent yet
   std::vector<int32_t> present_;
 };
 

@@ -43,7 +43,12 @@ UnitParameters::UnitParameters(FsdpRuntime& runtime, std::string name,
 
 // One rank has all values, and the optimizer writes them.
 bool UnitParameters::always_unsharded() const {
-  return resident_ && runtime_.mesh.shards() == 1 && !policy_.masters;
+  return resident_ && runtime_.mesh.shards() == 1 && !is_offloaded();
+}
+
+// Else once after an update, into memory that keeps the values.
+bool UnitParameters::fetched_by_gather() const {
+  return policy_.offload == Offload::kAll && !resident_;
 }
 
 void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool trainable) {
@@ -63,7 +68,8 @@ void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool
   arena_bytes_ += rounded_bytes(bytes);
 
   const DType master_dtype = trainable ? policy_.master_dtype : dtype;
-  const bool slice = resident_ && master_dtype == dtype && !policy_.masters;
+  s.on_host = trainable ? is_offloaded() : policy_.offload == Offload::kAll;
+  const bool slice = resident_ && master_dtype == dtype && !s.on_host;
   if (resident_) {
     // One slot is the master's when nothing is sharded: then it is no extra memory.
     const auto category = slice && shards == 1 ? MemoryCategory::kParameterShard
@@ -75,12 +81,13 @@ void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool
     return Tensor::zeros(place, Shape{s.layout.shard_numel()}, shard_dtype,
                          MemoryCategory::kParameterShard);
   };
-  s.master = slice ? slot(s) : shard_on(policy_.masters ? *policy_.masters : backend, master_dtype);
-  if (policy_.masters && master_dtype != dtype) {
-    s.narrow_master = shard_on(*policy_.masters, dtype);
+  s.master = slice ? slot(s) : shard_on(s.on_host ? *runtime_.host : backend, master_dtype);
+  if (s.on_host && master_dtype != dtype) {
+    s.narrow_master = shard_on(*runtime_.host, dtype);
   } else if (always_unsharded() && !slice) {
     s.narrow_master = slot(s);
   }
+  if (s.on_host && !resident_ && !fetched_by_gather()) s.device_shard = shard_on(backend, dtype);
   if (trainable && policy_.rounding_seed) s.runs = runs_of(s.layout, runtime_.mesh.shard_index());
   if (inner_) {
     s.inner_shard = Tensor::empty(backend, Shape{s.layout.numel() / inner_->size()}, dtype,
@@ -113,16 +120,21 @@ bool UnitParameters::unshard() {
   if (has_values()) return true;
   Backend& backend = runtime_.backend;
   Stream& stream = runtime_.streams.gather();
+  const bool inner = state_ == ParameterState::kResharded;
+  const bool fetches = fetched_by_gather() && !inner;
+  EventPtr free;
   if (!resident_) {
     buffer_ = pool_->acquire(preferred_);
     if (buffer_ == BufferPool::kNone) return false;
-    backend.wait(stream, pool_->free_since(buffer_));
+    free = pool_->free_since(buffer_);
+    if (!fetches) backend.wait(stream, free);
     auto* memory = static_cast<std::byte*>(pool_->data(buffer_));
     for (ParameterSegment& s : segments_) s.unsharded->bind(memory + s.arena_offset);
   }
   const Scope scope(backend, name_);
-  const bool inner = state_ == ParameterState::kResharded;
-  backend.wait(stream, inner ? inner_copied_ : runtime_.parameters_updated);
+  if (fetches) fetch(Fetched::kEverything, free);
+  const EventPtr& written = is_offloaded() ? fetched_ : runtime_.parameters_updated;
+  backend.wait(stream, inner ? inner_copied_ : written);
   for (const ParameterSegment& s : segments_) gather_segment(s);
   state_ = ParameterState::kGathering;
   return true;
@@ -137,11 +149,10 @@ void UnitParameters::gather_segment(const ParameterSegment& s) {
     return;
   }
   const Tensor own = slot(s);
-  if (policy_.masters) {
-    const Tensor& from = s.narrow_master.defined() ? s.narrow_master : s.master;
-    runtime_.backend.copy(stream, own.data(), from.data(), own.bytes());
-  } else if (own.data() != s.master.data()) {
-    narrow(stream, s, own);
+  if (s.device_shard.defined()) {
+    runtime_.backend.copy(stream, own.data(), s.device_shard.data(), own.bytes());
+  } else if (!s.on_host && own.data() != s.master.data()) {
+    narrow(stream, s, own, runtime_.updates);
   }
   gathered_ = runtime_.mesh.gather().all_gather(stream, flat(s));
 }
@@ -182,22 +193,59 @@ void UnitParameters::expire() {
   if (stale || state_ == ParameterState::kResharded) state_ = ParameterState::kSharded;
 }
 
-void UnitParameters::refresh_narrow_master() {
+// ---------------------------------------------------------------------------- On the host
+
+void UnitParameters::updated_on_host(uint32_t update) {
+  if (policy_.rounding_seed) refresh_narrow_master(update);
+  updated_ = runtime_.host->record(runtime_.host->compute_stream());
+  if (!fetched_by_gather()) fetch(Fetched::kTrainable, nullptr);
+}
+
+void UnitParameters::written_on_host() {
+  Backend& backend = runtime_.backend;
+  updated_ = runtime_.host->record(runtime_.host->compute_stream());
+  // The event of the copy stands for what the device's compute stream wrote, too: frozen shards.
+  // And units that are still gathered have been waited for by it.
+  if (!fetched_by_gather()) fetch(Fetched::kEverything, backend.record(backend.compute_stream()));
+}
+
+// Where the gather looks for it: into the device's shard, or this rank's slot. Nobody reads the
+// old values there: the host has updated the unit after the end of the backward, which waited for
+// all gathers.
+void UnitParameters::fetch(Fetched what, const EventPtr& free) {
+  Backend& backend = runtime_.backend;
+  Stream& stream = runtime_.streams.from_host();
+  const Scope scope(backend, name_);
+  backend.wait(stream, free);
+  backend.wait(stream, updated_);
+  for (const ParameterSegment& s : segments_) {
+    if (!s.on_host || (what == Fetched::kTrainable && !s.trainable)) continue;
+    const Tensor& from = s.narrow_master.defined() ? s.narrow_master : s.master;
+    const Tensor to = s.device_shard.defined() ? s.device_shard : slot(s);
+    backend.copy(stream, to.data(), from.data(), to.bytes());
+  }
+  fetched_ = backend.record(stream);
+}
+
+// ---------------------------------------------------------------------------- Dtypes
+
+void UnitParameters::refresh_narrow_master(uint32_t update) {
   for (const ParameterSegment& s : segments_) {
     if (!s.narrow_master.defined()) continue;
-    narrow(s.master.backend().compute_stream(), s, s.narrow_master);
+    narrow(s.master.backend().compute_stream(), s, s.narrow_master, update);
   }
 }
 
 // The master in the compute dtype. A shard that is only padding has no runs.
-void UnitParameters::narrow(Stream& stream, const ParameterSegment& s, Tensor out) {
+void UnitParameters::narrow(Stream& stream, const ParameterSegment& s, Tensor out,
+                            uint32_t update) {
   Backend& backend = s.master.backend();
   if (!s.trainable || !policy_.rounding_seed) return backend.cast(stream, s.master, out);
   backend.round_stochastically(stream, {.x = s.master,
                                         .out = out,
                                         .runs = s.runs,
                                         .seed = *policy_.rounding_seed,
-                                        .update = runtime_.updates});
+                                        .update = update});
 }
 
 }  // namespace fsdp::comm

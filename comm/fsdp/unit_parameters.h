@@ -21,11 +21,12 @@
 //
 // A unit whose policy is resident has its buffer for itself: reshard() leaves it UNSHARDED. With
 // one rank in a shard group there is nothing to gather: UNSHARDED from the start, for ever, unless
-// the masters live elsewhere.
+// masters are offloaded.
 //
 // Streams: the gather stream writes a buffer after the compute stream is done with the buffer's
 // last tenant (BufferPool::free_since); the compute stream reads it after `gathered_`. reshard()
-// from GATHERING makes the compute stream wait for the gather first.
+// from GATHERING makes the compute stream wait for the gather first. What is offloaded comes on a
+// stream of its own, after the host has `updated_` it; the gather stream goes on after `fetched_`.
 //
 // [Note: who holds resident values] Where the dtype of a resident buffer is the master's, the
 // master is a slice of it: nothing is held twice.
@@ -55,10 +56,12 @@ struct ParameterSegment {
 
   FlatLayout layout;
   bool trainable;
+  bool on_host = false;                // master and narrow_master are
   Tensor master;                       // 1D (shard): f32/f64; compute dtype when frozen
   std::shared_ptr<Storage> unsharded;  // compute dtype; the parameters are views of it
-  Tensor
-      narrow_master;  // 1D: the master in the compute dtype, where no gather casts it (one shard)
+  Tensor narrow_master;  // 1D: the master in the compute dtype, where no gather casts it (one
+                         // shard, or on the host)
+  Tensor device_shard;   // 1D: what the host has, in the compute dtype; with offload: optimizer
   std::vector<ParameterRun> runs;  // of the master, where it is rounded by chance; else empty
   Tensor inner_shard;              // 1D: part kept for the backward's smaller gather
   int64_t arena_offset = 0;        // bytes, in a lent buffer
@@ -88,19 +91,30 @@ class UnitParameters {
   void reshard_after_forward();
   // The masters have new values: what was gathered from the old ones is out of date.
   void expire();
-  void forget_events() { gathered_ = inner_copied_ = nullptr; }  // all streams are idle
+  void forget_events() {  // all streams are idle
+    gathered_ = inner_copied_ = updated_ = fetched_ = nullptr;
+  }
+
+  // With offload. The host has been given the update of the trainable shard, number `update`.
+  void updated_on_host(uint32_t update);
+  // Somebody else wrote the shards, on the compute streams of their backends.
+  void written_on_host();
 
   const std::vector<ParameterSegment>& segments() const { return segments_; }
   const ParameterSegment* trainable() const;  // null when everything is frozen
-  // Makes the narrow master again, on the compute stream. The optimizer has done so already unless
-  // it rounds by chance.
-  void refresh_narrow_master();
+  // Makes the narrow master again, on the compute stream, as of this update. The optimizer has done
+  // so already unless it rounds by chance.
+  void refresh_narrow_master(uint32_t update);
 
  private:
   void add_segment(const std::vector<Parameter*>& parameters, bool trainable);
   void gather_segment(const ParameterSegment& segment);
   bool always_unsharded() const;
-  void narrow(Stream& stream, const ParameterSegment& segment, Tensor out);
+  bool is_offloaded() const { return policy_.offload != Offload::kNone; }
+  bool fetched_by_gather() const;
+  enum class Fetched : uint8_t { kTrainable, kEverything };
+  void fetch(Fetched what, const EventPtr& free);
+  void narrow(Stream& stream, const ParameterSegment& segment, Tensor out, uint32_t update);
   Tensor flat(const ParameterSegment& segment) const;
   Tensor slot(const ParameterSegment& segment) const;        // this rank's, of a gather
   Tensor inner_slot(const ParameterSegment& segment) const;  // the same inside the inner group
@@ -120,6 +134,8 @@ class UnitParameters {
   int buffer_ = BufferPool::kNone;
   EventPtr gathered_;
   EventPtr inner_copied_;  // RESHARDED: since when inner_shard has its values
+  EventPtr updated_;       // since when the host has the values of the last update
+  EventPtr fetched_;       // since when the device has them
 };
 
 }  // namespace fsdp::comm

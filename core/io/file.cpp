@@ -180,11 +180,12 @@ void make_folders(const std::filesystem::path& given) {
   sync_folder(folder.parent_path());
 }
 
-AtomicFolder::AtomicFolder(const std::filesystem::path& path)
-    : path_(path.has_filename() ? path : path.parent_path()) {
+AtomicFolder::AtomicFolder(const std::filesystem::path& path, Existing existing)
+    : path_(path.has_filename() ? path : path.parent_path()),
+      replaces_(existing == Existing::kReplaced) {
   std::error_code error;
   FSDP_CHECK(
-      !std::filesystem::exists(path_, error) ||
+      replaces_ || !std::filesystem::exists(path_, error) ||
           (std::filesystem::is_directory(path_, error) && std::filesystem::is_empty(path_, error)),
       "{}: is there already; give another one", path_.string());
   try {
@@ -207,6 +208,17 @@ AtomicFolder::~AtomicFolder() {
 
 void AtomicFolder::commit() {
   sync_folder(temporary_);
+  std::error_code error;
+  if (replaces_ && std::filesystem::exists(path_, error)) {
+    // Where the file system cannot exchange them, there is neither for a moment.
+    const bool exchanged =
+        ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0;
+    std::filesystem::remove_all(exchanged ? temporary_ : path_, error);
+    if (exchanged) {
+      committed_ = true;
+      return sync_folder(path_.parent_path());
+    }
+  }
   FSDP_CHECK(::rename(temporary_.c_str(), path_.c_str()) == 0, "{}: cannot rename {} to it: {}",
              path_.string(), temporary_.filename().string(), last_error());
   committed_ = true;

@@ -46,10 +46,11 @@ void make_folders(const std::filesystem::path& folder);
 
 // A folder that appears under its name only when it is complete: its files are written into a
 // temporary folder beside it, which is renamed. Missing folders above it are made. Error when there
-// is something at `path` already, other than an empty folder.
+// is something at `path` already, other than an empty folder, unless it is to be replaced.
 class AtomicFolder {
  public:
-  explicit AtomicFolder(const std::filesystem::path& path);
+  enum class Existing { kRefused, kReplaced };  // by commit(), which removes what was there
+  explicit AtomicFolder(const std::filesystem::path& path, Existing existing = Existing::kRefused);
   ~AtomicFolder();  // without commit: the temporary folder and all that is in it are removed
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
@@ -60,6 +61,7 @@ class AtomicFolder {
  private:
   std::filesystem::path path_;
   std::filesystem::path temporary_;
+  bool replaces_ = false;
   bool committed_ = false;
 };
 

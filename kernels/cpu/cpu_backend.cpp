@@ -60,7 +60,8 @@ CpuBackend::CpuBackend(CpuOptions options)
     : options_(checked(std::move(options))),
       allocator_(std::make_unique<StreamAllocator>()),
       product_scratch_(std::make_unique<ProductScratch>()),
-      compute_stream_(std::make_unique<CpuStream>(*this, "compute", options_.threads)) {}
+      compute_stream_(std::make_unique<CpuStream>(*this, options_.compute_name, options_.threads)) {
+}
 
 CpuBackend::~CpuBackend() = default;
 
@@ -68,6 +69,7 @@ CpuBackend::~CpuBackend() = default;
 
 void* CpuBackend::allocate(Stream& stream, size_t bytes, MemoryCategory category) {
   if (bytes == 0) return nullptr;
+  if (options_.memory) return allocate_block(bytes, category);
   const size_t rounded = rounded_bytes(bytes);
   const size_t heaps = allocator_->high_water() + allocator_->growth(stream, rounded);
   ledger_.hold(heaps + ledger_.outside(allocator_->in_use()), bytes, name_of(category), scope());
@@ -83,8 +85,22 @@ void* CpuBackend::allocate(Stream& stream, size_t bytes, MemoryCategory category
   return data;
 }
 
+void* CpuBackend::allocate_block(size_t bytes, MemoryCategory category) {
+  ledger_.hold(ledger_.outside(0) + rounded_bytes(bytes), bytes, name_of(category), scope());
+  std::shared_ptr<std::byte> block = options_.memory(bytes);
+  void* data = block.get();
+  blocks_[data] = std::move(block);
+  ledger_.add(category, bytes);
+  return data;
+}
+
 void CpuBackend::release(Stream& stream, void* data, size_t bytes, MemoryCategory category) {
   if (!data) return;
+  if (const auto own = blocks_.find(data); own != blocks_.end()) {
+    cpu_stream(stream).enqueue_control([block = std::move(own->second)] {});  // in its order
+    blocks_.erase(own);
+    return ledger_.subtract(category, bytes);
+  }
   const size_t rounded = rounded_bytes(bytes);
   if constexpr (kMarksMemory) {
     cpu_stream(stream).enqueue_control([data, rounded] { mark_free(data, rounded); });

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -28,6 +29,10 @@ struct CpuOptions {
   // number of threads: with several it may cut long sums into a part for each. All else is the same
   // anyway.
   bool one_thread_products = false;
+  std::string compute_name = "compute";  // of the compute stream, in traces
+  // Makes blocks of memory that are freed with their last owner, pinned for a GPU. Null: memory
+  // comes from the heaps of the streams.
+  std::function<std::shared_ptr<std::byte>(size_t bytes)> memory;
   // Test hook: microseconds to sleep before each task of a stream, by (stream name, task name);
   // must be thread-safe. Null: none.
   std::function<int(const std::string&, std::string_view)> delay;
@@ -73,7 +78,8 @@ class CpuBackend final : public Backend {
   std::string scope() const override { return scope_ ? *scope_ : std::string(); }
   void set_trace(Trace* trace) override {
     trace_ = trace;
-    ledger_.set_trace(trace);
+    // The curves are those of the device that computes.
+    if (options_.compute_name == "compute") ledger_.set_trace(trace);
   }
 
   void matmul(Stream& stream, const MatmulArgs& args) override;
@@ -124,10 +130,13 @@ class CpuBackend final : public Backend {
   void plan_scratch(Stream& stream, const ScratchNeed& need);
 
  private:
+  void* allocate_block(size_t bytes, MemoryCategory category);
+
   CpuOptions options_;
   MemoryLedger ledger_;
   std::shared_ptr<const std::string> scope_;
   Trace* trace_ = nullptr;
+  std::map<void*, std::shared_ptr<std::byte>> blocks_;  // with CpuOptions::memory
   std::unique_ptr<StreamAllocator> allocator_;
   std::unique_ptr<ProductScratch> product_scratch_;  // the host's
   std::unique_ptr<Stream> compute_stream_;

@@ -11,7 +11,15 @@ PinnedPool::~PinnedPool() {
   for (std::byte* slab : slabs_) (void)cudaFreeHost(slab);
 }
 
+std::shared_ptr<std::byte> PinnedPool::take_large(size_t bytes) {
+  std::byte* block = nullptr;
+  CUDA_CHECK(cudaMallocHost(reinterpret_cast<void**>(&block), bytes));
+  return {block, [](std::byte* done) { (void)cudaFreeHost(done); }};
+}
+
 std::shared_ptr<std::byte> PinnedPool::take(size_t bytes) {
+  constexpr size_t kLarge = 1 << 20;
+  if (bytes > kLarge) return take_large(bytes);
   constexpr size_t kSlab = 64 << 10;  // small blocks come together: the call may wait for the GPU
   const size_t size = std::bit_ceil(std::max<size_t>(bytes, 512));
   std::byte* block = nullptr;

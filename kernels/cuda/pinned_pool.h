@@ -1,6 +1,6 @@
 // Pinned host memory in blocks that are used again: the staging of copies between host and GPU,
-// which the driver moves without stopping the host. Not counted in the ledger: that is of the
-// device.
+// which the driver moves without stopping the host. Not counted in the device's ledger. Large
+// blocks, such as shards that are offloaded, are exact, and given back to the system.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,8 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   std::shared_ptr<std::byte> take(size_t bytes);
 
  private:
+  static std::shared_ptr<std::byte> take_large(size_t bytes);
+
   std::mutex mutex_;
   std::map<size_t, std::vector<std::byte*>> free_;  // by size, a power of two
   std::vector<std::byte*> slabs_;                   // what the driver gave

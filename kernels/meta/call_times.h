@@ -10,8 +10,10 @@ class CallTimes {
  public:
   virtual ~CallTimes() = default;
   virtual double kernel_seconds(const KernelCall& call) = 0;  // also copies within the device
-  virtual double host_copy_seconds(int64_t bytes) = 0;        // to the host or from it
-  virtual double issue_seconds() const = 0;                   // of the host, for any call
+  // On the host's CPU, where another device computes the model.
+  virtual double host_kernel_seconds(const KernelCall& call) = 0;
+  virtual double host_copy_seconds(int64_t bytes) = 0;  // to the host or from it
+  virtual double issue_seconds() const = 0;             // of the host, for any call
 };
 
 }  // namespace fsdp::meta

@@ -9,6 +9,11 @@ namespace {
 
 // Far above what a program maps, so that following an address by mistake ends it at once.
 constexpr uintptr_t kFirstAddress = uintptr_t{1} << 56;
+constexpr uintptr_t kFirstOfHost = uintptr_t{1} << 57;
+
+bool is_of_host(const void* address) {
+  return reinterpret_cast<uintptr_t>(address) >= kFirstOfHost;
+}
 
 class MetaStream final : public Stream {
  public:
@@ -33,7 +38,9 @@ class MetaEvent final : public Event {
 }  // namespace
 
 MetaBackend::MetaBackend(const MetaOptions& options)
-    : next_(kFirstAddress), compute_stream_(std::make_unique<MetaStream>(*this, "compute")) {
+    : cpu_threads_(options.cpu_threads),
+      next_(kFirstAddress),
+      compute_stream_(std::make_unique<MetaStream>(*this, "compute")) {
   if (options.keeps_blocks) log_.emplace();
   if (options.predicts_workspace) {
     forecast_.emplace(options.cpu_threads, options.one_thread_products);
@@ -44,6 +51,15 @@ MetaBackend::MetaBackend(const MetaOptions& options)
 
 MetaBackend::~MetaBackend() = default;
 
+std::unique_ptr<MetaBackend> MetaBackend::make_host() const {
+  auto out = std::make_unique<MetaBackend>(MetaOptions{.cpu_threads = cpu_threads_});
+  out->is_host_ = true;
+  out->next_ = kFirstOfHost;
+  out->host_ = host_;
+  out->compute_stream_ = std::make_unique<MetaStream>(*out, "host");
+  return out;
+}
+
 void MetaBackend::put(Stream& stream, std::string_view name, int64_t bytes, double seconds,
                       const KernelCall* kernel) {
   FSDP_CHECK(&stream.backend() == this, "[{}] stream {}: belongs to another backend ({})", name,
@@ -53,7 +69,7 @@ void MetaBackend::put(Stream& stream, std::string_view name, int64_t bytes, doub
   MetaStream& clock = clock_of(stream);
   const double begin_s = std::max(clock.done_s, host_->now_s);
   clock.done_s = begin_s + seconds;
-  last_end_s_ = std::max(last_end_s_, clock.done_s);
+  host_->last_end_s = std::max(host_->last_end_s, clock.done_s);
   if (!recorder_) return;
   recorder_({.stream = stream,
              .name = name,
@@ -69,7 +85,7 @@ void MetaBackend::occupy(Stream& stream, std::string_view name, int64_t bytes, d
 }
 
 double MetaBackend::finish_all() {
-  host_->now_s = std::max(host_->now_s, last_end_s_);
+  host_->now_s = std::max(host_->now_s, host_->last_end_s);
   return host_->now_s;
 }
 
@@ -116,6 +132,11 @@ void MetaBackend::release(Stream&, void* data, size_t bytes, MemoryCategory cate
 
 void MetaBackend::copy(Stream& stream, void* destination, const void* source, size_t bytes) {
   if (bytes == 0 || destination == source) return;
+  if (is_of_host(destination) != is_of_host(source)) {
+    const auto count = static_cast<int64_t>(bytes);
+    return put(stream, is_of_host(destination) ? "copy_to_host" : "copy_from_host", count,
+               times_ ? times_->host_copy_seconds(count) : 0);
+  }
   put_kernel(stream, "copy", static_cast<int64_t>(bytes),
              [&] { return copy_call(destination, source, bytes); });
 }

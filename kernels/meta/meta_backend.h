@@ -40,15 +40,18 @@ struct MetaOptions {
   bool keeps_blocks = false;         // for block_log()
 };
 
-// Clocks of the streams go on after the host's.
+// Clocks of the streams go on after the host's. Of all backends of a run.
 struct HostClock {
   double now_s = 0;
+  double last_end_s = 0;  // of all streams
 };
 
 class MetaBackend final : public Backend {
  public:
   explicit MetaBackend(const MetaOptions& options = {});
   ~MetaBackend() override;
+  // Another one, with the same clock: the memory of the host, and the CPU that computes there.
+  std::unique_ptr<MetaBackend> make_host() const;
 
   // Called by every call, in the order of the host. Null: none.
   void set_recorder(MetaRecorder recorder) { recorder_ = std::move(recorder); }
@@ -58,7 +61,7 @@ class MetaBackend final : public Backend {
   // Work of `seconds` that is no kernel: a collective.
   void occupy(Stream& stream, std::string_view name, int64_t bytes, double seconds);
   double host_seconds() const { return host_->now_s; }
-  // The host waits for all streams; when they are done.
+  // The host waits for all streams, of all backends of the run; when they are done.
   double finish_all();
 
   const BlockLog* block_log() const { return log_ ? &*log_ : nullptr; }  // null: not kept
@@ -135,16 +138,18 @@ class MetaBackend final : public Backend {
   void put_kernel(Stream& stream, std::string_view name, int64_t bytes, const Describe& describe) {
     if (!times_) return put(stream, name, bytes, 0);
     const KernelCall call = describe();
-    put(stream, name, bytes, times_->kernel_seconds(call), &call);
+    put(stream, name, bytes,
+        is_host_ ? times_->host_kernel_seconds(call) : times_->kernel_seconds(call), &call);
   }
 
   MemoryLedger ledger_;
+  bool is_host_ = false;
+  int cpu_threads_;
   uintptr_t next_;  // address
   std::string scope_;
   MetaRecorder recorder_;
   std::shared_ptr<CallTimes> times_;
   std::shared_ptr<HostClock> host_ = std::make_shared<HostClock>();  // events outlive the backend
-  double last_end_s_ = 0;                                            // of all streams
   std::unique_ptr<Stream> compute_stream_;
   std::optional<BlockLog> log_;
   std::optional<cpu::HeapForecast> forecast_;  // of a CPU; none: as for a GPU

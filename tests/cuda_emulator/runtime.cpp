@@ -257,6 +257,13 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
+// The pool keeps nothing of what is given back.
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, void* value) {
+  if (attribute != cudaMemPoolAttrReservedMemCurrent) return returned(cudaErrorInvalidValue);
+  const std::lock_guard lock(device().mutex);
+  *static_cast<uint64_t*>(value) = device().used;
+  return cudaSuccess;
+}
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   const std::lock_guard lock(device().mutex);
   *total = emulator::settings().memory;

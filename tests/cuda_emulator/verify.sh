@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # fsdp verify on an emulated GPU: models and training runs of PyTorch through the whole CUDA backend,
-# on ranks that share the GPU. Environment: FSDP_EMULATED the program, SOURCE the repository.
+# on ranks that share the GPU; and that a run sees this GPU. Environment: FSDP_EMULATED the program,
+# SOURCE the repository.
 set -uo pipefail
 fixtures=$SOURCE/tests/fixtures
 failed=0
@@ -36,6 +37,21 @@ refused() {
 refused "ABOVE" --backend cuda
 refused "runtime.tf32: only for GPUs, but the CPU computes" --backend cpu
 refused "runtime.tf32: rounds products of f32, but the computation is in bf16" --backend cuda --dtype bf16
+
+# A run on the emulated GPU sees what its NVML says (tests/cuda_emulator/nvml.cpp).
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+head -50 "$SOURCE/tools/data/chess/train.jsonl" >"$scratch/train.jsonl"
+if ! (cd "$scratch" && "$FSDP_EMULATED" train --data train.jsonl --steps 2 --batch 2 --local-ranks 2 --backend cuda \
+  --share-gpus --set runtime.run_dir=run model.model_type=gpt2 model.hidden_size=16 model.layers=1 model.heads=2 \
+  data.sequence_length=16) >"$scratch/log" 2>&1 ||
+  ! grep -q '^rank 1 on .*: emulated GPU, 2.0 of 8.0 GiB in use, 75 % busy$' "$scratch/log" ||
+  ! grep -qE 'Z(,[0-9.]+){5},75.0,[0-9.]+,[0-9.]+,2048.0,8192.0,,1.9,1.0$' "$scratch/run/monitor.rank1.csv" ||
+  ! grep -q '"avg_gpu_util_%": 75.0' "$scratch/run/metrics.json" ||
+  ! grep -q '"gpu": "emulated GPU"' "$scratch/run/run_args.json"; then
+  printf 'FAILED: fsdp_emulated train does not see its GPU\n%s\n' "$(cat "$scratch/log" "$scratch/run/monitor.rank1.csv")"
+  failed=1
+fi
 
 echo "verify: $runs runs"
 exit "$failed"

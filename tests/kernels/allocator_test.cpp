@@ -1,5 +1,6 @@
 // The stream-ordered allocator: no overlap, reuse, coalescing, repeated addresses, and memory that
 // stays close to what the ledger counts.
+// Requirements: S3.17.
 #include "kernels/cpu/allocator.h"
 
 #include <cstring>

@@ -1,5 +1,6 @@
 // AdamW and Adam: what weight decay does in each, and on which parameters. Their steps against
 // PyTorch's, and what all optimizers have in common: optimizer_test.cpp.
+// Requirements: S2.8.
 #include "optim/adam.h"
 
 #include <doctest/doctest.h>

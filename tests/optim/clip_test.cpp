@@ -93,6 +93,41 @@ TEST_CASE("clip: the coefficient is max / (norm + 1e-6), never above 1") {
   }
 }
 
+TEST_CASE("clip: gradients on one backend, the decision on another, the same bits") {
+  cpu::CpuBackend gradients, decides;
+  const Units units;
+  const test::FlatUnit aligned({{1000}, {1975}}, 1, kNormBlock);
+  for (const bool by_blocks : {false, true}) {
+    for (const double power : {2.0, kInfinity}) {
+      CAPTURE(by_blocks);
+      CAPTURE(power);
+      std::vector<OptimizerShard> shards = units.three_shards(gradients, DType::kF32);
+      if (by_blocks) shards = {shard_of(gradients, aligned, 0, DType::kF32, 1)};
+      for (OptimizerShard& shard : shards) shard.norm_by_blocks = by_blocks;
+      Clipper here(shards, nullptr, 0.1, power), apart(shards, nullptr, 0.1, power, &decides);
+      const float scale = 4;
+      const Tensor of_gradients = Tensor::from_host<float>(gradients, {}, {scale});
+      const Tensor of_decision = Tensor::from_host<float>(decides, {}, {scale});
+      here.measure(&of_gradients);
+      apart.measure(&of_decision);
+      CHECK(apart.norm().item() == here.norm().item());
+      CHECK(apart.coefficient().item() == here.coefficient().item());
+      CHECK(&apart.coefficient().backend() == &decides);
+      const Clipper::ForOptimizer& told = apart.for_optimizer();
+      CHECK(&told.coefficient.backend() == &gradients);
+      CHECK(told.coefficient.item() == here.coefficient().item());
+      CHECK(&here.for_optimizer().skip.backend() == &gradients);
+      const float infinite = std::numeric_limits<float>::infinity();
+      shards[0].gradient.slice(0, Shape{1}).write(&infinite);
+      apart.measure();
+      CHECK(apart.skip().item() == 1);
+      CHECK(told.skip.item() == 1);
+      CHECK(test::contains(test::error_of([&] { apart.measure(&of_gradients); }),
+                           "expected on the backend that decides"));
+    }
+  }
+}
+
 TEST_CASE("clip: a non-finite gradient asks to skip the step, and the next one recovers") {
   cpu::CpuBackend backend;
   for (const double power : {1.0, 2.0, 3.0, kInfinity}) {

@@ -1,4 +1,5 @@
 // The loss scale against torch.amp.GradScaler's own sequences and fairseq's published rule.
+// Requirements: S4.5.
 #include "optim/loss_scaler.h"
 
 #include <doctest/doctest.h>

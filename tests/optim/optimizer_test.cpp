@@ -3,6 +3,7 @@
 // in common: skips, decay flags, step counters, state that can be read and written by parameter,
 // and shards that lie on another backend than the one that computes.
 // The values: tests/fixtures/adamw.{json,safetensors}.
+// Requirements: S2.8.
 #include "optim/optimizer.h"
 
 #include <algorithm>
@@ -346,6 +347,23 @@ struct Run {
   }
 };
 
+TEST_CASE("optimizer: each shard is said to be updated when it is, in their order") {
+  Run run(3, {});
+  const std::vector<Doubles> before = run.masters();
+  std::vector<size_t> told;
+  std::vector<std::vector<double>> then;
+  for (const OptimizerShard& shard : run.shards) {
+    shard.gradient.write(std::vector<float>(static_cast<size_t>(shard.gradient.numel()), 1).data());
+  }
+  run.optimizer->step(0.01, run.control.coefficient, run.control.skip, [&](size_t shard) {
+    told.push_back(shard);
+    then.push_back(run.shards[shard].master.to_doubles());
+  });
+  CHECK(told == std::vector<size_t>{0, 1, 2});
+  CHECK(run.masters() != before);
+  for (size_t i = 0; i < then.size(); ++i) CHECK(then[i] == run.shards[i].master.to_doubles());
+}
+
 TEST_CASE("optimizer: state is visited by parameter, every element once") {
   for (const OptimizerOptions& options : kEvery) {
     CAPTURE(name_of(options.kind));
@@ -426,7 +444,7 @@ TEST_CASE("optimizer and clip work where the shards are, without the backend tha
           "[optimizer] coefficient and skip: expected on the backend of the masters");
     const Tensor scale = test::make_tensor(compute, Shape{}, DType::kF32, {1});
     CHECK(test::error_of([&] { clipper.measure(&scale); }) ==
-          "[clip] loss scale and overflow: expected on the backend of the gradients");
+          "[clip] loss scale and overflow: expected on the backend that decides");
     OptimizerShard torn = rig.shard;
     torn.name = "torn";
     torn.gradient = test::make_tensor(compute, torn.master.shape(), DType::kF64, master);

@@ -1,5 +1,6 @@
 // Every schedule against the rates that Hugging Face's get_scheduler gives, and fairseq's rule.
 // Source of the values: tests/fixtures/schedules.json.
+// Requirements: S0.6, S2.15, S4.7.
 #include "optim/schedule.h"
 
 #include <algorithm>

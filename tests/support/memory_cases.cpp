@@ -41,7 +41,8 @@ std::string predicted_memory(const MemoryCase& run, int rank) {
   const int64_t rows = kRows * run.options.fsdp.micro_steps;
   meta.steps(rows, kLength, 2, 0, run.rows_per_pass(rows));
   if (run.evaluates) meta.evaluate(kRows, kLength, run.rows_per_pass(rows));
-  return memory_text(meta.usage(), run.options.backend.cuda.has_value());
+  const bool of_gpu = run.options.backend.cuda.has_value();
+  return memory_text(meta.usage(), of_gpu) + "host\n" + memory_text(meta.host_usage(), of_gpu);
 }
 
 std::vector<std::string> counted_memory(const MemoryCase& run) {
@@ -66,8 +67,11 @@ std::vector<std::string> counted_memory(const MemoryCase& run) {
       session.train_step(batch_of(rows), 1e-3, step).read();
       if (run.evaluates) session.evaluate(batch_of(kRows));
     }
+    const bool of_gpu = run.options.backend.cuda.has_value();
+    const MemoryUsage host = session.host() ? session.host()->ledger().usage() : MemoryUsage{};
     out[static_cast<size_t>(world.rank())] =
-        memory_text(session.backend().ledger().usage(), run.options.backend.cuda.has_value());
+        memory_text(session.backend().ledger().usage(), of_gpu) + "host\n" +
+        memory_text(host, of_gpu);
   });
   return out;
 }
@@ -135,6 +139,7 @@ MemoryCase memory_case(const MemoryLevels& l) {
   }
   if (l[kTrained] == kLora) o.lora = models::LoraConfig{.r = 3, .targets = {"all-linear"}};
   run.evaluates = l[kEvaluation] == 1;
+  o.fsdp.offload = static_cast<comm::Offload>(l[kOffload]);
   o.fsdp.release_arena = l[kMore] == kReleaseArena;
   o.fsdp.fixed_order = l[kMore] == kFixedOrder;
   o.fsdp.separate_reduce = l[kMore] != kOneStream;

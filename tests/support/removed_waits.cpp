@@ -35,6 +35,48 @@ models::ModelConfig two_blocks() {
 
 }  // namespace
 
+namespace {
+
+// Beside the edges without offload.
+std::set<Edge> offloaded(std::set<Edge> edges) {
+  edges.insert(edges.contains(kReplicated) ? Edge{"to_host", "replicas"}
+                                           : Edge{"to_host", "reduce"});
+  edges.insert({kSent, kUpdated, kFetched, kToHost, kFromHost});
+  return edges;
+}
+
+std::vector<OrderSetting> offload_settings() {
+  std::set<Edge> streamed = offloaded({kGathered, kComputed, kReduced});
+  streamed.insert({{"from_host", "compute"}, {"reduce", "to_host"}});
+  std::set<Edge> added_to = streamed;
+  added_to.insert({{"from_host", "to_host"}, {"reduce", "from_host"}});
+  return {{"offload: optimizer",
+           2,
+           {.offload = Offload::kOptimizer},
+           offloaded({kGathered, kFree, kComputed, kReduced}),
+           {},
+           {kReduced}},
+          {"offload: optimizer, no_shard, micro-steps",
+           2,
+           {.strategy = Strategy::kNoShard, .micro_steps = 2, .offload = Offload::kOptimizer},
+           offloaded({kGathered, kComputed, kScattered, kReplicated})},
+          {.what = "offload: optimizer, a block left out",
+           .ranks = 2,
+           .options = {.strategy = Strategy::kShardGradOp, .offload = Offload::kOptimizer},
+           .edges = offloaded({kGathered, kComputed, kReduced}),
+           .in_vain = {kReduced},
+           .subject = without(2)},
+          {"offload: all", 2, {.offload = Offload::kAll}, streamed, {}, {{"reduce", "to_host"}}},
+          {"offload: all, micro-steps",
+           2,
+           {.micro_steps = 2, .offload = Offload::kAll},
+           added_to,
+           {},
+           {{"reduce", "from_host"}}}};
+}
+
+}  // namespace
+
 std::vector<OrderSetting> order_settings() {
   using enum Strategy;
   const std::set<Edge> sharded = {kGathered, kFree, kComputed, kReduced};
@@ -45,7 +87,7 @@ std::vector<OrderSetting> order_settings() {
   FsdpOptions in_order = kHybrid;
   in_order.fixed_order = true;
   in_order.micro_steps = 3;
-  return {
+  std::vector<OrderSetting> all = {
       {"full_shard", 2, {}, sharded},
       {"hpZ", 4, {.reshard_group_size = 2}, sharded},
       {"one stream", 2, {.separate_reduce = false}, {kGathered, kFree}},
@@ -90,6 +132,8 @@ std::vector<OrderSetting> order_settings() {
        .edges = sharded,
        .subject = causal_lm(two_blocks()),
        .forwards = 2}};
+  for (OrderSetting& setting : offload_settings()) all.push_back(std::move(setting));
+  return all;
 }
 
 namespace {
@@ -142,7 +186,8 @@ RunSpec spec_of(const OrderSetting& setting) {
   s.wrap = setting.wrap;
   s.forwards = setting.forwards;
   s.rows = 4 * setting.options.micro_steps * setting.forwards;
-  s.steps = 2;
+  // Masters come back from the host at the end of a step: the next one shows what came.
+  s.steps = setting.options.offload == Offload::kNone ? 2 : 3;
   s.prepared = [forwards = setting.forwards](RankRun& run) { leave_zeros(run, forwards); };
   return s;
 }
@@ -173,11 +218,13 @@ RunResult train_without(const RunSpec& spec, const Removal& removal, int attempt
       };
       return o;
     };
+    mine.host = mine.cpu;
     RankRun run(world, mine);
     run.step(0);
     active = true;
     run.step(1);
     active = false;
+    for (int step = 2; step < spec.steps; ++step) run.step(step);
     results[static_cast<size_t>(world.rank())] = run.result();
   });
   for (const RunResult& result : results) {
@@ -217,6 +264,7 @@ std::vector<std::pair<Edge, std::string>> waits_of_a_step(const RunSpec& s) {
       };
       return o;
     };
+    mine.host = mine.cpu;
     RankRun run(world, mine);
     run.step(0);
     active = &run;

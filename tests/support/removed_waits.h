@@ -22,6 +22,13 @@ inline const Edge kScattered = {"replicas", "reduce"};    // reduce-scatter befo
 inline const Edge kReplicated = {"compute", "replicas"};  // before optimizer and next tenant
 inline const Edge kReturned = {"reduce", "replicas"};     // before the buffer's next reduction
 
+// With offload; "host" is the stream that updates.
+inline const Edge kSent = {"host", "to_host"};         // gradients before the norm
+inline const Edge kUpdated = {"from_host", "host"};    // an update before its copy
+inline const Edge kFetched = {"gather", "from_host"};  // parameters before their gather
+inline const Edge kToHost = {"host", "compute"};       // flags, coefficient and skip
+inline const Edge kFromHost = {"compute", "host"};     // the norm's sum
+
 // ThreadSanitizer sees a missing edge itself, whatever comes out (stream_order_test.cpp).
 #ifdef __SANITIZE_THREAD__
 constexpr bool kThreadSanitizer = true;
@@ -34,6 +41,10 @@ struct OrderSetting {
   int ranks;
   comm::FsdpOptions options;
   std::set<Edge> edges;  // of a step
+  // Edges all of whose waits are redundant: removed_waits_test.cpp.
+  std::set<Edge> in_vain = {};
+  // Edges that ThreadSanitizer does not report in one step; results show that they are needed.
+  std::set<Edge> unreported = {};
   SubjectFactory subject = causal_lm(small_gpt2());
   comm::WrapPolicy wrap = nullptr;
   int forwards = 1;

@@ -147,6 +147,14 @@ std::unique_ptr<Backend> make_backend(const RunSpec& spec, int rank) {
   return std::make_unique<cpu::CpuBackend>(spec.cpu ? spec.cpu(rank) : cpu::CpuOptions{});
 }
 
+// As tools/launch names its stream.
+std::unique_ptr<Backend> make_host(const RunSpec& spec, int rank) {
+  if (spec.fsdp.offload == comm::Offload::kNone) return nullptr;
+  cpu::CpuOptions options = spec.host ? spec.host(rank) : cpu::CpuOptions{};
+  options.compute_name = "host";
+  return std::make_unique<cpu::CpuBackend>(std::move(options));
+}
+
 }  // namespace
 
 RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
@@ -154,6 +162,7 @@ RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
       spec_(spec),
       acting_rank_(world.rank()),
       backend_(make_backend(spec, world.rank())),
+      host_(make_host(spec, world.rank())),
       tape_(*backend_),
       subject_(spec.subject(*backend_, spec.fsdp.param_dtype)) {
   for (Parameter* parameter : module().parameters()) {
@@ -162,6 +171,7 @@ RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
   module().set_tape(&tape_);
   const comm::WrapPolicy wrap =
       spec_.wrap ? spec_.wrap : comm::wrap_classes({subject_.block_class});
+  spec_.fsdp.host = host_.get();
   sharded_ = std::make_unique<comm::FullySharded>(module(), wrap, spec_.fsdp, *backend_, world);
   tools::initialise(*sharded_, models::from_scratch(17));
   train_step_.emplace(*sharded_, tape_, world,

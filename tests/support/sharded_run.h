@@ -77,6 +77,8 @@ struct RunSpec {
   std::function<bool(const Parameter&)> frozen = nullptr;               // null: none
   std::function<cpu::CpuOptions(int rank)> cpu = nullptr;               // null: the defaults
   std::function<std::unique_ptr<Backend>(int rank)> backend = nullptr;  // null: the CPU's
+  // Of the backend of what is offloaded; null: the defaults.
+  std::function<cpu::CpuOptions(int rank)> host = nullptr;
   std::function<void(RankRun&)> prepared = nullptr;  // on every rank, before the first step
   std::function<void(RankRun&, int step)> before_step = nullptr;
 };
@@ -118,6 +120,7 @@ class RankRun {
   std::string scope() const { return backend_->scope(); }  // the unit that the host is issuing for
   Module& module() { return *subject_.module; }
   Backend& backend() { return *backend_; }
+  Backend* host() { return host_.get(); }  // null without offload
   comm::FullySharded& sharded() { return *sharded_; }
   tools::TrainStep& train_step() { return *train_step_; }
   comm::Communicator& world() { return world_; }
@@ -138,7 +141,7 @@ class RankRun {
   comm::Communicator& world_;
   RunSpec spec_;
   int acting_rank_;  // whose rows a pass takes
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> backend_, host_;
   Tape tape_;
   Subject subject_;
   std::unique_ptr<comm::FullySharded> sharded_;

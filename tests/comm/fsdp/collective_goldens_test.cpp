@@ -1,6 +1,7 @@
 // Calls and bytes of every kind of collective in one step, for every combination of strategy,
 // prefetch, accumulation and recompute: a formula over the sizes of the parameters, which are
 // computed here from the shapes.
+// Requirements: S1.13, S1.14, S3.4, S4.4, S4.6.
 #include <doctest/doctest.h>
 
 #include "tests/support/sharded_run.h"

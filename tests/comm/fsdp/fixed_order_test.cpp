@@ -1,6 +1,7 @@
 // Fixed order: passes 0, 1, 2, ... of a step are added in this order, so that every number of ranks
 // and every strategy gives the same bits. Sums of other orders are other bits: a chain over 24
 // passes that comes out right by chance does not exist.
+// Requirements: S0.3, S1.9, S4.10.
 #include <doctest/doctest.h>
 
 #include "tests/support/sharded_run.h"

@@ -1,5 +1,6 @@
 // Memory of a rank, at rest and at its peak, as formulas over the sizes of the parameters. The flat
 // sizes are computed here from the shapes, not asked from the layout.
+// Requirements: S1.9, S4.4, S4.6.
 #include <algorithm>
 
 #include <doctest/doctest.h>

@@ -1,5 +1,6 @@
 // All strategies train the same model: losses, gradient norms and final parameters of 20 steps
 // agree with each other and with one rank, and repeat to the bit.
+// Requirements: S0.3, S1.9, S4.10.
 #include <doctest/doctest.h>
 
 #include "comm/fsdp/fully_sharded.h"

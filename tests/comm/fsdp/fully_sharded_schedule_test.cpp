@@ -1,5 +1,6 @@
 // What one step communicates, in which order the host issues it, what overlaps, and how many units
 // are unsharded at a time: read from the trace of a real step.
+// Requirements: S1.13, S2.9, S3.4, S4.4.
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>

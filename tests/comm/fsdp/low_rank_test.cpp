@@ -1,5 +1,6 @@
 // A frozen model with trainable low-rank terms, sharded: the bits of one rank under every strategy,
 // with dropout and recompute, and nothing of the frozen part is reduced or moved.
+// Requirements: S3.12.
 #include <doctest/doctest.h>
 
 #include "tests/support/lora_models.h"

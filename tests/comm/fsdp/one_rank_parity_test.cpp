@@ -1,6 +1,7 @@
 // Parity with one rank, to the bit: sharded training is the training of one rank that runs every
 // rank's part of the batch and adds the gradients in rank order. Guards against anything that
 // sharding could lose or mix up: padding, slots, casts, the order of sums, the division.
+// Requirements: S0.3, S4.10.
 #include <doctest/doctest.h>
 
 #include "tests/support/sharded_run.h"

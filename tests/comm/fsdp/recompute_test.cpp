@@ -1,5 +1,6 @@
 // Activation recompute inside units: the same bits with dropout on, no gather more, less activation
 // memory; and pieces in which nothing needs a gradient.
+// Requirements: S0.7, S4.11.
 #include "core/recompute.h"
 
 #include <algorithm>

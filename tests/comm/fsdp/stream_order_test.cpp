@@ -64,6 +64,7 @@ TEST_CASE("without all waits of one stream for another, results are wrong" *
     for (const Edge& edge : edges) {
       CAPTURE(edge.first);
       CAPTURE(edge.second);
+      if (setting.in_vain.contains(edge)) continue;
       CHECK(noticed(s, {edge}, expected, kAttempts));
     }
   }
@@ -106,6 +107,7 @@ TEST_CASE("ThreadSanitizer reports a removed edge, under every setting" *
     CAPTURE(settings[i].what);
     CHECK(status_without(i, "no such edge") == 0);
     for (const Edge& edge : settings[i].edges) {
+      if (settings[i].in_vain.contains(edge) || settings[i].unreported.contains(edge)) continue;
       CAPTURE(edge.first);
       CAPTURE(edge.second);
       CHECK(status_without(i, edge.first + " " + edge.second) == 66);

@@ -1,4 +1,5 @@
 // Gradients of units: absent ones, micro-steps, narrow reductions, states.
+// Requirements: S4.6.
 #include "comm/fsdp/unit_gradients.h"
 
 #include <cmath>

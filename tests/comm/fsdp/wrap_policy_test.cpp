@@ -1,5 +1,6 @@
 // Wrap policies: against PyTorch's own plans of seven models (tests/fixtures/fsdp/units.json, made
 // with its policy code on its meta device), and the corners that no model shows.
+// Requirements: S0.4, S1.11, S2.3, S3.3.
 #include <doctest/doctest.h>
 
 #include "comm/fsdp/plan.h"

@@ -1,6 +1,7 @@
 // Attention: values against plain loops, every gradient against finite differences over layouts,
 // grouped heads, windows and lengths, packed against separate, checks. Rotary positions:
 // rope_test.cpp.
+// Requirements: S3.2.
 #include "core/ops/attention.h"
 
 #include <algorithm>

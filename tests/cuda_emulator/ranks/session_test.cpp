@@ -70,10 +70,30 @@ TEST_CASE("memory that stays is registered with NCCL, what comes and goes in a s
   CHECK(released.losses == kept.losses);
 }
 
+// The CPU's optimizer does not round as the GPU's does.
+TEST_CASE("offload beside GPUs: the host updates, and losses are those of a run without it") {
+  const Outcome expected = train_with({});
+  for (const comm::Offload offload : {comm::Offload::kOptimizer, comm::Offload::kAll}) {
+    for (const bool release_arena : {false, true}) {
+      CAPTURE(choice_name(offload));
+      const Outcome got = train_with({.release_arena = release_arena, .offload = offload});
+      CHECK(got.registered_in_steps == 0);
+      CHECK(got.exchanges_in_steps == 0);
+      REQUIRE(got.losses.size() == expected.losses.size());
+      for (size_t i = 0; i < got.losses.size(); ++i) {
+        CHECK(got.losses[i] == doctest::Approx(expected.losses[i]).epsilon(1e-5));
+      }
+    }
+  }
+}
+
 // The GPU stands still while `closed`; not for ever, so that a host that waits is a failure.
 TEST_CASE("a step over NCCL is issued while the GPU stands still, also where its arena goes") {
-  for (const bool release_arena : {false, true}) {
-    CAPTURE(release_arena);
+  for (const comm::FsdpOptions& fsdp :
+       {comm::FsdpOptions{}, comm::FsdpOptions{.release_arena = true},
+        comm::FsdpOptions{.offload = comm::Offload::kAll}}) {
+    CAPTURE(choice_name(fsdp.offload));
+    CAPTURE(fsdp.release_arena);
     std::atomic<bool> closed{false};
     std::atomic<int> issued_in_time{0};
     emulator::Settings settings = emulator::settings();
@@ -86,7 +106,7 @@ TEST_CASE("a step over NCCL is issued while the GPU stands still, also where its
     };
     const emulator::Configured configured(settings);
     comm::run_local_ranks(2, [&](comm::Communicator& world) {
-      tools::Session session(world, options_with({.release_arena = release_arena}));
+      tools::Session session(world, options_with(fsdp));
       session.initialise(models::from_scratch(3));
       session.train_step(batch_of(world.rank()), 1e-2, 0).read();
       world.barrier();

@@ -82,6 +82,7 @@ class FixedTimes final : public CallTimes {
  public:
   explicit FixedTimes(double issue_s = 0) : issue_s_(issue_s) {}
   double kernel_seconds(const KernelCall& call) override { return std::stod(call.shape); }
+  double host_kernel_seconds(const KernelCall& call) override { return 10 * kernel_seconds(call); }
   double host_copy_seconds(int64_t) override { return 1; }
   double issue_seconds() const override { return issue_s_; }
 
@@ -160,6 +161,28 @@ TEST_CASE("meta time: the host's reads wait, and it issues calls in its own time
   backend.set_times(nullptr);
   clocks.kernel(compute, 7);
   CHECK(clocks.spans.back() == "compute 6 to 6");
+}
+
+TEST_CASE(
+    "meta time: a host beside the device has other addresses, the same clock and its own rate") {
+  Clocks device;
+  const std::unique_ptr<MetaBackend> host = device.backend.make_host();
+  host->set_times(std::make_shared<FixedTimes>());
+  Stream& updates = host->compute_stream();
+  CHECK(updates.name() == "host");
+  const Tensor there = Tensor::empty(*host, Shape{2}, DType::kF32);
+  const Tensor here = Tensor::empty(device.backend, Shape{2}, DType::kF32);
+  CHECK(there.data() != here.data());
+  CHECK(device.backend.ledger().usage().total_current == kAllocationGranularity);
+  device.kernel(device.backend.compute_stream(), 3);
+  host->wait(updates, device.backend.record(device.backend.compute_stream()));
+  Tensor written = there;
+  host->divide(updates, written, 2);  // 10 x 2 seconds, from 3 on
+  device.backend.wait(device.backend.compute_stream(), host->record(updates));
+  device.backend.copy(device.backend.compute_stream(), here.data(), there.data(), there.bytes());
+  CHECK(device.spans.back() == "compute 23 to 24");
+  CHECK(device.backend.finish_all() == 24);
+  CHECK(host->finish_all() == 24);
 }
 
 }  // namespace

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# fsdp.offload: whole runs with the bits of one without it, under other names of the key, over processes, across
+# checkpoints; what a run and `fsdp memory` say of the two places.
+# Environment: FSDP the program, MPIRUN how to start processes (empty: no MPI).
+source "$(dirname "$0")/../support/e2e.sh"
+source "$SOURCE/tests/support/fixed_order.sh"
+
+text_and_config 12
+run none 2
+same none optimizer 3 fsdp.offload=optimizer
+same none all 1 fsdp.offload=all
+same none replicas 4 fsdp.cpu_offload=true fsdp.strategy=hybrid_shard fsdp.shard_size=2
+same none whole 2 fsdp.fsdp_offload_params=true fsdp.strategy=no_shard
+same none off 2 fsdp.cpu_offload=false
+if [ -n "${MPIRUN:-}" ]; then
+  use_mpi=1 same none processes 2 fsdp.offload=all
+else
+  echo "[SKIP] offload over MPI: no MPI"
+fi
+for dtype in bf16 f16; do
+  half=(train.dtype=$dtype train.reduce_dtype=$dtype)
+  [ $dtype = bf16 ] && half+=(train.stochastic_rounding=true)
+  run none_$dtype 1 "${half[@]}"
+  same none_$dtype all_$dtype 2 fsdp.offload=all "${half[@]}"
+  same none_$dtype optimizer_$dtype 3 fsdp.offload=optimizer runtime.trace=true "${half[@]}"
+done
+for stream in to_host from_host host; do
+  grep -q "\"$stream\"" optimizer_bf16/trace.rank0.json || fail "the timeline has no stream $stream"
+done
+
+# ---- across checkpoints --------------------------------------------------------------------------
+run begun 2 fsdp.offload=all train.steps=6 checkpoint.every=6 checkpoint.async=true train.schedule.total=12
+"$FSDP" train --resume begun --local-ranks 2 --set train.steps=12 fsdp.offload=optimizer >begun.log 2>&1 ||
+  { fail "resume under another offload: status $?"; cat begun.log; }
+[ "$(result begun)" = "$(result none)" ] || fail "resumed: $(result begun), not $(result none)"
+diff <(lines begun) <(lines none) >lines.diff || { fail "resumed: other lines"; head -4 lines.diff; }
+
+# ---- memory by place -----------------------------------------------------------------------------
+grep -q '^on the host$' all.log || fail "all: no table of the host's memory: $(cat all.log)"
+grep -q '^on the host$' none.log && fail "none: a table of the host's memory"
+command -v python3 >/dev/null || echo "[SKIP] offload: memory by place: no python3"
+for run in all optimizer replicas whole all_f16; do
+  command -v python3 >/dev/null || break
+  python3 - $run/metrics.json <<'PY' || fail "$run: its memory was not predicted"
+import json, sys
+memory = json.load(open(sys.argv[1]))["memory"]
+for place in ("", "_on_host"):
+    said, was = memory["predicted" + place], memory["ledger" + place]
+    was["by_category"].pop("transport staging")
+    assert said == was, (place, said, was)
+assert memory["ledger_on_host"]["by_category"]["optimizer state"] > 0
+PY
+done
+memory() { "$FSDP" memory --config config.yaml --world 4 --json "$@"; }
+memory --gpu A100-80 --set train.dtype=bf16 >gpu.json || fail "memory: status $?"
+memory --gpu A100-80 --set train.dtype=bf16 fsdp.offload=optimizer >gpu_offload.json || fail "memory: status $?"
+! command -v python3 >/dev/null || python3 - <<'PY' || fail "memory: places and alternatives"
+import json
+plain, offloaded = json.load(open("gpu.json")), json.load(open("gpu_offload.json"))
+place = offloaded["peak"]["by_place"]
+assert plain["peak"]["by_place"]["host"] == 0 and place["host"] > 0, place
+assert offloaded["peak"]["total"] == place["device"] + place["host"]
+assert place["device"] < plain["peak"]["by_place"]["device"]
+offered = {each["change"]: each["bytes"] for each in plain["alternatives"]}
+assert offered["fsdp.offload=optimizer"] == place["device"]
+assert offered["fsdp.offload=all"] < offered["fsdp.offload=optimizer"]
+PY
+"$FSDP" train --config config.yaml --local-ranks 1 --set fsdp.offload=nvme >refused.log 2>&1 && fail "accepted: nvme"
+grep -q 'fsdp.offload: expected one of none, optimizer, all' refused.log || fail "nvme: $(cat refused.log)"
+
+[ "$failed" = 0 ] && echo "offload: all is well"
+exit "$failed"
