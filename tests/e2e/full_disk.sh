@@ -43,6 +43,19 @@ grep -q '^resumed from' resumed.log || fail "resumed: from no checkpoint"
 for key in weights_hash optimizer_hash; do
   [ -n "$(summary elsewhere $key)" ] && [ "$(summary disk/ended $key)" = "$(summary elsewhere $key)" ] || fail "resumed: another $key"
 done
+# No room for the checkpoint after the last step: the model is saved all the same.
+mkdir disk/small
+head -c 200K /dev/zero >disk/small/room
+dd if=/dev/zero of=disk/small/filler bs=64k 2>/dev/null
+rm disk/small/room
+for async in false true; do
+  run=last_$async
+  train runtime.run_dir=$run checkpoint.folder=disk/small/$run checkpoint.every=40 checkpoint.async=$async >last.log 2>&1 && fail "$run: status 0"
+  grep -q '^fsdp: step 40: no checkpoint: .*No space left on device' last.log || { fail "$run: no line that says why"; cat last.log; }
+  cmp -s $run/model/model.safetensors elsewhere/model/model.safetensors || fail "$run: the model is lost"
+  [ ! -e $run/metrics.json ] || fail "$run: looks like a run that has ended well"
+done
+rm -r disk/small
 # No room at all: said before the first step.
 dd if=/dev/zero of=disk/filler bs=64k 2>/dev/null
 train runtime.run_dir=disk/none >none.log 2>&1 && fail "none: status 0"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # A job that is killed again and again, at any moment and any rank, and started again each time with
 # the same command, ends with the weights, optimizer state and metrics of one that nobody disturbed.
-# Then the same with another number of ranks each time, in fixed order. Moments are by time and by what the run is at: its start, a
-# step, a checkpoint, reading one, an evaluation.
+# Then the same with another number of ranks each time, in fixed order. Moments are by what the run is
+# at (its start, a step, writing a checkpoint, reading one, an evaluation): at once, or some time later.
 # Environment: FSDP the program, MPIRUN how to start processes (empty: no MPI), KILLS how many (200).
+# Requirements: S2.10.
 source "$(dirname "$0")/../support/e2e.sh"
 
 for i in {1..60}; do echo "a line of text, number $i"; done >text.txt
@@ -18,25 +19,35 @@ sed -e 's/micro_steps: 2/rows_per_pass: 2/' config.yaml >any_ranks.yaml
 echo 'fsdp: {fixed_order: true}' >>any_ranks.yaml
 
 kills=0 resumed=0 times=()
-# awaits RUN MOMENT PID: until the run is there, or has ended
+declare -A within=([start]=0 [load]=0 [step]=0 [save]=0 [evaluation]=0)  # kills at once
+# reads PID PATTERN: whether it, or a process that it has started, has such a file open
+reads() {
+  local process
+  for process in "$1" $(pgrep -P "$1"); do
+    find "/proc/$process/fd" -lname "$2" 2>/dev/null | grep -q . && return
+  done
+  return 1
+}
+# awaits RUN MOMENT PID: until the run is there; status 1: it has ended before
 awaits() {
   local run=$1 seen=0 look
   case $2 in
     start) return ;;
-    load) look="grep -q ^resumed $run.log" ;;
+    load) look="reads $3 '*/checkpoints/step-*/shard*'" ;;
     step) look="[ -s $run/metrics.jsonl ]" ;;
     save) look="find $run/checkpoints -mindepth 1 -name *.tmp* 2>/dev/null | grep -q ." ;;
-    evaluation) look="grep -q validation_loss $run/metrics.jsonl" ;;
+    evaluation) look="tail -n 1 $run/metrics.jsonl | grep -q '\"step\":[0-9]*0,\"loss\"'" ;;
   esac
   while kill -0 "$3" 2>/dev/null && [ $((seen++)) -lt 300 ]; do
     eval "$look" 2>/dev/null && return
     sleep 0.01
   done
+  return 1
 }
 # disturbed RUN MOST CONFIG RANKS HOW: disturbs the command up to MOST times, then lets it end. RANKS: a
 # number, or "any": another number from 1 to 4 each time. HOW: threads or processes.
 disturbed() {
-  local run=$1 most=$2 config=$3 ranks=$4 how=$5 signal pid target started tries=0 command n
+  local run=$1 most=$2 config=$3 ranks=$4 how=$5 signal pid target started tries=0 command n moment
   while :; do
     n=$ranks
     [ "$ranks" != any ] || n=$((1 + RANDOM % 4))
@@ -48,9 +59,13 @@ disturbed() {
       wait "$pid" || { fail "$run: status $? of the run that nobody disturbs"; cat "$run.log"; return; }
       break
     fi
-    awaits "$run" "$(shuf -n 1 -e start start step save load evaluation)" "$pid"
-    sleep "0.$(printf %02d $((RANDOM % 60)))"
     signal=$(shuf -n 1 -e KILL KILL TERM USR1 STOP)
+    moment=$(shuf -n 1 -e start save load load evaluation step)
+    if awaits "$run" $moment "$pid" && [ $((RANDOM % 2)) = 0 ]; then
+      within[$moment]=$((within[$moment] + 1))
+    else
+      sleep "0.$(printf %02d $((RANDOM % 60)))"
+    fi
     target=$pid
     if [ "$how" = processes ]; then target=$(pgrep -P "$pid" -f train | shuf -n 1); fi
     # Ranks as threads stop together, as a suspended job: nobody is left to notice. And a rank alone.
@@ -114,6 +129,10 @@ done
 [ -n "${MPIRUN:-}" ] || echo "[SKIP] kills under mpirun: no MPI"
 [ "$kills" -ge "${KILLS:-200}" ] || fail "only $kills runs were disturbed"
 [ "$resumed" -gt 0 ] || fail "no run was resumed from a checkpoint"
+for moment in "${!within[@]}"; do
+  [ "${within[$moment]}" -gt 0 ] || fail "no kill within: $moment"
+done
+echo "at once within: $(for moment in "${!within[@]}"; do echo -n "$moment ${within[$moment]} "; done)"
 sorted=($(printf '%s\n' "${times[@]}" | sort -n))
 echo "kills: $kills; $resumed runs were resumed from a checkpoint; the job ended after" \
   "${sorted[-1]} ms at most, ${sorted[${#sorted[@]} / 2]} ms in the median"

@@ -43,6 +43,16 @@ else
   echo "[SKIP] replay under mpirun: no MPI"
 fi
 
+# A run that went on with more steps, on another number of ranks: the steps before, between and after
+# its checkpoints.
+train runtime.run_dir=longer
+"$FSDP" train --resume longer --local-ranks 3 --set train.steps=36 >train.log 2>&1 || { fail "longer"; cat train.log; }
+replays longer_first 0 'step-20: weights and optimizer state: equal' longer --step 15 --local-ranks 2
+replays longer_next 0 'step-30: weights and optimizer state: equal' longer --step 29 --local-ranks 3
+replays longer_last 0 'step-36: weights and optimizer state: equal' longer --step 36 --local-ranks 3
+rm -r longer/checkpoints/step-36
+replays longer_open 0 '^3 logged steps: equal$' longer --step 33 --local-ranks 3
+
 # A metric that was changed in its last digit.
 cp -r run metric
 loss=$(grep '^{"step":13,"loss"' metric/metrics.jsonl | grep -oE '"loss":[^,]*' | cut -d: -f2)

@@ -2,6 +2,7 @@
 # A run that is killed or stopped goes on from its checkpoints: with the same bits on the same ranks,
 # up to rounding on others, in its own run directory, and not with another configuration.
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
+# Requirements: S1.6, S2.10, S2.11, S4.14.
 source "$(dirname "$0")/../support/e2e.sh"
 
 for i in {1..60}; do echo "a line of text, number $i"; done >text.txt

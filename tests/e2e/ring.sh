@@ -2,6 +2,7 @@
 # A job in trouble says where it is and ends: SIGUSR2 asks a healthy one; one rank meets bad data in
 # the middle of training, is killed, or stops answering. No rank is left behind.
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
+# Requirements: S3.14.
 source "$(dirname "$0")/../support/e2e.sh"
 
 for i in {1..60}; do echo "a line of text, number $i"; done >text.txt

@@ -2,6 +2,7 @@
 # The network between two hosts goes down: every rank and the launcher end on both, with one report.
 # Two network namespaces with names of their own are the hosts.
 # Environment: FSDP the program, MPIRUN how to start processes (empty: no MPI).
+# Requirements: S3.14.
 source "$(dirname "$0")/../support/e2e.sh"
 skip() { echo "[SKIP] two hosts: $*"; exit 77; }
 [ -n "${MPIRUN:-}" ] || skip "no MPI"

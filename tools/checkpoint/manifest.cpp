@@ -16,7 +16,7 @@ namespace fsdp::tools {
 namespace {
 
 constexpr const char* kFormat = "fsdp.cpp checkpoint";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr std::string_view kBefore = "{\"checksum\": \"";  // of all that follows its digits
 constexpr size_t kDigits = 16;
 

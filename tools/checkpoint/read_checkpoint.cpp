@@ -171,6 +171,7 @@ void read_held(Session& session, Checkpoint& checkpoint, bool optimizer, Missing
     if (absent && !checkpoint.contains(part.name)) continue;
     targets.push_back({part.name, part.first, part.values.view(Shape{part.values.numel()})});
   }
+  session.sharded().before_masters_are_written();
   checkpoint.read(targets);
   session.sharded().masters_written();
 }

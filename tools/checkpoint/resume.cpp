@@ -32,12 +32,12 @@ bool is_there(const fs::path& path) {
 // same is computed, up to the order of sums. The text and the model's files are compared by their
 // hashes.
 constexpr std::array kFree = {
-    "data.train",          "data.validation",  "data.format",         "data.template",
-    "data.field",          "data.bad_rows",    "data.subset.n",       "data.subset.seed",
-    "data.synthetic_rows", "data.tokenizer",   "data.cache_dir",      "data.document_separator",
-    "data.prefetch",       "model.path",       "train.steps",         "train.epochs",
-    "train.micro_steps",   "train.log_every",  "train.eval_every",    "train.eval_batches",
-    "train.save",          "train.save_dtype", "train.max_shard_size"};
+    "data.train",          "data.validation", "data.format",      "data.template",
+    "data.field",          "data.bad_rows",   "data.subset.n",    "data.subset.seed",
+    "data.synthetic_rows", "data.tokenizer",  "data.cache_dir",   "data.document_separator",
+    "data.prefetch",       "model.path",      "train.steps",      "train.epochs",
+    "train.micro_steps",   "train.log_every", "train.log_format", "train.eval_every",
+    "train.eval_batches",  "train.save",      "train.save_dtype", "train.max_shard_size"};
 constexpr std::array kFreeSections = {"runtime.", "checkpoint.", "sample.", "fsdp.",
                                       "train.recompute."};
 // Inside of these sections, what does change the computation.

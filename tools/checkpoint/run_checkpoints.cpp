@@ -105,6 +105,14 @@ void check_own_checkpoints(const config::TrainConfig& config, const fs::path& ru
   }
 }
 
+bool validated_alike(const Manifest& before, const std::string& validation_hash,
+                     int64_t eval_batches) {
+  const auto text = before.data.find(kValidationTokens);
+  const config::TrainConfig then = config::parse_config(before.config, kManifestName, {});
+  return (text == before.data.end() ? "" : text->second) == validation_hash &&
+         then.train.eval_batches == eval_batches;
+}
+
 RunLocks take_run_directory(const fs::path& run_directory, const fs::path& checkpoints) {
   RunLocks locks;
   const auto take = [&](const fs::path& folder, const char* busy) {
@@ -176,11 +184,8 @@ bool RunCheckpoints::judged_alike(const Manifest& before) const {
   const config::TrainConfig then = config::parse_config(before.config, kManifestName, {});
   if (then.checkpoint.best != config_.best) return false;
   if (config_.best != config::BestMetric::kValidationLoss) return true;
-  const auto text = [](const Manifest& m) {
-    const auto found = m.data.find(kValidationTokens);
-    return found == m.data.end() ? "" : found->second;
-  };
-  return text(before) == text(facts_) && then.train.eval_batches == eval_batches_;
+  const auto text = facts_.data.find(kValidationTokens);
+  return validated_alike(before, text == facts_.data.end() ? "" : text->second, eval_batches_);
 }
 
 std::string RunCheckpoints::go_on(const fs::path& checkpoint, const Manifest& manifest) {
@@ -319,8 +324,6 @@ std::optional<RunCheckpoints::Written> RunCheckpoints::finish() {
   last_ = write->written.folder.string();
   return write->written;
 }
-
-bool RunCheckpoints::has_failed() const { return write_ && write_->error; }
 
 int64_t RunCheckpoints::step_of_write() const { return write_ ? write_->written.step : -1; }
 

@@ -28,6 +28,9 @@ std::map<int64_t, std::filesystem::path> checkpoints_in(const std::filesystem::p
 bool is_beginning_of_run(const std::filesystem::path& folder);
 // In Manifest::data: of the text that validation losses are of.
 inline constexpr const char* kValidationTokens = "tokens of data.validation";
+// Whether both validation losses are of the same text, and of as much of it.
+bool validated_alike(const Manifest& before, const std::string& validation_hash,
+                     int64_t eval_batches);
 // Where a run keeps them.
 std::filesystem::path checkpoint_folder(const config::TrainConfig& config,
                                         const std::filesystem::path& run_directory);
@@ -75,7 +78,6 @@ class RunCheckpoints {
   // it failed; nothing is left of its folder then.
   std::optional<Written> finish();
   bool is_done() const { return done_; }         // finish() does not wait
-  bool has_failed() const;                       // when it is done
   int64_t step_of_write() const;                 // -1: there is none
   Written write(const TrainProgress& progress);  // both
   struct Best {

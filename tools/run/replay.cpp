@@ -32,9 +32,8 @@ class Replay {
          const std::function<void(const std::string& line)>& say)
       : plan_(plan),
         rank_(rank),
-        exact_(plan.resume.manifest->world_size == rank.world.size() ||
-               plan.resume.config.fsdp.options.fixed_order),
-        options_{.say = say},
+        exact_(plan.ranks == rank.world.size() || plan.resume.config.fsdp.options.fixed_order),
+        options_{.resume_with_changes = plan.with_changes, .say = say},
         settled_{.plan = plan.resume, .locks = {}},
         run_(options_, settled_, rank) {}
 
@@ -44,7 +43,7 @@ class Replay {
     say(fmt::format("steps {} to {}, {}", first, plan_.last,
                     exact_ ? "compared to the bit"
                            : fmt::format("compared to {:g}: {} ranks instead of {}", tolerance(),
-                                         rank_.world.size(), plan_.resume.manifest->world_size)));
+                                         rank_.world.size(), plan_.ranks)));
     const bool steps_equal = replay_steps(session);
     const bool state_equal = compare_state(session);
     return steps_equal && state_equal ? 0 : 1;
@@ -205,6 +204,40 @@ std::map<int64_t, RecordedStep> recorded_steps(const std::string& metrics,
   return out;
 }
 
+namespace {
+
+// A run may have gone on from the checkpoint with another configuration, on other ranks. What it
+// went on with is in the next checkpoint or, where there is none, beside metrics.jsonl.
+void take_configuration(const fs::path& run, const fs::path& next, ReplayPlan& plan) {
+  const Manifest& before = *plan.resume.manifest;
+  const auto stored = [](const fs::path& checkpoint, const Manifest& manifest) {
+    config::TrainConfig config =
+        config::parse_config(manifest.config, (checkpoint / kManifestName).string(), {});
+    keep_paths(config, manifest.working_directory);
+    return config;
+  };
+  plan.ranks = before.world_size;
+  config::TrainConfig config = stored(plan.resume.checkpoint, before);
+  const config::TrainConfig then = config;
+  if (next.empty()) {
+    const Json arguments = read_json_file(run / "run_args.json");
+    config = config::read_config(run / "config.yaml", {});
+    keep_paths(config, arguments.value("working_directory", ""));
+    plan.ranks = arguments.at("world_size");
+  } else if (const Manifest after = read_manifest(next);
+             after.run_directory == before.run_directory) {
+    config = stored(next, after);
+    plan.ranks = after.world_size;
+  }
+  const std::vector<ConfigChange> changes = config_changes(then, config);
+  plan.with_changes = std::any_of(changes.begin(), changes.end(),
+                                  [](const ConfigChange& change) { return change.refused; });
+  plan.resume.config = std::move(config);
+  plan.resume.config.runtime.trace = false;
+}
+
+}  // namespace
+
 ReplayPlan plan_replay(const fs::path& run, int64_t step) {
   FSDP_CHECK(fs::exists(run / "config.yaml"), "{}: no run directory: no config.yaml in it",
              run.string());
@@ -229,10 +262,7 @@ ReplayPlan plan_replay(const fs::path& run, int64_t step) {
   plan.resume.checkpoint = before;
   plan.resume.manifest = read_manifest(before);
   plan.resume.run_directory = run;
-  plan.resume.config =
-      config::parse_config(plan.resume.manifest->config, (before / kManifestName).string(), {});
-  keep_paths(plan.resume.config, plan.resume.manifest->working_directory);
-  plan.resume.config.runtime.trace = false;
+  take_configuration(run, plan.next, plan);
   return plan;
 }
 

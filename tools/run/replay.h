@@ -3,10 +3,10 @@
 // of the next checkpoint. It writes nothing. Not here: going on with a run
 // (tools/checkpoint/resume.h).
 //
-// [Note: how equal] On the number of ranks that wrote the checkpoint, and in fixed order on any
-// number, everything has to be equal to the bit. Else sums are formed in another order: losses and
-// norms are compared to kReplayTolerance (f32, f64) or kReplayTolerance16 (bf16, f16), relative, and
-// states are not.
+// [Note: how equal] On the number of ranks that did the steps, and in fixed order on any number,
+// everything has to be equal to the bit. Else sums are formed in another order: losses and
+// norms are compared to kReplayTolerance (f32, f64) or kReplayTolerance16 (bf16, f16), relative,
+// and states are not.
 #pragma once
 
 #include <filesystem>
@@ -30,7 +30,9 @@ struct RecordedStep {
 };
 
 struct ReplayPlan {
-  ResumePlan resume;           // where it begins
+  ResumePlan resume;           // where it begins, with the configuration of the steps after it
+  int ranks = 0;               // that did these steps
+  bool with_changes = false;   // the run went on there with --resume-with-changes
   std::filesystem::path next;  // the checkpoint that it comes to; empty: there is none
   int64_t last = 0;            // the step that it ends with: of `next`, or the one asked for
   std::map<int64_t, RecordedStep> recorded;

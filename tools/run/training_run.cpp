@@ -1,6 +1,7 @@
 // Order of a run, its session, values and folder.
 #include "tools/run/training_run.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 
@@ -47,6 +48,7 @@ int TrainingRun::run() {
   say(fmt::format("{}; {} on {} rank{}, {}, {}", describe(model_),
                   choice_name(config_.fsdp.options.strategy), rank_.world.size(),
                   rank_.world.size() == 1 ? "" : "s", means, fsdp::name_of(config_.train.dtype)));
+  for (const std::string& line : device_snapshot(rank_.world, gpu())) say(line);
   if (const std::string trained = describe_trained(session_->parameters()); !trained.empty()) {
     say(trained);
   }
@@ -61,6 +63,8 @@ int TrainingRun::run() {
     say("note: " + remark);
   }
   for (const std::string& note : plan_.notes) say("note: " + note);
+  const GraceLimit grace(std::chrono::seconds(config_.runtime.launch.grace_s), rank_.world.rank());
+  catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
   const TrainOutcome outcome = train();
   if (outcome.signal != 0) {
     // A launcher makes SIGTERM of every signal.
@@ -73,6 +77,9 @@ int TrainingRun::run() {
   take_best(outcome);
   // The checkpoint is all that a run needs which is started again, and its time is short.
   if (outcome.signal != SIGUSR1) save();
+  if (config_.checkpoint.required && !failed_checkpoint_.empty()) {
+    throw AgreedError(failed_checkpoint_);
+  }
   const std::string continued = outcome.signal == 0 ? sample() : "";
   report(outcome, summary);  // now, when the ledger has seen all
   if (!continued.empty()) say(continued);
@@ -103,6 +110,7 @@ void TrainingRun::make_session() {
                "lora.r: needs model.path, the model that the adapter belongs to");
     if (!speaks()) return;
     saved_ = form_of_run(config_, data_.tokenizer_name());
+    saved_.replaces = true;  // that of a run which was stopped and goes on
     // An adapter is small.
     const int64_t saved_parameters = options.lora ? 0 : model_.parameter_count();
     if (!plan_.run_directory.empty()) return;
@@ -119,14 +127,18 @@ void TrainingRun::make_session() {
   const PhaseScope loading(&*phases_, "loading");
   session_ = std::make_unique<Session>(world, options);
   session_->set_phases(&*phases_);
-  session_->backend().ledger().set_limit(limit_, [this] { return phases_->innermost(); });
+  // What is offloaded has been allocated by now, on a CPU from the same memory.
+  const bool one_memory = session_->host() && session_->backend().host_reaches_memory();
+  const size_t offloaded = one_memory ? session_->host()->ledger().usage().held_peak : 0;
+  session_->backend().ledger().set_limit(limit_ - std::min(limit_ - 1, offloaded),
+                                         [this] { return phases_->innermost(); });
   for (const std::string& note :
        {preset_note(config_.model.preset), vocabulary_note, rank_.backend_note, world.notice()}) {
     if (!note.empty()) say("note: " + note);
   }
   initialise();
   if (plan_.manifest) restore_state();
-  if (config_.runtime.trace) session_->backend().set_trace(&trace_);
+  if (config_.runtime.trace) session_->set_trace(&trace_);
 }
 
 // What only the text can say: how many steps an epoch has.
@@ -212,7 +224,8 @@ void TrainingRun::take_directory() {
                        .resumed_from = plan_.manifest ? plan_.manifest->step() : 0,
                        .effective_batch = shape.batch,
                        .rows_per_pass = shape.rows_per_pass,
-                       .micro_steps = shape.micro_steps});
+                       .micro_steps = shape.micro_steps,
+                       .facts = facts()});
   agree(rank_.world, [&] {
     if (!speaks()) return;
     write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
@@ -265,6 +278,7 @@ void TrainingRun::go_on_in_directory() {
                           metrics_until(read_file(of_before), before.steps, before.validated_at));
   }
   fs::remove(directory_ / "metrics.json");
+  for (const char* result : kResultFiles) fs::remove(directory_ / result);
   for (const char* model : {"model", "adapter"}) {
     if (!fs::exists(directory_ / model)) continue;
     say(fmt::format("note: {} is that of an earlier end of this run, until this one saves its own",
@@ -283,6 +297,18 @@ void TrainingRun::keep_directory() {
   });
 }
 
+// A loss of another validation text is none of this one's.
+TrainProgress TrainingRun::progress_before() const {
+  if (!plan_.manifest) return {};
+  TrainProgress before = plan_.manifest->progress;
+  if (validated_alike(*plan_.manifest, data_.validation_hash(), config_.train.eval_batches)) {
+    return before;
+  }
+  before.validation_loss.reset();
+  before.best_validation_loss.reset();
+  return before;
+}
+
 TrainOutcome TrainingRun::train() {
   const int terminal = speaks() ? output_terminal(rank_.under_launcher) : -1;
   Progress progress(speaks() ? options_.progress : nullptr, terminal, config_.train.log_every);
@@ -290,29 +316,36 @@ TrainOutcome TrainingRun::train() {
   Trainer trainer(*session_,
                   {.steps = config_.train.steps,
                    .log_every = config_.train.log_every,
+                   .log_format = config_.train.log_format,
+                   .memory_bytes = limit_,
                    .eval_every = config_.train.eval_every.steps,
                    .schedule = config_.schedule(),
                    .steps_per_epoch = data_.steps_per_epoch(),
                    .samples_after = [this](int64_t steps) { return data_.samples_after(steps); },
-                   .resume = plan_.manifest ? plan_.manifest->progress : TrainProgress{},
+                   .resume = progress_before(),
                    .save_every = save_every(),
-                   .save = [this](const TrainProgress& p) { write_checkpoint(p); },
-                   .between_steps = [this] { look_at_checkpoint(); }},
+                   .save = [this](const TrainProgress& p, bool last) { write_checkpoint(p, last); },
+                   .between_steps = [this] { watch_checkpoint(false); }},
                   progress, metrics);
-  const GraceLimit grace(std::chrono::seconds(config_.runtime.launch.grace_s), rank_.world.rank());
-  catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
   try {
     BatchSource batches = data_.training(model_.shifted_labels);
     batches.batches = config_.train.steps;  // of epochs, too
     Prefetch ahead(batches, config_.data.prefetch);
+    std::optional<Monitor> monitor;
+    if (config_.runtime.monitor_s > 0) monitor.emplace(monitoring());
     const TrainOutcome outcome =
         trainer.run(ahead.source(), data_.validation(model_.shifted_labels));
     batch_times_ = ahead.times();
-    finish_checkpoint();
+    if (monitor) {
+      monitor->stop();
+      load_ = monitor->sums();
+      monitor_problem_ = monitor->problem();
+    }
     metrics.retry();
     if (!metrics.problem().empty()) say("warning: " + metrics.problem());
     return outcome;
   } catch (const AgreedError& error) {
+    watch_checkpoint(true);  // one that is being written may be the last
     if (!checkpoints_ || checkpoints_->last().empty()) throw;
     throw AgreedError(
         fmt::format("{}; the last checkpoint is {}", error.what(), checkpoints_->last()));

@@ -24,6 +24,8 @@
 #include "tools/memory/memory_limit.h"
 #include "tools/model_folders/save_model.h"
 #include "tools/predict/memory_report.h"
+#include "tools/report/device_snapshot.h"
+#include "tools/report/monitor.h"
 #include "tools/report/result_files.h"
 #include "tools/report/run_directory.h"
 #include "tools/train/prefetch.h"
@@ -96,6 +98,7 @@ class TrainingRun {
   void go_on_in_directory();
   void write_skipped_rows() const;
   void keep_directory();
+  TrainProgress progress_before() const;
   TrainOutcome train();
   // training_run_state.cpp: what a run goes on from, and what it leaves
   std::string base_of(Session& session) const;
@@ -107,9 +110,9 @@ class TrainingRun {
   void read_state();
   RunCheckpoints& checkpoints();
   int64_t save_every() const;
-  void write_checkpoint(const TrainProgress& progress);
-  void finish_checkpoint();
-  void look_at_checkpoint();
+  void write_checkpoint(const TrainProgress& progress, bool last);
+  void watch_checkpoint(bool wait);
+  bool take_checkpoint(bool wait);
   void take_best(const TrainOutcome& outcome);
   void save();
   // training_run_memory.cpp: what it will need, and what it may take
@@ -126,6 +129,9 @@ class TrainingRun {
   std::string sample();
   void write_trace();
   RunIntervals intervals() const;
+  std::optional<int> gpu() const;
+  RunFacts facts() const;
+  MonitorOptions monitoring() const;
 
   const TrainingRunOptions& options_;
   const ResumePlan& plan_;
@@ -135,9 +141,11 @@ class TrainingRun {
   models::ModelConfig model_;
   FolderOptions saved_;  // of rank 0
   SessionOptions session_options_;
-  MemoryUsage predicted_;  // on rank 0
+  MemoryUsage predicted_, predicted_host_;  // on rank 0
   Prefetch::Times batch_times_;
-  size_t limit_ = 0;  // bytes that this rank may hold
+  SampleSums load_;              // of this rank
+  std::string monitor_problem_;  // why rows of its samples are missing; "": none are
+  size_t limit_ = 0;             // bytes that this rank may hold
   size_t resident_before_ = 0;
   Trace trace_;  // outlives the session, whose workers write into it
   std::optional<TracePhases> phases_;
@@ -145,6 +153,7 @@ class TrainingRun {
   std::filesystem::path directory_;
   RunLocks& locks_;
   std::optional<RunCheckpoints> checkpoints_;  // made when it is needed
+  std::string failed_checkpoint_;              // why the last one is not there; "": it is
 };
 
 }  // namespace fsdp::tools

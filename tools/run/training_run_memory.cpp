@@ -107,7 +107,9 @@ void TrainingRun::predict() {
   data.prompt_tokens = count_of(sample_prompt(config_.sample.prompt, data_.tokenizer()));
   agree(rank_.world, [&] {
     if (!speaks()) return;
-    predicted_ = predicted_run(config_, session_options_, data, rank_.world.size())->usage();
+    const auto run = predicted_run(config_, session_options_, data, rank_.world.size());
+    predicted_ = run->usage();
+    predicted_host_ = run->host_usage();
   });
   refuse(data, data_.tokenizer());
 }

@@ -1,6 +1,8 @@
 // What a run says about itself: prediction, summary, memory, sample, trace.
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 #include "comm/exchange.h"
 #include "models/token_padding.h"
 #include "tools/checkpoint/owned_state.h"
@@ -32,7 +34,7 @@ std::string format_losses(const TrainOutcome& outcome, int64_t averaged_steps,
 std::string format_batch_times(const Prefetch::Times& times, int64_t steps) {
   if (steps < 2) return "";
   const double hidden = std::max(1 - times.waited_s / std::max(times.made_s, 1e-12), 0.0);
-  return fmt::format("batches: {:.3f} ms a step to make, {:.1f} % of it beside the steps\n",
+  return fmt::format("making batches: {:.3f} ms a step, {:.1f} % of it hidden behind the steps\n",
                      1e3 * times.made_s / static_cast<double>(steps - 1), 100 * hidden);
 }
 
@@ -42,8 +44,9 @@ std::string format_batch_times(const Prefetch::Times& times, int64_t steps) {
 // too. Of a part of the model that is frozen it says nothing.
 size_t TrainingRun::formula_states() const {
   const comm::GroupSizes groups = comm::group_sizes(session_options_.fsdp, rank_.world.size());
-  const bool adam = session_options_.optimizer.kind != optim::OptimizerKind::kSgd;
-  if (!adam || session_->lora() || !config_.train.freeze.empty()) return 0;
+  if (optim::state_names(session_options_.optimizer).size() != 2 || session_->lora() ||
+      !config_.train.freeze.empty())
+    return 0;
   const auto trained = static_cast<double>(model_.parameter_count());
   const double share = trained / groups.shards;
   switch (config_.fsdp.options.strategy) {
@@ -62,12 +65,14 @@ size_t TrainingRun::formula_states() const {
 // Collective.
 MemoryReport TrainingRun::memory_report() {
   MemoryReport memory = {.ledger = session_->backend().ledger().usage(),
+                         .host = {},
                          .process_ranks = rank_.local_ranks,
                          .resident_growth = process_memory().peak_resident - resident_before_};
   struct OfRank {
     size_t peak, trace;
   };
-  const OfRank mine = {memory.ledger.total_peak, bytes_of(trace_)};
+  if (session_->host()) memory.host = session_->host()->ledger().usage();
+  const OfRank mine = {memory.ledger.total_peak + memory.host.total_peak, bytes_of(trace_)};
   const std::vector<OfRank> of_process =
       rank_.local_ranks > 1 ? comm::exchange_values(rank_.world, mine) : std::vector<OfRank>{mine};
   for (const OfRank& rank : of_process) {
@@ -76,6 +81,7 @@ MemoryReport TrainingRun::memory_report() {
   }
   if (!speaks()) return memory;
   memory.predicted = predicted_;
+  memory.predicted_host = predicted_host_;
   memory.formula_states = formula_states();
   memory.at_most = models::is_padding(model_, static_cast<int32_t>(model_.padding_row));
   return memory;
@@ -96,6 +102,10 @@ std::vector<comm::Straggler> TrainingRun::stragglers() {
 // What training and validation came to; without the memory, which saving and the sample take too.
 RunSummary TrainingRun::summarise(const TrainOutcome& outcome) {
   const StateHash hash = hash_state(*session_);
+  const SampleSums load = sums_of_ranks(rank_.world, load_);
+  if (const auto problem = comm::first_to_say(rank_.world, monitor_problem_)) {
+    say(fmt::format("note: rank {}: {}", problem->rank, problem->text));
+  }
   const std::vector<comm::Straggler> late = stragglers();
   for (const comm::Straggler& each : late) say("note: " + comm::describe(each));
   if (!speaks()) return {};
@@ -105,6 +115,7 @@ RunSummary TrainingRun::summarise(const TrainOutcome& outcome) {
   const std::optional<double> bigram =
       model_.shifted_labels ? data_.bigram_entropy() : std::nullopt;
   return {
+      .facts = facts(),
       .model = describe(model_),
       .strategy = std::string(choice_name(config_.fsdp.options.strategy)),
       .dtype = std::string(fsdp::name_of(config_.train.dtype)),
@@ -119,6 +130,8 @@ RunSummary TrainingRun::summarise(const TrainOutcome& outcome) {
       .epochs = static_cast<double>(outcome.steps) / static_cast<double>(data_.steps_per_epoch()),
       .wall_time_s = outcome.wall_time_s,
       .step_time_s = outcome.step_time_s,
+      .last_steps_per_s = outcome.last_steps_per_s,
+      .last_samples_per_s = outcome.last_samples_per_s,
       .batch_making_s = batch_times_.made_s,
       .batch_waiting_s = batch_times_.waited_s,
       .train_loss = outcome.train_loss,
@@ -131,6 +144,7 @@ RunSummary TrainingRun::summarise(const TrainOutcome& outcome) {
       .validation_loss = outcome.validation_loss,
       .best_validation_loss = outcome.best_validation_loss,
       .bigram_entropy = bigram,
+      .samples_of_load = load,
       .collectives = rank_.world.rings()->totals(),
       .stragglers = late,
       .overlap = overlap};
@@ -139,9 +153,13 @@ RunSummary TrainingRun::summarise(const TrainOutcome& outcome) {
 // Collective.
 void TrainingRun::report(const TrainOutcome& outcome, RunSummary& summary) {
   const MemoryReport memory = memory_report();
+  const std::vector<size_t> peaks = comm::exchange_values(rank_.world, memory.ledger.total_peak);
   if (!speaks()) return;
+  summary.peak_bytes = *std::max_element(peaks.begin(), peaks.end());
   summary.predicted_memory = memory.predicted;
   summary.memory = memory.ledger;
+  summary.predicted_host = memory.predicted_host;
+  summary.host = memory.host;
   summary.resident_growth_bytes = memory.resident_growth;
   if (outcome.signal != 0) return;
   say(fmt::format("\n{}", format_losses(outcome, config_.train.log_every, summary.bigram_entropy)));
@@ -166,6 +184,41 @@ RunIntervals TrainingRun::intervals() const {
                                  : ""};
 }
 
+// As CUDA numbers it; none: the CPU computes, though it may be for f64 alone.
+std::optional<int> TrainingRun::gpu() const {
+  if (session_->backend().name() != "cuda") return std::nullopt;
+  return rank_.backend.cuda->device;
+}
+
+RunFacts TrainingRun::facts() const {
+  const config::DataSection& data = config_.data;
+  return {
+      .model = config_.model.path.empty() ? describe(model_) : config_.model.path,
+      .dataset = data.synthetic() ? "synthetic" : fmt::format("{}", fmt::join(data.train, ", ")),
+      .run_name = config_.runtime.name,
+      .sharding_strategy = std::string(choice_name(config_.fsdp.options.strategy)),
+      .max_steps = config_.train.steps,
+      .seq_len = data.sequence_length,
+      .bsz = intervals().rows_per_rank,
+      .grad_accum = config::step_shape(config_, rank_.world.size()).micro_steps,
+      .lr = config_.train.lr,
+      .seed = config_.train.seed,
+      .subset_size = data.subset.n,
+      .fsdp = config_.fsdp.options.strategy != comm::Strategy::kNoShard,
+      .bf16 = config_.train.dtype == DType::kBF16,
+      .use_lora = session_->lora().has_value(),
+      .gradient_checkpointing = config_.train.recompute.mode != RecomputeMode::kNone,
+      .cpu = cpu_name(),
+      .gpu = gpu() ? gpu_name(*gpu()) : ""};
+}
+
+MonitorOptions TrainingRun::monitoring() const {
+  return {.file = directory_ / fmt::format("monitor.rank{}.csv", rank_.world.rank()),
+          .interval = std::chrono::duration<double>(config_.runtime.monitor_s),
+          .gpu = gpu(),
+          .ledger = &session_->backend().ledger()};
+}
+
 std::string TrainingRun::sample() {
   const config::SampleSection& c = config_.sample;
   if (c.tokens == 0) return "";
@@ -188,8 +241,7 @@ std::string TrainingRun::sample() {
 
 void TrainingRun::write_trace() {
   if (!config_.runtime.trace) return;
-  session_->backend().synchronize(session_->backend().compute_stream());
-  session_->backend().set_trace(nullptr);
+  session_->set_trace(nullptr);
   phases_->record();
   const int rank = rank_.world.rank();
   write_file_atomically(directory_ / fmt::format("trace.rank{}.json", rank), trace_.to_json(rank));

@@ -49,6 +49,13 @@ void TrainingRun::check_state() const {
   FSDP_CHECK(with_changes || model == manifest.model,
              "--resume: the model is another one than the checkpoint's; "
              "--resume-with-changes goes on all the same");
+  const bool torch_order = config_.data.shuffle_rule == data::ShuffleRule::kTorch &&
+                           rank_.world.size() != manifest.world_size;
+  FSDP_CHECK(with_changes || !torch_order,
+             "--resume: with data.shuffle_rule: torch the number of ranks decides which sequences "
+             "an epoch has: expected {} rank{} as before, got {}; --resume-with-changes goes on "
+             "all the same",
+             manifest.world_size, manifest.world_size == 1 ? "" : "s", rank_.world.size());
   FSDP_CHECK(with_changes || !drops_other_elements(),
              "--resume: dropout depends on the micro-step in which a sequence is computed, and "
              "other ranks or train.micro_steps move sequences to others; expected {} ranks and "
@@ -131,33 +138,37 @@ RunCheckpoints& TrainingRun::checkpoints() {
 
 int64_t TrainingRun::save_every() const { return config_.checkpoint.every.steps; }
 
-void TrainingRun::write_checkpoint(const TrainProgress& progress) {
-  finish_checkpoint();  // the one before
+// A checkpoint that failed beside the steps is tried again here, with the state of now, and waited
+// for. A failure ends the run (checkpoint.required); after the last step the model is saved first.
+void TrainingRun::write_checkpoint(const TrainProgress& progress, bool last) {
+  watch_checkpoint(true);  // the one before
+  const bool again = !failed_checkpoint_.empty();
   checkpoints().start(progress);
-  if (!config_.checkpoint.async) finish_checkpoint();
+  if (config_.checkpoint.async && !again && !last) return;
+  if (take_checkpoint(true)) return;
+  if (!config_.checkpoint.required) return say("warning: " + failed_checkpoint_);
+  if (!last) throw AgreedError(failed_checkpoint_);
 }
 
-// Waits for the checkpoint that was started last, and says what became of it.
-void TrainingRun::finish_checkpoint() {
-  if (!checkpoints_) return;
+void TrainingRun::watch_checkpoint(bool wait) {
+  if (!take_checkpoint(wait)) say("warning: " + failed_checkpoint_);
+}
+
+// Says where the checkpoint is that was started last, once it is there; false when it has failed.
+bool TrainingRun::take_checkpoint(bool wait) {
+  if (!checkpoints_ || (!wait && !checkpoints_->is_done())) return true;
   const int64_t step = checkpoints_->step_of_write();
+  if (step < 0) return true;  // told already
   try {
     const auto written = checkpoints_->finish();
-    if (!written) return;
+    failed_checkpoint_.clear();
     say(fmt::format("step {}: checkpoint {}", written->step, written->folder.string()));
     for (const std::string& warning : written->warnings) say("warning: " + warning);
+    return true;
   } catch (const AgreedError& error) {
-    if (config_.checkpoint.required) throw;
-    say(fmt::format("warning: step {}: no checkpoint: {}", step, error.what()));
+    failed_checkpoint_ = fmt::format("step {}: no checkpoint: {}", step, error.what());
+    return false;
   }
-}
-
-// Between steps. A failure that ends the run waits for the next checkpoint or the end, where all
-// ranks are at the same place.
-void TrainingRun::look_at_checkpoint() {
-  if (!checkpoints_ || !checkpoints_->is_done()) return;
-  if (checkpoints_->has_failed() && config_.checkpoint.required) return;
-  finish_checkpoint();
 }
 
 // checkpoint.load_best: what is saved are the weights of the best checkpoint.
@@ -165,8 +176,19 @@ void TrainingRun::take_best(const TrainOutcome& outcome) {
   if (!config_.checkpoint.load_best || outcome.signal != 0) return;
   const auto& best = checkpoints().best();
   if (!best) return say("note: checkpoint.load_best: no checkpoint has the value to judge it by");
+  const auto folder = checkpoints_->folder_of(best->step);
+  try {  // all of it before a weight is changed
+    agree(rank_.world, [&] {
+      if (!speaks()) return;
+      const std::vector<std::string> problems = Checkpoint(folder).verify_all();
+      FSDP_CHECK(problems.empty(), "{}", problems.front());
+    });
+  } catch (const AgreedError& error) {
+    return say(fmt::format("warning: checkpoint.load_best: {}; the model is that of the last step",
+                           error.what()));
+  }
   agree(rank_.world, [&] {
-    Checkpoint checkpoint(checkpoints_->folder_of(best->step), config_.checkpoint.verify);
+    Checkpoint checkpoint(folder, false);
     restore_weights(*session_, checkpoint);
   });
   say(fmt::format("the best checkpoint: step {}, {:.4f}", best->step, best->value));
@@ -176,9 +198,6 @@ void TrainingRun::save() {
   if (!config_.train.save) return;
   const PhaseScope phase(session_->phases(), "saving");
   const auto folder = directory_ / (session_->lora() ? "adapter" : "model");
-  agree(rank_.world, [&] {  // that of a run which was stopped and goes on
-    if (speaks()) std::filesystem::remove_all(folder);
-  });
   for (const std::string& warning : save_model(*session_, folder, saved_)) {
     say("warning: " + warning);
   }

@@ -1,6 +1,7 @@
 // Every call of the system that a save or a load makes fails once, and all calls from there on:
 // there is always a complete older or the new checkpoint, and never a wrong state. As SQLite tests
 // its files (https://sqlite.org/testing.html, "I/O error testing").
+// Requirements: S2.10.
 #include "tests/support/io_faults.h"
 
 #include <cerrno>

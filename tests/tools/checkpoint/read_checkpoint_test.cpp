@@ -1,8 +1,10 @@
 // A run that goes on from a checkpoint: the same bits on the same ranks with everything that a run
 // can have, the same state on any other number of ranks, and never a state that is not the stored
 // one.
+// Requirements: S2.11.
 #include "tools/checkpoint/read_checkpoint.h"
 
+#include <array>
 #include <cmath>
 #include <random>
 
@@ -113,6 +115,29 @@ TEST_CASE("checkpoint: a run that goes on has the bits of one that never stopped
     CHECK(got.hash == expected.hash);
     CHECK(got.losses == std::vector<double>(expected.losses.begin() + kCut, expected.losses.end()));
     CHECK(std::isfinite(got.losses.back()));
+  }
+}
+
+// LoRA, frozen and tied parameters, every dtype and optimizer among them.
+TEST_CASE("checkpoint: a run goes on under another offload, with the bits of one without any") {
+  using enum comm::Offload;
+  constexpr std::array kModes = {kNone, kOptimizer, kAll};
+  std::vector<Variant> all = variants();
+  for (const Variant& v : strategies()) all.push_back(v);
+  for (size_t i = 0; i < all.size(); ++i) {
+    CAPTURE(all[i].name);
+    const test::TempFolder folder;
+    const auto with = [&](comm::Offload offload) {
+      SessionOptions options = all[i].options;
+      options.fsdp.offload = offload;
+      return options;
+    };
+    const test::RunState expected = test::undisturbed(all[i].ranks, all[i].options, kSteps);
+    const comm::Offload before = kModes[i % 3], after = kModes[(i + 1) % 3];
+    test::write_after(all[i].ranks, with(before), kCut, folder / "step-3");
+    CHECK(test::go_on(all[i].ranks, with(after), folder / "step-3", kSteps).hash == expected.hash);
+    const comm::Offload third = kModes[(i + 2) % 3];
+    CHECK(test::undisturbed(all[i].ranks, with(third), kSteps) == expected);
   }
 }
 

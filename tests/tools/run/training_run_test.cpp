@@ -1,5 +1,6 @@
 // A whole run on ranks as threads: what it says, and that it is over when it has done its steps.
 // Checkpoints, models and metrics of runs: tests/e2e.
+// Requirements: S2.13.
 #include "tools/run/training_run.h"
 
 #include <doctest/doctest.h>
