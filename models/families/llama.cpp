@@ -116,14 +116,22 @@ void read_mistral(const ConfigKeys& keys, ModelConfig& c) {
              keys.where(), expected, type);
 }
 
-// Where there are no layer types, the layers from max_window_layers on have the window.
+// sliding_window: null.
+bool has_no_window(const ConfigKeys& keys) {
+  return !keys.has("sliding_window") && !keys.absent("sliding_window");
+}
+
+// Where there are no layer types, the layers from max_window_layers on have the window, if there is
+// one.
 bool has_window(const ConfigKeys& keys, const ModelConfig& c) {
+  // Every key is asked for, also where it decides nothing: an unasked key counts as unknown.
   const bool in_use = keys.get_or<bool>("use_sliding_window", false);
+  const bool no_window = has_no_window(keys);
   const int64_t first = keys.get_or<int64_t>("max_window_layers", 28);
   const std::string type = read_layer_type(keys, c);
   keys.refuse_unless(in_use || type != "sliding_attention", "layer_types",
                      "sliding_attention without use_sliding_window");
-  if (!type.empty() || !in_use) return type == "sliding_attention";
+  if (!type.empty() || !in_use || no_window) return type == "sliding_attention";
   keys.refuse_unless(first <= 0 || first >= c.layers, "use_sliding_window",
                      "true in some of the layers");
   return first <= 0;
@@ -132,9 +140,8 @@ bool has_window(const ConfigKeys& keys, const ModelConfig& c) {
 void read_qwen2(const ConfigKeys& keys, ModelConfig& c) {
   read_common(keys, c,
               {.vocabulary = 151936, .ffn = 22016, .max_positions = 32768, .kv_heads = 32});
-  const bool none = !keys.has("sliding_window") && !keys.absent("sliding_window");
   if (!has_window(keys, c)) return;
-  keys.refuse_unless(!none || !keys.has("layer_types"), "layer_types",
+  keys.refuse_unless(!has_no_window(keys) || !keys.has("layer_types"), "layer_types",
                      "sliding_attention without a sliding_window");
   c.window = read_window(keys);
 }

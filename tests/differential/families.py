@@ -30,9 +30,9 @@ EPSILONS = [1e-5, 1e-6, 1e-12, 1e-8, 1e-3, 0.1, 0.0]
 REFUSABLE = {
     "rope_type": lambda c: not rope_types(c) <= {"default", "linear", "llama3"},
     "rope_scaling": lambda c: not rope_types(c) <= {"default", "linear", "llama3"} or contradicts_theta(c),
-    "layer_types": lambda c: len(set(c.get("layer_types") or [])) > 1 or contradicts_window(c),
-    "use_sliding_window": lambda c: 0 < c.get("max_window_layers", 28) < c.get("num_hidden_layers", 32),
-    "max_window_layers": lambda c: 0 < c.get("max_window_layers", 28) < c.get("num_hidden_layers", 32),
+    "layer_types": lambda c: len(set(c.get("layer_types") or [])) > 1 or some_slide(c) or contradicts_window(c),
+    "use_sliding_window": lambda c: some_slide(c),
+    "max_window_layers": lambda c: some_slide(c),
     "sliding_window": lambda c: c.get("sliding_window") is not None and c["sliding_window"] <= 0,
     "window": lambda c: c.get("sliding_window") is not None and c["sliding_window"] <= 0,
     "pretraining_tp": lambda c: c.get("slow_but_exact") and c.get("pretraining_tp", 1) > 1,
@@ -40,8 +40,8 @@ REFUSABLE = {
     "num_attention_heads": lambda c: not c.get("head_dim")
     and c.get("hidden_size", 4096) % c.get("num_attention_heads", 32) != 0,
     "head_dim": lambda c: c["model_type"] == "gpt_neox" and (rotated_channels(c) % 2 == 1 or rotated_channels(c) == 0),
-    "rope_theta": lambda c: "rotary_emb_base" not in c,  # of GPT-NeoX, where transformers overwrites it
-    "partial_rotary_factor": lambda c: "rotary_pct" not in c,
+    "rope_theta": lambda c: c["model_type"] == "gpt_neox" and "rotary_emb_base" not in c,  # of GPT-NeoX, where transformers overwrites it
+    "partial_rotary_factor": lambda c: c["model_type"] == "gpt_neox" and "rotary_pct" not in c,
     "add_cross_attention": lambda c: True,
 }
 
@@ -58,9 +58,16 @@ def contradicts_theta(config):
     return (config.get("rope_scaling") or {}).get("rope_theta", theta) != theta
 
 
+def some_slide(config):
+    """Qwen2's window in some of the layers; a saved file says it by layer types."""
+    some = 0 < config.get("max_window_layers", 28) < config.get("num_hidden_layers", 32)
+    return some and config.get("use_sliding_window", False) and config.get("sliding_window", 4096) is not None
+
+
 def contradicts_window(config):
     has_window = config.get("sliding_window", 4096) is not None
-    return config["model_type"] == "mistral" and has_window != ("sliding_attention" in config["layer_types"])
+    types = config.get("layer_types") or []
+    return config["model_type"] == "mistral" and has_window != ("sliding_attention" in types)
 
 
 def rotated_channels(config):

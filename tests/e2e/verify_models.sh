@@ -3,6 +3,7 @@
 # f64 and f32, 1 to 3 ranks, both strategies, threads and processes. Then: a spoiled reference must
 # fail, and mistakes must end in one clear line.
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
+# Requirements: S1.2, S2.4.
 set -uo pipefail
 fixtures=$SOURCE/tests/fixtures/models
 shared=$SOURCE/../shared/fixtures/models

@@ -1,4 +1,5 @@
 // PEFT's files: what is read, what is refused, and the sum of base and adapter.
+// Requirements: S3.12.
 #include "models/adapter_folder.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // Whole models: logits, loss and gradients against Hugging Face's in float64, the loss of tiny
 // models against finite differences, dropout and recompute, labels, the last position alone.
+// Requirements: S1.2, S2.4, S3.2.
 #include "models/causal_lm.h"
 
 #include <algorithm>

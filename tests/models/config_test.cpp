@@ -1,5 +1,6 @@
 // Model configurations: published sizes, Hugging Face files in old and new spellings, errors that
 // name file and key, and the way back.
+// Requirements: S0.4, S1.2, S2.4, S3.2, S4.1.
 #include "models/config.h"
 
 #include <doctest/doctest.h>
@@ -348,6 +349,8 @@ TEST_CASE("config: windows of Mistral and Qwen2, keys that are null or not there
   CHECK(read(folder, without(all, "sliding_window")).window == 4096);  // the class's default
   CHECK(read_error(folder, with(on, "max_window_layers", 1)) ==
         "use_sliding_window: true in some of the layers is not supported by this build");
+  const Json some = with(on, "max_window_layers", 1);
+  CHECK(read(folder, with(some, "sliding_window", nullptr)).window == 0);  // of all layers
 }
 
 TEST_CASE("config: either spelling of the dtype, and keys that say nothing here, are passed over") {

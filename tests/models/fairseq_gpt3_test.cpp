@@ -1,5 +1,6 @@
 // fairseq's GPT-3 against its forward pass in plain loops (fairseq.modules.TransformerDecoderLayer,
 // normalize_before), initial values, config.json, and training on two ranks.
+// Requirements: S4.1.
 #include <cmath>
 #include <numbers>
 

@@ -1,4 +1,5 @@
 // ALiBi: published slopes, positions of padded rows; padding without ALiBi.
+// Requirements: S1.2.
 #include "models/key_bias.h"
 
 #include <cmath>

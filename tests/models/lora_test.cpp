@@ -1,4 +1,5 @@
 // Low-rank terms: gradients, which layers have them, how they start, what is counted and frozen.
+// Requirements: S3.12.
 #include "models/lora.h"
 
 #include <algorithm>

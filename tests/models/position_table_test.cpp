@@ -1,4 +1,5 @@
 // Position tables: the dtype that kernels read, and the one that values are rounded to before.
+// Requirements: S1.14.
 #include "models/position_table.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,5 @@
 // Rotary frequencies against published values and transformers' own tables; cosines and sines.
+// Requirements: S1.14.
 #include <cmath>
 
 #include <doctest/doctest.h>

@@ -1,4 +1,5 @@
 // Where values come from: folders (complete, prefix-less, wrong in every way at once) and seeds.
+// Requirements: S4.12.
 #include "models/weights.h"
 
 #include <cmath>

@@ -1,5 +1,6 @@
 // The workshop's GPT against torch.nn.TransformerEncoderLayer's documented formulas (norm_first
 // false, ReLU) in plain loops, its parameter counts, config.json, and training on two ranks.
+// Requirements: S1.17.
 #include <doctest/doctest.h>
 
 #include "core/io/json.h"

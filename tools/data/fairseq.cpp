@@ -163,4 +163,21 @@ std::shared_ptr<const Sequences> fairseq_sequences(std::shared_ptr<const Fairseq
   return std::make_shared<FairseqSequences>(std::move(file), length);
 }
 
+std::optional<int64_t> fairseq_vocabulary(const std::filesystem::path& bin) {
+  const std::filesystem::path file = bin.parent_path() / "dict.txt";
+  std::error_code unreadable;
+  if (!std::filesystem::exists(file, unreadable)) return {};
+  constexpr int64_t kSpecial = 4;  // <s>, <pad>, </s>, <unk>
+  const std::string text = read_file(file);
+  int64_t lines = 0;
+  for (size_t begin = 0; begin < text.size(); ++lines) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    FSDP_CHECK(line.find(' ') != std::string_view::npos,
+               "{}:{}: expected a token and its count, got \"{}\"", file.string(), lines + 1, line);
+    begin = end + 1;
+  }
+  return kSpecial + lines;
+}
+
 }  // namespace fsdp::data

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "core/io/file.h"
 #include "tools/data/sequences.h"
@@ -32,6 +33,10 @@ class FairseqFile {
   int64_t sentences_ = 0, tokens_ = 0;
   uint8_t type_ = 0;  // fairseq's code
 };
+
+// How many ids the dictionary beside NAME.bin has: those of fairseq's four special tokens, and one
+// for each line of dict.txt ("token count"). None: there is no dict.txt.
+std::optional<int64_t> fairseq_vocabulary(const std::filesystem::path& bin);
 
 // TokenBlockDataset with break mode none: the stream of all sentences is cut into blocks of
 // `length`, the last one is short. A position reads the token before the one that it predicts, also

@@ -14,8 +14,6 @@
 namespace fsdp::data {
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-
 // first_line: the file's line number of the first byte of text.
 void check_utf8(std::string_view text, const std::string& file, int64_t first_line,
                 size_t first_byte) {
@@ -101,11 +99,6 @@ class RowWalk {
       const RowPlace place = {.begin = question.place.begin + first_byte_,
                               .inside = question.place.inside};
       use({question.line, place, [&](const std::string& where) {
-             for (const std::string_view part : {question.context, question.question}) {
-               const size_t bad = first_invalid_utf8(part);
-               FSDP_CHECK(bad == part.size(), "{}: invalid UTF-8: byte 0x{:02x}", where,
-                          static_cast<uint8_t>(part[bad]));
-             }
              return parts_of_row(row_of(question, where), where, options_);
            }});
     });
@@ -138,11 +131,6 @@ std::vector<SkippedRow> for_each_row(std::string_view text, const std::string& f
   FSDP_CHECK(any, "{}: no row is left: all {} would be skipped, the first in line {}: {}", file,
              skipped.size(), skipped[0].line, skipped[0].reason);
   return skipped;
-}
-
-std::string_view without_mark(std::string_view text) {
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  return text;
 }
 
 }  // namespace
@@ -186,7 +174,7 @@ std::shared_ptr<const RowTemplate> TextOptions::template_of_rows() const {
 std::vector<SkippedRow> for_each_document(const std::filesystem::path& file,
                                           const TextOptions& options, const UseDocument& use) {
   const MappedFile mapped(file);
-  const std::string_view text = without_mark(mapped.text());
+  const std::string_view text = without_byte_order_mark(mapped.text());
   const size_t skipped = mapped.size() - text.size();
   FSDP_CHECK(!text.empty(), "{}: the file is empty", file.string());
   if (has_rows(file, options)) {
@@ -214,7 +202,7 @@ RowParts document_at(const MappedFile& file, const RowPlace& place, const TextOp
     const bool all = options.lines == Lines::kAll;
     return {.text = text_of_line(rest.substr(0, all ? with_end : end), options.lines)};
   }
-  const bool array = rows_are_elements(without_mark(file.text()), format);
+  const bool array = rows_are_elements(without_byte_order_mark(file.text()), format);
   return parts_of_row(parse_json_line(span_at(rest, array), where), where, options);
 }
 

@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <system_error>
@@ -270,8 +271,23 @@ class TokenWriter {
   std::vector<ExampleSpan> examples_;
 };
 
+// What a process that was killed has left beside the file. A day: one that is younger may be
+// another process's, on any host.
+void remove_abandoned(const std::filesystem::path& cache) {
+  namespace fs = std::filesystem;
+  const std::string prefix = cache.filename().string() + ".";
+  const auto oldest = fs::file_time_type::clock::now() - std::chrono::hours(24);
+  std::error_code unreadable;
+  for (const auto& item : fs::directory_iterator(cache.parent_path(), unreadable)) {
+    const std::string name = item.path().filename().string();
+    const bool temporary = name.starts_with(prefix) && name.ends_with(".tmp");
+    if (temporary && item.last_write_time(unreadable) < oldest) fs::remove(item, unreadable);
+  }
+}
+
 int64_t build(const std::filesystem::path& cache, const TokenSource& source,
               const Tokenizer& tokenizer) {
+  remove_abandoned(cache);
   // All stamps before any text is read: what changes later does not fit its stamp. A text that
   // changes while it is read would give tokens of neither state, so it is compared once more.
   std::vector<FileStamp> stamps;

@@ -76,7 +76,7 @@ class Source {
     ConversionSummary out = {.family = config_.family,
                              .tensors = names_.size(),
                              .files = plan.files.size(),
-                             .warnings = folder_.warnings()};
+                             .warnings = warnings_about(options_.from)};
     for (const Parameter* p : model_.parameters()) {
       out.bytes += p->numel() * static_cast<int64_t>(size_of(dtype_of(*p)));
     }

@@ -26,7 +26,9 @@ int64_t bytes_of(const SafetensorsSpec& tensor) {
 // Rank 0's files, all open at once: tensors come in the order of units.
 class FolderWriter {
  public:
-  FolderWriter(const fs::path& folder, const std::vector<WeightsFile>& files) : folder_(folder) {
+  FolderWriter(const fs::path& folder, const std::vector<WeightsFile>& files, bool replaces)
+      : folder_(folder,
+                replaces ? AtomicFolder::Existing::kReplaced : AtomicFolder::Existing::kRefused) {
     for (const WeightsFile& file : files) {
       for (const SafetensorsSpec& tensor : file.tensors) file_of_[tensor.name] = writers_.size();
       writers_.push_back(
@@ -104,7 +106,7 @@ std::unique_ptr<FolderWriter> start_folder(Session& session, const fs::path& fol
   const std::vector<WeightsFile> files =
       session.lora() ? std::vector<WeightsFile>{{models::kAdapterWeightsFile, tensors}}
                      : split_into_files(tensors, options.max_file_bytes);
-  auto writer = std::make_unique<FolderWriter>(folder, files);
+  auto writer = std::make_unique<FolderWriter>(folder, files, options.replaces);
   if (session.lora()) {
     write_file_atomically(writer->path() / models::kAdapterConfigFile,
                           models::adapter_config_json(config, *session.lora()));

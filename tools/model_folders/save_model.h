@@ -22,6 +22,7 @@ struct FolderOptions {
   // The folder that the model came from, whose config.json and generation_config.json are kept;
   // empty: from scratch.
   std::filesystem::path source = {};
+  bool replaces = false;  // a folder that is there, once the new one is complete; else: an error
   // Writes what else belongs into the folder, on rank 0, before it appears.
   std::function<void(const std::filesystem::path& folder)> add_files = {};
 };

@@ -48,7 +48,7 @@ double Difference::relative() const {
 }
 
 double Difference::relative(double scale, double rounding) const {
-  return expected_ <= rounding && scale > 0 ? largest_ / scale : relative();
+  return expected_ <= rounding ? largest_ / (scale > 0 ? scale : 1) : relative();
 }
 
 double Difference::rms() const {

@@ -24,7 +24,8 @@ class Difference {
   double absolute() const { return largest_; }
   double relative() const;  // largest |difference| / largest |expected|
   // The same, but where everything expected is within `rounding` of zero: / `scale`. A zero that
-  // was summed up from values of that scale is computed as a few of its last bits.
+  // was summed up from values of that scale is computed as a few of its last bits. A scale of 0
+  // counts as 1.
   double relative(double scale, double rounding) const;
   double rms() const;
   int64_t count() const { return count_; }

@@ -136,7 +136,7 @@ void PassVerification::check_all_gradients(const ExpectedPass& pass) {
     }
   });
   report_.check("all gradients", pass.all_gradients_limit)
-      .add("", std::sqrt(squares / expected_squares));
+      .add("", std::sqrt(squares / (expected_squares > 0 ? expected_squares : 1)));
 }
 
 // | ||a|| - ||b|| | <= ||a - b||: where only norms are known, they are held to the limit of the

@@ -1,5 +1,6 @@
 // Files of fairseq-preprocess, written here byte by byte; blocks of them by the rule of
 // TokenBlockDataset; what is refused.
+// Requirements: S4.13.
 #include "tools/data/fairseq.h"
 
 #include <numeric>
@@ -110,6 +111,17 @@ TEST_CASE("two data sets of other tokens have another identity") {
   CHECK(identity(other, written<int32_t>(4, {{5, 6}, {7}})) == first);
   CHECK(identity(other, written<int32_t>(4, {{5, 6}, {8}})) != first);
   CHECK(identity(other, written<int32_t>(4, {{5}, {6, 7}})) != first);
+}
+
+TEST_CASE("the dictionary beside the tokens: four special ids, and one for each line") {
+  const test::TempFolder folder;
+  const auto bin = in(folder, written<uint8_t>(1, {{5, 2}}));
+  CHECK(!fairseq_vocabulary(bin));
+  folder.write("dict.txt", "13 850314647\n262 801410152\n11 743119284 #fairseq:overwrite\n");
+  CHECK(fairseq_vocabulary(bin) == 7);
+  folder.write("dict.txt", "13 850314647\n262\n");
+  CHECK(test::error_of([&] { fairseq_vocabulary(bin); }) ==
+        (folder / "dict.txt").string() + ":2: expected a token and its count, got \"262\"");
 }
 
 TEST_CASE("files that are none, or do not fit") {

@@ -1,4 +1,5 @@
 // What each rank gets at a step: together the global batch, alone resumable, counted without talk.
+// Requirements: S0.6.
 #include "tools/data/loader.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // The permutations that numpy draws.
+// Requirements: S1.4.
 #include "tools/data/numpy_permutation.h"
 
 #include <algorithm>

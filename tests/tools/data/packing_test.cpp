@@ -1,5 +1,6 @@
 // Sequences of a stream against the block counts that Hugging Face's group_texts gives.
 // Source of the counts: tests/fixtures/packing.json.
+// Requirements: S2.5.
 #include "tools/data/packing.h"
 
 #include <numeric>

@@ -1,4 +1,5 @@
 // Subsets of rows, against those of Hugging Face datasets.
+// Requirements: S1.4.
 #include "tools/data/row_subset.h"
 
 #include <doctest/doctest.h>

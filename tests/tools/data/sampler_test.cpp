@@ -1,5 +1,6 @@
 // The sampler against PyTorch's DistributedSampler without shuffling; with it, that every epoch is
 // a permutation, that all permutations are equally likely, and that ranks only divide the work.
+// Requirements: S3.7.
 #include "tools/data/sampler.h"
 
 #include <algorithm>

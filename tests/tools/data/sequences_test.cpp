@@ -1,4 +1,5 @@
 // Sequences of rows, of rows cut and joined as datasets' map() does, random ones, and parts.
+// Requirements: S2.5, S3.15.
 #include "tools/data/sequences.h"
 
 #include <algorithm>

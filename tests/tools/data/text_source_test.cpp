@@ -1,4 +1,5 @@
 // Documents of text and JSONL files; every mistake is named with file and line.
+// Requirements: S0.1, S3.5.
 #include "tools/data/text_source.h"
 
 #include <doctest/doctest.h>

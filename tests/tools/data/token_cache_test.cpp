@@ -1,5 +1,6 @@
 // The token file: made once, used while it fits its sources, made again when it does not, refused
 // when it is damaged or belongs to another vocabulary.
+// Requirements: S3.6.
 #include "tools/data/token_cache.h"
 
 #include <chrono>
@@ -58,6 +59,21 @@ TEST_CASE_FIXTURE(Fixture, "an up-to-date cache is left alone") {
   CHECK(!second.built);
   CHECK(second.tokens == 7);
   CHECK(std::filesystem::last_write_time(cache) == time);
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "what a process that was killed has left goes, what another one writes stays") {
+  make();
+  const auto old = folder.write("deep/er/x.tokens.1-0.tmp", "half");
+  const auto young = folder.write("deep/er/x.tokens.2-0.tmp", "half");
+  const auto other = folder.write("deep/er/y.tokens.1-0.tmp", "half");
+  age(old, hours(25));
+  age(other, hours(25));
+  source.document_separator = false;
+  CHECK(make().built);
+  CHECK(!std::filesystem::exists(old));
+  CHECK(std::filesystem::exists(young));
+  CHECK(std::filesystem::exists(other));
 }
 
 TEST_CASE_FIXTURE(Fixture,

@@ -1,4 +1,5 @@
 // Against torch.randperm.
+// Requirements: S3.7.
 #include "tools/data/torch_permutation.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // Folders converted to shards, to other dtypes and back, adapters merged, by any number of ranks.
+// Requirements: S4.14.
 #include "tools/model_folders/conversion.h"
 
 #include <cmath>
@@ -186,6 +187,18 @@ TEST_CASE("conversion: finite values that become infinite are counted, by tensor
     CHECK(to(DType::kBF16) == Lines{"transformer.wte.weight: 1 value" + why});
     CHECK(to(DType::kF32) == Lines{});
   }
+}
+
+TEST_CASE("conversion: a key of config.json that nothing is computed from is named") {
+  const test::TempFolder scratch;
+  fs::copy(test::fixture_path("models") / "llama_gqa_llama3", scratch / "in",
+           fs::copy_options::recursive);
+  Json config = read_json_file(scratch / "in" / "config.json");
+  config["clip_qkv"] = 8;
+  write_json_file(scratch / "in" / "config.json", config);
+  const auto warnings = convert({.from = scratch / "in", .to = scratch / "out"}, 1).warnings;
+  REQUIRE(warnings.size() == 1);
+  CHECK(test::contains(warnings[0], "config.json: clip_qkv: unknown key"));
 }
 
 std::vector<double> read(const SafetensorsFile& file, const std::string& name) {

@@ -1,4 +1,5 @@
 // Models with and without an adapter: where their parts lie, and what their files say.
+// Requirements: S0.10.
 #include "tools/model_folders/load_model.h"
 
 #include <doctest/doctest.h>

@@ -43,7 +43,7 @@ TEST_CASE(
   const Difference zero = difference_of({0, 3e-17}, {0, 0});
   CHECK(zero.relative() == kInfinity);
   CHECK(zero.relative(2, 1e-15) == doctest::Approx(1.5e-17));
-  CHECK(zero.relative(0, 0) == kInfinity);  // all others are zero as well
+  CHECK(zero.relative(0, 0) == doctest::Approx(3e-17));  // all others are zero as well
   const Difference noise = difference_of({1e-16, 3e-16}, {-1e-16, 0});
   CHECK(noise.relative(2, 1e-15) == doctest::Approx(1.5e-16));
   const Difference small = difference_of({1.5e-10}, {1e-10});

@@ -112,6 +112,12 @@ std::span<const CharacterRange> recent_numbers() { return kRecentNumbers; }
 
 bool is_white_space(char32_t character) { return contains(kWhiteSpace, character); }
 
+bool is_letter(char32_t character) {
+  const utf8proc_category_t c = category(character);
+  return (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO) ||
+         contains(kRecentLetters, character);
+}
+
 bool is_number(char32_t character) {
   const utf8proc_category_t c = category(character);
   return c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_NO ||

@@ -26,6 +26,7 @@ size_t previous_character(std::string_view text, size_t end);
 void append_utf8(std::string& out, char32_t character);
 
 bool is_white_space(char32_t character);
+bool is_letter(char32_t character);       // \p{L}
 bool is_number(char32_t character);       // of the Digits pre-tokenizer
 bool is_punctuation(char32_t character);  // of the Punctuation pre-tokenizer: Unicode 8
 bool is_word(char32_t character);         // what an added token with single_word may not touch

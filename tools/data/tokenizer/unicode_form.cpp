@@ -81,6 +81,63 @@ char32_t lower_case_of(char32_t character) {
   return static_cast<char32_t>(static_cast<int32_t>(character) + found->offset);
 }
 
+// Unicode's Cased and Case_Ignorable; where a character is both, it is ignored.
+constexpr CharacterRange kCasedSymbols[] = {
+    {0xaa, 0xaa},     {0xba, 0xba},       {0x2160, 0x217f},  // ordinals, Roman numerals
+    {0x24b6, 0x24e9}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189}};  // in circles
+constexpr CharacterRange kIgnoredMarks[] = {
+    {0x27, 0x27},     {0x2e, 0x2e},     {0x3a, 0x3a},     {0xb7, 0xb7},
+    {0x387, 0x387},   {0x55f, 0x55f},   {0x5f4, 0x5f4},   {0x2018, 0x2019},
+    {0x2024, 0x2024}, {0x2027, 0x2027}, {0xfe13, 0xfe13}, {0xfe52, 0xfe52},
+    {0xfe55, 0xfe55}, {0xff07, 0xff07}, {0xff0e, 0xff0e}, {0xff1a, 0xff1a}};
+
+bool is_cased(char32_t character) {
+  const utf8proc_category_t c = utf8proc_category(static_cast<utf8proc_int32_t>(character));
+  return (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LT) ||
+         contains(kCasedSymbols, character);
+}
+
+bool is_case_ignored(char32_t character) {
+  const utf8proc_category_t c = utf8proc_category(static_cast<utf8proc_int32_t>(character));
+  return c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_ME || c == UTF8PROC_CATEGORY_CF ||
+         c == UTF8PROC_CATEGORY_LM || c == UTF8PROC_CATEGORY_SK ||
+         contains(kIgnoredMarks, character);
+}
+
+// Of the character at `begin`: after a cased one and before none, leaving ignored ones out.
+bool ends_word(std::string_view text, size_t begin) {
+  bool after_cased = false;
+  for (size_t i = begin; i > 0;) {
+    i = previous_character(text, i);
+    const char32_t c = character_at(text, i);
+    if (is_case_ignored(c)) continue;
+    after_cased = is_cased(c);
+    break;
+  }
+  if (!after_cased) return false;
+  for (size_t i = begin + character_length(text[begin]); i < text.size();
+       i += character_length(text[i])) {
+    const char32_t c = character_at(text, i);
+    if (!is_case_ignored(c)) return !is_cased(c);
+  }
+  return true;
+}
+
+void append_lower_case(std::string_view text, bool with_final_sigma, std::string& out) {
+  constexpr char32_t kCapitalIWithDot = 0x130;  // the one whose lower case is two characters
+  constexpr char32_t kCapitalSigma = 0x3a3, kFinalSigma = 0x3c2;
+  for (size_t i = 0; i < text.size(); i += character_length(text[i])) {
+    const char32_t c = character_at(text, i);
+    if (c == kCapitalIWithDot) {
+      out += "i\u0307";
+    } else if (with_final_sigma && c == kCapitalSigma && ends_word(text, i)) {
+      append_utf8(out, kFinalSigma);
+    } else {
+      append_utf8(out, lower_case_of(c));
+    }
+  }
+}
+
 }  // namespace
 
 // What is before and after an unknown character is normalised apart: nothing is composed with it or
@@ -101,15 +158,11 @@ void to_unicode_form(UnicodeForm form, std::string_view text, std::string& out) 
 }
 
 void to_lower_case(std::string_view text, std::string& out) {
-  constexpr char32_t kCapitalIWithDot = 0x130;  // the one whose lower case is two characters
-  for (size_t i = 0; i < text.size(); i += character_length(text[i])) {
-    const char32_t c = character_at(text, i);
-    if (c == kCapitalIWithDot) {
-      out += "i\u0307";
-    } else {
-      append_utf8(out, lower_case_of(c));
-    }
-  }
+  append_lower_case(text, /*with_final_sigma=*/false, out);
+}
+
+void to_lower_case_with_final_sigma(std::string_view text, std::string& out) {
+  append_lower_case(text, /*with_final_sigma=*/true, out);
 }
 
 }  // namespace fsdp::data

@@ -10,9 +10,11 @@ namespace fsdp::data {
 
 enum class UnicodeForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
 
-// Both append to `out`. Text is valid UTF-8.
+// All append to `out`. Text is valid UTF-8.
 void to_unicode_form(UnicodeForm form, std::string_view text, std::string& out);  // of Unicode 9
 // Lower case as in Unicode 17, character by character: a final sigma is like any other.
 void to_lower_case(std::string_view text, std::string& out);
+// The same, but a sigma at the end of a word has its own form, as in Python's str.lower().
+void to_lower_case_with_final_sigma(std::string_view text, std::string& out);
 
 }  // namespace fsdp::data

@@ -60,6 +60,12 @@ std::string to_valid_utf8(std::string_view bytes) {
   return out;
 }
 
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  return text;
+}
+
 size_t incomplete_utf8_tail(std::string_view bytes) {
   for (size_t tail = 1; tail <= 3 && tail <= bytes.size(); ++tail) {
     const Sequence sequence = sequence_at(bytes.substr(bytes.size() - tail));

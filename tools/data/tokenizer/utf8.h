@@ -12,6 +12,8 @@ namespace fsdp::data {
 size_t first_invalid_utf8(std::string_view text);
 // Each maximal part of a sequence that is not UTF-8 replaced by U+FFFD.
 std::string to_valid_utf8(std::string_view bytes);
+// A file's text without the mark that some editors put before it.
+std::string_view without_byte_order_mark(std::string_view text);
 // Bytes at the end that may be the beginning of a character: 0 to 3.
 size_t incomplete_utf8_tail(std::string_view bytes);
 

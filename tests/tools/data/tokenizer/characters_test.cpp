@@ -44,6 +44,7 @@ int64_t regex_differences(const std::string& name, std::string_view pattern) {
 TEST_CASE("classes of all code points") {
   CHECK(differences("whitespace", is_white_space) == 0);
   CHECK(differences("added_token_strip", is_white_space) == 0);
+  CHECK(differences("L", is_letter) == 0);
   CHECK(differences("digits_pre_tokenizer", is_number) == 0);
   CHECK(differences("punctuation_pre_tokenizer", is_punctuation) == 0);
   CHECK(differences("added_token_word", is_word) == 0);

@@ -1,6 +1,7 @@
 // tokenizer.json files against the results of Hugging Face's own library
 // (tests/fixtures/tokenizers; the whole set, with real vocabularies, lies beside the repository),
 // and what is wrong with files.
+// Requirements: S1.2.
 #include "tools/data/tokenizer/hugging_face.h"
 
 #include <cstdio>

@@ -70,6 +70,24 @@ TEST_CASE("characters that only a newer Unicode composes or orders") {
   CHECK(normalised("Lowercase", "\ua7d2") == "\ua7d3");
 }
 
+// Expected: Python's str.lower().
+TEST_CASE("lower case with a final sigma") {
+  const std::pair<const char*, const char*> cases[] = {
+      {"\u03a3\u0391\u03a3", "\u03c3\u03b1\u03c2"},  // at the beginning and the end
+      {"A\u03a3B \u03a3 A\u03a3 B", "a\u03c3b \u03c3 a\u03c2 b"},
+      {"A.\u03a3'!", "a.\u03c2'!"},  // marks are ignored on both sides
+      {"A\u03a3'B A-\u03a3", "a\u03c3'b a-\u03c3"},
+      {"A\u0301\u03a3\u0301", "a\u0301\u03c2\u0301"},
+      {"\u2160\u03a3\u24b6\u03a3", "\u2170\u03c3\u24d0\u03c2"},  // symbols with a case
+      {"1\u03a3 \u4e2d\u03a3", "1\u03c3 \u4e2d\u03c3"},
+      {"\u0130\u03a3\u03a3", "i\u0307\u03c3\u03c2"}};
+  for (const auto& [text, expected] : cases) {
+    std::string out;
+    to_lower_case_with_final_sigma(text, out);
+    CHECK(out == expected);
+  }
+}
+
 TEST_CASE("what is normalised is appended") {
   std::string out = "e";
   to_unicode_form(UnicodeForm::kNfc, "\u0301", out);

@@ -90,5 +90,11 @@ TEST_CASE("a tail that may become a character") {
   }
 }
 
+TEST_CASE("a byte order mark is left out, once, at the beginning") {
+  CHECK(without_byte_order_mark("\xef\xbb\xbf\xef\xbb\xbf[1]") == "\xef\xbb\xbf[1]");
+  CHECK(without_byte_order_mark("a\xef\xbb\xbf") == "a\xef\xbb\xbf");
+  CHECK(without_byte_order_mark("\xef\xbb") == "\xef\xbb");
+}
+
 }  // namespace
 }  // namespace fsdp::data
