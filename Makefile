@@ -1,6 +1,7 @@
 # The commands of fsdp.cpp. The build itself is CMakeLists.txt; this file only calls it.
 #   make, make train, make tests, make test, make test-all, make bench, make bench-tokenizers, make fuzz,
-#   make differential, make cuda-report, make gpu-check, make format, make size, make clean
+#   make differential, make cuda-report, make gpu-check, make requirements, make format, make size,
+#   make clean
 # SANITIZE=thread or SANITIZE=address builds beside it, into build-thread or build-address.
 SHELL := /bin/bash
 SANITIZE ?=
@@ -10,7 +11,8 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-run-as-root)
 MPIRUN := mpirun -n 2 --oversubscribe --bind-to none $(ROOT_FLAG)
 SOURCES = find core kernels models comm optim tools tests -name '*.h' -o -name '*.cpp' -o -name '*.cu'
 
-.PHONY: all train tests test test-all bench bench-tokenizers fuzz differential cuda-report gpu-check format size clean
+.PHONY: all train tests test test-all bench bench-tokenizers fuzz differential cuda-report gpu-check \
+  requirements format size clean
 .NOTPARALLEL:
 
 CONFIGURE = test -f $(BUILD)/build.ninja -o -f $(BUILD)/Makefile || cmake -S . -B $(BUILD) \
@@ -83,6 +85,10 @@ cuda-report:
 gpu-check:
 	@tools/setup.sh --tests
 	@tools/gpu_check.sh
+
+# What five guides need, and the tests that prove it (tests/requirements.txt).
+requirements:
+	@tests/requirements.sh
 
 # Formats all sources in place.
 format:

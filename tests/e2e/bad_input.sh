@@ -2,6 +2,7 @@
 # Every mistake in the input ends in one clear line and a non-zero status, on all ranks, soon, and
 # leaves no run directory; with ranks as threads and as processes.
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
+# Requirements: S0.10.
 source "$(dirname "$0")/../support/e2e.sh"
 
 cat >config.yaml <<'YAML'

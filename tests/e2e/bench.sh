@@ -2,6 +2,7 @@
 # fsdp bench kernels and fsdp bench comm: what they print, and the statuses that scripts go by.
 # Speeds are not looked at. Environment: FSDP the program, SOURCE the repository, MPIRUN how to start
 # processes (empty: no MPI).
+# Requirements: S1.20, S3.16.
 source "$(dirname "$0")/../support/e2e.sh"
 
 # expect STATUS 'regular expression' command...: in stdout or stderr

@@ -2,6 +2,7 @@
 # fsdp explain says before a run what the run then does; fsdp trace draws a step of a run; fsdp compare
 # shows what a knob changed; all have a line for what is wrong with their input.
 # Environment: FSDP the program, SOURCE the repository.
+# Requirements: S0.12, S2.7, S3.17.
 source "$(dirname "$0")/../support/e2e.sh"
 
 for i in {1..60}; do echo "a line of text, number $i"; done >text.txt

@@ -137,7 +137,7 @@ mistake() {
 for ids in "" 010 0x5 -1; do
   mistake "expected token ids such as 1,2,3, got \"$ids\"" "$fixtures/gpt2" --ids "$ids"
 done
-mistake "give the prompt as --ids" "$fixtures/gpt2" --prompt hello
+mistake "name a --tokenizer (generate also takes prompts as --ids)" "$fixtures/gpt2" --prompt hello
 mistake "token 97 is not in the model's vocabulary of 97" "$fixtures/gpt2" --ids 96,97 --local-ranks 2
 mistake "nowhere: no such folder" nowhere --ids 1
 mistake "gpt2: expected a model's folder: this is a preset" gpt2 --ids 1

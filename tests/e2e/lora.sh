@@ -3,6 +3,7 @@
 # unsharded; trained further, merged, used; and mistakes. Against another implementation:
 # verify_models.sh.
 # Environment: FSDP the program, SOURCE the repository.
+# Requirements: S3.12.
 set -uo pipefail
 failed=0
 fail() { echo "FAILED: $*"; failed=1; }

@@ -3,6 +3,7 @@
 # either side, the same on any number of ranks and in a run that goes on; what two published scripts
 # train; random tokens; what is refused.
 # Environment: FSDP the program, SOURCE the repository.
+# Requirements: S3.15, S4.13.
 source "$(dirname "$0")/../support/e2e.sh"
 
 rows='[' questions='' answers=0
@@ -90,7 +91,7 @@ trains torch 2 data.train=squad.json data.format=squad data.shuffle_rule=torch d
 trains random 2 data.format=synthetic data.objective=lm data.sequence_length=16 model.vocab_size=300
 trains random-one 1 data.format=synthetic data.objective=lm data.sequence_length=16 model.vocab_size=300
 close random random-one
-grep -qE '^batches: [0-9.]+ ms a step to make, [0-9.]+ % of it beside the steps$' random.log ||
+grep -qE '^making batches: [0-9.]+ ms a step, [0-9.]+ % of it hidden behind the steps$' random.log ||
   fail "no word about batches: $(tail -5 random.log)"
 values random loss | head -1 | awk '{ d = $1 - log(300); if (d < 0) d = -d; exit !(d < 0.4) }' ||
   fail "random tokens: the first loss is $(values random loss | head -1), not ln 300"
@@ -106,6 +107,10 @@ fairseq=(data.format=fairseq data.train=lines.bin data.objective=lm data.sequenc
 trains fairseq 2 "${fairseq[@]}"
 trains fairseq-one 1 "${fairseq[@]}"
 close fairseq fairseq-one
+for i in {1..20}; do echo "$i 1"; done >dict.txt  # and four special ids
+trains fairseq-dict 1 "${fairseq[@]/vocab_size=24/vocab_size=0}"
+cmp -s fairseq-dict/model/model.safetensors fairseq-one/model/model.safetensors || fail "fairseq-dict: another model"
+rm dict.txt
 [ "$(summary fairseq true_tokens)" = $((4 * 246)) ] || fail "fairseq: $(summary fairseq true_tokens) tokens"
 grep -q '^data.train: lines.bin; 246 tokens in 41 sentences$' fairseq.log || fail "fairseq: $(grep ^data fairseq.log)"
 

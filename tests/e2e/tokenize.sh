@@ -2,6 +2,7 @@
 # fsdp tokenize: ids, pieces, text, comparison and its exit status; a model trained with a
 # tokenizer.json carries it in its folder and generates text with it.
 # Environment: FSDP the program, SOURCE the repository.
+# Requirements: S1.8.
 set -uo pipefail
 fixtures=$SOURCE/tests/fixtures/tokenizers
 qwen=$fixtures/qwen2/tokenizer.json

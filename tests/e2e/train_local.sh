@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # fsdp train with ranks as threads: the loss falls, the run directory is complete, what it wrote can
 # be trained on, and one or several ranks, sharded or not, train the same model.
+# Requirements: S0.9, S1.19, S3.11.
 # Environment: FSDP the program, SOURCE the repository.
 source "$(dirname "$0")/../support/e2e.sh"
 
@@ -41,6 +42,17 @@ for line in '^step  1/40  loss ' '^step 20: validation loss ' 'bigram entropy  '
   'parameter shard  ' 'growth of RSS' '^run directory: two$'; do
   grep -q -e "$line" two.log || fail "the output has no line '$line'"
 done
+grep -qE "^$(hostname): .*, [0-9]+ cores?, [0-9.]+ of [0-9.]+ GiB of RAM in use$" two.log ||
+  fail "no line of the device: $(head -5 two.log)"
+for rank in 0 1; do  # a header and a row at least, without a GPU
+  grep -qE '^20[^,]*Z(,[0-9.]+){5},{8}$' two/monitor.rank$rank.csv || fail "monitor: $(cat two/monitor.rank$rank.csv)"
+done
+for file in metrics all_results; do
+  for key in avg_cpu_util_% std_cpu_util_% train/steps_per_second train/samples_per_second_mean; do
+    grep -qE "\"$key\": [0-9.e-]+,?\$" two/$file.json || fail "$file.json: no $key"
+  done
+done
+[ "$(summary two approx_tokens)" = $((40 * 6 * 48)) ] || fail "metrics.json: approx_tokens"
 grep -q '"name":"all_gather"' two/trace.rank1.json || fail "the trace has no all_gather"
 grep -q '"cat"\|"ph":"X"' two/trace.rank0.json || fail "the trace has no events"
 
@@ -67,6 +79,10 @@ same_model() { cmp -s "$1/model/model.safetensors" "$2/model/model.safetensors" 
 rows chosen data.train=chosen.jsonl
 rows subset data.subset.n=6
 same_model chosen subset
+rows unwatched data.train=chosen.jsonl runtime.monitor_s=0
+same_model chosen unwatched
+[ -e chosen/monitor.rank1.csv ] && [ ! -e unwatched/monitor.rank0.csv ] && ! grep -q avg_cpu unwatched/metrics.json ||
+  fail "runtime.monitor_s=0 is watched, or 1 is not"
 grep -qx 'data.train: 2 files: texts/a.jsonl, texts/b.jsonl; 6 of the rows, by seed 42' subset.log ||
   fail "the texts are not named: $(grep '^data' subset.log)"
 [ -e subset/skipped_rows.jsonl ] && fail "a list of skipped rows without any"

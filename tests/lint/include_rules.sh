@@ -78,8 +78,8 @@ rules=$(if [ "${#sources[@]}" -gt 0 ]; then awk '
     only("^nlohmann/", header, "^core/io/json[.]cpp$", "core/io/json.cpp")
     only("^(pcre2|utf8proc)[.]h$", header, "^tools/data/tokenizer/", "tools/data/tokenizer")
     only("^xxhash[.]h$", header, "^core/io/checksum[.]cpp$", "core/io/checksum.cpp")
-    only("^yaml-cpp/", header, "^(tools/config|tools/report|tests)/",
-         "tools/config and tools/report")
+    only("^yaml-cpp/", header, "^(tools/config|tools/adopt|tools/report|tests)/",
+         "tools/config, tools/adopt and tools/report")
     only("^CLI/", header, "^(tools/commands/(options|command_line)[.]cpp$|tests/tools/commands/)",
          "tools/commands/options.cpp and command_line.cpp")
     only("^(oneapi/)?dnnl", header, "^kernels/cpu/matmul_onednn", "kernels/cpu/matmul_onednn*")

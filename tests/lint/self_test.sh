@@ -167,5 +167,37 @@ core/b.cpp: tests/core/nowhere_test.cpp'
 expect size_budget.sh 'core/gone.cpp is not there any more'
 expect size_budget.sh 'core/b.cpp: the test tests/core/nowhere_test.cpp is not there'
 
+# ---- requirements --------------------------------------------------------------------------------
+file tests/requirements.txt <<'X'
+# A list.
+S0.1 One thing
+S0.2 Another | LATER: half of it
+S0.3 A third | [GPU] how fast
+S1.10 A fourth | LATER: all of it
+X
+{ echo '// A test.'; echo '// Requirements: S0.1, S0.2.'; echo '#include "x.h"'; } | file tests/core/a_test.cpp
+{ echo '#!/bin/sh'; echo '# A script.'; echo '# Requirements: S0.3, S0.1.'; echo 'exit'; } | file tests/e2e/b.sh
+for line in 'S0.1   DONE     One thing' 'tests/e2e/b.sh' 'S0.2   PART     Another' 'missing: half of it' \
+  'S0.3   DONE     A third' '[GPU]: how fast' 'S1.10  LATER    A fourth' \
+  '4 requirements: 2 DONE (of these 1 but for a [GPU], 0 but for [NODES]), 1 PART, 1 LATER, 0 [GPU], 0 [NODES]'; do
+  expect ../requirements.sh "$line"
+done
+requirement() {  # 'line of the list' 'line of a test' 'message': in a tree that has nothing else wrong
+  printf '%s\n' 'S0.1 One thing' "$1" | file tests/requirements.txt
+  { echo '// A test.'; echo "$2"; } | file tests/core/a_test.cpp
+  echo '# Requirements: S0.1.' | file tests/e2e/b.sh
+  expect ../requirements.sh "$3"
+  "$here/../requirements.sh" "$tree" >/dev/null && { echo "FAILED: requirements.sh passes: $3"; failed=1; }
+}
+requirement 'S0.2 Another' '//' 'tests/requirements.txt:2: S0.2: no test names it, and no reason says why'
+requirement 'S0.1 Again' '//' 'tests/requirements.txt:2: S0.1 is listed twice'
+requirement 'S0.2 Another | SOON: it' '//' 'tests/requirements.txt:2: S0.2: expected LATER: ..., [GPU]'
+requirement '1.2 Another' '//' 'tests/requirements.txt:2: expected a requirement such as S0.1, got "1.2"'
+requirement "S0.2 $(printf 'a%.0s' {1..91})" '//' 'tests/requirements.txt:2: S0.2: expected a statement of 1 to 90 characters, got 91'
+requirement '' '// Requirements: S0.1, S9.9.' 'tests/core/a_test.cpp:2: unknown requirement "S9.9"'
+requirement '' '// Requirements: S0.1, S0.1.' 'tests/core/a_test.cpp:2: S0.1 is named twice'
+requirement '' '// Requirements: S0.1' 'tests/core/a_test.cpp:2: expected a list of requirements that ends with a point'
+requirement '' $'int x;\n// Requirements: S0.1.' 'tests/core/a_test.cpp:3: a list of requirements belongs to the head comment'
+
 if [ "$failed" = 0 ]; then echo "self_test: every rule reports its violation"; fi
 exit "$failed"

@@ -174,9 +174,9 @@ class StepBenchmark {
 
   void trace_step() {
     Trace trace;
-    session_->backend().set_trace(&trace);
+    session_->set_trace(&trace);
     step();
-    session_->backend().set_trace(nullptr);
+    session_->set_trace(nullptr);
     rank_.world.barrier();
     result_.traces.push_back(trace.events());
   }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "kernels/cuda/device_sensors.h"
+#include "tools/launch/host_load.h"
 
 namespace fsdp::tools {
 namespace {
@@ -73,21 +74,6 @@ size_t last_caches(const std::filesystem::path& cpus) {
     const size_t unit = size.ends_with('K') ? 1u << 10 : size.ends_with('M') ? 1u << 20 : 1u;
     bytes += static_cast<size_t>(std::atoll(size.c_str())) * unit;
   }
-}
-
-CpuInfo parse_cpuinfo(const std::string& text) {
-  CpuInfo info = {.name = "unknown CPU", .clock_mhz = std::nullopt};
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t colon = line.find(": ");
-    if (colon == std::string::npos) continue;
-    const std::string value = line.substr(colon + 2);
-    if (line.starts_with("model name")) info.name = value;
-    if (line.starts_with("cpu MHz")) {
-      info.clock_mhz = std::max(info.clock_mhz.value_or(0), std::atof(value.c_str()));
-    }
-  }
-  return info;
 }
 
 }  // namespace fsdp::tools

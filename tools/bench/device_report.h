@@ -24,12 +24,6 @@ DeviceReport report_device(const Backend& backend, const BackendOptions& options
 
 // ---- pure part, for tests ----
 
-struct CpuInfo {
-  std::string name;
-  std::optional<double> clock_mhz;  // of the core that runs fastest
-};
-CpuInfo parse_cpuinfo(const std::string& text);  // of /proc/cpuinfo
-
 // Bytes of all caches of the highest level together, each once, however many CPUs share it; 0: not
 // told. `cpus` as /sys/devices/system/cpu. What sysconf() says counts, on some machines, the whole
 // processor where a virtual machine has a part of it.

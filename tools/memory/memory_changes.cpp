@@ -164,8 +164,15 @@ std::vector<MemoryChange> RunPlan::single_changes() const {
   changes.add(c.fsdp.units_in_flight == 1, {"fsdp.units_in_flight=1"});
   changes.add(c.fsdp.units_in_flight == 3, {"fsdp.units_in_flight=3"});
   add_recompute(c, changes);
+  // The CPU's optimizer rounds otherwise than a GPU's.
+  const Keeps offloaded = backend_.cuda ? Keeps::kRounding : Keeps::kBits;
+  for (const comm::Offload offload :
+       {comm::Offload::kNone, comm::Offload::kOptimizer, comm::Offload::kAll}) {
+    changes.add(c.fsdp.options.offload == offload,
+                {fmt::format("fsdp.offload={}", choice_name(offload))}, offloaded);
+  }
   add_strategies(c, ranks_, changes);
-  if (c.fsdp.units.empty() && ranks_ > 1) {  // units are the sums of a norm, too
+  if (c.fsdp.options.units.empty() && ranks_ > 1) {  // units are the sums of a norm, too
     changes.add(c.fsdp.wrap == config::Wrap::kTransformerBlock, {"fsdp.wrap=transformer_block"},
                 Keeps::kRounding);
     changes.add(c.fsdp.wrap == config::Wrap::kNone, {"fsdp.wrap=none"}, Keeps::kRounding);

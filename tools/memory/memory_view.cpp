@@ -43,7 +43,28 @@ std::string mebibytes(size_t bytes) {
 size_t gaps_of(const MetaRun& run) {
   const MemoryUsage usage = run.usage();
   const size_t counted = usage.total_peak + usage.scratch;
-  return run.needed() > counted ? run.needed() - counted : 0;
+  return run.device_needed() > counted ? run.device_needed() - counted : 0;
+}
+
+// On the host, where blocks stay as they are: all of it is there at any time.
+std::string format_host(const MetaRun& run) {
+  const MemoryUsage usage = run.host_usage();
+  std::string out;
+  const auto row = [&](std::string_view name, size_t bytes) {
+    if (bytes == 0) return;
+    out += fmt::format("  {:<24}{:>12}{:>15}\n", fmt::format("host: {}", name), mebibytes(bytes),
+                       mebibytes(bytes));
+  };
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    row(name_of(static_cast<MemoryCategory>(i)), usage.peak[i]);
+  }
+  row("kernel scratch", usage.scratch);
+  return out;
+}
+
+// Of the rank that takes most.
+size_t on_device(const PlannedRun& planned) {
+  return planned.bytes - (planned.run->needed() - planned.run->device_needed());
 }
 
 std::string format_categories(const MetaRun& run) {
@@ -60,10 +81,11 @@ std::string format_categories(const MetaRun& run) {
   }
   row("kernel scratch", usage.scratch, usage.scratch);
   row("gaps between blocks", gaps_of(run), gaps_of(run));
-  out += fmt::format("  {:<24}{:>12}\n", "in all", mebibytes(run.needed()));
-  return out +
-         fmt::format("  where: device {}, host {}, file {}\n", mebibytes(run.needed()),
-                     mebibytes(0), mebibytes(0)) +
+  out += format_host(run);
+  const size_t device = run.device_needed(), host = run.host_needed();
+  return out + fmt::format("  {:<24}{:>12}\n", "in all", mebibytes(device + host)) +
+         fmt::format("  where: device {}, host {}, file {}\n", mebibytes(device), mebibytes(host),
+                     mebibytes(0)) +
          fmt::format("  the most: in {}{}\n", run.moment().phase,
                      run.moment().unit.empty() ? "" : " of " + run.moment().unit);
 }
@@ -206,6 +228,11 @@ Json memory_json(const MemoryView& view) {
   }
   by_category["kernel scratch"] = usage.scratch;
   by_category["gaps between blocks"] = gaps_of(run);
+  const MemoryUsage host = run.host_usage();
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    if (host.peak[i] == 0) continue;
+    by_category[fmt::format("host: {}", name_of(static_cast<MemoryCategory>(i)))] = host.peak[i];
+  }
   for (const Alternative& each : view.alternatives) {
     alternatives.push_back({{"change", each.change.text()},
                             {"bytes", each.bytes},
@@ -213,9 +240,10 @@ Json memory_json(const MemoryView& view) {
                             {"keeps", describe(each.change.keeps)}});
   }
   Json out = {{"peak",
-               {{"total", view.planned.bytes},
+               {{"total", on_device(view.planned) + run.host_needed()},
                 {"by_category", by_category},
-                {"by_place", {{"device", view.planned.bytes}, {"host", 0}, {"file", 0}}}}},
+                {"by_place",
+                 {{"device", on_device(view.planned)}, {"host", run.host_needed()}, {"file", 0}}}}},
               {"moment", {{"phase", run.moment().phase}, {"unit", run.moment().unit}}},
               {"machine", view.machine},
               {"alternatives", alternatives}};

@@ -24,7 +24,8 @@ double bus_bytes(comm::Collective kind, double bytes, double ranks) {
 // Peaks of NVIDIA's data sheet for the A100 80 GB SXM (312 TFLOP/s in 16 bits, 19.5 in f32, 2039
 // GB/s, NVLink 300 GB/s each way; a link of 200 Gbit/s for each GPU between machines). Programs
 // reach about 60 % of the products, 80 % of the memory and 75 % of the links. The disk is assumed:
-// an NVMe drive in each machine.
+// an NVMe drive in each machine. The host: PCIe 4, and an eighth of the memory's rate of two EPYC
+// of that time (2 x 204.8 GB/s).
 Rates nominal_rates() {
   return {.machine = "an A100 80 GB, eight in a machine",
           .flops_per_s = {{DType::kF32, 0.6 * 19.5e12},
@@ -40,6 +41,7 @@ Rates nominal_rates() {
           .host_copy = {.latency_us = 10, .bytes_per_s = 25e9},
           .disk_read = {.latency_us = 100, .bytes_per_s = 5e9},
           .disk_write = {.latency_us = 100, .bytes_per_s = 2.5e9},
+          .host_memory_bytes_per_s = 0.8 * 409.6e9 / 8,
           .kernels = {}};
 }
 
@@ -73,6 +75,12 @@ double CallRates::kernel_seconds(const meta::KernelCall& call) {
   }
   known_.emplace(std::move(key), us);
   return us * 1e-6;
+}
+
+// The optimizer's kernels, which read and write memory once.
+double CallRates::host_kernel_seconds(const meta::KernelCall& call) {
+  if (rates_.host_memory_bytes_per_s == 0) return kernel_seconds(call);
+  return static_cast<double>(call.cost.bytes) / rates_.host_memory_bytes_per_s;
 }
 
 double CallRates::host_copy_seconds(int64_t bytes) {

@@ -43,9 +43,10 @@ struct Rates {
   // Of a rank to the others of its group, as nccl-tests' busbw. Where a group spans nodes, its
   // ranks on a node share the node's links: each has one, and all of them work for the group.
   LinkRate inside_node, between_nodes;
-  LinkRate host_copy;                 // between a device and its host
-  LinkRate disk_read, disk_write;     // of a node, whose ranks share them
-  std::map<CallKey, double> kernels;  // microseconds of one call
+  LinkRate host_copy;                  // between a device and its host
+  LinkRate disk_read, disk_write;      // of a node, whose ranks share them
+  double host_memory_bytes_per_s = 0;  // of a rank's share of its host; 0: the host computes it all
+  std::map<CallKey, double> kernels;   // microseconds of one call
   bool operator==(const Rates&) const = default;
 };
 
@@ -60,6 +61,7 @@ class CallRates final : public meta::CallTimes {
   explicit CallRates(Rates rates, MeasureCall measure = {});
 
   double kernel_seconds(const meta::KernelCall& call) override;
+  double host_kernel_seconds(const meta::KernelCall& call) override;
   double host_copy_seconds(int64_t bytes) override;
   double issue_seconds() const override { return rates_.issue_us * 1e-6; }
   double collective_seconds(const comm::MetaCollective& collective) const;

@@ -58,10 +58,31 @@ std::string format_held(const MemoryReport& report, const std::string& most) {
   row("gaps between blocks", gaps_of(predicted), gaps_of(ledger));
   row("in all", predicted.held_peak, ledger.held_peak);
   if (report.formula_states > 0) {
-    row("model states of these", states_of(predicted), states_of(ledger),
-        fmt::format("   ZeRO's formula {}: no padding, no unit that is gathered",
+    row("of these model states", states_of(predicted), states_of(ledger),
+        fmt::format("   ZeRO's formula, {}, counts neither padding nor gathered units",
                     mebibytes(report.formula_states)));
   }
+  return out;
+}
+
+}  // namespace
+
+namespace {
+
+std::string format_on_host(const MemoryReport& report) {
+  const MemoryUsage &predicted = report.predicted_host, &ledger = report.host;
+  if (predicted.total_peak == 0 && ledger.total_peak == 0) return "";
+  std::string out = "on the host\n";
+  const auto row = [&](std::string_view name, size_t said, size_t was) {
+    if (said == 0 && was == 0) return;
+    out += fmt::format("  {:<26} {:>11} {:>11}\n", name, mebibytes(said), mebibytes(was));
+  };
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    row(name_of(static_cast<MemoryCategory>(i)), predicted.peak[i], ledger.peak[i]);
+  }
+  row("kernel scratch", predicted.scratch, ledger.scratch);
+  row("gaps between blocks", gaps_of(predicted), gaps_of(ledger));
+  row("in all", predicted.held_peak, ledger.held_peak);
   return out;
 }
 
@@ -84,7 +105,7 @@ std::string format_memory_table(const MemoryReport& report) {
   out += fmt::format("  {:<26} {:>11} {:>11}\n", "all at once",
                      most + mebibytes(report.predicted.predictable_peak),
                      mebibytes(report.ledger.predictable_peak));
-  out += format_held(report, most);
+  out += format_held(report, most) + format_on_host(report);
   const std::string ranks =
       report.process_ranks == 1 ? "" : fmt::format(" ({} ranks)", report.process_ranks);
   const std::string trace =
@@ -117,6 +138,15 @@ std::string format_predicted_memory(const MetaRun& run) {
   out += fmt::format("{:>15}\n", mebibytes(all.total_peak));
   out += fmt::format("  the most: in {}{}\n", moment.phase,
                      moment.unit.empty() ? "" : " of " + moment.unit);
+  if (const MemoryUsage host = run.host_usage(); host.total_peak > 0) {
+    out += fmt::format("  on the host:");
+    for (size_t i = 0; i < kMemoryCategories; ++i) {
+      if (host.peak[i] == 0) continue;
+      out +=
+          fmt::format(" {} {},", name_of(static_cast<MemoryCategory>(i)), mebibytes(host.peak[i]));
+    }
+    out += fmt::format(" in all {}\n", mebibytes(host.total_peak));
+  }
   return out +
          "  without the transport's staging: none between threads and with NCCL, else a few "
          "hundred KiB a group\n";

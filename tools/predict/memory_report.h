@@ -21,7 +21,8 @@ struct MemoryReport {
   MemoryUsage predicted;
   // By what depends on the tokens: fairseq's padding takes a bias of the keys.
   bool at_most = false;
-  MemoryUsage ledger;         // of this rank
+  MemoryUsage ledger;                // of this rank
+  MemoryUsage predicted_host, host;  // the same of what is offloaded
   size_t formula_states = 0;  // ZeRO's formula for parameters, gradients and optimizer; 0: unknown
   size_t process_ledger = 0;  // sum of the ranks of this process
   int process_ranks = 1;

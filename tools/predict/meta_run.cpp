@@ -38,9 +38,10 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
 
 MetaRun::MetaRun(SessionOptions options, int ranks, int rank, std::shared_ptr<CallRates> rates)
     : rates_(rates ? std::move(rates) : std::make_shared<CallRates>(nominal_rates())),
+      on_gpu_(options.backend.cuda.has_value()),
       world_(comm::make_meta_world(
           ranks, rank, [this](Stream& stream, const comm::MetaCollective& collective) {
-            const double seconds = recording_ ? rates_->collective_seconds(collective) : 0;
+            const double seconds = timing_ ? rates_->collective_seconds(collective) : 0;
             backend().occupy(stream, name_of(collective.kind), collective.bytes, seconds);
           })) {
   meta::MetaOptions meta = options.backend.meta.value_or(meta::MetaOptions{});
@@ -52,7 +53,9 @@ MetaRun::MetaRun(SessionOptions options, int ranks, int rank, std::shared_ptr<Ca
   session_ = std::make_unique<Session>(*world_, options);
   marks_.end(mark);
   session_->set_phases(&marks_);
-  backend().set_recorder([this](const meta::MetaCall& call) { note(call); });
+  for (meta::MetaBackend* each : backends()) {
+    each->set_recorder([this](const meta::MetaCall& call) { note(call); });
+  }
   log_ = backend().block_log();
   if (log_) logged_ = log_->size();
   peak_ = session_->backend().ledger().usage().total_peak;
@@ -64,6 +67,12 @@ MetaRun::~MetaRun() = default;
 
 meta::MetaBackend& MetaRun::backend() {
   return dynamic_cast<meta::MetaBackend&>(session_->backend());
+}
+
+std::vector<meta::MetaBackend*> MetaRun::backends() {
+  std::vector<meta::MetaBackend*> out = {&backend()};
+  if (Backend* host = session_->host()) out.push_back(&dynamic_cast<meta::MetaBackend&>(*host));
+  return out;
 }
 
 void MetaRun::note(const meta::MetaCall& call) {
@@ -103,12 +112,18 @@ constexpr int kStepsAlike = 2;  // that find the gaps between blocks as they wer
 
 void MetaRun::phase(const std::string& name, const std::function<void(Session&)>& work) {
   MemoryLedger& ledger = session_->backend().ledger();
-  if (!done_.empty()) ledger.reset_peak();  // the first one: with what the session's making took
+  Backend* const host = session_->host();
+  if (!done_.empty()) {  // the first one: with what the session's making took
+    ledger.reset_peak();
+    if (host) host->ledger().reset_peak();
+  }
   {
     const PhaseScope mark(&marks_, name);
     work(*session_);
   }
-  done_.push_back({.name = name, .usage = ledger.usage()});
+  done_.push_back({.name = name,
+                   .usage = ledger.usage(),
+                   .host = host ? host->ledger().usage() : MemoryUsage{}});
 }
 
 void MetaRun::load(const models::FillFunction& fill, bool from_first_rank) {
@@ -142,16 +157,24 @@ void MetaRun::steps(int64_t rows, int64_t length, int64_t count, int64_t most,
 }
 
 // From the moment when all streams are idle until they are again, as steps follow each other when
-// the host reads the values of each.
+// the host reads the values of each. With offload the CPU still updates then, beside the next step:
+// from one read to the next, after a step that leaves that.
 void MetaRun::record_step(const Batch& batch) {
+  const bool offloads = session_->host() != nullptr;
+  const auto step = [&] { session_->train_step(batch, 0, steps_++).read(); };
   calls_.clear();
   step_begin_s_ = backend().finish_all();
-  backend().set_times(rates_);
+  for (meta::MetaBackend* each : backends()) each->set_times(rates_);
+  timing_ = true;
+  if (offloads) step();
+  if (offloads) step_begin_s_ = backend().host_seconds();
   recording_ = true;
-  session_->train_step(batch, 0, steps_++).read();
-  recording_ = false;
-  backend().set_times(nullptr);
-  step_ms_ = 1e3 * (backend().finish_all() - step_begin_s_);
+  step();
+  recording_ = timing_ = false;
+  const double end_s = offloads ? backend().host_seconds() : backend().finish_all();
+  for (meta::MetaBackend* each : backends()) each->set_times(nullptr);
+  backend().finish_all();
+  step_ms_ = 1e3 * (end_s - step_begin_s_);
 }
 
 void MetaRun::evaluate(int64_t rows, int64_t length, int64_t rows_per_pass) {
@@ -170,16 +193,33 @@ std::vector<meta::LoggedBlock> MetaRun::blocks_then() const {
   return log_ ? log_->there_after(logged_) : std::vector<meta::LoggedBlock>{};
 }
 
+size_t MetaRun::host_needed() const {
+  return session_->host() ? session_->host()->ledger().usage().held_peak : 0;
+}
+
+namespace {
+
+// Peaks of `phase` count in `all`, too.
+void take_peaks(const MemoryUsage& phase, MemoryUsage& all) {
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    all.peak[i] = std::max(all.peak[i], phase.peak[i]);
+  }
+  all.predictable_peak = std::max(all.predictable_peak, phase.predictable_peak);
+  all.total_peak = std::max(all.total_peak, phase.total_peak);
+}
+
+}  // namespace
+
+MemoryUsage MetaRun::host_usage() const {
+  if (!session_->host()) return {};
+  MemoryUsage out = session_->host()->ledger().usage();
+  for (const PhaseMemory& phase : done_) take_peaks(phase.host, out);
+  return out;
+}
+
 MemoryUsage MetaRun::usage() const {
   MemoryUsage out = session_->backend().ledger().usage();
-  for (const PhaseMemory& phase : done_) {
-    for (size_t i = 0; i < kMemoryCategories; ++i) {
-      out.peak[i] = std::max(out.peak[i], phase.usage.peak[i]);
-    }
-  }
-  for (const PhaseMemory& phase : done_) {
-    out.predictable_peak = std::max(out.predictable_peak, phase.usage.predictable_peak);
-  }
+  for (const PhaseMemory& phase : done_) take_peaks(phase.usage, out);
   out.total_peak = peak_;
   out.at_peak = moment_.memory;
   return out;

@@ -43,6 +43,7 @@ struct StepCall {
 struct PhaseMemory {
   std::string name;   // "loading", "steps", "evaluation"
   MemoryUsage usage;  // peaks: of this phase
+  MemoryUsage host;   // of what is offloaded
 };
 
 // Rows of a global batch as they are dealt to a rank; token ids without meaning. Where a family has
@@ -53,8 +54,8 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
 
 class MetaRun {
  public:
-  // Loads nothing yet. Of `options.backend` count whether it is a GPU's, the CPU's threads, and
-  // meta. `rates` say what the calls of a step take; null: nominal ones, of nominal_rates().
+  // Loads nothing yet. Of `options.backend` only the kind of device, the CPU's threads and `meta`
+  // matter. `rates` say what the calls of a step take; null: nominal ones, of nominal_rates().
   MetaRun(SessionOptions options, int ranks, int rank = 0,
           std::shared_ptr<CallRates> rates = nullptr);
   ~MetaRun();
@@ -79,10 +80,14 @@ class MetaRun {
   Session& session() { return *session_; }
   comm::Communicator& world() { return *world_; }
   const std::vector<PhaseMemory>& phases() const { return done_; }
-  MemoryUsage usage() const;  // peaks: of all phases
-  // What the machine must have for this rank: usage() and what lies between its blocks; of a CPU
+  MemoryUsage usage() const;       // peaks: of all phases
+  MemoryUsage host_usage() const;  // the same of what is offloaded
+  // What the device must have for this rank: usage() and what lies between its blocks; of a CPU
   // the scratch memory of its kernels, too.
-  size_t needed() const { return session_->backend().ledger().usage().held_peak; }
+  size_t device_needed() const { return session_->backend().ledger().usage().held_peak; }
+  size_t host_needed() const;  // for what is offloaded
+  // What the machine must have: of a CPU both, of a GPU the device's.
+  size_t needed() const { return device_needed() + (on_gpu_ ? 0 : host_needed()); }
   const PeakMoment& moment() const { return moment_; }
   // Predicted milliseconds of one training step: of the last one. 0 before there was one.
   double step_ms() const { return step_ms_; }
@@ -93,11 +98,13 @@ class MetaRun {
  private:
   meta::MetaBackend& backend();
   Batch batch_of(int64_t rows, int64_t length, int64_t rows_per_pass);
+  std::vector<meta::MetaBackend*> backends();
   void record_step(const Batch& batch);
   void note(const meta::MetaCall& call);
   void note_peak(const std::string& unit);
 
   std::shared_ptr<CallRates> rates_;
+  bool on_gpu_;
   std::unique_ptr<comm::Communicator> world_;
   Trace trace_;  // empty: only its phases are of use
   TracePhases marks_{trace_};
@@ -109,7 +116,7 @@ class MetaRun {
   PeakMoment moment_;
   std::vector<PhaseMemory> done_;
   uint32_t steps_ = 0;
-  bool recording_ = false, masked_ = false;
+  bool timing_ = false, recording_ = false, masked_ = false;
   double step_begin_s_ = 0, step_ms_ = 0;
   std::vector<StepCall> calls_;
 };

@@ -119,6 +119,9 @@ Rates read_rates(const std::filesystem::path& file) {
   rates.host_copy = read_link(keys, "host_copy");
   rates.disk_read = read_link(keys, "disk_read");
   rates.disk_write = read_link(keys, "disk_write");
+  if (keys.has("host_memory_bytes_per_s")) {
+    rates.host_memory_bytes_per_s = keys.number("host_memory_bytes_per_s", true);
+  }
   if (keys.has("calls")) read_calls(keys.at("calls"), keys.of("calls"), rates);
   keys.done();
   return rates;
@@ -147,6 +150,7 @@ void write_rates(const std::filesystem::path& file, const Rates& rates) {
   json["host_copy"] = json_of(rates.host_copy);
   json["disk_read"] = json_of(rates.disk_read);
   json["disk_write"] = json_of(rates.disk_write);
+  json["host_memory_bytes_per_s"] = rates.host_memory_bytes_per_s;
   json["calls"] = calls;
   write_json_file(file, json);
 }

@@ -9,8 +9,6 @@
 namespace fsdp::tools {
 namespace {
 
-constexpr size_t kRoot = 0;
-
 std::string milliseconds(double ms) { return fmt::format("{:.3f}", ms); }
 
 // Of the collectives of a row that computes nothing.
@@ -64,7 +62,7 @@ class Rows {
   }
 
   std::vector<StepRow> finish() {
-    if (!pending_.empty()) close(pending_.size(), "", kRoot);
+    if (!pending_.empty()) close(pending_.size(), "", comm::kRootUnit);
     name_parts();
     return std::move(rows_);
   }
@@ -106,8 +104,8 @@ class Rows {
       if (!earlier && !later) continue;
       const bool before = row.pass == "backward" ? !later : !earlier;
       const char* const part = earlier && later ? "between" : before ? "before" : "after";
-      row.compute +=
-          fmt::format(", {} {}", part, row.unit == kRoot ? "the blocks" : "what is inside");
+      row.compute += fmt::format(", {} {}", part,
+                                 row.unit == comm::kRootUnit ? "the blocks" : "what is inside");
     }
   }
 

@@ -45,22 +45,6 @@ int to_int(int64_t value) {
   return static_cast<int>(std::min<int64_t>(value, std::numeric_limits<int>::max()));
 }
 
-std::vector<comm::UnitOverride> unit_overrides(const config::FsdpSection& fsdp) {
-  std::vector<comm::UnitOverride> out;
-  for (const config::UnitSection& c : fsdp.units) {
-    out.push_back({.match = c.match,
-                   .strategy = c.strategy,
-                   .reshard_after_forward = c.reshard_after_forward,
-                   .param_dtype = c.param_dtype,
-                   .reduce_dtype = c.reduce_dtype,
-                   .place = c.place});
-    if (c.reshard_group_size) {
-      out.back().reshard_group_size = to_int(*c.reshard_group_size);
-    }
-  }
-  return out;
-}
-
 comm::FsdpOptions fsdp_options(const config::TrainConfig& config, int ranks) {
   const config::TrainSection& train = config.train;
   const config::FsdpSection& c = config.fsdp;
@@ -73,7 +57,6 @@ comm::FsdpOptions fsdp_options(const config::TrainConfig& config, int ranks) {
   out.units_in_flight = to_int(c.units_in_flight);
   out.micro_steps = to_int(config::step_shape(config, ranks).micro_steps);
   if (train.stochastic_rounding) out.rounding_seed = static_cast<uint64_t>(train.seed);
-  out.units = unit_overrides(c);
   return out;
 }
 
@@ -213,6 +196,13 @@ std::vector<std::string> remarks(const config::TrainConfig& config,
     const bool rotary = model.positions == models::PositionKind::kRope;
     out.push_back(fmt::format("train.buffer_dtype is {}: {} values lose digits",
                               fsdp::name_of(*train.buffer_dtype), rotary ? "rotary" : "ALiBi"));
+  }
+  const bool asked = config.places.contains("fsdp.strategy");
+  if (ranks == 1 && asked && c.options.strategy != comm::Strategy::kNoShard) {
+    out.push_back(
+        fmt::format("fsdp.strategy: {} on one rank: no memory saving possible: parameters, "
+                    "gradients and optimizer state take 1.00 of what they take with no_shard",
+                    comm::choice_name(c.options.strategy)));
   }
   const int shards = comm::shard_group_size(fsdp_options(config, ranks), ranks);
   if (c.reshard_group_size == shards) {

@@ -17,12 +17,19 @@ BackendOptions without_registration(BackendOptions options, const comm::FsdpOpti
   return options;
 }
 
+// A session that does not train has no optimizer; its parameters can lie on the host.
+bool offloads(const SessionOptions& options) {
+  return options.fsdp.offload == comm::Offload::kAll ||
+         (options.fsdp.offload == comm::Offload::kOptimizer && options.training);
+}
+
 }  // namespace
 
 Session::Session(comm::Communicator& world, const SessionOptions& options)
     : world_(world),
       options_(options),
       backend_(make_backend(options.backend, options.fsdp.param_dtype)),
+      host_(offloads(options) ? make_host_backend(options.backend, *backend_) : nullptr),
       nccl_(make_gpu_world(world, without_registration(options.backend, options.fsdp), *backend_)),
       tape_(std::make_unique<Tape>(*backend_)),
       model_(std::make_unique<models::CausalLM>(options.model, *backend_, options.fsdp.param_dtype,
@@ -35,6 +42,8 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
   const comm::WrapPolicy wrap = wrap_of(options);
   options_.fsdp.detect_overflow = options.loss_scale.initial > 0;
   options_.fsdp.training = options.training;
+  options_.fsdp.host = host_.get();
+  if (!host_) options_.fsdp.offload = comm::Offload::kNone;
   model_->set_tape(tape_.get());
   comm::Communicator& devices = nccl_ ? *nccl_ : world;
   sharded_ = std::make_unique<comm::FullySharded>(*model_, wrap, options_.fsdp, *backend_, devices);
@@ -48,6 +57,20 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
 }
 
 Session::~Session() = default;
+
+void Session::set_trace(Trace* trace) {
+  for (Backend* backend : {backend_.get(), host_.get()}) {
+    if (!backend) continue;
+    backend->synchronize(backend->compute_stream());
+    backend->set_trace(trace);
+  }
+}
+
+size_t Session::peak_memory() const {
+  const bool one_memory = host_ && backend_->host_reaches_memory();
+  return backend_->ledger().usage().total_peak +
+         (one_memory ? host_->ledger().usage().total_peak : 0);
+}
 
 void Session::initialise(const models::FillFunction& fill) { tools::initialise(*sharded_, fill); }
 

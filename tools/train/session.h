@@ -65,10 +65,14 @@ class Session {
     step_->set_phases(phases);
   }
   TracePhases* phases() const { return phases_; }
+  void set_trace(Trace* trace);  // of all its backends, when they are idle; null: off. Not owned
+  // The most that this rank has taken of the memory of what computes, which for a CPU is its host.
+  size_t peak_memory() const;
 
   models::CausalLM& model() { return *model_; }
   comm::FullySharded& sharded() { return *sharded_; }
   Backend& backend() { return *backend_; }
+  Backend* host() { return host_.get(); }  // of what is offloaded; null: nothing is
   const Tape& tape() const { return *tape_; }
   optim::Optimizer& optimizer() { return step_->optimizer(); }
   optim::LossScaler* loss_scaler() { return step_->loss_scaler(); }  // null: none
@@ -88,6 +92,7 @@ class Session {
   SessionOptions options_;
   TracePhases* phases_ = nullptr;
   std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> host_;
   std::unique_ptr<comm::Communicator> nccl_;  // the world of GPUs that talk over NCCL; null: none
   std::unique_ptr<Tape> tape_;
   std::unique_ptr<models::CausalLM> model_;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <exception>
 
+#include "core/copy_in_order.h"
+
 namespace fsdp::tools {
 namespace {
 
@@ -29,7 +31,7 @@ Tensor gathered(const comm::FullySharded& sharded, const comm::ParameterSegment&
   Tensor full = Tensor::empty(backend, Shape{segment.layout.numel()}, shard.dtype(),
                               MemoryCategory::kCommunication);
   const Tensor own = own_slot(sharded, segment, full);
-  comm::copy_in_order(backend, shard, own);
+  copy_in_order(backend, shard, own);
   sharded.mesh().scalars().all_gather(backend.compute_stream(), full);
   return full;
 }
@@ -37,6 +39,7 @@ Tensor gathered(const comm::FullySharded& sharded, const comm::ParameterSegment&
 }  // namespace
 
 void initialise(comm::FullySharded& sharded, const models::FillFunction& fill) {
+  sharded.before_masters_are_written();
   for_each_segment(sharded, [&](const comm::ParameterSegment& segment) {
     for (const ShardPiece& piece : segment.layout.pieces(sharded.mesh().shard_index())) {
       const FlatParameter& p = segment.layout.parameters()[static_cast<size_t>(piece.parameter)];
@@ -50,6 +53,7 @@ void initialise(comm::FullySharded& sharded, const models::FillFunction& fill) {
 void initialise_from_first_rank(comm::FullySharded& sharded, const models::FillFunction& fill) {
   Backend& backend = sharded.backend();
   comm::Communicator& ranks = sharded.mesh().all_ranks();
+  sharded.before_masters_are_written();
   // An error of rank 0 must not leave the others waiting: they get what there is, and the caller's
   // agreement tells them.
   std::exception_ptr error;
@@ -66,7 +70,7 @@ void initialise_from_first_rank(comm::FullySharded& sharded, const models::FillF
       if (!error) error = std::current_exception();
     }
     ranks.broadcast(backend.compute_stream(), full, 0);
-    comm::copy_in_order(backend, own_slot(sharded, segment, full), segment.master);
+    copy_in_order(backend, own_slot(sharded, segment, full), segment.master);
   });
   sharded.masters_written();
   if (error) std::rethrow_exception(error);

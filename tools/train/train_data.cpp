@@ -87,6 +87,15 @@ std::string files_text(const char* key, const std::vector<std::string>& files) {
                      fmt::join(files.begin(), files.begin() + named, ", "), more);
 }
 
+// The file that gives a key: the one of --config, or one that it includes.
+std::filesystem::path file_of(const config::TrainConfig& config, const std::string& key,
+                              const std::filesystem::path& config_file) {
+  const auto place = config.places.find(key);
+  const bool in_a_file = place != config.places.end() && !place->second.starts_with("--");
+  if (config_file.empty() || !in_a_file) return config_file;
+  return place->second.substr(0, place->second.rfind(':'));  // "file:line"
+}
+
 }  // namespace
 
 std::string resolve_path(const std::string& path, const std::filesystem::path& config_file) {
@@ -102,12 +111,13 @@ void find_texts(config::TrainConfig& config, const std::filesystem::path& config
                                    {"data.validation", &config.data.validation}}) {
     if (names == &config.data.validation && config.data.held_out()) continue;  // a share
     std::vector<std::string> files;
+    const std::filesystem::path file = file_of(config, key, config_file);
     for (const std::string& name : *names) {
-      const std::string here = resolve_path(name, config_file);
+      const std::string here = resolve_path(name, file);
       try {
         std::vector<std::string> found = data::files_named(here);
         if (found.empty() && here == name && !name.empty()) {  // a pattern has no place of its own
-          const auto beside = (config_file.parent_path() / name).lexically_normal();
+          const auto beside = (file.parent_path() / name).lexically_normal();
           found = data::files_named(beside.string());
         }
         if (found.empty()) found = {here};
@@ -122,16 +132,19 @@ void find_texts(config::TrainConfig& config, const std::filesystem::path& config
 
 void resolve_paths(config::TrainConfig& config, const std::filesystem::path& config_file) {
   find_texts(config, config_file);
+  const auto resolve = [&](const char* key, std::string& path) {
+    path = resolve_path(path, file_of(config, key, config_file));
+  };
   if (!data::is_template_name(config.data.row_template)) {
-    config.data.row_template = resolve_path(config.data.row_template, config_file);
+    resolve("data.template", config.data.row_template);
   }
-  config.model.path = resolve_path(config.model.path, config_file);
-  config.lora.path = resolve_path(config.lora.path, config_file);
+  resolve("model.path", config.model.path);
+  resolve("lora.path", config.lora.path);
   if (!config.lora.path.empty() && config.model.path.empty()) {
     config.model.path = models::adapter_base(config.lora.path);
   }
   if (config.data.tokenizer != "bytes") {
-    config.data.tokenizer = resolve_path(config.data.tokenizer, config_file);
+    resolve("data.tokenizer", config.data.tokenizer);
   }
 }
 
@@ -141,6 +154,10 @@ std::string tokenizer_name(const config::TrainConfig& config) {
 }
 
 int64_t vocabulary_of(const config::TrainConfig& config) {
+  const bool fairseq = config.data.format == data::TextFormat::kFairseq;
+  if (fairseq && config.model.preset.empty() && !config.data.train.empty()) {
+    if (const auto ids = data::fairseq_vocabulary(config.data.train.front())) return *ids;
+  }
   const bool no_text = config.data.train.empty() || config.data.is_tokens();
   const bool published = !config.model.preset.empty() && no_text && config.data.tokenizer.empty();
   return published ? models::preset(config.model.preset).vocabulary

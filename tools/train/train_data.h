@@ -106,7 +106,8 @@ int64_t vocabulary_of(const config::TrainConfig& config);
 // The same for a run, whose tokenizer is known: of random tokens it says nothing.
 int64_t vocabulary_with(const config::TrainConfig& config, const data::Tokenizer& tokenizer);
 
-// A relative path is looked for in the current folder, then beside the configuration file.
+// A relative path is looked for in the current folder, then beside the configuration file (in
+// resolve_paths: beside the one that has the key, where it is included).
 std::string resolve_path(const std::string& path, const std::filesystem::path& config_file);
 // Puts the files that folders and patterns of data.train and data.validation mean in their place,
 // looked for as resolve_path does. What nothing is found for stays: TrainData refuses it.

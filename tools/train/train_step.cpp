@@ -14,7 +14,7 @@ TrainStep::TrainStep(comm::FullySharded& sharded, Tape& tape, comm::Communicator
   if (!options.training) return;
   const std::vector<OptimizerShard> shards = sharded.optimizer_shards();
   clipper_ = std::make_unique<optim::Clipper>(shards, &sharded.mesh().scalars(), options.clip_norm,
-                                              options.clip_power);
+                                              options.clip_power, &sharded.backend());
   if (options.loss_scale.initial > 0) {
     FSDP_CHECK(sharded.options().detect_overflow,
                "[train_step] loss_scale: expected a sharded model with detect_overflow");
@@ -106,7 +106,9 @@ StepHandle TrainStep::update(double learning_rate) {
     scaler_->update(clipper_->skip());
     handle_.read_later(&Landing::scale_at_minimum, scaler_->aborted());
   }
-  optimizer_->step(learning_rate, clipper_->coefficient(), clipper_->skip());
+  const optim::Clipper::ForOptimizer& decided = clipper_->for_optimizer();
+  optimizer_->step(learning_rate, decided.coefficient, decided.skip,
+                   [this](size_t shard) { sharded_.shard_updated(shard); });
   sharded_.finish_step();
   handle_.read_later(&Landing::skipped, clipper_->skip());
   handle_.read_later(&Landing::norm, clipper_->norm());

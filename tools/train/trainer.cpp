@@ -57,13 +57,13 @@ TrainProgress Trainer::progress_so_far() const {
 }
 
 // A step may be the one of an interval, the last, and the one before a signal ends the run.
-void Trainer::save() {
+void Trainer::save(bool last) {
   if (!options_.save || saved_at_ == outcome_.steps) return;
   const PhaseScope phase(session_.phases(), "checkpoint");
   // A checkpoint must not be on the disk without the lines before it: they are never made again.
   const std::string problem = metrics_.sync();
   if (!problem.empty() && !told_of_log_) progress_.note("warning: " + problem);
-  options_.save(progress_so_far());
+  options_.save(progress_so_far(), last);
   saved_at_ = outcome_.steps;
   step_ended_ = Clock::now();
 }
@@ -84,7 +84,7 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
     evaluate(validation);
     // The checkpoint of this step can be judged now.
     if (options_.save_every > 0 && outcome_.steps % options_.save_every == 0) saved_at_ = -1;
-    if (outcome_.signal == 0) save();
+    if (outcome_.signal == 0) save(false);
   }
   for (int64_t step = outcome_.steps; step < options_.steps && outcome_.signal == 0; ++step) {
     auto issued = std::make_unique<IssuedStep>();
@@ -96,8 +96,7 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
                                 [this] { return stops_between_micro_steps(); });
       finish_before();
       if (outcome_.signal != 0) break;  // the step was dropped
-      // A skipped step moves neither the optimizer nor the schedule.
-      issued->learning_rate = options_.schedule.rate(outcome_.steps - outcome_.skipped);
+      issued->learning_rate = next_rate();
       issued->handle = session_.update(issued->learning_rate);
     }
     before = std::move(issued);
@@ -108,7 +107,7 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
     }
     if (options_.save_every > 0 && (step + 1) % options_.save_every == 0 && !last) {
       finish_before();
-      save();
+      save(false);
     }
     if (options_.between_steps) options_.between_steps();
     if (outcome_.signal == 0) outcome_.signal = vote_.taken();
@@ -120,6 +119,9 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
                         static_cast<double>(std::max<size_t>(recent_losses_.size(), 1));
   outcome_.mean_loss = loss_sum_ / static_cast<double>(std::max<int64_t>(outcome_.steps, 1));
   outcome_.wall_time_s = seconds_between(started_, Clock::now());
+  if (options_.log_format != LogFormat::kOurs && outcome_.signal == 0 && last_.step > 0) {
+    tell(end_line(options_.log_format, last_, log_totals(), log_context()));
+  }
   return outcome_;
 }
 
@@ -144,7 +146,7 @@ void Trainer::end(const BatchSource& validation) {
       saved_at_ = -1;  // a checkpoint of this step that a signal left unjudged is judged now
     }
   }
-  if (options_.save_every > 0 || outcome_.signal == SIGUSR1) save();
+  if (options_.save_every > 0 || outcome_.signal == SIGUSR1) save(true);
 }
 
 void Trainer::finish(const IssuedStep& issued) {
@@ -154,14 +156,21 @@ void Trainer::finish(const IssuedStep& issued) {
   const double seconds = seconds_between(step_ended_, values.ended);
   step_ended_ = values.ended;
   outcome_.steps = issued.step + 1;
+  // The scale that the last step left is that of this one.
+  if (overflowed_) tell(overflow_line(options_.log_format, values.loss_scale));
   // Without loss scaling a step that is not finite ends the run.
-  outcome_.skipped += session_.scales_loss() && values.skipped;
+  overflowed_ = session_.scales_loss() && values.skipped;
+  outcome_.skipped += overflowed_;
   last_scale_ = values.loss_scale;
   outcome_.true_tokens += issued.batch.global_label_tokens;
-  if (options_.samples_after) outcome_.samples = options_.samples_after(outcome_.steps);
+  if (options_.samples_after) {
+    const int64_t samples = options_.samples_after(outcome_.steps);
+    window_.samples += samples - std::exchange(outcome_.samples, samples);
+  }
   outcome_.step_time_s += seconds;
-  window_s_ += seconds;
-  window_tokens_ += issued.batch.global_label_tokens;
+  window_.seconds += seconds;
+  window_.tokens += issued.batch.global_label_tokens;
+  ++window_.steps;
   while (recent_losses_.size() >= static_cast<size_t>(options_.log_every)) {
     recent_losses_.erase(recent_losses_.begin());
   }
@@ -169,7 +178,9 @@ void Trainer::finish(const IssuedStep& issued) {
   // A loss that is not finite counts as the mean so far, as with transformers'
   // logging_nan_inf_filter.
   const auto before = static_cast<double>(std::max<int64_t>(issued.step, 1));
-  loss_sum_ += std::isfinite(values.loss) ? values.loss : loss_sum_ / before;
+  const double loss = std::isfinite(values.loss) ? values.loss : loss_sum_ / before;
+  loss_sum_ += loss;
+  window_.loss_sum += loss;
   report(issued, values);
   check_values(issued, values);
 }
@@ -192,41 +203,72 @@ void Trainer::report(const IssuedStep& issued, const StepValues& values) {
   const bool logged = outcome_.steps == 1 || outcome_.steps % options_.log_every == 0 ||
                       outcome_.steps == options_.steps || outcome_.signal != 0 || !finite;
   if (logged || tokens_per_s_ == 0) {
-    tokens_per_s_ = static_cast<double>(window_tokens_) / window_s_;
+    tokens_per_s_ = static_cast<double>(window_.tokens) / window_.seconds;
   }
-  const size_t peak = session_.backend().ledger().usage().total_peak;
+  const size_t peak = session_.peak_memory();
   const double step_s = outcome_.step_time_s / static_cast<double>(outcome_.steps);
-  progress_.step({.step = outcome_.steps,
-                  .total = options_.steps,
-                  .loss = values.loss,
-                  .grad_norm = values.grad_norm,
-                  .learning_rate = issued.learning_rate,
-                  .loss_scale = values.loss_scale,
-                  .skipped = outcome_.skipped,
-                  .tokens_per_s = tokens_per_s_,
-                  .peak_memory_bytes = peak,
-                  .seconds_left = step_s * static_cast<double>(options_.steps - outcome_.steps)});
+  const bool ours = options_.log_format == LogFormat::kOurs;
+  if (ours) {
+    progress_.step({.step = outcome_.steps,
+                    .total = options_.steps,
+                    .loss = values.loss,
+                    .grad_norm = values.grad_norm,
+                    .learning_rate = issued.learning_rate,
+                    .loss_scale = values.loss_scale,
+                    .skipped = outcome_.skipped,
+                    .tokens_per_s = tokens_per_s_,
+                    .peak_memory_bytes = peak,
+                    .seconds_left = step_s * static_cast<double>(options_.steps - outcome_.steps)});
+  }
   if (!logged) return;
-  metrics_.step({.step = outcome_.steps,
-                 .loss = values.loss,
-                 .grad_norm = values.grad_norm,
-                 .learning_rate = issued.learning_rate,
-                 .loss_scale = values.loss_scale,
-                 .skipped = outcome_.skipped,
-                 .true_tokens = outcome_.true_tokens,
-                 .samples = outcome_.samples,
-                 .epoch = epoch(),
-                 .tokens_per_s = tokens_per_s_,
-                 .wall_time_s = seconds_between(started_, step_ended_),
-                 .peak_memory_bytes = peak});
-  window_s_ = 0;
-  window_tokens_ = 0;
+  last_ = {.step = outcome_.steps,
+           .loss = values.loss,
+           .grad_norm = values.grad_norm,
+           .learning_rate = issued.learning_rate,
+           .loss_scale = values.loss_scale,
+           .skipped = outcome_.skipped,
+           .true_tokens = outcome_.true_tokens,
+           .samples = outcome_.samples,
+           .epoch = epoch(),
+           .tokens_per_s = tokens_per_s_,
+           .wall_time_s = seconds_between(started_, step_ended_),
+           .peak_memory_bytes = peak};
+  if (window_.seconds > 0) {
+    outcome_.last_steps_per_s = static_cast<double>(window_.steps) / window_.seconds;
+    outcome_.last_samples_per_s = static_cast<double>(window_.samples) / window_.seconds;
+  }
+  metrics_.step(last_);
+  if (!ours) {
+    progress_.note(step_line(options_.log_format, last_, window_, log_totals(), log_context()));
+  }
+  window_ = {};
   tell_of_log();
+}
+
+// A skipped step moves neither the optimizer nor the schedule.
+double Trainer::next_rate() const {
+  return options_.schedule.rate(outcome_.steps - outcome_.skipped);
+}
+
+LogTotals Trainer::log_totals() const {
+  return {.train_s = outcome_.step_time_s,
+          .next_learning_rate = next_rate(),
+          .mean_loss = loss_sum_ / static_cast<double>(std::max<int64_t>(outcome_.steps, 1))};
+}
+
+LogContext Trainer::log_context() const {
+  return {.total_steps = options_.steps,
+          .steps_per_epoch = options_.steps_per_epoch,
+          .memory_bytes = options_.memory_bytes};
 }
 
 std::optional<double> Trainer::epoch() const {
   if (options_.steps_per_epoch == 0) return {};
   return static_cast<double>(outcome_.steps) / static_cast<double>(options_.steps_per_epoch);
+}
+
+void Trainer::tell(const std::string& line) {
+  if (!line.empty()) progress_.note(line);
 }
 
 // Once: the lines are kept, and the run says at its end whether they could be written after all.
@@ -273,16 +315,18 @@ void Trainer::evaluate(const BatchSource& validation) {
   validated_at_ = outcome_.steps;
   std::optional<double>& best = outcome_.best_validation_loss;
   if (!best || *outcome_.validation_loss < *best) best = outcome_.validation_loss;
-  metrics_.evaluation({.step = outcome_.steps,
-                       .epoch = epoch(),
-                       .loss = *outcome_.validation_loss,
-                       .best_loss = *best,
-                       .runtime_s = seconds_between(began, step_ended_),
-                       .tokens = loss.tokens,
-                       .sequences = validation.sequences,
-                       .batches = validation.batches});
-  progress_.note(
-      fmt::format("step {}: validation loss {:.4f}", outcome_.steps, *outcome_.validation_loss));
+  const EvaluationMetrics metrics = {.step = outcome_.steps,
+                                     .epoch = epoch(),
+                                     .loss = *outcome_.validation_loss,
+                                     .best_loss = *best,
+                                     .runtime_s = seconds_between(began, step_ended_),
+                                     .tokens = loss.tokens,
+                                     .sequences = validation.sequences,
+                                     .batches = validation.batches};
+  metrics_.evaluation(metrics);
+  tell(options_.log_format == LogFormat::kOurs
+           ? fmt::format("step {}: validation loss {:.4f}", metrics.step, metrics.loss)
+           : evaluation_line(options_.log_format, metrics, outcome_.skipped, log_context()));
 }
 
 }  // namespace fsdp::tools

@@ -17,6 +17,7 @@
 #include "tools/report/metrics.h"
 #include "tools/report/progress.h"
 #include "tools/train/evaluation.h"
+#include "tools/train/log_lines.h"
 #include "tools/train/session.h"
 
 namespace fsdp::tools {
@@ -41,15 +42,18 @@ struct TrainProgress {
 struct TrainerOptions {
   int64_t steps = 0;
   int64_t log_every = 10;
-  int64_t eval_every = 0;  // 0: only at the end
+  LogFormat log_format = LogFormat::kOurs;
+  size_t memory_bytes = 0;  // that this rank may hold; 0: not known
+  int64_t eval_every = 0;   // 0: only at the end
   optim::Schedule schedule;
   int64_t steps_per_epoch = 0;  // 0: not known; then no epochs are logged
   std::function<int64_t(int64_t steps)> samples_after = {};  // that many steps; none: not known
   TrainProgress resume = {};  // where to go on; by default at the beginning
   // Steps between calls of `save`, and after the last step; 0: only where a signal asks for it.
   int64_t save_every = 0;
-  // Keeps the session's state and the progress. All steps so far are finished. Collective.
-  std::function<void(const TrainProgress& progress)> save = {};
+  // Keeps the session's state and the progress. All steps so far are finished. `last`: the run ends
+  // here. Collective.
+  std::function<void(const TrainProgress& progress, bool last)> save = {};
   std::function<void()> between_steps = {};  // no collective in it; none: nothing
 };
 
@@ -61,6 +65,8 @@ struct TrainOutcome {
   double wall_time_s = 0;
   double step_time_s = 0;                 // without evaluations
   int64_t samples = 0;                    // trained on, over all ranks
+  double last_steps_per_s = 0;            // of the steps since the logged line before the last
+  double last_samples_per_s = 0;          // also
   double train_loss = 0;                  // mean over the last `log_every` steps
   double mean_loss = 0;                   // over all steps
   std::optional<double> validation_loss;  // after the last step
@@ -94,7 +100,11 @@ class Trainer {
   void evaluate(const BatchSource& validation);
   void end(const BatchSource& validation);
   std::optional<double> epoch() const;
-  void save();
+  double next_rate() const;
+  LogTotals log_totals() const;
+  LogContext log_context() const;
+  void save(bool last);
+  void tell(const std::string& line);  // "": nothing
   void tell_of_log();
   TrainProgress progress_so_far() const;
 
@@ -110,9 +120,10 @@ class Trainer {
   double loss_sum_ = 0;
   Clock::time_point started_;
   Clock::time_point step_ended_;  // the last step, or the evaluation after it
-  double window_s_ = 0;           // since the last line of metrics
-  int64_t window_tokens_ = 0;
+  LogWindow window_;              // since the last line of metrics
+  StepMetrics last_;              // the last such line
   double tokens_per_s_ = 0;
+  bool overflowed_ = false;  // in the last step
   double last_scale_ = 1;
   int64_t validated_at_ = -1;
   int64_t saved_at_ = -1;

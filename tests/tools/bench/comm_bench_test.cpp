@@ -1,5 +1,6 @@
 // Collectives' bandwidth and data, on ranks as threads; transports that are slow or wrong; what is
 // measured, and what is demanded of it.
+// Requirements: S1.20, S3.16.
 #include "tools/bench/comm_bench.h"
 
 #include <chrono>

@@ -143,13 +143,6 @@ TEST_CASE("baseline: files that cannot be compared are named with the reason") {
 }
 
 TEST_CASE("device: a CPU's name and its fastest core") {
-  const CpuInfo info = parse_cpuinfo(
-      "processor\t: 0\nmodel name\t: A CPU @ 3 GHz\ncpu MHz\t\t: 2400.5\n\n"
-      "processor\t: 1\nmodel name\t: A CPU @ 3 GHz\ncpu MHz\t\t: 3100.25\n");
-  CHECK(info.name == "A CPU @ 3 GHz");
-  CHECK(info.clock_mhz == 3100.25);
-  CHECK(parse_cpuinfo("").name == "unknown CPU");
-  CHECK(!parse_cpuinfo("").clock_mhz);
   const cpu::CpuBackend backend;
   const DeviceReport device = report_device(backend, {.cpu = {.threads = 3}});
   CHECK(device.backend == "cpu");

@@ -1,4 +1,5 @@
 // What a command line leads to, without running it.
+// Requirements: S2.3.
 #include "tools/commands/command_line.h"
 
 #include <vector>
@@ -32,6 +33,7 @@ TEST_CASE("command line: help and mistakes") {
   const std::string train = parse({"train", "--help"}).message;
   CHECK(test::contains(train, "--config"));
   CHECK(test::contains(train, "sequence_length"));
+  CHECK(test::contains(train, "a larger one: fewer, larger units"));  // S2.3
   for (const auto& wrong : {std::vector<const char*>{},
                             {"walk"},
                             {"train", "--local-ranks", "0"},
@@ -189,10 +191,21 @@ TEST_CASE("command line: one value given twice") {
         "generate: --tokens: expected one value, got 2 (see fsdp generate --help)");
 }
 
+TEST_CASE("command line: another program's arguments are no options of adopt") {
+  CHECK(parse({"adopt", "fairseq", "fairseq-train", "data", "--fp16", "--lr", "1", "--help"})
+            .command);
+  CHECK(parse({"adopt", "chess", "--no_fsdp", "--learning_rate", "1e-4"}).command);
+  CHECK(parse({"adopt", "chess", "--literal", "--no_fsdp"}).command);
+  CHECK(parse({"adopt", "hf", "args.json", "--hf-compat", "--ranks-per-node", "8"}).command);
+  CHECK(parse({"adopt", "env", "a.sh", "b.py"}).command);
+  CHECK(parse({"adopt", "hf"}).message == "adopt hf: file: missing (see fsdp adopt hf --help)");
+  CHECK(parse({"adopt", "hf", "a", "--fp16"}).status == 2);
+}
+
 TEST_CASE("command line: an unknown command is named, with the known ones") {
   CHECK(parse({"walk"}).message ==
         "unknown command \"walk\"; expected train, generate, eval, verify, bench, explain, memory, "
-        "compare, trace, tokenize, merge, convert, inspect, replay");
+        "compare, trace, tokenize, merge, convert, inspect, replay, adopt");
   CHECK(parse({"bench", "walk"}).message ==
         "unknown command \"bench walk\"; expected step, sharding, kernels, comm");
   CHECK(parse({"bench"}).status == 2);

@@ -1,4 +1,5 @@
 // Published values of formulas that start from a number of parameters, to the printed digit.
+// Requirements: S2.6.
 #include <cmath>
 
 #include <doctest/doctest.h>

@@ -1,4 +1,5 @@
 // What a run would need if something were changed, and the search for what fits.
+// Requirements: S0.7.
 #include "tools/memory/memory_changes.h"
 
 #include <doctest/doctest.h>
@@ -42,6 +43,28 @@ TEST_CASE("memory changes: each needs what the run so configured needs") {
   CHECK(!find(all, "2 ranks"));                   // as it is
   CHECK(!find(all, "fsdp.strategy=full_shard"));  // too
   for (size_t i = 1; i < all.size(); ++i) CHECK(all[i - 1].bytes <= all[i].bytes);
+}
+
+TEST_CASE("memory changes: offload takes memory off a GPU, and none off a CPU") {
+  const RunPlan cpu = plan_of({}, 2);
+  const RunPlan gpu(cpu.config(), 257, data_of(cpu.config(), 2), 2,
+                    {.cuda = cuda::CudaOptions{}, .meta = meta::MetaOptions{}});
+  for (const std::string text : {"fsdp.offload=optimizer", "fsdp.offload=all"}) {
+    CAPTURE(text);
+    const std::vector<Alternative> on_cpu = cpu.alternatives(), on_gpu = gpu.alternatives();
+    const Alternative* const rehearsed = find(on_cpu, text);
+    const Alternative* const offloaded = find(on_gpu, text);
+    REQUIRE(rehearsed);
+    REQUIRE(offloaded);
+    CHECK(rehearsed->bytes > cpu.run().bytes);
+    CHECK(rehearsed->change.keeps == Keeps::kBits);
+    CHECK(offloaded->bytes < gpu.run().bytes);
+    CHECK(offloaded->change.keeps == Keeps::kRounding);
+    CHECK(offloaded->ms > gpu.run().run->step_ms());
+    const PlannedRun run = gpu.run(offloaded->change);
+    CHECK(run.bytes == run.run->device_needed());
+    CHECK(run.run->host_needed() > 0);
+  }
 }
 
 TEST_CASE("memory changes: what train refuses is no alternative") {

@@ -1,4 +1,5 @@
 // What fsdp memory prints.
+// Requirements: S2.6.
 #include "tools/memory/memory_view.h"
 
 #include <doctest/doctest.h>

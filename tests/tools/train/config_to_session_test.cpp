@@ -1,4 +1,5 @@
 // From configuration to model and session options.
+// Requirements: S1.14, S1.15.
 #include "tools/train/config_to_session.h"
 
 #include <cmath>
@@ -266,6 +267,10 @@ TEST_CASE("train setup: what ranks and data make of options") {
   CHECK(remarks_of("train: {micro_steps: 4}", 8, 3) ==
         "train.micro_steps is 4, a rank has at most 3 sequences in a step: the other micro-steps "
         "are empty\n");
+  CHECK(test::contains(remarks_of("fsdp: {strategy: full_shard}", 8, 1),
+                       "full_shard on one rank: no memory saving possible: "));
+  CHECK(remarks_of("fsdp: {strategy: no_shard}", 8, 1) == "");
+  CHECK(remarks_of("fsdp: {strategy: full_shard}", 8, 2) == "");
   CHECK(remarks_of("fsdp: {reshard_group_size: 2}", 8, 4) == "");
   CHECK(test::contains(remarks_of("fsdp: {reshard_group_size: 2}", 8, 2), "no effect"));
   CHECK(remarks(config_of("train: {batch: 9}"), {}, 2).empty());  // of unknown data

@@ -1,5 +1,6 @@
 // What becomes of a batch on its way to a model: shifted labels, a rank without rows, padding, and
 // what is refused. Losses of padded rows: session_test.cpp.
+// Requirements: S1.3.
 #include "tools/train/device_batch.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,6 @@
 // Batches made ahead are those that are made when they are asked for; errors come where their batch
 // is asked for; a run that stops early leaves no thread.
+// Requirements: S3.8.
 #include "tools/train/prefetch.h"
 
 #include <atomic>

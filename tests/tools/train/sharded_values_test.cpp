@@ -1,5 +1,6 @@
 // Initial values: the same for any strategy and number of ranks; from rank 0 alone where the others
 // have none; and no rank ever holds more than its shards and one unit.
+// Requirements: S1.5, S1.13, S4.12.
 #include <algorithm>
 
 #include <doctest/doctest.h>

@@ -1,4 +1,5 @@
 // The text of a run as batches of ranks.
+// Requirements: S3.15.
 #include "tools/train/train_data.h"
 
 #include <algorithm>
@@ -245,15 +246,28 @@ TEST_CASE_FIXTURE(Texts, "train data: folders and patterns become files, here or
   });
 }
 
+TEST_CASE_FIXTURE(Texts, "train data: an included file's names are looked for beside that file") {
+  folder.write("texts/a.txt", "aa");
+  config.data.train = {"a.txt"};
+  config.places["data.train"] = name("texts/base.yaml") + ":1";
+  find();
+  CHECK(config.data.train == std::vector<std::string>{name("texts/a.txt")});
+  config.data.train = {"a.txt"};
+  config.places["data.train"] = "--set data.train=a.txt";
+  find();
+  CHECK(config.data.train == std::vector<std::string>{"a.txt"});
+}
+
 TEST_CASE_FIXTURE(Texts, "train data: folders and patterns without what is asked for") {
-  config.places["data.train"] = "run.yaml:3";
+  const std::string place = name("run.yaml") + ":3";
+  config.places["data.train"] = place;
   config.data.train = {"texts"};
-  CHECK(refusal() == "run.yaml:3: data.train: " + name("texts") +
+  CHECK(refusal() == place + ": data.train: " + name("texts") +
                          ": no file in this folder ends with .jsonl, .json or .txt");
   config.data.train = {"texts/*.csv"};
-  CHECK(refusal() == "run.yaml:3: data.train: texts/*.csv: no file matches this pattern");
+  CHECK(refusal() == place + ": data.train: texts/*.csv: no file matches this pattern");
   config.data.train = {"**/a.txt"};
-  CHECK(test::contains(refusal(), "run.yaml:3: data.train: **/a.txt: expected a pattern without"));
+  CHECK(test::contains(refusal(), place + ": data.train: **/a.txt: expected a pattern without"));
   folder.write("texts/a.txt", "aa");
   config.data.train = {"texts"};
   config.data.field = "story";

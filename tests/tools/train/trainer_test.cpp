@@ -1,7 +1,9 @@
 // The training loop on a model so small that steps take microseconds.
+// Requirements: S1.5, S4.5.
 #include "tools/train/trainer.h"
 
 #include <cmath>
+#include <sstream>
 
 #include <doctest/doctest.h>
 
@@ -112,6 +114,54 @@ TEST_CASE("trainer: steps, logged lines, evaluations") {
   }
   CHECK(logged == std::vector<int64_t>{1, 4, 8, 12, 16, 20, 24, 28, 30});
   CHECK(evaluated == std::vector<int64_t>{20, 30});
+}
+
+TEST_CASE("trainer: lines of other programs, each where ours would be") {
+  const test::TempFolder folder;
+  const auto printed = [&](LogFormat format) {
+    std::FILE* file = std::fopen((folder / "out").c_str(), "w");
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      Session session(world, tiny_options());
+      session.initialise(models::from_scratch(3));
+      Progress progress(file, -1, 2);
+      MetricsLog log;
+      Trainer(session,
+              {.steps = 5,
+               .log_every = 2,
+               .log_format = format,
+               .eval_every = 4,
+               .schedule = {.peak = 0.01, .total = 5},
+               .steps_per_epoch = 2,
+               .samples_after = [](int64_t steps) { return 2 * steps; }},
+              progress, log)
+          .run(training(world), validation(world));
+    });
+    std::fclose(file);
+    std::vector<std::string> lines;
+    std::istringstream text(read_file(folder / "out"));
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    return lines;
+  };
+  const std::vector<std::string> hf = printed(LogFormat::kHf);
+  REQUIRE(hf.size() == 7);  // steps 1, 2, 4, an evaluation, step 5, another, the end
+  for (const size_t step : {0, 1, 2, 4}) CHECK(hf[step].starts_with("{'loss': "));
+  CHECK(hf[1].ends_with("'epoch': 1.0}"));
+  for (const size_t evaluation : {3, 5}) CHECK(hf[evaluation].starts_with("{'eval_loss': "));
+  CHECK(hf[6].starts_with("{'train_runtime': "));
+
+  const std::vector<std::string> fairseq = printed(LogFormat::kFairseqJson);
+  REQUIRE(fairseq.size() == 7);
+  const Json third = Json::parse(fairseq[2]);
+  CHECK(third.at("num_updates").text() == "4");
+  CHECK(third.at("epoch").get<int64_t>() == 2);
+  CHECK(third.at("bsz").text() == "2");
+  CHECK(third.at("wpb").text() == fmt::format("{}", 2 * (kLength - 1)));
+  CHECK(Json::parse(fairseq[6]).at("train_num_updates").text() == "5");
+
+  const std::vector<std::string> chess = printed(LogFormat::kChess);
+  REQUIRE(chess.size() == 6);
+  CHECK(chess[2].starts_with("(4/5) loss="));
+  CHECK(chess[2].ends_with(" s/step)"));
 }
 
 // A synchronous backend computes each step's forward before the step before it is read.
@@ -313,7 +363,10 @@ TEST_CASE("trainer: progress is kept at its steps, and a loop that goes on from 
                                   .eval_every = 4,
                                   .schedule = {.peak = 0.03, .total = 20},
                                   .save_every = 8,
-                                  .save = [&](const TrainProgress& p) { kept.push_back(p); }};
+                                  .save = [&](const TrainProgress& p, bool last) {
+                                    kept.push_back(p);
+                                    CHECK(last == (p.steps == 20));
+                                  }};
   const Run whole = run(1, options);
   REQUIRE(kept.size() == 3);  // the last step too
   CHECK(kept[0].steps == 8);
@@ -338,7 +391,6 @@ TEST_CASE("trainer: progress is kept at its steps, and a loop that goes on from 
   CHECK(after.outcome.mean_loss == kept.back().loss_sum / 20);
   CHECK(kept.back().loss_sum > kept[1].loss_sum);  // of all steps, those before it went on, too
   CHECK(after.outcome.wall_time_s > 1000);
-  CHECK(kept.back().steps == 20);
   CHECK(kept.size() == 4);
   // A signal came before the evaluation of step 16.
   rest.resume.validated_at = 12;
