@@ -49,6 +49,9 @@ std::vector<ShardingSetting> sharding_settings(const std::string& vary, int rank
             {"three in flight", {.forward_prefetch = 2, .units_in_flight = 3}},
             {"one communicator", {.separate_reduce = false}}};
   }
+  if (vary == "order") {
+    return {{"as it comes", {}}, {"fixed_order", {.fixed_order = true}}};
+  }
   std::vector<ShardingSetting> out;
   if (ranks > 1) out.push_back({.name = "one rank", .alone = true});
   out.push_back({"no_shard", {.strategy = kNoShard}});
@@ -69,10 +72,12 @@ std::vector<StepBench> bench_in_turns(const std::vector<ShardingSetting>& settin
                                       StepBenchOptions step, RankContext& rank) {
   const int64_t steps = step.steps, rounds = std::min(kBenchRounds, steps);
   std::vector<StepBench> out(settings.size());
+  const int micro_steps = step.fsdp.micro_steps;
   for (int64_t round = 0; round < rounds; ++round) {
     step.steps = steps / rounds + (round < steps % rounds ? 1 : 0);
     for (size_t i = 0; i < settings.size(); ++i) {
       step.fsdp = settings[i].fsdp;
+      step.fsdp.micro_steps = micro_steps;
       step.recompute = settings[i].recompute;
       step.recompute_every = settings[i].recompute_every;
       append(out[i], settings[i].alone ? bench_alone(step, rank) : bench_step(step, rank));

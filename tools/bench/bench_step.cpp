@@ -30,6 +30,7 @@ SessionOptions session_options(const StepBenchOptions& options, const BackendOpt
   session.fsdp.param_dtype = options.dtype;
   session.fsdp.reduce_dtype = accumulation_dtype(options.dtype);
   session.backend = backend;
+  session.backend.cpu.one_thread_products = options.fsdp.fixed_order;  // as in training
   return session;
 }
 
@@ -214,9 +215,11 @@ StepCost step_cost(const StepBenchOptions& options, int ranks) {
 }
 
 void check(const StepBenchOptions& options, int ranks) {
-  FSDP_CHECK(options.batch >= ranks && options.batch % ranks == 0,
-             "bench step: --batch: expected a multiple of the {} ranks, got {}", ranks,
-             options.batch);
+  const int64_t passes = int64_t{ranks} * options.fsdp.micro_steps;
+  FSDP_CHECK(options.batch >= passes && options.batch % passes == 0,
+             "bench step: --batch: expected a multiple of {} rank{} x {} micro-step{}, got {}",
+             ranks, ranks == 1 ? "" : "s", options.fsdp.micro_steps,
+             options.fsdp.micro_steps == 1 ? "" : "s", options.batch);
   FSDP_CHECK(
       !options.predict || ranks == 1,
       "bench step: --predict: expected one rank, got {}: links between ranks are not measured",

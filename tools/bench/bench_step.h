@@ -21,7 +21,7 @@ struct StepBenchOptions {
   int64_t batch = 4;  // sequences per step, over all ranks
   int64_t length = 64;
   DType dtype = DType::kF32;  // of compute; master weights and gradient sums are f32
-  comm::FsdpOptions fsdp;     // dtypes follow from the one above
+  comm::FsdpOptions fsdp;     // dtypes follow from the one above; micro_steps divide the batch
   RecomputeMode recompute = RecomputeMode::kNone;
   int64_t recompute_every = 1;  // in every k-th block
   int64_t steps = 10;           // timed
@@ -52,7 +52,7 @@ struct StepBench {
   double median_ms() const;
   double tokens_per_s(const StepBenchOptions& options) const;  // all ranks, in the fastest step
 };
-// Error when the batch cannot be dealt out to the ranks.
+// Error when the batch cannot be dealt out to the ranks and their micro-steps.
 void check(const StepBenchOptions& options, int ranks);
 StepBench bench_step(const StepBenchOptions& options, RankContext& rank);
 

@@ -52,10 +52,11 @@ void print_predicted(const StepBench& bench) {
 void print_text(const StepCommandOptions& options, const RankContext& rank, const StepBench& bench,
                 const StepCost& cost) {
   const StepFigures f = figures_of(bench, options.step);
-  fmt::print("{} {}, {} x {} tokens, {} rank{} x {} thread{}{}: {} steps\n", options.preset,
-             options.dtype, options.step.batch, options.step.length, rank.world.size(),
-             rank.world.size() == 1 ? "" : "s", rank.threads, rank.threads == 1 ? "" : "s",
-             rank.world.size() == 1 ? "" : ", " + options.strategy, bench.step_ms.size());
+  fmt::print("{} {}, {} x {} tokens{}, {} rank{} x {} thread{}{}: {} steps\n", options.preset,
+             options.dtype, options.step.batch, options.step.length, micro_steps_text(options.step),
+             rank.world.size(), rank.world.size() == 1 ? "" : "s", rank.threads,
+             rank.threads == 1 ? "" : "s", rank.world.size() == 1 ? "" : ", " + options.strategy,
+             bench.step_ms.size());
   const auto row = [](const char* name, double step, const SpeedOfLight& light, double percent) {
     fmt::print(
         "{:<9}{:>9.1f} ms   speed of light {:>8.1f} ms = {:.1f} products ({:.0f} GFLOP/s) + "
@@ -89,6 +90,7 @@ void print_json(const StepCommandOptions& options, const RankContext& rank, cons
               {"batch", options.step.batch},
               {"batch_per_rank", options.step.batch / rank.world.size()},
               {"seq", options.step.length},
+              {"micro_steps", options.step.fsdp.micro_steps},
               {"world", rank.world.size()},
               {"strategy", rank.world.size() == 1 ? "single" : options.strategy},
               {"threads", rank.threads},
@@ -170,6 +172,11 @@ void add_bench_step(const Command& bench, ChosenCommand& chosen) {
 
 }  // namespace
 
+std::string micro_steps_text(const StepBenchOptions& step) {
+  const int n = step.fsdp.micro_steps;
+  return n == 1 ? "" : fmt::format(" in {} micro-steps", n);
+}
+
 void resolve(BenchOptions& options, RankContext& rank) {
   agree(rank.world, [&] {
     options.step.model = models::preset(options.preset);
@@ -185,6 +192,10 @@ void add_bench_options(const Command& command, BenchOptions& options) {
       .from_to(int64_t{1}, int64_t{1} << 20);
   command.add_option("--seq", options.step.length, "tokens of a sequence (default: 64)")
       .from_to(int64_t{1}, int64_t{1} << 20);
+  command
+      .add_option("--accumulate", options.step.fsdp.micro_steps,
+                  "micro-steps that the sequences are dealt to (default: 1)")
+      .from_to(1, 1 << 20);
   command.add_option("--dtype", options.dtype, "dtype to compute in (default: f32)")
       .one_of({"f32", "bf16", "f16", "f64"});
   command.add_option("--steps", options.step.steps, "steps that are timed (default: 10)")

@@ -17,6 +17,7 @@ struct BenchOptions {
   bool json = false;
 };
 void add_bench_options(const Command& command, BenchOptions& options);
+std::string micro_steps_text(const StepBenchOptions& step);  // " in 4 micro-steps", "" of one
 // Sets what is named by text; error on all ranks when that or the batch does not fit. Collective.
 void resolve(BenchOptions& options, RankContext& rank);
 

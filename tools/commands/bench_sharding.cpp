@@ -1,5 +1,5 @@
-// fsdp bench sharding: training steps under every strategy, schedule or kind of recompute, side by
-// side. Read next: tools/bench/bench_sharding.h. Not here: measuring.
+// fsdp bench sharding: training steps under every strategy, schedule, kind of recompute or order of
+// sums, side by side. Read next: tools/bench/bench_sharding.h. Not here: measuring.
 #include "tools/bench/bench_sharding.h"
 
 #include <algorithm>
@@ -30,12 +30,12 @@ double exposed_ms(const StepBench& bench) {
 
 void print_head(const ShardingOptions& options, const RankContext& rank) {
   fmt::print(
-      "{} {}, {} x {} tokens, {} rank{} x {} thread{}: fastest of {} steps\n"
+      "{} {}, {} x {} tokens{}, {} rank{} x {} thread{}: fastest of {} steps\n"
       "{:<20}{:>10}{:>11}{:>11}{:>12}{:>13}{:>14}\n",
-      options.preset, options.dtype, options.step.batch, options.step.length, rank.world.size(),
-      rank.world.size() == 1 ? "" : "s", rank.threads, rank.threads == 1 ? "" : "s",
-      options.step.steps, options.vary, "ms", "tokens/s", "of first", "exposed ms", "peak MiB",
-      "activations");
+      options.preset, options.dtype, options.step.batch, options.step.length,
+      micro_steps_text(options.step), rank.world.size(), rank.world.size() == 1 ? "" : "s",
+      rank.threads, rank.threads == 1 ? "" : "s", options.step.steps, options.vary, "ms",
+      "tokens/s", "of first", "exposed ms", "peak MiB", "activations");
   std::fflush(stdout);
 }
 
@@ -81,13 +81,13 @@ int run_bench_sharding(ShardingOptions options, RankContext& rank) {
 
 void add_bench_sharding(const Command& bench, ChosenCommand& chosen) {
   const auto options = std::make_shared<ShardingOptions>();
-  const Command command = bench.add_command(
-      "sharding",
-      "a training step under every strategy, schedule or kind of recompute, in turns; tokens/s are "
-      "those of the fastest step");
+  const Command command = bench.add_command("sharding",
+                                            "a training step under every strategy, schedule, kind "
+                                            "of recompute or order of sums, in turns; "
+                                            "tokens/s are those of the fastest step");
   add_bench_options(command, *options);
   command.add_option("--vary", options->vary, "what differs between the rows (default: strategy)")
-      .one_of({"strategy", "schedule", "recompute"});
+      .one_of({"strategy", "schedule", "recompute", "order"});
   command.when_chosen([&chosen, options] {
     chosen = [options] {
       return launch(options->launch,

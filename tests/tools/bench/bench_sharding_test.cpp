@@ -30,6 +30,30 @@ TEST_CASE("bench sharding: one rank is the base line; hybrid meshes where the ra
   CHECK(sharding_settings("strategy", 8).back().fsdp.shard_size == 4);
 }
 
+TEST_CASE("bench sharding: the order of sums, in micro-steps") {
+  const auto settings = sharding_settings("order", 2);
+  REQUIRE(settings.size() == 2);
+  CHECK(!settings[0].fsdp.fixed_order);
+  CHECK(settings[1].fsdp.fixed_order);
+  StepBenchOptions step = {.model = test::small_gpt2(),
+                           .batch = 8,
+                           .length = 7,
+                           .fsdp = {.micro_steps = 2},
+                           .steps = 3,
+                           .speed_of_light = false,
+                           .traced_steps = 1};
+  step.model.embedding_dropout = step.model.attention_dropout = step.model.residual_dropout = 0;
+  comm::run_local_ranks(2, [&](comm::Communicator& world) {
+    RankContext rank{.world = world, .local_ranks = 2};
+    const std::vector<StepBench> benches = bench_in_turns(settings, step, rank);
+    for (const StepBench& bench : benches) {
+      CHECK(std::count_if(bench.traces[0].begin(), bench.traces[0].end(),
+                          [](const TraceEvent& e) { return e.name == "embedding_backward"; }) == 2);
+    }
+    CHECK(benches[0].values.loss == doctest::Approx(benches[1].values.loss).epsilon(1e-6));
+  });
+}
+
 TEST_CASE("bench sharding: every setting gets all steps, dealt out to the rounds") {
   StepBenchOptions step = {.model = test::small_gpt2(),
                            .batch = 4,

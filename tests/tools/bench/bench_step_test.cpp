@@ -45,11 +45,37 @@ TEST_CASE("bench step: one entry per step and slice, a falling loss, memory") {
   }
 }
 
+TEST_CASE("bench step: micro-steps compute the same step, in less memory") {
+  const auto bench = [](int micro_steps) {
+    StepBenchOptions some = options(comm::Strategy::kFullShard);
+    some.fsdp.micro_steps = micro_steps;
+    some.predict = true;
+    StepBench out;
+    comm::run_local_ranks(1, [&](comm::Communicator& world) {
+      RankContext rank{.world = world};
+      out = bench_step(some, rank);
+    });
+    return out;
+  };
+  const StepBench whole = bench(1), parts = bench(3);
+  CHECK(parts.values.loss == doctest::Approx(whole.values.loss).epsilon(1e-6));
+  CHECK(parts.values.grad_norm == doctest::Approx(whole.values.grad_norm).epsilon(1e-5));
+  const auto activations = static_cast<size_t>(MemoryCategory::kActivation);
+  CHECK(2 * parts.memory.peak[activations] < whole.memory.peak[activations]);
+  // Each kernel of forward and backward runs three times, the optimizer once.
+  CHECK(parts.traces[0].size() > 2 * whole.traces[0].size());
+  CHECK(parts.predicted->calls.measured > 30);
+}
+
 TEST_CASE("bench step: a batch that cannot be dealt out, a sequence that is too long") {
   StepBenchOptions wrong = options(comm::Strategy::kFullShard);
   CHECK_NOTHROW(check(wrong, 3));
   CHECK(test::error_of([&] { check(wrong, 4); }) ==
-        "bench step: --batch: expected a multiple of the 4 ranks, got 6");
+        "bench step: --batch: expected a multiple of 4 ranks x 1 micro-step, got 6");
+  wrong.fsdp.micro_steps = 4;
+  CHECK(test::error_of([&] { check(wrong, 1); }) ==
+        "bench step: --batch: expected a multiple of 1 rank x 4 micro-steps, got 6");
+  wrong.fsdp.micro_steps = 1;
   wrong.length = 10;
   CHECK(test::error_of([&] { check(wrong, 1); }) ==
         "bench step: --seq: expected within [2, 9], got 10");
