@@ -48,6 +48,16 @@ expect 44 '^fsdp: bench comm: one rank communicates with nobody' "${comm[@]}"
 expect 46 '^fsdp: bench comm: mean busbw: expected at least 1000000000 GB/s' "${comm[@]}" --local-ranks 2 --min-busbw 1e9
 expect 46 'expected at least 5 GB/s' "${comm[@]}" --local-ranks 2 --min-busbw
 expect 1 'transport mpi: these ranks communicate by threads' "${comm[@]}" --local-ranks 2 --transport mpi
+# The link goes into a file of rates, and nothing else of the file changes.
+timeout 120 "$FSDP" explain --model gpt2-124m --world 2 --save-rates rates.json >out 2>err || { fail "no file of rates"; cat err; }
+cp rates.json before.json
+link=("$FSDP" bench comm --local-ranks 2 --threads 1 --min-bytes 64KiB --max-bytes 16MiB --rounds 3)
+expect 0 '^rates.json: inside_node: latency [0-9.]* us, [0-9.]* GB/s' "${link[@]}" --update-rates rates.json
+cmp -s rates.json before.json && fail "--update-rates changed nothing"
+diff before.json rates.json | grep '^[<>]' | grep -vE 'latency_us|bytes_per_s' && fail "--update-rates changed more than the link"
+expect 0 'step' "$FSDP" explain --model gpt2-124m --world 2 --rates rates.json
+expect 1 '^fsdp: none.json' "${link[@]}" --update-rates none.json
+expect 1 'link: expected collectives of several sizes' "${comm[@]}" --local-ranks 2 --collectives broadcast --update-rates rates.json
 if [ -n "${MPIRUN:-}" ]; then
   for transport in shared mpi; do
     expect 0 "^2 ranks, $transport" $MPIRUN -n 2 "${comm[@]}" --transport $transport

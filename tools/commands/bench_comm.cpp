@@ -6,8 +6,11 @@
 #include "core/io/json.h"
 #include "tools/bench/comm_bench.h"
 #include "tools/bench/comm_gate.h"
+#include "tools/bench/link_rate.h"
 #include "tools/commands/bench.h"
 #include "tools/commands/listed_flags.h"
+#include "tools/launch/backend_choice.h"
+#include "tools/predict/rates_file.h"
 
 namespace fsdp::tools {
 namespace {
@@ -18,6 +21,7 @@ struct CommOptions {
   CommCases cases;
   CommTiming timing;
   CommGate gate;
+  std::string update_rates;  // "": no file
   bool json = false;
 };
 
@@ -61,6 +65,20 @@ void print_result(const CommOptions& options, const std::string& transport,
   std::fflush(stdout);
 }
 
+void update_rates(const CommOptions& options, Rates rates, const std::vector<CommResult>& results,
+                  comm::Communicator& world) {
+  const std::vector<std::string> hosts = world.exchange(host_name());
+  std::string key;
+  agree(world, [&] {
+    key = set_link(rates, fit_link(results), hosts);
+    if (world.rank() == 0) write_rates(options.update_rates, rates);
+  });
+  if (world.rank() != 0 || options.json) return;
+  const LinkRate& set = key == "inside_node" ? rates.inside_node : rates.between_nodes;
+  fmt::print("{}: {}: latency {:.1f} us, {:.3f} GB/s\n", options.update_rates, key, set.latency_us,
+             set.bytes_per_s * 1e-9);
+}
+
 int run_bench_comm(const CommOptions& options, RankContext& rank) {
   const bool speaks = rank.world.rank() == 0;
   const auto finish = [&](const GateVerdict& verdict) {
@@ -70,6 +88,10 @@ int run_bench_comm(const CommOptions& options, RankContext& rank) {
   const GateVerdict start = check_ranks(options.gate, rank.world.size());
   if (start.status != 0) return finish(start);
   print_backend_note(rank);
+  Rates rates;
+  agree(rank.world, [&] {
+    if (!options.update_rates.empty()) rates = read_rates(options.update_rates);
+  });
   const auto backend = make_backend(rank.backend, DType::kF32);
   const auto gpu_world = make_gpu_world(rank.world, rank.backend, *backend);
   const std::string transport =
@@ -84,7 +106,10 @@ int run_bench_comm(const CommOptions& options, RankContext& rank) {
     fmt::print("mean busbw {:.3f} GB/s\n", mean_busbw(results) * 1e-9);
     std::fflush(stdout);
   }
-  return finish(check_results(options.gate, results));
+  const GateVerdict verdict = check_results(options.gate, results);
+  const bool right = verdict.status == 0 || verdict.status == kTooSlow;
+  if (right && !options.update_rates.empty()) update_rates(options, rates, results, rank.world);
+  return finish(verdict);
 }
 
 void add_case_options(const Command& command, CommOptions& options) {
@@ -145,6 +170,9 @@ void add_bench_comm(const Command& bench, ChosenCommand& chosen) {
       .one_of({"auto", "nccl", "threads", "shared", "mpi"});
   add_case_options(command, *options);
   const Option bar = add_gate_options(command, *options);
+  command.add_option("--update-rates", options->update_rates,
+                     "set the link between these ranks in this file of rates, which explain "
+                     "--save-rates made");
   command.add_flag("--json", options->json, "print JSON, one line per row");
   add_rank_options(command, options->launch);
   add_listed_flags(command, {FlagOf::kComputing, FlagOf::kCollectives}, options->launch);

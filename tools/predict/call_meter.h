@@ -56,7 +56,8 @@ class CallMeter {
 };
 
 // What this backend reaches: a copy of more than the caches, and products. Links between ranks are
-// not measured: inside a node those of memory, between nodes 10 Gbit/s.
+// not measured (tools/bench/link_rate.h does): inside a node those of memory, between nodes 10
+// Gbit/s.
 Rates measured_machine(CallMeter& meter, const std::string& name);
 
 }  // namespace fsdp::tools
