@@ -32,7 +32,8 @@ class Descriptor {
   int fd_;
 };
 
-// What a rank tells its peers about its region; as text, because exchange() carries text.
+// What a rank tells its peers about its region. As text, not by comm/exchange.h: a window is made
+// with any function that exchanges texts, so that tests need no Communicator.
 struct Offer {
   long pid = 0;
   int fd = -1;

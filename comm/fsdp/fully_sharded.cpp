@@ -267,6 +267,11 @@ void FullySharded::give_back_arenas() {
 
 void FullySharded::reset() {
   in_backward_ = false;
+  if (options_.host) {  // gradients may be on their way: their memory stays until they are there
+    const EventPtr sent = backend().record(streams_.to_host());
+    backend().wait(backend().compute_stream(), sent);
+    options_.host->wait(options_.host->compute_stream(), sent);
+  }
   for (const auto& unit : units_) {
     if (unit->gradients) unit->gradients->clear();
     unit->open_forwards = 0;
@@ -274,11 +279,6 @@ void FullySharded::reset() {
   }
   give_back_arenas();
   clear_overflow();
-  if (options_.host) {  // gradients may be on their way
-    const EventPtr sent = backend().record(streams_.to_host());
-    backend().wait(backend().compute_stream(), sent);
-    options_.host->wait(options_.host->compute_stream(), sent);
-  }
   backend().set_scope("");
 }
 

@@ -39,6 +39,7 @@ class MetaEvent final : public Event {
 
 MetaBackend::MetaBackend(const MetaOptions& options)
     : cpu_threads_(options.cpu_threads),
+      host_reaches_memory_(options.host_reaches_memory),
       next_(kFirstAddress),
       compute_stream_(std::make_unique<MetaStream>(*this, "compute")) {
   if (options.keeps_blocks) log_.emplace();

@@ -38,6 +38,7 @@ struct MetaOptions {
   int cpu_threads = 1;               // of the CPU's compute stream; without a meaning for a GPU
   bool one_thread_products = false;  // of the CPU: see cpu::CpuOptions
   bool keeps_blocks = false;         // for block_log()
+  bool host_reaches_memory = true;   // false: as of a GPU
 };
 
 // Clocks of the streams go on after the host's. Of all backends of a run.
@@ -78,7 +79,7 @@ class MetaBackend final : public Backend {
   EventPtr read_later(Stream& stream, void* destination, const void* source, size_t bytes,
                       std::function<void()> arrived) override;
   MemoryLedger& ledger() override { return ledger_; }
-  bool host_reaches_memory() const override { return true; }  // transports need no staging for it
+  bool host_reaches_memory() const override { return host_reaches_memory_; }
   std::shared_ptr<std::byte> staging_memory(size_t bytes) override;
 
   Stream& compute_stream() override { return *compute_stream_; }
@@ -145,6 +146,7 @@ class MetaBackend final : public Backend {
   MemoryLedger ledger_;
   bool is_host_ = false;
   int cpu_threads_;
+  bool host_reaches_memory_;
   uintptr_t next_;  // address
   std::string scope_;
   MetaRecorder recorder_;

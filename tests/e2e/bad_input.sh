@@ -60,6 +60,8 @@ try 'missing\.txt' --config config.yaml --set data.train=missing.txt
 try 'missing\.yaml' --config missing.yaml
 try 'data\.train'
 try 'empty\.txt' --config config.yaml --set data.train=empty.txt
+try '--resume: expected a value, got an empty text' --config config.yaml --resume "" --set runtime.run_dir=unset
+try '--config: expected a value, got an empty text' --config ""
 try 'invalid\.txt:2' --config config.yaml --set data.train=invalid.txt
 try 'pipe\.txt: expected a file, got a FIFO' --config config.yaml --set data.train=pipe.txt
 try 'pipe\.txt: expected a file, got a FIFO' --config pipe.txt

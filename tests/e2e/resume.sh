@@ -171,6 +171,9 @@ refused 'another run is using this run directory' --resume busy
 mkdir base && cp base1/model/* base
 "$FSDP" train --config config.yaml --model base --set model.model_type= --set runtime.run_dir=frozen train.steps=20 \
   "train.freeze=[model.embed_tokens.weight]" >frozen.log 2>&1 || { fail "frozen"; cat frozen.log; }
+mkdir -p dcp && : >dcp/.metadata
+"$FSDP" convert dcp new >convert.log 2>&1 && fail "convert took a checkpoint of DCP"
+grep -q "^fsdp: dcp: a checkpoint of PyTorch's DCP" convert.log || { fail "convert, DCP"; cat convert.log; }
 "$FSDP" convert frozen/checkpoints/step-20 frozen1 >convert.log 2>&1 || { fail "convert, frozen"; cat convert.log; }
 cmp -s frozen1/model.safetensors frozen/model/model.safetensors || fail "convert, frozen: another model"
 cp base2/model/* base

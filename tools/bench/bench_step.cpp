@@ -134,9 +134,9 @@ class StepBenchmark {
     read_memory(resident_before);
     std::optional<SpeedOfLightMeter> meter;
     if (options_.speed_of_light) {
-      meter.emplace(
-          session_->backend(), step_cost(options_, rank_.world.size()),
-          static_cast<size_t>(options_.model.parameter_count()) * size_of(options_.dtype));
+      meter.emplace(session_->backend(), step_cost(options_, rank_.world.size()),
+                    static_cast<size_t>(options_.model.parameter_count()) * size_of(options_.dtype),
+                    rank_.backend.cuda ? 0 : rank_.backend.cpu.threads);
     }
     std::optional<StepPredictor> predictor;
     if (options_.predict) predictor.emplace(options_, session_->backend());

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/cpu/multiply_add_peak.h"
+
 namespace fsdp::tools {
 namespace {
 
@@ -54,8 +56,10 @@ Tensor SpeedOfLightMeter::Arena::take(Shape shape, DType dtype) {
   return taken;
 }
 
-SpeedOfLightMeter::SpeedOfLightMeter(Backend& backend, StepCost cost, size_t weight_bytes)
+SpeedOfLightMeter::SpeedOfLightMeter(Backend& backend, StepCost cost, size_t weight_bytes,
+                                     int cpu_threads)
     : backend_(backend), cost_(std::move(cost)) {
+  if (cpu_threads > 0) team_.emplace(cpu_threads);
   Extremes extremes;
   for (const StepProduct& product : cost_.products) extremes.include(product.extents);
   first_operand_ = filled(backend, extremes.first_operand);
@@ -80,6 +84,13 @@ void SpeedOfLightMeter::enqueue(const ops::MatmulExtents& e) {
                                               .transpose_a = e.transpose_a,
                                               .transpose_b = e.transpose_b,
                                               .accumulate = e.accumulate});
+}
+
+double SpeedOfLightMeter::peak() {
+  constexpr double kSeconds = 0.01;
+  if (!team_) return 0;
+  const DType operand = cost_.products.at(0).extents.operand;
+  return cpu::multiply_add_peak(*team_, operand, kSeconds).value_or(0);
 }
 
 SpeedOfLight SpeedOfLightMeter::measure() {
@@ -108,7 +119,8 @@ SpeedOfLight SpeedOfLightMeter::measure() {
   return {.flops_per_s = flops / product_s,
           .copy_bytes_per_s = 2.0 * static_cast<double>(kCopyBytes) / seconds(events.size() - 1),
           .flops = flops + static_cast<double>(cost_.attention_flops()),
-          .pass_bytes = static_cast<double>(cost_.pass_bytes())};
+          .pass_bytes = static_cast<double>(cost_.pass_bytes()),
+          .peak_flops_per_s = peak()};
 }
 
 // ---------------------------------------------------------------------------- Several slices
@@ -128,6 +140,7 @@ SpeedOfLight choose(const std::vector<SpeedOfLight>& slices, double quantile) {
   SpeedOfLight light = slices[0];
   light.flops_per_s = at_quantile(slices, &SpeedOfLight::flops_per_s, quantile);
   light.copy_bytes_per_s = at_quantile(slices, &SpeedOfLight::copy_bytes_per_s, quantile);
+  light.peak_flops_per_s = at_quantile(slices, &SpeedOfLight::peak_flops_per_s, quantile);
   return light;
 }
 

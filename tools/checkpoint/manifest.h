@@ -48,8 +48,8 @@ std::string hex(uint64_t value);  // 16 digits
 
 struct Manifest {
   // ---- what the run is ----
-  std::string program;                      // version and commit that wrote it
-  std::string device;                       // what computed
+  std::string program;                      // commit that wrote it
+  std::string device;                       // kind of processor or GPU that computed, of rank 0
   std::string config;                       // YAML, every key
   std::string model;                        // config.json of the model
   std::string run_directory;                // as an absolute path

@@ -260,24 +260,29 @@ void plan_run(const ResumeRequest& request, const fs::path& directory, ResumePla
   config::TrainConfig stored = config::read_config(directory / kConfigName, {});
   keep_paths(stored, started_in(directory));
   check_own_checkpoints(stored, directory);
-  const bool finished = is_finished(directory, stored);
+  // As it is wanted now: with more steps a run that had ended is not finished.
+  const config::TrainConfig wanted = stored_config(request, read_file(directory / kConfigName),
+                                                   directory / kConfigName, started_in(directory));
+  const bool finished = is_finished(directory, wanted);
   choose_newest(request, checkpoint_folder(stored, directory), finished, plan);
   if (plan.manifest && request.config_file.empty()) {
     note_edits(config::read_config(directory / kConfigName, {}), plan);
   }
   FSDP_CHECK(!plan.checkpoint.empty() || finished,
-             "--resume {}: no complete checkpoint in it (checkpoint.every)", directory.string());
+             "--resume {}: no complete checkpoint in it (checkpoint.every){}", directory.string(),
+             is_finished(directory, stored) ? ", and the run has ended" : "");
   plan.run_directory = directory;
   plan.config = plan.manifest
                     ? stored_config(request, plan.manifest->config, plan.checkpoint / kManifestName,
                                     plan.manifest->working_directory)
-                    : stored_config(request, read_file(directory / kConfigName),
-                                    directory / kConfigName, started_in(directory));
+                    : wanted;
 }
 
 // What only a folder can tell: that it is a run's, and not the model in it.
 void check_model_path(const std::string& path) {
-  if (path.empty() || is_there(fs::path(path) / "config.json") || !is_run(path)) return;
+  if (path.empty() || is_there(fs::path(path) / "config.json")) return;
+  refuse_foreign(path);
+  if (!is_run(path)) return;
   fail("model.path: {} is a run directory; the model in it is {}", path,
        (fs::path(path) / "model").string());
 }

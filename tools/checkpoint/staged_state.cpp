@@ -36,19 +36,15 @@ void read_part(const StateToWrite& state, size_t part,
 
 StagingMemory::StagingMemory(Session& session) : session_(session) {
   for (const StatePartOwned& part : owned_state(session)) bytes_ += aligned(part.values.bytes());
-  Backend& backend = session.backend();
-  if (backend.host_reaches_memory()) {
-    // Zeros: its pages are there before the first checkpoint needs them.
-    counted_ = Tensor::zeros(backend, Shape{static_cast<int64_t>(bytes_ / sizeof(int32_t))},
-                             DType::kI32, MemoryCategory::kWorkspace);
-  } else {
-    host_ = backend.staging_memory(bytes_);
-  }
+  // Zeros: its pages are there before the first checkpoint needs them.
+  memory_ =
+      Tensor::zeros(session.host_memory(), Shape{static_cast<int64_t>(bytes_ / sizeof(int32_t))},
+                    DType::kI32, MemoryCategory::kWorkspace);
 }
 
 StateToWrite StagingMemory::copy() {
   StateToWrite state = state_to_write(session_);
-  std::byte* place = host_ ? host_.get() : static_cast<std::byte*>(counted_.data());
+  auto* place = static_cast<std::byte*>(memory_.data());
   Backend* waited_for = nullptr;
   for (const StatePartOwned& part : state.parts) {
     Backend& backend = part.values.backend();

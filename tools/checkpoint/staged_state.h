@@ -26,8 +26,8 @@ StateToWrite state_to_write(Session& session);
 void read_part(const StateToWrite& state, size_t part,
                const std::function<void(const std::byte* data, size_t bytes)>& use);
 
-// Memory for one copy, which stays: the system need not find the pages at every checkpoint. Where
-// the host reaches the backend's memory it is counted there, as workspace; a GPU's is the host's.
+// Memory for one copy, which stays: the system need not find the pages at every checkpoint. It is
+// workspace of Session::host_memory().
 class StagingMemory {
  public:
   explicit StagingMemory(Session& session);  // which outlives this
@@ -38,8 +38,7 @@ class StagingMemory {
  private:
   Session& session_;
   size_t bytes_ = 0;
-  Tensor counted_;
-  std::shared_ptr<std::byte> host_;  // where it is not `counted_`
+  Tensor memory_;
 };
 
 }  // namespace fsdp::tools

@@ -66,6 +66,12 @@ void print_text(const StepCommandOptions& options, const RankContext& rank, cons
   };
   row("fastest", f.fastest_ms, f.light, f.percent);
   row("median", f.median_ms, f.median_light, f.median_percent);
+  if (f.light.peak_flops_per_s > 0) {
+    fmt::print(
+        "{:<9}{:>9.0f} GFLOP/s of multiply-adds in registers: the fastest step's products are "
+        "{:.1f} % of that\n",
+        "peak", f.light.peak_flops_per_s * 1e-9, f.light.percent_of_peak(f.fastest_ms));
+  }
   fmt::print(
       "{:.0f} tokens/s (fastest)   peak memory {:.0f} MiB by ledger, {:.0f} MiB growth of RSS   "
       "loss {:.4f}\n",
@@ -105,6 +111,8 @@ void print_json(const StepCommandOptions& options, const RankContext& rank, cons
               {"product_flops", f.light.flops},
               {"product_flops_per_s", f.light.flops_per_s},
               {"pass_bytes", f.light.pass_bytes},
+              {"peak_flops_per_s", f.light.peak_flops_per_s},
+              {"percent_of_peak", f.light.percent_of_peak(f.fastest_ms)},
               {"copy_bytes_per_s", f.light.copy_bytes_per_s},
               {"peak_bytes", bench.memory.total_peak},
               {"peak_bytes_by_category", peaks},

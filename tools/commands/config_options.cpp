@@ -12,7 +12,8 @@ namespace fsdp::tools {
 
 void add_config_options(const Command& command, const std::vector<FlagOf>& which,
                         ConfigOptions& options) {
-  command.add_option("--config", options.config, "YAML file; absent: defaults and --set");
+  command.add_option("--config", options.config, "YAML file; absent: defaults and --set")
+      .check(not_empty);
   command.add_option("--data", options.data, "files to train on: short for --set data.train=[...]");
   command
       .add_option("--model", options.models,

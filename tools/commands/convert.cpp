@@ -20,9 +20,13 @@ struct ConvertOptions {
   std::string max_file_size = "5GB";
 };
 
-int convert(const ConversionOptions& options, RankContext& rank) {
-  const ConversionSummary done = is_checkpoint(options.from) ? convert_checkpoint(rank, options)
-                                                             : convert_folder(rank.world, options);
+int convert(ConversionOptions options, RankContext& rank) {
+  const bool checkpoint = is_checkpoint(options.from);
+  agree(rank.world, [&] {
+    if (!checkpoint) options.from = model_in(options.from);
+  });
+  const ConversionSummary done =
+      checkpoint ? convert_checkpoint(rank, options) : convert_folder(rank.world, options);
   if (rank.world.rank() != 0) return 0;
   for (const std::string& warning : done.warnings) std::printf("note: %s\n", warning.c_str());
   std::printf("%s: %s, %zu tensors, %.2f MiB in %zu file%s\n", options.to.c_str(),

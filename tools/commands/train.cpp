@@ -64,9 +64,11 @@ void add_train_command(const Command& app, ChosenCommand& chosen) {
                      {FlagOf::kConfigured, FlagOf::kTrain, FlagOf::kComputing, FlagOf::kCollectives,
                       FlagOf::kTransport, FlagOf::kKernels},
                      options->given);
-  command.add_option("--resume", options->run.resume,
-                     "goes on from a run directory or one checkpoint, with its configuration; "
-                     "auto: from runtime.run_dir, or starts there");
+  command
+      .add_option("--resume", options->run.resume,
+                  "goes on from a run directory or one checkpoint, with its configuration; "
+                  "auto: from runtime.run_dir, or starts there")
+      .check(not_empty);
   command.add_flag("--resume-with-changes", options->run.resume_with_changes,
                    "also where the configuration makes it another computation");
   command.footer("Keys of the file and of --set, as section.key [default]:\n" +

@@ -100,7 +100,7 @@ std::unique_ptr<Backend> make_host_backend(const BackendOptions& options, Backen
 std::unique_ptr<comm::Communicator> make_gpu_world(comm::Communicator& world,
                                                    const BackendOptions& options,
                                                    const Backend& backend) {
-  if (!options.nccl || backend.host_reaches_memory()) return nullptr;
+  if (!options.nccl || options.meta || backend.host_reaches_memory()) return nullptr;
   return comm::make_nccl_world(world, *options.nccl);
 }
 

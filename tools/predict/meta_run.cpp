@@ -45,7 +45,7 @@ MetaRun::MetaRun(SessionOptions options, int ranks, int rank, std::shared_ptr<Ca
             backend().occupy(stream, name_of(collective.kind), collective.bytes, seconds);
           })) {
   meta::MetaOptions meta = options.backend.meta.value_or(meta::MetaOptions{});
-  meta.predicts_workspace = !options.backend.cuda;
+  meta.predicts_workspace = meta.host_reaches_memory = !options.backend.cuda;
   meta.cpu_threads = options.backend.cpu.threads;
   meta.one_thread_products = options.backend.cpu.one_thread_products;
   options.backend = {.meta = meta};
@@ -160,7 +160,7 @@ void MetaRun::steps(int64_t rows, int64_t length, int64_t count, int64_t most,
 // the host reads the values of each. With offload the CPU still updates then, beside the next step:
 // from one read to the next, after a step that leaves that.
 void MetaRun::record_step(const Batch& batch) {
-  const bool offloads = session_->host() != nullptr;
+  const bool offloads = session_->sharded().options().host != nullptr;
   const auto step = [&] { session_->train_step(batch, 0, steps_++).read(); };
   calls_.clear();
   step_begin_s_ = backend().finish_all();

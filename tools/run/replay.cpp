@@ -32,7 +32,6 @@ class Replay {
          const std::function<void(const std::string& line)>& say)
       : plan_(plan),
         rank_(rank),
-        exact_(plan.ranks == rank.world.size() || plan.resume.config.fsdp.options.fixed_order),
         options_{.resume_with_changes = plan.with_changes, .say = say},
         settled_{.plan = plan.resume, .locks = {}},
         run_(options_, settled_, rank) {}
@@ -40,10 +39,11 @@ class Replay {
   int run() {
     Session& session = run_.prepare();
     const int64_t first = plan_.resume.manifest->step() + 1;
-    say(fmt::format("steps {} to {}, {}", first, plan_.last,
-                    exact_ ? "compared to the bit"
-                           : fmt::format("compared to {:g}: {} ranks instead of {}", tolerance(),
-                                         rank_.world.size(), plan_.ranks)));
+    const std::string other = what_rounds();
+    exact_ = other.empty();
+    say(fmt::format(
+        "steps {} to {}, {}", first, plan_.last,
+        exact_ ? "compared to the bit" : fmt::format("compared to {:g}: {}", tolerance(), other)));
     const bool steps_equal = replay_steps(session);
     const bool state_equal = compare_state(session);
     return steps_equal && state_equal ? 0 : 1;
@@ -52,6 +52,15 @@ class Replay {
  private:
   void say(const std::string& text) const {
     if (rank_.world.rank() == 0) options_.say(text);
+  }
+  // What is not as it was, so that sums round otherwise; "": nothing. Collective.
+  std::string what_rounds() const {
+    const std::string device = rank_.world.exchange(run_.device()).front();
+    const std::string& before = plan_.resume.manifest->device;
+    if (device != before) return fmt::format("{} instead of {}", device, before);
+    const int ranks = rank_.world.size();
+    if (ranks == plan_.ranks || plan_.resume.config.fsdp.options.fixed_order) return "";
+    return fmt::format("{} ranks instead of {}", ranks, plan_.ranks);
   }
   double tolerance() const {
     const DType dtype = plan_.resume.config.train.dtype;
@@ -179,7 +188,7 @@ class Replay {
 
   const ReplayPlan& plan_;
   RankContext& rank_;
-  const bool exact_;
+  bool exact_ = true;
   const TrainingRunOptions options_;
   SettledPlan settled_;
   TrainingRun run_;

@@ -80,6 +80,7 @@ class TrainingRun {
   }
   const config::TrainConfig& config() const { return config_; }
   BatchSource training() const { return data_.training(model_.shifted_labels); }
+  std::string device() const;  // kind of processor or GPU; after prepare()
 
  private:
   bool speaks() const { return rank_.world.rank() == 0; }

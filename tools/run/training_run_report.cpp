@@ -190,6 +190,8 @@ std::optional<int> TrainingRun::gpu() const {
   return rank_.backend.cuda->device;
 }
 
+std::string TrainingRun::device() const { return gpu() ? gpu_name(*gpu()) : cpu_name(); }
+
 RunFacts TrainingRun::facts() const {
   const config::DataSection& data = config_.data;
   return {

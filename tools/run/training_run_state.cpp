@@ -83,6 +83,10 @@ void TrainingRun::restore_state() {
   read_state();
   for (const std::string& line : differences) say("note: changed: " + line);
   say(fmt::format("resumed from {}: step {}", plan_.checkpoint.string(), manifest.step()));
+  if (manifest.device != device()) {
+    say(fmt::format("note: {} instead of {}: the run goes on up to rounding", device(),
+                    manifest.device));
+  }
   if (manifest.world_size != rank_.world.size()) {
     say(fmt::format("note: {} rank{} instead of {}: the run goes on {}", rank_.world.size(),
                     rank_.world.size() == 1 ? "" : "s", manifest.world_size,
@@ -121,7 +125,7 @@ RunCheckpoints& TrainingRun::checkpoints() {
   if (checkpoints_) return *checkpoints_;
   Manifest facts;
   facts.program = source_commit();
-  facts.device = rank_.backend.cuda ? "cuda" : "cpu";
+  facts.device = device();
   facts.config = config::to_yaml(plan_.config);
   facts.model = models::config_json(model_, "");
   facts.data = data_.hashes();

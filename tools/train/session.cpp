@@ -66,6 +66,12 @@ void Session::set_trace(Trace* trace) {
   }
 }
 
+Backend& Session::host_memory() {
+  if (backend_->host_reaches_memory()) return *backend_;
+  if (!host_) host_ = make_host_backend(options_.backend, *backend_);
+  return *host_;
+}
+
 size_t Session::peak_memory() const {
   const bool one_memory = host_ && backend_->host_reaches_memory();
   return backend_->ledger().usage().total_peak +

@@ -72,7 +72,10 @@ class Session {
   models::CausalLM& model() { return *model_; }
   comm::FullySharded& sharded() { return *sharded_; }
   Backend& backend() { return *backend_; }
-  Backend* host() { return host_.get(); }  // of what is offloaded; null: nothing is
+  // Of what lies in the host's memory and not in the backend's; null: nothing does.
+  Backend* host() { return host_.get(); }
+  // Memory that the host reaches: the backend's own, or else the host's.
+  Backend& host_memory();
   const Tape& tape() const { return *tape_; }
   optim::Optimizer& optimizer() { return step_->optimizer(); }
   optim::LossScaler* loss_scaler() { return step_->loss_scaler(); }  // null: none

@@ -108,7 +108,7 @@ TEST_CASE("registered memory goes when what computes with it is done") {
     const Tensor copied = Tensor::empty(*rank.backend, Shape{64}, DType::kF32);
     std::atomic<bool> gone = false;  // as it must not be for as long as this task takes
     rank.backend->host_task(compute, "slow", 0, [&] {
-      for (int i = 0; i < 50 && !gone; ++i) {
+      for (int i = 0; i < 100 && !gone; ++i) {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
       }
     });

@@ -29,6 +29,10 @@ TEST_CASE("speed of light: highest and median of each rate") {
   CHECK(median(slices).flops_per_s == 2);
   CHECK(median(slices).copy_bytes_per_s == 8);
   CHECK_THROWS_AS(highest({}), Error);
+  SpeedOfLight light = {.flops = 6e9};
+  CHECK(light.percent_of_peak(100) == 0);
+  light.peak_flops_per_s = 120e9;
+  CHECK(light.percent_of_peak(100) == doctest::Approx(50));
 }
 
 TEST_CASE("speed of light: a slice of a small model") {
@@ -36,7 +40,7 @@ TEST_CASE("speed of light: a slice of a small model") {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const StepCost cost = step_cost(
         {.model = test::small_llama(), .batch = 2, .length = 5, .dtype = dtype}, /*ranks=*/1);
-    SpeedOfLightMeter meter(backend, cost, /*weight_bytes=*/1000);
+    SpeedOfLightMeter meter(backend, cost, /*weight_bytes=*/1000, /*cpu_threads=*/1);
     const SpeedOfLight light = meter.measure();
     CHECK(light.flops == static_cast<double>(cost.product_flops() + cost.attention_flops()));
     CHECK(light.pass_bytes == static_cast<double>(cost.pass_bytes()));
@@ -45,6 +49,10 @@ TEST_CASE("speed of light: a slice of a small model") {
     CHECK(light.flops_per_s < 1e15);
     CHECK(light.copy_bytes_per_s > 1e8);
     CHECK(light.copy_bytes_per_s < 1e13);
+    CHECK((light.peak_flops_per_s > 1e8 || dtype == DType::kBF16));  // of AMX none is measured
+    CHECK(light.peak_flops_per_s < 1e15);
+    SpeedOfLightMeter without(backend, cost, /*weight_bytes=*/1000, /*cpu_threads=*/0);
+    CHECK(without.measure().peak_flops_per_s == 0);
   }
 }
 

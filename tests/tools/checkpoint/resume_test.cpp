@@ -92,6 +92,22 @@ TEST_CASE("resume: a run directory means its newest complete checkpoint") {
   CHECK(test::contains(error_of(run.directory.string()), "no checkpoint can be read"));
 }
 
+TEST_CASE("resume: a run that has ended, and is to do more, does not start over") {
+  const FakeRun run;
+  const std::string from = run.directory.string();
+  run.finish(100, false);
+  CHECK(plan(from).finished);
+  const std::vector<config::Override> more = {"train.steps=101"};
+  CHECK(test::contains(error_of(from, more),
+                       "no complete checkpoint in it (checkpoint.every), and "
+                       "the run has ended"));
+  const fs::path checkpoint = run.add(100);
+  CHECK(plan(from, more).checkpoint == checkpoint);
+  fs::resize_file(checkpoint / "shard", 3);
+  CHECK(plan(from).finished);
+  CHECK(test::contains(error_of(from, more), "no checkpoint can be read"));
+}
+
 TEST_CASE("resume: one checkpoint, in its run or in a new one") {
   const FakeRun run;
   const fs::path first = run.add(5);
@@ -161,6 +177,8 @@ TEST_CASE("resume: folders of other programs are refused by name") {
   fs::create_directories(folder / "states");
   folder.write("states/zero_pp_rank_0_mp_rank_00_optim_states.pt", "");
   CHECK(test::contains(error_of((folder / "states").string()), "zero_to_fp32.py"));
+  CHECK(test::contains(error_of("", {"model.path=" + (folder / "states").string()}),
+                       "states: a checkpoint of DeepSpeed"));
 }
 
 TEST_CASE("resume: what changes the computation is refused, key by key") {

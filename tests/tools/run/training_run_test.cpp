@@ -3,10 +3,14 @@
 // Requirements: S2.13.
 #include "tools/run/training_run.h"
 
+#include <fstream>
+
 #include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
 #include "tests/support/temp_folder.h"
+#include "tools/checkpoint/manifest.h"
+#include "tools/report/device_snapshot.h"
 
 namespace fsdp::tools {
 namespace {
@@ -32,7 +36,7 @@ TEST_CASE(
     "training run: rank 0 says what it does; once it is done there is nothing to go on with") {
   const test::TempFolder folder;
   const fs::path directory = folder / "run";
-  const ResumeRequest request = {
+  ResumeRequest request = {
       .from = "auto",
       .overrides = {"model.model_type=llama", "model.hidden_size=16", "model.layers=1",
                     "model.heads=2", "data.sequence_length=8", "train.steps=2", "train.batch=2",
@@ -51,6 +55,18 @@ TEST_CASE(
   CHECK(fs::exists(directory / "metrics.json"));
   CHECK(lines_of_run(request) ==
         Lines{directory.string() + ": this run has done its 2 steps: nothing to go on with"});
+  // Another kind of processor adds up in another order.
+  const fs::path file = directory / "checkpoints/step-2/manifest.json";
+  Manifest manifest = read_manifest(file.parent_path());
+  CHECK(manifest.device == cpu_name());
+  manifest.device = "ENIAC";
+  std::ofstream(file) << manifest_text(manifest);
+  std::replace(request.overrides.begin(), request.overrides.end(), config::Override("train.steps=2"),
+               config::Override("train.steps=3"));
+  const Lines moved = lines_of_run(request);
+  CHECK(std::count(moved.begin(), moved.end(),
+                   "note: " + cpu_name() + " instead of ENIAC: the run goes on up to rounding") ==
+        1);
 }
 
 }  // namespace
