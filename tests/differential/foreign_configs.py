@@ -3,6 +3,7 @@
 tests/fixtures/adopt/reference.json, with which tests/tools/adopt/reference_test.cpp compares.
 Usage: foreign_configs.py tests/fixtures/adopt/reference.json"""
 import dataclasses
+import inspect
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ from accelerate.commands.launch import _validate_launch_command, launch_command_
 from accelerate.utils import FullyShardedDataParallelPlugin
 from accelerate.utils.launch import prepare_multi_gpu_env
 from transformers import TrainingArguments
+from transformers.optimization import TYPE_TO_SCHEDULER_FUNCTION
 
 FSDP = {"distributed_type": "FSDP", "num_processes": 4, "num_machines": 1, "mixed_precision": "no"}
 CLASSES = {"fsdp_transformer_layer_cls_to_wrap": "BloomBlock"}
@@ -167,6 +169,22 @@ def keys_of(parser_prefix):
     return sorted(n for n in names if n.startswith(parser_prefix))
 
 
+def deepspeed_keys():
+    """What accelerate's file says in its section for DeepSpeed."""
+    group = next(g for g in launch_command_parser()._action_groups
+                 if g.title == "DeepSpeed Arguments")
+    names = {o[2:] for a in group._group_actions for o in a.option_strings if o.startswith("--")}
+    return sorted(n for n in names if "-" not in n and n != "use_deepspeed")
+
+
+def schedule_keys():
+    """What lr_scheduler_kwargs hands to transformers' own schedules."""
+    given = {"optimizer", "num_warmup_steps", "num_training_steps", "kwargs"}
+    functions = [f for name, f in TYPE_TO_SCHEDULER_FUNCTION.items() if "reduce" not in name.value]
+    names = {n for f in functions for n in inspect.signature(f).parameters}
+    return sorted(names - given)
+
+
 def compact(value):
     return json.dumps(value, separators=(",", ":"))
 
@@ -176,6 +194,8 @@ def main():
     result = {
         "accelerate_keys": [f.name for f in dataclasses.fields(ClusterConfig)],
         "fsdp_keys": keys_of("fsdp_"),
+        "deepspeed_keys": deepspeed_keys(),
+        "schedule_keys": schedule_keys(),
         "trainer_keys": [f.name for f in dataclasses.fields(TrainingArguments)
                          if f.name not in hidden],
         "cases": [accelerate_case(each) for each in ACCELERATE]
@@ -183,7 +203,8 @@ def main():
     }
     with open(sys.argv[1], "w", encoding="utf-8") as file:
         file.write("{\n")
-        for name in ("accelerate_keys", "fsdp_keys", "trainer_keys"):
+        for name in ("accelerate_keys", "fsdp_keys", "deepspeed_keys", "schedule_keys",
+                     "trainer_keys"):
             file.write(f" {json.dumps(name)}: {compact(result[name])},\n")
         cases = ",\n".join("  " + compact(each) for each in result["cases"])
         file.write(f' "cases": [\n{cases}\n ]\n}}\n')

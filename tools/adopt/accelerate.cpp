@@ -32,7 +32,7 @@ std::vector<Rule> top_rules() {
       {"same_network", leave(kLaunch)},
       {"mpirun_config.*", leave(kLaunch)},
       {"main_training_function", leave("the program is fsdp train")},
-      {"debug", leave("fsdp train compares what ranks do at the start, always")},
+      {"debug", same("fsdp train compares what ranks do at the start, always")},
       {"use_cpu", on_to("runtime.backend", "cpu")},
       {"gpu_ids", leave("CUDA_VISIBLE_DEVICES says which GPUs are used")},
       {"enable_cpu_affinity", leave("mpirun --bind-to does that")},
@@ -69,17 +69,26 @@ std::vector<Rule> deepspeed_rules() {
       {key("gradient_clipping"), to("train.clip_norm")},
       {key("offload_optimizer_device"), take_offload},
       {key("offload_param_device"), take_offload},
+      {key("offload_optimizer_nvme_path"), not_yet("fsdp.offload is to the host's memory")},
+      {key("offload_param_nvme_path"), not_yet("fsdp.offload is to the host's memory")},
       {key("zero3_init_flag"), same("a rank makes or reads its own shard, always")},
       {key("zero3_save_16bit_model"), same("the saved model is whole; train.save_dtype: bf16")},
       {key("deepspeed_multinode_launcher"), leave(kLaunch)},
       {key("deepspeed_hostfile"), leave(kLaunch)},
+      {key("deepspeed_exclusion_filter"), leave("mpirun --host or srun -x says which machines")},
+      {key("deepspeed_inclusion_filter"), leave("mpirun --host or srun -w says which machines")},
+      {key("deepspeed_moe_layer_cls_names"),
+       refuse("there is no expert parallelism here: expected none")},
   };
 }
 
-// FSDP2's boolean, or the name of a strategy as some versions write it.
+// FSDP2's boolean, or FSDP1's strategy by name or number. accelerate tries a boolean first, and
+// then refuses "1" under FSDP1: here it is the strategy.
 void take_reshard(const Given& given, Adoption& adoption) {
-  if (given.one() == "true" || given.one() == "false")
-    adoption.set("fsdp.reshard_after_forward", given.one(), given);
+  const Given* version = adoption.find("fsdp_config.fsdp_version");
+  const bool number = given.one() == "1" && !(version && version->whole() == 2);
+  if (given.says_truth() && !number)
+    truth_to("fsdp.reshard_after_forward")(given, adoption);
   else
     set_strategy(adoption, given, given.one());
 }
@@ -92,11 +101,12 @@ void take_sharding(Adoption& adoption) {
   adoption.set_default("fsdp.strategy", "full_shard", "accelerate's default");
   const Given* policy = adoption.find("fsdp_config.auto_wrap_policy");
   Wrapping wrapping = Wrapping::kNone;
-  if (policy && policy->one() == "TRANSFORMER_BASED_WRAP") {
+  const std::string name = policy ? lower(policy->one()) : "no_wrap";
+  if (name == "transformer_based_wrap") {
     wrapping = Wrapping::kBlocks;
-  } else if (policy && policy->one() == "SIZE_BASED_WRAP") {
+  } else if (name == "size_based_wrap") {
     wrapping = Wrapping::kSize;
-  } else if (policy && policy->one() != "NO_WRAP") {
+  } else if (name != "no_wrap") {
     policy->fail("TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP");
   }
   set_wrap(adoption, wrapping, policy);
@@ -104,11 +114,23 @@ void take_sharding(Adoption& adoption) {
   adoption.set_default("fsdp.backward_prefetch", "none", "accelerate's default");
 }
 
+// What accelerate reads of the sections, under each way to distribute.
+std::vector<Ignored> ignored_sections(const std::string& type) {
+  std::vector<Ignored> ignored;
+  if (type != "FSDP") ignored.push_back({"fsdp_config.", "no effect without FSDP"});
+  if (type != "DEEPSPEED") ignored.push_back({"deepspeed_config.", "no effect without DEEPSPEED"});
+  return ignored;
+}
+
 }  // namespace
 
 const Program& accelerate_program() {
-  static const Program program =
-      program_of("accelerate", "accelerate", {top_rules(), fsdp_rules(), deepspeed_rules()});
+  static const Program program = [] {
+    Program made =
+        program_of("accelerate", "accelerate", {top_rules(), fsdp_rules(), deepspeed_rules()});
+    made.name_of = fsdp_key_name;
+    return made;
+  }();
   return program;
 }
 
@@ -116,25 +138,27 @@ std::string adopt_accelerate(const std::filesystem::path& file, const AdoptOptio
   std::vector<Given> given = read_tree(file);
   for (Given& each : given) each.name = fsdp_key_name(each.key);
   Adoption adoption("accelerate", file.string(), given, options);
-  take_all(accelerate_program(), adoption);
   const Given* type = adoption.find("distributed_type");
+  const std::string name = type ? type->one() : "";
+  const Given* precision = adoption.find("mixed_precision");
+  take_all(accelerate_program(), adoption, ignored_sections(name));
   FSDP_CHECK(type,
              "{}: distributed_type: expected FSDP, DEEPSPEED, MULTI_GPU, MULTI_CPU or NO, "
              "got none",
              file.string());
-  const bool sharded = type->one() == "FSDP";
-  if (sharded) {
-    adoption.leave(*type, "every run is sharded as fsdp.strategy says");
-    take_sharding(adoption);
-  } else if (type->one() == "DEEPSPEED") {
-    adoption.leave(*type, "every run is sharded as fsdp.strategy says");
-  } else if (type->one() == "NO" || type->one().starts_with("MULTI_")) {
-    adoption.set("fsdp.strategy", "no_shard", *type);
-  } else {
+  const bool plain = name == "NO" || name.starts_with("MULTI_");
+  if (!plain && name != "FSDP" && name != "DEEPSPEED") {
     type->fail("FSDP, DEEPSPEED, MULTI_GPU, MULTI_CPU or NO");
   }
-  if (const Given* precision = adoption.find("mixed_precision")) {
-    set_precision(adoption, *precision, precision->one(), sharded);
+  if (plain)
+    adoption.set("fsdp.strategy", "no_shard", *type);
+  else
+    adoption.leave(*type, "every run is sharded as fsdp.strategy says");
+  if (name == "FSDP") take_sharding(adoption);
+  if (precision) set_precision(adoption, *precision, precision->one(), name == "FSDP");
+  if (name == "DEEPSPEED") {
+    adoption.set_default("fsdp.strategy", "shard_grad_op", "accelerate's default: stage 2");
+    set_deepspeed_precision(adoption);
   }
   return adoption.yaml();
 }

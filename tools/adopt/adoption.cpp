@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/error.h"
 #include "core/io/json.h"
@@ -39,6 +38,32 @@ std::string section_headers(const std::string& before, const std::string& key) {
   return out;
 }
 
+// "3e-5" and "0.00003" as our configuration writes them; what it cannot read stays as it is.
+std::string as_read(const std::string& key, const std::string& value) {
+  try {
+    for (const auto& [name, text] : config::key_values(config::parse_keys({key + "=" + value}))) {
+      if (name == key) return text;
+    }
+  } catch (const Error&) {  // lines() reports it, with its place
+  }
+  return value;
+}
+
+// "# title: a, b, c" in lines of at most 100 characters.
+std::string comment_words(const std::string& title, const std::vector<std::string>& words) {
+  constexpr size_t kWidth = 100;
+  std::string out, line = "# " + title + ":";
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string word = words[i] + (i + 1 < words.size() ? "," : "");
+    if (line.size() + 1 + word.size() > kWidth) {
+      out += line + "\n";
+      line = "#  ";
+    }
+    line += " " + word;
+  }
+  return words.empty() ? "" : out + line + "\n";
+}
+
 }  // namespace
 
 Adoption::Adoption(std::string program, std::string source, std::vector<Given> given,
@@ -61,12 +86,13 @@ bool Adoption::is_on(const std::string& name) const {
 
 void Adoption::set(const std::string& key, const std::string& value, const Given& origin,
                    const std::string& remark) {
+  taken_.insert(origin.key);
   const Value next = {.text = value,
                       .origin = origin.origin() + (remark.empty() ? "" : "; " + remark),
                       .place = origin.place + ": " + origin.key};
   const auto [place, is_new] = keys_.emplace(key, next);
-  FSDP_CHECK(is_new || place->second.text == value, "{}: {} contradicts {}", next.place,
-             origin.text(), place->second.origin);
+  FSDP_CHECK(is_new || as_read(key, place->second.text) == as_read(key, value),
+             "{}: {} contradicts {}", next.place, origin.text(), place->second.origin);
 }
 
 void Adoption::set_list(const std::string& key, const std::vector<std::string>& values,
@@ -79,15 +105,25 @@ void Adoption::set_default(const std::string& key, const std::string& value,
   keys_.emplace(key, Value{.text = value, .origin = origin, .place = program_});
 }
 
+std::string Adoption::value_of(const std::string& our_key) const {
+  const auto value = keys_.find(our_key);
+  return value == keys_.end() ? "" : value->second.text;
+}
+
 void Adoption::leave(const Given& given, const std::string& reason) {
+  taken_.insert(given.key);
   left_.push_back(given.origin() + ": " + reason);
 }
 
-void Adoption::off(const Given& given) { off_.push_back(given.key); }
+void Adoption::off(const Given& given) {
+  taken_.insert(given.key);
+  off_.push_back(given.key);
+}
 
 void Adoption::note(const std::string& line) { notes_.push_back(line); }
 
 void Adoption::set_ranks(int64_t ranks, const Given& origin) {
+  taken_.insert(origin.key);
   if (ranks < 1) origin.fail("a number of ranks from 1");
   FSDP_CHECK(ranks_ == 0 || ranks_ == ranks,
              "{}: {}: expected the same number of ranks, got {} "
@@ -113,11 +149,6 @@ std::map<std::string, std::string> Adoption::without_effect() const {
     const config::TrainConfig config = config::parse_keys(overrides);
     for (const config::KeyWithoutEffect& each : config::keys_without_effect(config)) {
       without.emplace(each.key, "no effect " + each.reason);
-    }
-    // The best by the validation loss needs one.
-    if (without.contains("train.eval_every") &&
-        config.checkpoint.best == config::BestMetric::kValidationLoss) {
-      without.emplace("checkpoint.best", "no effect without train.eval_every");
     }
     if (without.size() == before) return without;
   }
@@ -145,7 +176,16 @@ std::vector<Adoption::Line> Adoption::lines() const {
   return lines;
 }
 
+void Adoption::check_all_taken() const {
+  for (const Given& given : given_) {
+    FSDP_CHECK(taken_.contains(given.key),
+               "{}: {}: fsdp adopt {} reads this key and does nothing with it: a mistake of fsdp",
+               given.place, given.key, program_);
+  }
+}
+
 std::string Adoption::yaml() const {
+  check_all_taken();
   std::string out = fmt::format("# fsdp adopt {} {}\n", program_, on_one_line(source_));
   std::vector<std::string> notes = notes_;
   const bool model = has("model.path") || has("model.preset") || has("model.model_type");
@@ -163,9 +203,8 @@ std::string Adoption::yaml() const {
     text.resize(std::max(text.size() + 2, kColumn), ' ');
     out += text + "# " + on_one_line(line.comment) + "\n";
   }
-  const std::string rest =
-      comment_list("Not taken over, or done otherwise:", left_) +
-      (off_.empty() ? "" : fmt::format("# Off there, and here: {}\n", fmt::join(off_, ", ")));
+  const std::string rest = comment_list("Not taken over, or done in another way:", left_) +
+                           comment_words("Off there, and here", off_);
   return out + (rest.empty() ? "" : "\n" + rest);
 }
 

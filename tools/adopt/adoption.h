@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ class Adoption {
                 const Given& origin);
   // Where nothing foreign gave the key: their default, where it is not ours.
   void set_default(const std::string& key, const std::string& value, const std::string& origin);
+  // What a foreign value gave one of our keys; "" when none did.
+  std::string value_of(const std::string& our_key) const;
 
   void leave(const Given& given, const std::string& reason);  // no counterpart, one line
   void off(const Given& given);                               // off there, as here
@@ -44,7 +47,8 @@ class Adoption {
   void set_ranks(int64_t ranks, const Given& origin);
   int64_t ranks() const { return ranks_; }  // 0: it does not say
 
-  // The file. Error, with the place of the foreign value, when our configuration refuses one.
+  // The file. Error, with the place of the foreign value, when our configuration refuses one, or
+  // when nothing has set, left or turned off a value that was given.
   std::string yaml() const;
 
  private:
@@ -57,6 +61,7 @@ class Adoption {
     std::string key, value, comment;
     bool has_effect;  // else the line is a comment
   };
+  void check_all_taken() const;
   std::vector<Line> lines() const;
   std::map<std::string, std::string> without_effect() const;  // our keys, with the reason
 
@@ -64,6 +69,7 @@ class Adoption {
   std::vector<Given> given_;
   AdoptOptions options_;
   std::map<std::string, Value> keys_;
+  std::set<std::string> taken_;  // foreign keys that are set, left or off
   std::vector<std::string> left_, off_, notes_;
   int64_t ranks_ = 0;
 };

@@ -13,8 +13,6 @@
 namespace fsdp::adopt {
 namespace {
 
-Rule flag(const char* name, Take take) { return {name, std::move(take), true}; }
-
 // The job script divides the total by rows and GPUs, and so does this program: train.batch.
 void take_accumulation(const Given& given, Adoption& adoption) {
   if (!is_open(given.one())) return whole_to("train.micro_steps")(given, adoption);

@@ -1,11 +1,7 @@
-// DeepSpeed's configuration: batch, optimizer, schedule, precision, ZeRO.
-// Contract: tools/adopt/programs.h, tools/adopt/deepspeed_keys.h.
-#include <array>
-#include <cmath>
+// DeepSpeed's configuration, key by key: batch, optimizer, schedule, precision, ZeRO. Keys that are
+// read together: deepspeed_keys.cpp. Contract: tools/adopt/programs.h.
+#include <set>
 
-#include <fmt/format.h>
-
-#include "core/error.h"
 #include "tools/adopt/deepspeed_keys.h"
 #include "tools/adopt/programs.h"
 #include "tools/adopt/read_tree.h"
@@ -29,13 +25,17 @@ std::vector<Rule> batch_rules() {
       {"dataloader_drop_last", on_to("data.last_batch", "drop_last")},
       {"communication_data_type", to("train.reduce_dtype")},
       {"data_types.grad_accum_dtype", same("gradients add up in train.reduce_dtype or f32")},
-      {"prescale_gradients", on_to("fsdp.split_division", "true")},
-      {"gradient_predivide_factor", leave("fsdp.split_division divides before and after the sum")},
+      {"prescale_gradients",
+       leave("the mean over ranks is formed inside the sum; fsdp.split_division: half of the "
+             "division before it, half after it")},
+      {"gradient_predivide_factor",
+       leave("the mean over ranks is formed inside the sum; fsdp.split_division divides before and "
+             "after it")},
       {"sparse_gradients", leave("gradients are dense")},
       {"disable_allgather", leave("a parameter is gathered where it is sharded")},
       {"wall_clock_breakdown",
        leave("runtime.trace writes a timeline; the closing table has times")},
-      {"memory_breakdown", leave("the closing table has memory by category, always")},
+      {"memory_breakdown", same("the closing table has memory by category, always")},
       {"dump_state", leave("run_args.json and config.yaml lie in the run directory")},
       {"seed", whole_to("train.seed")},
       {"vocabulary_size", leave("model.path or the tokenizer says it")},
@@ -69,8 +69,8 @@ std::vector<Rule> precision_rules() {
       {"fp16.enabled", together},
       {"fp16.loss_scale", together},
       {"fp16.initial_scale_power", together},
-      {"fp16.loss_scale_window", whole_to("train.loss_scale.interval")},
-      {"fp16.min_loss_scale", to("train.loss_scale.floor")},
+      {"fp16.loss_scale_window", together},
+      {"fp16.min_loss_scale", together},
       {"fp16.hysteresis",
        same("the scale falls at every overflow; train.loss_scale.tolerance allows some")},
       {"fp16.consecutive_hysteresis", leave("see hysteresis")},
@@ -78,7 +78,11 @@ std::vector<Rule> precision_rules() {
       {"fp16.fused_mode", leave("optimizers are one kernel for a shard")},
       {"fp16.fp16_master_weights_and_grads", refuse("master weights are f32 here")},
       {"bf16.enabled", together},
-      {"bf16.immediate_grad_update", leave("gradients add up in place, always")},
+      {"torch_autocast.enabled", together},
+      {"torch_autocast.dtype", together},
+      {"torch_autocast.lower_precision_safe_modules",
+       leave("matrix products and attention compute in train.dtype, and add up in f32")},
+      {"bf16.immediate_grad_update", same("gradients add up in place, always")},
       {"bf16.check_grad_overflow", leave("a loss that is no number ends the run")},
       {"bf16.bf16_master_weights_and_grads", refuse("master weights are f32 here")},
   };
@@ -88,7 +92,7 @@ std::vector<Rule> optimizer_rules() {
   return {
       {"optimizer.type", together},
       {"optimizer.legacy_fusion", leave("optimizers are one kernel for a shard")},
-      {"optimizer.params.lr", to("train.lr")},
+      {"optimizer.params.lr", together},
       {"optimizer.params.betas",
        [](const Given& given, Adoption& adoption) {
          if (given.values.size() != 2) given.fail("two numbers");
@@ -108,17 +112,25 @@ std::vector<Rule> optimizer_rules() {
       {"optimizer.params.amsgrad", refuse("there is no AMSGrad here")},
       {"optimizer.params.torch_adam", leave("there is one implementation of each optimizer")},
       {"optimizer.params.adam_w_mode", together},
-      {"scheduler.type", together},
-      {"scheduler.params.warmup_num_steps", whole_to("train.schedule.warmup")},
-      {"scheduler.params.total_num_steps", whole_to("train.schedule.total")},
-      {"scheduler.params.warmup_max_lr", to("train.lr")},
-      {"scheduler.params.warmup_min_lr", refuse("a warm-up begins at 0 here")},
-      {"scheduler.params.warmup_type", together},
-      {"scheduler.params.warmup_min_ratio", refuse("a warm-up begins at 0 here")},
-      {"scheduler.params.cos_min_ratio",
-       refuse("the cosine ends at 0 here; see cosine_with_min_lr")},
-      {"scheduler.params.last_batch_iteration", leave("--resume knows where it is")},
   };
+}
+
+// Those that no scheduler has here are told apart from mistyped ones.
+std::vector<Rule> schedule_rules() {
+  std::vector<Rule> rules = {{"scheduler.type", together}};
+  for (const char* name :
+       {"warmup_num_steps", "total_num_steps", "warmup_max_lr", "warmup_min_lr", "warmup_type",
+        "warmup_min_ratio", "cos_min_ratio", "last_batch_iteration",
+        // OneCycle
+        "cycle_min_lr", "cycle_max_lr", "decay_lr_rate", "cycle_first_step_size",
+        "cycle_second_step_size", "cycle_first_stair_count", "cycle_second_stair_count",
+        "decay_step_size", "cycle_momentum", "cycle_min_mom", "cycle_max_mom", "decay_mom_rate",
+        // LRRangeTest
+        "lr_range_test_min_lr", "lr_range_test_step_size", "lr_range_test_step_rate",
+        "lr_range_test_staircase"}) {
+    rules.push_back({std::string("scheduler.params.") + name, together});
+  }
+  return rules;
 }
 
 std::string zero_key(const char* name) { return std::string("zero_optimization.") + name; }
@@ -193,128 +205,14 @@ std::vector<Rule> stage_three_rules() {
   };
 }
 
-// ---- keys that are read together ----
-
 bool is_auto(const Given& given) { return given.values.size() == 1 && given.values[0] == "auto"; }
-
-// Two of batch, rows of a pass and micro-steps are enough; all three say the number of ranks.
-void take_batch(Adoption& adoption) {
-  const Given* batch = adoption.find("train_batch_size");
-  const Given* rows = adoption.find("train_micro_batch_size_per_gpu");
-  const Given* micro = adoption.find("gradient_accumulation_steps");
-  if (micro) whole_to("train.micro_steps")(*micro, adoption);
-  if (!batch) return;
-  if (rows && micro) {
-    const int64_t per_rank = rows->whole() * micro->whole();
-    if (per_rank < 1 || batch->whole() % per_rank != 0) {
-      batch->fail(fmt::format("a multiple of {} x {}, rows of a pass and accumulation steps",
-                              rows->whole(), micro->whole()));
-    }
-    adoption.set_ranks(batch->whole() / per_rank, *batch);
-  }
-  whole_to("train.batch")(*batch, adoption);
-}
-
-void take_precision(Adoption& adoption) {
-  const Given* half = adoption.find("fp16.enabled");
-  const Given* brain = adoption.find("bf16.enabled");
-  const bool f16 = half && half->truth();
-  if (f16 && brain && brain->truth()) brain->refuse("expected one of fp16 and bf16, got both");
-  if (brain) on_to("train.dtype", "bf16")(*brain, adoption);
-  if (half) on_to("train.dtype", "f16")(*half, adoption);
-  const Given* scale = adoption.find("fp16.loss_scale");
-  if (scale && f16 && scale->number() > 0) {
-    adoption.set("train.loss_scale.initial", scale->one(), *scale);
-    adoption.set("train.loss_scale.growth", "1", *scale, "a scale that does not grow");
-  } else if (scale) {
-    adoption.off(*scale);
-  }
-  const Given* power = adoption.find("fp16.initial_scale_power");
-  if (!power) return;
-  if (power->whole() < 0 || power->whole() > 126) power->fail("a power of two from 0 to 126");
-  if (!adoption.has("train.loss_scale.initial")) {
-    adoption.set("train.loss_scale.initial",
-                 fmt::format("{}", std::exp2(static_cast<double>(power->whole()))), *power);
-  }
-}
-
-void take_optimizer(Adoption& adoption) {
-  const Given* type = adoption.find("optimizer.type");
-  if (!type) return;
-  const std::string& name = type->one();
-  const Given* decoupled = adoption.find("optimizer.params.adam_w_mode");
-  std::string kind = name == "AdamW" || name == "Adam" ? "adamw" : name == "SGD" ? "sgd" : "";
-  if (kind.empty()) type->fail("Adam, AdamW or SGD: the optimizers that work on shards here");
-  if (name == "Adam" && decoupled && !decoupled->truth()) kind = "adam";
-  adoption.set("train.optimizer.kind", kind, *type,
-               name == "Adam" && kind == "adamw" ? "DeepSpeed's Adam decays as AdamW" : "");
-  if (decoupled) adoption.leave(*decoupled, "train.optimizer.kind says it");
-  adoption.set_default("train.optimizer.weight_decay", "0", "DeepSpeed's default");
-  if (kind == "sgd") return;
-  adoption.set_default("train.optimizer.beta1", "0.9", "DeepSpeed's default");
-  adoption.set_default("train.optimizer.beta2", "0.999", "DeepSpeed's default");
-  adoption.set_default("train.optimizer.decay", "all",
-                       "DeepSpeed decays every parameter it is given");
-}
-
-void take_schedule(Adoption& adoption) {
-  const Given* type = adoption.find("scheduler.type");
-  const Given* warmup = adoption.find("scheduler.params.warmup_type");
-  if (warmup && warmup->one() != "linear") warmup->refuse("a warm-up is linear here");
-  if (warmup) adoption.leave(*warmup, "a warm-up is linear");
-  if (!type) return;
-  const auto kinds = std::to_array<std::pair<const char*, const char*>>(
-      {{"WarmupLR", "constant"}, {"WarmupDecayLR", "linear"}, {"WarmupCosineLR", "cosine"}});
-  for (const auto& [theirs, ours] : kinds) {
-    if (type->one() != theirs) continue;
-    adoption.set("train.schedule.kind", ours, *type,
-                 warmup ? "" : "its warm-up is logarithmic, here it is linear");
-    return;
-  }
-  type->fail("WarmupLR, WarmupDecayLR or WarmupCosineLR");
-}
-
-void take_mics(Adoption& adoption) {
-  const Given* size = adoption.find("zero_optimization.mics_shard_size");
-  if (!size) return;
-  if (size->whole() <= 1) return adoption.off(*size);
-  const Given* stage = adoption.find("zero_optimization.stage");
-  if (!stage || stage->whole() != 3) size->refuse("expected zero_optimization.stage 3 with it");
-  adoption.set("fsdp.shard_size", std::to_string(size->whole()), *size);
-}
 
 }  // namespace
 
-void take_zero_stage(const Given& given, Adoption& adoption) {
-  constexpr std::array kStages = {"no_shard", "shard_optimizer", "shard_grad_op", "full_shard"};
-  const int64_t stage = given.whole();
-  if (stage < 0 || stage > 3) given.fail("0, 1, 2 or 3");
-  const Given* mics = adoption.find("zero_optimization.mics_shard_size");
-  const bool hybrid = stage == 3 && mics && mics->whole() > 1;
-  adoption.set("fsdp.strategy", hybrid ? "hybrid_shard" : kStages[static_cast<size_t>(stage)],
-               given);
-}
-
-// The optimizer's, or all: parameters are not offloaded alone here.
-void take_offload(const Given& given, Adoption& adoption) {
-  const auto on_host = [](const Given& each) { return !is_off(each) && each.one() != "nvme"; };
-  const auto of_parameters = [&](const Given& each) {
-    return (each.name.ends_with("offload_param.device") ||
-            each.name.ends_with("offload_param_device") ||
-            each.name.ends_with("cpu_offload_param")) &&
-           on_host(each);
-  };
-  if (is_off(given)) return adoption.off(given);
-  if (!on_host(given)) return not_yet("fsdp.offload is to the host's memory")(given, adoption);
-  const std::vector<Given>& all = adoption.given();
-  const bool parameters = std::any_of(all.begin(), all.end(), of_parameters);
-  adoption.set("fsdp.offload", parameters ? "all" : "optimizer", given);
-}
-
 const Program& deepspeed_program() {
-  static const Program program = program_of(
-      "deepspeed", "DeepSpeed",
-      {batch_rules(), precision_rules(), optimizer_rules(), zero_rules(), stage_three_rules()});
+  static const Program program = program_of("deepspeed", "DeepSpeed",
+                                            {batch_rules(), precision_rules(), optimizer_rules(),
+                                             schedule_rules(), zero_rules(), stage_three_rules()});
   return program;
 }
 
@@ -324,18 +222,14 @@ std::string adopt_deepspeed(const std::filesystem::path& file, const AdoptOption
     (is_auto(each) ? from_arguments : given).push_back(each);
   }
   Adoption adoption("deepspeed", file.string(), given, options);
+  std::set<std::string> automatic;
   for (const Given& each : from_arguments) {
     check_known(deepspeed_program(), each, adoption);
     adoption.leave(each, "TrainingArguments say it: fsdp adopt hf");
+    automatic.insert(each.name);
   }
   take_all(deepspeed_program(), adoption);
-  take_batch(adoption);
-  take_precision(adoption);
-  take_optimizer(adoption);
-  take_schedule(adoption);
-  take_mics(adoption);
-  adoption.set_default("train.clip_norm", "0", "DeepSpeed's default: no clipping");
-  adoption.set_default("fsdp.strategy", "no_shard", "DeepSpeed's default: stage 0");
+  take_deepspeed_together(adoption, automatic);
   return adoption.yaml();
 }
 

@@ -27,6 +27,18 @@ constexpr Pair kPairs[] = {
     {"GRAD_ACC_STEPS", "GRAD_ACC", "train.micro_steps", "4"},
 };
 
+// The programs cut at this number of tokens, whatever MAX_LENGTH says.
+constexpr char kLength[] = "512";
+
+void take_max_length(const Given& given, Adoption& adoption) {
+  const std::string mistake = fmt::format("the programs do not read it: {} there", kLength);
+  if (adoption.options().literal)
+    adoption.leave(given, mistake);
+  else
+    adoption.set("data.sequence_length", std::to_string(given.whole()), given,
+                 mistake + " (--literal)");
+}
+
 // What the guides' programs read.
 std::vector<Rule> read_rules() {
   return {
@@ -37,7 +49,7 @@ std::vector<Rule> read_rules() {
       {"TRAIN_SIZE", whole_to("data.subset.n")},
       {"EVAL_SIZE", not_yet("data.subset chooses training rows; train.eval_batches limits the "
                             "evaluation")},
-      {"MAX_LENGTH", whole_to("data.sequence_length")},
+      {"MAX_LENGTH", take_max_length},
       {"SEQ_LENGTH", whole_to("data.sequence_length")},
       {"FP16", together},
       {"BF16", together},
@@ -194,6 +206,7 @@ void set_defaults(Adoption& adoption) {
   adoption.set_default("train.optimizer.beta2", "0.999", origin);
   adoption.set_default("train.optimizer.weight_decay", "0", origin);
   adoption.set_default("train.schedule.kind", "linear", origin);
+  adoption.set_default("data.sequence_length", kLength, "in the programs");
   if (adoption.has("model.hidden_size")) {
     adoption.set_default("model.model_type", "workshop_gpt", "the guide's own model, by its sizes");
   }

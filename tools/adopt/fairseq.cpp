@@ -1,8 +1,10 @@
 // The command line of fairseq-train. Contract: tools/adopt/programs.h.
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/error.h"
 #include "models/config.h"
@@ -12,8 +14,6 @@
 
 namespace fsdp::adopt {
 namespace {
-
-Rule flag(const char* name, Take take) { return {name, std::move(take), true}; }
 
 Take expect(const std::string& value, const std::string& remark) {
   return [value, remark](const Given& given, Adoption& adoption) {
@@ -39,7 +39,13 @@ void take_optimizer(const Given& given, Adoption& adoption) {
     adoption.set("train.optimizer.kind", "adamw", given, "fairseq's Adam decays as AdamW");
   } else if (name == "sgd" || name == "nag") {
     adoption.set("train.optimizer.kind", "sgd", given);
-    if (name == "nag") adoption.set("train.optimizer.nesterov", "true", given);
+    if (name == "sgd") return;
+    adoption.set("train.optimizer.nesterov", "true", given);
+    adoption.set_default("train.optimizer.momentum", "0.99", "nag's default");
+    const Given* decay = adoption.find("--weight-decay");
+    if (decay && decay->number() != 0) {
+      decay->refuse("nag shrinks parameters by it, and sgd here adds it to the gradient");
+    }
   } else {
     given.fail("adam, cpu_adam, sgd or nag: what works on shards, element by element");
   }
@@ -54,6 +60,12 @@ void take_schedule(const Given& given, Adoption& adoption) {
     if (given.one() == theirs) return adoption.set("train.schedule.kind", ours, given);
   }
   given.fail("polynomial_decay, inverse_sqrt or fixed");
+}
+
+// Below 0, which is the default, it is 0.
+void take_warmup_start(const Given& given, Adoption& adoption) {
+  if (given.number() > 0) given.refuse("a warm-up begins at 0 here");
+  adoption.leave(given, "a warm-up begins at 0");
 }
 
 void take_backend(const Given& given, Adoption& adoption) {
@@ -95,15 +107,17 @@ std::vector<Rule> training_rules() {
       {"--arch", take_arch},
       {"--tokens-per-sample", whole_to("data.sequence_length")},
       {"--max-target-positions", whole_to("model.max_positions")},
-      {"--batch-size", whole_to("train.rows_per_pass")},
-      {"--max-sentences", whole_to("train.rows_per_pass")},
+      {"--batch-size", together},
+      {"--max-sentences", together},
       {"--max-tokens", together},
+      {"--required-batch-size-multiple", together},
       {"--update-freq", whole_to("train.micro_steps")},
-      {"--max-update", whole_to("train.steps")},
+      {"--max-update", together},
       {"--max-epoch", together},
       {"--lr", to("train.lr")},
       {"--lr-scheduler", take_schedule},
       {"--warmup-updates", whole_to("train.schedule.warmup")},
+      {"--warmup-init-lr", take_warmup_start},
       {"--total-num-update", whole_to("train.schedule.total")},
       {"--end-learning-rate", to("train.schedule.min_lr")},
       {"--power", to("train.schedule.power")},
@@ -115,8 +129,8 @@ std::vector<Rule> training_rules() {
       {"--weight-decay", to("train.optimizer.weight_decay")},
       {"--clip-norm", to("train.clip_norm")},
       {"--seed", whole_to("train.seed")},
-      {"--dropout", to("model.dropout")},
-      {"--attention-dropout", to("model.dropout")},
+      {"--dropout", together},
+      {"--attention-dropout", together},
       flag("--share-decoder-input-output-embed", on_to("model.tie_embeddings", "true")),
       {"--log-interval", whole_to("train.log_every")},
       {"--log-format", take_log_format},
@@ -167,10 +181,9 @@ std::vector<Rule> other_rules() {
       {"--restore-file", leave("fsdp train --resume")},
       flag("--no-epoch-checkpoints", leave("checkpoints are counted in steps: checkpoint.every")),
       flag("--no-last-checkpoints", leave("checkpoint.every, checkpoint.keep")),
-      flag("--disable-validation", together),
+      flag("--disable-validation", leave("data.validation is not set")),
       {"--num-workers", leave("data.prefetch: a thread makes batches ahead of the steps")},
       flag("--skip-invalid-size-inputs-valid-test", leave("every sequence has the same length")),
-      {"--required-batch-size-multiple", leave("a pass has train.rows_per_pass rows")},
       {"--distributed-port", leave(launch)},
       {"--distributed-init-method", leave(launch)},
       {"--distributed-rank", leave(launch)},
@@ -197,28 +210,74 @@ void take_precision(Adoption& adoption, bool sharded) {
     adoption.set("train.reduce_dtype", f16 ? "f16" : "bf16", *dtype,
                  "without --fp32-reduce-scatter; f32 is safer");
   }
-  if (const Given* offload = adoption.find("--cpu-offload")) {
+  if (const Given* offload = adoption.find("--cpu-offload"); offload && sharded) {
     if (!f16) offload->refuse("expected --fp16 with it, as fairseq does");
     adoption.set("fsdp.offload", "all", *offload);
   }
 }
 
-void take_length(Adoption& adoption) {
+// fairseq fills a pass as long as both limits hold, and from this many rows on to a multiple of
+// them (data_utils_fast.pyx, batch_by_size_vec).
+void take_rows(Adoption& adoption) {
   const Given* tokens = adoption.find("--max-tokens");
+  const Given* batch = adoption.find("--batch-size");
   const Given* length = adoption.find("--tokens-per-sample");
-  if (tokens && adoption.has("train.rows_per_pass")) {
-    adoption.leave(*tokens, "--batch-size says it");
-  } else if (tokens) {
-    const int64_t each = length ? length->whole() : 1024;
-    if (tokens->whole() < each) tokens->fail(fmt::format("at least --tokens-per-sample, {}", each));
-    adoption.set("train.rows_per_pass", std::to_string(tokens->whole() / each), *tokens,
-                 fmt::format("in sequences of {}", each));
+  const Given* multiple = adoption.find("--required-batch-size-multiple");
+  if (const Given* old_name = adoption.find("--max-sentences")) {
+    if (batch && batch->whole() != old_name->whole()) old_name->fail("the same as --batch-size");
+    if (batch) adoption.leave(*old_name, "--batch-size says it");
+    if (!batch) batch = old_name;
   }
+  const int64_t each = length ? length->whole() : 1024;
+  const int64_t step = multiple ? multiple->whole() : 8;
+  if (step < 1) multiple->fail("at least 1");
+  if (tokens && (each < 1 || tokens->whole() < each)) {
+    tokens->fail(fmt::format("at least --tokens-per-sample, {}", each));
+  }
+  if (multiple) adoption.leave(*multiple, "train.rows_per_pass is such a multiple, or below it");
+  if (!tokens && !batch) return;
+  const int64_t by_tokens = tokens ? tokens->whole() / each : INT64_MAX;
+  const int64_t by_rows = batch ? batch->whole() : INT64_MAX;
+  const bool fewer = by_tokens < by_rows;
+  const int64_t most = std::min(by_tokens, by_rows);
+  const int64_t rows = most < step ? most : most - most % step;
+  const Given& counts = fewer ? *tokens : *batch;
+  const Given* const unused = fewer ? batch : tokens;
+  std::vector<std::string> remarks;
+  if (fewer) remarks.push_back(fmt::format("in sequences of {}", each));
+  if (rows != most) remarks.push_back(fmt::format("a multiple of {}", step));
+  adoption.set("train.rows_per_pass", std::to_string(rows), counts,
+               fmt::format("{}", fmt::join(remarks, ", ")));
+  if (unused) adoption.leave(*unused, counts.key + " allows as few rows or fewer");
+}
+
+// fairseq ends at whichever limit comes first; here there is one. 0: none.
+void take_length(Adoption& adoption) {
+  const Given* updates = adoption.find("--max-update");
   const Given* epochs = adoption.find("--max-epoch");
-  if (epochs && adoption.has("train.steps"))
-    adoption.leave(*epochs, "--max-update counts more");
-  else if (epochs)
-    whole_to("train.epochs")(*epochs, adoption);
+  for (const Given** each : {&updates, &epochs}) {
+    if (*each && (*each)->whole() == 0) adoption.off(*std::exchange(*each, nullptr));
+  }
+  if (updates) whole_to("train.steps")(*updates, adoption);
+  if (epochs && !updates) whole_to("train.epochs")(*epochs, adoption);
+  if (epochs && updates) {
+    adoption.leave(*epochs,
+                   "lost: there the run ends at --max-epoch or --max-update, whichever comes "
+                   "first, here after train.steps; where epochs come first, set train.epochs "
+                   "instead");
+  }
+}
+
+// There are two values there and one here.
+void take_dropout(Adoption& adoption) {
+  const Given* dropout = adoption.find("--dropout");
+  const Given* attention = adoption.find("--attention-dropout");
+  const std::string one = "model.dropout is one value, of attention too";
+  if (dropout && attention && dropout->number() != attention->number()) {
+    attention->refuse(one + ": expected that of --dropout, " + dropout->text());
+  }
+  if (dropout) adoption.set("model.dropout", dropout->one(), *dropout, attention ? "" : one);
+  if (attention) adoption.set("model.dropout", attention->one(), *attention, dropout ? "" : one);
 }
 
 void take_wrap(Adoption& adoption) {
@@ -242,6 +301,10 @@ void set_defaults(Adoption& adoption) {
                                    {"train.optimizer.weight_decay", "0"},
                                    {"fsdp.strategy", "no_shard"}}) {
     adoption.set_default(key, value, origin);
+  }
+  const Given* schedule = adoption.find("--lr-scheduler");
+  if (schedule && schedule->one() == "inverse_sqrt") {
+    adoption.set_default("train.schedule.warmup", "4000", origin);
   }
   const Given* optimizer = adoption.find("--optimizer");
   if (!optimizer || optimizer->one().ends_with("adam")) {
@@ -269,11 +332,18 @@ std::string adopt_fairseq(const std::vector<std::string>& arguments, const Adopt
   const ForeignCommand command =
       read_command(arguments, {"fairseq-train", "fairseq_cli/train.py"}, fairseq_program());
   Adoption adoption("fairseq", command.source, command.arguments, options);
-  take_all(fairseq_program(), adoption);
   const Given* backend = adoption.find("--ddp-backend");
   const bool sharded = backend && backend->one() == "fully_sharded";
+  std::vector<Ignored> ignored;
+  for (const char* name : {"--cpu-offload", "--min-params-to-wrap", "--no-reshard-after-forward",
+                           "--fp32-reduce-scatter"}) {
+    if (!sharded) ignored.push_back({name, "no effect without --ddp-backend fully_sharded"});
+  }
+  take_all(fairseq_program(), adoption, ignored);
   take_precision(adoption, sharded);
+  take_rows(adoption);
   take_length(adoption);
+  take_dropout(adoption);
   if (sharded) take_wrap(adoption);
   take_variables(adoption, command.variables);
   set_defaults(adoption);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -19,12 +20,6 @@ constexpr std::array<std::string_view, 5> kStrategies = {"full_shard", "shard_gr
                                                          "hybrid_shard", "hybrid_shard_zero2"};
 constexpr std::array<std::string_view, 3> kPrefetches = {"backward_pre", "backward_post",
                                                          "no_prefetch"};
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 // One of the names, or its number from 1.
 template <size_t N>
@@ -137,8 +132,8 @@ void set_precision(Adoption& adoption, const Given& origin, const std::string& n
 void set_wrap(Adoption& adoption, Wrapping wrapping, const Given* origin) {
   const Given* classes = adoption.find(kSection + "transformer_layer_cls_to_wrap");
   const Given* size = adoption.find(kSection + "min_num_params");
-  if (classes && classes->values.empty()) classes = nullptr;
-  if (size && size->whole() == 0) size = nullptr;
+  if (classes && classes->values.empty()) adoption.off(*std::exchange(classes, nullptr));
+  if (size && size->whole() == 0) adoption.off(*std::exchange(size, nullptr));
   std::string unused = "no effect with this wrap policy";
   if (wrapping == Wrapping::kNone && !origin) {
     unused = "nothing there turns wrapping on: the whole model was one unit";

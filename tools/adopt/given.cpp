@@ -2,6 +2,7 @@
 #include "tools/adopt/given.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 
@@ -13,25 +14,34 @@
 namespace fsdp::adopt {
 namespace {
 
-std::string lower(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  }
-  return text;
-}
-
 bool is_among(const std::string& text, std::initializer_list<const char*> known) {
   return std::find(known.begin(), known.end(), lower(text)) != known.end();
 }
 
+bool is_yes(const std::string& text) {
+  return is_among(text, {"true", "yes", "on", "t", "y", "1"});
+}
+
+// "hub_token", "WANDB_API_KEY", "--hub-token": printed in no comment and in no error.
+bool is_secret(std::string key) {
+  key = lower(std::move(key));
+  std::replace(key.begin(), key.end(), '-', '_');
+  constexpr std::array kSecrets = {"api_key", "access_key", "token", "secret", "password"};
+  return std::any_of(kSecrets.begin(), kSecrets.end(),
+                     [&](const char* secret) { return key.ends_with(secret); });
+}
+
 }  // namespace
 
-std::string Given::text() const {
-  // What lies in a file of variables beside the settings is printed in no comment.
-  for (const char* secret : {"API_KEY", "TOKEN", "SECRET", "PASSWORD"}) {
-    if (key.ends_with(secret)) return "(hidden)";
+std::string lower(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
-  return fmt::format("{}", fmt::join(values, ","));
+  return text;
+}
+
+std::string Given::text() const {
+  return is_secret(key) ? "(hidden)" : fmt::format("{}", fmt::join(values, ","));
 }
 
 std::string Given::origin() const {
@@ -57,10 +67,14 @@ const std::string& Given::one() const {
   return values.front();
 }
 
+bool Given::says_truth() const {
+  return values.size() == 1 && !is_list &&
+         (is_yes(values[0]) || is_among(values[0], {"false", "no", "off", "f", "n", "0"}));
+}
+
 bool Given::truth() const {
-  const bool yes = is_among(one(), {"true", "yes", "on", "1"});
-  if (!yes && !is_among(one(), {"false", "no", "off", "0"})) fail("true or false");
-  return yes;
+  if (!says_truth()) fail("true or false");
+  return is_yes(one());
 }
 
 double Given::number() const {

@@ -15,19 +15,23 @@ struct Given {
   bool is_list = false;
   std::string place;  // "config.yaml:12"; of what was typed, the program's name
 
-  std::string text() const;    // the values, joined by commas
+  // The values, joined by commas; "(hidden)" of a password, a token or an API key.
+  std::string text() const;
   std::string origin() const;  // for a comment: "learning_rate: 5e-5 (args.json:12)"
 
   // Errors name the place, the key, what was expected and what was there.
   const std::string& one() const;
-  bool truth() const;     // true, yes, on or 1, in any case; or one of the opposites
-  int64_t whole() const;  // also 8.0 and 1e8
+  bool says_truth() const;  // whether truth() takes it
+  bool truth() const;       // true, yes, on, t, y or 1, in any case; or one of the opposites
+  int64_t whole() const;    // also 8.0 and 1e8
   double number() const;
   [[noreturn]] void fail(const std::string& expected) const;
   [[noreturn]] void refuse(const std::string& reason) const;
 };
 
-// Whether it says nothing, or what is usual without it: false, 0, no, none, null, "", [].
+// Whether it says nothing, or turns something off: false, 0, no, none, null, "", [].
 bool is_off(const Given& given);
+// ASCII letters alone, whatever the locale.
+std::string lower(std::string text);
 
 }  // namespace fsdp::adopt

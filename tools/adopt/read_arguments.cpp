@@ -20,10 +20,38 @@ using Words = std::vector<std::string>;
 size_t first_option(const Words& words, const Words& executables) {
   for (size_t i = 0; i < words.size(); ++i) {
     for (const std::string& name : executables) {
-      if (words[i].ends_with(name)) return i + 1;
+      if (words[i] == name || words[i].ends_with("/" + name)) return i + 1;
     }
   }
   return std::string::npos;
+}
+
+// Not a number below 0.
+bool is_option(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' &&
+         (word[1] == '-' || std::isalpha(static_cast<unsigned char>(word[1])));
+}
+
+// The option at words[i], and its value from the next word; i ends on the last of them. A word
+// behind an option that the program does not have is its value: the option is named, not the word.
+Given read_option(const Words& words, size_t& i, const std::string& place, const Program& program) {
+  const size_t equals = words[i].find('=');
+  Given given = {.key = words[i].substr(0, equals), .values = {words[i]}, .place = place};
+  given.name = given.key;
+  const Rule* rule = rule_of(program, given.name);
+  const bool flag = rule && rule->is_flag;
+  const bool value_follows = i + 1 < words.size() && !is_option(words[i + 1]);
+  if (equals != std::string::npos) {
+    if (flag) given.fail("no value after a flag");
+    given.values = {words[i].substr(equals + 1)};
+  } else if (flag) {
+    given.values = {"true"};
+  } else if (value_follows) {
+    given.values = {words[++i]};
+  } else if (rule) {
+    fail("{}: {}: expected a value, got none", place, given.key);
+  }
+  return given;
 }
 
 std::vector<Given> options_of(const Words& words, size_t first, const std::string& place,
@@ -32,24 +60,9 @@ std::vector<Given> options_of(const Words& words, size_t first, const std::strin
   for (size_t i = first; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (word == "$@" || word == "$*") continue;  // what the script is called with
-    Given given = {.key = "DATA", .name = "DATA", .values = {word}, .place = place};
-    if (word.starts_with("--")) {
-      const size_t equals = word.find('=');
-      given.key = given.name = word.substr(0, equals);
-      const Rule* rule = rule_of(program, given.name);
-      const bool flag = rule && rule->is_flag;
-      if (equals != std::string::npos) {
-        if (flag) given.fail("no value after a flag");
-        given.values = {word.substr(equals + 1)};
-      } else if (flag) {
-        given.values = {"true"};
-      } else if (rule) {
-        if (i + 1 == words.size() || words[i + 1].starts_with("--")) {
-          fail("{}: {}: expected a value, got none", place, given.key);
-        }
-        given.values = {words[++i]};
-      }
-    }
+    const Given given =
+        is_option(word) ? read_option(words, i, place, program)
+                        : Given{.key = "DATA", .name = "DATA", .values = {word}, .place = place};
     for (const Given& other : all) {
       FSDP_CHECK(other.key != given.key || other.values == given.values,
                  "{}: {}: given twice, with different values: {} and {}", place, given.key,
@@ -85,13 +98,13 @@ ForeignCommand read_command(const Words& arguments, const Words& executables,
                             const Program& program) {
   FSDP_CHECK(!arguments.empty(), "adopt {}: expected a file or a command, got nothing",
              program.name);
-  if (arguments.size() == 1 && !arguments[0].starts_with("--") &&
+  if (arguments.size() == 1 && !is_option(arguments[0]) &&
       first_option(arguments, executables) == std::string::npos) {
     return from_script(arguments[0], executables, program);
   }
-  ForeignCommand out = {.source = fmt::format("{}", fmt::join(arguments, " "))};
+  ForeignCommand out;
   size_t first = 0;
-  for (; first < arguments.size() && !arguments[first].starts_with("--"); ++first) {
+  for (; first < arguments.size() && !is_option(arguments[first]); ++first) {
     const size_t equals = arguments[first].find('=');
     if (equals == std::string::npos) break;
     const std::string name = arguments[first].substr(0, equals);
@@ -100,9 +113,13 @@ ForeignCommand read_command(const Words& arguments, const Words& executables,
                              .values = {arguments[first].substr(equals + 1)},
                              .place = program.name});
   }
+  // Variables may hold passwords: the head of the result begins behind them.
   const size_t behind = first_option(arguments, executables);
-  out.arguments =
-      options_of(arguments, behind == std::string::npos ? first : behind, program.name, program);
+  const bool named = behind != std::string::npos;
+  out.source = fmt::format(
+      "{}", fmt::join(arguments.begin() + static_cast<std::ptrdiff_t>(named ? behind - 1 : first),
+                      arguments.end(), " "));
+  out.arguments = options_of(arguments, named ? behind : first, program.name, program);
   return out;
 }
 

@@ -14,9 +14,9 @@ struct ForeignCommand {
   std::string source;            // for the head of the result
 };
 
-// `arguments`: one file with a script, or the words of the command. `executables`: how the word
-// ends after which the options come, "fairseq-train"; where words are typed it may be missing. The
-// rules of `program` say which options are flags.
+// `arguments`: one file with a script, or the words of the command. `executables`: the word after
+// which the options come, "fairseq-train", also with folders before it; where words are typed it
+// may be missing. The rules of `program` say which options are flags.
 ForeignCommand read_command(const std::vector<std::string>& arguments,
                             const std::vector<std::string>& executables, const Program& program);
 

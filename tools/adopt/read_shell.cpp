@@ -2,6 +2,7 @@
 #include "tools/adopt/read_shell.h"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -28,10 +29,15 @@ class ShellReader {
         at_ = std::min(text_.find('\n', at_), text_.size());
       } else if (c == ' ' || c == '\t' || c == '\r') {
         ++at_;
+      } else if (c == '&' && next() == '>') {
+        ++at_;  // of a redirection
+      } else if (c == '<' || c == '>') {
+        skip_redirection();
       } else if (c == '\n' || c == ';' || c == '&' || c == '|') {
         end_command();
         line_ += c == '\n' ? 1 : 0;
         ++at_;
+        if (c == '\n') skip_here_documents();
       } else {
         read_word();
       }
@@ -43,11 +49,49 @@ class ShellReader {
  private:
   char next() const { return at_ + 1 < text_.size() ? text_[at_ + 1] : '\0'; }
   bool ends_word(char c) const {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == ';' || c == '&' || c == '|';
+    return std::string_view(" \t\r\n;&|<>").find(c) != std::string_view::npos;
   }
 
   void read_word() {
     if (words_.empty()) first_line_ = line_;
+    const std::string word = next_word();
+    const bool descriptor = at_ < text_.size() && (text_[at_] == '>' || text_[at_] == '<') &&
+                            word.find_first_not_of("0123456789") == std::string::npos;
+    if (!descriptor) words_.push_back(word);  // the 2 of 2>log is no word
+  }
+
+  // At < or >, to behind the file: ">log", ">> log", ">&1", "<<END".
+  void skip_redirection() {
+    if (next() == '(') {  // <(command) is a word
+      if (words_.empty()) first_line_ = line_;
+      words_.push_back(variable());
+      ++at_;
+      return;
+    }
+    const bool here_document = text_[at_] == '<' && next() == '<' && text_[at_ + 2] != '<';
+    at_ = std::min(text_.find_first_not_of("<>&|", at_), text_.size());
+    const bool tabs = here_document && at_ < text_.size() && text_[at_] == '-';
+    if (tabs) ++at_;
+    at_ = std::min(text_.find_first_not_of(" \t", at_), text_.size());
+    const std::string word = next_word();
+    if (here_document) here_documents_.push_back({word, tabs});
+  }
+
+  // At the beginning of a line.
+  void skip_here_documents() {
+    for (const auto& [end, tabs] : here_documents_) {
+      for (bool found = false; !found && at_ < text_.size(); ++line_) {
+        const size_t newline = std::min(text_.find('\n', at_), text_.size());
+        std::string line = text_.substr(at_, newline - at_);
+        if (tabs) line.erase(0, line.find_first_not_of('\t'));
+        found = line == end;
+        at_ = std::min(newline + 1, text_.size());
+      }
+    }
+    here_documents_.clear();
+  }
+
+  std::string next_word() {
     std::string word;
     char quote = '\0';
     for (; at_ < text_.size(); ++at_) {
@@ -72,10 +116,10 @@ class ShellReader {
         word += c;
       }
     }
-    words_.push_back(word);
+    return word;
   }
 
-  // At a '$'; at_ ends on its last character.
+  // At a '$', or at the '<' of <(...); at_ ends on its last character.
   std::string variable() {
     if (next() == '(') {
       int depth = 0;
@@ -116,17 +160,34 @@ class ShellReader {
     return out;
   }
 
+  // Whether the word stands in front of assignments alone, as export does.
+  static bool declares(const std::string& word) {
+    constexpr std::array kWords = {"export", "declare", "readonly", "typeset", "local"};
+    return std::find(kWords.begin(), kWords.end(), word) != kWords.end();
+  }
+
+  // The first word behind "then", "do" and the like, which begin a command.
+  size_t first_word() const {
+    constexpr std::array kWords = {"then", "do", "else", "if", "elif", "while", "until", "{", "!"};
+    size_t first = 0;
+    while (first < words_.size() &&
+           std::find(kWords.begin(), kWords.end(), words_[first]) != kWords.end()) {
+      ++first;
+    }
+    return first;
+  }
+
   void end_command() {
     std::vector<Given> set;
-    size_t first = 0;
+    size_t first = first_word();
     const std::string place = fmt::format("{}:{}", source_, first_line_);
-    if (!words_.empty() && words_[0] == "export") first = 1;
-    const bool exported = first == 1;
+    const bool exported = first < words_.size() && declares(words_[first]);
+    if (exported) ++first;
     for (; first < words_.size(); ++first) {
       const size_t equals = words_[first].find('=');
       const std::string name = words_[first].substr(0, equals);
       if (equals == std::string::npos || !is_name(name)) {
-        if (exported) continue;  // export NAME
+        if (exported) continue;  // export NAME, declare -x
         break;
       }
       set.push_back({.key = name,
@@ -135,25 +196,38 @@ class ShellReader {
                      .place = place});
     }
     if (first < words_.size()) {
-      script_.commands.push_back(
-          {.variables = set,
-           .words = {words_.begin() + static_cast<std::ptrdiff_t>(first), words_.end()},
-           .place = place});
+      add_command({.variables = set,
+                   .words = {words_.begin() + static_cast<std::ptrdiff_t>(first), words_.end()},
+                   .place = place});
     } else {
-      for (const Given& each : set) {
-        if (!is_open(each.values[0])) values_[each.name] = each.values[0];
-        script_.variables.push_back(each);
-      }
+      for (const Given& each : set) set_variable(each);
     }
     words_.clear();
+  }
+
+  void set_variable(const Given& given) {
+    if (is_open(given.values[0]))
+      values_.erase(given.name);
+    else
+      values_[given.name] = given.values[0];
+    script_.variables.push_back(given);
+  }
+
+  void add_command(const ShellCommand& command) {
+    // What these set is not known.
+    if (command.words[0] == "for" || command.words[0] == "read" || command.words[0] == "unset") {
+      for (const std::string& word : command.words) values_.erase(word);
+    }
+    script_.commands.push_back(command);
   }
 
   const std::string& text_;
   const std::string& source_;
   size_t at_ = 0;
   int line_ = 1, first_line_ = 1;
-  std::vector<std::string> words_;             // of the command that is being read
-  std::map<std::string, std::string> values_;  // of variables that are known
+  std::vector<std::string> words_;                            // of the command that is being read
+  std::vector<std::pair<std::string, bool>> here_documents_;  // their ends; whether tabs go
+  std::map<std::string, std::string> values_;                 // of variables that are known
   ShellScript script_;
 };
 

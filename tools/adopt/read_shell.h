@@ -1,5 +1,6 @@
 // What a shell script sets and calls, as far as it can be known without running it: variables with
-// values in place of earlier ones, commands word by word. What $(...) gives, and variables that
+// values in place of earlier ones, commands word by word, without redirections. Both branches of a
+// condition count. What $(...) gives, and variables that
 // come from elsewhere, stay as they are written.
 #pragma once
 

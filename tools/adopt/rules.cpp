@@ -42,11 +42,14 @@ std::string whose_file(const Program& program, const std::vector<Given>& given) 
   return whose;
 }
 
+bool has_section(const Program& program, const std::string& name) {
+  return std::any_of(program.rules.begin(), program.rules.end(),
+                     [&](const Rule& rule) { return rule.name.starts_with(name + "."); });
+}
+
 // {} or [] where the program has a section of this name.
 bool is_empty_section(const Program& program, const Given& given) {
-  return given.is_list && given.values.empty() &&
-         std::any_of(program.rules.begin(), program.rules.end(),
-                     [&](const Rule& rule) { return rule.name.starts_with(given.name + "."); });
+  return given.is_list && given.values.empty() && has_section(program, given.name);
 }
 
 }  // namespace
@@ -63,6 +66,11 @@ void check_known(const Program& program, const Given& given, const Adoption& ado
        resembles(given.name, nearest) ? "; the nearest is \"" + nearest + "\"" : "");
 }
 
+bool knows_key(const Program& program, const std::string& key) {
+  const std::string name = program.name_of ? program.name_of(key) : key;
+  return rule_of(program, name) || has_section(program, name);
+}
+
 const Rule* rule_of(const Program& program, const std::string& name) {
   const Rule* below = nullptr;
   for (const Rule& rule : program.rules) {
@@ -76,20 +84,28 @@ const Rule* rule_of(const Program& program, const std::string& name) {
 
 Program program_of(std::string name, std::string title,
                    const std::vector<std::vector<Rule>>& tables) {
-  Program program = {.name = std::move(name), .title = std::move(title), .rules = {}};
+  Program program = {.name = std::move(name), .title = std::move(title)};
   for (const std::vector<Rule>& table : tables) {
     program.rules.insert(program.rules.end(), table.begin(), table.end());
   }
   return program;
 }
 
-void take_all(const Program& program, Adoption& adoption) {
+Rule flag(const char* name, Take take) { return {name, std::move(take), true}; }
+
+void take_all(const Program& program, Adoption& adoption, const std::vector<Ignored>& ignored) {
   for (const Given& given : adoption.given()) {
     check_known(program, given, adoption);
-    if (const Rule* rule = rule_of(program, given.name))
-      rule->take(given, adoption);
-    else
+    const Rule* rule = rule_of(program, given.name);
+    const auto without = std::find_if(ignored.begin(), ignored.end(), [&](const Ignored& each) {
+      return given.name.starts_with(each.beginning);
+    });
+    if (!rule)
       adoption.off(given);  // an empty section
+    else if (without != ignored.end())
+      adoption.leave(given, without->reason);
+    else
+      rule->take(given, adoption);
   }
 }
 

@@ -23,15 +23,26 @@ struct Program {
   std::string name;   // as `fsdp adopt` calls it
   std::string title;  // as its users do: "accelerate", "TrainingArguments"
   std::vector<Rule> rules;
+  // A key of a file as the rules name it: without prefixes that say nothing. Null: as it is.
+  std::string (*name_of)(const std::string& key) = nullptr;
 };
 
+Rule flag(const char* name, Take take);  // an option without a value
 Program program_of(std::string name, std::string title,
                    const std::vector<std::vector<Rule>>& tables);
 
-// Takes every value that is given. Error for a key that the program does not have.
-void take_all(const Program& program, Adoption& adoption);
+// Keys that the program ignores as it is set up, with the reason.
+struct Ignored {
+  std::string beginning;  // of their names: "fsdp_config."
+  std::string reason;
+};
+// Takes every value that is given. What is ignored is left. Error for a key that the program does
+// not have.
+void take_all(const Program& program, Adoption& adoption, const std::vector<Ignored>& ignored = {});
 // That error. `adoption` holds all keys: they may be those of another program.
 void check_known(const Program& program, const Given& given, const Adoption& adoption);
+// Whether a file of the program may have the key, as a value or as a section.
+bool knows_key(const Program& program, const std::string& key);
 // The rule of a name; null when the program has none.
 const Rule* rule_of(const Program& program, const std::string& name);
 

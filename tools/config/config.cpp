@@ -140,8 +140,9 @@ void check_checkpoint(const TrainConfig& config) {
   const CheckpointSection& c = config.checkpoint;
   const Interval& eval = config.train.eval_every;
   const bool saved = c.every.epoch || c.every.steps > 0;
+  const bool evaluated = eval.epoch || eval.steps > 0;
   const bool meet = c.every.epoch ? eval.epoch : eval.steps > 0 && c.every.steps % eval.steps == 0;
-  FSDP_CHECK(c.best != BestMetric::kValidationLoss || !saved || meet,
+  FSDP_CHECK(c.best != BestMetric::kValidationLoss || !saved || !evaluated || meet,
              "checkpoint.best: validation_loss: expected checkpoint.every to be a multiple of "
              "train.eval_every, got {} and {}: no checkpoint would have one",
              value_text(c.every), value_text(eval));
@@ -152,8 +153,8 @@ void check_loss_scale(const LossScaleSection& c) {
   within("train.loss_scale.initial", c.initial.value_or(1), 0x1p-126, 0x1p126);
   within("train.loss_scale.growth", c.growth.value_or(1), 1, 0x1p126);
   const double backoff = c.backoff.value_or(0.5);
-  FSDP_CHECK(backoff > 0 && backoff < 1,
-             "train.loss_scale.backoff: expected a number between 0 and 1, got {}", backoff);
+  FSDP_CHECK(backoff > 0 && backoff <= 1,
+             "train.loss_scale.backoff: expected a number above 0, at most 1, got {}", backoff);
   within("train.loss_scale.tolerance", c.tolerance.value_or(0), 0, 1);
   at_least("train.loss_scale.floor", c.floor.value_or(0), 0.0);
   at_least("train.loss_scale.minimum", c.minimum.value_or(0), 0.0);
@@ -406,6 +407,10 @@ std::vector<Effect> all_effects(const TrainConfig& config) {
        "with train.recompute.mode: none"},
       {"checkpoint.keep", saved, "without checkpoint.every"},
       {"checkpoint.best", saved, "without checkpoint.every"},
+      {"checkpoint.best",
+       config.train.eval_every.epoch || config.train.eval_every.steps > 0 ||
+           config.checkpoint.best != BestMetric::kValidationLoss,
+       "without train.eval_every"},
       {"checkpoint.required", saved, "without checkpoint.every"},
       {"checkpoint.async", saved, "without checkpoint.every"},
       {"checkpoint.load_best", best, "without checkpoint.best"},

@@ -179,7 +179,7 @@ void visit(V& v, LossScaleSection& c) {
           "where the defaults of the keys below come from; auto: torch for f16, else none");
   v.field("initial", c.initial, "auto: 65536 (torch), 128 (fairseq)");
   v.field("growth", c.growth, "factor after `interval` steps without overflow; auto: 2");
-  v.field("backoff", c.backoff, "factor after an overflow; auto: 0.5");
+  v.field("backoff", c.backoff, "factor after an overflow; 1: the scale stays; auto: 0.5");
   v.field("interval", c.interval, "auto: 2000 (torch), 2^14 / ranks / micro_steps (fairseq)",
           OptionField().from(1));
   v.field("tolerance", c.tolerance, "share of steps that may overflow before a backoff; auto: 0");

@@ -172,5 +172,64 @@ TEST_CASE("adopt accelerate: another program's file") {
                        "this is a configuration of fsdp train itself"));
 }
 
+TEST_CASE("adopt accelerate: what a way to distribute does not read has no effect") {
+  const std::string fsdp =
+      "fsdp_config:\n  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_offload_params: true\n"
+      "  fsdp_transformer_layer_cls_to_wrap: A\n  fsdp_activation_checkpointing: true\n"
+      "  fsdp_backward_prefetch: BACKWARD_PRE\n";
+  const std::string deepspeed = "deepspeed_config:\n  zero_stage: 3\n  gradient_clipping: 0.5\n";
+  const Adopted plain = adopted("distributed_type: MULTI_GPU\n" + fsdp + deepspeed);
+  CHECK(plain.config.fsdp.options.strategy == comm::Strategy::kNoShard);
+  CHECK(plain.config.fsdp.options.offload == comm::Offload::kNone);
+  CHECK(plain.config.train.recompute.mode == RecomputeMode::kNone);
+  CHECK(plain.config.train.clip_norm == config::TrainConfig().train.clip_norm);
+  for (const char* left :
+       {"fsdp_sharding_strategy: FULL_SHARD", "fsdp_transformer_layer_cls_to_wrap: A",
+        "fsdp_backward_prefetch: BACKWARD_PRE", "fsdp_activation_checkpointing: true"}) {
+    CAPTURE(left);
+    CHECK(plain.says("#   fsdp_config." + std::string(left) + " (a.yaml:"));
+  }
+  CHECK(plain.says("fsdp_offload_params: true (a.yaml:4): no effect without FSDP"));
+  CHECK(plain.says("zero_stage: 3 (a.yaml:9): no effect without DEEPSPEED"));
+  CHECK(adopted("distributed_type: FSDP\n" + fsdp + deepspeed).config.fsdp.options.strategy ==
+        comm::Strategy::kFullShard);
+  CHECK(test::contains(
+      refusal("distributed_type: MULTI_GPU\nfsdp_config:\n  fsdp_ofload_params: 1\n"),
+      "unknown key \"fsdp_config.fsdp_ofload_params\""));
+}
+
+TEST_CASE("adopt accelerate: truth and policies in the letters that accelerate takes") {
+  for (const auto& [text, value] :
+       {std::pair{"True", true}, {"FALSE", false}, {"yes", true}, {"off", false}}) {
+    CAPTURE(text);
+    const Adopted a =
+        adopted(kFsdp + "  fsdp_version: 2\n  fsdp_reshard_after_forward: " + text + "\n");
+    CHECK(a.config.fsdp.options.reshard_after_forward == value);
+  }
+  const std::string reshard = kFsdp + "  fsdp_reshard_after_forward: ";
+  CHECK(adopted(reshard + "SHARD_GRAD_OP\n").config.fsdp.options.strategy ==
+        comm::Strategy::kShardGradOp);
+  CHECK(adopted(reshard + "1\n").config.fsdp.options.strategy == comm::Strategy::kFullShard);
+  CHECK(adopted(kFsdp + "  fsdp_auto_wrap_policy: transformer_based_wrap\n").config.fsdp.wrap ==
+        config::Wrap::kTransformerBlock);
+}
+
+TEST_CASE("adopt accelerate: DeepSpeed's section has DeepSpeed's defaults") {
+  const Adopted a = adopted("distributed_type: DEEPSPEED\nmixed_precision: fp16\n");
+  CHECK(a.config.fsdp.options.strategy == comm::Strategy::kShardGradOp);  // stage 2
+  CHECK(a.config.train.reduce_dtype == DType::kF16);
+  CHECK(a.config.train.loss_scale.interval == 1000);
+  CHECK(adopted("distributed_type: DEEPSPEED\nmixed_precision: bf16\n").config.train.reduce_dtype ==
+        DType::kBF16);
+  const Adopted more = adopted(
+      "distributed_type: DEEPSPEED\ndebug: false\ndeepspeed_config:\n"
+      "  deepspeed_exclusion_filter: a@b\n  deepspeed_inclusion_filter: c@d\n"
+      "  offload_optimizer_nvme_path: /nvme\n  deepspeed_moe_layer_cls_names: none\n");
+  CHECK(more.says("deepspeed_exclusion_filter: a@b (a.yaml:4): mpirun --host"));
+  CHECK(more.says("offload_optimizer_nvme_path: /nvme (a.yaml:6): no counterpart yet"));
+  CHECK(
+      more.says("debug: false (a.yaml:2): fsdp train compares what ranks do at the start, always"));
+}
+
 }  // namespace
 }  // namespace fsdp::adopt

@@ -42,7 +42,7 @@ TEST_CASE("adoption: the written file, whole") {
         "  # eval_every: epoch               # eval: epoch (f.yaml:5); no effect without "
         "data.validation\n"
         "\n"
-        "# Not taken over, or done otherwise:\n"
+        "# Not taken over, or done in another way:\n"
         "#   bucket: 25 (f.yaml:6): units do that\n"
         "# Off there, and here: debug\n");
   const config::TrainConfig config = config::parse_config(a.yaml(), "x", {});
@@ -68,6 +68,8 @@ TEST_CASE("adoption: contradictions and values that we refuse name their place")
         "f.yaml:4: n: expected a number of ranks from 1, got \"0\"");
   a.set_ranks(2, given("n", "2", 5));
   CHECK(test::contains(test::error_of([&] { a.set_ranks(3, given("m", "3", 6)); }), "got 2 and 3"));
+  // The same number in other words is none.
+  a.set("train.lr", "1.0e0", given("pace", "1.0e0", 6));
   a.set("train.log_every", "0", given("log", "0", 7));
   CHECK(test::error_of([&] { a.yaml(); }) ==
         "f.yaml:7: log: train.log_every: expected at least 1, got 0");
@@ -84,9 +86,52 @@ TEST_CASE("adoption: values of the source by kind") {
         "f.yaml:1: a: expected an integer, got \"1.5\"");
   CHECK(test::error_of([] { static_cast<void>(given("a", "1e400", 1).number()); }) ==
         "f.yaml:1: a: expected a number, got \"1e400\"");
+  for (const char* yes : {"y", "T", "On", "YES", "1", "true"}) CHECK(given("a", yes, 1).truth());
+  for (const char* no : {"n", "F", "off", "NO", "0", "False"}) {
+    CHECK(given("a", no, 1).says_truth());
+    CHECK_FALSE(given("a", no, 1).truth());
+  }
+  CHECK_FALSE(given("a", "2", 1).says_truth());
   CHECK(is_off(given("a", "None", 1)));
   CHECK(is_off({.key = "a", .is_list = true}));
   CHECK_FALSE(is_off(given("a", "cpu", 1)));
+}
+
+TEST_CASE("adoption: passwords, tokens and API keys are never printed") {
+  for (const char* key : {"hub_token", "push_to_hub_token", "HF_TOKEN", "WANDB_API_KEY",
+                          "--hub-token", "trainer.Password", "client_secret"}) {
+    CAPTURE(key);
+    const Given secret = given(key, "hf_SECRET123", 1);
+    Adoption a("test", "f.yaml", {});
+    a.leave(secret, "nothing is sent");
+    CHECK_FALSE(test::contains(a.yaml(), "SECRET123"));
+    CHECK(test::contains(a.yaml(), "(hidden)"));
+    CHECK_FALSE(test::contains(test::error_of([&] { secret.fail("a name"); }), "SECRET123"));
+    CHECK_FALSE(test::contains(test::error_of([&] { secret.refuse("no"); }), "SECRET123"));
+  }
+  CHECK(given("--max-tokens", "2048", 1).text() == "2048");
+}
+
+TEST_CASE("adoption: a value that nothing took is an error, not lost") {
+  Adoption a("test", "f.yaml", {given("rate", "1", 3), given("pace", "2", 4)});
+  a.set("train.lr", "1", a.given()[0]);
+  CHECK(test::error_of([&] { a.yaml(); }) ==
+        "f.yaml:4: pace: fsdp adopt test reads this key and does nothing with it: a mistake of "
+        "fsdp");
+  a.off(a.given()[1]);
+  CHECK(test::contains(a.yaml(), "# Off there, and here: pace\n"));
+}
+
+TEST_CASE("adoption: a long list of what is off has lines of 100 characters") {
+  Adoption a("test", "f.yaml", {});
+  for (int i = 0; i < 20; ++i) a.off(given("a_rather_long_key_" + std::to_string(i), "false", i));
+  const std::string text = a.yaml();
+  CHECK(test::contains(text, "# Off there, and here: a_rather_long_key_0, a_rather"));
+  CHECK(test::contains(text, "\n#   a_rather_long_key_"));
+  for (size_t at = text.find("# Off"), end = 0; at < text.size(); at = end + 1) {
+    end = std::min(text.find('\n', at), text.size());
+    CHECK(end - at <= 100);
+  }
 }
 
 }  // namespace

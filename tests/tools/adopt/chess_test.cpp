@@ -80,6 +80,16 @@ TEST_CASE("adopt chess: its flags") {
   CHECK(adopted({"--max_training_steps", "-1"}).config.train.epochs == 1);
 }
 
+TEST_CASE("adopt chess: a variable that the job computes is not that of before") {
+  const test::TempFolder folder;
+  const auto script = folder.write("job.sh",
+                                   "python prepare_chess.py --rows 7\n"
+                                   "batch=8; batch=$(nproc)\n"
+                                   "python chess_finetune.py --batch_size_per_device $batch\n");
+  CHECK(refusal({script.string()}) ==
+        script.string() + ":3: --batch_size_per_device: expected a number, got \"$batch\"");
+}
+
 TEST_CASE("adopt chess: mistakes") {
   CHECK(refusal({"--batch_size", "4"}) ==
         "chess: unknown key \"--batch_size\" of chess_finetune.py");

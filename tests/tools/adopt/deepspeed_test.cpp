@@ -41,7 +41,10 @@ TEST_CASE("adopt deepspeed: a file for ZeRO-3") {
   CHECK(c.train.dtype == DType::kF16);
   CHECK(c.train.loss_scale.initial == 65536);
   CHECK(c.train.loss_scale.interval == 1000);
-  CHECK(c.train.loss_scale.floor == 1);
+  // DeepSpeed ends the run at an overflow with this scale: a scale of half of it would follow.
+  CHECK(c.train.loss_scale.minimum == 0.5);
+  CHECK_FALSE(c.train.loss_scale.floor.has_value());
+  CHECK(c.train.reduce_dtype == DType::kF16);
   for (const char* left :
        {"reduce_bucket_size: 5e8", "stage3_prefetch_bucket_size: 5e7", "overlap_comm: true",
         "stage3_gather_16bit_weights_on_model_save: true"}) {
@@ -105,10 +108,16 @@ TEST_CASE("adopt deepspeed: batches, optimizers, schedules") {
   CHECK(refusal("{\"scheduler\": {\"type\": \"OneCycle\"}}") ==
         "ds.json:1: scheduler.type: expected WarmupLR, WarmupDecayLR or WarmupCosineLR, got "
         "\"OneCycle\"");
-  CHECK(refusal("{\"scheduler\": {\"params\": {\"warmup_max_lr\": 2}},\n"
-                "\"optimizer\": {\"params\": {\"lr\": 1}}}") ==
-        "ds.json:2: optimizer.params.lr: 1 contradicts scheduler.params.warmup_max_lr: 2 "
-        "(ds.json:1)");
+  for (const char* name : {"adamw", "ADAMW", "Adam"}) {
+    const Adopted a = adopted(std::string("{\"optimizer\": {\"type\": \"") + name + "\"}}");
+    CHECK(a.config.train.optimizer.kind == optim::OptimizerKind::kAdamW);
+    CHECK(a.config.train.lr == 0.001);  // DeepSpeed's
+  }
+  // torch.optim has SGD; sgd is a module there.
+  CHECK(adopted("{\"optimizer\": {\"type\": \"SGD\"}}").config.train.optimizer.kind ==
+        optim::OptimizerKind::kSgd);
+  CHECK(test::contains(refusal("{\"optimizer\": {\"type\": \"sgd\"}}"),
+                       "expected Adam, AdamW or SGD"));
 }
 
 TEST_CASE("adopt deepspeed: precision, values of transformers' integration, mistakes") {
@@ -126,6 +135,111 @@ TEST_CASE("adopt deepspeed: precision, values of transformers' integration, mist
   CHECK(
       adopted("{\n\t\"train_batch_size\": 8,\n\t\"zero_optimization\": {}\n}").config.train.batch ==
       8);
+}
+
+// Defaults: runtime/lr_schedules.py, runtime/constants.py, runtime/fp16/loss_scaler.py.
+TEST_CASE("adopt deepspeed: without a scheduler the rate stays") {
+  using optim::ScheduleKind;
+  CHECK(adopted("{\"train_batch_size\": 8}").config.train.schedule.kind == ScheduleKind::kConstant);
+  // What is "auto" is filled in by TrainingArguments, and so is the scheduler.
+  CHECK(adopted("{\"train_batch_size\": \"auto\"}").config.train.schedule.kind ==
+        ScheduleKind::kLinear);
+  CHECK(adopted("{\"scheduler\": {\"type\": \"auto\"}}").config.train.schedule.kind ==
+        config::TrainConfig().train.schedule.kind);
+  const Adopted nameless = adopted("{\"scheduler\": {\"params\": {\"warmup_num_steps\": 2}}}");
+  CHECK(nameless.config.train.schedule.warmup == 0);
+  CHECK(nameless.says("warmup_num_steps: 2 (ds.json:1): no effect without a scheduler.type"));
+}
+
+std::string scheduler(const std::string& type, const std::string& params) {
+  return "{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 3e-5}},\n\"scheduler\": "
+         "{\"type\": \"" +
+         type + "\", \"params\": {" + params + "}}}";
+}
+
+TEST_CASE("adopt deepspeed: the defaults of schedulers, and whose rate counts") {
+  Adopted a = adopted(scheduler("WarmupDecayLR", "\"total_num_steps\": 5000"));
+  CHECK(a.config.train.schedule.warmup == 1000);
+  CHECK(a.config.train.lr == 0.001);
+  CHECK(
+      a.says("optimizer.params.lr: 3e-5 (ds.json:1): the scheduler sets its own: "
+             "scheduler.params.warmup_max_lr, by default 0.001"));
+  a = adopted(scheduler("WarmupLR", "\"warmup_max_lr\": 0.00003"));
+  CHECK(a.config.train.lr == 3e-5);  // the same number
+  CHECK_FALSE(a.says("the scheduler sets its own"));
+  a = adopted(scheduler("WarmupLR", "\"warmup_max_lr\": 2, \"warmup_num_steps\": 7"));
+  CHECK(a.config.train.lr == 2);
+  CHECK(a.config.train.schedule.warmup == 7);
+  CHECK(a.says("the scheduler sets its own: scheduler.params.warmup_max_lr, 2"));
+  a = adopted(scheduler("WarmupLR", "\"warmup_max_lr\": \"auto\", \"warmup_num_steps\": \"auto\""));
+  CHECK(a.config.train.lr == 3e-5);
+  CHECK(a.config.train.schedule.warmup == 0);
+}
+
+TEST_CASE("adopt deepspeed: warm-ups and the cosine's end, said or by default") {
+  using optim::ScheduleKind;
+  const std::string total = "\"total_num_steps\": 5000, \"warmup_num_steps\": 10";
+  for (const char* said : {"", ", \"cos_min_ratio\": 0.0001"}) {
+    const Adopted a = adopted(scheduler("WarmupCosineLR", total + said));
+    CHECK(a.config.train.schedule.kind == ScheduleKind::kCosineWithMinLr);
+    CHECK(a.config.train.schedule.min_lr == doctest::Approx(3e-9).epsilon(1e-6));
+    CHECK(a.config.train.lr == 3e-5);
+  }
+  const Adopted zero = adopted(scheduler("WarmupCosineLR", total + ", \"cos_min_ratio\": 0"));
+  CHECK(zero.config.train.schedule.kind == ScheduleKind::kCosine);
+  for (const char* shape : {"", ", \"warmup_type\": \"log\""}) {
+    const Adopted a = adopted(scheduler("WarmupLR", "\"warmup_max_lr\": 1" + std::string(shape)));
+    CHECK(a.says("its warm-up is logarithmic, here it is linear"));
+  }
+  CHECK_FALSE(adopted(scheduler("WarmupLR", "\"warmup_type\": \"linear\"")).says("logarithmic"));
+  CHECK(test::contains(refusal(scheduler("WarmupLR", "\"warmup_min_lr\": 1e-6")),
+                       "warmup_min_lr: 1e-6: a warm-up begins at 0 here"));
+  // Another scheduler's parameters: its name is what is wrong, or the parameter.
+  CHECK(test::contains(refusal(scheduler("OneCycle", "\"cycle_min_lr\": 1, \"cycle_max_lr\": 2")),
+                       "ds.json:2: scheduler.type: expected WarmupLR, WarmupDecayLR or"));
+  CHECK(refusal(scheduler("WarmupLR", "\"cycle_min_lr\": 1")) ==
+        "ds.json:2: scheduler.params.cycle_min_lr: 1: WarmupLR does not have it");
+  CHECK(test::contains(refusal(scheduler("WarmupLR", "\"cycle_mim_lr\": 1")), "unknown key"));
+}
+
+TEST_CASE("adopt deepspeed: loss scales and the dtype of gradient sums") {
+  const auto scaled = [](const std::string& keys, int stage) {
+    return adopted("{\"fp16\": {\"enabled\": true" + keys +
+                   "}, \"zero_optimization\": {\"stage\": " + std::to_string(stage) + "}}");
+  };
+  const config::LossScaleSection zero = scaled("", 2).config.train.loss_scale;
+  CHECK(zero.interval == 1000);
+  CHECK(zero.minimum == 0.5);  // min_loss_scale 1: an overflow there ends the run
+  const config::LossScaleSection plain =
+      scaled(", \"min_loss_scale\": 4", 0).config.train.loss_scale;
+  CHECK(plain.floor == 4);  // without ZeRO the scale stays there
+  CHECK_FALSE(plain.minimum.has_value());
+  // A static scale never changes.
+  const Adopted fixed = scaled(", \"loss_scale\": 128, \"loss_scale_window\": 7", 2);
+  CHECK(fixed.config.train.loss_scale.initial == 128);
+  CHECK(fixed.config.train.loss_scale.growth == 1);
+  CHECK(fixed.config.train.loss_scale.backoff == 1);
+  CHECK_FALSE(fixed.config.train.loss_scale.interval.has_value());
+  CHECK(fixed.says("fp16.loss_scale_window: 7 (ds.json:1): no effect with fp16.loss_scale"));
+  CHECK(scaled("", 2).config.train.reduce_dtype == DType::kF16);
+  CHECK(adopted("{\"bf16\": {\"enabled\": true}}").config.train.reduce_dtype == DType::kBF16);
+  CHECK(adopted("{\"bf16\": {\"enabled\": true}, \"communication_data_type\": \"fp32\"}")
+            .config.train.reduce_dtype == DType::kF32);
+  CHECK_FALSE(adopted("{\"train_batch_size\": 8}").config.train.reduce_dtype.has_value());
+  const Adopted cast = adopted(
+      "{\"torch_autocast\": {\"enabled\": true, \"dtype\": \"bfloat16\", "
+      "\"lower_precision_safe_modules\": [\"torch.nn.Linear\"]}}");
+  CHECK(cast.config.train.dtype == DType::kBF16);
+  CHECK_FALSE(cast.config.train.reduce_dtype.has_value());
+  CHECK(
+      test::contains(refusal("{\"torch_autocast\": {\"enabled\": true}}"), "torch_autocast.dtype"));
+}
+
+TEST_CASE("adopt deepspeed: a division wholly before the sum is not half of one") {
+  const Adopted a = adopted("{\"prescale_gradients\": true}");
+  CHECK_FALSE(a.config.fsdp.options.split_division);
+  CHECK(
+      a.says("prescale_gradients: true (ds.json:1): the mean over ranks is formed inside the sum"));
 }
 
 }  // namespace

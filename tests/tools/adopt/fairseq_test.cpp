@@ -101,9 +101,15 @@ TEST_CASE("adopt fairseq: mistakes") {
         "fairseq: --bf16: true: expected one of --fp16 and --bf16, got both");
   CHECK(test::contains(refusal({"--optimizer", "adafactor"}),
                        "fairseq: --optimizer: expected adam, cpu_adam, sgd or nag"));
-  CHECK(refusal({"--warmup-update", "5"}) ==
-        "fairseq: unknown key \"--warmup-update\" of fairseq-train; the nearest is "
-        "\"--warmup-updates\"");
+  const std::string unknown =
+      "fairseq: unknown key \"--warmup-update\" of fairseq-train; the nearest is "
+      "\"--warmup-updates\"";
+  CHECK(refusal({"--warmup-update", "5"}) == unknown);
+  CHECK(refusal({"fairseq-train", "data-bin/x", "--warmup-update", "5"}) == unknown);
+  CHECK(refusal({"--warmup-update", "5", "data-bin/x", "--lr", "1"}) == unknown);
+  CHECK(test::contains(refusal({"data-bin/x", "-z", "5"}), "unknown key \"-z\""));
+  CHECK(refusal({"data-bin/x", "data-bin/y"}) ==
+        "fairseq: DATA: given twice, with different values: data-bin/x and data-bin/y");
   CHECK(refusal({"--lr"}) == "fairseq: --lr: expected a value, got none");
   CHECK(refusal({"--lr", "--fp16"}) == "fairseq: --lr: expected a value, got none");
   CHECK(refusal({"--lr", "1", "--lr", "2"}) ==
@@ -116,6 +122,88 @@ TEST_CASE("adopt fairseq: mistakes") {
   CHECK(test::contains(refusal({test::adopt_fixture("env_vars.sh").string()}),
                        "env_vars.sh: expected a script that calls fairseq-train"));
   CHECK(refusal({}) == "adopt fairseq: expected a file or a command, got nothing");
+}
+
+TEST_CASE("adopt fairseq: a pass obeys both limits, and their multiple") {
+  const auto rows = [](Words words) {
+    words.insert(words.begin(), {"--tokens-per-sample", "512"});
+    return adopted(words).config.train.rows_per_pass;
+  };
+  CHECK(rows({"--max-tokens", "2048", "--batch-size", "16"}) == 4);
+  CHECK(rows({"--max-tokens", "8192", "--batch-size", "2"}) == 2);
+  CHECK(rows({"--max-tokens", "8192", "--max-sentences", "3"}) == 3);
+  // data_utils_fast.pyx: fewer than 8 rows, or a multiple of 8.
+  CHECK(rows({"--max-tokens", "5120"}) == 8);
+  CHECK(rows({"--batch-size", "12"}) == 8);
+  CHECK(rows({"--batch-size", "12", "--required-batch-size-multiple", "1"}) == 12);
+  CHECK(rows({"--batch-size", "12", "--required-batch-size-multiple", "4"}) == 12);
+  const Adopted a = adopted({"--max-tokens", "2048", "--batch-size", "16"});
+  CHECK(a.says("--batch-size 16: --max-tokens allows as few rows or fewer"));
+  CHECK(test::contains(refusal({"--max-tokens", "512", "--batch-size", "1"}),
+                       "--max-tokens: expected at least --tokens-per-sample, 1024"));
+}
+
+TEST_CASE("adopt fairseq: of two ends of a run, the one that is lost is told") {
+  const Adopted a = adopted({"--max-epoch", "1", "--max-update", "100000"});
+  CHECK(a.config.train.steps == 100000);
+  CHECK(a.says("--max-epoch 1: lost: there the run ends at --max-epoch or --max-update"));
+  CHECK(adopted({"--max-epoch", "2", "--max-update", "0"}).config.train.epochs == 2);
+}
+
+TEST_CASE("adopt fairseq: nag, dropouts, warm-ups") {
+  const Adopted nag = adopted({"--optimizer", "nag"});
+  CHECK(nag.config.train.optimizer.kind == optim::OptimizerKind::kSgd);
+  CHECK(nag.config.train.optimizer.nesterov);
+  CHECK(nag.config.train.optimizer.momentum == 0.99);
+  CHECK(adopted({"--momentum", "0.5", "--optimizer", "nag"}).config.train.optimizer.momentum ==
+        0.5);
+  CHECK(adopted({"--optimizer", "sgd"}).config.train.optimizer.momentum == 0);
+  CHECK(test::contains(refusal({"--optimizer", "nag", "--weight-decay", "0.1"}),
+                       "--weight-decay: 0.1: nag shrinks parameters by it"));
+  CHECK(refusal({"--dropout", "0.1", "--attention-dropout", "0.0"}) ==
+        "fairseq: --attention-dropout: 0.0: model.dropout is one value, of attention too: expected "
+        "that of --dropout, 0.1");
+  CHECK(adopted({"--dropout", "0.1", "--attention-dropout", "1e-1"}).config.model.dropout == 0.1);
+  CHECK(adopted({"--dropout", "0.1"}).says("; model.dropout is one value, of attention too"));
+  const Words root = {"--lr-scheduler", "inverse_sqrt"};
+  CHECK(adopted(root).config.train.schedule.warmup == 4000);
+  Words start = root;
+  start.insert(start.end(), {"--warmup-init-lr", "-1"});
+  CHECK(adopted(start).says("--warmup-init-lr -1: a warm-up begins at 0"));
+  start.back() = "1e-7";
+  CHECK(test::contains(refusal(start), "--warmup-init-lr: 1e-7: a warm-up begins at 0 here"));
+}
+
+TEST_CASE("adopt fairseq: options of FSDP without it") {
+  const Adopted a = adopted({"--ddp-backend", "pytorch_ddp", "--cpu-offload", "--fp16",
+                             "--min-params-to-wrap", "1000", "--fp32-reduce-scatter"});
+  CHECK(a.config.fsdp.options.offload == comm::Offload::kNone);
+  CHECK(a.says("--cpu-offload: no effect without --ddp-backend fully_sharded"));
+  CHECK(a.says("--min-params-to-wrap 1000: no effect without --ddp-backend fully_sharded"));
+}
+
+TEST_CASE("adopt fairseq: what is typed before the command is not printed") {
+  const Words words = {"WANDB_API_KEY=abc", "fairseq-train", "data-bin/x"};
+  const Adopted a = adopted(words);
+  CHECK(a.says("# fsdp adopt fairseq fairseq-train data-bin/x\n"));
+  CHECK(a.says("WANDB_API_KEY: (hidden)"));
+  CHECK_FALSE(a.says("abc"));
+  CHECK_FALSE(adopted({"KEY=abc", "--lr", "1"}).says("adopt fairseq KEY"));
+  CHECK_FALSE(adopted({"srun", "--export=HF_TOKEN=abc", "fairseq-train", "--lr", "1"}).says("abc"));
+}
+
+TEST_CASE("adopt fairseq: a job script with a log and a pipe") {
+  const test::TempFolder folder;
+  const auto script = folder.write("job.sh",
+                                   "cat <<EOF > notes\nfairseq-train other --lr 9\nEOF\n"
+                                   "if true; then export OMP_NUM_THREADS=6; fi\n"
+                                   "/opt/bin/fairseq-train data-bin/x --lr 0.5 \\\n"
+                                   "  --seed 3 > train.log 2>&1 | tee all.log\n");
+  const Adopted a = adopted({script.string()});
+  CHECK(a.config.data.train == std::vector<std::string>{"data-bin/x/train.bin"});
+  CHECK(a.config.train.lr == 0.5);
+  CHECK(a.config.train.seed == 3);
+  CHECK(a.config.runtime.launch.threads == 6);
 }
 
 }  // namespace

@@ -170,5 +170,92 @@ TEST_CASE("adopt hf: mistakes") {
                        "fsdp adopt accelerate reads it"));
 }
 
+TEST_CASE("adopt hf: fsdp_config without fsdp, or with dist.mode: ddp, has no effect") {
+  const std::string section =
+      "fsdp_config: {activation_checkpointing: true, forward_prefetch: true, "
+      "sync_module_states: true, transformer_layer_cls_to_wrap: A}\n";
+  for (const char* how : {"seed: 1\n", "fsdp: \"\"\n", "fsdp: full_shard\ndist: {mode: ddp}\n"}) {
+    CAPTURE(how);
+    const Adopted a = adopted("gradient_checkpointing: false\n" + std::string(how) + section);
+    CHECK(a.config.fsdp.options.strategy == comm::Strategy::kNoShard);
+    CHECK(a.config.train.recompute.mode == RecomputeMode::kNone);
+    CHECK_FALSE(a.config.fsdp.sync_module_states);
+    CHECK(a.says("fsdp_config.activation_checkpointing: true (a.yaml:"));
+    CHECK(a.says("fsdp_config.transformer_layer_cls_to_wrap: A (a.yaml:"));
+    CHECK(a.says("no effect without FSDP"));
+  }
+  // Both ways to checkpoint are a conflict under FSDP alone.
+  CHECK(adopted("gradient_checkpointing: true\n" + section).config.train.recompute.mode ==
+        RecomputeMode::kFull);
+}
+
+TEST_CASE("adopt hf: which mean, which batch, what is always so") {
+  Adopted a = adopted("average_tokens_across_devices: false\n");
+  CHECK(a.config.train.loss_mean == config::LossMean::kRanks);
+  a = adopted(
+      "average_tokens_across_devices: true\nfull_determinism: false\nhub_token: hf_SECRET\n");
+  CHECK(a.config.train.loss_mean == config::LossMean::kTokens);
+  CHECK(a.says("full_determinism: false (a.yaml:2): the same seed and ranks give the same bits"));
+  CHECK(a.says("hub_token: (hidden)"));
+  CHECK_FALSE(a.says("SECRET"));
+  CHECK(test::contains(refusal("accelerator_config: {split_batches: true}\n"),
+                       "a.yaml:1: accelerator_config.split_batches: true: the batch of a rank"));
+  a = adopted(
+      "accelerator_config: {split_batches: false, even_batches: true, "
+      "gradient_accumulation_kwargs: {num_steps: 3}}\n");
+  CHECK(a.config.train.micro_steps == 3);
+  CHECK(a.says("even_batches: true (a.yaml:1): rows are dealt to the ranks"));
+}
+
+// optimization.py: get_scheduler and the schedules' own defaults.
+TEST_CASE("adopt hf: schedules and their own keys") {
+  using optim::ScheduleKind;
+  Adopted a = adopted("lr_scheduler_type: constant\nwarmup_steps: 100\nwarmup_ratio: 0.1\n");
+  CHECK(a.config.train.schedule.warmup == 0);
+  CHECK(a.says("warmup_steps: 100 (a.yaml:2): constant has no warm-up: constant_with_warmup has"));
+  a = adopted("lr_scheduler_type: constant_with_warmup\nwarmup_steps: 100\n");
+  CHECK(a.config.train.schedule.warmup == 100);
+  CHECK(adopted("lr_scheduler_type: polynomial\n").config.train.schedule.min_lr == 1e-7);
+  a = adopted("lr_scheduler_type: polynomial\nlr_scheduler_kwargs: {lr_end: 1e-6, power: 2}\n");
+  CHECK(a.config.train.schedule.min_lr == 1e-6);
+  CHECK(a.config.train.schedule.power == 2);
+  a = adopted(
+      "lr_scheduler_type: cosine_with_min_lr\nlearning_rate: 2e-4\n"
+      "lr_scheduler_kwargs: {min_lr_rate: 0.1}\n");
+  CHECK(a.config.train.schedule.min_lr == doctest::Approx(2e-5));
+  const std::string parts =
+      "lr_scheduler_type: warmup_stable_decay\nwarmup_steps: 5\nlr_scheduler_kwargs: "
+      "{num_stable_steps: 20, num_decay_steps: 10, warmup_type: cosine, decay_type: 1-sqrt, "
+      "min_lr_ratio: 0.5}\n";
+  a = adopted(parts);
+  CHECK(a.config.train.schedule.total == 35);
+  CHECK(a.config.train.schedule.decay_steps == 10);
+  CHECK(a.config.train.schedule.warmup_shape == optim::Ramp::kCosine);
+  CHECK(a.config.train.schedule.decay_shape == optim::Ramp::kOneMinusSqrt);
+  CHECK(a.config.train.schedule.min_lr == doctest::Approx(2.5e-5));
+  const std::string scale =
+      "lr_scheduler_type: inverse_sqrt\nlr_scheduler_kwargs: {timescale: 9}\n";
+  CHECK(adopted(scale).config.train.schedule.timescale == 9);
+  CHECK(adopted(scale, {.literal = true}).config.train.schedule.timescale == 0);
+  CHECK(test::contains(refusal("lr_scheduler_kwargs: {warmup_lr_rate: 0.1}\n"), "from 0 here"));
+  CHECK(test::contains(refusal("lr_scheduler_kwargs: {timescal: 9}\n"),
+                       "the nearest is \"lr_scheduler_kwargs.timescale\""));
+}
+
+TEST_CASE("adopt hf: intervals") {
+  const Adopted logs =
+      adopted("eval_strategy: steps\nlogging_steps: 10.0\nvalidation_file: v.txt\n");
+  CHECK(logs.config.train.eval_every.steps == 10);
+  const std::string best = "save_strategy: best\nvalidation_file: v.txt\n";
+  const std::string evaluated = best + "eval_strategy: steps\neval_steps: 50\n";
+  const Adopted a = adopted(evaluated + "metric_for_best_model: eval_loss\n");
+  CHECK(a.config.checkpoint.every.steps == 50);
+  CHECK(a.config.checkpoint.best == config::BestMetric::kValidationLoss);
+  CHECK(a.says("at every evaluation, there only at the best so far"));
+  CHECK(test::contains(refusal(best), "save_strategy: best: expected eval_strategy"));
+  CHECK(test::contains(refusal(evaluated), "save_strategy: best: expected metric_for_best_model"));
+  CHECK(test::contains(refusal("save_strategy: bets\n"), "expected no, steps or epoch"));
+}
+
 }  // namespace
 }  // namespace fsdp::adopt

@@ -24,6 +24,12 @@ TEST_CASE("shell: values, quotes, variables") {
   CHECK(value("A=3\nB=${A:-7}") == "3");
   CHECK(value("B=a\\\nb") == "ab");
   CHECK(value("B=#no") == "#no");
+  for (const char* word : {"declare -x", "readonly", "typeset -x", "export"}) {
+    CHECK(value(word + std::string(" A=1")) == "1");
+  }
+  CHECK(value("if [ -e x ]; then export A=1; fi") == "1");
+  CHECK(value("for i in 1; do A=1; done") == "1");
+  CHECK(value("if a; then b; else A=1; fi") == "1");
 }
 
 TEST_CASE("shell: what is not known stays as it is written") {
@@ -33,6 +39,10 @@ TEST_CASE("shell: what is not known stays as it is written") {
     CHECK(is_open(value("A=" + std::string(open))));
     CHECK(value("A=" + std::string(open) + "\nB=$A") == "$A");
   }
+  // Nor is it the value of before.
+  CHECK(value("A=8; A=$(nproc)\nB=$A") == "$A");
+  CHECK(value("A=8; read A\nB=$A") == "$A");
+  CHECK(value("A=8; for A in 1 2; do B=$A; done") == "$A");
   CHECK_FALSE(is_open("plain"));
 }
 
@@ -81,6 +91,34 @@ TEST_CASE("python: the variables that a program reads") {
   CHECK(reads[1].otherwise == "two");
   CHECK(reads[2].name == "C");
   CHECK(reads[2].otherwise == "");
+}
+
+TEST_CASE("shell: redirections are no words") {
+  const std::vector<std::string> words = {"train", "--lr", "1"};
+  for (const char* text :
+       {"train --lr 1 > log", "train --lr 1 >log 2>&1", "train --lr 1 2>>log", "train --lr 1 &>log",
+        "train >log --lr 1", "train --lr 1 < in", "train --lr 1 >& log", "2>&1 train --lr 1",
+        "train --lr 1 <<< \"a b\"", "train --lr 1 &>> \"a log\" | tee x", "train --lr 1 >|log"}) {
+    CAPTURE(text);
+    const ShellScript script = parse_shell(text, "x.sh");
+    REQUIRE_FALSE(script.commands.empty());
+    CHECK(script.commands[0].words == words);
+  }
+  CHECK(parse_shell("echo \"a > b\" 2", "x.sh").commands[0].words ==
+        std::vector<std::string>{"echo", "a > b", "2"});
+  CHECK(parse_shell("diff <(a b) x", "x.sh").commands[0].words ==
+        std::vector<std::string>{"diff", "<(a b)", "x"});
+  // A document in the script is no command.
+  const ShellScript script =
+      parse_shell("cat <<'END' >f\nA=1\ntrain\nEND\ncat <<-E\n\tB=2\n\tE\nlast\n", "x.sh");
+  CHECK(script.variables.empty());
+  REQUIRE(script.commands.size() == 3);
+  CHECK(script.commands[2].words == std::vector<std::string>{"last"});
+  CHECK(script.commands[2].place == "x.sh:8");
+  for (const char* text : {"a <", "a <<", "a >", "a <(", "a <<E", "a 2>", "a <<E\nb"}) {
+    CAPTURE(text);
+    CHECK(parse_shell(text, "x.sh").commands.size() == 1);
+  }
 }
 
 }  // namespace

@@ -65,6 +65,8 @@ TEST_CASE("checkpoints: one that is judged by an evaluation comes after one") {
   CHECK(test::contains(with("checkpoint.every=6"),
                        "checkpoint.best: validation_loss: expected checkpoint.every to be a "
                        "multiple of train.eval_every, got 6 and 4"));
+  CHECK(test::contains(refusal({"checkpoint.every=8", "checkpoint.best=validation_loss"}),
+                       "checkpoint.best: validation_loss has no effect without train.eval_every"));
 }
 
 TEST_CASE("epochs: instead of steps, for the length of a run and between evaluations") {

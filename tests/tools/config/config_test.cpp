@@ -558,7 +558,7 @@ TEST_CASE("ranges of numbers") {
        {"model.norm_epsilon=0", "model.rope_theta=-1", "model.init_deviation=2", "model.dropout=1",
         "train.optimizer.epsilon=0", "fsdp.divide_factor=1e-300", "train.loss_scale.initial=1e39",
         "train.loss_scale.initial=1e-46", "train.loss_scale.initial=0",
-        "train.loss_scale.growth=0.5", "train.loss_scale.backoff=1", "train.loss_scale.backoff=0",
+        "train.loss_scale.growth=0.5", "train.loss_scale.backoff=1.5", "train.loss_scale.backoff=0",
         "train.loss_scale.tolerance=2", "train.loss_scale.floor=-1", "train.lr=nan",
         "sample.temperature=-1", "runtime.monitor_s=-1", "runtime.monitor_s=0.001",
         "runtime.monitor_s=1e9"}) {
@@ -568,6 +568,7 @@ TEST_CASE("ranges of numbers") {
     CHECK(test::contains(text, key + ": expected"));
     CHECK(text.size() < 150);
   }
+  CHECK(refusal("", {"train.dtype=f16", "train.loss_scale.backoff=1"}) == "");  // it stays
 }
 
 TEST_CASE("the schedule of a run ends with it unless it says otherwise") {
