@@ -95,6 +95,7 @@ std::vector<Rule> optimizer_rules() {
          adoption.set("train.optimizer.beta1", given.values[0], given);
          adoption.set("train.optimizer.beta2", given.values[1], given);
        }},
+      {"optimizer.params.rho", to("train.optimizer.rho")},
       {"optimizer.params.eps", to("train.optimizer.epsilon")},
       {"optimizer.params.weight_decay", to("train.optimizer.weight_decay")},
       {"optimizer.params.momentum", to("train.optimizer.momentum")},
@@ -243,16 +244,29 @@ void take_optimizer(Adoption& adoption) {
   if (!type) return;
   const std::string& name = type->one();
   const Given* decoupled = adoption.find("optimizer.params.adam_w_mode");
-  std::string kind = name == "AdamW" || name == "Adam" ? "adamw" : name == "SGD" ? "sgd" : "";
-  if (kind.empty()) type->fail("Adam, AdamW or SGD: the optimizers that work on shards here");
+  constexpr auto kKinds =
+      std::to_array<std::pair<const char*, const char*>>({{"Adam", "adamw"},
+                                                          {"AdamW", "adamw"},
+                                                          {"Adamax", "adamax"},
+                                                          {"Adadelta", "adadelta"},
+                                                          {"SGD", "sgd"}});
+  std::string kind;
+  for (const auto& [theirs, ours] : kKinds) {
+    if (name == theirs) kind = ours;
+  }
+  if (kind.empty()) {
+    type->fail("Adam, AdamW, Adamax, Adadelta or SGD: the optimizers that work on shards here");
+  }
   if (name == "Adam" && decoupled && !decoupled->truth()) kind = "adam";
   adoption.set("train.optimizer.kind", kind, *type,
                name == "Adam" && kind == "adamw" ? "DeepSpeed's Adam decays as AdamW" : "");
   if (decoupled) adoption.leave(*decoupled, "train.optimizer.kind says it");
   adoption.set_default("train.optimizer.weight_decay", "0", "DeepSpeed's default");
   if (kind == "sgd") return;
-  adoption.set_default("train.optimizer.beta1", "0.9", "DeepSpeed's default");
-  adoption.set_default("train.optimizer.beta2", "0.999", "DeepSpeed's default");
+  if (kind != "adadelta") {
+    adoption.set_default("train.optimizer.beta1", "0.9", "DeepSpeed's default");
+    adoption.set_default("train.optimizer.beta2", "0.999", "DeepSpeed's default");
+  }
   adoption.set_default("train.optimizer.decay", "all",
                        "DeepSpeed decays every parameter it is given");
 }
