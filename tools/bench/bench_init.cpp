@@ -11,7 +11,7 @@
 namespace fsdp::tools {
 namespace {
 
-constexpr int64_t kLength = 16;  // of a sequence that nobody runs
+constexpr int64_t kLength = 1;  // of a sequence that nobody runs
 
 // Seconds of the slowest rank.
 template <typename Work>

@@ -1,12 +1,19 @@
 // The loop, and its line of the table.
 #include "tools/bench/scalar_adam.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
 #include <fmt/format.h>
 
 namespace fsdp::tools {
+namespace {
+
+// Of a call, about a millisecond: other programs on the machine interrupt longer ones.
+constexpr int64_t kMostElements = int64_t{1} << 18;
+
+}  // namespace
 
 __attribute__((optimize("no-tree-vectorize"))) void scalar_adamw(const AdamElements& e,
                                                                  const AdamNumbers& k) {
@@ -23,7 +30,8 @@ __attribute__((optimize("no-tree-vectorize"))) void scalar_adamw(const AdamEleme
   }
 }
 
-KernelCase scalar_adam_line(int64_t elements) {
+KernelCase scalar_adam_line(int64_t of_kernel) {
+  const int64_t elements = std::min(of_kernel, kMostElements);
   const auto prepare = [=](KernelInputs& in) -> KernelRun {
     const Shape shape{elements};
     const Tensor master = in.normal(shape, DType::kF32), grad = in.normal(shape, DType::kF32);

@@ -22,7 +22,8 @@ struct AdamNumbers {
 void scalar_adamw(const AdamElements& elements, const AdamNumbers& numbers);
 
 constexpr const char* kScalarAdam = "adam scalar loop on one thread";  // its line's name
-// In f32, whatever the run computes in. For a backend whose memory the host reaches.
-KernelCase scalar_adam_line(int64_t elements);
+// In f32, whatever the run computes in, and of fewer elements: what counts is the rate. For a
+// backend whose memory the host reaches.
+KernelCase scalar_adam_line(int64_t of_kernel);
 
 }  // namespace fsdp::tools
