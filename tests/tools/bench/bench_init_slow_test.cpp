@@ -1,6 +1,8 @@
 // The values of a model of 124 million parameters on two ranks, at the rate at which a billion take
 // less than a minute on two cores.
 // Requirements: S4.12.
+#include <ctime>
+
 #include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
@@ -13,17 +15,17 @@ TEST_CASE("bench init: GPT-2 124M on two ranks, as fast as a billion parameters 
   const InitBenchOptions options = {.model = models::preset("gpt2-124m")};
   uint64_t hashes[2] = {};
   for (const int ranks : {1, 2}) {
+    // Processor time, which other programs on the machine do not lengthen as they do the clock's.
+    const std::clock_t start = std::clock();
     comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
       RankContext rank{.world = world, .local_ranks = ranks};
       const InitBench bench = bench_init(options, rank);
-      if (world.rank() != 0) return;
-      hashes[ranks - 1] = bench.hash;
-      if (ranks == 1) return;
       CHECK(bench.parameters == 124'439'808);
-      const double billions = static_cast<double>(bench.parameters) * 1e-9;
-      CHECK(bench.set_up_s + bench.values_s < kSecondsOfBillion * billions);
-      CHECK(bench.peak_bytes < size_t{4} * 124'439'808);  // nobody holds the whole model
+      if (ranks == 2) CHECK(bench.peak_bytes < size_t{4} * 124'439'808);  // not the whole model
+      if (world.rank() == 0) hashes[ranks - 1] = bench.hash;
     });
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+    CHECK(seconds / 2 < kSecondsOfBillion * 0.124);  // two cores share it
   }
   CHECK(hashes[0] == hashes[1]);
 }
