@@ -139,6 +139,8 @@ class Backend {
                            uint64_t name_hash, int64_t first_index) = 0;
   virtual void round_stochastically(Stream& stream, const StochasticRoundArgs& args) = 0;
   virtual void adam(Stream& stream, const AdamArgs& args) = 0;  // and AdamW
+  virtual void adamax(Stream& stream, const AdamaxArgs& args) = 0;
+  virtual void adadelta(Stream& stream, const AdadeltaArgs& args) = 0;
   virtual void sgd(Stream& stream, const SgdArgs& args) = 0;
   // step_counts[i] += present[i] unless *skip != 0; all i32.
   virtual void advance_steps(Stream& stream, Tensor& step_counts, const Tensor& present,

@@ -225,6 +225,27 @@ struct AdamArgs {
   bool decoupled = true;
 };
 
+// Adamax (Kingma & Ba, section 7.1) as in torch.optim.Adamax, which adds epsilon inside the
+// maximum:
+//   g += weight_decay * p;  m = m + (1 - b1) (g - m);  u = max(b2 u, |g| + epsilon)
+//   p -= lr / (1 - b1^t) * m / u
+struct AdamaxArgs {
+  ShardUpdate shard;
+  Tensor& exp_avg;  // (n), dtype of master: m
+  Tensor& exp_inf;  // (n), dtype of master: u
+  double beta1, beta2, epsilon;
+};
+
+// Adadelta (Zeiler, arXiv 1212.5701) as in torch.optim.Adadelta, which has a learning rate:
+//   g += weight_decay * p;  v = rho v + (1 - rho) g^2
+//   d = sqrt(a + epsilon) / sqrt(v + epsilon) * g;  a = rho a + (1 - rho) d^2;  p -= lr * d
+struct AdadeltaArgs {
+  ShardUpdate shard;
+  Tensor& square_avg;  // (n), dtype of master: v
+  Tensor& acc_delta;   // (n), dtype of master: a
+  double rho, epsilon;
+};
+
 // SGD as in torch.optim.SGD:
 //   g += weight_decay * p;  b = g when t is 1, else momentum b + (1 - dampening) g
 //   p -= lr * (nesterov ? g + momentum b : b)

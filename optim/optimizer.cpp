@@ -1,7 +1,9 @@
 // State of the shards, and the order of a step. The kinds are listed at the end.
 #include "optim/optimizer.h"
 
+#include "optim/adadelta.h"
 #include "optim/adam.h"
+#include "optim/adamax.h"
 #include "optim/sgd.h"
 
 namespace fsdp::optim {
@@ -87,6 +89,10 @@ std::string_view name_of(OptimizerKind kind) {
       return "adamw";
     case OptimizerKind::kAdam:
       return "adam";
+    case OptimizerKind::kAdamax:
+      return "adamax";
+    case OptimizerKind::kAdadelta:
+      return "adadelta";
     case OptimizerKind::kSgd:
       return "sgd";
   }
@@ -94,15 +100,30 @@ std::string_view name_of(OptimizerKind kind) {
 }
 
 std::vector<std::string_view> state_names(const OptimizerOptions& options) {
-  return options.kind == OptimizerKind::kSgd ? Sgd::state_names(options) : Adam::state_names();
+  switch (options.kind) {
+    case OptimizerKind::kAdamax:
+      return Adamax::state_names();
+    case OptimizerKind::kAdadelta:
+      return Adadelta::state_names();
+    case OptimizerKind::kSgd:
+      return Sgd::state_names(options);
+    default:
+      return Adam::state_names();
+  }
 }
 
 std::unique_ptr<Optimizer> make_optimizer(std::vector<OptimizerShard> shards,
                                           const OptimizerOptions& options) {
-  if (options.kind == OptimizerKind::kSgd) {
-    return std::make_unique<Sgd>(std::move(shards), options);
+  switch (options.kind) {
+    case OptimizerKind::kAdamax:
+      return std::make_unique<Adamax>(std::move(shards), options);
+    case OptimizerKind::kAdadelta:
+      return std::make_unique<Adadelta>(std::move(shards), options);
+    case OptimizerKind::kSgd:
+      return std::make_unique<Sgd>(std::move(shards), options);
+    default:
+      return std::make_unique<Adam>(std::move(shards), options);
   }
-  return std::make_unique<Adam>(std::move(shards), options);
 }
 
 }  // namespace fsdp::optim

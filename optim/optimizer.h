@@ -1,5 +1,6 @@
 // What every optimizer has in common: the shards of one rank that it steps, the state that it keeps
-// for them, and the order of a step. AdamW and Adam: optim/adam.h; SGD: optim/sgd.h.
+// for them, and the order of a step. AdamW and Adam: optim/adam.h; Adamax: optim/adamax.h;
+// Adadelta: optim/adadelta.h; SGD: optim/sgd.h.
 // The master, its gradient and the state of a shard live on one backend, which need not be the one
 // that computes the model: everything here runs on the compute stream of the master's backend.
 // Not here: the learning rate (optim/schedule.h), clipping (optim/clip.h), loss scaling
@@ -16,19 +17,21 @@
 
 namespace fsdp::optim {
 
-enum class OptimizerKind : uint8_t { kAdamW, kAdam, kSgd };
+enum class OptimizerKind : uint8_t { kAdamW, kAdam, kAdamax, kAdadelta, kSgd };
 inline constexpr std::array kOptimizerKinds = {OptimizerKind::kAdamW, OptimizerKind::kAdam,
+                                               OptimizerKind::kAdamax, OptimizerKind::kAdadelta,
                                                OptimizerKind::kSgd};
-std::string_view name_of(OptimizerKind kind);  // "adamw", "adam", "sgd"
+std::string_view name_of(OptimizerKind kind);  // "adamw", "adam", "adamax", "adadelta", "sgd"
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamW;
   // For parameters whose decay flag is set before sharding. AdamW shrinks them by learning rate
   // times this; the others add this times the parameter to its gradient.
   double weight_decay = 0.1;
-  // AdamW, Adam
+  // AdamW, Adam, Adamax
   double beta1 = 0.9;
   double beta2 = 0.95;
+  double rho = 0.9;  // Adadelta: what its two averages keep
   double epsilon = 1e-8;
   // SGD
   double momentum = 0;

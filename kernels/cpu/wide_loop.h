@@ -4,6 +4,8 @@
 // `omp simd reduction` where it has to reorder a sum; no intrinsics.
 #pragma once
 
+#include <string_view>
+
 namespace fsdp::cpu {
 
 struct BaseVectors {  // 16 registers
@@ -45,6 +47,15 @@ void run_wide(F& f) {
 inline bool has_wide_vectors() { return false; }
 
 #endif
+
+// The instruction set of wide_loop's code on this machine.
+inline std::string_view instruction_set() {
+#if defined(__AVX2__)
+  return has_wide_vectors() ? "AVX-512" : "AVX2";
+#else
+  return "the build's";
+#endif
+}
 
 // f(vectors) with BaseVectors or WideVectors. Copy what f needs into locals or arguments of an
 // inline function: a loop that reads its pointers through the closure may not vectorise.

@@ -87,6 +87,8 @@ class CudaBackend final : public Backend {
                    uint64_t name_hash, int64_t first_index) override;
   void round_stochastically(Stream& stream, const StochasticRoundArgs& args) override;
   void adam(Stream& stream, const AdamArgs& args) override;
+  void adamax(Stream& stream, const AdamaxArgs& args) override;
+  void adadelta(Stream& stream, const AdadeltaArgs& args) override;
   void sgd(Stream& stream, const SgdArgs& args) override;
   void advance_steps(Stream& stream, Tensor& step_counts, const Tensor& present,
                      const Tensor& skip) override;

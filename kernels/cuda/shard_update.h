@@ -1,6 +1,6 @@
 // What the optimizers' kernels share: the walk over a flat shard, tile by tile, and the rounded
-// copy. Everything is read and written once, 16 bytes at a time. A rule (adam.cu, sgd.cu) brings
-// the arithmetic:
+// copy. Everything is read and written once, 16 bytes at a time. A rule (adam.cu, adamax.cu,
+// adadelta.cu, sgd.cu) brings the arithmetic:
 //   Coefficients   scalars of one segment at one step
 //   Coefficients at(double rate, double t, double weight_decay) const
 //                  weight_decay: 0 where the segment has none

@@ -76,6 +76,8 @@ KernelCall divide_call(const Tensor& x, double divisor);
 KernelCall fill_normal_call(const Tensor& x, double deviation);
 KernelCall round_stochastically_call(const StochasticRoundArgs& args);
 KernelCall adam_call(const AdamArgs& args);
+KernelCall adamax_call(const AdamaxArgs& args);
+KernelCall adadelta_call(const AdadeltaArgs& args);
 KernelCall sgd_call(const SgdArgs& args);
 KernelCall advance_steps_call(const Tensor& step_counts, const Tensor& present, const Tensor& skip);
 KernelCall power_sum_call(const PowerSumArgs& args);

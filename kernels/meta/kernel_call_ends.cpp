@@ -229,27 +229,64 @@ ops::Cost cost_of(const ShardUpdate& update, int64_t states) {
                                 update.copy != nullptr);
 }
 
+// A kernel that keeps two values of an element; kernel(backend, stream, shard, first, second).
+template <typename Kernel>
+KernelCall two_states_call(CallText text, const ShardUpdate& update, const Tensor& one,
+                           const Tensor& other, Kernel kernel) {
+  const UpdateForm shard = of(update, text);
+  const TensorForm first = text.beside(one, Content::kOnes),
+                   second = text.beside(other, Content::kOnes);
+  return text.costs(cost_of(update, 2), [=](CallTensors& t) {
+    return [kernel, shard = UpdateTensors(shard, t), first = t.make(first),
+            second = t.make(second)](Backend& backend, Stream& stream) mutable {
+      kernel(backend, stream, shard.args(), first, second);
+    };
+  });
+}
+
 }  // namespace
 
 KernelCall adam_call(const AdamArgs& args) {
-  CallText text(args.decoupled ? "adamw" : "adam");
-  const UpdateForm shard = of(args.shard, text);
-  const TensorForm first = text.beside(args.exp_avg, Content::kOnes),
-                   second = text.beside(args.exp_avg_sq, Content::kOnes);
-  return text.costs(cost_of(args.shard, 2),
-                    [shard, first, second, beta1 = args.beta1, beta2 = args.beta2,
-                     epsilon = args.epsilon, decoupled = args.decoupled](CallTensors& t) {
-                      return [=, shard = UpdateTensors(shard, t), first = t.make(first),
-                              second = t.make(second)](Backend& backend, Stream& stream) mutable {
-                        backend.adam(stream, {.shard = shard.args(),
-                                              .exp_avg = first,
-                                              .exp_avg_sq = second,
-                                              .beta1 = beta1,
-                                              .beta2 = beta2,
-                                              .epsilon = epsilon,
-                                              .decoupled = decoupled});
-                      };
-                    });
+  return two_states_call(
+      CallText(args.decoupled ? "adamw" : "adam"), args.shard, args.exp_avg, args.exp_avg_sq,
+      [beta1 = args.beta1, beta2 = args.beta2, epsilon = args.epsilon, decoupled = args.decoupled](
+          Backend& backend, Stream& stream, const ShardUpdate& shard, Tensor& first,
+          Tensor& second) {
+        backend.adam(stream, {.shard = shard,
+                              .exp_avg = first,
+                              .exp_avg_sq = second,
+                              .beta1 = beta1,
+                              .beta2 = beta2,
+                              .epsilon = epsilon,
+                              .decoupled = decoupled});
+      });
+}
+
+KernelCall adamax_call(const AdamaxArgs& args) {
+  return two_states_call(CallText("adamax"), args.shard, args.exp_avg, args.exp_inf,
+                         [beta1 = args.beta1, beta2 = args.beta2, epsilon = args.epsilon](
+                             Backend& backend, Stream& stream, const ShardUpdate& shard,
+                             Tensor& first, Tensor& second) {
+                           backend.adamax(stream, {.shard = shard,
+                                                   .exp_avg = first,
+                                                   .exp_inf = second,
+                                                   .beta1 = beta1,
+                                                   .beta2 = beta2,
+                                                   .epsilon = epsilon});
+                         });
+}
+
+KernelCall adadelta_call(const AdadeltaArgs& args) {
+  return two_states_call(CallText("adadelta"), args.shard, args.square_avg, args.acc_delta,
+                         [rho = args.rho, epsilon = args.epsilon](Backend& backend, Stream& stream,
+                                                                  const ShardUpdate& shard,
+                                                                  Tensor& first, Tensor& second) {
+                           backend.adadelta(stream, {.shard = shard,
+                                                     .square_avg = first,
+                                                     .acc_delta = second,
+                                                     .rho = rho,
+                                                     .epsilon = epsilon});
+                         });
 }
 
 KernelCall sgd_call(const SgdArgs& args) {

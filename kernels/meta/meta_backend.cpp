@@ -298,6 +298,12 @@ void MetaBackend::round_stochastically(Stream& stream, const StochasticRoundArgs
 void MetaBackend::adam(Stream& stream, const AdamArgs& args) {
   put_kernel(stream, args.decoupled ? "adamw" : "adam", 0, [&] { return adam_call(args); });
 }
+void MetaBackend::adamax(Stream& stream, const AdamaxArgs& args) {
+  put_kernel(stream, "adamax", 0, [&] { return adamax_call(args); });
+}
+void MetaBackend::adadelta(Stream& stream, const AdadeltaArgs& args) {
+  put_kernel(stream, "adadelta", 0, [&] { return adadelta_call(args); });
+}
 void MetaBackend::sgd(Stream& stream, const SgdArgs& args) {
   put_kernel(stream, "sgd", 0, [&] { return sgd_call(args); });
 }

@@ -122,6 +122,8 @@ class MetaBackend final : public Backend {
   void fill_normal(Stream& stream, Tensor&, double, double, uint64_t, uint64_t, int64_t) override;
   void round_stochastically(Stream& stream, const StochasticRoundArgs&) override;
   void adam(Stream& stream, const AdamArgs&) override;
+  void adamax(Stream& stream, const AdamaxArgs&) override;
+  void adadelta(Stream& stream, const AdadeltaArgs&) override;
   void sgd(Stream& stream, const SgdArgs&) override;
   void advance_steps(Stream& stream, Tensor&, const Tensor&, const Tensor&) override;
   void power_sum(Stream& stream, const PowerSumArgs&) override;

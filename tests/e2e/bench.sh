@@ -19,6 +19,8 @@ expect() {
 shape=hidden=24,heads=2,kv_heads=2,head_dim=12,ffn=40,vocabulary=50,elements=999
 kernels=("$FSDP" bench kernels --batch 1 --seq 8 --threads 1 --seconds 0.001)
 measure=("${kernels[@]}" --shape $shape --filter glu)
+expect 0 '^adam decoupled: [0-9.]* x the rate of a scalar loop on one thread, by fastest calls$' "${kernels[@]}" --shape $shape --filter adam
+grep -qE '^adam decoupled .* [0-9]+ % *$' out && grep -qE '^a copy [0-9.]* GB/s' out || fail "no rates of adam: $(cat out)"
 expect 0 '"kernel": "glu_forward"' "${measure[@]}" --json
 cp out now.json
 expect 0 '^glu_forward ' "${measure[@]}" --save saved.json
@@ -34,7 +36,16 @@ expect 1 '^fsdp: none.json' "${measure[@]}" --baseline none.json
 expect 1 '^fsdp: --filter: no kernel has "swigglu"' "${kernels[@]}" --filter swigglu
 expect 1 '^fsdp: --shape: expected NAME=NUMBER' "${kernels[@]}" --shape hiden=3
 expect 1 '^fsdp: .*gpt9' "${kernels[@]}" --model gpt9
-expect 2 'unknown command "bench walk"; expected step, sharding, kernels, comm' "$FSDP" bench walk
+expect 2 'unknown command "bench walk"; expected step, init, sharding, kernels, comm' "$FSDP" bench walk
+
+# ---- init ----------------------------------------------------------------------------------------
+init=("$FSDP" bench init --preset gpt2-124m --threads 1)
+expect 0 '^initial values  *[0-9.]* s, [0-9.]* million a second on each rank$' "${init[@]}" --local-ranks 2
+hash=$(awk '/^hash / { print $2 }' out)
+[ "${#hash}" = 16 ] || fail "init: no hash: $(cat out)"
+expect 0 "\"hash\":\"$hash\"" "${init[@]}" --local-ranks 3 --json
+expect 1 'gpt9' "$FSDP" bench init --preset gpt9
+[ -z "${MPIRUN:-}" ] || expect 0 "^hash  *$hash\$" $MPIRUN -n 2 "${init[@]}" --strategy shard_grad_op
 
 # ---- comm ----------------------------------------------------------------------------------------
 small=(--min-bytes 3000 --max-bytes 3000 --rounds 1 --calls 1 --threads 1)
@@ -58,6 +69,27 @@ diff before.json rates.json | grep '^[<>]' | grep -vE 'latency_us|bytes_per_s' &
 expect 0 'step' "$FSDP" explain --model gpt2-124m --world 2 --rates rates.json
 expect 1 '^fsdp: none.json' "${link[@]}" --update-rates none.json
 expect 1 'link: expected collectives of several sizes' "${comm[@]}" --local-ranks 2 --collectives broadcast --update-rates rates.json
+# A suite: with the sizes given here, else 32 MiB to 1 GiB. A lone rank leaves no folder.
+suite=("$FSDP" bench comm --min-bytes 3000 --max-bytes 12000 --threads 1 --suite)
+expect 0 '^mean busbw' "${suite[@]}" suite --local-ranks 2
+[ "$(wc -l <suite/results.csv)" = 13 ] || fail "suite: not 4 collectives of 3 sizes: $(cat suite/results.csv)"
+# nccl-tests' formula, again: bytes / time, of all_reduce x 2 (n - 1) / n, of gathers x (n - 1) / n
+awk -F, 'NR > 1 { factor = $1 == "all_reduce" || $1 == "broadcast" ? 1 : 0.5; busbw = $6 / $8 / 1000 * factor
+  if (busbw - $11 > 0.01 + 0.05 * busbw || $11 - busbw > 0.01 + 0.05 * busbw || $12 != 0) exit 1 }' suite/results.csv ||
+  fail "suite: busbw is not that of the formula: $(cat suite/results.csv)"
+for line in '^date: 20[0-9-]*T[0-9:]*Z$' '^commit: ' '^ranks: 2$' '^transport: threads$' '^rank 1: '; do
+  grep -q "$line" suite/meta.txt || fail "suite: no $line in $(cat suite/meta.txt)"
+done
+grep -q '^# Avg bus bandwidth    : [0-9.]*$' suite/summary.txt && grep -q '^passed$' suite/summary.txt &&
+  grep -q '^ *12000 .*[0-9]$' suite/summary.txt || fail "suite: $(cat suite/summary.txt)"
+expect 1 'suite suite: has the results of another suite' "${suite[@]}" suite --local-ranks 2
+expect 44 'one rank communicates with nobody' "${suite[@]}" lone
+[ -e lone ] && fail "suite: a lone rank leaves a folder"
+expect 46 'mean busbw: expected' "${suite[@]}" slow --local-ranks 2 --min-busbw 1e9
+grep -q '^status 46: mean busbw' slow/summary.txt || fail "suite: $(cat slow/summary.txt)"
+# Processes that a launcher started and that do not find each other: each would measure itself alone.
+expect 1 'the launcher started 8 processes' env SLURM_STEP_NUM_TASKS=8 SLURM_PROCID=0 "${suite[@]}" alone
+[ -e alone ] && fail "suite: lone processes of a launcher leave a folder"
 if [ -n "${MPIRUN:-}" ]; then
   for transport in shared mpi; do
     expect 0 "^2 ranks, $transport" $MPIRUN -n 2 "${comm[@]}" --transport $transport

@@ -2,7 +2,7 @@
 # fsdp explain says before a run what the run then does; fsdp trace draws a step of a run; fsdp compare
 # shows what a knob changed; all have a line for what is wrong with their input.
 # Environment: FSDP the program, SOURCE the repository.
-# Requirements: S0.12, S2.7, S3.17.
+# Requirements: S0.12, S2.7, S3.10, S3.17.
 source "$(dirname "$0")/../support/e2e.sh"
 
 for i in {1..60}; do echo "a line of text, number $i"; done >text.txt
@@ -166,6 +166,13 @@ grep -q 'width="1500"' other.svg && grep -q 'rank 2: step 2<' other.svg || fail 
 for line in 'fsdp.strategy  *full_shard  *no_shard' 'training loss' 'tokens/s' 'reduce_scatter' \
   'unsharded parameter' 'all at once'; do
   grep -q -- "$line" compare.txt || { fail "compare has no line '$line'"; cat compare.txt; }
+done
+"$FSDP" train --config config.yaml --set runtime.run_dir=one fsdp.strategy=no_shard >one.log 2>&1 ||
+  { fail "train on one rank"; cat one.log; }
+"$FSDP" compare one ddp full >three.txt || fail "compare of three ended with $?"
+for line in '^3: full$' 'fsdp.strategy  *no_shard  *no_shard  *full_shard$' \
+  '^  tokens/s  *[0-9]*  *[0-9]*  *x [0-9.]*  *[0-9]*  *x [0-9.]*$' '^  all at once .* x 0\.[0-9]*$'; do
+  grep -q -- "$line" three.txt || { fail "compare of three has no line '$line'"; cat three.txt; }
 done
 
 # ---- mistakes ------------------------------------------------------------------------------------

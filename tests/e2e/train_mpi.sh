@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # fsdp train under mpirun: the same command twice gives the same bits; 1, 2 and 3 processes agree
 # with each other and with threads.
+# Requirements: S2.13.
 # Environment: FSDP the program, SOURCE the repository, MPIRUN how to start processes (empty: no MPI).
 set -uo pipefail
 if [ -z "${MPIRUN:-}" ]; then
@@ -41,6 +42,17 @@ for other in again threads unshared; do
   cmp -s mpi2/model/model.safetensors $other/model/model.safetensors ||
     fail "the weights of mpi2 and $other differ"
 done
+
+# ---- who speaks ----------------------------------------------------------------------------------
+# A process of each rank writes to a file of its own: rank 0 its run, each other one line.
+# shellcheck disable=SC2016  # of the inner shell
+$MPIRUN -n 4 bash -c '"$0" "$@" >said.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}' "${program[@]}" \
+  --set runtime.run_dir=spoken train.steps=1 2>spoken.err || { fail "four ranks: $?"; cat spoken.err; }
+for rank in 1 2 3; do
+  grep -qE "^rank $rank on [^ ]+: (CPU, [0-9]+ threads?|GPU [0-9]+), process [0-9]+\$" said.$rank &&
+    [ "$(wc -l <said.$rank)" = 1 ] || fail "rank $rank says: $(cat said.$rank)"
+done
+[ "$(wc -l <said.0)" -gt 5 ] || fail "rank 0 says: $(cat said.0)"
 
 # ---- within rounding -----------------------------------------------------------------------------
 # weights RUN_DIR: a number a line

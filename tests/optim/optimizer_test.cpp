@@ -213,6 +213,8 @@ TEST_CASE("optimizer: five steps of PyTorch's in all twelve configurations and e
 const OptimizerOptions kEvery[] = {
     {},
     {.kind = OptimizerKind::kAdam},
+    {.kind = OptimizerKind::kAdamax},
+    {.kind = OptimizerKind::kAdadelta, .epsilon = 1e-6},
     {.kind = OptimizerKind::kSgd},
     {.kind = OptimizerKind::kSgd, .weight_decay = 0.01, .momentum = 0.9, .dampening = 0.1}};
 

@@ -16,9 +16,8 @@
 // Gradients kept unsharded (no_shard, shard_optimizer, reduce_last):
 //   gradient             a N sum S_u + m sum S_u                 one buffer where nothing differs;
 //                        + r N (S_R + 2 max_B S_u) if a != r
-// optimizer state        k m sum S_u, and counters; k: values that the optimizer keeps of an
-// element
-//                        (adamw, adam: 2; sgd: 0, with momentum 1)
+// optimizer state        k m sum S_u, and counters; k: values that the optimizer keeps
+//                        of an element (2; sgd: 0, with momentum 1)
 //
 // Units with options of their own (FsdpOptions::units) each have the terms of theirs; the
 // arena then is as wide as the widest unit that needs it, and f and 2 are no more than there are of

@@ -3,6 +3,7 @@
 // PyTorch's recorded steps: tests/optim/optimizer_test.cpp.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
@@ -66,6 +67,48 @@ inline ShardRule adam_rule(bool decoupled) {
           }};
 }
 
+inline ShardRule adamax_rule() {
+  constexpr double kBeta1 = 0.9, kBeta2 = 0.99, kEpsilon = 0.01;
+  return {"adamax",
+          "adamax",
+          {-1, 0},
+          [=](Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& states) {
+            backend.adamax(backend.compute_stream(), {.shard = shard,
+                                                      .exp_avg = states[0],
+                                                      .exp_inf = states[1],
+                                                      .beta1 = kBeta1,
+                                                      .beta2 = kBeta2,
+                                                      .epsilon = kEpsilon});
+          },
+          [=](double& p, double g, double decay, int t, ShardRule::ElementStates& s) {
+            g += decay * p;
+            s[0] += (1 - kBeta1) * (g - s[0]);
+            s[1] = std::max(kBeta2 * s[1], std::abs(g) + kEpsilon);
+            p -= kShardRate / (1 - std::pow(kBeta1, t)) * s[0] / s[1];
+          }};
+}
+
+inline ShardRule adadelta_rule() {
+  constexpr double kRho = 0.8, kEpsilon = 0.01;
+  return {"adadelta",
+          "adadelta",
+          {0, 0},
+          [=](Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& states) {
+            backend.adadelta(backend.compute_stream(), {.shard = shard,
+                                                        .square_avg = states[0],
+                                                        .acc_delta = states[1],
+                                                        .rho = kRho,
+                                                        .epsilon = kEpsilon});
+          },
+          [=](double& p, double g, double decay, int /*t*/, ShardRule::ElementStates& s) {
+            g += decay * p;
+            s[0] = kRho * s[0] + (1 - kRho) * g * g;
+            const double delta = std::sqrt((s[1] + kEpsilon) / (s[0] + kEpsilon)) * g;
+            s[1] = kRho * s[1] + (1 - kRho) * delta * delta;
+            p -= kShardRate * delta;
+          }};
+}
+
 inline ShardRule sgd_rule(std::string name, double momentum, double dampening, bool nesterov) {
   return {std::move(name),
           "sgd",
@@ -91,6 +134,8 @@ inline ShardRule sgd_rule(std::string name, double momentum, double dampening, b
 inline std::vector<ShardRule> shard_rules() {
   return {adam_rule(true),
           adam_rule(false),
+          adamax_rule(),
+          adadelta_rule(),
           sgd_rule("sgd", 0, 0, false),
           sgd_rule("sgd with momentum", 0.9, 0, false),
           sgd_rule("sgd dampened", 0.8, 0.25, false),

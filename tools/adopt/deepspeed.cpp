@@ -99,6 +99,7 @@ std::vector<Rule> optimizer_rules() {
          adoption.set("train.optimizer.beta1", given.values[0], given);
          adoption.set("train.optimizer.beta2", given.values[1], given);
        }},
+      {"optimizer.params.rho", to("train.optimizer.rho")},
       {"optimizer.params.eps", to("train.optimizer.epsilon")},
       {"optimizer.params.weight_decay", to("train.optimizer.weight_decay")},
       {"optimizer.params.momentum", to("train.optimizer.momentum")},

@@ -108,24 +108,33 @@ void take_precision(Adoption& adoption) {
   take_autocast(adoption);  // its gradients stay f32
 }
 
+constexpr auto kTorchKinds = std::to_array<std::pair<const char*, const char*>>(
+    {{"SGD", "sgd"}, {"Adamax", "adamax"}, {"Adadelta", "adadelta"}});
+
 void take_optimizer(Adoption& adoption) {
   const Given* type = adoption.find("optimizer.type");
   const Given* decoupled = adoption.find("optimizer.params.adam_w_mode");
   if (decoupled && !type) adoption.leave(*decoupled, "no effect without optimizer.type");
   if (!type) return;
-  // DeepSpeed lowers the case of its own optimizers. SGD is a name of torch.optim.
+  // DeepSpeed lowers the case of its own optimizers. The others are names of torch.optim.
   const bool adam = lower(type->one()) == "adam";
   std::string kind = adam || lower(type->one()) == "adamw" ? "adamw" : "";
-  if (type->one() == "SGD") kind = "sgd";
-  if (kind.empty()) type->fail("Adam, AdamW or SGD: the optimizers that work on shards here");
+  for (const auto& [theirs, ours] : kTorchKinds) {
+    if (type->one() == theirs) kind = ours;
+  }
+  if (kind.empty()) {
+    type->fail("Adam, AdamW, Adamax, Adadelta or SGD: the optimizers that work on shards here");
+  }
   if (adam && decoupled && !decoupled->truth()) kind = "adam";
   adoption.set("train.optimizer.kind", kind, *type,
                adam && kind == "adamw" ? "DeepSpeed's Adam decays as AdamW" : "");
   if (decoupled) adoption.leave(*decoupled, "train.optimizer.kind says it");
   adoption.set_default("train.optimizer.weight_decay", "0", kDefault);
   if (kind == "sgd") return;
-  adoption.set_default("train.optimizer.beta1", "0.9", kDefault);
-  adoption.set_default("train.optimizer.beta2", "0.999", kDefault);
+  if (kind != "adadelta") {
+    adoption.set_default("train.optimizer.beta1", "0.9", kDefault);
+    adoption.set_default("train.optimizer.beta2", "0.999", kDefault);
+  }
   adoption.set_default("train.optimizer.decay", "all",
                        "DeepSpeed decays every parameter it is given");
 }

@@ -46,9 +46,20 @@ void take_optimizer(const Given& given, Adoption& adoption) {
     if (decay && decay->number() != 0) {
       decay->refuse("nag shrinks parameters by it, and sgd here adds it to the gradient");
     }
+  } else if (name == "adamax" || name == "adadelta") {
+    adoption.set("train.optimizer.kind", name, given);
   } else {
-    given.fail("adam, cpu_adam, sgd or nag: what works on shards, element by element");
+    given.fail(
+        "adam, cpu_adam, adamax, adadelta, sgd or nag: what works on shards, element by element");
   }
+}
+
+void take_weight_decay(const Given& given, Adoption& adoption) {
+  const Given* optimizer = adoption.find("--optimizer");
+  if (optimizer && optimizer->one() == "adamax" && given.number() != 0) {
+    given.refuse("fairseq's Adamax shrinks parameters as AdamW does, here decay is a gradient");
+  }
+  to("train.optimizer.weight_decay")(given, adoption);
 }
 
 void take_schedule(const Given& given, Adoption& adoption) {
@@ -126,7 +137,13 @@ std::vector<Rule> training_rules() {
       {"--adam-betas", take_betas},
       {"--adam-eps", to("train.optimizer.epsilon")},
       {"--momentum", to("train.optimizer.momentum")},
-      {"--weight-decay", to("train.optimizer.weight_decay")},
+      {"--adamax-betas", take_betas},
+      {"--adamax-eps", to("train.optimizer.epsilon")},
+      flag("--no-bias-correction", refuse("moments are always corrected for their start here")),
+      {"--adadelta-rho", to("train.optimizer.rho")},
+      {"--adadelta-eps", to("train.optimizer.epsilon")},
+      flag("--anneal-eps", leave("fairseq reads it and does not use it")),
+      {"--weight-decay", take_weight_decay},
       {"--clip-norm", to("train.clip_norm")},
       {"--seed", whole_to("train.seed")},
       {"--dropout", together},
@@ -307,6 +324,9 @@ void set_defaults(Adoption& adoption) {
     adoption.set_default("train.schedule.warmup", "4000", origin);
   }
   const Given* optimizer = adoption.find("--optimizer");
+  if (optimizer && optimizer->one() == "adamax") {
+    adoption.set_default("train.optimizer.beta2", "0.999", origin);
+  }
   if (!optimizer || optimizer->one().ends_with("adam")) {
     adoption.set_default("train.optimizer.beta2", "0.999", origin);
     adoption.set_default("train.optimizer.decay", "all", "fairseq decays every parameter");

@@ -37,10 +37,12 @@ void take_optimizer(const Given& given, Adoption& adoption) {
   constexpr std::array kAdamW = {"adamw_torch", "adamw_torch_fused", "adamw_hf",
                                  "adamw_apex_fused"};
   const bool adamw = std::find(kAdamW.begin(), kAdamW.end(), given.one()) != kAdamW.end();
-  if (!adamw && given.one() != "sgd") {
-    given.fail("adamw_torch or sgd: the optimizers that work on shards here");
+  // transformers itself has no name for the last two: a Trainer is handed such an optimizer.
+  constexpr std::array kOwn = {"sgd", "adamax", "adadelta"};
+  if (!adamw && std::find(kOwn.begin(), kOwn.end(), given.one()) == kOwn.end()) {
+    given.fail("adamw_torch, sgd, adamax or adadelta: the optimizers that work on shards here");
   }
-  adoption.set("train.optimizer.kind", adamw ? "adamw" : "sgd", given);
+  adoption.set("train.optimizer.kind", adamw ? "adamw" : given.one(), given);
 }
 
 void take_loss_mean(const Given& given, Adoption& adoption) {
@@ -76,7 +78,7 @@ std::vector<Rule> training_rules() {
       {to("train.clip_norm"), {"max_grad_norm"}},
       {to("train.schedule.kind"), {"lr_scheduler_type"}},
       {take_optimizer, {"optim"}},
-      {refuse("adamw and sgd work on shards here"), {"adafactor"}},
+      {refuse("its sums over rows and columns do not work on shards"), {"adafactor"}},
       {take_steps_to("train.log_every"), {"logging_steps"}},
       {whole_to("train.seed"), {"seed"}},
       {same("train.seed is that of the data's order too"), {"data_seed"}},

@@ -246,7 +246,7 @@ void set_defaults(Adoption& adoption) {
     adoption.set_default(key, value, kDefault);
   }
   const Given* optimizer = adoption.find("optim");
-  if (optimizer && optimizer->one() == "sgd") return;
+  if (optimizer && (optimizer->one() == "sgd" || optimizer->one() == "adadelta")) return;
   adoption.set_default("train.optimizer.beta2", "0.999", kDefault);
 }
 

@@ -17,6 +17,7 @@ using comm::ReduceOp;
 // Values repeat after a prime: a slot that lands in the place of another one is noticed.
 constexpr int64_t kPeriod = 1021;
 constexpr int kLargest = 3;
+constexpr int64_t kStretch = int64_t{1} << 20;  // elements that the host holds at a time
 
 // What a rank contributes: element i is period[i % kPeriod].
 using Period = std::vector<double>;
@@ -120,12 +121,15 @@ class CollectiveBench {
   void fill() {
     const Period mine = contribution(world_.rank());
     with_host_type(what_.dtype, [&](auto zero) {
-      std::vector<decltype(zero)> values;
-      for (int64_t i = 0; i < buffer_.numel(); ++i) {
-        values.push_back(static_cast<decltype(zero)>(static_cast<float>(at(mine, i))));
+      for (int64_t first = 0; first < buffer_.numel(); first += kStretch) {
+        const int64_t count = std::min(kStretch, buffer_.numel() - first);
+        std::vector<decltype(zero)> values;
+        for (int64_t i = first; i < first + count; ++i) {
+          values.push_back(static_cast<decltype(zero)>(static_cast<float>(at(mine, i))));
+        }
+        buffer_.slice(first, Shape{count}).write(values.data());
+        backend_.synchronize(backend_.compute_stream());  // before `values` goes
       }
-      buffer_.write(values.data());
-      backend_.synchronize(backend_.compute_stream());  // before `values` goes
     });
   }
 
@@ -173,11 +177,14 @@ class CollectiveBench {
 
   // Of the buffer's elements [first, first + count).
   int64_t differing(int64_t first, int64_t count, const Period& expected) const {
-    const std::vector<double> got = buffer_.slice(first, Shape{count}).to_doubles();
     int64_t wrong = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      const double difference = std::abs(got[static_cast<size_t>(i)] - at(expected, first + i));
-      wrong += !(difference <= tolerance());  // also when it is no number
+    for (int64_t done = 0; done < count; done += kStretch) {
+      const int64_t part = std::min(kStretch, count - done), begin = first + done;
+      const std::vector<double> got = buffer_.slice(begin, Shape{part}).to_doubles();
+      for (int64_t i = 0; i < part; ++i) {
+        const double difference = std::abs(got[static_cast<size_t>(i)] - at(expected, begin + i));
+        wrong += !(difference <= tolerance());  // also when it is no number
+      }
     }
     return wrong;
   }

@@ -90,7 +90,7 @@ struct UpdateInputs {
   UpdateInputs(const ShardExtents& e, KernelInputs& in)
       : master(in.normal(Shape{e.n}, e.master)),
         grad(in.normal(Shape{e.n}, e.gradient)),
-        first(in.normal(Shape{e.n}, e.master)),
+        first(in.constant(Shape{e.n}, e.master, 1)),
         second(in.constant(Shape{e.n}, e.master, 1)),
         segments({{0, e.n, /*decay=*/true, 0}}),
         ones(in.scalar<int32_t>(1).view(Shape{1})),
@@ -147,6 +147,27 @@ void add_optimizer(const ShardExtents& e, std::vector<KernelCase>& table) {
         },
         table);
   }
+  add_update(
+      e, "adamax", "", 2,
+      [](Backend& backend, Stream& stream, UpdateInputs& in) {
+        backend.adamax(stream, {.shard = in.shard(),
+                                .exp_avg = in.first,
+                                .exp_inf = in.second,
+                                .beta1 = 0.9,
+                                .beta2 = 0.999,
+                                .epsilon = 1e-8});
+      },
+      table);
+  add_update(
+      e, "adadelta", "", 2,
+      [](Backend& backend, Stream& stream, UpdateInputs& in) {
+        backend.adadelta(stream, {.shard = in.shard(),
+                                  .square_avg = in.second,
+                                  .acc_delta = in.first,
+                                  .rho = 0.9,
+                                  .epsilon = 1e-6});
+      },
+      table);
   for (const bool momentum : {false, true}) {
     add_update(
         e, "sgd", momentum ? "momentum" : "", momentum,
@@ -157,6 +178,9 @@ void add_optimizer(const ShardExtents& e, std::vector<KernelCase>& table) {
         },
         table);
   }
+}
+
+void add_tests_of_gradients(const ShardExtents& e, std::vector<KernelCase>& table) {
   table.push_back({"power_sum", "", text(e), ops::power_sum_cost(e.n, e.gradient), kOptimizerBar,
                    [=](KernelInputs& in) -> KernelRun {
                      const Tensor x = in.normal(Shape{e.n}, e.gradient);
@@ -237,6 +261,7 @@ void add_shard_kernels(const KernelExtents& extents, std::vector<KernelCase>& ta
   const ShardExtents e(extents);
   add_memory(e, table);
   add_optimizer(e, table);
+  add_tests_of_gradients(e, table);
   add_scalars(e, table);
 }
 

@@ -191,6 +191,13 @@ StateHash hash_parts(Session& session, const std::vector<StatePartOwned>& parts)
 
 StateHash hash_state(Session& session) { return hash_parts(session, owned_state(session)); }
 
+uint64_t hash_weights(Session& session) {
+  Collector collector(session, true);
+  collector.add_masters(true);
+  collector.add_masters(false);
+  return hash_parts(session, collector.parts).weights;
+}
+
 uint64_t hash_frozen(Session& session) {
   return hash_parts(session, owned_frozen(session)).weights;
 }

@@ -58,5 +58,7 @@ class StateHasher {
 StateHash hash_over_ranks(comm::Communicator& world, const StateHash& mine);
 StateHash hash_state(Session& session);
 uint64_t hash_frozen(Session& session);  // 0: all parameters are trained
+// Of every parameter, trained or not; also of a session without an optimizer.
+uint64_t hash_weights(Session& session);
 
 }  // namespace fsdp::tools

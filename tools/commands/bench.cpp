@@ -216,6 +216,7 @@ void add_bench_command(const Command& app, ChosenCommand& chosen) {
   const Command bench = app.add_command("bench", "measures speed and memory on this machine");
   bench.require_command();
   add_bench_step(bench, chosen);
+  add_bench_init(bench, chosen);
   add_bench_sharding(bench, chosen);
   add_bench_kernels(bench, chosen);
   add_bench_comm(bench, chosen);

@@ -1,5 +1,5 @@
 // The commands below `fsdp bench`, and the options that `bench step` and `bench sharding` share.
-// Read next: bench.cpp, bench_sharding.cpp, bench_kernels.cpp, bench_comm.cpp.
+// Read next: bench.cpp, bench_init.cpp, bench_sharding.cpp, bench_kernels.cpp, bench_comm.cpp.
 #pragma once
 
 #include <string>
@@ -21,6 +21,7 @@ std::string micro_steps_text(const StepBenchOptions& step);  // " in 4 micro-ste
 // Sets what is named by text; error on all ranks when that or the batch does not fit. Collective.
 void resolve(BenchOptions& options, RankContext& rank);
 
+void add_bench_init(const Command& bench, ChosenCommand& chosen);
 void add_bench_sharding(const Command& bench, ChosenCommand& chosen);
 void add_bench_kernels(const Command& bench, ChosenCommand& chosen);
 void add_bench_comm(const Command& bench, ChosenCommand& chosen);

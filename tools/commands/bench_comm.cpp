@@ -2,15 +2,22 @@
 // scripts that start jobs only where communication works.
 // Read next: tools/bench/comm_bench.h. Not here: measuring.
 #include <cstdio>
+#include <ctime>
+#include <functional>
+
+#include <fmt/chrono.h>
 
 #include "core/io/json.h"
 #include "tools/bench/comm_bench.h"
 #include "tools/bench/comm_gate.h"
+#include "tools/bench/comm_suite.h"
 #include "tools/bench/link_rate.h"
 #include "tools/commands/bench.h"
 #include "tools/commands/listed_flags.h"
 #include "tools/launch/backend_choice.h"
 #include "tools/predict/rates_file.h"
+#include "tools/report/device_snapshot.h"
+#include "tools/report/source_commit.h"
 
 namespace fsdp::tools {
 namespace {
@@ -22,6 +29,7 @@ struct CommOptions {
   CommTiming timing;
   CommGate gate;
   std::string update_rates;  // "": no file
+  std::string suite;         // folder; "": none
   bool json = false;
 };
 
@@ -79,6 +87,30 @@ void update_rates(const CommOptions& options, Rates rates, const std::vector<Com
              set.bytes_per_s * 1e-9);
 }
 
+std::string utc_time() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+}
+
+// On rank 0, which is where the files are written; null on the others. Collective.
+std::unique_ptr<CommSuite> make_suite(const CommOptions& options, RankContext& rank,
+                                      const Backend& backend, const std::string& transport) {
+  if (options.suite.empty()) return nullptr;
+  const std::string device = rank.backend.cuda ? gpu_name(rank.backend.cuda->device) : cpu_name();
+  const SuiteMeta meta = {
+      .date = utc_time(),
+      .commit = source_commit(),
+      .machines = rank.world.exchange(fmt::format("{}, {}", host_name(), device)),
+      .transport = transport,
+      .memory = std::string(backend.name()),
+      .threads = rank.threads,
+      .timing = options.timing};
+  std::unique_ptr<CommSuite> suite;
+  agree(rank.world, [&] {
+    if (rank.world.rank() == 0) suite = std::make_unique<CommSuite>(options.suite, meta);
+  });
+  return suite;
+}
+
 int run_bench_comm(const CommOptions& options, RankContext& rank) {
   const bool speaks = rank.world.rank() == 0;
   const auto finish = [&](const GateVerdict& verdict) {
@@ -87,6 +119,7 @@ int run_bench_comm(const CommOptions& options, RankContext& rank) {
   };
   const GateVerdict start = check_ranks(options.gate, rank.world.size());
   if (start.status != 0) return finish(start);
+  const std::vector<CommCase> cases = expand(options.cases);
   print_backend_note(rank);
   Rates rates;
   agree(rank.world, [&] {
@@ -96,51 +129,74 @@ int run_bench_comm(const CommOptions& options, RankContext& rank) {
   const auto gpu_world = make_gpu_world(rank.world, rank.backend, *backend);
   const std::string transport =
       gpu_world ? "nccl" : check_transport(rank, options.launch, options.transport);
+  const std::unique_ptr<CommSuite> suite = make_suite(options, rank, *backend, transport);
   if (speaks) print_head(options, rank, *backend, transport);
   const std::vector<CommResult> results =
-      bench_collectives(gpu_world ? *gpu_world : rank.world, *backend, expand(options.cases),
-                        options.timing, [&](const CommResult& result) {
+      bench_collectives(gpu_world ? *gpu_world : rank.world, *backend, cases, options.timing,
+                        [&](const CommResult& result) {
                           if (speaks) print_result(options, transport, result);
+                          if (suite) suite->add(result);
                         });
+  const GateVerdict verdict = check_results(options.gate, results);
+  if (suite) suite->finish(verdict);
   if (speaks && !options.json) {
     fmt::print("mean busbw {:.3f} GB/s\n", mean_busbw(results) * 1e-9);
     std::fflush(stdout);
   }
-  const GateVerdict verdict = check_results(options.gate, results);
   const bool right = verdict.status == 0 || verdict.status == kTooSlow;
   if (right && !options.update_rates.empty()) update_rates(options, rates, results, rank.world);
   return finish(verdict);
 }
 
-void add_case_options(const Command& command, CommOptions& options) {
+// The options, and how a suite's defaults take the place of what was not given.
+using UseSuite = std::vector<std::function<void()>>;
+
+UseSuite add_case_options(const Command& command, CommOptions& options) {
+  CommCases& cases = options.cases;
+  UseSuite use;
   const auto list = [&](const char* name, std::vector<std::string>& values, const char* help,
                         std::vector<std::string> known) {
-    command.add_option(name, values, help).delimiter(',').one_of(known);
+    return command.add_option(name, values, help).delimiter(',').one_of(known);
   };
-  list("--collectives", options.cases.collectives,
+  list("--collectives", cases.collectives,
        "some of all_gather, reduce_scatter, all_reduce, broadcast (default: all)",
        {"all_gather", "reduce_scatter", "all_reduce", "broadcast"});
-  list("--ops", options.cases.ops, "of reductions: sum, average, max (default: sum)",
+  list("--ops", cases.ops, "of reductions: sum, average, max (default: sum)",
        {"sum", "average", "max"});
-  list("--dtypes", options.cases.dtypes, "f32, bf16, f16, f64, i32, i64 (default: f32,bf16)",
-       {"f32", "bf16", "f16", "f64", "i32", "i64"});
+  const Option dtypes = list("--dtypes", cases.dtypes,
+                             "f32, bf16, f16, f64, i32, i64 (default: f32,bf16; of a suite f32)",
+                             {"f32", "bf16", "f16", "f64", "i32", "i64"});
   list(
-      "--buffers", options.cases.buffers,
+      "--buffers", cases.buffers,
       "communicator: memory that ranks of a host reach directly, as the sharding layer uses; plain "
       "(default: communicator)",
       {"communicator", "plain"});
-  const auto size = [&](const char* name, int64_t& value, const char* help) {
-    command.add_option(name, value, help).size().from_to(int64_t{1}, int64_t{1} << 40);
+  const auto in_suite = [&](const Option& option, auto& value, auto of_suite) {
+    use.push_back([option, &value, of_suite] {
+      if (option.count() == 0) value = of_suite;
+    });
   };
-  size("--min-bytes", options.cases.least_bytes,
-       "smallest full buffer, e.g. 64KiB (default: 64KiB)");
-  size("--max-bytes", options.cases.most_bytes, "largest full buffer (default: 16MiB)");
-  command.add_option("--factor", options.cases.factor, "factor between sizes (default: 4)")
-      .from_to(int64_t{2}, int64_t{1} << 20);
-  command.add_option("--rounds", options.timing.rounds, "timed rounds (default: 5)")
-      .from_to(1, 100000);
-  command.add_option("--calls", options.timing.calls, "calls in each round (default: 4)")
-      .from_to(1, 100000);
+  const auto size = [&](const char* name, int64_t& value, const char* help, int64_t of_suite) {
+    in_suite(command.add_option(name, value, help).size().from_to(int64_t{1}, int64_t{1} << 40),
+             value, of_suite);
+  };
+  const CommCases suite = suite_cases();
+  in_suite(dtypes, cases.dtypes, suite.dtypes);
+  size("--min-bytes", cases.least_bytes,
+       "smallest full buffer, e.g. 64KiB (default: 64KiB; of a suite 32MiB)", suite.least_bytes);
+  size("--max-bytes", cases.most_bytes, "largest full buffer (default: 16MiB; of a suite 1GiB)",
+       suite.most_bytes);
+  const auto number = [&](const char* name, int64_t& value, const char* help, int64_t least,
+                          int64_t most, int64_t of_suite) {
+    in_suite(command.add_option(name, value, help).from_to(least, most), value, of_suite);
+  };
+  number("--factor", cases.factor, "factor between sizes (default: 4; of a suite 2)", 2,
+         int64_t{1} << 20, suite.factor);
+  number("--rounds", options.timing.rounds, "timed rounds (default: 5; of a suite 3)", 1, 100000,
+         suite_timing().rounds);
+  number("--calls", options.timing.calls, "calls in each round (default: 4; of a suite 1)", 1,
+         100000, suite_timing().calls);
+  return use;
 }
 
 // Returns the option of the bar, whose number may be missing.
@@ -168,7 +224,10 @@ void add_bench_comm(const Command& bench, ChosenCommand& chosen) {
                   "between processes of a host), mpi; auto: the first of these that the ranks "
                   "can use")
       .one_of({"auto", "nccl", "threads", "shared", "mpi"});
-  add_case_options(command, *options);
+  const UseSuite use_suite = add_case_options(command, *options);
+  command.add_option("--suite", options->suite,
+                     "a new folder for the results of every collective from 32 MiB to 1 GiB, "
+                     "doubling: meta.txt, results.csv, summary.txt");
   const Option bar = add_gate_options(command, *options);
   command.add_option("--update-rates", options->update_rates,
                      "set the link between these ranks in this file of rates, which explain "
@@ -176,7 +235,10 @@ void add_bench_comm(const Command& bench, ChosenCommand& chosen) {
   command.add_flag("--json", options->json, "print JSON, one line per row");
   add_rank_options(command, options->launch);
   add_listed_flags(command, {FlagOf::kComputing, FlagOf::kCollectives}, options->launch);
-  command.when_chosen([&chosen, options, bar] {
+  command.when_chosen([&chosen, options, bar, use_suite] {
+    if (!options->suite.empty()) {
+      for (const auto& use : use_suite) use();
+    }
     if (bar.count() > 0 && bar.text().empty()) options->gate.least_gb_per_s = kUsualBar;
     chosen = [options] {
       const std::string& transport = options->transport;

@@ -123,7 +123,8 @@ void check_schedule(const ScheduleSection& c) {
 void check_optimizer(const OptimizerSection& c) {
   share("train.optimizer.beta1", c.beta1);
   share("train.optimizer.beta2", c.beta2);
-  positive("train.optimizer.epsilon", c.epsilon);
+  share("train.optimizer.rho", c.rho);
+  positive("train.optimizer.epsilon", c.epsilon.value_or(1));
   share("train.optimizer.momentum", c.momentum);
   within("train.optimizer.dampening", c.dampening, 0, 1);
   FSDP_CHECK(!c.nesterov || c.dampening == 0,
@@ -234,9 +235,11 @@ void add_schedule(const ScheduleSection& c, std::vector<Effect>& effects) {
 void add_optimizer(const TrainConfig& config, std::vector<Effect>& effects) {
   const OptimizerSection& c = config.train.optimizer;
   const bool sgd = c.kind == optim::OptimizerKind::kSgd;
+  const bool adadelta = c.kind == optim::OptimizerKind::kAdadelta;
   const std::string with = fmt::format("with kind: {}", optim::name_of(c.kind));
-  for (const auto& [key, given] : {std::pair{"beta1", !sgd},
-                                   {"beta2", !sgd},
+  for (const auto& [key, given] : {std::pair{"beta1", !sgd && !adadelta},
+                                   {"beta2", !sgd && !adadelta},
+                                   {"rho", adadelta},
                                    {"epsilon", !sgd},
                                    {"momentum", sgd},
                                    {"dampening", sgd},
@@ -520,11 +523,13 @@ TrainConfig TrainConfig::in_steps(int64_t steps_per_epoch) const {
 optim::OptimizerOptions TrainConfig::optimizer() const {
   const OptimizerSection& c = train.optimizer;
   const double usual_decay = c.kind == optim::OptimizerKind::kAdamW ? 0.1 : 0;
+  const double usual_epsilon = c.kind == optim::OptimizerKind::kAdadelta ? 1e-6 : 1e-8;
   return {.kind = c.kind,
           .weight_decay = c.weight_decay.value_or(usual_decay),
           .beta1 = c.beta1,
           .beta2 = c.beta2,
-          .epsilon = c.epsilon,
+          .rho = c.rho,
+          .epsilon = c.epsilon.value_or(usual_epsilon),
           .momentum = c.momentum,
           .dampening = c.dampening,
           .nesterov = c.nesterov};

@@ -128,7 +128,8 @@ struct OptimizerSection {
   optim::OptimizerKind kind = optim::OptimizerKind::kAdamW;
   double beta1 = 0.9;
   double beta2 = 0.95;
-  double epsilon = 1e-8;
+  double rho = 0.9;
+  std::optional<double> epsilon;
   double momentum = 0;
   double dampening = 0;
   bool nesterov = false;

@@ -161,15 +161,16 @@ void visit(V& v, ScheduleSection& c) {
 template <typename V>
 void visit(V& v, OptimizerSection& c) {
   v.field("kind", c.kind, "the update rule, as in torch.optim", {"name"});
-  v.field("beta1", c.beta1, "of adamw, adam");
-  v.field("beta2", c.beta2, "of adamw, adam");
-  v.field("epsilon", c.epsilon, "of adamw, adam", {"eps"});
+  v.field("beta1", c.beta1, "of adamw, adam, adamax");
+  v.field("beta2", c.beta2, "of adamw, adam, adamax");
+  v.field("rho", c.rho, "of adadelta: what its averages keep");
+  v.field("epsilon", c.epsilon, "of all but sgd; auto: 1e-8, 1e-6 (adadelta)", {"eps"});
   v.field("momentum", c.momentum, "of sgd");
   v.field("dampening", c.dampening, "of sgd: of what a gradient adds to the momentum");
   v.field("nesterov", c.nesterov, "of sgd: Nesterov's momentum");
   v.field("weight_decay", c.weight_decay,
-          "adamw: shrinks parameters by the learning rate times this; adam, sgd: times the "
-          "parameter, added to the gradient; auto: 0.1 (adamw), 0 (adam, sgd)");
+          "adamw: shrinks parameters by the learning rate times this; the others: times "
+          "the parameter, added to the gradient; auto: 0.1 (adamw), 0 (the others)");
   v.field("decay", c.decay, "which parameters decay; matrices: those of two or more dimensions");
 }
 

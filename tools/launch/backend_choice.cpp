@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "comm/exchange.h"
+#include "kernels/cpu/wide_loop.h"
 
 namespace fsdp::tools {
 namespace {
@@ -78,6 +79,8 @@ std::string host_name() {
   ::gethostname(name, sizeof name - 1);
   return name;
 }
+
+std::string cpu_instruction_set() { return std::string(cpu::instruction_set()); }
 
 std::unique_ptr<Backend> make_backend(const BackendOptions& options, DType compute) {
   if (options.meta) return std::make_unique<meta::MetaBackend>(*options.meta);

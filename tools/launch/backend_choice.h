@@ -45,6 +45,8 @@ struct GpuChoice {
 };
 
 std::string host_name();
+// Of the CPU's kernels, of the optimizers' too: "AVX-512", "AVX2".
+std::string cpu_instruction_set();
 
 struct RankGpus {
   int first_of_host = 0;          // the lowest rank on the same machine; identifies the machine

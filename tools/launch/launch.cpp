@@ -21,6 +21,7 @@
 #include "comm/exchange.h"
 #include "comm/local_transport.h"
 #include "comm/mpi_transport.h"
+#include "tools/launch/host_list.h"
 #include "tools/launch/interrupt.h"
 #include "tools/launch/job_end.h"
 #include "tools/launch/launcher_guard.h"
@@ -63,6 +64,15 @@ struct RankPlace {
   int first_of_host = 0;  // the lowest rank on this machine
 };
 
+// `ranks`: of each its host, and other things.
+void note_idle_hosts(const std::vector<std::vector<std::string>>& ranks) {
+  std::vector<std::string> hosts;
+  for (const std::vector<std::string>& rank : ranks) hosts.push_back(rank[0]);
+  const std::string note =
+      idle_hosts_note(hosts, [](const char* name) { return std::getenv(name); });
+  if (!note.empty()) print_line("note: " + note);
+}
+
 // Collective.
 int run_rank(comm::Communicator& world, const LaunchOptions& options, const RankPlace& place,
              RingDump& rings, const std::function<int(RankContext&)>& body,
@@ -92,6 +102,7 @@ int run_rank(comm::Communicator& world, const LaunchOptions& options, const Rank
   });
   if (world.rank() == 0 && !choice.warning.empty()) print_line("warning: " + choice.warning);
   if (world.rank() == 0 && !choice.note.empty()) print_line("note: " + choice.note);
+  if (world.rank() == 0) note_idle_hosts(all);
   const TransportChoice transport = [&] {
     try {
       choose_attention(world, options.attention, gpu);

@@ -1,6 +1,7 @@
-// Reading config.yaml and metrics.json of both, and the table. Contents: tools/report/metrics.cpp.
+// Reading config.yaml and metrics.json of each, and the table. Contents: tools/report/metrics.cpp.
 #include "tools/report/compare_runs.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
@@ -67,22 +68,49 @@ std::set<std::string> keys_at(const Json& json, const std::string& path) {
   return out;
 }
 
+// What stands behind the value of a run that is not the first.
+using Change = std::string (*)(std::optional<double> first, std::optional<double> other);
+
+bool comparable(std::optional<double> first, std::optional<double> other) {
+  return first && other && *first != 0;
+}
+
+std::string percent_of(std::optional<double> first, std::optional<double> other) {
+  if (!comparable(first, other) || *first == *other) return "";
+  const double percent = 100 * (*other - *first) / *first;
+  return percent < 1000 ? fmt::format("{:>+10.1f} %", percent)
+                        : fmt::format("{:>12}", fmt::format("x {:.0f}", *other / *first));
+}
+
+std::string factor_of(std::optional<double> first, std::optional<double> other) {
+  const std::string text = comparable(first, other) ? fmt::format("x {:.2f}", *other / *first) : "";
+  return fmt::format("{:>10}", text);
+}
+
 class Table {
  public:
-  Table(const Run& first, const Run& second) : first_(first), second_(second) {}
+  Table(const std::vector<Run>& runs)
+      : runs_(runs), change_(runs.size() == 2 ? percent_of : factor_of) {}
 
-  // `scale`: what the numbers are multiplied with, of either run.
+  // `scale`: what the numbers are multiplied with, of any run.
   void row(const std::string& name, const std::string& path,
            const std::function<double(const Json&)>& scale, int digits) {
-    const auto a = scaled(first_.metrics, path, scale), b = scaled(second_.metrics, path, scale);
-    if (a.value_or(0) == 0 && b.value_or(0) == 0) return;
-    text_ += fmt::format("  {:<34} {:>13} {:>13}{}\n", name, text_of(a, digits), text_of(b, digits),
-                         change(a, b));
+    std::vector<std::optional<double>> values;
+    for (const Run& run : runs_) values.push_back(scaled(run.metrics, path, scale));
+    if (std::all_of(values.begin(), values.end(), [](auto v) { return v.value_or(0) == 0; }))
+      return;
+    text_ += fmt::format("  {:<34}", name);
+    for (size_t i = 0; i < values.size(); ++i) {
+      text_ += fmt::format(" {:>13}", text_of(values[i], digits));
+      if (i > 0) text_ += change_(values[0], values[i]);
+    }
+    text_.erase(text_.find_last_not_of(' ') + 1);
+    text_ += '\n';
   }
   void rows_of_keys(const std::string& path, const std::string& rest,
                     const std::function<double(const Json&)>& scale, int digits) {
-    std::set<std::string> keys = keys_at(first_.metrics, path);
-    keys.merge(keys_at(second_.metrics, path));
+    std::set<std::string> keys;
+    for (const Run& run : runs_) keys.merge(keys_at(run.metrics, path));
     for (const std::string& key : keys) row(key, path + "/" + key + rest, scale, digits);
   }
   // Only printed when rows follow before the next one.
@@ -102,49 +130,69 @@ class Table {
     const auto value = number_at(json, path);
     return value ? std::optional(*value * scale(json)) : std::nullopt;
   }
-  static std::string change(std::optional<double> a, std::optional<double> b) {
-    if (!a || !b || *a == *b || *a == 0) return "";
-    const double percent = 100 * (*b - *a) / *a;
-    return percent < 1000 ? fmt::format("{:>+10.1f} %", percent)
-                          : fmt::format("{:>12}", fmt::format("x {:.0f}", *b / *a));
-  }
   static std::string text_of(std::optional<double> value, int digits) {
     return value ? fmt::format("{:.{}f}", *value, digits) : "-";
   }
 
-  const Run& first_;
-  const Run& second_;
+  const std::vector<Run>& runs_;
+  Change change_;
   std::string title_, text_, done_;
 };
 
-std::string differing_settings(const Settings& first, const Settings& second) {
+std::string differing_settings(const std::vector<Run>& runs) {
   std::set<std::string> keys;
-  for (const Settings* settings : {&first, &second}) {
-    for (const auto& [key, value] : *settings) keys.insert(key);
+  for (const Run& run : runs) {
+    for (const auto& [key, value] : run.settings) keys.insert(key);
   }
   const auto value = [](const Settings& settings, const std::string& key) {
     const auto found = settings.find(key);
     return found == settings.end() ? std::string("-") : found->second;
   };
+  const int wide = runs.size() == 2 ? 0 : 10;  // of the factors of the rows below
   std::string out;
   for (const std::string& key : keys) {
-    const std::string a = value(first, key), b = value(second, key);
-    if (a != b) out += fmt::format("  {:<34} {:>13} {:>13}\n", key, a, b);
+    std::string row = fmt::format("  {:<34}", key);
+    std::set<std::string> values;
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const std::string text = value(runs[i].settings, key);
+      values.insert(text);
+      row += fmt::format(" {:>13}", text);
+      if (i > 0) row += std::string(static_cast<size_t>(wide), ' ');
+    }
+    row.erase(row.find_last_not_of(' ') + 1);
+    if (values.size() > 1) out += row + "\n";
   }
   return "settings\n" + (out.empty() ? "  the same\n" : out);
 }
 
+// The names of the runs, and for three or more a line that numbers the columns.
+std::string head(const std::vector<std::filesystem::path>& folders) {
+  if (folders.size() == 2) {
+    return fmt::format("first:  {}\nsecond: {}\n", folders[0].string(), folders[1].string());
+  }
+  std::string list, columns = fmt::format("  {:<34}", "x: factor to run 1");
+  for (size_t i = 0; i < folders.size(); ++i) {
+    list += fmt::format("{}: {}\n", i + 1, folders[i].string());
+    columns += fmt::format(" {:>13}{:>{}}", i + 1, "", i == 0 ? 0 : 10);
+  }
+  columns.erase(columns.find_last_not_of(' ') + 1);
+  return list + columns + "\n";
+}
+
 }  // namespace
 
-std::string compare_runs(const std::filesystem::path& first, const std::filesystem::path& second) {
-  const Run a = read_run(first), b = read_run(second);
+std::string compare_runs(const std::vector<std::filesystem::path>& folders) {
+  FSDP_CHECK(folders.size() >= 2, "compare: expected two run directories or more, got {}",
+             folders.size());
+  std::vector<Run> runs;
+  for (const std::filesystem::path& folder : folders) runs.push_back(read_run(folder));
   const auto plain = [](const Json&) { return 1.0; };
   const auto mib = [](const Json&) { return 1.0 / (1 << 20); };
   const auto per_step = [](const Json& m) {
     const double steps = number_at(m, "/steps").value_or(0);
     return steps > 0 ? 1.0 / steps : 0.0;
   };
-  Table table(a, b);
+  Table table(runs);
   table.title("outcome");
   table.row("ranks", "/world_size", plain, 0);
   table.row("steps", "/steps", plain, 0);
@@ -164,12 +212,11 @@ std::string compare_runs(const std::filesystem::path& first, const std::filesyst
   table.title("peak memory of rank 0 (MiB)");
   table.rows_of_keys("/memory/ledger/by_category", "", mib, 2);
   table.row("all at once", "/memory/ledger/total", mib, 2);
-  const bool traced = !a.metrics.value("communication", Json()).is_null() &&
-                      !b.metrics.value("communication", Json()).is_null();
-  return fmt::format(
-      "first:  {}\nsecond: {}\n{}{}{}", first.string(), second.string(),
-      differing_settings(a.settings, b.settings), table.finish(),
-      traced ? "" : "not hidden by compute: only known of runs with runtime.trace\n");
+  const bool traced = std::none_of(runs.begin(), runs.end(), [](const Run& run) {
+    return run.metrics.value("communication", Json()).is_null();
+  });
+  return head(folders) + differing_settings(runs) + table.finish() +
+         (traced ? "" : "not hidden by compute: only known of runs with runtime.trace\n");
 }
 
 }  // namespace fsdp::tools

@@ -67,4 +67,11 @@ std::vector<std::string> device_snapshot(comm::Communicator& world, std::optiona
   return lines;
 }
 
+std::string describe_rank(int rank, std::optional<int> gpu, int threads) {
+  const std::string device =
+      gpu ? fmt::format("GPU {}", *gpu)
+          : fmt::format("CPU, {} thread{}", threads, threads == 1 ? "" : "s");
+  return fmt::format("rank {} on {}: {}, process {}", rank, host_name(), device, ::getpid());
+}
+
 }  // namespace fsdp::tools

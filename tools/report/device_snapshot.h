@@ -22,4 +22,8 @@ std::string describe_cpu(const std::string& name, int cores, const HostCounters&
 // Collective.
 std::vector<std::string> device_snapshot(comm::Communicator& world, std::optional<int> gpu);
 
+// What a rank says of itself when it starts: "rank 3 on node7: GPU 1, process 4242",
+// "rank 3 on node7: CPU, 2 threads, process 4242".
+std::string describe_rank(int rank, std::optional<int> gpu, int threads);
+
 }  // namespace fsdp::tools

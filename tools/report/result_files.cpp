@@ -66,7 +66,8 @@ Json training_results(const RunSummary& summary) {
   return out;
 }
 
-Json history_of(const std::vector<Json>& lines) {
+// With the results of the whole training behind the last line, as Trainer's own.
+Json history_of(const std::vector<Json>& lines, const RunSummary& summary) {
   Json history = Json::array();
   for (const Json& line : lines) {
     Json entry;
@@ -82,6 +83,9 @@ Json history_of(const std::vector<Json>& lines) {
     entry["step"] = line.at("step");
     history.push_back(std::move(entry));
   }
+  Json end = training_results(summary);
+  end["step"] = summary.steps;
+  history.push_back(std::move(end));
   return history;
 }
 
@@ -95,7 +99,7 @@ Json state_of(const std::vector<Json>& lines, const RunSummary& s, const RunInte
           {"is_hyper_param_search", false},
           {"is_local_process_zero", true},
           {"is_world_process_zero", true},
-          {"log_history", history_of(lines)},
+          {"log_history", history_of(lines, s)},
           {"logging_steps", i.log_every},
           {"max_steps", i.steps},
           {"num_train_epochs", i.epochs > 0 ? Json(i.epochs) : Json(std::ceil(s.epochs))},

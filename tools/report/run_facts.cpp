@@ -21,7 +21,8 @@ Json to_json(const RunFacts& f) {
           {"gradient_checkpointing", f.gradient_checkpointing},
           {"cpu", f.cpu},
           {"gpu", f.gpu.empty() ? Json() : Json(f.gpu)},
-          {"torch", nullptr}};  // there is none
+          {"gpu0", f.gpu.empty() ? Json() : Json(f.gpu)},  // as the scripts of several ranks say it
+          {"torch", nullptr}};                             // there is none
 }
 
 }  // namespace fsdp::tools

@@ -38,9 +38,16 @@ int run_training(const TrainingRunOptions& options, ResumeRequest request, const
   }
 }
 
-int TrainingRun::run() {
-  make_session();
-  make_directory();
+// Every rank but the first, which speaks for the run, has one line; in their order.
+void TrainingRun::introduce_ranks() {
+  for (int rank = 1; rank < rank_.world.size(); ++rank) {
+    if (rank == rank_.world.rank()) options_.say(describe_rank(rank, gpu(), rank_.threads));
+    rank_.world.barrier();
+  }
+}
+
+// What the run is, before it begins.
+void TrainingRun::introduce() {
   const std::string means =
       rank_.backend.cuda
           ? (config_.runtime.launch.share_gpus ? "on GPUs" : "a GPU each")
@@ -49,6 +56,12 @@ int TrainingRun::run() {
                   choice_name(config_.fsdp.options.strategy), rank_.world.size(),
                   rank_.world.size() == 1 ? "" : "s", means, fsdp::name_of(config_.train.dtype)));
   for (const std::string& line : device_snapshot(rank_.world, gpu())) say(line);
+  introduce_ranks();
+  if (!rank_.backend.cuda || session_->host()) {
+    say(fmt::format("{} on the CPU: {} arithmetic, {} thread{} a rank",
+                    optim::name_of(session_options_.optimizer.kind), cpu_instruction_set(),
+                    rank_.threads, rank_.threads == 1 ? "" : "s"));
+  }
   if (const std::string trained = describe_trained(session_->parameters()); !trained.empty()) {
     say(trained);
   }
@@ -63,6 +76,12 @@ int TrainingRun::run() {
     say("note: " + remark);
   }
   for (const std::string& note : plan_.notes) say("note: " + note);
+}
+
+int TrainingRun::run() {
+  make_session();
+  make_directory();
+  introduce();
   const GraceLimit grace(std::chrono::seconds(config_.runtime.launch.grace_s), rank_.world.rank());
   catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
   const TrainOutcome outcome = train();

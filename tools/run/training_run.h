@@ -41,8 +41,9 @@ struct TrainingRunOptions {
   int local_ranks = 0;
   std::string resume;  // "": not asked for
   bool resume_with_changes = false;
-  std::function<void(const std::string& line)> say;  // gets what rank 0 says
-  std::FILE* progress = nullptr;                     // where rank 0 shows it; null: nowhere
+  std::function<void(const std::string& line)>
+      say;                        // gets what rank 0 says, and a line of each other
+  std::FILE* progress = nullptr;  // where rank 0 shows it; null: nowhere
 };
 
 // The run that rank 0 settles the plan of; where a checkpoint turns out damaged while it is read,
@@ -88,6 +89,8 @@ class TrainingRun {
     if (speaks()) options_.say(text);
   }
   // training_run.cpp
+  void introduce();
+  void introduce_ranks();
   void make_session();
   models::FillFunction initial_values();
   void initialise();

@@ -350,6 +350,8 @@ TEST_CASE("memory formula: a second backward of a micro-step sets gradients in p
 TEST_CASE("memory formula: what other optimizers keep") {
   using Kind = optim::OptimizerKind;
   check_against_ledger({.ranks = 2, .optimizer = {.kind = Kind::kAdam}});
+  check_against_ledger({.ranks = 3, .optimizer = {.kind = Kind::kAdamax}});
+  check_against_ledger({.ranks = 2, .optimizer = {.kind = Kind::kAdadelta}});
   check_against_ledger({.ranks = 2, .optimizer = {.kind = Kind::kSgd}});
   check_against_ledger({.ranks = 3, .optimizer = {.kind = Kind::kSgd, .momentum = 0.9}});
 }

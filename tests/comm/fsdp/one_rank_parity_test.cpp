@@ -39,6 +39,8 @@ TEST_CASE("parity: the bits of one rank with every optimizer") {
   for (const optim::OptimizerOptions& optimizer :
        std::vector<optim::OptimizerOptions>{{.epsilon = 1e-4},
                                             {.kind = Kind::kAdam, .epsilon = 1e-4},
+                                            {.kind = Kind::kAdamax, .epsilon = 1e-4},
+                                            {.kind = Kind::kAdadelta, .epsilon = 1e-6},
                                             {.kind = Kind::kSgd},
                                             {.kind = Kind::kSgd, .momentum = 0.9}}) {
     RunSpec spec;

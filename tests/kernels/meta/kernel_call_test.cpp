@@ -166,17 +166,25 @@ TEST_CASE("calls that those steps do not make") {
   const Tensor count = tensor(Shape{1}, DType::kI32), flag = tensor(Shape{}, DType::kI32);
   const Tensor rate = tensor(Shape{}, DType::kF64), scale = tensor(Shape{});
   const std::vector<ShardSegment> segments = {{0, 9, false, 0}};
-  check_again(sgd_call({.shard = {.master = master,
-                                  .grad = wide,
-                                  .segments = segments,
-                                  .step_counts = count,
-                                  .present = count,
-                                  .learning_rate = rate,
-                                  .gradient_scale = scale,
-                                  .skip = flag,
-                                  .weight_decay = 0},
-                        .momentum_buffer = &momentum,
-                        .momentum = 0.9}));
+  Tensor other = tensor(Shape{9});
+  const ShardUpdate shard = {.master = master,
+                             .grad = wide,
+                             .segments = segments,
+                             .step_counts = count,
+                             .present = count,
+                             .learning_rate = rate,
+                             .gradient_scale = scale,
+                             .skip = flag,
+                             .weight_decay = 0};
+  check_again(sgd_call({.shard = shard, .momentum_buffer = &momentum, .momentum = 0.9}));
+  check_again(adamax_call({.shard = shard,
+                           .exp_avg = momentum,
+                           .exp_inf = other,
+                           .beta1 = 0.9,
+                           .beta2 = 0.999,
+                           .epsilon = 1e-8}));
+  check_again(adadelta_call(
+      {.shard = shard, .square_avg = momentum, .acc_delta = other, .rho = 0.9, .epsilon = 1e-6}));
 }
 
 TEST_CASE("the text of a call has what its time depends on; weights come from memory") {

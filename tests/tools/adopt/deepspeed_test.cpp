@@ -103,8 +103,19 @@ TEST_CASE("adopt deepspeed: batches, optimizers, schedules") {
   CHECK(adopted(adam + "}}}").config.train.optimizer.kind == optim::OptimizerKind::kAdamW);
   CHECK(adopted(adam + ", \"adam_w_mode\": false}}}").config.train.optimizer.kind ==
         optim::OptimizerKind::kAdam);
+  const auto other = [](const std::string& type, const std::string& params) {
+    return adopted("{\"optimizer\": {\"type\": \"" + type + "\", \"params\": {" + params + "}}}")
+        .config.optimizer();
+  };
+  const optim::OptimizerOptions adamax = other("Adamax", "\"betas\": [0.5, 0.75]");
+  CHECK(adamax.kind == optim::OptimizerKind::kAdamax);
+  CHECK(adamax.beta2 == 0.75);
+  const optim::OptimizerOptions adadelta = other("Adadelta", "\"rho\": 0.75, \"eps\": 0.5");
+  CHECK(adadelta.kind == optim::OptimizerKind::kAdadelta);
+  CHECK(adadelta.rho == 0.75);
+  CHECK(adadelta.epsilon == 0.5);
   CHECK(test::contains(refusal("{\"optimizer\": {\"type\": \"Lamb\"}}"),
-                       "ds.json:1: optimizer.type: expected Adam, AdamW or SGD"));
+                       "ds.json:1: optimizer.type: expected Adam, AdamW, Adamax, Adadelta or SGD"));
   CHECK(refusal("{\"scheduler\": {\"type\": \"OneCycle\"}}") ==
         "ds.json:1: scheduler.type: expected WarmupLR, WarmupDecayLR or WarmupCosineLR, got "
         "\"OneCycle\"");

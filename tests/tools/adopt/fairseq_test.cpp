@@ -94,13 +94,36 @@ TEST_CASE("adopt fairseq: options of sharding") {
   CHECK(a.says("--use-sharded-state: a checkpoint is always sharded"));
 }
 
+TEST_CASE("adopt fairseq: Adamax and Adadelta") {
+  const optim::OptimizerOptions adamax =
+      adopted({"--optimizer", "adamax", "--adamax-betas", "(0.8, 0.98)", "--adamax-eps", "1e-6"})
+          .config.optimizer();
+  CHECK(adamax.kind == optim::OptimizerKind::kAdamax);
+  CHECK(adamax.beta1 == 0.8);
+  CHECK(adamax.beta2 == 0.98);
+  CHECK(adamax.epsilon == 1e-6);
+  CHECK(adopted({"--optimizer", "adamax"}).config.optimizer().beta2 == 0.999);
+  const optim::OptimizerOptions adadelta =
+      adopted({"--optimizer", "adadelta", "--adadelta-rho", "0.8", "--weight-decay", "0.1"})
+          .config.optimizer();
+  CHECK(adadelta.kind == optim::OptimizerKind::kAdadelta);
+  CHECK(adadelta.rho == 0.8);
+  CHECK(adadelta.epsilon == 1e-6);
+  CHECK(adadelta.weight_decay == 0.1);
+  CHECK(test::contains(refusal({"--optimizer", "adamax", "--weight-decay", "0.1"}),
+                       "fairseq's Adamax shrinks parameters as AdamW does"));
+  CHECK(test::contains(refusal({"--optimizer", "adamax", "--no-bias-correction"}),
+                       "moments are always corrected"));
+}
+
 TEST_CASE("adopt fairseq: mistakes") {
   CHECK(refusal({"--cpu-offload", "--ddp-backend", "fully_sharded"}) ==
         "fairseq: --cpu-offload: true: expected --fp16 with it, as fairseq does");
   CHECK(refusal({"--fp16", "--bf16"}) ==
         "fairseq: --bf16: true: expected one of --fp16 and --bf16, got both");
-  CHECK(test::contains(refusal({"--optimizer", "adafactor"}),
-                       "fairseq: --optimizer: expected adam, cpu_adam, sgd or nag"));
+  CHECK(test::contains(
+      refusal({"--optimizer", "adafactor"}),
+      "fairseq: --optimizer: expected adam, cpu_adam, adamax, adadelta, sgd or nag"));
   const std::string unknown =
       "fairseq: unknown key \"--warmup-update\" of fairseq-train; the nearest is "
       "\"--warmup-updates\"";

@@ -160,7 +160,7 @@ TEST_CASE("adopt hf: mistakes") {
   CHECK(refusal("learning_rate: fast\n") ==
         "a.yaml:1: learning_rate: train.lr: expected a number, got \"fast\"");
   CHECK(test::contains(refusal("optim: adafactor\n"),
-                       "a.yaml:1: optim: expected adamw_torch or sgd"));
+                       "a.yaml:1: optim: expected adamw_torch, sgd, adamax or adadelta"));
   CHECK(test::contains(refusal("lr_scheduler_type: linaer\n"),
                        "a.yaml:1: lr_scheduler_type: train.schedule.kind: expected one of "));
   CHECK(

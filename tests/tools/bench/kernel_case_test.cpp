@@ -82,6 +82,8 @@ TEST_CASE("kernel table: bytes are those of the formulas") {
   CHECK(bytes_of(table, "dropout") == 4 * N * C);
   CHECK(bytes_of(table, "adam decoupled, with copy") == 30 * P);
   CHECK(bytes_of(table, "adam with copy") == 30 * P);
+  CHECK(bytes_of(table, "adamax with copy") == 30 * P);
+  CHECK(bytes_of(table, "adadelta with copy") == 30 * P);
   CHECK(bytes_of(table, "sgd with copy") == 14 * P);
   CHECK(bytes_of(table, "sgd momentum, with copy") == 22 * P);
   CHECK(bytes_of(table, "power_sum") == 4 * P);

@@ -81,6 +81,12 @@ std::vector<Variant> variants() {
               }),
       variant("adam", 2,
               [](SessionOptions& o) { o.optimizer = {.kind = optim::OptimizerKind::kAdam}; }),
+      variant("adamax", 2,
+              [](SessionOptions& o) { o.optimizer = {.kind = optim::OptimizerKind::kAdamax}; }),
+      variant("adadelta", 2,
+              [](SessionOptions& o) {
+                o.optimizer = {.kind = optim::OptimizerKind::kAdadelta, .epsilon = 1e-6};
+              }),
       variant("plain sgd", 2,
               [](SessionOptions& o) { o.optimizer = {.kind = optim::OptimizerKind::kSgd}; })};
   return all;

@@ -173,7 +173,7 @@ TEST_CASE("command line: mistakes are said in this program's words") {
   CHECK(message({"generate", "m", "--stats=3"}) ==
         "generate: --stats: expected no value after a flag (see fsdp generate --help)");
   CHECK(message({"bench"}) ==
-        "bench: expected a command: step, sharding, kernels, comm (see fsdp bench --help)");
+        "bench: expected a command: step, init, sharding, kernels, comm (see fsdp bench --help)");
   CHECK(message({"--foo"}).starts_with("expected a command: train, generate, "));
   CHECK(message({"trian"}) == "unknown command \"trian\"; the nearest is train");
 }
@@ -207,7 +207,7 @@ TEST_CASE("command line: an unknown command is named, with the known ones") {
         "unknown command \"walk\"; expected train, generate, eval, verify, bench, explain, memory, "
         "compare, trace, tokenize, merge, convert, inspect, replay, adopt");
   CHECK(parse({"bench", "walk"}).message ==
-        "unknown command \"bench walk\"; expected step, sharding, kernels, comm");
+        "unknown command \"bench walk\"; expected step, init, sharding, kernels, comm");
   CHECK(parse({"bench"}).status == 2);
   CHECK(parse({"inspect", "walk"}).command);  // the name of a model
 }

@@ -1,4 +1,4 @@
-// Two run directories side by side, and folders that are none.
+// Run directories side by side, and folders that are none.
 // Requirements: S3.10.
 #include "tools/report/compare_runs.h"
 
@@ -36,7 +36,7 @@ TEST_CASE("run comparison: settings that differ, numbers per step with their cha
                           summary(10 << 20, 4 << 20));
   const auto b = make_run(folder, "b", "fsdp: {strategy: no_shard, wrap: none}\ntrain: {lr: 1}\n",
                           summary(15 << 20, 1 << 20));
-  const std::string text = compare_runs(a, b);
+  const std::string text = compare_runs({a, b});
   CAPTURE(text);
   CHECK(test::contains(text, "fsdp.strategy                         full_shard      no_shard\n"));
   CHECK(!test::contains(text, "fsdp.wrap"));
@@ -49,7 +49,7 @@ TEST_CASE("run comparison: settings that differ, numbers per step with their cha
   CHECK(test::contains(text, "tokens/s                                     250           250"));
   CHECK(!test::contains(text, "validation loss"));
   CHECK(test::contains(text, "only known of runs with runtime.trace"));
-  CHECK(test::contains(compare_runs(a, a), "the same"));
+  CHECK(test::contains(compare_runs({a, a}), "the same"));
 }
 
 TEST_CASE("run comparison: exposed time of traced runs") {
@@ -60,7 +60,7 @@ TEST_CASE("run comparison: exposed time of traced runs") {
                            .compute_ns = 1'000'000'000,
                            .exposed_ns = 20'000'000};
   const auto a = make_run(folder, "a", "train: {lr: 1}\n", traced);
-  const std::string text = compare_runs(a, a);
+  const std::string text = compare_runs({a, a});
   CAPTURE(text);
   CHECK(test::contains(text, "all_gather                                 4.000         4.000"));
   CHECK(test::contains(text, "not hidden by compute: ms per step, evaluations included\n"));
@@ -68,11 +68,43 @@ TEST_CASE("run comparison: exposed time of traced runs") {
   CHECK(!test::contains(text, "only known of runs"));
 }
 
+// One rank, DDP and FSDP: memory, throughput and bytes beside factors.
+TEST_CASE("run comparison: three runs, with factors to the first") {
+  const test::TempFolder folder;
+  RunSummary one = summary(0, 4 << 20), ddp = summary(10 << 20, 2 << 20),
+             sharded = summary(15 << 20, 1 << 20);
+  one.world_size = 1;
+  one.collectives.clear();
+  ddp.step_time_s = 2.5;
+  sharded.step_time_s = 2;
+  const auto a = make_run(folder, "one", "fsdp: {strategy: no_shard}\nx: 1\n", one);
+  const auto b = make_run(folder, "ddp", "fsdp: {strategy: no_shard}\nx: 1\n", ddp);
+  const auto c = make_run(folder, "fsdp", "fsdp: {strategy: full_shard}\nx: 1\n", sharded);
+  const std::string text = compare_runs({a, b, c});
+  CAPTURE(text);
+  CHECK(text.starts_with(fmt::format("1: {}\n2: {}\n3: {}\n", a.string(), b.string(), c.string())));
+  const auto row = [&](const std::string& name, const std::string& columns) {
+    const auto at = text.find(fmt::format("\n  {:<34} ", name));
+    REQUIRE(at != std::string::npos);
+    const std::string line = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+    CHECK(line == fmt::format("  {:<34} {}", name, columns));
+  };
+  row("x: factor to run 1", "            1             2                       3");
+  row("fsdp.strategy", "     no_shard      no_shard              full_shard");
+  row("ranks", "            1             2    x 2.00             2    x 2.00");
+  row("tokens/s", "          250           400    x 1.60           500    x 2.00");
+  row("activation", "         4.00          2.00    x 0.50          1.00    x 0.25");
+  row("all_gather", "            -          3.00                    3.00");
+  CHECK(!test::contains(text, "  x  "));
+  const std::string error = test::error_of([&] { compare_runs({a}); });
+  CHECK(test::contains(error, "expected two run directories or more, got 1"));
+}
+
 TEST_CASE("run comparison: what is not the directory of a run") {
   const test::TempFolder folder;
   const auto run = make_run(folder, "run", "train: {lr: 1}\n", summary(1, 1));
   const auto error = [&](const std::filesystem::path& other) {
-    return test::error_of([&] { compare_runs(run, other); });
+    return test::error_of([&] { compare_runs({run, other}); });
   };
   CHECK(test::contains(error(folder / "missing"), "missing: no such folder"));
   std::filesystem::create_directory(folder / "other");

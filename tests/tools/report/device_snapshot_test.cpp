@@ -1,10 +1,11 @@
-// A line for each GPU, or for each host.
-// Requirements: S0.9.
+// A line for each GPU, or for each host; and one of each rank.
+// Requirements: S0.9, S2.13.
 #include "tools/report/device_snapshot.h"
 
 #include <regex>
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include "comm/local_transport.h"
 #include "tools/launch/backend_choice.h"
@@ -34,6 +35,15 @@ TEST_CASE("device snapshot: the ranks of a host that compute on its CPU have one
     CHECK(std::regex_search(lines[0],
                             std::regex(R"(, \d+ cores?, \d+\.\d of \d+\.\d GiB of RAM in use$)")));
   });
+}
+
+TEST_CASE("device snapshot: a rank says where it runs and as which process") {
+  const std::string process = fmt::format(", process {}", ::getpid());
+  CHECK(describe_rank(3, std::nullopt, 2) ==
+        fmt::format("rank 3 on {}: CPU, 2 threads{}", host_name(), process));
+  CHECK(describe_rank(1, std::nullopt, 1) ==
+        fmt::format("rank 1 on {}: CPU, 1 thread{}", host_name(), process));
+  CHECK(describe_rank(1, 5, 1) == fmt::format("rank 1 on {}: GPU 5{}", host_name(), process));
 }
 
 }  // namespace

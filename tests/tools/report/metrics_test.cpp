@@ -158,6 +158,7 @@ TEST_CASE("metrics: the keys that the Mistral guide's scripts keep, and what it 
   s.facts.gpu = "NVIDIA H100";
   write_summary(folder / "metrics.json", s);
   CHECK(read_json_file(folder / "metrics.json").at("gpu") == "NVIDIA H100");
+  CHECK(read_json_file(folder / "metrics.json").at("gpu0") == "NVIDIA H100");
 }
 
 // The size of a file is limited instead of the disk's; in a process of its own.

@@ -66,7 +66,7 @@ TEST_CASE("run directory: one for all ranks, with what was run") {
   // The arguments of the Mistral guide's scripts, by their names.
   for (const char* key :
        {"model", "dataset", "run_name", "max_steps", "seq_len", "bsz", "grad_accum", "lr", "seed",
-        "bf16", "use_lora", "gradient_checkpointing", "cpu", "gpu"}) {
+        "bf16", "use_lora", "gradient_checkpointing", "cpu", "gpu", "gpu0"}) {
     CAPTURE(key);
     CHECK(arguments.contains(key));
   }

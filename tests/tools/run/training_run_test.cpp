@@ -1,6 +1,6 @@
 // A whole run on ranks as threads: what it says, and that it is over when it has done its steps.
 // Checkpoints, models and metrics of runs: tests/e2e.
-// Requirements: S2.13.
+// Requirements: S2.13, S4.3.
 #include "tools/run/training_run.h"
 
 #include <fstream>
@@ -49,6 +49,9 @@ TEST_CASE(
                          [&](const std::string& line) { return test::contains(line, part); });
   };
   CHECK(count("full_shard on 2 ranks") == 1);
+  CHECK(count("adamw on the CPU: " + cpu_instruction_set() + " arithmetic, 1 thread a rank") == 1);
+  CHECK(count("rank 1 on " + host_name() + ": CPU, 1 thread, process ") == 1);
+  CHECK(count("rank 0 on ") == 0);
   CHECK(count("tokenizer: bytes (257 tokens)") == 1);
   CHECK(count("step 2: checkpoint " + (directory / "checkpoints/step-2").string()) == 1);
   CHECK(first.back() == "\nrun directory: " + directory.string());
@@ -61,8 +64,9 @@ TEST_CASE(
   CHECK(manifest.device == cpu_name());
   manifest.device = "ENIAC";
   std::ofstream(file) << manifest_text(manifest);
-  std::replace(request.overrides.begin(), request.overrides.end(), config::Override("train.steps=2"),
-               config::Override("train.steps=3"));
+  for (config::Override& each : request.overrides) {
+    if (each.text == "train.steps=2") each = "train.steps=3";
+  }
   const Lines moved = lines_of_run(request);
   CHECK(std::count(moved.begin(), moved.end(),
                    "note: " + cpu_name() + " instead of ENIAC: the run goes on up to rounding") ==
