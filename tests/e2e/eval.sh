@@ -116,6 +116,56 @@ near "bf16" "$(value loss <first.json)" \
 "$FSDP" eval run/model --data validation.txt --local-ranks 2 2>/dev/null |
   grep -q "^bits per byte  *[0-9.]*$" || fail "the table"
 
+# ---- rows as a run has them: the loss that the run's own evaluation has --------------------------
+if command -v python3 >/dev/null; then
+  python3 - <<'PY'
+import json
+def squad(name, count):
+    rows = [{"id": str(i), "question": f"What is {i}?", "answers": [{"text": "a" * (i % 5 + 1), "answer_start": 0}]}
+            for i in range(count)]
+    json.dump({"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "It is aaaaa.", "qas": rows}]}]},
+              open(name, "w"))
+squad("squad_train.json", 17)
+squad("squad_valid.json", 11)
+PY
+  cat >rows.yaml <<'YAML'
+model: {model_type: llama, hidden_size: 24, layers: 1, heads: 3, max_positions: 128}
+data: {train: squad_train.json, validation: squad_valid.json, format: squad, sequence_length: 60}
+train: {steps: 3, batch: 4, lr: 1e-2}
+YAML
+  # rows_equal NAME KEY=VALUE...: trains, and compares the run's last validation with eval's
+  rows_equal() {
+    local name=$1 said keys=() key
+    shift
+    for key in "$@"; do keys+=(--set "$key"); done
+    "$FSDP" train --config rows.yaml --local-ranks 2 --set runtime.run_dir="$name" "${keys[@]}" >log 2>&1 ||
+      { fail "train $name: $(cat log)"; return; }
+    said=$(tr ',' '\n' <"$name/metrics.json" | sed -n 's/.*"validation_loss": *//p')
+    [ -n "$said" ] || fail "$name: no validation loss"
+    same "$name: the run's configuration" "$said" \
+      "$("$FSDP" eval "$name/model" --config "$name/config.yaml" --local-ranks 2 --json 2>/dev/null | value loss)"
+    near "$name: on one rank, in other batches" "$said" \
+      "$("$FSDP" eval "$name/model" --config "$name/config.yaml" --batch 3 --json 2>/dev/null | value loss)" 1e-6
+    grep -q "^step 3: validation loss $("$FSDP" eval "$name/model" --config "$name/config.yaml" 2>/dev/null |
+      sed -n 's/^loss  *\([0-9.]*\) .*/\1/p')\$" log || fail "$name: eval does not print what train prints: $(cat log)"
+  }
+  rows_equal sft data.objective=sft data.pad=left
+  rows_equal mask_pad data.objective=mask_pad data.pad_to=length
+  rows_equal kaust data.objective=kaust_compat
+  rows_equal all data.objective=compat_all
+  rows_equal lines data.format=text data.pack=wikitext_rows data.train=train.txt data.validation=train.txt data.sequence_length=16
+  rows_equal share data.objective=sft data.validation=20% train.rows_per_pass=1
+  rows_equal sources data.objective=sft data.validation=20% data.train=[] \
+    'data.sources=[{path: squad_train.json, weight: 2}, {path: squad_valid.json}]'
+  # --data and keys alone are the same data; a subset that is typed is one of what is evaluated
+  typed=(--data squad_valid.json --set data.format=squad data.objective=sft data.pad=left data.sequence_length=60)
+  near "typed keys" "$("$FSDP" eval sft/model --config sft/config.yaml --json 2>/dev/null | value loss)" \
+    "$("$FSDP" eval sft/model "${typed[@]}" --json 2>/dev/null | value loss)" 1e-6
+  same "rows of a subset" 3 "$("$FSDP" eval sft/model "${typed[@]}" data.subset.n=3 --json 2>/dev/null | value sequences)"
+else
+  echo "[SKIP] eval of rows: no python3"
+fi
+
 # ---- an adapter: the same as the model that it was merged into -----------------------------------
 printf '{"t": "%s"}\n' "first row" "second row, a longer one" >rows.jsonl
 "$FSDP" train --config config.yaml --set model.path=run/model --set lora.r=2 --set lora.alpha=8 \
@@ -161,7 +211,7 @@ mistake() {
     fail "eval $*: expected '$part', got status $status: $output"
 }
 : >empty.txt
-mistake "--data" run/model
+mistake "--data: expected files" run/model
 mistake "nowhere: no such folder" nowhere --data train.txt
 mistake "none.txt" run/model --data none.txt --local-ranks 2
 mistake "empty.txt: the file is empty" run/model --data empty.txt
@@ -171,6 +221,12 @@ mistake "--sequence-length: the model has 16 positions, got 17" run/model --data
   --sequence-length 17 --local-ranks 2
 mistake "--stride: expected 1 to the sequence length of 8, got 9" run/model --data train.txt \
   --sequence-length 8 --stride 9
+mistake "--data: expected files, or --config with data.validation" run/model --set data.pack=examples
+mistake "--set train.lr=3: expected a key of data, or train.seed" run/model --data train.txt --set train.lr=3
+mistake "--set data.shuffle=false: data.shuffle has no effect here" run/model --data train.txt --set data.shuffle=false
+mistake "--set data.train: it has no effect on an evaluation of files" run/model --data train.txt --set data.train=train.txt
+mistake "excludes --stride" run/model --data train.txt --stride 3 --set data.pack=examples
+mistake "data.sequence_length: the model has 16 positions, got 256" run/model --data train.txt --set data.pack=examples
 mkfifo pipe.txt
 mistake "pipe.txt: expected a file, got a FIFO" run/model --data pipe.txt --local-ranks 2
 mistake "--dtype" run/model --data train.txt --dtype f8

@@ -76,6 +76,27 @@ for change in data.objective=lm data.pad=right data.pack=stream data.subset.n=9;
   grep -qE '^fsdp: .*(--resume: |data\.pad: |data\.objective: )' changed.log || fail "$change: $(cat changed.log)"
 done
 
+# ---- weighted sources: the same bits on any number of ranks, from a step within an epoch -------------
+for letter in a b c; do for i in {1..9}; do echo "{\"text\": \"$letter$i$letter\"}"; done >$letter.jsonl; done
+cat >sources.yaml <<'YAML'
+model: {model_type: llama, hidden_size: 24, layers: 1, heads: 3, ffn: 40, max_positions: 64}
+data: {sources: [{path: a.jsonl, weight: 5}, {path: [b.jsonl, c.jsonl]}], pack: examples, sequence_length: 16}
+train: {steps: 9, rows_per_pass: 1, batch: 4, log_every: 1}
+fsdp: {fixed_order: true}
+YAML
+sources() { local ranks=$1; shift; "$FSDP" train --local-ranks "$ranks" "$@" >sources.log 2>&1 || fail "train $*: $(cat sources.log)"; }
+sources 1 --config sources.yaml --set runtime.run_dir=mixed
+sources 2 --config sources.yaml --set runtime.run_dir=part --set train.steps=3 --set checkpoint.every=3 --set train.schedule.total=9
+grep -q '^data.sources: a.jsonl; 9 rows, .*weight 5: 83.3 % of the sequences, each 2.50 times an epoch$' sources.log ||
+  fail "sources: $(grep ^data sources.log)"
+sources 3 --resume part --set train.steps=9
+for key in weights_hash optimizer_hash true_tokens; do
+  [ -n "$(summary mixed $key)" ] && [ "$(summary mixed $key)" = "$(summary part $key)" ] || fail "sources: another $key"
+done
+"$FSDP" train --resume part --set train.steps=10 --set 'data.sources=[{path: a.jsonl, weight: 4}, {path: [b.jsonl, c.jsonl]}]' \
+  >sources.log 2>&1 && fail "goes on with another weight"
+grep -q '^fsdp: --resume: .*tokens of data.train' sources.log || fail "another weight: $(cat sources.log)"
+
 # ---- what others train -----------------------------------------------------------------------------------
 trains kaust 2 data.train=squad.json data.format=squad data.objective=kaust_compat data.pad=left
 grep -q '^note: data.objective: kaust_compat: a label is learnt from a position of the prompt' kaust.log ||
@@ -111,6 +132,19 @@ for i in {1..20}; do echo "$i 1"; done >dict.txt  # and four special ids
 trains fairseq-dict 1 "${fairseq[@]/vocab_size=24/vocab_size=0}"
 cmp -s fairseq-dict/model/model.safetensors fairseq-one/model/model.safetensors || fail "fairseq-dict: another model"
 rm dict.txt
+# Blocks of whole sentences: one of 16 tokens has two lines of 6, the last one has one.
+for mode in complete complete_doc; do
+  trains $mode 2 "${fairseq[@]}" data.sample_break_mode=$mode
+  [ "$(summary $mode true_tokens)" = $((2 * (16 * 12 + 4 * 12 + 6))) ] || fail "$mode: $(summary $mode true_tokens) tokens"
+done
+cmp -s complete/model/model.safetensors complete_doc/model/model.safetensors || fail "complete_doc: another model, without documents"
+trains eos 2 "${fairseq[@]}" data.sample_break_mode=eos
+trains eos-one 1 "${fairseq[@]}" data.sample_break_mode=eos data.pad_to=length
+close eos eos-one
+grep -q '^data.train: lines.bin; 246 tokens in 41 sentences, 41 blocks (eos)$' eos.log || fail "eos: $(grep ^data eos.log)"
+train long 1 "${fairseq[@]/sequence_length=16/sequence_length=5}" data.sample_break_mode=eos && fail "sentences that are too long are accepted"
+grep -q 'lines.bin: sentence 1: 6 tokens, more than data.sequence_length, 5; data.bad_rows: skip leaves such' long.log ||
+  fail "a long sentence: $(cat long.log)"
 [ "$(summary fairseq true_tokens)" = $((4 * 246)) ] || fail "fairseq: $(summary fairseq true_tokens) tokens"
 grep -q '^data.train: lines.bin; 246 tokens in 41 sentences$' fairseq.log || fail "fairseq: $(grep ^data fairseq.log)"
 

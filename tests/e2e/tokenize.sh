@@ -77,6 +77,29 @@ tokenize --tokenizer "$qwen" --verify "$llama/vectors.json" >"$scratch/log"
 same "status of a difference" 1 $?
 grep -q "ids_without_special: expected \[.*\], got \[" "$scratch/log" || fail "no difference shown"
 
+# ---- the sequences that training makes ----------------------------------------------------------
+cd "$scratch" || exit 1
+printf '%s\n' '{"q": "1+1", "a": "2"}' '{"q": "2+3", "a": "five"}' '{"q": 7}' >sums.jsonl
+printf '{q}{>cue}={>answer}{a}\n' >sums.template
+rows=(--data sums.jsonl --tokenizer bytes --set data.template=sums.template data.objective=sft data.bad_rows=skip
+  data.sequence_length=8)
+tokenize "${rows[@]}" >log 2>notes || fail "--data: $(cat notes)"
+same "a row with its labels" '{"sequence":0,"tokens":[49,43,49,61,50,256],"labels":[-100,-100,-100,-100,50,256]}' "$(head -1 log)"
+same "a row that is cut in its question" '{"sequence":1,"tokens":[50,43,61,102,105,118,101,256],"labels":[-100,-100,-100,102,105,118,101,256]}' \
+  "$(sed -n 2p log)"
+same "rows" 2 "$(wc -l <log)"
+grep -q "note: data.bad_rows: 1 row is skipped; the first is sums.jsonl:3: " notes || fail "a bad row: $(cat notes)"
+same "--limit" 1 "$(tokenize "${rows[@]}" --limit 1 2>/dev/null | wc -l)"
+tokenize "${rows[@]}" --limit 1 --pieces 2>/dev/null | grep -qF '"pieces":["1","+","1","=","2",""]' || fail "--pieces with --data"
+same "padding and its mask" '{"sequence":0,"tokens":[256,256,49,43,49,61,50,256],"labels":[-100,-100,-100,-100,-100,-100,50,256],"mask":[0,0,1,1,1,1,1,1]}' \
+  "$(tokenize "${rows[@]}" data.pad=left data.pad_to=length 2>/dev/null | head -1)"
+same "a stream" '{"sequence":0,"tokens":[49,43,49],"labels":[49,43,49]}' \
+  "$(tokenize --data sums.jsonl --set data.field=q data.sequence_length=3 data.bad_rows=skip 2>/dev/null | head -1)"
+mistake "--decode excludes --data" tokenize "${rows[@]}" --decode
+mistake "--set data.shuffle=true: data.shuffle has no effect here" tokenize "${rows[@]}" data.shuffle=true
+mistake "data.format: synthetic: there is no text to tokenize" tokenize --set data.format=synthetic
+mistake "--limit: expected --data, --config or --set with it" tokenize --tokenizer bytes --limit 2 x
+
 # ---- mistakes ------------------------------------------------------------------------------------
 mistake "--tokenizer: expected" tokenize hello
 for other in hello "--file $qwen" --decode --pieces --no-special "--speed --file $qwen"; do

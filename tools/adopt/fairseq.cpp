@@ -11,6 +11,7 @@
 #include "tools/adopt/programs.h"
 #include "tools/adopt/read_arguments.h"
 #include "tools/adopt/read_shell.h"
+#include "tools/data/objective.h"
 
 namespace fsdp::adopt {
 namespace {
@@ -97,6 +98,31 @@ void take_data(const Given& given, Adoption& adoption) {
   }
 }
 
+bool breaks_at_sentences(const Adoption& adoption) {
+  const Given* mode = adoption.find("--sample-break-mode");
+  return mode && mode->one() != "none";
+}
+
+// Blocks of whole sentences: the trainer leaves out what is longer than the model's positions.
+void take_break_mode(const Given& given, Adoption& adoption) {
+  const auto& modes = data::kBreakModes;
+  if (std::none_of(modes.begin(), modes.end(),
+                   [&](data::BreakMode mode) { return name_of(mode) == given.one(); })) {
+    given.fail("none, complete, complete_doc or eos");
+  }
+  adoption.set("data.sample_break_mode", given.one(), given);
+  if (!breaks_at_sentences(adoption)) return;
+  adoption.set("data.bad_rows", "skip", given,
+               "sentences of more than --tokens-per-sample are left out and listed; there those of "
+               "more than --max-target-positions");
+}
+
+void take_invalid_sizes(const Given& given, Adoption& adoption) {
+  adoption.leave(given, breaks_at_sentences(adoption)
+                            ? "data.bad_rows: skip leaves them out, of both"
+                            : "no sequence is longer than the others");
+}
+
 void take_log_format(const Given& given, Adoption& adoption) {
   if (given.one() == "json") return adoption.set("train.log_format", "fairseq_json", given);
   adoption.leave(given, "lines are ours; train.log_format: fairseq_json prints fairseq's JSON");
@@ -117,6 +143,9 @@ std::vector<Rule> training_rules() {
       {"DATA", take_data},
       {"--arch", take_arch},
       {"--tokens-per-sample", whole_to("data.sequence_length")},
+      {"--sample-break-mode", take_break_mode},
+      flag("--pad-to-fixed-length", on_to("data.pad_to", "length")),
+      flag("--skip-invalid-size-inputs-valid-test", take_invalid_sizes),
       {"--max-target-positions", whole_to("model.max_positions")},
       {"--batch-size", together},
       {"--max-sentences", together},
@@ -178,7 +207,6 @@ std::vector<Rule> other_rules() {
   const std::string launch = "mpirun or srun starts the ranks and connects them";
   return {
       {"--task", expect("language_modeling", "the one task")},
-      {"--sample-break-mode", expect("none", "the text is one stream, cut into sequences")},
       {"--criterion", expect("cross_entropy", "the one loss")},
       flag("--offload-activations",
            not_yet("activations stay where they are computed; train.recompute keeps few of them")),
@@ -200,7 +228,6 @@ std::vector<Rule> other_rules() {
       flag("--no-last-checkpoints", leave("checkpoint.every, checkpoint.keep")),
       flag("--disable-validation", leave("data.validation is not set")),
       {"--num-workers", leave("data.prefetch: a thread makes batches ahead of the steps")},
-      flag("--skip-invalid-size-inputs-valid-test", leave("every sequence has the same length")),
       {"--distributed-port", leave(launch)},
       {"--distributed-init-method", leave(launch)},
       {"--distributed-rank", leave(launch)},

@@ -12,6 +12,7 @@
 #include "tools/checkpoint/run_checkpoints.h"
 #include "tools/config/key_values.h"
 #include "tools/data/row_template.h"
+#include "tools/train/data_paths.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -32,12 +33,13 @@ bool is_there(const fs::path& path) {
 // same is computed, up to the order of sums. The text and the model's files are compared by their
 // hashes.
 constexpr std::array kFree = {
-    "data.train",          "data.validation", "data.format",      "data.template",
-    "data.field",          "data.bad_rows",   "data.subset.n",    "data.subset.seed",
-    "data.synthetic_rows", "data.tokenizer",  "data.cache_dir",   "data.document_separator",
-    "data.prefetch",       "model.path",      "train.steps",      "train.epochs",
-    "train.micro_steps",   "train.log_every", "train.log_format", "train.eval_every",
-    "train.eval_batches",  "train.save",      "train.save_dtype", "train.max_shard_size"};
+    "data.train",          "data.validation",    "data.format",     "data.template",
+    "data.field",          "data.bad_rows",      "data.subset.n",   "data.subset.seed",
+    "data.synthetic_rows", "data.tokenizer",     "data.cache_dir",  "data.document_separator",
+    "data.prefetch",       "data.sources",       "model.path",      "train.steps",
+    "train.epochs",        "train.micro_steps",  "train.log_every", "train.log_format",
+    "train.eval_every",    "train.eval_batches", "train.save",      "train.save_dtype",
+    "train.max_shard_size"};
 constexpr std::array kFreeSections = {"runtime.", "checkpoint.", "sample.", "fsdp.",
                                       "train.recompute."};
 // Inside of these sections, what does change the computation.
@@ -300,6 +302,9 @@ void keep_paths(config::TrainConfig& c, const fs::path& started_in) {
     path = (started_in / path).lexically_normal().string();
   };
   for (std::string& file : c.data.train) keep("data.train", file);
+  for (config::SourceSection& source : c.data.sources) {
+    for (std::string& file : source.path) keep("data.sources", file);
+  }
   for (std::string& file : c.data.validation) {
     if (!c.data.held_out()) keep("data.validation", file);
   }

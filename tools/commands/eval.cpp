@@ -1,27 +1,35 @@
-// fsdp eval: how well a model predicts a text: loss, perplexity, bits per token and per byte; or,
-// as a task, how well it answers the questions of SQuAD. The same on any number of ranks. Read
+// fsdp eval: how well a model predicts a text: loss, perplexity, bits per token and per byte; with
+// keys of data, how well it predicts what a run trains of rows, as the run's own evaluation; or, as
+// a task, how well it answers the questions of SQuAD. The same on any number of ranks. Read
 // next: tools/evaluate/text_evaluation.h, tools/evaluate/squad_evaluation.h.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "core/format_count.h"
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/data_keys.h"
 #include "tools/evaluate/squad_evaluation.h"
 #include "tools/evaluate/text_evaluation.h"
 #include "tools/launch/launch.h"
+#include "tools/model_folders/load_model.h"
 #include "tools/report/progress.h"
 
 namespace fsdp::tools {
 namespace {
 
+constexpr int64_t kBatch = 8;
+
 struct EvalOptions {
   LaunchOptions launch;
   ModelOptions model;
   TextEvaluationOptions text;  // of a task, too: its files, length and batch
+  DataKeys keys;               // given: rows as fsdp train has them
+  int64_t batch = 0;           // 0: kBatch, or that of the configuration
   std::string task;            // "": the loss of a text
   SquadEvaluationOptions squad;
   bool json = false;
@@ -53,32 +61,40 @@ void print_text(const TextFigures& figures) {
   fmt::print("loss            {:10.4f}   nats per token\n", figures.loss.mean());
   fmt::print("perplexity      {:10.4f}\n", figures.perplexity());
   fmt::print("bits per token  {:10.4f}\n", figures.bits_per_token());
-  fmt::print("bits per byte   {:10.4f}\n", figures.bits_per_byte());
-  fmt::print("{} tokens predicted of {} ({} bytes; tokenizer: {})\n",
-             format_count(figures.loss.tokens), format_count(figures.tokens),
-             format_count(figures.bytes), figures.tokenizer);
-  fmt::print("{} sequence{} of up to {} tokens, one every {}; {:.1f} s, {} tokens/s\n",
+  const bool of_text = figures.bytes > 0;
+  if (of_text) {
+    fmt::print("bits per byte   {:10.4f}\n", figures.bits_per_byte());
+    fmt::print("{} tokens predicted of {} ({} bytes; tokenizer: {})\n",
+               format_count(figures.loss.tokens), format_count(figures.tokens),
+               format_count(figures.bytes), figures.tokenizer);
+  } else {
+    fmt::print("{} tokens predicted (tokenizer: {})\n", format_count(figures.loss.tokens),
+               figures.tokenizer);
+  }
+  fmt::print("{} sequence{} of up to {} tokens{}; {:.1f} s, {} tokens/s\n",
              format_count(figures.sequences), figures.sequences == 1 ? "" : "s", figures.length,
-             figures.stride, figures.seconds,
+             of_text ? fmt::format(", one every {}", figures.stride) : "", figures.seconds,
              format_count(std::llround(static_cast<double>(figures.loss.tokens) /
                                        std::max(figures.seconds, 1e-9))));
 }
 
 void print_json(const TextFigures& figures, const std::string& dtype, int ranks) {
-  const Json out = {{"loss", figures.loss.mean()},
-                    {"perplexity", figures.perplexity()},
-                    {"bits_per_token", figures.bits_per_token()},
-                    {"bits_per_byte", figures.bits_per_byte()},
-                    {"predicted_tokens", figures.loss.tokens},
-                    {"tokens", figures.tokens},
-                    {"bytes", figures.bytes},
-                    {"sequences", figures.sequences},
-                    {"sequence_length", figures.length},
-                    {"stride", figures.stride},
-                    {"tokenizer", figures.tokenizer},
-                    {"dtype", dtype},
-                    {"ranks", ranks},
-                    {"seconds", figures.seconds}};
+  Json out = {{"loss", figures.loss.mean()},
+              {"perplexity", figures.perplexity()},
+              {"bits_per_token", figures.bits_per_token()},
+              {"predicted_tokens", figures.loss.tokens},
+              {"sequences", figures.sequences},
+              {"sequence_length", figures.length},
+              {"tokenizer", figures.tokenizer},
+              {"dtype", dtype},
+              {"ranks", ranks},
+              {"seconds", figures.seconds}};
+  if (figures.bytes > 0) {
+    out["bits_per_byte"] = figures.bits_per_byte();
+    out["tokens"] = figures.tokens;
+    out["bytes"] = figures.bytes;
+    out["stride"] = figures.stride;
+  }
   fmt::print("{}\n", out.dump({.indent = 2}));
 }
 
@@ -124,9 +140,61 @@ void add_model(const ModelOptions& model, Options& options) {
   options.strategy = model.strategy;
 }
 
+// With keys of data: as a run that has them evaluates data.validation.
+config::TrainConfig config_of(const EvalOptions& options) {
+  const TextEvaluationOptions& text = options.text;
+  std::vector<config::Override> more;
+  if (!text.files.empty()) {
+    more.emplace_back("data.validation=" + Json(text.files).dump(),
+                      fmt::format("--data {}", fmt::join(text.files, " ")));
+  }
+  if (text.length > 0) {
+    more.emplace_back(fmt::format("data.sequence_length={}", text.length),
+                      fmt::format("--sequence-length {}", text.length));
+  }
+  if (!text.cache.empty()) {
+    more.emplace_back("data.cache_dir=" + text.cache, "--cache-dir " + text.cache);
+  }
+  config::TrainConfig config = read_data_keys(
+      options.keys, more,
+      {"data.shuffle", "data.shuffle_rule", "data.set_epoch", "data.last_batch", "data.prefetch"});
+  FSDP_CHECK(!config.data.validation.empty(),
+             "--data: expected files, or --config with data.validation");
+  const auto typed = [&](const char* key) {
+    const auto place = config.places.find(key);
+    return place != config.places.end() && place->second.starts_with("--");
+  };
+  for (const char* key : {"data.train", "data.sources"}) {
+    FSDP_CHECK(!typed(key) || config.data.held_out(),
+               "--set {}: it has no effect on an evaluation of files; they are data.validation, "
+               "or --data",
+               key);
+  }
+  // In a file it is the subset of what is trained.
+  if (!typed("data.subset.n") && !typed("data.subset")) config.data.subset = {};
+  if (options.batch > 0 || options.keys.config.empty()) {
+    config.train.batch = options.batch > 0 ? options.batch : kBatch;
+    config.train.rows_per_pass = 0;
+    config.train.micro_steps.reset();
+  }
+  return config;
+}
+
 int run_text(const EvalOptions& options, RankContext& rank) {
   TextEvaluationOptions text = options.text;
   add_model(options.model, text);
+  text.batch = options.batch > 0 ? options.batch : kBatch;
+  if (options.keys.given()) {
+    agree(rank.world, [&] {
+      text.config = config_of(options);
+      std::string& tokenizer = text.config->data.tokenizer;
+      if (!text.tokenizer.empty() || tokenizer.empty()) {
+        tokenizer = text.tokenizer.empty() ? find_model(text.folder, text.base).default_tokenizer()
+                                           : text.tokenizer;
+      }
+      text.tokenizer = tokenizer;
+    });
+  }
   ProgressLine line(rank.under_launcher);
   const auto progress = [&](int64_t batches, int64_t of, const TextLoss& loss, double seconds) {
     const double rate = static_cast<double>(loss.tokens) / seconds;
@@ -149,7 +217,7 @@ int run_squad(const EvalOptions& options, RankContext& rank) {
   add_model(options.model, squad);
   squad.files = options.text.files;
   squad.length = options.text.length;
-  squad.batch = options.text.batch;
+  squad.batch = options.batch > 0 ? options.batch : kBatch;
   ProgressLine line(rank.under_launcher);
   const auto progress = [&](int64_t questions, int64_t of, double seconds) {
     line.show("question", questions, of, seconds,
@@ -167,6 +235,7 @@ int run_squad(const EvalOptions& options, RankContext& rank) {
 }
 
 int run_eval(const EvalOptions& options, RankContext& rank) {
+  FSDP_CHECK(!options.text.files.empty() || options.keys.given(), "--data: expected files");
   return options.task.empty() ? run_text(options, rank) : run_squad(options, rank);
 }
 
@@ -177,10 +246,16 @@ void add_kind_options(const Command& command, EvalOptions& options) {
                                       "squad: answer the questions of SQuAD v1.1 files, exact "
                                       "match and F1 (default: the loss of a text)")
                           .one_of({"squad"});
+  const DataKeyOptions keys = add_data_key_options(command, "data.validation", options.keys);
+  keys.config.excludes(task);
+  keys.set.excludes(task);
   command
       .add_option("--field", options.text.field,
-                  "field of a JSON row that holds the text (default: text)")
-      .excludes(task);
+                  "field of a JSON row that holds the text (default: text); with --config or "
+                  "--set it is data.field")
+      .excludes(task)
+      .excludes(keys.config)
+      .excludes(keys.set);
   command.add_option("--cache-dir", options.text.cache, "for the tokens (default: .cache/tokens)")
       .excludes(task);
   command
@@ -189,7 +264,9 @@ void add_kind_options(const Command& command, EvalOptions& options) {
                   "sequences overlap, and each predicted token after the first sequence has at "
                   "least the overlap before it (default: equal)")
       .from_to(int64_t{1}, int64_t{1} << 40)
-      .excludes(task);
+      .excludes(task)
+      .excludes(keys.config)
+      .excludes(keys.set);
   command.add_option("--limit", options.squad.limit, "the first questions only (default: all)")
       .from_to(int64_t{1}, int64_t{1} << 40)
       .needs(task);
@@ -210,10 +287,9 @@ void add_eval_command(const Command& app, ChosenCommand& chosen) {
   const Command command =
       app.add_command("eval", "loss, perplexity and bits per byte of a model on a text; or a task");
   add_model_options(command, options->model);
-  command
-      .add_option("--data", options->text.files,
-                  "text, or rows of JSON (.jsonl), or the task's files; several are one")
-      .required();
+  command.add_option("--data", options->text.files,
+                     "text, or rows of JSON (.jsonl), or the task's files; several are one; with "
+                     "--config or --set it is data.validation");
   add_kind_options(command, *options);
   command
       .add_option(
@@ -222,8 +298,9 @@ void add_eval_command(const Command& app, ChosenCommand& chosen) {
               std::to_string(kLongestByDefault) + ")")
       .from_to(int64_t{2}, int64_t{1} << 40);
   command
-      .add_option("--batch", options->text.batch,
-                  "sequences or questions at a time, over all ranks (default: 8)")
+      .add_option("--batch", options->batch,
+                  "sequences or questions at a time, over all ranks (default: 8, or that of "
+                  "--config)")
       .from_to(int64_t{1}, int64_t{1} << 20);
   command.add_flag("--json", options->json, "print the figures as JSON, in full precision");
   add_launch_options(command, options->launch);

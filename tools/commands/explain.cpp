@@ -10,6 +10,7 @@
 #include "tools/memory/explanation.h"
 #include "tools/predict/call_meter.h"
 #include "tools/predict/rates_file.h"
+#include "tools/train/data_paths.h"
 #include "tools/train/model_shape.h"
 #include "tools/train/train_data.h"
 

@@ -8,6 +8,7 @@
 #include "tools/formulas/formula.h"
 #include "tools/launch/launch.h"
 #include "tools/memory/memory_view.h"
+#include "tools/train/data_paths.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {

@@ -7,15 +7,19 @@
 #include <sstream>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "comm/local_transport.h"
 #include "core/error.h"
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/data_keys.h"
 #include "tools/data/tokenizer/encoding_speed.h"
 #include "tools/data/tokenizer/tokenizer.h"
 #include "tools/data/tokenizer/tokenizer_check.h"
 #include "tools/launch/launch.h"
+#include "tools/train/train_data.h"
 
 namespace fsdp::tools {
 namespace {
@@ -32,6 +36,9 @@ struct TokenizeOptions {
   bool omit_special = false;
   bool speed = false;
   std::string compare;  // a file of other programs' speeds
+  DataKeys keys;        // given, or data: rows as fsdp train has them
+  std::vector<std::string> data;
+  int64_t limit = 0;  // sequences; 0: all
 };
 
 SpecialTokens special_of(const TokenizeOptions& options) {
@@ -103,8 +110,55 @@ void print_speeds(const std::string& tokenizer, const std::string& file, const J
   }
 }
 
+// One epoch of the training data of a run, a sequence a line, in the order of the files.
+void print_sequences(const TokenizeOptions& options, comm::Communicator& world) {
+  std::vector<config::Override> more;
+  if (!options.data.empty()) {
+    more.emplace_back("data.train=" + Json(options.data).dump(),
+                      fmt::format("--data {}", fmt::join(options.data, " ")));
+  }
+  if (!options.tokenizer.empty()) {
+    more.emplace_back("data.tokenizer=" + options.tokenizer, "--tokenizer " + options.tokenizer);
+  }
+  config::TrainConfig config = read_data_keys(
+      options.keys, more,
+      {"data.shuffle", "data.shuffle_rule", "data.set_epoch", "data.last_batch", "data.prefetch"});
+  FSDP_CHECK(!config.data.synthetic(), "data.format: synthetic: there is no text to tokenize");
+  config.data.shuffle = false;
+  config.data.shuffle_rule = data::ShuffleRule::kFeistel;
+  config.train.batch = 1;
+  config.train.rows_per_pass = 0;
+  config.train.micro_steps.reset();
+  const TrainData data(world, config, nullptr, DataUse::kTraining);
+  for (const std::string& remark : data.remarks()) {
+    print_note(remark.starts_with("note: ") ? remark.substr(6) : remark);
+  }
+  const BatchSource batches = data.training(/*shifted_labels=*/true);
+  const int64_t all = data.sequences();
+  for (int64_t i = 0; i < (options.limit > 0 ? std::min(options.limit, all) : all); ++i) {
+    const Batch batch = batches.get(i);
+    Json line = {
+        {"sequence", batch.samples.at(0)}, {"tokens", batch.tokens}, {"labels", batch.labels}};
+    if (!batch.mask.empty()) line["mask"] = batch.mask;
+    if (batch.labels_are_targets) line["labels_are_targets"] = true;
+    if (options.pieces) {
+      Json pieces = Json::array();
+      for (const int32_t id : batch.tokens) {
+        pieces.push_back(data.tokenizer().decode({&id, 1}, SpecialTokens::kInclude));
+      }
+      line["pieces"] = pieces;
+    }
+    fmt::print("{}\n", line.dump({.replace = true}));
+  }
+}
+
 int run_tokenize(const TokenizeOptions& options) {
   check_one_process("tokenize");
+  if (options.keys.given() || !options.data.empty()) {
+    comm::run_local_ranks(1, [&](comm::Communicator& world) { print_sequences(options, world); });
+    return 0;
+  }
+  FSDP_CHECK(options.limit == 0, "--limit: expected --data, --config or --set with it");
   std::unique_ptr<data::Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer = data::make_tokenizer(options.tokenizer);
   if (!options.vectors.empty()) return verify(options, tokenizer.get());
@@ -178,6 +232,17 @@ void add_tokenize_command(const Command& app, ChosenCommand& chosen) {
   for (const Option& other : {text, file, decode, pieces, no_special, speed}) {
     verified.excludes(other);
   }
+  const Option data = command.add_option(
+      "--data", options->data,
+      "print the sequences that fsdp train makes of these files, a line of JSON each");
+  const DataKeyOptions keys = add_data_key_options(command, "data.train", options->keys);
+  for (const Option& rows : {data, keys.config, keys.set}) {
+    for (const Option& other : {text, file, decode, no_special, speed, verified}) {
+      rows.excludes(other);
+    }
+  }
+  command.add_option("--limit", options->limit, "with --data, --config or --set: sequences")
+      .from_to(int64_t{1}, int64_t{1} << 40);
   command.when_chosen(
       [&chosen, options] { chosen = [options] { return run_tokenize(*options); }; });
 }

@@ -324,7 +324,8 @@ bool may_have_rows(const DataSection& c) {
                       (c.format == data::TextFormat::kAuto && file.ends_with(".txt"));
     return !text;
   };
-  return c.train.empty() || std::any_of(c.train.begin(), c.train.end(), may) ||
+  const std::vector<std::string> files = c.training_files();
+  return files.empty() || std::any_of(files.begin(), files.end(), may) ||
          std::any_of(c.validation.begin(), c.validation.end(), may);
 }
 
@@ -339,10 +340,14 @@ void add_data(const DataSection& c, std::vector<Effect>& effects) {
            {"data.field", c.row_template.empty(), "with data.template"},
            {"data.template", rows && !text, "on files of text"},
            {"data.bad_rows", rows, "on files of text"},
+           {"data.sample_break_mode", c.format == data::TextFormat::kFairseq,
+            "without data.format: fairseq"},
            {"data.subset.seed", c.subset.n.has_value(), "without data.subset.n"},
+           {"data.subset.n", c.sources.empty(), "with data.sources"},
+           {"data.sources", !c.synthetic(), "with data.format: synthetic"},
            {"data.synthetic_rows", c.synthetic(), "without data.format: synthetic"},
-           {"data.pad", c.pads(), with_pack},
-           {"data.pad_to", c.pads(), with_pack},
+           {"data.pad", c.pads() || c.is_tokens(), with_pack},
+           {"data.pad_to", c.has_rows_of_any_length() || c.is_tokens(), with_pack},
            {"data.set_epoch", c.shuffle, "with data.shuffle: false"},
            {"data.set_epoch", !c.synthetic(), "with data.format: synthetic"},
            {"data.shuffle", !c.synthetic(), "with data.format: synthetic"}}) {
@@ -350,9 +355,18 @@ void add_data(const DataSection& c, std::vector<Effect>& effects) {
   }
   const std::string with_format = fmt::format("with data.format: {}", name_of(c.format));
   effects.push_back({"data.train", !c.synthetic(), with_format});
+  effects.push_back({"data.pad", !c.is_tokens(), with_format});
+  const bool blocks = c.has_blocks_of_sentences();
+  const std::string with_mode = c.synthetic()
+                                    ? with_format
+                                    : with_format + fmt::format(" and data.sample_break_mode: {}",
+                                                                name_of(c.sample_break_mode));
+  for (const char* key : {"data.bad_rows", "data.pad_to"}) {
+    effects.push_back({key, !c.is_tokens() || blocks, with_mode});
+  }
   for (const char* key :
-       {"data.field", "data.template", "data.bad_rows", "data.subset.n", "data.tokenizer",
-        "data.pack", "data.cache_dir", "data.document_separator", "sample.tokens"}) {
+       {"data.field", "data.template", "data.subset.n", "data.tokenizer", "data.pack",
+        "data.cache_dir", "data.document_separator", "sample.tokens"}) {
     effects.push_back({key, !c.is_tokens(), with_format});
   }
 }
@@ -373,10 +387,27 @@ void check_validation(const DataSection& c) {
              c.validation.front());
 }
 
+void check_sources(const DataSection& c) {
+  constexpr double kLeast = 1e-6, kMost = 1e6;
+  for (const SourceSection& source : c.sources) {
+    const std::string key = source.place.empty() ? "data.sources" : source.place + ": data.sources";
+    FSDP_CHECK(!source.path.empty(), "{}: path: expected a file, folder or pattern, got none", key);
+    within((key + ": weight").c_str(), source.weight, kLeast, kMost);
+  }
+  FSDP_CHECK(c.sources.empty() || c.train.empty(),
+             "data.train: expected nothing beside data.sources, got {}; a source is a path with a "
+             "weight",
+             value_text(c.train));
+  FSDP_CHECK(c.sources.size() <= 1 || c.shuffle_rule != data::ShuffleRule::kTorch,
+             "data.shuffle_rule: expected feistel with data.sources, got torch: torch has no order "
+             "of weighted sources");
+}
+
 // Keys of data that contradict each other.
 void check_data(const TrainConfig& config) {
   const DataSection& c = config.data;
   check_validation(c);
+  check_sources(c);
   FSDP_CHECK(!c.is_tokens() || c.objective == data::Objective::kLm,
              "data.objective: expected lm with data.format: {}, got {}", name_of(c.format),
              name_of(c.objective));
@@ -477,6 +508,14 @@ void check_config(const TrainConfig& config) {
   for (const KeyWithoutEffect& each : keys_without_effect(config)) {
     fail("{}: {} has no effect {}", each.key, each.value, each.reason);
   }
+}
+
+std::vector<std::string> DataSection::training_files() const {
+  std::vector<std::string> all = train;
+  for (const SourceSection& source : sources) {
+    all.insert(all.end(), source.path.begin(), source.path.end());
+  }
+  return all;
 }
 
 std::optional<double> DataSection::held_out() const {

@@ -73,14 +73,23 @@ struct SubsetSection {
   int64_t seed = 42;
 };
 
+// One of several sources of training data: tools/data/mixture.h.
+struct SourceSection {
+  std::vector<std::string> path;
+  double weight = 1;
+  std::string place = {};  // where it was written, for errors; not a key
+};
+
 struct DataSection {
   std::vector<std::string> train;
+  std::vector<SourceSection> sources;  // instead of train
   std::vector<std::string> validation;
   data::TextFormat format = data::TextFormat::kAuto;
   std::string field = "text";
   std::string row_template;
   data::BadRows bad_rows = data::BadRows::kFail;
   std::optional<int64_t> synthetic_rows;
+  data::BreakMode sample_break_mode = data::BreakMode::kNone;
   SubsetSection subset;
   std::string tokenizer;
   data::Objective objective = data::Objective::kLm;
@@ -99,6 +108,7 @@ struct DataSection {
   bool synthetic() const { return format == data::TextFormat::kSynthetic; }
   // Whether the data is tokens: there is no text and no tokenizer.
   bool is_tokens() const { return synthetic() || format == data::TextFormat::kFairseq; }
+  std::vector<std::string> training_files() const;  // of train, or of all sources
   // Of the training data, that `validation` asks for ("5%"); nullopt: it names files.
   std::optional<double> held_out() const;
   // What the keys mean that are left open.
@@ -106,6 +116,10 @@ struct DataSection {
   bool separates_documents() const;
   data::PadTo padded_to() const;
   bool pads() const { return packing() == data::Pack::kExamples; }
+  bool has_blocks_of_sentences() const {
+    return format == data::TextFormat::kFairseq && sample_break_mode != data::BreakMode::kNone;
+  }
+  bool has_rows_of_any_length() const { return pads() || has_blocks_of_sentences(); }
   // Whether batches have a mask of padding that attention must not see.
   bool hides_padding() const;
 };

@@ -82,32 +82,14 @@ void visit(V& v, SubsetSection& c) {
 }
 
 template <typename V>
-void visit(V& v, DataSection& c) {
-  v.field(
-      "train", c.train,
-      "file, folder, pattern like texts/*.jsonl, or list of these; looked for here, then beside "
-      "this file");
-  v.field("validation", c.validation,
-          "as train, or a share of the training data, such as 5%, which is not trained; empty: no "
-          "evaluation");
-  v.field(
-      "format", c.format,
-      "auto: jsonl for .jsonl and .json, text for others; alpaca: rows of instruction, input "
-      "and output, in a JSON array or one a line; squad: the questions of a file of SQuAD v1.1; "
-      "fairseq: NAME.bin of fairseq-preprocess, with NAME.idx beside it; synthetic: random tokens "
-      "by train.seed, without files");
-  v.field("field", c.field, "of a JSONL row, holds the text");
-  v.field("template", c.row_template,
-          "how a row's fields become a text: alpaca, alpaca_short, squad, chess, or a file with "
-          "{names of fields}; empty: the format's, or data.field");
-  v.field("bad_rows", c.bad_rows,
-          "a JSONL row that is malformed or has no text: end with an error, or skip the row and "
-          "list it in skipped_rows.jsonl of the run directory");
-  v.field("synthetic_rows", c.synthetic_rows,
-          "of format: synthetic, sequences; auto: as many as train.steps takes",
-          OptionField().from(1));
-  v.section("subset", "some rows of data.train, those of datasets' shuffle(seed).select(range(n))",
-            c.subset);
+void visit(V& v, SourceSection& c) {
+  v.field("path", c.path, "file, folder, pattern, or list of these, as train");
+  v.field("weight", c.weight, "its share of the sequences, beside the weights of the others");
+}
+
+// How texts become the sequences of steps.
+template <typename V>
+void visit_sequences(V& v, DataSection& c) {
   v.field("tokenizer", c.tokenizer,
           "bytes, or a tokenizer.json or a folder with one; empty: that of model.path, or bytes");
   v.field(
@@ -139,6 +121,48 @@ void visit(V& v, DataSection& c) {
   v.field("prefetch", c.prefetch,
           "batches that a thread makes ahead of the steps; 0: each when its step begins",
           OptionField().from_to(0, 1024));
+}
+
+template <typename V>
+void visit(V& v, DataSection& c) {
+  v.field(
+      "train", c.train,
+      "file, folder, pattern like texts/*.jsonl, or list of these; looked for here, then beside "
+      "this file");
+  v.list("sources",
+         "instead of train, several with weights: [{path: a.jsonl, weight: 2}, {path: b.txt}]; an "
+         "epoch has as many sequences as all of them together, dealt by weight; a source begins "
+         "again, in another order, where it is used up",
+         c.sources);
+  v.field("validation", c.validation,
+          "as train, or a share of the training data, such as 5%, which is not trained; empty: no "
+          "evaluation");
+  v.field(
+      "format", c.format,
+      "auto: jsonl for .jsonl and .json, text for others; alpaca: rows of instruction, input "
+      "and output, in a JSON array or one a line; squad: the questions of a file of SQuAD v1.1; "
+      "fairseq: NAME.bin of fairseq-preprocess, with NAME.idx beside it; synthetic: random tokens "
+      "by train.seed, without files");
+  v.field("field", c.field, "of a JSONL row, holds the text");
+  v.field("template", c.row_template,
+          "how a row's fields become a text: alpaca, alpaca_short, squad, chess, or a file with "
+          "{names of fields}; empty: the format's, or data.field");
+  v.field("bad_rows", c.bad_rows,
+          "a JSONL row that is malformed or has no text: end with an error, or skip the row and "
+          "list it in skipped_rows.jsonl of the run directory; so is a sentence of fairseq that is "
+          "longer than sequence_length");
+  v.field("synthetic_rows", c.synthetic_rows,
+          "of format: synthetic, sequences; auto: as many as train.steps takes",
+          OptionField().from(1));
+  v.field(
+      "sample_break_mode", c.sample_break_mode,
+      "of format: fairseq, where sequences end; none: at every sequence_length tokens; complete: "
+      "at the end of the last sentence that fits; complete_doc: there and at an empty sentence; "
+      "eos: at every sentence",
+      {"break_mode"});
+  v.section("subset", "some rows of data.train, those of datasets' shuffle(seed).select(range(n))",
+            c.subset);
+  visit_sequences(v, c);
 }
 
 template <typename V>

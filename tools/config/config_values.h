@@ -41,6 +41,7 @@ inline EnumNames<data::BadRows> names_of(data::BadRows) {
 }
 inline EnumNames<data::Objective> names_of(data::Objective) { return own_names(data::kObjectives); }
 inline EnumNames<data::Pack> names_of(data::Pack) { return own_names(data::kPacks); }
+inline EnumNames<data::BreakMode> names_of(data::BreakMode) { return own_names(data::kBreakModes); }
 inline EnumNames<data::PadSide> names_of(data::PadSide) {
   return {{"right", data::PadSide::kRight}, {"left", data::PadSide::kLeft}};
 }

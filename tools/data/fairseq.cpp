@@ -115,6 +115,28 @@ int32_t FairseqFile::token(int64_t index) const {
   return static_cast<int32_t>(id);
 }
 
+int64_t FairseqFile::tokens_of(int64_t sentence) const {
+  const char* const sizes = index_.text().data() + kHeader;
+  return read<int32_t>(sizes + static_cast<size_t>(sentence) * sizeof(int32_t));
+}
+
+// The begins are sorted: a binary search.
+bool FairseqFile::begins_sentence(int64_t token) const {
+  const auto count = static_cast<size_t>(sentences_);
+  const char* const begins = index_.text().data() + kHeader + count * sizeof(int32_t);
+  const int64_t byte = token * bytes_of_type(type_);
+  size_t low = 0, high = count;
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    if (read<int64_t>(begins + middle * sizeof(int64_t)) < byte) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low < count && read<int64_t>(begins + low * sizeof(int64_t)) == byte;
+}
+
 uint64_t FairseqFile::identity() const {
   constexpr size_t kEnds = 1 << 20;
   const std::string_view bytes = bin_.text();
@@ -125,42 +147,118 @@ uint64_t FairseqFile::identity() const {
 
 namespace {
 
+// Of the stream of all sentences.
+struct Block {
+  int64_t first = 0, tokens = 0;
+};
+
 class FairseqSequences final : public Sequences {
  public:
-  FairseqSequences(std::shared_ptr<const FairseqFile> file, int64_t length)
-      : file_(std::move(file)), length_(length) {}
-  int64_t count() const override { return (file_->tokens() + length_ - 1) / length_; }
+  // Without `blocks`: of break mode none.
+  FairseqSequences(std::shared_ptr<const FairseqFile> file, const BlockOptions& options,
+                   std::vector<Block> blocks, size_t skipped)
+      : file_(std::move(file)), options_(options), blocks_(std::move(blocks)), skipped_(skipped) {}
+  int64_t count() const override {
+    if (!cuts_anywhere()) return std::ssize(blocks_);
+    return (file_->tokens() + options_.length - 1) / options_.length;
+  }
   int64_t tokens_of(int64_t index, int64_t length) const override {
-    return std::min(length, file_->tokens() - index * length_);
+    return std::min(length, block(index).tokens);
   }
   int64_t label_tokens(int64_t index, int64_t length, bool) const override {
     return tokens_of(index, length);
   }
   void append(int64_t index, int64_t length, bool, Batch& batch) const override {
     batch.labels_are_targets = true;
-    const int64_t first = index * length_, there = tokens_of(index, length);
+    const int64_t first = block(index).first, there = tokens_of(index, length);
     for (int64_t t = 0; t < length; ++t) {
-      const int64_t at = first + t;
-      const int32_t before = at == 0 ? kEndOfSentence : t < there ? file_->token(at - 1) : kPadding;
+      const bool inside = t < there;
+      const bool begins = t == 0 && (first == 0 || file_->begins_sentence(first));
+      const int32_t before = begins   ? kEndOfSentence
+                             : inside ? file_->token(first + t - 1)
+                                      : kPadding;
       batch.tokens.push_back(before);
-      batch.labels.push_back(t < there ? file_->token(at) : kIgnoreIndex);
+      batch.labels.push_back(inside ? file_->token(first + t) : kIgnoreIndex);
     }
   }
   std::string summary() const override {
-    return fmt::format("{} tokens in {} sentences", format_count(file_->tokens()),
-                       format_count(file_->sentences()));
+    std::string out = fmt::format("{} tokens in {} sentences", format_count(file_->tokens()),
+                                  format_count(file_->sentences()));
+    if (cuts_anywhere()) return out;
+    out += fmt::format(", {} blocks ({})", format_count(count()), name_of(options_.mode));
+    if (skipped_ == 0) return out;
+    return out + fmt::format(", {} longer than {} tokens left out",
+                             format_count(static_cast<int64_t>(skipped_)), options_.length);
   }
 
  private:
+  bool cuts_anywhere() const { return options_.mode == BreakMode::kNone; }
+  Block block(int64_t index) const {
+    if (!cuts_anywhere()) return blocks_[static_cast<size_t>(index)];
+    const int64_t first = index * options_.length;
+    return {first, std::min(options_.length, file_->tokens() - first)};
+  }
+
   std::shared_ptr<const FairseqFile> file_;
-  int64_t length_;
+  BlockOptions options_;
+  std::vector<Block> blocks_;
+  size_t skipped_;
+};
+
+// Blocks that end where sentences do.
+class BlockMaker {
+ public:
+  BlockMaker(const FairseqFile& file, const BlockOptions& options)
+      : file_(file), options_(options) {}
+
+  void make(std::vector<Block>& blocks, std::vector<SkippedRow>& skipped) {
+    const bool documents = options_.mode == BreakMode::kCompleteDoc;
+    for (int64_t sentence = 0; sentence < file_.sentences(); ++sentence) {
+      const int64_t tokens = file_.tokens_of(sentence);
+      const bool ends_document = documents && tokens == 1;
+      const bool fits = options_.mode != BreakMode::kEos && !ends_document &&
+                        block_.tokens + tokens <= options_.length;
+      if (!fits) close(blocks);
+      if (tokens > options_.length) skip(sentence, tokens, skipped);
+      if (ends_document || tokens > options_.length) {
+        block_.first += tokens;
+      } else {
+        block_.tokens += tokens;
+      }
+    }
+    close(blocks);
+  }
+
+ private:
+  void close(std::vector<Block>& blocks) {
+    const int64_t least = options_.mode == BreakMode::kCompleteDoc ? 2 : 1;
+    if (block_.tokens >= least) blocks.push_back(block_);
+    block_ = {block_.first + block_.tokens, 0};
+  }
+  void skip(int64_t sentence, int64_t tokens, std::vector<SkippedRow>& skipped) const {
+    const std::string reason = fmt::format("{} tokens, more than data.sequence_length, {}",
+                                           format_count(tokens), options_.length);
+    FSDP_CHECK(options_.bad_rows == BadRows::kSkip,
+               "{}: sentence {}: {}; data.bad_rows: skip leaves such sentences out, as "
+               "fairseq-train does",
+               file_.path().string(), sentence + 1, reason);
+    skipped.push_back({file_.path().string(), sentence + 1, reason});
+  }
+
+  const FairseqFile& file_;
+  const BlockOptions& options_;
+  Block block_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Sequences> fairseq_sequences(std::shared_ptr<const FairseqFile> file,
-                                                   int64_t length) {
-  return std::make_shared<FairseqSequences>(std::move(file), length);
+FairseqBlocks fairseq_blocks(std::shared_ptr<const FairseqFile> file, const BlockOptions& options) {
+  std::vector<Block> blocks;
+  FairseqBlocks out;
+  if (options.mode != BreakMode::kNone) BlockMaker(*file, options).make(blocks, out.skipped);
+  out.sequences = std::make_shared<FairseqSequences>(std::move(file), options, std::move(blocks),
+                                                     out.skipped.size());
+  return out;
 }
 
 std::optional<int64_t> fairseq_vocabulary(const std::filesystem::path& bin) {

@@ -12,6 +12,7 @@
 
 #include "core/io/file.h"
 #include "tools/data/sequences.h"
+#include "tools/data/text_source.h"
 
 namespace fsdp::data {
 
@@ -25,6 +26,9 @@ class FairseqFile {
   int64_t tokens() const { return tokens_; }
   // Of all sentences one after the other. Error when it is no 32-bit number.
   int32_t token(int64_t index) const;
+  int64_t tokens_of(int64_t sentence) const;
+  bool begins_sentence(int64_t token) const;
+  const std::filesystem::path& path() const { return bin_.path(); }
   // Of the index, the size, and the first and last MiB of the tokens.
   uint64_t identity() const;
 
@@ -38,10 +42,22 @@ class FairseqFile {
 // for each line of dict.txt ("token count"). None: there is no dict.txt.
 std::optional<int64_t> fairseq_vocabulary(const std::filesystem::path& bin);
 
-// TokenBlockDataset with break mode none: the stream of all sentences is cut into blocks of
-// `length`, the last one is short. A position reads the token before the one that it predicts, also
-// that of the block before; the very first reads </s>.
-std::shared_ptr<const Sequences> fairseq_sequences(std::shared_ptr<const FairseqFile> file,
-                                                   int64_t length);
+// TokenBlockDataset: the stream of all sentences in blocks of at most `length` tokens, cut where
+// `mode` says. A position reads the token before the one that it predicts, also that of the block
+// before; where a block begins with a sentence, it reads </s>. Of kCompleteDoc a sentence of one
+// token is an empty one: </s>, the end of a document; blocks of one token are left out.
+//
+// A sentence that is longer than `length` is no block: with BadRows::kFail an error, with kSkip
+// left out, as fairseq-train leaves out what is longer than the model's positions.
+struct BlockOptions {
+  int64_t length = 0;
+  BreakMode mode = BreakMode::kNone;
+  BadRows bad_rows = BadRows::kFail;
+};
+struct FairseqBlocks {
+  std::shared_ptr<const Sequences> sequences;
+  std::vector<SkippedRow> skipped;  // `line`: the number of the sentence, from 1
+};
+FairseqBlocks fairseq_blocks(std::shared_ptr<const FairseqFile> file, const BlockOptions& options);
 
 }  // namespace fsdp::data

@@ -47,7 +47,8 @@ Loader::Loader(const LoaderOptions& options)
                 .last = options.last,
                 .rule = options.rule,
                 .world = options.world,
-                .set_epoch = options.set_epoch}) {}
+                .set_epoch = options.set_epoch,
+                .sources = options.sources}) {}
 
 int64_t Loader::samples_after(int64_t steps) const {
   const int64_t epochs = steps / steps_per_epoch(), rest = steps % steps_per_epoch();

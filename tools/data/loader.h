@@ -33,8 +33,9 @@ struct LoaderOptions {
   uint64_t seed = 0;
   LastBatch last = LastBatch::kShort;
   ShuffleRule rule = ShuffleRule::kFeistel;
-  bool set_epoch = true;      // see SamplerOptions
-  int64_t rows_per_pass = 0;  // see Batch; 0: each rank gets every world-th row
+  bool set_epoch = true;                     // see SamplerOptions
+  std::vector<WeightedSource> sources = {};  // those that `sequences` joins; see SamplerOptions
+  int64_t rows_per_pass = 0;                 // see Batch; 0: each rank gets every world-th row
   int rank = 0;
   int world = 1;
 };

@@ -41,6 +41,19 @@ constexpr std::string_view name_of(Pack pack) {
   return kNames[static_cast<size_t>(pack)];
 }
 
+// Where the stream of fairseq's sentences is cut into blocks: TokenBlockDataset's break modes.
+//   kNone          at every so many tokens; the last block is short
+//   kComplete      where a sentence ends: as many whole sentences as fit
+//   kCompleteDoc   as kComplete, and where a document ends: at an empty sentence, which is left out
+//   kEos           where a sentence ends: each is a block
+enum class BreakMode : uint8_t { kNone, kComplete, kCompleteDoc, kEos };
+inline constexpr std::array kBreakModes = {BreakMode::kNone, BreakMode::kComplete,
+                                           BreakMode::kCompleteDoc, BreakMode::kEos};
+constexpr std::string_view name_of(BreakMode mode) {
+  constexpr std::string_view kNames[] = {"none", "complete", "complete_doc", "eos"};
+  return kNames[static_cast<size_t>(mode)];
+}
+
 enum class PadSide : uint8_t { kRight, kLeft };
 // kLongest: the longest row of the batch of all ranks. kLength: data.sequence_length.
 enum class PadTo : uint8_t { kLongest, kLength };

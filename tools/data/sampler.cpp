@@ -62,6 +62,14 @@ DistributedSampler::DistributedSampler(const SamplerOptions& options) : options_
   FSDP_CHECK(batches_per_epoch() >= 1,
              "[sampler] {} items do not fill one batch of {}, and drop_last drops the rest",
              options.items, options.rule == ShuffleRule::kTorch ? options.world : options.batch);
+  if (options.sources.size() <= 1) return;
+  FSDP_CHECK(options.rule != ShuffleRule::kTorch,
+             "data.shuffle_rule: expected feistel with data.sources, got torch");
+  int64_t items = 0;
+  for (const WeightedSource& source : options.sources) items += source.items;
+  FSDP_CHECK(items == options.items, "[sampler] items: expected {}, those of all sources, got {}",
+             items, options.items);
+  mixture_.emplace(options.sources, options.seed);
 }
 
 int64_t DistributedSampler::items_of_epoch() const {
@@ -82,14 +90,27 @@ int64_t DistributedSampler::batch_size(int64_t batch) const {
   return std::min(options_.batch, items_of_epoch() - batch * options_.batch);
 }
 
+// [Note: an epoch of several sources]
+int64_t DistributedSampler::item_of_sources(int64_t sample) const {
+  constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;  // sources of one size have orders of their own
+  const Mixture::Draw draw = mixture_->draw(sample);
+  int64_t first = 0;
+  for (size_t s = 0; s < draw.source; ++s) first += options_.sources[s].items;
+  const int64_t size = options_.sources[draw.source].items;
+  const int64_t place = draw.number % size;
+  if (!options_.shuffle) return first + place;
+  return first + Permutation(size, options_.seed + draw.source * kOdd, draw.number / size)(place);
+}
+
 std::vector<int64_t> DistributedSampler::batch(int64_t epoch, int64_t batch) const {
   return this->batch(epoch, batch, 0, 1);
 }
 
 int64_t DistributedSampler::item_at(int64_t place, int64_t epoch) const {
   const int64_t inside = place % options_.items;  // what fills up wraps around
-  if (!options_.shuffle) return inside;
   const int64_t order = options_.set_epoch ? epoch : 0;
+  if (mixture_) return item_of_sources(order * options_.items + inside);
+  if (!options_.shuffle) return inside;
   if (options_.rule == ShuffleRule::kFeistel) {
     return Permutation(options_.items, options_.seed, order)(inside);
   }

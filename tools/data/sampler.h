@@ -1,13 +1,16 @@
 // Which items a batch has, and which rank gets which item. Both are pure functions of (seed, epoch,
 // batch number, rank), so a resumed run only has to ask for a later batch. Every item occurs once
-// in an epoch. The batches are the same for any number of ranks, but for ShuffleRule::kTorch.
-// Not here: what an item is (loader.h).
+// in an epoch, but of several weighted sources. The batches are the same for any number of ranks,
+// but for ShuffleRule::kTorch. Not here: what an item is (loader.h).
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
+
+#include "tools/data/mixture.h"
 
 namespace fsdp::data {
 
@@ -44,21 +47,29 @@ constexpr std::string_view name_of(ShuffleRule rule) {
   return rule == ShuffleRule::kTorch ? "torch" : "feistel";
 }
 
+// [Note: an epoch of several sources]
+// Items are numbered through all sources. An epoch has as many items as all sources together, and
+// batches cut it as any other; its items are draws of a Mixture, whose sample n is place n % items
+// of epoch n / items. A source goes through all of its own items, in an order of its own, before it
+// goes through them again: its draw k is place k % its items of its own epoch k / its items. So an
+// epoch of the run has items of a large weight several times, and not all of those of a small one.
 struct SamplerOptions {
-  int64_t items = 0;
+  int64_t items = 0;  // of all sources
   int64_t batch = 1;  // items per batch over all ranks
   bool shuffle = true;
   uint64_t seed = 0;
   LastBatch last = LastBatch::kShort;
   ShuffleRule rule = ShuffleRule::kFeistel;
-  int world = 1;          // of kTorch, which depends on it
-  bool set_epoch = true;  // false: every epoch has the order of the first
+  int world = 1;                             // of kTorch, which depends on it
+  bool set_epoch = true;                     // false: every epoch has the order of the first
+  std::vector<WeightedSource> sources = {};  // not with kTorch; none, or one: all items once
 };
 
 // For one thread at a time.
 class DistributedSampler {
  public:
-  // Error when there is no item, when kDropLast leaves no batch, for kTorch with kPad.
+  // Error when there is no item, when kDropLast leaves no batch, for kTorch with kPad, and for
+  // sources that do not have `items` together.
   explicit DistributedSampler(const SamplerOptions& options);
 
   int64_t batches_per_epoch() const;
@@ -74,8 +85,10 @@ class DistributedSampler {
  private:
   int64_t items_of_epoch() const;
   int64_t item_at(int64_t place, int64_t epoch) const;  // of the epoch's order
+  int64_t item_of_sources(int64_t sample) const;
 
   SamplerOptions options_;
+  std::optional<Mixture> mixture_;  // of several sources
   mutable int64_t torch_epoch_ = -1;
   mutable std::vector<uint32_t> torch_order_;  // of torch_epoch_
 };

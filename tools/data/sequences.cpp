@@ -224,7 +224,52 @@ class PartOfSequences final : public Sequences {
   std::optional<Permutation> order_;
 };
 
+class JoinedSequences final : public Sequences {
+ public:
+  explicit JoinedSequences(std::vector<std::shared_ptr<const Sequences>> sets)
+      : sets_(std::move(sets)) {
+    for (const auto& set : sets_) ends_.push_back(count() + set->count());
+  }
+  int64_t count() const override { return ends_.empty() ? 0 : ends_.back(); }
+  int64_t tokens_of(int64_t index, int64_t length) const override {
+    const Place at = place(index);
+    return at.set->tokens_of(at.index, length);
+  }
+  int64_t label_tokens(int64_t index, int64_t length, bool shifted_labels) const override {
+    const Place at = place(index);
+    return at.set->label_tokens(at.index, length, shifted_labels);
+  }
+  void append(int64_t index, int64_t length, bool shifted_labels, Batch& batch) const override {
+    const Place at = place(index);
+    at.set->append(at.index, length, shifted_labels, batch);
+  }
+  std::string summary() const override {
+    std::vector<std::string> all;
+    for (const auto& set : sets_) all.push_back(set->summary());
+    return fmt::format("{}", fmt::join(all, "; "));
+  }
+
+ private:
+  struct Place {
+    const Sequences* set;
+    int64_t index;
+  };
+  Place place(int64_t index) const {
+    const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
+    const auto set = static_cast<size_t>(end - ends_.begin());
+    return {sets_[set].get(), index - (set == 0 ? 0 : ends_[set - 1])};
+  }
+
+  std::vector<std::shared_ptr<const Sequences>> sets_;
+  std::vector<int64_t> ends_;  // of each set: sequences of it and those before it
+};
+
 }  // namespace
+
+std::shared_ptr<const Sequences> joined_sequences(
+    std::vector<std::shared_ptr<const Sequences>> sets) {
+  return std::make_shared<JoinedSequences>(std::move(sets));
+}
 
 std::shared_ptr<const Sequences> part_of_sequences(std::shared_ptr<const Sequences> all,
                                                    int64_t first, int64_t count,

@@ -59,4 +59,8 @@ std::shared_ptr<const Sequences> part_of_sequences(std::shared_ptr<const Sequenc
                                                    int64_t first, int64_t count,
                                                    std::optional<uint64_t> seed);
 
+// All sequences of several sets, one set after the other.
+std::shared_ptr<const Sequences> joined_sequences(
+    std::vector<std::shared_ptr<const Sequences>> sets);
+
 }  // namespace fsdp::data

@@ -33,6 +33,7 @@ OpenedModel open_model(const TextEvaluationOptions& options) {
   out.config = out.source.config();
   out.tokenizer_name =
       options.tokenizer.empty() ? out.source.default_tokenizer() : options.tokenizer;
+  if (options.config && options.config->data.is_tokens()) return out;  // none takes part
   out.tokenizer = data::make_tokenizer(out.tokenizer_name);
   out.note =
       check_vocabulary(options.folder, out.tokenizer_name, *out.tokenizer, out.config.vocabulary);
@@ -72,37 +73,86 @@ double TextFigures::bits_per_byte() const {
   return bits_per_token() * static_cast<double>(tokens) / static_cast<double>(bytes);
 }
 
-TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& rank,
-                          const EvaluationListener& listener) {
-  const bool speaks = rank.world.rank() == 0;
-  OpenedModel model;
+namespace {
+
+// What is evaluated, and what must outlive its batches.
+struct EvaluatedData {
+  BatchSource batches;
+  std::unique_ptr<data::TokenCache> cache;
+  std::unique_ptr<TrainData> of_run;
+};
+
+// A text in overlapping sequences.
+EvaluatedData open_text(const TextEvaluationOptions& options, const OpenedModel& model,
+                        comm::Communicator& world, TextFigures& figures) {
   TextSequences text;
-  agree(rank.world, [&] {
-    model = open_model(options);
-    if (speaks && !model.note.empty()) listener.note(model.note);
-    text = sequences_of(options, model.config);
-  });
+  agree(world, [&] { text = sequences_of(options, model.config); });
   data::TokenSource source;
   source.files.assign(options.files.begin(), options.files.end());
   source.text.field = options.field;
   source.document_separator = model.tokenizer->end_of_text() >= 0;
-  const auto cache = open_token_cache(rank.world, options.cache, source, *model.tokenizer);
-  TextFigures figures;
-  BatchSource batches;
-  agree(rank.world, [&] {
-    text.tokens = cache->tokens();
-    if (speaks) figures.bytes = bytes_of_documents(source);
-    batches = batches_of(text, rank.world.rank(), rank.world.size());
+  EvaluatedData out;
+  out.cache = open_token_cache(world, options.cache, source, *model.tokenizer);
+  agree(world, [&] {
+    text.tokens = out.cache->tokens();
+    if (world.rank() == 0) figures.bytes = bytes_of_documents(source);
+    out.batches = batches_of(text, world.rank(), world.size());
   });
-  Session session(rank.world, options_for_use(model.config, text.length, options.strategy,
+  figures.tokens = static_cast<int64_t>(text.tokens.size());
+  figures.sequences = text.count();
+  figures.length = text.length;
+  figures.stride = text.stride;
+  return out;
+}
+
+// The validation data of a run.
+EvaluatedData open_validation(const config::TrainConfig& config, const OpenedModel& model,
+                              comm::Communicator& world, const EvaluationListener& listener,
+                              TextFigures& figures) {
+  agree(world, [&] {
+    FSDP_CHECK(config.data.sequence_length <= most_tokens(model.config),
+               "data.sequence_length: the model has {} positions, got {}",
+               model.config.max_positions, config.data.sequence_length);
+  });
+  EvaluatedData out;
+  out.of_run = std::make_unique<TrainData>(world, config, nullptr, DataUse::kValidation);
+  agree(world, [&] {
+    FSDP_CHECK(out.of_run->validation_sequences() > 0, "data.validation: expected files, got none");
+    if (world.rank() == 0) {
+      for (const std::string& remark : out.of_run->remarks()) {
+        listener.note(remark.starts_with("note: ") ? remark.substr(6) : remark);
+      }
+    }
+  });
+  out.batches = out.of_run->validation(model.config.shifted_labels);
+  figures.sequences = out.batches.sequences;
+  figures.length = figures.stride = config.data.sequence_length;
+  return out;
+}
+
+}  // namespace
+
+TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& rank,
+                          const EvaluationListener& listener) {
+  const bool speaks = rank.world.rank() == 0;
+  OpenedModel model;
+  agree(rank.world, [&] {
+    model = open_model(options);
+    if (speaks && !model.note.empty()) listener.note(model.note);
+  });
+  TextFigures figures;
+  const EvaluatedData data =
+      options.config ? open_validation(*options.config, model, rank.world, listener, figures)
+                     : open_text(options, model, rank.world, figures);
+  Session session(rank.world, options_for_use(model.config, figures.length, options.strategy,
                                               parse_dtype(options.dtype), rank));
   load_model(session, model.source, listener.note);
   const auto started = std::chrono::steady_clock::now();
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   };
-  figures.loss = loss_of_batches(session, batches, [&](int64_t done, const TextLoss& so_far) {
-    if (speaks) listener.progress(done, batches.batches, so_far, seconds());
+  figures.loss = loss_of_batches(session, data.batches, [&](int64_t done, const TextLoss& so_far) {
+    if (speaks) listener.progress(done, data.batches.batches, so_far, seconds());
     return true;
   });
   // Every rank has the same sum.
@@ -111,11 +161,8 @@ TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& ran
                                   format_value(figures.loss.nats), options.dtype));
   }
   figures.seconds = seconds();
-  figures.tokens = static_cast<int64_t>(text.tokens.size());
-  figures.sequences = text.count();
-  figures.length = text.length;
-  figures.stride = text.stride;
-  figures.tokenizer = model.tokenizer_name;
+  const bool is_tokens = options.config && options.config->data.is_tokens();
+  figures.tokenizer = is_tokens ? "none" : model.tokenizer_name;
   return figures;
 }
 

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tools/config/config.h"
 #include "tools/launch/launch.h"
 #include "tools/train/evaluation.h"
 
@@ -26,12 +28,15 @@ struct TextEvaluationOptions {
   int64_t length = 0;          // 0: what the model has, at most kLongestByDefault
   int64_t stride = 0;          // 0: the length
   int64_t batch = 8;           // sequences, over all ranks
+  // As of a run, whose data.validation is evaluated, as the run does it: instead of files, field,
+  // cache, length, stride and batch. Paths are resolved.
+  std::optional<config::TrainConfig> config = {};
 };
 
 struct TextFigures {
   TextLoss loss;
   int64_t tokens = 0;  // of the text, with those that the tokenizer puts around documents
-  int64_t bytes = 0;   // of the documents
+  int64_t bytes = 0;   // of the documents; 0: not counted, with a configuration
   int64_t sequences = 0, length = 0, stride = 0;
   double seconds = 0;
   std::string tokenizer;
@@ -45,7 +50,7 @@ struct TextFigures {
 
 // What rank 0 hears meanwhile.
 struct EvaluationListener {
-  std::function<void(const std::string& text)> note;  // on the model's files
+  std::function<void(const std::string& text)> note;  // on the model's files, on the data
   // After every batch.
   std::function<void(int64_t batches, int64_t of, const TextLoss& so_far, double seconds)> progress;
 };

@@ -19,7 +19,7 @@ bool fills_a_batch(const config::TrainConfig& config, int64_t batch) {
   if (config.data.packing() != data::Pack::kStream) return false;  // of rows, as many as they are
   constexpr uintmax_t kLongestToken = 64;
   uintmax_t bytes = 0;
-  for (const std::string& file : config.data.train) {
+  for (const std::string& file : config.data.training_files()) {
     std::error_code unreadable;
     const uintmax_t size = std::filesystem::file_size(file, unreadable);
     if (!unreadable) bytes += size;

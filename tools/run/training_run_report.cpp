@@ -196,7 +196,7 @@ RunFacts TrainingRun::facts() const {
   const config::DataSection& data = config_.data;
   return {
       .model = config_.model.path.empty() ? describe(model_) : config_.model.path,
-      .dataset = data.synthetic() ? "synthetic" : fmt::format("{}", fmt::join(data.train, ", ")),
+      .dataset = data.synthetic() ? "synthetic" : fmt::format("{}", fmt::join(data.training_files(), ", ")),
       .run_name = config_.runtime.name,
       .sharding_strategy = std::string(choice_name(config_.fsdp.options.strategy)),
       .max_steps = config_.train.steps,

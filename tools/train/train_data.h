@@ -18,12 +18,19 @@
 
 namespace fsdp::tools {
 
+// What is read. kAll: for a run. kTraining: to look at what is trained; there is no validation().
+// kValidation: to evaluate; what is trained is read only where the validation data is a share of it,
+// data.subset is one of the validation data, and training(), sequences(), steps_per_epoch() and
+// hashes() are not asked for.
+enum class DataUse : uint8_t { kAll, kTraining, kValidation };
+
 class TrainData {
  public:
   // Paths are resolved already. `before_text` is called when the tokenizer is known and no text has
   // been read. Collective; throws AgreedError.
   TrainData(comm::Communicator& world, const config::TrainConfig& config,
-            const std::function<void(const data::Tokenizer&)>& before_text = nullptr);
+            const std::function<void(const data::Tokenizer&)>& before_text = nullptr,
+            DataUse use = DataUse::kAll);
 
   const data::Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::string& tokenizer_name() const { return tokenizer_name_; }  // for make_tokenizer
@@ -31,6 +38,7 @@ class TrainData {
   std::string check_vocabulary(int64_t model_vocabulary) const;          // as below
   int64_t sequences() const { return train_loader_->sequences(); }       // of the training data
   int64_t validation_sequences() const;                                  // 0: there is none
+  std::string validation_summary() const { return validation_loader_->summary(); }
   int64_t steps_per_epoch() const { return train_loader_->steps_per_epoch(); }
   int64_t samples_after(int64_t steps) const { return train_loader_->samples_after(steps); }
   // Of so many steps, and of an evaluation (none without validation): see Loader.
@@ -59,27 +67,42 @@ class TrainData {
   std::unique_ptr<data::TokenCache> open(comm::Communicator& world,
                                          const std::vector<std::string>& files,
                                          std::optional<data::RowSubset> subset) const;
+  // Files that are read as one: data.train, one of data.sources, or data.validation.
+  struct Part {
+    std::vector<std::string> files;
+    double weight = 1;
+    std::unique_ptr<data::TokenCache> cache = nullptr;           // null: no text
+    std::shared_ptr<const data::FairseqFile> fairseq = nullptr;  // null: not of fairseq
+    std::vector<data::SkippedRow> skipped = {};
+    std::shared_ptr<const data::Sequences> sequences = nullptr;  // without a share that is held out
+
+    std::string hash() const;  // of the tokens, wherever they lie; not of random ones
+  };
+  void check_files_and_formats() const;
+  void name_parts();
   void open_texts(comm::Communicator& world);
-  void open_fairseq();
+  void make_sequences(int ranks);
+  void hold_out(std::vector<std::shared_ptr<const data::Sequences>>& held_out);
   void make_loaders(comm::Communicator& world);
   data::Loader loader(std::shared_ptr<const data::Sequences> sequences, comm::Communicator& world,
                       bool training) const;
   std::shared_ptr<const data::Sequences> sequences(const data::TokenCache& cache) const;
-  std::shared_ptr<const data::Sequences> training_sequences(int ranks) const;
-  std::shared_ptr<const data::Sequences> synthetic_sequences(int ranks) const;
+  std::shared_ptr<const data::Sequences> sequences_of_tokens(Part& part, int ranks) const;
   std::string training_name() const;
+  bool is_mixed() const { return !config_.data.sources.empty(); }
+  void add_remarks_on_parts(std::vector<std::string>& out) const;
   void add_remarks_on_labels(std::vector<std::string>& out) const;
 
   config::TrainConfig config_;
+  DataUse use_;
   std::string tokenizer_name_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
   data::TextOptions text_;
-  int32_t padding_ = 0;  // token that fills up rows
-  std::shared_ptr<const data::FairseqFile> fairseq_, fairseq_validation_;  // null: not of fairseq
-  std::unique_ptr<data::TokenCache> train_;                                // null: no text
-  std::unique_ptr<data::TokenCache> validation_;  // null: none, no text, or a share of train_
-  mutable std::mutex mutex_;                      // of the loaders, which may read one cache
-  std::optional<data::Loader> train_loader_;
+  int32_t padding_ = 0;             // token that fills up rows
+  std::vector<Part> train_;         // of data.train, each of data.sources; or random tokens
+  std::optional<Part> validation_;  // none, or a share of train_
+  mutable std::mutex mutex_;        // of the loaders, which may read one cache
+  std::optional<data::Loader> train_loader_;  // none with DataUse::kValidation
   std::optional<data::Loader> validation_loader_;
 };
 
@@ -105,15 +128,5 @@ int64_t vocabulary_of(const config::TrainConfig& config);
 
 // The same for a run, whose tokenizer is known: of random tokens it says nothing.
 int64_t vocabulary_with(const config::TrainConfig& config, const data::Tokenizer& tokenizer);
-
-// A relative path is looked for in the current folder, then beside the configuration file (in
-// resolve_paths: beside the one that has the key, where it is included).
-std::string resolve_path(const std::string& path, const std::filesystem::path& config_file);
-// Puts the files that folders and patterns of data.train and data.validation mean in their place,
-// looked for as resolve_path does. What nothing is found for stays: TrainData refuses it.
-void find_texts(config::TrainConfig& config, const std::filesystem::path& config_file);
-// All paths of the configuration that are read, with find_texts(); model.path too where lora.path
-// alone says it.
-void resolve_paths(config::TrainConfig& config, const std::filesystem::path& config_file);
 
 }  // namespace fsdp::tools

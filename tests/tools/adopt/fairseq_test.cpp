@@ -81,6 +81,23 @@ TEST_CASE("adopt fairseq: without validation") {
   CHECK(a.config.data.validation.empty());
 }
 
+TEST_CASE("adopt fairseq: where samples are broken") {
+  for (const data::BreakMode mode : data::kBreakModes) {
+    const std::string name(name_of(mode));
+    const Adopted a = adopted({"data-bin/x", "--sample-break-mode", name, "--pad-to-fixed-length",
+                               "--skip-invalid-size-inputs-valid-test"});
+    CHECK(a.config.data.sample_break_mode == mode);
+    const bool sentences = mode != data::BreakMode::kNone;
+    CHECK(a.config.data.bad_rows == (sentences ? data::BadRows::kSkip : data::BadRows::kFail));
+    CHECK(a.config.data.pad_to.has_value() == sentences);
+    CHECK(a.says("data.bad_rows: skip leaves them out") == sentences);
+  }
+  CHECK(adopted({"data-bin/x"}).config.data.sample_break_mode == data::BreakMode::kNone);
+  CHECK(refusal({"--sample-break-mode", "words"}) ==
+        "fairseq: --sample-break-mode: expected none, complete, complete_doc or eos, got "
+        "\"words\"");
+}
+
 TEST_CASE("adopt fairseq: options of sharding") {
   const Adopted a =
       adopted({"--ddp-backend", "fully_sharded", "--fp16", "--fp32-reduce-scatter",

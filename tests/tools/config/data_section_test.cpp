@@ -47,6 +47,74 @@ TEST_CASE("a share of the data, and names of the length") {
   }
 }
 
+TEST_CASE("several sources with weights: in a file, as --set, written and read back") {
+  const char* const yaml =
+      "data:\n  sources:\n  - {path: a.jsonl, weight: 2.5}\n  - path: [b.txt, c/*.txt]\n";
+  const TrainConfig c = parse_config(yaml, "x.yaml", {});
+  REQUIRE(c.data.sources.size() == 2);
+  CHECK(c.data.sources[0].path == std::vector<std::string>{"a.jsonl"});
+  CHECK(c.data.sources[0].weight == 2.5);
+  CHECK(c.data.sources[1].weight == 1);
+  CHECK(c.data.training_files() == std::vector<std::string>{"a.jsonl", "b.txt", "c/*.txt"});
+  CHECK(test::contains(to_yaml(c),
+                       "  sources: [{path: [\"a.jsonl\"], weight: 2.5}, "
+                       "{path: [\"b.txt\", \"c/*.txt\"]}]\n"));
+  const TrainConfig again = parse_config(to_yaml(c), "y.yaml", {});
+  CHECK(key_values(again) == key_values(c));
+  CHECK(data_of({"data.sources=[{path: a.txt, weight: 3}]"}).sources[0].weight == 3);
+
+  const auto in_file = [](const std::string& sources) {
+    const std::string text = "data:\n  sources:\n  - " + sources;
+    return test::error_of([&] { parse_config(text, "x.yaml", {}); });
+  };
+  CHECK(in_file("{path: a, weight: 0}") ==
+        "x.yaml:3: data.sources: weight: expected a number from 1e-06 to 1000000, got 0");
+  CHECK(in_file("{path: a, weight: -2}") ==
+        "x.yaml:3: data.sources: weight: expected a number from 1e-06 to 1000000, got -2");
+  CHECK(in_file("{path: a, weight: much}") ==
+        "x.yaml:3: data.sources.weight: expected a number, got \"much\"");
+  CHECK(in_file("{path: a, weight: .inf}") ==
+        "x.yaml:3: data.sources.weight: expected a number, got \".inf\"");
+  CHECK(in_file("{weight: 1}") ==
+        "x.yaml:3: data.sources: path: expected a file, folder or pattern, got none");
+  CHECK(test::contains(in_file("{path: a, wieght: 1}"),
+                       "the nearest known key is \"data.sources.weight\""));
+  CHECK(in_file("a.txt") ==
+        "x.yaml:3: data.sources: expected a list of sections, got one of \"a.txt\"");
+}
+
+TEST_CASE("sources, and blocks of fairseq: what contradicts, or would do nothing") {
+  const std::pair<std::vector<Override>, const char*> cases[] = {
+      {{"data.sources=[{path: a}]", "data.train=b"},
+       "data.train: expected nothing beside data.sources, got [\"b\"]; a source is a path with a "
+       "weight"},
+      {{"data.sources=[{path: a}, {path: b}]", "data.shuffle_rule=torch"},
+       "data.shuffle_rule: expected feistel with data.sources, got torch"},
+      {{"data.sources=[{path: a}]", "data.subset.n=3"},
+       "data.subset.n: 3 has no effect with data.sources"},
+      {{"data.sources=[{path: a}]", "data.format=synthetic"},
+       "data.sources: [{path: [\"a\"]}] has no effect with data.format: synthetic"},
+      {{"data.sample_break_mode=eos"},
+       "data.sample_break_mode: eos has no effect without data.format: fairseq"},
+      {{"data.format=fairseq", "data.bad_rows=skip"},
+       "data.bad_rows: skip has no effect with data.format: fairseq and data.sample_break_mode: "
+       "none"},
+      {{"data.format=fairseq", "data.pad_to=length"},
+       "data.pad_to: length has no effect with data.format: fairseq and data.sample_break_mode: "
+       "none"},
+      {{"data.format=fairseq", "data.sample_break_mode=eos", "data.pad=left"},
+       "data.pad: left has no effect with data.format: fairseq"},
+      {{"data.sample_break_mode=lines", "data.format=fairseq"},
+       "expected one of none, complete, complete_doc, eos, got \"lines\""}};
+  for (const auto& [overrides, expected] : cases) {
+    CAPTURE(expected);
+    CHECK(test::contains(refusal(overrides), expected));
+  }
+  CHECK(refusal({"data.format=fairseq", "data.sources=[{path: a.bin}, {path: b.bin}]",
+                 "data.sample_break_mode=complete", "data.bad_rows=skip", "data.pad_to=length"}) ==
+        "");
+}
+
 TEST_CASE("keys that contradict each other, or would do nothing") {
   const std::pair<std::vector<Override>, const char*> cases[] = {
       {{"data.objective=sft", "data.pack=stream"},

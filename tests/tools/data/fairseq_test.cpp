@@ -82,7 +82,7 @@ TEST_CASE("blocks of a stream: a position reads the token before the one that it
   }
   REQUIRE(stream.size() == 15);
   const auto file = std::make_shared<FairseqFile>(in(folder, written<uint16_t>(8, sentences)));
-  const auto sequences = fairseq_sequences(file, 4);
+  const auto sequences = fairseq_blocks(file, {.length = 4}).sequences;
   CHECK(sequences->count() == 4);
   CHECK(sequences->summary() == "15 tokens in 5 sentences");
   Ids source = stream;
@@ -100,6 +100,162 @@ TEST_CASE("blocks of a stream: a position reads the token before the one that it
       CHECK(batch.labels[in_row] == (t < there ? stream[at] : -100));
     }
   }
+}
+
+// ---- blocks of whole sentences -----------------------------------------------------------------
+// By the sentences' lengths alone, as TokenBlockDataset's documentation has it: first token and
+// number of tokens of each block.
+using Spans = std::vector<std::pair<int64_t, int64_t>>;
+
+struct Sentences {
+  test::TempFolder folder;
+  std::shared_ptr<const FairseqFile> file;
+  Ids stream;
+
+  // Tokens 10, 11, ... and </s>.
+  explicit Sentences(const std::vector<int>& lengths) {
+    std::vector<std::vector<uint16_t>> sentences;
+    uint16_t next = 10;
+    for (const int length : lengths) {
+      sentences.emplace_back();
+      for (int i = 1; i < length; ++i) sentences.back().push_back(next++);
+      if (length > 0) sentences.back().push_back(2);
+      stream.insert(stream.end(), sentences.back().begin(), sentences.back().end());
+    }
+    file = std::make_shared<FairseqFile>(in(folder, written<uint16_t>(8, sentences)));
+  }
+
+  // Where the blocks are, found by their labels; the tokens are checked on the way.
+  Spans blocks(BreakMode mode, int64_t length, BadRows bad = BadRows::kFail) const {
+    const auto sequences =
+        fairseq_blocks(file, {.length = length, .mode = mode, .bad_rows = bad}).sequences;
+    Spans out;
+    for (int64_t i = 0; i < sequences->count(); ++i) {
+      Batch batch;
+      sequences->append(i, length, true, batch);
+      const int64_t there = sequences->tokens_of(i, length);
+      CHECK(sequences->label_tokens(i, length, true) == there);
+      const Ids labels(batch.labels.begin(), batch.labels.begin() + there);
+      auto from = out.empty() ? 0 : out.back().first + out.back().second;
+      const auto at =
+          std::search(stream.begin() + from, stream.end(), labels.begin(), labels.end());
+      REQUIRE(at != stream.end());
+      out.emplace_back(at - stream.begin(), there);
+      if (mode != BreakMode::kNone) CHECK(batch.tokens[0] == 2);  // begins with a sentence
+      for (int64_t t = 1; t < length; ++t) {
+        const auto in_row = static_cast<size_t>(t);
+        CHECK(batch.tokens[in_row] == (t < there ? labels[in_row - 1] : 1));
+        CHECK((t < there || batch.labels[in_row] == -100));
+      }
+    }
+    return out;
+  }
+};
+
+TEST_CASE("break mode complete: as many whole sentences as fit") {
+  const Sentences s({3, 4, 2, 1, 5, 5, 1});
+  CHECK(s.blocks(BreakMode::kComplete, 7) == Spans{{0, 7}, {7, 3}, {10, 5}, {15, 6}});
+  CHECK(s.blocks(BreakMode::kComplete, 8) == Spans{{0, 7}, {7, 8}, {15, 6}});
+  CHECK(s.blocks(BreakMode::kComplete, 100) == Spans{{0, 21}});
+  CHECK(s.blocks(BreakMode::kComplete, 5) ==
+        Spans{{0, 3}, {3, 4}, {7, 3}, {10, 5}, {15, 5}, {20, 1}});
+}
+
+TEST_CASE("break mode complete_doc: documents end at an empty sentence, and single tokens go") {
+  const Sentences s({1, 3, 4, 1, 2, 2, 1, 1, 5, 3, 1});
+  CHECK(s.blocks(BreakMode::kCompleteDoc, 7) == Spans{{1, 7}, {9, 4}, {15, 5}, {20, 3}});
+  CHECK(s.blocks(BreakMode::kCompleteDoc, 8) == Spans{{1, 7}, {9, 4}, {15, 8}});
+  CHECK(s.blocks(BreakMode::kComplete, 8) ==
+        Spans{{0, 8}, {8, 7}, {15, 8}, {23, 1}});  // where an empty sentence is one as any
+}
+
+TEST_CASE("break mode eos: each sentence is a block") {
+  const Sentences s({3, 1, 0, 4});
+  CHECK(s.blocks(BreakMode::kEos, 4) == Spans{{0, 3}, {3, 1}, {4, 4}});
+}
+
+// The sentences of fairseq's own test_token_block_dataset.py, whose blocks are these there.
+TEST_CASE("break modes: the cases of fairseq's tests") {
+  CHECK(Sentences({5, 4, 2}).blocks(BreakMode::kNone, 3) == Spans{{0, 3}, {3, 3}, {6, 3}, {9, 2}});
+  CHECK(Sentences({5, 4, 2}).blocks(BreakMode::kComplete, 6) == Spans{{0, 5}, {5, 6}});
+  CHECK(Sentences({4, 2, 1, 2}).blocks(BreakMode::kComplete, 3, BadRows::kSkip) ==
+        Spans{{4, 3}, {7, 2}});  // there {0, 4}, too, for a model of more positions
+  CHECK(Sentences({5, 1, 4}).blocks(BreakMode::kEos, 5) == Spans{{0, 5}, {5, 1}, {6, 4}});
+}
+
+constexpr uint64_t kModulus = uint64_t{1} << 61;
+
+uint64_t checksum_of(const Spans& spans) {
+  uint64_t out = 0;  // of a power of two, so what overflows changes nothing
+  for (const auto& [first, tokens] : spans) {
+    out = (out * 1000003 + static_cast<uint64_t>(first * 7 + first + tokens)) % kModulus;
+  }
+  return out;
+}
+
+// Number and checksum of the blocks that fairseq's _get_slice_indices_fast (commit 3d262bb2) makes
+// of 1,000 sentences whose lengths a linear congruence draws.
+TEST_CASE("break modes: the blocks of fairseq's own code") {
+  struct Golden {
+    int most;  // tokens of a sentence
+    int64_t length;
+    BreakMode mode;
+    size_t blocks;
+    uint64_t checksum;
+  };
+  for (const Golden& golden : {Golden{12, 12, BreakMode::kComplete, 704, 1020182841746238158u},
+                               Golden{12, 12, BreakMode::kCompleteDoc, 712, 928686152687786138u},
+                               Golden{12, 12, BreakMode::kEos, 1000, 1510498959776860234u},
+                               Golden{12, 30, BreakMode::kComplete, 253, 1204527938757697748u},
+                               Golden{12, 30, BreakMode::kCompleteDoc, 281, 1324136654206851198u},
+                               Golden{5, 7, BreakMode::kComplete, 553, 1670275798157619066u},
+                               Golden{5, 7, BreakMode::kCompleteDoc, 557, 224774813218798469u},
+                               Golden{40, 100, BreakMode::kComplete, 238, 1577843853540172682u},
+                               Golden{40, 100, BreakMode::kCompleteDoc, 249, 1176810126366551819u},
+                               Golden{40, 100, BreakMode::kEos, 1000, 618856260127231266u}}) {
+    std::vector<int> lengths;
+    uint64_t drawn = 12345;
+    for (int i = 0; i < 1000; ++i) {
+      drawn = (1103515245 * drawn + 12345) % (uint64_t{1} << 31);
+      lengths.push_back(static_cast<int>(1 + (drawn >> 16) % static_cast<uint64_t>(golden.most)));
+    }
+    const Spans spans = Sentences(lengths).blocks(golden.mode, golden.length);
+    CHECK(spans.size() == golden.blocks);
+    CHECK(checksum_of(spans) == golden.checksum);
+  }
+}
+
+TEST_CASE("a sentence that is too long is an error, or left out and listed") {
+  const Sentences s({3, 9, 2, 2});
+  const std::string bin = (s.folder / "a.bin").string();
+  for (const BreakMode mode : {BreakMode::kComplete, BreakMode::kCompleteDoc, BreakMode::kEos}) {
+    CHECK(test::error_of([&] { fairseq_blocks(s.file, {.length = 8, .mode = mode}); }) ==
+          bin +
+              ": sentence 2: 9 tokens, more than data.sequence_length, 8; data.bad_rows: skip "
+              "leaves such sentences out, as fairseq-train does");
+  }
+  CHECK(s.blocks(BreakMode::kComplete, 8, BadRows::kSkip) == Spans{{0, 3}, {12, 4}});
+  CHECK(s.blocks(BreakMode::kEos, 8, BadRows::kSkip) == Spans{{0, 3}, {12, 2}, {14, 2}});
+  const FairseqBlocks blocks = fairseq_blocks(
+      s.file, {.length = 8, .mode = BreakMode::kComplete, .bad_rows = BadRows::kSkip});
+  CHECK(blocks.skipped ==
+        std::vector<SkippedRow>{{bin, 2, "9 tokens, more than data.sequence_length, 8"}});
+  CHECK(blocks.sequences->summary() ==
+        "16 tokens in 4 sentences, 2 blocks (complete), 1 longer than 8 tokens left out");
+  CHECK(s.blocks(BreakMode::kNone, 8) == Spans{{0, 8}, {8, 8}});
+}
+
+// Sentences without </s>: TokenBlockDataset reads </s> where a block begins with a sentence, and
+// else the token before.
+TEST_CASE("a block of break mode none that begins with a sentence reads </s> first") {
+  const test::TempFolder folder;
+  const auto file =
+      std::make_shared<FairseqFile>(in(folder, written<uint8_t>(1, {{5, 6}, {}, {7, 8, 9}, {10}})));
+  const auto sequences = fairseq_blocks(file, {.length = 2}).sequences;
+  Batch batch;
+  for (int64_t i = 0; i < 3; ++i) sequences->append(i, 2, true, batch);
+  CHECK(batch.labels == Ids{5, 6, 7, 8, 9, 10});
+  CHECK(batch.tokens == Ids{2, 5, 2, 7, 8, 9});
 }
 
 TEST_CASE("two data sets of other tokens have another identity") {

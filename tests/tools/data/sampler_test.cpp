@@ -116,6 +116,85 @@ TEST_CASE("an epoch that is never set: every epoch has the order of the first") 
   }
 }
 
+// Sizes 5, 40 and 7, of which an epoch of 52 has about 29.7, 14.9 and 7.4.
+SamplerOptions three_sources() {
+  return {.items = 52, .batch = 6, .seed = 11, .sources = {{5, 4}, {40, 2}, {7, 1}}};
+}
+
+size_t source_of(int64_t item) { return item < 5 ? 0 : item < 45 ? 1 : 2; }
+
+TEST_CASE("weighted sources: each goes through its own items before it begins again") {
+  for (const bool shuffle : {true, false}) {
+    SamplerOptions options = three_sources();
+    options.shuffle = shuffle;
+    const DistributedSampler sampler(options);
+    CHECK(sampler.batches_per_epoch() == 9);
+    std::vector<Items> drawn(3);
+    for (int64_t epoch = 0; epoch < 20; ++epoch) {
+      const Items items = epoch_of(sampler, epoch, 0, 1);
+      CHECK(items.size() == 52);
+      for (const int64_t item : items) drawn[source_of(item)].push_back(item);
+    }
+    const std::vector<int64_t> first = {0, 5, 45}, size = {5, 40, 7};
+    const std::vector<double> share = {4.0 / 7, 2.0 / 7, 1.0 / 7};
+    for (size_t s = 0; s < 3; ++s) {
+      CHECK(static_cast<double>(drawn[s].size()) ==
+            doctest::Approx(share[s] * 52 * 20).epsilon(0.02));
+      std::set<Items> orders;
+      const auto passes = std::ssize(drawn[s]) / size[s];
+      for (int64_t pass = 0; pass < passes; ++pass) {
+        const auto begin = drawn[s].begin() + pass * size[s];
+        const Items order(begin, begin + size[s]);
+        orders.insert(order);
+        Items sorted = order;
+        std::sort(sorted.begin(), sorted.end());
+        for (int64_t& item : sorted) item -= first[s];
+        REQUIRE(sorted == zero_to(size[s]));
+      }
+      // Of 7! orders and more; two of the 21 passes of the last source may be equal.
+      if (shuffle && s > 0) CHECK(std::ssize(orders) + 1 >= passes);
+      if (!shuffle) CHECK(orders.size() == 1);
+    }
+  }
+}
+
+TEST_CASE(
+    "weighted sources: the ranks' items are those of one rank, at any batch asked for alone") {
+  const DistributedSampler sampler(three_sources());
+  for (const int64_t epoch : {0, 1, 7}) {
+    for (int64_t batch = 0; batch < sampler.batches_per_epoch(); ++batch) {
+      const Items all = DistributedSampler(three_sources()).batch(epoch, batch);
+      for (const int world : {2, 3, 4}) {
+        Items dealt(all.size());
+        for (int rank = 0; rank < world; ++rank) {
+          const Items mine = sampler.batch(epoch, batch, rank, world);
+          for (size_t i = 0; i < mine.size(); ++i) {
+            dealt.at(static_cast<size_t>(rank) + i * static_cast<size_t>(world)) = mine[i];
+          }
+        }
+        CHECK(dealt == all);
+      }
+    }
+  }
+}
+
+TEST_CASE("weighted sources: an epoch that is never set, another seed, what does not fit") {
+  SamplerOptions options = three_sources();
+  const DistributedSampler set(options);
+  options.set_epoch = false;
+  CHECK(epoch_of(DistributedSampler(options), 3, 0, 1) == epoch_of(set, 0, 0, 1));
+  options = three_sources();
+  options.seed = 12;
+  CHECK(epoch_of(DistributedSampler(options), 0, 0, 1) != epoch_of(set, 0, 0, 1));
+  options.items = 51;
+  CHECK(test::error_of([&] { DistributedSampler other(options); }) ==
+        "[sampler] items: expected 52, those of all sources, got 51");
+  options = three_sources();
+  options.rule = ShuffleRule::kTorch;
+  CHECK(test::error_of([&] { DistributedSampler other(options); }) ==
+        "data.shuffle_rule: expected feistel with data.sources, got torch");
+}
+
 TEST_CASE("an epoch is exhaustive and disjoint on any number of ranks") {
   for (const int64_t items : {1, 2, 7, 16, 100, 1000}) {
     for (const int64_t batch : {1, 3, 8}) {

@@ -11,6 +11,7 @@
 #include "tests/support/listed_options.h"
 #include "tests/support/temp_folder.h"
 #include "tools/config/key_values.h"
+#include "tools/train/data_paths.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {

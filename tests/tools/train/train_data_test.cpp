@@ -10,6 +10,7 @@
 #include "comm/local_transport.h"
 #include "tests/support/temp_folder.h"
 #include "tools/launch/launch.h"
+#include "tools/train/data_paths.h"
 
 namespace fsdp::tools {
 namespace {
@@ -188,16 +189,6 @@ TEST_CASE("train data: the tokenizer is the given one, the model folder's, or by
   CHECK(name() == qwen.string());
 }
 
-TEST_CASE("train data: paths are looked for here, then beside the configuration") {
-  const test::TempFolder folder;
-  folder.write("beside.txt", "x");
-  const std::filesystem::path config_file = folder / "config.yaml";
-  CHECK(resolve_path("beside.txt", config_file) == (folder / "beside.txt").string());
-  CHECK(resolve_path("nowhere.txt", config_file) == "nowhere.txt");
-  CHECK(resolve_path("/absolute.txt", config_file) == "/absolute.txt");
-  CHECK(resolve_path("", config_file) == "");
-}
-
 // The texts of a run with these options of data.
 struct Texts {
   test::TempFolder folder;
@@ -220,22 +211,12 @@ struct Texts {
   }
 };
 
-TEST_CASE_FIXTURE(Texts, "train data: folders and patterns become files, here or beside the file") {
+TEST_CASE_FIXTURE(Texts, "train data: the files that were found are named") {
   folder.write("texts/b.jsonl", "{\"text\": \"bb\"}\n");
   folder.write("texts/a.jsonl", "{\"text\": \"aa\"}\n");
   folder.write("texts/c.txt", "cc");
-  config.data.train = {"texts/*.jsonl", name("texts/c.txt"), "nowhere.txt"};
-  config.data.validation = {"texts"};
-  find();
-  CHECK(config.data.train == std::vector<std::string>{name("texts/a.jsonl"), name("texts/b.jsonl"),
-                                                      name("texts/c.txt"), "nowhere.txt"});
-  CHECK(config.data.validation == std::vector<std::string>{name("texts/a.jsonl"),
-                                                           name("texts/b.jsonl"),
-                                                           name("texts/c.txt")});
-  const auto before = config.data.train;
-  find();
-  CHECK(config.data.train == before);
-  config.data.train.pop_back();
+  config.data.train = {name("texts/a.jsonl"), name("texts/b.jsonl"), name("texts/c.txt")};
+  config.data.validation = config.data.train;
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
     const TrainData data(world, config);
     CHECK(data.sequences() == 3);
@@ -244,18 +225,6 @@ TEST_CASE_FIXTURE(Texts, "train data: folders and patterns become files, here or
                                               name("texts/c.txt")));
     CHECK(data.remarks().size() == 2);
   });
-}
-
-TEST_CASE_FIXTURE(Texts, "train data: an included file's names are looked for beside that file") {
-  folder.write("texts/a.txt", "aa");
-  config.data.train = {"a.txt"};
-  config.places["data.train"] = name("texts/base.yaml") + ":1";
-  find();
-  CHECK(config.data.train == std::vector<std::string>{name("texts/a.txt")});
-  config.data.train = {"a.txt"};
-  config.places["data.train"] = "--set data.train=a.txt";
-  find();
-  CHECK(config.data.train == std::vector<std::string>{"a.txt"});
 }
 
 TEST_CASE_FIXTURE(Texts, "train data: folders and patterns without what is asked for") {

@@ -1,0 +1,83 @@
+// Which files a configuration means: beside it or here, folders, patterns, several sources.
+#include "tools/train/data_paths.h"
+
+#include <doctest/doctest.h>
+
+#include "core/error.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp::tools {
+namespace {
+
+TEST_CASE("data paths: they are looked for here, then beside the configuration") {
+  const test::TempFolder folder;
+  folder.write("beside.txt", "x");
+  const std::filesystem::path config_file = folder / "config.yaml";
+  CHECK(resolve_path("beside.txt", config_file) == (folder / "beside.txt").string());
+  CHECK(resolve_path("nowhere.txt", config_file) == "nowhere.txt");
+  CHECK(resolve_path("/absolute.txt", config_file) == "/absolute.txt");
+  CHECK(resolve_path("", config_file) == "");
+}
+
+struct Paths {
+  test::TempFolder folder;
+  config::TrainConfig config;
+
+  Paths() { std::filesystem::create_directory(folder / "texts"); }
+  std::string name(const char* file) { return (folder / file).string(); }
+  void find() { find_texts(config, folder / "config.yaml"); }
+};
+
+TEST_CASE_FIXTURE(Paths, "data paths: folders and patterns become files, here or beside the file") {
+  folder.write("texts/b.jsonl", "{\"text\": \"bb\"}\n");
+  folder.write("texts/a.jsonl", "{\"text\": \"aa\"}\n");
+  folder.write("texts/c.txt", "cc");
+  config.data.train = {"texts/*.jsonl", name("texts/c.txt"), "nowhere.txt"};
+  config.data.validation = {"texts"};
+  find();
+  CHECK(config.data.train == std::vector<std::string>{name("texts/a.jsonl"), name("texts/b.jsonl"),
+                                                      name("texts/c.txt"), "nowhere.txt"});
+  CHECK(config.data.validation == std::vector<std::string>{name("texts/a.jsonl"),
+                                                           name("texts/b.jsonl"),
+                                                           name("texts/c.txt")});
+  const auto before = config.data.train;
+  find();
+  CHECK(config.data.train == before);
+}
+
+TEST_CASE_FIXTURE(Paths, "data paths: an included file's names are looked for beside that file") {
+  folder.write("texts/a.txt", "aa");
+  config.data.train = {"a.txt"};
+  config.places["data.train"] = name("texts/base.yaml") + ":1";
+  find();
+  CHECK(config.data.train == std::vector<std::string>{name("texts/a.txt")});
+  config.data.train = {"a.txt"};
+  config.places["data.train"] = "--set data.train=a.txt";
+  find();
+  CHECK(config.data.train == std::vector<std::string>{"a.txt"});
+}
+
+TEST_CASE_FIXTURE(Paths, "data paths: each source has its own files") {
+  folder.write("texts/b.jsonl", "{\"text\": \"bb\"}\n");
+  folder.write("texts/a.jsonl", "{\"text\": \"aa\"}\n");
+  folder.write("c.txt", "cc");
+  config.data.sources = {{.path = {"texts/*.jsonl", "nowhere.txt"}, .weight = 2},
+                         {.path = {"c.txt"}}};
+  find();
+  CHECK(config.data.sources[0].path ==
+        std::vector<std::string>{name("texts/a.jsonl"), name("texts/b.jsonl"), "nowhere.txt"});
+  CHECK(config.data.sources[0].weight == 2);
+  CHECK(config.data.sources[1].path == std::vector<std::string>{name("c.txt")});
+  config.data.sources = {{.path = {"c.txt"}}};
+  config.places["data.sources"] = "--set data.sources=[{path: c.txt}]";
+  find();
+  CHECK(config.data.sources[0].path == std::vector<std::string>{name("c.txt")});
+  config.data.sources = {{.path = {"**/c.txt"}}};
+  config.places["data.sources"] = name("config.yaml") + ":7";
+  CHECK(test::error_of([&] {
+          find();
+        }).starts_with(name("config.yaml") + ":7: data.sources: **/c.txt: expected a pattern"));
+}
+
+}  // namespace
+}  // namespace fsdp::tools

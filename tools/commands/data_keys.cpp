@@ -1,0 +1,37 @@
+// Contract: tools/commands/data_keys.h.
+#include "tools/commands/data_keys.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "tools/train/data_paths.h"
+
+namespace fsdp::tools {
+
+DataKeyOptions add_data_key_options(const Command& command, const std::string& files,
+                                    DataKeys& keys) {
+  const Option config =
+      command.add_option("--config", keys.config,
+                         "YAML file of fsdp train: its data section, with the files of " + files);
+  const Option set = command.add_option("--set", keys.overrides,
+                                        "keys of data, as of fsdp train: data.objective=sft");
+  return {config, set};
+}
+
+config::TrainConfig read_data_keys(const DataKeys& keys, const std::vector<config::Override>& more,
+                                   const std::vector<std::string>& unused) {
+  for (const std::string& text : keys.overrides) {
+    const std::string key = text.substr(0, text.find('='));
+    FSDP_CHECK(key.starts_with("data.") || key == "train.seed",
+               "--set {}: expected a key of data, or train.seed", text);
+    FSDP_CHECK(std::find(unused.begin(), unused.end(), key) == unused.end(),
+               "--set {}: {} has no effect here, where data is read once and in order", text, key);
+  }
+  std::vector<config::Override> all(keys.overrides.begin(), keys.overrides.end());
+  all.insert(all.end(), more.begin(), more.end());
+  config::TrainConfig config = config::read_config(keys.config, all);
+  resolve_paths(config, keys.config);
+  return config;
+}
+
+}  // namespace fsdp::tools

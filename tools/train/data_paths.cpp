@@ -1,0 +1,80 @@
+// Contract: tools/train/data_paths.h.
+#include "tools/train/data_paths.h"
+
+#include "core/error.h"
+#include "models/adapter_folder.h"
+#include "tools/data/row_template.h"
+#include "tools/data/text_files.h"
+
+namespace fsdp::tools {
+namespace {
+
+// The file that gives a key: the one of --config, or one that it includes.
+std::filesystem::path file_of(const config::TrainConfig& config, const std::string& key,
+                              const std::filesystem::path& config_file) {
+  const auto place = config.places.find(key);
+  const bool in_a_file = place != config.places.end() && !place->second.starts_with("--");
+  if (config_file.empty() || !in_a_file) return config_file;
+  return place->second.substr(0, place->second.rfind(':'));  // "file:line"
+}
+
+// Puts the files that `names` mean in their place.
+void find_files(const config::TrainConfig& config, const char* key,
+                const std::filesystem::path& config_file, std::vector<std::string>& names) {
+  std::vector<std::string> files;
+  const std::filesystem::path file = file_of(config, key, config_file);
+  for (const std::string& name : names) {
+    const std::string here = resolve_path(name, file);
+    try {
+      std::vector<std::string> found = data::files_named(here);
+      if (found.empty() && here == name && !name.empty()) {  // a pattern has no place of its own
+        const auto beside = (file.parent_path() / name).lexically_normal();
+        found = data::files_named(beside.string());
+      }
+      if (found.empty()) found = {here};
+      files.insert(files.end(), found.begin(), found.end());
+    } catch (const Error& error) {
+      fail("{}", config::with_place(config, fmt::format("{}: {}", key, error.what())));
+    }
+  }
+  names = files;
+}
+
+}  // namespace
+
+std::string resolve_path(const std::string& path, const std::filesystem::path& config_file) {
+  const std::filesystem::path given(path);
+  const std::filesystem::path beside = config_file.parent_path() / given;
+  const bool use_beside = !path.empty() && given.is_relative() && !std::filesystem::exists(given) &&
+                          std::filesystem::exists(beside);
+  return use_beside ? beside.lexically_normal().string() : path;
+}
+
+void find_texts(config::TrainConfig& config, const std::filesystem::path& config_file) {
+  find_files(config, "data.train", config_file, config.data.train);
+  for (config::SourceSection& source : config.data.sources) {
+    find_files(config, "data.sources", config_file, source.path);
+  }
+  if (config.data.held_out()) return;  // a share
+  find_files(config, "data.validation", config_file, config.data.validation);
+}
+
+void resolve_paths(config::TrainConfig& config, const std::filesystem::path& config_file) {
+  find_texts(config, config_file);
+  const auto resolve = [&](const char* key, std::string& path) {
+    path = resolve_path(path, file_of(config, key, config_file));
+  };
+  if (!data::is_template_name(config.data.row_template)) {
+    resolve("data.template", config.data.row_template);
+  }
+  resolve("model.path", config.model.path);
+  resolve("lora.path", config.lora.path);
+  if (!config.lora.path.empty() && config.model.path.empty()) {
+    config.model.path = models::adapter_base(config.lora.path);
+  }
+  if (config.data.tokenizer != "bytes") {
+    resolve("data.tokenizer", config.data.tokenizer);
+  }
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,155 @@
+// What the data of a run is, for people and for a run that goes on: remarks, rows that were
+// skipped, hashes. Contract: tools/train/train_data.h.
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
+#include "core/format_count.h"
+#include "tools/train/train_data.h"
+
+namespace fsdp::tools {
+namespace {
+
+// "data.train: 12 files: a.txt, b.txt, c.txt and 9 more"
+std::string files_text(const char* key, const std::vector<std::string>& files) {
+  constexpr size_t kNamed = 8;
+  if (files.size() == 1) return fmt::format("{}: {}", key, files[0]);
+  const auto named = static_cast<std::ptrdiff_t>(std::min(files.size(), kNamed));
+  const std::string more =
+      files.size() > kNamed ? fmt::format(" and {} more", files.size() - kNamed) : "";
+  return fmt::format("{}: {} files: {}{}", key, files.size(),
+                     fmt::join(files.begin(), files.begin() + named, ", "), more);
+}
+
+}  // namespace
+
+// Files of one part, wherever they lie.
+std::string TrainData::Part::hash() const {
+  if (fairseq) return fmt::format("{} {:016x}", fairseq->tokens(), fairseq->identity());
+  return fmt::format("{} {:016x}", cache->unchecked().size(), cache->checksum_of_tokens());
+}
+
+std::map<std::string, std::string> TrainData::hashes() const {
+  // Without a number of rows none is met twice: how many there are changes nothing.
+  std::string tokens =
+      fmt::format("synthetic {} {}", config_.train.seed, config_.data.synthetic_rows.value_or(0));
+  if (is_mixed()) {
+    std::vector<std::string> all;
+    for (const Part& part : train_) {
+      all.push_back(fmt::format("{} weight {}", part.hash(), part.weight));
+    }
+    tokens = fmt::format("{}", fmt::join(all, ", "));
+  } else if (!config_.data.synthetic()) {
+    tokens = train_[0].hash();
+  }
+  if (config_.data.held_out()) tokens += " without " + config_.data.validation[0];
+  std::map<std::string, std::string> out = {
+      {"tokens of data.train", tokens},
+      {"tokenizer", fmt::format("{:016x}", tokenizer_->identity())}};
+  if (config_.data.pads()) out["token of padding"] = fmt::format("{}", padding_);
+  return out;
+}
+
+std::string TrainData::validation_hash() const {
+  if (validation_) {
+    const auto& fairseq = validation_->fairseq;
+    return fairseq ? fmt::format("{:016x}", fairseq->identity()) : validation_->hash();
+  }
+  return validation_loader_ ? hashes().at("tokens of data.train") : "";
+}
+
+std::vector<data::SkippedRow> TrainData::skipped_rows() const {
+  std::vector<data::SkippedRow> out;
+  const auto add = [&](const Part& part) {
+    const auto rows = part.cache ? part.cache->skipped_rows() : part.skipped;
+    out.insert(out.end(), rows.begin(), rows.end());
+  };
+  for (const Part& part : train_) add(part);
+  if (validation_) add(*validation_);
+  return out;
+}
+
+// A guide's labels are repeated to the letter; what they do is said.
+void TrainData::add_remarks_on_labels(std::vector<std::string>& out) const {
+  using data::Objective;
+  const config::DataSection& c = config_.data;
+  if (!c.pads()) return;
+  out.push_back(fmt::format(
+      "data.objective: {}; rows are padded on the {} to {}, with token {}", name_of(c.objective),
+      c.pad == data::PadSide::kLeft ? "left" : "right",
+      c.padded_to() == data::PadTo::kLongest ? "the longest of a batch" : "data.sequence_length",
+      padding_));
+  if (c.objective == Objective::kMaskPad && padding_ == tokenizer_->end_of_text()) {
+    out.push_back(
+        "note: data.objective: mask_pad: end-of-text is the padding token, so no end-of-text is "
+        "trained, as in transformers' DataCollatorForLanguageModeling; lm trains it");
+  }
+  if (c.objective == Objective::kCompatAll) {
+    out.push_back(
+        "note: data.objective: compat_all: padding is trained too, as by scripts whose labels are "
+        "a copy of the ids; lm and sft leave it out");
+  }
+  if (c.objective == Objective::kKaustCompat) {
+    out.push_back(
+        "note: data.objective: kaust_compat: a label is learnt from a position of the prompt that "
+        "has nothing to do with it, and the model never reads an answer, as in the workshop's "
+        "script; sft trains the answer behind its prompt");
+  }
+}
+
+// What is trained: a line, or one for each source.
+void TrainData::add_remarks_on_parts(std::vector<std::string>& out) const {
+  const config::DataSection& c = config_.data;
+  if (use_ == DataUse::kValidation) return;
+  const bool said = c.format == data::TextFormat::kFairseq || c.packing() != data::Pack::kStream;
+  const auto summary = [&](const data::Sequences& sequences) {
+    return said ? "; " + sequences.summary() : "";
+  };
+  if (c.synthetic()) {
+    out.push_back(fmt::format("{}: {} sequences of random tokens", training_name(),
+                              format_count(sequences())));
+  } else if (!is_mixed() && !train_.empty()) {
+    out.push_back(files_text("data.train", train_[0].files));
+    if (c.subset.n)
+      out.back() += fmt::format("; {} of the rows, by seed {}", *c.subset.n, c.subset.seed);
+    out.back() += summary(*train_[0].sequences);
+  }
+  if (!is_mixed()) return;
+  double all = 0;
+  for (const Part& part : train_) all += part.weight;
+  for (const Part& part : train_) {
+    const int64_t count = part.sequences->count();
+    const double share = part.weight / all;
+    out.push_back(fmt::format(
+        "{}{}; weight {}: {:.1f} % of the sequences, each {:.2f} times an epoch",
+        files_text("data.sources", part.files), summary(*part.sequences), part.weight, 100 * share,
+        share * static_cast<double>(sequences()) / static_cast<double>(count)));
+  }
+}
+
+std::vector<std::string> TrainData::remarks() const {
+  const config::DataSection& c = config_.data;
+  std::vector<std::string> out;
+  add_remarks_on_parts(out);
+  if (validation_) {
+    out.push_back(files_text("data.validation", c.validation));
+    const bool said = validation_->fairseq || c.packing() != data::Pack::kStream;
+    if (said) out.back() += "; " + validation_loader_->summary();
+  } else if (validation_loader_) {
+    const int64_t trained = train_loader_ ? sequences() : 0;
+    out.push_back(fmt::format("data.validation: {}: {} of {} sequences, which are not trained",
+                              c.validation[0], format_count(validation_sequences()),
+                              format_count(validation_sequences() + trained)));
+  }
+  add_remarks_on_labels(out);
+  const std::vector<data::SkippedRow> skipped = skipped_rows();
+  if (!skipped.empty()) {
+    out.push_back(fmt::format("note: data.bad_rows: {} row{} skipped{}; the first is {}:{}: {}",
+                              skipped.size(), skipped.size() == 1 ? " is" : "s are",
+                              use_ == DataUse::kAll ? " and listed in skipped_rows.jsonl" : "",
+                              skipped[0].file, skipped[0].line, skipped[0].reason));
+  }
+  return out;
+}
+
+}  // namespace fsdp::tools
