@@ -151,17 +151,6 @@ std::vector<RingSnapshot> CollectiveRings::snapshot() const {
   return out;
 }
 
-std::string CollectiveRings::last_unit() const {
-  const std::lock_guard lock(mutex_);
-  CallRecord last;
-  for (const auto& ring : rings_) {
-    auto call = ring->last();
-    const bool later = call && !call->unit.empty() && call->issued_ns > last.issued_ns;
-    if (later) last = std::move(*call);
-  }
-  return last.unit;
-}
-
 CallTotals CollectiveRings::totals() const {
   const std::lock_guard lock(mutex_);
   CallTotals sum = dropped_;

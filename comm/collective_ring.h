@@ -132,10 +132,9 @@ class CollectiveRings {
   std::shared_ptr<CollectiveRing> add(const std::string& name, std::vector<int> members);
   std::vector<RingSnapshot> snapshot() const;  // in the order in which they were added
   CallTotals totals() const;
-  // What the host is at from now on, and the unit that it last issued a collective for.
+  // What the host is at from now on.
   void set_phase(HostPhase phase) { phase_->set(std::move(phase)); }
   HostPhase phase() const { return phase_->get(); }
-  std::string last_unit() const;
 
  private:
   const std::shared_ptr<HostPhaseNote> phase_ = std::make_shared<HostPhaseNote>();

@@ -178,7 +178,9 @@ std::unique_ptr<Communicator> MpiCommunicator::split(const SplitRule& rule,
 bool MpiCommunicator::abort(const std::string& reason) {
   const std::string said = fmt::format("rank {} gave up: {}", job_rank(), reason);
   const bool first = job_->abort_list.abort(said, job_rank());
-  return first && (!group_ || group_->abort(said));
+  // Two ranks that give up at the same moment, each in a group of its own, both find another one
+  // before them. The group of all has one reason, and one rank that it is of.
+  return group_ ? group_->abort(said) : first;
 }
 
 void MpiCommunicator::check_not_aborted() const {

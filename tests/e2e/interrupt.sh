@@ -60,28 +60,28 @@ timeout -s TERM 3 "$FSDP" train --config config.yaml --set runtime.run_dir=timeo
 # is dropped, and going on gives the weights of a run that nobody stopped.
 for i in {1..4000}; do echo "a line of text, number $i, and some more of it"; done >long.txt
 slow="--config config.yaml --set data.train=long.txt data.sequence_length=64 train.log_every=1 train.steps=2"
-start_slow() {  # RUN options...: until its first step is done
-  local run=$1; shift
+start_slow() {  # RUN FILE options...: until it has this file: a step is done, or the first one begins
+  local run=$1 file=$2; shift 2
   (trap '' HUP; exec "$FSDP" train $slow runtime.run_dir="$run" "$@") >"$run.log" 2>&1 </dev/null &
   pid=$!
-  for _ in {1..600}; do [ -s "$run/metrics.jsonl" ] && break; sleep 0.1; done
+  for _ in {1..600}; do [ -s "$run/$file" ] && break; sleep 0.1; done
 }
 micro="model.hidden_size=64 train.batch=800 train.micro_steps=200 checkpoint.every=1"
-start_slow dropped $micro
+start_slow dropped metrics.jsonl $micro
 kill -TERM "$pid"
 begin=$(date +%s%N)
 wait "$pid"
 [ $? = 143 ] || fail "dropped: another status than 143"
 echo "a signal within a step: the end came after $((($(date +%s%N) - begin) / 1000000)) ms"
 grep -q '^stopped by SIGTERM after step 1$' dropped.log || { fail "dropped: not after step 1"; cat dropped.log; }
-start_slow kept $micro
+start_slow kept metrics.jsonl $micro
 wait "$pid" || fail "kept: another status than 0"
 "$FSDP" train --resume dropped >dropped_on.log 2>&1 || { fail "dropped: does not go on"; cat dropped_on.log; }
 [ -n "$(summary kept weights_hash)" ] || fail "kept: no hash"
 [ "$(summary dropped weights_hash)" = "$(summary kept weights_hash)" ] || fail "dropped: other weights"
 [ "$(summary dropped optimizer_hash)" = "$(summary kept optimizer_hash)" ] || fail "dropped: another optimizer state"
 # Under nohup SIGHUP is none. A second signal ends the run without saving.
-start_slow second train.batch=500 model.layers=6 model.hidden_size=128
+start_slow second monitor.rank0.csv train.batch=500 model.layers=6 model.hidden_size=128
 kill -HUP "$pid"
 sleep 0.2
 kill -INT "$pid" || fail "second: ended by SIGHUP under nohup"
@@ -98,7 +98,7 @@ grep -q '^fsdp: a second signal' second.log || fail "second: no line about it"
 grep -q '^fsdp: standard output' pipe.err || fail "pipe: no line about the output"
 [ -s pipe/model/model.safetensors ] || fail "pipe: no model"
 # A step that takes longer than the grace: the end comes all the same, and says so.
-start_slow grace train.batch=700 model.layers=6 model.hidden_size=128 runtime.grace_s=1
+start_slow grace monitor.rank0.csv train.batch=700 model.layers=6 model.hidden_size=128 runtime.grace_s=1
 kill -TERM "$pid"
 wait "$pid"
 [ $? = 143 ] || fail "grace: another status than 143"

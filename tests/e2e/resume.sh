@@ -147,6 +147,10 @@ full --set runtime.run_dir=async_goes_on checkpoint.required=false checkpoint.as
 full --set runtime.run_dir=goes_on checkpoint.required=false >goes_on.log 2>&1 || { fail "goes_on"; cat goes_on.log; }
 [ "$(grep -c '^warning: step [245]0: no checkpoint: .*File too large' goes_on.log)" = 3 ] || fail "goes_on: no warnings"
 [ -z "$(ls goes_on/checkpoints full/checkpoints | grep step)" ] || fail "full: something is left"
+(ulimit -f 40; exec "$FSDP" train --config config.yaml --set runtime.run_dir=no_model train.steps=5 checkpoint.every=0 checkpoint.keep=0) \
+  >no_model.log 2>&1 && fail "no_model: status 0"
+grep -q '^fsdp: .*no_model/.*: .*File too large' no_model.log || { fail "no_model: the file is not named"; cat no_model.log; }
+[ -s no_model/metrics.jsonl ] && [ ! -e no_model/metrics.json ] || fail "no_model: looks like a run that has ended well"
 
 # ---- what is refused -------------------------------------------------------------------------------
 refused() {  # STATUS PATTERN arguments...

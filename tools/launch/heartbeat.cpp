@@ -137,11 +137,16 @@ void Heartbeat::run() {
     pollfd polled[2] = {{stop_, POLLIN, 0}, {socket_, POLLIN, 0}};
     ::poll(polled, 2, static_cast<int>(std::max<long>(left, 0)));
     if (polled[0].revents != 0) return;
-    read_all();
-    if (Clock::now() < next) continue;
-    beat();
-    look();
-    next = Clock::now() + silence_.beat();
+    const bool due = Clock::now() >= next;
+    if (due) next = Clock::now() + silence_.beat();
+    try {
+      read_all();
+      if (!due) continue;
+      beat();
+      look();
+    } catch (const std::exception&) {
+      // No memory: a beat is left out. Who lacks it in earnest says so, on a thread of its own.
+    }
   }
 }
 
@@ -200,7 +205,7 @@ void Heartbeat::take(std::string_view datagram, Address from) {
     neighbours_[i].heard = true;
     silence_.heard(i, Clock::now());
     if (kind == kBeat) {
-      if (!text.empty()) neighbours_[i].at = std::move(text);  // "": between two collectives
+      neighbours_[i].at = std::move(text);
     } else if (watching_) {
       act([this, text] { actions_.told(text); });
     }
@@ -228,8 +233,9 @@ std::string Heartbeat::last_of(int rank) const {
 
 // Under the lock.
 void Heartbeat::act(std::function<void()> action) {
-  if (std::exchange(acted_, true)) return;
+  if (acted_) return;
   acting_ = std::thread(std::move(action));
+  acted_ = true;
 }
 
 // For `part` of the time after which it is; under the lock.

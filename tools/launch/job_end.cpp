@@ -8,9 +8,11 @@
 #include <thread>
 
 #include <fmt/ranges.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "comm/exchange.h"
+#include "comm/rank_place.h"
 #include "tools/launch/backend_choice.h"
 #include "tools/launch/launcher_guard.h"
 
@@ -27,21 +29,31 @@ constexpr milliseconds kUntilReported(5000);  // for ranks that another one ends
 constexpr milliseconds kUntilAborted(3000);   // for the launcher, after MPI_Abort
 constexpr milliseconds kUntilLauncherEnds(1500);
 constexpr milliseconds kOneOccasion(1000);  // requests so close belong together
+// What a report takes. In blocks for which malloc makes no mapping of their own: given back, they
+// serve also where the system gives nothing more.
+constexpr size_t kSpareBlock = size_t{64} << 10;  // bytes
+constexpr size_t kSpareBlocks = 16;
 
-// MPI_Abort waits for the launcher.
+extern "C" void end_at_once(int) { ::_exit(1); }
+
+// MPI_Abort waits for the launcher. A timer and no thread: where memory is short none can be
+// started.
 void end_without_mpi_later() {
-  std::thread([] {
-    std::this_thread::sleep_for(kUntilAborted + kUntilLauncherEnds);
-    ::_exit(1);
-  }).detach();
+  struct sigaction action = {};
+  action.sa_handler = end_at_once;
+  ::sigaction(SIGALRM, &action, nullptr);
+  sigset_t alarm;
+  sigemptyset(&alarm);
+  sigaddset(&alarm, SIGALRM);
+  ::pthread_sigmask(SIG_UNBLOCK, &alarm, nullptr);
+  constexpr auto kWait = std::chrono::microseconds(kUntilAborted + kUntilLauncherEnds).count();
+  const itimerval once = {.it_interval = {},
+                          .it_value = {.tv_sec = kWait / 1'000'000, .tv_usec = kWait % 1'000'000}};
+  ::setitimer(ITIMER_REAL, &once, nullptr);
 }
 
-// "step 12, backward, unit blocks.3"
 std::string place_of(const comm::CollectiveRings& rings) {
-  std::string place = rings.phase().whole;
-  const std::string unit = rings.last_unit();
-  if (!unit.empty()) place += (place.empty() ? "unit " : ", unit ") + unit;
-  return place;
+  return comm::place_of(rings.phase(), rings.snapshot());
 }
 
 }  // namespace
@@ -86,6 +98,9 @@ JobEnd::JobEnd(comm::MpiRuntime& runtime, const RingDump& rings, std::vector<Pee
     : runtime_(runtime), rings_(rings), peers_(std::move(peers)), limit_(limit) {
   std::copy_if(peers_.begin(), peers_.end(), std::back_inserter(near_),
                [](const Peer& peer) { return peer.reachable; });
+  for (size_t i = 0; i < kSpareBlocks; ++i) {
+    spare_.push_back(std::make_unique_for_overwrite<char[]>(kSpareBlock));
+  }
   start_heartbeat();
   std::vector<pid_t> processes;
   for (const Peer& peer : near_) processes.push_back(peer.process);
@@ -137,15 +152,23 @@ const Peer& JobEnd::peer_of(int rank) const {
                        [&](const Peer& peer) { return peer.rank == rank; });
 }
 
-// "; last heard of in step 12, backward, unit blocks.3"
+// "; last heard of in step 12, backward, unit blocks.3; rank 0 is in step 14, forward, unit root".
+// What a rank was heard of in is up to a beat old, which can be many steps. All ranks follow one
+// schedule, so this rank, which waits or soon will, is close to where the other one was.
 std::string JobEnd::where(int rank) const {
   const std::string at = heartbeat_.last_of(rank);
-  return at.empty() ? "" : "; last heard of in " + at;
+  const std::string own = place_of(*runtime_.world().rings());
+  std::string text = at.empty() ? "" : "; last heard of in " + at;
+  if (!own.empty()) text += fmt::format("; rank {} is in {}", runtime_.world().rank(), own);
+  return text;
 }
 
-void JobEnd::fail(const std::string& reason) {
+void JobEnd::fail(const std::string& what) {
   if (!claim()) std::this_thread::sleep_for(std::chrono::hours(24));
+  spare_.clear();  // memory may be what is missing
   comm::Communicator& world = runtime_.world();
+  const std::string place = rings_.worth_explaining() ? place_of(*world.rings()) : "";
+  const std::string reason = what + (place.empty() ? "" : "; its last collective was in " + place);
   const std::string& host = runtime_.host_name();
   const bool first = world.abort(fmt::format("{} (on {})", reason, host));
   const auto turn = kTurn * std::min(world.rank(), kMostTurns);

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -36,7 +37,7 @@ class JobEnd {
          std::chrono::milliseconds limit);
 
   // This rank's own error. From any thread.
-  [[noreturn]] void fail(const std::string& reason);
+  [[noreturn]] void fail(const std::string& what);
   // The job is at its end, and no longer watched: from now on ranks go when they have finished.
   // Collective.
   void finish();
@@ -60,6 +61,7 @@ class JobEnd {
   std::chrono::milliseconds limit_;
   std::optional<std::chrono::steady_clock::time_point> answered_;  // a request, the last time
   std::atomic<bool> ending_ = false;
+  std::vector<std::unique_ptr<char[]>> spare_;  // memory of the report; until it is needed
   Heartbeat heartbeat_;
   std::optional<RankWatch> watch_;  // last: ends first
 };

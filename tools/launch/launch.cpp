@@ -364,10 +364,10 @@ LauncherEnvironment launcher_environment(const std::function<const char*(const c
 namespace {
 
 // The first number of the variable: OpenMP's further ones are for nested teams, of which there are
-// none. 0: not set.
+// none. 0: not set, or set to nothing (`export OMP_NUM_THREADS=`).
 int omp_threads(const char* variable) {
-  if (variable == nullptr) return 0;
-  const std::string_view text(variable);
+  const std::string_view text(variable ? variable : "");
+  if (text.empty()) return 0;
   int threads = 0;
   const char* const end = text.data() + std::min(text.size(), text.find(','));
   const auto [rest, error] = std::from_chars(text.data(), end, threads);
@@ -376,8 +376,13 @@ int omp_threads(const char* variable) {
   return threads;
 }
 
+// Cores of one rank.
+int share_of(const CoreSharing& cores) {
+  return std::max(1, cores.usable / std::max(1, cores.ranks));
+}
+
 std::string omp_note(int threads, const CoreSharing& cores) {
-  const int idle = cores.usable - threads * cores.ranks, share = cores.usable / cores.ranks;
+  const int idle = cores.usable - threads * cores.ranks, share = share_of(cores);
   const std::string cost = idle <= 0 || share <= threads
                                ? ""
                                : fmt::format("; {} of {} cores stay idle, --threads {} uses them",
@@ -392,8 +397,7 @@ ThreadChoice choose_threads(int requested, const CoreSharing& cores, const char*
   if (const int threads = requested > 0 ? 0 : omp_threads(omp_num_threads)) {
     return {threads, choose_threads(threads, cores).warning, omp_note(threads, cores)};
   }
-  const int share = std::max(1, cores.usable / std::max(1, cores.ranks));
-  const int threads = requested > 0 ? requested : share;
+  const int threads = requested > 0 ? requested : share_of(cores);
   const bool bound = cores.bound_by_launcher && cores.usable < cores.of_machine;
   if (bound && threads > cores.usable) {
     return {threads,

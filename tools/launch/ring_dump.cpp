@@ -73,11 +73,15 @@ bool is_gone(const Peer& peer) {
   return state.empty() || state == "Z";
 }
 
+bool is_stopped(const Peer& peer) {
+  const std::string state = process_state(peer.process);
+  return state == "T" || state == "t";
+}
+
 std::string why_silent(const Peer& peer) {
   if (!peer.reachable) return "no answer: on another host";
   if (is_gone(peer)) return "no answer: the process is gone";
-  const std::string state = process_state(peer.process);
-  if (state == "T" || state == "t") return "no answer: the process is stopped";
+  if (is_stopped(peer)) return "no answer: the process is stopped";
   return fmt::format("no answer within {} s", kPatience.count() / 1000);
 }
 
@@ -208,7 +212,8 @@ void RingDump::State::await_peers() const {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   const auto has_answered = [&](const Peer& peer) {
     std::error_code ignored;
-    return !peer.reachable || is_gone(peer) || std::filesystem::exists(file_of(peer.rank), ignored);
+    return !peer.reachable || is_gone(peer) || is_stopped(peer) ||
+           std::filesystem::exists(file_of(peer.rank), ignored);
   };
   while (!std::all_of(peers.begin(), peers.end(), has_answered) &&
          std::chrono::steady_clock::now() < deadline) {

@@ -2,6 +2,7 @@
 #include "tools/report/monitor.h"
 
 #include <ctime>
+#include <new>
 
 #include <fmt/format.h>
 
@@ -38,7 +39,12 @@ Monitor::Monitor(MonitorOptions options) : options_(std::move(options)) {
   thread_ = std::thread([this] { run(); });
 }
 
-Monitor::~Monitor() { stop(); }
+Monitor::~Monitor() {
+  try {
+    stop();
+  } catch (const std::exception&) {  // an error ends the run
+  }
+}
 
 void Monitor::stop() {
   if (!thread_.joinable()) return;
@@ -49,9 +55,12 @@ void Monitor::stop() {
   wake_.notify_one();
   thread_.join();
   const bool any = sums_.of[kResident].count > 0;
-  if (!any || Clock::now() - sampled_ >= options_.interval / 2) sample();
+  if (!any || Clock::now() - sampled_ >= options_.interval / 2) takes_sample();
   log_.retry();
   if (problem_.empty()) problem_ = log_.problem();
+  if (problem_.empty() && gave_up_) {
+    problem_ = options_.file.string() + ": rows are missing: no memory was left for them";
+  }
 }
 
 void Monitor::run() {
@@ -62,9 +71,19 @@ void Monitor::run() {
   while (
       !wake_.wait_for(lock, interval - (Clock::now() - sampled_), [this] { return stopping_; })) {
     lock.unlock();
-    sample();
+    if (!takes_sample()) return;
     lock.lock();
   }
+}
+
+// A run that lacks memory says so itself, in its own thread.
+bool Monitor::takes_sample() {
+  try {
+    if (!gave_up_) sample();
+  } catch (const std::bad_alloc&) {
+    gave_up_ = true;
+  }
+  return !gave_up_;
 }
 
 void Monitor::sample() {

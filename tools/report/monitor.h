@@ -49,6 +49,7 @@ class Monitor {
   using Clock = std::chrono::steady_clock;
   void run();
   void sample();
+  bool takes_sample();
 
   MonitorOptions options_;
   std::optional<cuda::DeviceMonitor> gpu_;
@@ -60,6 +61,7 @@ class Monitor {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;  // with the mutex
+  bool gave_up_ = false;   // of the thread; after stop() of all
   std::thread thread_;
 };
 

@@ -50,7 +50,7 @@ std::string fairseq_step(const StepMetrics& m, const LogWindow& w, const LogTota
   line["num_updates"] = fmt::format("{}", m.step - m.skipped);
   line["lr"] = fmt::format("{:g}", totals.next_learning_rate);
   add("gnorm", m.grad_norm, 3);
-  if (m.loss_scale != 1) add("loss_scale", m.loss_scale, 4);
+  if (context.scales_loss) add("loss_scale", m.loss_scale, 4);
   add("train_wall", totals.train_s, 0);
   if (context.memory_bytes > 0) {
     const double free =
@@ -151,6 +151,19 @@ std::string chess_step(const StepMetrics& m, const LogWindow& w, const LogContex
 [[noreturn]] void fail_ours() { fail("[log line] format: expected one of another program"); }
 
 }  // namespace
+
+void LogWindow::add(const LogWindow& more) {
+  steps += more.steps;
+  tokens += more.tokens;
+  samples += more.samples;
+  seconds += more.seconds;
+  loss_sum += more.loss_sum;
+}
+
+bool prints_step(LogFormat format, int64_t step, int64_t log_every) {
+  const bool all = format == LogFormat::kOurs || format == LogFormat::kChess;
+  return all || step % log_every == 0;
+}
 
 std::string step_line(LogFormat format, const StepMetrics& step, const LogWindow& window,
                       const LogTotals& totals, const LogContext& context) {

@@ -19,12 +19,15 @@ struct LogContext {
   int64_t total_steps = 0;
   int64_t steps_per_epoch = 0;  // 0: not known
   size_t memory_bytes = 0;      // that this rank may hold; 0: not known
+  bool scales_loss = false;     // the run has a loss scale, 1 or another
 };
 // Of the steps since the line before.
 struct LogWindow {
   int64_t steps = 0, tokens = 0, samples = 0;
   double seconds = 0;   // without evaluations
   double loss_sum = 0;  // of all these steps
+
+  void add(const LogWindow& more);
 };
 // Of the whole run.
 struct LogTotals {
@@ -32,6 +35,10 @@ struct LogTotals {
   double next_learning_rate = 0;  // that the next step will have
   double mean_loss = 0;           // over all steps
 };
+
+// Whether a line is printed for a step that is logged, of which there are also the first and the
+// last one. transformers (without logging_first_step) and fairseq print every `log_every`-th alone.
+bool prints_step(LogFormat format, int64_t step, int64_t log_every);
 
 // All of these: of any format but ours.
 std::string step_line(LogFormat format, const StepMetrics& step, const LogWindow& window,

@@ -156,21 +156,19 @@ void Trainer::finish(const IssuedStep& issued) {
   const double seconds = seconds_between(step_ended_, values.ended);
   step_ended_ = values.ended;
   outcome_.steps = issued.step + 1;
-  // The scale that the last step left is that of this one.
-  if (overflowed_) tell(overflow_line(options_.log_format, values.loss_scale));
   // Without loss scaling a step that is not finite ends the run.
-  overflowed_ = session_.scales_loss() && values.skipped;
-  outcome_.skipped += overflowed_;
+  if (session_.scales_loss() && values.skipped) {
+    ++outcome_.skipped;
+    tell_of_overflow(values);
+  }
   last_scale_ = values.loss_scale;
   outcome_.true_tokens += issued.batch.global_label_tokens;
+  LogWindow step = {.steps = 1, .tokens = issued.batch.global_label_tokens, .seconds = seconds};
   if (options_.samples_after) {
     const int64_t samples = options_.samples_after(outcome_.steps);
-    window_.samples += samples - std::exchange(outcome_.samples, samples);
+    step.samples = samples - std::exchange(outcome_.samples, samples);
   }
   outcome_.step_time_s += seconds;
-  window_.seconds += seconds;
-  window_.tokens += issued.batch.global_label_tokens;
-  ++window_.steps;
   while (recent_losses_.size() >= static_cast<size_t>(options_.log_every)) {
     recent_losses_.erase(recent_losses_.begin());
   }
@@ -178,11 +176,19 @@ void Trainer::finish(const IssuedStep& issued) {
   // A loss that is not finite counts as the mean so far, as with transformers'
   // logging_nan_inf_filter.
   const auto before = static_cast<double>(std::max<int64_t>(issued.step, 1));
-  const double loss = std::isfinite(values.loss) ? values.loss : loss_sum_ / before;
-  loss_sum_ += loss;
-  window_.loss_sum += loss;
+  step.loss_sum = std::isfinite(values.loss) ? values.loss : loss_sum_ / before;
+  loss_sum_ += step.loss_sum;
+  window_.add(step);
+  printed_window_.add(step);
   report(issued, values);
   check_values(issued, values);
+}
+
+// The update after this one is not issued yet: the scale is the one that this step has left. Where
+// the step has reached the minimum, the error says so.
+void Trainer::tell_of_overflow(const StepValues& values) {
+  if (options_.log_format != LogFormat::kFairseqJson || values.scale_at_minimum) return;
+  tell(overflow_line(options_.log_format, session_.loss_scaler()->state().scale));  // waits
 }
 
 void Trainer::check_values(const IssuedStep& issued, const StepValues& values) {
@@ -238,10 +244,12 @@ void Trainer::report(const IssuedStep& issued, const StepValues& values) {
     outcome_.last_samples_per_s = static_cast<double>(window_.samples) / window_.seconds;
   }
   metrics_.step(last_);
-  if (!ours) {
-    progress_.note(step_line(options_.log_format, last_, window_, log_totals(), log_context()));
-  }
   window_ = {};
+  if (!ours && prints_step(options_.log_format, outcome_.steps, options_.log_every)) {
+    progress_.note(
+        step_line(options_.log_format, last_, printed_window_, log_totals(), log_context()));
+    printed_window_ = {};
+  }
   tell_of_log();
 }
 
@@ -259,7 +267,8 @@ LogTotals Trainer::log_totals() const {
 LogContext Trainer::log_context() const {
   return {.total_steps = options_.steps,
           .steps_per_epoch = options_.steps_per_epoch,
-          .memory_bytes = options_.memory_bytes};
+          .memory_bytes = options_.memory_bytes,
+          .scales_loss = session_.scales_loss()};
 }
 
 std::optional<double> Trainer::epoch() const {

@@ -95,6 +95,7 @@ class Trainer {
   void finish(const IssuedStep& issued);
   void check_values(const IssuedStep& issued, const StepValues& values);
   void report(const IssuedStep& issued, const StepValues& values);
+  void tell_of_overflow(const StepValues& values);
   [[noreturn]] void fail_not_finite(const IssuedStep& issued, const StepValues& values);
   [[noreturn]] void fail_without_update() const;
   void evaluate(const BatchSource& validation);
@@ -121,9 +122,9 @@ class Trainer {
   Clock::time_point started_;
   Clock::time_point step_ended_;  // the last step, or the evaluation after it
   LogWindow window_;              // since the last line of metrics
+  LogWindow printed_window_;      // since the last step that was printed
   StepMetrics last_;              // the last such line
   double tokens_per_s_ = 0;
-  bool overflowed_ = false;  // in the last step
   double last_scale_ = 1;
   int64_t validated_at_ = -1;
   int64_t saved_at_ = -1;

@@ -182,8 +182,14 @@ TEST_CASE(
   choice = choose_threads(5, sixteen, "1");
   CHECK(choice.threads == 5);
   CHECK(choice.note == "");
-  CHECK(choose_threads(0, sixteen, nullptr).threads == 8);
-  for (const char* wrong : {"", "0", "-1", "two", "4x", "1025"}) {
+  for (const char* not_set : {static_cast<const char*>(nullptr), ""}) {
+    choice = choose_threads(0, sixteen, not_set);
+    CHECK(choice.threads == 8);
+    CHECK(choice.note == "");
+  }
+  const CoreSharing nobody = {.usable = 16, .of_machine = 16, .ranks = 0, .ranks_on_host = 0};
+  CHECK(test::contains(choose_threads(0, nobody, "1").note, "--threads 16 uses them"));
+  for (const char* wrong : {"0", "-1", "two", "4x", "1025"}) {
     CHECK(test::error_of([&] { choose_threads(0, sixteen, wrong); }) ==
           fmt::format("OMP_NUM_THREADS: expected a number from 1 to 1024, got \"{}\"", wrong));
     CHECK(choose_threads(2, sixteen, wrong).threads == 2);

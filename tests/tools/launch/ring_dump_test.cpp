@@ -2,8 +2,10 @@
 #include "tools/launch/ring_dump.h"
 
 #include <chrono>
+#include <csignal>
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/io/file.h"
@@ -66,6 +68,27 @@ TEST_CASE("ring dump: a process that is gone is named; without a directory nobod
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(1));
   CHECK(test::contains(text, "not seen in it when asked: rank 1 (not heard of)"));
   CHECK(test::contains(text, "rank 1 (here, process 999999999): no answer: the process is gone"));
+}
+
+TEST_CASE("ring dump: a process that is stopped is named at once") {
+  const pid_t process = ::fork();
+  if (process == 0) {
+    ::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(process, &status, WUNTRACED);
+  REQUIRE(WIFSTOPPED(status));
+  const test::TempFolder folder;
+  RingDump dump;
+  dump.add_rank(0, rings_with_a_call());
+  dump.set_peers({{.rank = 1, .host = "here", .process = process, .reachable = true}});
+  dump.set_directory(folder.path());
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK(test::contains(dump.collect(), "no answer: the process is stopped"));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(1));
+  ::kill(process, SIGKILL);
+  ::waitpid(process, &status, 0);
 }
 
 TEST_CASE("ring dump: what another host's rank has just left is read") {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <new>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -87,6 +89,22 @@ TEST_CASE("monitor: without its file it says why, and still has the means") {
   CHECK(test::contains(monitor.problem(), "missing/monitor.rank0.csv: cannot be written"));
   CHECK(monitor.sums().of[kResident].count == 1);
   CHECK(monitor.sums().moments(kResident)->mean > 0);
+}
+
+// The run meets the same, and says so; this thread may not end the process before.
+TEST_CASE("monitor: without memory for a row it gives up, and says that rows are missing") {
+  const test::TempFolder folder;
+  std::atomic<int> asked = 0;
+  Monitor monitor({.file = folder / "monitor.rank0.csv", .interval = 5ms, .counters = [&] {
+                     if (++asked == 3) throw std::bad_alloc();
+                     return read_counters();
+                   }});
+  for (int i = 0; i < 1000 && asked < 3; ++i) std::this_thread::sleep_for(5ms);
+  std::this_thread::sleep_for(50ms);
+  monitor.stop();
+  CHECK(asked == 3);
+  CHECK(monitor.sums().of[kResident].count == 1);
+  CHECK(test::contains(monitor.problem(), "monitor.rank0.csv: rows are missing: no memory"));
 }
 
 }  // namespace

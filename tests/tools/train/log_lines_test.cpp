@@ -31,7 +31,7 @@ TEST_CASE("log lines: fairseq's first update") {
       .steps = 1, .tokens = 16384, .samples = 8, .seconds = 99e9, .loss_sum = std::log(91120.8)};
   const std::string line =
       step_line(LogFormat::kFairseqJson, step, window, {.train_s = 99, .next_learning_rate = 2e-5},
-                {.memory_bytes = static_cast<size_t>(32 * kGiB)});
+                {.memory_bytes = static_cast<size_t>(32 * kGiB), .scales_loss = true});
   const Json json = Json::parse(line);
   CHECK(json.at("epoch").get<int64_t>() == 1);
   CHECK(json.at("update").get<double>() == 0);
@@ -57,8 +57,8 @@ TEST_CASE("log lines: fairseq's numbers of several steps, epochs, overflows") {
   const StepMetrics step = {.step = 25, .loss_scale = 1, .skipped = 2, .epoch = 2.5};
   const LogWindow window = {
       .steps = 5, .tokens = 500, .samples = 20, .seconds = 10, .loss_sum = 5 * 2 * M_LN2};
-  const LogContext context = {.steps_per_epoch = 10};
-  const Json json = Json::parse(step_line(LogFormat::kFairseqJson, step, window, {}, context));
+  LogContext context = {.steps_per_epoch = 10, .scales_loss = true};
+  Json json = Json::parse(step_line(LogFormat::kFairseqJson, step, window, {}, context));
   CHECK(json.at("epoch").get<int64_t>() == 3);
   CHECK(json.at("update").get<double>() == 2.5);
   CHECK(json.at("loss").text() == "2");
@@ -68,8 +68,11 @@ TEST_CASE("log lines: fairseq's numbers of several steps, epochs, overflows") {
   CHECK(json.at("wpb").text() == "100");
   CHECK(json.at("bsz").text() == "4");
   CHECK(json.at("num_updates").text() == "23");
-  CHECK(!json.contains("loss_scale"));
+  CHECK(json.at("loss_scale").text() == "1");  // fairseq has the key with --fp16 alone
   CHECK(!json.contains("gb_free"));
+  context.scales_loss = false;
+  json = Json::parse(step_line(LogFormat::kFairseqJson, step, window, {}, context));
+  CHECK(!json.contains("loss_scale"));
   CHECK(overflow_line(LogFormat::kFairseqJson, 2) ==
         "NOTE: gradient overflow detected, ignoring gradient, setting loss scale to: 2");
   CHECK(overflow_line(LogFormat::kHf, 2) == "");
@@ -130,6 +133,25 @@ TEST_CASE("log lines: the chess guide's") {
   CHECK(step_line(LogFormat::kChess, {.step = 3, .loss = 1.2345}, {.steps = 2, .seconds = 5}, {},
                   {.total_steps = 40}) == "(3/40) loss=1.23 (2.50 s/step)");
   CHECK(end_line(LogFormat::kChess, {}, {}, {}) == "");
+}
+
+// transformers: logging_first_step is false by default, and DefaultFlowControlCallback logs where
+// global_step % logging_steps is 0. fairseq: JsonProgressBar.log, where step % log_interval is 0.
+TEST_CASE("log lines: where other programs print one") {
+  for (const LogFormat format : {LogFormat::kHf, LogFormat::kFairseqJson}) {
+    CHECK(!prints_step(format, 1, 2));
+    CHECK(prints_step(format, 2, 2));
+    CHECK(!prints_step(format, 5, 2));
+    CHECK(prints_step(format, 1, 1));
+  }
+  CHECK(prints_step(LogFormat::kChess, 1, 2));
+  LogWindow window = {.steps = 1, .tokens = 2, .samples = 3, .seconds = 4, .loss_sum = 5};
+  window.add({.steps = 10, .tokens = 20, .samples = 30, .seconds = 40, .loss_sum = 50});
+  CHECK(window.steps == 11);
+  CHECK(window.tokens == 22);
+  CHECK(window.samples == 33);
+  CHECK(window.seconds == 44);
+  CHECK(window.loss_sum == 55);
 }
 
 TEST_CASE("log lines: ours is not one of them") {

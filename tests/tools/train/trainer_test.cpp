@@ -116,7 +116,7 @@ TEST_CASE("trainer: steps, logged lines, evaluations") {
   CHECK(evaluated == std::vector<int64_t>{20, 30});
 }
 
-TEST_CASE("trainer: lines of other programs, each where ours would be") {
+TEST_CASE("trainer: lines of other programs, where these would print one") {
   const test::TempFolder folder;
   const auto printed = [&](LogFormat format) {
     std::FILE* file = std::fopen((folder / "out").c_str(), "w");
@@ -143,20 +143,20 @@ TEST_CASE("trainer: lines of other programs, each where ours would be") {
     return lines;
   };
   const std::vector<std::string> hf = printed(LogFormat::kHf);
-  REQUIRE(hf.size() == 7);  // steps 1, 2, 4, an evaluation, step 5, another, the end
-  for (const size_t step : {0, 1, 2, 4}) CHECK(hf[step].starts_with("{'loss': "));
-  CHECK(hf[1].ends_with("'epoch': 1.0}"));
-  for (const size_t evaluation : {3, 5}) CHECK(hf[evaluation].starts_with("{'eval_loss': "));
-  CHECK(hf[6].starts_with("{'train_runtime': "));
+  REQUIRE(hf.size() == 5);  // steps 2 and 4, an evaluation, another, the end
+  for (const size_t step : {0, 1}) CHECK(hf[step].starts_with("{'loss': "));
+  CHECK(hf[0].ends_with("'epoch': 1.0}"));
+  for (const size_t evaluation : {2, 3}) CHECK(hf[evaluation].starts_with("{'eval_loss': "));
+  CHECK(hf[4].starts_with("{'train_runtime': "));
 
   const std::vector<std::string> fairseq = printed(LogFormat::kFairseqJson);
-  REQUIRE(fairseq.size() == 7);
-  const Json third = Json::parse(fairseq[2]);
-  CHECK(third.at("num_updates").text() == "4");
-  CHECK(third.at("epoch").get<int64_t>() == 2);
-  CHECK(third.at("bsz").text() == "2");
-  CHECK(third.at("wpb").text() == fmt::format("{}", 2 * (kLength - 1)));
-  CHECK(Json::parse(fairseq[6]).at("train_num_updates").text() == "5");
+  REQUIRE(fairseq.size() == 5);
+  const Json second = Json::parse(fairseq[1]);
+  CHECK(second.at("num_updates").text() == "4");
+  CHECK(second.at("epoch").get<int64_t>() == 2);
+  CHECK(second.at("bsz").text() == "2");
+  CHECK(second.at("wpb").text() == fmt::format("{}", 2 * (kLength - 1)));
+  CHECK(Json::parse(fairseq[4]).at("train_num_updates").text() == "5");
 
   const std::vector<std::string> chess = printed(LogFormat::kChess);
   REQUIRE(chess.size() == 6);
@@ -303,6 +303,51 @@ TEST_CASE("trainer: a run in which every step was skipped is an error") {
       "no step updated the model: gradients overflowed in all 3, the last time at a loss scale of "
       "2; lower train.loss_scale.initial or raise train.steps");
   CHECK(error_after(3, 2) == "");
+}
+
+// The guide's run starts at a scale of 4; requirement S4.5: 4, 2, 1 after two overflows. fairseq
+// says each before the line of its step (trainer.py, "except OverflowError"), also in the last
+// step.
+TEST_CASE(
+    "trainer: fairseq's note of an overflow comes with its step, and every line has the scale") {
+  const test::TempFolder folder;
+  std::FILE* file = std::fopen((folder / "out").c_str(), "w");
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    SessionOptions session_options = tiny_options();
+    session_options.fsdp.param_dtype = DType::kF16;
+    session_options.loss_scale = {.initial = 4, .rule = {}};
+    Session session(world, session_options);
+    session.initialise(models::from_scratch(3));
+    Progress progress(file, -1, 1);
+    MetricsLog log;
+    BatchSource source = training(world);
+    source.get = [all = source.get](int64_t step) {
+      Batch batch = all(step);
+      if (step == 1 || step == 3) batch.gradient_factor = INFINITY;
+      return batch;
+    };
+    Trainer(session,
+            {.steps = 4,
+             .log_every = 1,
+             .log_format = LogFormat::kFairseqJson,
+             .schedule = {.peak = 1e-3, .total = 4}},
+            progress, log)
+        .run(source, {});
+  });
+  std::fclose(file);
+  std::vector<std::string> said;
+  std::istringstream text(read_file(folder / "out"));
+  for (std::string line; std::getline(text, line);) {
+    if (!line.starts_with("{")) {
+      said.push_back(line);
+    } else if (const Json json = Json::parse(line); json.contains("num_updates")) {
+      said.push_back("a step, scale " + json.at("loss_scale").text());
+    }
+  }
+  const std::string note =
+      "NOTE: gradient overflow detected, ignoring gradient, setting loss scale to: ";
+  CHECK(said == std::vector<std::string>{"a step, scale 4", note + "2", "a step, scale 4",
+                                         "a step, scale 2", note + "1", "a step, scale 2"});
 }
 
 TEST_CASE("trainer: a loss scale that cannot fall further ends the run with a reason") {

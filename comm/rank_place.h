@@ -1,0 +1,21 @@
+// Where a rank is, in a few words for the report of an error. Not here: recording
+// (comm/collective_ring.h), what the rings of several ranks mean together (comm/ring_report.h).
+//
+// [Note: where a rank is] The host of a rank runs ahead of its device, by up to a step, and between
+// two steps it is in no phase. So the call that the device began last says where the rank is: the
+// phase in which it was issued, and its unit. Where the host is at something else by now (an
+// evaluation, a checkpoint), the host says it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/collective_ring.h"
+
+namespace fsdp::comm {
+
+// "step 12, backward, unit blocks.1". Calls of no one unit (the norm of all gradients) are of their
+// phase alone: "step 12, optimizer". "": the rank has said nothing yet.
+std::string place_of(const HostPhase& host, const std::vector<RingSnapshot>& rings);
+
+}  // namespace fsdp::comm
