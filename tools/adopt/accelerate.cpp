@@ -69,6 +69,8 @@ std::vector<Rule> deepspeed_rules() {
       {key("gradient_clipping"), to("train.clip_norm")},
       {key("offload_optimizer_device"), take_offload},
       {key("offload_param_device"), take_offload},
+      {key("offload_optimizer_nvme_path"), leave("see its device")},
+      {key("offload_param_nvme_path"), leave("see its device")},
       {key("zero3_init_flag"), same("a rank makes or reads its own shard, always")},
       {key("zero3_save_16bit_model"), same("the saved model is whole; train.save_dtype: bf16")},
       {key("deepspeed_multinode_launcher"), leave(kLaunch)},

@@ -73,6 +73,7 @@ class Session {
   comm::FullySharded& sharded() { return *sharded_; }
   Backend& backend() { return *backend_; }
   Backend* host() { return host_.get(); }  // of what is offloaded; null: nothing is
+  Backend* file() { return file_.get(); }  // where it lies instead; null: in the host's memory
   const Tape& tape() const { return *tape_; }
   optim::Optimizer& optimizer() { return step_->optimizer(); }
   optim::LossScaler* loss_scaler() { return step_->loss_scaler(); }  // null: none
@@ -93,6 +94,7 @@ class Session {
   TracePhases* phases_ = nullptr;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Backend> host_;
+  std::unique_ptr<Backend> file_;
   std::unique_ptr<comm::Communicator> nccl_;  // the world of GPUs that talk over NCCL; null: none
   std::unique_ptr<Tape> tape_;
   std::unique_ptr<models::CausalLM> model_;

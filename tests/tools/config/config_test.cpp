@@ -339,7 +339,8 @@ TEST_CASE("sharding tells other ranks its choices by the names of the file") {
       {kFullShard, kShardGradOp, kShardOptimizer, kNoShard, kHybridShard, kHybridShardZero2});
   check_names(
       {comm::BackwardPrefetch::kPre, comm::BackwardPrefetch::kPost, comm::BackwardPrefetch::kNone});
-  check_names({comm::Offload::kNone, comm::Offload::kOptimizer, comm::Offload::kAll});
+  check_names(
+      {comm::Offload::kNone, comm::Offload::kOptimizer, comm::Offload::kAll, comm::Offload::kNvme});
   check_names({comm::Accumulation::kReduceEach, comm::Accumulation::kReduceScatterEach,
                comm::Accumulation::kReduceLast});
 }
