@@ -54,6 +54,8 @@ class Backend {
   // False: memory has addresses but no bytes (kernels/meta), so that nobody need make values for
   // it; what is read from it is zeros.
   virtual bool holds_values() const { return true; }
+  // False: memory that is only copied to and from, a file; fresh memory of it is zeros.
+  virtual bool computes() const { return true; }
 
   // ---- Memory. Stream-ordered: what is released is reused only by later work of that stream. ----
   virtual void* allocate(Stream& stream, size_t bytes, MemoryCategory category) = 0;

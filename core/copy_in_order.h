@@ -12,7 +12,8 @@ struct TensorCopy {
 };
 // to = from, on the compute stream of `backend`. Where one of them belongs to another backend, the
 // copy comes after what that backend's compute stream has been given, and before what comes next.
-// Of several copies those of one side belong to one backend.
+// Of several copies those of one side belong to one backend. From a file, or into it, values go
+// through the host, a stretch at a time, and the call waits.
 void copy_in_order(Backend& backend, const std::vector<TensorCopy>& copies);
 inline void copy_in_order(Backend& backend, const Tensor& from, const Tensor& to) {
   copy_in_order(backend, {{from, to}});

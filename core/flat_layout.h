@@ -21,6 +21,8 @@
 
 namespace fsdp {
 
+class PagedTensors;  // core/paged_tensors.h
+
 constexpr int64_t kFlatAlignment = 64;  // elements: a cache line even for 8-bit types
 
 struct FlatParameter {
@@ -79,6 +81,9 @@ struct OptimizerShard {
   Tensor present;   // (parameters), i32: 1 where the parameter had a gradient, on any rank
   // Norms are summed by the layout's blocks, so that no number of shards changes their bits.
   bool norm_by_blocks = false;
+  // What has master, gradient and copy, and is to have the optimizer's state, where all of these
+  // have memory only while they are brought in. Null: they always have.
+  PagedTensors* paged = nullptr;
 };
 
 // The one backend of all shards. Error, which begins with `who`, when there are no shards or

@@ -1,6 +1,7 @@
 // State of the shards, and the order of a step. The kinds are listed at the end.
 #include "optim/optimizer.h"
 
+#include "core/paged_tensors.h"
 #include "optim/adadelta.h"
 #include "optim/adam.h"
 #include "optim/adamax.h"
@@ -26,9 +27,17 @@ Optimizer::ShardState Optimizer::state_of(const OptimizerShard& shard) const {
     return Tensor::zeros(shard.master.backend(), shape, dtype, MemoryCategory::kOptimizerState);
   };
   ShardState state = {
-      .segments = shard.layout.segments(shard.index), .values = {}, .step_counts = {}};
+      .segments = shard.layout.segments(shard.index), .values = {}, .homes = {}, .step_counts = {}};
   for (size_t i = 0; i < state_names_.size(); ++i) {
-    state.values.push_back(zeros(shard.master.shape(), shard.master.dtype()));
+    if (!shard.paged) {
+      state.values.push_back(zeros(shard.master.shape(), shard.master.dtype()));
+      state.homes.push_back(state.values.back());
+      continue;
+    }
+    const auto [home, here] = shard.paged->add(shard.master.shape(), shard.master.dtype(),
+                                               MemoryCategory::kOptimizerState);
+    state.values.push_back(here);
+    state.homes.push_back(home);
   }
   const auto parameters = static_cast<int64_t>(shard.layout.parameters().size());
   state.step_counts = zeros(Shape{parameters}, DType::kI32);
@@ -44,6 +53,7 @@ void Optimizer::step(double learning_rate, const Tensor& coefficient, const Tens
   for (size_t i = 0; i < shards_.size(); ++i) {
     OptimizerShard& shard = shards_[i];
     ShardState& state = state_[i];
+    if (shard.paged) shard.paged->bring_in(PagedTensors::What::kAll);
     backend.advance_steps(backend.compute_stream(), state.step_counts, shard.present, skip);
     update(backend,
            {.master = shard.master,
@@ -58,6 +68,7 @@ void Optimizer::step(double learning_rate, const Tensor& coefficient, const Tens
             .weight_decay = weight_decay_},
            state.values);
     if (updated) updated(i);
+    if (shard.paged) shard.paged->give_back();
   }
 }
 
@@ -75,7 +86,7 @@ void Optimizer::visit_state(const std::function<void(const StatePart&)>& visit) 
         visit({.name = state_names_[v],
                .parameter = *parameters[static_cast<size_t>(piece.parameter)].parameter,
                .first = piece.parameter_begin,
-               .values = state_[i].values[v].slice(piece.shard_begin, Shape{piece.count})});
+               .values = state_[i].homes[v].slice(piece.shard_begin, Shape{piece.count})});
       }
     }
   }

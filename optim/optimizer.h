@@ -41,7 +41,8 @@ struct OptimizerOptions {
 
 // A part of the optimizer's state: `values` are those of elements [first, first + n) of the
 // parameter (shape (n), dtype of the master) or, of shape (), one value of the whole parameter.
-// They are the optimizer's own memory: what is written there counts from the next step on.
+// They are the optimizer's own memory, or its file: what is written there counts from the next step
+// on.
 struct StatePart {
   std::string_view name;  // PyTorch's: "exp_avg", "momentum_buffer"; "step": updates so far, i32
   const Parameter& parameter;
@@ -57,7 +58,8 @@ class Optimizer {
 
   // One step of every shard with the reduced gradients. `coefficient` multiplies the gradients,
   // `skip` != 0 makes the step a no-op, both read on the device; see Clipper. `updated` is called
-  // with the number of each shard as soon as its update is enqueued; null: nobody waits for one.
+  // with the number of each shard as soon as its update is enqueued, while a shard that comes and
+  // goes is there; null: nobody waits for one.
   void step(double learning_rate,
             const Tensor& coefficient,  // (), accumulation dtype
             const Tensor& skip,         // (), i32
@@ -82,6 +84,7 @@ class Optimizer {
   struct ShardState {
     std::vector<ShardSegment> segments;
     std::vector<Tensor> values;  // (n) each, dtype of the master, by name
+    std::vector<Tensor> homes;   // the same where they are always
     Tensor step_counts;          // (parameters), i32
   };
   ShardState state_of(const OptimizerShard& shard) const;

@@ -27,7 +27,7 @@ headers="nlohmann/json.hpp:nlohmann-json3-dev
          Eigen/Core:libeigen3-dev pcre2.h:libpcre2-dev utf8proc.h:libutf8proc-dev
          xxhash.h:libxxhash-dev"
 optional_commands="ninja:ninja-build mpirun:openmpi-bin"
-optional_headers="mpi.h:libopenmpi-dev dnnl.hpp:libdnnl-dev"
+optional_headers="mpi.h:libopenmpi-dev dnnl.hpp:libdnnl-dev liburing.h:liburing-dev"
 if [ -n "$tests" ]; then
   headers+=" doctest/doctest.h:doctest-dev"
   optional_headers+=" boost/context/fiber.hpp:libboost-context-dev"

@@ -167,8 +167,12 @@ void FullySharded::finish_backward() {
 // The host goes on when it has all gradients, and the flags, which its last update has read by
 // then. The compute stream has waited for the gradients then, too: their memory can be used again.
 void FullySharded::hand_to_host() {
-  Backend& host = *options_.host;
-  host.wait(host.compute_stream(), backend().record(streams_.to_host()));
+  if (Backend* file = options_.file) {
+    file->wait(streams_.state_in(), file->record(streams_.to_file()));
+  } else {
+    Backend& host = *options_.host;
+    host.wait(host.compute_stream(), backend().record(streams_.to_host()));
+  }
   copy_in_order(backend(), present_, flags_);
 }
 
@@ -205,11 +209,12 @@ std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
     shards.push_back({.name = unit.name,
                       .layout = segment.layout,
                       .index = mesh_.shard_index(),
-                      .master = segment.master,
+                      .master = segment.updated_master(),
                       .gradient = unit.gradients->shard(),
-                      .copy = unit.policy.rounding_seed ? Tensor() : segment.narrow_master,
+                      .copy = unit.policy.rounding_seed ? Tensor() : segment.updated_narrow(),
                       .present = flags_.slice(present_begin_[i], Shape{flags}),
-                      .norm_by_blocks = options_.fixed_order});
+                      .norm_by_blocks = options_.fixed_order,
+                      .paged = segment.paged.get()});
   }
   return shards;
 }
@@ -234,12 +239,18 @@ void FullySharded::finish_step() {
 }
 
 void FullySharded::before_masters_are_written() {
-  if (!options_.host) return;
-  Backend& host = *options_.host;
-  host.wait(host.compute_stream(), backend().record(streams_.from_host()));
+  if (Backend* file = options_.file) {
+    file->wait(file->compute_stream(), file->record(streams_.from_file()));
+    file->wait(file->compute_stream(), file->record(streams_.state_in()));
+  } else if (Backend* host = options_.host) {
+    host->wait(host->compute_stream(), backend().record(streams_.from_host()));
+  }
 }
 
 void FullySharded::masters_written() {
+  if (Backend* file = options_.file) {
+    file->wait(streams_.state_in(), file->record(file->compute_stream()));
+  }
   for (const auto& unit : units_) {
     unit->parameters.refresh_narrow_master(runtime_.updates);
     if (options_.host) unit->parameters.written_on_host();
@@ -271,6 +282,9 @@ void FullySharded::reset() {
     const EventPtr sent = backend().record(streams_.to_host());
     backend().wait(backend().compute_stream(), sent);
     options_.host->wait(options_.host->compute_stream(), sent);
+    if (Backend* file = options_.file) {
+      file->wait(streams_.state_in(), file->record(streams_.to_file()));
+    }
   }
   for (const auto& unit : units_) {
     if (unit->gradients) unit->gradients->clear();
@@ -290,6 +304,8 @@ void FullySharded::recover() {
     arena.gradients->forget_events();
   }
   if (shard_pool_) shard_pool_->forget_events();
+  if (transfers_) transfers_->forget_events();
+  if (pages_) pages_->forget_events();
   for (const auto& unit : units_) {
     unit->parameters.forget_events();
     if (unit->gradients) unit->gradients->forget_events();

@@ -17,6 +17,7 @@
 #include <optional>
 #include <vector>
 
+#include "comm/fsdp/file_transfers.h"
 #include "comm/fsdp/plan.h"
 #include "comm/fsdp/unit_gradients.h"
 
@@ -71,6 +72,9 @@ class FullySharded {
   // With offload: the optimizer's backend has been given the update of this shard, number `shard`
   // of optimizer_shards(). The unit's next gather waits for this update, and for no other.
   void shard_updated(size_t shard);
+  // When the optimizer is made: no more tensors will come and go with the shards. Before values are
+  // written.
+  void allocate_pages();
   // After the optimizer: gathers of the next step wait for it; gradients are forgotten.
   void finish_step();
   // After an evaluation: no unit stays unsharded, except resident ones; gradients are forgotten.
@@ -126,6 +130,8 @@ class FullySharded {
   FsdpOptions options_;  // of the schedule; what a unit does is its policy
   Mesh mesh_;
   CommStreams streams_;
+  std::optional<FileTransfers> transfers_;  // with offload to a file
+  std::optional<PageBuffers> pages_;        // the same
   FsdpRuntime runtime_;
   std::vector<std::unique_ptr<Unit>> units_;
   std::optional<UnitOrder> order_;

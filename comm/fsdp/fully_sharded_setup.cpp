@@ -15,6 +15,9 @@ MeshOptions checked_mesh(Communicator& world, const FsdpOptions& o, const Backen
   FSDP_CHECK(offloads == (o.host != nullptr) && o.host != &backend,
              "[fsdp] host: expected another backend than the one that computes with offload, none "
              "without");
+  FSDP_CHECK((o.offload == Offload::kNvme) == (o.file != nullptr),
+             "[fsdp] file: expected a backend whose memory is a file with offload: nvme, none "
+             "without");
   FSDP_CHECK(
       !o.fixed_order || world.sums_in_rank_order(),
       "fsdp.fixed_order: NCCL orders sums in its own way; expected a transport through the host");
@@ -39,8 +42,17 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
                            Backend& backend, Communicator& world)
     : options_(options),
       mesh_(world, checked_mesh(world, options, backend)),
-      streams_(backend, options_.host, options_.separate_reduce),
-      runtime_{.backend = backend, .mesh = mesh_, .streams = streams_, .host = options_.host} {
+      streams_(backend, options_.host, options_.file, options_.separate_reduce),
+      runtime_{.backend = backend,
+               .mesh = mesh_,
+               .streams = streams_,
+               .host = options_.host,
+               .file = options_.file} {
+  if (Backend* file = options_.file) {
+    Backend& host = *options_.host;
+    runtime_.transfers = &transfers_.emplace(backend, host, *file, streams_);
+    runtime_.pages = &pages_.emplace(host, *file, streams_.state_in(), streams_.state_out());
+  }
   const std::vector<PlannedUnit> plan = plan_units(root, wrap);
   // Before memory of different sizes is asked for.
   check_same_on_all(mesh_.all_ranks(), "units", texts_of(plan));
@@ -64,6 +76,11 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
   }
   for (int depth = 0; depth <= deepest; ++depth) make_arena(depth);
   make_shard_pool();
+  if (transfers_) transfers_->allocate();
+}
+
+void FullySharded::allocate_pages() {
+  if (pages_) pages_->allocate();
 }
 
 // Streams may still hold work that touches members; errors were reported where they were waited

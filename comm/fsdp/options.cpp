@@ -30,7 +30,7 @@ std::string_view choice_name(Accumulation accumulation) {
 }
 
 std::string_view choice_name(Offload offload) {
-  constexpr std::array<std::string_view, 3> kNames = {"none", "optimizer", "all"};
+  constexpr std::array<std::string_view, 4> kNames = {"none", "optimizer", "all", "nvme"};
   return kNames.at(static_cast<size_t>(offload));
 }
 
@@ -134,7 +134,7 @@ std::vector<std::string> texts_of(const FsdpOptions& options) {
                reduce_dtype, divide_factor, force_sum, split_division, forward_prefetch,
                backward_prefetch, units_in_flight, separate_reduce, release_arena, accumulation,
                micro_steps, training, absent_is_zero, detect_overflow, fixed_order, rounding_seed,
-               offload, host, units] = options;
+               offload, host, file, units] = options;
   std::vector<std::string> texts = {
       fmt::format("strategy {}", choice_name(strategy)),
       fmt::format("shard_size {}", shard_size),
@@ -159,6 +159,7 @@ std::vector<std::string> texts_of(const FsdpOptions& options) {
       fmt::format("rounding_seed {}", text_of(rounding_seed, "none")),
       fmt::format("offload {}", choice_name(offload)),
       fmt::format("host {}", host ? host->name() : "none"),
+      fmt::format("file {}", file ? file->name() : "none"),
   };
   for (const UnitOverride& unit : units) texts.push_back(text_of(unit));
   return texts;
@@ -185,7 +186,7 @@ GradientDivision gradient_division(const FsdpOptions& options, GroupSizes groups
 
 UnitPolicy unit_policy(const FsdpOptions& o, GroupSizes groups, bool is_root) {
   // A part is not the whole, nor is the host's memory the device's.
-  const bool comes_and_goes = o.offload == Offload::kAll && o.strategy != Strategy::kNoShard;
+  const bool comes_and_goes = offloads_all(o.offload) && o.strategy != Strategy::kNoShard;
   const bool sharded = groups.shards > 1 || comes_and_goes;
   const bool gives_back = o.reshard_after_forward.value_or(o.strategy == Strategy::kFullShard ||
                                                            o.strategy == Strategy::kHybridShard);

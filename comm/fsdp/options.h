@@ -54,9 +54,15 @@ enum class Offload : uint8_t {
   kNone,
   kOptimizer,  // masters and the optimizer's state; the device keeps parameters in param_dtype
   kAll,        // parameters and gradients, too: they come for a unit's use, and go after it
+  kNvme,       // the same in a file; the host has a few buffers
 };
 
-inline constexpr std::array kOffloads = {Offload::kNone, Offload::kOptimizer, Offload::kAll};
+inline constexpr std::array kOffloads = {Offload::kNone, Offload::kOptimizer, Offload::kAll,
+                                         Offload::kNvme};
+// The device has none of it, unless it is resident.
+inline bool offloads_all(Offload offload) {
+  return offload == Offload::kAll || offload == Offload::kNvme;
+}
 
 constexpr int kGradientBuffers = 2;  // of the arena: one is written, one is being reduced
 
@@ -116,9 +122,11 @@ struct FsdpOptions {
   std::optional<uint64_t> rounding_seed = std::nullopt;
 
   // `host`: the other backend, which holds what is offloaded; it outlives the model. Null without
-  // offload. [Note: offload] in runtime.h.
+  // offload. `file`: a third one with offload: nvme, which holds it in the host's place; else null.
+  // [Note: offload] in runtime.h.
   Offload offload = Offload::kNone;
   Backend* host = nullptr;
+  Backend* file = nullptr;
 
   std::vector<UnitOverride> units = {};  // later entries override earlier ones
   bool operator==(const FsdpOptions&) const = default;

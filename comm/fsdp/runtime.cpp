@@ -5,14 +5,19 @@
 
 namespace fsdp::comm {
 
-CommStreams::CommStreams(Backend& backend, Backend* host, bool separate_reduce)
+CommStreams::CommStreams(Backend& backend, Backend* host, Backend* file, bool separate_reduce)
     : backend_(backend),
       host_(host),
+      file_(file),
       gather_(backend.create_stream("gather")),
       reduce_(separate_reduce ? backend.create_stream("reduce") : nullptr),
       replicas_(backend.create_stream("replicas")),
       to_host_(host ? backend.create_stream("to_host") : nullptr),
-      from_host_(host ? backend.create_stream("from_host") : nullptr) {}
+      from_host_(host ? backend.create_stream("from_host") : nullptr),
+      from_file_(file ? file->create_stream("from_file") : nullptr),
+      to_file_(file ? file->create_stream("to_file") : nullptr),
+      state_in_(file ? file->create_stream("state_in") : nullptr),
+      state_out_(file ? file->create_stream("state_out") : nullptr) {}
 
 void CommStreams::drain() {
   std::vector<Stream*> streams = {&backend_.compute_stream(),
@@ -20,8 +25,13 @@ void CommStreams::drain() {
                                   reduce_.get(),
                                   replicas_.get(),
                                   to_host_.get(),
-                                  from_host_.get()};
+                                  from_host_.get(),
+                                  from_file_.get(),
+                                  to_file_.get(),
+                                  state_in_.get(),
+                                  state_out_.get()};
   if (host_) streams.push_back(&host_->compute_stream());
+  if (file_) streams.push_back(&file_->compute_stream());
   for (Stream* stream : streams) {
     if (!stream) continue;
     try {

@@ -8,6 +8,7 @@
 
 #include "comm/communicator.h"
 #include "comm/mesh.h"
+#include "core/paged_tensors.h"
 
 namespace fsdp::comm {
 
@@ -15,8 +16,9 @@ namespace fsdp::comm {
 // FSDPCommContext.)
 class CommStreams {
  public:
-  // `host`: the backend of what is offloaded; null: nothing is.
-  CommStreams(Backend& backend, Backend* host, bool separate_reduce);
+  // `host`: the backend of what is offloaded; null: nothing is. `file`: where it lies instead of
+  // the host's memory; null: in that memory.
+  CommStreams(Backend& backend, Backend* host, Backend* file, bool separate_reduce);
 
   // Casts a unit's masters into its buffer and gathers it. Not the compute stream: the next unit
   // arrives while this one is computed with.
@@ -31,17 +33,25 @@ class CommStreams {
   // directions at once; and neither a gather nor a reduction waits for the copy of the next unit.
   Stream& to_host() const { return *to_host_; }
   Stream& from_host() const { return *from_host_; }
+  // With offload to a file: what comes before from_host() and after to_host(); and what the
+  // optimizer works on. A unit that forward wants is not behind those that are still updated, nor
+  // is a read behind a write that it has nothing to do with.
+  Stream& from_file() const { return *from_file_; }
+  Stream& to_file() const { return *to_file_; }
+  Stream& state_in() const { return *state_in_; }
+  Stream& state_out() const { return *state_out_; }
 
   // Waits for all of them, and for the compute streams; forgets their errors.
   void drain();
 
  private:
   Backend& backend_;
-  Backend* host_;
+  Backend *host_, *file_;
   std::unique_ptr<Stream> gather_;
   std::unique_ptr<Stream> reduce_;  // null: gather_ serves both
   std::unique_ptr<Stream> replicas_;
-  std::unique_ptr<Stream> to_host_, from_host_;  // null without offload
+  std::unique_ptr<Stream> to_host_, from_host_;                         // null without offload
+  std::unique_ptr<Stream> from_file_, to_file_, state_in_, state_out_;  // null without a file
 };
 
 // Equal buffers of unsharded memory that are lent to one unit at a time. They are made by the
@@ -102,12 +112,24 @@ class BufferPool {
 // With `all` it has none: values are copied into the unit's buffer for each gather, and a
 // gradient's shard is lent while it is reduced. Copies are made by the device: a GPU reaches the
 // host's memory. A master in another dtype than the unit's is narrowed where it lies.
+//
+// With `nvme` a file has what the host has with `all`: masters, the optimizer's state, and
+// gradients, which of a large model are too large for the host, too. The host has buffers, whatever
+// the size of the model: two for what goes to the device or comes from it, in each direction, in
+// pieces (file_transfers.h), and two for all that the optimizer needs of a unit
+// (core/paged_tensors.h). The file is what counts: a unit's next gather reads what was written
+// after its update.
+
+class FileTransfers;
 
 struct FsdpRuntime {
   Backend& backend;
   Mesh& mesh;
   CommStreams& streams;
   Backend* host = nullptr;                // of what is offloaded; null: nothing is
+  Backend* file = nullptr;                // where it lies; null: in the host's memory
+  FileTransfers* transfers = nullptr;     // with a file
+  PageBuffers* pages = nullptr;           // with a file
   uint32_t updates = 0;                   // steps finished; keys the random numbers of rounding
   EventPtr parameters_updated = nullptr;  // the optimizer's last write to the masters; may be null
   std::optional<int> ranks_with_pass = {};  // see FullySharded::begin_micro_step

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "comm/fsdp/file_transfers.h"
 #include "core/scope.h"
 
 namespace fsdp::comm {
@@ -27,7 +28,14 @@ UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name, const UnitP
   const int64_t count = layout_.shard_numel();
   const auto memory = policy_.averages_in_place ? unsharded_ : unbound(count, policy_.master_dtype);
   shard_ = Tensor(memory, 0, Shape{count}, policy_.master_dtype);
-  if (policy_.offload != Offload::kNone) {
+  if (segment.paged) {
+    const auto [home, here] = segment.paged->add(
+        shard_.shape(), shard_.dtype(), MemoryCategory::kGradient, PagedTensors::Kind::kGiven);
+    in_file_ = home;
+    on_host_ = here;
+    runtime_.transfers->expect_stores(paged_bytes(home));
+    if (lends_shard()) runtime_.transfers->expect_loads(paged_bytes(home));
+  } else if (policy_.offload != Offload::kNone) {
     on_host_ =
         Tensor::empty(*runtime_.host, shard_.shape(), shard_.dtype(), MemoryCategory::kGradient);
   }
@@ -57,7 +65,7 @@ void UnitGradients::allocate_shard() {
 }
 
 bool UnitGradients::lends_shard() const {
-  return policy_.offload == Offload::kAll && !policy_.averages_in_place;
+  return offloads_all(policy_.offload) && !policy_.averages_in_place;
 }
 
 // Of two that take turns: what is reduced now, and what is being sent. What was reduced before
@@ -71,6 +79,11 @@ int UnitGradients::borrow_shard() {
     backend.wait(reduce, shards_->free_since(lent));
     return lent;
   }
+  if (in_file_.defined()) {
+    runtime_.transfers->load(in_file_, shard_, written_, shards_->free_since(lent));
+    backend.wait(reduce, backend.record(from_host));
+    return lent;
+  }
   backend.wait(from_host, shards_->free_since(lent));
   backend.wait(from_host, sent_);
   backend.copy(from_host, shard_.data(), on_host_.data(), shard_.bytes());
@@ -81,6 +94,12 @@ int UnitGradients::borrow_shard() {
 void UnitGradients::send_to_host() {
   Backend& backend = runtime_.backend;
   Stream& stream = runtime_.streams.to_host();
+  if (in_file_.defined()) {
+    const FileTransfers::Stored stored = runtime_.transfers->store(shard_, in_file_, reduced_);
+    sent_ = stored.sent;
+    written_ = stored.written;
+    return;
+  }
   backend.wait(stream, reduced_);
   backend.copy(stream, on_host_.data(), shard_.data(), shard_.bytes());
   sent_ = backend.record(stream);
@@ -227,9 +246,13 @@ void UnitGradients::hand_to_optimizer() {
   Backend& backend = runtime_.backend;
   if (state_ == GradientState::kNone) {
     // No part of the unit was used: the shard still holds the last step's gradient, if anything.
-    Backend& place = is_offloaded() ? *runtime_.host : backend;
-    if (!is_offloaded()) allocate_shard();
-    place.fill_zero(place.compute_stream(), shard().data(), shard().bytes());
+    if (in_file_.defined()) {  // behind what read it in the last step
+      runtime_.file->fill_zero(runtime_.streams.state_in(), in_file_.data(), paged_bytes(in_file_));
+    } else {
+      Backend& place = is_offloaded() ? *runtime_.host : backend;
+      if (!is_offloaded()) allocate_shard();
+      place.fill_zero(place.compute_stream(), shard().data(), shard().bytes());
+    }
   } else if (is_offloaded() && !sent_) {
     send_to_host();  // more was expected of the last micro-step, but nothing came
   }
@@ -244,7 +267,7 @@ void UnitGradients::clear() {
   for (const FlatParameter& p : layout_.parameters()) p.parameter->clear_gradient();
   std::fill(present_.begin(), present_.end(), 0);
   state_ = GradientState::kNone;
-  sent_ = nullptr;  // FullySharded has waited for it
+  sent_ = written_ = nullptr;  // FullySharded has waited for it
   if (!policy_.releases_memory && !set_aside_.defined()) return;
   // What is released here is used again in the order of the compute stream.
   backend.wait(backend.compute_stream(), reduced_);

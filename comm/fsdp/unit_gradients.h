@@ -85,12 +85,15 @@ class UnitGradients {
   // After the last micro-step: the compute stream may read the shard, zeros when nothing came.
   void hand_to_optimizer();
   void clear();  // forgets everything, also a backward that was left half-way
-  void forget_events() { reduced_ = sent_ = nullptr; }  // all streams are idle
+  void forget_events() { reduced_ = sent_ = written_ = nullptr; }  // all streams are idle
 
   // 1 for parameters that had a gradient since the last clear, in layout order.
   const std::vector<int32_t>& present() const { return present_; }
-  // 1D: reduced gradient in the master's dtype, beside the master.
+  // 1D: reduced gradient in the master's dtype, beside the master; in a file, while the optimizer
+  // works on it.
   const Tensor& shard() const { return on_host_.defined() ? on_host_ : shard_; }
+  // The same where it is always.
+  const Tensor& stored() const { return in_file_.defined() ? in_file_ : shard(); }
 
  private:
   bool accumulating() const;
@@ -123,10 +126,14 @@ class UnitGradients {
   Tensor shard_;      // on the device; a lent one has memory while its reduction is enqueued
   Tensor set_aside_;  // averages_in_place, ADDING_TO_REDUCED: what was reduced before
   Tensor on_host_;    // the shard on the host; with offload
+  Tensor in_file_;    // its home, with offload to a file
   BufferPool* shards_ = nullptr;  // of lent shards
   int preferred_shard_ = 0;
   EventPtr reduced_;  // null before the first reduce
-  EventPtr sent_;     // since when the host has what was reduced last; null: it is not sent yet
+  // Since when the device's shard is free, as the host has what was reduced last, or is writing it;
+  // null: it is not sent yet.
+  EventPtr sent_;
+  EventPtr written_;  // since when the file has it
   std::vector<int32_t> present_;
 };
 

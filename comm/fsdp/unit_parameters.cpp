@@ -1,6 +1,7 @@
 // The edges of the parameter state machine; see the drawing in unit_parameters.h.
 #include "comm/fsdp/unit_parameters.h"
 
+#include "comm/fsdp/file_transfers.h"
 #include "core/rng.h"
 #include "core/scope.h"
 
@@ -46,9 +47,31 @@ bool UnitParameters::always_unsharded() const {
   return resident_ && runtime_.mesh.shards() == 1 && !is_offloaded();
 }
 
-// Else once after an update, into memory that keeps the values.
+// Else once after an update, into memory that keeps the values. (Resident values are gathered once
+// after an update, too. From a file they come then: the next forward does not wait for others.)
 bool UnitParameters::fetched_by_gather() const {
-  return policy_.offload == Offload::kAll && !resident_;
+  return policy_.offload == Offload::kNvme || (policy_.offload == Offload::kAll && !resident_);
+}
+
+void UnitParameters::add_in_file(ParameterSegment& s, DType master_dtype) {
+  constexpr auto kCategory = MemoryCategory::kParameterShard;
+  const DType dtype = policy_.param_dtype;
+  const Shape shape = {s.layout.shard_numel()};
+  if (!s.trainable) {
+    s.master = file_tensor(*runtime_.file, shape, dtype, kCategory);
+  } else {
+    s.paged = std::make_unique<PagedTensors>(*runtime_.pages);
+    const auto [home, here] = s.paged->add(shape, master_dtype, kCategory);
+    s.master = home;
+    s.master_here = here;
+  }
+  if (master_dtype != dtype) {
+    const auto [home, here] = s.paged->add(shape, dtype, kCategory);
+    s.narrow_master = home;
+    s.narrow_here = here;
+  }
+  runtime_.transfers->expect_loads(
+      paged_bytes(s.narrow_master.defined() ? s.narrow_master : s.master));
 }
 
 void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool trainable) {
@@ -68,7 +91,7 @@ void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool
   arena_bytes_ += rounded_bytes(bytes);
 
   const DType master_dtype = trainable ? policy_.master_dtype : dtype;
-  s.on_host = trainable ? is_offloaded() : policy_.offload == Offload::kAll;
+  s.on_host = trainable ? is_offloaded() : offloads_all(policy_.offload);
   const bool slice = resident_ && master_dtype == dtype && !s.on_host;
   if (resident_) {
     // One slot is the master's when nothing is sharded: then it is no extra memory.
@@ -81,8 +104,12 @@ void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool
     return Tensor::zeros(place, Shape{s.layout.shard_numel()}, shard_dtype,
                          MemoryCategory::kParameterShard);
   };
-  s.master = slice ? slot(s) : shard_on(s.on_host ? *runtime_.host : backend, master_dtype);
-  if (s.on_host && master_dtype != dtype) {
+  if (s.on_host && runtime_.file) {
+    add_in_file(s, master_dtype);
+  } else {
+    s.master = slice ? slot(s) : shard_on(s.on_host ? *runtime_.host : backend, master_dtype);
+  }
+  if (s.on_host && !runtime_.file && master_dtype != dtype) {
     s.narrow_master = shard_on(*runtime_.host, dtype);
   } else if (always_unsharded() && !slice) {
     s.narrow_master = slot(s);
@@ -132,7 +159,8 @@ bool UnitParameters::unshard() {
     for (ParameterSegment& s : segments_) s.unsharded->bind(memory + s.arena_offset);
   }
   const Scope scope(backend, name_);
-  if (fetches) fetch(Fetched::kEverything, free);
+  const bool keeps_frozen = resident_ && fetched_;
+  if (fetches) fetch(keeps_frozen ? Fetched::kTrainable : Fetched::kEverything, free);
   const EventPtr& written = is_offloaded() ? fetched_ : runtime_.parameters_updated;
   backend.wait(stream, inner ? inner_copied_ : written);
   for (const ParameterSegment& s : segments_) gather_segment(s);
@@ -196,14 +224,19 @@ void UnitParameters::expire() {
 // ---------------------------------------------------------------------------- On the host
 
 void UnitParameters::updated_on_host(uint32_t update) {
-  if (policy_.rounding_seed) refresh_narrow_master(update);
+  for (const ParameterSegment& s : segments_) {
+    if (policy_.rounding_seed) narrow_on_its_backend(s, update);
+  }
+  if (runtime_.file) return;  // PagedTensors::written says it
   updated_ = runtime_.host->record(runtime_.host->compute_stream());
   if (!fetched_by_gather()) fetch(Fetched::kTrainable, nullptr);
 }
 
 void UnitParameters::written_on_host() {
   Backend& backend = runtime_.backend;
-  updated_ = runtime_.host->record(runtime_.host->compute_stream());
+  Backend& place = runtime_.file ? *runtime_.file : *runtime_.host;
+  updated_ = place.record(place.compute_stream());
+  fetched_ = nullptr;
   // The event of the copy stands for what the device's compute stream wrote, too: frozen shards.
   // And units that are still gathered have been waited for by it.
   if (!fetched_by_gather()) fetch(Fetched::kEverything, backend.record(backend.compute_stream()));
@@ -216,10 +249,16 @@ void UnitParameters::fetch(Fetched what, const EventPtr& free) {
   Backend& backend = runtime_.backend;
   Stream& stream = runtime_.streams.from_host();
   const Scope scope(backend, name_);
-  backend.wait(stream, free);
-  backend.wait(stream, updated_);
+  if (!runtime_.file) {
+    backend.wait(stream, free);
+    backend.wait(stream, updated_);
+  }
   for (const ParameterSegment& s : segments_) {
     if (!s.on_host || (what == Fetched::kTrainable && !s.trainable)) continue;
+    if (runtime_.file) {
+      fetch_from_file(s, free);
+      continue;
+    }
     const Tensor& from = s.narrow_master.defined() ? s.narrow_master : s.master;
     const Tensor to = s.device_shard.defined() ? s.device_shard : slot(s);
     backend.copy(stream, to.data(), from.data(), to.bytes());
@@ -227,25 +266,39 @@ void UnitParameters::fetch(Fetched what, const EventPtr& free) {
   fetched_ = backend.record(stream);
 }
 
+// What somebody else wrote is waited for once: the stream runs in order.
+void UnitParameters::fetch_from_file(const ParameterSegment& s, const EventPtr& free) {
+  runtime_.file->wait(runtime_.streams.from_file(), updated_);
+  updated_ = nullptr;
+  const Tensor& from = s.narrow_master.defined() ? s.narrow_master : s.master;
+  runtime_.transfers->load(from, slot(s), s.paged ? s.paged->written() : nullptr, free);
+}
+
 // ---------------------------------------------------------------------------- Dtypes
 
 void UnitParameters::refresh_narrow_master(uint32_t update) {
   for (const ParameterSegment& s : segments_) {
     if (!s.narrow_master.defined()) continue;
-    narrow(s.master.backend().compute_stream(), s, s.narrow_master, update);
+    if (s.paged) s.paged->bring_in(PagedTensors::What::kAll);
+    narrow_on_its_backend(s, update);
+    if (s.paged) s.paged->give_back();
   }
+}
+
+void UnitParameters::narrow_on_its_backend(const ParameterSegment& s, uint32_t update) {
+  if (!s.narrow_master.defined()) return;
+  narrow(s.updated_master().backend().compute_stream(), s, s.updated_narrow(), update);
 }
 
 // The master in the compute dtype. A shard that is only padding has no runs.
 void UnitParameters::narrow(Stream& stream, const ParameterSegment& s, Tensor out,
                             uint32_t update) {
-  Backend& backend = s.master.backend();
-  if (!s.trainable || !policy_.rounding_seed) return backend.cast(stream, s.master, out);
-  backend.round_stochastically(stream, {.x = s.master,
-                                        .out = out,
-                                        .runs = s.runs,
-                                        .seed = *policy_.rounding_seed,
-                                        .update = update});
+  const Tensor& master = s.updated_master();
+  Backend& backend = master.backend();
+  if (!s.trainable || !policy_.rounding_seed) return backend.cast(stream, master, out);
+  backend.round_stochastically(
+      stream,
+      {.x = master, .out = out, .runs = s.runs, .seed = *policy_.rounding_seed, .update = update});
 }
 
 }  // namespace fsdp::comm

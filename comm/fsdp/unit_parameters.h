@@ -56,7 +56,7 @@ struct ParameterSegment {
 
   FlatLayout layout;
   bool trainable;
-  bool on_host = false;                // master and narrow_master are
+  bool on_host = false;                // master and narrow_master are, or in a file of the host
   Tensor master;                       // 1D (shard): f32/f64; compute dtype when frozen
   std::shared_ptr<Storage> unsharded;  // compute dtype; the parameters are views of it
   Tensor narrow_master;  // 1D: the master in the compute dtype, where no gather casts it (one
@@ -65,6 +65,13 @@ struct ParameterSegment {
   std::vector<ParameterRun> runs;  // of the master, where it is rounded by chance; else empty
   Tensor inner_shard;              // 1D: part kept for the backward's smaller gather
   int64_t arena_offset = 0;        // bytes, in a lent buffer
+  // With offload to a file, where master and narrow_master are: the same while the host works on
+  // them, with what else the optimizer needs of the shard. Null: frozen, or no file.
+  std::unique_ptr<PagedTensors> paged;
+  Tensor master_here, narrow_here;
+  // What the optimizer writes.
+  const Tensor& updated_master() const { return paged ? master_here : master; }
+  const Tensor& updated_narrow() const { return paged ? narrow_here : narrow_master; }
 };
 
 class UnitParameters {
@@ -93,9 +100,13 @@ class UnitParameters {
   void expire();
   void forget_events() {  // all streams are idle
     gathered_ = inner_copied_ = updated_ = fetched_ = nullptr;
+    for (const ParameterSegment& s : segments_) {
+      if (s.paged) s.paged->forget_events();
+    }
   }
 
-  // With offload. The host has been given the update of the trainable shard, number `update`.
+  // With offload. The host has been given the update of the trainable shard, number `update`; in a
+  // file it has this shard still in its memory.
   void updated_on_host(uint32_t update);
   // Somebody else wrote the shards, on the compute streams of their backends.
   void written_on_host();
@@ -108,12 +119,15 @@ class UnitParameters {
 
  private:
   void add_segment(const std::vector<Parameter*>& parameters, bool trainable);
+  void add_in_file(ParameterSegment& segment, DType master_dtype);
   void gather_segment(const ParameterSegment& segment);
   bool always_unsharded() const;
   bool is_offloaded() const { return policy_.offload != Offload::kNone; }
   bool fetched_by_gather() const;
   enum class Fetched : uint8_t { kTrainable, kEverything };
   void fetch(Fetched what, const EventPtr& free);
+  void fetch_from_file(const ParameterSegment& segment, const EventPtr& free);
+  void narrow_on_its_backend(const ParameterSegment& segment, uint32_t update);
   void narrow(Stream& stream, const ParameterSegment& segment, Tensor out, uint32_t update);
   Tensor flat(const ParameterSegment& segment) const;
   Tensor slot(const ParameterSegment& segment) const;        // this rank's, of a gather

@@ -47,7 +47,7 @@ struct Worker {
   MatmulCache& matmul_cache;
 };
 
-class CpuBackend final : public Backend {
+class CpuBackend : public Backend {
  public:
   explicit CpuBackend(CpuOptions options = {});
   ~CpuBackend() override;
@@ -125,8 +125,8 @@ class CpuBackend final : public Backend {
   void update_loss_scale(Stream& stream, const LossScaleArgs& args) override;
 
   // Puts a task at the end of the stream's queue. `bytes`: payload for the trace, 0 if none.
-  void enqueue(Stream& stream, std::string_view name, int64_t bytes,
-               std::function<void(Worker&)> task);
+  virtual void enqueue(Stream& stream, std::string_view name, int64_t bytes,
+                       std::function<void(Worker&)> task);
   int planned_threads(const Stream& stream) const;  // of its team
   // What the task that is enqueued next wants of its threads' scratch memory.
   void plan_scratch(Stream& stream, const ScratchNeed& need);

@@ -13,7 +13,9 @@ class CallTimes {
   // On the host's CPU, where another device computes the model.
   virtual double host_kernel_seconds(const KernelCall& call) = 0;
   virtual double host_copy_seconds(int64_t bytes) = 0;  // to the host or from it
-  virtual double issue_seconds() const = 0;             // of the host, for any call
+  // Between memory and a file of the node's disk.
+  virtual double file_seconds(int64_t bytes, bool writes) = 0;
+  virtual double issue_seconds() const = 0;  // of the host, for any call
 };
 
 }  // namespace fsdp::meta

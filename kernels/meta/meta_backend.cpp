@@ -10,9 +10,14 @@ namespace {
 // Far above what a program maps, so that following an address by mistake ends it at once.
 constexpr uintptr_t kFirstAddress = uintptr_t{1} << 56;
 constexpr uintptr_t kFirstOfHost = uintptr_t{1} << 57;
+constexpr uintptr_t kFirstOfFile = uintptr_t{1} << 58;
 
 bool is_of_host(const void* address) {
   return reinterpret_cast<uintptr_t>(address) >= kFirstOfHost;
+}
+
+bool is_of_file(const void* address) {
+  return reinterpret_cast<uintptr_t>(address) >= kFirstOfFile;
 }
 
 class MetaStream final : public Stream {
@@ -52,13 +57,22 @@ MetaBackend::MetaBackend(const MetaOptions& options)
 
 MetaBackend::~MetaBackend() = default;
 
-std::unique_ptr<MetaBackend> MetaBackend::make_host() const {
-  auto out = std::make_unique<MetaBackend>(MetaOptions{.cpu_threads = cpu_threads_});
-  out->is_host_ = true;
-  out->next_ = kFirstOfHost;
+std::unique_ptr<MetaBackend> MetaBackend::make_other(Place place, const MetaOptions& options,
+                                                     std::string stream) const {
+  auto out = std::make_unique<MetaBackend>(options);
+  out->place_ = place;
+  out->next_ = place == Place::kHost ? kFirstOfHost : kFirstOfFile;
   out->host_ = host_;
-  out->compute_stream_ = std::make_unique<MetaStream>(*out, "host");
+  out->compute_stream_ = std::make_unique<MetaStream>(*out, std::move(stream));
   return out;
+}
+
+std::unique_ptr<MetaBackend> MetaBackend::make_host() const {
+  return make_other(Place::kHost, {.cpu_threads = cpu_threads_}, "host");
+}
+
+std::unique_ptr<MetaBackend> MetaBackend::make_file() const {
+  return make_other(Place::kFile, {.predicts_workspace = false}, "file");
 }
 
 void MetaBackend::put(Stream& stream, std::string_view name, int64_t bytes, double seconds,
@@ -133,6 +147,9 @@ void MetaBackend::release(Stream&, void* data, size_t bytes, MemoryCategory cate
 
 void MetaBackend::copy(Stream& stream, void* destination, const void* source, size_t bytes) {
   if (bytes == 0 || destination == source) return;
+  if (is_of_file(destination) || is_of_file(source)) {
+    return put_file_access(stream, is_of_file(destination), bytes);
+  }
   if (is_of_host(destination) != is_of_host(source)) {
     const auto count = static_cast<int64_t>(bytes);
     return put(stream, is_of_host(destination) ? "copy_to_host" : "copy_from_host", count,
@@ -142,13 +159,21 @@ void MetaBackend::copy(Stream& stream, void* destination, const void* source, si
              [&] { return copy_call(destination, source, bytes); });
 }
 
+void MetaBackend::put_file_access(Stream& stream, bool writes, size_t bytes) {
+  const auto count = static_cast<int64_t>(bytes);
+  put(stream, writes ? "write_file" : "read_file", count,
+      times_ ? times_->file_seconds(count, writes) : 0);
+}
+
 void MetaBackend::fill_zero(Stream& stream, void* data, size_t bytes) {
   if (bytes == 0) return;
+  if (is_of_file(data)) return put_file_access(stream, true, bytes);
   put_kernel(stream, "fill_zero", static_cast<int64_t>(bytes),
              [&] { return fill_zero_call(data, bytes); });
 }
 
 void MetaBackend::copy_from_host(Stream& stream, void*, const void*, size_t bytes) {
+  if (place_ == Place::kFile) return put_file_access(stream, true, bytes);
   const auto count = static_cast<int64_t>(bytes);
   if (bytes > 0)
     put(stream, "copy_from_host", count, times_ ? times_->host_copy_seconds(count) : 0);
@@ -163,7 +188,11 @@ EventPtr MetaBackend::read_later(Stream& stream, void* destination, const void*,
                                  std::function<void()> arrived) {
   const auto count = static_cast<int64_t>(bytes);
   if (bytes > 0) {
-    put(stream, "copy_to_host", count, times_ ? times_->host_copy_seconds(count) : 0);
+    if (place_ == Place::kFile) {
+      put_file_access(stream, false, bytes);
+    } else {
+      put(stream, "copy_to_host", count, times_ ? times_->host_copy_seconds(count) : 0);
+    }
     std::memset(destination, 0, bytes);
   }
   if (arrived) arrived();

@@ -53,6 +53,8 @@ class MetaBackend final : public Backend {
   ~MetaBackend() override;
   // Another one, with the same clock: the memory of the host, and the CPU that computes there.
   std::unique_ptr<MetaBackend> make_host() const;
+  // And a file, which computes nothing.
+  std::unique_ptr<MetaBackend> make_file() const;
 
   // Called by every call, in the order of the host. Null: none.
   void set_recorder(MetaRecorder recorder) { recorder_ = std::move(recorder); }
@@ -69,6 +71,7 @@ class MetaBackend final : public Backend {
 
   std::string_view name() const override { return "meta"; }
   bool holds_values() const override { return false; }
+  bool computes() const override { return place_ != Place::kFile; }
 
   void* allocate(Stream& stream, size_t bytes, MemoryCategory category) override;
   void release(Stream& stream, void* data, size_t bytes, MemoryCategory category) override;
@@ -79,7 +82,7 @@ class MetaBackend final : public Backend {
   EventPtr read_later(Stream& stream, void* destination, const void* source, size_t bytes,
                       std::function<void()> arrived) override;
   MemoryLedger& ledger() override { return ledger_; }
-  bool host_reaches_memory() const override { return host_reaches_memory_; }
+  bool host_reaches_memory() const override { return host_reaches_memory_ && computes(); }
   std::shared_ptr<std::byte> staging_memory(size_t bytes) override;
 
   Stream& compute_stream() override { return *compute_stream_; }
@@ -132,8 +135,13 @@ class MetaBackend final : public Backend {
   void update_loss_scale(Stream& stream, const LossScaleArgs&) override;
 
  private:
+  enum class Place : uint8_t { kDevice, kHost, kFile };
+
+  std::unique_ptr<MetaBackend> make_other(Place place, const MetaOptions& options,
+                                          std::string stream) const;
   void put(Stream& stream, std::string_view name, int64_t bytes, double seconds,
            const KernelCall* kernel = nullptr);
+  void put_file_access(Stream& stream, bool writes, size_t bytes);
   // What a CPU's kernel would take for itself.
   void plan(const Stream& stream, const cpu::ScratchNeed& need);
   // `describe` makes the KernelCall, for which there is no use without CallTimes.
@@ -142,11 +150,12 @@ class MetaBackend final : public Backend {
     if (!times_) return put(stream, name, bytes, 0);
     const KernelCall call = describe();
     put(stream, name, bytes,
-        is_host_ ? times_->host_kernel_seconds(call) : times_->kernel_seconds(call), &call);
+        place_ == Place::kHost ? times_->host_kernel_seconds(call) : times_->kernel_seconds(call),
+        &call);
   }
 
   MemoryLedger ledger_;
-  bool is_host_ = false;
+  Place place_ = Place::kDevice;
   int cpu_threads_;
   bool host_reaches_memory_;
   uintptr_t next_;  // address

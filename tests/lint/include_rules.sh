@@ -77,6 +77,7 @@ rules=$(if [ "${#sources[@]}" -gt 0 ]; then awk '
     only("^mpi", header, "^(comm/mpi|tests/mpi/)", "comm/mpi* and tests/mpi")
     only("^nlohmann/", header, "^core/io/json[.]cpp$", "core/io/json.cpp")
     only("^(pcre2|utf8proc)[.]h$", header, "^tools/data/tokenizer/", "tools/data/tokenizer")
+    only("^liburing[.]h$", header, "^core/io/io_ring[.]cpp$", "core/io/io_ring.cpp")
     only("^xxhash[.]h$", header, "^core/io/checksum[.]cpp$", "core/io/checksum.cpp")
     only("^yaml-cpp/", header, "^(tools/config|tools/adopt|tools/report|tests)/",
          "tools/config, tools/adopt and tools/report")

@@ -1,6 +1,8 @@
 // Predicted by a run without bytes, counted by the ledger of the run itself.
 #include "tests/support/memory_cases.h"
 
+#include <filesystem>
+
 #include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
@@ -42,7 +44,8 @@ std::string predicted_memory(const MemoryCase& run, int rank) {
   meta.steps(rows, kLength, 2, 0, run.rows_per_pass(rows));
   if (run.evaluates) meta.evaluate(kRows, kLength, run.rows_per_pass(rows));
   const bool of_gpu = run.options.backend.cuda.has_value();
-  return memory_text(meta.usage(), of_gpu) + "host\n" + memory_text(meta.host_usage(), of_gpu);
+  return memory_text(meta.usage(), of_gpu) + "host\n" + memory_text(meta.host_usage(), of_gpu) +
+         "file\n" + memory_text(meta.file_usage());
 }
 
 std::vector<std::string> counted_memory(const MemoryCase& run) {
@@ -71,7 +74,8 @@ std::vector<std::string> counted_memory(const MemoryCase& run) {
     const MemoryUsage host = session.host() ? session.host()->ledger().usage() : MemoryUsage{};
     out[static_cast<size_t>(world.rank())] =
         memory_text(session.backend().ledger().usage(), of_gpu) + "host\n" +
-        memory_text(host, of_gpu);
+        memory_text(host, of_gpu) + "file\n" +
+        memory_text(session.file() ? session.file()->ledger().usage() : MemoryUsage{});
   });
   return out;
 }
@@ -140,6 +144,7 @@ MemoryCase memory_case(const MemoryLevels& l) {
   if (l[kTrained] == kLora) o.lora = models::LoraConfig{.r = 3, .targets = {"all-linear"}};
   run.evaluates = l[kEvaluation] == 1;
   o.fsdp.offload = static_cast<comm::Offload>(l[kOffload]);
+  o.offload_folder = std::filesystem::temp_directory_path().string();
   o.fsdp.release_arena = l[kMore] == kReleaseArena;
   o.fsdp.fixed_order = l[kMore] == kFixedOrder;
   o.fsdp.separate_reduce = l[kMore] != kOneStream;

@@ -45,11 +45,32 @@ std::set<Edge> offloaded(std::set<Edge> edges) {
   return edges;
 }
 
+// Of a file: what it has in the place of the host.
+std::set<Edge> filed(std::set<Edge> edges) {
+  edges.insert({{"from_host", "from_file"},
+                {"from_file", "from_host"},
+                {"from_file", "state_out"},
+                {"to_host", "to_file"},
+                {"to_file", "to_host"},
+                {"state_in", "to_file"},
+                {"state_in", "state_out"},
+                {"state_in", "host"},
+                {"host", "state_in"},
+                {"state_out", "host"},
+                {"file", "state_out"},
+                {"file", "to_file"}});
+  edges.erase(kSent);
+  edges.erase(kUpdated);
+  return edges;
+}
+
 std::vector<OrderSetting> offload_settings() {
   std::set<Edge> streamed = offloaded({kGathered, kComputed, kReduced});
   streamed.insert({{"from_host", "compute"}, {"reduce", "to_host"}});
   std::set<Edge> added_to = streamed;
   added_to.insert({{"from_host", "to_host"}, {"reduce", "from_host"}});
+  std::set<Edge> filed_and_added_to = filed(added_to);
+  filed_and_added_to.insert({"from_file", "to_file"});
   return {{"offload: optimizer",
            2,
            {.offload = Offload::kOptimizer},
@@ -72,7 +93,19 @@ std::vector<OrderSetting> offload_settings() {
            {.micro_steps = 2, .offload = Offload::kAll},
            added_to,
            {},
-           {{"reduce", "from_host"}}}};
+           {{"reduce", "from_host"}}},
+          {"offload: nvme",
+           2,
+           {.offload = Offload::kNvme},
+           filed(streamed),
+           {{"file", "state_out"}, {"file", "to_file"}},
+           {}},
+          {"offload: nvme, micro-steps",
+           2,
+           {.micro_steps = 2, .offload = Offload::kNvme},
+           filed_and_added_to,
+           {{"file", "state_out"}, {"file", "to_file"}},
+           {}}};
 }
 
 }  // namespace

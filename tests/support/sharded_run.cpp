@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <filesystem>
 #include <mutex>
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include "core/ops/cross_entropy.h"
 #include "core/ops/embedding.h"
+#include "kernels/cpu/file_backend.h"
 #include "models/weights.h"
 
 namespace fsdp::test {
@@ -155,6 +158,16 @@ std::unique_ptr<Backend> make_host(const RunSpec& spec, int rank) {
   return std::make_unique<cpu::CpuBackend>(std::move(options));
 }
 
+std::unique_ptr<Backend> make_file(const RunSpec& spec, int rank) {
+  if (spec.fsdp.offload != comm::Offload::kNvme) return nullptr;
+  // In memory, where it can be: these runs are about order, and have many files.
+  std::filesystem::path folder = spec.offload_folder;
+  if (folder.empty()) folder = "/dev/shm";
+  if (::access(folder.c_str(), W_OK) != 0) folder = std::filesystem::temp_directory_path();
+  return std::make_unique<cpu::FileBackend>(folder, fmt::format("rank {}", rank),
+                                            spec.host ? spec.host(rank) : cpu::CpuOptions{});
+}
+
 }  // namespace
 
 RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
@@ -163,6 +176,7 @@ RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
       acting_rank_(world.rank()),
       backend_(make_backend(spec, world.rank())),
       host_(make_host(spec, world.rank())),
+      file_(make_file(spec, world.rank())),
       tape_(*backend_),
       subject_(spec.subject(*backend_, spec.fsdp.param_dtype)) {
   for (Parameter* parameter : module().parameters()) {
@@ -172,12 +186,13 @@ RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
   const comm::WrapPolicy wrap =
       spec_.wrap ? spec_.wrap : comm::wrap_classes({subject_.block_class});
   spec_.fsdp.host = host_.get();
+  spec_.fsdp.file = file_.get();
   sharded_ = std::make_unique<comm::FullySharded>(module(), wrap, spec_.fsdp, *backend_, world);
-  tools::initialise(*sharded_, models::from_scratch(17));
   train_step_.emplace(*sharded_, tape_, world,
                       tools::TrainStepOptions{.optimizer = spec_.optimizer,
                                               .clip_norm = spec_.clip_norm,
                                               .loss_scale = spec_.loss_scale});
+  tools::initialise(*sharded_, models::from_scratch(17));
   if (spec_.prepared) spec_.prepared(*this);
 }
 

@@ -79,6 +79,7 @@ struct RunSpec {
   std::function<std::unique_ptr<Backend>(int rank)> backend = nullptr;  // null: the CPU's
   // Of the backend of what is offloaded; null: the defaults.
   std::function<cpu::CpuOptions(int rank)> host = nullptr;
+  std::string offload_folder = {};                   // with offload: nvme; "": any
   std::function<void(RankRun&)> prepared = nullptr;  // on every rank, before the first step
   std::function<void(RankRun&, int step)> before_step = nullptr;
 };
@@ -121,6 +122,7 @@ class RankRun {
   Module& module() { return *subject_.module; }
   Backend& backend() { return *backend_; }
   Backend* host() { return host_.get(); }  // null without offload
+  Backend* file() { return file_.get(); }  // null without offload: nvme
   comm::FullySharded& sharded() { return *sharded_; }
   tools::TrainStep& train_step() { return *train_step_; }
   comm::Communicator& world() { return world_; }
@@ -141,7 +143,7 @@ class RankRun {
   comm::Communicator& world_;
   RunSpec spec_;
   int acting_rank_;  // whose rows a pass takes
-  std::unique_ptr<Backend> backend_, host_;
+  std::unique_ptr<Backend> backend_, host_, file_;
   Tape tape_;
   Subject subject_;
   std::unique_ptr<comm::FullySharded> sharded_;

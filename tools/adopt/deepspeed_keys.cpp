@@ -284,18 +284,39 @@ void take_zero_stage(const Given& given, Adoption& adoption) {
                given);
 }
 
+namespace {
+
+// To a disk all goes: what either of the two devices says.
+void take_offload_to_disk(const Given& given, Adoption& adoption) {
+  const std::vector<Given>& all = adoption.given();
+  const auto path = std::find_if(all.begin(), all.end(), [](const Given& each) {
+    return each.name.ends_with("nvme_path") && !is_off(each);
+  });
+  if (path == all.end()) given.fail("nvme_path beside it, a folder of the disk");
+  adoption.set("fsdp.offload", "nvme", given);
+  adoption.set("fsdp.offload_folder", path->one(), *path);
+}
+
+}  // namespace
+
 // The optimizer's, or all: parameters are not offloaded alone here.
 void take_offload(const Given& given, Adoption& adoption) {
-  const auto on_host = [](const Given& each) { return !is_off(each) && each.one() != "nvme"; };
+  const auto on_disk = [](const Given& each) {
+    return (each.name.ends_with("offload_param.device") ||
+            each.name.ends_with("offload_param_device") ||
+            each.name.ends_with("offload_optimizer.device") ||
+            each.name.ends_with("offload_optimizer_device")) &&
+           !is_off(each) && each.one() == "nvme";
+  };
   const auto of_parameters = [&](const Given& each) {
     return (each.name.ends_with("offload_param.device") ||
             each.name.ends_with("offload_param_device") ||
             each.name.ends_with("cpu_offload_param")) &&
-           on_host(each);
+           !is_off(each);
   };
   if (is_off(given)) return adoption.off(given);
-  if (!on_host(given)) return not_yet("fsdp.offload is to the host's memory")(given, adoption);
   const std::vector<Given>& all = adoption.given();
+  if (std::any_of(all.begin(), all.end(), on_disk)) return take_offload_to_disk(given, adoption);
   const bool parameters = std::any_of(all.begin(), all.end(), of_parameters);
   adoption.set("fsdp.offload", parameters ? "all" : "optimizer", given);
 }

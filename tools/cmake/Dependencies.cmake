@@ -1,5 +1,6 @@
 # Finds the libraries. Needed ones stop the configure with the package to install; optional ones
-# (MPI, oneDNN, OpenMP) become the targets fsdp::mpi, fsdp::onednn, fsdp::openmp, empty when absent.
+# (MPI, oneDNN, OpenMP, liburing) become the targets fsdp::mpi, fsdp::onednn, fsdp::openmp,
+# fsdp::liburing, empty when absent.
 # Read next: Cuda.cmake, Summary.cmake.
 
 # fsdp_need(package debian-package): find it or stop with one helpful line.
@@ -56,7 +57,8 @@ fsdp_need_library(xxhash xxhash.h "" libxxhash-dev)
 
 option(FSDP_MPI "use MPI where it is found" ON)
 option(FSDP_ONEDNN "use oneDNN where it is found" ON)
-foreach(name mpi onednn openmp)
+option(FSDP_LIBURING "use liburing where it is found" ON)
+foreach(name mpi onednn openmp liburing)
   add_library(fsdp_${name} INTERFACE)
   add_library(fsdp::${name} ALIAS fsdp_${name})
 endforeach()
@@ -92,6 +94,17 @@ if(NOT SANITIZE STREQUAL "thread")
   endif()
 endif()
 
-mark_as_advanced(ONEDNN_INCLUDE ONEDNN_LIBRARY CCACHE)
+set(FSDP_HAVE_LIBURING OFF)
+if(FSDP_LIBURING)
+  find_path(LIBURING_INCLUDE liburing.h)
+  find_library(LIBURING_LIBRARY uring)
+  if(LIBURING_INCLUDE AND LIBURING_LIBRARY)
+    set(FSDP_HAVE_LIBURING ON)
+    target_include_directories(fsdp_liburing SYSTEM INTERFACE ${LIBURING_INCLUDE})
+    target_link_libraries(fsdp_liburing INTERFACE ${LIBURING_LIBRARY})
+  endif()
+endif()
+
+mark_as_advanced(ONEDNN_INCLUDE ONEDNN_LIBRARY LIBURING_INCLUDE LIBURING_LIBRARY CCACHE)
 
 include(Cuda)

@@ -56,6 +56,11 @@ fsdp_library_version(cublas_version "${FSDP_CUBLAS}")
 fsdp_library_version(cudnn_version "${FSDP_CUDNN}")
 fsdp_library_version(nccl_version "${FSDP_NCCL}")
 
+set(liburing_version "")
+if(FSDP_HAVE_LIBURING)
+  fsdp_library_version(liburing_version "${LIBURING_LIBRARY}")
+endif()
+
 set(mode "${CMAKE_BUILD_TYPE}")
 if(SANITIZE)
   set(mode "SANITIZE=${SANITIZE}")
@@ -74,6 +79,8 @@ fsdp_row(oneDNN ${FSDP_HAVE_ONEDNN} "${onednn_version}(${ONEDNN_LIBRARY})" "${no
 fsdp_row(Eigen ${Eigen3_FOUND} "${Eigen3_VERSION} (${Eigen3_DIR})" "")
 fsdp_row(OpenMP ${FSDP_HAVE_OPENMP} "${OpenMP_CXX_VERSION} (${OpenMP_CXX_LIB_NAMES})"
          "${no_openmp}")
+fsdp_row(liburing ${FSDP_HAVE_LIBURING} "${liburing_version}(${LIBURING_LIBRARY})"
+         "fsdp.offload: nvme reads and writes one piece after the other; apt-get install liburing-dev")
 fsdp_row(CUDA ${FSDP_HAVE_CUDA}
          "${FSDP_NVCC_VERSION} (${FSDP_NVCC}) for ${cuda_for}" "${no_cuda}")
 fsdp_row(cuBLAS "${FSDP_CUBLAS}" "${cublas_version}(${FSDP_CUBLAS})" "${no_cuda_library}")

@@ -232,6 +232,7 @@ struct FsdpSection {
   int64_t prefetch_depth = 1;
   int64_t units_in_flight = 2;
   bool sync_module_states = false;
+  std::string offload_folder;
 };
 
 struct RuntimeSection {

@@ -292,6 +292,18 @@ void visit(V& v, CheckpointSection& c) {
 }
 
 template <typename V>
+void visit_offload(V& v, FsdpSection& c) {
+  v.field("offload", c.options.offload,
+          "what lies in the host's memory; optimizer: master weights and the optimizer's state, "
+          "which the CPU updates; all: parameters and gradients too; nvme: the same in a file of "
+          "offload_folder",
+          {"cpu_offload", "fsdp_offload_params"});
+  v.field("offload_folder", c.offload_folder,
+          "of offload: nvme: a folder of the disk that has room for masters, gradients and the "
+          "optimizer's state; the file has no name, and nothing of it is left");
+}
+
+template <typename V>
 void visit(V& v, FsdpSection& c) {
   v.field("strategy", c.options.strategy,
           "full_shard: everything is sharded; shard_grad_op: parameters stay gathered in a step; "
@@ -328,10 +340,7 @@ void visit(V& v, FsdpSection& c) {
   v.field("release_arena", c.options.release_arena,
           "give unsharded memory and gradients back when a step needs them no more, and allocate "
           "them again in the next");
-  v.field("offload", c.options.offload,
-          "what lies in the host's memory; optimizer: master weights and the optimizer's state, "
-          "which the CPU updates; all: parameters and gradients too",
-          {"cpu_offload", "fsdp_offload_params"});
+  visit_offload(v, c);
   v.field("accumulation", c.options.accumulation,
           "what micro-steps before the last communicate: reduce_each; reduce_scatter_each: the "
           "all-reduce across replicas waits; reduce_last: nothing (no_sync)");

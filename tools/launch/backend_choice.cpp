@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "comm/exchange.h"
+#include "kernels/cpu/file_backend.h"
 #include "kernels/cpu/wide_loop.h"
 
 namespace fsdp::tools {
@@ -98,6 +99,17 @@ std::unique_ptr<Backend> make_host_backend(const BackendOptions& options, Backen
     cpu.memory = [&device](size_t bytes) { return device.staging_memory(bytes); };
   }
   return std::make_unique<cpu::CpuBackend>(std::move(cpu));
+}
+
+std::unique_ptr<Backend> make_file_backend(const BackendOptions& options, Backend& device,
+                                           const std::string& folder, const std::string& owner) {
+  if (options.meta) return dynamic_cast<meta::MetaBackend&>(device).make_file();
+  return std::make_unique<cpu::FileBackend>(folder, owner, options.cpu);
+}
+
+std::string file_notice(const Backend& file) {
+  const auto* real = dynamic_cast<const cpu::FileBackend*>(&file);
+  return real ? real->file().notice() : "";
 }
 
 std::unique_ptr<comm::Communicator> make_gpu_world(comm::Communicator& world,

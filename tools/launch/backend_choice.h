@@ -32,6 +32,12 @@ std::unique_ptr<Backend> make_backend(const BackendOptions& options, DType compu
 // here. Beside a GPU its memory is pinned. `device` outlives it.
 std::unique_ptr<Backend> make_host_backend(const BackendOptions& options, Backend& device);
 
+// A file in `folder`, of `owner`: where what is offloaded lies instead of the host's memory.
+std::unique_ptr<Backend> make_file_backend(const BackendOptions& options, Backend& device,
+                                           const std::string& folder, const std::string& owner);
+// What the file does in a slower way than the disk could; "": nothing.
+std::string file_notice(const Backend& file);
+
 // NCCL's communicator, where NCCL was chosen and `backend` is a GPU's. Null otherwise: GPUs then
 // talk over `world`, through their hosts. Collective.
 std::unique_ptr<comm::Communicator> make_gpu_world(comm::Communicator& world,

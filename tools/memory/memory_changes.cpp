@@ -171,6 +171,9 @@ std::vector<MemoryChange> RunPlan::single_changes() const {
     changes.add(c.fsdp.options.offload == offload,
                 {fmt::format("fsdp.offload={}", choice_name(offload))}, offloaded);
   }
+  std::vector<std::string> to_disk = {"fsdp.offload=nvme"};
+  if (c.fsdp.offload_folder.empty()) to_disk.push_back("fsdp.offload_folder=.");
+  changes.add(c.fsdp.options.offload == comm::Offload::kNvme, std::move(to_disk), offloaded);
   add_strategies(c, ranks_, changes);
   if (c.fsdp.options.units.empty() && ranks_ > 1) {  // units are the sums of a norm, too
     changes.add(c.fsdp.wrap == config::Wrap::kTransformerBlock, {"fsdp.wrap=transformer_block"},

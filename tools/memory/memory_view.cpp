@@ -46,14 +46,13 @@ size_t gaps_of(const MetaRun& run) {
   return run.device_needed() > counted ? run.device_needed() - counted : 0;
 }
 
-// On the host, where blocks stay as they are: all of it is there at any time.
-std::string format_host(const MetaRun& run) {
-  const MemoryUsage usage = run.host_usage();
+// On the host or in a file, where blocks stay as they are: all of it is there at any time.
+std::string format_place(const char* place, const MemoryUsage& usage) {
   std::string out;
   const auto row = [&](std::string_view name, size_t bytes) {
     if (bytes == 0) return;
-    out += fmt::format("  {:<24}{:>12}{:>15}\n", fmt::format("host: {}", name), mebibytes(bytes),
-                       mebibytes(bytes));
+    out += fmt::format("  {:<24}{:>12}{:>15}\n", fmt::format("{}: {}", place, name),
+                       mebibytes(bytes), mebibytes(bytes));
   };
   for (size_t i = 0; i < kMemoryCategories; ++i) {
     row(name_of(static_cast<MemoryCategory>(i)), usage.peak[i]);
@@ -81,11 +80,11 @@ std::string format_categories(const MetaRun& run) {
   }
   row("kernel scratch", usage.scratch, usage.scratch);
   row("gaps between blocks", gaps_of(run), gaps_of(run));
-  out += format_host(run);
+  out += format_place("host", run.host_usage()) + format_place("file", run.file_usage());
   const size_t device = run.device_needed(), host = run.host_needed();
   return out + fmt::format("  {:<24}{:>12}\n", "in all", mebibytes(device + host)) +
          fmt::format("  where: device {}, host {}, file {}\n", mebibytes(device), mebibytes(host),
-                     mebibytes(0)) +
+                     mebibytes(run.file_needed())) +
          fmt::format("  the most: in {}{}\n", run.moment().phase,
                      run.moment().unit.empty() ? "" : " of " + run.moment().unit);
 }
@@ -228,10 +227,13 @@ Json memory_json(const MemoryView& view) {
   }
   by_category["kernel scratch"] = usage.scratch;
   by_category["gaps between blocks"] = gaps_of(run);
-  const MemoryUsage host = run.host_usage();
-  for (size_t i = 0; i < kMemoryCategories; ++i) {
-    if (host.peak[i] == 0) continue;
-    by_category[fmt::format("host: {}", name_of(static_cast<MemoryCategory>(i)))] = host.peak[i];
+  for (const auto& [place, there] :
+       {std::pair{"host", run.host_usage()}, std::pair{"file", run.file_usage()}}) {
+    for (size_t i = 0; i < kMemoryCategories; ++i) {
+      if (there.peak[i] == 0) continue;
+      const auto category = static_cast<MemoryCategory>(i);
+      by_category[fmt::format("{}: {}", place, name_of(category))] = there.peak[i];
+    }
   }
   for (const Alternative& each : view.alternatives) {
     alternatives.push_back({{"change", each.change.text()},
@@ -243,7 +245,9 @@ Json memory_json(const MemoryView& view) {
                {{"total", on_device(view.planned) + run.host_needed()},
                 {"by_category", by_category},
                 {"by_place",
-                 {{"device", on_device(view.planned)}, {"host", run.host_needed()}, {"file", 0}}}}},
+                 {{"device", on_device(view.planned)},
+                  {"host", run.host_needed()},
+                  {"file", run.file_needed()}}}}},
               {"moment", {{"phase", run.moment().phase}, {"unit", run.moment().unit}}},
               {"machine", view.machine},
               {"alternatives", alternatives}};

@@ -87,6 +87,11 @@ double CallRates::host_copy_seconds(int64_t bytes) {
   return rates_.host_copy.seconds(static_cast<double>(bytes));
 }
 
+double CallRates::file_seconds(int64_t bytes, bool writes) {
+  const LinkRate& disk = writes ? rates_.disk_write : rates_.disk_read;
+  return disk.seconds(static_cast<double>(bytes));
+}
+
 double CallRates::collective_seconds(const comm::MetaCollective& collective) const {
   const auto ranks = static_cast<double>(collective.members.size());
   double nodes = 1;  // members of a group are in the order of their ranks

@@ -69,10 +69,11 @@ std::string format_held(const MemoryReport& report, const std::string& most) {
 
 namespace {
 
-std::string format_on_host(const MemoryReport& report) {
-  const MemoryUsage &predicted = report.predicted_host, &ledger = report.host;
+// Of another place than the device.
+std::string format_place(const char* where, const MemoryUsage& predicted,
+                         const MemoryUsage& ledger) {
   if (predicted.total_peak == 0 && ledger.total_peak == 0) return "";
-  std::string out = "on the host\n";
+  std::string out = fmt::format("{}\n", where);
   const auto row = [&](std::string_view name, size_t said, size_t was) {
     if (said == 0 && was == 0) return;
     out += fmt::format("  {:<26} {:>11} {:>11}\n", name, mebibytes(said), mebibytes(was));
@@ -105,7 +106,9 @@ std::string format_memory_table(const MemoryReport& report) {
   out += fmt::format("  {:<26} {:>11} {:>11}\n", "all at once",
                      most + mebibytes(report.predicted.predictable_peak),
                      mebibytes(report.ledger.predictable_peak));
-  out += format_held(report, most) + format_on_host(report);
+  out += format_held(report, most) +
+         format_place("on the host", report.predicted_host, report.host) +
+         format_place("in its file", report.predicted_file, report.file);
   const std::string ranks =
       report.process_ranks == 1 ? "" : fmt::format(" ({} ranks)", report.process_ranks);
   const std::string trace =
@@ -138,15 +141,18 @@ std::string format_predicted_memory(const MetaRun& run) {
   out += fmt::format("{:>15}\n", mebibytes(all.total_peak));
   out += fmt::format("  the most: in {}{}\n", moment.phase,
                      moment.unit.empty() ? "" : " of " + moment.unit);
-  if (const MemoryUsage host = run.host_usage(); host.total_peak > 0) {
-    out += fmt::format("  on the host:");
+  const auto elsewhere = [&](const char* where, const MemoryUsage& usage) {
+    if (usage.total_peak == 0) return;
+    out += fmt::format("  {}:", where);
     for (size_t i = 0; i < kMemoryCategories; ++i) {
-      if (host.peak[i] == 0) continue;
+      if (usage.peak[i] == 0) continue;
       out +=
-          fmt::format(" {} {},", name_of(static_cast<MemoryCategory>(i)), mebibytes(host.peak[i]));
+          fmt::format(" {} {},", name_of(static_cast<MemoryCategory>(i)), mebibytes(usage.peak[i]));
     }
-    out += fmt::format(" in all {}\n", mebibytes(host.total_peak));
-  }
+    out += fmt::format(" in all {}\n", mebibytes(usage.total_peak));
+  };
+  elsewhere("on the host", run.host_usage());
+  elsewhere("in its file", run.file_usage());
   return out +
          "  without the transport's staging: none between threads and with NCCL, else a few "
          "hundred KiB a group\n";

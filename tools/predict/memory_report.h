@@ -23,6 +23,7 @@ struct MemoryReport {
   bool at_most = false;
   MemoryUsage ledger;                // of this rank
   MemoryUsage predicted_host, host;  // the same of what is offloaded
+  MemoryUsage predicted_file, file;  // and of its file
   size_t formula_states = 0;  // ZeRO's formula for parameters, gradients and optimizer; 0: unknown
   size_t process_ledger = 0;  // sum of the ranks of this process
   int process_ranks = 1;

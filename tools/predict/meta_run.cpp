@@ -71,7 +71,9 @@ meta::MetaBackend& MetaRun::backend() {
 
 std::vector<meta::MetaBackend*> MetaRun::backends() {
   std::vector<meta::MetaBackend*> out = {&backend()};
-  if (Backend* host = session_->host()) out.push_back(&dynamic_cast<meta::MetaBackend&>(*host));
+  for (Backend* other : {session_->host(), session_->file()}) {
+    if (other) out.push_back(&dynamic_cast<meta::MetaBackend&>(*other));
+  }
   return out;
 }
 
@@ -112,10 +114,9 @@ constexpr int kStepsAlike = 2;  // that find the gaps between blocks as they wer
 
 void MetaRun::phase(const std::string& name, const std::function<void(Session&)>& work) {
   MemoryLedger& ledger = session_->backend().ledger();
-  Backend* const host = session_->host();
+  Backend *const host = session_->host(), *const file = session_->file();
   if (!done_.empty()) {  // the first one: with what the session's making took
-    ledger.reset_peak();
-    if (host) host->ledger().reset_peak();
+    for (meta::MetaBackend* each : backends()) each->ledger().reset_peak();
   }
   {
     const PhaseScope mark(&marks_, name);
@@ -123,7 +124,8 @@ void MetaRun::phase(const std::string& name, const std::function<void(Session&)>
   }
   done_.push_back({.name = name,
                    .usage = ledger.usage(),
-                   .host = host ? host->ledger().usage() : MemoryUsage{}});
+                   .host = host ? host->ledger().usage() : MemoryUsage{},
+                   .file = file ? file->ledger().usage() : MemoryUsage{}});
 }
 
 void MetaRun::load(const models::FillFunction& fill, bool from_first_rank) {
@@ -197,6 +199,10 @@ size_t MetaRun::host_needed() const {
   return session_->host() ? session_->host()->ledger().usage().held_peak : 0;
 }
 
+size_t MetaRun::file_needed() const {
+  return session_->file() ? session_->file()->ledger().usage().held_peak : 0;
+}
+
 namespace {
 
 // Peaks of `phase` count in `all`, too.
@@ -214,6 +220,13 @@ MemoryUsage MetaRun::host_usage() const {
   if (!session_->host()) return {};
   MemoryUsage out = session_->host()->ledger().usage();
   for (const PhaseMemory& phase : done_) take_peaks(phase.host, out);
+  return out;
+}
+
+MemoryUsage MetaRun::file_usage() const {
+  if (!session_->file()) return {};
+  MemoryUsage out = session_->file()->ledger().usage();
+  for (const PhaseMemory& phase : done_) take_peaks(phase.file, out);
   return out;
 }
 

@@ -44,6 +44,7 @@ struct PhaseMemory {
   std::string name;   // "loading", "steps", "evaluation"
   MemoryUsage usage;  // peaks: of this phase
   MemoryUsage host;   // of what is offloaded
+  MemoryUsage file;   // of what lies in a file
 };
 
 // Rows of a global batch as they are dealt to a rank; token ids without meaning. Where a family has
@@ -82,10 +83,12 @@ class MetaRun {
   const std::vector<PhaseMemory>& phases() const { return done_; }
   MemoryUsage usage() const;       // peaks: of all phases
   MemoryUsage host_usage() const;  // the same of what is offloaded
+  MemoryUsage file_usage() const;  // and of its file, which takes no memory
   // What the device must have for this rank: usage() and what lies between its blocks; of a CPU
   // the scratch memory of its kernels, too.
   size_t device_needed() const { return session_->backend().ledger().usage().held_peak; }
   size_t host_needed() const;  // for what is offloaded
+  size_t file_needed() const;  // bytes of the disk
   // What the machine must have: of a CPU both, of a GPU the device's.
   size_t needed() const { return device_needed() + (on_gpu_ ? 0 : host_needed()); }
   const PeakMoment& moment() const { return moment_; }

@@ -35,7 +35,8 @@ bool is_collective(const StepCall& call) {
 // zero or rounded is not computed with.
 bool is_kernel(const StepCall& call) {
   static const std::set<std::string> kOthers = {"copy",      "copy_from_host", "copy_to_host",
-                                                "fill_zero", "cast",           "broadcast"};
+                                                "read_file", "write_file",     "fill_zero",
+                                                "cast",      "broadcast"};
   return !is_collective(call) && !kOthers.contains(call.name);
 }
 

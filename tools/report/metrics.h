@@ -93,6 +93,7 @@ struct RunSummary {
   MemoryUsage memory;                           // ledger of rank 0, from loading to its end
   size_t peak_bytes = 0;                        // ledger of the rank that held most
   MemoryUsage predicted_host, host;             // the same of what is offloaded
+  MemoryUsage predicted_file, file;             // and of its file
   size_t resident_growth_bytes = 0;             // of the process of rank 0
   SampleSums samples_of_load;                   // of all ranks, while this process trained
   comm::CallTotals collectives;                 // of rank 0, evaluations included

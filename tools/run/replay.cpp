@@ -140,7 +140,8 @@ class Replay {
     agree(rank_.world, [&] {
       for (const StatePartOwned& part : owned_state(session)) {
         const auto at = std::find(order.begin(), order.end(), part.parameter) - order.begin();
-        const Difference found = first_difference(part, 2 * at + (part.weights ? 0 : 1), stored);
+        const Difference found =
+            first_difference(session, part, 2 * at + (part.weights ? 0 : 1), stored);
         if (std::pair(found.place, found.element) < std::pair(mine.place, mine.element)) {
           mine = found;
         }
@@ -162,10 +163,10 @@ class Replay {
                     first.element, first.stored, first.computed));
   }
 
-  static Difference first_difference(const StatePartOwned& part, int64_t place,
+  static Difference first_difference(Session& session, const StatePartOwned& part, int64_t place,
                                      Checkpoint& stored) {
     const Tensor values = part.values.view(Shape{part.values.numel()});
-    const Tensor there = Tensor::empty(values.backend(), values.shape(), values.dtype());
+    const Tensor there = Tensor::empty(session.backend(), values.shape(), values.dtype());
     stored.read({{part.name, part.first, there}});
     const std::vector<double> a = there.to_doubles(), b = values.to_doubles();
     for (size_t i = 0; i < a.size(); ++i) {

@@ -152,7 +152,8 @@ void TrainingRun::make_session() {
   session_->backend().ledger().set_limit(limit_ - std::min(limit_ - 1, offloaded),
                                          [this] { return phases_->innermost(); });
   for (const std::string& note :
-       {preset_note(config_.model.preset), vocabulary_note, rank_.backend_note, world.notice()}) {
+       {preset_note(config_.model.preset), vocabulary_note, rank_.backend_note, world.notice(),
+        session_->file() ? file_notice(*session_->file()) : ""}) {
     if (!note.empty()) say("note: " + note);
   }
   initialise();

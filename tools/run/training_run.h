@@ -123,6 +123,7 @@ class TrainingRun {
   void refuse_early(const data::Tokenizer& tokenizer);
   void predict();
   MemoryLimit limit_of_all();
+  void check_disk(size_t bytes_of_rank, int ranks_of_host) const;
   void refuse(const PredictedData& data, const data::Tokenizer& tokenizer);
   // training_run_report.cpp: what it says about itself
   size_t formula_states() const;
@@ -145,7 +146,7 @@ class TrainingRun {
   models::ModelConfig model_;
   FolderOptions saved_;  // of rank 0
   SessionOptions session_options_;
-  MemoryUsage predicted_, predicted_host_;  // on rank 0
+  MemoryUsage predicted_, predicted_host_, predicted_file_;  // on rank 0
   Prefetch::Times batch_times_;
   SampleSums load_;              // of this rank
   std::string monitor_problem_;  // why rows of its samples are missing; "": none are

@@ -98,6 +98,21 @@ void TrainingRun::refuse_early(const data::Tokenizer& tokenizer) {
   if (comm::exchange_values(rank_.world, int{known}).front() != 0) refuse(data, tokenizer);
 }
 
+// Of rank 0's host. Elsewhere a rank says it when it makes its file.
+void TrainingRun::check_disk(size_t bytes_of_rank, int ranks_of_host) const {
+  if (bytes_of_rank == 0) return;
+  const std::string& folder = config_.fsdp.offload_folder;
+  std::error_code error;
+  FSDP_CHECK(std::filesystem::is_directory(folder, error),
+             "fsdp.offload_folder: {}: expected a folder that is there", folder);
+  const std::filesystem::space_info space = std::filesystem::space(folder, error);
+  const uintmax_t needed = uintmax_t{bytes_of_rank} * static_cast<uintmax_t>(ranks_of_host);
+  FSDP_CHECK(error || space.available >= needed,
+             "fsdp.offload_folder: {}: {} are free, the state of {} rank{} needs {}", folder,
+             byte_size_text(space.available), ranks_of_host, ranks_of_host == 1 ? "" : "s",
+             byte_size_text(needed));
+}
+
 // Before anything large is asked for: a run that the machine cannot hold ends here, not in the
 // hands of the kernel. Rank 0's prediction, which no other rank's exceeds. Collective.
 void TrainingRun::predict() {
@@ -105,11 +120,15 @@ void TrainingRun::predict() {
   data.batches = data_.largest_batches(config_.train.steps);
   data.validation_batches = data_.largest_validation_batches();
   data.prompt_tokens = count_of(sample_prompt(config_.sample.prompt, data_.tokenizer()));
+  const std::vector<std::string> hosts = rank_.world.exchange(host_name());
   agree(rank_.world, [&] {
     if (!speaks()) return;
     const auto run = predicted_run(config_, session_options_, data, rank_.world.size());
     predicted_ = run->usage();
     predicted_host_ = run->host_usage();
+    predicted_file_ = run->file_usage();
+    check_disk(run->file_needed(),
+               static_cast<int>(std::count(hosts.begin(), hosts.end(), host_name())));
   });
   refuse(data, data_.tokenizer());
 }

@@ -72,6 +72,7 @@ MemoryReport TrainingRun::memory_report() {
     size_t peak, trace;
   };
   if (session_->host()) memory.host = session_->host()->ledger().usage();
+  if (session_->file()) memory.file = session_->file()->ledger().usage();
   const OfRank mine = {memory.ledger.total_peak + memory.host.total_peak, bytes_of(trace_)};
   const std::vector<OfRank> of_process =
       rank_.local_ranks > 1 ? comm::exchange_values(rank_.world, mine) : std::vector<OfRank>{mine};
@@ -82,6 +83,7 @@ MemoryReport TrainingRun::memory_report() {
   if (!speaks()) return memory;
   memory.predicted = predicted_;
   memory.predicted_host = predicted_host_;
+  memory.predicted_file = predicted_file_;
   memory.formula_states = formula_states();
   memory.at_most = models::is_padding(model_, static_cast<int32_t>(model_.padding_row));
   return memory;
@@ -160,6 +162,8 @@ void TrainingRun::report(const TrainOutcome& outcome, RunSummary& summary) {
   summary.memory = memory.ledger;
   summary.predicted_host = memory.predicted_host;
   summary.host = memory.host;
+  summary.predicted_file = memory.predicted_file;
+  summary.file = memory.file;
   summary.resident_growth_bytes = memory.resident_growth;
   if (outcome.signal != 0) return;
   say(fmt::format("\n{}", format_losses(outcome, config_.train.log_every, summary.bigram_entropy)));

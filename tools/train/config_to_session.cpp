@@ -130,6 +130,7 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
                             .wrap = wrap_policy(config),
                             .fsdp = fsdp_options(config, ranks),
                             .backend = backend,
+                            .offload_folder = config.fsdp.offload_folder,
                             .optimizer = config.optimizer(),
                             .decay = train.optimizer.decay,
                             .clip_norm = train.clip_norm,
@@ -142,6 +143,8 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
                             .seed = static_cast<uint64_t>(train.seed)};
   try {
     comm::check_options(options.fsdp, ranks);
+    FSDP_CHECK(options.fsdp.offload != comm::Offload::kNvme || !options.offload_folder.empty(),
+               "fsdp.offload: nvme: expected fsdp.offload_folder, a folder of the disk");
     const std::vector<DType> computed = computed_dtypes(options.fsdp);
     FSDP_CHECK(
         !train.stochastic_rounding ||

@@ -19,7 +19,7 @@ BackendOptions without_registration(BackendOptions options, const comm::FsdpOpti
 
 // A session that does not train has no optimizer; its parameters can lie on the host.
 bool offloads(const SessionOptions& options) {
-  return options.fsdp.offload == comm::Offload::kAll ||
+  return comm::offloads_all(options.fsdp.offload) ||
          (options.fsdp.offload == comm::Offload::kOptimizer && options.training);
 }
 
@@ -30,6 +30,10 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
       options_(options),
       backend_(make_backend(options.backend, options.fsdp.param_dtype)),
       host_(offloads(options) ? make_host_backend(options.backend, *backend_) : nullptr),
+      file_(options.fsdp.offload == comm::Offload::kNvme
+                ? make_file_backend(options.backend, *backend_, options.offload_folder,
+                                    fmt::format("rank {}", world.rank()))
+                : nullptr),
       nccl_(make_gpu_world(world, without_registration(options.backend, options.fsdp), *backend_)),
       tape_(std::make_unique<Tape>(*backend_)),
       model_(std::make_unique<models::CausalLM>(options.model, *backend_, options.fsdp.param_dtype,
@@ -43,6 +47,7 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
   options_.fsdp.detect_overflow = options.loss_scale.initial > 0;
   options_.fsdp.training = options.training;
   options_.fsdp.host = host_.get();
+  options_.fsdp.file = file_.get();
   if (!host_) options_.fsdp.offload = comm::Offload::kNone;
   model_->set_tape(tape_.get());
   comm::Communicator& devices = nccl_ ? *nccl_ : world;
@@ -59,7 +64,7 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
 Session::~Session() = default;
 
 void Session::set_trace(Trace* trace) {
-  for (Backend* backend : {backend_.get(), host_.get()}) {
+  for (Backend* backend : {backend_.get(), host_.get(), file_.get()}) {
     if (!backend) continue;
     backend->synchronize(backend->compute_stream());
     backend->set_trace(trace);

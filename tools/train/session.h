@@ -76,6 +76,7 @@ class Session {
   Backend* host() { return host_.get(); }
   // Memory that the host reaches: the backend's own, or else the host's.
   Backend& host_memory();
+  Backend* file() { return file_.get(); }  // where it lies instead; null: in the host's memory
   const Tape& tape() const { return *tape_; }
   optim::Optimizer& optimizer() { return step_->optimizer(); }
   optim::LossScaler* loss_scaler() { return step_->loss_scaler(); }  // null: none
@@ -96,6 +97,7 @@ class Session {
   TracePhases* phases_ = nullptr;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Backend> host_;
+  std::unique_ptr<Backend> file_;
   std::unique_ptr<comm::Communicator> nccl_;  // the world of GPUs that talk over NCCL; null: none
   std::unique_ptr<Tape> tape_;
   std::unique_ptr<models::CausalLM> model_;

@@ -24,7 +24,8 @@ struct SessionOptions {
   comm::WrapPolicy wrap;   // empty: one unit per transformer block
   comm::FsdpOptions fsdp;  // param_dtype is the compute dtype
   BackendOptions backend;
-  bool training = true;  // false: no optimizer state
+  std::string offload_folder;  // with fsdp.offload: nvme
+  bool training = true;        // false: no optimizer state
   optim::OptimizerOptions optimizer;
   config::Decay decay = config::Decay::kMatrices;
   double clip_norm = 1.0;  // <= 0: no clipping

@@ -38,13 +38,35 @@ Tensor gathered(const comm::FullySharded& sharded, const comm::ParameterSegment&
 
 }  // namespace
 
+namespace {
+
+constexpr int64_t kStretch = int64_t{1} << 20;  // elements of a file that are in memory at a time
+
+// `fill` gives values to elements [first, first + n) of the part. In memory, also for a file.
+void fill_shard(comm::FullySharded& sharded, Tensor part,  // (n)
+                const std::function<void(int64_t first, Tensor& elements)>& fill) {
+  if (part.backend().computes()) return fill(0, part);
+  for (int64_t first = 0; first < part.numel(); first += kStretch) {
+    const Shape count = {std::min(kStretch, part.numel() - first)};
+    Tensor elements = Tensor::zeros(*sharded.options().host, count, part.dtype(),
+                                    MemoryCategory::kParameterShard);
+    fill(first, elements);
+    const Tensor stretch = part.slice(first, count);
+    copy_in_order(sharded.backend(), elements, stretch);
+  }
+}
+
+}  // namespace
+
 void initialise(comm::FullySharded& sharded, const models::FillFunction& fill) {
   sharded.before_masters_are_written();
   for_each_segment(sharded, [&](const comm::ParameterSegment& segment) {
     for (const ShardPiece& piece : segment.layout.pieces(sharded.mesh().shard_index())) {
       const FlatParameter& p = segment.layout.parameters()[static_cast<size_t>(piece.parameter)];
-      Tensor elements = segment.master.slice(piece.shard_begin, Shape{piece.count});
-      fill(*p.parameter, piece.parameter_begin, elements);
+      fill_shard(sharded, segment.master.slice(piece.shard_begin, Shape{piece.count}),
+                 [&](int64_t first, Tensor& elements) {
+                   fill(*p.parameter, piece.parameter_begin + first, elements);
+                 });
     }
   });
   sharded.masters_written();
@@ -93,7 +115,7 @@ void visit_gradients(const comm::FullySharded& sharded, const Visitor& visit) {
   for (const auto& unit : sharded.units()) {
     if (!unit->gradients) continue;
     const comm::ParameterSegment& segment = *unit->parameters.trainable();
-    const Tensor full = gathered(sharded, segment, unit->gradients->shard());
+    const Tensor full = gathered(sharded, segment, unit->gradients->stored());
     for (const FlatParameter& p : segment.layout.parameters()) {
       visit(*p.parameter, full.slice(p.offset, p.parameter->shape()));
     }

@@ -11,7 +11,10 @@ TrainStep::TrainStep(comm::FullySharded& sharded, Tape& tape, comm::Communicator
       tape_(tape),
       across_(world.duplicate("losses")),
       micro_steps_(sharded.options().micro_steps) {
-  if (!options.training) return;
+  if (!options.training) {
+    sharded_.allocate_pages();
+    return;
+  }
   const std::vector<OptimizerShard> shards = sharded.optimizer_shards();
   clipper_ = std::make_unique<optim::Clipper>(shards, &sharded.mesh().scalars(), options.clip_norm,
                                               options.clip_power, &sharded.backend());
@@ -21,6 +24,7 @@ TrainStep::TrainStep(comm::FullySharded& sharded, Tape& tape, comm::Communicator
     scaler_ = std::make_unique<optim::LossScaler>(sharded.backend(), options.loss_scale);
   }
   optimizer_ = optim::make_optimizer(shards, options.optimizer);
+  sharded_.allocate_pages();
 }
 
 // ---------------------------------------------------------------------------- Order

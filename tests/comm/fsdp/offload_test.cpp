@@ -16,7 +16,8 @@ using namespace fsdp::test;
 namespace {
 
 constexpr DType kBF16 = DType::kBF16;
-constexpr std::array kModes = {Offload::kOptimizer, Offload::kAll};
+constexpr std::array kModes = {Offload::kOptimizer, Offload::kAll, Offload::kNvme};
+constexpr std::array kInMemory = {Offload::kOptimizer, Offload::kAll};
 
 struct Setting {
   std::string what;
@@ -180,7 +181,7 @@ TEST_CASE("offload: after a step that threw, training goes on") {
 TEST_CASE("offload: where what lies, as formulas") {
   for (const DType dtype : {DType::kF32, kBF16}) {
     for (const Strategy strategy : {Strategy::kFullShard, Strategy::kNoShard}) {
-      for (const Offload mode : kModes) {
+      for (const Offload mode : kInMemory) {
         CAPTURE(name_of(dtype));
         CAPTURE(choice_name(strategy));
         CAPTURE(choice_name(mode));

@@ -291,6 +291,79 @@ const List kOffloadedWithoutABlock = {
     {kReduced, 2, "blocks.0", kLastStep}, {kToHost, 2, "optimizer", kNotClipped},
     {kUpdated, 3, "blocks.2", kNotRead}};
 
+// ---- offload to a file ----
+const std::string kNobodyLooks = "nobody looks into the file before the last step's end";
+const std::string kStepIsOver = "what this step's gathers waited for came after it";
+const std::string kElsewhere = "the gradient lies elsewhere in the buffer than the root's";
+const std::string kSameUnit = "the buffer had the same values of the same unit before";
+const std::string kNormCame = "the last step's norm came after this write";
+
+const Edge kFromFile = {"from_file", "state_out"};  // a unit that is written after its update
+const Edge kPieceCopied = {"from_file", "from_host"};
+const Edge kPieceWritten = {"to_host", "to_file"};
+const Edge kStateWritten = {"state_in", "state_out"};
+
+List in_file(int micro_steps) {
+  List all = {{kPieceCopied, 0, "root", kStepIsOver},
+              {kPieceCopied, 1, "blocks.0", kStepIsOver},
+              {kPieceWritten, 0, "blocks.2", kNormCame},
+              {kPieceWritten, 1, "blocks.1", kNormCame},
+              {{"state_in", "host"}, 0, "optimizer", kElsewhere}};
+  // The buffers of the norm, and what the optimizer reads of each unit.
+  for (const int number : {0, 1, 2, 3, 5, 7}) {
+    all.push_back({kStateWritten, number, "optimizer", kStepIsOver});
+  }
+  const std::vector<std::string> reduced = {"blocks.2", "blocks.1", "blocks.0", "root"};
+  for (int i = 0; i < 4; ++i) {
+    all.push_back({{"file", "state_out"}, i, "optimizer", kNobodyLooks});
+    for (int m = 0; m < micro_steps; ++m) {
+      all.push_back(
+          {{"file", "to_file"}, 4 * m + i, reduced[static_cast<size_t>(i)], kNobodyLooks});
+    }
+  }
+  for (Redundant wait : fetches(micro_steps)) {
+    if (wait.edge == kUpdated) wait.edge = kFromFile;
+    all.push_back(wait);
+  }
+  return all;
+}
+
+// In the second micro-step: what is added to comes back.
+const List kAddedToInFile = {{kPieceCopied, 8, "blocks.0", kSameUnit},
+                             {{"from_host", "from_file"}, 8, "blocks.0", kSameUnit},
+                             {kReduced, 5, "blocks.2", kRootIsLast},
+                             {kReduced, 6, "blocks.1", kRootIsLast}};
+
+std::map<Edge, int> added_to_in_file(std::map<Edge, int> counts) {
+  counts.insert({{{"from_file", "to_file"}, 4}, {kBroughtBack, 4}, {{"reduce", "from_host"}, 4}});
+  return counts;
+}
+
+std::map<Edge, int> waits_in_file(int micro_steps) {
+  const int m = micro_steps;
+  return {{kFromHost, 3},
+          {kToHost, 3},
+          {kTakesBack, 7 * m},
+          {kFromFile, 7 * m},
+          {kPieceCopied, 7 * m + 4 * (m - 1)},
+          {{"from_host", "from_file"}, 7 * m + 4 * (m - 1)},
+          {kFetched, 7 * m},
+          {kGathered, 7 * m},
+          {kReduced, 4 + 4 * m},
+          {kSendsAgain, 4},
+          {kComputed, 4 * m},
+          {{"to_host", "reduce"}, 4 * m},
+          {kPieceWritten, 4 * m},
+          {{"to_file", "to_host"}, 4 * m},
+          {{"file", "to_file"}, 4 * m},
+          {{"state_in", "to_file"}, 1},
+          {kStateWritten, 8},
+          {{"host", "state_in"}, 8},
+          {{"state_in", "host"}, 4},
+          {{"state_out", "host"}, 4},
+          {{"file", "state_out"}, 4}};
+}
+
 struct Expected {
   List redundant;
   std::map<Edge, int> counts;  // of all waits of a step
@@ -351,6 +424,14 @@ std::map<std::string, Expected> expected_with_offload() {
               {{"to_host", "reduce"}, 8},
               {kBroughtBack, 8},
               {{"reduce", "from_host"}, 4}})}}};
+}
+
+std::map<std::string, Expected> expected_with_file() {
+  const List all = kBlocksOfLastStep + kLentInLastStep + decisions();
+  return {{"offload: nvme", {in_file(1) + all + ends(kReduced, 4, 7), waits_in_file(1)}},
+          {"offload: nvme, micro-steps",
+           {in_file(2) + all + kAddedToInFile + ends(kReduced, 8, 11),
+            added_to_in_file(waits_in_file(2))}}};
 }
 
 std::map<std::string, Expected> expected_of_settings() {
@@ -467,6 +548,7 @@ TEST_CASE("without any single wait of a step results are wrong, but for those th
           doctest::skip(kThreadSanitizer)) {
   std::map<std::string, Expected> expected = expected_of_settings();
   expected.merge(expected_with_offload());
+  expected.merge(expected_with_file());
   for (const OrderSetting& setting : order_settings()) {
     CAPTURE(setting.what);
     check_single_waits(setting, expected.at(setting.what));

@@ -84,6 +84,9 @@ class FixedTimes final : public CallTimes {
   double kernel_seconds(const KernelCall& call) override { return std::stod(call.shape); }
   double host_kernel_seconds(const KernelCall& call) override { return 10 * kernel_seconds(call); }
   double host_copy_seconds(int64_t) override { return 1; }
+  double file_seconds(int64_t bytes, bool writes) override {
+    return static_cast<double>(bytes) * (writes ? 8e-3 : 4e-3);
+  }
   double issue_seconds() const override { return issue_s_; }
 
  private:

@@ -88,9 +88,10 @@ TEST_CASE("adopt deepspeed: offload of the optimizer, of parameters, to NVMe") {
         comm::Offload::kOptimizer);
   CHECK(offload("\"cpu_offload\": true") == comm::Offload::kOptimizer);
   const Adopted nvme = adopted(
-      "{\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"nvme\"}}}");
-  CHECK(nvme.config.fsdp.options.offload == comm::Offload::kNone);
-  CHECK(nvme.says("no counterpart yet: fsdp.offload is to the host's memory"));
+      "{\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"nvme\", "
+      "\"nvme_path\": \"/disk\"}, \"offload_param\": {\"device\": \"cpu\"}}}");
+  CHECK(nvme.config.fsdp.options.offload == comm::Offload::kNvme);
+  CHECK(nvme.config.fsdp.offload_folder == "/disk");
 }
 
 TEST_CASE("adopt deepspeed: batches, optimizers, schedules") {

@@ -127,7 +127,7 @@ TEST_CASE("checkpoint: a run that goes on has the bits of one that never stopped
 // LoRA, frozen and tied parameters, every dtype and optimizer among them.
 TEST_CASE("checkpoint: a run goes on under another offload, with the bits of one without any") {
   using enum comm::Offload;
-  constexpr std::array kModes = {kNone, kOptimizer, kAll};
+  constexpr std::array kModes = {kNone, kOptimizer, kAll, kNvme};
   std::vector<Variant> all = variants();
   for (const Variant& v : strategies()) all.push_back(v);
   for (size_t i = 0; i < all.size(); ++i) {
@@ -136,14 +136,16 @@ TEST_CASE("checkpoint: a run goes on under another offload, with the bits of one
     const auto with = [&](comm::Offload offload) {
       SessionOptions options = all[i].options;
       options.fsdp.offload = offload;
+      options.offload_folder = folder.path().string();
       return options;
     };
     const test::RunState expected = test::undisturbed(all[i].ranks, all[i].options, kSteps);
-    const comm::Offload before = kModes[i % 3], after = kModes[(i + 1) % 3];
+    const comm::Offload before = kModes[i % 4], after = kModes[(i + 1) % 4];
     test::write_after(all[i].ranks, with(before), kCut, folder / "step-3");
     CHECK(test::go_on(all[i].ranks, with(after), folder / "step-3", kSteps).hash == expected.hash);
-    const comm::Offload third = kModes[(i + 2) % 3];
+    const comm::Offload third = kModes[(i + 2) % 4];
     CHECK(test::undisturbed(all[i].ranks, with(third), kSteps) == expected);
+    if (i % 4 == 0) CHECK(test::undisturbed(all[i].ranks, with(kNvme), kSteps) == expected);
   }
 }
 

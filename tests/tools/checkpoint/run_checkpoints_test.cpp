@@ -160,6 +160,7 @@ void check_written_by_thread(comm::Offload offload) {
   config.checkpoint.keep = 2;
   SessionOptions options = test::checkpoint_options();
   options.fsdp.offload = offload;
+  options.offload_folder = folder.path().string();
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
     Session session(world, options);
     test::initialise_for_checkpoint(session);
@@ -189,6 +190,7 @@ void check_written_by_thread(comm::Offload offload) {
 TEST_CASE("checkpoints: written by a thread, of the moment when that was asked for") {
   check_written_by_thread(comm::Offload::kNone);
   check_written_by_thread(comm::Offload::kAll);
+  check_written_by_thread(comm::Offload::kNvme);
 }
 
 TEST_CASE(
