@@ -33,7 +33,7 @@ run begun 2 "${nvme[@]}" train.steps=6 checkpoint.every=6 checkpoint.async=true 
   { fail "resume without offload: status $?"; cat begun.log; }
 [ "$(result begun)" = "$(result none)" ] || fail "resumed: $(result begun), not $(result none)"
 run_quietly kept 2 "${nvme[@]}" checkpoint.every=6 checkpoint.keep=0 || fail "kept: status $?"
-"$FSDP" replay kept/checkpoints/step-6 --local-ranks 2 >replay.log 2>&1 || { fail "replay: status $?"; cat replay.log; }
+"$FSDP" replay kept --step 8 --local-ranks 2 >replay.log 2>&1 || { fail "replay: status $?"; cat replay.log; }
 
 # ---- memory by place -----------------------------------------------------------------------------
 grep -q '^in its file$' nvme.log || fail "no table of the file: $(cat nvme.log)"
@@ -70,12 +70,13 @@ fi
 
 # ---- a state of three times the memory -------------------------------------------------------------
 cat >large.yaml <<'YAML'
-model: {model_type: gpt2, hidden_size: 128, layers: 48, heads: 4, vocab_size: 257, max_position_embeddings: 64}
+model: {model_type: gpt2, hidden_size: 128, layers: 48, heads: 4, vocab_size: 257, max_positions: 64}
 data: {train: text.txt, sequence_length: 32}
 train: {steps: 3, batch: 2, log_every: 1, lr: 1e-3, save: false, recompute: {mode: full}}
 YAML
 limit=$((36 * 1024 * 1024))
-large() { "$FSDP" train --config large.yaml --local-ranks 1 --threads 1 --set "$@"; }
+large_run=("$FSDP" train --config large.yaml --local-ranks 1 --threads 1 --set)
+large() { "${large_run[@]}" "$@"; }
 large runtime.run_dir=refused --memory-limit $limit >refused.log 2>&1; status=$?
 [ $status = 12 ] || fail "without offload it fits: status $status"
 grep -q 'fits with .*--set fsdp.offload=nvme --set fsdp.offload_folder=\.' refused.log || fail "nvme is not offered: $(cat refused.log)"
@@ -95,13 +96,13 @@ assert run["rss_growth_bytes"] < limit + (32 << 20) < state, run["rss_growth_byt
 PY
 
 # ---- killed --------------------------------------------------------------------------------------
-large runtime.run_dir=killed "${nvme[@]}" train.steps=1000 >killed.log 2>&1 &
+"${large_run[@]}" runtime.run_dir=killed "${nvme[@]}" train.steps=1000 >killed.log 2>&1 &
 pid=$!
 for i in {1..100}; do grep -qs '"step":2' killed/metrics.jsonl && break; sleep 0.1; done
 fd=$(ls -l /proc/$pid/fd | grep "$PWD/disk" | head -1)
 [[ $fd == *deleted* ]] || fail "the state has a name: $fd"
 [ -z "$(ls -A disk)" ] || fail "a name on the disk while it runs: $(ls -A disk)"
-kill -9 $pid; wait $pid 2>/dev/null
+kill -9 $pid; { wait $pid; } 2>/dev/null
 [ -z "$(ls -A disk)" ] || fail "left by a killed run: $(ls -A disk)"
 
 # ---- what is wrong with the folder -----------------------------------------------------------------
@@ -124,7 +125,7 @@ mount -o remount,size=200m small
 # in_mid_run RUN COMMAND...: with the path of the state while the run is under way; the run ends with an error
 in_mid_run() {
   local run=$1 pid; shift
-  large runtime.run_dir=$run fsdp.offload=nvme fsdp.offload_folder=small train.steps=1000 checkpoint.every=2 checkpoint.keep=2 >$run.log 2>&1 &
+  "${large_run[@]}" runtime.run_dir=$run fsdp.offload=nvme fsdp.offload_folder=small train.steps=1000 checkpoint.every=2 checkpoint.keep=2 >$run.log 2>&1 &
   pid=$!
   for i in {1..100}; do [ -e $run/checkpoints/step-2 ] && break; sleep 0.1; done
   "$@" "/proc/$pid/fd/$(ls -l /proc/$pid/fd | sed -n "s|.* \([0-9]*\) -> $PWD/small/.*|\1|p" | head -1)" || fail "$run: $*"
@@ -132,7 +133,7 @@ in_mid_run() {
   kill -9 $pid 2>/dev/null && fail "$run: goes on"
   wait $pid 2>/dev/null && fail "$run: status 0"
   local newest
-  newest=$(ls -d $run/checkpoints/step-* | sort -t- -k2 -n | tail -1)
+  newest=$(ls -d $run/checkpoints/step-* | grep -v tmp | sort -t- -k2 -n | tail -1)
   "$FSDP" inspect "$newest" >inspect.log 2>&1 || { fail "$run: $newest is damaged"; cat inspect.log; }
   grep -q "^fsdp: .*small: the state of rank 0 .* without a name): expected to .* bytes at byte .*: $expected" $run.log ||
     fail "$run: no line that says why: $(tail -3 $run.log)"
@@ -143,7 +144,7 @@ expected='No space left on device' in_mid_run full take_room
 rm -f small/filler
 cut() { truncate -s 0 "$1"; }
 expected='the file ends before them' in_mid_run lost cut
-"$FSDP" train --resume full --local-ranks 1 --set train.steps=$(($(ls full/checkpoints | sed 's/step-//' | sort -n | tail -1) + 2)) >resumed.log 2>&1 ||
+"$FSDP" train --resume full --local-ranks 1 --set train.steps=$(($(ls full/checkpoints | grep -v tmp | sed 's/step-//' | sort -n | tail -1) + 2)) >resumed.log 2>&1 ||
   { fail "resumed after a full disk: status $?"; cat resumed.log; }
 
 [ "$failed" = 0 ] && echo "nvme: all is well"

@@ -297,8 +297,6 @@ void add_sharding(const TrainConfig& config, std::vector<Effect>& effects) {
   effects.push_back({"fsdp.forward_prefetch", sharded, strategy});
   effects.push_back({"fsdp.prefetch_depth", sharded && c.forward_prefetch,
                      sharded ? "without forward_prefetch" : strategy});
-  effects.push_back(
-      {"fsdp.offload_folder", c.options.offload == comm::Offload::kNvme, "without offload: nvme"});
   effects.push_back({"fsdp.accumulation",
                      config.train.micro_steps.value_or(1) > 1 || config.train.rows_per_pass > 0,
                      "with train.micro_steps: 1"});

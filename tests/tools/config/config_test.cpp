@@ -69,7 +69,6 @@ TrainConfig changed_config() {
   changed.runtime.monitor_s = 0.5;
   changed.runtime.name = "a \"b\": \u00e9";
   changed.train.epochs = 0;
-  changed.fsdp.options.offload = comm::Offload::kNvme;  // which offload_folder is of
   changed.train.loss_mean = LossMean::kTokens;  // which fixed_order asks for
   return changed;
 }
@@ -181,7 +180,6 @@ TEST_CASE("options without effect are refused") {
   check_without_effect("sample.prompt=x");
   check_without_effect("sample.top_k=2", {"sample.tokens=3", "sample.temperature=0"});
   check_without_effect("runtime.shared_memory_limit_mib=2", {"runtime.shared_memory=false"});
-  check_without_effect("fsdp.offload_folder=x");
   check_without_effect("lora.alpha=16");
   check_without_effect("lora.targets=q_proj");
   check_without_effect("lora.rslora=true");
