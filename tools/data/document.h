@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/io/file.h"
+
 namespace fsdp::data {
 
 // Where in its file a row begins, in bytes; where the row is an element of something (a question of
@@ -31,6 +33,7 @@ struct RowParts {
 struct Document {
   std::string_view text, cue = {}, answer = {};
   RowPlace place = {};
+  const MappedFile* file = nullptr;  // that `text` is all of; null: it is a row
 };
 using UseDocument = std::function<void(const Document& document)>;
 

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
+#include "core/io/forget_pages.h"
 #include "core/io/json.h"
 #include "tools/data/row_spans.h"
 #include "tools/data/squad.h"
@@ -22,6 +23,22 @@ void check_utf8(std::string_view text, const std::string& file, int64_t first_li
   const auto line = first_line + std::count(text.begin(), text.begin() + bad, '\n');
   fail("{}:{}: invalid UTF-8: byte 0x{:02x} at offset {}", file, line,
        static_cast<uint8_t>(text[bad]), first_byte + bad);
+}
+
+// Piece by piece, each of whole characters, so that a large file is not in memory all at once.
+void check_text(std::string_view text, const MappedFile& file, size_t first_byte) {
+  int64_t line = 1;
+  while (!text.empty()) {
+    size_t end = std::min(text.size(), kForgetBytes);
+    const auto inside = [&] { return (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80; };
+    for (int i = 0; i < 3 && end < text.size() && inside(); ++i) --end;
+    const std::string_view piece = text.substr(0, end);
+    check_utf8(piece, file.path().string(), line, first_byte);
+    line += std::count(piece.begin(), piece.end(), '\n');
+    first_byte += end;
+    text.remove_prefix(end);
+    if (!text.empty()) forget_pages(file);
+  }
 }
 
 // What is wrong with a row, of an error that begins with its place.
@@ -110,6 +127,16 @@ class RowWalk {
   size_t first_byte_;
 };
 
+// What a file that is read as JSONL looks like instead, by the names of its fields; "": nothing.
+std::string hint_of_format(std::string_view text, const std::string& file,
+                           const TextOptions& options) {
+  if (options.row_template || format_of(file, options.format) != TextFormat::kJsonl) return "";
+  const std::string_view begin = text.substr(0, 4096);
+  const auto has = [&](std::string_view field) { return begin.find(field) != begin.npos; };
+  if (has("\"paragraphs\"")) return "it looks like a file of SQuAD: data.format: squad";
+  return has("\"instruction\"") ? "its rows look like Alpaca's: data.format: alpaca" : "";
+}
+
 std::vector<SkippedRow> for_each_row(std::string_view text, const std::string& file,
                                      const TextOptions& options, size_t first_byte,
                                      const UseDocument& use) {
@@ -121,7 +148,9 @@ std::vector<SkippedRow> for_each_row(std::string_view text, const std::string& f
     try {
       parts = row.read(where);
     } catch (const Error& error) {
-      if (options.bad_rows == BadRows::kFail) throw;
+      const std::string hint = hint_of_format(text, file, options);
+      if (options.bad_rows == BadRows::kFail && hint.empty()) throw;
+      if (options.bad_rows == BadRows::kFail) fail("{}; {}", error.what(), hint);
       skipped.push_back({file, row.line, reason_of(error, where)});
     }
     if (parts) use({parts->text, parts->cue, parts->answer, row.place});
@@ -180,10 +209,16 @@ std::vector<SkippedRow> for_each_document(const std::filesystem::path& file,
   if (has_rows(file, options)) {
     TextOptions complete = options;
     complete.row_template = options.template_of_rows();
-    return for_each_row(text, file.string(), complete, skipped, use);
+    size_t remembered = 0;  // from this byte on
+    return for_each_row(text, file.string(), complete, skipped, [&](const Document& row) {
+      use(row);
+      if (row.place.begin - remembered < kForgetBytes) return;
+      forget_pages(mapped);
+      remembered = row.place.begin;
+    });
   }
-  check_utf8(text, file.string(), 1, skipped);
-  use({.text = text, .place = {.begin = skipped}});
+  check_text(text, mapped, skipped);
+  use({.text = text, .place = {.begin = skipped}, .file = &mapped});
   return {};
 }
 

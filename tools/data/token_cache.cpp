@@ -33,6 +33,7 @@
 
 #include "core/error.h"
 #include "core/io/checksum.h"
+#include "core/io/forget_pages.h"
 #include "core/rng.h"
 
 namespace fsdp::data {
@@ -40,7 +41,8 @@ namespace {
 
 constexpr char kMagic[8] = {'F', 'S', 'D', 'P', 'T', 'O', 'K', '\n'};
 constexpr uint32_t kVersion = 3;
-constexpr size_t kBlock = 16384;  // tokens
+constexpr size_t kBlock = 16384;     // tokens
+constexpr size_t kBytesOfToken = 8;  // of a text, about, at most
 static_assert(std::endian::native == std::endian::little);
 
 struct Footer {
@@ -79,6 +81,17 @@ FileStamp status_of(const std::filesystem::path& file) {
           .content = 0};
 }
 
+// Piece by piece: a large file is not in memory all at once.
+uint64_t checksum_of(const MappedFile& file) {
+  const std::string_view text = file.text();
+  uint64_t sum = checksum(text.substr(0, kForgetBytes));
+  for (size_t first = kForgetBytes; first < text.size(); first += kForgetBytes) {
+    forget_pages(file);
+    sum = mixed(sum) + checksum(text.substr(first, kForgetBytes));
+  }
+  return sum;
+}
+
 FileStamp stamp_of(const std::filesystem::path& file) {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
@@ -86,7 +99,7 @@ FileStamp stamp_of(const std::filesystem::path& file) {
   if (nanoseconds(now) - std::max(stamp.modified, stamp.changed) < 2'000'000'000) stamp.changed = 0;
   const MappedFile mapped(file);
   stamp.size = mapped.size();
-  stamp.content = checksum(mapped.text());
+  stamp.content = checksum_of(mapped);
   return stamp;
 }
 
@@ -294,9 +307,15 @@ int64_t build(const std::filesystem::path& cache, const TokenSource& source,
   for (const auto& file : source.files) stamps.push_back(stamp_of(file));
   TokenWriter writer(cache);
   const RowEncoder encoder(tokenizer, source.form, source.document_separator);
+  size_t remembered = 0;  // tokens since pages were forgotten
   const UseDocument use = [&](const Document& document) {
-    const ExampleSpan span =
-        encoder.encode(document, [&](std::span<const int32_t> ids) { writer.write(ids); });
+    const ExampleSpan span = encoder.encode(document, [&](std::span<const int32_t> ids) {
+      writer.write(ids);
+      remembered += ids.size();
+      if (document.file == nullptr || remembered < kForgetBytes / kBytesOfToken) return;
+      forget_pages(*document.file);
+      remembered = 0;
+    });
     if (source.form != RowForm::kStream) writer.end_row(span);
   };
   std::string skipped;
@@ -389,6 +408,10 @@ void TokenCache::check(size_t first, size_t count) const {
   for (size_t block = first / kBlock; block < blocks_of(first + count); ++block) {
     if (!checked_[block]) check_block(block);
     checked_[block] = true;
+    read_bytes_ += kBlock * sizeof(int32_t);
+    if (read_bytes_ < kForgetBytes) continue;
+    forget_pages(file_);
+    read_bytes_ = 0;
   }
 }
 

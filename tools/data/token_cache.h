@@ -80,6 +80,7 @@ class TokenCache {
   int64_t vocab_size_ = 0;
   uint64_t checksum_ = 0;              // of tokens
   mutable std::vector<bool> checked_;  // by block
+  mutable size_t read_bytes_ = 0;      // since pages were forgotten
 };
 
 }  // namespace fsdp::data

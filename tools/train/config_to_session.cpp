@@ -171,9 +171,9 @@ void add_remarks_on_data(const config::StepShape& train, int64_t sequences, int 
                          std::vector<std::string>& out) {
   if (train.batch > sequences) {
     out.push_back(
-        fmt::format("train.batch is {}, the data has {} sequences: every step is an epoch "
+        fmt::format("train.batch is {}, the data has {} sequence{}: every step is an epoch "
                     "and takes them all",
-                    train.batch, sequences));
+                    train.batch, sequences, sequences == 1 ? "" : "s"));
   }
   const int64_t rows = (std::min(train.batch, sequences) + ranks - 1) / ranks;
   if (train.rows_per_pass == 0 && train.micro_steps > rows) {

@@ -222,6 +222,40 @@ TEST_CASE("what skipping rows does not forgive") {
         }) == "of the tokenizer");
 }
 
+TEST_CASE("a file of another format that is read as JSONL") {
+  const std::string squad = "{\"data\": [{\"title\": \"t\", \"paragraphs\": []}]}\n";
+  CHECK(refusal("a.json", squad) ==
+        "a.json:1: no field \"text\" (fields: data); it looks like a file of SQuAD: data.format: "
+        "squad");
+  CHECK(refusal("a.jsonl", "{\"instruction\": \"a\", \"output\": \"b\"}\n") ==
+        "a.jsonl:1: no field \"text\" (fields: instruction, output); its rows look like Alpaca's: "
+        "data.format: alpaca");
+  CHECK(
+      refusal("a.json", "[{\"instruction\": \"a\"}]") ==
+      "a.json:1: expected an object, got array; its rows look like Alpaca's: data.format: alpaca");
+  CHECK(refusal("a.json", "{\"a\": 1}") == "a.json:1: no field \"text\" (fields: a)");
+}
+
+// Characters of two bytes, the first of which lies before the end of a piece of 64 MiB.
+TEST_CASE("a text that is looked at in pieces") {
+  test::TempFolder folder;
+  std::string text = "x\n\n";
+  while (text.size() < (size_t{65} << 20)) text += "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4";
+  size_t bytes = 0;
+  const auto read = [&](const std::filesystem::path& file) {
+    for_each_document(file, {}, [&](const Document& document) {
+      bytes = document.text.size();
+      CHECK(document.file != nullptr);
+    });
+  };
+  read(folder.write("a.txt", text));
+  CHECK(bytes == text.size());
+  text.back() = 'x';
+  CHECK(test::contains(
+      test::error_of([&] { read(folder.write("a.txt", text)); }),
+      fmt::format("a.txt:3: invalid UTF-8: byte 0xc3 at offset {}", text.size() - 2)));
+}
+
 TEST_CASE("empty and missing files") {
   CHECK(refusal("a.txt", "") == "a.txt: the file is empty");
   CHECK(refusal("a.jsonl", "") == "a.jsonl: the file is empty");
