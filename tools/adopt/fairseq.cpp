@@ -154,26 +154,6 @@ std::vector<Rule> training_rules() {
       {"--update-freq", whole_to("train.micro_steps")},
       {"--max-update", together},
       {"--max-epoch", together},
-      {"--lr", to("train.lr")},
-      {"--lr-scheduler", take_schedule},
-      {"--warmup-updates", whole_to("train.schedule.warmup")},
-      {"--warmup-init-lr", take_warmup_start},
-      {"--total-num-update", whole_to("train.schedule.total")},
-      {"--end-learning-rate", to("train.schedule.min_lr")},
-      {"--power", to("train.schedule.power")},
-      {"--zero-lr-warmup-steps", whole_to("train.schedule.zero_warmup")},
-      {"--optimizer", take_optimizer},
-      {"--adam-betas", take_betas},
-      {"--adam-eps", to("train.optimizer.epsilon")},
-      {"--momentum", to("train.optimizer.momentum")},
-      {"--adamax-betas", take_betas},
-      {"--adamax-eps", to("train.optimizer.epsilon")},
-      flag("--no-bias-correction", refuse("moments are always corrected for their start here")),
-      {"--adadelta-rho", to("train.optimizer.rho")},
-      {"--adadelta-eps", to("train.optimizer.epsilon")},
-      flag("--anneal-eps", leave("fairseq reads it and does not use it")),
-      {"--weight-decay", take_weight_decay},
-      {"--clip-norm", to("train.clip_norm")},
       {"--seed", whole_to("train.seed")},
       {"--dropout", together},
       {"--attention-dropout", together},
@@ -199,6 +179,31 @@ std::vector<Rule> training_rules() {
       flag("--cpu-offload", together),
       {"--distributed-world-size",
        [](const Given& given, Adoption& adoption) { adoption.set_ranks(given.whole(), given); }},
+  };
+}
+
+std::vector<Rule> optimizer_rules() {
+  return {
+      {"--lr", to("train.lr")},
+      {"--lr-scheduler", take_schedule},
+      {"--warmup-updates", whole_to("train.schedule.warmup")},
+      {"--warmup-init-lr", take_warmup_start},
+      {"--total-num-update", whole_to("train.schedule.total")},
+      {"--end-learning-rate", to("train.schedule.min_lr")},
+      {"--power", to("train.schedule.power")},
+      {"--zero-lr-warmup-steps", whole_to("train.schedule.zero_warmup")},
+      {"--optimizer", take_optimizer},
+      {"--adam-betas", take_betas},
+      {"--adam-eps", to("train.optimizer.epsilon")},
+      {"--momentum", to("train.optimizer.momentum")},
+      {"--adamax-betas", take_betas},
+      {"--adamax-eps", to("train.optimizer.epsilon")},
+      flag("--no-bias-correction", refuse("moments are always corrected for their start here")),
+      {"--adadelta-rho", to("train.optimizer.rho")},
+      {"--adadelta-eps", to("train.optimizer.epsilon")},
+      flag("--anneal-eps", leave("fairseq reads it and does not use it")),
+      {"--weight-decay", take_weight_decay},
+      {"--clip-norm", to("train.clip_norm")},
   };
 }
 
@@ -237,7 +242,7 @@ std::vector<Rule> other_rules() {
 
 const Program& fairseq_program() {
   static const Program program =
-      program_of("fairseq", "fairseq-train", {training_rules(), other_rules()});
+      program_of("fairseq", "fairseq-train", {training_rules(), optimizer_rules(), other_rules()});
   return program;
 }
 
