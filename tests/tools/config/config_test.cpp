@@ -69,6 +69,7 @@ TrainConfig changed_config() {
   changed.runtime.monitor_s = 0.5;
   changed.runtime.name = "a \"b\": \u00e9";
   changed.train.epochs = 0;
+  changed.data.sources.clear();                 // beside data.train
   changed.train.loss_mean = LossMean::kTokens;  // which fixed_order asks for
   return changed;
 }

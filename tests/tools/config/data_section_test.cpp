@@ -58,7 +58,7 @@ TEST_CASE("several sources with weights: in a file, as --set, written and read b
   CHECK(c.data.training_files() == std::vector<std::string>{"a.jsonl", "b.txt", "c/*.txt"});
   CHECK(test::contains(to_yaml(c),
                        "  sources: [{path: [\"a.jsonl\"], weight: 2.5}, "
-                       "{path: [\"b.txt\", \"c/*.txt\"]}]\n"));
+                       "{path: [\"b.txt\", \"c/*.txt\"], weight: 1}]\n"));
   const TrainConfig again = parse_config(to_yaml(c), "y.yaml", {});
   CHECK(key_values(again) == key_values(c));
   CHECK(data_of({"data.sources=[{path: a.txt, weight: 3}]"}).sources[0].weight == 3);
@@ -93,7 +93,7 @@ TEST_CASE("sources, and blocks of fairseq: what contradicts, or would do nothing
       {{"data.sources=[{path: a}]", "data.subset.n=3"},
        "data.subset.n: 3 has no effect with data.sources"},
       {{"data.sources=[{path: a}]", "data.format=synthetic"},
-       "data.sources: [{path: [\"a\"]}] has no effect with data.format: synthetic"},
+       "data.sources: [{path: [\"a\"], weight: 1}] has no effect with data.format: synthetic"},
       {{"data.sample_break_mode=eos"},
        "data.sample_break_mode: eos has no effect without data.format: fairseq"},
       {{"data.format=fairseq", "data.bad_rows=skip"},

@@ -19,7 +19,7 @@ TEST_CASE("every listed option is written, and read back or refused by its name"
   const auto defaults = key_values({});
   int read = 0;
   const std::vector<test::ListedOption> options = test::ListedOptions::all();
-  CHECK(options.size() + 1 == defaults.size());  // fsdp.units is a list
+  CHECK(options.size() + 2 == defaults.size());  // data.sources and fsdp.units are lists
   for (const test::ListedOption& option : options) {
     CAPTURE(option.key);
     const auto values = key_values(option.changed);

@@ -100,7 +100,7 @@ TEST_CASE(
   CHECK(lines_of_run(request) ==
         Lines{directory.string() + ": this run has done its 2 steps: nothing to go on with"});
   // Another kind of processor adds up in another order.
-  const fs::path file = directory / "checkpoints/step-2/manifest.json";
+  const fs::path file = directory / "checkpoints/step-2" / kManifestName;
   Manifest manifest = read_manifest(file.parent_path());
   CHECK(manifest.device == cpu_name());
   manifest.device = "ENIAC";
