@@ -69,8 +69,9 @@ TrainConfig changed_config() {
   changed.runtime.monitor_s = 0.5;
   changed.runtime.name = "a \"b\": \u00e9";
   changed.train.epochs = 0;
-  changed.data.sources.clear();                 // beside data.train
-  changed.train.loss_mean = LossMean::kTokens;  // which fixed_order asks for
+  changed.data.sources.clear();                                      // beside data.train
+  changed.data.sample_break_mode = DataSection().sample_break_mode;  // of fairseq
+  changed.train.loss_mean = LossMean::kTokens;                       // which fixed_order asks for
   return changed;
 }
 
