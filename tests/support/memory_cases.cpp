@@ -116,8 +116,9 @@ MemoryCase memory_case(const MemoryLevels& l) {
   o.fsdp.strategy = kStrategies[static_cast<size_t>(l[kStrategy])];
   run.ranks = l[kRanks] + 1;
   if (comm::is_hybrid(o.fsdp.strategy)) o.fsdp.shard_size = 2;
-  o.recompute = std::array{RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFull,
-                           RecomputeMode::kFull}[static_cast<size_t>(l[kRecompute])];
+  o.recompute =
+      std::array{RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFull,
+                 RecomputeMode::kFull, RecomputeMode::kOffload}[static_cast<size_t>(l[kRecompute])];
   o.recompute_every = l[kRecompute] == 3 ? 2 : 1;
   using enum comm::Accumulation;
   o.fsdp.micro_steps = l[kAccumulation] == 0 ? 1 : 2;

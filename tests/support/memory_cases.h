@@ -57,7 +57,7 @@ enum MemoryMore {
   kFirstRank,
   kMasked
 };
-constexpr MemoryLevels kMemorySizes = {6, 4, 4, 4, 4, 4, 8, 2, 3, 2, 3, 9};
+constexpr MemoryLevels kMemorySizes = {6, 5, 4, 4, 4, 4, 8, 2, 3, 2, 3, 9};
 
 // Whether these levels go together; -1: not chosen yet.
 bool go_together(const MemoryLevels& levels);

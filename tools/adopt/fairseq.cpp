@@ -89,6 +89,12 @@ void take_arch(const Given& given, Adoption& adoption) {
                "until March 2021 its embeddings were not tied: " + given.one() + "_untied");
 }
 
+// Offloading implies it.
+void take_checkpointing(const Given& given, Adoption& adoption) {
+  on_to("train.recompute.mode", adoption.is_on("--offload-activations") ? "offload" : "full")(
+      given, adoption);
+}
+
 std::vector<Rule> training_rules() {
   return {
       {"DATA", take_data},
@@ -134,7 +140,8 @@ std::vector<Rule> training_rules() {
       {"--ddp-backend", take_backend},
       flag("--no-reshard-after-forward", on_to("fsdp.reshard_after_forward", "false")),
       flag("--fp32-reduce-scatter", on_to("train.reduce_dtype", "f32")),
-      flag("--checkpoint-activations", on_to("train.recompute.mode", "full")),
+      flag("--checkpoint-activations", take_checkpointing),
+      flag("--offload-activations", on_to("train.recompute.mode", "offload")),
       {"--min-params-to-wrap", together},
       flag("--cpu-offload", together),
       {"--distributed-world-size",
@@ -149,8 +156,6 @@ std::vector<Rule> other_rules() {
       {"--task", expect("language_modeling", "the one task")},
       {"--sample-break-mode", expect("none", "the text is one stream, cut into sequences")},
       {"--criterion", expect("cross_entropy", "the one loss")},
-      flag("--offload-activations",
-           not_yet("activations stay where they are computed; train.recompute keeps few of them")),
       flag("--use-sharded-state",
            same("a checkpoint is always sharded and is read on any number of ranks")),
       flag("--not-fsdp-flatten-parameters", leave("a unit is one flat buffer")),

@@ -191,8 +191,10 @@ template <typename V>
 void visit(V& v, RecomputeSection& c) {
   v.field(
       "mode", c.mode,
-      "full: keep the inputs of blocks only, compute the rest again in backward; selective: keep "
-      "results of matrix products and attention, compute norms and activations again");
+      "full: keep the inputs of blocks only, compute the rest again in backward; offload: the "
+      "same, "
+      "and the inputs wait in the host's memory; selective: keep results of matrix products and "
+      "attention, compute norms and activations again");
   v.field("every", c.every, "only in every k-th block", OptionField().from(1));
 }
 

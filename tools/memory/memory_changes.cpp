@@ -52,6 +52,7 @@ void add_recompute(const TrainConfig& c, Changes& changes) {
   add(RecomputeMode::kSelective, "selective", 1);
   add(RecomputeMode::kFull, "full", 2);
   add(RecomputeMode::kFull, "full", 1);
+  add(RecomputeMode::kOffload, "offload", 1);
   add(RecomputeMode::kNone, "none", 1);
 }
 

@@ -127,9 +127,9 @@ void TrainingRun::make_session() {
   const PhaseScope loading(&*phases_, "loading");
   session_ = std::make_unique<Session>(world, options);
   session_->set_phases(&*phases_);
-  // What is offloaded has been allocated by now, on a CPU from the same memory.
+  // On a CPU what is offloaded comes from the same memory.
   const bool one_memory = session_->host() && session_->backend().host_reaches_memory();
-  const size_t offloaded = one_memory ? session_->host()->ledger().usage().held_peak : 0;
+  const size_t offloaded = one_memory ? host_needed_ : 0;
   session_->backend().ledger().set_limit(limit_ - std::min(limit_ - 1, offloaded),
                                          [this] { return phases_->innermost(); });
   for (const std::string& note :

@@ -105,12 +105,15 @@ void TrainingRun::predict() {
   data.batches = data_.largest_batches(config_.train.steps);
   data.validation_batches = data_.largest_validation_batches();
   data.prompt_tokens = count_of(sample_prompt(config_.sample.prompt, data_.tokenizer()));
+  uint64_t host_needed = 0;
   agree(rank_.world, [&] {
     if (!speaks()) return;
     const auto run = predicted_run(config_, session_options_, data, rank_.world.size());
     predicted_ = run->usage();
     predicted_host_ = run->host_usage();
+    host_needed = run->host_needed();
   });
+  host_needed_ = comm::exchange_values(rank_.world, host_needed).front();
   refuse(data, data_.tokenizer());
 }
 

@@ -1,6 +1,7 @@
 // The order of a step, and the checks that keep it.
 #include "tools/train/train_step.h"
 
+#include "core/host_inputs.h"
 #include "core/scope.h"
 
 namespace fsdp::tools {
@@ -143,6 +144,7 @@ void TrainStep::restart() {
 
 void TrainStep::recover() {
   sharded_.recover();
+  if (HostInputs* inputs = tape_.host_inputs()) inputs->recover();
   end_step();
 }
 

@@ -291,6 +291,23 @@ const List kOffloadedWithoutABlock = {
     {kReduced, 2, "blocks.0", kLastStep}, {kToHost, 2, "optimizer", kNotClipped},
     {kUpdated, 3, "blocks.2", kNotRead}};
 
+// ---- inputs on the host ----
+const std::string kOwnMemory =
+    "the host's memory is written again behind the compute stream, which has waited for this copy";
+const std::string kNotFetched = "the last input of a forward is taken where it is";
+
+// Of a step that sends so many.
+std::map<Edge, int> with_inputs(std::map<Edge, int> counts, int sent) {
+  counts.insert({{kInputWritten, sent},
+                 {kInputBlock, sent},
+                 {kInputGone, sent},
+                 {kInputFree, sent - 1},
+                 {kInputBack, sent - 1},
+                 {kBlockSent, 1},
+                 {kBlockFetched, sent - 1}});
+  return counts;
+}
+
 struct Expected {
   List redundant;
   std::map<Edge, int> counts;  // of all waits of a step
@@ -351,6 +368,33 @@ std::map<std::string, Expected> expected_with_offload() {
               {{"to_host", "reduce"}, 8},
               {kBroughtBack, 8},
               {{"reduce", "from_host"}, 4}})}}};
+}
+
+// Forward sends a block's input before its body; backward takes them in reverse.
+List waits_of_inputs(const std::vector<std::string>& blocks) {
+  List all;
+  const auto count = static_cast<int>(blocks.size());
+  for (int i = 0; i < count; ++i) {
+    all.push_back({kInputBlock, i, blocks[static_cast<size_t>(i)], kOwnMemory});
+  }
+  for (const Edge& edge : {kInputWritten, kInputGone}) {
+    all.push_back({edge, count - 1, blocks.back(), kNotFetched});
+  }
+  all.push_back({kBlockSent, 0, blocks.back(), kOwnMemory});
+  for (int i = 0; i + 1 < count; ++i) {
+    all.push_back({kBlockFetched, i, blocks[static_cast<size_t>(count - 2 - i)], kOwnMemory});
+  }
+  return all;
+}
+
+std::map<std::string, Expected> expected_with_inputs() {
+  return {
+      {"inputs on the host",
+       {gathers() + reductions(kReduced) + waits_of_inputs({"blocks.0", "blocks.1", "blocks.2"}),
+        with_inputs({{kGathered, 7}, {kReduced, 8}, {kFree, 14}, {kComputed, 4}}, 3)}},
+      {"inputs on the host, two forwards",
+       {kTwoForwards + waits_of_inputs({"blocks.0", "blocks.1", "blocks.0", "blocks.1"}),
+        with_inputs({{kGathered, 9}, {kReduced, 6}, {kFree, 18}, {kComputed, 3}}, 4)}}};
 }
 
 std::map<std::string, Expected> expected_of_settings() {
@@ -467,6 +511,7 @@ TEST_CASE("without any single wait of a step results are wrong, but for those th
           doctest::skip(kThreadSanitizer)) {
   std::map<std::string, Expected> expected = expected_of_settings();
   expected.merge(expected_with_offload());
+  expected.merge(expected_with_inputs());
   for (const OrderSetting& setting : order_settings()) {
     CAPTURE(setting.what);
     check_single_waits(setting, expected.at(setting.what));

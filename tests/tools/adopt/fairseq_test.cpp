@@ -94,6 +94,13 @@ TEST_CASE("adopt fairseq: options of sharding") {
   CHECK(a.says("--use-sharded-state: a checkpoint is always sharded"));
 }
 
+TEST_CASE("adopt fairseq: offloaded activations are recomputed, also where that is not said") {
+  for (const Words& words :
+       {Words{"--offload-activations"}, {"--checkpoint-activations", "--offload-activations"}}) {
+    CHECK(adopted(words).config.train.recompute.mode == RecomputeMode::kOffload);
+  }
+}
+
 TEST_CASE("adopt fairseq: mistakes") {
   CHECK(refusal({"--cpu-offload", "--ddp-backend", "fully_sharded"}) ==
         "fairseq: --cpu-offload: true: expected --fp16 with it, as fairseq does");
