@@ -89,7 +89,7 @@ class UnitGradients {
 
   // 1 for parameters that had a gradient since the last clear, in layout order.
   const std::vector<int32_t>& present() const { return present_; }
-  // 1D: reduced gradient in the master's dtype, beside the master.
+  // 1D: reduced gradient in sum_dtype, beside the master.
   const Tensor& shard() const { return on_host_.defined() ? on_host_ : shard_; }
 
  private:

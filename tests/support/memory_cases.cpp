@@ -149,6 +149,11 @@ MemoryCase memory_case(const MemoryLevels& l) {
   if (l[kMore] == kSgd) o.optimizer = {.kind = optim::OptimizerKind::kSgd, .momentum = 0.9};
   run.from_first_rank = l[kMore] == kFirstRank;
   run.masked = l[kMore] == kMasked;
+  if (l[kMore] == kNarrow) {
+    o.fsdp.master_dtype = o.fsdp.param_dtype == DType::kF16 ? DType::kF16 : DType::kBF16;
+    o.optimizer.state_dtype = DType::kBF16;
+    o.optimizer.rounds_masters_by_chance = true;
+  }
   return run;
 }
 

@@ -354,6 +354,7 @@ RunResult train_on(comm::Communicator& world, const RunSpec& spec) {
 RunResult train_as_one_rank(RunSpec spec) {
   spec.fsdp = {.param_dtype = spec.fsdp.param_dtype,
                .reduce_dtype = spec.fsdp.reduce_dtype,
+               .master_dtype = spec.fsdp.master_dtype,
                .fixed_order = spec.fsdp.fixed_order,
                .rounding_seed = spec.fsdp.rounding_seed};
   RunResult result;

@@ -245,6 +245,8 @@ void add_optimizer(const TrainConfig& config, std::vector<Effect>& effects) {
   for (const char* key : {"dampening", "nesterov"}) {
     effects.push_back({fmt::format("train.optimizer.{}", key), c.momentum > 0, "without momentum"});
   }
+  effects.push_back(
+      {"train.optimizer.state_dtype", !sgd || c.momentum > 0, with + ", without momentum"});
   effects.push_back({"train.optimizer.weight_decay", c.decay != Decay::kNone, "with decay: none"});
   effects.push_back({"train.optimizer.decay", config.optimizer().weight_decay > 0,
                      with + ", whose weight_decay is 0"});
@@ -395,6 +397,28 @@ void check_data(const TrainConfig& config) {
              "epoch up to a multiple of the ranks");
 }
 
+// What is narrower than the accumulation dtype. f16 ends at 65504: only a model that computes in
+// f16 is known to stay below.
+void check_narrow(const TrainSection& c) {
+  const DType wide = accumulation_dtype(c.dtype);
+  const bool f32 = wide == DType::kF32;
+  const DType master = c.master_dtype.value_or(wide),
+              state = c.optimizer.state_dtype.value_or(wide);
+  FSDP_CHECK(accumulation_dtype(master) == wide,
+             "train.master_dtype: expected {} with train.dtype: {}, got {}",
+             f32 ? "f32, bf16 or f16" : "f64", fsdp::name_of(c.dtype), fsdp::name_of(master));
+  FSDP_CHECK(
+      master != DType::kF16 || c.dtype == DType::kF16,
+      "train.master_dtype: f16: values beyond 65504 would be infinite; expected train.dtype: "
+      "f16 with it, got {}",
+      fsdp::name_of(c.dtype));
+  FSDP_CHECK(state == wide || (f32 && state == DType::kBF16),
+             "train.optimizer.state_dtype: expected {} with train.dtype: {}, got {}",
+             f32 ? "f32 or bf16" : "f64", fsdp::name_of(c.dtype), fsdp::name_of(state));
+  FSDP_CHECK(!c.stochastic_rounding || master != DType::kF16,
+             "train.stochastic_rounding: rounds to bf16, but master weights are in f16");
+}
+
 std::vector<Effect> all_effects(const TrainConfig& config) {
   const bool validated = !config.data.validation.empty(), sampled = config.sample.tokens > 0;
   const bool saved = config.checkpoint.every.epoch || config.checkpoint.every.steps > 0;
@@ -455,6 +479,7 @@ void check_config(const TrainConfig& config) {
   check_lora(config.lora);
   check_train(config.train);
   check_optimizer(config.train.optimizer);
+  check_narrow(config.train);
   check_schedule(config.train.schedule);
   check_loss_scale(config.train.loss_scale);
   check_checkpoint(config);
@@ -515,14 +540,18 @@ TrainConfig TrainConfig::in_steps(int64_t steps_per_epoch) const {
 optim::OptimizerOptions TrainConfig::optimizer() const {
   const OptimizerSection& c = train.optimizer;
   const double usual_decay = c.kind == optim::OptimizerKind::kAdamW ? 0.1 : 0;
-  return {.kind = c.kind,
-          .weight_decay = c.weight_decay.value_or(usual_decay),
-          .beta1 = c.beta1,
-          .beta2 = c.beta2,
-          .epsilon = c.epsilon,
-          .momentum = c.momentum,
-          .dampening = c.dampening,
-          .nesterov = c.nesterov};
+  return {
+      .kind = c.kind,
+      .weight_decay = c.weight_decay.value_or(usual_decay),
+      .beta1 = c.beta1,
+      .beta2 = c.beta2,
+      .epsilon = c.epsilon,
+      .momentum = c.momentum,
+      .dampening = c.dampening,
+      .nesterov = c.nesterov,
+      .state_dtype = c.state_dtype,
+      .rounds_masters_by_chance = train.master_dtype == DType::kBF16 && train.stochastic_rounding,
+      .rounding_seed = static_cast<uint64_t>(train.seed)};
 }
 
 optim::Schedule TrainConfig::schedule() const {

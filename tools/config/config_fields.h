@@ -171,6 +171,10 @@ void visit(V& v, OptimizerSection& c) {
           "adamw: shrinks parameters by the learning rate times this; adam, sgd: times the "
           "parameter, added to the gradient; auto: 0.1 (adamw), 0 (adam, sgd)");
   v.field("decay", c.decay, "which parameters decay; matrices: those of two or more dimensions");
+  v.field(
+      "state_dtype", c.state_dtype,
+      "of what is kept for every element; bf16: rounded at random (seeded by train.seed); auto: "
+      "f32 (f64 for f64)");
 }
 
 template <typename V>
@@ -230,11 +234,16 @@ void visit(V& v, TrainSection& c) {
   v.field("log_format", c.log_format, "whose lines are printed: ours, fairseq_json, hf, chess");
   v.field("eval_every", c.eval_every, "steps, or epoch; 0: only at the end", {"eval_steps"});
   v.field("eval_batches", c.eval_batches, "of the validation data; 0: all", OptionField().from(0));
-  v.field("dtype", c.dtype, "of compute; master weights are f32 (f64 for f64)");
-  v.field("stochastic_rounding", c.stochastic_rounding,
-          "master weights are rounded to bf16 at random (seeded by train.seed), so that small "
-          "updates count "
-          "on average; else to nearest");
+  v.field("dtype", c.dtype, "of compute");
+  v.field(
+      "master_dtype", c.master_dtype,
+      "of master weights, which the optimizer updates: f32, bf16 (with stochastic_rounding), f16 "
+      "(with dtype: f16); auto: f32 (f64 for f64)");
+  v.field(
+      "stochastic_rounding", c.stochastic_rounding,
+      "master weights are rounded to bf16 at random (seeded by train.seed), so that small "
+      "updates count on average; else to nearest. With master_dtype: bf16 the update is rounded, "
+      "else what the model computes with");
   v.field("reduce_dtype", c.reduce_dtype, "of gradient sums over ranks; auto: f32 (f64 for f64)");
   v.field("buffer_dtype", c.buffer_dtype,
           "that rotary and ALiBi values are rounded to; auto: f32 (f64 for f64)");

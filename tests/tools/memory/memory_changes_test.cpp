@@ -30,7 +30,8 @@ TEST_CASE("memory changes: each needs what the run so configured needs") {
   const std::vector<Alternative> all = plan.alternatives();
   for (const std::string text :
        {"train.recompute.mode=full", "train.recompute.mode=offload", "fsdp.strategy=no_shard",
-        "train.micro_steps=4", "train.dtype=bf16", "fsdp.release_arena=true", "fsdp.wrap=none"}) {
+        "train.micro_steps=4", "train.dtype=bf16", "fsdp.release_arena=true", "fsdp.wrap=none",
+        "train.optimizer.state_dtype=bf16"}) {
     CAPTURE(text);
     const Alternative* const found = find(all, text);
     REQUIRE(found);
@@ -40,6 +41,12 @@ TEST_CASE("memory changes: each needs what the run so configured needs") {
   REQUIRE(four);
   CHECK(four->bytes == plan_of({}, 4).run().bytes);
   CHECK(find(all, "512 ranks train.batch=512"));
+  const Alternative* const masters =
+      find(all, "train.master_dtype=bf16 train.stochastic_rounding=true");
+  REQUIRE(masters);
+  CHECK(masters->change.keeps == Keeps::kDType);
+  CHECK(masters->bytes ==
+        plan_of({"train.master_dtype=bf16", "train.stochastic_rounding=true"}, 2).run().bytes);
   CHECK(!find(all, "2 ranks"));                   // as it is
   CHECK(!find(all, "fsdp.strategy=full_shard"));  // too
   for (size_t i = 1; i < all.size(); ++i) CHECK(all[i - 1].bytes <= all[i].bytes);
