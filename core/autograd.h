@@ -20,7 +20,8 @@ class Tape;
 using BackwardFunction = std::function<std::vector<Tensor>(std::vector<Tensor>& output_gradients)>;
 
 struct Node;
-class Recipe;  // core/recompute.h
+class Recipe;      // core/recompute.h
+class HostInputs;  // core/host_inputs.h
 
 struct AutogradMeta {
   std::shared_ptr<Node> producer;
@@ -67,6 +68,10 @@ class Tape {
     Tape& tape_;
   };
 
+  // Where inputs of what is computed again wait on the host; null: nowhere. Not owned.
+  void set_host_inputs(HostInputs* inputs) { host_inputs_ = inputs; }
+  HostInputs* host_inputs() const { return host_inputs_; }
+
   // Whether a forward runs that has run before (full recompute): for whoever draws a step.
   bool recomputing() const { return recomputing_; }
   class Recomputing {
@@ -98,6 +103,7 @@ class Tape {
   bool recording_ = true;
   bool selective_ = false;
   bool recomputing_ = false;
+  HostInputs* host_inputs_ = nullptr;
   int64_t next_sequence_ = 0;
 };
 

@@ -54,6 +54,18 @@ std::vector<ShardSegment> FlatLayout::segments(int shard) const {
   return out;
 }
 
+std::vector<ParameterRun> FlatLayout::runs(int shard, std::string_view suffix) const {
+  std::vector<ParameterRun> out;
+  for (const ShardPiece& piece : pieces(shard)) {
+    const FlatParameter& p = parameters_[static_cast<size_t>(piece.parameter)];
+    out.push_back({.begin = piece.shard_begin,
+                   .end = piece.shard_begin + piece.count,
+                   .name_hash = hash_name(p.parameter->name() + std::string(suffix)),
+                   .first = piece.parameter_begin});
+  }
+  return out;
+}
+
 std::vector<std::pair<int64_t, int64_t>> FlatLayout::spans(int shard) const {
   std::vector<std::pair<int64_t, int64_t>> out;
   for (const ShardPiece& piece : pieces(shard)) {

@@ -53,6 +53,8 @@ class FlatLayout {
   std::vector<ShardPiece> pieces(int shard) const;
   // The pieces of a shard with what the optimizer needs to know of them.
   std::vector<ShardSegment> segments(int shard) const;
+  // The pieces of a shard with what numbers by chance are keyed by; `suffix`: after every name.
+  std::vector<ParameterRun> runs(int shard, std::string_view suffix = "") const;
   // A shard's elements without gaps and padding.
   std::vector<std::pair<int64_t, int64_t>> spans(int shard) const;
   // Where the kNormBlock blocks of each span count among those of all parameters, which are
@@ -75,8 +77,8 @@ struct OptimizerShard {
   std::string name;  // of the unit
   FlatLayout layout;
   int index = 0;    // of this shard among the layout's
-  Tensor master;    // (n), f32, or f64 when compute is f64
-  Tensor gradient;  // (n): reduced, valid after backward
+  Tensor master;    // (n), f32, or f64 when compute is f64; f32's may be bf16 or f16
+  Tensor gradient;  // (n), f32 or f64: reduced, valid after backward
   Tensor copy;      // (n): resident values in the compute dtype to keep equal; often undefined
   Tensor present;   // (parameters), i32: 1 where the parameter had a gradient, on any rank
   // Norms are summed by the layout's blocks, so that no number of shards changes their bits.

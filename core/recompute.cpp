@@ -1,6 +1,8 @@
 // A node whose backward records and walks a graph of its own; recipes.
 #include "core/recompute.h"
 
+#include "core/host_inputs.h"
+
 namespace fsdp {
 namespace {
 
@@ -26,21 +28,30 @@ Tensor backward_through(Tape& tape, const Tensor& input,
   return input_gradient;
 }
 
+// Gives the input back, once.
+std::function<Tensor()> keep(Tape& tape, const Tensor& input, InputPlace place) {
+  if (place == InputPlace::kDevice) return [input = input.detached()] { return input; };
+  FSDP_CHECK(tape.host_inputs(), "[recompute] offload: expected a host for the inputs, got none");
+  return [sent = tape.host_inputs()->send(input)] { return sent->take(); };
+}
+
 }  // namespace
 
-Tensor recompute(Tape& tape, const Tensor& input, std::function<Tensor(const Tensor&)> body) {
+Tensor recompute(Tape& tape, const Tensor& input, std::function<Tensor(const Tensor&)> body,
+                 InputPlace place) {
   if (!tape.recording()) return body(input);
+  std::function<Tensor()> take = keep(tape, input, place);
   Tensor output;
   {
     const Tape::Pause pause(tape);
     output = body(input.detached()).detached();
   }
   tape.record("recompute", {&input}, {&output},
-              [&tape, input = input.detached(), wants_gradient = input.requires_grad(),
+              [&tape, take = std::move(take), wants_gradient = input.requires_grad(),
                body = std::move(body)](std::vector<Tensor>& gradients) {
                 Tensor output_gradient = std::move(gradients[0]);
                 return std::vector<Tensor>{
-                    backward_through(tape, input, body, wants_gradient, output_gradient)};
+                    backward_through(tape, take(), body, wants_gradient, output_gradient)};
               });
   return output;
 }

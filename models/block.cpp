@@ -171,11 +171,13 @@ void Block::add_part(BlockPart part, const BlockSpec& spec) {
 Tensor Block::operator()(const Tensor& x, const ForwardContext& context) {
   return run(x, [&](const Tensor& input) {
     // Where nothing needs a gradient, backward does not come: nothing to run again.
-    const bool again =
-        recompute_ == RecomputeMode::kFull && (input.requires_grad() || trainable(*this));
+    const bool to_host = recompute_ == RecomputeMode::kOffload;
+    const bool again = (to_host || recompute_ == RecomputeMode::kFull) &&
+                       (input.requires_grad() || trainable(*this));
     if (again) {
-      return recompute(*tape(), input,
-                       [this, context](const Tensor& same) { return compute(same, context); });
+      return recompute(
+          *tape(), input, [this, context](const Tensor& same) { return compute(same, context); },
+          to_host ? InputPlace::kHost : InputPlace::kDevice);
     }
     if (recompute_ != RecomputeMode::kSelective) return compute(input, context);
     const Tape::Selective selective(*tape());

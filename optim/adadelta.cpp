@@ -4,14 +4,14 @@
 namespace fsdp::optim {
 
 Adadelta::Adadelta(std::vector<OptimizerShard> shards, const OptimizerOptions& options)
-    : Optimizer(std::move(shards), options.weight_decay, state_names()), options_(options) {}
+    : Optimizer(std::move(shards), options, state_names()) {}
 
 void Adadelta::update(Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& state) {
   backend.adadelta(backend.compute_stream(), {.shard = shard,
                                               .square_avg = state[0],
                                               .acc_delta = state[1],
-                                              .rho = options_.rho,
-                                              .epsilon = options_.epsilon});
+                                              .rho = options().rho,
+                                              .epsilon = options().epsilon});
 }
 
 }  // namespace fsdp::optim

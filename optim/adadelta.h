@@ -13,8 +13,6 @@ class Adadelta final : public Optimizer {
 
  private:
   void update(Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& state) override;
-
-  OptimizerOptions options_;
 };
 
 }  // namespace fsdp::optim

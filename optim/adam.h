@@ -12,8 +12,6 @@ class Adam final : public Optimizer {
 
  private:
   void update(Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& state) override;
-
-  OptimizerOptions options_;
 };
 
 }  // namespace fsdp::optim

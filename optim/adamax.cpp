@@ -4,15 +4,15 @@
 namespace fsdp::optim {
 
 Adamax::Adamax(std::vector<OptimizerShard> shards, const OptimizerOptions& options)
-    : Optimizer(std::move(shards), options.weight_decay, state_names()), options_(options) {}
+    : Optimizer(std::move(shards), options, state_names()) {}
 
 void Adamax::update(Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& state) {
   backend.adamax(backend.compute_stream(), {.shard = shard,
                                             .exp_avg = state[0],
                                             .exp_inf = state[1],
-                                            .beta1 = options_.beta1,
-                                            .beta2 = options_.beta2,
-                                            .epsilon = options_.epsilon});
+                                            .beta1 = options().beta1,
+                                            .beta2 = options().beta2,
+                                            .epsilon = options().epsilon});
 }
 
 }  // namespace fsdp::optim

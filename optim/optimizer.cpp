@@ -1,6 +1,8 @@
 // State of the shards, and the order of a step. The kinds are listed at the end.
 #include "optim/optimizer.h"
 
+#include <algorithm>
+
 #include "core/paged_tensors.h"
 #include "optim/adadelta.h"
 #include "optim/adam.h"
@@ -9,67 +11,112 @@
 
 namespace fsdp::optim {
 
-Optimizer::Optimizer(std::vector<OptimizerShard> shards, double weight_decay,
+Optimizer::Optimizer(std::vector<OptimizerShard> shards, const OptimizerOptions& options,
                      std::vector<std::string_view> state_names)
-    : shards_(std::move(shards)),
-      weight_decay_(weight_decay),
-      state_names_(std::move(state_names)) {
+    : shards_(std::move(shards)), options_(options), state_names_(std::move(state_names)) {
   Backend& backend = backend_of(shards_, "optimizer");
-  for (const OptimizerShard& shard : shards_) state_.push_back(state_of(shard));
+  const DType master = shards_[0].master.dtype(), wide = accumulation_dtype(master);
+  const DType state = options_.state_dtype.value_or(wide);
+  FSDP_CHECK(state == wide || (state == DType::kBF16 && wide == DType::kF32),
+             "[optimizer] state_dtype: expected {}{}, got {}", fsdp::name_of(wide),
+             wide == DType::kF32 ? " or bf16" : "", fsdp::name_of(state));
+  std::vector<bool> narrow(1 + state_names_.size(), state != wide);
+  narrow[0] = master != wide;
+  if (narrow[0] || (narrow.size() > 1 && narrow[1])) {
+    int64_t largest = 0;
+    for (const OptimizerShard& shard : shards_) largest = std::max(largest, shard.master.numel());
+    wide_.emplace(backend, wide, narrow, std::min(largest, WideBuffers::kMostElements));
+  }
+  for (const OptimizerShard& shard : shards_) state_.push_back(state_of(shard, state));
   learning_rate_ = Tensor::zeros(backend, Shape{}, DType::kF64, MemoryCategory::kOptimizerState);
 }
 
-Optimizer::ShardState Optimizer::state_of(const OptimizerShard& shard) const {
+Optimizer::ShardState Optimizer::state_of(const OptimizerShard& shard, DType dtype) const {
   FSDP_CHECK(shard.master.numel() == shard.layout.shard_numel(),
              "[optimizer] {}: master: expected the {} elements of a shard, got {}", shard.name,
              shard.layout.shard_numel(), shard.master.numel());
-  const auto zeros = [&](Shape shape, DType dtype) {
-    return Tensor::zeros(shard.master.backend(), shape, dtype, MemoryCategory::kOptimizerState);
+  const auto zeros = [&](Shape shape, DType of) {
+    return Tensor::zeros(shard.master.backend(), shape, of, MemoryCategory::kOptimizerState);
   };
-  ShardState state = {
-      .segments = shard.layout.segments(shard.index), .values = {}, .homes = {}, .step_counts = {}};
+  const bool by_chance = shard.master.dtype() == DType::kBF16 && options_.rounds_masters_by_chance;
+  std::vector<std::vector<ParameterRun>> runs(1 + state_names_.size());
+  if (by_chance) runs[0] = shard.layout.runs(shard.index);
+  ShardState state;
   for (size_t i = 0; i < state_names_.size(); ++i) {
-    if (!shard.paged) {
-      state.values.push_back(zeros(shard.master.shape(), shard.master.dtype()));
+    if (shard.paged) {
+      const auto [home, here] =
+          shard.paged->add(shard.master.shape(), dtype, MemoryCategory::kOptimizerState);
+      state.values.push_back(here);
+      state.homes.push_back(home);
+    } else {
+      state.values.push_back(zeros(shard.master.shape(), dtype));
       state.homes.push_back(state.values.back());
-      continue;
     }
-    const auto [home, here] = shard.paged->add(shard.master.shape(), shard.master.dtype(),
-                                               MemoryCategory::kOptimizerState);
-    state.values.push_back(here);
-    state.homes.push_back(home);
+    if (dtype != DType::kBF16) continue;
+    runs[1 + i] = shard.layout.runs(shard.index, fmt::format("/{}", state_names_[i]));
   }
   const auto parameters = static_cast<int64_t>(shard.layout.parameters().size());
   state.step_counts = zeros(Shape{parameters}, DType::kI32);
+  state.parts = parts_of(shard, wide_ ? WideBuffers::kMostElements : shard.master.numel(), runs);
   return state;
 }
 
 void Optimizer::step(double learning_rate, const Tensor& coefficient, const Tensor& skip,
-                     const std::function<void(size_t shard)>& updated) {
+                     uint32_t number, const std::function<void(size_t shard)>& updated) {
   Backend& backend = learning_rate_.backend();
   FSDP_CHECK(&coefficient.backend() == &backend && &skip.backend() == &backend,
              "[optimizer] coefficient and skip: expected on the backend of the masters");
   learning_rate_.write(&learning_rate);
   for (size_t i = 0; i < shards_.size(); ++i) {
-    OptimizerShard& shard = shards_[i];
-    ShardState& state = state_[i];
+    const OptimizerShard& shard = shards_[i];
     if (shard.paged) shard.paged->bring_in(PagedTensors::What::kAll);
-    backend.advance_steps(backend.compute_stream(), state.step_counts, shard.present, skip);
-    update(backend,
-           {.master = shard.master,
-            .grad = shard.gradient,
-            .copy = shard.copy.defined() ? &shard.copy : nullptr,
-            .segments = state.segments,
-            .step_counts = state.step_counts,
-            .present = shard.present,
-            .learning_rate = learning_rate_,
-            .gradient_scale = coefficient,
-            .skip = skip,
-            .weight_decay = weight_decay_},
-           state.values);
+    backend.advance_steps(backend.compute_stream(), state_[i].step_counts, shard.present, skip);
+    for (const ShardPart& part : state_[i].parts) {
+      step_part(shard, state_[i], part, coefficient, skip, number);
+    }
     if (updated) updated(i);
     if (shard.paged) shard.paged->give_back();
   }
+}
+
+// The copy is of what the master keeps.
+void Optimizer::step_part(const OptimizerShard& shard, const ShardState& state,
+                          const ShardPart& part, const Tensor& coefficient, const Tensor& skip,
+                          uint32_t number) {
+  const auto part_of = [&](const Tensor& whole) {
+    return whole.slice(part.begin, Shape{part.count});
+  };
+  const auto widened = [&](size_t value, const Tensor& narrow) {
+    return wide_ ? wide_->widened(value, narrow) : narrow;
+  };
+  const Tensor stored = part_of(shard.master);
+  Tensor master = widened(0, stored), copy;
+  if (shard.copy.defined()) copy = part_of(shard.copy);
+  const bool copies_later = copy.defined() && master.dtype() != stored.dtype();
+  std::vector<Tensor> values;
+  for (size_t i = 0; i < state.values.size(); ++i) {
+    values.push_back(widened(1 + i, part_of(state.values[i])));
+  }
+  Backend& backend = stored.backend();
+  update(backend,
+         {.master = master,
+          .grad = part_of(shard.gradient),
+          .copy = copy.defined() && !copies_later ? &copy : nullptr,
+          .segments = part.segments,
+          .step_counts = state.step_counts,
+          .present = shard.present,
+          .learning_rate = learning_rate_,
+          .gradient_scale = coefficient,
+          .skip = skip,
+          .weight_decay = options_.weight_decay},
+         values);
+  if (!wide_) return;
+  const uint64_t seed = options_.rounding_seed;
+  wide_->narrow(0, master, stored, part.runs[0], seed, number);
+  for (size_t i = 0; i < values.size(); ++i) {
+    wide_->narrow(1 + i, values[i], part_of(state.values[i]), part.runs[1 + i], seed, number);
+  }
+  if (copies_later) backend.cast(backend.compute_stream(), stored, copy);
 }
 
 void Optimizer::visit_state(const std::function<void(const StatePart&)>& visit) {

@@ -10,10 +10,12 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "core/flat_layout.h"
+#include "optim/staged_update.h"
 
 namespace fsdp::optim {
 
@@ -37,10 +39,16 @@ struct OptimizerOptions {
   double momentum = 0;
   double dampening = 0;   // of what the gradient adds to the momentum
   bool nesterov = false;  // needs momentum, and no dampening
+  // Of what is kept for every element; absent: the accumulation dtype of the master. bf16 is
+  // rounded by chance: what a step adds to a moment is often less than bf16 holds, and would be
+  // lost.
+  std::optional<DType> state_dtype = std::nullopt;
+  bool rounds_masters_by_chance = false;  // masters in bf16; else to nearest
+  uint64_t rounding_seed = 0;
 };
 
 // A part of the optimizer's state: `values` are those of elements [first, first + n) of the
-// parameter (shape (n), dtype of the master) or, of shape (), one value of the whole parameter.
+// parameter (shape (n), floating) or, of shape (), one value of the whole parameter.
 // They are the optimizer's own memory, or its file: what is written there counts from the next step
 // on.
 struct StatePart {
@@ -59,11 +67,12 @@ class Optimizer {
   // One step of every shard with the reduced gradients. `coefficient` multiplies the gradients,
   // `skip` != 0 makes the step a no-op, both read on the device; see Clipper. `updated` is called
   // with the number of each shard as soon as its update is enqueued, while a shard that comes and
-  // goes is there; null: nobody waits for one.
+  // goes is there; null: nobody waits for one. `number`: of the step, by which what is rounded by
+  // chance is drawn.
   void step(double learning_rate,
             const Tensor& coefficient,  // (), accumulation dtype
             const Tensor& skip,         // (), i32
-            const std::function<void(size_t shard)>& updated = nullptr);
+            uint32_t number, const std::function<void(size_t shard)>& updated = nullptr);
 
   // Calls `visit` for all state of this rank, in the order of shards and of parameters in them. A
   // parameter's elements are visited on the ranks that own them; its "step", which is the same on
@@ -74,26 +83,31 @@ class Optimizer {
 
  protected:
   // `state_names`: of the values that are kept for every element of a master.
-  Optimizer(std::vector<OptimizerShard> shards, double weight_decay,
+  Optimizer(std::vector<OptimizerShard> shards, const OptimizerOptions& options,
             std::vector<std::string_view> state_names);
+  const OptimizerOptions& options() const { return options_; }
 
  private:
-  // Steps one shard. `state`: (n) each, in the order of the names, 0 before the first step.
+  // Steps a shard, or a piece of it. `state`: (n) each, in the order of the names, in the dtype of
+  // the master, 0 before the first step.
   virtual void update(Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& state) = 0;
 
   struct ShardState {
-    std::vector<ShardSegment> segments;
-    std::vector<Tensor> values;  // (n) each, dtype of the master, by name
+    std::vector<Tensor> values;  // (n) each, by name
     std::vector<Tensor> homes;   // the same where they are always
     Tensor step_counts;          // (parameters), i32
+    std::vector<ShardPart> parts;
   };
-  ShardState state_of(const OptimizerShard& shard) const;
+  ShardState state_of(const OptimizerShard& shard, DType dtype) const;
+  void step_part(const OptimizerShard& shard, const ShardState& state, const ShardPart& part,
+                 const Tensor& coefficient, const Tensor& skip, uint32_t number);
 
   std::vector<OptimizerShard> shards_;
-  double weight_decay_;
+  OptimizerOptions options_;
   std::vector<std::string_view> state_names_;
-  std::vector<ShardState> state_;  // by shard
-  Tensor learning_rate_;           // (), f64
+  std::optional<WideBuffers> wide_;  // none where masters and state are in the accumulation dtype
+  std::vector<ShardState> state_;    // by shard
+  Tensor learning_rate_;             // (), f64
 };
 
 // Names of the values that are kept for every element: {"exp_avg", "exp_avg_sq"}; memory is

@@ -4,7 +4,7 @@
 namespace fsdp::optim {
 
 Sgd::Sgd(std::vector<OptimizerShard> shards, const OptimizerOptions& options)
-    : Optimizer(std::move(shards), options.weight_decay, state_names(options)), options_(options) {
+    : Optimizer(std::move(shards), options, state_names(options)) {
   FSDP_CHECK(!options.nesterov || (options.momentum > 0 && options.dampening == 0),
              "[sgd] nesterov: expected momentum above 0 and dampening 0, got {} and {}",
              options.momentum, options.dampening);
@@ -18,9 +18,9 @@ std::vector<std::string_view> Sgd::state_names(const OptimizerOptions& options) 
 void Sgd::update(Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& state) {
   backend.sgd(backend.compute_stream(), {.shard = shard,
                                          .momentum_buffer = state.empty() ? nullptr : &state[0],
-                                         .momentum = options_.momentum,
-                                         .dampening = options_.dampening,
-                                         .nesterov = options_.nesterov});
+                                         .momentum = options().momentum,
+                                         .dampening = options().dampening,
+                                         .nesterov = options().nesterov});
 }
 
 }  // namespace fsdp::optim

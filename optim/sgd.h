@@ -14,8 +14,6 @@ class Sgd final : public Optimizer {
 
  private:
   void update(Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& state) override;
-
-  OptimizerOptions options_;
 };
 
 }  // namespace fsdp::optim

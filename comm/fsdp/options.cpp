@@ -98,6 +98,10 @@ void check_options(const FsdpOptions& options, int world) {
       !options.force_sum || !options.split_division,
       "fsdp.split_division: divides before the sum and after it, fsdp.force_sum only after it; "
       "expected one of them");
+  const DType wide = accumulation_dtype(options.param_dtype);
+  FSDP_CHECK(!options.master_dtype || accumulation_dtype(*options.master_dtype) == wide,
+             "[fsdp] master_dtype: expected {} or a dtype that accumulates in it, got {}",
+             name_of(wide), name_of(*options.master_dtype));
   FSDP_CHECK(options.units_in_flight >= 1, "fsdp.units_in_flight: expected at least 1, got {}",
              options.units_in_flight);
 }
@@ -131,10 +135,10 @@ std::string text_of(const UnitOverride& unit) {
 std::vector<std::string> texts_of(const FsdpOptions& options) {
   // Names every member: with a new option this does not compile until the option is added.
   const auto& [strategy, shard_size, reshard_after_forward, reshard_group_size, param_dtype,
-               reduce_dtype, divide_factor, force_sum, split_division, forward_prefetch,
-               backward_prefetch, units_in_flight, separate_reduce, release_arena, accumulation,
-               micro_steps, training, absent_is_zero, detect_overflow, fixed_order, rounding_seed,
-               offload, host, file, units] = options;
+               reduce_dtype, master_dtype, divide_factor, force_sum, split_division,
+               forward_prefetch, backward_prefetch, units_in_flight, separate_reduce, release_arena,
+               accumulation, micro_steps, training, absent_is_zero, detect_overflow, fixed_order,
+               rounding_seed, offload, host, file, units] = options;
   std::vector<std::string> texts = {
       fmt::format("strategy {}", choice_name(strategy)),
       fmt::format("shard_size {}", shard_size),
@@ -142,6 +146,7 @@ std::vector<std::string> texts_of(const FsdpOptions& options) {
       fmt::format("reshard_group_size {}", reshard_group_size),
       fmt::format("param_dtype {}", name_of(param_dtype)),
       fmt::format("reduce_dtype {}", name_of(reduce_dtype)),
+      fmt::format("master_dtype {}", text_of(master_dtype)),
       fmt::format("divide_factor {}", text_of(divide_factor, "default")),
       fmt::format("force_sum {}", force_sum),
       fmt::format("split_division {}", split_division),
@@ -191,14 +196,16 @@ UnitPolicy unit_policy(const FsdpOptions& o, GroupSizes groups, bool is_root) {
   const bool gives_back = o.reshard_after_forward.value_or(o.strategy == Strategy::kFullShard ||
                                                            o.strategy == Strategy::kHybridShard);
   UnitPolicy p = {.param_dtype = o.param_dtype,
-                  .master_dtype = accumulation_dtype(o.param_dtype),
+                  .master_dtype = o.master_dtype.value_or(accumulation_dtype(o.param_dtype)),
+                  .sum_dtype = accumulation_dtype(o.param_dtype),
                   .reduce_dtype = o.reduce_dtype,
                   .detects_overflow = o.detect_overflow,
                   .offload = o.offload,
                   .has_gradients = o.training,
                   .releases_memory = o.release_arena,
                   .alignment = o.fixed_order ? kNormBlock : kFlatAlignment};
-  if (p.param_dtype == DType::kBF16) p.rounding_seed = o.rounding_seed;
+  const bool narrows = p.param_dtype == DType::kBF16 && p.master_dtype == p.sum_dtype;
+  if (narrows) p.rounding_seed = o.rounding_seed;
 
   p.keeps_parameters = !sharded || !gives_back;
   p.resident = !sharded || (p.keeps_parameters && !o.release_arena);
@@ -206,13 +213,12 @@ UnitPolicy unit_policy(const FsdpOptions& o, GroupSizes groups, bool is_root) {
   if (p.reshards_after_forward) p.inner_group = inner_group_size(o, groups.shards);
 
   p.reduces_last = o.micro_steps > 1 && o.accumulation == Accumulation::kReduceLast;
-  p.gradient_dtype = p.reduces_last ? p.master_dtype : p.reduce_dtype;
+  p.gradient_dtype = p.reduces_last ? p.sum_dtype : p.reduce_dtype;
   p.narrows_gradients = p.gradient_dtype != p.reduce_dtype;
   p.keeps_gradients = !sharded || o.strategy == Strategy::kShardOptimizer || p.reduces_last;
   // One buffer for both only where a step reduces once, and in the dtype of the result.
-  p.averages_in_place = !sharded && p.reduce_dtype == p.master_dtype &&
-                        p.gradient_dtype == p.master_dtype &&
-                        (o.micro_steps == 1 || p.reduces_last);
+  p.averages_in_place = !sharded && p.reduce_dtype == p.sum_dtype &&
+                        p.gradient_dtype == p.sum_dtype && (o.micro_steps == 1 || p.reduces_last);
   p.defers_replicas =
       groups.replicas > 1 && (o.fixed_order || o.accumulation == Accumulation::kReduceScatterEach);
   p.sums_in_order = o.fixed_order;

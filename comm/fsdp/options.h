@@ -88,8 +88,11 @@ struct FsdpOptions {
   std::optional<bool> reshard_after_forward = std::nullopt;
   int reshard_group_size = 0;  // 0: none
 
-  DType param_dtype = DType::kF32;                     // unsharded parameters, compute and gathers
-  DType reduce_dtype = DType::kF32;                    // unsharded gradients and reduces
+  DType param_dtype = DType::kF32;   // unsharded parameters, compute and gathers
+  DType reduce_dtype = DType::kF32;  // unsharded gradients and reduces
+  // Of the values that the optimizer updates; absent: the accumulation dtype of param_dtype. One of
+  // 16 bits leaves nothing but the rounded values between two steps; see optim/staged_update.h.
+  std::optional<DType> master_dtype = std::nullopt;
   std::optional<double> divide_factor = std::nullopt;  // instead of the number of ranks
   bool force_sum = false;       // f32 and bf16: divide after the sum, not in the collective
   bool split_division = false;  // about half the divisor before the sum, as FSDP1 does
@@ -117,8 +120,8 @@ struct FsdpOptions {
   // every strategy. Norms are added by blocks of 1024 elements, to which shards are padded.
   bool fixed_order = false;
 
-  // Masters become bf16 by stochastic rounding under this seed, where param_dtype is bf16; absent:
-  // to nearest. See [Note: rounding by chance] in unit_parameters.h.
+  // Masters become bf16 by stochastic rounding under this seed, where param_dtype is bf16 and
+  // masters are f32; absent: to nearest. See [Note: rounding by chance] in unit_parameters.h.
   std::optional<uint64_t> rounding_seed = std::nullopt;
 
   // `host`: the other backend, which holds what is offloaded; it outlives the model. Null without
@@ -189,6 +192,7 @@ struct UnitPolicy {
   int inner_group = 0;  // ranks that keep what forward gathered between them (hpZ); 0: none do
 
   // ---- Gradients ----
+  DType sum_dtype = DType::kF32;       // of shards, and of what is added up
   DType gradient_dtype = DType::kF32;  // unsharded
   DType reduce_dtype = DType::kF32;    // in collectives
   bool narrows_gradients = false;  // reduce_dtype is another one: a second buffer for a reduction

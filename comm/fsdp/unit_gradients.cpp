@@ -26,8 +26,8 @@ UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name, const UnitP
   unsharded_ = unbound(layout_.numel(), policy_.gradient_dtype);
   unsharded_->set_label("gradients of unit " + name_);
   const int64_t count = layout_.shard_numel();
-  const auto memory = policy_.averages_in_place ? unsharded_ : unbound(count, policy_.master_dtype);
-  shard_ = Tensor(memory, 0, Shape{count}, policy_.master_dtype);
+  const auto memory = policy_.averages_in_place ? unsharded_ : unbound(count, policy_.sum_dtype);
+  shard_ = Tensor(memory, 0, Shape{count}, policy_.sum_dtype);
   if (segment.paged) {
     const auto [home, here] = segment.paged->add(
         shard_.shape(), shard_.dtype(), MemoryCategory::kGradient, PagedTensors::Kind::kGiven);

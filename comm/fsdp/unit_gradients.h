@@ -89,8 +89,8 @@ class UnitGradients {
 
   // 1 for parameters that had a gradient since the last clear, in layout order.
   const std::vector<int32_t>& present() const { return present_; }
-  // 1D: reduced gradient in the master's dtype, beside the master; in a file, while the optimizer
-  // works on it.
+  // 1D: reduced gradient in sum_dtype, beside the master; in a file, while the optimizer works on
+  // it.
   const Tensor& shard() const { return on_host_.defined() ? on_host_ : shard_; }
   // The same where it is always.
   const Tensor& stored() const { return in_file_.defined() ? in_file_ : shard(); }

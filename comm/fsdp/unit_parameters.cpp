@@ -2,26 +2,9 @@
 #include "comm/fsdp/unit_parameters.h"
 
 #include "comm/fsdp/file_transfers.h"
-#include "core/rng.h"
 #include "core/scope.h"
 
 namespace fsdp::comm {
-
-namespace {
-
-std::vector<ParameterRun> runs_of(const FlatLayout& layout, int shard) {
-  std::vector<ParameterRun> runs;
-  for (const ShardPiece& piece : layout.pieces(shard)) {
-    const FlatParameter& p = layout.parameters()[static_cast<size_t>(piece.parameter)];
-    runs.push_back({.begin = piece.shard_begin,
-                    .end = piece.shard_begin + piece.count,
-                    .name_hash = hash_name(p.parameter->name()),
-                    .first = piece.parameter_begin});
-  }
-  return runs;
-}
-
-}  // namespace
 
 // ---------------------------------------------------------------------------- Memory
 
@@ -115,7 +98,7 @@ void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool
     s.narrow_master = slot(s);
   }
   if (s.on_host && !resident_ && !fetched_by_gather()) s.device_shard = shard_on(backend, dtype);
-  if (trainable && policy_.rounding_seed) s.runs = runs_of(s.layout, runtime_.mesh.shard_index());
+  if (trainable && policy_.rounding_seed) s.runs = s.layout.runs(runtime_.mesh.shard_index());
   if (inner_) {
     s.inner_shard = Tensor::empty(backend, Shape{s.layout.numel() / inner_->size()}, dtype,
                                   MemoryCategory::kUnshardedParameter);

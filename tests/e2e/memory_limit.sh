@@ -15,7 +15,7 @@ random_config() {
   local strategy recompute fsdp="" validation="" evaluates=0
   one_of 1 2 2 3; ranks=$chosen
   one_of full_shard shard_grad_op shard_optimizer no_shard; strategy=$chosen
-  one_of none none selective full; recompute=$chosen
+  one_of none none selective full offload; recompute=$chosen
   if [ "$strategy" = full_shard ]; then one_of "" "units_in_flight: 3," "wrap: none,"; fsdp=$chosen; fi
   one_of 0 2; evaluates=$chosen
   [ "$evaluates" = 0 ] || validation="validation: text.txt,"

@@ -17,15 +17,21 @@ if [ -n "${MPIRUN:-}" ]; then
 else
   echo "[SKIP] offload over MPI: no MPI"
 fi
+same none inputs 2 train.recompute.mode=offload
+same none inputs_of_some 3 train.recompute.mode=offload train.recompute.every=2 fsdp.offload=all
 for dtype in bf16 f16; do
   half=(train.dtype=$dtype train.reduce_dtype=$dtype)
   [ $dtype = bf16 ] && half+=(train.stochastic_rounding=true)
   run none_$dtype 1 "${half[@]}"
   same none_$dtype all_$dtype 2 fsdp.offload=all "${half[@]}"
   same none_$dtype optimizer_$dtype 3 fsdp.offload=optimizer runtime.trace=true "${half[@]}"
+  same none_$dtype inputs_$dtype 2 train.recompute.mode=offload runtime.trace=true "${half[@]}"
 done
 for stream in to_host from_host host; do
   grep -q "\"$stream\"" optimizer_bf16/trace.rank0.json || fail "the timeline has no stream $stream"
+done
+for stream in inputs_out inputs_in; do
+  grep -q "\"$stream\"" inputs_bf16/trace.rank0.json || fail "the timeline has no stream $stream"
 done
 
 # ---- across checkpoints --------------------------------------------------------------------------
@@ -39,7 +45,7 @@ diff <(lines begun) <(lines none) >lines.diff || { fail "resumed: other lines"; 
 grep -q '^on the host$' all.log || fail "all: no table of the host's memory: $(cat all.log)"
 grep -q '^on the host$' none.log && fail "none: a table of the host's memory"
 command -v python3 >/dev/null || echo "[SKIP] offload: memory by place: no python3"
-for run in all optimizer replicas whole all_f16; do
+for run in all optimizer replicas whole all_f16 inputs inputs_of_some inputs_f16; do
   command -v python3 >/dev/null || break
   python3 - $run/metrics.json <<'PY' || fail "$run: its memory was not predicted"
 import json, sys
@@ -48,7 +54,8 @@ for place in ("", "_on_host"):
     said, was = memory["predicted" + place], memory["ledger" + place]
     was["by_category"].pop("transport staging")
     assert said == was, (place, said, was)
-assert memory["ledger_on_host"]["by_category"]["optimizer state"] > 0
+of_inputs = sys.argv[1].startswith("inputs")
+assert memory["ledger_on_host"]["by_category"]["activation" if of_inputs else "optimizer state"] > 0
 PY
 done
 memory() { "$FSDP" memory --config config.yaml --world 4 --json "$@"; }

@@ -62,6 +62,7 @@ same_model sgd fixed && fail "sgd: the bytes of adamw"
 compare_fixed synced fsdp.sync_module_states=true
 compare_fixed selective train.recompute.mode=selective
 compare_fixed full train.recompute.mode=full train.recompute.every=2
+compare_fixed inputs_on_host train.recompute.mode=offload
 if [ -n "${MPIRUN:-}" ]; then
   use_mpi=1 compare_fixed over_mpi fsdp.strategy=hybrid_shard fsdp.shard_size=2
 else

@@ -25,7 +25,7 @@ std::vector<Doubles> three_steps(double rate, const OptimizerOptions& options) {
        {Doubles{1, -2, 0.5, 0}, {-0.5, 0.25, 4, 1e-3}, {0.125, 0, -1, 3}}) {
     unit.write(shard, shard.gradient, 0, gradient);
     optimizer.step(rate, test::make_tensor(backend, Shape{}, DType::kF64, {1}),
-                   Tensor::zeros(backend, Shape{}, DType::kI32));
+                   Tensor::zeros(backend, Shape{}, DType::kI32), 1);
     out.push_back(shard.master.to_doubles());
     out.back().resize(4);
   }

@@ -26,7 +26,7 @@ Decayed decayed(const OptimizerOptions& options) {
   const Doubles before = shard.master.to_doubles();
   Adam({shard}, options)
       .step(0.1, test::make_tensor(backend, Shape{}, DType::kF64, {1}),
-            Tensor::zeros(backend, Shape{}, DType::kI32));
+            Tensor::zeros(backend, Shape{}, DType::kI32), 1);
   return {before, shard.master.to_doubles()};
 }
 

@@ -172,7 +172,7 @@ void check_config(const Fixture& fixture, const Json& config, const Precision& p
     shards.set_present(present);
     const Json& rates = config["lr_per_step"];
     optimizer->step(rates.empty() ? config["options"]["lr"] : rates[static_cast<size_t>(step)],
-                    control.coefficient, control.skip);
+                    control.coefficient, control.skip, 1);
     const Doubles before = fixture.row(prefix + "param", step);
     for (size_t i = 0; i < g.size() && present; ++i) {
       largest[i] = std::max(largest[i], std::abs(g[i]) + added_decay * std::abs(before[i]));
@@ -239,7 +239,7 @@ struct Rig {
     unit.read(shard, shard.master, parameter, out);
     return out;
   }
-  void step(Optimizer& optimizer) { optimizer.step(0.1, control.coefficient, control.skip); }
+  void step(Optimizer& optimizer) { optimizer.step(0.1, control.coefficient, control.skip, 1); }
 };
 
 TEST_CASE("optimizer: an absent parameter stands still, and its t with it") {
@@ -337,7 +337,7 @@ struct Run {
   }
   void step(uint64_t number) {
     put(&OptimizerShard::gradient, 100 * number);
-    optimizer->step(0.01, control.coefficient, control.skip);
+    optimizer->step(0.01, control.coefficient, control.skip, 1);
   }
   std::vector<Doubles> masters() const {
     std::vector<Doubles> out;
@@ -357,7 +357,7 @@ TEST_CASE("optimizer: each shard is said to be updated when it is, in their orde
   for (const OptimizerShard& shard : run.shards) {
     shard.gradient.write(std::vector<float>(static_cast<size_t>(shard.gradient.numel()), 1).data());
   }
-  run.optimizer->step(0.01, run.control.coefficient, run.control.skip, [&](size_t shard) {
+  run.optimizer->step(0.01, run.control.coefficient, run.control.skip, 1, [&](size_t shard) {
     told.push_back(shard);
     then.push_back(run.shards[shard].master.to_doubles());
   });
@@ -436,13 +436,13 @@ TEST_CASE("optimizer and clip work where the shards are, without the backend tha
     const auto optimizer = make_optimizer({rig.shard}, options);
     clipper.measure();
     const Doubles master = rig.shard.master.to_doubles();
-    optimizer->step(0.1, clipper.coefficient(), clipper.skip());
+    optimizer->step(0.1, clipper.coefficient(), clipper.skip(), 1);
     CHECK(rig.shard.master.to_doubles() != master);
     CHECK(compute.ledger().usage().total_peak == before.total_peak);
 
     // What lies elsewhere is refused instead of read.
     const Control elsewhere(compute, DType::kF64);
-    CHECK(test::error_of([&] { optimizer->step(0.1, elsewhere.coefficient, elsewhere.skip); }) ==
+    CHECK(test::error_of([&] { optimizer->step(0.1, elsewhere.coefficient, elsewhere.skip, 1); }) ==
           "[optimizer] coefficient and skip: expected on the backend of the masters");
     const Tensor scale = test::make_tensor(compute, Shape{}, DType::kF32, {1});
     CHECK(test::error_of([&] { clipper.measure(&scale); }) ==

@@ -26,7 +26,7 @@ TEST_CASE("sgd: each parameter's momentum begins with its own first gradient, no
   Doubles expected;
   for (const std::vector<int32_t>& present : {std::vector{1, 0}, {1, 1}, {1, 1}}) {
     shard.present.write(present.data());
-    sgd.step(1, one, skip);
+    sgd.step(1, one, skip, 1);
     const Doubles now = shard.master.to_doubles();
     expected.insert(expected.end(), now.begin(), now.end());
   }

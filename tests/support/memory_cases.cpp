@@ -120,8 +120,9 @@ MemoryCase memory_case(const MemoryLevels& l) {
   o.fsdp.strategy = kStrategies[static_cast<size_t>(l[kStrategy])];
   run.ranks = l[kRanks] + 1;
   if (comm::is_hybrid(o.fsdp.strategy)) o.fsdp.shard_size = 2;
-  o.recompute = std::array{RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFull,
-                           RecomputeMode::kFull}[static_cast<size_t>(l[kRecompute])];
+  o.recompute =
+      std::array{RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFull,
+                 RecomputeMode::kFull, RecomputeMode::kOffload}[static_cast<size_t>(l[kRecompute])];
   o.recompute_every = l[kRecompute] == 3 ? 2 : 1;
   using enum comm::Accumulation;
   o.fsdp.micro_steps = l[kAccumulation] == 0 ? 1 : 2;
@@ -153,6 +154,11 @@ MemoryCase memory_case(const MemoryLevels& l) {
   if (l[kMore] == kSgd) o.optimizer = {.kind = optim::OptimizerKind::kSgd, .momentum = 0.9};
   run.from_first_rank = l[kMore] == kFirstRank;
   run.masked = l[kMore] == kMasked;
+  if (l[kMore] == kNarrow) {
+    o.fsdp.master_dtype = o.fsdp.param_dtype == DType::kF16 ? DType::kF16 : DType::kBF16;
+    o.optimizer.state_dtype = DType::kBF16;
+    o.optimizer.rounds_masters_by_chance = true;
+  }
   return run;
 }
 

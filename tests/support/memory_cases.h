@@ -55,9 +55,10 @@ enum MemoryMore {
   kSgd,
   kPost,
   kFirstRank,
-  kMasked
+  kMasked,
+  kNarrow
 };
-constexpr MemoryLevels kMemorySizes = {6, 4, 4, 4, 4, 4, 8, 2, 3, 2, 4, 9};
+constexpr MemoryLevels kMemorySizes = {6, 5, 4, 4, 4, 4, 8, 2, 3, 2, 4, 10};
 
 // Whether these levels go together; -1: not chosen yet.
 bool go_together(const MemoryLevels& levels);

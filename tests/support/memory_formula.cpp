@@ -147,7 +147,7 @@ size_t WideGradients::peak() const {
 void add_wide_gradients(const std::vector<const Parameter*>& trained,
                         const comm::UnitPolicy& policy, const models::ModelConfig& model,
                         int64_t positions, WideGradients& wide) {
-  const DType wide_dtype = policy.master_dtype;
+  const DType wide_dtype = policy.sum_dtype;
   if (policy.gradient_dtype == wide_dtype) return;
   const bool direct = policy.gradient_dtype == policy.param_dtype;
   const bool in_pieces = positions > ops::head_chunk_rows(positions, model.vocabulary);

@@ -64,6 +64,31 @@ std::set<Edge> filed(std::set<Edge> edges) {
   return edges;
 }
 
+std::set<Edge> with_inputs(std::set<Edge> edges) {
+  edges.insert(
+      {kInputWritten, kInputBlock, kInputFree, kInputGone, kInputBack, kBlockSent, kBlockFetched});
+  return edges;
+}
+
+// Block 1 begins with what was block 0's before it, and so on: memory is taken over at once.
+std::vector<OrderSetting> settings_of_inputs() {
+  const std::set<Edge> sharded = with_inputs({kGathered, kFree, kComputed, kReduced});
+  const std::set<Edge> in_vain = {kInputBlock, kBlockSent, kBlockFetched};
+  return {{.what = "inputs on the host",
+           .ranks = 2,
+           .options = {},
+           .edges = sharded,
+           .in_vain = in_vain,
+           .subject = causal_lm(small_gpt2(), RecomputeMode::kOffload)},
+          {.what = "inputs on the host, two forwards",
+           .ranks = 2,
+           .options = {},
+           .edges = sharded,
+           .in_vain = in_vain,
+           .subject = causal_lm(two_blocks(), RecomputeMode::kOffload),
+           .forwards = 2}};
+}
+
 std::vector<OrderSetting> offload_settings() {
   std::set<Edge> streamed = offloaded({kGathered, kComputed, kReduced});
   streamed.insert({{"from_host", "compute"}, {"reduce", "to_host"}});
@@ -166,6 +191,7 @@ std::vector<OrderSetting> order_settings() {
        .subject = causal_lm(two_blocks()),
        .forwards = 2}};
   for (OrderSetting& setting : offload_settings()) all.push_back(std::move(setting));
+  for (OrderSetting& setting : settings_of_inputs()) all.push_back(std::move(setting));
   return all;
 }
 

@@ -29,6 +29,15 @@ inline const Edge kFetched = {"gather", "from_host"};  // parameters before thei
 inline const Edge kToHost = {"host", "compute"};       // flags, coefficient and skip
 inline const Edge kFromHost = {"compute", "host"};     // the norm's sum
 
+// Of inputs that wait on the host (core/host_inputs.h).
+inline const Edge kInputWritten = {"inputs_out", "compute"};  // before its copy
+inline const Edge kInputBlock = {"inputs_out", "inputs"};     // the host's memory is free
+inline const Edge kInputFree = {"inputs_in", "compute"};      // the device's memory is free
+inline const Edge kInputGone = {"compute", "inputs_out"};     // before its memory is given back
+inline const Edge kInputBack = {"compute", "inputs_in"};      // before its use
+inline const Edge kBlockSent = {"inputs", "inputs_out"};      // before the host's is given back
+inline const Edge kBlockFetched = {"inputs", "inputs_in"};
+
 // ThreadSanitizer sees a missing edge itself, whatever comes out (stream_order_test.cpp).
 #ifdef __SANITIZE_THREAD__
 constexpr bool kThreadSanitizer = true;

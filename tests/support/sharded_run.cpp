@@ -90,9 +90,10 @@ SubjectFactory causal_lm(const models::ModelConfig& config, RecomputeMode recomp
     auto model = std::make_unique<models::CausalLM>(config, backend, dtype, kLength);
     model->set_recompute(recompute, every);
     models::CausalLM* lm = model.get();
-    return Subject{std::move(model), config.block_class, [lm](const Pass& p) {
-                     return lm->loss(p.tokens, p.labels, p.context, p.gradient_scale);
-                   }};
+    return Subject{
+        std::move(model), config.block_class,
+        [lm](const Pass& p) { return lm->loss(p.tokens, p.labels, p.context, p.gradient_scale); },
+        recompute == RecomputeMode::kOffload};
   };
 }
 
@@ -137,7 +138,8 @@ SubjectFactory block_list(const models::ModelConfig& config, BlockOrder order,
     auto model = std::make_unique<BlockList>(config, backend, dtype, recompute);
     BlockList* list = model.get();
     return Subject{std::move(model), config.block_class,
-                   [list, order](const Pass& p) { return list->loss(p, order(p)); }};
+                   [list, order](const Pass& p) { return list->loss(p, order(p)); },
+                   recompute == RecomputeMode::kOffload};
   };
 }
 
@@ -152,7 +154,6 @@ std::unique_ptr<Backend> make_backend(const RunSpec& spec, int rank) {
 
 // As tools/launch names its stream.
 std::unique_ptr<Backend> make_host(const RunSpec& spec, int rank) {
-  if (spec.fsdp.offload == comm::Offload::kNone) return nullptr;
   cpu::CpuOptions options = spec.host ? spec.host(rank) : cpu::CpuOptions{};
   options.compute_name = "host";
   return std::make_unique<cpu::CpuBackend>(std::move(options));
@@ -175,7 +176,7 @@ RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
       spec_(spec),
       acting_rank_(world.rank()),
       backend_(make_backend(spec, world.rank())),
-      host_(make_host(spec, world.rank())),
+      host_(spec.fsdp.offload == comm::Offload::kNone ? nullptr : make_host(spec, world.rank())),
       file_(make_file(spec, world.rank())),
       tape_(*backend_),
       subject_(spec.subject(*backend_, spec.fsdp.param_dtype)) {
@@ -187,6 +188,11 @@ RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
       spec_.wrap ? spec_.wrap : comm::wrap_classes({subject_.block_class});
   spec_.fsdp.host = host_.get();
   spec_.fsdp.file = file_.get();
+  if (subject_.inputs_on_host) {
+    if (!host_) host_ = make_host(spec_, world.rank());
+    host_inputs_ = std::make_unique<HostInputs>(*backend_, *host_);
+    tape_.set_host_inputs(host_inputs_.get());
+  }
   sharded_ = std::make_unique<comm::FullySharded>(module(), wrap, spec_.fsdp, *backend_, world);
   train_step_.emplace(*sharded_, tape_, world,
                       tools::TrainStepOptions{.optimizer = spec_.optimizer,
@@ -363,6 +369,7 @@ RunResult train_on(comm::Communicator& world, const RunSpec& spec) {
 RunResult train_as_one_rank(RunSpec spec) {
   spec.fsdp = {.param_dtype = spec.fsdp.param_dtype,
                .reduce_dtype = spec.fsdp.reduce_dtype,
+               .master_dtype = spec.fsdp.master_dtype,
                .fixed_order = spec.fsdp.fixed_order,
                .rounding_seed = spec.fsdp.rounding_seed};
   RunResult result;

@@ -14,6 +14,7 @@
 
 #include "comm/fsdp/fully_sharded.h"
 #include "comm/local_transport.h"
+#include "core/host_inputs.h"
 #include "core/trace.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
@@ -43,6 +44,7 @@ struct Subject {
   std::unique_ptr<Module> module;
   std::string block_class;                  // modules of this class become units
   std::function<Tensor(const Pass&)> loss;  // sum over the labels
+  bool inputs_on_host = false;              // recompute: offload
 };
 using SubjectFactory = std::function<Subject(Backend&, DType)>;
 SubjectFactory causal_lm(const models::ModelConfig& config,
@@ -144,6 +146,7 @@ class RankRun {
   RunSpec spec_;
   int acting_rank_;  // whose rows a pass takes
   std::unique_ptr<Backend> backend_, host_, file_;
+  std::unique_ptr<HostInputs> host_inputs_;  // null: none wait on the host
   Tape tape_;
   Subject subject_;
   std::unique_ptr<comm::FullySharded> sharded_;

@@ -12,6 +12,8 @@ namespace {
 const char* const kBucket =
     "a unit is what is communicated at once: fsdp.wrap, fsdp.min_num_params";
 const char* const kQuantized = "collectives are not quantised here";
+const char* const kNarrowMasters =
+    "gradients add up in f32 here; train.master_dtype narrows master weights alone";
 const char* const kFlat = "gradients of a unit lie in one flat buffer, always";
 const char* const kParts = "train.recompute, whose memory is not divided further";
 
@@ -76,7 +78,7 @@ std::vector<Rule> precision_rules() {
       {"fp16.consecutive_hysteresis", leave("see hysteresis")},
       {"fp16.auto_cast", leave("data are token ids; computing casts by itself")},
       {"fp16.fused_mode", leave("optimizers are one kernel for a shard")},
-      {"fp16.fp16_master_weights_and_grads", refuse("master weights are f32 here")},
+      {"fp16.fp16_master_weights_and_grads", refuse(kNarrowMasters)},
       {"bf16.enabled", together},
       {"torch_autocast.enabled", together},
       {"torch_autocast.dtype", together},
@@ -84,7 +86,7 @@ std::vector<Rule> precision_rules() {
        leave("matrix products and attention compute in train.dtype, and add up in f32")},
       {"bf16.immediate_grad_update", same("gradients add up in place, always")},
       {"bf16.check_grad_overflow", leave("a loss that is no number ends the run")},
-      {"bf16.bf16_master_weights_and_grads", refuse("master weights are f32 here")},
+      {"bf16.bf16_master_weights_and_grads", refuse(kNarrowMasters)},
   };
 }
 

@@ -138,6 +138,12 @@ void take_arch(const Given& given, Adoption& adoption) {
                "until March 2021 its embeddings were not tied: " + given.one() + "_untied");
 }
 
+// Offloading implies it.
+void take_checkpointing(const Given& given, Adoption& adoption) {
+  on_to("train.recompute.mode", adoption.is_on("--offload-activations") ? "offload" : "full")(
+      given, adoption);
+}
+
 std::vector<Rule> training_rules() {
   return {
       {"DATA", take_data},
@@ -174,7 +180,8 @@ std::vector<Rule> training_rules() {
       {"--ddp-backend", take_backend},
       flag("--no-reshard-after-forward", on_to("fsdp.reshard_after_forward", "false")),
       flag("--fp32-reduce-scatter", on_to("train.reduce_dtype", "f32")),
-      flag("--checkpoint-activations", on_to("train.recompute.mode", "full")),
+      flag("--checkpoint-activations", take_checkpointing),
+      flag("--offload-activations", on_to("train.recompute.mode", "offload")),
       {"--min-params-to-wrap", together},
       flag("--cpu-offload", together),
       {"--distributed-world-size",
@@ -209,20 +216,21 @@ std::vector<Rule> optimizer_rules() {
 
 std::vector<Rule> other_rules() {
   const std::string folder = "a run directory is made: runs/<name>-<time>, runtime.run_dir";
+  const std::string masters =
+      "master weights are sharded, and f32 unless train.master_dtype says otherwise";
   const std::string launch = "mpirun or srun starts the ranks and connects them";
   return {
       {"--task", expect("language_modeling", "the one task")},
       {"--criterion", expect("cross_entropy", "the one loss")},
-      flag("--offload-activations",
-           not_yet("activations stay where they are computed; train.recompute keeps few of them")),
       flag("--use-sharded-state",
            same("a checkpoint is always sharded and is read on any number of ranks")),
       flag("--not-fsdp-flatten-parameters", leave("a unit is one flat buffer")),
       flag("--fp16-no-flatten-grads", leave("a unit is one flat buffer")),
       {"--bucket-cap-mb", same("a unit is what is communicated at once: fsdp.wrap")},
-      flag("--memory-efficient-fp16", leave("master weights are f32, and sharded")),
-      flag("--memory-efficient-bf16", leave("master weights are f32, and sharded")),
-      flag("--fp16-adam-stats", leave("the optimizer's state is f32, and sharded")),
+      flag("--memory-efficient-fp16", leave(masters)),
+      flag("--memory-efficient-bf16", leave(masters)),
+      flag("--fp16-adam-stats", leave("the optimizer's state is sharded, and f32 unless "
+                                      "train.optimizer.state_dtype is bf16")),
       flag("--use-old-adam", leave("there is one implementation of each optimizer")),
       flag("--no-progress-bar", leave("nothing moves in a log")),
       {"--tensorboard-logdir", leave("metrics.jsonl lies in the run directory")},

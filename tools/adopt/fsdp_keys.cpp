@@ -42,6 +42,16 @@ void take_limit(const Given& given, Adoption& adoption) {
     adoption.leave(given, "gathered memory is always limited, by fsdp.units_in_flight");
 }
 
+// Of two keys: recompute, and whether what it keeps waits on the host.
+void take_checkpointing(const Given& given, Adoption& adoption) {
+  const bool offloads = adoption.is_on(kSection + "activation_checkpointing_offload");
+  if (!given.truth()) return adoption.off(given);
+  if (!adoption.is_on(kSection + "activation_checkpointing")) {
+    return adoption.leave(given, "without activation_checkpointing it has no effect");
+  }
+  adoption.set("train.recompute.mode", offloads ? "offload" : "full", given);
+}
+
 void take_ram_efficient(const Given& given, Adoption& adoption) {
   const Given* sync = adoption.find(kSection + "sync_module_states");
   if (given.truth() && sync && !sync->truth()) {
@@ -83,9 +93,8 @@ std::vector<Rule> fsdp_rules() {
       {key("backward_prefetch_policy"), take_prefetch},  // its name until accelerate 0.28
       {key("forward_prefetch"), truth_to("fsdp.forward_prefetch")},
       {key("limit_all_gathers"), take_limit},
-      {key("activation_checkpointing"), on_to("train.recompute.mode", "full")},
-      {key("activation_checkpointing_offload"),
-       not_yet("activations stay where they are computed; train.recompute keeps few of them")},
+      {key("activation_checkpointing"), take_checkpointing},
+      {key("activation_checkpointing_offload"), take_checkpointing},
       {key("cpu_ram_efficient_loading"), take_ram_efficient},
       {key("sync_module_states"), truth_to("fsdp.sync_module_states")},
       {key("use_orig_params"),

@@ -38,7 +38,8 @@ std::vector<ShardingSetting> sharding_settings(const std::string& vary, int rank
     return {{"none", {}, RecomputeMode::kNone},
             {"selective", {}, RecomputeMode::kSelective},
             {"full, every 2nd", {}, RecomputeMode::kFull, 2},
-            {"full", {}, RecomputeMode::kFull}};
+            {"full", {}, RecomputeMode::kFull},
+            {"offload", {}, RecomputeMode::kOffload}};
   }
   if (vary == "schedule") {
     using enum comm::BackwardPrefetch;

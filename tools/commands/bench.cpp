@@ -145,6 +145,7 @@ int run_bench_step(StepCommandOptions options, RankContext& rank) {
   options.step.traced_steps = options.kernels ? 3 : 0;
   options.step.fsdp.strategy = config::parse_strategy(options.strategy);
   options.step.recompute = options.recompute == "full"        ? RecomputeMode::kFull
+                           : options.recompute == "offload"   ? RecomputeMode::kOffload
                            : options.recompute == "selective" ? RecomputeMode::kSelective
                                                               : RecomputeMode::kNone;
   const StepBench bench = bench_step(options.step, rank);
@@ -166,7 +167,7 @@ void add_bench_step(const Command& bench, ChosenCommand& chosen) {
   command.add_option("--shard-size", options->step.fsdp.shard_size,
                      "ranks of a shard group of a hybrid strategy");
   command.add_option("--recompute", options->recompute, "of activations (default: none)")
-      .one_of({"none", "selective", "full"});
+      .one_of({"none", "selective", "full", "offload"});
   command.add_flag("--kernels", options->kernels, "where the time of one step goes");
   command.add_flag("--predict", options->step.predict,
                    "also measure each call of the step by itself, and predict the step from them");

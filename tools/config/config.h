@@ -149,6 +149,7 @@ struct OptimizerSection {
   bool nesterov = false;
   std::optional<double> weight_decay;
   Decay decay = Decay::kMatrices;
+  std::optional<DType> state_dtype;
 };
 
 struct NormType {
@@ -199,6 +200,7 @@ struct TrainSection {
   Interval eval_every;
   int64_t eval_batches = 0;
   DType dtype = DType::kF32;
+  std::optional<DType> master_dtype;
   bool stochastic_rounding = false;
   std::optional<DType> reduce_dtype;
   std::optional<DType> buffer_dtype;

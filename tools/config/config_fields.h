@@ -196,6 +196,10 @@ void visit(V& v, OptimizerSection& c) {
           "adamw: shrinks parameters by the learning rate times this; the others: times "
           "the parameter, added to the gradient; auto: 0.1 (adamw), 0 (the others)");
   v.field("decay", c.decay, "which parameters decay; matrices: those of two or more dimensions");
+  v.field(
+      "state_dtype", c.state_dtype,
+      "of what is kept for every element; bf16: rounded at random (seeded by train.seed); auto: "
+      "f32 (f64 for f64)");
 }
 
 template <typename V>
@@ -216,8 +220,10 @@ template <typename V>
 void visit(V& v, RecomputeSection& c) {
   v.field(
       "mode", c.mode,
-      "full: keep the inputs of blocks only, compute the rest again in backward; selective: keep "
-      "results of matrix products and attention, compute norms and activations again");
+      "full: keep the inputs of blocks only, compute the rest again in backward; offload: the "
+      "same, "
+      "and the inputs wait in the host's memory; selective: keep results of matrix products and "
+      "attention, compute norms and activations again");
   v.field("every", c.every, "only in every k-th block", OptionField().from(1));
 }
 
@@ -253,11 +259,16 @@ void visit(V& v, TrainSection& c) {
   v.field("log_format", c.log_format, "whose lines are printed: ours, fairseq_json, hf, chess");
   v.field("eval_every", c.eval_every, "steps, or epoch; 0: only at the end", {"eval_steps"});
   v.field("eval_batches", c.eval_batches, "of the validation data; 0: all", OptionField().from(0));
-  v.field("dtype", c.dtype, "of compute; master weights are f32 (f64 for f64)");
-  v.field("stochastic_rounding", c.stochastic_rounding,
-          "master weights are rounded to bf16 at random (seeded by train.seed), so that small "
-          "updates count "
-          "on average; else to nearest");
+  v.field("dtype", c.dtype, "of compute");
+  v.field(
+      "master_dtype", c.master_dtype,
+      "of master weights, which the optimizer updates: f32, bf16 (with stochastic_rounding), f16 "
+      "(with dtype: f16); auto: f32 (f64 for f64)");
+  v.field(
+      "stochastic_rounding", c.stochastic_rounding,
+      "master weights are rounded to bf16 at random (seeded by train.seed), so that small "
+      "updates count on average; else to nearest. With master_dtype: bf16 the update is rounded, "
+      "else what the model computes with");
   v.field("reduce_dtype", c.reduce_dtype, "of gradient sums over ranks; auto: f32 (f64 for f64)");
   v.field("buffer_dtype", c.buffer_dtype,
           "that rotary and ALiBi values are rounded to; auto: f32 (f64 for f64)");

@@ -84,7 +84,8 @@ inline EnumNames<LossScaling> names_of(LossScaling) {
 inline EnumNames<RecomputeMode> names_of(RecomputeMode) {
   return {{"none", RecomputeMode::kNone},
           {"selective", RecomputeMode::kSelective},
-          {"full", RecomputeMode::kFull}};
+          {"full", RecomputeMode::kFull},
+          {"offload", RecomputeMode::kOffload}};
 }
 // Of the sharding layer's enums, which name their values as keys have them.
 template <typename Values, typename E = typename Values::value_type>

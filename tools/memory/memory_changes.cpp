@@ -52,6 +52,7 @@ void add_recompute(const TrainConfig& c, Changes& changes) {
   add(RecomputeMode::kSelective, "selective", 1);
   add(RecomputeMode::kFull, "full", 2);
   add(RecomputeMode::kFull, "full", 1);
+  add(RecomputeMode::kOffload, "offload", 1);
   add(RecomputeMode::kNone, "none", 1);
 }
 
@@ -185,6 +186,10 @@ std::vector<MemoryChange> RunPlan::single_changes() const {
     changes.add(c.train.dtype == dtype, {fmt::format("train.dtype={}", fsdp::name_of(dtype))},
                 Keeps::kDType);
   }
+  changes.add(c.train.master_dtype == DType::kBF16,
+              {"train.master_dtype=bf16", "train.stochastic_rounding=true"}, Keeps::kDType);
+  changes.add(c.train.optimizer.state_dtype == DType::kBF16, {"train.optimizer.state_dtype=bf16"},
+              Keeps::kDType);
   return std::move(changes.all);
 }
 

@@ -57,7 +57,7 @@ void TrainingRun::introduce() {
                   rank_.world.size() == 1 ? "" : "s", means, fsdp::name_of(config_.train.dtype)));
   for (const std::string& line : device_snapshot(rank_.world, gpu())) say(line);
   introduce_ranks();
-  if (!rank_.backend.cuda || session_->host()) {
+  if (!rank_.backend.cuda || session_->sharded().options().host) {
     say(fmt::format("{} on the CPU: {} arithmetic, {} thread{} a rank",
                     optim::name_of(session_options_.optimizer.kind), cpu_instruction_set(),
                     rank_.threads, rank_.threads == 1 ? "" : "s"));
@@ -146,9 +146,9 @@ void TrainingRun::make_session() {
   const PhaseScope loading(&*phases_, "loading");
   session_ = std::make_unique<Session>(world, options);
   session_->set_phases(&*phases_);
-  // What is offloaded has been allocated by now, on a CPU from the same memory.
+  // On a CPU what is offloaded comes from the same memory.
   const bool one_memory = session_->host() && session_->backend().host_reaches_memory();
-  const size_t offloaded = one_memory ? session_->host()->ledger().usage().held_peak : 0;
+  const size_t offloaded = one_memory ? host_needed_ : 0;
   session_->backend().ledger().set_limit(limit_ - std::min(limit_ - 1, offloaded),
                                          [this] { return phases_->innermost(); });
   for (const std::string& note :

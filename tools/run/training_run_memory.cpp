@@ -121,15 +121,18 @@ void TrainingRun::predict() {
   data.validation_batches = data_.largest_validation_batches();
   data.prompt_tokens = count_of(sample_prompt(config_.sample.prompt, data_.tokenizer()));
   const std::vector<std::string> hosts = rank_.world.exchange(host_name());
+  uint64_t host_needed = 0;
   agree(rank_.world, [&] {
     if (!speaks()) return;
     const auto run = predicted_run(config_, session_options_, data, rank_.world.size());
     predicted_ = run->usage();
     predicted_host_ = run->host_usage();
     predicted_file_ = run->file_usage();
+    host_needed = run->host_needed();
     check_disk(run->file_needed(),
                static_cast<int>(std::count(hosts.begin(), hosts.end(), host_name())));
   });
+  host_needed_ = comm::exchange_values(rank_.world, host_needed).front();
   refuse(data, data_.tokenizer());
 }
 

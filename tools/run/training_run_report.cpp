@@ -41,11 +41,12 @@ std::string format_batch_times(const Prefetch::Times& times, int64_t steps) {
 }  // namespace
 
 // ZeRO's: 2 bytes a parameter, 2 a gradient and 12 of the optimizer; f32 throughout comes to 16,
-// too. Of a part of the model that is frozen it says nothing.
+// too. Of a part of the model that is frozen, and of values narrower than that, it says nothing.
 size_t TrainingRun::formula_states() const {
   const comm::GroupSizes groups = comm::group_sizes(session_options_.fsdp, rank_.world.size());
   if (optim::state_names(session_options_.optimizer).size() != 2 || session_->lora() ||
-      !config_.train.freeze.empty())
+      !config_.train.freeze.empty() || config_.train.master_dtype ||
+      config_.train.optimizer.state_dtype)
     return 0;
   const auto trained = static_cast<double>(model_.parameter_count());
   const double share = trained / groups.shards;

@@ -56,7 +56,11 @@ comm::FsdpOptions fsdp_options(const config::TrainConfig& config, int ranks) {
   out.forward_prefetch = c.forward_prefetch ? to_int(c.prefetch_depth) : 0;
   out.units_in_flight = to_int(c.units_in_flight);
   out.micro_steps = to_int(config::step_shape(config, ranks).micro_steps);
-  if (train.stochastic_rounding) out.rounding_seed = static_cast<uint64_t>(train.seed);
+  out.master_dtype = train.master_dtype;
+  const bool wide_masters = out.master_dtype.value_or(DType::kF32) == DType::kF32;
+  if (train.stochastic_rounding && wide_masters) {
+    out.rounding_seed = static_cast<uint64_t>(train.seed);
+  }
   return out;
 }
 
@@ -147,10 +151,14 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
                "fsdp.offload: nvme: expected fsdp.offload_folder, a folder of the disk");
     const std::vector<DType> computed = computed_dtypes(options.fsdp);
     FSDP_CHECK(
-        !train.stochastic_rounding ||
+        !train.stochastic_rounding || train.master_dtype == DType::kBF16 ||
             std::count(computed.begin(), computed.end(), DType::kBF16) > 0,
         "train.stochastic_rounding: rounds master weights to bf16, but the computation is in {}",
         fsdp::name_of(train.dtype));
+    FSDP_CHECK(train.master_dtype != DType::kF16 ||
+                   std::count(computed.begin(), computed.end(), DType::kF16) ==
+                       static_cast<int64_t>(computed.size()),
+               "train.master_dtype: f16: expected all units to compute in f16");
     FSDP_CHECK(
         !train.buffer_dtype || has_position_values(model),
         "train.buffer_dtype: {} has no effect on {}: it has neither rotary positions nor ALiBi",
@@ -199,6 +207,11 @@ std::vector<std::string> remarks(const config::TrainConfig& config,
     const bool rotary = model.positions == models::PositionKind::kRope;
     out.push_back(fmt::format("train.buffer_dtype is {}: {} values lose digits",
                               fsdp::name_of(*train.buffer_dtype), rotary ? "rotary" : "ALiBi"));
+  }
+  if (train.master_dtype == DType::kBF16 && !train.stochastic_rounding) {
+    out.push_back(
+        "train.master_dtype is bf16, rounded to nearest: updates below 1/512 of a weight are lost; "
+        "train.stochastic_rounding: true keeps them on average");
   }
   const bool asked = config.places.contains("fsdp.strategy");
   if (ranks == 1 && asked && c.options.strategy != comm::Strategy::kNoShard) {

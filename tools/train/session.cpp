@@ -23,17 +23,25 @@ bool offloads(const SessionOptions& options) {
          (options.fsdp.offload == comm::Offload::kOptimizer && options.training);
 }
 
+bool offloads_inputs(const SessionOptions& options) {
+  return options.training && options.recompute == RecomputeMode::kOffload;
+}
+
 }  // namespace
 
 Session::Session(comm::Communicator& world, const SessionOptions& options)
     : world_(world),
       options_(options),
       backend_(make_backend(options.backend, options.fsdp.param_dtype)),
-      host_(offloads(options) ? make_host_backend(options.backend, *backend_) : nullptr),
+      host_(offloads(options) || offloads_inputs(options)
+                ? make_host_backend(options.backend, *backend_)
+                : nullptr),
       file_(options.fsdp.offload == comm::Offload::kNvme
                 ? make_file_backend(options.backend, *backend_, options.offload_folder,
                                     fmt::format("rank {}", world.rank()))
                 : nullptr),
+      host_inputs_(offloads_inputs(options) ? std::make_unique<HostInputs>(*backend_, *host_)
+                                            : nullptr),
       nccl_(make_gpu_world(world, without_registration(options.backend, options.fsdp), *backend_)),
       tape_(std::make_unique<Tape>(*backend_)),
       model_(std::make_unique<models::CausalLM>(options.model, *backend_, options.fsdp.param_dtype,
@@ -46,9 +54,10 @@ Session::Session(comm::Communicator& world, const SessionOptions& options)
   const comm::WrapPolicy wrap = wrap_of(options);
   options_.fsdp.detect_overflow = options.loss_scale.initial > 0;
   options_.fsdp.training = options.training;
-  options_.fsdp.host = host_.get();
+  if (!offloads(options)) options_.fsdp.offload = comm::Offload::kNone;
+  options_.fsdp.host = offloads(options) ? host_.get() : nullptr;
   options_.fsdp.file = file_.get();
-  if (!host_) options_.fsdp.offload = comm::Offload::kNone;
+  tape_->set_host_inputs(host_inputs_.get());
   model_->set_tape(tape_.get());
   comm::Communicator& devices = nccl_ ? *nccl_ : world;
   sharded_ = std::make_unique<comm::FullySharded>(*model_, wrap, options_.fsdp, *backend_, devices);

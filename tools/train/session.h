@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/host_inputs.h"
 #include "models/weights.h"
 #include "tools/train/device_batch.h"
 #include "tools/train/session_options.h"
@@ -98,6 +99,7 @@ class Session {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Backend> host_;
   std::unique_ptr<Backend> file_;
+  std::unique_ptr<HostInputs> host_inputs_;   // recompute: offload; else null
   std::unique_ptr<comm::Communicator> nccl_;  // the world of GPUs that talk over NCCL; null: none
   std::unique_ptr<Tape> tape_;
   std::unique_ptr<models::CausalLM> model_;

@@ -1,6 +1,7 @@
 // The order of a step, and the checks that keep it.
 #include "tools/train/train_step.h"
 
+#include "core/host_inputs.h"
 #include "core/scope.h"
 
 namespace fsdp::tools {
@@ -111,7 +112,7 @@ StepHandle TrainStep::update(double learning_rate) {
     handle_.read_later(&Landing::scale_at_minimum, scaler_->aborted());
   }
   const optim::Clipper::ForOptimizer& decided = clipper_->for_optimizer();
-  optimizer_->step(learning_rate, decided.coefficient, decided.skip,
+  optimizer_->step(learning_rate, decided.coefficient, decided.skip, sharded_.updates() + 1,
                    [this](size_t shard) { sharded_.shard_updated(shard); });
   sharded_.finish_step();
   handle_.read_later(&Landing::skipped, clipper_->skip());
@@ -147,6 +148,7 @@ void TrainStep::restart() {
 
 void TrainStep::recover() {
   sharded_.recover();
+  if (HostInputs* inputs = tape_.host_inputs()) inputs->recover();
   end_step();
 }
 

@@ -80,7 +80,7 @@ Moments measure(Communicator& world, const FsdpOptions& options) {
   optim::Clipper clipper(sharded.optimizer_shards(), &sharded.mesh().scalars(), 0);
   const auto optimizer = optim::make_optimizer(sharded.optimizer_shards(), {});
   clipper.measure();
-  optimizer->step(1e-2, clipper.coefficient(), clipper.skip());
+  optimizer->step(1e-2, clipper.coefficient(), clipper.skip(), 1);
   moments.optimizer = ledger.usage();
   sharded.finish_step();
   ledger.reset_peak();

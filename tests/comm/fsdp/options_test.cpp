@@ -85,6 +85,16 @@ TEST_CASE("fsdp options: dtypes of masters, of gradients that add up, and chance
   CHECK(!policy.averages_in_place);
   options.param_dtype = DType::kF32;
   CHECK(!unit_policy(options, {}, false).rounding_seed);
+  // Masters of 16 bits are rounded by the optimizer; shards of gradients keep theirs.
+  options.param_dtype = options.master_dtype.emplace(DType::kBF16);
+  policy = unit_policy(options, {}, false);
+  CHECK(policy.master_dtype == DType::kBF16);
+  CHECK(policy.sum_dtype == DType::kF32);
+  CHECK(policy.gradient_dtype == DType::kF32);
+  CHECK(!policy.rounding_seed);
+  options.master_dtype = DType::kF64;
+  CHECK(error_of([&] { check_options(options, 1); }) ==
+        "[fsdp] master_dtype: expected f32 or a dtype that accumulates in it, got f64");
 }
 
 TEST_CASE("fsdp options: replicas that wait, and one chain of sums over all ranks") {
@@ -196,6 +206,7 @@ TEST_CASE("fsdp options: a rank that differs in any of them is told which") {
       {"absent_is_zero true", [](FsdpOptions& o) { o.absent_is_zero = true; }},
       {"detect_overflow true", [](FsdpOptions& o) { o.detect_overflow = true; }},
       {"fixed_order true", [](FsdpOptions& o) { o.fixed_order = true; }},
+      {"master_dtype bf16", [](FsdpOptions& o) { o.master_dtype = DType::kBF16; }},
       {"rounding_seed 7", [](FsdpOptions& o) { o.rounding_seed = 7; }},
       {"unit root: strategy shard_optimizer",
        [](FsdpOptions& o) {

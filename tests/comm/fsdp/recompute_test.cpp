@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/sharded_run.h"
+#include "tests/support/temp_folder.h"
 
 using namespace fsdp;
 using namespace fsdp::comm;
@@ -18,6 +19,7 @@ namespace {
 constexpr RecomputeMode kNone = RecomputeMode::kNone;
 constexpr RecomputeMode kSelective = RecomputeMode::kSelective;
 constexpr RecomputeMode kFull = RecomputeMode::kFull;
+constexpr RecomputeMode kOffload = RecomputeMode::kOffload;
 
 RunSpec dropout_spec(const models::ModelConfig& model, RecomputeMode mode, int64_t every = 1) {
   RunSpec s;
@@ -59,7 +61,7 @@ TEST_CASE("recompute gives the same bits, dropout included") {
         s.fsdp.param_dtype = dtype;
         const RunResult expected = train(s);
         for (const int64_t every : {1, 2, 3}) {
-          for (const RecomputeMode mode : {kSelective, kFull}) {
+          for (const RecomputeMode mode : {kSelective, kFull, kOffload}) {
             RunSpec again = dropout_spec(model, mode, every);
             again.ranks = ranks;
             again.fsdp = s.fsdp;
@@ -82,7 +84,7 @@ TEST_CASE("recompute under other schedules and micro-steps") {
       s.fsdp.reshard_group_size = 2;
       s.subject = causal_lm(small_gpt2());
       const RunResult expected = train(s);
-      for (const RecomputeMode mode : {kSelective, kFull}) {
+      for (const RecomputeMode mode : {kSelective, kFull, kOffload}) {
         s.subject = causal_lm(small_gpt2(), mode);
         CHECK((train(s) == expected));
       }
@@ -103,6 +105,58 @@ TEST_CASE("recompute gathers nothing again and holds less") {
   CHECK(selective.gathers == kept.gathers);
   CHECK(selective.activations < kept.activations);
   CHECK(all.activations < selective.activations);
+  const Cost offloaded = cost_of(dropout_spec(small_gpt2(), kOffload));
+  CHECK(offloaded.gathers == kept.gathers);
+}
+
+// Of eight blocks' inputs two are on the device while backward runs a block again: that block's,
+// and the one before it. At full recompute all those are that backward has not come to.
+TEST_CASE("recompute whose inputs wait on the host holds as much for eight blocks as for three") {
+  const auto activations = [](RecomputeMode mode, int64_t blocks) {
+    models::ModelConfig model = small_gpt2();
+    model.layers = blocks;
+    return cost_of(dropout_spec(model, mode)).activations;
+  };
+  CHECK(activations(kOffload, 8) == activations(kOffload, 3));
+  CHECK(activations(kOffload, 8) < activations(kFull, 8));
+  // Six rows of seven tokens on each of two ranks, 24 wide, f32.
+  const size_t input = rounded_bytes(size_t{6} * 7 * 24 * 4);
+  CHECK(activations(kFull, 8) == activations(kFull, 3) + 5 * input);
+}
+
+TEST_CASE("recompute whose inputs wait on the host, beside masters that do, from slow streams") {
+  for (const int ranks : {1, 2, 4}) {
+    RunSpec s = dropout_spec(small_llama(), kNone);
+    s.ranks = ranks;
+    const RunResult expected = train(s);
+    s.subject = causal_lm(small_llama(), kOffload);
+    for (const Offload offload :
+         {Offload::kNone, Offload::kOptimizer, Offload::kAll, Offload::kNvme}) {
+      for (const uint64_t seed : {1, 2, 3}) {
+        s.fsdp.offload = offload;
+        s.cpu = [seed](int) { return random_delays(seed, 300); };
+        s.host = [seed](int) { return random_delays(seed + 10, 300); };
+        CHECK((train(s) == expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("recompute whose inputs wait on the host: after a step that threw, training goes on") {
+  RunSpec s;
+  const RunResult expected = train(s);
+  s.subject = causal_lm(small_gpt2(), kOffload);
+  run_local_ranks(s.ranks, [&](Communicator& world) {
+    RankRun run(world, s);
+    run.step(0);
+    run.bad_label = 1000;
+    run.step(1);
+    CHECK(contains(error_of([&] { run.wait(); }), "got 1000 in row 0"));
+    run.bad_label = 0;
+    run.recover(1);
+    for (int step = 1; step < s.steps; ++step) run.step(step);
+    CHECK((run.result() == expected));
+  });
 }
 
 // Recompute leaves each of them before its backward begins.
@@ -132,7 +186,7 @@ TEST_CASE("recompute with frozen parameters, also where nothing needs a gradient
       s.ranks = ranks;
       s.frozen = frozen;
       const RunResult expected = train(s);
-      for (const RecomputeMode mode : {kSelective, kFull}) {
+      for (const RecomputeMode mode : {kSelective, kFull, kOffload}) {
         s.subject = causal_lm(small_gpt2(), mode);
         CHECK((train(s) == expected));
       }
@@ -141,7 +195,7 @@ TEST_CASE("recompute with frozen parameters, also where nothing needs a gradient
 }
 
 TEST_CASE("a block below which nothing is trained is neither run again nor gathered in backward") {
-  for (const RecomputeMode mode : {kNone, kSelective, kFull}) {
+  for (const RecomputeMode mode : {kNone, kSelective, kFull, kOffload}) {
     CAPTURE(static_cast<int>(mode));
     RunSpec s = dropout_spec(small_gpt2(), mode);
     s.frozen = [](const Parameter& p) {

@@ -35,8 +35,7 @@ const std::string kRootIsLast = "the root's reduction, waited for before, is the
 const std::string kBackwardEnd = "the end of backward waited for this reduction already";
 const std::string kGatherIsLater = "the unit's gather, waited for before, came after the reduction";
 const std::string kLaterGather = "a later gather was waited for already";
-// What the last gather of a step would spoil when nobody uses it: unit_parameters_test.cpp shows
-// it.
+// What a step's last gather, which nobody uses, would spoil: unit_parameters_test.cpp shows it.
 const std::string kNotReused = "the memory that is given back is not used again until it ends";
 const std::string kNotRead = "values that other ranks gather too late are never read";
 // These name another wait of the list, which therefore stays when the list is removed at once.
@@ -364,6 +363,23 @@ std::map<Edge, int> waits_in_file(int micro_steps) {
           {{"file", "state_out"}, 4}};
 }
 
+// ---- inputs on the host ----
+const std::string kOwnMemory =
+    "the host's memory is written again behind the compute stream, which has waited for this copy";
+const std::string kNotFetched = "the last input of a forward is taken where it is";
+
+// Of a step that sends so many.
+std::map<Edge, int> with_inputs(std::map<Edge, int> counts, int sent) {
+  counts.insert({{kInputWritten, sent},
+                 {kInputBlock, sent},
+                 {kInputGone, sent},
+                 {kInputFree, sent - 1},
+                 {kInputBack, sent - 1},
+                 {kBlockSent, 1},
+                 {kBlockFetched, sent - 1}});
+  return counts;
+}
+
 struct Expected {
   List redundant;
   std::map<Edge, int> counts;  // of all waits of a step
@@ -432,6 +448,33 @@ std::map<std::string, Expected> expected_with_file() {
           {"offload: nvme, micro-steps",
            {in_file(2) + all + kAddedToInFile + ends(kReduced, 8, 11),
             added_to_in_file(waits_in_file(2))}}};
+}
+
+// Forward sends a block's input before its body; backward takes them in reverse.
+List waits_of_inputs(const std::vector<std::string>& blocks) {
+  List all;
+  const auto count = static_cast<int>(blocks.size());
+  for (int i = 0; i < count; ++i) {
+    all.push_back({kInputBlock, i, blocks[static_cast<size_t>(i)], kOwnMemory});
+  }
+  for (const Edge& edge : {kInputWritten, kInputGone}) {
+    all.push_back({edge, count - 1, blocks.back(), kNotFetched});
+  }
+  all.push_back({kBlockSent, 0, blocks.back(), kOwnMemory});
+  for (int i = 0; i + 1 < count; ++i) {
+    all.push_back({kBlockFetched, i, blocks[static_cast<size_t>(count - 2 - i)], kOwnMemory});
+  }
+  return all;
+}
+
+std::map<std::string, Expected> expected_with_inputs() {
+  return {
+      {"inputs on the host",
+       {gathers() + reductions(kReduced) + waits_of_inputs({"blocks.0", "blocks.1", "blocks.2"}),
+        with_inputs({{kGathered, 7}, {kReduced, 8}, {kFree, 14}, {kComputed, 4}}, 3)}},
+      {"inputs on the host, two forwards",
+       {kTwoForwards + waits_of_inputs({"blocks.0", "blocks.1", "blocks.0", "blocks.1"}),
+        with_inputs({{kGathered, 9}, {kReduced, 6}, {kFree, 18}, {kComputed, 3}}, 4)}}};
 }
 
 std::map<std::string, Expected> expected_of_settings() {
@@ -549,6 +592,7 @@ TEST_CASE("without any single wait of a step results are wrong, but for those th
   std::map<std::string, Expected> expected = expected_of_settings();
   expected.merge(expected_with_offload());
   expected.merge(expected_with_file());
+  expected.merge(expected_with_inputs());
   for (const OrderSetting& setting : order_settings()) {
     CAPTURE(setting.what);
     check_single_waits(setting, expected.at(setting.what));

@@ -104,3 +104,77 @@ TEST_CASE("rounding: frozen parameters are kept in bf16 and have nothing to roun
   }
   CHECK(some);
 }
+
+// ---------------------------------------------------------------------------- Narrow masters
+
+namespace {
+
+// Masters and moments in bf16, or masters in f16.
+RunSpec narrow_spec(int ranks, DType param, DType master) {
+  RunSpec spec;
+  spec.ranks = ranks;
+  spec.fsdp = {.param_dtype = param, .master_dtype = master, .fixed_order = true};
+  spec.optimizer.state_dtype = DType::kBF16;
+  spec.optimizer.rounds_masters_by_chance = true;
+  spec.optimizer.rounding_seed = 3;
+  return spec;
+}
+struct Narrow {
+  DType param, master;
+};
+constexpr Narrow kNarrow[] = {{DType::kBF16, DType::kBF16},
+                              {DType::kF32, DType::kBF16},
+                              {DType::kF16, DType::kF16},
+                              {DType::kF32, DType::kF32}};
+
+}  // namespace
+
+TEST_CASE(
+    "narrow masters and moments: the same bits as on one rank, whatever the number of ranks") {
+  for (const auto& [param, master] : kNarrow) {
+    CAPTURE(name_of(param));
+    for (const int ranks : {1, 2, 3, 4}) {
+      CAPTURE(ranks);
+      const RunSpec spec = narrow_spec(ranks, param, master);
+      const RunResult result = train(spec);
+      CHECK((result == train_as_one_rank(spec)));
+      CHECK(result.losses.back() < result.losses.front());
+    }
+  }
+  CHECK_FALSE((train(narrow_spec(2, DType::kF32, DType::kBF16)) ==
+               train(narrow_spec(2, DType::kF32, DType::kF32))));
+}
+
+TEST_CASE("narrow masters and moments: the same bits under every strategy and offload") {
+  for (const auto& [param, master] : kNarrow) {
+    CAPTURE(name_of(param));
+    RunSpec spec = narrow_spec(4, param, master);
+    spec.frozen = [](const Parameter& p) { return p.name().starts_with("blocks.1.attention."); };
+    const RunResult expected = train(spec);
+    using enum Strategy;
+    for (const Strategy strategy :
+         {kFullShard, kShardGradOp, kShardOptimizer, kNoShard, kHybridShard, kHybridShardZero2}) {
+      for (const Offload offload :
+           {Offload::kNone, Offload::kOptimizer, Offload::kAll, Offload::kNvme}) {
+        CAPTURE(choice_name(strategy));
+        CAPTURE(choice_name(offload));
+        spec.fsdp.strategy = strategy;
+        spec.fsdp.shard_size = is_hybrid(strategy) ? 2 : 0;
+        spec.fsdp.offload = offload;
+        spec.fsdp.release_arena = strategy == kShardGradOp;
+        CHECK((train(spec) == expected));
+      }
+    }
+  }
+}
+
+TEST_CASE("narrow masters: what a model in bf16 reads are the masters themselves") {
+  run_local_ranks(1, [](Communicator& world) {
+    RankRun run(world, narrow_spec(1, DType::kBF16, DType::kBF16));
+    run.step(0);
+    tools::visit_parameters(run.sharded(), [&](const Parameter& p, const Tensor& master) {
+      CHECK(master.dtype() == DType::kBF16);
+      CHECK(master.data() == p.value().data());
+    });
+  });
+}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Leaves out every wait between streams of a training step in turn, under sixteen settings, and lists those
+# Leaves out every wait between streams of a training step in turn, under every setting, and lists those
 # that no result shows, each with the reason why it cannot:
 #   setting | waiting stream <- recorded stream | number in the step | unit | reason
 # Usage: tests/comm/fsdp/survivors.sh [BUILD]

@@ -94,6 +94,12 @@ TEST_CASE("adopt accelerate: FSDP2's reshard_after_forward, and other keys witho
   CHECK(a.line("units_in_flight: 2") != "");
   CHECK(a.config.train.recompute.mode == RecomputeMode::kFull);
   CHECK(a.config.fsdp.sync_module_states);
+  const std::string offloads = kFsdp + "  fsdp_activation_checkpointing_offload: true\n";
+  CHECK(adopted(offloads + "  fsdp_activation_checkpointing: true\n").config.train.recompute.mode ==
+        RecomputeMode::kOffload);
+  const Adopted alone = adopted(offloads);
+  CHECK(alone.config.train.recompute.mode == RecomputeMode::kNone);
+  CHECK(alone.says("without activation_checkpointing it has no effect"));
   CHECK(test::contains(refusal(kFsdp + "  fsdp_cpu_ram_efficient_loading: true\n"
                                        "  fsdp_sync_module_states: false\n"),
                        "expected sync_module_states to be true"));

@@ -133,6 +133,13 @@ TEST_CASE("adopt fairseq: Adamax and Adadelta") {
                        "moments are always corrected"));
 }
 
+TEST_CASE("adopt fairseq: offloaded activations are recomputed, also where that is not said") {
+  for (const Words& words :
+       {Words{"--offload-activations"}, {"--checkpoint-activations", "--offload-activations"}}) {
+    CHECK(adopted(words).config.train.recompute.mode == RecomputeMode::kOffload);
+  }
+}
+
 TEST_CASE("adopt fairseq: mistakes") {
   CHECK(refusal({"--cpu-offload", "--ddp-backend", "fully_sharded"}) ==
         "fairseq: --cpu-offload: true: expected --fp16 with it, as fairseq does");

@@ -41,6 +41,29 @@ void dropout(SessionOptions& o) {
   o.model.embedding_dropout = o.model.attention_dropout = o.model.residual_dropout = 0.2;
 }
 
+void narrow(SessionOptions& o) {
+  dtype(o, DType::kBF16);
+  o.fsdp.master_dtype = DType::kBF16;
+  o.optimizer.state_dtype = DType::kBF16;
+  o.optimizer.rounds_masters_by_chance = true;
+  o.optimizer.rounding_seed = 7;
+}
+
+std::vector<Variant> narrow_variants() {
+  return {variant("masters and moments in bf16", 2, narrow),
+          variant("masters in f16", 2,
+                  [](SessionOptions& o) {
+                    dtype(o, DType::kF16);
+                    o.loss_scale = {.initial = 1024, .rule = {.growth = 2, .interval = 2}};
+                    o.fsdp.master_dtype = DType::kF16;
+                  }),
+          variant("LoRA, masters and moments in bf16", 2, [](SessionOptions& o) {
+            narrow(o);
+            o.model = test::tiny_llama();
+            o.lora = models::LoraConfig{.r = 3, .alpha = 5, .targets = {"all-linear"}};
+          })};
+}
+
 std::vector<Variant> variants() {
   std::vector<Variant> all = {
       variant("f32", 2, [](SessionOptions&) {}),
@@ -89,6 +112,7 @@ std::vector<Variant> variants() {
               }),
       variant("plain sgd", 2,
               [](SessionOptions& o) { o.optimizer = {.kind = optim::OptimizerKind::kSgd}; })};
+  for (const Variant& v : narrow_variants()) all.push_back(v);
   return all;
 }
 

@@ -344,7 +344,8 @@ TEST_CASE("unknown keys name the file, the line and the nearest known key") {
   CHECK(
       refusal("", {"train.optimizer.amsgrad=true"}) ==
       "--set train.optimizer.amsgrad=true: unknown key \"train.optimizer.amsgrad\"; expected kind, "
-      "name, beta1, beta2, rho, epsilon, eps, momentum, dampening, nesterov, weight_decay, decay");
+      "name, beta1, beta2, rho, epsilon, eps, momentum, dampening, nesterov, weight_decay, decay, "
+      "state_dtype");
   CHECK(refusal("something: 1\n") ==
         "x.yaml:1: unknown key \"something\"; expected model, lora, data, train, checkpoint, "
         "fsdp, runtime, sample");

@@ -29,8 +29,9 @@ TEST_CASE("memory changes: each needs what the run so configured needs") {
   const RunPlan plan = plan_of({}, 2);
   const std::vector<Alternative> all = plan.alternatives();
   for (const std::string text :
-       {"train.recompute.mode=full", "fsdp.strategy=no_shard", "train.micro_steps=4",
-        "train.dtype=bf16", "fsdp.release_arena=true", "fsdp.wrap=none"}) {
+       {"train.recompute.mode=full", "train.recompute.mode=offload", "fsdp.strategy=no_shard",
+        "train.micro_steps=4", "train.dtype=bf16", "fsdp.release_arena=true", "fsdp.wrap=none",
+        "train.optimizer.state_dtype=bf16"}) {
     CAPTURE(text);
     const Alternative* const found = find(all, text);
     REQUIRE(found);
@@ -40,6 +41,12 @@ TEST_CASE("memory changes: each needs what the run so configured needs") {
   REQUIRE(four);
   CHECK(four->bytes == plan_of({}, 4).run().bytes);
   CHECK(find(all, "512 ranks train.batch=512"));
+  const Alternative* const masters =
+      find(all, "train.master_dtype=bf16 train.stochastic_rounding=true");
+  REQUIRE(masters);
+  CHECK(masters->change.keeps == Keeps::kDType);
+  CHECK(masters->bytes ==
+        plan_of({"train.master_dtype=bf16", "train.stochastic_rounding=true"}, 2).run().bytes);
   CHECK(!find(all, "2 ranks"));                   // as it is
   CHECK(!find(all, "fsdp.strategy=full_shard"));  // too
   for (size_t i = 1; i < all.size(); ++i) CHECK(all[i - 1].bytes <= all[i].bytes);
@@ -65,6 +72,26 @@ TEST_CASE("memory changes: offload takes memory off a GPU, and none off a CPU") 
     CHECK(run.bytes == run.run->device_needed());
     CHECK(run.run->host_needed() > 0);
   }
+}
+
+// The host has the inputs of four blocks: 4 rows of 32 tokens on each of two ranks, 48 wide, f32.
+TEST_CASE(
+    "memory changes: inputs on the host take less of a GPU than full recompute, for its bits") {
+  const RunPlan cpu = plan_of({}, 2);
+  const RunPlan gpu(cpu.config(), 257, data_of(cpu.config(), 2), 2,
+                    {.cuda = cuda::CudaOptions{}, .meta = meta::MetaOptions{}});
+  const std::string full = "train.recompute.mode=full", offload = "train.recompute.mode=offload";
+  const std::vector<Alternative> on_cpu = cpu.alternatives(), on_gpu = gpu.alternatives();
+  for (const std::vector<Alternative>* all : {&on_cpu, &on_gpu}) {
+    REQUIRE(find(*all, offload));
+    CHECK(find(*all, offload)->change.keeps == Keeps::kBits);
+  }
+  CHECK(find(on_cpu, offload)->bytes > find(on_cpu, full)->bytes);
+  CHECK(find(on_gpu, offload)->bytes < find(on_gpu, full)->bytes);
+  CHECK(find(on_gpu, offload)->ms > find(on_gpu, full)->ms);
+  const PlannedRun run = gpu.run(find(on_gpu, offload)->change);
+  CHECK(run.bytes == run.run->device_needed());
+  CHECK(run.run->host_needed() == size_t{4} * 4 * 32 * 48 * 4);
 }
 
 TEST_CASE("memory changes: what train refuses is no alternative") {

@@ -123,6 +123,62 @@ TEST_CASE("train setup: stochastic rounding has the run's seed, and is of bf16")
   CHECK(session_options(one_unit, {}, 1, {}).fsdp.rounding_seed == uint64_t{42});
 }
 
+TEST_CASE("train setup: masters of 16 bits are rounded by the optimizer, not on their way") {
+  const auto options_of = [](const std::string& text) {
+    return session_options(config_of(text), {}, 1, {});
+  };
+  const SessionOptions narrow =
+      options_of("train: {master_dtype: bf16, stochastic_rounding: true}");
+  CHECK(narrow.fsdp.master_dtype == DType::kBF16);
+  CHECK(!narrow.fsdp.rounding_seed);
+  CHECK(narrow.optimizer.rounds_masters_by_chance);
+  CHECK(test::contains(test::error_of([&] {
+                         options_of(
+                             "train: {dtype: f16, master_dtype: f16}\n"
+                             "fsdp: {units: [{match: root, param_dtype: bf16}]}\n");
+                       }),
+                       "train.master_dtype: f16: expected all units to compute in f16"));
+  const auto said = remarks(config_of("train: {master_dtype: bf16}"), {}, 1, std::nullopt);
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].starts_with("train.master_dtype is bf16, rounded to nearest"));
+}
+
+TEST_CASE("train setup: masters and moments of 16 bits, what goes together") {
+  const optim::OptimizerOptions options =
+      config_of(
+          "train: {dtype: bf16, seed: 5, master_dtype: bf16, stochastic_rounding: true, "
+          "optimizer: {state_dtype: bf16}}")
+          .optimizer();
+  CHECK(options.state_dtype == DType::kBF16);
+  CHECK(options.rounds_masters_by_chance);
+  CHECK(options.rounding_seed == 5);
+  CHECK(!config_of("train: {dtype: bf16, stochastic_rounding: true}")
+             .optimizer()
+             .rounds_masters_by_chance);
+  config_of("train: {dtype: f16, master_dtype: f16}");
+  config_of("train: {master_dtype: bf16}");
+  const std::pair<const char*, const char*> refused[] = {
+      {"dtype: bf16, master_dtype: f16",
+       "train.master_dtype: f16: values beyond 65504 would be infinite; expected train.dtype: f16 "
+       "with it, got bf16"},
+      {"dtype: f64, master_dtype: f32",
+       "train.master_dtype: expected f64 with train.dtype: f64, got f32"},
+      {"master_dtype: f64",
+       "train.master_dtype: expected f32, bf16 or f16 with train.dtype: f32, got f64"},
+      {"optimizer: {state_dtype: f16}",
+       "train.optimizer.state_dtype: expected f32 or bf16 with train.dtype: f32, got f16"},
+      {"dtype: f64, optimizer: {state_dtype: bf16}",
+       "train.optimizer.state_dtype: expected f64 with train.dtype: f64, got bf16"},
+      {"dtype: f16, master_dtype: f16, stochastic_rounding: true",
+       "train.stochastic_rounding: rounds to bf16, but master weights are in f16"},
+      {"optimizer: {kind: sgd, state_dtype: bf16}",
+       "train.optimizer.state_dtype: bf16 has no effect with kind: sgd, without momentum"}};
+  for (const auto& [train, why] : refused) {
+    CHECK(test::error_of([&, text = std::string(train)] { config_of("train: {" + text + "}"); }) ==
+          fmt::format("test.yaml:1: {}", why));
+  }
+}
+
 TEST_CASE("train setup: what is found out late names its key and place too") {
   const auto wrap_error = [](const config::TrainConfig& config) {
     cpu::CpuBackend backend;
