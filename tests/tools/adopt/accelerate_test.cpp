@@ -232,7 +232,7 @@ TEST_CASE("adopt accelerate: DeepSpeed's section has DeepSpeed's defaults") {
       "  deepspeed_exclusion_filter: a@b\n  deepspeed_inclusion_filter: c@d\n"
       "  offload_optimizer_nvme_path: /nvme\n  deepspeed_moe_layer_cls_names: none\n");
   CHECK(more.says("deepspeed_exclusion_filter: a@b (a.yaml:4): mpirun --host"));
-  CHECK(more.says("offload_optimizer_nvme_path: /nvme (a.yaml:6): no counterpart yet"));
+  CHECK(more.says("offload_optimizer_nvme_path: /nvme (a.yaml:6): see its device"));
   CHECK(
       more.says("debug: false (a.yaml:2): fsdp train compares what ranks do at the start, always"));
 }

@@ -129,7 +129,7 @@ TEST_CASE("adopt deepspeed: batches, optimizers, schedules") {
   CHECK(adopted("{\"optimizer\": {\"type\": \"SGD\"}}").config.train.optimizer.kind ==
         optim::OptimizerKind::kSgd);
   CHECK(test::contains(refusal("{\"optimizer\": {\"type\": \"sgd\"}}"),
-                       "expected Adam, AdamW or SGD"));
+                       "expected Adam, AdamW, Adamax, Adadelta or SGD"));
 }
 
 TEST_CASE("adopt deepspeed: precision, values of transformers' integration, mistakes") {

@@ -92,7 +92,7 @@ TEST_CASE("adopt fairseq: where samples are broken") {
     CHECK(a.config.data.pad_to.has_value() == sentences);
     CHECK(a.says("data.bad_rows: skip leaves them out") == sentences);
   }
-  CHECK(adopted({"data-bin/x"}).config.data.sample_break_mode == data::BreakMode::kNone);
+  CHECK(adopted({"data-bin/x", "--fp16"}).config.data.sample_break_mode == data::BreakMode::kNone);
   CHECK(refusal({"--sample-break-mode", "words"}) ==
         "fairseq: --sample-break-mode: expected none, complete, complete_doc or eos, got "
         "\"words\"");
