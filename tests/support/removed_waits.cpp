@@ -79,12 +79,14 @@ std::vector<OrderSetting> settings_of_inputs() {
            .options = {},
            .edges = sharded,
            .in_vain = in_vain,
+           .unreported = {kInputGone, kInputBack},
            .subject = causal_lm(small_gpt2(), RecomputeMode::kOffload)},
           {.what = "inputs on the host, two forwards",
            .ranks = 2,
            .options = {},
            .edges = sharded,
            .in_vain = in_vain,
+           .unreported = {kInputGone, kInputBack},
            .subject = causal_lm(two_blocks(), RecomputeMode::kOffload),
            .forwards = 2}};
 }
@@ -96,6 +98,12 @@ std::vector<OrderSetting> offload_settings() {
   added_to.insert({{"from_host", "to_host"}, {"reduce", "from_host"}});
   std::set<Edge> filed_and_added_to = filed(added_to);
   filed_and_added_to.insert({"from_file", "to_file"});
+  // What the file holds is not memory. Streams that wait for several others are ordered by the
+  // rest.
+  const std::set<Edge> unreported_of_file = {{"from_file", "state_out"}, {"from_file", "to_file"},
+                                             {"state_in", "to_file"},    {"to_file", "to_host"},
+                                             {"to_host", "reduce"},      {"reduce", "to_host"},
+                                             {"reduce", "from_host"},    kComputed};
   return {{"offload: optimizer",
            2,
            {.offload = Offload::kOptimizer},
@@ -118,19 +126,19 @@ std::vector<OrderSetting> offload_settings() {
            {.micro_steps = 2, .offload = Offload::kAll},
            added_to,
            {},
-           {{"reduce", "from_host"}}},
+           {{"reduce", "from_host"}, {"reduce", "to_host"}}},
           {"offload: nvme",
            2,
            {.offload = Offload::kNvme},
            filed(streamed),
            {{"file", "state_out"}, {"file", "to_file"}},
-           {}},
+           unreported_of_file},
           {"offload: nvme, micro-steps",
            2,
            {.micro_steps = 2, .offload = Offload::kNvme},
            filed_and_added_to,
            {{"file", "state_out"}, {"file", "to_file"}},
-           {}}};
+           unreported_of_file}};
 }
 
 }  // namespace

@@ -76,15 +76,25 @@ namespace {
 
 constexpr const char* kSettingVariable = "FSDP_TEST_SETTING";    // its number
 constexpr const char* kEdgeVariable = "FSDP_TEST_REMOVED_EDGE";  // "gather compute"
+constexpr const char* kAttemptVariable = "FSDP_TEST_ATTEMPT";
 
-// The exit status of this program running the case below, with this edge removed.
-int status_without(size_t setting, const std::string& edge) {
+// The exit status of this program running the case below, with this edge removed. Files do not
+// order threads: what a stream writes into a file, another one reads without a wait.
+int status_without(size_t setting, const std::string& edge, int attempt = 0) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::string command = fmt::format(
-      "{}={} {}='{}' TSAN_OPTIONS=halt_on_error=1:exitcode=66 '{}' --no-skip "
+      "{}={} {}='{}' {}={} TSAN_OPTIONS=halt_on_error=1:exitcode=66:io_sync=0 '{}' --no-skip "
       "--test-case='child: one step without an edge' >/dev/null 2>&1",
-      kSettingVariable, setting, kEdgeVariable, edge, program);
+      kSettingVariable, setting, kEdgeVariable, edge, kAttemptVariable, attempt, program);
   return std::system(command.c_str()) >> 8;
+}
+
+// Locks of the streams may order two threads by chance.
+bool is_reported(size_t setting, const std::string& edge) {
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    if (status_without(setting, edge, attempt) == 66) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -94,10 +104,12 @@ TEST_CASE("child: one step without an edge" * doctest::skip()) {
   const char* edge = std::getenv(kEdgeVariable);
   REQUIRE(setting != nullptr);
   REQUIRE(edge != nullptr);
+  const char* attempt = std::getenv(kAttemptVariable);
+  REQUIRE(attempt != nullptr);
   const std::string streams = edge;
   const size_t space = streams.find(' ');
   train_without(spec_of(order_settings().at(std::stoul(setting))),
-                {{streams.substr(0, space), streams.substr(space + 1)}}, 0);
+                {{streams.substr(0, space), streams.substr(space + 1)}}, std::stoi(attempt));
 }
 
 TEST_CASE("ThreadSanitizer reports a removed edge, under every setting" *
@@ -110,7 +122,7 @@ TEST_CASE("ThreadSanitizer reports a removed edge, under every setting" *
       if (settings[i].in_vain.contains(edge) || settings[i].unreported.contains(edge)) continue;
       CAPTURE(edge.first);
       CAPTURE(edge.second);
-      CHECK(status_without(i, edge.first + " " + edge.second) == 66);
+      CHECK(is_reported(i, edge.first + " " + edge.second));
     }
   }
 }
