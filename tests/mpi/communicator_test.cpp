@@ -4,6 +4,7 @@
 #include <thread>
 
 #include <doctest/doctest.h>
+#include <mpi.h>
 
 #include "comm/mpi_transport.h"
 #include "tests/support/comm_checks.h"
@@ -164,6 +165,23 @@ TEST_CASE("one rank gives up: pending collectives and exchanges of the others th
     }
     CHECK(seconds_since(begin) < kSoon);
   }
+}
+
+TEST_CASE("ranks give up at the same moment, each in another group: one of them reports") {
+  MpiRuntime runtime({.timeout = std::chrono::milliseconds(200)});
+  Communicator& world = runtime.world();
+  if (world.size() == 1) return;
+  const auto first = world.duplicate("first"), second = world.duplicate("second");
+  CommRank rank(world.rank());
+  const Tensor value = finished_zeros(rank, 64);
+  Communicator& alone = world.rank() % 2 == 0 ? *first : *second;
+  const std::string message =
+      error_of([&] { alone.all_reduce(*rank.first, value, ReduceOp::kSum)->wait(); });
+  CHECK(contains(message, "waited 0.2 s"));
+  const int reports = world.abort(message) ? 1 : 0;
+  int in_all = 0;
+  MPI_Allreduce(&reports, &in_all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  CHECK(in_all == 1);
 }
 
 TEST_CASE("a wait that takes too long names who is missing") {
