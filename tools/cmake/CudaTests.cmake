@@ -119,6 +119,7 @@ if(FSDP_HAVE_EMULATOR)
     fsdp_cuda_entries(test_cuda_races races slow 600 ${races_tests} ${cuda_tests})
   endif()
   fsdp_entry(emulated/verify cuda_emulator 600 2 bash ${tests}/cuda_emulator/verify.sh)
+  fsdp_entry(emulated/resume cuda_emulator 600 2 bash ${tests}/cuda_emulator/resume.sh)
   # Grids as wide as an H200's.
   fsdp_entry(emulated/132_multiprocessors slow 900 2 ${CMAKE_COMMAND} -E env
              CUDA_EMULATOR_MULTIPROCESSORS=132 $<TARGET_FILE:test_cuda_emulator> --no-colors=1)
