@@ -30,8 +30,8 @@ cross() {
   done
 }
 cross f32 1
-cross bf16 4 train.dtype=bf16 train.reduce_dtype=bf16 train.stochastic_rounding=true
-cross f16 4 train.dtype=f16 train.reduce_dtype=f16 train.loss_scale.initial=1e6
+cross bf16 1 train.dtype=bf16 train.reduce_dtype=bf16 train.stochastic_rounding=true
+cross f16 1 train.dtype=f16 train.reduce_dtype=f16 train.loss_scale.initial=1e6
 cross wide 5 train.dtype=bf16 train.batch=16 train.rows_per_pass=2 train.recompute.mode=full
 cross frozen 5 'train.freeze=["*.layers.0.*", "model.embed_tokens.weight"]'
 run base 1 train.steps=1 train.save=true
