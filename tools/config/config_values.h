@@ -161,6 +161,9 @@ inline std::string why_not(const optim::OptimizerKind&, const std::string& name)
     return ": state of 8 bits has a scale for each block, and shards cut blocks";
   return "";
 }
+inline std::string why_not(const Interval&, const std::string& name) {
+  return name == "steps" ? ": give their number, as save_steps does" : "";
+}
 inline EnumNames<optim::Ramp> names_of(optim::Ramp) { return own_names(optim::kRamps); }
 
 inline bool equal_without_case(std::string_view a, std::string_view b) {

@@ -17,9 +17,11 @@ namespace {
 
 std::string format_losses(const TrainOutcome& outcome, int64_t averaged_steps,
                           std::optional<double> bigram) {
-  std::string out =
-      fmt::format("loss (nats per token)\n  {:<26}{:>8.4f}   mean of the last {} steps\n",
-                  "training", outcome.train_loss, std::min(averaged_steps, outcome.steps));
+  const int64_t steps = std::min(averaged_steps, outcome.steps);
+  const std::string of =
+      steps == 1 ? "of the last step" : fmt::format("mean of the last {} steps", steps);
+  std::string out = fmt::format("loss (nats per token)\n  {:<26}{:>8.4f}   {}\n", "training",
+                                outcome.train_loss, of);
   if (outcome.validation_loss) {
     out += fmt::format("  {:<26}{:>8.4f}\n", "validation", *outcome.validation_loss);
   }
@@ -199,24 +201,24 @@ std::string TrainingRun::device() const { return gpu() ? gpu_name(*gpu()) : cpu_
 
 RunFacts TrainingRun::facts() const {
   const config::DataSection& data = config_.data;
-  return {
-      .model = config_.model.path.empty() ? describe(model_) : config_.model.path,
-      .dataset = data.synthetic() ? "synthetic" : fmt::format("{}", fmt::join(data.training_files(), ", ")),
-      .run_name = config_.runtime.name,
-      .sharding_strategy = std::string(choice_name(config_.fsdp.options.strategy)),
-      .max_steps = config_.train.steps,
-      .seq_len = data.sequence_length,
-      .bsz = intervals().rows_per_rank,
-      .grad_accum = config::step_shape(config_, rank_.world.size()).micro_steps,
-      .lr = config_.train.lr,
-      .seed = config_.train.seed,
-      .subset_size = data.subset.n,
-      .fsdp = config_.fsdp.options.strategy != comm::Strategy::kNoShard,
-      .bf16 = config_.train.dtype == DType::kBF16,
-      .use_lora = session_->lora().has_value(),
-      .gradient_checkpointing = config_.train.recompute.mode != RecomputeMode::kNone,
-      .cpu = cpu_name(),
-      .gpu = gpu() ? gpu_name(*gpu()) : ""};
+  return {.model = config_.model.path.empty() ? describe(model_) : config_.model.path,
+          .dataset = data.synthetic() ? "synthetic"
+                                      : fmt::format("{}", fmt::join(data.training_files(), ", ")),
+          .run_name = config_.runtime.name,
+          .sharding_strategy = std::string(choice_name(config_.fsdp.options.strategy)),
+          .max_steps = config_.train.steps,
+          .seq_len = data.sequence_length,
+          .bsz = intervals().rows_per_rank,
+          .grad_accum = config::step_shape(config_, rank_.world.size()).micro_steps,
+          .lr = config_.train.lr,
+          .seed = config_.train.seed,
+          .subset_size = data.subset.n,
+          .fsdp = config_.fsdp.options.strategy != comm::Strategy::kNoShard,
+          .bf16 = config_.train.dtype == DType::kBF16,
+          .use_lora = session_->lora().has_value(),
+          .gradient_checkpointing = config_.train.recompute.mode != RecomputeMode::kNone,
+          .cpu = cpu_name(),
+          .gpu = gpu() ? gpu_name(*gpu()) : ""};
 }
 
 MonitorOptions TrainingRun::monitoring() const {

@@ -29,8 +29,10 @@ TEST_CASE("checkpoints: Hugging Face's names of the keys") {
   CHECK(parse({"checkpoint.save_strategy=epoch"}).checkpoint.every.epoch);
   CHECK(parse({"checkpoint.save_strategy=no"}).checkpoint.every.steps == 0);
   CHECK(parse({"checkpoint.every=epoch"}).checkpoint.every.epoch);
-  CHECK(test::contains(refusal({"checkpoint.save_strategy=steps"}),
-                       "expected a number of steps, epoch, or no, got \"steps\""));
+  CHECK(test::contains(
+      refusal({"checkpoint.save_strategy=steps"}),
+      "expected a number of steps, epoch, or no, got \"steps\": give their number, as "
+      "save_steps does"));
   CHECK(test::contains(refusal({"checkpoint.every=-1"}),
                        "expected a number of steps, epoch, or no, got \"-1\""));
 }
