@@ -13,6 +13,15 @@ namespace {
 
 const char* const kLaunch = "mpirun or srun starts the ranks and connects them";
 
+void take_machines(const Given& given, Adoption& adoption) {
+  if (given.whole() < 1) given.fail("an integer from 1");
+  const Given* processes = adoption.find("num_processes");
+  if (processes && processes->whole() < given.whole()) {
+    given.refuse("expected at most num_processes, " + processes->text());
+  }
+  adoption.leave(given, "mpirun --host or srun -N says which machines");
+}
+
 std::vector<Rule> top_rules() {
   return {
       {"compute_environment",
@@ -24,7 +33,7 @@ std::vector<Rule> top_rules() {
       {"mixed_precision", together},
       {"num_processes",
        [](const Given& given, Adoption& adoption) { adoption.set_ranks(given.whole(), given); }},
-      {"num_machines", same("mpirun --host or srun -N says which machines")},
+      {"num_machines", take_machines},
       {"machine_rank", leave(kLaunch)},
       {"main_process_ip", leave(kLaunch)},
       {"main_process_port", leave(kLaunch)},
@@ -65,7 +74,7 @@ std::vector<Rule> deepspeed_rules() {
          given.refuse("the settings are there: fsdp adopt deepspeed " + given.text());
        }},
       {key("zero_stage"), take_zero_stage},
-      {key("gradient_accumulation_steps"), whole_to("train.micro_steps")},
+      {key("gradient_accumulation_steps"), count_to("train.micro_steps")},
       {key("gradient_clipping"), to("train.clip_norm")},
       {key("offload_optimizer_device"), take_offload},
       {key("offload_param_device"), take_offload},

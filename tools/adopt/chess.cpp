@@ -15,7 +15,7 @@ namespace {
 
 // The job script divides the total by rows and GPUs, and so does this program: train.batch.
 void take_accumulation(const Given& given, Adoption& adoption) {
-  if (!is_open(given.one())) return whole_to("train.micro_steps")(given, adoption);
+  if (!is_open(given.one())) return count_to("train.micro_steps")(given, adoption);
   if (adoption.has("train.batch")) return adoption.leave(given, "follows from train.batch");
   given.refuse("expected a number, or total_batch_size in the script");
 }
@@ -32,7 +32,7 @@ const Program& chess_program() {
       .rules = {
           flag("--no_fsdp", on_to("fsdp.strategy", "no_shard")),
           flag("--no_layer_wrap_policy", on_to("fsdp.wrap", "none")),
-          {"--batch_size_per_device", whole_to("train.rows_per_pass")},
+          {"--batch_size_per_device", count_to("train.rows_per_pass")},
           {"--gradient_accumulation_steps", take_accumulation},
           {"--learning_rate", to("train.lr")},
           {"--max_training_steps", take_steps},

@@ -20,7 +20,7 @@ const char* const kParts = "train.recompute, whose memory is not divided further
 std::vector<Rule> batch_rules() {
   return {
       {"train_batch_size", together},
-      {"train_micro_batch_size_per_gpu", whole_to("train.rows_per_pass")},
+      {"train_micro_batch_size_per_gpu", count_to("train.rows_per_pass")},
       {"gradient_accumulation_steps", together},
       {"gradient_clipping", to("train.clip_norm")},
       {"steps_per_print", whole_to("train.log_every")},

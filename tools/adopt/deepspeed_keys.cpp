@@ -23,7 +23,7 @@ void take_batch(Adoption& adoption) {
   const Given* batch = adoption.find("train_batch_size");
   const Given* rows = adoption.find("train_micro_batch_size_per_gpu");
   const Given* micro = adoption.find("gradient_accumulation_steps");
-  if (micro) whole_to("train.micro_steps")(*micro, adoption);
+  if (micro) count_to("train.micro_steps")(*micro, adoption);
   if (!batch) return;
   if (rows && micro) {
     const int64_t per_rank = rows->whole() * micro->whole();

@@ -157,7 +157,7 @@ std::vector<Rule> training_rules() {
       {"--max-sentences", together},
       {"--max-tokens", together},
       {"--required-batch-size-multiple", together},
-      {"--update-freq", whole_to("train.micro_steps")},
+      {"--update-freq", count_to("train.micro_steps")},
       {"--max-update", together},
       {"--max-epoch", together},
       {"--seed", whole_to("train.seed")},

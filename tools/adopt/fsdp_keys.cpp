@@ -98,7 +98,12 @@ std::vector<Rule> fsdp_rules() {
       {key("cpu_ram_efficient_loading"), take_ram_efficient},
       {key("sync_module_states"), truth_to("fsdp.sync_module_states")},
       {key("use_orig_params"),
-       same("always so: a flat unit knows its parameters, their names and their weight decay")},
+       [](const Given& given, Adoption& adoption) {
+         given.truth();
+         adoption.leave(
+             given,
+             "always so: a flat unit knows its parameters, their names and their weight decay");
+       }},
       {key("state_dict_type"),
        same("a checkpoint is always sharded and is read on any number of ranks; the model at the "
             "end is one Hugging Face folder")},

@@ -68,9 +68,9 @@ void take_timescale(const Given& given, Adoption& adoption) {
 
 std::vector<Rule> training_rules() {
   return rules_of({
-      {whole_to("train.rows_per_pass"),
+      {count_to("train.rows_per_pass"),
        {"per_device_train_batch_size", "per_gpu_train_batch_size"}},
-      {whole_to("train.micro_steps"), {"gradient_accumulation_steps"}},
+      {count_to("train.micro_steps"), {"gradient_accumulation_steps"}},
       {to("train.lr"), {"learning_rate"}},
       {to("train.optimizer.weight_decay"), {"weight_decay"}},
       {take_betas, {"adam_beta1", "adam_beta2"}},
@@ -161,7 +161,7 @@ std::vector<Rule> other_rules() {
       {refuse("the batch of a rank would be per_device_train_batch_size / ranks: expected false, "
               "and per_device_train_batch_size divided"),
        {"accelerator_config.split_batches"}},
-      {whole_to("train.micro_steps"),
+      {count_to("train.micro_steps"),
        {"accelerator_config.gradient_accumulation_kwargs.num_steps"}},
       {leave("rows are dealt to the ranks as data.shuffle_rule and data.last_batch say"),
        {"accelerator_config.*"}},

@@ -43,6 +43,7 @@ void take_warmup(Adoption& adoption, int64_t steps) {
   }
   if (warmup) whole_to("train.schedule.warmup")(*warmup, adoption);
   if (!ratio) return;
+  if (ratio->number() < 0 || ratio->number() > 1) ratio->fail("a number from 0 to 1");
   if (ratio->number() == 0) return adoption.off(*ratio);
   if (warmup && warmup->whole() > 0) return adoption.leave(*ratio, "warmup_steps counts more");
   if (steps > 0) {

@@ -124,6 +124,13 @@ Take whole_to(const std::string& our_key) {
   };
 }
 
+Take count_to(const std::string& our_key) {
+  return [take = whole_to(our_key)](const Given& given, Adoption& adoption) {
+    if (given.whole() < 1) given.fail("an integer from 1");
+    take(given, adoption);
+  };
+}
+
 Take truth_to(const std::string& our_key) {
   return [our_key](const Given& given, Adoption& adoption) {
     adoption.set(our_key, given.truth() ? "true" : "false", given);

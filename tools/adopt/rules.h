@@ -49,6 +49,7 @@ const Rule* rule_of(const Program& program, const std::string& name);
 // ---- what a rule does ----
 Take to(const std::string& our_key);        // the same value
 Take whole_to(const std::string& our_key);  // an integer, also where it is written 8.0 or 1e8
+Take count_to(const std::string& our_key);  // the same, from 1
 Take truth_to(const std::string& our_key);  // 1 as true
 // When it is on: our key gets the value. When it is off: nothing here does it either.
 Take on_to(const std::string& our_key, const std::string& value);

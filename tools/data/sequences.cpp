@@ -84,14 +84,20 @@ class ExampleSequences final : public Sequences {
     if (!layout_.hides_padding()) batch.mask.clear();
   }
   std::string summary() const override {
-    int64_t cut = 0, answers_cut = 0;
+    int64_t cut = 0, answers_cut = 0, untrained = 0;
     for (int64_t row = 0; row < count(); ++row) {
       cut += asked(row) > length_;
-      answers_cut += layout_.objective == Objective::kSft && span(row).kept > length_;
+      if (layout_.objective != Objective::kSft || span(row).kept <= length_) continue;
+      ++answers_cut;
+      untrained += label_tokens(row, length_, true) == 0;
     }
     std::string out = fmt::format("{} rows, {} of them cut to {} tokens", format_count(count()),
                                   format_count(cut), length_);
     if (answers_cut > 0) out += fmt::format(", {} within the answer", format_count(answers_cut));
+    if (untrained > 0) {
+      out += fmt::format(", {} before the answer: nothing of {} is trained",
+                         format_count(untrained), untrained == 1 ? "that row" : "these rows");
+    }
     return out;
   }
 

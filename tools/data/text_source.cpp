@@ -141,17 +141,24 @@ std::vector<SkippedRow> for_each_row(std::string_view text, const std::string& f
                                      const TextOptions& options, size_t first_byte,
                                      const UseDocument& use) {
   std::vector<SkippedRow> skipped;
+  const TextFormat format = format_of(file, options.format);
+  // Rows of a JSON array may all stand in one line: their number says which it is.
+  const bool numbered = format == TextFormat::kSquad || rows_are_elements(text, format);
+  int64_t number = 0;
   bool any = false;
   RowWalk(file, options, first_byte).walk(text, [&](const FoundRow& row) {
     const std::string where = fmt::format("{}:{}", file, row.line);
     std::optional<RowParts> parts;
+    ++number;
     try {
       parts = row.read(where);
     } catch (const Error& error) {
+      const std::string which = numbered ? fmt::format(" (row {})", number) : "";
       const std::string hint = hint_of_format(text, file, options);
-      if (options.bad_rows == BadRows::kFail && hint.empty()) throw;
-      if (options.bad_rows == BadRows::kFail) fail("{}; {}", error.what(), hint);
-      skipped.push_back({file, row.line, reason_of(error, where)});
+      if (options.bad_rows == BadRows::kFail) {
+        fail("{}{}{}{}", error.what(), which, hint.empty() ? "" : "; ", hint);
+      }
+      skipped.push_back({file, row.line, reason_of(error, where) + which});
     }
     if (parts) use({parts->text, parts->cue, parts->answer, row.place});
     any = any || parts;

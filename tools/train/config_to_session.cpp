@@ -192,6 +192,36 @@ void add_remarks_on_data(const config::StepShape& train, int64_t sequences, int 
   }
 }
 
+// A schedule that the run does not show as it is written.
+void add_remarks_on_schedule(const config::TrainConfig& config, std::vector<std::string>& out) {
+  using Kind = optim::ScheduleKind;
+  const optim::Schedule s = config.schedule();
+  const int64_t steps = config.train.steps, before = s.zero_warmup + s.warmup;
+  if (before >= steps && s.warmup > 0) {
+    out.push_back(
+        fmt::format("train.schedule.warmup is {}, the run has {} step{}: the rate never reaches "
+                    "train.lr",
+                    s.warmup, steps, steps == 1 ? "" : "s"));
+  }
+  if (s.min_lr > s.peak) {
+    out.push_back(fmt::format("train.schedule.min_lr is {:g}, above train.lr {:g}: the rate rises",
+                              s.min_lr, s.peak));
+  }
+  const int64_t total = config.train.schedule.total;  // 0: not given
+  if (s.kind == Kind::kWarmupStableDecay && s.warmup + s.decay_updates > s.total) {
+    out.push_back(
+        fmt::format("train.schedule.decay_steps is {}, behind the warm-up {} are left: the decay "
+                    "ends after the schedule",
+                    s.decay_updates, std::max<int64_t>(s.total - s.warmup, 0)));
+  }
+  if (total > 0 && total != steps) {
+    out.push_back(fmt::format(
+        "train.schedule.total is {}, the run has {} step{}: the rate of the last one is "
+        "{:.2e}, that of update {} {:.2e}",
+        total, steps, steps == 1 ? "" : "s", s.rate(steps - 1), total, s.rate(total)));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> remarks(const config::TrainConfig& config,
@@ -203,6 +233,7 @@ std::vector<std::string> remarks(const config::TrainConfig& config,
   if (sequences) {
     add_remarks_on_data(config::step_shape(config, ranks), *sequences, ranks, out);
   }
+  add_remarks_on_schedule(config, out);
   if (train.buffer_dtype && size_of(*train.buffer_dtype) < size_of(DType::kF32)) {
     const bool rotary = model.positions == models::PositionKind::kRope;
     out.push_back(fmt::format("train.buffer_dtype is {}: {} values lose digits",

@@ -75,6 +75,8 @@ TEST_CASE("adopt accelerate: strategies by name and by number") {
     CHECK(a.config.fsdp.options.strategy == strategy);
     CHECK(a.config.fsdp.shard_size == (comm::is_hybrid(strategy) ? 8 : 0));
   }
+  CHECK(refusal("num_machines: 4\nnum_processes: 2\n" + kFsdp) ==
+        "a.yaml:1: num_machines: 4: expected at most num_processes, 2");
   const std::string hybrid = kFsdp + "  fsdp_sharding_strategy: HYBRID_SHARD\n";
   CHECK(test::contains(refusal(hybrid),
                        "a.yaml:3: fsdp_config.fsdp_sharding_strategy: "

@@ -138,6 +138,12 @@ TEST_CASE("adopt hf: how long, how often") {
   CHECK(a.config.train.optimizer.weight_decay == 0);
   CHECK(a.config.checkpoint.every.steps == 500);
   CHECK(a.config.train.log_every == 500);
+  CHECK(refusal("per_device_train_batch_size: 0\n") ==
+        "a.yaml:1: per_device_train_batch_size: expected an integer from 1, got \"0\"");
+  CHECK(refusal("warmup_ratio: 3\n") ==
+        "a.yaml:1: warmup_ratio: expected a number from 0 to 1, got \"3\"");
+  CHECK(test::contains(refusal("fsdp: full_shard\nfsdp_config: {use_orig_params: maybe}\n"),
+                       "use_orig_params: expected "));
   CHECK(refusal("num_train_epochs: 0.5\n") ==
         "a.yaml:1: num_train_epochs: expected an integer, got \"0.5\"");
 }

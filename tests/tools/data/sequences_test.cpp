@@ -53,6 +53,10 @@ TEST_CASE("a row is a sequence; only padding that must be hidden has a mask") {
   rows.add({1, 2, 3, 4, 5, 6}, 6, 5);
   CHECK(example_sequences(rows.view(), 4, {.objective = Objective::kSft})->summary() ==
         "4 rows, 2 of them cut to 4 tokens, 1 within the answer");
+  rows.add({1, 2, 3, 4, 5, 6}, 5, 1);  // an end-of-prompt that is kept, and an answer of one token
+  CHECK(example_sequences(rows.view(), 4, {.objective = Objective::kSft})->summary() ==
+        "5 rows, 3 of them cut to 4 tokens, 2 within the answer, 1 before the answer: nothing of "
+        "that row is trained");
   const auto pair = example_sequences(rows.view(), 4, {.objective = Objective::kKaustCompat});
   CHECK(pair->tokens_of(3, 4) == 1);  // the prompt
 }

@@ -101,9 +101,10 @@ TEST_CASE("bad questions are named by line, and can be skipped") {
     REQUIRE(skipped.size() == 1);
     CHECK(skipped[0].line == 4);
     CHECK(skipped[0].reason.starts_with(reason));
+    CHECK(skipped[0].reason.ends_with(" (row 2)"));  // all rows may stand in one line
   }
   CHECK(refusal(file_of("{\"qas\": [" + good + "]}")) ==
-        "a.json:3: its paragraph has no \"context\"");
+        "a.json:3: its paragraph has no \"context\" (row 1)");
   CHECK(test::contains(refusal(file_of("{\"context\": 5, \"qas\": [" + good + "]}")),
                        "a.json:3: field \"context\": expected a string, got number"));
 }

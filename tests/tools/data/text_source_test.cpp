@@ -155,7 +155,10 @@ TEST_CASE("Alpaca's rows: what is wrong with them, and which can be skipped") {
     REQUIRE(skipped.size() == 1);
     CHECK(skipped[0].line == 3);
     CHECK(skipped[0].reason.starts_with(reason));
+    CHECK(skipped[0].reason.ends_with(" (row 2)"));  // all rows may stand in one line
   }
+  CHECK(refusal("a.json", fmt::format("[{}, {}, 5]", good, good), alpaca) ==
+        "a.json:1: expected an object, got number (row 3)");
   // Where a row ends cannot be told.
   for (const TextOptions& options : {alpaca, skip}) {
     CHECK(refusal("a.json", array("{\"instruction\": \"a}"), options) ==

@@ -309,6 +309,33 @@ TEST_CASE("train setup: the loss scale of f16, by rule and by value") {
   CHECK(refusal("initial: 8, floor: 8, minimum: 7") == "");
 }
 
+TEST_CASE("train setup: a schedule that the run does not show is said") {
+  const auto said = [](const std::string& schedule) {
+    std::string out;
+    const auto config = config_of("train: {steps: 100, lr: 1e-3, schedule: {" + schedule + "}}");
+    for (const std::string& line : remarks(config, {}, 1, std::nullopt)) out += line + "\n";
+    return out;
+  };
+  CHECK(said("warmup: 99, kind: linear") == "");
+  CHECK(said("warmup: 100, kind: linear") ==
+        "train.schedule.warmup is 100, the run has 100 steps: the rate never reaches train.lr\n");
+  CHECK(said("kind: polynomial, min_lr: 1e-3") == "");
+  CHECK(said("kind: polynomial, min_lr: 2e-3") ==
+        "train.schedule.min_lr is 0.002, above train.lr 0.001: the rate rises\n");
+  CHECK(said("kind: linear, total: 100") == "");
+  CHECK(said("kind: linear, total: 50") ==
+        "train.schedule.total is 50, the run has 100 steps: the rate of the last one is 0.00e+00, "
+        "that of update 50 0.00e+00\n");
+  // A cosine rises again; Hugging Face's too.
+  CHECK(said("kind: cosine, total: 50") ==
+        "train.schedule.total is 50, the run has 100 steps: the rate of the last one is 9.99e-04, "
+        "that of update 50 0.00e+00\n");
+  CHECK(said("kind: warmup_stable_decay, warmup: 40, decay_steps: 60") == "");
+  CHECK(said("kind: warmup_stable_decay, warmup: 40, decay_steps: 61") ==
+        "train.schedule.decay_steps is 61, behind the warm-up 60 are left: the decay ends after "
+        "the schedule\n");
+}
+
 TEST_CASE("train setup: what ranks and data make of options") {
   const auto remarks_of = [](const std::string& yaml, int64_t sequences, int ranks) {
     std::string out;
