@@ -144,14 +144,16 @@ void HuggingFaceTokenizer::encode_stretch(std::string_view text, bool first,
 
 void HuggingFaceTokenizer::encode_to(std::string_view text, SpecialTokens special,
                                      const UseIds& use) const {
-  const size_t bad = first_invalid_utf8(text);
-  FSDP_CHECK(bad == text.size(), "[tokenizer] text: invalid UTF-8 at byte {}", bad);
   const bool frame = special == SpecialTokens::kInclude;
   std::vector<int32_t> ids;
   if (frame) ids = stages_->frame.before;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = end_of_stretch(text, begin);
-    encode_stretch(text.substr(begin, end - begin), begin == 0, ids);
+    const std::string_view stretch = text.substr(begin, end - begin);
+    // Here: one walk through all of a large text first would bring all of it into memory.
+    const size_t bad = first_invalid_utf8(stretch);
+    FSDP_CHECK(bad == stretch.size(), "[tokenizer] text: invalid UTF-8 at byte {}", begin + bad);
+    encode_stretch(stretch, begin == 0, ids);
     if (end < text.size()) {
       use(ids);
       ids.clear();
