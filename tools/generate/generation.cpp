@@ -110,12 +110,13 @@ class BatchDecoder {
   std::optional<KvCache> cache_;
 };
 
-// The tokens that all ranks chose, in order of rows. Collective.
-Ids tokens_of_all_ranks(comm::Communicator& world, const Ids& own) {
+// The tokens that all ranks chose, in order of rows; `rows` of them. Collective.
+Ids tokens_of_all_ranks(comm::Communicator& world, const Ids& own, size_t rows) {
   Ids all;
   for (const Ids& part : comm::exchange_lists(world, own)) {
     all.insert(all.end(), part.begin(), part.end());
   }
+  all.resize(rows);  // in a run without bytes every rank says what this one says (meta_transport.h)
   return all;
 }
 
@@ -229,7 +230,7 @@ std::vector<Generated> generate_tokens(Session& session, const GenerationOptions
   for (const Ids& prompt : prompts) measured.prompt_tokens += static_cast<int64_t>(prompt.size());
   for (int64_t i = 0; i < options.tokens && batch.growing() > 0; ++i) {
     const double start = seconds_now();
-    const Ids tokens = tokens_of_all_ranks(session.world(), batch.choose());
+    const Ids tokens = tokens_of_all_ranks(session.world(), batch.choose(), prompts.size());
     (i == 0 ? measured.prompt_seconds : measured.new_token_seconds) += seconds_now() - start;
     if (i > 0) measured.new_tokens += static_cast<int64_t>(batch.growing());
     batch.take(tokens, use);

@@ -131,7 +131,8 @@ void TrainingRun::make_session() {
     saved_ = form_of_run(config_, data_.tokenizer_name());
     saved_.replaces = true;  // that of a run which was stopped and goes on
     // An adapter is small.
-    const int64_t saved_parameters = options.lora ? 0 : model_.parameter_count();
+    const bool saves_all = config_.train.save && !options.lora;
+    const int64_t saved_parameters = saves_all ? model_.parameter_count() : 0;
     if (!plan_.run_directory.empty()) return;
     check_run_directory(config_.runtime.run_dir,
                         saved_parameters * static_cast<int64_t>(size_of(saved_.dtype)));

@@ -52,6 +52,11 @@ TEST_CASE("memory changes: each needs what the run so configured needs") {
   for (size_t i = 1; i < all.size(); ++i) CHECK(all[i - 1].bytes <= all[i].bytes);
 }
 
+TEST_CASE("memory changes: the last rank has a row less, and no row of the sample") {
+  const RunPlan plan = plan_of({"sample.tokens=3"}, 3);
+  CHECK(plan.run().bytes >= plan_of({"sample.tokens=0"}, 3).run().bytes);
+}
+
 TEST_CASE("memory changes: offload takes memory off a GPU, and none off a CPU") {
   const RunPlan cpu = plan_of({}, 2);
   const RunPlan gpu(cpu.config(), 257, data_of(cpu.config(), 2), 2,

@@ -4,6 +4,7 @@
 #include "tools/run/training_run.h"
 
 #include <fstream>
+#include <mutex>
 
 #include <doctest/doctest.h>
 
@@ -23,8 +24,10 @@ using Lines = std::vector<std::string>;
 Lines lines_of_run(const ResumeRequest& request, int late = -1) {
   const ResumePlan plan = plan_resume(request);
   Lines lines;
+  std::mutex mutex;  // each rank says a line when it starts
   const TrainingRunOptions options = {
       .local_ranks = 2, .resume = request.from, .say = [&](const std::string& line) {
+        const std::lock_guard lock(mutex);
         lines.push_back(line);
       }};
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
