@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <map>
 
 #include <fmt/format.h>
@@ -22,16 +23,20 @@ std::optional<int64_t> read_byte_size(const std::string& text) {
                                                         {"MIB", 1 << 20},
                                                         {"GIB", 1 << 30},
                                                         {"TIB", int64_t{1} << 40}};
-  int64_t number = 0;
+  double number = 0;
   const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
   std::string unit(rest, end);
   std::transform(unit.begin(), unit.end(), unit.begin(),
                  [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   const auto found = kUnits.find(unit);
-  const bool good = error == std::errc() && number > 0 && found != kUnits.end() &&
-                    !__builtin_mul_overflow(number, found->second, &number);
-  return good ? std::optional(number) : std::nullopt;
+  if (error != std::errc() || found == kUnits.end()) return std::nullopt;
+  // Whole bytes, as many as a double counts one by one.
+  constexpr double kMost = 9007199254740992.0;  // 2^53
+  const double bytes = number * static_cast<double>(found->second);
+  const bool whole = unit.empty() ? number == std::floor(number) : true;
+  if (!whole || !(bytes >= 1 && bytes <= kMost)) return std::nullopt;
+  return static_cast<int64_t>(bytes);
 }
 
 int64_t parse_byte_size(const std::string& text, const std::string& what) {

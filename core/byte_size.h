@@ -8,7 +8,8 @@
 
 namespace fsdp {
 
-// "300MB", "2GiB", "4096"; nothing for other texts and for 0.
+// "300MB", "1.5GiB" (rounded down), "4096"; nothing for other texts, for less than a byte and for
+// more than 2^53 bytes.
 std::optional<int64_t> read_byte_size(const std::string& text);
 // The same, or an error. `what` begins the error: the key or the option.
 int64_t parse_byte_size(const std::string& text, const std::string& what);

@@ -24,7 +24,8 @@ void copy_through_host(const Tensor& from, const Tensor& to) {
 
 void copy_in_order(Backend& backend, const std::vector<TensorCopy>& copies) {
   Backend &from = copies.front().from.backend(), &to = copies.front().to.backend();
-  if (!from.computes() || !to.computes()) {
+  const bool by_the_host = !from.computes() || !to.computes();
+  if (by_the_host && to.holds_values()) {
     for (const TensorCopy& copy : copies) copy_through_host(copy.from, copy.to);
     return;
   }

@@ -85,10 +85,9 @@ void MemoryLedger::hold(size_t held, size_t bytes, std::string_view category,
   const std::string phase = phase_ ? phase_() : "";
   fail(
       "[allocate] {} bytes of {}{}{}: with them this rank would hold {} bytes, the limit is {} "
-      "({})\n{}",
+      "bytes\n{}",
       bytes, category, phase.empty() ? "" : ", in " + phase,
-      unit.empty() ? "" : fmt::format(" of {}", unit), held, limit_, byte_size_text(limit_),
-      table());
+      unit.empty() ? "" : fmt::format(" of {}", unit), held, limit_, table());
 }
 
 void MemoryLedger::set_trace(Trace* trace) {

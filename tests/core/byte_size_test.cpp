@@ -14,7 +14,10 @@ TEST_CASE("byte size: as a user writes it") {
   CHECK(parsed("300mb") == 300'000'000);
   CHECK(parsed("2GiB") == int64_t{2} << 30);
   CHECK(parsed("4096") == 4096);
-  for (const char* bad : {"", "GB", "0GB", "-1GB", "1.5GB", "5 GB", "5XB", "9999999999TB"}) {
+  CHECK(parsed("1.5GiB") == int64_t{3} << 29);
+  CHECK(parsed("0.3MB") == 300'000);
+  for (const char* bad : {"", "GB", "0GB", "-1GB", "1.5", "0.1", "1e3MB", "infGB", "nan", "5 GB",
+                          "5XB", "9999999999TB"}) {
     CHECK(test::error_of([&] {
             parsed(bad);
           }).starts_with("size: expected one like 5GB, 300MB or 2GiB, got \""));

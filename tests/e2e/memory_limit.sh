@@ -33,7 +33,7 @@ random_config() {
 train() {
   local log=$1; shift
   rm -rf run
-  "$FSDP" train --config config.yaml --local-ranks "$ranks" --threads 1 --set runtime.run_dir=run "$@" >"$log" 2>&1
+  "$FSDP" train --config config.yaml --local-ranks "$ranks" --set runtime.run_dir=run "$@" >"$log" 2>&1
 }
 total() { grep -o '"total":[0-9]*' | cut -d: -f2; }
 
@@ -89,8 +89,8 @@ model: {model_type: llama, hidden_size: 64, layers: 3, heads: 4}
 data: {train: text.txt, sequence_length: 64}
 train: {steps: 2, batch: 6}
 YAML
-train log --memory-limit 1.5GB && fail "a limit that is none"
-grep -q '^fsdp: --memory-limit 1.5GB: runtime.memory_limit: expected auto or a size like 300MB or 2GiB, got "1.5GB"$' log ||
+train log --memory-limit 1.5XB && fail "a limit that is none"
+grep -q '^fsdp: --memory-limit 1.5XB: runtime.memory_limit: expected auto or a size like 300MB or 2GiB, got "1.5XB"$' log ||
   fail "a limit that is none: $(cat log)"
 train log --memory-limit 1000000; [ $? = 12 ] || fail "--memory-limit 1000000: $(cat log)"
 if [ -n "${MPIRUN:-}" ]; then
@@ -100,12 +100,21 @@ if [ -n "${MPIRUN:-}" ]; then
 fi
 
 # ---- fsdp memory: what it prints, and mistakes -------------------------------------------------------
-"$FSDP" memory --config config.yaml --world 2 --gpu L40 --fit 4MB >log || fail "memory: $(cat log)"
+"$FSDP" memory --config config.yaml --world 2 --fit 3.5MB >log || fail "memory: $(cat log)"
 for line in '^  in all  *[0-9.]*$' '^  the most: in ' '^largest tensors then' '^  as it is ' '^  4 ranks ' \
-  '^fits: 44.40 GiB of L40, less 600.00 MiB for CUDA' '^fits 3.81 MiB with --set '; do
+  '^does not fit: 3.34 MiB of the machine for a rank; ' '^fits with --set .* ms a step (the same'; do
   grep -q "$line" log || fail "memory has no line '$line': $(cat log)"
 done
-"$FSDP" memory --config config.yaml --device-gib 0.001 | grep -q '^does not fit: 1.02 MiB of a device; ' || fail "--device-gib"
+"$FSDP" memory --config config.yaml --world 2 --gpu L40 >log
+grep -q "^fits: 44.40 GiB of L40, less 600.00 MiB for CUDA's context and 800.00 MiB for NCCL (assumed); " log && grep -q '^ms: predicted, on an L40, ' log ||
+  fail "memory --gpu: $(cat log)"
+"$FSDP" memory --config config.yaml --device-gib 1.5 | grep -q "^fits: 1.50 GiB of a GPU, less 600.00 MiB for " || fail "--device-gib"
+for size in 8GiB 60GiB; do  # in seconds, however many changes there are to try
+  begin=$SECONDS
+  "$FSDP" memory --model llama2-70b --world 8 --fit $size --set train.batch=8 data.sequence_length=2048 >log || fail "--fit $size: $(cat log)"
+  [ $((SECONDS - begin)) -le 20 ] || fail "--fit $size took $((SECONDS - begin)) s"
+done
+grep -q '^fits with ' log || fail "--fit 60GiB: $(tail -2 log)"
 # refused 'what is said' options...
 refused() {
   local expected=$1; shift
@@ -113,7 +122,8 @@ refused() {
   [ "$(wc -l <log)" = 1 ] && grep -q "^fsdp: .*$expected" log || fail "memory $*: $(cat log)"
 }
 refused 'expected V100-16, V100-32, .* got A100 ' --gpu A100
-refused 'expected a size like 80GiB or 300MB, got 1.5GB' --fit 1.5GB
+refused 'expected a size like 80GiB or 1.5GB, got 24' --fit 24
+refused 'expected a size like 80GiB or 1.5GB, got 1.5XB' --fit 1.5XB
 refused 'a formula has numbers of its own (--number), no configuration' --formula zero --config config.yaml
 refused 'excludes' --formula zero --world 2
 refused 'requires --formula' --number psi=1

@@ -12,6 +12,7 @@
 #include "tools/predict/call_meter.h"
 #include "tools/predict/memory_report.h"
 #include "tools/predict/meta_run.h"
+#include "tools/predict/nominal_gpus.h"
 
 namespace fsdp::tools {
 namespace {

@@ -1,5 +1,6 @@
 // fsdp memory: what a configuration takes, what it would take if something were changed, and what
 // others' formulas say. Read next: tools/memory/memory_view.h, tools/formulas/formula.h.
+#include <cctype>
 #include <cstdio>
 
 #include "core/byte_size.h"
@@ -42,18 +43,26 @@ int print_formula(const MemoryOptions& options) {
   return 0;
 }
 
+// What a rank may take: said on the command line, else by the configuration.
 std::optional<DeviceMemory> device_of(const MemoryOptions& options,
                                       const config::TrainConfig& config) {
   const std::string& limit = config.runtime.memory_limit;
-  if (!options.gpu.empty()) return gpu_memory(options.gpu, options.world);
-  if (options.device_gib > 0) {
+  const size_t fit =
+      options.fit.empty() ? 0 : static_cast<size_t>(parse_byte_size(options.fit, "--fit"));
+  std::optional<DeviceMemory> out;
+  if (!options.gpu.empty()) {
+    out = gpu_memory(options.gpu, options.world);
+  } else if (options.device_gib > 0) {
     constexpr double kGiB = size_t{1} << 30;
-    return DeviceMemory{.name = "a device",
-                        .bytes = static_cast<size_t>(options.device_gib * kGiB)};
+    out = gpu_of_size(static_cast<size_t>(options.device_gib * kGiB), options.world);
+  } else if (fit > 0) {
+    out = DeviceMemory{.name = "the machine for a rank", .bytes = fit};
+  } else if (limit != "auto") {
+    out = DeviceMemory{.name = "runtime.memory_limit",
+                       .bytes = static_cast<size_t>(*read_byte_size(limit))};
   }
-  if (limit == "auto") return std::nullopt;
-  return DeviceMemory{.name = "runtime.memory_limit",
-                      .bytes = static_cast<size_t>(*read_byte_size(limit))};
+  if (fit > 0) out->bytes = std::min(out->bytes, fit);
+  return out;
 }
 
 int print_view(const MemoryOptions& options) {
@@ -61,19 +70,22 @@ int print_view(const MemoryOptions& options) {
   const std::string& file = options.config.config;
   config::TrainConfig config = config::read_config(file, overrides_of(options.config));
   resolve_paths(config, file);
-  const size_t fit =
-      options.fit.empty() ? 0 : static_cast<size_t>(parse_byte_size(options.fit, "--fit"));
-  MemoryView view = view_memory(config, options.world, !options.gpu.empty(), fit,
-                                options.rates);
-  view.device = device_of(options, config);
+  const MemoryView view = view_memory(
+      config,
+      {.ranks = options.world,
+       .threads = threads_here(static_cast<int>(config.runtime.launch.threads), options.world),
+       .device = device_of(options, config),
+       .rates_file = options.rates});
   std::printf("%s%s",
               options.json ? memory_json(view).dump().c_str() : format_memory_view(view).c_str(),
               options.json ? "\n" : "");
   return 0;
 }
 
+// A number alone would be bytes: who writes 80 means something else.
 std::string wrong_size(const std::string& text) {
-  return read_byte_size(text) ? "" : "expected a size like 80GiB or 300MB, got " + text;
+  const bool has_unit = !text.empty() && std::isalpha(static_cast<unsigned char>(text.back()));
+  return has_unit && read_byte_size(text) ? "" : "expected a size like 80GiB or 1.5GB, got " + text;
 }
 
 }  // namespace
@@ -93,8 +105,8 @@ void add_memory_command(const Command& app, ChosenCommand& chosen) {
                          .excludes(device);
   const Option fit = command
                          .add_option("--fit", options->fit,
-                                     "searches the cheapest change with which a rank fits in so "
-                                     "much: 80GiB")
+                                     "says whether a rank fits in so much (80GiB), and the "
+                                     "cheapest change with which it does")
                          .check(wrong_size);
   const Option rates =
       command

@@ -421,4 +421,10 @@ ThreadChoice choose_threads(int requested, const CoreSharing& cores, const char*
   return {threads, ""};
 }
 
+int threads_here(int requested, int ranks) {
+  const CoreSharing sharing = {
+      .usable = usable_cores().count, .ranks = ranks, .ranks_on_host = ranks};
+  return choose_threads(requested, sharing, std::getenv("OMP_NUM_THREADS")).threads;
+}
+
 }  // namespace fsdp::tools

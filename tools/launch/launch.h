@@ -112,5 +112,7 @@ struct ThreadChoice {
 // `omp_num_threads`: the variable's value, null when it is not set. Error when it is no number.
 ThreadChoice choose_threads(int requested,  // 0: the variable's, or the cores are shared out
                             const CoreSharing& cores, const char* omp_num_threads = nullptr);
+// Of a rank, where so many ranks of this machine compute on its CPU. `requested`: as above.
+int threads_here(int requested, int ranks);
 
 }  // namespace fsdp::tools

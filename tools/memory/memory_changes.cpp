@@ -2,6 +2,7 @@
 #include "tools/memory/memory_changes.h"
 
 #include <algorithm>
+#include <functional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -80,6 +81,23 @@ void add_passes(const TrainConfig& c, int ranks, Changes& changes) {
   }
 }
 
+// Of two that do not fit alone, with the time that both would add, the cheapest first. Their bytes
+// are not known.
+std::vector<Alternative> pairs_of(
+    const std::vector<Alternative>& single, const Alternative& now, size_t limit,
+    const std::function<bool(const Alternative&, const Alternative&)>& cheaper) {
+  std::vector<Alternative> out;
+  for (size_t i = 0; i < single.size(); ++i) {
+    for (size_t j = i + 1; j < single.size(); ++j) {
+      const Alternative &a = single[i], &b = single[j];
+      if (a.bytes <= limit || b.bytes <= limit || !go_together(a.change, b.change)) continue;
+      out.push_back({both(a.change, b.change), 0, a.ms + b.ms - now.ms});
+    }
+  }
+  std::stable_sort(out.begin(), out.end(), cheaper);
+  return out;
+}
+
 }  // namespace
 
 std::string_view describe(Keeps keeps) {
@@ -134,25 +152,27 @@ RunPlan::Changed RunPlan::changed(const MemoryChange& change) const {
   return out;
 }
 
-PlannedRun RunPlan::run(const MemoryChange& change) const {
+PlannedRun RunPlan::run(const MemoryChange& change, size_t stop_above) const {
   const Changed c = changed(change);
-  PlannedRun out = {.run = predicted_run(c.config, c.session, c.data, c.ranks, 0, rates_)};
+  PlannedRun out = {.run =
+                        predicted_run(c.config, c.session, c.data, c.ranks, 0, rates_, stop_above)};
   out.bytes = out.run->needed();
   // The last rank has a row less, and other gaps between its blocks.
   const auto uneven = [&](const data::BatchShape& batch) { return batch.rows % c.ranks != 0; };
   if (std::any_of(c.data.batches.begin(), c.data.batches.end(), uneven) ||
       std::any_of(c.data.validation_batches.begin(), c.data.validation_batches.end(), uneven)) {
-    const auto last = predicted_run(c.config, c.session, c.data, c.ranks, c.ranks - 1);
+    const auto last =
+        predicted_run(c.config, c.session, c.data, c.ranks, c.ranks - 1, nullptr, stop_above);
     out.bytes = std::max(out.bytes, last->needed());
   }
   return out;
 }
 
-std::optional<Alternative> RunPlan::look_at(const MemoryChange& change) const {
+std::optional<Alternative> RunPlan::look_at(const MemoryChange& change, size_t stop_above) const {
   try {
-    const PlannedRun planned = run(change);
+    const PlannedRun planned = run(change, stop_above);
     return Alternative{change, planned.bytes, planned.run->step_ms()};
-  } catch (const Error&) {  // which train would say
+  } catch (const Error&) {  // which train would say, or too large
     return std::nullopt;
   }
 }
@@ -227,41 +247,51 @@ std::vector<Alternative> RunPlan::smaller_than(size_t bytes) const {
   return out;
 }
 
-FittingChanges RunPlan::changes_that_fit(size_t limit, size_t count, Cheapest cheapest) const {
-  const size_t now = run().bytes;
-  const std::vector<Alternative> single = smaller_than(now);
-  FittingChanges out = {.fitting = {}, .least = {.change = {}, .bytes = now}};
-  const auto take = [&](const Alternative& found) {
-    if (found.bytes < out.least.bytes) out.least = found;
-    if (found.bytes <= limit) out.fitting.push_back(found);
-  };
-  std::for_each(single.begin(), single.end(), take);
-  // One on top of the other, until it fits.
-  Alternative all = {.change = {}, .bytes = now};
+// One more at a time, until it fits or there is no other.
+std::vector<Alternative> RunPlan::one_on_the_other(const std::vector<Alternative>& single,
+                                                   const Alternative& now, size_t limit) const {
+  std::vector<Alternative> out = {now};
   for (const Alternative& each : single) {
-    if (all.bytes <= limit || each.bytes <= limit) break;  // that one alone is less of a change
+    const Alternative& all = out.back();
+    if (all.bytes <= limit) break;
     if (!go_together(all.change, each.change)) continue;
-    const auto found = look_at(both(all.change, each.change));
-    if (!found || found->bytes >= all.bytes) continue;
-    all = *found;
-    if (all.change.overrides.size() > each.change.overrides.size()) take(all);
+    auto found = look_at(both(all.change, each.change));
+    if (found && found->bytes < all.bytes) out.push_back(std::move(*found));
   }
-  if (out.fitting.empty()) return out;
-  // Two that do not fit alone may do together.
-  for (size_t i = 0; i < single.size() && out.fitting.size() < count; ++i) {
-    for (size_t j = i + 1; j < single.size() && out.fitting.size() < count; ++j) {
-      if (!go_together(single[i].change, single[j].change)) continue;
-      if (single[i].bytes <= limit || single[j].bytes <= limit) continue;
-      const auto found = look_at(both(single[i].change, single[j].change));
-      if (found && found->change.overrides != all.change.overrides) take(*found);
-    }
-  }
+  out.erase(out.begin());
+  return out;
+}
+
+FittingChanges RunPlan::changes_that_fit(size_t limit, size_t count, Cheapest cheapest) const {
+  const PlannedRun as_it_is = run();
+  const Alternative now = {{}, as_it_is.bytes, as_it_is.run->step_ms()};
+  const std::vector<Alternative> single = smaller_than(now.bytes);
+  FittingChanges out = {.fitting = {}, .least = now};
   const auto cost = [&](const Alternative& each) {
     const bool rounds = each.change.keeps == Keeps::kRounding && cheapest == Cheapest::kFastest;
     return std::pair(rounds ? Keeps::kBits : each.change.keeps, each.ms);
   };
-  std::stable_sort(out.fitting.begin(), out.fitting.end(),
-                   [&](const auto& a, const auto& b) { return cost(a) < cost(b); });
+  const auto cheaper = [&](const Alternative& a, const Alternative& b) {
+    return cost(a) < cost(b);
+  };
+  const auto take = [&](const Alternative& found) {
+    if (found.bytes < out.least.bytes) out.least = found;
+    if (found.bytes > limit) return;
+    const auto same = [&](const Alternative& other) {
+      return other.change.overrides == found.change.overrides;
+    };
+    if (std::any_of(out.fitting.begin(), out.fitting.end(), same)) return;
+    const auto place = std::upper_bound(out.fitting.begin(), out.fitting.end(), found, cheaper);
+    out.fitting.insert(place, found);
+  };
+  std::for_each(single.begin(), single.end(), take);
+  const std::vector<Alternative> piled = one_on_the_other(single, now, limit);
+  std::for_each(piled.begin(), piled.end(), take);
+  if (out.fitting.empty()) return out;
+  for (const Alternative& pair : pairs_of(single, now, limit, cheaper)) {
+    if (out.fitting.size() >= count && !cheaper(pair, out.fitting[count - 1])) break;
+    if (const auto found = look_at(pair.change, limit)) take(*found);
+  }
   if (out.fitting.size() > count) out.fitting.resize(count);
   return out;
 }

@@ -57,11 +57,13 @@ class RunPlan {
   RunPlan(config::TrainConfig config, int64_t vocabulary, PredictedData data, int ranks,
           BackendOptions backend, std::shared_ptr<CallRates> rates = nullptr);
 
-  PlannedRun run(const MemoryChange& change = {}) const;  // Error if train refuses it
+  // Error if train refuses it, or it needs more than `stop_above` (0: no matter).
+  PlannedRun run(const MemoryChange& change = {}, size_t stop_above = 0) const;
   // Of one change at a time, least memory first; without those that train would refuse.
   std::vector<Alternative> alternatives() const;
-  // The cheapest `count` changes, or combinations of them, that need `limit` at the most. Never
-  // another number of ranks.
+  // The cheapest `count` changes that need `limit` at the most: one change, two, or as many as it
+  // takes. Never another number of ranks. Where all changes on top of each other are too large,
+  // pairs are not looked at.
   FittingChanges changes_that_fit(size_t limit, size_t count,
                                   Cheapest cheapest = Cheapest::kBitsFirst) const;
 
@@ -71,7 +73,9 @@ class RunPlan {
  private:
   std::vector<MemoryChange> single_changes() const;
   std::vector<Alternative> smaller_than(size_t bytes) const;
-  std::optional<Alternative> look_at(const MemoryChange& change) const;
+  std::vector<Alternative> one_on_the_other(const std::vector<Alternative>& single,
+                                            const Alternative& now, size_t limit) const;
+  std::optional<Alternative> look_at(const MemoryChange& change, size_t stop_above = 0) const;
   struct Changed {
     config::TrainConfig config;
     PredictedData data;

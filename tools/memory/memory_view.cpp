@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "core/byte_size.h"
+#include "tools/predict/nominal_gpus.h"
 #include "tools/predict/rates_file.h"
 #include "tools/predict/unit_table.h"
 #include "tools/train/model_shape.h"
@@ -17,19 +18,8 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kShownBlocks = 8;
+constexpr const char* kUsualGpu = "A100-80";
 
-struct Gpu {
-  const char* name;
-  double gib;  // that CUDA says the device has: less than the name
-};
-constexpr std::array<Gpu, 8> kGpus = {{{"V100-16", 15.77},
-                                       {"V100-32", 31.74},
-                                       {"L40", 44.40},
-                                       {"A100-40", 39.38},
-                                       {"A100-80", 79.15},
-                                       {"H100", 79.11},
-                                       {"H200", 139.80},
-                                       {"B200", 178.35}}};
 // Assumed, not measured: a context with the kernels of cuBLASLt and cuDNN; the channels of NCCL's
 // communicators for gathers and reductions.
 constexpr size_t kContext = 600 * kMiB;
@@ -138,70 +128,71 @@ std::string format_verdict(const DeviceMemory& device, size_t needed) {
   if (device.context > 0) {
     of += fmt::format(", less {} for CUDA's context", byte_size_text(device.context));
   }
-  if (device.nccl > 0) of += fmt::format(" and {} for NCCL (assumed)", byte_size_text(device.nccl));
+  if (device.nccl > 0) of += fmt::format(" and {} for NCCL", byte_size_text(device.nccl));
+  if (!device.gpu.empty()) of += " (assumed)";
   const size_t left = device.left();
   return left >= needed
              ? fmt::format("fits: {}; {} stay free\n", of, byte_size_text(left - needed))
              : fmt::format("does not fit: {}; {} are missing\n", of, byte_size_text(needed - left));
 }
 
-std::string format_fitting(const MemoryView& view) {
-  if (view.planned.bytes <= view.fit) {
-    return fmt::format("fits {} as it is\n", byte_size_text(view.fit));
-  }
-  if (view.fitting->fitting.empty()) {
-    const Alternative& least = view.fitting->least;
-    return fmt::format(
-        "no change was found that fits {}; the least: {}{}\n", byte_size_text(view.fit),
-        byte_size_text(least.bytes),
-        least.change.overrides.empty() ? " as it is" : " with " + least.change.flags());
-  }
+std::string format_fitting(const FittingChanges& found) {
   std::string out;
-  for (const Alternative& each : view.fitting->fitting) {
-    out += fmt::format("fits {} with {}: {} ({})\n", byte_size_text(view.fit), each.change.flags(),
-                       byte_size_text(each.bytes), describe(each.change.keeps));
+  for (const Alternative& each : found.fitting) {
+    out += fmt::format("fits with {}: {}, {:.2f} ms a step ({})\n", each.change.flags(),
+                       byte_size_text(each.bytes), each.ms, describe(each.change.keeps));
   }
-  return out;
+  if (!out.empty()) return out;
+  const MemoryChange& least = found.least.change;
+  return fmt::format("no change was found with which it fits; the least: {}{}\n",
+                     byte_size_text(found.least.bytes),
+                     least.overrides.empty() ? " as it is" : " with " + least.flags());
 }
 
 }  // namespace
 
 std::vector<std::string> gpu_names() {
   std::vector<std::string> names;
-  for (const Gpu& gpu : kGpus) names.emplace_back(gpu.name);
+  for (const NominalGpu& gpu : nominal_gpus()) names.push_back(gpu.name);
   return names;
 }
 
 DeviceMemory gpu_memory(const std::string& name, int ranks) {
-  for (const Gpu& gpu : kGpus) {
-    if (name != gpu.name) continue;
-    return {.name = name,
-            .bytes = static_cast<size_t>(gpu.gib * 1024) * kMiB,
-            .context = kContext,
-            .nccl = ranks > 1 ? kNccl : 0};
-  }
-  fail("gpu: expected one of {}, got \"{}\"", fmt::join(gpu_names(), ", "), name);
+  return {.name = name,
+          .bytes = static_cast<size_t>(nominal_gpu(name).gib * 1024) * kMiB,
+          .gpu = name,
+          .context = kContext,
+          .nccl = ranks > 1 ? kNccl : 0};
 }
 
-MemoryView view_memory(const config::TrainConfig& config, int ranks, bool on_gpu, size_t fit,
-                       const std::string& rates_file) {
-  const int64_t threads = std::max<int64_t>(1, config.runtime.launch.threads);
-  BackendOptions backend = {.cpu = {.threads = static_cast<int>(threads)},
+DeviceMemory gpu_of_size(size_t bytes, int ranks) {
+  DeviceMemory out = gpu_memory(kUsualGpu, ranks);
+  out.name = "a GPU";
+  out.bytes = bytes;
+  return out;
+}
+
+MemoryView view_memory(const config::TrainConfig& config, const MemoryQuestion& question) {
+  BackendOptions backend = {.cpu = {.threads = question.threads},
                             .meta = meta::MetaOptions{.keeps_blocks = true}};
-  if (on_gpu) backend.cuda.emplace();
-  const auto rates = call_rates(rates_file, nullptr);
+  if (question.device && !question.device->gpu.empty()) backend.cuda.emplace();
+  const bool nominal = question.rates_file.empty() && backend.cuda;
+  const auto rates = nominal ? std::make_shared<CallRates>(nominal_rates(question.device->gpu))
+                             : call_rates(question.rates_file, nullptr);
+  const int ranks = question.ranks;
   const RunPlan plan(config, vocabulary_of(config), data_of(config, ranks), ranks, backend, rates);
   MemoryView view = {.planned = plan.run()};
   view.machine = rates->rates().machine;
   view.model =
-      fmt::format("{}; {} on {} rank{}", describe(view.planned.run->session().model().config()),
-                  choice_name(config.fsdp.options.strategy), ranks, ranks == 1 ? "" : "s");
+      fmt::format("{}; {} on {} rank{}{}", describe(view.planned.run->session().model().config()),
+                  choice_name(config.fsdp.options.strategy), ranks, ranks == 1 ? "" : "s",
+                  backend.cuda ? ", a GPU each"
+                               : fmt::format(", {} thread{} of the CPU each", question.threads,
+                                             question.threads == 1 ? "" : "s"));
   view.alternatives = plan.alternatives();
-  view.fit = fit;
-  if (fit > 0 && view.planned.bytes > fit) {
-    view.fitting = plan.changes_that_fit(fit, 1, Cheapest::kFastest);
-  } else if (fit > 0) {
-    view.fitting.emplace();
+  view.device = question.device;
+  if (view.device && view.planned.bytes > view.device->left()) {
+    view.fitting = plan.changes_that_fit(view.device->left(), 1, Cheapest::kFastest);
   }
   return view;
 }
@@ -211,8 +202,8 @@ std::string format_memory_view(const MemoryView& view) {
       fmt::format("{}\n{}{}\n{}\n{}", view.model, format_categories(*view.planned.run),
                   format_padding(*view.planned.run), format_blocks(view.planned.run->blocks_then()),
                   format_alternatives(view));
-  if (view.device) out += fmt::format("\n{}", format_verdict(*view.device, view.planned.bytes));
-  if (view.fit > 0) out += fmt::format("\n{}", format_fitting(view));
+  if (view.device) out += "\n" + format_verdict(*view.device, view.planned.bytes);
+  if (view.fitting) out += format_fitting(*view.fitting);
   return out;
 }
 
@@ -259,13 +250,12 @@ Json memory_json(const MemoryView& view) {
                       {"nccl", device.nccl},
                       {"fits", view.planned.bytes <= device.left()}};
   }
-  if (view.fit == 0) return out;
+  if (!view.fitting) return out;
   Json fits(Json::Array{});
   for (const Alternative& each : view.fitting->fitting) {
     fits.push_back({{"change", each.change.text()}, {"bytes", each.bytes}, {"ms", each.ms}});
   }
-  out["fit"] = {
-      {"bytes", view.fit}, {"as_it_is", view.planned.bytes <= view.fit}, {"changes", fits}};
+  out["fits_with"] = fits;
   return out;
 }
 

@@ -12,32 +12,37 @@
 
 namespace fsdp::tools {
 
-// The memory of a device, and the part that CUDA and NCCL take.
+// What a rank may take, and the part of it that CUDA and NCCL take.
 struct DeviceMemory {
-  std::string name;
+  std::string name;  // in "44.40 GiB of L40"
   size_t bytes = 0;
-  size_t context = 0;  // of CUDA and its libraries
+  std::string gpu = {};  // of whose kind it is, for times; "": no GPU
+  size_t context = 0;    // of CUDA and its libraries
   size_t nccl = 0;
   size_t left() const { return bytes - std::min(bytes, context + nccl); }
 };
 // "A100-80". Error for others, with the names that there are.
 DeviceMemory gpu_memory(const std::string& name, int ranks);
+DeviceMemory gpu_of_size(size_t bytes, int ranks);
 std::vector<std::string> gpu_names();
+
+struct MemoryQuestion {
+  int ranks = 1;
+  int threads = 1;  // of a rank, where the CPU computes
+  std::optional<DeviceMemory> device = std::nullopt;
+  std::string rates_file = {};  // what calls take; "": nominal GPUs
+};
 
 struct MemoryView {
   std::string model;  // in a line
   PlannedRun planned;
   std::vector<Alternative> alternatives;
   std::optional<DeviceMemory> device;
-  size_t fit = 0;  // bytes; 0: not asked for
-  std::optional<FittingChanges> fitting;
-  std::string machine;  // of the milliseconds
+  std::optional<FittingChanges> fitting;  // where the device has too little
+  std::string machine;                    // of the milliseconds
 };
 
-// Without a device. `on_gpu`: no kernel takes scratch of the CPU's. `fit`: as in MemoryView.
-// `rates_file`: what calls take; "": nominal GPUs.
-MemoryView view_memory(const config::TrainConfig& config, int ranks, bool on_gpu, size_t fit,
-                       const std::string& rates_file);
+MemoryView view_memory(const config::TrainConfig& config, const MemoryQuestion& question);
 
 std::string format_memory_view(const MemoryView& view);
 Json memory_json(const MemoryView& view);

@@ -37,8 +37,10 @@ PredictedData data_of(const config::TrainConfig& config, int ranks) {
 
 std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
                                        const SessionOptions& session, const PredictedData& data,
-                                       int ranks, int rank, std::shared_ptr<CallRates> rates) {
+                                       int ranks, int rank, std::shared_ptr<CallRates> rates,
+                                       size_t stop_above) {
   auto run = std::make_unique<MetaRun>(session, ranks, rank, std::move(rates));
+  run->stop_above(stop_above);
   if (data.hides_padding) run->hide_padding();
   run->load(fill_of(config), config.fsdp.sync_module_states);
   if (config.checkpoint.async) {

@@ -21,9 +21,11 @@ struct PredictedData {
 // Where there is no data yet: full batches of full length.
 PredictedData data_of(const config::TrainConfig& config, int ranks);
 
+// `stop_above`: see MetaRun.
 std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
                                        const SessionOptions& session, const PredictedData& data,
                                        int ranks, int rank = 0,
-                                       std::shared_ptr<CallRates> rates = nullptr);
+                                       std::shared_ptr<CallRates> rates = nullptr,
+                                       size_t stop_above = 0);
 
 }  // namespace fsdp::tools

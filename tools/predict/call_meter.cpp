@@ -8,6 +8,7 @@
 
 #include "core/trace.h"
 #include "kernels/meta/meta_backend.h"
+#include "tools/predict/nominal_gpus.h"
 
 namespace fsdp::tools {
 namespace {

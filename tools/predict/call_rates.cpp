@@ -21,30 +21,6 @@ double bus_bytes(comm::Collective kind, double bytes, double ranks) {
 
 }  // namespace
 
-// Peaks of NVIDIA's data sheet for the A100 80 GB SXM (312 TFLOP/s in 16 bits, 19.5 in f32, 2039
-// GB/s, NVLink 300 GB/s each way; a link of 200 Gbit/s for each GPU between machines). Programs
-// reach about 60 % of the products, 80 % of the memory and 75 % of the links. The disk is assumed:
-// an NVMe drive in each machine. The host: PCIe 4, and an eighth of the memory's rate of two EPYC
-// of that time (2 x 204.8 GB/s).
-Rates nominal_rates() {
-  return {.machine = "an A100 80 GB, eight in a machine",
-          .flops_per_s = {{DType::kF32, 0.6 * 19.5e12},
-                          {DType::kBF16, 0.6 * 312e12},
-                          {DType::kF16, 0.6 * 312e12},
-                          {DType::kF64, 0.6 * 9.7e12}},
-          .memory_bytes_per_s = 0.8 * 2039e9,
-          .kernel_us = 3,
-          .issue_us = 5,
-          .ranks_per_node = 8,
-          .inside_node = {.latency_us = 20, .bytes_per_s = 0.75 * 300e9},
-          .between_nodes = {.latency_us = 50, .bytes_per_s = 0.75 * 25e9},
-          .host_copy = {.latency_us = 10, .bytes_per_s = 25e9},
-          .disk_read = {.latency_us = 100, .bytes_per_s = 5e9},
-          .disk_write = {.latency_us = 100, .bytes_per_s = 2.5e9},
-          .host_memory_bytes_per_s = 0.8 * 409.6e9 / 8,
-          .kernels = {}};
-}
-
 CallRates::CallRates(Rates rates, MeasureCall measure)
     : rates_(std::move(rates)), measure_(std::move(measure)) {}
 

@@ -50,9 +50,6 @@ struct Rates {
   bool operator==(const Rates&) const = default;
 };
 
-// Of an NVIDIA A100 in a machine of eight: where nobody says what the run is for.
-Rates nominal_rates();
-
 // Seconds of a call on this machine; nothing where that would take too much time or memory.
 using MeasureCall = std::function<std::optional<double>(const meta::KernelCall& call)>;
 

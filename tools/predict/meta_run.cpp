@@ -8,6 +8,7 @@
 #include "tools/data/row_range.h"
 #include "tools/data/sampler.h"
 #include "tools/launch/backend_choice.h"
+#include "tools/predict/nominal_gpus.h"
 
 namespace fsdp::tools {
 
@@ -78,7 +79,10 @@ std::vector<meta::MetaBackend*> MetaRun::backends() {
 }
 
 void MetaRun::note(const meta::MetaCall& call) {
-  if (call.name == "allocate") return note_peak(call.scope);
+  if (call.name == "allocate") {
+    FSDP_CHECK(most_ == 0 || needed() <= most_, "more than {} bytes are needed", most_);
+    return note_peak(call.scope);
+  }
   if (!recording_) return;
   const std::string phase = marks_.innermost();
   const bool again = phase == "backward" && session_->tape().recomputing();

@@ -63,6 +63,8 @@ class MetaRun {
 
   // Batches from now on have a mask of padding.
   void hide_padding() { masked_ = true; }
+  // From now on, Error once needed() is more; 0: never. For a search that only asks what fits.
+  void stop_above(size_t bytes) { most_ = bytes; }
   // Each is a phase; see fsdp train for their order. `rows`: of a global batch. `fill` must look at
   // no values.
   void load(const models::FillFunction& fill, bool from_first_rank = false);
@@ -116,6 +118,7 @@ class MetaRun {
   const meta::BlockLog* log_ = nullptr;
   size_t logged_ = 0;  // when most was held
   size_t peak_ = 0;    // of the total, in all phases
+  size_t most_ = 0;    // that may be needed; 0: no matter
   PeakMoment moment_;
   std::vector<PhaseMemory> done_;
   uint32_t steps_ = 0;

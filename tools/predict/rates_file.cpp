@@ -8,6 +8,7 @@
 
 #include "core/io/json.h"
 #include "tools/predict/disk_meter.h"
+#include "tools/predict/nominal_gpus.h"
 
 namespace fsdp::tools {
 namespace {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/temp_folder.h"
+#include "tools/predict/nominal_gpus.h"
 
 namespace fsdp::tools {
 namespace {

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/temp_folder.h"
+#include "tools/predict/nominal_gpus.h"
 
 namespace fsdp::tools {
 namespace {
@@ -53,29 +54,51 @@ TEST_CASE("memory view: the verdict of a device, and the change that fits") {
   view.device->context = 1;
   CHECK(contains(format_memory_view(view), "\ndoes not fit: "));
   CHECK(contains(format_memory_view(view), "; 1 bytes are missing\n"));
-  view.fit = needed;
-  CHECK(contains(format_memory_view(view), " as it is\n"));
-  view.fit = needed - 1;
-  view.fitting = plan.changes_that_fit(view.fit, 1);
-  CHECK(contains(format_memory_view(view), " with --set "));
-  CHECK(memory_json(view).at("fit").at("changes").size() == 1);
+  view.fitting = plan.changes_that_fit(needed - 1, 1);
+  CHECK(contains(format_memory_view(view), "\nfits with --set "));
+  CHECK(memory_json(view).at("fits_with").size() == 1);
+  view.fitting = plan.changes_that_fit(1000, 1);
+  CHECK(
+      contains(format_memory_view(view), "\nno change was found with which it fits; the least: "));
+  CHECK(memory_json(view).at("fits_with").size() == 0);
 }
 
 TEST_CASE("memory view: of a configuration, and the change that fits it") {
   const RunPlan plan = plan_of_two();
   const size_t needed = plan.run().bytes;
-  const MemoryView plain = view_memory(plan.config(), 2, false, 0, "");
-  CHECK(contains(plain.model, "; full_shard on 2 ranks"));
+  const auto view = [&](std::optional<DeviceMemory> device) {
+    return view_memory(plan.config(), {.ranks = 2, .device = std::move(device)});
+  };
+  const MemoryView plain = view(std::nullopt);
+  CHECK(contains(plain.model, "; full_shard on 2 ranks, 1 thread of the CPU each"));
   CHECK(plain.planned.bytes == needed);
+  CHECK(plain.planned.run->usage().scratch > 0);
   CHECK(memory_json(plain).at("machine").get<std::string>() == nominal_rates().machine);
   CHECK(!plain.fitting);
-  // A GPU's kernels take no scratch of the CPU's.
-  CHECK(view_memory(plan.config(), 2, true, 0, "").planned.run->usage().scratch == 0);
-  CHECK(plain.planned.run->usage().scratch > 0);
-  CHECK(view_memory(plan.config(), 2, false, needed, "").fitting->fitting.empty());
-  const MemoryView smaller = view_memory(plan.config(), 2, false, needed - 1, "");
+  CHECK(!view(DeviceMemory{.name = "it", .bytes = needed}).fitting);
+  const MemoryView smaller = view(DeviceMemory{.name = "it", .bytes = needed - 1});
   REQUIRE(smaller.fitting->fitting.size() == 1);
   CHECK(smaller.fitting->fitting[0].bytes < needed);
+}
+
+TEST_CASE("memory view: a GPU is judged by what a GPU takes, in its own time") {
+  const RunPlan plan = plan_of_two();
+  const auto on = [&](const DeviceMemory& device) {
+    return view_memory(plan.config(), {.ranks = 2, .device = device});
+  };
+  const MemoryView h100 = on(gpu_memory("H100", 2)), l40 = on(gpu_memory("L40", 2));
+  CHECK(h100.planned.run->usage().scratch == 0);  // of the CPU's kernels
+  CHECK(h100.machine == "an H100, eight in a machine");
+  CHECK(h100.planned.run->step_ms() < l40.planned.run->step_ms());
+  const DeviceMemory room = gpu_of_size(size_t{2} << 30, 2);
+  CHECK(on(room).planned.run->usage().scratch == 0);
+  CHECK(contains(format_memory_view(on(room)), "\nfits: 2.00 GiB of a GPU, less 600.00 MiB for "));
+  // Less than the context takes.
+  CHECK(on(gpu_of_size(size_t{1} << 20, 2)).fitting->fitting.empty());
+  const DeviceMemory little = gpu_of_size(room.context + room.nccl + h100.planned.bytes - 1, 2);
+  const MemoryView tight = on(little);
+  REQUIRE(tight.fitting->fitting.size() == 1);
+  CHECK(tight.fitting->fitting[0].bytes < h100.planned.bytes);
 }
 
 TEST_CASE("memory view: GPUs by name") {

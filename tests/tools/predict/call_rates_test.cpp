@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tools/predict/nominal_gpus.h"
+
 namespace fsdp::tools {
 namespace {
 

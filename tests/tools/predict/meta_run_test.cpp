@@ -11,6 +11,7 @@
 #include "tests/support/memory_cases.h"
 #include "tests/support/tiny_models.h"
 #include "tools/predict/memory_report.h"
+#include "tools/predict/nominal_gpus.h"
 
 namespace fsdp::tools {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "core/io/json.h"
 #include "tests/support/temp_folder.h"
+#include "tools/predict/nominal_gpus.h"
 
 namespace fsdp::tools {
 namespace {
