@@ -8,6 +8,8 @@ DeviceCount count_devices() {
   return {0, "this program was built without CUDA (tools/setup.sh --cuda brings it)"};
 }
 
+FreeMemory free_memory(int) { fail("[cuda] {}", count_devices().reason); }
+
 void set_up_environment() {}
 
 bool built() { return false; }

@@ -108,6 +108,15 @@ DeviceCount count_devices() {
   return {0, cudaGetErrorString(error)};
 }
 
+FreeMemory free_memory(int device) {
+  cudaDeviceProp properties = {};
+  size_t free = 0, total = 0;
+  CUDA_CHECK(cudaSetDevice(device));
+  CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return {properties.name, free};
+}
+
 bool built() { return true; }
 
 std::string cudnn_missing() { return dnn::missing(); }

@@ -21,6 +21,12 @@ struct DeviceCount {
   std::vector<std::string> ids = {};
 };
 DeviceCount count_devices();  // never throws
+// What a GPU has left for this process, whose context takes its part first.
+struct FreeMemory {
+  std::string name;  // of the GPU
+  size_t bytes = 0;
+};
+FreeMemory free_memory(int device);  // Error when there is no such device
 // Settings that CUDA reads when it is first called. Before that, and before the first thread.
 void set_up_environment();
 bool built();  // whether this program has the backend

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/meta/gpu_workspace.h"
+
 namespace fsdp::meta {
 namespace {
 
@@ -52,6 +54,7 @@ MetaBackend::MetaBackend(const MetaOptions& options)
     forecast_.emplace(options.cpu_threads, options.one_thread_products);
   } else {
     ledger_.set_unpredictable(MemoryCategory::kWorkspace);
+    bounds_workspace_ = options.bounds_workspace;
   }
 }
 
@@ -110,6 +113,14 @@ void MetaBackend::plan(const Stream& stream, const cpu::ScratchNeed& need) {
   const size_t held = forecast_->high_water() + ledger_.outside(forecast_->in_use()) + growth;
   ledger_.hold(held, growth, "scratch", scope_);
   ledger_.add_scratch(growth);
+}
+
+// Taken by a GPU's kernel, and given back with it.
+void MetaBackend::bound(size_t bytes) {
+  if (!bounds_workspace_ || bytes == 0) return;
+  ledger_.hold(ledger_.outside(0) + bytes, bytes, name_of(MemoryCategory::kWorkspace), scope_);
+  ledger_.add(MemoryCategory::kWorkspace, bytes);
+  ledger_.subtract(MemoryCategory::kWorkspace, bytes);
 }
 
 // ---- Memory ----
@@ -234,10 +245,12 @@ void MetaBackend::host_task(Stream& stream, std::string_view name, int64_t bytes
 
 void MetaBackend::matmul(Stream& stream, const MatmulArgs& args) {
   if (forecast_) plan(stream, forecast_->of_product(args, &stream == compute_stream_.get()));
+  bound(gpu_workspace(args));
   put_kernel(stream, "matmul", 0, [&] { return matmul_call(args); });
 }
 void MetaBackend::sum_rows(Stream& stream, const SumRowsArgs& args) {
   if (forecast_) plan(stream, cpu::scratch_of(args));
+  bound(gpu_workspace(args));
   put_kernel(stream, "sum_rows", 0, [&] { return sum_rows_call(args); });
 }
 void MetaBackend::layer_norm_forward(Stream& stream, const NormForwardArgs& args) {
@@ -245,6 +258,7 @@ void MetaBackend::layer_norm_forward(Stream& stream, const NormForwardArgs& args
 }
 void MetaBackend::layer_norm_backward(Stream& stream, const NormBackwardArgs& args) {
   if (forecast_) plan(stream, cpu::scratch_of(args));
+  bound(gpu_workspace(args));
   put_kernel(stream, "layer_norm_backward", 0, [&] { return norm_backward_call(true, args); });
 }
 void MetaBackend::rms_norm_forward(Stream& stream, const NormForwardArgs& args) {
@@ -252,6 +266,7 @@ void MetaBackend::rms_norm_forward(Stream& stream, const NormForwardArgs& args) 
 }
 void MetaBackend::rms_norm_backward(Stream& stream, const NormBackwardArgs& args) {
   if (forecast_) plan(stream, cpu::scratch_of(args));
+  bound(gpu_workspace(args));
   put_kernel(stream, "rms_norm_backward", 0, [&] { return norm_backward_call(false, args); });
 }
 void MetaBackend::activation_forward(Stream& stream, Activation kind, const Tensor& x, Tensor& y) {
@@ -288,11 +303,13 @@ void MetaBackend::attention_backward(Stream& stream, const AttentionBackwardArgs
 }
 void MetaBackend::embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& table,
                                     const Tensor* positions, int64_t first, Tensor& y) {
+  bound(gpu_workspace_of_embedding());
   put_kernel(stream, "embedding_forward", 0,
              [&] { return embedding_forward_call(tokens, table, positions, first, y); });
 }
 void MetaBackend::embedding_backward(Stream& stream, const Tensor& tokens, const Tensor& dy,
                                      Tensor& dtable, bool accumulate) {
+  bound(gpu_workspace_of_embedding_backward(tokens.numel(), dtable.shape()[1]));
   put_kernel(stream, "embedding_backward", 0,
              [&] { return embedding_backward_call(tokens, dy, dtable, accumulate); });
 }
@@ -306,6 +323,7 @@ void MetaBackend::dropout(Stream& stream, const DropoutArgs& args, const Tensor&
 }
 void MetaBackend::cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
   if (forecast_) plan(stream, cpu::scratch_of(args));
+  bound(gpu_workspace(args));
   put_kernel(stream, "cross_entropy", 0, [&] { return cross_entropy_call(args); });
 }
 void MetaBackend::add(Stream& stream, const Tensor& a, const Tensor& b, Tensor& out) {
@@ -322,18 +340,23 @@ void MetaBackend::fill_normal(Stream& stream, Tensor& x, double, double deviatio
   put_kernel(stream, "fill_normal", 0, [&] { return fill_normal_call(x, deviation); });
 }
 void MetaBackend::round_stochastically(Stream& stream, const StochasticRoundArgs& args) {
+  bound(gpu_workspace(args));
   put_kernel(stream, "round_stochastically", 0, [&] { return round_stochastically_call(args); });
 }
 void MetaBackend::adam(Stream& stream, const AdamArgs& args) {
+  bound(gpu_workspace(args.shard));
   put_kernel(stream, args.decoupled ? "adamw" : "adam", 0, [&] { return adam_call(args); });
 }
 void MetaBackend::adamax(Stream& stream, const AdamaxArgs& args) {
+  bound(gpu_workspace(args.shard));
   put_kernel(stream, "adamax", 0, [&] { return adamax_call(args); });
 }
 void MetaBackend::adadelta(Stream& stream, const AdadeltaArgs& args) {
+  bound(gpu_workspace(args.shard));
   put_kernel(stream, "adadelta", 0, [&] { return adadelta_call(args); });
 }
 void MetaBackend::sgd(Stream& stream, const SgdArgs& args) {
+  bound(gpu_workspace(args.shard));
   put_kernel(stream, "sgd", 0, [&] { return sgd_call(args); });
 }
 void MetaBackend::advance_steps(Stream& stream, Tensor& counts, const Tensor& present,
@@ -341,6 +364,7 @@ void MetaBackend::advance_steps(Stream& stream, Tensor& counts, const Tensor& pr
   put_kernel(stream, "advance_steps", 0, [&] { return advance_steps_call(counts, present, skip); });
 }
 void MetaBackend::power_sum(Stream& stream, const PowerSumArgs& args) {
+  bound(gpu_workspace(args));
   put_kernel(stream, "power_sum", 0, [&] { return power_sum_call(args); });
 }
 void MetaBackend::clip_coefficient(Stream& stream, const ClipArgs& args) {

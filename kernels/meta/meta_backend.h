@@ -35,6 +35,7 @@ using MetaRecorder = std::function<void(const MetaCall&)>;
 
 struct MetaOptions {
   bool predicts_workspace = true;    // false: as for a GPU, where libraries say what they want
+  bool bounds_workspace = false;     // of a GPU: what its kernels take at the most is counted
   int cpu_threads = 1;               // of the CPU's compute stream; without a meaning for a GPU
   bool one_thread_products = false;  // of the CPU: see cpu::CpuOptions
   bool keeps_blocks = false;         // for block_log()
@@ -142,6 +143,7 @@ class MetaBackend final : public Backend {
   void put(Stream& stream, std::string_view name, int64_t bytes, double seconds,
            const KernelCall* kernel = nullptr);
   void put_file_access(Stream& stream, bool writes, size_t bytes);
+  void bound(size_t bytes);  // what a GPU's kernel takes for itself at the most
   // What a CPU's kernel would take for itself.
   void plan(const Stream& stream, const cpu::ScratchNeed& need);
   // `describe` makes the KernelCall, for which there is no use without CallTimes.
@@ -165,6 +167,7 @@ class MetaBackend final : public Backend {
   std::shared_ptr<HostClock> host_ = std::make_shared<HostClock>();  // events outlive the backend
   std::unique_ptr<Stream> compute_stream_;
   std::optional<BlockLog> log_;
+  bool bounds_workspace_ = false;
   std::optional<cpu::HeapForecast> forecast_;  // of a CPU; none: as for a GPU
 };
 

@@ -26,8 +26,12 @@ struct MemoryCase {
 // Of a CPU every category but staging, which is the transport's own; of a GPU not the workspace of
 // its libraries either.
 std::string memory_text(const MemoryUsage& usage, bool of_gpu = false);
-std::string predicted_memory(const MemoryCase& run, int rank);
-std::vector<std::string> counted_memory(const MemoryCase& run);  // by rank
+struct MemoryOfRank {
+  std::string text;
+  size_t workspace = 0;  // of a GPU: the run itself may take less than was predicted
+};
+MemoryOfRank predicted_memory(const MemoryCase& run, int rank);
+std::vector<MemoryOfRank> counted_memory(const MemoryCase& run);  // by rank
 void check_memory(const MemoryCase& run);
 
 enum MemoryFactor {

@@ -2,7 +2,6 @@
 #include "tools/memory/memory_limit.h"
 
 #include <algorithm>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -33,19 +32,30 @@ MemoryLimit memory_limit(const std::string& wanted, const MemoryShare& share) {
   const size_t part = share.available.bytes / static_cast<size_t>(share.ranks);
   MemoryLimit there = {
       .bytes = part - std::min(part, share.overhead),
-      .source = fmt::format("{} of {}{}, less {} for the program itself",
-                            byte_size_text(share.available.bytes), share.available.source,
-                            share.ranks == 1 ? "" : fmt::format(" for {} ranks", share.ranks),
-                            byte_size_text(share.overhead))};
+      .source =
+          fmt::format("{} of {}{}", byte_size_text(share.available.bytes), share.available.source,
+                      share.ranks == 1 ? "" : fmt::format(" for {} ranks", share.ranks))};
+  if (share.overhead > 0) {
+    there.source +=
+        fmt::format(", less {} for {}", byte_size_text(share.overhead), share.overhead_of);
+  }
   if (wanted == "auto") return there;
   const auto given = static_cast<size_t>(parse_byte_size(wanted, "runtime.memory_limit"));
   return given <= there.bytes ? MemoryLimit{given, "runtime.memory_limit"} : there;
 }
 
-std::string refusal(const RunPlan& plan, const MemoryLimit& limit) {
-  if (limit.bytes == std::numeric_limits<size_t>::max()) return "";
+std::string refusal(const RunPlan& plan, const MemoryLimit& limit,
+                    const std::optional<MemoryLimit>& host) {
   const PlannedRun run = plan.run();
-  if (run.bytes <= limit.bytes) return "";
+  if (run.bytes <= limit.bytes) {
+    const size_t offloaded = run.run->host_needed();
+    if (!host || offloaded <= host->bytes) return "";
+    return fmt::format(
+        "what this run offloads needs {} of the host's memory per rank, the limit is {} ({})\n"
+        "  less is on the host with another fsdp.offload (nvme: a file) and without "
+        "train.recompute.mode=offload or checkpoint.async",
+        byte_size_text(offloaded), byte_size_text(host->bytes), host->source);
+  }
   const PeakMoment& moment = run.run->moment();
   std::string out =
       fmt::format("this run needs {} per rank, the limit is {} ({})\n", byte_size_text(run.bytes),

@@ -4,6 +4,7 @@
 // which changes there are (memory_changes.h).
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "tools/launch/available_memory.h"
@@ -17,7 +18,11 @@ struct MemoryShare {
   AvailableMemory available;
   int ranks = 1;        // that share it
   size_t overhead = 0;  // of a rank: what it takes besides what is predicted
+  std::string overhead_of = "the program itself";
 };
+// What NCCL's communicators take of a GPU. Assumed, not measured: the channels for gathers and
+// reductions.
+constexpr size_t kNcclBytes = size_t{800} << 20;
 // What a rank of this process takes besides: the program, its libraries, stacks, generated code.
 size_t overhead_of_rank(const AvailableMemory& available, int ranks_of_process);
 
@@ -29,7 +34,8 @@ struct MemoryLimit {
 MemoryLimit memory_limit(const std::string& wanted, const MemoryShare& share);
 
 // Empty when the run fits. Else the message: what the run needs, the limit, the three cheapest
-// changes with which it fits.
-std::string refusal(const RunPlan& plan, const MemoryLimit& limit);
+// changes with which it fits. `host`: of a GPU's host, for what is offloaded.
+std::string refusal(const RunPlan& plan, const MemoryLimit& limit,
+                    const std::optional<MemoryLimit>& host = std::nullopt);
 
 }  // namespace fsdp::tools

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "core/byte_size.h"
+#include "tools/memory/memory_limit.h"
 #include "tools/predict/nominal_gpus.h"
 #include "tools/predict/rates_file.h"
 #include "tools/predict/unit_table.h"
@@ -20,16 +21,19 @@ constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kShownBlocks = 8;
 constexpr const char* kUsualGpu = "A100-80";
 
-// Assumed, not measured: a context with the kernels of cuBLASLt and cuDNN; the channels of NCCL's
-// communicators for gathers and reductions.
+// Assumed, not measured: a context with the kernels of cuBLASLt and cuDNN.
 constexpr size_t kContext = 600 * kMiB;
-constexpr size_t kNccl = 800 * kMiB;
 
 std::string mebibytes(size_t bytes) {
   return fmt::format("{:.2f}", static_cast<double>(bytes) / kMiB);
 }
 
-// What lies between blocks of the heaps when most is held.
+// What lies between blocks of the heaps when most is held; of a GPU, where the pool is the
+// driver's, what a kernel takes then, at the most.
+const char* rest_name(const MetaRun& run) {
+  return run.on_gpu() ? "kernels' workspace" : "gaps between blocks";
+}
+
 size_t gaps_of(const MetaRun& run) {
   const MemoryUsage usage = run.usage();
   const size_t counted = usage.total_peak + usage.scratch;
@@ -69,7 +73,7 @@ std::string format_categories(const MetaRun& run) {
     row(name_of(static_cast<MemoryCategory>(i)), usage.peak[i], run.moment().memory[i]);
   }
   row("kernel scratch", usage.scratch, usage.scratch);
-  row("gaps between blocks", gaps_of(run), gaps_of(run));
+  row(rest_name(run), gaps_of(run), gaps_of(run));
   out += format_place("host", run.host_usage()) + format_place("file", run.file_usage());
   const size_t device = run.device_needed(), host = run.host_needed();
   return out + fmt::format("  {:<24}{:>12}\n", "in all", mebibytes(device + host)) +
@@ -162,7 +166,7 @@ DeviceMemory gpu_memory(const std::string& name, int ranks) {
           .bytes = static_cast<size_t>(nominal_gpu(name).gib * 1024) * kMiB,
           .gpu = name,
           .context = kContext,
-          .nccl = ranks > 1 ? kNccl : 0};
+          .nccl = ranks > 1 ? kNcclBytes : 0};
 }
 
 DeviceMemory gpu_of_size(size_t bytes, int ranks) {
@@ -217,7 +221,7 @@ Json memory_json(const MemoryView& view) {
     by_category[std::string(name_of(category))] = usage.peak[i];
   }
   by_category["kernel scratch"] = usage.scratch;
-  by_category["gaps between blocks"] = gaps_of(run);
+  by_category[rest_name(run)] = gaps_of(run);
   for (const auto& [place, there] :
        {std::pair{"host", run.host_usage()}, std::pair{"file", run.file_usage()}}) {
     for (size_t i = 0; i < kMemoryCategories; ++i) {

@@ -55,7 +55,8 @@ std::string format_held(const MemoryReport& report, const std::string& most) {
     }
   };
   row("kernel scratch", predicted.scratch, ledger.scratch);
-  row("gaps between blocks", gaps_of(predicted), gaps_of(ledger));
+  row(report.on_gpu ? "kernels' workspace" : "gaps between blocks", gaps_of(predicted),
+      gaps_of(ledger));
   row("in all", predicted.held_peak, ledger.held_peak);
   if (report.formula_states > 0) {
     row("of these model states", states_of(predicted), states_of(ledger),
@@ -92,19 +93,19 @@ std::string format_place(const char* where, const MemoryUsage& predicted,
 std::string format_memory_table(const MemoryReport& report) {
   std::string out =
       fmt::format("{:<28} {:>11} {:>11}\n", "peak memory per rank (MiB)", "predicted", "ledger");
-  const std::string most = report.at_most ? "<= " : "";
+  const std::string most = report.at_most || report.on_gpu ? "<= " : "";
   for (size_t i = 0; i < kMemoryCategories; ++i) {
     const auto category = static_cast<MemoryCategory>(i);
     if (report.predicted.peak[i] == 0 && report.ledger.peak[i] == 0) continue;
     const bool staging = category == MemoryCategory::kTransportStaging;
-    const bool activation = category == MemoryCategory::kActivation;
-    out +=
-        fmt::format("  {:<26} {:>11} {:>11}\n", name_of(category),
-                    staging ? "-" : (activation ? most : "") + mebibytes(report.predicted.peak[i]),
-                    mebibytes(report.ledger.peak[i]));
+    const bool bound = (report.at_most && category == MemoryCategory::kActivation) ||
+                       (report.on_gpu && category == MemoryCategory::kWorkspace);
+    out += fmt::format("  {:<26} {:>11} {:>11}\n", name_of(category),
+                       staging ? "-" : (bound ? "<= " : "") + mebibytes(report.predicted.peak[i]),
+                       mebibytes(report.ledger.peak[i]));
   }
   out += fmt::format("  {:<26} {:>11} {:>11}\n", "all at once",
-                     most + mebibytes(report.predicted.predictable_peak),
+                     (report.at_most ? "<= " : "") + mebibytes(report.predicted.predictable_peak),
                      mebibytes(report.ledger.predictable_peak));
   out += format_held(report, most) +
          format_place("on the host", report.predicted_host, report.host) +

@@ -21,6 +21,7 @@ struct MemoryReport {
   MemoryUsage predicted;
   // By what depends on the tokens: fairseq's padding takes a bias of the keys.
   bool at_most = false;
+  bool on_gpu = false;               // whose kernels' own workspace has a bound, no prediction
   MemoryUsage ledger;                // of this rank
   MemoryUsage predicted_host, host;  // the same of what is offloaded
   MemoryUsage predicted_file, file;  // and of its file

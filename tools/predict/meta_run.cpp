@@ -47,6 +47,7 @@ MetaRun::MetaRun(SessionOptions options, int ranks, int rank, std::shared_ptr<Ca
           })) {
   meta::MetaOptions meta = options.backend.meta.value_or(meta::MetaOptions{});
   meta.predicts_workspace = meta.host_reaches_memory = !options.backend.cuda;
+  meta.bounds_workspace = options.backend.cuda.has_value();
   meta.cpu_threads = options.backend.cpu.threads;
   meta.one_thread_products = options.backend.cpu.one_thread_products;
   options.backend = {.meta = meta};

@@ -86,8 +86,9 @@ class MetaRun {
   MemoryUsage usage() const;       // peaks: of all phases
   MemoryUsage host_usage() const;  // the same of what is offloaded
   MemoryUsage file_usage() const;  // and of its file, which takes no memory
-  // What the device must have for this rank: usage() and what lies between its blocks; of a CPU
-  // the scratch memory of its kernels, too.
+  bool on_gpu() const { return on_gpu_; }
+  // What the device must have for this rank. Of a CPU: usage(), what lies between its blocks, the
+  // scratch memory of its kernels. Of a GPU: usage(), and kernels/meta/gpu_workspace.h.
   size_t device_needed() const { return session_->backend().ledger().usage().held_peak; }
   size_t host_needed() const;  // for what is offloaded
   size_t file_needed() const;  // bytes of the disk

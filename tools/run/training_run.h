@@ -122,7 +122,9 @@ class TrainingRun {
   // training_run_memory.cpp: what it will need, and what it may take
   void refuse_early(const data::Tokenizer& tokenizer);
   void predict();
-  MemoryLimit limit_of_all();
+  MemoryLimit least_of_all(const MemoryLimit& mine);
+  MemoryLimit limit_of_host(const std::string& wanted);
+  MemoryLimit limit_of_gpu(const std::string& wanted);
   void check_disk(size_t bytes_of_rank, int ranks_of_host) const;
   void refuse(const PredictedData& data, const data::Tokenizer& tokenizer);
   // training_run_report.cpp: what it says about itself

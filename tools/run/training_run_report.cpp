@@ -88,6 +88,7 @@ MemoryReport TrainingRun::memory_report() {
   memory.predicted_host = predicted_host_;
   memory.predicted_file = predicted_file_;
   memory.formula_states = formula_states();
+  memory.on_gpu = rank_.backend.cuda.has_value();
   memory.at_most = models::is_padding(model_, static_cast<int32_t>(model_.padding_row));
   return memory;
 }

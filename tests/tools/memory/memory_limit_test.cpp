@@ -44,5 +44,33 @@ TEST_CASE("memory limit: a run that needs more is refused, with changes that mak
                        "no change was found that makes it fit; the least: "));
 }
 
+TEST_CASE("memory limit: of a GPU, and of its host for what is offloaded") {
+  const MemoryLimit limit = memory_limit(
+      "80GiB", {.available = {.bytes = size_t{40} << 30, .source = "free memory of a GPU"},
+                .ranks = 2,
+                .overhead = kNcclBytes,
+                .overhead_of = "NCCL"});
+  CHECK(limit.source == "40.00 GiB of free memory of a GPU for 2 ranks, less 800.00 MiB for NCCL");
+  CHECK(memory_limit("auto", {.available = {.bytes = 1 << 20, .source = "it"}}).source ==
+        "1.00 MiB of it");
+  const config::TrainConfig config =
+      config::read_config("", {"model.model_type=llama", "model.hidden_size=48", "model.layers=4",
+                               "model.heads=4", "data.train=[text.txt]", "data.sequence_length=64",
+                               "train.batch=8", "train.steps=3", "fsdp.offload=optimizer"});
+  const RunPlan plan(config, 257, data_of(config, 1), 1,
+                     {.cuda = cuda::CudaOptions{}, .meta = meta::MetaOptions{}});
+  const PlannedRun run = plan.run();
+  const MemoryLimit device = {.bytes = run.bytes, .source = "x"};
+  const size_t offloaded = run.run->host_needed();
+  CHECK(refusal(plan, device, MemoryLimit{.bytes = offloaded, .source = "y"}).empty());
+  CHECK(refusal(plan, device, MemoryLimit{.bytes = offloaded - 1, .source = "y"})
+            .starts_with(fmt::format("what this run offloads needs {} of the host's memory per "
+                                     "rank, the limit is ",
+                                     byte_size_text(offloaded))));
+  CHECK(test::contains(refusal(plan, {.bytes = run.bytes - 1, .source = "x"},
+                               MemoryLimit{.bytes = offloaded, .source = "y"}),
+                       "\n  fits with --set "));
+}
+
 }  // namespace
 }  // namespace fsdp::tools

@@ -55,6 +55,12 @@ TEST_CASE("memory report: predicted beside counted, category by category") {
   report.at_most = true;
   CHECK(test::contains(format_memory_table(report),
                        "activation                     <= 5.00        5.00\n"));
+  report.at_most = false;
+  report.on_gpu = true;
+  const std::string gpu = format_memory_table(report);
+  CHECK(test::contains(gpu, "activation                        5.00        5.00\n"));
+  CHECK(test::contains(gpu, "all at once                       8.00        8.00\n"));
+  CHECK(test::contains(gpu, "kernels' workspace             <= 1.00        1.00\n"));
 }
 
 TEST_CASE("memory report: what a run will take, by phase, and when it takes most") {

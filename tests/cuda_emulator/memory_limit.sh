@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# runtime.memory_limit on an emulated GPU of 2 GiB: what the device has, what was given, and the host's
+# memory for what is offloaded.
+# Environment: FSDP_EMULATED the program, SOURCE the repository.
+source "$(dirname "$0")/../support/e2e.sh"
+
+for i in {1..60}; do echo "a line of text, number $i"; done >text.txt
+cat >config.yaml <<'YAML'
+model: {model_type: llama, hidden_size: 32, layers: 3, heads: 4}
+data: {train: text.txt, sequence_length: 16}
+train: {steps: 2, batch: 4}
+runtime: {share_gpus: true, threads: 1, backend: cuda, run_dir: run}
+YAML
+# refused 'what is said' options...
+refused() {
+  local expected=$1; shift
+  "$FSDP_EMULATED" train --config config.yaml "$@" >log 2>&1
+  [ $? = 12 ] && grep -qE "^fsdp: $expected" log || fail "train $*: $(cat log)"
+  [ ! -e run ] || fail "a refused run has left a directory"
+}
+
+refused 'this run needs [0-9.]+ GiB per rank, the limit is [0-9.]+ GiB \([0-9.]+ GiB of free memory of emulated GPU\)$' \
+  --set model.hidden_size=2048 --set model.layers=8
+grep -q '^  fits with --set ' log || fail "no change that makes it fit: $(cat log)"
+# Two ranks share the device.
+refused 'this run needs .*, the limit is .* \([0-9.]+ GiB of free memory of emulated GPU for 2 ranks\)$' \
+  --local-ranks 2 --set fsdp.strategy=no_shard --set model.hidden_size=1024 --set model.layers=6
+refused 'this run needs .*, the limit is .* \(runtime.memory_limit\)$' --memory-limit 20MB
+(
+  ulimit -v 2500000
+  refused "what this run offloads needs [0-9.]+ GiB of the host's memory per rank, the limit is .* of ulimit -v, less .*" \
+    --set model.hidden_size=1024 --set model.layers=14 --set fsdp.offload=all --set train.recompute.mode=full
+  exit "$failed"
+) || failed=1
+# A size above what there is does not lift the limit of the device.
+refused 'this run needs .*, the limit is [0-9.]+ GiB \(.* of free memory of emulated GPU\)$' \
+  --set model.hidden_size=2048 --set model.layers=8 --memory-limit 80GiB
+"$FSDP_EMULATED" train --config config.yaml >log 2>&1 || fail "a run that fits: $(cat log)"
+exit "$failed"
