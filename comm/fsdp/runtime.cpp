@@ -52,7 +52,13 @@ BufferPool::BufferPool(Communicator& communicator, Backend& backend, size_t buff
       lifetime_(lifetime),
       slots_(buffers) {
   if (lifetime_ == Lifetime::kUntilGivenBack) return;
-  for (Slot& s : slots_) s.memory = communicator_.allocate(backend_, bytes_, category_);
+  for (Slot& s : slots_) allocate(s);
+}
+
+// The bytes may have been others', with which the compute stream is not done yet.
+void BufferPool::allocate(Slot& s) {
+  s.memory = communicator_.allocate(backend_, bytes_, category_);
+  s.free_since = backend_.record(backend_.compute_stream());
 }
 
 int BufferPool::acquire(int preferred) {
@@ -61,11 +67,7 @@ int BufferPool::acquire(int preferred) {
     const int candidate = (preferred + i) % count;
     Slot& s = slots_[static_cast<size_t>(candidate)];
     if (s.lent) continue;
-    if (!s.memory) {
-      s.memory = communicator_.allocate(backend_, bytes_, category_);
-      // The bytes may have been others', with which the compute stream is not done yet.
-      s.free_since = backend_.record(backend_.compute_stream());
-    }
+    if (!s.memory) allocate(s);
     s.lent = true;
     return candidate;
   }

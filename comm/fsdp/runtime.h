@@ -90,6 +90,7 @@ class BufferPool {
     EventPtr free_since;
     bool lent = false;
   };
+  void allocate(Slot& slot);
   const Slot& slot(int buffer) const { return slots_[static_cast<size_t>(buffer)]; }
 
   Communicator& communicator_;
