@@ -59,7 +59,7 @@ std::string memory_limits(size_t machine) {
 CpuBackend::CpuBackend(CpuOptions options)
     : options_(checked(std::move(options))),
       allocator_(std::make_unique<StreamAllocator>()),
-      product_scratch_(std::make_unique<ProductScratch>()),
+      product_scratch_(std::make_unique<ProductScratch>(options_.fixed_tiles)),
       compute_stream_(std::make_unique<CpuStream>(*this, options_.compute_name, options_.threads)) {
 }
 

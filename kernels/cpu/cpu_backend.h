@@ -25,10 +25,10 @@ struct ScratchNeed;
 struct CpuOptions {
   int threads = 1;           // of the compute stream's team; other streams have one
   bool synchronous = false;  // run everything inline at the call: for debugging
-  // oneDNN computes each matrix product on one thread, so that its bits are the same with any
-  // number of threads: with several it may cut long sums into a part for each. All else is the same
-  // anyway.
-  bool one_thread_products = false;
+  // oneDNN computes matrix products in tiles of a fixed size, each on one thread, so that their
+  // bits are the same with any number of threads: left to itself it may cut long sums into a part
+  // for each thread. All else is the same anyway.
+  bool fixed_tiles = false;
   std::string compute_name = "compute";  // of the compute stream, in traces
   // Makes blocks of memory that are freed with their last owner, pinned for a GPU. Null: memory
   // comes from the heaps of the streams.

@@ -17,9 +17,9 @@ namespace fsdp::cpu {
 
 class HeapForecast {
  public:
-  // `threads`: of the compute stream; `one_thread_products`: see CpuOptions.
-  explicit HeapForecast(int threads, bool one_thread_products = false)
-      : threads_(threads), product_threads_(one_thread_products ? 1 : threads) {}
+  // `threads`: of the compute stream; `fixed_tiles`: see CpuOptions.
+  explicit HeapForecast(int threads, bool fixed_tiles = false)
+      : threads_(threads), products_(fixed_tiles) {}
 
   // What StreamAllocator::high_water() would say with `bytes` more, a multiple of the granularity.
   size_t high_water_with(const Stream& stream, size_t bytes) const;
@@ -32,7 +32,7 @@ class HeapForecast {
   // By how much scratch memory grows.
   size_t plan(const Stream& stream, bool computes, const ScratchNeed& need);
   ScratchNeed of_product(const MatmulArgs& args, bool computes) {
-    return products_.of(args, computes ? product_threads_ : 1);
+    return products_.of(args, computes ? threads_ : 1);
   }
 
  private:
@@ -40,7 +40,7 @@ class HeapForecast {
     HeapLayout* heap;
     size_t offset;
   };
-  int threads_, product_threads_;
+  int threads_;
   std::map<const Stream*, HeapLayout> heaps_;
   std::map<const Stream*, PlannedScratch> scratch_;
   std::unordered_map<uintptr_t, Block> blocks_;

@@ -182,8 +182,7 @@ Product product_of(const MatmulArgs& args) {
 
 void CpuBackend::matmul(Stream& stream, const MatmulArgs& args) {
   const Product product = product_of(args);
-  const int threads = options_.one_thread_products ? 1 : planned_threads(stream);
-  plan_scratch(stream, product_scratch_->of(args, threads));
+  plan_scratch(stream, product_scratch_->of(args, planned_threads(stream)));
   Tensor& target = args.pre_activation ? *args.pre_activation : args.c;
   ProductData data{args.a.data(), args.b.data(), args.bias ? args.bias->data() : nullptr,
                    target.data()};

@@ -6,6 +6,7 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "core/dtype.h"
 #include "core/kernel_args.h"
@@ -41,10 +42,16 @@ struct ProductData {
   void* c;
 };
 
+// Of MatmulCache, from a product's sizes alone.
+struct ProductNeed {
+  size_t bytes = 0;  // scratch memory of each thread that takes part
+  int threads = 1;
+};
+
 // oneDNN primitives by Product, made once; belongs to one worker.
 class MatmulCache {
  public:
-  explicit MatmulCache(bool one_thread = false);  // see CpuOptions::one_thread_products
+  explicit MatmulCache(bool fixed_tiles = false);  // see CpuOptions
   ~MatmulCache();
   MatmulCache(const MatmulCache&) = delete;
   MatmulCache& operator=(const MatmulCache&) = delete;
@@ -52,13 +59,13 @@ class MatmulCache {
   // Whether this machine multiplies these dtypes natively (false for all without oneDNN).
   static bool supports(DType operand, DType result);
   void multiply(const Product& product, const ProductData& data, ThreadTeam& team);
-  // What multiply() will have taken of scratch memory after it. From any thread.
-  static size_t scratch_bytes(const Product& product, int threads);
+  // What multiply() on a team of `threads` will have taken after it. From any thread.
+  static ProductNeed need(const Product& product, int threads, bool fixed_tiles);
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
-  bool one_thread_;
+  std::vector<std::unique_ptr<Impl>> impls_;  // by thread of the team; made when one takes part
+  bool fixed_tiles_;
 };
 
 // f32 x f32 -> f32 or f64 x f64 -> f64. The same bits whatever the number of threads.

@@ -116,24 +116,49 @@ int64_t depth_at_a_time(const Product& p) {
   return amx && slow ? kDepthBlock : p.k;
 }
 
-// Columns [n, n + columns) of the result, terms [k, k + depth) of the sum.
-Product block_of(const Product& p, int64_t n, int64_t columns, int64_t k, int64_t depth) {
+// Of CpuOptions::fixed_tiles. oneDNN copies parts of both operands for each tile: smaller tiles
+// cost more, larger ones leave threads without work.
+constexpr int64_t kTileRows = 256;
+constexpr int64_t kTileColumns = 256;
+
+// How a product is cut: into tiles of the result, each a sum of blocks.
+struct Cut {
+  int64_t rows, columns, depth;  // of a block; the last ones may be smaller
+  int64_t down, across, summed;  // blocks
+  int64_t tiles() const { return down * across; }
+  Cut(const Product& p, bool fixed_tiles)
+      : rows(fixed_tiles ? kTileRows : p.m),
+        columns(fixed_tiles ? kTileColumns : columns_at_a_time(p)),
+        depth(depth_at_a_time(p)),
+        down((p.m + rows - 1) / rows),
+        across((p.n + columns - 1) / columns),
+        summed((p.k + depth - 1) / depth) {}
+};
+
+// Rows from m, columns from n of the result, terms from k of the sum.
+Product block_of(const Product& p, const Cut& cut, int64_t m, int64_t n, int64_t k) {
   Product block = p;
-  block.n = std::min(columns, p.n - n);
-  block.k = std::min(depth, p.k - k);
+  block.m = std::min(cut.rows, p.m - m);
+  block.n = std::min(cut.columns, p.n - n);
+  block.k = std::min(cut.depth, p.k - k);
   block.bias = p.bias && k == 0;
   block.accumulate = p.accumulate || k > 0;
+  // As in product_of(): a single row is followed by none.
+  if (block.m == 1) block.ldc = block.n;
+  if (block.m == 1 && !p.transpose_a) block.lda = block.k;
+  if (block.n == 1 && p.transpose_b) block.ldb = block.k;
   return block;
 }
 
-ProductData block_data(const Product& p, const ProductData& data, int64_t n, int64_t k) {
+ProductData block_data(const Product& p, const ProductData& data, int64_t m, int64_t n, int64_t k) {
   const auto plus = [](const void* start, int64_t elements, DType dtype) {
     const auto* bytes = static_cast<const std::byte*>(start);
     return bytes ? bytes + elements * static_cast<int64_t>(size_of(dtype)) : nullptr;
   };
-  return {plus(data.a, p.transpose_a ? k * p.lda : k, p.operand),
+  return {plus(data.a, p.transpose_a ? k * p.lda + m : m * p.lda + k, p.operand),
           plus(data.b, p.transpose_b ? n * p.ldb + k : k * p.ldb + n, p.operand),
-          plus(data.bias, n, p.operand), const_cast<std::byte*>(plus(data.c, n, p.result))};
+          plus(data.bias, n, p.operand),
+          const_cast<std::byte*>(plus(data.c, m * p.ldc + n, p.result))};
 }
 
 }  // namespace
@@ -170,8 +195,7 @@ void MatmulCache::Impl::execute(const Product& product, const ProductData& data)
   stream.wait();
 }
 
-MatmulCache::MatmulCache(bool one_thread)
-    : impl_(std::make_unique<Impl>()), one_thread_(one_thread) {}
+MatmulCache::MatmulCache(bool fixed_tiles) : fixed_tiles_(fixed_tiles) {}
 MatmulCache::~MatmulCache() = default;
 
 bool MatmulCache::supports(DType operand, DType result) {
@@ -182,13 +206,26 @@ bool MatmulCache::supports(DType operand, DType result) {
 }
 
 void MatmulCache::multiply(const Product& product, const ProductData& data, ThreadTeam& team) {
-  team.lead_libraries(worth_a_team(product) && !one_thread_);
+  const Cut cut(product, fixed_tiles_);
+  const bool with_team = worth_a_team(product);
+  const auto compute_tile = [&](int64_t tile, int thread) {
+    const int64_t m = tile / cut.across * cut.rows, n = tile % cut.across * cut.columns;
+    for (int64_t k = 0; k < product.k; k += cut.depth) {
+      impls_[static_cast<size_t>(thread)]->execute(block_of(product, cut, m, n, k),
+                                                   block_data(product, data, m, n, k));
+    }
+  };
+  const size_t workers = fixed_tiles_ ? static_cast<size_t>(team.threads()) : 1;
+  while (impls_.size() < workers) impls_.push_back(std::make_unique<Impl>());
   try {
-    const int64_t columns = columns_at_a_time(product), depth = depth_at_a_time(product);
-    for (int64_t n = 0; n < product.n; n += columns) {
-      for (int64_t k = 0; k < product.k; k += depth) {
-        impl_->execute(block_of(product, n, columns, k, depth), block_data(product, data, n, k));
-      }
+    if (fixed_tiles_ && with_team) {
+      team.run(cut.tiles(), [&](int64_t tile, int thread) {
+        const LibraryThreads alone(1);
+        compute_tile(tile, thread);
+      });
+    } else {
+      team.lead_libraries(with_team && !fixed_tiles_);
+      for (int64_t tile = 0; tile < cut.tiles(); ++tile) compute_tile(tile, 0);
     }
   } catch (const dnnl::error& e) {
     fail("[matmul] oneDNN: {} ({} x {} x {}, {} to {})", e.what(), product.m, product.n, product.k,
@@ -197,20 +234,24 @@ void MatmulCache::multiply(const Product& product, const ProductData& data, Thre
 }
 
 // oneDNN asks how many threads there will be: as in multiply().
-size_t MatmulCache::scratch_bytes(const Product& product, int threads) {
-  const LibraryThreads of_team(worth_a_team(product) ? threads : 1);
+ProductNeed MatmulCache::need(const Product& product, int threads, bool fixed_tiles) {
+  const int team = worth_a_team(product) ? threads : 1;
+  const LibraryThreads of_team(fixed_tiles ? 1 : team);
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  const int64_t columns = columns_at_a_time(product), depth = depth_at_a_time(product);
+  const Cut cut(product, fixed_tiles);
   size_t most = 0;
   // The first and the last blocks, of which there are two kinds in each direction.
-  for (const int64_t n : {int64_t{0}, (product.n - 1) / columns * columns}) {
-    for (const int64_t k : {int64_t{0}, depth, (product.k - 1) / depth * depth}) {
-      if (k >= product.k) continue;
-      const Product block = block_of(product, n, columns, k, depth);
-      most = std::max(most, describe(block, engine).chosen.scratchpad_desc().get_size());
+  for (const int64_t m : {int64_t{0}, (cut.down - 1) * cut.rows}) {
+    for (const int64_t n : {int64_t{0}, (cut.across - 1) * cut.columns}) {
+      for (const int64_t k : {int64_t{0}, cut.depth, (cut.summed - 1) * cut.depth}) {
+        if (k >= product.k) continue;
+        const Product block = block_of(product, cut, m, n, k);
+        most = std::max(most, describe(block, engine).chosen.scratchpad_desc().get_size());
+      }
     }
   }
-  return most == 0 ? 0 : most + kAlignment;
+  return {.bytes = most == 0 ? 0 : most + kAlignment,
+          .threads = fixed_tiles ? static_cast<int>(std::min<int64_t>(team, cut.tiles())) : 1};
 }
 
 }  // namespace fsdp::cpu

@@ -5,7 +5,7 @@ namespace fsdp::cpu {
 
 struct MatmulCache::Impl {};
 
-MatmulCache::MatmulCache(bool one_thread) : one_thread_(one_thread) {}
+MatmulCache::MatmulCache(bool fixed_tiles) : fixed_tiles_(fixed_tiles) {}
 MatmulCache::~MatmulCache() = default;
 
 bool MatmulCache::supports(DType, DType) { return false; }
@@ -14,6 +14,6 @@ void MatmulCache::multiply(const Product&, const ProductData&, ThreadTeam&) {
   fail("[matmul] oneDNN: not in this build");
 }
 
-size_t MatmulCache::scratch_bytes(const Product&, int) { return 0; }
+ProductNeed MatmulCache::need(const Product&, int, bool) { return {}; }
 
 }  // namespace fsdp::cpu

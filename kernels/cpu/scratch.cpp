@@ -52,7 +52,9 @@ size_t PlannedScratch::plan(const ScratchNeed& need) {
   };
   const size_t threads = need.by_all ? of_thread_.size() : 1;
   for (size_t i = 0; i < threads; ++i) at_least(of_thread_[i], need.bytes);
-  at_least(products_, need.products);
+  for (int i = 0; i < need.products.threads; ++i) {
+    at_least(products_[static_cast<size_t>(i)], need.products.bytes);
+  }
   return growth;
 }
 
@@ -75,13 +77,13 @@ ScratchNeed ProductScratch::of(const MatmulArgs& args, int threads) {
   return {.bytes = Tiles::kBytes, .products = of_native(tile, threads)};
 }
 
-size_t ProductScratch::of_native(const Product& product, int threads) {
-  if (!MatmulCache::supports(product.operand, product.result)) return 0;  // Eigen's
+ProductNeed ProductScratch::of_native(const Product& product, int threads) {
+  if (!MatmulCache::supports(product.operand, product.result)) return {};  // Eigen's
   constexpr size_t kMost = 4096;  // then start afresh: generation meets ever new shapes
   if (known_.size() >= kMost) known_.clear();
   const auto known = known_.find(product);
   if (known != known_.end()) return known->second;
-  return known_[product] = MatmulCache::scratch_bytes(product, threads);
+  return known_[product] = MatmulCache::need(product, threads, fixed_tiles_);
 }
 
 }  // namespace fsdp::cpu

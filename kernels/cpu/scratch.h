@@ -20,9 +20,9 @@
 namespace fsdp::cpu {
 
 struct ScratchNeed {
-  size_t bytes = 0;     // of ThreadTeam::scratch of each thread that takes part
-  bool by_all = false;  // all threads of the team may; else the first alone does
-  size_t products = 0;  // of MatmulCache
+  size_t bytes = 0;           // of ThreadTeam::scratch of each thread that takes part
+  bool by_all = false;        // all threads of the team may; else the first alone does
+  ProductNeed products = {};  // of MatmulCache
 };
 
 ScratchNeed scratch_of(const SumRowsArgs& args);
@@ -34,23 +34,25 @@ ScratchNeed scratch_of(const AttentionBackwardArgs& args);
 // What one stream's threads hold after the tasks that were issued.
 class PlannedScratch {
  public:
-  explicit PlannedScratch(int threads) : of_thread_(static_cast<size_t>(threads)) {}
+  explicit PlannedScratch(int threads)
+      : of_thread_(static_cast<size_t>(threads)), products_(of_thread_) {}
   size_t plan(const ScratchNeed& need);  // by how much they will hold more
   int threads() const { return static_cast<int>(of_thread_.size()); }
 
  private:
-  std::vector<size_t> of_thread_;
-  size_t products_ = 0;
+  std::vector<size_t> of_thread_, products_;
 };
 
 // Of matrix products. Remembers what oneDNN said of a product; used from the host's thread.
 class ProductScratch {
  public:
+  explicit ProductScratch(bool fixed_tiles = false) : fixed_tiles_(fixed_tiles) {}
   ScratchNeed of(const MatmulArgs& args, int threads);  // of the team
 
  private:
-  size_t of_native(const Product& product, int threads);
-  std::map<Product, size_t> known_;
+  ProductNeed of_native(const Product& product, int threads);
+  bool fixed_tiles_;
+  std::map<Product, ProductNeed> known_;
 };
 
 // What ConvertedProduct (matmul.cpp) takes for its tiles, in elements of f32.

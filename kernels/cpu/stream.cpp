@@ -38,7 +38,7 @@ CpuStream::CpuStream(CpuBackend& backend, std::string name, int threads)
       options_(backend.options()),
       scratch_(threads),
       team_(threads),
-      matmul_cache_(std::make_unique<MatmulCache>(options_.one_thread_products)) {
+      matmul_cache_(std::make_unique<MatmulCache>(options_.fixed_tiles)) {
   if (options_.synchronous) return;
   try {
     thread_ = std::thread([this] { work(); });

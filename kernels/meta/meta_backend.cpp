@@ -51,7 +51,7 @@ MetaBackend::MetaBackend(const MetaOptions& options)
       compute_stream_(std::make_unique<MetaStream>(*this, "compute")) {
   if (options.keeps_blocks) log_.emplace();
   if (options.predicts_workspace) {
-    forecast_.emplace(options.cpu_threads, options.one_thread_products);
+    forecast_.emplace(options.cpu_threads, options.fixed_tiles);
   } else {
     ledger_.set_unpredictable(MemoryCategory::kWorkspace);
     bounds_workspace_ = options.bounds_workspace;

@@ -34,12 +34,12 @@ struct MetaCall {
 using MetaRecorder = std::function<void(const MetaCall&)>;
 
 struct MetaOptions {
-  bool predicts_workspace = true;    // false: as for a GPU, where libraries say what they want
-  bool bounds_workspace = false;     // of a GPU: what its kernels take at the most is counted
-  int cpu_threads = 1;               // of the CPU's compute stream; without a meaning for a GPU
-  bool one_thread_products = false;  // of the CPU: see cpu::CpuOptions
-  bool keeps_blocks = false;         // for block_log()
-  bool host_reaches_memory = true;   // false: as of a GPU
+  bool predicts_workspace = true;   // false: as for a GPU, where libraries say what they want
+  bool bounds_workspace = false;    // of a GPU: what its kernels take at the most is counted
+  int cpu_threads = 1;              // of the CPU's compute stream; without a meaning for a GPU
+  bool fixed_tiles = false;         // of the CPU: see cpu::CpuOptions
+  bool keeps_blocks = false;        // for block_log()
+  bool host_reaches_memory = true;  // false: as of a GPU
 };
 
 // Clocks of the streams go on after the host's. Of all backends of a run.

@@ -252,9 +252,10 @@ TEST_CASE("Eigen computes f32 as well, with the same bits on any number of threa
   }
 }
 
-TEST_CASE("one_thread_products: the same bits with any number of threads") {
+TEST_CASE("fixed tiles: the same bits with any number of threads") {
   const std::tuple<int64_t, int64_t, int64_t> sizes[] = {
-      {32, 33, 3000}, {64, 192, 1024}, {513, 520, 17}, {1, 700, 300}, {600, 1, 257}, {3, 5, 1}};
+      {32, 33, 3000}, {64, 192, 1024}, {513, 520, 17}, {257, 257, 40},
+      {1, 700, 300},  {600, 1, 257},   {3, 5, 1}};
   for (const auto& [m, n, k] : sizes) {
     for (int bits = 0; bits < 16; ++bits) {
       for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
@@ -273,7 +274,7 @@ TEST_CASE("one_thread_products: the same bits with any number of threads") {
         for (const int threads : {1, 2, 7}) {
           CpuOptions options;
           options.threads = threads;
-          options.one_thread_products = true;
+          options.fixed_tiles = true;
           CpuBackend backend(options);
           const std::vector<double> result = run(backend, t, p);
           if (threads == 1) {

@@ -19,8 +19,9 @@ TEST_CASE("scratch: it grows to the most that a thread was asked for, thread by 
   CHECK(planned.plan({.bytes = 1000}) == 0);
   CHECK(planned.plan({.bytes = 2048, .by_all = true}) == 1024 + 2 * 2048);
   CHECK(planned.plan({.bytes = 2000}) == 0);
-  CHECK(planned.plan({.products = 700}) == 1024);
-  CHECK(planned.plan({.bytes = 3000, .products = 1024}) == 1024);
+  CHECK(planned.plan({.products = {.bytes = 700}}) == 1024);
+  CHECK(planned.plan({.bytes = 3000, .products = {.bytes = 1024}}) == 1024);
+  CHECK(planned.plan({.products = {.bytes = 1500, .threads = 2}}) == 512 + 1536);
 }
 
 TEST_CASE("scratch: sums of rows are counted when they are issued") {

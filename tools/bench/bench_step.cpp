@@ -31,7 +31,7 @@ SessionOptions session_options(const StepBenchOptions& options, const BackendOpt
   session.fsdp.param_dtype = options.dtype;
   session.fsdp.reduce_dtype = accumulation_dtype(options.dtype);
   session.backend = backend;
-  session.backend.cpu.one_thread_products = options.fsdp.fixed_order;  // as in training
+  session.backend.cpu.fixed_tiles = options.fsdp.fixed_order;  // as in training
   return session;
 }
 

@@ -49,7 +49,7 @@ MetaRun::MetaRun(SessionOptions options, int ranks, int rank, std::shared_ptr<Ca
   meta.predicts_workspace = meta.host_reaches_memory = !options.backend.cuda;
   meta.bounds_workspace = options.backend.cuda.has_value();
   meta.cpu_threads = options.backend.cpu.threads;
-  meta.one_thread_products = options.backend.cpu.one_thread_products;
+  meta.fixed_tiles = options.backend.cpu.fixed_tiles;
   options.backend = {.meta = meta};
   const size_t mark = marks_.begin("loading");
   session_ = std::make_unique<Session>(*world_, options);

@@ -168,7 +168,7 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
   }
   options.model.buffer_dtype = train.buffer_dtype;
   options.backend.cpu.synchronous = config.runtime.synchronous;
-  options.backend.cpu.one_thread_products = options.fsdp.fixed_order;
+  options.backend.cpu.fixed_tiles = options.fsdp.fixed_order;
   if (options.backend.cuda) options.backend.cuda->synchronous = config.runtime.synchronous;
   return options;
 }

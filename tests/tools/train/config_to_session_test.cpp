@@ -269,7 +269,7 @@ TEST_CASE(
   };
   const std::string passes = "batch: 64, rows_per_pass: 1";
   CHECK(options(passes, "").fsdp.fixed_order);
-  CHECK(options(passes, "").backend.cpu.one_thread_products);
+  CHECK(options(passes, "").backend.cpu.fixed_tiles);
   CHECK(options(passes, "").fsdp.micro_steps == 16);
   CHECK(options(passes, "", 6).fsdp.micro_steps == 11);
   const auto scale = options(passes + ", dtype: f16, loss_scale: {rule: fairseq}", "", 3);
