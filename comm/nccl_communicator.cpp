@@ -200,9 +200,11 @@ void NcclJob::settle(nccl::Comm comm, nccl::Result result, std::string_view what
 template <typename F>
 nccl::Comm NcclJob::make(nccl::Comm parent, std::string_view what, F begin) const {
   nccl::Comm* const comm = place_for_comm();
-  const nccl::Result begun = watchdog.call(what, [&] { return begin(comm); });
+  nccl::Result begun = watchdog.call(what, [&] { return begin(comm); });
+  // A split says kSuccess at once, and leaves the child null until that is the parent's state.
+  if (begun == nccl::kSuccess) begun = nccl::kInProgress;
   if (parent) settle(parent, begun, what);
-  settle(*comm, parent ? nccl::kInProgress : begun, what);
+  settle(*comm, begun, what);
   const nccl::Comm made = *comm;
   delete comm;
   return made;

@@ -17,8 +17,11 @@ Library open() {
   from.find(to.get_version, "ncclGetVersion");
   int version = 0;
   to.get_version(&version);
-  FSDP_CHECK(version >= kOldest, "[NCCL] the library has version {}: expected {} or newer", version,
-             kOldest);
+  FSDP_CHECK(
+      version >= kOldest,
+      "[NCCL] the library has version {}: expected {} or newer: an older one may hang when a "
+      "gather and a reduction run at once; --gpu-transport host needs no NCCL",
+      version, kOldest);
   from.find(to.get_unique_id, "ncclGetUniqueId");
   from.find(to.init_rank, "ncclCommInitRankConfig");
   from.find(to.split, "ncclCommSplit");

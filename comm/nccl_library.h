@@ -41,9 +41,13 @@ struct Config {
   int split_share = INT_MIN;
 };
 
-constexpr int kOldest = 21800;            // ncclCommSplit of a nonblocking communicator
-constexpr int kSharesDevices = 23000;     // NCCL_MULTI_RANK_GPU_ENABLE
-constexpr int kRegistersBuffers = 21900;  // ncclMemAlloc, ncclCommRegister
+// NCCL_LAUNCH_ORDER_IMPLICIT: without that order a gather and a reduction, which have communicators
+// and streams of their own, may each wait on some GPUs for multiprocessors that the other holds.
+constexpr int kOldest = 22600;
+constexpr int kSharesDevices = 23000;  // NCCL_MULTI_RANK_GPU_ENABLE
+// ncclMemAlloc: older ones round each buffer up to the granularity of multicast, 512 MiB on an
+// H100.
+constexpr int kRegistersBuffers = 22700;
 
 struct Library {
   Result (*get_version)(int*);

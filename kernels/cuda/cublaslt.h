@@ -18,7 +18,7 @@ using MatmulDesc = struct MatmulDescContent*;
 using MatrixLayout = struct MatrixLayoutContent*;
 using Preference = struct PreferenceContent*;
 
-enum Status : int { kSuccess = 0, kNotSupported = 15 };
+enum Status : int { kSuccess = 0, kExecutionFailed = 13, kNotSupported = 15 };
 enum ComputeType : int { kCompute32F = 68, kCompute32FFastTF32 = 77 };
 enum Operation : int { kOpN = 0, kOpT = 1 };
 enum DescAttribute : int {

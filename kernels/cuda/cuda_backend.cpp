@@ -181,10 +181,18 @@ void* CudaBackend::allocate(Stream& stream, size_t bytes, MemoryCategory categor
   return data;
 }
 
+// Does not throw: a destructor may call it while the Error of an operation is on its way. After a
+// fault of a kernel every call fails. The stream's next host wait tells of this one.
 void CudaBackend::release(Stream& stream, void* data, size_t bytes, MemoryCategory category) {
   if (!data) return;
-  CUDA_CHECK(cudaFreeAsync(data, own(stream, "release").handle()));
+  CudaStream& on = own(stream, "release");
   ledger_.subtract(category, bytes);
+  const cudaError_t error = cudaFreeAsync(data, on.handle());
+  if (error == cudaSuccess) return;
+  (void)cudaGetLastError();
+  host_.host_task(on.mirror(), "release", 0,
+                  [said = fmt::format("cudaFreeAsync: {}: {}", cudaGetErrorName(error),
+                                      cudaGetErrorString(error))] { fail("[cuda] {}", said); });
 }
 
 void CudaBackend::copy(Stream& stream, void* destination, const void* source, size_t bytes) {

@@ -277,11 +277,12 @@ bool CudnnAttention::run(const Op& op, const CudnnAttentionKind& whole, double s
       if (whole.backward) bindings.push_back({kOne, &numbers[3]});
       const bool shorter = b + pieces.batch > whole.batch || h + pieces.kv_heads > whole.kv_heads;
       const dnn::Plan& plan = shorter ? *pieces.rest : *pieces.plan;
-      dnn::check(plan.run(handle_, bindings, workspace.data()), "BackendExecute");
+      const dnn::Status status = plan.run(handle_, bindings, workspace.data());
+      op.started(cudaGetLastError(), "cudnnBackendExecute");  // first: it says more than the status
+      dnn::check(status, "BackendExecute");
       ++runs_;
     }
   }
-  op.started(cudaGetLastError(), "cudnnBackendExecute");
   return true;
 }
 

@@ -87,9 +87,9 @@ bool multiply(const Op& op, MatmulPlans& plans, const MatmulKind& kind,
   void* workspace = backend.allocate(op.cuda_stream(), bytes, MemoryCategory::kWorkspace);
   const lt::Status status = plan->run(plans.handle(), pointers, workspace, op.stream());
   backend.release(op.cuda_stream(), workspace, bytes, MemoryCategory::kWorkspace);
+  op.started(cudaGetLastError(), "cublasLtMatmul");  // first: it says more than the status
   FSDP_CHECK(status == lt::kSuccess, "[{}] cublasLtMatmul: status {}", op.describe(),
              static_cast<int>(status));
-  op.started(cudaGetLastError(), "cublasLtMatmul");
   return true;
 }
 

@@ -28,7 +28,9 @@ OpClock::Span OpClock::start(CudaStream& stream, std::string_view name, std::str
   return span;
 }
 
-void OpClock::finish(CudaStream& stream, Span span) {
+// An error costs the trace a span, and is told by the stream's next call: it stands in a
+// destructor.
+void OpClock::finish(CudaStream& stream, Span span) try {
   std::shared_ptr<CUevent_st> end = events_->take();
   CUDA_CHECK(cudaEventRecord(end.get(), stream.handle()));
   stream.mirror().enqueue_control([clock = *this, span = std::move(span), end]() mutable {
@@ -44,6 +46,7 @@ void OpClock::finish(CudaStream& stream, Span span) {
     span.event.end_ns = span.event.begin_ns + between(span.begin.get(), end.get());
     clock.trace_->record(std::move(span.event));
   });
+} catch (const Error&) {
 }
 
 }  // namespace fsdp::cuda

@@ -58,7 +58,10 @@ void CudaEvent::wait() {
 bool CudaEvent::ready() const {
   CUDA_CHECK(cudaSetDevice(device_));  // as above
   const cudaError_t state = cudaEventQuery(event_.get());
-  if (state == cudaErrorNotReady) return false;
+  if (state == cudaErrorNotReady) {
+    (void)cudaGetLastError();  // it is an answer, and not the error of a later call
+    return false;
+  }
   CUDA_CHECK(state);
   return !mirrored_ || mirrored_->ready();
 }

@@ -265,12 +265,13 @@ Status matmul(Handle, MatmulDesc desc, const void* alpha, const void* a, MatrixL
   const int64_t ns = product_ns ? product_ns(place) : 0;
   if (ns < 0) return kNotSupported;
   // As a grid of one thread, so that it stands in the order and the delays of kernels.
-  emulator::enqueue_grid(stream, dim3(1), dim3(1), 0, [product, workspace, ns] {
-    emulator::spend(ns);
-    std::memset(workspace, 0x5a, kWorkspaceBytes);
-    product.run();
-  });
-  return kSuccess;
+  const cudaError_t error =
+      emulator::enqueue_grid(stream, dim3(1), dim3(1), 0, [product, workspace, ns] {
+        emulator::spend(ns);
+        std::memset(workspace, 0x5a, kWorkspaceBytes);
+        product.run();
+      });
+  return error == cudaSuccess ? kSuccess : kExecutionFailed;
 }
 
 }  // namespace

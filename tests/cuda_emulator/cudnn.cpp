@@ -386,11 +386,12 @@ Status execute(Handle handle, Descriptor plan, Descriptor pack) {
   void* workspace = pack->one<void*>(kPackWorkspace);
   if (bytes > 0 && !workspace) return refuse(kBadParameter, "no workspace");
   // As a grid of one thread, so that it stands in the order and the delays of kernels.
-  emulator::enqueue_grid(handle->stream, dim3(1), dim3(1), 0, [run, workspace, bytes] {
-    if (bytes > 0) std::memset(workspace, 0x5a, bytes);
-    run->run();
-  });
-  return kSuccess;
+  const cudaError_t error =
+      emulator::enqueue_grid(handle->stream, dim3(1), dim3(1), 0, [run, workspace, bytes] {
+        if (bytes > 0) std::memset(workspace, 0x5a, bytes);
+        run->run();
+      });
+  return error == cudaSuccess ? kSuccess : kExecutionFailed;
 }
 
 }  // namespace

@@ -32,6 +32,12 @@ struct Settings {
   // Few, so that grids that fill the device stay small. CUDA_EMULATOR_MULTIPROCESSORS sets another
   // default.
   int multiprocessors = 4;
+  // After a kernel failed every call of the runtime fails, as on a GPU, until the emulator is
+  // configured anew. False: the next kernel runs.
+  bool sticky = true;
+  // The kernel of this number, counted from 1 since the emulator was configured, reads an illegal
+  // address. 0: none. CUDA_EMULATOR_FAULT sets another default.
+  int64_t faulty_kernel = 0;
   int nccl_max_ctas = 0;  // that a communicator must be made with; 0: with none
   // What NCCL says of every communicator when it is asked for errors, unless 0.
   int nccl_error = 0;

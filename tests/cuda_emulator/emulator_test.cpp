@@ -315,6 +315,7 @@ __global__ void fail_in_one_thread(float*) {
 }
 
 TEST_CASE("a failing kernel reaches the host with its operation") {
+  const emulator::Configured configured(emulator::settings());
   CudaBackend gpu;
   {
     const Op op(gpu, gpu.compute_stream(), "probe");

@@ -2,15 +2,23 @@
 // emulated GPU's stream, in which the ranks meet as those of comm/local_transport.h do. A
 // communicator comes into being when all its ranks have asked for it, as with nonblocking NCCL; an
 // aborted one ends the tasks that wait in it. Read next: comm/nccl_library.h.
+//
+// [Note: in progress] As strict as NCCL 2.18 to 2.30 (init.cc, group.cc). Every call on a
+// nonblocking communicator leaves it in progress until ncclCommGetAsyncError has said kSuccess, and
+// a further call before that is an invalid argument (ncclCommEnsureReady). ncclCommSplit returns
+// kSuccess at once, leaves the child null, and has the *parent* in progress until the child is
+// there. NCCL would let a caller pass that did not ask but was late enough; this one does not.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <numeric>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -70,18 +78,26 @@ struct CommContent {
   int size = 0;
   std::shared_ptr<GroupState> state = nullptr;  // null: not all are there yet
   std::shared_ptr<DirectEngine> engine = nullptr;
+  // See [Note: in progress]: true, once asked, when that is over. Null: nothing is in progress.
+  std::function<bool()> over = nullptr;
+  std::unique_ptr<CommContent> child = nullptr;  // of a split that is in progress
 };
 
 namespace {
 
-Comm arrive(const std::string& identity, int expected, Arrival self) {
+std::unique_ptr<CommContent> arrive(const std::string& identity, int expected, Arrival self) {
   const std::lock_guard lock(mutex);
   std::shared_ptr<Meeting>& meeting = meetings[identity];
   if (!meeting) meeting = std::make_shared<Meeting>(Meeting{expected});
   meeting->arrivals.push_back(self);
-  Comm comm = new CommContent{meeting, self, identity + "/" + std::to_string(self.color)};
-  alive.insert(comm);
-  return comm;
+  return std::make_unique<CommContent>(
+      CommContent{meeting, self, identity + "/" + std::to_string(self.color)});
+}
+
+Comm give(std::unique_ptr<CommContent> comm) {
+  const std::lock_guard lock(mutex);
+  alive.insert(comm.get());
+  return comm.release();
 }
 
 bool freed(Comm comm) {
@@ -129,27 +145,49 @@ bool expected(const Config& config) {
          config.max_ctas == (wanted > 0 ? wanted : Config{}.max_ctas);
 }
 
+// Whether a call may use the communicator: see [Note: in progress].
+bool usable(Comm comm) { return comm && !freed(comm) && !comm->over; }
+
+// NCCL's thread needs a moment for what the call has begun: the first who asks is too early.
+Result begun(Comm comm) {
+  comm->over = [asked = false]() mutable { return std::exchange(asked, true); };
+  return kInProgress;
+}
+
 Result init_rank(Comm* comm, int ranks, UniqueId id, int rank, Config* config) {
   if (!expected(*config)) return kInvalidArgument;
-  *comm = arrive(id.bytes, ranks, {0, rank, rank});
+  *comm = give(arrive(id.bytes, ranks, {0, rank, rank}));
+  (*comm)->over = [made = *comm] { return ready(*made); };
   return kInProgress;
 }
 
 Result split(Comm parent, int color, int key, Comm* comm, Config* config) {
-  if (!expected(*config) || !ready(*parent)) return kInvalidArgument;
+  if (!expected(*config) || !usable(parent)) return kInvalidArgument;
+  *comm = nullptr;
   const std::string identity = parent->identity + "." + std::to_string(parent->splits++);
-  *comm = arrive(identity, parent->size, {color, key, parent->self.rank});
-  return kInProgress;
-}
-
-Result async_error(Comm comm, Result* state) {
-  if (freed(comm)) return kInvalidArgument;
-  const int injected = emulator::settings().nccl_error;
-  *state = injected != 0 ? static_cast<Result>(injected) : ready(*comm) ? kSuccess : kInProgress;
+  parent->child = arrive(identity, parent->size, {color, key, parent->self.rank});
+  parent->over = [parent, comm] {
+    if (!ready(*parent->child)) return false;
+    *comm = give(std::move(parent->child));
+    return true;
+  };
   return kSuccess;
 }
 
-Result destroy(Comm comm) {
+Result async_error(Comm comm, Result* state) {
+  if (!comm || freed(comm)) return kInvalidArgument;
+  if (const int injected = emulator::settings().nccl_error; injected != 0) {
+    *state = static_cast<Result>(injected);
+    return kSuccess;
+  }
+  if (comm->over && comm->over()) comm->over = nullptr;
+  *state = comm->over ? kInProgress : kSuccess;
+  return kSuccess;
+}
+
+Result finalize(Comm comm) { return usable(comm) ? begun(comm) : kInvalidArgument; }
+
+Result drop(Comm comm) {
   {
     const std::lock_guard lock(mutex);
     alive.erase(comm);
@@ -158,15 +196,17 @@ Result destroy(Comm comm) {
   return kSuccess;
 }
 
+Result destroy(Comm comm) { return usable(comm) ? drop(comm) : kInvalidArgument; }
+
 Result abort(Comm comm) {
   if (comm->state) HostGroup::abort(*comm->state, "ncclCommAbort", comm->self.rank);
-  return destroy(comm);
+  return drop(comm);
 }
 
 // For a collective.
-bool usable(Comm comm) {
+bool may_collect(Comm comm) {
   if (const auto hook = emulator::settings().nccl_call) hook();
-  return !freed(comm) && ready(*comm);
+  return usable(comm);
 }
 
 DType dtype_of(DataType type) {
@@ -201,7 +241,7 @@ Result enqueue(Comm comm, HostCall call, const void* data, void* stream) {
   if (comm->size == 1) {  // the host's collectives are never asked for these
     const auto bytes = static_cast<size_t>(call.numel) * size_of(call.dtype);
     if (call.output) put_in_place(data, call.output, bytes, stream);
-    return kSuccess;
+    return begun(comm);
   }
   const auto whole = std::make_shared<PeerWindow>(
       PeerWindow{1, std::vector<uintptr_t>(static_cast<size_t>(comm->size), 0), nullptr});
@@ -210,14 +250,14 @@ Result enqueue(Comm comm, HostCall call, const void* data, void* stream) {
   call.offset = reinterpret_cast<uintptr_t>(data);
   emulator::enqueue_task(static_cast<cudaStream_t>(stream), "nccl",
                          [engine = comm->engine, call] { engine->run(call); });
-  return kSuccess;
+  return begun(comm);
 }
 
 int64_t all_slots(Comm comm, size_t count) { return static_cast<int64_t>(count) * comm->size; }
 
 Result all_gather(const void* send, void* receive, size_t count, DataType type, Comm comm,
                   void* stream) {
-  if (!usable(comm)) return kInvalidArgument;
+  if (!may_collect(comm)) return kInvalidArgument;
   const size_t slot = count * size_of(dtype_of(type));
   put_in_place(send, static_cast<std::byte*>(receive) + static_cast<size_t>(comm->self.rank) * slot,
                slot, stream);
@@ -230,7 +270,7 @@ Result all_gather(const void* send, void* receive, size_t count, DataType type, 
 
 Result reduce_scatter(const void* send, void* receive, size_t count, DataType type, RedOp op,
                       Comm comm, void* stream) {
-  if (!usable(comm)) return kInvalidArgument;
+  if (!may_collect(comm)) return kInvalidArgument;
   return enqueue(comm,
                  {.collective = Collective::kReduceScatter,
                   .op = op_of(op),
@@ -242,7 +282,7 @@ Result reduce_scatter(const void* send, void* receive, size_t count, DataType ty
 
 Result all_reduce(const void* send, void* receive, size_t count, DataType type, RedOp op, Comm comm,
                   void* stream) {
-  if (!usable(comm)) return kInvalidArgument;
+  if (!may_collect(comm)) return kInvalidArgument;
   put_in_place(send, receive, count * size_of(dtype_of(type)), stream);
   return enqueue(comm,
                  {.collective = Collective::kAllReduce,
@@ -254,7 +294,7 @@ Result all_reduce(const void* send, void* receive, size_t count, DataType type, 
 
 Result broadcast(const void* send, void* receive, size_t count, DataType type, int root, Comm comm,
                  void* stream) {
-  if (!usable(comm)) return kInvalidArgument;
+  if (!may_collect(comm)) return kInvalidArgument;
   if (comm->self.rank == root) put_in_place(send, receive, count * size_of(dtype_of(type)), stream);
   return enqueue(comm,
                  {.collective = Collective::kBroadcast,
@@ -276,7 +316,7 @@ const Library& library() {
       .get_unique_id = get_unique_id,
       .init_rank = init_rank,
       .split = split,
-      .finalize = [](Comm) { return kSuccess; },
+      .finalize = finalize,
       .destroy = destroy,
       .abort = abort,
       .async_error = async_error,
@@ -293,12 +333,14 @@ const Library& library() {
       .memory_free =
           [](void* data) { return cudaFree(data) == cudaSuccess ? kSuccess : kInvalidArgument; },
       .register_memory =
-          [](Comm, void* data, size_t, void** handle) {
+          [](Comm comm, void* data, size_t, void** handle) {
+            if (!usable(comm)) return kInvalidArgument;
             *handle = data;
             ++registrations;
             return kSuccess;
           },
-      .deregister_memory = [](Comm, void*) { return kSuccess; },
+      .deregister_memory = [](Comm comm,
+                              void*) { return usable(comm) ? kSuccess : kInvalidArgument; },
   };
   return table;
 }

@@ -1,7 +1,7 @@
 // The CUDA runtime that the project uses, on the CPU: streams and events are those of the CPU
 // backend (so real threads, with its delays and removable edges), device memory is the heap. A
 // fresh allocation holds NaN patterns, and what is given back is overwritten and freed in stream
-// order. Kernels that fail poison their stream; the next call that waits for it returns
+// order. Kernels that fail poison their stream, and the context is lost: every later call returns
 // cudaErrorLaunchFailure, and cudaGetErrorString tells what happened.
 // Read next: kernels/cuda/cuda_backend.cpp, whose calls these are.
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <cuda.h>
@@ -93,13 +94,55 @@ Device& device() {
   return instance;
 }
 
+// Kernels started, and whether one has failed, since the emulator was configured.
+class Context {
+ public:
+  bool starts_faulty_kernel() {
+    const std::lock_guard lock(mutex_);
+    renew();
+    return ++kernels_ == emulator::settings().faulty_kernel;
+  }
+  void lose() {
+    const std::lock_guard lock(mutex_);
+    renew();
+    lost_ = emulator::settings().sticky;
+  }
+  bool lost() {
+    const std::lock_guard lock(mutex_);
+    renew();
+    return lost_;
+  }
+
+ private:
+  void renew() {
+    if (std::exchange(configuration_, emulator::configurations()) == configuration_) return;
+    kernels_ = 0;
+    lost_ = false;
+  }
+
+  std::mutex mutex_;
+  int64_t configuration_ = 0;
+  int64_t kernels_ = 0;
+  bool lost_ = false;
+};
+
+Context& context() {
+  static Context instance;
+  return instance;
+}
+
 std::atomic<int64_t> clock_ahead_ns{0};
 
 thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t returned(cudaError_t error) {
-  if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
+  if (error != cudaSuccess) last_error = error;
   return error;
+}
+
+// What a call returns whose own result is `error`.
+cudaError_t in_context(cudaError_t error = cudaSuccess) {
+  return returned(context().lost() ? cudaErrorLaunchFailure : error);
 }
 
 template <typename F>
@@ -111,7 +154,7 @@ template <typename F>
 cudaError_t waiting(F wait) {
   try {
     wait();
-    return cudaSuccess;
+    return in_context();
   } catch (const std::exception& error) {
     const std::lock_guard lock(device().mutex);
     device().last_failure = error.what();
@@ -130,6 +173,7 @@ SharedMemory shared_of(const void* function) {
 }
 
 CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned) {
+  if (context().lost()) return CUDA_ERROR_LAUNCH_FAILED;
   enqueue(stream, "wait_value", [address, value] {
     const std::atomic_ref at(*reinterpret_cast<uint32_t*>(address));
     while (static_cast<int32_t>(at.load(std::memory_order_acquire) - value) < 0) {
@@ -150,13 +194,24 @@ cudaError_t enqueue_grid(cudaStream_t stream, dim3 grid, dim3 block, size_t shar
       uint64_t{grid.x} * grid.y * grid.z == 0) {
     return returned(cudaErrorInvalidConfiguration);
   }
+  if (const cudaError_t error = in_context(); error != cudaSuccess) return error;
   const SharedMemory shared = shared_of(function);
   const size_t limit = shared.asked ? settings().shared_per_block : kSharedWithoutAsking;
   if (shared_bytes > shared.asked.value_or(limit) || shared.by_name + shared_bytes > limit) {
     return returned(cudaErrorInvalidValue);
   }
+  const bool faulty = context().starts_faulty_kernel();
   enqueue(stream, "kernel", [=, kernel = std::move(kernel)] {
-    const size_t by_name = run_grid(grid, block, shared_bytes, kernel, limit, function);
+    size_t by_name = 0;
+    try {
+      if (faulty) fail("an illegal memory access was encountered");
+      by_name = run_grid(grid, block, shared_bytes, kernel, limit, function);
+    } catch (const std::exception& error) {
+      context().lose();
+      const std::lock_guard lock(device().mutex);
+      device().last_failure = error.what();
+      throw;
+    }
     const std::lock_guard lock(device().mutex);
     size_t& known = device().shared[function].by_name;
     known = std::max(known, by_name);
@@ -193,7 +248,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int index) {
-  return returned(index == 0 ? cudaSuccess : cudaErrorInvalidDevice);
+  return in_context(index == 0 ? cudaSuccess : cudaErrorInvalidDevice);
 }
 cudaError_t cudaGetDevice(int* index) {
   *index = 0;
@@ -201,6 +256,7 @@ cudaError_t cudaGetDevice(int* index) {
 }
 // The shape of an H200, but for its multiprocessors.
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
+  if (context().lost()) return in_context();
   if (index < 0 || index >= static_cast<int>(visible_devices.size())) {
     return returned(cudaErrorInvalidDevice);
   }
@@ -219,10 +275,13 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
-  return cudaSuccess;  // nothing in the project relies on it
+  return in_context();  // nothing in the project relies on it
 }
-cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
-cudaError_t cudaPeekAtLastError() { return last_error; }
+cudaError_t cudaGetLastError() {
+  const cudaError_t error = std::exchange(last_error, cudaSuccess);
+  return context().lost() ? cudaErrorLaunchFailure : error;  // clears nothing then
+}
+cudaError_t cudaPeekAtLastError() { return in_context(last_error); }
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
     case cudaSuccess:
@@ -265,6 +324,7 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, vo
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  if (context().lost()) return in_context();
   const std::lock_guard lock(device().mutex);
   *total = emulator::settings().memory;
   *free = *total - std::min(*total, device().used);
@@ -272,6 +332,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 // Exactly as large as asked for, so that AddressSanitizer sees the first byte beyond.
 cudaError_t cudaMallocAsync(void** address, size_t bytes, cudaStream_t stream) {
+  if (context().lost()) return in_context();
   {
     const std::lock_guard lock(device().mutex);
     if (device().used + bytes > emulator::settings().memory) {
@@ -298,10 +359,11 @@ cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
   std::shared_ptr<void> owner(address, [](void* data) { std::free(data); });
   enqueue(stream, "free",
           [owner = std::move(owner), bytes] { std::memset(owner.get(), kPoison, bytes); });
-  return cudaSuccess;
+  return in_context();
 }
 // Of no stream: NCCL's buffers. Giving them back waits for nobody.
 cudaError_t cudaMalloc(void** address, size_t bytes) {
+  if (context().lost()) return in_context();
   if (::posix_memalign(address, 512, bytes) != 0) return returned(cudaErrorMemoryAllocation);
   std::memset(*address, kPoison, bytes);
   return cudaSuccess;
@@ -311,10 +373,11 @@ cudaError_t cudaFree(void* address) {
   std::fill_n(static_cast<volatile unsigned char*>(address), ::malloc_usable_size(address),
               static_cast<unsigned char>(kPoison));
   std::free(address);
-  return cudaSuccess;
+  return in_context();
 }
 // Whole pages, so that who still uses what was given back ends the program.
 cudaError_t cudaMallocHost(void** address, size_t bytes) {
+  if (context().lost()) return in_context();
   void* pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return returned(cudaErrorMemoryAllocation);
   *address = std::memset(pages, kPoison, bytes);
@@ -335,14 +398,16 @@ cudaError_t cudaFreeHost(void* address) {
     ::munmap(given_back.front().first, given_back.front().second);
     given_back.pop_front();
   }
-  return cudaSuccess;
+  return in_context();
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
+  if (context().lost()) return in_context();
   enqueue(stream, "copy", [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
+  if (context().lost()) return in_context();
   enqueue(stream, "memset", [=] { std::memset(data, value, bytes); });
   return cudaSuccess;
 }
@@ -364,6 +429,7 @@ static void end_destroyed() {
   all.erase(first, all.end());
 }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
+  if (context().lost()) return in_context();
   end_destroyed();
   auto owned = device().host.create_stream(stream_name(priority));
   fsdp::Stream* made = owned.get();
@@ -379,12 +445,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   }
   delete stream;
   end_destroyed();
-  return cudaSuccess;
+  return in_context();
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return waiting([&] { device().host.synchronize(*stream->stream); });
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (context().lost()) return in_context();
   device().host.wait(*stream->stream, event->latest());
   return cudaSuccess;
 }
@@ -399,14 +466,16 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function
 
 // ---- events ----
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  if (context().lost()) return in_context();
   *event = new CUevent_st;
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
-  return cudaSuccess;
+  return in_context();
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (context().lost()) return in_context();
   enqueue(stream, "event",
           [time = event->time_ns] { *time = fsdp::trace_clock_ns() + clock_ahead_ns; });
   const fsdp::EventPtr recorded = device().host.record(*stream->stream);
@@ -420,10 +489,12 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (context().lost()) return in_context();
   const fsdp::EventPtr recorded = event->latest();
-  return !recorded || recorded->ready() ? cudaSuccess : cudaErrorNotReady;
+  return returned(!recorded || recorded->ready() ? cudaSuccess : cudaErrorNotReady);
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  if (context().lost()) return in_context();
   *ms = static_cast<float>(static_cast<double>(*end->time_ns - *begin->time_ns) * 1e-6);
   return cudaSuccess;
 }

@@ -2,6 +2,7 @@
 #include "tests/cuda_emulator/scheduler.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
@@ -34,11 +35,14 @@ std::string variable(const char* name) {
 struct State {
   std::mutex mutex;
   Settings settings;
+  std::atomic<int64_t> configurations{0};
   std::set<std::string> places;
 
   State() {
     const std::string count = variable("CUDA_EMULATOR_MULTIPROCESSORS");
     if (!count.empty()) settings.multiprocessors = std::stoi(count);
+    const std::string fault = variable("CUDA_EMULATOR_FAULT");
+    if (!fault.empty()) settings.faulty_kernel = std::stoll(fault);
   }
   ~State() {
     const std::string file = variable("CUDA_EMULATOR_PLACES");
@@ -412,7 +416,10 @@ int checked_lane(uint32_t mask, const char* what) {
 void configure(const Settings& settings) {
   const std::lock_guard lock(state().mutex);
   state().settings = settings;
+  ++state().configurations;
 }
+
+int64_t configurations() { return state().configurations; }
 
 const Settings& settings() { return state().settings; }
 

@@ -92,6 +92,8 @@ cudaError_t allow_shared(const void* function, size_t bytes);
 // Bytes by name. The compiler of a GPU counts them; here they are known when a grid has run, and
 // until then 0.
 size_t static_shared(const void* function);
+// How often the emulator has been configured.
+int64_t configurations();
 // The device's clock, which events read, goes ahead.
 void spend(int64_t ns);
 // Host code in the place of a kernel: it may wait for other threads.

@@ -1,5 +1,5 @@
 // How many bytes sharded training holds, as formulas over the flat layout of its units. Exact: the
-// ledger of a run agrees to the byte, and `fsdp train` prints both. N ranks in a shard group; a
+// ledger of a run agrees to the byte (tests/comm/fsdp/memory_formula_test.cpp). N ranks in a shard group; a
 // unit has S_u elements per shard (padding included), N S_u unsharded; m, p, r: bytes of an element
 // of the master, of the unsharded parameters and of the unsharded gradients (a: m where micro-steps
 // add up unsharded, else r). R is the root, B the blocks; f of them are unsharded at a time. Units

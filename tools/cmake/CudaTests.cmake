@@ -121,6 +121,7 @@ if(FSDP_HAVE_EMULATOR)
   fsdp_entry(emulated/verify cuda_emulator 600 2 bash ${tests}/cuda_emulator/verify.sh)
   fsdp_entry(emulated/resume cuda_emulator 600 2 bash ${tests}/cuda_emulator/resume.sh)
   fsdp_entry(emulated/memory_limit cuda_emulator 300 1 bash ${tests}/cuda_emulator/memory_limit.sh)
+  fsdp_entry(emulated/lost_context cuda_emulator 300 2 bash ${tests}/cuda_emulator/lost_context.sh)
   # Grids as wide as an H200's.
   fsdp_entry(emulated/132_multiprocessors slow 900 2 ${CMAKE_COMMAND} -E env
              CUDA_EMULATOR_MULTIPROCESSORS=132 $<TARGET_FILE:test_cuda_emulator> --no-colors=1)

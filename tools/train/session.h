@@ -1,6 +1,6 @@
 // Everything one rank needs to train or evaluate a model: backend, model, sharding, optimizer. The
 // loops around it: trainer.h, and the rooms verify, generate, evaluate, bench.
-// One host wait per step at most, one step late: steps only enqueue, StepHandle::read() waits.
+// Steps only enqueue; StepHandle::read() waits, one step late. Where the loop waits: trainer.h.
 // Read next: train_step.h (the order of a step), device_batch.h, session_options.h.
 #pragma once
 
@@ -18,10 +18,6 @@
 
 namespace fsdp::tools {
 
-// This rank's rows of one global batch. A rank without rows computes a row that does not count, so
-// that it takes part in every collective. With several micro-steps the rows are split evenly,
-// earlier ones first, unless the batch says that it is computed in passes: then a micro-step is
-// one.
 using data::Batch;
 
 class Session {

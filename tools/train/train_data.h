@@ -38,7 +38,6 @@ class TrainData {
   std::string check_vocabulary(int64_t model_vocabulary) const;          // as below
   int64_t sequences() const { return train_loader_->sequences(); }       // of the training data
   int64_t validation_sequences() const;                                  // 0: there is none
-  std::string validation_summary() const { return validation_loader_->summary(); }
   int64_t steps_per_epoch() const { return train_loader_->steps_per_epoch(); }
   int64_t samples_after(int64_t steps) const { return train_loader_->samples_after(steps); }
   // Of so many steps, and of an evaluation (none without validation): see Loader.

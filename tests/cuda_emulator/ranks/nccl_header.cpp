@@ -17,7 +17,7 @@ static_assert(int{kFloat32} == ncclFloat32 && int{kFloat64} == ncclFloat64);
 static_assert(int{kSum} == ncclSum && int{kMax} == ncclMax && int{kAvg} == ncclAvg);
 static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId));
 static_assert(Config{}.magic == NCCL_API_MAGIC && Config{}.version == NCCL_VERSION(2, 17, 0));
-static_assert(kOldest == NCCL_VERSION(2, 18, 0) && kRegistersBuffers == NCCL_VERSION(2, 19, 0));
+static_assert(kOldest == NCCL_VERSION(2, 26, 0) && kRegistersBuffers == NCCL_VERSION(2, 27, 0));
 static_assert(Config{}.min_ctas == NCCL_CONFIG_UNDEF_INT);
 
 static_assert(offsetof(Config, version) == offsetof(ncclConfig_t, version));

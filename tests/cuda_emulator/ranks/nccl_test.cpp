@@ -249,7 +249,7 @@ TEST_CASE("an error that NCCL reports ends the job with NCCL's words") {
   };
   on_nccl(
       2,
-      [](Communicator& world, CommRank& rank) {
+      [&](Communicator& world, CommRank& rank) {
         const Tensor buffer = finished_zeros(rank, 8);
         world.barrier();
         emulator::Settings settings;
@@ -262,6 +262,9 @@ TEST_CASE("an error that NCCL reports ends the job with NCCL's words") {
           error = error_of([&] { world.all_gather(*rank.first, buffer); });
         }
         CHECK(error.find("an error of NCCL") != std::string::npos);
+        for (int i = 0; i < 500 && told < 2; ++i) {  // the collective may hear of it first
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
       },
       options);
   emulator::configure({});

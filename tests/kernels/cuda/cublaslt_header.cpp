@@ -8,6 +8,7 @@
 namespace fsdp::cuda::lt {
 
 static_assert(int{kSuccess} == CUBLAS_STATUS_SUCCESS);
+static_assert(int{kExecutionFailed} == CUBLAS_STATUS_EXECUTION_FAILED);
 static_assert(int{kNotSupported} == CUBLAS_STATUS_NOT_SUPPORTED);
 static_assert(int{kCompute32F} == CUBLAS_COMPUTE_32F);
 static_assert(int{kCompute32FFastTF32} == CUBLAS_COMPUTE_32F_FAST_TF32);

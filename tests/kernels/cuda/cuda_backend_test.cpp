@@ -4,6 +4,8 @@
 #include <chrono>
 #include <thread>
 
+#include <cuda_runtime_api.h>
+
 #include "tests/support/gpu_support.h"
 
 namespace fsdp::test {
@@ -45,6 +47,22 @@ TEST_CASE("host tasks run in the order of the stream, before and after its kerne
     CHECK(late->ready());
     CHECK(ran);
     CHECK(later == values);
+  });
+}
+
+TEST_CASE("to ask for an event that is not ready leaves no error behind") {
+  on_gpu([](cuda::CudaBackend& gpu) {
+    Stream& stream = gpu.compute_stream();
+    std::atomic<bool> asked = false;
+    gpu.host_task(stream, "slow", 0, [&] {
+      while (!asked) pause(1);
+    });
+    Tensor::zeros(gpu, {3}, DType::kF32);  // behind the task, on the GPU
+    const EventPtr event = gpu.record(stream);
+    CHECK_FALSE(event->ready());
+    CHECK(cudaPeekAtLastError() == cudaSuccess);
+    asked = true;
+    event->wait();
   });
 }
 

@@ -10,6 +10,7 @@ namespace fsdp::cuda::dnn {
 static_assert(int{kSuccess} == CUDNN_STATUS_SUCCESS);
 static_assert(int{kBadParameter} == CUDNN_STATUS_BAD_PARAM);
 static_assert(int{kNotSupported} == CUDNN_STATUS_NOT_SUPPORTED);
+static_assert(int{kExecutionFailed} == CUDNN_STATUS_EXECUTION_FAILED);
 static_assert(int{kFloat} == CUDNN_DATA_FLOAT);
 static_assert(int{kHalf} == CUDNN_DATA_HALF);
 static_assert(int{kInt32} == CUDNN_DATA_INT32);

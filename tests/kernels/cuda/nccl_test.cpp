@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "comm/local_transport.h"
 #include "comm/nccl_library.h"
 #include "comm/nccl_transport.h"
 #include "tests/support/gpu_support.h"
@@ -22,20 +23,33 @@ class OneRank {
     nccl::Config config;
     check(library.init_rank(&comm, 1, id, 0, &config));
   }
-  ~OneRank() {
-    check(library.finalize(comm));
-    library.destroy(comm);
-  }
+  ~OneRank() { end(comm); }
   OneRank(const OneRank&) = delete;
   OneRank& operator=(const OneRank&) = delete;
 
-  void check(nccl::Result result) {
+  void end(nccl::Comm of) {
+    check(library.finalize(of), of);
+    CHECK(library.destroy(of) == nccl::kSuccess);
+  }
+  void check(nccl::Result result) { check(result, comm); }
+  void check(nccl::Result result, nccl::Comm of) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (result == nccl::kInProgress && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::yield();
-      REQUIRE(library.async_error(comm, &result) == nccl::kSuccess);
+      REQUIRE(library.async_error(of, &result) == nccl::kSuccess);
     }
     REQUIRE(result == nccl::kSuccess);
+  }
+
+  // The parent is in progress until the child is there.
+  nccl::Comm split() {
+    nccl::Comm child = nullptr;
+    nccl::Config config;
+    check(library.split(comm, 0, 0, &child, &config));
+    check(nccl::kInProgress);
+    REQUIRE(child);
+    check(nccl::kInProgress, child);
+    return child;
   }
 
   const nccl::Library& library = nccl::library();
@@ -93,6 +107,37 @@ TEST_CASE("NCCL on one rank: every collective, into other memory and in place") 
         });
       }
     }
+  });
+}
+
+TEST_CASE("NCCL on one rank: a communicator split from another, ended and aborted") {
+  if (!comm::nccl_missing().empty()) return;  // the first case says so
+  on_gpu([](cuda::CudaBackend& gpu) {
+    OneRank rank;
+    const nccl::Comm child = rank.split();
+    const Buffers buffers(gpu, DType::kF32);
+    rank.check(rank.library.all_reduce(buffers.send.data(), buffers.receive.data(), buffers.count(),
+                                       nccl::kFloat32, nccl::kSum, child,
+                                       gpu.compute_stream().native_handle()),
+               child);
+    gpu.synchronize(gpu.compute_stream());
+    CHECK(buffers.receive.to_doubles() == buffers.values);
+    rank.end(child);
+    CHECK(rank.library.abort(rank.split()) == nccl::kSuccess);
+  });
+}
+
+TEST_CASE("the transport on one rank: the communicators of a mesh, and their collectives") {
+  if (!comm::nccl_missing().empty()) return;  // the first case says so
+  on_gpu([](cuda::CudaBackend& gpu) {
+    comm::run_local_ranks(1, [&](comm::Communicator& control) {
+      const auto world = comm::make_nccl_world(control, {});
+      const auto shards = world->split([](int) { return comm::SplitPlace{}; }, "shards");
+      const auto gather = shards->duplicate("gather");
+      const Buffers buffers(gpu, DType::kF32);
+      gather->all_gather(gpu.compute_stream(), buffers.send)->wait();
+      CHECK(buffers.send.to_doubles() == buffers.values);
+    });
   });
 }
 
