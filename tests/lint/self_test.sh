@@ -167,6 +167,16 @@ core/b.cpp: tests/core/nowhere_test.cpp'
 expect size_budget.sh 'core/gone.cpp is not there any more'
 expect size_budget.sh 'core/b.cpp: the test tests/core/nowhere_test.cpp is not there'
 
+# ---- the index of scripts ------------------------------------------------------------------------
+file tests/README.md <<'X'
+## Scripts of e2e
+`gone.sh`
+X
+file tests/e2e/new.sh <<<'#!/bin/sh'
+expect index.sh 'tests/e2e/new.sh:1: not in the table of tests/README.md'
+expect index.sh 'tests/README.md:1: gone.sh: no such script in tests/e2e'
+rm "$tree/tests/e2e/new.sh"
+
 # ---- requirements --------------------------------------------------------------------------------
 file tests/requirements.txt <<'X'
 # A list.
