@@ -26,7 +26,7 @@ struct NameTable {
 };
 
 // A published size, to train from scratch: dropout is the family's own here (none for GPT-2, whose
-// published file says 0.1), begin and end of a text are those of the run's tokenizer. head_dim is
+// published file says 0.1), the run's tokenizer gives begin and end of a text. head_dim is
 // hidden / heads unless `more` says otherwise.
 struct Preset {
   std::string_view name;
@@ -47,7 +47,7 @@ struct Family {
 };
 
 std::span<const Family* const> families();
-const Family& family_of(std::string_view name);  // Error lists those there are
+const Family& family_of(std::string_view name);  // Error lists the known names
 
 namespace family {
 extern const Family kBloom, kFairseqGpt3, kGpt2, kGptNeox, kLlama, kMistral, kQwen2, kWorkshopGpt;

@@ -17,7 +17,7 @@ std::vector<double> alibi_slopes(int64_t heads) {
     slopes.push_back(std::exp2(-8.0 * i / static_cast<double>(power)));
   };
   for (int64_t i = 1; i <= power; ++i) add(static_cast<double>(i));
-  // The others lie between: those of twice as many heads, every second one.
+  // The other slopes lie between: every second slope of a model with twice as many heads.
   for (int64_t i = 1; i <= heads - power; ++i) add(static_cast<double>(i) - 0.5);
   return slopes;
 }

@@ -28,7 +28,7 @@ struct LoraConfig {
   // Layers that are none of them all the same, in the same two ways.
   std::vector<std::string> excluded;
   std::string excluded_pattern;
-  std::vector<int64_t> blocks;  // numbers of those whose layers are meant; empty: all
+  std::vector<int64_t> blocks;  // numbers of the blocks whose layers are meant; empty: all
   // What stands before a block's number in the names of its layers, where that matters ("layers").
   std::vector<std::string> block_names;
   bool rank_stabilised = false;  // scale = alpha / sqrt(r) (Kalajdzievski, 2023, arXiv 2312.03732)

@@ -8,7 +8,7 @@
 namespace fsdp::models {
 namespace {
 
-// Llama 3.1: long wavelengths are stretched, short ones kept, those between blended
+// Llama 3.1: long wavelengths are stretched, short ones kept, wavelengths between blended
 // (transformers modeling_rope_utils, _compute_llama3_parameters).
 double llama3_frequency(const RopeConfig& rope, double frequency) {
   const double turns = rope.original_max_positions * frequency / (2 * std::numbers::pi);

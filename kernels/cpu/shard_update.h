@@ -1,6 +1,5 @@
 // What the optimizers' kernels share: the walk over a flat shard, segment by segment, and the
-// rounded copy. A rule (adam.cpp, adamax.cpp,
-// adadelta.cpp, sgd.cpp) brings the arithmetic:
+// rounded copy. A rule (adam.cpp, adamax.cpp, adadelta.cpp, sgd.cpp) brings the arithmetic:
 //   Coefficients   scalars of one parameter at one step
 //   Coefficients at(double learning_rate, int32_t t, double weight_decay, M gradient_scale) const
 //                  weight_decay: 0 where the segment has none

@@ -14,7 +14,7 @@ std::string fsdp_key_name(const std::string& key);
 // Keys that mean the same in both. The other ones are read together, by the functions below.
 std::vector<Rule> fsdp_rules();
 
-// A name of a strategy or accelerate's number of it; hybrid ones also need the ranks of a node.
+// A name of a strategy or accelerate's number for one; hybrid ones also need the ranks of a node.
 void set_strategy(Adoption& adoption, const Given& origin, const std::string& name);
 // "no", fp16 or bf16. Under FSDP the sums over ranks have the same dtype.
 void set_precision(Adoption& adoption, const Given& origin, const std::string& name, bool sharded);

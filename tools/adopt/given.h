@@ -11,7 +11,7 @@ namespace fsdp::adopt {
 struct Given {
   std::string key;   // as it is written: "fsdp_config.fsdp_min_num_params", "--lr", "BATCH_SIZE"
   std::string name;  // as its program knows it: "fsdp_config.min_num_params"; mostly the key
-  std::vector<std::string> values;  // one, or those of a list
+  std::vector<std::string> values;  // one, or the values of a list
   bool is_list = false;
   std::string place;  // "config.yaml:12"; of what was typed, the program's name
 

@@ -22,7 +22,7 @@ std::string adopt_chess(const std::vector<std::string>& arguments, const AdoptOp
 // Scripts that set variables, in the order in which they run, and Python programs that read them.
 std::string adopt_environment(const Files& files, const AdoptOptions& options);
 
-// The tables of those that read YAML or JSON: whose file is it?
+// The tables of programs that read YAML or JSON: whose file is it?
 const Program& accelerate_program();
 const Program& hugging_face_program();
 const Program& deepspeed_program();

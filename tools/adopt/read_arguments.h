@@ -9,7 +9,7 @@
 namespace fsdp::adopt {
 
 struct ForeignCommand {
-  std::vector<Given> variables;  // set in front of it, or before it in the script
+  std::vector<Given> variables;  // set in front of the command, or before the command in the script
   std::vector<Given> arguments;  // "--lr"; without a name: "DATA"
   std::string source;            // for the head of the result
 };

@@ -14,7 +14,7 @@
 namespace fsdp::adopt {
 
 struct ShellCommand {
-  std::vector<Given> variables;    // NAME=value in front of it
+  std::vector<Given> variables;    // NAME=value in front of the command
   std::vector<std::string> words;  // without quotes
   std::string place;               // "run.sh:12"
 };

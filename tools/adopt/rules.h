@@ -39,7 +39,7 @@ struct Ignored {
 // Takes every value that is given. What is ignored is left. Error for a key that the program does
 // not have.
 void take_all(const Program& program, Adoption& adoption, const std::vector<Ignored>& ignored = {});
-// That error. `adoption` holds all keys: they may be those of another program.
+// That error. `adoption` holds all keys: they may be another program's.
 void check_known(const Program& program, const Given& given, const Adoption& adoption);
 // Whether a file of the program may have the key, as a value or as a section.
 bool knows_key(const Program& program, const std::string& key);

@@ -70,7 +70,7 @@ NamedCommand named_command(const CLI::App& root) {
   return named_command(*app, path);
 }
 
-// The last one of those that are named.
+// The last command that is named.
 const CLI::App& chosen_command(const CLI::App& root) {
   const CLI::App* app = &root;
   while (!app->get_subcommands().empty()) app = app->get_subcommands().front();

@@ -49,7 +49,7 @@ class Command {
   explicit Command(CLI::App* app) : app_(app) {}
 
   Command add_command(const std::string& name, const std::string& help) const;
-  void require_command() const;  // one of those that were added
+  void require_command() const;  // one of the subcommands that were added
   // T: a number type, std::string, and std::vector and std::optional of them (options.cpp).
   template <typename T>
   Option add_option(const std::string& name, T& value, const std::string& help) const;

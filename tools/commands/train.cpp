@@ -24,7 +24,7 @@ struct TrainOptions {
 // wrong with it is said once they do.
 int train_on_ranks(TrainOptions options) {
   requeue_until_training();
-  outlive_reader();  // the run goes on; main() says at its end that nobody read all of it
+  outlive_reader();  // the run goes on; main() says at its end that nobody read all output
   ResumeRequest request;
   ResumePlan plan;
   std::string mistake;

@@ -11,7 +11,7 @@
 namespace fsdp::tools {
 namespace {
 
-// The key whose last part, or all of it, is `name`, if the command takes keys by --set.
+// The key of which `name` is the last part, or all, if the command takes keys by --set.
 std::string key_of(const NamedCommand& command, std::string name) {
   if (std::ranges::find(command.options, "--set") == command.options.end()) return "";
   std::replace(name.begin(), name.end(), '-', '_');

@@ -11,7 +11,7 @@ namespace fsdp::tools {
 struct NamedCommand {
   std::string path;                     // "bench step"
   std::vector<std::string> options;     // "--batch"
-  std::vector<std::string> with_value;  // of them: those that need one
+  std::vector<std::string> with_value;  // the options that need a value
 };
 
 // One line. `extras`: what the command could not place, in order; not empty.

@@ -1,5 +1,5 @@
-// Rows of tokens as a model gets them: a whole batch, or the part of it that is one rank's. Not
-// here: which rows those are (sampler.h, row_range.h), copying them to a device (tools/train).
+// Rows of tokens as a model gets them: a whole batch, or one rank's part of a batch. Not
+// here: which rows are chosen (sampler.h, row_range.h), copying them to a device (tools/train).
 #pragma once
 
 #include <cstdint>

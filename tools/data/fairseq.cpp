@@ -1,5 +1,6 @@
 // The index: "MMIDIDX\0\0", version 1 (u64), type (u8), number of sentences (u64), their sizes in
-// tokens (i32), where they begin in NAME.bin in bytes (i64); all of it little-endian, without gaps.
+// tokens (i32), where they begin in NAME.bin in bytes (i64); everything is little-endian, without
+// gaps.
 #include "tools/data/fairseq.h"
 
 #include <algorithm>

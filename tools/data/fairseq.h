@@ -1,5 +1,5 @@
 // Data sets of fairseq-preprocess: NAME.bin holds the token ids of all sentences, NAME.idx what
-// type they have and where each sentence is. The ids are those of fairseq's dictionary (line + 4;
+// type they have and where each sentence is. The ids are of fairseq's dictionary (line + 4;
 // </s> is 2, <pad> is 1), which is also the vocabulary of its models: there is no tokenizer. The
 // file is mapped, so that a data set may be larger than memory. Not here: which sequences a batch
 // has (sampler.h).
@@ -38,7 +38,7 @@ class FairseqFile {
   uint8_t type_ = 0;  // fairseq's code
 };
 
-// How many ids the dictionary beside NAME.bin has: those of fairseq's four special tokens, and one
+// How many ids the dictionary beside NAME.bin has: fairseq's four special tokens, and one
 // for each line of dict.txt ("token count"). None: there is no dict.txt.
 std::optional<int64_t> fairseq_vocabulary(const std::filesystem::path& bin);
 

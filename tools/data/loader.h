@@ -34,7 +34,7 @@ struct LoaderOptions {
   LastBatch last = LastBatch::kShort;
   ShuffleRule rule = ShuffleRule::kFeistel;
   bool set_epoch = true;                     // see SamplerOptions
-  std::vector<WeightedSource> sources = {};  // those that `sequences` joins; see SamplerOptions
+  std::vector<WeightedSource> sources = {};  // that `sequences` joins; see SamplerOptions
   int64_t rows_per_pass = 0;                 // see Batch; 0: each rank gets every world-th row
   int rank = 0;
   int world = 1;
@@ -56,8 +56,8 @@ class Loader {
   int64_t steps_per_epoch() const { return sampler_.batches_per_epoch(); }
   int64_t samples_after(int64_t steps) const;  // of all ranks, over all epochs
   std::string summary() const { return sequences_->summary(); }
-  // Of the first so many steps, those that take most memory: the longest whole batch and, where it
-  // is longer, the longest short one.
+  // The batches of the first `steps` steps that take most memory: the longest whole batch and,
+  // where it is longer, the longest short one.
   std::vector<BatchShape> largest_batches(int64_t steps) const;
   // This rank's rows of a step, counted from 0 over all epochs; none, maybe, of a short last batch.
   // `shifted_labels`: of the model; without a shift the first token of a row is predicted too.

@@ -14,7 +14,7 @@ namespace fsdp::data {
 
 // Of the tokens of one row. As it stands in files of tokens.
 struct ExampleSpan {
-  uint64_t end = 0;     // in the tokens of all rows: those of this one end here
+  uint64_t end = 0;     // in the tokens of all rows: where this row's tokens end
   uint32_t kept = 0;    // so many at its end are not cut before all others are
   uint32_t answer = 0;  // so many at its end are the answer, with the end-of-text
   bool operator==(const ExampleSpan&) const = default;

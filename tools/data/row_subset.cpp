@@ -1,4 +1,4 @@
-// First where all rows are, then those that the permutation begins with.
+// First where all rows are, then the rows that the permutation begins with.
 #include "tools/data/row_subset.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ std::vector<SkippedRow> for_each_row_of(const RowSubset& subset,
                file.string());
   }
   std::vector<RowPlace> places;  // of the rows of all files
-  std::vector<size_t> ends;      // for each file, how many rows it and those before it have
+  std::vector<size_t> ends;      // for each file, how many rows it and the files before it have
   std::vector<SkippedRow> skipped;
   for (const auto& file : files) {
     const auto of_file = for_each_document(

@@ -40,8 +40,8 @@ uint64_t Permutation::encrypt(uint64_t value) const {
   return (uint64_t{left} << half_bits_) | right;
 }
 
-// Values beyond size are encrypted again until one lies below: still a bijection of those below
-// (following a cycle of the larger one), after fewer than four steps on average.
+// Values beyond size are encrypted again until one lies below: still a bijection of the values
+// below (following a cycle of the larger one), after fewer than four steps on average.
 int64_t Permutation::operator()(int64_t index) const {
   uint64_t value = static_cast<uint64_t>(index);
   do {

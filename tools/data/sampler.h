@@ -52,7 +52,7 @@ constexpr std::string_view name_of(ShuffleRule rule) {
 // batches cut it as any other; its items are draws of a Mixture, whose sample n is place n % items
 // of epoch n / items. A source goes through all of its own items, in an order of its own, before it
 // goes through them again: its draw k is place k % its items of its own epoch k / its items. So an
-// epoch of the run has items of a large weight several times, and not all of those of a small one.
+// epoch of the run has items of a large weight several times, and not all items of a small weight.
 struct SamplerOptions {
   int64_t items = 0;  // of all sources
   int64_t batch = 1;  // items per batch over all ranks

@@ -174,7 +174,7 @@ class WikitextSequences final : public FullSequences {
 
   TokenRows rows_;
   int64_t length_;
-  std::vector<int64_t> ends_;  // of each group: sequences of it and those before it
+  std::vector<int64_t> ends_;  // of each group: sequences of it and of the groups before it
   int64_t cut_ = 0, dropped_ = 0;
 };
 
@@ -267,7 +267,7 @@ class JoinedSequences final : public Sequences {
   }
 
   std::vector<std::shared_ptr<const Sequences>> sets_;
-  std::vector<int64_t> ends_;  // of each set: sequences of it and those before it
+  std::vector<int64_t> ends_;  // of each set: sequences of it and of the sets before it
 };
 
 }  // namespace

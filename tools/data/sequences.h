@@ -28,7 +28,8 @@ class Sequences {
   virtual int64_t label_tokens(int64_t index, int64_t length, bool shifted_labels) const = 0;
   // Appends its tokens, its labels and, where padding must be hidden, its mask.
   virtual void append(int64_t index, int64_t length, bool shifted_labels, Batch& batch) const = 0;
-  // What they are made of and what became of it, for people: "7 rows, 2 of them cut to 512 tokens".
+  // What they are made of and what was done with it, for people: "7 rows, 2 of them cut to 512
+  // tokens".
   virtual std::string summary() const = 0;
 };
 

@@ -4,7 +4,7 @@
 // come. Contract: tools/data/token_cache.h.
 //
 // [Note: when a cache is up to date]
-// A source file counts as unchanged when its size, both its times and its inode are those of the
+// A source file counts as unchanged when its size, both its times and its inode equal the
 // stamp. When one of the latter differs, its content decides. The time of modification alone would
 // not do: `rsync -t`, `tar` and `cp -p` set it. Nobody can set the time of the inode's change. A
 // file that changed within two seconds of being read might change again without getting another
@@ -15,7 +15,7 @@
 //
 // [Note: blocks]
 // A block is compared with its checksum when it is first used, not when the file is opened: a data
-// set may be larger than memory, and a run may use little of it. 64 KiB is less than the system
+// set may be larger than memory, and a run may use a small part. 64 KiB is less than the system
 // reads ahead, so a block costs no further access to the disk.
 #include "tools/data/token_cache.h"
 
@@ -183,7 +183,7 @@ CheckedFooter read_footer(const MappedFile& file, const Tokenizer& tokenizer) {
   return out;
 }
 
-// Writes other stamps of the same number over those of a cache. Best effort: where the cache may be
+// Writes other stamps of the same number over a cache's stamps. Best effort: where the cache may be
 // read only, contents are compared again the next time.
 void renew_stamps(const MappedFile& file, const Footer& footer,
                   const std::vector<FileStamp>& stamps) {

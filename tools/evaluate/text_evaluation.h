@@ -35,7 +35,7 @@ struct TextEvaluationOptions {
 
 struct TextFigures {
   TextLoss loss;
-  int64_t tokens = 0;  // of the text, with those that the tokenizer puts around documents
+  int64_t tokens = 0;  // of the text, with the tokens that the tokenizer puts around documents
   int64_t bytes = 0;   // of the documents; 0: not counted, with a configuration
   int64_t sequences = 0, length = 0, stride = 0;
   double seconds = 0;

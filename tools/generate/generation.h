@@ -30,7 +30,8 @@ struct Generated {
 
 // What one rank did, added up over calls.
 struct GenerationStats {
-  int64_t prompt_tokens = 0, new_tokens = 0;  // of all ranks; new: without those of first passes
+  int64_t prompt_tokens = 0,
+          new_tokens = 0;  // of all ranks; new: without the tokens of first passes
   double prompt_seconds = 0, new_token_seconds = 0;  // first passes, later passes
   size_t cache_bytes = 0;                            // of the largest batch
 };

@@ -32,8 +32,8 @@ void take_smaller(AvailableMemory& least, std::optional<size_t> bytes, std::stri
   least = {.bytes = *bytes, .source = std::move(source)};
 }
 
-// A group's own limit and those of the groups around it. In a container its path may be the host's,
-// which is not there: then the mount itself is the group.
+// A group's own limit and the limits of the groups around it. In a container its path may be the
+// host's, which is not there: then the mount itself is the group.
 void take_group(AvailableMemory& least, const fs::path& mount, const std::string& group,
                 const char* file) {
   for (fs::path path = group;; path = path.parent_path()) {

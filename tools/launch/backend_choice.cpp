@@ -18,8 +18,8 @@ namespace {
 constexpr int kAtOnce = 2;                               // collectives: a gather and a reduction
 constexpr const char* kMatmulChoices = ".cache/matmul";  // beside .cache/tokens
 
-// By rank, its place among those that it sees. Who sees fewest takes first, one that fewest have
-// taken: ranks that all see the same take them in turn.
+// By rank, its GPU's place among the GPUs that it sees. Who sees fewest takes first, one that
+// fewest have taken: ranks that all see the same take them in turn.
 std::vector<size_t> take_gpus(const std::vector<RankGpus>& ranks) {
   std::vector<size_t> order(ranks.size());
   std::iota(order.begin(), order.end(), size_t{0});

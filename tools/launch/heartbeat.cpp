@@ -27,7 +27,7 @@ constexpr size_t kMostAddresses = 16;  // of a process
 constexpr double kAlsoSilent = 0.6;    // of the limit: with the first of a host that is gone
 constexpr char kBeat = 'b', kReason = 'r';
 
-// Of this machine, those that others may reach.
+// The addresses of this machine that others may reach.
 std::vector<uint32_t> own_addresses() {
   std::vector<uint32_t> out;
   ifaddrs* all = nullptr;

@@ -1,8 +1,8 @@
 // The processes of a job tell each other that they live and what they are at, from a thread of its
 // own, over sockets of their own (UDP): also when MPI waits, and when the launcher knows nothing.
-// Every rank beats to rank 0 and to the ranks of its host, and watches those it beats to. Not here:
-// what is done about a silent rank (tools/launch/job_end.h), a process that has ended, which its
-// host notices at once (rank_watch.h).
+// Every rank beats to rank 0 and to the ranks of its host, and watches the ranks it beats to. Not
+// here: what is done about a silent rank (tools/launch/job_end.h), a process that has ended, which
+// its host notices at once (rank_watch.h).
 //
 // [Note: who is silent] A rank that was not heard of for the whole limit. Only a rank that has run
 // all the time may say so: one whose own beats were late was stopped itself, or starved, and gives

@@ -1,4 +1,4 @@
-// The hosts of a Slurm job, and those of them on which no rank runs. Slurm names hosts in short:
+// The hosts of a Slurm job, and the hosts on which no rank runs. Slurm names hosts in short:
 // "a[01-03,07],login" is a01, a02, a03, a07, login (its man pages: sinfo, "hostlist").
 // Not here: how ranks find each other (comm/mpi_transport.h).
 #pragma once

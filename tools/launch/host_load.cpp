@@ -1,4 +1,4 @@
-// Reading of /proc; the fields are those of proc(5).
+// Reading of /proc; proc(5) names the fields.
 #include "tools/launch/host_load.h"
 
 #include <algorithm>

@@ -183,9 +183,9 @@ void JobEnd::fail(const std::string& what) {
   end(line, world.size() > runtime_.local_size() ? turn : milliseconds(0));
 }
 
-// At once: a launcher that has noticed gives the others a second. Of those left on this host the
-// lowest speaks, unless a rank has said why before it went. The others end by the abort, and the
-// watch's thread of theirs still has to answer.
+// At once: a launcher that has noticed gives the others a second. Of the ranks left on this host
+// the lowest speaks, unless a rank has said why before it went. The others end by the abort, and
+// the thread of their watch still has to answer.
 void JobEnd::gone(const Peer& peer) {
   comm::Communicator& world = runtime_.world();
   gone_.insert(peer.rank);
@@ -234,7 +234,7 @@ void JobEnd::told(const std::string& reason) {
   if (!claim()) return;
   comm::Communicator& world = runtime_.world();
   world.abort(reason);
-  heartbeat_.tell(reason);  // to those that the first could not tell
+  heartbeat_.tell(reason);  // to the ranks that the first call did not reach
   rings_.write_own();
   end(reason, kUntilReported + kTurn * std::min(world.rank(), kMostTurns));
 }

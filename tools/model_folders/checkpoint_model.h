@@ -27,7 +27,7 @@ DType saved_dtype(const config::TrainConfig& config);
 FolderOptions form_of_run(const config::TrainConfig& config, const std::string& tokenizer_name);
 
 // Writes the model, or with LoRA the adapter, of a checkpoint, with the dtype and file size that
-// the options give, else those of the run. Collective; throws AgreedError.
+// the options give, else the run's. Collective; throws AgreedError.
 ConversionSummary convert_checkpoint(RankContext& rank, const ConversionOptions& options);
 
 struct CheckpointInspection {

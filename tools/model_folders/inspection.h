@@ -41,7 +41,7 @@ struct AdapterSummary {
   std::string base;        // folder of its model
   size_t layers = 0;       // that it has terms for
   int64_t parameters = 0;  // of the terms
-  std::string problem;     // "": its tensors are those of the layers
+  std::string problem;     // "": its tensors fit the layers
 };
 
 struct WeightsSummary {
@@ -51,11 +51,11 @@ struct WeightsSummary {
   std::map<std::string, uintmax_t> files;  // name -> bytes
   std::map<std::string, OfDtype> dtypes;   // as in the files: "BF16"
   std::vector<std::string> warnings;
-  std::string problem;  // "": they are those of the model
+  std::string problem;  // "": the tensors fit the model
 };
 
 struct TokenizerSummary {
-  std::map<std::string, std::string> components;  // "model" -> "BPE"; those the file has
+  std::map<std::string, std::string> components;  // "model" -> "BPE"; only what the file has
   int64_t vocabulary = 0;                         // the largest id and 1
   int64_t added = 0;
   std::map<std::string, int64_t> specials;  // content -> id

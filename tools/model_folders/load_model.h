@@ -42,8 +42,8 @@ struct ModelSource {
 // and for what is no folder: a preset has no weights.
 ModelSource find_model(const std::filesystem::path& folder, const std::filesystem::path& base = "");
 
-// The most tokens that the model can see: nothing bounds those without a table or angles of
-// positions but the lengths it was trained on.
+// The most tokens that the model can see: nothing bounds a model without a table or angles of
+// positions but the lengths that it was trained on.
 int64_t most_tokens(const models::ModelConfig& model);
 // How many tokens the model sees at a time, in a text of `prompt` tokens that grows by `tokens`.
 // The cache and ALiBi's biases have this extent. A model without a bound sees as many as it was

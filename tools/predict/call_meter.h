@@ -3,8 +3,8 @@
 //
 // [Note: cold memory] A step seldom finds in a cache what it reads: by the time that it comes back
 // to a weight it has touched hundreds of megabytes. A call that is repeated on the same tensors
-// would. So tensors come from a block of memory that is larger than the caches, each call's behind
-// those of the call before; only activations next to a product stay where they are
+// would. So tensors come from a block of memory that is larger than the caches, each call's tensors
+// behind the tensors of the call before; only activations next to a product stay where they are
 // (kernels/meta/kernel_call.cpp, [Note: what comes from memory]).
 // Not here: what is made of the times (call_rates.h).
 #pragma once
@@ -56,8 +56,8 @@ class CallMeter {
 };
 
 // What this backend reaches: a copy of more than the caches, and products. Links between ranks are
-// not measured (tools/bench/link_rate.h does): inside a node those of memory, between nodes 10
-// Gbit/s.
+// not measured (tools/bench/link_rate.h does): inside a node they have memory's rate, between nodes
+// 10 Gbit/s.
 Rates measured_machine(CallMeter& meter, const std::string& name);
 
 }  // namespace fsdp::tools

@@ -29,7 +29,7 @@ struct MemoryReport {
   size_t process_ledger = 0;  // sum of the ranks of this process
   int process_ranks = 1;
   size_t resident_growth = 0;  // of this process since before the session was made
-  size_t trace = 0;            // of it, what the timelines of the ranks take; 0: none recorded
+  size_t trace = 0;  // of the growth, what the timelines of the ranks take; 0: none recorded
 };
 std::string format_memory_table(const MemoryReport& report);  // several lines, MiB
 

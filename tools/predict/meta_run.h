@@ -1,6 +1,6 @@
 // A run of one rank without bytes: the same Session, on kernels/meta and comm/meta_transport.h.
 // What the ledger counts here is what it counts in the run itself, to the byte, in every category
-// but transport staging, which is the transport's own. Not here: what is made of it for people
+// but transport staging, which is the transport's own. Not here: how it is shown to people
 // (memory_report.h, unit_timeline.h).
 //
 // [Note: two steps] The second step finds what the first one left (memory that is allocated when it

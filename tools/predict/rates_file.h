@@ -11,9 +11,9 @@ namespace fsdp::tools {
 Rates read_rates(const std::filesystem::path& file);
 void write_rates(const std::filesystem::path& file, const Rates& rates);
 
-// What the calls of a run take: by the rates of `file`; without one ("") by those of this machine,
-// where there is a meter, else by nominal ones. A meter measures the calls that have no row; null:
-// they are estimated.
+// What the calls of a run take: by the rates of `file`; without one ("") by the rates of this
+// machine, where there is a meter, else by nominal ones. A meter measures the calls that have no
+// row; null: they are estimated.
 std::shared_ptr<CallRates> call_rates(const std::string& file, CallMeter* meter);
 
 }  // namespace fsdp::tools

@@ -21,7 +21,7 @@ struct CollectiveTime {
 
 struct CommunicationOverlap {
   std::map<std::string, CollectiveTime> by_kind;
-  // By unit and kind; units in the order of their first collective, "" for those of no unit.
+  // By unit and kind; units in the order of their first collective, "" for collectives of no unit.
   std::vector<std::pair<std::string, std::map<std::string, CollectiveTime>>> by_unit;
   int64_t compute_ns = 0;  // kernels on the compute stream
   int64_t exposed_ns = 0;  // some collective ran and no kernel: each moment once

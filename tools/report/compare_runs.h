@@ -1,4 +1,4 @@
-// Run directories side by side: what was set differently, and what came of it.
+// Run directories side by side: what was set differently, and how the results differ.
 #pragma once
 
 #include <filesystem>

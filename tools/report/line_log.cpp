@@ -28,7 +28,7 @@ void LineLog::retry() {
     pending_.clear();
     return;
   }
-  // A part of it may be in the file.
+  // A part of the line may be in the file.
   file_.close();
   file_.clear();
   std::error_code ignored;

@@ -1,5 +1,5 @@
 // What a run is, under the names that the scripts of the Mistral guide keep in their run_args.json
-// and metrics.json, so that what reads those files reads ours. Everything else about a run:
+// and metrics.json, so that what reads such files reads ours. Everything else about a run:
 // run_directory.h, metrics.h.
 #pragma once
 

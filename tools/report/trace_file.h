@@ -1,5 +1,5 @@
 // Reads the timeline that a run has written: trace.rank<r>.json of its directory.
-// Not here: how a timeline is recorded and written (core/trace.h), what is drawn of it
+// Not here: how a timeline is recorded and written (core/trace.h), how it is drawn
 // (tools/report/step_picture.h).
 #pragma once
 

@@ -19,8 +19,8 @@
 namespace fsdp::tools {
 
 // What is read. kAll: for a run. kTraining: to look at what is trained; there is no validation().
-// kValidation: to evaluate; what is trained is read only where the validation data is a share of it,
-// data.subset is one of the validation data, and training(), sequences(), steps_per_epoch() and
+// kValidation: to evaluate; what is trained is read only where the validation data is a share of
+// it, data.subset is one of the validation data, and training(), sequences(), steps_per_epoch() and
 // hashes() are not asked for.
 enum class DataUse : uint8_t { kAll, kTraining, kValidation };
 
@@ -111,10 +111,10 @@ std::unique_ptr<data::TokenCache> open_token_cache(comm::Communicator& world,
                                                    const std::string& folder,
                                                    const data::TokenSource& source,
                                                    const data::Tokenizer& tokenizer);
-// Error when the tokens do not belong to a model of this vocabulary: it may not be smaller. Where
-// it is larger than rounding up explains: a note, for such models are published (empty: none). Of
-// the built-in byte tokenizer, which is what a folder without one gets, that is an error too.
-// `where` begins the message.
+// Error when the tokens do not belong to a model of this vocabulary: it may not be smaller. It may
+// be larger, as published models are; more than rounding up explains is worth a note, which is
+// returned (empty: none). With the built-in byte tokenizer, which a folder without a tokenizer
+// gets, a larger vocabulary is an error. `where` begins the message.
 std::string check_vocabulary(const std::string& where, const std::string& tokenizer_name,
                              const data::Tokenizer& tokenizer, int64_t model_vocabulary);
 // Whether a model of this vocabulary can be one of bytes: up to the next multiple of 1024.

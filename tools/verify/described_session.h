@@ -48,7 +48,7 @@ class DescribedSession {
   std::unique_ptr<Session> session_;
 };
 
-// One forward and backward pass with all that the folder has of it: logits, gradients, merged
+// One forward and backward pass with all that the folder holds: logits, gradients, merged
 // weights, texts continued.
 Report verify_pass(DescribedSession& run);
 // A training run: every step, and the parameters after the last one.

@@ -74,7 +74,7 @@ class Report {
   // Of all parts of all checks, in order: "check: part", and its error.
   std::vector<std::string> part_names() const;
   std::vector<double> part_errors() const;
-  // The worst of own errors and those of another rank with the same parts.
+  // The worse of this rank's errors and another rank's with the same parts.
   void merge_errors(const std::vector<double>& other);
 
  private:

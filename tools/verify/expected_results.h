@@ -56,8 +56,8 @@ class ExpectedTensors {
 // How the ranks of a described run worked together.
 struct RunSettings {
   comm::FsdpOptions fsdp;
-  // Ranks that it needs: their own means, or who reduces with whom, are part of the result. Empty:
-  // any number gives the same one.
+  // How many ranks the result belongs to, where their own means, or who reduces with whom, are part
+  // of the result. Empty: any number of ranks gives the same result.
   std::optional<int> ranks;
   config::LossMean loss_mean = config::LossMean::kTokens;
   optim::LossScalerOptions loss_scale;
@@ -70,7 +70,7 @@ struct StepEvents {
   std::optional<int> infinite_rank;  // whose loss is multiplied by infinity
 };
 
-// One forward and backward pass. Limits are those of the README of the fixtures; empty: print only.
+// One forward and backward pass. Limits stand in the README of the fixtures; empty: print only.
 struct ExpectedPass {
   Batch batch;
   StepEvents events;

@@ -76,7 +76,7 @@ void PassVerification::check_logits(const ExpectedPass& pass, const std::string&
   const std::vector<double> got = run_.session().logits(run_.my_part(batch));
   const int64_t begin = range.first * batch.length * V,
                 end = begin + range.count * batch.length * V;
-  // Relative to the largest of all rows: those of other ranks differ by nothing here.
+  // Relative to the largest of all rows: rows of other ranks differ by nothing here.
   Difference difference;
   for (int64_t i = 0; i < static_cast<int64_t>(expected.size()); ++i) {
     const double value = expected[static_cast<size_t>(i)];

@@ -121,10 +121,10 @@ Report repeat_and_compare(DescribedSession& run, const ExpectedTraining& traject
 // An f32 reference has rounding errors of its own, and AdamW blows them up where a first gradient
 // is about as small as its epsilon. What is reported is always the error against the expected
 // value. One above its limit is excused up to twice the reference's distance from this program's
-// f64 run: two f32 runs may be off to either side of it. The f64 run is no judge when it is above a
-// limit itself, but for single elements of parameters, which may be four limits off: those are what
-// rounding moves. Where a tensor as a whole is off by more than half a limit (rms), it is not
-// rounding.
+// f64 run: two f32 runs may be off to either side of the f64 run. The f64 run is no judge when it
+// is above a limit itself, but for single elements of parameters, which may be four limits off:
+// such elements are what rounding moves. Where a tensor as a whole is off by more than half a limit
+// (rms), it is not rounding.
 Report verify_training(DescribedSession& run, const ExpectedTraining& trajectory) {
   const ExpectedResults& expected = run.expected();
   if (trajectory.final_parameters) {

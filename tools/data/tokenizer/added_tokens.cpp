@@ -1,7 +1,7 @@
 // Contract: tools/data/tokenizer/added_tokens.h.
 //
 // [Note: the order]
-// First the tokens with normalized = false are searched in the raw text, the leftmost and of those
+// First the tokens with normalized = false are searched in the raw text, the leftmost and of equals
 // the longest; what lies between is normalised piece by piece, and the others are searched in that,
 // by their normalised content. A longest match that is refused (single_word) is skipped as a whole:
 // no shorter one is tried in its place.

@@ -1,13 +1,14 @@
 // Contract: tools/data/tokenizer/bpe.h. How the file is read: bpe_file.cpp.
 //
 // [Note: merging]
-// A piece starts as the symbols of its characters. Of all neighbours that a merge joins, those of
-// the lowest rank are joined, the leftmost of equals first, until none is left. A heap does that in
-// n log n for pieces of any length. The library that defines these tokenizers forgets to drop a
-// candidate whose symbols have changed when what it would make now is the token that it would have
-// made: it then merges at the old rank. Files in which several pairs make one token (those
-// converted from SentencePiece) show it, so the heap does the same. Where every token comes from
-// one pair both ways are equal, and a short piece is searched for its lowest rank directly.
+// A piece starts as the symbols of its characters. Of all neighbours that a merge joins, the
+// neighbours of the lowest rank are joined, the leftmost of equals first, until none is left. A
+// heap does that in n log n for pieces of any length. The library that defines these tokenizers
+// forgets to drop a candidate whose symbols have changed when what it would make now is the token
+// that it would have made: it then merges at the old rank. Files in which several pairs make one
+// token (files converted from SentencePiece) show it, so the heap does the same. Where every token
+// comes from one pair both ways are equal, and a short piece is searched for its lowest rank
+// directly.
 //
 // [Note: cutting a long piece]
 // Without a pre-tokenizer a whole text is one piece. It may be cut wherever no merge has these two

@@ -37,7 +37,7 @@ struct CharacterRange {
 // `ranges`: in order.
 bool contains(std::span<const CharacterRange> ranges, char32_t character);
 // White space, and the characters of \p{L} and \p{N} that came with Unicode 15 and 16: PCRE2's
-// tables may be older than those of the tokenizers library.
+// tables may be older than the tokenizers library's.
 std::span<const CharacterRange> white_space();
 std::span<const CharacterRange> recent_letters();
 std::span<const CharacterRange> recent_numbers();

@@ -150,7 +150,7 @@ void HuggingFaceTokenizer::encode_to(std::string_view text, SpecialTokens specia
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = end_of_stretch(text, begin);
     const std::string_view stretch = text.substr(begin, end - begin);
-    // Here: one walk through all of a large text first would bring all of it into memory.
+    // Here: one walk through all of a large text first would bring the whole text into memory.
     const size_t bad = first_invalid_utf8(stretch);
     FSDP_CHECK(bad == stretch.size(), "[tokenizer] text: invalid UTF-8 at byte {}", begin + bad);
     encode_stretch(stretch, begin == 0, ids);

@@ -28,9 +28,9 @@ class PreTokenizer {
   // Pieces hold bytes for a vocabulary that writes each byte as a character (characters.h).
   bool byte_level() const { return byte_level_; }
 
-  // Whether the pieces of a text are those of its parts when it is cut between a Latin letter and a
-  // space that a Latin letter follows: kApart if such a place is always the end of a piece, kInside
-  // if it may lie inside one.
+  // Whether the pieces of a text are the pieces of its parts when it is cut between a Latin letter
+  // and a space that a Latin letter follows: kApart if such a place is always the end of a piece,
+  // kInside if it may lie inside one.
   enum class Cut : uint8_t { kUnknown, kInside, kApart };
   Cut cut_before_space() const;
 

@@ -8,7 +8,8 @@ namespace fsdp::data {
 namespace {
 
 struct Sequence {
-  size_t length = 1;   // bytes that belong together; of a broken one those that begin a character
+  size_t length =
+      1;  // bytes that belong together; of a broken character the bytes that could begin one
   size_t missing = 0;  // bytes to a whole character if the text ends here
   bool valid = false;
 };
