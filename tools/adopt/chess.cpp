@@ -1,24 +1,11 @@
-// The flags of the chess guide's script, chess_finetune.py, which fine-tunes CodeLlama-7b, and the
-// job script around it. What the script has no flag for is set as the script does it.
+// The flags of the chess guide's script, chess_finetune.py, which fine-tunes CodeLlama-7b. What the
+// script has no flag for is set as the script does it.
 // Contract: tools/adopt/programs.h.
-#include <algorithm>
-
-#include <fmt/format.h>
-
-#include "core/error.h"
 #include "tools/adopt/programs.h"
 #include "tools/adopt/read_arguments.h"
-#include "tools/adopt/read_shell.h"
 
 namespace fsdp::adopt {
 namespace {
-
-// The job script divides the total by rows and GPUs, and so does this program: train.batch.
-void take_accumulation(const Given& given, Adoption& adoption) {
-  if (!is_open(given.one())) return count_to("train.micro_steps")(given, adoption);
-  if (adoption.has("train.batch")) return adoption.leave(given, "follows from train.batch");
-  given.refuse("expected a number, or total_batch_size in the script");
-}
 
 void take_steps(const Given& given, Adoption& adoption) {
   if (given.whole() < 1) return adoption.off(given);
@@ -33,7 +20,7 @@ const Program& chess_program() {
           flag("--no_fsdp", on_to("fsdp.strategy", "no_shard")),
           flag("--no_layer_wrap_policy", on_to("fsdp.wrap", "none")),
           {"--batch_size_per_device", count_to("train.rows_per_pass")},
-          {"--gradient_accumulation_steps", take_accumulation},
+          {"--gradient_accumulation_steps", count_to("train.micro_steps")},
           {"--learning_rate", to("train.lr")},
           {"--max_training_steps", take_steps},
           flag("--gradient_checkpointing", on_to("train.recompute.mode", "full")),
@@ -49,17 +36,12 @@ const Program& chess_program() {
   return program;
 }
 
-// What job scripts call the numbers that they divide.
 void take_variables(Adoption& adoption, const std::vector<Given>& variables) {
   for (const Given& each : variables) {
-    if (is_open(each.one())) continue;  // computed there, read in the options
-    if (each.name == "total_batch_size" || each.name == "TOTAL_BATCH_SIZE") {
-      adoption.set("train.batch", std::to_string(each.whole()), each,
-                   "a multiple of rows_per_pass x ranks");
-    } else if (each.name == "OMP_NUM_THREADS") {
+    if (each.name == "OMP_NUM_THREADS") {
       whole_to("runtime.threads")(each, adoption);
-    } else if (each.name == "num_gpus") {
-      adoption.set_ranks(each.whole(), each);
+    } else {
+      adoption.leave(each, "a variable: export it before mpirun where a library reads it");
     }
   }
 }
@@ -93,7 +75,7 @@ void set_constants(Adoption& adoption) {
   }
   adoption.set_default("train.lr", "1e-5", flag);
   adoption.set_default("train.rows_per_pass", "1", flag);
-  if (!adoption.has("train.batch")) adoption.set_default("train.micro_steps", "8", flag);
+  adoption.set_default("train.micro_steps", "8", flag);
   if (!adoption.has("train.steps")) adoption.set_default("train.epochs", "1", script);
 }
 

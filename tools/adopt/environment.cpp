@@ -1,15 +1,12 @@
-// The workshop guide's env_vars.sh and the scripts that read it: variables that are set, names that
-// are read, and which of two counts. Contract: tools/adopt/programs.h.
+// The variables that the workshop guide's env_vars.sh sets, and which of two names counts. The
+// shell has evaluated that file. Contract: tools/adopt/programs.h.
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/error.h"
-#include "core/io/file.h"
 #include "core/nearest.h"
 #include "tools/adopt/programs.h"
-#include "tools/adopt/read_shell.h"
 
 namespace fsdp::adopt {
 namespace {
@@ -68,18 +65,16 @@ std::vector<Rule> read_rules() {
 
 // What their scripts set for others.
 std::vector<Rule> other_rules() {
-  const auto job = leave("of the cluster's job");
   const auto log = leave("metrics.jsonl, metrics.json and a table lie in the run directory");
   const auto cache = leave("nothing is downloaded: model.path and data.train name what is there");
   const auto connect = leave("mpirun or srun starts the ranks and connects them");
-  const auto library = leave("NCCL and CUDA read it themselves: export it before mpirun");
+  const auto library = leave("NCCL reads it itself: export it before mpirun");
   return {
       {"OUTPUT_DIR", leave("a run directory is made: runs/<name>-<time>, runtime.run_dir")},
       {"LOG_DIR", log},
       {"EXPERIMENT", log},
       {"WANDB_*", log},
-      {"CONDA_ENV", job},
-      {"SLURM_*", job},
+      {"CONDA_ENV", leave("of the cluster's job")},
       {"HF_*", cache},
       {"TRANSFORMERS_CACHE", cache},
       {"TORCH_HOME", cache},
@@ -90,7 +85,6 @@ std::vector<Rule> other_rules() {
       {"NODE_RANK", connect},
       {"TORCH_NCCL_*", leave("of PyTorch; runtime.timeout_s, runtime.heartbeat_s")},
       {"NCCL_*", library},
-      {"CUDA_*", library},
       {"WORLD_SIZE",
        [](const Given& given, Adoption& adoption) { adoption.set_ranks(given.whole(), given); }},
       {"OMP_NUM_THREADS", whole_to("runtime.threads")},
@@ -103,40 +97,24 @@ const Program& environment_program() {
   return program;
 }
 
-// The names that programs read, and what each takes where a name is not set.
-using Reads = std::vector<ReadVariable>;
-
-const ReadVariable* find_read(const Reads& reads, const std::string& name) {
-  const auto found = std::find_if(reads.begin(), reads.end(),
-                                  [&](const ReadVariable& each) { return each.name == name; });
-  return found == reads.end() ? nullptr : &*found;
-}
-
 // Which of two names counts, and what the other one is told.
-void take_pair(const Pair& pair, const Reads& reads, Adoption& adoption) {
-  const ReadVariable* reads_other = find_read(reads, pair.other);
-  const ReadVariable* reads_first = find_read(reads, pair.read);
-  const bool other_is_read = reads_other && !reads_first;
-  const Given* first = adoption.find(other_is_read ? pair.other : pair.read);
-  const Given* second = adoption.find(other_is_read ? pair.read : pair.other);
-  const char* const name = other_is_read ? pair.other : pair.read;
-  if (first) {
-    adoption.set(pair.our_key, std::to_string(first->whole()), *first);
-    if (second) adoption.leave(*second, fmt::format("{} won", name));
+void take_pair(const Pair& pair, Adoption& adoption) {
+  const Given* read = adoption.find(pair.read);
+  const Given* other = adoption.find(pair.other);
+  if (read) {
+    adoption.set(pair.our_key, std::to_string(read->whole()), *read);
+    if (other) adoption.leave(*other, fmt::format("{} won", pair.read));
     return;
   }
-  if (!second) return;
-  const ReadVariable* read = other_is_read ? reads_other : reads_first;
-  const std::string otherwise = read && !read->otherwise.empty() ? read->otherwise : pair.otherwise;
-  const std::string who = read ? read->place : "the programs for several GPUs";
-  const std::string what =
-      fmt::format("{} read{} {}, which is not set: {}", who, read ? "s" : "", name, otherwise);
+  if (!other) return;
+  const std::string what = fmt::format(
+      "the programs for several GPUs read {}, which is not set: {}", pair.read, pair.otherwise);
   if (!adoption.options().literal) {
-    return adoption.set(pair.our_key, std::to_string(second->whole()), *second,
+    return adoption.set(pair.our_key, std::to_string(other->whole()), *other,
                         what + " there (--literal)");
   }
-  adoption.set_default(pair.our_key, otherwise, what);
-  adoption.leave(*second, fmt::format("not read: {} is", name));
+  adoption.set_default(pair.our_key, pair.otherwise, what);
+  adoption.leave(*other, fmt::format("not read: {} is", pair.read));
 }
 
 void take_precision(Adoption& adoption) {
@@ -149,42 +127,26 @@ void take_precision(Adoption& adoption) {
   if (bf16) on_to("train.dtype", "bf16")(*bf16, adoption);
 }
 
-// The last value of each name counts; what it replaced is told. What the script computes is left.
-std::vector<Given> effective(const std::vector<Given>& all, std::vector<std::string>& lines) {
+// What the guide's programs read, or its scripts set. Error for a variable that is named almost
+// like one of these.
+std::vector<Given> guides_own(const Variables& variables) {
+  const Program& program = environment_program();
+  std::vector<std::string> known;
+  for (const Rule& rule : program.rules) known.push_back(rule.name);
   std::vector<Given> out;
-  for (const Given& each : all) {
-    const auto before = std::find_if(out.begin(), out.end(),
-                                     [&](const Given& other) { return other.name == each.name; });
-    if (before == out.end()) {
-      out.push_back(each);
+  for (const auto& [name, value] : variables) {
+    if (rule_of(program, name)) {
+      out.push_back({.key = name, .name = name, .values = {value}, .place = "environment"});
       continue;
     }
-    if (before->values != each.values) {
-      lines.push_back(fmt::format("{} is set twice: {} counts, not {}", each.name, each.origin(),
-                                  before->origin()));
-    }
-    *before = each;
+    const std::string nearest = nearest_key(name, known);
+    constexpr size_t kLong = 6;  // letters: in a shorter name two are too many
+    FSDP_CHECK(name.size() < kLong || edit_distance(name, nearest) > 2,
+               "environment: unknown variable {}; the nearest is {} (unset {} if it is another "
+               "program's)",
+               name, nearest, name);
   }
   return out;
-}
-
-void take_variables(Adoption& adoption) {
-  std::vector<std::string> known;
-  for (const Rule& rule : environment_program().rules) known.push_back(rule.name);
-  for (const Given& given : adoption.given()) {
-    const Rule* rule = rule_of(environment_program(), given.name);
-    if (!rule) {
-      const std::string nearest = nearest_key(given.name, known);
-      constexpr size_t kLong = 6;  // letters: in a shorter name two are too many
-      FSDP_CHECK(given.name.size() < kLong || edit_distance(given.name, nearest) > 2,
-                 "{}: unknown variable {}; the nearest is {}", given.place, given.name, nearest);
-      adoption.leave(given, "no program of the guides reads it");
-    } else if (is_open(given.one())) {
-      adoption.leave(given, "the script computes it");
-    } else {
-      rule->take(given, adoption);
-    }
-  }
 }
 
 // The programs read SQuAD, and of its two labels one is a mistake.
@@ -214,30 +176,15 @@ void set_defaults(Adoption& adoption) {
 
 }  // namespace
 
-std::string adopt_environment(const Files& files, const AdoptOptions& options) {
-  std::vector<Given> set;
-  Reads reads;
-  for (const std::filesystem::path& file : files) {
-    const std::string text = read_file(file);
-    if (file.extension() == ".py") {
-      for (const ReadVariable& each : read_variables(text, file.string())) reads.push_back(each);
-      continue;
-    }
-    const ShellScript script = parse_shell(text, file.string());
-    FSDP_CHECK(!script.variables.empty(),
-               "{}: expected a shell script with lines like export NAME=value, got none",
-               file.string());
-    set.insert(set.end(), script.variables.begin(), script.variables.end());
-  }
-  FSDP_CHECK(!set.empty(), "adopt env: expected a file like env_vars.sh, got none");
-  std::vector<std::string> replaced;
-  std::vector<std::string> names;
-  for (const auto& file : files) names.push_back(file.string());
-  Adoption adoption("env", fmt::format("{}", fmt::join(names, " ")), effective(set, replaced),
-                    options);
-  for (const std::string& line : replaced) adoption.note(line);
-  take_variables(adoption);
-  for (const Pair& pair : kPairs) take_pair(pair, reads, adoption);
+std::string adopt_environment(const Variables& variables, const AdoptOptions& options) {
+  Adoption adoption("env", "the environment", guides_own(variables), options);
+  const Program read = program_of("env", "what the guides' programs read", {read_rules()});
+  FSDP_CHECK(std::any_of(adoption.given().begin(), adoption.given().end(),
+                         [&](const Given& given) { return rule_of(read, given.name); }),
+             "adopt env: expected variables such as MODEL_NAME or LEARNING_RATE, got none: "
+             "set -a; . env_vars.sh; set +a");
+  take_all(environment_program(), adoption);
+  for (const Pair& pair : kPairs) take_pair(pair, adoption);
   take_precision(adoption);
   set_task(adoption);
   set_defaults(adoption);

@@ -10,7 +10,6 @@
 #include "models/config.h"
 #include "tools/adopt/programs.h"
 #include "tools/adopt/read_arguments.h"
-#include "tools/adopt/read_shell.h"
 #include "tools/data/objective.h"
 
 namespace fsdp::adopt {
@@ -376,9 +375,9 @@ void set_defaults(Adoption& adoption) {
 // What stands in front of the command.
 void take_variables(Adoption& adoption, const std::vector<Given>& variables) {
   for (const Given& each : variables) {
-    if (each.name == "OMP_NUM_THREADS" && !is_open(each.one())) {
+    if (each.name == "OMP_NUM_THREADS") {
       whole_to("runtime.threads")(each, adoption);
-    } else if (each.name == "CUDA_VISIBLE_DEVICES" && !is_open(each.one())) {
+    } else if (each.name == "CUDA_VISIBLE_DEVICES") {
       adoption.set_ranks(1 + std::count(each.one().begin(), each.one().end(), ','), each);
     } else {
       adoption.leave(each, "a variable: export it before mpirun where a library reads it");

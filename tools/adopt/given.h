@@ -1,5 +1,5 @@
 // One value of a foreign configuration: what it is called there, what it says, where it stands.
-// Not here: how files become such values (read_tree.h, read_shell.h), what they mean (rules.h).
+// Not here: how files become such values (read_tree.h), what they mean (rules.h).
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,18 +10,17 @@
 
 namespace fsdp::adopt {
 
-using Files = std::vector<std::filesystem::path>;
-
 std::string adopt_accelerate(const std::filesystem::path& file, const AdoptOptions& options);
 // TrainingArguments as JSON or YAML, also inside the sections of a template's file
 // (trainer.train, trainer.dist, ...).
 std::string adopt_hugging_face(const std::filesystem::path& file, const AdoptOptions& options);
 std::string adopt_deepspeed(const std::filesystem::path& file, const AdoptOptions& options);
-// A file with the command, or the command itself.
+// The words of a command.
 std::string adopt_fairseq(const std::vector<std::string>& arguments, const AdoptOptions& options);
 std::string adopt_chess(const std::vector<std::string>& arguments, const AdoptOptions& options);
-// Scripts that set variables, in the order in which they run, and Python programs that read them.
-std::string adopt_environment(const Files& files, const AdoptOptions& options);
+// The variables of a process by name, other programs' among them.
+using Variables = std::map<std::string, std::string>;
+std::string adopt_environment(const Variables& variables, const AdoptOptions& options);
 
 // The tables of programs that read YAML or JSON: whose file is it?
 const Program& accelerate_program();

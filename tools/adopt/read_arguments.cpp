@@ -8,8 +8,6 @@
 #include <fmt/ranges.h>
 
 #include "core/error.h"
-#include "core/io/file.h"
-#include "tools/adopt/read_shell.h"
 
 namespace fsdp::adopt {
 namespace {
@@ -59,7 +57,6 @@ std::vector<Given> options_of(const Words& words, size_t first, const std::strin
   std::vector<Given> all;
   for (size_t i = first; i < words.size(); ++i) {
     const std::string& word = words[i];
-    if (word == "$@" || word == "$*") continue;  // what the script is called with
     const Given given =
         is_option(word) ? read_option(words, i, place, program)
                         : Given{.key = "DATA", .name = "DATA", .values = {word}, .place = place};
@@ -73,35 +70,16 @@ std::vector<Given> options_of(const Words& words, size_t first, const std::strin
   return all;
 }
 
-ForeignCommand from_script(const std::string& file, const Words& executables,
-                           const Program& program) {
-  const ShellScript script = parse_shell(read_file(file), file);
-  ForeignCommand out = {.variables = script.variables, .arguments = {}, .source = file};
-  const ShellCommand* found = nullptr;
-  for (const ShellCommand& command : script.commands) {
-    if (first_option(command.words, executables) == std::string::npos) continue;
-    FSDP_CHECK(!found, "{}: expected one command with {}, got one more (first at {})",
-               command.place, executables.front(), found->place);
-    found = &command;
-  }
-  FSDP_CHECK(found, "{}: expected a script that calls {}, got none", file,
-             fmt::join(executables, " or "));
-  out.arguments =
-      options_of(found->words, first_option(found->words, executables), found->place, program);
-  out.variables.insert(out.variables.end(), found->variables.begin(), found->variables.end());
-  return out;
-}
-
 }  // namespace
 
 ForeignCommand read_command(const Words& arguments, const Words& executables,
                             const Program& program) {
-  FSDP_CHECK(!arguments.empty(), "adopt {}: expected a file or a command, got nothing",
+  FSDP_CHECK(!arguments.empty(), "adopt {}: expected the words of a command, got nothing",
              program.name);
-  if (arguments.size() == 1 && !is_option(arguments[0]) &&
-      first_option(arguments, executables) == std::string::npos) {
-    return from_script(arguments[0], executables, program);
-  }
+  FSDP_CHECK(arguments.size() > 1 || !std::filesystem::is_regular_file(arguments[0]),
+             "{}: expected the words of a command, got a file. A shell can hand them over: "
+             "NAME() {{ fsdp adopt {} -- \"$@\"; }}; . {} (NAME: the first word of the command)",
+             arguments[0], program.name, arguments[0]);
   ForeignCommand out;
   size_t first = 0;
   for (; first < arguments.size() && !is_option(arguments[first]); ++first) {
@@ -117,8 +95,9 @@ ForeignCommand read_command(const Words& arguments, const Words& executables,
   const size_t behind = first_option(arguments, executables);
   const bool named = behind != std::string::npos;
   out.source = fmt::format(
-      "{}", fmt::join(arguments.begin() + static_cast<std::ptrdiff_t>(named ? behind - 1 : first),
-                      arguments.end(), " "));
+      "-- {}",
+      fmt::join(arguments.begin() + static_cast<std::ptrdiff_t>(named ? behind - 1 : first),
+                arguments.end(), " "));
   out.arguments = options_of(arguments, named ? behind : first, program.name, program);
   return out;
 }

@@ -1,4 +1,4 @@
-// The command line of a Python program, typed or in a script, as values by option.
+// The command line of a Python program, as values by option.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 namespace fsdp::adopt {
 
 struct ForeignCommand {
-  std::vector<Given> variables;  // set in front of the command, or before the command in the script
+  std::vector<Given> variables;  // set in front of the command
   std::vector<Given> arguments;  // "--lr"; without a name: "DATA"
   std::string source;            // for the head of the result
 };
 
-// `arguments`: one file with a script, or the words of the command. `executables`: the word after
-// which the options come, "fairseq-train", also with folders before it; where words are typed it
-// may be missing. The rules of `program` say which options are flags.
+// `arguments`: the words of the command. `executables`: the word after which the options come,
+// "fairseq-train", also with folders before it; it may be missing. The rules of `program` say which
+// options are flags. Error for a script: a shell knows what it calls, this program does not.
 ForeignCommand read_command(const std::vector<std::string>& arguments,
                             const std::vector<std::string>& executables, const Program& program);
 

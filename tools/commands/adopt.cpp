@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <unistd.h>
+
 #include "tools/adopt/programs.h"
 #include "tools/commands/commands.h"
 #include "tools/launch/launch.h"
@@ -32,10 +34,8 @@ using Adopt = std::function<std::string(const AdoptCommandOptions&)>;
 
 // The command prints what `adopt` makes of the options.
 void print_when_chosen(const Command& command, ChosenCommand& chosen,
-                       const std::shared_ptr<AdoptCommandOptions>& options, const Adopt& adopt,
-                       bool takes_command) {
+                       const std::shared_ptr<AdoptCommandOptions>& options, const Adopt& adopt) {
   command.when_chosen([=, &chosen] {
-    if (takes_command) options->files = command.rest();
     chosen = [=] {
       check_one_process("adopt");
       std::fputs(adopt(*options).c_str(), stdout);
@@ -54,44 +54,44 @@ void add_file_command(const Command& group, ChosenCommand& chosen, const std::st
   command.add_option("file", options->files, "the file").required().expected(1);
   add_literal(command, *options, name == "hf" ? "--literal,--hf-compat" : "--literal");
   if (name != "deepspeed") add_ranks_per_node(command, *options);
-  print_when_chosen(
-      command, chosen, options,
-      [adopt](const AdoptCommandOptions& given) { return adopt(given.files.at(0), given.how); },
-      /*takes_command=*/false);
+  print_when_chosen(command, chosen, options, [adopt](const AdoptCommandOptions& given) {
+    return adopt(given.files.at(0), given.how);
+  });
 }
 
 // Of a program whose configuration is its command line.
 void add_line_command(const Command& group, ChosenCommand& chosen, const std::string& name,
-                      const std::string& help,
+                      const std::string& help, const std::string& example,
                       std::string (*adopt)(const std::vector<std::string>&,
                                            const adopt::AdoptOptions&)) {
   const auto options = std::make_shared<AdoptCommandOptions>();
   const Command command = group.add_command(name, help);
   add_literal(command, *options, "--literal");
-  command.take_rest();
-  command.footer("After the options: a script with the command, or the command itself.");
-  print_when_chosen(
-      command, chosen, options,
-      [adopt](const AdoptCommandOptions& given) { return adopt(given.files, given.how); },
-      /*takes_command=*/true);
+  command.add_option("words", options->files, "the words of the command, behind --");
+  command.footer("For example: fsdp adopt " + name + " -- " + example + "\n");
+  print_when_chosen(command, chosen, options, [adopt](const AdoptCommandOptions& given) {
+    return adopt(given.files, given.how);
+  });
+}
+
+adopt::Variables environment() {
+  adopt::Variables out;
+  for (char** each = ::environ; *each; ++each) {
+    const std::string text = *each;
+    const size_t equals = text.find('=');
+    if (equals != std::string::npos) out[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return out;
 }
 
 void add_environment_command(const Command& group, ChosenCommand& chosen) {
   const auto options = std::make_shared<AdoptCommandOptions>();
-  const Command command =
-      group.add_command("env", "the variables of a guide's env_vars.sh, and which of them count");
-  command
-      .add_option("files", options->files,
-                  "scripts that set variables, in the order in which they run, and the Python "
-                  "programs that read them")
-      .required();
+  const Command command = group.add_command(
+      "env", "the environment, as a guide's env_vars.sh sets it: set -a; . env_vars.sh; set +a");
   add_literal(command, *options, "--literal");
-  print_when_chosen(
-      command, chosen, options,
-      [](const AdoptCommandOptions& given) {
-        return adopt::adopt_environment({given.files.begin(), given.files.end()}, given.how);
-      },
-      /*takes_command=*/false);
+  print_when_chosen(command, chosen, options, [](const AdoptCommandOptions& given) {
+    return adopt::adopt_environment(environment(), given.how);
+  });
 }
 
 }  // namespace
@@ -106,9 +106,9 @@ void add_adopt_command(const Command& app, ChosenCommand& chosen) {
                    adopt::adopt_hugging_face);
   add_file_command(group, chosen, "deepspeed", "DeepSpeed's JSON", adopt::adopt_deepspeed);
   add_line_command(group, chosen, "fairseq", "a command line of fairseq-train",
-                   adopt::adopt_fairseq);
+                   "fairseq-train data-bin --lr 0.0001", adopt::adopt_fairseq);
   add_line_command(group, chosen, "chess", "the flags of the chess guide's script",
-                   adopt::adopt_chess);
+                   "--batch_size_per_device 4", adopt::adopt_chess);
   add_environment_command(group, chosen);
 }
 

@@ -108,8 +108,6 @@ Option Command::add_flag(const std::string& name, std::vector<std::string>& valu
                          const std::string& help) const {
   return Option(app_->add_flag(name, values, help));
 }
-void Command::take_rest() const { app_->prefix_command(); }
-std::vector<std::string> Command::rest() const { return app_->remaining(); }
 void Command::footer(const std::string& text) const { app_->footer(text); }
 void Command::after_parsing(std::function<void()> call) const {
   app_->parse_complete_callback(std::move(call));

@@ -57,9 +57,6 @@ class Command {
   // Each time that it is given: "true", or the value after "=".
   Option add_flag(const std::string& name, std::vector<std::string>& values,
                   const std::string& help) const;
-  // From the first argument on that is no option of this command, all are left as they are:
-  void take_rest() const;
-  std::vector<std::string> rest() const;  // known when the command was chosen
   void footer(const std::string& text) const;
   // When the command was chosen: after_parsing before chosen(), both once all options are known.
   void after_parsing(std::function<void()> call) const;

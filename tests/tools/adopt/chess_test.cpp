@@ -1,10 +1,9 @@
-// The chess guide's script: its job file, its flags, and what it does without one.
+// The chess guide's script: its flags, and what it does without one.
 // Requirements: S0.2.
 #include <doctest/doctest.h>
 
 #include "core/error.h"
 #include "tests/support/adopted.h"
-#include "tools/config/step_shape.h"
 
 namespace fsdp::adopt {
 namespace {
@@ -17,16 +16,6 @@ Adopted adopted(const Words& words, const AdoptOptions& options = {}) {
 }
 std::string refusal(const Words& words) {
   return test::error_of([&] { adopt_chess(words, {}); });
-}
-
-TEST_CASE("adopt chess: the guide's job file divides its batch by any number of GPUs") {
-  const Adopted a = adopted({test::adopt_fixture("chess_finetune.sh").string()});
-  CHECK(a.config.train.batch == 64);
-  CHECK(a.config.train.rows_per_pass == 1);
-  CHECK(config::step_shape(a.config, 4).micro_steps == 16);  // 64 / 1 / 4
-  CHECK(config::step_shape(a.config, 2).micro_steps == 32);
-  CHECK(config::step_shape(a.config, 7).micro_steps == 10);  // of the last, some ranks have none
-  CHECK(a.says("--gradient_accumulation_steps $gradient_accumulation_steps"));
 }
 
 TEST_CASE("adopt chess: what the script does without a flag") {
@@ -80,16 +69,6 @@ TEST_CASE("adopt chess: its flags") {
   CHECK(adopted({"--max_training_steps", "-1"}).config.train.epochs == 1);
 }
 
-TEST_CASE("adopt chess: a variable that the job computes is not that of before") {
-  const test::TempFolder folder;
-  const auto script = folder.write("job.sh",
-                                   "python prepare_chess.py --rows 7\n"
-                                   "batch=8; batch=$(nproc)\n"
-                                   "python chess_finetune.py --batch_size_per_device $batch\n");
-  CHECK(refusal({script.string()}) ==
-        script.string() + ":3: --batch_size_per_device: expected a number, got \"$batch\"");
-}
-
 TEST_CASE("adopt chess: mistakes") {
   CHECK(refusal({"--batch_size", "4"}) ==
         "chess: unknown key \"--batch_size\" of chess_finetune.py");
@@ -101,8 +80,13 @@ TEST_CASE("adopt chess: mistakes") {
         "\"--no_fsdp=1\"");
   CHECK(refusal({"--learning_rate", "high"}) ==
         "chess: --learning_rate: train.lr: expected a number, got \"high\"");
-  CHECK(test::contains(refusal({test::adopt_fixture("fairseq_13b.sh").string()}),
-                       "expected a script that calls chess_finetune.py"));
+  const std::string script = test::adopt_fixture("chess_finetune.sh").string();
+  CHECK(refusal({script}) == script +
+                                 ": expected the words of a command, got a file. A shell can hand "
+                                 "them over: NAME() { fsdp adopt chess -- \"$@\"; }; . " +
+                                 script + " (NAME: the first word of the command)");
+  CHECK(adopted({"OMP_NUM_THREADS=3", "torchrun", "chess_finetune.py"})
+            .config.runtime.launch.threads == 3);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// fairseq-train's command line: the guide's, in a script and typed, and mistakes.
+// fairseq-train's command line: the guide's, and mistakes.
 #include <doctest/doctest.h>
 
 #include "core/error.h"
@@ -16,7 +16,7 @@ std::string refusal(const Words& words) {
 }
 
 TEST_CASE("adopt fairseq: the guide's command for 13B on 8 GPUs") {
-  const Adopted a = adopted({test::adopt_fixture("fairseq_13b.sh").string()});
+  const Adopted a = adopted(test::words_of(test::adopt_fixture("fairseq_13b.sh")));
   const config::TrainConfig& c = a.config;
   CHECK(c.model.preset == "transformer_lm_gpt3_13");
   CHECK(c.data.format == data::TextFormat::kFairseq);
@@ -166,9 +166,9 @@ TEST_CASE("adopt fairseq: mistakes") {
   CHECK(test::contains(refusal({"--arch", "transformer_wmt"}), "fairseq: --arch: expected "));
   CHECK(test::contains(refusal({"--arch", "transformer_lm_gpt3_12"}),
                        "fairseq: --arch: expected transformer_lm_gpt3_small to "));
-  CHECK(test::contains(refusal({test::adopt_fixture("env_vars.sh").string()}),
-                       "env_vars.sh: expected a script that calls fairseq-train"));
-  CHECK(refusal({}) == "adopt fairseq: expected a file or a command, got nothing");
+  CHECK(test::contains(refusal({test::adopt_fixture("fairseq_13b.sh").string()}),
+                       "fairseq_13b.sh: expected the words of a command, got a file"));
+  CHECK(refusal({}) == "adopt fairseq: expected the words of a command, got nothing");
 }
 
 TEST_CASE("adopt fairseq: a pass obeys both limits, and their multiple") {
@@ -232,25 +232,11 @@ TEST_CASE("adopt fairseq: options of FSDP without it") {
 TEST_CASE("adopt fairseq: what is typed before the command is not printed") {
   const Words words = {"WANDB_API_KEY=abc", "fairseq-train", "data-bin/x"};
   const Adopted a = adopted(words);
-  CHECK(a.says("# fsdp adopt fairseq fairseq-train data-bin/x\n"));
+  CHECK(a.says("# fsdp adopt fairseq -- fairseq-train data-bin/x\n"));
   CHECK(a.says("WANDB_API_KEY: (hidden)"));
   CHECK_FALSE(a.says("abc"));
   CHECK_FALSE(adopted({"KEY=abc", "--lr", "1"}).says("adopt fairseq KEY"));
   CHECK_FALSE(adopted({"srun", "--export=HF_TOKEN=abc", "fairseq-train", "--lr", "1"}).says("abc"));
-}
-
-TEST_CASE("adopt fairseq: a job script with a log and a pipe") {
-  const test::TempFolder folder;
-  const auto script = folder.write("job.sh",
-                                   "cat <<EOF > notes\nfairseq-train other --lr 9\nEOF\n"
-                                   "if true; then export OMP_NUM_THREADS=6; fi\n"
-                                   "/opt/bin/fairseq-train data-bin/x --lr 0.5 \\\n"
-                                   "  --seed 3 > train.log 2>&1 | tee all.log\n");
-  const Adopted a = adopted({script.string()});
-  CHECK(a.config.data.train == std::vector<std::string>{"data-bin/x/train.bin"});
-  CHECK(a.config.train.lr == 0.5);
-  CHECK(a.config.train.seed == 3);
-  CHECK(a.config.runtime.launch.threads == 6);
 }
 
 }  // namespace
