@@ -7,7 +7,7 @@
 #     first      (default) what one GPU does right, and how fast
 #     second     several ranks and GPUs, races, PyTorch beside this program
 #   ONLY="tests step"   only these stages
-#   SMALL=1             a small model and few tests: for an emulated GPU, where nothing is fast
+#   SMALL=1             a tiny model and few tests: for an emulated GPU, where nothing is fast
 #   LIMITS=N            N times the seconds of each stage (default: 1)
 # A stage that cannot run says why and counts as skipped. Status: 1 where a stage has failed, 2 without a GPU.
 # The stages: tools/gpu/first.sh, tools/gpu/second.sh. Not here: the build (tools/gpu_prebuild.sh).
@@ -44,15 +44,45 @@ mkdir logs json
 # The log gets all of stdin, the table and results.json its lines of JSON.
 measured() { awk -v to="$work/json/$stage" '{ print; fflush() } /^[{]/ { print >>to }'; }
 
-# bench MODEL BATCH SEQ OPTIONS...: a training step in bf16. Status of the program.
+# bench MODEL BATCH SEQ OPTIONS VALUES...: a training step in bf16, as a line of JSON. An emulated GPU takes
+# minutes for the smallest preset: there `train` with the same options.
 bench() {
-  local model=$1 batch=$2 seq=$3
+  local model=$1 batch=$2 seq=$3 flags="" micro_steps=""
   shift 3
-  if [ -n "$SMALL" ]; then model=pythia-70m batch=1 seq=16; fi
-  "$run" fsdp bench step --preset $model --batch $batch --seq $seq --dtype bf16 --backend cuda --json "$@" | measured
+  if [ -z "$SMALL" ]; then
+    "$run" fsdp bench step --preset "$model" --batch "$batch" --seq "$seq" --dtype bf16 --backend cuda --json "$@" | measured
+    return
+  fi
+  while [ $# -gt 0 ]; do
+    case "$1" in
+      --attention | --matmul-choice | --gpu-transport) flags+=" $1 $2" ;;
+      --accumulate) micro_steps=2 ;;
+    esac
+    shift 2
+  done
+  flags=$flags train "$model" "$batch" "$seq" ${micro_steps:+train.micro_steps=$micro_steps}
 }
-timed_steps=${SMALL:+1}
-timed_steps=${timed_steps:-10}
+
+# train NAME BATCH SEQ KEY=VALUE...: steps of `fsdp train` on random tokens in bf16, as a line of JSON
+train() {
+  local name=$1 batch=$2 seq=$3 folder=$work/$1 keys rate
+  shift 3
+  keys=("$@")
+  if [ -n "$SMALL" ]; then
+    batch=4 seq=16 keys=(model.model_type=llama model.hidden_size=32 model.layers=1 model.heads=2 train.steps=5)
+    for key in "$@"; do [[ $key = model.* || $key = train.steps=* ]] || keys+=("$key"); done
+    keys+=(model.vocab_size=64)
+  fi
+  # shellcheck disable=SC2086
+  "$run" fsdp train --backend cuda ${flags:-} --set data.format=synthetic data.sequence_length=$seq train.batch=$batch \
+    train.dtype=bf16 train.log_every=1 train.save=false runtime.run_dir="$folder" "${keys[@]}" || return
+  # the fastest of the steps after the second
+  rate=$(grep -ao '"tokens_per_s":[0-9.e+]*' "$folder/metrics.jsonl" | tail -n +3 | cut -d: -f2 | sort -g | tail -n 1)
+  rm -rf "$folder"
+  printf '{"model":"%s","batch":%d,"seq":%d,"ms_min":%s,"tokens_per_s":%s}\n' "$name" $batch $seq \
+    "$(awk -v tokens=$((batch * seq)) -v rate="${rate:-0}" 'BEGIN { print (rate > 0 ? 1000 * tokens / rate : 0) }')" "${rate:-0}" |
+    measured
+}
 
 # of_four FUNCTION: calls it with every line of stdin, four at a time; says "ok LINE" or "FAILED LINE"
 # below what the function printed. Status: that of the worst.
@@ -60,10 +90,10 @@ of_four() {
   xargs -d '\n' -P 4 -I LINE bash -uo pipefail -c '
     begin=$EPOCHREALTIME; word=ok
     output=$('"$1"' "$1" 2>&1) || word=FAILED
-    printf "%s\n%s %s (%.1f s)\n" "$output" "$word" "$1" "$(bc_seconds "$begin")"
+    printf "%s\n%s %s (%.1f s)\n" "$output" "$word" "$1" "$(seconds_since "$begin")"
     [ $word = ok ]' _ LINE
 }
-bc_seconds() { awk -v from="$1" -v to="$EPOCHREALTIME" 'BEGIN { print to - from }'; }
+seconds_since() { awk -v from="$1" -v to="$EPOCHREALTIME" 'BEGIN { print to - from }'; }
 counted() { echo "$(grep -c '^ok ' "$log") ok, $(grep -c '^FAILED ' "$log") failed, $(grep -c '^\[SKIP\]' "$log") skipped cases"; }
 
 # ---- stages, one after the other -----------------------------------------------------------------
@@ -73,7 +103,7 @@ summary=""
 stages_json=""
 worst=0
 
-quoted() { printf '"%s"' "$(tr -d '\000-\010\013-\037' <<<"$1" | sed 's/\\/\\\\/g; s/"/\\"/g; s/\t/ /g' | head -c 2000)"; }
+quoted() { printf '"%s"' "$(tr -d '\000-\037' <<<"${1:0:1000}" | sed 's/\\/\\\\/g; s/"/\\"/g')"; }
 
 # run_stage NAME LIMIT: 77 means skipped, with the reason in the last line of its log
 run_stage() {
@@ -81,7 +111,7 @@ run_stage() {
   local limit=$(($2 * ${LIMITS:-1})) begin=$EPOCHREALTIME status=0 word says seconds
   printf '== %s (%d s)\n' "$stage" $limit
   timeout --kill-after=1 $limit bash -uo pipefail -c "stage_$stage" >"$log" 2>&1 || status=$?
-  seconds=$(printf '%.1f' "$(bc_seconds "$begin")")
+  seconds=$(printf '%.1f' "$(seconds_since "$begin")")
   says=$(tail -n 1 "$log" | tr -d '\r')
   case $status in
     0) word=passed ;;
@@ -130,7 +160,7 @@ print_rates() {
 
 write_results() {
   {
-    printf '%s, %s, %s\n%s GPUs: %s\nbuilt: %s\n\n%s' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$kind" "$(hostname)" \
+    printf '%s, %s, %s\n%s GPUs: %s\nbuilt: %s\n\n%s' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$kind" "$(uname -n)" \
       "$gpu_count" "$device" "$(cat "$PREBUILT/built.txt")" "$summary"
     print_rates
     if [ -f logs/kernels.log ]; then echo; cat logs/kernels.log; fi

@@ -87,6 +87,7 @@ S
 # a large model does not fit with its first batch; the CPU's gradients are the GPU's unless told
 stand_in prebuilt/bin/fsdp <<'S'
 line="$*"
+echo "$line" >>"${0%/prebuilt/*}/calls"
 value() { local of=${line##*--$1 }; echo "${of%% *}"; }
 case "$line" in
   --version) echo "fsdp 0" ;;
@@ -112,7 +113,7 @@ check "first" $? 0 '^versions +passed .* of  15 s  ceilings by PyTorch' '^step +
   '^tests +passed .* 2 ok, 0 failed, 1 skipped cases' '^dispatch +passed' '^timed +passed' '^fixtures +passed .* 4 ok, 0 failed' \
   '^kernels +passed' '^models +passed .* 0 of' '^large +passed' '^vocabulary +passed' '^sanitizer +passed' \
   '^step +gpt2-124m +64 .* 8.25 +484000 .*1.03 of 470000 asked for' '^models +gpt2-1558m +256 .* of 47000' \
-  '^large +llama3-8b +2 .* 744.73 +11000 .*1.05 of 10471' '^norm 85 % of copy'
+  '^large +llama3-8b +4 .* 1489.45 +11000 .*1.05 of 10471' '^norm 85 % of copy'
 [ "$(ls out | tr '\n' ' ')" = "logs.tar.gz results.json table.txt " ] || fail "other files come back: $(ls out)"
 cmp -s out/table.txt <(tail -n "$(wc -l <out/table.txt)" output) || fail "the table is not the last that is printed"
 tar -xzf out/logs.tar.gz
@@ -137,6 +138,15 @@ check "second" $? 1 '^nccl +passed' '^comm +skipped .* one GPU' '^ranks +passed 
 GPUS=2 ONLY="comm ranks strategies" gpu_check second
 check "two GPUs" $? 0 '^comm +passed .* 2 GPUs' '^ranks +passed .* NCCL as far' '^strategies +passed .* on 2 GPUs, 0 failed'
 [ "$(grep -o '"stage":"[a-z]*","status":"[a-zA-Z]*"' out/results.json | wc -l)" = 3 ] || fail "results.json: other stages"
+
+# The program knows every option and key that it is asked for: it only has no GPU. What verify reads is not there.
+sort -u calls | grep -e '--backend cuda' | grep -v '^verify\|run_dir=.*/killed' >asked
+while read -r line; do
+  # shellcheck disable=SC2086
+  CUDA_VISIBLE_DEVICES="" "$FSDP" $line >output 2>&1
+  grep -q '^fsdp: runtime.backend: cuda, but' output || fail "fsdp $line: $(cat output)"
+done <asked
+[ "$(wc -l <asked)" -ge 20 ] || fail "few lines: $(cat asked)"
 
 # ---- what fails stops no other -----------------------------------------------------------------------
 VERIFY_STATUS=1 NORM=1 NO_CUDNN=1 ONLY="step tests fixtures dispatch" gpu_check

@@ -15,7 +15,7 @@ stage_versions() {
     printf '%-24s %s\n' $name "$(head -n 1 <<<"$found")"
     [ -n "$found" ] || missing+=" $name"
   done
-  ceilings=$(timeout 12 "$run" python3 -c 'import torch
+  ceilings=$(timeout 12 python3 -c 'import torch
 print("torch", torch.__version__, torch.version.cuda, "cuDNN", torch.backends.cudnn.version(), "NCCL", torch.cuda.nccl.version())
 n = 8192
 a = torch.randn(n, n, device="cuda", dtype=torch.bfloat16); b = a.t().contiguous()
@@ -33,8 +33,8 @@ print(f"ceilings by PyTorch: product {rate(lambda: a @ b, 2 * n**3):.0f} TFLOP/s
 
 # With cuDNN or not at all: a fallback to our own attention must not pass for it.
 stage_step() {
-  bench gpt2-124m 64 1024 --steps "$timed_steps" --attention cudnn && { echo "with cuDNN's attention"; return; }
-  bench gpt2-124m 64 1024 --steps "$timed_steps" && echo "--attention cudnn fails, auto runs"
+  bench gpt2-124m 64 1024 --steps 10 --attention cudnn && { echo "with cuDNN's attention"; return; }
+  bench gpt2-124m 64 1024 --steps 10 && echo "--attention cudnn fails, auto runs"
   return 1
 }
 
@@ -54,11 +54,11 @@ stage_tests() {
 
 # So little work that the step takes what the host needs to start it.
 stage_dispatch() {
-  bench gpt2-124m 1 64 --steps "$timed_steps" && echo "what the host needs for a step"
+  bench gpt2-124m 1 64 --steps 10 && echo "what the host needs for a step"
 }
 
 stage_timed() {
-  bench gpt2-124m 64 1024 --steps "$timed_steps" --matmul-choice timed || return
+  bench gpt2-124m 64 1024 --steps 10 --matmul-choice timed || return
   [ -n "$SMALL" ] || "$run" fsdp bench step --preset gpt2-124m --batch 64 --seq 1024 --dtype bf16 --backend cuda \
     --steps 3 --matmul-choice timed --kernels
   local status=$?
@@ -83,7 +83,7 @@ stage_fixtures() {
 # A table of its own: below that of the stages.
 stage_kernels() {
   local sizes="--batch 16 --seq 1024"
-  [ -z "$SMALL" ] || sizes="--model pythia-70m --batch 1 --seq 16 --filter norm --seconds 0.001"
+  [ -z "$SMALL" ] || sizes="--model $PREBUILT/fixtures/models/gpt2 --batch 1 --seq 16 --filter norm --seconds 0.001"
   # shellcheck disable=SC2086
   "$run" fsdp bench kernels --dtype bf16 --backend cuda $sizes --save "$work/json/kernels.table"
   local status=$?
@@ -93,13 +93,12 @@ stage_kernels() {
 
 # The largest of these numbers of sequences that the GPU has memory for, 16 micro-steps of each.
 stage_models() {
-  local entry batch micro_steps=16 failed=0 ran
-  [ -z "$SMALL" ] || micro_steps=1
+  local entry batch failed=0 ran
   for entry in gpt2-1558m:32,16,8 qwen2.5-0.5b:32,16 qwen2.5-1.5b:32,16,8; do
     ran=""
     for batch in $(tr , ' ' <<<"${entry#*:}"); do
-      timeout $((40 * ${LIMITS:-1})) bash -uo pipefail -c 'bench "$@"' _ "${entry%:*}" $((batch * micro_steps)) 1024 \
-        --accumulate $micro_steps --steps 2 && { ran=1; break; }
+      timeout $((40 * ${LIMITS:-1})) bash -uo pipefail -c 'bench "$@"' _ "${entry%:*}" $((batch * 16)) 1024 \
+        --accumulate 16 --steps 2 && { ran=1; break; }
     done
     [ -n "$ran" ] || { echo "FAILED ${entry%:*}: no batch ran"; failed=$((failed + 1)); }
     [ -z "$SMALL" ] || break
@@ -108,33 +107,17 @@ stage_models() {
   [ $failed = 0 ]
 }
 
-# train NAME BATCH SEQ KEY=VALUE...: steps of `fsdp train` on random tokens, as a line of JSON
-train() {
-  local name=$1 batch=$2 seq=$3 rate
-  shift 3
-  "$run" fsdp train --backend cuda --set data.format=synthetic data.sequence_length="$seq" train.batch="$batch" \
-    train.dtype=bf16 train.log_every=1 runtime.run_dir="$work/$name" "$@" || return
-  # the fastest of the steps after the second
-  rate=$(grep -ao '"tokens_per_s":[0-9.e+]*' "$work/$name/metrics.jsonl" | tail -n +3 | cut -d: -f2 | sort -g | tail -n 1)
-  printf '{"model":"%s","batch":%d,"micro_steps":1,"seq":%d,"ms_min":%s,"tokens_per_s":%s}\n' "$name" "$batch" "$seq" \
-    "$(awk "BEGIN { print 1000 * $batch * $seq / $rate }")" "$rate" | measured
-  rm -rf "${work:?}/$name"
-}
-
 stage_large() {
   [ "$memory_gib" -ge 130 ] || [ -n "$SMALL" ] || { echo "$memory_gib GiB of memory: 130 are needed"; return 77; }
-  local model=(model.preset=llama3-8b train.steps=8) batch=2 seq=4096
-  [ -z "$SMALL" ] || { model=(model.model_type=llama model.vocab_size=64 model.hidden_size=32 model.layers=1 model.heads=2 train.steps=4); seq=16; }
-  train llama3-8b $batch $seq "${model[@]}" train.recompute.mode=full train.master_dtype=bf16 \
+  train llama3-8b 4 4096 model.preset=llama3-8b train.steps=8 train.recompute.mode=full train.master_dtype=bf16 \
     train.stochastic_rounding=true train.optimizer.state_dtype=bf16 || return
   echo "8B parameters: masters and moments of 16 bits, full recompute"
 }
 
 stage_vocabulary() {
-  local vocabulary model=(model.preset=gpt2-124m train.steps=25) batch=64 seq=1024
-  [ -z "$SMALL" ] || { model=(model.model_type=gpt2 model.hidden_size=32 model.layers=1 model.heads=2 train.steps=4); batch=1 seq=16; }
+  local vocabulary
   for vocabulary in 50257 50304; do
-    train "gpt2-$vocabulary" $batch $seq "${model[@]}" model.vocab_size=$vocabulary || return
+    train "gpt2-$vocabulary" 64 1024 model.preset=gpt2-124m train.steps=25 model.vocab_size=$vocabulary || return
   done
   echo "an odd vocabulary, and one of whole tiles"
 }

@@ -73,16 +73,15 @@ stage_killed() {
   wait $job || status=$?
   rm -rf "$work/killed"
   [ $status != 0 ] && grep -aq 'fsdp: .*rank 1' "$log" || { echo "status $status, and no line of rank 1"; return 1; }
-  printf 'rank 1 of %d was killed: all ended after %.1f s, status %d\n' $ranks "$(bc_seconds "$begin")" $status
+  printf 'rank 1 of %d was killed: all ended after %.1f s, status %d\n' $ranks "$(seconds_since "$begin")" $status
 }
 
 # What every category of the ledger peaks at is a matter of the model, not of the backend.
 stage_memory() {
-  local backend sizes="--preset gpt2-124m --seq 256"
-  [ -z "$SMALL" ] || sizes="--preset pythia-70m --seq 16"
+  local backend
+  [ -z "$SMALL" ] || { echo "SMALL: no preset is small enough"; return 77; }
   for backend in cpu cuda; do
-    # shellcheck disable=SC2086
-    "$run" fsdp bench step $sizes --batch 1 --dtype f32 --steps 1 --backend $backend --json >"memory-$backend" || return
+    "$run" fsdp bench step --preset gpt2-124m --batch 1 --seq 256 --dtype f32 --steps 1 --backend $backend --json >"memory-$backend" || return
     sed 's/.*"peak_bytes_by_category":{\([^}]*\)}.*/\1/' "memory-$backend" | tr ',' '\n' | grep '^"' |
       grep -vE '"(workspace|transport staging)"' >"$backend.txt"
   done
@@ -96,7 +95,7 @@ stage_memory() {
 peers="gpt2-124m:64 gpt2-1558m:16 qwen2.5-0.5b:16 qwen2.5-1.5b:8"
 stage_peer() {
   local entry model batch kind line missing=0
-  "$run" python3 -c 'import torch, transformers' 2>/dev/null || { echo "no torch and transformers"; return 77; }
+  python3 -c 'import torch, transformers' 2>/dev/null || { echo "no torch and transformers"; return 77; }
   for kind in "ours" "--master --compile" --master --compile; do
     for entry in $peers; do
       model=${entry%:*} batch=${entry#*:}
@@ -105,7 +104,7 @@ stage_peer() {
         continue
       fi
       # shellcheck disable=SC2086
-      line=$(timeout 40 "$run" python3 "$tools/bench/torch_step.py" --device cuda --model "$model" --batch "$batch" \
+      line=$(timeout 40 python3 "$tools/bench/torch_step.py" --device cuda --model "$model" --batch "$batch" \
         --seq 1024 --dtype bf16 --steps 5 $kind | grep -a ms_min)
       [ -n "$line" ] || { echo "FAILED $model $kind"; missing=$((missing + 1)); continue; }
       sed "s/^{/{\"kind\": \"PyTorch $kind\", /" <<<"$line" | measured
