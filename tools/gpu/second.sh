@@ -59,7 +59,7 @@ stage_killed() {
   needs_mpi || return
   on_ranks $ranks train --set data.format=synthetic model.model_type=gpt2 model.vocab_size=512 model.hidden_size=64 \
     model.layers=2 model.heads=2 data.sequence_length=32 train.batch=$((2 * ranks)) train.steps=100000 train.log_every=1 \
-    runtime.run_dir="$work/killed" &
+    train.save=false runtime.run_dir="$work/killed" &
   job=$!
   until [ -s "$work/killed/metrics.jsonl" ]; do
     kill -0 $job 2>/dev/null || { wait $job; echo "the run ended before its first step"; return 1; }
