@@ -177,12 +177,12 @@ write_results() {
   tar -czf "$OUT/logs.tar.gz" logs json
 }
 
-# Also where a signal ends the check early.
+# Also where a signal ends the check early, perhaps while the table is being written.
+exec 3>&1
 finish() {
   trap - EXIT
   write_results
-  printf '\n'
-  cat "$OUT/table.txt"
+  { echo; cat "$OUT/table.txt"; } >&3
   rm -rf "$work"
   exit $worst
 }
