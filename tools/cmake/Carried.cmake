@@ -6,7 +6,7 @@ if(NOT FSDP_CARRIED)
   return()
 endif()
 set(CMAKE_SKIP_BUILD_RPATH ON)  # the carried libraries are found through LD_LIBRARY_PATH
-add_link_options(-static-libstdc++ -static-libgcc)
+add_link_options(-static-libstdc++ -static-libgcc LINKER:--as-needed)  # no C++ part of MPI
 
 # What links TARGET gets ARCHIVE in the place of the shared library; headers and flags stay.
 function(fsdp_link_archive target archive)
@@ -33,6 +33,7 @@ template auto dragonbox::to_decimal(float x) noexcept -> dragonbox::decimal_fp<f
 template auto dragonbox::to_decimal(double x) noexcept -> dragonbox::decimal_fp<double>;
 template auto thousands_sep_impl(locale_ref) -> thousands_sep_result<char>;
 template auto decimal_point_impl(locale_ref) -> char;
+template auto locale_ref::get<std::locale>() const -> std::locale;
 }
 FMT_END_NAMESPACE
 ")
