@@ -82,9 +82,13 @@ cuda-report:
 	@tools/cuda_report.sh $(BUILD)
 
 # On a machine with an NVIDIA GPU: builds for it, tests, measures; results in gpu-check/DATE-COMMIT.
+# For a GPU machine without compiler or network: tools/launch/README.md.
 gpu-check:
 	@tools/setup.sh --tests
-	@tools/gpu_check.sh
+	@tools/gpu_prebuild.sh native
+	@out=gpu-check/$$(date +%Y-%m-%d)-$$(git rev-parse --short HEAD 2>/dev/null || echo unknown); status=0; \
+	for part in first second; do mkdir -p $$out/$$part; \
+	  PREBUILT=build-gpu/prebuilt OUT=$$out/$$part tools/gpu_check.sh $$part || status=1; done; exit $$status
 
 # What five guides need, and the tests that prove it (tests/requirements.txt).
 requirements:

@@ -1,5 +1,5 @@
 """A training step in PyTorch, the peer that `fsdp bench step` is set beside: the same work, measured in the
-same run. Called by tools/bench/bench_peer.sh and tools/gpu_check.sh; needs torch and transformers.
+same run. Called by tools/bench/bench_peer.sh and tools/gpu/second.sh; needs torch and transformers.
 
     python3 tools/bench/torch_step.py --model gpt2-124m --batch 4 --seq 64 --threads 2 [--compile]
     python3 tools/bench/torch_step.py --model gpt2-124m --device cuda --batch 32 --seq 1024 --dtype bf16 --master

@@ -107,4 +107,5 @@ endif()
 
 mark_as_advanced(ONEDNN_INCLUDE ONEDNN_LIBRARY LIBURING_INCLUDE LIBURING_LIBRARY CCACHE)
 
+include(Carried)
 include(Cuda)
