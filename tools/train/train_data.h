@@ -19,8 +19,8 @@
 namespace fsdp::tools {
 
 // What is read. kAll: for a run. kTraining: to look at what is trained; there is no validation().
-// kValidation: to evaluate; what is trained is read only where the validation data is a share of it,
-// data.subset is one of the validation data, and training(), sequences(), steps_per_epoch() and
+// kValidation: to evaluate; what is trained is read only where the validation data is a share of
+// it, data.subset is one of the validation data, and training(), sequences(), steps_per_epoch() and
 // hashes() are not asked for.
 enum class DataUse : uint8_t { kAll, kTraining, kValidation };
 
@@ -88,6 +88,7 @@ class TrainData {
                       bool training) const;
   std::shared_ptr<const data::Sequences> sequences(const data::TokenCache& cache) const;
   std::shared_ptr<const data::Sequences> sequences_of_tokens(Part& part, int ranks) const;
+  std::string training_key() const, validation_key() const;
   std::string training_name() const;
   bool is_mixed() const { return !config_.data.sources.empty(); }
   void add_remarks_on_parts(std::vector<std::string>& out) const;
