@@ -79,7 +79,7 @@ fsdp_layer(tools/train
   EXCLUDE tools/train/main.cpp)
 X
 file tests/core/shape_test.cpp <<<'// A test.'
-for checker in include_rules size_budget; do
+for checker in include_rules size_budget option_keys; do
   if ! "$here/$checker.sh" "$tree" >"$tree/../$$.out"; then
     echo "FAILED: $checker.sh reports a clean tree:"; cat "$tree/../$$.out"; failed=1
   fi
@@ -176,6 +176,26 @@ file tests/e2e/new.sh <<<'#!/bin/sh'
 expect index.sh 'tests/e2e/new.sh:1: not in the table of tests/README.md'
 expect index.sh 'tests/README.md:1: gone.sh: no such script in tests/e2e'
 rm "$tree/tests/e2e/new.sh"
+
+# ---- keys as text --------------------------------------------------------------------------------
+file tools/config/a_fields.cpp <<'X'
+// The list.
+  v.section("train", "how", c.train);
+  v.field(
+      "lr", c.lr, "peak");
+X
+file tools/train/keys.cpp <<'X'
+// A comment may name "train.lr", and a message, too.
+const char* kText = "train.lr: expected "
+                    "train.lr";
+const char* kFile = "train.txt";
+X
+"$here/option_keys.sh" "$tree" | grep -q '^option_keys: 0 keys' || { echo "FAILED: option_keys.sh"; failed=1; }
+lines 11 'const char* kKey = "train.lr=1";' >>"$tree/tools/train/keys.cpp"
+expect option_keys.sh 'tools/train/keys.cpp:5: key as text: train.lr'
+expect option_keys.sh 'tools/config:1: 11 keys as text outside of the list, at most 10'
+: >"$tree/tools/config/a_fields.cpp"
+expect option_keys.sh 'tools/config:1: no options found in the list'
 
 # ---- requirements --------------------------------------------------------------------------------
 file tests/requirements.txt <<'X'

@@ -1,15 +1,15 @@
 // Every option of the configuration by itself: the defaults with another value in one field. A walk
-// over the list of fields; nobody has to add a new option here.
+// over the list of options; nobody has to add a new option here.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <vector>
 
-#include "tools/config/config_fields.h"
-#include "tools/config/config_values.h"
+#include "tools/config/options.h"
 
 namespace fsdp::test {
 
@@ -18,14 +18,44 @@ struct AnotherValue {
   const config::OptionField& option;
   int count = 1;
 
-  void change(bool& v) { v = !v; }
-  void change(int64_t& v) {
+  void change(const config::Value& value) const {
+    if (value.is_choice()) return change_choice(value);
+    if (value.is_optional() && value.text() == "auto") value.read(value.read("0") ? "0" : "false");
+    const bool changed = change_as<bool>(value) || change_as<int64_t>(value) ||
+                         change_as<double>(value) || change_as<std::string>(value) ||
+                         change_as<std::vector<std::string>>(value) ||
+                         change_as<config::Interval>(value) || change_as<config::NormType>(value);
+    if (!changed) fail("[test] an option of an unknown type");
+  }
+
+ private:
+  template <typename T>
+  bool change_as(const config::Value& value) const {
+    if (T* const found = value.as<T>()) return change(*found), true;
+    auto* const optional = value.as<std::optional<T>>();
+    if (optional) change(**optional);
+    return optional != nullptr;
+  }
+  // The last that is another one.
+  void change_choice(const config::Value& value) const {
+    const std::vector<std::string> names = value.names();
+    const std::string unset = value.text();
+    if (value.is_optional() && unset == "auto") value.read(names.front());
+    const std::string before = value.text();
+    for (auto name = names.rbegin(); name != names.rend() && value.text() == before; ++name) {
+      value.read(*name);
+    }
+  }
+  void change(bool& v) const { v = !v; }
+  void change(int64_t& v) const {
     const int64_t before = v;
     v += count;
-    if (option.most && v > *option.most) v = before == *option.least ? *option.most : *option.least;
+    const auto least = static_cast<int64_t>(option.range.least);
+    if (option.range.contains(static_cast<double>(v))) return;
+    v = before == least ? static_cast<int64_t>(option.range.most) : least;
   }
-  void change(double& v) { v = v / 3 + 1e-3 / count; }
-  void change(std::string& v) {
+  void change(double& v) const { v = v / 3 + 1e-3 / count; }
+  void change(std::string& v) const {
     if (option.is_size) {
       v = std::to_string(count) + "MB";
       return;
@@ -35,26 +65,13 @@ struct AnotherValue {
       return;
     }
     const std::string before = v;
-    for (const std::string& known : option.values) {
+    for (const std::string known : option.values) {
       if (known != before) v = known;
     }
   }
-  void change(std::vector<std::string>& v) { v = {"x, y", "", "[z" + std::to_string(count)}; }
-  void change(config::Interval& v) { v.epoch = true; }
-  void change(config::NormType& v) { v.power = std::numeric_limits<double>::infinity(); }
-  template <typename T>
-  void change(std::optional<T>& v) {
-    change(v.emplace());
-  }
-  // A choice: the last that is another one.
-  template <typename T>
-  requires std::is_enum_v<T>
-  void change(T& v) {
-    const T before = v;
-    for (const auto& [name, value] : config::names_of(T{})) {
-      if (value != before) v = value;
-    }
-  }
+  void change(std::vector<std::string>& v) const { v = {"x, y", "", "[z" + std::to_string(count)}; }
+  void change(config::Interval& v) const { v.epoch = true; }
+  void change(config::NormType& v) const { v.power = std::numeric_limits<double>::infinity(); }
 };
 
 struct ListedOption {
@@ -65,38 +82,25 @@ struct ListedOption {
   config::TrainConfig changed;  // the defaults, but for this value
 };
 
-// Visits one configuration after the other: the first field is changed in the first, and so on.
-class ListedOptions : public tools::KeyedVisitor<ListedOptions> {
- public:
-  template <typename T>
-  void field(const char* key, T& value, const char* help, const config::OptionField& option = {}) {
-    if (at_++ != wanted_) return;
-    AnotherValue{option}.change(value);
-    found_ = ListedOption{.key = prefix_ + key,
-                          .value = config::value_text(value),
-                          .help = help,
-                          .field = option,
-                          .changed = {}};
-  }
-  template <typename S>
-  void list(const char*, const char*, std::vector<S>&) {}  // of sections: config_test.cpp
-
+struct ListedOptions {
+  // But for lists of sections: config_test.cpp.
   static std::vector<ListedOption> all() {
-    std::vector<ListedOption> options;
-    for (int wanted = 0;; ++wanted) {
-      ListedOptions visitor;
-      visitor.wanted_ = wanted;
+    config::TrainConfig defaults;
+    std::vector<ListedOption> all;
+    const size_t count = config::options(defaults).size();
+    for (size_t i = 0; i < count; ++i) {
       config::TrainConfig changed;
-      config::visit(visitor, changed);
-      if (!visitor.found_) return options;
-      options.push_back(*visitor.found_);
-      options.back().changed = changed;
+      const config::Option option = config::options(changed)[i];
+      if (option.value.is_list()) continue;
+      AnotherValue{option.about}.change(option.value);
+      all.push_back({.key = option.key,
+                     .value = option.value.text(),
+                     .help = option.help,
+                     .field = option.about,
+                     .changed = changed});
     }
+    return all;
   }
-
- private:
-  int at_ = 0, wanted_ = 0;
-  std::optional<ListedOption> found_;
 };
 
 }  // namespace fsdp::test

@@ -1,8 +1,6 @@
 // Contract: tools/checkpoint/resume.h.
 #include "tools/checkpoint/resume.h"
 
-#include <algorithm>
-#include <array>
 #include <set>
 
 #include <fmt/ranges.h>
@@ -10,7 +8,7 @@
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "tools/checkpoint/run_checkpoints.h"
-#include "tools/config/key_values.h"
+#include "tools/config/options.h"
 #include "tools/data/row_template.h"
 #include "tools/train/data_paths.h"
 #include "tools/train/train_data.h"
@@ -29,37 +27,24 @@ bool is_there(const fs::path& path) {
 
 // ---------------------------------------------------------------------------- Configurations
 
-// Keys that say where and how fast a run computes, what it reports and keeps: with other values the
-// same is computed, up to the order of sums. The text and the model's files are compared by their
-// hashes.
-constexpr std::array kFree = {
-    "data.train",          "data.validation",    "data.format",     "data.template",
-    "data.field",          "data.bad_rows",      "data.subset.n",   "data.subset.seed",
-    "data.synthetic_rows", "data.tokenizer",     "data.cache_dir",  "data.document_separator",
-    "data.prefetch",       "data.sources",       "model.path",      "train.steps",
-    "train.epochs",        "train.micro_steps",  "train.log_every", "train.log_format",
-    "train.eval_every",    "train.eval_batches", "train.save",      "train.save_dtype",
-    "train.max_shard_size"};
-constexpr std::array kFreeSections = {"runtime.", "checkpoint.", "sample.", "fsdp.",
-                                      "train.recompute."};
-// Inside of these sections, what does change the computation.
-constexpr std::array kBound = {"runtime.tf32",        "fsdp.divide_factor",  "fsdp.force_sum",
-                               "fsdp.split_division", "fsdp.absent_is_zero", "fsdp.fixed_order",
-                               "fsdp.units"};
-
-// What units there are.
-constexpr std::array kUnits = {"fsdp.wrap", "fsdp.wrap_classes", "fsdp.min_num_params"};
-
-template <size_t N>
-bool is_in(const std::array<const char*, N>& keys, const std::string& key) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
-
-bool is_free(const std::string& key) {
-  if (is_in(kBound, key)) return false;
-  return is_in(kFree, key) ||
-         std::any_of(kFreeSections.begin(), kFreeSections.end(),
-                     [&](const char* section) { return key.starts_with(section); });
+// Whether another value of the option computes the same, up to the order of sums.
+bool is_free(config::OnResume on_resume, const config::TrainConfig& before,
+             const config::TrainConfig& after) {
+  const config::TrainSection &old = before.train, &now = after.train;
+  switch (on_resume) {
+    case config::OnResume::kFreeUnlessFixedOrder:
+      return !after.fsdp.options.fixed_order;
+    case config::OnResume::kFreeInPasses:
+      return old.rows_per_pass > 0 && now.rows_per_pass > 0 && !(old.batch && now.batch);
+    case config::OnResume::kAsSection:
+    case config::OnResume::kRefused:
+      return false;
+    case config::OnResume::kFree:
+    case config::OnResume::kLength:
+    case config::OnResume::kOwn:
+      return true;
+  }
+  return false;
 }
 
 // The schedule's end follows the run's unless it has its own. Both are in steps.
@@ -103,7 +88,7 @@ std::vector<std::string> notes_on_changes(const config::TrainConfig& before,
   std::vector<std::string> notes, refused;
   bool length_noted = false;
   for (const ConfigChange& change : config_changes(before, after)) {
-    if (change.key == "train.steps" || change.key == "train.epochs") {
+    if (change.on_resume == config::OnResume::kLength) {
       if (!length_noted) notes.push_back("changed: " + note_on_length(before, after, manifest));
       length_noted = true;
       continue;
@@ -295,25 +280,27 @@ void keep_paths(config::TrainConfig& c, const fs::path& started_in) {
   std::error_code unknown;
   if (started_in.empty() || fs::equivalent(started_in, fs::current_path(), unknown)) return;
   if (!fs::is_directory(started_in, unknown)) return;  // moved, with all that was in it
-  const auto keep = [&](const char* key, std::string& path) {
-    const auto place = c.places.find(key);
+  // `key`: the member whose place counts.
+  const auto keep_of = [&](const auto& key, std::string& path) {
+    const auto place = c.places.find(config::key_of(c, key));
     const bool typed = place != c.places.end() && place->second.starts_with("--");
     if (typed || path.empty() || fs::path(path).is_absolute()) return;
     path = (started_in / path).lexically_normal().string();
   };
-  for (std::string& file : c.data.train) keep("data.train", file);
+  const auto keep = [&](std::string& path) { keep_of(path, path); };
+  for (std::string& file : c.data.train) keep_of(c.data.train, file);
   for (config::SourceSection& source : c.data.sources) {
-    for (std::string& file : source.path) keep("data.sources", file);
+    for (std::string& file : source.path) keep_of(c.data.sources, file);
   }
   for (std::string& file : c.data.validation) {
-    if (!c.data.held_out()) keep("data.validation", file);
+    if (!c.data.held_out()) keep_of(c.data.validation, file);
   }
-  if (c.data.tokenizer != "bytes") keep("data.tokenizer", c.data.tokenizer);
-  if (!data::is_template_name(c.data.row_template)) keep("data.template", c.data.row_template);
-  keep("data.cache_dir", c.data.cache_dir);
-  keep("model.path", c.model.path);
-  keep("lora.path", c.lora.path);
-  keep("checkpoint.folder", c.checkpoint.folder);
+  if (c.data.tokenizer != "bytes") keep(c.data.tokenizer);
+  if (!data::is_template_name(c.data.row_template)) keep(c.data.row_template);
+  keep(c.data.cache_dir);
+  keep(c.model.path);
+  keep(c.lora.path);
+  keep(c.checkpoint.folder);
 }
 
 void refuse_foreign(const fs::path& folder) {
@@ -338,19 +325,15 @@ void refuse_foreign(const fs::path& folder) {
 
 std::vector<ConfigChange> config_changes(const config::TrainConfig& before,
                                          const config::TrainConfig& after) {
-  const auto old_values = config::key_values(before), values = config::key_values(after);
+  config::TrainConfig copy_before = before, copy_after = after;  // options refer to members
+  const auto old_options = config::options(copy_before), options = config::options(copy_after);
   std::vector<ConfigChange> changes;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto& [key, value] = values[i];
-    if (value == old_values[i].second || key == "runtime.run_dir") continue;
-    bool free = is_free(key);
-    // In fixed order a norm is added up unit by unit: other units, other bits.
-    if (is_in(kUnits, key)) free = !after.fsdp.options.fixed_order;
-    // Numbers of a batch that is computed another way round; that of its rows is compared later.
-    if (key == "train.rows_per_pass") free = !after.fsdp.options.fixed_order;
-    const bool in_passes = before.train.rows_per_pass > 0 && after.train.rows_per_pass > 0;
-    if (key == "train.batch") free = in_passes && !(before.train.batch && after.train.batch);
-    changes.push_back({key, old_values[i].second, value, !free});
+  for (size_t i = 0; i < options.size(); ++i) {
+    const std::string old_value = old_options[i].value.text(), value = options[i].value.text();
+    const config::OnResume on_resume = options[i].about.on_resume;
+    if (value == old_value || on_resume == config::OnResume::kOwn) continue;
+    const bool free = is_free(on_resume, before, after);
+    changes.push_back({options[i].key, old_value, value, !free, on_resume});
   }
   return changes;
 }

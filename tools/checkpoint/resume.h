@@ -11,6 +11,7 @@
 
 #include "tools/checkpoint/manifest.h"
 #include "tools/config/config.h"
+#include "tools/launch/option_field.h"
 
 namespace fsdp::tools {
 
@@ -49,6 +50,7 @@ void refuse_foreign(const std::filesystem::path& folder);
 struct ConfigChange {
   std::string key, before, after;
   bool refused = false;
+  OnResume on_resume = OnResume::kRefused;
 };
 std::vector<ConfigChange> config_changes(const config::TrainConfig& before,
                                          const config::TrainConfig& after);

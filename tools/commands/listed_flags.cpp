@@ -1,15 +1,16 @@
-// Visitors over the list of options. Contract: tools/commands/listed_flags.h.
+// Walks over the list of options. Contract: tools/commands/listed_flags.h.
 #include "tools/commands/listed_flags.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
-#include <type_traits>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
 #include "tools/commands/commands.h"
-#include "tools/config/config_fields.h"
+#include "tools/config/options.h"
+#include "tools/launch/launch_fields.h"
 
 namespace fsdp::tools {
 namespace {
@@ -26,14 +27,17 @@ void add_flag(const Command& command, const std::string& name, bool& value, cons
 }
 void add_flag(const Command& command, const std::string& name, int64_t& value, const char* help,
               const OptionField& option) {
+  const auto end = [](double at, int64_t none) {
+    return std::isinf(at) ? none : static_cast<int64_t>(at);
+  };
+  using Integer = std::numeric_limits<int64_t>;
   command.add_option(name, value, help)
-      .from_to(option.least.value_or(std::numeric_limits<int64_t>::min()),
-               option.most.value_or(std::numeric_limits<int64_t>::max()));
+      .from_to(end(option.range.least, Integer::min()), end(option.range.most, Integer::max()));
 }
 void add_flag(const Command& command, const std::string& name, std::string& value, const char* help,
               const OptionField& option) {
   const Option added = command.add_option(name, value, help);
-  if (!option.values.empty()) added.one_of(option.values);
+  if (!option.values.empty()) added.one_of({option.values.begin(), option.values.end()});
 }
 
 // Flags that set members.
@@ -56,33 +60,6 @@ class MemberFlags {
   const Which& which_;
 };
 
-// Flags that are short for --set.
-class KeyFlags : public KeyedVisitor<KeyFlags> {
- public:
-  KeyFlags(const Command& command, const Which& which, std::deque<KeyFlag>& flags)
-      : command_(command), which_(which), flags_(flags) {}
-
-  template <typename T>
-  void field(const char* key, T&, const char* help, const OptionField& option = {}) {
-    if (!among(which_, option)) return;
-    KeyFlag& flag =
-        flags_.emplace_back(KeyFlag{.key = prefix_ + key, .is_switch = std::is_same_v<T, bool>});
-    const std::string text = fmt::format("{}: short for --set {}=", help, flag.key);
-    if (flag.is_switch) {
-      command_.add_flag(flag_name(key), flag.values, text + "true");
-    } else {
-      command_.add_option(flag_name(key), flag.values, text).repeatable().check(not_empty);
-    }
-  }
-  template <typename S>
-  void list(const char*, const char*, std::vector<S>&) {}
-
- private:
-  const Command& command_;
-  const Which& which_;
-  std::deque<KeyFlag>& flags_;
-};
-
 }  // namespace
 
 std::string flag_name(const std::string& key) {
@@ -97,9 +74,18 @@ void add_listed_flags(const Command& command, const Which& which, LaunchOptions&
 }
 
 void add_listed_flags(const Command& command, const Which& which, std::deque<KeyFlag>& flags) {
-  KeyFlags visitor(command, which, flags);
   config::TrainConfig defaults;
-  config::visit(visitor, defaults);
+  for (const config::Option& option : config::options(defaults)) {
+    if (!among(which, option.about)) continue;
+    const bool is_switch = option.value.as<bool>() != nullptr;
+    KeyFlag& flag = flags.emplace_back(KeyFlag{.key = option.key, .is_switch = is_switch});
+    const std::string text = fmt::format("{}: short for --set {}=", option.help, flag.key);
+    if (flag.is_switch) {
+      command.add_flag(flag_name(flag.key), flag.values, text + "true");
+    } else {
+      command.add_option(flag_name(flag.key), flag.values, text).repeatable().check(not_empty);
+    }
+  }
 }
 
 std::vector<config::Override> overrides_of(const KeyFlag& flag) {

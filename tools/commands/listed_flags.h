@@ -1,4 +1,4 @@
-// Flags of commands from the list of options (tools/launch/option_field.h): their names, values,
+// Flags of commands from the list of options (tools/config/options.h): their names, values,
 // ranges and help. Not here: flags that are no options of the configuration.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "tools/commands/options.h"
 #include "tools/config/config.h"
-#include "tools/launch/launch_options.h"
+#include "tools/launch/option_field.h"
 
 namespace fsdp::tools {
 

@@ -1,83 +1,64 @@
-// What a configuration means beyond its fields: the schedule, and the ranges of values. Which keys
-// have no effect: effects.cpp.
-// Contract: tools/config/config.h.
+// What a configuration means beyond its fields: the schedule, the ranges of values, and keys that
+// contradict each other. Contract: tools/config/config.h.
 #include "tools/config/config.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "core/byte_size.h"
 #include "core/error.h"
 #include "core/io/json.h"
-#include "tools/config/config_fields.h"
 #include "tools/config/config_values.h"
-#include "tools/config/key_values.h"
+#include "tools/config/options.h"
 #include "tools/data/row_layout.h"
 
 namespace fsdp::config {
 namespace {
 
-template <typename T>
-void at_least(const char* key, T value, T least) {
-  FSDP_CHECK(value >= least, "{}: expected at least {}, got {}", key, least, value);
-}
-
-// The largest integer of a key that says none itself. What is multiplied has the bits of a
-// config.json; of what is only counted, more is a mistake.
-int64_t most_of(const std::string& key) {
-  const bool multiplied = key.starts_with("model.") || key == "lora.r" || key == "train.batch" ||
-                          key == "train.micro_steps" || key == "train.rows_per_pass" ||
-                          key == "data.sequence_length";
-  return multiplied ? INT32_MAX : key.ends_with(".seed") ? INT64_MAX : 1'000'000'000'000;
-}
-
-// [0, 1)
-void share(const char* key, double value) {
-  FSDP_CHECK(value >= 0 && value < 1, "{}: expected a number from 0 to below 1, got {}", key,
-             value);
-}
-
-void positive(const char* key, double value) {
-  FSDP_CHECK(value > 0, "{}: expected a positive number, got {}", key, value);
-}
-
-template <typename T>
-void within(const char* key, T value, std::type_identity_t<T> least, std::type_identity_t<T> most) {
-  FSDP_CHECK(value >= least && value <= most, "{}: expected a number from {} to {}, got {}", key,
-             least, most, value);
-}
-
-// The values and ranges that stand in the list of fields.
-class RangeCheck : public KeyedVisitor<RangeCheck> {
- public:
-  template <typename T>
-  void field(const char* key, const T& value, const char*, const OptionField& option = {}) {
-    const std::string name = prefix_ + key;
-    if constexpr (std::is_same_v<T, int64_t>) {
-      if (option.most) within(name.c_str(), value, *option.least, *option.most);
-      if (option.least) at_least(name.c_str(), value, *option.least);
-      FSDP_CHECK(value <= most_of(name), "{}: expected at most {}, got {}", name, most_of(name),
-                 value);
-    } else if constexpr (IsOptional<T>::value) {
-      if (value) field(key, *value, "", option);
-    } else if constexpr (std::is_same_v<T, std::string>) {
-      const auto& known = option.values;
-      FSDP_CHECK(known.empty() || std::find(known.begin(), known.end(), value) != known.end(),
-                 "{}: expected {}, got \"{}\"", name, fmt::join(known, " or "), value);
-      FSDP_CHECK(!option.is_size || value == "auto" || read_byte_size(value),
-                 "{}: expected auto or a size like 300MB or 2GiB, got \"{}\"", name, value);
-    }
+std::string text_of(const tools::Range& c) {
+  using tools::Range;
+  const std::string none = c.or_none ? "0 (none) or " : "";
+  if (c.most == Range::kNoEnd) {
+    return c.above ? "a positive number" : fmt::format("at least {}", c.least);
   }
-  template <typename S>
-  void list(const char*, const char*, std::vector<S>&) {}  // check_units()
-};
+  if (c.above) return fmt::format("a number above {}, at most {}", c.least, c.most);
+  return fmt::format("{}a number from {} to {}{}", none, c.least, c.below ? "below " : "", c.most);
+}
 
-// Counters of /proc count in hundredths of a second.
-void check_monitor(double seconds) {
-  constexpr double kLeast = 0.01, kMost = 86400;
-  FSDP_CHECK(seconds == 0 || (seconds >= kLeast && seconds <= kMost),
-             "runtime.monitor_s: expected 0 (none) or a number from {} to {}, got {}", kLeast,
-             kMost, seconds);
+template <typename T>
+void check_number(const std::string& key, T value, const tools::Range& range) {
+  FSDP_CHECK(range.contains(static_cast<double>(value)), "{}: expected {}, got {}", key,
+             text_of(range), value);
+}
+
+void check_integer(const std::string& key, int64_t value, const tools::Range& range) {
+  check_number(key, value, range);
+  FSDP_CHECK(value <= range.largest, "{}: expected at most {}, got {}", key, range.largest, value);
+}
+
+void check_text(const std::string& key, const std::string& value, const OptionField& about) {
+  const auto& known = about.values;
+  FSDP_CHECK(known.empty() || std::find(known.begin(), known.end(), value) != known.end(),
+             "{}: expected {}, got \"{}\"", key, fmt::join(known, " or "), value);
+  FSDP_CHECK(!about.is_size || value == "auto" || read_byte_size(value),
+             "{}: expected auto or a size like 300MB or 2GiB, got \"{}\"", key, value);
+}
+
+// The values and ranges that stand in the list of options. Of entries of lists: check_units(),
+// check_sources().
+void check_ranges(const TrainConfig& config) {
+  TrainConfig copy = config;  // visitors take fields by reference
+  for (const Option& option : options(copy)) {
+    const auto& [key, value, help, about] = option;
+    if (const auto* integer = value.as<int64_t>()) check_integer(key, *integer, about.range);
+    if (const auto* integer = value.as<std::optional<int64_t>>(); integer && *integer) {
+      check_integer(key, **integer, about.range);
+    }
+    if (const auto* number = value.as<double>()) check_number(key, *number, about.range);
+    if (const auto* number = value.as<std::optional<double>>(); number && *number) {
+      check_number(key, **number, about.range);
+    }
+    if (const auto* text = value.as<std::string>()) check_text(key, *text, about);
+  }
 }
 
 // A part of the run directory's name, not a way to another folder.
@@ -93,24 +74,7 @@ void check_name(const std::string& name) {
              name);
 }
 
-void check_model(const ModelSection& c) {
-  positive("model.rope_theta", c.rope_theta.value_or(1));
-  positive("model.norm_epsilon", c.norm_epsilon.value_or(1));
-  within("model.init_deviation", c.init_deviation.value_or(0), 0, 1);
-  share("model.dropout", c.dropout.value_or(0));
-  FSDP_CHECK(c.path.empty() || c.preset.empty(),
-             "model.preset: expected nothing beside model.path, got \"{}\"", c.preset);
-}
-
-void check_lora(const LoraSection& c) {
-  positive("lora.alpha", c.alpha);
-  share("lora.dropout", c.dropout.value_or(0));
-}
-
 void check_schedule(const ScheduleSection& c) {
-  at_least("train.schedule.min_lr", c.min_lr, 0.0);
-  at_least("train.schedule.power", c.power, 0.0);
-  at_least("train.schedule.cycles", c.cycles, 0.0);
   using Kind = optim::ScheduleKind;
   const bool without_end_value = c.kind == Kind::kConstant || c.kind == Kind::kLinear ||
                                  c.kind == Kind::kCosine || c.kind == Kind::kInverseSqrt ||
@@ -118,23 +82,6 @@ void check_schedule(const ScheduleSection& c) {
   FSDP_CHECK(c.min_lr == 0 || !without_end_value,
              "train.schedule.min_lr: {} does not use it; cosine_with_min_lr and polynomial do",
              optim::name_of(c.kind));
-}
-
-void check_optimizer(const OptimizerSection& c) {
-  share("train.optimizer.beta1", c.beta1);
-  share("train.optimizer.beta2", c.beta2);
-  share("train.optimizer.rho", c.rho);
-  positive("train.optimizer.epsilon", c.epsilon.value_or(1));
-  share("train.optimizer.momentum", c.momentum);
-  within("train.optimizer.dampening", c.dampening, 0, 1);
-  FSDP_CHECK(!c.nesterov || c.dampening == 0,
-             "train.optimizer.dampening: expected 0 with nesterov, got {}", c.dampening);
-  at_least("train.optimizer.weight_decay", c.weight_decay.value_or(0), 0.0);
-}
-
-void check_train(const TrainSection& c) {
-  at_least("train.lr", c.lr, 0.0);
-  at_least("train.clip_norm", c.clip_norm, 0.0);
 }
 
 void check_checkpoint(const TrainConfig& config) {
@@ -149,18 +96,6 @@ void check_checkpoint(const TrainConfig& config) {
              value_text(c.every), value_text(eval));
 }
 
-void check_loss_scale(const LossScaleSection& c) {
-  // As f32, which it is kept in: not 0, infinite or of less precision.
-  within("train.loss_scale.initial", c.initial.value_or(1), 0x1p-126, 0x1p126);
-  within("train.loss_scale.growth", c.growth.value_or(1), 1, 0x1p126);
-  const double backoff = c.backoff.value_or(0.5);
-  FSDP_CHECK(backoff > 0 && backoff <= 1,
-             "train.loss_scale.backoff: expected a number above 0, at most 1, got {}", backoff);
-  within("train.loss_scale.tolerance", c.tolerance.value_or(0), 0, 1);
-  at_least("train.loss_scale.floor", c.floor.value_or(0), 0.0);
-  at_least("train.loss_scale.minimum", c.minimum.value_or(0), 0.0);
-}
-
 void check_fsdp(const FsdpSection& c) {
   const bool hybrid = comm::is_hybrid(c.options.strategy);
   FSDP_CHECK(!hybrid || c.shard_size > 0,
@@ -168,7 +103,6 @@ void check_fsdp(const FsdpSection& c) {
              choice_name(c.options.strategy));
   FSDP_CHECK(hybrid || c.shard_size == 0,
              "fsdp.shard_size: only the hybrid strategies use it, got {}", c.shard_size);
-  within("fsdp.divide_factor", c.options.divide_factor.value_or(1), 1e-6, 1e9);
 }
 
 void check_fixed_order(const TrainConfig& config) {
@@ -188,8 +122,7 @@ void check_units(const FsdpSection& c) {
     FSDP_CHECK(unit.strategy || unit.reshard_after_forward || unit.reshard_group_size ||
                    unit.param_dtype || unit.reduce_dtype,
                "{}: {}: expected what these units do otherwise, got nothing", key, unit.match);
-    at_least<int64_t>((key + ": reshard_group_size").c_str(), unit.reshard_group_size.value_or(0),
-                      0);
+    check_number(key + ": reshard_group_size", unit.reshard_group_size.value_or(0), tools::from(0));
   }
 }
 
@@ -221,11 +154,10 @@ void check_validation(const DataSection& c) {
 }
 
 void check_sources(const DataSection& c) {
-  constexpr double kLeast = 1e-6, kMost = 1e6;
   for (const SourceSection& source : c.sources) {
     const std::string key = source.place.empty() ? "data.sources" : source.place + ": data.sources";
     FSDP_CHECK(!source.path.empty(), "{}: path: expected a file, folder or pattern, got none", key);
-    within((key + ": weight").c_str(), source.weight, kLeast, kMost);
+    check_number(key + ": weight", source.weight, tools::from_to(1e-6, 1e6));
   }
   FSDP_CHECK(c.sources.empty() || c.train.empty(),
              "data.train: expected nothing beside data.sources, got {}; a source is a path with a "
@@ -288,16 +220,14 @@ void check_narrow(const TrainSection& c) {
 }  // namespace
 
 void check_config(const TrainConfig& config) {
-  TrainConfig copy = config;  // visitors take fields by reference
-  RangeCheck ranges;
-  visit(ranges, copy);
-  check_model(config.model);
-  check_lora(config.lora);
-  check_train(config.train);
-  check_optimizer(config.train.optimizer);
+  check_ranges(config);
+  FSDP_CHECK(config.model.path.empty() || config.model.preset.empty(),
+             "model.preset: expected nothing beside model.path, got \"{}\"", config.model.preset);
+  const OptimizerSection& optimizer = config.train.optimizer;
+  FSDP_CHECK(!optimizer.nesterov || optimizer.dampening == 0,
+             "train.optimizer.dampening: expected 0 with nesterov, got {}", optimizer.dampening);
   check_narrow(config.train);
   check_schedule(config.train.schedule);
-  check_loss_scale(config.train.loss_scale);
   check_checkpoint(config);
   check_fsdp(config.fsdp);
   check_fixed_order(config);
@@ -305,8 +235,6 @@ void check_config(const TrainConfig& config) {
   check_units(config.fsdp);
   check_wrap(config.fsdp);
   check_name(config.runtime.name);
-  check_monitor(config.runtime.monitor_s);
-  at_least("sample.temperature", config.sample.temperature, 0.0);
   for (const KeyWithoutEffect& each : keys_without_effect(config)) {
     fail("{}: {} has no effect {}", each.key, each.value, each.reason);
   }

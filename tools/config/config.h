@@ -1,7 +1,7 @@
 // The configuration of `fsdp train`: one typed struct with defaults, read from one YAML file and
-// `--set a.b=c` overrides. The fields are declared a second time, once, in config_fields.h;
-// reading, writing, ranges, the help, flags and the comparison between ranks all walk that list. A
-// new option: a member here and a line there. Options of tools/launch stand in launch_options.h.
+// `--set a.b=c` overrides. The fields are declared a second time, once, in *_fields.cpp, with all
+// that is known of a key; whoever asks for something of a key walks that list (options.h). A new
+// option: a member here and a line there. Options of tools/launch stand in launch_options.h.
 // Not here: what a run does with it (tools/train), and checks that need the data or the model.
 #pragma once
 
@@ -25,10 +25,7 @@
 
 namespace fsdp::config {
 
-using tools::FlagOf;
-using tools::KeyedVisitor;
 using tools::LaunchOptions;
-using tools::OptionField;
 
 enum class Wrap : uint8_t { kTransformerBlock, kNone, kSize, kClass };
 // What the best checkpoint is the best by; the smallest value is.
@@ -224,7 +221,7 @@ struct CheckpointSection {
 };
 
 struct FsdpSection {
-  comm::FsdpOptions options;  // those of its members that are keys as they are; see config_fields.h
+  comm::FsdpOptions options;  // those of its members that are keys as they are
   int64_t shard_size = 0;
   Wrap wrap = Wrap::kTransformerBlock;
   std::vector<std::string> wrap_classes;

@@ -2,7 +2,7 @@
 // complains about the keys that no field took. An override is a YAML map of its own, read the same
 // way over what is there already; a key may not get two different values from overrides. So are
 // files that another one includes: they are read first.
-// Contract: tools/config/config.h. The fields: config_fields.h. Types: config_values.h.
+// Contract: tools/config/config.h. The list of options: options.h.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -14,9 +14,8 @@
 #include "core/io/file.h"
 #include "core/nearest.h"
 #include "tools/config/config.h"
-#include "tools/config/config_fields.h"
-#include "tools/config/config_values.h"
 #include "tools/config/key_values.h"
+#include "tools/config/options.h"
 
 namespace fsdp::config {
 namespace {
@@ -50,22 +49,16 @@ std::string text_of(const YAML::Node& node) {
 }
 
 // The dotted names of all fields, with their aliases, and sections.
-class KeyList : public KeyedVisitor<KeyList> {
+class KeyList : public KeyedVisitor {
  public:
-  template <typename T>
-  void field(const char* key, T&, const char*, const OptionField& option = {}) {
+  void option(const char* key, Value, const char*, const OptionField& about) override {
     keys.push_back(prefix_ + key);
-    for (const char* alias : option.aliases) keys.push_back(prefix_ + alias);
+    for (const char* alias : about.aliases) keys.push_back(prefix_ + alias);
   }
-  template <typename S>
-  void section(const char* key, const char*, S& value) {
+  void section(const char* key, const char* help, const std::function<void(Visitor&)>& inside,
+               OnResume on_resume) override {
     keys.push_back(prefix_ + key);
-    KeyedVisitor::section(key, "", value);
-  }
-  template <typename S>
-  void list(const char* key, const char* help, std::vector<S>&) {
-    S defaults;
-    section(key, help, defaults);
+    KeyedVisitor::section(key, help, inside, on_resume);
   }
   std::vector<std::string> keys;
 };
@@ -83,7 +76,7 @@ bool is_long_integer(const YAML::Node& node) {
 
 bool is_quoted(const YAML::Node& node) { return node.Tag() == "!"; }
 
-class Reader {
+class Reader : public Visitor {
  public:
   Reader(const Source& source, const YAML::Node& map, std::string prefix, Places& places)
       : source_(source), prefix_(std::move(prefix)), places_(places) {
@@ -97,8 +90,7 @@ class Reader {
     }
   }
 
-  template <typename T>
-  void field(const char* key, T& value, const char*, const OptionField& option = {}) {
+  void option(const char* key, Value value, const char*, const OptionField& about) override {
     std::string taken_as;
     const auto take_as = [&](const std::string& name) {
       const auto found = items_.find(name);
@@ -109,17 +101,17 @@ class Reader {
       found->second.taken = true;
       places_[prefix_ + key] = source_.at(found->second.key);
       FSDP_CHECK(read_node(found->second.value, value), "{}: {}{}: expected {}{}, got {}{}{}",
-                 source_.at(found->second.key), prefix_, name, expected_text<T>(),
+                 source_.at(found->second.key), prefix_, name, value.expected(),
                  is_long_integer(found->second.value) ? " of at most 64 bits" : "",
-                 text_of(found->second.value), why_not(value, found->second.value.Scalar()),
+                 text_of(found->second.value), value.why_not(found->second.value.Scalar()),
                  source_.has_several_values() ? kSweepHint : "");
     };
     take_as(key);
-    for (const char* alias : option.aliases) take_as(alias);
+    for (const char* alias : about.aliases) take_as(alias);
   }
 
-  template <typename S>
-  void section(const char* key, const char*, S& value) {
+  void section(const char* key, const char*, const std::function<void(Visitor&)>& inside,
+               OnResume) override {
     const auto found = items_.find(key);
     if (found == items_.end()) return;
     found->second.taken = true;
@@ -127,13 +119,12 @@ class Reader {
     FSDP_CHECK(node.IsMap() || node.IsNull(), "{}: {}{}: expected a section, got {}",
                source_.at(found->second.key), prefix_, key, text_of(node));
     Reader inner(source_, node, prefix_ + key + ".", places_);
-    visit(inner, value);
+    inside(inner);
     inner.refuse_unknown_keys();
   }
 
   // Replaces what was there.
-  template <typename S>
-  void list(const char* key, const char*, std::vector<S>& values) {
+  void list(const char* key, Value, const char*, const OptionField&, Sections& sections) override {
     const auto found = items_.find(key);
     if (found == items_.end()) return;
     found->second.taken = true;
@@ -142,13 +133,12 @@ class Reader {
     FSDP_CHECK(node.IsSequence() || node.IsNull(), "{}: {}{}: expected a list of sections, got {}",
                source_.at(found->second.key), prefix_, key, text_of(node));
     const Source inside{source_.name, source_.has_lines, ""};
-    values.clear();
+    sections.clear();
     for (const YAML::Node& item : node) {
       FSDP_CHECK(item.IsMap(), "{}: {}{}: expected a list of sections, got one of {}",
                  source_.at(item), prefix_, key, text_of(item));
       Reader inner(inside, item, prefix_ + key + ".", places_);
-      values.emplace_back().place = inside.at(item);
-      visit(inner, values.back());
+      sections.add(inside.at(item), inner);
       inner.refuse_unknown_keys();
     }
   }
@@ -193,9 +183,8 @@ class Reader {
     return fmt::format("expected {}", fmt::join(here, ", "));
   }
 
-  template <typename T>
-  bool read_node(const YAML::Node& node, T& value) const {
-    if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+  bool read_node(const YAML::Node& node, const Value& value) const {
+    if (auto* const texts = value.as<std::vector<std::string>>()) {
       std::vector<std::string> items;
       if (node.IsMap()) return false;
       if (node.IsScalar()) items.push_back(node.Scalar());
@@ -207,21 +196,21 @@ class Reader {
         if (!item.IsScalar()) return false;
         items.push_back(item.Scalar());
       }
-      value = items;
+      *texts = items;
       return true;
-    } else if constexpr (std::is_same_v<T, std::string>) {
+    }
+    if (auto* const text = value.as<std::string>()) {
       // An override is taken as typed, with its spaces and colons, unless it is quoted.
       const bool typed = !source_.raw.empty() && !is_quoted(node);
       if (!typed && !node.IsScalar() && !node.IsNull()) return false;
-      value = typed ? source_.raw : node.IsNull() ? "" : node.Scalar();
+      *text = typed ? source_.raw : node.IsNull() ? "" : node.Scalar();
       return true;
-    } else {
-      if (node.IsNull() && IsOptional<T>::value) return read_text("auto", value);
-      if (!node.IsScalar()) return false;
-      constexpr bool number = std::is_same_v<T, int64_t> || std::is_same_v<T, double>;
-      if (number && is_quoted(node)) return false;
-      return read_text(node.Scalar(), value);
     }
+    if (node.IsNull() && value.is_optional()) return value.read("auto");
+    if (!node.IsScalar()) return false;
+    const bool number = value.as<int64_t>() || value.as<double>();
+    if (number && is_quoted(node)) return false;
+    return value.read(node.Scalar());
   }
 
   const Source& source_;
@@ -315,19 +304,21 @@ void read_over(TrainConfig& config, const std::function<void()>& read) {
   Places below = std::move(config.places);
   config.places.clear();
   read();
-  const bool steps = config.places.contains("train.steps");
-  const bool epochs = config.places.contains("train.epochs") && config.train.epochs > 0;
-  if (steps && !config.places.contains("train.epochs")) config.train.epochs = 0;
-  if (epochs && !steps) {
+  const auto given = [&](const auto& member) {
+    return config.places.contains(key_of(config, member));
+  };
+  const bool steps = given(config.train.steps), epochs = given(config.train.epochs);
+  if (steps && !epochs) config.train.epochs = 0;
+  if (epochs && config.train.epochs > 0 && !steps) {
     config.train.steps = TrainSection().steps;
-    below.erase("train.steps");
+    below.erase(key_of(config, config.train.steps));
   }
   config.places.merge(below);
 }
 
 // One of the two is the length of the run.
 void check_length(const TrainConfig& config) {
-  const auto steps = config.places.find("train.steps");
+  const auto steps = config.places.find(key_of(config, config.train.steps));
   FSDP_CHECK(config.train.epochs == 0 || steps == config.places.end(),
              "train.epochs: expected nothing beside train.steps, got {} and {} steps ({})",
              config.train.epochs, config.train.steps, steps->second);
@@ -376,7 +367,9 @@ void read_file_into(TrainConfig& config, const std::string& yaml,
     read_into(config, documents[0], file);
     // A file with every key is one that a run wrote: its steps mean nothing beside epochs.
     const bool whole_file = config.places.size() >= key_values(config).size();
-    if (whole_file && config.train.epochs > 0) config.places.erase("train.steps");
+    if (whole_file && config.train.epochs > 0) {
+      config.places.erase(key_of(config, config.train.steps));
+    }
   });
 }
 

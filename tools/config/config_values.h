@@ -1,5 +1,5 @@
-// How one configuration value is read from YAML text and written back, by its C++ type.
-// For the visitors of config_reader.cpp and config_writer.cpp only.
+// How one configuration value is read from YAML text and written back, by its C++ type. For the
+// list of options only; who walks it has a Value (options.h).
 #pragma once
 
 #include <charconv>
@@ -17,6 +17,7 @@
 #include "core/io/json.h"
 #include "optim/schedule.h"
 #include "tools/config/config.h"
+#include "tools/config/options.h"
 
 namespace fsdp::config {
 
@@ -25,11 +26,19 @@ namespace fsdp::config {
 template <typename E>
 using EnumNames = std::vector<std::pair<std::string_view, E>>;
 
-// Of an enum that names its values itself (name_of).
+// Of an enum that names its values itself; the sharding layer's have names as keys have them.
 template <typename Values, typename E = typename Values::value_type>
-EnumNames<E> own_names(const Values& values) {
+EnumNames<E> own_names(const Values& values,
+                       std::initializer_list<std::pair<std::string_view, E>> more = {}) {
   EnumNames<E> out;
-  for (const E value : values) out.emplace_back(name_of(value), value);
+  for (const E value : values) {
+    if constexpr (requires { choice_name(value); }) {
+      out.emplace_back(choice_name(value), value);
+    } else {
+      out.emplace_back(name_of(value), value);
+    }
+  }
+  out.insert(out.end(), more);
   return out;
 }
 
@@ -87,29 +96,21 @@ inline EnumNames<RecomputeMode> names_of(RecomputeMode) {
           {"full", RecomputeMode::kFull},
           {"offload", RecomputeMode::kOffload}};
 }
-// Of the sharding layer's enums, which name their values as keys have them.
-template <typename Values, typename E = typename Values::value_type>
-EnumNames<E> choices(const Values& values,
-                     std::initializer_list<std::pair<std::string_view, E>> more) {
-  EnumNames<E> out;
-  for (const E value : values) out.emplace_back(comm::choice_name(value), value);
-  out.insert(out.end(), more);
-  return out;
-}
 inline EnumNames<comm::Strategy> names_of(comm::Strategy) {
   using comm::Strategy;
-  return choices(comm::kStrategies, {{"zero3", Strategy::kFullShard},
-                                     {"zero2", Strategy::kShardGradOp},
-                                     {"zero1", Strategy::kShardOptimizer},
-                                     {"ddp", Strategy::kNoShard},
-                                     {"_hybrid_shard_zero2", Strategy::kHybridShardZero2}});
+  return own_names(comm::kStrategies, {{"zero3", Strategy::kFullShard},
+                                       {"zero2", Strategy::kShardGradOp},
+                                       {"zero1", Strategy::kShardOptimizer},
+                                       {"ddp", Strategy::kNoShard},
+                                       {"_hybrid_shard_zero2", Strategy::kHybridShardZero2}});
 }
 inline EnumNames<comm::Accumulation> names_of(comm::Accumulation) {
-  return choices(comm::kAccumulations, {{"no_sync", comm::Accumulation::kReduceLast}});
+  return own_names(comm::kAccumulations, {{"no_sync", comm::Accumulation::kReduceLast}});
 }
 // Elsewhere it is asked whether parameters, and with them everything, are offloaded.
 inline EnumNames<comm::Offload> names_of(comm::Offload) {
-  return choices(comm::kOffloads, {{"false", comm::Offload::kNone}, {"true", comm::Offload::kAll}});
+  return own_names(comm::kOffloads,
+                   {{"false", comm::Offload::kNone}, {"true", comm::Offload::kAll}});
 }
 inline EnumNames<Wrap> names_of(Wrap) {
   return {{"transformer_block", Wrap::kTransformerBlock},
@@ -122,9 +123,9 @@ inline EnumNames<Wrap> names_of(Wrap) {
 }
 inline EnumNames<comm::BackwardPrefetch> names_of(comm::BackwardPrefetch) {
   using comm::BackwardPrefetch;
-  return choices(comm::kBackwardPrefetches, {{"backward_pre", BackwardPrefetch::kPre},
-                                             {"backward_post", BackwardPrefetch::kPost},
-                                             {"no_prefetch", BackwardPrefetch::kNone}});
+  return own_names(comm::kBackwardPrefetches, {{"backward_pre", BackwardPrefetch::kPre},
+                                               {"backward_post", BackwardPrefetch::kPost},
+                                               {"no_prefetch", BackwardPrefetch::kNone}});
 }
 inline EnumNames<DType> names_of(DType) {
   return {{"f32", DType::kF32},     {"bf16", DType::kBF16},   {"f16", DType::kF16},
@@ -140,9 +141,7 @@ inline EnumNames<optim::ScheduleKind> names_of(optim::ScheduleKind) {
   return out;
 }
 inline EnumNames<optim::OptimizerKind> names_of(optim::OptimizerKind) {
-  EnumNames<optim::OptimizerKind> out = own_names(optim::kOptimizerKinds);
-  out.emplace_back("adamw_torch", optim::OptimizerKind::kAdamW);
-  return out;
+  return own_names(optim::kOptimizerKinds, {{"adamw_torch", optim::OptimizerKind::kAdamW}});
 }
 // Why a name that other programs know is none of the type's; "": nothing is known about it.
 template <typename T>
@@ -179,6 +178,33 @@ template <typename T>
 struct IsOptional : std::false_type {};
 template <typename T>
 struct IsOptional<std::optional<T>> : std::true_type {};
+template <typename T>
+struct IsSections : std::false_type {};
+template <typename T>
+struct IsSections<std::vector<T>> : std::negation<std::is_same<T, std::string>> {};
+
+// The fields of a struct that say something: {a: b, c: d}.
+class FlowWriter : public Visitor {
+ public:
+  void option(const char* key, Value value, const char*, const OptionField&) override {
+    if (value.text() == value.blank()) return;
+    text += (text.empty() ? "" : ", ") + std::string(key) + ": " + value.text();
+  }
+  void section(const char*, const char*, const std::function<void(Visitor&)>&, OnResume) override {}
+  std::string text;
+};
+
+// [{a: b}, {c: d}]
+template <typename S>
+std::string list_text(std::vector<S> values) {
+  std::string out;
+  for (S& value : values) {
+    FlowWriter writer;
+    visit(writer, value);
+    out += (out.empty() ? "{" : ", {") + writer.text + "}";
+  }
+  return "[" + out + "]";
+}
 
 // What the type accepts, for errors and the help: "an integer", "full_shard or no_shard".
 template <typename T>
@@ -197,6 +223,8 @@ std::string expected_text() {
     return "text";
   else if constexpr (std::is_same_v<T, std::vector<std::string>>)
     return "text or a list of texts";
+  else if constexpr (IsSections<T>::value)
+    return "a list of sections";
   else if constexpr (IsOptional<T>::value) {
     return "auto or " + expected_text<typename T::value_type>();
   } else {
@@ -246,6 +274,8 @@ bool read_text(const std::string& text, T& value) {
   } else if constexpr (std::is_same_v<T, std::string>) {
     value = text;
     return true;
+  } else if constexpr (std::is_same_v<T, std::vector<std::string>> || IsSections<T>::value) {
+    return false;  // no scalar
   } else if constexpr (IsOptional<T>::value) {
     if (equal_without_case(text, "auto")) {
       value.reset();
@@ -282,6 +312,8 @@ std::string value_text(const T& value) {
     std::string out;
     for (const std::string& item : value) out += (out.empty() ? "" : ", ") + value_text(item);
     return "[" + out + "]";
+  } else if constexpr (IsSections<T>::value) {
+    return list_text(value);
   } else if constexpr (IsOptional<T>::value) {
     return value ? value_text(*value) : "auto";
   } else {
@@ -292,27 +324,30 @@ std::string value_text(const T& value) {
   }
 }
 
-// The fields of a struct that differ from its defaults: {a: b, c: d}.
-class FlowWriter {
- public:
-  template <typename T>
-  void field(const char* key, T& value, const char*, const OptionField& = {}) {
-    if (value_text(value) == value_text(T{})) return;
-    text += (text.empty() ? "" : ", ") + std::string(key) + ": " + value_text(value);
-  }
-  std::string text;
-};
-
-// [{a: b}, {c: d}]
-template <typename S>
-std::string list_text(std::vector<S> values) {
-  std::string out;
-  for (S& value : values) {
-    FlowWriter writer;
-    visit(writer, value);
-    out += (out.empty() ? "{" : ", {") + writer.text + "}";
-  }
-  return "[" + out + "]";
+template <typename T>
+const Value::Type& type_of() {
+  using Single = typename std::conditional_t<IsOptional<T>::value, T, std::optional<T>>::value_type;
+  constexpr bool is_choice = std::is_enum_v<Single>;
+  static const Value::Type type = {
+      .id = typeid(T),
+      .is_optional = IsOptional<T>::value,
+      .is_choice = is_choice,
+      .is_list = IsSections<T>::value,
+      .text = [](const void* value) { return value_text(*static_cast<const T*>(value)); },
+      .blank = [] { return value_text(T{}); },
+      .read = [](const std::string& text,
+                 void* value) { return read_text(text, *static_cast<T*>(value)); },
+      .expected = [] { return expected_text<T>(); },
+      .why_not = [](const std::string& name) { return why_not(T{}, name); },
+      .names =
+          [] {
+            std::vector<std::string> names;
+            if constexpr (is_choice) {
+              for (const auto& [name, value] : names_of(Single{})) names.emplace_back(name);
+            }
+            return names;
+          }};
+  return type;
 }
 
 }  // namespace fsdp::config

@@ -1,28 +1,23 @@
-// Writing the configuration and its help: visitors over the list of fields.
-// Contract: tools/config/config.h. The fields: config_fields.h.
+// Writing the configuration and its help: visitors over the list of options.
+// Contract: tools/config/config.h. The list: options.h.
 #include "tools/config/config.h"
-#include "tools/config/config_fields.h"
 #include "tools/config/config_values.h"
+#include "tools/config/options.h"
 
 namespace fsdp::config {
 namespace {
 
-class Writer {
+class Writer : public Visitor {
  public:
-  template <typename T>
-  void field(const char* key, T& value, const char*, const OptionField& = {}) {
-    text += indent_ + key + ": " + value_text(value) + "\n";
+  void option(const char* key, Value value, const char*, const OptionField&) override {
+    text += indent_ + key + ": " + value.text() + "\n";
   }
-  template <typename S>
-  void section(const char* key, const char*, S& value) {
+  void section(const char* key, const char*, const std::function<void(Visitor&)>& inside,
+               OnResume) override {
     text += indent_ + key + ":\n";
     indent_ += "  ";
-    visit(*this, value);
+    inside(*this);
     indent_.resize(indent_.size() - 2);
-  }
-  template <typename S>
-  void list(const char* key, const char*, std::vector<S>& values) {
-    text += indent_ + key + ": " + list_text(values) + "\n";
   }
   std::string text;
 
@@ -30,23 +25,17 @@ class Writer {
   std::string indent_;
 };
 
-class Help : public KeyedVisitor<Help> {
+class Help : public KeyedVisitor {
  public:
-  template <typename T>
-  void field(const char* key, T& value, const char* help, const OptionField& = {}) {
-    text += fmt::format("  {:<32} [{}] {}", prefix_ + key, value_text(value), help);
-    if constexpr (std::is_enum_v<T>) text += " (" + expected_text<T>() + ")";
+  void option(const char* key, Value value, const char* help, const OptionField&) override {
+    text += fmt::format("  {:<32} [{}] {}", prefix_ + key, value.text(), help);
+    if (value.is_choice() && !value.is_optional()) text += " (" + value.expected() + ")";
     text += "\n";
   }
-  template <typename S>
-  void section(const char* key, const char* help, S& value) {
+  void section(const char* key, const char* help, const std::function<void(Visitor&)>& inside,
+               OnResume on_resume) override {
     text += fmt::format("{}: {}\n", prefix_ + key, help);
-    KeyedVisitor::section(key, help, value);
-  }
-  template <typename S>
-  void list(const char* key, const char* help, std::vector<S>&) {
-    S one;
-    section(key, help, one);
+    KeyedVisitor::section(key, help, inside, on_resume);
   }
   std::string text;
 };

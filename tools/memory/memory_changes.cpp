@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tools/config/options.h"
 #include "tools/config/step_shape.h"
 #include "tools/train/config_to_session.h"
 
@@ -34,50 +35,32 @@ MemoryChange both(const MemoryChange& a, const MemoryChange& b) {
   return out;
 }
 
-// Collects those that are not as it is already.
-class Changes {
- public:
-  void add(bool is_so, std::vector<std::string> overrides, Keeps keeps = Keeps::kBits) {
-    if (!is_so) all.push_back({.overrides = std::move(overrides), .keeps = keeps});
-  }
-  std::vector<MemoryChange> all;
-};
-
-void add_recompute(const TrainConfig& c, Changes& changes) {
-  const config::RecomputeSection& now = c.train.recompute;
-  const auto add = [&](RecomputeMode mode, const char* name, int64_t every) {
-    std::vector<std::string> overrides = {fmt::format("train.recompute.mode={}", name)};
-    if (now.every != every) overrides.push_back(fmt::format("train.recompute.every={}", every));
-    changes.add(now.mode == mode && now.every == every, std::move(overrides));
+// By what the list of options says: half the rows of a pass, a fourth, ...; twice the micro-steps,
+// ..., while each has a row.
+void add_passes(const config::Option& option, const config::StepShape& shape,
+                std::vector<MemoryChange>& changes) {
+  const config::MemoryChoices& about = option.about.memory;
+  const auto add = [&](int64_t number) {
+    changes.push_back(
+        {.overrides = {fmt::format("{}={}", option.key, number)}, .keeps = about.keeps});
+    if (!about.with.empty()) changes.back().overrides.push_back(about.with);
   };
-  add(RecomputeMode::kSelective, "selective", 1);
-  add(RecomputeMode::kFull, "full", 2);
-  add(RecomputeMode::kFull, "full", 1);
-  add(RecomputeMode::kOffload, "offload", 1);
-  add(RecomputeMode::kNone, "none", 1);
+  if (about.halves_rows) {
+    for (int64_t rows = shape.rows_per_pass / 2; rows > 0; rows /= 2) add(rows);
+  }
+  if (!about.doubles_steps || shape.rows_per_pass > 0) return;
+  const int64_t rows = (shape.batch + shape.ranks - 1) / shape.ranks;
+  for (int64_t steps = 2 * shape.micro_steps; steps <= rows; steps *= 2) add(steps);
 }
 
-void add_strategies(const TrainConfig& c, int ranks, Changes& changes) {
-  if (ranks == 1 || comm::is_hybrid(c.fsdp.options.strategy)) return;
-  const Keeps keeps = c.fsdp.options.fixed_order ? Keeps::kBits : Keeps::kRounding;
-  using enum comm::Strategy;
-  for (const comm::Strategy strategy : {kShardOptimizer, kShardGradOp, kFullShard, kNoShard}) {
-    changes.add(c.fsdp.options.strategy == strategy,
-                {fmt::format("fsdp.strategy={}", choice_name(strategy))}, keeps);
-  }
-}
-
-// Rows of a rank that pass through the model at a time.
-void add_passes(const TrainConfig& c, int ranks, Changes& changes) {
-  const config::StepShape shape = config::step_shape(c, ranks);
-  for (int64_t rows = shape.rows_per_pass / 2; rows > 0; rows /= 2) {
-    changes.add(false, {fmt::format("train.rows_per_pass={}", rows), "train.micro_steps=auto"},
-                Keeps::kRounding);
-  }
-  if (shape.rows_per_pass > 0) return;
-  const int64_t rows = (shape.batch + ranks - 1) / ranks;
-  for (int64_t steps = 2 * shape.micro_steps; steps <= rows; steps *= 2) {
-    changes.add(false, {fmt::format("train.micro_steps={}", steps)}, Keeps::kRounding);
+// But for what is so already.
+void add_choices(const config::Option& option, bool on_gpu, std::vector<MemoryChange>& changes) {
+  const config::MemoryChoices& about = option.about.memory;
+  const Keeps keeps = about.rounds_on_gpu && on_gpu ? Keeps::kRounding : about.keeps;
+  for (const auto& [value, with] : about.choices) {
+    if (option.value.text() == value && with.empty()) continue;
+    changes.push_back({.overrides = {fmt::format("{}={}", option.key, value)}, .keeps = keeps});
+    if (!with.empty()) changes.back().overrides.push_back(with);
   }
 }
 
@@ -178,39 +161,19 @@ std::optional<Alternative> RunPlan::look_at(const MemoryChange& change, size_t s
 }
 
 std::vector<MemoryChange> RunPlan::single_changes() const {
-  const TrainConfig& c = config_;
-  Changes changes;
-  changes.add(!c.checkpoint.async, {"checkpoint.async=false"});
-  changes.add(c.fsdp.options.release_arena, {"fsdp.release_arena=true"});
-  changes.add(c.fsdp.units_in_flight == 1, {"fsdp.units_in_flight=1"});
-  changes.add(c.fsdp.units_in_flight == 3, {"fsdp.units_in_flight=3"});
-  add_recompute(c, changes);
-  // The CPU's optimizer rounds otherwise than a GPU's.
-  const Keeps offloaded = backend_.cuda ? Keeps::kRounding : Keeps::kBits;
-  for (const comm::Offload offload :
-       {comm::Offload::kNone, comm::Offload::kOptimizer, comm::Offload::kAll}) {
-    changes.add(c.fsdp.options.offload == offload,
-                {fmt::format("fsdp.offload={}", choice_name(offload))}, offloaded);
+  TrainConfig config = config_;  // options refer to members
+  std::vector<config::Option> options = config::options(config);
+  std::stable_sort(options.begin(), options.end(), [](const auto& a, const auto& b) {
+    return a.about.memory.turn < b.about.memory.turn;
+  });
+  const config::StepShape shape = config::step_shape(config, ranks_);
+  std::vector<MemoryChange> changes;
+  for (const config::Option& option : options) {
+    if (ranks_ == 1 && option.about.memory.on_several_ranks) continue;
+    add_choices(option, backend_.cuda.has_value(), changes);
+    add_passes(option, shape, changes);
   }
-  std::vector<std::string> to_disk = {"fsdp.offload=nvme"};
-  if (c.fsdp.offload_folder.empty()) to_disk.push_back("fsdp.offload_folder=.");
-  changes.add(c.fsdp.options.offload == comm::Offload::kNvme, std::move(to_disk), offloaded);
-  add_strategies(c, ranks_, changes);
-  if (c.fsdp.options.units.empty() && ranks_ > 1) {  // units are the sums of a norm, too
-    changes.add(c.fsdp.wrap == config::Wrap::kTransformerBlock, {"fsdp.wrap=transformer_block"},
-                Keeps::kRounding);
-    changes.add(c.fsdp.wrap == config::Wrap::kNone, {"fsdp.wrap=none"}, Keeps::kRounding);
-  }
-  add_passes(c, ranks_, changes);
-  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
-    changes.add(c.train.dtype == dtype, {fmt::format("train.dtype={}", fsdp::name_of(dtype))},
-                Keeps::kDType);
-  }
-  changes.add(c.train.master_dtype == DType::kBF16,
-              {"train.master_dtype=bf16", "train.stochastic_rounding=true"}, Keeps::kDType);
-  changes.add(c.train.optimizer.state_dtype == DType::kBF16, {"train.optimizer.state_dtype=bf16"},
-              Keeps::kDType);
-  return std::move(changes.all);
+  return changes;
 }
 
 std::vector<Alternative> RunPlan::alternatives() const {
@@ -220,7 +183,8 @@ std::vector<Alternative> RunPlan::alternatives() const {
     MemoryChange change = {.keeps = Keeps::kRounding, .ranks = ranks};
     const bool in_passes = config_.train.rows_per_pass > 0;                // too few are refused
     if (!in_passes && config::step_shape(config_, ranks).batch < ranks) {  // at least a row each
-      change.overrides.push_back(fmt::format("train.batch={}", ranks));
+      change.overrides.push_back(
+          fmt::format("{}={}", config::key_of(config_, config_.train.batch), ranks));
       change.keeps = Keeps::kBatch;
     }
     changes.push_back(std::move(change));

@@ -7,17 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "tools/launch/option_field.h"
 #include "tools/memory/predicted_run.h"
 
 namespace fsdp::tools {
 
-// What a change leaves as it was.
-enum class Keeps : uint8_t {
-  kBits,      // the results, to the bit
-  kRounding,  // the results, up to rounding: sums are in another order
-  kDType,     // nothing: another dtype computes
-  kBatch,     // nothing: a step takes more rows
-};
+// Which changes there are says the list of options (tools/launch/option_field.h).
 std::string_view describe(Keeps keeps);
 
 struct MemoryChange {

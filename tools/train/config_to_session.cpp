@@ -8,6 +8,7 @@
 
 #include "models/adapter_folder.h"
 #include "tools/config/key_values.h"
+#include "tools/config/options.h"
 #include "tools/config/step_shape.h"
 #include "tools/launch/launch.h"
 
@@ -30,12 +31,13 @@ comm::WrapPolicy wrap_policy(const config::TrainConfig& config) {
   }
   if (classes.empty()) return {};
   // What the policy finds wrong is in the key.
-  return [config, policy = comm::wrap_classes(classes)](Module& root) {
+  const std::string key = config::key_of(config, fsdp.wrap_classes);
+  return [config, key, policy = comm::wrap_classes(classes)](Module& root) {
     try {
       return policy(root);
     } catch (const Error& error) {
       const std::string what = error.what();
-      fail("{}", config::with_place(config, "fsdp.wrap_classes" + what.substr(what.find(": "))));
+      fail("{}", config::with_place(config, key + what.substr(what.find(": "))));
     }
   };
 }
@@ -244,7 +246,7 @@ std::vector<std::string> remarks(const config::TrainConfig& config,
         "train.master_dtype is bf16, rounded to nearest: updates below 1/512 of a weight are lost; "
         "train.stochastic_rounding: true keeps them on average");
   }
-  const bool asked = config.places.contains("fsdp.strategy");
+  const bool asked = config.places.contains(config::key_of(config, c.options.strategy));
   if (ranks == 1 && asked && c.options.strategy != comm::Strategy::kNoShard) {
     out.push_back(
         fmt::format("fsdp.strategy: {} on one rank: no memory saving possible: parameters, "

@@ -3,26 +3,29 @@
 
 #include "core/error.h"
 #include "models/adapter_folder.h"
+#include "tools/config/options.h"
 #include "tools/data/row_template.h"
 #include "tools/data/text_files.h"
 
 namespace fsdp::tools {
 namespace {
 
-// The file that gives a key: the one of --config, or one that it includes.
-std::filesystem::path file_of(const config::TrainConfig& config, const std::string& key,
+// The file that gives a member's key: the one of --config, or one that it includes.
+template <typename T>
+std::filesystem::path file_of(const config::TrainConfig& config, const T& member,
                               const std::filesystem::path& config_file) {
-  const auto place = config.places.find(key);
+  const auto place = config.places.find(config::key_of(config, member));
   const bool in_a_file = place != config.places.end() && !place->second.starts_with("--");
   if (config_file.empty() || !in_a_file) return config_file;
   return place->second.substr(0, place->second.rfind(':'));  // "file:line"
 }
 
-// Puts the files that `names` mean in their place.
-void find_files(const config::TrainConfig& config, const char* key,
+// Puts the files that `names` mean in their place. `member`: whose key gives them.
+template <typename T>
+void find_files(const config::TrainConfig& config, const T& member,
                 const std::filesystem::path& config_file, std::vector<std::string>& names) {
   std::vector<std::string> files;
-  const std::filesystem::path file = file_of(config, key, config_file);
+  const std::filesystem::path file = file_of(config, member, config_file);
   for (const std::string& name : names) {
     const std::string here = resolve_path(name, file);
     try {
@@ -34,7 +37,8 @@ void find_files(const config::TrainConfig& config, const char* key,
       if (found.empty()) found = {here};
       files.insert(files.end(), found.begin(), found.end());
     } catch (const Error& error) {
-      fail("{}", config::with_place(config, fmt::format("{}: {}", key, error.what())));
+      fail("{}", config::with_place(
+                     config, fmt::format("{}: {}", config::key_of(config, member), error.what())));
     }
   }
   names = files;
@@ -51,30 +55,26 @@ std::string resolve_path(const std::string& path, const std::filesystem::path& c
 }
 
 void find_texts(config::TrainConfig& config, const std::filesystem::path& config_file) {
-  find_files(config, "data.train", config_file, config.data.train);
+  find_files(config, config.data.train, config_file, config.data.train);
   for (config::SourceSection& source : config.data.sources) {
-    find_files(config, "data.sources", config_file, source.path);
+    find_files(config, config.data.sources, config_file, source.path);
   }
   if (config.data.held_out()) return;  // a share
-  find_files(config, "data.validation", config_file, config.data.validation);
+  find_files(config, config.data.validation, config_file, config.data.validation);
 }
 
 void resolve_paths(config::TrainConfig& config, const std::filesystem::path& config_file) {
   find_texts(config, config_file);
-  const auto resolve = [&](const char* key, std::string& path) {
-    path = resolve_path(path, file_of(config, key, config_file));
+  const auto resolve = [&](std::string& path) {
+    path = resolve_path(path, file_of(config, path, config_file));
   };
-  if (!data::is_template_name(config.data.row_template)) {
-    resolve("data.template", config.data.row_template);
-  }
-  resolve("model.path", config.model.path);
-  resolve("lora.path", config.lora.path);
+  if (!data::is_template_name(config.data.row_template)) resolve(config.data.row_template);
+  resolve(config.model.path);
+  resolve(config.lora.path);
   if (!config.lora.path.empty() && config.model.path.empty()) {
     config.model.path = models::adapter_base(config.lora.path);
   }
-  if (config.data.tokenizer != "bytes") {
-    resolve("data.tokenizer", config.data.tokenizer);
-  }
+  if (config.data.tokenizer != "bytes") resolve(config.data.tokenizer);
 }
 
 }  // namespace fsdp::tools

@@ -2,12 +2,12 @@
 #include "tools/train/model_shape.h"
 
 #include <filesystem>
-#include <functional>
 #include <optional>
 
 #include "core/format_count.h"
 #include "models/adapter_folder.h"
 #include "models/family.h"
+#include "tools/config/options.h"
 
 namespace fsdp::tools {
 namespace {
@@ -71,7 +71,8 @@ models::ModelConfig from_sizes(const config::TrainConfig& config) {
 }
 
 // What the section says beside `path` must be what the folder says.
-models::ModelConfig from_folder(const config::ModelSection& c) {
+models::ModelConfig from_folder(const config::TrainConfig& config) {
+  const config::ModelSection& c = config.model;
   const std::filesystem::path folder(c.path);
   if (!std::filesystem::is_directory(folder)) {
     const std::string near = models::near_preset(c.path);
@@ -81,28 +82,30 @@ models::ModelConfig from_folder(const config::ModelSection& c) {
   FSDP_CHECK(!models::is_adapter_folder(folder) || std::filesystem::exists(folder / "config.json"),
              "model.path: {}: a LoRA adapter, no model; give it as lora.path", c.path);
   const models::ModelConfig model = models::read_config((folder / "config.json").string());
-  const auto same = [&](const char* key, const auto& given, const auto& found) {
-    FSDP_CHECK(!given || *given == found, "model.{}: {} has {}, got {}", key, c.path, found,
-               *given);
+  const auto check = [&](const auto& member, bool same, const auto& found, const auto& given) {
+    FSDP_CHECK(same, "{}: {} has {}, got {}", config::key_of(config, member), c.path, found, given);
   };
-  const auto same_size = [&](const char* key, int64_t given, int64_t found) {
-    same(key, given > 0 ? std::optional(given) : std::nullopt, found);
+  const auto same = [&](const auto& given, const auto& found) {
+    check(given, !given || *given == found, found, given.value_or(found));
   };
-  same_size("vocab_size", c.vocab_size, model.vocabulary);
-  same_size("hidden_size", c.hidden_size, model.hidden);
-  same_size("layers", c.layers, model.layers);
-  same_size("heads", c.heads, model.heads);
-  same_size("kv_heads", c.kv_heads, model.kv_heads);
-  same_size("head_dim", c.head_dim, model.head_dim);
-  same_size("ffn", c.ffn, model.ffn);
-  same_size("max_positions", c.max_positions, model.max_positions);
-  same("model_type", c.model_type.empty() ? std::nullopt : std::optional(c.model_type),
-       model.family);
-  same("tie_embeddings", c.tie_embeddings, model.tied_head);
-  same("shift_labels", c.shift_labels, model.shifted_labels);
-  same("rope_theta", c.rope_theta, model.rope.theta);
-  same("norm_epsilon", c.norm_epsilon, model.norm_epsilon);
-  same("init_deviation", c.init_deviation, model.initializer_range);
+  const auto same_size = [&](const int64_t& given, int64_t found) {
+    check(given, given == 0 || given == found, found, given);
+  };
+  same_size(c.vocab_size, model.vocabulary);
+  same_size(c.hidden_size, model.hidden);
+  same_size(c.layers, model.layers);
+  same_size(c.heads, model.heads);
+  same_size(c.kv_heads, model.kv_heads);
+  same_size(c.head_dim, model.head_dim);
+  same_size(c.ffn, model.ffn);
+  same_size(c.max_positions, model.max_positions);
+  check(c.model_type, c.model_type.empty() || c.model_type == model.family, model.family,
+        c.model_type);
+  same(c.tie_embeddings, model.tied_head);
+  same(c.shift_labels, model.shifted_labels);
+  same(c.rope_theta, model.rope.theta);
+  same(c.norm_epsilon, model.norm_epsilon);
+  same(c.init_deviation, model.initializer_range);
   FSDP_CHECK(c.activation.empty() || parse_activation(c.activation) == model.activation,
              "model.activation: {} has another one than {}", c.path, c.activation);
   return model;
@@ -114,43 +117,39 @@ void check_parts(const config::ModelSection& c, const models::ModelConfig& model
 }
 
 // What the folder that a run saves could not say would be read back as something else.
-void check_can_be_saved(const models::ModelConfig& model) {
+void check_can_be_saved(const config::TrainConfig& config, const models::ModelConfig& model) {
   using Model = models::ModelConfig;
-  struct Field {
-    const char* key;
-    std::function<std::string(const Model&)> value;
-  };
-  const auto text = [](auto Model::*member) {
-    return [member](const Model& m) { return fmt::format("{}", m.*member); };
-  };
-  const std::vector<Field> fields = {
-      {"model.kv_heads", text(&Model::kv_heads)},
-      {"model.head_dim", text(&Model::head_dim)},
-      {"model.ffn", text(&Model::ffn)},
-      {"model.max_positions", text(&Model::max_positions)},
-      {"model.activation",
-       [](const Model& m) { return std::string(models::activation_name(m.activation)); }},
-      {"model.tie_embeddings", text(&Model::tied_head)},
-      {"model.shift_labels", text(&Model::shifted_labels)},
-      {"model.rope_theta", [](const Model& m) { return fmt::format("{}", m.rope.theta); }},
-      {"model.norm_epsilon", text(&Model::norm_epsilon)},
-      {"model.dropout", text(&Model::attention_dropout)},
-      {"model.dropout", text(&Model::embedding_dropout)},
-      {"model.dropout", text(&Model::residual_dropout)},
-      {"model.dropout", text(&Model::mlp_dropout)}};
   const Model again = models::parse_config(models::config_json(model, ""), "config.json");
-  for (const auto& [key, value] : fields) {
-    FSDP_CHECK(value(model) == value(again),
+  const auto same_text = [&](const auto& member, const auto& now, const auto& later) {
+    FSDP_CHECK(fmt::format("{}", now) == fmt::format("{}", later),
                "{}: the config.json of the family {} cannot say {}; it would be read back as {}",
-               key, model.family, value(model), value(again));
-  }
+               config::key_of(config, member), model.family, now, later);
+  };
+  const auto same = [&](const auto& member, auto Model::*value) {
+    same_text(member, model.*value, again.*value);
+  };
+  const config::ModelSection& c = config.model;
+  same(c.kv_heads, &Model::kv_heads);
+  same(c.head_dim, &Model::head_dim);
+  same(c.ffn, &Model::ffn);
+  same(c.max_positions, &Model::max_positions);
+  same_text(c.activation, models::activation_name(model.activation),
+            models::activation_name(again.activation));
+  same(c.tie_embeddings, &Model::tied_head);
+  same(c.shift_labels, &Model::shifted_labels);
+  same_text(c.rope_theta, model.rope.theta, again.rope.theta);
+  same(c.norm_epsilon, &Model::norm_epsilon);
+  same(c.dropout, &Model::attention_dropout);
+  same(c.dropout, &Model::embedding_dropout);
+  same(c.dropout, &Model::residual_dropout);
+  same(c.dropout, &Model::mlp_dropout);
 }
 
 }  // namespace
 
 models::ModelConfig model_config(const config::TrainConfig& config, int64_t vocabulary) {
   const config::ModelSection& c = config.model;
-  models::ModelConfig model = c.path.empty() ? from_sizes(config) : from_folder(c);
+  models::ModelConfig model = c.path.empty() ? from_sizes(config) : from_folder(config);
   if (c.path.empty()) model.vocabulary = c.vocab_size > 0 ? c.vocab_size : vocabulary;
   if (c.dropout) {
     model.attention_dropout = *c.dropout;
@@ -169,7 +168,7 @@ models::ModelConfig model_config(const config::TrainConfig& config, int64_t voca
              config.data.sequence_length);
   models::validate(model);
   check_parts(c, model);
-  check_can_be_saved(model);
+  check_can_be_saved(config, model);
   return model;
 }
 

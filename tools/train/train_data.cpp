@@ -7,6 +7,7 @@
 
 #include "comm/exchange.h"
 #include "core/format_count.h"
+#include "tools/config/options.h"
 #include "tools/config/step_shape.h"
 #include "tools/data/text_files.h"
 #include "tools/launch/launch.h"
@@ -16,7 +17,7 @@
 namespace fsdp::tools {
 namespace {
 
-void check_files(const config::TrainConfig& config, const char* key,
+void check_files(const config::TrainConfig& config, const std::string& key,
                  const std::vector<std::string>& files) {
   const auto refuse = [&](const std::string& file, const char* problem) {
     fail("{}", config::with_place(config, fmt::format("{}: {}: {}", key, file, problem)));
@@ -61,17 +62,19 @@ void check_formats(const config::TrainConfig& config) {
       std::any_of(c.validation.begin(), c.validation.end(), has_rows)) {
     return;
   }
-  for (const auto& [key, given] :
-       {std::pair{"data.field", c.field != config::DataSection().field},
-        {"data.template", !c.row_template.empty()},
-        {"data.bad_rows", c.bad_rows != config::DataSection().bad_rows}}) {
-    const std::string message = fmt::format("{}: it has no effect on files of text", key);
-    if (given) fail("{}", config::with_place(config, message));
-  }
+  const config::DataSection usual;
+  const auto refuse = [&](const auto& member, const auto& default_value) {
+    if (member == default_value) return;
+    const std::string key = config::key_of(config, member);
+    fail("{}", config::with_place(config, key + ": it has no effect on files of text"));
+  };
+  refuse(c.field, usual.field);
+  refuse(c.row_template, usual.row_template);
+  refuse(c.bad_rows, usual.bad_rows);
 }
 
 // "data.train (a.txt and 2 more)"
-std::string name_of(const char* key, const std::vector<std::string>& files) {
+std::string name_of(const std::string& key, const std::vector<std::string>& files) {
   const std::string more = files.size() > 1 ? fmt::format(" and {} more", files.size() - 1) : "";
   return fmt::format("{} ({}{})", key, files.front(), more);
 }
@@ -140,10 +143,8 @@ void TrainData::name_parts() {
 }
 
 void TrainData::check_files_and_formats() const {
-  for (const Part& part : train_) {
-    check_files(config_, is_mixed() ? "data.sources" : "data.train", part.files);
-  }
-  if (validation_) check_files(config_, "data.validation", validation_->files);
+  for (const Part& part : train_) check_files(config_, training_key(), part.files);
+  if (validation_) check_files(config_, validation_key(), validation_->files);
   check_formats(config_);
 }
 
@@ -211,7 +212,7 @@ std::shared_ptr<const data::Sequences> TrainData::sequences_of_tokens(Part& part
   }
   FSDP_CHECK(part.files.size() == 1,
              "{}: expected one file with data.format: fairseq, got {}; data.sources joins several",
-             &part == &*validation_ ? "data.validation" : "data.train", part.files.size());
+             &part == &*validation_ ? validation_key() : training_key(), part.files.size());
   part.fairseq = std::make_shared<const data::FairseqFile>(part.files[0]);
   data::FairseqBlocks blocks = data::fairseq_blocks(
       part.fairseq,
@@ -258,10 +259,18 @@ int64_t vocabulary_with(const config::TrainConfig& config, const data::Tokenizer
 
 int64_t TrainData::vocabulary() const { return vocabulary_with(config_, *tokenizer_); }
 
+std::string TrainData::training_key() const {
+  const config::DataSection& c = config_.data;
+  return is_mixed() ? config::key_of(config_, c.sources) : config::key_of(config_, c.train);
+}
+
+std::string TrainData::validation_key() const {
+  return config::key_of(config_, config_.data.validation);
+}
+
 std::string TrainData::training_name() const {
   const config::DataSection& c = config_.data;
-  if (c.synthetic()) return "data.format: synthetic";
-  return is_mixed() ? name_of("data.sources", c.training_files()) : name_of("data.train", c.train);
+  return c.synthetic() ? "data.format: synthetic" : name_of(training_key(), c.training_files());
 }
 
 std::string TrainData::check_vocabulary(int64_t model_vocabulary) const {
@@ -349,7 +358,7 @@ data::Loader TrainData::loader(std::shared_ptr<const data::Sequences> sequences,
   }
   return data::Loader(
       {.sequences = std::move(sequences),
-       .name = training ? training_name() : name_of("data.validation", c.validation),
+       .name = training ? training_name() : name_of(validation_key(), c.validation),
        .sequence_length = c.sequence_length,
        .to_longest = c.has_rows_of_any_length() && c.padded_to() == data::PadTo::kLongest,
        .batch = shape.batch,

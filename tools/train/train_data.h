@@ -87,6 +87,7 @@ class TrainData {
                       bool training) const;
   std::shared_ptr<const data::Sequences> sequences(const data::TokenCache& cache) const;
   std::shared_ptr<const data::Sequences> sequences_of_tokens(Part& part, int ranks) const;
+  std::string training_key() const, validation_key() const;
   std::string training_name() const;
   bool is_mixed() const { return !config_.data.sources.empty(); }
   void add_remarks_on_parts(std::vector<std::string>& out) const;

@@ -11,7 +11,7 @@ namespace fsdp::tools {
 namespace {
 
 // "data.train: 12 files: a.txt, b.txt, c.txt and 9 more"
-std::string files_text(const char* key, const std::vector<std::string>& files) {
+std::string files_text(const std::string& key, const std::vector<std::string>& files) {
   constexpr size_t kNamed = 8;
   if (files.size() == 1) return fmt::format("{}: {}", key, files[0]);
   const auto named = static_cast<std::ptrdiff_t>(std::min(files.size(), kNamed));
@@ -109,7 +109,7 @@ void TrainData::add_remarks_on_parts(std::vector<std::string>& out) const {
     out.push_back(fmt::format("{}: {} sequences of random tokens", training_name(),
                               format_count(sequences())));
   } else if (!is_mixed() && !train_.empty()) {
-    out.push_back(files_text("data.train", train_[0].files));
+    out.push_back(files_text(training_key(), train_[0].files));
     if (c.subset.n)
       out.back() += fmt::format("; {} of the rows, by seed {}", *c.subset.n, c.subset.seed);
     out.back() += summary(*train_[0].sequences);
@@ -122,7 +122,7 @@ void TrainData::add_remarks_on_parts(std::vector<std::string>& out) const {
     const double share = part.weight / all;
     out.push_back(fmt::format(
         "{}{}; weight {}: {:.1f} % of the sequences, each {:.2f} times an epoch",
-        files_text("data.sources", part.files), summary(*part.sequences), part.weight, 100 * share,
+        files_text(training_key(), part.files), summary(*part.sequences), part.weight, 100 * share,
         share * static_cast<double>(sequences()) / static_cast<double>(count)));
   }
 }
@@ -132,7 +132,7 @@ std::vector<std::string> TrainData::remarks() const {
   std::vector<std::string> out;
   add_remarks_on_parts(out);
   if (validation_) {
-    out.push_back(files_text("data.validation", c.validation));
+    out.push_back(files_text(validation_key(), c.validation));
     const bool said = validation_->fairseq || c.packing() != data::Pack::kStream;
     if (said) out.back() += "; " + validation_loader_->summary();
   } else if (validation_loader_) {

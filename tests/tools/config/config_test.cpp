@@ -9,9 +9,9 @@
 #include "core/error.h"
 #include "tests/support/listed_options.h"
 #include "tests/support/temp_folder.h"
-#include "tools/config/config_fields.h"
 #include "tools/config/config_values.h"
 #include "tools/config/key_values.h"
+#include "tools/config/options.h"
 
 namespace fsdp::config {
 namespace {
@@ -35,20 +35,14 @@ TEST_CASE("an empty file gives the defaults") {
 }
 
 // Gives every field another value than its default, one that the ranges allow.
-struct Scramble {
-  template <typename T>
-  void field(const char*, T& value, const char*, const OptionField& option = {}) {
-    const std::string before = value_text(value);
-    test::AnotherValue{option, ++count}.change(value);
-    CHECK(value_text(value) != before);
+struct Scramble : KeyedVisitor {
+  void option(const char*, Value value, const char*, const OptionField& about) override {
+    const std::string before = value.text();
+    test::AnotherValue{about, ++count}.change(value);
+    CHECK(value.text() != before);
   }
-  template <typename S>
-  void section(const char*, const char*, S& value) {
-    visit(*this, value);
-  }
-  template <typename S>
-  void list(const char*, const char*, std::vector<S>& values) {
-    for (int i = 0; i < 2; ++i) visit(*this, values.emplace_back());
+  void list(const char*, Value, const char*, const OptionField&, Sections& sections) override {
+    for (int i = 0; i < 2; ++i) sections.add("", *this);
   }
   int count = 0;
 };

@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/temp_folder.h"
-#include "tools/config/config_fields.h"
 #include "tools/config/key_values.h"
 
 namespace fsdp::config {
@@ -54,7 +53,7 @@ TEST_CASE("every listed option is in the help, with all of its own values") {
     REQUIRE(line != std::string::npos);
     const std::string text = help.substr(line + 1, help.find('\n', line + 1) - line - 1);
     CHECK(test::contains(text, option.help));
-    for (const std::string& value : option.field.values) CHECK(test::contains(text, value));
+    for (const std::string value : option.field.values) CHECK(test::contains(text, value));
   }
 }
 
@@ -62,21 +61,30 @@ TEST_CASE("a value outside of the listed ones is refused") {
   int ranges = 0, choices = 0;
   for (const test::ListedOption& option : test::ListedOptions::all()) {
     CAPTURE(option.key);
-    const auto refused = [&](int64_t value) {
+    const tools::Range& range = option.field.range;
+    const auto refused = [&](double value) {
       const std::string given = fmt::format("{}={}", option.key, value);
-      CHECK(refusal(given).starts_with(
-          fmt::format("--set {}: {}: expected {}", given, option.key,
-                      option.field.most ? "a number from" : "at least")));
+      const std::string error = refusal(given);
+      const std::string start = fmt::format("--set {}: {}: expected ", given, option.key);
+      CAPTURE(error);
+      CHECK(error.starts_with(start));
+      const std::string range_text = error.substr(std::min(start.size(), error.size()));
+      const bool closed = !range.above && !range.or_none;
+      const char* const ends = range.most < tools::Range::kNoEnd ? "a number from " : "at least ";
+      if (closed) CHECK(range_text.starts_with(ends));
+      if (range.above) CHECK(test::contains(range_text, "positive") == !std::isfinite(range.most));
     };
-    if (option.field.least) refused(*option.field.least - 1), ++ranges;
-    if (option.field.most) refused(*option.field.most + 1);
+    if (std::isfinite(range.least)) refused(range.least - 1), ++ranges;
+    if (std::isfinite(range.least) && range.above) refused(range.least);
+    if (std::isfinite(range.most) && range.most < 1e30) refused(range.most + 1);
+    if (range.below) refused(range.most);
     if (option.field.values.empty()) continue;
     ++choices;
     CHECK(refusal(option.key + "=x") == fmt::format("--set {0}=x: {0}: expected {1}, got \"x\"",
                                                     option.key,
                                                     fmt::join(option.field.values, " or ")));
   }
-  CHECK(ranges > 30);
+  CHECK(ranges > 60);
   CHECK(choices >= 4);
 }
 
