@@ -95,6 +95,12 @@ int64_t FlatLayout::blocks() const {
   return blocks;
 }
 
+ShardAccess::State ShardAccess::add_state(const Tensor& master, DType dtype) {
+  const Tensor values =
+      Tensor::zeros(master.backend(), master.shape(), dtype, MemoryCategory::kOptimizerState);
+  return {values, values};
+}
+
 Backend& backend_of(const std::vector<OptimizerShard>& shards, std::string_view who) {
   FSDP_CHECK(!shards.empty(), "[{}] shards: expected at least one", who);
   Backend& backend = shards[0].master.backend();

@@ -12,6 +12,7 @@
 // parts, one for each replica that adds it up.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,8 +21,6 @@
 #include "core/autograd.h"
 
 namespace fsdp {
-
-class PagedTensors;  // core/paged_tensors.h
 
 constexpr int64_t kFlatAlignment = 64;  // elements: a cache line even for 8-bit types
 
@@ -71,6 +70,32 @@ class FlatLayout {
   int64_t alignment_;
 };
 
+// How the optimizer reaches a shard, which need not be in memory between two uses. As it stands: of
+// a shard that always is. Others: comm/fsdp/home.
+class ShardAccess {
+ public:
+  ShardAccess() = default;
+  virtual ~ShardAccess() = default;
+  ShardAccess(const ShardAccess&) = delete;
+  ShardAccess& operator=(const ShardAccess&) = delete;
+
+  struct State {
+    Tensor values;  // (n), beside the master: in memory between begin and end
+    Tensor stored;  // the same where it is always
+  };
+  // One more value for every element of the master: zeros. When the optimizer is made.
+  virtual State add_state(const Tensor& master, DType dtype);
+
+  enum class Use : uint8_t {
+    kNorm,    // the gradient is read
+    kUpdate,  // the gradient is read, all else is changed
+  };
+  // What is enqueued between the two, on the compute stream of the master's backend, finds the
+  // shard in memory.
+  virtual void begin(Use) {}
+  virtual void end(Use) {}
+};
+
 // One rank's part of one flat buffer, as the optimizer sees it. Memory belongs to the sharding
 // layer. All tensors are on one backend, which need not be the one that computes the model.
 struct OptimizerShard {
@@ -83,9 +108,7 @@ struct OptimizerShard {
   Tensor present;   // (parameters), i32: 1 where the parameter had a gradient, on any rank
   // Norms are summed by the layout's blocks, so that no number of shards changes their bits.
   bool norm_by_blocks = false;
-  // What has master, gradient and copy, and is to have the optimizer's state, where all of these
-  // have memory only while they are brought in. Null: they always have.
-  PagedTensors* paged = nullptr;
+  std::shared_ptr<ShardAccess> access = std::make_shared<ShardAccess>();
 };
 
 // The one backend of all shards. Error, which begins with `who`, when there are no shards or

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "core/copy_in_order.h"
-#include "core/paged_tensors.h"
 
 namespace fsdp::optim {
 
@@ -21,7 +20,7 @@ Clipper::Clipper(const std::vector<OptimizerShard>& shards, comm::Communicator* 
   for (const OptimizerShard& shard : shards) {
     Part& part = parts_.emplace_back();
     part.gradient = shard.gradient;
-    part.paged = shard.paged;
+    part.access = shard.access;
     part.spans = shard.layout.spans(shard.index);
     if (!shard.norm_by_blocks) continue;
     part.first_blocks = shard.layout.first_blocks(shard.index);
@@ -51,13 +50,13 @@ void Clipper::sum_blocks() {
   int64_t first = 0;
   for (const Part& part : parts_) {
     Tensor out = sums_.slice(first, Shape{part.blocks});
-    if (part.paged) part.paged->bring_in(PagedTensors::What::kGiven);
+    part.access->begin(ShardAccess::Use::kNorm);
     backend.power_sum(stream, {.x = part.gradient,
                                .spans = part.spans,
                                .power = power_,
                                .out = out,
                                .first_blocks = &part.first_blocks});
-    if (part.paged) part.paged->give_back();
+    part.access->end(ShardAccess::Use::kNorm);
     first += part.blocks;
   }
 }
@@ -66,13 +65,13 @@ void Clipper::sum_shards() {
   Backend& backend = sums_.backend();
   for (size_t i = 0; i < parts_.size(); ++i) {
     const Part& part = parts_[i];
-    if (part.paged) part.paged->bring_in(PagedTensors::What::kGiven);
+    part.access->begin(ShardAccess::Use::kNorm);
     backend.power_sum(backend.compute_stream(), {.x = part.gradient,
                                                  .spans = part.spans,
                                                  .power = power_,
                                                  .out = sums_,
                                                  .accumulate = i > 0});
-    if (part.paged) part.paged->give_back();
+    part.access->end(ShardAccess::Use::kNorm);
   }
 }
 

@@ -3,6 +3,7 @@
 // scale, and between whose ranks collectives are.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -42,7 +43,7 @@ class Clipper {
     std::vector<std::pair<int64_t, int64_t>> spans;
     std::vector<int64_t> first_blocks;  // of the spans, with blocks_
     int64_t blocks = 0;                 // of the unit, over all shards
-    PagedTensors* paged = nullptr;      // which brings the gradient in; null: it is there
+    std::shared_ptr<ShardAccess> access;
   };
   bool is_apart() const { return &sums_.backend() != &norm_.backend(); }
   void sum_blocks();

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "core/paged_tensors.h"
 #include "optim/adadelta.h"
 #include "optim/adam.h"
 #include "optim/adamax.h"
@@ -35,47 +34,38 @@ Optimizer::ShardState Optimizer::state_of(const OptimizerShard& shard, DType dty
   FSDP_CHECK(shard.master.numel() == shard.layout.shard_numel(),
              "[optimizer] {}: master: expected the {} elements of a shard, got {}", shard.name,
              shard.layout.shard_numel(), shard.master.numel());
-  const auto zeros = [&](Shape shape, DType of) {
-    return Tensor::zeros(shard.master.backend(), shape, of, MemoryCategory::kOptimizerState);
-  };
   const bool by_chance = shard.master.dtype() == DType::kBF16 && options_.rounds_masters_by_chance;
   std::vector<std::vector<ParameterRun>> runs(1 + state_names_.size());
   if (by_chance) runs[0] = shard.layout.runs(shard.index);
   ShardState state;
   for (size_t i = 0; i < state_names_.size(); ++i) {
-    if (shard.paged) {
-      const auto [home, here] =
-          shard.paged->add(shard.master.shape(), dtype, MemoryCategory::kOptimizerState);
-      state.values.push_back(here);
-      state.homes.push_back(home);
-    } else {
-      state.values.push_back(zeros(shard.master.shape(), dtype));
-      state.homes.push_back(state.values.back());
-    }
+    const auto [values, stored] = shard.access->add_state(shard.master, dtype);
+    state.values.push_back(values);
+    state.stored.push_back(stored);
     if (dtype != DType::kBF16) continue;
     runs[1 + i] = shard.layout.runs(shard.index, fmt::format("/{}", state_names_[i]));
   }
   const auto parameters = static_cast<int64_t>(shard.layout.parameters().size());
-  state.step_counts = zeros(Shape{parameters}, DType::kI32);
+  state.step_counts = Tensor::zeros(shard.master.backend(), Shape{parameters}, DType::kI32,
+                                    MemoryCategory::kOptimizerState);
   state.parts = parts_of(shard, wide_ ? WideBuffers::kMostElements : shard.master.numel(), runs);
   return state;
 }
 
 void Optimizer::step(double learning_rate, const Tensor& coefficient, const Tensor& skip,
-                     uint32_t number, const std::function<void(size_t shard)>& updated) {
+                     uint32_t number) {
   Backend& backend = learning_rate_.backend();
   FSDP_CHECK(&coefficient.backend() == &backend && &skip.backend() == &backend,
              "[optimizer] coefficient and skip: expected on the backend of the masters");
   learning_rate_.write(&learning_rate);
   for (size_t i = 0; i < shards_.size(); ++i) {
     const OptimizerShard& shard = shards_[i];
-    if (shard.paged) shard.paged->bring_in(PagedTensors::What::kAll);
+    shard.access->begin(ShardAccess::Use::kUpdate);
     backend.advance_steps(backend.compute_stream(), state_[i].step_counts, shard.present, skip);
     for (const ShardPart& part : state_[i].parts) {
       step_part(shard, state_[i], part, coefficient, skip, number);
     }
-    if (updated) updated(i);
-    if (shard.paged) shard.paged->give_back();
+    shard.access->end(ShardAccess::Use::kUpdate);
   }
 }
 
@@ -133,7 +123,7 @@ void Optimizer::visit_state(const std::function<void(const StatePart&)>& visit) 
         visit({.name = state_names_[v],
                .parameter = *parameters[static_cast<size_t>(piece.parameter)].parameter,
                .first = piece.parameter_begin,
-               .values = state_[i].homes[v].slice(piece.shard_begin, Shape{piece.count})});
+               .values = state_[i].stored[v].slice(piece.shard_begin, Shape{piece.count})});
       }
     }
   }

@@ -65,14 +65,12 @@ class Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   // One step of every shard with the reduced gradients. `coefficient` multiplies the gradients,
-  // `skip` != 0 makes the step a no-op, both read on the device; see Clipper. `updated` is called
-  // with the number of each shard as soon as its update is enqueued, while a shard that comes and
-  // goes is there; null: nobody waits for one. `number`: of the step, by which what is rounded by
-  // chance is drawn.
+  // `skip` != 0 makes the step a no-op, both read on the device; see Clipper. `number`: of the
+  // step, by which what is rounded by chance is drawn.
   void step(double learning_rate,
             const Tensor& coefficient,  // (), accumulation dtype
             const Tensor& skip,         // (), i32
-            uint32_t number, const std::function<void(size_t shard)>& updated = nullptr);
+            uint32_t number);
 
   // Calls `visit` for all state of this rank, in the order of shards and of parameters in them. A
   // parameter's elements are visited on the ranks that own them; its "step", which is the same on
@@ -94,7 +92,7 @@ class Optimizer {
 
   struct ShardState {
     std::vector<Tensor> values;  // (n) each, by name
-    std::vector<Tensor> homes;   // the same where they are always
+    std::vector<Tensor> stored;  // the same where they are always
     Tensor step_counts;          // (parameters), i32
     std::vector<ShardPart> parts;
   };

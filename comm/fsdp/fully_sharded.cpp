@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "comm/agreement.h"
-#include "core/copy_in_order.h"
 
 namespace fsdp::comm {
 
@@ -160,20 +159,8 @@ void FullySharded::finish_backward() {
   for (const auto& unit : units_) {
     if (unit->gradients) unit->gradients->hand_to_optimizer();
   }
-  if (options_.host) hand_to_host();
+  homes_->hand_over();
   give_back_arenas();
-}
-
-// The host goes on when it has all gradients, and the flags, which its last update has read by
-// then. The compute stream has waited for the gradients then, too: their memory can be used again.
-void FullySharded::hand_to_host() {
-  if (Backend* file = options_.file) {
-    file->wait(streams_.state_in(), file->record(streams_.to_file()));
-  } else {
-    Backend& host = *options_.host;
-    host.wait(host.compute_stream(), backend().record(streams_.to_host()));
-  }
-  copy_in_order(backend(), present_, flags_);
 }
 
 // Once, on the host, which has only enqueued the step so far: ranks that are out of step are told
@@ -205,62 +192,35 @@ std::vector<OptimizerShard> FullySharded::optimizer_shards() const {
     const Unit& unit = *units_[i];
     if (!unit.gradients) continue;
     const ParameterSegment& segment = *unit.parameters.trainable();
+    const ShardHome::Tensors tensors = segment.home->for_optimizer();
     const auto flags = static_cast<int64_t>(segment.layout.parameters().size());
     shards.push_back({.name = unit.name,
                       .layout = segment.layout,
                       .index = mesh_.shard_index(),
-                      .master = segment.updated_master(),
-                      .gradient = unit.gradients->shard(),
-                      .copy = unit.policy.rounding_seed ? Tensor() : segment.updated_narrow(),
+                      .master = tensors.master,
+                      .gradient = tensors.gradient,
+                      .copy = tensors.copy,
                       .present = flags_.slice(present_begin_[i], Shape{flags}),
                       .norm_by_blocks = options_.fixed_order,
-                      .paged = segment.paged.get()});
+                      .access = segment.home});
   }
   return shards;
 }
 
-void FullySharded::shard_updated(size_t shard) {
-  if (!options_.host) return;
-  for (const auto& unit : units_) {
-    if (!unit->gradients || shard-- > 0) continue;
-    return unit->parameters.updated_on_host(runtime_.updates + 1);
-  }
-}
-
 void FullySharded::finish_step() {
-  ++runtime_.updates;
+  homes_->set_updates(updates() + 1);
   for (const auto& unit : units_) {
-    const bool narrows = unit->policy.rounding_seed && !options_.host;
-    if (narrows) unit->parameters.refresh_narrow_master(runtime_.updates);
     if (unit->gradients) unit->gradients->clear();
   }
-  expire_parameters();
+  homes_->updated();
+  for (const auto& unit : units_) unit->parameters.expire();
   clear_overflow();
 }
 
-void FullySharded::before_masters_are_written() {
-  if (Backend* file = options_.file) {
-    file->wait(file->compute_stream(), file->record(streams_.from_file()));
-    file->wait(file->compute_stream(), file->record(streams_.state_in()));
-  } else if (Backend* host = options_.host) {
-    host->wait(host->compute_stream(), backend().record(streams_.from_host()));
-  }
-}
-
 void FullySharded::masters_written() {
-  if (Backend* file = options_.file) {
-    file->wait(streams_.state_in(), file->record(file->compute_stream()));
-  }
-  for (const auto& unit : units_) {
-    unit->parameters.refresh_narrow_master(runtime_.updates);
-    if (options_.host) unit->parameters.written_on_host();
-  }
-  expire_parameters();
-}
-
-void FullySharded::expire_parameters() {
-  runtime_.parameters_updated = backend().record(backend().compute_stream());
-  for (const auto& unit : units_) unit->parameters.expire();
+  homes_->masters_written();
+  for (const auto& unit : units_) unit->parameters.written();
+  homes_->updated();
 }
 
 void FullySharded::clear_overflow() {
@@ -273,19 +233,12 @@ void FullySharded::give_back_arenas() {
     arena.parameters->give_back();
     arena.gradients->give_back();
   }
-  if (shard_pool_) shard_pool_->give_back();
+  homes_->give_back();
 }
 
 void FullySharded::reset() {
   in_backward_ = false;
-  if (options_.host) {  // gradients may be on their way: their memory stays until they are there
-    const EventPtr sent = backend().record(streams_.to_host());
-    backend().wait(backend().compute_stream(), sent);
-    options_.host->wait(options_.host->compute_stream(), sent);
-    if (Backend* file = options_.file) {
-      file->wait(streams_.state_in(), file->record(streams_.to_file()));
-    }
-  }
+  homes_->drop_gradients();
   for (const auto& unit : units_) {
     if (unit->gradients) unit->gradients->clear();
     unit->open_forwards = 0;
@@ -297,26 +250,20 @@ void FullySharded::reset() {
 }
 
 void FullySharded::recover() {
-  streams_.drain();
+  drain_streams();
   // Nothing is left to wait for, and an event of the step that threw would pass its error on.
   for (const Arena& arena : arenas_) {
     arena.parameters->forget_events();
     arena.gradients->forget_events();
   }
-  if (shard_pool_) shard_pool_->forget_events();
-  if (transfers_) transfers_->forget_events();
-  if (pages_) pages_->forget_events();
+  homes_->forget_events();
   for (const auto& unit : units_) {
     unit->parameters.forget_events();
     if (unit->gradients) unit->gradients->forget_events();
   }
   reset();
-  // The gather behind a resident value may have been skipped, or the copy from the host.
-  for (const auto& unit : units_) {
-    unit->parameters.expire();
-    if (options_.host) unit->parameters.written_on_host();
-  }
-  runtime_.parameters_updated = nullptr;
+  // The gather behind a resident value may have been skipped.
+  for (const auto& unit : units_) unit->parameters.expire();
 }
 
 }  // namespace fsdp::comm

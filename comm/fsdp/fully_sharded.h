@@ -17,7 +17,6 @@
 #include <optional>
 #include <vector>
 
-#include "comm/fsdp/file_transfers.h"
 #include "comm/fsdp/plan.h"
 #include "comm/fsdp/unit_gradients.h"
 
@@ -69,12 +68,9 @@ class FullySharded {
   // What the optimizer steps; one for each unit that has trainable parameters, in unit order.
   // Tensors stay the same for the lifetime.
   std::vector<OptimizerShard> optimizer_shards() const;
-  // With offload: the optimizer's backend has been given the update of this shard, number `shard`
-  // of optimizer_shards(). The unit's next gather waits for this update, and for no other.
-  void shard_updated(size_t shard);
   // When the optimizer is made: no more tensors will come and go with the shards. Before values are
   // written.
-  void allocate_pages();
+  void allocate_pages() { homes_->allocate_pages(); }
   // After the optimizer: gathers of the next step wait for it; gradients are forgotten.
   void finish_step();
   // After an evaluation: no unit stays unsharded, except resident ones; gradients are forgotten.
@@ -86,11 +82,11 @@ class FullySharded {
   void recover();
   // Around what somebody else than the optimizer writes into the masters, on their backend's
   // compute stream.
-  void before_masters_are_written();
+  void before_masters_are_written() { homes_->before_masters_are_written(); }
   void masters_written();
   // Finished steps. Stochastic rounding draws by this count: set it before the masters are written.
-  uint32_t updates() const { return runtime_.updates; }
-  void set_updates(uint32_t updates) { runtime_.updates = updates; }
+  uint32_t updates() const { return homes_->updates(); }
+  void set_updates(uint32_t updates) { homes_->set_updates(updates); }
 
   const std::vector<std::unique_ptr<Unit>>& units() const { return units_; }  // root first
   const FsdpOptions& options() const { return options_; }
@@ -102,7 +98,6 @@ class FullySharded {
   void add_unit(const PlannedUnit& plan, const UnitPolicy& policy);
   void add_hooks(Module& module, size_t unit);
   void make_arena(int depth);
-  void make_shard_pool();
   // Hooks, and what they move.
   void pre_forward(size_t unit);
   void post_forward(size_t unit);
@@ -118,10 +113,9 @@ class FullySharded {
   // The end of a backward and of a step.
   void check_same_order();
   void share_present_flags();
-  void hand_to_host();
-  void expire_parameters();
   void clear_overflow();
   void give_back_arenas();
+  void drain_streams();
 
   struct Arena {  // of the units of one depth
     std::unique_ptr<BufferPool> parameters, gradients;
@@ -130,16 +124,14 @@ class FullySharded {
   FsdpOptions options_;  // of the schedule; what a unit does is its policy
   Mesh mesh_;
   CommStreams streams_;
-  std::optional<FileTransfers> transfers_;  // with offload to a file
-  std::optional<PageBuffers> pages_;        // the same
+  std::unique_ptr<ShardHomes> homes_;
   FsdpRuntime runtime_;
   std::vector<std::unique_ptr<Unit>> units_;
   std::optional<UnitOrder> order_;
-  std::vector<Arena> arenas_;               // by depth
-  std::unique_ptr<BufferPool> shard_pool_;  // of gradient shards that are lent
+  std::vector<Arena> arenas_;  // by depth
   // (all trainable parameters, and the overflow flag), i32, in unit and layout order.
   Tensor present_;
-  Tensor flags_;  // the same beside the masters, for the optimizer: present_ itself, or on the host
+  Tensor flags_;                        // the same, where the optimizer reads it
   std::vector<int64_t> present_begin_;  // of each unit's flags
   bool last_micro_step_ = true;
   bool order_checked_ = false;

@@ -4,6 +4,7 @@
 
 #include "comm/agreement.h"
 #include "comm/fsdp/fully_sharded.h"
+#include "comm/fsdp/home/file_home.h"
 
 namespace fsdp::comm {
 namespace {
@@ -26,6 +27,17 @@ MeshOptions checked_mesh(Communicator& world, const FsdpOptions& o, const Backen
           .reduce_over_all = o.fixed_order};
 }
 
+BufferPool::Lifetime lifetime_of_buffers(const FsdpOptions& options) {
+  return options.release_arena ? BufferPool::Lifetime::kUntilGivenBack
+                               : BufferPool::Lifetime::kPool;
+}
+
+std::unique_ptr<ShardHomes> make_homes(const FsdpOptions& o, const HomeRank& rank) {
+  if (o.file) return std::make_unique<FileHomes>(rank, *o.host, *o.file);
+  if (o.host) return std::make_unique<HostHomes>(rank, *o.host, offloads_all(o.offload));
+  return std::make_unique<ShardHomes>(rank);
+}
+
 }  // namespace
 
 Unit::Unit(FsdpRuntime& runtime, const PlannedUnit& plan, const UnitPolicy& unit_policy)
@@ -42,17 +54,13 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
                            Backend& backend, Communicator& world)
     : options_(options),
       mesh_(world, checked_mesh(world, options, backend)),
-      streams_(backend, options_.host, options_.file, options_.separate_reduce),
-      runtime_{.backend = backend,
-               .mesh = mesh_,
-               .streams = streams_,
-               .host = options_.host,
-               .file = options_.file} {
-  if (Backend* file = options_.file) {
-    Backend& host = *options_.host;
-    runtime_.transfers = &transfers_.emplace(backend, host, *file, streams_);
-    runtime_.pages = &pages_.emplace(host, *file, streams_.state_in(), streams_.state_out());
-  }
+      streams_(backend, options_.separate_reduce),
+      homes_(make_homes(options_, {.device = backend,
+                                   .gather = streams_.gather(),
+                                   .reduce = streams_.reduce(),
+                                   .reduces = mesh_.reduce(),
+                                   .lent = lifetime_of_buffers(options_)})),
+      runtime_{.backend = backend, .mesh = mesh_, .streams = streams_, .homes = *homes_} {
   const std::vector<PlannedUnit> plan = plan_units(root, wrap);
   // Before memory of different sizes is asked for.
   check_same_on_all(mesh_.all_ranks(), "units", texts_of(plan));
@@ -70,22 +78,19 @@ FullySharded::FullySharded(Module& root, const WrapPolicy& wrap, const FsdpOptio
   }
   present_ = Tensor::zeros(backend, Shape{flags + 1}, DType::kI32, MemoryCategory::kOptimizerState);
   runtime_.overflow = present_.slice(flags, Shape{});
-  flags_ = present_;
-  if (Backend* host = options_.host) {
-    flags_ = Tensor::zeros(*host, present_.shape(), DType::kI32, MemoryCategory::kOptimizerState);
-  }
+  flags_ = homes_->keep_flags(present_);
   for (int depth = 0; depth <= deepest; ++depth) make_arena(depth);
-  make_shard_pool();
-  if (transfers_) transfers_->allocate();
-}
-
-void FullySharded::allocate_pages() {
-  if (pages_) pages_->allocate();
+  homes_->allocate();
 }
 
 // Streams may still hold work that touches members; errors were reported where they were waited
 // for.
-FullySharded::~FullySharded() { streams_.drain(); }
+FullySharded::~FullySharded() { drain_streams(); }
+
+void FullySharded::drain_streams() {
+  drain(streams_.all());
+  drain(homes_->streams());
+}
 
 void FullySharded::add_unit(const PlannedUnit& plan, const UnitPolicy& policy) {
   const size_t unit = units_.size();
@@ -134,10 +139,8 @@ void FullySharded::make_arena(int depth) {
                          MemoryCategory category) {
     size_t bytes = 0;
     for (const auto* user : users) bytes = std::max(bytes, user->arena_bytes());
-    const auto lifetime = options_.release_arena ? BufferPool::Lifetime::kUntilGivenBack
-                                                 : BufferPool::Lifetime::kPool;
     auto pool = std::make_unique<BufferPool>(group, backend(), std::min(users.size(), buffers),
-                                             bytes, category, lifetime);
+                                             bytes, category, lifetime_of_buffers(options_));
     for (size_t i = 0; i < users.size(); ++i) users[i]->use_pool(*pool, static_cast<int>(i));
     return pool;
   };
@@ -146,27 +149,6 @@ void FullySharded::make_arena(int depth) {
                                          MemoryCategory::kUnshardedParameter),
                      .gradients = share(gradients, mesh_.reduce(), size_t{kGradientBuffers},
                                         MemoryCategory::kGradient)});
-}
-
-// Of all depths together: a shard is lent from its reduction to its copy, both of which are
-// enqueued at once.
-void FullySharded::make_shard_pool() {
-  std::vector<UnitGradients*> users;
-  size_t bytes = 0;
-  for (const auto& unit : units_) {
-    if (!unit->gradients || unit->gradients->lent_shard_bytes() == 0) continue;
-    users.push_back(&*unit->gradients);
-    bytes = std::max(bytes, users.back()->lent_shard_bytes());
-  }
-  if (users.empty()) return;
-  const size_t buffers = std::min(users.size(), size_t{kGradientBuffers});
-  const auto lifetime =
-      options_.release_arena ? BufferPool::Lifetime::kUntilGivenBack : BufferPool::Lifetime::kPool;
-  shard_pool_ = std::make_unique<BufferPool>(mesh_.reduce(), backend(), buffers, bytes,
-                                             MemoryCategory::kGradient, lifetime);
-  for (size_t i = 0; i < users.size(); ++i) {
-    users[i]->use_shard_pool(*shard_pool_, static_cast<int>(i % buffers));
-  }
 }
 
 }  // namespace fsdp::comm

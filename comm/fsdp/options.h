@@ -121,12 +121,12 @@ struct FsdpOptions {
   bool fixed_order = false;
 
   // Masters become bf16 by stochastic rounding under this seed, where param_dtype is bf16 and
-  // masters are f32; absent: to nearest. See [Note: rounding by chance] in unit_parameters.h.
+  // masters are f32; absent: to nearest. See [Note: rounding by chance] in home/shard_home.h.
   std::optional<uint64_t> rounding_seed = std::nullopt;
 
   // `host`: the other backend, which holds what is offloaded; it outlives the model. Null without
   // offload. `file`: a third one with offload: nvme, which holds it in the host's place; else null.
-  // [Note: offload] in runtime.h.
+  // [Note: offload] in home/host_home.h.
   Offload offload = Offload::kNone;
   Backend* host = nullptr;
   Backend* file = nullptr;

@@ -1,100 +1,25 @@
-// Streams, and the lending of buffers.
+// The streams of a rank.
 #include "comm/fsdp/runtime.h"
-
-#include <algorithm>
 
 namespace fsdp::comm {
 
-CommStreams::CommStreams(Backend& backend, Backend* host, Backend* file, bool separate_reduce)
+CommStreams::CommStreams(Backend& backend, bool separate_reduce)
     : backend_(backend),
-      host_(host),
-      file_(file),
       gather_(backend.create_stream("gather")),
       reduce_(separate_reduce ? backend.create_stream("reduce") : nullptr),
-      replicas_(backend.create_stream("replicas")),
-      to_host_(host ? backend.create_stream("to_host") : nullptr),
-      from_host_(host ? backend.create_stream("from_host") : nullptr),
-      from_file_(file ? file->create_stream("from_file") : nullptr),
-      to_file_(file ? file->create_stream("to_file") : nullptr),
-      state_in_(file ? file->create_stream("state_in") : nullptr),
-      state_out_(file ? file->create_stream("state_out") : nullptr) {}
+      replicas_(backend.create_stream("replicas")) {}
 
-void CommStreams::drain() {
-  std::vector<Stream*> streams = {&backend_.compute_stream(),
-                                  gather_.get(),
-                                  reduce_.get(),
-                                  replicas_.get(),
-                                  to_host_.get(),
-                                  from_host_.get(),
-                                  from_file_.get(),
-                                  to_file_.get(),
-                                  state_in_.get(),
-                                  state_out_.get()};
-  if (host_) streams.push_back(&host_->compute_stream());
-  if (file_) streams.push_back(&file_->compute_stream());
+std::vector<Stream*> CommStreams::all() const {
+  return {&backend_.compute_stream(), gather_.get(), &reduce(), replicas_.get()};
+}
+
+void drain(const std::vector<Stream*>& streams) {
   for (Stream* stream : streams) {
-    if (!stream) continue;
     try {
       stream->backend().synchronize(*stream);
     } catch (const Error&) {
     }
   }
-}
-
-// ---------------------------------------------------------------------------- BufferPool
-
-BufferPool::BufferPool(Communicator& communicator, Backend& backend, size_t buffers, size_t bytes,
-                       MemoryCategory category, Lifetime lifetime)
-    : communicator_(communicator),
-      backend_(backend),
-      bytes_(bytes),
-      category_(category),
-      lifetime_(lifetime),
-      slots_(buffers) {
-  if (lifetime_ == Lifetime::kUntilGivenBack) return;
-  for (Slot& s : slots_) allocate(s);
-}
-
-// The bytes may have been others', with which the compute stream is not done yet.
-void BufferPool::allocate(Slot& s) {
-  s.memory = communicator_.allocate(backend_, bytes_, category_);
-  s.free_since = backend_.record(backend_.compute_stream());
-}
-
-int BufferPool::acquire(int preferred) {
-  const int count = size();
-  for (int i = 0; i < count; ++i) {
-    const int candidate = (preferred + i) % count;
-    Slot& s = slots_[static_cast<size_t>(candidate)];
-    if (s.lent) continue;
-    if (!s.memory) allocate(s);
-    s.lent = true;
-    return candidate;
-  }
-  return kNone;
-}
-
-void BufferPool::release(int buffer, EventPtr done) {
-  Slot& s = slots_[static_cast<size_t>(buffer)];
-  s.lent = false;
-  s.free_since = std::move(done);
-}
-
-void BufferPool::give_back() {
-  if (lifetime_ == Lifetime::kPool) return;
-  for (Slot& s : slots_) {
-    if (s.lent || !s.memory) continue;
-    backend_.wait(backend_.compute_stream(), s.free_since);
-    s = {};
-  }
-}
-
-bool BufferPool::all_lent() const {
-  return std::all_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.lent; });
-}
-
-void BufferPool::forget_events() {
-  for (Slot& s : slots_) s.free_since = nullptr;
 }
 
 }  // namespace fsdp::comm

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "comm/fsdp/file_transfers.h"
 #include "core/scope.h"
 
 namespace fsdp::comm {
@@ -16,6 +15,7 @@ UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name, const UnitP
       name_(std::move(name)),
       policy_(policy),
       layout_(segment.layout),
+      home_(*segment.home),
       reduction_(runtime, policy, layout_),
       present_(layout_.parameters().size(), 0) {
   Backend& backend = runtime_.backend;
@@ -28,17 +28,7 @@ UnitGradients::UnitGradients(FsdpRuntime& runtime, std::string name, const UnitP
   const int64_t count = layout_.shard_numel();
   const auto memory = policy_.averages_in_place ? unsharded_ : unbound(count, policy_.sum_dtype);
   shard_ = Tensor(memory, 0, Shape{count}, policy_.sum_dtype);
-  if (segment.paged) {
-    const auto [home, here] = segment.paged->add(
-        shard_.shape(), shard_.dtype(), MemoryCategory::kGradient, PagedTensors::Kind::kGiven);
-    in_file_ = home;
-    on_host_ = here;
-    runtime_.transfers->expect_stores(paged_bytes(home));
-    if (lends_shard()) runtime_.transfers->expect_loads(paged_bytes(home));
-  } else if (policy_.offload != Offload::kNone) {
-    on_host_ =
-        Tensor::empty(*runtime_.host, shard_.shape(), shard_.dtype(), MemoryCategory::kGradient);
-  }
+  home_.keep_gradient(shard_, policy_.averages_in_place);
   if (policy_.releases_memory) return;  // each step allocates both
   if (policy_.keeps_gradients) allocate_unsharded();
   allocate_shard();
@@ -60,49 +50,7 @@ void UnitGradients::release_unsharded() {
 
 // In the order of the compute stream, for which the streams that reduce wait then.
 void UnitGradients::allocate_shard() {
-  if (lends_shard()) return;
-  policy_.averages_in_place ? allocate_unsharded() : shard_.storage()->refill();
-}
-
-bool UnitGradients::lends_shard() const {
-  return offloads_all(policy_.offload) && !policy_.averages_in_place;
-}
-
-// Of two that take turns: what is reduced now, and what is being sent. What was reduced before
-// comes back from the host, to be added to.
-int UnitGradients::borrow_shard() {
-  Backend& backend = runtime_.backend;
-  Stream &reduce = runtime_.streams.reduce(), &from_host = runtime_.streams.from_host();
-  const int lent = shards_->acquire(preferred_shard_);
-  shard_.storage()->bind(shards_->data(lent));
-  if (state_ == GradientState::kAccumulating) {
-    backend.wait(reduce, shards_->free_since(lent));
-    return lent;
-  }
-  if (in_file_.defined()) {
-    runtime_.transfers->load(in_file_, shard_, written_, shards_->free_since(lent));
-    backend.wait(reduce, backend.record(from_host));
-    return lent;
-  }
-  backend.wait(from_host, shards_->free_since(lent));
-  backend.wait(from_host, sent_);
-  backend.copy(from_host, shard_.data(), on_host_.data(), shard_.bytes());
-  backend.wait(reduce, backend.record(from_host));
-  return lent;
-}
-
-void UnitGradients::send_to_host() {
-  Backend& backend = runtime_.backend;
-  Stream& stream = runtime_.streams.to_host();
-  if (in_file_.defined()) {
-    const FileTransfers::Stored stored = runtime_.transfers->store(shard_, in_file_, reduced_);
-    sent_ = stored.sent;
-    written_ = stored.written;
-    return;
-  }
-  backend.wait(stream, reduced_);
-  backend.copy(stream, on_host_.data(), shard_.data(), shard_.bytes());
-  sent_ = backend.record(stream);
+  policy_.averages_in_place ? allocate_unsharded() : home_.allocate_gradient();
 }
 
 size_t UnitGradients::arena_bytes() const {
@@ -151,7 +99,7 @@ bool UnitGradients::accumulate() {
   if (policy_.keeps_gradients) {
     allocate_unsharded();
     backend.wait(backend.compute_stream(), reduced_);  // of the micro-step before
-    if (policy_.averages_in_place) backend.wait(backend.compute_stream(), sent_);
+    if (policy_.averages_in_place) backend.wait(backend.compute_stream(), home_.sent());
     if (policy_.averages_in_place && state_ != kNone) set_shard_aside();
   } else {
     if (!borrow()) return false;
@@ -209,7 +157,7 @@ void UnitGradients::reduce_part() {
 void UnitGradients::reduce_noted(bool last) {
   using enum GradientState;
   const Scope scope(runtime_.backend, name_);
-  const int lent = lends_shard() ? borrow_shard() : BufferPool::kNone;
+  home_.lend_gradient(/*adds=*/state_ != kAccumulating);
   const Shape shape = {layout_.numel()};
   ReductionArgs args = {.unsharded = Tensor(unsharded_, 0, shape, policy_.gradient_dtype),
                         .shard = shard_};
@@ -231,30 +179,20 @@ void UnitGradients::reduce_noted(bool last) {
   } else if (state_ == kAddingToScattered) {
     args.reach = Reach::kShardGroupThenSum;
   }
-  if (!lends_shard()) runtime_.backend.wait(runtime_.streams.reduce(), sent_);
   reduced_ = reduction_.run(args);
   give_buffer_back(reduced_);
   state_ = args.reach == Reach::kShardGroup ? kScattered : kReduced;
-  sent_ = nullptr;
-  if (is_offloaded() && (last || lends_shard())) send_to_host();
-  if (!lends_shard()) return;
-  shard_.storage()->unbind();
-  shards_->release(lent, sent_);
+  home_.store_gradient(reduced_, last);
 }
 
 void UnitGradients::hand_to_optimizer() {
   Backend& backend = runtime_.backend;
   if (state_ == GradientState::kNone) {
     // No part of the unit was used: the shard still holds the last step's gradient, if anything.
-    if (in_file_.defined()) {  // behind what read it in the last step
-      runtime_.file->fill_zero(runtime_.streams.state_in(), in_file_.data(), paged_bytes(in_file_));
-    } else {
-      Backend& place = is_offloaded() ? *runtime_.host : backend;
-      if (!is_offloaded()) allocate_shard();
-      place.fill_zero(place.compute_stream(), shard().data(), shard().bytes());
-    }
-  } else if (is_offloaded() && !sent_) {
-    send_to_host();  // more was expected of the last micro-step, but nothing came
+    if (stored().storage() == shard_.storage()) allocate_shard();
+    home_.zero_gradient();
+  } else {
+    home_.store_late(reduced_);  // more was expected of the last micro-step, but nothing came
   }
   backend.wait(backend.compute_stream(), reduced_);
   if (policy_.releases_memory && !policy_.averages_in_place) release_unsharded();
@@ -267,14 +205,14 @@ void UnitGradients::clear() {
   for (const FlatParameter& p : layout_.parameters()) p.parameter->clear_gradient();
   std::fill(present_.begin(), present_.end(), 0);
   state_ = GradientState::kNone;
-  sent_ = written_ = nullptr;  // FullySharded has waited for it
+  home_.clear_gradient();
   if (!policy_.releases_memory && !set_aside_.defined()) return;
   // What is released here is used again in the order of the compute stream.
   backend.wait(backend.compute_stream(), reduced_);
   set_aside_ = Tensor();
   if (!policy_.releases_memory) return;
   release_unsharded();
-  if (!policy_.averages_in_place && !lends_shard()) shard_.storage()->drop();
+  if (!policy_.averages_in_place) shard_.storage()->drop();
 }
 
 }  // namespace fsdp::comm

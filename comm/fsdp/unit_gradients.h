@@ -18,8 +18,7 @@
 //   ADDING_TO_REDUCED    accumulating again; the shard holds what was REDUCED before
 //   ADDING_TO_SCATTERED  accumulating again; the shard holds what was SCATTERED before
 //
-// With offload the shard is sent to the host, where the optimizer reads it: with `all` after every
-// reduction, for which a device's shard is lent; else after those of the last micro-step.
+// The reduced shard goes to its home (home/shard_home.h), where the optimizer reads it.
 //
 // reduce_part() takes the edges of a reduce() before the last micro-step, in the middle of a
 // backward: the schedule needs the buffer for another unit. hand_to_optimizer() changes no state.
@@ -63,12 +62,6 @@ class UnitGradients {
     preferred_ = preferred;
   }
   bool holds_buffer() const { return buffer_ != BufferPool::kNone; }  // of the arena
-  // Bytes of a shard that is lent while it is reduced, offload: all; 0 when the unit has its own.
-  size_t lent_shard_bytes() const { return lends_shard() ? shard_.bytes() : 0; }
-  void use_shard_pool(BufferPool& pool, int preferred) {
-    shards_ = &pool;
-    preferred_shard_ = preferred;
-  }
 
   // False when no arena buffer is free (then nothing happened).
   bool accumulate();
@@ -85,25 +78,19 @@ class UnitGradients {
   // After the last micro-step: the compute stream may read the shard, zeros when nothing came.
   void hand_to_optimizer();
   void clear();  // forgets everything, also a backward that was left half-way
-  void forget_events() { reduced_ = sent_ = written_ = nullptr; }  // all streams are idle
+  void forget_events() { reduced_ = nullptr; }  // all streams are idle
 
   // 1 for parameters that had a gradient since the last clear, in layout order.
   const std::vector<int32_t>& present() const { return present_; }
-  // 1D: reduced gradient in sum_dtype, beside the master; in a file, while the optimizer works on
-  // it.
-  const Tensor& shard() const { return on_host_.defined() ? on_host_ : shard_; }
-  // The same where it is always.
-  const Tensor& stored() const { return in_file_.defined() ? in_file_ : shard(); }
+  // 1D: reduced gradient in sum_dtype: where the optimizer reads it, and where it is always.
+  Tensor shard() const { return home_.for_optimizer().gradient; }
+  const Tensor& stored() const { return home_.stored().gradient; }
 
  private:
   bool accumulating() const;
   void allocate_unsharded();
   void release_unsharded();
   void allocate_shard();
-  bool is_offloaded() const { return on_host_.defined(); }
-  bool lends_shard() const;
-  int borrow_shard();
-  void send_to_host();
   bool borrow();
   void give_buffer_back(EventPtr done);
   void set_shard_aside();
@@ -114,6 +101,7 @@ class UnitGradients {
   std::string name_;
   const UnitPolicy& policy_;
   const FlatLayout& layout_;
+  ShardHome& home_;
   GradientReduction reduction_;
 
   GradientState state_ = GradientState::kNone;
@@ -123,17 +111,9 @@ class UnitGradients {
   int preferred_ = 0;
   int buffer_ = BufferPool::kNone;
 
-  Tensor shard_;      // on the device; a lent one has memory while its reduction is enqueued
+  Tensor shard_;      // what reductions write; has memory while one is enqueued, or longer
   Tensor set_aside_;  // averages_in_place, ADDING_TO_REDUCED: what was reduced before
-  Tensor on_host_;    // the shard on the host; with offload
-  Tensor in_file_;    // its home, with offload to a file
-  BufferPool* shards_ = nullptr;  // of lent shards
-  int preferred_shard_ = 0;
   EventPtr reduced_;  // null before the first reduce
-  // Since when the device's shard is free, as the host has what was reduced last, or is writing it;
-  // null: it is not sent yet.
-  EventPtr sent_;
-  EventPtr written_;  // since when the file has it
   std::vector<int32_t> present_;
 };
 

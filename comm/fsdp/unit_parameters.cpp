@@ -1,7 +1,8 @@
 // The edges of the parameter state machine; see the drawing in unit_parameters.h.
 #include "comm/fsdp/unit_parameters.h"
 
-#include "comm/fsdp/file_transfers.h"
+#include <algorithm>
+
 #include "core/scope.h"
 
 namespace fsdp::comm {
@@ -22,39 +23,26 @@ UnitParameters::UnitParameters(FsdpRuntime& runtime, std::string name,
     }
     if (!segment.empty()) add_segment(segment, trainable);
   }
-  if (always_unsharded()) state_ = ParameterState::kUnsharded;
+  always_unsharded_ = runtime_.mesh.shards() == 1 && std::all_of(segments_.begin(), segments_.end(),
+                                                                 [](const ParameterSegment& s) {
+                                                                   return s.home->always_fetched();
+                                                                 });
+  if (always_unsharded_) state_ = ParameterState::kUnsharded;
 }
 
-// One rank has all values, and the optimizer writes them.
-bool UnitParameters::always_unsharded() const {
-  return resident_ && runtime_.mesh.shards() == 1 && !is_offloaded();
-}
-
-// Else once after an update, into memory that keeps the values. (Resident values are gathered once
-// after an update, too. From a file they come then: the next forward does not wait for others.)
-bool UnitParameters::fetched_by_gather() const {
-  return policy_.offload == Offload::kNvme || (policy_.offload == Offload::kAll && !resident_);
-}
-
-void UnitParameters::add_in_file(ParameterSegment& s, DType master_dtype) {
-  constexpr auto kCategory = MemoryCategory::kParameterShard;
-  const DType dtype = policy_.param_dtype;
-  const Shape shape = {s.layout.shard_numel()};
-  if (!s.trainable) {
-    s.master = file_tensor(*runtime_.file, shape, dtype, kCategory);
-  } else {
-    s.paged = std::make_unique<PagedTensors>(*runtime_.pages);
-    const auto [home, here] = s.paged->add(shape, master_dtype, kCategory);
-    s.master = home;
-    s.master_here = here;
-  }
-  if (master_dtype != dtype) {
-    const auto [home, here] = s.paged->add(shape, dtype, kCategory);
-    s.narrow_master = home;
-    s.narrow_here = here;
-  }
-  runtime_.transfers->expect_loads(
-      paged_bytes(s.narrow_master.defined() ? s.narrow_master : s.master));
+ShardSpec UnitParameters::spec_of(const ParameterSegment& s) const {
+  const bool rounds = s.trainable && policy_.rounding_seed;
+  return {
+      .unit = name_,
+      .numel = s.layout.shard_numel(),
+      .trainable = s.trainable,
+      .dtype = policy_.param_dtype,
+      .master_dtype = s.trainable ? policy_.master_dtype : policy_.param_dtype,
+      .slot = slot(s),
+      .resident = resident_,
+      .whole = runtime_.mesh.shards() == 1,
+      .rounding_seed = rounds ? policy_.rounding_seed : std::nullopt,
+      .runs = rounds ? s.layout.runs(runtime_.mesh.shard_index()) : std::vector<ParameterRun>()};
 }
 
 void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool trainable) {
@@ -73,32 +61,16 @@ void UnitParameters::add_segment(const std::vector<Parameter*>& parameters, bool
   s.arena_offset = static_cast<int64_t>(arena_bytes_);
   arena_bytes_ += rounded_bytes(bytes);
 
-  const DType master_dtype = trainable ? policy_.master_dtype : dtype;
-  s.on_host = trainable ? is_offloaded() : offloads_all(policy_.offload);
-  const bool slice = resident_ && master_dtype == dtype && !s.on_host;
+  s.home = runtime_.homes.keep(spec_of(s));
+  s.master = s.home->stored().master;
   if (resident_) {
     // One slot is the master's when nothing is sharded: then it is no extra memory.
-    const auto category = slice && shards == 1 ? MemoryCategory::kParameterShard
-                                               : MemoryCategory::kUnshardedParameter;
+    const auto category = s.master.storage() == s.unsharded && shards == 1
+                              ? MemoryCategory::kParameterShard
+                              : MemoryCategory::kUnshardedParameter;
     resident_memory_.push_back(runtime_.mesh.gather().allocate(backend, bytes, category));
     s.unsharded->bind(resident_memory_.back()->data());
   }
-  const auto shard_on = [&](Backend& place, DType shard_dtype) {
-    return Tensor::zeros(place, Shape{s.layout.shard_numel()}, shard_dtype,
-                         MemoryCategory::kParameterShard);
-  };
-  if (s.on_host && runtime_.file) {
-    add_in_file(s, master_dtype);
-  } else {
-    s.master = slice ? slot(s) : shard_on(s.on_host ? *runtime_.host : backend, master_dtype);
-  }
-  if (s.on_host && !runtime_.file && master_dtype != dtype) {
-    s.narrow_master = shard_on(*runtime_.host, dtype);
-  } else if (always_unsharded() && !slice) {
-    s.narrow_master = slot(s);
-  }
-  if (s.on_host && !resident_ && !fetched_by_gather()) s.device_shard = shard_on(backend, dtype);
-  if (trainable && policy_.rounding_seed) s.runs = s.layout.runs(runtime_.mesh.shard_index());
   if (inner_) {
     s.inner_shard = Tensor::empty(backend, Shape{s.layout.numel() / inner_->size()}, dtype,
                                   MemoryCategory::kUnshardedParameter);
@@ -126,46 +98,40 @@ const ParameterSegment* UnitParameters::trainable() const {
 
 // ---------------------------------------------------------------------------- Edges
 
+bool UnitParameters::borrow_buffer() {
+  buffer_ = pool_->acquire(preferred_);
+  if (buffer_ == BufferPool::kNone) return false;
+  auto* memory = static_cast<std::byte*>(pool_->data(buffer_));
+  for (ParameterSegment& s : segments_) s.unsharded->bind(memory + s.arena_offset);
+  return true;
+}
+
 bool UnitParameters::unshard() {
   if (has_values()) return true;
-  Backend& backend = runtime_.backend;
-  Stream& stream = runtime_.streams.gather();
-  const bool inner = state_ == ParameterState::kResharded;
-  const bool fetches = fetched_by_gather() && !inner;
-  EventPtr free;
-  if (!resident_) {
-    buffer_ = pool_->acquire(preferred_);
-    if (buffer_ == BufferPool::kNone) return false;
-    free = pool_->free_since(buffer_);
-    if (!fetches) backend.wait(stream, free);
-    auto* memory = static_cast<std::byte*>(pool_->data(buffer_));
-    for (ParameterSegment& s : segments_) s.unsharded->bind(memory + s.arena_offset);
+  if (!resident_ && !borrow_buffer()) return false;
+  const Scope scope(runtime_.backend, name_);
+  const EventPtr free = resident_ ? nullptr : pool_->free_since(buffer_);
+  for (const ParameterSegment& s : segments_) {
+    state_ == ParameterState::kResharded ? gather_inner_shard(s, free) : gather_segment(s, free);
   }
-  const Scope scope(backend, name_);
-  const bool keeps_frozen = resident_ && fetched_;
-  if (fetches) fetch(keeps_frozen ? Fetched::kTrainable : Fetched::kEverything, free);
-  const EventPtr& written = is_offloaded() ? fetched_ : runtime_.parameters_updated;
-  backend.wait(stream, inner ? inner_copied_ : written);
-  for (const ParameterSegment& s : segments_) gather_segment(s);
   state_ = ParameterState::kGathering;
   return true;
 }
 
-void UnitParameters::gather_segment(const ParameterSegment& s) {
+void UnitParameters::gather_segment(const ParameterSegment& s, const EventPtr& free) {
   Stream& stream = runtime_.streams.gather();
-  if (state_ == ParameterState::kResharded) {
-    const Tensor own = inner_slot(s);
-    runtime_.backend.copy(stream, own.data(), s.inner_shard.data(), own.bytes());
-    gathered_ = inner_->all_gather(stream, flat(s));
-    return;
-  }
-  const Tensor own = slot(s);
-  if (s.device_shard.defined()) {
-    runtime_.backend.copy(stream, own.data(), s.device_shard.data(), own.bytes());
-  } else if (!s.on_host && own.data() != s.master.data()) {
-    narrow(stream, s, own, runtime_.updates);
-  }
+  runtime_.backend.wait(stream, s.home->fetch(free));
   gathered_ = runtime_.mesh.gather().all_gather(stream, flat(s));
+}
+
+void UnitParameters::gather_inner_shard(const ParameterSegment& s, const EventPtr& free) {
+  Backend& backend = runtime_.backend;
+  Stream& stream = runtime_.streams.gather();
+  backend.wait(stream, free);
+  backend.wait(stream, inner_copied_);
+  const Tensor own = inner_slot(s);
+  backend.copy(stream, own.data(), s.inner_shard.data(), own.bytes());
+  gathered_ = inner_->all_gather(stream, flat(s));
 }
 
 void UnitParameters::wait_unsharded() {
@@ -200,88 +166,18 @@ void UnitParameters::reshard_after_forward() {
 }
 
 void UnitParameters::expire() {
-  const bool stale = state_ == ParameterState::kUnsharded && resident_ && !always_unsharded();
+  const bool stale = state_ == ParameterState::kUnsharded && resident_ && !always_unsharded_;
   if (stale || state_ == ParameterState::kResharded) state_ = ParameterState::kSharded;
 }
 
-// ---------------------------------------------------------------------------- On the host
-
-void UnitParameters::updated_on_host(uint32_t update) {
-  for (const ParameterSegment& s : segments_) {
-    if (policy_.rounding_seed) narrow_on_its_backend(s, update);
-  }
-  if (runtime_.file) return;  // PagedTensors::written says it
-  updated_ = runtime_.host->record(runtime_.host->compute_stream());
-  if (!fetched_by_gather()) fetch(Fetched::kTrainable, nullptr);
+void UnitParameters::written() {
+  for (const ParameterSegment& s : segments_) s.home->written();
+  expire();
 }
 
-void UnitParameters::written_on_host() {
-  Backend& backend = runtime_.backend;
-  Backend& place = runtime_.file ? *runtime_.file : *runtime_.host;
-  updated_ = place.record(place.compute_stream());
-  fetched_ = nullptr;
-  // The event of the copy stands for what the device's compute stream wrote, too: frozen shards.
-  // And units that are still gathered have been waited for by it.
-  if (!fetched_by_gather()) fetch(Fetched::kEverything, backend.record(backend.compute_stream()));
-}
-
-// Where the gather looks for it: into the device's shard, or this rank's slot. Nobody reads the
-// old values there: the host has updated the unit after the end of the backward, which waited for
-// all gathers.
-void UnitParameters::fetch(Fetched what, const EventPtr& free) {
-  Backend& backend = runtime_.backend;
-  Stream& stream = runtime_.streams.from_host();
-  const Scope scope(backend, name_);
-  if (!runtime_.file) {
-    backend.wait(stream, free);
-    backend.wait(stream, updated_);
-  }
-  for (const ParameterSegment& s : segments_) {
-    if (!s.on_host || (what == Fetched::kTrainable && !s.trainable)) continue;
-    if (runtime_.file) {
-      fetch_from_file(s, free);
-      continue;
-    }
-    const Tensor& from = s.narrow_master.defined() ? s.narrow_master : s.master;
-    const Tensor to = s.device_shard.defined() ? s.device_shard : slot(s);
-    backend.copy(stream, to.data(), from.data(), to.bytes());
-  }
-  fetched_ = backend.record(stream);
-}
-
-// What somebody else wrote is waited for once: the stream runs in order.
-void UnitParameters::fetch_from_file(const ParameterSegment& s, const EventPtr& free) {
-  runtime_.file->wait(runtime_.streams.from_file(), updated_);
-  updated_ = nullptr;
-  const Tensor& from = s.narrow_master.defined() ? s.narrow_master : s.master;
-  runtime_.transfers->load(from, slot(s), s.paged ? s.paged->written() : nullptr, free);
-}
-
-// ---------------------------------------------------------------------------- Dtypes
-
-void UnitParameters::refresh_narrow_master(uint32_t update) {
-  for (const ParameterSegment& s : segments_) {
-    if (!s.narrow_master.defined()) continue;
-    if (s.paged) s.paged->bring_in(PagedTensors::What::kAll);
-    narrow_on_its_backend(s, update);
-    if (s.paged) s.paged->give_back();
-  }
-}
-
-void UnitParameters::narrow_on_its_backend(const ParameterSegment& s, uint32_t update) {
-  if (!s.narrow_master.defined()) return;
-  narrow(s.updated_master().backend().compute_stream(), s, s.updated_narrow(), update);
-}
-
-// The master in the compute dtype. A shard that is only padding has no runs.
-void UnitParameters::narrow(Stream& stream, const ParameterSegment& s, Tensor out,
-                            uint32_t update) {
-  const Tensor& master = s.updated_master();
-  Backend& backend = master.backend();
-  if (!s.trainable || !policy_.rounding_seed) return backend.cast(stream, master, out);
-  backend.round_stochastically(
-      stream,
-      {.x = master, .out = out, .runs = s.runs, .seed = *policy_.rounding_seed, .update = update});
+void UnitParameters::forget_events() {
+  gathered_ = inner_copied_ = nullptr;
+  for (const ParameterSegment& s : segments_) s.home->forget_events();
 }
 
 }  // namespace fsdp::comm

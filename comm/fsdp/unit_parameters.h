@@ -20,22 +20,13 @@
 //              inside that group
 //
 // A unit whose policy is resident has its buffer for itself: reshard() leaves it UNSHARDED. With
-// one rank in a shard group there is nothing to gather: UNSHARDED from the start, for ever, unless
-// masters are offloaded.
+// one rank in a shard group there is nothing to gather: UNSHARDED from the start, for ever, where
+// the optimizer writes the values there (ShardHome::always_fetched).
 //
-// Streams: the gather stream writes a buffer after the compute stream is done with the buffer's
-// last tenant (BufferPool::free_since); the compute stream reads it after `gathered_`. reshard()
-// from GATHERING makes the compute stream wait for the gather first. What is offloaded comes on a
-// stream of its own, after the host has `updated_` it; the gather stream goes on after `fetched_`.
-//
-// [Note: who holds resident values] Where the dtype of a resident buffer is the master's, the
-// master is a slice of it: nothing is held twice.
-//
-// [Note: rounding by chance] With rounding_seed a master becomes bf16 by stochastic rounding: what
-// the model computes with is the master on average, however small the updates are. The random
-// numbers depend on the number of the update, not on the gather: every gather of a step, on every
-// replica and under every strategy, rounds a parameter alike. Rounding is done only here, not in
-// the optimizer too; the price is one pass of 6 bytes per parameter for resident copies.
+// Streams: a buffer is written after the compute stream is done with the buffer's last tenant
+// (BufferPool::free_since). This rank's slot is filled from the shard's home (home/shard_home.h);
+// the gather stream fills the others; the compute stream reads the buffer after `gathered_`.
+// reshard() from GATHERING makes the compute stream wait for the gather first.
 #pragma once
 
 #include <string>
@@ -56,22 +47,11 @@ struct ParameterSegment {
 
   FlatLayout layout;
   bool trainable;
-  bool on_host = false;                // master and narrow_master are, or in a file of the host
-  Tensor master;                       // 1D (shard): f32/f64; compute dtype when frozen
+  std::shared_ptr<ShardHome> home;     // of this rank's shard
+  Tensor master;                       // 1D (shard), at home: f32/f64; compute dtype when frozen
   std::shared_ptr<Storage> unsharded;  // compute dtype; the parameters are views of it
-  Tensor narrow_master;  // 1D: the master in the compute dtype, where no gather casts it (one
-                         // shard, or on the host)
-  Tensor device_shard;   // 1D: what the host has, in the compute dtype; with offload: optimizer
-  std::vector<ParameterRun> runs;  // of the master, where it is rounded by chance; else empty
-  Tensor inner_shard;              // 1D: part kept for the backward's smaller gather
-  int64_t arena_offset = 0;        // bytes, in a lent buffer
-  // With offload to a file, where master and narrow_master are: the same while the host works on
-  // them, with what else the optimizer needs of the shard. Null: frozen, or no file.
-  std::unique_ptr<PagedTensors> paged;
-  Tensor master_here, narrow_here;
-  // What the optimizer writes.
-  const Tensor& updated_master() const { return paged ? master_here : master; }
-  const Tensor& updated_narrow() const { return paged ? narrow_here : narrow_master; }
+  Tensor inner_shard;                  // 1D: part kept for the backward's smaller gather
+  int64_t arena_offset = 0;            // bytes, in a lent buffer
 };
 
 class UnitParameters {
@@ -98,37 +78,19 @@ class UnitParameters {
   void reshard_after_forward();
   // The masters have new values: what was gathered from the old ones is out of date.
   void expire();
-  void forget_events() {  // all streams are idle
-    gathered_ = inner_copied_ = updated_ = fetched_ = nullptr;
-    for (const ParameterSegment& s : segments_) {
-      if (s.paged) s.paged->forget_events();
-    }
-  }
-
-  // With offload. The host has been given the update of the trainable shard, number `update`; in a
-  // file it has this shard still in its memory.
-  void updated_on_host(uint32_t update);
-  // Somebody else wrote the shards, on the compute streams of their backends.
-  void written_on_host();
+  // The same when somebody else than the optimizer wrote them, on their backends' compute streams.
+  void written();
+  void forget_events();  // all streams are idle
 
   const std::vector<ParameterSegment>& segments() const { return segments_; }
   const ParameterSegment* trainable() const;  // null when everything is frozen
-  // Makes the narrow master again, on the compute stream, as of this update. The optimizer has done
-  // so already unless it rounds by chance.
-  void refresh_narrow_master(uint32_t update);
 
  private:
   void add_segment(const std::vector<Parameter*>& parameters, bool trainable);
-  void add_in_file(ParameterSegment& segment, DType master_dtype);
-  void gather_segment(const ParameterSegment& segment);
-  bool always_unsharded() const;
-  bool is_offloaded() const { return policy_.offload != Offload::kNone; }
-  bool fetched_by_gather() const;
-  enum class Fetched : uint8_t { kTrainable, kEverything };
-  void fetch(Fetched what, const EventPtr& free);
-  void fetch_from_file(const ParameterSegment& segment, const EventPtr& free);
-  void narrow_on_its_backend(const ParameterSegment& segment, uint32_t update);
-  void narrow(Stream& stream, const ParameterSegment& segment, Tensor out, uint32_t update);
+  ShardSpec spec_of(const ParameterSegment& segment) const;
+  bool borrow_buffer();
+  void gather_segment(const ParameterSegment& segment, const EventPtr& free);
+  void gather_inner_shard(const ParameterSegment& segment, const EventPtr& free);
   Tensor flat(const ParameterSegment& segment) const;
   Tensor slot(const ParameterSegment& segment) const;        // this rank's, of a gather
   Tensor inner_slot(const ParameterSegment& segment) const;  // the same inside the inner group
@@ -137,7 +99,8 @@ class UnitParameters {
   std::string name_;
   const UnitPolicy& policy_;
   bool resident_;
-  Communicator* inner_;  // null: there is no inner group
+  bool always_unsharded_ = false;  // one rank has all values, and the optimizer writes them
+  Communicator* inner_;            // null: there is no inner group
   std::vector<ParameterSegment> segments_;
   size_t arena_bytes_ = 0;
   std::vector<std::shared_ptr<CommBuffer>> resident_memory_;
@@ -148,8 +111,6 @@ class UnitParameters {
   int buffer_ = BufferPool::kNone;
   EventPtr gathered_;
   EventPtr inner_copied_;  // RESHARDED: since when inner_shard has its values
-  EventPtr updated_;       // since when the host has the values of the last update
-  EventPtr fetched_;       // since when the device has them
 };
 
 }  // namespace fsdp::comm

@@ -4,12 +4,8 @@
 #include <algorithm>
 #include <array>
 
-#include "core/paged_tensors.h"
-
 namespace fsdp::cpu {
 namespace {
-
-static_assert(kFilePage == kFileBlock);
 
 // Far above what a program maps, and above the meta backend's: following such an address by mistake
 // ends the program at once.

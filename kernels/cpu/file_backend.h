@@ -9,7 +9,7 @@
 
 namespace fsdp::cpu {
 
-class FileBackend final : public CpuBackend {
+class FileBackend : public CpuBackend {
  public:
   // A file in `folder`, of `owner`: see StateFile. Of `options` what is for tests counts.
   FileBackend(const std::filesystem::path& folder, std::string owner, CpuOptions options = {});

@@ -349,19 +349,30 @@ struct Run {
   }
 };
 
-TEST_CASE("optimizer: each shard is said to be updated when it is, in their order") {
+TEST_CASE("optimizer: a shard is reached one after the other, and updated when it is given back") {
+  struct Noted : ShardAccess {
+    explicit Noted(std::function<void(bool begins, Use use)> note) : note_(std::move(note)) {}
+    void begin(Use use) override { note_(true, use); }
+    void end(Use use) override { note_(false, use); }
+    std::function<void(bool, Use)> note_;
+  };
   Run run(3, {});
   const std::vector<Doubles> before = run.masters();
-  std::vector<size_t> told;
+  std::vector<std::pair<size_t, bool>> told;
   std::vector<std::vector<double>> then;
-  for (const OptimizerShard& shard : run.shards) {
+  for (size_t i = 0; i < run.shards.size(); ++i) {
+    OptimizerShard& shard = run.shards[i];
     shard.gradient.write(std::vector<float>(static_cast<size_t>(shard.gradient.numel()), 1).data());
+    shard.access = std::make_shared<Noted>([&, i](bool begins, ShardAccess::Use use) {
+      CHECK(use == ShardAccess::Use::kUpdate);
+      told.emplace_back(i, begins);
+      if (!begins) then.push_back(run.shards[i].master.to_doubles());
+    });
   }
-  run.optimizer->step(0.01, run.control.coefficient, run.control.skip, 1, [&](size_t shard) {
-    told.push_back(shard);
-    then.push_back(run.shards[shard].master.to_doubles());
-  });
-  CHECK(told == std::vector<size_t>{0, 1, 2});
+  run.optimizer = make_optimizer(run.shards, {});
+  run.optimizer->step(0.01, run.control.coefficient, run.control.skip, 1);
+  CHECK(told == std::vector<std::pair<size_t, bool>>{
+                    {0, true}, {0, false}, {1, true}, {1, false}, {2, true}, {2, false}});
   CHECK(run.masters() != before);
   for (size_t i = 0; i < then.size(); ++i) CHECK(then[i] == run.shards[i].master.to_doubles());
 }

@@ -1,6 +1,9 @@
 // The settings, and runs with waits left out.
 #include "tests/support/removed_waits.h"
 
+#include <map>
+
+#include "kernels/cpu/file_backend.h"
 #include "tests/support/child_process.h"
 
 namespace fsdp::test {
@@ -317,27 +320,110 @@ bool noticed(const RunSpec& spec, const Removal& removal, const RunResult& expec
   return false;
 }
 
-std::vector<std::pair<Edge, std::string>> waits_of_a_step(const RunSpec& s) {
-  std::vector<std::pair<Edge, std::string>> waits;
+namespace {
+
+// Where the host is in a run of two steps.
+class Place {
+ public:
+  void follow(RankRun& run) {
+    run_ = &run;
+    run.train_step().set_phases(&phases_);
+  }
+  void begin_second_step() {
+    before_ = "";
+    counts_.clear();
+  }
+  std::string now() const {
+    if (!run_) return "before";
+    const std::string scope = run_->scope();
+    if (scope == phase_) return before_ + phase_;
+    return fmt::format("{}{} {}", before_, phase_, scope.empty() ? "end" : scope);
+  }
+
+ private:
+  void enter(const std::vector<std::string>& open) {
+    if (open.empty()) return;
+    const int count = ++counts_[open.back()];
+    phase_ = open.back() + (count > 1 ? fmt::format(" {}", count) : "");
+  }
+
+  const RankRun* run_ = nullptr;
+  std::string before_ = "last ", phase_;
+  std::map<std::string, int> counts_;
+  TracePhases phases_{nullptr, [this](const std::vector<std::string>& open) { enter(open); }};
+};
+
+// Notes where each event is recorded, and each wait for one, of a rank.
+class Notes {
+ public:
+  Place place;
+  bool counts = false;
+  std::vector<Wait> waits;
+
+  void recorded(const EventPtr& event, const Stream& stream) {
+    events_[event.get()] = {stream.name(), place.now()};
+  }
+  void waited(const Stream& stream, const EventPtr& event) {
+    if (!event || !counts) return;
+    const auto& [recorded, since] = events_.at(event.get());
+    if (recorded == stream.name()) return;
+    Wait wait = {{stream.name(), recorded}, place.now(), since};
+    const int count = ++counts_[wait];
+    if (count > 1) wait.since += fmt::format(" ({})", count);
+    waits.push_back(std::move(wait));
+  }
+
+ private:
+  // The latest with an address: nobody can wait for an earlier one, which is gone.
+  std::map<const Event*, std::pair<std::string, std::string>> events_;
+  std::map<Wait, int> counts_;
+};
+
+// A backend that tells the notes.
+template <typename Base>
+class Noted : public Base {
+ public:
+  template <typename... Args>
+  explicit Noted(Notes& notes, Args&&... args) : Base(std::forward<Args>(args)...), notes_(notes) {}
+  EventPtr record(Stream& stream) override {
+    EventPtr event = Base::record(stream);
+    notes_.recorded(event, stream);
+    return event;
+  }
+  void wait(Stream& stream, const EventPtr& event) override {
+    notes_.waited(stream, event);
+    Base::wait(stream, event);
+  }
+
+ private:
+  Notes& notes_;
+};
+
+}  // namespace
+
+std::vector<Wait> waits_of_a_step(const RunSpec& s) {
+  std::vector<Wait> waits;
   run_local_ranks(s.ranks, [&](Communicator& world) {
-    const RankRun* active = nullptr;
+    Notes notes;
     RunSpec mine = s;
-    mine.cpu = [&](int rank) {
-      cpu::CpuOptions o;
-      o.ignore_wait = [&, rank](const std::string& waiting, const std::string& recorded) {
-        const bool counts = active && rank == 0 && waiting != recorded;
-        if (counts) waits.push_back({{waiting, recorded}, active->scope()});
-        return false;
-      };
-      return o;
+    mine.backend = [&](int) {
+      return std::make_unique<Noted<cpu::CpuBackend>>(notes, cpu::CpuOptions{});
     };
-    mine.host = mine.cpu;
+    mine.host_backend = [&](cpu::CpuOptions options) {
+      return std::make_unique<Noted<cpu::CpuBackend>>(notes, std::move(options));
+    };
+    mine.file_backend = [&](const std::string& folder, cpu::CpuOptions options) {
+      return std::make_unique<Noted<cpu::FileBackend>>(notes, folder, "rank", std::move(options));
+    };
     RankRun run(world, mine);
+    notes.place.follow(run);
     run.step(0);
-    active = &run;
+    notes.place.begin_second_step();
+    notes.counts = true;
     run.step(1);
-    active = nullptr;
+    notes.counts = false;
     run.wait();
+    if (world.rank() == 0) waits = notes.waits;
   });
   return waits;
 }

@@ -77,8 +77,18 @@ bool noticed(const RunSpec& spec, const Removal& removal, const RunResult& expec
 constexpr int kAttemptsOfOne = 9;  // that slow down the recorded stream alone
 constexpr int kAttempts = 13;
 
-// The waits of the second step in order of issue, with the unit that was in scope. A stream that
-// waits for itself waits for nothing.
-std::vector<std::pair<Edge, std::string>> waits_of_a_step(const RunSpec& spec);
+// A wait of the second step, by what it protects: the work of the recorded stream up to one place
+// in the step, from what the waiting stream is given at another. A place is a phase, and the unit
+// for which the host issues: "forward blocks.1", "backward 2 root" in the second micro-step. After
+// the last unit of a phase it is "backward end", for no unit "optimizer", and what the first step
+// has recorded is at "last backward root".
+struct Wait {
+  Edge edge;
+  std::string at;     // where the host is told to wait
+  std::string since;  // where the event was recorded; "... (2)": the second wait with these names
+  auto operator<=>(const Wait&) const = default;
+};
+// In order of issue. A stream that waits for itself waits for nothing.
+std::vector<Wait> waits_of_a_step(const RunSpec& spec);
 
 }  // namespace fsdp::test

@@ -156,6 +156,7 @@ std::unique_ptr<Backend> make_backend(const RunSpec& spec, int rank) {
 std::unique_ptr<Backend> make_host(const RunSpec& spec, int rank) {
   cpu::CpuOptions options = spec.host ? spec.host(rank) : cpu::CpuOptions{};
   options.compute_name = "host";
+  if (spec.host_backend) return spec.host_backend(std::move(options));
   return std::make_unique<cpu::CpuBackend>(std::move(options));
 }
 
@@ -165,8 +166,10 @@ std::unique_ptr<Backend> make_file(const RunSpec& spec, int rank) {
   std::filesystem::path folder = spec.offload_folder;
   if (folder.empty()) folder = "/dev/shm";
   if (::access(folder.c_str(), W_OK) != 0) folder = std::filesystem::temp_directory_path();
+  cpu::CpuOptions options = spec.host ? spec.host(rank) : cpu::CpuOptions{};
+  if (spec.file_backend) return spec.file_backend(folder.string(), std::move(options));
   return std::make_unique<cpu::FileBackend>(folder, fmt::format("rank {}", rank),
-                                            spec.host ? spec.host(rank) : cpu::CpuOptions{});
+                                            std::move(options));
 }
 
 }  // namespace

@@ -81,7 +81,11 @@ struct RunSpec {
   std::function<std::unique_ptr<Backend>(int rank)> backend = nullptr;  // null: the CPU's
   // Of the backend of what is offloaded; null: the defaults.
   std::function<cpu::CpuOptions(int rank)> host = nullptr;
-  std::string offload_folder = {};                   // with offload: nvme; "": any
+  std::string offload_folder = {};  // with offload: nvme; "": any
+  // Makes the backend of what is offloaded, and that of a file; null: the CPU's.
+  std::function<std::unique_ptr<Backend>(cpu::CpuOptions)> host_backend = nullptr;
+  std::function<std::unique_ptr<Backend>(const std::string& folder, cpu::CpuOptions)> file_backend =
+      nullptr;
   std::function<void(RankRun&)> prepared = nullptr;  // on every rank, before the first step
   std::function<void(RankRun&, int step)> before_step = nullptr;
 };

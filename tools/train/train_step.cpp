@@ -112,8 +112,7 @@ StepHandle TrainStep::update(double learning_rate) {
     handle_.read_later(&Landing::scale_at_minimum, scaler_->aborted());
   }
   const optim::Clipper::ForOptimizer& decided = clipper_->for_optimizer();
-  optimizer_->step(learning_rate, decided.coefficient, decided.skip, sharded_.updates() + 1,
-                   [this](size_t shard) { sharded_.shard_updated(shard); });
+  optimizer_->step(learning_rate, decided.coefficient, decided.skip, sharded_.updates() + 1);
   sharded_.finish_step();
   handle_.read_later(&Landing::skipped, clipper_->skip());
   handle_.read_later(&Landing::norm, clipper_->norm());

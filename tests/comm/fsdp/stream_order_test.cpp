@@ -52,7 +52,7 @@ TEST_CASE("without all waits of one stream for another, results are wrong" *
     CAPTURE(setting.what);
     RunSpec s = spec_of(setting);
     std::set<Edge> edges;
-    for (const auto& [edge, scope] : waits_of_a_step(s)) edges.insert(edge);
+    for (const Wait& wait : waits_of_a_step(s)) edges.insert(wait.edge);
     for (const Edge& edge : edges) {
       CAPTURE(edge.first);
       CAPTURE(edge.second);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Leaves out every wait between streams of a training step in turn, under every setting, and lists those
 # that no result shows, each with the reason why it cannot:
-#   setting | waiting stream <- recorded stream | number in the step | unit | reason
+#   setting | waiting stream <- recorded stream | where the host is told to wait | since where | reason
 # Usage: tests/comm/fsdp/survivors.sh [BUILD]
 set -euo pipefail
 build=${1:-build}

@@ -5,24 +5,27 @@
 //   load    from_file: read a piece   ->  from_host: copy it to the device
 //   store   to_host: copy a piece     ->  to_file: write it
 //
-// Not here: when (unit_parameters.h, unit_gradients.h); what the host itself works on
-// (core/paged_tensors.h).
+// Not here: when (file_home.h); what the host itself works on (paged_tensors.h).
 #pragma once
 
 #include <algorithm>
 #include <array>
 
-#include "comm/fsdp/runtime.h"
-#include "core/paged_tensors.h"
+#include "comm/fsdp/home/paged_tensors.h"
 
 namespace fsdp::comm {
+
+// Of the file: the first and the last; of the device: the two between them. All outlive their
+// users.
+struct TransferStreams {
+  Stream &from_file, &from_host, &to_host, &to_file;
+};
 
 class FileTransfers {
  public:
   static constexpr size_t kPieceBytes = size_t{16} << 20;
 
-  // All outlive this.
-  FileTransfers(Backend& device, Backend& host, Backend& file, CommStreams& streams);
+  FileTransfers(Backend& host, const TransferStreams& streams);  // the host outlives it
 
   // Of tensors of so many bytes, before allocate().
   void expect_loads(size_t bytes) { in_.bytes = std::max(in_.bytes, bytes); }
@@ -60,7 +63,7 @@ class FileTransfers {
   void allocate(Direction& direction);
 
   Backend &device_, &host_, &file_;
-  CommStreams& streams_;
+  TransferStreams streams_;
   Direction in_, out_;
 };
 

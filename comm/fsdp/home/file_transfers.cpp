@@ -1,5 +1,5 @@
-// Contract: comm/fsdp/file_transfers.h.
-#include "comm/fsdp/file_transfers.h"
+// Contract: comm/fsdp/home/file_transfers.h.
+#include "comm/fsdp/home/file_transfers.h"
 
 #include <algorithm>
 
@@ -12,10 +12,10 @@ std::byte* at(const Tensor& tensor, size_t offset) {
 
 }  // namespace
 
-FileTransfers::FileTransfers(Backend& device, Backend& host, Backend& file, CommStreams& streams)
-    : device_(device),
+FileTransfers::FileTransfers(Backend& host, const TransferStreams& streams)
+    : device_(streams.to_host.backend()),
       host_(host),
-      file_(file),
+      file_(streams.to_file.backend()),
       streams_(streams),
       in_{.category = MemoryCategory::kParameterShard},
       out_{.category = MemoryCategory::kGradient} {}
@@ -35,7 +35,7 @@ void FileTransfers::allocate(Direction& direction) {
 
 EventPtr FileTransfers::load(const Tensor& home, const Tensor& to, const EventPtr& written,
                              const EventPtr& free) {
-  Stream &reads = streams_.from_file(), &copies = streams_.from_host();
+  Stream &reads = streams_.from_file, &copies = streams_.from_host;
   file_.wait(reads, written);
   device_.wait(copies, free);
   EventPtr there = free;
@@ -54,7 +54,7 @@ EventPtr FileTransfers::load(const Tensor& home, const Tensor& to, const EventPt
 
 FileTransfers::Stored FileTransfers::store(const Tensor& from, const Tensor& home,
                                            const EventPtr& there) {
-  Stream &copies = streams_.to_host(), &writes = streams_.to_file();
+  Stream &copies = streams_.to_host, &writes = streams_.to_file;
   Stored stored;
   device_.wait(copies, there);
   for (size_t done = 0; done < from.bytes(); done += kPieceBytes) {

@@ -1,6 +1,6 @@
 // Tensors that come from a file and go back: the bits of tensors that stay, whatever overtakes
 // what, two buffers for any number of shards. Requirements: S2.16.
-#include "core/paged_tensors.h"
+#include "comm/fsdp/home/paged_tensors.h"
 
 #include <doctest/doctest.h>
 
@@ -9,6 +9,7 @@
 #include "tests/support/temp_folder.h"
 
 using namespace fsdp;
+using namespace fsdp::comm;
 using test::contains;
 using test::error_of;
 using What = PagedTensors::What;
@@ -86,14 +87,14 @@ TEST_CASE("paged tensors: memory is two buffers of the largest, the file has who
   rig.buffers.allocate();
   const auto state = static_cast<size_t>(MemoryCategory::kOptimizerState);
   // Pages of the tensors, and one to begin at a page.
-  CHECK(rig.host.ledger().usage().current[state] == 2 * (3 + 1) * kFilePage);
-  CHECK(rig.file.ledger().usage().current[state] == 3 * kFilePage);
-  CHECK(rig.file.ledger().usage().total_current == 4 * kFilePage);
+  CHECK(rig.host.ledger().usage().current[state] == 2 * (3 + 1) * kFileBlock);
+  CHECK(rig.file.ledger().usage().current[state] == 3 * kFileBlock);
+  CHECK(rig.file.ledger().usage().total_current == 4 * kFileBlock);
   for (int i = 0; i < 3; ++i) {
     a.bring_in(What::kAll);
     a.give_back();
   }
-  CHECK(rig.host.ledger().usage().total_peak == 2 * (3 + 1) * kFilePage);
+  CHECK(rig.host.ledger().usage().total_peak == 2 * (3 + 1) * kFileBlock);
 }
 
 TEST_CASE("paged tensors: out of order") {

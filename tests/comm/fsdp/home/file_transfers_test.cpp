@@ -1,6 +1,6 @@
 // Copies between a device and a file: of pieces that do not divide, in both directions at once,
 // with every stream slow at times. Requirements: S2.16.
-#include "comm/fsdp/file_transfers.h"
+#include "comm/fsdp/home/file_transfers.h"
 
 #include <doctest/doctest.h>
 
@@ -16,15 +16,17 @@ TEST_CASE("file transfers: what is stored is loaded, in pieces") {
   const test::TempFolder folder;
   cpu::CpuBackend device(test::random_delays(1, 2000)), host(test::random_delays(2, 2000));
   cpu::FileBackend file(folder.path(), "rank 0", test::random_delays(3, 2000));
-  CommStreams streams(device, &host, &file, true);
-  FileTransfers transfers(device, host, file, streams);
+  const auto from_file = file.create_stream("from_file"), to_file = file.create_stream("to_file");
+  const auto from_host = device.create_stream("from_host"),
+             to_host = device.create_stream("to_host");
+  FileTransfers transfers(host, {*from_file, *from_host, *to_host, *to_file});
   const std::vector<int64_t> sizes = {3, kPiece, 2 * kPiece + 1001, 1025};
   for (const int64_t n : sizes) {
     transfers.expect_loads(static_cast<size_t>(n) * sizeof(float));
     transfers.expect_stores(static_cast<size_t>(n) * sizeof(float));
   }
   transfers.allocate();
-  const size_t buffers = 4 * (FileTransfers::kPieceBytes + kFilePage);
+  const size_t buffers = 4 * (FileTransfers::kPieceBytes + kFileBlock);
   CHECK(host.ledger().usage().total_current == buffers);
   for (int round = 0; round < 2; ++round) {
     std::vector<Tensor> homes, back;
@@ -51,5 +53,4 @@ TEST_CASE("file transfers: what is stored is loaded, in pieces") {
       CHECK((homes[i].to_host<float>() == expected[i]));
     }
   }
-  streams.drain();
 }

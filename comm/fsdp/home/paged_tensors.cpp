@@ -1,35 +1,34 @@
-// Contract: core/paged_tensors.h.
-#include "core/paged_tensors.h"
+// Contract: comm/fsdp/home/paged_tensors.h.
+#include "comm/fsdp/home/paged_tensors.h"
 
 #include <algorithm>
 
-namespace fsdp {
+namespace fsdp::comm {
 namespace {
 
-size_t in_pages(size_t bytes) { return (bytes + kFilePage - 1) / kFilePage * kFilePage; }
-
-std::byte* first_page(const Tensor& memory) {
+std::byte* first_block(const Tensor& memory) {
   const auto address = reinterpret_cast<uintptr_t>(memory.data());
-  return reinterpret_cast<std::byte*>(in_pages(address));  // NOLINT(performance-no-int-to-ptr)
+  return reinterpret_cast<std::byte*>(
+      rounded_to_blocks(address));  // NOLINT(performance-no-int-to-ptr)
 }
 
 }  // namespace
 
 Tensor file_tensor(Backend& file, Shape shape, DType dtype, MemoryCategory category) {
-  const size_t bytes = in_pages(static_cast<size_t>(shape.numel()) * size_of(dtype));
+  const size_t bytes = rounded_to_blocks(static_cast<size_t>(shape.numel()) * size_of(dtype));
   return Tensor(std::make_shared<Storage>(file, bytes, category), 0, shape, dtype);
 }
 
-size_t paged_bytes(const Tensor& tensor) { return in_pages(tensor.bytes()); }
+size_t paged_bytes(const Tensor& tensor) { return rounded_to_blocks(tensor.bytes()); }
 
 // A backend's blocks begin where they like.
 Tensor page_memory(Backend& host, size_t bytes, MemoryCategory category) {
   const Tensor block = Tensor::empty(
-      host, Shape{static_cast<int64_t>((in_pages(bytes) + kFilePage) / sizeof(int32_t))},
+      host, Shape{static_cast<int64_t>((rounded_to_blocks(bytes) + kFileBlock) / sizeof(int32_t))},
       DType::kI32, category);
-  const auto skipped = first_page(block) - static_cast<std::byte*>(block.data());
+  const auto skipped = first_block(block) - static_cast<std::byte*>(block.data());
   return block.slice(skipped / static_cast<int64_t>(sizeof(int32_t)),
-                     Shape{static_cast<int64_t>(in_pages(bytes) / sizeof(int32_t))});
+                     Shape{static_cast<int64_t>(rounded_to_blocks(bytes) / sizeof(int32_t))});
 }
 
 void PageBuffers::allocate() {
@@ -95,4 +94,4 @@ void PagedTensors::give_back() {
   buffer_ = nullptr;
 }
 
-}  // namespace fsdp
+}  // namespace fsdp::comm

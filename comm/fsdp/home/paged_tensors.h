@@ -8,23 +8,23 @@
 //
 // Everything is enqueued; nobody waits. Two buffers are lent in turn: one shard is read while the
 // host works on another and a third is written.
-// Not here: what the host does with them (optim), copies between a file and the device (comm/fsdp).
+// Not here: what the host does with them (optim), copies between a file and the device
+// (file_transfers.h).
 #pragma once
 
 #include <array>
 #include <vector>
 
+#include "core/io/state_file.h"
 #include "core/tensor.h"
 
-namespace fsdp {
+namespace fsdp::comm {
 
-constexpr size_t kFilePage = 4096;  // bytes: places in files and buffers are multiples
-
-// Of a file's memory, a whole number of pages; zeros.
+// Of a file's memory, a whole number of blocks; zeros.
 Tensor file_tensor(Backend& file, Shape shape, DType dtype, MemoryCategory category);
-// What a copy of the whole tensor takes: from the file's pages, or into them.
+// What a copy of the whole tensor takes: from the file's blocks, or into them.
 size_t paged_bytes(const Tensor& tensor);
-// `bytes` of the host's memory that begin at a multiple of kFilePage.
+// `bytes` of the host's memory that begin at a multiple of kFileBlock.
 Tensor page_memory(Backend& host, size_t bytes, MemoryCategory category);
 
 // The two buffers, and the streams that fill and empty them. Of all shards of a rank.
@@ -96,4 +96,4 @@ class PagedTensors {
   EventPtr written_;
 };
 
-}  // namespace fsdp
+}  // namespace fsdp::comm
