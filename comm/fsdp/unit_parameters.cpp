@@ -278,10 +278,12 @@ void UnitParameters::narrow(Stream& stream, const ParameterSegment& s, Tensor ou
                             uint32_t update) {
   const Tensor& master = s.updated_master();
   Backend& backend = master.backend();
-  if (!s.trainable || !policy_.rounding_seed) return backend.cast(stream, master, out);
-  backend.round_stochastically(
-      stream,
-      {.x = master, .out = out, .runs = s.runs, .seed = *policy_.rounding_seed, .update = update});
+  if (!s.trainable || !policy_.rounding_seed) return backend.run(stream, CastArgs{master, out});
+  backend.run(stream, StochasticRoundArgs{.x = master,
+                                          .out = out,
+                                          .runs = s.runs,
+                                          .seed = *policy_.rounding_seed,
+                                          .update = update});
 }
 
 }  // namespace fsdp::comm

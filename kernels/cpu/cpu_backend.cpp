@@ -171,6 +171,10 @@ void CpuBackend::wait(Stream& stream, const EventPtr& event) {
 
 void CpuBackend::synchronize(Stream& stream) { cpu_stream(stream).synchronize(); }
 
+void CpuBackend::run(Stream& stream, Kernel kernel) {
+  kernel.visit([&](const auto& args) { compute(stream, args); });
+}
+
 void CpuBackend::host_task(Stream& stream, std::string_view name, int64_t bytes,
                            std::function<void()> task) {
   enqueue(stream, name, bytes, [task = std::move(task)](Worker&) { task(); });

@@ -189,14 +189,14 @@ void CudaBackend::release(Stream& stream, void* data, size_t bytes, MemoryCatego
 
 void CudaBackend::copy(Stream& stream, void* destination, const void* source, size_t bytes) {
   if (bytes == 0 || destination == source) return;
-  const Op op(*this, stream, "copy", static_cast<int64_t>(bytes), {});
+  const Op op(*this, stream, "copy", static_cast<int64_t>(bytes));
   op.started(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, op.stream()),
              "cudaMemcpyAsync");
 }
 
 void CudaBackend::fill_zero(Stream& stream, void* data, size_t bytes) {
   if (bytes == 0) return;
-  const Op op(*this, stream, "fill_zero", static_cast<int64_t>(bytes), {});
+  const Op op(*this, stream, "fill_zero", static_cast<int64_t>(bytes));
   op.started(cudaMemsetAsync(data, 0, bytes, op.stream()), "cudaMemsetAsync");
 }
 
@@ -263,6 +263,10 @@ void CudaBackend::wait(Stream& stream, const EventPtr& event) {
 }
 
 void CudaBackend::synchronize(Stream& stream) { own(stream, "synchronize").synchronize(); }
+
+void CudaBackend::run(Stream& stream, Kernel kernel) {
+  kernel.visit([&](const auto& args) { compute(stream, args); });
+}
 
 void CudaBackend::host_task(Stream& stream, std::string_view name, int64_t bytes,
                             std::function<void()> task) {

@@ -20,9 +20,9 @@ void check_activation(cuda::CudaBackend& gpu, DType dtype, Activation kind, int6
     const Tensor x = shifted_tensor(backend, {n}, dtype, random_values(n, 1, -12, 12), offset);
     Tensor dy = shifted_tensor(backend, {n}, dtype, random_values(n, 2), offset);
     Tensor y = Tensor::empty(backend, {n}, dtype), dx = Tensor::empty(backend, {n}, dtype);
-    backend.activation_forward(backend.compute_stream(), kind, x, y);
-    backend.activation_backward(backend.compute_stream(), kind, x, dy, dx);
-    backend.activation_backward(backend.compute_stream(), kind, x, dy, dy);  // in place
+    backend.run(backend.compute_stream(), ActivationForwardArgs{kind, x, y});
+    backend.run(backend.compute_stream(), ActivationBackwardArgs{kind, x, dy, dx});
+    backend.run(backend.compute_stream(), ActivationBackwardArgs{kind, x, dy, dy});  // in place
     return std::vector<Values>{y.to_doubles(), dx.to_doubles(), dy.to_doubles()};
   });
 }
@@ -47,9 +47,9 @@ TEST_CASE("activations of special values") {
     const auto run = [&](Backend& backend, Activation kind) {
       const Tensor x = make_tensor(backend, {6}, DType::kF32, at);
       Tensor y = Tensor::empty(backend, {6}, DType::kF32);
-      backend.activation_forward(backend.compute_stream(), kind, x, y);
+      backend.run(backend.compute_stream(), ActivationForwardArgs{kind, x, y});
       Tensor dx = make_tensor(backend, {6}, DType::kF32, {1, 1, 1, 1, 1, 1});
-      backend.activation_backward(backend.compute_stream(), kind, x, dx, dx);
+      backend.run(backend.compute_stream(), ActivationBackwardArgs{kind, x, dx, dx});
       for (const double slope : {dx.to_doubles()[1], dx.to_doubles()[2]}) {
         CHECK((&backend == &cpu || std::isfinite(slope)));
       }
@@ -78,8 +78,8 @@ void check_glu(cuda::CudaBackend& gpu, DType dtype, Activation kind, int64_t n, 
     Tensor gate = tensor(1, 8);
     const Tensor up = tensor(2, 1);
     Tensor dy = tensor(3, 1), y = Tensor::empty(backend, {n}, dtype);
-    backend.glu_forward(stream, kind, gate, up, y);
-    backend.glu_backward(stream, kind, gate, up, dy, gate, dy);  // over its operands
+    backend.run(stream, GluForwardArgs{kind, gate, up, y});
+    backend.run(stream, GluBackwardArgs{kind, gate, up, dy, gate, dy});  // over its operands
     return std::vector<Values>{y.to_doubles(), gate.to_doubles(), dy.to_doubles()};
   });
 }

@@ -15,13 +15,14 @@ TEST_CASE("sum_rows of every dtype, size and alignment") {
                 shifted_tensor(backend, shape, dtype, random_values(shape.numel(), 1), offset);
             Tensor sums = Tensor::empty(backend, {shape[1]}, dtype);
             Tensor added = random_tensor(backend, {shape[1]}, dtype, 2);
-            backend.sum_rows(backend.compute_stream(), {.x = x, .out = sums});
-            backend.sum_rows(backend.compute_stream(), {.x = x, .out = added, .accumulate = true});
+            backend.run(backend.compute_stream(), SumRowsArgs{.x = x, .out = sums});
+            backend.run(backend.compute_stream(),
+                        SumRowsArgs{.x = x, .out = added, .accumulate = true});
             Tensor of_padded = Tensor::empty(backend, {shape[1]}, dtype);
             // without an offset to rows of whole runs, of which the last column may be in the midst
             const int64_t padding = offset == 0 ? 16 - shape[1] % 8 : 11;
             const Tensor padded = padded_tensor(backend, shape[1], padding, dtype, x.to_doubles());
-            backend.sum_rows(backend.compute_stream(), {.x = padded, .out = of_padded});
+            backend.run(backend.compute_stream(), SumRowsArgs{.x = padded, .out = of_padded});
             return std::vector<Values>{sums.to_doubles(), added.to_doubles(),
                                        of_padded.to_doubles()};
           });
@@ -38,7 +39,8 @@ TEST_CASE("sum_rows into another dtype") {
         check_against_cpu(gpu, to, [&](Backend& backend) {
           const Tensor x = random_tensor(backend, {33, 24}, from, 1);
           Tensor sums = random_tensor(backend, {24}, to, 2);
-          backend.sum_rows(backend.compute_stream(), {.x = x, .out = sums, .accumulate = true});
+          backend.run(backend.compute_stream(),
+                      SumRowsArgs{.x = x, .out = sums, .accumulate = true});
           return std::vector<Values>{sums.to_doubles()};
         });
       }

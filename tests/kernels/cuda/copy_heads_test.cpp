@@ -17,8 +17,10 @@ TEST_CASE("heads join a longer sequence, and nothing else moves") {
           // the keys of rows [head, (q, k, v), width], into rows with one head before them
           const Tensor from = filled({kBatch, kTokens, kHeads * 3 * width}, 1);
           const Tensor to = filled({kBatch, kRoom, (kHeads + 1) * width}, 2);
-          backend.copy_heads(backend.compute_stream(), {&from, kHeads, width, width, 3 * width},
-                             {&to, kHeads, width, width, width}, kFirst);
+          backend.run(backend.compute_stream(),
+                      CopyHeadsArgs{{&from, kHeads, width, width, 3 * width},
+                                    {&to, kHeads, width, width, width},
+                                    kFirst});
           return to.to_doubles();
         };
         CHECK(run(gpu) == run(cpu));

@@ -14,10 +14,10 @@ TEST_CASE("dropout gives the bits of the CPU") {
             const auto run = [&](Backend& backend) {
               const Tensor samples =
                   Tensor::from_host<int64_t>(backend, {3}, {7, 0, (int64_t{1} << 33) + 5});
-              const DropoutArgs args = {probability, {42, 3, 1, 2, 5}, &samples};
+              const Dropout args = {probability, {42, 3, 1, 2, 5}, &samples};
               Tensor x =
                   shifted_tensor(backend, {3, size}, dtype, random_values(3 * size, 1), offset);
-              backend.dropout(backend.compute_stream(), args, x, x);
+              backend.run(backend.compute_stream(), DropoutArgs{args, x, x});
               return x.to_doubles();
             };
             CHECK(run(gpu) == run(cpu));

@@ -29,8 +29,8 @@ TEST_CASE("embedding forward, with and without positions") {
             Tensor plain = Tensor::empty(backend, {3, 5, columns}, dtype);
             Tensor added = Tensor::empty(backend, {3, 5, columns}, dtype);
             Stream& stream = backend.compute_stream();
-            backend.embedding_forward(stream, tokens, table, nullptr, 0, plain);
-            backend.embedding_forward(stream, tokens, table, &positions, 3, added);
+            backend.run(stream, EmbeddingForwardArgs{tokens, table, nullptr, 0, plain});
+            backend.run(stream, EmbeddingForwardArgs{tokens, table, &positions, 3, added});
             return std::vector<Values>{plain.to_doubles(), added.to_doubles()};
           });
         }
@@ -59,8 +59,8 @@ TEST_CASE("embedding backward: runs of every length, all dtypes") {
             Tensor dtable = Tensor::empty(backend, table, out_type);
             Tensor added = random_tensor(backend, table, out_type, 2);
             Stream& stream = backend.compute_stream();
-            backend.embedding_backward(stream, tokens, dy, dtable, false);
-            backend.embedding_backward(stream, tokens, dy, added, true);
+            backend.run(stream, EmbeddingBackwardArgs{tokens, dy, dtable, false});
+            backend.run(stream, EmbeddingBackwardArgs{tokens, dy, added, true});
             return std::vector<Values>{dtable.to_doubles(), added.to_doubles()};
           };
           // Up to 600 terms in f32, in another order.
@@ -79,8 +79,8 @@ TEST_CASE("embedding of a token outside of the table is an error at the next wai
       const Tensor table = Tensor::zeros(gpu, {kVocabulary, 8}, DType::kF32);
       Tensor y = Tensor::empty(gpu, {1, 5, 8}, DType::kF32);
       Tensor dtable = Tensor::zeros(gpu, {kVocabulary, 8}, DType::kF32);
-      gpu.embedding_forward(gpu.compute_stream(), tokens, table, nullptr, 0, y);
-      gpu.embedding_backward(gpu.compute_stream(), tokens, y, dtable, true);
+      gpu.run(gpu.compute_stream(), EmbeddingForwardArgs{tokens, table, nullptr, 0, y});
+      gpu.run(gpu.compute_stream(), EmbeddingBackwardArgs{tokens, y, dtable, true});
       const std::string expected =
           "[embedding] token: expected in [0, 23), got " + std::to_string(bad);
       CHECK_THROWS_WITH_AS(gpu.synchronize(gpu.compute_stream()),
@@ -100,8 +100,8 @@ TEST_CASE("position backward: the rows of dy, zero beyond") {
                 shifted_tensor(backend, shape, dtype, random_values(shape.numel(), 1), shift);
             Tensor dpositions = Tensor::empty(backend, {9, columns}, dtype);
             Tensor added = random_tensor(backend, {9, columns}, DType::kF32, 2);
-            backend.position_backward(backend.compute_stream(), dy, dpositions, false);
-            backend.position_backward(backend.compute_stream(), dy, added, true);
+            backend.run(backend.compute_stream(), PositionBackwardArgs{dy, dpositions, false});
+            backend.run(backend.compute_stream(), PositionBackwardArgs{dy, added, true});
             return std::vector<Values>{dpositions.to_doubles(), added.to_doubles()};
           });
         }

@@ -48,9 +48,9 @@ std::vector<Values> forward(Backend& backend, Case c, DType dtype, Options optio
                                 .rstd = rstd,
                                 .epsilon = 1e-5};
   if (options.layer) {
-    backend.layer_norm_forward(backend.compute_stream(), args);
+    backend.run(backend.compute_stream(), LayerNormForwardArgs{args});
   } else {
-    backend.rms_norm_forward(backend.compute_stream(), args);
+    backend.run(backend.compute_stream(), RmsNormForwardArgs{args});
   }
   return {(options.fused ? sum : x).to_doubles(), y.to_doubles(), mean.to_doubles(),
           rstd.to_doubles()};
@@ -106,9 +106,9 @@ std::vector<Values> backward(Backend& backend, Case c, DType dtype, Options opti
                                    .accumulate_weight = accumulate,
                                    .accumulate_bias = false};
     if (options.layer) {
-      backend.layer_norm_backward(backend.compute_stream(), args);
+      backend.run(backend.compute_stream(), LayerNormBackwardArgs{args});
     } else {
-      backend.rms_norm_backward(backend.compute_stream(), args);
+      backend.run(backend.compute_stream(), RmsNormBackwardArgs{args});
     }
   };
   run(dx, true);

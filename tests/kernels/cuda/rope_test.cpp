@@ -28,15 +28,15 @@ TEST_CASE("rope forward and inverse, in place; what lies between stays") {
             const Tensor cos = random_tensor(backend, table, DType::kF32, 2);
             const Tensor sin = random_tensor(backend, table, DType::kF32, 3);
             const auto rotate = [&](bool inverse) {
-              backend.rope(backend.compute_stream(), {.x = {.tensor = &x,
-                                                            .heads = c.heads,
-                                                            .head_dim = 2 * c.half,
-                                                            .offset = c.offset,
-                                                            .head_stride = c.head_stride},
-                                                      .cos = cos,
-                                                      .sin = sin,
-                                                      .first_position = c.first_position,
-                                                      .inverse = inverse});
+              backend.run(backend.compute_stream(), RopeArgs{.x = {.tensor = &x,
+                                                                   .heads = c.heads,
+                                                                   .head_dim = 2 * c.half,
+                                                                   .offset = c.offset,
+                                                                   .head_stride = c.head_stride},
+                                                             .cos = cos,
+                                                             .sin = sin,
+                                                             .first_position = c.first_position,
+                                                             .inverse = inverse});
               return x.to_doubles();
             };
             const Values forward = rotate(false);
