@@ -132,9 +132,9 @@ EventPtr Communicator::sum_in_order(Stream& stream, Tensor input, Tensor output,
     order_after_last(stream);
     do_sum_in_order(stream, input, output, sum);
   } else if (output.bytes() > 0 && from_start) {
-    backend.add(stream, sum.start, input, output);
+    backend.run(stream, AddArgs{sum.start, input, output});
   } else if (output.bytes() > 0 && output.data() != input.data()) {
-    backend.cast(stream, input, output);
+    backend.run(stream, CastArgs{input, output});
   }
   return finish(stream, enqueue);
 }

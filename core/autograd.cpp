@@ -30,11 +30,11 @@ void add_gradient(Backend& backend, Tensor& slot, Tensor contribution) {
     return;
   }
   if (slot.storage().use_count() == 1) {
-    backend.add(backend.compute_stream(), slot, contribution, slot);
+    backend.run(backend.compute_stream(), AddArgs{slot, contribution, slot});
     return;
   }
   Tensor sum = Tensor::empty(backend, slot.shape(), slot.dtype());
-  backend.add(backend.compute_stream(), slot, contribution, sum);
+  backend.run(backend.compute_stream(), AddArgs{slot, contribution, sum});
   slot = sum;
 }
 
@@ -114,7 +114,7 @@ GradientTarget Parameter::begin_gradient(bool several) {
   if (direct && first && !several && pending_uses_ <= 1) return {gradient_, false};
   Backend& backend = gradient_.backend();
   wide_ = Tensor::empty(backend, shape_, wide, MemoryCategory::kGradient);
-  if (!first) backend.cast(backend.compute_stream(), gradient_, wide_);
+  if (!first) backend.run(backend.compute_stream(), CastArgs{gradient_, wide_});
   return {wide_, !first};
 }
 
@@ -127,7 +127,7 @@ void Parameter::end_gradient() {
 void Parameter::settle_gradient() {
   if (!wide_.defined()) return;
   Backend& backend = wide_.backend();
-  backend.cast(backend.compute_stream(), wide_, gradient_);
+  backend.run(backend.compute_stream(), CastArgs{wide_, gradient_});
   wide_ = Tensor();
 }
 

@@ -59,7 +59,9 @@ class Backend {
 
   // ---- Memory. Stream-ordered: what is released is reused only by later work of that stream. ----
   virtual void* allocate(Stream& stream, size_t bytes, MemoryCategory category) = 0;
-  virtual void release(Stream& stream, void* data, size_t bytes, MemoryCategory category) = 0;
+  // For destructors. What goes wrong is told to whoever waits for the stream next.
+  virtual void release(Stream& stream, void* data, size_t bytes,
+                       MemoryCategory category) noexcept = 0;
   virtual void copy(Stream& stream, void* destination, const void* source, size_t bytes) = 0;
   virtual void fill_zero(Stream& stream, void* data, size_t bytes) = 0;
   // `source` is read before the call returns.
@@ -95,62 +97,8 @@ class Backend {
   virtual std::string scope() const = 0;
   virtual void set_trace(Trace* trace) = 0;  // null: off. Not owned
 
-  // ---- Math. Shapes stand in core/kernel_args.h. ----
-  virtual void matmul(Stream& stream, const MatmulArgs& args) = 0;
-  virtual void sum_rows(Stream& stream, const SumRowsArgs& args) = 0;
-  virtual void layer_norm_forward(Stream& stream, const NormForwardArgs& args) = 0;
-  virtual void layer_norm_backward(Stream& stream, const NormBackwardArgs& args) = 0;
-  virtual void rms_norm_forward(Stream& stream, const NormForwardArgs& args) = 0;
-  virtual void rms_norm_backward(Stream& stream, const NormBackwardArgs& args) = 0;
-  // y = activation(x); dx = dy * activation'(x), dx may be dy.
-  virtual void activation_forward(Stream& stream, Activation kind, const Tensor& x, Tensor& y) = 0;
-  virtual void activation_backward(Stream& stream, Activation kind, const Tensor& x,
-                                   const Tensor& dy, Tensor& dx) = 0;
-  // y = activation(gate) * up, with kNone gate * up; all of one shape. dgate and dup may
-  // share memory with gate or dy.
-  virtual void glu_forward(Stream& stream, Activation kind, const Tensor& gate, const Tensor& up,
-                           Tensor& y) = 0;
-  virtual void glu_backward(Stream& stream, Activation kind, const Tensor& gate, const Tensor& up,
-                            const Tensor& dy, Tensor& dgate, Tensor& dup) = 0;
-  virtual void rope(Stream& stream, const RopeArgs& args) = 0;
-  // Rows [first, first + T) of every sample of `to` = the T rows of `from`, head by head. The two
-  // must not overlap; one dtype, heads and head_dim.
-  virtual void copy_heads(Stream& stream, const HeadView& from, const HeadView& to,
-                          int64_t first) = 0;
-  virtual void attention_forward(Stream& stream, const AttentionForwardArgs& args) = 0;
-  virtual void attention_backward(Stream& stream, const AttentionBackwardArgs& args) = 0;
-  // y (B, T, C) = table[tokens] (+ positions[first_position + t] when given); tokens (B, T) i32.
-  virtual void embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& table,
-                                 const Tensor* positions, int64_t first_position, Tensor& y) = 0;
-  // dtable (V, C) (+)= rows of dy scattered by token, each row's sum in order of (b, t).
-  virtual void embedding_backward(Stream& stream, const Tensor& tokens, const Tensor& dy,
-                                  Tensor& dtable, bool accumulate) = 0;
-  // dpositions (P, C) (+)= sum over b of dy (B, T, C) at rows t; other rows 0.
-  virtual void position_backward(Stream& stream, const Tensor& dy, Tensor& dpositions,
-                                 bool accumulate) = 0;
-  // y = x with elements zeroed or scaled; x (B, ...), element index within the sample. y may be x.
-  // dropout is its own backward: pass dy as x.
-  virtual void dropout(Stream& stream, const DropoutArgs& args, const Tensor& x, Tensor& y) = 0;
-  virtual void cross_entropy(Stream& stream, const CrossEntropyArgs& args) = 0;
-  // out = a + b, out may be a or b; dtypes may differ, the sum is formed in the accumulation dtype.
-  virtual void add(Stream& stream, const Tensor& a, const Tensor& b, Tensor& out) = 0;
-  virtual void cast(Stream& stream, const Tensor& x, Tensor& out) = 0;  // any floating pair
-  virtual void divide(Stream& stream, Tensor& x, double divisor) = 0;   // in place
-  // x[i] = mean + deviation * normal_at(seed, name_hash, first_index + i); deviation 0: a constant.
-  virtual void fill_normal(Stream& stream, Tensor& x, double mean, double deviation, uint64_t seed,
-                           uint64_t name_hash, int64_t first_index) = 0;
-  virtual void round_stochastically(Stream& stream, const StochasticRoundArgs& args) = 0;
-  virtual void adam(Stream& stream, const AdamArgs& args) = 0;  // and AdamW
-  virtual void adamax(Stream& stream, const AdamaxArgs& args) = 0;
-  virtual void adadelta(Stream& stream, const AdadeltaArgs& args) = 0;
-  virtual void sgd(Stream& stream, const SgdArgs& args) = 0;
-  // step_counts[i] += present[i] unless *skip != 0; all i32.
-  virtual void advance_steps(Stream& stream, Tensor& step_counts, const Tensor& present,
-                             const Tensor& skip) = 0;
-  virtual void power_sum(Stream& stream, const PowerSumArgs& args) = 0;
-  virtual void clip_coefficient(Stream& stream, const ClipArgs& args) = 0;
-  virtual void find_overflow(Stream& stream, const OverflowArgs& args) = 0;
-  virtual void update_loss_scale(Stream& stream, const LossScaleArgs& args) = 0;
+  // ---- Math: run(stream, AddArgs{a, b, out}). What there is: core/kernel_args.h. ----
+  virtual void run(Stream& stream, Kernel kernel) = 0;
 };
 
 }  // namespace fsdp

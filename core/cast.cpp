@@ -8,7 +8,7 @@ Tensor cast(const Tensor& x, DType dtype) {
   const auto cast_to = [](const Tensor& from, DType to) {
     Backend& backend = from.backend();
     Tensor y = Tensor::empty(backend, from.shape(), to);
-    backend.cast(backend.compute_stream(), from, y);
+    backend.run(backend.compute_stream(), CastArgs{from, y});
     return y;
   };
   Tensor y = cast_to(x, dtype);

@@ -19,7 +19,7 @@ struct DropoutMask {
   uint32_t threshold = 0;  // kept when the upper 24 bits of the word reach it
   Scale scale = 1;         // of what is kept
 
-  explicit DropoutMask(const DropoutArgs& args)
+  explicit DropoutMask(const Dropout& args)
       : key(dropout_key(args.key)),
         step(args.key.step),
         // uniform_float(word) >= probability, exactly

@@ -31,7 +31,7 @@ HeadView KvCache::copy(const HeadView& from, Tensor& to) {
              spec_.rows, spec_.kv_heads, spec_.head_dim, name_of(to.dtype()), x.shape()[0],
              from.heads, from.head_dim, name_of(x.dtype()));
   const HeadView target = {&to, spec_.kv_heads, spec_.head_dim, 0, spec_.head_dim};
-  backend_.copy_heads(backend_.compute_stream(), from, target, length_);
+  backend_.run(backend_.compute_stream(), CopyHeadsArgs{from, target, length_});
   return target;
 }
 

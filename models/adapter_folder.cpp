@@ -329,7 +329,7 @@ FillFunction merged_with_adapter(const FillFunction& base, const fs::path& folde
     in_out ? add_product(transposed(a), transposed(b), scale, first, host)
            : add_product(b, a, scale, first, host);
     exact.write(host.data());
-    backend.cast(backend.compute_stream(), exact, values);
+    backend.run(backend.compute_stream(), CastArgs{exact, values});
   };
 }
 

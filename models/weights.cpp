@@ -23,7 +23,7 @@ void fill_uniform(const Parameter& parameter, uint64_t seed, int64_t first, Tens
     }
     exact.write(numbers.data());
   }
-  backend.cast(backend.compute_stream(), exact, values);
+  backend.run(backend.compute_stream(), CastArgs{exact, values});
 }
 
 // The part of the row that is in `values`.
@@ -44,8 +44,8 @@ FillFunction from_scratch(uint64_t seed, int64_t padding_row) {
     const Initializer& init = parameter.initializer();
     Backend& backend = values.backend();
     if (init.bound != 0) return fill_uniform(parameter, seed, first, values);
-    backend.fill_normal(backend.compute_stream(), values, init.mean, init.deviation, seed,
-                        hash_name(parameter.name()), first);
+    backend.run(backend.compute_stream(), FillNormalArgs{values, init.mean, init.deviation, seed,
+                                                         hash_name(parameter.name()), first});
     const bool table = parameter.name() == "embedding.tokens.weight" ||
                        parameter.name() == "embedding.positions.weight";
     if (padding_row >= 0 && table) clear_row(parameter, padding_row, first, values);

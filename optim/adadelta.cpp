@@ -7,11 +7,11 @@ Adadelta::Adadelta(std::vector<OptimizerShard> shards, const OptimizerOptions& o
     : Optimizer(std::move(shards), options, state_names()) {}
 
 void Adadelta::update(Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& state) {
-  backend.adadelta(backend.compute_stream(), {.shard = shard,
-                                              .square_avg = state[0],
-                                              .acc_delta = state[1],
-                                              .rho = options().rho,
-                                              .epsilon = options().epsilon});
+  backend.run(backend.compute_stream(), AdadeltaArgs{.shard = shard,
+                                                     .square_avg = state[0],
+                                                     .acc_delta = state[1],
+                                                     .rho = options().rho,
+                                                     .epsilon = options().epsilon});
 }
 
 }  // namespace fsdp::optim

@@ -7,12 +7,12 @@ Adamax::Adamax(std::vector<OptimizerShard> shards, const OptimizerOptions& optio
     : Optimizer(std::move(shards), options, state_names()) {}
 
 void Adamax::update(Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& state) {
-  backend.adamax(backend.compute_stream(), {.shard = shard,
-                                            .exp_avg = state[0],
-                                            .exp_inf = state[1],
-                                            .beta1 = options().beta1,
-                                            .beta2 = options().beta2,
-                                            .epsilon = options().epsilon});
+  backend.run(backend.compute_stream(), AdamaxArgs{.shard = shard,
+                                                   .exp_avg = state[0],
+                                                   .exp_inf = state[1],
+                                                   .beta1 = options().beta1,
+                                                   .beta2 = options().beta2,
+                                                   .epsilon = options().epsilon});
 }
 
 }  // namespace fsdp::optim

@@ -51,11 +51,11 @@ void Clipper::sum_blocks() {
   for (const Part& part : parts_) {
     Tensor out = sums_.slice(first, Shape{part.blocks});
     part.access->begin(ShardAccess::Use::kNorm);
-    backend.power_sum(stream, {.x = part.gradient,
-                               .spans = part.spans,
-                               .power = power_,
-                               .out = out,
-                               .first_blocks = &part.first_blocks});
+    backend.run(stream, PowerSumArgs{.x = part.gradient,
+                                     .spans = part.spans,
+                                     .power = power_,
+                                     .out = out,
+                                     .first_blocks = &part.first_blocks});
     part.access->end(ShardAccess::Use::kNorm);
     first += part.blocks;
   }
@@ -66,11 +66,11 @@ void Clipper::sum_shards() {
   for (size_t i = 0; i < parts_.size(); ++i) {
     const Part& part = parts_[i];
     part.access->begin(ShardAccess::Use::kNorm);
-    backend.power_sum(backend.compute_stream(), {.x = part.gradient,
-                                                 .spans = part.spans,
-                                                 .power = power_,
-                                                 .out = sums_,
-                                                 .accumulate = i > 0});
+    backend.run(backend.compute_stream(), PowerSumArgs{.x = part.gradient,
+                                                       .spans = part.spans,
+                                                       .power = power_,
+                                                       .out = sums_,
+                                                       .accumulate = i > 0});
     part.access->end(ShardAccess::Use::kNorm);
   }
 }
@@ -84,9 +84,10 @@ void Clipper::add_over_ranks() {
   }
   if (!by_blocks_) return;
   const std::vector<std::pair<int64_t, int64_t>> all = {{0, all_sums_.numel()}};
-  backend.power_sum(
-      stream,
-      {.x = all_sums_, .spans = all, .power = std::isinf(power_) ? power_ : 1, .out = power_sum_});
+  backend.run(stream, PowerSumArgs{.x = all_sums_,
+                                   .spans = all,
+                                   .power = std::isinf(power_) ? power_ : 1,
+                                   .out = power_sum_});
 }
 
 void Clipper::measure(const Tensor* loss_scale, const Tensor* overflow) {
@@ -99,14 +100,14 @@ void Clipper::measure(const Tensor* loss_scale, const Tensor* overflow) {
   by_blocks_ ? sum_blocks() : sum_shards();
   if (is_apart()) copy_in_order(backend, sums_, all_sums_);
   add_over_ranks();
-  backend.clip_coefficient(stream, {.power_sum = power_sum_,
-                                    .power = power_,
-                                    .max_norm = max_norm_,
-                                    .loss_scale = loss_scale,
-                                    .overflow = overflow,
-                                    .norm = norm_,
-                                    .coefficient = coefficient_,
-                                    .skip = skip_});
+  backend.run(stream, ClipArgs{.power_sum = power_sum_,
+                               .power = power_,
+                               .max_norm = max_norm_,
+                               .loss_scale = loss_scale,
+                               .overflow = overflow,
+                               .norm = norm_,
+                               .coefficient = coefficient_,
+                               .skip = skip_});
   if (!is_apart()) return;
   copy_in_order(backend,
                 {{coefficient_, for_optimizer_.coefficient}, {skip_, for_optimizer_.skip}});

@@ -54,11 +54,11 @@ void LossScaler::restore(const LossScalerState& state) {
 
 void LossScaler::update(const Tensor& overflow) {
   Backend& backend = scale_.backend();
-  backend.update_loss_scale(backend.compute_stream(), {.rule = rule_,
-                                                       .overflow = overflow,
-                                                       .scale = scale_,
-                                                       .counters = counters_,
-                                                       .aborted = aborted_});
+  backend.run(backend.compute_stream(), LossScaleArgs{.rule = rule_,
+                                                      .overflow = overflow,
+                                                      .scale = scale_,
+                                                      .counters = counters_,
+                                                      .aborted = aborted_});
 }
 
 }  // namespace fsdp::optim

@@ -61,7 +61,8 @@ void Optimizer::step(double learning_rate, const Tensor& coefficient, const Tens
   for (size_t i = 0; i < shards_.size(); ++i) {
     const OptimizerShard& shard = shards_[i];
     shard.access->begin(ShardAccess::Use::kUpdate);
-    backend.advance_steps(backend.compute_stream(), state_[i].step_counts, shard.present, skip);
+    backend.run(backend.compute_stream(),
+                AdvanceStepsArgs{state_[i].step_counts, shard.present, skip});
     for (const ShardPart& part : state_[i].parts) {
       step_part(shard, state_[i], part, coefficient, skip, number);
     }
@@ -106,7 +107,7 @@ void Optimizer::step_part(const OptimizerShard& shard, const ShardState& state,
   for (size_t i = 0; i < values.size(); ++i) {
     wide_->narrow(1 + i, values[i], part_of(state.values[i]), part.runs[1 + i], seed, number);
   }
-  if (copies_later) backend.cast(backend.compute_stream(), stored, copy);
+  if (copies_later) backend.run(backend.compute_stream(), CastArgs{stored, copy});
 }
 
 void Optimizer::visit_state(const std::function<void(const StatePart&)>& visit) {

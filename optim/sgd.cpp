@@ -16,11 +16,12 @@ std::vector<std::string_view> Sgd::state_names(const OptimizerOptions& options) 
 }
 
 void Sgd::update(Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& state) {
-  backend.sgd(backend.compute_stream(), {.shard = shard,
-                                         .momentum_buffer = state.empty() ? nullptr : &state[0],
-                                         .momentum = options().momentum,
-                                         .dampening = options().dampening,
-                                         .nesterov = options().nesterov});
+  backend.run(backend.compute_stream(),
+              SgdArgs{.shard = shard,
+                      .momentum_buffer = state.empty() ? nullptr : &state[0],
+                      .momentum = options().momentum,
+                      .dampening = options().dampening,
+                      .nesterov = options().nesterov});
 }
 
 }  // namespace fsdp::optim

@@ -55,7 +55,7 @@ Tensor WideBuffers::widened(size_t value, const Tensor& values) const {
   if (!buffers_[value].defined()) return values;
   Tensor wide = buffers_[value].slice(0, values.shape());
   Backend& backend = wide.backend();
-  backend.cast(backend.compute_stream(), values, wide);
+  backend.run(backend.compute_stream(), CastArgs{values, wide});
   return wide;
 }
 
@@ -64,10 +64,10 @@ void WideBuffers::narrow(size_t value, const Tensor& wide, Tensor values,
                          uint32_t number) const {
   if (!buffers_[value].defined()) return;
   Backend& backend = wide.backend();
-  if (runs.empty()) return backend.cast(backend.compute_stream(), wide, values);
-  backend.round_stochastically(
+  if (runs.empty()) return backend.run(backend.compute_stream(), CastArgs{wide, values});
+  backend.run(
       backend.compute_stream(),
-      {.x = wide, .out = values, .runs = runs, .seed = seed, .update = number});
+      StochasticRoundArgs{.x = wide, .out = values, .runs = runs, .seed = seed, .update = number});
 }
 
 }  // namespace fsdp::optim

@@ -17,9 +17,10 @@ EventPtr GradientReduction::run(const ReductionArgs& args) {
   // One summand is in the shard already: what came earlier or, averaged in place, the new piece.
   const auto store = [&](Stream& stream) {
     if (args.earlier.defined()) {
-      backend.add(stream, shard, args.earlier.data() == shard.data() ? piece : args.earlier, shard);
+      backend.run(stream, AddArgs{shard, args.earlier.data() == shard.data() ? piece : args.earlier,
+                                  shard});
     } else if (piece.data() != shard.data()) {
-      backend.cast(stream, piece, shard);
+      backend.run(stream, CastArgs{piece, shard});
     }
   };
   if (args.reach == Reach::kAllRanks) {
@@ -32,9 +33,9 @@ EventPtr GradientReduction::run(const ReductionArgs& args) {
   // The all-reduce runs in reduce_dtype; where the shard has another dtype the slot, free by now,
   // holds the sum meanwhile.
   Tensor sum = shard.dtype() == slot.dtype() ? shard : slot;
-  if (sum.data() != shard.data()) backend.cast(reduce, shard, sum);
+  if (sum.data() != shard.data()) backend.run(reduce, CastArgs{shard, sum});
   Stream& last = average_across_replicas(sum);
-  if (sum.data() != shard.data()) backend.cast(last, sum, shard);
+  if (sum.data() != shard.data()) backend.run(last, CastArgs{sum, shard});
   return backend.record(last);
 }
 
@@ -69,7 +70,7 @@ Tensor GradientReduction::input(const ReductionArgs& args) {
   if (args.narrow.defined()) {
     backend.wait(stream, args.narrow_free);
     input = args.narrow;
-    backend.cast(stream, args.unsharded, input);
+    backend.run(stream, CastArgs{args.unsharded, input});
   }
   divide(stream, input, policy_.division.before);
   return input;
@@ -80,9 +81,10 @@ void GradientReduction::find_overflow(const Tensor& unsharded) {
   Backend& backend = runtime_.backend;
   const double limit = largest_finite(policy_.param_dtype);
   for (const FlatParameter& p : layout_.parameters()) {
-    backend.find_overflow(backend.compute_stream(), {.x = unsharded.slice(p.offset, Shape{p.numel}),
-                                                     .limit = limit,
-                                                     .flag = runtime_.overflow});
+    backend.run(backend.compute_stream(),
+                OverflowArgs{.x = unsharded.slice(p.offset, Shape{p.numel}),
+                             .limit = limit,
+                             .flag = runtime_.overflow});
   }
 }
 
@@ -110,7 +112,7 @@ Stream& GradientReduction::average_across_replicas(Tensor values) {
 }
 
 void GradientReduction::divide(Stream& stream, Tensor values, double divisor) {
-  if (divisor != 1) runtime_.backend.divide(stream, values, divisor);
+  if (divisor != 1) runtime_.backend.run(stream, DivideArgs{values, divisor});
 }
 
 }  // namespace fsdp::comm

@@ -87,14 +87,14 @@ std::vector<Tensor> attention_backward(SavedAttention& s, const Tensor& dout) {
   if (s.samples.defined()) s.args.dropout.samples = &s.samples;
   if (s.key_bias.defined()) s.args.key_bias = &s.key_bias;
   Tensor delta = Tensor::empty(backend, s.log_sum_exp.shape(), s.log_sum_exp.dtype());
-  backend.attention_backward(backend.compute_stream(), {.in = s.args,
-                                                        .out = s.out,
-                                                        .log_sum_exp = s.log_sum_exp,
-                                                        .dout = dout,
-                                                        .delta = delta,
-                                                        .dq = targets[0],
-                                                        .dk = targets[1],
-                                                        .dv = targets[2]});
+  backend.run(backend.compute_stream(), AttentionBackwardArgs{.in = s.args,
+                                                              .out = s.out,
+                                                              .log_sum_exp = s.log_sum_exp,
+                                                              .dout = dout,
+                                                              .delta = delta,
+                                                              .dq = targets[0],
+                                                              .dk = targets[1],
+                                                              .dv = targets[2]});
   return distinct;
 }
 
@@ -119,7 +119,8 @@ void rotate(const Tensor& tensor, HeadView view, const RopeTables& tables, bool 
   }
   view.tensor = &rows;
   Backend& backend = tensor.backend();
-  backend.rope(backend.compute_stream(), {.x = view, .cos = cos, .sin = sin, .inverse = inverse});
+  backend.run(backend.compute_stream(),
+              RopeArgs{.x = view, .cos = cos, .sin = sin, .inverse = inverse});
 }
 
 }  // namespace
@@ -132,7 +133,7 @@ RopeTables rope_tables_at(const RopeTables& tables, const Tensor& positions) {
   const auto rows_of = [&](const Tensor& table) {
     Tensor rows =
         Tensor::empty(backend, Shape{shape[0], shape[1], table.shape().last()}, table.dtype());
-    backend.embedding_forward(backend.compute_stream(), positions, table, nullptr, 0, rows);
+    backend.run(backend.compute_stream(), EmbeddingForwardArgs{positions, table, nullptr, 0, rows});
     return rows;
   };
   return {rows_of(tables.cos), rows_of(tables.sin)};
@@ -170,8 +171,8 @@ Tensor attention(const AttentionArgs& args) {
   Tensor out = Tensor::empty(
       backend, Shape{q.shape()[0], q.shape()[1], args.q.heads * args.q.head_dim}, q.dtype());
   Tensor log_sum_exp = Tensor::empty(backend, statistics, accumulation_dtype(q.dtype()));
-  backend.attention_forward(backend.compute_stream(),
-                            {.in = args, .out = out, .log_sum_exp = log_sum_exp});
+  backend.run(backend.compute_stream(),
+              AttentionForwardArgs{.in = args, .out = out, .log_sum_exp = log_sum_exp});
   Tape* tape = tape_of({&q, &k, &v});
   if (!tape) return out;
   FSDP_CHECK(keys_of(args) == k.shape()[1],

@@ -45,33 +45,35 @@ void head_chunk(const HeadPass& p, Parameter& weight, const Tensor& labels, Tens
   const Tensor h = p.h2.slice(first * channels, Shape{rows, channels});
   const Shape chunk = {rows, p.logits.shape().last()};
   Tensor logits = p.logits.slice(0, chunk);
-  backend.matmul(stream,
-                 {.a = h, .b = weight.value(), .c = logits, .transpose_b = true, .bias = p.bias});
+  backend.run(
+      stream,
+      MatmulArgs{.a = h, .b = weight.value(), .c = logits, .transpose_b = true, .bias = p.bias});
   Tensor dlogits;
   if (p.dlogits.defined()) dlogits = p.dlogits.slice(0, chunk);
-  backend.cross_entropy(stream, {.logits = logits,
-                                 .vocabulary = weight.shape()[0],
-                                 .labels = labels.slice(first, Shape{rows}),
-                                 .loss_sum = loss,
-                                 .dlogits = dlogits.defined() ? &dlogits : nullptr,
-                                 .gradient_scale = p.gradient_scale,
-                                 .loss_scale = p.loss_scale});
+  backend.run(stream, CrossEntropyArgs{.logits = logits,
+                                       .vocabulary = weight.shape()[0],
+                                       .labels = labels.slice(first, Shape{rows}),
+                                       .loss_sum = loss,
+                                       .dlogits = dlogits.defined() ? &dlogits : nullptr,
+                                       .gradient_scale = p.gradient_scale,
+                                       .loss_scale = p.loss_scale});
   if (p.dh2.defined()) {
     Tensor dh = p.dh2.slice(first * channels, Shape{rows, channels});
-    backend.matmul(stream, {.a = dlogits, .b = weight.value(), .c = dh});
+    backend.run(stream, MatmulArgs{.a = dlogits, .b = weight.value(), .c = dh});
   }
   if (p.dweight.tensor.defined()) {
     Tensor dweight = p.dweight.tensor;
-    backend.matmul(stream, {.a = dlogits,
-                            .b = h,
-                            .c = dweight,
-                            .transpose_a = true,
-                            .accumulate = p.dweight.accumulate || first > 0});
+    backend.run(stream, MatmulArgs{.a = dlogits,
+                                   .b = h,
+                                   .c = dweight,
+                                   .transpose_a = true,
+                                   .accumulate = p.dweight.accumulate || first > 0});
   }
   if (p.dbias.tensor.defined()) {
     Tensor dbias = p.dbias.tensor;
-    backend.sum_rows(stream,
-                     {.x = dlogits, .out = dbias, .accumulate = p.dbias.accumulate || first > 0});
+    backend.run(
+        stream,
+        SumRowsArgs{.x = dlogits, .out = dbias, .accumulate = p.dbias.accumulate || first > 0});
   }
 }
 

@@ -11,7 +11,7 @@ Tensor add(const Tensor& a, const Tensor& b) {
   check_dtype("add", "second operand", b.dtype(), a.dtype());
   Backend& backend = a.backend();
   Tensor y = Tensor::empty(backend, a.shape(), a.dtype());
-  backend.add(backend.compute_stream(), a, b, y);
+  backend.run(backend.compute_stream(), AddArgs{a, b, y});
   if (Tape* tape = tape_of({&a, &b})) {
     tape->record("add", {&a, &b}, {&y}, [](std::vector<Tensor>& gradients) {
       return std::vector<Tensor>{gradients[0], gradients[0]};
@@ -24,7 +24,7 @@ Tensor activate(const Tensor& x, Activation activation) {
   if (activation == Activation::kNone) return x;
   const auto compute = [x = x.detached(), activation] {
     Tensor y = Tensor::empty(x.backend(), x.shape(), x.dtype());
-    x.backend().activation_forward(x.backend().compute_stream(), activation, x, y);
+    x.backend().run(x.backend().compute_stream(), ActivationForwardArgs{activation, x, y});
     return y;
   };
   Tensor y = compute();
@@ -32,8 +32,8 @@ Tensor activate(const Tensor& x, Activation activation) {
     tape->record("activate", {&x}, {&y},
                  [x = x.detached(), activation](std::vector<Tensor>& gradients) {
                    Tensor dx = reuse_or_allocate(gradients[0]);
-                   x.backend().activation_backward(x.backend().compute_stream(), activation, x,
-                                                   gradients[0], dx);
+                   x.backend().run(x.backend().compute_stream(),
+                                   ActivationBackwardArgs{activation, x, gradients[0], dx});
                    return std::vector<Tensor>{dx};
                  });
     leave_recipe(*tape, y, compute);
@@ -47,7 +47,7 @@ Tensor glu(const Tensor& gate, const Tensor& up, Activation activation) {
   const auto compute = [gate = gate.detached(), up = up.detached(), activation] {
     Backend& backend = gate.backend();
     Tensor y = Tensor::empty(backend, gate.shape(), gate.dtype());
-    backend.glu_forward(backend.compute_stream(), activation, gate, up, y);
+    backend.run(backend.compute_stream(), GluForwardArgs{activation, gate, up, y});
     return y;
   };
   Tensor y = compute();
@@ -58,8 +58,8 @@ Tensor glu(const Tensor& gate, const Tensor& up, Activation activation) {
           Backend& backend = gate.backend();
           Tensor dgate = Tensor::empty(backend, gate.shape(), gate.dtype());
           Tensor dup = reuse_or_allocate(gradients[0]);
-          backend.glu_backward(backend.compute_stream(), activation, gate, up, gradients[0], dgate,
-                               dup);
+          backend.run(backend.compute_stream(),
+                      GluBackwardArgs{activation, gate, up, gradients[0], dgate, dup});
           return std::vector<Tensor>{dgate, dup};
         });
     leave_recipe(*tape, y, compute);
@@ -67,34 +67,34 @@ Tensor glu(const Tensor& gate, const Tensor& up, Activation activation) {
   return y;
 }
 
-DropoutArgs dropout_args(const ForwardContext& context, double probability, int64_t layer,
-                         DropoutSite site) {
+Dropout dropout_args(const ForwardContext& context, double probability, int64_t layer,
+                     DropoutSite site) {
   if (!context.training || probability == 0) return {};
   FSDP_CHECK(probability > 0 && probability < 1,
              "[dropout] probability: expected within [0, 1), got {}", probability);
   FSDP_CHECK(context.samples, "[dropout] samples: needs the global sample index of every row");
-  DropoutArgs args = {
-      .probability = probability, .key = context.dropout, .samples = context.samples};
+  Dropout args = {.probability = probability, .key = context.dropout, .samples = context.samples};
   args.key.layer = static_cast<uint32_t>(layer);
   args.key.site = static_cast<uint32_t>(site);
   return args;
 }
 
-Tensor dropout(const Tensor& x, const DropoutArgs& args) {
+Tensor dropout(const Tensor& x, const Dropout& args) {
   if (args.probability == 0) return x;
   check_shape("dropout", "samples", args.samples->shape(), Shape{x.shape()[0]});
   Backend& backend = x.backend();
   Tensor y = Tensor::empty(backend, x.shape(), x.dtype());
-  backend.dropout(backend.compute_stream(), args, x, y);
+  backend.run(backend.compute_stream(), DropoutArgs{args, x, y});
   if (Tape* tape = tape_of({&x})) {
-    tape->record("dropout", {&x}, {&y},
-                 [args, samples = args.samples->detached()](std::vector<Tensor>& gradients) {
-                   Tensor dx = reuse_or_allocate(gradients[0]);
-                   DropoutArgs again = args;
-                   again.samples = &samples;
-                   dx.backend().dropout(dx.backend().compute_stream(), again, gradients[0], dx);
-                   return std::vector<Tensor>{dx};
-                 });
+    tape->record(
+        "dropout", {&x}, {&y},
+        [args, samples = args.samples->detached()](std::vector<Tensor>& gradients) {
+          Tensor dx = reuse_or_allocate(gradients[0]);
+          Dropout again = args;
+          again.samples = &samples;
+          dx.backend().run(dx.backend().compute_stream(), DropoutArgs{again, gradients[0], dx});
+          return std::vector<Tensor>{dx};
+        });
   }
   return y;
 }

@@ -27,11 +27,11 @@ enum class DropoutSite : uint8_t {
 };
 
 // The kernel arguments of dropout at (layer, site) in this pass; probability 0 outside training.
-DropoutArgs dropout_args(const ForwardContext& context, double probability, int64_t layer,
-                         DropoutSite site);
+Dropout dropout_args(const ForwardContext& context, double probability, int64_t layer,
+                     DropoutSite site);
 
 // Zeroes elements at random, the same ones in backward and recompute. Saves nothing but the key.
 Tensor dropout(const Tensor& x,  // (B, ...)
-               const DropoutArgs& args);
+               const Dropout& args);
 
 }  // namespace fsdp::ops

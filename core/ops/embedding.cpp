@@ -12,7 +12,7 @@ Tensor scaled(const Tensor& x, double scale) {
   Tensor y = Tensor::empty(x.backend(), x.shape(), x.dtype());
   Stream& stream = x.backend().compute_stream();
   x.backend().copy(stream, y.data(), x.data(), x.bytes());
-  x.backend().divide(stream, y, 1 / scale);
+  x.backend().run(stream, DivideArgs{y, 1 / scale});
   return y;
 }
 
@@ -29,7 +29,7 @@ Tensor lookup(const Tensor& tokens, const Tensor& table, const Tensor* positions
   Backend& backend = tokens.backend();
   Tensor y = Tensor::empty(backend, Shape{tokens.shape()[0], tokens.shape()[1], table.shape()[1]},
                            table.dtype());
-  backend.embedding_forward(backend.compute_stream(), tokens, table, positions, 0, y);
+  backend.run(backend.compute_stream(), EmbeddingForwardArgs{tokens, table, positions, 0, y});
   return y;
 }
 
@@ -85,8 +85,9 @@ void token_gradient(const Tensor& tokens, Parameter& table, double scale, int64_
   GradientTarget target = table.begin_gradient();
   std::optional<KeptRows> padding;  // what it had from others, such as a tied head
   if (padding_row >= 0) padding.emplace(target, padding_row, 1);
-  backend.embedding_backward(backend.compute_stream(), tokens, scale == 1 ? dy : scaled(dy, scale),
-                             target.tensor, target.accumulate);
+  backend.run(backend.compute_stream(),
+              EmbeddingBackwardArgs{tokens, scale == 1 ? dy : scaled(dy, scale), target.tensor,
+                                    target.accumulate});
   if (padding) padding->put_back();
   table.end_gradient();
 }
@@ -99,7 +100,7 @@ void position_gradient(Parameter& positions, int64_t first, const Tensor& ids, c
   if (ids.defined()) {
     std::optional<KeptRows> before;
     if (first > 0) before.emplace(target, 0, first);
-    backend.embedding_backward(stream, ids, dy, target.tensor, target.accumulate);
+    backend.run(stream, EmbeddingBackwardArgs{ids, dy, target.tensor, target.accumulate});
     if (before) before->put_back();
   } else {
     if (first > 0 && !target.accumulate) {
@@ -107,7 +108,7 @@ void position_gradient(Parameter& positions, int64_t first, const Tensor& ids, c
       backend.fill_zero(stream, before.data(), before.bytes());
     }
     Tensor used = rows_from(target.tensor, first);
-    backend.position_backward(stream, dy, used, target.accumulate);
+    backend.run(stream, PositionBackwardArgs{dy, used, target.accumulate});
   }
   positions.end_gradient();
 }
@@ -127,11 +128,11 @@ Tensor embedding(const Tensor& tokens, Parameter& table, Parameter* positions,
   const bool together = positions && options.scale == 1 && !options.position_ids;
   Tensor y = lookup(tokens, table.value(), together ? &used : nullptr);
   Backend& backend = tokens.backend();
-  if (options.scale != 1) backend.divide(backend.compute_stream(), y, 1 / options.scale);
+  if (options.scale != 1) backend.run(backend.compute_stream(), DivideArgs{y, 1 / options.scale});
   if (positions && !together) {  // what is scaled is rounded before, as in fairseq
     const Tensor at = options.position_ids ? lookup(*options.position_ids, positions->value())
                                            : lookup(ascending(tokens), used);
-    backend.add(backend.compute_stream(), y, at, y);
+    backend.run(backend.compute_stream(), AddArgs{y, at, y});
   }
   const bool train_positions = positions && positions->recording();
   if (!table.recording() && !train_positions) return y;

@@ -34,16 +34,17 @@ void weight_gradient(const SavedValue& x, const Tensor& dy, const LinearWeights&
     const Tensor x2 = x.take().view(Shape{e.rows, e.in});
     GradientTarget target = w.weight.begin_gradient();
     const bool out_in = w.layout == WeightLayout::kOutIn;
-    backend.matmul(stream, {.a = out_in ? dy2 : x2,
-                            .b = out_in ? x2 : dy2,
-                            .c = target.tensor,
-                            .transpose_a = true,
-                            .accumulate = target.accumulate});
+    backend.run(stream, MatmulArgs{.a = out_in ? dy2 : x2,
+                                   .b = out_in ? x2 : dy2,
+                                   .c = target.tensor,
+                                   .transpose_a = true,
+                                   .accumulate = target.accumulate});
     w.weight.end_gradient();
   }
   if (w.bias && w.bias->trainable()) {
     GradientTarget target = w.bias->begin_gradient();
-    backend.sum_rows(stream, {.x = dy2, .out = target.tensor, .accumulate = target.accumulate});
+    backend.run(stream,
+                SumRowsArgs{.x = dy2, .out = target.tensor, .accumulate = target.accumulate});
     w.bias->end_gradient();
   }
 }
@@ -53,10 +54,11 @@ Tensor input_gradient(const Tensor& dy, const Shape& shape, const LinearWeights&
   Backend& backend = dy.backend();
   Tensor dx = Tensor::empty(backend, shape, dy.dtype());
   Tensor dx2 = dx.view(Shape{e.rows, e.in});
-  backend.matmul(backend.compute_stream(), {.a = dy.view(Shape{e.rows, e.out}),
-                                            .b = w.weight.value(),
-                                            .c = dx2,
-                                            .transpose_b = w.layout == WeightLayout::kInOut});
+  backend.run(backend.compute_stream(),
+              MatmulArgs{.a = dy.view(Shape{e.rows, e.out}),
+                         .b = w.weight.value(),
+                         .c = dx2,
+                         .transpose_b = w.layout == WeightLayout::kInOut});
   return dx;
 }
 
@@ -72,13 +74,13 @@ Tensor linear(const Tensor& x, const LinearWeights& w, Activation activation) {
   if (activation != Activation::kNone) pre = Tensor::empty(backend, out_shape, x.dtype());
   Tensor y2 = y.view(Shape{e.rows, e.out});
   Tensor pre2 = pre.defined() ? pre.view(y2.shape()) : Tensor();
-  backend.matmul(stream, {.a = x.view(Shape{e.rows, e.in}),
-                          .b = w.weight.value(),
-                          .c = y2,
-                          .transpose_b = w.layout == WeightLayout::kOutIn,
-                          .bias = w.bias ? &w.bias->value() : nullptr,
-                          .activation = activation,
-                          .pre_activation = pre.defined() ? &pre2 : nullptr});
+  backend.run(stream, MatmulArgs{.a = x.view(Shape{e.rows, e.in}),
+                                 .b = w.weight.value(),
+                                 .c = y2,
+                                 .transpose_b = w.layout == WeightLayout::kOutIn,
+                                 .bias = w.bias ? &w.bias->value() : nullptr,
+                                 .activation = activation,
+                                 .pre_activation = pre.defined() ? &pre2 : nullptr});
 
   const bool parameters = w.weight.recording() || (w.bias && w.bias->recording());
   Tape* tape = parameters ? (w.weight.recording() ? w.weight : *w.bias).tape() : tape_of({&x});
@@ -94,7 +96,7 @@ Tensor linear(const Tensor& x, const LinearWeights& w, Activation activation) {
                  Tensor dy = std::move(gradients[0]);
                  if (activation != Activation::kNone) {
                    Tensor dpre = reuse_or_allocate(dy);
-                   backend.activation_backward(stream, activation, pre, dy, dpre);
+                   backend.run(stream, ActivationBackwardArgs{activation, pre, dy, dpre});
                    dy = dpre;
                  }
                  Tensor dx;
@@ -105,7 +107,8 @@ Tensor linear(const Tensor& x, const LinearWeights& w, Activation activation) {
   if (pre.defined()) {
     leave_recipe(*tape, y, [pre, activation] {
       Tensor again = Tensor::empty(pre.backend(), pre.shape(), pre.dtype());
-      pre.backend().activation_forward(pre.backend().compute_stream(), activation, pre, again);
+      pre.backend().run(pre.backend().compute_stream(),
+                        ActivationForwardArgs{activation, pre, again});
       return again;
     });
   }
@@ -120,14 +123,14 @@ Tensor add_linear(const Tensor& y, Tensor x, const LinearWeights& w, double scal
   FSDP_CHECK(scale != 0, "[add_linear] scale: expected anything but 0");
   Backend& backend = x.backend();
   Stream& stream = backend.compute_stream();
-  backend.divide(stream, x, 1 / scale);
+  backend.run(stream, DivideArgs{x, 1 / scale});
   Tensor sum = y.detached();
   Tensor sum2 = sum.view(Shape{e.rows, e.out});
-  backend.matmul(stream, {.a = x.view(Shape{e.rows, e.in}),
-                          .b = w.weight.value(),
-                          .c = sum2,
-                          .transpose_b = w.layout == WeightLayout::kOutIn,
-                          .accumulate = true});
+  backend.run(stream, MatmulArgs{.a = x.view(Shape{e.rows, e.in}),
+                                 .b = w.weight.value(),
+                                 .c = sum2,
+                                 .transpose_b = w.layout == WeightLayout::kOutIn,
+                                 .accumulate = true});
   Tape* tape = w.weight.recording() ? w.weight.tape() : tape_of({&y, &x});
   if (!tape) return sum;
   if (w.weight.recording()) w.weight.add_use();
@@ -139,7 +142,7 @@ Tensor add_linear(const Tensor& y, Tensor x, const LinearWeights& w, double scal
                  Tensor dx;
                  if (wants_dx) {
                    dx = input_gradient(dy, shape, w, e);
-                   dx.backend().divide(dx.backend().compute_stream(), dx, 1 / scale);
+                   dx.backend().run(dx.backend().compute_stream(), DivideArgs{dx, 1 / scale});
                  }
                  weight_gradient(saved, dy, w, e);
                  return std::vector<Tensor>{dy, dx};

@@ -38,9 +38,9 @@ Tensor norm_backward(const SavedNorm& saved, const NormWeights& w, std::vector<T
                                  .accumulate_weight = dweight.accumulate,
                                  .accumulate_bias = dbias.accumulate};
   if (w.bias) {
-    backend.layer_norm_backward(backend.compute_stream(), args);
+    backend.run(backend.compute_stream(), LayerNormBackwardArgs{args});
   } else {
-    backend.rms_norm_backward(backend.compute_stream(), args);
+    backend.run(backend.compute_stream(), RmsNormBackwardArgs{args});
   }
   if (train_weight) w.weight.end_gradient();
   if (train_bias) w.bias->end_gradient();
@@ -77,9 +77,9 @@ void norm_forward(const Tensor& x, const Tensor& residual, const NormValues& w, 
                                 .rstd = saved.rstd,
                                 .epsilon = w.epsilon};
   if (w.bias.defined()) {
-    backend.layer_norm_forward(backend.compute_stream(), args);
+    backend.run(backend.compute_stream(), LayerNormForwardArgs{args});
   } else {
-    backend.rms_norm_forward(backend.compute_stream(), args);
+    backend.run(backend.compute_stream(), RmsNormForwardArgs{args});
   }
 }
 

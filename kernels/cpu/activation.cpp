@@ -177,59 +177,58 @@ std::function<void(Worker&)> elementwise_task(int64_t n, Body body) {
 
 }  // namespace
 
-void CpuBackend::activation_forward(Stream& stream, Activation kind, const Tensor& x, Tensor& y) {
-  constexpr std::string_view kName = "activation_forward";
-  dispatch_floating(x.dtype(), kName, [&]<typename T>(TypeTag<T>) {
-    dispatch_activation(kind, kName, [&](auto f) {
-      const auto body = [f, x = x.data_as<T>(), y = y.data_as<T>()](int64_t i, int64_t n) {
+void CpuBackend::compute(Stream& stream, const ActivationForwardArgs& args) {
+  constexpr std::string_view kName = ActivationForwardArgs::name();
+  dispatch_floating(args.x.dtype(), kName, [&]<typename T>(TypeTag<T>) {
+    dispatch_activation(args.kind, kName, [&](auto f) {
+      const auto body = [f, x = args.x.data_as<T>(), y = args.y.data_as<T>()](int64_t i,
+                                                                              int64_t n) {
         Run<T> x_run(x + i, n), y_run(y + i, n);
         f(ApplyLoop{}, x_run.read(), y_run.values(), n);
         y_run.store();
       };
-      enqueue(stream, kName, 0, elementwise_task(x.numel(), body));
+      enqueue(stream, kName, 0, elementwise_task(args.x.numel(), body));
     });
   });
 }
 
-void CpuBackend::activation_backward(Stream& stream, Activation kind, const Tensor& x,
-                                     const Tensor& dy, Tensor& dx) {
-  constexpr std::string_view kName = "activation_backward";
-  dispatch_floating(x.dtype(), kName, [&]<typename T>(TypeTag<T>) {
-    dispatch_activation(kind, kName, [&](auto f) {
-      const auto body = [f, x = x.data_as<T>(), dy = dy.data_as<T>(), dx = dx.data_as<T>()](
-                            int64_t i, int64_t n) {
+void CpuBackend::compute(Stream& stream, const ActivationBackwardArgs& args) {
+  constexpr std::string_view kName = ActivationBackwardArgs::name();
+  dispatch_floating(args.x.dtype(), kName, [&]<typename T>(TypeTag<T>) {
+    dispatch_activation(args.kind, kName, [&](auto f) {
+      const auto body = [f, x = args.x.data_as<T>(), dy = args.dy.data_as<T>(),
+                         dx = args.dx.data_as<T>()](int64_t i, int64_t n) {
         Run<T> x_run(x + i, n), dy_run(dy + i, n), dx_run(dx + i, n);
         f(DeriveLoop{}, x_run.read(), dy_run.read(), dx_run.values(), n);
         dx_run.store();
       };
-      enqueue(stream, kName, 0, elementwise_task(x.numel(), body));
+      enqueue(stream, kName, 0, elementwise_task(args.x.numel(), body));
     });
   });
 }
 
-void CpuBackend::glu_forward(Stream& stream, Activation kind, const Tensor& gate, const Tensor& up,
-                             Tensor& y) {
-  constexpr std::string_view kName = "glu_forward";
-  dispatch_floating(gate.dtype(), kName, [&]<typename T>(TypeTag<T>) {
-    dispatch_gate(kind, [&](auto f) {
-      const auto body = [f, gate = gate.data_as<T>(), up = up.data_as<T>(), y = y.data_as<T>()](
-                            int64_t i, int64_t n) {
+void CpuBackend::compute(Stream& stream, const GluForwardArgs& args) {
+  constexpr std::string_view kName = GluForwardArgs::name();
+  dispatch_floating(args.gate.dtype(), kName, [&]<typename T>(TypeTag<T>) {
+    dispatch_gate(args.kind, [&](auto f) {
+      const auto body = [f, gate = args.gate.data_as<T>(), up = args.up.data_as<T>(),
+                         y = args.y.data_as<T>()](int64_t i, int64_t n) {
         Run<T> gate_run(gate + i, n), up_run(up + i, n), y_run(y + i, n);
         f(GateLoop{}, gate_run.read(), up_run.read(), y_run.values(), n);
         y_run.store();
       };
-      enqueue(stream, kName, 0, elementwise_task(gate.numel(), body));
+      enqueue(stream, kName, 0, elementwise_task(args.gate.numel(), body));
     });
   });
 }
 
-void CpuBackend::glu_backward(Stream& stream, Activation kind, const Tensor& gate, const Tensor& up,
-                              const Tensor& dy, Tensor& dgate, Tensor& dup) {
-  constexpr std::string_view kName = "glu_backward";
-  dispatch_floating(gate.dtype(), kName, [&]<typename T>(TypeTag<T>) {
-    dispatch_gate(kind, [&](auto f) {
-      const auto body = [f, gate = gate.data_as<T>(), up = up.data_as<T>(), dy = dy.data_as<T>(),
-                         dgate = dgate.data_as<T>(), dup = dup.data_as<T>()](int64_t i, int64_t n) {
+void CpuBackend::compute(Stream& stream, const GluBackwardArgs& args) {
+  constexpr std::string_view kName = GluBackwardArgs::name();
+  dispatch_floating(args.gate.dtype(), kName, [&]<typename T>(TypeTag<T>) {
+    dispatch_gate(args.kind, [&](auto f) {
+      const auto body = [f, gate = args.gate.data_as<T>(), up = args.up.data_as<T>(),
+                         dy = args.dy.data_as<T>(), dgate = args.dgate.data_as<T>(),
+                         dup = args.dup.data_as<T>()](int64_t i, int64_t n) {
         Run<T> gate_run(gate + i, n), up_run(up + i, n), dy_run(dy + i, n);
         Run<T> dgate_run(dgate + i, n), dup_run(dup + i, n);
         f(GateDeriveLoop{}, gate_run.read(), up_run.read(), dy_run.read(), dgate_run.values(),
@@ -237,7 +236,7 @@ void CpuBackend::glu_backward(Stream& stream, Activation kind, const Tensor& gat
         dgate_run.store();
         dup_run.store();
       };
-      enqueue(stream, kName, 0, elementwise_task(gate.numel(), body));
+      enqueue(stream, kName, 0, elementwise_task(args.gate.numel(), body));
     });
   });
 }

@@ -54,7 +54,7 @@ struct AdadeltaRule {
 
 }  // namespace
 
-void CpuBackend::adadelta(Stream& stream, const AdadeltaArgs& args) {
+void CpuBackend::compute(Stream& stream, const AdadeltaArgs& args) {
   update_shard(*this, stream, "adadelta", args.shard, [&]<typename M>(TypeTag<M>) {
     return AdadeltaRule<M>{.square_avg = args.square_avg.data_as<M>(),
                            .acc_delta = args.acc_delta.data_as<M>(),

@@ -58,16 +58,15 @@ struct AdamRule {
 
 }  // namespace
 
-void CpuBackend::adam(Stream& stream, const AdamArgs& args) {
-  update_shard(*this, stream, args.decoupled ? "adamw" : "adam", args.shard,
-               [&]<typename M>(TypeTag<M>) {
-                 return AdamRule<M>{.exp_avg = args.exp_avg.data_as<M>(),
-                                    .exp_avg_sq = args.exp_avg_sq.data_as<M>(),
-                                    .beta1 = args.beta1,
-                                    .beta2 = args.beta2,
-                                    .epsilon = args.epsilon,
-                                    .decoupled = args.decoupled};
-               });
+void CpuBackend::compute(Stream& stream, const AdamArgs& args) {
+  update_shard(*this, stream, args.name(), args.shard, [&]<typename M>(TypeTag<M>) {
+    return AdamRule<M>{.exp_avg = args.exp_avg.data_as<M>(),
+                       .exp_avg_sq = args.exp_avg_sq.data_as<M>(),
+                       .beta1 = args.beta1,
+                       .beta2 = args.beta2,
+                       .epsilon = args.epsilon,
+                       .decoupled = args.decoupled};
+  });
 }
 
 }  // namespace fsdp::cpu

@@ -54,7 +54,7 @@ struct AdamaxRule {
 
 }  // namespace
 
-void CpuBackend::adamax(Stream& stream, const AdamaxArgs& args) {
+void CpuBackend::compute(Stream& stream, const AdamaxArgs& args) {
   update_shard(*this, stream, "adamax", args.shard, [&]<typename M>(TypeTag<M>) {
     return AdamaxRule<M>{.exp_avg = args.exp_avg.data_as<M>(),
                          .exp_inf = args.exp_inf.data_as<M>(),

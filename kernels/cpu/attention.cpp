@@ -154,7 +154,7 @@ class ForwardChunk {
 
 }  // namespace
 
-void CpuBackend::attention_forward(Stream& stream, const AttentionForwardArgs& args) {
+void CpuBackend::compute(Stream& stream, const AttentionForwardArgs& args) {
   dispatch_floating(args.out.dtype(), "attention_forward", [&]<typename T>(TypeTag<T>) {
     const ForwardProblem<T> problem = {
         .shape = AttentionShape(args.in),

@@ -154,7 +154,7 @@ class BackwardHead {
 
 }  // namespace
 
-void CpuBackend::attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
+void CpuBackend::compute(Stream& stream, const AttentionBackwardArgs& args) {
   dispatch_floating(args.dout.dtype(), "attention_backward", [&]<typename T>(TypeTag<T>) {
     const BackwardProblem<T> problem = {
         .shape = AttentionShape(args.in),

@@ -27,10 +27,11 @@ struct HeadBytes {
 
 }  // namespace
 
-void CpuBackend::copy_heads(Stream& stream, const HeadView& from, const HeadView& to,
-                            int64_t first) {
-  const HeadBytes source(from), target(to);
-  const int64_t tokens = from.tensor->shape()[0] * source.length, heads = from.heads;
+void CpuBackend::compute(Stream& stream, const CopyHeadsArgs& args) {
+  const HeadView& from = args.from;
+  const HeadBytes source(from), target(args.to);
+  const int64_t tokens = from.tensor->shape()[0] * source.length, heads = from.heads,
+                first = args.first;
   const int64_t bytes = from.head_dim * HeadBytes::element(from);
   enqueue(stream, "copy_heads", 0, [=](Worker& worker) {
     worker.team.parallel_for(tokens, kTokenGrain, [&](int64_t begin, int64_t end) {

@@ -94,7 +94,8 @@ void* CpuBackend::allocate_block(size_t bytes, MemoryCategory category) {
   return data;
 }
 
-void CpuBackend::release(Stream& stream, void* data, size_t bytes, MemoryCategory category) {
+void CpuBackend::release(Stream& stream, void* data, size_t bytes,
+                         MemoryCategory category) noexcept {
   if (!data) return;
   if (const auto own = blocks_.find(data); own != blocks_.end()) {
     cpu_stream(stream).enqueue_control([block = std::move(own->second)] {});  // in its order
@@ -170,6 +171,10 @@ void CpuBackend::wait(Stream& stream, const EventPtr& event) {
 }
 
 void CpuBackend::synchronize(Stream& stream) { cpu_stream(stream).synchronize(); }
+
+void CpuBackend::run(Stream& stream, Kernel kernel) {
+  kernel.visit([&](const auto& args) { compute(stream, args); });
+}
 
 void CpuBackend::host_task(Stream& stream, std::string_view name, int64_t bytes,
                            std::function<void()> task) {

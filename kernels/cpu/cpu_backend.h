@@ -56,7 +56,7 @@ class CpuBackend : public Backend {
   const CpuOptions& options() const { return options_; }
 
   void* allocate(Stream& stream, size_t bytes, MemoryCategory category) override;
-  void release(Stream& stream, void* data, size_t bytes, MemoryCategory category) override;
+  void release(Stream& stream, void* data, size_t bytes, MemoryCategory category) noexcept override;
   void copy(Stream& stream, void* destination, const void* source, size_t bytes) override;
   void fill_zero(Stream& stream, void* data, size_t bytes) override;
   void copy_from_host(Stream& stream, void* destination, const void* source, size_t bytes) override;
@@ -82,47 +82,11 @@ class CpuBackend : public Backend {
     if (options_.compute_name == "compute") ledger_.set_trace(trace);
   }
 
-  void matmul(Stream& stream, const MatmulArgs& args) override;
-  void sum_rows(Stream& stream, const SumRowsArgs& args) override;
-  void layer_norm_forward(Stream& stream, const NormForwardArgs& args) override;
-  void layer_norm_backward(Stream& stream, const NormBackwardArgs& args) override;
-  void rms_norm_forward(Stream& stream, const NormForwardArgs& args) override;
-  void rms_norm_backward(Stream& stream, const NormBackwardArgs& args) override;
-  void activation_forward(Stream& stream, Activation kind, const Tensor& x, Tensor& y) override;
-  void activation_backward(Stream& stream, Activation kind, const Tensor& x, const Tensor& dy,
-                           Tensor& dx) override;
-  void glu_forward(Stream& stream, Activation kind, const Tensor& gate, const Tensor& up,
-                   Tensor& y) override;
-  void glu_backward(Stream& stream, Activation kind, const Tensor& gate, const Tensor& up,
-                    const Tensor& dy, Tensor& dgate, Tensor& dup) override;
-  void rope(Stream& stream, const RopeArgs& args) override;
-  void copy_heads(Stream& stream, const HeadView& from, const HeadView& to, int64_t first) override;
-  void attention_forward(Stream& stream, const AttentionForwardArgs& args) override;
-  void attention_backward(Stream& stream, const AttentionBackwardArgs& args) override;
-  void embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& table,
-                         const Tensor* positions, int64_t first_position, Tensor& y) override;
-  void embedding_backward(Stream& stream, const Tensor& tokens, const Tensor& dy, Tensor& dtable,
-                          bool accumulate) override;
-  void position_backward(Stream& stream, const Tensor& dy, Tensor& dpositions,
-                         bool accumulate) override;
-  void dropout(Stream& stream, const DropoutArgs& args, const Tensor& x, Tensor& y) override;
-  void cross_entropy(Stream& stream, const CrossEntropyArgs& args) override;
-  void add(Stream& stream, const Tensor& a, const Tensor& b, Tensor& out) override;
-  void cast(Stream& stream, const Tensor& x, Tensor& out) override;
-  void divide(Stream& stream, Tensor& x, double divisor) override;
-  void fill_normal(Stream& stream, Tensor& x, double mean, double deviation, uint64_t seed,
-                   uint64_t name_hash, int64_t first_index) override;
-  void round_stochastically(Stream& stream, const StochasticRoundArgs& args) override;
-  void adam(Stream& stream, const AdamArgs& args) override;
-  void adamax(Stream& stream, const AdamaxArgs& args) override;
-  void adadelta(Stream& stream, const AdadeltaArgs& args) override;
-  void sgd(Stream& stream, const SgdArgs& args) override;
-  void advance_steps(Stream& stream, Tensor& step_counts, const Tensor& present,
-                     const Tensor& skip) override;
-  void power_sum(Stream& stream, const PowerSumArgs& args) override;
-  void clip_coefficient(Stream& stream, const ClipArgs& args) override;
-  void find_overflow(Stream& stream, const OverflowArgs& args) override;
-  void update_loss_scale(Stream& stream, const LossScaleArgs& args) override;
+  void run(Stream& stream, Kernel kernel) override;
+  // One overload for each kernel, in the file of its family.
+#define FSDP_DECLARE(Args) void compute(Stream& stream, const Args& args);
+  FSDP_KERNELS(FSDP_DECLARE)
+#undef FSDP_DECLARE
 
   // Puts a task at the end of the stream's queue. `bytes`: payload for the trace, 0 if none.
   virtual void enqueue(Stream& stream, std::string_view name, int64_t bytes,

@@ -136,7 +136,7 @@ struct CrossEntropyRows {
 
 }  // namespace
 
-void CpuBackend::cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
+void CpuBackend::compute(Stream& stream, const CrossEntropyArgs& args) {
   constexpr std::string_view kName = "cross_entropy";
   plan_scratch(stream, scratch_of(args));
   const int64_t row_length = args.logits.shape().last();

@@ -28,14 +28,14 @@ void drop_run(CpuDropoutMask mask, uint64_t sample, const T* x, T* y, int64_t be
 
 }  // namespace
 
-void CpuBackend::dropout(Stream& stream, const DropoutArgs& args, const Tensor& x, Tensor& y) {
-  const int64_t samples = args.samples->numel();
-  const int64_t size = samples ? x.numel() / samples : 0;  // of a sample
+void CpuBackend::compute(Stream& stream, const DropoutArgs& args) {
+  const int64_t samples = args.draw.samples->numel();
+  const int64_t size = samples ? args.x.numel() / samples : 0;  // of a sample
   const int64_t pieces = (size + kGrain - 1) / kGrain;
-  dispatch_floating(x.dtype(), "dropout", [&]<typename T>(TypeTag<T>) {
+  dispatch_floating(args.x.dtype(), "dropout", [&]<typename T>(TypeTag<T>) {
     enqueue(stream, "dropout", 0,
-            [=, mask = CpuDropoutMask(args), ids = args.samples->data_as<int64_t>(),
-             x = x.data_as<T>(), y = y.data_as<T>()](Worker& worker) {
+            [=, mask = CpuDropoutMask(args.draw), ids = args.draw.samples->data_as<int64_t>(),
+             x = args.x.data_as<T>(), y = args.y.data_as<T>()](Worker& worker) {
               worker.team.run(samples * pieces, [&](int64_t task, int) {
                 const int64_t sample = task / pieces, begin = task % pieces * kGrain;
                 const T* from = x + sample * size;

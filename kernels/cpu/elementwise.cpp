@@ -76,7 +76,8 @@ void divide_run(const Elements& x, double divisor, int64_t begin, int64_t end) {
 
 }  // namespace
 
-void CpuBackend::add(Stream& stream, const Tensor& a, const Tensor& b, Tensor& out) {
+void CpuBackend::compute(Stream& stream, const AddArgs& args) {
+  const Tensor &a = args.a, &b = args.b, &out = args.out;
   const auto all = [&](DType dtype) {
     return a.dtype() == dtype && b.dtype() == dtype && out.dtype() == dtype;
   };
@@ -94,7 +95,8 @@ void CpuBackend::add(Stream& stream, const Tensor& a, const Tensor& b, Tensor& o
           });
 }
 
-void CpuBackend::cast(Stream& stream, const Tensor& x, Tensor& out) {
+void CpuBackend::compute(Stream& stream, const CastArgs& args) {
+  const Tensor &x = args.x, &out = args.out;
   if (x.data() == out.data() && x.dtype() == out.dtype()) return;
   enqueue(stream, "cast", 0,
           [n = out.numel(), x = Elements(x), out = Elements(out)](Worker& worker) {
@@ -108,18 +110,21 @@ void CpuBackend::cast(Stream& stream, const Tensor& x, Tensor& out) {
           });
 }
 
-void CpuBackend::divide(Stream& stream, Tensor& x, double divisor) {
-  if (divisor == 1) return;
+void CpuBackend::compute(Stream& stream, const DivideArgs& args) {
+  if (args.divisor == 1) return;
+  const Tensor& x = args.x;
   const auto kernel = x.dtype() == DType::kF64 ? divide_run<double> : divide_run<float>;
-  enqueue(stream, "divide", 0, [kernel, n = x.numel(), x = Elements(x), divisor](Worker& worker) {
-    worker.team.parallel_for(n, kGrain,
-                             [&](int64_t begin, int64_t end) { kernel(x, divisor, begin, end); });
-  });
+  enqueue(stream, "divide", 0,
+          [kernel, n = x.numel(), x = Elements(x), divisor = args.divisor](Worker& worker) {
+            worker.team.parallel_for(
+                n, kGrain, [&](int64_t begin, int64_t end) { kernel(x, divisor, begin, end); });
+          });
 }
 
-void CpuBackend::fill_normal(Stream& stream, Tensor& x, double mean, double deviation,
-                             uint64_t seed, uint64_t name_hash, int64_t first_index) {
-  const auto fill = [=](const Elements& out, int64_t begin, int64_t end) {
+void CpuBackend::compute(Stream& stream, const FillNormalArgs& args) {
+  const auto fill = [mean = args.mean, deviation = args.deviation, seed = args.seed,
+                     name_hash = args.name_hash, first_index = args.first_index](
+                        const Elements& out, int64_t begin, int64_t end) {
     double values[kRun];
     for (int64_t i = begin; i < end; i += kRun) {
       const int64_t run = std::min(kRun, end - i);
@@ -136,16 +141,17 @@ void CpuBackend::fill_normal(Stream& stream, Tensor& x, double mean, double devi
       out.store(i, run, values);
     }
   };
-  enqueue(stream, "fill_normal", 0, [fill, n = x.numel(), x = Elements(x)](Worker& worker) {
-    worker.team.parallel_for(n, kGrain, [&](int64_t begin, int64_t end) { fill(x, begin, end); });
-  });
+  enqueue(stream, "fill_normal", 0,
+          [fill, n = args.x.numel(), x = Elements(args.x)](Worker& worker) {
+            worker.team.parallel_for(n, kGrain,
+                                     [&](int64_t begin, int64_t end) { fill(x, begin, end); });
+          });
 }
 
-void CpuBackend::advance_steps(Stream& stream, Tensor& step_counts, const Tensor& present,
-                               const Tensor& skip) {
+void CpuBackend::compute(Stream& stream, const AdvanceStepsArgs& args) {
   enqueue(stream, "advance_steps", 0,
-          [counts = step_counts.data_as<int32_t>(), present = present.data_as<int32_t>(),
-           skip = skip.data_as<int32_t>(), n = step_counts.numel()](Worker&) {
+          [counts = args.step_counts.data_as<int32_t>(), present = args.present.data_as<int32_t>(),
+           skip = args.skip.data_as<int32_t>(), n = args.step_counts.numel()](Worker&) {
             if (*skip != 0) return;
             for (int64_t i = 0; i < n; ++i) counts[i] += present[i];
           });

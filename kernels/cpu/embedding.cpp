@@ -103,23 +103,23 @@ struct ScatterRows {
     check_tokens(tokens, n, vocabulary, "embedding_backward");
     const auto order = sorted_tokens(tokens, n);
     if (!accumulate) zero_untouched(order, worker.team);
-    worker.team.parallel_for(columns, kColumnGrain, [&](int64_t begin, int64_t end) {
-      sum_columns(order, begin, end);
-    });
+    worker.team.parallel_for(columns, kColumnGrain,
+                             [&](int64_t begin, int64_t end) { sum_columns(order, begin, end); });
   }
 };
 
 }  // namespace
 
-void CpuBackend::embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& table,
-                                   const Tensor* positions, int64_t first_position, Tensor& y) {
+void CpuBackend::compute(Stream& stream, const EmbeddingForwardArgs& args) {
+  const Tensor &tokens = args.tokens, &table = args.table;
   const int64_t rows = tokens.numel(), length = tokens.shape().last();
   const int64_t vocabulary = table.shape()[0], columns = table.shape()[1];
   dispatch_floating(table.dtype(), "embedding_forward", [&]<typename T>(TypeTag<T>) {
-    const T* first = positions ? positions->data_as<T>() + first_position * columns : nullptr;
+    const T* first =
+        args.positions ? args.positions->data_as<T>() + args.first_position * columns : nullptr;
     enqueue(stream, "embedding_forward", 0,
             [=, tokens = tokens.data_as<int32_t>(), table = table.data_as<T>(),
-             y = y.data_as<T>()](Worker& worker) {
+             y = args.y.data_as<T>()](Worker& worker) {
               check_tokens(tokens, rows, vocabulary, "embedding");
               worker.team.parallel_for(rows, kRowGrain, [&](int64_t begin, int64_t end) {
                 for (int64_t row = begin; row < end; ++row) {
@@ -131,31 +131,31 @@ void CpuBackend::embedding_forward(Stream& stream, const Tensor& tokens, const T
   });
 }
 
-void CpuBackend::embedding_backward(Stream& stream, const Tensor& tokens, const Tensor& dy,
-                                    Tensor& dtable, bool accumulate) {
+void CpuBackend::compute(Stream& stream, const EmbeddingBackwardArgs& args) {
   dispatch_gradient(
-      dy, dtable, "embedding_backward",
+      args.dy, args.dtable, "embedding_backward",
       [&]<typename T, typename Out, typename A>(TypeTag<T>, TypeTag<Out>, TypeTag<A>) {
-        const ScatterRows<A, T, Out> scatter = {.tokens = tokens.data_as<int32_t>(),
-                                                .dy = dy.data_as<T>(),
-                                                .dtable = dtable.data_as<Out>(),
-                                                .n = tokens.numel(),
-                                                .vocabulary = dtable.shape()[0],
-                                                .columns = dtable.shape()[1],
-                                                .accumulate = accumulate};
+        const ScatterRows<A, T, Out> scatter = {.tokens = args.tokens.data_as<int32_t>(),
+                                                .dy = args.dy.data_as<T>(),
+                                                .dtable = args.dtable.data_as<Out>(),
+                                                .n = args.tokens.numel(),
+                                                .vocabulary = args.vocabulary(),
+                                                .columns = args.dtable.shape()[1],
+                                                .accumulate = args.accumulate};
         enqueue(stream, "embedding_backward", 0, scatter);
       });
 }
 
-void CpuBackend::position_backward(Stream& stream, const Tensor& dy, Tensor& dpositions,
-                                   bool accumulate) {
+void CpuBackend::compute(Stream& stream, const PositionBackwardArgs& args) {
+  const Tensor &dy = args.dy, &dpositions = args.dpositions;
   const int64_t batch = dy.shape()[0], length = dy.shape()[1], columns = dy.shape()[2];
   const int64_t rows = dpositions.shape()[0];
   dispatch_gradient(
       dy, dpositions, "position_backward",
       [&]<typename T, typename Out, typename A>(TypeTag<T>, TypeTag<Out>, TypeTag<A>) {
         enqueue(stream, "position_backward", 0,
-                [=, dy = dy.data_as<T>(), out = dpositions.data_as<Out>()](Worker& worker) {
+                [=, accumulate = args.accumulate, dy = dy.data_as<T>(),
+                 out = dpositions.data_as<Out>()](Worker& worker) {
                   worker.team.run(rows, [&](int64_t t, int) {
                     A sum[kColumnGrain];
                     for (int64_t c = 0; c < columns; c += kColumnGrain) {

@@ -63,7 +63,7 @@ void* FileBackend::allocate(Stream&, size_t bytes, MemoryCategory category) {
   return reinterpret_cast<void*>(kFirstAddress + offset);  // NOLINT(performance-no-int-to-ptr)
 }
 
-void FileBackend::release(Stream&, void* data, size_t bytes, MemoryCategory category) {
+void FileBackend::release(Stream&, void* data, size_t bytes, MemoryCategory category) noexcept {
   if (data) ledger().subtract(category, bytes);
 }
 

@@ -21,7 +21,7 @@ class FileBackend : public CpuBackend {
   const StateFile& file() const { return file_; }
 
   void* allocate(Stream& stream, size_t bytes, MemoryCategory category) override;
-  void release(Stream& stream, void* data, size_t bytes, MemoryCategory category) override;
+  void release(Stream& stream, void* data, size_t bytes, MemoryCategory category) noexcept override;
   // One of the two is in the file, the other in memory that the host reaches.
   void copy(Stream& stream, void* destination, const void* source, size_t bytes) override;
   void fill_zero(Stream& stream, void* data, size_t bytes) override;

@@ -56,7 +56,7 @@ struct ScaleState {
 
 }  // namespace
 
-void CpuBackend::find_overflow(Stream& stream, const OverflowArgs& args) {
+void CpuBackend::compute(Stream& stream, const OverflowArgs& args) {
   dispatch_floating(args.x.dtype(), "find_overflow", [&]<typename T>(TypeTag<T>) {
     // An f32 limit must not round to infinity when f64's is asked for.
     using Limit = Accumulate<T>;
@@ -76,7 +76,7 @@ void CpuBackend::find_overflow(Stream& stream, const OverflowArgs& args) {
   });
 }
 
-void CpuBackend::update_loss_scale(Stream& stream, const LossScaleArgs& args) {
+void CpuBackend::compute(Stream& stream, const LossScaleArgs& args) {
   int32_t* counters = args.counters.data_as<int32_t>();
   enqueue(stream, "update_loss_scale", 0,
           [state = ScaleState{args.rule, args.scale.data_as<float>(), counters, counters + 1,

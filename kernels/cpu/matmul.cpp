@@ -180,7 +180,7 @@ Product product_of(const MatmulArgs& args) {
   return product;
 }
 
-void CpuBackend::matmul(Stream& stream, const MatmulArgs& args) {
+void CpuBackend::compute(Stream& stream, const MatmulArgs& args) {
   const Product product = product_of(args);
   plan_scratch(stream, product_scratch_->of(args, planned_threads(stream)));
   Tensor& target = args.pre_activation ? *args.pre_activation : args.c;
@@ -189,7 +189,7 @@ void CpuBackend::matmul(Stream& stream, const MatmulArgs& args) {
   enqueue(stream, "matmul", 0,
           [product, data](Worker& worker) { multiply(product, data, worker); });
   if (args.activation != Activation::kNone) {
-    activation_forward(stream, args.activation, *args.pre_activation, args.c);
+    compute(stream, ActivationForwardArgs{args.activation, *args.pre_activation, args.c});
   }
 }
 

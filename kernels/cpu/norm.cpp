@@ -254,22 +254,22 @@ std::function<void(Worker&)> backward(const NormBackwardArgs& args, std::string_
 
 }  // namespace
 
-void CpuBackend::layer_norm_forward(Stream& stream, const NormForwardArgs& args) {
-  enqueue(stream, "layer_norm_forward", 0, forward(args, "layer_norm_forward"));
+void CpuBackend::compute(Stream& stream, const LayerNormForwardArgs& args) {
+  enqueue(stream, args.name(), 0, forward(args, args.name()));
 }
 
-void CpuBackend::layer_norm_backward(Stream& stream, const NormBackwardArgs& args) {
+void CpuBackend::compute(Stream& stream, const LayerNormBackwardArgs& args) {
   plan_scratch(stream, scratch_of(args));
-  enqueue(stream, "layer_norm_backward", 0, backward(args, "layer_norm_backward"));
+  enqueue(stream, args.name(), 0, backward(args, args.name()));
 }
 
-void CpuBackend::rms_norm_forward(Stream& stream, const NormForwardArgs& args) {
-  enqueue(stream, "rms_norm_forward", 0, forward(args, "rms_norm_forward"));
+void CpuBackend::compute(Stream& stream, const RmsNormForwardArgs& args) {
+  enqueue(stream, args.name(), 0, forward(args, args.name()));
 }
 
-void CpuBackend::rms_norm_backward(Stream& stream, const NormBackwardArgs& args) {
+void CpuBackend::compute(Stream& stream, const RmsNormBackwardArgs& args) {
   plan_scratch(stream, scratch_of(args));
-  enqueue(stream, "rms_norm_backward", 0, backward(args, "rms_norm_backward"));
+  enqueue(stream, args.name(), 0, backward(args, args.name()));
 }
 
 }  // namespace fsdp::cpu

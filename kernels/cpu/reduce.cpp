@@ -171,7 +171,7 @@ void enqueue_power_blocks(CpuBackend& backend, Stream& stream, const PowerSumArg
 
 }  // namespace
 
-void CpuBackend::sum_rows(Stream& stream, const SumRowsArgs& args) {
+void CpuBackend::compute(Stream& stream, const SumRowsArgs& args) {
   plan_scratch(stream, scratch_of(args));
   enqueue(stream, "sum_rows", 0,
           [x = args.x.data(), x_dtype = args.x.dtype(), out = args.out.data(),
@@ -187,7 +187,7 @@ void CpuBackend::sum_rows(Stream& stream, const SumRowsArgs& args) {
           });
 }
 
-void CpuBackend::power_sum(Stream& stream, const PowerSumArgs& args) {
+void CpuBackend::compute(Stream& stream, const PowerSumArgs& args) {
   if (args.first_blocks) return enqueue_power_blocks(*this, stream, args);
   std::vector<Piece> pieces;
   for (const auto& [begin, end] : args.spans) {
@@ -209,7 +209,7 @@ void CpuBackend::power_sum(Stream& stream, const PowerSumArgs& args) {
           });
 }
 
-void CpuBackend::clip_coefficient(Stream& stream, const ClipArgs& args) {
+void CpuBackend::compute(Stream& stream, const ClipArgs& args) {
   enqueue(stream, "clip_coefficient", 0,
           [power_sum = args.power_sum.data_as<double>(), power = args.power,
            max_norm = args.max_norm, scale = data_or_null<float>(args.loss_scale),

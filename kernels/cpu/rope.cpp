@@ -41,7 +41,7 @@ void rotate_rows(RopeRows<T> a, int64_t begin, int64_t end) {
 
 }  // namespace
 
-void CpuBackend::rope(Stream& stream, const RopeArgs& args) {
+void CpuBackend::compute(Stream& stream, const RopeArgs& args) {
   const Shape& shape = args.x.tensor->shape();
   dispatch_floating(args.x.tensor->dtype(), "rope", [&]<typename T>(TypeTag<T>) {
     const RopeRows<T> rows = {

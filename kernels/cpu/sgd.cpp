@@ -64,7 +64,7 @@ struct SgdRule {
 
 }  // namespace
 
-void CpuBackend::sgd(Stream& stream, const SgdArgs& args) {
+void CpuBackend::compute(Stream& stream, const SgdArgs& args) {
   update_shard(*this, stream, "sgd", args.shard, [&]<typename M>(TypeTag<M>) {
     return SgdRule<M>{.buffer = data_or_null<M>(args.momentum_buffer),
                       .momentum = args.momentum,

@@ -57,7 +57,7 @@ struct RoundedShard {
 
 }  // namespace
 
-void CpuBackend::round_stochastically(Stream& stream, const StochasticRoundArgs& args) {
+void CpuBackend::compute(Stream& stream, const StochasticRoundArgs& args) {
   RoundedShard shard = {.x = args.x.data_as<float>(),
                         .out = args.out.data_as<BFloat16>(),
                         .runs = args.runs,

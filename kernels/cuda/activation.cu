@@ -119,10 +119,11 @@ struct GluBackward {
 
 }  // namespace
 
-void CudaBackend::activation_forward(Stream& stream, Activation kind, const Tensor& x, Tensor& y) {
-  const Op op(*this, stream, "activation_forward", x, y);
+void CudaBackend::compute(Stream& stream, const ActivationForwardArgs& args) {
+  const Tensor &x = args.x, &y = args.y;
+  const Op op(*this, stream, args);
   dispatch_device(x.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
-    dispatch_activation(kind, op.name(), [&]<typename F>(F f) {
+    dispatch_activation(args.kind, op.name(), [&]<typename F>(F f) {
       for_each_element<run_of<T>()>(op, x.numel(),
                                     ActivationForward<F, T>{f, x.data_as<T>(), y.data_as<T>()},
                                     {x.data(), y.data()});
@@ -130,11 +131,11 @@ void CudaBackend::activation_forward(Stream& stream, Activation kind, const Tens
   });
 }
 
-void CudaBackend::activation_backward(Stream& stream, Activation kind, const Tensor& x,
-                                      const Tensor& dy, Tensor& dx) {
-  const Op op(*this, stream, "activation_backward", x, dy, dx);
+void CudaBackend::compute(Stream& stream, const ActivationBackwardArgs& args) {
+  const Tensor &x = args.x, &dy = args.dy, &dx = args.dx;
+  const Op op(*this, stream, args);
   dispatch_device(x.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
-    dispatch_activation(kind, op.name(), [&]<typename F>(F f) {
+    dispatch_activation(args.kind, op.name(), [&]<typename F>(F f) {
       for_each_element<run_of<T>()>(
           op, x.numel(),
           ActivationBackward<F, T>{f, x.data_as<T>(), dy.data_as<T>(), dx.data_as<T>()},
@@ -143,11 +144,11 @@ void CudaBackend::activation_backward(Stream& stream, Activation kind, const Ten
   });
 }
 
-void CudaBackend::glu_forward(Stream& stream, Activation kind, const Tensor& gate, const Tensor& up,
-                              Tensor& y) {
-  const Op op(*this, stream, "glu_forward", gate, up, y);
+void CudaBackend::compute(Stream& stream, const GluForwardArgs& args) {
+  const Tensor &gate = args.gate, &up = args.up, &y = args.y;
+  const Op op(*this, stream, args);
   dispatch_device(gate.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
-    dispatch_gate(kind, [&]<typename F>(F f) {
+    dispatch_gate(args.kind, [&]<typename F>(F f) {
       for_each_element<run_of<T>()>(
           op, gate.numel(), GluForward<F, T>{f, gate.data_as<T>(), up.data_as<T>(), y.data_as<T>()},
           {gate.data(), up.data(), y.data()});
@@ -155,11 +156,12 @@ void CudaBackend::glu_forward(Stream& stream, Activation kind, const Tensor& gat
   });
 }
 
-void CudaBackend::glu_backward(Stream& stream, Activation kind, const Tensor& gate,
-                               const Tensor& up, const Tensor& dy, Tensor& dgate, Tensor& dup) {
-  const Op op(*this, stream, "glu_backward", gate, up, dy, dgate, dup);
+void CudaBackend::compute(Stream& stream, const GluBackwardArgs& args) {
+  const Tensor &gate = args.gate, &up = args.up, &dy = args.dy;
+  const Tensor &dgate = args.dgate, &dup = args.dup;
+  const Op op(*this, stream, args);
   dispatch_device(gate.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
-    dispatch_gate(kind, [&]<typename F>(F f) {
+    dispatch_gate(args.kind, [&]<typename F>(F f) {
       for_each_element<run_of<T>()>(
           op, gate.numel(),
           GluBackward<F, T>{f, gate.data_as<T>(), up.data_as<T>(), dy.data_as<T>(),

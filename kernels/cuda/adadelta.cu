@@ -40,9 +40,9 @@ struct AdadeltaRule {
 
 }  // namespace
 
-void CudaBackend::adadelta(Stream& stream, const AdadeltaArgs& args) {
+void CudaBackend::compute(Stream& stream, const AdadeltaArgs& args) {
   const ShardUpdate& shard = args.shard;
-  const Op op(*this, stream, "adadelta", shard.master, shard.grad, shard.copy);
+  const Op op(*this, stream, args);
   const AdadeltaRule rule = {.square_avg = args.square_avg.data_as<float>(),
                              .acc_delta = args.acc_delta.data_as<float>(),
                              .rho = static_cast<float>(args.rho),

@@ -45,10 +45,9 @@ struct AdamRule {
 
 }  // namespace
 
-void CudaBackend::adam(Stream& stream, const AdamArgs& args) {
+void CudaBackend::compute(Stream& stream, const AdamArgs& args) {
   const ShardUpdate& shard = args.shard;
-  const Op op(*this, stream, args.decoupled ? "adamw" : "adam", shard.master, shard.grad,
-              shard.copy);
+  const Op op(*this, stream, args);
   const AdamRule rule = {.exp_avg = args.exp_avg.data_as<float>(),
                          .exp_avg_sq = args.exp_avg_sq.data_as<float>(),
                          .beta1 = args.beta1,

@@ -43,9 +43,9 @@ struct AdamaxRule {
 
 }  // namespace
 
-void CudaBackend::adamax(Stream& stream, const AdamaxArgs& args) {
+void CudaBackend::compute(Stream& stream, const AdamaxArgs& args) {
   const ShardUpdate& shard = args.shard;
-  const Op op(*this, stream, "adamax", shard.master, shard.grad, shard.copy);
+  const Op op(*this, stream, args);
   const AdamaxRule rule = {.exp_avg = args.exp_avg.data_as<float>(),
                            .exp_inf = args.exp_inf.data_as<float>(),
                            .beta1 = args.beta1,

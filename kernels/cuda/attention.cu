@@ -145,9 +145,8 @@ __global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
 
 }  // namespace
 
-void CudaBackend::attention_forward(Stream& stream, const AttentionForwardArgs& args) {
-  const Op op(*this, stream, "attention_forward", args.in.q.tensor, args.in.k.tensor,
-              args.in.v.tensor, args.out);
+void CudaBackend::compute(Stream& stream, const AttentionForwardArgs& args) {
+  const Op op(*this, stream, args);
   if (CudnnAttention* cudnn = cudnn_attention(); cudnn && cudnn->forward(op, args)) return;
   const AttentionShape shape(args.in);
   dispatch_attention<64, 64>(

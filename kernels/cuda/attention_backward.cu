@@ -250,9 +250,8 @@ __global__ void __launch_bounds__(kAttentionThreads, Multiply::kBlocks)
 
 }  // namespace
 
-void CudaBackend::attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
-  const Op op(*this, stream, "attention_backward", args.in.q.tensor, args.in.k.tensor,
-              args.in.v.tensor, args.dout);
+void CudaBackend::compute(Stream& stream, const AttentionBackwardArgs& args) {
+  const Op op(*this, stream, args);
   if (CudnnAttention* cudnn = cudnn_attention(); cudnn && cudnn->backward(op, args)) return;
   const AttentionShape shape(args.in);
   dispatch_attention<64, 32>(

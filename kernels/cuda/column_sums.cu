@@ -111,8 +111,8 @@ void add_partials(const Op& op, const float* partials, int64_t rows, int64_t str
          targets.back());
 }
 
-void CudaBackend::sum_rows(Stream& stream, const SumRowsArgs& args) {
-  const Op op(*this, stream, "sum_rows", args.x, args.out);
+void CudaBackend::compute(Stream& stream, const SumRowsArgs& args) {
+  const Op op(*this, stream, args);
   const int64_t columns = args.out.numel();
   if (columns == 0) return;
   const int64_t rows = args.x.shape().rows(), row_length = args.x.shape().last();

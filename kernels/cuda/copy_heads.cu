@@ -7,7 +7,7 @@ namespace {
 // mapping: a thread per unit: 16 bytes where rows are aligned, else an element
 // bytes:   those of the rows, read and written
 // in f32:  nothing
-// source:  core/backend.h
+// source:  core/kernel_args.h
 template <typename T, typename Unit>
 struct CopyUnits {
   HeadRows<T> from, to;
@@ -27,16 +27,16 @@ struct CopyUnits {
 
 }  // namespace
 
-void CudaBackend::copy_heads(Stream& stream, const HeadView& from, const HeadView& to,
-                             int64_t first) {
-  const Op op(*this, stream, "copy_heads", from.tensor, to.tensor);
+void CudaBackend::compute(Stream& stream, const CopyHeadsArgs& args) {
+  const HeadView &from = args.from, &to = args.to;
+  const Op op(*this, stream, args);
   dispatch_device(from.tensor->dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
     const HeadRows<T> source(from), target(to);
     const int64_t rows = from.tensor->shape()[0] * from.tensor->shape()[1] * from.heads;
     const auto copy = [&]<typename Unit>(TypeTag<Unit>) {
       const int64_t units = from.head_dim * int64_t{sizeof(T)} / int64_t{sizeof(Unit)};
       for_each_element<1>(op, rows * units,
-                          CopyUnits<T, Unit>{source, target, first, from.heads, units}, {});
+                          CopyUnits<T, Unit>{source, target, args.first, from.heads, units}, {});
     };
     source.aligned&& target.aligned ? copy(TypeTag<uint4>{}) : copy(TypeTag<T>{});
   });

@@ -113,8 +113,8 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void CudaBackend::cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
-  const Op op(*this, stream, "cross_entropy", args.logits, args.labels, args.dlogits);
+void CudaBackend::compute(Stream& stream, const CrossEntropyArgs& args) {
+  const Op op(*this, stream, args);
   FSDP_CHECK(args.logits.dtype() == DType::kF32,
              "[cross_entropy] dtype of logits: expected f32 on a GPU, got {}",
              fsdp::name_of(args.logits.dtype()));

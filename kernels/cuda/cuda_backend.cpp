@@ -181,9 +181,10 @@ void* CudaBackend::allocate(Stream& stream, size_t bytes, MemoryCategory categor
   return data;
 }
 
-// Does not throw: a destructor may call it while the Error of an operation is on its way. After a
+// A destructor may call it while the Error of an operation is on its way. After a
 // fault of a kernel every call fails. The stream's next host wait tells of this one.
-void CudaBackend::release(Stream& stream, void* data, size_t bytes, MemoryCategory category) {
+void CudaBackend::release(Stream& stream, void* data, size_t bytes,
+                          MemoryCategory category) noexcept {
   if (!data) return;
   CudaStream& on = own(stream, "release");
   ledger_.subtract(category, bytes);
@@ -197,14 +198,14 @@ void CudaBackend::release(Stream& stream, void* data, size_t bytes, MemoryCatego
 
 void CudaBackend::copy(Stream& stream, void* destination, const void* source, size_t bytes) {
   if (bytes == 0 || destination == source) return;
-  const Op op(*this, stream, "copy", static_cast<int64_t>(bytes), {});
+  const Op op(*this, stream, "copy", static_cast<int64_t>(bytes));
   op.started(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, op.stream()),
              "cudaMemcpyAsync");
 }
 
 void CudaBackend::fill_zero(Stream& stream, void* data, size_t bytes) {
   if (bytes == 0) return;
-  const Op op(*this, stream, "fill_zero", static_cast<int64_t>(bytes), {});
+  const Op op(*this, stream, "fill_zero", static_cast<int64_t>(bytes));
   op.started(cudaMemsetAsync(data, 0, bytes, op.stream()), "cudaMemsetAsync");
 }
 
@@ -271,6 +272,10 @@ void CudaBackend::wait(Stream& stream, const EventPtr& event) {
 }
 
 void CudaBackend::synchronize(Stream& stream) { own(stream, "synchronize").synchronize(); }
+
+void CudaBackend::run(Stream& stream, Kernel kernel) {
+  kernel.visit([&](const auto& args) { compute(stream, args); });
+}
 
 void CudaBackend::host_task(Stream& stream, std::string_view name, int64_t bytes,
                             std::function<void()> task) {

@@ -41,16 +41,17 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void CudaBackend::dropout(Stream& stream, const DropoutArgs& args, const Tensor& x, Tensor& y) {
-  const Op op(*this, stream, "dropout", x, y, args.samples);
-  const int64_t samples = args.samples->numel();
+void CudaBackend::compute(Stream& stream, const DropoutArgs& args) {
+  const Tensor &x = args.x, &y = args.y, &ids = *args.draw.samples;
+  const Op op(*this, stream, args);
+  const int64_t samples = ids.numel();
   if (samples == 0) return;
   const int64_t size = x.numel() / samples;
   dispatch_device(x.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
     const bool aligned = aligned_to_16({x.data(), y.data()}) && size % kRun == 0;
     launch(aligned ? drop_elements<T, true> : drop_elements<T, false>,
            Grid(blocks_for(size, kThreads * kRun), samples), kThreads, 0, op,
-           DropoutMask<float>(args), args.samples->data_as<int64_t>(), size, x.data_as<T>(),
+           DropoutMask<float>(args.draw), ids.data_as<int64_t>(), size, x.data_as<T>(),
            y.data_as<T>());
   });
 }

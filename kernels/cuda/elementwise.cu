@@ -10,7 +10,7 @@ namespace {
 // mapping: a thread per eight elements
 // bytes:   those of a, b and out, once each
 // in f32:  the sum (f64 where one of the three is)
-// source:  core/backend.h, add
+// source:  core/kernel_args.h, add
 template <typename A>
 struct Add {
   AnyElements a, b, out;  // out may be a or b: a thread has read its elements before it writes them
@@ -29,7 +29,7 @@ struct Add {
 // mapping: as Add
 // bytes:   those of x and out
 // in f32:  what passes between two types; f64 reaches 16 bits through f32
-// source:  core/backend.h, cast
+// source:  core/kernel_args.h, cast
 template <typename TX, typename TOut>
 struct Cast {
   const TX* x;
@@ -48,7 +48,7 @@ struct Cast {
 // mapping: as Add
 // bytes:   those of x, twice
 // in f32:  the quotient (a division, as on the CPU, not a product with the reciprocal)
-// source:  core/backend.h, divide
+// source:  core/kernel_args.h, divide
 template <typename A, typename T>
 struct Divide {
   T* x;
@@ -105,7 +105,7 @@ struct FillNormal {
 // mapping: a thread per parameter
 // bytes:   12 a parameter
 // in i32:  all
-// source:  core/backend.h, advance_steps
+// source:  core/kernel_args.h, advance_steps
 struct AdvanceSteps {
   int32_t* step_counts;
   const int32_t* present;
@@ -121,8 +121,9 @@ struct AdvanceSteps {
 
 }  // namespace
 
-void CudaBackend::add(Stream& stream, const Tensor& a, const Tensor& b, Tensor& out) {
-  const Op op(*this, stream, "add", a, b, out);
+void CudaBackend::compute(Stream& stream, const AddArgs& args) {
+  const Tensor &a = args.a, &b = args.b, &out = args.out;
+  const Op op(*this, stream, args);
   bool wide = false;
   for (const DType dtype : {a.dtype(), b.dtype(), out.dtype()}) {
     dispatch_device_wide(dtype, op.name(), [](auto) {});  // refuses what is not floating
@@ -135,9 +136,10 @@ void CudaBackend::add(Stream& stream, const Tensor& a, const Tensor& b, Tensor& 
   wide ? add(TypeTag<double>{}) : add(TypeTag<float>{});
 }
 
-void CudaBackend::cast(Stream& stream, const Tensor& x, Tensor& out) {
+void CudaBackend::compute(Stream& stream, const CastArgs& args) {
+  const Tensor &x = args.x, &out = args.out;
   if (x.data() == out.data() && x.dtype() == out.dtype()) return;
-  const Op op(*this, stream, "cast", x, out);
+  const Op op(*this, stream, args);
   dispatch_device_wide(x.dtype(), op.name(), [&]<typename TX>(TypeTag<TX>) {
     dispatch_device_wide(out.dtype(), op.name(), [&]<typename TOut>(TypeTag<TOut>) {
       for_each_element<run_of<TX, TOut>()>(op, out.numel(),
@@ -147,33 +149,33 @@ void CudaBackend::cast(Stream& stream, const Tensor& x, Tensor& out) {
   });
 }
 
-void CudaBackend::divide(Stream& stream, Tensor& x, double divisor) {
-  if (divisor == 1) return;
-  const Op op(*this, stream, "divide", x);
+void CudaBackend::compute(Stream& stream, const DivideArgs& args) {
+  if (args.divisor == 1) return;
+  const Tensor& x = args.x;
+  const Op op(*this, stream, args);
   dispatch_device_wide(x.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulate<T>;
     for_each_element<run_of<T>()>(
-        op, x.numel(), Divide<A, T>{x.data_as<T>(), static_cast<A>(divisor)}, {x.data()});
+        op, x.numel(), Divide<A, T>{x.data_as<T>(), static_cast<A>(args.divisor)}, {x.data()});
   });
 }
 
-void CudaBackend::fill_normal(Stream& stream, Tensor& x, double mean, double deviation,
-                              uint64_t seed, uint64_t name_hash, int64_t first_index) {
-  const Op op(*this, stream, "fill_normal", x);
+void CudaBackend::compute(Stream& stream, const FillNormalArgs& args) {
+  const Tensor& x = args.x;
+  const Op op(*this, stream, args);
   dispatch_device_wide(x.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
     for_each_element<1>(op, x.numel(),
-                        FillNormal<T>{x.data_as<T>(), mean, deviation, seed, name_hash,
-                                      static_cast<uint64_t>(first_index)},
+                        FillNormal<T>{x.data_as<T>(), args.mean, args.deviation, args.seed,
+                                      args.name_hash, static_cast<uint64_t>(args.first_index)},
                         {});
   });
 }
 
-void CudaBackend::advance_steps(Stream& stream, Tensor& step_counts, const Tensor& present,
-                                const Tensor& skip) {
-  const Op op(*this, stream, "advance_steps", step_counts, present, skip);
-  for_each_element<1>(op, step_counts.numel(),
-                      AdvanceSteps{step_counts.data_as<int32_t>(), present.data_as<int32_t>(),
-                                   skip.data_as<int32_t>()},
+void CudaBackend::compute(Stream& stream, const AdvanceStepsArgs& args) {
+  const Op op(*this, stream, args);
+  for_each_element<1>(op, args.step_counts.numel(),
+                      AdvanceSteps{args.step_counts.data_as<int32_t>(),
+                                   args.present.data_as<int32_t>(), args.skip.data_as<int32_t>()},
                       {});
 }
 

@@ -13,7 +13,7 @@ constexpr int kThreads = kWarps * kWarpSize;
 // mapping: a warp per row
 // bytes:   2 N C elements; those of positions come from a cache
 // in f32:  the sum with the position
-// source:  core/backend.h, embedding_forward
+// source:  core/kernel_args.h, embedding_forward
 template <typename T, int V>
 __global__ void __launch_bounds__(kThreads)
     look_up(const int32_t* tokens, const T* table, const T* positions, T* y, int64_t rows,
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads)
 // mapping: a thread per V columns of a position, batch rows in order
 // bytes:   those of dy and dpositions, once
 // in f32:  the sum
-// source:  core/backend.h, position_backward
+// source:  core/kernel_args.h, position_backward
 template <typename T, int V>
 __global__ void __launch_bounds__(kThreads)
     sum_positions(const T* dy, AnyElements out, int64_t batch, int64_t length, int64_t columns,
@@ -61,16 +61,17 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void CudaBackend::embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& table,
-                                    const Tensor* positions, int64_t first_position, Tensor& y) {
-  const Op op(*this, stream, "embedding_forward", tokens, table, positions, y);
-  const int64_t rows = tokens.numel(), vocabulary = table.shape()[0], columns = table.shape()[1];
+void CudaBackend::compute(Stream& stream, const EmbeddingForwardArgs& args) {
+  const Tensor &tokens = args.tokens, &table = args.table, &y = args.y;
+  const Tensor* const positions = args.positions;
+  const Op op(*this, stream, args);
+  const int64_t rows = tokens.numel(), vocabulary = args.vocabulary(), columns = table.shape()[1];
   check_indices(op, tokens, vocabulary, 0, [vocabulary](int64_t, int32_t token) {
     fail("[embedding] token: expected in [0, {}), got {}", vocabulary, token);
   });
   dispatch_device(table.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
     constexpr int kRun = run_of<T>();
-    const T* first = positions ? positions->data_as<T>() + first_position * columns : nullptr;
+    const T* first = positions ? positions->data_as<T>() + args.first_position * columns : nullptr;
     const bool aligned = aligned_to_16({table.data(), first, y.data()}) && columns % kRun == 0;
     launch(aligned ? look_up<T, kRun> : look_up<T, 1>, Grid(blocks_for(rows, kWarps)), kThreads, 0,
            op, tokens.data_as<int32_t>(), table.data_as<T>(), first, y.data_as<T>(), rows,
@@ -78,9 +79,9 @@ void CudaBackend::embedding_forward(Stream& stream, const Tensor& tokens, const 
   });
 }
 
-void CudaBackend::position_backward(Stream& stream, const Tensor& dy, Tensor& dpositions,
-                                    bool accumulate) {
-  const Op op(*this, stream, "position_backward", dy, dpositions);
+void CudaBackend::compute(Stream& stream, const PositionBackwardArgs& args) {
+  const Tensor &dy = args.dy, &dpositions = args.dpositions;
+  const Op op(*this, stream, args);
   const int64_t batch = dy.shape()[0], length = dy.shape()[1], columns = dy.shape()[2];
   dispatch_device(dpositions.dtype(), op.name(), [](auto) {});  // refuses the others by name
   dispatch_device(dy.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
@@ -89,7 +90,7 @@ void CudaBackend::position_backward(Stream& stream, const Tensor& dy, Tensor& dp
     const int64_t n = dpositions.numel();
     launch(aligned ? sum_positions<T, kRun> : sum_positions<T, 1>,
            Grid(blocks_for(n, kThreads * (aligned ? kRun : 1))), kThreads, 0, op, dy.data_as<T>(),
-           AnyElements(dpositions), batch, length, columns, n, accumulate);
+           AnyElements(dpositions), batch, length, columns, n, args.accumulate);
   });
 }
 

@@ -95,7 +95,7 @@ struct Scatter {
 // mapping: a warp per 32 sorted pairs (grid x) and 32 V columns (grid y)
 // bytes:   those of dy, and of the rows that are touched; 8 C for every chunk that a run crosses
 // in f32:  the sums, in the order of the batch
-// source:  core/backend.h, embedding_backward; the chunks: none
+// source:  core/kernel_args.h, embedding_backward; the chunks: none
 template <typename T, int V>
 __global__ void __launch_bounds__(kThreads) sum_pairs(const T* dy, Scatter a) {
   const int64_t chunk = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarpSize;
@@ -158,11 +158,11 @@ __global__ void __launch_bounds__(kThreads) join_chunks(Scatter a) {
 
 }  // namespace
 
-void CudaBackend::embedding_backward(Stream& stream, const Tensor& tokens, const Tensor& dy,
-                                     Tensor& dtable, bool accumulate) {
-  const Op op(*this, stream, "embedding_backward", tokens, dy, dtable);
+void CudaBackend::compute(Stream& stream, const EmbeddingBackwardArgs& args) {
+  const Tensor &tokens = args.tokens, &dy = args.dy, &dtable = args.dtable;
+  const Op op(*this, stream, args);
   dispatch_device(dtable.dtype(), op.name(), [](auto) {});  // refuses the others by name
-  if (!accumulate) fill_zero(stream, dtable.data(), dtable.bytes());
+  if (!args.accumulate) fill_zero(stream, dtable.data(), dtable.bytes());
   const int64_t n = tokens.numel(), columns = dtable.shape()[1], blocks = blocks_for(n, kThreads);
   const Workspace<Pair> both(op, 2 * n);
   Pair *pairs = both.data(), *other = pairs + n;
@@ -173,8 +173,8 @@ void CudaBackend::embedding_backward(Stream& stream, const Tensor& tokens, const
   }
   const int64_t chunks = blocks_for(n, kChunk);
   const Workspace<float> partials(op, chunks * 2 * columns);
-  const Scatter scatter = {pairs,   AnyElements(dtable), partials.data(), n, dtable.shape()[0],
-                           columns, accumulate};
+  const Scatter scatter = {pairs,   AnyElements(dtable), partials.data(), n, args.vocabulary(),
+                           columns, args.accumulate};
   dispatch_device(dy.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
     constexpr int kRun = run_of<T>();
     const bool aligned = aligned_to_16({dy.data(), dtable.data()}) && columns % kRun == 0;

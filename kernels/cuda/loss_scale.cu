@@ -65,8 +65,8 @@ __global__ void update_scale(ScaleState s) {
 
 }  // namespace
 
-void CudaBackend::find_overflow(Stream& stream, const OverflowArgs& args) {
-  const Op op(*this, stream, "find_overflow", args.x, args.flag);
+void CudaBackend::compute(Stream& stream, const OverflowArgs& args) {
+  const Op op(*this, stream, args);
   dispatch_device_wide(args.x.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
     using Limit = Accumulate<T>;
     // An f32 limit must not round to infinity when f64's is asked for.
@@ -79,8 +79,8 @@ void CudaBackend::find_overflow(Stream& stream, const OverflowArgs& args) {
   });
 }
 
-void CudaBackend::update_loss_scale(Stream& stream, const LossScaleArgs& args) {
-  const Op op(*this, stream, "update_loss_scale", args.overflow, args.scale, args.counters);
+void CudaBackend::compute(Stream& stream, const LossScaleArgs& args) {
+  const Op op(*this, stream, args);
   launch(update_scale, Grid(1), 1, 0, op,
          ScaleState{args.rule, args.overflow.data_as<int32_t>(), args.scale.data_as<float>(),
                     args.counters.data_as<int32_t>(), args.aborted.data_as<int32_t>()});

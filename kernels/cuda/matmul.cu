@@ -133,8 +133,8 @@ bool multiply_gelu(const Op& op, MatmulPlans& plans, MatmulKind kind, const Matm
 
 }  // namespace
 
-void CudaBackend::matmul(Stream& stream, const MatmulArgs& args) {
-  const Op op(*this, stream, "matmul", args.a, args.b, args.c, args.bias);
+void CudaBackend::compute(Stream& stream, const MatmulArgs& args) {
+  const Op op(*this, stream, args);
   const DType result = args.c.dtype();
   FSDP_CHECK(result == args.a.dtype() || result == accumulation_dtype(args.a.dtype()),
              "[matmul] result: expected {} or {} for operands of {}, got {}",
@@ -157,7 +157,7 @@ void CudaBackend::matmul(Stream& stream, const MatmulArgs& args) {
     fail_kind(op, kind);
   }
   if (args.activation != Activation::kNone) {
-    activation_forward(stream, args.activation, *args.pre_activation, args.c);
+    compute(stream, ActivationForwardArgs{args.activation, *args.pre_activation, args.c});
   }
 }
 

@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(kAnyThreads) norm_forward_any(NormForward<T> a
 
 void norm_forward(CudaBackend& backend, Stream& stream, std::string_view name,
                   const NormForwardArgs& args) {
-  const Op op(backend, stream, name, args.x, args.residual, args.weight, args.bias, args.y);
+  const Op op(backend, stream, name, args);
   dispatch_device(args.x.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
     const NormForward<T> a(args);
     const auto rows_with = [&]<int kGroup, int kPackets>() {
@@ -195,12 +195,12 @@ void norm_forward(CudaBackend& backend, Stream& stream, std::string_view name,
 
 }  // namespace
 
-void CudaBackend::layer_norm_forward(Stream& stream, const NormForwardArgs& args) {
-  norm_forward(*this, stream, "layer_norm_forward", args);
+void CudaBackend::compute(Stream& stream, const LayerNormForwardArgs& args) {
+  norm_forward(*this, stream, args.name(), args);
 }
 
-void CudaBackend::rms_norm_forward(Stream& stream, const NormForwardArgs& args) {
-  norm_forward(*this, stream, "rms_norm_forward", args);
+void CudaBackend::compute(Stream& stream, const RmsNormForwardArgs& args) {
+  norm_forward(*this, stream, args.name(), args);
 }
 
 }  // namespace fsdp::cuda

@@ -214,8 +214,7 @@ void walk_rows(const Op& op, const NormBackwardArgs& args, void (*kernel)(NormBa
 
 void norm_backward(CudaBackend& backend, Stream& stream, std::string_view name,
                    const NormBackwardArgs& args) {
-  const Op op(backend, stream, name, args.dy, args.dsum, args.x, args.weight, args.dx, args.dweight,
-              args.dbias);
+  const Op op(backend, stream, name, args);
   dispatch_device(args.x.dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
     const int64_t columns = args.x.shape().last();
     const auto rows_with = [&]<int kThreads>() {
@@ -241,12 +240,12 @@ void norm_backward(CudaBackend& backend, Stream& stream, std::string_view name,
 
 }  // namespace
 
-void CudaBackend::layer_norm_backward(Stream& stream, const NormBackwardArgs& args) {
-  norm_backward(*this, stream, "layer_norm_backward", args);
+void CudaBackend::compute(Stream& stream, const LayerNormBackwardArgs& args) {
+  norm_backward(*this, stream, args.name(), args);
 }
 
-void CudaBackend::rms_norm_backward(Stream& stream, const NormBackwardArgs& args) {
-  norm_backward(*this, stream, "rms_norm_backward", args);
+void CudaBackend::compute(Stream& stream, const RmsNormBackwardArgs& args) {
+  norm_backward(*this, stream, args.name(), args);
 }
 
 }  // namespace fsdp::cuda

@@ -3,10 +3,8 @@
 
 namespace fsdp::cuda {
 
-Op::Op(CudaBackend& backend, Stream& stream, std::string_view name, int64_t bytes,
-       std::initializer_list<const Tensor*> tensors)
+Op::Op(CudaBackend& backend, Stream& stream, std::string_view name, int64_t bytes)
     : backend_(backend), stream_(backend.own(stream, name)), name_(name) {
-  std::copy_n(tensors.begin(), std::min(tensors.size(), tensors_.size()), tensors_.begin());
   OpClock* const clock = backend.clock();
   if (clock && backend.open_operations() == 0) {
     span_ = clock->start(stream_, name, backend.scope(), bytes);

@@ -12,12 +12,21 @@ namespace fsdp::cuda {
 
 class Op {
  public:
-  // `tensors`: what an error tells the shapes and dtypes of (Tensor or pointer, which may be null).
-  template <typename... Tensors>
-  Op(CudaBackend& backend, Stream& stream, std::string_view name, const Tensors&... tensors)
-      : Op(backend, stream, name, 0, {address(tensors)...}) {}
-  Op(CudaBackend& backend, Stream& stream, std::string_view name, int64_t bytes,
-     std::initializer_list<const Tensor*> tensors);
+  // Of a kernel (core/kernel_args.h): an error tells the shapes and dtypes of its large tensors.
+  template <typename Args>
+  Op(CudaBackend& backend, Stream& stream, std::string_view name, const Args& args)
+      : Op(backend, stream, name) {
+    size_t count = 0;
+    for_each_tensor(args, [&](const TensorRole& role, const Tensor& tensor) {
+      const bool told = role.is_size || !role.is_small;
+      if (told && count < tensors_.size()) tensors_[count++] = &tensor;
+    });
+  }
+  template <typename Args>
+  requires requires(const Args& args) { args.name(); }
+  Op(CudaBackend& backend, Stream& stream, const Args& args)
+      : Op(backend, stream, args.name(), args) {}
+  Op(CudaBackend& backend, Stream& stream, std::string_view name, int64_t bytes = 0);
   ~Op();
   Op(const Op&) = delete;
   Op& operator=(const Op&) = delete;
@@ -35,9 +44,6 @@ class Op {
   std::string describe() const;  // "add (2, 3) f32, (2, 3) f32 in h.3"
 
  private:
-  static const Tensor* address(const Tensor& tensor) { return &tensor; }
-  static const Tensor* address(const Tensor* tensor) { return tensor; }
-
   CudaBackend& backend_;
   CudaStream& stream_;
   std::string_view name_;

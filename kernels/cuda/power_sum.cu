@@ -166,8 +166,8 @@ T* data_or_null(const Tensor* tensor) {
 
 }  // namespace
 
-void CudaBackend::power_sum(Stream& stream, const PowerSumArgs& args) {
-  const Op op(*this, stream, "power_sum", args.x, args.out);
+void CudaBackend::compute(Stream& stream, const PowerSumArgs& args) {
+  const Op op(*this, stream, args);
   std::vector<Span> spans;
   int64_t pieces = 0;
   for (size_t i = 0; i < args.spans.size(); ++i) {
@@ -191,8 +191,8 @@ void CudaBackend::power_sum(Stream& stream, const PowerSumArgs& args) {
          Combine{kind == Power::kInfinity}, out, args.accumulate);
 }
 
-void CudaBackend::clip_coefficient(Stream& stream, const ClipArgs& args) {
-  const Op op(*this, stream, "clip_coefficient", args.power_sum, args.coefficient);
+void CudaBackend::compute(Stream& stream, const ClipArgs& args) {
+  const Op op(*this, stream, args);
   launch(clip, Grid(1), 1, 0, op,
          Clip{args.power_sum.data_as<double>(), args.power, args.max_norm,
               data_or_null<float>(args.loss_scale), data_or_null<int32_t>(args.overflow),

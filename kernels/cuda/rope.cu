@@ -50,9 +50,9 @@ __global__ void __launch_bounds__(kThreads) rotate_rows(RopeRows<T> a) {
 
 }  // namespace
 
-void CudaBackend::rope(Stream& stream, const RopeArgs& args) {
+void CudaBackend::compute(Stream& stream, const RopeArgs& args) {
   const HeadView& view = args.x;
-  const Op op(*this, stream, "rope", view.tensor, args.cos);
+  const Op op(*this, stream, args);
   const Shape& shape = view.tensor->shape();
   dispatch_device(view.tensor->dtype(), op.name(), [&]<typename T>(TypeTag<T>) {
     const RopeRows<T> rows = {.x = view.tensor->data_as<T>() + view.offset,

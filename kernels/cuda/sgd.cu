@@ -44,10 +44,10 @@ struct SgdRule {
 
 }  // namespace
 
-void CudaBackend::sgd(Stream& stream, const SgdArgs& args) {
+void CudaBackend::compute(Stream& stream, const SgdArgs& args) {
   const ShardUpdate& shard = args.shard;
   const Tensor* buffer = args.momentum_buffer;
-  const Op op(*this, stream, "sgd", shard.master, shard.grad, shard.copy);
+  const Op op(*this, stream, args);
   if (!buffer) {
     return update_shard(op, shard, SgdRule<false>{}, {&shard.master});
   }

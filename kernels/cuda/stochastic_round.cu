@@ -60,8 +60,8 @@ __global__ void __launch_bounds__(kThreads) round_tiles(const __grid_constant__ 
 
 }  // namespace
 
-void CudaBackend::round_stochastically(Stream& stream, const StochasticRoundArgs& args) {
-  const Op op(*this, stream, "round_stochastically", args.x, args.out);
+void CudaBackend::compute(Stream& stream, const StochasticRoundArgs& args) {
+  const Op op(*this, stream, args);
   std::vector<Run> runs;
   int64_t tiles = 0;
   for (const ParameterRun& r : args.runs) {

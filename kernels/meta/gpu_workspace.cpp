@@ -63,10 +63,11 @@ size_t gpu_workspace(const ShardUpdate& args) { return 2 * of_table(args.segment
 
 size_t gpu_workspace(const StochasticRoundArgs& args) { return of_table(args.runs.size()); }
 
-size_t gpu_workspace_of_embedding() { return rounded(kCheckOfIndices); }
+size_t gpu_workspace(const EmbeddingForwardArgs&) { return rounded(kCheckOfIndices); }
 
 // Pairs of a token and its index, twice, to sort them; two partial rows for each chunk of them.
-size_t gpu_workspace_of_embedding_backward(int64_t tokens, int64_t columns) {
+size_t gpu_workspace(const EmbeddingBackwardArgs& args) {
+  const int64_t tokens = args.tokens.numel(), columns = args.dtable.shape()[1];
   constexpr int64_t kPair = 8, kChunk = 32;
   return rounded(2 * kPair * tokens) + rounded(4 * 2 * columns * blocks_for(tokens, kChunk)) +
          rounded(kCheckOfIndices);

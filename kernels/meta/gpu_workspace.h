@@ -17,7 +17,7 @@ size_t gpu_workspace(const CrossEntropyArgs& args);
 size_t gpu_workspace(const PowerSumArgs& args);
 size_t gpu_workspace(const ShardUpdate& args);
 size_t gpu_workspace(const StochasticRoundArgs& args);
-size_t gpu_workspace_of_embedding();
-size_t gpu_workspace_of_embedding_backward(int64_t tokens, int64_t columns);
+size_t gpu_workspace(const EmbeddingForwardArgs& args);
+size_t gpu_workspace(const EmbeddingBackwardArgs& args);
 
 }  // namespace fsdp::meta

@@ -148,7 +148,7 @@ void* MetaBackend::allocate(Stream& stream, size_t bytes, MemoryCategory categor
   return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
-void MetaBackend::release(Stream&, void* data, size_t bytes, MemoryCategory category) {
+void MetaBackend::release(Stream&, void* data, size_t bytes, MemoryCategory category) noexcept {
   if (!data) return;
   const auto address = reinterpret_cast<uintptr_t>(data);
   if (log_) log_->given_back(address);
@@ -243,138 +243,28 @@ void MetaBackend::host_task(Stream& stream, std::string_view name, int64_t bytes
 
 // ---- Math: nothing is computed ----
 
-void MetaBackend::matmul(Stream& stream, const MatmulArgs& args) {
-  if (forecast_) plan(stream, forecast_->of_product(args, &stream == compute_stream_.get()));
-  bound(gpu_workspace(args));
-  put_kernel(stream, "matmul", 0, [&] { return matmul_call(args); });
+// A kernel that takes nothing has no function of its own there.
+template <typename Args>
+void MetaBackend::take_workspace(const Stream& stream, const Args& args) {
+  if (forecast_) {
+    if constexpr (std::is_same_v<Args, MatmulArgs>) {
+      plan(stream, forecast_->of_product(args, &stream == compute_stream_.get()));
+    } else if constexpr (requires { cpu::scratch_of(args); }) {
+      plan(stream, cpu::scratch_of(args));
+    }
+  }
+  if constexpr (requires { args.shard; }) {
+    bound(gpu_workspace(args.shard));
+  } else if constexpr (requires { gpu_workspace(args); }) {
+    bound(gpu_workspace(args));
+  }
 }
-void MetaBackend::sum_rows(Stream& stream, const SumRowsArgs& args) {
-  if (forecast_) plan(stream, cpu::scratch_of(args));
-  bound(gpu_workspace(args));
-  put_kernel(stream, "sum_rows", 0, [&] { return sum_rows_call(args); });
-}
-void MetaBackend::layer_norm_forward(Stream& stream, const NormForwardArgs& args) {
-  put_kernel(stream, "layer_norm_forward", 0, [&] { return norm_forward_call(true, args); });
-}
-void MetaBackend::layer_norm_backward(Stream& stream, const NormBackwardArgs& args) {
-  if (forecast_) plan(stream, cpu::scratch_of(args));
-  bound(gpu_workspace(args));
-  put_kernel(stream, "layer_norm_backward", 0, [&] { return norm_backward_call(true, args); });
-}
-void MetaBackend::rms_norm_forward(Stream& stream, const NormForwardArgs& args) {
-  put_kernel(stream, "rms_norm_forward", 0, [&] { return norm_forward_call(false, args); });
-}
-void MetaBackend::rms_norm_backward(Stream& stream, const NormBackwardArgs& args) {
-  if (forecast_) plan(stream, cpu::scratch_of(args));
-  bound(gpu_workspace(args));
-  put_kernel(stream, "rms_norm_backward", 0, [&] { return norm_backward_call(false, args); });
-}
-void MetaBackend::activation_forward(Stream& stream, Activation kind, const Tensor& x, Tensor& y) {
-  put_kernel(stream, "activation_forward", 0, [&] { return activation_forward_call(kind, x, y); });
-}
-void MetaBackend::activation_backward(Stream& stream, Activation kind, const Tensor& x,
-                                      const Tensor& dy, Tensor& dx) {
-  put_kernel(stream, "activation_backward", 0,
-             [&] { return activation_backward_call(kind, x, dy, dx); });
-}
-void MetaBackend::glu_forward(Stream& stream, Activation kind, const Tensor& gate, const Tensor& up,
-                              Tensor& y) {
-  put_kernel(stream, "glu_forward", 0, [&] { return glu_forward_call(kind, gate, up, y); });
-}
-void MetaBackend::glu_backward(Stream& stream, Activation kind, const Tensor& gate,
-                               const Tensor& up, const Tensor& dy, Tensor& dgate, Tensor& dup) {
-  put_kernel(stream, "glu_backward", 0,
-             [&] { return glu_backward_call(kind, gate, up, dy, dgate, dup); });
-}
-void MetaBackend::rope(Stream& stream, const RopeArgs& args) {
-  put_kernel(stream, "rope", 0, [&] { return rope_call(args); });
-}
-void MetaBackend::copy_heads(Stream& stream, const HeadView& from, const HeadView& to,
-                             int64_t first) {
-  put_kernel(stream, "copy_heads", 0, [&] { return copy_heads_call(from, to, first); });
-}
-void MetaBackend::attention_forward(Stream& stream, const AttentionForwardArgs& args) {
-  if (forecast_) plan(stream, cpu::scratch_of(args));
-  put_kernel(stream, "attention_forward", 0, [&] { return attention_forward_call(args); });
-}
-void MetaBackend::attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
-  if (forecast_) plan(stream, cpu::scratch_of(args));
-  put_kernel(stream, "attention_backward", 0, [&] { return attention_backward_call(args); });
-}
-void MetaBackend::embedding_forward(Stream& stream, const Tensor& tokens, const Tensor& table,
-                                    const Tensor* positions, int64_t first, Tensor& y) {
-  bound(gpu_workspace_of_embedding());
-  put_kernel(stream, "embedding_forward", 0,
-             [&] { return embedding_forward_call(tokens, table, positions, first, y); });
-}
-void MetaBackend::embedding_backward(Stream& stream, const Tensor& tokens, const Tensor& dy,
-                                     Tensor& dtable, bool accumulate) {
-  bound(gpu_workspace_of_embedding_backward(tokens.numel(), dtable.shape()[1]));
-  put_kernel(stream, "embedding_backward", 0,
-             [&] { return embedding_backward_call(tokens, dy, dtable, accumulate); });
-}
-void MetaBackend::position_backward(Stream& stream, const Tensor& dy, Tensor& dpositions,
-                                    bool accumulate) {
-  put_kernel(stream, "position_backward", 0,
-             [&] { return position_backward_call(dy, dpositions, accumulate); });
-}
-void MetaBackend::dropout(Stream& stream, const DropoutArgs& args, const Tensor& x, Tensor& y) {
-  put_kernel(stream, "dropout", 0, [&] { return dropout_call(args, x, y); });
-}
-void MetaBackend::cross_entropy(Stream& stream, const CrossEntropyArgs& args) {
-  if (forecast_) plan(stream, cpu::scratch_of(args));
-  bound(gpu_workspace(args));
-  put_kernel(stream, "cross_entropy", 0, [&] { return cross_entropy_call(args); });
-}
-void MetaBackend::add(Stream& stream, const Tensor& a, const Tensor& b, Tensor& out) {
-  put_kernel(stream, "add", 0, [&] { return add_call(a, b, out); });
-}
-void MetaBackend::cast(Stream& stream, const Tensor& x, Tensor& out) {
-  put_kernel(stream, "cast", 0, [&] { return cast_call(x, out); });
-}
-void MetaBackend::divide(Stream& stream, Tensor& x, double divisor) {
-  put_kernel(stream, "divide", 0, [&] { return divide_call(x, divisor); });
-}
-void MetaBackend::fill_normal(Stream& stream, Tensor& x, double, double deviation, uint64_t,
-                              uint64_t, int64_t) {
-  put_kernel(stream, "fill_normal", 0, [&] { return fill_normal_call(x, deviation); });
-}
-void MetaBackend::round_stochastically(Stream& stream, const StochasticRoundArgs& args) {
-  bound(gpu_workspace(args));
-  put_kernel(stream, "round_stochastically", 0, [&] { return round_stochastically_call(args); });
-}
-void MetaBackend::adam(Stream& stream, const AdamArgs& args) {
-  bound(gpu_workspace(args.shard));
-  put_kernel(stream, args.decoupled ? "adamw" : "adam", 0, [&] { return adam_call(args); });
-}
-void MetaBackend::adamax(Stream& stream, const AdamaxArgs& args) {
-  bound(gpu_workspace(args.shard));
-  put_kernel(stream, "adamax", 0, [&] { return adamax_call(args); });
-}
-void MetaBackend::adadelta(Stream& stream, const AdadeltaArgs& args) {
-  bound(gpu_workspace(args.shard));
-  put_kernel(stream, "adadelta", 0, [&] { return adadelta_call(args); });
-}
-void MetaBackend::sgd(Stream& stream, const SgdArgs& args) {
-  bound(gpu_workspace(args.shard));
-  put_kernel(stream, "sgd", 0, [&] { return sgd_call(args); });
-}
-void MetaBackend::advance_steps(Stream& stream, Tensor& counts, const Tensor& present,
-                                const Tensor& skip) {
-  put_kernel(stream, "advance_steps", 0, [&] { return advance_steps_call(counts, present, skip); });
-}
-void MetaBackend::power_sum(Stream& stream, const PowerSumArgs& args) {
-  bound(gpu_workspace(args));
-  put_kernel(stream, "power_sum", 0, [&] { return power_sum_call(args); });
-}
-void MetaBackend::clip_coefficient(Stream& stream, const ClipArgs& args) {
-  put_kernel(stream, "clip_coefficient", 0, [&] { return clip_coefficient_call(args); });
-}
-void MetaBackend::find_overflow(Stream& stream, const OverflowArgs& args) {
-  put_kernel(stream, "find_overflow", 0, [&] { return find_overflow_call(args); });
-}
-void MetaBackend::update_loss_scale(Stream& stream, const LossScaleArgs& args) {
-  put_kernel(stream, "update_loss_scale", 0, [&] { return update_loss_scale_call(args); });
+
+void MetaBackend::run(Stream& stream, Kernel kernel) {
+  kernel.visit([&](const auto& args) {
+    take_workspace(stream, args);
+    put_kernel(stream, args.name(), 0, [&] { return kernel_call(kernel); });
+  });
 }
 
 }  // namespace fsdp::meta

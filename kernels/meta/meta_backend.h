@@ -75,7 +75,7 @@ class MetaBackend final : public Backend {
   bool computes() const override { return place_ != Place::kFile; }
 
   void* allocate(Stream& stream, size_t bytes, MemoryCategory category) override;
-  void release(Stream& stream, void* data, size_t bytes, MemoryCategory category) override;
+  void release(Stream& stream, void* data, size_t bytes, MemoryCategory category) noexcept override;
   void copy(Stream& stream, void* destination, const void* source, size_t bytes) override;
   void fill_zero(Stream& stream, void* data, size_t bytes) override;
   void copy_from_host(Stream& stream, void* destination, const void* source, size_t bytes) override;
@@ -98,42 +98,8 @@ class MetaBackend final : public Backend {
   std::string scope() const override { return scope_; }
   void set_trace(Trace* trace) override { ledger_.set_trace(trace); }  // of memory alone
 
-  void matmul(Stream& stream, const MatmulArgs&) override;
-  void sum_rows(Stream& stream, const SumRowsArgs&) override;
-  void layer_norm_forward(Stream& stream, const NormForwardArgs&) override;
-  void layer_norm_backward(Stream& stream, const NormBackwardArgs&) override;
-  void rms_norm_forward(Stream& stream, const NormForwardArgs&) override;
-  void rms_norm_backward(Stream& stream, const NormBackwardArgs&) override;
-  void activation_forward(Stream& stream, Activation, const Tensor&, Tensor&) override;
-  void activation_backward(Stream& stream, Activation, const Tensor&, const Tensor&,
-                           Tensor&) override;
-  void glu_forward(Stream& stream, Activation, const Tensor&, const Tensor&, Tensor&) override;
-  void glu_backward(Stream& stream, Activation, const Tensor&, const Tensor&, const Tensor&,
-                    Tensor&, Tensor&) override;
-  void rope(Stream& stream, const RopeArgs&) override;
-  void copy_heads(Stream& stream, const HeadView&, const HeadView&, int64_t) override;
-  void attention_forward(Stream& stream, const AttentionForwardArgs&) override;
-  void attention_backward(Stream& stream, const AttentionBackwardArgs&) override;
-  void embedding_forward(Stream& stream, const Tensor&, const Tensor&, const Tensor*, int64_t,
-                         Tensor&) override;
-  void embedding_backward(Stream& stream, const Tensor&, const Tensor&, Tensor&, bool) override;
-  void position_backward(Stream& stream, const Tensor&, Tensor&, bool) override;
-  void dropout(Stream& stream, const DropoutArgs&, const Tensor&, Tensor&) override;
-  void cross_entropy(Stream& stream, const CrossEntropyArgs&) override;
-  void add(Stream& stream, const Tensor&, const Tensor&, Tensor&) override;
-  void cast(Stream& stream, const Tensor&, Tensor&) override;
-  void divide(Stream& stream, Tensor&, double) override;
-  void fill_normal(Stream& stream, Tensor&, double, double, uint64_t, uint64_t, int64_t) override;
-  void round_stochastically(Stream& stream, const StochasticRoundArgs&) override;
-  void adam(Stream& stream, const AdamArgs&) override;
-  void adamax(Stream& stream, const AdamaxArgs&) override;
-  void adadelta(Stream& stream, const AdadeltaArgs&) override;
-  void sgd(Stream& stream, const SgdArgs&) override;
-  void advance_steps(Stream& stream, Tensor&, const Tensor&, const Tensor&) override;
-  void power_sum(Stream& stream, const PowerSumArgs&) override;
-  void clip_coefficient(Stream& stream, const ClipArgs&) override;
-  void find_overflow(Stream& stream, const OverflowArgs&) override;
-  void update_loss_scale(Stream& stream, const LossScaleArgs&) override;
+  // Computes nothing: the call is noted, with what it takes.
+  void run(Stream& stream, Kernel kernel) override;
 
  private:
   enum class Place : uint8_t { kDevice, kHost, kFile };
@@ -143,7 +109,10 @@ class MetaBackend final : public Backend {
   void put(Stream& stream, std::string_view name, int64_t bytes, double seconds,
            const KernelCall* kernel = nullptr);
   void put_file_access(Stream& stream, bool writes, size_t bytes);
-  void bound(size_t bytes);  // what a GPU's kernel takes for itself at the most
+  // What a kernel takes for itself: a CPU's, or a GPU's at the most.
+  template <typename Args>
+  void take_workspace(const Stream& stream, const Args& args);
+  void bound(size_t bytes);  // of a GPU
   // What a CPU's kernel would take for itself.
   void plan(const Stream& stream, const cpu::ScratchNeed& need);
   // `describe` makes the KernelCall, for which there is no use without CallTimes.

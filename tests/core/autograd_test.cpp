@@ -197,9 +197,9 @@ DType contribute(Parameter& p, double value, bool several = false) {
                                          Doubles(static_cast<size_t>(p.numel()), value));
   Tensor out = target.tensor;
   if (target.accumulate) {
-    backend.add(backend.compute_stream(), out, piece, out);
+    backend.run(backend.compute_stream(), AddArgs{out, piece, out});
   } else {
-    backend.cast(backend.compute_stream(), piece, out);
+    backend.run(backend.compute_stream(), CastArgs{piece, out});
   }
   return out.dtype();
 }

@@ -71,7 +71,7 @@ TEST_CASE("recompute: a frozen piece of a frozen input needs no gradient and no 
 TEST_CASE("recompute: dropout draws the same mask again") {
   cpu::CpuBackend backend;
   const Tensor samples = Tensor::from_host(backend, Shape{2}, std::vector<int64_t>{4, 7});
-  const DropoutArgs args = {.probability = 0.5, .key = {.seed = 1}, .samples = &samples};
+  const Dropout args = {.probability = 0.5, .key = {.seed = 1}, .samples = &samples};
   test::GradientCheck check(backend);
   check.input("x", Shape{2, 50});
   const auto body = [&](const Tensor& x) { return ops::dropout(ops::glu(x, x), args); };

@@ -107,7 +107,7 @@ TEST_CASE("a backend records what it enqueues: task, scope, lane, issue before b
   backend.set_scope("blocks.2");
   Tensor x = Tensor::zeros(backend, Shape{64}, DType::kF32);
   backend.set_scope("");
-  backend.divide(backend.compute_stream(), x, 2);
+  backend.run(backend.compute_stream(), DivideArgs{x, 2});
   backend.synchronize(backend.compute_stream());
   backend.set_trace(nullptr);
   Tensor::zeros(backend, Shape{64}, DType::kF32);

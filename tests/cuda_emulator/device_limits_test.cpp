@@ -52,7 +52,7 @@ TEST_CASE("products leave multiprocessors to communication, and are chosen for w
     const Tensor a = random_tensor(gpu, {8, 16}, DType::kF32, 1);
     const Tensor b = random_tensor(gpu, {16, 12}, DType::kF32, 2);
     Tensor c = Tensor::empty(gpu, {8, 12}, DType::kF32);
-    gpu.matmul(gpu.compute_stream(), {.a = a, .b = b, .c = c});
+    gpu.run(gpu.compute_stream(), MatmulArgs{.a = a, .b = b, .c = c});
     gpu.synchronize(gpu.compute_stream());
     std::string text;
     for (const auto& each : std::filesystem::directory_iterator(folder / std::to_string(leave))) {

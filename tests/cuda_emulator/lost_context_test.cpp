@@ -31,7 +31,7 @@ emulator::Settings with_fault(int64_t kernel, bool sticky = true) {
 // A sum into new memory, which the kernel writes.
 Tensor sum(CudaBackend& gpu, const Tensor& x) {
   Tensor out = Tensor::empty(gpu, x.shape(), x.dtype());
-  gpu.add(gpu.compute_stream(), x, x, out);
+  gpu.run(gpu.compute_stream(), AddArgs{x, x, out});
   return out;
 }
 

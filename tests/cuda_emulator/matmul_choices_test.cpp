@@ -48,9 +48,10 @@ Values product(Backend& gpu, bool with_bias = false, int64_t rows = 8, int64_t p
   const Tensor b = random_tensor(gpu, {16, 12}, DType::kF32, 2);
   const Tensor bias = random_tensor(gpu, {12}, DType::kF32, 3);
   Tensor c = padded_tensor(gpu, 12, padding, DType::kF32, random_values(rows * 12, 4));
-  gpu.matmul(
+  gpu.run(
       gpu.compute_stream(),
-      {.a = a, .b = b, .c = c, .accumulate = !with_bias, .bias = with_bias ? &bias : nullptr});
+      MatmulArgs{
+          .a = a, .b = b, .c = c, .accumulate = !with_bias, .bias = with_bias ? &bias : nullptr});
   return without_padding(c, 12);
 }
 

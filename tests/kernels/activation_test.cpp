@@ -63,7 +63,7 @@ double exact(Activation kind, double x) {
 Values forward(Backend& backend, Activation kind, DType dtype, const Values& values) {
   const Tensor x = make_tensor(backend, {int64_t(values.size())}, dtype, values);
   Tensor y = Tensor::empty(backend, x.shape(), dtype);
-  backend.activation_forward(backend.compute_stream(), kind, x, y);
+  backend.run(backend.compute_stream(), ActivationForwardArgs{kind, x, y});
   return y.to_doubles();
 }
 
@@ -72,7 +72,7 @@ Values backward(Backend& backend, Activation kind, DType dtype, const Values& va
                 const Values& gradient) {
   const Tensor x = make_tensor(backend, {int64_t(values.size())}, dtype, values);
   Tensor dy = make_tensor(backend, x.shape(), dtype, gradient);
-  backend.activation_backward(backend.compute_stream(), kind, x, dy, dy);
+  backend.run(backend.compute_stream(), ActivationBackwardArgs{kind, x, dy, dy});
   return dy.to_doubles();
 }
 
@@ -112,7 +112,7 @@ TEST_CASE("activations of special values") {
   }
   Tensor x = make_tensor(backend, {2}, DType::kF32, {1, 2});
   CHECK_THROWS_WITH_AS(
-      backend.activation_forward(backend.compute_stream(), Activation::kNone, x, x),
+      backend.run(backend.compute_stream(), ActivationForwardArgs{Activation::kNone, x, x}),
       "[activation_forward] kind: expected an activation, got none", Error);
 }
 
@@ -155,7 +155,7 @@ Values glu(Backend& backend, Activation kind, DType dtype, const Values& gate, c
   const Tensor g = make_tensor(backend, {int64_t(gate.size())}, dtype, gate);
   const Tensor u = make_tensor(backend, g.shape(), dtype, up);
   Tensor y = Tensor::empty(backend, g.shape(), dtype);
-  backend.glu_forward(backend.compute_stream(), kind, g, u, y);
+  backend.run(backend.compute_stream(), GluForwardArgs{kind, g, u, y});
   return y.to_doubles();
 }
 
@@ -165,7 +165,7 @@ std::vector<Values> glu_backward(Backend& backend, Activation kind, DType dtype,
   Tensor g = make_tensor(backend, {int64_t(gate.size())}, dtype, gate);
   const Tensor u = make_tensor(backend, g.shape(), dtype, up);
   Tensor dy = make_tensor(backend, g.shape(), dtype, gradient);
-  backend.glu_backward(backend.compute_stream(), kind, g, u, dy, g, dy);
+  backend.run(backend.compute_stream(), GluBackwardArgs{kind, g, u, dy, g, dy});
   return {g.to_doubles(), dy.to_doubles()};
 }
 

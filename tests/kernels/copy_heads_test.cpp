@@ -19,8 +19,10 @@ TEST_CASE("copy_heads moves heads between layouts and leaves all else alone") {
           make_tensor(backend, {kBatch, kTokens, kHeads * 3 * kWidth}, dtype, source);
       const Tensor to =
           make_tensor(backend, {kBatch, kCapacity, (kHeads + 1) * kWidth}, dtype, before);
-      backend.copy_heads(backend.compute_stream(), {&from, kHeads, kWidth, kWidth, 3 * kWidth},
-                         {&to, kHeads, kWidth, kWidth, kWidth}, kFirst);
+      backend.run(backend.compute_stream(),
+                  CopyHeadsArgs{{&from, kHeads, kWidth, kWidth, 3 * kWidth},
+                                {&to, kHeads, kWidth, kWidth, kWidth},
+                                kFirst});
       return std::vector<Values>{to.to_doubles()};
     });
     Values expected = before;

@@ -53,12 +53,12 @@ std::vector<Values> run(Backend& backend, const Case& c, DType dtype, DType grad
   Tensor& dlogits = gradient_type == dtype ? logits : apart;
   const Tensor labels = Tensor::from_host(backend, {c.rows}, labels_of(c));
   Tensor loss = make_tensor(backend, {}, dtype, {start});
-  backend.cross_entropy(backend.compute_stream(), {.logits = logits,
-                                                   .vocabulary = c.padding ? c.vocabulary : 0,
-                                                   .labels = labels,
-                                                   .loss_sum = loss,
-                                                   .dlogits = &dlogits,
-                                                   .gradient_scale = scale});
+  backend.run(backend.compute_stream(), CrossEntropyArgs{.logits = logits,
+                                                         .vocabulary = c.padding ? c.vocabulary : 0,
+                                                         .labels = labels,
+                                                         .loss_sum = loss,
+                                                         .dlogits = &dlogits,
+                                                         .gradient_scale = scale});
   return {loss.to_doubles(), without_padding(dlogits, c.vocabulary)};
 }
 
@@ -89,8 +89,8 @@ TEST_CASE("loss only leaves the logits alone") {
   Tensor logits = make_tensor(backend, {c.rows, c.vocabulary}, DType::kF64, values);
   const Tensor labels = Tensor::from_host(backend, {c.rows}, labels_of(c));
   Tensor loss = make_tensor(backend, {}, DType::kF64, {0});
-  backend.cross_entropy(backend.compute_stream(),
-                        {.logits = logits, .labels = labels, .loss_sum = loss});
+  backend.run(backend.compute_stream(),
+              CrossEntropyArgs{.logits = logits, .labels = labels, .loss_sum = loss});
   CHECK(logits.to_doubles() == values);
   CHECK(largest_error(loss.to_doubles(), {reference(c, values, labels_of(c), 1).loss}) < 1e-14);
 }
@@ -122,8 +122,9 @@ TEST_CASE("a label outside the vocabulary is an error") {
     Tensor logits = Tensor::zeros(backend, {2, 7}, DType::kF32);
     const Tensor labels = Tensor::from_host<int32_t>(backend, {2}, {0, label});
     Tensor loss = Tensor::zeros(backend, {}, DType::kF32);
-    backend.cross_entropy(backend.compute_stream(),
-                          {.logits = logits, .vocabulary = 5, .labels = labels, .loss_sum = loss});
+    backend.run(
+        backend.compute_stream(),
+        CrossEntropyArgs{.logits = logits, .vocabulary = 5, .labels = labels, .loss_sum = loss});
     CHECK_THROWS_WITH_AS(backend.synchronize(backend.compute_stream()),
                          doctest::Contains("[cross_entropy] label: expected in [0, 5)"), Error);
   }

@@ -4,11 +4,8 @@
 namespace fsdp::test {
 namespace {
 
-constexpr DropoutKey kKey = {.seed = 0x123456789abcull,
-                             .step = 7,
-                             .micro_step = 2,
-                             .layer = 3,
-                             .site = 1};
+constexpr DropoutKey kKey = {
+    .seed = 0x123456789abcull, .step = 7, .micro_step = 2, .layer = 3, .site = 1};
 
 bool keeps(uint64_t sample, uint64_t element, double probability) {
   const Philox4x32 words =
@@ -22,9 +19,9 @@ std::vector<Values> drop(Backend& backend, DType dtype, const std::vector<int64_
   Tensor x = make_tensor(backend, {batch, size}, dtype, values);
   Tensor y = Tensor::empty(backend, {batch, size}, dtype);
   const Tensor ids = Tensor::from_host(backend, {batch}, samples);
-  const DropoutArgs args = {.probability = probability, .key = kKey, .samples = &ids};
-  backend.dropout(backend.compute_stream(), args, x, y);
-  backend.dropout(backend.compute_stream(), args, x, x);
+  const Dropout args = {.probability = probability, .key = kKey, .samples = &ids};
+  backend.run(backend.compute_stream(), DropoutArgs{args, x, y});
+  backend.run(backend.compute_stream(), DropoutArgs{args, x, x});
   return {y.to_doubles(), x.to_doubles()};
 }
 

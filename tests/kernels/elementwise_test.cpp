@@ -32,7 +32,7 @@ TEST_CASE("add forms the sum in the accumulation dtype and rounds once") {
           const Tensor a = random_tensor(backend, {n}, a_type, 1, -9, 9);
           const Tensor b = random_tensor(backend, {n}, b_type, 2, -9, 9);
           Tensor out = Tensor::empty(backend, {n}, out_type);
-          backend.add(backend.compute_stream(), a, b, out);
+          backend.run(backend.compute_stream(), AddArgs{a, b, out});
           std::vector<double> sum = a.to_doubles();
           const std::vector<double> y = b.to_doubles();
           for (size_t i = 0; i < sum.size(); ++i) sum[i] += y[i];
@@ -50,12 +50,12 @@ TEST_CASE("add in place") {
     Tensor a = random_tensor(backend, {1001}, dtype, 1);
     Tensor b = random_tensor(backend, {1001}, dtype, 2);
     Tensor out = Tensor::empty(backend, {1001}, dtype);
-    backend.add(backend.compute_stream(), a, b, out);
+    backend.run(backend.compute_stream(), AddArgs{a, b, out});
     const std::vector<double> expected = out.to_doubles();
     Tensor a_copy = random_tensor(backend, {1001}, dtype, 1);
-    backend.add(backend.compute_stream(), a_copy, b, a_copy);
+    backend.run(backend.compute_stream(), AddArgs{a_copy, b, a_copy});
     CHECK(a_copy.to_doubles() == expected);
-    backend.add(backend.compute_stream(), a, b, b);
+    backend.run(backend.compute_stream(), AddArgs{a, b, b});
     CHECK(b.to_doubles() == expected);
   }
 }
@@ -67,7 +67,7 @@ TEST_CASE("cast between all floating dtypes") {
       for (const int64_t n : kSizes) {
         const Tensor x = random_tensor(backend, {n}, from, 3, -100, 100);
         Tensor out = Tensor::empty(backend, {n}, to);
-        backend.cast(backend.compute_stream(), x, out);
+        backend.run(backend.compute_stream(), CastArgs{x, out});
         // f64 reaches 16 bits through f32
         std::vector<double> expected = x.to_doubles();
         if (to != DType::kF64) expected = rounded(expected, DType::kF32);
@@ -83,7 +83,7 @@ TEST_CASE("divide in place") {
     for (const int64_t n : kSizes) {
       Tensor x = random_tensor(backend, {n}, dtype, 4);
       std::vector<double> expected = x.to_doubles();
-      backend.divide(backend.compute_stream(), x, 1.5);
+      backend.run(backend.compute_stream(), DivideArgs{x, 1.5});
       for (double& value : expected) value /= 1.5;
       CHECK(x.to_doubles() == rounded(rounded(expected, accumulation_dtype(dtype)), dtype));
     }
@@ -95,7 +95,8 @@ TEST_CASE("fill_normal is keyed by element, not by piece") {
   for (const DType dtype : kFloating) {
     for (const int64_t first : {0, 1, 12345}) {
       Tensor x = Tensor::empty(backend, {70001}, dtype);
-      backend.fill_normal(backend.compute_stream(), x, 0.5, 0.02, 42, hash_name("h.0.w"), first);
+      backend.run(backend.compute_stream(),
+                  FillNormalArgs{x, 0.5, 0.02, 42, hash_name("h.0.w"), first});
       std::vector<double> expected;
       for (int64_t i = 0; i < x.numel(); ++i) {
         const double z = normal_at(42, hash_name("h.0.w"), static_cast<uint64_t>(first + i));
@@ -106,7 +107,7 @@ TEST_CASE("fill_normal is keyed by element, not by piece") {
     }
   }
   Tensor ones = Tensor::empty(backend, {100}, DType::kBF16);
-  backend.fill_normal(backend.compute_stream(), ones, 1, 0, 42, 0, 0);
+  backend.run(backend.compute_stream(), FillNormalArgs{ones, 1, 0, 42, 0, 0});
   CHECK(ones.to_doubles() == std::vector<double>(100, 1.0));
 }
 

@@ -30,8 +30,8 @@ TEST_CASE("embedding_forward copies rows and adds positions") {
         const Tensor more = make_tensor(backend, {c.length + 2, c.columns}, dtype, positions);
         Tensor plain = Tensor::empty(backend, {c.batch, c.length, c.columns}, dtype);
         Tensor y = Tensor::empty(backend, plain.shape(), dtype);
-        backend.embedding_forward(backend.compute_stream(), ids, rows, nullptr, 0, plain);
-        backend.embedding_forward(backend.compute_stream(), ids, rows, &more, 2, y);
+        backend.run(backend.compute_stream(), EmbeddingForwardArgs{ids, rows, nullptr, 0, plain});
+        backend.run(backend.compute_stream(), EmbeddingForwardArgs{ids, rows, &more, 2, y});
         return std::vector<Values>{plain.to_doubles(), y.to_doubles()};
       });
       Values plain, y;
@@ -73,8 +73,8 @@ std::vector<Values> scatter(Backend& backend, const Case& c, DType dtype, DType 
   const int64_t rows = c.vocabulary + c.length;
   Tensor table = make_tensor(backend, {rows, c.columns}, out_type, start);
   Tensor positions = make_tensor(backend, {rows, c.columns}, out_type, start);
-  backend.embedding_backward(backend.compute_stream(), ids, gradient, table, accumulate);
-  backend.position_backward(backend.compute_stream(), gradient, positions, accumulate);
+  backend.run(backend.compute_stream(), EmbeddingBackwardArgs{ids, gradient, table, accumulate});
+  backend.run(backend.compute_stream(), PositionBackwardArgs{gradient, positions, accumulate});
   return {table.to_doubles(), positions.to_doubles()};
 }
 
@@ -106,7 +106,7 @@ TEST_CASE("a token outside the table is an error") {
   const Tensor tokens = Tensor::from_host<int32_t>(backend, {1, 3}, {0, 5, 1});
   Tensor table = Tensor::zeros(backend, {5, 2}, DType::kF32);
   Tensor y = Tensor::empty(backend, {1, 3, 2}, DType::kF32);
-  backend.embedding_forward(backend.compute_stream(), tokens, table, nullptr, 0, y);
+  backend.run(backend.compute_stream(), EmbeddingForwardArgs{tokens, table, nullptr, 0, y});
   CHECK_THROWS_WITH_AS(backend.synchronize(backend.compute_stream()),
                        doctest::Contains("[embedding] token: expected in [0, 5), got 5"), Error);
 }

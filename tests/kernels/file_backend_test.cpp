@@ -78,7 +78,9 @@ TEST_CASE("file backend: its ledger, and a kernel that is refused") {
   CHECK(usage.held_peak == 3 * kFileBlock);
   CHECK(usage.current[static_cast<size_t>(MemoryCategory::kOptimizerState)] == 2 * kFileBlock);
   CHECK(file.file().size() == 3 * kFileBlock);
-  CHECK(contains(error_of([&] { file.cast(file.compute_stream(), y, x); }),
+  CHECK(contains(error_of([&] {
+                   file.run(file.compute_stream(), CastArgs{y, x});
+                 }),
                  "[cast] a file computes nothing"));
   CpuBackend memory;
   const Tensor m = Tensor::zeros(memory, Shape{4}, DType::kF32);

@@ -13,7 +13,7 @@ namespace {
 
 int32_t flag_after(cpu::CpuBackend& backend, const Tensor& x, double limit, int32_t before = 0) {
   Tensor flag = Tensor::from_host<int32_t>(backend, {}, {before});
-  backend.find_overflow(backend.compute_stream(), {.x = x, .limit = limit, .flag = flag});
+  backend.run(backend.compute_stream(), OverflowArgs{.x = x, .limit = limit, .flag = flag});
   return static_cast<int32_t>(flag.item());
 }
 

@@ -78,13 +78,13 @@ std::vector<double> run(CpuBackend& backend, const Case& t, const Problem& p,
   const Tensor bias = make_tensor(backend, {t.n}, t.operand, p.bias);
   Tensor c = padding.c ? padded_tensor(backend, t.n, padding.c, t.result, p.c)
                        : make_tensor(backend, {t.m, t.n}, t.result, p.c);
-  backend.matmul(backend.compute_stream(), {.a = a,
-                                            .b = b,
-                                            .c = c,
-                                            .transpose_a = t.transpose_a,
-                                            .transpose_b = t.transpose_b,
-                                            .accumulate = t.accumulate,
-                                            .bias = t.bias ? &bias : nullptr});
+  backend.run(backend.compute_stream(), MatmulArgs{.a = a,
+                                                   .b = b,
+                                                   .c = c,
+                                                   .transpose_a = t.transpose_a,
+                                                   .transpose_b = t.transpose_b,
+                                                   .accumulate = t.accumulate,
+                                                   .bias = t.bias ? &bias : nullptr});
   return padding.c ? without_padding(c, t.n) : c.to_doubles();
 }
 
@@ -298,12 +298,12 @@ TEST_CASE("an activation keeps what came before it") {
   const Tensor bias = make_tensor(backend, {33}, DType::kF32, p.bias);
   Tensor before = Tensor::empty(backend, {7, 33}, DType::kF32);
   Tensor c = Tensor::empty(backend, {7, 33}, DType::kF32);
-  backend.matmul(backend.compute_stream(), {.a = a,
-                                            .b = b,
-                                            .c = c,
-                                            .bias = &bias,
-                                            .activation = Activation::kGeluErf,
-                                            .pre_activation = &before});
+  backend.run(backend.compute_stream(), MatmulArgs{.a = a,
+                                                   .b = b,
+                                                   .c = c,
+                                                   .bias = &bias,
+                                                   .activation = Activation::kGeluErf,
+                                                   .pre_activation = &before});
   check_close(t, p, before.to_doubles());
   const std::vector<double> got = c.to_doubles();
   for (size_t i = 0; i < got.size(); ++i) {

@@ -72,9 +72,9 @@ std::vector<Values> forward(Backend& backend, NormShape s, DType dtype, bool lay
                                 .rstd = rstd,
                                 .epsilon = kEpsilon};
   if (layer) {
-    backend.layer_norm_forward(backend.compute_stream(), args);
+    backend.run(backend.compute_stream(), LayerNormForwardArgs{args});
   } else {
-    backend.rms_norm_forward(backend.compute_stream(), args);
+    backend.run(backend.compute_stream(), RmsNormForwardArgs{args});
   }
   return {(fused ? sum : x).to_doubles(), y.to_doubles(), mean.to_doubles(), rstd.to_doubles()};
 }
@@ -106,9 +106,9 @@ std::vector<Values> backward(Backend& backend, NormShape s, DType dtype, bool la
                                  .accumulate_weight = accumulate,
                                  .accumulate_bias = accumulate};
   if (layer) {
-    backend.layer_norm_backward(backend.compute_stream(), args);
+    backend.run(backend.compute_stream(), LayerNormBackwardArgs{args});
   } else {
-    backend.rms_norm_backward(backend.compute_stream(), args);
+    backend.run(backend.compute_stream(), RmsNormBackwardArgs{args});
   }
   return {dy.to_doubles(), dweight.to_doubles(), dbias.to_doubles()};
 }
@@ -148,9 +148,10 @@ TEST_CASE("layer norm without a bias is one with a zero bias") {
   Tensor y = Tensor::empty(backend, {5, 11}, DType::kF64);
   Tensor mean = Tensor::empty(backend, {5}, DType::kF64);
   Tensor rstd = Tensor::empty(backend, {5}, DType::kF64);
-  backend.layer_norm_forward(
+  backend.run(
       backend.compute_stream(),
-      {.x = x, .weight = weight, .y = y, .mean = &mean, .rstd = rstd, .epsilon = kEpsilon});
+      LayerNormForwardArgs{
+          {.x = x, .weight = weight, .y = y, .mean = &mean, .rstd = rstd, .epsilon = kEpsilon}});
   CHECK(y.to_doubles() == expected[1]);
 }
 
@@ -216,13 +217,13 @@ TEST_CASE("frozen parameters get no gradient, bf16 gradients are rounded once") 
   const Tensor rstd = make_tensor(backend, {40}, DType::kF32, r.rstd);
   Tensor dx = Tensor::empty(backend, {40, 9}, DType::kBF16);
   Tensor dweight = Tensor::empty(backend, {9}, DType::kBF16);
-  backend.layer_norm_backward(backend.compute_stream(), {.dy = dy,
-                                                         .x = x,
-                                                         .weight = weight,
-                                                         .mean = &mean,
-                                                         .rstd = rstd,
-                                                         .dx = dx,
-                                                         .dweight = &dweight});
+  backend.run(backend.compute_stream(), LayerNormBackwardArgs{{.dy = dy,
+                                                               .x = x,
+                                                               .weight = weight,
+                                                               .mean = &mean,
+                                                               .rstd = rstd,
+                                                               .dx = dx,
+                                                               .dweight = &dweight}});
   CHECK(dx.to_doubles() == wide[0]);
   CHECK(dweight.to_doubles() == rounded(wide[1], DType::kBF16));
 }

@@ -39,14 +39,14 @@ TEST_CASE("sum_rows") {
             const Tensor x = random_tensor(backend, {rows, columns}, in, 1);
             Tensor out = random_tensor(backend, {columns}, out_type, 2);
             const std::vector<double> values = x.to_doubles(), before = out.to_doubles();
-            backend.sum_rows(backend.compute_stream(),
-                             {.x = x, .out = out, .accumulate = accumulate});
+            backend.run(backend.compute_stream(),
+                        SumRowsArgs{.x = x, .out = out, .accumulate = accumulate});
             const std::vector<double> got = out.to_doubles();
             Tensor again = test::make_tensor(backend, {columns}, out_type, before);
-            backend.sum_rows(backend.compute_stream(),
-                             {.x = test::padded_tensor(backend, columns, 3, in, values),
-                              .out = again,
-                              .accumulate = accumulate});
+            backend.run(backend.compute_stream(),
+                        SumRowsArgs{.x = test::padded_tensor(backend, columns, 3, in, values),
+                                    .out = again,
+                                    .accumulate = accumulate});
             CHECK(again.to_doubles() == got);  // of padded rows
             int wrong = 0;
             for (size_t j = 0; j < got.size(); ++j) {
@@ -73,9 +73,10 @@ double power_sum(CpuBackend& backend, const Tensor& x,
                  const std::vector<std::pair<int64_t, int64_t>>& spans, double power,
                  const double* before = nullptr) {
   Tensor out = Tensor::from_host<double>(backend, {}, {before ? *before : 77.0});
-  backend.power_sum(
+  backend.run(
       backend.compute_stream(),
-      {.x = x, .spans = spans, .power = power, .out = out, .accumulate = before != nullptr});
+      PowerSumArgs{
+          .x = x, .spans = spans, .power = power, .out = out, .accumulate = before != nullptr});
   return out.item();
 }
 
@@ -149,14 +150,14 @@ TEST_CASE("clip_coefficient") {
       Tensor skip = Tensor::empty(backend, {}, DType::kI32);
       const Tensor scale = Tensor::from_host<float>(backend, {}, {static_cast<float>(e.scale)});
       const Tensor overflow = Tensor::from_host<int32_t>(backend, {}, {e.overflow});
-      backend.clip_coefficient(backend.compute_stream(), {.power_sum = sum,
-                                                          .power = e.power,
-                                                          .max_norm = e.max_norm,
-                                                          .loss_scale = &scale,
-                                                          .overflow = &overflow,
-                                                          .norm = norm,
-                                                          .coefficient = coefficient,
-                                                          .skip = skip});
+      backend.run(backend.compute_stream(), ClipArgs{.power_sum = sum,
+                                                     .power = e.power,
+                                                     .max_norm = e.max_norm,
+                                                     .loss_scale = &scale,
+                                                     .overflow = &overflow,
+                                                     .norm = norm,
+                                                     .coefficient = coefficient,
+                                                     .skip = skip});
       if (std::isfinite(e.norm)) {
         CHECK(norm.item() == doctest::Approx(e.norm).epsilon(1e-14));
       } else {
@@ -179,9 +180,10 @@ TEST_CASE("power_sum by blocks: every block in its place, the others untouched")
       CpuBackend backend({.threads = threads});
       const Tensor x = test::make_tensor(backend, {n}, DType::kF64, values);
       Tensor out = Tensor::from_host<double>(backend, {6}, std::vector<double>(6, -7.0));
-      backend.power_sum(
+      backend.run(
           backend.compute_stream(),
-          {.x = x, .spans = spans, .power = power, .out = out, .first_blocks = &first_blocks});
+          PowerSumArgs{
+              .x = x, .spans = spans, .power = power, .out = out, .first_blocks = &first_blocks});
       const auto block = [&](int64_t begin, int64_t end) {
         double sum = 0;
         for (int64_t i = begin; i < end; ++i) {

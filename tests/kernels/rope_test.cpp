@@ -34,15 +34,15 @@ Values rotate(Backend& backend, const RopeCase& c, DType dtype, const Values& va
   Tensor x = make_tensor(backend, {c.batch, c.length, c.row_width}, dtype, values);
   const Tensor cosine = table(backend, c, dtype, [](double v) { return std::cos(v); });
   const Tensor sine = table(backend, c, dtype, [](double v) { return std::sin(v); });
-  backend.rope(backend.compute_stream(), {.x = {.tensor = &x,
-                                                .heads = c.heads,
-                                                .head_dim = c.head_dim,
-                                                .offset = c.offset,
-                                                .head_stride = c.head_stride},
-                                          .cos = cosine,
-                                          .sin = sine,
-                                          .first_position = c.first_position,
-                                          .inverse = inverse});
+  backend.run(backend.compute_stream(), RopeArgs{.x = {.tensor = &x,
+                                                       .heads = c.heads,
+                                                       .head_dim = c.head_dim,
+                                                       .offset = c.offset,
+                                                       .head_stride = c.head_stride},
+                                                 .cos = cosine,
+                                                 .sin = sine,
+                                                 .first_position = c.first_position,
+                                                 .inverse = inverse});
   return x.to_doubles();
 }
 

@@ -29,9 +29,9 @@ TEST_CASE("scratch: sums of rows are counted when they are issued") {
   const Tensor x = Tensor::empty(backend, Shape{100, 30}, DType::kBF16);
   Tensor sum = Tensor::empty(backend, Shape{30}, DType::kF32);
   CHECK(scratch_of(backend) == 0);
-  backend.sum_rows(backend.compute_stream(), {.x = x, .out = sum});
+  backend.run(backend.compute_stream(), SumRowsArgs{.x = x, .out = sum});
   CHECK(scratch_of(backend) == rounded_bytes(4 * 30 * sizeof(float)));  // blocks of 32 rows
-  backend.sum_rows(backend.compute_stream(), {.x = x, .out = sum});
+  backend.run(backend.compute_stream(), SumRowsArgs{.x = x, .out = sum});
   CHECK(scratch_of(backend) == rounded_bytes(4 * 30 * sizeof(float)));
   backend.synchronize(backend.compute_stream());
 }
@@ -56,7 +56,7 @@ std::string above(size_t spare) {
   backend.ledger().set_limit(held + spare, [] { return "forward"; });
   backend.set_scope("blocks.1");
   const std::string error = test::error_of([&] {
-    backend.sum_rows(backend.compute_stream(), {.x = x, .out = sum});
+    backend.run(backend.compute_stream(), SumRowsArgs{.x = x, .out = sum});
     Tensor::empty(backend, Shape{1}, DType::kF32);
   });
   backend.synchronize(backend.compute_stream());

@@ -68,12 +68,12 @@ Values roundings(float x, int64_t elements, uint32_t updates) {
   Tensor out = Tensor::empty(backend, {elements}, DType::kBF16);
   Values all;
   for (uint32_t update = 0; update < updates; ++update) {
-    backend.round_stochastically(backend.compute_stream(),
-                                 {.x = value,
-                                  .out = out,
-                                  .runs = {{0, elements, hash_name("w"), 0}},
-                                  .seed = 1,
-                                  .update = update});
+    backend.run(backend.compute_stream(),
+                StochasticRoundArgs{.x = value,
+                                    .out = out,
+                                    .runs = {{0, elements, hash_name("w"), 0}},
+                                    .seed = 1,
+                                    .update = update});
     for (const double v : out.to_doubles()) all.push_back((v - below) / (above - below));
   }
   return all;
@@ -118,10 +118,11 @@ TEST_CASE("a sum of small steps is seen on average, and not when rounded to near
   const Tensor value = make_tensor(backend, {kElements}, DType::kF32, Values(kElements, x));
   Tensor chance = Tensor::empty(backend, {kElements}, DType::kBF16), nearest = chance;
   nearest = Tensor::empty(backend, {kElements}, DType::kBF16);
-  backend.round_stochastically(
+  backend.run(
       backend.compute_stream(),
-      {.x = value, .out = chance, .runs = {{0, kElements, hash_name("w"), 0}}, .seed = 2});
-  backend.cast(backend.compute_stream(), value, nearest);
+      StochasticRoundArgs{
+          .x = value, .out = chance, .runs = {{0, kElements, hash_name("w"), 0}}, .seed = 2});
+  backend.run(backend.compute_stream(), CastArgs{value, nearest});
   double sum = 0;
   for (const double v : chance.to_doubles()) sum += v;
   CHECK(std::abs(sum / kElements - x) < 5 * 0x1p-7 * std::sqrt(0.125 * 0.875 / kElements));

@@ -165,7 +165,7 @@ struct Fixture {
     Tensor exact =
         test::make_tensor(values.backend(), values.shape(), DType::kF64,
                           Doubles(all.begin() + first, all.begin() + first + values.numel()));
-    values.backend().cast(values.backend().compute_stream(), exact, values);
+    values.backend().run(values.backend().compute_stream(), CastArgs{exact, values});
   }
   Doubles logits(CausalLM& of, const FillFunction& fill) {
     for (Parameter* p : of.parameters()) {

@@ -146,15 +146,15 @@ inline std::vector<Values> run_attention(Backend& backend, const Case& c, DType 
   Tensor delta = Tensor::empty(backend, statistics, accumulation_dtype(dtype));
   const Tensor dout = make_tensor(backend, out_shape, dtype, o.dout);
   Stream& stream = backend.compute_stream();
-  backend.attention_forward(stream, {.in = in, .out = out, .log_sum_exp = log_sum_exp});
-  backend.attention_backward(stream, {.in = in,
-                                      .out = out,
-                                      .log_sum_exp = log_sum_exp,
-                                      .dout = dout,
-                                      .delta = delta,
-                                      .dq = gradients.q,
-                                      .dk = gradients.k,
-                                      .dv = gradients.v});
+  backend.run(stream, AttentionForwardArgs{.in = in, .out = out, .log_sum_exp = log_sum_exp});
+  backend.run(stream, AttentionBackwardArgs{.in = in,
+                                            .out = out,
+                                            .log_sum_exp = log_sum_exp,
+                                            .dout = dout,
+                                            .delta = delta,
+                                            .dq = gradients.q,
+                                            .dk = gradients.k,
+                                            .dv = gradients.v});
   return {out.to_doubles(), log_sum_exp.to_doubles(), Rows::get(gradients.q),
           Rows::get(gradients.k), Rows::get(gradients.v)};
 }

@@ -106,11 +106,11 @@ std::vector<double> reduced(Communicator& group, const std::vector<double>& grad
   rank.backend->copy(rank.backend->compute_stream(), buffer.tensor.data(), values.data(),
                      values.bytes());
   after_compute(rank, stream);
-  if (division.before != 1) rank.backend->divide(stream, buffer.tensor, division.before);
+  if (division.before != 1) rank.backend->run(stream, DivideArgs{buffer.tensor, division.before});
   Tensor own = buffer.tensor.slice(shard_group->rank() * slot, Shape{slot});
   shard_group->reduce_scatter(stream, buffer.tensor, own, division.op);
   replica_group->all_reduce(stream, own, division.replica_op);
-  if (division.after != 1) rank.backend->divide(stream, own, division.after);
+  if (division.after != 1) rank.backend->run(stream, DivideArgs{own, division.after});
   before_compute(rank, shard_group->all_gather(stream, buffer.tensor));
   return buffer.tensor.to_doubles();
 }

@@ -54,9 +54,9 @@ inline Values round_on(Backend& backend, const RoundingCase& c) {
   };
   const Tensor x = shifted(DType::kF32, rounding_values(c.n));
   Tensor out = shifted(DType::kBF16, Values(static_cast<size_t>(c.n), kUntouched));
-  backend.round_stochastically(
+  backend.run(
       backend.compute_stream(),
-      {.x = x, .out = out, .runs = c.runs, .seed = c.seed, .update = c.update});
+      StochasticRoundArgs{.x = x, .out = out, .runs = c.runs, .seed = c.seed, .update = c.update});
   return out.to_doubles();
 }
 

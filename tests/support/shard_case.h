@@ -47,13 +47,13 @@ inline ShardRule adam_rule(bool decoupled) {
           name,
           {-1, 0},
           [=](Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& states) {
-            backend.adam(backend.compute_stream(), {.shard = shard,
-                                                    .exp_avg = states[0],
-                                                    .exp_avg_sq = states[1],
-                                                    .beta1 = kBeta1,
-                                                    .beta2 = kBeta2,
-                                                    .epsilon = kEpsilon,
-                                                    .decoupled = decoupled});
+            backend.run(backend.compute_stream(), AdamArgs{.shard = shard,
+                                                           .exp_avg = states[0],
+                                                           .exp_avg_sq = states[1],
+                                                           .beta1 = kBeta1,
+                                                           .beta2 = kBeta2,
+                                                           .epsilon = kEpsilon,
+                                                           .decoupled = decoupled});
           },
           [=](double& p, double g, double decay, int t, ShardRule::ElementStates& s) {
             if (decoupled)
@@ -73,12 +73,12 @@ inline ShardRule adamax_rule() {
           "adamax",
           {-1, 0},
           [=](Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& states) {
-            backend.adamax(backend.compute_stream(), {.shard = shard,
-                                                      .exp_avg = states[0],
-                                                      .exp_inf = states[1],
-                                                      .beta1 = kBeta1,
-                                                      .beta2 = kBeta2,
-                                                      .epsilon = kEpsilon});
+            backend.run(backend.compute_stream(), AdamaxArgs{.shard = shard,
+                                                             .exp_avg = states[0],
+                                                             .exp_inf = states[1],
+                                                             .beta1 = kBeta1,
+                                                             .beta2 = kBeta2,
+                                                             .epsilon = kEpsilon});
           },
           [=](double& p, double g, double decay, int t, ShardRule::ElementStates& s) {
             g += decay * p;
@@ -94,11 +94,11 @@ inline ShardRule adadelta_rule() {
           "adadelta",
           {0, 0},
           [=](Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& states) {
-            backend.adadelta(backend.compute_stream(), {.shard = shard,
-                                                        .square_avg = states[0],
-                                                        .acc_delta = states[1],
-                                                        .rho = kRho,
-                                                        .epsilon = kEpsilon});
+            backend.run(backend.compute_stream(), AdadeltaArgs{.shard = shard,
+                                                               .square_avg = states[0],
+                                                               .acc_delta = states[1],
+                                                               .rho = kRho,
+                                                               .epsilon = kEpsilon});
           },
           [=](double& p, double g, double decay, int /*t*/, ShardRule::ElementStates& s) {
             g += decay * p;
@@ -114,12 +114,12 @@ inline ShardRule sgd_rule(std::string name, double momentum, double dampening, b
           "sgd",
           {-1},
           [=](Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& states) {
-            backend.sgd(backend.compute_stream(),
-                        {.shard = shard,
-                         .momentum_buffer = momentum > 0 ? &states[0] : nullptr,
-                         .momentum = momentum,
-                         .dampening = dampening,
-                         .nesterov = nesterov});
+            backend.run(backend.compute_stream(),
+                        SgdArgs{.shard = shard,
+                                .momentum_buffer = momentum > 0 ? &states[0] : nullptr,
+                                .momentum = momentum,
+                                .dampening = dampening,
+                                .nesterov = nesterov});
           },
           [=](double& p, double g, double decay, int t, ShardRule::ElementStates& s) {
             g += decay * p;
@@ -186,7 +186,7 @@ inline ShardValues three_steps(Backend& backend, const ShardCase& c, const Shard
     const auto& flags = kShardPresent[step];
     const Tensor present = Tensor::from_host<int32_t>(backend, {3}, {flags.begin(), flags.end()});
     const Tensor grad = tensor(c.grad, gradient_of_step(c, step));
-    backend.advance_steps(backend.compute_stream(), counts, present, skip);
+    backend.run(backend.compute_stream(), AdvanceStepsArgs{counts, present, skip});
     rule.kernel(backend,
                 {.master = master,
                  .grad = grad,

@@ -19,15 +19,19 @@ size_t bytes_in_use(Backend& backend) {
 }
 
 // As many sets as exceed the cache twice. See [Note: inputs rotate].
-std::vector<KernelRun> prepare_sets(KernelInputs& inputs, const KernelCase& line,
-                                    size_t cache_bytes) {
-  std::vector<KernelRun> sets = {line.prepare(inputs)};  // and what all are copied from
+std::vector<meta::KernelRun> prepare_sets(KernelInputs& inputs, const KernelCase& line,
+                                          size_t cache_bytes) {
+  const auto prepare = [&] {
+    KernelInputSet set(inputs);
+    return line.call.prepare(set);
+  };
+  std::vector<meta::KernelRun> sets = {prepare()};  // and what all are copied from
   const size_t before = bytes_in_use(inputs.backend());
-  sets.push_back(line.prepare(inputs));
+  sets.push_back(prepare());
   const size_t each = std::max<size_t>(1, bytes_in_use(inputs.backend()) - before);
-  const bool rotates = line.cost.bytes > 0;  // a few scalars never leave the cache
+  const bool rotates = line.call.cost.bytes > 0;  // a few scalars never leave the cache
   const size_t count = rotates ? std::min(2 * cache_bytes / each + 1, kMostSets) : 2;
-  while (sets.size() < count) sets.push_back(line.prepare(inputs));
+  while (sets.size() < count) sets.push_back(prepare());
   return sets;
 }
 
@@ -48,12 +52,12 @@ class Hold {
 
 class KernelTimer {
  public:
-  KernelTimer(Backend& backend, std::vector<KernelRun> sets)
+  KernelTimer(Backend& backend, std::vector<meta::KernelRun> sets)
       : backend_(backend), sets_(std::move(sets)) {}
 
   // What comes first: libraries make their code and choose, pages get their memory.
   void warm_up() {
-    for (const KernelRun& run : sets_) run(backend_, backend_.compute_stream());
+    for (const meta::KernelRun& run : sets_) run(backend_, backend_.compute_stream());
     backend_.synchronize(backend_.compute_stream());
   }
   // Seconds of each of `calls` calls.
@@ -91,15 +95,15 @@ class KernelTimer {
   }
 
   Backend& backend_;
-  std::vector<KernelRun> sets_;
+  std::vector<meta::KernelRun> sets_;
   size_t next_ = 0;
 };
 
 }  // namespace
 
 KernelResult time_kernel(KernelInputs& inputs, const KernelCase& line, const KernelTiming& timing) {
-  std::vector<KernelRun> sets = prepare_sets(inputs, line, timing.cache_bytes);
-  KernelResult result = {line.name(), line.shape, line.cost, line.bar, sets.size(), 0, {}};
+  std::vector<meta::KernelRun> sets = prepare_sets(inputs, line, timing.cache_bytes);
+  KernelResult result = {line.name(), line.shape, line.call.cost, line.bar, sets.size(), 0, {}};
   KernelTimer timer(inputs.backend(), std::move(sets));
   timer.warm_up();
   std::vector<double> seconds;
@@ -140,9 +144,9 @@ double product_rate(KernelInputs& inputs, DType dtype, KernelTiming timing) {
   constexpr double kLongest = 0.05;  // seconds
   double rate = 0;
   for (int64_t n = 512; n <= 8192; n *= 2) {
-    const ops::MatmulExtents square = {.m = n, .n = n, .k = n, .operand = dtype, .result = dtype};
+    const MatmulExtents square = {.m = n, .n = n, .k = n, .operand = dtype, .result = dtype};
     const KernelCase line = product_line("square", square);
-    if (rate > 0 && static_cast<double>(line.cost.flops) / rate > kLongest) break;
+    if (rate > 0 && static_cast<double>(line.call.cost.flops) / rate > kLongest) break;
     rate = std::max(rate, time_kernel(inputs, line, timing).flops_per_s());
   }
   return rate;

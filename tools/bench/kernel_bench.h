@@ -21,7 +21,7 @@ struct KernelTiming {
 
 struct KernelResult {
   std::string name, shape;
-  ops::Cost cost;
+  Cost cost;
   KernelBar bar;
   size_t input_sets = 0;
   size_t calls = 0;

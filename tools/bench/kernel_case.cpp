@@ -14,7 +14,7 @@ Tensor KernelInputs::normal(Shape shape, DType dtype) {
   Tensor& block = blocks_[dtype];
   if (!block.defined()) {
     block = empty(Shape{kBlock}, dtype);
-    backend_.fill_normal(stream, block, 0, 1, /*seed=*/0, hash_name("bench kernels"), 0);
+    backend_.run(stream, FillNormalArgs{block, 0, 1, /*seed=*/0, hash_name("bench kernels"), 0});
   }
   Tensor out = empty(shape, dtype);
   auto* data = static_cast<std::byte*>(out.data());
@@ -26,7 +26,7 @@ Tensor KernelInputs::normal(Shape shape, DType dtype) {
 
 Tensor KernelInputs::constant(Shape shape, DType dtype, double value) const {
   Tensor out = empty(shape, dtype);
-  backend_.fill_normal(backend_.compute_stream(), out, value, 0, 0, 0, 0);
+  backend_.run(backend_.compute_stream(), FillNormalArgs{out, value, 0, 0, 0, 0});
   return out;
 }
 
@@ -38,6 +38,28 @@ Tensor KernelInputs::indices(Shape shape, int64_t below) const {
     values.push_back(static_cast<int32_t>(at * static_cast<double>(below)));
   }
   return Tensor::from_host<int32_t>(backend_, shape, values, MemoryCategory::kWorkspace);
+}
+
+Tensor KernelInputs::of(const meta::TensorForm& form) {
+  using Content = TensorRole::Content;
+  const auto& [shape, dtype, address, role] = form;
+  if (role.content == Content::kIndices) return indices(shape, role.below);
+  const double value = role.content == Content::kOnes ? 1 : 0;
+  if (is_floating(dtype)) {
+    if (role.content != Content::kNumbers) return constant(shape, dtype, value);
+    return role.use == TensorRole::Use::kOut ? empty(shape, dtype) : normal(shape, dtype);
+  }
+  Tensor out = empty(shape, dtype);
+  const std::vector<int64_t> wide(static_cast<size_t>(shape.numel()), static_cast<int64_t>(value));
+  const std::vector<int32_t> narrow(wide.begin(), wide.end());
+  out.write(dtype == DType::kI64 ? static_cast<const void*>(wide.data()) : narrow.data());
+  return out;
+}
+
+Tensor KernelInputSet::make(const meta::TensorForm& form) {
+  Tensor& tensor = by_address_[form.address];
+  if (!tensor.defined()) tensor = inputs_.of(form);
+  return {tensor.storage(), tensor.byte_offset(), form.shape, form.dtype};
 }
 
 std::vector<KernelCase> kernel_table(const KernelExtents& extents, const std::string& filter) {

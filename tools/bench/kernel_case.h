@@ -1,16 +1,15 @@
-// One line of the table of kernels that `fsdp bench kernels` measures: what to call, on what, and
-// what that costs at the very least. A kernel is added by a line in kernel_products.cpp,
-// kernel_passes.cpp or kernel_shard.cpp; a test holds the table against core/backend.h.
-// Not here: measuring (tools/bench/kernel_bench.h).
+// One line of the table of kernels that `fsdp bench kernels` measures: a call as kernels/meta
+// describes it, made again on memory of a device. A kernel is added by a line in
+// kernel_products.cpp, kernel_passes.cpp or kernel_shard.cpp; a test holds the table against the
+// list of kernels. Not here: measuring (tools/bench/kernel_bench.h).
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "core/ops/cost.h"
-#include "core/tensor.h"
+#include "kernels/meta/kernel_call.h"
+#include "kernels/meta/meta_backend.h"
 #include "tools/bench/kernel_extents.h"
 
 namespace fsdp::tools {
@@ -37,10 +36,7 @@ class KernelInputs {
   Tensor normal(Shape shape, DType dtype);  // repeats after kBlock elements
   Tensor constant(Shape shape, DType dtype, double value) const;
   Tensor indices(Shape shape, int64_t below) const;  // i32 within [0, below)
-  template <typename T>
-  Tensor scalar(T value) const {
-    return Tensor::from_host<T>(backend_, Shape{}, {value}, MemoryCategory::kWorkspace);
-  }
+  Tensor of(const meta::TensorForm& form);           // what its role asks for
   Backend& backend() const { return backend_; }
 
  private:
@@ -50,16 +46,23 @@ class KernelInputs {
   std::map<DType, Tensor> blocks_;
 };
 
-// Enqueues the kernel once on its inputs; may be called many times.
-using KernelRun = std::function<void(Backend& backend, Stream& stream)>;
+// The inputs of one call: those that share memory share it here.
+class KernelInputSet final : public meta::CallTensors {
+ public:
+  explicit KernelInputSet(KernelInputs& inputs) : inputs_(inputs) {}
+  Tensor make(const meta::TensorForm& form) override;
+
+ private:
+  KernelInputs& inputs_;
+  std::map<const void*, Tensor> by_address_;
+};
 
 struct KernelCase {
-  std::string kernel;   // the method of Backend
   std::string variant;  // of arguments; may be empty
   std::string shape;    // for people
-  ops::Cost cost;       // 0, 0: a few scalars
-  KernelBar bar;
-  std::function<KernelRun(KernelInputs& inputs)> prepare;  // one set of inputs
+  KernelBar bar;        // the call costs 0, 0: a few scalars
+  meta::KernelCall call;
+  std::string kernel = std::string(call.kernel);
 
   std::string name() const { return variant.empty() ? kernel : kernel + " " + variant; }
 };
@@ -68,7 +71,7 @@ struct KernelCase {
 std::vector<KernelCase> kernel_table(const KernelExtents& extents, const std::string& filter = "");
 
 // Two of them in any size.
-KernelCase product_line(const std::string& variant, const ops::MatmulExtents& e);
+KernelCase product_line(const std::string& variant, const MatmulExtents& e);
 KernelCase copy_line(int64_t elements, DType dtype);
 
 // Its parts.

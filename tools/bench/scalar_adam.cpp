@@ -2,6 +2,7 @@
 #include "tools/bench/scalar_adam.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 
@@ -32,26 +33,24 @@ __attribute__((optimize("no-tree-vectorize"))) void scalar_adamw(const AdamEleme
 
 KernelCase scalar_adam_line(int64_t of_kernel) {
   const int64_t elements = std::min(of_kernel, kMostElements);
-  const auto prepare = [=](KernelInputs& in) -> KernelRun {
-    const Shape shape{elements};
-    const Tensor master = in.normal(shape, DType::kF32), grad = in.normal(shape, DType::kF32);
-    const Tensor first = in.constant(shape, DType::kF32, 1),
-                 second = in.constant(shape, DType::kF32, 1);
+  const auto prepare = [=](meta::CallTensors& tensors) -> meta::KernelRun {
+    std::array<Tensor, 4> t;  // master, grad, exp_avg, exp_avg_sq
+    for (size_t i = 0; i < t.size(); ++i) {
+      t[i] = tensors.make({Shape{elements}, DType::kF32, &t[i], i < 2 ? kIn : kIn.ones()});
+    }
     return [=](Backend& backend, Stream& stream) {
       backend.host_task(stream, "scalar adamw", 0, [=] {
-        scalar_adamw({master.data_as<float>(), grad.data_as<float>(), first.data_as<float>(),
-                      second.data_as<float>(), elements},
+        scalar_adamw({t[0].data_as<float>(), t[1].data_as<float>(), t[2].data_as<float>(),
+                      t[3].data_as<float>(), elements},
                      {});
       });
     };
   };
   const std::string_view name = kScalarAdam;
-  return {"adam",
-          std::string(name.substr(5)),
+  return {std::string(name.substr(5)),
           fmt::format("{}", elements),
-          ops::shard_update_cost(elements, 2, DType::kF32, DType::kF32, false),
           {},
-          prepare};
+          {.kernel = "adam", .cost = {.bytes = 28 * elements}, .prepare = prepare}};
 }
 
 }  // namespace fsdp::tools

@@ -14,13 +14,13 @@ constexpr size_t kLargestArena = size_t{256} << 20;  // more than caches hold
 
 // A weight gradient is the product whose first operand is transposed: both operands are
 // activations.
-bool is_weight_gradient(const ops::MatmulExtents& e) { return e.transpose_a; }
+bool is_weight_gradient(const MatmulExtents& e) { return e.transpose_a; }
 
 // Bytes of the largest matrix in each role.
 struct Extremes {
   size_t first_operand = 0, second_operand = 0, result = 0, weight = 0, gradient = 0;
 
-  void include(const ops::MatmulExtents& e) {
+  void include(const MatmulExtents& e) {
     const auto enlarge = [](size_t& bytes, const Shape& shape, DType dtype) {
       bytes = std::max(bytes, static_cast<size_t>(shape.numel()) * size_of(dtype));
     };
@@ -36,7 +36,7 @@ Tensor filled(Backend& backend, size_t bytes) {
   constexpr double kPattern = 0x1.033c34p-6;
   Tensor memory = Tensor::empty(backend, Shape{static_cast<int64_t>(bytes + 3) / 4}, DType::kF32,
                                 MemoryCategory::kWorkspace);
-  backend.fill_normal(backend.compute_stream(), memory, kPattern, 0, 0, 0, 0);
+  backend.run(backend.compute_stream(), FillNormalArgs{memory, kPattern, 0, 0, 0, 0});
   return memory;
 }
 
@@ -72,18 +72,18 @@ SpeedOfLightMeter::SpeedOfLightMeter(Backend& backend, StepCost cost, size_t wei
   measure();  // the library makes its code for every shape
 }
 
-void SpeedOfLightMeter::enqueue(const ops::MatmulExtents& e) {
+void SpeedOfLightMeter::enqueue(const MatmulExtents& e) {
   const bool gradient = is_weight_gradient(e);
   const Tensor a = matrix(first_operand_, e.a(), e.operand);
   const Tensor b =
       gradient ? matrix(second_operand_, e.b(), e.operand) : weights_.take(e.b(), e.operand);
   Tensor c = gradient ? gradients_.take(e.c(), e.result) : matrix(result_, e.c(), e.result);
-  backend_.matmul(backend_.compute_stream(), {.a = a,
-                                              .b = b,
-                                              .c = c,
-                                              .transpose_a = e.transpose_a,
-                                              .transpose_b = e.transpose_b,
-                                              .accumulate = e.accumulate});
+  backend_.run(backend_.compute_stream(), MatmulArgs{.a = a,
+                                                     .b = b,
+                                                     .c = c,
+                                                     .transpose_a = e.transpose_a,
+                                                     .transpose_b = e.transpose_b,
+                                                     .accumulate = e.accumulate});
 }
 
 double SpeedOfLightMeter::peak() {

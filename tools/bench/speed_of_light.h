@@ -54,7 +54,7 @@ class SpeedOfLightMeter {
     Tensor take(Shape shape, DType dtype);
   };
 
-  void enqueue(const ops::MatmulExtents& e);
+  void enqueue(const MatmulExtents& e);
   double peak();  // FLOP/s; 0: not measured
 
   Backend& backend_;

@@ -101,7 +101,7 @@ void Checkpoint::read_range(const Range& range, std::vector<std::byte>& host) {
     const Tensor exact =
         Tensor::empty(backend, Shape{count}, range.stored, MemoryCategory::kWorkspace);
     exact.write(host.data());
-    backend.cast(backend.compute_stream(), exact, part);
+    backend.run(backend.compute_stream(), CastArgs{exact, part});
   }
 }
 

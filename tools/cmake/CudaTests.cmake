@@ -30,7 +30,7 @@ endif()
 
 if(FSDP_HAVE_EMULATOR OR FSDP_HAVE_CUDA)  # compiled once, for both kinds of GPU
   add_library(fsdp_cuda_tests OBJECT ${cuda_tests})
-  target_link_libraries(fsdp_cuda_tests PRIVATE fsdp_kernels fsdp_comm doctest::doctest
+  target_link_libraries(fsdp_cuda_tests PRIVATE fsdp_kernels fsdp_kernels_meta fsdp_comm doctest::doctest
                         fsdp_source_folder)
   target_include_directories(fsdp_cuda_tests SYSTEM PRIVATE ${FSDP_CUDA_INCLUDE})
   fsdp_precompile(fsdp_cuda_tests <doctest/doctest.h>)
@@ -79,7 +79,7 @@ if(FSDP_HAVE_EMULATOR)
   file(GLOB self_tests CONFIGURE_DEPENDS ${tests}/cuda_emulator/*_test.cpp)
   add_executable(test_cuda_emulator ${self_tests} ${tests}/cuda_emulator/schedules.cpp
                  $<TARGET_OBJECTS:fsdp_cuda_tests> $<TARGET_OBJECTS:fsdp_test_main>)
-  target_link_libraries(test_cuda_emulator PRIVATE fsdp_cuda_emulated fsdp_emulated_kernels
+  target_link_libraries(test_cuda_emulator PRIVATE fsdp_cuda_emulated fsdp_emulated_kernels fsdp_kernels_meta
                         fsdp_source_folder doctest::doctest)
   target_compile_options(test_cuda_emulator PRIVATE -fno-strict-aliasing -Wno-unknown-pragmas)
   find_path(FSDP_CUBLAS_INCLUDE cublasLt.h HINTS ${gpu_hints} PATH_SUFFIXES include)
@@ -113,7 +113,7 @@ if(FSDP_HAVE_EMULATOR)
     list(FILTER races EXCLUDE REGEX "_test\\.cpp$")
     add_executable(test_cuda_races ${races} ${tests}/cuda_emulator/schedules.cpp
                    $<TARGET_OBJECTS:fsdp_cuda_tests> $<TARGET_OBJECTS:fsdp_test_main>)
-    target_link_libraries(test_cuda_races PRIVATE fsdp_cuda_emulated fsdp_watched_kernels
+    target_link_libraries(test_cuda_races PRIVATE fsdp_cuda_emulated fsdp_watched_kernels fsdp_kernels_meta
                           fsdp_source_folder doctest::doctest)
     set_target_properties(fsdp_watched_kernels test_cuda_races PROPERTIES EXCLUDE_FROM_ALL ON)
     fsdp_cuda_entries(test_cuda_races races slow 600 ${races_tests} ${cuda_tests})
@@ -165,7 +165,7 @@ endif()
 if(FSDP_HAVE_CUDA AND cuda_tests)
   add_executable(test_gpu ${tests}/kernels/cuda/schedules.cpp
                  $<TARGET_OBJECTS:fsdp_cuda_tests> $<TARGET_OBJECTS:fsdp_test_main>)
-  target_link_libraries(test_gpu PRIVATE fsdp_cuda_backend fsdp_comm fsdp::cuda fsdp_source_folder
+  target_link_libraries(test_gpu PRIVATE fsdp_cuda_backend fsdp_kernels_meta fsdp_comm fsdp::cuda fsdp_source_folder
                         doctest::doctest)
   fsdp_cuda_entries(test_gpu gpu gpu 300 ${cuda_tests})
 endif()

@@ -54,7 +54,7 @@ class FolderWriter {
 Tensor converted(Backend& backend, const Tensor& values, DType dtype) {
   if (values.dtype() == dtype) return values;
   Tensor out = Tensor::empty(backend, values.shape(), dtype, MemoryCategory::kWorkspace);
-  backend.cast(backend.compute_stream(), values, out);
+  backend.run(backend.compute_stream(), CastArgs{values, out});
   return out;
 }
 

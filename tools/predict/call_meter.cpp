@@ -13,7 +13,7 @@
 namespace fsdp::tools {
 namespace {
 
-using Content = meta::TensorForm::Content;
+using Content = TensorRole::Content;
 
 size_t bytes_of(const meta::TensorForm& form) {
   return rounded_bytes(static_cast<size_t>(form.shape.numel()) * size_of(form.dtype));
@@ -22,7 +22,8 @@ size_t bytes_of(const meta::TensorForm& form) {
 // Whole numbers mean something: they are not taken from a block of moderate ones. Nor are scalars,
 // of which some are flags.
 bool is_special(const meta::TensorForm& form) {
-  return !is_floating(form.dtype) || (form.shape.numel() == 1 && form.content != Content::kNumbers);
+  return !is_floating(form.dtype) ||
+         (form.shape.numel() == 1 && form.role.content != Content::kNumbers);
 }
 
 // Reads as moderate numbers in f32, and by halves in bf16 and f16: none is subnormal, which would
@@ -33,8 +34,8 @@ constexpr double kPattern = 0x1.033c34p-6;
 class Sizes final : public meta::CallTensors {
  public:
   Tensor make(const meta::TensorForm& form) override {
-    if (!form.given || is_special(form) || !seen_.insert(form.address).second) return {};
-    (form.from_memory ? rotates : stays) += bytes_of(form);
+    if (is_special(form) || !seen_.insert(form.address).second) return {};
+    (form.role.from_memory ? rotates : stays) += bytes_of(form);
     return {};
   }
   size_t stays = 0, rotates = 0;
@@ -59,21 +60,21 @@ Tensor CallMeter::Block::take(const meta::TensorForm& form) {
 // Written again for each call: one call's result may be what another one reads. A norm that is not
 // finite, of numbers without meaning, told the optimizer to skip.
 Tensor CallMeter::special(const meta::TensorForm& form) {
-  Tensor& tensor = special_[{form.content, form.dtype, form.shape.extents(), form.below}];
+  Tensor& tensor = special_[{form.role.content, form.dtype, form.shape.extents(), form.role.below}];
   if (!tensor.defined()) {
     tensor = Tensor::empty(backend_, form.shape, form.dtype, MemoryCategory::kWorkspace);
   }
   const auto count = static_cast<size_t>(form.shape.numel());
   if (is_floating(form.dtype)) {
-    backend_.fill_normal(backend_.compute_stream(), tensor, form.content == Content::kOnes, 0, 0, 0,
-                         0);
+    backend_.run(backend_.compute_stream(),
+                 FillNormalArgs{tensor, form.role.content == Content::kOnes, 0, 0, 0, 0});
     return tensor;
   }
-  std::vector<int64_t> values(count, form.content == Content::kOnes);
-  if (form.content == Content::kIndices) {
+  std::vector<int64_t> values(count, form.role.content == Content::kOnes);
+  if (form.role.content == Content::kIndices) {
     for (size_t i = 0; i < count; ++i) {
       const double at = uniform_at(/*seed=*/0, hash_name("indices"), i);
-      values[i] = static_cast<int64_t>(at * static_cast<double>(form.below));
+      values[i] = static_cast<int64_t>(at * static_cast<double>(form.role.below));
     }
   }
   if (form.dtype == DType::kI64) {
@@ -88,10 +89,9 @@ class CallMeter::Tensors final : public meta::CallTensors {
  public:
   explicit Tensors(CallMeter& meter) : meter_(meter) { meter.near_.next = 0; }
   Tensor make(const meta::TensorForm& form) override {
-    if (!form.given) return {};
     if (is_special(form)) return meter_.special(form);
     Tensor& first = by_address_[form.address];
-    if (!first.defined()) first = (form.from_memory ? meter_.far_ : meter_.near_).take(form);
+    if (!first.defined()) first = (form.role.from_memory ? meter_.far_ : meter_.near_).take(form);
     return {first.storage(), first.byte_offset(), form.shape, form.dtype};
   }
 
@@ -107,7 +107,7 @@ void CallMeter::make_room(size_t stays, size_t rotates) {
     const auto quarters = static_cast<int64_t>((bytes + 3) / 4);
     block.memory =
         Tensor::empty(backend_, Shape{quarters}, DType::kF32, MemoryCategory::kWorkspace);
-    backend_.fill_normal(backend_.compute_stream(), block.memory, kPattern, 0, 0, 0, 0);
+    backend_.run(backend_.compute_stream(), FillNormalArgs{block.memory, kPattern, 0, 0, 0, 0});
   };
   enlarge(near_, std::max<size_t>(stays, 1));
   enlarge(far_, std::max(rotates, 2 * options_.cache_bytes));
@@ -116,7 +116,7 @@ void CallMeter::make_room(size_t stays, size_t rotates) {
 void CallMeter::refill() {
   for (Block* block : {&near_, &far_}) {
     if (!block->memory.defined()) continue;
-    backend_.fill_normal(backend_.compute_stream(), block->memory, kPattern, 0, 0, 0, 0);
+    backend_.run(backend_.compute_stream(), FillNormalArgs{block->memory, kPattern, 0, 0, 0, 0});
   }
 }
 
@@ -176,7 +176,7 @@ Rates measured_machine(CallMeter& meter, const std::string& name) {
     const Shape square = {kSide, kSide};
     const Tensor a = Tensor::empty(meta, square, dtype), b = Tensor::empty(meta, square, dtype);
     Tensor c = Tensor::empty(meta, square, dtype);
-    const meta::KernelCall product = meta::matmul_call({.a = a, .b = b, .c = c});
+    const meta::KernelCall product = meta::kernel_call(MatmulArgs{.a = a, .b = b, .c = c});
     const auto seconds = meter.measure(product);
     FSDP_CHECK(seconds, "[measured machine] a product of {} x {}: could not be measured", kSide,
                kSide);

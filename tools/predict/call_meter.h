@@ -51,7 +51,7 @@ class CallMeter {
   CallMeterOptions options_;
   double spent_s_ = 0;
   Block near_, far_;  // of tensors that stay; that come from memory
-  using SpecialKey = std::tuple<meta::TensorForm::Content, DType, std::vector<int64_t>, int64_t>;
+  using SpecialKey = std::tuple<TensorRole::Content, DType, std::vector<int64_t>, int64_t>;
   std::map<SpecialKey, Tensor> special_;  // that hold more than numbers
 };
 

@@ -36,8 +36,8 @@ struct StepCall {
   bool computes = true;  // on the compute stream
   std::string stream;
   double begin_ms = 0, end_ms = 0;  // predicted, since the step began
-  ops::Cost cost = {};              // of a kernel
-  std::optional<ops::MatmulExtents> product = {};
+  Cost cost = {};              // of a kernel
+  std::optional<MatmulExtents> product = {};
 };
 
 struct PhaseMemory {

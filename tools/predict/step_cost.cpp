@@ -6,7 +6,7 @@
 namespace fsdp::tools {
 namespace {
 
-void add(std::vector<StepPass>& passes, const std::string& kernel, const ops::Cost& cost) {
+void add(std::vector<StepPass>& passes, const std::string& kernel, const Cost& cost) {
   const auto found = std::find_if(passes.begin(), passes.end(),
                                   [&](const StepPass& p) { return p.kernel == kernel; });
   StepPass& pass = found != passes.end() ? *found : passes.emplace_back(StepPass{.kernel = kernel});
@@ -15,7 +15,7 @@ void add(std::vector<StepPass>& passes, const std::string& kernel, const ops::Co
   ++pass.count;
 }
 
-void add(std::vector<StepProduct>& products, const ops::MatmulExtents& extents) {
+void add(std::vector<StepProduct>& products, const MatmulExtents& extents) {
   const auto found = std::find_if(products.begin(), products.end(),
                                   [&](const StepProduct& p) { return p.extents == extents; });
   StepProduct& product =
@@ -33,7 +33,7 @@ StepCost step_cost(const std::vector<StepCall>& calls) {
       add(cost.products, *call.product);
       // A product with an activation also writes the values before the activation. On a CPU the
       // activation is a pass of its own, which reads these values.
-      const int64_t besides = call.cost.bytes - ops::matmul_cost(*call.product).bytes;
+      const int64_t besides = call.cost.bytes - matmul_cost(*call.product).bytes;
       if (besides > 0) add(cost.passes, "activation_forward", {.bytes = 2 * besides});
     } else {
       add(call.name.starts_with("attention") ? cost.attention : cost.passes, call.name, call.cost);
@@ -44,7 +44,7 @@ StepCost step_cost(const std::vector<StepCall>& calls) {
 
 int64_t StepCost::product_flops() const {
   int64_t sum = 0;
-  for (const StepProduct& p : products) sum += ops::matmul_cost(p.extents).flops * p.count;
+  for (const StepProduct& p : products) sum += matmul_cost(p.extents).flops * p.count;
   return sum;
 }
 

@@ -1,6 +1,6 @@
 // What one training step consists of: its matrix products by shape, and its other kernels with
 // their FLOPs and bytes. All are sums over the calls of a step without bytes (meta_run.h); the cost
-// of one call stands in core/ops/cost.h. Left out: collectives, and kernels on other streams than
+// of one call stands in core/kernel_args.h. Left out: collectives, and kernels on other streams than
 // compute's. Read next: tools/bench/speed_of_light.h.
 #pragma once
 
@@ -12,13 +12,13 @@
 namespace fsdp::tools {
 
 struct StepProduct {
-  ops::MatmulExtents extents;
+  MatmulExtents extents;
   int64_t count = 0;  // per step
 };
 
 struct StepPass {
   std::string kernel;  // as in traces: "layer_norm_forward"
-  ops::Cost cost;      // of all calls of a step
+  Cost cost;      // of all calls of a step
   int64_t count = 0;
 };
 

@@ -158,7 +158,7 @@ double Session::evaluate(const Batch& batch) {
     step_->evaluate(
         [&] { loss = model_->loss(device.tokens, device.labels, device.context({}, false), 0); });
     Tensor place = losses.slice(places > 1 ? int64_t{i} * ranks + world_.rank() : 0, Shape{});
-    backend_->cast(backend_->compute_stream(), loss, place);
+    backend_->run(backend_->compute_stream(), CastArgs{loss, place});
   }
   const double total = step_->sum_of_losses(losses).item();
   return total / static_cast<double>(std::max<int64_t>(batch.global_label_tokens, 1));

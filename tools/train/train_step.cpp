@@ -80,11 +80,11 @@ void TrainStep::add_to_total(const Tensor& loss, double weight) {
   Backend& backend = sharded_.backend();
   Stream& stream = backend.compute_stream();
   Tensor weighted = Tensor::empty(backend, Shape{}, DType::kF64);
-  backend.cast(stream, loss, weighted);
-  backend.divide(stream, weighted, 1 / weight);  // a weight of 0: no labels, a sum of 0
+  backend.run(stream, CastArgs{loss, weighted});
+  backend.run(stream, DivideArgs{weighted, 1 / weight});  // a weight of 0: no labels, a sum of 0
   const int64_t place = total_.numel() > 1 ? done_ * across_->size() + across_->rank() : 0;
   Tensor sum = total_.slice(place, Shape{});
-  backend.add(stream, sum, weighted, sum);
+  backend.run(stream, AddArgs{sum, weighted, sum});
 }
 
 // Nothing but zeros is added to an element before all are added up.
@@ -94,7 +94,7 @@ Tensor TrainStep::sum_of_losses(Tensor& losses) {
   Backend& backend = sharded_.backend();
   Tensor sum = Tensor::zeros(backend, Shape{}, DType::kF64);
   for (int64_t i = 0; i < losses.numel(); ++i) {
-    backend.add(backend.compute_stream(), sum, losses.slice(i, Shape{}), sum);
+    backend.run(backend.compute_stream(), AddArgs{sum, losses.slice(i, Shape{}), sum});
   }
   return sum;
 }

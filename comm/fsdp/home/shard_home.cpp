@@ -24,12 +24,12 @@ void ShardHome::make_copy(uint32_t update) const {
 void ShardHome::narrow(Stream& stream, Tensor out, uint32_t update) const {
   const Tensor& master = at_work_.master;
   Backend& backend = master.backend();
-  if (!spec_.rounding_seed) return backend.cast(stream, master, out);
-  backend.round_stochastically(stream, {.x = master,
-                                        .out = out,
-                                        .runs = spec_.runs,
-                                        .seed = *spec_.rounding_seed,
-                                        .update = update});
+  if (!spec_.rounding_seed) return backend.run(stream, CastArgs{master, out});
+  backend.run(stream, StochasticRoundArgs{.x = master,
+                                          .out = out,
+                                          .runs = spec_.runs,
+                                          .seed = *spec_.rounding_seed,
+                                          .update = update});
 }
 
 Tensor ShardHome::zeros_on(Backend& backend, DType dtype) const {

@@ -29,13 +29,13 @@ RunSpec dropout_spec(const models::ModelConfig& model, RecomputeMode mode, int64
   return s;
 }
 
-struct Cost {
+struct StepTotals {
   int64_t gathers = 0;
   size_t activations = 0;  // peak bytes
 };
 
-Cost cost_of(const RunSpec& s) {
-  std::vector<Cost> costs(static_cast<size_t>(s.ranks));
+StepTotals cost_of(const RunSpec& s) {
+  std::vector<StepTotals> costs(static_cast<size_t>(s.ranks));
   run_local_ranks(s.ranks, [&](Communicator& world) {
     RankRun run(world, s);
     run.step(0);
@@ -93,10 +93,10 @@ TEST_CASE("recompute under other schedules and micro-steps") {
 }
 
 TEST_CASE("recompute gathers nothing again and holds less") {
-  const Cost kept = cost_of(dropout_spec(small_gpt2(), kNone));
-  const Cost some = cost_of(dropout_spec(small_gpt2(), kFull, 2));
-  const Cost all = cost_of(dropout_spec(small_gpt2(), kFull));
-  const Cost selective = cost_of(dropout_spec(small_gpt2(), kSelective));
+  const StepTotals kept = cost_of(dropout_spec(small_gpt2(), kNone));
+  const StepTotals some = cost_of(dropout_spec(small_gpt2(), kFull, 2));
+  const StepTotals all = cost_of(dropout_spec(small_gpt2(), kFull));
+  const StepTotals selective = cost_of(dropout_spec(small_gpt2(), kSelective));
   CHECK(kept.gathers == 2 * 7);
   CHECK(some.gathers == kept.gathers);
   CHECK(all.gathers == kept.gathers);
@@ -105,7 +105,7 @@ TEST_CASE("recompute gathers nothing again and holds less") {
   CHECK(selective.gathers == kept.gathers);
   CHECK(selective.activations < kept.activations);
   CHECK(all.activations < selective.activations);
-  const Cost offloaded = cost_of(dropout_spec(small_gpt2(), kOffload));
+  const StepTotals offloaded = cost_of(dropout_spec(small_gpt2(), kOffload));
   CHECK(offloaded.gathers == kept.gathers);
 }
 
@@ -167,7 +167,7 @@ TEST_CASE("recompute of a block whose attention and MLP are units gathers each o
     s.wrap = wrap_classes({"GPT2Attention", "GPT2MLP"});
     return cost_of(s);
   };
-  const Cost kept = cost(kNone), all = cost(kFull);
+  const StepTotals kept = cost(kNone), all = cost(kFull);
   CHECK(kept.gathers == kSteps * (1 + 2 * kUnits));
   CHECK(all.gathers == kSteps * (1 + 3 * kUnits));
   CHECK(all.activations < kept.activations);

@@ -48,7 +48,7 @@ std::vector<FrozenCase> frozen_cases() {
 }
 
 // What the run reports besides its result.
-struct Cost {
+struct StepTotals {
   int64_t reduces = 0;  // reduce_scatters
   int64_t reduced_bytes = 0;
   int64_t expected_reduced_bytes = 0;  // of one step
@@ -56,11 +56,11 @@ struct Cost {
   size_t gradient_shards = 0;
 };
 
-Cost cost_of(RankRun& run) {
+StepTotals cost_of(RankRun& run) {
   const FullySharded& sharded = run.sharded();
   const DType dtype = sharded.options().param_dtype;
   const CollectiveCount& reduces = sharded.mesh().reduce().count(Collective::kReduceScatter);
-  Cost cost;
+  StepTotals cost;
   cost.reduces = reduces.calls;
   cost.reduced_bytes = reduces.bytes;
   cost.parameter_shard = now(run, MemoryCategory::kParameterShard);
@@ -98,13 +98,13 @@ TEST_CASE("frozen parameters: unchanged, and no wide master, gradient or reducti
       const RunResult alone = train(s);
       s.ranks = 3;
       const NamedValues before = initial_values(s);
-      Cost cost;
+      StepTotals cost;
       RunResult result;
       run_local_ranks(s.ranks, [&](Communicator& world) {
         RankRun run(world, s);
         for (int step = 0; step < s.steps; ++step) run.step(step);
         run.wait();
-        const Cost mine = cost_of(run);
+        const StepTotals mine = cost_of(run);
         RunResult all = run.result();
         if (world.rank() != 1) return;
         cost = mine;

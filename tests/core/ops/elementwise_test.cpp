@@ -82,11 +82,11 @@ struct DropoutRig {
   ForwardContext context = {
       .training = true, .dropout = {.seed = 5, .step = 3}, .samples = &samples};
 
-  DropoutArgs args(double probability, int64_t layer = 1,
+  Dropout args(double probability, int64_t layer = 1,
                    ops::DropoutSite site = ops::DropoutSite::kMlpOutput) {
     return ops::dropout_args(context, probability, layer, site);
   }
-  std::vector<double> mask(const DropoutArgs& args) {
+  std::vector<double> mask(const Dropout& args) {
     const Tensor ones =
         test::make_tensor(backend, Shape{3, 5, 13}, DType::kF64, std::vector<double>(195, 1.0));
     return ops::dropout(ones, args).to_doubles();
@@ -97,7 +97,7 @@ TEST_CASE("dropout: the gradient is the mask of forward, seen by finite differen
   DropoutRig rig;
   test::GradientCheck check(rig.backend);
   check.input("x", Shape{3, 5, 13});
-  const DropoutArgs args = rig.args(0.3);
+  const Dropout args = rig.args(0.3);
   check.run([&](const Tensors& in) { return Tensors{ops::dropout(in[0], args)}; });
   check.run([&](const Tensors& in) {  // twice in one graph, other layer: other mask
     return Tensors{ops::dropout(ops::dropout(in[0], args), rig.args(0.5, 2))};

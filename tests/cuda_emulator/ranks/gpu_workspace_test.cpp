@@ -53,7 +53,7 @@ TEST_CASE("workspace of a GPU: the backward of norms and sums of columns") {
         const Tensor x = zeros(gpu, {e.rows, e.columns}, dtype);
         Tensor out = zeros(gpu, {e.columns}, dtype);
         const SumRowsArgs args = {.x = x, .out = out};
-        gpu.sum_rows(gpu.compute_stream(), args);
+        gpu.run(gpu.compute_stream(), args);
         return meta::gpu_workspace(args);
       });
       check_bound([&](CudaBackend& gpu) {
@@ -63,7 +63,7 @@ TEST_CASE("workspace of a GPU: the backward of norms and sums of columns") {
         Tensor dweight = zeros(gpu, {e.columns}, dtype);
         const NormBackwardArgs args = {
             .dy = x, .x = x, .weight = weight, .rstd = rstd, .dx = dx, .dweight = &dweight};
-        gpu.rms_norm_backward(gpu.compute_stream(), args);
+        gpu.run(gpu.compute_stream(), RmsNormBackwardArgs{args});
         return meta::gpu_workspace(args);
       });
     }
@@ -78,20 +78,22 @@ TEST_CASE("workspace of a GPU: embeddings and the loss") {
       const Tensor tokens = zeros(gpu, {e.rows}, DType::kI32);
       const Tensor dy = zeros(gpu, {e.rows, e.columns});
       Tensor table = zeros(gpu, {5, e.columns});
-      gpu.embedding_backward(gpu.compute_stream(), tokens, dy, table, false);
-      return meta::gpu_workspace_of_embedding_backward(e.rows, e.columns);
+      const EmbeddingBackwardArgs args = {tokens, dy, table, false};
+      gpu.run(gpu.compute_stream(), args);
+      return meta::gpu_workspace(args);
     });
     check_bound([&](CudaBackend& gpu) {
       const Tensor tokens = zeros(gpu, {e.rows}, DType::kI32), table = zeros(gpu, {5, e.columns});
       Tensor y = zeros(gpu, {e.rows, e.columns});
-      gpu.embedding_forward(gpu.compute_stream(), tokens, table, nullptr, 0, y);
-      return meta::gpu_workspace_of_embedding();
+      const EmbeddingForwardArgs args = {tokens, table, nullptr, 0, y};
+      gpu.run(gpu.compute_stream(), args);
+      return meta::gpu_workspace(args);
     });
     check_bound([&](CudaBackend& gpu) {
       Tensor logits = zeros(gpu, {e.rows, e.columns}), loss = zeros(gpu, {});
       const Tensor labels = zeros(gpu, {e.rows}, DType::kI32);
       const CrossEntropyArgs args = {.logits = logits, .labels = labels, .loss_sum = loss};
-      gpu.cross_entropy(gpu.compute_stream(), args);
+      gpu.run(gpu.compute_stream(), args);
       return meta::gpu_workspace(args);
     });
   }
@@ -112,7 +114,7 @@ TEST_CASE("workspace of a GPU: tables of many spans and runs") {
                 const Tensor x = zeros(gpu, {16 * count});
                 Tensor out = zeros(gpu, {}, DType::kF64);
                 const PowerSumArgs args = {.x = x, .spans = spans, .power = 2, .out = out};
-                gpu.power_sum(gpu.compute_stream(), args);
+                gpu.run(gpu.compute_stream(), args);
                 return meta::gpu_workspace(args);
               },
               bound) <= bound);
@@ -121,7 +123,7 @@ TEST_CASE("workspace of a GPU: tables of many spans and runs") {
                 const Tensor x = zeros(gpu, {16 * count});
                 Tensor out = zeros(gpu, {16 * count}, DType::kBF16);
                 const StochasticRoundArgs args = {.x = x, .out = out, .runs = runs};
-                gpu.round_stochastically(gpu.compute_stream(), args);
+                gpu.run(gpu.compute_stream(), args);
                 return meta::gpu_workspace(args);
               },
               bound) <= bound);

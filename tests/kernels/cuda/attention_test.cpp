@@ -90,7 +90,7 @@ TEST_CASE("keys and values with room behind them: what lies there is not read in
                                       .keys = kKeys,
                                       .scale = 0.25,
                                       .dropout = {}};
-            backend.attention_forward(backend.compute_stream(), {in, out, log_sum_exp});
+            backend.run(backend.compute_stream(), AttentionForwardArgs{in, out, log_sum_exp});
             return std::vector<Values>{out.to_doubles(), log_sum_exp.to_doubles()};
           };
           check_results(run(gpu), run(cpu), dtype);

@@ -42,25 +42,26 @@ TEST_CASE("cross_entropy: loss and gradient, of every gradient dtype, in place t
           Tensor only = make_tensor(backend, {}, DType::kF32, {0.5}), loss = only;
           loss = make_tensor(backend, {}, DType::kF32, {0.25});
           Tensor dlogits = Tensor::empty(backend, shape, dtype);
-          backend.cross_entropy(
+          backend.run(
               stream,
-              {.logits = logits, .vocabulary = vocabulary, .labels = labels, .loss_sum = only});
-          backend.cross_entropy(stream, {.logits = logits,
-                                         .vocabulary = vocabulary,
-                                         .labels = labels,
-                                         .loss_sum = loss,
-                                         .dlogits = &dlogits,
-                                         .gradient_scale = 0.125,
-                                         .loss_scale = &loss_scale});
+              CrossEntropyArgs{
+                  .logits = logits, .vocabulary = vocabulary, .labels = labels, .loss_sum = only});
+          backend.run(stream, CrossEntropyArgs{.logits = logits,
+                                               .vocabulary = vocabulary,
+                                               .labels = labels,
+                                               .loss_sum = loss,
+                                               .dlogits = &dlogits,
+                                               .gradient_scale = 0.125,
+                                               .loss_scale = &loss_scale});
           std::vector<Values> out = {only.to_doubles(), loss.to_doubles(),
                                      without_padding(dlogits, c.vocabulary)};
           if (dtype == DType::kF32) {
-            backend.cross_entropy(stream, {.logits = logits,
-                                           .vocabulary = vocabulary,
-                                           .labels = labels,
-                                           .loss_sum = loss,
-                                           .dlogits = &logits,
-                                           .gradient_scale = 3});
+            backend.run(stream, CrossEntropyArgs{.logits = logits,
+                                                 .vocabulary = vocabulary,
+                                                 .labels = labels,
+                                                 .loss_sum = loss,
+                                                 .dlogits = &logits,
+                                                 .gradient_scale = 3});
             out.push_back(without_padding(logits, c.vocabulary));
           }
           return out;
@@ -79,9 +80,9 @@ TEST_CASE("cross_entropy of logits that differ by much, or are hidden") {
       Tensor loss = Tensor::zeros(backend, {}, DType::kF32);
       Tensor dlogits = Tensor::empty(backend, {3, 4}, DType::kF32), from = logits;
       const Tensor labels = Tensor::from_host<int32_t>(backend, {3}, {0, 1, 2});
-      backend.cross_entropy(
-          backend.compute_stream(),
-          {.logits = from, .labels = labels, .loss_sum = loss, .dlogits = &dlogits});
+      backend.run(backend.compute_stream(),
+                  CrossEntropyArgs{
+                      .logits = from, .labels = labels, .loss_sum = loss, .dlogits = &dlogits});
       return std::vector<Values>{loss.to_doubles(), dlogits.to_doubles()};
     });
   });
@@ -94,8 +95,9 @@ TEST_CASE("cross_entropy: a label outside of the vocabulary is an error at the n
       Tensor logits = Tensor::zeros(gpu, {3, 5}, DType::kF32);
       Tensor loss = Tensor::zeros(gpu, {}, DType::kF32);
       const Tensor labels = Tensor::from_host<int32_t>(gpu, {3}, {4, kIgnoreIndex, bad});
-      gpu.cross_entropy(gpu.compute_stream(),
-                        {.logits = logits, .labels = labels, .loss_sum = loss, .dlogits = &logits});
+      gpu.run(gpu.compute_stream(),
+              CrossEntropyArgs{
+                  .logits = logits, .labels = labels, .loss_sum = loss, .dlogits = &logits});
       const std::string expected = "[cross_entropy] label: expected in [0, 5) or -100, got " +
                                    std::to_string(bad) + " in row 2";
       CHECK_THROWS_WITH_AS(gpu.synchronize(gpu.compute_stream()),
@@ -108,9 +110,10 @@ TEST_CASE("cross_entropy refuses f64 by name") {
   on_gpu([](Backend& gpu) {
     Tensor logits = Tensor::zeros(gpu, {1, 5}, DType::kF64), loss = logits;
     const Tensor labels = Tensor::from_host<int32_t>(gpu, {1}, {4});
-    CHECK_THROWS_WITH_AS(gpu.cross_entropy(gpu.compute_stream(),
-                                           {.logits = logits, .labels = labels, .loss_sum = loss}),
-                         "[cross_entropy] dtype of logits: expected f32 on a GPU, got f64", Error);
+    CHECK_THROWS_WITH_AS(
+        gpu.run(gpu.compute_stream(),
+                CrossEntropyArgs{.logits = logits, .labels = labels, .loss_sum = loss}),
+        "[cross_entropy] dtype of logits: expected f32 on a GPU, got f64", Error);
   });
 }
 

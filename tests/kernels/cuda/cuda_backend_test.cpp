@@ -79,7 +79,7 @@ TEST_CASE("events order streams of the GPU and of the CPU, in both directions") 
       stage = 1;
     });
     gpu.wait(compute, cpu.record(cpu.compute_stream()));  // the GPU waits for the CPU
-    gpu.fill_normal(compute, x, 3, 0, 0, 0, 0);
+    gpu.run(compute, FillNormalArgs{x, 3, 0, 0, 0, 0});
     std::atomic<int> seen = -1;
     gpu.host_task(compute, "look", 0, [&] { seen = stage.load(); });
     gpu.wait(*side, gpu.record(compute));  // one stream for the other
@@ -173,9 +173,9 @@ TEST_CASE("a trace has kernels, copies and host tasks in the order of their stre
     gpu.set_trace(&trace);
     gpu.set_scope("h.1");
     Tensor x = Tensor::zeros(gpu, {1000}, DType::kF32);
-    gpu.divide(gpu.compute_stream(), x, 2);
+    gpu.run(gpu.compute_stream(), DivideArgs{x, 2});
     gpu.host_task(gpu.compute_stream(), "all_gather", 64, [] { pause(2); });
-    gpu.divide(gpu.compute_stream(), x, 3);
+    gpu.run(gpu.compute_stream(), DivideArgs{x, 3});
     gpu.set_scope("");
     gpu.synchronize(gpu.compute_stream());
     gpu.set_trace(nullptr);

@@ -269,7 +269,7 @@ TEST_CASE("rows that do not begin at 16 bytes are left to the own kernels") {
       const AttentionArgs in = {.q = view, .k = view, .v = view, .scale = 1, .dropout = {}};
       CHECK(cuda::not_for_cudnn({in, out, log_sum_exp}) ==
             (offset == 0 ? "" : "rows that do not begin at 16 bytes"));
-      gpu.attention_forward(gpu.compute_stream(), {in, out, log_sum_exp});
+      gpu.run(gpu.compute_stream(), AttentionForwardArgs{in, out, log_sum_exp});
       CHECK(gpu.cudnn_attention()->runs() == 1);
     }
   });

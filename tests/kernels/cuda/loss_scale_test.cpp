@@ -10,7 +10,7 @@ TEST_CASE("find_overflow: what is not finite or beyond the limit, wherever it is
   on_gpu([](Backend& gpu) {
     const auto flag_after = [&](const Tensor& x, double limit, int32_t before) {
       Tensor flag = Tensor::from_host<int32_t>(gpu, {}, {before});
-      gpu.find_overflow(gpu.compute_stream(), {.x = x, .limit = limit, .flag = flag});
+      gpu.run(gpu.compute_stream(), OverflowArgs{.x = x, .limit = limit, .flag = flag});
       return static_cast<int32_t>(flag.item());
     };
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -53,13 +53,12 @@ TEST_CASE("update_loss_scale follows its rule as on the CPU, step by step") {
         Tensor aborted = Tensor::zeros(backend, {}, DType::kI32);
         std::vector<Values> history;
         for (const int32_t overflow : overflows) {
-          backend.update_loss_scale(
-              backend.compute_stream(),
-              {.rule = rule,
-               .overflow = Tensor::from_host<int32_t>(backend, {}, {overflow}),
-               .scale = scale,
-               .counters = counters,
-               .aborted = aborted});
+          backend.run(backend.compute_stream(),
+                      LossScaleArgs{.rule = rule,
+                                    .overflow = Tensor::from_host<int32_t>(backend, {}, {overflow}),
+                                    .scale = scale,
+                                    .counters = counters,
+                                    .aborted = aborted});
           history.push_back({scale.item(), aborted.item()});
           for (const int32_t count : counters.to_host<int32_t>()) history.back().push_back(count);
         }

@@ -28,12 +28,12 @@ TEST_CASE("products of all dtypes and transposes, stored and accumulated") {
               const Tensor a = random_tensor(backend, ta ? Shape{k, m} : Shape{m, k}, dtype, 1);
               const Tensor b = random_tensor(backend, tb ? Shape{n, k} : Shape{k, n}, dtype, 2);
               Tensor c = random_tensor(backend, {m, n}, result, 3);
-              backend.matmul(backend.compute_stream(), {.a = a,
-                                                        .b = b,
-                                                        .c = c,
-                                                        .transpose_a = ta,
-                                                        .transpose_b = tb,
-                                                        .accumulate = accumulate});
+              backend.run(backend.compute_stream(), MatmulArgs{.a = a,
+                                                               .b = b,
+                                                               .c = c,
+                                                               .transpose_a = ta,
+                                                               .transpose_b = tb,
+                                                               .accumulate = accumulate});
               return std::vector<Values>{c.to_doubles()};
             });
           }
@@ -59,14 +59,14 @@ TEST_CASE("bias and activations, with and without an epilogue for them") {
                   Tensor c = Tensor::empty(backend, {m, n}, dtype);
                   Tensor before = Tensor::zeros(backend, {m, n}, dtype);
                   const bool active = activation != Activation::kNone;
-                  backend.matmul(backend.compute_stream(),
-                                 {.a = a,
-                                  .b = b,
-                                  .c = c,
-                                  .transpose_b = true,
-                                  .bias = with_bias ? &bias : nullptr,
-                                  .activation = activation,
-                                  .pre_activation = active ? &before : nullptr});
+                  backend.run(backend.compute_stream(),
+                              MatmulArgs{.a = a,
+                                         .b = b,
+                                         .c = c,
+                                         .transpose_b = true,
+                                         .bias = with_bias ? &bias : nullptr,
+                                         .activation = activation,
+                                         .pre_activation = active ? &before : nullptr});
                   return std::vector<Values>{c.to_doubles(), before.to_doubles()};
                 },
                 2, 4);
@@ -97,13 +97,13 @@ TEST_CASE("rows of a and c may be padded: what lies behind them is not read") {
                     const Tensor b = random_tensor(on, tb ? Shape{n, k} : Shape{k, n}, dtype, 2);
                     const Tensor bias = random_tensor(on, {n}, dtype, 3);
                     Tensor c = padded_tensor(on, n, pad_c, result, random_values(m * n, 4));
-                    on.matmul(on.compute_stream(), {.a = a,
-                                                    .b = b,
-                                                    .c = c,
-                                                    .transpose_a = ta,
-                                                    .transpose_b = tb,
-                                                    .accumulate = accumulate,
-                                                    .bias = with_bias ? &bias : nullptr});
+                    on.run(on.compute_stream(), MatmulArgs{.a = a,
+                                                           .b = b,
+                                                           .c = c,
+                                                           .transpose_a = ta,
+                                                           .transpose_b = tb,
+                                                           .accumulate = accumulate,
+                                                           .bias = with_bias ? &bias : nullptr});
                     return std::vector<Values>{without_padding(c, n)};
                   });
             }
@@ -121,22 +121,23 @@ TEST_CASE("a sum over nothing, no rows, and views that are not aligned") {
       const Tensor b = Tensor::empty(backend, {0, 5}, DType::kF32);
       const Tensor bias = random_tensor(backend, {5}, DType::kF32, 3);
       Tensor c = random_tensor(backend, {3, 5}, DType::kF32, 4), kept = c;
-      backend.matmul(backend.compute_stream(), {.a = a, .b = b, .c = c, .bias = &bias});
+      backend.run(backend.compute_stream(), MatmulArgs{.a = a, .b = b, .c = c, .bias = &bias});
       Tensor added = random_tensor(backend, {3, 5}, DType::kF32, 5);
-      backend.matmul(backend.compute_stream(), {.a = a, .b = b, .c = added, .accumulate = true});
+      backend.run(backend.compute_stream(),
+                  MatmulArgs{.a = a, .b = b, .c = added, .accumulate = true});
       Tensor wide = padded_tensor(backend, 5, 3, DType::kF32, random_values(15, 6));
-      backend.matmul(backend.compute_stream(), {.a = a, .b = b, .c = wide, .bias = &bias});
+      backend.run(backend.compute_stream(), MatmulArgs{.a = a, .b = b, .c = wide, .bias = &bias});
       const Tensor none = Tensor::empty(backend, {0, 4}, DType::kF32);
       const Tensor weight = random_tensor(backend, {4, 5}, DType::kF32, 5);
       Tensor no_rows = Tensor::empty(backend, {0, 5}, DType::kF32);
-      backend.matmul(backend.compute_stream(), {.a = none, .b = weight, .c = no_rows});
+      backend.run(backend.compute_stream(), MatmulArgs{.a = none, .b = weight, .c = no_rows});
       return std::vector<Values>{c.to_doubles(), added.to_doubles(), without_padding(wide, 5)};
     });
     check_product(gpu, DType::kBF16, [](Backend& backend) {
       const Tensor a = shifted_tensor(backend, {6, 8}, DType::kBF16, random_values(48, 1));
       const Tensor b = shifted_tensor(backend, {8, 16}, DType::kBF16, random_values(128, 2));
       Tensor c = shifted_tensor(backend, {6, 16}, DType::kBF16, random_values(96, 3));
-      backend.matmul(backend.compute_stream(), {.a = a, .b = b, .c = c, .accumulate = true});
+      backend.run(backend.compute_stream(), MatmulArgs{.a = a, .b = b, .c = c, .accumulate = true});
       return std::vector<Values>{c.to_doubles()};
     });
   });
@@ -149,7 +150,7 @@ TEST_CASE("TF32 rounds the operands of f32 products, where it is asked for") {
       const Tensor a = random_tensor(backend, {32, 64}, dtype, 1);
       const Tensor b = random_tensor(backend, {64, 16}, dtype, 2);
       Tensor c = Tensor::empty(backend, {32, 16}, DType::kF32);
-      backend.matmul(backend.compute_stream(), {.a = a, .b = b, .c = c});
+      backend.run(backend.compute_stream(), MatmulArgs{.a = a, .b = b, .c = c});
       out.push_back(c.to_doubles());
     }
     return out;
@@ -168,7 +169,7 @@ TEST_CASE("TF32 rounds the operands of f32 products, where it is asked for") {
 TEST_CASE("products of f64 are refused by name") {
   on_gpu([](Backend& gpu) {
     Tensor x = Tensor::zeros(gpu, {2, 2}, DType::kF64);
-    CHECK_THROWS_WITH_AS(gpu.matmul(gpu.compute_stream(), {.a = x, .b = x, .c = x}),
+    CHECK_THROWS_WITH_AS(gpu.run(gpu.compute_stream(), MatmulArgs{.a = x, .b = x, .c = x}),
                          "[matmul] dtype: expected f32, bf16 or f16 on a GPU, got f64", Error);
   });
 }

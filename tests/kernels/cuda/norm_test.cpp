@@ -27,33 +27,28 @@ bool covered(Case c, Options options) {
   return c.columns < 500 || (options.layer && options.fused && options.offset == 0);
 }
 
-std::vector<Values> forward(Backend& backend, Case c, DType dtype, Options options) {
+void check_forward(cuda::CudaBackend& gpu, Case c, DType dtype, Options options) {
   const Shape shape = {c.rows, c.columns};
-  const auto tensor = [&](Shape of, uint64_t seed, double low, double high) {
-    return shifted_tensor(backend, of, dtype, random_values(of.numel(), seed, low, high),
-                          options.offset);
-  };
-  const Tensor x = tensor(shape, 1, -2, 3), residual = tensor(shape, 2, -1, 1);
-  const Tensor weight = tensor({c.columns}, 3, 0.5, 1.5), bias = tensor({c.columns}, 4, -1, 1);
-  Tensor sum = Tensor::empty(backend, shape, dtype), y = Tensor::empty(backend, shape, dtype);
-  Tensor mean = Tensor::zeros(backend, {c.rows}, DType::kF32);
-  Tensor rstd = Tensor::empty(backend, {c.rows}, DType::kF32);
+  CpuTensors t;
+  const Tensor &x = t.of(shape, dtype, -2, 3), &residual = t.of(shape, dtype);
+  const Tensor &weight = t.of({c.columns}, dtype, 0.5, 1.5), &bias = t.of({c.columns}, dtype);
   const NormForwardArgs args = {.x = x,
                                 .residual = options.fused ? &residual : nullptr,
-                                .sum = options.fused ? &sum : nullptr,
+                                .sum = options.fused ? &t.of(shape, dtype) : nullptr,
                                 .weight = weight,
                                 .bias = options.layer ? &bias : nullptr,
-                                .y = y,
-                                .mean = options.layer ? &mean : nullptr,
-                                .rstd = rstd,
+                                .y = t.of(shape, dtype),
+                                .mean = options.layer ? &t.of({c.rows}, DType::kF32) : nullptr,
+                                .rstd = t.of({c.rows}, DType::kF32),
                                 .epsilon = 1e-5};
-  if (options.layer) {
-    backend.layer_norm_forward(backend.compute_stream(), args);
-  } else {
-    backend.rms_norm_forward(backend.compute_stream(), args);
-  }
-  return {(options.fused ? sum : x).to_doubles(), y.to_doubles(), mean.to_doubles(),
-          rstd.to_doubles()};
+#ifdef __SANITIZE_ADDRESS__  // there the CPU sums one by one: long rows take their toll
+  const double roundings = dtype == DType::kF32 && c.columns > 5000 ? 32 : 1;
+#else
+  const double roundings = 1;
+#endif
+  const Match match = {.roundings = roundings, .offsets = {options.offset}};
+  options.layer ? check_call(gpu, LayerNormForwardArgs{args}, match)
+                : check_call(gpu, RmsNormForwardArgs{args}, match);
 }
 
 TEST_CASE("norm forward") {
@@ -61,60 +56,40 @@ TEST_CASE("norm forward") {
     for (const DType dtype : kGpuTypes) {
       for (const Case c : kForward) {
         for (const Options options : kOptions) {
-          if (!covered(c, options)) continue;
-          CAPTURE(c.columns);
-#ifdef __SANITIZE_ADDRESS__  // there the CPU sums one by one: long rows take their toll
-          const double roundings = dtype == DType::kF32 && c.columns > 5000 ? 32 : 1;
-#else
-          const double roundings = 1;
-#endif
-          check_against_cpu(
-              gpu, dtype, [&](Backend& backend) { return forward(backend, c, dtype, options); },
-              roundings);
+          if (covered(c, options)) check_forward(gpu, c, dtype, options);
         }
       }
     }
   });
 }
 
-// `frozen`: no gradient of weight and bias. Otherwise in two dtypes, one of them added to.
-std::vector<Values> backward(Backend& backend, Case c, DType dtype, Options options, bool frozen) {
+// `frozen`: no gradient of weight and bias. Otherwise in two dtypes, one of them added to; and in
+// place.
+void check_backward(cuda::CudaBackend& gpu, Case c, DType dtype, Options options, bool frozen) {
   const Shape shape = {c.rows, c.columns};
-  const auto tensor = [&](Shape of, uint64_t seed, double low, double high) {
-    return shifted_tensor(backend, of, dtype, random_values(of.numel(), seed, low, high),
-                          options.offset);
-  };
-  Tensor dy = tensor(shape, 1, -1, 1);
-  const Tensor dsum = tensor(shape, 2, -1, 1), x = tensor(shape, 3, -2, 3);
-  const Tensor weight = tensor({c.columns}, 4, 0.5, 1.5);
-  const Tensor mean = random_tensor(backend, {c.rows}, DType::kF32, 5);
-  const Tensor rstd = random_tensor(backend, {c.rows}, DType::kF32, 6, 0.5, 1.5);
-  Tensor dx = Tensor::empty(backend, shape, dtype);
-  Tensor dweight = random_tensor(backend, {c.columns}, DType::kF32, 7);
-  Tensor dbias = Tensor::zeros(backend, {c.columns}, dtype);
-  const bool bias = options.layer && !frozen;
-  const auto run = [&](Tensor& to, bool accumulate) {
+  CpuTensors t;
+  Tensor& dy = t.of(shape, dtype);
+  const Tensor &dsum = t.of(shape, dtype), &x = t.of(shape, dtype, -2, 3),
+               &weight = t.of({c.columns}, dtype, 0.5, 1.5), &mean = t.of({c.rows}, DType::kF32),
+               &rstd = t.of({c.rows}, DType::kF32, 0.5, 1.5);
+  Tensor &dweight = t.of({c.columns}, DType::kF32), &dbias = t.of({c.columns}, dtype),
+         &dx = t.of(shape, dtype);
+  for (const bool in_place : {false, true}) {
     const NormBackwardArgs args = {.dy = dy,
                                    .dsum = options.fused ? &dsum : nullptr,
                                    .x = x,
                                    .weight = weight,
                                    .mean = options.layer ? &mean : nullptr,
                                    .rstd = rstd,
-                                   .dx = to,
+                                   .dx = in_place ? dy : dx,
                                    .dweight = frozen ? nullptr : &dweight,
-                                   .dbias = bias ? &dbias : nullptr,
-                                   .accumulate_weight = accumulate,
+                                   .dbias = options.layer && !frozen ? &dbias : nullptr,
+                                   .accumulate_weight = !in_place,
                                    .accumulate_bias = false};
-    if (options.layer) {
-      backend.layer_norm_backward(backend.compute_stream(), args);
-    } else {
-      backend.rms_norm_backward(backend.compute_stream(), args);
-    }
-  };
-  run(dx, true);
-  const Values added = dweight.to_doubles();
-  run(dy, false);  // in place
-  return {dx.to_doubles(), dy.to_doubles(), added, dweight.to_doubles(), dbias.to_doubles()};
+    const Match match = {.offsets = {options.offset}};
+    options.layer ? check_call(gpu, LayerNormBackwardArgs{args}, match)
+                  : check_call(gpu, RmsNormBackwardArgs{args}, match);
+  }
 }
 
 TEST_CASE("norm backward") {
@@ -122,17 +97,11 @@ TEST_CASE("norm backward") {
     for (const DType dtype : kGpuTypes) {
       for (const Case c : kBackward) {
         for (const Options options : kOptions) {
-          if (!covered(c, options)) continue;
-          CAPTURE(c.columns);
-          check_against_cpu(gpu, dtype, [&](Backend& backend) {
-            return backward(backend, c, dtype, options, false);
-          });
+          if (covered(c, options)) check_backward(gpu, c, dtype, options, false);
         }
       }
       for (const Case c : {Case{5, 40}, Case{3, 776}, Case{2, 33}}) {
-        check_against_cpu(gpu, dtype, [&](Backend& backend) {
-          return backward(backend, c, dtype, {true, true, 0}, true);
-        });
+        check_backward(gpu, c, dtype, {true, true, 0}, true);
       }
     }
   });

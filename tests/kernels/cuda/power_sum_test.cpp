@@ -25,10 +25,12 @@ TEST_CASE("power_sum over spans, aligned and not, with an empty one and with non
                 Tensor sum = Tensor::empty(backend, {}, DType::kF64);
                 Tensor added = make_tensor(backend, {}, DType::kF64, {0.75});
                 Stream& stream = backend.compute_stream();
-                backend.power_sum(stream, {.x = x, .spans = spans, .power = power, .out = sum});
-                backend.power_sum(
+                backend.run(stream,
+                            PowerSumArgs{.x = x, .spans = spans, .power = power, .out = sum});
+                backend.run(
                     stream,
-                    {.x = x, .spans = spans, .power = power, .out = added, .accumulate = true});
+                    PowerSumArgs{
+                        .x = x, .spans = spans, .power = power, .out = added, .accumulate = true});
                 return std::vector<Values>{sum.to_doubles(), added.to_doubles()};
               },
               1, 1e-3);
@@ -45,11 +47,11 @@ TEST_CASE("power_sum of blocks: each to its place, the same bits wherever the bl
         const Tensor x = shifted_tensor(backend, {4000}, dtype, random_values(4000, 1), shift);
         Tensor out = Tensor::zeros(backend, {6}, DType::kF64);
         const std::vector<int64_t> first_blocks = {3, 1};
-        backend.power_sum(backend.compute_stream(), {.x = x,
-                                                     .spans = {{0, 2100}, {2100, 3900}},
-                                                     .power = 2,
-                                                     .out = out,
-                                                     .first_blocks = &first_blocks});
+        backend.run(backend.compute_stream(), PowerSumArgs{.x = x,
+                                                           .spans = {{0, 2100}, {2100, 3900}},
+                                                           .power = 2,
+                                                           .out = out,
+                                                           .first_blocks = &first_blocks});
         return out.to_doubles();
       };
       CHECK(run(gpu, 0) == run(gpu, 1));
@@ -68,10 +70,10 @@ TEST_CASE("power_sum: one element that is not finite, anywhere, for every power"
             Values values = random_values(3000, 1);
             values[where] = bad;
             Tensor sum = Tensor::empty(gpu, {}, DType::kF64);
-            gpu.power_sum(gpu.compute_stream(), {.x = make_tensor(gpu, {3000}, dtype, values),
-                                                 .spans = {{0, 3000}},
-                                                 .power = power,
-                                                 .out = sum});
+            gpu.run(gpu.compute_stream(), PowerSumArgs{.x = make_tensor(gpu, {3000}, dtype, values),
+                                                       .spans = {{0, 3000}},
+                                                       .power = power,
+                                                       .out = sum});
             CHECK(!std::isfinite(sum.item()));
           }
         }
@@ -93,15 +95,15 @@ TEST_CASE("clip_coefficient gives norm, coefficient and skip of the CPU") {
               Tensor norm = Tensor::empty(backend, {}, DType::kF64);
               Tensor coefficient = Tensor::empty(backend, {}, DType::kF32);
               Tensor skip = Tensor::empty(backend, {}, DType::kI32);
-              backend.clip_coefficient(backend.compute_stream(),
-                                       {.power_sum = total,
-                                        .power = power,
-                                        .max_norm = max_norm,
-                                        .loss_scale = variant > 0 ? &scale : nullptr,
-                                        .overflow = variant > 0 ? &overflow : nullptr,
-                                        .norm = norm,
-                                        .coefficient = coefficient,
-                                        .skip = skip});
+              backend.run(backend.compute_stream(),
+                          ClipArgs{.power_sum = total,
+                                   .power = power,
+                                   .max_norm = max_norm,
+                                   .loss_scale = variant > 0 ? &scale : nullptr,
+                                   .overflow = variant > 0 ? &overflow : nullptr,
+                                   .norm = norm,
+                                   .coefficient = coefficient,
+                                   .skip = skip});
               return Values{norm.item(), coefficient.item(), skip.item()};
             };
             cpu::CpuBackend cpu;

@@ -21,11 +21,10 @@ class Tensors final : public CallTensors {
  public:
   explicit Tensors(Backend& backend) : backend_(backend) {}
   Tensor make(const TensorForm& form) override {
-    if (!form.given) return {};
     Tensor& tensor = by_address_[form.address];
     const Shape shape = form.shape;
     if (!tensor.defined()) tensor = Tensor::zeros(backend_, shape, form.dtype);
-    if (form.content == TensorForm::Content::kOnes && form.dtype == DType::kI32) {
+    if (form.role.content == TensorRole::Content::kOnes && form.dtype == DType::kI32) {
       tensor.write(std::vector<int32_t>(static_cast<size_t>(shape.numel()), 1).data());
     }
     return {tensor.storage(), 0, shape, form.dtype};
@@ -157,14 +156,15 @@ TEST_CASE("calls that those steps do not make") {
     return Tensor::empty(meta, shape, dtype);
   };
   const Tensor heads = tensor(Shape{2, 3, 8}), room = tensor(Shape{2, 5, 8});
-  check_again(copy_heads_call({&heads, 2, 4, 0, 4}, {&room, 2, 4, 0, 4}, 1));
-  const Tensor rows = tensor(Shape{4, 6}), activated = tensor(Shape{4, 6});
-  check_again(activation_forward_call(Activation::kMish, rows, activated));
-  check_again(fill_normal_call(tensor(Shape{9}), 0.5));
+  check_again(kernel_call(CopyHeadsArgs{{&heads, 2, 4, 0, 4}, {&room, 2, 4, 0, 4}, 1}));
+  const Tensor rows = tensor(Shape{4, 6});
+  Tensor activated = tensor(Shape{4, 6}), filled = tensor(Shape{9});
+  check_again(kernel_call(ActivationForwardArgs{Activation::kMish, rows, activated}));
+  check_again(kernel_call(FillNormalArgs{filled, 1, 0.5, 0, 0, 0}));
   const std::vector<ParameterRun> runs = {{0, 9, 1, 0}};
   const Tensor wide = tensor(Shape{9});
   Tensor narrow = tensor(Shape{9}, DType::kBF16);
-  check_again(round_stochastically_call({.x = wide, .out = narrow, .runs = runs}));
+  check_again(kernel_call(StochasticRoundArgs{.x = wide, .out = narrow, .runs = runs}));
   Tensor master = tensor(Shape{9}), momentum = tensor(Shape{9});
   const Tensor count = tensor(Shape{1}, DType::kI32), flag = tensor(Shape{}, DType::kI32);
   const Tensor rate = tensor(Shape{}, DType::kF64), scale = tensor(Shape{});
@@ -179,15 +179,15 @@ TEST_CASE("calls that those steps do not make") {
                              .gradient_scale = scale,
                              .skip = flag,
                              .weight_decay = 0};
-  check_again(sgd_call({.shard = shard, .momentum_buffer = &momentum, .momentum = 0.9}));
-  check_again(adamax_call({.shard = shard,
-                           .exp_avg = momentum,
-                           .exp_inf = other,
-                           .beta1 = 0.9,
-                           .beta2 = 0.999,
-                           .epsilon = 1e-8}));
-  check_again(adadelta_call(
-      {.shard = shard, .square_avg = momentum, .acc_delta = other, .rho = 0.9, .epsilon = 1e-6}));
+  check_again(kernel_call(SgdArgs{.shard = shard, .momentum_buffer = &momentum, .momentum = 0.9}));
+  check_again(kernel_call(AdamaxArgs{.shard = shard,
+                                     .exp_avg = momentum,
+                                     .exp_inf = other,
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.999,
+                                     .epsilon = 1e-8}));
+  check_again(kernel_call(AdadeltaArgs{
+      .shard = shard, .square_avg = momentum, .acc_delta = other, .rho = 0.9, .epsilon = 1e-6}));
 }
 
 TEST_CASE("the text of a call has what its time depends on; weights come from memory") {
@@ -198,16 +198,16 @@ TEST_CASE("the text of a call has what its time depends on; weights come from me
   Tensor y = Tensor::empty(meta, Shape{6, 5}, DType::kBF16);
   Tensor gradient = Tensor::empty(meta, Shape{5, 4}, DType::kF32);
   const KernelCall forward =
-      matmul_call({.a = x, .b = weight, .c = y, .transpose_b = true, .bias = &bias});
+      kernel_call(MatmulArgs{.a = x, .b = weight, .c = y, .transpose_b = true, .bias = &bias});
   CHECK(text_of(forward) ==
         "matmul 6 x 4, 5 x 4, 6 x 5; b transposed, bias bf16: 240 FLOPs, 148 bytes");
-  const KernelCall backward =
-      matmul_call({.a = y, .b = x, .c = gradient, .transpose_a = true, .accumulate = true});
+  const KernelCall backward = kernel_call(
+      MatmulArgs{.a = y, .b = x, .c = gradient, .transpose_a = true, .accumulate = true});
   CHECK(text_of(backward) ==
         "matmul 6 x 5, 6 x 4, 5 x 4 f32; a transposed, added bf16: 240 FLOPs, 268 bytes");
   struct Places final : CallTensors {
     Tensor make(const TensorForm& form) override {
-      if (form.given) text += form.from_memory ? 'M' : 'c';
+      text += form.role.from_memory ? 'M' : 'c';
       return {};
     }
     std::string text;

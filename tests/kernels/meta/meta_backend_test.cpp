@@ -63,13 +63,13 @@ TEST_CASE("meta calls are noted in the order of the host, with stream, scope and
   Tensor y = Tensor::empty(backend, Shape{4, 8}, DType::kF32);
   backend.copy(*side, y.data(), x.data(), x.bytes());
   backend.copy(*side, y.data(), y.data(), x.bytes());  // onto itself: nothing
-  backend.add(*side, x, y, y);
+  backend.run(*side, AddArgs{x, y, y});
   CHECK(calls == std::vector<std::string>{"compute allocate 128 blocks.1",
                                           "compute fill_zero 128 blocks.1",
                                           "compute allocate 128 blocks.1", "side copy 128 blocks.1",
                                           "side add 0 blocks.1"});
   MetaBackend other;
-  CHECK_THROWS_WITH(other.add(*side, x, y, y),
+  CHECK_THROWS_WITH(other.run(*side, AddArgs{x, y, y}),
                     "[add] stream side: belongs to another backend (meta)");
   CHECK_THROWS_WITH(backend.staging_memory(1),
                     "[meta] staging memory: transports reach what is not there as well as any");
@@ -104,7 +104,7 @@ struct Clocks {
   // A kernel of so many seconds.
   void kernel(Stream& stream, int64_t seconds) {
     Tensor x = Tensor::empty(backend, Shape{seconds}, DType::kF32);
-    backend.divide(stream, x, 2);
+    backend.run(stream, DivideArgs{x, 2});
   }
 
   MetaBackend backend;
@@ -180,7 +180,7 @@ TEST_CASE(
   device.kernel(device.backend.compute_stream(), 3);
   host->wait(updates, device.backend.record(device.backend.compute_stream()));
   Tensor written = there;
-  host->divide(updates, written, 2);  // 10 x 2 seconds, from 3 on
+  host->run(updates, DivideArgs{written, 2});  // 10 x 2 seconds, from 3 on
   device.backend.wait(device.backend.compute_stream(), host->record(updates));
   device.backend.copy(device.backend.compute_stream(), here.data(), there.data(), there.bytes());
   CHECK(device.spans.back() == "compute 23 to 24");

@@ -18,19 +18,20 @@ struct Calls {
 
 // A kernel that takes `us`; its inputs are `bytes` large.
 KernelCase sleeper(Calls& calls, int64_t bytes, int us, int operations = 1) {
-  return {"sleep", "", "", {.flops = 3000, .bytes = bytes}, {}, [=, &calls](KernelInputs& inputs) {
-            const Tensor memory = inputs.empty(Shape{bytes}, DType::kF32).slice(0, Shape{1});
-            const int set = calls.prepared++;
-            return [=, &calls](Backend& backend, Stream& stream) {
-              static_cast<void>(memory);
-              calls.order.push_back(set);
-              for (int i = 0; i < operations; ++i) {
-                backend.host_task(stream, "sleep", 0, [us] {
-                  std::this_thread::sleep_for(std::chrono::microseconds(us));
-                });
-              }
-            };
-          }};
+  const auto prepare = [=, &calls](meta::CallTensors& tensors) -> meta::KernelRun {
+    const Tensor memory = tensors.make({Shape{bytes}, DType::kF32, nullptr, kOut});
+    const int set = calls.prepared++;
+    return [=, &calls](Backend& backend, Stream& stream) {
+      static_cast<void>(memory);
+      calls.order.push_back(set);
+      for (int i = 0; i < operations; ++i) {
+        backend.host_task(stream, "sleep", 0,
+                          [us] { std::this_thread::sleep_for(std::chrono::microseconds(us)); });
+      }
+    };
+  };
+  return {
+      "", "", {}, {.kernel = "sleep", .cost = {.flops = 3000, .bytes = bytes}, .prepare = prepare}};
 }
 
 }  // namespace

@@ -35,21 +35,21 @@ TEST_CASE("scalar adam: the kernel's steps, to an ulp or so") {
   const Tensor skip = Tensor::zeros(backend, Shape{}, DType::kI32);
   const Tensor rate = test::make_tensor(backend, Shape{}, DType::kF64, {0.01});
   const Tensor one = test::make_tensor(backend, Shape{}, DType::kF32, {1});
-  backend.adam(backend.compute_stream(), {.shard = {.master = master,
-                                                    .grad = grad,
-                                                    .segments = segments,
-                                                    .step_counts = steps,
-                                                    .present = present,
-                                                    .learning_rate = rate,
-                                                    .gradient_scale = one,
-                                                    .skip = skip,
-                                                    .weight_decay = k.weight_decay},
-                                          .exp_avg = m,
-                                          .exp_avg_sq = v,
-                                          .beta1 = k.beta1,
-                                          .beta2 = k.beta2,
-                                          .epsilon = k.epsilon,
-                                          .decoupled = true});
+  backend.run(backend.compute_stream(), AdamArgs{.shard = {.master = master,
+                                                           .grad = grad,
+                                                           .segments = segments,
+                                                           .step_counts = steps,
+                                                           .present = present,
+                                                           .learning_rate = rate,
+                                                           .gradient_scale = one,
+                                                           .skip = skip,
+                                                           .weight_decay = k.weight_decay},
+                                                 .exp_avg = m,
+                                                 .exp_avg_sq = v,
+                                                 .beta1 = k.beta1,
+                                                 .beta2 = k.beta2,
+                                                 .epsilon = k.epsilon,
+                                                 .decoupled = true});
   const std::vector<float> kernel = floats(master), kernel_m = floats(m), kernel_v = floats(v);
   for (size_t i = 0; i < kSize; ++i) {
     CHECK(p[i] == doctest::Approx(kernel[i]).epsilon(1e-6));
@@ -76,7 +76,7 @@ TEST_CASE("scalar adam: its line runs") {
   KernelInputs inputs(backend);
   const KernelCase line = scalar_adam_line(2001);
   CHECK(line.name() == kScalarAdam);
-  CHECK(line.cost.bytes == 28 * 2001);
+  CHECK(line.call.cost.bytes == 28 * 2001);
   const KernelResult result = time_kernel(inputs, line, {.cache_bytes = 0, .seconds = 0.001});
   CHECK(result.seconds.median > 0);
 }

@@ -17,7 +17,7 @@ struct Described {
   meta::KernelCall product(int64_t side) {
     const Tensor a = tensor(Shape{side, side}), b = tensor(Shape{side, side});
     Tensor c = tensor(Shape{side, side});
-    return meta::matmul_call({.a = a, .b = b, .c = c});
+    return meta::kernel_call(MatmulArgs{.a = a, .b = b, .c = c});
   }
   Tensor tensor(Shape shape, DType dtype = DType::kF32) {
     return Tensor::empty(backend, shape, dtype);
@@ -32,7 +32,7 @@ meta::KernelCall noting(meta::KernelCall call, std::vector<const void*>& near,
     struct Noting final : meta::CallTensors {
       Tensor make(const meta::TensorForm& form) override {
         Tensor made = tensors->make(form);
-        if (made.defined()) (form.from_memory ? far : near)->push_back(made.data());
+        if (made.defined()) (form.role.from_memory ? far : near)->push_back(made.data());
         return made;
       }
       meta::CallTensors* tensors;
@@ -67,10 +67,7 @@ TEST_CASE("call meter: what one call writes into a flag is not what the next one
   std::vector<int32_t> read;
   const meta::KernelCall call = {
       .kernel = "flag", .prepare = [&read](meta::CallTensors& tensors) -> meta::KernelRun {
-        Tensor flag = tensors.make({.shape = Shape{},
-                                    .dtype = DType::kI32,
-                                    .content = meta::TensorForm::Content::kZeros,
-                                    .given = true});
+        Tensor flag = tensors.make({.shape = Shape{}, .dtype = DType::kI32, .role = kIn.zeros()});
         if (!flag.defined()) return {};  // only its size is asked for
         read.push_back(flag.to_host<int32_t>().front());
         const int32_t skip = 1;
@@ -87,10 +84,10 @@ TEST_CASE(
   cpu::CpuBackend cpu;
   CallMeter meter(cpu);
   Described described;
-  const Tensor x = described.tensor(Shape{8});
+  Tensor x = described.tensor(Shape{8});
   std::vector<const void*> near, far;
   const meta::KernelCall in_place =
-      noting(meta::add_call(x, described.tensor(Shape{8}), x), near, far);
+      noting(meta::kernel_call(AddArgs{x, described.tensor(Shape{8}), x}), near, far);
   meter.time_once(in_place);
   REQUIRE(far.size() == 3);
   CHECK(far[0] == far[2]);
@@ -98,8 +95,8 @@ TEST_CASE(
   // Ids within the table, though it is all that the table has.
   const Tensor ids = described.tensor(Shape{2, 3}, DType::kI32),
                table = described.tensor(Shape{1, 4});
-  const Tensor y = described.tensor(Shape{2, 3, 4});
-  CHECK(meter.time_once(meta::embedding_forward_call(ids, table, nullptr, 0, y)));
+  Tensor y = described.tensor(Shape{2, 3, 4});
+  CHECK(meter.time_once(meta::kernel_call(EmbeddingForwardArgs{ids, table, nullptr, 0, y})));
 }
 
 TEST_CASE("call meter: what takes too much memory or time is not measured") {

@@ -21,7 +21,7 @@ Rates test_rates() {
   return rates;
 }
 
-meta::KernelCall call_of(std::string shape, DType dtype, ops::Cost cost) {
+meta::KernelCall call_of(std::string shape, DType dtype, Cost cost) {
   return {.kernel = "matmul", .shape = std::move(shape), .dtype = dtype, .cost = cost};
 }
 

@@ -18,13 +18,13 @@ TEST_CASE("nominal GPUs: a name, or the names that there are") {
 
 // A product of 2^40 multiplications and additions, and a pass over 1 GB.
 TEST_CASE("nominal GPUs: kernels take what the data sheet's peaks leave of them") {
-  const auto milliseconds = [](const char* gpu, const ops::Cost& cost, DType dtype) {
+  const auto milliseconds = [](const char* gpu, const Cost& cost, DType dtype) {
     CallRates rates(nominal_rates(gpu));
     return 1e3 * rates.kernel_seconds(
                      {.kernel = "k", .shape = "1", .dtype = dtype, .cost = cost, .product = {}});
   };
-  const ops::Cost product = {.flops = int64_t{1} << 40, .bytes = 0};
-  const ops::Cost pass = {.flops = 0, .bytes = 1'000'000'000};
+  const Cost product = {.flops = int64_t{1} << 40, .bytes = 0};
+  const Cost pass = {.flops = 0, .bytes = 1'000'000'000};
   CHECK(milliseconds("A100-80", product, DType::kBF16) == doctest::Approx(5.8736).epsilon(1e-4));
   CHECK(milliseconds("A100-80", product, DType::kF32) == doctest::Approx(93.976).epsilon(1e-4));
   CHECK(milliseconds("H200", pass, DType::kF32) == doctest::Approx(0.26042).epsilon(1e-4));

@@ -51,7 +51,7 @@ TEST_CASE("step cost of GPT-2 124M: products") {
     const StepCost cost = step_cost(gpt2(length, DType::kF32), 1);
     CHECK(cost.product_flops() == products);
     for (const StepProduct& product : cost.products) {
-      const ops::MatmulExtents& e = product.extents;
+      const MatmulExtents& e = product.extents;
       const bool forward = e.n == V, head = forward || e.m == V || e.k == V;
       CHECK(product.extents.row_c == (head && forward ? 50304 : 0));
       CHECK(product.extents.row_a == (head && !forward ? 50304 : 0));

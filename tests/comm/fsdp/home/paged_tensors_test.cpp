@@ -57,13 +57,13 @@ TEST_CASE("paged tensors: what the host changes is in the file, what it is given
     for (int step = 0; step < 4; ++step) {
       for (Shard& shard : shards) {  // read alone
         shard.paged.bring_in(What::kGiven);
-        host.add(host.compute_stream(), sum, shard.given.here.slice(0, Shape{}), sum);
+        host.run(host.compute_stream(), AddArgs{sum, shard.given.here.slice(0, Shape{}), sum});
         shard.paged.give_back();
       }
       for (Shard& shard : shards) {
         shard.paged.bring_in(What::kAll);
         Tensor state = shard.state.here, given = shard.given.here;
-        host.add(host.compute_stream(), state, given, state);
+        host.run(host.compute_stream(), AddArgs{state, given, state});
         host.fill_zero(host.compute_stream(), given.data(), given.bytes());  // not written back
         shard.paged.give_back();
         CHECK(!shard.state.here.storage()->has_data());

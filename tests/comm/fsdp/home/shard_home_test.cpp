@@ -102,7 +102,7 @@ void reduce(Rig& rig, Model& model) {
       device.wait(stream, device.record(device.compute_stream()));
       if (!adds) device.fill_zero(stream, gradient.data(), gradient.bytes());
       for (int i = 0; i <= static_cast<int>(adds); ++i) {
-        device.add(stream, gradient, model.ones, gradient);
+        device.run(stream, AddArgs{gradient, model.ones, gradient});
       }
       const EventPtr reduced = device.record(stream);
       shard.home->store_gradient(reduced, adds);
@@ -118,9 +118,10 @@ void update(Rig& rig, Model& model) {
     shard.home->begin(ShardAccess::Use::kUpdate);
     ShardHome::Tensors tensors = shard.home->for_optimizer();
     Backend& backend = tensors.master.backend();
-    backend.add(backend.compute_stream(), tensors.master, tensors.gradient, tensors.master);
+    backend.run(backend.compute_stream(),
+                AddArgs{tensors.master, tensors.gradient, tensors.master});
     if (tensors.copy.defined())
-      backend.cast(backend.compute_stream(), tensors.master, tensors.copy);
+      backend.run(backend.compute_stream(), CastArgs{tensors.master, tensors.copy});
     shard.home->end(ShardAccess::Use::kUpdate);
     shard.home->clear_gradient();
   }

@@ -1,0 +1,324 @@
+// Arguments of the kernels on flat buffers: casts, initial values, the optimizer, norms of
+// gradients, and the few scalars that a step decides by. As core/layer_args.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/tensor_role.h"
+
+namespace fsdp {
+
+class Tensor;
+
+// One run of consecutive elements of a flat shard that belongs to one parameter.
+struct ShardSegment {
+  int64_t begin = 0;  // within the shard, elements
+  int64_t end = 0;
+  bool decay = false;     // weight decay applies
+  int32_t parameter = 0;  // index into step_counts
+};
+
+struct CastArgs {
+  const Tensor& x;
+  Tensor& out;  // any two floating dtypes
+
+  static constexpr std::string_view name() { return "cast"; }
+  template <typename V>
+  CastArgs visit(V& v) const {
+    return {v(kIn.size(), x), v(kOut.size(), out)};
+  }
+};
+
+struct DivideArgs {
+  Tensor& x;  // in place
+  double divisor;
+
+  static constexpr std::string_view name() { return "divide"; }
+  template <typename V>
+  DivideArgs visit(V& v) const {
+    return {v(kInOut.size(), x), divisor};
+  }
+};
+
+// x[i] = mean + deviation * normal_at(seed, name_hash, first_index + i); deviation 0: a constant.
+struct FillNormalArgs {
+  Tensor& x;
+  double mean;
+  double deviation;
+  uint64_t seed;
+  uint64_t name_hash;
+  int64_t first_index;
+
+  static constexpr std::string_view name() { return "fill_normal"; }
+  std::string words() const { return deviation == 0 ? "a constant" : ""; }
+  template <typename V>
+  FillNormalArgs visit(V& v) const {
+    return {v(kOut.size(), x), mean, deviation, seed, name_hash, first_index};
+  }
+};
+
+// Elements [begin, end) of a flat shard, which are `first` and on of the parameter of that name.
+struct ParameterRun {
+  int64_t begin = 0;
+  int64_t end = 0;
+  uint64_t name_hash = 0;
+  int64_t first = 0;
+};
+
+// out[i] = x[i] rounded to bf16, up or down by chance, so that the mean over many updates is x[i];
+// what bf16 holds exactly stays. The draw is of seed, update, parameter and element (core/rng.h,
+// RoundingStream): no sharding changes it. Elements outside the runs are left alone.
+struct StochasticRoundArgs {
+  const Tensor& x;                        // (n), f32
+  Tensor& out;                            // (n), bf16; apart from x
+  const std::vector<ParameterRun>& runs;  // disjoint
+  uint64_t seed = 0;
+  uint32_t update = 0;  // how often the optimizer has stepped
+
+  static constexpr std::string_view name() { return "round_stochastically"; }
+  template <typename V>
+  StochasticRoundArgs visit(V& v) const {
+    return {.x = v(kIn.size(), x),
+            .out = v(kOut.size(), out),
+            .runs = v.list(runs),
+            .seed = seed,
+            .update = update};
+  }
+};
+
+// What every optimizer's kernel reads and writes of a flat shard. The whole update is skipped on
+// the device when *skip != 0; a parameter whose present flag is 0 (no gradient on any rank) stands
+// still. step_counts must already hold this step's t (see AdvanceStepsArgs).
+struct ShardUpdate {
+  Tensor& master;      // (n), f32 or f64
+  const Tensor& grad;  // (n), any floating dtype; g in the formulas is grad * (*gradient_scale)
+  Tensor* copy =
+      nullptr;  // (n): the new master rounded to the compute dtype, where one is resident
+  const std::vector<ShardSegment>& segments;
+  const Tensor& step_counts;     // (parameters), i32: t of each parameter
+  const Tensor& present;         // (parameters), i32: 0: no gradient in this step
+  const Tensor& learning_rate;   // (), f64
+  const Tensor& gradient_scale;  // (), accumulation dtype: clip coefficient (and 1 / loss scale)
+  const Tensor& skip;            // (), i32
+  double weight_decay;           // of segments with the decay flag
+
+  template <typename V>
+  ShardUpdate visit(V& v) const {
+    return {.master = v(kInOut.size(), master),
+            .grad = v(kIn.size(), grad),
+            .copy = v(kOut.says("copy"), copy),
+            .segments = v.list(segments),
+            .step_counts = v(kIn.small().ones(), step_counts),
+            .present = v(kIn.small().ones(), present),
+            .learning_rate = v(kIn.small().zeros(), learning_rate),
+            .gradient_scale = v(kIn.small().ones(), gradient_scale),
+            .skip = v(kIn.small().zeros(), skip),
+            .weight_decay = weight_decay};
+  }
+};
+
+// Adam (Kingma & Ba, ICLR 2015) in PyTorch's operation order:
+//   m = m + (1 - b1) (g - m);  v = b2 v + (1 - b2) g^2
+//   p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + epsilon)
+// Before that, `decoupled` (AdamW: Loshchilov & Hutter, ICLR 2019): p *= 1 - lr * weight_decay;
+// else: g += weight_decay * p.
+struct AdamArgs {
+  ShardUpdate shard;
+  Tensor& exp_avg;     // (n), dtype of master: m
+  Tensor& exp_avg_sq;  // (n), dtype of master: v
+  double beta1, beta2, epsilon;
+  bool decoupled = true;
+
+  std::string_view name() const { return decoupled ? "adamw" : "adam"; }
+  template <typename V>
+  AdamArgs visit(V& v) const {
+    return {.shard = shard.visit(v),
+            .exp_avg = v(kInOut.ones(), exp_avg),
+            .exp_avg_sq = v(kInOut.ones(), exp_avg_sq),
+            .beta1 = beta1,
+            .beta2 = beta2,
+            .epsilon = epsilon,
+            .decoupled = decoupled};
+  }
+};
+
+// Adamax (Kingma & Ba, section 7.1) as in torch.optim.Adamax, which adds epsilon inside the
+// maximum:
+//   g += weight_decay * p;  m = m + (1 - b1) (g - m);  u = max(b2 u, |g| + epsilon)
+//   p -= lr / (1 - b1^t) * m / u
+struct AdamaxArgs {
+  ShardUpdate shard;
+  Tensor& exp_avg;  // (n), dtype of master: m
+  Tensor& exp_inf;  // (n), dtype of master: u
+  double beta1, beta2, epsilon;
+
+  static constexpr std::string_view name() { return "adamax"; }
+  template <typename V>
+  AdamaxArgs visit(V& v) const {
+    return {.shard = shard.visit(v),
+            .exp_avg = v(kInOut.ones(), exp_avg),
+            .exp_inf = v(kInOut.ones(), exp_inf),
+            .beta1 = beta1,
+            .beta2 = beta2,
+            .epsilon = epsilon};
+  }
+};
+
+// Adadelta (Zeiler, arXiv 1212.5701) as in torch.optim.Adadelta, which has a learning rate:
+//   g += weight_decay * p;  v = rho v + (1 - rho) g^2
+//   d = sqrt(a + epsilon) / sqrt(v + epsilon) * g;  a = rho a + (1 - rho) d^2;  p -= lr * d
+struct AdadeltaArgs {
+  ShardUpdate shard;
+  Tensor& square_avg;  // (n), dtype of master: v
+  Tensor& acc_delta;   // (n), dtype of master: a
+  double rho, epsilon;
+
+  static constexpr std::string_view name() { return "adadelta"; }
+  template <typename V>
+  AdadeltaArgs visit(V& v) const {
+    return {.shard = shard.visit(v),
+            .square_avg = v(kInOut.ones(), square_avg),
+            .acc_delta = v(kInOut.ones(), acc_delta),
+            .rho = rho,
+            .epsilon = epsilon};
+  }
+};
+
+// SGD as in torch.optim.SGD:
+//   g += weight_decay * p;  b = g when t is 1, else momentum b + (1 - dampening) g
+//   p -= lr * (nesterov ? g + momentum b : b)
+// Without a buffer: p -= lr * g.
+struct SgdArgs {
+  ShardUpdate shard;
+  Tensor* momentum_buffer = nullptr;  // (n), dtype of master: b; null: no momentum
+  double momentum = 0, dampening = 0;
+  bool nesterov = false;
+
+  static constexpr std::string_view name() { return "sgd"; }
+  template <typename V>
+  SgdArgs visit(V& v) const {
+    return {.shard = shard.visit(v),
+            .momentum_buffer = v(kInOut.says("momentum"), momentum_buffer),
+            .momentum = momentum,
+            .dampening = dampening,
+            .nesterov = nesterov};
+  }
+};
+
+// step_counts[i] += present[i] unless *skip != 0; all i32.
+struct AdvanceStepsArgs {
+  Tensor& step_counts;
+  const Tensor& present;
+  const Tensor& skip;
+
+  static constexpr std::string_view name() { return "advance_steps"; }
+  template <typename V>
+  AdvanceStepsArgs visit(V& v) const {
+    return {v(kInOut.small().size(), step_counts), v(kIn.small().ones(), present),
+            v(kIn.small().zeros(), skip)};
+  }
+};
+
+constexpr int64_t kNormBlock = 1024;  // elements that are summed together in a norm
+
+// out (+)= sum over the spans of |x|^p in the accumulation dtype, in fixed blocks and order;
+// p = infinity: the maximum. An element that is not finite makes the result not finite.
+// With `first_blocks`: the sum of the k-th kNormBlock elements of span s goes to
+// out[first_blocks[s] + k] instead.
+struct PowerSumArgs {
+  const Tensor& x;                                        // (n)
+  const std::vector<std::pair<int64_t, int64_t>>& spans;  // [begin, end): leaves padding out
+  double power;
+  Tensor& out;  // () or (blocks), f64
+  bool accumulate = false;
+  const std::vector<int64_t>* first_blocks = nullptr;  // by span
+
+  static constexpr std::string_view name() { return "power_sum"; }
+  std::string words() const;
+  template <typename V>
+  PowerSumArgs visit(V& v) const {
+    return {.x = v(kIn.size(), x),
+            .spans = v.list(spans),
+            .power = power,
+            .out = v(kInOut.small().zeros(), out),
+            .accumulate = accumulate,
+            .first_blocks = first_blocks ? &v.list(*first_blocks) : nullptr};
+  }
+};
+
+// From the global sum of |g|^p: norm = sum^(1/p) / scale (p = inf: sum itself / scale);
+// coefficient = min(1, max_norm / (norm + 1e-6)) / scale, or 1 / scale when max_norm <= 0;
+// skip = 1 when norm is not finite or *overflow != 0.
+struct ClipArgs {
+  const Tensor& power_sum;  // (), f64
+  double power;
+  double max_norm;
+  const Tensor* loss_scale = nullptr;  // (), f32: what the gradients are multiplied by; null: 1
+  const Tensor* overflow = nullptr;    // (), i32; null: 0
+  Tensor& norm;                        // (), f64
+  Tensor& coefficient;                 // (), accumulation dtype of the gradients
+  Tensor& skip;                        // (), i32
+
+  static constexpr std::string_view name() { return "clip_coefficient"; }
+  template <typename V>
+  ClipArgs visit(V& v) const {
+    return {.power_sum = v(kIn.small().size(), power_sum),
+            .power = power,
+            .max_norm = max_norm,
+            .loss_scale = v(kIn.small().ones(), loss_scale),
+            .overflow = v(kIn.small().zeros(), overflow),
+            .norm = v(kOut.small(), norm),
+            .coefficient = v(kOut.small().ones(), coefficient),
+            .skip = v(kOut.small().zeros(), skip)};
+  }
+};
+
+// *flag = 1 when an element of x is not finite or larger than `limit`; else left as it is.
+struct OverflowArgs {
+  const Tensor& x;
+  double limit;
+  Tensor& flag;  // (), i32
+
+  static constexpr std::string_view name() { return "find_overflow"; }
+  template <typename V>
+  OverflowArgs visit(V& v) const {
+    return {.x = v(kIn.size(), x), .limit = limit, .flag = v(kInOut.small().zeros(), flag)};
+  }
+};
+
+// The loss scale after one step. Clean step: scale *= growth after every `interval` of them in a
+// row (unless that is infinite). Overflow: when overflows / steps since the last change >=
+// tolerance, scale = max(scale * backoff, floor); a scale <= minimum is taken back and sets
+// `aborted`. torch.amp.GradScaler has tolerance 0, no floor and no minimum; the rest is fairseq's
+// optim/dynamic_loss_scaler.py.
+struct LossScaleRule {
+  double growth = 2;
+  double backoff = 0.5;
+  int64_t interval = 2000;
+  double tolerance = 0;
+  double floor = 0;
+  double minimum = 0;
+};
+struct LossScaleArgs {
+  LossScaleRule rule;
+  const Tensor& overflow;  // (), i32
+  Tensor& scale;           // (), f32; products are formed in f64 and rounded
+  Tensor&
+      counters;     // (3), i32: clean steps in a row, steps since a change, overflows since backoff
+  Tensor& aborted;  // (), i32
+
+  static constexpr std::string_view name() { return "update_loss_scale"; }
+  template <typename V>
+  LossScaleArgs visit(V& v) const {
+    return {.rule = rule,
+            .overflow = v(kIn.small().zeros(), overflow),
+            .scale = v(kInOut.small().size(), scale),
+            .counters = v(kInOut.small().zeros(), counters),
+            .aborted = v(kInOut.small().zeros(), aborted)};
+  }
+};
+
+}  // namespace fsdp
