@@ -192,12 +192,15 @@ TEST_CASE("command line: one value given twice") {
 }
 
 TEST_CASE("command line: another program's arguments are no options of adopt") {
-  CHECK(parse({"adopt", "fairseq", "fairseq-train", "data", "--fp16", "--lr", "1", "--help"})
+  CHECK(parse({"adopt", "fairseq", "--", "fairseq-train", "data", "--fp16", "--lr", "1", "--help"})
             .command);
-  CHECK(parse({"adopt", "chess", "--no_fsdp", "--learning_rate", "1e-4"}).command);
-  CHECK(parse({"adopt", "chess", "--literal", "--no_fsdp"}).command);
+  CHECK(parse({"adopt", "chess", "--", "--no_fsdp", "--learning_rate", "1e-4"}).command);
+  CHECK(parse({"adopt", "chess", "--literal", "--", "--no_fsdp"}).command);
+  CHECK(parse({"adopt", "chess", "--no_fsdp"}).message ==
+        "adopt chess: unknown option --no_fsdp (see fsdp adopt chess --help)");
   CHECK(parse({"adopt", "hf", "args.json", "--hf-compat", "--ranks-per-node", "8"}).command);
-  CHECK(parse({"adopt", "env", "a.sh", "b.py"}).command);
+  CHECK(parse({"adopt", "env", "--literal"}).command);
+  CHECK(parse({"adopt", "env", "env_vars.sh"}).status == 2);
   CHECK(parse({"adopt", "hf"}).message == "adopt hf: file: missing (see fsdp adopt hf --help)");
   CHECK(parse({"adopt", "hf", "a", "--fp16"}).status == 2);
 }
