@@ -8,8 +8,8 @@
 //   |<------ shard 0 ------>|<------ shard 1 ------>|<- shard 2 ->|
 //
 // Every parameter starts at a multiple of the alignment; so does every shard. Gaps and padding are
-// never read: their contents are undefined. A shard may be cut into equal
-// parts, one for each replica that adds it up.
+// never read: their contents are undefined. A shard may be cut into equal parts, one for each
+// replica that adds it up.
 #pragma once
 
 #include <memory>

@@ -70,7 +70,7 @@ void Optimizer::step(double learning_rate, const Tensor& coefficient, const Tens
   }
 }
 
-// The copy is of what the master keeps.
+// The copy is made from the master as it is stored, after rounding.
 void Optimizer::step_part(const OptimizerShard& shard, const ShardState& state,
                           const ShardPart& part, const Tensor& coefficient, const Tensor& skip,
                           uint32_t number) {

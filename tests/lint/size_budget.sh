@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Enforces the size budget and that every source file has its test.
+# Enforces the size budgets and that every source file has its test.
 #   tests/lint/size_budget.sh [--report] [ROOT]    prints path:line: message, exits 1 on any
 # Hard limits: file 600 lines (comm/fsdp 400), host function 60, function in a CUDA file 150; all of
-# tests/fixtures 8,000,000 bytes.
+# tests/fixtures 8,000,000 bytes. A room: LINES of its fsdp_layer in CMakeLists.txt, rooms inside of it apart.
 # --report (make size) also lists what is over the soft ones: file 300, function 30 (CUDA 100).
 # A source `core/ops/norm.cpp` is covered by a test below tests/core (comm: also tests/mpi) whose name
 # contains `norm`, `tools/train/trainer.cpp` by one in tests/tools/train or tests/e2e;
@@ -46,6 +46,32 @@ fixture_sizes() {
     END { if (bytes > 8000000) print "tests/fixtures:1: " bytes " bytes, at most 8000000" }'
 }
 
+room_sizes() {
+  [ ! -f CMakeLists.txt ] || [ "${#sources[@]}" = 0 ] || awk '
+    BEGIN {
+      while ((getline line < "CMakeLists.txt") > 0) { sub(/#.*/, "", line); text = text " " line }
+      while (match(text, /fsdp_layer\([^)]*\)/)) {
+        count = split(substr(text, RSTART + 11, RLENGTH - 12), words, /[ \t]+/)
+        text = substr(text, RSTART + RLENGTH)
+        budget[words[1]] = words[2] == "LINES" ? words[3] : 0
+      }
+    }
+    FNR == 1 {
+      room = FILENAME
+      while (sub(/\/[^\/]*$/, "", room)) if (room in budget) break
+    }
+    { ++lines[room] }
+    END {
+      for (room in budget) {
+        if (budget[room] == 0) print "CMakeLists.txt:1: " room ": expected LINES and a number behind the name"
+        else if (lines[room] > budget[room]) {
+          print room ":1: the room has " lines[room] " lines, at most " budget[room] \
+            ": make it smaller, or raise LINES in CMakeLists.txt in the commit that says why"
+        }
+      }
+    }' "${sources[@]}" | sort
+}
+
 coverage() {
   local listed=tests/lint/covered_by.txt
   { [ ! -f "$listed" ] || sed -n 's/^\([^#: ][^: ]*\): *\([^ ]*\).*/listed \1 \2/p' "$listed"
@@ -81,7 +107,7 @@ coverage() {
     }' | sort
 }
 
-result=$(file_sizes; function_sizes; fixture_sizes; coverage)
+result=$(file_sizes; function_sizes; room_sizes; fixture_sizes; coverage)
 grep '^soft ' <<<"$result" | sed 's/^soft /over the soft limit: /'
 violations=$(grep -v '^soft ' <<<"$result" | sed '/^$/d')
 if [ -n "$violations" ]; then

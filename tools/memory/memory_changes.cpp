@@ -198,7 +198,7 @@ std::vector<Alternative> RunPlan::alternatives() const {
   return out;
 }
 
-// Those of single_changes() that make it smaller, those first that keep the most.
+// The single_changes() that make the run smaller; changes that keep the most come first.
 std::vector<Alternative> RunPlan::smaller_than(size_t bytes) const {
   std::vector<Alternative> out;
   for (const MemoryChange& change : single_changes()) {

@@ -42,7 +42,7 @@ comm::WrapPolicy wrap_policy(const config::TrainConfig& config) {
   };
 }
 
-// Beyond an int is beyond what is checked later, and not what is left after a cast.
+// A number too large for an int stays too large, so that later checks refuse it: a cast might not.
 int to_int(int64_t value) {
   return static_cast<int>(std::min<int64_t>(value, std::numeric_limits<int>::max()));
 }
