@@ -66,7 +66,7 @@ std::string too_old(int devices) {
     } else if (properties.major < 8) {
       return fmt::format(
           "GPU {} ({}) has compute capability {}.{}; expected 8.0 or newer: A100, L40, H100 and "
-          "the like",
+          "the like. CUDA_VISIBLE_DEVICES with the other GPUs leaves it out",
           device, properties.name, properties.major, properties.minor);
     }
   }

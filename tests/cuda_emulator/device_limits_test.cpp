@@ -71,7 +71,7 @@ TEST_CASE("a GPU that lacks what the kernels use is no GPU, and the reason says 
   const emulator::Configured configured(settings);
   const std::string reason =
       "GPU 0 (emulated GPU) has compute capability 7.0; expected 8.0 or newer: A100, L40, H100 "
-      "and the like";
+      "and the like. CUDA_VISIBLE_DEVICES with the other GPUs leaves it out";
   const cuda::DeviceCount count = cuda::count_devices();
   CHECK(count.devices == 0);
   CHECK(count.reason == reason);
