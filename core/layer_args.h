@@ -40,7 +40,7 @@ std::string_view name_of(Activation kind);  // "gelu_tanh"
 
 // c = op(a) op(b) [+ bias] [+ c]; accumulated in the accumulation dtype, rounded once on store.
 // a and b share one dtype; c has that dtype or its accumulation dtype.
-// [Note: padded rows] K and N are those of b, M that of c: without an activation, rows of a and c
+// [Note: padded rows] K and N are b's, M is c's: without an activation, rows of a and c
 // may be longer than that. What lies behind is never read; what it holds afterwards is unspecified.
 struct MatmulArgs {
   const Tensor& a;  // (M, K or more), or (K, M or more) when transpose_a

@@ -44,7 +44,7 @@ build() {
   cmake --build build-gpu --parallel "${JOBS:-$(nproc)}" --target fsdp test_gpu
 }
 
-# Shared libraries of these files, but for those of glibc and of the GPU's driver.
+# Shared libraries of these files, but for glibc's and the GPU driver's.
 libraries_of() {
   local found
   found=$(ldd "$@")

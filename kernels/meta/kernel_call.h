@@ -1,5 +1,5 @@
 // A kernel as it was called, without the memory of its tensors: its name, as text all that its time
-// depends on, its cost, and the same call on other tensors. All of it is read from the arguments
+// depends on, its cost, and the same call on other tensors. Everything is read from the arguments
 // (core/kernel_args.h). Not here: how long a call takes (call_times.h).
 #pragma once
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What a borrowed GPU machine is to do, rehearsed: the programs of the emulated GPU are packed, unpacked and
 # checked by tools/gpu_check.sh, both parts, with nothing of this machine's environment. Stand-ins: nvidia-smi,
-# and empty files for the CUDA libraries. Only the numbers are not those of a GPU.
+# and empty files for the CUDA libraries. Only the numbers are not a GPU's.
 # Environment: FSDP_EMULATED, TEST_CUDA_EMULATOR the programs (absent: skipped), MPIRUN, SOURCE the repository.
 source "$(dirname "$0")/../support/e2e.sh"
 if [ ! -x "$FSDP_EMULATED" ] || [ ! -x "$TEST_CUDA_EMULATOR" ]; then

@@ -46,7 +46,7 @@ class KernelInputs {
   std::map<DType, Tensor> blocks_;
 };
 
-// The inputs of one call: those that share memory share it here.
+// The inputs of one call: inputs that share memory in the call share it here.
 class KernelInputSet final : public meta::CallTensors {
  public:
   explicit KernelInputSet(KernelInputs& inputs) : inputs_(inputs) {}

@@ -44,7 +44,8 @@ KernelCase product(const std::string& variant, const MatmulExtents& e, Activatio
 // Causal, without window and dropout.
 struct AttentionSizes {
   int64_t batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, head_dim = 0;
-  // Where q, k and v lie: in rows of their own, or in those of one tensor as the model packs them.
+  // Where q, k and v lie: in rows of their own, or in the rows of one tensor as the model packs
+  // them.
   bool packed = false, by_head = false;
   DType dtype = DType::kF32;
   bool key_bias = false;  // ALiBi

@@ -221,7 +221,7 @@ struct CheckpointSection {
 };
 
 struct FsdpSection {
-  comm::FsdpOptions options;  // those of its members that are keys as they are
+  comm::FsdpOptions options;  // only members that are keys as they are
   int64_t shard_size = 0;
   Wrap wrap = Wrap::kTransformerBlock;
   std::vector<std::string> wrap_classes;

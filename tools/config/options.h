@@ -1,6 +1,6 @@
 // The options of the configuration as values: each with its key, its help, what the list says of it
 // (tools/launch/option_field.h) and a reference to its member. The list itself: *_fields.cpp.
-// For those who ask for something of every key. Not here: a configuration as text (config.h),
+// For code that asks for something of every key. Not here: a configuration as text (config.h),
 // and as pairs of key and value (key_values.h).
 #pragma once
 
@@ -84,7 +84,7 @@ class Visitor {
   virtual void option(const char* key, Value value, const char* help, const OptionField& about) = 0;
   virtual void section(const char* key, const char* help,
                        const std::function<void(Visitor&)>& inside, OnResume on_resume) = 0;
-  // Here: one option, whose text is all of it.
+  // By default: one option, whose text holds the whole list.
   virtual void list(const char* key, Value value, const char* help, const OptionField& about,
                     Sections& sections);
 

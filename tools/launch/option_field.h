@@ -82,7 +82,7 @@ struct MemoryChoices {
   std::vector<Choice> choices = {};
   Keeps keeps = Keeps::kBits;
   bool rounds_on_gpu = false;     // results are kept up to rounding there
-  bool on_several_ranks = false;  // one rank has nothing of it
+  bool on_several_ranks = false;  // on one rank it changes nothing
   // Instead of choices: half the rows of a pass, a fourth, ...; twice the micro-steps, ...
   bool halves_rows = false, doubles_steps = false;
   std::string with = "";  // beside these numbers

@@ -41,7 +41,7 @@ class FileHome : public HostHome {
 // Streams of the homes of a rank, besides the host's two:
 //   from_file, to_file   reads before from_host, and writes after to_host
 //   state_in, state_out  what the optimizer works on, and zeros of absent gradients
-// A unit that forward wants is not behind those that are still updated, nor is a read behind a
+// A unit that forward wants is not behind units that are still updated, nor is a read behind a
 // write that it has nothing to do with.
 class FileHomes : public HostHomes {
  public:

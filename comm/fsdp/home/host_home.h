@@ -62,7 +62,7 @@ class HostHome : public ShardHome {
  private:
   void take_written(const EventPtr& free);
 
-  int lender_ = 0;                // its number among those of all units
+  int lender_ = 0;                // its number among the lenders of all units
   int lent_ = BufferPool::kNone;  // meanwhile
 };
 
