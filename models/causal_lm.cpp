@@ -4,7 +4,6 @@
 #include "core/kv_cache.h"
 #include "core/ops/elementwise.h"
 #include "models/key_bias.h"
-#include "models/token_padding.h"
 
 namespace fsdp::models {
 namespace {
@@ -102,10 +101,10 @@ void CausalLM::probe(const Tensor& tokens, const ForwardContext& context, const 
   run(Tensor(), [&](const Tensor&) { return (*base_)(tokens, context, look); });
 }
 
-Tensor CausalLM::loss(const Tensor& tokens, const Tensor& labels, const ForwardContext& context,
+Tensor CausalLM::loss(const Tensor& tokens, const Tensor& targets, const ForwardContext& context,
                       double gradient_scale, const Tensor* loss_scale) {
   return run(Tensor(), [&](const Tensor&) {
-    return head_->cross_entropy((*base_)(tokens, context), labels, gradient_scale, loss_scale);
+    return head_->cross_entropy((*base_)(tokens, context), targets, gradient_scale, loss_scale);
   });
 }
 
@@ -125,30 +124,6 @@ Tensor CausalLM::last_logits(const Tensor& tokens, const ForwardContext& context
     }
     return (*head_)(last, context);
   });
-}
-
-std::vector<int32_t> shifted_labels(const std::vector<int32_t>& labels, int64_t rows,
-                                    int64_t length) {
-  FSDP_CHECK(static_cast<int64_t>(labels.size()) == rows * length,
-             "[labels] expected {} x {} values, got {}", rows, length, labels.size());
-  std::vector<int32_t> shifted(labels.size(), kIgnoreIndex);
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t t = 0; t + 1 < length; ++t) {
-      const size_t i = static_cast<size_t>(row * length + t);
-      shifted[i] = labels[i + 1];
-    }
-  }
-  return shifted;
-}
-
-std::vector<int32_t> target_labels(const ModelConfig& config, const std::vector<int32_t>& labels,
-                                   int64_t rows, int64_t length) {
-  std::vector<int32_t> targets =
-      config.shifted_labels ? shifted_labels(labels, rows, length) : labels;
-  for (int32_t& target : targets) {
-    if (is_padding(config, target)) target = kIgnoreIndex;
-  }
-  return targets;
 }
 
 }  // namespace fsdp::models

@@ -48,9 +48,9 @@ class CausalLM final : public Module {
 
   // Sum over labelled positions of the cross-entropy, recorded for a loss of gradient_scale * sum
   // (times the loss scale, read on the device).
-  // Label [b * T + t] is the token that position t of row b predicts (see shifted_labels).
-  Tensor loss(const Tensor& tokens,  // (B, T), i32
-              const Tensor& labels,  // (B * T), i32
+  // Target [b * T + t] is the token that position t of row b predicts (models/input_rules.h).
+  Tensor loss(const Tensor& tokens,   // (B, T), i32
+              const Tensor& targets,  // (B * T), i32
               const ForwardContext& context, double gradient_scale,
               const Tensor* loss_scale = nullptr);                          // (), f32 -> ()
   Tensor logits(const Tensor& tokens, const ForwardContext& context);       // -> (B, T, V)
@@ -66,14 +66,5 @@ class CausalLM final : public Module {
   BaseModel* base_;
   Linear* head_;  // (V, hidden); shares the token table when tied
 };
-
-// Hugging Face labels (position t holds token t) -> what each position predicts: shifted left, the
-// last position of every row ignored.
-std::vector<int32_t> shifted_labels(const std::vector<int32_t>& labels,  // (B, T)
-                                    int64_t rows, int64_t length);
-// The same by the model's rule: shifted or as they are, without padding as [Note: fairseq's
-// padding] in models/token_padding.h says.
-std::vector<int32_t> target_labels(const ModelConfig& config, const std::vector<int32_t>& labels,
-                                   int64_t rows, int64_t length);
 
 }  // namespace fsdp::models

@@ -11,6 +11,7 @@
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "models/input_rules.h"
 #include "models/key_bias.h"
 #include "models/names.h"
 #include "models/weights.h"
@@ -274,15 +275,6 @@ TEST_CASE("model: probe shows the embedding, every block and the final norm, in 
     CHECK(output.shape() == Shape{Tiny::rows, Tiny::length, 13});
   });
   CHECK(seen == std::vector<std::string>{"embedding", "blocks.0", "blocks.1", "final_norm"});
-}
-
-TEST_CASE("shifted_labels: each position predicts the next, the last of a row nothing") {
-  CHECK(shifted_labels({1, 2, 3, kIgnoreIndex, 5, 6}, 2, 3) ==
-        std::vector<int32_t>{2, 3, kIgnoreIndex, 5, 6, kIgnoreIndex});
-  CHECK(shifted_labels({7}, 1, 1) == std::vector<int32_t>{kIgnoreIndex});
-  CHECK(test::error_of([] {
-          shifted_labels({1, 2, 3}, 2, 2);
-        }) == "[labels] expected 2 x 2 values, got 3");
 }
 
 }  // namespace

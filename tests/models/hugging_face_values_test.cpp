@@ -9,6 +9,7 @@
 #include "core/io/json.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
+#include "models/input_rules.h"
 #include "models/names.h"
 #include "models/weights.h"
 #include "tests/support/temp_folder.h"

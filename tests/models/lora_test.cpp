@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
+#include "models/input_rules.h"
 #include "models/weights.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/temp_folder.h"

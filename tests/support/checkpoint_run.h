@@ -64,16 +64,15 @@ inline std::vector<Layout> layouts() {
 
 // This rank's rows of the global batch of `rows` rows.
 inline tools::Batch checkpoint_batch(const comm::Communicator& world, int64_t step, int64_t rows) {
-  tools::Batch batch = {.length = 6, .global_label_tokens = rows * 5};
+  data::LabelledRows own = {.length = 6};
   for (int64_t row = world.rank(); row < rows; row += world.size()) {
-    batch.samples.push_back(step * rows + row);
+    own.samples.push_back(step * rows + row);
     for (int64_t t = 0; t < 6; ++t) {
-      batch.tokens.push_back(static_cast<int32_t>((batch.samples.back() * 7 + t * t) % 23));
+      own.tokens.push_back(static_cast<int32_t>((own.samples.back() * 7 + t * t) % 23));
     }
-    ++batch.rows;
   }
-  batch.labels = batch.tokens;
-  return batch;
+  own.labels = own.tokens;
+  return data::make_batch(std::move(own), {}, rows * 5);
 }
 
 struct RunState {

@@ -68,7 +68,7 @@ std::vector<MemoryOfRank> counted_memory(const MemoryCase& run) {
         batch.tokens[i] = static_cast<int32_t>((i % kLength) * (i % kLength) %
                                                static_cast<size_t>(run.options.model.vocabulary));
       }
-      batch.labels = batch.tokens;
+      batch.targets = models::shifted_labels(batch.tokens, batch.rows, kLength);
       return batch;
     };
     for (uint32_t step = 0; step < 3; ++step) {

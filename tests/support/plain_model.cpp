@@ -10,9 +10,9 @@
 #include "core/rng.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
+#include "models/input_rules.h"
 #include "models/key_bias.h"
 #include "models/names.h"
-#include "models/token_padding.h"
 #include "models/weights.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tensors.h"
@@ -214,12 +214,13 @@ void check_against_plain(const std::string& config_json, const Shapes& shapes,
   CHECK(model.parameters().size() == shapes.size());
   const Shape shape = {batch.rows, batch.length};
   const Tensor tokens = Tensor::from_host(backend, shape, batch.tokens);
+  const models::InputRules rules = models::input_rules(config);
   ForwardContext context;
   Tensor key_bias, positions;  // of tokens that are padding, as a session makes them
-  const std::vector<int32_t> mask = models::padding_mask(config, batch.tokens, {});
+  const std::vector<int32_t> mask = models::padding_mask(rules, batch.tokens, {});
   if (!mask.empty()) {
     key_bias = models::make_key_bias(config, backend, DType::kF64, mask, batch.rows);
-    const auto counted = models::counted_positions(config, mask, batch.length);
+    const auto counted = models::counted_positions(rules, mask, batch.length);
     positions = Tensor::from_host(backend, shape, counted);
     context = {.key_bias = &key_bias, .positions = &positions};
   }
@@ -228,8 +229,11 @@ void check_against_plain(const std::string& config_json, const Shapes& shapes,
     const Doubles logits = model.logits(tokens, context).to_doubles();
     CHECK(difference(logits, expected.logits(weights)) < 1e-12);
   }
-  const std::vector<int32_t> labels =
-      models::target_labels(config, batch.tokens, batch.rows, batch.length);
+  const std::vector<int32_t> shifted =
+      rules.shifted_labels ? models::shifted_labels(batch.tokens, batch.rows, batch.length)
+                           : batch.tokens;
+  // Without a mask: the plain model, too, predicts at positions that see padding alone.
+  const std::vector<int32_t> labels = models::predicted_targets(rules, shifted, {}, batch.length);
   const Tensor loss = model.loss(
       tokens, Tensor::from_host(backend, Shape{batch.rows * batch.length}, labels), context, 1);
   CHECK(std::abs(loss.item() / expected.loss(weights) - 1) < 1e-12);

@@ -13,6 +13,7 @@
 #include "core/ops/cross_entropy.h"
 #include "core/ops/embedding.h"
 #include "kernels/cpu/file_backend.h"
+#include "models/input_rules.h"
 #include "models/weights.h"
 
 namespace fsdp::test {

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "kernels/meta/kernel_call.h"
-#include "models/token_padding.h"
 #include "models/weights.h"
 #include "tools/bench/statistics.h"
 #include "tools/predict/call_meter.h"
@@ -36,20 +35,21 @@ SessionOptions session_options(const StepBenchOptions& options, const BackendOpt
 }
 
 Batch random_batch(const StepBenchOptions& options, comm::Communicator& world) {
-  Batch batch = {.rows = options.batch / world.size(), .length = options.length};
-  batch.global_label_tokens =
-      options.batch * (options.length - (options.model.shifted_labels ? 1 : 0));
+  const models::InputRules rules = models::input_rules(options.model);
+  const int64_t rows = options.batch / world.size();
+  data::LabelledRows own = {.length = options.length};
   const auto vocabulary = static_cast<uint32_t>(options.model.vocabulary);
-  for (int64_t i = 0; i < batch.rows * batch.length; ++i) {
+  for (int64_t i = 0; i < rows * own.length; ++i) {
     const Philox4x32 words =
         philox4x32({static_cast<uint32_t>(i), 0, 0, 0}, {static_cast<uint32_t>(world.rank()), 0});
     auto token = static_cast<int32_t>(words[0] % vocabulary);
-    if (models::is_padding(options.model, token)) ++token;  // a text has none: its work is less
-    batch.tokens.push_back(token % static_cast<int32_t>(vocabulary));
+    if (rules.is_padding(token)) ++token;  // a text has none: its work is less
+    own.tokens.push_back(token % static_cast<int32_t>(vocabulary));
   }
-  batch.labels = batch.tokens;
-  for (int64_t i = 0; i < batch.rows; ++i) batch.samples.push_back(world.rank() * batch.rows + i);
-  return batch;
+  own.labels = own.tokens;
+  for (int64_t i = 0; i < rows; ++i) own.samples.push_back(world.rank() * rows + i);
+  return data::make_batch(std::move(own), rules,
+                          options.batch * rules.targets_of_row(options.length));
 }
 
 // Measures every call of the step by itself, in slices to be interleaved with steps, because

@@ -133,17 +133,16 @@ void print_sequences(const TokenizeOptions& options, comm::Communicator& world) 
   for (const std::string& remark : data.remarks()) {
     print_note(remark.starts_with("note: ") ? remark.substr(6) : remark);
   }
-  const BatchSource batches = data.training(/*shifted_labels=*/true);
   const int64_t all = data.sequences();
   for (int64_t i = 0; i < (options.limit > 0 ? std::min(options.limit, all) : all); ++i) {
-    const Batch batch = batches.get(i);
+    const data::LabelledRows rows = data.labelled_rows(i);
     Json line = {
-        {"sequence", batch.samples.at(0)}, {"tokens", batch.tokens}, {"labels", batch.labels}};
-    if (!batch.mask.empty()) line["mask"] = batch.mask;
-    if (batch.labels_are_targets) line["labels_are_targets"] = true;
+        {"sequence", rows.samples.at(0)}, {"tokens", rows.tokens}, {"labels", rows.labels}};
+    if (!rows.mask.empty()) line["mask"] = rows.mask;
+    if (rows.labels_are_targets) line["labels_are_targets"] = true;
     if (options.pieces) {
       Json pieces = Json::array();
-      for (const int32_t id : batch.tokens) {
+      for (const int32_t id : rows.tokens) {
         pieces.push_back(data.tokenizer().decode({&id, 1}, SpecialTokens::kInclude));
       }
       line["pieces"] = pieces;

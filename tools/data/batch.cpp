@@ -1,6 +1,11 @@
 // Contract: tools/data/batch.h.
 #include "tools/data/batch.h"
 
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/kernel_args.h"
+
 namespace fsdp::data {
 namespace {
 
@@ -13,6 +18,29 @@ std::vector<T> rows_of(const std::vector<T>& all, const RowRange& range, int64_t
 }
 
 }  // namespace
+
+Batch make_batch(LabelledRows rows, const models::InputRules& rules, int64_t global_label_tokens) {
+  const int64_t count = rows.rows();
+  if (rules.shifted_labels && !rows.labels_are_targets && !rows.labels.empty()) {
+    rows.labels = models::shifted_labels(rows.labels, count, rows.length);
+  }
+  Batch out = {.rows = count,
+               .length = rows.length,
+               .samples = std::move(rows.samples),
+               .global_label_tokens = global_label_tokens};
+  out.mask = models::padding_mask(rules, rows.tokens, rows.mask);
+  out.targets = models::predicted_targets(rules, std::move(rows.labels), out.mask, rows.length);
+  if (!out.mask.empty() && rules.first_position > 0) {  // [Note: fairseq's padding]
+    out.positions = models::counted_positions(rules, out.mask, rows.length);
+  }
+  out.tokens = std::move(rows.tokens);
+  return out;
+}
+
+int64_t count_targets(const Batch& batch) {
+  return std::count_if(batch.targets.begin(), batch.targets.end(),
+                       [](int32_t target) { return target != kIgnoreIndex; });
+}
 
 RowRange rows_of_part(const Batch& batch, int part, int parts) {
   if (batch.rows_per_pass == 0) return deal_rows(batch.rows, part, parts);
@@ -29,10 +57,10 @@ Batch rows_of(const Batch& batch, const RowRange& range) {
   return {.rows = range.count,
           .length = batch.length,
           .tokens = rows_of(batch.tokens, range, batch.length),
-          .labels = rows_of(batch.labels, range, batch.length),
+          .targets = rows_of(batch.targets, range, batch.length),
           .samples = rows_of(batch.samples, range, 1),
           .mask = rows_of(batch.mask, range, batch.length),
-          .labels_are_targets = batch.labels_are_targets,
+          .positions = rows_of(batch.positions, range, batch.length),
           .global_label_tokens = batch.global_label_tokens,
           .rows_per_pass = batch.rows_per_pass,
           .passes = batch.passes,

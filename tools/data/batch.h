@@ -1,29 +1,49 @@
-// Rows of tokens as a model gets them: a whole batch, or one rank's part of a batch. Not
-// here: which rows are chosen (sampler.h, row_range.h), copying them to a device (tools/train).
+// Rows of tokens, as the data has them and ready for a model: a whole batch, or one rank's part of
+// a batch. Targets, padding and positions are made here once; the model gets them ready. Not here:
+// which rows are chosen (sampler.h, row_range.h), copying them to a device (tools/train).
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "models/input_rules.h"
 #include "tools/data/row_range.h"
 
 namespace fsdp::data {
 
-struct Batch {
-  int64_t rows = 0;  // 0: nothing for this rank
+// Rows of one length as the data has them. No labels: nothing is predicted.
+struct LabelledRows {
   int64_t length = 0;
   std::vector<int32_t> tokens = {};  // (rows, length)
   std::vector<int32_t> labels = {};  // (rows, length), Hugging Face form: not shifted, -100 ignored
-  std::vector<int64_t> samples = {};  // (rows): global sample index, keys dropout
+  std::vector<int64_t> samples = {};  // (rows): global sample index, keys dropout; empty: 0
   std::vector<int32_t> mask = {};     // (rows, length): 0 where a row is padded; empty: nowhere
   bool labels_are_targets = false;    // a label is what its position predicts: no shift
-  int64_t global_label_tokens = 0;    // labels that count, over all ranks, after any shift
+
+  int64_t rows() const { return length == 0 ? 0 : std::ssize(tokens) / length; }
+};
+
+struct Batch {
+  int64_t rows = 0;  // 0: nothing for this rank
+  int64_t length = 0;
+  std::vector<int32_t> tokens = {};   // (rows, length)
+  std::vector<int32_t> targets = {};  // (rows, length): what each position predicts; -100: nothing
+  std::vector<int64_t> samples = {};  // (rows): global sample index, keys dropout; empty: 0
+  std::vector<int32_t> mask = {};     // (rows, length): 0 where a row is padded; empty: nowhere
+  std::vector<int32_t> positions = {};  // (rows, length); empty: 0, 1, ... in every row
+  int64_t global_label_tokens = 0;      // targets that count, over all ranks
   // Where the batch of all ranks is computed in passes of so many rows: pass p by rank p % ranks,
   // as its number p / ranks; only the last one may be shorter. 0: each rank as it likes.
   int64_t rows_per_pass = 0;
   int64_t passes = 0;          // of all ranks
   double gradient_factor = 1;  // of this rank's gradients: to try what bad ones do
 };
+
+// The rows made ready by the rules of a model. Error when tokens, labels and mask differ in size.
+Batch make_batch(LabelledRows rows, const models::InputRules& rules, int64_t global_label_tokens);
+
+// Positions of the batch that have a target.
+int64_t count_targets(const Batch& batch);
 
 // This rank's rows of part `part` of `parts`: a pass, or the rows split evenly.
 RowRange rows_of_part(const Batch& batch, int part, int parts);

@@ -166,11 +166,11 @@ class FairseqSequences final : public Sequences {
   int64_t tokens_of(int64_t index, int64_t length) const override {
     return std::min(length, block(index).tokens);
   }
-  int64_t label_tokens(int64_t index, int64_t length, bool) const override {
+  int64_t label_tokens(int64_t index, int64_t length, const InputRules&) const override {
     return tokens_of(index, length);
   }
-  void append(int64_t index, int64_t length, bool, Batch& batch) const override {
-    batch.labels_are_targets = true;
+  void append(int64_t index, int64_t length, const InputRules&, LabelledRows& out) const override {
+    out.labels_are_targets = true;
     const int64_t first = block(index).first, there = tokens_of(index, length);
     for (int64_t t = 0; t < length; ++t) {
       const bool inside = t < there;
@@ -178,8 +178,8 @@ class FairseqSequences final : public Sequences {
       const int32_t before = begins   ? kEndOfSentence
                              : inside ? file_->token(first + t - 1)
                                       : kPadding;
-      batch.tokens.push_back(before);
-      batch.labels.push_back(inside ? file_->token(first + t) : kIgnoreIndex);
+      out.tokens.push_back(before);
+      out.labels.push_back(inside ? file_->token(first + t) : kIgnoreIndex);
     }
   }
   std::string summary() const override {

@@ -74,8 +74,7 @@ std::vector<BatchShape> Loader::largest_batches(int64_t steps) const {
   const int64_t longest = length_of(all);
   std::vector<BatchShape> out = {{whole, 0}, {0, 0}};
   for (int64_t step = 0; step < steps && out[0].length < longest; ++step) {
-    const std::vector<int64_t> samples =
-        sampler_.batch(step / steps_per_epoch(), step % steps_per_epoch());
+    const std::vector<int64_t> samples = samples_of(step);
     const auto rows = static_cast<int64_t>(samples.size());
     BatchShape& shape = out[rows == whole ? 0 : 1];
     shape = {rows, std::max(shape.length, length_of(samples))};
@@ -84,27 +83,33 @@ std::vector<BatchShape> Loader::largest_batches(int64_t steps) const {
   return out;
 }
 
-Batch Loader::batch(int64_t step, bool shifted_labels) const {
-  const int64_t epoch = step / steps_per_epoch(), number = step % steps_per_epoch();
-  Batch out;
-  const int64_t run = std::max<int64_t>(options_.rows_per_pass, 1);
-  const std::vector<int64_t> all = sampler_.batch(epoch, number);
-  out.length = length_of(all);
-  out.samples = sampler_.batch(epoch, number, options_.rank, options_.world, run);
+std::vector<int64_t> Loader::samples_of(int64_t step) const {
+  return sampler_.batch(step / steps_per_epoch(), step % steps_per_epoch());
+}
+
+LabelledRows Loader::rows(int64_t step, const InputRules& rules) const {
+  LabelledRows out = {.length = length_of(samples_of(step))};
+  out.samples = sampler_.batch(step / steps_per_epoch(), step % steps_per_epoch(), options_.rank,
+                               options_.world, std::max<int64_t>(options_.rows_per_pass, 1));
+  for (const int64_t sample : out.samples) sequences_->append(sample, out.length, rules, out);
+  return out;
+}
+
+Batch Loader::batch(int64_t step, const InputRules& rules) const {
+  const std::vector<int64_t> all = samples_of(step);
+  LabelledRows own = rows(step, rules);
+  int64_t label_tokens = 0;
+  for (const int64_t sample : all) {
+    label_tokens += sequences_->label_tokens(sample, own.length, rules);
+  }
+  Batch out = make_batch(std::move(own), rules, label_tokens);
   if (options_.rows_per_pass > 0) {
     // With the rule of torch every rank has as many rows, and makes passes of them itself.
     const bool torch = options_.rule == ShuffleRule::kTorch;
-    const int64_t dealt = torch ? options_.world : 1;
+    const int64_t dealt = torch ? options_.world : 1, run = options_.rows_per_pass;
     const auto rows = static_cast<int64_t>(all.size()) / dealt;
     out.rows_per_pass = run;
     out.passes = (rows + run - 1) / run * dealt;
-  }
-  out.rows = static_cast<int64_t>(out.samples.size());
-  for (const int64_t sample : out.samples) {
-    sequences_->append(sample, out.length, shifted_labels, out);
-  }
-  for (const int64_t sample : all) {
-    out.global_label_tokens += sequences_->label_tokens(sample, out.length, shifted_labels);
   }
   return out;
 }

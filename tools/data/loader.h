@@ -60,10 +60,14 @@ class Loader {
   // where it is longer, the longest short one.
   std::vector<BatchShape> largest_batches(int64_t steps) const;
   // This rank's rows of a step, counted from 0 over all epochs; none, maybe, of a short last batch.
-  // `shifted_labels`: of the model; without a shift the first token of a row is predicted too.
-  Batch batch(int64_t step, bool shifted_labels = true) const;
+  // `rules`: of the model.
+  LabelledRows rows(int64_t step, const InputRules& rules = {}) const;
+  // The same, ready for the model.
+  Batch batch(int64_t step, const InputRules& rules = {}) const;
 
  private:
+  // Samples of the batch of all ranks.
+  std::vector<int64_t> samples_of(int64_t step) const;
   int64_t length_of(const std::vector<int64_t>& samples) const;  // of a batch of these
 
   LoaderOptions options_;

@@ -39,7 +39,8 @@ void append_padded(const Ids& values, int32_t padding, int64_t length, PadSide s
 }
 
 // Of a row whose labels are its own tokens; without its padding.
-Ids labels_of(const Ids& tokens, const Example& example, const RowLayout& layout, bool padded) {
+Ids labels_of(const Ids& tokens, const Example& example, const RowLayout& layout,
+              bool after_padding) {
   Ids labels = tokens;
   const int64_t length = size_of(tokens);
   if (layout.objective == Objective::kSft) {
@@ -51,7 +52,6 @@ Ids labels_of(const Ids& tokens, const Example& example, const RowLayout& layout
   if (layout.objective == Objective::kMaskPad) {
     std::replace(labels.begin(), labels.end(), layout.pad_token, kIgnoreIndex);
   }
-  const bool after_padding = padded && layout.side == PadSide::kLeft && layout.shifted_labels;
   if (after_padding && !is_compat(layout.objective) && !labels.empty()) {
     labels.front() = kIgnoreIndex;
   }
@@ -64,27 +64,31 @@ int64_t tokens_of(const Example& example, int64_t most, Objective objective) {
   return std::min(size_of(asked(example, objective)), most);
 }
 
-void append_row(const Example& example, int64_t length, const RowLayout& layout, Batch& batch) {
+void append_row(const Example& example, int64_t length, const RowLayout& layout,
+                const models::InputRules& rules, LabelledRows& out) {
   const Ids tokens = cut(asked(example, layout.objective), example.kept, length);
-  append_padded(tokens, layout.pad_token, length, layout.side, batch.tokens);
-  append_padded(Ids(tokens.size(), 1), 0, length, layout.side, batch.mask);
+  append_padded(tokens, layout.pad_token, length, layout.side, out.tokens);
+  append_padded(Ids(tokens.size(), 1), 0, length, layout.side, out.mask);
   if (layout.objective == Objective::kKaustCompat) {
     const auto said = example.tokens.last(static_cast<size_t>(example.answer));
     Ids labels = cut(said, 0, length);
     std::replace(labels.begin(), labels.end(), layout.pad_token, kIgnoreIndex);
-    append_padded(labels, kIgnoreIndex, length, layout.side, batch.labels);
+    append_padded(labels, kIgnoreIndex, length, layout.side, out.labels);
     return;
   }
   const int32_t beside =
       layout.objective == Objective::kCompatAll ? layout.pad_token : kIgnoreIndex;
-  append_padded(labels_of(tokens, example, layout, size_of(tokens) < length), beside, length,
-                layout.side, batch.labels);
+  const bool after_padding =
+      size_of(tokens) < length && layout.side == PadSide::kLeft && rules.shifted_labels;
+  append_padded(labels_of(tokens, example, layout, after_padding), beside, length, layout.side,
+                out.labels);
 }
 
-int64_t label_tokens_of(const Example& example, int64_t length, const RowLayout& layout) {
-  Batch row;
-  append_row(example, length, layout, row);
-  const auto first = row.labels.begin() + (layout.shifted_labels ? 1 : 0);
+int64_t label_tokens_of(const Example& example, int64_t length, const RowLayout& layout,
+                        const models::InputRules& rules) {
+  LabelledRows row;
+  append_row(example, length, layout, rules, row);
+  const auto first = row.labels.begin() + (rules.shifted_labels ? 1 : 0);
   return std::count_if(first, row.labels.end(),
                        [](int32_t label) { return label != kIgnoreIndex; });
 }

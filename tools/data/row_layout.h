@@ -14,10 +14,6 @@ struct RowLayout {
   Objective objective = Objective::kLm;
   PadSide side = PadSide::kRight;
   int32_t pad_token = 0;
-  // Of the model: position t predicts the label of t + 1. The first token of a row has no position
-  // before it but padding, which has seen nothing: it is not trained, so that the side of the
-  // padding decides nothing. Not of a guide's labels (is_compat).
-  bool shifted_labels = true;
 
   // Whether padding must be hidden from attention. To the right of a row only padding sees it.
   bool hides_padding() const { return side == PadSide::kLeft || is_compat(objective); }
@@ -31,9 +27,14 @@ struct Example {
 
 // Its tokens where no more than `most` fit, without padding.
 int64_t tokens_of(const Example& example, int64_t most, Objective objective);
+// Appends tokens, labels and mask of a row of `length`, cut or padded to it. Where a position
+// predicts the next label (`rules`), the first token of a row that is padded to the left has only
+// padding before it, which has seen nothing: it is not trained, so that the side of the padding
+// decides nothing. Not of a guide's labels (is_compat).
+void append_row(const Example& example, int64_t length, const RowLayout& layout,
+                const models::InputRules& rules, LabelledRows& out);
 // Labels that count of a row of `length`.
-int64_t label_tokens_of(const Example& example, int64_t length, const RowLayout& layout);
-// Appends tokens, labels and mask of a row of `length`, cut or padded to it.
-void append_row(const Example& example, int64_t length, const RowLayout& layout, Batch& batch);
+int64_t label_tokens_of(const Example& example, int64_t length, const RowLayout& layout,
+                        const models::InputRules& rules);
 
 }  // namespace fsdp::data

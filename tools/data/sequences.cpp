@@ -33,15 +33,14 @@ namespace {
 class FullSequences : public Sequences {
  public:
   int64_t tokens_of(int64_t, int64_t length) const override { return length; }
-  int64_t label_tokens(int64_t, int64_t length, bool shifted_labels) const override {
-    return length - (shifted_labels ? 1 : 0);
+  int64_t label_tokens(int64_t, int64_t length, const InputRules& rules) const override {
+    return rules.targets_of_row(length);
   }
-  void append(int64_t index, int64_t length, bool, Batch& batch) const override {
-    const size_t before = batch.tokens.size();
-    append_tokens(index, length, batch.tokens);
-    batch.labels.insert(batch.labels.end(),
-                        batch.tokens.begin() + static_cast<std::ptrdiff_t>(before),
-                        batch.tokens.end());
+  void append(int64_t index, int64_t length, const InputRules&, LabelledRows& out) const override {
+    const size_t before = out.tokens.size();
+    append_tokens(index, length, out.tokens);
+    out.labels.insert(out.labels.end(), out.tokens.begin() + static_cast<std::ptrdiff_t>(before),
+                      out.tokens.end());
   }
 
  protected:
@@ -76,12 +75,13 @@ class ExampleSequences final : public Sequences {
   int64_t tokens_of(int64_t index, int64_t length) const override {
     return std::min(asked(index), length);
   }
-  int64_t label_tokens(int64_t index, int64_t length, bool shifted_labels) const override {
-    return label_tokens_of(rows_.example(index), length, with(shifted_labels));
+  int64_t label_tokens(int64_t index, int64_t length, const InputRules& rules) const override {
+    return label_tokens_of(rows_.example(index), length, layout_, rules);
   }
-  void append(int64_t index, int64_t length, bool shifted_labels, Batch& batch) const override {
-    append_row(rows_.example(index), length, with(shifted_labels), batch);
-    if (!layout_.hides_padding()) batch.mask.clear();
+  void append(int64_t index, int64_t length, const InputRules& rules,
+              LabelledRows& out) const override {
+    append_row(rows_.example(index), length, layout_, rules, out);
+    if (!layout_.hides_padding()) out.mask.clear();
   }
   std::string summary() const override {
     int64_t cut = 0, answers_cut = 0, untrained = 0;
@@ -89,7 +89,7 @@ class ExampleSequences final : public Sequences {
       cut += asked(row) > length_;
       if (layout_.objective != Objective::kSft || span(row).kept <= length_) continue;
       ++answers_cut;
-      untrained += label_tokens(row, length_, true) == 0;
+      untrained += label_tokens(row, length_, {}) == 0;
     }
     std::string out = fmt::format("{} rows, {} of them cut to {} tokens", format_count(count()),
                                   format_count(cut), length_);
@@ -109,11 +109,6 @@ class ExampleSequences final : public Sequences {
   int64_t asked(int64_t index) const {
     const bool pair = layout_.objective == Objective::kKaustCompat;
     return rows_.tokens_of_row(index) - (pair ? int64_t{span(index).answer} : 0);
-  }
-  RowLayout with(bool shifted_labels) const {
-    RowLayout layout = layout_;
-    layout.shifted_labels = shifted_labels;
-    return layout;
   }
 
   TokenRows rows_;
@@ -214,11 +209,12 @@ class PartOfSequences final : public Sequences {
   int64_t tokens_of(int64_t index, int64_t length) const override {
     return all_->tokens_of(at(index), length);
   }
-  int64_t label_tokens(int64_t index, int64_t length, bool shifted_labels) const override {
-    return all_->label_tokens(at(index), length, shifted_labels);
+  int64_t label_tokens(int64_t index, int64_t length, const InputRules& rules) const override {
+    return all_->label_tokens(at(index), length, rules);
   }
-  void append(int64_t index, int64_t length, bool shifted_labels, Batch& batch) const override {
-    all_->append(at(index), length, shifted_labels, batch);
+  void append(int64_t index, int64_t length, const InputRules& rules,
+              LabelledRows& out) const override {
+    all_->append(at(index), length, rules, out);
   }
   std::string summary() const override { return all_->summary(); }
 
@@ -241,13 +237,14 @@ class JoinedSequences final : public Sequences {
     const Place at = place(index);
     return at.set->tokens_of(at.index, length);
   }
-  int64_t label_tokens(int64_t index, int64_t length, bool shifted_labels) const override {
+  int64_t label_tokens(int64_t index, int64_t length, const InputRules& rules) const override {
     const Place at = place(index);
-    return at.set->label_tokens(at.index, length, shifted_labels);
+    return at.set->label_tokens(at.index, length, rules);
   }
-  void append(int64_t index, int64_t length, bool shifted_labels, Batch& batch) const override {
+  void append(int64_t index, int64_t length, const InputRules& rules,
+              LabelledRows& out) const override {
     const Place at = place(index);
-    at.set->append(at.index, length, shifted_labels, batch);
+    at.set->append(at.index, length, rules, out);
   }
   std::string summary() const override {
     std::vector<std::string> all;

@@ -18,6 +18,8 @@
 
 namespace fsdp::data {
 
+using models::InputRules;
+
 class Sequences {
  public:
   virtual ~Sequences() = default;
@@ -25,9 +27,10 @@ class Sequences {
   // Tokens of a sequence without padding, at most `length`.
   virtual int64_t tokens_of(int64_t index, int64_t length) const = 0;
   // Labels that count of a sequence in a batch of this length.
-  virtual int64_t label_tokens(int64_t index, int64_t length, bool shifted_labels) const = 0;
+  virtual int64_t label_tokens(int64_t index, int64_t length, const InputRules& rules) const = 0;
   // Appends its tokens, its labels and, where padding must be hidden, its mask.
-  virtual void append(int64_t index, int64_t length, bool shifted_labels, Batch& batch) const = 0;
+  virtual void append(int64_t index, int64_t length, const InputRules& rules,
+                      LabelledRows& out) const = 0;
   // What they are made of and what was done with it, for people: "7 rows, 2 of them cut to 512
   // tokens".
   virtual std::string summary() const = 0;
@@ -46,7 +49,7 @@ struct TokenRows {
 
 // `length`: of all sequences.
 std::shared_ptr<const Sequences> stream_sequences(const TokenRows& rows, int64_t length);
-// A sequence for each row. `layout.shifted_labels` is not used: it is the caller's.
+// A sequence for each row.
 std::shared_ptr<const Sequences> example_sequences(const TokenRows& rows, int64_t length,
                                                    const RowLayout& layout);
 // Rows cut to `length`; each 1,000 of them as a stream, whose rest is dropped: Hugging Face's map()

@@ -46,7 +46,7 @@ TextSequences sequences_of(const TextEvaluationOptions& options, const models::M
       options.length > 0 ? options.length : std::min(model.max_positions, kLongestByDefault);
   text.stride = options.stride > 0 ? options.stride : text.length;
   text.batch = options.batch;
-  text.shifted_labels = model.shifted_labels;
+  text.rules = models::input_rules(model);
   FSDP_CHECK(text.length <= most_tokens(model),
              "--sequence-length: the model has {} positions, got {}", model.max_positions,
              text.length);
@@ -124,7 +124,7 @@ EvaluatedData open_validation(const config::TrainConfig& config, const OpenedMod
       }
     }
   });
-  out.batches = out.of_run->validation(model.config.shifted_labels);
+  out.batches = out.of_run->validation(models::input_rules(model.config));
   figures.sequences = out.batches.sequences;
   figures.length = figures.stride = config.data.sequence_length;
   return out;

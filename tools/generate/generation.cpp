@@ -8,8 +8,8 @@
 
 #include "comm/exchange.h"
 #include "core/kv_cache.h"
+#include "models/input_rules.h"
 #include "models/key_bias.h"
-#include "models/token_padding.h"
 #include "tools/data/row_range.h"
 
 namespace fsdp::tools {
@@ -60,10 +60,11 @@ class BatchDecoder {
       mask.insert(mask.end(), pads, 0);
       mask.insert(mask.end(), seen, 1);
     }
-    mask = models::padding_mask(model, tokens, mask);
+    const models::InputRules rules = models::input_rules(model);
+    mask = models::padding_mask(rules, tokens, mask);
     hide_padding(mask, columns, room);
     if (cache_) cache_->clear();
-    return compute(tokens, models::counted_positions(model, mask, static_cast<int64_t>(columns)));
+    return compute(tokens, models::counted_positions(rules, mask, static_cast<int64_t>(columns)));
   }
 
   // `mask`: rows of `columns`. What is still to come, up to `room`, is no padding.
@@ -135,7 +136,7 @@ class BatchGeneration {
                              session.world().size())),
         table_(static_cast<size_t>(session.model().config().vocabulary)),
         named_(options.vocabulary > 0 ? std::min<int64_t>(options.vocabulary, table()) : table()),
-        padding_(padding_of(session.model().config())),
+        padding_(models::input_rules(session.model().config()).padding),
         decoder_(session, options.cache, own_texts(prompts)),
         growing_(prompts.size()),
         texts_(prompts.size()) {
@@ -197,18 +198,12 @@ class BatchGeneration {
     return {first, first + own_.count};
   }
   int64_t table() const { return static_cast<int64_t>(table_); }
-  // Of a model whose padding is a token, which is never chosen; -1: none.
-  static int32_t padding_of(const models::ModelConfig& model) {
-    const auto row = static_cast<int32_t>(model.padding_row);
-    return models::is_padding(model, row) ? row : -1;
-  }
-
   const GenerationOptions& options_;
   uint64_t first_sample_;
   data::RowRange own_;
-  size_t table_;   // logits of a row
-  int64_t named_;  // ids below may be chosen
-  int32_t padding_;
+  size_t table_;     // logits of a row
+  int64_t named_;    // ids below may be chosen
+  int32_t padding_;  // never chosen; -1: none
   Ids unnamed_stops_;
   BatchDecoder decoder_;
   size_t growing_;  // texts that have not met a stop token

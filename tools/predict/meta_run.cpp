@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "comm/meta_transport.h"
-#include "models/token_padding.h"
 #include "tools/data/row_range.h"
 #include "tools/data/sampler.h"
 #include "tools/launch/backend_choice.h"
@@ -14,26 +13,26 @@ namespace fsdp::tools {
 
 Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t length, int rank,
                       int ranks, int64_t rows_per_pass, bool masked) {
-  Batch batch = {.length = length};
+  const models::InputRules rules = models::input_rules(model);
+  data::LabelledRows own = {.length = length};
+  if (rows_per_pass > 0) {
+    const data::DistributedSampler in_turn({.items = rows, .batch = rows, .shuffle = false});
+    own.samples = in_turn.batch(0, 0, rank, ranks, rows_per_pass);
+  } else {
+    const data::RowRange mine = data::deal_rows(rows, rank, ranks);
+    for (int64_t row = 0; row < mine.count; ++row) own.samples.push_back(mine.first + row);
+  }
+  for (size_t row = 0; row < own.samples.size(); ++row) {
+    own.tokens.push_back(std::max(rules.padding, 0));
+    own.tokens.resize((row + 1) * static_cast<size_t>(length), 0);
+  }
+  own.labels = own.tokens;
+  if (masked) own.mask.assign(own.tokens.size(), 1);
+  Batch batch = data::make_batch(std::move(own), rules, rows * rules.targets_of_row(length));
   if (rows_per_pass > 0) {
     batch.rows_per_pass = rows_per_pass;
     batch.passes = (rows + rows_per_pass - 1) / rows_per_pass;
-    const data::DistributedSampler in_turn({.items = rows, .batch = rows, .shuffle = false});
-    batch.samples = in_turn.batch(0, 0, rank, ranks, rows_per_pass);
-  } else {
-    const data::RowRange mine = data::deal_rows(rows, rank, ranks);
-    for (int64_t row = 0; row < mine.count; ++row) batch.samples.push_back(mine.first + row);
   }
-  batch.rows = static_cast<int64_t>(batch.samples.size());
-  batch.tokens.assign(static_cast<size_t>(batch.rows * length), 0);
-  const bool pads = models::is_padding(model, static_cast<int32_t>(model.padding_row));
-  for (int64_t row = 0; row < batch.rows; ++row) {
-    if (pads)
-      batch.tokens[static_cast<size_t>(row * length)] = static_cast<int32_t>(model.padding_row);
-  }
-  batch.labels = batch.tokens;
-  if (masked) batch.mask.assign(batch.tokens.size(), 1);
-  batch.global_label_tokens = rows * (length - (model.shifted_labels ? 1 : 0));
   return batch;
 }
 

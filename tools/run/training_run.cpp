@@ -6,7 +6,6 @@
 #include <cstdio>
 
 #include "models/adapter_folder.h"
-#include "models/token_padding.h"
 #include "tools/config/step_shape.h"
 #include "tools/launch/interrupt.h"
 #include "tools/model_folders/checkpoint_model.h"
@@ -349,13 +348,13 @@ TrainOutcome TrainingRun::train() {
                    .between_steps = [this] { watch_checkpoint(false); }},
                   progress, metrics);
   try {
-    BatchSource batches = data_.training(model_.shifted_labels);
+    BatchSource batches = training();
     batches.batches = config_.train.steps;  // of epochs, too
     Prefetch ahead(batches, config_.data.prefetch);
     std::optional<Monitor> monitor;
     if (config_.runtime.monitor_s > 0) monitor.emplace(monitoring());
     const TrainOutcome outcome =
-        trainer.run(ahead.source(), data_.validation(model_.shifted_labels));
+        trainer.run(ahead.source(), data_.validation(models::input_rules(model_)));
     batch_times_ = ahead.times();
     if (monitor) {
       monitor->stop();

@@ -80,7 +80,7 @@ class TrainingRun {
     return *session_;
   }
   const config::TrainConfig& config() const { return config_; }
-  BatchSource training() const { return data_.training(model_.shifted_labels); }
+  BatchSource training() const { return data_.training(models::input_rules(model_)); }
   std::string device() const;  // kind of processor or GPU; after prepare()
 
  private:

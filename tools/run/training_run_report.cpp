@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "comm/exchange.h"
-#include "models/token_padding.h"
+#include "models/input_rules.h"
 #include "tools/checkpoint/owned_state.h"
 #include "tools/data/text_stream.h"
 #include "tools/generate/generation.h"
@@ -89,7 +89,7 @@ MemoryReport TrainingRun::memory_report() {
   memory.predicted_file = predicted_file_;
   memory.formula_states = formula_states();
   memory.on_gpu = rank_.backend.cuda.has_value();
-  memory.at_most = models::is_padding(model_, static_cast<int32_t>(model_.padding_row));
+  memory.at_most = models::input_rules(model_).knows_padding();
   return memory;
 }
 

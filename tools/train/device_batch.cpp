@@ -1,65 +1,41 @@
-// What a model reads of a batch, made on the host.
+// Copies of a batch.
 #include "tools/train/device_batch.h"
 
 #include <algorithm>
 
+#include "core/kernel_args.h"
 #include "models/key_bias.h"
-#include "models/token_padding.h"
 
 namespace fsdp::tools {
-namespace {
-
-// What each position predicts, without padding.
-std::vector<int32_t> targets_of(const data::Batch& batch, const models::ModelConfig& model,
-                                const std::vector<int32_t>& labels, int64_t rows) {
-  if (!batch.labels_are_targets) {
-    return models::target_labels(model, labels, rows, batch.length);
-  }
-  models::ModelConfig as_they_are = model;
-  as_they_are.shifted_labels = false;
-  return models::target_labels(as_they_are, labels, rows, batch.length);
-}
-
-}  // namespace
 
 // [Note: a rank without rows]
-// It computes one row of zeros whose labels are all ignored: its loss and gradients are exactly
+// It computes one row of zeros whose targets are all ignored: its loss and gradients are exactly
 // zero and it takes part in every collective, so no schedule needs a special case.
 DeviceBatch upload(const data::Batch& batch, const models::ModelConfig& model, int64_t max_length,
                    Backend& backend, DType compute) {
   FSDP_CHECK(batch.length > 0 && batch.length <= max_length,
              "[batch] length: expected within [1, {}], got {}", max_length, batch.length);
-  const int64_t rows = std::max<int64_t>(batch.rows, 1);
-  std::vector<int32_t> tokens = batch.tokens, labels = batch.labels;
-  std::vector<int64_t> samples = batch.samples;
-  const size_t elements = static_cast<size_t>(rows * batch.length);
-  if (batch.rows == 0) {
-    tokens.assign(elements, 0);
-    samples.assign(1, 0);
-  }
-  if (labels.empty() || batch.rows == 0) labels.assign(elements, kIgnoreIndex);
-  if (samples.empty()) samples.assign(static_cast<size_t>(rows), 0);
-  for (const int32_t token : tokens) {
+  for (const int32_t token : batch.tokens) {
     FSDP_CHECK(token >= 0 && token < model.vocabulary,
                "[batch] token: expected within the vocabulary of {}, got {}", model.vocabulary,
                token);
   }
-  std::vector<int32_t> targets = targets_of(batch, model, labels, rows);
+  const int64_t rows = std::max<int64_t>(batch.rows, 1);
+  const Shape shape = {rows, batch.length};
   Tensor key_bias, positions;
-  const std::vector<int32_t> mask =
-      models::padding_mask(model, tokens, batch.rows > 0 ? batch.mask : std::vector<int32_t>());
-  models::ignore_leading_padding(model, mask, batch.length, targets);
-  if (!mask.empty()) {
-    const DType wide = accumulation_dtype(compute);
-    key_bias = models::make_key_bias(model, backend, wide, mask, rows);
-    if (model.position_offset > 0) {  // [Note: fairseq's padding]
-      positions = Tensor::from_host(backend, Shape{rows, batch.length},
-                                    models::counted_positions(model, mask, batch.length));
-    }
+  if (!batch.mask.empty()) {
+    key_bias = models::make_key_bias(model, backend, accumulation_dtype(compute), batch.mask, rows);
   }
-  return {Tensor::from_host(backend, Shape{rows, batch.length}, tokens),
-          Tensor::from_host(backend, Shape{rows * batch.length}, targets),
-          Tensor::from_host(backend, Shape{rows}, samples), key_bias, positions};
+  if (!batch.positions.empty()) positions = Tensor::from_host(backend, shape, batch.positions);
+  // `otherwise`: every value of a batch that has none.
+  const auto filled = [&](const auto& values, auto otherwise, const Shape& of) {
+    return Tensor::from_host(
+        backend, of,
+        values.empty() ? std::vector(static_cast<size_t>(of.numel()), otherwise) : values);
+  };
+  return {filled(batch.tokens, int32_t{0}, shape),
+          filled(batch.targets, kIgnoreIndex, Shape{rows * batch.length}),
+          filled(batch.samples, int64_t{0}, Shape{rows}), key_bias, positions};
 }
 
 ForwardContext DeviceBatch::context(DropoutKey key, bool training) const {
@@ -68,14 +44,6 @@ ForwardContext DeviceBatch::context(DropoutKey key, bool training) const {
           .samples = &samples,
           .key_bias = key_bias.defined() ? &key_bias : nullptr,
           .positions = positions.defined() ? &positions : nullptr};
-}
-
-int64_t label_tokens(const data::Batch& batch, const models::ModelConfig& model) {
-  std::vector<int32_t> targets = targets_of(batch, model, batch.labels, batch.rows);
-  models::ignore_leading_padding(model, models::padding_mask(model, batch.tokens, batch.mask),
-                                 batch.length, targets);
-  return std::count_if(targets.begin(), targets.end(),
-                       [](int32_t target) { return target != kIgnoreIndex; });
 }
 
 }  // namespace fsdp::tools

@@ -8,7 +8,7 @@ namespace fsdp::tools {
 
 struct DeviceBatch {
   Tensor tokens;     // (B, T), i32
-  Tensor labels;     // (B * T), i32: what each position predicts
+  Tensor targets;    // (B * T), i32: what each position predicts
   Tensor samples;    // (B), i64
   Tensor key_bias;   // of the mask; undefined without one
   Tensor positions;  // (B, T), i32; undefined: 0, 1, ... in every row
@@ -18,10 +18,8 @@ struct DeviceBatch {
 };
 
 // Error when the length is not within [1, max_length] or a token is not in the vocabulary. Values
-// that are not tokens or labels are in the accumulation dtype of `compute`.
+// that are not tokens or targets are in the accumulation dtype of `compute`.
 DeviceBatch upload(const data::Batch& batch, const models::ModelConfig& model, int64_t max_length,
                    Backend& backend, DType compute);
-// Labels of the batch that count, after any shift.
-int64_t label_tokens(const data::Batch& batch, const models::ModelConfig& model);
 
 }  // namespace fsdp::tools

@@ -19,18 +19,18 @@ struct Predicted {
 
 Predicted predicted_by(const TextSequences& text, int64_t index) {
   const int64_t overlap = index == 0 ? 0 : text.length - text.stride;
-  return {std::max<int64_t>(overlap, text.shifted_labels ? 1 : 0),
+  return {std::max<int64_t>(overlap, text.rules.shifted_labels ? 1 : 0),
           std::min(text.length, size_of_text(text) - index * text.stride)};
 }
 
-void append_sequence(const TextSequences& text, int64_t index, Batch& batch) {
+void append_sequence(const TextSequences& text, int64_t index, data::LabelledRows& out) {
   const int64_t begin = index * text.stride;
   const Predicted predicted = predicted_by(text, index);
-  for (int64_t t = 0; t < batch.length; ++t) {
+  for (int64_t t = 0; t < out.length; ++t) {
     const bool there = begin + t < size_of_text(text);  // behind the end nothing is asked
     const int32_t token = there ? text.tokens[static_cast<size_t>(begin + t)] : 0;
-    batch.tokens.push_back(token);
-    batch.labels.push_back(t >= predicted.first && t < predicted.end ? token : kIgnoreIndex);
+    out.tokens.push_back(token);
+    out.labels.push_back(t >= predicted.first && t < predicted.end ? token : kIgnoreIndex);
   }
 }
 
@@ -63,14 +63,13 @@ BatchSource batches_of(const TextSequences& text, int rank, int ranks) {
     const int64_t first = number * text.batch;
     const int64_t rows = std::min(text.batch, text.count() - first);
     const data::RowRange mine = data::deal_rows(rows, rank, ranks);
-    Batch batch = {.rows = mine.count, .length = std::min(text.length, size_of_text(text))};
-    for (int64_t row = 0; row < rows; ++row) {
-      batch.global_label_tokens += predicted_by(text, first + row).count();
-    }
+    data::LabelledRows own = {.length = std::min(text.length, size_of_text(text))};
     for (int64_t row = 0; row < mine.count; ++row) {
-      append_sequence(text, first + mine.first + row, batch);
+      append_sequence(text, first + mine.first + row, own);
     }
-    return batch;
+    int64_t predicted = 0;  // by all ranks
+    for (int64_t row = 0; row < rows; ++row) predicted += predicted_by(text, first + row).count();
+    return data::make_batch(std::move(own), text.rules, predicted);
   };
   return {.batches = (text.count() + text.batch - 1) / text.batch, .get = get};
 }

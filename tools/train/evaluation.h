@@ -40,8 +40,8 @@ struct TextSequences {
   std::span<const int32_t> tokens;  // at least 2; must outlive the batches
   int64_t length = 0;               // at least 2
   int64_t stride = 0;
-  int64_t batch = 1;           // sequences at a time, over all ranks
-  bool shifted_labels = true;  // of the model; without a shift every token is predicted, once
+  int64_t batch = 1;              // sequences at a time, over all ranks
+  models::InputRules rules = {};  // of the model; without a shift every token is predicted, once
 
   int64_t count() const;  // of sequences
 };

@@ -107,7 +107,7 @@ double Session::token_weight(const Batch& batch) const {
   if (options_.loss_mean == config::LossMean::kTokens) {
     return 1.0 / static_cast<double>(std::max<int64_t>(batch.global_label_tokens, 1));
   }
-  const int64_t own = label_tokens(batch, options_.model);
+  const int64_t own = data::count_targets(batch);
   const double parts = static_cast<double>(options_.fsdp.micro_steps) * world_.size();
   return own == 0 ? 0 : 1.0 / (static_cast<double>(own) * parts);
 }
@@ -133,7 +133,7 @@ StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool tra
     const uint32_t micro_step = batch.rows_per_pass > 0 ? 0 : static_cast<uint32_t>(i);
     const DropoutKey key = {.seed = options_.seed, .step = step, .micro_step = micro_step};
     const auto loss = [&] {
-      return model_->loss(device.tokens, device.labels, device.context(key, training), scale,
+      return model_->loss(device.tokens, device.targets, device.context(key, training), scale,
                           step_->loss_scale());
     };
     step_->micro_step({{.loss = loss, .weight = weight}},
@@ -156,7 +156,7 @@ double Session::evaluate(const Batch& batch) {
     const DeviceBatch device = upload(data::rows_of(batch, data::rows_of_part(batch, i, parts)));
     Tensor loss;
     step_->evaluate(
-        [&] { loss = model_->loss(device.tokens, device.labels, device.context({}, false), 0); });
+        [&] { loss = model_->loss(device.tokens, device.targets, device.context({}, false), 0); });
     Tensor place = losses.slice(places > 1 ? int64_t{i} * ranks + world_.rank() : 0, Shape{});
     backend_->run(backend_->compute_stream(), CastArgs{loss, place});
   }

@@ -373,11 +373,16 @@ data::Loader TrainData::loader(std::shared_ptr<const data::Sequences> sequences,
        .world = world.size()});
 }
 
-BatchSource TrainData::training(bool shifted_labels) const {
-  return {.batches = config_.train.steps, .get = [this, shifted_labels](int64_t step) {
+BatchSource TrainData::training(const models::InputRules& rules) const {
+  return {.batches = config_.train.steps, .get = [this, rules](int64_t step) {
             const std::lock_guard lock(mutex_);
-            return train_loader_->batch(step, shifted_labels);
+            return train_loader_->batch(step, rules);
           }};
+}
+
+data::LabelledRows TrainData::labelled_rows(int64_t step) const {
+  const std::lock_guard lock(mutex_);
+  return train_loader_->rows(step);
 }
 
 int64_t TrainData::validation_sequences() const {
@@ -396,14 +401,14 @@ std::vector<data::BatchShape> TrainData::largest_validation_batches() const {
   return validation_loader_->largest_batches(validation_batches());
 }
 
-BatchSource TrainData::validation(bool shifted_labels) const {
+BatchSource TrainData::validation(const models::InputRules& rules) const {
   if (!validation_loader_) return {};
   const int64_t batches = validation_batches();
   return {.batches = batches,
           .sequences = validation_loader_->samples_after(batches),
-          .get = [this, shifted_labels](int64_t i) {
+          .get = [this, rules](int64_t i) {
             const std::lock_guard lock(mutex_);
-            return validation_loader_->batch(i, shifted_labels);
+            return validation_loader_->batch(i, rules);
           }};
 }
 

@@ -52,11 +52,12 @@ class TrainData {
   std::vector<std::string> remarks() const;
   std::vector<data::SkippedRow> skipped_rows() const;  // of training, then of validation
 
-  // `shifted_labels`: of the model, see models/config.h.
-  // Two threads may use the batches of the two.
-  BatchSource training(bool shifted_labels) const;
-  BatchSource validation(
-      bool shifted_labels) const;  // without batches when there is no validation text
+  // `rules`: of the model. Two threads may use the batches of the two.
+  BatchSource training(const models::InputRules& rules) const;
+  // Without batches when there is no validation text.
+  BatchSource validation(const models::InputRules& rules) const;
+  // A training batch as the data has it.
+  data::LabelledRows labelled_rows(int64_t step) const;
   // See tools/train/bigram.h; nothing for large vocabularies or without validation text.
   std::optional<double> bigram_entropy() const;
 

@@ -17,11 +17,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Labels that count: not ignored, not at position 0, which nothing predicts.
-int64_t label_tokens(const Batch& batch) {
+// Labels that count of some rows: not ignored, not at position 0, which nothing predicts.
+int64_t label_tokens(const data::LabelledRows& rows, const data::RowRange& range) {
   int64_t count = 0;
-  for (int64_t i = 0; i < batch.rows * batch.length; ++i) {
-    count += i % batch.length != 0 && batch.labels[static_cast<size_t>(i)] != kIgnoreIndex;
+  for (int64_t i = range.first * rows.length; i < (range.first + range.count) * rows.length; ++i) {
+    count += i % rows.length != 0 && rows.labels[static_cast<size_t>(i)] != kIgnoreIndex;
   }
   return count;
 }
@@ -76,29 +76,31 @@ double ExpectedTensors::largest() const {
   return largest;
 }
 
-std::vector<Batch> read_batches(const ExpectedTensors& tensors, bool stacked) {
+std::vector<Batch> read_batches(const ExpectedTensors& tensors, bool stacked,
+                                const models::InputRules& rules) {
   const std::vector<int64_t> shape = tensors.shape("input_ids");
   const std::string path = tensors.path().string();
   FSDP_CHECK(shape.size() >= (stacked ? 3 : 2), "{}: tensor \"input_ids\": too few dimensions: {}",
              path, Shape(shape).str());
   FSDP_CHECK(tensors.shape("labels") == shape, "{}: tensor \"labels\": expected {}, got {}", path,
              Shape(shape).str(), Shape(tensors.shape("labels")).str());
-  Batch all = {.length = shape.back(),
-               .tokens = tensors.read_integers("input_ids"),
-               .labels = tensors.read_integers("labels")};
+  data::LabelledRows all = {.length = shape.back(),
+                            .tokens = tensors.read_integers("input_ids"),
+                            .labels = tensors.read_integers("labels")};
   const std::vector<std::string> names = tensors.names();
   if (std::find(names.begin(), names.end(), "attention_mask") != names.end()) {
     tensors.check_shape("attention_mask", shape);
     all.mask = tensors.read_integers("attention_mask");
   }
   FSDP_CHECK(!all.tokens.empty(), "{}: tensor \"input_ids\": empty", path);
-  all.rows = static_cast<int64_t>(all.tokens.size()) / all.length;
-  for (int64_t row = 0; row < all.rows; ++row) all.samples.push_back(row);
-  const int64_t steps = stacked ? shape.front() : 1, rows = all.rows / steps;
+  for (int64_t row = 0; row < all.rows(); ++row) all.samples.push_back(row);
+  const int64_t steps = stacked ? shape.front() : 1, rows = all.rows() / steps;
+  const Batch of_all_steps = data::make_batch(all, rules, 0);
   std::vector<Batch> out;
   for (int64_t step = 0; step < steps; ++step) {
-    out.push_back(data::rows_of(all, {.first = step * rows, .count = rows}));
-    out.back().global_label_tokens = label_tokens(out.back());
+    const data::RowRange range = {.first = step * rows, .count = rows};
+    out.push_back(data::rows_of(of_all_steps, range));
+    out.back().global_label_tokens = label_tokens(all, range);
   }
   return out;
 }
@@ -132,11 +134,12 @@ models::ModelConfig read_known_config(const fs::path& model_folder) {
 
 // ---------------------------------------------------------------------------- Layout "model"
 
-ExpectedPass read_pass(const fs::path& folder, const JsonPlace& json, DType dtype) {
+ExpectedPass read_pass(const fs::path& folder, const JsonPlace& json,
+                       const models::ModelConfig& config, DType dtype) {
   const fs::path path = folder / "reference.safetensors";
   const ExpectedTensors tensors(path, "");
   ExpectedPass pass;
-  pass.batch = read_batches(tensors, false).front();
+  pass.batch = read_batches(tensors, false, models::input_rules(config)).front();
   pass.loss = json["loss_f64"].number();
   pass.logits = tensors;
   pass.gradients.emplace(path, "grad.");
@@ -156,7 +159,8 @@ ExpectedPass read_pass(const fs::path& folder, const JsonPlace& json, DType dtyp
   return pass;
 }
 
-ExpectedTraining read_model_trajectory(const fs::path& folder, const JsonPlace& json, DType dtype) {
+ExpectedTraining read_model_trajectory(const fs::path& folder, const JsonPlace& json,
+                                       const models::ModelConfig& config, DType dtype) {
   check_prose(json["optimizer"],
               "torch.optim.AdamW, betas (0.9, 0.95), eps 1e-08, weight_decay 0.1 if ndim >= 2 "
               "else 0");
@@ -167,7 +171,8 @@ ExpectedTraining read_model_trajectory(const fs::path& folder, const JsonPlace& 
              "{}: no such file: the folder has no training run; without --trajectory the rest is "
              "verified",
              path.string());
-  const std::vector<Batch> batches = read_batches(ExpectedTensors(path, "batch."), true);
+  const std::vector<Batch> batches =
+      read_batches(ExpectedTensors(path, "batch."), true, models::input_rules(config));
   const std::vector<JsonPlace> steps = json["steps"].elements();
   FSDP_CHECK(steps.size() == batches.size(),
              "{}: tensor \"batch.input_ids\": expected {} steps, "
@@ -267,14 +272,15 @@ ExpectedResults read_expected_results(const fs::path& folder, const ExpectedChoi
   out.dtype = choice.dtype.value_or(DType::kF32);
   out.run.fsdp.param_dtype = out.dtype;
   out.run.fsdp.reduce_dtype = accumulation_dtype(out.dtype);
-  out.pass = read_pass(folder, root, out.dtype);
+  out.pass = read_pass(folder, root, out.config, out.dtype);
   if (const fs::path texts = folder / "generation.json"; fs::exists(texts)) {
     out.generation = read_generation(texts, out.config.vocabulary);
     // In 16 bits the likeliest two may change places.
     if (out.dtype == DType::kF32 || out.dtype == DType::kF64) out.generation->limit = 0;
   }
   if (choice.trajectory) {
-    out.trajectories.push_back(read_model_trajectory(folder, root["trajectory"], out.dtype));
+    out.trajectories.push_back(
+        read_model_trajectory(folder, root["trajectory"], out.config, out.dtype));
     out.trajectories.back().run = out.run;
   }
   if (out.dtype == DType::kF16) {

@@ -54,7 +54,8 @@ class JsonPlace {
 
 // All batches of a file: input_ids and labels (..., T). With `stacked` the first extent is the
 // steps; everything between it and T is rows.
-std::vector<Batch> read_batches(const ExpectedTensors& tensors, bool stacked);
+std::vector<Batch> read_batches(const ExpectedTensors& tensors, bool stacked,
+                                const models::InputRules& rules);
 
 // The optimizer is described in words: `expected` is the only description that this program
 // follows. Throws Unsupported for any other.

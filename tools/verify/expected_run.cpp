@@ -369,9 +369,9 @@ void check_batches(const RunFolder& in, const DescribedRun& run, int micro_steps
 }  // namespace
 
 void read_run_layout(const JsonPlace& json, const ExpectedChoice& choice, ExpectedResults& out) {
-  const RunFolder in = {
-      out.folder, json,
-      read_batches(ExpectedTensors(out.folder / "batches.safetensors", ""), true)};
+  const RunFolder in = {out.folder, json,
+                        read_batches(ExpectedTensors(out.folder / "batches.safetensors", ""), true,
+                                     models::input_rules(out.config))};
   const Json& main = json["run"].json();
   const int ranks = ranks_of(json);
   out.dtype = choice.dtype.value_or(unsupported_option(main, ranks).empty() ? compute_dtype(main)

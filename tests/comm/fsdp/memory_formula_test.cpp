@@ -65,11 +65,8 @@ void check_against_ledger(const Case& c) {
     const int64_t rows = c.rows * c.more.micro_steps;
     std::vector<int32_t> tokens;
     for (int64_t i = 0; i < 7 * rows; ++i) tokens.push_back(static_cast<int32_t>(i * i % 19));
-    const Batch batch = {.rows = rows,
-                         .length = 7,
-                         .tokens = tokens,
-                         .labels = tokens,
-                         .global_label_tokens = 6 * rows * c.ranks};
+    const Batch batch =
+        data::make_batch({.length = 7, .tokens = tokens, .labels = tokens}, {}, 6 * rows * c.ranks);
     for (uint32_t step = 0; step < 2; ++step) session.train_step(batch, 1e-3, step).read();
     const MemoryPlan plan =
         memory_plan(session.sharded(), session.model().config(), c.optimizer, c.rows * 7);

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "models/input_rules.h"
 #include "tests/support/sharded_run.h"
 
 using namespace fsdp;

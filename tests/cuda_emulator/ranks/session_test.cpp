@@ -25,7 +25,7 @@ tools::SessionOptions options_with(const comm::FsdpOptions& fsdp) {
 
 tools::Batch batch_of(int rank) {
   const std::vector<int32_t> tokens = {1, 2, 3, 4, 5, rank};
-  return {.rows = 1, .length = 6, .tokens = tokens, .labels = tokens, .global_label_tokens = 10};
+  return data::make_batch({.length = 6, .tokens = tokens, .labels = tokens}, {}, 10);
 }
 
 struct Outcome {

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/temp_folder.h"
+
 namespace fsdp::data {
 namespace {
 
@@ -10,7 +12,7 @@ TEST_CASE("some rows of a batch: their values, and what is said of all ranks") {
   const Batch batch = {.rows = 3,
                        .length = 2,
                        .tokens = {1, 2, 3, 4, 5, 6},
-                       .labels = {1, 2, 3, -100, -100, 6},
+                       .targets = {1, 2, 3, -100, -100, 6},
                        .samples = {10, 11, 12},
                        .mask = {},
                        .global_label_tokens = 2,
@@ -19,7 +21,7 @@ TEST_CASE("some rows of a batch: their values, and what is said of all ranks") {
   CHECK(part.rows == 2);
   CHECK(part.length == 2);
   CHECK(part.tokens == std::vector<int32_t>{3, 4, 5, 6});
-  CHECK(part.labels == std::vector<int32_t>{3, -100, -100, 6});
+  CHECK(part.targets == std::vector<int32_t>{3, -100, -100, 6});
   CHECK(part.samples == std::vector<int64_t>{11, 12});
   CHECK(part.mask.empty());
   CHECK(part.global_label_tokens == 2);
@@ -32,6 +34,48 @@ TEST_CASE("some rows of a batch: their values, and what is said of all ranks") {
   CHECK(none.length == 2);
   CHECK(none.tokens.empty());
   CHECK(none.global_label_tokens == 2);
+}
+
+TEST_CASE("rows made ready: targets by the rules of the model, and what padding takes from them") {
+  using Ids = std::vector<int32_t>;
+  const LabelledRows rows = {.length = 3,
+                             .tokens = {5, 6, 7, 1, 8, 1},
+                             .labels = {5, -100, 7, 1, 8, 1},
+                             .samples = {7, 9}};
+  CHECK(rows.rows() == 2);
+  const Batch shifted = make_batch(rows, {}, 11);
+  CHECK(shifted.rows == 2);
+  CHECK(shifted.targets == Ids{-100, 7, -100, 8, 1, -100});
+  CHECK(shifted.samples == std::vector<int64_t>{7, 9});
+  CHECK(shifted.mask.empty());
+  CHECK(shifted.positions.empty());
+  CHECK(shifted.global_label_tokens == 11);
+  CHECK(count_targets(shifted) == 3);
+  CHECK(make_batch(rows, {.shifted_labels = false}, 0).targets == rows.labels);
+
+  const Batch fairseq = make_batch(rows, {.padding = 1, .first_position = 2}, 4);
+  CHECK(fairseq.mask == Ids{1, 1, 1, 0, 1, 0});
+  CHECK(fairseq.positions == Ids{2, 3, 4, 1, 2, 1});
+  CHECK(fairseq.targets == Ids{-100, 7, -100, -100, -100, -100});  // before 8 is padding alone
+  const Batch second = rows_of(fairseq, {.first = 1, .count = 1});
+  CHECK(second.positions == Ids{1, 2, 1});
+  CHECK(count_targets(second) == 0);
+}
+
+TEST_CASE("rows made ready: labels that are targets are not shifted; none, and no rows") {
+  using Ids = std::vector<int32_t>;
+  LabelledRows rows = {
+      .length = 2, .tokens = {1, 2}, .labels = {2, 3}, .mask = {0, 1}, .labels_are_targets = true};
+  CHECK(make_batch(rows, {}, 2).targets == Ids{2, 3});
+  CHECK(make_batch(rows, {}, 2).mask == Ids{0, 1});
+  CHECK(make_batch({.length = 2, .tokens = {1, 2}}, {}, 0).targets.empty());
+  const Batch none = make_batch({.length = 2}, {}, 2);
+  CHECK(none.rows == 0);
+  CHECK(none.length == 2);
+  CHECK(count_targets(none) == 0);
+  rows.mask = {1};
+  CHECK(test::error_of([&] { make_batch(rows, {}, 2); }) ==
+        "[attention_mask] expected 2 values, got 1");
 }
 
 TEST_CASE("parts of a batch: rows split evenly, or passes") {

@@ -88,12 +88,12 @@ TEST_CASE("blocks of a stream: a position reads the token before the one that it
   Ids source = stream;
   source.insert(source.begin(), 2);
   for (int64_t i = 0; i < 4; ++i) {
-    Batch batch;
-    sequences->append(i, 4, true, batch);
+    LabelledRows batch;
+    sequences->append(i, 4, {}, batch);
     CHECK(batch.labels_are_targets);
     const int64_t there = i == 3 ? 3 : 4;
     CHECK(sequences->tokens_of(i, 4) == there);
-    CHECK(sequences->label_tokens(i, 4, true) == there);
+    CHECK(sequences->label_tokens(i, 4, {}) == there);
     for (int64_t t = 0; t < 4; ++t) {
       const auto at = static_cast<size_t>(4 * i + t), in_row = static_cast<size_t>(t);
       CHECK(batch.tokens[in_row] == (t < there ? source[at] : 1));
@@ -131,10 +131,10 @@ struct Sentences {
         fairseq_blocks(file, {.length = length, .mode = mode, .bad_rows = bad}).sequences;
     Spans out;
     for (int64_t i = 0; i < sequences->count(); ++i) {
-      Batch batch;
-      sequences->append(i, length, true, batch);
+      LabelledRows batch;
+      sequences->append(i, length, {}, batch);
       const int64_t there = sequences->tokens_of(i, length);
-      CHECK(sequences->label_tokens(i, length, true) == there);
+      CHECK(sequences->label_tokens(i, length, {}) == there);
       const Ids labels(batch.labels.begin(), batch.labels.begin() + there);
       auto from = out.empty() ? 0 : out.back().first + out.back().second;
       const auto at =
@@ -252,8 +252,8 @@ TEST_CASE("a block of break mode none that begins with a sentence reads </s> fir
   const auto file =
       std::make_shared<FairseqFile>(in(folder, written<uint8_t>(1, {{5, 6}, {}, {7, 8, 9}, {10}})));
   const auto sequences = fairseq_blocks(file, {.length = 2}).sequences;
-  Batch batch;
-  for (int64_t i = 0; i < 3; ++i) sequences->append(i, 2, true, batch);
+  LabelledRows batch;
+  for (int64_t i = 0; i < 3; ++i) sequences->append(i, 2, {}, batch);
   CHECK(batch.labels == Ids{5, 6, 7, 8, 9, 10});
   CHECK(batch.tokens == Ids{2, 5, 2, 7, 8, 9});
 }

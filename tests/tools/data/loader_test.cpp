@@ -29,9 +29,10 @@ TEST_CASE("rows are the sampled sequences, labels the same tokens") {
   CHECK(batch.rows == 4);
   CHECK(batch.samples == std::vector<int64_t>{4, 5, 6, 7});
   CHECK(batch.tokens == std::vector<int32_t>(stream.begin() + 40, stream.begin() + 80));
-  CHECK(batch.labels == batch.tokens);
+  CHECK(loader.rows(1).labels == batch.tokens);
   CHECK(batch.global_label_tokens == 4 * 9);
-  CHECK(loader.batch(1, false).global_label_tokens == 4 * 10);  // a label for every token
+  CHECK(loader.batch(1, {.shifted_labels = false}).global_label_tokens ==
+        4 * 10);  // a label for every token
 }
 
 TEST_CASE("tokens are announced before they are read") {
@@ -164,9 +165,9 @@ TEST_CASE(
             const size_t row = static_cast<size_t>(rank) + i * static_cast<size_t>(world);
             CHECK(part.samples[i] == whole.samples[row]);
             const auto length = static_cast<std::ptrdiff_t>(part.length);
-            CHECK(std::equal(part.labels.begin() + static_cast<std::ptrdiff_t>(i) * length,
-                             part.labels.begin() + static_cast<std::ptrdiff_t>(i + 1) * length,
-                             whole.labels.begin() + static_cast<std::ptrdiff_t>(row) * length));
+            CHECK(std::equal(part.targets.begin() + static_cast<std::ptrdiff_t>(i) * length,
+                             part.targets.begin() + static_cast<std::ptrdiff_t>(i + 1) * length,
+                             whole.targets.begin() + static_cast<std::ptrdiff_t>(row) * length));
           }
         }
       }

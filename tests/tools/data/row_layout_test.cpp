@@ -51,8 +51,8 @@ struct Expected {
     REQUIRE(span.end == ids.size());
     layout.objective = objective;
     const Example example{ids, span.kept, span.answer};
-    Batch batch;
-    append_row(example, length, layout, batch);
+    LabelledRows batch;
+    append_row(example, length, layout, {}, batch);
     CHECK(batch.tokens == row["ids"].get<Ids>());
     std::string mask;
     for (const int32_t seen : batch.mask) mask += seen != 0 ? '1' : '0';
@@ -62,7 +62,7 @@ struct Expected {
           std::accumulate(batch.mask.begin(), batch.mask.end(), int64_t{0}));
     int64_t counted = 0;
     for (size_t t = 1; t < batch.labels.size(); ++t) counted += batch.labels[t] != -100;
-    CHECK(label_tokens_of(example, length, layout) == counted);
+    CHECK(label_tokens_of(example, length, layout, {}) == counted);
     ++compared;
   }
 
@@ -109,10 +109,10 @@ TEST_CASE("instructions: whole texts, padding that is no label, that is one by i
   CHECK(compared == (2 + 1) * 4 * 4);  // lengths of two tokenizers, rows, objectives
 }
 
-Batch row_of(const Ids& ids, int64_t kept, int64_t answer, int64_t length,
-             const RowLayout& layout) {
-  Batch out;
-  append_row({ids, kept, answer}, length, layout, out);
+LabelledRows row_of(const Ids& ids, int64_t kept, int64_t answer, int64_t length,
+                    const RowLayout& layout, const models::InputRules& rules = {}) {
+  LabelledRows out;
+  append_row({ids, kept, answer}, length, layout, rules, out);
   return out;
 }
 
@@ -137,14 +137,14 @@ TEST_CASE("padding to the left: what stands behind it has no label, unless label
   CHECK(row_of(ids, 0, 0, 5, layout).mask == Ids{0, 0, 1, 1, 1});
   CHECK(row_of(ids, 0, 0, 5, layout).labels == Ids{-100, -100, -100, 6, 7});
   CHECK(row_of(ids, 0, 0, 3, layout).labels == ids);  // no padding
-  CHECK(label_tokens_of({ids, 0, 0}, 5, layout) == 2);
-  CHECK(label_tokens_of({ids, 0, 0}, 3, layout) == 2);
-  layout.shifted_labels = false;  // each position predicts its own token
-  CHECK(row_of(ids, 0, 0, 5, layout).labels == Ids{-100, -100, 5, 6, 7});
-  CHECK(label_tokens_of({ids, 0, 0}, 5, layout) == 3);
+  CHECK(label_tokens_of({ids, 0, 0}, 5, layout, {}) == 2);
+  CHECK(label_tokens_of({ids, 0, 0}, 3, layout, {}) == 2);
+  const models::InputRules own = {.shifted_labels = false};  // each position predicts its token
+  CHECK(row_of(ids, 0, 0, 5, layout, own).labels == Ids{-100, -100, 5, 6, 7});
+  CHECK(label_tokens_of({ids, 0, 0}, 5, layout, own) == 3);
   layout = {.objective = Objective::kCompatAll, .side = PadSide::kLeft, .pad_token = 9};
   CHECK(row_of(ids, 0, 0, 5, layout).labels == Ids{9, 9, 5, 6, 7});
-  CHECK(label_tokens_of({ids, 0, 0}, 5, layout) == 4);
+  CHECK(label_tokens_of({ids, 0, 0}, 5, layout, {}) == 4);
   layout.objective = Objective::kMaskPad;
   layout.pad_token = 6;
   CHECK(row_of(ids, 0, 0, 5, layout).labels == Ids{-100, -100, -100, -100, 7});

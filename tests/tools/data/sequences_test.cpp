@@ -26,9 +26,9 @@ struct Rows {
   TokenRows view() const { return {.tokens = tokens, .examples = spans}; }
 };
 
-Batch one(const Sequences& sequences, int64_t index, int64_t length) {
-  Batch out;
-  sequences.append(index, length, true, out);
+LabelledRows one(const Sequences& sequences, int64_t index, int64_t length) {
+  LabelledRows out;
+  sequences.append(index, length, {}, out);
   return out;
 }
 
@@ -45,8 +45,8 @@ TEST_CASE("a row is a sequence; only padding that must be hidden has a mask") {
   CHECK(one(*right, 0, 4).labels == Ids{-100, -100, -100, 5});
   CHECK(one(*right, 1, 2).tokens == Ids{6, 0});
   CHECK(one(*right, 0, 4).mask.empty());
-  CHECK(right->label_tokens(0, 4, true) == 1);
-  CHECK(right->label_tokens(2, 4, true) == 0);
+  CHECK(right->label_tokens(0, 4, {}) == 1);
+  CHECK(right->label_tokens(2, 4, {}) == 0);
   CHECK(right->summary() == "3 rows, 1 of them cut to 4 tokens");
   const auto left = example_sequences(rows.view(), 4, {.side = PadSide::kLeft});
   CHECK(one(*left, 1, 3).mask == Ids{0, 0, 1});
@@ -100,8 +100,8 @@ TEST_CASE("rows of wikitext: cut, joined a thousand at a time, the rest of each 
         fmt::format("2,345 rows, {} of them cut to 16 tokens; 1,338 sequences (572, 570, 196 of "
                     "1,000 rows each), {} tokens dropped",
                     expected["cut"].get<int>(), expected["dropped"].get<int>()));
-  CHECK(sequences->label_tokens(3, length, true) == 15);
-  CHECK(sequences->label_tokens(3, length, false) == 16);
+  CHECK(sequences->label_tokens(3, length, {}) == 15);
+  CHECK(sequences->label_tokens(3, length, {.shifted_labels = false}) == 16);
 }
 
 TEST_CASE("random tokens: by seed, all of the vocabulary, the same each time") {
@@ -129,7 +129,7 @@ TEST_CASE("parts of sequences share none and leave out none") {
     CHECK(seen.size() == 10);
     if (!seed) CHECK(one(*rest, 2, 6).tokens == one(*all, 9, 6).tokens);
     CHECK(rest->tokens_of(0, 6) == 6);
-    CHECK(rest->label_tokens(0, 6, true) == 5);
+    CHECK(rest->label_tokens(0, 6, {}) == 5);
   }
 }
 

@@ -1,6 +1,5 @@
-// What becomes of a batch on its way to a model: shifted labels, a rank without rows, padding, and
-// what is refused. Losses of padded rows: session_test.cpp.
-// Requirements: S1.3.
+// Copies of a batch: a rank without rows, padding, and what is refused. Losses of padded rows:
+// session_test.cpp. Requirements: S1.3.
 #include "tools/train/device_batch.h"
 
 #include <doctest/doctest.h>
@@ -19,16 +18,17 @@ DeviceBatch on(cpu::CpuBackend& backend, const data::Batch& batch) {
   return upload(batch, test::tiny_gpt2(), kLongest, backend, DType::kF32);
 }
 
-TEST_CASE("device batch: each position predicts the label after it") {
+TEST_CASE("device batch: what the batch has, as tensors") {
   cpu::CpuBackend backend;
   const DeviceBatch device = on(backend, {.rows = 2,
                                           .length = 3,
                                           .tokens = {1, 2, 3, 4, 5, 6},
-                                          .labels = {1, -100, 3, 4, 5, 6},
+                                          .targets = {-100, 3, -100, 5, 6, -100},
                                           .samples = {7, 9}});
   CHECK(device.tokens.shape() == Shape{2, 3});
   CHECK(device.tokens.to_doubles() == Doubles{1, 2, 3, 4, 5, 6});
-  CHECK(device.labels.to_doubles() == Doubles{-100, 3, -100, 5, 6, -100});
+  CHECK(device.targets.shape() == Shape{6});
+  CHECK(device.targets.to_doubles() == Doubles{-100, 3, -100, 5, 6, -100});
   CHECK(device.samples.to_doubles() == Doubles{7, 9});
   CHECK_FALSE(device.key_bias.defined());
   const ForwardContext context = device.context({.step = 5}, true);
@@ -39,33 +39,25 @@ TEST_CASE("device batch: each position predicts the label after it") {
   CHECK(context.positions == nullptr);
 }
 
-TEST_CASE("device batch: labels that are what each position predicts are not shifted") {
-  cpu::CpuBackend backend;
-  const data::Batch batch = {
-      .rows = 1, .length = 3, .tokens = {1, 2, 3}, .labels = {2, 3, 4}, .labels_are_targets = true};
-  CHECK(on(backend, batch).labels.to_doubles() == Doubles{2, 3, 4});
-  CHECK(label_tokens(batch, test::tiny_gpt2()) == 3);
-  CHECK(data::rows_of(batch, {0, 1}).labels_are_targets);
-}
-
 TEST_CASE("device batch: a rank without rows computes one that counts nothing") {
   cpu::CpuBackend backend;
   const DeviceBatch device = on(backend, {.rows = 0, .length = 3});
   CHECK(device.tokens.to_doubles() == Doubles{0, 0, 0});
-  CHECK(device.labels.to_doubles() == Doubles{-100, -100, -100});
-  CHECK(label_tokens({.rows = 0, .length = 3}, test::tiny_gpt2()) == 0);
+  CHECK(device.targets.to_doubles() == Doubles{-100, -100, -100});
+  CHECK(device.samples.to_doubles() == Doubles{0});
 }
 
-TEST_CASE("device batch: a mask hides keys, and labels that count are those after the shift") {
+TEST_CASE("device batch: a mask hides keys, positions are looked up") {
   cpu::CpuBackend backend;
-  const data::Batch batch = {.rows = 1,
-                             .length = 4,
-                             .tokens = {1, 2, 3, 4},
-                             .labels = {1, 2, -100, 4},
-                             .mask = {1, 1, 1, 0}};
-  const DeviceBatch device = on(backend, batch);
+  const DeviceBatch device = on(backend, {.rows = 1,
+                                          .length = 4,
+                                          .tokens = {1, 2, 3, 4},
+                                          .mask = {1, 1, 1, 0},
+                                          .positions = {2, 3, 4, 1}});
   CHECK(device.context({}, false).key_bias == &device.key_bias);
-  CHECK(label_tokens(batch, test::tiny_gpt2()) == 2);
+  CHECK(device.context({}, false).positions == &device.positions);
+  CHECK(device.positions.to_doubles() == Doubles{2, 3, 4, 1});
+  CHECK(device.targets.to_doubles() == Doubles{-100, -100, -100, -100});
 }
 
 TEST_CASE("device batch: lengths and tokens out of range are refused") {

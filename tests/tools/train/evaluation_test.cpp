@@ -66,7 +66,7 @@ TextLoss plain_loss(const Ids& text, int64_t length, int64_t stride, bool shifte
 TextLoss loss_on(int ranks, comm::Strategy strategy, const TextSequences& text) {
   std::vector<TextLoss> of_rank(static_cast<size_t>(ranks));
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-    Session session(world, options_of(strategy, text.length, text.shifted_labels));
+    Session session(world, options_of(strategy, text.length, text.rules.shifted_labels));
     session.initialise(models::from_scratch(5));
     of_rank[static_cast<size_t>(world.rank())] =
         loss_of_batches(session, batches_of(text, world.rank(), world.size()),
@@ -88,7 +88,7 @@ TEST_CASE("evaluation: each token's -ln p, on any number of ranks, sharded and n
                                   .length = 8,
                                   .stride = std::abs(stride),
                                   .batch = 5,
-                                  .shifted_labels = shifted};
+                                  .rules = {.shifted_labels = shifted}};
       const TextLoss expected = plain_loss(tokens, 8, text.stride, shifted);
       CAPTURE(size);
       CAPTURE(stride);

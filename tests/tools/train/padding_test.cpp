@@ -58,7 +58,7 @@ double loss_of(const Json& fixture, const Json& entry, const Way& way) {
          .rows_per_pass = way.rows_per_pass,
          .rank = world.rank(),
          .world = world.size()});
-    const Batch batch = loader.batch(0, options.model.shifted_labels);
+    const Batch batch = loader.batch(0, models::input_rules(options.model));
     CHECK(batch.global_label_tokens == entry["label_tokens"].get<int64_t>());
     CHECK(batch.mask.empty() != left);
     const double mine = session.evaluate(batch);

@@ -34,8 +34,8 @@ std::string error_with(int ranks, const comm::FsdpOptions& fsdp) {
       Session session(world, options);
       session.initialise(models::from_scratch(3));
       const std::vector<int32_t> tokens = {1, 2, 3, 4, 5, 6};
-      const Batch batch = {
-          .rows = 1, .length = 6, .tokens = tokens, .labels = tokens, .global_label_tokens = 5};
+      const Batch batch =
+          data::make_batch({.length = 6, .tokens = tokens, .labels = tokens}, {}, 5);
       for (uint32_t step = 0; step < 2; ++step) session.train_step(batch, 1e-3, step).read();
     });
   });
@@ -79,8 +79,8 @@ TEST_CASE("session: a model that does not shift labels predicts every token wher
       Session session(world, options);
       session.initialise(models::from_scratch(3));
       const std::vector<int32_t> tokens = {1, 2, 3, 4, 5, 6};
-      const Batch batch = {
-          .rows = 1, .length = 6, .tokens = tokens, .labels = tokens, .global_label_tokens = 6};
+      const Batch batch = data::make_batch({.length = 6, .tokens = tokens, .labels = tokens},
+                                           models::input_rules(options.model), 6);
       const double expected = unshifted_loss(session.logits(batch), tokens);
       CHECK(session.evaluate(batch) == doctest::Approx(expected).epsilon(1e-12));
       CHECK(session.train_step(batch, 0, 0).read().loss ==
@@ -92,19 +92,18 @@ TEST_CASE("session: a model that does not shift labels predicts every token wher
 // Passes of two rows, the last of one, dealt to the ranks in turn; dropout.
 Batch batch_in_passes(int rank, int ranks, int64_t first_sample) {
   constexpr int64_t kRows = 7, kRowsPerPass = 2, kLength = 6;
-  Batch batch = {.length = kLength,
-                 .global_label_tokens = kRows * (kLength - 1),
-                 .rows_per_pass = kRowsPerPass,
-                 .passes = 4};
+  data::LabelledRows own = {.length = kLength};
   for (int64_t row = 0; row < kRows; ++row) {
     if (row / kRowsPerPass % ranks != rank) continue;
-    ++batch.rows;
-    batch.samples.push_back(first_sample + row);
+    own.samples.push_back(first_sample + row);
     for (int64_t t = 0; t < kLength; ++t) {
-      batch.tokens.push_back(static_cast<int32_t>((row * 5 + t * 3) % 23));
+      own.tokens.push_back(static_cast<int32_t>((row * 5 + t * 3) % 23));
     }
   }
-  batch.labels = batch.tokens;
+  own.labels = own.tokens;
+  Batch batch = data::make_batch(std::move(own), {}, kRows * (kLength - 1));
+  batch.rows_per_pass = kRowsPerPass;
+  batch.passes = 4;
   return batch;
 }
 
@@ -158,14 +157,11 @@ TEST_CASE("session: passes with dropout give the same bits in whichever micro-st
 // Its padding is also found without a mask.
 TEST_CASE("session: padding in front and learned positions") {
   const std::vector<int32_t> alone = {5, 9, 2, 7};
-  const Batch plain = {
-      .rows = 1, .length = 4, .tokens = alone, .labels = alone, .global_label_tokens = 3};
-  const Batch padded = {.rows = 1,
-                        .length = 6,
-                        .tokens = {0, 0, 5, 9, 2, 7},
-                        .labels = {-100, -100, -100, 9, 2, 7},
-                        .mask = {0, 0, 1, 1, 1, 1},
-                        .global_label_tokens = 3};
+  const data::LabelledRows plain = {.length = 4, .tokens = alone, .labels = alone};
+  const data::LabelledRows padded = {.length = 6,
+                                     .tokens = {0, 0, 5, 9, 2, 7},
+                                     .labels = {-100, -100, -100, 9, 2, 7},
+                                     .mask = {0, 0, 1, 1, 1, 1}};
   for (const bool fairseq : {true, false}) {
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
       SessionOptions options = {.model = fairseq ? test::tiny_fairseq() : test::tiny_gpt2(),
@@ -174,22 +170,21 @@ TEST_CASE("session: padding in front and learned positions") {
       options.training = false;
       Session session(world, options);
       session.initialise(models::from_scratch(3));
-      const double difference = session.evaluate(padded) - session.evaluate(plain);
-      CHECK((std::abs(difference) < 1e-13) == fairseq);
-      Batch by_token = padded;
+      const auto loss = [&](const data::LabelledRows& rows) {
+        return session.evaluate(data::make_batch(rows, models::input_rules(options.model), 3));
+      };
+      CHECK((std::abs(loss(padded) - loss(plain)) < 1e-13) == fairseq);
+      data::LabelledRows by_token = padded;
       by_token.tokens = {1, 1, 5, 9, 2, 7};
       by_token.mask.clear();
-      CHECK((std::abs(session.evaluate(by_token) - session.evaluate(plain)) < 1e-13) == fairseq);
+      CHECK((std::abs(loss(by_token) - loss(plain)) < 1e-13) == fairseq);
     });
   }
 }
 
 TEST_CASE("session: a model that is only used has no memory for gradients") {
-  const Batch batch = {.rows = 1,
-                       .length = 4,
-                       .tokens = {5, 9, 2, 7},
-                       .labels = {5, 9, 2, 7},
-                       .global_label_tokens = 6};
+  const Batch batch =
+      data::make_batch({.length = 4, .tokens = {5, 9, 2, 7}, .labels = {5, 9, 2, 7}}, {}, 6);
   for (const comm::Strategy strategy :
        {comm::Strategy::kNoShard, comm::Strategy::kShardOptimizer, comm::Strategy::kFullShard}) {
     comm::run_local_ranks(2, [&](comm::Communicator& world) {
@@ -218,11 +213,8 @@ TEST_CASE("session: padding within a text is neither predicted nor predicts") {
       Session session(world, options);
       session.initialise(models::from_scratch(3));
       const auto loss = [&](const Ids& tokens, const Ids& labels) {
-        const Batch batch = {.rows = static_cast<int64_t>(tokens.size()) / 6,
-                             .length = 6,
-                             .tokens = tokens,
-                             .labels = labels,
-                             .global_label_tokens = 2};
+        const Batch batch = data::make_batch({.length = 6, .tokens = tokens, .labels = labels},
+                                             models::input_rules(options.model), 2);
         return session.train_step(batch, 0, 0).read().loss;
       };
       const Ids early = {-100, 1, 5, 9, 2, -100};  // of the row below

@@ -53,7 +53,7 @@ std::vector<std::string> rows_of(const config::TrainConfig& config, int ranks, i
   std::vector<std::string> out(static_cast<size_t>(*config.train.batch));
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
     const TrainData data(world, config);
-    const Batch batch = data.training(true).get(step);
+    const Batch batch = data.training({}).get(step);
     for (int64_t row = 0; row < batch.rows; ++row) {
       out.at(static_cast<size_t>(row * world.size() + world.rank())) = row_of(batch, row);
     }
@@ -68,7 +68,7 @@ TEST_CASE_FIXTURE(Sources, "sources: the shares of the weights, each through its
     CHECK(data.sequences() == 47);
     CHECK(data.steps_per_epoch() == 6);
     std::map<char, std::vector<std::string>> seen;
-    const BatchSource batches = data.training(true);
+    const BatchSource batches = data.training({});
     for (int64_t step = 0; step < 60; ++step) {
       const Batch batch = batches.get(step);
       CHECK(batch.rows == (step % 6 == 5 ? 7 : 8));
@@ -120,7 +120,7 @@ TEST_CASE_FIXTURE(Sources, "sources: a share is held out of each, and never trai
     CHECK(data.sequences() == 24 + 10 + 4);
     CHECK(data.validation_sequences() == 6 + 2 + 1);
     std::set<std::string> held, trained;
-    const BatchSource validation = data.validation(true), training = data.training(true);
+    const BatchSource validation = data.validation({}), training = data.training({});
     for (int64_t i = 0; i < validation.batches; ++i) {
       const Batch batch = validation.get(i);
       for (int64_t row = 0; row < batch.rows; ++row) held.insert(row_of(batch, row));
@@ -173,7 +173,7 @@ TEST_CASE_FIXTURE(Sources, "sources: streams and rows that are skipped; what is 
     const TrainData data(world, config);
     // Texts with end-of-text, in sequences of 10: 465 + 30, 78 + 12 and 15 + 5 tokens.
     CHECK(data.sequences() == 49 + 9 + 2);
-    CHECK(data.training(true).get(0).tokens.size() == 40);
+    CHECK(data.training({}).get(0).tokens.size() == 40);
   });
   config.data.sequence_length = 30;
   CHECK(refusal() == "data.sources (" + name("c.jsonl") +

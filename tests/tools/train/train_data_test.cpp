@@ -47,16 +47,16 @@ TEST_CASE("train data: ranks get disjoint rows that make up the batches of one r
       const TrainData data(world, config_of(folder, 4));
       std::vector<int64_t>& mine = samples[static_cast<size_t>(world.rank())];
       for (int64_t step = 0; step < 3; ++step) {
-        const Batch batch = data.training(true).get(step);
+        const Batch batch = data.training({}).get(step);
         CHECK(batch.length == 4);
         CHECK(batch.tokens.size() == static_cast<size_t>(batch.rows * 4));
         mine.insert(mine.end(), batch.samples.begin(), batch.samples.end());
         if (world.rank() == 0) global_labels += batch.global_label_tokens;
       }
-      CHECK(data.validation(true).batches == 2);
-      CHECK(data.validation(true).get(1).global_label_tokens == 3);
-      CHECK(data.training(false).get(0).global_label_tokens == 4 * 4);
-      CHECK(data.validation(false).get(1).global_label_tokens == 4);
+      CHECK(data.validation({}).batches == 2);
+      CHECK(data.validation({}).get(1).global_label_tokens == 3);
+      CHECK(data.training({.shifted_labels = false}).get(0).global_label_tokens == 4 * 4);
+      CHECK(data.validation({.shifted_labels = false}).get(1).global_label_tokens == 4);
       CHECK(data.bigram_entropy().has_value());
     });
     std::vector<int64_t> all;
@@ -266,7 +266,7 @@ TEST_CASE_FIXTURE(Texts, "train data: a subset of the training rows, skipped row
       CHECK(data.sequences() == 3);
       CHECK(data.validation_sequences() == 2);  // all of it
       // numpy: default_rng(42).permutation(10) begins with 5, 6, 0
-      const Batch batch = data.training(true).get(0);
+      const Batch batch = data.training({}).get(0);
       for (size_t row = 0; row < batch.samples.size(); ++row) {
         const auto sample = static_cast<size_t>(batch.samples[row]);
         CHECK(batch.tokens[2 * row] == "560"[sample]);
@@ -317,10 +317,10 @@ TEST_CASE_FIXTURE(Texts, "train data: supervised fine-tuning on questions, the s
         CHECK(data.steps_per_epoch() == 3);
         CHECK_FALSE(data.bigram_entropy());
         for (int64_t step = 0; step < 3; ++step) {
-          const Batch batch = data.training(true).get(step);
+          const Batch batch = data.training({}).get(step);
           CHECK(batch.mask.empty() == (side == data::PadSide::kRight || batch.rows == 0));
           int64_t labels = 0;
-          for (const int32_t label : batch.labels) {
+          for (const int32_t label : batch.targets) {
             CHECK((label == -100 || label == ' ' || label == 'a' || label == 256));
             labels += label != -100;
           }
@@ -360,9 +360,10 @@ TEST_CASE_FIXTURE(Texts, "train data: answers are asked for, templates fill fiel
   config.data.sequence_length = 6;
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
     const TrainData data(world, config);
-    const Batch batch = data.training(true).get(0);
+    const Batch batch = data.training({}).get(0);
     CHECK(batch.tokens == std::vector<int32_t>{'1', '+', '1', '=', '2'});
-    CHECK(batch.labels == std::vector<int32_t>{-100, -100, -100, -100, '2'});
+    CHECK(batch.targets == std::vector<int32_t>{-100, -100, -100, '2', -100});
+    CHECK(data.labelled_rows(0).labels == std::vector<int32_t>{-100, -100, -100, -100, '2'});
   });
   config.data.row_template = "no.such";
   CHECK(test::contains(refusal(), "data.template: expected alpaca, "));
@@ -381,15 +382,15 @@ TEST_CASE_FIXTURE(Texts, "train data: lines as rows, and rows of wikitext") {
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
     const TrainData data(world, config);
     CHECK(data.sequences() == 3);
-    CHECK(data.training(true).get(0).tokens == std::vector<int32_t>{'a', 'b', 'c', 'd'});
-    CHECK(data.training(true).get(2).tokens == std::vector<int32_t>{' ', 'j'});
+    CHECK(data.training({}).get(0).tokens == std::vector<int32_t>{'a', 'b', 'c', 'd'});
+    CHECK(data.training({}).get(2).tokens == std::vector<int32_t>{' ', 'j'});
   });
   config.data.pack = data::Pack::kWikitextRows;
   config.data.sequence_length = 3;
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
     const TrainData data(world, config);
     CHECK(data.sequences() == 3);  // abc ghi " j\n"
-    CHECK(data.training(true).get(1).tokens == std::vector<int32_t>{'g', 'h', 'i'});
+    CHECK(data.training({}).get(1).tokens == std::vector<int32_t>{'g', 'h', 'i'});
     CHECK(
         data.remarks()[0].ends_with("a.txt; 4 rows, 2 of them cut to 3 tokens; 3 sequences (3 of "
                                     "1,000 rows each), 0 tokens dropped"));
@@ -421,8 +422,8 @@ TEST_CASE_FIXTURE(Texts, "train data: a share that is held out") {
       };
       if (world.rank() != 0) return;
       const TrainData& all = data;
-      for (int64_t step = 0; step < 12; ++step) add(all.training(true).get(step), seen);
-      for (int64_t i = 0; i < 2; ++i) add(all.validation(true).get(i), held_out);
+      for (int64_t step = 0; step < 12; ++step) add(all.training({}).get(step), seen);
+      for (int64_t i = 0; i < 2; ++i) add(all.validation({}).get(i), held_out);
     });
     for (const auto& row : held_out) CHECK_FALSE(seen.contains(row));
     const bool last = held_out.contains({'4', '9'}) || held_out.contains({'4', '8'});
@@ -451,7 +452,7 @@ TEST_CASE("train data: random tokens need no files, and are the same on any numb
       CHECK(data.check_vocabulary(32000) == "");
       CHECK(data.remarks()[0] == "data.format: synthetic: 30 sequences of random tokens");
       CHECK(data.skipped_rows().empty());
-      const Batch batch = data.training(true).get(2);
+      const Batch batch = data.training({}).get(2);
       CHECK(*std::max_element(batch.tokens.begin(), batch.tokens.end()) > 10000);
       CHECK(*std::max_element(batch.tokens.begin(), batch.tokens.end()) < 32000);
       if (ranks == 1) {
@@ -486,8 +487,8 @@ TEST_CASE("train data: random tokens of a step are the same, however many steps 
     CHECK(few->hashes() == more->hashes());
     std::set<std::vector<int32_t>> seen;
     for (int64_t step = 0; step < 5; ++step) {
-      const Batch batch = few->training(true).get(step);
-      CHECK(batch.tokens == more->training(true).get(step).tokens);
+      const Batch batch = few->training({}).get(step);
+      CHECK(batch.tokens == more->training({}).get(step).tokens);
       seen.insert(batch.tokens);
     }
     CHECK(seen.size() == 5);

@@ -33,16 +33,14 @@ SessionOptions tiny_options() {
 
 // Row `sample` counts up from its number, modulo the vocabulary.
 Batch rows_of(const std::vector<int64_t>& samples, int64_t global_rows) {
-  Batch batch = {.rows = static_cast<int64_t>(samples.size()), .length = kLength};
-  batch.samples = samples;
+  data::LabelledRows own = {.length = kLength, .samples = samples};
   for (const int64_t sample : samples) {
     for (int64_t t = 0; t < kLength; ++t) {
-      batch.tokens.push_back(static_cast<int32_t>((sample + t) % 11));
+      own.tokens.push_back(static_cast<int32_t>((sample + t) % 11));
     }
   }
-  batch.labels = batch.tokens;
-  batch.global_label_tokens = global_rows * (kLength - 1);
-  return batch;
+  own.labels = own.tokens;
+  return data::make_batch(std::move(own), {}, global_rows * (kLength - 1));
 }
 
 // Two rows in a batch, dealt in turn; the third validation batch has one row only.

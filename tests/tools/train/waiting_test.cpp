@@ -29,12 +29,10 @@ SessionOptions tiny_options() {
 }
 
 Batch batch_of(int ranks) {
-  Batch batch = {.rows = 1, .length = kLength};
-  batch.samples = {0};
-  for (int64_t t = 0; t < kLength; ++t) batch.tokens.push_back(static_cast<int32_t>(t));
-  batch.labels = batch.tokens;
-  batch.global_label_tokens = ranks * (kLength - 1);
-  return batch;
+  data::LabelledRows own = {.length = kLength, .samples = {0}};
+  for (int64_t t = 0; t < kLength; ++t) own.tokens.push_back(static_cast<int32_t>(t));
+  own.labels = own.tokens;
+  return data::make_batch(std::move(own), {}, ranks * (kLength - 1));
 }
 
 // Steps of `ranks` ranks; the work of rank `late` takes 50 ms longer in this phase.
