@@ -5,8 +5,8 @@
 
 #include "comm/meta_transport.h"
 #include "models/token_padding.h"
-#include "tools/data/row_range.h"
 #include "tools/data/sampler.h"
+#include "tools/engine/row_range.h"
 #include "tools/launch/backend_choice.h"
 #include "tools/predict/nominal_gpus.h"
 
@@ -21,7 +21,7 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
     const data::DistributedSampler in_turn({.items = rows, .batch = rows, .shuffle = false});
     batch.samples = in_turn.batch(0, 0, rank, ranks, rows_per_pass);
   } else {
-    const data::RowRange mine = data::deal_rows(rows, rank, ranks);
+    const RowRange mine = deal_rows(rows, rank, ranks);
     for (int64_t row = 0; row < mine.count; ++row) batch.samples.push_back(mine.first + row);
   }
   batch.rows = static_cast<int64_t>(batch.samples.size());

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/ops/cross_entropy.h"
-#include "tools/data/row_range.h"
+#include "tools/engine/row_range.h"
 
 namespace fsdp::tools {
 namespace {
@@ -62,7 +62,7 @@ BatchSource batches_of(const TextSequences& text, int rank, int ranks) {
   const auto get = [=](int64_t number) {
     const int64_t first = number * text.batch;
     const int64_t rows = std::min(text.batch, text.count() - first);
-    const data::RowRange mine = data::deal_rows(rows, rank, ranks);
+    const RowRange mine = deal_rows(rows, rank, ranks);
     Batch batch = {.rows = mine.count, .length = std::min(text.length, size_of_text(text))};
     for (int64_t row = 0; row < rows; ++row) {
       batch.global_label_tokens += predicted_by(text, first + row).count();

@@ -97,7 +97,7 @@ std::vector<Batch> read_batches(const ExpectedTensors& tensors, bool stacked) {
   const int64_t steps = stacked ? shape.front() : 1, rows = all.rows / steps;
   std::vector<Batch> out;
   for (int64_t step = 0; step < steps; ++step) {
-    out.push_back(data::rows_of(all, {.first = step * rows, .count = rows}));
+    out.push_back(rows_of(all, {.first = step * rows, .count = rows}));
     out.back().global_label_tokens = label_tokens(out.back());
   }
   return out;

@@ -5,7 +5,7 @@
 
 #include "comm/local_transport.h"
 #include "tests/support/sharded_run.h"
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 
 namespace fsdp::tools {
 namespace {

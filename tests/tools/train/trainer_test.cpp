@@ -379,7 +379,7 @@ TEST_CASE("trainer: a loss scale that cannot fall further ends the run with a re
 }
 
 TEST_CASE("trainer: micro-steps, and the mean over ranks where rows are equally long") {
-  const auto loss_of = [&](int micro_steps, config::LossMean mean) {
+  const auto loss_of = [&](int micro_steps, LossMean mean) {
     double loss = 0;
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
       SessionOptions options = tiny_options();
@@ -394,9 +394,9 @@ TEST_CASE("trainer: micro-steps, and the mean over ranks where rows are equally 
     });
     return loss;
   };
-  const double once = loss_of(1, config::LossMean::kTokens);
-  CHECK(loss_of(2, config::LossMean::kTokens) == doctest::Approx(once).epsilon(1e-6));
-  CHECK(loss_of(2, config::LossMean::kRanks) == doctest::Approx(once).epsilon(1e-6));
+  const double once = loss_of(1, LossMean::kTokens);
+  CHECK(loss_of(2, LossMean::kTokens) == doctest::Approx(once).epsilon(1e-6));
+  CHECK(loss_of(2, LossMean::kRanks) == doctest::Approx(once).epsilon(1e-6));
 }
 
 // What is kept besides the session is all that the loop needs: the state of the session stands for

@@ -1,7 +1,7 @@
-// Contract: tools/data/batch.h.
-#include "tools/data/batch.h"
+// Contract: tools/engine/batch.h.
+#include "tools/engine/batch.h"
 
-namespace fsdp::data {
+namespace fsdp {
 namespace {
 
 // `width` values a row; nothing where the batch has nothing.
@@ -39,4 +39,4 @@ Batch rows_of(const Batch& batch, const RowRange& range) {
           .gradient_factor = batch.gradient_factor};
 }
 
-}  // namespace fsdp::data
+}  // namespace fsdp

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "tools/data/row_range.h"
+#include "tools/engine/row_range.h"
 
-namespace fsdp::data {
+namespace fsdp {
 
 struct Batch {
   int64_t rows = 0;  // 0: nothing for this rank
@@ -32,4 +32,4 @@ int ranks_with_pass(const Batch& batch, int part, int ranks);
 // Some of the rows; what is said of all ranks stays.
 Batch rows_of(const Batch& batch, const RowRange& range);
 
-}  // namespace fsdp::data
+}  // namespace fsdp

@@ -1,16 +1,16 @@
 // What a model reads of a batch, made on the host.
-#include "tools/train/device_batch.h"
+#include "tools/engine/device_batch.h"
 
 #include <algorithm>
 
 #include "models/key_bias.h"
 #include "models/token_padding.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 namespace {
 
 // What each position predicts, without padding.
-std::vector<int32_t> targets_of(const data::Batch& batch, const models::ModelConfig& model,
+std::vector<int32_t> targets_of(const Batch& batch, const models::ModelConfig& model,
                                 const std::vector<int32_t>& labels, int64_t rows) {
   if (!batch.labels_are_targets) {
     return models::target_labels(model, labels, rows, batch.length);
@@ -25,7 +25,7 @@ std::vector<int32_t> targets_of(const data::Batch& batch, const models::ModelCon
 // [Note: a rank without rows]
 // It computes one row of zeros whose labels are all ignored: its loss and gradients are exactly
 // zero and it takes part in every collective, so no schedule needs a special case.
-DeviceBatch upload(const data::Batch& batch, const models::ModelConfig& model, int64_t max_length,
+DeviceBatch upload(const Batch& batch, const models::ModelConfig& model, int64_t max_length,
                    Backend& backend, DType compute) {
   FSDP_CHECK(batch.length > 0 && batch.length <= max_length,
              "[batch] length: expected within [1, {}], got {}", max_length, batch.length);
@@ -70,7 +70,7 @@ ForwardContext DeviceBatch::context(DropoutKey key, bool training) const {
           .positions = positions.defined() ? &positions : nullptr};
 }
 
-int64_t label_tokens(const data::Batch& batch, const models::ModelConfig& model) {
+int64_t label_tokens(const Batch& batch, const models::ModelConfig& model) {
   std::vector<int32_t> targets = targets_of(batch, model, batch.labels, batch.rows);
   models::ignore_leading_padding(model, models::padding_mask(model, batch.tokens, batch.mask),
                                  batch.length, targets);
@@ -78,4 +78,4 @@ int64_t label_tokens(const data::Batch& batch, const models::ModelConfig& model)
                        [](int32_t target) { return target != kIgnoreIndex; });
 }
 
-}  // namespace fsdp::tools
+}  // namespace fsdp

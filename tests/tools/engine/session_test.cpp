@@ -1,6 +1,6 @@
 // What a session refuses when it is made, and positions of padded rows. What it computes:
 // tests/e2e/verify_models.sh.
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_models.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 namespace {
 
 // The error of set-up and one step, "" when there is none.
@@ -73,7 +73,7 @@ TEST_CASE("session: a model that does not shift labels predicts every token wher
   options.model.attention_dropout = options.model.residual_dropout = options.model.mlp_dropout = 0;
   options.max_length = 6;
   options.fsdp.param_dtype = options.fsdp.reduce_dtype = DType::kF64;
-  for (const auto mean : {config::LossMean::kTokens, config::LossMean::kRanks}) {
+  for (const auto mean : {LossMean::kTokens, LossMean::kRanks}) {
     options.loss_mean = mean;
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
       Session session(world, options);
@@ -208,7 +208,7 @@ TEST_CASE("session: a model that is only used has no memory for gradients") {
 // nothing to predict. Both means over the same two targets.
 TEST_CASE("session: padding within a text is neither predicted nor predicts") {
   using Ids = std::vector<int32_t>;
-  for (const auto mean : {config::LossMean::kTokens, config::LossMean::kRanks}) {
+  for (const auto mean : {LossMean::kTokens, LossMean::kRanks}) {
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
       SessionOptions options = {.model = test::tiny_fairseq(), .max_length = 6};
       options.loss_mean = mean;
@@ -242,4 +242,4 @@ TEST_CASE("session: padding within a text is neither predicted nor predicts") {
 }
 
 }  // namespace
-}  // namespace fsdp::tools
+}  // namespace fsdp

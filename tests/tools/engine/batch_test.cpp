@@ -1,9 +1,9 @@
 // Rows taken out of a batch.
-#include "tools/data/batch.h"
+#include "tools/engine/batch.h"
 
 #include <doctest/doctest.h>
 
-namespace fsdp::data {
+namespace fsdp {
 namespace {
 
 TEST_CASE("some rows of a batch: their values, and what is said of all ranks") {
@@ -56,4 +56,4 @@ TEST_CASE("parts of a batch: rows split evenly, or passes") {
 }
 
 }  // namespace
-}  // namespace fsdp::data
+}  // namespace fsdp

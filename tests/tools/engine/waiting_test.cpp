@@ -7,9 +7,9 @@
 
 #include "comm/local_transport.h"
 #include "comm/straggler.h"
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 namespace {
 
 constexpr int64_t kLength = 8;
@@ -96,4 +96,4 @@ TEST_CASE("waiting: nobody is named in a healthy run") {
 }
 
 }  // namespace
-}  // namespace fsdp::tools
+}  // namespace fsdp

@@ -1,7 +1,7 @@
 // What becomes of a batch on its way to a model: shifted labels, a rank without rows, padding, and
 // what is refused. Losses of padded rows: session_test.cpp.
 // Requirements: S1.3.
-#include "tools/train/device_batch.h"
+#include "tools/engine/device_batch.h"
 
 #include <doctest/doctest.h>
 
@@ -9,13 +9,13 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_models.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 namespace {
 
 using Doubles = std::vector<double>;
 constexpr int64_t kLongest = 4;
 
-DeviceBatch on(cpu::CpuBackend& backend, const data::Batch& batch) {
+DeviceBatch on(cpu::CpuBackend& backend, const Batch& batch) {
   return upload(batch, test::tiny_gpt2(), kLongest, backend, DType::kF32);
 }
 
@@ -41,11 +41,11 @@ TEST_CASE("device batch: each position predicts the label after it") {
 
 TEST_CASE("device batch: labels that are what each position predicts are not shifted") {
   cpu::CpuBackend backend;
-  const data::Batch batch = {
+  const Batch batch = {
       .rows = 1, .length = 3, .tokens = {1, 2, 3}, .labels = {2, 3, 4}, .labels_are_targets = true};
   CHECK(on(backend, batch).labels.to_doubles() == Doubles{2, 3, 4});
   CHECK(label_tokens(batch, test::tiny_gpt2()) == 3);
-  CHECK(data::rows_of(batch, {0, 1}).labels_are_targets);
+  CHECK(rows_of(batch, {0, 1}).labels_are_targets);
 }
 
 TEST_CASE("device batch: a rank without rows computes one that counts nothing") {
@@ -58,11 +58,11 @@ TEST_CASE("device batch: a rank without rows computes one that counts nothing") 
 
 TEST_CASE("device batch: a mask hides keys, and labels that count are those after the shift") {
   cpu::CpuBackend backend;
-  const data::Batch batch = {.rows = 1,
-                             .length = 4,
-                             .tokens = {1, 2, 3, 4},
-                             .labels = {1, 2, -100, 4},
-                             .mask = {1, 1, 1, 0}};
+  const Batch batch = {.rows = 1,
+                       .length = 4,
+                       .tokens = {1, 2, 3, 4},
+                       .labels = {1, 2, -100, 4},
+                       .mask = {1, 1, 1, 0}};
   const DeviceBatch device = on(backend, batch);
   CHECK(device.context({}, false).key_bias == &device.key_bias);
   CHECK(label_tokens(batch, test::tiny_gpt2()) == 2);
@@ -70,7 +70,7 @@ TEST_CASE("device batch: a mask hides keys, and labels that count are those afte
 
 TEST_CASE("device batch: lengths and tokens out of range are refused") {
   cpu::CpuBackend backend;
-  const auto refusal = [&](const data::Batch& batch) {
+  const auto refusal = [&](const Batch& batch) {
     return test::error_of([&] { on(backend, batch); });
   };
   CHECK(refusal({.rows = 0, .length = 5}) == "[batch] length: expected within [1, 4], got 5");
@@ -80,4 +80,4 @@ TEST_CASE("device batch: lengths and tokens out of range are refused") {
 }
 
 }  // namespace
-}  // namespace fsdp::tools
+}  // namespace fsdp
