@@ -1,6 +1,6 @@
 // What a model asks of the rows that it reads: which token a position predicts, which tokens are
 // padding, how positions are counted. A batch is made ready by these rules once
-// (tools/data/batch.h, make_batch), and the model computes with what it gets. Read next:
+// (tools/engine/batch.h, make_batch), and the model computes with what it gets. Read next:
 // models/key_bias.h, what hides padding from attention.
 #pragma once
 

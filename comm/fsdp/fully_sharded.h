@@ -10,7 +10,7 @@
 // Requests go down only: the modules' hooks and the parameters' requests for gradient memory reach
 // FullySharded, which moves units along their edges; a unit never calls back.
 // Where to start and what comes next: README.md. Not here: the values of parameters
-// (tools/train/sharded_values.h), the optimizer (optim/), what a transformer is (models/).
+// (tools/engine/sharded_values.h), the optimizer (optim/), what a transformer is (models/).
 #pragma once
 
 #include <memory>

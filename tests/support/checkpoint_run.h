@@ -15,8 +15,8 @@
 
 namespace fsdp::test {
 
-inline tools::SessionOptions checkpoint_options() {
-  tools::SessionOptions options;
+inline SessionOptions checkpoint_options() {
+  SessionOptions options;
   options.model = tiny_gpt2();
   options.max_length = 6;
   options.seed = 5;
@@ -24,16 +24,16 @@ inline tools::SessionOptions checkpoint_options() {
 }
 
 // 1.39 GiB of masters and moments.
-inline tools::SessionOptions gpt2_124m() {
-  tools::SessionOptions options;
+inline SessionOptions gpt2_124m() {
+  SessionOptions options;
   options.model = models::preset("gpt2-124m");
   options.max_length = 32;
   options.clip_norm = 0;
   return options;
 }
 
-inline tools::SessionOptions with_strategy(comm::Strategy strategy, int shard_size = 0) {
-  tools::SessionOptions options = checkpoint_options();
+inline SessionOptions with_strategy(comm::Strategy strategy, int shard_size = 0) {
+  SessionOptions options = checkpoint_options();
   options.fsdp.strategy = strategy;
   options.fsdp.shard_size = shard_size;
   return options;
@@ -41,7 +41,7 @@ inline tools::SessionOptions with_strategy(comm::Strategy strategy, int shard_si
 
 struct Layout {
   int ranks;
-  tools::SessionOptions options;
+  SessionOptions options;
 };
 
 // Every strategy on 1, 2, 3, 4, 6 and 8 ranks.
@@ -63,8 +63,8 @@ inline std::vector<Layout> layouts() {
 }
 
 // This rank's rows of the global batch of `rows` rows.
-inline tools::Batch checkpoint_batch(const comm::Communicator& world, int64_t step, int64_t rows) {
-  data::LabelledRows own = {.length = 6};
+inline Batch checkpoint_batch(const comm::Communicator& world, int64_t step, int64_t rows) {
+  LabelledRows own = {.length = 6};
   for (int64_t row = world.rank(); row < rows; row += world.size()) {
     own.samples.push_back(step * rows + row);
     for (int64_t t = 0; t < 6; ++t) {
@@ -72,7 +72,7 @@ inline tools::Batch checkpoint_batch(const comm::Communicator& world, int64_t st
     }
   }
   own.labels = own.tokens;
-  return data::make_batch(std::move(own), {}, rows * 5);
+  return make_batch(std::move(own), {}, rows * 5);
 }
 
 struct RunState {
@@ -84,10 +84,10 @@ struct RunState {
 constexpr int64_t kCheckpointRows = 24;  // for up to 8 ranks with several micro-steps
 
 // Steps [from, to), as the trainer's loop takes them.
-inline RunState run_steps(tools::Session& session, int64_t from, int64_t to) {
+inline RunState run_steps(Session& session, int64_t from, int64_t to) {
   RunState state;
   for (int64_t step = from; step < to; ++step) {
-    tools::Batch batch = checkpoint_batch(session.world(), step, kCheckpointRows);
+    Batch batch = checkpoint_batch(session.world(), step, kCheckpointRows);
     // One overflow, so that a loss scale moves.
     if (session.scales_loss() && step == 1) batch.gradient_factor = 1e30;
     state.losses.push_back(
@@ -99,7 +99,7 @@ inline RunState run_steps(tools::Session& session, int64_t from, int64_t to) {
 
 // What is trained starts elsewhere with `other`: it must come from a checkpoint. What is frozen is
 // the base.
-inline void initialise_for_checkpoint(tools::Session& session, bool other = false) {
+inline void initialise_for_checkpoint(Session& session, bool other = false) {
   const auto base = models::from_scratch(3), wrong = models::from_scratch(99);
   session.initialise([&](const Parameter& parameter, int64_t first, Tensor& values) {
     (other && parameter.trainable() ? wrong : base)(parameter, first, values);
@@ -107,11 +107,11 @@ inline void initialise_for_checkpoint(tools::Session& session, bool other = fals
 }
 
 // Trains `steps` from the beginning and writes a checkpoint; the manifest of rank 0.
-inline tools::Manifest write_after(int ranks, const tools::SessionOptions& options, int64_t steps,
+inline tools::Manifest write_after(int ranks, const SessionOptions& options, int64_t steps,
                                    const std::filesystem::path& folder) {
   tools::Manifest manifest;
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-    tools::Session session(world, options);
+    Session session(world, options);
     initialise_for_checkpoint(session);
     run_steps(session, 0, steps);
     tools::Manifest facts;
@@ -123,11 +123,11 @@ inline tools::Manifest write_after(int ranks, const tools::SessionOptions& optio
 }
 
 // Goes on from a checkpoint until step `to`; what rank 0 sees.
-inline RunState go_on(int ranks, const tools::SessionOptions& options,
-                      const std::filesystem::path& folder, int64_t to) {
+inline RunState go_on(int ranks, const SessionOptions& options, const std::filesystem::path& folder,
+                      int64_t to) {
   RunState state;
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-    tools::Session session(world, options);
+    Session session(world, options);
     initialise_for_checkpoint(session, true);
     tools::Checkpoint checkpoint(folder);
     tools::restore(session, checkpoint);
@@ -138,10 +138,10 @@ inline RunState go_on(int ranks, const tools::SessionOptions& options,
 }
 
 // The same without a checkpoint in between.
-inline RunState undisturbed(int ranks, const tools::SessionOptions& options, int64_t to) {
+inline RunState undisturbed(int ranks, const SessionOptions& options, int64_t to) {
   RunState state;
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-    tools::Session session(world, options);
+    Session session(world, options);
     initialise_for_checkpoint(session);
     const RunState mine = run_steps(session, 0, to);
     if (world.rank() == 0) state = mine;

@@ -56,14 +56,13 @@ MemoryOfRank predicted_memory(const MemoryCase& run, int rank) {
 std::vector<MemoryOfRank> counted_memory(const MemoryCase& run) {
   std::vector<MemoryOfRank> out(static_cast<size_t>(run.ranks));
   comm::run_local_ranks(run.ranks, [&](comm::Communicator& world) {
-    tools::Session session(world, run.options);
+    Session session(world, run.options);
     const auto fill = models::from_scratch(1);
     run.from_first_rank ? session.initialise_from_first_rank(fill) : session.initialise(fill);
     const int64_t rows = kRows * run.options.fsdp.micro_steps;
     const auto batch_of = [&](int64_t count) {
-      tools::Batch batch =
-          tools::synthetic_batch(run.options.model, count, kLength, world.rank(), world.size(),
-                                 run.rows_per_pass(rows), run.masked);
+      Batch batch = tools::synthetic_batch(run.options.model, count, kLength, world.rank(),
+                                           world.size(), run.rows_per_pass(rows), run.masked);
       for (size_t i = 0; i < batch.tokens.size(); ++i) {  // row by row the same: 0, 1, 4, ...
         batch.tokens[i] = static_cast<int32_t>((i % kLength) * (i % kLength) %
                                                static_cast<size_t>(run.options.model.vocabulary));
@@ -122,7 +121,7 @@ bool go_together(const MemoryLevels& l) {
 
 MemoryCase memory_case(const MemoryLevels& l) {
   MemoryCase run;
-  tools::SessionOptions& o = run.options;
+  SessionOptions& o = run.options;
   o.model = tiny_of_every_family(3)[static_cast<size_t>(l[kFamily])];
   o.model.tied_head = l[kHead] == 1;
   o.max_length = kLength;

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "tests/support/pairwise.h"
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 
 namespace fsdp::test {
 
 struct MemoryCase {
-  tools::SessionOptions options;
+  SessionOptions options;
   int ranks = 1;
   bool evaluates = false;
   bool from_first_rank = false;

@@ -199,10 +199,10 @@ RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
   }
   sharded_ = std::make_unique<comm::FullySharded>(module(), wrap, spec_.fsdp, *backend_, world);
   train_step_.emplace(*sharded_, tape_, world,
-                      tools::TrainStepOptions{.optimizer = spec_.optimizer,
-                                              .clip_norm = spec_.clip_norm,
-                                              .loss_scale = spec_.loss_scale});
-  tools::initialise(*sharded_, models::from_scratch(17));
+                      TrainStepOptions{.optimizer = spec_.optimizer,
+                                       .clip_norm = spec_.clip_norm,
+                                       .loss_scale = spec_.loss_scale});
+  initialise(*sharded_, models::from_scratch(17));
   if (spec_.prepared) spec_.prepared(*this);
 }
 
@@ -259,7 +259,7 @@ bool RankRun::has_pass(int pass) const {
 
 void RankRun::forward_backward(int step) {
   for (int micro_step = 0; micro_step < spec_.fsdp.micro_steps; ++micro_step) {
-    std::vector<tools::TrainStep::Forward> forwards;
+    std::vector<TrainStep::Forward> forwards;
     for (int i = 0; i < spec_.forwards; ++i) {
       const int pass = micro_step * spec_.forwards + i;
       forwards.push_back({.loss = [this, step, pass] { return forward(step, pass); },
@@ -344,20 +344,20 @@ void RankRun::recover(size_t steps_done) {
 }
 
 void RankRun::collect_gradients() {
-  tools::visit_gradients(*sharded_, [&](const Parameter& p, const Tensor& values) {
+  visit_gradients(*sharded_, [&](const Parameter& p, const Tensor& values) {
     result_.gradients[p.name()] = values.to_doubles();
   });
 }
 
 RunResult RankRun::result() {
-  tools::visit_parameters(*sharded_, [&](const Parameter& p, const Tensor& values) {
+  visit_parameters(*sharded_, [&](const Parameter& p, const Tensor& values) {
     result_.parameters[p.name()] = values.to_doubles();
   });
   wait();
   result_.losses.clear();
   result_.norms.clear();
   for (const Step& step : steps_) {
-    const tools::StepValues values = step.handle.read();
+    const StepValues values = step.handle.read();
     result_.losses.push_back(step.loss.value_or(values.loss));
     result_.norms.push_back(values.grad_norm);
   }

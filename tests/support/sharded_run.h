@@ -18,8 +18,8 @@
 #include "core/trace.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
-#include "tools/train/sharded_values.h"
-#include "tools/train/train_step.h"
+#include "tools/engine/sharded_values.h"
+#include "tools/engine/train_step.h"
 
 namespace fsdp::test {
 
@@ -130,7 +130,7 @@ class RankRun {
   Backend* host() { return host_.get(); }  // null without offload
   Backend* file() { return file_.get(); }  // null without offload: nvme
   comm::FullySharded& sharded() { return *sharded_; }
-  tools::TrainStep& train_step() { return *train_step_; }
+  TrainStep& train_step() { return *train_step_; }
   comm::Communicator& world() { return world_; }
   void collect_gradients();  // into the result
 
@@ -140,7 +140,7 @@ class RankRun {
 
  private:
   struct Step {
-    tools::StepHandle handle;
+    StepHandle handle;
     std::optional<double> loss = {};  // in place of the handle's
   };
   bool has_pass(int pass) const;       // false: it is behind the last of RunSpec::passes
@@ -154,7 +154,7 @@ class RankRun {
   Tape tape_;
   Subject subject_;
   std::unique_ptr<comm::FullySharded> sharded_;
-  std::optional<tools::TrainStep> train_step_;
+  std::optional<TrainStep> train_step_;
   std::vector<Step> steps_;
   std::list<Tensor> samples_;  // of a micro-step's passes: dropout reads them in backward
   std::optional<double> loss_of_all_ranks_;

@@ -4,8 +4,8 @@
 // (tools/commands/bench_init.cpp), the draw itself (models/weights.h).
 #pragma once
 
+#include "tools/engine/session.h"
 #include "tools/launch/launch.h"
-#include "tools/train/session.h"
 
 namespace fsdp::tools {
 

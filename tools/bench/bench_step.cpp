@@ -37,7 +37,7 @@ SessionOptions session_options(const StepBenchOptions& options, const BackendOpt
 Batch random_batch(const StepBenchOptions& options, comm::Communicator& world) {
   const models::InputRules rules = models::input_rules(options.model);
   const int64_t rows = options.batch / world.size();
-  data::LabelledRows own = {.length = options.length};
+  LabelledRows own = {.length = options.length};
   const auto vocabulary = static_cast<uint32_t>(options.model.vocabulary);
   for (int64_t i = 0; i < rows * own.length; ++i) {
     const Philox4x32 words =
@@ -48,8 +48,7 @@ Batch random_batch(const StepBenchOptions& options, comm::Communicator& world) {
   }
   own.labels = own.tokens;
   for (int64_t i = 0; i < rows; ++i) own.samples.push_back(world.rank() * rows + i);
-  return data::make_batch(std::move(own), rules,
-                          options.batch * rules.targets_of_row(options.length));
+  return make_batch(std::move(own), rules, options.batch * rules.targets_of_row(options.length));
 }
 
 // Measures every call of the step by itself, in slices to be interleaved with steps, because

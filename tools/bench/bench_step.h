@@ -10,9 +10,9 @@
 #include "core/memory_ledger.h"
 #include "core/trace.h"
 #include "tools/bench/speed_of_light.h"
+#include "tools/engine/session.h"
 #include "tools/launch/launch.h"
 #include "tools/predict/call_rates.h"
-#include "tools/train/session.h"
 
 namespace fsdp::tools {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tools/checkpoint/manifest.h"
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 
 namespace fsdp::tools {
 

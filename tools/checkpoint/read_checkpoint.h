@@ -11,7 +11,7 @@
 
 #include "models/weights.h"
 #include "tools/checkpoint/manifest.h"
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 
 namespace fsdp::tools {
 

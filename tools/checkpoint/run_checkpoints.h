@@ -15,7 +15,7 @@
 #include "tools/checkpoint/manifest.h"
 #include "tools/checkpoint/staged_state.h"
 #include "tools/config/config.h"
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 
 namespace fsdp::tools {
 

@@ -135,7 +135,7 @@ void print_sequences(const TokenizeOptions& options, comm::Communicator& world) 
   }
   const int64_t all = data.sequences();
   for (int64_t i = 0; i < (options.limit > 0 ? std::min(options.limit, all) : all); ++i) {
-    const data::LabelledRows rows = data.labelled_rows(i);
+    const LabelledRows rows = data.labelled_rows(i);
     Json line = {
         {"sequence", rows.samples.at(0)}, {"tokens", rows.tokens}, {"labels", rows.labels}};
     if (!rows.mask.empty()) line["mask"] = rows.mask;

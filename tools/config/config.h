@@ -17,10 +17,10 @@
 #include "core/recompute.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
-#include "tools/config/choices.h"
 #include "tools/data/objective.h"
 #include "tools/data/sampler.h"
 #include "tools/data/text_source.h"
+#include "tools/engine/choices.h"
 #include "tools/launch/launch_options.h"
 
 namespace fsdp::config {

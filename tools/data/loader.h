@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/data/batch.h"
 #include "tools/data/sampler.h"
 #include "tools/data/sequences.h"
+#include "tools/engine/batch.h"
 
 namespace fsdp::data {
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include "tools/data/batch.h"
 #include "tools/data/objective.h"
+#include "tools/engine/batch.h"
 
 namespace fsdp::data {
 

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "tools/data/batch.h"
 #include "tools/data/objective.h"
 #include "tools/data/row_encoder.h"
 #include "tools/data/row_layout.h"
+#include "tools/engine/batch.h"
 
 namespace fsdp::data {
 

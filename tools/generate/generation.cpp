@@ -10,7 +10,7 @@
 #include "core/kv_cache.h"
 #include "models/input_rules.h"
 #include "models/key_bias.h"
-#include "tools/data/row_range.h"
+#include "tools/engine/row_range.h"
 
 namespace fsdp::tools {
 namespace {
@@ -132,8 +132,8 @@ class BatchGeneration {
                   const std::vector<Ids>& prompts, uint64_t first_sample)
       : options_(options),
         first_sample_(first_sample),
-        own_(data::deal_rows(static_cast<int64_t>(prompts.size()), session.world().rank(),
-                             session.world().size())),
+        own_(deal_rows(static_cast<int64_t>(prompts.size()), session.world().rank(),
+                       session.world().size())),
         table_(static_cast<size_t>(session.model().config().vocabulary)),
         named_(options.vocabulary > 0 ? std::min<int64_t>(options.vocabulary, table()) : table()),
         padding_(models::input_rules(session.model().config()).padding),
@@ -200,7 +200,7 @@ class BatchGeneration {
   int64_t table() const { return static_cast<int64_t>(table_); }
   const GenerationOptions& options_;
   uint64_t first_sample_;
-  data::RowRange own_;
+  RowRange own_;
   size_t table_;     // logits of a row
   int64_t named_;    // ids below may be chosen
   int32_t padding_;  // never chosen; -1: none

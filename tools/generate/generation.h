@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "models/sampling.h"
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 
 namespace fsdp::tools {
 

@@ -10,10 +10,10 @@
 #include "models/names.h"
 #include "models/weights.h"
 #include "tools/data/tokenizer/tokenizer.h"
+#include "tools/engine/session.h"
 #include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
 #include "tools/predict/meta_run.h"
-#include "tools/train/session.h"
 
 namespace fsdp::tools {
 namespace {
@@ -161,8 +161,8 @@ Inspection inspect(const InspectionOptions& options) {
   // Where both lie in one folder, it is the model unless a base is given.
   const fs::path given = model_in(options.source);
   const bool no_adapter = fs::exists(given / "config.json") || !fs::is_directory(given);
-  const ModelSource source = no_adapter && options.base.empty() ? ModelSource{given, ""}
-                                                                : find_model(given, options.base);
+  const ModelSource source =
+      no_adapter && options.base.empty() ? ModelSource{given, ""} : find_model(given, options.base);
   const fs::path path = source.folder;
   const bool folder = fs::is_directory(path), file = !folder && fs::exists(path);
   const fs::path config_file = folder ? path / "config.json" : path;

@@ -11,8 +11,8 @@
 
 #include "models/causal_lm.h"
 #include "models/weights.h"
+#include "tools/engine/session.h"
 #include "tools/launch/launch.h"
-#include "tools/train/session.h"
 
 namespace fsdp::tools {
 

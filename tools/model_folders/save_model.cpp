@@ -11,8 +11,8 @@
 #include "models/adapter_folder.h"
 #include "models/family.h"
 #include "models/names.h"
+#include "tools/engine/sharded_values.h"
 #include "tools/launch/launch.h"
-#include "tools/train/sharded_values.h"
 
 namespace fsdp::tools {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/io/safetensors.h"
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 
 namespace fsdp::tools {
 

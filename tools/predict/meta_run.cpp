@@ -4,8 +4,7 @@
 #include <algorithm>
 
 #include "comm/meta_transport.h"
-#include "tools/data/row_range.h"
-#include "tools/data/sampler.h"
+#include "tools/engine/row_range.h"
 #include "tools/launch/backend_choice.h"
 #include "tools/predict/nominal_gpus.h"
 
@@ -14,12 +13,12 @@ namespace fsdp::tools {
 Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t length, int rank,
                       int ranks, int64_t rows_per_pass, bool masked) {
   const models::InputRules rules = models::input_rules(model);
-  data::LabelledRows own = {.length = length};
+  LabelledRows own = {.length = length};
   if (rows_per_pass > 0) {
     const data::DistributedSampler in_turn({.items = rows, .batch = rows, .shuffle = false});
     own.samples = in_turn.batch(0, 0, rank, ranks, rows_per_pass);
   } else {
-    const data::RowRange mine = data::deal_rows(rows, rank, ranks);
+    const RowRange mine = deal_rows(rows, rank, ranks);
     for (int64_t row = 0; row < mine.count; ++row) own.samples.push_back(mine.first + row);
   }
   for (size_t row = 0; row < own.samples.size(); ++row) {
@@ -28,7 +27,7 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
   }
   own.labels = own.tokens;
   if (masked) own.mask.assign(own.tokens.size(), 1);
-  Batch batch = data::make_batch(std::move(own), rules, rows * rules.targets_of_row(length));
+  Batch batch = make_batch(std::move(own), rules, rows * rules.targets_of_row(length));
   if (rows_per_pass > 0) {
     batch.rows_per_pass = rows_per_pass;
     batch.passes = (rows + rows_per_pass - 1) / rows_per_pass;

@@ -15,8 +15,8 @@
 
 #include "core/trace_phases.h"
 #include "kernels/meta/meta_backend.h"
+#include "tools/engine/session.h"
 #include "tools/predict/call_rates.h"
-#include "tools/train/session.h"
 
 namespace fsdp::tools {
 
@@ -36,7 +36,7 @@ struct StepCall {
   bool computes = true;  // on the compute stream
   std::string stream;
   double begin_ms = 0, end_ms = 0;  // predicted, since the step began
-  Cost cost = {};              // of a kernel
+  Cost cost = {};                   // of a kernel
   std::optional<MatmulExtents> product = {};
 };
 

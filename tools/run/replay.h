@@ -16,8 +16,8 @@
 #include <string>
 
 #include "tools/checkpoint/resume.h"
+#include "tools/engine/session.h"
 #include "tools/launch/launch.h"
-#include "tools/train/session.h"
 
 namespace fsdp::tools {
 

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "tools/config/config.h"
+#include "tools/engine/session.h"
 #include "tools/train/model_shape.h"
-#include "tools/train/session.h"
 
 namespace fsdp::tools {
 

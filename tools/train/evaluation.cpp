@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/ops/cross_entropy.h"
-#include "tools/data/row_range.h"
+#include "tools/engine/row_range.h"
 
 namespace fsdp::tools {
 namespace {
@@ -23,7 +23,7 @@ Predicted predicted_by(const TextSequences& text, int64_t index) {
           std::min(text.length, size_of_text(text) - index * text.stride)};
 }
 
-void append_sequence(const TextSequences& text, int64_t index, data::LabelledRows& out) {
+void append_sequence(const TextSequences& text, int64_t index, LabelledRows& out) {
   const int64_t begin = index * text.stride;
   const Predicted predicted = predicted_by(text, index);
   for (int64_t t = 0; t < out.length; ++t) {
@@ -62,14 +62,14 @@ BatchSource batches_of(const TextSequences& text, int rank, int ranks) {
   const auto get = [=](int64_t number) {
     const int64_t first = number * text.batch;
     const int64_t rows = std::min(text.batch, text.count() - first);
-    const data::RowRange mine = data::deal_rows(rows, rank, ranks);
-    data::LabelledRows own = {.length = std::min(text.length, size_of_text(text))};
+    const RowRange mine = deal_rows(rows, rank, ranks);
+    LabelledRows own = {.length = std::min(text.length, size_of_text(text))};
     for (int64_t row = 0; row < mine.count; ++row) {
       append_sequence(text, first + mine.first + row, own);
     }
     int64_t predicted = 0;  // by all ranks
     for (int64_t row = 0; row < rows; ++row) predicted += predicted_by(text, first + row).count();
-    return data::make_batch(std::move(own), text.rules, predicted);
+    return make_batch(std::move(own), text.rules, predicted);
   };
   return {.batches = (text.count() + text.batch - 1) / text.batch, .get = get};
 }

@@ -7,7 +7,7 @@
 #include <functional>
 #include <span>
 
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 
 namespace fsdp::tools {
 

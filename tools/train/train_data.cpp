@@ -380,7 +380,7 @@ BatchSource TrainData::training(const models::InputRules& rules) const {
           }};
 }
 
-data::LabelledRows TrainData::labelled_rows(int64_t step) const {
+LabelledRows TrainData::labelled_rows(int64_t step) const {
   const std::lock_guard lock(mutex_);
   return train_loader_->rows(step);
 }

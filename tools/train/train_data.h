@@ -57,7 +57,7 @@ class TrainData {
   // Without batches when there is no validation text.
   BatchSource validation(const models::InputRules& rules) const;
   // A training batch as the data has it.
-  data::LabelledRows labelled_rows(int64_t step) const;
+  LabelledRows labelled_rows(int64_t step) const;
   // See tools/train/bigram.h; nothing for large vocabularies or without validation text.
   std::optional<double> bigram_entropy() const;
 

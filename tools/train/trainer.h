@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "optim/schedule.h"
+#include "tools/engine/session.h"
 #include "tools/launch/interrupt.h"
 #include "tools/report/metrics.h"
 #include "tools/report/progress.h"
 #include "tools/train/evaluation.h"
 #include "tools/train/log_lines.h"
-#include "tools/train/session.h"
 
 namespace fsdp::tools {
 

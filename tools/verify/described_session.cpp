@@ -4,7 +4,7 @@
 #include "models/adapter_folder.h"
 #include "models/names.h"
 #include "models/weights.h"
-#include "tools/data/row_range.h"
+#include "tools/engine/row_range.h"
 
 namespace fsdp::tools {
 
@@ -47,7 +47,7 @@ void DescribedSession::start(const ExpectedTraining& trajectory, DType dtype, Ad
 }
 
 Batch DescribedSession::my_part(const Batch& batch) const {
-  return data::rows_of(batch, data::deal_rows(batch.rows, rank_.world.rank(), rank_.world.size()));
+  return rows_of(batch, deal_rows(batch.rows, rank_.world.rank(), rank_.world.size()));
 }
 
 Batch DescribedSession::begin_step(const Batch& batch, const StepEvents& events) {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 #include "tools/verify/verification.h"
 
 namespace fsdp::tools {

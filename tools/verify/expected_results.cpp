@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Labels that count of some rows: not ignored, not at position 0, which nothing predicts.
-int64_t label_tokens(const data::LabelledRows& rows, const data::RowRange& range) {
+int64_t label_tokens(const LabelledRows& rows, const RowRange& range) {
   int64_t count = 0;
   for (int64_t i = range.first * rows.length; i < (range.first + range.count) * rows.length; ++i) {
     count += i % rows.length != 0 && rows.labels[static_cast<size_t>(i)] != kIgnoreIndex;
@@ -84,9 +84,9 @@ std::vector<Batch> read_batches(const ExpectedTensors& tensors, bool stacked,
              path, Shape(shape).str());
   FSDP_CHECK(tensors.shape("labels") == shape, "{}: tensor \"labels\": expected {}, got {}", path,
              Shape(shape).str(), Shape(tensors.shape("labels")).str());
-  data::LabelledRows all = {.length = shape.back(),
-                            .tokens = tensors.read_integers("input_ids"),
-                            .labels = tensors.read_integers("labels")};
+  LabelledRows all = {.length = shape.back(),
+                      .tokens = tensors.read_integers("input_ids"),
+                      .labels = tensors.read_integers("labels")};
   const std::vector<std::string> names = tensors.names();
   if (std::find(names.begin(), names.end(), "attention_mask") != names.end()) {
     tensors.check_shape("attention_mask", shape);
@@ -95,11 +95,11 @@ std::vector<Batch> read_batches(const ExpectedTensors& tensors, bool stacked,
   FSDP_CHECK(!all.tokens.empty(), "{}: tensor \"input_ids\": empty", path);
   for (int64_t row = 0; row < all.rows(); ++row) all.samples.push_back(row);
   const int64_t steps = stacked ? shape.front() : 1, rows = all.rows() / steps;
-  const Batch of_all_steps = data::make_batch(all, rules, 0);
+  const Batch of_all_steps = make_batch(all, rules, 0);
   std::vector<Batch> out;
   for (int64_t step = 0; step < steps; ++step) {
-    const data::RowRange range = {.first = step * rows, .count = rows};
-    out.push_back(data::rows_of(of_all_steps, range));
+    const RowRange range = {.first = step * rows, .count = rows};
+    out.push_back(rows_of(of_all_steps, range));
     out.back().global_label_tokens = label_tokens(all, range);
   }
   return out;

@@ -23,7 +23,7 @@
 #include "models/config.h"
 #include "optim/optimizer.h"
 #include "tools/config/config.h"
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 #include "tools/verify/difference_report.h"
 
 namespace fsdp::tools {
@@ -59,7 +59,7 @@ struct RunSettings {
   // How many ranks the result belongs to, where their own means, or who reduces with whom, are part
   // of the result. Empty: any number of ranks gives the same result.
   std::optional<int> ranks;
-  config::LossMean loss_mean = config::LossMean::kTokens;
+  LossMean loss_mean = LossMean::kTokens;
   optim::LossScalerOptions loss_scale;
   std::vector<std::string> frozen;  // Hugging Face names
 };

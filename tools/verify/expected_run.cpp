@@ -189,7 +189,7 @@ RunSettings read_run(const DescribedRun& run) {
   fsdp.accumulation = accumulations().at(run.place()["sync"].text());
   fsdp.absent_is_zero = run.is("unused", "zero");
   const bool rank_mean = run.is("normalise", "rank_mean");
-  if (rank_mean) out.loss_mean = config::LossMean::kRanks;
+  if (rank_mean) out.loss_mean = LossMean::kRanks;
   if (run.has("scaler")) {
     const JsonPlace scaler = run.place()["scaler"];
     out.loss_scale = optim::LossScalerOptions::torch();
@@ -205,7 +205,7 @@ RunSettings read_run(const DescribedRun& run) {
   if (is_hybrid(strategy) || !equal_means || run.has("scaler") || fsdp.micro_steps > 1)
     out.ranks = run.ranks;
   // Any number of ranks then has the same mean, also one that does not divide the rows.
-  if (!out.ranks) out.loss_mean = config::LossMean::kTokens;
+  if (!out.ranks) out.loss_mean = LossMean::kTokens;
   return out;
 }
 

@@ -5,9 +5,9 @@
 
 #include <fmt/ranges.h>
 
-#include "tools/data/row_range.h"
+#include "tools/engine/row_range.h"
+#include "tools/engine/sharded_values.h"
 #include "tools/generate/generation.h"
-#include "tools/train/sharded_values.h"
 #include "tools/verify/described_session.h"
 
 namespace fsdp::tools {
@@ -71,8 +71,7 @@ void PassVerification::check_logits(const ExpectedPass& pass, const std::string&
   agree(run_.world(), [&] {
     expected = pass.logits->read("logits", {batch.rows, batch.length, V});
   });
-  const data::RowRange range =
-      data::deal_rows(batch.rows, run_.world().rank(), run_.world().size());
+  const RowRange range = deal_rows(batch.rows, run_.world().rank(), run_.world().size());
   const std::vector<double> got = run_.session().logits(run_.my_part(batch));
   const int64_t begin = range.first * batch.length * V,
                 end = begin + range.count * batch.length * V;

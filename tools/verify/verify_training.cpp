@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/train/sharded_values.h"
+#include "tools/engine/sharded_values.h"
 #include "tools/verify/described_session.h"
 
 namespace fsdp::tools {

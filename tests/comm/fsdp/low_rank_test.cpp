@@ -52,7 +52,7 @@ TEST_CASE("low-rank terms: visiting only them gathers nothing else") {
     run.wait();
     run.backend().set_trace(&run.trace);
     int64_t visited = 0, gathered = 0, expected = 0;
-    tools::visit_parameters(
+    visit_parameters(
         run.sharded(),
         [&](const Parameter& p, const Tensor& values) {
           CHECK(models::is_lora(p));

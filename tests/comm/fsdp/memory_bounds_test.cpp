@@ -2,7 +2,7 @@
 // (PyTorch 2.x, test/distributed/_composable/fsdp) bounds what a rank of two holds after
 // construction, in forward, in backward, in the optimizer's step and after it. With the arena
 // released we are below every bound, and hold exactly what the formulas here say.
-// The calls of a step are written by hand, not by tools::TrainStep: PyTorch's moments lie between
+// The calls of a step are written by hand, not by TrainStep: PyTorch's moments lie between
 // them, and its optimizer makes its state in the first step.
 // Not here: what is held with an arena that stays (fully_sharded_memory_test.cpp).
 #include <doctest/doctest.h>
@@ -63,7 +63,7 @@ Moments measure(Communicator& world, const FsdpOptions& options) {
   models::CausalLM model(test_model(), backend, DType::kF32, kTokens);
   model.set_tape(&tape);
   FullySharded sharded(model, wrap_classes({model.config().block_class}), options, backend, world);
-  tools::initialise(sharded, models::from_scratch(42));
+  initialise(sharded, models::from_scratch(42));
   moments.constructed = ledger.usage();
   {
     const std::vector<int32_t> ids = {3, 31, 7, 12};

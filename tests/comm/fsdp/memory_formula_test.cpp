@@ -5,7 +5,7 @@
 
 #include "comm/local_transport.h"
 #include "tests/support/sharded_run.h"
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 
 namespace fsdp::tools {
 namespace {
@@ -66,7 +66,7 @@ void check_against_ledger(const Case& c) {
     std::vector<int32_t> tokens;
     for (int64_t i = 0; i < 7 * rows; ++i) tokens.push_back(static_cast<int32_t>(i * i % 19));
     const Batch batch =
-        data::make_batch({.length = 7, .tokens = tokens, .labels = tokens}, {}, 6 * rows * c.ranks);
+        make_batch({.length = 7, .tokens = tokens, .labels = tokens}, {}, 6 * rows * c.ranks);
     for (uint32_t step = 0; step < 2; ++step) session.train_step(batch, 1e-3, step).read();
     const MemoryPlan plan =
         memory_plan(session.sharded(), session.model().config(), c.optimizer, c.rows * 7);

@@ -70,7 +70,7 @@ TEST_CASE("rounding: what the model reads is the master of this update, by the d
       if (update > 0) run.step(static_cast<int>(update));
       const RoundingStream stream(9, update);
       int64_t differ_from_nearest = 0;
-      tools::visit_parameters(run.sharded(), [&](const Parameter& p, const Tensor& master) {
+      visit_parameters(run.sharded(), [&](const Parameter& p, const Tensor& master) {
         const std::vector<float> exact = master.to_host<float>();
         const std::vector<double> read = p.value().to_doubles();
         std::vector<double> expected;
@@ -172,7 +172,7 @@ TEST_CASE("narrow masters: what a model in bf16 reads are the masters themselves
   run_local_ranks(1, [](Communicator& world) {
     RankRun run(world, narrow_spec(1, DType::kBF16, DType::kBF16));
     run.step(0);
-    tools::visit_parameters(run.sharded(), [&](const Parameter& p, const Tensor& master) {
+    visit_parameters(run.sharded(), [&](const Parameter& p, const Tensor& master) {
       CHECK(master.dtype() == DType::kBF16);
       CHECK(master.data() == p.value().data());
     });

@@ -1,6 +1,6 @@
 // Several forwards before a backward: gradients are the sum of what separate passes give, and every
 // unit goes through its states, also where the arena has fewer buffers than there are units with
-// gradients half done. The calls of a step are written by hand, not by tools::TrainStep: states
+// gradients half done. The calls of a step are written by hand, not by TrainStep: states
 // are looked at between them.
 #include <list>
 
@@ -68,7 +68,7 @@ class Passes {
   NamedValues finish() {
     sharded().finish_backward();
     NamedValues gradients;
-    tools::visit_gradients(sharded(), [&](const Parameter& p, const Tensor& values) {
+    visit_gradients(sharded(), [&](const Parameter& p, const Tensor& values) {
       gradients[p.name()] = values.to_doubles();
     });
     return gradients;

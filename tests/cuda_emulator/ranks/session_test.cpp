@@ -1,6 +1,6 @@
 // Sessions on GPUs that talk over NCCL: what is registered with it, and that a step is issued
 // without waiting for the GPU.
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 
 #include <atomic>
 #include <thread>
@@ -14,8 +14,8 @@
 namespace fsdp::test {
 namespace {
 
-tools::SessionOptions options_with(const comm::FsdpOptions& fsdp) {
-  tools::SessionOptions options;
+SessionOptions options_with(const comm::FsdpOptions& fsdp) {
+  SessionOptions options;
   options.model = small_llama();
   options.max_length = 6;
   options.fsdp = fsdp;
@@ -23,9 +23,9 @@ tools::SessionOptions options_with(const comm::FsdpOptions& fsdp) {
   return options;
 }
 
-tools::Batch batch_of(int rank) {
+Batch batch_of(int rank) {
   const std::vector<int32_t> tokens = {1, 2, 3, 4, 5, rank};
-  return data::make_batch({.length = 6, .tokens = tokens, .labels = tokens}, {}, 10);
+  return make_batch({.length = 6, .tokens = tokens, .labels = tokens}, {}, 10);
 }
 
 struct Outcome {
@@ -39,7 +39,7 @@ Outcome train_with(const comm::FsdpOptions& fsdp) {
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
     const int64_t before = emulator::nccl_registrations();
     world.barrier();
-    tools::Session session(world, options_with(fsdp));
+    Session session(world, options_with(fsdp));
     session.initialise(models::from_scratch(3));
     world.barrier();
     const int64_t made = emulator::nccl_registrations();
@@ -106,13 +106,13 @@ TEST_CASE("a step over NCCL is issued while the GPU stands still, also where its
     };
     const emulator::Configured configured(settings);
     comm::run_local_ranks(2, [&](comm::Communicator& world) {
-      tools::Session session(world, options_with(fsdp));
+      Session session(world, options_with(fsdp));
       session.initialise(models::from_scratch(3));
       session.train_step(batch_of(world.rank()), 1e-2, 0).read();
       world.barrier();
       closed = true;
       world.barrier();
-      const tools::StepHandle step = session.train_step(batch_of(world.rank()), 1e-2, 1);
+      const StepHandle step = session.train_step(batch_of(world.rank()), 1e-2, 1);
       issued_in_time += closed;
       world.barrier();
       closed = false;

@@ -29,7 +29,7 @@ TEST_CASE("adopt chess: what the script does without a flag") {
   CHECK(c.train.dtype == DType::kBF16);
   CHECK_FALSE(c.train.reduce_dtype.has_value());
   CHECK(c.train.schedule.kind == optim::ScheduleKind::kLinear);
-  CHECK(c.train.optimizer.decay == config::Decay::kAll);
+  CHECK(c.train.optimizer.decay == Decay::kAll);
   CHECK(c.train.optimizer.weight_decay == 0.01);
   CHECK(c.data.sequence_length == 512);
   CHECK(c.data.last_batch == data::LastBatch::kDropLast);

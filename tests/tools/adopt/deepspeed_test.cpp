@@ -33,7 +33,7 @@ TEST_CASE("adopt deepspeed: a file for ZeRO-3") {
   CHECK(c.train.clip_norm == 1);
   CHECK(c.train.optimizer.beta1 == 0.8);
   CHECK(c.train.optimizer.weight_decay == 3e-7);
-  CHECK(c.train.optimizer.decay == config::Decay::kAll);
+  CHECK(c.train.optimizer.decay == Decay::kAll);
   CHECK(c.train.lr == 3e-5);
   CHECK(c.train.schedule.kind == optim::ScheduleKind::kLinear);
   CHECK(c.train.schedule.warmup == 100);

@@ -197,10 +197,10 @@ TEST_CASE("adopt hf: fsdp_config without fsdp, or with dist.mode: ddp, has no ef
 
 TEST_CASE("adopt hf: which mean, which batch, what is always so") {
   Adopted a = adopted("average_tokens_across_devices: false\n");
-  CHECK(a.config.train.loss_mean == config::LossMean::kRanks);
+  CHECK(a.config.train.loss_mean == LossMean::kRanks);
   a = adopted(
       "average_tokens_across_devices: true\nfull_determinism: false\nhub_token: hf_SECRET\n");
-  CHECK(a.config.train.loss_mean == config::LossMean::kTokens);
+  CHECK(a.config.train.loss_mean == LossMean::kTokens);
   CHECK(a.says("full_determinism: false (a.yaml:2): the same seed and ranks give the same bits"));
   CHECK(a.says("hub_token: (hidden)"));
   CHECK_FALSE(a.says("SECRET"));

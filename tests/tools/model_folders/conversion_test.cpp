@@ -14,8 +14,8 @@
 #include "models/weights.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tied_copy.h"
+#include "tools/engine/session.h"
 #include "tools/launch/launch.h"
-#include "tools/train/session.h"
 
 namespace fsdp::tools {
 namespace {

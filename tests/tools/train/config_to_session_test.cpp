@@ -63,7 +63,7 @@ TEST_CASE("train setup: options of the session") {
   CHECK(options.fsdp.backward_prefetch == comm::BackwardPrefetch::kPost);
   REQUIRE(options.wrap);
   CHECK(options.optimizer.beta2 == 0.99);
-  CHECK(options.decay == config::Decay::kAll);
+  CHECK(options.decay == Decay::kAll);
   CHECK(options.clip_norm == 0.5);
   CHECK(options.backend.cpu.threads == 3);
 }
@@ -93,7 +93,7 @@ TEST_CASE("train setup: every way of sharding reaches the session") {
   CHECK(options.fsdp.absent_is_zero);
   CHECK(!options.fsdp.fixed_order);
   CHECK(options.fsdp.micro_steps == 3);
-  CHECK(options.loss_mean == config::LossMean::kRanks);
+  CHECK(options.loss_mean == LossMean::kRanks);
   CHECK(std::isinf(options.clip_power));
   CHECK(options.recompute == RecomputeMode::kFull);
   CHECK(options.recompute_every == 2);

@@ -33,14 +33,14 @@ SessionOptions tiny_options() {
 
 // Row `sample` counts up from its number, modulo the vocabulary.
 Batch rows_of(const std::vector<int64_t>& samples, int64_t global_rows) {
-  data::LabelledRows own = {.length = kLength, .samples = samples};
+  LabelledRows own = {.length = kLength, .samples = samples};
   for (const int64_t sample : samples) {
     for (int64_t t = 0; t < kLength; ++t) {
       own.tokens.push_back(static_cast<int32_t>((sample + t) % 11));
     }
   }
   own.labels = own.tokens;
-  return data::make_batch(std::move(own), {}, global_rows * (kLength - 1));
+  return make_batch(std::move(own), {}, global_rows * (kLength - 1));
 }
 
 // Two rows in a batch, dealt in turn; the third validation batch has one row only.
@@ -377,7 +377,7 @@ TEST_CASE("trainer: a loss scale that cannot fall further ends the run with a re
 }
 
 TEST_CASE("trainer: micro-steps, and the mean over ranks where rows are equally long") {
-  const auto loss_of = [&](int micro_steps, config::LossMean mean) {
+  const auto loss_of = [&](int micro_steps, LossMean mean) {
     double loss = 0;
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
       SessionOptions options = tiny_options();
@@ -392,9 +392,9 @@ TEST_CASE("trainer: micro-steps, and the mean over ranks where rows are equally 
     });
     return loss;
   };
-  const double once = loss_of(1, config::LossMean::kTokens);
-  CHECK(loss_of(2, config::LossMean::kTokens) == doctest::Approx(once).epsilon(1e-6));
-  CHECK(loss_of(2, config::LossMean::kRanks) == doctest::Approx(once).epsilon(1e-6));
+  const double once = loss_of(1, LossMean::kTokens);
+  CHECK(loss_of(2, LossMean::kTokens) == doctest::Approx(once).epsilon(1e-6));
+  CHECK(loss_of(2, LossMean::kRanks) == doctest::Approx(once).epsilon(1e-6));
 }
 
 // What is kept besides the session is all that the loop needs: the state of the session stands for

@@ -84,7 +84,7 @@ TEST_CASE("options become those of our run; who needs how many ranks") {
   CHECK(t.run.fsdp.split_division);
   CHECK(t.run.fsdp.absent_is_zero);
   CHECK(t.run.fsdp.reduce_dtype == DType::kBF16);
-  CHECK(t.run.loss_mean == config::LossMean::kRanks);
+  CHECK(t.run.loss_mean == LossMean::kRanks);
   CHECK(t.run.frozen == std::vector<std::string>{"transformer.wte.weight"});
   CHECK(t.steps[4].events.left_out == std::vector<int64_t>{1});
   CHECK(t.steps[5].events.left_out.empty());

@@ -1,6 +1,6 @@
 // Copies of a batch: a rank without rows, padding, and what is refused. Losses of padded rows:
 // session_test.cpp. Requirements: S1.3.
-#include "tools/train/device_batch.h"
+#include "tools/engine/device_batch.h"
 
 #include <doctest/doctest.h>
 
@@ -8,13 +8,13 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_models.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 namespace {
 
 using Doubles = std::vector<double>;
 constexpr int64_t kLongest = 4;
 
-DeviceBatch on(cpu::CpuBackend& backend, const data::Batch& batch) {
+DeviceBatch on(cpu::CpuBackend& backend, const Batch& batch) {
   return upload(batch, test::tiny_gpt2(), kLongest, backend, DType::kF32);
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("device batch: a mask hides keys, positions are looked up") {
 
 TEST_CASE("device batch: lengths and tokens out of range are refused") {
   cpu::CpuBackend backend;
-  const auto refusal = [&](const data::Batch& batch) {
+  const auto refusal = [&](const Batch& batch) {
     return test::error_of([&] { on(backend, batch); });
   };
   CHECK(refusal({.rows = 0, .length = 5}) == "[batch] length: expected within [1, 4], got 5");
@@ -72,4 +72,4 @@ TEST_CASE("device batch: lengths and tokens out of range are refused") {
 }
 
 }  // namespace
-}  // namespace fsdp::tools
+}  // namespace fsdp

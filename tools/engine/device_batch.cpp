@@ -1,17 +1,17 @@
 // Copies of a batch.
-#include "tools/train/device_batch.h"
+#include "tools/engine/device_batch.h"
 
 #include <algorithm>
 
 #include "core/kernel_args.h"
 #include "models/key_bias.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 
 // [Note: a rank without rows]
 // It computes one row of zeros whose targets are all ignored: its loss and gradients are exactly
 // zero and it takes part in every collective, so no schedule needs a special case.
-DeviceBatch upload(const data::Batch& batch, const models::ModelConfig& model, int64_t max_length,
+DeviceBatch upload(const Batch& batch, const models::ModelConfig& model, int64_t max_length,
                    Backend& backend, DType compute) {
   FSDP_CHECK(batch.length > 0 && batch.length <= max_length,
              "[batch] length: expected within [1, {}], got {}", max_length, batch.length);
@@ -46,4 +46,4 @@ ForwardContext DeviceBatch::context(DropoutKey key, bool training) const {
           .positions = positions.defined() ? &positions : nullptr};
 }
 
-}  // namespace fsdp::tools
+}  // namespace fsdp

@@ -7,9 +7,9 @@
 
 #include "comm/local_transport.h"
 #include "comm/straggler.h"
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 namespace {
 
 constexpr int64_t kLength = 8;
@@ -29,10 +29,10 @@ SessionOptions tiny_options() {
 }
 
 Batch batch_of(int ranks) {
-  data::LabelledRows own = {.length = kLength, .samples = {0}};
+  LabelledRows own = {.length = kLength, .samples = {0}};
   for (int64_t t = 0; t < kLength; ++t) own.tokens.push_back(static_cast<int32_t>(t));
   own.labels = own.tokens;
-  return data::make_batch(std::move(own), {}, ranks * (kLength - 1));
+  return make_batch(std::move(own), {}, ranks * (kLength - 1));
 }
 
 // Steps of `ranks` ranks; the work of rank `late` takes 50 ms longer in this phase.
@@ -94,4 +94,4 @@ TEST_CASE("waiting: nobody is named in a healthy run") {
 }
 
 }  // namespace
-}  // namespace fsdp::tools
+}  // namespace fsdp

@@ -1,12 +1,12 @@
 // Filling and gathering of shards, segment by segment.
-#include "tools/train/sharded_values.h"
+#include "tools/engine/sharded_values.h"
 
 #include <algorithm>
 #include <exception>
 
 #include "core/copy_in_order.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 namespace {
 
 void for_each_segment(const comm::FullySharded& sharded,
@@ -122,4 +122,4 @@ void visit_gradients(const comm::FullySharded& sharded, const Visitor& visit) {
   }
 }
 
-}  // namespace fsdp::tools
+}  // namespace fsdp

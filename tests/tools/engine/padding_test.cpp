@@ -7,9 +7,9 @@
 #include "models/weights.h"
 #include "tests/support/temp_folder.h"
 #include "tools/data/loader.h"
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 namespace {
 
 struct Rows {
@@ -93,4 +93,4 @@ TEST_CASE("the side of the padding decides nothing") {
 }
 
 }  // namespace
-}  // namespace fsdp::tools
+}  // namespace fsdp

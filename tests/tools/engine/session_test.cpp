@@ -1,6 +1,6 @@
 // What a session refuses when it is made, and positions of padded rows. What it computes:
 // tests/e2e/verify_models.sh.
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_models.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 namespace {
 
 // The error of set-up and one step, "" when there is none.
@@ -34,8 +34,7 @@ std::string error_with(int ranks, const comm::FsdpOptions& fsdp) {
       Session session(world, options);
       session.initialise(models::from_scratch(3));
       const std::vector<int32_t> tokens = {1, 2, 3, 4, 5, 6};
-      const Batch batch =
-          data::make_batch({.length = 6, .tokens = tokens, .labels = tokens}, {}, 5);
+      const Batch batch = make_batch({.length = 6, .tokens = tokens, .labels = tokens}, {}, 5);
       for (uint32_t step = 0; step < 2; ++step) session.train_step(batch, 1e-3, step).read();
     });
   });
@@ -73,14 +72,14 @@ TEST_CASE("session: a model that does not shift labels predicts every token wher
   options.model.attention_dropout = options.model.residual_dropout = options.model.mlp_dropout = 0;
   options.max_length = 6;
   options.fsdp.param_dtype = options.fsdp.reduce_dtype = DType::kF64;
-  for (const auto mean : {config::LossMean::kTokens, config::LossMean::kRanks}) {
+  for (const auto mean : {LossMean::kTokens, LossMean::kRanks}) {
     options.loss_mean = mean;
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
       Session session(world, options);
       session.initialise(models::from_scratch(3));
       const std::vector<int32_t> tokens = {1, 2, 3, 4, 5, 6};
-      const Batch batch = data::make_batch({.length = 6, .tokens = tokens, .labels = tokens},
-                                           models::input_rules(options.model), 6);
+      const Batch batch = make_batch({.length = 6, .tokens = tokens, .labels = tokens},
+                                     models::input_rules(options.model), 6);
       const double expected = unshifted_loss(session.logits(batch), tokens);
       CHECK(session.evaluate(batch) == doctest::Approx(expected).epsilon(1e-12));
       CHECK(session.train_step(batch, 0, 0).read().loss ==
@@ -92,7 +91,7 @@ TEST_CASE("session: a model that does not shift labels predicts every token wher
 // Passes of two rows, the last of one, dealt to the ranks in turn; dropout.
 Batch batch_in_passes(int rank, int ranks, int64_t first_sample) {
   constexpr int64_t kRows = 7, kRowsPerPass = 2, kLength = 6;
-  data::LabelledRows own = {.length = kLength};
+  LabelledRows own = {.length = kLength};
   for (int64_t row = 0; row < kRows; ++row) {
     if (row / kRowsPerPass % ranks != rank) continue;
     own.samples.push_back(first_sample + row);
@@ -101,7 +100,7 @@ Batch batch_in_passes(int rank, int ranks, int64_t first_sample) {
     }
   }
   own.labels = own.tokens;
-  Batch batch = data::make_batch(std::move(own), {}, kRows * (kLength - 1));
+  Batch batch = make_batch(std::move(own), {}, kRows * (kLength - 1));
   batch.rows_per_pass = kRowsPerPass;
   batch.passes = 4;
   return batch;
@@ -157,11 +156,11 @@ TEST_CASE("session: passes with dropout give the same bits in whichever micro-st
 // Its padding is also found without a mask.
 TEST_CASE("session: padding in front and learned positions") {
   const std::vector<int32_t> alone = {5, 9, 2, 7};
-  const data::LabelledRows plain = {.length = 4, .tokens = alone, .labels = alone};
-  const data::LabelledRows padded = {.length = 6,
-                                     .tokens = {0, 0, 5, 9, 2, 7},
-                                     .labels = {-100, -100, -100, 9, 2, 7},
-                                     .mask = {0, 0, 1, 1, 1, 1}};
+  const LabelledRows plain = {.length = 4, .tokens = alone, .labels = alone};
+  const LabelledRows padded = {.length = 6,
+                               .tokens = {0, 0, 5, 9, 2, 7},
+                               .labels = {-100, -100, -100, 9, 2, 7},
+                               .mask = {0, 0, 1, 1, 1, 1}};
   for (const bool fairseq : {true, false}) {
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
       SessionOptions options = {.model = fairseq ? test::tiny_fairseq() : test::tiny_gpt2(),
@@ -170,11 +169,11 @@ TEST_CASE("session: padding in front and learned positions") {
       options.training = false;
       Session session(world, options);
       session.initialise(models::from_scratch(3));
-      const auto loss = [&](const data::LabelledRows& rows) {
-        return session.evaluate(data::make_batch(rows, models::input_rules(options.model), 3));
+      const auto loss = [&](const LabelledRows& rows) {
+        return session.evaluate(make_batch(rows, models::input_rules(options.model), 3));
       };
       CHECK((std::abs(loss(padded) - loss(plain)) < 1e-13) == fairseq);
-      data::LabelledRows by_token = padded;
+      LabelledRows by_token = padded;
       by_token.tokens = {1, 1, 5, 9, 2, 7};
       by_token.mask.clear();
       CHECK((std::abs(loss(by_token) - loss(plain)) < 1e-13) == fairseq);
@@ -184,7 +183,7 @@ TEST_CASE("session: padding in front and learned positions") {
 
 TEST_CASE("session: a model that is only used has no memory for gradients") {
   const Batch batch =
-      data::make_batch({.length = 4, .tokens = {5, 9, 2, 7}, .labels = {5, 9, 2, 7}}, {}, 6);
+      make_batch({.length = 4, .tokens = {5, 9, 2, 7}, .labels = {5, 9, 2, 7}}, {}, 6);
   for (const comm::Strategy strategy :
        {comm::Strategy::kNoShard, comm::Strategy::kShardOptimizer, comm::Strategy::kFullShard}) {
     comm::run_local_ranks(2, [&](comm::Communicator& world) {
@@ -203,7 +202,7 @@ TEST_CASE("session: a model that is only used has no memory for gradients") {
 // nothing to predict. Both means over the same two targets.
 TEST_CASE("session: padding within a text is neither predicted nor predicts") {
   using Ids = std::vector<int32_t>;
-  for (const auto mean : {config::LossMean::kTokens, config::LossMean::kRanks}) {
+  for (const auto mean : {LossMean::kTokens, LossMean::kRanks}) {
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
       SessionOptions options = {.model = test::tiny_fairseq(), .max_length = 6};
       options.loss_mean = mean;
@@ -213,8 +212,8 @@ TEST_CASE("session: padding within a text is neither predicted nor predicts") {
       Session session(world, options);
       session.initialise(models::from_scratch(3));
       const auto loss = [&](const Ids& tokens, const Ids& labels) {
-        const Batch batch = data::make_batch({.length = 6, .tokens = tokens, .labels = labels},
-                                             models::input_rules(options.model), 2);
+        const Batch batch = make_batch({.length = 6, .tokens = tokens, .labels = labels},
+                                       models::input_rules(options.model), 2);
         return session.train_step(batch, 0, 0).read().loss;
       };
       const Ids early = {-100, 1, 5, 9, 2, -100};  // of the row below
@@ -234,4 +233,4 @@ TEST_CASE("session: padding within a text is neither predicted nor predicts") {
 }
 
 }  // namespace
-}  // namespace fsdp::tools
+}  // namespace fsdp

@@ -11,10 +11,10 @@
 #include "models/causal_lm.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
-#include "tools/config/choices.h"
+#include "tools/engine/choices.h"
 #include "tools/launch/backend_choice.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 
 struct SessionOptions {
   models::ModelConfig model;
@@ -23,15 +23,15 @@ struct SessionOptions {
   int64_t max_length = 0;  // longest sequence of any batch
   comm::WrapPolicy wrap;   // empty: one unit per transformer block
   comm::FsdpOptions fsdp;  // param_dtype is the compute dtype
-  BackendOptions backend;
+  tools::BackendOptions backend;
   std::string offload_folder;  // with fsdp.offload: nvme
   bool training = true;        // false: no optimizer state
   optim::OptimizerOptions optimizer;
-  config::Decay decay = config::Decay::kMatrices;
+  Decay decay = Decay::kMatrices;
   double clip_norm = 1.0;  // <= 0: no clipping
   double clip_power = 2;   // of the norm: 1, 2, 3, ... or infinity
   optim::LossScalerOptions loss_scale;
-  config::LossMean loss_mean = config::LossMean::kTokens;
+  LossMean loss_mean = LossMean::kTokens;
   RecomputeMode recompute = RecomputeMode::kNone;
   int64_t recompute_every = 1;  // in every k-th block
   // Parameters that keep their values: Hugging Face names; * stands for any characters.
@@ -52,6 +52,6 @@ void check_buffers(Module& model, const comm::WrapPolicy& wrap, const comm::Fsdp
 
 // Which parameters weight decay shrinks. Before sharding: a flat shard is one-dimensional and would
 // hide which parameters are matrices.
-void set_decay(const std::vector<Parameter*>& parameters, config::Decay decay);
+void set_decay(const std::vector<Parameter*>& parameters, Decay decay);
 
-}  // namespace fsdp::tools
+}  // namespace fsdp

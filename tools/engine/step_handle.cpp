@@ -1,7 +1,7 @@
 // Reads that do not wait, and the one that does.
-#include "tools/train/step_handle.h"
+#include "tools/engine/step_handle.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 
 // The stream keeps the landing alive until it has written there, also when all handles are gone.
 void StepHandle::read_later(void* place, const Tensor& scalar, size_t bytes) {
@@ -24,4 +24,4 @@ StepValues StepHandle::read() const {
           .ended = landing_->written.load()};
 }
 
-}  // namespace fsdp::tools
+}  // namespace fsdp

@@ -8,7 +8,7 @@
 #include "comm/fsdp/fully_sharded.h"
 #include "models/weights.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 
 // Gives every element of the master shards its value: `fill` is called for each part of a parameter
 // that this rank owns.
@@ -26,4 +26,4 @@ void visit_parameters(const comm::FullySharded& sharded, const Visitor& visit,
                       const Wanted& wanted = nullptr);
 void visit_gradients(const comm::FullySharded& sharded, const Visitor& visit);
 
-}  // namespace fsdp::tools
+}  // namespace fsdp

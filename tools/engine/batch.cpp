@@ -1,12 +1,12 @@
-// Contract: tools/data/batch.h.
-#include "tools/data/batch.h"
+// Contract: tools/engine/batch.h.
+#include "tools/engine/batch.h"
 
 #include <algorithm>
 
 #include "core/error.h"
 #include "core/kernel_args.h"
 
-namespace fsdp::data {
+namespace fsdp {
 namespace {
 
 // `width` values a row; nothing where the batch has nothing.
@@ -67,4 +67,4 @@ Batch rows_of(const Batch& batch, const RowRange& range) {
           .gradient_factor = batch.gradient_factor};
 }
 
-}  // namespace fsdp::data
+}  // namespace fsdp

@@ -12,13 +12,11 @@
 
 #include "core/host_inputs.h"
 #include "models/weights.h"
-#include "tools/train/device_batch.h"
-#include "tools/train/session_options.h"
-#include "tools/train/train_step.h"
+#include "tools/engine/device_batch.h"
+#include "tools/engine/session_options.h"
+#include "tools/engine/train_step.h"
 
-namespace fsdp::tools {
-
-using data::Batch;
+namespace fsdp {
 
 class Session {
  public:
@@ -103,4 +101,4 @@ class Session {
   std::unique_ptr<TrainStep> step_;
 };
 
-}  // namespace fsdp::tools
+}  // namespace fsdp

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "models/causal_lm.h"
-#include "tools/data/batch.h"
+#include "tools/engine/batch.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 
 struct DeviceBatch {
   Tensor tokens;     // (B, T), i32
@@ -19,7 +19,7 @@ struct DeviceBatch {
 
 // Error when the length is not within [1, max_length] or a token is not in the vocabulary. Values
 // that are not tokens or targets are in the accumulation dtype of `compute`.
-DeviceBatch upload(const data::Batch& batch, const models::ModelConfig& model, int64_t max_length,
+DeviceBatch upload(const Batch& batch, const models::ModelConfig& model, int64_t max_length,
                    Backend& backend, DType compute);
 
-}  // namespace fsdp::tools
+}  // namespace fsdp

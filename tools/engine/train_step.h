@@ -12,7 +12,7 @@
 //
 // A call in another state throws an Error with its name, what is expected before it and what was.
 // Nothing here waits: results land in the step's StepHandle. Not here: what a forward computes, and
-// of which batch (tools/train/session.h); units and their schedule (comm/fsdp/fully_sharded.h).
+// of which batch (tools/engine/session.h); units and their schedule (comm/fsdp/fully_sharded.h).
 #pragma once
 
 #include <functional>
@@ -27,9 +27,9 @@
 #include "optim/clip.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
-#include "tools/train/step_handle.h"
+#include "tools/engine/step_handle.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 
 struct TrainStepOptions {
   bool training = true;  // false: no optimizer state; only evaluate, and micro_step with restart
@@ -98,4 +98,4 @@ class TrainStep {
   StepHandle handle_;
 };
 
-}  // namespace fsdp::tools
+}  // namespace fsdp

@@ -1,9 +1,9 @@
 // Rows dealt in runs to the ranks.
-#include "tools/data/row_range.h"
+#include "tools/engine/row_range.h"
 
 #include <doctest/doctest.h>
 
-namespace fsdp::data {
+namespace fsdp {
 namespace {
 
 TEST_CASE("rows are dealt in order, each once, as evenly as possible") {
@@ -23,4 +23,4 @@ TEST_CASE("rows are dealt in order, each once, as evenly as possible") {
 }
 
 }  // namespace
-}  // namespace fsdp::data
+}  // namespace fsdp

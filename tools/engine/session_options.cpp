@@ -1,5 +1,5 @@
 // What follows from the options of a session.
-#include "tools/train/session_options.h"
+#include "tools/engine/session_options.h"
 
 #include <algorithm>
 #include <set>
@@ -8,7 +8,7 @@
 
 #include "models/names.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 
 void freeze_parameters(const models::ModelConfig& config, const std::vector<std::string>& patterns,
                        const std::vector<Parameter*>& parameters) {
@@ -54,12 +54,11 @@ std::vector<DType> computed_dtypes(const comm::FsdpOptions& options) {
   return out;
 }
 
-void set_decay(const std::vector<Parameter*>& parameters, config::Decay decay) {
+void set_decay(const std::vector<Parameter*>& parameters, Decay decay) {
   for (Parameter* parameter : parameters) {
     const bool matrix = parameter->shape().rank() >= 2;
-    parameter->set_decay(decay == config::Decay::kAll ||
-                         (decay == config::Decay::kMatrices && matrix));
+    parameter->set_decay(decay == Decay::kAll || (decay == Decay::kMatrices && matrix));
   }
 }
 
-}  // namespace fsdp::tools
+}  // namespace fsdp

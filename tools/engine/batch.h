@@ -1,15 +1,16 @@
 // Rows of tokens, as the data has them and ready for a model: a whole batch, or one rank's part of
 // a batch. Targets, padding and positions are made here once; the model gets them ready. Not here:
-// which rows are chosen (sampler.h, row_range.h), copying them to a device (tools/train).
+// which rows are chosen (tools/data/sampler.h), copying them to a device
+// (device_batch.h).
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "models/input_rules.h"
-#include "tools/data/row_range.h"
+#include "tools/engine/row_range.h"
 
-namespace fsdp::data {
+namespace fsdp {
 
 // Rows of one length as the data has them. No labels: nothing is predicted.
 struct LabelledRows {
@@ -52,4 +53,4 @@ int ranks_with_pass(const Batch& batch, int part, int ranks);
 // Some of the rows; what is said of all ranks stays.
 Batch rows_of(const Batch& batch, const RowRange& range);
 
-}  // namespace fsdp::data
+}  // namespace fsdp

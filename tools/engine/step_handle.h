@@ -8,7 +8,7 @@
 
 #include "core/tensor.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 
 struct StepValues {
   double loss = 0;       // before the update
@@ -47,4 +47,4 @@ class StepHandle {
   std::vector<EventPtr> done_;  // of every read: they may be of several backends
 };
 
-}  // namespace fsdp::tools
+}  // namespace fsdp

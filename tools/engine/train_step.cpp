@@ -1,10 +1,10 @@
 // The order of a step, and the checks that keep it.
-#include "tools/train/train_step.h"
+#include "tools/engine/train_step.h"
 
 #include "core/host_inputs.h"
 #include "core/scope.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 
 TrainStep::TrainStep(comm::FullySharded& sharded, Tape& tape, comm::Communicator& world,
                      const TrainStepOptions& options)
@@ -162,4 +162,4 @@ optim::Optimizer& TrainStep::optimizer() {
   return *optimizer_;
 }
 
-}  // namespace fsdp::tools
+}  // namespace fsdp

@@ -35,7 +35,7 @@ TEST_CASE("sync_module_states: only rank 0 has weights, every rank ends with the
     NamedValues expected;
     run_local_ranks(1, [&](Communicator& world) {
       RankRun run(world, spec_of(1, Strategy::kFullShard));
-      tools::initialise(run.sharded(), models::from_scratch(23));
+      initialise(run.sharded(), models::from_scratch(23));
       expected = values_of(run);
     });
     std::vector<NamedValues> got(static_cast<size_t>(ranks));
@@ -43,7 +43,7 @@ TEST_CASE("sync_module_states: only rank 0 has weights, every rank ends with the
       RankRun run(world, spec_of(ranks, strategy));
       models::FillFunction fill;
       if (world.rank() == 0) fill = models::from_scratch(23);
-      tools::initialise_from_first_rank(run.sharded(), fill);
+      initialise_from_first_rank(run.sharded(), fill);
       got[static_cast<size_t>(world.rank())] = values_of(run);
     });
     for (const NamedValues& values : got) CHECK((values == expected));
@@ -66,10 +66,10 @@ TEST_CASE("initial values: a rank needs no memory for them, or one unit's when r
       ledger.reset_peak();
       const MemoryUsage before = ledger.usage();
       if (from_first_rank) {
-        tools::initialise_from_first_rank(
+        initialise_from_first_rank(
             run.sharded(), world.rank() == 0 ? models::from_scratch(1) : models::FillFunction{});
       } else {
-        tools::initialise(run.sharded(), models::from_scratch(1));
+        initialise(run.sharded(), models::from_scratch(1));
       }
       run.wait();
       const MemoryUsage after = ledger.usage();
@@ -90,10 +90,10 @@ TEST_CASE("initial values: whatever rank 0 throws while it gives them, no rank w
     RankRun run(world, spec_of(3, Strategy::kFullShard));
     const std::string name = run.module().parameters()[3]->name();
     if (world.rank() == 0) {
-      CHECK_THROWS_AS(tools::initialise_from_first_rank(run.sharded(), throws_at(name.c_str())),
+      CHECK_THROWS_AS(initialise_from_first_rank(run.sharded(), throws_at(name.c_str())),
                       std::bad_alloc);
     } else {
-      tools::initialise_from_first_rank(run.sharded(), nullptr);
+      initialise_from_first_rank(run.sharded(), nullptr);
     }
     run.wait();
   });

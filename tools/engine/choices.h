@@ -1,9 +1,9 @@
-// Named choices of the configuration that the session carries out as they are.
+// Named choices of what a session does. Not here: their names in a configuration (tools/config).
 #pragma once
 
 #include <cstdint>
 
-namespace fsdp::config {
+namespace fsdp {
 
 // Which parameters weight decay shrinks: all of two or more dimensions, all, none.
 enum class Decay : uint8_t { kMatrices, kAll, kNone };
@@ -12,4 +12,4 @@ enum class Decay : uint8_t { kMatrices, kAll, kNone };
 // and micro-steps of each one's mean (PyTorch's habit), where those without labels count as 0.
 enum class LossMean : uint8_t { kTokens, kRanks };
 
-}  // namespace fsdp::config
+}  // namespace fsdp

@@ -1,6 +1,6 @@
 // The order of a step: every call in every state, what an error leaves, and what a step gives. That
 // its numbers are right: tests/comm/fsdp (whose runs take their steps with it), tests/e2e.
-#include "tools/train/train_step.h"
+#include "tools/engine/train_step.h"
 
 #include <map>
 
@@ -10,9 +10,9 @@
 #include "models/weights.h"
 #include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"
-#include "tools/train/sharded_values.h"
+#include "tools/engine/sharded_values.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 namespace {
 
 using Doubles = std::vector<double>;
@@ -197,4 +197,4 @@ TEST_CASE("step handle: results of no step are refused") {
 }
 
 }  // namespace
-}  // namespace fsdp::tools
+}  // namespace fsdp

@@ -1,11 +1,11 @@
 // Rows taken out of a batch.
-#include "tools/data/batch.h"
+#include "tools/engine/batch.h"
 
 #include <doctest/doctest.h>
 
 #include "tests/support/temp_folder.h"
 
-namespace fsdp::data {
+namespace fsdp {
 namespace {
 
 TEST_CASE("some rows of a batch: their values, and what is said of all ranks") {
@@ -100,4 +100,4 @@ TEST_CASE("parts of a batch: rows split evenly, or passes") {
 }
 
 }  // namespace
-}  // namespace fsdp::data
+}  // namespace fsdp

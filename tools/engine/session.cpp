@@ -1,18 +1,19 @@
 // A rank's parts, and what it computes with them.
-#include "tools/train/session.h"
+#include "tools/engine/session.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "tools/train/sharded_values.h"
+#include "tools/engine/sharded_values.h"
 
-namespace fsdp::tools {
+namespace fsdp {
 namespace {
 
 // What release_arena gives back in every step is memory of the backend, in the order of its
 // streams. Registered memory has none: to free it the host would wait for the GPU, and to register
 // it again for all ranks.
-BackendOptions without_registration(BackendOptions options, const comm::FsdpOptions& fsdp) {
+tools::BackendOptions without_registration(tools::BackendOptions options,
+                                           const comm::FsdpOptions& fsdp) {
   if (options.nccl && fsdp.release_arena) options.nccl->register_buffers = false;
   return options;
 }
@@ -32,21 +33,22 @@ bool offloads_inputs(const SessionOptions& options) {
 Session::Session(comm::Communicator& world, const SessionOptions& options)
     : world_(world),
       options_(options),
-      backend_(make_backend(options.backend, options.fsdp.param_dtype)),
+      backend_(tools::make_backend(options.backend, options.fsdp.param_dtype)),
       host_(offloads(options) || offloads_inputs(options)
-                ? make_host_backend(options.backend, *backend_)
+                ? tools::make_host_backend(options.backend, *backend_)
                 : nullptr),
       file_(options.fsdp.offload == comm::Offload::kNvme
-                ? make_file_backend(options.backend, *backend_, options.offload_folder,
-                                    fmt::format("rank {}", world.rank()))
+                ? tools::make_file_backend(options.backend, *backend_, options.offload_folder,
+                                           fmt::format("rank {}", world.rank()))
                 : nullptr),
       host_inputs_(offloads_inputs(options) ? std::make_unique<HostInputs>(*backend_, *host_)
                                             : nullptr),
-      nccl_(make_gpu_world(world, without_registration(options.backend, options.fsdp), *backend_)),
+      nccl_(tools::make_gpu_world(world, without_registration(options.backend, options.fsdp),
+                                  *backend_)),
       tape_(std::make_unique<Tape>(*backend_)),
       model_(std::make_unique<models::CausalLM>(options.model, *backend_, options.fsdp.param_dtype,
                                                 options.max_length)) {
-  check_products(options.backend, computed_dtypes(options.fsdp));
+  tools::check_products(options.backend, computed_dtypes(options.fsdp));
   model_->set_recompute(options.recompute, options.recompute_every);
   if (options.lora) models::add_lora(*model_, *options.lora);
   freeze_parameters(options.model, options.frozen, model_->parameters());
@@ -82,7 +84,7 @@ void Session::set_trace(Trace* trace) {
 
 Backend& Session::host_memory() {
   if (backend_->host_reaches_memory()) return *backend_;
-  if (!host_) host_ = make_host_backend(options_.backend, *backend_);
+  if (!host_) host_ = tools::make_host_backend(options_.backend, *backend_);
   return *host_;
 }
 
@@ -92,22 +94,22 @@ size_t Session::peak_memory() const {
          (one_memory ? host_->ledger().usage().total_peak : 0);
 }
 
-void Session::initialise(const models::FillFunction& fill) { tools::initialise(*sharded_, fill); }
+void Session::initialise(const models::FillFunction& fill) { fsdp::initialise(*sharded_, fill); }
 
 void Session::initialise_from_first_rank(const models::FillFunction& fill) {
-  tools::initialise_from_first_rank(*sharded_, fill);
+  fsdp::initialise_from_first_rank(*sharded_, fill);
 }
 
 DeviceBatch Session::upload(const Batch& batch) {
-  return tools::upload(batch, options_.model, options_.max_length, *backend_,
-                       options_.fsdp.param_dtype);
+  return fsdp::upload(batch, options_.model, options_.max_length, *backend_,
+                      options_.fsdp.param_dtype);
 }
 
 double Session::token_weight(const Batch& batch) const {
-  if (options_.loss_mean == config::LossMean::kTokens) {
+  if (options_.loss_mean == LossMean::kTokens) {
     return 1.0 / static_cast<double>(std::max<int64_t>(batch.global_label_tokens, 1));
   }
-  const int64_t own = data::count_targets(batch);
+  const int64_t own = count_targets(batch);
   const double parts = static_cast<double>(options_.fsdp.micro_steps) * world_.size();
   return own == 0 ? 0 : 1.0 / (static_cast<double>(own) * parts);
 }
@@ -122,7 +124,7 @@ StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool tra
       restart_step();
       return {};
     }
-    const Batch part = data::rows_of(batch, data::rows_of_part(batch, i, parts));
+    const Batch part = rows_of(batch, rows_of_part(batch, i, parts));
     const DeviceBatch device = upload(part);
     const double weight = token_weight(part);
     // The reduction averages over the ranks (unless fixed_order: it adds), the loss is a sum over
@@ -136,8 +138,7 @@ StepHandle Session::forward_backward(const Batch& batch, uint32_t step, bool tra
       return model_->loss(device.tokens, device.targets, device.context(key, training), scale,
                           step_->loss_scale());
     };
-    step_->micro_step({{.loss = loss, .weight = weight}},
-                      data::ranks_with_pass(batch, i, world_.size()));
+    step_->micro_step({{.loss = loss, .weight = weight}}, ranks_with_pass(batch, i, world_.size()));
   }
   return step_->handle();
 }
@@ -153,7 +154,7 @@ double Session::evaluate(const Batch& batch) {
   const int64_t places = batch.passes > 0 ? int64_t{parts} * ranks : 1;
   Tensor losses = Tensor::zeros(*backend_, Shape{places}, DType::kF64);
   for (int i = 0; i < parts; ++i) {
-    const DeviceBatch device = upload(data::rows_of(batch, data::rows_of_part(batch, i, parts)));
+    const DeviceBatch device = upload(rows_of(batch, rows_of_part(batch, i, parts)));
     Tensor loss;
     step_->evaluate(
         [&] { loss = model_->loss(device.tokens, device.targets, device.context({}, false), 0); });
@@ -194,4 +195,4 @@ std::string Session::first_nonfinite_unit(const Batch& batch) {
   return found;
 }
 
-}  // namespace fsdp::tools
+}  // namespace fsdp

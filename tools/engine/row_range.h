@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace fsdp::data {
+namespace fsdp {
 
 struct RowRange {
   int64_t first = 0;
@@ -17,4 +17,4 @@ inline RowRange deal_rows(int64_t rows, int rank, int ranks) {
   return {rank * each + std::min<int64_t>(rank, left_over), each + (rank < left_over ? 1 : 0)};
 }
 
-}  // namespace fsdp::data
+}  // namespace fsdp
