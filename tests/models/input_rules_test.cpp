@@ -60,7 +60,7 @@ TEST_CASE("shifted labels: each position predicts the next, the last of a row no
   CHECK(test::error_of([] {
           shifted_labels({1, 2, 3}, 2, 2);
         }) == "[labels] expected 2 x 2 values, got 3");
-  ModelConfig workshop = test::small_workshop();
+  ModelConfig workshop = test::tiny_workshop();
   CHECK(input_rules(workshop).targets_of_row(6) == 5);
   workshop.shifted_labels = false;
   CHECK(input_rules(workshop).targets_of_row(6) == 6);

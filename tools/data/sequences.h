@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "models/input_rules.h"
 #include "tools/data/objective.h"
 #include "tools/data/row_encoder.h"
 #include "tools/data/row_layout.h"

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "comm/meta_transport.h"
+#include "models/input_rules.h"
+#include "tools/data/sampler.h"
 #include "tools/engine/row_range.h"
 #include "tools/launch/backend_choice.h"
 #include "tools/predict/nominal_gpus.h"
