@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "core/byte_size.h"
 #include "core/error.h"
+#include "core/text/byte_size.h"
 #include "core/trace.h"
 
 namespace fsdp {

@@ -3,7 +3,7 @@
 #include <array>
 #include <cctype>
 
-#include "core/nearest.h"
+#include "core/text/similar_names.h"
 #include "models/config.h"
 
 namespace fsdp::models {

@@ -5,7 +5,7 @@
 #include <map>
 #include <numeric>
 
-#include "core/nearest.h"
+#include "core/text/similar_names.h"
 
 namespace fsdp::comm {
 

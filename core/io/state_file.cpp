@@ -12,8 +12,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "core/byte_size.h"
 #include "core/error.h"
+#include "core/text/byte_size.h"
 
 namespace fsdp {
 namespace {

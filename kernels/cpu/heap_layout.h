@@ -1,7 +1,7 @@
 // Where the blocks of one heap lie: offsets, without memory. Best fit, lowest address first, splits
 // and coalesces, so that a step that repeats gets the addresses of the last one, and the touched
 // memory stays close to the peak of what is in use. The heaps of the CPU have one (allocator.h),
-// and so has what only predicts them (heap_forecast.h).
+// and so has what only predicts them (kernels/meta/heap_forecast.h).
 #pragma once
 
 #include <cstddef>

@@ -42,6 +42,16 @@ struct ProductData {
   void* c;
 };
 
+// What ConvertedProduct (matmul.cpp) takes for its tiles, in elements of f32.
+struct ConversionTiles {
+  static constexpr int64_t kM = 512, kN = 512, kK = 1024;
+  static constexpr int64_t kPad = 16;  // keeps rows of a tile out of the same cache sets
+  static constexpr int64_t kA = (kM + kPad) * (kK + kPad);
+  static constexpr int64_t kB = (kN + kPad) * (kK + kPad);
+  static constexpr int64_t kC = kM * (kN + kPad);
+  static constexpr size_t kBytes = static_cast<size_t>(kA + kB + kC + kN) * sizeof(float);
+};
+
 // Of MatmulCache, from a product's sizes alone.
 struct ProductNeed {
   size_t bytes = 0;  // scratch memory of each thread that takes part

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/row_blocks.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/wide_loop.h"
 

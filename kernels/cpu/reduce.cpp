@@ -6,6 +6,7 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/row_blocks.h"
 #include "kernels/cpu/scratch.h"
 
 namespace fsdp::cpu {

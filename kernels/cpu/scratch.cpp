@@ -6,6 +6,7 @@
 #include "core/memory_ledger.h"
 #include "core/tensor.h"
 #include "kernels/cpu/attention_scratch.h"
+#include "kernels/cpu/row_blocks.h"
 
 namespace fsdp::cpu {
 namespace {

@@ -7,7 +7,6 @@
 // that a run without bytes counts the same.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -54,26 +53,5 @@ class ProductScratch {
   bool fixed_tiles_;
   std::map<Product, ProductNeed> known_;
 };
-
-// What ConvertedProduct (matmul.cpp) takes for its tiles, in elements of f32.
-struct ConversionTiles {
-  static constexpr int64_t kM = 512, kN = 512, kK = 1024;
-  static constexpr int64_t kPad = 16;  // keeps rows of a tile out of the same cache sets
-  static constexpr int64_t kA = (kM + kPad) * (kK + kPad);
-  static constexpr int64_t kB = (kN + kPad) * (kK + kPad);
-  static constexpr int64_t kC = kM * (kN + kPad);
-  static constexpr size_t kBytes = static_cast<size_t>(kA + kB + kC + kN) * sizeof(float);
-};
-
-// Rows that are summed in blocks, whose partial sums are added in order.
-struct RowBlocks {
-  int64_t rows_each, count;
-  RowBlocks(int64_t rows, int64_t least)
-      : rows_each(std::max(least, (rows + kMost - 1) / kMost)),
-        count((rows + rows_each - 1) / rows_each) {}
-  static constexpr int64_t kMost = 64;  // bounds the scratch: 64 rows of partial sums
-};
-constexpr int64_t kLeastSummedRows = 32;  // of a block of sum_rows
-constexpr int64_t kLeastNormRows = 8;     // of norms' backward
 
 }  // namespace fsdp::cpu

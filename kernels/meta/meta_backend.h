@@ -16,9 +16,9 @@
 #include <string>
 
 #include "core/backend.h"
-#include "kernels/cpu/heap_forecast.h"
 #include "kernels/meta/block_log.h"
 #include "kernels/meta/call_times.h"
+#include "kernels/meta/heap_forecast.h"
 
 namespace fsdp::meta {
 
@@ -137,7 +137,7 @@ class MetaBackend final : public Backend {
   std::unique_ptr<Stream> compute_stream_;
   std::optional<BlockLog> log_;
   bool bounds_workspace_ = false;
-  std::optional<cpu::HeapForecast> forecast_;  // of a CPU; none: as for a GPU
+  std::optional<HeapForecast> forecast_;  // of a CPU; none: as for a GPU
 };
 
 }  // namespace fsdp::meta

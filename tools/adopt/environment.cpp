@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "core/nearest.h"
+#include "core/text/similar_names.h"
 #include "tools/adopt/programs.h"
 
 namespace fsdp::adopt {

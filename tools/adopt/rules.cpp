@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "core/nearest.h"
+#include "core/text/similar_names.h"
 #include "tools/adopt/programs.h"
 #include "tools/config/config.h"
 #include "tools/config/key_values.h"

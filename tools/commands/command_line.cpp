@@ -10,7 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "core/nearest.h"
+#include "core/text/similar_names.h"
 #include "tools/commands/listed_flags.h"
 #include "tools/commands/unexpected_arguments.h"
 #include "tools/config/key_values.h"

@@ -2,7 +2,7 @@
 // adapter and its model into such a folder. Read next: tools/model_folders/conversion.h.
 #include <cstdio>
 
-#include "core/byte_size.h"
+#include "core/text/byte_size.h"
 #include "tools/commands/commands.h"
 #include "tools/launch/launch.h"
 #include "tools/model_folders/checkpoint_model.h"

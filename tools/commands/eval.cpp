@@ -9,8 +9,8 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include "core/format_count.h"
 #include "core/io/json.h"
+#include "core/text/numbers.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/data_keys.h"
 #include "tools/evaluate/squad_evaluation.h"

@@ -3,7 +3,7 @@
 #include <cctype>
 #include <cstdio>
 
-#include "core/byte_size.h"
+#include "core/text/byte_size.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
 #include "tools/formulas/formula.h"

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "core/nearest.h"
+#include "core/text/similar_names.h"
 #include "tools/config/key_values.h"
 
 namespace fsdp::tools {

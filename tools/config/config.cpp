@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "core/byte_size.h"
 #include "core/error.h"
 #include "core/io/json.h"
+#include "core/text/byte_size.h"
 #include "tools/config/config_values.h"
 #include "tools/config/options.h"
 #include "tools/data/row_layout.h"

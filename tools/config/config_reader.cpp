@@ -12,7 +12,7 @@
 
 #include "core/error.h"
 #include "core/io/file.h"
-#include "core/nearest.h"
+#include "core/text/similar_names.h"
 #include "tools/config/config.h"
 #include "tools/config/key_values.h"
 #include "tools/config/options.h"

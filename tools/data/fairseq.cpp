@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/format_count.h"
 #include "core/io/checksum.h"
 #include "core/kernel_args.h"
+#include "core/text/numbers.h"
 
 namespace fsdp::data {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <fmt/ranges.h>
 
-#include "core/format_count.h"
 #include "core/rng.h"
+#include "core/text/numbers.h"
 #include "tools/data/packing.h"
 #include "tools/data/sampler.h"
 

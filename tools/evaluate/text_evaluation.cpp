@@ -8,7 +8,7 @@
 #include <numbers>
 
 #include "core/error.h"
-#include "core/format_count.h"
+#include "core/text/numbers.h"
 #include "models/config.h"
 #include "tools/data/text_source.h"
 #include "tools/data/token_cache.h"

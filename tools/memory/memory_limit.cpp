@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "core/byte_size.h"
+#include "core/text/byte_size.h"
 #include "tools/predict/memory_report.h"
 
 namespace fsdp::tools {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/byte_size.h"
+#include "core/text/byte_size.h"
 #include "tools/memory/memory_limit.h"
 #include "tools/predict/nominal_gpus.h"
 #include "tools/predict/rates_file.h"

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "core/byte_size.h"
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
 #include "core/shape.h"
+#include "core/text/byte_size.h"
 #include "models/adapter_folder.h"
 #include "models/weights.h"
 #include "tools/checkpoint/owned_state.h"

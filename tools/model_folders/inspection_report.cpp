@@ -1,6 +1,6 @@
 // An inspection as text and as JSON. Contract: inspection.h.
-#include "core/format_count.h"
 #include "core/io/json.h"
+#include "core/text/numbers.h"
 #include "tools/model_folders/inspection.h"
 
 namespace fsdp::tools {

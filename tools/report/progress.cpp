@@ -11,7 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "core/format_count.h"
+#include "core/text/numbers.h"
 
 namespace fsdp::tools {
 namespace {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "comm/exchange.h"
-#include "core/byte_size.h"
+#include "core/text/byte_size.h"
 #include "tools/memory/memory_limit.h"
 #include "tools/memory/predicted_run.h"
 #include "tools/run/training_run.h"

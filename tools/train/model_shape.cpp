@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "core/format_count.h"
+#include "core/text/numbers.h"
 #include "models/adapter_folder.h"
 #include "models/family.h"
 #include "tools/config/options.h"

@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "comm/exchange.h"
-#include "core/format_count.h"
+#include "core/text/numbers.h"
 #include "tools/config/options.h"
 #include "tools/config/step_shape.h"
+#include "tools/data/bigram.h"
 #include "tools/data/text_files.h"
 #include "tools/launch/launch.h"
-#include "tools/train/bigram.h"
 #include "tools/train/model_shape.h"
 
 namespace fsdp::tools {
@@ -415,13 +415,13 @@ BatchSource TrainData::validation(const models::InputRules& rules) const {
 bool TrainData::has_bigrams() const {
   return validation_ && validation_->cache && train_.size() == 1 &&
          config_.data.packing() == data::Pack::kStream &&
-         tokenizer_->vocab_size() <= BigramModel::kMaxVocabulary;
+         tokenizer_->vocab_size() <= data::BigramModel::kMaxVocabulary;
 }
 
 std::optional<double> TrainData::bigram_entropy() const {
   if (!has_bigrams()) return {};
-  return tools::bigram_entropy(train_[0].cache->tokens(), validation_->cache->tokens(),
-                               config_.data.sequence_length, tokenizer_->vocab_size());
+  return data::bigram_entropy(train_[0].cache->tokens(), validation_->cache->tokens(),
+                              config_.data.sequence_length, tokenizer_->vocab_size());
 }
 
 }  // namespace fsdp::tools

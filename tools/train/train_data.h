@@ -58,7 +58,7 @@ class TrainData {
   BatchSource validation(const models::InputRules& rules) const;
   // A training batch as the data has it.
   LabelledRows labelled_rows(int64_t step) const;
-  // See tools/train/bigram.h; nothing for large vocabularies or without validation text.
+  // See tools/data/bigram.h; nothing for large vocabularies or without validation text.
   std::optional<double> bigram_entropy() const;
 
  private:

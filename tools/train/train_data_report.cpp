@@ -4,7 +4,7 @@
 
 #include <fmt/ranges.h>
 
-#include "core/format_count.h"
+#include "core/text/numbers.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {

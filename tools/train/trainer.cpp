@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "comm/exchange.h"
-#include "core/format_count.h"
+#include "core/text/numbers.h"
 #include "tools/launch/launch.h"
 
 namespace fsdp::tools {

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "core/byte_size.h"
+#include "core/text/byte_size.h"
 #include "tests/support/temp_folder.h"
 
 namespace fsdp::tools {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace fsdp::tools {
+namespace fsdp::data {
 
 class BigramModel {
  public:
@@ -32,4 +32,4 @@ class BigramModel {
 double bigram_entropy(std::span<const int32_t> training, std::span<const int32_t> validation,
                       int64_t sequence_length, int64_t vocabulary);
 
-}  // namespace fsdp::tools
+}  // namespace fsdp::data

@@ -1,5 +1,5 @@
-// Edit distance by the usual table. Contract: core/nearest.h.
-#include "core/nearest.h"
+// Edit distance by the usual table. Contract: core/text/similar_names.h.
+#include "core/text/similar_names.h"
 
 #include <algorithm>
 

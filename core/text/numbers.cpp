@@ -1,5 +1,5 @@
-// Contract: core/format_count.h.
-#include "core/format_count.h"
+// Contract: core/text/numbers.h.
+#include "core/text/numbers.h"
 
 #include <cmath>
 

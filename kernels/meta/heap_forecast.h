@@ -1,5 +1,5 @@
 // The heaps and the scratch memory that a CpuBackend would have after the same calls, without
-// memory. For kernels/meta.
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace fsdp {
 class Stream;
 }
 
-namespace fsdp::cpu {
+namespace fsdp::meta {
 
 class HeapForecast {
  public:
@@ -30,22 +30,22 @@ class HeapForecast {
   void release(uintptr_t address, size_t bytes);
 
   // By how much scratch memory grows.
-  size_t plan(const Stream& stream, bool computes, const ScratchNeed& need);
-  ScratchNeed of_product(const MatmulArgs& args, bool computes) {
+  size_t plan(const Stream& stream, bool computes, const cpu::ScratchNeed& need);
+  cpu::ScratchNeed of_product(const MatmulArgs& args, bool computes) {
     return products_.of(args, computes ? threads_ : 1);
   }
 
  private:
   struct Block {
-    HeapLayout* heap;
+    cpu::HeapLayout* heap;
     size_t offset;
   };
   int threads_;
-  std::map<const Stream*, HeapLayout> heaps_;
-  std::map<const Stream*, PlannedScratch> scratch_;
+  std::map<const Stream*, cpu::HeapLayout> heaps_;
+  std::map<const Stream*, cpu::PlannedScratch> scratch_;
   std::unordered_map<uintptr_t, Block> blocks_;
-  ProductScratch products_;
+  cpu::ProductScratch products_;
   size_t high_water_ = 0, in_use_ = 0;  // of all heaps
 };
 
-}  // namespace fsdp::cpu
+}  // namespace fsdp::meta

@@ -1,5 +1,5 @@
 // Reading and writing of sizes.
-#include "core/byte_size.h"
+#include "core/text/byte_size.h"
 
 #include <algorithm>
 #include <cctype>

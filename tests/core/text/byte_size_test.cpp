@@ -1,5 +1,5 @@
 // Numbers of bytes as text.
-#include "core/byte_size.h"
+#include "core/text/byte_size.h"
 
 #include <doctest/doctest.h>
 

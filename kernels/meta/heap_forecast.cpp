@@ -1,7 +1,7 @@
-// Contract: kernels/cpu/heap_forecast.h.
-#include "kernels/cpu/heap_forecast.h"
+// Contract: kernels/meta/heap_forecast.h.
+#include "kernels/meta/heap_forecast.h"
 
-namespace fsdp::cpu {
+namespace fsdp::meta {
 
 size_t HeapForecast::high_water_with(const Stream& stream, size_t bytes) const {
   const auto heap = heaps_.find(&stream);
@@ -10,7 +10,7 @@ size_t HeapForecast::high_water_with(const Stream& stream, size_t bytes) const {
 }
 
 void HeapForecast::place(const Stream& stream, uintptr_t address, size_t bytes) {
-  HeapLayout& heap = heaps_[&stream];
+  cpu::HeapLayout& heap = heaps_[&stream];
   const size_t before = heap.high_water();
   blocks_[address] = {&heap, heap.place(bytes)};
   high_water_ += heap.high_water() - before;
@@ -24,8 +24,8 @@ void HeapForecast::release(uintptr_t address, size_t bytes) {
   in_use_ -= bytes;
 }
 
-size_t HeapForecast::plan(const Stream& stream, bool computes, const ScratchNeed& need) {
+size_t HeapForecast::plan(const Stream& stream, bool computes, const cpu::ScratchNeed& need) {
   return scratch_.try_emplace(&stream, computes ? threads_ : 1).first->second.plan(need);
 }
 
-}  // namespace fsdp::cpu
+}  // namespace fsdp::meta

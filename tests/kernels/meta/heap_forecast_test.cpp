@@ -1,6 +1,6 @@
 // The heaps that a backend would have, beside those that it has: the same high-water mark after any
 // calls.
-#include "kernels/cpu/heap_forecast.h"
+#include "kernels/meta/heap_forecast.h"
 
 #include <random>
 
@@ -9,8 +9,10 @@
 #include "kernels/cpu/allocator.h"
 #include "kernels/cpu/cpu_backend.h"
 
-namespace fsdp::cpu {
+namespace fsdp::meta {
 namespace {
+
+using cpu::CpuBackend, cpu::StreamAllocator;
 
 TEST_CASE("heap forecast: random calls on two streams, as the allocator places them") {
   CpuBackend backend;  // for its streams alone
@@ -48,4 +50,4 @@ TEST_CASE("heap forecast: random calls on two streams, as the allocator places t
 }
 
 }  // namespace
-}  // namespace fsdp::cpu
+}  // namespace fsdp::meta

@@ -1,5 +1,5 @@
 // Which known name a mistyped one probably meant.
-#include "core/nearest.h"
+#include "core/text/similar_names.h"
 
 #include <doctest/doctest.h>
 

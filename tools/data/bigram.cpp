@@ -1,12 +1,12 @@
 // Counting pairs and scoring with them.
-#include "tools/train/bigram.h"
+#include "tools/data/bigram.h"
 
 #include <cmath>
 
 #include "core/error.h"
 #include "tools/data/packing.h"
 
-namespace fsdp::tools {
+namespace fsdp::data {
 namespace {
 
 size_t index(int32_t token, int64_t vocabulary) {
@@ -59,4 +59,4 @@ double bigram_entropy(std::span<const int32_t> training, std::span<const int32_t
   return sum / static_cast<double>(packing.sequences() * packing.labels_per_sequence());
 }
 
-}  // namespace fsdp::tools
+}  // namespace fsdp::data

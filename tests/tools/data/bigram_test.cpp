@@ -1,5 +1,5 @@
 // The bigram yardstick against counts by hand and against a text whose entropy is known.
-#include "tools/train/bigram.h"
+#include "tools/data/bigram.h"
 
 #include <cmath>
 
@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-namespace fsdp::tools {
+namespace fsdp::data {
 namespace {
 
 TEST_CASE("bigram: probabilities by hand") {
@@ -48,4 +48,4 @@ TEST_CASE("bigram: the pair across two sequences is not predicted") {
 }
 
 }  // namespace
-}  // namespace fsdp::tools
+}  // namespace fsdp::data

@@ -1,5 +1,5 @@
 // Commas between thousands.
-#include "core/format_count.h"
+#include "core/text/numbers.h"
 
 #include <limits>
 
