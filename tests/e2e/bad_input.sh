@@ -46,18 +46,25 @@ check() {
   grep -qE "^fsdp: .*($expected)" err || { fail "no '$expected' from: $*"; grep '^fsdp' err; }
   [ ! -e run ] || { fail "a run directory was made by: $*"; rm -rf run; }
 }
-# Under both ways to have two ranks: try 'regular expression' arguments of train...
+# On two ranks: try 'regular expression' arguments of train...
 try() {
   local expected=$1
   shift
   rm -rf diverged  # a run directory that is there is another error
   check "$expected" "$FSDP" train "$@" --local-ranks 2
+}
+# Under both ways to have two ranks: one mistake at least of every stage of a start (command line,
+# configuration, data, model folder, plan), and what only one rank meets or what ends a step.
+both() {
+  local expected=$1
+  try "$@"
+  shift
   [ -n "${MPIRUN:-}" ] || return
   rm -rf diverged
   check "$expected" $MPIRUN -n 2 "$FSDP" train "$@"
 }
-try 'missing\.txt' --config config.yaml --set data.train=missing.txt
-try 'missing\.yaml' --config missing.yaml
+both 'missing\.txt' --config config.yaml --set data.train=missing.txt
+both 'missing\.yaml' --config missing.yaml
 try 'data\.train'
 try 'empty\.txt' --config config.yaml --set data.train=empty.txt
 try '--resume: expected a value, got an empty text' --config config.yaml --resume "" --set runtime.run_dir=unset
@@ -66,7 +73,7 @@ try 'invalid\.txt:2' --config config.yaml --set data.train=invalid.txt
 try 'pipe\.txt: expected a file, got a FIFO' --config config.yaml --set data.train=pipe.txt
 try 'pipe\.txt: expected a file, got a FIFO' --config pipe.txt
 try '/dev/zero: expected a file, got a device' --config config.yaml --set data.train=/dev/zero
-try 'malformed\.jsonl:17' --config config.yaml --set data.train=malformed.jsonl
+both 'malformed\.jsonl:17' --config config.yaml --set data.train=malformed.jsonl
 try 'no row is left: all 30 would be skipped, the first in line 1: no field "story"' \
   --config config.yaml --set data.field=story --set data.bad_rows=skip
 try 'data\.subset\.n: expected 1 to 30, the rows of good\.jsonl, got 31' --config config.yaml \
@@ -79,22 +86,22 @@ try 'data\.train: hollow: no file in this folder ends with \.jsonl, \.json or \.
   --config config.yaml --set data.train=hollow
 try 'unknown_key\.yaml:1: .*layrs.*layers' --config unknown_key.yaml
 try 'train\.lrr.*lr' --config config.yaml --set train.lrr=1
-try '1 sequence.*2 ranks' --config config.yaml --set train.batch=1
+both '1 sequence.*2 ranks' --config config.yaml --set train.batch=1
 try '257.*100|100.*257' --config config.yaml --set model.vocab_size=100
-try 'vocab.*257|257.*vocab' --config folder.yaml \
+both 'vocab.*257|257.*vocab' --config folder.yaml \
   --set "model.path=$SOURCE/tests/fixtures/models/gpt2" --set data.sequence_length=8
-try 'truncated' --config folder.yaml --set model.path=truncated
+both 'truncated' --config folder.yaml --set model.path=truncated
 try 'bin.*safetensors|safetensors.*bin' --config folder.yaml --set model.path=bin
 try 'nowhere' --config folder.yaml --set model.path=nowhere
-try 'fsdp.units: nothing: ' --config config.yaml \
+both 'fsdp.units: nothing: ' --config config.yaml \
   --set 'fsdp.units=[{match: nothing, strategy: no_shard}]'
 try 'f16 needs loss scaling' --config config.yaml --set train.dtype=f16 \
   --set train.loss_scale.rule=none
-try 'step [0-9]+: loss .* not finite.* on rank [01]' --config config.yaml --set train.lr=1e38 \
+both 'step [0-9]+: loss .* not finite.* on rank [01]' --config config.yaml --set train.lr=1e38 \
   --set train.steps=200 --set train.clip_norm=0 --set runtime.run_dir=diverged
 [ -s diverged/metrics.jsonl ] || fail "a run that diverged left no metrics"
 check 'walk' "$FSDP" walk
-try 'unknown option --stesp; the nearest option is --steps' --config config.yaml --stesp 5
+both 'unknown option --stesp; the nearest option is --steps' --config config.yaml --stesp 5
 try 'runtime\.name: expected a name without /, got "a/\.\./\.\./b"' --config config.yaml \
   --set runtime.name=a/../../b --set runtime.run_dir=
 try '--steps many: train\.steps: expected an integer, got "many"' --config config.yaml --steps many
@@ -109,9 +116,9 @@ cp good.jsonl flipped.jsonl
   >kept.log 2>&1 || cat kept.log
 cache=$(ls .cache/tokens/flipped-*.tokens)
 printf 'X' | dd of="$cache" bs=1 seek=400 conv=notrunc status=none
-try "$cache: this token cache cannot be used: its tokens 0 to [0-9]* are damaged" \
+both "$cache: this token cache cannot be used: its tokens 0 to [0-9]* are damaged" \
   --config config.yaml --set data.train=flipped.jsonl
-try "$cache: this token cache cannot be used: its tokens 0 to [0-9]* are damaged" \
+both "$cache: this token cache cannot be used: its tokens 0 to [0-9]* are damaged" \
   --config config.yaml --set data.train=flipped.jsonl --set data.validation= --set runtime.run_dir=diverged
 if [ -n "${MPIRUN:-}" ]; then
   check 'local-ranks' $MPIRUN -n 2 "$FSDP" train --config config.yaml --local-ranks 2

@@ -47,15 +47,18 @@ present "$fixtures" $here
   present "$shared" $here bloom_6heads llama_mha llama_theta1e6 lora_llama neox_sequential
 
 # ---- every case, dtype, strategy and number of ranks ---------------------------------------------
+# verified FOLDER DTYPE STRATEGY RANKS
+verified() {
+  expect 0 "within all limits" "$FSDP" verify "$1" $(trajectory "$1") --dtype "$2" --strategy "$3" \
+    --local-ranks "$4" --threads 1
+}
 for folder in "$fixtures"/*; do
-  for dtype in f64 f32; do
-    for strategy in full_shard no_shard; do
-      for ranks in 1 2 3; do
-        expect 0 "within all limits" "$FSDP" verify "$folder" $(trajectory "$folder") --dtype $dtype \
-          --strategy $strategy --local-ranks $ranks --threads 1
-      done
-    done
+  for strategy in full_shard no_shard; do
+    for ranks in 1 2 3; do verified "$folder" f64 $strategy $ranks; done
   done
+  # The arithmetic is another one, the sharding is not.
+  verified "$folder" f32 full_shard 3
+  verified "$folder" f32 no_shard 1
 done
 # bf16: logits twice as far off as PyTorch's (an adapter states none), the loss within 0.03.
 # bf16 FOLDER

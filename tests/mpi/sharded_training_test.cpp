@@ -41,11 +41,11 @@ TEST_CASE("parity over MPI: every strategy gives the bits of one rank") {
   }
 }
 
-TEST_CASE("over MPI: delays, collectives, accumulation, overflow, norms, memory and the rest") {
+TEST_CASE("over MPI: delays, collectives, accumulation, overflow, norms and the rest") {
   MpiRuntime runtime(HostMemoryOptions{});
   for (const auto check :
        {check_delays, check_collectives, check_accumulation, check_overflow_on_one_rank,
-        check_norms, check_several_forwards, check_issue_order, check_host_runs_ahead, check_memory,
+        check_norms, check_several_forwards, check_issue_order, check_host_runs_ahead,
         check_evaluation, check_frozen_and_unused, check_exception}) {
     check(runtime.world());
   }

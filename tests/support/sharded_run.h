@@ -1,7 +1,7 @@
 // A few training steps of a tiny model on ranks as threads, straight through comm/fsdp and optim,
 // for tests that compare one way of sharding with another. Every run sees the same global batches
 // and the same initial values, whatever its number of ranks. Read next:
-// tests/comm/fsdp/fully_sharded_parity_test.cpp for its use.
+// tests/comm/fsdp/parity_test.cpp for its use.
 #pragma once
 
 #include <functional>

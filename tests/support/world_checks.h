@@ -16,7 +16,6 @@ void check_norms(comm::Communicator& world);             // of order 1, 2, 3 and
 void check_several_forwards(comm::Communicator& world);  // before their backwards
 void check_issue_order(comm::Communicator& world);       // of gathers and reductions, by the host
 void check_host_runs_ahead(comm::Communicator& world);   // a step never waits for a stream
-void check_memory(comm::Communicator& world);            // at the peak: the formula, to the byte
 void check_evaluation(comm::Communicator& world);        // between steps: no bit of training
 void check_frozen_and_unused(comm::Communicator& world);
 void check_exception(comm::Communicator& world);  // thrown on all ranks, then a right step

@@ -4,7 +4,7 @@
 // released we are below every bound, and hold exactly what the formulas here say.
 // The calls of a step are written by hand, not by TrainStep: PyTorch's moments lie between
 // them, and its optimizer makes its state in the first step.
-// Not here: what is held with an arena that stays (fully_sharded_memory_test.cpp).
+// Not here: what is held with an arena that stays (memory_formula_test.cpp).
 #include <doctest/doctest.h>
 
 #include "models/weights.h"

@@ -44,7 +44,6 @@ TEST_CASE("1, 2, 3, 4 and 8 ranks: the order in which the host issues collective
 TEST_CASE("1, 2, 3, 4 and 8 ranks: a step never makes the host wait for a stream") {
   on_every_size(check_host_runs_ahead);
 }
-TEST_CASE("1, 2, 3, 4 and 8 ranks: memory at the peak") { on_every_size(check_memory); }
 TEST_CASE("1, 2, 3, 4 and 8 ranks: evaluations between steps") { on_every_size(check_evaluation); }
 TEST_CASE("1, 2, 3, 4 and 8 ranks: frozen, tied and unused parameters") {
   on_every_size(check_frozen_and_unused);
