@@ -5,7 +5,7 @@
 
 #include "comm/local_transport.h"
 #include "tests/support/sharded_run.h"
-#include "tools/engine/session.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 namespace {
@@ -28,8 +28,8 @@ struct Case {
   optim::OptimizerOptions optimizer = {};
 };
 
-SessionOptions session_options(const Case& c) {
-  SessionOptions options;
+PlacedOptions session_options(const Case& c) {
+  PlacedOptions options;
   models::ModelConfig& model = options.model;
   model = models::family_defaults("gpt2");
   model.vocabulary = 19;
@@ -60,7 +60,7 @@ void check_against_ledger(const Case& c) {
   CAPTURE(name_of(c.dtype));
   CAPTURE(name_of(c.reduce_dtype));
   comm::run_local_ranks(c.ranks, [&](comm::Communicator& world) {
-    Session session(world, session_options(c));
+    Session session = place_session(world, session_options(c));
     session.initialise(models::from_scratch(1));
     const int64_t rows = c.rows * c.more.micro_steps;
     std::vector<int32_t> tokens;
