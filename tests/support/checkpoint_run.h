@@ -12,11 +12,12 @@
 #include "tools/checkpoint/owned_state.h"
 #include "tools/checkpoint/read_checkpoint.h"
 #include "tools/checkpoint/write_checkpoint.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::test {
 
-inline SessionOptions checkpoint_options() {
-  SessionOptions options;
+inline tools::PlacedOptions checkpoint_options() {
+  tools::PlacedOptions options;
   options.model = tiny_gpt2();
   options.max_length = 6;
   options.seed = 5;
@@ -24,16 +25,16 @@ inline SessionOptions checkpoint_options() {
 }
 
 // 1.39 GiB of masters and moments.
-inline SessionOptions gpt2_124m() {
-  SessionOptions options;
+inline tools::PlacedOptions gpt2_124m() {
+  tools::PlacedOptions options;
   options.model = models::preset("gpt2-124m");
   options.max_length = 32;
   options.clip_norm = 0;
   return options;
 }
 
-inline SessionOptions with_strategy(comm::Strategy strategy, int shard_size = 0) {
-  SessionOptions options = checkpoint_options();
+inline tools::PlacedOptions with_strategy(comm::Strategy strategy, int shard_size = 0) {
+  tools::PlacedOptions options = checkpoint_options();
   options.fsdp.strategy = strategy;
   options.fsdp.shard_size = shard_size;
   return options;
@@ -41,7 +42,7 @@ inline SessionOptions with_strategy(comm::Strategy strategy, int shard_size = 0)
 
 struct Layout {
   int ranks;
-  SessionOptions options;
+  tools::PlacedOptions options;
 };
 
 // Every strategy on 1, 2, 3, 4, 6 and 8 ranks.
@@ -107,11 +108,11 @@ inline void initialise_for_checkpoint(Session& session, bool other = false) {
 }
 
 // Trains `steps` from the beginning and writes a checkpoint; the manifest of rank 0.
-inline tools::Manifest write_after(int ranks, const SessionOptions& options, int64_t steps,
+inline tools::Manifest write_after(int ranks, const tools::PlacedOptions& options, int64_t steps,
                                    const std::filesystem::path& folder) {
   tools::Manifest manifest;
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-    Session session(world, options);
+    Session session = place_session(world, options);
     initialise_for_checkpoint(session);
     run_steps(session, 0, steps);
     tools::Manifest facts;
@@ -123,11 +124,11 @@ inline tools::Manifest write_after(int ranks, const SessionOptions& options, int
 }
 
 // Goes on from a checkpoint until step `to`; what rank 0 sees.
-inline RunState go_on(int ranks, const SessionOptions& options, const std::filesystem::path& folder,
-                      int64_t to) {
+inline RunState go_on(int ranks, const tools::PlacedOptions& options,
+                      const std::filesystem::path& folder, int64_t to) {
   RunState state;
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-    Session session(world, options);
+    Session session = place_session(world, options);
     initialise_for_checkpoint(session, true);
     tools::Checkpoint checkpoint(folder);
     tools::restore(session, checkpoint);
@@ -138,10 +139,10 @@ inline RunState go_on(int ranks, const SessionOptions& options, const std::files
 }
 
 // The same without a checkpoint in between.
-inline RunState undisturbed(int ranks, const SessionOptions& options, int64_t to) {
+inline RunState undisturbed(int ranks, const tools::PlacedOptions& options, int64_t to) {
   RunState state;
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-    Session session(world, options);
+    Session session = place_session(world, options);
     initialise_for_checkpoint(session);
     const RunState mine = run_steps(session, 0, to);
     if (world.rank() == 0) state = mine;

@@ -56,7 +56,7 @@ MemoryOfRank predicted_memory(const MemoryCase& run, int rank) {
 std::vector<MemoryOfRank> counted_memory(const MemoryCase& run) {
   std::vector<MemoryOfRank> out(static_cast<size_t>(run.ranks));
   comm::run_local_ranks(run.ranks, [&](comm::Communicator& world) {
-    Session session(world, run.options);
+    Session session = place_session(world, run.options);
     const auto fill = models::from_scratch(1);
     run.from_first_rank ? session.initialise_from_first_rank(fill) : session.initialise(fill);
     const int64_t rows = kRows * run.options.fsdp.micro_steps;
@@ -121,7 +121,7 @@ bool go_together(const MemoryLevels& l) {
 
 MemoryCase memory_case(const MemoryLevels& l) {
   MemoryCase run;
-  SessionOptions& o = run.options;
+  tools::PlacedOptions& o = run.options;
   o.model = tiny_of_every_family(3)[static_cast<size_t>(l[kFamily])];
   o.model.tied_head = l[kHead] == 1;
   o.max_length = kLength;
@@ -153,7 +153,7 @@ MemoryCase memory_case(const MemoryLevels& l) {
   if (l[kTrained] == kLora) o.lora = models::LoraConfig{.r = 3, .targets = {"all-linear"}};
   run.evaluates = l[kEvaluation] == 1;
   o.fsdp.offload = static_cast<comm::Offload>(l[kOffload]);
-  o.offload_folder = std::filesystem::temp_directory_path().string();
+  o.backend.offload_folder = std::filesystem::temp_directory_path().string();
   o.fsdp.release_arena = l[kMore] == kReleaseArena;
   o.fsdp.fixed_order = l[kMore] == kFixedOrder;
   o.fsdp.separate_reduce = l[kMore] != kOneStream;

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "tests/support/pairwise.h"
-#include "tools/engine/session.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::test {
 
 struct MemoryCase {
-  SessionOptions options;
+  tools::PlacedOptions options;
   int ranks = 1;
   bool evaluates = false;
   bool from_first_rank = false;

@@ -327,7 +327,7 @@ class Place {
  public:
   void follow(RankRun& run) {
     run_ = &run;
-    run.train_step().set_phases(&phases_);
+    run.steps().set_phases(&phases_);
   }
   void begin_second_step() {
     before_ = "";
@@ -347,7 +347,7 @@ class Place {
     phase_ = open.back() + (count > 1 ? fmt::format(" {}", count) : "");
   }
 
-  const RankRun* run_ = nullptr;
+  RankRun* run_ = nullptr;
   std::string before_ = "last ", phase_;
   std::map<std::string, int> counts_;
   TracePhases phases_{nullptr, [this](const std::vector<std::string>& open) { enter(open); }};

@@ -148,65 +148,66 @@ SubjectFactory block_list(const models::ModelConfig& config, BlockOrder order,
 
 namespace {
 
-std::unique_ptr<Backend> make_backend(const RunSpec& spec, int rank) {
-  if (spec.backend) return spec.backend(rank);
-  return std::make_unique<cpu::CpuBackend>(spec.cpu ? spec.cpu(rank) : cpu::CpuOptions{});
-}
-
-// As tools/launch names its stream.
-std::unique_ptr<Backend> make_host(const RunSpec& spec, int rank) {
-  cpu::CpuOptions options = spec.host ? spec.host(rank) : cpu::CpuOptions{};
-  options.compute_name = "host";
-  if (spec.host_backend) return spec.host_backend(std::move(options));
-  return std::make_unique<cpu::CpuBackend>(std::move(options));
-}
-
-std::unique_ptr<Backend> make_file(const RunSpec& spec, int rank) {
-  if (spec.fsdp.offload != comm::Offload::kNvme) return nullptr;
+std::unique_ptr<Backend> make_file(const RunSpec& spec, cpu::CpuOptions options, int rank) {
   // In memory, where it can be: these runs are about order, and have many files.
   std::filesystem::path folder = spec.offload_folder;
   if (folder.empty()) folder = "/dev/shm";
   if (::access(folder.c_str(), W_OK) != 0) folder = std::filesystem::temp_directory_path();
-  cpu::CpuOptions options = spec.host ? spec.host(rank) : cpu::CpuOptions{};
   if (spec.file_backend) return spec.file_backend(folder.string(), std::move(options));
   return std::make_unique<cpu::FileBackend>(folder, fmt::format("rank {}", rank),
                                             std::move(options));
 }
 
+Places places_of(const RunSpec& spec, int rank) {
+  const auto options = [rank](const auto& of_rank) {
+    return of_rank ? of_rank(rank) : cpu::CpuOptions{};
+  };
+  Places places;
+  places.device =
+      spec.backend ? spec.backend(rank) : std::make_unique<cpu::CpuBackend>(options(spec.cpu));
+  places.host = [=](Backend&) -> std::unique_ptr<Backend> {
+    cpu::CpuOptions host = options(spec.host);
+    host.compute_name = "host";  // as tools/launch names its stream
+    if (spec.host_backend) return spec.host_backend(std::move(host));
+    return std::make_unique<cpu::CpuBackend>(std::move(host));
+  };
+  places.file = [=](Backend&) { return make_file(spec, options(spec.host), rank); };
+  return places;
+}
+
+Subject make_subject(const RunSpec& spec, Backend& device) {
+  Subject subject = spec.subject(device, spec.fsdp.param_dtype);
+  for (Parameter* parameter : subject.module->parameters()) {
+    if (spec.frozen && spec.frozen(*parameter)) parameter->set_trainable(false);
+  }
+  return subject;
+}
+
+EngineOptions engine_options(const RunSpec& spec, const Subject& subject) {
+  return {.wrap = spec.wrap ? spec.wrap : comm::wrap_classes({subject.block_class}),
+          .fsdp = spec.fsdp,
+          .step = {.optimizer = spec.optimizer,
+                   .clip_norm = spec.clip_norm,
+                   .loss_scale = spec.loss_scale},
+          .inputs_on_host = subject.inputs_on_host};
+}
+
 }  // namespace
 
 RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
-    : world_(world),
+    : RankRun(world, spec, places_of(spec, world.rank())) {}
+
+RankRun::RankRun(comm::Communicator& world, const RunSpec& spec, Places&& places)
+    : RankRun(world, spec, std::move(places), make_subject(spec, *places.device)) {}
+
+RankRun::RankRun(comm::Communicator& world, const RunSpec& spec, Places&& places, Subject&& subject)
+    : Engine(world, std::move(places), std::move(subject.module), engine_options(spec, subject)),
       spec_(spec),
       acting_rank_(world.rank()),
-      backend_(make_backend(spec, world.rank())),
-      host_(spec.fsdp.offload == comm::Offload::kNone ? nullptr : make_host(spec, world.rank())),
-      file_(make_file(spec, world.rank())),
-      tape_(*backend_),
-      subject_(spec.subject(*backend_, spec.fsdp.param_dtype)) {
-  for (Parameter* parameter : module().parameters()) {
-    if (spec_.frozen && spec_.frozen(*parameter)) parameter->set_trainable(false);
-  }
-  module().set_tape(&tape_);
-  const comm::WrapPolicy wrap =
-      spec_.wrap ? spec_.wrap : comm::wrap_classes({subject_.block_class});
-  spec_.fsdp.host = host_.get();
-  spec_.fsdp.file = file_.get();
-  if (subject_.inputs_on_host) {
-    if (!host_) host_ = make_host(spec_, world.rank());
-    host_inputs_ = std::make_unique<HostInputs>(*backend_, *host_);
-    tape_.set_host_inputs(host_inputs_.get());
-  }
-  sharded_ = std::make_unique<comm::FullySharded>(module(), wrap, spec_.fsdp, *backend_, world);
-  train_step_.emplace(*sharded_, tape_, world,
-                      TrainStepOptions{.optimizer = spec_.optimizer,
-                                       .clip_norm = spec_.clip_norm,
-                                       .loss_scale = spec_.loss_scale});
-  initialise(*sharded_, models::from_scratch(17));
+      subject_(std::move(subject)) {
+  initialise(models::from_scratch(17));
   if (spec_.prepared) spec_.prepared(*this);
 }
-
-RankRun::~RankRun() = default;
 
 // Sequences count upwards by 1, 2 or 3 from a start; two batches take turns, so that they are
 // learnt.
@@ -235,9 +236,9 @@ Tensor RankRun::forward(int step, int pass) {
     }
   }
   if (bad_label != 0) labels[0] = bad_label;
-  const Tensor token_tensor = Tensor::from_host(*backend_, Shape{rows, kLength}, tokens);
-  const Tensor label_tensor = Tensor::from_host(*backend_, Shape{rows * kLength}, labels);
-  samples_.push_back(Tensor::from_host(*backend_, Shape{rows}, samples));
+  const Tensor token_tensor = Tensor::from_host(backend(), Shape{rows, kLength}, tokens);
+  const Tensor label_tensor = Tensor::from_host(backend(), Shape{rows * kLength}, labels);
+  samples_.push_back(Tensor::from_host(backend(), Shape{rows}, samples));
   // The reduction averages over the ranks, or adds; the mean is over all labels of the global
   // batch.
   const int averaged = spec_.fsdp.fixed_order ? 1 : spec_.ranks;
@@ -269,14 +270,14 @@ void RankRun::forward_backward(int step) {
     if (spec_.passes > 0) {
       with_pass = std::min(spec_.passes - micro_step * spec_.ranks, spec_.ranks);
     }
-    train_step_->micro_step(forwards, with_pass);
+    steps().micro_step(forwards, with_pass);
     samples_.clear();
   }
 }
 
 void RankRun::backward_again(int step) {
-  tape_.backward(forward(step, 0));
-  sharded_->finish_backward();
+  tape().backward(forward(step, 0));
+  sharded().finish_backward();
   samples_.clear();
 }
 
@@ -294,15 +295,15 @@ void RankRun::forward_backward_of_all_ranks(int step) {
                : v;
   };
   std::vector<Tensor> shards;
-  for (const auto& unit : sharded_->units()) {
+  for (const auto& unit : sharded().units()) {
     if (unit->gradients) shards.push_back(unit->gradients->shard());
   }
   std::vector<std::vector<double>> sums;
   double loss = 0;
   for (acting_rank_ = 0; acting_rank_ < spec_.ranks; ++acting_rank_) {
-    if (acting_rank_ > 0) train_step_->restart();
+    if (acting_rank_ > 0) steps().restart();
     forward_backward(step);
-    loss += train_step_->handle().read().loss;
+    loss += steps().handle().read().loss;
     for (size_t u = 0; u < shards.size(); ++u) {
       const std::vector<double> own = shards[u].to_doubles();
       if (acting_rank_ == 0) sums.push_back(own);
@@ -325,7 +326,7 @@ void RankRun::forward_backward_of_all_ranks(int step) {
 }
 
 void RankRun::update() {
-  steps_.push_back({train_step_->update(spec_.learning_rate), loss_of_all_ranks_});
+  taken_.push_back({steps().update(spec_.learning_rate), loss_of_all_ranks_});
   loss_of_all_ranks_.reset();
 }
 
@@ -336,27 +337,27 @@ void RankRun::step(int step) {
   update();
 }
 
-void RankRun::wait() { backend_->synchronize(backend_->compute_stream()); }
+void RankRun::wait() { backend().synchronize(backend().compute_stream()); }
 
 void RankRun::recover(size_t steps_done) {
-  train_step_->recover();
-  while (steps_.size() > steps_done) steps_.pop_back();
+  steps().recover();
+  while (taken_.size() > steps_done) taken_.pop_back();
 }
 
 void RankRun::collect_gradients() {
-  visit_gradients(*sharded_, [&](const Parameter& p, const Tensor& values) {
+  visit_gradients(sharded(), [&](const Parameter& p, const Tensor& values) {
     result_.gradients[p.name()] = values.to_doubles();
   });
 }
 
 RunResult RankRun::result() {
-  visit_parameters(*sharded_, [&](const Parameter& p, const Tensor& values) {
+  visit_parameters(sharded(), [&](const Parameter& p, const Tensor& values) {
     result_.parameters[p.name()] = values.to_doubles();
   });
   wait();
   result_.losses.clear();
   result_.norms.clear();
-  for (const Step& step : steps_) {
+  for (const Step& step : taken_) {
     const StepValues values = step.handle.read();
     result_.losses.push_back(step.loss.value_or(values.loss));
     result_.norms.push_back(values.grad_norm);
@@ -405,7 +406,7 @@ void evaluate_between_steps(RankRun& run, int) {
       Tensor::from_host(run.backend(), Shape{5}, models::shifted_labels(ids, 1, 5));
   const auto evaluate = [&] {
     double loss = 0;
-    run.train_step().evaluate([&] { loss = model.loss(tokens, labels, {}, 1).item(); });
+    run.steps().evaluate([&] { loss = model.loss(tokens, labels, {}, 1).item(); });
     return loss;
   };
   const double first = evaluate();

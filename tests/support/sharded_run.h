@@ -1,5 +1,5 @@
-// A few training steps of a tiny model on ranks as threads, straight through comm/fsdp and optim,
-// for tests that compare one way of sharding with another. Every run sees the same global batches
+// A few training steps of a tiny model on ranks as threads, with the engine's own calls, for tests
+// that compare one way of sharding with another. Every run sees the same global batches
 // and the same initial values, whatever its number of ranks. Read next:
 // tests/comm/fsdp/parity_test.cpp for its use.
 #pragma once
@@ -12,14 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "comm/fsdp/fully_sharded.h"
 #include "comm/local_transport.h"
-#include "core/host_inputs.h"
 #include "core/trace.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/causal_lm.h"
+#include "tools/engine/engine.h"
 #include "tools/engine/sharded_values.h"
-#include "tools/engine/train_step.h"
 
 namespace fsdp::test {
 
@@ -108,11 +106,15 @@ RunResult train_on(comm::Communicator& world, const RunSpec& spec);
 // adds their gradients in rank order. With fixed_order the bits must be those of train().
 RunResult train_as_one_rank(RunSpec spec);
 
-// One rank of a run. Steps only enqueue; wait() and result() wait.
-class RankRun {
+struct WithTrace {
+  Trace trace;  // outlives the engine, whose streams write there
+};
+
+// One rank of a run: an engine, and the batches that it sees. Steps only enqueue; wait() and
+// result() wait.
+class RankRun : public WithTrace, public Engine {
  public:
   RankRun(comm::Communicator& world, const RunSpec& spec);
-  ~RankRun();
 
   void step(int step);  // all micro-steps, clip, optimizer
   void forward_backward(int step);
@@ -123,39 +125,27 @@ class RankRun {
   void recover(size_t steps_done);  // after an error: forgets all steps but the first ones
   RunResult result();
 
-  int rank() const { return world_.rank(); }
-  std::string scope() const { return backend_->scope(); }  // the unit that the host is issuing for
-  Module& module() { return *subject_.module; }
-  Backend& backend() { return *backend_; }
-  Backend* host() { return host_.get(); }  // null without offload
-  Backend* file() { return file_.get(); }  // null without offload: nvme
-  comm::FullySharded& sharded() { return *sharded_; }
-  TrainStep& train_step() { return *train_step_; }
-  comm::Communicator& world() { return world_; }
-  void collect_gradients();  // into the result
+  int rank() { return world().rank(); }
+  std::string scope() { return backend().scope(); }  // the unit that the host is issuing for
+  void collect_gradients();                          // into the result
 
   int32_t bad_label = 0;  // of the next passes' first position, unless 0: makes the loss fail
   double gradient_factor = 1;
-  Trace trace;
 
  private:
   struct Step {
     StepHandle handle;
     std::optional<double> loss = {};  // in place of the handle's
   };
+  RankRun(comm::Communicator& world, const RunSpec& spec, Places&& places);
+  RankRun(comm::Communicator& world, const RunSpec& spec, Places&& places, Subject&& subject);
   bool has_pass(int pass) const;       // false: it is behind the last of RunSpec::passes
   Tensor forward(int step, int pass);  // loss of one of the step's passes
 
-  comm::Communicator& world_;
   RunSpec spec_;
   int acting_rank_;  // whose rows a pass takes
-  std::unique_ptr<Backend> backend_, host_, file_;
-  std::unique_ptr<HostInputs> host_inputs_;  // null: none wait on the host
-  Tape tape_;
-  Subject subject_;
-  std::unique_ptr<comm::FullySharded> sharded_;
-  std::optional<TrainStep> train_step_;
-  std::vector<Step> steps_;
+  Subject subject_;  // the engine has its module
+  std::vector<Step> taken_;
   std::list<Tensor> samples_;  // of a micro-step's passes: dropout reads them in backward
   std::optional<double> loss_of_all_ranks_;
   RunResult result_;

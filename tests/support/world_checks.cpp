@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include "optim/loss_scaler.h"
+#include "tests/support/memory_formula.h"
 #include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/unit_sizes.h"
@@ -210,7 +211,7 @@ std::vector<std::vector<double>> scaled_steps(comm::Communicator& world,
     CHECK(sharded.overflow().item() == (overflow ? 1 : 0));
     run.update();
     if (overflow) scale /= 2;
-    CHECK(run.train_step().loss_scale()->item() == scale);
+    CHECK(run.steps().loss_scale()->item() == scale);
     parameters.emplace_back();
     for (const auto& unit : sharded.units()) {
       const std::vector<double> own = unit->parameters.trainable()->master.to_doubles();

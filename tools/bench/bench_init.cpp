@@ -7,6 +7,7 @@
 #include "comm/exchange.h"
 #include "models/weights.h"
 #include "tools/checkpoint/owned_state.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 namespace {
@@ -27,7 +28,7 @@ double timed(comm::Communicator& world, const Work& work) {
 }  // namespace
 
 InitBench bench_init(const InitBenchOptions& options, RankContext& rank) {
-  SessionOptions session_options;
+  PlacedOptions session_options;
   session_options.model = options.model;
   session_options.max_length = kLength;
   session_options.fsdp.strategy = options.strategy;
@@ -37,8 +38,10 @@ InitBench bench_init(const InitBenchOptions& options, RankContext& rank) {
   session_options.training = false;
   InitBench result = {.parameters = options.model.parameter_count()};
   std::unique_ptr<Session> session;
-  result.set_up_s =
-      timed(rank.world, [&] { session = std::make_unique<Session>(rank.world, session_options); });
+  result.set_up_s = timed(rank.world, [&] {
+    session = std::make_unique<Session>(rank.world, make_places(rank.world, session_options),
+                                        session_options);
+  });
   result.values_s = timed(rank.world, [&] {
     session->initialise(models::from_scratch(options.seed, options.model.padding_row));
     session->backend().synchronize(session->backend().compute_stream());

@@ -12,6 +12,7 @@
 #include "tools/predict/memory_report.h"
 #include "tools/predict/meta_run.h"
 #include "tools/predict/nominal_gpus.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 namespace {
@@ -20,8 +21,8 @@ constexpr int kWarmUpSteps = 2;
 constexpr uint64_t kSeed = 0;
 constexpr double kLearningRate = 1e-4;
 
-SessionOptions session_options(const StepBenchOptions& options, const BackendOptions& backend) {
-  SessionOptions session;
+PlacedOptions session_options(const StepBenchOptions& options, const BackendOptions& backend) {
+  PlacedOptions session;
   session.model = options.model;
   session.max_length = options.length;
   session.fsdp = options.fsdp;
@@ -127,7 +128,8 @@ class StepBenchmark {
     rank_.world.barrier();  // ranks of one process: nobody has made anything yet
     const size_t resident_before = process_memory().resident;
     rank_.world.barrier();
-    session_ = std::make_unique<Session>(rank_.world, session_options(options_, rank_.backend));
+    const PlacedOptions placed = session_options(options_, rank_.backend);
+    session_ = std::make_unique<Session>(rank_.world, make_places(rank_.world, placed), placed);
     session_->initialise(models::from_scratch(kSeed));
     session_->backend().ledger().reset_peak();
     for (int i = 0; i < kWarmUpSteps; ++i) step();
@@ -206,7 +208,7 @@ double StepBench::tokens_per_s(const StepBenchOptions& options) const {
 }
 
 StepCost step_cost(const StepBenchOptions& options, int ranks) {
-  SessionOptions session = session_options(options, {});
+  PlacedOptions session = session_options(options, {});
   session.recompute = RecomputeMode::kNone;
   MetaRun run(session, ranks);
   run.load(models::from_scratch(kSeed));

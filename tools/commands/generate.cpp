@@ -9,6 +9,7 @@
 #include "tools/data/text_stream.h"
 #include "tools/generate/generation_plan.h"
 #include "tools/launch/launch.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 namespace {
@@ -127,8 +128,9 @@ int run_generate(const GenerateOptions& options, RankContext& rank) {
                "from there on every token takes a pass over all of them\n",
                plan.longest, plan.seen);
   }
-  Session session(rank.world, options_for_use(plan.model, plan.seen, options.model.strategy,
-                                              parse_dtype(options.model.dtype), rank));
+  Session session =
+      place_session(rank.world, options_for_use(plan.model, plan.seen, options.model.strategy,
+                                                parse_dtype(options.model.dtype), rank));
   load_model(session, plan.source, print_note);
   std::optional<Printer> printer;
   if (speaks) printer.emplace(options, plan.prompts);

@@ -1,6 +1,7 @@
 // What a session is made of, as options, and what follows from them before there is a session:
-// explain and inspect ask the same. Not here: the configuration file that most of these come from
-// (tools/config), and how it becomes these (tools/train/config_to_session.h).
+// explain and inspect ask the same. Not here: where a session computes (places.h), the
+// configuration file that most options come from (tools/config), and how it becomes options
+// (tools/train/config_to_session.h).
 #pragma once
 
 #include <optional>
@@ -12,7 +13,6 @@
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
 #include "tools/engine/choices.h"
-#include "tools/launch/backend_choice.h"
 
 namespace fsdp {
 
@@ -23,9 +23,7 @@ struct SessionOptions {
   int64_t max_length = 0;  // longest sequence of any batch
   comm::WrapPolicy wrap;   // empty: one unit per transformer block
   comm::FsdpOptions fsdp;  // param_dtype is the compute dtype
-  tools::BackendOptions backend;
-  std::string offload_folder;  // with fsdp.offload: nvme
-  bool training = true;        // false: no optimizer state
+  bool training = true;    // false: no optimizer state
   optim::OptimizerOptions optimizer;
   Decay decay = Decay::kMatrices;
   double clip_norm = 1.0;  // <= 0: no clipping

@@ -119,8 +119,9 @@ SquadFigures evaluate_squad(const SquadEvaluationOptions& options, RankContext& 
     if (speaks) note_what_is_odd(planned, options, listener);
   });
   const GenerationPlan& plan = planned.generation;
-  Session session(rank.world, options_for_use(plan.model, plan.longest, options.strategy,
-                                              parse_dtype(options.dtype), rank));
+  Session session =
+      place_session(rank.world, options_for_use(plan.model, plan.longest, options.strategy,
+                                                parse_dtype(options.dtype), rank));
   load_model(session, plan.source, listener.note);
   const auto started = std::chrono::steady_clock::now();
   const auto seconds = [&] {

@@ -144,8 +144,9 @@ TextFigures evaluate_text(const TextEvaluationOptions& options, RankContext& ran
   const EvaluatedData data =
       options.config ? open_validation(*options.config, model, rank.world, listener, figures)
                      : open_text(options, model, rank.world, figures);
-  Session session(rank.world, options_for_use(model.config, figures.length, options.strategy,
-                                              parse_dtype(options.dtype), rank));
+  Session session =
+      place_session(rank.world, options_for_use(model.config, figures.length, options.strategy,
+                                                parse_dtype(options.dtype), rank));
   load_model(session, model.source, listener.note);
   const auto started = std::chrono::steady_clock::now();
   const auto seconds = [&] {

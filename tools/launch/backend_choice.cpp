@@ -102,9 +102,9 @@ std::unique_ptr<Backend> make_host_backend(const BackendOptions& options, Backen
 }
 
 std::unique_ptr<Backend> make_file_backend(const BackendOptions& options, Backend& device,
-                                           const std::string& folder, const std::string& owner) {
+                                           const std::string& owner) {
   if (options.meta) return dynamic_cast<meta::MetaBackend&>(device).make_file();
-  return std::make_unique<cpu::FileBackend>(folder, owner, options.cpu);
+  return std::make_unique<cpu::FileBackend>(options.offload_folder, owner, options.cpu);
 }
 
 std::string file_notice(const Backend& file) {

@@ -23,6 +23,7 @@ struct BackendOptions {
   bool only_cuda = false;  // the user named CUDA: what a GPU cannot compute is an error
   std::optional<comm::NcclOptions> nccl = std::nullopt;  // GPUs talk over NCCL; none: through hosts
   std::optional<meta::MetaOptions> meta = std::nullopt;  // nothing computes
+  std::string offload_folder = {};                       // of the file
 };
 
 // The CPU computes f64, for which no GPU is used. With only_cuda, f64 is an error.
@@ -32,9 +33,9 @@ std::unique_ptr<Backend> make_backend(const BackendOptions& options, DType compu
 // here. Beside a GPU its memory is pinned. `device` outlives it.
 std::unique_ptr<Backend> make_host_backend(const BackendOptions& options, Backend& device);
 
-// A file in `folder`, of `owner`: where what is offloaded lies instead of the host's memory.
+// A file in the folder, of `owner`: where what is offloaded lies instead of the host's memory.
 std::unique_ptr<Backend> make_file_backend(const BackendOptions& options, Backend& device,
-                                           const std::string& folder, const std::string& owner);
+                                           const std::string& owner);
 // What the file does in a slower way than the disk could; "": nothing.
 std::string file_notice(const Backend& file);
 

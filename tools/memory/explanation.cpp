@@ -14,7 +14,7 @@
 namespace fsdp::tools {
 namespace {
 
-std::string describe(const SessionOptions& options, comm::GroupSizes groups, int ranks) {
+std::string describe(const PlacedOptions& options, comm::GroupSizes groups, int ranks) {
   std::string out = fmt::format("{}; {} on {} rank{}", tools::describe(options.model),
                                 choice_name(options.fsdp.strategy), ranks, ranks == 1 ? "" : "s");
   if (groups.shards > 1 && groups.replicas > 1) {
@@ -78,7 +78,7 @@ std::string describe_checkpoint(MetaRun& run, int ranks, const Rates& rates) {
 Explanation explain(const config::TrainConfig& config, int ranks, const std::string& rates_file,
                     CallMeter* meter, std::optional<PyTorchLayout> layout) {
   const models::ModelConfig model = model_config(config, vocabulary_of(config));
-  const SessionOptions session = session_options(config, model, ranks, {});
+  const PlacedOptions session = session_options(config, model, ranks, {});
   const comm::GroupSizes groups = comm::group_sizes(session.fsdp, ranks);
   const auto rates = call_rates(rates_file, meter);
   const auto run = predicted_run(config, session, data_of(config, ranks), ranks, 0, rates);

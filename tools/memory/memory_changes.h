@@ -75,7 +75,7 @@ class RunPlan {
     config::TrainConfig config;
     PredictedData data;
     int ranks = 1;
-    SessionOptions session = {};
+    PlacedOptions session = {};
   };
   Changed changed(const MemoryChange& change) const;
 

@@ -36,7 +36,7 @@ PredictedData data_of(const config::TrainConfig& config, int ranks) {
 }
 
 std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
-                                       const SessionOptions& session, const PredictedData& data,
+                                       const PlacedOptions& session, const PredictedData& data,
                                        int ranks, int rank, std::shared_ptr<CallRates> rates,
                                        size_t stop_above) {
   auto run = std::make_unique<MetaRun>(session, ranks, rank, std::move(rates));

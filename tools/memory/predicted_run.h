@@ -23,7 +23,7 @@ PredictedData data_of(const config::TrainConfig& config, int ranks);
 
 // `stop_above`: see MetaRun.
 std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
-                                       const SessionOptions& session, const PredictedData& data,
+                                       const PlacedOptions& session, const PredictedData& data,
                                        int ranks, int rank = 0,
                                        std::shared_ptr<CallRates> rates = nullptr,
                                        size_t stop_above = 0);

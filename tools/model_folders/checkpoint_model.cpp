@@ -93,7 +93,7 @@ ConversionSummary convert_checkpoint(RankContext& rank, const ConversionOptions&
   std::optional<Checkpoint> checkpoint;
   config::TrainConfig config;
   models::ModelConfig model;
-  SessionOptions session_of;
+  PlacedOptions session_of;
   FolderOptions form;
   agree(rank.world, [&] {
     FSDP_CHECK(options.shards == 0,
@@ -112,7 +112,7 @@ ConversionSummary convert_checkpoint(RankContext& rank, const ConversionOptions&
     if (options.dtype) form.dtype = *options.dtype;
     if (options.max_file_bytes != kDefaultFileBytes) form.max_file_bytes = options.max_file_bytes;
   });
-  Session session(rank.world, session_of);
+  Session session = place_session(rank.world, session_of);
   const Manifest& manifest = checkpoint->manifest();
   const bool needs_base = !session.lora() && !all_trained(session);
   if (needs_base) {

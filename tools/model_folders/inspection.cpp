@@ -10,10 +10,10 @@
 #include "models/names.h"
 #include "models/weights.h"
 #include "tools/data/tokenizer/tokenizer.h"
-#include "tools/engine/session.h"
 #include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
 #include "tools/predict/meta_run.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 namespace {
@@ -185,7 +185,7 @@ Inspection inspect(const InspectionOptions& options) {
   freeze_parameters(out.config, options.frozen, model.parameters());
   out.counts = count(model.parameters());
   out.parameters = parameter_rows(out.config, model.parameters());
-  SessionOptions session = {.model = out.config, .max_length = 1, .training = false};
+  PlacedOptions session = {{.model = out.config, .max_length = 1, .training = false}};
   session.frozen = options.frozen;
   out.units = unit_rows(MetaRun(session, options.world).session().sharded());
   if (folder) out.weights = look_at_weights(path, out.config, model.parameters());

@@ -82,7 +82,7 @@ struct InspectionOptions {
   std::string source;     // a folder, also of an adapter, a config.json, or the name of a preset
   std::string base = {};  // folder of the adapter's model; empty: as the adapter says
   int world = 8;
-  std::vector<std::string> frozen = {};  // as in SessionOptions
+  std::vector<std::string> frozen = {};  // as in PlacedOptions
 };
 
 // Error when the model cannot be made out; what is wrong with weights or tokenizer is in the

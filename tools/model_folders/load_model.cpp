@@ -144,9 +144,9 @@ int64_t seen_tokens(const models::ModelConfig& model, int64_t prompt, int64_t to
   return std::min({most_tokens(model), room, prompt + tokens});
 }
 
-SessionOptions options_for_use(const models::ModelConfig& model, int64_t max_length,
-                               const std::string& strategy, DType dtype, const RankContext& rank) {
-  SessionOptions out;
+PlacedOptions options_for_use(const models::ModelConfig& model, int64_t max_length,
+                              const std::string& strategy, DType dtype, const RankContext& rank) {
+  PlacedOptions out;
   out.model = model;
   out.max_length = max_length;
   const char* const otherwise = rank.world.size() == 1 ? "no_shard" : "full_shard";

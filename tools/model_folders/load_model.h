@@ -11,8 +11,8 @@
 
 #include "models/causal_lm.h"
 #include "models/weights.h"
-#include "tools/engine/session.h"
 #include "tools/launch/launch.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 
@@ -52,8 +52,8 @@ int64_t seen_tokens(const models::ModelConfig& model, int64_t prompt, int64_t to
 
 // A session for using the model. `strategy`: empty for full_shard on several ranks, no_shard on
 // one.
-SessionOptions options_for_use(const models::ModelConfig& model, int64_t max_length,
-                               const std::string& strategy, DType dtype, const RankContext& rank);
+PlacedOptions options_for_use(const models::ModelConfig& model, int64_t max_length,
+                              const std::string& strategy, DType dtype, const RankContext& rank);
 // Gives the session's model its values; on rank 0 `note` gets what is odd about the files.
 // Collective; throws AgreedError.
 void load_model(Session& session, const ModelSource& source,

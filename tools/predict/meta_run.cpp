@@ -37,7 +37,7 @@ Batch synthetic_batch(const models::ModelConfig& model, int64_t rows, int64_t le
   return batch;
 }
 
-MetaRun::MetaRun(SessionOptions options, int ranks, int rank, std::shared_ptr<CallRates> rates)
+MetaRun::MetaRun(PlacedOptions options, int ranks, int rank, std::shared_ptr<CallRates> rates)
     : rates_(rates ? std::move(rates) : std::make_shared<CallRates>(nominal_rates())),
       on_gpu_(options.backend.cuda.has_value()),
       world_(comm::make_meta_world(
@@ -52,7 +52,7 @@ MetaRun::MetaRun(SessionOptions options, int ranks, int rank, std::shared_ptr<Ca
   meta.fixed_tiles = options.backend.cpu.fixed_tiles;
   options.backend = {.meta = meta};
   const size_t mark = marks_.begin("loading");
-  session_ = std::make_unique<Session>(*world_, options);
+  session_ = std::make_unique<Session>(*world_, make_places(*world_, options), options);
   marks_.end(mark);
   session_->set_phases(&marks_);
   for (meta::MetaBackend* each : backends()) {

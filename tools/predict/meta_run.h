@@ -15,8 +15,8 @@
 
 #include "core/trace_phases.h"
 #include "kernels/meta/meta_backend.h"
-#include "tools/engine/session.h"
 #include "tools/predict/call_rates.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 
@@ -57,7 +57,7 @@ class MetaRun {
  public:
   // Loads nothing yet. Of `options.backend` only the kind of device, the CPU's threads and `meta`
   // matter. `rates` say what the calls of a step take; null: nominal ones, of nominal_rates().
-  MetaRun(SessionOptions options, int ranks, int rank = 0,
+  MetaRun(PlacedOptions options, int ranks, int rank = 0,
           std::shared_ptr<CallRates> rates = nullptr);
   ~MetaRun();
 

@@ -115,7 +115,7 @@ int TrainingRun::run() {
 // Everything that can be wrong with the input is found here, before a run directory is made.
 void TrainingRun::make_session() {
   comm::Communicator& world = rank_.world;
-  SessionOptions& options = session_options_;
+  PlacedOptions& options = session_options_;
   std::string vocabulary_note;
   agree(world, [&] {
     model_ = model_config(config_, data_.vocabulary());
@@ -144,7 +144,7 @@ void TrainingRun::make_session() {
                     rings->set_phase(comm::HostPhase::of(open));
                   });
   const PhaseScope loading(&*phases_, "loading");
-  session_ = std::make_unique<Session>(world, options);
+  session_ = std::make_unique<Session>(world, make_places(world, options), options);
   session_->set_phases(&*phases_);
   // On a CPU what is offloaded comes from the same memory.
   const bool one_memory = session_->host() && session_->backend().host_reaches_memory();

@@ -147,7 +147,7 @@ class TrainingRun {
   TrainData data_;
   models::ModelConfig model_;
   FolderOptions saved_;  // of rank 0
-  SessionOptions session_options_;
+  PlacedOptions session_options_;
   MemoryUsage predicted_, predicted_host_, predicted_file_;  // on rank 0
   size_t host_needed_ = 0;  // of rank 0, predicted; for what is offloaded
   Prefetch::Times batch_times_;

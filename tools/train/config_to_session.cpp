@@ -127,16 +127,14 @@ bool has_position_values(const models::ModelConfig& model) {
 
 }  // namespace
 
-SessionOptions session_options(const config::TrainConfig& config, const models::ModelConfig& model,
-                               int ranks, const BackendOptions& backend) {
+PlacedOptions session_options(const config::TrainConfig& config, const models::ModelConfig& model,
+                              int ranks, const BackendOptions& backend) {
   const config::TrainSection& train = config.train;
-  SessionOptions options = {.model = model,
+  PlacedOptions options = {{.model = model,
                             .lora = lora_config(config),
                             .max_length = config.data.sequence_length,
                             .wrap = wrap_policy(config),
                             .fsdp = fsdp_options(config, ranks),
-                            .backend = backend,
-                            .offload_folder = config.fsdp.offload_folder,
                             .optimizer = config.optimizer(),
                             .decay = train.optimizer.decay,
                             .clip_norm = train.clip_norm,
@@ -146,10 +144,11 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
                             .recompute = train.recompute.mode,
                             .recompute_every = train.recompute.every,
                             .frozen = train.freeze,
-                            .seed = static_cast<uint64_t>(train.seed)};
+                            .seed = static_cast<uint64_t>(train.seed)},
+                           backend};
   try {
     comm::check_options(options.fsdp, ranks);
-    FSDP_CHECK(options.fsdp.offload != comm::Offload::kNvme || !options.offload_folder.empty(),
+    FSDP_CHECK(options.fsdp.offload != comm::Offload::kNvme || !config.fsdp.offload_folder.empty(),
                "fsdp.offload: nvme: expected fsdp.offload_folder, a folder of the disk");
     const std::vector<DType> computed = computed_dtypes(options.fsdp);
     FSDP_CHECK(
@@ -169,6 +168,7 @@ SessionOptions session_options(const config::TrainConfig& config, const models::
     fail("{}", config::with_place(config, error.what()));
   }
   options.model.buffer_dtype = train.buffer_dtype;
+  options.backend.offload_folder = config.fsdp.offload_folder;
   options.backend.cpu.synchronous = config.runtime.synchronous;
   options.backend.cpu.fixed_tiles = options.fsdp.fixed_order;
   if (options.backend.cuda) options.backend.cuda->synchronous = config.runtime.synchronous;

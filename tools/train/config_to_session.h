@@ -7,15 +7,15 @@
 #include <string>
 
 #include "tools/config/config.h"
-#include "tools/engine/session.h"
 #include "tools/train/model_shape.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 
 // nullopt without LoRA. With lora.path, what the files of that adapter say.
 std::optional<models::LoraConfig> lora_config(const config::TrainConfig& config);
-SessionOptions session_options(const config::TrainConfig& config, const models::ModelConfig& model,
-                               int ranks, const BackendOptions& backend);
+PlacedOptions session_options(const config::TrainConfig& config, const models::ModelConfig& model,
+                              int ranks, const BackendOptions& backend);
 
 // A line for each option that has another effect than one might expect, because of the model, the
 // number of ranks or the size of the data. `sequences`: of the training data, if it is known.

@@ -5,6 +5,7 @@
 #include "models/names.h"
 #include "models/weights.h"
 #include "tools/engine/row_range.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 
@@ -19,7 +20,7 @@ models::FillFunction DescribedSession::values(Adapter adapter) {
 }
 
 void DescribedSession::start(const ExpectedTraining& trajectory, DType dtype, Adapter adapter) {
-  SessionOptions session;
+  PlacedOptions session;
   session.model = expected_.config;
   if (adapter == Adapter::kApart) session.lora = expected_.lora;
   session.max_length = expected_.longest_sequence();
@@ -40,7 +41,7 @@ void DescribedSession::start(const ExpectedTraining& trajectory, DType dtype, Ad
   session.clip_norm = trajectory.clip_norm;
   session.clip_power = trajectory.clip_power;
   session_.reset();  // the old one's memory first
-  session_ = std::make_unique<Session>(rank_.world, session);
+  session_ = std::make_unique<Session>(rank_.world, make_places(rank_.world, session), session);
   models::FillFunction fill;
   agree(rank_.world, [&] { fill = values(adapter); });
   session_->initialise(fill);

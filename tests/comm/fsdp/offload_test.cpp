@@ -145,7 +145,7 @@ TEST_CASE("offload: gradients that are looked at, and a step that is dropped") {
   s.keep_gradients = true;
   s.before_step = [](RankRun& run, int step) {
     run.forward_backward(step + 1);
-    run.train_step().restart();
+    run.steps().restart();
   };
   for (const Strategy strategy : {Strategy::kFullShard, Strategy::kNoShard}) {
     s.fsdp.strategy = strategy;

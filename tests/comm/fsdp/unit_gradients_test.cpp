@@ -57,7 +57,7 @@ double norm_of(const NamedValues& gradients) {
 // Updates that each parameter has taken, from the optimizer's own counters.
 std::map<std::string, int> updates(RankRun& run) {
   std::map<std::string, int> out;
-  run.train_step().optimizer().visit_state([&](const optim::StatePart& part) {
+  run.steps().optimizer().visit_state([&](const optim::StatePart& part) {
     if (part.name == "step") out[part.parameter.name()] = static_cast<int>(part.values.item());
   });
   return out;

@@ -1,7 +1,5 @@
 // Sessions on GPUs that talk over NCCL: what is registered with it, and that a step is issued
 // without waiting for the GPU.
-#include "tools/engine/session.h"
-
 #include <atomic>
 #include <thread>
 
@@ -10,12 +8,13 @@
 #include "comm/local_transport.h"
 #include "tests/cuda_emulator/emulator.h"
 #include "tests/support/sharded_run.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::test {
 namespace {
 
-SessionOptions options_with(const comm::FsdpOptions& fsdp) {
-  SessionOptions options;
+tools::PlacedOptions options_with(const comm::FsdpOptions& fsdp) {
+  tools::PlacedOptions options;
   options.model = small_llama();
   options.max_length = 6;
   options.fsdp = fsdp;
@@ -39,7 +38,7 @@ Outcome train_with(const comm::FsdpOptions& fsdp) {
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
     const int64_t before = emulator::nccl_registrations();
     world.barrier();
-    Session session(world, options_with(fsdp));
+    Session session = place_session(world, options_with(fsdp));
     session.initialise(models::from_scratch(3));
     world.barrier();
     const int64_t made = emulator::nccl_registrations();
@@ -106,7 +105,7 @@ TEST_CASE("a step over NCCL is issued while the GPU stands still, also where its
     };
     const emulator::Configured configured(settings);
     comm::run_local_ranks(2, [&](comm::Communicator& world) {
-      Session session(world, options_with(fsdp));
+      Session session = place_session(world, options_with(fsdp));
       session.initialise(models::from_scratch(3));
       session.train_step(batch_of(world.rank()), 1e-2, 0).read();
       world.barrier();

@@ -83,7 +83,7 @@ void check_again(const KernelCall& call) {
 }
 
 // Distinct calls of two steps.
-std::map<std::string, KernelCall> calls_of(const SessionOptions& options, int ranks) {
+std::map<std::string, KernelCall> calls_of(const tools::PlacedOptions& options, int ranks) {
   std::map<std::string, KernelCall> calls;
   tools::MetaRun run(options, ranks);
   run.load(models::from_scratch(0));
@@ -102,7 +102,7 @@ std::map<std::string, KernelCall> calls_of(const SessionOptions& options, int ra
 TEST_CASE("calls of training steps can be made again: every family, three dtypes") {
   std::set<std::string_view> kernels;
   for (const models::ModelConfig& model : test::tiny_of_every_family(2)) {
-    SessionOptions options;
+    tools::PlacedOptions options;
     options.model = model;
     options.model.residual_dropout = options.model.attention_dropout = 0.1;
     options.max_length = 7;

@@ -7,6 +7,7 @@
 #include "comm/local_transport.h"
 #include "tests/support/sharded_run.h"
 #include "tools/checkpoint/owned_state.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 namespace {
@@ -43,10 +44,10 @@ TEST_CASE("bench init: the hash is that of a training session's weights") {
   const InitBenchOptions options = {.model = test::small_gpt2(), .seed = 5};
   uint64_t trained = 0;
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
-    SessionOptions training;
+    PlacedOptions training;
     training.model = options.model;
     training.max_length = 8;
-    Session session(world, training);
+    Session session = place_session(world, training);
     session.initialise(models::from_scratch(5, options.model.padding_row));
     const uint64_t hash = hash_state(session).weights;
     if (world.rank() == 0) trained = hash;

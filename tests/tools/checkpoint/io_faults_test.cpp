@@ -24,7 +24,7 @@ using test::IoFaults;
 // `work` on every rank, with a session that is at step 1.
 void with_session(int ranks, const std::function<void(Session&, comm::Communicator& world)>& work) {
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-    Session session(world, test::checkpoint_options());
+    Session session = place_session(world, test::checkpoint_options());
     test::initialise_for_checkpoint(session);
     test::run_steps(session, 0, 1);
     work(session, world);
@@ -140,10 +140,10 @@ TEST_CASE("I/O faults: a save leaves the checkpoint before, or the new one, whol
 
 TEST_CASE("I/O faults: a load is an error or the stored state") {
   const test::TempFolder folder;
-  const SessionOptions options = test::checkpoint_options();
+  const PlacedOptions options = test::checkpoint_options();
   const Manifest written = test::write_after(2, options, 1, folder / "step-1");
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
-    Session session(world, options);
+    Session session = place_session(world, options);
     for (const IoFault fault : {IoFault::kError, IoFault::kShort}) {
       for (const bool from_then_on : {false, true}) {
         int64_t at = 0;

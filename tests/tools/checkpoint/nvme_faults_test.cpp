@@ -20,10 +20,10 @@ using test::IoFaults;
 
 constexpr int64_t kCut = 1, kSteps = 4;
 
-SessionOptions on_disk(const fs::path& folder) {
-  SessionOptions options = test::checkpoint_options();
+PlacedOptions on_disk(const fs::path& folder) {
+  PlacedOptions options = test::checkpoint_options();
   options.fsdp.offload = comm::Offload::kNvme;
-  options.offload_folder = folder.string();
+  options.backend.offload_folder = folder.string();
   return options;
 }
 
@@ -31,7 +31,7 @@ SessionOptions on_disk(const fs::path& folder) {
 void train(const fs::path& disk, const fs::path& checkpoint, StateHash* hash = nullptr) {
   test::without_io_uring([&] {
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
-      Session session(world, on_disk(disk));
+      Session session = place_session(world, on_disk(disk));
       test::initialise_for_checkpoint(session);
       test::run_steps(session, 0, kCut);
       Manifest facts;
@@ -94,11 +94,11 @@ TEST_CASE("nvme: what the file has, as formulas") {
   const test::TempFolder folder;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const comm::Strategy strategy : {comm::Strategy::kFullShard, comm::Strategy::kNoShard}) {
-      SessionOptions options = on_disk(folder.path());
+      PlacedOptions options = on_disk(folder.path());
       options.fsdp.strategy = strategy;
       options.fsdp.param_dtype = dtype;
       comm::run_local_ranks(2, [&](comm::Communicator& world) {
-        Session session(world, options);
+        Session session = place_session(world, options);
         // Of all units: master, gradient and two moments in whole pages; a bf16 copy.
         size_t wide = 0, narrow = 0;
         for (const auto& unit : session.sharded().units()) {

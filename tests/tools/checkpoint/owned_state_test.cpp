@@ -19,10 +19,10 @@ TEST_CASE("owned state: every element of every tensor belongs to one rank") {
     std::map<std::string, std::vector<int>> owners;
     std::mutex mutex;
     comm::run_local_ranks(ranks, [&, strategy = strategy, size = size](comm::Communicator& world) {
-      SessionOptions options = test::checkpoint_options();
+      PlacedOptions options = test::checkpoint_options();
       options.fsdp.strategy = strategy;
       options.fsdp.shard_size = size;
-      Session session(world, options);
+      Session session = place_session(world, options);
       const std::lock_guard lock(mutex);
       for (const StatePartOwned& part : owned_state(session)) {
         CHECK(part.first % 64 == 0);
@@ -45,7 +45,7 @@ TEST_CASE("owned state: every element of every tensor belongs to one rank") {
 
 TEST_CASE("state hash: every bit, every place and every name counts") {
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
-    Session session(world, test::checkpoint_options());
+    Session session = place_session(world, test::checkpoint_options());
     test::initialise_for_checkpoint(session);
     const StateHash before = hash_state(session);
     CHECK(hash_state(session) == before);
@@ -92,9 +92,9 @@ TEST_CASE("state hash: of frozen parameters, whatever is trained") {
   const auto hash_with = [](uint64_t trained_seed, uint64_t frozen_seed, int ranks) {
     uint64_t hash = 0;
     comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-      SessionOptions options = test::checkpoint_options();
+      PlacedOptions options = test::checkpoint_options();
       options.frozen = {"transformer.h.*"};
-      Session session(world, options);
+      Session session = place_session(world, options);
       session.initialise([&](const Parameter& p, int64_t first, Tensor& values) {
         models::from_scratch(p.trainable() ? trained_seed : frozen_seed)(p, first, values);
       });

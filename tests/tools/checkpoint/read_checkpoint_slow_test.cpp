@@ -53,7 +53,7 @@ TEST_CASE("checkpoint: a load holds the state and a buffer a rank, from 8 ranks 
     const size_t before = process_memory().resident;
     StateHash read;
     comm::run_local_ranks(to, [&](comm::Communicator& world) {
-      Session session(world, test::gpt2_124m());
+      Session session = place_session(world, test::gpt2_124m());
       Checkpoint checkpoint(folder / "step-1");
       restore(session, checkpoint);
       const StateHash hash = hash_state(session);

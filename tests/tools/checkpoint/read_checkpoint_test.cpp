@@ -22,26 +22,26 @@ constexpr int64_t kCut = 3, kSteps = 6;
 struct Variant {
   std::string name;
   int ranks;
-  SessionOptions options;
+  PlacedOptions options;
 };
 
 Variant variant(const std::string& name, int ranks,
-                const std::function<void(SessionOptions&)>& change) {
+                const std::function<void(PlacedOptions&)>& change) {
   Variant v{name, ranks, test::checkpoint_options()};
   change(v.options);
   return v;
 }
 
-void dtype(SessionOptions& o, DType compute) {
+void dtype(PlacedOptions& o, DType compute) {
   o.fsdp.param_dtype = compute;
   o.fsdp.reduce_dtype = accumulation_dtype(compute);
 }
 
-void dropout(SessionOptions& o) {
+void dropout(PlacedOptions& o) {
   o.model.embedding_dropout = o.model.attention_dropout = o.model.residual_dropout = 0.2;
 }
 
-void narrow(SessionOptions& o) {
+void narrow(PlacedOptions& o) {
   dtype(o, DType::kBF16);
   o.fsdp.master_dtype = DType::kBF16;
   o.optimizer.state_dtype = DType::kBF16;
@@ -52,12 +52,12 @@ void narrow(SessionOptions& o) {
 std::vector<Variant> narrow_variants() {
   return {variant("masters and moments in bf16", 2, narrow),
           variant("masters in f16", 2,
-                  [](SessionOptions& o) {
+                  [](PlacedOptions& o) {
                     dtype(o, DType::kF16);
                     o.loss_scale = {.initial = 1024, .rule = {.growth = 2, .interval = 2}};
                     o.fsdp.master_dtype = DType::kF16;
                   }),
-          variant("LoRA, masters and moments in bf16", 2, [](SessionOptions& o) {
+          variant("LoRA, masters and moments in bf16", 2, [](PlacedOptions& o) {
             narrow(o);
             o.model = test::tiny_llama();
             o.lora = models::LoraConfig{.r = 3, .alpha = 5, .targets = {"all-linear"}};
@@ -66,52 +66,52 @@ std::vector<Variant> narrow_variants() {
 
 std::vector<Variant> variants() {
   std::vector<Variant> all = {
-      variant("f32", 2, [](SessionOptions&) {}),
-      variant("f64", 3, [&](SessionOptions& o) { dtype(o, DType::kF64); }),
-      variant("bf16", 2, [&](SessionOptions& o) { dtype(o, DType::kBF16); }),
+      variant("f32", 2, [](PlacedOptions&) {}),
+      variant("f64", 3, [&](PlacedOptions& o) { dtype(o, DType::kF64); }),
+      variant("bf16", 2, [&](PlacedOptions& o) { dtype(o, DType::kBF16); }),
       variant("f16 with scaler", 2,
-              [&](SessionOptions& o) {
+              [&](PlacedOptions& o) {
                 dtype(o, DType::kF16);
                 o.loss_scale = {.initial = 1024, .rule = {.growth = 2, .interval = 2}};
               }),
       variant("rounded by chance", 2,
-              [&](SessionOptions& o) {
+              [&](PlacedOptions& o) {
                 dtype(o, DType::kBF16);
                 o.fsdp.rounding_seed = 7;
               }),
       variant("rounded by chance, resident", 1,
-              [&](SessionOptions& o) {
+              [&](PlacedOptions& o) {
                 dtype(o, DType::kBF16);
                 o.fsdp.strategy = Strategy::kNoShard;
                 o.fsdp.rounding_seed = 7;
               }),
       variant("dropout", 2, dropout),
       variant("LoRA", 2,
-              [&](SessionOptions& o) {
+              [&](PlacedOptions& o) {
                 o.model = test::tiny_llama();
                 o.lora = models::LoraConfig{
                     .r = 3, .alpha = 5, .dropout = 0.1, .targets = {"all-linear"}};
               }),
-      variant("frozen", 3, [](SessionOptions& o) { o.frozen = {"transformer.h.0.*"}; }),
+      variant("frozen", 3, [](PlacedOptions& o) { o.frozen = {"transformer.h.0.*"}; }),
       variant("accumulation", 2,
-              [&](SessionOptions& o) {
+              [&](PlacedOptions& o) {
                 dropout(o);
                 o.fsdp.micro_steps = 3;
               }),
       variant("sgd", 2,
-              [](SessionOptions& o) {
+              [](PlacedOptions& o) {
                 o.optimizer = {.kind = optim::OptimizerKind::kSgd, .momentum = 0.9};
               }),
       variant("adam", 2,
-              [](SessionOptions& o) { o.optimizer = {.kind = optim::OptimizerKind::kAdam}; }),
+              [](PlacedOptions& o) { o.optimizer = {.kind = optim::OptimizerKind::kAdam}; }),
       variant("adamax", 2,
-              [](SessionOptions& o) { o.optimizer = {.kind = optim::OptimizerKind::kAdamax}; }),
+              [](PlacedOptions& o) { o.optimizer = {.kind = optim::OptimizerKind::kAdamax}; }),
       variant("adadelta", 2,
-              [](SessionOptions& o) {
+              [](PlacedOptions& o) {
                 o.optimizer = {.kind = optim::OptimizerKind::kAdadelta, .epsilon = 1e-6};
               }),
       variant("plain sgd", 2,
-              [](SessionOptions& o) { o.optimizer = {.kind = optim::OptimizerKind::kSgd}; })};
+              [](PlacedOptions& o) { o.optimizer = {.kind = optim::OptimizerKind::kSgd}; })};
   for (const Variant& v : narrow_variants()) all.push_back(v);
   return all;
 }
@@ -122,7 +122,7 @@ std::vector<Variant> strategies() {
   for (const Strategy strategy :
        {Strategy::kFullShard, Strategy::kShardGradOp, Strategy::kShardOptimizer, Strategy::kNoShard,
         Strategy::kHybridShard, Strategy::kHybridShardZero2}) {
-    all.push_back(variant(std::string(choice_name(strategy)), 4, [&](SessionOptions& o) {
+    all.push_back(variant(std::string(choice_name(strategy)), 4, [&](PlacedOptions& o) {
       dropout(o);
       dtype(o, DType::kBF16);
       o.fsdp.strategy = strategy;
@@ -158,9 +158,9 @@ TEST_CASE("checkpoint: a run goes on under another offload, with the bits of one
     CAPTURE(all[i].name);
     const test::TempFolder folder;
     const auto with = [&](comm::Offload offload) {
-      SessionOptions options = all[i].options;
+      PlacedOptions options = all[i].options;
       options.fsdp.offload = offload;
-      options.offload_folder = folder.path().string();
+      options.backend.offload_folder = folder.path().string();
       return options;
     };
     const test::RunState expected = test::undisturbed(all[i].ranks, all[i].options, kSteps);
@@ -197,15 +197,15 @@ TEST_CASE("checkpoint: any number of ranks and strategy reads what any other wro
 
 TEST_CASE("checkpoint: other units and another dtype read the same state") {
   const test::TempFolder folder;
-  const SessionOptions options = test::checkpoint_options();
+  const PlacedOptions options = test::checkpoint_options();
   const Manifest written = test::write_after(3, options, 2, folder / "step-2");
-  SessionOptions whole = options;
+  PlacedOptions whole = options;
   whole.wrap = comm::wrap_nothing();
   CHECK(test::go_on(2, whole, folder / "step-2", 2).hash == written.hash);
-  SessionOptions bf16 = options;
+  PlacedOptions bf16 = options;
   bf16.fsdp.param_dtype = DType::kBF16;
   CHECK(test::go_on(2, bf16, folder / "step-2", 2).hash == written.hash);
-  SessionOptions f64 = options;  // whose masters are f64: other bits, the same values
+  PlacedOptions f64 = options;  // whose masters are f64: other bits, the same values
   f64.fsdp.param_dtype = f64.fsdp.reduce_dtype = DType::kF64;
   const test::RunState wide = test::go_on(2, f64, folder / "step-2", 4);
   const test::RunState same = test::go_on(3, options, folder / "step-2", 4);
@@ -215,7 +215,7 @@ TEST_CASE("checkpoint: other units and another dtype read the same state") {
 TEST_CASE("checkpoint: on other ranks a run goes on up to rounding") {
   for (const auto& [from, to] : {std::pair{4, 2}, {2, 3}, {1, 4}, {3, 1}}) {
     const test::TempFolder folder;
-    const SessionOptions options = test::checkpoint_options();
+    const PlacedOptions options = test::checkpoint_options();
     const test::RunState expected = test::undisturbed(from, options, kSteps);
     test::write_after(from, options, kCut, folder / "step-3");
     const test::RunState got = test::go_on(to, options, folder / "step-3", kSteps);
@@ -228,7 +228,7 @@ TEST_CASE("checkpoint: on other ranks a run goes on up to rounding") {
 
 // Blocks are much smaller than a rank's part here.
 TEST_CASE("checkpoint: a rank reads what it needs and no block twice") {
-  SessionOptions options = test::checkpoint_options();
+  PlacedOptions options = test::checkpoint_options();
   options.model.vocabulary = 8000;
   options.model.hidden = 255;
   options.model.head_dim = 51;
@@ -238,7 +238,7 @@ TEST_CASE("checkpoint: a rank reads what it needs and no block twice") {
   REQUIRE(written.state_bytes() > 500 * kBlockBytes);
   std::vector<uint64_t> read(4), held(4);
   comm::run_local_ranks(4, [&](comm::Communicator& world) {
-    Session session(world, options);
+    Session session = place_session(world, options);
     Checkpoint checkpoint(folder / "step-1");
     restore(session, checkpoint);
     const auto rank = static_cast<size_t>(world.rank());
@@ -255,14 +255,14 @@ TEST_CASE("checkpoint: a rank reads what it needs and no block twice") {
 
 TEST_CASE("checkpoint: a model with other tensors is refused with their names") {
   const test::TempFolder folder;
-  SessionOptions options = test::checkpoint_options();
+  PlacedOptions options = test::checkpoint_options();
   test::write_after(2, options, 1, folder / "step-1");
   options.model.ffn = 30;
   options.frozen = {"transformer.wpe.weight"};
   const std::string error = test::error_of([&] { test::go_on(2, options, folder / "step-1", 1); });
   CHECK(test::contains(error, "transformer.h.0.mlp.c_fc.weight: expected (15, 30), got (15, 31)"));
   CHECK(test::contains(error, "transformer.wpe.weight is not trained here"));
-  SessionOptions sgd = test::checkpoint_options();
+  PlacedOptions sgd = test::checkpoint_options();
   sgd.optimizer = {.kind = optim::OptimizerKind::kSgd, .momentum = 0.9};
   CHECK(test::contains(test::error_of([&] { test::go_on(1, sgd, folder / "step-1", 1); }),
                        "/momentum_buffer"));
@@ -329,14 +329,14 @@ TEST_CASE("checkpoint: every flipped byte and every cut is found, with the file'
 TEST_CASE("checkpoint: a damaged block is an error of the load, unless it is not asked for") {
   const test::TempFolder folder;
   const std::filesystem::path step = folder / "step-1";
-  const SessionOptions options = test::checkpoint_options();
+  const PlacedOptions options = test::checkpoint_options();
   const Manifest written = test::write_after(2, options, 1, step);
   const std::string file = written.files[1].name;
   flip(step / file, written.files[1].bytes - 1, 3);
   CHECK(test::contains(test::error_of([&] { test::go_on(3, options, step, 1); }),
                        file + ": damaged: bytes 0 to "));
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
-    Session session(world, options);
+    Session session = place_session(world, options);
     Checkpoint unverified(step, false);
     restore(session, unverified);
     CHECK(hash_state(session) != written.hash);

@@ -22,7 +22,7 @@ std::vector<int64_t> kept(const config::TrainConfig& config, const std::vector<d
                           std::optional<RunCheckpoints::Best>& best) {
   const test::TempFolder folder;
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
-    Session session(world, test::checkpoint_options());
+    Session session = place_session(world, test::checkpoint_options());
     test::initialise_for_checkpoint(session);
     RunCheckpoints checkpoints(session, config, folder.path(), {});
     for (size_t i = 0; i < losses.size(); ++i) {
@@ -67,7 +67,7 @@ TEST_CASE("checkpoints: a validation loss of another step is not this step's") {
   config.data.validation = {"text"};
   config.checkpoint.best = config::BestMetric::kValidationLoss;
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
-    Session session(world, test::checkpoint_options());
+    Session session = place_session(world, test::checkpoint_options());
     RunCheckpoints checkpoints(session, config, folder.path(), {});
     checkpoints.write({.steps = 5, .validation_loss = 1.0, .validated_at = 4});
     CHECK(!checkpoints.best());
@@ -86,7 +86,7 @@ TEST_CASE("checkpoints: a validation loss of another step is not this step's") {
   // Its evaluation comes after the run went on from it: judged, and not written again.
   const std::string before = read_file(folder / "checkpoints/step-6/checkpoint.json");
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
-    Session session(world, test::checkpoint_options());
+    Session session = place_session(world, test::checkpoint_options());
     RunCheckpoints checkpoints(session, config, folder.path(), {});
     checkpoints.go_on(folder / "checkpoints/step-6", {});  // which has no best one
     checkpoints.write({.steps = 6, .validation_loss = 0.25, .validated_at = 6});
@@ -110,7 +110,7 @@ TEST_CASE("checkpoints: the best one counts only where it was judged alike, and 
   const auto note_with = [&](const config::TrainConfig& now, const std::string& validation) {
     std::string note;
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
-      Session session(world, test::checkpoint_options());
+      Session session = place_session(world, test::checkpoint_options());
       Manifest facts;
       facts.data = {{kValidationTokens, validation}};
       RunCheckpoints checkpoints(session, now, folder.path(), facts);
@@ -137,7 +137,7 @@ TEST_CASE("checkpoints: an old one that cannot be removed is a warning") {
   config::TrainConfig config;
   config.checkpoint.keep = 1;
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
-    Session session(world, test::checkpoint_options());
+    Session session = place_session(world, test::checkpoint_options());
     RunCheckpoints checkpoints(session, config, folder.path(), {});
     CHECK(checkpoints.write({.steps = 1}).warnings.empty());
     // In the way of the name that it gets while it is removed.
@@ -158,11 +158,11 @@ void check_written_by_thread(comm::Offload offload) {
   config::TrainConfig config;
   config.checkpoint.async = true;
   config.checkpoint.keep = 2;
-  SessionOptions options = test::checkpoint_options();
+  PlacedOptions options = test::checkpoint_options();
   options.fsdp.offload = offload;
-  options.offload_folder = folder.path().string();
+  options.backend.offload_folder = folder.path().string();
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
-    Session session(world, options);
+    Session session = place_session(world, options);
     test::initialise_for_checkpoint(session);
     RunCheckpoints checkpoints(session, config, folder.path(), {});
     CHECK(!checkpoints.finish());
@@ -200,7 +200,7 @@ TEST_CASE(
   config.checkpoint.async = true;
   config.checkpoint.best = config::BestMetric::kTrainLoss;
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
-    Session session(world, test::checkpoint_options());
+    Session session = place_session(world, test::checkpoint_options());
     RunCheckpoints checkpoints(session, config, folder.path(), {});
     world.barrier();
     // In the place of the folder.

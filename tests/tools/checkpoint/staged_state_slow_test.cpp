@@ -42,7 +42,7 @@ TEST_CASE("checkpoint.async: the stop, the copy and the write of GPT-2 124M on t
   config.checkpoint.async = true;
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
     const bool speaks = world.rank() == 0;
-    Session session(world, test::gpt2_124m());
+    Session session = place_session(world, test::gpt2_124m());
     test::initialise_for_checkpoint(session);
     RunCheckpoints checkpoints(session, config, folder.path(), {});
     RunCheckpoints synchronous(session, waits, folder.path(), {});
@@ -99,7 +99,7 @@ TEST_CASE("checkpoint.async: the stop, the copy and the write of GPT-2 124M on t
 TEST_CASE("checkpoint: a load of GPT-2 124M on two ranks beside reading its bytes") {
   const test::TempFolder folder;
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
-    Session session(world, test::gpt2_124m());
+    Session session = place_session(world, test::gpt2_124m());
     test::initialise_for_checkpoint(session);
     write_checkpoint(session, folder / "step-0", {});
     world.barrier();

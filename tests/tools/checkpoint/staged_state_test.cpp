@@ -12,13 +12,13 @@ namespace {
 TEST_CASE("staged state: what is written later is what was copied") {
   for (const comm::Strategy strategy : {comm::Strategy::kFullShard, comm::Strategy::kNoShard}) {
     const test::TempFolder folder;
-    SessionOptions options = test::checkpoint_options();
+    PlacedOptions options = test::checkpoint_options();
     options.fsdp.strategy = strategy;
     options.loss_scale = {.initial = 1024, .rule = {.growth = 2, .interval = 2}};
     options.fsdp.param_dtype = DType::kF16;
     const Manifest expected = test::write_after(2, options, 2, folder / "expected");
     comm::run_local_ranks(2, [&](comm::Communicator& world) {
-      Session session(world, options);
+      Session session = place_session(world, options);
       test::initialise_for_checkpoint(session);
       StagingMemory memory(session);
       test::run_steps(session, 0, 1);
@@ -42,11 +42,11 @@ TEST_CASE("staged state: what is written later is what was copied") {
 
 TEST_CASE("staged state: counted as workspace, by a run without bytes as well") {
   constexpr auto kWorkspace = static_cast<size_t>(MemoryCategory::kWorkspace);
-  const SessionOptions options = test::checkpoint_options();
+  const PlacedOptions options = test::checkpoint_options();
   for (const int ranks : {1, 3}) {
     std::vector<size_t> counted(static_cast<size_t>(ranks));
     comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-      Session session(world, options);
+      Session session = place_session(world, options);
       const size_t before = session.backend().ledger().usage().current[kWorkspace];
       const StagingMemory memory(session);
       const size_t bytes = session.backend().ledger().usage().current[kWorkspace] - before;

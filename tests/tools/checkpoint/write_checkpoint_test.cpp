@@ -12,7 +12,7 @@ namespace {
 
 TEST_CASE("checkpoint: files of every rank that any reader of safetensors can read") {
   const test::TempFolder folder;
-  SessionOptions options = test::checkpoint_options();
+  PlacedOptions options = test::checkpoint_options();
   options.frozen = {"transformer.wpe.weight"};
   const Manifest written = test::write_after(3, options, 2, folder / "step-2");
   REQUIRE(written.files.size() == 3);
@@ -33,7 +33,7 @@ TEST_CASE("checkpoint: files of every rank that any reader of safetensors can re
     values.insert(values.end(), part.begin(), part.end());
   }
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
-    Session session(world, options);
+    Session session = place_session(world, options);
     test::initialise_for_checkpoint(session, true);
     Checkpoint checkpoint(folder / "step-2");
     restore(session, checkpoint);
@@ -49,7 +49,7 @@ TEST_CASE("checkpoint: what cannot be written leaves nothing, and every rank is 
   folder.write("file", "");
   std::vector<std::string> errors(3);
   comm::run_local_ranks(3, [&](comm::Communicator& world) {
-    Session session(world, test::checkpoint_options());
+    Session session = place_session(world, test::checkpoint_options());
     test::initialise_for_checkpoint(session);
     const auto rank = static_cast<size_t>(world.rank());
     try {

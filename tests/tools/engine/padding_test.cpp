@@ -5,6 +5,7 @@
 #include "comm/local_transport.h"
 #include "core/io/json.h"
 #include "models/weights.h"
+#include "tests/support/places.h"
 #include "tests/support/temp_folder.h"
 #include "tools/data/loader.h"
 #include "tools/engine/session.h"
@@ -43,7 +44,7 @@ double loss_of(const Json& fixture, const Json& entry, const Way& way) {
     options.fsdp.param_dtype = options.fsdp.reduce_dtype = DType::kF64;
     options.fsdp.fixed_order = way.rows_per_pass > 0;
     options.training = false;
-    Session session(world, options);
+    Session session(world, test::on_cpu(), options);
     session.initialise(models::from_folder(folder, options.model, session.parameters()));
     const data::RowLayout layout = {.objective = sft ? data::Objective::kSft : data::Objective::kLm,
                                     .side = left ? data::PadSide::kLeft : data::PadSide::kRight,

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "comm/local_transport.h"
+#include "tests/support/places.h"
 #include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_models.h"
@@ -31,7 +32,7 @@ std::string error_with(int ranks, const comm::FsdpOptions& fsdp) {
   options.fsdp = fsdp;
   return test::error_of([&] {
     comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-      Session session(world, options);
+      Session session(world, test::on_cpu(), options);
       session.initialise(models::from_scratch(3));
       const std::vector<int32_t> tokens = {1, 2, 3, 4, 5, 6};
       const Batch batch = make_batch({.length = 6, .tokens = tokens, .labels = tokens}, {}, 5);
@@ -75,7 +76,7 @@ TEST_CASE("session: a model that does not shift labels predicts every token wher
   for (const auto mean : {LossMean::kTokens, LossMean::kRanks}) {
     options.loss_mean = mean;
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
-      Session session(world, options);
+      Session session(world, test::on_cpu(), options);
       session.initialise(models::from_scratch(3));
       const std::vector<int32_t> tokens = {1, 2, 3, 4, 5, 6};
       const Batch batch = make_batch({.length = 6, .tokens = tokens, .labels = tokens},
@@ -116,7 +117,7 @@ Losses losses_in_passes(int ranks, const comm::FsdpOptions& fsdp, int64_t shift_
     options.fsdp.fixed_order = true;
     options.fsdp.micro_steps = (4 + ranks - 1) / ranks;
     options.seed = 3;
-    Session session(world, options);
+    Session session(world, test::on_cpu(), options);
     session.initialise(models::from_scratch(3));
     Losses losses, norms, evaluated;
     for (uint32_t step = 0; step < 3; ++step) {
@@ -167,7 +168,7 @@ TEST_CASE("session: padding in front and learned positions") {
                                 .max_length = 6};
       options.fsdp.param_dtype = options.fsdp.reduce_dtype = DType::kF64;
       options.training = false;
-      Session session(world, options);
+      Session session(world, test::on_cpu(), options);
       session.initialise(models::from_scratch(3));
       const auto loss = [&](const LabelledRows& rows) {
         return session.evaluate(make_batch(rows, models::input_rules(options.model), 3));
@@ -189,7 +190,7 @@ TEST_CASE("session: a model that is only used has no memory for gradients") {
     comm::run_local_ranks(2, [&](comm::Communicator& world) {
       SessionOptions options = {.model = test::tiny_gpt2(), .max_length = 4, .training = false};
       options.fsdp.strategy = strategy;
-      Session session(world, options);
+      Session session(world, test::on_cpu(), options);
       session.initialise(models::from_scratch(3));
       CHECK(session.evaluate(batch) > 0);
       const MemoryUsage usage = session.backend().ledger().usage();
@@ -209,7 +210,7 @@ TEST_CASE("session: padding within a text is neither predicted nor predicts") {
       options.model.embedding_dropout = options.model.attention_dropout = 0;
       options.model.residual_dropout = options.model.mlp_dropout = 0;
       options.fsdp.param_dtype = options.fsdp.reduce_dtype = DType::kF64;
-      Session session(world, options);
+      Session session(world, test::on_cpu(), options);
       session.initialise(models::from_scratch(3));
       const auto loss = [&](const Ids& tokens, const Ids& labels) {
         const Batch batch = make_batch({.length = 6, .tokens = tokens, .labels = labels},

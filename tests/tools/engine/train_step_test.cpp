@@ -8,6 +8,7 @@
 
 #include "comm/local_transport.h"
 #include "models/weights.h"
+#include "tests/support/places.h"
 #include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"
 #include "tools/engine/sharded_values.h"
@@ -21,24 +22,24 @@ using Doubles = std::vector<double>;
 class Rig {
  public:
   explicit Rig(comm::Communicator& world, const TrainStepOptions& options = {}) {
-    const test::SubjectFactory factory = test::causal_lm(test::small_gpt2());
-    subject_ = factory(backend_, DType::kF64);
-    subject_.module->set_tape(&tape_);
-    sharded_.emplace(*subject_.module, comm::wrap_classes({subject_.block_class}),
-                     comm::FsdpOptions{
-                         .param_dtype = DType::kF64, .reduce_dtype = DType::kF64, .micro_steps = 2},
-                     backend_, world);
-    initialise(*sharded_, models::from_scratch(17));
-    step_.emplace(*sharded_, tape_, world, options);
+    Places places = test::on_cpu();
+    subject_ = test::causal_lm(test::small_gpt2())(*places.device, DType::kF64);
+    engine_.emplace(
+        world, std::move(places), std::move(subject_.module),
+        EngineOptions{
+            .wrap = comm::wrap_classes({subject_.block_class}),
+            .fsdp = {.param_dtype = DType::kF64, .reduce_dtype = DType::kF64, .micro_steps = 2},
+            .step = options});
+    engine_->initialise(models::from_scratch(17));
   }
 
-  TrainStep& step() { return *step_; }
-  comm::FullySharded& sharded() { return *sharded_; }
+  TrainStep& step() { return engine_->steps(); }
+  comm::FullySharded& sharded() { return engine_->sharded(); }
   // Sum over four labels, which depend on `first`.
   Tensor loss(int32_t first) {
     const std::vector<int32_t> ids = {first, 5, 2, 7};
-    const Tensor tokens = Tensor::from_host(backend_, Shape{1, 4}, ids);
-    const Tensor labels = Tensor::from_host(backend_, Shape{4}, ids);
+    const Tensor tokens = Tensor::from_host(engine_->backend(), Shape{1, 4}, ids);
+    const Tensor labels = Tensor::from_host(engine_->backend(), Shape{4}, ids);
     const ForwardContext context;
     return subject_.loss(
         {.tokens = tokens, .labels = labels, .context = context, .gradient_scale = 0.125});
@@ -47,22 +48,19 @@ class Rig {
     return {.loss = [this, first] { return loss(first); }, .weight = weight};
   }
   void micro_steps(int count) {
-    for (int i = 0; i < count; ++i) step_->micro_step({forward(1 + i)});
+    for (int i = 0; i < count; ++i) step().micro_step({forward(1 + i)});
   }
   std::map<std::string, Doubles> parameters() {
     std::map<std::string, Doubles> out;
-    visit_parameters(*sharded_, [&](const Parameter& parameter, const Tensor& values) {
+    visit_parameters(sharded(), [&](const Parameter& parameter, const Tensor& values) {
       out[parameter.name()] = values.to_doubles();
     });
     return out;
   }
 
  private:
-  cpu::CpuBackend backend_;
-  Tape tape_{backend_};
   test::Subject subject_;
-  std::optional<comm::FullySharded> sharded_;
-  std::optional<TrainStep> step_;
+  std::optional<Engine> engine_;  // has the subject's module
 };
 
 // body(rig) on a world of one rank.

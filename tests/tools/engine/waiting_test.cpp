@@ -7,6 +7,7 @@
 
 #include "comm/local_transport.h"
 #include "comm/straggler.h"
+#include "tests/support/places.h"
 #include "tools/engine/session.h"
 
 namespace fsdp {
@@ -39,7 +40,7 @@ Batch batch_of(int ranks) {
 std::vector<comm::Straggler> stragglers(int ranks, int late, const std::string& slow_phase) {
   std::vector<comm::RankRings> all(static_cast<size_t>(ranks));
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-    Session session(world, tiny_options());
+    Session session(world, test::on_cpu(), tiny_options());
     session.initialise(models::from_scratch(3));
     TracePhases phases(nullptr, [&](const std::vector<std::string>& open) {
       const comm::HostPhase phase = comm::HostPhase::of(open);

@@ -9,6 +9,7 @@
 #include "comm/local_transport.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_models.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 namespace {
@@ -27,8 +28,8 @@ struct Setting {
   GenerationStats* stats = nullptr;
 };
 
-SessionOptions session_options(const Setting& setting) {
-  SessionOptions options = {.model = setting.model, .max_length = setting.model.max_positions};
+PlacedOptions session_options(const Setting& setting) {
+  PlacedOptions options = {{.model = setting.model, .max_length = setting.model.max_positions}};
   options.fsdp.param_dtype = options.fsdp.reduce_dtype = DType::kF64;
   options.fsdp.strategy = setting.strategy;
   options.training = false;
@@ -38,7 +39,7 @@ SessionOptions session_options(const Setting& setting) {
 std::vector<Generated> generate(const Texts& prompts, const Setting& setting) {
   std::vector<std::vector<Generated>> of_rank(static_cast<size_t>(setting.ranks));
   comm::run_local_ranks(setting.ranks, [&](comm::Communicator& world) {
-    Session session(world, session_options(setting));
+    Session session = place_session(world, session_options(setting));
     session.initialise(models::from_scratch(5));
     Texts used(prompts.size());
     const auto rank = static_cast<size_t>(world.rank());
@@ -115,7 +116,7 @@ TEST_CASE("generation: batch after batch, the texts are those of one batch") {
   for (const size_t batch : {1, 3, 4, 9}) {
     CAPTURE(batch);
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
-      Session session(world, session_options(setting));
+      Session session = place_session(world, session_options(setting));
       session.initialise(models::from_scratch(5));
       Texts used(kPrompts.size());
       std::vector<size_t> done;

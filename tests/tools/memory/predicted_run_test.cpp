@@ -26,7 +26,7 @@ config::TrainConfig config_of(const Overrides& overrides) {
 
 std::unique_ptr<MetaRun> run_of(const Overrides& overrides) {
   const config::TrainConfig config = config_of(overrides);
-  const SessionOptions session = session_options(config, model_config(config, 257), 2, {});
+  const PlacedOptions session = session_options(config, model_config(config, 257), 2, {});
   return predicted_run(config, session, data_of(config, 2), 2);
 }
 

@@ -24,7 +24,7 @@ std::unique_ptr<MetaRun> run_of(const std::string& preset, int ranks,
   const config::TrainConfig config = config::read_config("", all);
   BackendOptions backend;
   if (on_gpu) backend.cuda.emplace();
-  const SessionOptions session =
+  const PlacedOptions session =
       session_options(config, model_config(config, vocabulary_of(config)), ranks, backend);
   return predicted_run(config, session, data_of(config, ranks), ranks);
 }

@@ -15,10 +15,10 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of a run with this configuration, on two ranks, after two steps.
-void write(const fs::path& folder, const SessionOptions& options, const std::string& yaml,
+void write(const fs::path& folder, const PlacedOptions& options, const std::string& yaml,
            bool exchanged_base = false) {
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
-    Session session(world, options);
+    Session session = place_session(world, options);
     test::initialise_for_checkpoint(session);
     test::run_steps(session, 0, 2);
     Manifest facts;
@@ -45,7 +45,7 @@ ConversionSummary convert(const fs::path& from, const fs::path& to, int ranks,
 
 TEST_CASE("checkpoint as a model: its values, on any number of ranks and in any dtype") {
   const test::TempFolder folder;
-  SessionOptions options = test::checkpoint_options();
+  PlacedOptions options = test::checkpoint_options();
   options.frozen = {"transformer.wpe.weight"};
   write(folder / "step-2", options,
         "data: {sequence_length: 6}\ntrain: {seed: 3, freeze: [transformer.wpe.weight]}");
@@ -56,7 +56,7 @@ TEST_CASE("checkpoint as a model: its values, on any number of ranks and in any 
     const SafetensorsFolder model = SafetensorsFolder::open(to);
     CHECK(done.tensors == model.tensors().size());
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
-      Session session(world, options);
+      Session session = place_session(world, options);
       test::initialise_for_checkpoint(session);  // of the frozen table
       Checkpoint checkpoint(folder / "step-2");
       restore(session, checkpoint);

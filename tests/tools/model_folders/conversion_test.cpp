@@ -14,8 +14,8 @@
 #include "models/weights.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tied_copy.h"
-#include "tools/engine/session.h"
 #include "tools/launch/launch.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 namespace {
@@ -86,9 +86,9 @@ TEST_CASE("conversion: shards hold what ranks own, addressed by name and element
   }
   const models::ModelConfig config = models::read_config((from / "config.json").string());
   comm::run_local_ranks(3, [&](comm::Communicator& world) {
-    SessionOptions options = {.model = config, .max_length = 8};
+    PlacedOptions options = {{.model = config, .max_length = 8}};
     options.fsdp.strategy = comm::Strategy::kFullShard;
-    Session session(world, options);
+    Session session = place_session(world, options);
     const auto values = models::from_folder(from.string(), config, session.parameters());
     Parts& own = owned[static_cast<size_t>(world.rank())];
     session.initialise([&](const Parameter& p, int64_t first, Tensor& part) {

@@ -102,7 +102,8 @@ TEST_CASE("model source: ranks compare the copy of a tied head together, and ref
   const auto error_of_last = [&](const fs::path& folder) {
     std::string error;
     comm::run_local_ranks(3, [&](comm::Communicator& world) {
-      Session session(world, {.model = ModelSource{folder, ""}.config(), .max_length = 4});
+      Session session =
+          place_session(world, {{.model = ModelSource{folder, ""}.config(), .max_length = 4}});
       try {
         load_model(session, {folder, ""}, [](const std::string&) {});
       } catch (const AgreedError& agreed) {

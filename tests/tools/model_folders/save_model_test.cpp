@@ -11,6 +11,7 @@
 #include "core/io/json.h"
 #include "tests/support/temp_folder.h"
 #include "tools/launch/launch.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 namespace {
@@ -24,12 +25,12 @@ std::string round_trip(const fs::path& from, const fs::path& to, int ranks, Fold
   std::string error;
   options.source = from;
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-    SessionOptions session_options = {.model = models::read_config((from / "config.json").string()),
+    PlacedOptions session_options = {{.model = models::read_config((from / "config.json").string()),
                                       .max_length = 4,
                                       .fsdp = {.strategy = strategy},
-                                      .training = false};
+                                      .training = false}};
     if (options.dtype == DType::kF64) session_options.fsdp.param_dtype = DType::kF64;
-    Session session(world, session_options);
+    Session session = place_session(world, session_options);
     session.initialise(
         models::from_folder(from.string(), session_options.model, session.parameters()));
     try {
@@ -79,7 +80,7 @@ TEST_CASE("model folder: what a dtype cannot hold is told, by rank 0") {
   const models::ModelConfig config = models::read_config((from / "config.json").string());
   std::vector<std::string> warnings;
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
-    Session session(world, {.model = config, .max_length = 4, .training = false});
+    Session session = place_session(world, {{.model = config, .max_length = 4, .training = false}});
     session.initialise([](const Parameter& p, int64_t first, Tensor& values) {
       std::vector<float> host(static_cast<size_t>(values.numel()), 1);
       if (p.name() == "final_norm.bias" && first == 0) host[0] = -65600;
@@ -108,7 +109,7 @@ TEST_CASE("model folder: a large tensor is converted in stretches, beside no cop
   std::vector<std::string> warnings;
   size_t workspace = 0;
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
-    Session session(world, {.model = config, .max_length = 4, .training = false});
+    Session session = place_session(world, {{.model = config, .max_length = 4, .training = false}});
     session.initialise([&](const Parameter& p, int64_t first, Tensor& values) {
       std::vector<float> host(static_cast<size_t>(values.numel()));
       for (int64_t i = 0; i < values.numel(); ++i) {

@@ -64,7 +64,7 @@ TEST_CASE("memory report: predicted beside counted, category by category") {
 }
 
 TEST_CASE("memory report: what a run will take, by phase, and when it takes most") {
-  SessionOptions options = {.model = test::tiny_llama(3), .max_length = 7};
+  PlacedOptions options = {{.model = test::tiny_llama(3), .max_length = 7}};
   MetaRun run(options, 2);
   run.load(models::from_scratch(0));
   run.steps(4, 7);

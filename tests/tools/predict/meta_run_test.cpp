@@ -38,7 +38,7 @@ TEST_CASE("large models on many ranks take neither their memory nor long") {
     CAPTURE(c.preset);
     const size_t before = process_memory().peak_resident;
     const auto start = std::chrono::steady_clock::now();
-    SessionOptions options;
+    PlacedOptions options;
     options.model = models::preset(c.preset);
     options.max_length = c.length;
     options.fsdp.param_dtype = DType::kBF16;
@@ -59,7 +59,7 @@ TEST_CASE("large models on many ranks take neither their memory nor long") {
 }
 
 TEST_CASE("the moment of the peak, and phases") {
-  SessionOptions options;
+  PlacedOptions options;
   options.model = test::tiny_llama(3);
   options.max_length = kLength;
   MetaRun run(options, 2);
@@ -90,7 +90,7 @@ std::shared_ptr<CallRates> even_rates(double collective_us) {
 }
 
 std::unique_ptr<MetaRun> timed_run(int blocks, int ranks, double collective_us) {
-  SessionOptions options;
+  PlacedOptions options;
   options.model = test::tiny_llama(blocks);
   options.max_length = kLength;
   auto run = std::make_unique<MetaRun>(options, ranks, 0, even_rates(collective_us));

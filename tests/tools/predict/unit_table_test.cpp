@@ -17,7 +17,7 @@ constexpr comm::GroupSizes kTwo = {.shards = 2};
 
 std::vector<UnitRow> units_of(const models::ModelConfig& model, const FsdpOptions& options,
                               int ranks) {
-  SessionOptions session = {.model = model, .max_length = 1};
+  PlacedOptions session = {{.model = model, .max_length = 1}};
   session.fsdp = options;
   return unit_rows(MetaRun(session, ranks).session().sharded());
 }

@@ -25,8 +25,8 @@ struct Case {
   RecomputeMode recompute = RecomputeMode::kNone;
 };
 
-SessionOptions options_of(const Case& c) {
-  SessionOptions options;
+PlacedOptions options_of(const Case& c) {
+  PlacedOptions options;
   options.model = c.model;
   options.max_length = kLength;
   options.fsdp = c.fsdp;
@@ -41,7 +41,7 @@ int64_t rows_of(const Case& c) { return 2 * c.ranks * c.fsdp.micro_steps; }
 std::string issued(const Case& c) {
   std::string gathers, reduces;
   comm::run_local_ranks(c.ranks, [&](comm::Communicator& world) {
-    Session session(world, options_of(c));
+    Session session = place_session(world, options_of(c));
     session.initialise(models::from_scratch(1));
     const Batch batch = synthetic_batch(c.model, rows_of(c), kLength, world.rank(), world.size());
     Trace trace;

@@ -55,7 +55,7 @@ TEST_CASE("train setup: options of the session") {
       "model: {preset: gpt2-124m}\n"
       "train: {dtype: bf16, clip_norm: 0.5, optimizer: {beta2: 0.99, decay: all}}\n"
       "fsdp: {strategy: hybrid_shard, shard_size: 1, wrap: none, backward_prefetch: post}\n");
-  const SessionOptions options =
+  const PlacedOptions options =
       session_options(config, model_config(config, 257), 1, {.cpu = {.threads = 3}});
   CHECK(options.fsdp.strategy == comm::Strategy::kHybridShard);
   CHECK(options.fsdp.param_dtype == DType::kBF16);
@@ -78,7 +78,7 @@ TEST_CASE("train setup: every way of sharding reaches the session") {
       "       release_arena: true,\n"
       "       accumulation: reduce_scatter_each, divide_factor: 3, force_sum: true,\n"
       "       absent_is_zero: true, reshard_group_size: 1}\n");
-  const SessionOptions options = session_options(config, {}, 2, {});
+  const PlacedOptions options = session_options(config, {}, 2, {});
   CHECK(options.fsdp.strategy == comm::Strategy::kHybridShardZero2);
   CHECK(options.fsdp.shard_size == 2);
   CHECK(options.fsdp.reshard_after_forward == true);
@@ -127,8 +127,7 @@ TEST_CASE("train setup: masters of 16 bits are rounded by the optimizer, not on 
   const auto options_of = [](const std::string& text) {
     return session_options(config_of(text), {}, 1, {});
   };
-  const SessionOptions narrow =
-      options_of("train: {master_dtype: bf16, stochastic_rounding: true}");
+  const PlacedOptions narrow = options_of("train: {master_dtype: bf16, stochastic_rounding: true}");
   CHECK(narrow.fsdp.master_dtype == DType::kBF16);
   CHECK(!narrow.fsdp.rounding_seed);
   CHECK(narrow.optimizer.rounds_masters_by_chance);

@@ -12,6 +12,7 @@
 #include "comm/local_transport.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_models.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 namespace {
@@ -24,8 +25,8 @@ Ids text_of(size_t size) {
   return out;
 }
 
-SessionOptions options_of(comm::Strategy strategy, int64_t length, bool shifted = true) {
-  SessionOptions options = {.model = test::tiny_llama(), .max_length = length};
+PlacedOptions options_of(comm::Strategy strategy, int64_t length, bool shifted = true) {
+  PlacedOptions options = {{.model = test::tiny_llama(), .max_length = length}};
   options.fsdp.param_dtype = options.fsdp.reduce_dtype = DType::kF64;
   options.fsdp.strategy = strategy;
   options.model.shifted_labels = shifted;
@@ -38,7 +39,7 @@ SessionOptions options_of(comm::Strategy strategy, int64_t length, bool shifted 
 TextLoss plain_loss(const Ids& text, int64_t length, int64_t stride, bool shifted) {
   TextLoss out;
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
-    Session session(world, options_of(comm::Strategy::kNoShard, length, shifted));
+    Session session = place_session(world, options_of(comm::Strategy::kNoShard, length, shifted));
     session.initialise(models::from_scratch(5));
     const auto size = static_cast<int64_t>(text.size());
     const auto vocabulary = session.model().config().vocabulary;
@@ -66,7 +67,7 @@ TextLoss plain_loss(const Ids& text, int64_t length, int64_t stride, bool shifte
 TextLoss loss_on(int ranks, comm::Strategy strategy, const TextSequences& text) {
   std::vector<TextLoss> of_rank(static_cast<size_t>(ranks));
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-    Session session(world, options_of(strategy, text.length, text.rules.shifted_labels));
+    Session session = place_session(world, options_of(strategy, text.length, text.rules.shifted_labels));
     session.initialise(models::from_scratch(5));
     of_rank[static_cast<size_t>(world.rank())] =
         loss_of_batches(session, batches_of(text, world.rank(), world.size()),
@@ -106,7 +107,7 @@ TEST_CASE("evaluation: each token's -ln p, on any number of ranks, sharded and n
 TEST_CASE("evaluation: the caller may end it after any batch") {
   const Ids tokens = text_of(64);
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
-    Session session(world, options_of(comm::Strategy::kFullShard, 8));
+    Session session = place_session(world, options_of(comm::Strategy::kFullShard, 8));
     session.initialise(models::from_scratch(5));
     const BatchSource batches = batches_of({.tokens = tokens, .length = 8, .stride = 8, .batch = 2},
                                            world.rank(), world.size());

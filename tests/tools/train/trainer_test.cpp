@@ -12,14 +12,15 @@
 #include "core/io/json.h"
 #include "tests/support/temp_folder.h"
 #include "tools/launch/launch.h"
+#include "tools/train/placed_session.h"
 
 namespace fsdp::tools {
 namespace {
 
 constexpr int64_t kLength = 6;
 
-SessionOptions tiny_options() {
-  SessionOptions options;
+PlacedOptions tiny_options() {
+  PlacedOptions options;
   options.model = models::family_defaults("llama");
   options.model.vocabulary = 11;
   options.model.hidden = 8;
@@ -72,7 +73,7 @@ Run run(int ranks, const TrainerOptions& options) {
   const test::TempFolder folder;
   Run result;
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-    Session session(world, tiny_options());
+    Session session = place_session(world, tiny_options());
     session.initialise(models::from_scratch(3));
     Progress progress(nullptr, -1, 1);
     MetricsLog log = world.rank() == 0 ? MetricsLog(folder / "metrics.jsonl") : MetricsLog();
@@ -119,7 +120,7 @@ TEST_CASE("trainer: lines of other programs, where these would print one") {
   const auto printed = [&](LogFormat format) {
     std::FILE* file = std::fopen((folder / "out").c_str(), "w");
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
-      Session session(world, tiny_options());
+      Session session = place_session(world, tiny_options());
       session.initialise(models::from_scratch(3));
       Progress progress(file, -1, 2);
       MetricsLog log;
@@ -166,12 +167,12 @@ TEST_CASE("trainer: lines of other programs, where these would print one") {
 TEST_CASE("trainer: the tokens per second of a line are those of its steps") {
   const test::TempFolder folder;
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
-    SessionOptions options = tiny_options();
+    PlacedOptions options = tiny_options();
     options.backend.cpu.synchronous = true;
     options.backend.cpu.delay = [](const std::string&, std::string_view task) {
       return task == "embedding_forward" ? 20'000 : 0;
     };
-    Session session(world, options);
+    Session session = place_session(world, options);
     session.initialise(models::from_scratch(3));
     Progress progress(nullptr, -1, 1);
     MetricsLog log(folder / "metrics.jsonl");
@@ -238,10 +239,10 @@ TEST_CASE("trainer: skipped steps move neither the optimizer nor the schedule") 
   const test::TempFolder folder;
   TrainOutcome outcome;
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
-    SessionOptions session_options = tiny_options();
+    PlacedOptions session_options = tiny_options();
     session_options.fsdp.param_dtype = DType::kF16;
     session_options.loss_scale = optim::LossScalerOptions::torch();
-    Session session(world, session_options);
+    Session session = place_session(world, session_options);
     session.initialise(models::from_scratch(3));
     Progress progress(nullptr, -1, 1);
     MetricsLog log = world.rank() == 0 ? MetricsLog(folder / "metrics.jsonl") : MetricsLog();
@@ -277,10 +278,10 @@ TEST_CASE("trainer: a run in which every step was skipped is an error") {
   const auto error_after = [](int64_t steps, int64_t overflowing) {
     std::string error;
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
-      SessionOptions session_options = tiny_options();
+      PlacedOptions session_options = tiny_options();
       session_options.fsdp.param_dtype = DType::kF16;
       session_options.loss_scale = {.initial = 8, .rule = {}};
-      Session session(world, session_options);
+      Session session = place_session(world, session_options);
       session.initialise(models::from_scratch(3));
       Progress progress(nullptr, -1, 1);
       MetricsLog log;
@@ -311,10 +312,10 @@ TEST_CASE(
   const test::TempFolder folder;
   std::FILE* file = std::fopen((folder / "out").c_str(), "w");
   comm::run_local_ranks(1, [&](comm::Communicator& world) {
-    SessionOptions session_options = tiny_options();
+    PlacedOptions session_options = tiny_options();
     session_options.fsdp.param_dtype = DType::kF16;
     session_options.loss_scale = {.initial = 4, .rule = {}};
-    Session session(world, session_options);
+    Session session = place_session(world, session_options);
     session.initialise(models::from_scratch(3));
     Progress progress(file, -1, 1);
     MetricsLog log;
@@ -351,10 +352,10 @@ TEST_CASE(
 TEST_CASE("trainer: a loss scale that cannot fall further ends the run with a reason") {
   std::string error;
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
-    SessionOptions session_options = tiny_options();
+    PlacedOptions session_options = tiny_options();
     session_options.fsdp.param_dtype = DType::kF16;
     session_options.loss_scale = {.initial = 8, .rule = {.minimum = 1}};
-    Session session(world, session_options);
+    Session session = place_session(world, session_options);
     session.initialise(models::from_scratch(3));
     Progress progress(nullptr, -1, 1);
     MetricsLog log;
@@ -380,10 +381,10 @@ TEST_CASE("trainer: micro-steps, and the mean over ranks where rows are equally 
   const auto loss_of = [&](int micro_steps, LossMean mean) {
     double loss = 0;
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
-      SessionOptions options = tiny_options();
+      PlacedOptions options = tiny_options();
       options.fsdp.micro_steps = micro_steps;
       options.loss_mean = mean;
-      Session session(world, options);
+      Session session = place_session(world, options);
       session.initialise(models::from_scratch(3));
       Progress progress(nullptr, -1, 1);
       MetricsLog log;

@@ -1,0 +1,85 @@
+// What an engine makes of its places, and when. That its steps are right: tests/comm/fsdp, whose
+// runs are engines.
+#include "tools/engine/engine.h"
+
+#include <doctest/doctest.h>
+
+#include "comm/local_transport.h"
+#include "kernels/cpu/file_backend.h"
+#include "tests/support/sharded_run.h"
+#include "tests/support/temp_folder.h"
+
+namespace fsdp {
+namespace {
+
+struct Made {
+  int hosts = 0, files = 0;
+  bool has_host = false, has_file = false;
+  bool operator==(const Made&) const = default;
+};
+
+// An engine of a small model that counts what it makes; `asks`: also for memory that the host
+// reaches.
+Made made_for(const EngineOptions& given, bool asks = false) {
+  const test::TempFolder folder;
+  Made made;
+  comm::run_local_ranks(1, [&](comm::Communicator& world) {
+    Places places;
+    places.device = std::make_unique<cpu::CpuBackend>();
+    places.host = [&](Backend&) {
+      ++made.hosts;
+      return std::make_unique<cpu::CpuBackend>();
+    };
+    places.file = [&](Backend&) {
+      ++made.files;
+      return std::make_unique<cpu::FileBackend>(folder.path(), "test", cpu::CpuOptions{});
+    };
+    test::Subject subject = test::causal_lm(test::small_gpt2())(*places.device, DType::kF32);
+    EngineOptions options = given;
+    options.wrap = comm::wrap_classes({subject.block_class});
+    Engine engine(world, std::move(places), std::move(subject.module), options);
+    if (asks) CHECK(&engine.host_memory() == &engine.backend());  // a CPU's memory is its host's
+    made.has_host = engine.host() != nullptr;
+    made.has_file = engine.file() != nullptr;
+  });
+  return made;
+}
+
+TEST_CASE("an engine asks for the host's memory and for a file where something lies there") {
+  using comm::Offload;
+  const Made nothing, host = {.hosts = 1, .has_host = true};
+  CHECK(made_for({}, true) == nothing);
+  CHECK(made_for({.fsdp = {.offload = Offload::kOptimizer}}) == host);
+  CHECK(made_for({.fsdp = {.offload = Offload::kAll}}) == host);
+  CHECK(made_for({.fsdp = {.offload = Offload::kNvme}}) ==
+        Made{.hosts = 1, .files = 1, .has_host = true, .has_file = true});
+  CHECK(made_for({.inputs_on_host = true}) == host);
+  // Without training there is no optimizer; parameters may lie on the host.
+  CHECK(made_for({.fsdp = {.offload = Offload::kOptimizer}, .step = {.training = false}}) ==
+        nothing);
+  CHECK(made_for({.fsdp = {.offload = Offload::kAll}, .step = {.training = false}}) == host);
+}
+
+TEST_CASE("places without what makes the host's memory or a file: an error where it is needed") {
+  const auto refusal = [](comm::Offload offload) {
+    return test::error_of([&] {
+      comm::run_local_ranks(1, [&](comm::Communicator& world) {
+        Places places;
+        places.device = std::make_unique<cpu::CpuBackend>();
+        if (offload == comm::Offload::kNvme) {
+          places.host = [](Backend&) { return std::make_unique<cpu::CpuBackend>(); };
+        }
+        test::Subject subject = test::causal_lm(test::small_gpt2())(*places.device, DType::kF32);
+        const EngineOptions options = {.wrap = comm::wrap_nothing(), .fsdp = {.offload = offload}};
+        Engine engine(world, std::move(places), std::move(subject.module), options);
+      });
+    });
+  };
+  CHECK(
+      test::contains(refusal(comm::Offload::kAll), "[engine] places.host: expected what makes it"));
+  CHECK(test::contains(refusal(comm::Offload::kNvme), "[engine] places.file: expected"));
+  CHECK(refusal(comm::Offload::kNone) == "");
+}
+
+}  // namespace
+}  // namespace fsdp

@@ -1,0 +1,80 @@
+// A module on this rank, sharded and trained: its tape, its units and the order of its steps, put
+// together once. Any module can be one. A language model and its batches: session.h.
+// Steps only enqueue; StepHandle::read() waits.
+// Read next: train_step.h (the order of a step), places.h, comm/fsdp/options.h.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/host_inputs.h"
+#include "models/weights.h"
+#include "tools/engine/places.h"
+#include "tools/engine/train_step.h"
+
+namespace fsdp {
+
+struct EngineOptions {
+  comm::WrapPolicy wrap;   // which modules become units
+  comm::FsdpOptions fsdp;  // host, file, training and detect_overflow follow from the rest
+  TrainStepOptions step;
+  bool inputs_on_host = false;  // of the pieces that backward computes again
+};
+
+class Engine {
+ public:
+  // Takes the places; the module was made on their device. Collective over `world`, whose lifetime
+  // must exceed the engine's.
+  Engine(comm::Communicator& world, Places&& places, std::unique_ptr<Module> module,
+         const EngineOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Gives the parameters their values; collective. See models/weights.h.
+  void initialise(const models::FillFunction& fill);
+  void initialise_from_first_rank(const models::FillFunction& fill);  // null on the others
+  std::vector<Parameter*> parameters() { return module_->parameters(); }
+
+  TrainStep& steps() { return *steps_; }
+  optim::Optimizer& optimizer() { return steps_->optimizer(); }
+  optim::LossScaler* loss_scaler() { return steps_->loss_scaler(); }  // null: none
+
+  Module& module() { return *module_; }
+  comm::FullySharded& sharded() { return *sharded_; }
+  Tape& tape() { return tape_; }
+  comm::Communicator& world() {
+    return world_;
+  }  // between hosts, even where devices have a communicator of their own
+
+  Backend& backend() { return *device_; }
+  // Of what lies in the host's memory and not in the backend's; null: nothing does.
+  Backend* host() { return host_.get(); }
+  // Memory that the host reaches: the backend's own, or else the host's.
+  Backend& host_memory();
+  Backend* file() { return file_.get(); }  // where it lies instead; null: in the host's memory
+  // The most that this rank has taken of the memory of what computes, which for a CPU is its host.
+  size_t peak_memory() const;
+
+  // Where the parts of steps are noted; null: nowhere. Not owned.
+  void set_phases(TracePhases* phases) {
+    phases_ = phases;
+    steps_->set_phases(phases);
+  }
+  TracePhases* phases() const { return phases_; }
+  void set_trace(Trace* trace);  // of all its backends, when they are idle; null: off. Not owned
+
+ private:
+  comm::Communicator& world_;
+  TracePhases* phases_ = nullptr;
+  Places::Make make_host_;
+  std::unique_ptr<Backend> device_, host_, file_;
+  std::unique_ptr<HostInputs> host_inputs_;      // null: none wait on the host
+  std::unique_ptr<comm::Communicator> devices_;  // null: they talk over the world
+  Tape tape_;
+  std::unique_ptr<Module> module_;
+  std::unique_ptr<comm::FullySharded> sharded_;
+  std::unique_ptr<TrainStep> steps_;
+};
+
+}  // namespace fsdp
