@@ -84,23 +84,23 @@ int TrainingRun::run() {
   introduce();
   const GraceLimit grace(std::chrono::seconds(config_.runtime.launch.grace_s), rank_.world.rank());
   catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
-  const TrainOutcome outcome = train();
-  if (outcome.signal != 0) {
+  const TrainTotals totals = train();
+  if (totals.signal != 0) {
     // A launcher makes SIGTERM of every signal.
-    const bool translated = rank_.under_launcher && outcome.signal != SIGUSR1;
-    const std::string_view what = translated ? "a signal" : name_of_signal(outcome.signal);
-    say(fmt::format("stopped by {} after step {}", what, outcome.steps));
+    const bool translated = rank_.under_launcher && totals.signal != SIGUSR1;
+    const std::string_view what = translated ? "a signal" : name_of_signal(totals.signal);
+    say(fmt::format("stopped by {} after step {}", what, totals.steps));
   }
   keep_directory();
-  RunSummary summary = summarise(outcome);
-  take_best(outcome);
+  RunSummary summary = summarise(totals);
+  take_best(totals);
   // The checkpoint is all that a run needs which is started again, and its time is short.
-  if (outcome.signal != SIGUSR1) save();
+  if (totals.signal != SIGUSR1) save();
   if (config_.checkpoint.required && !failed_checkpoint_.empty()) {
     throw AgreedError(failed_checkpoint_);
   }
-  const std::string continued = outcome.signal == 0 ? sample() : "";
-  report(outcome, summary);  // now, when the ledger has seen all
+  const std::string continued = totals.signal == 0 ? sample() : "";
+  report(summary);  // now, when the ledger has seen all
   if (!continued.empty()) say(continued);
   write_trace();
   // Last: where it is, the run has left everything else.
@@ -110,7 +110,7 @@ int TrainingRun::run() {
     write_summary(directory_ / "metrics.json", summary);
   });
   say(fmt::format("\nrun directory: {}", directory_.string()));
-  return outcome.signal == 0 ? 0 : status_after(outcome.signal);
+  return totals.signal == 0 ? 0 : status_after(totals.signal);
 }
 
 // Everything that can be wrong with the input is found here, before a run directory is made.
@@ -293,7 +293,7 @@ void TrainingRun::go_on_in_directory() {
       (plan_.run_directory.empty() && plan_.manifest ? fs::path(plan_.manifest->run_directory)
                                                      : directory_) /
       "metrics.jsonl";
-  const TrainProgress before = plan_.manifest ? plan_.manifest->progress : TrainProgress{};
+  const TrainTotals before = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
   if (fs::exists(of_before)) {
     write_file_atomically(directory_ / "metrics.jsonl",
                           metrics_until(read_file(of_before), before.steps, before.validated_at));
@@ -319,9 +319,9 @@ void TrainingRun::keep_directory() {
 }
 
 // A loss of another validation text is none of this one's.
-TrainProgress TrainingRun::progress_before() const {
+TrainTotals TrainingRun::progress_before() const {
   if (!plan_.manifest) return {};
-  TrainProgress before = plan_.manifest->progress;
+  TrainTotals before = plan_.manifest->progress;
   if (validated_alike(*plan_.manifest, data_.validation_hash(), config_.train.eval_batches)) {
     return before;
   }
@@ -330,7 +330,7 @@ TrainProgress TrainingRun::progress_before() const {
   return before;
 }
 
-TrainOutcome TrainingRun::train() {
+TrainTotals TrainingRun::train() {
   const int terminal = speaks() ? output_terminal(rank_.under_launcher) : -1;
   Progress progress(speaks() ? options_.progress : nullptr, terminal, config_.train.log_every);
   MetricsLog metrics = speaks() ? MetricsLog(directory_ / "metrics.jsonl") : MetricsLog();
@@ -345,7 +345,7 @@ TrainOutcome TrainingRun::train() {
                    .samples_after = [this](int64_t steps) { return data_.samples_after(steps); },
                    .resume = progress_before(),
                    .save_every = save_every(),
-                   .save = [this](const TrainProgress& p, bool last) { write_checkpoint(p, last); },
+                   .save = [this](const TrainTotals& p, bool last) { write_checkpoint(p, last); },
                    .between_steps = [this] { watch_checkpoint(false); }},
                   progress, metrics);
   try {
@@ -354,8 +354,7 @@ TrainOutcome TrainingRun::train() {
     Prefetch ahead(batches, config_.data.prefetch);
     std::optional<Monitor> monitor;
     if (config_.runtime.monitor_s > 0) monitor.emplace(monitoring());
-    const TrainOutcome outcome =
-        trainer.run(ahead.source(), data_.validation(model_.shifted_labels));
+    const TrainTotals totals = trainer.run(ahead.source(), data_.validation(model_.shifted_labels));
     batch_times_ = ahead.times();
     if (monitor) {
       monitor->stop();
@@ -364,7 +363,7 @@ TrainOutcome TrainingRun::train() {
     }
     metrics.retry();
     if (!metrics.problem().empty()) say("warning: " + metrics.problem());
-    return outcome;
+    return totals;
   } catch (const AgreedError& error) {
     watch_checkpoint(true);  // one that is being written may be the last
     if (!checkpoints_ || checkpoints_->last().empty()) throw;

@@ -102,8 +102,8 @@ class TrainingRun {
   void go_on_in_directory();
   void write_skipped_rows() const;
   void keep_directory();
-  TrainProgress progress_before() const;
-  TrainOutcome train();
+  TrainTotals progress_before() const;
+  TrainTotals train();
   // training_run_state.cpp: what a run goes on from, and what it leaves
   std::string base_of(Session& session) const;
   bool drops_other_elements() const;
@@ -114,10 +114,10 @@ class TrainingRun {
   void read_state();
   RunCheckpoints& checkpoints();
   int64_t save_every() const;
-  void write_checkpoint(const TrainProgress& progress, bool last);
+  void write_checkpoint(const TrainTotals& totals, bool last);
   void watch_checkpoint(bool wait);
   bool take_checkpoint(bool wait);
-  void take_best(const TrainOutcome& outcome);
+  void take_best(const TrainTotals& totals);
   void save();
   // training_run_memory.cpp: what it will need, and what it may take
   void refuse_early(const data::Tokenizer& tokenizer);
@@ -131,8 +131,8 @@ class TrainingRun {
   size_t formula_states() const;
   MemoryReport memory_report();
   std::vector<comm::Straggler> stragglers();
-  RunSummary summarise(const TrainOutcome& outcome);
-  void report(const TrainOutcome& outcome, RunSummary& summary);
+  RunSummary summarise(const TrainTotals& totals);
+  void report(RunSummary& summary);
   std::string sample();
   void write_trace();
   RunIntervals intervals() const;

@@ -15,15 +15,15 @@
 namespace fsdp::tools {
 namespace {
 
-std::string format_losses(const TrainOutcome& outcome, int64_t averaged_steps,
+std::string format_losses(const TrainTotals& totals, int64_t averaged_steps,
                           std::optional<double> bigram) {
-  const int64_t steps = std::min(averaged_steps, outcome.steps);
+  const int64_t steps = std::min(averaged_steps, totals.steps);
   const std::string of =
       steps == 1 ? "of the last step" : fmt::format("mean of the last {} steps", steps);
   std::string out = fmt::format("loss (nats per token)\n  {:<26}{:>8.4f}   {}\n", "training",
-                                outcome.train_loss, of);
-  if (outcome.validation_loss) {
-    out += fmt::format("  {:<26}{:>8.4f}\n", "validation", *outcome.validation_loss);
+                                totals.train_loss(), of);
+  if (totals.validation_loss) {
+    out += fmt::format("  {:<26}{:>8.4f}\n", "validation", *totals.validation_loss);
   }
   if (bigram) {
     out += fmt::format("  {:<26}{:>8.4f}   validation text by the training text's token pairs\n",
@@ -106,7 +106,7 @@ std::vector<comm::Straggler> TrainingRun::stragglers() {
 }
 
 // What training and validation came to; without the memory, which saving and the sample take too.
-RunSummary TrainingRun::summarise(const TrainOutcome& outcome) {
+RunSummary TrainingRun::summarise(const TrainTotals& totals) {
   const StateHash hash = hash_state(*session_);
   const SampleSums load = sums_of_ranks(rank_.world, load_);
   if (const auto problem = comm::first_to_say(rank_.world, monitor_problem_)) {
@@ -128,27 +128,15 @@ RunSummary TrainingRun::summarise(const TrainOutcome& outcome) {
       .world_size = rank_.world.size(),
       .threads_per_rank = rank_.threads,
       .parameters = model_.parameter_count(),
-      .steps = outcome.steps,
-      .skipped = outcome.skipped,
-      .interrupted = outcome.signal != 0,
-      .true_tokens = outcome.true_tokens,
-      .samples = outcome.samples,
-      .epochs = static_cast<double>(outcome.steps) / static_cast<double>(data_.steps_per_epoch()),
-      .wall_time_s = outcome.wall_time_s,
-      .step_time_s = outcome.step_time_s,
-      .last_steps_per_s = outcome.last_steps_per_s,
-      .last_samples_per_s = outcome.last_samples_per_s,
+      .totals = totals,
+      .epochs = static_cast<double>(totals.steps) / static_cast<double>(data_.steps_per_epoch()),
       .batch_making_s = batch_times_.made_s,
       .batch_waiting_s = batch_times_.waited_s,
-      .train_loss = outcome.train_loss,
-      .mean_loss = outcome.mean_loss,
       .resumed_from = plan_.manifest ? plan_.manifest->step() : 0,
       .weights_hash = hex(hash.weights),
       .optimizer_hash = hex(hash.optimizer),
       .best_step = checkpoints_ && checkpoints_->best() ? std::optional(checkpoints_->best()->step)
                                                         : std::nullopt,
-      .validation_loss = outcome.validation_loss,
-      .best_validation_loss = outcome.best_validation_loss,
       .bigram_entropy = bigram,
       .samples_of_load = load,
       .collectives = rank_.world.rings()->totals(),
@@ -157,7 +145,7 @@ RunSummary TrainingRun::summarise(const TrainOutcome& outcome) {
 }
 
 // Collective.
-void TrainingRun::report(const TrainOutcome& outcome, RunSummary& summary) {
+void TrainingRun::report(RunSummary& summary) {
   const MemoryReport memory = memory_report();
   const std::vector<size_t> peaks = comm::exchange_values(rank_.world, memory.ledger.total_peak);
   if (!speaks()) return;
@@ -169,11 +157,12 @@ void TrainingRun::report(const TrainOutcome& outcome, RunSummary& summary) {
   summary.predicted_file = memory.predicted_file;
   summary.file = memory.file;
   summary.resident_growth_bytes = memory.resident_growth;
-  if (outcome.signal != 0) return;
-  say(fmt::format("\n{}", format_losses(outcome, config_.train.log_every, summary.bigram_entropy)));
+  if (summary.totals.signal != 0) return;
+  say(fmt::format("\n{}",
+                  format_losses(summary.totals, config_.train.log_every, summary.bigram_entropy)));
   say(format_memory_table(memory));
   const std::string batches =
-      format_batch_times(batch_times_, outcome.steps - summary.resumed_from);
+      format_batch_times(batch_times_, summary.totals.steps - summary.resumed_from);
   if (!batches.empty()) say(batches);
   if (summary.overlap) say(format_overlap(*summary.overlap));
 }

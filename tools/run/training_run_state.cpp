@@ -144,10 +144,10 @@ int64_t TrainingRun::save_every() const { return config_.checkpoint.every.steps;
 
 // A checkpoint that failed beside the steps is tried again here, with the state of now, and waited
 // for. A failure ends the run (checkpoint.required); after the last step the model is saved first.
-void TrainingRun::write_checkpoint(const TrainProgress& progress, bool last) {
+void TrainingRun::write_checkpoint(const TrainTotals& totals, bool last) {
   watch_checkpoint(true);  // the one before
   const bool again = !failed_checkpoint_.empty();
-  checkpoints().start(progress);
+  checkpoints().start(totals);
   if (config_.checkpoint.async && !again && !last) return;
   if (take_checkpoint(true)) return;
   if (!config_.checkpoint.required) return say("warning: " + failed_checkpoint_);
@@ -176,8 +176,8 @@ bool TrainingRun::take_checkpoint(bool wait) {
 }
 
 // checkpoint.load_best: what is saved are the weights of the best checkpoint.
-void TrainingRun::take_best(const TrainOutcome& outcome) {
-  if (!config_.checkpoint.load_best || outcome.signal != 0) return;
+void TrainingRun::take_best(const TrainTotals& totals) {
+  if (!config_.checkpoint.load_best || totals.signal != 0) return;
   const auto& best = checkpoints().best();
   if (!best) return say("note: checkpoint.load_best: no checkpoint has the value to judge it by");
   const auto folder = checkpoints_->folder_of(best->step);
