@@ -11,6 +11,7 @@
 #include "tools/launch/interrupt.h"
 #include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
+#include "tools/run/run_files.h"
 #include "tools/train/config_to_session.h"
 
 namespace fsdp::tools {
@@ -218,7 +219,7 @@ void TrainingRun::make_directory() {
     take_directory();
     if (save_every() > 0) checkpoints();  // what is wrong with their place is better known now
   } catch (const AgreedError&) {
-    if (speaks() && plan_.run_directory.empty()) forget_directory();
+    if (speaks() && plan_.run_directory.empty()) forget_directory(directory_);
     throw;
   }
 }
@@ -226,12 +227,22 @@ void TrainingRun::make_directory() {
 void TrainingRun::take_directory() {
   agree(rank_.world, [&] {
     if (!speaks()) return;
-    check_source_stays();
+    const auto replaced = directory_ / (session_->lora() ? "adapter" : "model");
+    check_source_stays("model.path", config_.model.path, replaced);
+    check_source_stays("lora.path", config_.lora.path, replaced);
     check_own_checkpoints(config_, directory_);  // before what is unfinished there is removed
     if (locks_.held.empty()) {
       locks_ = take_run_directory(directory_, checkpoint_folder(config_, directory_));
     }
-    if (!options_.resume.empty()) go_on_in_directory();
+    if (options_.resume.empty()) return;
+    // A new directory gets the lines of the run that it begins in.
+    const bool elsewhere = plan_.run_directory.empty() && plan_.manifest;
+    const std::filesystem::path before(elsewhere ? plan_.manifest->run_directory
+                                                 : directory_.string());
+    const TrainTotals totals = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
+    for (const std::string& note : go_on_in_directory(directory_, before, totals)) {
+      say("note: " + note);
+    }
   });
   if (!locks_.note.empty()) say("note: " + locks_.note);
   if (rank_.rings) rank_.rings->set_directory(directory_);
@@ -250,61 +261,8 @@ void TrainingRun::take_directory() {
   agree(rank_.world, [&] {
     if (!speaks()) return;
     write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
-    write_skipped_rows();
+    write_skipped_rows(directory_, data_.skipped_rows());
   });
-}
-
-void TrainingRun::write_skipped_rows() const {
-  const auto file = directory_ / "skipped_rows.jsonl";
-  const std::vector<data::SkippedRow> rows = data_.skipped_rows();
-  if (!rows.empty()) return write_file_atomically(file, data::to_jsonl(rows));
-  std::error_code ignored;
-  std::filesystem::remove(file, ignored);  // of an earlier part of the run, with other texts
-}
-
-// A new one in which nothing happened: a run that could not begin leaves no folder that looks like
-// one.
-void TrainingRun::forget_directory() const {
-  std::error_code ignored;
-  for (const char* made : {"run_args.json", "config.yaml", "skipped_rows.jsonl", "metrics.jsonl",
-                           "run.lock", "checkpoints", ""}) {
-    std::filesystem::remove(directory_ / made, ignored);  // folders: only empty ones
-  }
-}
-
-// Saving replaces the folder of an earlier model of this run.
-void TrainingRun::check_source_stays() const {
-  for (const auto& [key, source] :
-       {std::pair{"model.path", config_.model.path}, {"lora.path", config_.lora.path}}) {
-    std::error_code missing;
-    const auto replaced = directory_ / (session_->lora() ? "adapter" : "model");
-    FSDP_CHECK(source.empty() || !std::filesystem::equivalent(source, replaced, missing),
-               "{}: {}: this run would replace it by its own model at its end; copy the folder, or "
-               "give another runtime.run_dir",
-               key, source);
-  }
-}
-
-// What came after the checkpoint is done again, and a run that goes on is not at its end. A new
-// directory gets the lines of the run that it begins in.
-void TrainingRun::go_on_in_directory() {
-  namespace fs = std::filesystem;
-  const fs::path of_before =
-      (plan_.run_directory.empty() && plan_.manifest ? fs::path(plan_.manifest->run_directory)
-                                                     : directory_) /
-      "metrics.jsonl";
-  const TrainTotals before = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
-  if (fs::exists(of_before)) {
-    write_file_atomically(directory_ / "metrics.jsonl",
-                          metrics_until(read_file(of_before), before.steps, before.validated_at));
-  }
-  fs::remove(directory_ / "metrics.json");
-  for (const char* result : kResultFiles) fs::remove(directory_ / result);
-  for (const char* model : {"model", "adapter"}) {
-    if (!fs::exists(directory_ / model)) continue;
-    say(fmt::format("note: {} is that of an earlier end of this run, until this one saves its own",
-                    (directory_ / model).string()));
-  }
 }
 
 // The model is worth more than the folder that somebody removed during the run.

@@ -97,19 +97,12 @@ class TrainingRun {
   void check_length() const;
   void make_directory();
   void take_directory();
-  void forget_directory() const;
-  void check_source_stays() const;
-  void go_on_in_directory();
-  void write_skipped_rows() const;
   void keep_directory();
   TrainTotals progress_before() const;
   TrainTotals train();
   // training_run_state.cpp: what a run goes on from, and what it leaves
   std::string base_of(Session& session) const;
-  bool drops_other_elements() const;
   void check_state() const;
-  config::StepShape shape_before() const;
-  void check_same_batch() const;
   void restore_state();
   void read_state();
   RunCheckpoints& checkpoints();
@@ -125,7 +118,6 @@ class TrainingRun {
   MemoryLimit least_of_all(const MemoryLimit& mine);
   MemoryLimit limit_of_host(const std::string& wanted);
   MemoryLimit limit_of_gpu(const std::string& wanted);
-  void check_disk(size_t bytes_of_rank, int ranks_of_host) const;
   void refuse(const PredictedData& data, const data::Tokenizer& tokenizer);
   // training_run_report.cpp: what it says about itself
   size_t formula_states() const;

@@ -9,60 +9,19 @@
 #include "tools/data/text_stream.h"
 #include "tools/generate/generation.h"
 #include "tools/report/communication_overlap.h"
+#include "tools/run/run_texts.h"
 #include "tools/run/training_run.h"
 #include "tools/train/config_to_session.h"
 
 namespace fsdp::tools {
-namespace {
-
-std::string format_losses(const TrainTotals& totals, int64_t averaged_steps,
-                          std::optional<double> bigram) {
-  const int64_t steps = std::min(averaged_steps, totals.steps);
-  const std::string of =
-      steps == 1 ? "of the last step" : fmt::format("mean of the last {} steps", steps);
-  std::string out = fmt::format("loss (nats per token)\n  {:<26}{:>8.4f}   {}\n", "training",
-                                totals.train_loss(), of);
-  if (totals.validation_loss) {
-    out += fmt::format("  {:<26}{:>8.4f}\n", "validation", *totals.validation_loss);
-  }
-  if (bigram) {
-    out += fmt::format("  {:<26}{:>8.4f}   validation text by the training text's token pairs\n",
-                       "bigram entropy", *bigram);
-  }
-  return out;
-}
-
-// Of this rank's batches but the first one, which no step can hide; "" where there was one step.
-std::string format_batch_times(const Prefetch::Times& times, int64_t steps) {
-  if (steps < 2) return "";
-  const double hidden = std::max(1 - times.waited_s / std::max(times.made_s, 1e-12), 0.0);
-  return fmt::format("making batches: {:.3f} ms a step, {:.1f} % of it hidden behind the steps\n",
-                     1e3 * times.made_s / static_cast<double>(steps - 1), 100 * hidden);
-}
-
-}  // namespace
-
-// ZeRO's: 2 bytes a parameter, 2 a gradient and 12 of the optimizer; f32 throughout comes to 16,
-// too. Of a part of the model that is frozen, and of values narrower than that, it says nothing.
+// 0: the formula says nothing of a part of the model that is frozen, and of narrower values.
 size_t TrainingRun::formula_states() const {
-  const comm::GroupSizes groups = comm::group_sizes(session_options_.fsdp, rank_.world.size());
   if (optim::state_names(session_options_.optimizer).size() != 2 || session_->lora() ||
       !config_.train.freeze.empty() || config_.train.master_dtype ||
       config_.train.optimizer.state_dtype)
     return 0;
-  const auto trained = static_cast<double>(model_.parameter_count());
-  const double share = trained / groups.shards;
-  switch (config_.fsdp.options.strategy) {
-    case comm::Strategy::kNoShard:
-      return static_cast<size_t>(16 * trained);
-    case comm::Strategy::kShardOptimizer:
-      return static_cast<size_t>(4 * trained + 12 * share);
-    case comm::Strategy::kShardGradOp:
-    case comm::Strategy::kHybridShardZero2:
-      return static_cast<size_t>(2 * trained + 14 * share);
-    default:
-      return static_cast<size_t>(16 * share);
-  }
+  const comm::GroupSizes groups = comm::group_sizes(session_options_.fsdp, rank_.world.size());
+  return states_by_formula(config_.fsdp.options.strategy, groups.shards, model_.parameter_count());
 }
 
 // Collective.
