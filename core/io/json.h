@@ -1,5 +1,5 @@
-// JSON values, and strict parsing whose errors name the file and line. nlohmann-json reads and
-// writes the text, in json.cpp only: a file that includes it takes five seconds to compile.
+// JSON values, and strict parsing whose errors name the file and line. nlohmann-json is in json.cpp
+// only: its values, precompiled too, make a file take 3.0 s to compile that takes 0.8 s with these.
 #pragma once
 
 #include <concepts>

@@ -19,8 +19,8 @@ expect() {
 shape=hidden=24,heads=2,kv_heads=2,head_dim=12,ffn=40,vocabulary=50,elements=999
 kernels=("$FSDP" bench kernels --batch 1 --seq 8 --threads 1 --seconds 0.001)
 measure=("${kernels[@]}" --shape $shape --filter glu)
-expect 0 '^adam decoupled: [0-9.]* x the rate of a scalar loop on one thread, by fastest calls$' "${kernels[@]}" --shape $shape --filter adam
-grep -qE '^adam decoupled .* [0-9]+ % *$' out && grep -qE '^a copy [0-9.]* GB/s' out || fail "no rates of adam: $(cat out)"
+expect 0 '^adam decoupled .* [0-9]+ % *$' "${kernels[@]}" --shape $shape --filter adam
+grep -qE '^a copy [0-9.]* GB/s' out || fail "no rate of a copy: $(cat out)"
 expect 0 '"kernel": "glu_forward"' "${measure[@]}" --json
 cp out now.json
 expect 0 '^glu_forward ' "${measure[@]}" --save saved.json

@@ -8,8 +8,6 @@
 
 #include <doctest/doctest.h>
 
-#include "core/io/json.h"
-#include "core/io/safetensors.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "models/input_rules.h"
 #include "models/key_bias.h"
@@ -19,6 +17,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/tensors.h"
 #include "tests/support/tiny_models.h"
+#include "tools/verify/expected_results.h"
 
 namespace fsdp::models {
 namespace {
@@ -35,26 +34,6 @@ std::vector<int32_t> random_tokens(int64_t count, int64_t vocabulary, uint64_t s
 
 // ---------------------------------------------------------------------------- Hugging Face
 
-struct Reference {
-  explicit Reference(const std::string& name)
-      : folder(test::fixture_path("models") / name),
-        file(SafetensorsFile::open(folder / "reference.safetensors")) {}
-
-  Doubles doubles(const std::string& name) const {
-    Doubles values(static_cast<size_t>(file.entry(name).numel));
-    file.read_elements(name, 0, file.entry(name).numel, DType::kF64, values.data());
-    return values;
-  }
-  std::vector<int32_t> integers(const std::string& name) const {
-    std::vector<int32_t> values(static_cast<size_t>(file.entry(name).numel));
-    file.read_elements(name, 0, file.entry(name).numel, DType::kI32, values.data());
-    return values;
-  }
-
-  std::filesystem::path folder;
-  SafetensorsFile file;
-};
-
 // max |a - b| / max |b|, the measure of the fixtures.
 double difference(const Doubles& a, const Doubles& b) {
   double error = 0, largest = 0;
@@ -67,11 +46,11 @@ double difference(const Doubles& a, const Doubles& b) {
 
 // The attention mask of a batch, where there is one.
 struct Padding {
-  Padding(const Reference& reference, const ModelConfig& config, Backend& backend) {
-    if (!reference.file.entries().contains("attention_mask")) return;
-    const std::vector<int32_t> mask = reference.integers("attention_mask");
-    const int64_t rows = reference.file.entry("attention_mask").shape[0];
-    bias = make_key_bias(config, backend, DType::kF64, mask, rows);
+  Padding(const tools::ExpectedTensors& batch, const ModelConfig& config, Backend& backend) {
+    const std::vector<std::string> names = batch.names();
+    if (std::find(names.begin(), names.end(), "attention_mask") == names.end()) return;
+    const std::vector<int32_t> mask = batch.read_integers("attention_mask");
+    bias = make_key_bias(config, backend, DType::kF64, mask, batch.shape("attention_mask")[0]);
   }
   const Tensor* key_bias() const { return bias.defined() ? &bias : nullptr; }
 
@@ -82,15 +61,18 @@ TEST_CASE("model: logits, loss and every gradient of Hugging Face folders in flo
   for (const char* name : {"gpt2", "gpt2_5heads", "llama_gqa_llama3", "llama_linear_tied",
                            "bloom_padded", "neox_parallel", "mistral_window4", "qwen2_tied"}) {
     CAPTURE(name);
-    const Reference reference(name);
-    const ModelConfig config = read_config(reference.folder / "config.json");
+    const tools::ExpectedResults expected =
+        tools::read_expected_results(test::fixture_path("models") / name, {.dtype = DType::kF64});
+    const tools::ExpectedPass& pass = *expected.pass;
+    const tools::ExpectedTensors& tensors = *pass.logits;  // and the batch
+    const ModelConfig& config = expected.config;
     const double wider = config.family == "bloom" ? 1e4 : 1;  // its rounded constant in GELU
-    const std::vector<int64_t>& extents = reference.file.entry("input_ids").shape;
+    const std::vector<int64_t> extents = tensors.shape("input_ids");
     const int64_t rows = extents[0], length = extents[1];
     cpu::CpuBackend backend;
     Tape tape(backend);
     CausalLM model(config, backend, DType::kF64, length);
-    const FillFunction fill = from_folder(reference.folder, config, model.parameters());
+    const FillFunction fill = from_folder(expected.folder, config, model.parameters());
     for (Parameter* p : model.parameters()) {
       Tensor values = Tensor::empty(backend, Shape{p->numel()}, DType::kF64);
       fill(*p, 0, values);
@@ -98,26 +80,26 @@ TEST_CASE("model: logits, loss and every gradient of Hugging Face folders in flo
     }
     model.set_tape(&tape);
     const Tensor tokens =
-        Tensor::from_host(backend, Shape{rows, length}, reference.integers("input_ids"));
-    const Padding padding(reference, config, backend);
+        Tensor::from_host(backend, Shape{rows, length}, tensors.read_integers("input_ids"));
+    const Padding padding(tensors, config, backend);
     const ForwardContext context = {.key_bias = padding.key_bias()};
     {
       const Tape::Pause pause(tape);
       const Doubles got = model.logits(tokens, context).to_doubles();
-      CHECK(difference(got, reference.doubles("logits")) < 1e-12 * wider);  // padded rows, too
+      CHECK(difference(got, tensors.read("logits")) < *pass.logits_limit * wider);  // padded, too
     }
-    const std::vector<int32_t> labels = shifted_labels(reference.integers("labels"), rows, length);
+    const std::vector<int32_t> labels =
+        shifted_labels(tensors.read_integers("labels"), rows, length);
     const double labelled = static_cast<double>(
         std::count_if(labels.begin(), labels.end(), [](int32_t l) { return l != kIgnoreIndex; }));
     const Tensor loss = model.loss(tokens, Tensor::from_host(backend, Shape{rows * length}, labels),
                                    context, 1 / labelled);
-    const Json values = read_json_file(reference.folder / "reference.json");
-    CHECK(std::abs(loss.item() / labelled / values["loss_f64"].get<double>() - 1) < 1e-13 * wider);
+    CHECK(std::abs(loss.item() / labelled / pass.loss - 1) < *pass.loss_limit * wider);
     tape.backward(loss);
     for (Parameter* p : model.parameters()) {
       CAPTURE(p->name());
-      const Doubles expected = reference.doubles("grad." + hugging_face_name(config, p->name()));
-      CHECK(difference(p->gradient().to_doubles(), expected) < 1e-11 * wider);
+      const Doubles gradient = pass.gradients->read(hugging_face_name(config, p->name()));
+      CHECK(difference(p->gradient().to_doubles(), gradient) < *pass.gradients_limit * wider);
       CHECK(p->pending_uses() == 0);
     }
   }

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "core/io/json.h"
-#include "tools/bench/scalar_adam.h"
 
 namespace fsdp::tools {
 namespace {
@@ -101,22 +100,6 @@ std::string csv_value(const Json& value) {
   return quoted + "\"";
 }
 
-// How the optimizer's kernel stands to a loop without vectors, by their fastest calls: a busy
-// machine only adds. "" where one of them was not measured.
-std::string beside_scalar_loop(const std::vector<KernelResult>& kernels) {
-  const KernelResult *kernel = nullptr, *loop = nullptr;
-  for (const KernelResult& each : kernels) {
-    if (each.name.starts_with("adam decoupled")) kernel = &each;
-    if (each.name == kScalarAdam) loop = &each;
-  }
-  if (!kernel || !loop) return "";
-  const auto rate = [](const KernelResult& r) {
-    return static_cast<double>(r.cost.bytes) / r.seconds.least;
-  };
-  return fmt::format("{}: {:.1f} x the rate of a scalar loop on one thread, by fastest calls\n",
-                     kernel->name, rate(*kernel) / rate(*loop));
-}
-
 }  // namespace
 
 std::string format_kernels(const KernelReport& report) {
@@ -152,7 +135,7 @@ std::string format_kernels(const KernelReport& report) {
                        cell(flops, 9, 0, f.percent_of_product), flops ? " %" : "",
                        bar_text(report, kernel, f));
   }
-  return out + beside_scalar_loop(report.bench.kernels);
+  return out;
 }
 
 std::string kernels_json(const KernelReport& report) {

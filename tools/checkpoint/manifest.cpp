@@ -51,40 +51,37 @@ DType dtype_from(const std::string& name) {
 
 // ---------------------------------------------------------------------------- Progress
 
-Json progress_json(const TrainProgress& p) {
-  Json recent = Json::array();
-  for (const double loss : p.recent_losses) recent.push_back(text_of(loss));
-  return {{"steps", p.steps},
-          {"skipped", p.skipped},
-          {"true_tokens", p.true_tokens},
-          {"samples", p.samples},
-          {"wall_time_s", text_of(p.wall_time_s)},
-          {"step_time_s", text_of(p.step_time_s)},
-          {"recent_losses", recent},
-          {"loss_sum", text_of(p.loss_sum)},
-          {"validation_loss", p.validation_loss ? Json(text_of(*p.validation_loss)) : Json()},
-          {"validated_at", p.validated_at},
-          {"best_validation_loss",
-           p.best_validation_loss ? Json(text_of(*p.best_validation_loss)) : Json()}};
+Json stored(int64_t value) { return value; }
+Json stored(double value) { return text_of(value); }
+Json stored(const std::optional<double>& value) { return value ? stored(*value) : Json(); }
+Json stored(const std::vector<double>& values) {
+  Json out = Json::array();
+  for (const double value : values) out.push_back(stored(value));
+  return out;
 }
 
-TrainProgress progress_from(const Json& json) {
-  TrainProgress p = {.steps = json.at("steps"),
-                     .skipped = json.at("skipped"),
-                     .true_tokens = json.at("true_tokens"),
-                     .samples = json.at("samples"),
-                     .wall_time_s = double_from(json.at("wall_time_s")),
-                     .step_time_s = double_from(json.at("step_time_s"))};
-  p.loss_sum = double_from(json.at("loss_sum"));
-  for (const Json& loss : json.at("recent_losses")) p.recent_losses.push_back(double_from(loss));
-  if (!json.at("validation_loss").is_null()) {
-    p.validation_loss = double_from(json.at("validation_loss"));
-  }
-  p.validated_at = json.at("validated_at");
-  if (!json.at("best_validation_loss").is_null()) {
-    p.best_validation_loss = double_from(json.at("best_validation_loss"));
-  }
-  return p;
+void take(const Json& json, int64_t& value) { value = json; }
+void take(const Json& json, double& value) { value = double_from(json); }
+void take(const Json& json, std::optional<double>& value) {
+  if (!json.is_null()) value = double_from(json);
+}
+void take(const Json& json, std::vector<double>& values) {
+  for (const Json& value : json) values.push_back(double_from(value));
+}
+
+Json progress_json(const TrainTotals& totals) {
+  Json out = Json::object();
+  visit_totals(totals,
+               [&](const char* key, const char*, const auto& value) { out[key] = stored(value); });
+  return out;
+}
+
+TrainTotals progress_from(const Json& json) {
+  TrainTotals totals;
+  visit_totals(totals, [&](const char* key, const char*, auto& value) {
+    if (const Json* const found = json.find(key)) take(*found, value);
+  });
+  return totals;
 }
 
 Json loss_scale_json(const std::optional<optim::LossScalerState>& state) {

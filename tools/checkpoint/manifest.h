@@ -16,7 +16,7 @@
 #include "core/dtype.h"
 #include "optim/loss_scaler.h"
 #include "tools/checkpoint/block_file.h"
-#include "tools/train/trainer.h"
+#include "tools/report/train_totals.h"
 
 namespace fsdp::tools {
 
@@ -61,7 +61,7 @@ struct Manifest {
   int world_size = 1;
 
   // ---- where it is ----
-  TrainProgress progress;
+  TrainTotals progress;
   uint32_t updates = 0;  // calls of the optimizer: the number that stochastic rounding draws by
   std::optional<optim::LossScalerState> loss_scale;
   std::map<std::string, double> metrics;  // the last ones, by name

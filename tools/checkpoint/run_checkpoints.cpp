@@ -3,7 +3,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <numeric>
 #include <random>
 #include <regex>
 
@@ -208,21 +207,17 @@ std::string RunCheckpoints::go_on(const fs::path& checkpoint, const Manifest& ma
   return "";
 }
 
-void RunCheckpoints::judge(const TrainProgress& progress) {
-  const std::vector<double>& recent = progress.recent_losses;
-  const double train_loss = recent.empty() ? NAN
-                                           : std::accumulate(recent.begin(), recent.end(), 0.0) /
-                                                 static_cast<double>(recent.size());
+void RunCheckpoints::judge(const TrainTotals& totals) {
+  const double train_loss = totals.recent_losses.empty() ? NAN : totals.train_loss();
   facts_.metrics = {{"train_loss", train_loss}};
   std::optional<double> value;
-  if (progress.validation_loss) facts_.metrics["validation_loss"] = *progress.validation_loss;
+  if (totals.validation_loss) facts_.metrics["validation_loss"] = *totals.validation_loss;
   if (config_.best == config::BestMetric::kTrainLoss) value = train_loss;
-  if (config_.best == config::BestMetric::kValidationLoss &&
-      progress.validated_at == progress.steps) {
-    value = progress.validation_loss;
+  if (config_.best == config::BestMetric::kValidationLoss && totals.validated_at == totals.steps) {
+    value = totals.validation_loss;
   }
   if (value && std::isfinite(*value) && (!best_ || *value < best_->value)) {
-    best_ = Best{progress.steps, *value};
+    best_ = Best{totals.steps, *value};
   }
   if (!best_) return;
   facts_.metrics["best_step"] = static_cast<double>(best_->step);
@@ -270,15 +265,15 @@ RunCheckpoints::~RunCheckpoints() {
   if (thread_.joinable()) thread_.join();
 }
 
-void RunCheckpoints::start(const TrainProgress& progress) {
+void RunCheckpoints::start(const TrainTotals& totals) {
   FSDP_CHECK(!write_, "[checkpoint] start: a write has not been finished");
   write_ = std::make_unique<Write>();
   write_->best_before = best_;
-  judge(progress);
-  facts_.progress = progress;
+  judge(totals);
+  facts_.progress = totals;
   write_->facts = facts_;
   write_->best = best_;
-  write_->written = {.step = progress.steps, .folder = folder_of(progress.steps), .warnings = {}};
+  write_->written = {.step = totals.steps, .folder = folder_of(totals.steps), .warnings = {}};
   write_->is_there = last_ == write_->written.folder.string();
   done_ = false;
   const auto work = [this](comm::Communicator& world) {
@@ -327,8 +322,8 @@ std::optional<RunCheckpoints::Written> RunCheckpoints::finish() {
 
 int64_t RunCheckpoints::step_of_write() const { return write_ ? write_->written.step : -1; }
 
-RunCheckpoints::Written RunCheckpoints::write(const TrainProgress& progress) {
-  start(progress);
+RunCheckpoints::Written RunCheckpoints::write(const TrainTotals& totals) {
+  start(totals);
   return *finish();
 }
 

@@ -73,13 +73,13 @@ class RunCheckpoints {
     std::vector<std::string> warnings;  // old ones that cannot be removed; on rank 0
   };
   // After finish(). Collective.
-  void start(const TrainProgress& progress);
+  void start(const TrainTotals& totals);
   // Of the write that was started last; none: it is known already. Waits for it. AgreedError when
   // it failed; nothing is left of its folder then.
   std::optional<Written> finish();
-  bool is_done() const { return done_; }         // finish() does not wait
-  int64_t step_of_write() const;                 // -1: there is none
-  Written write(const TrainProgress& progress);  // both
+  bool is_done() const { return done_; }     // finish() does not wait
+  int64_t step_of_write() const;             // -1: there is none
+  Written write(const TrainTotals& totals);  // both
   struct Best {
     int64_t step;
     double value;
@@ -94,7 +94,7 @@ class RunCheckpoints {
 
  private:
   struct Write;  // one that was started
-  void judge(const TrainProgress& progress);
+  void judge(const TrainTotals& totals);
   void carry_out(comm::Communicator& world, Write& write) const;
   bool judged_alike(const Manifest& before) const;
 

@@ -4,7 +4,6 @@
 
 #include "core/io/file.h"
 #include "tools/bench/kernel_report.h"
-#include "tools/bench/scalar_adam.h"
 #include "tools/commands/bench.h"
 #include "tools/commands/listed_flags.h"
 #include "tools/report/source_commit.h"
@@ -44,15 +43,11 @@ int compare(const KernelsOptions& options, const KernelReport& report) {
 int run_bench_kernels(KernelsOptions options, RankContext& rank) {
   options.extents.dtype = parse_dtype(options.dtype);
   const KernelExtents extents = kernel_extents(options.extents);
-  std::vector<KernelCase> table = kernel_table(extents, options.filter);
+  const std::vector<KernelCase> table = kernel_table(extents, options.filter);
   FSDP_CHECK(!table.empty(), "--filter: no kernel has \"{}\" in its name", options.filter);
   check_products(rank.backend, {options.extents.dtype});
   print_backend_note(rank);
   const auto backend = make_backend(rank.backend, options.extents.dtype);
-  if (backend->name() == "cpu" &&
-      std::string_view(kScalarAdam).find(options.filter) != std::string_view::npos) {
-    table.push_back(scalar_adam_line(extents.elements));
-  }
   KernelReport report;
   report.device = report_device(*backend, rank.backend);
   report.commit = source_commit();

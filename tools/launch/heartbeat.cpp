@@ -9,8 +9,6 @@
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -73,7 +71,7 @@ double SilenceWatch::silence(size_t peer, Clock::time_point now) const {
 
 // ---------------------------------------------------------------------------- Start and end
 
-Heartbeat::Heartbeat() {
+Heartbeat::Heartbeat(RankWatch& watch) : watch_(watch) {
   socket_ = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const sockaddr_in any = socket_address(INADDR_ANY, 0);
   if (socket_ >= 0 && ::bind(socket_, reinterpret_cast<const sockaddr*>(&any), sizeof any) != 0) {
@@ -83,15 +81,12 @@ Heartbeat::Heartbeat() {
 }
 
 Heartbeat::~Heartbeat() {
-  if (thread_.joinable()) {
-    const uint64_t one = 1;
-    while (::write(stop_, &one, sizeof one) < 0) {
-    }
-    thread_.join();
-    if (acting_.joinable()) acting_.join();
-    ::close(stop_);
+  if (timer_ < 0) {
+    if (socket_ >= 0) ::close(socket_);
+    return;
   }
-  if (socket_ >= 0) ::close(socket_);
+  watch_.remove(timer_);
+  watch_.remove(socket_);
 }
 
 std::string Heartbeat::card() const {
@@ -120,34 +115,18 @@ void Heartbeat::start(Job job, Actions actions) {
   if (socket_ < 0 || neighbours_.empty()) return;
   started_ = Clock::now();
   silence_ = SilenceWatch(job_.limit, neighbours_.size(), started_);
-  stop_ = ::eventfd(0, EFD_CLOEXEC);
-  thread_ = std::thread([this] { run(); });
+  beat();
+  watch_.add(socket_, [this] { read_all(); });
+  timer_ = watch_.every(silence_.beat(), [this] {
+    read_all();  // before anybody is called silent
+    beat();
+    look();
+  });
 }
 
 void Heartbeat::stop_watching() {
   const std::lock_guard lock(mutex_);
   watching_ = false;
-}
-
-void Heartbeat::run() {
-  auto next = Clock::now();
-  for (;;) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(next - Clock::now()).count();
-    pollfd polled[2] = {{stop_, POLLIN, 0}, {socket_, POLLIN, 0}};
-    ::poll(polled, 2, static_cast<int>(std::max<long>(left, 0)));
-    if (polled[0].revents != 0) return;
-    const bool due = Clock::now() >= next;
-    if (due) next = Clock::now() + silence_.beat();
-    try {
-      read_all();
-      if (!due) continue;
-      beat();
-      look();
-    } catch (const std::exception&) {
-      // No memory: a beat is left out. Who lacks it in earnest says so, on a thread of its own.
-    }
-  }
 }
 
 // ---------------------------------------------------------------------------- Datagrams
@@ -198,19 +177,19 @@ void Heartbeat::take(std::string_view datagram, Address from) {
   std::string text;
   in.get();
   std::getline(in, text, '\0');
-  const std::lock_guard lock(mutex_);
-  for (size_t i = 0; i < neighbours_.size(); ++i) {
-    if (neighbours_[i].peer.rank != sender) continue;
-    neighbours_[i].known = from;
-    neighbours_[i].heard = true;
-    silence_.heard(i, Clock::now());
-    if (kind == kBeat) {
-      neighbours_[i].at = std::move(text);
-    } else if (watching_) {
-      act([this, text] { actions_.told(text); });
-    }
-    return;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(neighbours_.begin(), neighbours_.end(),
+                                    [&](const Neighbour& n) { return n.peer.rank == sender; });
+    if (found == neighbours_.end()) return;
+    found->known = from;
+    found->heard = true;
+    silence_.heard(static_cast<size_t>(found - neighbours_.begin()), Clock::now());
+    if (kind == kBeat) found->at = text;
+    if (kind == kBeat || !watching_ || acted_) return;
+    acted_ = true;
   }
+  watch_.apart([this, text] { actions_.told(text); });
 }
 
 void Heartbeat::tell(const std::string& reason) {
@@ -218,7 +197,7 @@ void Heartbeat::tell(const std::string& reason) {
     const std::lock_guard lock(mutex_);
     if (reason_.empty()) reason_ = reason;
   }
-  if (thread_.joinable()) beat();
+  if (timer_ >= 0) beat();
 }
 
 std::string Heartbeat::last_of(int rank) const {
@@ -230,13 +209,6 @@ std::string Heartbeat::last_of(int rank) const {
 }
 
 // ---------------------------------------------------------------------------- Silence
-
-// Under the lock.
-void Heartbeat::act(std::function<void()> action) {
-  if (acted_) return;
-  acting_ = std::thread(std::move(action));
-  acted_ = true;
-}
 
 // For `part` of the time after which it is; under the lock.
 bool Heartbeat::is_silent(size_t i, double part) const {
@@ -259,16 +231,18 @@ bool Heartbeat::is_silent(size_t i, double part) const {
 
 void Heartbeat::look() {
   note_unheard();
-  const std::lock_guard lock(mutex_);
-  silence_.tick(Clock::now());
-  if (!watching_ || !reason_.empty() || acted_) return;
-  bool any = false;
   std::vector<int> ranks;  // with a host all of its ranks are gone, a beat earlier or later
-  for (size_t i = 0; i < neighbours_.size(); ++i) {
-    any = any || is_silent(i, 1);
-    if (is_silent(i, kAlsoSilent)) ranks.push_back(neighbours_[i].peer.rank);
+  {
+    const std::lock_guard lock(mutex_);
+    silence_.tick(Clock::now());
+    if (!watching_ || !reason_.empty() || acted_) return;
+    for (size_t i = 0; i < neighbours_.size(); ++i) {
+      acted_ = acted_ || is_silent(i, 1);
+      if (is_silent(i, kAlsoSilent)) ranks.push_back(neighbours_[i].peer.rank);
+    }
+    if (!acted_) return;
   }
-  if (any) act([this, ranks] { actions_.silent(ranks); });
+  watch_.apart([this, ranks] { actions_.silent(ranks); });
 }
 
 void Heartbeat::note_unheard() {

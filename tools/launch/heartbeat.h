@@ -1,5 +1,6 @@
-// The processes of a job tell each other that they live and what they are at, from a thread of its
-// own, over sockets of their own (UDP): also when MPI waits, and when the launcher knows nothing.
+// The processes of a job tell each other that they live and what they are at, from the thread of
+// rank_watch.h, over sockets of their own (UDP): also when MPI waits, and when the launcher knows
+// nothing.
 // Every rank beats to rank 0 and to the ranks of its host, and watches the ranks it beats to. Not
 // here: what is done about a silent rank (tools/launch/job_end.h), a process that has ended, which
 // its host notices at once (rank_watch.h).
@@ -17,9 +18,9 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "tools/launch/rank_watch.h"
 #include "tools/launch/ring_dump.h"
 
 namespace fsdp::tools {
@@ -43,7 +44,9 @@ class SilenceWatch {
 
 class Heartbeat {
  public:
-  Heartbeat();  // opens the socket; where there is no network it is never heard of
+  // Opens the socket; where there is no network it is never heard of. The watch outlives this, or
+  // is stopped before.
+  explicit Heartbeat(RankWatch& watch);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
@@ -60,7 +63,7 @@ class Heartbeat {
   };
   struct Actions {
     std::function<std::string()> at;  // "step 12, backward, unit blocks.3"; any thread
-    // One of the two, once, on a thread of its own: this one goes on beating.
+    // One of the two, once, apart from the watch's thread, which goes on beating.
     std::function<void(const std::vector<int>& ranks)> silent;
     std::function<void(const std::string& reason)> told;  // by another rank, which ends the job
     std::function<void(const std::string& text)> note;
@@ -84,7 +87,6 @@ class Heartbeat {
     bool heard = false;
     std::string at;
   };
-  void run();
   void read_all();
   void take(std::string_view datagram, Address from);
   void beat();
@@ -92,10 +94,10 @@ class Heartbeat {
   void look();
   bool is_silent(size_t neighbour, double part) const;
   void note_unheard();
-  void act(std::function<void()> action);
 
+  RankWatch& watch_;
   int socket_ = -1;
-  int stop_ = -1;  // eventfd
+  int timer_ = -1;  // -1: it does not beat, and the socket is still this object's
   Job job_;
   Actions actions_;
   mutable std::mutex mutex_;  // of what follows
@@ -106,8 +108,6 @@ class Heartbeat {
   SilenceWatch silence_{std::chrono::seconds(1), 0, {}};
   std::chrono::steady_clock::time_point started_;
   bool noted_ = false;
-  std::thread acting_;
-  std::thread thread_;
 };
 
 }  // namespace fsdp::tools

@@ -93,19 +93,24 @@ std::vector<Peer> find_peers(comm::Communicator& world) {
   return peers;
 }
 
-JobEnd::JobEnd(comm::MpiRuntime& runtime, const RingDump& rings, std::vector<Peer> peers,
-               milliseconds limit)
-    : runtime_(runtime), rings_(rings), peers_(std::move(peers)), limit_(limit) {
+JobEnd::JobEnd(comm::MpiRuntime& runtime, RankWatch& watch, const RingDump& rings,
+               std::vector<Peer> peers, milliseconds limit)
+    : runtime_(runtime),
+      watch_(watch),
+      rings_(rings),
+      peers_(std::move(peers)),
+      limit_(limit),
+      heartbeat_(watch) {
   std::copy_if(peers_.begin(), peers_.end(), std::back_inserter(near_),
                [](const Peer& peer) { return peer.reachable; });
   for (size_t i = 0; i < kSpareBlocks; ++i) {
     spare_.push_back(std::make_unique_for_overwrite<char[]>(kSpareBlock));
   }
   start_heartbeat();
-  std::vector<pid_t> processes;
-  for (const Peer& peer : near_) processes.push_back(peer.process);
-  watch_.emplace(processes, RankWatch::Actions{[this](WatchRequest r) { answer(r); },
-                                               [this](size_t i) { gone(near_[i]); }});
+  for (const Peer& peer : near_) {
+    watch_.on_end(peer.process, [this, &peer] { gone(peer); });
+  }
+  watch_.on_request([this](WatchRequest request) { answer(request); });
 }
 
 void JobEnd::start_heartbeat() {
@@ -185,13 +190,16 @@ void JobEnd::fail(const std::string& what) {
 
 // At once: a launcher that has noticed gives the others a second. Of the ranks left on this host
 // the lowest speaks, unless a rank has said why before it went. The others end by the abort, and
-// the thread of their watch still has to answer.
+// still have to answer.
 void JobEnd::gone(const Peer& peer) {
   comm::Communicator& world = runtime_.world();
-  gone_.insert(peer.rank);
-  const bool speaks = std::none_of(near_.begin(), near_.end(), [&](const Peer& other) {
-    return other.rank < world.rank() && !gone_.contains(other.rank);
-  });
+  const bool speaks = [&] {
+    const std::lock_guard lock(mutex_);
+    gone_.insert(peer.rank);
+    return std::none_of(near_.begin(), near_.end(), [&](const Peer& other) {
+      return other.rank < world.rank() && !gone_.contains(other.rank);
+    });
+  }();
   const std::string reason =
       fmt::format("rank {} ({}, process {}) is gone: killed, or ended without a word{}", peer.rank,
                   peer.host, peer.process, where(peer.rank));

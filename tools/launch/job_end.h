@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -33,8 +34,9 @@ void print_rings(const RingDump& rings);
 class JobEnd {
  public:
   // Collective. `limit`: of the heartbeat; 0: none.
-  JobEnd(comm::MpiRuntime& runtime, const RingDump& rings, std::vector<Peer> peers,
-         std::chrono::milliseconds limit);
+  JobEnd(comm::MpiRuntime& runtime, RankWatch& watch, const RingDump& rings,
+         std::vector<Peer> peers, std::chrono::milliseconds limit);
+  ~JobEnd() { watch_.stop(); }
 
   // This rank's own error. From any thread.
   [[noreturn]] void fail(const std::string& what);
@@ -54,16 +56,17 @@ class JobEnd {
   [[noreturn]] void end(const std::string& line, std::chrono::milliseconds wait);
 
   comm::MpiRuntime& runtime_;
+  RankWatch& watch_;
   const RingDump& rings_;
   std::vector<Peer> peers_;  // all others, by rank
   std::vector<Peer> near_;   // of them, on this host
-  std::set<int> gone_;       // of them; of the watch's thread
-  std::chrono::milliseconds limit_;
+  std::mutex mutex_;         // of gone_: each end of a process has a thread of its own
+  std::set<int> gone_;       // ranks of this host
   std::optional<std::chrono::steady_clock::time_point> answered_;  // a request, the last time
+  std::chrono::milliseconds limit_;
   std::atomic<bool> ending_ = false;
   std::vector<std::unique_ptr<char[]>> spare_;  // memory of the report; until it is needed
   Heartbeat heartbeat_;
-  std::optional<RankWatch> watch_;  // last: ends first
 };
 
 }  // namespace fsdp::tools

@@ -144,7 +144,8 @@ int launch_threads(const LaunchOptions& options, int ranks,
   int status = 0;
   std::string agreed;
   RingDump rings;
-  const RankWatch watch({}, {[&](WatchRequest) { print_rings(rings); }, nullptr});
+  RankWatch watch;
+  watch.on_request([&](WatchRequest) { print_rings(rings); });
   const auto run = [&](comm::Communicator& world) {
     int mine = 1;
     std::string message;
@@ -182,9 +183,11 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
   }
   std::optional<LauncherGuard> guard(std::in_place);  // a copy of this process without threads
   std::optional<SignalsWait> signals(std::in_place);
+  RankWatch watch;  // its thread never gets these signals
   // MPI is not there yet to end the job: the launcher ends it for a rank that ends like this.
   std::optional<StartWatch> start(
-      std::in_place, StartWatch::Limits{std::chrono::seconds(options.heartbeat_s), memory.timeout},
+      std::in_place, watch,
+      StartWatch::Limits{std::chrono::seconds(options.heartbeat_s), memory.timeout},
       [rank = launcher.rank](const std::string& reason) {
         std::this_thread::sleep_for(kStartTurn * std::min(rank, kMostStartTurns));
         print_line(reason);
@@ -201,7 +204,7 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
                launcher.size, world.size());
     const std::vector<Peer> peers = find_peers(world);
     rings.set_peers(peers);
-    job_end.emplace(runtime, rings, peers, std::chrono::seconds(options.heartbeat_s));
+    job_end.emplace(runtime, watch, rings, peers, std::chrono::seconds(options.heartbeat_s));
     start.reset();
     guard.reset();
     const int status = run_rank(world, options, {.first_of_host = runtime.first_of_host()}, rings,
@@ -212,7 +215,9 @@ int launch_process(const LaunchOptions& options, const LauncherEnvironment& laun
     if (world.rank() == 0) print_line(error.what());
     return error.status();
   } catch (const std::exception& error) {
-    if (!job_end) job_end.emplace(runtime, rings, std::vector<Peer>(), std::chrono::seconds(0));
+    if (!job_end) {
+      job_end.emplace(runtime, watch, rings, std::vector<Peer>(), std::chrono::seconds(0));
+    }
     job_end->fail(message_of(error));
   }
 }

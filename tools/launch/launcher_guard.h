@@ -14,7 +14,9 @@ void end_launcher_after(std::chrono::milliseconds wait);
 
 // While ranks find each other. Open MPI's launcher hangs when a rank dies in the middle of its
 // first words with it, and no rank may be left to say so. A process that outlives this one then
-// ends the launcher, which has `patience` to end by itself.
+// ends the launcher, which has `patience` to end by itself. It cannot be a part of the thread of
+// rank_watch.h: no thread outlives the kill -9 of its process (launcher_guard_test.cpp, "a launcher
+// that outlives a rank of its start").
 class LauncherGuard {
  public:
   explicit LauncherGuard(std::chrono::milliseconds patience = std::chrono::seconds(5));

@@ -1,13 +1,17 @@
-// One poll over a signalfd, a pidfd per process and an eventfd that ends it: no handler, no global.
+// One epoll over an eventfd that ends it, a signalfd, a pidfd per process, and what others add: no
+// handler, no global.
 #include "tools/launch/rank_watch.h"
 
 #include <csignal>
 #include <cstdint>
+#include <system_error>
 
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 namespace fsdp::tools {
@@ -36,54 +40,111 @@ void RankWatch::block_signal() {
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
-RankWatch::RankWatch(const std::vector<pid_t>& processes, Actions actions)
-    : actions_(std::move(actions)) {
-  const sigset_t set = watched_signals();
-  stop_ = ::eventfd(0, EFD_CLOEXEC);
-  signal_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-  for (const pid_t process : processes) {
-    processes_.push_back(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
-  }
+RankWatch::RankWatch() : stop_(::eventfd(0, EFD_CLOEXEC)), poll_(::epoll_create1(EPOLL_CLOEXEC)) {
+  epoll_event event = {.events = EPOLLIN, .data = {.fd = stop_}};
+  ::epoll_ctl(poll_, EPOLL_CTL_ADD, stop_, &event);
   thread_ = std::thread([this] { watch(); });
 }
 
-RankWatch::~RankWatch() {
+void RankWatch::stop() {
+  if (!thread_.joinable()) return;
   const uint64_t one = 1;
   while (::write(stop_, &one, sizeof one) < 0) {
   }
   thread_.join();
-  for (const int descriptor : processes_) {
-    if (descriptor >= 0) ::close(descriptor);
-  }
-  ::close(signal_);
+  apart_.clear();  // waits
+  for (const auto& [descriptor, ready] : ready_) ::close(descriptor);
+  ready_.clear();
+  ::close(poll_);
   ::close(stop_);
 }
+
+// ---------------------------------------------------------------------------- What is watched
+
+void RankWatch::add(int descriptor, Action ready, bool once) {
+  if (descriptor < 0) return;
+  const std::lock_guard lock(mutex_);
+  ready_[descriptor] = std::move(ready);
+  epoll_event event = {.events = once ? EPOLLIN | EPOLLONESHOT : EPOLLIN,
+                       .data = {.fd = descriptor}};
+  ::epoll_ctl(poll_, EPOLL_CTL_ADD, descriptor, &event);
+}
+
+void RankWatch::remove(int descriptor) {
+  const std::lock_guard lock(mutex_);
+  if (ready_.erase(descriptor) > 0) ::close(descriptor);  // and epoll forgets it
+}
+
+int RankWatch::every(std::chrono::nanoseconds period, Action action) {
+  constexpr long kSecond = 1'000'000'000;
+  const int timer = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  const timespec time = {.tv_sec = period.count() / kSecond, .tv_nsec = period.count() % kSecond};
+  const itimerspec times = {.it_interval = time, .it_value = time};
+  ::timerfd_settime(timer, 0, &times, nullptr);
+  add(timer, [timer, action = std::move(action)] {
+    uint64_t times_over = 0;
+    if (::read(timer, &times_over, sizeof times_over) > 0) action();
+  });
+  return timer;
+}
+
+void RankWatch::on_request(std::function<void(WatchRequest)> asked) {
+  const sigset_t set = watched_signals();
+  const int signal = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  add(signal, [this, signal, asked = std::move(asked)] {
+    signalfd_siginfo info = {};
+    while (::read(signal, &info, sizeof info) == sizeof info) {
+      const bool from_peer = info.ssi_code == SI_QUEUE;
+      const auto request =
+          from_peer ? static_cast<WatchRequest>(info.ssi_int) : WatchRequest::kPerson;
+      apart([this, asked, request] {
+        const std::lock_guard one(asking_);
+        asked(request);
+      });
+    }
+  });
+}
+
+void RankWatch::on_end(pid_t process, Action gone) {
+  const auto ended = [this, gone = std::move(gone)] {
+    apart([this, gone] {
+      if (!stopped_within(kGraceMilliseconds)) gone();
+    });
+  };
+  add(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)), ended, true);
+}
+
+// ---------------------------------------------------------------------------- The thread
 
 bool RankWatch::stopped_within(int milliseconds) const {
   pollfd stop = {stop_, POLLIN, 0};
   return ::poll(&stop, 1, milliseconds) > 0;
 }
 
-void RankWatch::read_signal() {
-  signalfd_siginfo info = {};
-  while (::read(signal_, &info, sizeof info) == sizeof info) {
-    const bool from_peer = info.ssi_code == SI_QUEUE;
-    actions_.asked(from_peer ? static_cast<WatchRequest>(info.ssi_int) : WatchRequest::kPerson);
+void RankWatch::apart(Action work) {
+  std::erase_if(apart_, [](const std::future<void>& each) {
+    return each.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  });
+  try {
+    // An error in it ends the process, as on any thread.
+    apart_.push_back(std::async(std::launch::async, [work]() noexcept { work(); }));
+  } catch (const std::exception&) {  // no memory, or no thread
+    work();
   }
 }
 
 void RankWatch::watch() {
-  std::vector<pollfd> polled = {{stop_, POLLIN, 0}, {signal_, POLLIN, 0}};
-  for (const int process : processes_) polled.push_back({process, POLLIN, 0});
   for (;;) {
-    if (::poll(polled.data(), polled.size(), -1) < 0) continue;  // interrupted
-    if (polled[0].revents != 0) return;
-    if (polled[1].revents != 0) read_signal();
-    for (size_t i = 2; i < polled.size(); ++i) {
-      if (polled[i].revents == 0) continue;
-      polled[i].fd = -1;  // poll leaves it out from now on
-      if (stopped_within(kGraceMilliseconds)) return;
-      actions_.gone(i - 2);
+    epoll_event event = {};
+    if (::epoll_wait(poll_, &event, 1, -1) < 1) continue;  // interrupted
+    if (event.data.fd == stop_) return;
+    const std::lock_guard lock(mutex_);
+    const auto found = ready_.find(event.data.fd);
+    if (found == ready_.end()) continue;  // removed a moment ago
+    try {
+      found->second();
+    } catch (const std::exception&) {
+      // No memory: a beat is left out. Who lacks it in earnest says so, on a thread of its own.
     }
   }
 }

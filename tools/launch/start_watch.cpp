@@ -4,15 +4,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <optional>
-#include <sstream>
+#include <utility>
 
 #include <unistd.h>
 
-#include "comm/patience.h"
 #include "tools/launch/backend_choice.h"
-#include "tools/launch/heartbeat.h"
 #include "tools/launch/interrupt.h"
 
 namespace fsdp::tools {
@@ -62,51 +58,45 @@ std::vector<pid_t> sibling_processes() {
   return out;
 }
 
-StartWatch::StartWatch(Limits limits, std::function<void(const std::string& reason)> failed)
-    : thread_([this, limits, failed = std::move(failed)] { watch(limits, failed); }) {}
+StartWatch::StartWatch(RankWatch& watch, Limits limits, Failed failed)
+    : watch_(watch),
+      limits_(limits),
+      failed_(std::move(failed)),
+      patience_(limits.start),
+      silence_(limits.silence.count() > 0 ? limits.silence : std::chrono::seconds(8), 1,
+               std::chrono::steady_clock::now()),
+      timer_(watch.every(silence_.beat(), [this] { look(); })) {}
 
-StartWatch::~StartWatch() {
-  {
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-  }
-  wake_.notify_all();
-  thread_.join();
+StartWatch::~StartWatch() { watch_.remove(timer_); }
+
+void StartWatch::look() {
+  if (!failed_) return;
+  const std::string reason = reason_to_end();
+  if (!reason.empty()) std::exchange(failed_, nullptr)(reason);
 }
 
 // A process that is stopped now may have been so for a moment: it has to be for the whole limit, in
 // which this one ran. See [Note: who is silent] in heartbeat.h.
-void StartWatch::watch(Limits limits,
-                       const std::function<void(const std::string& reason)>& failed) {
-  using Clock = std::chrono::steady_clock;
-  comm::Patience patience(limits.start);
-  SilenceWatch watch(limits.silence.count() > 0 ? limits.silence : std::chrono::seconds(8), 1,
-                     Clock::now());
-  pid_t stopped = 0;
-  std::optional<Clock::time_point> asked;  // since when a signal waits
-  std::unique_lock lock(mutex_);
-  while (!wake_.wait_for(lock, watch.beat(), [this] { return ended_; })) {
-    watch.tick(Clock::now());
-    if (waiting_signal() != 0 && !asked) asked = Clock::now();
-    if (asked && Clock::now() - *asked > limits.signal) ::_exit(status_after(waiting_signal()));
-    pid_t now_stopped = 0;
-    for (const pid_t process : sibling_processes()) {
-      if (process_state(process) == "T") now_stopped = process;
-    }
-    if (now_stopped == 0 || now_stopped != stopped) watch.heard(0, Clock::now());
-    stopped = now_stopped;
-    if (limits.silence.count() > 0 && watch.silence(0, Clock::now()) >= 1) {
-      return failed(
-          fmt::format("{}: no sign of life for {:g} s: its process is stopped; the job "
-                      "was at its start",
-                      name_of(stopped), limits.silence.count() / 1000.0));
-    }
-    if (patience.over()) {
-      return failed(fmt::format(
-          "the processes of the job have not found each other within {:g} s (runtime.timeout_s)",
-          limits.start.count() / 1000.0));
-    }
+std::string StartWatch::reason_to_end() {
+  const auto now = std::chrono::steady_clock::now();
+  silence_.tick(now);
+  if (waiting_signal() != 0 && !asked_) asked_ = now;
+  if (asked_ && now - *asked_ > limits_.signal) ::_exit(status_after(waiting_signal()));
+  pid_t now_stopped = 0;
+  for (const pid_t process : sibling_processes()) {
+    if (process_state(process) == "T") now_stopped = process;
   }
+  if (now_stopped == 0 || now_stopped != stopped_) silence_.heard(0, now);
+  stopped_ = now_stopped;
+  if (limits_.silence.count() > 0 && silence_.silence(0, now) >= 1) {
+    return fmt::format(
+        "{}: no sign of life for {:g} s: its process is stopped; the job was at its start",
+        name_of(stopped_), limits_.silence.count() / 1000.0);
+  }
+  if (!patience_.over()) return "";
+  return fmt::format(
+      "the processes of the job have not found each other within {:g} s (runtime.timeout_s)",
+      limits_.start.count() / 1000.0);
 }
 
 }  // namespace fsdp::tools

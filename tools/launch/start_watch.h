@@ -1,17 +1,19 @@
 // Until the processes of a job can talk to each other (MPI_Init, which waits for all of them and
-// for ever): a thread that ends the job when a process of this host is stopped, or when it takes
-// too long. Later: heartbeat.h.
+// for ever): ends the job when a process of this host is stopped, or when it takes too long. On the
+// thread of rank_watch.h. Later: heartbeat.h.
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
+#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <sys/types.h>
+
+#include "comm/patience.h"
+#include "tools/launch/heartbeat.h"
+#include "tools/launch/rank_watch.h"
 
 namespace fsdp::tools {
 
@@ -23,19 +25,25 @@ class StartWatch {
     // How long a signal may wait (SignalsWait) for ranks that perhaps never come.
     std::chrono::milliseconds signal{3000};
   };
-  // `failed` is called once, on a thread of its own.
-  StartWatch(Limits limits, std::function<void(const std::string& reason)> failed);
+  using Failed = std::function<void(const std::string& reason)>;
+  // `failed` is called once, on the thread of the watch.
+  StartWatch(RankWatch& watch, Limits limits, Failed failed);
   ~StartWatch();
   StartWatch(const StartWatch&) = delete;
   StartWatch& operator=(const StartWatch&) = delete;
 
  private:
-  void watch(Limits limits, const std::function<void(const std::string& reason)>& failed);
+  void look();
+  std::string reason_to_end();  // "": none
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool ended_ = false;
-  std::thread thread_;
+  RankWatch& watch_;
+  Limits limits_;
+  Failed failed_;  // null: it was called
+  comm::Patience patience_;
+  SilenceWatch silence_;
+  pid_t stopped_ = 0;                                           // 0: none is
+  std::optional<std::chrono::steady_clock::time_point> asked_;  // since when a signal waits
+  int timer_ = -1;
 };
 
 // ---- for tests ----

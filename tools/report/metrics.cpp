@@ -8,6 +8,12 @@
 namespace fsdp::tools {
 namespace {
 
+template <typename T>
+Json json_of(const T& value) {
+  return value;
+}
+Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
 Json collectives_json(const RunSummary& s) {
   Json out = Json::object();
   for (const auto& [kind, total] : s.collectives) {
@@ -43,17 +49,17 @@ Json overlap_json(const std::optional<CommunicationOverlap>& overlap) {
 }  // namespace
 
 void MetricsLog::step(const StepMetrics& m) {
-  const Json line = {{"step", m.step},
+  const Json line = {{"step", m.totals.steps},
                      {"loss", m.loss},
                      {"grad_norm", m.grad_norm},
                      {"learning_rate", m.learning_rate},
                      {"loss_scale", m.loss_scale},
-                     {"skipped_steps", m.skipped},
-                     {"true_tokens", m.true_tokens},
-                     {"samples", m.samples},
-                     {"epoch", m.epoch ? Json(*m.epoch) : Json()},
+                     {"skipped_steps", m.totals.skipped},
+                     {"true_tokens", m.totals.true_tokens},
+                     {"samples", m.totals.samples},
+                     {"epoch", json_of(m.epoch)},
                      {"tokens_per_s", m.tokens_per_s},
-                     {"wall_time_s", m.wall_time_s},
+                     {"wall_time_s", m.totals.wall_time_s},
                      {"peak_memory_bytes", m.peak_memory_bytes}};
   log_.append(line.dump());
 }
@@ -62,7 +68,7 @@ void MetricsLog::evaluation(const EvaluationMetrics& m) {
   const Json line = {{"step", m.step},
                      {"validation_loss", m.loss},
                      {"best_validation_loss", m.best_loss},
-                     {"epoch", m.epoch ? Json(*m.epoch) : Json()},
+                     {"epoch", json_of(m.epoch)},
                      {"runtime_s", m.runtime_s},
                      {"tokens", m.tokens},
                      {"sequences", m.sequences},
@@ -87,11 +93,12 @@ Json peaks_json(const MemoryUsage& usage, bool predicted) {
 }  // namespace
 
 Json callback_metrics(const RunSummary& s) {
-  Json out = {{"train/steps_per_second", s.last_steps_per_s},
-              {"train/samples_per_second", s.last_samples_per_s}};
-  if (s.step_time_s > 0) {
-    out["train/steps_per_second_mean"] = static_cast<double>(s.steps) / s.step_time_s;
-    out["train/samples_per_second_mean"] = static_cast<double>(s.samples) / s.step_time_s;
+  Json out = {{"train/steps_per_second", s.totals.last_steps_per_s},
+              {"train/samples_per_second", s.totals.last_samples_per_s}};
+  if (s.totals.step_time_s > 0) {
+    out["train/steps_per_second_mean"] = static_cast<double>(s.totals.steps) / s.totals.step_time_s;
+    out["train/samples_per_second_mean"] =
+        static_cast<double>(s.totals.samples) / s.totals.step_time_s;
   }
   const auto add = [&](Quantity quantity, const char* mean, const char* deviation) {
     const std::optional<Moments> moments = s.samples_of_load.moments(quantity);
@@ -112,11 +119,11 @@ namespace {
 
 // Rows times their length, with gradient accumulation; what of a row is padding counts too.
 Json guide_keys(const RunSummary& s) {
-  const auto tokens = static_cast<double>(s.samples * s.facts.seq_len);
+  const auto tokens = static_cast<double>(s.totals.samples * s.facts.seq_len);
   const double ranks = s.world_size;
-  const double rate = s.step_time_s > 0 ? tokens / s.step_time_s : 0;
+  const double rate = s.totals.step_time_s > 0 ? tokens / s.totals.step_time_s : 0;
   Json out = to_json(s.facts);
-  out.update({{"approx_tokens", s.samples * s.facts.seq_len},
+  out.update({{"approx_tokens", s.totals.samples * s.facts.seq_len},
               {"approx_tokens_per_rank", tokens / ranks},
               {"approx_tokens_per_s", rate},
               {"approx_tokens_per_s_per_rank", rate / ranks},
@@ -127,37 +134,28 @@ Json guide_keys(const RunSummary& s) {
 }  // namespace
 
 void write_summary(const std::filesystem::path& path, const RunSummary& s) {
-  const auto optional = [](const std::optional<double>& value) {
-    return value ? Json(*value) : Json();
-  };
-  const double rate = s.step_time_s > 0 ? static_cast<double>(s.true_tokens) / s.step_time_s : 0;
+  const double rate = s.totals.step_time_s > 0
+                          ? static_cast<double>(s.totals.true_tokens) / s.totals.step_time_s
+                          : 0;
   Json out = {{"model", s.model},
               {"parameters", s.parameters},
               {"strategy", s.strategy},
               {"dtype", s.dtype},
               {"world_size", s.world_size},
               {"threads_per_rank", s.threads_per_rank},
-              {"steps", s.steps},
-              {"skipped_steps", s.skipped},
-              {"interrupted", s.interrupted},
+              {"interrupted", s.totals.signal != 0},
               {"resumed_from", s.resumed_from},
               {"weights_hash", s.weights_hash},
               {"optimizer_hash", s.optimizer_hash},
               {"best_step", s.best_step ? Json(*s.best_step) : Json()},
-              {"true_tokens", s.true_tokens},
-              {"samples", s.samples},
               {"epochs", s.epochs},
-              {"wall_time_s", s.wall_time_s},
-              {"step_time_s", s.step_time_s},
               {"batch_making_s", s.batch_making_s},
               {"batch_waiting_s", s.batch_waiting_s},
               {"tokens_per_s", rate},
               {"tokens_per_s_per_rank", rate / s.world_size},
-              {"train_loss", s.train_loss},
-              {"mean_train_loss", s.mean_loss},
-              {"validation_loss", optional(s.validation_loss)},
-              {"best_validation_loss", optional(s.best_validation_loss)},
-              {"bigram_entropy", optional(s.bigram_entropy)},
+              {"train_loss", s.totals.train_loss()},
+              {"mean_train_loss", s.totals.mean_loss()},
+              {"bigram_entropy", json_of(s.bigram_entropy)},
               {"memory",
                {{"predicted", peaks_json(s.predicted_memory, true)},
                 {"ledger", peaks_json(s.memory, false)},
@@ -169,6 +167,9 @@ void write_summary(const std::filesystem::path& path, const RunSummary& s) {
               {"collectives", collectives_json(s)},
               {"stragglers", stragglers_json(s)},
               {"communication", overlap_json(s.overlap)}};
+  visit_totals(s.totals, [&](const char*, const std::string_view key, const auto& value) {
+    if (!key.empty()) out[key] = json_of(value);
+  });
   for (const Json& more : {callback_metrics(s), guide_keys(s)}) {
     for (const auto& [key, value] : more.items()) {
       if (!out.contains(key)) out[key] = value;

@@ -16,23 +16,9 @@
 #include "tools/report/line_log.h"
 #include "tools/report/load_samples.h"
 #include "tools/report/run_facts.h"
+#include "tools/report/train_totals.h"
 
 namespace fsdp::tools {
-
-struct StepMetrics {
-  int64_t step = 0;  // updates done, this one included
-  double loss = 0;
-  double grad_norm = 0;
-  double learning_rate = 0;
-  double loss_scale = 1;
-  int64_t skipped = 0;      // steps without an update, since the start
-  int64_t true_tokens = 0;  // that were labels, over all ranks, since the start
-  int64_t samples = 0;      // trained on, over all ranks, since the start
-  std::optional<double> epoch = {};
-  double tokens_per_s = 0;       // over the steps since the line before
-  double wall_time_s = 0;        // since the first step
-  size_t peak_memory_bytes = 0;  // ledger of rank 0
-};
 
 struct EvaluationMetrics {
   int64_t step = 0;
@@ -60,6 +46,7 @@ class MetricsLog {
   LineLog log_;
 };
 
+// The totals of a run, and what else is known at its end.
 struct RunSummary {
   RunFacts facts;
   std::string model;  // family and size
@@ -68,26 +55,14 @@ struct RunSummary {
   int world_size = 1;
   int threads_per_rank = 1;
   int64_t parameters = 0;
-  int64_t steps = 0;
-  int64_t skipped = 0;  // of them, without an update
-  bool interrupted = false;
-  int64_t true_tokens = 0;  // labels trained on
-  int64_t samples = 0;      // sequences, over all epochs
+  TrainTotals totals = {};
   double epochs = 0;
-  double wall_time_s = 0;         // of the training loop, evaluations included
-  double step_time_s = 0;         // without them
-  double last_steps_per_s = 0;    // of the steps since the logged line before the last
-  double last_samples_per_s = 0;  // also
-  double batch_making_s = 0;      // of rank 0's batches but the first
-  double batch_waiting_s = 0;     // while a step waited for one of them
-  double train_loss = 0;          // mean over the last logged steps
-  double mean_loss = 0;           // of training, over all steps
-  int64_t resumed_from = 0;       // the step whose checkpoint the run went on from; 0: none
-  std::string weights_hash;       // of the state after the last step, the same for equal states
+  double batch_making_s = 0;   // of rank 0's batches but the first
+  double batch_waiting_s = 0;  // while a step waited for one of them
+  int64_t resumed_from = 0;    // the step whose checkpoint the run went on from; 0: none
+  std::string weights_hash;    // of the state after the last step, the same for equal states
   std::string optimizer_hash;
   std::optional<int64_t> best_step;  // of the checkpoints
-  std::optional<double> validation_loss;
-  std::optional<double> best_validation_loss;
   std::optional<double> bigram_entropy;
   MemoryUsage predicted_memory;                 // of rank 0, before the run
   MemoryUsage memory;                           // ledger of rank 0, from loading to its end

@@ -47,28 +47,30 @@ std::string format_duration(double seconds) {
   return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
 }
 
-std::string format_progress(const ProgressValues& v) {
-  const std::string scale = v.loss_scale == 1 && v.skipped == 0
-                                ? ""
-                                : fmt::format("scale {:g}  skipped {}  ", v.loss_scale, v.skipped);
+std::string format_progress(const StepMetrics& m) {
+  const std::string scale =
+      m.loss_scale == 1 && m.totals.skipped == 0
+          ? ""
+          : fmt::format("scale {:g}  skipped {}  ", m.loss_scale, m.totals.skipped);
   return fmt::format(
       "step {:>{}}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {}{} tokens/s  {:.1f} MiB  ETA {}",
-      v.step, fmt::formatted_size("{}", v.total), v.total, v.loss, std::abs(v.grad_norm),
-      v.learning_rate, scale, format_count(std::llround(v.tokens_per_s)),
-      static_cast<double>(v.peak_memory_bytes) / (1 << 20), format_duration(v.seconds_left));
+      m.totals.steps, fmt::formatted_size("{}", m.total_steps), m.total_steps, m.loss,
+      std::abs(m.grad_norm), m.learning_rate, scale, format_count(std::llround(m.tokens_per_s)),
+      static_cast<double>(m.peak_memory_bytes) / (1 << 20), format_duration(m.seconds_left()));
 }
 
-void Progress::step(const ProgressValues& values) {
+void Progress::step(const StepMetrics& metrics) {
   if (out_ == nullptr) return;
-  const bool last = values.step == values.total;
+  const int64_t step = metrics.totals.steps;
+  const bool last = step == metrics.total_steps;
   if (terminal_ >= 0) {
     const double now = steady_seconds();
     if (!last && now - shown_at_ < kRefreshSeconds) return;
     shown_at_ = now;
-    std::fprintf(out_, "\r\x1b[K%s", cut_to_width(format_progress(values), terminal_).c_str());
+    std::fprintf(out_, "\r\x1b[K%s", cut_to_width(format_progress(metrics), terminal_).c_str());
     line_open_ = true;
-  } else if (last || values.step == 1 || values.step % every_ == 0) {
-    std::fprintf(out_, "%s\n", format_progress(values).c_str());
+  } else if (last || step == 1 || step % every_ == 0) {
+    std::fprintf(out_, "%s\n", format_progress(metrics).c_str());
   }
   std::fflush(out_);
 }

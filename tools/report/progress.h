@@ -6,24 +6,14 @@
 #include <cstdio>
 #include <string>
 
+#include "tools/report/train_totals.h"
+
 namespace fsdp::tools {
 
-struct ProgressValues {
-  int64_t step = 0;
-  int64_t total = 0;
-  double loss = 0;
-  double grad_norm = 0;
-  double learning_rate = 0;
-  double loss_scale = 1;
-  int64_t skipped = 0;  // steps without an update
-  double tokens_per_s = 0;
-  size_t peak_memory_bytes = 0;
-  double seconds_left = 0;
-};
 // A descriptor of the terminal that shows stdout, or -1. Under mpirun every rank's stdout is a
 // pseudo terminal, wherever mpirun's own goes; then the parent process is asked.
 int output_terminal(bool under_launcher);
-std::string format_progress(const ProgressValues& values);
+std::string format_progress(const StepMetrics& metrics);
 std::string format_duration(double seconds);  // "0:07", "12:34", "3:04:05"
 
 class Progress {
@@ -36,7 +26,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void step(const ProgressValues& values);
+  void step(const StepMetrics& metrics);
   // A line that stays.
   void note(const std::string& text);
   void end_line();  // leaves the live line as it is and goes on below it

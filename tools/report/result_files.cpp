@@ -61,8 +61,9 @@ Json evaluation_results(const Json& line) {
 }
 
 Json training_results(const RunSummary& summary) {
-  Json out = {{"epoch", summary.epochs}, {"train_loss", summary.mean_loss}};
-  out.update(speed("train", summary.wall_time_s, summary.samples, summary.steps));
+  Json out = {{"epoch", summary.epochs}, {"train_loss", summary.totals.mean_loss()}};
+  out.update(
+      speed("train", summary.totals.wall_time_s, summary.totals.samples, summary.totals.steps));
   return out;
 }
 
@@ -84,18 +85,19 @@ Json history_of(const std::vector<Json>& lines, const RunSummary& summary) {
     history.push_back(std::move(entry));
   }
   Json end = training_results(summary);
-  end["step"] = summary.steps;
+  end["step"] = summary.totals.steps;
   history.push_back(std::move(end));
   return history;
 }
 
 Json state_of(const std::vector<Json>& lines, const RunSummary& s, const RunIntervals& i) {
+  const std::optional<double>& best = s.totals.best_validation_loss;
   return {{"best_global_step", s.best_step ? Json(*s.best_step) : Json()},
-          {"best_metric", s.best_validation_loss ? Json(*s.best_validation_loss) : Json()},
+          {"best_metric", best ? Json(*best) : Json()},
           {"best_model_checkpoint", i.best_checkpoint.empty() ? Json() : Json(i.best_checkpoint)},
           {"epoch", s.epochs},
           {"eval_steps", i.eval_every},
-          {"global_step", s.steps},
+          {"global_step", s.totals.steps},
           {"is_hyper_param_search", false},
           {"is_local_process_zero", true},
           {"is_world_process_zero", true},

@@ -10,6 +10,7 @@
 #include "tools/launch/interrupt.h"
 #include "tools/model_folders/checkpoint_model.h"
 #include "tools/model_folders/load_model.h"
+#include "tools/run/run_files.h"
 #include "tools/train/config_to_session.h"
 
 namespace fsdp::tools {
@@ -83,23 +84,23 @@ int TrainingRun::run() {
   introduce();
   const GraceLimit grace(std::chrono::seconds(config_.runtime.launch.grace_s), rank_.world.rank());
   catch_interrupts();  // until here a signal ends the process at once: there is nothing to save
-  const TrainOutcome outcome = train();
-  if (outcome.signal != 0) {
+  const TrainTotals totals = train();
+  if (totals.signal != 0) {
     // A launcher makes SIGTERM of every signal.
-    const bool translated = rank_.under_launcher && outcome.signal != SIGUSR1;
-    const std::string_view what = translated ? "a signal" : name_of_signal(outcome.signal);
-    say(fmt::format("stopped by {} after step {}", what, outcome.steps));
+    const bool translated = rank_.under_launcher && totals.signal != SIGUSR1;
+    const std::string_view what = translated ? "a signal" : name_of_signal(totals.signal);
+    say(fmt::format("stopped by {} after step {}", what, totals.steps));
   }
   keep_directory();
-  RunSummary summary = summarise(outcome);
-  take_best(outcome);
+  RunSummary summary = summarise(totals);
+  take_best(totals);
   // The checkpoint is all that a run needs which is started again, and its time is short.
-  if (outcome.signal != SIGUSR1) save();
+  if (totals.signal != SIGUSR1) save();
   if (config_.checkpoint.required && !failed_checkpoint_.empty()) {
     throw AgreedError(failed_checkpoint_);
   }
-  const std::string continued = outcome.signal == 0 ? sample() : "";
-  report(outcome, summary);  // now, when the ledger has seen all
+  const std::string continued = totals.signal == 0 ? sample() : "";
+  report(summary);  // now, when the ledger has seen all
   if (!continued.empty()) say(continued);
   write_trace();
   // Last: where it is, the run has left everything else.
@@ -109,7 +110,7 @@ int TrainingRun::run() {
     write_summary(directory_ / "metrics.json", summary);
   });
   say(fmt::format("\nrun directory: {}", directory_.string()));
-  return outcome.signal == 0 ? 0 : status_after(outcome.signal);
+  return totals.signal == 0 ? 0 : status_after(totals.signal);
 }
 
 // Everything that can be wrong with the input is found here, before a run directory is made.
@@ -217,7 +218,7 @@ void TrainingRun::make_directory() {
     take_directory();
     if (save_every() > 0) checkpoints();  // what is wrong with their place is better known now
   } catch (const AgreedError&) {
-    if (speaks() && plan_.run_directory.empty()) forget_directory();
+    if (speaks() && plan_.run_directory.empty()) forget_directory(directory_);
     throw;
   }
 }
@@ -225,12 +226,22 @@ void TrainingRun::make_directory() {
 void TrainingRun::take_directory() {
   agree(rank_.world, [&] {
     if (!speaks()) return;
-    check_source_stays();
+    const auto replaced = directory_ / (session_->lora() ? "adapter" : "model");
+    check_source_stays("model.path", config_.model.path, replaced);
+    check_source_stays("lora.path", config_.lora.path, replaced);
     check_own_checkpoints(config_, directory_);  // before what is unfinished there is removed
     if (locks_.held.empty()) {
       locks_ = take_run_directory(directory_, checkpoint_folder(config_, directory_));
     }
-    if (!options_.resume.empty()) go_on_in_directory();
+    if (options_.resume.empty()) return;
+    // A new directory gets the lines of the run that it begins in.
+    const bool elsewhere = plan_.run_directory.empty() && plan_.manifest;
+    const std::filesystem::path before(elsewhere ? plan_.manifest->run_directory
+                                                 : directory_.string());
+    const TrainTotals totals = plan_.manifest ? plan_.manifest->progress : TrainTotals{};
+    for (const std::string& note : go_on_in_directory(directory_, before, totals)) {
+      say("note: " + note);
+    }
   });
   if (!locks_.note.empty()) say("note: " + locks_.note);
   if (rank_.rings) rank_.rings->set_directory(directory_);
@@ -249,61 +260,8 @@ void TrainingRun::take_directory() {
   agree(rank_.world, [&] {
     if (!speaks()) return;
     write_file_atomically(directory_ / "config.yaml", config::to_yaml(plan_.config));
-    write_skipped_rows();
+    write_skipped_rows(directory_, data_.skipped_rows());
   });
-}
-
-void TrainingRun::write_skipped_rows() const {
-  const auto file = directory_ / "skipped_rows.jsonl";
-  const std::vector<data::SkippedRow> rows = data_.skipped_rows();
-  if (!rows.empty()) return write_file_atomically(file, data::to_jsonl(rows));
-  std::error_code ignored;
-  std::filesystem::remove(file, ignored);  // of an earlier part of the run, with other texts
-}
-
-// A new one in which nothing happened: a run that could not begin leaves no folder that looks like
-// one.
-void TrainingRun::forget_directory() const {
-  std::error_code ignored;
-  for (const char* made : {"run_args.json", "config.yaml", "skipped_rows.jsonl", "metrics.jsonl",
-                           "run.lock", "checkpoints", ""}) {
-    std::filesystem::remove(directory_ / made, ignored);  // folders: only empty ones
-  }
-}
-
-// Saving replaces the folder of an earlier model of this run.
-void TrainingRun::check_source_stays() const {
-  for (const auto& [key, source] :
-       {std::pair{"model.path", config_.model.path}, {"lora.path", config_.lora.path}}) {
-    std::error_code missing;
-    const auto replaced = directory_ / (session_->lora() ? "adapter" : "model");
-    FSDP_CHECK(source.empty() || !std::filesystem::equivalent(source, replaced, missing),
-               "{}: {}: this run would replace it by its own model at its end; copy the folder, or "
-               "give another runtime.run_dir",
-               key, source);
-  }
-}
-
-// What came after the checkpoint is done again, and a run that goes on is not at its end. A new
-// directory gets the lines of the run that it begins in.
-void TrainingRun::go_on_in_directory() {
-  namespace fs = std::filesystem;
-  const fs::path of_before =
-      (plan_.run_directory.empty() && plan_.manifest ? fs::path(plan_.manifest->run_directory)
-                                                     : directory_) /
-      "metrics.jsonl";
-  const TrainProgress before = plan_.manifest ? plan_.manifest->progress : TrainProgress{};
-  if (fs::exists(of_before)) {
-    write_file_atomically(directory_ / "metrics.jsonl",
-                          metrics_until(read_file(of_before), before.steps, before.validated_at));
-  }
-  fs::remove(directory_ / "metrics.json");
-  for (const char* result : kResultFiles) fs::remove(directory_ / result);
-  for (const char* model : {"model", "adapter"}) {
-    if (!fs::exists(directory_ / model)) continue;
-    say(fmt::format("note: {} is that of an earlier end of this run, until this one saves its own",
-                    (directory_ / model).string()));
-  }
 }
 
 // The model is worth more than the folder that somebody removed during the run.
@@ -318,9 +276,9 @@ void TrainingRun::keep_directory() {
 }
 
 // A loss of another validation text is none of this one's.
-TrainProgress TrainingRun::progress_before() const {
+TrainTotals TrainingRun::progress_before() const {
   if (!plan_.manifest) return {};
-  TrainProgress before = plan_.manifest->progress;
+  TrainTotals before = plan_.manifest->progress;
   if (validated_alike(*plan_.manifest, data_.validation_hash(), config_.train.eval_batches)) {
     return before;
   }
@@ -329,7 +287,7 @@ TrainProgress TrainingRun::progress_before() const {
   return before;
 }
 
-TrainOutcome TrainingRun::train() {
+TrainTotals TrainingRun::train() {
   const int terminal = speaks() ? output_terminal(rank_.under_launcher) : -1;
   Progress progress(speaks() ? options_.progress : nullptr, terminal, config_.train.log_every);
   MetricsLog metrics = speaks() ? MetricsLog(directory_ / "metrics.jsonl") : MetricsLog();
@@ -344,7 +302,7 @@ TrainOutcome TrainingRun::train() {
                    .samples_after = [this](int64_t steps) { return data_.samples_after(steps); },
                    .resume = progress_before(),
                    .save_every = save_every(),
-                   .save = [this](const TrainProgress& p, bool last) { write_checkpoint(p, last); },
+                   .save = [this](const TrainTotals& p, bool last) { write_checkpoint(p, last); },
                    .between_steps = [this] { watch_checkpoint(false); }},
                   progress, metrics);
   try {
@@ -353,7 +311,7 @@ TrainOutcome TrainingRun::train() {
     Prefetch ahead(batches, config_.data.prefetch);
     std::optional<Monitor> monitor;
     if (config_.runtime.monitor_s > 0) monitor.emplace(monitoring());
-    const TrainOutcome outcome =
+    const TrainTotals totals =
         trainer.run(ahead.source(), data_.validation(models::input_rules(model_)));
     batch_times_ = ahead.times();
     if (monitor) {
@@ -363,7 +321,7 @@ TrainOutcome TrainingRun::train() {
     }
     metrics.retry();
     if (!metrics.problem().empty()) say("warning: " + metrics.problem());
-    return outcome;
+    return totals;
   } catch (const AgreedError& error) {
     watch_checkpoint(true);  // one that is being written may be the last
     if (!checkpoints_ || checkpoints_->last().empty()) throw;

@@ -97,27 +97,20 @@ class TrainingRun {
   void check_length() const;
   void make_directory();
   void take_directory();
-  void forget_directory() const;
-  void check_source_stays() const;
-  void go_on_in_directory();
-  void write_skipped_rows() const;
   void keep_directory();
-  TrainProgress progress_before() const;
-  TrainOutcome train();
+  TrainTotals progress_before() const;
+  TrainTotals train();
   // training_run_state.cpp: what a run goes on from, and what it leaves
   std::string base_of(Session& session) const;
-  bool drops_other_elements() const;
   void check_state() const;
-  config::StepShape shape_before() const;
-  void check_same_batch() const;
   void restore_state();
   void read_state();
   RunCheckpoints& checkpoints();
   int64_t save_every() const;
-  void write_checkpoint(const TrainProgress& progress, bool last);
+  void write_checkpoint(const TrainTotals& totals, bool last);
   void watch_checkpoint(bool wait);
   bool take_checkpoint(bool wait);
-  void take_best(const TrainOutcome& outcome);
+  void take_best(const TrainTotals& totals);
   void save();
   // training_run_memory.cpp: what it will need, and what it may take
   void refuse_early(const data::Tokenizer& tokenizer);
@@ -125,14 +118,13 @@ class TrainingRun {
   MemoryLimit least_of_all(const MemoryLimit& mine);
   MemoryLimit limit_of_host(const std::string& wanted);
   MemoryLimit limit_of_gpu(const std::string& wanted);
-  void check_disk(size_t bytes_of_rank, int ranks_of_host) const;
   void refuse(const PredictedData& data, const data::Tokenizer& tokenizer);
   // training_run_report.cpp: what it says about itself
   size_t formula_states() const;
   MemoryReport memory_report();
   std::vector<comm::Straggler> stragglers();
-  RunSummary summarise(const TrainOutcome& outcome);
-  void report(const TrainOutcome& outcome, RunSummary& summary);
+  RunSummary summarise(const TrainTotals& totals);
+  void report(RunSummary& summary);
   std::string sample();
   void write_trace();
   RunIntervals intervals() const;

@@ -3,30 +3,14 @@
 #include <optional>
 
 #include "comm/exchange.h"
-#include "core/text/byte_size.h"
 #include "tools/memory/memory_limit.h"
 #include "tools/memory/predicted_run.h"
+#include "tools/run/run_files.h"
 #include "tools/run/training_run.h"
 #include "tools/train/config_to_session.h"
 
 namespace fsdp::tools {
 namespace {
-
-// Whether the text has a batch for certain: no tokenizer makes tokens of so many bytes.
-bool fills_a_batch(const config::TrainConfig& config, int64_t batch) {
-  if (config.data.synthetic()) return config.data.synthetic_rows.value_or(batch) >= batch;
-  if (config.data.subset.n || config.data.bad_rows == data::BadRows::kSkip) return false;
-  if (config.data.packing() != data::Pack::kStream) return false;  // of rows, as many as they are
-  constexpr uintmax_t kLongestToken = 64;
-  uintmax_t bytes = 0;
-  for (const std::string& file : config.data.training_files()) {
-    std::error_code unreadable;
-    const uintmax_t size = std::filesystem::file_size(file, unreadable);
-    if (!unreadable) bytes += size;
-  }
-  return bytes / kLongestToken >=
-         static_cast<uintmax_t>(batch) * static_cast<uintmax_t>(config.data.sequence_length);
-}
 
 int64_t count_of(const std::vector<int32_t>& tokens) { return static_cast<int64_t>(tokens.size()); }
 
@@ -116,21 +100,6 @@ void TrainingRun::refuse_early(const data::Tokenizer& tokenizer) {
   if (comm::exchange_values(rank_.world, int{known}).front() != 0) refuse(data, tokenizer);
 }
 
-// Of rank 0's host. Elsewhere a rank says it when it makes its file.
-void TrainingRun::check_disk(size_t bytes_of_rank, int ranks_of_host) const {
-  if (bytes_of_rank == 0) return;
-  const std::string& folder = config_.fsdp.offload_folder;
-  std::error_code error;
-  FSDP_CHECK(std::filesystem::is_directory(folder, error),
-             "fsdp.offload_folder: {}: expected a folder that is there", folder);
-  const std::filesystem::space_info space = std::filesystem::space(folder, error);
-  const uintmax_t needed = uintmax_t{bytes_of_rank} * static_cast<uintmax_t>(ranks_of_host);
-  FSDP_CHECK(error || space.available >= needed,
-             "fsdp.offload_folder: {}: {} are free, the state of {} rank{} needs {}", folder,
-             byte_size_text(space.available), ranks_of_host, ranks_of_host == 1 ? "" : "s",
-             byte_size_text(needed));
-}
-
 // Before anything large is asked for: a run that the machine cannot hold ends here, not in the
 // hands of the kernel. Rank 0's prediction, which no other rank's exceeds. Collective.
 void TrainingRun::predict() {
@@ -147,7 +116,8 @@ void TrainingRun::predict() {
     predicted_host_ = run->host_usage();
     predicted_file_ = run->file_usage();
     host_needed = run->host_needed();
-    check_disk(run->file_needed(),
+    // Elsewhere a rank says it when it makes its file.
+    check_disk(config_.fsdp.offload_folder, run->file_needed(),
                static_cast<int>(std::count(hosts.begin(), hosts.end(), host_name())));
   });
   host_needed_ = comm::exchange_values(rank_.world, host_needed).front();

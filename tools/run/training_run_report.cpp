@@ -9,60 +9,19 @@
 #include "tools/data/text_stream.h"
 #include "tools/generate/generation.h"
 #include "tools/report/communication_overlap.h"
+#include "tools/run/run_texts.h"
 #include "tools/run/training_run.h"
 #include "tools/train/config_to_session.h"
 
 namespace fsdp::tools {
-namespace {
-
-std::string format_losses(const TrainOutcome& outcome, int64_t averaged_steps,
-                          std::optional<double> bigram) {
-  const int64_t steps = std::min(averaged_steps, outcome.steps);
-  const std::string of =
-      steps == 1 ? "of the last step" : fmt::format("mean of the last {} steps", steps);
-  std::string out = fmt::format("loss (nats per token)\n  {:<26}{:>8.4f}   {}\n", "training",
-                                outcome.train_loss, of);
-  if (outcome.validation_loss) {
-    out += fmt::format("  {:<26}{:>8.4f}\n", "validation", *outcome.validation_loss);
-  }
-  if (bigram) {
-    out += fmt::format("  {:<26}{:>8.4f}   validation text by the training text's token pairs\n",
-                       "bigram entropy", *bigram);
-  }
-  return out;
-}
-
-// Of this rank's batches but the first one, which no step can hide; "" where there was one step.
-std::string format_batch_times(const Prefetch::Times& times, int64_t steps) {
-  if (steps < 2) return "";
-  const double hidden = std::max(1 - times.waited_s / std::max(times.made_s, 1e-12), 0.0);
-  return fmt::format("making batches: {:.3f} ms a step, {:.1f} % of it hidden behind the steps\n",
-                     1e3 * times.made_s / static_cast<double>(steps - 1), 100 * hidden);
-}
-
-}  // namespace
-
-// ZeRO's: 2 bytes a parameter, 2 a gradient and 12 of the optimizer; f32 throughout comes to 16,
-// too. Of a part of the model that is frozen, and of values narrower than that, it says nothing.
+// 0: the formula says nothing of a part of the model that is frozen, and of narrower values.
 size_t TrainingRun::formula_states() const {
-  const comm::GroupSizes groups = comm::group_sizes(session_options_.fsdp, rank_.world.size());
   if (optim::state_names(session_options_.optimizer).size() != 2 || session_->lora() ||
       !config_.train.freeze.empty() || config_.train.master_dtype ||
       config_.train.optimizer.state_dtype)
     return 0;
-  const auto trained = static_cast<double>(model_.parameter_count());
-  const double share = trained / groups.shards;
-  switch (config_.fsdp.options.strategy) {
-    case comm::Strategy::kNoShard:
-      return static_cast<size_t>(16 * trained);
-    case comm::Strategy::kShardOptimizer:
-      return static_cast<size_t>(4 * trained + 12 * share);
-    case comm::Strategy::kShardGradOp:
-    case comm::Strategy::kHybridShardZero2:
-      return static_cast<size_t>(2 * trained + 14 * share);
-    default:
-      return static_cast<size_t>(16 * share);
-  }
+  const comm::GroupSizes groups = comm::group_sizes(session_options_.fsdp, rank_.world.size());
+  return states_by_formula(config_.fsdp.options.strategy, groups.shards, model_.parameter_count());
 }
 
 // Collective.
@@ -106,7 +65,7 @@ std::vector<comm::Straggler> TrainingRun::stragglers() {
 }
 
 // What training and validation came to; without the memory, which saving and the sample take too.
-RunSummary TrainingRun::summarise(const TrainOutcome& outcome) {
+RunSummary TrainingRun::summarise(const TrainTotals& totals) {
   const StateHash hash = hash_state(*session_);
   const SampleSums load = sums_of_ranks(rank_.world, load_);
   if (const auto problem = comm::first_to_say(rank_.world, monitor_problem_)) {
@@ -128,27 +87,15 @@ RunSummary TrainingRun::summarise(const TrainOutcome& outcome) {
       .world_size = rank_.world.size(),
       .threads_per_rank = rank_.threads,
       .parameters = model_.parameter_count(),
-      .steps = outcome.steps,
-      .skipped = outcome.skipped,
-      .interrupted = outcome.signal != 0,
-      .true_tokens = outcome.true_tokens,
-      .samples = outcome.samples,
-      .epochs = static_cast<double>(outcome.steps) / static_cast<double>(data_.steps_per_epoch()),
-      .wall_time_s = outcome.wall_time_s,
-      .step_time_s = outcome.step_time_s,
-      .last_steps_per_s = outcome.last_steps_per_s,
-      .last_samples_per_s = outcome.last_samples_per_s,
+      .totals = totals,
+      .epochs = static_cast<double>(totals.steps) / static_cast<double>(data_.steps_per_epoch()),
       .batch_making_s = batch_times_.made_s,
       .batch_waiting_s = batch_times_.waited_s,
-      .train_loss = outcome.train_loss,
-      .mean_loss = outcome.mean_loss,
       .resumed_from = plan_.manifest ? plan_.manifest->step() : 0,
       .weights_hash = hex(hash.weights),
       .optimizer_hash = hex(hash.optimizer),
       .best_step = checkpoints_ && checkpoints_->best() ? std::optional(checkpoints_->best()->step)
                                                         : std::nullopt,
-      .validation_loss = outcome.validation_loss,
-      .best_validation_loss = outcome.best_validation_loss,
       .bigram_entropy = bigram,
       .samples_of_load = load,
       .collectives = rank_.world.rings()->totals(),
@@ -157,7 +104,7 @@ RunSummary TrainingRun::summarise(const TrainOutcome& outcome) {
 }
 
 // Collective.
-void TrainingRun::report(const TrainOutcome& outcome, RunSummary& summary) {
+void TrainingRun::report(RunSummary& summary) {
   const MemoryReport memory = memory_report();
   const std::vector<size_t> peaks = comm::exchange_values(rank_.world, memory.ledger.total_peak);
   if (!speaks()) return;
@@ -169,11 +116,12 @@ void TrainingRun::report(const TrainOutcome& outcome, RunSummary& summary) {
   summary.predicted_file = memory.predicted_file;
   summary.file = memory.file;
   summary.resident_growth_bytes = memory.resident_growth;
-  if (outcome.signal != 0) return;
-  say(fmt::format("\n{}", format_losses(outcome, config_.train.log_every, summary.bigram_entropy)));
+  if (summary.totals.signal != 0) return;
+  say(fmt::format("\n{}",
+                  format_losses(summary.totals, config_.train.log_every, summary.bigram_entropy)));
   say(format_memory_table(memory));
   const std::string batches =
-      format_batch_times(batch_times_, outcome.steps - summary.resumed_from);
+      format_batch_times(batch_times_, summary.totals.steps - summary.resumed_from);
   if (!batches.empty()) say(batches);
   if (summary.overlap) say(format_overlap(*summary.overlap));
 }

@@ -5,63 +5,22 @@
 #include "tools/checkpoint/owned_state.h"
 #include "tools/checkpoint/read_checkpoint.h"
 #include "tools/report/source_commit.h"
+#include "tools/run/same_run.h"
 #include "tools/run/training_run.h"
 
 namespace fsdp::tools {
 
-// Whether sequences would be computed in other micro-steps than before, by which dropout is keyed.
-bool TrainingRun::drops_other_elements() const {
-  const models::ModelConfig& m = model_;
-  const bool drops = m.embedding_dropout > 0 || m.attention_dropout > 0 || m.residual_dropout > 0 ||
-                     m.mlp_dropout > 0 || (session_->lora() && session_->lora()->dropout > 0);
-  const config::StepShape now = config::step_shape(config_, rank_.world.size());
-  const config::StepShape before = shape_before();
-  const bool same = now.micro_steps == before.micro_steps && now.ranks == before.ranks &&
-                    now.rows_per_pass == before.rows_per_pass;
-  const auto by_micro_step = [](const config::StepShape& shape) {
-    return shape.rows_per_pass == 0 && shape.micro_steps > 1;
-  };
-  return drops && !same && (by_micro_step(now) || by_micro_step(before));
-}
-
-// Of the run that left the checkpoint.
-config::StepShape TrainingRun::shape_before() const {
-  return config::step_shape(config::parse_config(plan_.manifest->config, kManifestName, {}),
-                            plan_.manifest->world_size);
-}
-
-// train.batch may be left to the number of ranks, which a run that goes on does not follow.
-void TrainingRun::check_same_batch() const {
-  const config::StepShape now = config::step_shape(config_, rank_.world.size());
-  const config::StepShape before = shape_before();
-  FSDP_CHECK(options_.resume_with_changes || now.batch == before.batch,
-             "--resume: train.batch: {}; the run had: {}. Where train.batch is not given it grows "
-             "with the ranks: --set train.batch={} --set train.micro_steps=auto keeps it; "
-             "--resume-with-changes goes on all the same",
-             now.text(), before.text(), before.batch);
-}
-
 // That the run is the one that the checkpoint belongs to.
 void TrainingRun::check_state() const {
   const Manifest& manifest = *plan_.manifest;
-  const bool with_changes = options_.resume_with_changes;
-  const std::string model = models::config_json(model_, "");
-  FSDP_CHECK(with_changes || model == manifest.model,
-             "--resume: the model is another one than the checkpoint's; "
-             "--resume-with-changes goes on all the same");
-  const bool torch_order = config_.data.shuffle_rule == data::ShuffleRule::kTorch &&
-                           rank_.world.size() != manifest.world_size;
-  FSDP_CHECK(with_changes || !torch_order,
-             "--resume: with data.shuffle_rule: torch the number of ranks decides which sequences "
-             "an epoch has: expected {} rank{} as before, got {}; --resume-with-changes goes on "
-             "all the same",
-             manifest.world_size, manifest.world_size == 1 ? "" : "s", rank_.world.size());
-  FSDP_CHECK(with_changes || !drops_other_elements(),
-             "--resume: dropout depends on the micro-step in which a sequence is computed, and "
-             "other ranks or train.micro_steps move sequences to others; expected {} ranks and "
-             "train.micro_steps as before (with train.rows_per_pass, any); "
-             "--resume-with-changes goes on all the same",
-             manifest.world_size);
+  check_same_run(
+      {.model = model_,
+       .adapter_dropout = session_->lora() ? session_->lora()->dropout : 0,
+       .order_follows_ranks = config_.data.shuffle_rule == data::ShuffleRule::kTorch,
+       .shape = config::step_shape(config_, rank_.world.size()),
+       .before = config::step_shape(config::parse_config(manifest.config, kManifestName, {}),
+                                    manifest.world_size),
+       .model_before = manifest.model});
 }
 
 // The state of the checkpoint, on any number of ranks.
@@ -77,8 +36,7 @@ void TrainingRun::restore_state() {
                "--resume: the parameters that are not trained ({}) have other values than those "
                "that the checkpoint belongs to ({})",
                base_of(*session_), manifest.base_path);
-    check_same_batch();
-    check_state();
+    if (!with_changes) check_state();
   });
   read_state();
   for (const std::string& line : differences) say("note: changed: " + line);
@@ -144,10 +102,10 @@ int64_t TrainingRun::save_every() const { return config_.checkpoint.every.steps;
 
 // A checkpoint that failed beside the steps is tried again here, with the state of now, and waited
 // for. A failure ends the run (checkpoint.required); after the last step the model is saved first.
-void TrainingRun::write_checkpoint(const TrainProgress& progress, bool last) {
+void TrainingRun::write_checkpoint(const TrainTotals& totals, bool last) {
   watch_checkpoint(true);  // the one before
   const bool again = !failed_checkpoint_.empty();
-  checkpoints().start(progress);
+  checkpoints().start(totals);
   if (config_.checkpoint.async && !again && !last) return;
   if (take_checkpoint(true)) return;
   if (!config_.checkpoint.required) return say("warning: " + failed_checkpoint_);
@@ -176,8 +134,8 @@ bool TrainingRun::take_checkpoint(bool wait) {
 }
 
 // checkpoint.load_best: what is saved are the weights of the best checkpoint.
-void TrainingRun::take_best(const TrainOutcome& outcome) {
-  if (!config_.checkpoint.load_best || outcome.signal != 0) return;
+void TrainingRun::take_best(const TrainTotals& totals) {
+  if (!config_.checkpoint.load_best || totals.signal != 0) return;
   const auto& best = checkpoints().best();
   if (!best) return say("note: checkpoint.load_best: no checkpoint has the value to judge it by");
   const auto folder = checkpoints_->folder_of(best->step);

@@ -31,10 +31,9 @@ Json epoch_of(int64_t step, const LogContext& context) {
 }
 
 // The losses of a run's lines are means over the steps since the line before, base 2.
-std::string fairseq_step(const StepMetrics& m, const LogWindow& w, const LogTotals& totals,
-                         const LogContext& context) {
+std::string fairseq_step(const StepMetrics& m, const LogWindow& w, const LogContext& context) {
   Json line = Json::object();
-  line["epoch"] = epoch_of(m.step, context);
+  line["epoch"] = epoch_of(m.totals.steps, context);
   line["update"] = rounded(m.epoch.value_or(0), 3);
   const auto add = [&](const char* key, double value, int digits) {
     line[key] = general(value, digits);
@@ -47,17 +46,17 @@ std::string fairseq_step(const StepMetrics& m, const LogWindow& w, const LogTota
   add("ups", per(static_cast<double>(w.steps), w.seconds), 2);
   add("wpb", static_cast<double>(w.tokens) / steps, 1);
   add("bsz", static_cast<double>(w.samples) / steps, 1);
-  line["num_updates"] = fmt::format("{}", m.step - m.skipped);
-  line["lr"] = fmt::format("{:g}", totals.next_learning_rate);
+  line["num_updates"] = fmt::format("{}", m.totals.steps - m.totals.skipped);
+  line["lr"] = fmt::format("{:g}", m.next_learning_rate);
   add("gnorm", m.grad_norm, 3);
   if (context.scales_loss) add("loss_scale", m.loss_scale, 4);
-  add("train_wall", totals.train_s, 0);
+  add("train_wall", m.totals.step_time_s, 0);
   if (context.memory_bytes > 0) {
     const double free =
         static_cast<double>(context.memory_bytes) - static_cast<double>(m.peak_memory_bytes);
     add("gb_free", free / (1 << 30), 1);
   }
-  add("wall", m.wall_time_s, 0);
+  add("wall", m.totals.wall_time_s, 0);
   return line.dump();
 }
 
@@ -79,17 +78,18 @@ std::string fairseq_evaluation(const EvaluationMetrics& m, int64_t skipped,
   return line.dump();
 }
 
-std::string fairseq_end(const StepMetrics& m, const LogTotals& totals, const LogContext& context) {
+std::string fairseq_end(const StepMetrics& m, const LogContext& context) {
   Json line = Json::object();
-  line["epoch"] = epoch_of(m.step, context);
-  line["train_loss"] = general(totals.mean_loss * kBits, 3);
-  line["train_ppl"] = general(std::exp2(totals.mean_loss * kBits), 2);
-  line["train_wps"] = general(per(static_cast<double>(m.true_tokens), totals.train_s), 1);
-  line["train_ups"] = general(per(static_cast<double>(m.step), totals.train_s), 2);
-  line["train_num_updates"] = fmt::format("{}", m.step - m.skipped);
-  line["train_lr"] = fmt::format("{:g}", totals.next_learning_rate);
-  line["train_train_wall"] = general(totals.train_s, 0);
-  line["train_wall"] = general(m.wall_time_s, 0);
+  line["epoch"] = epoch_of(m.totals.steps, context);
+  line["train_loss"] = general(m.totals.mean_loss() * kBits, 3);
+  line["train_ppl"] = general(std::exp2(m.totals.mean_loss() * kBits), 2);
+  line["train_wps"] =
+      general(per(static_cast<double>(m.totals.true_tokens), m.totals.step_time_s), 1);
+  line["train_ups"] = general(per(static_cast<double>(m.totals.steps), m.totals.step_time_s), 2);
+  line["train_num_updates"] = fmt::format("{}", m.totals.steps - m.totals.skipped);
+  line["train_lr"] = fmt::format("{:g}", m.next_learning_rate);
+  line["train_train_wall"] = general(m.totals.step_time_s, 0);
+  line["train_wall"] = general(m.totals.wall_time_s, 0);
   return line.dump();
 }
 
@@ -121,14 +121,14 @@ std::string hf_step(const StepMetrics& m, const LogWindow& w) {
                      epoch_entry(m.epoch));
 }
 
-std::string hf_end(const StepMetrics& m, const LogTotals& totals) {
+std::string hf_end(const StepMetrics& m) {
   return fmt::format(
       "{{'train_runtime': {}, 'train_samples_per_second': {}, 'train_steps_per_second': {}, "
       "'train_loss': {}{}}}",
-      python(rounded(m.wall_time_s, 4)),
-      python(rounded(per(static_cast<double>(m.samples), m.wall_time_s), 3)),
-      python(rounded(per(static_cast<double>(m.step), m.wall_time_s), 3)), python(totals.mean_loss),
-      epoch_entry(m.epoch));
+      python(rounded(m.totals.wall_time_s, 4)),
+      python(rounded(per(static_cast<double>(m.totals.samples), m.totals.wall_time_s), 3)),
+      python(rounded(per(static_cast<double>(m.totals.steps), m.totals.wall_time_s), 3)),
+      python(m.totals.mean_loss()), epoch_entry(m.epoch));
 }
 
 std::string hf_evaluation(const EvaluationMetrics& m) {
@@ -144,8 +144,8 @@ std::string hf_evaluation(const EvaluationMetrics& m) {
 
 std::string chess_step(const StepMetrics& m, const LogWindow& w, const LogContext& context) {
   const double step_s = w.seconds / static_cast<double>(std::max<int64_t>(w.steps, 1));
-  return fmt::format("({}/{}) loss={:.2f} ({:.2f} s/step)", m.step, context.total_steps, m.loss,
-                     step_s);
+  return fmt::format("({}/{}) loss={:.2f} ({:.2f} s/step)", m.totals.steps, context.total_steps,
+                     m.loss, step_s);
 }
 
 [[noreturn]] void fail_ours() { fail("[log line] format: expected one of another program"); }
@@ -166,10 +166,10 @@ bool prints_step(LogFormat format, int64_t step, int64_t log_every) {
 }
 
 std::string step_line(LogFormat format, const StepMetrics& step, const LogWindow& window,
-                      const LogTotals& totals, const LogContext& context) {
+                      const LogContext& context) {
   switch (format) {
     case LogFormat::kFairseqJson:
-      return fairseq_step(step, window, totals, context);
+      return fairseq_step(step, window, context);
     case LogFormat::kHf:
       return hf_step(step, window);
     case LogFormat::kChess:
@@ -196,10 +196,9 @@ std::string evaluation_line(LogFormat format, const EvaluationMetrics& evaluatio
   fail_ours();
 }
 
-std::string end_line(LogFormat format, const StepMetrics& last, const LogTotals& totals,
-                     const LogContext& context) {
-  if (format == LogFormat::kFairseqJson) return fairseq_end(last, totals, context);
-  return format == LogFormat::kHf ? hf_end(last, totals) : "";
+std::string end_line(LogFormat format, const StepMetrics& last, const LogContext& context) {
+  if (format == LogFormat::kFairseqJson) return fairseq_end(last, context);
+  return format == LogFormat::kHf ? hf_end(last) : "";
 }
 
 std::string overflow_line(LogFormat format, double loss_scale) {

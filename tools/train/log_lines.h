@@ -29,25 +29,17 @@ struct LogWindow {
 
   void add(const LogWindow& more);
 };
-// Of the whole run.
-struct LogTotals {
-  double train_s = 0;             // of all steps, without evaluations
-  double next_learning_rate = 0;  // that the next step will have
-  double mean_loss = 0;           // over all steps
-};
-
 // Whether a line is printed for a step that is logged, of which there are also the first and the
 // last one. transformers (without logging_first_step) and fairseq print every `log_every`-th alone.
 bool prints_step(LogFormat format, int64_t step, int64_t log_every);
 
 // All of these: of any format but ours.
 std::string step_line(LogFormat format, const StepMetrics& step, const LogWindow& window,
-                      const LogTotals& totals, const LogContext& context);
+                      const LogContext& context);
 std::string evaluation_line(LogFormat format, const EvaluationMetrics& evaluation, int64_t skipped,
                             const LogContext& context);
 // After the last step; "": the program ends without a line.
-std::string end_line(LogFormat format, const StepMetrics& last, const LogTotals& totals,
-                     const LogContext& context);
+std::string end_line(LogFormat format, const StepMetrics& last, const LogContext& context);
 // Gradients of a step overflowed, and the loss scale is this one now; "": the program says nothing.
 std::string overflow_line(LogFormat format, double loss_scale);
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <numeric>
 #include <utility>
 
 #include "comm/exchange.h"
@@ -28,47 +27,24 @@ Trainer::Trainer(Session& session, const TrainerOptions& options, Progress& prog
       options_(options),
       progress_(progress),
       metrics_(metrics),
-      vote_(session.world()) {
-  const TrainProgress& before = options_.resume;
-  outcome_.steps = saved_at_ = before.steps;
-  outcome_.skipped = before.skipped;
-  outcome_.true_tokens = before.true_tokens;
-  outcome_.samples = before.samples;
-  outcome_.best_validation_loss = before.best_validation_loss;
-  outcome_.step_time_s = before.step_time_s;
-  outcome_.validation_loss = before.validation_loss;
-  recent_losses_ = before.recent_losses;
-  loss_sum_ = before.loss_sum;
-  validated_at_ = before.validated_at;
-}
-
-TrainProgress Trainer::progress_so_far() const {
-  return {.steps = outcome_.steps,
-          .skipped = outcome_.skipped,
-          .true_tokens = outcome_.true_tokens,
-          .samples = outcome_.samples,
-          .wall_time_s = seconds_between(started_, Clock::now()),
-          .step_time_s = outcome_.step_time_s,
-          .recent_losses = recent_losses_,
-          .loss_sum = loss_sum_,
-          .validation_loss = outcome_.validation_loss,
-          .validated_at = validated_at_,
-          .best_validation_loss = outcome_.best_validation_loss};
-}
+      vote_(session.world()),
+      totals_(options.resume),
+      saved_at_(totals_.steps) {}
 
 // A step may be the one of an interval, the last, and the one before a signal ends the run.
 void Trainer::save(bool last) {
-  if (!options_.save || saved_at_ == outcome_.steps) return;
+  if (!options_.save || saved_at_ == totals_.steps) return;
   const PhaseScope phase(session_.phases(), "checkpoint");
   // A checkpoint must not be on the disk without the lines before it: they are never made again.
   const std::string problem = metrics_.sync();
   if (!problem.empty() && !told_of_log_) progress_.note("warning: " + problem);
-  options_.save(progress_so_far(), last);
-  saved_at_ = outcome_.steps;
+  totals_.wall_time_s = seconds_between(started_, Clock::now());
+  options_.save(totals_, last);
+  saved_at_ = totals_.steps;
   step_ended_ = Clock::now();
 }
 
-TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& validation) {
+TrainTotals Trainer::run(const BatchSource& training, const BatchSource& validation) {
   step_ended_ = Clock::now();
   started_ = step_ended_ - std::chrono::duration_cast<Clock::duration>(
                                std::chrono::duration<double>(options_.resume.wall_time_s));
@@ -78,15 +54,15 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
     before.reset();
   };
   // A signal may have come before the evaluation of the step that the run goes on from.
-  const bool owes = options_.eval_every > 0 && outcome_.steps > 0 &&
-                    outcome_.steps % options_.eval_every == 0 && outcome_.steps < options_.steps;
-  if (owes && validated_at_ != outcome_.steps) {
+  const bool owes = options_.eval_every > 0 && totals_.steps > 0 &&
+                    totals_.steps % options_.eval_every == 0 && totals_.steps < options_.steps;
+  if (owes && totals_.validated_at != totals_.steps) {
     evaluate(validation);
     // The checkpoint of this step can be judged now.
-    if (options_.save_every > 0 && outcome_.steps % options_.save_every == 0) saved_at_ = -1;
-    if (outcome_.signal == 0) save(false);
+    if (options_.save_every > 0 && totals_.steps % options_.save_every == 0) saved_at_ = -1;
+    if (totals_.signal == 0) save(false);
   }
-  for (int64_t step = outcome_.steps; step < options_.steps && outcome_.signal == 0; ++step) {
+  for (int64_t step = totals_.steps; step < options_.steps && totals_.signal == 0; ++step) {
     auto issued = std::make_unique<IssuedStep>();
     issued->batch = training.get(step);
     issued->step = step;
@@ -95,7 +71,7 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
       session_.forward_backward(issued->batch, static_cast<uint32_t>(step), true,
                                 [this] { return stops_between_micro_steps(); });
       finish_before();
-      if (outcome_.signal != 0) break;  // the step was dropped
+      if (totals_.signal != 0) break;  // the step was dropped
       issued->learning_rate = next_rate();
       issued->handle = session_.update(issued->learning_rate);
     }
@@ -110,19 +86,15 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
       save(false);
     }
     if (options_.between_steps) options_.between_steps();
-    if (outcome_.signal == 0) outcome_.signal = vote_.taken();
+    if (totals_.signal == 0) totals_.signal = vote_.taken();
   }
   finish_before();
   end(validation);
-  // The mean, also where another run did the last steps.
-  outcome_.train_loss = std::accumulate(recent_losses_.begin(), recent_losses_.end(), 0.0) /
-                        static_cast<double>(std::max<size_t>(recent_losses_.size(), 1));
-  outcome_.mean_loss = loss_sum_ / static_cast<double>(std::max<int64_t>(outcome_.steps, 1));
-  outcome_.wall_time_s = seconds_between(started_, Clock::now());
-  if (options_.log_format != LogFormat::kOurs && outcome_.signal == 0 && last_.step > 0) {
-    tell(end_line(options_.log_format, last_, log_totals(), log_context()));
+  totals_.wall_time_s = seconds_between(started_, Clock::now());
+  if (options_.log_format != LogFormat::kOurs && totals_.signal == 0 && last_.totals.steps > 0) {
+    tell(end_line(options_.log_format, last_, log_context()));
   }
-  return outcome_;
+  return totals_;
 }
 
 // The host stays one micro-step ahead of the device: further, and it would have issued a long step
@@ -132,21 +104,21 @@ bool Trainer::stops_between_micro_steps() {
   const EventPtr before =
       std::exchange(micro_step_before_, backend.record(backend.compute_stream()));
   if (before) before->wait();
-  outcome_.signal = vote_.taken();
-  return outcome_.signal != 0;
+  totals_.signal = vote_.taken();
+  return totals_.signal != 0;
 }
 
 // After the last step, or the one that a signal let finish.
 void Trainer::end(const BatchSource& validation) {
-  if (outcome_.signal == 0 && outcome_.skipped == outcome_.steps) fail_without_update();
-  if (validated_at_ != outcome_.steps) {
-    outcome_.validation_loss.reset();
-    if (outcome_.signal == 0) {
+  if (totals_.signal == 0 && totals_.skipped == totals_.steps) fail_without_update();
+  if (totals_.validated_at != totals_.steps) {
+    totals_.validation_loss.reset();
+    if (totals_.signal == 0) {
       evaluate(validation);
       saved_at_ = -1;  // a checkpoint of this step that a signal left unjudged is judged now
     }
   }
-  if (options_.save_every > 0 || outcome_.signal == SIGUSR1) save(true);
+  if (options_.save_every > 0 || totals_.signal == SIGUSR1) save(true);
 }
 
 void Trainer::finish(const IssuedStep& issued) {
@@ -155,29 +127,30 @@ void Trainer::finish(const IssuedStep& issued) {
   // are read one right after the other.
   const double seconds = seconds_between(step_ended_, values.ended);
   step_ended_ = values.ended;
-  outcome_.steps = issued.step + 1;
+  totals_.wall_time_s = seconds_between(started_, step_ended_);
+  totals_.steps = issued.step + 1;
   // Without loss scaling a step that is not finite ends the run.
   if (session_.scales_loss() && values.skipped) {
-    ++outcome_.skipped;
+    ++totals_.skipped;
     tell_of_overflow(values);
   }
   last_scale_ = values.loss_scale;
-  outcome_.true_tokens += issued.batch.global_label_tokens;
+  totals_.true_tokens += issued.batch.global_label_tokens;
   LogWindow step = {.steps = 1, .tokens = issued.batch.global_label_tokens, .seconds = seconds};
   if (options_.samples_after) {
-    const int64_t samples = options_.samples_after(outcome_.steps);
-    step.samples = samples - std::exchange(outcome_.samples, samples);
+    const int64_t samples = options_.samples_after(totals_.steps);
+    step.samples = samples - std::exchange(totals_.samples, samples);
   }
-  outcome_.step_time_s += seconds;
-  while (recent_losses_.size() >= static_cast<size_t>(options_.log_every)) {
-    recent_losses_.erase(recent_losses_.begin());
+  totals_.step_time_s += seconds;
+  while (totals_.recent_losses.size() >= static_cast<size_t>(options_.log_every)) {
+    totals_.recent_losses.erase(totals_.recent_losses.begin());
   }
-  recent_losses_.push_back(values.loss);
+  totals_.recent_losses.push_back(values.loss);
   // A loss that is not finite counts as the mean so far, as with transformers'
   // logging_nan_inf_filter.
   const auto before = static_cast<double>(std::max<int64_t>(issued.step, 1));
-  step.loss_sum = std::isfinite(values.loss) ? values.loss : loss_sum_ / before;
-  loss_sum_ += step.loss_sum;
+  step.loss_sum = std::isfinite(values.loss) ? values.loss : totals_.loss_sum / before;
+  totals_.loss_sum += step.loss_sum;
   window_.add(step);
   printed_window_.add(step);
   report(issued, values);
@@ -200,54 +173,39 @@ void Trainer::check_values(const IssuedStep& issued, const StepValues& values) {
         "step {}: gradients overflow at a loss scale of {:g}, after {} skipped steps, and the next "
         "one would not be above train.loss_scale.minimum {:g}: the model diverges, or train.dtype "
         "bf16 is needed; try a lower train.lr or minimum",
-        issued.step + 1, values.loss_scale, outcome_.skipped, session_.loss_scale().rule.minimum));
+        issued.step + 1, values.loss_scale, totals_.skipped, session_.loss_scale().rule.minimum));
   }
 }
 
 void Trainer::report(const IssuedStep& issued, const StepValues& values) {
   const bool finite = std::isfinite(values.loss) && std::isfinite(values.grad_norm);
-  const bool logged = outcome_.steps == 1 || outcome_.steps % options_.log_every == 0 ||
-                      outcome_.steps == options_.steps || outcome_.signal != 0 || !finite;
+  const bool logged = totals_.steps == 1 || totals_.steps % options_.log_every == 0 ||
+                      totals_.steps == options_.steps || totals_.signal != 0 || !finite;
   if (logged || tokens_per_s_ == 0) {
     tokens_per_s_ = static_cast<double>(window_.tokens) / window_.seconds;
   }
-  const size_t peak = session_.peak_memory();
-  const double step_s = outcome_.step_time_s / static_cast<double>(outcome_.steps);
+  const StepMetrics metrics = {.totals = totals_,
+                               .total_steps = options_.steps,
+                               .loss = values.loss,
+                               .grad_norm = values.grad_norm,
+                               .learning_rate = issued.learning_rate,
+                               .next_learning_rate = next_rate(),
+                               .loss_scale = values.loss_scale,
+                               .epoch = epoch(),
+                               .tokens_per_s = tokens_per_s_,
+                               .peak_memory_bytes = session_.peak_memory()};
   const bool ours = options_.log_format == LogFormat::kOurs;
-  if (ours) {
-    progress_.step({.step = outcome_.steps,
-                    .total = options_.steps,
-                    .loss = values.loss,
-                    .grad_norm = values.grad_norm,
-                    .learning_rate = issued.learning_rate,
-                    .loss_scale = values.loss_scale,
-                    .skipped = outcome_.skipped,
-                    .tokens_per_s = tokens_per_s_,
-                    .peak_memory_bytes = peak,
-                    .seconds_left = step_s * static_cast<double>(options_.steps - outcome_.steps)});
-  }
+  if (ours) progress_.step(metrics);
   if (!logged) return;
-  last_ = {.step = outcome_.steps,
-           .loss = values.loss,
-           .grad_norm = values.grad_norm,
-           .learning_rate = issued.learning_rate,
-           .loss_scale = values.loss_scale,
-           .skipped = outcome_.skipped,
-           .true_tokens = outcome_.true_tokens,
-           .samples = outcome_.samples,
-           .epoch = epoch(),
-           .tokens_per_s = tokens_per_s_,
-           .wall_time_s = seconds_between(started_, step_ended_),
-           .peak_memory_bytes = peak};
+  last_ = metrics;
   if (window_.seconds > 0) {
-    outcome_.last_steps_per_s = static_cast<double>(window_.steps) / window_.seconds;
-    outcome_.last_samples_per_s = static_cast<double>(window_.samples) / window_.seconds;
+    totals_.last_steps_per_s = static_cast<double>(window_.steps) / window_.seconds;
+    totals_.last_samples_per_s = static_cast<double>(window_.samples) / window_.seconds;
   }
   metrics_.step(last_);
   window_ = {};
-  if (!ours && prints_step(options_.log_format, outcome_.steps, options_.log_every)) {
-    progress_.note(
-        step_line(options_.log_format, last_, printed_window_, log_totals(), log_context()));
+  if (!ours && prints_step(options_.log_format, totals_.steps, options_.log_every)) {
+    progress_.note(step_line(options_.log_format, last_, printed_window_, log_context()));
     printed_window_ = {};
   }
   tell_of_log();
@@ -255,13 +213,7 @@ void Trainer::report(const IssuedStep& issued, const StepValues& values) {
 
 // A skipped step moves neither the optimizer nor the schedule.
 double Trainer::next_rate() const {
-  return options_.schedule.rate(outcome_.steps - outcome_.skipped);
-}
-
-LogTotals Trainer::log_totals() const {
-  return {.train_s = outcome_.step_time_s,
-          .next_learning_rate = next_rate(),
-          .mean_loss = loss_sum_ / static_cast<double>(std::max<int64_t>(outcome_.steps, 1))};
+  return options_.schedule.rate(totals_.steps - totals_.skipped);
 }
 
 LogContext Trainer::log_context() const {
@@ -273,7 +225,7 @@ LogContext Trainer::log_context() const {
 
 std::optional<double> Trainer::epoch() const {
   if (options_.steps_per_epoch == 0) return {};
-  return static_cast<double>(outcome_.steps) / static_cast<double>(options_.steps_per_epoch);
+  return static_cast<double>(totals_.steps) / static_cast<double>(options_.steps_per_epoch);
 }
 
 void Trainer::tell(const std::string& line) {
@@ -307,26 +259,26 @@ void Trainer::fail_without_update() const {
   throw AgreedError(
       fmt::format("no step updated the model: gradients overflowed in all {}, the last time at a "
                   "loss scale of {:g}; lower train.loss_scale.initial or raise train.steps",
-                  outcome_.steps, last_scale_));
+                  totals_.steps, last_scale_));
 }
 
 void Trainer::evaluate(const BatchSource& validation) {
-  if (outcome_.signal != 0) return;
+  if (totals_.signal != 0) return;
   const PhaseScope phase(session_.phases(), "evaluation");
   const Clock::time_point began = Clock::now();
   const TextLoss loss = loss_of_batches(session_, validation, [&](int64_t, const TextLoss&) {
-    outcome_.signal = vote_.taken();
-    return outcome_.signal == 0;
+    totals_.signal = vote_.taken();
+    return totals_.signal == 0;
   });
   step_ended_ = Clock::now();
-  if (loss.tokens == 0 || outcome_.signal != 0) return;
-  outcome_.validation_loss = loss.mean();
-  validated_at_ = outcome_.steps;
-  std::optional<double>& best = outcome_.best_validation_loss;
-  if (!best || *outcome_.validation_loss < *best) best = outcome_.validation_loss;
-  const EvaluationMetrics metrics = {.step = outcome_.steps,
+  if (loss.tokens == 0 || totals_.signal != 0) return;
+  totals_.validation_loss = loss.mean();
+  totals_.validated_at = totals_.steps;
+  std::optional<double>& best = totals_.best_validation_loss;
+  if (!best || *totals_.validation_loss < *best) best = totals_.validation_loss;
+  const EvaluationMetrics metrics = {.step = totals_.steps,
                                      .epoch = epoch(),
-                                     .loss = *outcome_.validation_loss,
+                                     .loss = *totals_.validation_loss,
                                      .best_loss = *best,
                                      .runtime_s = seconds_between(began, step_ended_),
                                      .tokens = loss.tokens,
@@ -335,7 +287,7 @@ void Trainer::evaluate(const BatchSource& validation) {
   metrics_.evaluation(metrics);
   tell(options_.log_format == LogFormat::kOurs
            ? fmt::format("step {}: validation loss {:.4f}", metrics.step, metrics.loss)
-           : evaluation_line(options_.log_format, metrics, outcome_.skipped, log_context()));
+           : evaluation_line(options_.log_format, metrics, totals_.skipped, log_context()));
 }
 
 }  // namespace fsdp::tools

@@ -10,34 +10,17 @@
 #include <chrono>
 #include <functional>
 #include <optional>
-#include <vector>
 
 #include "optim/schedule.h"
 #include "tools/engine/session.h"
 #include "tools/launch/interrupt.h"
 #include "tools/report/metrics.h"
 #include "tools/report/progress.h"
+#include "tools/report/train_totals.h"
 #include "tools/train/evaluation.h"
 #include "tools/train/log_lines.h"
 
 namespace fsdp::tools {
-
-// What the loop knows besides the state of the session: with both a run goes on as if it had never
-// stopped.
-struct TrainProgress {
-  int64_t steps = 0;    // done, with or without an update
-  int64_t skipped = 0;  // of them, without an update
-  int64_t true_tokens = 0;
-  int64_t samples = 0;
-  double wall_time_s = 0;
-  double step_time_s = 0;
-  std::vector<double> recent_losses;      // at most log_every
-  double loss_sum = 0;                    // of all steps; see Trainer::finish
-  std::optional<double> validation_loss;  // the last one
-  int64_t validated_at = -1;              // after that many steps; -1: never
-  std::optional<double> best_validation_loss = {};
-  bool operator==(const TrainProgress&) const = default;
-};
 
 struct TrainerOptions {
   int64_t steps = 0;
@@ -48,29 +31,15 @@ struct TrainerOptions {
   optim::Schedule schedule;
   int64_t steps_per_epoch = 0;  // 0: not known; then no epochs are logged
   std::function<int64_t(int64_t steps)> samples_after = {};  // that many steps; none: not known
-  TrainProgress resume = {};  // where to go on; by default at the beginning
+  // Where to go on; by default at the beginning. With it and the state of the session a run goes on
+  // as if it had never stopped.
+  TrainTotals resume = {};
   // Steps between calls of `save`, and after the last step; 0: only where a signal asks for it.
   int64_t save_every = 0;
-  // Keeps the session's state and the progress. All steps so far are finished. `last`: the run ends
+  // Keeps the session's state and the totals. All steps so far are finished. `last`: the run ends
   // here. Collective.
-  std::function<void(const TrainProgress& progress, bool last)> save = {};
+  std::function<void(const TrainTotals& totals, bool last)> save = {};
   std::function<void()> between_steps = {};  // no collective in it; none: nothing
-};
-
-struct TrainOutcome {
-  int64_t steps = 0;        // done, with or without an update
-  int64_t skipped = 0;      // steps without an update, because gradients overflowed
-  int signal = 0;           // the signal that ended the run early, or 0
-  int64_t true_tokens = 0;  // labels trained on, over all ranks
-  double wall_time_s = 0;
-  double step_time_s = 0;                 // without evaluations
-  int64_t samples = 0;                    // trained on, over all ranks
-  double last_steps_per_s = 0;            // of the steps since the logged line before the last
-  double last_samples_per_s = 0;          // also
-  double train_loss = 0;                  // mean over the last `log_every` steps
-  double mean_loss = 0;                   // over all steps
-  std::optional<double> validation_loss;  // after the last step
-  std::optional<double> best_validation_loss;
 };
 
 class Trainer {
@@ -80,7 +49,7 @@ class Trainer {
 
   // Throws AgreedError when the loss or the gradient norm is not finite. With loss scaling it
   // throws when the scale cannot fall further, or when no step has updated the model. Collective.
-  TrainOutcome run(const BatchSource& training, const BatchSource& validation);
+  TrainTotals run(const BatchSource& training, const BatchSource& validation);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -102,12 +71,10 @@ class Trainer {
   void end(const BatchSource& validation);
   std::optional<double> epoch() const;
   double next_rate() const;
-  LogTotals log_totals() const;
   LogContext log_context() const;
   void save(bool last);
   void tell(const std::string& line);  // "": nothing
   void tell_of_log();
-  TrainProgress progress_so_far() const;
 
   Session& session_;
   TrainerOptions options_;
@@ -116,9 +83,7 @@ class Trainer {
   StopVote vote_;
   EventPtr micro_step_before_;  // done when the one before the last issued is
 
-  TrainOutcome outcome_;
-  std::vector<double> recent_losses_;  // at most log_every
-  double loss_sum_ = 0;
+  TrainTotals totals_;
   Clock::time_point started_;
   Clock::time_point step_ended_;  // the last step, or the evaluation after it
   LogWindow window_;              // since the last line of metrics
@@ -126,7 +91,6 @@ class Trainer {
   StepMetrics last_;              // the last such line
   double tokens_per_s_ = 0;
   double last_scale_ = 1;
-  int64_t validated_at_ = -1;
   int64_t saved_at_ = -1;
   bool told_of_log_ = false;
 };

@@ -55,6 +55,10 @@ void ExpectedTensors::check_shape(const std::string& name,
 std::vector<double> ExpectedTensors::read(const std::string& name,
                                           const std::vector<int64_t>& shape) const {
   check_shape(name, shape);
+  return read(name);
+}
+
+std::vector<double> ExpectedTensors::read(const std::string& name) const {
   const int64_t count = file_.entry(prefix_ + name).numel;
   std::vector<double> out(static_cast<size_t>(count));
   file_.read_elements(prefix_ + name, 0, count, DType::kF64, out.data());
@@ -71,7 +75,7 @@ std::vector<int32_t> ExpectedTensors::read_integers(const std::string& name) con
 double ExpectedTensors::largest() const {
   double largest = 0;
   for (const std::string& name : names()) {
-    for (const double value : read(name, shape(name))) largest = std::max(largest, std::abs(value));
+    for (const double value : read(name)) largest = std::max(largest, std::abs(value));
   }
   return largest;
 }

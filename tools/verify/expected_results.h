@@ -44,6 +44,7 @@ class ExpectedTensors {
   std::vector<int64_t> shape(const std::string& name) const;
   // Error that names file and tensor when it is absent or of another shape.
   void check_shape(const std::string& name, const std::vector<int64_t>& shape) const;
+  std::vector<double> read(const std::string& name) const;  // of any shape
   std::vector<double> read(const std::string& name, const std::vector<int64_t>& shape) const;
   std::vector<int32_t> read_integers(const std::string& name) const;
   double largest() const;  // |value| of all tensors

@@ -8,8 +8,8 @@
 
 #include "comm/local_transport.h"
 #include "core/io/json.h"
-#include "core/io/safetensors.h"
 #include "tests/support/temp_folder.h"
+#include "tools/verify/expected_results.h"
 
 namespace fsdp::tools {
 namespace {
@@ -41,12 +41,11 @@ struct Case {
         {"pre_tokenizer", Json()}, {"post_processor", Json()},      {"decoder", {{"type", "Fuse"}}},
         {"model", model}};
     folder.write("tokenizer.json", tokenizer.dump());
-    const auto expected = SafetensorsFile::open(fixture / "reference.safetensors");
-    length = expected.entry("input_ids").shape[1];
-    std::vector<int64_t> ids(static_cast<size_t>(length));
-    std::vector<double> logits(static_cast<size_t>(length * kVocabulary));
-    expected.read_elements("input_ids", 0, length, DType::kI64, ids.data());
-    expected.read_elements("logits", 0, length * kVocabulary, DType::kF64, logits.data());
+    const ExpectedTensors expected = *read_expected_results(fixture, {}).pass->logits;
+    length = expected.shape("input_ids")[1];
+    std::vector<int32_t> ids = expected.read_integers("input_ids");
+    ids.resize(static_cast<size_t>(length));  // the first row
+    const std::vector<double> logits = expected.read("logits");
     for (size_t i = 0; i < ids.size(); ++i) {
       text += character(ids[i]);
       if (i + 1 == ids.size()) break;

@@ -56,8 +56,10 @@ struct Rank {
     }
     return false;
   }
+  ~Rank() { watch.stop(); }  // before the promises go
   int rank;
-  std::unique_ptr<Heartbeat> heartbeat = std::make_unique<Heartbeat>();
+  RankWatch watch;
+  std::unique_ptr<Heartbeat> heartbeat = std::make_unique<Heartbeat>(watch);
   std::promise<std::vector<int>> silent;
   std::promise<std::string> told, note;
 };

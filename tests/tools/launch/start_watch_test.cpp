@@ -37,7 +37,8 @@ std::string said_of_sibling(bool stopped, milliseconds start) {
     auto said = reason.get_future();
     std::string text;
     {
-      const StartWatch watch({.silence = milliseconds(800), .start = start},
+      RankWatch thread;
+      const StartWatch watch(thread, {.silence = milliseconds(800), .start = start},
                              [&](const std::string& why) { reason.set_value(why); });
       if (said.wait_for(seconds(3)) == std::future_status::ready) text = said.get();
     }
@@ -60,8 +61,9 @@ TEST_CASE("start watch: a signal that waits for ranks that do not come ends the 
   const pid_t watcher = ::fork();
   if (watcher == 0) {
     const SignalsWait wait;
+    RankWatch thread;
     const StartWatch watch(
-        {.silence = milliseconds(800), .start = seconds(60), .signal = milliseconds(100)},
+        thread, {.silence = milliseconds(800), .start = seconds(60), .signal = milliseconds(100)},
         [](const std::string&) {});
     ::kill(::getpid(), SIGTERM);
     for (int i = 0; i < 50; ++i) ::usleep(100'000);

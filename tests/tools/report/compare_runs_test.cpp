@@ -13,10 +13,10 @@ namespace {
 RunSummary summary(int64_t gather_bytes, size_t activation) {
   RunSummary s;
   s.world_size = 2;
-  s.steps = 10;
-  s.true_tokens = 1000;
-  s.step_time_s = 4;
-  s.train_loss = 1.5;
+  s.totals.steps = 10;
+  s.totals.true_tokens = 1000;
+  s.totals.step_time_s = 4;
+  s.totals.recent_losses = {1.5};
   s.memory.peak[static_cast<size_t>(MemoryCategory::kActivation)] = activation;
   s.collectives["all_gather"] = {.calls = 30, .bytes = gather_bytes};
   return s;
@@ -75,8 +75,8 @@ TEST_CASE("run comparison: three runs, with factors to the first") {
              sharded = summary(15 << 20, 1 << 20);
   one.world_size = 1;
   one.collectives.clear();
-  ddp.step_time_s = 2.5;
-  sharded.step_time_s = 2;
+  ddp.totals.step_time_s = 2.5;
+  sharded.totals.step_time_s = 2;
   const auto a = make_run(folder, "one", "fsdp: {strategy: no_shard}\nx: 1\n", one);
   const auto b = make_run(folder, "ddp", "fsdp: {strategy: no_shard}\nx: 1\n", ddp);
   const auto c = make_run(folder, "fsdp", "fsdp: {strategy: full_shard}\nx: 1\n", sharded);

@@ -21,7 +21,8 @@ namespace {
 TEST_CASE("metrics: a line per step or evaluation, there at once") {
   const test::TempFolder folder;
   MetricsLog log(folder / "metrics.jsonl");
-  log.step({.step = 1, .loss = 2.5, .grad_norm = std::numeric_limits<double>::quiet_NaN()});
+  log.step(
+      {.totals = {.steps = 1}, .loss = 2.5, .grad_norm = std::numeric_limits<double>::quiet_NaN()});
   log.evaluation({.step = 1, .loss = 2.25, .best_loss = 2, .sequences = 7});
   const std::string text = read_file(folder / "metrics.jsonl");
   const size_t end = text.find('\n');
@@ -38,7 +39,7 @@ TEST_CASE("metrics: a line per step or evaluation, there at once") {
 
 TEST_CASE("metrics: without a path nothing is written; a path that cannot be is an Error") {
   MetricsLog silent;
-  silent.step({.step = 1});
+  silent.step({.totals = {.steps = 1}});
   const test::TempFolder folder;
   CHECK(test::contains(test::error_of([&] { MetricsLog log(folder / "missing/metrics.jsonl"); }),
                        "missing/metrics.jsonl: cannot be written"));
@@ -48,8 +49,8 @@ TEST_CASE("metrics: the summary") {
   const test::TempFolder folder;
   RunSummary summary;
   summary.world_size = 2;
-  summary.true_tokens = 1000;
-  summary.step_time_s = 4;
+  summary.totals.true_tokens = 1000;
+  summary.totals.step_time_s = 4;
   summary.memory.predictable_peak = 77;
   summary.memory.peak[static_cast<size_t>(MemoryCategory::kTransportStaging)] = 5;
   summary.predicted_memory.predictable_peak = 78;
@@ -85,11 +86,11 @@ TEST_CASE("metrics: the summary") {
 
 TEST_CASE("metrics: speed and utilisation under the names of the workshop's callbacks") {
   RunSummary s;
-  s.steps = 10;
-  s.samples = 80;
-  s.step_time_s = 4;
-  s.last_steps_per_s = 3;
-  s.last_samples_per_s = 24;
+  s.totals.steps = 10;
+  s.totals.samples = 80;
+  s.totals.step_time_s = 4;
+  s.totals.last_steps_per_s = 3;
+  s.totals.last_samples_per_s = 24;
   CHECK(callback_metrics(s) == Json({{"train/steps_per_second", 3.0},
                                      {"train/samples_per_second", 24.0},
                                      {"train/steps_per_second_mean", 2.5},
@@ -130,11 +131,11 @@ TEST_CASE("metrics: the keys that the Mistral guide's scripts keep, and what it 
   s.facts = {.sharding_strategy = "full_shard", .seq_len = 512, .bsz = 2, .grad_accum = 4};
   s.model = "llama";
   s.world_size = 2;
-  s.steps = 10;
-  s.samples = 10 * 4 * 2 * 2;  // steps, accumulation, rows, ranks
-  s.true_tokens = 10 * 4 * 2 * 2 * 511;
-  s.step_time_s = 8;
-  s.wall_time_s = 9;
+  s.totals.steps = 10;
+  s.totals.samples = 10 * 4 * 2 * 2;  // steps, accumulation, rows, ranks
+  s.totals.true_tokens = 10 * 4 * 2 * 2 * 511;
+  s.totals.step_time_s = 8;
+  s.totals.wall_time_s = 9;
   s.peak_bytes = size_t{3} << 29;
   s.facts.cpu = "A CPU";
   write_summary(folder / "metrics.json", s);

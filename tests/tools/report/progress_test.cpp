@@ -21,14 +21,14 @@ TEST_CASE("progress: durations") {
 }
 
 TEST_CASE("progress: the line") {
-  CHECK(format_progress({.step = 20,
-                         .total = 300,
+  // 280 steps are left.
+  CHECK(format_progress({.totals = {.steps = 20, .step_time_s = 20 * 61.0 / 280},
+                         .total_steps = 300,
                          .loss = 1.23456,
                          .grad_norm = 0.5,
                          .learning_rate = 3e-4,
                          .tokens_per_s = 12345.6,
-                         .peak_memory_bytes = 3 << 20,
-                         .seconds_left = 61}) ==
+                         .peak_memory_bytes = 3 << 20}) ==
         "step  20/300  loss 1.2346  grad norm 0.500  lr 3.00e-04  12,346 tokens/s  3.0 MiB  "
         "ETA 1:01");
 }
@@ -38,7 +38,8 @@ TEST_CASE("progress: a file gets the first, every n-th and the last step, and no
   std::FILE* file = std::fopen((folder / "out").c_str(), "w");
   {
     Progress progress(file, -1, 3);
-    for (int64_t step = 1; step <= 7; ++step) progress.step({.step = step, .total = 7});
+    for (int64_t step = 1; step <= 7; ++step)
+      progress.step({.totals = {.steps = step}, .total_steps = 7});
     progress.note("note");
   }
   std::fclose(file);

@@ -23,19 +23,19 @@ std::vector<std::string> keys_of(const Json& object) {
 
 RunSummary summary_of_two_epochs() {
   RunSummary s;
-  s.steps = 4;
-  s.samples = 30;
+  s.totals.steps = 4;
+  s.totals.samples = 30;
   s.epochs = 2;
-  s.wall_time_s = 6;
-  s.mean_loss = 2.5;
+  s.totals.wall_time_s = 6;
+  s.totals.loss_sum = 4 * 2.5;
   s.best_step = 2;
-  s.best_validation_loss = 1.5;
+  s.totals.best_validation_loss = 1.5;
   return s;
 }
 
 void write_log(const std::filesystem::path& folder) {
   MetricsLog log(folder / "metrics.jsonl");
-  log.step({.step = 1, .loss = 4, .grad_norm = 3, .learning_rate = 0.5, .epoch = 0.5});
+  log.step({.totals = {.steps = 1}, .loss = 4, .grad_norm = 3, .learning_rate = 0.5, .epoch = 0.5});
   log.evaluation({.step = 2,
                   .epoch = 1,
                   .loss = 1.5,
@@ -43,7 +43,7 @@ void write_log(const std::filesystem::path& folder) {
                   .runtime_s = 2,
                   .sequences = 10,
                   .batches = 3});
-  log.step({.step = 3, .loss = std::nan(""), .learning_rate = 0.25, .epoch = 1.5});
+  log.step({.totals = {.steps = 3}, .loss = std::nan(""), .learning_rate = 0.25, .epoch = 1.5});
   log.evaluation({.step = 4,
                   .epoch = 2,
                   .loss = 30,
@@ -121,7 +121,7 @@ TEST_CASE("result files: the table has a row for each line, empty where there is
 
 TEST_CASE("result files: a run without evaluation has no results of one") {
   const test::TempFolder folder;
-  MetricsLog(folder / "metrics.jsonl").step({.step = 1, .loss = 4});
+  MetricsLog(folder / "metrics.jsonl").step({.totals = {.steps = 1}, .loss = 4});
   write_result_files(folder.path(), {}, {});
   CHECK_FALSE(std::filesystem::exists(folder / "eval_results.json"));
   CHECK_FALSE(read_json_file(folder / "train_results.json").contains("train_steps_per_second"));

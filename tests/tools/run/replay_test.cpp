@@ -1,12 +1,35 @@
-// Which steps can be replayed, and what was recorded of them. Whole replays: tests/e2e/replay.sh.
+// Which steps can be replayed, what was recorded of them, and steps computed again. On more ranks,
+// on processes, and with a damaged checkpoint: tests/e2e/replay.sh.
 #include "tools/run/replay.h"
+
+#include <algorithm>
 
 #include <doctest/doctest.h>
 
 #include "core/io/file.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_run.h"
 
 namespace fsdp::tools {
+namespace {
+
+// What a replay by so many ranks says once the checkpoint is read, and its status.
+std::pair<test::Lines, int> replayed(const std::filesystem::path& run, int64_t step, int ranks) {
+  const ReplayPlan plan = plan_replay(run, step);
+  test::Lines lines;
+  int status = -1;
+  comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
+    RankContext rank{.world = world, .local_ranks = ranks};
+    const int mine = replay(plan, rank, [&](const std::string& line) { lines.push_back(line); });
+    if (world.rank() == 0) status = mine;
+  });
+  const auto first = std::find_if(lines.begin(), lines.end(), [](const std::string& line) {
+    return line.starts_with("steps ");
+  });
+  lines.erase(lines.begin(), first);
+  return {lines, status};
+}
+
+}  // namespace
 
 TEST_CASE("replay: the recorded steps; evaluations and values that are not finite are none") {
   const auto steps = recorded_steps(
@@ -31,6 +54,36 @@ TEST_CASE("replay: what is no run, or has no checkpoint, is said") {
   CHECK(test::contains(error(), "no metrics.jsonl"));
   write_file_atomically(folder / "metrics.jsonl", "");
   CHECK(test::contains(error(), "no checkpoint in it (checkpoint.every)"));
+}
+
+TEST_CASE("replay: the steps of a run are computed again; a number that was changed is found") {
+  const test::TempFolder folder;
+  const std::filesystem::path run = folder / "run";
+  ResumeRequest request = {.overrides = test::tiny_run(folder, run)};
+  request.overrides.insert(request.overrides.end(),
+                           {"train.steps=5", "train.log_every=1", "checkpoint.every=2"});
+  test::lines_of_run(request);
+  const std::string next = (run / "checkpoints/step-4").string();
+  CHECK(replayed(run, 4, 2) ==
+        std::pair(test::Lines{"steps 3 to 4, compared to the bit", "2 logged steps: equal",
+                              next + ": weights and optimizer state: equal"},
+                  0));
+  CHECK(replayed(run, 3, 1) ==
+        std::pair(test::Lines{"steps 3 to 4, compared to 0.0001: 1 ranks instead of 2",
+                              "2 logged steps: equal",
+                              next + ": not compared, on another number of ranks"},
+                  0));
+  CHECK(test::error_of([&] { plan_replay(run, 2); }) ==
+        "--step: expected 3 to 5, what the run has done after its first checkpoint (step-2), got "
+        "2");
+  std::string metrics = read_file(run / "metrics.jsonl");
+  const size_t place = metrics.find("\"loss\":", metrics.find("{\"step\":4,")) + 7;
+  metrics.replace(place, metrics.find(',', place) - place, "0.5");
+  write_file_atomically(run / "metrics.jsonl", metrics);
+  const auto [lines, status] = replayed(run, 4, 2);
+  CHECK(status == 1);
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[1].starts_with("step 4 is the first that differs: loss 0.5 recorded, "));
 }
 
 }  // namespace fsdp::tools

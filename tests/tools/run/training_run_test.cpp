@@ -4,13 +4,11 @@
 #include "tools/run/training_run.h"
 
 #include <fstream>
-#include <mutex>
 
 #include <doctest/doctest.h>
 
-#include "comm/local_transport.h"
 #include "core/io/json.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_run.h"
 #include "tools/checkpoint/manifest.h"
 #include "tools/report/device_snapshot.h"
 
@@ -18,41 +16,9 @@ namespace fsdp::tools {
 namespace {
 
 namespace fs = std::filesystem;
-using Lines = std::vector<std::string>;
-
-// Of rank `late` the backward takes 50 ms longer; -1: of none.
-Lines lines_of_run(const ResumeRequest& request, int late = -1) {
-  const ResumePlan plan = plan_resume(request);
-  Lines lines;
-  std::mutex mutex;  // each rank says a line when it starts
-  const TrainingRunOptions options = {
-      .local_ranks = 2, .resume = request.from, .say = [&](const std::string& line) {
-        const std::lock_guard lock(mutex);
-        lines.push_back(line);
-      }};
-  comm::run_local_ranks(2, [&](comm::Communicator& world) {
-    RankContext rank{.world = world, .local_ranks = 2};
-    if (world.rank() == late) {
-      rank.backend.cpu.delay = [](const std::string&, std::string_view task) {
-        return task == "embedding_backward" ? 50'000 : 0;  // once a step
-      };
-    }
-    CHECK(run_training(options, request, plan, rank) == 0);
-  });
-  return lines;
-}
-
-std::vector<config::Override> tiny_run(const test::TempFolder& folder, const fs::path& directory) {
-  return {"model.model_type=llama",
-          "model.hidden_size=16",
-          "model.layers=1",
-          "model.heads=2",
-          "data.sequence_length=8",
-          "train.batch=2",
-          "data.train=" + folder.write("text.txt", std::string(99, 'a')).string(),
-          "data.cache_dir=" + (folder / "tokens").string(),
-          "runtime.run_dir=" + directory.string()};
-}
+using test::Lines;
+using test::lines_of_run;
+using test::tiny_run;
 
 // The last lines of a run, and its summary: the rule is tested in tests/comm/straggler_test.cpp.
 TEST_CASE("training run: says at its end which rank was waited for, and in a healthy one nobody") {
@@ -88,10 +54,7 @@ TEST_CASE(
   ResumeRequest request = {.from = "auto", .overrides = tiny_run(folder, directory)};
   request.overrides.insert(request.overrides.end(), {"train.steps=2", "checkpoint.every=2"});
   const Lines first = lines_of_run(request);
-  const auto count = [&](const std::string& part) {
-    return std::count_if(first.begin(), first.end(),
-                         [&](const std::string& line) { return test::contains(line, part); });
-  };
+  const auto count = [&](const std::string& part) { return test::count_lines(first, part); };
   CHECK(count("full_shard on 2 ranks") == 1);
   CHECK(count("adamw on the CPU: " + cpu_instruction_set() + " arithmetic, 1 thread a rank") == 1);
   CHECK(count("rank 1 on " + host_name() + ": CPU, 1 thread, process ") == 1);
@@ -115,6 +78,48 @@ TEST_CASE(
   CHECK(std::count(moved.begin(), moved.end(),
                    "note: " + cpu_name() + " instead of ENIAC: the run goes on up to rounding") ==
         1);
+}
+
+// Of the newest checkpoint one byte is another one.
+TEST_CASE("training run: where a checkpoint is damaged, the one before is gone on from") {
+  const test::TempFolder folder;
+  const fs::path directory = folder / "run";
+  ResumeRequest request = {.from = "auto", .overrides = tiny_run(folder, directory)};
+  request.overrides.push_back("checkpoint.every=2");
+  request.overrides.push_back("train.steps=4");
+  lines_of_run(request);
+  const std::string metrics = read_file(directory / "metrics.jsonl");
+  for (const auto& file : fs::directory_iterator(directory / "checkpoints/step-4")) {
+    if (file.path().extension() != ".safetensors") continue;
+    std::string bytes = read_file(file.path());
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    std::ofstream(file.path(), std::ios::binary) << bytes;
+  }
+  request.overrides.back() = "train.steps=6";
+  const Lines lines = lines_of_run(request);
+  CHECK(test::count_lines(lines, "step-4") >= 1);
+  CHECK(test::count_lines(lines, "damaged") >= 1);
+  CHECK(test::count_lines(lines, "resumed from " + (directory / "checkpoints/step-2").string() +
+                                     ": step 2") == 1);
+  const Json summary = read_json_file(directory / "metrics.json");
+  CHECK(summary.at("steps") == 6);
+  CHECK(summary.at("resumed_from") == 2);
+  CHECK(read_manifest(directory / "checkpoints/step-6").progress.steps == 6);
+}
+
+TEST_CASE("training run: another batch is another run, unless changes are accepted") {
+  const test::TempFolder folder;
+  const fs::path directory = folder / "run";
+  ResumeRequest request = {.from = "auto", .overrides = tiny_run(folder, directory)};
+  request.overrides.insert(request.overrides.end(), {"train.steps=2", "checkpoint.every=2"});
+  lines_of_run(request);
+  request.from = directory.string();
+  request.overrides = {"train.steps=4", "train.batch=4"};
+  CHECK(test::contains(test::error_of([&] { lines_of_run(request); }), "train.batch"));
+  request.with_changes = true;
+  const Lines lines = lines_of_run(request);
+  CHECK(test::count_lines(lines, "train.batch: 2 -> 4") == 1);
+  CHECK(lines.back() == "\nrun directory: " + directory.string());
 }
 
 }  // namespace

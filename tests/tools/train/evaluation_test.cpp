@@ -67,7 +67,8 @@ TextLoss plain_loss(const Ids& text, int64_t length, int64_t stride, bool shifte
 TextLoss loss_on(int ranks, comm::Strategy strategy, const TextSequences& text) {
   std::vector<TextLoss> of_rank(static_cast<size_t>(ranks));
   comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
-    Session session = place_session(world, options_of(strategy, text.length, text.rules.shifted_labels));
+    Session session =
+        place_session(world, options_of(strategy, text.length, text.rules.shifted_labels));
     session.initialise(models::from_scratch(5));
     of_rank[static_cast<size_t>(world.rank())] =
         loss_of_batches(session, batches_of(text, world.rank(), world.size()),

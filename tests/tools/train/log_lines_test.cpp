@@ -19,18 +19,18 @@ constexpr double kGiB = 1 << 30;
 //  "wpb": "16384", "bsz": "8", "num_updates": "1", "lr": "2e-05", "gnorm": "20.751",
 //  "loss_scale": "4", "train_wall": "99", "gb_free": "9.3", "wall": "105"}
 TEST_CASE("log lines: fairseq's first update") {
-  const StepMetrics step = {.step = 1,
+  const StepMetrics step = {.totals = {.steps = 1, .wall_time_s = 105.2, .step_time_s = 99},
                             .loss = 1,  // of one step: the window's mean counts
                             .grad_norm = 20.7512,
                             .learning_rate = 0,
+                            .next_learning_rate = 2e-5,
                             .loss_scale = 4,
                             .epoch = 0.0002,
-                            .wall_time_s = 105.2,
                             .peak_memory_bytes = static_cast<size_t>(22.7 * kGiB)};
   const LogWindow window = {
       .steps = 1, .tokens = 16384, .samples = 8, .seconds = 99e9, .loss_sum = std::log(91120.8)};
   const std::string line =
-      step_line(LogFormat::kFairseqJson, step, window, {.train_s = 99, .next_learning_rate = 2e-5},
+      step_line(LogFormat::kFairseqJson, step, window,
                 {.memory_bytes = static_cast<size_t>(32 * kGiB), .scales_loss = true});
   const Json json = Json::parse(line);
   CHECK(json.at("epoch").get<int64_t>() == 1);
@@ -54,11 +54,11 @@ TEST_CASE("log lines: fairseq's first update") {
 }
 
 TEST_CASE("log lines: fairseq's numbers of several steps, epochs, overflows") {
-  const StepMetrics step = {.step = 25, .loss_scale = 1, .skipped = 2, .epoch = 2.5};
+  const StepMetrics step = {.totals = {.steps = 25, .skipped = 2}, .loss_scale = 1, .epoch = 2.5};
   const LogWindow window = {
       .steps = 5, .tokens = 500, .samples = 20, .seconds = 10, .loss_sum = 5 * 2 * M_LN2};
   LogContext context = {.steps_per_epoch = 10, .scales_loss = true};
-  Json json = Json::parse(step_line(LogFormat::kFairseqJson, step, window, {}, context));
+  Json json = Json::parse(step_line(LogFormat::kFairseqJson, step, window, context));
   CHECK(json.at("epoch").get<int64_t>() == 3);
   CHECK(json.at("update").get<double>() == 2.5);
   CHECK(json.at("loss").text() == "2");
@@ -71,7 +71,7 @@ TEST_CASE("log lines: fairseq's numbers of several steps, epochs, overflows") {
   CHECK(json.at("loss_scale").text() == "1");  // fairseq has the key with --fp16 alone
   CHECK(!json.contains("gb_free"));
   context.scales_loss = false;
-  json = Json::parse(step_line(LogFormat::kFairseqJson, step, window, {}, context));
+  json = Json::parse(step_line(LogFormat::kFairseqJson, step, window, context));
   CHECK(!json.contains("loss_scale"));
   CHECK(overflow_line(LogFormat::kFairseqJson, 2) ==
         "NOTE: gradient overflow detected, ignoring gradient, setting loss scale to: 2");
@@ -98,8 +98,12 @@ TEST_CASE("log lines: fairseq's validation and end") {
     CHECK(valid.at(key).text() == text);
   }
   const Json end = Json::parse(end_line(LogFormat::kFairseqJson,
-                                        {.step = 10, .true_tokens = 1000, .wall_time_s = 30},
-                                        {.train_s = 20, .mean_loss = 4 * M_LN2}, {}));
+                                        {.totals = {.steps = 10,
+                                                    .true_tokens = 1000,
+                                                    .wall_time_s = 30,
+                                                    .step_time_s = 20,
+                                                    .loss_sum = 10 * 4 * M_LN2}},
+                                        {}));
   CHECK(end.at("train_loss").text() == "4");
   CHECK(end.at("train_wps").text() == "50");
   CHECK(end.at("train_wall").text() == "30");
@@ -109,11 +113,14 @@ TEST_CASE("log lines: fairseq's validation and end") {
 TEST_CASE("log lines: transformers' dicts") {
   const LogWindow window = {.steps = 2, .loss_sum = 2 * 4.89504};
   CHECK(step_line(LogFormat::kHf,
-                  {.step = 500, .grad_norm = 81.46943664550781, .learning_rate = 1e-5, .epoch = 4},
-                  window, {}, {}) ==
+                  {.totals = {.steps = 500},
+                   .grad_norm = 81.46943664550781,
+                   .learning_rate = 1e-5,
+                   .epoch = 4},
+                  window, {}) ==
         "{'loss': 4.895, 'grad_norm': 81.46943664550781, 'learning_rate': 1e-05, 'epoch': 4.0}");
-  CHECK(step_line(LogFormat::kHf, {.step = 1, .grad_norm = NAN, .learning_rate = 0}, window, {},
-                  {}) == "{'loss': 4.895, 'grad_norm': nan, 'learning_rate': 0.0}");
+  CHECK(step_line(LogFormat::kHf, {.totals = {.steps = 1}, .grad_norm = NAN, .learning_rate = 0},
+                  window, {}) == "{'loss': 4.895, 'grad_norm': nan, 'learning_rate': 0.0}");
   CHECK(evaluation_line(LogFormat::kHf,
                         {.epoch = 1.0,
                          .loss = 9.937559127807617,
@@ -123,16 +130,22 @@ TEST_CASE("log lines: transformers' dicts") {
                         0, {}) ==
         "{'eval_loss': 9.937559127807617, 'eval_runtime': 3.7396, 'eval_samples_per_second': "
         "26.741, 'eval_steps_per_second': 26.741, 'epoch': 1.0}");
-  CHECK(end_line(LogFormat::kHf, {.step = 625, .samples = 2500, .epoch = 5.0, .wall_time_s = 332.5},
-                 {.mean_loss = 3.98686}, {}) ==
+  CHECK(end_line(LogFormat::kHf,
+                 {.totals = {.steps = 625,
+                             .samples = 2500,
+                             .wall_time_s = 332.5,
+                             .loss_sum = 625 * 3.98686},
+                  .epoch = 5.0},
+                 {}) ==
         "{'train_runtime': 332.5, 'train_samples_per_second': 7.519, 'train_steps_per_second': "
         "1.88, 'train_loss': 3.98686, 'epoch': 5.0}");
 }
 
 TEST_CASE("log lines: the chess guide's") {
-  CHECK(step_line(LogFormat::kChess, {.step = 3, .loss = 1.2345}, {.steps = 2, .seconds = 5}, {},
+  CHECK(step_line(LogFormat::kChess, {.totals = {.steps = 3}, .loss = 1.2345},
+                  {.steps = 2, .seconds = 5},
                   {.total_steps = 40}) == "(3/40) loss=1.23 (2.50 s/step)");
-  CHECK(end_line(LogFormat::kChess, {}, {}, {}) == "");
+  CHECK(end_line(LogFormat::kChess, {}, {}) == "");
 }
 
 // transformers: logging_first_step is false by default, and DefaultFlowControlCallback logs where
@@ -155,7 +168,7 @@ TEST_CASE("log lines: where other programs print one") {
 }
 
 TEST_CASE("log lines: ours is not one of them") {
-  CHECK(test::error_of([] { step_line(LogFormat::kOurs, {}, {}, {}, {}); }) ==
+  CHECK(test::error_of([] { step_line(LogFormat::kOurs, {}, {}, {}); }) ==
         "[log line] format: expected one of another program");
 }
 

@@ -64,7 +64,7 @@ BatchSource validation(const comm::Communicator& world) {
 }
 
 struct Run {
-  TrainOutcome outcome;
+  TrainTotals outcome;
   std::string error;
   std::string metrics;
 };
@@ -79,7 +79,7 @@ Run run(int ranks, const TrainerOptions& options) {
     MetricsLog log = world.rank() == 0 ? MetricsLog(folder / "metrics.jsonl") : MetricsLog();
     Trainer trainer(session, options, progress, log);
     try {
-      const TrainOutcome outcome = trainer.run(training(world), validation(world));
+      const TrainTotals outcome = trainer.run(training(world), validation(world));
       if (world.rank() == 0) result.outcome = outcome;
     } catch (const AgreedError& error) {
       if (world.rank() == 0) result.error = error.what();
@@ -194,7 +194,7 @@ TEST_CASE("trainer: any number of ranks trains the same model") {
   for (const int ranks : {2, 3}) {  // the third rank never gets a row
     CAPTURE(ranks);
     const Run several = run(ranks, options);
-    CHECK(several.outcome.train_loss == doctest::Approx(one.outcome.train_loss).epsilon(1e-5));
+    CHECK(several.outcome.train_loss() == doctest::Approx(one.outcome.train_loss()).epsilon(1e-5));
     CHECK(several.outcome.validation_loss.value() ==
           doctest::Approx(one.outcome.validation_loss.value()).epsilon(1e-5));
   }
@@ -206,9 +206,9 @@ TEST_CASE("trainer: the train loss is the mean over the last logging interval") 
   const std::vector<Json> lines = lines_of(all.metrics);
   double sum = 0;
   for (const size_t i : {2, 3, 4}) sum += lines.at(i).at("loss").get<double>();
-  CHECK(last.outcome.train_loss == doctest::Approx(sum / 3));
+  CHECK(last.outcome.train_loss() == doctest::Approx(sum / 3));
   for (const size_t i : {0, 1}) sum += lines.at(i).at("loss").get<double>();
-  CHECK(last.outcome.mean_loss == doctest::Approx(sum / 5));
+  CHECK(last.outcome.mean_loss() == doctest::Approx(sum / 5));
 }
 
 TEST_CASE("trainer: a loss that is not finite names step and unit, and is logged") {
@@ -237,7 +237,7 @@ TEST_CASE("trainer: a loss that is not finite in the last step, or before an eva
 // Requirement: of 625 steps ten are skipped, so that step 500 has the rate of update 490.
 TEST_CASE("trainer: skipped steps move neither the optimizer nor the schedule") {
   const test::TempFolder folder;
-  TrainOutcome outcome;
+  TrainTotals outcome;
   comm::run_local_ranks(2, [&](comm::Communicator& world) {
     PlacedOptions session_options = tiny_options();
     session_options.fsdp.param_dtype = DType::kF16;
@@ -259,7 +259,7 @@ TEST_CASE("trainer: skipped steps move neither the optimizer nor the schedule") 
          .log_every = 1,
          .schedule = {.kind = optim::ScheduleKind::kLinear, .peak = 5e-5, .total = 625}},
         progress, log);
-    const TrainOutcome mine = trainer.run(source, {});
+    const TrainTotals mine = trainer.run(source, {});
     if (world.rank() == 0) outcome = mine;
     session.optimizer().visit_state([](const optim::StatePart& part) {
       if (part.name == "step") CHECK(part.values.item() == 491);
@@ -389,7 +389,7 @@ TEST_CASE("trainer: micro-steps, and the mean over ranks where rows are equally 
       Progress progress(nullptr, -1, 1);
       MetricsLog log;
       Trainer trainer(session, {.steps = 9, .schedule = {.peak = 0.02, .total = 9}}, progress, log);
-      loss = trainer.run(training(world), {}).train_loss;
+      loss = trainer.run(training(world), {}).train_loss();
     });
     return loss;
   };
@@ -401,13 +401,13 @@ TEST_CASE("trainer: micro-steps, and the mean over ranks where rows are equally 
 // What is kept besides the session is all that the loop needs: the state of the session stands for
 // itself here, it goes on in the same process.
 TEST_CASE("trainer: progress is kept at its steps, and a loop that goes on from it logs the rest") {
-  std::vector<TrainProgress> kept;
+  std::vector<TrainTotals> kept;
   const TrainerOptions options = {.steps = 20,
                                   .log_every = 3,
                                   .eval_every = 4,
                                   .schedule = {.peak = 0.03, .total = 20},
                                   .save_every = 8,
-                                  .save = [&](const TrainProgress& p, bool last) {
+                                  .save = [&](const TrainTotals& p, bool last) {
                                     kept.push_back(p);
                                     CHECK(last == (p.steps == 20));
                                   }};
@@ -431,8 +431,8 @@ TEST_CASE("trainer: progress is kept at its steps, and a loop that goes on from 
   CHECK(logged == std::vector<int64_t>{18, 20});
   CHECK(evaluated == std::vector<int64_t>{20});  // that of 16 is done
   CHECK(after.outcome.true_tokens == whole.outcome.true_tokens);
-  CHECK(whole.outcome.mean_loss == kept[2].loss_sum / 20);
-  CHECK(after.outcome.mean_loss == kept.back().loss_sum / 20);
+  CHECK(whole.outcome.mean_loss() == kept[2].loss_sum / 20);
+  CHECK(after.outcome.mean_loss() == kept.back().loss_sum / 20);
   CHECK(kept.back().loss_sum > kept[1].loss_sum);  // of all steps, those before it went on, too
   CHECK(after.outcome.wall_time_s > 1000);
   CHECK(kept.size() == 4);

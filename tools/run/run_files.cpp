@@ -1,0 +1,83 @@
+// Removing, cutting, replacing; sizes and free space.
+#include "tools/run/run_files.h"
+
+#include "core/error.h"
+#include "core/io/file.h"
+#include "core/text/byte_size.h"
+#include "tools/checkpoint/resume.h"
+#include "tools/report/result_files.h"
+
+namespace fsdp::tools {
+
+namespace fs = std::filesystem;
+
+void forget_directory(const fs::path& directory) {
+  std::error_code ignored;
+  for (const char* made : {"run_args.json", "config.yaml", "skipped_rows.jsonl", "metrics.jsonl",
+                           "run.lock", "checkpoints", ""}) {
+    fs::remove(directory / made, ignored);  // folders: only empty ones
+  }
+}
+
+std::vector<std::string> go_on_in_directory(const fs::path& directory, const fs::path& run_before,
+                                            const TrainTotals& before) {
+  if (const fs::path lines = run_before / "metrics.jsonl"; fs::exists(lines)) {
+    write_file_atomically(directory / "metrics.jsonl",
+                          metrics_until(read_file(lines), before.steps, before.validated_at));
+  }
+  fs::remove(directory / "metrics.json");
+  for (const char* result : kResultFiles) fs::remove(directory / result);
+  std::vector<std::string> notes;
+  for (const char* model : {"model", "adapter"}) {
+    if (!fs::exists(directory / model)) continue;
+    notes.push_back(
+        fmt::format("{} is that of an earlier end of this run, until this one saves its own",
+                    (directory / model).string()));
+  }
+  return notes;
+}
+
+void check_source_stays(const std::string& key, const std::string& source,
+                        const fs::path& replaced) {
+  std::error_code missing;
+  FSDP_CHECK(source.empty() || !fs::equivalent(source, replaced, missing),
+             "{}: {}: this run would replace it by its own model at its end; copy the folder, or "
+             "give another runtime.run_dir",
+             key, source);
+}
+
+void write_skipped_rows(const fs::path& directory, const std::vector<data::SkippedRow>& rows) {
+  const fs::path file = directory / "skipped_rows.jsonl";
+  if (!rows.empty()) return write_file_atomically(file, data::to_jsonl(rows));
+  std::error_code ignored;
+  fs::remove(file, ignored);  // of an earlier part of the run, with other texts
+}
+
+bool fills_a_batch(const config::TrainConfig& config, int64_t batch) {
+  if (config.data.synthetic()) return config.data.synthetic_rows.value_or(batch) >= batch;
+  if (config.data.subset.n || config.data.bad_rows == data::BadRows::kSkip) return false;
+  if (config.data.packing() != data::Pack::kStream) return false;  // of rows, as many as they are
+  constexpr uintmax_t kLongestToken = 64;
+  uintmax_t bytes = 0;
+  for (const std::string& file : config.data.training_files()) {
+    std::error_code unreadable;
+    const uintmax_t size = fs::file_size(file, unreadable);
+    if (!unreadable) bytes += size;
+  }
+  return bytes / kLongestToken >=
+         static_cast<uintmax_t>(batch) * static_cast<uintmax_t>(config.data.sequence_length);
+}
+
+void check_disk(const std::string& folder, size_t bytes_of_rank, int ranks) {
+  if (bytes_of_rank == 0) return;
+  std::error_code error;
+  FSDP_CHECK(fs::is_directory(folder, error),
+             "fsdp.offload_folder: {}: expected a folder that is there", folder);
+  const fs::space_info space = fs::space(folder, error);
+  const uintmax_t needed = uintmax_t{bytes_of_rank} * static_cast<uintmax_t>(ranks);
+  FSDP_CHECK(error || space.available >= needed,
+             "fsdp.offload_folder: {}: {} are free, the state of {} rank{} needs {}", folder,
+             byte_size_text(space.available), ranks, ranks == 1 ? "" : "s", byte_size_text(needed));
+}
+
+}  // namespace fsdp::tools
