@@ -1,6 +1,6 @@
 // AdamW's update as one thread takes it without vector instructions: what the CPU's kernel is held
 // against (`fsdp bench kernels`, requirement S4.3). Only measured. Not here: the kernel
-// (kernels/cpu/adam.cpp).
+// (kernels/cpu/shard_update.cpp).
 #pragma once
 
 #include "tools/bench/kernel_case.h"
@@ -18,7 +18,7 @@ struct AdamNumbers {
   float learning_rate = 1e-4f, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weight_decay = 0.1f;
   int t = 1;
 };
-// Formulas: core/kernel_args.h, AdamArgs, decoupled.
+// Formulas: core/optimizer_rules/adam.h, AdamW.
 void scalar_adamw(const AdamElements& elements, const AdamNumbers& numbers);
 
 constexpr const char* kScalarAdam = "adam scalar loop on one thread";  // its line's name

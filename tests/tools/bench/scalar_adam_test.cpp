@@ -35,21 +35,20 @@ TEST_CASE("scalar adam: the kernel's steps, to an ulp or so") {
   const Tensor skip = Tensor::zeros(backend, Shape{}, DType::kI32);
   const Tensor rate = test::make_tensor(backend, Shape{}, DType::kF64, {0.01});
   const Tensor one = test::make_tensor(backend, Shape{}, DType::kF32, {1});
-  backend.run(backend.compute_stream(), AdamArgs{.shard = {.master = master,
-                                                           .grad = grad,
-                                                           .segments = segments,
-                                                           .step_counts = steps,
-                                                           .present = present,
-                                                           .learning_rate = rate,
-                                                           .gradient_scale = one,
-                                                           .skip = skip,
-                                                           .weight_decay = k.weight_decay},
-                                                 .exp_avg = m,
-                                                 .exp_avg_sq = v,
-                                                 .beta1 = k.beta1,
-                                                 .beta2 = k.beta2,
-                                                 .epsilon = k.epsilon,
-                                                 .decoupled = true});
+  const ShardUpdate shard = {.master = master,
+                             .grad = grad,
+                             .segments = segments,
+                             .step_counts = steps,
+                             .present = present,
+                             .learning_rate = rate,
+                             .gradient_scale = one,
+                             .skip = skip,
+                             .weight_decay = k.weight_decay};
+  backend.run(
+      backend.compute_stream(),
+      UpdateArgs<rules::AdamW>{.shard = shard,
+                               .state = {&m, &v},
+                               .rule = {.beta1 = k.beta1, .beta2 = k.beta2, .epsilon = k.epsilon}});
   const std::vector<float> kernel = floats(master), kernel_m = floats(m), kernel_v = floats(v);
   for (size_t i = 0; i < kSize; ++i) {
     CHECK(p[i] == doctest::Approx(kernel[i]).epsilon(1e-6));
