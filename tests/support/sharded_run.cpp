@@ -199,6 +199,7 @@ RankRun::RankRun(comm::Communicator& world, const RunSpec& spec)
   sharded_ = std::make_unique<comm::FullySharded>(module(), wrap, spec_.fsdp, *backend_, world);
   train_step_.emplace(*sharded_, tape_, world,
                       tools::TrainStepOptions{.optimizer = spec_.optimizer,
+                                              .matrices = spec_.matrices,
                                               .clip_norm = spec_.clip_norm,
                                               .loss_scale = spec_.loss_scale});
   tools::initialise(*sharded_, models::from_scratch(17));
