@@ -128,10 +128,18 @@ struct GradientTarget {
   bool accumulate = false;
 };
 
+// What a parameter is to an optimizer that steps whole matrices. Of two or more dimensions: a
+// hidden matrix, unless the model says otherwise.
+enum class ParameterRole : uint8_t { kHiddenMatrix, kEmbedding, kHead, kVector };
+
 class Parameter {
  public:
   Parameter(std::string name, Shape shape, Initializer initializer, bool decay)
-      : name_(std::move(name)), shape_(shape), initializer_(initializer), decay_(decay) {}
+      : name_(std::move(name)),
+        shape_(shape),
+        initializer_(initializer),
+        decay_(decay),
+        role_(shape.rank() < 2 ? ParameterRole::kVector : ParameterRole::kHiddenMatrix) {}
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
 
@@ -141,6 +149,8 @@ class Parameter {
   const Initializer& initializer() const { return initializer_; }
   bool decay() const { return decay_; }  // weight decay applies
   void set_decay(bool decay) { decay_ = decay; }
+  ParameterRole role() const { return role_; }
+  void set_role(ParameterRole role) { role_ = role; }
   bool trainable() const { return trainable_; }
   void set_trainable(bool trainable) { trainable_ = trainable; }
 
@@ -181,6 +191,7 @@ class Parameter {
   Shape shape_;
   Initializer initializer_;
   bool decay_;
+  ParameterRole role_;
   bool trainable_ = true;
   Tensor value_;
   Tape* tape_ = nullptr;

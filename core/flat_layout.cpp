@@ -49,7 +49,8 @@ std::vector<ShardSegment> FlatLayout::segments(int shard) const {
     out.push_back({.begin = piece.shard_begin,
                    .end = piece.shard_begin + piece.count,
                    .decay = parameters_[static_cast<size_t>(piece.parameter)].parameter->decay(),
-                   .parameter = piece.parameter});
+                   .parameter = piece.parameter,
+                   .first = piece.parameter_begin});
   }
   return out;
 }

@@ -13,43 +13,43 @@
 #include <variant>
 
 #include "core/layer_args.h"
+#include "core/optimizer_rules/list.h"
 #include "core/shard_args.h"
+
+#define FSDP_UPDATE(KERNEL, Rule) KERNEL(UpdateArgs<rules::Rule>)
 
 // The list of kernels. A backend declares an overload for each with it (kernels/cpu/cpu_backend.h),
 // and does not build without one.
-#define FSDP_KERNELS(KERNEL)     \
-  KERNEL(MatmulArgs)             \
-  KERNEL(SumRowsArgs)            \
-  KERNEL(LayerNormForwardArgs)   \
-  KERNEL(LayerNormBackwardArgs)  \
-  KERNEL(RmsNormForwardArgs)     \
-  KERNEL(RmsNormBackwardArgs)    \
-  KERNEL(ActivationForwardArgs)  \
-  KERNEL(ActivationBackwardArgs) \
-  KERNEL(GluForwardArgs)         \
-  KERNEL(GluBackwardArgs)        \
-  KERNEL(AddArgs)                \
-  KERNEL(RopeArgs)               \
-  KERNEL(CopyHeadsArgs)          \
-  KERNEL(DropoutArgs)            \
-  KERNEL(AttentionForwardArgs)   \
-  KERNEL(AttentionBackwardArgs)  \
-  KERNEL(EmbeddingForwardArgs)   \
-  KERNEL(EmbeddingBackwardArgs)  \
-  KERNEL(PositionBackwardArgs)   \
-  KERNEL(CrossEntropyArgs)       \
-  KERNEL(CastArgs)               \
-  KERNEL(DivideArgs)             \
-  KERNEL(FillNormalArgs)         \
-  KERNEL(StochasticRoundArgs)    \
-  KERNEL(AdamArgs)               \
-  KERNEL(AdamaxArgs)             \
-  KERNEL(AdadeltaArgs)           \
-  KERNEL(SgdArgs)                \
-  KERNEL(AdvanceStepsArgs)       \
-  KERNEL(PowerSumArgs)           \
-  KERNEL(ClipArgs)               \
-  KERNEL(OverflowArgs)           \
+#define FSDP_KERNELS(KERNEL)      \
+  KERNEL(MatmulArgs)              \
+  KERNEL(SumRowsArgs)             \
+  KERNEL(LayerNormForwardArgs)    \
+  KERNEL(LayerNormBackwardArgs)   \
+  KERNEL(RmsNormForwardArgs)      \
+  KERNEL(RmsNormBackwardArgs)     \
+  KERNEL(ActivationForwardArgs)   \
+  KERNEL(ActivationBackwardArgs)  \
+  KERNEL(GluForwardArgs)          \
+  KERNEL(GluBackwardArgs)         \
+  KERNEL(AddArgs)                 \
+  KERNEL(RopeArgs)                \
+  KERNEL(CopyHeadsArgs)           \
+  KERNEL(DropoutArgs)             \
+  KERNEL(AttentionForwardArgs)    \
+  KERNEL(AttentionBackwardArgs)   \
+  KERNEL(EmbeddingForwardArgs)    \
+  KERNEL(EmbeddingBackwardArgs)   \
+  KERNEL(PositionBackwardArgs)    \
+  KERNEL(CrossEntropyArgs)        \
+  KERNEL(CastArgs)                \
+  KERNEL(DivideArgs)              \
+  KERNEL(FillNormalArgs)          \
+  KERNEL(StochasticRoundArgs)     \
+  FSDP_RULES(FSDP_UPDATE, KERNEL) \
+  KERNEL(AdvanceStepsArgs)        \
+  KERNEL(PowerSumArgs)            \
+  KERNEL(ClipArgs)                \
+  KERNEL(OverflowArgs)            \
   KERNEL(LossScaleArgs)
 
 namespace fsdp {

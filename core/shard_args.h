@@ -2,6 +2,7 @@
 // gradients, and the few scalars that a step decides by. As core/layer_args.h.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@ struct ShardSegment {
   int64_t end = 0;
   bool decay = false;     // weight decay applies
   int32_t parameter = 0;  // index into step_counts
+  int64_t first = 0;      // element of the parameter that is at `begin`
 };
 
 struct CastArgs {
@@ -92,11 +94,13 @@ struct StochasticRoundArgs {
 // What every optimizer's kernel reads and writes of a flat shard. The whole update is skipped on
 // the device when *skip != 0; a parameter whose present flag is 0 (no gradient on any rank) stands
 // still. step_counts must already hold this step's t (see AdvanceStepsArgs).
+// Master and states may keep 16 bits between two steps. An element's values are then widened, take
+// the step of the accumulation dtype, and are rounded: to nearest, or to bf16 by chance. A draw is
+// of seed, update, name and element (core/rng.h, RoundingStream): no sharding changes it.
 struct ShardUpdate {
-  Tensor& master;      // (n), f32 or f64
-  const Tensor& grad;  // (n), any floating dtype; g in the formulas is grad * (*gradient_scale)
-  Tensor* copy =
-      nullptr;  // (n): the new master rounded to the compute dtype, where one is resident
+  Tensor& master;          // (n), f32 or f64; f32's may be bf16 or f16
+  const Tensor& grad;      // (n), any floating dtype; g in the formulas is grad * (*gradient_scale)
+  Tensor* copy = nullptr;  // (n): the new master, as it is kept, in the dtype of the resident copy
   const std::vector<ShardSegment>& segments;
   const Tensor& step_counts;     // (parameters), i32: t of each parameter
   const Tensor& present;         // (parameters), i32: 0: no gradient in this step
@@ -104,6 +108,11 @@ struct ShardUpdate {
   const Tensor& gradient_scale;  // (), accumulation dtype: clip coefficient (and 1 / loss scale)
   const Tensor& skip;            // (), i32
   double weight_decay;           // of segments with the decay flag
+  // By value (the master, then the states), by parameter: hashes of the names that the draws are
+  // keyed by; none of a value that is rounded to nearest. Null: of no value.
+  const std::vector<std::vector<uint64_t>>* draws = nullptr;
+  uint64_t seed = 0;
+  uint32_t update = 0;  // how often the optimizer has stepped
 
   template <typename V>
   ShardUpdate visit(V& v) const {
@@ -116,95 +125,29 @@ struct ShardUpdate {
             .learning_rate = v(kIn.small().zeros(), learning_rate),
             .gradient_scale = v(kIn.small().ones(), gradient_scale),
             .skip = v(kIn.small().zeros(), skip),
-            .weight_decay = weight_decay};
+            .weight_decay = weight_decay,
+            .draws = draws ? &v.list(*draws) : nullptr,
+            .seed = seed,
+            .update = update};
   }
 };
 
-// Adam (Kingma & Ba, ICLR 2015) in PyTorch's operation order:
-//   m = m + (1 - b1) (g - m);  v = b2 v + (1 - b2) g^2
-//   p -= lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + epsilon)
-// Before that, `decoupled` (AdamW: Loshchilov & Hutter, ICLR 2019): p *= 1 - lr * weight_decay;
-// else: g += weight_decay * p.
-struct AdamArgs {
+// One step of a rule (core/optimizer_rules/rule.h).
+template <typename Rule>
+struct UpdateArgs {
+  static constexpr size_t kMostStates = Rule::kStates.size();
   ShardUpdate shard;
-  Tensor& exp_avg;     // (n), dtype of master: m
-  Tensor& exp_avg_sq;  // (n), dtype of master: v
-  double beta1, beta2, epsilon;
-  bool decoupled = true;
+  std::array<Tensor*, kMostStates> state = {};  // (n) each; null of a rule that keeps none
+  Rule rule = {};
 
-  std::string_view name() const { return decoupled ? "adamw" : "adam"; }
+  static constexpr std::string_view name() { return Rule::kName; }
   template <typename V>
-  AdamArgs visit(V& v) const {
-    return {.shard = shard.visit(v),
-            .exp_avg = v(kInOut.ones(), exp_avg),
-            .exp_avg_sq = v(kInOut.ones(), exp_avg_sq),
-            .beta1 = beta1,
-            .beta2 = beta2,
-            .epsilon = epsilon,
-            .decoupled = decoupled};
-  }
-};
-
-// Adamax (Kingma & Ba, section 7.1) as in torch.optim.Adamax, which adds epsilon inside the
-// maximum:
-//   g += weight_decay * p;  m = m + (1 - b1) (g - m);  u = max(b2 u, |g| + epsilon)
-//   p -= lr / (1 - b1^t) * m / u
-struct AdamaxArgs {
-  ShardUpdate shard;
-  Tensor& exp_avg;  // (n), dtype of master: m
-  Tensor& exp_inf;  // (n), dtype of master: u
-  double beta1, beta2, epsilon;
-
-  static constexpr std::string_view name() { return "adamax"; }
-  template <typename V>
-  AdamaxArgs visit(V& v) const {
-    return {.shard = shard.visit(v),
-            .exp_avg = v(kInOut.ones(), exp_avg),
-            .exp_inf = v(kInOut.ones(), exp_inf),
-            .beta1 = beta1,
-            .beta2 = beta2,
-            .epsilon = epsilon};
-  }
-};
-
-// Adadelta (Zeiler, arXiv 1212.5701) as in torch.optim.Adadelta, which has a learning rate:
-//   g += weight_decay * p;  v = rho v + (1 - rho) g^2
-//   d = sqrt(a + epsilon) / sqrt(v + epsilon) * g;  a = rho a + (1 - rho) d^2;  p -= lr * d
-struct AdadeltaArgs {
-  ShardUpdate shard;
-  Tensor& square_avg;  // (n), dtype of master: v
-  Tensor& acc_delta;   // (n), dtype of master: a
-  double rho, epsilon;
-
-  static constexpr std::string_view name() { return "adadelta"; }
-  template <typename V>
-  AdadeltaArgs visit(V& v) const {
-    return {.shard = shard.visit(v),
-            .square_avg = v(kInOut.ones(), square_avg),
-            .acc_delta = v(kInOut.ones(), acc_delta),
-            .rho = rho,
-            .epsilon = epsilon};
-  }
-};
-
-// SGD as in torch.optim.SGD:
-//   g += weight_decay * p;  b = g when t is 1, else momentum b + (1 - dampening) g
-//   p -= lr * (nesterov ? g + momentum b : b)
-// Without a buffer: p -= lr * g.
-struct SgdArgs {
-  ShardUpdate shard;
-  Tensor* momentum_buffer = nullptr;  // (n), dtype of master: b; null: no momentum
-  double momentum = 0, dampening = 0;
-  bool nesterov = false;
-
-  static constexpr std::string_view name() { return "sgd"; }
-  template <typename V>
-  SgdArgs visit(V& v) const {
-    return {.shard = shard.visit(v),
-            .momentum_buffer = v(kInOut.says("momentum"), momentum_buffer),
-            .momentum = momentum,
-            .dampening = dampening,
-            .nesterov = nesterov};
+  UpdateArgs visit(V& v) const {
+    UpdateArgs out = {.shard = shard.visit(v), .rule = rule};
+    TensorRole role = kInOut.ones();
+    if constexpr (requires { Rule::kStateWord; }) role = role.says(Rule::kStateWord);
+    for (size_t i = 0; i < kMostStates; ++i) out.state[i] = v(role, state[i]);
+    return out;
   }
 };
 

@@ -93,7 +93,8 @@ CausalLM::CausalLM(const ModelConfig& config, Backend& backend, DType dtype, int
         "head", Linear::Spec{.in = config_.hidden,
                              .out = config_.vocabulary,
                              .bias = config_.head_bias,
-                             .initial_weight = {.deviation = config_.initializer_range}});
+                             .initial_weight = {.deviation = config_.initializer_range},
+                             .role = ParameterRole::kHead});
   }
 }
 

@@ -24,7 +24,9 @@ Linear::Linear(std::string name, const Spec& spec)
                         out_in(spec) ? Shape{spec.out, spec.in} : Shape{spec.in, spec.out},
                         spec.initial_weight, true),
           spec.bias ? &add_parameter("bias", Shape{spec.out}, spec.initial_bias, false) : nullptr,
-          spec.layout} {}
+          spec.layout} {
+  weights_.weight.set_role(spec.role);
+}
 
 Linear::Linear(std::string name, Parameter& weight, bool bias)
     : Module(std::move(name), "Linear"),
@@ -81,7 +83,9 @@ Embedding::Embedding(std::string name, int64_t rows, const ModelConfig& config)
                .first_position = config.position_offset,
                .padding_row = config.padding_row},
       table_(add_parameter("weight", Shape{rows, config.hidden}, {0, config.initializer_range},
-                           true)) {}
+                           true)) {
+  table_.set_role(ParameterRole::kEmbedding);
+}
 
 Tensor Embedding::operator()(const Tensor& tokens, Embedding* positions,
                              const Tensor* position_ids) {

@@ -23,6 +23,7 @@ class Linear final : public Module {
     Initializer initial_weight = {.deviation = 0.02};
     Initializer initial_bias = {};
     ops::WeightLayout layout = ops::WeightLayout::kOutIn;
+    ParameterRole role = ParameterRole::kHiddenMatrix;  // of the weight
   };
   Linear(std::string name, const Spec& spec);
   // Tied to another module's weight, (out, in); a bias is its own.

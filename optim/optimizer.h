@@ -1,6 +1,6 @@
-// What every optimizer has in common: the shards of one rank that it steps, the state that it keeps
-// for them, and the order of a step. AdamW and Adam: optim/adam.h; Adamax: optim/adamax.h;
-// Adadelta: optim/adadelta.h; SGD: optim/sgd.h.
+// The optimizer: the shards of one rank that it steps, the state that it keeps for them, and the
+// order of a step. Its arithmetic is an element-wise rule: core/optimizer_rules. Parameters of some
+// roles may have another rule, which needs whole matrices: optim/matrix_rule.h.
 // The master, its gradient and the state of a shard live on one backend, which need not be the one
 // that computes the model: everything here runs on the compute stream of the master's backend.
 // Not here: the learning rate (optim/schedule.h), clipping (optim/clip.h), loss scaling
@@ -11,31 +11,37 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/flat_layout.h"
-#include "optim/staged_update.h"
+#include "core/optimizer_rules/list.h"
+#include "optim/matrix_rule.h"
 
 namespace fsdp::optim {
 
-enum class OptimizerKind : uint8_t { kAdamW, kAdam, kAdamax, kAdadelta, kSgd };
-inline constexpr std::array kOptimizerKinds = {OptimizerKind::kAdamW, OptimizerKind::kAdam,
-                                               OptimizerKind::kAdamax, OptimizerKind::kAdadelta,
-                                               OptimizerKind::kSgd};
+#define FSDP_KIND(_, Rule) k##Rule,
+enum class OptimizerKind : uint8_t { FSDP_RULES(FSDP_KIND, ) };
+#undef FSDP_KIND
+#define FSDP_KIND(_, Rule) OptimizerKind::k##Rule,
+inline constexpr std::array kOptimizerKinds = {FSDP_RULES(FSDP_KIND, )};
+#undef FSDP_KIND
 std::string_view name_of(OptimizerKind kind);  // "adamw", "adam", "adamax", "adadelta", "sgd"
+// Whether the kind reads an option of its rule: "beta1". The kinds that do: "adamw, adam, adamax".
+bool reads(OptimizerKind kind, std::string_view option);
+std::string kinds_that_read(std::string_view option);
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamW;
   // For parameters whose decay flag is set before sharding. AdamW shrinks them by learning rate
   // times this; the others add this times the parameter to its gradient.
   double weight_decay = 0.1;
-  // AdamW, Adam, Adamax
+  // Of the rules that read them.
   double beta1 = 0.9;
   double beta2 = 0.95;
-  double rho = 0.9;  // Adadelta: what its two averages keep
+  double rho = 0.9;
   double epsilon = 1e-8;
-  // SGD
   double momentum = 0;
   double dampening = 0;   // of what the gradient adds to the momentum
   bool nesterov = false;  // needs momentum, and no dampening
@@ -60,13 +66,15 @@ struct StatePart {
 
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
+  // Error when the shard list is empty, shards lie on several backends, or options contradict.
+  Optimizer(std::vector<OptimizerShard> shards, const OptimizerOptions& options,
+            WholeMatrices matrices = {});
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
   // One step of every shard with the reduced gradients. `coefficient` multiplies the gradients,
   // `skip` != 0 makes the step a no-op, both read on the device; see Clipper. `number`: of the
-  // step, by which what is rounded by chance is drawn.
+  // step, by which what is rounded by chance is drawn. Collective over the group of the matrices.
   void step(double learning_rate,
             const Tensor& coefficient,  // (), accumulation dtype
             const Tensor& skip,         // (), i32
@@ -79,41 +87,46 @@ class Optimizer {
 
   const std::vector<OptimizerShard>& shards() const { return shards_; }
 
- protected:
-  // `state_names`: of the values that are kept for every element of a master.
-  Optimizer(std::vector<OptimizerShard> shards, const OptimizerOptions& options,
-            std::vector<std::string_view> state_names);
-  const OptimizerOptions& options() const { return options_; }
-
  private:
-  // Steps a shard, or a piece of it. `state`: (n) each, in the order of the names, in the dtype of
-  // the master, 0 before the first step.
-  virtual void update(Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& state) = 0;
-
+  struct MatrixPlace {  // of a parameter that the rule of matrices steps
+    ShardPiece piece;   // of this rank; perhaps empty
+    std::vector<int64_t> counts;
+    std::vector<ShardSegment> segments;  // the piece, relative to itself
+  };
   struct ShardState {
-    std::vector<Tensor> values;  // (n) each, by name
-    std::vector<Tensor> stored;  // the same where they are always
-    Tensor step_counts;          // (parameters), i32
-    std::vector<ShardPart> parts;
+    std::vector<Tensor> values;          // (n) each; their names: names_of(parameter)
+    std::vector<Tensor> stored;          // the same where they are always
+    Tensor step_counts;                  // (parameters), i32
+    std::vector<ShardSegment> segments;  // that the element-wise rule steps
+    std::vector<MatrixPlace> matrices;
+    std::vector<std::vector<uint64_t>> draws;
   };
   ShardState state_of(const OptimizerShard& shard, DType dtype) const;
-  void step_part(const OptimizerShard& shard, const ShardState& state, const ShardPart& part,
-                 const Tensor& coefficient, const Tensor& skip, uint32_t number);
+  std::vector<std::vector<uint64_t>> draws_of(const OptimizerShard& shard, DType state,
+                                              size_t count) const;
+  static MatrixPlace place_of(const OptimizerShard& shard, int parameter);
+  bool is_matrix(const Parameter& parameter) const;  // whether the rule of matrices steps it
+  const std::vector<std::string_view>& names_of(const Parameter& parameter) const {
+    return is_matrix(parameter) ? matrix_names_ : names_;
+  }
+  void step_elements(Backend& backend, const ShardUpdate& shard, std::vector<Tensor>& state) const;
+  void step_matrices(const OptimizerShard& shard, const ShardState& state,
+                     const ShardUpdate& update) const;
 
   std::vector<OptimizerShard> shards_;
   OptimizerOptions options_;
-  std::vector<std::string_view> state_names_;
-  std::optional<WideBuffers> wide_;  // none where masters and state are in the accumulation dtype
-  std::vector<ShardState> state_;    // by shard
-  Tensor learning_rate_;             // (), f64
+  WholeMatrices matrices_;
+  std::vector<std::string_view> names_, matrix_names_;  // of the state of each rule
+  std::vector<ShardState> state_;                       // by shard
+  Tensor learning_rate_;                                // (), f64
 };
 
 // Names of the values that are kept for every element: {"exp_avg", "exp_avg_sq"}; memory is
-// predicted by their number.
+// predicted by their number. Error when options contradict.
 std::vector<std::string_view> state_names(const OptimizerOptions& options);
 
-// Error when a shard list is empty, shards lie on several backends, or options contradict.
 std::unique_ptr<Optimizer> make_optimizer(std::vector<OptimizerShard> shards,
-                                          const OptimizerOptions& options);
+                                          const OptimizerOptions& options,
+                                          WholeMatrices matrices = {});
 
 }  // namespace fsdp::optim

@@ -91,7 +91,7 @@ struct FsdpOptions {
   DType param_dtype = DType::kF32;   // unsharded parameters, compute and gathers
   DType reduce_dtype = DType::kF32;  // unsharded gradients and reduces
   // Of the values that the optimizer updates; absent: the accumulation dtype of param_dtype. One of
-  // 16 bits leaves nothing but the rounded values between two steps; see optim/staged_update.h.
+  // 16 bits leaves nothing but the rounded values between two steps; see optim/README.md.
   std::optional<DType> master_dtype = std::nullopt;
   std::optional<double> divide_factor = std::nullopt;  // instead of the number of ranks
   bool force_sum = false;       // f32 and bf16: divide after the sum, not in the collective

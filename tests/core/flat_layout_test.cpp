@@ -149,7 +149,9 @@ TEST_CASE("segments carry the decay flag of their parameter; spans leave gaps ou
   CHECK(layout.spans(0) == Spans{{0, 25}, {64, 128}});
   CHECK(layout.spans(1) == Spans{{0, 6}, {64, 68}});
   REQUIRE(second.size() == 2);
+  CHECK(second[0].first == 64);  // of the parameter's 70 elements
   CHECK(second[1].parameter == 2);
+  CHECK(second[1].first == 0);
 }
 
 TEST_CASE("no shards are refused") {

@@ -178,7 +178,7 @@ TEST_CASE("cost of optimizers: bytes per element") {
     Args args;
     const ShardUpdate shard = args.shard(n, master, gradient, copy);
     Tensor &m = args.tensor({n}, master), &v = args.tensor({n}, master);
-    return bytes_of(AdamArgs{shard, m, v, 0.9, 0.95, 1e-8, true});
+    return bytes_of(UpdateArgs<rules::AdamW>{shard, {&m, &v}});
   };
   CHECK(adam(kF32, kF32, {}) == n * 28);
   CHECK(adam(kF32, kF32, kF32) == n * 32);
@@ -186,8 +186,8 @@ TEST_CASE("cost of optimizers: bytes per element") {
   CHECK(adam(kF64, kF64, {}) == n * 56);
   Args args;
   const ShardUpdate shard = args.shard(n, kF32, kF32, {});
-  CHECK(bytes_of(SgdArgs{.shard = shard}) == n * 12);
-  CHECK(bytes_of(SgdArgs{.shard = shard, .momentum_buffer = &args.tensor({n})}) == n * 20);
+  CHECK(bytes_of(UpdateArgs<rules::Sgd>{.shard = shard}) == n * 12);
+  CHECK(bytes_of(UpdateArgs<rules::Sgd>{shard, {&args.tensor({n})}}) == n * 20);
 }
 
 TEST_CASE("cost of embeddings") {

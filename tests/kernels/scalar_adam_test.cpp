@@ -29,7 +29,7 @@ struct AdamNumbers {
   int t = 3;
 };
 
-// Formulas: core/kernel_args.h, AdamArgs, decoupled.
+// Formulas: core/optimizer_rules/adam.h, AdamW.
 __attribute__((optimize("O3", "no-tree-vectorize"))) void scalar_adamw(const AdamElements& e,
                                                                        const AdamNumbers& k) {
   const float keep = 1 - k.learning_rate * k.weight_decay;
@@ -63,21 +63,20 @@ struct BothAdams {
                  k);
   }
   void run_kernel() {
-    backend.run(backend.compute_stream(), AdamArgs{.shard = {.master = tensors[0],
-                                                             .grad = tensors[1],
-                                                             .segments = segments,
-                                                             .step_counts = steps,
-                                                             .present = present,
-                                                             .learning_rate = rate,
-                                                             .gradient_scale = one,
-                                                             .skip = skip,
-                                                             .weight_decay = k.weight_decay},
-                                                   .exp_avg = tensors[2],
-                                                   .exp_avg_sq = tensors[3],
-                                                   .beta1 = k.beta1,
-                                                   .beta2 = k.beta2,
-                                                   .epsilon = k.epsilon,
-                                                   .decoupled = true});
+    const ShardUpdate shard = {.master = tensors[0],
+                               .grad = tensors[1],
+                               .segments = segments,
+                               .step_counts = steps,
+                               .present = present,
+                               .learning_rate = rate,
+                               .gradient_scale = one,
+                               .skip = skip,
+                               .weight_decay = k.weight_decay};
+    backend.run(backend.compute_stream(),
+                UpdateArgs<rules::AdamW>{
+                    .shard = shard,
+                    .state = {&tensors[2], &tensors[3]},
+                    .rule = {.beta1 = k.beta1, .beta2 = k.beta2, .epsilon = k.epsilon}});
     backend.record(backend.compute_stream())->wait();
   }
 

@@ -1,6 +1,6 @@
 // The optimizers' kernels against their formulas, element by element: by segment, with absent
-// parameters and gaps, on any number of threads. PyTorch's recorded steps:
-// tests/optim/optimizer_test.cpp.
+// parameters and gaps, on any number of threads; values of 16 bits against a wide step. PyTorch's
+// recorded steps: tests/optim/optimizer_test.cpp.
 #include "tests/support/shard_case.h"
 
 namespace fsdp::test {
@@ -45,6 +45,21 @@ TEST_CASE("optimizer kernels take the steps of their formulas, on any number of 
         }
         CHECK((out[1] == wanted));
       }
+    }
+  }
+}
+
+TEST_CASE("optimizer kernels: 16 bits are those of a wide step, rounded; on any threads") {
+  for (const ShardRule& rule : shard_rules()) {
+    for (const ShardCase& c : narrow_cases(kSize)) {
+      CAPTURE(rule.name);
+      CAPTURE(name_of(c.master));
+      CAPTURE(name_of(c.state_dtype()));
+      cpu::CpuBackend backend;
+      const std::vector<Values> in_parts = as_list(three_steps(backend, c, rule, true));
+      const auto out =
+          on_any_threads([&](Backend& on) { return as_list(three_steps(on, c, rule)); });
+      CHECK((out == in_parts));
     }
   }
 }

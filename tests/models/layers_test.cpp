@@ -76,6 +76,27 @@ std::map<std::string, Log> hooked_pass(const ModelConfig& config) {
   return events;
 }
 
+TEST_CASE("layers: roles of parameters") {
+  cpu::CpuBackend backend;
+  const auto roles = [&](const ModelConfig& config) {
+    CausalLM model(config, backend, DType::kF32, 8);
+    std::map<ParameterRole, std::string> names;
+    for (const Parameter* p : model.parameters()) names[p->role()] += p->name() + " ";
+    return names;
+  };
+  auto gpt2 = roles(test::tiny_gpt2(1));
+  CHECK(gpt2[ParameterRole::kEmbedding] == "embedding.tokens.weight embedding.positions.weight ");
+  CHECK(gpt2[ParameterRole::kHead].empty());  // tied
+  CHECK(gpt2[ParameterRole::kHiddenMatrix] ==
+        "blocks.0.attention.qkv.weight blocks.0.attention.out.weight blocks.0.mlp.up.weight "
+        "blocks.0.mlp.down.weight ");
+  auto llama = roles(test::tiny_llama(1));
+  CHECK(llama[ParameterRole::kEmbedding] == "embedding.tokens.weight ");
+  CHECK(llama[ParameterRole::kHead] == "head.weight ");
+  CHECK(llama[ParameterRole::kVector] ==
+        "blocks.0.attention_norm.weight blocks.0.mlp_norm.weight final_norm.weight ");
+}
+
 TEST_CASE("layers: hooks of every module fire once, around its own work") {
   ModelConfig untied = test::tiny_gpt2();
   untied.tied_head = false;

@@ -1,11 +1,12 @@
 // AdamW and Adam: what weight decay does in each, and on which parameters. Their steps against
 // PyTorch's, and what all optimizers have in common: optimizer_test.cpp.
 // Requirements: S2.8.
-#include "optim/adam.h"
+#include "core/optimizer_rules/adam.h"
 
 #include <doctest/doctest.h>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "optim/optimizer.h"
 #include "tests/support/flat_unit.h"
 
 namespace fsdp::optim {
@@ -24,7 +25,7 @@ Decayed decayed(const OptimizerOptions& options) {
   unit.write(shard, shard.master, 0, test::random_values(5, 1));
   unit.write(shard, shard.master, 1, test::random_values(3, 2));
   const Doubles before = shard.master.to_doubles();
-  Adam({shard}, options)
+  Optimizer({shard}, options)
       .step(0.1, test::make_tensor(backend, Shape{}, DType::kF64, {1}),
             Tensor::zeros(backend, Shape{}, DType::kI32), 1);
   return {before, shard.master.to_doubles()};

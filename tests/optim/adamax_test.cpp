@@ -1,11 +1,12 @@
 // Adamax: three steps as PyTorch 2.13's torch.optim.Adamax took them in f64 (foreach=False), with
 // decay and by its defaults. What all optimizers have in common: optimizer_test.cpp.
 // Requirements: S4.9.
-#include "optim/adamax.h"
+#include "core/optimizer_rules/adamax.h"
 
 #include <doctest/doctest.h>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "optim/optimizer.h"
 #include "tests/support/flat_unit.h"
 
 namespace fsdp::optim {
@@ -19,7 +20,7 @@ std::vector<Doubles> three_steps(double rate, const OptimizerOptions& options) {
   const test::FlatUnit unit({{4, true}}, 1, 4);
   const OptimizerShard shard = unit.shard(backend, 0, DType::kF64, DType::kF64);
   unit.write(shard, shard.master, 0, {0.5, -0.25, 2, 0});
-  Adamax optimizer({shard}, options);
+  Optimizer optimizer({shard}, options);
   std::vector<Doubles> out;
   for (const Doubles& gradient :
        {Doubles{1, -2, 0.5, 0}, {-0.5, 0.25, 4, 1e-3}, {0.125, 0, -1, 3}}) {

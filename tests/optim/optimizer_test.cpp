@@ -481,5 +481,15 @@ TEST_CASE("optimizer: wrong arguments are named") {
         "[optimizer] unit: master: expected the 16 elements of a shard, got 3");
 }
 
+TEST_CASE("optimizer: kinds have the names of their rules, and read the options of these") {
+  CHECK(name_of(OptimizerKind::kAdamW) == "adamw");
+  CHECK(name_of(kOptimizerKinds.front()) == "adamw");
+  CHECK(reads(OptimizerKind::kAdamW, "beta1"));
+  CHECK(!reads(OptimizerKind::kSgd, "epsilon"));
+  CHECK(kinds_that_read("beta1").starts_with("adamw, adam, adamax"));
+  CHECK(kinds_that_read("momentum") == "sgd");
+  CHECK(kinds_that_read("none") == "");
+}
+
 }  // namespace
 }  // namespace fsdp::optim

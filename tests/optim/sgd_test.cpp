@@ -1,10 +1,11 @@
 // SGD: when its momentum begins, what it needs memory for, and what it refuses. Its steps against
 // PyTorch's, and what all optimizers have in common: optimizer_test.cpp.
-#include "optim/sgd.h"
+#include "core/optimizer_rules/sgd.h"
 
 #include <doctest/doctest.h>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "optim/optimizer.h"
 #include "tests/support/flat_unit.h"
 #include "tests/support/temp_folder.h"
 
@@ -19,8 +20,9 @@ TEST_CASE("sgd: each parameter's momentum begins with its own first gradient, no
   const OptimizerShard shard = unit.shard(backend, 0, DType::kF64, DType::kF64);
   const Tensor one = test::make_tensor(backend, Shape{}, DType::kF64, {1});
   const Tensor skip = Tensor::zeros(backend, Shape{}, DType::kI32);
-  Sgd sgd({shard},
-          {.kind = OptimizerKind::kSgd, .weight_decay = 0, .momentum = 0.5, .dampening = 0.75});
+  Optimizer sgd(
+      {shard},
+      {.kind = OptimizerKind::kSgd, .weight_decay = 0, .momentum = 0.5, .dampening = 0.75});
   const Doubles gradient = {1, 1};
   shard.gradient.write(gradient.data());
   Doubles expected;
@@ -35,8 +37,9 @@ TEST_CASE("sgd: each parameter's momentum begins with its own first gradient, no
 }
 
 TEST_CASE("sgd: only momentum is kept") {
-  CHECK(Sgd::state_names({}).empty());
-  CHECK(Sgd::state_names({.momentum = 0.9}) == std::vector<std::string_view>{"momentum_buffer"});
+  CHECK(state_names({.kind = OptimizerKind::kSgd}).empty());
+  CHECK(state_names({.kind = OptimizerKind::kSgd, .momentum = 0.9}) ==
+        std::vector<std::string_view>{"momentum_buffer"});
 }
 
 TEST_CASE("sgd: Nesterov's momentum needs momentum, not dampened") {
@@ -44,8 +47,12 @@ TEST_CASE("sgd: Nesterov's momentum needs momentum, not dampened") {
   const test::FlatUnit unit({{1}}, 1);
   const std::vector<OptimizerShard> shards = {unit.shard(backend, 0, DType::kF64, DType::kF64)};
   const auto error = [&](double momentum, double dampening) {
-    return test::error_of(
-        [&] { Sgd(shards, {.momentum = momentum, .dampening = dampening, .nesterov = true}); });
+    return test::error_of([&] {
+      Optimizer(shards, {.kind = OptimizerKind::kSgd,
+                         .momentum = momentum,
+                         .dampening = dampening,
+                         .nesterov = true});
+    });
   };
   CHECK(error(0.9, 0) == "");
   CHECK(error(0, 0) == "[sgd] nesterov: expected momentum above 0 and dampening 0, got 0 and 0");

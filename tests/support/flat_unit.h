@@ -15,6 +15,8 @@ class FlatUnit {
   struct Member {
     int64_t numel = 0;
     bool decay = true;
+    int64_t columns = 0;                                // of a matrix; 0: a vector
+    ParameterRole role = ParameterRole::kHiddenMatrix;  // of a matrix
   };
 
   FlatUnit(const std::vector<Member>& members, int shards, int64_t alignment = kFlatAlignment)
@@ -71,8 +73,12 @@ class FlatUnit {
   static Parameters make(const std::vector<Member>& members) {
     Parameters out;
     for (const Member& member : members) {
-      out.push_back(std::make_unique<Parameter>("p" + std::to_string(out.size()),
-                                                Shape{member.numel}, Initializer{}, member.decay));
+      const Shape shape = member.columns == 0
+                              ? Shape{member.numel}
+                              : Shape{member.numel / member.columns, member.columns};
+      out.push_back(std::make_unique<Parameter>("p" + std::to_string(out.size()), shape,
+                                                Initializer{}, member.decay));
+      if (member.columns > 0) out.back()->set_role(member.role);
     }
     return out;
   }

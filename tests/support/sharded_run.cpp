@@ -187,6 +187,7 @@ EngineOptions engine_options(const RunSpec& spec, const Subject& subject) {
   return {.wrap = spec.wrap ? spec.wrap : comm::wrap_classes({subject.block_class}),
           .fsdp = spec.fsdp,
           .step = {.optimizer = spec.optimizer,
+                   .matrices = spec.matrices,
                    .clip_norm = spec.clip_norm,
                    .loss_scale = spec.loss_scale},
           .inputs_on_host = subject.inputs_on_host};

@@ -67,6 +67,7 @@ struct RunSpec {
   // A large epsilon: GPT-2's key biases have no gradient but rounding noise, which AdamW would
   // otherwise turn into steps of the learning rate.
   optim::OptimizerOptions optimizer = {.epsilon = 1e-4};
+  optim::WholeMatrices matrices = {};
   int64_t rows = 12;  // of a global batch, dealt evenly to ranks, micro-steps, forwards
   // With fixed_order: of a step, over all ranks; 0: one for each rank and micro-step. Ranks that
   // have none in the last micro-step compute a gradient that nobody may see.

@@ -1,5 +1,7 @@
 // Lines of the table: kernels that pass over the flat shard of a unit (copies, casts, the norm and
 // the optimizer), and those that work on a few scalars.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "tools/bench/kernel_case.h"
@@ -74,15 +76,18 @@ void ShardLines::add_optimizer() {
                              .gradient_scale = gradient_scale,
                              .skip = skip,
                              .weight_decay = 0.1};
-  for (const bool decoupled : {true, false}) {
-    add_update(AdamArgs{shard, first, second, 0.9, 0.95, 1e-8, decoupled},
-               decoupled ? "decoupled" : "");
-    table_.back().kernel = "adam";
-  }
-  add_update(AdamaxArgs{shard, first, second, 0.9, 0.999, 1e-8});
-  add_update(AdadeltaArgs{shard, second, first, 0.9, 1e-6});
-  add_update(SgdArgs{.shard = shard, .momentum = 0.9});
-  add_update(SgdArgs{.shard = shard, .momentum_buffer = &first, .momentum = 0.9}, "momentum");
+  const auto add_rule = [&]<typename Rule>(const Rule& rule, const std::string& variant = "") {
+    UpdateArgs<Rule> update = {.shard = shard, .rule = rule};
+    Tensor* const states[] = {&first, &second};
+    std::copy_n(states, rules::states_of(rule), update.state.begin());
+    const bool decoupled = Rule::kName == "adamw";
+    add_update(update, decoupled ? "decoupled" : variant);
+    if (decoupled) table_.back().kernel = "adam";
+  };
+#define FSDP_LINE(_, Rule) add_rule(rules::Rule());
+  FSDP_RULES(FSDP_LINE, )
+#undef FSDP_LINE
+  add_rule(rules::Sgd{.momentum = 0.9}, "momentum");
 }
 
 void ShardLines::add_tests_of_gradients() {

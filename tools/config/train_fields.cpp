@@ -45,22 +45,25 @@ void visit(Visitor& v, ScheduleSection& c, const TrainConfig&) {
 }
 
 void visit(Visitor& v, OptimizerSection& c, const TrainConfig& all) {
-  using Kind = optim::OptimizerKind;
   const std::string with = fmt::format("with kind: {}", optim::name_of(c.kind));
-  const bool is_sgd = c.kind == Kind::kSgd, is_adadelta = c.kind == Kind::kAdadelta;
-  const Need adam = {!is_sgd && !is_adadelta, with}, sgd = {is_sgd, with};
+  const auto read = [&](std::string_view option) {
+    return Need{optim::reads(c.kind, option), with};
+  };
+  static const std::string of_beta1 = "of " + optim::kinds_that_read("beta1"),
+                           of_beta2 = "of " + optim::kinds_that_read("beta2");
   const Need momentum = {c.momentum > 0, "without momentum"};
   v.field("kind", c.kind, "the update rule, as in torch.optim", {.aliases = {"name"}});
-  v.field("beta1", c.beta1, "of adamw, adam, adamax", {.range = kShare, .needs = {adam}});
-  v.field("beta2", c.beta2, "of adamw, adam, adamax", {.range = kShare, .needs = {adam}});
+  v.field("beta1", c.beta1, of_beta1.c_str(), {.range = kShare, .needs = {read("beta1")}});
+  v.field("beta2", c.beta2, of_beta2.c_str(), {.range = kShare, .needs = {read("beta2")}});
   v.field("rho", c.rho, "of adadelta: what its averages keep",
-          {.range = kShare, .needs = {{is_adadelta, with}}});
+          {.range = kShare, .needs = {read("rho")}});
   v.field("epsilon", c.epsilon, "of all but sgd; auto: 1e-8, 1e-6 (adadelta)",
-          {.aliases = {"eps"}, .range = kPositive, .needs = {{!is_sgd, with}}});
-  v.field("momentum", c.momentum, "of sgd", {.range = kShare, .needs = {sgd}});
+          {.aliases = {"eps"}, .range = kPositive, .needs = {read("epsilon")}});
+  v.field("momentum", c.momentum, "of sgd", {.range = kShare, .needs = {read("momentum")}});
   v.field("dampening", c.dampening, "of sgd: of what a gradient adds to the momentum",
-          {.range = from_to(0, 1), .needs = {sgd, momentum}});
-  v.field("nesterov", c.nesterov, "of sgd: Nesterov's momentum", {.needs = {sgd, momentum}});
+          {.range = from_to(0, 1), .needs = {read("dampening"), momentum}});
+  v.field("nesterov", c.nesterov, "of sgd: Nesterov's momentum",
+          {.needs = {read("nesterov"), momentum}});
   v.field("weight_decay", c.weight_decay,
           "adamw: shrinks parameters by the learning rate times this; the others: times "
           "the parameter, added to the gradient; auto: 0.1 (adamw), 0 (the others)",
@@ -71,7 +74,7 @@ void visit(Visitor& v, OptimizerSection& c, const TrainConfig& all) {
       "state_dtype", c.state_dtype,
       "of what is kept for every element; bf16: rounded at random (seeded by train.seed); auto: "
       "f32 (f64 for f64)",
-      {.needs = {{!is_sgd || momentum.met, with + ", without momentum"}},
+      {.needs = {{!read("momentum").met || momentum.met, with + ", without momentum"}},
        .memory = {.turn = 11, .choices = {{"bf16"}}, .keeps = Keeps::kDType}});
 }
 

@@ -24,7 +24,10 @@ TrainStep::TrainStep(comm::FullySharded& sharded, Tape& tape, comm::Communicator
                "[train_step] loss_scale: expected a sharded model with detect_overflow");
     scaler_ = std::make_unique<optim::LossScaler>(sharded.backend(), options.loss_scale);
   }
-  optimizer_ = optim::make_optimizer(shards, options.optimizer);
+  optim::WholeMatrices matrices = options.matrices;
+  matrices.group = &sharded.mesh().scalars();
+  matrices.collectives = &sharded.backend();
+  optimizer_ = optim::make_optimizer(shards, options.optimizer, std::move(matrices));
   sharded_.allocate_pages();
 }
 

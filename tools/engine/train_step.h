@@ -34,7 +34,8 @@ namespace fsdp {
 struct TrainStepOptions {
   bool training = true;  // false: no optimizer state; only evaluate, and micro_step with restart
   optim::OptimizerOptions optimizer;
-  double clip_norm = 1;  // <= 0: no clipping
+  optim::WholeMatrices matrices = {};  // its rule and roles; the rest comes from the mesh
+  double clip_norm = 1;                // <= 0: no clipping
   double clip_power = 2;
   optim::LossScalerOptions loss_scale;
 };

@@ -130,5 +130,36 @@ TEST_CASE("workspace of a GPU: tables of many spans and runs") {
   }
 }
 
+TEST_CASE("workspace of a GPU: an optimizer's step over many segments, of 32 bits and of 16") {
+  for (const int64_t count : {int64_t{1}, int64_t{40}, int64_t{1000}}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      CAPTURE(count);
+      CAPTURE(name_of(dtype));
+      std::vector<ShardSegment> segments;
+      for (int64_t i = 0; i < count; ++i) segments.push_back({16 * i, 16 * i + 9, true, 0});
+      check_bound([&](CudaBackend& gpu) {
+        const Shape shape = {16 * count};
+        Tensor master = zeros(gpu, shape, dtype), m = zeros(gpu, shape, dtype),
+               v = zeros(gpu, shape, dtype);
+        const Tensor grad = zeros(gpu, shape), one = zeros(gpu, {1}, DType::kI32);
+        const Tensor rate = zeros(gpu, {}, DType::kF64), scale = zeros(gpu, {});
+        const Tensor skip = zeros(gpu, {}, DType::kI32);
+        const UpdateArgs<rules::AdamW> args = {.shard = {.master = master,
+                                                         .grad = grad,
+                                                         .segments = segments,
+                                                         .step_counts = one,
+                                                         .present = one,
+                                                         .learning_rate = rate,
+                                                         .gradient_scale = scale,
+                                                         .skip = skip,
+                                                         .weight_decay = 0.1},
+                                               .state = {&m, &v}};
+        gpu.run(gpu.compute_stream(), args);
+        return meta::gpu_workspace(args.shard);
+      });
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fsdp::test

@@ -52,6 +52,19 @@ TEST_CASE("optimizer kernels: segments of every size, out of order, with gaps th
   });
 }
 
+TEST_CASE("optimizer kernels: 16 bits are those of a wide step, rounded") {
+  on_gpu([](cuda::CudaBackend& gpu) {
+    for (const ShardRule& rule : shard_rules()) {
+      for (const ShardCase& c : narrow_cases(5000)) {
+        CAPTURE(rule.name);
+        CAPTURE(name_of(c.master));
+        CAPTURE(name_of(c.state_dtype()));
+        CHECK((three_steps(gpu, c, rule) == three_steps(gpu, c, rule, true)));
+      }
+    }
+  });
+}
+
 TEST_CASE("optimizer kernels: a skipped step changes nothing") {
   on_gpu([](cuda::CudaBackend& gpu) {
     for (const ShardRule& rule : shard_rules()) {

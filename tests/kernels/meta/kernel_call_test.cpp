@@ -179,15 +179,9 @@ TEST_CASE("calls that those steps do not make") {
                              .gradient_scale = scale,
                              .skip = flag,
                              .weight_decay = 0};
-  check_again(kernel_call(SgdArgs{.shard = shard, .momentum_buffer = &momentum, .momentum = 0.9}));
-  check_again(kernel_call(AdamaxArgs{.shard = shard,
-                                     .exp_avg = momentum,
-                                     .exp_inf = other,
-                                     .beta1 = 0.9,
-                                     .beta2 = 0.999,
-                                     .epsilon = 1e-8}));
-  check_again(kernel_call(AdadeltaArgs{
-      .shard = shard, .square_avg = momentum, .acc_delta = other, .rho = 0.9, .epsilon = 1e-6}));
+  check_again(kernel_call(UpdateArgs<rules::Sgd>{shard, {&momentum}, {.momentum = 0.9}}));
+  check_again(kernel_call(UpdateArgs<rules::Adamax>{shard, {&momentum, &other}}));
+  check_again(kernel_call(UpdateArgs<rules::Adadelta>{shard, {&momentum, &other}}));
 }
 
 TEST_CASE("the text of a call has what its time depends on; weights come from memory") {

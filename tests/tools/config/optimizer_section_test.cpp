@@ -59,9 +59,10 @@ TEST_CASE("optimizers: their options, and what is usual for each kind") {
   CHECK(sgd.dampening == 0.5);
   CHECK(sgd.weight_decay == 0.25);
   CHECK(options({"kind=sgd", "momentum=0.75", "nesterov=true"}).nesterov);
-  CHECK(test::contains(
-      refusal("", {"train.optimizer.kind=muon"}),
-      "train.optimizer.kind: expected one of adamw, adam, adamax, adadelta, sgd, got \"muon\""));
+  const std::string unknown = refusal("", {"train.optimizer.kind=muon"});
+  CHECK(test::contains(unknown,
+                       "train.optimizer.kind: expected one of adamw, adam, adamax, adadelta, sgd"));
+  CHECK(test::contains(unknown, ", got \"muon\""));
   // That do not work on shards, element by element.
   for (const auto& [kind, reason] : {std::pair{"adafactor", "sums over rows and columns"},
                                      {"lamb", "the norm of every tensor"},
