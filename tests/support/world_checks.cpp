@@ -12,7 +12,6 @@
 #include <doctest/doctest.h>
 
 #include "optim/loss_scaler.h"
-#include "tests/support/memory_formula.h"
 #include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/unit_sizes.h"

@@ -52,9 +52,7 @@ std::vector<Setting> strategies() {
 class Passes {
  public:
   Passes(Communicator& world, const Setting& setting)
-      : run_(world, spec(setting)),
-        model_(static_cast<models::CausalLM&>(run_.module())),
-        tape_(*model_.parameters()[0]->tape()) {}
+      : run_(world, spec(setting)), model_(static_cast<models::CausalLM&>(run_.module())) {}
 
   Tensor forward(int pass) {
     const std::vector<int32_t> ids = ids_of(pass);
@@ -64,7 +62,7 @@ class Passes {
   }
   // Whose output nobody uses. (A loss would have written the head's gradient in forward.)
   void forward_in_vain(int pass) { model_.logits(tensor_of(ids_of(pass)), context(pass)); }
-  void backward(const Tensor& loss) { tape_.backward(loss); }
+  void backward(const Tensor& loss) { run_.tape().backward(loss); }
   NamedValues finish() {
     sharded().finish_backward();
     NamedValues gradients;
@@ -76,8 +74,8 @@ class Passes {
   FullySharded& sharded() { return run_.sharded(); }
 
  private:
-  int64_t sample(int pass, int64_t row) const { return row + kRows * (run_.rank() + 8 * pass); }
-  std::vector<int32_t> ids_of(int pass) const {
+  int64_t sample(int pass, int64_t row) { return row + kRows * (run_.rank() + 8 * pass); }
+  std::vector<int32_t> ids_of(int pass) {
     std::vector<int32_t> ids;
     for (int64_t i = 0; i < kRows * kLength; ++i) {
       const int64_t s = sample(pass, i / kLength);
@@ -105,7 +103,6 @@ class Passes {
   RankRun run_;
   std::list<Tensor> samples_;  // of every pass: recompute reads them in backward
   models::CausalLM& model_;
-  Tape& tape_;
 };
 
 // On every rank; the gradients of rank 0.
