@@ -197,7 +197,7 @@ void Heartbeat::tell(const std::string& reason) {
     const std::lock_guard lock(mutex_);
     if (reason_.empty()) reason_ = reason;
   }
-  if (timer_ >= 0) beat();
+  if (socket_ >= 0) beat();  // to nobody, where it has not started
 }
 
 std::string Heartbeat::last_of(int rank) const {
