@@ -176,7 +176,7 @@ struct Interval {
   bool epoch = false;
 };
 
-// Whose lines a run prints: tools/train/log_lines.h.
+// Whose lines a run prints: tools/guides/log_lines.h.
 enum class LogFormat { kOurs, kFairseqJson, kHf, kChess };
 
 struct TrainSection {

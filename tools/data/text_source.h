@@ -18,7 +18,8 @@
 
 namespace fsdp::data {
 
-// kSynthetic: no files, but random tokens (sequences.h). kFairseq: files of tokens (fairseq.h).
+// kSynthetic: no files, but random tokens (sequences.h). kFairseq: files of tokens
+// (tools/guides/fairseq_data.h).
 enum class TextFormat : uint8_t { kAuto, kText, kJsonl, kAlpaca, kSquad, kFairseq, kSynthetic };
 inline constexpr std::array kTextFormats = {
     TextFormat::kAuto,  TextFormat::kText,    TextFormat::kJsonl,    TextFormat::kAlpaca,

@@ -1,7 +1,7 @@
 // A model's answers to the questions of SQuAD files, and how many are right: a model folder and
 // files in, figures out, the same on any number of ranks. What `fsdp eval --task squad` does. Read
-// next: squad_questions.h, squad_metrics.h, tools/generate/generation.h (whose questions are
-// dealt to ranks).
+// next: squad_questions.h, tools/guides/squad_metrics.h, tools/generate/generation.h (whose
+// questions are dealt to ranks).
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/evaluate/squad_metrics.h"
 #include "tools/evaluate/squad_questions.h"
+#include "tools/guides/squad_metrics.h"
 #include "tools/launch/launch.h"
 
 namespace fsdp::tools {

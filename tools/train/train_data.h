@@ -10,10 +10,10 @@
 #include <optional>
 
 #include "tools/config/config.h"
-#include "tools/data/fairseq.h"
 #include "tools/data/loader.h"
 #include "tools/data/token_cache.h"
 #include "tools/data/tokenizer/tokenizer.h"
+#include "tools/guides/fairseq_data.h"
 #include "tools/train/trainer.h"
 
 namespace fsdp::tools {

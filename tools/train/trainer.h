@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "optim/schedule.h"
+#include "tools/guides/log_lines.h"
 #include "tools/launch/interrupt.h"
 #include "tools/report/metrics.h"
 #include "tools/report/progress.h"
 #include "tools/train/evaluation.h"
-#include "tools/train/log_lines.h"
 #include "tools/train/session.h"
 
 namespace fsdp::tools {
