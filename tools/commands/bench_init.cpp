@@ -7,6 +7,7 @@
 #include "core/io/json.h"
 #include "tools/checkpoint/manifest.h"
 #include "tools/commands/bench.h"
+#include "tools/config/config.h"
 
 namespace fsdp::tools {
 namespace {

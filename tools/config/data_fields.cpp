@@ -27,6 +27,47 @@ bool has_rows_by_name(const DataSection& c) {
          std::any_of(c.validation.begin(), c.validation.end(), may);
 }
 
+// Help that names the guests' values: a literal's life.
+const std::string& help_of_format() {
+  static const std::string help = [] {
+    std::string guests;
+    for (const auto* each : guests_of<data::TokenFormat>()) {
+      guests += fmt::format("{}: {}; ", each->name, each->help);
+    }
+    return "auto: jsonl for .jsonl and .json, text for others; alpaca: rows of instruction, input "
+           "and output, in a JSON array or one a line; squad: the questions of a file of SQuAD "
+           "v1.1; " +
+           guests + "synthetic: random tokens by train.seed, without files";
+  }();
+  return help;
+}
+
+const std::string& help_of_template() {
+  static const std::string help = fmt::format(
+      "how a row's fields become a text: alpaca, alpaca_short, squad, {}, or a file with {{names "
+      "of fields}}; empty: the format's, or data.field",
+      guest_names<data::NamedTemplate>());
+  return help;
+}
+
+const std::string& help_of_bad_rows() {
+  static const std::string help = fmt::format(
+      "a JSONL row that is malformed or has no text: end with an error, or skip the row and list "
+      "it in skipped_rows.jsonl of the run directory; so is a sentence of {} that is longer than "
+      "sequence_length",
+      guest_names<data::TokenFormat>());
+  return help;
+}
+
+const std::string& help_of_break_mode() {
+  static const std::string help = fmt::format(
+      "of format: {}, where sequences end; none: at every sequence_length tokens; complete: at the "
+      "end of the last sentence that fits; complete_doc: there and at an empty sentence; eos: at "
+      "every sentence",
+      guest_names<data::TokenFormat>());
+  return help;
+}
+
 // Text, or tokens whose sequences are of any length.
 Need rows_needed(const DataSection& c) {
   std::string with = with_format(c);
@@ -169,43 +210,28 @@ void visit(Visitor& v, DataSection& c, const TrainConfig& all) {
           "as train, or a share of the training data, such as 5%, which is not trained; empty: no "
           "evaluation",
           {.on_resume = OnResume::kFree});
-  v.field(
-      "format", c.format,
-      "auto: jsonl for .jsonl and .json, text for others; alpaca: rows of instruction, input "
-      "and output, in a JSON array or one a line; squad: the questions of a file of SQuAD v1.1; "
-      "fairseq: NAME.bin of fairseq-preprocess, with NAME.idx beside it; synthetic: random tokens "
-      "by train.seed, without files",
-      {.on_resume = OnResume::kFree});
+  v.field("format", c.format, help_of_format().c_str(), {.on_resume = OnResume::kFree});
   v.field("field", c.field, "of a JSONL row, holds the text",
           {.needs = {may_have_rows,
                      {!of_format, with_format(c)},
                      {c.row_template.empty(), "with data.template"},
                      text_needed(c)},
            .on_resume = OnResume::kFree});
-  v.field("template", c.row_template,
-          "how a row's fields become a text: alpaca, alpaca_short, squad, chess, or a file with "
-          "{names of fields}; empty: the format's, or data.field",
+  v.field("template", c.row_template, help_of_template().c_str(),
           {.needs = {may_have_rows,
                      {c.format != data::TextFormat::kText, "on files of text"},
                      text_needed(c)},
            .on_resume = OnResume::kFree});
-  v.field("bad_rows", c.bad_rows,
-          "a JSONL row that is malformed or has no text: end with an error, or skip the row and "
-          "list it in skipped_rows.jsonl of the run directory; so is a sentence of fairseq that is "
-          "longer than sequence_length",
+  v.field("bad_rows", c.bad_rows, help_of_bad_rows().c_str(),
           {.needs = {may_have_rows, rows_needed(c)}, .on_resume = OnResume::kFree});
   v.field("synthetic_rows", c.synthetic_rows,
           "of format: synthetic, sequences; auto: as many as train.steps takes",
           {.range = from(1),
            .needs = {{c.synthetic(), "without data.format: synthetic"}},
            .on_resume = OnResume::kFree});
-  v.field(
-      "sample_break_mode", c.sample_break_mode,
-      "of format: fairseq, where sequences end; none: at every sequence_length tokens; complete: "
-      "at the end of the last sentence that fits; complete_doc: there and at an empty sentence; "
-      "eos: at every sentence",
-      {.aliases = {"break_mode"},
-       .needs = {{c.format == data::TextFormat::kFairseq, "without data.format: fairseq"}}});
+  const std::string without = "without data.format: " + guest_names<data::TokenFormat>();
+  v.field("sample_break_mode", c.sample_break_mode, help_of_break_mode().c_str(),
+          {.aliases = {"break_mode"}, .needs = {{c.format.guest != nullptr, without}}});
   v.section("subset", "some rows of data.train, those of datasets' shuffle(seed).select(range(n))",
             c.subset, all);
   visit_sequences(v, c);

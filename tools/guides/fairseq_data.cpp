@@ -279,4 +279,19 @@ std::optional<int64_t> fairseq_vocabulary(const std::filesystem::path& bin) {
   return kSpecial + lines;
 }
 
+namespace {
+
+TokenFile open_fairseq(const std::filesystem::path& bin, const BlockOptions& options) {
+  const auto file = std::make_shared<const FairseqFile>(bin);
+  FairseqBlocks blocks = fairseq_blocks(file, options);
+  return {std::move(blocks.sequences), std::move(blocks.skipped), file->tokens(), file->identity()};
+}
+
+}  // namespace
+
+const TokenFormat kFairseqData = {.name = "fairseq",
+                                  .help = "NAME.bin of fairseq-preprocess, with NAME.idx beside it",
+                                  .open = open_fairseq,
+                                  .vocabulary = fairseq_vocabulary};
+
 }  // namespace fsdp::data

@@ -2,7 +2,7 @@
 // type they have and where each sentence is. The ids are of fairseq's dictionary (line + 4;
 // </s> is 2, <pad> is 1), which is also the vocabulary of its models: there is no tokenizer. The
 // file is mapped, so that a data set may be larger than memory. Not here: which sequences a batch
-// has (sampler.h).
+// has (tools/data/sampler.h).
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,7 @@
 #include <optional>
 
 #include "core/io/file.h"
-#include "tools/data/sequences.h"
-#include "tools/data/text_source.h"
+#include "tools/data/token_file.h"
 
 namespace fsdp::data {
 
@@ -46,18 +45,14 @@ std::optional<int64_t> fairseq_vocabulary(const std::filesystem::path& bin);
 // `mode` says. A position reads the token before the one that it predicts, also that of the block
 // before; where a block begins with a sentence, it reads </s>. Of kCompleteDoc a sentence of one
 // token is an empty one: </s>, the end of a document; blocks of one token are left out.
-//
-// A sentence that is longer than `length` is no block: with BadRows::kFail an error, with kSkip
-// left out, as fairseq-train leaves out what is longer than the model's positions.
-struct BlockOptions {
-  int64_t length = 0;
-  BreakMode mode = BreakMode::kNone;
-  BadRows bad_rows = BadRows::kFail;
-};
+// A sentence that is too long is left out as fairseq-train leaves out what is longer than the
+// model's positions.
 struct FairseqBlocks {
   std::shared_ptr<const Sequences> sequences;
   std::vector<SkippedRow> skipped;  // `line`: the number of the sentence, from 1
 };
 FairseqBlocks fairseq_blocks(std::shared_ptr<const FairseqFile> file, const BlockOptions& options);
+
+extern const TokenFormat kFairseqData;
 
 }  // namespace fsdp::data

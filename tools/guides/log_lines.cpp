@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
 #include "core/io/json.h"
 
 namespace fsdp::tools {
@@ -93,6 +92,12 @@ std::string fairseq_end(const StepMetrics& m, const LogTotals& totals, const Log
   return line.dump();
 }
 
+std::string fairseq_overflow(double loss_scale) {
+  return fmt::format(
+      "NOTE: gradient overflow detected, ignoring gradient, setting loss scale to: {}",
+      general(loss_scale, 4));
+}
+
 // ---- transformers: a dict as Python prints it ----
 
 std::string python(double value) {
@@ -115,13 +120,13 @@ double mean_loss(const LogWindow& w) {
   return w.loss_sum / static_cast<double>(std::max<int64_t>(w.steps, 1));
 }
 
-std::string hf_step(const StepMetrics& m, const LogWindow& w) {
+std::string hf_step(const StepMetrics& m, const LogWindow& w, const LogTotals&, const LogContext&) {
   return fmt::format("{{'loss': {}, 'grad_norm': {}, 'learning_rate': {}{}}}",
                      python(rounded(mean_loss(w), 4)), python(m.grad_norm), python(m.learning_rate),
                      epoch_entry(m.epoch));
 }
 
-std::string hf_end(const StepMetrics& m, const LogTotals& totals) {
+std::string hf_end(const StepMetrics& m, const LogTotals& totals, const LogContext&) {
   return fmt::format(
       "{{'train_runtime': {}, 'train_samples_per_second': {}, 'train_steps_per_second': {}, "
       "'train_loss': {}{}}}",
@@ -131,7 +136,7 @@ std::string hf_end(const StepMetrics& m, const LogTotals& totals) {
       epoch_entry(m.epoch));
 }
 
-std::string hf_evaluation(const EvaluationMetrics& m) {
+std::string hf_evaluation(const EvaluationMetrics& m, int64_t, const LogContext&) {
   return fmt::format(
       "{{'eval_loss': {}, 'eval_runtime': {}, 'eval_samples_per_second': {}, "
       "'eval_steps_per_second': {}{}}}",
@@ -142,71 +147,29 @@ std::string hf_evaluation(const EvaluationMetrics& m) {
 
 // ---- the chess guide ----
 
-std::string chess_step(const StepMetrics& m, const LogWindow& w, const LogContext& context) {
+std::string chess_step(const StepMetrics& m, const LogWindow& w, const LogTotals&,
+                       const LogContext& context) {
   const double step_s = w.seconds / static_cast<double>(std::max<int64_t>(w.steps, 1));
   return fmt::format("({}/{}) loss={:.2f} ({:.2f} s/step)", m.step, context.total_steps, m.loss,
                      step_s);
 }
 
-[[noreturn]] void fail_ours() { fail("[log line] format: expected one of another program"); }
+std::string chess_evaluation(const EvaluationMetrics& m, int64_t, const LogContext& context) {
+  return fmt::format("({}/{}) validation loss={:.2f}", m.step, context.total_steps, m.loss);
+}
 
 }  // namespace
 
-void LogWindow::add(const LogWindow& more) {
-  steps += more.steps;
-  tokens += more.tokens;
-  samples += more.samples;
-  seconds += more.seconds;
-  loss_sum += more.loss_sum;
-}
-
-bool prints_step(LogFormat format, int64_t step, int64_t log_every) {
-  const bool all = format == LogFormat::kOurs || format == LogFormat::kChess;
-  return all || step % log_every == 0;
-}
-
-std::string step_line(LogFormat format, const StepMetrics& step, const LogWindow& window,
-                      const LogTotals& totals, const LogContext& context) {
-  switch (format) {
-    case LogFormat::kFairseqJson:
-      return fairseq_step(step, window, totals, context);
-    case LogFormat::kHf:
-      return hf_step(step, window);
-    case LogFormat::kChess:
-      return chess_step(step, window, context);
-    case LogFormat::kOurs:
-      break;
-  }
-  fail_ours();
-}
-
-std::string evaluation_line(LogFormat format, const EvaluationMetrics& evaluation, int64_t skipped,
-                            const LogContext& context) {
-  switch (format) {
-    case LogFormat::kFairseqJson:
-      return fairseq_evaluation(evaluation, skipped, context);
-    case LogFormat::kHf:
-      return hf_evaluation(evaluation);
-    case LogFormat::kChess:  // the guide evaluates nothing
-      return fmt::format("({}/{}) validation loss={:.2f}", evaluation.step, context.total_steps,
-                         evaluation.loss);
-    case LogFormat::kOurs:
-      break;
-  }
-  fail_ours();
-}
-
-std::string end_line(LogFormat format, const StepMetrics& last, const LogTotals& totals,
-                     const LogContext& context) {
-  if (format == LogFormat::kFairseqJson) return fairseq_end(last, totals, context);
-  return format == LogFormat::kHf ? hf_end(last, totals) : "";
-}
-
-std::string overflow_line(LogFormat format, double loss_scale) {
-  if (format != LogFormat::kFairseqJson) return "";
-  return fmt::format(
-      "NOTE: gradient overflow detected, ignoring gradient, setting loss scale to: {}",
-      general(loss_scale, 4));
-}
+const LogLines kFairseqLines = {.name = "fairseq_json",
+                                .step = fairseq_step,
+                                .evaluation = fairseq_evaluation,
+                                .end = fairseq_end,
+                                .overflow = fairseq_overflow};
+const LogLines kTrainerLines = {
+    .name = "hf", .step = hf_step, .evaluation = hf_evaluation, .end = hf_end};
+const LogLines kChessLines = {.name = "chess",
+                              .first_and_last = true,
+                              .step = chess_step,
+                              .evaluation = chess_evaluation};  // the guide's loop has none
 
 }  // namespace fsdp::tools

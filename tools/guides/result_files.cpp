@@ -123,10 +123,6 @@ std::string table_of(const std::vector<Json>& lines) {
   return out;
 }
 
-}  // namespace
-
-double perplexity_of(double loss) { return std::exp(std::min(loss, kMostLossOfPerplexity)); }
-
 void write_result_files(const std::filesystem::path& directory, const RunSummary& summary,
                         const RunIntervals& intervals) {
   const std::vector<Json> lines = lines_of(directory / "metrics.jsonl");
@@ -144,5 +140,17 @@ void write_result_files(const std::filesystem::path& directory, const RunSummary
   write_json_file(directory / "trainer_state.json", state_of(lines, summary, intervals));
   write_file_atomically(directory / "metrics.csv", table_of(lines));
 }
+
+}  // namespace
+
+double perplexity_of(double loss) {
+  constexpr double kMostLoss = 20;
+  return std::exp(std::min(loss, kMostLoss));
+}
+
+const ResultFiles kTrainerFiles = {
+    .names = {"train_results.json", "eval_results.json", "all_results.json", "trainer_state.json",
+              "metrics.csv"},
+    .write = write_result_files};
 
 }  // namespace fsdp::tools

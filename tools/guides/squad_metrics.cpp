@@ -68,8 +68,8 @@ size_t words_in_both(Words a, Words b, bool once) {
   return both.size();
 }
 
-SquadScore score_words(const Words& answer, const Words& reference, SquadRule rule) {
-  SquadScore out = {.exact_match = answer == reference ? 1.0 : 0.0};
+AnswerScore score_words(const Words& answer, const Words& reference, SquadRule rule) {
+  AnswerScore out = {.exact_match = answer == reference ? 1.0 : 0.0};
   const size_t same = words_in_both(answer, reference, rule == SquadRule::kKaust);
   if (same == 0) return out;
   const double precision = static_cast<double>(same) / static_cast<double>(answer.size());
@@ -87,18 +87,28 @@ Words compared_words(std::string_view answer, SquadRule rule) {
                                             : without_punctuation(without_articles(text)));
 }
 
-SquadScore score_answer(std::string_view answer, const std::vector<std::string>& references,
-                        SquadRule rule) {
+AnswerScore score_answer(std::string_view answer, const std::vector<std::string>& references,
+                         SquadRule rule) {
   FSDP_CHECK(!references.empty(), "[squad] expected a reference answer");
   const Words words = compared_words(answer, rule);
-  SquadScore best;
+  AnswerScore best;
   for (const std::string& reference : references) {
-    const SquadScore score = score_words(words, compared_words(reference, rule), rule);
+    const AnswerScore score = score_words(words, compared_words(reference, rule), rule);
     best.exact_match = std::max(best.exact_match, score.exact_match);
     best.f1 = std::max(best.f1, score.f1);
     if (rule == SquadRule::kKaust) break;
   }
   return best;
 }
+
+const AnswerMetric kOfficialSquad = {
+    .score = [](std::string_view answer, const std::vector<std::string>& references) {
+      return score_answer(answer, references, SquadRule::kOfficial);
+    }};
+const AnswerMetric kKaustSquad = {
+    .cue = "Answer:",
+    .score = [](std::string_view answer, const std::vector<std::string>& references) {
+      return score_answer(answer, references, SquadRule::kKaust);
+    }};
 
 }  // namespace fsdp::tools

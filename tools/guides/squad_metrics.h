@@ -1,12 +1,14 @@
 // How well an answer agrees with the reference answers of a SQuAD question, by two rules: that of
 // the official evaluation of SQuAD v1.1, and that of the KAUST workshop on FSDP, whose figures
-// differ. Pure functions. Not here: questions (squad_questions.h).
+// differ. Pure functions. Not here: questions and answers (tools/evaluate).
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tools/report/answer_metric.h"
 
 namespace fsdp::tools {
 
@@ -19,14 +21,10 @@ enum class SquadRule : uint8_t {
 // What of an answer is compared. `answer`: valid UTF-8.
 std::vector<std::string> compared_words(std::string_view answer, SquadRule rule);
 
-// From 0 to 1, of one answer or the mean over several.
-struct SquadScore {
-  double exact_match = 0;  // of one answer 0 or 1
-  double f1 = 0;           // 0 where no word is the same, also where there is none
-};
+AnswerScore score_answer(std::string_view answer, const std::vector<std::string>& references,
+                         SquadRule rule);
 
-// `references`: at least one.
-SquadScore score_answer(std::string_view answer, const std::vector<std::string>& references,
-                        SquadRule rule);
+// The workshop's script takes what follows the last "Answer:" of the whole text.
+extern const AnswerMetric kOfficialSquad, kKaustSquad;
 
 }  // namespace fsdp::tools

@@ -7,6 +7,7 @@
 
 #include "models/adapter_folder.h"
 #include "models/token_padding.h"
+#include "tools/config/guests.h"
 #include "tools/config/step_shape.h"
 #include "tools/launch/interrupt.h"
 #include "tools/model_folders/checkpoint_model.h"
@@ -106,7 +107,9 @@ int TrainingRun::run() {
   // Last: where it is, the run has left everything else.
   agree(rank_.world, [&] {
     if (!speaks()) return;
-    write_result_files(directory_, summary, intervals());
+    for (const auto* files : config::guests_of<ResultFiles>()) {
+      files->write(directory_, summary, intervals());
+    }
     write_summary(directory_ / "metrics.json", summary);
   });
   say(fmt::format("\nrun directory: {}", directory_.string()));
@@ -299,7 +302,9 @@ void TrainingRun::go_on_in_directory() {
                           metrics_until(read_file(of_before), before.steps, before.validated_at));
   }
   fs::remove(directory_ / "metrics.json");
-  for (const char* result : kResultFiles) fs::remove(directory_ / result);
+  for (const auto* files : config::guests_of<ResultFiles>()) {
+    for (const std::string_view name : files->names) fs::remove(directory_ / name);
+  }
   for (const char* model : {"model", "adapter"}) {
     if (!fs::exists(directory_ / model)) continue;
     say(fmt::format("note: {} is that of an earlier end of this run, until this one saves its own",
@@ -337,7 +342,7 @@ TrainOutcome TrainingRun::train() {
   Trainer trainer(*session_,
                   {.steps = config_.train.steps,
                    .log_every = config_.train.log_every,
-                   .log_format = config_.train.log_format,
+                   .log_lines = config_.train.log_format.guest,
                    .memory_bytes = limit_,
                    .eval_every = config_.train.eval_every.steps,
                    .schedule = config_.schedule(),

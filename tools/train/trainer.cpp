@@ -119,8 +119,9 @@ TrainOutcome Trainer::run(const BatchSource& training, const BatchSource& valida
                         static_cast<double>(std::max<size_t>(recent_losses_.size(), 1));
   outcome_.mean_loss = loss_sum_ / static_cast<double>(std::max<int64_t>(outcome_.steps, 1));
   outcome_.wall_time_s = seconds_between(started_, Clock::now());
-  if (options_.log_format != LogFormat::kOurs && outcome_.signal == 0 && last_.step > 0) {
-    tell(end_line(options_.log_format, last_, log_totals(), log_context()));
+  const LogLines* const lines = options_.log_lines;
+  if (lines && lines->end && outcome_.signal == 0 && last_.step > 0) {
+    tell(lines->end(last_, log_totals(), log_context()));
   }
   return outcome_;
 }
@@ -187,8 +188,9 @@ void Trainer::finish(const IssuedStep& issued) {
 // The update after this one is not issued yet: the scale is the one that this step has left. Where
 // the step has reached the minimum, the error says so.
 void Trainer::tell_of_overflow(const StepValues& values) {
-  if (options_.log_format != LogFormat::kFairseqJson || values.scale_at_minimum) return;
-  tell(overflow_line(options_.log_format, session_.loss_scaler()->state().scale));  // waits
+  const LogLines* const lines = options_.log_lines;
+  if (!lines || !lines->overflow || values.scale_at_minimum) return;
+  tell(lines->overflow(session_.loss_scaler()->state().scale));  // waits
 }
 
 void Trainer::check_values(const IssuedStep& issued, const StepValues& values) {
@@ -213,8 +215,8 @@ void Trainer::report(const IssuedStep& issued, const StepValues& values) {
   }
   const size_t peak = session_.peak_memory();
   const double step_s = outcome_.step_time_s / static_cast<double>(outcome_.steps);
-  const bool ours = options_.log_format == LogFormat::kOurs;
-  if (ours) {
+  const LogLines* const lines = options_.log_lines;
+  if (!lines) {
     progress_.step({.step = outcome_.steps,
                     .total = options_.steps,
                     .loss = values.loss,
@@ -245,9 +247,8 @@ void Trainer::report(const IssuedStep& issued, const StepValues& values) {
   }
   metrics_.step(last_);
   window_ = {};
-  if (!ours && prints_step(options_.log_format, outcome_.steps, options_.log_every)) {
-    progress_.note(
-        step_line(options_.log_format, last_, printed_window_, log_totals(), log_context()));
+  if (lines && lines->prints_step(outcome_.steps, options_.log_every)) {
+    progress_.note(lines->step(last_, printed_window_, log_totals(), log_context()));
     printed_window_ = {};
   }
   tell_of_log();
@@ -333,9 +334,9 @@ void Trainer::evaluate(const BatchSource& validation) {
                                      .sequences = validation.sequences,
                                      .batches = validation.batches};
   metrics_.evaluation(metrics);
-  tell(options_.log_format == LogFormat::kOurs
-           ? fmt::format("step {}: validation loss {:.4f}", metrics.step, metrics.loss)
-           : evaluation_line(options_.log_format, metrics, outcome_.skipped, log_context()));
+  tell(options_.log_lines
+           ? options_.log_lines->evaluation(metrics, outcome_.skipped, log_context())
+           : fmt::format("step {}: validation loss {:.4f}", metrics.step, metrics.loss));
 }
 
 }  // namespace fsdp::tools

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "optim/schedule.h"
-#include "tools/guides/log_lines.h"
 #include "tools/launch/interrupt.h"
+#include "tools/report/log_lines.h"
 #include "tools/report/metrics.h"
 #include "tools/report/progress.h"
 #include "tools/train/evaluation.h"
@@ -42,9 +42,9 @@ struct TrainProgress {
 struct TrainerOptions {
   int64_t steps = 0;
   int64_t log_every = 10;
-  LogFormat log_format = LogFormat::kOurs;
-  size_t memory_bytes = 0;  // that this rank may hold; 0: not known
-  int64_t eval_every = 0;   // 0: only at the end
+  const LogLines* log_lines = nullptr;  // null: ours
+  size_t memory_bytes = 0;              // that this rank may hold; 0: not known
+  int64_t eval_every = 0;               // 0: only at the end
   optim::Schedule schedule;
   int64_t steps_per_epoch = 0;  // 0: not known; then no epochs are logged
   std::function<int64_t(int64_t steps)> samples_after = {};  // that many steps; none: not known

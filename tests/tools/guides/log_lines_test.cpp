@@ -30,8 +30,8 @@ TEST_CASE("log lines: fairseq's first update") {
   const LogWindow window = {
       .steps = 1, .tokens = 16384, .samples = 8, .seconds = 99e9, .loss_sum = std::log(91120.8)};
   const std::string line =
-      step_line(LogFormat::kFairseqJson, step, window, {.train_s = 99, .next_learning_rate = 2e-5},
-                {.memory_bytes = static_cast<size_t>(32 * kGiB), .scales_loss = true});
+      kFairseqLines.step(step, window, {.train_s = 99, .next_learning_rate = 2e-5},
+                         {.memory_bytes = static_cast<size_t>(32 * kGiB), .scales_loss = true});
   const Json json = Json::parse(line);
   CHECK(json.at("epoch").get<int64_t>() == 1);
   CHECK(json.at("update").get<double>() == 0);
@@ -58,7 +58,7 @@ TEST_CASE("log lines: fairseq's numbers of several steps, epochs, overflows") {
   const LogWindow window = {
       .steps = 5, .tokens = 500, .samples = 20, .seconds = 10, .loss_sum = 5 * 2 * M_LN2};
   LogContext context = {.steps_per_epoch = 10, .scales_loss = true};
-  Json json = Json::parse(step_line(LogFormat::kFairseqJson, step, window, {}, context));
+  Json json = Json::parse(kFairseqLines.step(step, window, {}, context));
   CHECK(json.at("epoch").get<int64_t>() == 3);
   CHECK(json.at("update").get<double>() == 2.5);
   CHECK(json.at("loss").text() == "2");
@@ -71,11 +71,11 @@ TEST_CASE("log lines: fairseq's numbers of several steps, epochs, overflows") {
   CHECK(json.at("loss_scale").text() == "1");  // fairseq has the key with --fp16 alone
   CHECK(!json.contains("gb_free"));
   context.scales_loss = false;
-  json = Json::parse(step_line(LogFormat::kFairseqJson, step, window, {}, context));
+  json = Json::parse(kFairseqLines.step(step, window, {}, context));
   CHECK(!json.contains("loss_scale"));
-  CHECK(overflow_line(LogFormat::kFairseqJson, 2) ==
+  CHECK(kFairseqLines.overflow(2) ==
         "NOTE: gradient overflow detected, ignoring gradient, setting loss scale to: 2");
-  CHECK(overflow_line(LogFormat::kHf, 2) == "");
+  CHECK((kTrainerLines.overflow == nullptr));
 }
 
 TEST_CASE("log lines: fairseq's validation and end") {
@@ -86,7 +86,7 @@ TEST_CASE("log lines: fairseq's validation and end") {
                                      .tokens = 600,
                                      .sequences = 6,
                                      .batches = 3};
-  const Json valid = Json::parse(evaluation_line(LogFormat::kFairseqJson, metrics, 1, {}));
+  const Json valid = Json::parse(kFairseqLines.evaluation(metrics, 1, {}));
   for (const auto& [key, text] : {std::pair{"valid_loss", "3"},
                                   {"valid_ppl", "8"},
                                   {"valid_wps", "300"},
@@ -97,9 +97,9 @@ TEST_CASE("log lines: fairseq's validation and end") {
     CAPTURE(key);
     CHECK(valid.at(key).text() == text);
   }
-  const Json end = Json::parse(end_line(LogFormat::kFairseqJson,
-                                        {.step = 10, .true_tokens = 1000, .wall_time_s = 30},
-                                        {.train_s = 20, .mean_loss = 4 * M_LN2}, {}));
+  const Json end =
+      Json::parse(kFairseqLines.end({.step = 10, .true_tokens = 1000, .wall_time_s = 30},
+                                    {.train_s = 20, .mean_loss = 4 * M_LN2}, {}));
   CHECK(end.at("train_loss").text() == "4");
   CHECK(end.at("train_wps").text() == "50");
   CHECK(end.at("train_wall").text() == "30");
@@ -108,43 +108,42 @@ TEST_CASE("log lines: fairseq's validation and end") {
 // transformers 4.57.1 has printed the like of these.
 TEST_CASE("log lines: transformers' dicts") {
   const LogWindow window = {.steps = 2, .loss_sum = 2 * 4.89504};
-  CHECK(step_line(LogFormat::kHf,
-                  {.step = 500, .grad_norm = 81.46943664550781, .learning_rate = 1e-5, .epoch = 4},
-                  window, {}, {}) ==
+  CHECK(kTrainerLines.step(
+            {.step = 500, .grad_norm = 81.46943664550781, .learning_rate = 1e-5, .epoch = 4},
+            window, {}, {}) ==
         "{'loss': 4.895, 'grad_norm': 81.46943664550781, 'learning_rate': 1e-05, 'epoch': 4.0}");
-  CHECK(step_line(LogFormat::kHf, {.step = 1, .grad_norm = NAN, .learning_rate = 0}, window, {},
-                  {}) == "{'loss': 4.895, 'grad_norm': nan, 'learning_rate': 0.0}");
-  CHECK(evaluation_line(LogFormat::kHf,
-                        {.epoch = 1.0,
-                         .loss = 9.937559127807617,
-                         .runtime_s = 3.73956,
-                         .sequences = 100,
-                         .batches = 100},
-                        0, {}) ==
+  CHECK(kTrainerLines.step({.step = 1, .grad_norm = NAN, .learning_rate = 0}, window, {}, {}) ==
+        "{'loss': 4.895, 'grad_norm': nan, 'learning_rate': 0.0}");
+  CHECK(kTrainerLines.evaluation({.epoch = 1.0,
+                                  .loss = 9.937559127807617,
+                                  .runtime_s = 3.73956,
+                                  .sequences = 100,
+                                  .batches = 100},
+                                 0, {}) ==
         "{'eval_loss': 9.937559127807617, 'eval_runtime': 3.7396, 'eval_samples_per_second': "
         "26.741, 'eval_steps_per_second': 26.741, 'epoch': 1.0}");
-  CHECK(end_line(LogFormat::kHf, {.step = 625, .samples = 2500, .epoch = 5.0, .wall_time_s = 332.5},
-                 {.mean_loss = 3.98686}, {}) ==
+  CHECK(kTrainerLines.end({.step = 625, .samples = 2500, .epoch = 5.0, .wall_time_s = 332.5},
+                          {.mean_loss = 3.98686}, {}) ==
         "{'train_runtime': 332.5, 'train_samples_per_second': 7.519, 'train_steps_per_second': "
         "1.88, 'train_loss': 3.98686, 'epoch': 5.0}");
 }
 
 TEST_CASE("log lines: the chess guide's") {
-  CHECK(step_line(LogFormat::kChess, {.step = 3, .loss = 1.2345}, {.steps = 2, .seconds = 5}, {},
-                  {.total_steps = 40}) == "(3/40) loss=1.23 (2.50 s/step)");
-  CHECK(end_line(LogFormat::kChess, {}, {}, {}) == "");
+  CHECK(kChessLines.step({.step = 3, .loss = 1.2345}, {.steps = 2, .seconds = 5}, {},
+                         {.total_steps = 40}) == "(3/40) loss=1.23 (2.50 s/step)");
+  CHECK((kChessLines.end == nullptr));
 }
 
 // transformers: logging_first_step is false by default, and DefaultFlowControlCallback logs where
 // global_step % logging_steps is 0. fairseq: JsonProgressBar.log, where step % log_interval is 0.
 TEST_CASE("log lines: where other programs print one") {
-  for (const LogFormat format : {LogFormat::kHf, LogFormat::kFairseqJson}) {
-    CHECK(!prints_step(format, 1, 2));
-    CHECK(prints_step(format, 2, 2));
-    CHECK(!prints_step(format, 5, 2));
-    CHECK(prints_step(format, 1, 1));
+  for (const LogLines& lines : {kTrainerLines, kFairseqLines}) {
+    CHECK(!lines.prints_step(1, 2));
+    CHECK(lines.prints_step(2, 2));
+    CHECK(!lines.prints_step(5, 2));
+    CHECK(lines.prints_step(1, 1));
   }
-  CHECK(prints_step(LogFormat::kChess, 1, 2));
+  CHECK(kChessLines.prints_step(1, 2));
   LogWindow window = {.steps = 1, .tokens = 2, .samples = 3, .seconds = 4, .loss_sum = 5};
   window.add({.steps = 10, .tokens = 20, .samples = 30, .seconds = 40, .loss_sum = 50});
   CHECK(window.steps == 11);
@@ -152,11 +151,6 @@ TEST_CASE("log lines: where other programs print one") {
   CHECK(window.samples == 33);
   CHECK(window.seconds == 44);
   CHECK(window.loss_sum == 55);
-}
-
-TEST_CASE("log lines: ours is not one of them") {
-  CHECK(test::error_of([] { step_line(LogFormat::kOurs, {}, {}, {}, {}); }) ==
-        "[log line] format: expected one of another program");
 }
 
 }  // namespace

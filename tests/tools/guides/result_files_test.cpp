@@ -56,8 +56,8 @@ void write_log(const std::filesystem::path& folder) {
 TEST_CASE("result files: what transformers' Trainer calls them") {
   const test::TempFolder folder;
   write_log(folder.path());
-  write_result_files(folder.path(), summary_of_two_epochs(),
-                     {.steps = 4, .epochs = 2, .log_every = 2, .best_checkpoint = "step-2"});
+  kTrainerFiles.write(folder.path(), summary_of_two_epochs(),
+                      {.steps = 4, .epochs = 2, .log_every = 2, .best_checkpoint = "step-2"});
 
   const Json train = read_json_file(folder / "train_results.json");
   CHECK(keys_of(train) == std::vector<std::string>{"epoch", "train_loss", "train_runtime",
@@ -86,8 +86,8 @@ TEST_CASE("result files: what transformers' Trainer calls them") {
 TEST_CASE("result files: the state of the trainer") {
   const test::TempFolder folder;
   write_log(folder.path());
-  write_result_files(folder.path(), summary_of_two_epochs(),
-                     {.steps = 4, .epochs = 2, .log_every = 2, .best_checkpoint = "step-2"});
+  kTrainerFiles.write(folder.path(), summary_of_two_epochs(),
+                      {.steps = 4, .epochs = 2, .log_every = 2, .best_checkpoint = "step-2"});
   const Json state = read_json_file(folder / "trainer_state.json");
   CHECK(state.at("global_step") == 4);
   CHECK(state.at("max_steps") == 4);
@@ -110,7 +110,7 @@ TEST_CASE("result files: the state of the trainer") {
 TEST_CASE("result files: the table has a row for each line, empty where there is no number") {
   const test::TempFolder folder;
   write_log(folder.path());
-  write_result_files(folder.path(), summary_of_two_epochs(), {});
+  kTrainerFiles.write(folder.path(), summary_of_two_epochs(), {});
   const std::string table = read_file(folder / "metrics.csv");
   CHECK(std::count(table.begin(), table.end(), '\n') == 5);
   CHECK(table.starts_with("step,epoch,loss,"));
@@ -122,11 +122,11 @@ TEST_CASE("result files: the table has a row for each line, empty where there is
 TEST_CASE("result files: a run without evaluation has no results of one") {
   const test::TempFolder folder;
   MetricsLog(folder / "metrics.jsonl").step({.step = 1, .loss = 4});
-  write_result_files(folder.path(), {}, {});
+  kTrainerFiles.write(folder.path(), {}, {});
   CHECK_FALSE(std::filesystem::exists(folder / "eval_results.json"));
   CHECK_FALSE(read_json_file(folder / "train_results.json").contains("train_steps_per_second"));
   std::filesystem::remove(folder / "metrics.jsonl");
-  write_result_files(folder.path(), summary_of_two_epochs(), {});
+  kTrainerFiles.write(folder.path(), summary_of_two_epochs(), {});
   CHECK(read_json_file(folder / "trainer_state.json").at("log_history").size() == 1);
   CHECK(perplexity_of(1) == doctest::Approx(std::exp(1.0)));
 }

@@ -26,8 +26,8 @@ void check_all(const std::filesystem::path& fixture, size_t cases) {
     CAPTURE(record.dump());
     const auto answer = record["prediction"].get<std::string>();
     const auto references = record["golds"].get<std::vector<std::string>>();
-    const SquadScore official = score_answer(answer, references, SquadRule::kOfficial);
-    const SquadScore kaust = score_answer(answer, references, SquadRule::kKaust);
+    const AnswerScore official = score_answer(answer, references, SquadRule::kOfficial);
+    const AnswerScore kaust = score_answer(answer, references, SquadRule::kKaust);
     CHECK(compared(answer, SquadRule::kOfficial) == record["normalized"].text());
     CHECK(compared(answer, SquadRule::kKaust) == record["kaust_normalized"].text());
     CHECK(official.exact_match == record["exact_match"].get<double>());
@@ -68,7 +68,7 @@ TEST_CASE("squad: words counted, or each once") {
   for (const Case& c : cases) {
     CAPTURE(c.answer);
     for (const SquadRule rule : {SquadRule::kOfficial, SquadRule::kKaust}) {
-      const SquadScore score = score_answer(c.answer, {c.reference}, rule);
+      const AnswerScore score = score_answer(c.answer, {c.reference}, rule);
       CHECK(score.exact_match == c.exact_match);
       CHECK(score.f1 == doctest::Approx(rule == SquadRule::kOfficial ? c.official_f1 : c.kaust_f1));
     }
@@ -76,10 +76,11 @@ TEST_CASE("squad: words counted, or each once") {
 }
 
 TEST_CASE("squad: the best reference, or the first") {
-  const SquadScore official = score_answer("red", {"red car", "blue", "red"}, SquadRule::kOfficial);
+  const AnswerScore official =
+      score_answer("red", {"red car", "blue", "red"}, SquadRule::kOfficial);
   CHECK(official.exact_match == 1);
   CHECK(official.f1 == 1);
-  const SquadScore kaust = score_answer("red", {"red car", "blue", "red"}, SquadRule::kKaust);
+  const AnswerScore kaust = score_answer("red", {"red car", "blue", "red"}, SquadRule::kKaust);
   CHECK(kaust.exact_match == 0);
   CHECK(kaust.f1 == doctest::Approx(2.0 / 3));
   CHECK(test::contains(test::error_of([] { score_answer("a", {}, SquadRule::kKaust); }),

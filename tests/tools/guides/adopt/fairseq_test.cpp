@@ -3,6 +3,9 @@
 
 #include "core/error.h"
 #include "tests/support/adopted.h"
+#include "tools/config/guests.h"
+#include "tools/guides/fairseq_data.h"
+#include "tools/guides/log_lines.h"
 
 namespace fsdp::adopt {
 namespace {
@@ -19,7 +22,7 @@ TEST_CASE("adopt fairseq: the guide's command for 13B on 8 GPUs") {
   const Adopted a = adopted(test::words_of(test::adopt_fixture("fairseq_13b.sh")));
   const config::TrainConfig& c = a.config;
   CHECK(c.model.preset == "transformer_lm_gpt3_13");
-  CHECK(c.data.format == data::TextFormat::kFairseq);
+  CHECK(c.data.format.guest == &data::kFairseqData);
   CHECK(c.data.train ==
         std::vector<std::string>{"data-bin/wikitext-103-roberta-bpe-bin/train.bin"});
   CHECK(c.data.validation ==
@@ -37,7 +40,7 @@ TEST_CASE("adopt fairseq: the guide's command for 13B on 8 GPUs") {
   CHECK(c.train.clip_norm == 0);
   CHECK(c.train.dtype == DType::kF16);
   CHECK(c.train.reduce_dtype == DType::kF16);
-  CHECK(c.train.loss_scale.rule == config::LossScaling::kFairseq);
+  CHECK(c.train.loss_scale.rule.guest->name == "fairseq");
   CHECK(c.train.loss_scale.initial == 4);
   CHECK(c.train.recompute.mode == RecomputeMode::kFull);
   CHECK_FALSE(c.train.save);
@@ -47,7 +50,7 @@ TEST_CASE("adopt fairseq: the guide's command for 13B on 8 GPUs") {
   CHECK(c.runtime.launch.threads == 20);
   CHECK(a.says("mpirun -n 8 "));  // CUDA_VISIBLE_DEVICES
   CHECK(c.fsdp.options.offload == comm::Offload::kAll);
-  CHECK(c.train.log_format == config::LogFormat::kFairseqJson);
+  CHECK(c.train.log_format.guest == &tools::kFairseqLines);
   CHECK(a.says("transformer_lm_gpt3_13_untied"));
 }
 
