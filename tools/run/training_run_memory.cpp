@@ -4,8 +4,8 @@
 
 #include "comm/exchange.h"
 #include "core/byte_size.h"
-#include "tools/memory/memory_limit.h"
-#include "tools/memory/predicted_run.h"
+#include "tools/predict/memory_limit.h"
+#include "tools/predict/predicted_run.h"
 #include "tools/run/training_run.h"
 #include "tools/train/config_to_session.h"
 

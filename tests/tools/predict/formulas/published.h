@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/formulas/formula.h"
+#include "tools/predict/formulas/formula.h"
 
 namespace fsdp::test {
 

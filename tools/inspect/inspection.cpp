@@ -1,5 +1,5 @@
 // Looks at a model's files and shapes. Texts: inspection_report.cpp.
-#include "tools/model_folders/inspection.h"
+#include "tools/inspect/inspection.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -161,8 +161,8 @@ Inspection inspect(const InspectionOptions& options) {
   // Where both lie in one folder, it is the model unless a base is given.
   const fs::path given = model_in(options.source);
   const bool no_adapter = fs::exists(given / "config.json") || !fs::is_directory(given);
-  const ModelSource source = no_adapter && options.base.empty() ? ModelSource{given, ""}
-                                                                : find_model(given, options.base);
+  const ModelSource source =
+      no_adapter && options.base.empty() ? ModelSource{given, ""} : find_model(given, options.base);
   const fs::path path = source.folder;
   const bool folder = fs::is_directory(path), file = !folder && fs::exists(path);
   const fs::path config_file = folder ? path / "config.json" : path;

@@ -1,5 +1,5 @@
 // What inspect says of presets, config files and folders.
-#include "tools/model_folders/inspection.h"
+#include "tools/inspect/inspection.h"
 
 #include <filesystem>
 #include <map>

@@ -1,6 +1,6 @@
 // The limit of a rank, and the refusal of a run that needs more.
 // Requirements: S3.17.
-#include "tools/memory/memory_limit.h"
+#include "tools/predict/memory_limit.h"
 
 #include <doctest/doctest.h>
 

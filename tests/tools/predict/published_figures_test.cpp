@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "tools/memory/predicted_run.h"
+#include "tools/predict/predicted_run.h"
 #include "tools/predict/unit_table.h"
 #include "tools/train/config_to_session.h"
 #include "tools/train/train_data.h"

@@ -1,7 +1,7 @@
 // What sharding divides: formulas that start from a number of parameters.
 #include <algorithm>
 
-#include "tools/formulas/formula.h"
+#include "tools/predict/formulas/formula.h"
 
 namespace fsdp::tools {
 namespace {

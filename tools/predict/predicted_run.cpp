@@ -1,5 +1,5 @@
 // The phases of fsdp train, in its order.
-#include "tools/memory/predicted_run.h"
+#include "tools/predict/predicted_run.h"
 
 #include <algorithm>
 

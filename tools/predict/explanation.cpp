@@ -1,12 +1,12 @@
 // The run, and what is said of it.
-#include "tools/memory/explanation.h"
+#include "tools/predict/explanation.h"
 
 #include <algorithm>
 
 #include "tools/checkpoint/owned_state.h"
 #include "tools/config/step_shape.h"
-#include "tools/memory/predicted_run.h"
 #include "tools/predict/memory_report.h"
+#include "tools/predict/predicted_run.h"
 #include "tools/predict/unit_timeline.h"
 #include "tools/train/config_to_session.h"
 #include "tools/train/train_data.h"

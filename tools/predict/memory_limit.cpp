@@ -1,5 +1,5 @@
-// Contract: tools/memory/memory_limit.h.
-#include "tools/memory/memory_limit.h"
+// Contract: tools/predict/memory_limit.h.
+#include "tools/predict/memory_limit.h"
 
 #include <algorithm>
 

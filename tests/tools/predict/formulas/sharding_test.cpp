@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/tools/formulas/published.h"
+#include "tests/tools/predict/formulas/published.h"
 
 namespace fsdp::test {
 namespace {

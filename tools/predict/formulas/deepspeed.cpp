@@ -1,7 +1,7 @@
 // DeepSpeed's estimators. Their GB and MB are 2^30 and 2^20 bytes; 1.5 is for buffers of the host.
 #include <algorithm>
 
-#include "tools/formulas/formula.h"
+#include "tools/predict/formulas/formula.h"
 
 namespace fsdp::tools {
 namespace {

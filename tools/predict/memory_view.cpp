@@ -1,5 +1,5 @@
-// Laying out. Contract: tools/memory/memory_view.h.
-#include "tools/memory/memory_view.h"
+// Laying out. Contract: tools/predict/memory_view.h.
+#include "tools/predict/memory_view.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "core/byte_size.h"
-#include "tools/memory/memory_limit.h"
+#include "tools/predict/memory_limit.h"
 #include "tools/predict/nominal_gpus.h"
 #include "tools/predict/rates_file.h"
 #include "tools/predict/unit_table.h"

@@ -1,7 +1,7 @@
 // Formulas that start from the shape of a transformer.
 #include <algorithm>
 
-#include "tools/formulas/formula.h"
+#include "tools/predict/formulas/formula.h"
 
 namespace fsdp::tools {
 namespace {

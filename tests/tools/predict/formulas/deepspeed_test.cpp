@@ -1,7 +1,7 @@
 // What DeepSpeed's estimators print, to the digit.
 #include <doctest/doctest.h>
 
-#include "tests/tools/formulas/published.h"
+#include "tests/tools/predict/formulas/published.h"
 
 namespace fsdp::test {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "tools/launch/available_memory.h"
-#include "tools/memory/memory_changes.h"
+#include "tools/predict/memory_changes.h"
 
 namespace fsdp::tools {
 

@@ -1,5 +1,5 @@
 // Which changes there are, and the search among them.
-#include "tools/memory/memory_changes.h"
+#include "tools/predict/memory_changes.h"
 
 #include <algorithm>
 #include <functional>

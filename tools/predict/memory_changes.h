@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tools/launch/option_field.h"
-#include "tools/memory/predicted_run.h"
+#include "tools/predict/predicted_run.h"
 
 namespace fsdp::tools {
 

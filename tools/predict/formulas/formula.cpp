@@ -1,5 +1,5 @@
 // Numbers into formulas, and the texts.
-#include "tools/formulas/formula.h"
+#include "tools/predict/formulas/formula.h"
 
 #include <algorithm>
 #include <cmath>

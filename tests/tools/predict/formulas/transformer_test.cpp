@@ -1,7 +1,7 @@
 // Published values of formulas that start from the shape of a transformer, to the printed digit.
 #include <doctest/doctest.h>
 
-#include "tests/tools/formulas/published.h"
+#include "tests/tools/predict/formulas/published.h"
 
 namespace fsdp::test {
 namespace {

@@ -1,5 +1,5 @@
 // Numbers put into formulas, the texts, and what is refused.
-#include "tools/formulas/formula.h"
+#include "tools/predict/formulas/formula.h"
 
 #include <set>
 

@@ -1,6 +1,6 @@
 // What fsdp memory prints.
 // Requirements: S2.6.
-#include "tools/memory/memory_view.h"
+#include "tools/predict/memory_view.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // What is said of a configuration. Against a run of it: tests/e2e/explain_compare.sh.
-#include "tools/memory/explanation.h"
+#include "tools/predict/explanation.h"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // What a run would need if something were changed, and the search for what fits.
 // Requirements: S0.7.
-#include "tools/memory/memory_changes.h"
+#include "tools/predict/memory_changes.h"
 
 #include <doctest/doctest.h>
 

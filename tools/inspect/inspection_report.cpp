@@ -1,7 +1,7 @@
 // An inspection as text and as JSON. Contract: inspection.h.
 #include "core/format_count.h"
 #include "core/io/json.h"
-#include "tools/model_folders/inspection.h"
+#include "tools/inspect/inspection.h"
 
 namespace fsdp::tools {
 namespace {

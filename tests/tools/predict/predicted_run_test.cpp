@@ -1,5 +1,5 @@
 // What a training run would take: its phases, and whether a machine has that much.
-#include "tools/memory/predicted_run.h"
+#include "tools/predict/predicted_run.h"
 
 #include <doctest/doctest.h>
 

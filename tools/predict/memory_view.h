@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/io/json.h"
-#include "tools/memory/memory_changes.h"
+#include "tools/predict/memory_changes.h"
 
 namespace fsdp::tools {
 
