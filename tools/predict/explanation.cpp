@@ -15,8 +15,7 @@ namespace fsdp::tools {
 namespace {
 
 std::string describe(const SessionOptions& options, comm::GroupSizes groups, int ranks) {
-  std::string out = fmt::format("{}; {} on {} rank{}", tools::describe(options.model),
-                                choice_name(options.fsdp.strategy), ranks, ranks == 1 ? "" : "s");
+  std::string out = describe_run(options.model, options.fsdp.strategy, ranks);
   if (groups.shards > 1 && groups.replicas > 1) {
     out += fmt::format(": {} replicas of {} shards", groups.replicas, groups.shards);
   }

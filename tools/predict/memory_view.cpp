@@ -8,6 +8,7 @@
 
 #include "core/byte_size.h"
 #include "tools/predict/memory_limit.h"
+#include "tools/predict/memory_report.h"
 #include "tools/predict/nominal_gpus.h"
 #include "tools/predict/rates_file.h"
 #include "tools/predict/unit_table.h"
@@ -24,20 +25,9 @@ constexpr const char* kUsualGpu = "A100-80";
 // Assumed, not measured: a context with the kernels of cuBLASLt and cuDNN.
 constexpr size_t kContext = 600 * kMiB;
 
-std::string mebibytes(size_t bytes) {
-  return fmt::format("{:.2f}", static_cast<double>(bytes) / kMiB);
-}
-
-// What lies between blocks of the heaps when most is held; of a GPU, where the pool is the
-// driver's, what a kernel takes then, at the most.
-const char* rest_name(const MetaRun& run) {
-  return run.on_gpu() ? "kernels' workspace" : "gaps between blocks";
-}
-
 size_t gaps_of(const MetaRun& run) {
   const MemoryUsage usage = run.usage();
-  const size_t counted = usage.total_peak + usage.scratch;
-  return run.device_needed() > counted ? run.device_needed() - counted : 0;
+  return rest_of(run.device_needed(), usage.total_peak + usage.scratch);
 }
 
 // On the host or in a file, where blocks stay as they are: all of it is there at any time.
@@ -45,8 +35,8 @@ std::string format_place(const char* place, const MemoryUsage& usage) {
   std::string out;
   const auto row = [&](std::string_view name, size_t bytes) {
     if (bytes == 0) return;
-    out += fmt::format("  {:<24}{:>12}{:>15}\n", fmt::format("{}: {}", place, name),
-                       mebibytes(bytes), mebibytes(bytes));
+    out += fmt::format("  {:<24}{:>12}{:>15}\n", fmt::format("{}: {}", place, name), mib(bytes),
+                       mib(bytes));
   };
   for (size_t i = 0; i < kMemoryCategories; ++i) {
     row(name_of(static_cast<MemoryCategory>(i)), usage.peak[i]);
@@ -66,19 +56,19 @@ std::string format_categories(const MetaRun& run) {
       fmt::format("{:<26}{:>12}{:>15}\n", "memory per rank (MiB)", "peak", "at the most");
   const auto row = [&](std::string_view name, size_t peak, size_t then) {
     if (peak > 0) {
-      out += fmt::format("  {:<24}{:>12}{:>15}\n", name, mebibytes(peak), mebibytes(then));
+      out += fmt::format("  {:<24}{:>12}{:>15}\n", name, mib(peak), mib(then));
     }
   };
   for (size_t i = 0; i < kMemoryCategories; ++i) {
     row(name_of(static_cast<MemoryCategory>(i)), usage.peak[i], run.moment().memory[i]);
   }
   row("kernel scratch", usage.scratch, usage.scratch);
-  row(rest_name(run), gaps_of(run), gaps_of(run));
+  row(rest_name(run.on_gpu()), gaps_of(run), gaps_of(run));
   out += format_place("host", run.host_usage()) + format_place("file", run.file_usage());
   const size_t device = run.device_needed(), host = run.host_needed();
-  return out + fmt::format("  {:<24}{:>12}\n", "in all", mebibytes(device + host)) +
-         fmt::format("  where: device {}, host {}, file {}\n", mebibytes(device), mebibytes(host),
-                     mebibytes(run.file_needed())) +
+  return out + fmt::format("  {:<24}{:>12}\n", "in all", mib(device + host)) +
+         fmt::format("  where: device {}, host {}, file {}\n", mib(device), mib(host),
+                     mib(run.file_needed())) +
          fmt::format("  the most: in {}{}\n", run.moment().phase,
                      run.moment().unit.empty() ? "" : " of " + run.moment().unit);
 }
@@ -88,7 +78,7 @@ std::string format_blocks(const std::vector<meta::LoggedBlock>& blocks) {
   for (size_t i = 0; i < std::min(kShownBlocks, blocks.size()); ++i) {
     const meta::LoggedBlock& block = blocks[i];
     out += fmt::format(
-        "  {:>12}  {:<20} {:<16} {}\n", mebibytes(block.bytes), name_of(block.category),
+        "  {:>12}  {:<20} {:<16} {}\n", mib(block.bytes), name_of(block.category),
         block.unit.empty() ? "-" : block.unit,
         block.kernel.empty() || block.kernel == "fill_zero" ? "" : "for " + block.kernel);
   }
@@ -114,13 +104,13 @@ std::string format_alternatives(const MemoryView& view) {
                                 "ms a step", "what stays of the results");
   bool said = false;
   const auto as_it_is = [&] {
-    out += fmt::format("  {:<48}{:>12}{:>12.2f}\n", "as it is", mebibytes(view.planned.bytes),
+    out += fmt::format("  {:<48}{:>12}{:>12.2f}\n", "as it is", mib(view.planned.bytes),
                        view.planned.run->step_ms());
     said = true;
   };
   for (const Alternative& each : view.alternatives) {
     if (!said && each.bytes >= view.planned.bytes) as_it_is();
-    out += fmt::format("  {:<48}{:>12}{:>12.2f}  {}\n", each.change.text(), mebibytes(each.bytes),
+    out += fmt::format("  {:<48}{:>12}{:>12.2f}  {}\n", each.change.text(), mib(each.bytes),
                        each.ms, describe(each.change.keeps));
   }
   if (!said) as_it_is();
@@ -187,12 +177,11 @@ MemoryView view_memory(const config::TrainConfig& config, const MemoryQuestion& 
   const RunPlan plan(config, vocabulary_of(config), data_of(config, ranks), ranks, backend, rates);
   MemoryView view = {.planned = plan.run()};
   view.machine = rates->rates().machine;
-  view.model =
-      fmt::format("{}; {} on {} rank{}{}", describe(view.planned.run->session().model().config()),
-                  choice_name(config.fsdp.options.strategy), ranks, ranks == 1 ? "" : "s",
-                  backend.cuda ? ", a GPU each"
-                               : fmt::format(", {} thread{} of the CPU each", question.threads,
-                                             question.threads == 1 ? "" : "s"));
+  view.model = describe_run(view.planned.run->session().model().config(),
+                            config.fsdp.options.strategy, ranks) +
+               (backend.cuda ? ", a GPU each"
+                             : fmt::format(", {} thread{} of the CPU each", question.threads,
+                                           question.threads == 1 ? "" : "s"));
   view.alternatives = plan.alternatives();
   view.device = question.device;
   if (view.device && view.planned.bytes > view.device->left()) {
@@ -221,7 +210,7 @@ Json memory_json(const MemoryView& view) {
     by_category[std::string(name_of(category))] = usage.peak[i];
   }
   by_category["kernel scratch"] = usage.scratch;
-  by_category[rest_name(run)] = gaps_of(run);
+  by_category[rest_name(run.on_gpu())] = gaps_of(run);
   for (const auto& [place, there] :
        {std::pair{"host", run.host_usage()}, std::pair{"file", run.file_usage()}}) {
     for (size_t i = 0; i < kMemoryCategories; ++i) {

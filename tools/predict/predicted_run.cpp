@@ -25,6 +25,11 @@ models::FillFunction fill_of(const config::TrainConfig& config) {
 
 }  // namespace
 
+std::string describe_run(const models::ModelConfig& model, comm::Strategy strategy, int ranks) {
+  return fmt::format("{}; {} on {} rank{}", describe(model), choice_name(strategy), ranks,
+                     ranks == 1 ? "" : "s");
+}
+
 PredictedData data_of(const config::TrainConfig& config, int ranks) {
   const config::StepShape shape = config::step_shape(config, ranks);
   const data::BatchShape full = {.rows = shape.batch, .length = config.data.sequence_length};

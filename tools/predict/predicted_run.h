@@ -21,6 +21,9 @@ struct PredictedData {
 // Where there is no data yet: full batches of full length.
 PredictedData data_of(const config::TrainConfig& config, int ranks);
 
+// "gpt2: ...; full_shard on 2 ranks"
+std::string describe_run(const models::ModelConfig& model, comm::Strategy strategy, int ranks);
+
 // `stop_above`: see MetaRun.
 std::unique_ptr<MetaRun> predicted_run(const config::TrainConfig& config,
                                        const SessionOptions& session, const PredictedData& data,
