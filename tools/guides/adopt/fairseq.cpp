@@ -153,7 +153,6 @@ std::vector<Rule> training_rules() {
       flag("--skip-invalid-size-inputs-valid-test", take_invalid_sizes),
       {"--max-target-positions", whole_to("model.max_positions")},
       {"--batch-size", together},
-      {"--max-sentences", together},
       {"--max-tokens", together},
       {"--required-batch-size-multiple", together},
       {"--update-freq", count_to("train.micro_steps")},
@@ -204,10 +203,8 @@ std::vector<Rule> optimizer_rules() {
       {"--momentum", to("train.optimizer.momentum")},
       {"--adamax-betas", take_betas},
       {"--adamax-eps", to("train.optimizer.epsilon")},
-      flag("--no-bias-correction", refuse("moments are always corrected for their start here")),
       {"--adadelta-rho", to("train.optimizer.rho")},
       {"--adadelta-eps", to("train.optimizer.epsilon")},
-      flag("--anneal-eps", leave("fairseq reads it and does not use it")),
       {"--weight-decay", take_weight_decay},
       {"--clip-norm", to("train.clip_norm")},
   };
@@ -223,17 +220,10 @@ std::vector<Rule> other_rules() {
       {"--criterion", expect("cross_entropy", "the one loss")},
       flag("--use-sharded-state",
            same("a checkpoint is always sharded and is read on any number of ranks")),
-      flag("--not-fsdp-flatten-parameters", leave("a unit is one flat buffer")),
-      flag("--fp16-no-flatten-grads", leave("a unit is one flat buffer")),
-      {"--bucket-cap-mb", same("a unit is what is communicated at once: fsdp.wrap")},
       flag("--memory-efficient-fp16", leave(masters)),
       flag("--memory-efficient-bf16", leave(masters)),
-      flag("--fp16-adam-stats", leave("the optimizer's state is sharded, and f32 unless "
-                                      "train.optimizer.state_dtype is bf16")),
-      flag("--use-old-adam", leave("there is one implementation of each optimizer")),
       flag("--no-progress-bar", leave("nothing moves in a log")),
       {"--tensorboard-logdir", leave("metrics.jsonl lies in the run directory")},
-      {"--wandb-project", leave("metrics.jsonl lies in the run directory")},
       {"--save-dir", leave(folder)},
       {"--restore-file", leave("fsdp train --resume")},
       flag("--no-epoch-checkpoints", leave("checkpoints are counted in steps: checkpoint.every")),
@@ -242,8 +232,6 @@ std::vector<Rule> other_rules() {
       {"--num-workers", leave("data.prefetch: a thread makes batches ahead of the steps")},
       {"--distributed-port", leave(launch)},
       {"--distributed-init-method", leave(launch)},
-      {"--distributed-rank", leave(launch)},
-      {"--device-id", leave(launch)},
   };
 }
 
@@ -279,11 +267,6 @@ void take_rows(Adoption& adoption) {
   const Given* batch = adoption.find("--batch-size");
   const Given* length = adoption.find("--tokens-per-sample");
   const Given* multiple = adoption.find("--required-batch-size-multiple");
-  if (const Given* old_name = adoption.find("--max-sentences")) {
-    if (batch && batch->whole() != old_name->whole()) old_name->fail("the same as --batch-size");
-    if (batch) adoption.leave(*old_name, "--batch-size says it");
-    if (!batch) batch = old_name;
-  }
   const int64_t each = length ? length->whole() : 1024;
   const int64_t step = multiple ? multiple->whole() : 8;
   if (step < 1) multiple->fail("at least 1");
