@@ -33,7 +33,8 @@ struct LogLines;
 namespace fsdp::config {
 
 using tools::LaunchOptions;
-struct GuestLossScale;  // guests.h
+struct GuestLabels;  // guests.h
+struct GuestLossScale;
 
 enum class Wrap : uint8_t { kTransformerBlock, kNone, kSize, kClass };
 // What the best checkpoint is the best by; the smallest value is.
@@ -97,7 +98,7 @@ struct DataSection {
   data::BreakMode sample_break_mode = data::BreakMode::kNone;
   SubsetSection subset;
   std::string tokenizer;
-  data::Objective objective = data::Objective::kLm;
+  OwnOrGuest<data::Objective, GuestLabels> objective;
   std::optional<data::Pack> pack;  // this and the next two: see packing() and below
   std::optional<bool> document_separator;
   std::optional<data::PadTo> pad_to;

@@ -26,6 +26,12 @@ struct GuestLossScale {
   optim::LossScalerOptions (*options)(int ranks, int64_t micro_steps);
 };
 
+// The labels of data::Objective::kApart, which a script has by mistake.
+struct GuestLabels {
+  std::string_view name;  // as a value of data.objective
+  std::string_view note;  // what they do, for the run that has them
+};
+
 // A folder that looks like a checkpoint, and is another program's.
 struct ForeignCheckpoint {
   std::string_view program;
@@ -35,9 +41,10 @@ struct ForeignCheckpoint {
 
 template <typename Guest>
 using GuestsOf = std::vector<const Guest*>;
-using Guests = std::tuple<GuestsOf<data::TokenFormat>, GuestsOf<data::NamedTemplate>,
-                          GuestsOf<tools::LogLines>, GuestsOf<tools::ResultFiles>,
-                          GuestsOf<GuestLossScale>, GuestsOf<ForeignCheckpoint>>;
+using Guests =
+    std::tuple<GuestsOf<data::TokenFormat>, GuestsOf<data::NamedTemplate>,
+               GuestsOf<tools::LogLines>, GuestsOf<tools::ResultFiles>, GuestsOf<GuestLabels>,
+               GuestsOf<GuestLossScale>, GuestsOf<ForeignCheckpoint>>;
 const Guests& guests();
 
 template <typename Guest>

@@ -11,6 +11,13 @@ namespace {
 // A game: its moves, of the list Moves or of text.
 constexpr data::NamedTemplate kChess = {"chess", "{if Moves}{Moves}{else}{text}{end}"};
 
+constexpr GuestLabels kKaust = {
+    .name = "kaust_compat",
+    .note =
+        "a label is learnt from a position of the prompt that has nothing to do with it, and the "
+        "model never reads an answer, as in the workshop's script; sft trains the answer behind "
+        "its prompt"};
+
 constexpr GuestLossScale kFairseqScale = {.name = "fairseq",
                                           .initial = "128",
                                           .interval = "2^14 / ranks / micro_steps",
@@ -32,8 +39,9 @@ constexpr ForeignCheckpoint kDeepSpeed = {.program = "DeepSpeed",
 const Guests& guests() {
   using namespace tools;
   static const Guests all = {
-      {&data::kFairseqData}, {&kChess},        {&kFairseqLines, &kTrainerLines, &kChessLines},
-      {&kTrainerFiles},      {&kFairseqScale}, {&kDeepSpeed}};
+      {&data::kFairseqData}, {&kChess}, {&kFairseqLines, &kTrainerLines, &kChessLines},
+      {&kTrainerFiles},      {&kKaust}, {&kFairseqScale},
+      {&kDeepSpeed}};
   return all;
 }
 

@@ -1,6 +1,6 @@
 // What a model is, from its folder, its config.json or the name of a preset: parameters, modules,
 // units, files, tokenizer. Values are not read. Not here: what sharding does with a configuration
-// (unit_table.h).
+// (tools/predict/unit_table.h).
 #pragma once
 
 #include <map>

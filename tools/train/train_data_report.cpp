@@ -92,11 +92,8 @@ void TrainData::add_remarks_on_labels(std::vector<std::string>& out) const {
         "note: data.objective: compat_all: padding is trained too, as by scripts whose labels are "
         "a copy of the ids; lm and sft leave it out");
   }
-  if (c.objective == Objective::kKaustCompat) {
-    out.push_back(
-        "note: data.objective: kaust_compat: a label is learnt from a position of the prompt that "
-        "has nothing to do with it, and the model never reads an answer, as in the workshop's "
-        "script; sft trains the answer behind its prompt");
+  if (const config::GuestLabels* labels = c.objective.guest) {
+    out.push_back(fmt::format("note: data.objective: {}: {}", labels->name, labels->note));
   }
 }
 

@@ -53,7 +53,7 @@ TEST_CASE("adopt env: BATCH_SIZE is set, PER_DEVICE_BATCH_SIZE is read") {
                   "is not set: 1 there") != std::string::npos);
   // What ran.
   const Adopted ran = adopted(variables, {.literal = true});
-  CHECK(ran.config.data.objective == data::Objective::kKaustCompat);
+  CHECK(ran.config.data.objective == data::Objective::kApart);
   CHECK(adopted(variables_of("env_vars_custom.sh"), {.literal = true}).config.data.objective ==
         data::Objective::kMaskPad);
   CHECK(effective(ran) == std::pair<int64_t, int64_t>(1, 4));
