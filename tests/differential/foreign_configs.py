@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What accelerate and transformers themselves make of configurations, and every key that they know:
-tests/fixtures/adopt/reference.json, with which tests/tools/adopt/reference_test.cpp compares.
+tests/fixtures/adopt/reference.json, with which tests/tools/guides/adopt/reference_test.cpp compares.
 Usage: foreign_configs.py tests/fixtures/adopt/reference.json"""
 import dataclasses
 import inspect

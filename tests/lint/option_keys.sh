@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # An option is declared once, in the list (tools/config/*_fields.cpp, tools/launch/launch_fields.h):
-# elsewhere config, train, checkpoint and memory ask the list, or name a member (config::key_of), and
+# elsewhere config, train, checkpoint and predict ask the list, or name a member (config::key_of), and
 # have few keys as text. Counted is every literal with a key of the list, such as "train.lr" or
 # "train.lr=1", but for messages: a text with blanks quotes keys to who has written them.
 #   tests/lint/option_keys.sh [ROOT]      prints path:line: message, exits 1 beyond the budget
@@ -11,7 +11,7 @@ most=10
 shopt -s nullglob
 list=(tools/config/*_fields.cpp tools/launch/*_fields.h)
 sources=()
-for file in tools/{config,train,checkpoint,memory}/*.{h,cpp}; do
+for file in tools/{config,train,checkpoint,predict}/*.{h,cpp}; do
   [[ $file == *_fields.cpp ]] || sources+=("$file")
 done
 [ "${#list[@]}" -gt 0 ] && [ "${#sources[@]}" -gt 0 ] || exit 0

@@ -204,6 +204,17 @@ expect option_keys.sh 'tools/config:1: 11 keys as text outside of the list, at m
 : >"$tree/tools/config/a_fields.cpp"
 expect option_keys.sh 'tools/config:1: no options found in the list'
 
+# ---- names of guests ------------------------------------------------------------------------------
+file tools/train/own.cpp <<'X'
+// As fairseq does.
+const char* kName = "ours";  // unlike DeepSpeed
+const char* kSchedule = "fairseq_polynomial_decay";
+X
+"$here/guests.sh" "$tree" >/dev/null || { echo "FAILED: guests.sh"; failed=1; }
+echo 'bool has_deepSpeed();' >>"$tree/tools/train/own.cpp"
+expect guests.sh 'tools/train/own.cpp:4: a name of a guest, "deepSpeed"'
+rm "$tree/tools/train/own.cpp"
+
 # ---- requirements --------------------------------------------------------------------------------
 file tests/requirements.txt <<'X'
 # A list.

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tests/support/temp_folder.h"
-#include "tools/adopt/programs.h"
 #include "tools/config/config.h"
+#include "tools/guides/adopt/programs.h"
 
 namespace fsdp::test {
 

@@ -8,6 +8,7 @@
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "tools/checkpoint/run_checkpoints.h"
+#include "tools/config/guests.h"
 #include "tools/config/options.h"
 #include "tools/data/row_template.h"
 #include "tools/train/data_paths.h"
@@ -296,7 +297,8 @@ void keep_paths(config::TrainConfig& c, const fs::path& started_in) {
     if (!c.data.held_out()) keep_of(c.data.validation, file);
   }
   if (c.data.tokenizer != "bytes") keep(c.data.tokenizer);
-  if (!data::is_template_name(c.data.row_template)) keep(c.data.row_template);
+  if (!data::is_template_name(c.data.row_template, config::guests_of<data::NamedTemplate>()))
+    keep(c.data.row_template);
   keep(c.data.cache_dir);
   keep(c.model.path);
   keep(c.lora.path);
@@ -312,14 +314,11 @@ void refuse_foreign(const fs::path& folder) {
              folder.string(), how);
   std::error_code unreadable;
   for (const auto& item : fs::directory_iterator(folder, unreadable)) {
-    const std::string name = item.path().filename().string();
-    const bool deepspeed = name == "zero_to_fp32.py" || name.starts_with("zero_pp_rank_") ||
-                           name.starts_with("bf16_zero_pp_rank_") ||
-                           (name.starts_with("global_step") && item.is_directory(unreadable));
-    FSDP_CHECK(!deepspeed,
-               "{}: a checkpoint of DeepSpeed: {} (zero_to_fp32.py, with "
-               "--safe_serialization) and give the folder as model.path",
-               folder.string(), how);
+    for (const auto* foreign : config::guests_of<config::ForeignCheckpoint>()) {
+      FSDP_CHECK(!foreign->is_part(item),
+                 "{}: a checkpoint of {}: {} ({}) and give the folder as model.path",
+                 folder.string(), foreign->program, how, foreign->way_out);
+    }
   }
 }
 

@@ -12,8 +12,10 @@
 #include "core/io/file.h"
 #include "tools/checkpoint/owned_state.h"
 #include "tools/checkpoint/write_checkpoint.h"
+#include "tools/config/guests.h"
 #include "tools/launch/backend_choice.h"
 #include "tools/launch/launch.h"
+#include "tools/report/result_files.h"
 
 namespace fsdp::tools {
 namespace {
@@ -33,13 +35,23 @@ int64_t step_of(const std::string& name) {
 }
 
 // What AtomicFile and AtomicFolder make beside the names that a run writes; see core/io/file.cpp.
+std::regex unfinished_names() {
+  std::string results;
+  for (const auto* files : config::guests_of<ResultFiles>()) {
+    for (const std::string_view name : files->names) results += fmt::format("{}|", name);
+  }
+  for (size_t dot = 0; (dot = results.find('.', dot)) != results.npos; dot += 2) {
+    results.insert(dot, 1, '\\');
+  }
+  return std::regex(R"(\.shared-[0-9a-f]+|)"  // of check_shared_folder
+                    R"((\.shared-[0-9a-f]+|step-\d+|model|adapter|config\.yaml|run_args\.json|)"
+                    R"(metrics\.jsonl?|skipped_rows\.jsonl|)" +
+                    results +
+                    R"(rings\.txt|ring\.rank\d+\.json|trace\.rank\d+\.json)\.\d+-\d+\.tmp)");
+}
+
 bool is_unfinished(const std::string& name) {
-  static const std::regex kUnfinished(
-      R"(\.shared-[0-9a-f]+|)"  // of check_shared_folder
-      R"((\.shared-[0-9a-f]+|step-\d+|model|adapter|config\.yaml|run_args\.json|)"
-      R"(metrics\.(jsonl?|csv)|(train|eval|all)_results\.json|trainer_state\.json|)"
-      R"(skipped_rows\.jsonl|)"
-      R"(rings\.txt|ring\.rank\d+\.json|trace\.rank\d+\.json)\.\d+-\d+\.tmp)");
+  static const std::regex kUnfinished = unfinished_names();
   return std::regex_match(name, kUnfinished);
 }
 

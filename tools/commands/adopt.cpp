@@ -1,13 +1,13 @@
 // fsdp adopt: another program's configuration as ours.
-// Read next: tools/adopt/programs.h.
+// Read next: tools/guides/adopt/programs.h.
 #include <cstdio>
 #include <string>
 #include <vector>
 
 #include <unistd.h>
 
-#include "tools/adopt/programs.h"
 #include "tools/commands/commands.h"
+#include "tools/guides/adopt/programs.h"
 #include "tools/launch/launch.h"
 
 namespace fsdp::tools {

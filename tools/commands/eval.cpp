@@ -15,6 +15,7 @@
 #include "tools/commands/data_keys.h"
 #include "tools/evaluate/squad_evaluation.h"
 #include "tools/evaluate/text_evaluation.h"
+#include "tools/guides/squad_metrics.h"
 #include "tools/launch/launch.h"
 #include "tools/model_folders/load_model.h"
 #include "tools/report/progress.h"
@@ -99,12 +100,13 @@ void print_json(const TextFigures& figures, const std::string& dtype, int ranks)
 }
 
 void print_squad(const SquadFigures& figures) {
+  const AnswerScore &official = figures.scores.at(0), &kaust = figures.scores.at(1);
   fmt::print("exact match     {:10.4f}   of 100, as the official evaluation of SQuAD v1.1\n",
-             100 * figures.official.exact_match);
-  fmt::print("F1              {:10.4f}\n", 100 * figures.official.f1);
+             100 * official.exact_match);
+  fmt::print("F1              {:10.4f}\n", 100 * official.f1);
   fmt::print("exact match     {:10.4f}   of 1, as the KAUST workshop's script\n",
-             figures.kaust.exact_match);
-  fmt::print("F1              {:10.4f}\n", figures.kaust.f1);
+             kaust.exact_match);
+  fmt::print("F1              {:10.4f}\n", kaust.f1);
   fmt::print(
       "{} question{}, {} with a context that is cut; {} answer{} ended by end-of-text "
       "(tokenizer: {})\n",
@@ -114,11 +116,12 @@ void print_squad(const SquadFigures& figures) {
 }
 
 void print_json(const SquadFigures& figures, const SquadEvaluationOptions& options, int ranks) {
+  const AnswerScore &official = figures.scores.at(0), &kaust = figures.scores.at(1);
   const Json out = {{"task", "squad"},
-                    {"exact_match", 100 * figures.official.exact_match},
-                    {"f1", 100 * figures.official.f1},
-                    {"kaust_exact_match", figures.kaust.exact_match},
-                    {"kaust_f1", figures.kaust.f1},
+                    {"exact_match", 100 * official.exact_match},
+                    {"f1", 100 * official.f1},
+                    {"kaust_exact_match", kaust.exact_match},
+                    {"kaust_f1", kaust.f1},
                     {"questions", figures.questions},
                     {"cut_contexts", figures.cut},
                     {"stopped", figures.stopped},
@@ -215,6 +218,7 @@ int run_text(const EvalOptions& options, RankContext& rank) {
 int run_squad(const EvalOptions& options, RankContext& rank) {
   SquadEvaluationOptions squad = options.squad;
   add_model(options.model, squad);
+  squad.metrics = {&kOfficialSquad, &kKaustSquad};
   squad.files = options.text.files;
   squad.length = options.text.length;
   squad.batch = options.batch > 0 ? options.batch : kBatch;

@@ -1,5 +1,5 @@
 // fsdp explain: what sharding would do with a configuration, for any number of ranks.
-// Read next: tools/memory/explanation.h.
+// Read next: tools/predict/explanation.h.
 #include <cstdio>
 #include <optional>
 
@@ -7,8 +7,8 @@
 #include "tools/commands/config_options.h"
 #include "tools/config/config.h"
 #include "tools/launch/launch.h"
-#include "tools/memory/explanation.h"
 #include "tools/predict/call_meter.h"
+#include "tools/predict/explanation.h"
 #include "tools/predict/rates_file.h"
 #include "tools/train/data_paths.h"
 #include "tools/train/model_shape.h"

@@ -1,11 +1,11 @@
 // fsdp inspect: what a model folder, a config.json or a preset is. Status 1 when the weights or the
-// tokenizer of a folder cannot be used. Read next: tools/model_folders/inspection.h.
+// tokenizer of a folder cannot be used. Read next: tools/inspect/inspection.h.
 #include <cstdio>
 
 #include "tools/commands/commands.h"
+#include "tools/inspect/inspection.h"
 #include "tools/launch/launch.h"
 #include "tools/model_folders/checkpoint_model.h"
-#include "tools/model_folders/inspection.h"
 
 namespace fsdp::tools {
 

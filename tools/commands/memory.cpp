@@ -1,14 +1,14 @@
 // fsdp memory: what a configuration takes, what it would take if something were changed, and what
-// others' formulas say. Read next: tools/memory/memory_view.h, tools/formulas/formula.h.
+// others' formulas say. Read next: tools/predict/memory_view.h, tools/predict/formulas/formula.h.
 #include <cctype>
 #include <cstdio>
 
 #include "core/text/byte_size.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/config_options.h"
-#include "tools/formulas/formula.h"
 #include "tools/launch/launch.h"
-#include "tools/memory/memory_view.h"
+#include "tools/predict/formulas/formula.h"
+#include "tools/predict/memory_view.h"
 #include "tools/train/data_paths.h"
 #include "tools/train/train_data.h"
 

@@ -184,9 +184,11 @@ void check_data(const TrainConfig& config) {
   FSDP_CHECK(c.objective == data::Objective::kLm || c.pads(),
              "data.objective: {}: expected data.pack: examples, got {}: labels belong to rows",
              name_of(c.objective), name_of(c.packing()));
-  FSDP_CHECK(c.objective != data::Objective::kKaustCompat || c.padded_to() == data::PadTo::kLength,
-             "data.pad_to: expected length with data.objective: kaust_compat, got longest: its "
-             "labels are padded to the length, whatever the rows");
+  FSDP_CHECK(
+      c.objective != data::Objective::kApart || c.padded_to() == data::PadTo::kLength,
+      "data.pad_to: expected length with data.objective: {}, got longest: its labels are padded "
+      "to the length, whatever the rows",
+      name_of(c.objective));
   const bool torch = c.shuffle_rule == data::ShuffleRule::kTorch;
   FSDP_CHECK(!torch || c.last_batch != data::LastBatch::kPad,
              "data.last_batch: expected short or drop_last with data.shuffle_rule: torch, got pad");

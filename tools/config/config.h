@@ -17,20 +17,30 @@
 #include "core/recompute.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "tools/config/own_or_guest.h"
 #include "tools/data/objective.h"
 #include "tools/data/sampler.h"
 #include "tools/data/text_source.h"
-#include "tools/engine/choices.h"
+#include "tools/engine/decay_and_mean.h"
 #include "tools/launch/launch_options.h"
+
+namespace fsdp::data {
+struct TokenFormat;
+}
+namespace fsdp::tools {
+struct LogLines;
+}
 
 namespace fsdp::config {
 
 using tools::LaunchOptions;
+struct GuestLabels;  // guests.h
+struct GuestLossScale;
 
 enum class Wrap : uint8_t { kTransformerBlock, kNone, kSize, kClass };
 // What the best checkpoint is the best by; the smallest value is.
 enum class BestMetric : uint8_t { kNone, kValidationLoss, kTrainLoss };
-enum class LossScaling : uint8_t { kAuto, kNone, kTorch, kFairseq };
+enum class LossScaling : uint8_t { kAuto, kNone, kTorch, kGuest };
 
 // Either a folder to start from, or a preset, or sizes; sizes override the preset's.
 struct ModelSection {
@@ -81,7 +91,7 @@ struct DataSection {
   std::vector<std::string> train;
   std::vector<SourceSection> sources;  // instead of train
   std::vector<std::string> validation;
-  data::TextFormat format = data::TextFormat::kAuto;
+  OwnOrGuest<data::TextFormat, data::TokenFormat> format;
   std::string field = "text";
   std::string row_template;
   data::BadRows bad_rows = data::BadRows::kFail;
@@ -89,7 +99,7 @@ struct DataSection {
   data::BreakMode sample_break_mode = data::BreakMode::kNone;
   SubsetSection subset;
   std::string tokenizer;
-  data::Objective objective = data::Objective::kLm;
+  OwnOrGuest<data::Objective, GuestLabels> objective;
   std::optional<data::Pack> pack;  // this and the next two: see packing() and below
   std::optional<bool> document_separator;
   std::optional<data::PadTo> pad_to;
@@ -104,7 +114,7 @@ struct DataSection {
 
   bool synthetic() const { return format == data::TextFormat::kSynthetic; }
   // Whether the data is tokens: there is no text and no tokenizer.
-  bool is_tokens() const { return synthetic() || format == data::TextFormat::kFairseq; }
+  bool is_tokens() const { return synthetic() || format.guest != nullptr; }
   std::vector<std::string> training_files() const;  // of train, or of all sources
   // Of the training data, that `validation` asks for ("5%"); nullopt: it names files.
   std::optional<double> held_out() const;
@@ -114,7 +124,7 @@ struct DataSection {
   data::PadTo padded_to() const;
   bool pads() const { return packing() == data::Pack::kExamples; }
   bool has_blocks_of_sentences() const {
-    return format == data::TextFormat::kFairseq && sample_break_mode != data::BreakMode::kNone;
+    return format.guest != nullptr && sample_break_mode != data::BreakMode::kNone;
   }
   bool has_rows_of_any_length() const { return pads() || has_blocks_of_sentences(); }
   // Whether batches have a mask of padding that attention must not see.
@@ -155,7 +165,7 @@ struct NormType {
 
 // Absent values: those of the rule.
 struct LossScaleSection {
-  LossScaling rule = LossScaling::kAuto;
+  OwnOrGuest<LossScaling, GuestLossScale> rule;
   std::optional<double> initial;
   std::optional<double> growth;
   std::optional<double> backoff;
@@ -176,8 +186,8 @@ struct Interval {
   bool epoch = false;
 };
 
-// Whose lines a run prints: tools/train/log_lines.h.
-enum class LogFormat { kOurs, kFairseqJson, kHf, kChess };
+// Whose lines a run prints.
+enum class LogFormat : uint8_t { kOurs, kGuest };
 
 struct TrainSection {
   int64_t steps = 1000;
@@ -193,7 +203,7 @@ struct TrainSection {
   double clip_norm = 1;
   NormType clip_type;
   int64_t log_every = 10;
-  LogFormat log_format = LogFormat::kOurs;
+  OwnOrGuest<LogFormat, tools::LogLines> log_format;
   Interval eval_every;
   int64_t eval_batches = 0;
   DType dtype = DType::kF32;

@@ -17,12 +17,14 @@
 #include "core/io/json.h"
 #include "optim/schedule.h"
 #include "tools/config/config.h"
+#include "tools/config/guests.h"
 #include "tools/config/options.h"
 
 namespace fsdp::config {
 
 // The names of an enum's values, compared without regard to case. The first name of a value is the
-// one written; the others are those of PyTorch, Hugging Face and accelerate.
+// one written; the others are those of PyTorch and its libraries. A value without a name stands for
+// all guests of its kind.
 template <typename E>
 using EnumNames = std::vector<std::pair<std::string_view, E>>;
 
@@ -66,10 +68,7 @@ inline EnumNames<data::LastBatch> names_of(data::LastBatch) {
       {"short", LastBatch::kShort}, {"pad", LastBatch::kPad}, {"drop_last", LastBatch::kDropLast}};
 }
 inline EnumNames<LogFormat> names_of(LogFormat) {
-  return {{"ours", LogFormat::kOurs},
-          {"fairseq_json", LogFormat::kFairseqJson},
-          {"hf", LogFormat::kHf},
-          {"chess", LogFormat::kChess}};
+  return {{"ours", LogFormat::kOurs}, {"", LogFormat::kGuest}};
 }
 inline EnumNames<Decay> names_of(Decay) {
   return {{"matrices", Decay::kMatrices}, {"all", Decay::kAll}, {"none", Decay::kNone}};
@@ -88,7 +87,7 @@ inline EnumNames<LossScaling> names_of(LossScaling) {
   return {{"auto", LossScaling::kAuto},
           {"none", LossScaling::kNone},
           {"torch", LossScaling::kTorch},
-          {"fairseq", LossScaling::kFairseq}};
+          {"", LossScaling::kGuest}};
 }
 inline EnumNames<RecomputeMode> names_of(RecomputeMode) {
   return {{"none", RecomputeMode::kNone},
@@ -142,6 +141,18 @@ inline EnumNames<optim::ScheduleKind> names_of(optim::ScheduleKind) {
 }
 inline EnumNames<optim::OptimizerKind> names_of(optim::OptimizerKind) {
   return own_names(optim::kOptimizerKinds, {{"adamw_torch", optim::OptimizerKind::kAdamW}});
+}
+template <typename Own, typename Guest>
+EnumNames<OwnOrGuest<Own, Guest>> names_of(OwnOrGuest<Own, Guest>) {
+  EnumNames<OwnOrGuest<Own, Guest>> out;
+  for (const auto& [name, own] : names_of(Own{})) {
+    if (!name.empty()) out.emplace_back(name, own);
+    if (!name.empty()) continue;
+    for (const Guest* guest : guests_of<Guest>()) {
+      out.emplace_back(guest->name, OwnOrGuest<Own, Guest>(own, guest));
+    }
+  }
+  return out;
 }
 // Why a name that other programs know is none of the type's; "": nothing is known about it.
 template <typename T>
@@ -327,7 +338,7 @@ std::string value_text(const T& value) {
 template <typename T>
 const Value::Type& type_of() {
   using Single = typename std::conditional_t<IsOptional<T>::value, T, std::optional<T>>::value_type;
-  constexpr bool is_choice = std::is_enum_v<Single>;
+  constexpr bool is_choice = requires { names_of(Single{}); };
   static const Value::Type type = {
       .id = typeid(T),
       .is_optional = IsOptional<T>::value,

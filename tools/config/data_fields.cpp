@@ -27,6 +27,47 @@ bool has_rows_by_name(const DataSection& c) {
          std::any_of(c.validation.begin(), c.validation.end(), may);
 }
 
+// Help that names values of guests. It lives as long as a literal.
+struct GuestHelp {
+  std::string tokens = guest_names<data::TokenFormat>(), labels = guest_names<GuestLabels>();
+  std::string format =
+      "auto: jsonl for .jsonl and .json, text for others; alpaca: rows of instruction, input and "
+      "output, in a JSON array or one a line; squad: the questions of a file of SQuAD v1.1; ";
+  std::string row_template =
+      "how a row's fields become a text: alpaca, alpaca_short, squad, " +
+      guest_names<data::NamedTemplate>() +
+      ", or a file with {names of fields}; empty: the format's, or data.field";
+  std::string objective =
+      "which tokens are trained; lm: all; sft: the answer and its end-of-text; mask_pad: all but "
+      "the padding token; compat_all, " +
+      labels + ": the labels of two published scripts";
+  std::string pad_to =
+      "longest: row of the batch; length: sequence_length; auto: longest, but length with "
+      "compat_all and " +
+      labels;
+  std::string bad_rows =
+      "a JSONL row that is malformed or has no text: end with an error, or skip the row and list "
+      "it "
+      "in skipped_rows.jsonl of the run directory; so is a sentence of " +
+      tokens + " that is longer than sequence_length";
+  std::string break_mode =
+      "of format: " + tokens +
+      ", where sequences end; none: at every sequence_length tokens; complete: at the end of the "
+      "last sentence that fits; complete_doc: there and at an empty sentence; eos: at every "
+      "sentence";
+
+  GuestHelp() {
+    for (const auto* each : guests_of<data::TokenFormat>()) {
+      format += fmt::format("{}: {}; ", each->name, each->help);
+    }
+    format += "synthetic: random tokens by train.seed, without files";
+  }
+};
+const GuestHelp& help() {
+  static const GuestHelp all;
+  return all;
+}
+
 // Text, or tokens whose sequences are of any length.
 Need rows_needed(const DataSection& c) {
   std::string with = with_format(c);
@@ -115,10 +156,7 @@ void visit_sequences(Visitor& v, DataSection& c) {
   v.field("tokenizer", c.tokenizer,
           "bytes, or a tokenizer.json or a folder with one; empty: that of model.path, or bytes",
           {.needs = {text_needed(c)}, .on_resume = OnResume::kFree});
-  v.field(
-      "objective", c.objective,
-      "which tokens are trained; lm: all; sft: the answer and its end-of-text; mask_pad: all but "
-      "the padding token; compat_all, kaust_compat: the labels of two published scripts");
+  v.field("objective", c.objective, help().objective.c_str());
   v.field(
       "pack", c.pack,
       "stream: texts follow one another; examples: a row is a sequence, cut or padded; "
@@ -129,9 +167,7 @@ void visit_sequences(Visitor& v, DataSection& c) {
           {.needs = {text_needed(c)}, .on_resume = OnResume::kFree});
   v.field("pad", c.pad, "the side of a short row that is filled up with pack: examples",
           {.needs = {{c.pads() || c.is_tokens(), with_pack}, text_needed(c)}});
-  v.field("pad_to", c.pad_to,
-          "longest: row of the batch; length: sequence_length; auto: longest, but length with "
-          "compat_all and kaust_compat",
+  v.field("pad_to", c.pad_to, help().pad_to.c_str(),
           {.needs = {{c.has_rows_of_any_length() || c.is_tokens(), with_pack}, rows_needed(c)}});
   v.field("sequence_length", c.sequence_length,
           "tokens; with pack: examples a longer row is cut to it",
@@ -169,43 +205,28 @@ void visit(Visitor& v, DataSection& c, const TrainConfig& all) {
           "as train, or a share of the training data, such as 5%, which is not trained; empty: no "
           "evaluation",
           {.on_resume = OnResume::kFree});
-  v.field(
-      "format", c.format,
-      "auto: jsonl for .jsonl and .json, text for others; alpaca: rows of instruction, input "
-      "and output, in a JSON array or one a line; squad: the questions of a file of SQuAD v1.1; "
-      "fairseq: NAME.bin of fairseq-preprocess, with NAME.idx beside it; synthetic: random tokens "
-      "by train.seed, without files",
-      {.on_resume = OnResume::kFree});
+  v.field("format", c.format, help().format.c_str(), {.on_resume = OnResume::kFree});
   v.field("field", c.field, "of a JSONL row, holds the text",
           {.needs = {may_have_rows,
                      {!of_format, with_format(c)},
                      {c.row_template.empty(), "with data.template"},
                      text_needed(c)},
            .on_resume = OnResume::kFree});
-  v.field("template", c.row_template,
-          "how a row's fields become a text: alpaca, alpaca_short, squad, chess, or a file with "
-          "{names of fields}; empty: the format's, or data.field",
+  v.field("template", c.row_template, help().row_template.c_str(),
           {.needs = {may_have_rows,
                      {c.format != data::TextFormat::kText, "on files of text"},
                      text_needed(c)},
            .on_resume = OnResume::kFree});
-  v.field("bad_rows", c.bad_rows,
-          "a JSONL row that is malformed or has no text: end with an error, or skip the row and "
-          "list it in skipped_rows.jsonl of the run directory; so is a sentence of fairseq that is "
-          "longer than sequence_length",
+  v.field("bad_rows", c.bad_rows, help().bad_rows.c_str(),
           {.needs = {may_have_rows, rows_needed(c)}, .on_resume = OnResume::kFree});
   v.field("synthetic_rows", c.synthetic_rows,
           "of format: synthetic, sequences; auto: as many as train.steps takes",
           {.range = from(1),
            .needs = {{c.synthetic(), "without data.format: synthetic"}},
            .on_resume = OnResume::kFree});
-  v.field(
-      "sample_break_mode", c.sample_break_mode,
-      "of format: fairseq, where sequences end; none: at every sequence_length tokens; complete: "
-      "at the end of the last sentence that fits; complete_doc: there and at an empty sentence; "
-      "eos: at every sentence",
-      {.aliases = {"break_mode"},
-       .needs = {{c.format == data::TextFormat::kFairseq, "without data.format: fairseq"}}});
+  const std::string without = "without data.format: " + help().tokens;
+  v.field("sample_break_mode", c.sample_break_mode, help().break_mode.c_str(),
+          {.aliases = {"break_mode"}, .needs = {{c.format.guest != nullptr, without}}});
   v.section("subset", "some rows of data.train, those of datasets' shuffle(seed).select(range(n))",
             c.subset, all);
   visit_sequences(v, c);

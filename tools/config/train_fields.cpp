@@ -78,21 +78,40 @@ void visit(Visitor& v, OptimizerSection& c, const TrainConfig& all) {
        .memory = {.turn = 11, .choices = {{"bf16"}}, .keeps = Keeps::kDType}});
 }
 
+namespace {
+
+// "auto: 2000 (torch), 2^14 (a guest)"
+std::string auto_scale(const char* torch, std::string_view GuestLossScale::*value) {
+  std::string out = fmt::format("auto: {} (torch)", torch);
+  for (const auto* rule : guests_of<GuestLossScale>()) {
+    out += fmt::format(", {} ({})", rule->*value, rule->name);
+  }
+  return out;
+}
+
+const std::string& help_of_lines() {
+  static const std::string help =
+      "whose lines are printed: ours, " + guest_names<tools::LogLines>();
+  return help;
+}
+
+}  // namespace
+
 void visit(Visitor& v, LossScaleSection& c, const TrainConfig& all) {
-  const bool scaled = c.rule == LossScaling::kTorch || c.rule == LossScaling::kFairseq ||
+  static const std::string initial = auto_scale("65536", &GuestLossScale::initial);
+  static const std::string interval = auto_scale("2000", &GuestLossScale::interval);
+  const bool scaled = c.rule == LossScaling::kTorch || c.rule == LossScaling::kGuest ||
                       (c.rule == LossScaling::kAuto && all.uses_f16());
   const std::vector<Need> needs = {
       {scaled, "without loss scaling (train.dtype: f16, or a train.loss_scale.rule)"}};
   v.field("rule", c.rule,
           "where the defaults of the keys below come from; auto: torch for f16, else none");
-  v.field("initial", c.initial, "auto: 65536 (torch), 128 (fairseq)",
-          {.range = kFactorOfScale, .needs = needs});
+  v.field("initial", c.initial, initial.c_str(), {.range = kFactorOfScale, .needs = needs});
   v.field("growth", c.growth, "factor after `interval` steps without overflow; auto: 2",
           {.range = from_to(1, kFactorOfScale.most), .needs = needs});
   v.field("backoff", c.backoff, "factor after an overflow; 1: the scale stays; auto: 0.5",
           {.range = {.least = 0, .most = 1, .above = true}, .needs = needs});
-  v.field("interval", c.interval, "auto: 2000 (torch), 2^14 / ranks / micro_steps (fairseq)",
-          {.range = from(1), .needs = needs});
+  v.field("interval", c.interval, interval.c_str(), {.range = from(1), .needs = needs});
   v.field("tolerance", c.tolerance, "share of steps that may overflow before a backoff; auto: 0",
           {.range = from_to(0, 1), .needs = needs});
   v.field("floor", c.floor, "never below; auto: 0", {.range = from(0), .needs = needs});
@@ -191,8 +210,7 @@ void visit(Visitor& v, TrainSection& c, const TrainConfig& all) {
   v.field("clip_type", c.clip_type, "order p of the norm used for clipping",
           {.aliases = {"norm_type"}});
   v.field("log_every", c.log_every, "steps", {.range = from(1), .on_resume = OnResume::kFree});
-  v.field("log_format", c.log_format, "whose lines are printed: ours, fairseq_json, hf, chess",
-          {.on_resume = OnResume::kFree});
+  v.field("log_format", c.log_format, help_of_lines().c_str(), {.on_resume = OnResume::kFree});
   v.field("eval_every", c.eval_every, "steps, or epoch; 0: only at the end",
           {.aliases = {"eval_steps"}, .needs = {validated}, .on_resume = OnResume::kFree});
   v.field("eval_batches", c.eval_batches, "of the validation data; 0: all",

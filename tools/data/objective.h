@@ -16,18 +16,18 @@ namespace fsdp::data {
 //                 end-of-text is trained
 //   kCompatAll    every token, padding too (transformers' default_data_collator with labels that
 //                 are a copy of the ids)
-//   kKaustCompat  prompt and answer tokenised apart, cut and padded to the length apart: the labels
-//                 of a position have nothing to do with its token (the KAUST workshop's script)
-enum class Objective : uint8_t { kLm, kSft, kMaskPad, kCompatAll, kKaustCompat };
+//   kApart        prompt and answer tokenised apart, cut and padded to the length apart: the labels
+//                 of a position have nothing to do with its token. Its name is a guest's
+enum class Objective : uint8_t { kLm, kSft, kMaskPad, kCompatAll, kApart };
 inline constexpr std::array kObjectives = {Objective::kLm, Objective::kSft, Objective::kMaskPad,
-                                           Objective::kCompatAll, Objective::kKaustCompat};
+                                           Objective::kCompatAll, Objective::kApart};
 constexpr std::string_view name_of(Objective objective) {
-  constexpr std::string_view kNames[] = {"lm", "sft", "mask_pad", "compat_all", "kaust_compat"};
+  constexpr std::string_view kNames[] = {"lm", "sft", "mask_pad", "compat_all", ""};
   return kNames[static_cast<size_t>(objective)];
 }
 // Whether labels are a guide's, to the letter.
 constexpr bool is_compat(Objective objective) {
-  return objective == Objective::kCompatAll || objective == Objective::kKaustCompat;
+  return objective == Objective::kCompatAll || objective == Objective::kApart;
 }
 
 //   kStream         documents follow one another; a sequence may begin and end inside of one
@@ -71,7 +71,7 @@ constexpr std::string_view name_of(RowForm form) {
 constexpr RowForm form_of(Objective objective, Pack pack) {
   if (pack == Pack::kStream) return RowForm::kStream;
   if (objective == Objective::kSft) return RowForm::kAnswered;
-  return objective == Objective::kKaustCompat ? RowForm::kPair : RowForm::kWhole;
+  return objective == Objective::kApart ? RowForm::kPair : RowForm::kWhole;
 }
 
 }  // namespace fsdp::data

@@ -15,7 +15,7 @@ int64_t size_of(std::span<const int32_t> ids) { return static_cast<int64_t>(ids.
 
 // The row's tokens as the model reads them, without padding.
 std::span<const int32_t> asked(const Example& example, Objective objective) {
-  const bool pair = objective == Objective::kKaustCompat;
+  const bool pair = objective == Objective::kApart;
   return example.tokens.first(
       static_cast<size_t>(size_of(example.tokens) - (pair ? example.answer : 0)));
 }
@@ -69,7 +69,7 @@ void append_row(const Example& example, int64_t length, const RowLayout& layout,
   const Ids tokens = cut(asked(example, layout.objective), example.kept, length);
   append_padded(tokens, layout.pad_token, length, layout.side, out.tokens);
   append_padded(Ids(tokens.size(), 1), 0, length, layout.side, out.mask);
-  if (layout.objective == Objective::kKaustCompat) {
+  if (layout.objective == Objective::kApart) {
     const auto said = example.tokens.last(static_cast<size_t>(example.answer));
     Ids labels = cut(said, 0, length);
     std::replace(labels.begin(), labels.end(), layout.pad_token, kIgnoreIndex);

@@ -13,7 +13,7 @@ namespace fsdp::data {
 namespace {
 
 // The wording is that of the programs that models learned it from, to the byte.
-constexpr std::array<std::pair<const char*, const char*>, 4> kNamed = {
+constexpr std::array<NamedTemplate, 3> kNamed = {
     {{"alpaca",
       "Below is an instruction that describes a task{if input}, paired with an input that provides "
       "further context{end}. Write a response that appropriately completes the request.\n\n### "
@@ -22,8 +22,14 @@ constexpr std::array<std::pair<const char*, const char*>, 4> kNamed = {
      {"alpaca_short",
       "### Instruction:\n{instruction}{if input}\n\n### Input:\n{input}{end}{>cue}\n\n### "
       "Response:\n{>answer}{output}"},
-     {"squad", "Question: {question} Context: {context}{>cue} Answer:{>answer} {answer}"},
-     {"chess", "{if Moves}{Moves}{else}{text}{end}"}}};
+     {"squad", "Question: {question} Context: {context}{>cue} Answer:{>answer} {answer}"}}};
+
+NamedTemplates all_named(const NamedTemplates& more) {
+  NamedTemplates out;
+  for (const NamedTemplate& each : kNamed) out.push_back(&each);
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
 
 std::string keys_of(const Json& object) {
   std::string out;
@@ -174,16 +180,18 @@ RowParts RowTemplate::fill(const Json& row, const std::string& where) const {
   return out;
 }
 
-bool is_template_name(const std::string& name) {
-  return std::any_of(kNamed.begin(), kNamed.end(),
-                     [&](const auto& known) { return name == known.first; });
+bool is_template_name(const std::string& name, const NamedTemplates& more) {
+  const NamedTemplates all = all_named(more);
+  return std::any_of(all.begin(), all.end(),
+                     [&](const auto* known) { return name == known->name; });
 }
 
-std::shared_ptr<const RowTemplate> find_template(const std::string& name) {
+std::shared_ptr<const RowTemplate> find_template(const std::string& name,
+                                                 const NamedTemplates& more) {
   std::string names;
-  for (const auto& [known, text] : kNamed) {
-    if (name == known) return std::make_shared<RowTemplate>(text, name);
-    names += std::string(known) + ", ";
+  for (const NamedTemplate* known : all_named(more)) {
+    if (name == known->name) return std::make_shared<RowTemplate>(known->text, name);
+    names += std::string(known->name) + ", ";
   }
   std::error_code unreadable;
   FSDP_CHECK(std::filesystem::is_regular_file(name, unreadable),

@@ -46,10 +46,15 @@ class RowTemplate {
 //   alpaca        Stanford Alpaca's prompts, that with an input and that without one
 //   alpaca_short  "### Instruction:", "### Input:" where there is one, "### Response:"
 //   squad         "Question: ... Context: ... Answer:", with context and question
-//   chess         a game: its moves, of the list Moves or of text
-bool is_template_name(const std::string& name);
+// and `more` of others.
+struct NamedTemplate {
+  std::string_view name, text;
+};
+using NamedTemplates = std::vector<const NamedTemplate*>;
+bool is_template_name(const std::string& name, const NamedTemplates& more = {});
 // By name, else a file. Error when there is none.
-std::shared_ptr<const RowTemplate> find_template(const std::string& name);
+std::shared_ptr<const RowTemplate> find_template(const std::string& name,
+                                                 const NamedTemplates& more = {});
 
 // A field that is a text; error that begins with `where`.
 std::string field_of(const Json& row, const std::string& where, const std::string& field);

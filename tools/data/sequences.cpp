@@ -107,7 +107,7 @@ class ExampleSequences final : public Sequences {
   }
   // Tokens that the model reads of a row that is not cut.
   int64_t asked(int64_t index) const {
-    const bool pair = layout_.objective == Objective::kKaustCompat;
+    const bool pair = layout_.objective == Objective::kApart;
     return rows_.tokens_of_row(index) - (pair ? int64_t{span(index).answer} : 0);
   }
 

@@ -183,8 +183,8 @@ std::string_view name_of(TextFormat format) {
       return "alpaca";
     case TextFormat::kSquad:
       return "squad";
-    case TextFormat::kFairseq:
-      return "fairseq";
+    case TextFormat::kTokens:
+      return "";
     case TextFormat::kSynthetic:
       return "synthetic";
   }

@@ -18,11 +18,12 @@
 
 namespace fsdp::data {
 
-// kSynthetic: no files, but random tokens (sequences.h). kFairseq: files of tokens (fairseq.h).
-enum class TextFormat : uint8_t { kAuto, kText, kJsonl, kAlpaca, kSquad, kFairseq, kSynthetic };
+// kSynthetic: no files, but random tokens (sequences.h). kTokens: files of tokens, whose format has
+// a name of its own (token_file.h).
+enum class TextFormat : uint8_t { kAuto, kText, kJsonl, kAlpaca, kSquad, kTokens, kSynthetic };
 inline constexpr std::array kTextFormats = {
-    TextFormat::kAuto,  TextFormat::kText,    TextFormat::kJsonl,    TextFormat::kAlpaca,
-    TextFormat::kSquad, TextFormat::kFairseq, TextFormat::kSynthetic};
+    TextFormat::kAuto,  TextFormat::kText,   TextFormat::kJsonl,    TextFormat::kAlpaca,
+    TextFormat::kSquad, TextFormat::kTokens, TextFormat::kSynthetic};
 std::string_view name_of(TextFormat format);
 
 // What becomes of a row that is malformed, has another form or no text.

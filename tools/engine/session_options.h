@@ -12,7 +12,7 @@
 #include "models/causal_lm.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
-#include "tools/engine/choices.h"
+#include "tools/engine/decay_and_mean.h"
 
 namespace fsdp {
 

@@ -93,15 +93,14 @@ void note_what_is_odd(const PlannedAnswers& planned, const SquadEvaluationOption
 
 }  // namespace
 
-SquadScore mean_score(const std::vector<SquadQuestion>& questions, const SquadAnswers& answers,
-                      SquadRule rule) {
-  constexpr std::string_view kCue = "Answer:";
-  SquadScore sum;
+AnswerScore mean_score(const std::vector<SquadQuestion>& questions, const SquadAnswers& answers,
+                       const AnswerMetric& metric) {
+  AnswerScore sum;
   for (const SquadQuestion& question : questions) {
     std::string_view answer = answers.at(question.id);
-    const size_t cue = rule == SquadRule::kKaust ? answer.rfind(kCue) : answer.npos;
-    if (cue != answer.npos) answer.remove_prefix(cue + kCue.size());
-    const SquadScore score = score_answer(answer, question.answers, rule);
+    const size_t cue = metric.cue.empty() ? answer.npos : answer.rfind(metric.cue);
+    if (cue != answer.npos) answer.remove_prefix(cue + metric.cue.size());
+    const AnswerScore score = metric.score(answer, question.answers);
     sum.exact_match += score.exact_match;
     sum.f1 += score.f1;
   }
@@ -147,8 +146,9 @@ SquadFigures evaluate_squad(const SquadEvaluationOptions& options, RankContext& 
       answers[planned.questions[i].id] = answer_of(plan.prompts, i, texts[i]);
       out.stopped += texts[i].stopped ? 1 : 0;
     }
-    out.official = mean_score(planned.questions, answers, SquadRule::kOfficial);
-    out.kaust = mean_score(planned.questions, answers, SquadRule::kKaust);
+    for (const AnswerMetric* metric : options.metrics) {
+      out.scores.push_back(mean_score(planned.questions, answers, *metric));
+    }
     if (options.predictions.empty()) return;
     write_file_atomically(options.predictions, as_file(planned.questions, answers));
   });

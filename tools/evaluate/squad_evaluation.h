@@ -1,7 +1,7 @@
 // A model's answers to the questions of SQuAD files, and how many are right: a model folder and
 // files in, figures out, the same on any number of ranks. What `fsdp eval --task squad` does. Read
-// next: squad_questions.h, squad_metrics.h, tools/generate/generation.h (whose questions are
-// dealt to ranks).
+// next: squad_questions.h, tools/report/answer_metric.h, tools/generate/generation.h (whose
+// questions are dealt to ranks).
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/evaluate/squad_metrics.h"
 #include "tools/evaluate/squad_questions.h"
 #include "tools/launch/launch.h"
+#include "tools/report/answer_metric.h"
 
 namespace fsdp::tools {
 
@@ -27,10 +27,11 @@ struct SquadEvaluationOptions {
   int64_t tokens = 50;      // of an answer, at most
   int64_t batch = 8;        // questions at a time, over all ranks
   std::string predictions;  // a file for the answers; "": none
+  std::vector<const AnswerMetric*> metrics = {};
 };
 
 struct SquadFigures {
-  SquadScore official, kaust;
+  std::vector<AnswerScore> scores;  // by each of the metrics
   int64_t questions = 0;
   int64_t cut = 0;      // questions whose context is not whole
   int64_t stopped = 0;  // answers that end with an end-of-text
@@ -41,10 +42,9 @@ struct SquadFigures {
 
 // By the id of its question: the text after the prompt.
 using SquadAnswers = std::map<std::string, std::string>;
-// Means over the questions, each of which has an answer. The KAUST workshop's script takes what
-// follows the last "Answer:" of the whole text.
-SquadScore mean_score(const std::vector<SquadQuestion>& questions, const SquadAnswers& answers,
-                      SquadRule rule);
+// Means over the questions, each of which has an answer.
+AnswerScore mean_score(const std::vector<SquadQuestion>& questions, const SquadAnswers& answers,
+                       const AnswerMetric& metric);
 
 // What rank 0 hears meanwhile.
 struct SquadListener {

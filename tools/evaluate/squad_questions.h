@@ -1,6 +1,6 @@
 // The questions of files of SQuAD v1.1 as an evaluation asks them: what the model reads, and the
 // answers that are right. Not here: the form of the files (tools/data/squad.h), scores
-// (squad_metrics.h).
+// (tools/report/answer_metric.h).
 #pragma once
 
 #include <cstdint>

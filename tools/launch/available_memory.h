@@ -1,6 +1,6 @@
 // How much memory the processes of this machine may use: the smallest of its RAM, the limits of the
 // control groups that this process is in (versions 1 and 2), and the limit of its addresses.
-// Not here: what a run needs (tools/memory).
+// Not here: what a run needs (tools/predict).
 #pragma once
 
 #include <cstddef>

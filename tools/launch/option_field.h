@@ -1,7 +1,8 @@
 // What the list of options says about an option besides its key, its member and its help. The
 // lists: launch_fields.h, tools/config/*_fields.cpp. Who walks them: tools/config (reading,
 // writing, ranges, effects, help, comparison of ranks), tools/commands/listed_flags.h (flags),
-// tools/checkpoint/resume.h (what a resumed run may change), tools/memory (what needs less memory).
+// tools/checkpoint/resume.h (what a resumed run may change), tools/predict (what needs less
+// memory).
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,9 @@
 #include <fstream>
 
 #include <fmt/format.h>
+
+#include "tools/predict/unit_table.h"
+
 namespace fsdp::tools {
 
 ProcessMemory process_memory() {
@@ -19,19 +22,14 @@ ProcessMemory process_memory() {
   return memory;
 }
 
-namespace {
+const char* rest_name(bool on_gpu) { return on_gpu ? "kernels' workspace" : "gaps between blocks"; }
 
-std::string mebibytes(size_t bytes) {
-  return fmt::format("{:.2f}", static_cast<double>(bytes) / (1 << 20));
-}
-
-}  // namespace
+size_t rest_of(size_t held, size_t counted) { return held > counted ? held - counted : 0; }
 
 namespace {
 
 size_t gaps_of(const MemoryUsage& usage) {
-  const size_t counted = usage.predictable_peak + usage.scratch;
-  return usage.held_peak > counted ? usage.held_peak - counted : 0;
+  return rest_of(usage.held_peak, usage.predictable_peak + usage.scratch);
 }
 
 size_t states_of(const MemoryUsage& usage) {
@@ -50,25 +48,19 @@ std::string format_held(const MemoryReport& report, const std::string& most) {
   std::string out;
   const auto row = [&](const char* name, size_t said, size_t was, const std::string& note = "") {
     if (said > 0 || was > 0) {
-      out += fmt::format("  {:<26} {:>11} {:>11}{}\n", name, most + mebibytes(said), mebibytes(was),
-                         note);
+      out += fmt::format("  {:<26} {:>11} {:>11}{}\n", name, most + mib(said), mib(was), note);
     }
   };
   row("kernel scratch", predicted.scratch, ledger.scratch);
-  row(report.on_gpu ? "kernels' workspace" : "gaps between blocks", gaps_of(predicted),
-      gaps_of(ledger));
+  row(rest_name(report.on_gpu), gaps_of(predicted), gaps_of(ledger));
   row("in all", predicted.held_peak, ledger.held_peak);
   if (report.formula_states > 0) {
     row("of these model states", states_of(predicted), states_of(ledger),
         fmt::format("   ZeRO's formula, {}, counts neither padding nor gathered units",
-                    mebibytes(report.formula_states)));
+                    mib(report.formula_states)));
   }
   return out;
 }
-
-}  // namespace
-
-namespace {
 
 // Of another place than the device.
 std::string format_place(const char* where, const MemoryUsage& predicted,
@@ -77,13 +69,13 @@ std::string format_place(const char* where, const MemoryUsage& predicted,
   std::string out = fmt::format("{}\n", where);
   const auto row = [&](std::string_view name, size_t said, size_t was) {
     if (said == 0 && was == 0) return;
-    out += fmt::format("  {:<26} {:>11} {:>11}\n", name, mebibytes(said), mebibytes(was));
+    out += fmt::format("  {:<26} {:>11} {:>11}\n", name, mib(said), mib(was));
   };
   for (size_t i = 0; i < kMemoryCategories; ++i) {
     row(name_of(static_cast<MemoryCategory>(i)), predicted.peak[i], ledger.peak[i]);
   }
   row("kernel scratch", predicted.scratch, ledger.scratch);
-  row("gaps between blocks", gaps_of(predicted), gaps_of(ledger));
+  row(rest_name(false), gaps_of(predicted), gaps_of(ledger));
   row("in all", predicted.held_peak, ledger.held_peak);
   return out;
 }
@@ -101,23 +93,22 @@ std::string format_memory_table(const MemoryReport& report) {
     const bool bound = (report.at_most && category == MemoryCategory::kActivation) ||
                        (report.on_gpu && category == MemoryCategory::kWorkspace);
     out += fmt::format("  {:<26} {:>11} {:>11}\n", name_of(category),
-                       staging ? "-" : (bound ? "<= " : "") + mebibytes(report.predicted.peak[i]),
-                       mebibytes(report.ledger.peak[i]));
+                       staging ? "-" : (bound ? "<= " : "") + mib(report.predicted.peak[i]),
+                       mib(report.ledger.peak[i]));
   }
   out += fmt::format("  {:<26} {:>11} {:>11}\n", "all at once",
-                     (report.at_most ? "<= " : "") + mebibytes(report.predicted.predictable_peak),
-                     mebibytes(report.ledger.predictable_peak));
+                     (report.at_most ? "<= " : "") + mib(report.predicted.predictable_peak),
+                     mib(report.ledger.predictable_peak));
   out += format_held(report, most) +
          format_place("on the host", report.predicted_host, report.host) +
          format_place("in its file", report.predicted_file, report.file);
   const std::string ranks =
       report.process_ranks == 1 ? "" : fmt::format(" ({} ranks)", report.process_ranks);
   const std::string trace =
-      report.trace == 0 ? ""
-                        : fmt::format(", at least {} of them the trace", mebibytes(report.trace));
+      report.trace == 0 ? "" : fmt::format(", at least {} of them the trace", mib(report.trace));
   return out + fmt::format("  {:<26} {:>11} {:>11}   growth of RSS {} MiB{}\n",
-                           "this process" + ranks, "", mebibytes(report.process_ledger),
-                           mebibytes(report.resident_growth), trace);
+                           "this process" + ranks, "", mib(report.process_ledger),
+                           mib(report.resident_growth), trace);
 }
 
 std::string format_predicted_memory(const MetaRun& run) {
@@ -128,18 +119,17 @@ std::string format_predicted_memory(const MetaRun& run) {
   out += fmt::format("{:>15}\n", "at the most");
   for (size_t i = 0; i < kMemoryCategories; ++i) {
     if (all.peak[i] == 0) continue;
-    out += fmt::format("  {:<24}{:>12}", name_of(static_cast<MemoryCategory>(i)),
-                       mebibytes(all.peak[i]));
+    out += fmt::format("  {:<24}{:>12}", name_of(static_cast<MemoryCategory>(i)), mib(all.peak[i]));
     for (const PhaseMemory& phase : run.phases()) {
-      out += fmt::format("{:>12}", mebibytes(phase.usage.peak[i]));
+      out += fmt::format("{:>12}", mib(phase.usage.peak[i]));
     }
-    out += fmt::format("{:>15}\n", mebibytes(moment.memory[i]));
+    out += fmt::format("{:>15}\n", mib(moment.memory[i]));
   }
-  out += fmt::format("  {:<24}{:>12}", "all at once", mebibytes(all.total_peak));
+  out += fmt::format("  {:<24}{:>12}", "all at once", mib(all.total_peak));
   for (const PhaseMemory& phase : run.phases()) {
-    out += fmt::format("{:>12}", mebibytes(phase.usage.total_peak));
+    out += fmt::format("{:>12}", mib(phase.usage.total_peak));
   }
-  out += fmt::format("{:>15}\n", mebibytes(all.total_peak));
+  out += fmt::format("{:>15}\n", mib(all.total_peak));
   out += fmt::format("  the most: in {}{}\n", moment.phase,
                      moment.unit.empty() ? "" : " of " + moment.unit);
   const auto elsewhere = [&](const char* where, const MemoryUsage& usage) {
@@ -147,10 +137,9 @@ std::string format_predicted_memory(const MetaRun& run) {
     out += fmt::format("  {}:", where);
     for (size_t i = 0; i < kMemoryCategories; ++i) {
       if (usage.peak[i] == 0) continue;
-      out +=
-          fmt::format(" {} {},", name_of(static_cast<MemoryCategory>(i)), mebibytes(usage.peak[i]));
+      out += fmt::format(" {} {},", name_of(static_cast<MemoryCategory>(i)), mib(usage.peak[i]));
     }
-    out += fmt::format(" in all {}\n", mebibytes(usage.total_peak));
+    out += fmt::format(" in all {}\n", mib(usage.total_peak));
   };
   elsewhere("on the host", run.host_usage());
   elsewhere("in its file", run.file_usage());

@@ -31,6 +31,11 @@ struct MemoryReport {
   size_t resident_growth = 0;  // of this process since before the session was made
   size_t trace = 0;  // of the growth, what the timelines of the ranks take; 0: none recorded
 };
+// What a device holds besides what is counted: between the blocks of a CPU's heaps; of a GPU, where
+// the pool is the driver's, what a kernel takes then, at the most.
+const char* rest_name(bool on_gpu);
+size_t rest_of(size_t held, size_t counted);
+
 std::string format_memory_table(const MemoryReport& report);  // several lines, MiB
 
 // Peaks by category and phase, and the moment at which most is held.

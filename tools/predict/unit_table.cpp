@@ -48,10 +48,6 @@ int64_t bytes_of(int64_t numel, DType dtype) {
   return numel * static_cast<int64_t>(size_of(dtype));
 }
 
-std::string mib(int64_t bytes) {
-  return fmt::format("{:.2f}", static_cast<double>(bytes) / (1 << 20));
-}
-
 int64_t UnitRow::shard_numel() const {
   int64_t sum = 0;
   for (const SegmentExtent& s : segments) sum += s.shard_numel;

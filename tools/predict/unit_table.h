@@ -3,6 +3,7 @@
 // (meta_run.h).
 #pragma once
 
+#include <concepts>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,11 @@ struct UnitRow {
 // Root first.
 std::vector<UnitRow> unit_rows(const comm::FullySharded& sharded);
 
-// Of a number of elements; and of a number of bytes, as text.
 int64_t bytes_of(int64_t numel, DType dtype);
-std::string mib(int64_t bytes);
+// "1.50" of a number of bytes.
+std::string mib(std::integral auto bytes) {
+  return fmt::format("{:.2f}", static_cast<double>(bytes) / (1 << 20));
+}
 
 // Texts of several lines. Units in a row that are alike become one line, which ends with what they
 // do otherwise than `options` say.

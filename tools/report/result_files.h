@@ -1,20 +1,15 @@
-// The files that Hugging Face's Trainer leaves, and a table for spreadsheets, made of metrics.jsonl
-// and the summary of a run: train_results.json, eval_results.json, all_results.json,
-// trainer_state.json, metrics.csv. Keys and their meaning are transformers 4.57's
-// (Trainer.save_metrics, speed_metrics, TrainerState), but for two: `loss` in log_history is that
-// of the step, not a mean since the line before, and total_flos is left out. Perplexity is exp of
-// the loss, which counts as 20 at most. Read next: metrics.h.
+// Files with a run's results under the names that another program gives them: what a room must know
+// to write such files at the end of a run. Not here: the files (tools/guides), our own (metrics.h).
 #pragma once
 
 #include <filesystem>
-#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "tools/report/metrics.h"
 
 namespace fsdp::tools {
-
-constexpr double kMostLossOfPerplexity = 20;
-double perplexity_of(double loss);  // nats a token
 
 // Of the configuration; 0: never.
 struct RunIntervals {
@@ -24,10 +19,12 @@ struct RunIntervals {
   int64_t rows_per_rank = 0;    // of a micro-step
   std::string best_checkpoint;  // its folder; "": none
 };
-inline constexpr const char* kResultFiles[] = {"train_results.json", "eval_results.json",
-                                               "all_results.json", "trainer_state.json",
-                                               "metrics.csv"};
-void write_result_files(const std::filesystem::path& directory, const RunSummary& summary,
-                        const RunIntervals& intervals);
+
+struct ResultFiles {
+  std::vector<std::string_view> names;
+  // Into the run directory, where metrics.jsonl lies.
+  void (*write)(const std::filesystem::path& directory, const RunSummary& summary,
+                const RunIntervals& intervals);
+};
 
 }  // namespace fsdp::tools

@@ -5,6 +5,7 @@
 #include "core/io/file.h"
 #include "core/text/byte_size.h"
 #include "tools/checkpoint/resume.h"
+#include "tools/config/guests.h"
 #include "tools/report/result_files.h"
 
 namespace fsdp::tools {
@@ -26,7 +27,9 @@ std::vector<std::string> go_on_in_directory(const fs::path& directory, const fs:
                           metrics_until(read_file(lines), before.steps, before.validated_at));
   }
   fs::remove(directory / "metrics.json");
-  for (const char* result : kResultFiles) fs::remove(directory / result);
+  for (const auto* files : config::guests_of<ResultFiles>()) {
+    for (const std::string_view name : files->names) fs::remove(directory / name);
+  }
   std::vector<std::string> notes;
   for (const char* model : {"model", "adapter"}) {
     if (!fs::exists(directory / model)) continue;

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "models/adapter_folder.h"
+#include "tools/config/guests.h"
 #include "tools/config/step_shape.h"
 #include "tools/launch/interrupt.h"
 #include "tools/model_folders/checkpoint_model.h"
@@ -106,7 +107,9 @@ int TrainingRun::run() {
   // Last: where it is, the run has left everything else.
   agree(rank_.world, [&] {
     if (!speaks()) return;
-    write_result_files(directory_, summary, intervals());
+    for (const auto* files : config::guests_of<ResultFiles>()) {
+      files->write(directory_, summary, intervals());
+    }
     write_summary(directory_ / "metrics.json", summary);
   });
   say(fmt::format("\nrun directory: {}", directory_.string()));
@@ -294,7 +297,7 @@ TrainTotals TrainingRun::train() {
   Trainer trainer(*session_,
                   {.steps = config_.train.steps,
                    .log_every = config_.train.log_every,
-                   .log_format = config_.train.log_format,
+                   .log_lines = config_.train.log_format.guest,
                    .memory_bytes = limit_,
                    .eval_every = config_.train.eval_every.steps,
                    .schedule = config_.schedule(),

@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "comm/exchange.h"
-#include "tools/memory/memory_limit.h"
-#include "tools/memory/predicted_run.h"
+#include "tools/predict/memory_limit.h"
+#include "tools/predict/predicted_run.h"
 #include "tools/run/run_files.h"
 #include "tools/run/training_run.h"
 #include "tools/train/config_to_session.h"

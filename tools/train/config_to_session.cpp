@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "models/adapter_folder.h"
+#include "tools/config/guests.h"
 #include "tools/config/key_values.h"
 #include "tools/config/options.h"
 #include "tools/config/step_shape.h"
@@ -74,15 +75,16 @@ optim::LossScalerOptions loss_scale_options(const config::TrainConfig& config, i
   const bool automatic = c.rule == LossScaling::kAuto;
   const bool off = c.rule == LossScaling::kNone || (automatic && !f16);
   FSDP_CHECK(!off || !f16,
-             "train.loss_scale.rule: f16 needs loss scaling; expected torch or fairseq, got none");
+             "train.loss_scale.rule: f16 needs loss scaling; expected torch or {}, got none",
+             config::guest_names<config::GuestLossScale>());
   if (off) return {};
   // In passes the scale may not depend on the number of ranks that they are dealt to.
   const config::StepShape shape = config::step_shape(config, ranks);
   const bool in_passes = shape.rows_per_pass > 0;
-  optim::LossScalerOptions out = c.rule != LossScaling::kFairseq ? optim::LossScalerOptions::torch()
-                                 : in_passes
-                                     ? optim::LossScalerOptions::fairseq(1, shape.passes())
-                                     : optim::LossScalerOptions::fairseq(ranks, shape.micro_steps);
+  optim::LossScalerOptions out =
+      !c.rule.guest ? optim::LossScalerOptions::torch()
+                    : c.rule.guest->options(in_passes ? 1 : ranks,
+                                            in_passes ? shape.passes() : shape.micro_steps);
   out.initial = c.initial.value_or(out.initial);
   out.rule = {.growth = c.growth.value_or(out.rule.growth),
               .backoff = c.backoff.value_or(out.rule.backoff),

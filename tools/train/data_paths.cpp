@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "models/adapter_folder.h"
+#include "tools/config/guests.h"
 #include "tools/config/options.h"
 #include "tools/data/row_template.h"
 #include "tools/data/text_files.h"
@@ -68,7 +69,8 @@ void resolve_paths(config::TrainConfig& config, const std::filesystem::path& con
   const auto resolve = [&](std::string& path) {
     path = resolve_path(path, file_of(config, path, config_file));
   };
-  if (!data::is_template_name(config.data.row_template)) resolve(config.data.row_template);
+  if (!data::is_template_name(config.data.row_template, config::guests_of<data::NamedTemplate>()))
+    resolve(config.data.row_template);
   resolve(config.model.path);
   resolve(config.lora.path);
   if (!config.lora.path.empty() && config.model.path.empty()) {

@@ -7,6 +7,7 @@
 
 #include "comm/exchange.h"
 #include "core/text/numbers.h"
+#include "tools/config/guests.h"
 #include "tools/config/options.h"
 #include "tools/config/step_shape.h"
 #include "tools/data/bigram.h"
@@ -40,7 +41,9 @@ data::Lines lines_of(data::Pack pack) {
 data::TextOptions text_options(const config::DataSection& c) {
   data::TextOptions out = {
       .format = c.format, .field = c.field, .bad_rows = c.bad_rows, .lines = lines_of(c.packing())};
-  if (!c.row_template.empty()) out.row_template = data::find_template(c.row_template);
+  if (!c.row_template.empty())
+    out.row_template =
+        data::find_template(c.row_template, config::guests_of<data::NamedTemplate>());
   const data::RowForm form = data::form_of(c.objective, c.packing());
   const bool answered = form == data::RowForm::kAnswered || form == data::RowForm::kPair;
   const auto rows = out.template_of_rows();
@@ -87,10 +90,10 @@ std::string tokenizer_name(const config::TrainConfig& config) {
 }
 
 int64_t vocabulary_of(const config::TrainConfig& config) {
-  const bool fairseq = config.data.format == data::TextFormat::kFairseq;
+  const data::TokenFormat* const tokens = config.data.format.guest;
   const std::vector<std::string> files = config.data.training_files();
-  if (fairseq && config.model.preset.empty() && !files.empty()) {
-    if (const auto ids = data::fairseq_vocabulary(files.front())) return *ids;
+  if (tokens && config.model.preset.empty() && !files.empty()) {
+    if (const auto ids = tokens->vocabulary(files.front())) return *ids;
   }
   const bool no_text = files.empty() || config.data.is_tokens();
   const bool published = !config.model.preset.empty() && no_text && config.data.tokenizer.empty();
@@ -211,14 +214,13 @@ std::shared_ptr<const data::Sequences> TrainData::sequences_of_tokens(Part& part
                                      static_cast<uint64_t>(config_.train.seed));
   }
   FSDP_CHECK(part.files.size() == 1,
-             "{}: expected one file with data.format: fairseq, got {}; data.sources joins several",
-             &part == &*validation_ ? validation_key() : training_key(), part.files.size());
-  part.fairseq = std::make_shared<const data::FairseqFile>(part.files[0]);
-  data::FairseqBlocks blocks = data::fairseq_blocks(
-      part.fairseq,
+             "{}: expected one file with data.format: {}, got {}; data.sources joins several",
+             &part == &*validation_ ? validation_key() : training_key(), name_of(c.format),
+             part.files.size());
+  part.tokens = c.format.guest->open(
+      part.files[0],
       {.length = c.sequence_length, .mode = c.sample_break_mode, .bad_rows = c.bad_rows});
-  part.skipped = std::move(blocks.skipped);
-  return blocks.sequences;
+  return part.tokens->sequences;
 }
 
 namespace {

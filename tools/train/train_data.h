@@ -10,9 +10,9 @@
 #include <optional>
 
 #include "tools/config/config.h"
-#include "tools/data/fairseq.h"
 #include "tools/data/loader.h"
 #include "tools/data/token_cache.h"
+#include "tools/data/token_file.h"
 #include "tools/data/tokenizer/tokenizer.h"
 #include "tools/train/trainer.h"
 
@@ -72,8 +72,7 @@ class TrainData {
     std::vector<std::string> files;
     double weight = 1;
     std::unique_ptr<data::TokenCache> cache = nullptr;           // null: no text
-    std::shared_ptr<const data::FairseqFile> fairseq = nullptr;  // null: not of fairseq
-    std::vector<data::SkippedRow> skipped = {};
+    std::optional<data::TokenFile> tokens = {};                  // none: no file of tokens
     std::shared_ptr<const data::Sequences> sequences = nullptr;  // without a share that is held out
 
     std::string hash() const;  // of the tokens, wherever they lie; not of random ones

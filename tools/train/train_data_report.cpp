@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "core/text/numbers.h"
+#include "tools/config/guests.h"
 #include "tools/train/train_data.h"
 
 namespace fsdp::tools {
@@ -25,7 +26,7 @@ std::string files_text(const std::string& key, const std::vector<std::string>& f
 
 // Files of one part, wherever they lie.
 std::string TrainData::Part::hash() const {
-  if (fairseq) return fmt::format("{} {:016x}", fairseq->tokens(), fairseq->identity());
+  if (tokens) return fmt::format("{} {:016x}", tokens->tokens, tokens->identity);
   return fmt::format("{} {:016x}", cache->unchecked().size(), cache->checksum_of_tokens());
 }
 
@@ -52,8 +53,8 @@ std::map<std::string, std::string> TrainData::hashes() const {
 
 std::string TrainData::validation_hash() const {
   if (validation_) {
-    const auto& fairseq = validation_->fairseq;
-    return fairseq ? fmt::format("{:016x}", fairseq->identity()) : validation_->hash();
+    const auto& tokens = validation_->tokens;
+    return tokens ? fmt::format("{:016x}", tokens->identity) : validation_->hash();
   }
   return validation_loader_ ? hashes().at("tokens of data.train") : "";
 }
@@ -61,7 +62,9 @@ std::string TrainData::validation_hash() const {
 std::vector<data::SkippedRow> TrainData::skipped_rows() const {
   std::vector<data::SkippedRow> out;
   const auto add = [&](const Part& part) {
-    const auto rows = part.cache ? part.cache->skipped_rows() : part.skipped;
+    std::vector<data::SkippedRow> rows;
+    if (part.cache) rows = part.cache->skipped_rows();
+    if (part.tokens) rows = part.tokens->skipped;
     out.insert(out.end(), rows.begin(), rows.end());
   };
   for (const Part& part : train_) add(part);
@@ -89,11 +92,8 @@ void TrainData::add_remarks_on_labels(std::vector<std::string>& out) const {
         "note: data.objective: compat_all: padding is trained too, as by scripts whose labels are "
         "a copy of the ids; lm and sft leave it out");
   }
-  if (c.objective == Objective::kKaustCompat) {
-    out.push_back(
-        "note: data.objective: kaust_compat: a label is learnt from a position of the prompt that "
-        "has nothing to do with it, and the model never reads an answer, as in the workshop's "
-        "script; sft trains the answer behind its prompt");
+  if (const config::GuestLabels* labels = c.objective.guest) {
+    out.push_back(fmt::format("note: data.objective: {}: {}", labels->name, labels->note));
   }
 }
 
@@ -101,7 +101,7 @@ void TrainData::add_remarks_on_labels(std::vector<std::string>& out) const {
 void TrainData::add_remarks_on_parts(std::vector<std::string>& out) const {
   const config::DataSection& c = config_.data;
   if (use_ == DataUse::kValidation) return;
-  const bool said = c.format == data::TextFormat::kFairseq || c.packing() != data::Pack::kStream;
+  const bool said = c.format.guest || c.packing() != data::Pack::kStream;
   const auto summary = [&](const data::Sequences& sequences) {
     return said ? "; " + sequences.summary() : "";
   };
@@ -133,7 +133,7 @@ std::vector<std::string> TrainData::remarks() const {
   add_remarks_on_parts(out);
   if (validation_) {
     out.push_back(files_text(validation_key(), c.validation));
-    const bool said = validation_->fairseq || c.packing() != data::Pack::kStream;
+    const bool said = validation_->tokens || c.packing() != data::Pack::kStream;
     if (said) out.back() += "; " + validation_loader_->summary();
   } else if (validation_loader_) {
     const int64_t trained = train_loader_ ? sequences() : 0;

@@ -91,8 +91,9 @@ TrainTotals Trainer::run(const BatchSource& training, const BatchSource& validat
   finish_before();
   end(validation);
   totals_.wall_time_s = seconds_between(started_, Clock::now());
-  if (options_.log_format != LogFormat::kOurs && totals_.signal == 0 && last_.totals.steps > 0) {
-    tell(end_line(options_.log_format, last_, log_context()));
+  const LogLines* const lines = options_.log_lines;
+  if (lines && lines->end && totals_.signal == 0 && last_.totals.steps > 0) {
+    tell(lines->end(last_, log_context()));
   }
   return totals_;
 }
@@ -160,8 +161,9 @@ void Trainer::finish(const IssuedStep& issued) {
 // The update after this one is not issued yet: the scale is the one that this step has left. Where
 // the step has reached the minimum, the error says so.
 void Trainer::tell_of_overflow(const StepValues& values) {
-  if (options_.log_format != LogFormat::kFairseqJson || values.scale_at_minimum) return;
-  tell(overflow_line(options_.log_format, session_.loss_scaler()->state().scale));  // waits
+  const LogLines* const lines = options_.log_lines;
+  if (!lines || !lines->overflow || values.scale_at_minimum) return;
+  tell(lines->overflow(session_.loss_scaler()->state().scale));  // waits
 }
 
 void Trainer::check_values(const IssuedStep& issued, const StepValues& values) {
@@ -194,8 +196,8 @@ void Trainer::report(const IssuedStep& issued, const StepValues& values) {
                                .epoch = epoch(),
                                .tokens_per_s = tokens_per_s_,
                                .peak_memory_bytes = session_.peak_memory()};
-  const bool ours = options_.log_format == LogFormat::kOurs;
-  if (ours) progress_.step(metrics);
+  const LogLines* const lines = options_.log_lines;
+  if (!lines) progress_.step(metrics);
   if (!logged) return;
   last_ = metrics;
   if (window_.seconds > 0) {
@@ -204,8 +206,8 @@ void Trainer::report(const IssuedStep& issued, const StepValues& values) {
   }
   metrics_.step(last_);
   window_ = {};
-  if (!ours && prints_step(options_.log_format, totals_.steps, options_.log_every)) {
-    progress_.note(step_line(options_.log_format, last_, printed_window_, log_context()));
+  if (lines && lines->prints_step(totals_.steps, options_.log_every)) {
+    progress_.note(lines->step(last_, printed_window_, log_context()));
     printed_window_ = {};
   }
   tell_of_log();
@@ -285,9 +287,9 @@ void Trainer::evaluate(const BatchSource& validation) {
                                      .sequences = validation.sequences,
                                      .batches = validation.batches};
   metrics_.evaluation(metrics);
-  tell(options_.log_format == LogFormat::kOurs
-           ? fmt::format("step {}: validation loss {:.4f}", metrics.step, metrics.loss)
-           : evaluation_line(options_.log_format, metrics, totals_.skipped, log_context()));
+  tell(options_.log_lines
+           ? options_.log_lines->evaluation(metrics, totals_.skipped, log_context())
+           : fmt::format("step {}: validation loss {:.4f}", metrics.step, metrics.loss));
 }
 
 }  // namespace fsdp::tools

@@ -14,20 +14,20 @@
 #include "optim/schedule.h"
 #include "tools/engine/session.h"
 #include "tools/launch/interrupt.h"
+#include "tools/report/log_lines.h"
 #include "tools/report/metrics.h"
 #include "tools/report/progress.h"
 #include "tools/report/train_totals.h"
 #include "tools/train/evaluation.h"
-#include "tools/train/log_lines.h"
 
 namespace fsdp::tools {
 
 struct TrainerOptions {
   int64_t steps = 0;
   int64_t log_every = 10;
-  LogFormat log_format = LogFormat::kOurs;
-  size_t memory_bytes = 0;  // that this rank may hold; 0: not known
-  int64_t eval_every = 0;   // 0: only at the end
+  const LogLines* log_lines = nullptr;  // null: ours
+  size_t memory_bytes = 0;              // that this rank may hold; 0: not known
+  int64_t eval_every = 0;               // 0: only at the end
   optim::Schedule schedule;
   int64_t steps_per_epoch = 0;  // 0: not known; then no epochs are logged
   std::function<int64_t(int64_t steps)> samples_after = {};  // that many steps; none: not known

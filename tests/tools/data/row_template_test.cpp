@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/io/json.h"
 #include "tests/support/temp_folder.h"
+#include "tools/config/guests.h"
 
 namespace fsdp::data {
 namespace {
@@ -35,7 +36,9 @@ TEST_CASE("Alpaca's prompts with and without an input; the response is the answe
 TEST_CASE("the other templates that have a name") {
   const char* const row = R"({"instruction": "i", "input": "x", "output": "o"})";
   const auto named = [](const char* name, const char* json) {
-    return find_template(name)->fill(Json::parse(json), "").whole();
+    return find_template(name, config::guests_of<NamedTemplate>())
+        ->fill(Json::parse(json), "")
+        .whole();
   };
   CHECK(named("alpaca_short", row) == "### Instruction:\ni\n\n### Input:\nx\n\n### Response:\no");
   CHECK(named("alpaca_short", R"({"instruction": "i", "input": "", "output": "o"})") ==
@@ -45,9 +48,10 @@ TEST_CASE("the other templates that have a name") {
         RowParts{"Question: q Context: c", " Answer:", " a"});
   CHECK(named("chess", R"({"text": "e2e4 c7c5"})") == "e2e4 c7c5");
   CHECK(named("chess", R"({"Moves": ["e2e4", "c7c5"], "Result": "1-0"})") == "e2e4 c7c5");
-  CHECK_FALSE(find_template("chess")->has_answer());
-  CHECK(is_template_name("chess"));
-  CHECK_FALSE(is_template_name("checkers"));
+  CHECK_FALSE(find_template("chess", config::guests_of<NamedTemplate>())->has_answer());
+  CHECK(is_template_name("chess", config::guests_of<NamedTemplate>()));
+  CHECK_FALSE(is_template_name("chess"));
+  CHECK_FALSE(is_template_name("checkers", config::guests_of<NamedTemplate>()));
 }
 
 TEST_CASE("fields, lists, conditions, braces, and the end of the file") {
@@ -92,7 +96,7 @@ TEST_CASE("what is no template") {
   CHECK(test::contains(refusal("{>anwser}{a}"), "got \">anwser\""));
   CHECK(test::contains(refusal("{}"), "expected the name of a field"));
   CHECK(refusal("text") == "f: expected a field in braces, such as {text}");
-  CHECK(test::error_of([] { find_template("no/such.txt"); }) ==
+  CHECK(test::error_of([] { find_template("no/such.txt", config::guests_of<NamedTemplate>()); }) ==
         "data.template: expected alpaca, alpaca_short, squad, chess, or a file, got "
         "\"no/such.txt\"");
   const test::TempFolder folder;

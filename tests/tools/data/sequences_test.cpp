@@ -57,7 +57,7 @@ TEST_CASE("a row is a sequence; only padding that must be hidden has a mask") {
   CHECK(example_sequences(rows.view(), 4, {.objective = Objective::kSft})->summary() ==
         "5 rows, 3 of them cut to 4 tokens, 2 within the answer, 1 before the answer: nothing of "
         "that row is trained");
-  const auto pair = example_sequences(rows.view(), 4, {.objective = Objective::kKaustCompat});
+  const auto pair = example_sequences(rows.view(), 4, {.objective = Objective::kApart});
   CHECK(pair->tokens_of(3, 4) == 1);  // the prompt
 }
 

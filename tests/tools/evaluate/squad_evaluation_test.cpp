@@ -10,6 +10,7 @@
 #include "comm/local_transport.h"
 #include "core/io/json.h"
 #include "tests/support/temp_folder.h"
+#include "tools/guides/squad_metrics.h"
 
 namespace fsdp::tools {
 namespace {
@@ -68,6 +69,7 @@ struct Case {
     options.dtype = "f64";
     options.files = {(folder / "dev.json").string()};
     options.tokens = 6;
+    options.metrics = {&kOfficialSquad, &kKaustSquad};
     options.predictions = (folder / "answers.json").string();
     SquadFigures out;
     comm::run_local_ranks(ranks, [&](comm::Communicator& world) {
@@ -91,7 +93,7 @@ TEST_CASE("squad evaluation: every question once, the same answers on any number
   Case c;
   c.write_questions({});
   const SquadFigures none = c.evaluate(1, {});
-  CHECK(none.official.exact_match == 0);
+  CHECK(none.scores[0].exact_match == 0);
   CHECK(none.questions == kQuestions);
   CHECK(none.cut == 0);
   const Json alone = c.answers();
@@ -108,14 +110,14 @@ TEST_CASE("squad evaluation: every question once, the same answers on any number
     const SquadFigures figures = c.evaluate(ranks, {.batch = ranks == 7 ? 8 : 2});
     CHECK(c.answers() == alone);
     CHECK(c.heard == std::vector<int64_t>{1, 2, 3, 4, 5});
-    CHECK(figures.official.exact_match == doctest::Approx(0.4));
-    CHECK(figures.official.f1 == doctest::Approx(0.4));
-    CHECK(figures.kaust.exact_match == 0);
+    CHECK(figures.scores[0].exact_match == doctest::Approx(0.4));
+    CHECK(figures.scores[0].f1 == doctest::Approx(0.4));
+    CHECK(figures.scores[1].exact_match == 0);
     CHECK(figures.seconds > 0);
   }
   const SquadFigures limited = c.evaluate(2, {.limit = 1});
   CHECK(limited.questions == 1);
-  CHECK(limited.official.exact_match == 1);  // the first question of the file is q5
+  CHECK(limited.scores[0].exact_match == 1);  // the first question of the file is q5
   CHECK(c.answers() == Json({{"q5", alone["q5"].text()}}));
 }
 
@@ -173,7 +175,7 @@ TEST_CASE("squad evaluation: answers that another program scored") {
     // Without an answer the score is 0, as that of an empty one.
     answers[question.id] = fixture["predictions"].value(question.id, "");
   }
-  const SquadScore score = mean_score(questions, answers, SquadRule::kOfficial);
+  const AnswerScore score = mean_score(questions, answers, kOfficialSquad);
   CHECK(100 * score.exact_match ==
         doctest::Approx(fixture["expected"]["exact_match"].get<double>()).epsilon(1e-13));
   CHECK(100 * score.f1 == doctest::Approx(fixture["expected"]["f1"].get<double>()).epsilon(1e-13));
@@ -182,8 +184,8 @@ TEST_CASE("squad evaluation: answers that another program scored") {
 TEST_CASE("squad evaluation: the KAUST workshop's answer follows the last \"Answer:\"") {
   const std::vector<SquadQuestion> questions = {{.id = "x", .answers = {"blue"}}};
   const SquadAnswers answers = {{"x", "red Question: Why? Answer: blue"}};
-  CHECK(mean_score(questions, answers, SquadRule::kKaust).exact_match == 1);
-  const SquadScore official = mean_score(questions, answers, SquadRule::kOfficial);
+  CHECK(mean_score(questions, answers, kKaustSquad).exact_match == 1);
+  const AnswerScore official = mean_score(questions, answers, kOfficialSquad);
   CHECK(official.exact_match == 0);
   CHECK(official.f1 == doctest::Approx(2 * 0.2 / 1.2));  // one word of five
 }

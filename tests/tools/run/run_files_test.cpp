@@ -6,7 +6,7 @@
 
 #include "core/io/file.h"
 #include "tests/support/temp_folder.h"
-#include "tools/report/result_files.h"
+#include "tools/guides/result_files.h"
 
 namespace fsdp::tools {
 namespace {
@@ -36,12 +36,12 @@ TEST_CASE("run files: what comes after the checkpoint is cut, the results of an 
   const test::TempFolder folder;
   folder.write("metrics.jsonl", kSteps);
   folder.write("metrics.json", "{}");
-  for (const char* result : kResultFiles) folder.write(result, "x");
+  for (const std::string_view result : kTrainerFiles.names) folder.write(std::string(result), "x");
   CHECK(go_on_in_directory(folder.path(), folder.path(), {.steps = 2}).empty());
   CHECK(read_file(folder / "metrics.jsonl") ==
         "{\"step\":1,\"loss\":3}\n{\"step\":2,\"loss\":2}\n");
   CHECK(!fs::exists(folder / "metrics.json"));
-  for (const char* result : kResultFiles) CHECK(!fs::exists(folder / result));
+  for (const std::string_view result : kTrainerFiles.names) CHECK(!fs::exists(folder / result));
 }
 
 TEST_CASE("run files: a new directory gets the lines of the run that it begins in") {

@@ -11,6 +11,7 @@
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "tests/support/temp_folder.h"
+#include "tools/guides/log_lines.h"
 #include "tools/launch/launch.h"
 #include "tools/train/placed_session.h"
 
@@ -117,7 +118,7 @@ TEST_CASE("trainer: steps, logged lines, evaluations") {
 
 TEST_CASE("trainer: lines of other programs, where these would print one") {
   const test::TempFolder folder;
-  const auto printed = [&](LogFormat format) {
+  const auto printed = [&](const LogLines& lines) {
     std::FILE* file = std::fopen((folder / "out").c_str(), "w");
     comm::run_local_ranks(1, [&](comm::Communicator& world) {
       Session session = place_session(world, tiny_options());
@@ -127,7 +128,7 @@ TEST_CASE("trainer: lines of other programs, where these would print one") {
       Trainer(session,
               {.steps = 5,
                .log_every = 2,
-               .log_format = format,
+               .log_lines = &lines,
                .eval_every = 4,
                .schedule = {.peak = 0.01, .total = 5},
                .steps_per_epoch = 2,
@@ -141,14 +142,14 @@ TEST_CASE("trainer: lines of other programs, where these would print one") {
     for (std::string line; std::getline(text, line);) lines.push_back(line);
     return lines;
   };
-  const std::vector<std::string> hf = printed(LogFormat::kHf);
+  const std::vector<std::string> hf = printed(kTrainerLines);
   REQUIRE(hf.size() == 5);  // steps 2 and 4, an evaluation, another, the end
   for (const size_t step : {0, 1}) CHECK(hf[step].starts_with("{'loss': "));
   CHECK(hf[0].ends_with("'epoch': 1.0}"));
   for (const size_t evaluation : {2, 3}) CHECK(hf[evaluation].starts_with("{'eval_loss': "));
   CHECK(hf[4].starts_with("{'train_runtime': "));
 
-  const std::vector<std::string> fairseq = printed(LogFormat::kFairseqJson);
+  const std::vector<std::string> fairseq = printed(kFairseqLines);
   REQUIRE(fairseq.size() == 5);
   const Json second = Json::parse(fairseq[1]);
   CHECK(second.at("num_updates").text() == "4");
@@ -157,7 +158,7 @@ TEST_CASE("trainer: lines of other programs, where these would print one") {
   CHECK(second.at("wpb").text() == fmt::format("{}", 2 * (kLength - 1)));
   CHECK(Json::parse(fairseq[4]).at("train_num_updates").text() == "5");
 
-  const std::vector<std::string> chess = printed(LogFormat::kChess);
+  const std::vector<std::string> chess = printed(kChessLines);
   REQUIRE(chess.size() == 6);
   CHECK(chess[2].starts_with("(4/5) loss="));
   CHECK(chess[2].ends_with(" s/step)"));
@@ -328,7 +329,7 @@ TEST_CASE(
     Trainer(session,
             {.steps = 4,
              .log_every = 1,
-             .log_format = LogFormat::kFairseqJson,
+             .log_lines = &kFairseqLines,
              .schedule = {.peak = 1e-3, .total = 4}},
             progress, log)
         .run(source, {});

@@ -1,0 +1,71 @@
+// What is said of a configuration. Against a run of it: tests/e2e/explain_compare.sh.
+#include "tools/predict/explanation.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/temp_folder.h"
+#include "tools/predict/nominal_gpus.h"
+
+namespace fsdp::tools {
+namespace {
+
+using test::contains;
+
+Explanation explained(int ranks, const std::vector<config::Override>& overrides,
+                      const std::string& rates = "",
+                      std::optional<PyTorchLayout> layout = std::nullopt) {
+  std::vector<config::Override> all = {
+      "model.model_type=llama", "model.hidden_size=24",    "model.layers=2", "model.heads=2",
+      "data.train=[text.txt]",  "data.sequence_length=16", "train.steps=3"};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  return explain(config::read_config("", all), ranks, rates, nullptr, layout);
+}
+
+TEST_CASE("explanation: ranks, their groups, and a batch that is too small for them") {
+  const std::string plain = explained(2, {"train.batch=2"}).text;
+  CHECK(contains(plain, "; full_shard on 2 ranks\n"));
+  CHECK(!contains(plain, "replicas"));
+  CHECK(!contains(plain, "too few"));
+  CHECK(contains(explained(1, {"train.batch=1"}).text, " on 1 rank\n"));
+  const std::string hybrid =
+      explained(6, {"train.batch=5", "fsdp.strategy=hybrid_shard", "fsdp.shard_size=3"}).text;
+  CHECK(contains(hybrid, " on 6 ranks: 2 replicas of 3 shards\n"));
+  CHECK(
+      contains(hybrid,
+               "\nnote: train.batch: 5 sequences are too few for 6 ranks, and train refuses them; "
+               "what is shown is for one sequence a rank\n"));
+}
+
+TEST_CASE("explanation: where the times come from, and the last of several micro-steps") {
+  const test::TempFolder folder;
+  const std::string file = (folder / "rates.json").string();
+  Rates rates = nominal_rates();
+  rates.machine = "a machine";
+  write_rates(file, rates);
+  const Explanation said = explained(2, {"train.batch=4", "train.micro_steps=2"}, file);
+  const CallRates::Sources& calls = said.rates->distinct_calls();
+  CHECK(calls.estimated > 10);
+  CHECK(contains(said.text, fmt::format("  on a machine; of the distinct calls 0 have a row in the "
+                                        "file of rates, 0 were measured, {} are estimated\n",
+                                        calls.estimated)));
+  CHECK(contains(said.text, " MiB of the 2 ranks on a node; "));
+  rates.ranks_per_node = 1;
+  write_rates(file, rates);
+  CHECK(contains(explained(2, {"train.batch=4"}, file).text, " MiB of the rank on a node; "));
+  CHECK(contains(said.text, "\nthe last micro-step of a step: from top to bottom"));
+  const std::string one = explained(2, {"train.batch=4"}).text;
+  CHECK(contains(one, "\none step: from top to bottom"));
+  CHECK(contains(one, "  on " + nominal_rates().machine + "; of the distinct calls"));
+}
+
+TEST_CASE("explanation: PyTorch's layout where it is asked for") {
+  const std::vector<config::Override> batch = {"train.batch=2"};
+  CHECK(!contains(explained(2, batch).text, "elements per rank in PyTorch"));
+  CHECK(contains(explained(2, batch, "", PyTorchLayout::kFsdp1).text,
+                 "\nelements per rank in PyTorch FSDP1"));
+  CHECK(contains(explained(2, batch, "", PyTorchLayout::kFsdp2).text,
+                 "\nelements per rank in PyTorch FSDP2"));
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,114 @@
+// What fsdp memory prints.
+// Requirements: S2.6.
+#include "tools/predict/memory_view.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/temp_folder.h"
+#include "tools/predict/nominal_gpus.h"
+
+namespace fsdp::tools {
+namespace {
+
+using test::contains;
+
+RunPlan plan_of_two() {
+  const config::TrainConfig config = config::read_config(
+      "", {"model.model_type=llama", "model.hidden_size=48", "model.layers=2", "model.heads=4",
+           "data.train=[text.txt]", "data.sequence_length=64", "train.batch=8", "train.steps=3"});
+  return {config, 257, data_of(config, 2), 2, {.meta = meta::MetaOptions{.keeps_blocks = true}}};
+}
+
+MemoryView view_of(const RunPlan& plan) {
+  return {.model = "a model", .planned = plan.run(), .alternatives = plan.alternatives()};
+}
+
+TEST_CASE("memory view: peak, moment, what lies there, alternatives") {
+  const RunPlan plan = plan_of_two();
+  const MemoryView view = view_of(plan);
+  const std::string text = format_memory_view(view);
+  for (const char* part :
+       {"a model\nmemory per rank (MiB) ", "\n  activation ", "\n  in all ", "\n  where: device ",
+        "\n  the most: in ", "\npadding: ", "\nlargest tensors then", "\n  as it is ",
+        "train.recompute.mode=full "}) {
+    CAPTURE(part);
+    CHECK(contains(text, part));
+  }
+  CHECK(!contains(text, "fits"));
+  // What lies there at the most is all that is counted then.
+  size_t there = 0;
+  for (const meta::LoggedBlock& block : view.planned.run->blocks_then()) there += block.bytes;
+  CHECK(there == view.planned.run->usage().total_peak);
+  const Json json = memory_json(view);
+  CHECK(json.at("peak").at("total").get<int64_t>() == static_cast<int64_t>(view.planned.bytes));
+  CHECK(json.at("moment").at("phase").get<std::string>() == view.planned.run->moment().phase);
+  CHECK(json.at("alternatives").size() == view.alternatives.size());
+}
+
+TEST_CASE("memory view: the verdict of a device, and the change that fits") {
+  const RunPlan plan = plan_of_two();
+  MemoryView view = view_of(plan);
+  const size_t needed = view.planned.bytes;
+  view.device = DeviceMemory{.name = "a device", .bytes = needed};
+  CHECK(contains(format_memory_view(view), "\nfits: "));
+  view.device->context = 1;
+  CHECK(contains(format_memory_view(view), "\ndoes not fit: "));
+  CHECK(contains(format_memory_view(view), "; 1 bytes are missing\n"));
+  view.fitting = plan.changes_that_fit(needed - 1, 1);
+  CHECK(contains(format_memory_view(view), "\nfits with --set "));
+  CHECK(memory_json(view).at("fits_with").size() == 1);
+  view.fitting = plan.changes_that_fit(1000, 1);
+  CHECK(
+      contains(format_memory_view(view), "\nno change was found with which it fits; the least: "));
+  CHECK(memory_json(view).at("fits_with").size() == 0);
+}
+
+TEST_CASE("memory view: of a configuration, and the change that fits it") {
+  const RunPlan plan = plan_of_two();
+  const size_t needed = plan.run().bytes;
+  const auto view = [&](std::optional<DeviceMemory> device) {
+    return view_memory(plan.config(), {.ranks = 2, .device = std::move(device)});
+  };
+  const MemoryView plain = view(std::nullopt);
+  CHECK(contains(plain.model, "; full_shard on 2 ranks, 1 thread of the CPU each"));
+  CHECK(plain.planned.bytes == needed);
+  CHECK(plain.planned.run->usage().scratch > 0);
+  CHECK(memory_json(plain).at("machine").get<std::string>() == nominal_rates().machine);
+  CHECK(!plain.fitting);
+  CHECK(!view(DeviceMemory{.name = "it", .bytes = needed}).fitting);
+  const MemoryView smaller = view(DeviceMemory{.name = "it", .bytes = needed - 1});
+  REQUIRE(smaller.fitting->fitting.size() == 1);
+  CHECK(smaller.fitting->fitting[0].bytes < needed);
+}
+
+TEST_CASE("memory view: a GPU is judged by what a GPU takes, in its own time") {
+  const RunPlan plan = plan_of_two();
+  const auto on = [&](const DeviceMemory& device) {
+    return view_memory(plan.config(), {.ranks = 2, .device = device});
+  };
+  const MemoryView h100 = on(gpu_memory("H100", 2)), l40 = on(gpu_memory("L40", 2));
+  CHECK(h100.planned.run->usage().scratch == 0);  // of the CPU's kernels
+  CHECK(h100.machine == "an H100, eight in a machine");
+  CHECK(h100.planned.run->step_ms() < l40.planned.run->step_ms());
+  const DeviceMemory room = gpu_of_size(size_t{2} << 30, 2);
+  CHECK(on(room).planned.run->usage().scratch == 0);
+  CHECK(contains(format_memory_view(on(room)), "\nfits: 2.00 GiB of a GPU, less 600.00 MiB for "));
+  // Less than the context takes.
+  CHECK(on(gpu_of_size(size_t{1} << 20, 2)).fitting->fitting.empty());
+  const DeviceMemory little = gpu_of_size(room.context + room.nccl + h100.planned.bytes - 1, 2);
+  const MemoryView tight = on(little);
+  REQUIRE(tight.fitting->fitting.size() == 1);
+  CHECK(tight.fitting->fitting[0].bytes < h100.planned.bytes);
+}
+
+TEST_CASE("memory view: GPUs by name") {
+  CHECK(gpu_names().size() == 8);
+  const DeviceMemory one = gpu_memory("A100-80", 1), two = gpu_memory("A100-80", 2);
+  CHECK(one.bytes > size_t{79} << 30);
+  CHECK(one.nccl == 0);
+  CHECK(two.left() < one.left());
+  CHECK(contains(test::error_of([] { gpu_memory("A100", 1); }), "expected one of V100-16, "));
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,79 @@
+// What a training run would take: its phases, and whether a machine has that much.
+#include "tools/predict/predicted_run.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/temp_folder.h"
+#include "tools/model_folders/checkpoint_model.h"
+#include "tools/train/config_to_session.h"
+
+namespace fsdp::tools {
+namespace {
+
+constexpr size_t kWorkspace = static_cast<size_t>(MemoryCategory::kWorkspace);
+constexpr size_t kCache = static_cast<size_t>(MemoryCategory::kKeyValueCache);
+constexpr size_t kCommunication = static_cast<size_t>(MemoryCategory::kCommunication);
+
+using Overrides = std::vector<config::Override>;
+
+config::TrainConfig config_of(const Overrides& overrides) {
+  Overrides all = {"model.model_type=llama", "model.hidden_size=24",  "model.layers=2",
+                   "model.heads=2",          "data.train=[text.txt]", "data.sequence_length=16",
+                   "train.batch=4",          "train.steps=3"};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  return config::read_config("", all);
+}
+
+std::unique_ptr<MetaRun> run_of(const Overrides& overrides) {
+  const config::TrainConfig config = config_of(overrides);
+  const PlacedOptions session = session_options(config, model_config(config, 257), 2, {});
+  return predicted_run(config, session, data_of(config, 2), 2);
+}
+
+std::vector<std::string> names_of(const MetaRun& run) {
+  std::vector<std::string> out;
+  for (const PhaseMemory& phase : run.phases()) out.push_back(phase.name);
+  return out;
+}
+
+TEST_CASE("predicted run: the phases that the configuration asks for, in the order of a run") {
+  CHECK(names_of(*run_of({})) == std::vector<std::string>{"loading", "steps", "saving"});
+  const auto all = run_of({"data.validation=[text.txt]", "sample.tokens=40"});
+  CHECK(names_of(*all) ==
+        std::vector<std::string>{"loading", "steps", "evaluation", "saving", "sample"});
+  const auto peak = [&](size_t phase, size_t category) {
+    return all->phases()[phase].usage.peak[category];
+  };
+  // A unit is gathered to be saved: the root, whose tables of 257 x 24 and norm, with gaps to cache
+  // lines of 64 elements, are 12,440 elements in two shards of 98 lines.
+  CHECK(peak(3, kCommunication) == 2 * 98 * 64 * 4);
+  CHECK(peak(1, kCommunication) == 0);
+  // Keys and values of 16 positions in two layers.
+  CHECK(peak(4, kCache) == 2 * 2 * rounded_bytes(16 * 24 * 4));
+}
+
+TEST_CASE("predicted run: the copy of checkpoint.async is there until the end") {
+  const auto plain = run_of({"checkpoint.every=2"});
+  const auto copied = run_of({"checkpoint.every=2", "checkpoint.async=true"});
+  CHECK(names_of(*copied) == std::vector<std::string>{"loading", "checkpoints", "steps", "saving"});
+  const size_t more = copied->phases()[1].usage.current[kWorkspace];
+  CHECK(more > 3 * 4 * 257 * 24 / 2);  // of half the table: values and two moments
+  // What an optimizer step takes of the same category is held at other moments than the peak.
+  for (const size_t phase : {2, 3}) {
+    CHECK(copied->phases()[phase].usage.peak[kWorkspace] >= more);
+    CHECK(copied->phases()[phase].usage.peak[kWorkspace] <=
+          plain->phases()[phase - 1].usage.peak[kWorkspace] + more);
+  }
+}
+
+TEST_CASE("predicted run: what is saved in another dtype is converted") {
+  const auto workspace = [](const Overrides& overrides) {
+    return run_of(overrides)->phases()[2].usage.peak[kWorkspace];
+  };
+  CHECK(saved_dtype(config_of({"train.dtype=bf16"})) == DType::kF32);
+  CHECK(saved_dtype(config_of({"train.save_dtype=bf16"})) == DType::kBF16);
+  CHECK(workspace({"train.save_dtype=bf16"}) == workspace({}) + rounded_bytes(257 * 24 * 2));
+}
+
+}  // namespace
+}  // namespace fsdp::tools

@@ -1,0 +1,176 @@
+// Contract: tools/guides/adopt/fsdp_keys.h.
+#include "tools/guides/adopt/fsdp_keys.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace fsdp::adopt {
+namespace {
+
+const std::string kSection = "fsdp_config.";
+
+// In the order of accelerate's numbers, from 1.
+constexpr std::array<std::string_view, 5> kStrategies = {"full_shard", "shard_grad_op", "no_shard",
+                                                         "hybrid_shard", "hybrid_shard_zero2"};
+constexpr std::array<std::string_view, 3> kPrefetches = {"backward_pre", "backward_post",
+                                                         "no_prefetch"};
+
+// One of the names, or its number from 1.
+template <size_t N>
+std::string choice(const std::array<std::string_view, N>& names, const Given& given,
+                   const std::string& text) {
+  for (size_t i = 0; i < N; ++i) {
+    if (lower(text) == names[i] || text == std::to_string(i + 1)) return std::string(names[i]);
+  }
+  given.fail(fmt::format("{} or a number from 1 to {}", fmt::join(names, ", "), N));
+}
+
+void take_prefetch(const Given& given, Adoption& adoption) {
+  adoption.set("fsdp.backward_prefetch", choice(kPrefetches, given, given.one()), given);
+}
+
+void take_limit(const Given& given, Adoption& adoption) {
+  if (given.truth())
+    adoption.set("fsdp.units_in_flight", "2", given);
+  else
+    adoption.leave(given, "gathered memory is always limited, by fsdp.units_in_flight");
+}
+
+// Of two keys: recompute, and whether what it keeps waits on the host.
+void take_checkpointing(const Given& given, Adoption& adoption) {
+  const bool offloads = adoption.is_on(kSection + "activation_checkpointing_offload");
+  if (!given.truth()) return adoption.off(given);
+  if (!adoption.is_on(kSection + "activation_checkpointing")) {
+    return adoption.leave(given, "without activation_checkpointing it has no effect");
+  }
+  adoption.set("train.recompute.mode", offloads ? "offload" : "full", given);
+}
+
+void take_ram_efficient(const Given& given, Adoption& adoption) {
+  const Given* sync = adoption.find(kSection + "sync_module_states");
+  if (given.truth() && sync && !sync->truth()) {
+    given.refuse("expected sync_module_states to be true: only rank 0 would have weights");
+  }
+  on_to("fsdp.sync_module_states", "true")(given, adoption);
+}
+
+// [A, B] or "A,B"
+std::vector<std::string> class_names(const Given& given) {
+  std::vector<std::string> names;
+  for (const std::string& value : given.values) {
+    for (size_t begin = 0; begin <= value.size();) {
+      const size_t end = std::min(value.find(',', begin), value.size());
+      std::string name = value.substr(begin, end - begin);
+      name.erase(0, name.find_first_not_of(' '));
+      name.erase(name.find_last_not_of(' ') + 1);
+      if (name.empty()) given.fail("names of classes");
+      names.push_back(name);
+      begin = end + 1;
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string fsdp_key_name(const std::string& key) {
+  const std::string prefixed = kSection + "fsdp_";
+  return key.starts_with(prefixed) && key != prefixed + "version"
+             ? kSection + key.substr(prefixed.size())
+             : key;
+}
+
+std::vector<Rule> fsdp_rules() {
+  const auto key = [](const char* name) { return kSection + name; };
+  return {
+      {key("backward_prefetch"), take_prefetch},
+      {key("backward_prefetch_policy"), take_prefetch},  // its name until accelerate 0.28
+      {key("forward_prefetch"), truth_to("fsdp.forward_prefetch")},
+      {key("limit_all_gathers"), take_limit},
+      {key("activation_checkpointing"), take_checkpointing},
+      {key("activation_checkpointing_offload"), take_checkpointing},
+      {key("cpu_ram_efficient_loading"), take_ram_efficient},
+      {key("sync_module_states"), truth_to("fsdp.sync_module_states")},
+      {key("use_orig_params"),
+       [](const Given& given, Adoption& adoption) {
+         given.truth();
+         adoption.leave(
+             given,
+             "always so: a flat unit knows its parameters, their names and their weight decay");
+       }},
+      {key("state_dict_type"),
+       same("a checkpoint is always sharded and is read on any number of ranks; the model at the "
+            "end is one Hugging Face folder")},
+      {key("ignored_modules"),
+       leave("every parameter is in a unit: train.freeze leaves some untrained, fsdp.units gives "
+             "some another strategy")},
+      {key("fsdp_version"),
+       same("there is one: flat units, whose parameters keep their names and dtypes")},
+  };
+}
+
+void set_strategy(Adoption& adoption, const Given& origin, const std::string& name) {
+  const std::string strategy = choice(kStrategies, origin, name);
+  adoption.set("fsdp.strategy", strategy, origin);
+  if (!strategy.starts_with("hybrid")) return;
+  int64_t size = adoption.options().ranks_per_node;
+  const Given* machines = adoption.find("num_machines");
+  if (size == 0 && machines && adoption.ranks() > 0 && machines->whole() > 0) {
+    size = adoption.ranks() / machines->whole();
+  }
+  if (size == 0) {
+    origin.refuse(
+        "it shards inside a node, and the file does not say how many ranks a node has: "
+        "give --ranks-per-node");
+  }
+  adoption.set("fsdp.shard_size", std::to_string(size), origin, "the ranks of a node");
+}
+
+void set_precision(Adoption& adoption, const Given& origin, const std::string& name, bool sharded) {
+  if (name == "fp8") origin.refuse("there is no 8-bit compute here: expected no, fp16 or bf16");
+  if (name != "no" && name != "fp16" && name != "bf16") origin.fail("no, fp16 or bf16");
+  adoption.set("train.dtype", name == "no" ? "f32" : name, origin);
+  const bool declared = adoption.find(kSection + "mixed_precision.reduce_dtype") != nullptr;
+  if (name != "no" && sharded && (!declared || adoption.options().literal)) {
+    adoption.set("train.reduce_dtype", name, origin,
+                 "accelerate gives parameters, gradient sums and buffers one dtype; f32 is safer");
+  }
+}
+
+void set_wrap(Adoption& adoption, Wrapping wrapping, const Given* origin) {
+  const Given* classes = adoption.find(kSection + "transformer_layer_cls_to_wrap");
+  const Given* size = adoption.find(kSection + "min_num_params");
+  if (classes && classes->values.empty()) adoption.off(*std::exchange(classes, nullptr));
+  if (size && size->whole() == 0) adoption.off(*std::exchange(size, nullptr));
+  std::string unused = "no effect with this wrap policy";
+  if (wrapping == Wrapping::kNone && !origin) {
+    unused = "nothing there turns wrapping on: the whole model was one unit";
+    const Given* meant = adoption.options().literal ? nullptr : size ? size : classes;
+    if (meant) {
+      wrapping = size ? Wrapping::kSize : Wrapping::kBlocks;
+      adoption.set("fsdp.wrap", size ? "size" : "transformer_block", *meant,
+                   unused + " (fsdp.wrap: none, or --literal)");
+    }
+  }
+  if (classes && wrapping != Wrapping::kBlocks) adoption.leave(*classes, unused);
+  if (size && wrapping != Wrapping::kSize) adoption.leave(*size, unused);
+  const char* const name = wrapping == Wrapping::kNone     ? "none"
+                           : wrapping == Wrapping::kBlocks ? "transformer_block"
+                                                           : "size";
+  if (origin)
+    adoption.set("fsdp.wrap", name, *origin);
+  else
+    adoption.set_default("fsdp.wrap", name, "no wrapping is said: the default there");
+  if (classes && wrapping == Wrapping::kBlocks) {
+    adoption.set_list("fsdp.wrap_classes", class_names(*classes), *classes);
+  }
+  if (size && wrapping == Wrapping::kSize) whole_to("fsdp.min_num_params")(*size, adoption);
+}
+
+}  // namespace fsdp::adopt

@@ -1,0 +1,101 @@
+// Contract: tools/guides/adopt/given.h.
+#include "tools/guides/adopt/given.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+
+namespace fsdp::adopt {
+namespace {
+
+bool is_among(const std::string& text, std::initializer_list<const char*> known) {
+  return std::find(known.begin(), known.end(), lower(text)) != known.end();
+}
+
+bool is_yes(const std::string& text) {
+  return is_among(text, {"true", "yes", "on", "t", "y", "1"});
+}
+
+// "hub_token", "WANDB_API_KEY", "--hub-token": printed in no comment and in no error.
+bool is_secret(std::string key) {
+  key = lower(std::move(key));
+  std::replace(key.begin(), key.end(), '-', '_');
+  constexpr std::array kSecrets = {"api_key", "access_key", "token", "secret", "password"};
+  return std::any_of(kSecrets.begin(), kSecrets.end(),
+                     [&](const char* secret) { return key.ends_with(secret); });
+}
+
+}  // namespace
+
+std::string lower(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
+std::string Given::text() const {
+  return is_secret(key) ? "(hidden)" : fmt::format("{}", fmt::join(values, ","));
+}
+
+std::string Given::origin() const {
+  const size_t line = place.rfind(':');
+  const std::string said =
+      key.starts_with("--") ? key + (text() == "true" ? "" : " " + text()) : key + ": " + text();
+  return line == std::string::npos
+             ? said
+             : fmt::format("{} ({})", said, place.substr(place.rfind('/') + 1));
+}
+
+void Given::fail(const std::string& expected) const {
+  fsdp::fail("{}: {}: expected {}, got {}", place, key, expected,
+             is_list ? fmt::format("[{}]", text()) : fmt::format("\"{}\"", text()));
+}
+
+void Given::refuse(const std::string& reason) const {
+  fsdp::fail("{}: {}: {}: {}", place, key, text(), reason);
+}
+
+const std::string& Given::one() const {
+  if (is_list || values.size() != 1) fail("one value");
+  return values.front();
+}
+
+bool Given::says_truth() const {
+  return values.size() == 1 && !is_list &&
+         (is_yes(values[0]) || is_among(values[0], {"false", "no", "off", "f", "n", "0"}));
+}
+
+bool Given::truth() const {
+  if (!says_truth()) fail("true or false");
+  return is_yes(one());
+}
+
+double Given::number() const {
+  double value = 0;
+  const std::string& text = one();
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || rest != end || !std::isfinite(value)) fail("a number");
+  return value;
+}
+
+int64_t Given::whole() const {
+  const double value = number();
+  if (value != std::floor(value) || std::abs(value) > 1e15) fail("an integer");
+  return static_cast<int64_t>(value);
+}
+
+bool is_off(const Given& given) {
+  return given.values.empty() ||
+         (given.values.size() == 1 &&
+          is_among(given.values[0], {"", "false", "0", "0.0", "no", "none", "null", "off"}));
+}
+
+}  // namespace fsdp::adopt

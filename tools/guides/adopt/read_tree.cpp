@@ -1,0 +1,73 @@
+// Contract: tools/guides/adopt/read_tree.h.
+#include "tools/guides/adopt/read_tree.h"
+
+#include <set>
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include "core/error.h"
+#include "core/io/file.h"
+
+namespace fsdp::adopt {
+namespace {
+
+class Flattener {
+ public:
+  explicit Flattener(const std::string& source) : source_(source) {}
+
+  void add_map(const YAML::Node& map, const std::string& prefix) {
+    std::set<std::string> seen;
+    for (const auto& item : map) {
+      FSDP_CHECK(item.first.IsScalar(), "{}: expected a key, got a list or a section",
+                 at(item.first));
+      const std::string key = prefix + item.first.Scalar();
+      FSDP_CHECK(seen.insert(key).second, "{}: key \"{}\" is given twice", at(item.first), key);
+      add(key, item.first, item.second);
+    }
+  }
+  std::string at(const YAML::Node& node) const {
+    return fmt::format("{}:{}", source_, node.Mark().line + 1);
+  }
+
+  std::vector<Given> values;
+
+ private:
+  void add(const std::string& key, const YAML::Node& name, const YAML::Node& value) {
+    if (value.IsNull()) return;
+    if (value.IsMap() && value.size() > 0) return add_map(value, key + ".");
+    Given given = {
+        .key = key, .name = key, .values = {}, .is_list = !value.IsScalar(), .place = at(name)};
+    if (value.IsScalar()) given.values.push_back(value.Scalar());
+    for (const YAML::Node& item : value) {
+      given.values.push_back(item.IsScalar() ? item.Scalar() : "{...}");
+    }
+    values.push_back(given);
+  }
+
+  const std::string& source_;
+};
+
+}  // namespace
+
+std::vector<Given> parse_tree(const std::string& text, const std::string& source) {
+  YAML::Node root;
+  try {
+    root = YAML::Load(text);
+  } catch (const YAML::Exception& error) {
+    fail("{}:{}: malformed YAML or JSON: {}", source, error.mark.line + 1, error.msg);
+  }
+  FSDP_CHECK(root.IsMap(), "{}: expected keys and values in YAML or JSON, got {}", source,
+             root.IsNull()       ? "an empty file"
+             : root.IsSequence() ? "a list"
+                                 : "a text");
+  Flattener flattener(source);
+  flattener.add_map(root, "");
+  return flattener.values;
+}
+
+std::vector<Given> read_tree(const std::filesystem::path& file) {
+  return parse_tree(read_file(file), file.string());
+}
+
+}  // namespace fsdp::adopt

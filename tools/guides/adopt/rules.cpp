@@ -1,0 +1,181 @@
+// Contract: tools/guides/adopt/rules.h.
+#include "tools/guides/adopt/rules.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/text/similar_names.h"
+#include "tools/config/config.h"
+#include "tools/config/key_values.h"
+#include "tools/guides/adopt/programs.h"
+
+namespace fsdp::adopt {
+namespace {
+
+size_t known_to(const Program& program, const std::vector<Given>& given) {
+  return static_cast<size_t>(std::count_if(given.begin(), given.end(), [&](const Given& each) {
+    return rule_of(program, each.key) || rule_of(program, each.name);
+  }));
+}
+
+size_t known_to_us(const std::vector<Given>& given) {
+  const auto ours = config::key_values({});
+  return static_cast<size_t>(std::count_if(given.begin(), given.end(), [&](const Given& each) {
+    return std::any_of(ours.begin(), ours.end(),
+                       [&](const auto& key) { return key.first == each.key; });
+  }));
+}
+
+// Whose file it is, where more of its keys are another program's; "" otherwise.
+std::string whose_file(const Program& program, const std::vector<Given>& given) {
+  size_t most = known_to(program, given);
+  std::string whose;
+  for (const Program* other : tree_programs()) {
+    if (other->name == program.name || known_to(*other, given) <= most) continue;
+    most = known_to(*other, given);
+    whose = fmt::format("this is a file of {}: fsdp adopt {} reads it", other->title, other->name);
+  }
+  if (known_to_us(given) > most) return "this is a configuration of fsdp train itself";
+  return whose;
+}
+
+bool has_section(const Program& program, const std::string& name) {
+  return std::any_of(program.rules.begin(), program.rules.end(),
+                     [&](const Rule& rule) { return rule.name.starts_with(name + "."); });
+}
+
+// {} or [] where the program has a section of this name.
+bool is_empty_section(const Program& program, const Given& given) {
+  return given.is_list && given.values.empty() && has_section(program, given.name);
+}
+
+}  // namespace
+
+void check_known(const Program& program, const Given& given, const Adoption& adoption) {
+  if (rule_of(program, given.name) || is_empty_section(program, given)) return;
+  const std::string whose = whose_file(program, adoption.given());
+  FSDP_CHECK(whose.empty(), "{}: unknown key \"{}\" of {}; {}", given.place, given.key,
+             program.title, whose);
+  std::vector<std::string> known;
+  for (const Rule& rule : program.rules) known.push_back(rule.name);
+  const std::string nearest = nearest_key(given.name, known);
+  fail("{}: unknown key \"{}\" of {}{}", given.place, given.key, program.title,
+       resembles(given.name, nearest) ? "; the nearest is \"" + nearest + "\"" : "");
+}
+
+bool knows_key(const Program& program, const std::string& key) {
+  const std::string name = program.name_of ? program.name_of(key) : key;
+  return rule_of(program, name) || has_section(program, name);
+}
+
+const Rule* rule_of(const Program& program, const std::string& name) {
+  const Rule* below = nullptr;
+  for (const Rule& rule : program.rules) {
+    if (rule.name == name) return &rule;
+    const bool all = rule.name.ends_with("*");
+    if (rule.name == name + ".*") return &rule;
+    if (all && name.starts_with(rule.name.substr(0, rule.name.size() - 1))) below = &rule;
+  }
+  return below;
+}
+
+Program program_of(std::string name, std::string title,
+                   const std::vector<std::vector<Rule>>& tables) {
+  Program program = {.name = std::move(name), .title = std::move(title)};
+  for (const std::vector<Rule>& table : tables) {
+    program.rules.insert(program.rules.end(), table.begin(), table.end());
+  }
+  return program;
+}
+
+Rule flag(const char* name, Take take) { return {name, std::move(take), true}; }
+
+void take_all(const Program& program, Adoption& adoption, const std::vector<Ignored>& ignored) {
+  for (const Given& given : adoption.given()) {
+    check_known(program, given, adoption);
+    const Rule* rule = rule_of(program, given.name);
+    const auto without = std::find_if(ignored.begin(), ignored.end(), [&](const Ignored& each) {
+      return given.name.starts_with(each.beginning);
+    });
+    if (!rule)
+      adoption.off(given);  // an empty section
+    else if (without != ignored.end())
+      adoption.leave(given, without->reason);
+    else
+      rule->take(given, adoption);
+  }
+}
+
+Take to(const std::string& our_key) {
+  return [our_key](const Given& given, Adoption& adoption) {
+    if (given.is_list)
+      adoption.set_list(our_key, given.values, given);
+    else
+      adoption.set(our_key, given.one(), given);
+  };
+}
+
+Take whole_to(const std::string& our_key) {
+  return [our_key](const Given& given, Adoption& adoption) {
+    adoption.set(our_key, std::to_string(given.whole()), given);
+  };
+}
+
+Take count_to(const std::string& our_key) {
+  return [take = whole_to(our_key)](const Given& given, Adoption& adoption) {
+    if (given.whole() < 1) given.fail("an integer from 1");
+    take(given, adoption);
+  };
+}
+
+Take truth_to(const std::string& our_key) {
+  return [our_key](const Given& given, Adoption& adoption) {
+    adoption.set(our_key, given.truth() ? "true" : "false", given);
+  };
+}
+
+Take on_to(const std::string& our_key, const std::string& value) {
+  return [our_key, value](const Given& given, Adoption& adoption) {
+    if (given.truth())
+      adoption.set(our_key, value, given);
+    else
+      adoption.off(given);
+  };
+}
+
+Take leave(const std::string& reason) {
+  return [reason](const Given& given, Adoption& adoption) {
+    if (is_off(given))
+      adoption.off(given);
+    else
+      adoption.leave(given, reason);
+  };
+}
+
+Take not_yet(const std::string& reason) { return leave("no counterpart yet: " + reason); }
+
+Take same(const std::string& how) {
+  return [how](const Given& given, Adoption& adoption) { adoption.leave(given, how); };
+}
+
+Take refuse(const std::string& reason) {
+  return [reason](const Given& given, Adoption& adoption) {
+    if (!is_off(given)) given.refuse(reason);
+    adoption.off(given);
+  };
+}
+
+Take model_folder() {
+  return [](const Given& given, Adoption& adoption) {
+    const bool there = std::filesystem::is_directory(given.one());
+    adoption.set("model.path", given.one(), given,
+                 there ? "" : "a folder that must be there: nothing is downloaded");
+  };
+}
+
+void together(const Given&, Adoption&) {}
+
+}  // namespace fsdp::adopt

@@ -1,0 +1,64 @@
+// What a program's keys mean here: a table of its keys with what each does, and the walk over it.
+// A key that our configuration does not have yet is a line with not_yet(); once there is one, the
+// line becomes to(). Not here: the tables (accelerate.cpp, hugging_face.cpp, ...).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tools/guides/adopt/adoption.h"
+
+namespace fsdp::adopt {
+
+using Take = std::function<void(const Given&, Adoption&)>;
+
+struct Rule {
+  std::string name;  // "fsdp_config.min_num_params"; "zero_optimization.offload_param.*": all below
+  Take take;
+  bool is_flag = false;  // of a command line: an option without a value
+};
+
+struct Program {
+  std::string name;   // as `fsdp adopt` calls it
+  std::string title;  // as its users do: "accelerate", "TrainingArguments"
+  std::vector<Rule> rules;
+  // A key of a file as the rules name it: without prefixes that say nothing. Null: as it is.
+  std::string (*name_of)(const std::string& key) = nullptr;
+};
+
+Rule flag(const char* name, Take take);  // an option without a value
+Program program_of(std::string name, std::string title,
+                   const std::vector<std::vector<Rule>>& tables);
+
+// Keys that the program ignores as it is set up, with the reason.
+struct Ignored {
+  std::string beginning;  // of their names: "fsdp_config."
+  std::string reason;
+};
+// Takes every value that is given. What is ignored is left. Error for a key that the program does
+// not have.
+void take_all(const Program& program, Adoption& adoption, const std::vector<Ignored>& ignored = {});
+// That error. `adoption` holds all keys: they may be another program's.
+void check_known(const Program& program, const Given& given, const Adoption& adoption);
+// Whether a file of the program may have the key, as a value or as a section.
+bool knows_key(const Program& program, const std::string& key);
+// The rule of a name; null when the program has none.
+const Rule* rule_of(const Program& program, const std::string& name);
+
+// ---- what a rule does ----
+Take to(const std::string& our_key);        // the same value
+Take whole_to(const std::string& our_key);  // an integer, also where it is written 8.0 or 1e8
+Take count_to(const std::string& our_key);  // the same, from 1
+Take truth_to(const std::string& our_key);  // 1 as true
+// When it is on: our key gets the value. When it is off: nothing here does it either.
+Take on_to(const std::string& our_key, const std::string& value);
+// One line with the reason; what is off anyway is only named.
+Take leave(const std::string& reason);
+Take not_yet(const std::string& reason);  // "no counterpart yet: ..."
+Take same(const std::string& how);        // one line, on or off: what does it here
+Take refuse(const std::string& reason);   // an error when it is on
+Take model_folder();                      // model.path; a name of the hub is a folder here
+void together(const Given&, Adoption&);   // nothing: it is read together with other keys
+
+}  // namespace fsdp::adopt

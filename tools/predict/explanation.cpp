@@ -1,0 +1,96 @@
+// The run, and what is said of it.
+#include "tools/predict/explanation.h"
+
+#include <algorithm>
+
+#include "tools/checkpoint/owned_state.h"
+#include "tools/config/step_shape.h"
+#include "tools/predict/memory_report.h"
+#include "tools/predict/predicted_run.h"
+#include "tools/predict/unit_timeline.h"
+#include "tools/train/config_to_session.h"
+#include "tools/train/train_data.h"
+
+namespace fsdp::tools {
+namespace {
+
+std::string describe(const PlacedOptions& options, comm::GroupSizes groups, int ranks) {
+  std::string out = describe_run(options.model, options.fsdp.strategy, ranks);
+  if (groups.shards > 1 && groups.replicas > 1) {
+    out += fmt::format(": {} replicas of {} shards", groups.replicas, groups.shards);
+  }
+  return out + "\n";
+}
+
+std::string trained_line(const std::vector<Parameter*>& parameters) {
+  const std::string trained = describe_trained(parameters);
+  return trained.empty() ? "" : trained + "\n";
+}
+
+std::string describe_batches(const config::TrainConfig& config, const models::ModelConfig& model,
+                             int ranks) {
+  const config::StepShape shape = config::step_shape(config, ranks);
+  std::string out = shape.text() + "\n\n";
+  if (shape.batch < ranks) {
+    out += fmt::format(
+        "note: train.batch: {} sequences are too few for {} ranks, and train refuses them; what is "
+        "shown is for one sequence a rank\n",
+        shape.batch, ranks);
+  }
+  for (const std::string& remark : remarks(config, model, ranks)) {
+    out += fmt::format("note: {}\n", remark);
+  }
+  return out;
+}
+
+std::string describe_steps(const std::vector<UnitRow>& units, const MetaRun& run,
+                           const CallRates& rates) {
+  const auto steps = step_timeline(run.last_step(), units);
+  const CallRates::Sources& calls = rates.distinct_calls();
+  return fmt::format(
+      "{}\n{}  on {}; of the distinct calls {} have a row in the file of rates, {} were measured, "
+      "{} are estimated\n\n"
+      "{}: from top to bottom as the host issues it; what stands in one line overlaps\n{}",
+      format_traffic(steps), format_step_time(step_time(run)), rates.rates().machine, calls.rows,
+      calls.measured, calls.estimated,
+      steps.size() == 1 ? "one step" : "the last micro-step of a step",
+      format_timeline(units, steps.back()));
+}
+
+// Of a node's ranks: they share its disk.
+std::string describe_checkpoint(MetaRun& run, int ranks, const Rates& rates) {
+  double bytes = 0;
+  for (const StatePartOwned& part : owned_state(run.session())) {
+    bytes += static_cast<double>(part.values.bytes());
+  }
+  const int together = std::min(ranks, rates.ranks_per_node);
+  bytes *= together;
+  return fmt::format(
+      "a checkpoint: {:.2f} MiB of {} on a node; {:.2f} s to write, {:.2f} s to read on its "
+      "disk\n\n",
+      bytes / (1 << 20), together == 1 ? "the rank" : fmt::format("the {} ranks", together),
+      rates.disk_write.seconds(bytes), rates.disk_read.seconds(bytes));
+}
+
+}  // namespace
+
+Explanation explain(const config::TrainConfig& config, int ranks, const std::string& rates_file,
+                    CallMeter* meter, std::optional<PyTorchLayout> layout) {
+  const models::ModelConfig model = model_config(config, vocabulary_of(config));
+  const PlacedOptions session = session_options(config, model, ranks, {});
+  const comm::GroupSizes groups = comm::group_sizes(session.fsdp, ranks);
+  const auto rates = call_rates(rates_file, meter);
+  const auto run = predicted_run(config, session, data_of(config, ranks), ranks, 0, rates);
+  const comm::FullySharded& sharded = run->session().sharded();
+  const std::vector<UnitRow> units = unit_rows(sharded);
+  std::string text = fmt::format(
+      "{}{}\n{}\n{}\n{}{}{}{}", describe(session, groups, ranks),
+      trained_line(run->session().parameters()), format_units(units, sharded.options(), groups),
+      format_predicted_memory(*run), describe_checkpoint(*run, ranks, rates->rates()),
+      describe_batches(config, model, ranks),
+      layout ? format_layout(units, *layout, groups.shards, session.fsdp.param_dtype) + "\n" : "",
+      describe_steps(units, *run, *rates));
+  return {std::move(text), rates};
+}
+
+}  // namespace fsdp::tools

@@ -1,0 +1,41 @@
+// What a rank may take (runtime.memory_limit), and the end of a run that needs more: before
+// anything large is asked for, with changes that make it fit.
+// Not here: what there is (tools/launch/available_memory.h), what a run needs (predicted_run.h),
+// which changes there are (memory_changes.h).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "tools/launch/available_memory.h"
+#include "tools/predict/memory_changes.h"
+
+namespace fsdp::tools {
+
+constexpr int kDoesNotFit = 12;  // the status of a run that is refused for its memory
+
+struct MemoryShare {
+  AvailableMemory available;
+  int ranks = 1;        // that share it
+  size_t overhead = 0;  // of a rank: what it takes besides what is predicted
+  std::string overhead_of = "the program itself";
+};
+// What NCCL's communicators take of a GPU. Assumed, not measured: the channels for gathers and
+// reductions.
+constexpr size_t kNcclBytes = size_t{800} << 20;
+// What a rank of this process takes besides: the program, its libraries, stacks, generated code.
+size_t overhead_of_rank(const AvailableMemory& available, int ranks_of_process);
+
+struct MemoryLimit {
+  size_t bytes = 0;  // of a rank
+  std::string source;
+};
+// `wanted`: runtime.memory_limit. The memory of the machine limits the result too.
+MemoryLimit memory_limit(const std::string& wanted, const MemoryShare& share);
+
+// Empty when the run fits. Else the message: what the run needs, the limit, the three cheapest
+// changes with which it fits. `host`: of a GPU's host, for what is offloaded.
+std::string refusal(const RunPlan& plan, const MemoryLimit& limit,
+                    const std::optional<MemoryLimit>& host = std::nullopt);
+
+}  // namespace fsdp::tools

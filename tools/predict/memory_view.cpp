@@ -1,0 +1,255 @@
+// Laying out. Contract: tools/predict/memory_view.h.
+#include "tools/predict/memory_view.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/text/byte_size.h"
+#include "tools/predict/memory_limit.h"
+#include "tools/predict/memory_report.h"
+#include "tools/predict/nominal_gpus.h"
+#include "tools/predict/rates_file.h"
+#include "tools/predict/unit_table.h"
+#include "tools/train/model_shape.h"
+#include "tools/train/train_data.h"
+
+namespace fsdp::tools {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kShownBlocks = 8;
+constexpr const char* kUsualGpu = "A100-80";
+
+// Assumed, not measured: a context with the kernels of cuBLASLt and cuDNN.
+constexpr size_t kContext = 600 * kMiB;
+
+size_t gaps_of(const MetaRun& run) {
+  const MemoryUsage usage = run.usage();
+  return rest_of(run.device_needed(), usage.total_peak + usage.scratch);
+}
+
+// On the host or in a file, where blocks stay as they are: all of it is there at any time.
+std::string format_place(const char* place, const MemoryUsage& usage) {
+  std::string out;
+  const auto row = [&](std::string_view name, size_t bytes) {
+    if (bytes == 0) return;
+    out += fmt::format("  {:<24}{:>12}{:>15}\n", fmt::format("{}: {}", place, name), mib(bytes),
+                       mib(bytes));
+  };
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    row(name_of(static_cast<MemoryCategory>(i)), usage.peak[i]);
+  }
+  row("kernel scratch", usage.scratch);
+  return out;
+}
+
+// Of the rank that takes most.
+size_t on_device(const PlannedRun& planned) {
+  return planned.bytes - (planned.run->needed() - planned.run->device_needed());
+}
+
+std::string format_categories(const MetaRun& run) {
+  const MemoryUsage usage = run.usage();
+  std::string out =
+      fmt::format("{:<26}{:>12}{:>15}\n", "memory per rank (MiB)", "peak", "at the most");
+  const auto row = [&](std::string_view name, size_t peak, size_t then) {
+    if (peak > 0) {
+      out += fmt::format("  {:<24}{:>12}{:>15}\n", name, mib(peak), mib(then));
+    }
+  };
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    row(name_of(static_cast<MemoryCategory>(i)), usage.peak[i], run.moment().memory[i]);
+  }
+  row("kernel scratch", usage.scratch, usage.scratch);
+  row(rest_name(run.on_gpu()), gaps_of(run), gaps_of(run));
+  out += format_place("host", run.host_usage()) + format_place("file", run.file_usage());
+  const size_t device = run.device_needed(), host = run.host_needed();
+  return out + fmt::format("  {:<24}{:>12}\n", "in all", mib(device + host)) +
+         fmt::format("  where: device {}, host {}, file {}\n", mib(device), mib(host),
+                     mib(run.file_needed())) +
+         fmt::format("  the most: in {}{}\n", run.moment().phase,
+                     run.moment().unit.empty() ? "" : " of " + run.moment().unit);
+}
+
+std::string format_blocks(const std::vector<meta::LoggedBlock>& blocks) {
+  std::string out = "largest tensors then (MiB)\n";
+  for (size_t i = 0; i < std::min(kShownBlocks, blocks.size()); ++i) {
+    const meta::LoggedBlock& block = blocks[i];
+    out += fmt::format(
+        "  {:>12}  {:<20} {:<16} {}\n", mib(block.bytes), name_of(block.category),
+        block.unit.empty() ? "-" : block.unit,
+        block.kernel.empty() || block.kernel == "fill_zero" ? "" : "for " + block.kernel);
+  }
+  return out;
+}
+
+std::string format_padding(MetaRun& run) {
+  int64_t parameters = 0, held = 0;
+  const comm::FullySharded& sharded = run.session().sharded();
+  const comm::GroupSizes groups = comm::group_sizes(sharded.options(), run.world().size());
+  for (const UnitRow& unit : unit_rows(sharded)) {
+    parameters += unit.parameters;
+    held += unit.shard_numel() * groups.shards;
+  }
+  return fmt::format("padding: {} of the {} elements of all shards ({:.2f} %)\n", held - parameters,
+                     held,
+                     100.0 * static_cast<double>(held - parameters) /
+                         static_cast<double>(std::max<int64_t>(held, 1)));
+}
+
+std::string format_alternatives(const MemoryView& view) {
+  std::string out = fmt::format("{:<50}{:>12}{:>12}  {}\n", "if one thing were changed", "MiB",
+                                "ms a step", "what stays of the results");
+  bool said = false;
+  const auto as_it_is = [&] {
+    out += fmt::format("  {:<48}{:>12}{:>12.2f}\n", "as it is", mib(view.planned.bytes),
+                       view.planned.run->step_ms());
+    said = true;
+  };
+  for (const Alternative& each : view.alternatives) {
+    if (!said && each.bytes >= view.planned.bytes) as_it_is();
+    out += fmt::format("  {:<48}{:>12}{:>12.2f}  {}\n", each.change.text(), mib(each.bytes),
+                       each.ms, describe(each.change.keeps));
+  }
+  if (!said) as_it_is();
+  return out + "ms: predicted, on " + view.machine + "; to compare with each other\n";
+}
+
+std::string format_verdict(const DeviceMemory& device, size_t needed) {
+  std::string of = fmt::format("{} of {}", byte_size_text(device.bytes), device.name);
+  if (device.context > 0) {
+    of += fmt::format(", less {} for CUDA's context", byte_size_text(device.context));
+  }
+  if (device.nccl > 0) of += fmt::format(" and {} for NCCL", byte_size_text(device.nccl));
+  if (!device.gpu.empty()) of += " (assumed)";
+  const size_t left = device.left();
+  return left >= needed
+             ? fmt::format("fits: {}; {} stay free\n", of, byte_size_text(left - needed))
+             : fmt::format("does not fit: {}; {} are missing\n", of, byte_size_text(needed - left));
+}
+
+std::string format_fitting(const FittingChanges& found) {
+  std::string out;
+  for (const Alternative& each : found.fitting) {
+    out += fmt::format("fits with {}: {}, {:.2f} ms a step ({})\n", each.change.flags(),
+                       byte_size_text(each.bytes), each.ms, describe(each.change.keeps));
+  }
+  if (!out.empty()) return out;
+  const MemoryChange& least = found.least.change;
+  return fmt::format("no change was found with which it fits; the least: {}{}\n",
+                     byte_size_text(found.least.bytes),
+                     least.overrides.empty() ? " as it is" : " with " + least.flags());
+}
+
+}  // namespace
+
+std::vector<std::string> gpu_names() {
+  std::vector<std::string> names;
+  for (const NominalGpu& gpu : nominal_gpus()) names.push_back(gpu.name);
+  return names;
+}
+
+DeviceMemory gpu_memory(const std::string& name, int ranks) {
+  return {.name = name,
+          .bytes = static_cast<size_t>(nominal_gpu(name).gib * 1024) * kMiB,
+          .gpu = name,
+          .context = kContext,
+          .nccl = ranks > 1 ? kNcclBytes : 0};
+}
+
+DeviceMemory gpu_of_size(size_t bytes, int ranks) {
+  DeviceMemory out = gpu_memory(kUsualGpu, ranks);
+  out.name = "a GPU";
+  out.bytes = bytes;
+  return out;
+}
+
+MemoryView view_memory(const config::TrainConfig& config, const MemoryQuestion& question) {
+  BackendOptions backend = {.cpu = {.threads = question.threads},
+                            .meta = meta::MetaOptions{.keeps_blocks = true}};
+  if (question.device && !question.device->gpu.empty()) backend.cuda.emplace();
+  const bool nominal = question.rates_file.empty() && backend.cuda;
+  const auto rates = nominal ? std::make_shared<CallRates>(nominal_rates(question.device->gpu))
+                             : call_rates(question.rates_file, nullptr);
+  const int ranks = question.ranks;
+  const RunPlan plan(config, vocabulary_of(config), data_of(config, ranks), ranks, backend, rates);
+  MemoryView view = {.planned = plan.run()};
+  view.machine = rates->rates().machine;
+  view.model = describe_run(view.planned.run->session().model().config(),
+                            config.fsdp.options.strategy, ranks) +
+               (backend.cuda ? ", a GPU each"
+                             : fmt::format(", {} thread{} of the CPU each", question.threads,
+                                           question.threads == 1 ? "" : "s"));
+  view.alternatives = plan.alternatives();
+  view.device = question.device;
+  if (view.device && view.planned.bytes > view.device->left()) {
+    view.fitting = plan.changes_that_fit(view.device->left(), 1, Cheapest::kFastest);
+  }
+  return view;
+}
+
+std::string format_memory_view(const MemoryView& view) {
+  std::string out =
+      fmt::format("{}\n{}{}\n{}\n{}", view.model, format_categories(*view.planned.run),
+                  format_padding(*view.planned.run), format_blocks(view.planned.run->blocks_then()),
+                  format_alternatives(view));
+  if (view.device) out += "\n" + format_verdict(*view.device, view.planned.bytes);
+  if (view.fitting) out += format_fitting(*view.fitting);
+  return out;
+}
+
+Json memory_json(const MemoryView& view) {
+  const MetaRun& run = *view.planned.run;
+  const MemoryUsage usage = run.usage();
+  Json by_category, alternatives = Json(Json::Array{});
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    const auto category = static_cast<MemoryCategory>(i);
+    if (category == MemoryCategory::kTransportStaging) continue;
+    by_category[std::string(name_of(category))] = usage.peak[i];
+  }
+  by_category["kernel scratch"] = usage.scratch;
+  by_category[rest_name(run.on_gpu())] = gaps_of(run);
+  for (const auto& [place, there] :
+       {std::pair{"host", run.host_usage()}, std::pair{"file", run.file_usage()}}) {
+    for (size_t i = 0; i < kMemoryCategories; ++i) {
+      if (there.peak[i] == 0) continue;
+      const auto category = static_cast<MemoryCategory>(i);
+      by_category[fmt::format("{}: {}", place, name_of(category))] = there.peak[i];
+    }
+  }
+  for (const Alternative& each : view.alternatives) {
+    alternatives.push_back({{"change", each.change.text()},
+                            {"bytes", each.bytes},
+                            {"ms", each.ms},
+                            {"keeps", describe(each.change.keeps)}});
+  }
+  Json out = {{"peak",
+               {{"total", on_device(view.planned) + run.host_needed()},
+                {"by_category", by_category},
+                {"by_place",
+                 {{"device", on_device(view.planned)},
+                  {"host", run.host_needed()},
+                  {"file", run.file_needed()}}}}},
+              {"moment", {{"phase", run.moment().phase}, {"unit", run.moment().unit}}},
+              {"machine", view.machine},
+              {"alternatives", alternatives}};
+  if (view.device) {
+    const DeviceMemory& device = *view.device;
+    out["verdict"] = {{"device", device.name},
+                      {"bytes", device.bytes},
+                      {"context", device.context},
+                      {"nccl", device.nccl},
+                      {"fits", view.planned.bytes <= device.left()}};
+  }
+  if (!view.fitting) return out;
+  Json fits(Json::Array{});
+  for (const Alternative& each : view.fitting->fitting) {
+    fits.push_back({{"change", each.change.text()}, {"bytes", each.bytes}, {"ms", each.ms}});
+  }
+  out["fits_with"] = fits;
+  return out;
+}
+
+}  // namespace fsdp::tools
