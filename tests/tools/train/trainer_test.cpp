@@ -137,10 +137,10 @@ TEST_CASE("trainer: lines of other programs, where these would print one") {
           .run(training(world), validation(world));
     });
     std::fclose(file);
-    std::vector<std::string> lines;
+    std::vector<std::string> out;
     std::istringstream text(read_file(folder / "out"));
-    for (std::string line; std::getline(text, line);) lines.push_back(line);
-    return lines;
+    for (std::string line; std::getline(text, line);) out.push_back(line);
+    return out;
   };
   const std::vector<std::string> hf = printed(kTrainerLines);
   REQUIRE(hf.size() == 5);  // steps 2 and 4, an evaluation, another, the end
