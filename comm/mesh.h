@@ -34,8 +34,8 @@ class Mesh {
   int shard_index() const { return gather_->rank(); }
   int replica_index() const { return replicas_->rank(); }  // of this rank's shard group
 
-  // Those of the shard group: for gathers, for reduces (or of all ranks: reduce_over_all), and for
-  // norms and the like (compute stream).
+  // Communicators of the shard group: for gathers, for reduces (of all ranks with reduce_over_all),
+  // and for norms and other scalars (compute stream).
   Communicator& gather() const { return *gather_; }
   Communicator& reduce() const { return reduce_ ? *reduce_ : *gather_; }
   Communicator& scalars() const { return *scalars_; }
@@ -46,7 +46,7 @@ class Mesh {
   // collective.
   Communicator& inner_gather(int size);
 
-  // Those whose calls a step makes ahead of its streams, for check_same_on_all.
+  // The communicators whose calls a step makes ahead of its streams, for check_same_on_all.
   std::vector<const Communicator*> of_a_step() const;
 
  private:

@@ -45,7 +45,8 @@ std::vector<int32_t> padding_mask(const InputRules& rules, const std::vector<int
 
 std::vector<int32_t> predicted_targets(const InputRules& rules, std::vector<int32_t> targets,
                                        const std::vector<int32_t>& mask, int64_t length) {
-  if (!rules.knows_padding()) return targets;  // who made a mask made its labels, too
+  // Who made a mask made its labels, too; no labels, no targets.
+  if (!rules.knows_padding() || targets.empty()) return targets;
   for (int32_t& target : targets) {
     if (rules.is_padding(target)) target = kIgnoreIndex;
   }

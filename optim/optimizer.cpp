@@ -6,6 +6,11 @@
 namespace fsdp::optim {
 namespace {
 
+// Kernels and `bench kernels` have room for two states of a rule.
+#define FSDP_FEW_STATES(_, Rule) static_assert(rules::Rule::kStates.size() <= 2);
+FSDP_RULES(FSDP_FEW_STATES, )
+#undef FSDP_FEW_STATES
+
 // f(TypeTag<Rule>{}), the rule of the kind.
 template <typename F>
 decltype(auto) with_rule(OptimizerKind kind, F&& f) {

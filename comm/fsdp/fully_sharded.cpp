@@ -20,7 +20,7 @@ void FullySharded::pre_forward(size_t unit) {
     order_->begin_forward(unit);
     ++units_[unit]->open_forwards;
   }
-  demand(unit);
+  unshard_now(unit);
   if (in_backward_) return;
   for (int ahead = 1; ahead <= options_.forward_prefetch; ++ahead) {
     const std::optional<size_t> next = order_->forward_after(unit, static_cast<size_t>(ahead));
@@ -40,7 +40,7 @@ void FullySharded::pre_backward(size_t unit) {
   in_backward_ = true;
   backend().set_scope(units_[unit]->name);
   order_->begin_backward(unit);
-  demand(unit);
+  unshard_now(unit);
   if (options_.backward_prefetch == BackwardPrefetch::kPre) {
     prefetch(order_->backward_next());
   }
@@ -65,10 +65,10 @@ Tensor FullySharded::gradient_memory(size_t unit, size_t parameter) {
 
 // ---------------------------------------------------------------------------- Parameters
 
-// Unshards now. When no buffer is free, two kinds come back from units of the same depth, with
-// which this one shares them: those of prefetches that nobody used (a skipped block), and in
-// backward those of units that are done but did not notice, because their input needed no gradient.
-void FullySharded::demand(size_t unit) {
+// When no buffer is free, units of the same depth give buffers back: a unit that was gathered ahead
+// and not used (a skipped block), and in backward a unit that is done and had no post_backward,
+// because its input needed no gradient.
+void FullySharded::unshard_now(size_t unit) {
   UnitParameters& parameters = units_[unit]->parameters;
   if (!parameters.unshard()) {
     for (const auto& other : units_) {
@@ -113,9 +113,9 @@ void FullySharded::accumulate(Unit& unit) {
 
 void FullySharded::reduce(Unit& unit) {
   if (!unit.gradients || (unit.policy.reduces_last && !last_micro_step_)) return;
-  if (!unit.gradients->ready_to_reduce()) {
+  if (!unit.gradients->borrow_for_reduce()) {
     free_gradient_buffers(unit.depth);
-    FSDP_CHECK(unit.gradients->ready_to_reduce(),
+    FSDP_CHECK(unit.gradients->borrow_for_reduce(),
                "[fsdp] unit {}: no buffer is free for its gradients in reduce_dtype", unit.name);
   }
   unit.gradients->reduce(last_micro_step_);

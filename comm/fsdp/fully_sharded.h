@@ -104,7 +104,7 @@ class FullySharded {
   void pre_backward(size_t unit);
   void post_backward(size_t unit);
   Tensor gradient_memory(size_t unit, size_t parameter);
-  void demand(size_t unit);
+  void unshard_now(size_t unit);
   void prefetch(std::optional<size_t> unit);
   void give_back_parameters(Unit& unit);
   void accumulate(Unit& unit);

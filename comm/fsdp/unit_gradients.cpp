@@ -117,9 +117,9 @@ bool UnitGradients::backward_pending() const {
                      [](const FlatParameter& p) { return p.parameter->pending_uses() > 0; });
 }
 
-// Which parameters have a gradient; those that have none become zeros: other ranks may have one,
-// and absent counts as zero in the average. `more_to_come`: from forwards whose backward has not
-// come yet; else such uses are forgotten: their backward never comes.
+// Notes which parameters have a gradient. A parameter without one gets zeros: another rank may have
+// one, and absent counts as zero in the average. `more_to_come`: a later backward will contribute
+// to these parameters; without it their pending uses are forgotten.
 void UnitGradients::note_present(bool more_to_come) {
   Backend& backend = runtime_.backend;
   for (size_t i = 0; i < present_.size(); ++i) {
@@ -135,7 +135,7 @@ void UnitGradients::note_present(bool more_to_come) {
   }
 }
 
-bool UnitGradients::ready_to_reduce() {
+bool UnitGradients::borrow_for_reduce() {
   const bool narrows = policy_.narrows_gradients;
   return !accumulating() || !narrows || borrow();
 }
@@ -144,17 +144,17 @@ void UnitGradients::reduce(bool last) {
   if (!accumulating()) return;
   allocate_shard();
   note_present(/*more_to_come=*/false);
-  reduce_noted(last);
+  run_reduction(last);
 }
 
 void UnitGradients::reduce_part() {
   if (!accumulating()) return;
   allocate_shard();
   note_present(/*more_to_come=*/true);
-  reduce_noted(/*last=*/false);
+  run_reduction(/*last=*/false);
 }
 
-void UnitGradients::reduce_noted(bool last) {
+void UnitGradients::run_reduction(bool last) {
   using enum GradientState;
   const Scope scope(runtime_.backend, name_);
   home_.lend_gradient(/*adds=*/state_ != kAccumulating);

@@ -69,7 +69,7 @@ class UnitGradients {
   Tensor memory_of(size_t parameter) const;
   bool backward_pending() const;  // some use recorded in forward has not contributed yet
   // Takes the arena buffer that a reduce narrows into, where it needs one. False when none is free.
-  bool ready_to_reduce();
+  bool borrow_for_reduce();
   // Nothing happens where nothing accumulates. `last`: of a step's micro-steps.
   void reduce(bool last);
   // Reduces what has come so far while more is to come: after several forwards, the backward of the
@@ -95,7 +95,7 @@ class UnitGradients {
   void give_buffer_back(EventPtr done);
   void set_shard_aside();
   void note_present(bool more_to_come);
-  void reduce_noted(bool last);
+  void run_reduction(bool last);
 
   FsdpRuntime& runtime_;
   std::string name_;

@@ -23,10 +23,10 @@ UnitParameters::UnitParameters(FsdpRuntime& runtime, std::string name,
     }
     if (!segment.empty()) add_segment(segment, trainable);
   }
-  always_unsharded_ = runtime_.mesh.shards() == 1 && std::all_of(segments_.begin(), segments_.end(),
-                                                                 [](const ParameterSegment& s) {
-                                                                   return s.home->always_fetched();
-                                                                 });
+  always_unsharded_ =
+      runtime_.mesh.shards() == 1 &&
+      std::all_of(segments_.begin(), segments_.end(),
+                  [](const ParameterSegment& s) { return s.home->optimizer_writes_slot(); });
   if (always_unsharded_) state_ = ParameterState::kUnsharded;
 }
 

@@ -21,7 +21,7 @@
 //
 // A unit whose policy is resident has its buffer for itself: reshard() leaves it UNSHARDED. With
 // one rank in a shard group there is nothing to gather: UNSHARDED from the start, for ever, where
-// the optimizer writes the values there (ShardHome::always_fetched).
+// the optimizer writes the values there (ShardHome::optimizer_writes_slot).
 //
 // Streams: a buffer is written after the compute stream is done with the buffer's last tenant
 // (BufferPool::free_since). This rank's slot is filled from the shard's home (home/shard_home.h);

@@ -1,6 +1,6 @@
 // What an element-wise rule of an optimizer is: a struct of its options, with
 //   kName    as configuration and traces name it
-//   kStates  names of the values that it keeps for every element, PyTorch's: checkpoints have them
+//   kStates  names of the values (two at most) that it keeps for every element, as PyTorch's
 //   kReads   names of the options that it reads (optim::OptimizerOptions, keys of train.optimizer)
 //   of()     the rule with its options taken from any struct that has them
 //   Numbers  scalars of one parameter at one step, in the accumulation dtype M of the master

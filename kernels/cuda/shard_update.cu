@@ -9,7 +9,7 @@ namespace fsdp::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kRun = 8;  // elements that a thread takes at a time: those of a Philox block
+constexpr int kRun = 8;  // elements that a thread takes at a time, as many as a Philox block has
 constexpr int64_t kTile = 2 * kThreads * kRun;  // and a block
 constexpr int64_t kBlocksPerMultiprocessor = 8;
 
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // mapping: a block per tile of a segment, a grid that fills the device; eight elements a thread,
 //          runs begin at multiples of eight wherever segments do
-// bytes:   those of gradient and copy, and twice those of master and states
+// bytes:   of gradient and copy once, of master and states twice
 // in f32:  the step, in PyTorch's order of operations
 // source:  core/optimizer_rules/rule.h, step()
 template <typename Rule, typename Value, int kStates>
@@ -194,7 +194,9 @@ std::vector<Row> rows_of(const ShardUpdate& args, int64_t& tiles) {
     static_cast<Segment&>(row) = {s.begin, s.end, tiles, s.parameter, s.decay};
     if constexpr (std::is_same_v<Row, NarrowSegment>) {
       row.first = s.first;
-      for (size_t value = 0; args.draws && value < args.draws->size(); ++value) {
+      // A rule of whole matrices may have more values than this one.
+      const size_t drawn = args.draws ? std::min<size_t>(args.draws->size(), kMostValues) : 0;
+      for (size_t value = 0; value < drawn; ++value) {
         const std::vector<uint64_t>& names = (*args.draws)[value];
         if (!names.empty()) row.draws[value] = names[static_cast<size_t>(s.parameter)];
       }
@@ -210,7 +212,8 @@ void launch_update(const Op& op, const UpdateArgs<Rule>& update, std::index_sequ
   const ShardUpdate& args = update.shard;
   using Row = typename Value::Row;
   const auto value = [&](const Tensor& tensor, size_t i) {
-    return Value(tensor, args.draws && !(*args.draws)[i].empty());
+    const bool drawn = args.draws && i < args.draws->size() && !(*args.draws)[i].empty();
+    return Value(tensor, drawn && tensor.dtype() == DType::kBF16);
   };
   const Tensor& copy = args.copy ? *args.copy : args.master;
   int64_t tiles = 0;

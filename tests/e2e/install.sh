@@ -26,10 +26,11 @@ fi
 # ---- installed -----------------------------------------------------------------------------------
 cmake --install "$build" --prefix "$scratch/prefix" >install.log || { fail "install"; tail install.log; }
 cmake -S "$SOURCE/tools/examples" -B outside -DCMAKE_PREFIX_PATH="$scratch/prefix" >outside.log 2>&1 &&
-  cmake --build outside >>outside.log 2>&1 || { fail "the project outside"; tail -30 outside.log; }
+  cmake --build outside --verbose >>outside.log 2>&1 || { fail "the project outside"; tail -30 outside.log; }
 outside/train 3 >outside.3 || fail "the program outside ended with $?"
 cmp -s own.3 outside.3 || fail "the program outside: other losses than the one of this build"
-grep -q "$SOURCE/core/" outside/CMakeFiles/train.dir/train.cpp.o.d &&
+grep -qF "$scratch/prefix/include" outside.log || fail "the program outside: no path of its headers"
+grep -qE -- "-(I|isystem) ?$SOURCE" outside.log &&
   fail "the program outside was compiled with headers of the repository"
 
 [ "$failed" = 0 ] && echo "a program of one's own on the engine: all is well"

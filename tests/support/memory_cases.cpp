@@ -114,6 +114,13 @@ bool go_together(const MemoryLevels& l) {
   const bool hybrid = l[kStrategy] >= 4;
   if (hybrid && l[kRanks] >= 0 && l[kRanks] != 3) return false;  // 2 x 2
   if (l[kMore] == kFixedOrder && l[kAccumulation] >= 2) return false;
+  // Ranks in pairs inside of four that share.
+  if (l[kMore] == kInnerGroup && (l[kStrategy] > 0 || (l[kRanks] >= 0 && l[kRanks] != 3))) {
+    return false;
+  }
+  // Blocks are units, and what they are told goes beyond what all are told.
+  if (l[kMore] == kUnits && (l[kStrategy] > 0 || l[kWrap] > 0)) return false;
+  if (l[kMore] == kKept && l[kStrategy] == 3) return false;  // nothing is given back anyway
   // By size the table may become part of a unit that its other user, the head, is not in.
   if (l[kHead] == 1 && l[kWrap] == kSize) return false;
   return true;
@@ -158,6 +165,13 @@ MemoryCase memory_case(const MemoryLevels& l) {
   o.fsdp.fixed_order = l[kMore] == kFixedOrder;
   o.fsdp.separate_reduce = l[kMore] != kOneStream;
   if (l[kMore] == kOneInFlight) o.fsdp.units_in_flight = 1;
+  if (l[kMore] == kThreeInFlight) o.fsdp.units_in_flight = 3;
+  if (l[kMore] == kKept) o.fsdp.reshard_after_forward = false;
+  if (l[kMore] == kInnerGroup) o.fsdp.reshard_group_size = 2;
+  if (l[kMore] == kUnits) {
+    o.fsdp.units = {{.match = "blocks.0", .reshard_after_forward = false},
+                    {.match = "blocks.1", .strategy = Strategy::kShardOptimizer}};
+  }
   if (l[kMore] == kPost) o.fsdp.backward_prefetch = comm::BackwardPrefetch::kPost;
   if (l[kMore] == kSgd) o.optimizer = {.kind = optim::OptimizerKind::kSgd, .momentum = 0.9};
   run.from_first_rank = l[kMore] == kFirstRank;

@@ -60,9 +60,13 @@ enum MemoryMore {
   kPost,
   kFirstRank,
   kMasked,
-  kNarrow
+  kNarrow,
+  kUnits,
+  kInnerGroup,
+  kKept,
+  kThreeInFlight
 };
-constexpr MemoryLevels kMemorySizes = {6, 5, 4, 4, 4, 4, 8, 2, 3, 2, 4, 10};
+constexpr MemoryLevels kMemorySizes = {6, 5, 4, 4, 4, 4, 8, 2, 3, 2, 4, 14};
 
 // Whether these levels go together; -1: not chosen yet.
 bool go_together(const MemoryLevels& levels);

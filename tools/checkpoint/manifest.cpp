@@ -78,6 +78,7 @@ Json progress_json(const TrainTotals& totals) {
 
 TrainTotals progress_from(const Json& json) {
   TrainTotals totals;
+  json.at("steps");  // a manifest of any version has it
   visit_totals(totals, [&](const char* key, const char*, auto& value) {
     if (const Json* const found = json.find(key)) take(*found, value);
   });

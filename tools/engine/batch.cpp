@@ -21,6 +21,14 @@ std::vector<T> rows_of(const std::vector<T>& all, const RowRange& range, int64_t
 
 Batch make_batch(LabelledRows rows, const models::InputRules& rules, int64_t global_label_tokens) {
   const int64_t count = rows.rows();
+  const auto check = [](std::string_view what, size_t got, int64_t expected, bool may_be_absent) {
+    FSDP_CHECK((may_be_absent && got == 0) || static_cast<int64_t>(got) == expected,
+               "[batch] {}: expected {} values, got {}", what, expected, got);
+  };
+  check("tokens", rows.tokens.size(), count * rows.length, false);
+  check("labels", rows.labels.size(), count * rows.length, true);
+  check("mask", rows.mask.size(), count * rows.length, true);
+  check("samples", rows.samples.size(), count, true);
   if (rules.shifted_labels && !rows.labels_are_targets && !rows.labels.empty()) {
     rows.labels = models::shifted_labels(rows.labels, count, rows.length);
   }
@@ -54,17 +62,23 @@ int ranks_with_pass(const Batch& batch, int part, int ranks) {
 }
 
 Batch rows_of(const Batch& batch, const RowRange& range) {
-  return {.rows = range.count,
-          .length = batch.length,
-          .tokens = rows_of(batch.tokens, range, batch.length),
-          .targets = rows_of(batch.targets, range, batch.length),
-          .samples = rows_of(batch.samples, range, 1),
-          .mask = rows_of(batch.mask, range, batch.length),
-          .positions = rows_of(batch.positions, range, batch.length),
-          .global_label_tokens = batch.global_label_tokens,
-          .rows_per_pass = batch.rows_per_pass,
-          .passes = batch.passes,
-          .gradient_factor = batch.gradient_factor};
+  Batch out = {.rows = range.count,
+               .length = batch.length,
+               .tokens = rows_of(batch.tokens, range, batch.length),
+               .targets = rows_of(batch.targets, range, batch.length),
+               .samples = rows_of(batch.samples, range, 1),
+               .mask = rows_of(batch.mask, range, batch.length),
+               .positions = rows_of(batch.positions, range, batch.length),
+               .global_label_tokens = batch.global_label_tokens,
+               .rows_per_pass = batch.rows_per_pass,
+               .passes = batch.passes,
+               .gradient_factor = batch.gradient_factor};
+  const bool hides = std::find(out.mask.begin(), out.mask.end(), 0) != out.mask.end();
+  if (!out.positions.empty() && !hides) {
+    out.mask.clear();
+    out.positions.clear();
+  }
+  return out;
 }
 
 }  // namespace fsdp

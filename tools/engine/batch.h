@@ -40,7 +40,8 @@ struct Batch {
   double gradient_factor = 1;  // of this rank's gradients: to try what bad ones do
 };
 
-// The rows made ready by the rules of a model. Error when tokens, labels and mask differ in size.
+// The rows made ready by the rules of a model. Error where sizes do not agree: tokens are whole
+// rows; labels, mask and samples are as many, or absent.
 Batch make_batch(LabelledRows rows, const models::InputRules& rules, int64_t global_label_tokens);
 
 // Positions of the batch that have a target.
@@ -50,7 +51,8 @@ int64_t count_targets(const Batch& batch);
 RowRange rows_of_part(const Batch& batch, int part, int parts);
 // How many ranks have a pass in part `part` of all; all of them where there are no passes.
 int ranks_with_pass(const Batch& batch, int part, int ranks);
-// Some of the rows; what is said of all ranks stays.
+// Some of the rows; what is said of all ranks stays. Padding that a model found by itself is
+// forgotten where none of these rows has any.
 Batch rows_of(const Batch& batch, const RowRange& range);
 
 }  // namespace fsdp

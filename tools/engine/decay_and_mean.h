@@ -9,7 +9,8 @@ namespace fsdp {
 enum class Decay : uint8_t { kMatrices, kAll, kNone };
 
 // The loss of a step: the mean over all label tokens of the global batch; or the mean over ranks
-// and micro-steps of each one's mean (PyTorch's habit), where those without labels count as 0.
+// and micro-steps of each one's mean (PyTorch's habit), where a rank or micro-step without labels
+// counts as 0.
 enum class LossMean : uint8_t { kTokens, kRanks };
 
 }  // namespace fsdp

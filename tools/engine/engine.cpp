@@ -28,13 +28,14 @@ Engine::Engine(comm::Communicator& world, Places&& places, std::unique_ptr<Modul
     : world_(world),
       make_host_(std::move(places.host)),
       device_(std::move(places.device)),
+      devices_(std::move(places.devices)),
+      module_(std::move(module)),
       host_(made(offloads(options) || options.inputs_on_host, make_host_, *device_, "host")),
       file_(made(options.fsdp.offload == comm::Offload::kNvme, places.file, *device_, "file")),
       host_inputs_(options.inputs_on_host ? std::make_unique<HostInputs>(*device_, *host_)
                                           : nullptr),
-      devices_(std::move(places.devices)),
-      tape_(*device_),
-      module_(std::move(module)) {
+      tape_(*device_) {
+  FSDP_CHECK(options.wrap, "[engine] wrap: expected a policy (comm/fsdp/plan.h), got none");
   tape_.set_host_inputs(host_inputs_.get());
   module_->set_tape(&tape_);
   comm::FsdpOptions fsdp = options.fsdp;

@@ -15,7 +15,7 @@
 namespace fsdp {
 
 struct EngineOptions {
-  comm::WrapPolicy wrap;   // which modules become units
+  comm::WrapPolicy wrap;   // which modules become units (comm/fsdp/plan.h)
   comm::FsdpOptions fsdp;  // host, file, training and detect_overflow follow from the rest
   TrainStepOptions step;
   bool inputs_on_host = false;  // of the pieces that backward computes again
@@ -23,8 +23,8 @@ struct EngineOptions {
 
 class Engine {
  public:
-  // Takes the places; the module was made on their device. Collective over `world`, whose lifetime
-  // must exceed the engine's.
+  // Takes the places. Make the module before, on `*places.device`. Collective over `world`, whose
+  // lifetime must exceed the engine's.
   Engine(comm::Communicator& world, Places&& places, std::unique_ptr<Module> module,
          const EngineOptions& options);
   ~Engine();
@@ -68,11 +68,12 @@ class Engine {
   comm::Communicator& world_;
   TracePhases* phases_ = nullptr;
   Places::Make make_host_;
-  std::unique_ptr<Backend> device_, host_, file_;
-  std::unique_ptr<HostInputs> host_inputs_;      // null: none wait on the host
+  std::unique_ptr<Backend> device_;
   std::unique_ptr<comm::Communicator> devices_;  // null: they talk over the world
+  std::unique_ptr<Module> module_;               // its memory is the device's, which outlives it
+  std::unique_ptr<Backend> host_, file_;
+  std::unique_ptr<HostInputs> host_inputs_;  // null: none wait on the host
   Tape tape_;
-  std::unique_ptr<Module> module_;
   std::unique_ptr<comm::FullySharded> sharded_;
   std::unique_ptr<TrainStep> steps_;
 };

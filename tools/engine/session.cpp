@@ -7,9 +7,10 @@
 namespace fsdp {
 namespace {
 
-std::unique_ptr<Module> make_model(const SessionOptions& options, Backend& device) {
-  auto model = std::make_unique<models::CausalLM>(options.model, device, options.fsdp.param_dtype,
-                                                  options.max_length);
+std::unique_ptr<Module> make_model(const SessionOptions& options, const Places& places) {
+  FSDP_CHECK(places.device, "[engine] places.device: expected a backend, got none");
+  auto model = std::make_unique<models::CausalLM>(options.model, *places.device,
+                                                  options.fsdp.param_dtype, options.max_length);
   model->set_recompute(options.recompute, options.recompute_every);
   if (options.lora) models::add_lora(*model, *options.lora);
   freeze_parameters(options.model, options.frozen, model->parameters());
@@ -31,8 +32,7 @@ EngineOptions engine_options(const SessionOptions& options) {
 }  // namespace
 
 Session::Session(comm::Communicator& world, Places&& places, const SessionOptions& options)
-    : Engine(world, std::move(places), make_model(options, *places.device),
-             engine_options(options)),
+    : Engine(world, std::move(places), make_model(options, places), engine_options(options)),
       options_(options) {
   check_buffers(module(), wrap_of(options), sharded().options(), sharded().mesh().shards());
 }

@@ -53,6 +53,11 @@ class TrainStep {
     std::function<Tensor()> loss;
     double weight = 1;
   };
+  // `weight` counts for the loss that is reported, not for gradients: these the loss fixes itself.
+  // Backward begins without a gradient, so the last op must know its own, as
+  // ops::linear_cross_entropy does by gradient_scale. A reduction averages over the ranks, so
+  // gradient_scale is weight * ranks (weight with fixed_order), and loss_scale() is passed on.
+  // tools/engine/session.cpp does all this.
   // Several forwards: their backwards come after all of them, the last one's first.
   // `ranks_with_pass`: see FullySharded::begin_micro_step.
   void micro_step(const std::vector<Forward>& forwards, std::optional<int> ranks_with_pass = {});
@@ -62,7 +67,7 @@ class TrainStep {
 
   // Calls `forward` without gradients, then gives all parameters back. Between steps.
   void evaluate(const std::function<void()>& forward);
-  // Drops the gradients and the loss of the step so far; nothing of it is in the next one.
+  // Drops the gradients and the loss of the step so far: the next step starts anew.
   void restart();
   void recover();  // the same after a step that threw on every rank; see FullySharded::recover
 

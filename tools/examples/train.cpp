@@ -48,7 +48,7 @@ SessionOptions small_llama() {
 }
 
 // This rank's rows of the batch of all ranks: sequences from here and there in the text.
-Batch batch_of(const comm::Communicator& world, uint32_t step) {
+Batch batch_of(const comm::Communicator& world, const models::ModelConfig& model, uint32_t step) {
   const RowRange mine = deal_rows(kRows, world.rank(), world.size());
   LabelledRows own = {.length = kLength};
   for (int64_t row = mine.first; row < mine.first + mine.count; ++row) {
@@ -60,22 +60,23 @@ Batch batch_of(const comm::Communicator& world, uint32_t step) {
     own.samples.push_back(sample);
   }
   own.labels = own.tokens;
-  const models::InputRules rules;  // a position predicts the next token
+  const models::InputRules rules = models::input_rules(model);  // which token a position predicts
   return make_batch(std::move(own), rules, kRows * rules.targets_of_row(kLength));
 }
 
 void train(comm::Communicator& world) {
   Places places;
   places.device = std::make_unique<cpu::CpuBackend>();
-  Session session(world, std::move(places), small_llama());
+  const SessionOptions options = small_llama();
+  Session session(world, std::move(places), options);
   session.initialise(models::from_scratch(/*seed=*/1));
   for (uint32_t step = 0; step < kSteps; ++step) {
     const StepHandle handle =
-        session.train_step(batch_of(world, step), /*learning_rate=*/3e-3, step);
+        session.train_step(batch_of(world, options.model, step), /*learning_rate=*/3e-3, step);
     const StepValues values = handle.read();  // waits; a loop that overlaps reads one step late
     if (world.rank() == 0) fmt::print("step {:2}  loss {:.6f}\n", step + 1, values.loss);
   }
-  const double loss = session.evaluate(batch_of(world, 0));
+  const double loss = session.evaluate(batch_of(world, options.model, 0));
   if (world.rank() == 0) fmt::print("{} ranks, loss at the end {:.6f}\n", world.size(), loss);
 }
 

@@ -81,12 +81,9 @@ Heartbeat::Heartbeat(RankWatch& watch) : watch_(watch) {
 }
 
 Heartbeat::~Heartbeat() {
-  if (timer_ < 0) {
-    if (socket_ >= 0) ::close(socket_);
-    return;
-  }
   watch_.remove(timer_);
   watch_.remove(socket_);
+  if (!watched_ && socket_ >= 0) ::close(socket_);
 }
 
 std::string Heartbeat::card() const {
@@ -116,6 +113,7 @@ void Heartbeat::start(Job job, Actions actions) {
   started_ = Clock::now();
   silence_ = SilenceWatch(job_.limit, neighbours_.size(), started_);
   beat();
+  watched_ = true;
   watch_.add(socket_, [this] { read_all(); });
   timer_ = watch_.every(silence_.beat(), [this] {
     read_all();  // before anybody is called silent

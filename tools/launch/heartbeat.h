@@ -97,7 +97,8 @@ class Heartbeat {
 
   RankWatch& watch_;
   int socket_ = -1;
-  int timer_ = -1;  // -1: it does not beat, and the socket is still this object's
+  int timer_ = -1;        // -1: it does not beat
+  bool watched_ = false;  // the socket is the watch's
   Job job_;
   Actions actions_;
   mutable std::mutex mutex_;  // of what follows

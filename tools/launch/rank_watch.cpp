@@ -2,8 +2,10 @@
 // handler, no global.
 #include "tools/launch/rank_watch.h"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <cstring>
 #include <system_error>
 
 #include <poll.h>
@@ -13,6 +15,8 @@
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
+
+#include "core/error.h"
 
 namespace fsdp::tools {
 namespace {
@@ -41,6 +45,7 @@ void RankWatch::block_signal() {
 }
 
 RankWatch::RankWatch() : stop_(::eventfd(0, EFD_CLOEXEC)), poll_(::epoll_create1(EPOLL_CLOEXEC)) {
+  FSDP_CHECK(stop_ >= 0 && poll_ >= 0, "[watch] no descriptor for it: {}", std::strerror(errno));
   epoll_event event = {.events = EPOLLIN, .data = {.fd = stop_}};
   ::epoll_ctl(poll_, EPOLL_CTL_ADD, stop_, &event);
   thread_ = std::thread([this] { watch(); });
@@ -126,6 +131,7 @@ void RankWatch::apart(Action work) {
     return each.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   });
   try {
+    apart_.reserve(apart_.size() + 1);  // once it runs nothing may fail
     // An error in it ends the process, as on any thread.
     apart_.push_back(std::async(std::launch::async, [work]() noexcept { work(); }));
   } catch (const std::exception&) {  // no memory, or no thread

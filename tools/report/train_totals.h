@@ -30,6 +30,7 @@ struct TrainTotals {
   int signal = 0;                 // the signal that ended the run early, or 0
   double last_steps_per_s = 0;    // of the steps since the logged line before the last
   double last_samples_per_s = 0;  // of the same steps
+  void begin_process() { signal = 0, last_steps_per_s = last_samples_per_s = 0; }
 
   double train_loss() const {  // mean over the last log_every steps
     return std::accumulate(recent_losses.begin(), recent_losses.end(), 0.0) /

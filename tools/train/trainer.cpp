@@ -29,7 +29,9 @@ Trainer::Trainer(Session& session, const TrainerOptions& options, Progress& prog
       metrics_(metrics),
       vote_(session.world()),
       totals_(options.resume),
-      saved_at_(totals_.steps) {}
+      saved_at_(totals_.steps) {
+  totals_.begin_process();
+}
 
 // A step may be the one of an interval, the last, and the one before a signal ends the run.
 void Trainer::save(bool last) {

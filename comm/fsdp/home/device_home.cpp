@@ -6,7 +6,7 @@ namespace fsdp::comm {
 DeviceHome::DeviceHome(ShardHomes& homes, ShardSpec spec) : ShardHome(homes, std::move(spec)) {
   const bool in_slot = spec_.resident && spec_.master_dtype == spec_.dtype;
   stored_.master = in_slot ? spec_.slot : zeros_on(homes_.rank().device, spec_.master_dtype);
-  if (always_fetched() && !in_slot) stored_.copy = spec_.slot;
+  if (optimizer_writes_slot() && !in_slot) stored_.copy = spec_.slot;
   at_work_ = stored_;
 }
 

@@ -15,7 +15,7 @@ class DeviceHome : public ShardHome {
   DeviceHome(ShardHomes& homes, ShardSpec spec);
 
   EventPtr fetch(const EventPtr& free) override;
-  bool always_fetched() const override { return spec_.resident && spec_.whole; }
+  bool optimizer_writes_slot() const override { return spec_.resident && spec_.whole; }
   void written() override { make_copy(homes_.updates()); }
 
   void keep_gradient(const Tensor& shard, bool has_memory) override;

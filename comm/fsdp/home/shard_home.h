@@ -58,11 +58,12 @@ class ShardHome : public ShardAccess {
   Tensors for_optimizer() const;
 
   // ---- Values ----
-  // The slot gets the values. `free`: since when it may be written; may be null. The gather stream
-  // is to wait for the event that is returned; null: it brings the values itself.
+  // Enqueues what brings the values into the slot. `free`: since when the slot may be written; may
+  // be null. Returns the event that the gather stream must wait for; null where the gather stream
+  // itself was given the work.
   virtual EventPtr fetch(const EventPtr& free) = 0;
   // The optimizer writes into the slot: a fetch would change nothing.
-  virtual bool always_fetched() const { return false; }
+  virtual bool optimizer_writes_slot() const { return false; }
   // Somebody else than the optimizer wrote the master, on the compute stream of its backend.
   virtual void written() = 0;
 
@@ -71,8 +72,9 @@ class ShardHome : public ShardAccess {
   // `has_memory`: it has some already, of the unit.
   virtual void keep_gradient(const Tensor& shard, bool has_memory) = 0;
   virtual void allocate_gradient() = 0;  // nothing where it is lent for each reduction
-  // Around every reduction: the reduce stream may write the shard, which holds the values that were
-  // stored, if `adds`; and since `reduced` has others. `last`: the optimizer comes next.
+  // Before a reduction: from here on the reduce stream may write the shard. With `adds` the shard
+  // holds what earlier micro-steps left. After it, store_gradient: the shard has its new values
+  // once `reduced` is ready. `last`: the optimizer comes next.
   virtual void lend_gradient(bool adds) = 0;
   virtual void store_gradient(const EventPtr& reduced, bool last) = 0;
   // The last one before the optimizer was not said to be the last.

@@ -16,8 +16,8 @@
 //   gradient             a N sum S_u + m sum S_u                 one buffer where nothing differs;
 //                        + r N (S_R + 2 max_B S_u) if a != r
 // optimizer state        k m sum S_u, and counters; k: values that the optimizer keeps
-// Every term is rounded up as the ledger does. Every other combination of options is compared with
-// a run without bytes (tests/tools/predict/meta_run_test.cpp).
+// Every term is rounded up as the ledger does. Other options, pair by pair, are compared with a run
+// without bytes (tests/tools/predict/meta_run_test.cpp).
 // Requirements: S1.9, S4.4, S4.6.
 #include <algorithm>
 
@@ -200,6 +200,29 @@ TEST_CASE("memory of every optimizer, by the values that it keeps of an element"
     }
     check_memory(small_llama(), 2, options, {.kind = kSgd}, 0);
     check_memory(small_llama(), 2, options, {.kind = kSgd, .momentum = 0.9}, 1);
+  }
+}
+
+// Where the average is made in place, what the first backward left waits beside it.
+TEST_CASE("a second backward of a micro-step sets gradients in place aside") {
+  using enum Strategy;
+  for (const auto& [ranks, strategy] : {std::pair{1, kFullShard}, std::pair{2, kNoShard},
+                                        std::pair{2, kFullShard}, std::pair{2, kShardOptimizer}}) {
+    CAPTURE(ranks);
+    CAPTURE(choice_name(strategy));
+    RunSpec spec;
+    spec.ranks = ranks;
+    spec.fsdp.strategy = strategy;
+    run_local_ranks(ranks, [&](Communicator& world) {
+      RankRun run(world, spec);
+      const auto peak = [&] {
+        return run.backend().ledger().usage().peak[static_cast<size_t>(MemoryCategory::kGradient)];
+      };
+      run.forward_backward(0);
+      const size_t once = peak();
+      run.backward_again(0);
+      CHECK(peak() == (run.sharded().mesh().shards() == 1 ? 2 : 1) * once);
+    });
   }
 }
 

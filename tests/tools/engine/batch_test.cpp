@@ -60,11 +60,14 @@ TEST_CASE("rows made ready: targets by the rules of the model, and what padding 
   const Batch second = rows_of(fairseq, {.first = 1, .count = 1});
   CHECK(second.positions == Ids{1, 2, 1});
   CHECK(count_targets(second) == 0);
+  const Batch first = rows_of(fairseq, {.first = 0, .count = 1});  // it has no padding
+  CHECK(first.mask.empty());
+  CHECK(first.positions.empty());
 }
 
 TEST_CASE("rows made ready: labels that are targets are not shifted; none, and no rows") {
   using Ids = std::vector<int32_t>;
-  LabelledRows rows = {
+  const LabelledRows rows = {
       .length = 2, .tokens = {1, 2}, .labels = {2, 3}, .mask = {0, 1}, .labels_are_targets = true};
   CHECK(make_batch(rows, {}, 2).targets == Ids{2, 3});
   CHECK(make_batch(rows, {}, 2).mask == Ids{0, 1});
@@ -73,9 +76,20 @@ TEST_CASE("rows made ready: labels that are targets are not shifted; none, and n
   CHECK(none.rows == 0);
   CHECK(none.length == 2);
   CHECK(count_targets(none) == 0);
-  rows.mask = {1};
-  CHECK(test::error_of([&] { make_batch(rows, {}, 2); }) ==
-        "[attention_mask] expected 2 values, got 1");
+  const models::InputRules fairseq = {.padding = 1, .first_position = 2};
+  const Batch unlabelled = make_batch({.length = 2, .tokens = {1, 5}}, fairseq, 0);
+  CHECK(unlabelled.targets.empty());
+  CHECK(unlabelled.mask == Ids{0, 1});
+  const auto refusal = [&](const LabelledRows& wrong) {
+    return test::error_of([&] { make_batch(wrong, {.shifted_labels = false}, 2); });
+  };
+  CHECK(refusal({.length = 2, .tokens = {1, 2, 3}}) == "[batch] tokens: expected 2 values, got 3");
+  CHECK(refusal({.length = 2, .tokens = {1, 2}, .labels = {1}}) ==
+        "[batch] labels: expected 2 values, got 1");
+  CHECK(refusal({.length = 2, .tokens = {1, 2}, .samples = {1, 2}}) ==
+        "[batch] samples: expected 1 values, got 2");
+  CHECK(refusal({.length = 2, .tokens = {1, 2}, .mask = {1}}) ==
+        "[batch] mask: expected 2 values, got 1");
 }
 
 TEST_CASE("parts of a batch: rows split evenly, or passes") {

@@ -8,6 +8,8 @@
 #include "kernels/cpu/file_backend.h"
 #include "tests/support/sharded_run.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/tiny_models.h"
+#include "tools/engine/session.h"
 
 namespace fsdp {
 namespace {
@@ -79,6 +81,49 @@ TEST_CASE("places without what makes the host's memory or a file: an error where
       test::contains(refusal(comm::Offload::kAll), "[engine] places.host: expected what makes it"));
   CHECK(test::contains(refusal(comm::Offload::kNvme), "[engine] places.file: expected"));
   CHECK(refusal(comm::Offload::kNone) == "");
+}
+
+// The tables of a rotary model are memory of the device: an error leaves it to them until the end.
+TEST_CASE("a session whose places fail: the error, and nothing is used after it is gone") {
+  for (const auto& model : {test::small_llama(), test::tiny_bloom()}) {
+    const auto refusal = [&](Places::Make host, Places::Make file) {
+      return test::error_of([&] {
+        comm::run_local_ranks(1, [&](comm::Communicator& world) {
+          Places places;
+          places.device = std::make_unique<cpu::CpuBackend>();
+          places.host = host;
+          places.file = file;
+          SessionOptions options = {.model = model, .max_length = 8};
+          options.fsdp.offload = comm::Offload::kNvme;
+          Session session(world, std::move(places), options);
+        });
+      });
+    };
+    const auto host = [](Backend&) { return std::make_unique<cpu::CpuBackend>(); };
+    const auto fails = [](Backend&) -> std::unique_ptr<Backend> { fail("no room"); };
+    CHECK(test::contains(refusal(nullptr, nullptr), "[engine] places.host: expected"));
+    CHECK(test::contains(refusal(fails, nullptr), "no room"));
+    CHECK(test::contains(refusal(host, fails), "no room"));
+  }
+  CHECK(test::contains(test::error_of([] {
+                         comm::run_local_ranks(1, [](comm::Communicator& world) {
+                           Session session(world, Places{}, {.model = test::small_llama()});
+                         });
+                       }),
+                       "[engine] places.device: expected a backend, got none"));
+}
+
+TEST_CASE("an engine without a wrap policy is an error") {
+  CHECK(test::contains(test::error_of([] {
+                         comm::run_local_ranks(1, [](comm::Communicator& world) {
+                           Places places;
+                           places.device = std::make_unique<cpu::CpuBackend>();
+                           test::Subject subject =
+                               test::causal_lm(test::small_gpt2())(*places.device, DType::kF32);
+                           Engine engine(world, std::move(places), std::move(subject.module), {});
+                         });
+                       }),
+                       "[engine] wrap: expected a policy"));
 }
 
 }  // namespace
