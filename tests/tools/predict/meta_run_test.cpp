@@ -21,6 +21,7 @@ constexpr int64_t kLength = 7;
 TEST_CASE("a run without bytes takes what the run takes, to the byte: every pair of options") {
   const auto rows = test::pairwise<test::kMemoryFactors>(test::kMemorySizes, test::go_together);
   CHECK(rows.size() >= 60);  // as families x More have that many pairs
+  CHECK(test::kMemorySizes[test::kFamily] == std::ssize(test::tiny_of_every_family(3)));
   for (const test::MemoryLevels& levels : rows) {
     CAPTURE(fmt::format("{}", fmt::join(levels, " ")));
     test::check_memory(test::memory_case(levels));
