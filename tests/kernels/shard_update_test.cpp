@@ -49,7 +49,7 @@ TEST_CASE("optimizer kernels take the steps of their formulas, on any number of 
   }
 }
 
-TEST_CASE("optimizer kernels: 16 bits are those of a wide step, rounded; on any threads") {
+TEST_CASE("optimizer kernels: a step of 16 bits is a wide step, rounded; on any threads") {
   for (const ShardRule& rule : shard_rules()) {
     for (const ShardCase& c : narrow_cases(kSize)) {
       CAPTURE(rule.name);

@@ -23,7 +23,7 @@
 namespace fsdp::config {
 
 // The names of an enum's values, compared without regard to case. The first name of a value is the
-// one written; the others are those of PyTorch and its libraries. A value without a name stands for
+// one written; the others are names in PyTorch and its libraries. A value without a name stands for
 // all guests of its kind.
 template <typename E>
 using EnumNames = std::vector<std::pair<std::string_view, E>>;

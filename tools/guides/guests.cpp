@@ -1,4 +1,4 @@
-// The list of all guests, and those that are a few lines. Contract: tools/config/guests.h.
+// The list of all guests, and the guests that are a few lines. Contract: tools/config/guests.h.
 #include "tools/config/guests.h"
 
 #include "tools/guides/fairseq_data.h"

@@ -52,7 +52,7 @@ TEST_CASE("optimizer kernels: segments of every size, out of order, with gaps th
   });
 }
 
-TEST_CASE("optimizer kernels: 16 bits are those of a wide step, rounded") {
+TEST_CASE("optimizer kernels: a step of 16 bits is a wide step, rounded") {
   on_gpu([](cuda::CudaBackend& gpu) {
     for (const ShardRule& rule : shard_rules()) {
       for (const ShardCase& c : narrow_cases(5000)) {
