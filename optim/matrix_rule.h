@@ -2,8 +2,8 @@
 // matrices), while an element-wise rule (core/optimizer_rules) steps the rest. Each rank has a
 // piece of a matrix; gather() gives it the whole of any value that is kept by piece.
 //
-// Every rank of the group steps the same matrices in the same order, one after another. Where a rank
-// has no element of a matrix, its piece is empty. What a rule computes of a whole matrix it
+// Every rank of the group steps the same matrices in the same order, one after another. Where a
+// rank has no element of a matrix, its piece is empty. What a rule computes of a whole matrix it
 // computes on every rank, from the same bits, so that the weights do not depend on the number of
 // ranks. [Note: memory of whole matrices] gather() takes one matrix, in the dtype of what is
 // gathered, and gives it back when the rule drops the tensor: a rule that holds one at a time needs
